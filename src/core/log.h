@@ -1,0 +1,13 @@
+// Logging: spdlog on stderr, so that stdout carries results only.
+#pragma once
+#include <spdlog/spdlog.h>
+
+#include <string_view>
+
+namespace tenon {
+
+/// Sends the default logger to stderr at `level` (trace, debug, info, warn, error, off); "" reads TENON_LOG_LEVEL.
+/// Colours only on a terminal and without NO_COLOR. Throws Error(Usage) for an unknown level.
+void set_up_logging(std::string_view level = {});
+
+}  // namespace tenon

@@ -1,0 +1,26 @@
+// Options that come from the environment, generated from options.def.
+#pragma once
+#include <span>
+#include <string>
+
+namespace tenon {
+
+enum class Option {
+#define TENON_OPTION(name, variable, fallback, doc) name,
+#include "tenon/core/options.def"
+#undef TENON_OPTION
+};
+
+struct OptionInfo {
+  Option id;
+  const char* variable;
+  const char* fallback;
+  const char* doc;
+};
+
+/// Every option, in the order of options.def.
+std::span<const OptionInfo> all_options();
+/// The variable's value, or its default if it is unset.
+std::string option(Option id);
+
+}  // namespace tenon
