@@ -1,0 +1,56 @@
+// Matrix product with holes: rows of A come from a prologue, tiles of the result leave through an epilogue, and nothing
+// in between touches memory beyond the cache. Knows nothing of expressions.
+#pragma once
+#include <cstdint>
+
+#include "tenon/backend/cpu/tile/pack.h"
+
+namespace tenon::cpu {
+
+inline constexpr int kMaxLanes = 4;
+inline constexpr int kMaxTileRows = 64;  ///< rows of an epilogue tile, at most
+inline constexpr int kMaxTileCols = 64;  ///< columns of a lane of an epilogue tile, at most
+
+/// Prologue: writes f32 rows [row0, row0 + rows) of A, all of K, to dst (`ld` elements between rows; dst is 64-byte
+/// aligned and ld a multiple of 16). Called from any thread of the pool, `thread` says which. Each row is asked for
+/// once.
+using RowsFn = FunctionRef<void(int64_t row0, int64_t rows, float* dst, int64_t ld, int thread)>;
+
+/// A tile of the result: rows [row0, row0 + rows), columns [col0, col0 + cols) of each lane. acc[lane] points to f32
+/// sums with `ld` elements between rows (64-byte aligned, ld a multiple of 16); the callee may overwrite them, up to
+/// round_up(cols, 16) a row. col0 is a multiple of kPanel.
+struct OutTile {
+  int64_t row0, col0;
+  int rows, cols;
+  float* acc[kMaxLanes];
+  int64_t ld;
+  int thread;
+};
+/// Epilogue: consumes one tile; every element of the result is handed over exactly once, in no fixed order.
+using TileFn = FunctionRef<void(const OutTile& tile)>;
+
+/// Rows of an operand: memory (f32, bf16 or f16, row-major, `ld` elements between rows) or, with data == nullptr, a
+/// hook.
+struct RowSource {
+  const void* data = nullptr;
+  DType type = DType::F32;
+  int64_t ld = 0;
+  RowsFn rows;
+};
+
+struct GemmArgs {
+  int64_t m = 0;  ///< rows of one batch entry; A's and C's rows are numbered batch * m + i
+  RowSource a;    ///< batch * m rows of b.shape.k elements
+  PackedB b;      ///< its type is the arithmetic: BF16 or F32
+  int64_t batch = 1;
+  int64_t b_batch_stride = 0;  ///< bytes between the B operands of batch entries (0: shared)
+  TileFn out;
+};
+
+/// Exact bytes of scratch that gemm() needs for these sizes.
+int64_t gemm_scratch_bytes(const PackedShape& b, int64_t m, int64_t batch, int threads);
+/// C = A * B. `scratch`: gemm_scratch_bytes(...) bytes, 64-byte aligned, any contents.
+/// The same bits whatever the number of threads.
+void gemm(ThreadPool& pool, const TileOps& ops, const GemmArgs& args, void* scratch);
+
+}  // namespace tenon::cpu

@@ -1,0 +1,119 @@
+// The matrix kernels of one instruction set behind a table of functions, and the packed operand formats they share.
+//
+// Both element types use the same geometry, so drivers never ask which one they move:
+//   term    the step along K: 32 bf16 or 16 f32 = 64 bytes of one row ("line"); K is padded with zeros to whole terms
+//   A       lines; the line of row m of term t lies at a + a_off[t] + m * a_stride, so a convolution's tap is an offset
+//   B       panels of 16 columns, per term 1024 bytes: bf16 [16 k-pairs][16 columns][2], f32 [16 k][16 columns];
+//           N is padded with zero columns to whole panels
+//   C       f32, whole panels wide
+// Every output element is summed in the order of k by every schedule, so blocking and threads never change a result.
+// Instruction sets differ from each other in rounding. Reading A: rows up to the next multiple of 16 behind the last
+// one must be readable memory (their values are ignored).
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+#include "tenon/core/dtype.h"
+
+namespace tenon::cpu {
+
+enum class Isa : uint8_t { Avx2, Avx512, Avx512Bf16, Amx };
+inline constexpr int kIsaCount = 4;
+
+inline constexpr int64_t kLine = 64;     ///< bytes of one row of one term
+inline constexpr int kPanel = 16;        ///< columns of one panel
+inline constexpr int64_t kBlock = 1024;  ///< bytes of one term of one panel
+
+/// Elements of K in one term: 32 for bf16, 16 for f32.
+inline constexpr int term_elements(DType t) { return t == DType::BF16 ? 32 : 16; }
+inline constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline constexpr int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * b; }
+
+/// C[m][panels * 16] (+)= sum over terms of A_t[m][:] * B_t[:][n].
+struct TileArgs {
+  const void* a;
+  const int64_t* a_off;  ///< byte offset of each term
+  int64_t a_stride;      ///< bytes between rows
+  const void* b;         ///< first term of the first panel
+  int64_t b_stride;      ///< bytes between panels
+  float* c;
+  int64_t ldc;  ///< elements between rows of C, a multiple of 16
+  int64_t terms;
+  int m, panels;    ///< both >= 1
+  bool accumulate;  ///< add to C; otherwise C is overwritten
+};
+
+/// Packs rows into lines: line j of row r goes to dst + r * row_stride + j * term_stride, j < div_up(k, term_elements).
+/// `src` is f32, bf16 or f16, row-major with `ld` elements between rows (any alignment); elements beyond k become
+/// zeros.
+struct PackRowsArgs {
+  const void* src;
+  DType src_type;
+  int64_t ld;
+  int64_t rows, k;
+  void* dst;
+  DType dst_type;  ///< BF16 or F32
+  int64_t row_stride, term_stride;
+};
+
+/// Packs up to 16 weight rows into `terms` blocks of one panel: column c, element k = src[c][k]; columns >= cols and
+/// k >= k_size become zeros. Sources f32, f16, bf16, e4m3, any alignment.
+struct PackPanelArgs {
+  const void* src;
+  DType src_type;
+  int64_t ld;  ///< elements between rows
+  int64_t k_size;
+  int cols;
+  void* dst;       ///< terms * kBlock bytes
+  DType dst_type;  ///< BF16 or F32
+};
+
+/// One block of streaming softmax over scores s[rows][cols] (f32, row stride ld >= round_up(cols, 16)).
+/// row_max and row_sum are running values; p receives exp(scale * s - new max) as A lines of p_type (columns beyond
+/// cols as zeros to whole terms), o[rows][o_cols] is multiplied by exp(old max - new max).
+struct SoftmaxArgs {
+  float* s;
+  int64_t ld;
+  int rows, cols;
+  float scale;  ///< already multiplied by log2(e)
+  float *row_max, *row_sum;
+  void* p;
+  DType p_type;
+  int64_t p_term_stride;  ///< bytes between terms of P; lines of one term are kLine apart
+  float* o;
+  int64_t o_ld;
+  int o_cols;
+  bool first;  ///< no running values yet: row_max, row_sum and o are not read
+};
+
+struct TileOps {
+  Isa isa;
+  const char* name;      ///< "amx", "avx512bf16", "avx512", "avx2"
+  bool bf16_arithmetic;  ///< gemm_bf16 is faster than gemm_f32
+  /// Called by the drivers at the start and end of a task that uses the kernels (AMX: configure, release the tiles).
+  void (*enter)();
+  void (*leave)();
+  void (*gemm_bf16)(const TileArgs&);  ///< on every machine; without bf16 arithmetic it widens to f32
+  void (*gemm_f32)(const TileArgs&);
+  void (*pack_rows)(const PackRowsArgs&);
+  void (*pack_panel)(const PackPanelArgs&);
+  /// dst[i] = value of src[i]: f32, bf16, f16, e4m3 to f32. Any alignment.
+  void (*widen)(const void* src, DType src_type, float* dst, int64_t n);
+  /// dst[i] = src[i] rounded to nearest even: f32 to bf16, f16 or f32.
+  void (*narrow)(const float* src, void* dst, DType dst_type, int64_t n);
+  void (*softmax)(const SoftmaxArgs&);
+  /// o[r][0..cols) /= row_sum[r].
+  void (*softmax_end)(float* o, int64_t ld, int rows, int cols, const float* row_sum);
+
+  void gemm(DType t, const TileArgs& args) const { (t == DType::BF16 ? gemm_bf16 : gemm_f32)(args); }
+};
+
+/// The table of one instruction set, or nullptr if this machine cannot run it.
+const TileOps* tile_ops(Isa isa);
+/// The best table of this machine, capped by TENON_CPU_ISA; throws Error(Usage) for an unknown name there and
+/// Error(Device) on a machine without AVX2, FMA and F16C.
+const TileOps& tile_ops();
+/// Bytes of second-level cache a core (1 MiB if unknown).
+int64_t l2_bytes();
+
+}  // namespace tenon::cpu
