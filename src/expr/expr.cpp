@@ -1,0 +1,153 @@
+#include "tenon/expr/expr.h"
+
+#include <algorithm>
+
+#include "tenon/expr/node_type.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon {
+namespace {
+
+uint64_t mix(uint64_t h, uint64_t v) {
+  h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
+  return h * 0xff51afd7ed558ccdull;
+}
+
+uint64_t hash_of(const NodeType& type, std::span<const Expr> in, const Attrs& a) {
+  uint64_t h = mix(std::hash<std::string_view>{}(type.name), std::hash<std::string>{}(a.text));
+  for (const Expr& e : in) h = mix(h, e->id);
+  h = mix(h, a.has_dtype ? 1 + static_cast<uint64_t>(a.dtype) : 0);
+  for (int64_t d : a.dims) h = mix(h, static_cast<uint64_t>(d));
+  for (int64_t i : a.ints) h = mix(h, static_cast<uint64_t>(i));
+  for (double n : a.nums) h = mix(h, std::bit_cast<uint64_t>(n));
+  return h;
+}
+
+std::string describe(const NodeType& type, std::span<const Expr> in) {
+  std::string out = std::string(type.name) + "(";
+  for (size_t i = 0; i < in.size(); ++i)
+    out += (i ? ", " : "") + (in[i] ? std::string(name_of(in[i].dtype())) + in[i].shape().str() : std::string("nothing"));
+  return out + ")";
+}
+
+Expr memory_leaf(Graph& g, const NodeType& type, std::string name, DType dtype, Shape shape, Rate rate) {
+  Attrs a;
+  a.text = std::move(name);
+  a.has_dtype = a.has_dims = true;
+  a.dtype = dtype;
+  a.dims = shape;
+  if (rate != Rate::Constant) a.ints = {static_cast<int64_t>(rate)};
+  return g.make(type, {}, a);
+}
+
+}  // namespace
+
+std::string_view name_of(Rate r) {
+  constexpr std::string_view names[] = {"constant", "schedule", "prompt", "step"};
+  return names[static_cast<size_t>(r)];
+}
+
+bool Attrs::operator==(const Attrs& o) const {
+  // Bit comparison of numbers: NaN parameters must hash-cons too, and -0 is not 0.
+  const auto same_bits = [](double x, double y) { return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y); };
+  return text == o.text && has_dtype == o.has_dtype && dtype == o.dtype && has_dims == o.has_dims && dims == o.dims &&
+         ints == o.ints && std::equal(nums.begin(), nums.end(), o.nums.begin(), o.nums.end(), same_bits);
+}
+
+const Shape& Expr::shape() const { return node_->shape; }
+DType Expr::dtype() const { return node_->dtype; }
+Graph& Expr::graph() const { return *node_->graph; }
+std::string_view Node::name() const { return type->name; }
+Family Node::family() const { return type->family; }
+
+Expr Graph::make(const NodeType& type, std::span<const Expr> in, Attrs attrs) {
+  for (const Expr& e : in)
+    TENON_CHECK(Usage, e && e->graph == this, type.name.data()) << "operand from another graph, or empty: " << describe(type, in);
+  TENON_CHECK(Usage, type.arity < 0 ? !in.empty() : in.size() == static_cast<size_t>(type.arity), type.name.data())
+      << "expected " << type.arity << " operands, got " << describe(type, in);
+  const uint64_t h = hash_of(type, in, attrs);
+  for (auto [it, end] = index_.equal_range(h); it != end; ++it) {
+    const Node& n = *it->second;
+    if (n.type == &type && n.attrs == attrs && std::ranges::equal(n.in, in)) return Expr(&n);
+  }
+  Node n;
+  n.type = &type;
+  n.graph = this;
+  n.id = static_cast<uint32_t>(nodes_.size());
+  type.infer(in, attrs, n.shape, n.dtype);
+  for (const Expr& e : in) n.rate = std::max(n.rate, e->rate);
+  const bool rated = type.family == Family::Leaf && !attrs.ints.empty();
+  TENON_CHECK(Usage, !rated || (attrs.ints[0] >= 0 && attrs.ints[0] <= static_cast<int64_t>(Rate::Step)), type.name.data())
+      << "rate " << attrs.ints[0] << " is none of 0..3";
+  if (rated) n.rate = static_cast<Rate>(attrs.ints[0]);
+  n.in.assign(in.begin(), in.end());
+  n.attrs = std::move(attrs);
+  nodes_.push_back(std::move(n));
+  index_.emplace(h, &nodes_.back());
+  return Expr(&nodes_.back());
+}
+
+Expr input(Graph& g, std::string name, DType dtype, Shape shape, Rate rate) {
+  return memory_leaf(g, node_type<nodes::Input>(), std::move(name), dtype, shape, rate);
+}
+Expr param(Graph& g, std::string name, DType dtype, Shape shape) {
+  return memory_leaf(g, node_type<nodes::Param>(), std::move(name), dtype, shape, Rate::Constant);
+}
+Expr scalar(Graph& g, std::string name, DType dtype, Rate rate) {
+  return memory_leaf(g, node_type<nodes::ScalarInput>(), std::move(name), dtype, {}, rate);
+}
+Expr state(Graph& g, std::string name, DType dtype, Shape shape) {
+  return memory_leaf(g, node_type<nodes::State>(), std::move(name), dtype, shape, Rate::Step);
+}
+Expr constant(Graph& g, double value) {
+  Attrs a;
+  a.nums = {value};
+  return g.make(node_type<nodes::Constant>(), {}, a);
+}
+Expr iota(Graph& g, int64_t n) {
+  Attrs a;
+  a.has_dims = true;
+  a.dims = {n};
+  return g.make(node_type<nodes::Iota>(), {}, a);
+}
+
+bool is_memory_leaf(const Expr& e) {
+  return e.is<nodes::Input>() || e.is<nodes::Param>() || e.is<nodes::ScalarInput>() || e.is<nodes::State>();
+}
+
+std::vector<Expr> topological(std::span<const Expr> roots) {
+  std::vector<Expr> order;
+  std::unordered_map<const Node*, bool> done;
+  std::vector<std::pair<Expr, size_t>> stack;
+  for (const Expr& root : roots) {
+    if (root && !done.contains(root.get())) stack.emplace_back(root, 0);
+    while (!stack.empty()) {
+      auto& [e, next] = stack.back();
+      if (done.contains(e.get())) {
+        stack.pop_back();
+      } else if (next < e->in.size()) {
+        const Expr operand = e->in[next++];
+        if (!done.contains(operand.get())) stack.emplace_back(operand, 0);
+      } else {
+        done.emplace(e.get(), true);
+        order.push_back(e);
+        stack.pop_back();
+      }
+    }
+  }
+  return order;
+}
+
+Expr rebuild(Graph& g, const Expr& root, const Replace& replace, Memo& memo) {
+  for (const Expr& e : topological(std::array{root})) {
+    if (memo.contains(e.get())) continue;
+    std::vector<Expr> in;
+    for (const Expr& operand : e->in) in.push_back(memo.at(operand.get()));
+    Expr made = replace(e, in);
+    if (!made) made = g.make(*e->type, in, e->attrs);
+    memo.emplace(e.get(), made);
+  }
+  return memo.at(root.get());
+}
+
+}  // namespace tenon

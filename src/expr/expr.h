@@ -1,0 +1,134 @@
+// Expressions: immutable, hash-consed values. An Expr is a handle to one node of a DAG that a Graph owns; equal nodes of
+// one graph are the same node, so comparing handles compares meaning. A node has a shape, an element type and a printed
+// form, belongs to one of six families, and knows nothing of how it will be run.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tenon/core/dtype.h"
+#include "tenon/core/shape.h"
+
+namespace tenon {
+
+enum class Family : uint8_t { Leaf, Pointwise, View, Reduce, Sink, Anchor };
+
+/// How often a value changes; a node changes as often as the fastest of its operands. The planner hoists by it.
+enum class Rate : uint8_t { Constant, Schedule, Prompt, Step };
+std::string_view name_of(Rate r);
+
+/// Everything of a node that is not an operand. Printed between < and > in the order of the members.
+struct Attrs {
+  std::string text;            ///< leaf and sink names
+  bool has_dtype = false;
+  DType dtype = DType::F32;    ///< leaves, casts and rounding points
+  bool has_dims = false;
+  Shape dims;                  ///< leaves, reshape, broadcast
+  std::vector<int64_t> ints;   ///< axes, bounds, strides
+  std::vector<double> nums;    ///< scalar parameters of pointwise bodies, attention scale, literals
+  bool operator==(const Attrs& o) const;
+};
+
+struct NodeType;
+class Graph;
+class Node;
+
+/// Handle to a node. Cheap to copy; valid as long as its Graph lives. A default-constructed Expr is empty.
+class Expr {
+ public:
+  Expr() = default;
+  explicit Expr(const Node* n) : node_(n) {}
+  const Node* operator->() const { return node_; }
+  const Node& operator*() const { return *node_; }
+  const Node* get() const { return node_; }
+  explicit operator bool() const { return node_ != nullptr; }
+  bool operator==(const Expr& o) const = default;
+  const Shape& shape() const;
+  DType dtype() const;
+  Graph& graph() const;
+  /// True if this node is of the node struct T: `x.is<nodes::Silu>()`.
+  template <class T>
+  bool is() const;
+
+ private:
+  const Node* node_ = nullptr;
+};
+
+/// One immutable node.
+class Node {
+ public:
+  const NodeType* type = nullptr;
+  Graph* graph = nullptr;
+  uint32_t id = 0;  ///< position in the graph: operands have smaller ids
+  Rate rate = Rate::Constant;
+  DType dtype = DType::F32;
+  Shape shape;
+  std::vector<Expr> in;
+  Attrs attrs;
+  std::string_view name() const;
+  Family family() const;
+};
+
+/// Owns nodes. Not thread-safe while nodes are being added. Neither copyable nor movable: handles point into it.
+class Graph {
+ public:
+  Graph() = default;
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  /// The node of this type, operands and attributes, made if it does not exist. Checks operands and infers shape and
+  /// dtype; throws Error(Usage) that prints the operation and its operands. Operands must belong to this graph.
+  Expr make(const NodeType& type, std::span<const Expr> in, Attrs attrs = {});
+  size_t size() const { return nodes_.size(); }
+  Expr at(size_t id) const { return Expr(&nodes_[id]); }
+
+ private:
+  std::deque<Node> nodes_;
+  std::unordered_multimap<uint64_t, const Node*> index_;
+};
+
+// ---- leaves -------------------------------------------------------------------------------------------------------
+
+/// A tensor that the caller supplies at each run.
+Expr input(Graph& g, std::string name, DType dtype, Shape shape, Rate rate = Rate::Step);
+/// A weight: constant over the life of a plan, stored and packed once.
+Expr param(Graph& g, std::string name, DType dtype, Shape shape);
+/// A rank-0 value supplied at each run (a step index, a guidance scale). f32 or i32.
+Expr scalar(Graph& g, std::string name, DType dtype = DType::F32, Rate rate = Rate::Step);
+/// A tensor that launches read and write in place across runs (a cache, an optimizer moment).
+Expr state(Graph& g, std::string name, DType dtype, Shape shape);
+/// A literal number, rank 0, f32.
+Expr constant(Graph& g, double value);
+/// i32 [n]: 0, 1, .., n-1.
+Expr iota(Graph& g, int64_t n);
+
+/// True for input, param, scalar and state: leaves that are memory.
+bool is_memory_leaf(const Expr& e);
+
+// ---- traversal ----------------------------------------------------------------------------------------------------
+
+/// Every node that the roots reach, operands first, each once.
+std::vector<Expr> topological(std::span<const Expr> roots);
+/// Rebuilds `root` in graph `g` (its own or another), replacing each node by replace(node, rebuilt operands) where that
+/// returns a non-empty Expr and by the same node over the rebuilt operands elsewhere. `memo` carries over calls.
+using Memo = std::unordered_map<const Node*, Expr>;
+using Replace = std::function<Expr(const Expr& node, std::span<const Expr> in)>;
+Expr rebuild(Graph& g, const Expr& root, const Replace& replace, Memo& memo);
+
+// ---- text ---------------------------------------------------------------------------------------------------------
+
+/// One node over named operands: `conv2d<1,1,1,1,1>(%3, %4)`.
+std::string print_node(const Expr& e, const std::function<std::string(const Expr&)>& operand_name);
+/// The DAG below `roots`, one `%n = ...` line a node numbered in topological order, then `return %a, %b`.
+std::string print(std::span<const Expr> roots);
+std::string print(const Expr& root);
+/// Inverse of print, into `g`. Throws Error(Usage) with line number, what was expected and what was found.
+std::vector<Expr> parse(Graph& g, std::string_view text);
+
+}  // namespace tenon

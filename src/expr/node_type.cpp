@@ -1,0 +1,105 @@
+#include "tenon/expr/node_type.h"
+
+#include "tenon/expr/ops.h"
+
+namespace tenon {
+namespace {
+constexpr auto kTypes = []<class... T>(TypeList<T...>) {
+  return std::array<const NodeType*, sizeof...(T)>{&detail::kNodeType<T>...};
+}(AllNodes{});
+}  // namespace
+
+std::span<const NodeType* const> node_types() { return kTypes; }
+
+const NodeType* find_node_type(std::string_view name) {
+  for (const NodeType* t : kTypes)
+    if (t->name == name) return t;
+  return nullptr;
+}
+
+void Reduce::infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
+  shape = in[0].shape();
+  dtype = DType::F32;
+  TENON_CHECK(Usage, attrs.ints.size() == 1 && (attrs.ints[0] == 0 || attrs.ints[0] == 1), "reduce")
+      << "needs one axis code: 0 for the last axis, 1 for the inner axes";
+  if (attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last)) {
+    TENON_CHECK(Usage, shape.rank() >= 1, "reduce") << "a scalar has no axis to reduce";
+    shape[-1] = 1;
+  } else {
+    TENON_CHECK(Usage, shape.rank() >= 3, "reduce") << "needs axes between the first and the last, got " << shape.str();
+    for (int a = 1; a < shape.rank() - 1; ++a) shape[a] = 1;
+  }
+}
+
+double Reduce::count(const Expr& x, const Attrs& attrs) {
+  const Shape& s = x.shape();
+  if (attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last)) return static_cast<double>(s[-1]);
+  double n = 1;
+  for (int a = 1; a < s.rank() - 1; ++a) n *= static_cast<double>(s[a]);
+  return n;
+}
+
+void Sink::infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
+  TENON_CHECK(Usage, !attrs.text.empty(), "sink") << "needs the name of the tensor it writes";
+  shape = in[0].shape();
+  dtype = in[0].dtype();
+}
+
+namespace {
+// Shares g among the elements of x that attain the extreme.
+Expr share_among_ties(const Expr& node, const Expr& g, const Expr& candidates, const Expr& weight) {
+  const ReduceOver over = static_cast<ReduceOver>(node->attrs.ints[0]);
+  const Expr hit = equal(candidates, broadcast(node, candidates.shape()));
+  return hit * weight * broadcast(g / sum(hit, over), candidates.shape());
+}
+}  // namespace
+
+std::vector<Expr> nodes::ReduceMax::vjp(const Expr& node, const Expr& g) {
+  return {share_among_ties(node, g, node->in[0], constant(g.graph(), 1))};
+}
+
+std::vector<Expr> nodes::AbsMax::vjp(const Expr& node, const Expr& g) {
+  const Expr& x = node->in[0];
+  const Expr sign = where(less(x, x * 0.0), x * 0.0 - 1.0, x * 0.0 + 1.0);
+  return {share_among_ties(node, g, abs(x), sign)};
+}
+
+void detail::infer_pointwise(std::span<const Expr> in, const Attrs&, Shape& shape, DType& dtype) {
+  shape = in[0].shape();
+  dtype = DType::F32;
+  for (const Expr& e : in)
+    TENON_CHECK(Usage, e.shape() == shape, "pointwise") << "operands " << shape.str() << " and " << e.shape().str() << " differ";
+}
+
+std::vector<Expr> broadcast_operands(std::span<const Expr> in) {
+  Shape common = in[0].shape();
+  for (const Expr& e : in) common = broadcast_shapes(common, e.shape());
+  std::vector<Expr> out;
+  for (const Expr& e : in) out.push_back(broadcast(e, common));
+  return out;
+}
+
+Expr detail::make_pointwise(const NodeType& type, PointwiseArgs args) {
+  const std::vector<Expr> in = broadcast_operands(args.in);
+  return in[0].graph().make(type, in, std::move(args.attrs));
+}
+
+Expr sum_to_shape(const Expr& g, const Shape& shape) {
+  // One axis at a time: bring it last, sum it, drop it or keep it with extent 1.
+  Expr out = g;
+  const int lead = g.shape().rank() - shape.rank();
+  for (int a = 0; a < g.shape().rank(); ++a) {
+    const int64_t kept = a < lead ? 1 : shape[a - lead];
+    if (kept == out.shape()[a]) continue;
+    std::vector<int64_t> last;
+    for (int i = 0; i < out.shape().rank(); ++i)
+      if (i != a) last.push_back(i);
+    last.push_back(a);
+    std::vector<int64_t> back(last.size());
+    for (size_t i = 0; i < last.size(); ++i) back[static_cast<size_t>(last[i])] = static_cast<int64_t>(i);
+    out = permute(sum(permute(out, last)), back);
+  }
+  return reshape(out, shape);
+}
+
+}  // namespace tenon

@@ -1,0 +1,225 @@
+// What a node struct must supply, family by family, and its type-erased record. A node is one struct in expr/nodes/,
+// derived from its family's template and announced with NODE(Struct, function). The record is filled at compile time:
+// a node that lacks a member its family needs does not build.
+#pragma once
+#include <array>
+#include <concepts>
+#include <utility>
+
+#include "tenon/core/error.h"
+#include "tenon/core/hd.h"
+#include "tenon/core/type_list.h"
+#include "tenon/expr/expr.h"
+
+namespace tenon {
+
+/// A position in a tensor and what is known of the elements that follow it along the walk of a consumer: the next `run`
+/// elements lie one apart along `axis` (axis -1: they are all the same element).
+struct At {
+  Coord c{};
+  int axis = -1;
+  int64_t run = 1;
+};
+
+/// Reads element `linear` of an index operand of a gather.
+using IndexReader = std::function<int64_t(const Expr& index, int64_t linear)>;
+
+/// Where a view finds an element: operand number, or -1 for zero fill.
+struct ViewSource {
+  int operand = 0;
+};
+
+enum class ReduceOver : int64_t { Last = 0, Inner = 1 };  ///< last axis; or all axes but the first and the last
+
+struct SinkOutput {
+  std::string name;
+  Expr value;
+};
+
+/// The type-erased record of a node struct.
+struct NodeType {
+  std::string_view name;
+  Family family = Family::Leaf;
+  int arity = 0;       ///< number of operands; -1: one or more
+  int num_params = 0;  ///< numbers in attrs.nums that a pointwise body takes
+  /// Shape and dtype from operands and attributes; throws Error(Usage).
+  void (*infer)(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) = nullptr;
+  double (*eval)(const double* x, const double* p) = nullptr;               ///< Pointwise, in fp64
+  double (*round)(const Attrs& attrs, double x) = nullptr;                  ///< Pointwise rounding points, else null
+  ViewSource (*map)(const Node& n, At& at, const IndexReader& read) = nullptr;  ///< View: output to input position
+  bool (*invertible)(const Node& n) = nullptr;                              ///< View: a bijection
+  Expr (*inverse)(const Node& n, const Expr& y) = nullptr;                  ///< View: the view that undoes it
+  double reduce_init = 0;                                                   ///< Reduce
+  double (*reduce_step)(double acc, double x) = nullptr;
+  double (*reduce_finish)(double acc, double n) = nullptr;
+  std::vector<SinkOutput> (*expand)(const Node& n) = nullptr;               ///< Sink: what is written, as expressions
+  void (*reference)(const Node& n, std::span<const double* const> in, double* out) = nullptr;  ///< Anchor, in fp64
+  /// Gradients of a scalar loss with respect to the operands, given `g` = gradient with respect to the node; an empty
+  /// Expr where none flows (indices). Null if the node has no rule.
+  std::vector<Expr> (*vjp)(const Expr& node, const Expr& g) = nullptr;
+};
+
+/// All node types, in a fixed order.
+std::span<const NodeType* const> node_types();
+/// The type of this name, or nullptr.
+const NodeType* find_node_type(std::string_view name);
+
+/// The record of node struct T.
+template <class T>
+const NodeType& node_type();
+
+template <class T>
+bool Expr::is() const {
+  return node_ && node_->type == &node_type<T>();
+}
+
+/// Sums `g` over the axes along which `shape` was broadcast to g's shape (the vjp of broadcasting).
+Expr sum_to_shape(const Expr& g, const Shape& shape);
+
+/// Broadcasts operands of a pointwise node to their common shape with explicit broadcast views.
+std::vector<Expr> broadcast_operands(std::span<const Expr> in);
+
+// ---- families -----------------------------------------------------------------------------------------------------
+
+/// N operands of one shape (factories broadcast), P scalar parameters; computes in f32 and yields f32.
+/// Needs: name, `template <class V> static V eval(V x.., Scalar<V> p..)`,
+///        `template <class E> static std::array<E, N> vjp(E g, E x.., double p..)`.
+template <int N, int P = 0>
+struct Pointwise {
+  static constexpr Family family = Family::Pointwise;
+  static constexpr int kArity = N, kParams = P;
+};
+
+/// Needs: name, kArity, `infer`, `map`, `vjp`; bijections also `invertible` and `inverse`.
+struct View {
+  static constexpr Family family = Family::View;
+  static constexpr int kParams = 0;
+  static bool invertible(const Node&) { return false; }
+  static Expr inverse(const Node&, const Expr&) { return {}; }
+};
+
+/// attrs.ints[0] is a ReduceOver. Needs: name, init, step, finish, vjp. The reduced axes stay with extent 1.
+struct Reduce {
+  static constexpr Family family = Family::Reduce;
+  static constexpr int kArity = 1, kParams = 0;
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype);
+  /// Number of elements that one result covers.
+  static double count(const Expr& x, const Attrs& attrs);
+};
+
+/// Needs: name, kArity, expand.
+struct Sink {
+  static constexpr Family family = Family::Sink;
+  static constexpr int kParams = 0;
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype);
+};
+
+/// Needs: name, kArity, infer, reference. A vjp is optional. Yields the f32 accumulator.
+struct Anchor {
+  static constexpr Family family = Family::Anchor;
+  static constexpr int kParams = 0;
+};
+
+/// Needs: name, infer.
+struct Leaf {
+  static constexpr Family family = Family::Leaf;
+  static constexpr int kArity = 0, kParams = 0;
+};
+
+namespace detail {
+
+// Calls T::eval with N values and P scalars taken from arrays.
+template <class T, class V>
+HD inline V call_eval(const V* x, const hd::Scalar<V>* p) {
+  return [&]<size_t... I, size_t... J>(std::index_sequence<I...>, std::index_sequence<J...>) {
+    return T::template eval<V>(x[I]..., p[J]...);
+  }(std::make_index_sequence<T::kArity>{}, std::make_index_sequence<T::kParams>{});
+}
+
+void infer_pointwise(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype);
+
+template <class T>
+std::vector<Expr> call_pointwise_vjp(const Expr& node, const Expr& g) {
+  auto grads = [&]<size_t... I, size_t... J>(std::index_sequence<I...>, std::index_sequence<J...>) {
+    return T::template vjp<Expr>(g, node->in[I]..., node->attrs.nums[J]...);
+  }(std::make_index_sequence<T::kArity>{}, std::make_index_sequence<T::kParams>{});
+  return {grads.begin(), grads.end()};
+}
+
+template <class T>
+constexpr NodeType make_node_type() {
+  NodeType t;
+  t.name = T::name;
+  t.family = T::family;
+  t.arity = T::kArity;
+  t.num_params = T::kParams;
+  if constexpr (T::family == Family::Pointwise) {
+    t.eval = [](const double* x, const double* p) { return call_eval<T, double>(x, p); };
+    if constexpr (requires { T::round; }) t.round = &T::round;
+    if constexpr (requires { T::infer; }) t.infer = &T::infer;
+    else t.infer = &infer_pointwise;
+    t.vjp = &call_pointwise_vjp<T>;
+  } else {
+    t.infer = &T::infer;
+    if constexpr (T::family == Family::View) {
+      t.map = &T::map;
+      t.invertible = &T::invertible;
+      t.inverse = &T::inverse;
+      t.vjp = &T::vjp;
+    } else if constexpr (T::family == Family::Reduce) {
+      t.reduce_init = T::init;
+      t.reduce_step = &T::template step<double>;
+      t.reduce_finish = &T::template finish<double>;
+      t.vjp = &T::vjp;
+    } else if constexpr (T::family == Family::Sink) {
+      t.expand = &T::expand;
+    } else if constexpr (T::family == Family::Anchor) {
+      t.reference = &T::reference;
+      if constexpr (requires { T::vjp; }) t.vjp = &T::vjp;
+    }
+  }
+  return t;
+}
+
+template <class T>
+inline constexpr NodeType kNodeType = make_node_type<T>();
+
+// Splits factory arguments into operands and scalar parameters.
+struct PointwiseArgs {
+  std::vector<Expr> in;
+  Attrs attrs;
+  void add(const Expr& e) { in.push_back(e); }
+  void add(double p) { attrs.nums.push_back(p); }
+};
+
+Expr make_pointwise(const NodeType& type, PointwiseArgs args);
+
+template <class T, class... A>
+Expr pointwise_factory(const Expr& first, const A&... rest) {
+  static_assert(1 + sizeof...(rest) == T::kArity + T::kParams, "wrong number of operands and parameters");
+  PointwiseArgs args;
+  args.add(first);
+  (args.add(rest), ...);
+  return make_pointwise(kNodeType<T>, std::move(args));
+}
+
+}  // namespace detail
+
+template <class T>
+const NodeType& node_type() {
+  return detail::kNodeType<T>;
+}
+
+}  // namespace tenon
+
+/// Announces node struct tenon::nodes::T (the build collects these lines into the list of all nodes).
+#define NODE(T) static_assert(::tenon::detail::kNodeType<::tenon::nodes::T>.infer != nullptr);
+
+/// The factory of a pointwise node: operands first, then scalar parameters.
+#define POINTWISE_FACTORY(T, function)                              \
+  namespace tenon {                                                 \
+  template <class... A>                                             \
+  Expr function(const Expr& x, const A&... rest) {                  \
+    return detail::pointwise_factory<nodes::T>(x, rest...);         \
+  }                                                                 \
+  }

@@ -1,0 +1,44 @@
+// Broadcasting: axes of extent 1, and missing leading axes, are repeated.
+#pragma once
+#include "tenon/expr/node_type.h"
+
+namespace tenon::nodes {
+
+struct Broadcast : View {
+  static constexpr auto name = "broadcast";
+  static constexpr int kArity = 1;
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
+    TENON_CHECK(Usage, attrs.has_dims, "broadcast") << "needs a shape";
+    TENON_CHECK(Usage, broadcast_shapes(in[0].shape(), attrs.dims) == attrs.dims, "broadcast")
+        << "cannot repeat " << in[0].shape().str() << " to " << attrs.dims.str();
+    shape = attrs.dims;
+    dtype = in[0].dtype();
+  }
+  static ViewSource map(const Node& n, At& at, const IndexReader&) {
+    const Shape& from = n.in[0].shape();
+    const int lead = n.shape.rank() - from.rank();
+    Coord c{};
+    for (int a = 0; a < from.rank(); ++a) c[a] = from[a] == 1 ? 0 : at.c[a + lead];
+    at.c = c;
+    if (at.axis >= 0) at.axis = at.axis < lead || from[at.axis - lead] == 1 ? -1 : at.axis - lead;
+    return {};
+  }
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g) { return {sum_to_shape(g, node->in[0].shape())}; }
+};
+
+}  // namespace tenon::nodes
+
+NODE(Broadcast)
+
+namespace tenon {
+
+/// x repeated to `shape` by NumPy's rules. x itself if it has that shape.
+inline Expr broadcast(const Expr& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  Attrs a;
+  a.has_dims = true;
+  a.dims = shape;
+  return x.graph().make(node_type<nodes::Broadcast>(), std::array{x}, a);
+}
+
+}  // namespace tenon

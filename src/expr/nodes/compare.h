@@ -1,0 +1,54 @@
+// Comparisons (1 where true, else 0) and the choice between two values.
+#pragma once
+#include "tenon/expr/node_type.h"
+
+namespace tenon::nodes {
+
+/// 1 where a < b, else 0
+struct Less : Pointwise<2> {
+  static constexpr auto name = "less";
+  template <class V>
+  HD static V eval(V a, V b) {
+    return hd::select<V>(a < b, hd::splat<V>(1), hd::splat<V>(0));
+  }
+  template <class E>
+  static std::array<E, 2> vjp(E g, E, E) {
+    return {g * 0.0, g * 0.0};
+  }
+};
+
+/// 1 where a == b, else 0
+struct Equal : Pointwise<2> {
+  static constexpr auto name = "equal";
+  template <class V>
+  HD static V eval(V a, V b) {
+    return hd::select<V>(a == b, hd::splat<V>(1), hd::splat<V>(0));
+  }
+  template <class E>
+  static std::array<E, 2> vjp(E g, E, E) {
+    return {g * 0.0, g * 0.0};
+  }
+};
+
+/// a where c is not 0, else b
+struct Where : Pointwise<3> {
+  static constexpr auto name = "where";
+  template <class V>
+  HD static V eval(V c, V a, V b) {
+    return hd::select<V>(c != hd::splat<V>(0), a, b);
+  }
+  template <class E>
+  static std::array<E, 3> vjp(E g, E c, E, E) {
+    return {g * 0.0, where(c, g, g * 0.0), where(c, g * 0.0, g)};
+  }
+};
+
+}  // namespace tenon::nodes
+
+NODE(Less)
+NODE(Equal)
+NODE(Where)
+
+POINTWISE_FACTORY(Less, less)
+POINTWISE_FACTORY(Equal, equal)
+POINTWISE_FACTORY(Where, where)

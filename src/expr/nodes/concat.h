@@ -1,0 +1,65 @@
+// Concatenation along one axis: ints[0].
+#pragma once
+#include "tenon/expr/node_type.h"
+#include "tenon/expr/nodes/slice.h"
+
+namespace tenon::nodes {
+
+struct Concat : View {
+  static constexpr auto name = "concat";
+  static constexpr int kArity = -1;
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
+    shape = in[0].shape();
+    dtype = in[0].dtype();
+    TENON_CHECK(Usage, attrs.ints.size() == 1 && attrs.ints[0] >= 0 && attrs.ints[0] < shape.rank(), "concat")
+        << "needs an axis inside " << shape.str();
+    const int axis = static_cast<int>(attrs.ints[0]);
+    for (size_t i = 1; i < in.size(); ++i) {
+      Shape other = in[i].shape();
+      TENON_CHECK(Usage, other.rank() == shape.rank() && in[i].dtype() == dtype, "concat")
+          << name_of(dtype) << shape.str() << " and " << name_of(in[i].dtype()) << other.str();
+      const int64_t extent = other[axis];
+      other[axis] = shape[axis];
+      TENON_CHECK(Usage, other == shape, "concat") << shape.str() << " and " << in[i].shape().str() << " along axis " << axis;
+      shape[axis] += extent;
+    }
+  }
+  static ViewSource map(const Node& n, At& at, const IndexReader&) {
+    const int axis = static_cast<int>(n.attrs.ints[0]);
+    int64_t& c = at.c[axis];
+    int operand = 0;
+    while (c >= n.in[static_cast<size_t>(operand)].shape()[axis]) c -= n.in[static_cast<size_t>(operand++)].shape()[axis];
+    if (at.axis == axis) at.run = std::min(at.run, n.in[static_cast<size_t>(operand)].shape()[axis] - c);
+    return {operand};
+  }
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g) {
+    std::vector<Expr> grads;
+    const int axis = static_cast<int>(node->attrs.ints[0]);
+    int64_t begin = 0;
+    for (const Expr& x : node->in) {
+      grads.push_back(slice(g, axis, begin, begin + x.shape()[axis]));
+      begin += x.shape()[axis];
+    }
+    return grads;
+  }
+};
+
+}  // namespace tenon::nodes
+
+NODE(Concat)
+
+namespace tenon {
+
+/// The operands one after the other along `axis` (negative: from the last). One operand is returned as it is.
+inline Expr concat(std::span<const Expr> in, int axis) {
+  TENON_CHECK(Usage, !in.empty(), "concat") << "needs an operand";
+  if (in.size() == 1) return in[0];
+  Attrs a;
+  a.ints = {axis < 0 ? axis + in[0].shape().rank() : axis};
+  return in[0].graph().make(node_type<nodes::Concat>(), in, a);
+}
+inline Expr concat(std::initializer_list<Expr> in, int axis) {
+  return concat(std::span<const Expr>(in.begin(), in.size()), axis);
+}
+
+}  // namespace tenon

@@ -1,0 +1,58 @@
+// Two-dimensional convolution (cross-correlation) on NHWC images.
+#pragma once
+#include "tenon/expr/node_type.h"
+
+namespace tenon::nodes {
+
+/// x [N, H, W, C], w [O, C, kh, kw]; ints = stride, pad top, left, bottom, right. Accumulates in f32 and yields f32
+/// [N, H', W', O]. Padding is zeros of x as the convolution sees it (behind whatever fills its input hole).
+struct Conv2d : Anchor {
+  static constexpr auto name = "conv2d";
+  static constexpr int kArity = 2;
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
+    const Shape &x = in[0].shape(), &w = in[1].shape();
+    TENON_CHECK(Usage, x.rank() == 4 && w.rank() == 4 && x[3] == w[1], "conv2d")
+        << "x " << x.str() << " and w " << w.str() << " do not fit: expected x [N,H,W,C], w [O,C,kh,kw]";
+    const auto& p = attrs.ints;
+    bool good = p.size() == 5 && p[0] >= 1;
+    for (size_t i = 1; good && i < 5; ++i) good = p[i] >= 0;
+    TENON_CHECK(Usage, good, "conv2d") << "needs stride >= 1 and four paddings >= 0";
+    const int64_t h = x[1] + p[1] + p[3] - w[2], v = x[2] + p[2] + p[4] - w[3];
+    TENON_CHECK(Usage, h >= 0 && v >= 0, "conv2d") << "image " << x.str() << " is smaller than the kernel " << w.str();
+    shape = {x[0], h / p[0] + 1, v / p[0] + 1, w[0]};
+    dtype = DType::F32;
+  }
+  static void reference(const Node& n, std::span<const double* const> in, double* out) {
+    const Shape &x = n.in[0].shape(), &w = n.in[1].shape(), &y = n.shape;
+    const int64_t stride = n.attrs.ints[0], top = n.attrs.ints[1], left = n.attrs.ints[2];
+    const int64_t channels = x[3], kh = w[2], kw = w[3];
+    for (int64_t i = 0; i < y.numel(); ++i) {
+      const Coord c = y.unravel(i);
+      double sum = 0;
+      for (int64_t ky = 0; ky < kh; ++ky)
+        for (int64_t kx = 0; kx < kw; ++kx) {
+          const int64_t sy = c[1] * stride + ky - top, sx = c[2] * stride + kx - left;
+          if (sy < 0 || sy >= x[1] || sx < 0 || sx >= x[2]) continue;
+          const double* a = in[0] + ((c[0] * x[1] + sy) * x[2] + sx) * channels;
+          const double* b = in[1] + ((c[3] * channels) * kh + ky) * kw + kx;
+          for (int64_t k = 0; k < channels; ++k) sum += a[k] * b[k * kh * kw];
+        }
+      out[i] = sum;
+    }
+  }
+};
+
+}  // namespace tenon::nodes
+
+NODE(Conv2d)
+
+namespace tenon {
+
+/// Convolution without bias: x [N,H,W,C], w [O,C,kh,kw]; pads = top, left, bottom, right.
+inline Expr conv2d(const Expr& x, const Expr& w, int64_t stride = 1, std::array<int64_t, 4> pads = {0, 0, 0, 0}) {
+  Attrs a;
+  a.ints = {stride, pads[0], pads[1], pads[2], pads[3]};
+  return x.graph().make(node_type<nodes::Conv2d>(), std::array{x, w}, a);
+}
+
+}  // namespace tenon

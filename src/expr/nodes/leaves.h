@@ -1,0 +1,57 @@
+// Leaves: memory that the caller supplies, weights, run-time scalars, literals and coordinates.
+#pragma once
+#include "tenon/expr/node_type.h"
+
+namespace tenon::nodes {
+
+struct MemoryLeaf : Leaf {
+  static void infer(std::span<const Expr>, const Attrs& attrs, Shape& shape, DType& dtype) {
+    TENON_CHECK(Usage, attrs.has_dtype && attrs.has_dims && !attrs.text.empty(), "leaf")
+        << "needs a name, an element type and a shape";
+    shape = attrs.dims;
+    dtype = attrs.dtype;
+  }
+};
+/// Supplied at each run; ints[0] is its Rate.
+struct Input : MemoryLeaf {
+  static constexpr auto name = "input";
+};
+/// A weight, constant over the life of a plan.
+struct Param : MemoryLeaf {
+  static constexpr auto name = "param";
+};
+/// Rank 0, supplied at each run; ints[0] is its Rate.
+struct ScalarInput : MemoryLeaf {
+  static constexpr auto name = "scalar";
+};
+/// Read and written in place across runs.
+struct State : MemoryLeaf {
+  static constexpr auto name = "state";
+};
+/// A literal: nums[0].
+struct Constant : Leaf {
+  static constexpr auto name = "constant";
+  static void infer(std::span<const Expr>, const Attrs& attrs, Shape& shape, DType& dtype) {
+    TENON_CHECK(Usage, attrs.nums.size() == 1, "constant") << "needs one number";
+    shape = {};
+    dtype = DType::F32;
+  }
+};
+/// 0, 1, .., n-1; dims = [n].
+struct Iota : Leaf {
+  static constexpr auto name = "iota";
+  static void infer(std::span<const Expr>, const Attrs& attrs, Shape& shape, DType& dtype) {
+    TENON_CHECK(Usage, attrs.has_dims && attrs.dims.rank() == 1, "iota") << "needs a shape of rank 1";
+    shape = attrs.dims;
+    dtype = DType::I32;
+  }
+};
+
+}  // namespace tenon::nodes
+
+NODE(Input)
+NODE(Param)
+NODE(ScalarInput)
+NODE(State)
+NODE(Constant)
+NODE(Iota)

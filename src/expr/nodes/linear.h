@@ -1,0 +1,58 @@
+// Matrix product, the form of every linear layer: y[.., m, n] = sum_k x[.., m, k] * w[.., n, k].
+#pragma once
+#include "tenon/expr/node_type.h"
+#include "tenon/expr/nodes/permute.h"
+#include "tenon/expr/nodes/reshape.h"
+
+namespace tenon::nodes {
+
+/// x [.., K]; w [N, K], or [.., N, K] with x's leading axes for one matrix each. Accumulates in f32 and yields f32.
+struct Linear : Anchor {
+  static constexpr auto name = "linear";
+  static constexpr int kArity = 2;
+  static bool batched(const Shape& x, const Shape& w) { return w.rank() > 2 && x.rank() == w.rank(); }
+  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape, DType& dtype) {
+    const Shape &x = in[0].shape(), &w = in[1].shape();
+    bool good = x.rank() >= 1 && (w.rank() == 2 || batched(x, w)) && x[-1] == w[-1];
+    for (int a = 0; good && a < w.rank() - 2; ++a) good = x[a] == w[a];
+    TENON_CHECK(Usage, good, "linear") << "x " << x.str() << " and w " << w.str() << " do not fit: expected x [.., K], w [N, K]";
+    shape = x;
+    shape[-1] = w[-2];
+    dtype = DType::F32;
+  }
+  static void reference(const Node& n, std::span<const double* const> in, double* out) {
+    const Shape &x = n.in[0].shape(), &w = n.in[1].shape();
+    const int64_t k = x[-1], cols = w[-2];
+    const int64_t per_matrix = batched(x, w) ? x[-2] : x.rows();
+    for (int64_t r = 0; r < x.rows(); ++r)
+      for (int64_t c = 0; c < cols; ++c) {
+        const double* a = in[0] + r * k;
+        const double* b = in[1] + ((r / per_matrix) * cols + c) * k;
+        double sum = 0;
+        for (int64_t i = 0; i < k; ++i) sum += a[i] * b[i];
+        out[r * cols + c] = sum;
+      }
+  }
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
+};
+
+}  // namespace tenon::nodes
+
+NODE(Linear)
+
+namespace tenon {
+
+/// y = x w^T without bias: x [.., K], w [N, K] or one matrix per leading index.
+inline Expr linear(const Expr& x, const Expr& w) { return x.graph().make(node_type<nodes::Linear>(), std::array{x, w}); }
+
+/// a [.., M, K] times b [.., K, N].
+inline Expr matmul(const Expr& a, const Expr& b) { return linear(a, transpose(b)); }
+
+inline std::vector<Expr> nodes::Linear::vjp(const Expr& node, const Expr& g) {
+  const Expr &x = node->in[0], &w = node->in[1];
+  if (batched(x.shape(), w.shape())) return {linear(g, transpose(w)), linear(transpose(g), transpose(x))};
+  const Expr rows_x = reshape(x, {x.shape().rows(), x.shape()[-1]}), rows_g = reshape(g, {g.shape().rows(), g.shape()[-1]});
+  return {linear(g, transpose(w)), linear(transpose(rows_g), transpose(rows_x))};
+}
+
+}  // namespace tenon

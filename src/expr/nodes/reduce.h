@@ -1,0 +1,115 @@
+// Reductions over the last axis, or over all axes between the first and the last (per sample and channel, which is what
+// group statistics are made of). The reduced axes stay with extent 1.
+#pragma once
+#include "tenon/expr/node_type.h"
+#include "tenon/expr/nodes/arithmetic.h"
+#include "tenon/expr/nodes/bounds.h"
+#include "tenon/expr/nodes/compare.h"
+
+namespace tenon {
+/// y of the reduced shape, repeated over x's shape.
+Expr broadcast(const Expr& y, const Shape& shape);
+}  // namespace tenon
+
+namespace tenon::nodes {
+
+/// Sum of the elements.
+struct Sum : Reduce {
+  static constexpr auto name = "sum";
+  static constexpr double init = 0;
+  template <class V>
+  HD static V step(V acc, V x) {
+    return acc + x;
+  }
+  template <class V>
+  HD static V finish(V acc, V) {
+    return acc;
+  }
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g) { return {broadcast(g, node->in[0].shape())}; }
+};
+
+/// Arithmetic mean.
+struct Mean : Sum {
+  static constexpr auto name = "mean";
+  template <class V>
+  HD static V finish(V acc, V n) {
+    return acc / n;
+  }
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g) {
+    return {broadcast(g * (1.0 / count(node->in[0], node->attrs)), node->in[0].shape())};
+  }
+};
+
+/// Sum of squares.
+struct SumSquares : Reduce {
+  static constexpr auto name = "sumsq";
+  static constexpr double init = 0;
+  template <class V>
+  HD static V step(V acc, V x) {
+    return acc + x * x;
+  }
+  template <class V>
+  HD static V finish(V acc, V) {
+    return acc;
+  }
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g) {
+    const Expr& x = node->in[0];
+    return {broadcast(g, x.shape()) * x * 2.0};
+  }
+};
+
+/// Largest element; NaN if any is NaN. Ties share the gradient equally.
+struct ReduceMax : Reduce {
+  static constexpr auto name = "reduce_max";
+  static constexpr double init = -INFINITY;
+  template <class V>
+  HD static V step(V acc, V x) {
+    return hd::select<V>(acc < x, x, hd::select<V>(x != x, x, acc));
+  }
+  template <class V>
+  HD static V finish(V acc, V) {
+    return acc;
+  }
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
+};
+
+/// Largest absolute value; NaN if any is NaN. Ties share the gradient equally.
+struct AbsMax : Reduce {
+  static constexpr auto name = "absmax";
+  static constexpr double init = 0;
+  template <class V>
+  HD static V step(V acc, V x) {
+    const V a = hd::abs(x);
+    return hd::select<V>(acc < a, a, hd::select<V>(x != x, x, acc));
+  }
+  template <class V>
+  HD static V finish(V acc, V) {
+    return acc;
+  }
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
+};
+
+}  // namespace tenon::nodes
+
+NODE(Sum)
+NODE(Mean)
+NODE(SumSquares)
+NODE(ReduceMax)
+NODE(AbsMax)
+
+namespace tenon {
+
+/// A reduction of type T over the last axis or the inner axes.
+template <class T>
+Expr reduce(const Expr& x, ReduceOver over) {
+  Attrs a;
+  a.ints = {static_cast<int64_t>(over)};
+  return x.graph().make(node_type<T>(), std::array{x}, a);
+}
+inline Expr sum(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::Sum>(x, over); }
+inline Expr mean(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::Mean>(x, over); }
+inline Expr sumsq(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::SumSquares>(x, over); }
+inline Expr reduce_max(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::ReduceMax>(x, over); }
+inline Expr absmax(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::AbsMax>(x, over); }
+
+}  // namespace tenon

@@ -1,0 +1,53 @@
+// Reshape: the same elements in row-major order under another shape.
+#pragma once
+#include "tenon/expr/node_type.h"
+
+namespace tenon::nodes {
+
+struct Reshape : View {
+  static constexpr auto name = "reshape";
+  static constexpr int kArity = 1;
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
+    TENON_CHECK(Usage, attrs.has_dims && attrs.dims.numel() == in[0].shape().numel(), "reshape")
+        << "cannot view " << in[0].shape().str() << " as " << attrs.dims.str();
+    shape = attrs.dims;
+    dtype = in[0].dtype();
+  }
+  static ViewSource map(const Node& n, At& at, const IndexReader&) {
+    const Shape& from = n.in[0].shape();
+    const int64_t linear = n.shape.ravel(at.c);
+    const int64_t stride = at.axis < 0 ? 0 : n.shape.strides()[at.axis];
+    at.c = from.unravel(linear);
+    if (at.axis < 0) return {};
+    const Coord strides = from.strides();
+    int best = -1;
+    for (int a = 0; a < from.rank(); ++a)
+      if (strides[a] == stride && (best < 0 || from[a] > from[best])) best = a;
+    at.run = best < 0 ? 1 : std::min(at.run, from[best] - at.c[best]);
+    at.axis = best < 0 ? (from.rank() ? from.rank() - 1 : -1) : best;
+    return {};
+  }
+  static bool invertible(const Node&) { return true; }
+  static Expr inverse(const Node& n, const Expr& y);
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g) { return {inverse(*node, g)}; }
+};
+
+}  // namespace tenon::nodes
+
+NODE(Reshape)
+
+namespace tenon {
+
+/// x under another shape with as many elements. x itself if it has that shape.
+inline Expr reshape(const Expr& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  if (x.is<nodes::Reshape>()) return reshape(x->in[0], shape);
+  Attrs a;
+  a.has_dims = true;
+  a.dims = shape;
+  return x.graph().make(node_type<nodes::Reshape>(), std::array{x}, a);
+}
+
+inline Expr nodes::Reshape::inverse(const Node& n, const Expr& y) { return reshape(y, n.in[0].shape()); }
+
+}  // namespace tenon

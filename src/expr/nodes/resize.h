@@ -1,0 +1,68 @@
+// Nearest-neighbour resizing of images [N, H, W, C]; the 2x upsample of diffusion decoders is one case. ints = H', W'.
+#pragma once
+#include "tenon/expr/node_type.h"
+#include "tenon/expr/nodes/broadcast.h"
+#include "tenon/expr/nodes/compare.h"
+#include "tenon/expr/nodes/linear.h"
+#include "tenon/expr/nodes/rounding.h"
+
+namespace tenon::nodes {
+
+/// Source row of output row i: floor(i * H / H') computed in f32, as PyTorch's interpolate(mode="nearest") does.
+struct Resize : View {
+  static constexpr auto name = "resize";
+  static constexpr int kArity = 1;
+  static int64_t source(int64_t i, int64_t from, int64_t to) {
+    if (to == 2 * from) return i >> 1;
+    const float scale = static_cast<float>(from) / static_cast<float>(to);
+    return std::min(static_cast<int64_t>(static_cast<float>(i) * scale), from - 1);
+  }
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
+    shape = in[0].shape();
+    TENON_CHECK(Usage, shape.rank() == 4 && attrs.ints.size() == 2 && attrs.ints[0] > 0 && attrs.ints[1] > 0, "resize")
+        << "needs [N,H,W,C] and a size, got " << shape.str();
+    shape[1] = attrs.ints[0];
+    shape[2] = attrs.ints[1];
+    dtype = in[0].dtype();
+  }
+  static ViewSource map(const Node& n, At& at, const IndexReader&) {
+    const Shape& from = n.in[0].shape();
+    for (int a = 1; a <= 2; ++a) at.c[a] = source(at.c[a], from[a], n.shape[a]);
+    if (at.axis == 1 || at.axis == 2) at.run = 1;
+    return {};
+  }
+  /// Each axis in turn: a product with the 0/1 matrix of the resize, transposed.
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g) {
+    const Shape& from = node->in[0].shape();
+    Expr dx = g;
+    for (int axis = 1; axis <= 2; ++axis) {
+      const int64_t in = from[axis], out = node->shape[axis];
+      Graph& graph = g.graph();
+      const double scale = static_cast<double>(static_cast<float>(in) / static_cast<float>(out));
+      const Expr source_of = floor(iota(graph, out) * scale);
+      const Expr matrix = equal(broadcast(reshape(source_of, {1, out}), {in, out}),
+                                broadcast(reshape(iota(graph, in), {in, 1}), {in, out}));
+      const std::vector<int64_t> last = axis == 1 ? std::vector<int64_t>{0, 2, 3, 1} : std::vector<int64_t>{0, 1, 3, 2};
+      const std::vector<int64_t> back = axis == 1 ? std::vector<int64_t>{0, 3, 1, 2} : std::vector<int64_t>{0, 1, 3, 2};
+      dx = permute(linear(permute(dx, last), matrix), back);
+    }
+    return {dx};
+  }
+};
+
+}  // namespace tenon::nodes
+
+NODE(Resize)
+
+namespace tenon {
+
+/// Images x [N, H, W, C] resized to height x width by nearest neighbour.
+inline Expr resize_nearest(const Expr& x, int64_t height, int64_t width) {
+  Attrs a;
+  a.ints = {height, width};
+  return x.graph().make(node_type<nodes::Resize>(), std::array{x}, a);
+}
+/// Images x [N, H, W, C] at twice the size, every pixel four times.
+inline Expr upsample2x(const Expr& x) { return resize_nearest(x, 2 * x.shape()[1], 2 * x.shape()[2]); }
+
+}  // namespace tenon
