@@ -33,7 +33,7 @@ inline constexpr int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * 
 struct TileArgs {
   const void* a;
   const int64_t* a_off;  ///< byte offset of each term
-  int64_t a_stride;      ///< bytes between rows
+  int64_t a_stride;      ///< bytes between rows: 64 or 128
   const void* b;         ///< first term of the first panel
   int64_t b_stride;      ///< bytes between panels
   float* c;
@@ -41,6 +41,7 @@ struct TileArgs {
   int64_t terms;
   int m, panels;    ///< both >= 1
   bool accumulate;  ///< add to C; otherwise C is overwritten
+  int last = 16;    ///< steps of the last term that hold data (bf16: k-pairs, f32: k); the rest are zeros in A and B
 };
 
 /// Packs rows into lines: line j of row r goes to dst + r * row_stride + j * term_stride, j < div_up(k, term_elements).
@@ -68,7 +69,8 @@ struct PackPanelArgs {
   DType dst_type;  ///< BF16 or F32
 };
 
-/// One block of streaming softmax over scores s[rows][cols] (f32, row stride ld >= round_up(cols, 16)).
+/// One block of streaming softmax over scores s[rows][cols] (f32, row stride ld >= round_up(cols, 32);
+/// columns behind cols are overwritten).
 /// row_max and row_sum are running values; p receives exp(scale * s - new max) as A lines of p_type (columns beyond
 /// cols as zeros to whole terms), o[rows][o_cols] is multiplied by exp(old max - new max).
 struct SoftmaxArgs {

@@ -1,0 +1,84 @@
+// The one interface between plans and devices. A backend prepares launches (packs weights, chooses kernels) and runs
+// them over one arena. It registers itself by name; nobody includes a backend's folder.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tenon/kernels/form.h"
+#include "tenon/kernels/launch.h"
+
+namespace tenon {
+
+/// A tensor in host memory that somebody else owns. Data may have any alignment.
+struct HostView {
+  DType dtype = DType::F32;
+  Shape shape;
+  const void* data = nullptr;
+};
+
+/// Weights by name. `find` throws Error(Model) for an unknown name; `done` says that a weight will not be read again.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  virtual HostView find(const std::string& name) const = 0;
+  virtual void done(const std::string&) const {}
+};
+
+/// Bytes that a prepared launch holds and needs, all known before anything is allocated.
+struct LaunchMemory {
+  int64_t weights = 0;  ///< packed operands that stay
+  int64_t scratch = 0;  ///< during a run; launches share it
+};
+
+/// Where buffers live: the address of a buffer by name. Stable between runs.
+using BufferTable = std::function<void*(const std::string& buffer)>;
+
+/// A launch made ready on a backend.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  /// Runs once. `scratch` has at least the launch's scratch bytes, 64-byte aligned.
+  virtual void run(void* scratch) = 0;
+  /// How it runs, in a phrase: "avx512bf16 tiles, 2 bands" (for explain).
+  virtual std::string describe() const { return {}; }
+};
+
+/// A device's memory and kernels. Calls come from one thread at a time.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;
+  /// One line: device, instruction set or compute capability, threads.
+  virtual std::string describe() const = 0;
+  /// Bytes that may be allocated now (physical memory left).
+  virtual int64_t memory_available() const = 0;
+  /// True if bf16 arithmetic is native here, so that bf16 is the default type.
+  virtual bool prefers_bf16() const = 0;
+  virtual LaunchMemory memory_of(const Launch& launch) const = 0;
+  /// 64-byte aligned memory, zero-filled by the system; throws Error(Memory).
+  virtual std::shared_ptr<void> allocate(int64_t bytes) = 0;
+  /// Packs weights and binds buffers. Throws Error(Model) for a weight of the wrong shape.
+  virtual std::unique_ptr<Kernel> prepare(const Launch& launch, const BufferTable& buffers, const WeightSource& weights) = 0;
+  virtual void copy_in(void* dst, const void* src, int64_t bytes) = 0;
+  virtual void copy_out(void* dst, const void* src, int64_t bytes) = 0;
+  /// Waits until everything started has finished.
+  virtual void synchronize() {}
+};
+
+struct BackendOptions {
+  int threads = 0;  ///< 0: all processors
+};
+using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendOptions&)>;
+/// Adds a backend to the registry: `static const RegisterBackend r("cpu", [](const BackendOptions& o) {...});`
+struct RegisterBackend {
+  RegisterBackend(std::string name, BackendFactory factory);
+};
+/// Makes the backend of this name; throws Error(Device) that lists the names.
+std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOptions& options = {});
+std::vector<std::string> backend_names();
+
+}  // namespace tenon

@@ -1,0 +1,161 @@
+#include "tenon/expr/oracle.h"
+
+#include "tenon/expr/ops.h"
+
+namespace tenon {
+namespace {
+
+// Temporaries above this many elements are dropped after their last use.
+constexpr size_t kKeptElements = 1 << 16;
+
+using Operands = std::vector<const std::vector<double>*>;
+
+std::vector<double> eval_pointwise(const Node& n, const Operands& in) {
+  std::vector<double> out(static_cast<size_t>(n.shape.numel()));
+  double x[8] = {};
+  TENON_CHECK(Internal, in.size() <= std::size(x), "oracle") << "pointwise node of " << in.size() << " operands";
+  for (size_t i = 0; i < out.size(); ++i) {
+    for (size_t k = 0; k < in.size(); ++k) x[k] = (*in[k])[i];
+    out[i] = n.type->eval(x, n.attrs.nums.data());
+  }
+  if (n.type->round)
+    for (double& v : out) v = n.type->round(n.attrs, v);
+  return out;
+}
+
+std::vector<double> eval_view(const Node& n, const Operands& in) {
+  std::vector<double> out(static_cast<size_t>(n.shape.numel()));
+  const IndexReader read = [&](const Expr& index, int64_t linear) {
+    for (size_t k = 0; k < in.size(); ++k)
+      if (n.in[k] == index) return static_cast<int64_t>((*in[k])[static_cast<size_t>(linear)]);
+    throw Error(ErrorKind::Internal, "oracle", "a view read an index that is not its operand");
+  };
+  Coord c{};
+  for (double& v : out) {
+    At at{c, -1, 1};
+    const ViewSource from = n.type->map(n, at, read);
+    if (from.operand >= 0) {
+      const size_t k = static_cast<size_t>(from.operand);
+      v = in[k]->at(static_cast<size_t>(n.in[k].shape().ravel(at.c)));
+    }
+    for (int a = n.shape.rank() - 1; a >= 0 && ++c[static_cast<size_t>(a)] == n.shape[a]; --a)
+      c[static_cast<size_t>(a)] = 0;
+  }
+  return out;
+}
+
+std::vector<double> eval_reduce(const Node& n, const std::vector<double>& x) {
+  // Both modes are a reduction of the middle axis of [outer, count, inner].
+  const Shape& from = n.in[0].shape();
+  const bool last = n.attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last);
+  const size_t inner = last ? 1 : static_cast<size_t>(from[-1]);
+  const double elements = Reduce::count(n.in[0], n.attrs);
+  const size_t count = static_cast<size_t>(elements);
+  std::vector<double> out(static_cast<size_t>(n.shape.numel()), n.type->reduce_init);
+  const size_t outer = inner ? out.size() / inner : 0;
+  for (size_t o = 0; o < outer; ++o)
+    for (size_t k = 0; k < count; ++k)
+      for (size_t i = 0; i < inner; ++i) {
+        double& acc = out[o * inner + i];
+        acc = n.type->reduce_step(acc, x[(o * count + k) * inner + i]);
+      }
+  for (double& v : out) v = n.type->reduce_finish(v, elements);
+  return out;
+}
+
+std::vector<double> eval_anchor(const Node& n, const Operands& in) {
+  std::vector<double> out(static_cast<size_t>(n.shape.numel()));
+  std::vector<const double*> data;
+  for (const std::vector<double>* x : in) data.push_back(x->data());
+  n.type->reference(n, data, out.data());
+  return out;
+}
+
+}  // namespace
+
+Oracle::Oracle(std::map<std::string, HostTensor> leaves) {
+  auto held = std::make_shared<const std::map<std::string, HostTensor>>(std::move(leaves));
+  leaves_ = [held](const Expr& leaf) {
+    const auto it = held->find(leaf->attrs.text);
+    TENON_CHECK(Usage, it != held->end(), "oracle") << "no value for the leaf '" << leaf->attrs.text << "'";
+    TENON_CHECK(Usage, it->second.shape == leaf.shape(), "oracle")
+        << "leaf '" << leaf->attrs.text << "' expects " << leaf.shape().str() << ", got " << it->second.shape.str();
+    return it->second.values();
+  };
+}
+
+std::vector<double> Oracle::leaf_values(const Expr& e) const {
+  if (e.is<nodes::Constant>()) return {e->attrs.nums[0]};
+  if (e.is<nodes::Iota>()) {
+    std::vector<double> out(static_cast<size_t>(e.shape().numel()));
+    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<double>(i);
+    return out;
+  }
+  std::vector<double> out = leaves_(e);
+  TENON_CHECK(Usage, static_cast<int64_t>(out.size()) == e.shape().numel(), "oracle")
+      << "leaf '" << e->attrs.text << "' expects " << e.shape().str() << ", got " << out.size() << " values";
+  return out;
+}
+
+std::vector<double> Oracle::node_values(const Expr& e) {
+  Operands in;
+  for (const Expr& x : e->in) in.push_back(known_.at(x.get()).get());
+  switch (e->family()) {
+    case Family::Leaf:
+      return leaf_values(e);
+    case Family::Pointwise:
+      return eval_pointwise(*e, in);
+    case Family::View:
+      return eval_view(*e, in);
+    case Family::Reduce:
+      return eval_reduce(*e, *in[0]);
+    case Family::Anchor:
+      return eval_anchor(*e, in);
+    case Family::Sink:
+      break;
+  }
+  throw Error(ErrorKind::Usage, "oracle", "the sink " + std::string(e->name()) + " is an operand of another node");
+}
+
+Oracle::Values Oracle::compute(const Expr& root) {
+  // Nodes below a known value are not needed, so walk only what is unknown, counting uses.
+  std::vector<Expr> order;
+  std::unordered_map<const Node*, int64_t> uses;
+  for (std::vector<Expr> stack = {root}; !stack.empty();) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    if (uses[e.get()]++ > 0 || known_.contains(e.get())) continue;
+    order.push_back(e);
+    for (const Expr& x : e->in) stack.push_back(x);
+  }
+  std::ranges::sort(order, {}, [](const Expr& e) { return e->id; });  // operands have smaller ids
+  std::vector<const Node*> kept;
+  for (const auto& [node, value] : known_) kept.push_back(node);
+  std::ranges::sort(kept);
+  for (const Expr& e : order) {
+    known_[e.get()] = std::make_shared<const std::vector<double>>(node_values(e));
+    for (const Expr& x : e->in) {
+      const bool drop = --uses[x.get()] == 0 && known_.at(x.get())->size() > kKeptElements;
+      if (drop && !std::ranges::binary_search(kept, x.get())) known_.erase(x.get());
+    }
+  }
+  return known_.at(root.get());
+}
+
+std::vector<double> Oracle::eval(const Expr& e) {
+  TENON_CHECK(Usage, static_cast<bool>(e), "oracle") << "an empty expression has no value";
+  if (e->family() != Family::Sink) return *compute(e);
+  std::vector<Output> outputs = eval_sinks(std::array{e});
+  TENON_CHECK(Usage, outputs.size() == 1, "oracle")
+      << "the sink " << e->name() << " writes " << outputs.size() << " tensors: use eval_sinks";
+  return std::move(outputs[0].values);
+}
+
+std::vector<Oracle::Output> Oracle::eval_sinks(std::span<const Expr> sinks) {
+  std::vector<Output> out;
+  for (const SinkOutput& s : expand_sinks(sinks))
+    out.push_back({s.name, s.value.dtype(), s.value.shape(), *compute(s.value)});
+  return out;
+}
+
+}  // namespace tenon

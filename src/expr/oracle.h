@@ -1,0 +1,51 @@
+// The meaning of every expression: evaluates node by node in fp64, naively. Nothing is rounded but at leaves (which
+// hold stored values) and at the casts and rounding points that the expression names. Every kernel is tested against
+// this.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tenon/core/host_tensor.h"
+#include "tenon/expr/expr.h"
+
+namespace tenon {
+
+/// Evaluates expressions over given leaf values. Small results and results asked for are kept, so that asking again is
+/// free; large temporaries are dropped after their last use. Handles stay valid as long as their graphs live.
+class Oracle {
+ public:
+  using Leaves = std::function<std::vector<double>(const Expr& leaf)>;
+
+  /// One tensor that a sink writes.
+  struct Output {
+    std::string name;
+    DType dtype;
+    Shape shape;
+    std::vector<double> values;
+  };
+
+  /// `leaves` returns the elements of an input, param, scalar or state, in row-major order.
+  explicit Oracle(Leaves leaves) : leaves_(std::move(leaves)) {}
+  /// Leaves by name; a leaf that is missing, or has another shape, throws Error(Usage) that names it.
+  explicit Oracle(std::map<std::string, HostTensor> leaves);
+
+  /// The elements of `e` in row-major order. A sink must write one tensor: use eval_sinks for others.
+  std::vector<double> eval(const Expr& e);
+  /// What a list of sinks writes, in the order of expand_sinks.
+  std::vector<Output> eval_sinks(std::span<const Expr> sinks);
+
+ private:
+  using Values = std::shared_ptr<const std::vector<double>>;
+  Values compute(const Expr& e);
+  std::vector<double> node_values(const Expr& e);
+  std::vector<double> leaf_values(const Expr& e) const;
+
+  Leaves leaves_;
+  std::unordered_map<const Node*, Values> known_;
+};
+
+}  // namespace tenon

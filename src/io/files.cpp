@@ -1,0 +1,201 @@
+#include "tenon/io/files.h"
+
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "tenon/core/error.h"
+
+namespace tenon {
+namespace fs = std::filesystem;
+namespace {
+
+std::string reason(int error) { return std::generic_category().message(error) + ", errno " + std::to_string(error); }
+
+// An open file descriptor for reading a regular file.
+class Reader {
+ public:
+  explicit Reader(const fs::path& path) : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    TENON_CHECK(Model, fd_ >= 0, path_.string()) << "cannot open for reading: " << reason(errno);
+    struct stat info {};
+    const bool regular = fstat(fd_, &info) == 0 && S_ISREG(info.st_mode);
+    if (!regular) {
+      close(fd_);
+      throw Error(ErrorKind::Model, path_.string(), "expected a regular file");
+    }
+    size_ = static_cast<size_t>(info.st_size);
+  }
+  ~Reader() { close(fd_); }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  size_t size() const { return size_; }
+  // Bytes read into the buffer; 0 at the end of the file.
+  size_t read(std::span<char> buffer) {
+    for (;;) {
+      const ssize_t n = ::read(fd_, buffer.data(), buffer.size());
+      if (n >= 0) return static_cast<size_t>(n);
+      TENON_CHECK(Model, errno == EINTR, path_.string()) << "cannot read: " << reason(errno);
+    }
+  }
+
+ private:
+  fs::path path_;
+  int fd_;
+  size_t size_ = 0;
+};
+
+class Sha256 {
+ public:
+  Sha256() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
+    TENON_CHECK(Internal, context_ && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1, "sha256")
+        << "the crypto library has no SHA-256";
+  }
+  void update(const void* data, size_t size) { EVP_DigestUpdate(context_.get(), data, size); }
+  std::string hex() {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned length = 0;
+    EVP_DigestFinal_ex(context_.get(), digest, &length);
+    std::string out;
+    for (unsigned i = 0; i < length; ++i) {
+      out += "0123456789abcdef"[digest[i] >> 4];
+      out += "0123456789abcdef"[digest[i] & 15];
+    }
+    return out;
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
+};
+
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+[[noreturn]] void refuse_existing(const fs::path& path) {
+  throw Error(ErrorKind::Usage, path.string(), "the file exists already", "choose another name or allow overwriting");
+}
+
+// Renames without ever replacing; the error number, 0 for success.
+int rename_to_free_name(const fs::path& from, const fs::path& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  // A file system without that flag: a hard link has the same guarantee.
+  if (link(from.c_str(), to.c_str()) != 0) return errno;
+  unlink(from.c_str());
+  return 0;
+}
+
+}  // namespace
+
+std::string read_file(const fs::path& path) {
+  Reader reader(path);
+  std::string out(reader.size(), '\0');
+  size_t filled = 0;
+  while (filled < out.size()) {
+    const size_t n = reader.read(std::span(out).subspan(filled));
+    if (n == 0) break;
+    filled += n;
+  }
+  out.resize(filled);
+  return out;
+}
+
+std::string sha256_hex(std::span<const std::byte> bytes) {
+  Sha256 hash;
+  hash.update(bytes.data(), bytes.size());
+  return hash.hex();
+}
+
+std::string sha256_file(const fs::path& path) {
+  Reader reader(path);
+  Sha256 hash;
+  std::vector<char> buffer(size_t{1} << 20);
+  while (const size_t n = reader.read(buffer)) hash.update(buffer.data(), n);
+  return hash.hex();
+}
+
+AtomicFile::AtomicFile(fs::path target, Overwrite overwrite) : target_(std::move(target)), overwrite_(overwrite) {
+  check_output(target_, overwrite_);
+  static std::atomic<unsigned> counter{0};
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    const std::string name =
+        "." + target_.filename().string() + "." + std::to_string(getpid()) + "-" + std::to_string(counter++) + ".tmp";
+    temporary_ = folder_of(target_) / name;
+    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd_ >= 0) return;
+    if (errno != EEXIST) break;
+  }
+  const int error = errno;
+  temporary_.clear();
+  fail("create", error);
+}
+
+AtomicFile::~AtomicFile() { discard(); }
+
+void AtomicFile::discard() noexcept {
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+  temporary_.clear();
+}
+
+void AtomicFile::fail(const char* action, int error) {
+  discard();
+  throw Error(ErrorKind::Internal, target_.string(), std::string("cannot ") + action + " the file: " + reason(error));
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("write", errno);
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+}
+
+void AtomicFile::commit() {
+  if (fsync(fd_) != 0) fail("write", errno);
+  const int closed = close(fd_);
+  fd_ = -1;
+  if (closed != 0) fail("write", errno);
+  const int error = overwrite_ == Overwrite::Yes
+                        ? (rename(temporary_.c_str(), target_.c_str()) == 0 ? 0 : errno)
+                        : rename_to_free_name(temporary_, target_);
+  if (error == EEXIST) {
+    discard();
+    refuse_existing(target_);
+  }
+  if (error != 0) fail("name", error);
+  temporary_.clear();
+  // The new name survives a power cut only when its folder is on disk too; a file system may not offer that.
+  const int folder = open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder >= 0) {
+    fsync(folder);
+    close(folder);
+  }
+}
+
+void write_file(const fs::path& path, std::span<const std::byte> bytes, Overwrite overwrite) {
+  AtomicFile file(path, overwrite);
+  file.write(bytes);
+  file.commit();
+}
+
+void check_output(const fs::path& path, Overwrite overwrite) {
+  TENON_CHECK(Usage, path.has_filename(), path.string()) << "expected the name of a file to write";
+  std::error_code ignored;
+  TENON_CHECK(Usage, !fs::is_directory(path, ignored), path.string()) << "is a folder, not a file to write";
+  if (overwrite == Overwrite::No && fs::exists(fs::symlink_status(path, ignored))) refuse_existing(path);
+  if (access(folder_of(path).c_str(), W_OK | X_OK) != 0)
+    throw Error(ErrorKind::Internal, path.string(),
+                "cannot write into folder '" + folder_of(path).string() + "': " + reason(errno));
+}
+
+}  // namespace tenon

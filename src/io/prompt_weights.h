@@ -1,0 +1,27 @@
+// Emphasis in prompts, as AUTOMATIC1111's web UI writes it.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon {
+
+/// A stretch of a prompt and its weight.
+struct WeightedText {
+  std::string text;
+  float weight = 1.0f;
+  bool operator==(const WeightedText&) const = default;
+};
+
+/// Splits a prompt into parts of one weight each, in order.
+///
+///   (a)      1.1 times      ((a))    1.21 times
+///   [a]      1/1.1 times    (a:1.5)  1.5 times
+///   \( \) \[ \] \\           the character itself
+///
+/// Nested weights multiply. A bracket that is never closed reaches to the end; a closing one that was never opened, and
+/// ":1.5" outside brackets, are text. Neighbours of equal weight are joined; no part is empty, except that a prompt
+/// without any text gives one empty part. Error(Usage) if a weight like "1.2.3" is not a number.
+std::vector<WeightedText> parse_prompt_weights(std::string_view prompt);
+
+}  // namespace tenon

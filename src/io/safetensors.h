@@ -1,0 +1,114 @@
+// safetensors: a length (8 bytes, little endian), a JSON header, and tensor data that the header describes byte by byte.
+//
+// Invariants of an open file: every tensor's range lies in the file and has exactly the bytes that its shape and element
+// type need; the ranges cover the data without overlap or gap; the header is valid, duplicate-free JSON. Whatever breaks
+// one of these is refused on opening, with one Error(Model) that names the file, the tensor, what was expected and found.
+//
+// Views are zero-copy. Files whose header length is not a multiple of 8 are common (a published 4.3 GB checkpoint is
+// one), so `data` may have any alignment, down to one byte: read elements with load_element or memcpy, never through a
+// cast pointer.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tenon/core/dtype.h"
+#include "tenon/core/shape.h"
+
+namespace tenon {
+
+/// Longest header accepted, as in the reference reader.
+inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
+
+/// One tensor of an open file. Valid as long as the file's object lives; `data` has no alignment (see the file comment).
+struct TensorView {
+  std::string name;
+  DType dtype = DType::F32;
+  Shape shape;
+  const std::byte* data = nullptr;
+  size_t size = 0;  ///< bytes
+};
+
+/// A tensor whose element type we cannot represent (F8_E5M2, U16, ...): its range is checked as all others are.
+struct UnsupportedTensor {
+  std::string name;
+  std::string dtype;  ///< as the file spells it
+  std::string shape;  ///< "[2,3]"
+};
+
+/// The spelling of a type in safetensors headers: "F32", "F8_E4M3", "BOOL", ...
+std::string_view safetensors_name(DType t);
+
+/// A mapped safetensors file, read-only. Truncating the file while it is open ends the process (SIGBUS), as with any map.
+class SafetensorsFile {
+ public:
+  /// Maps and checks the file.
+  static SafetensorsFile open(const std::filesystem::path& path);
+  /// The same checks over bytes in memory, which must outlive the object. `name` stands in for the path in errors.
+  static SafetensorsFile from_bytes(std::span<const std::byte> bytes, const std::string& name);
+
+  SafetensorsFile(SafetensorsFile&&) noexcept = default;
+  SafetensorsFile& operator=(SafetensorsFile&&) noexcept = default;
+
+  const std::string& name() const { return name_; }
+  /// Supported tensors by name, in name order.
+  const std::map<std::string, TensorView>& tensors() const { return tensors_; }
+  const std::map<std::string, UnsupportedTensor>& unsupported() const { return unsupported_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  bool contains(const std::string& tensor) const { return tensors_.count(tensor) > 0; }
+  /// The tensor of that name. Error(Model) if there is none, or if its element type is unsupported.
+  const TensorView& at(const std::string& tensor) const;
+  /// Size of the whole file in bytes.
+  size_t size() const { return bytes_.size(); }
+
+ private:
+  struct Mapping;
+  SafetensorsFile(std::string name, std::span<const std::byte> bytes);
+
+  std::string name_;
+  std::shared_ptr<const Mapping> mapping_;
+  std::span<const std::byte> bytes_;
+  std::map<std::string, TensorView> tensors_;
+  std::map<std::string, UnsupportedTensor> unsupported_;
+  std::map<std::string, std::string> metadata_;
+};
+
+/// Tells the system that a mapped view's pages are not needed any more (its weights are packed elsewhere): resident
+/// memory falls by the whole pages inside the view. Reading the view later is allowed and reads the file again.
+/// Only for views of files from SafetensorsFile::open: in other memory the bytes would be lost.
+void release(const TensorView& view);
+/// Asks the system to start reading a mapped view's pages from the disk.
+void prefetch(const TensorView& view);
+
+/// A weight file, or the several files that a `*.safetensors.index.json` names, as one set of tensors.
+struct WeightSet {
+  std::map<std::string, TensorView> tensors;
+  std::map<std::string, UnsupportedTensor> unsupported;
+  std::map<std::string, std::string> metadata;
+  std::vector<std::shared_ptr<const SafetensorsFile>> files;
+};
+
+/// Opens a .safetensors file or an index. An index must name files of its own folder, each tensor must be where the
+/// index says, and no name may occur in two files; else Error(Model).
+WeightSet open_weights(const std::filesystem::path& path);
+
+/// A tensor to be written: `data` holds shape.numel() elements of `dtype`, row-major.
+struct TensorData {
+  std::string name;
+  DType dtype = DType::F32;
+  Shape shape;
+  std::span<const std::byte> data;
+};
+
+/// Writes a safetensors file atomically, replacing an older one: header padded with blanks so that the data starts
+/// 8-byte aligned, tensors with wider elements first, then by name, so that each is aligned to its element. Error(Usage)
+/// for two tensors of one name or a size that does not match; Error(Internal) if the system cannot write.
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorData> tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace tenon

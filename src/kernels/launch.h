@@ -1,0 +1,41 @@
+// A launch: one trip through memory. Its body is an expression over buffers and weights with at most one anchor; what
+// stands below the anchor fills the input holes of a skeleton, what stands above fills its epilogue.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "tenon/expr/expr.h"
+
+namespace tenon {
+
+/// One tensor that a launch writes: `value` stored in value.dtype() to the buffer `buffer`.
+struct Output {
+  std::string buffer;
+  Expr value;
+};
+
+/// A neighbour that stayed out of a launch, and why.
+struct KeptApart {
+  std::string what;
+  std::string why;
+};
+
+/// Leaves of type Input, ScalarInput and State in the values name buffers; Param leaves name weights. All outputs
+/// belong to one Graph, which outlives the launch.
+struct Launch {
+  std::string name;      ///< unique in its plan, readable: "down_blocks.0.resnets.0.conv1"
+  std::string skeleton;  ///< name of a registered skeleton
+  std::vector<Output> outputs;
+  std::vector<KeptApart> apart;
+};
+
+/// Memory leaves that the launch reads, each once, in topological order.
+std::vector<Expr> operands_of(const Launch& launch);
+/// The only anchor among the launch's nodes, or an empty Expr; throws Error(Internal) if there are several.
+Expr anchor_of(const Launch& launch);
+/// Bytes that one run moves: every distinct operand read once plus every output written once.
+int64_t bytes_moved(const Launch& launch);
+/// Bytes of a tensor of this shape and type.
+int64_t bytes_of(const Shape& shape, DType dtype);
+
+}  // namespace tenon

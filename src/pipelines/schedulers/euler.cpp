@@ -1,0 +1,36 @@
+// Euler's method on the probability-flow equation in sigma (Karras et al. 2022, algorithm 2 without churn).
+#include "tenon/pipelines/schedulers/registry.h"
+#include "tenon/pipelines/schedulers/sigma_schedule.h"
+
+namespace tenon {
+namespace {
+
+class Euler : public EulerFamily {
+ public:
+  Euler(const Settings& settings, bool karras)
+      : EulerFamily(settings, karras, final_sigma(settings, NoiseSchedule(settings, {}))) {
+    settings.refuse({"use_exponential_sigmas", "use_beta_sigmas"});
+    settings.choice("interpolation_type", "linear", {"linear"});
+    settings.choice("timestep_type", "discrete", {"discrete"});
+  }
+
+ protected:
+  void advance(std::span<const float> output, int index, int, std::span<float> sample, const NoiseSource&) override {
+    const double from = sigma(index), to = sigma(index + 1);
+    for (size_t i = 0; i < sample.size(); ++i)
+      sample[i] = static_cast<float>(sample[i] + (to - from) * derivative(output[i], sample[i], from));
+  }
+};
+
+const RegisterScheduler kRegistered({.name = "euler",
+                                     .aliases = {},
+                                     .diffusers_class = "EulerDiscreteScheduler",
+                                     .takes_karras = true,
+                                     .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
+                                       const Settings settings(config);
+                                       const bool own = settings.flag("use_karras_sigmas", false);
+                                       return std::make_unique<Euler>(settings, options.karras.value_or(own));
+                                     }});
+
+}  // namespace
+}  // namespace tenon

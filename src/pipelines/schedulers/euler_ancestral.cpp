@@ -1,0 +1,48 @@
+// Euler ancestral: a longer Euler step, then fresh noise back up to the next level (k-diffusion, Katherine Crowson).
+#include <algorithm>
+#include <cmath>
+
+#include "tenon/pipelines/schedulers/registry.h"
+#include "tenon/pipelines/schedulers/sigma_schedule.h"
+
+namespace tenon {
+namespace {
+
+class EulerAncestral : public EulerFamily {
+ public:
+  EulerAncestral(const Settings& settings, bool karras, double eta) : EulerFamily(settings, karras, 0), eta_(eta) {}
+
+  bool needs_noise() const override { return true; }
+
+ protected:
+  void advance(std::span<const float> output, int index, int, std::span<float> sample,
+               const NoiseSource& noise) override {
+    const double from = sigma(index), to = sigma(index + 1);
+    // sqrt before the difference of squares would lose the small levels at the end of the schedule.
+    const double up = std::min(to, eta_ * to / from * std::sqrt(std::max(0.0, (from - to) * (from + to))));
+    const double down = std::sqrt(std::max(0.0, (to - up) * (to + up)));
+    noise_.resize(sample.size());
+    noise(noise_);
+    for (size_t i = 0; i < sample.size(); ++i)
+      sample[i] =
+          static_cast<float>(sample[i] + (down - from) * derivative(output[i], sample[i], from) + up * noise_[i]);
+  }
+
+ private:
+  double eta_;
+  std::vector<float> noise_;
+};
+
+const RegisterScheduler kRegistered({.name = "euler_a",
+                                     .aliases = {"euler_ancestral"},
+                                     .diffusers_class = "EulerAncestralDiscreteScheduler",
+                                     .takes_eta = true,
+                                     .takes_karras = true,
+                                     .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
+                                       // The class of diffusers has no use_karras_sigmas: only the option turns it on.
+                                       return std::make_unique<EulerAncestral>(
+                                           Settings(config), options.karras.value_or(false), options.eta.value_or(1));
+                                     }});
+
+}  // namespace
+}  // namespace tenon

@@ -1,0 +1,138 @@
+// What all schedulers share: checks, the start of image-to-image, the registry.
+#include "tenon/pipelines/schedulers/scheduler.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tenon/core/error.h"
+#include "tenon/pipelines/schedulers/registry.h"
+
+namespace tenon {
+namespace {
+
+// Function-local, so that registrations of other files may run before this file's own initialisers.
+std::vector<SchedulerInfo>& registry() {
+  static std::vector<SchedulerInfo> all;
+  return all;
+}
+
+std::string normalised(std::string_view name) {
+  std::string out;
+  for (const char c : name)
+    if (c != ' ' && c != '_' && c != '-') out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+const SchedulerInfo* find(const std::string& key) {
+  for (const SchedulerInfo& info : registry()) {
+    if (normalised(info.name) == key || normalised(info.diffusers_class) == key) return &info;
+    for (const std::string& alias : info.aliases)
+      if (normalised(alias) == key) return &info;
+  }
+  return nullptr;
+}
+
+std::string joined_names() {
+  std::string out;
+  for (const std::string& name : scheduler_names()) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+}  // namespace
+
+RegisterScheduler::RegisterScheduler(SchedulerInfo info) { registry().push_back(std::move(info)); }
+
+std::vector<std::string> scheduler_names() {
+  std::vector<std::string> names;
+  for (const SchedulerInfo& info : registry()) names.push_back(info.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+nlohmann::json sd15_scheduler_config() {
+  return {{"_class_name", "PNDMScheduler"},   {"beta_start", 0.00085},       {"beta_end", 0.012},
+          {"beta_schedule", "scaled_linear"}, {"num_train_timesteps", 1000}, {"set_alpha_to_one", false},
+          {"skip_prk_steps", true},           {"steps_offset", 1},           {"clip_sample", false}};
+}
+
+std::unique_ptr<Scheduler> make_scheduler(std::string_view name, const nlohmann::json& config,
+                                          const SchedulerOptions& options) {
+  TENON_CHECK(Model, config.is_object(), "scheduler_config") << "expected a JSON object, got " << config.type_name();
+  SchedulerOptions chosen = options;
+  const SchedulerInfo* info = nullptr;
+  if (name.empty()) {
+    const auto at = config.find("_class_name");
+    TENON_CHECK(Model, at != config.end() && at->is_string(), "scheduler_config")
+        << "no _class_name names the scheduler";
+    info = find(normalised(at->get<std::string>()));
+    if (!info)
+      throw Error(ErrorKind::Model, "scheduler_config", "scheduler " + at->dump() + " is not implemented",
+                  "name one of these samplers: " + joined_names());
+  } else {
+    std::string key = normalised(name);
+    constexpr std::string_view kKarras = "karras";
+    if (key.size() > kKarras.size() && key.ends_with(kKarras)) {
+      key.resize(key.size() - kKarras.size());
+      chosen.karras = true;
+    }
+    info = find(key);
+    if (!info)
+      throw Error(ErrorKind::Usage, "sampler", "unknown sampler '" + std::string(name) + "'",
+                  "samplers: " + joined_names());
+  }
+  TENON_CHECK(Usage, info->takes_karras || !chosen.karras.value_or(false), info->name)
+      << "has no noise levels that the Karras schedule could replace";
+  TENON_CHECK(Usage, info->takes_eta || chosen.eta.value_or(0) == 0, info->name) << "takes no eta";
+  const double eta = chosen.eta.value_or(0);
+  TENON_CHECK(Usage, eta >= 0 && eta <= 1, "eta") << "expected 0..1, got " << eta;
+  return info->make(config, chosen);
+}
+
+void Scheduler::set_steps(int steps, double strength) {
+  TENON_CHECK(Usage, steps >= 1 && steps <= max_steps(), "steps") << "expected 1.." << max_steps() << ", got " << steps;
+  TENON_CHECK(Usage, strength > 0 && strength <= 1, "strength")
+      << "expected more than 0 and at most 1, got " << strength;
+  const int kept = std::min(static_cast<int>(steps * strength), steps);
+  if (kept < 1)
+    throw Error(ErrorKind::Usage, "strength",
+                "strength " + std::to_string(strength) + " of " + std::to_string(steps) + " steps leaves no step",
+                "use more steps or a strength of at least 1 / steps");
+  TENON_CHECK(Usage, kept == steps || can_start_late(), "strength")
+      << "this sampler's Runge-Kutta start cannot begin in the middle of its schedule";
+  all_timesteps_ = lay_out(steps);
+  first_ = static_cast<size_t>(steps - kept);
+  next_call_ = 0;
+}
+
+std::span<const double> Scheduler::timesteps() const {
+  return std::span<const double>(all_timesteps_).subspan(std::min(first_, all_timesteps_.size()));
+}
+
+void Scheduler::scale_model_input(std::span<float>, int) const {}
+
+void Scheduler::step(std::span<const float> output, int call, std::span<float> sample, const NoiseSource& noise) {
+  TENON_CHECK(Internal, output.size() == sample.size(), "scheduler step")
+      << "model output has " << output.size() << " elements, the sample " << sample.size();
+  TENON_CHECK(Internal, call == next_call_ && call < calls(), "scheduler step")
+      << "expected call " << next_call_ << " of " << calls() << ", got " << call;
+  TENON_CHECK(Internal, noise || !needs_noise(), "scheduler step") << "no noise source for a sampler that adds noise";
+  advance(output, static_cast<int>(first_) + call, call, sample, noise);
+  ++next_call_;
+}
+
+NoiseLevel Scheduler::noise_level(int call) const {
+  TENON_CHECK(Internal, call >= 0 && call < calls(), "noise_level") << "call " << call << " of " << calls();
+  return level(static_cast<int>(first_) + call);
+}
+
+void Scheduler::add_noise(std::span<float> sample, std::span<const float> noise, int call) const {
+  TENON_CHECK(Internal, sample.size() == noise.size(), "add_noise")
+      << "sample has " << sample.size() << " elements, the noise " << noise.size();
+  const NoiseLevel mix = noise_level(call);
+  for (size_t i = 0; i < sample.size(); ++i)
+    sample[i] = static_cast<float>(mix.alpha * sample[i] + mix.sigma * noise[i]);
+}
+
+}  // namespace tenon

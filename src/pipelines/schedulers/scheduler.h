@@ -1,0 +1,102 @@
+// Schedulers: how a sample moves from noise to picture, given what the model says at each call.
+//
+// A scheduler is one file in this folder that registers itself under a name; there is no list to edit. Meaning of the
+// settings and their defaults follow the scheduler_config.json of diffusers, class by class. The sample stays in f32,
+// updates are computed in f64. What a step does depends on the model output, the sample and the outputs seen since
+// set_steps, and on nothing else.
+#pragma once
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon {
+
+/// Fills the span with the next standard normal numbers of the caller's stream (for a batch: of each image's stream).
+using NoiseSource = std::function<void(std::span<float>)>;
+
+/// The mixture x = alpha * clean + sigma * noise.
+struct NoiseLevel {
+  double alpha = 1;
+  double sigma = 0;
+};
+
+/// One sampling method over one noise schedule. Use: set_steps, then for call i of timesteps(): scale_model_input on a
+/// copy of the sample, run the model, step. Calls are numbered from 0 and made in order.
+class Scheduler {
+ public:
+  virtual ~Scheduler() = default;
+
+  /// Lays out `steps` steps and forgets all history. `strength` < 1 (image-to-image) keeps only the last
+  /// trunc(steps * strength) of them. Throws Error(Usage) for steps outside 1..train steps, for a strength outside
+  /// (0, 1], for a strength that leaves no step, and where the spacing cannot hold that many steps.
+  void set_steps(int steps, double strength = 1.0);
+
+  /// The timestep of every model call, first call first; may be fractional. One a step; PNDM makes one call more.
+  std::span<const double> timesteps() const;
+  int calls() const { return static_cast<int>(timesteps().size()); }
+
+  /// What standard normal noise is multiplied with to make the first sample of text-to-image.
+  virtual double init_noise_sigma() const { return 1; }
+
+  /// Turns a copy of the sample into the model's input of this call, in place.
+  virtual void scale_model_input(std::span<float> x, int call) const;
+
+  /// Moves `sample` past this call. `output` is the guided model output. `noise` is drawn from once a call by samplers
+  /// that add noise (needs_noise()), the last call included, as diffusers does. Throws Error(Internal) for sizes that
+  /// differ or a call out of order.
+  void step(std::span<const float> output, int call, std::span<float> sample, const NoiseSource& noise = {});
+
+  /// True if step draws noise.
+  virtual bool needs_noise() const { return false; }
+
+  /// The mixture that the sample has before this call: how image-to-image and inpainting noise a clean latent.
+  NoiseLevel noise_level(int call) const;
+  /// sample = alpha * sample + sigma * noise with noise_level(call), in place.
+  void add_noise(std::span<float> sample, std::span<const float> noise, int call) const;
+
+ protected:
+  /// Lays out all steps: returns the timesteps of every call without regard to strength, and resets all history.
+  virtual std::vector<double> lay_out(int steps) = 0;
+  /// One update. `index` counts from the first timestep of lay_out, `call` from the first call that is made.
+  virtual void advance(std::span<const float> output, int index, int call, std::span<float> sample,
+                       const NoiseSource& noise) = 0;
+  virtual NoiseLevel level(int index) const = 0;
+  /// The largest number of steps that set_steps lets through: the number of training timesteps.
+  virtual int max_steps() const = 0;
+  /// False for a method that cannot begin in the middle of its schedule.
+  virtual bool can_start_late() const { return true; }
+
+  double timestep(int index) const { return all_timesteps_[static_cast<size_t>(index)]; }
+
+  size_t first_ = 0;  // index of call 0
+
+ private:
+  std::vector<double> all_timesteps_;
+  int next_call_ = 0;
+};
+
+/// Choices that scheduler_config.json does not hold.
+struct SchedulerOptions {
+  std::optional<double> eta;   ///< share of fresh noise, 0..1: DDIM (default 0), Euler ancestral (default 1)
+  std::optional<bool> karras;  ///< Karras noise levels; unset: use_karras_sigmas of the config
+};
+
+/// Builds a scheduler. Names are those of stable-diffusion.cpp, diffusers and A1111 ("ddim", "plms", "euler_a",
+/// "DPM++ 2M Karras", "EulerDiscreteScheduler"); case, blanks, '_' and '-' do not count. An empty name means the
+/// config's `_class_name`. Throws Error(Usage) for an unknown name or an option that the sampler does not take, and
+/// Error(Model) for a config that is not understood.
+std::unique_ptr<Scheduler> make_scheduler(std::string_view name, const nlohmann::json& config,
+                                          const SchedulerOptions& options = {});
+
+/// The main name of every scheduler, sorted.
+std::vector<std::string> scheduler_names();
+
+/// The settings published with Stable Diffusion 1.5 (PNDM), for checkpoints that come without a scheduler_config.json.
+nlohmann::json sd15_scheduler_config();
+
+}  // namespace tenon

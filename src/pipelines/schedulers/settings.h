@@ -1,0 +1,34 @@
+// Typed access to a scheduler_config.json object.
+#pragma once
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon {
+
+/// A key that is absent or null takes the fallback given by the caller; a value of another type, or one that the engine
+/// does not implement, is Error(Model) and names the key. Refers to the config, which must outlive it.
+class Settings {
+ public:
+  explicit Settings(const nlohmann::json& config) : config_(config) {}
+
+  bool flag(const char* key, bool fallback) const;
+  /// A finite number in [low, high].
+  double number(const char* key, double fallback, double low, double high) const;
+  int integer(const char* key, int fallback, int low, int high) const;
+  /// The index of the key's text in `choices`.
+  size_t choice(const char* key, std::string_view fallback, std::initializer_list<std::string_view> choices) const;
+  /// Numbers of a list, empty if absent.
+  std::vector<double> list(const char* key) const;
+  bool has(const char* key) const { return value(key) != nullptr; }
+  /// Error(Model) if the config turns on something that is not implemented.
+  void refuse(std::initializer_list<const char*> flags) const;
+
+ private:
+  const nlohmann::json* value(const char* key) const;
+  const nlohmann::json& config_;
+};
+
+}  // namespace tenon

@@ -1,0 +1,79 @@
+// Plans: what runs, in which order, over which memory. A plan is data: it prints, parses back and can be compared.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tenon/kernels/launch.h"
+
+namespace tenon {
+
+/// What a buffer is to the caller.
+enum class BufferRole : uint8_t { Temporary, Input, Output };
+
+struct Buffer {
+  std::string name;
+  DType dtype = DType::F32;
+  Shape shape;
+  BufferRole role = BufferRole::Temporary;
+  Rate rate = Rate::Step;  ///< when it is written
+  int64_t offset = -1;     ///< in the arena, bytes; multiples of 64
+  int64_t bytes = 0;
+};
+
+/// Launches that run equally often.
+struct Phase {
+  Rate rate = Rate::Step;
+  std::vector<Launch> launches;
+};
+
+/// Counts that `explain` reports.
+struct PlanCounts {
+  int total = 0, elementwise = 0, concat = 0, permute = 0, upsample = 0;
+};
+
+struct Plan {
+  std::string name;
+  std::shared_ptr<Graph> graph;  ///< owns the launches' bodies
+  std::vector<Buffer> buffers;
+  std::vector<Phase> phases;     ///< slowest rate first
+  int64_t arena_bytes = 0;
+  int64_t unfused_bytes = 0;     ///< bytes of one Step phase with one launch a node
+
+  const Buffer& buffer(const std::string& name) const;
+  const Phase* phase(Rate rate) const;
+  /// Launches of the Step phase by kind: those without an anchor count as elementwise, concat, permute or upsample if
+  /// they do nothing but that.
+  PlanCounts counts(Rate rate = Rate::Step) const;
+  /// Bytes that one run of the phase moves.
+  int64_t bytes(Rate rate = Rate::Step) const;
+};
+
+/// Text form and back. parse_plan throws Error(Usage) with a line number.
+std::string print_plan(const Plan& plan);
+Plan parse_plan(std::string_view text);
+/// Lines that differ, "- " and "+ ", empty if the plans are equal.
+std::string diff_plans(const Plan& a, const Plan& b);
+
+/// A named result of a model.
+struct Result {
+  std::string name;
+  Expr value;
+};
+
+struct PlanOptions {
+  std::string name = "plan";
+  bool fusion = true;        ///< false: one launch per node
+  bool hoist = true;         ///< values that do not change between steps in phases of their own
+  bool merge_siblings = true;
+};
+
+/// Partitions the DAG below `results` into launches and lays out memory. Deterministic. Throws Error(Usage) that names
+/// the node if something cannot be run by any skeleton.
+Plan make_plan(std::span<const Result> results, const PlanOptions& options = {});
+
+/// Assigns offsets by liveness and sets arena_bytes (exact peak of the arena).
+void lay_out_memory(Plan& plan);
+
+}  // namespace tenon

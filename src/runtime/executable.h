@@ -1,0 +1,66 @@
+// An executable: a plan prepared on a backend.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tenon/backend/backend.h"
+#include "tenon/plan/plan.h"
+
+namespace tenon {
+
+/// Bytes of an executable, exact and known before it is made.
+struct MemoryPlan {
+  int64_t arena = 0, weights = 0, scratch = 0;
+  int64_t total() const { return arena + weights + scratch; }
+};
+/// What `plan` will take on `backend`.
+MemoryPlan plan_memory(const Plan& plan, const Backend& backend);
+
+/// Seconds that a launch took in its last timed run.
+struct LaunchTime {
+  std::string name;
+  Rate rate;
+  double seconds;
+};
+
+/// Not thread-safe; one run at a time.
+class Executable {
+ public:
+  /// Allocates and prepares everything. Refuses with Error(Memory) before allocating if it does not fit the backend.
+  /// `bound`: buffers that live in the caller's memory instead of the arena.
+  Executable(Plan plan, std::shared_ptr<Backend> backend, const WeightSource& weights,
+             std::map<std::string, void*> bound = {});
+  ~Executable();
+  Executable(Executable&&) noexcept;
+
+  /// Copies a host tensor into input `name`; dtype and shape must be the buffer's.
+  void set(const std::string& name, const HostView& value);
+  /// f32 host values converted to the input's dtype.
+  void set(const std::string& name, std::span<const float> values);
+  void set_scalar(const std::string& name, double value);
+  /// Runs the launches of one phase. Phases run slowest first; a slower phase runs again only when its inputs change.
+  void run(Rate rate = Rate::Step);
+  /// All phases, slowest first.
+  void run_all();
+  /// Copies an output (or any buffer) to f32 host values.
+  std::vector<float> get(const std::string& name) const;
+
+  const Plan& plan() const;
+  /// Bytes really allocated, to compare with plan_memory.
+  MemoryPlan allocated() const;
+  /// From now on every run records the time of each launch (and waits for it).
+  void time_launches(bool on);
+  std::vector<LaunchTime> times() const;
+  /// From now on every run checks outputs of each launch for non-finite values: Error(Numeric) names the launch.
+  void check_finite(bool on);
+  /// How each launch of a phase runs, as Kernel::describe.
+  std::vector<std::string> describe(Rate rate = Rate::Step) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tenon
