@@ -1,5 +1,8 @@
 // PNDM (Liu et al. 2022): linear multistep (PLMS) over the noise estimates, started either by one repeated call
 // (skip_prk_steps, as Stable Diffusion) or by Runge-Kutta steps of four calls each.
+//
+// Image-to-image follows diffusers to the letter: it cuts the list behind the repeated timestep but still treats its
+// second call as the repeated one, so from the third call on the model is asked one timestep ahead of the sample.
 #include <algorithm>
 #include <cmath>
 

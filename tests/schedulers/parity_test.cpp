@@ -1,0 +1,111 @@
+// Schedulers against recorded runs of diffusers (tools/fixtures/schedulers.py).
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "../fixtures/hashing.h"
+#include "tenon/pipelines/schedulers/scheduler.h"
+
+namespace {
+
+using nlohmann::json;
+using tenon::Scheduler;
+
+constexpr double kTolerance = 2e-5;
+constexpr int kSize = 6;
+
+json read_cases() {
+  std::ifstream file(TENON_SOURCE_DIR "/tests/fixtures/schedulers.json");
+  return json::parse(file).at("cases");
+}
+
+std::vector<float> fake_model(const std::vector<float>& x, double t) {
+  std::vector<float> out(x.size());
+  for (size_t j = 0; j < x.size(); ++j)
+    out[j] = static_cast<float>(0.3 * x[j] + 0.8 * std::sin(1.7 * static_cast<double>(j) + 0.013 * t));
+  return out;
+}
+
+std::unique_ptr<Scheduler> scheduler_of(const json& c) {
+  tenon::SchedulerOptions options;
+  if (c.contains("eta")) options.eta = c.at("eta").get<double>();
+  if (c.contains("karras")) options.karras = c.at("karras").get<bool>();
+  return tenon::make_scheduler(c.at("sampler").get<std::string>(), c.at("config"), options);
+}
+
+// Relative to the largest magnitude of the recorded vector, so that an element near 0 is held to the same rounding.
+void expect_close(const std::vector<float>& got, const std::vector<double>& want, const std::string& what) {
+  double largest = 0;
+  for (const double w : want) largest = std::max(largest, std::abs(w));
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_LE(std::abs(got.at(i) - want[i]), kTolerance * largest) << what << i;
+}
+
+std::vector<float> start_sample(const json& c, const Scheduler& scheduler) {
+  std::vector<float> x = fixtures::hash_tensor(1, kSize);
+  if (c.at("strength") < 1) {
+    const std::vector<float> noise = x;
+    x = fixtures::hash_tensor(2, kSize);
+    scheduler.add_noise(x, noise, 0);
+  } else {
+    for (float& v : x) v = static_cast<float>(v * scheduler.init_noise_sigma());
+  }
+  return x;
+}
+
+// Runs the case; returns element 0 after every call and leaves the final sample in x.
+std::vector<float> sample(Scheduler& scheduler, std::vector<float>& x) {
+  std::vector<float> after;
+  for (int call = 0; call < scheduler.calls(); ++call) {
+    std::vector<float> input = x;
+    scheduler.scale_model_input(input, call);
+    const std::vector<float> output = fake_model(input, scheduler.timesteps()[static_cast<size_t>(call)]);
+    scheduler.step(output, call, x, [&](std::span<float> noise) {
+      const std::vector<float> n = fixtures::hash_tensor(static_cast<uint32_t>(100 + call), kSize);
+      std::copy(n.begin(), n.end(), noise.begin());
+    });
+    after.push_back(x[0]);
+  }
+  return after;
+}
+
+TEST(SchedulerParity, EveryRecordedRun) {
+  const json cases = read_cases();
+  ASSERT_GT(cases.size(), 300u);
+  for (const json& c : cases) {
+    json label = c;
+    for (const char* key : {"after", "final", "start", "timesteps"}) label.erase(key);
+    SCOPED_TRACE(label.dump());
+    const auto scheduler = scheduler_of(c);
+    scheduler->set_steps(c.at("steps"), c.at("strength"));
+    const std::vector<double> times = c.at("timesteps");
+    ASSERT_EQ(scheduler->timesteps().size(), times.size());
+    for (size_t i = 0; i < times.size(); ++i)
+      EXPECT_LE(std::abs(scheduler->timesteps()[i] - times[i]), 2e-3) << "timestep " << i;
+    EXPECT_LE(std::abs(scheduler->init_noise_sigma() / c.at("init_noise_sigma").get<double>() - 1), 1e-6);
+    std::vector<float> x = start_sample(c, *scheduler);
+    expect_close(x, c.at("start"), "start ");
+    const std::vector<float> after = sample(*scheduler, x);
+    expect_close(after, c.at("after"), "after call ");
+    expect_close(x, c.at("final"), "final ");
+  }
+}
+
+TEST(SchedulerParity, SetStepsForgetsEverything) {
+  for (const json& c : read_cases()) {
+    if (c.at("steps") != 10) continue;
+    const auto used = scheduler_of(c), fresh = scheduler_of(c);
+    used->set_steps(7);
+    std::vector<float> x = fixtures::hash_tensor(3, kSize);
+    sample(*used, x);
+    used->set_steps(10, c.at("strength"));
+    fresh->set_steps(10, c.at("strength"));
+    std::vector<float> a = start_sample(c, *used), b = start_sample(c, *fresh);
+    sample(*used, a);
+    sample(*fresh, b);
+    EXPECT_EQ(a, b) << c.at("sampler");
+  }
+}
+
+}  // namespace
