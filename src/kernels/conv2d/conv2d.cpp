@@ -1,0 +1,27 @@
+// Convolution on NHWC images: x (maths, concat and upsample on the way in; padding is applied behind it), w, epilogue.
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/plain.h"
+#include "tenon/kernels/skeleton.h"
+
+namespace tenon {
+namespace {
+
+class Conv2d : public Skeleton {
+ public:
+  std::string_view name() const override { return "conv2d"; }
+  std::span<const std::string_view> holes() const override {
+    static constexpr std::string_view names[] = {"x", "w"};
+    return names;
+  }
+  bool serves(const Expr& anchor) const override { return anchor && anchor.is<nodes::Conv2d>(); }
+  std::optional<std::string> legal(const Form& form) const override {
+    if (form.lanes > 2) return "more than two lanes";
+    return std::nullopt;
+  }
+  int preference() const override { return 0; }
+};
+
+const RegisterSkeleton<Conv2d> kRegistered;
+
+}  // namespace
+}  // namespace tenon

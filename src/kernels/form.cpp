@@ -1,0 +1,371 @@
+#include "tenon/kernels/form.h"
+
+#include <algorithm>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon {
+namespace {
+
+// Thrown inside the builder and turned into a Refusal at its edge.
+struct Refused {
+  std::string why;
+  Expr blocker;  // in the form's graph
+};
+
+// Lets on a refusal path (a reduction seen through a reshape) may read this many elements; beyond, a launch of its own.
+constexpr int64_t kLetElements = 65536;
+constexpr int kMaxFormLanes = 4;
+
+bool is_view_of_leaf(const Expr& e) {
+  if (e->family() == Family::Leaf) return true;
+  return e->family() == Family::View && std::all_of(e->in.begin(), e->in.end(), is_view_of_leaf);
+}
+
+bool is_row_broadcast(const Expr& e) {
+  return e.is<nodes::Broadcast>() && e->in[0]->family() == Family::Reduce && e->in[0]->in[0].shape() == e.shape();
+}
+
+class FormBuilder {
+ public:
+  FormBuilder(const Launch& launch, Form& form) : form_(form), g_(*form.graph) {
+    Memo memo;
+    for (const Output& o : launch.outputs) {
+      values_.push_back(rebuild(g_, o.value, [](const Expr&, std::span<const Expr>) { return Expr(); }, memo));
+      buffers_.push_back(o.buffer);
+    }
+    for (const auto& [node, copy] : memo) original_[copy.get()] = Expr(node);
+    for (const Expr& e : topological(values_)) {
+      bool above = e->family() == Family::Anchor;
+      if (above) form_.anchor = e;
+      for (const Expr& x : e->in) above = above || above_anchor_.contains(x.get());
+      if (above) above_anchor_.emplace(e.get(), true);
+    }
+  }
+
+  void build() {
+    if (form_.anchor) build_anchor();
+    else build_plain();
+  }
+
+  Expr original(const Expr& e) const {
+    const auto it = original_.find(e.get());
+    return it == original_.end() ? Expr() : it->second;
+  }
+
+ private:
+  // ---- with an anchor ----
+
+  struct Lifted {
+    Expr core;                // over the anchor's domain; contains the anchor or slices of it
+    std::vector<Expr> chain;  // bijective views above it, innermost first
+  };
+
+  void build_anchor() {
+    std::vector<Lifted> lifted;
+    std::vector<Expr> values = values_;
+    std::vector<const NodeType*> statistics(values.size(), nullptr);
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (is_statistic(values[i])) {
+        statistics[i] = values[i]->type;
+        values[i] = values[i]->in[0];
+      }
+      lifted.push_back(lift(values[i]));
+    }
+    for (const Expr& operand : form_.anchor->in) form_.holes.push_back(push(operand));
+    std::vector<Expr> cores;
+    for (const Lifted& l : lifted) cores.push_back(l.core);
+    const Memo lanes = find_lanes(cores);
+    Memo memo = lanes;
+    for (size_t i = 0; i < values.size(); ++i) {
+      FormOutput out;
+      out.buffer = buffers_[i];
+      out.dtype = values_[i].dtype();
+      const Expr core = rebuild(g_, cores[i], [](const Expr&, std::span<const Expr>) { return Expr(); }, memo);
+      out.value = push(core);
+      out.statistic = statistics[i];
+      if (out.statistic) {
+        set_statistic(out, values[i].shape());
+        for (const Expr& v : lifted[i].chain)
+          if (!v.is<nodes::Reshape>()) throw Refused{"statistics of a permuted result need it in memory", values[i]};
+      }
+      else out.place = unchain(input(g_, out.buffer, out.dtype, values[i].shape()), lifted[i].chain);
+      if (core.shape() != form_.domain)
+        throw Refused{"results over " + core.shape().str() + " and over " + form_.domain.str() + " cannot share a launch", {}};
+      form_.outputs.push_back(std::move(out));
+    }
+  }
+
+  static bool is_statistic(const Expr& e) {
+    return (e.is<nodes::Sum>() || e.is<nodes::SumSquares>()) && e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
+  }
+
+  void set_statistic(FormOutput& out, const Shape& s) {
+    out.statistic_shape = {s[0], s.numel() / std::max<int64_t>(s[0] * s[-1], 1), s[-1]};
+    out.place = input(g_, out.buffer, DType::F32, {s[0], s[-1]});
+  }
+
+  Lifted lift(const Expr& e) {
+    if (e == form_.anchor) return {e, {}};
+    if (!above_anchor_.contains(e.get())) throw Refused{"a result that does not depend on the anchor needs its own launch", e};
+    switch (e->family()) {
+      case Family::Pointwise: return lift_pointwise(e);
+      case Family::View: return lift_view(e);
+      case Family::Reduce:
+        throw Refused{std::string(e->name()) + " needs whole rows of the result, a tile has some columns only", e->in[0]};
+      default: throw Refused{"a second anchor cannot share a launch", e};
+    }
+  }
+
+  Lifted lift_view(const Expr& e) {
+    const Expr& x = e->in[0];
+    const bool lane = e.is<nodes::Slice>() && e->attrs.ints[0] == e.shape().rank() - 1;
+    if (lane && x == form_.anchor) return {e, {}};
+    if (lane) {  // slices commute with pointwise maths: bring them down to the anchor
+      Lifted l = lift(x);
+      if (l.chain.empty() && l.core->family() == Family::Pointwise) return lift(above(distribute(e, l.core)));
+    }
+    if (e.is<nodes::Concat>() || !e->type->invertible(*e))
+      throw Refused{std::string(e->name()) + " of the result is not a rearrangement of it: the consumer reads it instead", x};
+    Lifted l = lift(x);
+    l.chain.push_back(e);
+    return l;
+  }
+
+  // The view v over each operand of the pointwise node p.
+  Expr distribute(const Expr& v, const Expr& p) {
+    std::vector<Expr> in;
+    for (const Expr& x : p->in) {
+      std::vector<Expr> operands = v->in;
+      operands[0] = x;
+      in.push_back(g_.make(*v->type, operands, v->attrs));
+    }
+    return g_.make(*p->type, in, p->attrs);
+  }
+
+  // Marks nodes made on the way as above the anchor.
+  Expr above(const Expr& root) {
+    for (const Expr& e : topological(std::array{root}))
+      for (const Expr& x : e->in)
+        if (above_anchor_.contains(x.get())) above_anchor_.emplace(e.get(), true);
+    return root;
+  }
+
+  Lifted lift_pointwise(const Expr& e) {
+    std::vector<Lifted> lifted;
+    const Lifted* first = nullptr;
+    for (const Expr& x : e->in) {
+      lifted.push_back(above_anchor_.contains(x.get()) ? lift(x) : Lifted{Expr(), {}});
+    }
+    for (const Lifted& l : lifted)
+      if (l.core && (!first || l.chain.size() > first->chain.size())) first = &l;
+    std::vector<Expr> in;
+    for (size_t i = 0; i < lifted.size(); ++i) {
+      if (!lifted[i].core) {
+        in.push_back(unchain(e->in[i], first->chain));
+      } else {
+        if (lifted[i].chain != first->chain || lifted[i].core.shape() != first->core.shape())
+          throw Refused{std::string(e->name()) + " mixes differently arranged parts of the result", e->in[i]};
+        in.push_back(lifted[i].core);
+      }
+    }
+    return {above(g_.make(*e->type, in, e->attrs)), first->chain};
+  }
+
+  static Expr unchain(Expr y, const std::vector<Expr>& chain) {
+    for (auto v = chain.rbegin(); v != chain.rend(); ++v) y = (*v)->type->inverse(**v, y);
+    return y;
+  }
+
+  // Decides how many lanes the anchor's last axis has; maps the anchor or its slices to acc leaves.
+  Memo find_lanes(const std::vector<Expr>& cores) {
+    Memo memo;
+    bool whole = false;
+    std::vector<Expr> slices;
+    for (const Expr& e : topological(cores)) {
+      if (std::find(cores.begin(), cores.end(), e) != cores.end() && e == form_.anchor) whole = true;
+      if (e.is<nodes::Slice>() && e->in[0] == form_.anchor) slices.push_back(e);
+      else if (e->family() != Family::Anchor || e != form_.anchor)
+        for (const Expr& x : e->in) whole = whole || x == form_.anchor;
+    }
+    const Shape& full = form_.anchor.shape();
+    form_.domain = full;
+    if (slices.empty()) {
+      memo.emplace(form_.anchor.get(), input(g_, acc_name(0), DType::F32, full));
+      return memo;
+    }
+    const int64_t width = slices[0].shape()[-1];
+    form_.lanes = static_cast<int>(width ? full[-1] / width : 0);
+    bool good = !whole && width > 0 && full[-1] % width == 0 && form_.lanes <= kMaxFormLanes;
+    for (const Expr& s : slices) good = good && s.shape()[-1] == width && s->attrs.ints[1] % width == 0;
+    if (!good) throw Refused{"parts of the result that are not up to 4 equal blocks of columns do not share a tile", form_.anchor};
+    form_.domain = slices[0].shape();
+    for (const Expr& s : slices)
+      memo.emplace(s.get(), input(g_, acc_name(static_cast<int>(s->attrs.ints[1] / width)), DType::F32, form_.domain));
+    // Never reached by a rebuild that stops at its slices; present so that rebuild finds an operand.
+    memo.emplace(form_.anchor.get(), form_.anchor);
+    return memo;
+  }
+
+  // ---- without an anchor ----
+
+  void build_plain() {
+    bool domain_set = false;
+    for (size_t i = 0; i < values_.size(); ++i) {
+      FormOutput out;
+      out.buffer = buffers_[i];
+      out.dtype = values_[i].dtype();
+      Expr core = values_[i];
+      std::vector<Expr> chain;
+      if (is_statistic(core)) {
+        out.statistic = core->type;
+        core = core->in[0];
+        set_statistic(out, core.shape());
+      } else {
+        if (reduces(core))
+          for (; core->family() == Family::View && core->type->invertible(*core); core = core->in[0]) chain.insert(chain.begin(), core);
+        out.place = unchain(input(g_, out.buffer, out.dtype, values_[i].shape()), chain);
+      }
+      out.value = push(core);
+      const Shape domain = domain_of(out.value);
+      if (domain_set && domain != form_.domain)
+        throw Refused{"results over " + domain.str() + " and over " + form_.domain.str() + " cannot share a launch", {}};
+      form_.domain = domain;
+      domain_set = true;
+      form_.outputs.push_back(std::move(out));
+    }
+    // Row results and full results agree if one is the other with a last axis of 1.
+    for (const FormOutput& o : form_.outputs) {
+      Shape row = form_.domain;
+      if (row.rank()) row[-1] = 1;
+      if (o.value.shape() != form_.domain && o.value.shape() != row)
+        throw Refused{"a result over " + o.value.shape().str() + " does not fit the rows of " + form_.domain.str(), {}};
+    }
+  }
+
+  static bool reduces(const Expr& root) {
+    for (const Expr& e : topological(std::array{root}))
+      if (e->family() == Family::Reduce) return true;
+    return false;
+  }
+
+  // The shape over which a pushed expression runs: that of its row reductions, else its own.
+  static Shape domain_of(const Expr& value) {
+    for (const Expr& e : topological(std::array{value}))
+      if (e->family() == Family::Reduce) return e->in[0].shape();
+    return value.shape();
+  }
+
+  // ---- views down to the leaves ----
+
+  Expr push(const Expr& e) {
+    if (const auto it = pushed_.find(e.get()); it != pushed_.end()) return it->second;
+    Expr out;
+    switch (e->family()) {
+      case Family::Leaf: out = e; break;
+      case Family::Pointwise: {
+        std::vector<Expr> in;
+        for (const Expr& x : e->in) in.push_back(push(x));
+        out = g_.make(*e->type, in, e->attrs);
+        break;
+      }
+      case Family::Reduce:
+        if (e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner))
+          throw Refused{std::string(e->name()) + " over a whole image is not known while the image is being read", e};
+        out = g_.make(*e->type, std::array{push(e->in[0])}, e->attrs);
+        break;
+      case Family::View: out = push_view(e); break;
+      default: throw Refused{"the result of " + std::string(e->name()) + " must be in memory first", e};
+    }
+    pushed_.emplace(e.get(), out);
+    return out;
+  }
+
+  Expr push_view(const Expr& e) {
+    if (e.is<nodes::Concat>()) return push_concat(e);
+    const Expr& x = e->in[0];
+    if (e.is<nodes::Broadcast>() && let_pays(e, x)) return g_.make(*e->type, std::array{let(x)}, e->attrs);
+    std::vector<Expr> in;
+    for (const Expr& operand : e->in) in.push_back(push(operand));
+    if (in.size() > 1 && !is_view_of_leaf(in[1])) in[1] = let_or_refuse(e->in[1], "a computed index");
+    const Expr base = in[0];
+    if (is_view_of_leaf(base)) return g_.make(*e->type, in, e->attrs);
+    if (e.is<nodes::Pad>()) throw Refused{"padding of a computed value: zeros must follow the maths", x};
+    if (base->family() == Family::Pointwise) {
+      const Expr v = g_.make(*e->type, in, e->attrs);
+      return push(distribute(v, base));
+    }
+    const Expr candidate = g_.make(*e->type, in, e->attrs);
+    if (is_row_broadcast(candidate)) return candidate;
+    // A reduction, or its broadcast, under another view: its value must stand by itself.
+    const Expr reduced = base->family() == Family::Reduce ? base : base->in[0];
+    const Expr leaf = let_or_refuse(reduced, "a row reduction seen through " + std::string(e->name()));
+    const Expr under = base->family() == Family::Reduce ? leaf : g_.make(*base->type, std::array{leaf}, base->attrs);
+    in[0] = under;
+    return push(g_.make(*e->type, in, e->attrs));
+  }
+
+  Expr push_concat(const Expr& e) {
+    std::vector<Expr> in;
+    for (const Expr& x : e->in) {
+      Expr p = push(x);
+      if (!is_view_of_leaf(p)) p = let_or_refuse(x, "an operand of concat that is computed");
+      in.push_back(p);
+    }
+    return g_.make(*e->type, in, e->attrs);
+  }
+
+  // True if the operand of a broadcast is worth computing once: it is computed, small, and so is all it reads.
+  bool let_pays(const Expr& e, const Expr& x) {
+    return !is_view_of_leaf(x) && !above_anchor_.contains(x.get()) && cone(x) <= e.shape().numel() / 2;
+  }
+
+  // Elements of the largest tensor below x.
+  static int64_t cone(const Expr& x) {
+    int64_t most = 0;
+    for (const Expr& n : topological(std::array{x}))
+      if (n->family() != Family::Leaf) most = std::max({most, n.shape().numel(), n->in[0].shape().numel()});
+    return most;
+  }
+
+  Expr let_or_refuse(const Expr& x, const std::string& what) {
+    if (cone(x) > kLetElements) throw Refused{what + " is too large to be computed inside the launch", x};
+    return let(x);
+  }
+
+  Expr let(const Expr& x) {
+    if (const auto it = lets_.find(x.get()); it != lets_.end()) return it->second;
+    const Expr value = push(x);
+    const Expr leaf = input(g_, "let." + std::to_string(form_.lets.size()), x.dtype(), x.shape());
+    form_.lets.push_back({leaf, value});
+    lets_.emplace(x.get(), leaf);
+    return leaf;
+  }
+
+  Form& form_;
+  Graph& g_;
+  std::vector<Expr> values_;
+  std::vector<std::string> buffers_;
+  std::unordered_map<const Node*, Expr> original_;
+  std::unordered_map<const Node*, bool> above_anchor_;
+  Memo pushed_, lets_;
+};
+
+}  // namespace
+
+std::string acc_name(int lane) { return "acc." + std::to_string(lane); }
+
+FormResult make_form(const Launch& launch) {
+  anchor_of(launch);
+  Form form;
+  FormBuilder builder(launch, form);
+  try {
+    builder.build();
+  } catch (const Refused& r) {
+    return {std::nullopt, {r.why, r.blocker ? builder.original(r.blocker) : Expr()}};
+  }
+  return {std::move(form), {}};
+}
+
+}  // namespace tenon

@@ -1,0 +1,28 @@
+// Sums and sums of squares over the inner axes, per sample and channel, where no producer can supply them.
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/plain.h"
+#include "tenon/kernels/skeleton.h"
+
+namespace tenon {
+namespace {
+
+class Groups : public Skeleton {
+ public:
+  std::string_view name() const override { return "groups"; }
+  std::span<const std::string_view> holes() const override {
+    static constexpr std::string_view names[] = {"load"};
+    return names;
+  }
+  bool serves(const Expr& anchor) const override { return !anchor; }
+  std::optional<std::string> legal(const Form& form) const override {
+    if (!has_statistics(form, true)) return "only statistics over the inner axes";
+    if (reduces_rows(form)) return "its load may not reduce rows";
+    return std::nullopt;
+  }
+  int preference() const override { return 2; }
+};
+
+const RegisterSkeleton<Groups> kRegistered;
+
+}  // namespace
+}  // namespace tenon
