@@ -53,7 +53,10 @@ int64_t Shape::ravel(const Coord& c) const {
 
 std::string Shape::str() const {
   std::string out = "[";
-  for (int a = 0; a < rank_; ++a) out += (a ? "," : "") + std::to_string(dims_[a]);
+  for (int a = 0; a < rank_; ++a) {
+    if (a) out += ',';
+    out += std::to_string(dims_[a]);
+  }
   return out + "]";
 }
 
