@@ -8,6 +8,9 @@
 namespace tenon {
 namespace {
 
+// Sums and differences of a few extents, and of attributes of like size, then cannot overflow.
+constexpr int64_t kMaxExtent = int64_t{1} << 48;
+
 uint64_t mix(uint64_t h, uint64_t v) {
   h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
   return h * 0xff51afd7ed558ccdull;
@@ -26,7 +29,8 @@ uint64_t hash_of(const NodeType& type, std::span<const Expr> in, const Attrs& a)
 std::string describe(const NodeType& type, std::span<const Expr> in) {
   std::string out = std::string(type.name) + "(";
   for (size_t i = 0; i < in.size(); ++i)
-    out += (i ? ", " : "") + (in[i] ? std::string(name_of(in[i].dtype())) + in[i].shape().str() : std::string("nothing"));
+    out +=
+        (i ? ", " : "") + (in[i] ? std::string(name_of(in[i].dtype())) + in[i].shape().str() : std::string("nothing"));
   return out + ")";
 }
 
@@ -62,9 +66,13 @@ Family Node::family() const { return type->family; }
 
 Expr Graph::make(const NodeType& type, std::span<const Expr> in, Attrs attrs) {
   for (const Expr& e : in)
-    TENON_CHECK(Usage, e && e->graph == this, type.name.data()) << "operand from another graph, or empty: " << describe(type, in);
+    TENON_CHECK(Usage, e && e->graph == this, type.name.data())
+        << "operand from another graph, or empty: " << describe(type, in);
   TENON_CHECK(Usage, type.arity < 0 ? !in.empty() : in.size() == static_cast<size_t>(type.arity), type.name.data())
       << "expected " << type.arity << " operands, got " << describe(type, in);
+  TENON_CHECK(Usage, type.family != Family::Pointwise || attrs.nums.size() == static_cast<size_t>(type.num_params),
+              type.name.data())
+      << "expected " << type.num_params << " parameters, got " << attrs.nums.size();
   const uint64_t h = hash_of(type, in, attrs);
   for (auto [it, end] = index_.equal_range(h); it != end; ++it) {
     const Node& n = *it->second;
@@ -75,9 +83,12 @@ Expr Graph::make(const NodeType& type, std::span<const Expr> in, Attrs attrs) {
   n.graph = this;
   n.id = static_cast<uint32_t>(nodes_.size());
   type.infer(in, attrs, n.shape, n.dtype);
+  for (int64_t d : n.shape) TENON_CHECK(Usage, d <= kMaxExtent, type.name.data()) << "extent " << d << " exceeds 2^48";
+  n.shape.numel();  // throws where the elements cannot be counted
   for (const Expr& e : in) n.rate = std::max(n.rate, e->rate);
   const bool rated = type.family == Family::Leaf && !attrs.ints.empty();
-  TENON_CHECK(Usage, !rated || (attrs.ints[0] >= 0 && attrs.ints[0] <= static_cast<int64_t>(Rate::Step)), type.name.data())
+  TENON_CHECK(Usage, !rated || (attrs.ints[0] >= 0 && attrs.ints[0] <= static_cast<int64_t>(Rate::Step)),
+              type.name.data())
       << "rate " << attrs.ints[0] << " is none of 0..3";
   if (rated) n.rate = static_cast<Rate>(attrs.ints[0]);
   n.in.assign(in.begin(), in.end());

@@ -1,0 +1,87 @@
+// Printing of expressions. One node is `name<attributes>(operands)`: the attributes are the text in quotes, the element
+// type, the shape, the whole numbers and the numbers, in that order, and <> is left out where there are none. A number
+// always shows a '.', an exponent, inf or nan, so that it reads back as a number and not as a whole number.
+#include <charconv>
+#include <cmath>
+
+#include "tenon/expr/expr.h"
+#include "tenon/expr/node_type.h"
+
+namespace tenon {
+namespace {
+
+// In quotes, printable ASCII as it is, everything else as \xHH: whatever bytes a name has, the text stays plain ASCII.
+std::string quoted(std::string_view s) {
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string out = "\"";
+  for (char ch : s) {
+    const auto c = static_cast<unsigned char>(ch);
+    if (ch == '"' || ch == '\\') {
+      out += '\\';
+      out += ch;
+    } else if (c >= 0x20 && c < 0x7f) {
+      out += ch;
+    } else {
+      out += "\\x";
+      out += kHex[c >> 4];
+      out += kHex[c & 15];
+    }
+  }
+  return out += '"';
+}
+
+// The shortest text that reads back as the same double.
+std::string number(double x) {
+  if (std::isnan(x)) return "nan";
+  if (std::isinf(x)) return x < 0 ? "-inf" : "inf";
+  char buffer[32];
+  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), x).ptr;
+  std::string out(buffer, end);
+  if (out.find_first_of(".e") == std::string::npos) out += ".0";
+  return out;
+}
+
+}  // namespace
+
+std::string print_node(const Expr& e, const std::function<std::string(const Expr&)>& operand_name) {
+  const Attrs& a = e->attrs;
+  std::string inner;
+  const auto item = [&](std::string_view text) {
+    if (!inner.empty()) inner += ',';
+    inner += text;
+  };
+  if (!a.text.empty()) item(quoted(a.text));
+  if (a.has_dtype) item(name_of(a.dtype));
+  if (a.has_dims) item(a.dims.str());
+  for (int64_t i : a.ints) item(std::to_string(i));
+  for (double x : a.nums) item(number(x));
+
+  std::string out(e->name());
+  if (!inner.empty()) out.append("<").append(inner).append(">");
+  out += '(';
+  for (size_t i = 0; i < e->in.size(); ++i) {
+    if (i) out += ", ";
+    out += operand_name(e->in[i]);
+  }
+  return out += ')';
+}
+
+std::string print(std::span<const Expr> roots) {
+  std::unordered_map<const Node*, size_t> numbers;
+  const auto name = [&](const Expr& e) {
+    std::string s = "%";
+    return s += std::to_string(numbers.at(e.get()));
+  };
+  std::string out;
+  for (const Expr& e : topological(roots)) {
+    numbers.emplace(e.get(), numbers.size());
+    out.append(name(e)).append(" = ").append(print_node(e, name)).append("\n");
+  }
+  out += "return";
+  for (size_t i = 0; i < roots.size(); ++i) out.append(i ? ", " : " ").append(name(roots[i]));
+  return out += '\n';
+}
+
+std::string print(const Expr& root) { return print(std::span<const Expr>(&root, 1)); }
+
+}  // namespace tenon

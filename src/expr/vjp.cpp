@@ -1,0 +1,66 @@
+#include "tenon/expr/vjp.h"
+
+#include <unordered_set>
+
+#include "tenon/expr/ops.h"
+
+namespace tenon {
+namespace {
+
+Expr filled(Graph& g, double value, const Shape& shape) { return broadcast(constant(g, value), shape); }
+
+std::vector<Expr> operand_gradients(const Expr& e, const Expr& g) {
+  const auto operand = [](const Expr& x) {
+    std::string out(name_of(x.dtype()));
+    return out += x.shape().str();
+  };
+  TENON_CHECK(Usage, e->type->vjp != nullptr, "gradients")
+      << "the node " << print_node(e, operand) << " has no gradient rule";
+  std::vector<Expr> grads = e->type->vjp(e, g);
+  TENON_CHECK(Internal, grads.size() == e->in.size(), "gradients")
+      << e->name() << " has " << e->in.size() << " operands but its rule gives " << grads.size() << " gradients";
+  for (size_t i = 0; i < grads.size(); ++i)
+    TENON_CHECK(Internal, !grads[i] || grads[i].shape() == e->in[i].shape(), "gradients")
+        << e->name() << ": the gradient of operand " << i << " is " << grads[i].shape().str() << ", not "
+        << e->in[i].shape().str();
+  return grads;
+}
+
+}  // namespace
+
+std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Expr> wrt) {
+  TENON_CHECK(Usage, !seed || seed.shape() == y.shape(), "gradients")
+      << "the seed " << seed.shape().str() << " has not the shape of the result, " << y.shape().str();
+  // Only what depends on a wanted node takes part: elsewhere a missing rule does no harm.
+  std::unordered_set<const Node*> wanted;
+  for (const Expr& e : wrt) wanted.insert(e.get());
+  std::unordered_set<const Node*> active = wanted;
+  const std::vector<Expr> order = topological(std::array{y});
+  for (const Expr& e : order)
+    for (const Expr& x : e->in)
+      if (active.contains(x.get())) active.insert(e.get());
+
+  std::unordered_map<const Node*, Expr> total;
+  total[y.get()] = seed ? seed : filled(y.graph(), 1, y.shape());
+  for (size_t n = order.size(); n-- > 0;) {
+    const Expr& e = order[n];
+    const auto it = total.find(e.get());
+    const bool passes = std::ranges::any_of(e->in, [&](const Expr& x) { return active.contains(x.get()); });
+    if (it == total.end() || !passes) continue;
+    const std::vector<Expr> grads = operand_gradients(e, it->second);
+    for (size_t i = 0; i < grads.size(); ++i) {
+      if (!grads[i] || !active.contains(e->in[i].get())) continue;
+      Expr& sum = total[e->in[i].get()];
+      sum = sum ? sum + grads[i] : grads[i];
+    }
+    if (!wanted.contains(e.get())) total.erase(e.get());
+  }
+  std::vector<Expr> out;
+  for (const Expr& e : wrt) {
+    const auto it = total.find(e.get());
+    out.push_back(it != total.end() ? it->second : filled(y.graph(), 0, e.shape()));
+  }
+  return out;
+}
+
+}  // namespace tenon

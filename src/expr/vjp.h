@@ -1,0 +1,15 @@
+// Reverse accumulation: the gradient of an expression is another expression of the same graph, planned like any other.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "tenon/expr/expr.h"
+
+namespace tenon {
+
+/// Gradients of sum(seed * y) with respect to each of `wrt` (any nodes, f32, shape of wrt[i]). `seed` has y's shape, or
+/// is empty for ones. Zeros where y does not depend on wrt[i]. Throws Error(Usage) naming the node if a node on the way
+/// has no gradient rule.
+std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Expr> wrt);
+
+}  // namespace tenon
