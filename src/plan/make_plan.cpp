@@ -1,0 +1,93 @@
+// From a model's DAG to a plan: rewrites, phases by rate, partition, memory.
+#include <algorithm>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+#include "tenon/plan/partition.h"
+#include "tenon/plan/plan.h"
+
+namespace tenon {
+namespace {
+
+constexpr Rate kRates[] = {Rate::Constant, Rate::Schedule, Rate::Prompt, Rate::Step};
+
+// Values that a faster phase reads, found behind views: what a slower phase must leave in memory.
+std::map<Rate, std::vector<Expr>> values_by_phase(std::span<const Expr> roots, bool hoist) {
+  std::map<Rate, std::vector<Expr>> out;
+  std::unordered_set<const Node*> taken;
+  const auto want = [&](const Expr& root) {
+    std::vector<Expr> stack{root};
+    while (!stack.empty()) {
+      const Expr e = stack.back();
+      stack.pop_back();
+      if (e->family() == Family::Leaf || !taken.insert(e.get()).second) continue;
+      if (e->family() == Family::View) stack.insert(stack.end(), e->in.begin(), e->in.end());
+      else out[e->rate].push_back(e);
+    }
+  };
+  for (const Expr& e : topological(roots)) {
+    if (!hoist) break;
+    for (size_t i = 0; i < e->in.size(); ++i) {
+      const bool weight = e->family() == Family::Anchor && e->in[i]->rate == Rate::Constant;  // packed, not stored
+      if (e->in[i]->rate < e->rate && !weight) want(e->in[i]);
+    }
+  }
+  for (const Expr& r : roots)
+    if (taken.insert(r.get()).second || r->family() == Family::View || r->family() == Family::Leaf)
+      out[hoist ? r->rate : Rate::Step].push_back(r);
+  for (auto& [rate, values] : out)
+    std::sort(values.begin(), values.end(), [](const Expr& a, const Expr& b) { return a->id < b->id; });
+  return out;
+}
+
+void add_input_buffers(Plan& plan, std::span<const Expr> roots) {
+  for (const Expr& e : topological(roots)) {
+    if (!is_memory_leaf(e) || e.is<nodes::Param>()) continue;
+    for (const Buffer& b : plan.buffers)
+      TENON_CHECK(Usage, b.name != e->attrs.text, plan.name) << "two inputs named '" << b.name << "' of different shape or type";
+    plan.buffers.push_back({e->attrs.text, e.dtype(), e.shape(), BufferRole::Input, e->rate, -1, 0});
+  }
+}
+
+// Bytes of the Step phase if every node were a launch: operands in, result out.
+int64_t unfused_bytes(std::span<const Expr> roots) {
+  int64_t bytes = 0;
+  for (const Expr& e : topological(roots)) {
+    if (e->family() == Family::Leaf || e->rate != Rate::Step) continue;
+    bytes += bytes_of(e.shape(), e.dtype());
+    for (const Expr& x : e->in) bytes += bytes_of(x.shape(), x.dtype());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
+  TENON_CHECK(Usage, !results.empty(), options.name) << "a plan needs a result";
+  Graph& g = results[0].value.graph();
+  std::vector<Expr> roots;
+  for (const Result& r : results) roots.push_back(r.value);
+  Plan plan;
+  plan.name = options.name;
+  plan.graph = std::make_shared<Graph>();
+  add_input_buffers(plan, roots);
+  plan.unfused_bytes = unfused_bytes(roots);
+  roots = fold_literals(g, roots);
+  if (options.merge_siblings && options.fusion) roots = merge_sibling_linears(g, roots);
+
+  std::unordered_map<const Node*, std::string> names;
+  for (size_t i = 0; i < roots.size(); ++i) {
+    const bool fresh = names.emplace(roots[i].get(), results[i].name).second;
+    TENON_CHECK(Usage, fresh, plan.name) << "results '" << names.at(roots[i].get()) << "' and '" << results[i].name
+                                         << "' are the same value";
+  }
+  const Users users(roots);
+  Partitioner partitioner(plan, users, options.fusion);
+  std::map<Rate, std::vector<Expr>> values = values_by_phase(roots, options.hoist && options.fusion);
+  for (Rate rate : kRates)
+    if (!values[rate].empty()) partitioner.run(rate, values[rate], names);
+  lay_out_memory(plan);
+  return plan;
+}
+
+}  // namespace tenon

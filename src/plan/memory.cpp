@@ -1,0 +1,77 @@
+// Where buffers live: offsets by liveness, largest first, each at the lowest place free for its whole life.
+#include <algorithm>
+#include <limits>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+#include "tenon/plan/plan.h"
+
+namespace tenon {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+
+struct Life {
+  Buffer* buffer;
+  int first = std::numeric_limits<int>::max(), last = -1;
+};
+
+// Positions run through all phases. A value read by a later phase stays until the end, since that phase is repeated.
+std::vector<Life> lives_of(Plan& plan) {
+  std::vector<Life> lives;
+  std::map<std::string, size_t> index;
+  for (Buffer& b : plan.buffers) {
+    index[b.name] = lives.size();
+    lives.push_back({&b});
+  }
+  int end = 0;
+  for (const Phase& p : plan.phases) end += static_cast<int>(p.launches.size());
+  int at = 0;
+  for (const Phase& p : plan.phases)
+    for (const Launch& l : p.launches) {
+      const auto touch = [&](const std::string& name) {
+        const auto it = index.find(name);
+        TENON_CHECK(Internal, it != index.end(), plan.name) << "launch " << l.name << " uses unknown buffer '" << name << "'";
+        Life& life = lives[it->second];
+        life.first = std::min(life.first, at);
+        life.last = std::max(life.last, life.buffer->rate == p.rate ? at : end);
+      };
+      for (const Expr& e : operands_of(l))
+        if (!e.is<nodes::Param>()) touch(e->attrs.text);
+      for (const Output& o : l.outputs) touch(o.buffer);
+      ++at;
+    }
+  for (Life& l : lives) {
+    if (l.buffer->role == BufferRole::Input) l.first = 0;
+    if (l.buffer->role != BufferRole::Temporary || l.last < 0) l.last = end;
+    l.first = std::min(l.first, l.last);
+  }
+  return lives;
+}
+
+}  // namespace
+
+void lay_out_memory(Plan& plan) {
+  std::vector<Life> lives = lives_of(plan);
+  for (Life& l : lives) l.buffer->bytes = bytes_of(l.buffer->shape, l.buffer->dtype);
+  std::stable_sort(lives.begin(), lives.end(), [](const Life& a, const Life& b) { return a.buffer->bytes > b.buffer->bytes; });
+  plan.arena_bytes = 0;
+  std::vector<const Life*> placed;
+  for (const Life& l : lives) {
+    int64_t offset = 0;
+    for (const Life* o : placed) {  // sorted by offset
+      if (o->last < l.first || l.last < o->first) continue;
+      if (o->buffer->offset >= offset + l.buffer->bytes) break;
+      const int64_t behind = o->buffer->offset + o->buffer->bytes;
+      offset = std::max(offset, (behind + kAlignment - 1) / kAlignment * kAlignment);
+    }
+    l.buffer->offset = offset;
+    plan.arena_bytes = std::max(plan.arena_bytes, offset + l.buffer->bytes);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), &l,
+                                   [](const Life* a, const Life* b) { return a->buffer->offset < b->buffer->offset; }),
+                  &l);
+  }
+  plan.arena_bytes = (plan.arena_bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace tenon

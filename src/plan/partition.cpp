@@ -1,0 +1,356 @@
+#include "tenon/plan/partition.h"
+
+#include <algorithm>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon {
+namespace {
+
+// An expensive prologue that this many anchors would repeat is computed once instead.
+constexpr int kSharedPrologueUsers = 3;
+
+bool is_statistic(const Expr& e) {
+  return (e.is<nodes::Sum>() || e.is<nodes::SumSquares>()) && e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
+}
+
+bool weight_only(const Expr& e) { return e->rate == Rate::Constant; }
+
+}  // namespace
+
+void Partitioner::run(Rate rate, const std::vector<Expr>& roots, const std::unordered_map<const Node*, std::string>& names) {
+  plan_.phases.push_back({rate, {}});
+  phase_ = &plan_.phases.back();
+  for (const Expr& r : roots) wanted_.insert(r.get());
+  for (const auto& [node, name] : names) result_name_[node] = name;
+  for (const Expr& e : topological(roots)) {
+    if (e->family() == Family::Leaf || in_memory(e)) continue;
+    if (!fusion_ && !(weight_only(e) && rate != Rate::Constant)) emit_unfused(e);
+    else if (e->family() == Family::Anchor) emit_anchor(e);
+  }
+  emit_roots(roots);
+}
+
+Partitioner::Trial Partitioner::attempt(const std::vector<Expr>& values) const {
+  Trial t;
+  Memo memo;
+  Graph& g = *plan_.graph;
+  const Replace localise = [this, &g](const Expr& e, std::span<const Expr>) -> Expr {
+    const auto it = buffer_of_.find(e.get());
+    return it == buffer_of_.end() ? Expr() : input(g, it->second, e.dtype(), e.shape(), e->rate);
+  };
+  // Nodes below a value in memory are not rebuilt: the memo answers for the value itself.
+  std::vector<Expr> stack(values);
+  std::unordered_set<const Node*> seen;
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    if (!seen.insert(e.get()).second) continue;
+    if (const Expr leaf = localise(e, {})) memo.emplace(e.get(), leaf);
+    else stack.insert(stack.end(), e->in.begin(), e->in.end());
+  }
+  for (const Expr& v : values) {
+    // Depth-first rebuild that stops at the memo.
+    std::vector<std::pair<Expr, size_t>> work{{v, 0}};
+    while (!work.empty()) {
+      auto& [e, next] = work.back();
+      if (memo.contains(e.get())) {
+        work.pop_back();
+      } else if (next < e->in.size()) {
+        const Expr operand = e->in[next++];
+        if (!memo.contains(operand.get())) work.emplace_back(operand, 0);
+      } else {
+        std::vector<Expr> in;
+        for (const Expr& x : e->in) in.push_back(memo.at(x.get()));
+        const Expr made = g.make(*e->type, in, e->attrs);
+        memo.emplace(e.get(), made);
+        work.pop_back();
+      }
+    }
+  }
+  for (const auto& [node, local] : memo) t.source[local.get()] = Expr(node);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto it = result_name_.find(values[i].get());
+    t.launch.outputs.push_back({it != result_name_.end() ? it->second : "t" + std::to_string(next_buffer_ + static_cast<int>(i)),
+                                memo.at(values[i].get())});
+  }
+  t.choice = choose_skeleton(t.launch);
+  if (t.choice.skeleton) t.launch.skeleton = t.choice.skeleton->name();
+  return t;
+}
+
+// Puts in memory whatever stands in the way, one value at a time.
+Partitioner::Trial Partitioner::attempt_or_materialize(const std::vector<Expr>& values) {
+  for (;;) {
+    Trial t = attempt(values);
+    if (t.choice.skeleton) return t;
+    const Expr blocker = t.choice.refusal.blocker;
+    const auto it = blocker ? t.source.find(blocker.get()) : t.source.end();
+    const bool progress = it != t.source.end() && !in_memory(it->second) && it->second->family() != Family::Leaf &&
+                          std::find(values.begin(), values.end(), it->second) == values.end();
+    TENON_CHECK(Usage, progress, plan_.name)
+        << "no skeleton runs " << describe(values[0]) << " " << values[0].shape().str() << ": " << t.choice.refusal.why;
+    emit_plain(it->second);
+  }
+}
+
+void Partitioner::emit_unfused(const Expr& e) {
+  std::vector<Expr> values{e};
+  commit(attempt_or_materialize(values), values, {});
+}
+
+void Partitioner::emit_plain(const Expr& e) {
+  std::vector<Expr> values{e};
+  if (is_statistic(e) && fusion_)
+    for (const Expr& u : users_.of(e->in[0]))
+      if (u != e && is_statistic(u) && !in_memory(u)) values.push_back(u);
+  commit(attempt_or_materialize(values), values, {});
+}
+
+// What is wanted and still not in memory: neighbours that read the same tensors share a launch.
+void Partitioner::emit_roots(const std::vector<Expr>& roots) {
+  std::vector<Expr> values;
+  const auto flush = [&] {
+    if (!values.empty()) commit(attempt_or_materialize(values), values, {});
+    values.clear();
+  };
+  for (const Expr& r : roots) {
+    if (in_memory(r) && !result_name_.contains(r.get())) continue;
+    if (buffer_of_.contains(r.get())) continue;
+    std::vector<Expr> together = values;
+    together.push_back(r);
+    if (!values.empty() && !(fusion_ && attempt(together).choice.skeleton)) flush();
+    values.push_back(r);
+  }
+  flush();
+}
+
+void Partitioner::emit_anchor(const Expr& anchor) {
+  if (emitted_anchor_.contains(anchor.get())) return;
+  share_prologue(anchor);
+  attempt_or_materialize({anchor});
+  Region region{anchor.get()};
+  std::map<uint32_t, std::string> refused;
+  grow(anchor, region, refused);
+  std::vector<Expr> values = frontier(region);
+  add_statistics(values);
+  Trial t = attempt_or_materialize(values);
+  for (const Expr& e : topological(values))
+    if (region.contains(e.get()) && e->family() == Family::Anchor) emitted_anchor_.insert(e.get());
+  commit(std::move(t), values, kept_apart(values, refused));
+}
+
+// The cost side: maths in front of several anchors is cheaper as one pass over memory.
+void Partitioner::share_prologue(const Expr& anchor) {
+  for (const Expr& x : anchor->in) {
+    if (in_memory(x) || weight_only(x)) continue;
+    const bool computed = x->family() == Family::Pointwise && !std::all_of(x->in.begin(), x->in.end(), [](const Expr& i) {
+      return i->family() == Family::Leaf;
+    });
+    const auto& users = users_.of(x);
+    const auto anchors = std::count_if(users.begin(), users.end(), [](const Expr& u) { return u->family() == Family::Anchor; });
+    if (computed && anchors >= kSharedPrologueUsers) emit_plain(x);
+  }
+}
+
+// ---- growing an anchor's launch into its epilogue ----
+
+void Partitioner::grow(const Expr& anchor, Region& region, std::map<uint32_t, std::string>& refused) {
+  std::vector<Expr> order{anchor};
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (size_t i = 0; i < order.size(); ++i) {
+      const Expr x = order[i];
+      if (!leaves(x, region) || wanted_.contains(x.get())) continue;
+      const size_t before = region.size();
+      if (absorb_users(x, order, region, refused)) {
+        for (const Expr& u : users_.of(x))
+          if (region.contains(u.get()) && std::find(order.begin(), order.end(), u) == order.end()) order.push_back(u);
+        progress = progress || region.size() > before;
+      }
+    }
+  }
+  if (!anchor.is<nodes::Attention>()) drop_trailing_views(region, order);
+}
+
+// Takes all users of x in, or none: a value that must be stored anyway is read back more cheaply than stored twice.
+bool Partitioner::absorb_users(const Expr& x, const std::vector<Expr>&, Region& region, std::map<uint32_t, std::string>& refused) {
+  std::vector<Expr> joining;
+  for (const Expr& u : users_.of(x)) {
+    if (region.contains(u.get())) continue;
+    const std::string why = refused.contains(u->id) ? refused.at(u->id) : refusal_of(u, region);
+    if (!why.empty()) {
+      refused.emplace(u->id, why);
+      return false;
+    }
+    joining.push_back(u);
+  }
+  if (joining.empty()) return false;
+  Region larger = region;
+  for (const Expr& u : joining) larger.insert(u.get());
+  const Trial t = attempt(frontier(larger));
+  if (!t.choice.skeleton) {
+    for (const Expr& u : joining) refused.emplace(u->id, t.choice.refusal.why);
+    return false;
+  }
+  region = std::move(larger);
+  return true;
+}
+
+std::string Partitioner::refusal_of(const Expr& user, const Region& region) const {
+  switch (user->family()) {
+    case Family::Anchor: return "an anchor of its own: it reads this through its input hole";
+    case Family::Reduce: return std::string(user->name()) + " needs more of the result than a tile holds";
+    case Family::Sink:
+    case Family::Leaf: return "not maths";
+    default: break;
+  }
+  if (in_memory(user)) return "already computed";
+  if (user->rate > phase_->rate) return "changes every " + std::string(name_of(user->rate));
+  for (const Expr& x : user->in)
+    if (!available(x, region)) return "waits: " + describe(x) + " is not computed before this launch";
+  return {};
+}
+
+// True if the launch may read e: it is in the region, or computable from memory without another anchor.
+bool Partitioner::available(const Expr& e, const Region& region) const {
+  std::vector<Expr> stack{e};
+  std::unordered_set<const Node*> seen;
+  while (!stack.empty()) {
+    const Expr x = stack.back();
+    stack.pop_back();
+    if (!seen.insert(x.get()).second || in_memory(x) || x->family() == Family::Leaf) continue;
+    if (region.contains(x.get())) {
+      if (x == e) continue;
+      return false;
+    }
+    if (x->family() == Family::Anchor || is_statistic(x)) return false;
+    stack.insert(stack.end(), x->in.begin(), x->in.end());
+  }
+  return true;
+}
+
+bool Partitioner::leaves(const Expr& e, const Region& region) const {
+  if (wanted_.contains(e.get())) return true;
+  const auto& users = users_.of(e);
+  return std::any_of(users.begin(), users.end(), [&](const Expr& u) { return !region.contains(u.get()); });
+}
+
+std::vector<Expr> Partitioner::frontier(const Region& region) const {
+  std::vector<Expr> values;
+  for (const Node* n : region)
+    if (leaves(Expr(n), region)) values.push_back(Expr(n));
+  std::sort(values.begin(), values.end(), [](const Expr& a, const Expr& b) { return a->id < b->id; });
+  return values;
+}
+
+// A view at the end of an epilogue saves nothing: the reader's own hole can look through it.
+void Partitioner::drop_trailing_views(Region& region, const std::vector<Expr>& order) const {
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    const Expr& e = *it;
+    if (e->family() != Family::View || wanted_.contains(e.get()) || !region.contains(e.get())) continue;
+    const auto& users = users_.of(e);
+    if (std::none_of(users.begin(), users.end(), [&](const Expr& u) { return region.contains(u.get()); })) region.erase(e.get());
+  }
+}
+
+// Sums of a stored result over its image leave through the same launch.
+void Partitioner::add_statistics(std::vector<Expr>& values) const {
+  const std::vector<Expr> stored = values;
+  for (const Expr& x : stored) {
+    std::vector<Expr> seen{x};
+    for (const Expr& u : users_.of(x))
+      if (u.is<nodes::Reshape>()) seen.push_back(u);
+    for (const Expr& v : seen)
+      for (const Expr& u : users_.of(v)) {
+        if (!is_statistic(u) || in_memory(u) || u->rate != phase_->rate) continue;
+        values.push_back(u);
+        if (!attempt(values).choice.skeleton) values.pop_back();
+      }
+  }
+}
+
+// ---- results ----
+
+void Partitioner::commit(Trial trial, const std::vector<Expr>& values, std::vector<KeptApart> apart) {
+  trial.launch.name = launch_name(trial.launch);
+  trial.launch.apart = std::move(apart);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Output& o = trial.launch.outputs[i];
+    const bool result = result_name_.contains(values[i].get());
+    buffer_of_[values[i].get()] = o.buffer;
+    launch_of_[values[i].get()] = trial.launch.name;
+    launch_of_buffer_[o.buffer] = trial.launch.name;
+    plan_.buffers.push_back({o.buffer, o.value.dtype(), o.value.shape(), result ? BufferRole::Output : BufferRole::Temporary,
+                             phase_->rate, -1, 0});
+  }
+  next_buffer_ += static_cast<int>(values.size());
+  phase_->launches.push_back(std::move(trial.launch));
+}
+
+std::vector<KeptApart> Partitioner::kept_apart(const std::vector<Expr>& values,
+                                               const std::map<uint32_t, std::string>& refused) const {
+  std::vector<KeptApart> out;
+  for (const Expr& x : values)
+    for (const Expr& u : users_.of(x)) {
+      if (std::find(values.begin(), values.end(), u) != values.end()) continue;
+      const auto it = refused.find(u->id);
+      const std::string why = it != refused.end() ? it->second
+                              : u->family() == Family::View ? "a view: the reader looks through it"
+                              : users_.of(x).size() > 1     ? "the value has other readers and is stored once for all"
+                                                            : "read from memory";
+      out.push_back({describe(u), why});
+    }
+  return out;
+}
+
+std::string Partitioner::describe(const Expr& e) const {
+  for (const Expr& x : e->in)
+    for (const Expr& leaf : topological(std::array{x}))
+      if (leaf.is<nodes::Param>() && e->family() == Family::Anchor && x == e->in[1])
+        return std::string(e->name()) + " '" + leaf->attrs.text + "'";
+  return std::string(e->name()) + " " + e.shape().str();
+}
+
+namespace {
+
+std::string without_suffix(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string::npos ? name : name.substr(0, dot);
+}
+
+// "a.b.q" + "a.b.k" -> "a.b.q+k"; many -> "a.b.q+...(22)"
+std::string joined(const std::vector<std::string>& names) {
+  std::string out = names[0];
+  if (names.size() > 4) return out + "+.." + std::to_string(names.size() - 1);
+  for (size_t i = 1; i < names.size(); ++i) out += "+" + names[i].substr(names[i].rfind('.') + 1);
+  return out;
+}
+
+}  // namespace
+
+std::string Partitioner::launch_name(const Launch& launch) {
+  std::vector<std::string> weights;
+  std::string base;
+  const Expr anchor = anchor_of(launch);
+  if (anchor && !anchor.is<nodes::Attention>()) {
+    for (const Expr& e : topological(std::array{anchor->in[1]}))
+      if (e.is<nodes::Param>()) weights.push_back(without_suffix(e->attrs.text));
+  } else if (anchor) {
+    for (const Expr& e : topological(std::array{anchor->in[0]}))
+      if (const auto it = launch_of_buffer_.find(e->attrs.text); is_memory_leaf(e) && it != launch_of_buffer_.end())
+        base = without_suffix(it->second) + ".attention";
+  } else {
+    for (const Expr& e : operands_of(launch))
+      if (e.is<nodes::Param>()) weights.push_back(without_suffix(e->attrs.text));
+    weights.resize(std::min<size_t>(weights.size(), 1));
+    if (weights.empty()) base = launch.outputs[0].buffer;
+  }
+  if (!weights.empty()) base = joined(weights);
+  if (base.empty()) base = launch.skeleton;
+  const int uses = ++name_uses_[base];
+  return uses == 1 ? base : base + "#" + std::to_string(uses);
+}
+
+}  // namespace tenon

@@ -1,0 +1,67 @@
+// Partition of one phase of a DAG into launches: every anchor becomes a launch that absorbs what it can.
+#pragma once
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "tenon/kernels/skeleton.h"
+#include "tenon/plan/plan.h"
+#include "tenon/plan/rewrite.h"
+
+namespace tenon {
+
+/// Emits launches into a plan, phase by phase. Nodes are those of the model's (rewritten) graph; launches' bodies are
+/// made in the plan's graph, where a value in memory is an Input leaf named after its buffer.
+class Partitioner {
+ public:
+  Partitioner(Plan& plan, const Users& users, bool fusion) : plan_(plan), users_(users), fusion_(fusion) {}
+
+  /// Plans everything that `roots` need and that is not in memory yet. `names`: buffers of roots that are results.
+  void run(Rate rate, const std::vector<Expr>& roots, const std::unordered_map<const Node*, std::string>& names);
+
+  bool in_memory(const Expr& e) const { return is_memory_leaf(e) || buffer_of_.contains(e.get()); }
+
+ private:
+  struct Trial {
+    Launch launch;
+    Choice choice;
+    std::unordered_map<const Node*, Expr> source;  // node of the body -> node of the model
+  };
+  using Region = std::unordered_set<const Node*>;
+
+  Trial attempt(const std::vector<Expr>& values) const;
+  Trial attempt_or_materialize(const std::vector<Expr>& values);
+  void emit_anchor(const Expr& anchor);
+  void emit_plain(const Expr& e);
+  void emit_roots(const std::vector<Expr>& roots);
+  void emit_unfused(const Expr& e);
+  void grow(const Expr& anchor, Region& region, std::map<uint32_t, std::string>& refused);
+  bool absorb_users(const Expr& x, const std::vector<Expr>& order, Region& region, std::map<uint32_t, std::string>& refused);
+  void drop_trailing_views(Region& region, const std::vector<Expr>& order) const;
+  void add_statistics(std::vector<Expr>& values) const;
+  void share_prologue(const Expr& anchor);
+  std::vector<Expr> frontier(const Region& region) const;
+  bool leaves(const Expr& e, const Region& region) const;
+  bool available(const Expr& e, const Region& region) const;
+  std::string refusal_of(const Expr& user, const Region& region) const;
+  void commit(Trial trial, const std::vector<Expr>& values, std::vector<KeptApart> apart);
+  std::vector<KeptApart> kept_apart(const std::vector<Expr>& values, const std::map<uint32_t, std::string>& refused) const;
+  std::string launch_name(const Launch& launch);
+  std::string describe(const Expr& e) const;
+
+  Plan& plan_;
+  const Users& users_;
+  const bool fusion_;
+  Phase* phase_ = nullptr;
+  std::unordered_map<const Node*, std::string> buffer_of_;
+  std::unordered_map<const Node*, std::string> launch_of_;  // by model node in memory
+  std::unordered_map<std::string, std::string> launch_of_buffer_;
+  std::unordered_map<const Node*, std::string> result_name_;
+  std::unordered_set<const Node*> wanted_;                   // must be in memory when the phase ends
+  std::unordered_set<const Node*> emitted_anchor_;
+  std::map<std::string, int> name_uses_;
+  int next_buffer_ = 0;
+};
+
+}  // namespace tenon

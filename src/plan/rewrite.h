@@ -1,0 +1,30 @@
+// Rewrites of a model's DAG that keep its meaning and give the planner less to do. Each is a named pass.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "tenon/expr/expr.h"
+
+namespace tenon {
+
+/// Pointwise maths on literals only becomes a literal.
+std::vector<Expr> fold_literals(Graph& g, std::span<const Expr> roots);
+
+/// Linear layers that read the same rows become one: weights and biases are stacked, and each former result is a slice
+/// of the new one. Covers `linear`, `linear + bias` and a cast behind either, where what follows are views or anchors
+/// only (other maths belongs to a layer's own epilogue).
+std::vector<Expr> merge_sibling_linears(Graph& g, std::span<const Expr> roots);
+
+/// The users of every node below `roots`.
+class Users {
+ public:
+  explicit Users(std::span<const Expr> roots);
+  /// Nodes that read e, each once, in topological order.
+  const std::vector<Expr>& of(const Expr& e) const;
+
+ private:
+  std::unordered_map<const Node*, std::vector<Expr>> users_;
+  std::vector<Expr> none_;
+};
+
+}  // namespace tenon
