@@ -1,0 +1,40 @@
+// Named architectures whose layout needs no file: `random:<name>` models. A model's source file registers its own.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tenon/models/clip_text.h"
+#include "tenon/models/unet.h"
+#include "tenon/models/vae.h"
+
+namespace tenon {
+
+/// The three networks of a latent diffusion model of Stable Diffusion 1.x's kind.
+struct StableDiffusionConfig {
+  ClipTextConfig text;
+  UNetConfig unet;
+  VaeConfig vae;
+};
+
+/// Checks that the networks fit one another (text width, latent channels); Error(Model) at `where` names both sides.
+void check_parts_fit(const StableDiffusionConfig& c, const std::string& where);
+
+struct ModelPreset {
+  std::string name;     ///< as in `-m random:<name>`
+  std::string summary;  ///< one line for lists
+  StableDiffusionConfig config;
+};
+
+/// Every preset, ordered by name.
+std::vector<const ModelPreset*> model_presets();
+/// The preset of this name; Error(Usage) lists the names otherwise.
+const ModelPreset& model_preset(std::string_view name);
+
+/// A namespace-scope object of this type adds a preset: `const RegisterModel sd15({"sd15", "...", {}});`
+struct RegisterModel {
+  explicit RegisterModel(ModelPreset preset);
+};
+
+}  // namespace tenon

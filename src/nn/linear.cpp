@@ -1,0 +1,32 @@
+#include "tenon/nn/linear.h"
+
+#include "tenon/expr/ops.h"
+
+namespace tenon::nn {
+namespace {
+Expr with_bias(const Expr& y, const Expr& b) { return b ? y + b : y; }
+}  // namespace
+
+Expr linear(const Expr& x, const Expr& w, const Expr& b) { return with_bias(tenon::linear(cast(x, w.dtype()), w), b); }
+
+Expr conv2d(const Expr& x, const Expr& w, const Expr& b, int64_t stride, Pads pads) {
+  const Shape& f = w.shape();
+  TENON_CHECK(Usage, f.rank() == 4, "conv2d") << "expected a filter [O,C,kh,kw], got " << f.str();
+  const bool padded = pads.top || pads.left || pads.bottom || pads.right;
+  if (f[2] == 1 && f[3] == 1 && stride == 1 && !padded) return linear(x, reshape(w, {f[0], f[1]}), b);
+  return with_bias(tenon::conv2d(cast(x, w.dtype()), w, stride, {pads.top, pads.left, pads.bottom, pads.right}), b);
+}
+
+Expr linear(const Scope& s, const Expr& x, int64_t outputs, Bias bias) {
+  const Expr b = bias == Bias::Yes ? s.small("bias", {outputs}) : Expr();
+  return linear(x, s.weight("weight", {outputs, x.shape()[-1]}), b);
+}
+
+Expr conv2d(const Scope& s, const Expr& x, int64_t outputs, int64_t kernel, int64_t stride, Pads pads) {
+  const Expr w = s.weight("weight", {outputs, x.shape()[-1], kernel, kernel});
+  return conv2d(x, w, s.small("bias", {outputs}), stride, pads);
+}
+
+Expr conv3x3(const Scope& s, const Expr& x, int64_t outputs) { return conv2d(s, x, outputs, 3, 1, Pads::all(1)); }
+
+}  // namespace tenon::nn

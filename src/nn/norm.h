@@ -1,0 +1,31 @@
+// Normalisation, written so that statistics can be taken by whoever produces the values: group statistics are sums per
+// sample and channel, which an epilogue can accumulate, and what is applied to the values is one multiply-add.
+#pragma once
+#include "tenon/nn/scope.h"
+
+namespace tenon::nn {
+
+/// Groups and epsilon of a group norm.
+struct GroupNorm {
+  int64_t groups = 32;
+  double eps = 1e-5;
+};
+
+/// Sums of x [N,..,C] per sample and channel: f32 [N,1..,C]. Of a concatenation of channels they are the concatenated
+/// sums of the parts, so that each part's producer can supply its own.
+Expr channel_sums(const Expr& x);
+/// The same of x squared.
+Expr channel_square_sums(const Expr& x);
+
+/// (x - mean) / sqrt(var + eps) * gamma + beta per sample and group of consecutive channels, with the biased variance
+/// E[x^2] - mean^2. x [N,..,C], gamma and beta [C]; yields f32. Throws Error(Usage) if the groups do not divide C.
+Expr group_norm(const Expr& x, const GroupNorm& n, const Expr& gamma, const Expr& beta);
+/// group_norm with `weight` and `bias` [C] of the scope.
+Expr group_norm(const Scope& s, const Expr& x, const GroupNorm& n);
+
+/// (x - mean) / sqrt(var + eps) * gamma + beta over the last axis, with the biased variance; yields f32.
+Expr layer_norm(const Expr& x, double eps, const Expr& gamma, const Expr& beta);
+/// layer_norm with `weight` and `bias` [C] of the scope.
+Expr layer_norm(const Scope& s, const Expr& x, double eps);
+
+}  // namespace tenon::nn
