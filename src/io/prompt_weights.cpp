@@ -7,7 +7,8 @@
 
 namespace tenon {
 namespace {
-constexpr double kStep = 1.1;  // of a bare bracket
+constexpr double kStep = 1.1;       // of a bare bracket
+constexpr size_t kMaxNesting = 100;  // bounds the work a prompt can ask for
 
 // The scan of one prompt. Weights are kept in double: products of 1.1 and 1/1.1 then cancel to float accuracy.
 class Parser {
@@ -31,6 +32,8 @@ class Parser {
     const char c = rest_.front();
     if (c == '\\') return escape();
     if (c == '(' || c == '[') {
+      TENON_CHECK(Usage, round_.size() + square_.size() < kMaxNesting, "prompt")
+          << "brackets nested deeper than " << kMaxNesting << " levels";
       (c == '(' ? round_ : square_).push_back(parts_.size());
       rest_.remove_prefix(1);
     } else if (c == ')' && !round_.empty()) {

@@ -21,7 +21,8 @@ struct WeightedText {
 ///
 /// Nested weights multiply. A bracket that is never closed reaches to the end; a closing one that was never opened, and
 /// ":1.5" outside brackets, are text. Neighbours of equal weight are joined; no part is empty, except that a prompt
-/// without any text gives one empty part. Error(Usage) if a weight like "1.2.3" is not a number.
+/// without any text gives one empty part. Error(Usage) if a weight like "1.2.3" is not a number or
+/// brackets nest deeper than 100 levels.
 std::vector<WeightedText> parse_prompt_weights(std::string_view prompt);
 
 }  // namespace tenon

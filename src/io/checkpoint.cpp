@@ -1,0 +1,111 @@
+#include "tenon/io/checkpoint.h"
+
+#include <algorithm>
+
+#include "tenon/core/error.h"
+
+namespace tenon {
+namespace {
+// What decides the architecture, and the words to say it with.
+struct Evidence {
+  Architecture architecture = Architecture::Unknown;
+  std::string found;
+};
+
+const TensorView* find(const Component& c, const std::string& name) {
+  const auto found = c.tensors.find(name);
+  return found == c.tensors.end() ? nullptr : &found->second;
+}
+
+Evidence judge_unet(const Component& unet) {
+  if (find(unet, "add_embedding.linear_1.weight"))
+    return {Architecture::StableDiffusionXL, "a size embedding (add_embedding)"};
+  for (const auto& [name, view] : unet.tensors) {
+    if (!name.ends_with("attn2.to_k.weight") || view.shape.rank() != 2) continue;
+    const std::string found = "cross-attention of width " + std::to_string(view.shape[1]);
+    if (view.shape[1] == 1024) return {Architecture::StableDiffusion2, found};
+    if (view.shape[1] == 2048) return {Architecture::StableDiffusionXL, found};
+    break;
+  }
+  const TensorView* entry = find(unet, "conv_in.weight");
+  if (!entry || entry->shape.rank() != 4) return {Architecture::Unknown, "a UNet without a convolution conv_in"};
+  const int64_t channels = entry->shape[1];
+  const std::string found = "a UNet with " + std::to_string(channels) + " input channels";
+  if (channels == 9) return {Architecture::Inpainting, found};
+  if (channels == 8) return {Architecture::InstructPix2Pix, found};
+  if (channels == 4) return {Architecture::StableDiffusion1, found};
+  return {Architecture::Unknown, found};
+}
+
+Evidence judge(const Checkpoint& checkpoint, const std::optional<Architecture>& foreign) {
+  if (foreign) return {*foreign, "tensor names of that family"};
+  if (checkpoint.has("unet")) return judge_unet(checkpoint.component("unet"));
+  if (checkpoint.has("text_encoder")) {
+    const TensorView* table =
+        find(checkpoint.component("text_encoder"), "text_model.embeddings.token_embedding.weight");
+    if (table && table->shape.rank() == 2 && table->shape[1] == 1024)
+      return {Architecture::StableDiffusion2, "a text encoder of width 1024"};
+  }
+  return {Architecture::Unknown, "no UNet"};
+}
+}  // namespace
+
+std::string_view name_of(Architecture a) {
+  switch (a) {
+    case Architecture::StableDiffusion1: return "Stable Diffusion 1.x";
+    case Architecture::Inpainting: return "Stable Diffusion inpainting";
+    case Architecture::InstructPix2Pix: return "InstructPix2Pix";
+    case Architecture::StableDiffusion2: return "Stable Diffusion 2.x";
+    case Architecture::StableDiffusionXL: return "Stable Diffusion XL";
+    case Architecture::Unknown: break;
+  }
+  return "unknown";
+}
+
+const TensorView& Component::at(const std::string& tensor) const {
+  const auto found = tensors.find(tensor);
+  if (found != tensors.end()) return found->second;
+  for (const UnsupportedTensor& u : unsupported)
+    TENON_CHECK(Model, u.name != tensor, name)
+        << "tensor '" << tensor << "' " << u.shape << " has the unsupported element type " << u.dtype;
+  throw Error(ErrorKind::Model, name, "there is no tensor '" + tensor + "'");
+}
+
+int64_t Component::parameters() const {
+  int64_t sum = 0;
+  for (const auto& [unused, view] : tensors) sum += view.shape.numel();
+  return sum;
+}
+
+int64_t Component::bytes() const {
+  int64_t sum = 0;
+  for (const auto& [unused, view] : tensors) sum += static_cast<int64_t>(view.size);
+  return sum;
+}
+
+std::map<DType, int64_t> Component::dtypes() const {
+  std::map<DType, int64_t> out;
+  for (const auto& [unused, view] : tensors) ++out[view.dtype];
+  return out;
+}
+
+const Component& Checkpoint::component(const std::string& name) const {
+  const auto found = components_.find(name);
+  if (found != components_.end()) return found->second;
+  std::string present;
+  for (const auto& [other, unused] : components_) present += (present.empty() ? "" : ", ") + other;
+  throw Error(ErrorKind::Model, path_.string(), "has no " + name + " (it has: " + (present.empty() ? "nothing" : present) + ")");
+}
+
+Architecture Checkpoint::architecture() const { return judge(*this, foreign_).architecture; }
+
+void Checkpoint::require_stable_diffusion_1() const {
+  const Evidence e = judge(*this, foreign_);
+  if (e.architecture == Architecture::StableDiffusion1) return;
+  throw Error(ErrorKind::Model, path_.string(),
+              "expected a Stable Diffusion 1.x model with a 4-channel UNet, found " + e.found +
+                  (e.architecture == Architecture::Unknown ? "" : ": " + std::string(name_of(e.architecture)) +
+                                                                      ", which is not supported"));
+}
+
+}  // namespace tenon

@@ -1,0 +1,29 @@
+// The text half of CLIP's tokenizer: normal form and words. (The other half is byte-pair encoding, bpe.h.)
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace tenon {
+
+/// NFC, then runs of white space (Unicode White_Space) as one blank and every code point in lower case. `text` must be
+/// well-formed UTF-8.
+std::string clip_normal_form(std::string_view text);
+
+/// Finds the words of normalised text. Immutable; safe to share between threads.
+class ClipWords {
+ public:
+  ClipWords();
+  ClipWords(ClipWords&&) noexcept;
+  ClipWords& operator=(ClipWords&&) noexcept;
+  ~ClipWords();
+  /// Calls f with each word of `text` in order; what is between words (white space) is dropped.
+  void each(std::string_view text, const std::function<void(std::string_view)>& f) const;
+
+ private:
+  struct Pattern;
+  std::unique_ptr<const Pattern> pattern_;
+};
+
+}  // namespace tenon

@@ -1,0 +1,210 @@
+#include "tenon/io/clip_tokenizer.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "tenon/core/error.h"
+#include "tenon/io/bpe.h"
+#include "tenon/io/clip_text.h"
+#include "tenon/io/files.h"
+#include "tenon/io/json.h"
+#include "tenon/io/utf8.h"
+
+namespace tenon {
+namespace fs = std::filesystem;
+namespace {
+using nlohmann::json;
+using Vocabulary = std::unordered_map<std::string, int32_t>;
+using Merges = std::vector<std::pair<std::string, std::string>>;
+
+constexpr std::string_view kStart = "<|startoftext|>", kEnd = "<|endoftext|>";
+constexpr int64_t kWindow = 77;
+constexpr int32_t kMaxId = 1 << 24;  // far above every vocabulary in use; keeps a damaged file from asking for gigabytes
+
+Vocabulary read_vocabulary(const json& object, const std::string& where) {
+  TENON_CHECK(Model, object.is_object(), where) << "expected an object of token ids, found " << object.type_name();
+  Vocabulary out;
+  out.reserve(object.size());
+  for (const auto& [token, id] : object.items()) {
+    TENON_CHECK(Model, id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(kMaxId), where)
+        << "token '" << token << "': expected an id from 0 to " << kMaxId - 1 << ", found " << id.dump();
+    out[token] = id.get<int32_t>();
+  }
+  return out;
+}
+
+std::pair<std::string, std::string> split_merge(std::string_view line, const std::string& place) {
+  const size_t blank = line.find(' ');
+  TENON_CHECK(Model, blank != std::string_view::npos && blank > 0 && blank + 1 < line.size() &&
+                         line.find(' ', blank + 1) == std::string_view::npos, place)
+      << "expected two symbols with a blank between them, found '" << line << "'";
+  return {std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))};
+}
+
+// merges.txt: a version line, then one merge a line, best first.
+Merges parse_merges(std::string_view text, const std::string& where) {
+  if (const auto bad = first_invalid_utf8(text))
+    throw Error(ErrorKind::Model, where, "invalid UTF-8 at byte " + std::to_string(*bad));
+  Merges out;
+  for (size_t number = 1; !text.empty(); ++number) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || line.starts_with("#version")) continue;
+    out.push_back(split_merge(line, where + ", line " + std::to_string(number)));
+  }
+  return out;
+}
+
+// tokenizer.json has merges as ["a b", ...] (older) or [["a", "b"], ...].
+Merges merges_of(const json& array, const std::string& where) {
+  TENON_CHECK(Model, array.is_array(), where) << "expected model.merges to be an array, found " << array.type_name();
+  Merges out;
+  for (const json& item : array) {
+    if (item.is_string()) {
+      out.push_back(split_merge(item.get<std::string>(), where));
+      continue;
+    }
+    TENON_CHECK(Model, item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_string(), where)
+        << "expected a merge of two symbols, found " << item.dump();
+    out.emplace_back(item[0].get<std::string>(), item[1].get<std::string>());
+  }
+  return out;
+}
+
+int32_t id_of(const Vocabulary& vocabulary, std::string_view token, const std::string& where) {
+  const auto found = vocabulary.find(std::string(token));
+  TENON_CHECK(Model, found != vocabulary.end(), where) << "the vocabulary has no token '" << token << "'";
+  return found->second;
+}
+}  // namespace
+
+struct ClipTokenizer::State {
+  State(const Vocabulary& vocabulary, const Merges& merges, const std::string& where)
+      : start(id_of(vocabulary, kStart, where)),
+        end(id_of(vocabulary, kEnd, where)),
+        pad(end),
+        bpe(vocabulary, merges, "</w>", end, where) {
+    for (const auto& [token, id] : vocabulary) size = std::max(size, id + 1);
+  }
+
+  // Text without special tokens.
+  void encode_plain(std::string_view text, std::vector<int32_t>& out) const {
+    const std::string normal = clip_normal_form(text);
+    words.each(normal, [&](std::string_view word) { bpe.encode(word, out); });
+  }
+
+  int32_t start, end, pad, size = 0;
+  int64_t window = kWindow;
+  BytePairEncoder bpe;
+  ClipWords words;
+};
+
+ClipTokenizer::ClipTokenizer(std::unique_ptr<const State> state) : state_(std::move(state)) {}
+ClipTokenizer::ClipTokenizer(ClipTokenizer&&) noexcept = default;
+ClipTokenizer& ClipTokenizer::operator=(ClipTokenizer&&) noexcept = default;
+ClipTokenizer::~ClipTokenizer() = default;
+
+int32_t ClipTokenizer::start_id() const { return state_->start; }
+int32_t ClipTokenizer::end_id() const { return state_->end; }
+int32_t ClipTokenizer::pad_id() const { return state_->pad; }
+int32_t ClipTokenizer::vocab_size() const { return state_->size; }
+int64_t ClipTokenizer::window_length() const { return state_->window; }
+
+ClipTokenizer ClipTokenizer::from_text(std::string_view vocab_json, std::string_view merges, const std::string& where) {
+  const Vocabulary vocabulary = read_vocabulary(parse_json(vocab_json, where), where);
+  return ClipTokenizer(std::make_unique<const State>(vocabulary, parse_merges(merges, where), where));
+}
+
+ClipTokenizer ClipTokenizer::from_files(const fs::path& vocab, const fs::path& merges) {
+  const Vocabulary vocabulary = read_vocabulary(read_json(vocab), vocab.string());
+  const Merges pairs = parse_merges(read_file(merges), merges.string());
+  return ClipTokenizer(std::make_unique<const State>(vocabulary, pairs, vocab.string()));
+}
+
+ClipTokenizer ClipTokenizer::from_folder(const fs::path& folder) {
+  const fs::path vocab = folder / "vocab.json", merges = folder / "merges.txt", both = folder / "tokenizer.json";
+  const fs::path config = folder / "tokenizer_config.json";
+  std::unique_ptr<State> state;
+  Vocabulary vocabulary;
+  if (fs::exists(vocab) && fs::exists(merges)) {
+    vocabulary = read_vocabulary(read_json(vocab), vocab.string());
+    state = std::make_unique<State>(vocabulary, parse_merges(read_file(merges), merges.string()), vocab.string());
+  } else {
+    TENON_CHECK(Model, fs::exists(both), folder.string())
+        << "no tokenizer here: expected vocab.json and merges.txt, or tokenizer.json";
+    const json tokenizer = read_json(both);
+    TENON_CHECK(Model, tokenizer.is_object() && tokenizer.contains("model") && tokenizer["model"].is_object() &&
+                           tokenizer["model"].contains("vocab") && tokenizer["model"].contains("merges"), both.string())
+        << "expected an object 'model' with 'vocab' and 'merges'";
+    vocabulary = read_vocabulary(tokenizer["model"]["vocab"], both.string());
+    state = std::make_unique<State>(vocabulary, merges_of(tokenizer["model"]["merges"], both.string()), both.string());
+  }
+  if (fs::exists(config)) {
+    const json settings = read_json(config);
+    json pad = settings.value("pad_token", json());
+    if (pad.is_object()) pad = pad.value("content", json());
+    if (pad.is_string()) state->pad = id_of(vocabulary, pad.get<std::string>(), config.string());
+    const json length = settings.value("model_max_length", json());
+    // "No limit" is written as 1e30.
+    if (length.is_number_unsigned() && length.get<uint64_t>() >= 3 && length.get<uint64_t>() <= 4096)
+      state->window = length.get<int64_t>();
+  }
+  return ClipTokenizer(std::move(state));
+}
+
+std::vector<int32_t> ClipTokenizer::encode(std::string_view text) const {
+  if (const auto bad = first_invalid_utf8(text))
+    throw Error(ErrorKind::Usage, "prompt", "invalid UTF-8 at byte " + std::to_string(*bad));
+  std::vector<int32_t> out;
+  while (!text.empty()) {
+    const size_t s = text.find(kStart), e = text.find(kEnd), at = std::min({s, e, text.size()});
+    state_->encode_plain(text.substr(0, at), out);
+    text.remove_prefix(at);
+    if (text.empty()) break;
+    out.push_back(s < e ? state_->start : state_->end);
+    text.remove_prefix(s < e ? kStart.size() : kEnd.size());
+  }
+  return out;
+}
+
+WeightedTokens ClipTokenizer::encode_weighted(std::string_view prompt) const {
+  // Before the prompt is cut into parts, so that the offset is the user's.
+  if (const auto bad = first_invalid_utf8(prompt))
+    throw Error(ErrorKind::Usage, "prompt", "invalid UTF-8 at byte " + std::to_string(*bad));
+  WeightedTokens out;
+  for (const WeightedText& part : parse_prompt_weights(prompt)) {
+    const std::vector<int32_t> ids = encode(part.text);
+    out.ids.insert(out.ids.end(), ids.begin(), ids.end());
+    out.weights.insert(out.weights.end(), ids.size(), part.weight);
+  }
+  return out;
+}
+
+std::vector<TokenWindow> ClipTokenizer::windows(const WeightedTokens& tokens, size_t least) const {
+  const auto room = static_cast<size_t>(state_->window - 2), length = static_cast<size_t>(state_->window);
+  const size_t count = std::max({least, (tokens.ids.size() + room - 1) / room, size_t{1}});
+  std::vector<TokenWindow> out(count);
+  for (size_t w = 0; w < count; ++w) {
+    const size_t begin = std::min(w * room, tokens.ids.size()), end = std::min(begin + room, tokens.ids.size());
+    TokenWindow& window = out[w];
+    window.text_tokens = static_cast<int64_t>(end - begin);
+    window.ids.assign(length, state_->pad);
+    window.weights.assign(length, 1.0f);
+    window.ids[0] = state_->start;
+    std::copy(tokens.ids.data() + begin, tokens.ids.data() + end, window.ids.begin() + 1);
+    std::copy(tokens.weights.data() + begin, tokens.weights.data() + end, window.weights.begin() + 1);
+    window.ids[1 + end - begin] = state_->end;
+  }
+  return out;
+}
+
+TokenWindow ClipTokenizer::first_window(const std::vector<int32_t>& ids, int64_t* dropped) const {
+  const size_t kept = std::min(ids.size(), static_cast<size_t>(state_->window - 2));
+  if (dropped) *dropped = static_cast<int64_t>(ids.size() - kept);
+  const auto last = ids.begin() + static_cast<std::ptrdiff_t>(kept);
+  return windows({std::vector<int32_t>(ids.begin(), last), std::vector<float>(kept, 1.0f)})[0];
+}
+
+}  // namespace tenon

@@ -1,0 +1,217 @@
+#include "tenon/io/image.h"
+
+#include <png.h>
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstring>
+
+#include "tenon/core/error.h"
+
+namespace tenon {
+namespace {
+
+// The PNG library reports errors by a jump that skips C++ destructors. So everything that owns memory lives in these
+// structs, outside the functions that call the library, and those functions hold only plain values.
+struct Failure {
+  char message[200] = {};
+};
+
+[[noreturn]] void on_error(png_structp png, png_const_charp message) {
+  auto* failure = static_cast<Failure*>(png_get_error_ptr(png));
+  std::snprintf(failure->message, sizeof failure->message, "%s", message);
+  longjmp(png_jmpbuf(png), 1);
+}
+void on_warning(png_structp, png_const_charp) {}
+
+struct Source {
+  std::span<const std::byte> rest;
+};
+void read_bytes(png_structp png, png_bytep out, size_t count) {
+  auto* source = static_cast<Source*>(png_get_io_ptr(png));
+  if (source->rest.size() < count) png_error(png, "the file is truncated");
+  std::memcpy(out, source->rest.data(), count);
+  source->rest = source->rest.subspan(count);
+}
+
+struct Sink {
+  std::vector<std::byte> bytes;
+  bool out_of_memory = false;
+};
+void write_bytes(png_structp png, png_bytep data, size_t count) {
+  auto* sink = static_cast<Sink*>(png_get_io_ptr(png));
+  const auto* begin = reinterpret_cast<const std::byte*>(data);
+  try {
+    sink->bytes.insert(sink->bytes.end(), begin, begin + count);
+  } catch (const std::bad_alloc&) {
+    sink->out_of_memory = true;
+  }
+  if (sink->out_of_memory) png_error(png, "out of memory");
+}
+void flush_bytes(png_structp) {}
+
+// A libpng reader over bytes in memory.
+struct Decoder {
+  Failure failure;
+  Source source;
+  png_structp png;
+  png_infop info;
+
+  explicit Decoder(std::span<const std::byte> bytes)
+      : source{bytes}, png(png_create_read_struct(PNG_LIBPNG_VER_STRING, &failure, on_error, on_warning)) {
+    info = png ? png_create_info_struct(png) : nullptr;
+  }
+  ~Decoder() { png_destroy_read_struct(&png, &info, nullptr); }
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+};
+
+// Everything before the pixels; false (and failure.message) if the file is bad.
+bool read_header(Decoder& d) {
+  if (!d.png || !d.info) return false;
+  if (setjmp(png_jmpbuf(d.png))) return false;
+  png_set_user_limits(d.png, kMaxImageSide, kMaxImageSide);
+  png_set_chunk_malloc_max(d.png, 16 << 20);
+  png_set_chunk_cache_max(d.png, 128);
+  png_set_read_fn(d.png, &d.source, read_bytes);
+  png_read_info(d.png, d.info);
+  png_set_expand(d.png);
+  png_set_scale_16(d.png);
+  png_set_strip_alpha(d.png);
+  png_set_gray_to_rgb(d.png);
+  png_set_interlace_handling(d.png);
+  png_read_update_info(d.png, d.info);
+  return true;
+}
+
+bool read_rows(Decoder& d, png_bytepp rows) {
+  if (setjmp(png_jmpbuf(d.png))) return false;
+  png_read_image(d.png, rows);
+  png_read_end(d.png, d.info);
+  return true;
+}
+
+// A libpng writer into memory.
+struct Encoder {
+  Failure failure;
+  Sink sink;
+  png_structp png;
+  png_infop info;
+
+  Encoder() : png(png_create_write_struct(PNG_LIBPNG_VER_STRING, &failure, on_error, on_warning)) {
+    info = png ? png_create_info_struct(png) : nullptr;
+  }
+  ~Encoder() { png_destroy_write_struct(&png, &info); }
+  Encoder(const Encoder&) = delete;
+  Encoder& operator=(const Encoder&) = delete;
+};
+
+bool write_all(Encoder& e, const Image& image, int color, png_textp text, int count, png_bytepp rows) {
+  if (!e.png || !e.info) return false;
+  if (setjmp(png_jmpbuf(e.png))) return false;
+  png_set_user_limits(e.png, kMaxImageSide, kMaxImageSide);
+  png_set_write_fn(e.png, &e.sink, write_bytes, flush_bytes);
+  png_set_IHDR(e.png, e.info, static_cast<png_uint_32>(image.width), static_cast<png_uint_32>(image.height), 8, color,
+               PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  if (count) png_set_text(e.png, e.info, text, count);
+  png_write_info(e.png, e.info);
+  png_write_image(e.png, rows);
+  png_write_end(e.png, nullptr);
+  return true;
+}
+
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > 0 && c < 127; });
+}
+
+// Files named by a user on the command line: a missing one is a wrong argument, not a broken model.
+std::string read_user_file(const std::filesystem::path& path) {
+  try {
+    return read_file(path);
+  } catch (const Error& e) {
+    const std::string text = e.what(), prefix = "[" + e.where() + "] ";
+    throw Error(ErrorKind::Usage, e.where(), text.starts_with(prefix) ? text.substr(prefix.size()) : text);
+  }
+}
+
+[[noreturn]] void refuse_png(const std::string& where, const Decoder& d) {
+  throw Error(ErrorKind::Usage, where, std::string("cannot read as PNG: ") +
+                                           (d.failure.message[0] ? d.failure.message : "out of memory"));
+}
+
+}  // namespace
+
+Image decode_png(std::span<const std::byte> bytes, const std::string& where) {
+  TENON_CHECK(Usage, bytes.size() >= 8 && png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0, 8) == 0, where)
+      << "is not a PNG file";
+  Decoder d(bytes);
+  if (!read_header(d)) refuse_png(where, d);
+  Image image{png_get_image_width(d.png, d.info), png_get_image_height(d.png, d.info), 3, {}};
+  const size_t row_bytes = png_get_rowbytes(d.png, d.info);
+  // Deflate shrinks at most 1032 times and a pixel has at least one bit: a header that claims more is not believed.
+  TENON_CHECK(Usage, static_cast<size_t>(image.width * image.height) / (8 * 1032) <= bytes.size(), where)
+      << "cannot read as PNG: " << image.width << "x" << image.height << " pixels in " << bytes.size() << " bytes";
+  TENON_CHECK(Internal, row_bytes == static_cast<size_t>(image.width) * 3, where) << "unexpected PNG row size";
+  image.pixels.resize(row_bytes * static_cast<size_t>(image.height));
+  std::vector<png_bytep> rows;
+  for (int64_t y = 0; y < image.height; ++y) rows.push_back(image.pixels.data() + static_cast<size_t>(y) * row_bytes);
+  if (!read_rows(d, rows.data())) refuse_png(where, d);
+  return image;
+}
+
+Image read_png(const std::filesystem::path& path) {
+  const std::string bytes = read_user_file(path);
+  return decode_png(std::as_bytes(std::span(bytes)), path.string());
+}
+
+std::map<std::string, std::string> read_png_text(const std::filesystem::path& path) {
+  const std::string bytes = read_user_file(path);
+  TENON_CHECK(Usage, bytes.size() >= 8 && png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0, 8) == 0,
+              path.string())
+      << "is not a PNG file";
+  Decoder d(std::as_bytes(std::span(bytes)));
+  if (!read_header(d)) refuse_png(path.string(), d);
+  png_textp text = nullptr;
+  const int count = png_get_text(d.png, d.info, &text, nullptr);
+  std::map<std::string, std::string> out;
+  for (int i = 0; i < count; ++i)
+    out[text[i].key] = std::string(text[i].text, std::max(text[i].text_length, text[i].itxt_length));
+  return out;
+}
+
+std::vector<std::byte> encode_png(const Image& image, const ImageText& text) {
+  const std::string where = "png";
+  TENON_CHECK(Usage, image.channels == 1 || image.channels == 3 || image.channels == 4, where)
+      << "expected 1, 3 or 4 channels, got " << image.channels;
+  TENON_CHECK(Usage, image.width > 0 && image.height > 0 && image.width <= kMaxImageSide &&
+                         image.height <= kMaxImageSide, where)
+      << "cannot write an image of " << image.width << "x" << image.height << " pixels";
+  const auto row_bytes = static_cast<size_t>(image.width * image.channels);
+  TENON_CHECK(Usage, image.pixels.size() == row_bytes * static_cast<size_t>(image.height), where)
+      << "expected " << row_bytes * static_cast<size_t>(image.height) << " bytes of pixels, got " << image.pixels.size();
+  std::vector<png_text> chunks;
+  for (const auto& [key, value] : text) {
+    TENON_CHECK(Usage, !key.empty() && key.size() <= 79 && is_ascii(key), where) << "bad text key '" << key << "'";
+    png_text chunk{};
+    chunk.compression = is_ascii(value) ? PNG_TEXT_COMPRESSION_NONE : PNG_ITXT_COMPRESSION_NONE;
+    chunk.key = const_cast<char*>(key.c_str());
+    chunk.text = const_cast<char*>(value.c_str());
+    (is_ascii(value) ? chunk.text_length : chunk.itxt_length) = value.size();
+    chunks.push_back(chunk);
+  }
+  std::vector<png_bytep> rows;
+  for (int64_t y = 0; y < image.height; ++y)
+    rows.push_back(const_cast<png_bytep>(image.pixels.data()) + static_cast<size_t>(y) * row_bytes);
+  const int color = image.channels == 1 ? PNG_COLOR_TYPE_GRAY : image.channels == 3 ? PNG_COLOR_TYPE_RGB : PNG_COLOR_TYPE_RGBA;
+  Encoder e;
+  const bool done = write_all(e, image, color, chunks.data(), static_cast<int>(chunks.size()), rows.data());
+  TENON_CHECK(Memory, !e.sink.out_of_memory && (done || e.failure.message[0]), where) << "out of memory";
+  TENON_CHECK(Internal, done, where) << "cannot encode: " << e.failure.message;
+  return std::move(e.sink.bytes);
+}
+
+void write_png(const std::filesystem::path& path, const Image& image, const ImageText& text, Overwrite overwrite) {
+  write_file(path, encode_png(image, text), overwrite);
+}
+
+}  // namespace tenon
