@@ -1,0 +1,260 @@
+// Plans as text. Line by line:
+//   plan "name" arena=BYTES unfused=BYTES
+//   buffer "name" dtype shape role rate offset
+//   phase rate
+//   launch skeleton "name"
+//     %0 = ...            the body, as expressions print
+//     return %a, %b
+//     into "buffer" ..    one name a result
+//     apart "what" "why"
+//   end
+#include <algorithm>
+#include <sstream>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+#include "tenon/plan/plan.h"
+
+namespace tenon {
+namespace {
+
+constexpr std::string_view kRoles[] = {"temporary", "input", "output"};
+constexpr Rate kRates[] = {Rate::Constant, Rate::Schedule, Rate::Prompt, Rate::Step};
+
+std::string quoted(std::string_view s) {
+  std::string out = "\"";
+  for (char c : s) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (c == '\n') out += "\\n";
+    else out += c;
+  }
+  return out + "\"";
+}
+
+void print_launch(std::ostringstream& out, const Launch& l) {
+  out << "launch " << l.skeleton << " " << quoted(l.name) << "\n";
+  std::vector<Expr> values;
+  for (const Output& o : l.outputs) values.push_back(o.value);
+  std::istringstream body(print(values));
+  for (std::string line; std::getline(body, line);) out << "  " << line << "\n";
+  out << "  into";
+  for (const Output& o : l.outputs) out << " " << quoted(o.buffer);
+  out << "\n";
+  for (const KeptApart& k : l.apart) out << "  apart " << quoted(k.what) << " " << quoted(k.why) << "\n";
+  out << "end\n";
+}
+
+// Words and quoted strings of one line.
+class LineReader {
+ public:
+  LineReader(std::string_view line, int number) : line_(line), number_(number) {}
+  bool done() {
+    while (at_ < line_.size() && line_[at_] == ' ') ++at_;
+    return at_ >= line_.size();
+  }
+  std::string_view word() {
+    if (done()) fail("a word");
+    const size_t begin = at_;
+    while (at_ < line_.size() && line_[at_] != ' ') ++at_;
+    return line_.substr(begin, at_ - begin);
+  }
+  std::string text() {
+    if (done() || line_[at_] != '"') fail("a quoted string");
+    std::string out;
+    for (++at_; at_ < line_.size() && line_[at_] != '"'; ++at_) {
+      if (line_[at_] == '\\' && at_ + 1 < line_.size()) {
+        ++at_;
+        out += line_[at_] == 'n' ? '\n' : line_[at_];
+      } else {
+        out += line_[at_];
+      }
+    }
+    if (at_ >= line_.size()) fail("a closing quote");
+    ++at_;
+    return out;
+  }
+  int64_t number(std::string_view w) {
+    int64_t value = 0;
+    const bool good = !w.empty() && w.size() < 19 && std::all_of(w.begin(), w.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (!good) fail("a whole number instead of '" + std::string(w) + "'");
+    for (char c : w) value = value * 10 + (c - '0');
+    return value;
+  }
+  int64_t field(std::string_view key) {
+    const std::string_view w = word();
+    if (!w.starts_with(key)) fail(std::string(key) + "..");
+    return number(w.substr(key.size()));
+  }
+  Shape shape() {
+    std::string_view w = word();
+    if (w.size() < 2 || w.front() != '[' || w.back() != ']') fail("a shape such as [2,3]");
+    w = w.substr(1, w.size() - 2);
+    std::vector<int64_t> dims;
+    while (!w.empty()) {
+      const size_t comma = std::min(w.find(','), w.size());
+      dims.push_back(number(w.substr(0, comma)));
+      w = w.substr(std::min(comma + 1, w.size()));
+    }
+    return Shape(dims);
+  }
+  Rate rate() {
+    const std::string_view w = word();
+    for (Rate r : kRates)
+      if (name_of(r) == w) return r;
+    fail("constant, schedule, prompt or step");
+  }
+  [[noreturn]] void fail(const std::string& expected) const {
+    throw Error(ErrorKind::Usage, "plan line " + std::to_string(number_), "expected " + expected + " in: " + std::string(line_));
+  }
+
+ private:
+  std::string_view line_;
+  int number_;
+  size_t at_ = 0;
+};
+
+class PlanParser {
+ public:
+  explicit PlanParser(std::string_view text) : text_(text) {}
+
+  Plan parse() {
+    plan_.graph = std::make_shared<Graph>();
+    std::string_view line;
+    bool header = false;
+    while (next(line)) {
+      LineReader in(line, number_);
+      const std::string_view kind = in.word();
+      if (!header && kind != "plan") in.fail("'plan' first");
+      header = true;
+      if (kind == "plan") {
+        plan_.name = in.text();
+        plan_.arena_bytes = in.field("arena=");
+        plan_.unfused_bytes = in.field("unfused=");
+      } else if (kind == "buffer") {
+        parse_buffer(in);
+      } else if (kind == "phase") {
+        plan_.phases.push_back({in.rate(), {}});
+      } else if (kind == "launch") {
+        if (plan_.phases.empty()) in.fail("a phase before the first launch");
+        parse_launch(in);
+      } else {
+        in.fail("plan, buffer, phase or launch");
+      }
+    }
+    TENON_CHECK(Usage, header, "plan") << "no text";
+    return std::move(plan_);
+  }
+
+ private:
+  bool next(std::string_view& line) {
+    while (at_ < text_.size()) {
+      const size_t end = std::min(text_.find('\n', at_), text_.size());
+      line = text_.substr(at_, end - at_);
+      at_ = end + 1;
+      ++number_;
+      if (line.find_first_not_of(' ') != std::string_view::npos) return true;
+    }
+    return false;
+  }
+
+  void parse_buffer(LineReader& in) {
+    Buffer b;
+    b.name = in.text();
+    b.dtype = parse_dtype(in.word());
+    b.shape = in.shape();
+    const std::string_view role = in.word();
+    const auto it = std::find(std::begin(kRoles), std::end(kRoles), role);
+    if (it == std::end(kRoles)) in.fail("temporary, input or output");
+    b.role = static_cast<BufferRole>(it - std::begin(kRoles));
+    b.rate = in.rate();
+    b.offset = in.field("offset=");
+    b.bytes = bytes_of(b.shape, b.dtype);
+    plan_.buffers.push_back(std::move(b));
+  }
+
+  void parse_launch(LineReader& head) {
+    Launch l;
+    l.skeleton = head.word();
+    l.name = head.text();
+    std::string body;
+    std::vector<Expr> values;
+    std::string_view line;
+    for (;;) {
+      if (!next(line)) head.fail("'end' of this launch");
+      LineReader in(line, number_);
+      const std::string_view kind = in.word();
+      if (kind == "end") break;
+      if (kind == "into") {
+        values = tenon::parse(*plan_.graph, body);
+        for (const Expr& v : values) l.outputs.push_back({in.text(), v});
+        if (!in.done()) in.fail("as many buffers as the body returns");
+      } else if (kind == "apart") {
+        std::string what = in.text();
+        l.apart.push_back({std::move(what), in.text()});
+      } else {
+        body += std::string(line) + "\n";
+      }
+    }
+    if (l.outputs.empty()) head.fail("a launch with an 'into' line");
+    anchor_of(l);
+    plan_.phases.back().launches.push_back(std::move(l));
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  int number_ = 0;
+  Plan plan_;
+};
+
+std::vector<std::string_view> lines_of(const std::string& text) {
+  std::vector<std::string_view> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(std::string_view(text).substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string print_plan(const Plan& plan) {
+  std::ostringstream out;
+  out << "plan " << quoted(plan.name) << " arena=" << plan.arena_bytes << " unfused=" << plan.unfused_bytes << "\n";
+  for (const Buffer& b : plan.buffers)
+    out << "buffer " << quoted(b.name) << " " << name_of(b.dtype) << " " << b.shape.str() << " "
+        << kRoles[static_cast<size_t>(b.role)] << " " << name_of(b.rate) << " offset=" << b.offset << "\n";
+  for (const Phase& p : plan.phases) {
+    out << "phase " << name_of(p.rate) << "\n";
+    for (const Launch& l : p.launches) print_launch(out, l);
+  }
+  return out.str();
+}
+
+Plan parse_plan(std::string_view text) { return PlanParser(text).parse(); }
+
+std::string diff_plans(const Plan& a, const Plan& b) {
+  const std::string text_a = print_plan(a), text_b = print_plan(b);
+  const std::vector<std::string_view> x = lines_of(text_a), y = lines_of(text_b);
+  // Equal heads and tails first, then the longest common subsequence of the middle.
+  size_t head = 0, tail = 0;
+  while (head < x.size() && head < y.size() && x[head] == y[head]) ++head;
+  while (tail < x.size() - head && tail < y.size() - head && x[x.size() - 1 - tail] == y[y.size() - 1 - tail]) ++tail;
+  const size_t n = x.size() - head - tail, m = y.size() - head - tail;
+  std::string out;
+  constexpr size_t kMaxCells = 50'000'000;
+  if (n * m > kMaxCells) return "- " + std::to_string(n) + " lines\n+ " + std::to_string(m) + " lines\n";
+  std::vector<uint32_t> lcs((n + 1) * (m + 1), 0);
+  const auto cell = [&](size_t i, size_t j) -> uint32_t& { return lcs[i * (m + 1) + j]; };
+  for (size_t i = n; i-- > 0;)
+    for (size_t j = m; j-- > 0;)
+      cell(i, j) = x[head + i] == y[head + j] ? cell(i + 1, j + 1) + 1 : std::max(cell(i + 1, j), cell(i, j + 1));
+  for (size_t i = 0, j = 0; i < n || j < m;) {
+    if (i < n && j < m && x[head + i] == y[head + j]) ++i, ++j;
+    else if (j >= m || (i < n && cell(i + 1, j) >= cell(i, j + 1))) out += "- " + std::string(x[head + i++]) + "\n";
+    else out += "+ " + std::string(y[head + j++]) + "\n";
+  }
+  return out;
+}
+
+}  // namespace tenon
