@@ -12,6 +12,9 @@ if(TENON_SANITIZE)
                          -fno-sanitize-recover=all)
   target_link_options(tenon_flags INTERFACE -fsanitize=${TENON_SANITIZE})
 endif()
+if(TENON_FUZZ)
+  target_compile_options(tenon_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 
 set(TENON_LAYERS "" CACHE INTERNAL "")
 
@@ -99,6 +102,7 @@ function(tenon_library)
   endforeach()
   target_include_directories(tenon PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include/expr_generated>
                                           $<INSTALL_INTERFACE:include>)
+  target_link_libraries(tenon INTERFACE nlohmann_json::nlohmann_json spdlog::spdlog)  # public headers show them
   target_compile_features(tenon PUBLIC cxx_std_20)
   set_target_properties(tenon PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
 endfunction()

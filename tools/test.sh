@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Sets up, builds and passes all tests. tools/test.sh [stage..] runs only the stages named; the last line says how many
+# tests passed and failed, and the exit status is 0 only if every stage passed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 CTEST_OUTPUT_ON_FAILURE=1
+jobs="${TENON_TEST_JOBS:-2}"
+passed=0 failed=0 failed_stages=()
+
+tests() { # runs ctest in a build folder and adds up what it says
+  local log
+  log="$(mktemp)"
+  ctest --test-dir "build/$1" -j "$jobs" --no-tests=error "${@:2}" 2>&1 | tee "$log" | grep -vE '^ *([0-9]+/[0-9]+ Test|Start +[0-9]+:).*(Passed|Start)|^ +Start +[0-9]+'
+  local status=${PIPESTATUS[0]}
+  local bad total
+  read -r bad total < <(sed -nE 's/.*tests passed, ([0-9]+) tests? failed out of ([0-9]+).*/\1 \2/p' "$log") || { bad=1 total=1; }
+  passed=$((passed + total - bad)) failed=$((failed + bad))
+  rm -f "$log"
+  return "$status"
+}
+build() { cmake --preset "$1" --log-level=WARNING && cmake --build --preset "$1" -j "$jobs" --target "${@:2}"; }
+sources() { git ls-files '*.cpp' '*.h'; }
+
+stage_build() { build release all; }
+stage_test() { tests release; }
+stage_format() { sources | xargs clang-format --dry-run -Werror; }
+stage_layers() { python3 tools/check_layers.py; }
+stage_sizes() { python3 tools/check_sizes.py; }
+stage_tidy() { tools/tidy.sh build/release "$jobs"; }
+stage_asan() { build asan all && tests asan -LE 'slow|cli' ; }
+stage_tsan() { build tsan test_threads && tests tsan -L threads; }
+stage_install() { tools/check_install.sh build/release "$jobs"; }
+stage_fuzz() { build fuzz fuzzers && tools/fuzz.sh build/fuzz "${TENON_FUZZ_SECONDS:-20}" "$jobs"; }
+
+run() {
+  local start=$SECONDS status=0
+  echo "=== $1"
+  "stage_$1" || status=1
+  if ((status)); then failed=$((failed + 1)); failed_stages+=("$1"); else passed=$((passed + 1)); fi
+  echo "=== $1: $( ((status)) && echo FAILED || echo ok ), $((SECONDS - start)) s"
+}
+
+all=(build test format layers sizes tidy asan tsan install fuzz)
+tools/setup.sh || { echo "0 passed, 1 failed (setup)"; exit 1; }
+for stage in "${@:-${all[@]}}"; do
+  declare -F "stage_$stage" >/dev/null || { echo "test: no stage '$stage'; stages: ${all[*]}" >&2; exit 2; }
+  run "$stage"
+done
+echo "total ${SECONDS} s"
+((${#failed_stages[@]})) && echo "failed stages: ${failed_stages[*]}"
+echo "$passed passed, $failed failed"
+((failed == 0))
