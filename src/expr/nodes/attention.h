@@ -1,6 +1,7 @@
 // Scaled dot-product attention: softmax(scale * q k^T + causal mask) v, head by head.
 #pragma once
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/reference.h"
 
 namespace tenon::nodes {
 
@@ -16,33 +17,39 @@ struct Attention : Anchor {
                       k[2] == v[2] && q[3] == k[3] && k[1] > 0 && q[1] % k[1] == 0 && k[2] > 0;
     TENON_CHECK(Usage, good, "attention") << "q " << q.str() << ", k " << k.str() << ", v " << v.str()
                                           << " do not fit: expected q [B,H,Sq,D], k [B,Hkv,Sk,D], v [B,Hkv,Sk,Dv]";
-    TENON_CHECK(Usage, attrs.nums.size() == 1 && attrs.ints.size() == 1, "attention") << "needs a scale and a causal flag";
+    TENON_CHECK(Usage, attrs.nums.size() == 1 && attrs.ints.size() == 1, "attention")
+        << "needs a scale and a causal flag";
     TENON_CHECK(Usage, !attrs.ints[0] || k[2] >= q[2], "attention") << "causal with fewer keys than queries";
     shape = {q[0], q[1], q[2], v[3]};
     dtype = DType::F32;
   }
   static void reference(const Node& n, std::span<const double* const> in, double* out) {
     const Shape &q = n.in[0].shape(), &k = n.in[1].shape(), &v = n.in[2].shape();
-    const int64_t group = q[1] / k[1], keys = k[2], depth = q[3], width = v[3];
-    std::vector<double> p(static_cast<size_t>(keys));
-    for (int64_t r = 0; r < q[0] * q[1] * q[2]; ++r) {
-      const int64_t i = r % q[2], h = r / q[2] % q[1], b = r / q[2] / q[1];
-      const int64_t seen = n.attrs.ints[0] ? i + keys - q[2] + 1 : keys;
-      const int64_t head = (b * k[1] + h / group) * keys;
-      double top = -INFINITY, total = 0;
-      for (int64_t j = 0; j < seen; ++j) {
-        double dot = 0;
-        for (int64_t d = 0; d < depth; ++d) dot += in[0][r * depth + d] * in[1][(head + j) * depth + d];
-        p[static_cast<size_t>(j)] = dot * n.attrs.nums[0];
-        top = std::max(top, p[static_cast<size_t>(j)]);
-      }
-      for (int64_t j = 0; j < seen; ++j) total += p[static_cast<size_t>(j)] = std::exp(p[static_cast<size_t>(j)] - top);
-      for (int64_t d = 0; d < width; ++d) {
-        double sum = 0;
-        for (int64_t j = 0; j < seen; ++j) sum += p[static_cast<size_t>(j)] * in[2][(head + j) * width + d];
-        out[r * width + d] = sum / total;
+    const int64_t keys = k[2], depth = q[3], width = v[3], group = q[1] / k[1];
+    const bool causal = n.attrs.ints[0] != 0;
+    // A few rows of scores at a time. Under a causal mask one, so that no unseen value is multiplied, not even by 0.
+    const int64_t block = causal ? 1 : 64;
+    std::vector<double> p(static_cast<size_t>(block * keys)), vt(static_cast<size_t>(width * keys));
+    for (int64_t head = 0; head < q[0] * q[1]; ++head) {
+      const int64_t kv = head / q[1] * k[1] + head % q[1] / group;
+      for (int64_t i = 0; i < keys * width; ++i)
+        vt[static_cast<size_t>(i % width * keys + i / width)] = in[2][kv * keys * width + i];
+      for (int64_t i = 0; i < q[2]; i += block) {
+        const int64_t rows = std::min(block, q[2] - i), seen = causal ? i + keys - q[2] + 1 : keys;
+        multiply_transposed({in[0] + (head * q[2] + i) * depth, rows, depth, depth},
+                            {in[1] + kv * keys * depth, seen, depth, depth}, p.data(), keys);
+        for (int64_t r = 0; r < rows; ++r) softmax({p.data() + r * keys, static_cast<size_t>(seen)}, n.attrs.nums[0]);
+        multiply_transposed({p.data(), rows, seen, keys}, {vt.data(), width, seen, keys},
+                            out + (head * q[2] + i) * width, width);
       }
     }
+  }
+  /// In place: e^(scale s - top) / total.
+  static void softmax(std::span<double> s, double scale) {
+    double top = -INFINITY, total = 0;
+    for (double& x : s) top = std::max(top, x *= scale);
+    for (double& x : s) total += x = std::exp(x - top);
+    for (double& x : s) x /= total;
   }
 };
 

@@ -1,6 +1,7 @@
 // Two-dimensional convolution (cross-correlation) on NHWC images.
 #pragma once
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/reference.h"
 
 namespace tenon::nodes {
 
@@ -22,22 +23,27 @@ struct Conv2d : Anchor {
     shape = {x[0], h / p[0] + 1, v / p[0] + 1, w[0]};
     dtype = DType::F32;
   }
+  /// Row of images by row: gathers the patches of one output row, then one product with w as [O, kh * kw * C].
   static void reference(const Node& n, std::span<const double* const> in, double* out) {
     const Shape &x = n.in[0].shape(), &w = n.in[1].shape(), &y = n.shape;
     const int64_t stride = n.attrs.ints[0], top = n.attrs.ints[1], left = n.attrs.ints[2];
-    const int64_t channels = x[3], kh = w[2], kw = w[3];
-    for (int64_t i = 0; i < y.numel(); ++i) {
-      const Coord c = y.unravel(i);
-      double sum = 0;
-      for (int64_t ky = 0; ky < kh; ++ky)
-        for (int64_t kx = 0; kx < kw; ++kx) {
-          const int64_t sy = c[1] * stride + ky - top, sx = c[2] * stride + kx - left;
-          if (sy < 0 || sy >= x[1] || sx < 0 || sx >= x[2]) continue;
-          const double* a = in[0] + ((c[0] * x[1] + sy) * x[2] + sx) * channels;
-          const double* b = in[1] + ((c[3] * channels) * kh + ky) * kw + kx;
-          for (int64_t k = 0; k < channels; ++k) sum += a[k] * b[k * kh * kw];
-        }
-      out[i] = sum;
+    const int64_t channels = x[3], kh = w[2], kw = w[3], depth = kh * kw * channels;
+    std::vector<double> weights(static_cast<size_t>(w.numel())), patches(static_cast<size_t>(y[2] * depth));
+    for (int64_t i = 0; i < w.numel(); ++i) {
+      const int64_t tap = i % (kh * kw), c = i / (kh * kw) % channels, o = i / (kh * kw) / channels;
+      weights[static_cast<size_t>((o * kh * kw + tap) * channels + c)] = in[1][i];
+    }
+    for (int64_t row = 0; row < y[0] * y[1]; ++row) {
+      double* patch = patches.data();
+      for (int64_t i = 0; i < y[2] * kh * kw; ++i, patch += channels) {
+        const int64_t sy = row % y[1] * stride + i / kw % kh - top, sx = i / kw / kh * stride + i % kw - left;
+        if (sy >= 0 && sy < x[1] && sx >= 0 && sx < x[2])
+          std::copy_n(in[0] + ((row / y[1] * x[1] + sy) * x[2] + sx) * channels, channels, patch);
+        else
+          std::fill_n(patch, channels, 0.0);
+      }
+      multiply_transposed({patches.data(), y[2], depth, depth}, {weights.data(), y[3], depth, depth},
+                          out + row * y[2] * y[3], y[3]);
     }
   }
 };

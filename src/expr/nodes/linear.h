@@ -3,6 +3,7 @@
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/nodes/permute.h"
 #include "tenon/expr/nodes/reshape.h"
+#include "tenon/expr/reference.h"
 
 namespace tenon::nodes {
 
@@ -15,7 +16,8 @@ struct Linear : Anchor {
     const Shape &x = in[0].shape(), &w = in[1].shape();
     bool good = x.rank() >= 1 && (w.rank() == 2 || batched(x, w)) && x[-1] == w[-1];
     for (int a = 0; good && a < w.rank() - 2; ++a) good = x[a] == w[a];
-    TENON_CHECK(Usage, good, "linear") << "x " << x.str() << " and w " << w.str() << " do not fit: expected x [.., K], w [N, K]";
+    TENON_CHECK(Usage, good, "linear") << "x " << x.str() << " and w " << w.str()
+                                       << " do not fit: expected x [.., K], w [N, K]";
     shape = x;
     shape[-1] = w[-2];
     dtype = DType::F32;
@@ -23,15 +25,12 @@ struct Linear : Anchor {
   static void reference(const Node& n, std::span<const double* const> in, double* out) {
     const Shape &x = n.in[0].shape(), &w = n.in[1].shape();
     const int64_t k = x[-1], cols = w[-2];
-    const int64_t per_matrix = batched(x, w) ? x[-2] : x.rows();
-    for (int64_t r = 0; r < x.rows(); ++r)
-      for (int64_t c = 0; c < cols; ++c) {
-        const double* a = in[0] + r * k;
-        const double* b = in[1] + ((r / per_matrix) * cols + c) * k;
-        double sum = 0;
-        for (int64_t i = 0; i < k; ++i) sum += a[i] * b[i];
-        out[r * cols + c] = sum;
-      }
+    const int64_t rows = batched(x, w) ? x[-2] : x.rows();
+    const int64_t matrices = batched(x, w) ? w.numel() / std::max<int64_t>(1, cols * k) : 1;
+    if (k == 0) std::fill_n(out, n.shape.numel(), 0.0);
+    for (int64_t m = 0; k && rows && m < matrices; ++m)
+      multiply_transposed({in[0] + m * rows * k, rows, k, k}, {in[1] + m * cols * k, cols, k, k}, out + m * rows * cols,
+                          cols);
   }
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
@@ -43,7 +42,9 @@ NODE(Linear)
 namespace tenon {
 
 /// y = x w^T without bias: x [.., K], w [N, K] or one matrix per leading index.
-inline Expr linear(const Expr& x, const Expr& w) { return x.graph().make(node_type<nodes::Linear>(), std::array{x, w}); }
+inline Expr linear(const Expr& x, const Expr& w) {
+  return x.graph().make(node_type<nodes::Linear>(), std::array{x, w});
+}
 
 /// a [.., M, K] times b [.., K, N].
 inline Expr matmul(const Expr& a, const Expr& b) { return linear(a, transpose(b)); }
@@ -51,7 +52,8 @@ inline Expr matmul(const Expr& a, const Expr& b) { return linear(a, transpose(b)
 inline std::vector<Expr> nodes::Linear::vjp(const Expr& node, const Expr& g) {
   const Expr &x = node->in[0], &w = node->in[1];
   if (batched(x.shape(), w.shape())) return {linear(g, transpose(w)), linear(transpose(g), transpose(x))};
-  const Expr rows_x = reshape(x, {x.shape().rows(), x.shape()[-1]}), rows_g = reshape(g, {g.shape().rows(), g.shape()[-1]});
+  const Expr rows_x = reshape(x, {x.shape().rows(), x.shape()[-1]}),
+             rows_g = reshape(g, {g.shape().rows(), g.shape()[-1]});
   return {linear(g, transpose(w)), linear(transpose(rows_g), transpose(rows_x))};
 }
 
