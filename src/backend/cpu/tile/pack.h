@@ -7,19 +7,13 @@
 
 namespace tenon::cpu {
 
-/// How the columns' elements are ordered along K in a packed operand.
-enum class KOrder : uint8_t {
-  Plain,    ///< K as it comes (linear layers; convolutions of few channels, as (ky, kx, c) without padding of taps)
-  TapMajor  ///< convolution: for tap (ky, kx): for each term of channels; every tap padded to whole terms
-};
-
 /// Shape of a packed B operand: `lanes` equal groups of `cols` columns (each padded to whole panels), K = taps * k.
 struct PackedShape {
   DType type = DType::BF16;  ///< BF16 or F32
   int64_t cols = 0;          ///< columns a lane
   int lanes = 1;
   int64_t k = 0;     ///< elements of K of one tap
-  int64_t taps = 1;  ///< kh * kw for KOrder::TapMajor
+  int64_t taps = 1;  ///< kh * kw of a convolution, unless its taps are one run of K (conv_shape)
 
   int64_t terms() const { return taps * div_up(k, term_elements(type)); }
   int64_t panels() const { return div_up(cols, kPanel); }  ///< a lane
@@ -35,14 +29,17 @@ struct PackedB {
 
 /// The packed shape of a linear layer [lanes * cols, k].
 PackedShape linear_shape(DType type, int64_t cols, int64_t k, int lanes = 1);
-/// The packed shape of a convolution weight [o, i, kh, kw]: TapMajor, or Plain with k = kh * kw * i if i < 16 and there
-/// is more than one tap.
+/// The packed shape of a convolution weight [o, i, kh, kw]: K runs over (tap, channel) and every tap is padded to whole
+/// terms; with i < 16 and more than one tap, over kh * kw * i elements (ky, kx, channel) without padding between taps.
 PackedShape conv_shape(DType type, int64_t o, int64_t i, int kh, int kw);
 
 /// Packs row-major weights [lanes * cols, k] of type f32, f16, bf16 or e4m3 (any alignment; `ld` elements between
 /// rows). Lanes follow each other in the source. Parallel over panels.
 void pack_linear(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, int64_t ld,
                  const PackedShape& shape, void* dst);
+/// Packs row-major [k, cols] (K-major, one lane; `ld` elements between rows of K) to linear_shape(type, cols, k).
+void pack_transposed(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, int64_t ld,
+                     const PackedShape& shape, void* dst);
 /// Packs a row-major convolution weight [o, i, kh, kw] to conv_shape(type, o, i, kh, kw).
 void pack_conv(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, int64_t o, int64_t i, int kh,
                int kw, DType type, void* dst);
@@ -50,7 +47,7 @@ void pack_conv(ThreadPool& pool, const TileOps& ops, const void* src, DType src_
 /// Fills f32 rows: row n's K elements in the order of the packed operand's source ([k] or [i, kh, kw]).
 using WeightRowsFn = FunctionRef<void(int64_t row0, int64_t rows, float* dst, int64_t ld, int thread)>;
 /// The same from a callback that computes rows (weights folded with something, operands computed at run time).
-/// `scratch`: pack_rows_scratch_bytes(...) bytes, 64-byte aligned.
+/// `scratch`: pack_scratch_bytes(...) bytes, 64-byte aligned.
 void pack_linear(ThreadPool& pool, const TileOps& ops, WeightRowsFn rows, const PackedShape& shape, void* dst,
                  void* scratch);
 void pack_conv(ThreadPool& pool, const TileOps& ops, WeightRowsFn rows, int64_t o, int64_t i, int kh, int kw,

@@ -69,6 +69,18 @@ struct PackPanelArgs {
   DType dst_type;  ///< BF16 or F32
 };
 
+/// Packs a K-major source: element k of column n = src[k * ld + n]. Writes the terms of `k_rows` rows (the last one
+/// filled with zeros) of div_up(cols, 16) panels: panel p goes to dst + p * panel_stride.
+struct PackColumnsArgs {
+  const void* src;
+  DType src_type;
+  int64_t ld;
+  int64_t k_rows, cols;
+  void* dst;
+  DType dst_type;
+  int64_t panel_stride;
+};
+
 /// One block of streaming softmax over scores s[rows][cols] (f32, row stride ld >= round_up(cols, 32);
 /// columns behind cols are overwritten).
 /// row_max and row_sum are running values; p receives exp(scale * s - new max) as A lines of p_type (columns beyond
@@ -99,6 +111,7 @@ struct TileOps {
   void (*gemm_f32)(const TileArgs&);
   void (*pack_rows)(const PackRowsArgs&);
   void (*pack_panel)(const PackPanelArgs&);
+  void (*pack_columns)(const PackColumnsArgs&);
   /// dst[i] = value of src[i]: f32, bf16, f16, e4m3 to f32. Any alignment.
   void (*widen)(const void* src, DType src_type, float* dst, int64_t n);
   /// dst[i] = src[i] rounded to nearest even: f32 to bf16, f16 or f32.

@@ -1,0 +1,98 @@
+// The bf16 kernel for matrix tiles, written against a vocabulary of tile operations so that the same text runs on AMX
+// and, emulated, on any machine (the tests do). A tile is 16 lines of 64 bytes. Tiles 0-3 hold a 2 x 2 block of sums
+// (32 x 32 outputs), 4 and 5 two tiles of A, 6 and 7 two panels of B.
+//
+// Vocabulary: T::zero<i>(), T::load<i>(base, stride), T::store<i>(base, stride),
+// T::dot<c, a, b>(): tile c += tile a (rows of 16 bf16 pairs) * tile b (16 pairs x 16 columns).
+#pragma once
+#include "tenon/backend/cpu/tile/tile_ops.h"
+
+namespace tenon::cpu {
+namespace {
+
+// A block of up to kRowTiles x kPanels tiles, and where its sums go.
+template <class T, int kRowTiles, int kPanels>
+struct AmxBlock {
+  const TileArgs& t;
+  const char* a;
+  const char* b;
+
+  void load_sums(const float* c, int64_t ldc) const {
+    T::template load<0>(c, ldc * 4);
+    if constexpr (kPanels == 2) T::template load<1>(c + kPanel, ldc * 4);
+    if constexpr (kRowTiles == 2) T::template load<2>(c + 16 * ldc, ldc * 4);
+    if constexpr (kRowTiles == 2 && kPanels == 2) T::template load<3>(c + 16 * ldc + kPanel, ldc * 4);
+  }
+  void store_sums(float* c, int64_t ldc) const {
+    T::template store<0>(c, ldc * 4);
+    if constexpr (kPanels == 2) T::template store<1>(c + kPanel, ldc * 4);
+    if constexpr (kRowTiles == 2) T::template store<2>(c + 16 * ldc, ldc * 4);
+    if constexpr (kRowTiles == 2 && kPanels == 2) T::template store<3>(c + 16 * ldc + kPanel, ldc * 4);
+  }
+  void zero_sums() const {
+    T::template zero<0>();
+    if constexpr (kPanels == 2) T::template zero<1>();
+    if constexpr (kRowTiles == 2) T::template zero<2>();
+    if constexpr (kRowTiles == 2 && kPanels == 2) T::template zero<3>();
+  }
+  void sum_terms() const {
+    const char* bt = b;
+    for (int64_t i = 0; i < t.terms; ++i, bt += kBlock) {
+      const char* at = a + t.a_off[i];
+      T::template load<6>(bt, kLine);
+      T::template load<4>(at, t.a_stride);
+      T::template dot<0, 4, 6>();
+      if constexpr (kPanels == 2) T::template load<7>(bt + t.b_stride, kLine);
+      if constexpr (kPanels == 2) T::template dot<1, 4, 7>();
+      if constexpr (kRowTiles == 2) T::template load<5>(at + 16 * t.a_stride, t.a_stride);
+      if constexpr (kRowTiles == 2) T::template dot<2, 5, 6>();
+      if constexpr (kRowTiles == 2 && kPanels == 2) T::template dot<3, 5, 7>();
+    }
+  }
+  // `rows` < 16 * kRowTiles: the sums pass through a buffer, since rows of C behind the last are not ours.
+  void run(float* c, int rows) const {
+    constexpr int64_t kLd = kPanels * kPanel;
+    alignas(64) float edge[16 * kRowTiles * kLd];
+    const bool whole = rows == 16 * kRowTiles;
+    float* sums = whole ? c : edge;
+    const int64_t ld = whole ? t.ldc : kLd;
+    if (t.accumulate && !whole) {
+      __builtin_memset(edge, 0, sizeof(edge));
+      for (int r = 0; r < rows; ++r) __builtin_memcpy(edge + r * kLd, c + r * t.ldc, kLd * sizeof(float));
+    }
+    if (t.accumulate)
+      load_sums(sums, ld);
+    else
+      zero_sums();
+    sum_terms();
+    store_sums(sums, ld);
+    if (!whole)
+      for (int r = 0; r < rows; ++r) __builtin_memcpy(c + r * t.ldc, edge + r * kLd, kLd * sizeof(float));
+  }
+};
+
+template <class T, int kPanels>
+void amx_panels(const TileArgs& t, int panel) {
+  const char* a = static_cast<const char*>(t.a);
+  const char* b = static_cast<const char*>(t.b) + panel * t.b_stride;
+  float* c = t.c + panel * kPanel;
+  for (int row = 0; row < t.m; row += 32) {
+    const int rows = t.m - row < 32 ? t.m - row : 32;
+    const char* at = a + row * t.a_stride;
+    float* ct = c + row * t.ldc;
+    if (rows > 16)
+      AmxBlock<T, 2, kPanels>{t, at, b}.run(ct, rows);
+    else
+      AmxBlock<T, 1, kPanels>{t, at, b}.run(ct, rows);
+  }
+}
+
+template <class T>
+void amx_gemm(const TileArgs& t) {
+  int p = 0;
+  for (; p + 2 <= t.panels; p += 2) amx_panels<T, 2>(t, p);
+  if (p < t.panels) amx_panels<T, 1>(t, p);
+}
+
+}  // namespace
+}  // namespace tenon::cpu

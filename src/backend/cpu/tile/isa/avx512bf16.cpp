@@ -1,0 +1,28 @@
+// The kernels for AVX-512 with BF16: pairs of bf16 are multiplied and summed by one instruction.
+#include "tenon/backend/cpu/tile/isa/tables.h"
+#include "tenon/backend/cpu/tile/isa/vec_avx512.h"
+// After the vector vocabulary:
+#include "tenon/backend/cpu/tile/isa/dot_kernels.h"
+#include "tenon/backend/cpu/tile/isa/row_kernels.h"
+
+namespace tenon::cpu {
+namespace {
+
+struct DotPairs {
+  using A = V;
+  using B = V;
+  static A load_a(const char* p) { return v_repeat(p); }
+  static B load_b(const char* p) { return v_load(p); }
+  static V step(V acc, A a, B b) {
+    return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+  }
+  static constexpr int rows(int panels) { return DotF32::rows(panels); }
+};
+
+}  // namespace
+
+const TileOps kAvx512Bf16Ops = {
+    Isa::Avx512Bf16, "avx512bf16", true,  no_tiles, no_tiles, gemm_tiles<DotPairs>, gemm_tiles<DotF32>, pack_rows,
+    pack_panel,      pack_columns, widen, narrow,   softmax,  softmax_end};
+
+}  // namespace tenon::cpu

@@ -1,0 +1,130 @@
+// Register-blocked matrix kernels over the packed formats, written once for every vector instruction set. A step is one
+// line of B and four bytes of each row of A: a pair of bf16 or one f32; a Dot policy says how they are multiplied.
+// Included only by the files of one instruction set, after its vec_*.h; internal linkage throughout.
+#pragma once
+#include "tenon/backend/cpu/tile/tile_ops.h"
+
+namespace tenon::cpu {
+namespace {
+
+/// f32 operands: one multiply-add.
+struct DotF32 {
+  using A = V;
+  using B = V;
+  static A load_a(const char* p) { return v_repeat(p); }
+  static B load_b(const char* p) { return v_load(p); }
+  static V step(V acc, A a, B b) { return v_fma(a, b, acc); }
+  /// Rows of a register block that is `panels` wide.
+  static constexpr int rows(int panels) {
+    return kRegisters == 32 ? (panels == 4 ? 6 : panels == 3 ? 8 : 12) : panels == 1 ? 6 : 0;
+  }
+};
+
+/// bf16 pairs without bf16 arithmetic: both halves widened to f32, even k first.
+struct DotWidened {
+  struct A {
+    V even, odd;
+  };
+  using B = A;
+  static A load_a(const char* p) { return split(v_repeat(p)); }
+  static B load_b(const char* p) { return split(v_load(p)); }
+  static A split(V x) { return {v_even(x), v_odd(x)}; }
+  static V step(V acc, const A& a, const B& b) { return v_fma(a.odd, b.odd, v_fma(a.even, b.even, acc)); }
+  static constexpr int rows(int panels) {
+    return kRegisters == 32 ? (panels == 4 ? 4 : panels == 3 ? 6 : 8) : panels == 1 ? 4 : 0;
+  }
+};
+
+/// Rows [0, kRows) x panels [0, kPanels) from registers: all of K, then one store.
+template <class Dot, int kRows, int kPanels, int kStride>
+void block(const TileArgs& t, const char* a, const char* b, float* c) {
+  V acc[kRows][kPanels];
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int n = 0; n < kPanels; ++n) acc[r][n] = t.accumulate ? v_load(c + r * t.ldc + n * kPanel) : v_zero();
+  const int64_t b_stride = t.b_stride;
+  const auto step = [&](const char* at, const char* bt) __attribute__((always_inline)) {
+    typename Dot::B bv[kPanels];
+#pragma GCC unroll 4
+    for (int n = 0; n < kPanels; ++n) bv[n] = Dot::load_b(bt + n * b_stride);
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r) {
+      const typename Dot::A av = Dot::load_a(at + r * kStride);
+#pragma GCC unroll 4
+      for (int n = 0; n < kPanels; ++n) acc[r][n] = Dot::step(acc[r][n], av, bv[n]);
+    }
+  };
+  for (int64_t i = 0; i < t.terms; ++i, b += kBlock) {
+    const char* at = a + t.a_off[i];
+    if (i + 1 == t.terms && t.last != 16) {
+      for (int s = 0; s < t.last; ++s) step(at + 4 * s, b + kLine * s);
+    } else {
+#pragma GCC unroll 2
+      for (int s = 0; s < 16; ++s) step(at + 4 * s, b + kLine * s);
+    }
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int n = 0; n < kPanels; ++n) v_store(c + r * t.ldc + n * kPanel, acc[r][n]);
+}
+
+/// Calls the block of exactly `rows` rows, 1 <= rows <= kRows.
+template <class Dot, int kRows, int kPanels, int kStride>
+void block_of(int rows, const TileArgs& t, const char* a, const char* b, float* c) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return block_of<Dot, kRows - 1, kPanels, kStride>(rows, t, a, b, c);
+  }
+  block<Dot, kRows, kPanels, kStride>(t, a, b, c);
+}
+
+/// All rows of `kPanels` panels, in register blocks of nearly equal height.
+template <class Dot, int kPanels, int kStride>
+void panel_group(const TileArgs& t, int panel) {
+  constexpr int kRows = Dot::rows(kPanels);
+  const char* a = static_cast<const char*>(t.a);
+  const char* b = static_cast<const char*>(t.b) + panel * t.b_stride;
+  float* c = t.c + panel * kPanel;
+  int blocks = (t.m + kRows - 1) / kRows;
+  for (int row = 0; row < t.m; --blocks) {
+    const int rows = (t.m - row + blocks - 1) / blocks;
+    block_of<Dot, kRows, kPanels, kStride>(rows, t, a + row * kStride, b, c + row * t.ldc);
+    row += rows;
+  }
+}
+
+template <class Dot, int kStride>
+void all_panels(const TileArgs& t) {
+  if constexpr (Dot::rows(4) == 0) {
+    for (int p = 0; p < t.panels; ++p) panel_group<Dot, 1, kStride>(t, p);
+  } else {
+    for (int p = 0; p < t.panels;) {
+      const int rest = t.panels - p;
+      if (rest == 4 || rest >= 6) {
+        panel_group<Dot, 4, kStride>(t, p);
+        p += 4;
+      } else if (rest == 5 || rest == 3) {
+        panel_group<Dot, 3, kStride>(t, p);
+        p += 3;
+      } else if (rest == 2) {
+        panel_group<Dot, 2, kStride>(t, p);
+        p += 2;
+      } else {
+        panel_group<Dot, 1, kStride>(t, p);
+        p += 1;
+      }
+    }
+  }
+}
+
+template <class Dot>
+void gemm_tiles(const TileArgs& t) {
+  if (t.a_stride == kLine)
+    all_panels<Dot, kLine>(t);
+  else
+    all_panels<Dot, 2 * kLine>(t);
+}
+
+}  // namespace
+}  // namespace tenon::cpu

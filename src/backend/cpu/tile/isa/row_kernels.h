@@ -1,0 +1,229 @@
+// Packing, conversion and softmax, written once for every vector instruction set.
+// Included only by the files of one instruction set, after its vec_*.h; internal linkage throughout.
+#pragma once
+#include "tenon/backend/cpu/tile/tile_ops.h"
+
+namespace tenon::cpu {
+namespace {
+
+template <DType kType>
+constexpr int64_t kBytes = kType == DType::F32    ? 4
+                           : kType == DType::E4M3 ? 1
+                                                  : 2;
+
+template <DType kType>
+inline V load16(const char* p) {
+  if constexpr (kType == DType::F32) return v_load(p);
+  if constexpr (kType == DType::BF16) return v_from_bf16(p);
+  if constexpr (kType == DType::F16) return v_from_f16(p);
+  if constexpr (kType == DType::E4M3) return v_from_e4m3(p);
+}
+
+template <DType kType>
+inline void store16(char* p, V x) {
+  if constexpr (kType == DType::F32) v_store(p, x);
+  if constexpr (kType == DType::BF16) v_to_bf16(p, x);
+  if constexpr (kType == DType::F16) v_to_f16(p, x);
+}
+
+/// The first n elements at p (n may exceed 16, or be 0 or less), zeros behind them.
+template <DType kType>
+inline V load_first(const char* p, int64_t n) {
+  if (n >= 16) return load16<kType>(p);
+  alignas(64) char tail[64] = {};
+  if (n > 0) __builtin_memcpy(tail, p, static_cast<size_t>(n * kBytes<kType>));
+  return load16<kType>(tail);
+}
+
+/// One line of a packed operand from the first n elements at p.
+template <DType kFrom, DType kTo>
+inline void line(const char* p, int64_t n, char* dst) {
+  store16<kTo>(dst, load_first<kFrom>(p, n));
+  if constexpr (kTo == DType::BF16) store16<kTo>(dst + 32, load_first<kFrom>(p + 16 * kBytes<kFrom>, n - 16));
+}
+
+/// Calls f.run<type> for the DType t among f32, bf16, f16 and e4m3.
+template <class F>
+inline void with_type(DType t, const F& f) {
+  if (t == DType::F32) f.template run<DType::F32>();
+  if (t == DType::BF16) f.template run<DType::BF16>();
+  if (t == DType::F16) f.template run<DType::F16>();
+  if (t == DType::E4M3) f.template run<DType::E4M3>();
+}
+
+struct PackRows {
+  const PackRowsArgs& t;
+  template <DType kFrom>
+  void run() const {
+    t.dst_type == DType::BF16 ? to<kFrom, DType::BF16>() : to<kFrom, DType::F32>();
+  }
+  template <DType kFrom, DType kTo>
+  void to() const {
+    constexpr int64_t kElements = kTo == DType::BF16 ? 32 : 16;
+    for (int64_t r = 0; r < t.rows; ++r) {
+      const char* src = static_cast<const char*>(t.src) + r * t.ld * kBytes<kFrom>;
+      char* dst = static_cast<char*>(t.dst) + r * t.row_stride;
+      int64_t k = 0;
+      for (; k + kElements <= t.k; k += kElements, dst += t.term_stride)
+        line<kFrom, kTo>(src + k * kBytes<kFrom>, kElements, dst);
+      if (k < t.k) line<kFrom, kTo>(src + k * kBytes<kFrom>, t.k - k, dst);
+    }
+  }
+};
+void pack_rows(const PackRowsArgs& t) { with_type(t.src_type, PackRows{t}); }
+
+struct PackPanel {
+  const PackPanelArgs& t;
+  template <DType kFrom>
+  void run() const {
+    t.dst_type == DType::BF16 ? to<kFrom, DType::BF16>() : to<kFrom, DType::F32>();
+  }
+  // Four terms at a time, so that each visit to a row reads whole cache lines of it.
+  template <DType kFrom, DType kTo>
+  void to() const {
+    constexpr int64_t kElements = kTo == DType::BF16 ? 32 : 16;
+    constexpr int64_t kGroup = 4;
+    alignas(64) char lines[kGroup][kBlock] = {};
+    char* dst = static_cast<char*>(t.dst);
+    for (int64_t k = 0; k < t.k_size; k += kGroup * kElements) {
+      const int64_t rest = t.k_size - k,
+                    terms = rest >= kGroup * kElements ? kGroup : (rest + kElements - 1) / kElements;
+      for (int c = 0; c < t.cols; ++c) {
+        const char* src = static_cast<const char*>(t.src) + (c * t.ld + k) * kBytes<kFrom>;
+        for (int64_t j = 0; j < terms; ++j)
+          line<kFrom, kTo>(src + j * kElements * kBytes<kFrom>, rest - j * kElements, lines[j] + c * kLine);
+      }
+      for (int64_t j = 0; j < terms; ++j, dst += kBlock) transpose16(lines[j], dst);
+    }
+  }
+};
+void pack_panel(const PackPanelArgs& t) { with_type(t.src_type, PackPanel{t}); }
+
+struct PackColumns {
+  const PackColumnsArgs& t;
+  template <DType kFrom>
+  void run() const {
+    t.dst_type == DType::BF16 ? to<kFrom, DType::BF16>() : to<kFrom, DType::F32>();
+  }
+  template <DType kFrom>
+  V row16(int64_t k, int64_t n) const {
+    if (k >= t.k_rows) return v_zero();
+    return load_first<kFrom>(static_cast<const char*>(t.src) + (k * t.ld + n) * kBytes<kFrom>, t.cols - n);
+  }
+  template <DType kFrom, DType kTo>
+  void to() const {
+    constexpr int64_t kStep = kTo == DType::BF16 ? 2 : 1;
+    const int64_t steps = (t.k_rows + 16 * kStep - 1) / (16 * kStep) * 16;
+    for (int64_t s = 0; s < steps; ++s) {
+      char* dst = static_cast<char*>(t.dst) + s * kLine;
+      for (int64_t n = 0; n < t.cols; n += 16, dst += t.panel_stride) {
+        const V x = row16<kFrom>(s * kStep, n);
+        v_store(dst, kTo == DType::BF16 ? v_pairs(x, row16<kFrom>(s * 2 + 1, n)) : x);
+      }
+    }
+  }
+};
+void pack_columns(const PackColumnsArgs& t) { with_type(t.src_type, PackColumns{t}); }
+
+struct Widen {
+  const char* src;
+  float* dst;
+  int64_t n;
+  template <DType kFrom>
+  void run() const {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) v_store(dst + i, load16<kFrom>(src + i * kBytes<kFrom>));
+    if (i == n) return;
+    alignas(64) float tail[16];
+    v_store(tail, load_first<kFrom>(src + i * kBytes<kFrom>, n - i));
+    __builtin_memcpy(dst + i, tail, static_cast<size_t>(n - i) * sizeof(float));
+  }
+};
+void widen(const void* src, DType src_type, float* dst, int64_t n) {
+  with_type(src_type, Widen{static_cast<const char*>(src), dst, n});
+}
+
+template <DType kTo>
+void narrow_to(const float* src, char* dst, int64_t n) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) store16<kTo>(dst + i * kBytes<kTo>, v_load(src + i));
+  if (i == n) return;
+  alignas(64) char tail[64];
+  store16<kTo>(tail, load_first<DType::F32>(reinterpret_cast<const char*>(src + i), n - i));
+  __builtin_memcpy(dst + i * kBytes<kTo>, tail, static_cast<size_t>((n - i) * kBytes<kTo>));
+}
+void narrow(const float* src, void* dst, DType dst_type, int64_t n) {
+  char* to = static_cast<char*>(dst);
+  if (dst_type == DType::F32) narrow_to<DType::F32>(src, to, n);
+  if (dst_type == DType::BF16) narrow_to<DType::BF16>(src, to, n);
+  if (dst_type == DType::F16) narrow_to<DType::F16>(src, to, n);
+}
+
+constexpr float kInfinity = __builtin_inff();
+
+/// Largest scale * s of a row whose length is a multiple of 32.
+inline float scaled_max(const float* s, int cols, V scale) {
+  V a = v_set1(-kInfinity), b = a;
+  for (int j = 0; j < cols; j += 32) {
+    a = v_max(v_mul(v_load(s + j), scale), a);
+    b = v_max(v_mul(v_load(s + j + 16), scale), b);
+  }
+  return v_max_of(v_max(a, b));
+}
+
+/// P = 2^(scale * s - max) as lines; returns the sum.
+template <DType kTo>
+inline float exp_lines(const float* s, int cols, V scale, float max, char* p, int64_t term_stride) {
+  constexpr int64_t kElements = kTo == DType::BF16 ? 32 : 16;
+  const V shift = v_set1(-max);
+  V sum_a = v_zero(), sum_b = v_zero();
+  for (int j = 0; j < cols; j += 32) {
+    const V a = v_exp2(v_fma(v_load(s + j), scale, shift)), b = v_exp2(v_fma(v_load(s + j + 16), scale, shift));
+    sum_a = v_add(sum_a, a);
+    sum_b = v_add(sum_b, b);
+    char* dst = p + j / kElements * term_stride;
+    store16<kTo>(dst, a);
+    store16<kTo>(kTo == DType::BF16 ? dst + 32 : dst + term_stride, b);
+  }
+  return v_sum_of(v_add(sum_a, sum_b));
+}
+
+void softmax(const SoftmaxArgs& t) {
+  const V scale = v_set1(t.scale);
+  const int cols = (t.cols + 31) / 32 * 32;
+  for (int r = 0; r < t.rows; ++r) {
+    float* s = t.s + r * t.ld;
+    for (int j = t.cols; j < cols; ++j) s[j] = -kInfinity;
+    const float before = t.first ? -kInfinity : t.row_max[r], block_max = scaled_max(s, cols, scale);
+    const float max = block_max > before ? block_max : before;
+    const float base = max == -kInfinity ? 0.0f : max;  // a row with nothing visible yet: all weights 0, not NaN
+    char* p = static_cast<char*>(t.p) + r * kLine;
+    const float sum = t.p_type == DType::BF16 ? exp_lines<DType::BF16>(s, cols, scale, base, p, t.p_term_stride)
+                                              : exp_lines<DType::F32>(s, cols, scale, base, p, t.p_term_stride);
+    t.row_max[r] = max;
+    if (t.first) {
+      t.row_sum[r] = sum;
+    } else if (before == max) {
+      t.row_sum[r] += sum;
+    } else {
+      const V decay = v_exp2(v_set1(before - base));
+      alignas(64) float factor[16];
+      v_store(factor, decay);
+      t.row_sum[r] = t.row_sum[r] * factor[0] + sum;
+      float* o = t.o + r * t.o_ld;
+      for (int j = 0; j < t.o_cols; j += 16) v_store(o + j, v_mul(v_load(o + j), decay));
+    }
+  }
+}
+
+void softmax_end(float* o, int64_t ld, int rows, int cols, const float* row_sum) {
+  for (int r = 0; r < rows; ++r) {
+    const V inverse = v_set1(1.0f / row_sum[r]);
+    for (int j = 0; j < cols; j += 16) v_store(o + r * ld + j, v_mul(v_load(o + r * ld + j), inverse));
+  }
+}
+
+void no_tiles() {}
+
+}  // namespace
+}  // namespace tenon::cpu

@@ -1,0 +1,13 @@
+// What each instruction set's file exports: its table, and nothing else.
+#pragma once
+#include "tenon/backend/cpu/tile/tile_ops.h"
+
+namespace tenon::cpu {
+
+extern const TileOps kAvx2Ops, kAvx512Ops, kAvx512Bf16Ops;
+/// What AMX adds to kAvx512Bf16Ops.
+void amx_gemm_bf16(const TileArgs& args);
+void amx_enter();
+void amx_leave();
+
+}  // namespace tenon::cpu

@@ -1,0 +1,155 @@
+// Sixteen floats at a time on AVX2, FMA and F16C: two registers. The same vocabulary as vec_avx512.h, where the rules
+// for including it stand.
+#pragma once
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace tenon::cpu {
+namespace {
+
+struct V {
+  __m256 l, h;
+};
+constexpr int kRegisters = 16;
+
+inline V v_zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+inline V v_set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline V v_load(const void* p) {
+  const float* f = static_cast<const float*>(p);
+  return {_mm256_loadu_ps(f), _mm256_loadu_ps(f + 8)};
+}
+inline void v_store(void* p, V x) {
+  float* f = static_cast<float*>(p);
+  _mm256_storeu_ps(f, x.l);
+  _mm256_storeu_ps(f + 8, x.h);
+}
+/// The 32 bits at p in every lane.
+inline V v_repeat(const void* p) {
+  const __m256 x = _mm256_broadcast_ss(static_cast<const float*>(p));
+  return {x, x};
+}
+inline V v_add(V a, V b) { return {_mm256_add_ps(a.l, b.l), _mm256_add_ps(a.h, b.h)}; }
+inline V v_sub(V a, V b) { return {_mm256_sub_ps(a.l, b.l), _mm256_sub_ps(a.h, b.h)}; }
+inline V v_mul(V a, V b) { return {_mm256_mul_ps(a.l, b.l), _mm256_mul_ps(a.h, b.h)}; }
+inline V v_fma(V a, V b, V c) { return {_mm256_fmadd_ps(a.l, b.l, c.l), _mm256_fmadd_ps(a.h, b.h, c.h)}; }
+/// The larger; b where either is NaN.
+inline V v_max(V a, V b) { return {_mm256_max_ps(a.l, b.l), _mm256_max_ps(a.h, b.h)}; }
+inline float v_max_of(V x) {
+  const __m256 m = _mm256_max_ps(x.l, x.h);
+  __m128 q = _mm_max_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
+  q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
+}
+inline float v_sum_of(V x) {
+  const __m256 m = _mm256_add_ps(x.l, x.h);
+  __m128 q = _mm_add_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
+  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+
+/// The even (low) and odd (high) bf16 of each 32-bit pair, as floats.
+inline __m256 even_half(__m256 x) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(x), 16)); }
+inline __m256 odd_half(__m256 x) {
+  return _mm256_and_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+inline V v_even(V x) { return {even_half(x.l), even_half(x.h)}; }
+inline V v_odd(V x) { return {odd_half(x.l), odd_half(x.h)}; }
+
+inline __m256 widen_bf16(__m128i x) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16)); }
+inline V v_from_bf16(const void* p) {
+  const __m128i* q = static_cast<const __m128i*>(p);
+  return {widen_bf16(_mm_loadu_si128(q)), widen_bf16(_mm_loadu_si128(q + 1))};
+}
+inline V v_from_f16(const void* p) {
+  const __m128i* q = static_cast<const __m128i*>(p);
+  return {_mm256_cvtph_ps(_mm_loadu_si128(q)), _mm256_cvtph_ps(_mm_loadu_si128(q + 1))};
+}
+/// e4m3 shifted into an f16 is the value / 256; the NaN pattern would come out as 480.
+inline __m256 widen_e4m3(__m128i halves) {
+  const __m256 x = _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(256.0f));
+  const __m256 magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
+  const __m256 nan = _mm256_cmp_ps(magnitude, _mm256_set1_ps(480.0f), _CMP_EQ_OQ);
+  return _mm256_or_ps(x, nan);
+}
+inline V v_from_e4m3(const void* p) {
+  const __m256i b = _mm256_cvtepu8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(b, _mm256_set1_epi16(0x80)), 8);
+  const __m256i rest = _mm256_slli_epi16(_mm256_and_si256(b, _mm256_set1_epi16(0x7f)), 7);
+  const __m256i halves = _mm256_or_si256(sign, rest);
+  return {widen_e4m3(_mm256_castsi256_si128(halves)), widen_e4m3(_mm256_extracti128_si256(halves, 1))};
+}
+inline void v_to_f16(void* p, V x) {
+  __m128i* q = static_cast<__m128i*>(p);
+  _mm_storeu_si128(q, _mm256_cvtps_ph(x.l, _MM_FROUND_TO_NEAREST_INT));
+  _mm_storeu_si128(q + 1, _mm256_cvtps_ph(x.h, _MM_FROUND_TO_NEAREST_INT));
+}
+/// bf16 bits of eight floats, each in a 32-bit lane.
+inline __m256i round_bf16(__m256 x) {
+  const __m256i u = _mm256_castps_si256(x);
+  const __m256i tie = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+  const __m256i rounded = _mm256_add_epi32(u, _mm256_add_epi32(tie, _mm256_set1_epi32(0x7fff)));
+  const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+  return _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
+}
+inline void v_to_bf16(void* p, V x) {
+  const __m256i packed = _mm256_packus_epi32(round_bf16(x.l), round_bf16(x.h));
+  _mm256_storeu_si256(static_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
+}
+inline __m256 pairs_half(__m256 even, __m256 odd) {
+  return _mm256_castsi256_ps(_mm256_or_si256(round_bf16(even), _mm256_slli_epi32(round_bf16(odd), 16)));
+}
+/// Pairs of bf16 in 32-bit lanes: `even` in the low halves.
+inline V v_pairs(V even, V odd) { return {pairs_half(even.l, odd.l), pairs_half(even.h, odd.h)}; }
+
+/// 2^x for x <= 0: error 1.5e-7 relative; NaN stays NaN, -inf and all below -126 give 0.
+inline __m256 exp2_half(__m256 x) {
+  const __m256 least = _mm256_set1_ps(-126.0f);
+  const __m256 kept = _mm256_cmp_ps(x, least, _CMP_NLT_UQ);
+  x = _mm256_max_ps(least, x);
+  const __m256 n = _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m256 f = _mm256_sub_ps(x, n);
+  __m256 p = _mm256_fmadd_ps(_mm256_set1_ps(0.0013276471f), f, _mm256_set1_ps(0.009675541f));
+  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(0.05550713f));
+  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(0.2402212f));
+  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(0.69314694f));
+  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(1.0f));
+  const __m256i exponent = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+  return _mm256_and_ps(_mm256_mul_ps(p, _mm256_castsi256_ps(exponent)), kept);
+}
+inline V v_exp2(V x) { return {exp2_half(x.l), exp2_half(x.h)}; }
+
+/// 8 x 8 words of 32 bits between lines of 64 bytes.
+inline void transpose8(const char* src, char* dst) {
+  __m256 r[8], s[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(reinterpret_cast<const float*>(src + 64 * i));
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    s[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
+    s[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int g = 0; g < 2; ++g) {
+    r[4 * g] = _mm256_shuffle_ps(s[4 * g], s[4 * g + 2], 0x44);
+    r[4 * g + 1] = _mm256_shuffle_ps(s[4 * g], s[4 * g + 2], 0xee);
+    r[4 * g + 2] = _mm256_shuffle_ps(s[4 * g + 1], s[4 * g + 3], 0x44);
+    r[4 * g + 3] = _mm256_shuffle_ps(s[4 * g + 1], s[4 * g + 3], 0xee);
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    _mm256_storeu_ps(reinterpret_cast<float*>(dst + 64 * j), _mm256_permute2f128_ps(r[j], r[4 + j], 0x20));
+    _mm256_storeu_ps(reinterpret_cast<float*>(dst + 64 * (4 + j)), _mm256_permute2f128_ps(r[j], r[4 + j], 0x31));
+  }
+}
+/// dst[j][i] = src[i][j] for 16 x 16 words of 32 bits; lines of 64 bytes.
+inline void transpose16(const char* src, char* dst) {
+  transpose8(src, dst);
+  transpose8(src + 32, dst + 8 * 64);
+  transpose8(src + 8 * 64, dst + 32);
+  transpose8(src + 8 * 64 + 32, dst + 8 * 64 + 32);
+}
+
+}  // namespace
+}  // namespace tenon::cpu

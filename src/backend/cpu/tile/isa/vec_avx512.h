@@ -1,0 +1,119 @@
+// Sixteen floats at a time on AVX-512 (F, BW, VL, DQ; BF16 where the including file is compiled with it).
+// Only for the files of one instruction set: all names have internal linkage, so that no other file can link to code
+// compiled for a machine it does not run on.
+#pragma once
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace tenon::cpu {
+namespace {
+
+using V = __m512;
+constexpr int kRegisters = 32;
+
+inline V v_zero() { return _mm512_setzero_ps(); }
+inline V v_set1(float x) { return _mm512_set1_ps(x); }
+inline V v_load(const void* p) { return _mm512_loadu_ps(p); }
+inline void v_store(void* p, V x) { _mm512_storeu_ps(p, x); }
+/// The 32 bits at p in every lane.
+inline V v_repeat(const void* p) {
+  return _mm512_castsi512_ps(_mm512_set1_epi32(*static_cast<const int __attribute__((may_alias, aligned(1)))*>(p)));
+}
+inline V v_add(V a, V b) { return _mm512_add_ps(a, b); }
+inline V v_sub(V a, V b) { return _mm512_sub_ps(a, b); }
+inline V v_mul(V a, V b) { return _mm512_mul_ps(a, b); }
+inline V v_fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+/// The larger; b where either is NaN.
+inline V v_max(V a, V b) { return _mm512_max_ps(a, b); }
+inline float v_max_of(V x) { return _mm512_reduce_max_ps(x); }
+inline float v_sum_of(V x) { return _mm512_reduce_add_ps(x); }
+
+/// The even (low) and odd (high) bf16 of each 32-bit pair, as floats.
+inline V v_even(V x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(x), 16)); }
+inline V v_odd(V x) {
+  return _mm512_castsi512_ps(
+      _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+
+inline V v_from_bf16(const void* p) {
+  const __m256i bits = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+inline V v_from_f16(const void* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p))); }
+/// e4m3 shifted into an f16 is the value / 256; the NaN pattern would come out as 480.
+inline V v_from_e4m3(const void* p) {
+  const __m256i b = _mm256_cvtepu8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(b, _mm256_set1_epi16(0x80)), 8);
+  const __m256i rest = _mm256_slli_epi16(_mm256_and_si256(b, _mm256_set1_epi16(0x7f)), 7);
+  const V x = _mm512_mul_ps(_mm512_cvtph_ps(_mm256_or_si256(sign, rest)), v_set1(256.0f));
+  const __mmask16 nan = _mm512_cmp_ps_mask(_mm512_abs_ps(x), v_set1(480.0f), _CMP_EQ_OQ);
+  return _mm512_mask_mov_ps(x, nan, v_set1(__builtin_nanf("")));
+}
+inline void v_to_f16(void* p, V x) {
+  _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+inline __m256i bf16_of(V x) {
+#ifdef __AVX512BF16__
+  return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x));
+#else
+  const __m512i u = _mm512_castps_si512(x);
+  const __m512i tie = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(tie, _mm512_set1_epi32(0x7fff)));
+  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  const __m512i y = _mm512_mask_or_epi32(rounded, nan, u, _mm512_set1_epi32(0x400000));
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(y, 16));
+#endif
+}
+inline void v_to_bf16(void* p, V x) { _mm256_storeu_si256(static_cast<__m256i*>(p), bf16_of(x)); }
+
+/// Pairs of bf16 in 32-bit lanes: `even` in the low halves.
+inline V v_pairs(V even, V odd) {
+  const __m512i low = _mm512_cvtepu16_epi32(bf16_of(even)), high = _mm512_cvtepu16_epi32(bf16_of(odd));
+  return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+}
+
+/// 2^x for x <= 0: error 1.5e-7 relative; NaN stays NaN, -inf and all below -150 give 0.
+inline V v_exp2(V x) {
+  x = v_max(v_set1(-150.0f), x);
+  const V n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const V f = v_sub(x, n);
+  V p = v_fma(v_set1(0.0013276471f), f, v_set1(0.009675541f));
+  p = v_fma(p, f, v_set1(0.05550713f));
+  p = v_fma(p, f, v_set1(0.2402212f));
+  p = v_fma(p, f, v_set1(0.69314694f));
+  p = v_fma(p, f, v_set1(1.0f));
+  return _mm512_scalef_ps(p, n);
+}
+
+/// dst[j][i] = src[i][j] for 16 x 16 words of 32 bits; lines of 64 bytes.
+inline void transpose16(const char* src, char* dst) {
+  __m512i r[16], s[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(src + 64 * i);
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    s[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+    s[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+  }
+  // r[4 g + j]: in each 128-bit part q, column 4 q + j of rows 4 g .. 4 g + 3
+#pragma GCC unroll 4
+  for (int g = 0; g < 4; ++g) {
+    r[4 * g] = _mm512_unpacklo_epi64(s[4 * g], s[4 * g + 2]);
+    r[4 * g + 1] = _mm512_unpackhi_epi64(s[4 * g], s[4 * g + 2]);
+    r[4 * g + 2] = _mm512_unpacklo_epi64(s[4 * g + 1], s[4 * g + 3]);
+    r[4 * g + 3] = _mm512_unpackhi_epi64(s[4 * g + 1], s[4 * g + 3]);
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const __m512i a = _mm512_shuffle_i32x4(r[j], r[4 + j], 0x88), b = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0x88);
+    const __m512i c = _mm512_shuffle_i32x4(r[j], r[4 + j], 0xdd), d = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0xdd);
+    _mm512_storeu_si512(dst + 64 * j, _mm512_shuffle_i32x4(a, b, 0x88));
+    _mm512_storeu_si512(dst + 64 * (4 + j), _mm512_shuffle_i32x4(c, d, 0x88));
+    _mm512_storeu_si512(dst + 64 * (8 + j), _mm512_shuffle_i32x4(a, b, 0xdd));
+    _mm512_storeu_si512(dst + 64 * (12 + j), _mm512_shuffle_i32x4(c, d, 0xdd));
+  }
+}
+
+}  // namespace
+}  // namespace tenon::cpu

@@ -1,0 +1,106 @@
+#include "tenon/backend/cpu/tile/tile_ops.h"
+
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "tenon/backend/cpu/tile/isa/tables.h"
+#include "tenon/core/error.h"
+#include "tenon/core/options.h"
+
+namespace tenon::cpu {
+namespace {
+
+constexpr std::array<std::string_view, kIsaCount> kNames = {"avx2", "avx512", "avx512bf16", "amx"};
+
+// Linux grants the tile registers to a process that asks (arch_prctl ARCH_REQ_XCOMP_PERM, feature 18).
+bool request_amx() {
+  unsigned a, b, c, d;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+  const bool has = (d >> 22 & 1) && (d >> 24 & 1);  // AMX-BF16, AMX-TILE
+#if defined(SYS_arch_prctl)
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  return has && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+bool supported(Isa isa) {
+  switch (isa) {
+    case Isa::Avx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    case Isa::Avx512:
+      return supported(Isa::Avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    case Isa::Avx512Bf16:
+      return supported(Isa::Avx512) && __builtin_cpu_supports("avx512bf16");
+    case Isa::Amx:
+      return supported(Isa::Avx512Bf16) && request_amx();
+  }
+  return false;
+}
+
+TileOps make_amx_ops() {
+  TileOps ops = kAvx512Bf16Ops;
+  ops.isa = Isa::Amx;
+  ops.name = "amx";
+  ops.gemm_bf16 = amx_gemm_bf16;
+  ops.enter = amx_enter;
+  ops.leave = amx_leave;
+  return ops;
+}
+
+Isa cap() {
+  const std::string name = option(Option::CpuIsa);
+  if (name.empty()) return Isa::Amx;
+  for (int i = 0; i < kIsaCount; ++i)
+    if (name == kNames[i]) return static_cast<Isa>(i);
+  throw Error(ErrorKind::Usage, "TENON_CPU_ISA", "expected amx, avx512bf16, avx512 or avx2, got \"" + name + "\"");
+}
+
+}  // namespace
+
+const TileOps* tile_ops(Isa isa) {
+  static const std::array<bool, kIsaCount> can = [] {
+    std::array<bool, kIsaCount> result{};
+    for (int i = 0; i < kIsaCount; ++i) result[i] = supported(static_cast<Isa>(i));
+    return result;
+  }();
+  static const TileOps amx_ops = make_amx_ops();
+  if (!can[static_cast<int>(isa)]) return nullptr;
+  switch (isa) {
+    case Isa::Avx2:
+      return &kAvx2Ops;
+    case Isa::Avx512:
+      return &kAvx512Ops;
+    case Isa::Avx512Bf16:
+      return &kAvx512Bf16Ops;
+    case Isa::Amx:
+      return &amx_ops;
+  }
+  return nullptr;
+}
+
+const TileOps& tile_ops() {
+  static const TileOps* best = [] {
+    const TileOps* found = nullptr;
+    for (int i = 0; i <= static_cast<int>(cap()); ++i)
+      if (const TileOps* ops = tile_ops(static_cast<Isa>(i))) found = ops;
+    TENON_CHECK(Device, found != nullptr, "cpu") << "the processor lacks AVX2, FMA or F16C";
+    return found;
+  }();
+  return *best;
+}
+
+int64_t l2_bytes() {
+  static const int64_t bytes = [] {
+    const long found = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return found > 0 ? int64_t{found} : int64_t{1} << 20;
+  }();
+  return bytes;
+}
+
+}  // namespace tenon::cpu
