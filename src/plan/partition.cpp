@@ -138,7 +138,7 @@ void Partitioner::emit_anchor(const Expr& anchor) {
   Trial t = attempt_or_materialize(values);
   for (const Expr& e : topological(values))
     if (region.contains(e.get()) && e->family() == Family::Anchor) emitted_anchor_.insert(e.get());
-  commit(std::move(t), values, kept_apart(values, refused));
+  commit(std::move(t), values, kept_apart(values, region, refused));
 }
 
 // The cost side: maths in front of several anchors is cheaper as one pass over memory.
@@ -164,24 +164,27 @@ void Partitioner::grow(const Expr& anchor, Region& region, std::map<uint32_t, st
       const Expr x = order[i];
       if (!leaves(x, region) || wanted_.contains(x.get())) continue;
       const size_t before = region.size();
-      if (absorb_users(x, order, region, refused)) {
+      if (absorb_users(x, region, refused)) {
         for (const Expr& u : users_.of(x))
           if (region.contains(u.get()) && std::find(order.begin(), order.end(), u) == order.end()) order.push_back(u);
         progress = progress || region.size() > before;
       }
     }
   }
-  if (!anchor.is<nodes::Attention>()) drop_trailing_views(region, order);
+  if (anchor.is<nodes::Attention>()) return;  // its reader wants whole rows: heads are rearranged on the way out
+  Region smaller = region;
+  drop_trailing_views(smaller, order);
+  if (attempt(frontier(smaller)).choice.skeleton) region = std::move(smaller);
 }
 
 // Takes all users of x in, or none: a value that must be stored anyway is read back more cheaply than stored twice.
-bool Partitioner::absorb_users(const Expr& x, const std::vector<Expr>&, Region& region, std::map<uint32_t, std::string>& refused) {
+bool Partitioner::absorb_users(const Expr& x, Region& region, std::map<uint32_t, std::string>& refused) {
   std::vector<Expr> joining;
   for (const Expr& u : users_.of(x)) {
     if (region.contains(u.get())) continue;
-    const std::string why = refused.contains(u->id) ? refused.at(u->id) : refusal_of(u, region);
+    const std::string why = refusal_of(u, region);
     if (!why.empty()) {
-      refused.emplace(u->id, why);
+      refused[u->id] = why;
       return false;
     }
     joining.push_back(u);
@@ -191,7 +194,7 @@ bool Partitioner::absorb_users(const Expr& x, const std::vector<Expr>&, Region& 
   for (const Expr& u : joining) larger.insert(u.get());
   const Trial t = attempt(frontier(larger));
   if (!t.choice.skeleton) {
-    for (const Expr& u : joining) refused.emplace(u->id, t.choice.refusal.why);
+    for (const Expr& u : joining) refused[u->id] = t.choice.refusal.why;
     return false;
   }
   region = std::move(larger);
@@ -280,7 +283,6 @@ void Partitioner::commit(Trial trial, const std::vector<Expr>& values, std::vect
     const Output& o = trial.launch.outputs[i];
     const bool result = result_name_.contains(values[i].get());
     buffer_of_[values[i].get()] = o.buffer;
-    launch_of_[values[i].get()] = trial.launch.name;
     launch_of_buffer_[o.buffer] = trial.launch.name;
     plan_.buffers.push_back({o.buffer, o.value.dtype(), o.value.shape(), result ? BufferRole::Output : BufferRole::Temporary,
                              phase_->rate, -1, 0});
@@ -289,17 +291,16 @@ void Partitioner::commit(Trial trial, const std::vector<Expr>& values, std::vect
   phase_->launches.push_back(std::move(trial.launch));
 }
 
-std::vector<KeptApart> Partitioner::kept_apart(const std::vector<Expr>& values,
+std::vector<KeptApart> Partitioner::kept_apart(const std::vector<Expr>& values, const Region& region,
                                                const std::map<uint32_t, std::string>& refused) const {
   std::vector<KeptApart> out;
   for (const Expr& x : values)
     for (const Expr& u : users_.of(x)) {
-      if (std::find(values.begin(), values.end(), u) != values.end()) continue;
-      const auto it = refused.find(u->id);
-      const std::string why = it != refused.end() ? it->second
-                              : u->family() == Family::View ? "a view: the reader looks through it"
-                              : users_.of(x).size() > 1     ? "the value has other readers and is stored once for all"
-                                                            : "read from memory";
+      if (region.contains(u.get()) || std::find(values.begin(), values.end(), u) != values.end()) continue;
+      std::string why = refusal_of(u, region);
+      if (const auto it = refused.find(u->id); why.empty() && it != refused.end()) why = it->second;
+      if (u->family() == Family::View) why = "a view: the reader looks through it";
+      if (why.empty()) why = "the value has other readers and is stored once for all";
       out.push_back({describe(u), why});
     }
   return out;

@@ -37,7 +37,7 @@ class Partitioner {
   void emit_roots(const std::vector<Expr>& roots);
   void emit_unfused(const Expr& e);
   void grow(const Expr& anchor, Region& region, std::map<uint32_t, std::string>& refused);
-  bool absorb_users(const Expr& x, const std::vector<Expr>& order, Region& region, std::map<uint32_t, std::string>& refused);
+  bool absorb_users(const Expr& x, Region& region, std::map<uint32_t, std::string>& refused);
   void drop_trailing_views(Region& region, const std::vector<Expr>& order) const;
   void add_statistics(std::vector<Expr>& values) const;
   void share_prologue(const Expr& anchor);
@@ -46,7 +46,8 @@ class Partitioner {
   bool available(const Expr& e, const Region& region) const;
   std::string refusal_of(const Expr& user, const Region& region) const;
   void commit(Trial trial, const std::vector<Expr>& values, std::vector<KeptApart> apart);
-  std::vector<KeptApart> kept_apart(const std::vector<Expr>& values, const std::map<uint32_t, std::string>& refused) const;
+  std::vector<KeptApart> kept_apart(const std::vector<Expr>& values, const Region& region,
+                                    const std::map<uint32_t, std::string>& refused) const;
   std::string launch_name(const Launch& launch);
   std::string describe(const Expr& e) const;
 
@@ -55,7 +56,6 @@ class Partitioner {
   const bool fusion_;
   Phase* phase_ = nullptr;
   std::unordered_map<const Node*, std::string> buffer_of_;
-  std::unordered_map<const Node*, std::string> launch_of_;  // by model node in memory
   std::unordered_map<std::string, std::string> launch_of_buffer_;
   std::unordered_map<const Node*, std::string> result_name_;
   std::unordered_set<const Node*> wanted_;                   // must be in memory when the phase ends
