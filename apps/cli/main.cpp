@@ -1,0 +1,119 @@
+// The command line's frame: parses flags, runs a verb, and is the one place where errors become exit codes.
+#include <spdlog/sinks/ansicolor_sink.h>
+
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <new>
+
+#include "cancel.h"
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/core/options.h"
+#include "verb.h"
+#include "version.h"
+
+namespace tenon::cli {
+namespace {
+
+constexpr int kSignalBase = 128;  // a shell's exit code of a process that a signal ended
+
+void report(const std::string& message) { std::cerr << "tenon: error: " << message << std::endl; }
+
+// CLI11's messages may have several lines; an error is one.
+std::string one_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (char& c : text)
+    if (c == '\n') c = ' ';
+  return text;
+}
+
+void set_up_output(const Common& common) {
+  set_up_logging(common.verbose ? "debug" : common.quiet ? "error" : "");
+  for (const auto& sink : spdlog::default_logger()->sinks()) {
+    auto* colored = dynamic_cast<spdlog::sinks::ansicolor_stderr_sink_mt*>(sink.get());
+    if (!colored || common.color == "auto") continue;
+    colored->set_color_mode(common.color == "always" ? spdlog::color_mode::always : spdlog::color_mode::never);
+  }
+}
+
+void add_common_flags(CLI::App& app, Common& common, bool& devices) {
+  app.add_flag("--json", common.json, "results on stdout as JSON");
+  app.add_flag("-v,--verbose", common.verbose, "more log lines");
+  app.add_flag("-q,--quiet", common.quiet, "errors only");
+  app.add_option("--color", common.color, "colours in the log (NO_COLOR turns them off)")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+  app.add_option("--threads", common.threads, "threads of the CPU backend (default: all processors)")->check(CLI::Range(1, 1024));
+  app.add_option("--device", common.device, "device by name or number")->capture_default_str();
+  app.add_flag("--list-devices", devices, "list devices and exit");
+}
+
+std::string environment_help() {
+  std::string text = "Environment:\n";
+  for (const OptionInfo& info : all_options())
+    text += "  " + std::string(info.variable) + std::string(std::max<int>(1, 24 - static_cast<int>(std::string(info.variable).size())), ' ') +
+            info.doc + "\n";
+  return text + "Exit codes: 0 ok, 1 failure, 2 usage, 3 model file, 4 memory, 5 numeric, 6 device, 130 interrupted, 143 terminated";
+}
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App app{"Tenon runs diffusion models as a short list of fused kernels.", "tenon"};
+  app.set_version_flag("--version", version_text());
+  app.footer(environment_help());
+  app.fallthrough();
+  app.require_subcommand(0, 1);
+  Common common;
+  bool devices = false;
+  add_common_flags(app, common, devices);
+  Action action;
+  for (const Verb& verb : verbs()) {
+    CLI::App* sub = app.add_subcommand(verb.name, verb.help);
+    Action run = verb.declare(*sub, common);
+    sub->callback([&action, run = std::move(run)] { action = run; });
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {
+    return app.exit(e, std::cout, std::cerr);  // --help, --version
+  } catch (const CLI::ParseError& e) {
+    const std::string verb = app.get_subcommands().empty() ? "" : app.get_subcommands()[0]->get_name() + " ";
+    throw Error(ErrorKind::Usage, "", one_line(e.what()), "see `tenon " + verb + "--help`");
+  }
+  set_up_output(common);
+  if (devices) {
+    std::cout << list_devices(common);
+    return 0;
+  }
+  TENON_CHECK(Usage, static_cast<bool>(action), "") << "no command given (see `tenon --help`)";
+  return action();
+}
+
+int run(int argc, char** argv) {
+  try {
+    const int code = parse_and_run(argc, argv);
+    if (!std::cout.flush()) throw Error(ErrorKind::Internal, "stdout", "cannot write");
+    return code;
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::Cancelled && stop_signal()) {
+      report(e.what());
+      return kSignalBase + stop_signal();
+    }
+    report(e.what());
+    return e.exit_code();
+  } catch (const std::bad_alloc&) {
+    report("out of memory");
+    return static_cast<int>(ErrorKind::Memory);
+  } catch (const std::exception& e) {
+    report(e.what());
+    return static_cast<int>(ErrorKind::Internal);
+  }
+}
+
+}  // namespace
+}  // namespace tenon::cli
+
+int main(int argc, char** argv) {
+  tenon::cli::install_signal_handlers();
+  return tenon::cli::run(argc, argv);
+}

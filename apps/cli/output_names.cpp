@@ -1,0 +1,58 @@
+#include "output_names.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "tenon/core/error.h"
+
+namespace tenon::cli {
+namespace fs = std::filesystem;
+namespace {
+
+std::string padded(int number, size_t width) {
+  const std::string digits = std::to_string(number);
+  return digits.size() >= width ? digits : std::string(width - digits.size(), '0') + digits;
+}
+
+struct Pattern {
+  std::string before, after;
+  size_t width = 0;
+};
+
+// The %d of a name, or nothing. "%%" is not special: a name with a lone '%' is refused.
+std::optional<Pattern> find_pattern(const std::string& spec) {
+  const size_t at = spec.find('%');
+  if (at == std::string::npos) return {};
+  size_t end = at + 1;
+  while (end < spec.size() && spec[end] >= '0' && spec[end] <= '9') ++end;
+  const std::string width = spec.substr(at + 1, end - at - 1);
+  const bool good = end < spec.size() && spec[end] == 'd' && width.size() <= 2 && spec.find('%', end) == std::string::npos;
+  TENON_CHECK(Usage, good, "--output") << "'" << spec << "': expected one number place such as %d or %03d";
+  return Pattern{spec.substr(0, at), spec.substr(end + 1), width.empty() ? 0 : std::stoul(width)};
+}
+
+}  // namespace
+
+std::vector<fs::path> output_names(const std::string& spec, int count, int begin) {
+  std::vector<fs::path> names;
+  const auto add = [&](const auto& name_of_number) {
+    for (int i = 0; i < count; ++i) names.emplace_back(name_of_number(begin + i));
+  };
+  if (!spec.empty() && (spec.back() == '/' || fs::is_directory(spec))) {
+    add([&](int n) { return fs::path(spec) / (padded(n, 4) + ".png"); });
+    return names;
+  }
+  const fs::path path = spec.empty() ? "output.png" : spec;
+  std::string extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(), [](unsigned char c) { return std::tolower(c); });
+  TENON_CHECK(Usage, extension == ".png", "--output") << "'" << spec << "': pictures are written as .png";
+  if (const auto pattern = find_pattern(path.string()))
+    add([&](int n) { return pattern->before + padded(n, pattern->width) + pattern->after; });
+  else if (count == 1)
+    names.push_back(path);
+  else
+    add([&](int n) { return path.parent_path() / (path.stem().string() + "_" + std::to_string(n) + path.extension().string()); });
+  return names;
+}
+
+}  // namespace tenon::cli

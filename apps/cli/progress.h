@@ -1,0 +1,24 @@
+// Progress of a run of steps on stderr: a bar on a terminal, a line a step elsewhere, nothing if quiet.
+#pragma once
+#include <string>
+
+namespace tenon::cli {
+
+class Progress {
+ public:
+  Progress(std::string what, bool quiet);
+  /// Ends the bar's line if it was drawn.
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// `done` of `total` steps are finished; the last one took `seconds`.
+  void step(int done, int total, double seconds);
+
+ private:
+  std::string what_;
+  bool quiet_, terminal_, drawn_ = false;
+  double spent_ = 0;
+};
+
+}  // namespace tenon::cli

@@ -1,0 +1,46 @@
+// Verbs of the command line. A verb is one file that registers itself; main.cpp parses, runs it, and turns what it
+// throws into an exit code.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tenon/backend/backend.h"
+
+namespace tenon::cli {
+
+/// Flags that every verb understands, before or behind its name.
+struct Common {
+  bool json = false;
+  int verbose = 0;
+  bool quiet = false;
+  std::string color = "auto";  ///< auto, always, never
+  int threads = 0;             ///< 0: TENON_THREADS, else all processors
+  std::string device = "cpu";  ///< name or number of a line of --list-devices
+
+  /// The backend that the flags ask for. Error(Device) if there is none of that name.
+  std::shared_ptr<Backend> backend() const;
+  BackendOptions backend_options() const;
+};
+
+/// Runs a parsed verb and returns the process's exit code.
+using Action = std::function<int()>;
+
+struct Verb {
+  std::string name, help;
+  /// Declares the verb's flags; `common` outlives the action.
+  std::function<Action(CLI::App& app, const Common& common)> declare;
+};
+
+struct RegisterVerb {
+  explicit RegisterVerb(Verb verb);
+};
+/// All verbs by name.
+std::vector<Verb> verbs();
+
+/// One line a device: number, name, what it is.
+std::string list_devices(const Common& common);
+
+}  // namespace tenon::cli
