@@ -6,7 +6,8 @@ if(TENON_WERROR)
   list(APPEND TENON_WARNINGS -Werror)
 endif()
 add_library(tenon_flags INTERFACE)
-target_compile_options(tenon_flags INTERFACE ${TENON_WARNINGS})
+# Nothing here reads errno or floating-point traps, and only without them do roots and rounding become vector instructions.
+target_compile_options(tenon_flags INTERFACE ${TENON_WARNINGS} -fno-math-errno -fno-trapping-math)
 if(TENON_SANITIZE)
   target_compile_options(tenon_flags INTERFACE -fsanitize=${TENON_SANITIZE} -fno-omit-frame-pointer
                          -fno-sanitize-recover=all)

@@ -44,15 +44,15 @@ struct NodeType {
   int num_params = 0;  ///< numbers in attrs.nums that a pointwise body takes
   /// Shape and dtype from operands and attributes; throws Error(Usage).
   void (*infer)(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) = nullptr;
-  double (*eval)(const double* x, const double* p) = nullptr;               ///< Pointwise, in fp64
-  double (*round)(const Attrs& attrs, double x) = nullptr;                  ///< Pointwise rounding points, else null
+  double (*eval)(const double* x, const double* p) = nullptr;  ///< Pointwise, in fp64
+  double (*round)(const Attrs& attrs, double x) = nullptr;     ///< Pointwise rounding points, else null
   ViewSource (*map)(const Node& n, At& at, const IndexReader& read) = nullptr;  ///< View: output to input position
-  bool (*invertible)(const Node& n) = nullptr;                              ///< View: a bijection
-  Expr (*inverse)(const Node& n, const Expr& y) = nullptr;                  ///< View: the view that undoes it
-  double reduce_init = 0;                                                   ///< Reduce
+  bool (*invertible)(const Node& n) = nullptr;                                  ///< View: a bijection
+  Expr (*inverse)(const Node& n, const Expr& y) = nullptr;                      ///< View: the view that undoes it
+  double reduce_init = 0;                                                       ///< Reduce
   double (*reduce_step)(double acc, double x) = nullptr;
   double (*reduce_finish)(double acc, double n) = nullptr;
-  std::vector<SinkOutput> (*expand)(const Node& n) = nullptr;               ///< Sink: what is written, as expressions
+  std::vector<SinkOutput> (*expand)(const Node& n) = nullptr;  ///< Sink: what is written, as expressions
   void (*reference)(const Node& n, std::span<const double* const> in, double* out) = nullptr;  ///< Anchor, in fp64
   /// Gradients of a scalar loss with respect to the operands, given `g` = gradient with respect to the node; an empty
   /// Expr where none flows (indices). Null if the node has no rule.
@@ -98,7 +98,7 @@ struct View {
   static Expr inverse(const Node&, const Expr&) { return {}; }
 };
 
-/// attrs.ints[0] is a ReduceOver. Needs: name, init, step, finish, vjp. The reduced axes stay with extent 1.
+/// attrs.ints[0] is a ReduceOver. Needs: name, init, step, finish, vjp; combine(a, b) if two partial results do not join by step(a, b). The reduced axes stay with extent 1.
 struct Reduce {
   static constexpr Family family = Family::Reduce;
   static constexpr int kArity = 1, kParams = 0;
@@ -131,9 +131,11 @@ namespace detail {
 // Calls T::eval with N values and P scalars taken from arrays.
 template <class T, class V>
 HD inline V call_eval(const V* x, const hd::Scalar<V>* p) {
-  return [&]<size_t... I, size_t... J>(std::index_sequence<I...>, std::index_sequence<J...>) {
+  return [&]<size_t... I, size_t... J>(std::index_sequence<I...>, std::index_sequence<J...>)
+      __attribute__((always_inline)) {
     return T::template eval<V>(x[I]..., p[J]...);
-  }(std::make_index_sequence<T::kArity>{}, std::make_index_sequence<T::kParams>{});
+  }
+  (std::make_index_sequence<T::kArity>{}, std::make_index_sequence<T::kParams>{});
 }
 
 void infer_pointwise(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype);
@@ -142,7 +144,8 @@ template <class T>
 std::vector<Expr> call_pointwise_vjp(const Expr& node, const Expr& g) {
   auto grads = [&]<size_t... I, size_t... J>(std::index_sequence<I...>, std::index_sequence<J...>) {
     return T::template vjp<Expr>(g, node->in[I]..., node->attrs.nums[J]...);
-  }(std::make_index_sequence<T::kArity>{}, std::make_index_sequence<T::kParams>{});
+  }
+  (std::make_index_sequence<T::kArity>{}, std::make_index_sequence<T::kParams>{});
   return {grads.begin(), grads.end()};
 }
 
@@ -156,8 +159,10 @@ constexpr NodeType make_node_type() {
   if constexpr (T::family == Family::Pointwise) {
     t.eval = [](const double* x, const double* p) { return call_eval<T, double>(x, p); };
     if constexpr (requires { T::round; }) t.round = &T::round;
-    if constexpr (requires { T::infer; }) t.infer = &T::infer;
-    else t.infer = &infer_pointwise;
+    if constexpr (requires { T::infer; })
+      t.infer = &T::infer;
+    else
+      t.infer = &infer_pointwise;
     t.vjp = &call_pointwise_vjp<T>;
   } else {
     t.infer = &T::infer;
@@ -216,10 +221,10 @@ const NodeType& node_type() {
 #define NODE(T) static_assert(::tenon::detail::kNodeType<::tenon::nodes::T>.infer != nullptr);
 
 /// The factory of a pointwise node: operands first, then scalar parameters.
-#define POINTWISE_FACTORY(T, function)                              \
-  namespace tenon {                                                 \
-  template <class... A>                                             \
-  Expr function(const Expr& x, const A&... rest) {                  \
-    return detail::pointwise_factory<nodes::T>(x, rest...);         \
-  }                                                                 \
+#define POINTWISE_FACTORY(T, function)                      \
+  namespace tenon {                                         \
+  template <class... A>                                     \
+  Expr function(const Expr& x, const A&... rest) {          \
+    return detail::pointwise_factory<nodes::T>(x, rest...); \
+  }                                                         \
   }

@@ -9,7 +9,7 @@ struct Gelu : Pointwise<1> {
   static constexpr auto name = "gelu";
   template <class V>
   HD static V eval(V x) {
-    return hd::splat<V>(0.5) * x * (hd::splat<V>(1) + hd::erf(x * hd::splat<V>(0.70710678118654752)));
+    return x * hd::normal_cdf(x);
   }
   template <class E>
   static std::array<E, 1> vjp(E g, E x) {
@@ -24,8 +24,9 @@ struct GeluTanh : Pointwise<1> {
   static constexpr auto name = "gelu_tanh";
   template <class V>
   HD static V eval(V x) {
+    // (1 + tanh u) / 2 = sigmoid(2 u)
     const V u = hd::splat<V>(0.79788456080286536) * (x + hd::splat<V>(0.044715) * x * x * x);
-    return hd::splat<V>(0.5) * x * (hd::splat<V>(1) + hd::tanh(u));
+    return x * hd::sigmoid(u + u);
   }
   template <class E>
   static std::array<E, 1> vjp(E g, E x) {
