@@ -7,3 +7,4 @@ set_source_files_properties(${_isa}/avx2.cpp PROPERTIES COMPILE_OPTIONS "-O3;-ma
 set_source_files_properties(${_isa}/avx512.cpp PROPERTIES COMPILE_OPTIONS "-O3;${_avx512}")
 set_source_files_properties(${_isa}/avx512bf16.cpp PROPERTIES COMPILE_OPTIONS "-O3;${_avx512};-mavx512bf16")
 set_source_files_properties(${_isa}/amx.cpp PROPERTIES COMPILE_OPTIONS "-O3")
+include(${CMAKE_CURRENT_LIST_DIR}/tape/flags.cmake)

@@ -49,6 +49,10 @@ struct SumSquares : Reduce {
     return acc + x * x;
   }
   template <class V>
+  HD static V combine(V a, V b) {
+    return a + b;
+  }
+  template <class V>
   HD static V finish(V acc, V) {
     return acc;
   }

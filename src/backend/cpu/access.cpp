@@ -1,0 +1,170 @@
+#include "tenon/backend/cpu/access.h"
+
+#include <algorithm>
+#include <array>
+
+#include "tenon/backend/cpu/affine.h"
+#include "tenon/expr/node_type.h"
+
+namespace tenon::cpu {
+namespace {
+
+// Digits of an index after joining: two a domain axis and one more for each split, with room to spare.
+constexpr size_t kMaxDigits = 32;
+
+bool all_still(const std::vector<Digit>& digits) {
+  return std::all_of(digits.begin(), digits.end(), [](const Digit& d) { return d.step == 0; });
+}
+
+bool too_long(const std::vector<Piece>& pieces) {
+  return std::any_of(pieces.begin(), pieces.end(),
+                     [](const Piece& p) { return p.rows.size() > kMaxDigits || p.cols.size() > kMaxDigits; });
+}
+
+// Walks a mixed-radix counter from `index`: digits, and the sum of digit * step.
+struct Odometer {
+  const std::vector<Digit>& digits;
+  std::array<int64_t, kMaxDigits> at;
+  int64_t offset = 0;
+
+  Odometer(const std::vector<Digit>& d, int64_t index) : digits(d) {
+    for (size_t i = d.size(); i-- > 0;) {
+      at[i] = i ? index % d[i].extent : index;
+      index /= d[i].extent;
+      offset += at[i] * d[i].step;
+    }
+  }
+  // Positions left on the innermost digit.
+  int64_t left() const { return digits.back().extent - at[digits.size() - 1]; }
+  // Moves to the start of the next run of the innermost digit.
+  void next_run() {
+    size_t i = digits.size() - 1;
+    offset -= at[i] * digits[i].step;
+    at[i] = 0;
+    while (i-- > 0) {
+      offset += digits[i].step;
+      if (++at[i] < digits[i].extent) return;
+      offset -= at[i] * digits[i].step;
+      at[i] = 0;
+    }
+  }
+};
+
+}  // namespace
+
+Access::Access(const Expr& view, const Shape& domain, int split, LeafTable& leaves)
+    : view_(view), domain_(domain), split_(split), dtype_(view.dtype()), size_(size_of(view.dtype())) {
+  TENON_CHECK(Internal, is_view_chain(view), "access") << view->name() << " is not a view of memory";
+  if (std::optional<std::vector<Piece>> pieces = affine_pieces(view, domain, split, leaves); pieces && !too_long(*pieces)) {
+    pieces_ = std::move(*pieces);
+    uniform_ = pieces_.size() == 1 && all_still(pieces_[0].cols);
+    for (const Piece& p : pieces_)
+      if (p.leaf >= 0) leaf_numbers_.push_back(p.leaf);
+    return;
+  }
+  uniform_ = view.shape().cols() == 1 && split == domain.rank() - 1;
+  for (const Expr& e : topological(std::array{view})) {
+    if (e->family() != Family::Leaf) continue;
+    mapped_.emplace_back(e.get(), leaves.add(e));
+    leaf_numbers_.push_back(mapped_.back().second);
+  }
+}
+
+void Access::resolve(Bases bases, const Block& block, RectFn fn) const {
+  if (pieces_.empty()) return resolve_mapped(bases, block, fn);
+  for (const Piece& p : pieces_) resolve_piece(p, bases, block, fn);
+}
+
+void Access::resolve_piece(const Piece& p, Bases bases, const Block& block, RectFn fn) const {
+  const int64_t r0 = std::max(block.row0, p.row_begin), r1 = std::min(block.row0 + block.rows, p.row_end);
+  const int64_t c0 = std::max(block.col0, p.col_begin), c1 = std::min(block.col0 + block.cols, p.col_end);
+  if (r0 >= r1 || c0 >= c1) return;
+  if (p.leaf < 0) return fn({nullptr, 0, 0, r0 - block.row0, r1 - r0, c0 - block.col0, c1 - c0});
+  const std::byte* base = static_cast<const std::byte*>(bases[p.leaf]);
+  Odometer row(p.rows, r0 - p.row_begin);
+  const Odometer first(p.cols, c0 - p.col_begin);
+  for (int64_t r = r0; r < r1;) {
+    const int64_t rows = std::min(row.left(), r1 - r);
+    Odometer col = first;
+    for (int64_t c = c0; c < c1;) {
+      const int64_t cols = std::min(col.left(), c1 - c);
+      fn({base + (p.offset + row.offset + col.offset) * size_, p.rows.back().step, p.cols.back().step, r - block.row0,
+          rows, c - block.col0, cols});
+      c += cols;
+      if (c < c1) col.next_run();
+    }
+    r += rows;
+    if (r < r1) row.next_run();
+  }
+}
+
+int Access::number_of(const Expr& leaf) const {
+  for (const auto& [node, number] : mapped_)
+    if (node == leaf.get()) return number;
+  throw Error(ErrorKind::Internal, "access", "a leaf without a number");
+}
+
+void Access::resolve_mapped(Bases bases, const Block& block, RectFn fn) const {
+  // Follows `at` down to a leaf; false for zero fill.
+  const auto follow = [&](const Expr& from, At& at, Expr& leaf, const IndexReader& read) {
+    Expr e = from;
+    while (e->family() == Family::View) {
+      const int operand = e->type->map(*e, at, read).operand;
+      if (operand < 0) return false;
+      e = e->in[static_cast<size_t>(operand)];
+    }
+    leaf = e;
+    return true;
+  };
+  IndexReader read = [&](const Expr& index, int64_t linear) {
+    At at{index.shape().unravel(linear), -1, 1};
+    Expr leaf;
+    if (!follow(index, at, leaf, read)) return int64_t{0};
+    return static_cast<int64_t>(load_element(leaf.dtype(), bases[number_of(leaf)], leaf.shape().ravel(at.c)));
+  };
+  int64_t cols = 1;
+  for (int a = split_; a < domain_.rank(); ++a) cols *= domain_[a];
+  const int lead = domain_.rank() - view_.shape().rank(), last = domain_.rank() - 1;
+  for (int64_t r = 0; r < block.rows; ++r) {
+    for (int64_t c = 0; c < block.cols;) {
+      const Coord d = domain_.unravel((block.row0 + r) * cols + block.col0 + c);
+      At at;
+      for (int a = lead; a < domain_.rank(); ++a) at.c[a - lead] = view_.shape()[a - lead] == 1 ? 0 : d[a];
+      at.run = last >= 0 ? std::min(domain_[last] - d[last], block.cols - c) : 1;
+      at.axis = last >= lead && view_.shape().cols() != 1 ? last - lead : -1;
+      const int64_t wanted = at.run;
+      Expr leaf;
+      if (!follow(view_, at, leaf, read)) {
+        at.run = at.axis < 0 ? wanted : std::min(at.run, wanted);
+        fn({nullptr, 0, 0, r, 1, c, at.run});
+      } else {
+        const int64_t step = at.axis < 0 ? 0 : leaf.shape().strides()[at.axis];
+        fn({static_cast<const std::byte*>(bases[number_of(leaf)]) + leaf.shape().ravel(at.c) * size_, 0, step, r, 1, c, at.run});
+      }
+      c += at.run;
+    }
+  }
+}
+
+std::optional<Strided> strided(const Expr& view, LeafTable& leaves) {
+  const Shape& domain = view.shape();
+  Strided out{-1, 0, {}};
+  if (!is_view_chain(view)) return std::nullopt;
+  const std::optional<std::vector<Piece>> pieces = affine_pieces(view, domain, 0, leaves);
+  if (!pieces || pieces->size() != 1 || (*pieces)[0].leaf < 0) return std::nullopt;
+  out.leaf = (*pieces)[0].leaf;
+  out.offset = (*pieces)[0].offset;
+  // Joined digits of the whole domain, taken apart again axis by axis from the last.
+  std::vector<Digit> digits = (*pieces)[0].cols;
+  for (int a = domain.rank() - 1; a >= 0; --a) {
+    if (domain[a] == 1) continue;
+    if (digits.empty() || digits.back().extent % domain[a]) return std::nullopt;
+    Digit& d = digits.back();
+    out.step[static_cast<size_t>(a)] = d.step;
+    d = {d.extent / domain[a], d.step * domain[a]};
+    if (d.extent == 1) digits.pop_back();
+  }
+  return out;
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,89 @@
+// An Access finds the elements of a chain of views in memory. Compiled once from an expression over a domain; a run asks
+// for blocks of the domain (rows by linear index, a range of columns) and gets them as rectangles of memory.
+//
+// Most chains are affine: every digit of the domain's coordinates (after splitting axes where a reshape or a 2x resize
+// needs it) moves the address by a fixed step. Concatenation and padding along the leading axis of the rows or of the
+// columns cut the domain into pieces that are affine each. All else (gather, odd resizes, padding of inner axes) goes
+// through NodeType::map, run by run.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tenon/backend/cpu/function_ref.h"
+#include "tenon/backend/cpu/leaves.h"
+
+namespace tenon::cpu {
+
+/// Part of a domain seen as a matrix: rows [row0, row0 + rows) by columns [col0, col0 + cols).
+struct Block {
+  int64_t row0 = 0, rows = 0, col0 = 0, cols = 0;
+};
+
+/// Elements of a block at `row`, `col` counted from the block's corner: `data` + i * row_step + j * col_step (steps in
+/// elements). data == nullptr: zeros.
+struct Rect {
+  const void* data;
+  int64_t row_step, col_step;
+  int64_t row, rows, col, cols;
+};
+using RectFn = FunctionRef<void(const Rect&)>;
+
+/// One digit of a mixed-radix index and the elements that it moves an address by.
+struct Digit {
+  int64_t extent, step;
+};
+
+/// Rows [row_begin, row_end) by columns [col_begin, col_end) of the domain, all affine in one leaf. Digits, outermost
+/// first, are of the row (column) number counted from row_begin (col_begin); adjacent ones that join are joined.
+struct Piece {
+  int leaf = -1;  ///< -1: zeros
+  int64_t offset = 0;
+  int64_t row_begin = 0, row_end = 0, col_begin = 0, col_end = 0;
+  std::vector<Digit> rows, cols;  ///< never empty
+};
+
+class Access {
+ public:
+  /// `view`: a chain of views on leaves over `domain`, or with extent 1 where it is the same along an axis. The axes
+  /// before `split` make the row number, the rest the column number.
+  Access(const Expr& view, const Shape& domain, int split, LeafTable& leaves);
+
+  DType dtype() const { return dtype_; }
+  /// True if every row holds one value.
+  bool uniform() const { return uniform_; }
+  /// The only piece of an affine access, else nullptr.
+  const Piece* affine() const { return pieces_.size() == 1 && pieces_[0].leaf >= 0 ? &pieces_[0] : nullptr; }
+  /// All pieces; empty if the chain is not affine piece by piece.
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  /// Calls `fn` for rectangles that cover `block`, each element once; columns ascend within equal rows. Throws
+  /// Error(Numeric) for a gather index out of range.
+  void resolve(Bases bases, const Block& block, RectFn fn) const;
+  /// Every leaf whose memory is read.
+  const std::vector<int>& leaves() const { return leaf_numbers_; }
+
+ private:
+  void resolve_piece(const Piece& p, Bases bases, const Block& block, RectFn fn) const;
+  void resolve_mapped(Bases bases, const Block& block, RectFn fn) const;
+  int number_of(const Expr& leaf) const;
+
+  Expr view_;
+  Shape domain_;
+  int split_ = 0;
+  DType dtype_ = DType::F32;
+  int64_t size_ = 4;  // bytes of an element
+  bool uniform_ = false;
+  std::vector<Piece> pieces_;
+  std::vector<int> leaf_numbers_;
+  std::vector<std::pair<const Node*, int>> mapped_;  // leaf numbers, for chains that are not affine
+};
+
+/// The address of a domain coordinate, one step an axis, if `view` is affine over the axes of its shape.
+struct Strided {
+  int leaf;
+  int64_t offset;
+  Coord step;
+};
+std::optional<Strided> strided(const Expr& view, LeafTable& leaves);
+
+}  // namespace tenon::cpu

@@ -1,0 +1,287 @@
+// Compiles expressions in form to a tape: kinds of values, instructions, slots by liveness.
+#include <algorithm>
+#include <unordered_map>
+
+#include "tenon/backend/cpu/tape/tape.h"
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/form.h"
+
+namespace tenon::cpu {
+namespace {
+
+// Elements of a slot: a handful of slots and the operands' lines fit the first-level cache.
+constexpr int64_t kBlockElements = 2048;
+constexpr int64_t kMaxBlockRows = 256;
+// Rows shorter than this are joined where the domain may be seen otherwise.
+constexpr int64_t kShortRow = 128;
+
+int node_number(const NodeType* type) {
+  const auto all = node_types();
+  return static_cast<int>(std::find(all.begin(), all.end(), type) - all.begin());
+}
+
+int lane_of(const Expr& leaf) {
+  if (!leaf.is<nodes::Input>()) return -1;
+  for (int lane = 0; lane < kMaxLanes; ++lane)
+    if (leaf->attrs.text == acc_name(lane)) return lane;
+  return -1;
+}
+
+bool is_full_accumulator(const Expr& e) { return e->family() == Family::Leaf && lane_of(e) >= 0; }
+
+// A literal seen through any views that repeat it.
+const Node* literal_of(const Expr& e) {
+  if (e.is<nodes::Constant>()) return e.get();
+  const bool repeats = e.is<nodes::Broadcast>() || e.is<nodes::Reshape>() || e.is<nodes::Permute>() || e.is<nodes::Slice>();
+  return repeats ? literal_of(e->in[0]) : nullptr;
+}
+
+bool is_rounding(const Expr& e) { return e->type->round != nullptr; }
+
+}  // namespace
+
+class TapeCompiler {
+ public:
+  TapeCompiler(Tape& tape, std::span<const TapeOutput> outputs, const Shape& domain, LeafTable& leaves, TapeOptions options)
+      : t_(tape), outputs_(outputs), domain_(domain), leaves_(leaves), options_(options) {}
+
+  void compile() {
+    choose_shape();
+    for (const TapeOutput& o : outputs_)
+      if (o.place) written_.push_back(leaf_name(o.place));
+    for (const TapeOutput& o : outputs_) output(o);
+    assign_slots();
+  }
+
+ private:
+  static std::string leaf_name(Expr e) {
+    while (e->family() == Family::View) e = e->in[0];
+    return e->attrs.text;
+  }
+
+  void choose_shape() {
+    std::vector<Expr> roots;
+    bool joins = options_.collapse;
+    for (const TapeOutput& o : outputs_) {
+      roots.push_back(o.value);
+      joins = joins && o.value.shape() == domain_;
+    }
+    for (const Expr& e : topological(roots)) t_.reduces_rows_ = t_.reduces_rows_ || e->family() == Family::Reduce;
+    split_ = options_.split >= 0 ? options_.split : std::max(domain_.rank() - 1, 0);
+    int64_t cols = 1;
+    for (int a = split_; a < domain_.rank(); ++a) cols *= domain_[a];
+    if (joins && !t_.reduces_rows_)
+      while (split_ > 0 && cols < kShortRow) cols *= domain_[--split_];
+    t_.cols_ = cols;
+    t_.rows_ = cols ? domain_.numel() / cols : 0;
+    const int64_t most = options_.max_cols ? std::min(options_.max_cols, cols) : cols;
+    t_.block_cols_ = t_.reduces_rows_ ? most : std::min(most, kBlockElements);
+    t_.block_cols_ = std::max<int64_t>(t_.block_cols_, 1);
+    t_.block_rows_ = std::clamp<int64_t>(kBlockElements / round_up(t_.block_cols_, 16), 1, kMaxBlockRows);
+    if (cols == 1) t_.block_rows_ = kBlockElements;
+  }
+
+  // ---- values ----
+
+  int new_value(bool uniform, DType holds) {
+    Tape::Value v;
+    v.uniform = uniform;
+    t_.values_.push_back(v);
+    holds_.push_back(holds);
+    return static_cast<int>(t_.values_.size()) - 1;
+  }
+  bool uniform(int value) const { return t_.values_[static_cast<size_t>(value)].uniform; }
+
+  int emit(Tape::Instruction in, bool is_uniform, DType holds) {
+    in.dst = new_value(is_uniform, holds);
+    t_.code_.push_back(std::move(in));
+    return t_.code_.back().dst;
+  }
+
+  int value_of(const Expr& root) {
+    if (const auto it = known_.find(root.get()); it != known_.end()) return it->second;
+    for (const Expr& e : topological(std::array{root})) {
+      if (known_.contains(e.get()) || inside_view(e)) continue;
+      known_.emplace(e.get(), compute(e));
+    }
+    const auto it = known_.find(root.get());
+    return it != known_.end() ? it->second : known_.emplace(root.get(), compute(root)).first->second;
+  }
+
+  // Leaves are loaded through the views above them; those that stand alone are loaded when a user asks for them.
+  static bool inside_view(const Expr& e) {
+    return e->family() == Family::Leaf || (e->family() == Family::View && is_view_chain(e));
+  }
+
+  int compute(const Expr& e) {
+    if (is_full_accumulator(e)) return accumulator(e);
+    if (const Node* literal = literal_of(e)) return constant(literal->attrs.nums[0]);
+    if (inside_view(e)) return load(e);
+    switch (e->family()) {
+      case Family::View: {
+        const int operand = value_of(e->in[0]);
+        TENON_CHECK(Internal, e.is<nodes::Broadcast>() && uniform(operand), "tape")
+            << e->name() << " of a computed value is not in form";
+        return operand;
+      }
+      case Family::Pointwise: return is_rounding(e) ? rounding(e) : pointwise(e);
+      case Family::Reduce: return reduction(e);
+      default: throw Error(ErrorKind::Internal, "tape", std::string(e->name()) + " is not in form");
+    }
+  }
+
+  int accumulator(const Expr& e) {
+    Tape::Instruction in;
+    in.op = Tape::Op::Accumulator;
+    in.index = lane_of(e);
+    return emit(std::move(in), false, DType::F32);
+  }
+
+  int constant(double number) {
+    Tape::Instruction in;
+    in.op = Tape::Op::Constant;
+    in.params.assign(16, static_cast<float>(number));
+    return emit(std::move(in), true, DType::F32);
+  }
+
+  int load(const Expr& e) {
+    Tape::Instruction in;
+    in.op = Tape::Op::Load;
+    in.index = static_cast<int>(t_.accesses_.size());
+    Access access(e, domain_, split_, leaves_);
+    in.move = t_.ops_->load(access.dtype());
+    in.in_place = access.dtype() == DType::F32;
+    for (int leaf : access.leaves())
+      in.in_place = in.in_place && std::find(written_.begin(), written_.end(), leaves_.leaf(leaf)->attrs.text) == written_.end();
+    const bool is_uniform = access.uniform() || t_.cols_ == 1;
+    t_.accesses_.push_back(std::move(access));
+    return emit(std::move(in), is_uniform, e.dtype());
+  }
+
+  int pointwise(const Expr& e) {
+    Tape::Instruction in;
+    in.op = Tape::Op::Pointwise;
+    in.body = t_.ops_->pointwise(node_number(e->type));
+    bool is_uniform = true;
+    for (const Expr& x : e->in) {
+      in.src[static_cast<size_t>(in.operands)] = value_of(x);
+      is_uniform = is_uniform && uniform(in.src[static_cast<size_t>(in.operands++)]);
+    }
+    for (double p : e->attrs.nums) in.params.push_back(static_cast<float>(p));
+    return emit(std::move(in), is_uniform, DType::F32);
+  }
+
+  int rounding(const Expr& e) {
+    const int x = value_of(e->in[0]);
+    const DType type = e->attrs.dtype, held = holds_[static_cast<size_t>(x)];
+    if (type == held || type == DType::F32 || type == DType::F64) return x;
+    Tape::Instruction in;
+    in.op = Tape::Op::Round;
+    in.round = t_.ops_->round(type);
+    in.operands = 1;
+    in.src[0] = x;
+    return emit(std::move(in), uniform(x), type);
+  }
+
+  int reduction(const Expr& e) {
+    TENON_CHECK(Internal, e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last) && e->in[0].shape() == domain_, "tape")
+        << e->name() << " over " << e->in[0].shape().str() << " is not a row reduction of " << domain_.str();
+    Tape::Instruction in;
+    in.op = Tape::Op::Reduce;
+    in.reduce = t_.ops_->reduce(node_number(e->type));
+    in.operands = 1;
+    in.src[0] = full(value_of(e->in[0]));
+    return emit(std::move(in), true, DType::F32);
+  }
+
+  int full(int x) {
+    if (!uniform(x)) return x;
+    Tape::Instruction in;
+    in.op = Tape::Op::Expand;
+    in.operands = 1;
+    in.src[0] = x;
+    return emit(std::move(in), false, holds_[static_cast<size_t>(x)]);
+  }
+
+  // ---- results ----
+
+  void output(const TapeOutput& o) {
+    Expr value = o.value;
+    // What is stored as a type is rounded to it by the store.
+    if (o.place && is_rounding(value) && value->attrs.dtype == o.dtype) value = value->in[0];
+    int x = value_of(value);
+    if (!o.place) return to_caller(x);
+    Access place(o.place, domain_, split_, leaves_);
+    TENON_CHECK(Internal, place.affine(), "tape") << "the place of " << leaf_name(o.place) << " is not a rearrangement";
+    const bool per_row = o.value.shape() != domain_ || t_.cols_ == 1;
+    if (!per_row) x = full(x);
+    t_.stores_.push_back({x, static_cast<int>(t_.accesses_.size()), t_.ops_->store(o.dtype)});
+    t_.accesses_.push_back(std::move(place));
+  }
+
+  void to_caller(int x) {
+    // The last instruction writes to the caller's rows, unless its result is no slot of its own.
+    const bool own = !t_.code_.empty() && t_.code_.back().dst == x && !uniform(x) && t_.code_.back().op != Tape::Op::Accumulator;
+    if (!own && !uniform(x)) {
+      Tape::Instruction copy;
+      copy.op = Tape::Op::Round;
+      copy.round = t_.ops_->round(DType::F32);
+      copy.operands = 1;
+      copy.src[0] = x;
+      x = emit(std::move(copy), false, DType::F32);
+    }
+    if (uniform(x)) x = full(x);
+    t_.code_.back().every_row = true;
+    t_.values_[static_cast<size_t>(x)].external = true;
+  }
+
+  void assign_slots() {
+    std::vector<size_t> last(t_.values_.size(), 0);
+    for (size_t i = 0; i < t_.code_.size(); ++i)
+      for (int k = 0; k < t_.code_[i].operands; ++k) last[static_cast<size_t>(t_.code_[i].src[static_cast<size_t>(k)])] = i;
+    for (const Tape::Store& s : t_.stores_) last[static_cast<size_t>(s.value)] = t_.code_.size();
+    std::vector<int> free[2];
+    int made[2] = {0, 0};
+    for (size_t i = 0; i < t_.code_.size(); ++i) {
+      const Tape::Instruction& in = t_.code_[i];
+      Tape::Value& v = t_.values_[static_cast<size_t>(in.dst)];
+      const bool needs = in.op != Tape::Op::Constant && in.op != Tape::Op::Accumulator && !v.external;
+      if (needs) {
+        auto& pool = free[v.uniform];
+        v.slot = pool.empty() ? made[v.uniform]++ : pool.back();
+        if (!pool.empty()) pool.pop_back();
+      }
+      for (int k = 0; k < in.operands; ++k) {
+        const size_t x = static_cast<size_t>(in.src[static_cast<size_t>(k)]);
+        if (last[x] != i) continue;
+        last[x] = t_.code_.size() + 1;  // once, even if an operand comes twice
+        if (t_.values_[x].slot >= 0) free[t_.values_[x].uniform].push_back(t_.values_[x].slot);
+      }
+    }
+    t_.full_slots_ = made[0];
+    t_.uniform_slots_ = made[1];
+  }
+
+  Tape& t_;
+  std::span<const TapeOutput> outputs_;
+  const Shape& domain_;
+  LeafTable& leaves_;
+  TapeOptions options_;
+  int split_ = 0;
+  std::vector<std::string> written_;
+  std::unordered_map<const Node*, int> known_;
+  std::vector<DType> holds_;
+};
+
+Tape::Tape(std::span<const TapeOutput> outputs, const Shape& domain, LeafTable& leaves, const VecOps& ops, TapeOptions options)
+    : ops_(&ops) {
+  TapeCompiler(*this, outputs, domain, leaves, options).compile();
+}
+
+Shape domain_of(const Expr& value) {
+  for (const Expr& e : topological(std::array{value}))
+    if (e->family() == Family::Reduce) return e->in[0].shape();
+  return value.shape();
+}
+
+}  // namespace tenon::cpu

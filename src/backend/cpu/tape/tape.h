@@ -1,0 +1,125 @@
+// The tape interpreter: evaluates expressions over a domain block by block, in f32 slots that stay in the first-level
+// cache.
+//
+// A tape is compiled from root expressions in form (views on leaves; Pointwise; Reduce over the last axis and its
+// broadcast back). Values are of two kinds: full (a slot of rows by columns) and uniform (one number a row: reductions,
+// constants, operands repeated over the columns), and what is the same for all rows of a block is computed for one row
+// only. Equal subexpressions are one node, so they are computed once. Results leave through their `place` in memory or
+// as f32 rows for a tile kernel.
+#pragma once
+#include <array>
+#include <memory>
+
+#include "tenon/backend/cpu/access.h"
+#include "tenon/backend/cpu/tape/vec_ops.h"
+#include "tenon/backend/cpu/tile/gemm.h"
+
+namespace tenon::cpu {
+
+/// One result of a tape.
+struct TapeOutput {
+  Expr value;                 ///< over the domain, or with last axis 1: one number a row
+  Expr place;                 ///< views over the leaf to write (kernels/form.h); empty: f32 rows to the caller
+  DType dtype = DType::F32;   ///< stored type
+};
+
+struct TapeOptions {
+  int64_t max_cols = 0;   ///< most columns of a call; 0: the domain's
+  int split = -1;         ///< the axes before it make the row number; -1: all but the last
+  bool collapse = false;  ///< join trailing axes into longer rows where the last axis is short
+};
+
+/// One evaluation. The block must be whole rows if the tape reduces rows.
+struct TapeCall {
+  Block block;
+  Bases bases = nullptr;
+  void* workspace = nullptr;      ///< workspace_bytes() of the calling thread, 64-byte aligned, any contents
+  float* const* acc = nullptr;    ///< per lane: the accumulator tile of `block`, rows acc_ld apart
+  int64_t acc_ld = 0;
+  float* rows = nullptr;          ///< where an output without a place goes, rows rows_ld apart
+  int64_t rows_ld = 0;
+};
+
+class Tape {
+ public:
+  /// Outputs without a place: one at most. Leaves named acc.N are the lanes of the accumulator. Throws Error(Internal)
+  /// for expressions that are not in form.
+  Tape(std::span<const TapeOutput> outputs, const Shape& domain, LeafTable& leaves, const VecOps& ops,
+       TapeOptions options = {});
+
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
+  bool reduces_rows() const { return reduces_rows_; }
+  /// Bytes of scratch a thread.
+  int64_t workspace_bytes() const;
+  void run(const TapeCall& call) const;
+  /// Instructions of a block.
+  int length() const { return static_cast<int>(code_.size()); }
+
+ private:
+  friend class TapeCompiler;
+
+  enum class Op : uint8_t { Load, Constant, Accumulator, Pointwise, Round, Reduce, Expand };
+  struct Instruction {
+    Op op;
+    bool every_row = false;  // the result must have all rows, for it goes to the caller
+    int dst = -1;            // value
+    int operands = 0;
+    std::array<int, kMaxOperands> src{};  // values
+    int index = -1;                       // Load: access; Accumulator: lane
+    bool in_place = false;                // Load: memory may stand for the slot
+    const PointwiseFn* body = nullptr;
+    PointwiseFn round = nullptr;
+    ReduceFn reduce = nullptr;
+    MoveFn move = nullptr;
+    std::vector<float> params;  // Constant: the number, padded to a vector
+  };
+  struct Value {
+    bool uniform = false;
+    bool external = false;  // the caller's rows
+    int slot = -1;
+  };
+  struct Store {
+    int value;
+    int place;  // access
+    MoveFn move;
+  };
+  // A value during a block: rows `ld` apart (uniform: numbers `ld` apart); `one`: the same for all rows, ld = 0.
+  struct Live {
+    float* p;
+    int64_t ld;
+    bool one;
+  };
+  struct Frame {
+    const TapeCall& call;
+    Block block;
+    Live* live;
+    std::byte* slots;
+  };
+
+  void run_block(const Frame& f) const;
+  void load(const Instruction& in, const Frame& f) const;
+  void load_uniform(const Instruction& in, const Frame& f) const;
+  void pointwise(const Instruction& in, const Frame& f) const;
+  void pointwise_uniform(const Instruction& in, const Frame& f) const;
+  void reduce(const Instruction& in, const Frame& f) const;
+  void expand(const Instruction& in, const Frame& f) const;
+  void store(const Store& s, const Frame& f) const;
+  Live target(int value, const Frame& f) const;
+  float* slot(int value, const Frame& f) const;
+
+  const VecOps* ops_;
+  int64_t rows_ = 1, cols_ = 1;
+  int64_t block_rows_ = 1, block_cols_ = 1;
+  int full_slots_ = 0, uniform_slots_ = 0;
+  bool reduces_rows_ = false;
+  std::vector<Instruction> code_;
+  std::vector<Value> values_;
+  std::vector<Access> accesses_;
+  std::vector<Store> stores_;
+};
+
+/// The domain of a value in form: the operand of its last-axis reduction, else its own shape.
+Shape domain_of(const Expr& value);
+
+}  // namespace tenon::cpu

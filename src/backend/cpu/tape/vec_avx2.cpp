@@ -1,0 +1,28 @@
+// The tape's vector maths for AVX2, FMA and F16C.
+#include <immintrin.h>
+
+#include "tenon/backend/cpu/tape/vec_tables.h"
+
+namespace tenon::cpu {
+namespace {
+
+constexpr int kLanes = 8;
+typedef float V __attribute__((vector_size(32)));
+typedef uint16_t Halves __attribute__((vector_size(16)));
+
+inline V from_f16(Halves h) { return reinterpret_cast<V>(_mm256_cvtph_ps(reinterpret_cast<__m128i>(h))); }
+inline Halves to_f16(V x) {
+  return reinterpret_cast<Halves>(_mm256_cvtps_ph(reinterpret_cast<__m256>(x), _MM_FROUND_TO_NEAREST_INT));
+}
+
+}  // namespace
+}  // namespace tenon::cpu
+
+#include "tenon/backend/cpu/tape/vec_kernels.h"
+
+namespace tenon::cpu {
+const VecOps& vec_ops_avx2() {
+  static constexpr VecOps ops = make_table("avx2");
+  return ops;
+}
+}  // namespace tenon::cpu

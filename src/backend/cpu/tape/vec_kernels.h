@@ -1,0 +1,196 @@
+// Pointwise bodies, conversions and reductions over vectors V of kLanes floats, written once for every instruction set.
+// Included only by the files of one instruction set, behind their definitions of V, kLanes and the f16 conversions. All
+// names have internal linkage, and node bodies are instantiated for V, which no other file uses: nothing compiled for
+// one machine can be linked into code for another.
+#pragma once
+#include "tenon/backend/cpu/tape/vec_convert.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon::cpu {
+namespace {
+
+// ---- pointwise ----
+
+// Without operands of one value a row, rows that follow each other are one long row.
+template <int kOperands>
+inline PointwiseArgs flattened(const PointwiseArgs& a, unsigned mask) {
+  bool flat = mask == 0 && a.cols % 16 == 0 && a.dst_ld == a.cols;
+  for (int i = 0; i < kOperands; ++i) flat = flat && a.src_ld[i] == a.cols;
+  PointwiseArgs out = a;
+  if (flat) {
+    out.cols = a.rows * a.cols;
+    out.rows = 1;
+  }
+  return out;
+}
+
+template <class T, unsigned kMask>
+void pointwise(const PointwiseArgs& args) {
+  constexpr int n = T::kArity;
+  const PointwiseArgs a = flattened<n>(args, kMask);
+  for (int64_t r = 0; r < a.rows; ++r) {
+    V x[n];
+    const float* src[n];
+    for (int i = 0; i < n; ++i) {
+      src[i] = a.src[i] + r * a.src_ld[i];
+      if (kMask >> i & 1) x[i] = V{} + *src[i];
+    }
+    float* dst = a.dst + r * a.dst_ld;
+    for (int64_t c = 0; c < a.cols; c += kLanes) {
+#pragma GCC unroll 4
+      for (int i = 0; i < n; ++i)
+        if (!(kMask >> i & 1)) x[i] = load_v(src[i] + c);
+      store_v(dst + c, tenon::detail::call_eval<T, V>(x, a.params));
+    }
+  }
+}
+
+struct Bodies {
+  PointwiseFn by_mask[1 << kMaxOperands] = {};
+};
+
+template <class T>
+constexpr Bodies bodies_of() {
+  Bodies b;
+  if constexpr (T::family == Family::Pointwise) {
+    static_assert(T::kArity <= kMaxOperands, "raise kMaxOperands");
+    [&]<size_t... M>(std::index_sequence<M...>) {
+      ((b.by_mask[M] = &pointwise<T, M>), ...);
+    }(std::make_index_sequence<(1u << T::kArity)>{});
+  }
+  return b;
+}
+
+constexpr auto kBodies = []<class... T>(TypeList<T...>) {
+  return std::array<Bodies, sizeof...(T)>{bodies_of<T>()...};
+}(AllNodes{});
+
+const PointwiseFn* pointwise_bodies(int node) { return kBodies[static_cast<size_t>(node)].by_mask; }
+
+void expand_rows(const PointwiseArgs& a) {
+  for (int64_t r = 0; r < a.rows; ++r) {
+    const V x = V{} + a.src[0][r * a.src_ld[0]];
+    for (int64_t c = 0; c < a.cols; c += kLanes) store_v(a.dst + r * a.dst_ld + c, x);
+  }
+}
+
+template <class C>
+void round_rows(const PointwiseArgs& args) {
+  const PointwiseArgs a = flattened<1>(args, 0);
+  for (int64_t r = 0; r < a.rows; ++r)
+    for (int64_t c = 0; c < a.cols; c += kLanes)
+      store_v(a.dst + r * a.dst_ld + c, C::widen(C::narrow(load_v(a.src[0] + r * a.src_ld[0] + c))));
+}
+
+template <DType kType>
+void round_scalars(const PointwiseArgs& a) {
+  for (int64_t r = 0; r < a.rows; ++r)
+    for (int64_t c = 0; c < a.cols; ++c)
+      a.dst[r * a.dst_ld + c] = static_cast<float>(round_to(kType, static_cast<double>(a.src[0][r * a.src_ld[0] + c])));
+}
+
+PointwiseFn round_of(DType t) {
+  switch (t) {
+    case DType::F32:
+    case DType::F64: return &round_rows<AsF32>;
+    case DType::BF16: return &round_rows<AsBf16>;
+    case DType::F16: return &round_rows<AsF16>;
+    case DType::E4M3: return &round_rows<AsE4m3>;
+    case DType::I64: return &round_scalars<DType::I64>;
+    case DType::I32: return &round_scalars<DType::I32>;
+    case DType::I16: return &round_scalars<DType::I16>;
+    case DType::I8: return &round_scalars<DType::I8>;
+    case DType::U8: return &round_scalars<DType::U8>;
+    case DType::Bool: return &round_scalars<DType::Bool>;
+  }
+  return nullptr;
+}
+
+// ---- reductions over a row ----
+
+constexpr int kChains = 64 / kLanes;  // 64 partial results, whatever the width of a vector
+constexpr int64_t kReduceBlock = 4096;
+
+template <class T, class X>
+inline X combine(X a, X b) {
+  if constexpr (requires { T::template combine<X>(a, b); }) return T::template combine<X>(a, b);
+  else return T::template step<X>(a, b);
+}
+
+// The partial result of up to kReduceBlock columns.
+template <class T>
+inline float reduce_block(const float* x, int64_t n) {
+  V acc[kChains];
+  for (V& a : acc) a = V{} + static_cast<float>(T::init);
+  int64_t c = 0;
+  for (; c + kChains * kLanes <= n; c += kChains * kLanes)
+#pragma GCC unroll 8
+    for (int i = 0; i < kChains; ++i) acc[i] = T::template step<V>(acc[i], load_v(x + c + i * kLanes));
+  for (int i = 0; c < n; ++i, c += kLanes) {
+    const V next = T::template step<V>(acc[i], first_lanes(x + c, n - c));
+    acc[i] = n - c >= kLanes ? next : keep_first(next, acc[i], n - c);
+  }
+  for (int width = kChains / 2; width > 0; width /= 2)
+    for (int i = 0; i < width; ++i) acc[i] = combine<T, V>(acc[i], acc[i + width]);
+  float lanes[kLanes];
+  store_v(lanes, acc[0]);
+  for (int width = kLanes / 2; width > 0; width /= 2)
+    for (int i = 0; i < width; ++i) lanes[i] = combine<T, float>(lanes[i], lanes[i + width]);
+  return lanes[0];
+}
+
+template <class T>
+void reduce_rows(const ReduceArgs& a) {
+  for (int64_t r = 0; r < a.rows; ++r) {
+    const float* x = a.x + r * a.ld;
+    float total = reduce_block<T>(x, a.cols < kReduceBlock ? a.cols : kReduceBlock);
+    for (int64_t c = kReduceBlock; c < a.cols; c += kReduceBlock)
+      total = combine<T, float>(total, reduce_block<T>(x + c, a.cols - c < kReduceBlock ? a.cols - c : kReduceBlock));
+    a.out[r] = T::template finish<float>(total, static_cast<float>(a.cols));
+  }
+}
+
+template <class T>
+constexpr ReduceFn reduction_of() {
+  if constexpr (T::family == Family::Reduce) return &reduce_rows<T>;
+  else return nullptr;
+}
+
+constexpr auto kReductions = []<class... T>(TypeList<T...>) {
+  return std::array<ReduceFn, sizeof...(T)>{reduction_of<T>()...};
+}(AllNodes{});
+
+ReduceFn reduction(int node) { return kReductions[static_cast<size_t>(node)]; }
+
+// ---- sums over rows ----
+
+template <int kVectors>
+inline void strip_sums(const float* x, int64_t ld, int64_t rows, float* sum, float* squares) {
+  V s[kVectors], q[kVectors];
+  for (int i = 0; i < kVectors; ++i) s[i] = q[i] = V{};
+  for (int64_t r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+    for (int i = 0; i < kVectors; ++i) {
+      const V v = load_v(x + r * ld + i * kLanes);
+      s[i] += v;
+      q[i] += v * v;
+    }
+  for (int i = 0; i < kVectors; ++i) {
+    if (sum) store_v(sum + i * kLanes, load_v(sum + i * kLanes) + s[i]);
+    if (squares) store_v(squares + i * kLanes, load_v(squares + i * kLanes) + q[i]);
+  }
+}
+
+void column_sums(const float* x, int64_t ld, int64_t rows, int64_t cols, float* sum, float* squares) {
+  int64_t c = 0;
+  const auto at = [](float* p, int64_t i) { return p ? p + i : nullptr; };
+  for (; c + 4 * kLanes <= cols; c += 4 * kLanes) strip_sums<4>(x + c, ld, rows, at(sum, c), at(squares, c));
+  for (; c < cols; c += kLanes) strip_sums<1>(x + c, ld, rows, at(sum, c), at(squares, c));
+}
+
+constexpr VecOps make_table(const char* name) {
+  return {name, &pointwise_bodies, &round_of, &load_of, &store_of, &reduction, &expand_rows, &column_sums};
+}
+
+}  // namespace
+}  // namespace tenon::cpu

@@ -1,0 +1,65 @@
+// The vector maths of one instruction set behind a table of functions: what the tape interpreter is made of.
+//
+// A slot is f32 rows: `ld` elements apart (0: all rows are the same one), 64-byte padded, so that pointwise bodies work
+// on whole vectors and may read and write up to round_up(cols, 16) elements of a row. Memory of leaves and outputs is
+// only ever touched element-exactly.
+#pragma once
+#include <cstdint>
+
+#include "tenon/backend/cpu/tile/tile_ops.h"
+
+namespace tenon::cpu {
+
+inline constexpr int kMaxOperands = 4;
+
+/// dst[r][c] = body(src[0][r][c], ..). An operand whose bit is set in the body's mask has one value a row: src[i][r * ld].
+struct PointwiseArgs {
+  float* dst;
+  int64_t dst_ld;
+  const float* src[kMaxOperands];
+  int64_t src_ld[kMaxOperands];
+  const float* params;
+  int64_t rows, cols;
+};
+using PointwiseFn = void (*)(const PointwiseArgs&);
+
+/// Converts between memory of any element type and f32 rows. Steps are in elements of the memory's type.
+struct MoveArgs {
+  void* memory;  ///< load: only read
+  int64_t row_step, col_step;
+  int64_t rows, cols;
+  float* slot;
+  int64_t ld;
+  int64_t pad;  ///< load: zeros to write behind each row
+};
+using MoveFn = void (*)(const MoveArgs&);
+
+/// out[r] = reduction of x[r][0..cols).
+struct ReduceArgs {
+  const float* x;
+  int64_t ld, rows, cols;
+  float* out;
+};
+using ReduceFn = void (*)(const ReduceArgs&);
+
+struct VecOps {
+  const char* name;
+  /// The bodies of a pointwise node by mask of row-uniform operands; the node's number is its place in node_types().
+  const PointwiseFn* (*pointwise)(int node);
+  /// dst = src rounded to the values of a type, as round_to does.
+  PointwiseFn (*round)(DType type);
+  MoveFn (*load)(DType type);
+  /// Rounds to nearest even; integers are truncated.
+  MoveFn (*store)(DType type);
+  /// A fixed order of additions, whatever the block: partial sums a lane, then pairs, in blocks of 4096 columns.
+  ReduceFn (*reduce)(int node);
+  /// dst[r][c] = src[0][r * ld]: a row value over columns.
+  PointwiseFn expand;
+  /// sum[c] += x[r][c], squares[c] += x[r][c]^2 over rows, in f32; sums may be null.
+  void (*column_sums)(const float* x, int64_t ld, int64_t rows, int64_t cols, float* sum, float* squares);
+};
+
+/// The table for the instruction set that the tile kernels use.
+const VecOps& vec_ops(Isa isa);
+
+}  // namespace tenon::cpu
