@@ -32,12 +32,4 @@ const ModelPreset& model_preset(std::string_view name) {
   throw Error(ErrorKind::Usage, "model", "no preset named '" + std::string(name) + "'; known are " + known);
 }
 
-void check_parts_fit(const StableDiffusionConfig& c, const std::string& where) {
-  TENON_CHECK(Model, c.text.hidden == c.unet.context_dim, where)
-      << "the text encoder's width " << c.text.hidden << " is not the UNet's cross_attention_dim "
-      << c.unet.context_dim;
-  TENON_CHECK(Model, c.vae.latent_channels == c.unet.in_channels, where)
-      << "the VAE's " << c.vae.latent_channels << " latent channels are not the UNet's " << c.unet.in_channels;
-}
-
 }  // namespace tenon

@@ -1,25 +1,12 @@
 // Named architectures whose layout needs no file: `random:<name>` models. A model's source file registers its own.
 #pragma once
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "tenon/models/clip_text.h"
-#include "tenon/models/unet.h"
-#include "tenon/models/vae.h"
+#include "tenon/models/stable_diffusion.h"
 
 namespace tenon {
-
-/// The three networks of a latent diffusion model of Stable Diffusion 1.x's kind.
-struct StableDiffusionConfig {
-  ClipTextConfig text;
-  UNetConfig unet;
-  VaeConfig vae;
-};
-
-/// Checks that the networks fit one another (text width, latent channels); Error(Model) at `where` names both sides.
-void check_parts_fit(const StableDiffusionConfig& c, const std::string& where);
 
 struct ModelPreset {
   std::string name;     ///< as in `-m random:<name>`

@@ -1,0 +1,127 @@
+// What the tests of this folder share: hash weights as leaves, the recorded outputs of the reference implementation.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "../fixtures/hashing.h"
+#include "tenon/core/error.h"
+#include "tenon/expr/oracle.h"
+#include "tenon/io/safetensors.h"
+#include "tenon/models/weights.h"
+
+namespace models_test {
+
+inline std::string fixture_path(const std::string& name) {
+  return std::string(TENON_SOURCE_DIR) + "/tests/fixtures/" + name;
+}
+
+/// tests/fixtures/parity.*: cases by name, and a named tensor of a case.
+class Parity {
+ public:
+  static const Parity& get() {
+    static const Parity all;
+    return all;
+  }
+  const nlohmann::json& of(const std::string& name) const {
+    for (const auto& c : head_["cases"])
+      if (c["name"] == name) return c;
+    throw std::runtime_error("no case " + name);
+  }
+  const nlohmann::json& config(const std::string& component) const { return head_["models"][component]; }
+  /// Elements 0, stride, 2 stride, .. of the expected tensor.
+  std::vector<double> expected(const std::string& name, const std::string& tensor) const {
+    const tenon::TensorView& t = file_.at(name + "/" + tensor);
+    std::vector<double> out;
+    for (int64_t i = 0; i < t.shape.numel(); ++i) out.push_back(tenon::load_element(t.dtype, t.data, i));
+    return out;
+  }
+
+ private:
+  Parity()
+      : head_(nlohmann::json::parse(std::ifstream(fixture_path("parity.json")))),
+        file_(tenon::SafetensorsFile::open(fixture_path("parity.safetensors"))) {}
+  nlohmann::json head_;
+  tenon::SafetensorsFile file_;
+};
+
+inline tenon::Shape shape_of(const nlohmann::json& dims) {
+  return tenon::Shape(std::span<const int64_t>(dims.get<std::vector<int64_t>>()));
+}
+
+/// Values 2 u(k, i), as the fixtures' inputs are.
+inline std::vector<double> hash_input(uint32_t k, int64_t n, double scale = 2.0) {
+  const std::vector<float> x = fixtures::hash_tensor(k, n, scale);
+  return {x.begin(), x.end()};
+}
+
+/// An oracle whose parameters are the hash weights of `names` and whose other leaves are given.
+inline tenon::Oracle hash_oracle(const tenon::WeightShapes& names, std::map<std::string, std::vector<double>> inputs) {
+  std::map<std::string, uint32_t> rank;
+  for (const auto& [name, shape] : names) rank.emplace(name, static_cast<uint32_t>(rank.size()));
+  return tenon::Oracle([rank, inputs](const tenon::Expr& leaf) -> std::vector<double> {
+    const std::string& name = leaf->attrs.text;
+    if (const auto it = inputs.find(name); it != inputs.end()) return it->second;
+    const std::vector<float> w = fixtures::hash_weight(name, rank.at(name), leaf.shape().numel());
+    return {w.begin(), w.end()};
+  });
+}
+
+/// Largest difference relative to the largest expected value; `stride` thins `found`.
+inline double relative_error(const std::vector<double>& found, const std::vector<double>& expected, size_t stride = 1) {
+  EXPECT_EQ((found.size() + stride - 1) / stride, expected.size());
+  double worst = 0, top = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double d = std::abs(found.at(i * stride) - expected[i]);
+    worst = !(d <= worst) ? d : worst;
+    top = std::max(top, std::abs(expected[i]));
+  }
+  return worst / top;
+}
+
+/// Compares a whole or thinned tensor of a parity case with `found`.
+inline void expect_parity(const std::string& name, const std::string& tensor, const std::vector<double>& found,
+                          double tolerance = 1e-5) {
+  const auto& what = Parity::get().of(name)["expect"][tensor];
+  EXPECT_LE(relative_error(found, Parity::get().expected(name, tensor), what["stride"].get<size_t>()), tolerance)
+      << name << " " << tensor;
+}
+
+inline double mean_magnitude(const std::vector<double>& x) {
+  double sum = 0;
+  for (double v : x) sum += std::abs(v);
+  return sum / static_cast<double>(x.size());
+}
+
+inline void expect_starts_with(const std::vector<double>& x, std::initializer_list<double> first) {
+  size_t i = 0;
+  for (double v : first) EXPECT_LE(std::abs(x.at(i++) - v), 1e-4) << "element " << i - 1;
+}
+
+/// The value behind `steps` further nodes of a chain that starts at the product or convolution with the weight `name`:
+/// the output of a named part of a network in f32, which has no node of its own name.
+inline tenon::Expr behind_weight(const tenon::Expr& root, const std::string& name, int steps) {
+  const auto nodes = tenon::topological(std::array{root});
+  const auto user_of = [&](const tenon::Expr& x, auto&& wanted) {
+    for (const tenon::Expr& e : nodes)
+      for (const tenon::Expr& in : e->in)
+        if (in == x && wanted(e)) return e;
+    throw std::runtime_error("nothing uses " + name);
+  };
+  const auto any = [](const tenon::Expr&) { return true; };
+  for (const tenon::Expr& e : nodes) {
+    if (e->attrs.text != name) continue;
+    tenon::Expr at = e;
+    while (at->family() != tenon::Family::Anchor) at = user_of(at, any);
+    for (int i = 0; i < steps; ++i) at = user_of(at, [](const tenon::Expr& u) { return u->name() == "add"; });
+    return at;
+  }
+  throw std::runtime_error("no weight " + name);
+}
+
+}  // namespace models_test
