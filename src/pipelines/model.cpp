@@ -1,0 +1,148 @@
+#include "tenon/pipelines/model.h"
+
+#include <dlfcn.h>
+
+#include <thread>
+
+#include "tenon/core/error.h"
+#include "tenon/core/options.h"
+#include "tenon/io/json.h"
+#include "tenon/models/hash_weights.h"
+#include "tenon/models/registry.h"
+#include "tenon/pipelines/schedulers/scheduler.h"
+
+namespace tenon {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kRandom = "random:";
+
+class CheckpointWeights : public WeightSource {
+ public:
+  explicit CheckpointWeights(const Component& component) : component_(component) {}
+  HostView find(const std::string& name) const override {
+    const TensorView& t = component_.at(name);
+    return {t.dtype, t.shape, t.data};
+  }
+
+ private:
+  const Component& component_;
+};
+
+// Makes a tensor when it is asked for and drops it when it has been packed.
+class RandomWeights : public WeightSource {
+ public:
+  RandomWeights(WeightShapes shapes, uint64_t seed) : shapes_(std::move(shapes)), seed_(seed) {}
+  HostView find(const std::string& name) const override {
+    const auto it = shapes_.find(name);
+    TENON_CHECK(Model, it != shapes_.end(), "random weights") << "no tensor '" << name << "'";
+    const Shape& shape = it->second;
+    std::vector<std::byte>& data = made_[name];
+    if (data.empty()) {
+      const int64_t n = shape.numel(), half = n / 2;
+      data.resize(static_cast<size_t>(2 * n));
+      const auto fill = [&](int64_t begin, int64_t end) {
+        random_weight(name, shape, DType::BF16, begin, end, data.data() + 2 * begin, seed_);
+      };
+      std::thread other([&] { fill(half, n); });
+      fill(0, half);
+      other.join();
+    }
+    return {DType::BF16, shape, data.data()};
+  }
+  void done(const std::string& name) const override { made_.erase(name); }
+
+ private:
+  WeightShapes shapes_;
+  uint64_t seed_;
+  mutable std::map<std::string, std::vector<std::byte>> made_;
+};
+
+fs::path find_model(const std::string& spec) {
+  const fs::path given(spec);
+  if (fs::exists(given)) return given;
+  const std::string base = option(Option::ModelDir);
+  if (!base.empty() && given.is_relative() && fs::exists(fs::path(base) / given)) return fs::path(base) / given;
+  std::string tried = given.string();
+  if (!base.empty() && given.is_relative()) tried += ", " + (fs::path(base) / given).string();
+  throw Error(ErrorKind::Model, "model", "no model at " + tried, "a folder, a .safetensors file or random:NAME is expected");
+}
+
+GenerationDefaults defaults_of(const Checkpoint& c, const VaeConfig& vae) {
+  GenerationDefaults d;
+  if (c.has("unet")) {
+    const nlohmann::json& config = c.component("unet").config;
+    if (config.is_object() && config.contains("sample_size") && config["sample_size"].is_number_integer())
+      d.width = d.height = config["sample_size"].get<int64_t>() * vae.downsampling();
+  }
+  const nlohmann::json& index = c.model_index();
+  if (!index.is_object() || !index.contains("_tenon_defaults")) return d;
+  const nlohmann::json& own = index["_tenon_defaults"];
+  try {
+    d.width = own.value("width", d.width);
+    d.height = own.value("height", d.height);
+    d.steps = own.value("steps", d.steps);
+    d.cfg_scale = own.value("guidance_scale", d.cfg_scale);
+    d.sampler = own.value("sampler", d.sampler);
+  } catch (const nlohmann::json::exception& e) {
+    throw Error(ErrorKind::Model, "model_index.json", std::string("_tenon_defaults: ") + e.what());
+  }
+  return d;
+}
+
+}  // namespace
+
+fs::path default_model_folder() {
+  std::vector<fs::path> places;
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&default_model_folder), &info) && info.dli_fname) {
+    const fs::path library = fs::weakly_canonical(info.dli_fname);
+    places.push_back(library.parent_path() / "../share/tenon/default-model");
+    places.push_back(library.parent_path() / "../../share/tenon/default-model");
+  }
+  places.emplace_back(TENON_DEFAULT_MODEL);
+  std::string tried;
+  for (const fs::path& p : places) {
+    if (fs::exists(p / "model_index.json")) return fs::weakly_canonical(p);
+    tried += (tried.empty() ? "" : ", ") + p.lexically_normal().string();
+  }
+  throw Error(ErrorKind::Model, "default model", "not found; looked in " + tried);
+}
+
+std::shared_ptr<const Model> Model::open(const std::string& spec, uint64_t random_seed) {
+  auto m = std::make_shared<Model>();
+  m->random_seed_ = random_seed;
+  if (spec.starts_with(kRandom)) {
+    const ModelPreset& preset = model_preset(spec.substr(kRandom.size()));
+    m->name_ = spec;
+    m->config_ = preset.config;
+    m->scheduler_config_ = sd15_scheduler_config();
+    return m;
+  }
+  const fs::path path = spec.empty() ? default_model_folder() : find_model(spec);
+  m->name_ = path.filename().empty() ? path.parent_path().filename().string() : path.filename().string();
+  m->checkpoint_ = Checkpoint::open(path);
+  m->checkpoint_->require_stable_diffusion_1();
+  m->config_ = stable_diffusion_config(*m->checkpoint_);
+  m->scheduler_config_ = m->checkpoint_->scheduler_config();
+  if (m->scheduler_config_.is_null()) m->scheduler_config_ = sd15_scheduler_config();
+  m->defaults_ = defaults_of(*m->checkpoint_, m->config_.vae);
+  if (m->checkpoint_->tokenizer()) m->tokenizer_ = ClipTokenizer::from_folder(*m->checkpoint_->tokenizer());
+  return m;
+}
+
+const ClipTokenizer& Model::tokenizer() const {
+  if (tokenizer_) return *tokenizer_;
+  throw Error(ErrorKind::Model, name_, "the model has no tokenizer",
+              "a folder tokenizer/ with vocab.json and merges.txt is expected beside its components");
+}
+
+std::unique_ptr<WeightSource> Model::weights(const std::string& component) const {
+  const WeightShapes expected = expected_weights(config_).at(component);
+  if (!checkpoint_) return std::make_unique<RandomWeights>(expected, random_seed_);
+  const Component& c = checkpoint_->component(component);
+  require_weights(check_weights(expected, shapes_of(c)), name_ + " " + component);
+  return std::make_unique<CheckpointWeights>(c);
+}
+
+}  // namespace tenon

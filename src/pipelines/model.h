@@ -1,0 +1,56 @@
+// A model to run: a checkpoint on disk, or a named architecture with reproducible random weights in memory.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "tenon/backend/backend.h"
+#include "tenon/io/checkpoint.h"
+#include "tenon/io/clip_tokenizer.h"
+#include "tenon/models/stable_diffusion.h"
+
+namespace tenon {
+
+/// What a model folder says about its use (model_index.json, key "_tenon_defaults"), or Stable Diffusion 1.5's values.
+struct GenerationDefaults {
+  int64_t width = 512, height = 512;
+  int steps = 20;
+  double cfg_scale = 7.5;
+  std::string sampler;  ///< empty: the scheduler_config's own
+};
+
+class Model {
+ public:
+  /// `spec`: "" = the embedded default model; "random:NAME" = a preset with random weights; otherwise a path, tried as it
+  /// is and below TENON_MODEL_DIR. Error(Model) says what was looked for.
+  static std::shared_ptr<const Model> open(const std::string& spec, uint64_t random_seed = 0);
+
+  const std::string& name() const { return name_; }
+  const StableDiffusionConfig& config() const { return config_; }
+  const nlohmann::json& scheduler_config() const { return scheduler_config_; }
+  const GenerationDefaults& defaults() const { return defaults_; }
+  /// Null for random models.
+  const Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
+  /// Error(Model) if the model came without a tokenizer.
+  const ClipTokenizer& tokenizer() const;
+  bool has_tokenizer() const { return tokenizer_.has_value(); }
+  /// Weights of "text_encoder", "unet" or "vae". Error(Model) lists what is missing or has the wrong shape.
+  std::unique_ptr<WeightSource> weights(const std::string& component) const;
+
+ private:
+  std::string name_;
+  StableDiffusionConfig config_;
+  nlohmann::json scheduler_config_;
+  GenerationDefaults defaults_;
+  std::optional<Checkpoint> checkpoint_;
+  std::optional<ClipTokenizer> tokenizer_;
+  uint64_t random_seed_ = 0;
+};
+
+/// Folder of the embedded default model: beside an installed library, else in the source tree. Error(Model) lists the
+/// places that were tried.
+std::filesystem::path default_model_folder();
+
+}  // namespace tenon

@@ -1,0 +1,298 @@
+#include "tenon/pipelines/text_to_image.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "tenon/core/error.h"
+#include "tenon/io/random.h"
+
+namespace tenon {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+constexpr int kMaxSteps = 1000;
+constexpr int64_t kMaxBatch = 1024;
+
+// Hidden states times the weight of their token, then brought back to their mean (AUTOMATIC1111's rule).
+void apply_weights(std::span<float> hidden, const std::vector<TokenWindow>& windows, int64_t width) {
+  double before = 0, after = 0;
+  size_t at = 0;
+  for (float v : hidden) before += v;
+  for (const TokenWindow& w : windows)
+    for (float weight : w.weights)
+      for (int64_t c = 0; c < width; ++c, ++at) hidden[at] *= weight;
+  for (float v : hidden) after += v;
+  const bool weighted = std::any_of(windows.begin(), windows.end(), [](const TokenWindow& w) {
+    return std::any_of(w.weights.begin(), w.weights.end(), [](float x) { return x != 1.0f; });
+  });
+  if (!weighted || after == 0) return;
+  for (float& v : hidden) v = static_cast<float>(v * (before / after));
+}
+
+}  // namespace
+
+TextToImage::TextToImage(std::shared_ptr<const Model> model, const PipelineOptions& options)
+    : model_(std::move(model)), options_(options), backend_(make_backend(options.device, {options.threads})) {
+  const DType type = options.type.value_or(backend_->prefers_bf16() ? DType::BF16 : DType::F32);
+  TENON_CHECK(Usage, type == DType::BF16 || type == DType::F32, "type") << name_of(type) << " is not supported; use bf16 or f32";
+  networks_ = {{type, type}, options.fusion};
+}
+
+TextToImage::~TextToImage() = default;
+
+ImageRequest TextToImage::complete(ImageRequest r) const {
+  const GenerationDefaults& d = model_->defaults();
+  if (r.init) {
+    if (r.width == 0) r.width = r.init->width;
+    if (r.height == 0) r.height = r.init->height;
+  }
+  if (r.width == 0) r.width = d.width;
+  if (r.height == 0) r.height = d.height;
+  if (r.steps == 0) r.steps = d.steps;
+  if (r.cfg_scale < 0) r.cfg_scale = d.cfg_scale;
+  if (r.sampler.empty()) r.sampler = d.sampler;
+  check_size(*model_, r.height, r.width);
+  TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMaxSteps, "steps") << r.steps << " is outside 1.." << kMaxSteps;
+  TENON_CHECK(Usage, r.batch >= 1 && r.batch <= kMaxBatch, "batch") << r.batch << " is outside 1.." << kMaxBatch;
+  TENON_CHECK(Usage, std::isfinite(r.cfg_scale), "guidance") << "the scale must be a finite number";
+  if (r.init) {
+    TENON_CHECK(Usage, r.strength > 0 && r.strength <= 1, "strength") << r.strength << " is outside (0, 1]";
+    TENON_CHECK(Usage, r.init->width == r.width && r.init->height == r.height && r.init->channels == 3, "init image")
+        << "is " << r.init->width << "x" << r.init->height << ", but " << r.width << "x" << r.height << " is asked for";
+  }
+  return r;
+}
+
+GenerationShape TextToImage::shape_of(const ImageRequest& r, int64_t tokens, int64_t timesteps) const {
+  return {r.batch, r.height, r.width, r.cfg_scale > 1, tokens, timesteps};
+}
+
+// The largest network's memory: networks are ready one at a time.
+int64_t TextToImage::planned_bytes(const ImageRequest& r) const {
+  const GenerationShape s = shape_of(r, model_->config().text.positions, r.steps);
+  int64_t most = plan_memory(plan_unet(*model_, s, networks_), *backend_).total();
+  most = std::max(most, plan_memory(plan_vae_decode(*model_, s, networks_), *backend_).total());
+  if (r.init) most = std::max(most, plan_memory(plan_vae_encode(*model_, s, networks_), *backend_).total());
+  return most;
+}
+
+void TextToImage::check_fits(const ImageRequest& request) const {
+  ImageRequest r = complete(request);
+  const int64_t available = backend_->memory_available(), needed = planned_bytes(r);
+  if (needed <= available) return;
+  // Halving the range of the shorter side finds the largest size of the same shape that fits.
+  const int64_t factor = model_->config().vae.downsampling(), width = r.width, height = r.height;
+  int64_t fits = 0, too_large = std::min(width, height) / factor;
+  const auto scaled = [&](int64_t units) {
+    ImageRequest s = r;
+    const double scale = static_cast<double>(units * factor) / static_cast<double>(std::min(width, height));
+    s.width = std::max<int64_t>(static_cast<int64_t>(static_cast<double>(width) * scale) / factor, 1) * factor;
+    s.height = std::max<int64_t>(static_cast<int64_t>(static_cast<double>(height) * scale) / factor, 1) * factor;
+    s.init.reset();
+    return s;
+  };
+  while (too_large - fits > std::max<int64_t>(1, fits / 32)) {
+    const int64_t middle = (fits + too_large) / 2;
+    (planned_bytes(scaled(middle)) <= available ? fits : too_large) = middle;
+  }
+  const ImageRequest best = scaled(std::max<int64_t>(fits, 1));
+  throw Error(ErrorKind::Memory, "size",
+              std::to_string(width) + "x" + std::to_string(height) + " needs " + std::to_string(needed >> 20) + " MiB, " +
+                  std::to_string(available >> 20) + " MiB are available",
+              fits > 0 ? "the largest of this shape that fits is about " + std::to_string(best.width) + "x" + std::to_string(best.height)
+                       : "no size of this model fits");
+}
+
+Executable& TextToImage::network(Network& slot, const std::string& key, const std::function<Plan()>& plan,
+                                 const std::string& weights) {
+  if (slot.executable && slot.key == key) return *slot.executable;
+  if (!options_.keep_networks)
+    for (Network* other : {&text_, &unet_, &decoder_, &encoder_}) other->executable.reset();
+  slot.executable.reset();
+  slot.executable = std::make_unique<Executable>(plan(), backend_, *model_->weights(weights));
+  slot.key = key;
+  return *slot.executable;
+}
+
+std::vector<float> TextToImage::encode_prompts(const ImageRequest& r, int64_t& tokens, Timings& timings) {
+  const ClipTokenizer& tokenizer = model_->tokenizer();
+  const ClipTextConfig& config = model_->config().text;
+  TENON_CHECK(Model, tokenizer.vocab_size() <= config.vocabulary && tokenizer.window_length() == config.positions, model_->name())
+      << "the tokenizer (" << tokenizer.vocab_size() << " tokens, windows of " << tokenizer.window_length()
+      << ") does not fit the text encoder (" << config.vocabulary << ", " << config.positions << ")";
+  const bool guided = r.cfg_scale > 1;
+  const WeightedTokens positive = tokenizer.encode_weighted(r.prompt), negative = tokenizer.encode_weighted(r.negative);
+  std::vector<std::vector<TokenWindow>> texts;
+  size_t count = tokenizer.windows(positive).size();
+  if (guided) count = std::max(count, tokenizer.windows(negative).size());
+  if (guided) texts.push_back(tokenizer.windows(negative, count));
+  texts.push_back(tokenizer.windows(positive, count));
+
+  const int64_t rows = static_cast<int64_t>(texts.size() * count), length = config.positions;
+  const auto load = Clock::now();
+  Executable& e = network(text_, std::to_string(rows), [&] { return plan_text(*model_, rows, networks_); }, "text_encoder");
+  timings.load += seconds_since(load);
+  const auto begin = Clock::now();
+  std::vector<int32_t> ids;
+  for (const auto& windows : texts)
+    for (const TokenWindow& w : windows) ids.insert(ids.end(), w.ids.begin(), w.ids.end());
+  e.set("tokens", HostView{DType::I32, {rows, length}, ids.data()});
+  e.run_all();
+  const std::vector<float> hidden = e.get("hidden");
+  // [text][batch] order: the negative text of every image, then the positive ones.
+  std::vector<float> context;
+  const size_t per_text = hidden.size() / texts.size();
+  for (size_t t = 0; t < texts.size(); ++t) {
+    std::vector<float> part(hidden.begin() + static_cast<int64_t>(t * per_text), hidden.begin() + static_cast<int64_t>((t + 1) * per_text));
+    apply_weights(part, texts[t], config.hidden);
+    for (int64_t b = 0; b < r.batch; ++b) context.insert(context.end(), part.begin(), part.end());
+  }
+  tokens = length * static_cast<int64_t>(count);
+  timings.text = seconds_since(begin);
+  return context;
+}
+
+std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Scheduler& scheduler, std::vector<NoiseSource>& noise,
+                                                Timings& timings) {
+  const VaeConfig& vae = model_->config().vae;
+  const int64_t factor = vae.downsampling(), area = (r.height / factor) * (r.width / factor);
+  const size_t per_image = static_cast<size_t>(vae.latent_channels * area);
+  std::vector<float> latents(per_image * static_cast<size_t>(r.batch));
+  const auto image = [&](std::vector<float>& all, int64_t b) { return std::span(all).subspan(static_cast<size_t>(b) * per_image, per_image); };
+  if (!r.init) {
+    for (int64_t b = 0; b < r.batch; ++b) {
+      noise[static_cast<size_t>(b)](image(latents, b));
+      for (float& v : image(latents, b)) v = static_cast<float>(v * scheduler.init_noise_sigma());
+    }
+    return latents;
+  }
+  const auto begin = Clock::now();
+  ImageRequest one = r;
+  one.batch = 1;
+  const GenerationShape shape = shape_of(one, 0, 0);
+  Executable& e = network(encoder_, std::to_string(r.width) + "x" + std::to_string(r.height),
+                          [&] { return plan_vae_encode(*model_, shape, networks_); }, "vae");
+  std::vector<float> pixels;
+  for (uint8_t p : r.init->pixels) pixels.push_back(static_cast<float>(p) / 127.5f - 1.0f);
+  e.set("image", pixels);
+  e.run_all();
+  const std::vector<float> moments = e.get("moments");
+  std::vector<float> draw(per_image);
+  for (int64_t b = 0; b < r.batch; ++b) {
+    noise[static_cast<size_t>(b)](draw);  // the posterior's noise comes first in the stream
+    std::span<float> z = image(latents, b);
+    for (size_t i = 0; i < per_image; ++i)
+      z[i] = static_cast<float>(vae.scaling_factor * (moments[i] + std::exp(0.5f * moments[per_image + i]) * draw[i]));
+    noise[static_cast<size_t>(b)](draw);
+    scheduler.add_noise(z, draw, 0);
+  }
+  timings.encode = seconds_since(begin);
+  return latents;
+}
+
+void TextToImage::denoise(const ImageRequest& r, Scheduler& scheduler, const std::vector<float>& context, int64_t tokens,
+                          std::vector<float>& latents, const std::vector<NoiseSource>& noise, ImageResult& result,
+                          const OnStep& on_step) {
+  const std::vector<double> steps(scheduler.timesteps().begin(), scheduler.timesteps().end());
+  const GenerationShape shape = shape_of(r, tokens, static_cast<int64_t>(steps.size()));
+  const auto load = Clock::now();
+  const std::string key = std::to_string(r.batch) + "," + std::to_string(r.height) + "," + std::to_string(r.width) + "," +
+                          std::to_string(shape.guided) + "," + std::to_string(tokens) + "," + std::to_string(steps.size());
+  Executable& unet = network(unet_, key, [&] { return plan_unet(*model_, shape, networks_); }, "unet");
+  result.timings.load += seconds_since(load);
+  result.peak_bytes = std::max(result.peak_bytes, unet.allocated().total());
+  const auto begin = Clock::now();
+  std::vector<float> times(steps.begin(), steps.end());
+  unet.set("timesteps", times);
+  unet.set("context", context);
+  unet.run(Rate::Constant);
+  unet.run(Rate::Schedule);
+  unet.run(Rate::Prompt);
+  const size_t per_image = latents.size() / static_cast<size_t>(r.batch);
+  const NoiseSource draw = [&](std::span<float> out) {
+    for (size_t b = 0; b < noise.size(); ++b) noise[b](out.subspan(b * per_image, per_image));
+  };
+  for (int i = 0; i < scheduler.calls(); ++i) {
+    const auto step_begin = Clock::now();
+    std::vector<float> x = latents;
+    scheduler.scale_model_input(x, i);
+    unet.set("latents", x);
+    unet.set_scalar("step", i);
+    unet.run(Rate::Step);
+    std::vector<float> e = unet.get("noise");
+    if (shape.guided) {
+      const float g = static_cast<float>(r.cfg_scale);
+      for (size_t k = 0; k < latents.size(); ++k) e[k] += g * (e[k + latents.size()] - e[k]);
+      e.resize(latents.size());
+    }
+    if (!std::all_of(e.begin(), e.end(), [](float v) { return std::isfinite(v); })) name_launch(unet, i);
+    scheduler.step(e, i, latents, draw);
+    result.timings.steps.push_back(seconds_since(step_begin));
+    const bool go_on = !on_step || on_step({i + 1, scheduler.calls(), result.timings.steps.back()});
+    TENON_CHECK(Cancelled, go_on, "generate") << "cancelled after step " << i + 1 << " of " << scheduler.calls();
+  }
+  result.timings.denoise = seconds_since(begin);
+}
+
+// Runs the step again, looking at every launch, to say where the first non-finite value came from.
+void TextToImage::name_launch(Executable& unet, int step) const {
+  const std::string where = "step " + std::to_string(step + 1);
+  try {
+    unet.check_finite(true);
+    unet.run(Rate::Step);
+  } catch (const Error& e) {
+    throw Error(ErrorKind::Numeric, where, e.what());
+  }
+  throw Error(ErrorKind::Numeric, where, "the guided noise is not finite");
+}
+
+std::vector<Image> TextToImage::decode(const ImageRequest& r, const std::vector<float>& latents, Timings& timings) {
+  const GenerationShape shape = shape_of(r, 0, 0);
+  const auto load = Clock::now();
+  const std::string key = std::to_string(r.batch) + "," + std::to_string(r.height) + "," + std::to_string(r.width);
+  Executable& e = network(decoder_, key, [&] { return plan_vae_decode(*model_, shape, networks_); }, "vae");
+  timings.load += seconds_since(load);
+  const auto begin = Clock::now();
+  e.set("latents", latents);
+  e.run_all();
+  const std::vector<float> pixels = e.get("pixels");
+  std::vector<Image> images;
+  const size_t per_image = pixels.size() / static_cast<size_t>(r.batch);
+  for (int64_t b = 0; b < r.batch; ++b) {
+    Image image{r.width, r.height, 3, std::vector<uint8_t>(per_image)};
+    for (size_t i = 0; i < per_image; ++i) {
+      const float v = pixels[static_cast<size_t>(b) * per_image + i];
+      TENON_CHECK(Numeric, std::isfinite(v), "vae decode") << "pixel value " << i << " of image " << b << " is " << v;
+      image.pixels[i] = static_cast<uint8_t>(std::nearbyint(std::clamp(v, 0.0f, 1.0f) * 255.0f));
+    }
+    images.push_back(std::move(image));
+  }
+  timings.decode = seconds_since(begin);
+  return images;
+}
+
+ImageResult TextToImage::generate(const ImageRequest& request, const OnStep& on_step) {
+  ImageResult result;
+  const ImageRequest r = result.request = complete(request);
+  const std::unique_ptr<Scheduler> scheduler = make_scheduler(r.sampler, model_->scheduler_config(), r.scheduler);
+  scheduler->set_steps(r.steps, r.init ? r.strength : 1.0);
+  result.timesteps.assign(scheduler->timesteps().begin(), scheduler->timesteps().end());
+  std::vector<TorchGenerator> generators;
+  std::vector<NoiseSource> noise;
+  for (int64_t b = 0; b < r.batch; ++b) {
+    result.seeds.push_back(r.seed + static_cast<uint64_t>(b));
+    generators.emplace_back(result.seeds.back());
+  }
+  for (TorchGenerator& g : generators) noise.emplace_back([&g](std::span<float> out) { g.randn(out); });
+  int64_t tokens = 0;
+  const std::vector<float> context = encode_prompts(r, tokens, result.timings);
+  std::vector<float> latents = initial_latents(r, *scheduler, noise, result.timings);
+  denoise(r, *scheduler, context, tokens, latents, noise, result, on_step);
+  result.images = decode(r, latents, result.timings);
+  return result;
+}
+
+}  // namespace tenon

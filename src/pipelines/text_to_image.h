@@ -1,0 +1,99 @@
+// Text to image and image to image with a Stable Diffusion 1.x model: tokens, hidden states, denoising loop, picture.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tenon/io/image.h"
+#include "tenon/pipelines/networks.h"
+#include "tenon/pipelines/schedulers/scheduler.h"
+#include "tenon/runtime/executable.h"
+
+namespace tenon {
+
+/// What is asked for. Sizes in pixels; a size or a number of steps of 0, a negative guidance and an empty sampler mean the
+/// model's own default.
+struct ImageRequest {
+  std::string prompt, negative;
+  int64_t width = 0, height = 0;
+  int steps = 0;
+  double cfg_scale = -1;  ///< 1 or less: one conditional pass, no guidance
+  std::string sampler;
+  SchedulerOptions scheduler;
+  uint64_t seed = 0;
+  int64_t batch = 1;      ///< image i uses seed + i
+  std::optional<Image> init;  ///< image to image; RGB of the asked size
+  double strength = 0.75;     ///< of image to image, in (0, 1]
+};
+
+struct Progress {
+  int step = 0, steps = 0;  ///< steps done
+  double seconds = 0;       ///< of the last one
+};
+/// Called after every step; false cancels (Error(Cancelled)).
+using OnStep = std::function<bool(const Progress&)>;
+
+struct Timings {
+  double load = 0, text = 0, encode = 0, denoise = 0, decode = 0;  ///< seconds
+  std::vector<double> steps;
+};
+
+struct ImageResult {
+  std::vector<Image> images;
+  std::vector<uint64_t> seeds;
+  ImageRequest request;  ///< with every default filled in
+  std::vector<double> timesteps;
+  Timings timings;
+  int64_t peak_bytes = 0;  ///< of the largest network, as planned
+};
+
+struct PipelineOptions {
+  std::string device = "cpu";
+  int threads = 0;
+  std::optional<DType> type;  ///< bf16 or f32; unset: bf16 where the device has it
+  bool fusion = true;
+  bool keep_networks = false; ///< keep every network ready between calls instead of one at a time
+};
+
+/// Not thread-safe.
+class TextToImage {
+ public:
+  TextToImage(std::shared_ptr<const Model> model, const PipelineOptions& options = {});
+  ~TextToImage();
+
+  /// The request with every default of the model filled in and checked: Error(Usage) names what is wrong.
+  ImageRequest complete(ImageRequest request) const;
+  /// Error(Memory) names the largest size that fits unless every network of this request fits the device.
+  void check_fits(const ImageRequest& request) const;
+  ImageResult generate(const ImageRequest& request, const OnStep& on_step = {});
+
+  const Model& model() const { return *model_; }
+  Backend& backend() { return *backend_; }
+  const NetworkOptions& networks() const { return networks_; }
+
+ private:
+  struct Network {
+    std::string key;
+    std::unique_ptr<Executable> executable;
+  };
+  Executable& network(Network& slot, const std::string& key, const std::function<Plan()>& plan, const std::string& weights);
+  std::vector<float> encode_prompts(const ImageRequest& r, int64_t& tokens, Timings& timings);
+  std::vector<float> initial_latents(const ImageRequest& r, Scheduler& scheduler, std::vector<NoiseSource>& noise,
+                                     Timings& timings);
+  void denoise(const ImageRequest& r, Scheduler& scheduler, const std::vector<float>& context, int64_t tokens,
+               std::vector<float>& latents, const std::vector<NoiseSource>& noise, ImageResult& result, const OnStep& on_step);
+  std::vector<Image> decode(const ImageRequest& r, const std::vector<float>& latents, Timings& timings);
+  GenerationShape shape_of(const ImageRequest& r, int64_t tokens, int64_t timesteps) const;
+  int64_t planned_bytes(const ImageRequest& r) const;
+  [[noreturn]] void name_launch(Executable& unet, int step) const;
+
+  std::shared_ptr<const Model> model_;
+  PipelineOptions options_;
+  std::shared_ptr<Backend> backend_;
+  NetworkOptions networks_;
+  Network text_, unet_, decoder_, encoder_;
+};
+
+}  // namespace tenon
