@@ -1,0 +1,223 @@
+#include "tenon/backend/cpu/tile/attention.h"
+
+#include <algorithm>
+#include <limits>
+#include <numbers>
+
+#include "tenon/backend/cpu/tile/product.h"
+#include "tenon/core/error.h"
+
+namespace tenon::cpu {
+namespace {
+
+constexpr int64_t kKeyBlock = 128;         // keys of a block of scores
+constexpr int64_t kPackRows = 64;          // rows of k and v packed by one task
+constexpr int64_t kGroupBytes = 16 << 20;  // packed k and v that stand in memory at once
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Sizes of the packed operands and of the blocks. K is the B operand of the scores (columns: keys, K dimension: d); V
+// of the output (columns: d, K dimension: keys, padded to 32 as the weights' lines are).
+struct Plan {
+  AttentionShape s;
+  int64_t q_rows;              // query rows of a block
+  int64_t d_terms, key_terms;  // terms along d; along all keys
+  int64_t key_panels, d_panels;
+  int64_t q_blocks, group;  // kv heads packed at once
+  int d_last;               // steps of the last term along d
+
+  explicit Plan(const AttentionShape& shape) : s(shape) {
+    const int64_t step = term_elements(s.type);
+    q_rows = s.d > 256 ? 128 : 64;
+    d_terms = div_up(s.d, step);
+    key_terms = round_up(s.sk, 32) / step;
+    key_panels = div_up(s.sk, kPanel);
+    d_panels = div_up(s.d, kPanel);
+    q_blocks = div_up(s.sq, q_rows);
+    d_last = s.d % step == 0 ? 16 : static_cast<int>(div_up(s.d % step * 16, step));
+    group = std::clamp<int64_t>(kGroupBytes / std::max<int64_t>(1, k_bytes() + v_bytes()), 1, s.batch * s.kv_heads);
+  }
+  int64_t k_bytes() const { return key_panels * d_terms * kBlock; }
+  int64_t v_bytes() const { return d_panels * key_terms * kBlock; }
+  int64_t score_ld() const { return kKeyBlock + 16; }  // not a multiple of 512 bytes: spreads rows over the cache sets
+  int64_t o_ld() const { return d_panels * kPanel; }
+  int64_t o_alloc() const { return round_up(q_rows, 16) * o_ld(); }
+};
+
+// A thread's buffers.
+struct Buffers {
+  std::byte *q, *p;
+  float *scores, *o, *row_max, *row_sum, *staging;
+};
+
+class Workspace {
+ public:
+  Workspace(const Plan& plan, int threads, void* scratch) {
+    ScratchCursor cursor(scratch);
+    k = cursor.take<std::byte>(plan.group * plan.k_bytes());
+    v = cursor.take<std::byte>(plan.group * plan.v_bytes());
+    offsets = cursor.take<int64_t>(std::max(plan.d_terms, kKeyBlock / 16));
+    p_offsets = cursor.take<int64_t>(kKeyBlock / 16);
+    ScratchCursor one(nullptr);
+    cut(plan, one);
+    each_ = one.used();
+    own_ = cursor.take<std::byte>(each_ * threads);
+    bytes = cursor.used();
+  }
+  Buffers buffers(const Plan& plan, int thread) const {
+    ScratchCursor cursor(own_ + thread * each_);
+    return cut(plan, cursor);
+  }
+
+  std::byte *k, *v;
+  int64_t *offsets, *p_offsets;
+  int64_t bytes;
+
+ private:
+  static Buffers cut(const Plan& plan, ScratchCursor& cursor) {
+    Buffers b;
+    b.q = cursor.take<std::byte>(plan.q_rows * plan.d_terms * kLine);
+    b.p = cursor.take<std::byte>(plan.q_rows * kKeyBlock / 16 * kLine);
+    b.scores = cursor.take<float>(plan.q_rows * plan.score_ld());
+    b.o = cursor.take<float>(plan.o_alloc());
+    b.row_max = cursor.take<float>(plan.q_rows);
+    b.row_sum = cursor.take<float>(plan.q_rows);
+    b.staging = cursor.take<float>(std::max(plan.q_rows, kPackRows) * round_up(plan.s.d, 16));
+    return b;
+  }
+  std::byte* own_;
+  int64_t each_;
+};
+
+// Rows of q, k or v as memory, computed into `staging` if need be.
+struct HeadRows {
+  const void* data;
+  DType type;
+  int64_t ld;
+  const void* at(int64_t row) const { return static_cast<const std::byte*>(data) + row * ld * size_of(type); }
+};
+
+HeadRows head_rows(const HeadSource& source, int64_t b, int64_t h, int64_t row0, int64_t rows, int64_t d,
+                   float* staging, int thread) {
+  if (source.data) {
+    const int64_t first = b * source.batch_stride + h * source.head_stride + row0 * source.ld;
+    return {static_cast<const std::byte*>(source.data) + first * size_of(source.type), source.type, source.ld};
+  }
+  const int64_t ld = round_up(d, 16);
+  source.rows(b, h, row0, rows, staging, ld, thread);
+  return {staging, DType::F32, ld};
+}
+
+class Attention {
+ public:
+  Attention(ThreadPool& pool, const TileOps& ops, const AttentionArgs& args, void* scratch)
+      : pool_(pool), ops_(ops), args_(args), plan_(args.shape), work_(plan_, pool.threads(), scratch) {
+    for (int64_t t = 0; t < plan_.d_terms; ++t) work_.offsets[t] = t * plan_.q_rows * kLine;
+    for (int64_t t = 0; t < kKeyBlock / 16; ++t) work_.p_offsets[t] = t * plan_.q_rows * kLine;
+  }
+
+  void run() const {
+    const AttentionShape& s = plan_.s;
+    const int64_t kv_heads = s.batch * s.kv_heads, per_kv = s.heads / s.kv_heads;
+    const int64_t pack_blocks = div_up(s.sk, kPackRows);
+    for (int64_t first = 0; first < kv_heads; first += plan_.group) {
+      const int64_t count = std::min(plan_.group, kv_heads - first);
+      pool_.parallel_for(count * pack_blocks, [&](int64_t task, int thread) {
+        pack_keys(first, task / pack_blocks, task % pack_blocks * kPackRows, thread);
+      });
+      const int64_t per_head = per_kv * plan_.q_blocks;
+      pool_.parallel_for(count * per_head, [&](int64_t task, int thread) {
+        const int64_t slot = task / per_head, rest = task % per_head;
+        const TileScope scope(ops_);
+        query_block(first + slot, slot, rest / plan_.q_blocks, rest % plan_.q_blocks * plan_.q_rows, thread);
+      });
+    }
+  }
+
+ private:
+  // Packs rows [row0, row0 + 64) of k and v of kv head `first + slot` into the slot's operands.
+  void pack_keys(int64_t first, int64_t slot, int64_t row0, int thread) const {
+    const AttentionShape& s = plan_.s;
+    const int64_t b = (first + slot) / s.kv_heads, h = (first + slot) % s.kv_heads;
+    const int64_t rows = std::min(kPackRows, s.sk - row0);
+    const Buffers own = work_.buffers(plan_, thread);
+    const HeadRows k = head_rows(args_.k, b, h, row0, rows, s.d, own.staging, thread);
+    std::byte* k_to = work_.k + slot * plan_.k_bytes() + row0 / kPanel * plan_.d_terms * kBlock;
+    for (int64_t i = 0; i < rows; i += kPanel, k_to += plan_.d_terms * kBlock) {
+      const int cols = static_cast<int>(std::min<int64_t>(kPanel, rows - i));
+      ops_.pack_panel({k.at(i), k.type, k.ld, s.d, cols, k_to, s.type});
+    }
+    const HeadRows v = head_rows(args_.v, b, h, row0, rows, s.d, own.staging, thread);
+    const int64_t stride = plan_.key_terms * kBlock, first_term = row0 / term_elements(s.type);
+    std::byte* v_to = work_.v + slot * plan_.v_bytes() + first_term * kBlock;
+    ops_.pack_columns({v.data, v.type, v.ld, rows, s.d, v_to, s.type, stride});
+    // Weights come in lines of whole 32 keys: with f32 terms of 16, the last term may be all padding.
+    const int64_t written = div_up(rows, term_elements(s.type)), needed = round_up(rows, 32) / term_elements(s.type);
+    for (int64_t p = 0; p < plan_.d_panels && written < needed; ++p)
+      std::fill_n(v_to + p * stride + written * kBlock, kBlock, std::byte{0});
+  }
+
+  void query_block(int64_t kv_head, int64_t slot, int64_t group_head, int64_t row0, int thread) const {
+    const AttentionShape& s = plan_.s;
+    const int64_t b = kv_head / s.kv_heads, h = kv_head % s.kv_heads * (s.heads / s.kv_heads) + group_head;
+    const int rows = static_cast<int>(std::min(plan_.q_rows, s.sq - row0));
+    const Buffers own = work_.buffers(plan_, thread);
+    const HeadRows q = head_rows(args_.q, b, h, row0, rows, s.d, own.staging, thread);
+    ops_.pack_rows({q.data, q.type, q.ld, rows, s.d, own.q, s.type, kLine, plan_.q_rows * kLine});
+    const int64_t visible = s.causal ? std::clamp<int64_t>(row0 + rows + s.sk - s.sq, 0, s.sk) : s.sk;
+    for (int64_t key0 = 0; key0 < visible; key0 += kKeyBlock) key_block(own, slot, row0, rows, key0);
+    if (visible == 0) {
+      std::fill_n(own.o, plan_.o_alloc(), 0.0f);
+      std::fill_n(own.row_sum, rows, 0.0f);
+    }
+    ops_.softmax_end(own.o, plan_.o_ld(), rows, static_cast<int>(s.d), own.row_sum);
+    args_.out(b, h, row0, rows, own.o, plan_.o_ld(), thread);
+  }
+
+  void key_block(const Buffers& own, int64_t slot, int64_t row0, int rows, int64_t key0) const {
+    const AttentionShape& s = plan_.s;
+    const int keys = static_cast<int>(std::min(kKeyBlock, s.sk - key0));
+    const int64_t k_stride = plan_.d_terms * kBlock;
+    const std::byte* k = work_.k + slot * plan_.k_bytes() + key0 / kPanel * k_stride;
+    ops_.gemm(s.type, {own.q, work_.offsets, kLine, k, k_stride, own.scores, plan_.score_ld(), plan_.d_terms, rows,
+                       static_cast<int>(div_up(keys, kPanel)), false, plan_.d_last});
+    if (s.causal) mask(own.scores, row0 + s.sk - s.sq - key0, rows, keys);
+    const float to_log2 = s.scale * std::numbers::log2e_v<float>;
+    ops_.softmax({own.scores, plan_.score_ld(), rows, keys, to_log2, own.row_max, own.row_sum, own.p, s.type,
+                  plan_.q_rows * kLine, own.o, plan_.o_ld(), static_cast<int>(s.d), key0 == 0});
+    const int64_t step = term_elements(s.type), v_stride = plan_.key_terms * kBlock;
+    const std::byte* v = work_.v + slot * plan_.v_bytes() + key0 / step * kBlock;
+    ops_.gemm(s.type, {own.p, work_.p_offsets, kLine, v, v_stride, own.o, plan_.o_ld(), round_up(keys, 32) / step, rows,
+                       static_cast<int>(plan_.d_panels), key0 != 0});
+  }
+
+  // Hides keys > row + offset.
+  void mask(float* scores, int64_t offset, int rows, int keys) const {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t j = std::max<int64_t>(0, r + offset + 1); j < keys; ++j)
+        scores[r * plan_.score_ld() + j] = -kInfinity;
+  }
+
+  ThreadPool& pool_;
+  const TileOps& ops_;
+  const AttentionArgs& args_;
+  Plan plan_;
+  Workspace work_;
+};
+
+}  // namespace
+
+int64_t attention_scratch_bytes(const AttentionShape& shape, int threads) {
+  return Workspace(Plan(shape), threads, nullptr).bytes;
+}
+
+void attention(ThreadPool& pool, const TileOps& ops, const AttentionArgs& args, void* scratch) {
+  const AttentionShape& s = args.shape;
+  TENON_CHECK(Internal, s.kv_heads > 0 && s.heads % s.kv_heads == 0, "attention")
+      << "expected heads to be a multiple of kv_heads, got " << s.heads << " and " << s.kv_heads;
+  TENON_CHECK(Internal, s.scale > 0 && s.d > 0 && s.sk > 0, "attention")
+      << "expected scale, d and sk > 0, got " << s.scale << ", " << s.d << ", " << s.sk;
+  if (s.batch <= 0 || s.sq <= 0) return;
+  Attention(pool, ops, args, scratch).run();
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,150 @@
+#include "tenon/backend/cpu/tile/conv_pack.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tenon/backend/cpu/tile/product.h"
+
+namespace tenon::cpu {
+namespace {
+
+constexpr int64_t kDensePixels = 64;  // output pixels of an im2col buffer
+
+int64_t chunk_pixels(int64_t channels) { return staging_rows(channels); }
+int64_t dense_columns(const ConvShape& s) { return (kDensePixels - 1) * s.stride + s.kw; }
+int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -div_up(-a, b); }
+
+}  // namespace
+
+int64_t ConvPacker::staging_floats(const ConvPlan& plan) {
+  const ConvShape& s = plan.s;
+  if (plan.layout != ConvLayout::Dense) return chunk_pixels(s.c) * round_up(s.c, 16);
+  return kDensePixels * round_up(plan.w.k, 16) + s.kh * dense_columns(s) * round_up(s.c, 16);
+}
+
+int64_t ConvPacker::row_count() const {
+  const int64_t rows = block_.y1 - block_.y0;
+  return plan_.layout == ConvLayout::Dense ? rows : (rows - 1) * s_.stride + s_.kh;
+}
+
+void ConvPacker::pack_row(int64_t row) const {
+  switch (plan_.layout) {
+    case ConvLayout::Rows:
+      return pack_run(row);
+    case ConvLayout::Shifts:
+      return pack_shifts(row);
+    case ConvLayout::Dense:
+      return pack_dense(row);
+  }
+}
+
+ConvPacker::Pixels ConvPacker::pixels(int64_t y, int64_t x0, int64_t x1, float* staging) const {
+  if (source_.data) {
+    const int64_t pixel = (block_.n * s_.h + y) * s_.w + x0;
+    return {Pixels{source_.data, source_.type, source_.ld}.at(pixel), source_.type, source_.ld};
+  }
+  const int64_t ld = round_up(s_.c, 16);
+  source_.pixels(block_.n, y, x0, x1, staging, ld, thread_);
+  return {staging, DType::F32, ld};
+}
+
+void ConvPacker::zero_lines(int64_t copy, int64_t first, int64_t count) const {
+  if (count <= 0) return;
+  for (int64_t t = 0; t < plan_.channel_terms; ++t)
+    std::memset(line(copy, first + t * plan_.plane), 0, static_cast<size_t>(count * kLine));
+}
+
+void ConvPacker::pack_lines(const Pixels& from, int64_t ld, int64_t count, std::byte* to) const {
+  ops_.pack_rows({from.data, from.type, ld, count, s_.c, to, plan_.type, kLine, plan_.plane * kLine});
+}
+
+// One packed row: pixels with the padding that falls into it.
+void ConvPacker::pack_run(int64_t row) const {
+  const int64_t y = block_.y0 * s_.stride + row - s_.pad_t, left = block_.x0 * s_.stride - s_.pad_l;
+  const int64_t width = (block_.x1 - block_.x0 - 1) * s_.stride + s_.kw, first = row * plan_.pitch;
+  if (y < 0 || y >= s_.h) return zero_lines(0, first, width);
+  const int64_t begin = std::clamp<int64_t>(left, 0, s_.w), end = std::clamp<int64_t>(left + width, begin, s_.w);
+  zero_lines(0, first, begin - left);
+  zero_lines(0, first + end - left, left + width - end);
+  const int64_t step = source_.data ? end - begin : chunk_pixels(s_.c);
+  for (int64_t x = begin; x < end; x += step) {
+    const Pixels from = pixels(y, x, std::min(end, x + step), staging_);
+    pack_lines(from, from.ld, std::min(step, end - x), line(0, first + x - left));
+  }
+}
+
+// One input row, into every copy that holds it.
+void ConvPacker::pack_shifts(int64_t row) const {
+  const int64_t y = block_.y0 * s_.stride + row - s_.pad_t;
+  if (y < 0 || y >= s_.h) return shift_chunk(row, 0, 0, {});
+  const int64_t step = source_.data ? s_.w : chunk_pixels(s_.c);
+  for (int64_t x = 0; x < s_.w; x += step) {
+    const int64_t end = std::min(s_.w, x + step);
+    shift_chunk(row, x, end, pixels(y, x, end, staging_));
+  }
+}
+
+// Pixels [x0, x1) of packed row `row`; the first chunk also writes the padding (an empty one: the whole row).
+void ConvPacker::shift_chunk(int64_t row, int64_t x0, int64_t x1, const Pixels& from) const {
+  const int64_t out_w = s_.out_w(), rows = block_.y1 - block_.y0;
+  for (int ky = 0; ky < (s_.stride == 1 ? 1 : s_.kh); ++ky) {
+    const int64_t offset = row - ky;
+    const int64_t out_row = s_.stride == 1 ? row : offset / s_.stride;
+    if (s_.stride != 1 && (offset < 0 || offset % s_.stride != 0 || out_row >= rows)) continue;
+    for (int kx = 0; kx < s_.kw; ++kx) {
+      const int64_t copy = s_.stride == 1 ? kx : int64_t{ky} * s_.kw + kx, shift = kx - s_.pad_l;
+      const auto first_at = [&](int64_t x) {  // the first output column that reads an input column >= x
+        return std::clamp<int64_t>(-floor_div(shift - x, s_.stride), 0, out_w);
+      };
+      const int64_t first = out_row * plan_.pitch, begin = first_at(x0), end = first_at(x1);
+      if (x0 == x1) {
+        zero_lines(copy, first, out_w);
+        continue;
+      }
+      if (x0 == 0) zero_lines(copy, first, begin);
+      if (x1 == s_.w) zero_lines(copy, first + end, out_w - end);
+      if (begin >= end) continue;
+      const Pixels start{from.at(begin * s_.stride + shift - x0), from.type, from.ld};
+      pack_lines(start, from.ld * s_.stride, end - begin, line(copy, first + begin));
+    }
+  }
+}
+
+// One output row of im2col lines.
+void ConvPacker::pack_dense(int64_t row) const {
+  const int64_t out_w = s_.out_w(), k = plan_.w.k, ld = round_up(k, 16);
+  float* input = staging_ + kDensePixels * ld;
+  for (int64_t x = 0; x < out_w; x += kDensePixels) {
+    const int64_t count = std::min(kDensePixels, out_w - x);
+    gather_dense(block_.y0 + row, x, count, staging_, input);
+    std::byte* to = packed_ + (row * plan_.pitch + x) * kLine;
+    ops_.pack_rows({staging_, DType::F32, ld, count, k, to, plan_.type, kLine, plan_.plane * kLine});
+  }
+}
+
+// f32 rows (ky, kx, channel) of `count` output pixels from (y, x0) on.
+void ConvPacker::gather_dense(int64_t y, int64_t x0, int64_t count, float* rows, float* input) const {
+  const int64_t ld = round_up(plan_.w.k, 16), c = s_.c, pixel = round_up(c, 16), left = x0 * s_.stride - s_.pad_l;
+  const int64_t begin = std::clamp<int64_t>(left, 0, s_.w);
+  const int64_t end = std::clamp<int64_t>(left + (count - 1) * s_.stride + s_.kw, begin, s_.w);
+  for (int ky = 0; ky < s_.kh; ++ky) {
+    const int64_t in_y = y * s_.stride + ky - s_.pad_t;
+    const bool inside = in_y >= 0 && in_y < s_.h && begin < end;
+    if (inside) {
+      const Pixels from = pixels(in_y, begin, end, input);
+      if (source_.data)
+        for (int64_t x = 0; x < end - begin; ++x) ops_.widen(from.at(x), from.type, input + x * pixel, c);
+    }
+    for (int64_t i = 0; i < count; ++i)
+      for (int kx = 0; kx < s_.kw; ++kx) {
+        const int64_t x = left + i * s_.stride + kx;
+        float* to = rows + i * ld + (int64_t{ky} * s_.kw + kx) * c;
+        if (inside && x >= begin && x < end)
+          std::memcpy(to, input + (x - begin) * pixel, static_cast<size_t>(c) * sizeof(float));
+        else
+          std::memset(to, 0, static_cast<size_t>(c) * sizeof(float));
+      }
+  }
+}
+
+}  // namespace tenon::cpu

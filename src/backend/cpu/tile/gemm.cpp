@@ -1,0 +1,143 @@
+#include "tenon/backend/cpu/tile/gemm.h"
+
+#include <algorithm>
+
+#include "tenon/backend/cpu/tile/product.h"
+#include "tenon/core/error.h"
+
+namespace tenon::cpu {
+namespace {
+
+// How the rows of one batch entry are shared out. Bands: a thread packs some rows, multiplies them with all of B, takes
+// the next band. Together: all rows are packed first, then the threads split the columns, so B is read from memory
+// once.
+struct Schedule {
+  bool together;
+  int64_t bands, band_rows;
+  int64_t plane;  // lines of one term in a packed A
+
+  Schedule(const PackedShape& b, int64_t m, int threads) {
+    const int64_t row_bytes = b.terms() * kLine, cached = l2_bytes() / 2;
+    together = m * row_bytes <= cached || m < int64_t{2} * kMaxTileRows * threads;
+    const int64_t fit = std::max<int64_t>(1, cached / row_bytes / kMaxTileRows) * kMaxTileRows;
+    const int64_t wanted = together ? 1 : round_up(div_up(m, fit), threads);
+    band_rows = std::min(m, round_up(div_up(m, wanted), 32));
+    bands = div_up(m, band_rows);
+    plane = div_up(band_rows, 16) * 16;
+    if (plane % 32 == 0) plane += 16;  // terms a multiple of 4 KiB apart would share the same few cache sets
+  }
+  int64_t packed_bytes(const PackedShape& b) const { return plane * kLine * b.terms(); }
+};
+
+struct Workspace {
+  int64_t* a_off;
+  std::byte* packed;  // of all rows, or of a band per thread
+  float *staging, *sums;
+  int64_t packed_bytes, staging_each, sums_each, bytes;
+
+  Workspace(const PackedShape& b, const Schedule& s, int threads, void* scratch) {
+    ScratchCursor cursor(scratch);
+    packed_bytes = round_up(s.packed_bytes(b), 64);
+    staging_each = staging_floats(b.k);
+    sums_each = sum_floats(b);
+    a_off = cursor.take<int64_t>(b.terms());
+    packed = cursor.take<std::byte>(packed_bytes * (s.together ? 1 : threads));
+    staging = cursor.take<float>(staging_each * threads);
+    sums = cursor.take<float>(sums_each * threads);
+    bytes = cursor.used();
+  }
+};
+
+class Gemm {
+ public:
+  Gemm(ThreadPool& pool, const TileOps& ops, const GemmArgs& args, void* scratch)
+      : pool_(pool),
+        ops_(ops),
+        args_(args),
+        shape_(args.b.shape),
+        schedule_(shape_, args.m, pool.threads()),
+        work_(shape_, schedule_, pool.threads(), scratch) {
+    for (int64_t t = 0; t < shape_.terms(); ++t) work_.a_off[t] = t * schedule_.plane * kLine;
+  }
+
+  void run() {
+    if (schedule_.together) {
+      for (int64_t entry = 0; entry < args_.batch; ++entry) run_together(entry);
+      return;
+    }
+    pool_.parallel_for(args_.batch * schedule_.bands, [&](int64_t task, int thread) {
+      run_band(task / schedule_.bands, task % schedule_.bands * schedule_.band_rows, thread);
+    });
+  }
+
+ private:
+  void pack(int64_t entry, int64_t row0, int64_t rows, std::byte* dst, int thread) const {
+    pack_source_rows(ops_, args_.a, entry * args_.m + row0, rows, shape_.k, shape_.type, dst, schedule_.plane * kLine,
+                     work_.staging + thread * work_.staging_each, thread);
+  }
+
+  // Tiles of 64 rows of [row0, row0 + rows), whose first line is the first of `packed`.
+  template <class Use>
+  void with_product(int64_t entry, int64_t row0, int64_t rows, const std::byte* packed, const Use& use) const {
+    const auto tile = [&](int64_t i) {
+      const int64_t at = i * kMaxTileRows;
+      return RowTile{at * kLine, entry * args_.m + row0 + at,
+                     static_cast<int>(std::min<int64_t>(kMaxTileRows, rows - at))};
+    };
+    const auto* b = static_cast<const std::byte*>(args_.b.data) + entry * args_.b_batch_stride;
+    use(Product{ops_, shape_, b, packed, work_.a_off, kLine, tile, args_.out});
+  }
+
+  void run_band(int64_t entry, int64_t row0, int thread) const {
+    const int64_t rows = std::min(schedule_.band_rows, args_.m - row0);
+    std::byte* packed = work_.packed + thread * work_.packed_bytes;
+    const TileScope scope(ops_);
+    pack(entry, row0, rows, packed, thread);
+    with_product(entry, row0, rows, packed, [&](const Product& product) {
+      for (int64_t group = 0; group < column_groups(shape_); ++group)
+        product.run(group, 0, div_up(rows, kMaxTileRows), work_.sums + thread * work_.sums_each, thread);
+    });
+  }
+
+  void run_together(int64_t entry) const {
+    const int64_t m = args_.m, tiles = div_up(m, kMaxTileRows), groups = column_groups(shape_);
+    const int64_t step = std::clamp<int64_t>(div_up(m, int64_t{4} * pool_.threads()), 1, staging_rows(shape_.k));
+    pool_.parallel_for(div_up(m, step), [&](int64_t task, int thread) {
+      const int64_t row0 = task * step;
+      pack(entry, row0, std::min(step, m - row0), work_.packed + row0 * kLine, thread);
+    });
+    const int64_t parts = row_parts(groups, tiles, pool_.threads());
+    with_product(entry, 0, m, work_.packed, [&](const Product& product) {
+      pool_.parallel_for(groups * parts, [&](int64_t task, int thread) {
+        const int64_t part = task % parts;
+        const TileScope scope(ops_);
+        product.run(task / parts, part * tiles / parts, (part + 1) * tiles / parts,
+                    work_.sums + thread * work_.sums_each, thread);
+      });
+    });
+  }
+
+  ThreadPool& pool_;
+  const TileOps& ops_;
+  const GemmArgs& args_;
+  const PackedShape& shape_;
+  Schedule schedule_;
+  Workspace work_;
+};
+
+}  // namespace
+
+int64_t gemm_scratch_bytes(const PackedShape& b, int64_t m, int64_t, int threads) {
+  return Workspace(b, Schedule(b, std::max<int64_t>(m, 1), threads), threads, nullptr).bytes;
+}
+
+void gemm(ThreadPool& pool, const TileOps& ops, const GemmArgs& args, void* scratch) {
+  const PackedShape& shape = args.b.shape;
+  TENON_CHECK(Internal, shape.lanes >= 1 && shape.lanes <= kMaxLanes && shape.taps == 1, "gemm")
+      << "expected 1 to " << kMaxLanes << " lanes and one tap, got " << shape.lanes << " and " << shape.taps;
+  TENON_CHECK(Internal, shape.k > 0, "gemm") << "expected K > 0";
+  if (args.m <= 0 || args.batch <= 0 || shape.cols <= 0) return;
+  Gemm(pool, ops, args, scratch).run();
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,91 @@
+#include "tenon/backend/cpu/tile/product.h"
+
+#include <algorithm>
+
+namespace tenon::cpu {
+namespace {
+
+constexpr int64_t kStagingBytes = 64 << 10;
+
+// Terms of B that are walked for several row tiles before the next: what fits a quarter of the second-level cache.
+int64_t chunk_terms(const PackedShape& shape) {
+  const int64_t fit = std::max<int64_t>(8, l2_bytes() / 4 / (kGroupPanels * shape.lanes * kBlock));
+  return div_up(shape.terms(), div_up(shape.terms(), fit));
+}
+
+// Steps of the last term that hold data.
+int last_steps(const PackedShape& shape) {
+  const int64_t step = term_elements(shape.type), rest = shape.k % step;
+  if (rest == 0) return 16;
+  return static_cast<int>(div_up(rest * 16, step));
+}
+
+}  // namespace
+
+int64_t sum_floats(const PackedShape& shape) {
+  const int64_t tiles = chunk_terms(shape) < shape.terms() ? kTilesAtOnce : 1;
+  return tiles * shape.lanes * kMaxTileRows * kMaxTileCols;
+}
+
+int64_t row_parts(int64_t groups, int64_t tiles, int threads) {
+  const int64_t wanted = div_up(int64_t{8} * threads, groups);
+  return threads == 1 ? 1 : std::clamp<int64_t>(wanted, 1, tiles);
+}
+
+void Product::run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int thread) const {
+  const int64_t panel0 = group * kGroupPanels, terms = shape.terms(), chunk = chunk_terms(shape);
+  const int panels = static_cast<int>(std::min<int64_t>(kGroupPanels, shape.panels() - panel0));
+  const int64_t tile_floats = int64_t{kMaxTileRows} * kMaxTileCols, at_once = chunk < terms ? kTilesAtOnce : 1;
+  TileArgs args{};
+  args.a_stride = a_stride;
+  args.b_stride = shape.panel_bytes();
+  args.ldc = kMaxTileCols;
+  args.panels = panels;
+  for (int64_t first = tile0; first < tile1; first += at_once) {
+    const int64_t end = std::min(tile1, first + at_once);
+    for (int64_t term = 0; term < terms; term += chunk) {
+      args.terms = std::min(chunk, terms - term);
+      args.a_off = a_off + term;
+      args.accumulate = term > 0;
+      const bool last = term + args.terms == terms;
+      args.last = last ? last_steps(shape) : 16;
+      for (int64_t i = first; i < end; ++i) {
+        const RowTile rows = tile(i);
+        args.a = static_cast<const std::byte*>(a) + rows.a_offset;
+        args.m = rows.rows;
+        OutTile done{rows.row0, panel0 * kPanel, rows.rows, 0, {}, kMaxTileCols, thread};
+        done.cols = static_cast<int>(std::min<int64_t>(panels * kPanel, shape.cols - done.col0));
+        for (int lane = 0; lane < shape.lanes; ++lane) {
+          args.b = static_cast<const std::byte*>(b) + (lane * shape.panels() + panel0) * args.b_stride + term * kBlock;
+          args.c = done.acc[lane] = sums + ((i - first) * shape.lanes + lane) * tile_floats;
+          ops.gemm(shape.type, args);
+        }
+        if (last) out(done);
+      }
+    }
+  }
+}
+
+int64_t staging_rows(int64_t k) {
+  return std::clamp<int64_t>(kStagingBytes / (round_up(k, 16) * int64_t{sizeof(float)}), 1, kMaxTileRows);
+}
+
+int64_t staging_floats(int64_t k) { return staging_rows(k) * round_up(k, 16); }
+
+void pack_source_rows(const TileOps& ops, const RowSource& source, int64_t row0, int64_t rows, int64_t k, DType type,
+                      void* dst, int64_t term_stride, float* staging, int thread) {
+  if (source.data) {
+    const auto* src = static_cast<const std::byte*>(source.data) + row0 * source.ld * size_of(source.type);
+    ops.pack_rows({src, source.type, source.ld, rows, k, dst, type, kLine, term_stride});
+    return;
+  }
+  const int64_t at_once = staging_rows(k), ld = round_up(k, 16);
+  for (int64_t i = 0; i < rows; i += at_once) {
+    const int64_t count = std::min(at_once, rows - i);
+    source.rows(row0 + i, count, staging, ld, thread);
+    ops.pack_rows(
+        {staging, DType::F32, ld, count, k, static_cast<std::byte*>(dst) + i * kLine, type, kLine, term_stride});
+  }
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,81 @@
+// The loop that gemm and conv2d share: packed lines x packed panels -> epilogue tiles. Also where scratch memory is cut
+// up.
+#pragma once
+#include <cstdint>
+
+#include "tenon/backend/cpu/tile/gemm.h"
+
+namespace tenon::cpu {
+
+/// Panels of a lane in one column group: a group is what an epilogue tile spans.
+inline constexpr int kGroupPanels = kMaxTileCols / kPanel;
+/// Row tiles whose sums are kept while K is walked in chunks.
+inline constexpr int kTilesAtOnce = 4;
+
+/// Hands out 64-byte aligned parts of a scratch buffer; without a buffer it only adds up sizes.
+class ScratchCursor {
+ public:
+  explicit ScratchCursor(void* base = nullptr) : base_(static_cast<std::byte*>(base)) {}
+  template <class T>
+  T* take(int64_t count) {
+    std::byte* p = base_ ? base_ + used_ : nullptr;
+    used_ += round_up(count * int64_t{sizeof(T)}, 64);
+    return reinterpret_cast<T*>(p);
+  }
+  int64_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  int64_t used_ = 0;
+};
+
+/// `rows` <= kMaxTileRows consecutive rows: where their lines begin in packed A, and the number of the first one.
+struct RowTile {
+  int64_t a_offset;  ///< bytes
+  int64_t row0;
+  int rows;
+};
+using RowTileFn = FunctionRef<RowTile(int64_t tile)>;
+
+/// A product of packed A with one packed B.
+struct Product {
+  const TileOps& ops;
+  const PackedShape& shape;
+  const void* b;
+  const void* a;
+  const int64_t* a_off;  ///< byte offset of each term
+  int64_t a_stride;      ///< bytes between rows
+  RowTileFn tile;
+  TileFn out;
+
+  /// Computes tiles [tile0, tile1) of column group `group` and hands them to `out`. `sums`: sum_floats(shape) floats.
+  void run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int thread) const;
+};
+
+/// Column groups of a lane.
+inline int64_t column_groups(const PackedShape& shape) { return div_up(shape.panels(), kGroupPanels); }
+/// Floats of a thread's buffer for the sums of one group.
+int64_t sum_floats(const PackedShape& shape);
+/// Parts to split the row tiles into, so that (group, part) tasks keep the threads busy.
+int64_t row_parts(int64_t groups, int64_t tiles, int threads);
+
+/// Rows from a RowSource into lines: row i's term j at dst + i * kLine + j * term_stride. `staging`: staging_floats(k).
+void pack_source_rows(const TileOps& ops, const RowSource& source, int64_t row0, int64_t rows, int64_t k, DType type,
+                      void* dst, int64_t term_stride, float* staging, int thread);
+/// Rows that pass through a thread's staging buffer at once, and that buffer's size.
+int64_t staging_rows(int64_t k);
+int64_t staging_floats(int64_t k);
+
+/// Tiles configured for this scope (AMX).
+class TileScope {
+ public:
+  explicit TileScope(const TileOps& ops) : ops_(ops) { ops_.enter(); }
+  ~TileScope() { ops_.leave(); }
+  TileScope(const TileScope&) = delete;
+  TileScope& operator=(const TileScope&) = delete;
+
+ private:
+  const TileOps& ops_;
+};
+
+}  // namespace tenon::cpu

@@ -1,0 +1,68 @@
+// The matrix-tile kernel of the AMX table on emulated tiles: the same source text, sixteen lines of 64 bytes a tile.
+#include "tenon/backend/cpu/tile/isa/amx_gemm.h"
+
+#include "support.h"
+
+namespace tenon::cpu::test {
+namespace {
+
+thread_local uint32_t tiles[8][16][16];
+
+struct EmulatedTiles {
+  template <int i>
+  static void zero() {
+    std::memset(tiles[i], 0, sizeof(tiles[i]));
+  }
+  template <int i>
+  static void load(const void* base, int64_t stride) {
+    for (int r = 0; r < 16; ++r) std::memcpy(tiles[i][r], static_cast<const std::byte*>(base) + r * stride, 64);
+  }
+  template <int i>
+  static void store(void* base, int64_t stride) {
+    for (int r = 0; r < 16; ++r) std::memcpy(static_cast<std::byte*>(base) + r * stride, tiles[i][r], 64);
+  }
+  template <int c, int a, int b>
+  static void dot() {
+    for (int m = 0; m < 16; ++m) {
+      float even[16] = {}, odd[16] = {};
+      for (int k = 0; k < 16; ++k) {
+        const uint32_t pair = tiles[a][m][k];
+        const float low = bf16_value(static_cast<uint16_t>(pair)), high = bf16_value(static_cast<uint16_t>(pair >> 16));
+        for (int n = 0; n < 16; ++n) {
+          const uint32_t weights = tiles[b][k][n];
+          even[n] = std::fma(low, bf16_value(static_cast<uint16_t>(weights)), even[n]);
+          odd[n] = std::fma(high, bf16_value(static_cast<uint16_t>(weights >> 16)), odd[n]);
+        }
+      }
+      for (int n = 0; n < 16; ++n)
+        tiles[c][m][n] = std::bit_cast<uint32_t>(std::bit_cast<float>(tiles[c][m][n]) + (even[n] + odd[n]));
+    }
+  }
+};
+
+// Both hooks must be balanced, and the kernel must run between them.
+thread_local int depth = 0;
+void enter() { ++depth; }
+void leave() { --depth; }
+void gemm_bf16(const TileArgs& args) {
+  if (depth != 1) std::abort();
+  amx_gemm<EmulatedTiles>(args);
+}
+
+}  // namespace
+
+const TileOps& emulated_amx() {
+  static const TileOps ops = [] {
+    TileOps t = *tile_ops(Isa::Avx2);
+    t.isa = Isa::Amx;
+    t.name = "emulated amx";
+    t.bf16_arithmetic = true;
+    t.gemm_bf16 = gemm_bf16;
+    t.enter = enter;
+    t.leave = leave;
+    return t;
+  }();
+  return ops;
+}
+
+}  // namespace tenon::cpu::test

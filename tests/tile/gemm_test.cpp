@@ -1,0 +1,163 @@
+// gemm against fp64: tails in every dimension, sources, lanes, batches, schedules, every instruction set.
+#include "tenon/backend/cpu/tile/gemm.h"
+
+#include <atomic>
+
+#include "support.h"
+
+namespace tenon::cpu::test {
+namespace {
+
+struct Case {
+  int64_t m, n, k;
+  int lanes = 1;
+  int64_t batch = 1;
+  bool shared_b = true;
+};
+
+struct Problem {
+  Case c;
+  std::vector<float> a, w;              // [batch * m, k], [entries, lanes * n, k]
+  std::vector<double> expected, bound;  // [batch * m, lanes, n]
+  int64_t entries;
+
+  explicit Problem(const Case& shape) : c(shape), entries(shape.shared_b ? 1 : shape.batch) {
+    a = random_bf16_values(c.batch * c.m * c.k, 1);
+    w = random_bf16_values(entries * c.lanes * c.n * c.k, 2);
+    const int64_t cols = c.lanes * c.n;
+    expected.resize(static_cast<size_t>(c.batch * c.m * cols));
+    bound = expected;
+    for (int64_t row = 0; row < c.batch * c.m; ++row)
+      for (int64_t j = 0; j < cols; ++j) {
+        const float* x = a.data() + row * c.k;
+        const float* y = w.data() + ((c.shared_b ? 0 : row / c.m) * cols + j) * c.k;
+        double sum = 0, size = 0;
+        for (int64_t i = 0; i < c.k; ++i) {
+          const double p = static_cast<double>(x[i]) * y[i];
+          sum += p;
+          size += std::abs(p);
+        }
+        expected[static_cast<size_t>(row * cols + j)] = sum;
+        bound[static_cast<size_t>(row * cols + j)] = sum_tolerance(c.k, size);
+      }
+  }
+};
+
+// Runs the product; `source` F64 stands for the hook.
+std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int threads, DType source) {
+  const Case& c = p.c;
+  ThreadPool pool(threads);
+  const PackedShape shape = linear_shape(type, c.n, c.k, c.lanes);
+  const Poisoned packed(shape.bytes() * p.entries);
+  for (int64_t e = 0; e < p.entries; ++e)
+    pack_linear(pool, ops, p.w.data() + e * c.lanes * c.n * c.k, DType::F32, c.k, shape,
+                static_cast<std::byte*>(packed.get()) + e * shape.bytes());
+  const std::vector<std::byte> stored = source == DType::F64 ? std::vector<std::byte>{} : stored_as(source, p.a);
+  std::vector<std::atomic<int>> asked(static_cast<size_t>(c.batch * c.m));
+  const auto rows = [&](int64_t row0, int64_t count, float* dst, int64_t ld, int) {
+    for (int64_t r = 0; r < count; ++r) {
+      ++asked[static_cast<size_t>(row0 + r)];
+      std::memcpy(dst + r * ld, p.a.data() + (row0 + r) * c.k, static_cast<size_t>(c.k) * sizeof(float));
+    }
+  };
+  std::vector<float> out(p.expected.size(), std::numeric_limits<float>::quiet_NaN());
+  const auto tile = [&](const OutTile& t) {
+    ASSERT_LE(t.rows, kMaxTileRows);
+    ASSERT_LE(t.cols, kMaxTileCols);
+    for (int lane = 0; lane < c.lanes; ++lane)
+      for (int r = 0; r < t.rows; ++r)
+        for (int j = 0; j < t.cols; ++j) {
+          float& to = out[static_cast<size_t>(((t.row0 + r) * c.lanes + lane) * c.n + t.col0 + j)];
+          EXPECT_TRUE(std::isnan(to)) << "an element came twice";
+          to = t.acc[lane][r * t.ld + j];
+        }
+  };
+  GemmArgs args;
+  args.m = c.m;
+  args.a = {source == DType::F64 ? nullptr : stored.data(), source, c.k, rows};
+  args.b = {shape, packed.get()};
+  args.batch = c.batch;
+  args.b_batch_stride = c.shared_b ? 0 : shape.bytes();
+  args.out = tile;
+  const Poisoned scratch(gemm_scratch_bytes(shape, c.m, c.batch, threads));
+  gemm(pool, ops, args, scratch.get());
+  EXPECT_TRUE(scratch.intact());
+  for (const auto& n : asked) EXPECT_EQ(n.load(), source == DType::F64 ? 1 : 0);
+  return out;
+}
+
+void check(const Problem& p, const std::vector<float>& out, const std::string& what) {
+  double worst = 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const double ratio = std::abs(out[i] - p.expected[i]) / p.bound[i];
+    if (!(ratio <= worst)) worst = ratio;
+  }
+  EXPECT_LE(worst, 1.0) << what << " m " << p.c.m << " n " << p.c.n << " k " << p.c.k << " lanes " << p.c.lanes;
+}
+
+void check_everywhere(const Case& c, std::initializer_list<DType> sources) {
+  const Problem p(c);
+  for (const TileOps* ops : all_ops())
+    for (DType type : kPackedTypes)
+      for (DType source : sources) {
+        const auto one = run(p, *ops, type, 1, source), two = run(p, *ops, type, 2, source);
+        check(p, one,
+              std::string(ops->name) + " " + std::string(name_of(type)) + " from " + std::string(name_of(source)));
+        EXPECT_EQ(0, std::memcmp(one.data(), two.data(), one.size() * sizeof(float))) << "threads change the result";
+      }
+}
+
+TEST(Gemm, Tails) {
+  for (int64_t m : {1, 7, 16, 17, 33, 65})
+    for (int64_t n : {1, 7, 16, 17, 31, 48, 80, 130})
+      for (int64_t k : {1, 7, 16, 31, 33, 64}) check_everywhere({m, n, k}, {DType::F64});
+}
+
+TEST(Gemm, Sources) { check_everywhere({77, 50, 83}, {DType::F64, DType::F32, DType::BF16, DType::F16}); }
+
+TEST(Gemm, Lanes) {
+  check_everywhere({40, 23, 40, 2}, {DType::F64});
+  check_everywhere({70, 100, 96, 3}, {DType::F64});
+  check_everywhere({5, 16, 2500, 4}, {DType::F64});
+}
+
+TEST(Gemm, Batches) {
+  check_everywhere({20, 33, 24, 1, 3, false}, {DType::F64});
+  check_everywhere({20, 33, 24, 1, 3, true}, {DType::BF16});
+  check_everywhere({600, 16, 700, 1, 2, false}, {DType::F64});
+}
+
+TEST(Gemm, LongSumsAndManyBands) {
+  check_everywhere({300, 80, 3000}, {DType::F64});
+  check_everywhere({2000, 72, 320}, {DType::BF16});
+}
+
+TEST(Gemm, ProductionSizes) {
+  const Problem p({512, 1280, 1280});
+  for (const TileOps* ops : all_ops())
+    if (ops->isa != Isa::Amx || tile_ops(Isa::Amx) == ops)
+      for (DType type : kPackedTypes) check(p, run(p, *ops, type, 2, DType::BF16), ops->name);
+}
+
+TEST(Gemm, NanStaysInItsRow) {
+  Problem p({20, 20, 40});
+  p.a[3 * 40 + 5] = std::numeric_limits<float>::quiet_NaN();
+  for (const TileOps* ops : all_ops())
+    for (DType type : kPackedTypes) {
+      const auto out = run(p, *ops, type, 1, DType::F64);
+      for (int r = 0; r < 20; ++r)
+        for (int j = 0; j < 20; ++j) EXPECT_EQ(std::isnan(out[static_cast<size_t>(r * 20 + j)]), r == 3) << ops->name;
+    }
+}
+
+TEST(Gemm, EmptyProductsDoNothing) {
+  ThreadPool pool(1);
+  GemmArgs args;
+  args.b.shape = linear_shape(DType::F32, 4, 4);
+  const auto never = [](const OutTile&) { FAIL(); };
+  args.out = never;
+  gemm(pool, tile_ops(), args, nullptr);
+}
+
+}  // namespace
+}  // namespace tenon::cpu::test
