@@ -60,7 +60,7 @@ std::vector<Expr> nodes::ReduceMax::vjp(const Expr& node, const Expr& g) {
 
 std::vector<Expr> nodes::AbsMax::vjp(const Expr& node, const Expr& g) {
   const Expr& x = node->in[0];
-  const Expr sign = where(less(x, x * 0.0), x * 0.0 - 1.0, x * 0.0 + 1.0);
+  const Expr sign = where(less(x, -x), constant(g.graph(), -1), constant(g.graph(), 1));
   return {share_among_ties(node, g, abs(x), sign)};
 }
 
@@ -68,7 +68,8 @@ void detail::infer_pointwise(std::span<const Expr> in, const Attrs&, Shape& shap
   shape = in[0].shape();
   dtype = DType::F32;
   for (const Expr& e : in)
-    TENON_CHECK(Usage, e.shape() == shape, "pointwise") << "operands " << shape.str() << " and " << e.shape().str() << " differ";
+    TENON_CHECK(Usage, e.shape() == shape, "pointwise")
+        << "operands " << shape.str() << " and " << e.shape().str() << " differ";
 }
 
 std::vector<Expr> broadcast_operands(std::span<const Expr> in) {

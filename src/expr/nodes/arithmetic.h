@@ -52,7 +52,7 @@ struct Div : Pointwise<2> {
   }
   template <class E>
   static std::array<E, 2> vjp(E g, E a, E b) {
-    return {g / b, -(g * a / (b * b))};
+    return {g / b, -(g / b * (a / b))};
   }
 };
 

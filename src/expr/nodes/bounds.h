@@ -13,7 +13,7 @@ struct Abs : Pointwise<1> {
   }
   template <class E>
   static std::array<E, 1> vjp(E g, E x) {
-    return {where(less(x, x * 0.0), -g, where(equal(x, x * 0.0), g * 0.0, g))};
+    return {where(less(x, -x), -g, where(equal(x, -x), g * 0.0, g))};
   }
 };
 

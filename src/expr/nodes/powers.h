@@ -4,7 +4,7 @@
 
 namespace tenon::nodes {
 
-/// a to the power b, as std::pow
+/// a to the power b, as std::pow; the gradient is 0 for a where b is 0, and for b where a is 0
 struct Pow : Pointwise<2> {
   static constexpr auto name = "pow";
   template <class V>
@@ -13,7 +13,8 @@ struct Pow : Pointwise<2> {
   }
   template <class E>
   static std::array<E, 2> vjp(E g, E a, E b) {
-    return {g * b * pow(a, b - 1.0), g * pow(a, b) * log(a)};
+    return {where(equal(b, -b), g * 0.0, g * b * pow(a, b - 1.0)),
+            where(equal(a, -a), g * 0.0, g * pow(a, b) * log(a))};
   }
 };
 

@@ -13,7 +13,7 @@ struct Relu : Pointwise<1> {
   }
   template <class E>
   static std::array<E, 1> vjp(E g, E x) {
-    return {where(less(x * 0.0, x), g, g * 0.0)};
+    return {where(less(-x, x), g, g * 0.0)};
   }
 };
 
@@ -26,7 +26,7 @@ struct LeakyRelu : Pointwise<1, 1> {
   }
   template <class E>
   static std::array<E, 1> vjp(E g, E x, double slope) {
-    return {where(less(x * 0.0, x), g, g * slope)};
+    return {where(less(-x, x), g, g * slope)};
   }
 };
 

@@ -4,7 +4,6 @@
 #include "tenon/expr/nodes/broadcast.h"
 #include "tenon/expr/nodes/compare.h"
 #include "tenon/expr/nodes/linear.h"
-#include "tenon/expr/nodes/rounding.h"
 
 namespace tenon::nodes {
 
@@ -31,23 +30,7 @@ struct Resize : View {
     if (at.axis == 1 || at.axis == 2) at.run = 1;
     return {};
   }
-  /// Each axis in turn: a product with the 0/1 matrix of the resize, transposed.
-  static std::vector<Expr> vjp(const Expr& node, const Expr& g) {
-    const Shape& from = node->in[0].shape();
-    Expr dx = g;
-    for (int axis = 1; axis <= 2; ++axis) {
-      const int64_t in = from[axis], out = node->shape[axis];
-      Graph& graph = g.graph();
-      const double scale = static_cast<double>(static_cast<float>(in) / static_cast<float>(out));
-      const Expr source_of = floor(iota(graph, out) * scale);
-      const Expr matrix = equal(broadcast(reshape(source_of, {1, out}), {in, out}),
-                                broadcast(reshape(iota(graph, in), {in, 1}), {in, out}));
-      const std::vector<int64_t> last = axis == 1 ? std::vector<int64_t>{0, 2, 3, 1} : std::vector<int64_t>{0, 1, 3, 2};
-      const std::vector<int64_t> back = axis == 1 ? std::vector<int64_t>{0, 3, 1, 2} : std::vector<int64_t>{0, 1, 3, 2};
-      dx = permute(linear(permute(dx, last), matrix), back);
-    }
-    return {dx};
-  }
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
 
 }  // namespace tenon::nodes
@@ -64,5 +47,21 @@ inline Expr resize_nearest(const Expr& x, int64_t height, int64_t width) {
 }
 /// Images x [N, H, W, C] at twice the size, every pixel four times.
 inline Expr upsample2x(const Expr& x) { return resize_nearest(x, 2 * x.shape()[1], 2 * x.shape()[2]); }
+
+/// Each axis in turn: a product with the 0/1 matrix of the resize, which is a resized identity matrix.
+inline std::vector<Expr> nodes::Resize::vjp(const Expr& node, const Expr& g) {
+  Expr dx = g;
+  for (int axis = 1; axis <= 2; ++axis) {
+    const int64_t in = node->in[0].shape()[axis], out = node->shape[axis];
+    if (in == out) continue;
+    const Expr i = iota(g.graph(), in);
+    const Expr identity = equal(broadcast(reshape(i, {1, in, 1, 1}), {1, in, 1, in}), reshape(i, {1, 1, 1, in}));
+    const Expr source_of = reshape(resize_nearest(identity, out, 1), {out, in});
+    const std::vector<int64_t> last = axis == 1 ? std::vector<int64_t>{0, 2, 3, 1} : std::vector<int64_t>{0, 1, 3, 2};
+    const std::vector<int64_t> back = axis == 1 ? std::vector<int64_t>{0, 3, 1, 2} : std::vector<int64_t>{0, 1, 3, 2};
+    dx = permute(linear(permute(dx, last), transpose(source_of)), back);
+  }
+  return {dx};
+}
 
 }  // namespace tenon
