@@ -1,0 +1,190 @@
+// attention against fp64: tails, head widths, causal, grouped heads, sources, every instruction set, one and two
+// threads.
+#include "tenon/backend/cpu/tile/attention.h"
+
+#include <atomic>
+
+#include "support.h"
+
+namespace tenon::cpu::test {
+namespace {
+
+struct Problem {
+  AttentionShape s;
+  std::vector<float> q, k, v;    // [batch, rows, heads, d]
+  std::vector<double> expected;  // [batch, sq, heads, d]
+  double score_size;             // how far rounding the scores may move the weights, relative to operands below 1
+
+  explicit Problem(const AttentionShape& shape, float spread = 1) : s(shape), score_size(1 + spread * spread / 100) {
+    q = random_bf16_values(s.batch * s.sq * s.heads * s.d, 1, spread);
+    k = random_bf16_values(s.batch * s.sk * s.kv_heads * s.d, 2, spread);
+    v = random_bf16_values(s.batch * s.sk * s.kv_heads * s.d, 3);
+    expected.resize(q.size());
+    for (int64_t b = 0; b < s.batch; ++b)
+      for (int64_t h = 0; h < s.heads; ++h)
+        for (int64_t i = 0; i < s.sq; ++i) row(b, h, i);
+  }
+
+  void row(int64_t b, int64_t h, int64_t i) {
+    const int64_t kv = h / (s.heads / s.kv_heads), visible = s.causal ? std::min(s.sk, i + s.sk - s.sq + 1) : s.sk;
+    double* out = expected.data() + ((b * s.sq + i) * s.heads + h) * s.d;
+    std::fill_n(out, s.d, visible > 0 ? 0.0 : std::numeric_limits<double>::quiet_NaN());
+    if (visible <= 0) return;
+    std::vector<double> weights(static_cast<size_t>(visible));
+    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (int64_t j = 0; j < visible; ++j) {
+      double dot = 0;
+      for (int64_t c = 0; c < s.d; ++c) dot += static_cast<double>(q_at(b, h, i)[c]) * k_at(b, kv, j)[c];
+      weights[static_cast<size_t>(j)] = dot * s.scale;
+      largest = std::max(largest, dot * s.scale);
+    }
+    for (double& w : weights) sum += w = std::exp(w - largest);
+    for (int64_t j = 0; j < visible; ++j)
+      for (int64_t c = 0; c < s.d; ++c) out[c] += weights[static_cast<size_t>(j)] / sum * v_at(b, kv, j)[c];
+  }
+  const float* q_at(int64_t b, int64_t h, int64_t i) const { return q.data() + ((b * s.sq + i) * s.heads + h) * s.d; }
+  const float* k_at(int64_t b, int64_t h, int64_t i) const {
+    return k.data() + ((b * s.sk + i) * s.kv_heads + h) * s.d;
+  }
+  const float* v_at(int64_t b, int64_t h, int64_t i) const {
+    return v.data() + ((b * s.sk + i) * s.kv_heads + h) * s.d;
+  }
+};
+
+std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int threads, DType source) {
+  AttentionShape s = p.s;
+  s.type = type;
+  ThreadPool pool(threads);
+  const bool hooks = source == DType::F64;
+  const auto q = hooks ? std::vector<std::byte>{} : stored_as(source, p.q);
+  const auto k = hooks ? std::vector<std::byte>{} : stored_as(source, p.k);
+  const auto v = hooks ? std::vector<std::byte>{} : stored_as(source, p.v);
+  const auto copy = [&](const float* from, int64_t stride, int64_t rows, float* dst, int64_t ld) {
+    for (int64_t r = 0; r < rows; ++r)
+      std::memcpy(dst + r * ld, from + r * stride, static_cast<size_t>(s.d) * sizeof(float));
+  };
+  const auto q_rows = [&](int64_t b, int64_t h, int64_t row0, int64_t rows, float* dst, int64_t ld, int) {
+    copy(p.q_at(b, h, row0), s.heads * s.d, rows, dst, ld);
+  };
+  const auto k_rows = [&](int64_t b, int64_t h, int64_t row0, int64_t rows, float* dst, int64_t ld, int) {
+    copy(p.k_at(b, h, row0), s.kv_heads * s.d, rows, dst, ld);
+  };
+  const auto v_rows = [&](int64_t b, int64_t h, int64_t row0, int64_t rows, float* dst, int64_t ld, int) {
+    copy(p.v_at(b, h, row0), s.kv_heads * s.d, rows, dst, ld);
+  };
+  std::vector<float> out(p.expected.size(), -777.0f);
+  const auto store = [&](int64_t b, int64_t h, int64_t row0, int64_t rows, float* o, int64_t ld, int) {
+    for (int64_t r = 0; r < rows; ++r)
+      std::memcpy(out.data() + ((b * s.sq + row0 + r) * s.heads + h) * s.d, o + r * ld,
+                  static_cast<size_t>(s.d) * sizeof(float));
+  };
+  const int64_t q_ld = s.heads * s.d, kv_ld = s.kv_heads * s.d;
+  AttentionArgs args;
+  args.shape = s;
+  args.q = {hooks ? nullptr : q.data(), source, s.sq * q_ld, s.d, q_ld, q_rows};
+  args.k = {hooks ? nullptr : k.data(), source, s.sk * kv_ld, s.d, kv_ld, k_rows};
+  args.v = {hooks ? nullptr : v.data(), source, s.sk * kv_ld, s.d, kv_ld, v_rows};
+  args.out = store;
+  const Poisoned scratch(attention_scratch_bytes(s, threads));
+  attention(pool, ops, args, scratch.get());
+  EXPECT_TRUE(scratch.intact());
+  return out;
+}
+
+// Weights sum to 1 and |v| <= 1: f32 leaves about 1e-6 of scores of size ~d; bf16 also rounds each weight by 2^-9.
+void check(const Problem& p, const std::vector<float>& out, DType type, const std::string& what) {
+  const double tolerance =
+      type == DType::BF16 ? 0.003 : 2e-6 * (1 + std::sqrt(static_cast<double>(p.s.d))) * p.score_size;
+  double worst = 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (std::isnan(p.expected[i])) {
+      EXPECT_TRUE(std::isnan(out[i])) << what;
+      continue;
+    }
+    const double diff = std::abs(out[i] - p.expected[i]);
+    if (!(diff <= worst)) worst = diff;
+  }
+  EXPECT_LE(worst, tolerance) << what << " sq " << p.s.sq << " sk " << p.s.sk << " d " << p.s.d;
+}
+
+void check_everywhere(const AttentionShape& s, std::initializer_list<DType> sources, float spread = 1) {
+  const Problem p(s, spread);
+  for (const TileOps* ops : all_ops())
+    for (DType type : kPackedTypes)
+      for (DType source : sources) {
+        const auto one = run(p, *ops, type, 1, source), two = run(p, *ops, type, 2, source);
+        check(p, one, type,
+              std::string(ops->name) + " " + std::string(name_of(type)) + " from " + std::string(name_of(source)));
+        EXPECT_EQ(0, std::memcmp(one.data(), two.data(), one.size() * sizeof(float))) << "threads change the result";
+      }
+}
+
+AttentionShape shape(int64_t batch, int64_t heads, int64_t sq, int64_t sk, int64_t d) {
+  AttentionShape s;
+  s.batch = batch;
+  s.heads = s.kv_heads = heads;
+  s.sq = sq;
+  s.sk = sk;
+  s.d = d;
+  s.scale = 1 / std::sqrt(static_cast<float>(d));
+  return s;
+}
+
+TEST(Attention, Tails) {
+  for (int64_t sq : {1, 7, 16, 65})
+    for (int64_t sk : {1, 15, 16, 17, 77, 130})
+      for (int64_t d : {1, 16, 40, 64, 80}) check_everywhere(shape(1, 2, sq, sk, d), {DType::F64});
+}
+
+TEST(Attention, WideHeads) {
+  check_everywhere(shape(1, 1, 70, 140, 160), {DType::F64});
+  check_everywhere(shape(1, 1, 140, 300, 512), {DType::F64});
+}
+
+TEST(Attention, Sources) { check_everywhere(shape(2, 3, 50, 90, 40), {DType::F32, DType::BF16, DType::F16}); }
+
+TEST(Attention, Causal) {
+  for (auto [sq, sk] : {std::array<int64_t, 2>{77, 77}, {5, 300}, {200, 200}, {300, 140}, {1, 1}}) {
+    AttentionShape s = shape(1, 2, sq, sk, 40);
+    s.causal = true;
+    check_everywhere(s, {DType::F64});
+  }
+}
+
+TEST(Attention, GroupedHeads) {
+  AttentionShape s = shape(2, 6, 33, 50, 64);
+  s.kv_heads = 2;
+  check_everywhere(s, {DType::F64, DType::BF16});
+}
+
+TEST(Attention, LargeScores) { check_everywhere(shape(1, 1, 64, 400, 64), {DType::F64}, 40.0f); }
+
+TEST(Attention, NanAndInfinityComeOutAsNan) {
+  Problem p(shape(1, 1, 20, 300, 40));
+  p.q[3 * 40 + 1] = std::numeric_limits<float>::quiet_NaN();
+  p.q[5 * 40 + 2] = std::numeric_limits<float>::infinity();
+  for (const TileOps* ops : all_ops())
+    for (DType type : kPackedTypes) {
+      const auto out = run(p, *ops, type, 1, DType::F64);
+      for (int r = 0; r < 20; ++r)
+        EXPECT_EQ(std::isnan(out[static_cast<size_t>(r * 40)]), r == 3 || r == 5) << ops->name;
+    }
+  p.q[3 * 40 + 1] = p.q[5 * 40 + 2] = 0;
+  p.k[200 * 40] = std::numeric_limits<float>::quiet_NaN();
+  for (const TileOps* ops : all_ops())
+    for (DType type : kPackedTypes)
+      for (float x : run(p, *ops, type, 1, DType::F64)) EXPECT_TRUE(std::isnan(x)) << ops->name;
+}
+
+TEST(Attention, ProductionSizes) {
+  for (const AttentionShape& s :
+       {shape(1, 2, 1024, 1024, 80), shape(1, 1, 2048, 4096, 40), shape(2, 8, 256, 77, 160)}) {
+    const Problem p(s);
+    for (int i = 0; i < kIsaCount; ++i)
+      if (const TileOps* ops = tile_ops(static_cast<Isa>(i)))
+        for (DType type : kPackedTypes) check(p, run(p, *ops, type, 2, DType::BF16), type, ops->name);
+  }
+}
+
+}  // namespace
+}  // namespace tenon::cpu::test
