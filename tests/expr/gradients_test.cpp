@@ -1,0 +1,227 @@
+// Gradient rules against central finite differences through the oracle, in fp64.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "samples.h"
+#include "tenon/expr/vjp.h"
+
+namespace tenon {
+namespace {
+using testing::Values;
+
+struct Checked {
+  int compared = 0, skipped = 0;
+};
+
+// Gradients of sum(seed * y) with respect to every float leaf below y, element by element. An element where two step
+// widths disagree sits at a kink and is skipped.
+Checked check_gradients(const Expr& y, Values values) {
+  std::vector<Expr> leaves;
+  for (const Expr& e : topological(std::array{y}))
+    if (is_memory_leaf(e) && is_float(e.dtype())) leaves.push_back(e);
+  const Expr seed = input(y.graph(), "seed", DType::F64, y.shape());
+  values.merge(testing::random_values(seed, 0.5, 1.5, 99));
+  const std::vector<Expr> grads = gradients(y, seed, leaves);
+
+  const auto loss = [&] {
+    const std::vector<double> out = testing::oracle_of(values).eval(y);
+    double total = 0;
+    for (size_t i = 0; i < out.size(); ++i) total += out[i] * values.at("seed")[i];
+    return total;
+  };
+  Checked count;
+  std::vector<std::vector<double>> analytic;
+  for (const Expr& g : grads) analytic.push_back(testing::oracle_of(values).eval(g));
+  for (size_t k = 0; k < leaves.size(); ++k) {
+    std::vector<double>& x = values.at(leaves[k]->attrs.text);
+    EXPECT_EQ(grads[k].shape(), leaves[k].shape()) << print(y);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double kept = x[i];
+      const auto slope = [&](double h) {
+        x[i] = kept + h;
+        const double up = loss();
+        x[i] = kept - h;
+        const double down = loss();
+        x[i] = kept;
+        return (up - down) / (2 * h);
+      };
+      const double fine = slope(1e-5), coarse = slope(4e-5), scale = std::max(1.0, std::abs(fine));
+      if (!(std::abs(fine - coarse) <= 2e-7 * scale)) {
+        ++count.skipped;
+        continue;
+      }
+      ++count.compared;
+      EXPECT_LE(std::abs(fine - analytic[k][i]), 1e-6 * scale)
+          << "element " << i << " of " << leaves[k]->attrs.text << ": " << analytic[k][i] << ", not " << fine << "\n"
+          << print(y);
+    }
+  }
+  return count;
+}
+
+TEST(Gradients, EveryPointwiseNode) {
+  for (const NodeType* type : testing::types_of(Family::Pointwise)) {
+    if (type->round) continue;  // straight through: RoundingPassesTheGradient
+    Graph g;
+    Checked total;
+    for (const Expr& y : testing::sample_nodes(g, *type, 2))
+      for (auto [low, high] : {std::pair{0.3, 2.0}, std::pair{-2.0, -0.3}}) {
+        const Checked c = check_gradients(y, testing::random_values(y, low, high));
+        total.compared += c.compared;
+        total.skipped += c.skipped;
+      }
+    EXPECT_GE(total.compared, 4) << type->name;
+    EXPECT_GE(total.compared, total.skipped) << type->name;
+  }
+}
+
+TEST(Gradients, EveryView) {
+  for (const NodeType* type : testing::types_of(Family::View)) {
+    Graph g;
+    const std::vector<Expr> nodes = testing::sample_nodes(g, *type, 12);
+    EXPECT_GE(nodes.size(), 5u) << "no valid samples of " << type->name;
+    for (const Expr& y : nodes) EXPECT_EQ(check_gradients(y, testing::random_values(y, -2, 2)).skipped, 0) << print(y);
+  }
+}
+
+TEST(Gradients, EveryReductionOverBothKindsOfAxes) {
+  for (const NodeType* type : testing::types_of(Family::Reduce)) {
+    Graph g;
+    int modes[2] = {};
+    for (const Expr& y : testing::sample_nodes(g, *type, 8)) {
+      ++modes[y->attrs.ints[0]];
+      EXPECT_EQ(check_gradients(y, testing::random_values(y, -2, 2)).skipped, 0) << print(y);
+    }
+    EXPECT_GT(modes[0], 0) << type->name;
+    EXPECT_GT(modes[1], 0) << type->name;
+  }
+}
+
+TEST(Gradients, RoundingPassesTheGradient) {
+  for (const NodeType* type : testing::types_of(Family::Pointwise)) {
+    if (!type->round) continue;
+    Graph g;
+    for (const Expr& y : testing::sample_nodes(g, *type, 4)) {
+      const Expr seed = input(g, "seed", DType::F32, y.shape());
+      EXPECT_EQ(gradients(y, seed, y->in)[0], seed) << type->name;
+    }
+  }
+}
+
+TEST(Gradients, BroadcastOperandsGetTheSum) {
+  Graph g;
+  const Expr a = input(g, "a", DType::F64, {2, 1, 3}), b = input(g, "b", DType::F64, {4, 1}),
+             c = scalar(g, "c", DType::F64);
+  const Expr y = a * b + sin(a * c) / b;
+  EXPECT_EQ(check_gradients(y, testing::random_values(y, 0.3, 2)).skipped, 0);
+}
+
+TEST(Gradients, ViewsWithParticularShapes) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F64, {2, 3, 5, 2}), row = input(g, "row", DType::F64, {4, 3});
+  const Expr index = input(g, "index", DType::I32, {3, 2});
+  for (const Expr& y : {upsample2x(x), resize_nearest(x, 7, 3), resize_nearest(x, 2, 11), resize_nearest(x, 3, 9),
+                        pad(x, {0, 1, 2, 0, 0, 0, 1, 1}), concat({x, x, x}, 2), gather(row, index),
+                        transpose(reshape(x, {6, 10})), broadcast(slice(x, 2, 4, 5), {2, 3, 4, 2})})
+    EXPECT_EQ(check_gradients(y, testing::random_values(y, -2, 2)).skipped, 0) << print(y);
+}
+
+TEST(Gradients, LinearPlainAndBatched) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F64, {2, 3, 4}), w = param(g, "w", DType::F64, {5, 4});
+  const Expr each = param(g, "each", DType::F64, {2, 5, 4}), v = input(g, "v", DType::F64, {4});
+  for (const Expr& y : {linear(x, w), linear(x, each), linear(v, w)})
+    EXPECT_EQ(check_gradients(y, testing::random_values(y, -2, 2)).skipped, 0) << print(y);
+}
+
+TEST(Gradients, CompositesWithSharedSubexpressions) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F64, {2, 4, 3}), w = param(g, "w", DType::F64, {3, 3});
+  const Expr centred = x - mean(x);
+  const Expr norm = centred * rsqrt(mean(centred * centred) + 1e-5);
+  const Expr e = exp(x - reduce_max(x)), softmax = e / sum(e);
+  const Expr over_inner = (x - mean(x, ReduceOver::Inner)) * rsqrt(sumsq(x, ReduceOver::Inner) / 4.0 + 1e-3);
+  const Expr block = x + linear(silu(norm), w) * gelu(norm);
+  for (const Expr& y : {norm, softmax, over_inner, block})
+    EXPECT_EQ(check_gradients(y, testing::random_values(y, -2, 2)).skipped, 0) << print(y);
+}
+
+TEST(Gradients, OfGradients) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F64, {5});
+  for (const Expr& y : {silu(x), gelu(x), tanh(x), x / (x * x + 1.0), pow(x * x + 0.5, sin(x))}) {
+    const Expr first = gradients(y, {}, std::array{x})[0];
+    EXPECT_EQ(check_gradients(first, testing::random_values(first, -2, 2)).skipped, 0) << print(y);
+  }
+}
+
+// What the comments of the nodes promise where a derivative does not exist.
+TEST(Gradients, AtKinks) {
+  Graph g;
+  const Expr a = input(g, "a", DType::F64, {4}), b = input(g, "b", DType::F64, {4});
+  const Values values = {{"a", {0, -0.0, 2, -INFINITY}}, {"b", {0, 0, 2, 1}}};
+  const auto slope = [&](const Expr& y, const Expr& x) {
+    return testing::oracle_of(values).eval(gradients(y, {}, std::array{x})[0]);
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(slope(abs(a), a), ElementsAre(0, 0, 1, -1));
+  EXPECT_THAT(slope(relu(a), a), ElementsAre(0, 0, 1, 0));
+  EXPECT_THAT(slope(leaky_relu(a, 0.5), a), ElementsAre(0.5, 0.5, 1, 0.5));
+  EXPECT_THAT(slope(min(a, b), a), ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(slope(max(a, b), a), ElementsAre(1, 1, 1, 0));
+  EXPECT_THAT(slope(max(a, b), b), ElementsAre(0, 0, 0, 1));
+  EXPECT_THAT(slope(clamp(a, 0.0, 2.0), a), ElementsAre(1, 1, 1, 0));
+  EXPECT_THAT(slope(reduce_max(b), b), ElementsAre(0, 0, 1, 0));
+  EXPECT_THAT(slope(reduce_max(b * 0.0), b), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(slope(reduce_max(b - b + 1.0), b), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(slope(reduce_max(min(b, b * 0.0 + 1.0)), b), ElementsAre(0, 0, 0, 0.5));
+  EXPECT_THAT(slope(pow(b, constant(g, 2)), b), ElementsAre(0, 0, 4, 2));
+  EXPECT_THAT(slope(pow(b, constant(g, 0)), b), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(slope(floor(b), b), ElementsAre(0, 0, 0, 0));
+}
+
+TEST(Gradients, ZerosWhereNothingDepends) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {3}), other = input(g, "other", DType::F32, {2, 2});
+  const Expr grad = gradients(silu(x), {}, std::array{other})[0];
+  EXPECT_EQ(grad, broadcast(constant(g, 0), {2, 2}));
+}
+
+TEST(Gradients, OfAnInnerNodeAndOfTheResultItself) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {3}), seed = input(g, "s", DType::F32, {3});
+  const Expr inner = exp(x), y = inner * inner;
+  const std::vector<Expr> grads = gradients(y, seed, std::array{inner, y});
+  EXPECT_EQ(grads[0], seed * inner + seed * inner);
+  EXPECT_EQ(grads[1], seed);
+}
+
+TEST(Gradients, AMissingRuleIsNamed) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {1, 4, 4, 2}), w = param(g, "w", DType::F32, {3, 2, 3, 3});
+  const Expr y = conv2d(x, w, 2);
+  try {
+    gradients(y, {}, std::array{x});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::Usage);
+    EXPECT_STREQ(e.what(), "[gradients] the node conv2d<2,0,0,0,0>(f32[1,4,4,2], f32[3,2,3,3]) has no gradient rule");
+  }
+  // Behind a node that nothing wanted depends on, it does no harm.
+  const Expr z = input(g, "z", DType::F32, {3});
+  EXPECT_EQ(gradients(y * z, {}, std::array{z})[0].shape(), z.shape());
+}
+
+TEST(Gradients, ASeedOfAnotherShapeIsRefused) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {3});
+  try {
+    gradients(x, constant(g, 1), std::array{x});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "[gradients] the seed [] has not the shape of the result, [3]");
+  }
+}
+
+}  // namespace
+}  // namespace tenon
