@@ -95,7 +95,7 @@ class DpmSolver2M : public Scheduler {
 };
 
 const RegisterScheduler kRegistered({.name = "dpm++2m",
-                                     .aliases = {"dpmpp2m", "dpmsolver++", "dpmsolvermultistep", "kdpmpp2m"},
+                                     .aliases = {"dpmpp2m", "dpmsolver++", "dpmsolvermultistep"},
                                      .diffusers_class = "DPMSolverMultistepScheduler",
                                      .takes_karras = true,
                                      .make = [](const nlohmann::json& config, const SchedulerOptions& options) {

@@ -7,8 +7,7 @@ namespace {
 
 class Euler : public EulerFamily {
  public:
-  Euler(const Settings& settings, bool karras)
-      : EulerFamily(settings, karras, final_sigma(settings, NoiseSchedule(settings, {}))) {
+  Euler(const Settings& settings, bool karras) : EulerFamily(settings, karras, true) {
     settings.refuse({"use_exponential_sigmas", "use_beta_sigmas"});
     settings.choice("interpolation_type", "linear", {"linear"});
     settings.choice("timestep_type", "discrete", {"discrete"});

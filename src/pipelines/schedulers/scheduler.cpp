@@ -101,6 +101,7 @@ void Scheduler::set_steps(int steps, double strength) {
                 "use more steps or a strength of at least 1 / steps");
   TENON_CHECK(Usage, kept == steps || can_start_late(), "strength")
       << "this sampler's Runge-Kutta start cannot begin in the middle of its schedule";
+  all_timesteps_.clear();  // should lay_out throw, no call can be made
   all_timesteps_ = lay_out(steps);
   first_ = static_cast<size_t>(steps - kept);
   next_call_ = 0;

@@ -73,10 +73,9 @@ class Scheduler {
 
   double timestep(int index) const { return all_timesteps_[static_cast<size_t>(index)]; }
 
-  size_t first_ = 0;  // index of call 0
-
  private:
   std::vector<double> all_timesteps_;
+  size_t first_ = 0;  // index of call 0
   int next_call_ = 0;
 };
 

@@ -42,10 +42,10 @@ double final_sigma(const Settings& settings, const NoiseSchedule& schedule) {
   return settings.choice("final_sigmas_type", "zero", {"zero", "sigma_min"}) ? schedule.sigmas().front() : 0;
 }
 
-EulerFamily::EulerFamily(const Settings& settings, bool use_karras, double last_sigma)
+EulerFamily::EulerFamily(const Settings& settings, bool use_karras, bool final_key)
     : schedule_(settings, kEulerDefaults),
       karras_(use_karras),
-      last_sigma_(last_sigma),
+      last_sigma_(final_key ? final_sigma(settings, schedule_) : 0),
       low_limit_(settings.number("sigma_min", 0, 0, kMaxSigma)),
       high_limit_(settings.number("sigma_max", 0, 0, kMaxSigma)) {}
 
@@ -75,12 +75,13 @@ std::vector<double> EulerFamily::lay_out(int steps) {
 }
 
 double EulerFamily::init_noise_sigma() const {
+  TENON_CHECK(Internal, !sigmas_.empty(), "init_noise_sigma") << "called before set_steps";
   const double top = *std::max_element(sigmas_.begin(), sigmas_.end());
   return schedule_.spacing() == Spacing::Leading ? std::sqrt(top * top + 1) : top;
 }
 
 void EulerFamily::scale_model_input(std::span<float> x, int call) const {
-  const double s = sigma(static_cast<int>(first_) + call), scale = std::sqrt(s * s + 1);
+  const double s = noise_level(call).sigma, scale = std::sqrt(s * s + 1);
   for (float& v : x) v = static_cast<float>(v / scale);
 }
 

@@ -26,7 +26,8 @@ class EulerFamily : public Scheduler {
 
  protected:
   /// `use_karras`: Karras levels between the first and last spaced sigma, or sigma_max and sigma_min of the config.
-  EulerFamily(const Settings& settings, bool use_karras, double last_sigma);
+  /// `final_key`: the class knows final_sigmas_type; without it the last sigma is 0.
+  EulerFamily(const Settings& settings, bool use_karras, bool final_key);
 
   std::vector<double> lay_out(int steps) override;
   NoiseLevel level(int index) const override { return {1, sigma(index)}; }
