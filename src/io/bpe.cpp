@@ -38,7 +38,10 @@ BytePairEncoder::BytePairEncoder(const std::unordered_map<std::string, int32_t>&
     const int32_t a = id_or(left, -1), b = id_or(right, -1), joined = id_or(left + right, -1);
     TENON_CHECK(Model, a >= 0 && b >= 0 && joined >= 0, where)
         << "merge " << rank << " ('" << left << "' '" << right << "'): '"
-        << (a < 0 ? left : b < 0 ? right : left + right) << "' is not in the vocabulary";
+        << (a < 0   ? left
+            : b < 0 ? right
+                    : left + right)
+        << "' is not in the vocabulary";
     merges_[key(a, b)] = {static_cast<int32_t>(rank), joined};
   }
 }

@@ -16,9 +16,9 @@ const std::vector<std::string>& byte_alphabet();
 /// A vocabulary with merges. Immutable after construction; safe to share between threads.
 class BytePairEncoder {
  public:
-  /// `tokens` maps a token's text in the byte alphabet to its id; `merges` are pairs of token texts, best first. A word's
-  /// last byte carries `suffix` ("</w>" for CLIP, "" for none); a byte without a token becomes `unknown`. Error(Model)
-  /// with `where` if a merge's parts or its result are not tokens.
+  /// `tokens` maps a token's text in the byte alphabet to its id; `merges` are pairs of token texts, best first. A
+  /// word's last byte carries `suffix` ("</w>" for CLIP, "" for none); a byte without a token becomes `unknown`.
+  /// Error(Model) with `where` if a merge's parts or its result are not tokens.
   BytePairEncoder(const std::unordered_map<std::string, int32_t>& tokens,
                   std::span<const std::pair<std::string, std::string>> merges, const std::string& suffix,
                   int32_t unknown, const std::string& where);

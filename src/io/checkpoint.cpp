@@ -52,12 +52,18 @@ Evidence judge(const Checkpoint& checkpoint, const std::optional<Architecture>& 
 
 std::string_view name_of(Architecture a) {
   switch (a) {
-    case Architecture::StableDiffusion1: return "Stable Diffusion 1.x";
-    case Architecture::Inpainting: return "Stable Diffusion inpainting";
-    case Architecture::InstructPix2Pix: return "InstructPix2Pix";
-    case Architecture::StableDiffusion2: return "Stable Diffusion 2.x";
-    case Architecture::StableDiffusionXL: return "Stable Diffusion XL";
-    case Architecture::Unknown: break;
+    case Architecture::StableDiffusion1:
+      return "Stable Diffusion 1.x";
+    case Architecture::Inpainting:
+      return "Stable Diffusion inpainting";
+    case Architecture::InstructPix2Pix:
+      return "InstructPix2Pix";
+    case Architecture::StableDiffusion2:
+      return "Stable Diffusion 2.x";
+    case Architecture::StableDiffusionXL:
+      return "Stable Diffusion XL";
+    case Architecture::Unknown:
+      break;
   }
   return "unknown";
 }
@@ -94,7 +100,8 @@ const Component& Checkpoint::component(const std::string& name) const {
   if (found != components_.end()) return found->second;
   std::string present;
   for (const auto& [other, unused] : components_) present += (present.empty() ? "" : ", ") + other;
-  throw Error(ErrorKind::Model, path_.string(), "has no " + name + " (it has: " + (present.empty() ? "nothing" : present) + ")");
+  throw Error(ErrorKind::Model, path_.string(),
+              "has no " + name + " (it has: " + (present.empty() ? "nothing" : present) + ")");
 }
 
 Architecture Checkpoint::architecture() const { return judge(*this, foreign_).architecture; }
@@ -104,8 +111,9 @@ void Checkpoint::require_stable_diffusion_1() const {
   if (e.architecture == Architecture::StableDiffusion1) return;
   throw Error(ErrorKind::Model, path_.string(),
               "expected a Stable Diffusion 1.x model with a 4-channel UNet, found " + e.found +
-                  (e.architecture == Architecture::Unknown ? "" : ": " + std::string(name_of(e.architecture)) +
-                                                                      ", which is not supported"));
+                  (e.architecture == Architecture::Unknown
+                       ? ""
+                       : ": " + std::string(name_of(e.architecture)) + ", which is not supported"));
 }
 
 }  // namespace tenon

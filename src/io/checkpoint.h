@@ -1,6 +1,6 @@
-// Model checkpoints: a diffusers folder, a single-file (LDM) checkpoint, or one component, brought to one form: for each
-// component a map from diffusers' tensor names to tensors. No tensor is copied. What a name should be, and whether all are
-// there, is for the models to say; what the checkpoint is, is said here.
+// Model checkpoints: a diffusers folder, a single-file (LDM) checkpoint, or one component, brought to one form: for
+// each component a map from diffusers' tensor names to tensors. No tensor is copied. What a name should be, and whether
+// all are there, is for the models to say; what the checkpoint is, is said here.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -16,11 +16,11 @@ namespace tenon {
 
 /// A network of a pipeline and what belongs to it.
 struct Component {
-  std::string name;                           ///< "text_encoder", "unet" or "vae"
-  std::map<std::string, TensorView> tensors;  ///< by diffusers' newest names
-  std::vector<std::string> ignored;           ///< names of tensors that hold no weights (position_ids, ...), as stored
-  std::vector<UnsupportedTensor> unsupported; ///< tensors of element types that cannot be read
-  nlohmann::json config;                      ///< config.json; null if there is none (single files)
+  std::string name;                            ///< "text_encoder", "unet" or "vae"
+  std::map<std::string, TensorView> tensors;   ///< by diffusers' newest names
+  std::vector<std::string> ignored;            ///< names of tensors that hold no weights (position_ids, ...), as stored
+  std::vector<UnsupportedTensor> unsupported;  ///< tensors of element types that cannot be read
+  nlohmann::json config;                       ///< config.json; null if there is none (single files)
   std::vector<std::filesystem::path> files;
 
   /// The tensor of that name; Error(Model) names the component, and the element type if that is the reason.
@@ -39,7 +39,7 @@ enum class Architecture { StableDiffusion1, Inpainting, InstructPix2Pix, StableD
 std::string_view name_of(Architecture a);
 
 struct CheckpointOptions {
-  std::string variant;   ///< read "<file>.<variant>.safetensors" ("fp16", "non_ema") of a folder; "" takes what there is
+  std::string variant;  ///< read "<file>.<variant>.safetensors" ("fp16", "non_ema") of a folder; "" takes what there is
   bool use_ema = false;  ///< single files with both: take the averaged UNet ("model_ema.") instead of the plain one
 };
 

@@ -53,6 +53,7 @@ bool is_buffer(std::string_view name) {
 // A component and a tensor's name inside it; no component if the name tells none.
 struct Route {
   std::string component, name;
+  bool ldm = false;  // the prefix says that the name is of the single-file layout
 };
 
 Route route(std::string_view name) {
@@ -62,17 +63,19 @@ Route route(std::string_view name) {
                                               {"vae.", "vae"},
                                               {"cond_stage_model.transformer.", "text_encoder"}}};
   for (const auto& [prefix, component] : kPrefixes)
-    if (name.starts_with(prefix)) return {component, std::string(name.substr(prefix.size()))};
+    if (name.starts_with(prefix)) return {component, std::string(name.substr(prefix.size())), prefix != "vae."};
   // Files that hold one component have no prefix.
-  constexpr std::array<std::string_view, 4> kText = {"text_model.", "embeddings.", "encoder.layers.", "final_layer_norm."};
+  constexpr std::array<std::string_view, 4> kText = {"text_model.", "embeddings.", "encoder.layers.",
+                                                     "final_layer_norm."};
   constexpr std::array<std::string_view, 4> kVae = {"encoder.", "decoder.", "quant_conv.", "post_quant_conv."};
   constexpr std::array<std::string_view, 14> kUnet = {
-      "conv_in.",        "conv_out.",     "conv_norm_out.", "time_embedding.", "down_blocks.", "mid_block.",     "up_blocks.",
-      "add_embedding.",  "input_blocks.", "middle_block.",  "output_blocks.",  "time_embed.",  "out.",           "label_emb."};
-  if (starts_with_any(name, kText)) return {"text_encoder", std::string(name)};
-  if (starts_with_any(name, kVae)) return {"vae", std::string(name)};
-  if (starts_with_any(name, kUnet)) return {"unet", std::string(name)};
-  return {"", std::string(name)};
+      "conv_in.",       "conv_out.",   "conv_norm_out.", "time_embedding.", "down_blocks.",
+      "mid_block.",     "up_blocks.",  "add_embedding.", "input_blocks.",   "middle_block.",
+      "output_blocks.", "time_embed.", "out.",           "label_emb."};
+  if (starts_with_any(name, kText)) return {"text_encoder", std::string(name), false};
+  if (starts_with_any(name, kVae)) return {"vae", std::string(name), false};
+  if (starts_with_any(name, kUnet)) return {"unet", std::string(name), false};
+  return {"", std::string(name), false};
 }
 
 bool is_ldm_unet(std::string_view name) {
@@ -89,8 +92,9 @@ bool is_ldm_vae(std::string_view name) {
 
 // diffusers' name; empty if the name has no counterpart there.
 std::string canonical(const Route& r, int vae_levels) {
-  if (r.component == "unet") return is_ldm_unet(r.name) ? unet_name_from_ldm(r.name) : r.name;
-  if (r.component == "vae") return is_ldm_vae(r.name) ? vae_name_from_ldm(r.name, vae_levels) : vae_name_from_old(r.name);
+  if (r.component == "unet") return r.ldm || is_ldm_unet(r.name) ? unet_name_from_ldm(r.name) : r.name;
+  if (r.component == "vae")
+    return r.ldm || is_ldm_vae(r.name) ? vae_name_from_ldm(r.name, vae_levels) : vae_name_from_old(r.name);
   return text_name_with_prefix(r.name);
 }
 
@@ -244,7 +248,7 @@ class CheckpointReader {
   void add(const WeightSet& set, const std::string& component, const std::vector<fs::path>& files) {
     const int vae_levels = count_vae_levels(set);
     const auto place = [&](const std::string& stored) {
-      return component.empty() ? route(stored) : Route{component, stored};
+      return component.empty() ? route(stored) : Route{component, stored, false};
     };
     if (options_.use_ema && out_.kind_ == CheckpointKind::SingleFile) require_ema(set);
     for (const auto& [stored, view] : set.tensors) {

@@ -19,7 +19,8 @@ using Merges = std::vector<std::pair<std::string, std::string>>;
 
 constexpr std::string_view kStart = "<|startoftext|>", kEnd = "<|endoftext|>";
 constexpr int64_t kWindow = 77;
-constexpr int32_t kMaxId = 1 << 24;  // far above every vocabulary in use; keeps a damaged file from asking for gigabytes
+constexpr int32_t kMaxId =
+    1 << 24;  // far above every vocabulary in use; keeps a damaged file from asking for gigabytes
 
 Vocabulary read_vocabulary(const json& object, const std::string& where) {
   TENON_CHECK(Model, object.is_object(), where) << "expected an object of token ids, found " << object.type_name();
@@ -35,8 +36,10 @@ Vocabulary read_vocabulary(const json& object, const std::string& where) {
 
 std::pair<std::string, std::string> split_merge(std::string_view line, const std::string& place) {
   const size_t blank = line.find(' ');
-  TENON_CHECK(Model, blank != std::string_view::npos && blank > 0 && blank + 1 < line.size() &&
-                         line.find(' ', blank + 1) == std::string_view::npos, place)
+  TENON_CHECK(Model,
+              blank != std::string_view::npos && blank > 0 && blank + 1 < line.size() &&
+                  line.find(' ', blank + 1) == std::string_view::npos,
+              place)
       << "expected two symbols with a blank between them, found '" << line << "'";
   return {std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))};
 }
@@ -135,8 +138,10 @@ ClipTokenizer ClipTokenizer::from_folder(const fs::path& folder) {
     TENON_CHECK(Model, fs::exists(both), folder.string())
         << "no tokenizer here: expected vocab.json and merges.txt, or tokenizer.json";
     const json tokenizer = read_json(both);
-    TENON_CHECK(Model, tokenizer.is_object() && tokenizer.contains("model") && tokenizer["model"].is_object() &&
-                           tokenizer["model"].contains("vocab") && tokenizer["model"].contains("merges"), both.string())
+    TENON_CHECK(Model,
+                tokenizer.is_object() && tokenizer.contains("model") && tokenizer["model"].is_object() &&
+                    tokenizer["model"].contains("vocab") && tokenizer["model"].contains("merges"),
+                both.string())
         << "expected an object 'model' with 'vocab' and 'merges'";
     vocabulary = read_vocabulary(tokenizer["model"]["vocab"], both.string());
     state = std::make_unique<State>(vocabulary, merges_of(tokenizer["model"]["merges"], both.string()), both.string());

@@ -2,8 +2,8 @@
 //
 // Steps: the special tokens are cut out of the raw text; the rest is brought to NFC, white space becomes one blank,
 // letters become lower case (code point by code point, full Unicode); a regular expression finds the words; each word's
-// UTF-8 bytes go through byte-pair encoding with "</w>" on the last byte. Neither mojibake repair nor HTML unescaping is
-// done (OpenAI's original does both, transformers neither).
+// UTF-8 bytes go through byte-pair encoding with "</w>" on the last byte. Neither mojibake repair nor HTML unescaping
+// is done (OpenAI's original does both, transformers neither).
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -31,8 +31,8 @@ struct TokenWindow {
 
 class ClipTokenizer {
  public:
-  /// From the two files of a tokenizer folder. The start and end tokens are "<|startoftext|>" and "<|endoftext|>" of the
-  /// vocabulary, padding is the end token. Error(Model) names the file and what is wrong with it.
+  /// From the two files of a tokenizer folder. The start and end tokens are "<|startoftext|>" and "<|endoftext|>" of
+  /// the vocabulary, padding is the end token. Error(Model) names the file and what is wrong with it.
   static ClipTokenizer from_files(const std::filesystem::path& vocab, const std::filesystem::path& merges);
   /// From a folder with vocab.json and merges.txt, or else tokenizer.json. tokenizer_config.json, if it is there, may
   /// name another padding token and window length.
@@ -57,8 +57,8 @@ class ClipTokenizer {
   /// Ids and weights of a prompt with (emphasis) as prompt_weights.h describes; each part is encoded on its own.
   WeightedTokens encode_weighted(std::string_view prompt) const;
 
-  /// The ids in as many windows as they need, at least one. `least` asks for more (a positive and a negative prompt have
-  /// to be equally long); the windows beyond the text hold padding only.
+  /// The ids in as many windows as they need, at least one. `least` asks for more (a positive and a negative prompt
+  /// have to be equally long); the windows beyond the text hold padding only.
   std::vector<TokenWindow> windows(const WeightedTokens& tokens, size_t least = 1) const;
   /// The first window alone, as diffusers cuts a long prompt; `dropped`, if given, is how many ids did not fit.
   TokenWindow first_window(const std::vector<int32_t>& ids, int64_t* dropped = nullptr) const;

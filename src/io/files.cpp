@@ -125,8 +125,8 @@ AtomicFile::AtomicFile(fs::path target, Overwrite overwrite) : target_(std::move
   check_output(target_, overwrite_);
   static std::atomic<unsigned> counter{0};
   for (int attempt = 0; attempt < 100; ++attempt) {
-    const std::string name =
-        "." + target_.filename().string() + "." + std::to_string(getpid()) + "-" + std::to_string(counter++) + ".tmp";
+    std::string name = ".";
+    name += target_.filename().string() + "." + std::to_string(getpid()) + "-" + std::to_string(counter++) + ".tmp";
     temporary_ = folder_of(target_) / name;
     fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd_ >= 0) return;
@@ -165,9 +165,8 @@ void AtomicFile::commit() {
   const int closed = close(fd_);
   fd_ = -1;
   if (closed != 0) fail("write", errno);
-  const int error = overwrite_ == Overwrite::Yes
-                        ? (rename(temporary_.c_str(), target_.c_str()) == 0 ? 0 : errno)
-                        : rename_to_free_name(temporary_, target_);
+  const int error = overwrite_ == Overwrite::Yes ? (rename(temporary_.c_str(), target_.c_str()) == 0 ? 0 : errno)
+                                                 : rename_to_free_name(temporary_, target_);
   if (error == EEXIST) {
     discard();
     refuse_existing(target_);
@@ -193,9 +192,11 @@ void check_output(const fs::path& path, Overwrite overwrite) {
   std::error_code ignored;
   TENON_CHECK(Usage, !fs::is_directory(path, ignored), path.string()) << "is a folder, not a file to write";
   if (overwrite == Overwrite::No && fs::exists(fs::symlink_status(path, ignored))) refuse_existing(path);
-  if (access(folder_of(path).c_str(), W_OK | X_OK) != 0)
-    throw Error(ErrorKind::Internal, path.string(),
-                "cannot write into folder '" + folder_of(path).string() + "': " + reason(errno));
+  const fs::path folder = folder_of(path);
+  int error = access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+  if (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored)) error = ENOTDIR;
+  TENON_CHECK(Internal, error == 0, path.string())
+      << "cannot write into folder '" << folder.string() << "': " << reason(error);
 }
 
 }  // namespace tenon

@@ -135,14 +135,15 @@ std::string read_user_file(const std::filesystem::path& path) {
 }
 
 [[noreturn]] void refuse_png(const std::string& where, const Decoder& d) {
-  throw Error(ErrorKind::Usage, where, std::string("cannot read as PNG: ") +
-                                           (d.failure.message[0] ? d.failure.message : "out of memory"));
+  throw Error(ErrorKind::Usage, where,
+              std::string("cannot read as PNG: ") + (d.failure.message[0] ? d.failure.message : "out of memory"));
 }
 
 }  // namespace
 
 Image decode_png(std::span<const std::byte> bytes, const std::string& where) {
-  TENON_CHECK(Usage, bytes.size() >= 8 && png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0, 8) == 0, where)
+  TENON_CHECK(Usage, bytes.size() >= 8 && png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0, 8) == 0,
+              where)
       << "is not a PNG file";
   Decoder d(bytes);
   if (!read_header(d)) refuse_png(where, d);
@@ -183,12 +184,14 @@ std::vector<std::byte> encode_png(const Image& image, const ImageText& text) {
   const std::string where = "png";
   TENON_CHECK(Usage, image.channels == 1 || image.channels == 3 || image.channels == 4, where)
       << "expected 1, 3 or 4 channels, got " << image.channels;
-  TENON_CHECK(Usage, image.width > 0 && image.height > 0 && image.width <= kMaxImageSide &&
-                         image.height <= kMaxImageSide, where)
+  TENON_CHECK(Usage,
+              image.width > 0 && image.height > 0 && image.width <= kMaxImageSide && image.height <= kMaxImageSide,
+              where)
       << "cannot write an image of " << image.width << "x" << image.height << " pixels";
   const auto row_bytes = static_cast<size_t>(image.width * image.channels);
   TENON_CHECK(Usage, image.pixels.size() == row_bytes * static_cast<size_t>(image.height), where)
-      << "expected " << row_bytes * static_cast<size_t>(image.height) << " bytes of pixels, got " << image.pixels.size();
+      << "expected " << row_bytes * static_cast<size_t>(image.height) << " bytes of pixels, got "
+      << image.pixels.size();
   std::vector<png_text> chunks;
   for (const auto& [key, value] : text) {
     TENON_CHECK(Usage, !key.empty() && key.size() <= 79 && is_ascii(key), where) << "bad text key '" << key << "'";
@@ -202,7 +205,9 @@ std::vector<std::byte> encode_png(const Image& image, const ImageText& text) {
   std::vector<png_bytep> rows;
   for (int64_t y = 0; y < image.height; ++y)
     rows.push_back(const_cast<png_bytep>(image.pixels.data()) + static_cast<size_t>(y) * row_bytes);
-  const int color = image.channels == 1 ? PNG_COLOR_TYPE_GRAY : image.channels == 3 ? PNG_COLOR_TYPE_RGB : PNG_COLOR_TYPE_RGBA;
+  const int color = image.channels == 1   ? PNG_COLOR_TYPE_GRAY
+                    : image.channels == 3 ? PNG_COLOR_TYPE_RGB
+                                          : PNG_COLOR_TYPE_RGBA;
   Encoder e;
   const bool done = write_all(e, image, color, chunks.data(), static_cast<int>(chunks.size()), rows.data());
   TENON_CHECK(Memory, !e.sink.out_of_memory && (done || e.failure.message[0]), where) << "out of memory";

@@ -25,8 +25,8 @@ inline constexpr int64_t kMaxImageSide = 32768;
 /// Key and value of a PNG text chunk; values are UTF-8.
 using ImageText = std::vector<std::pair<std::string, std::string>>;
 
-/// Decodes any PNG (grey, palette, alpha, 16 bit, interlaced) to three channels of 8 bits. Alpha is dropped, 16 bits are
-/// scaled. Error(Usage) that begins with `where` for what is no PNG, is damaged, or is larger than kMaxImageSide.
+/// Decodes any PNG (grey, palette, alpha, 16 bit, interlaced) to three channels of 8 bits. Alpha is dropped, 16 bits
+/// are scaled. Error(Usage) that begins with `where` for what is no PNG, is damaged, or is larger than kMaxImageSide.
 Image decode_png(std::span<const std::byte> bytes, const std::string& where);
 /// decode_png over a file; an unreadable file is Error(Usage) too.
 Image read_png(const std::filesystem::path& path);
@@ -42,9 +42,9 @@ void write_png(const std::filesystem::path& path, const Image& image, const Imag
 /// The settings of a picture, in the order in which they are shown.
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-/// The text that AUTOMATIC1111's web UI and its kin keep under the key "parameters": the prompt, "Negative prompt: ..." if
-/// there is one, and one line "Steps: 20, Sampler: Euler, ...". Values with a comma, a colon or a line break are quoted as
-/// JSON strings.
+/// The text that AUTOMATIC1111's web UI and its kin keep under the key "parameters": the prompt, "Negative prompt: ..."
+/// if there is one, and one line "Steps: 20, Sampler: Euler, ...". Values with a comma, a colon or a line break are
+/// quoted as JSON strings.
 std::string a1111_parameters(const std::string& prompt, const std::string& negative, const Settings& settings);
 /// The same settings as one JSON object of strings, in order; `raw` keys hold JSON already and are taken as they are.
 std::string settings_json(const Settings& settings, const Settings& raw = {});

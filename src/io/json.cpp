@@ -21,7 +21,8 @@ nlohmann::json parse_json(std::string_view text, const std::string& where, Error
     throw Error(kind, where, "invalid UTF-8 in JSON at byte " + std::to_string(*bad));
   std::vector<std::set<std::string>> keys;  // of the objects that are open
   const auto check = [&](int depth, json::parse_event_t event, json& value) {
-    if (depth >= max_depth) throw Error(kind, where, "JSON nested deeper than " + std::to_string(max_depth) + " levels");
+    if (depth >= max_depth)
+      throw Error(kind, where, "JSON nested deeper than " + std::to_string(max_depth) + " levels");
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)

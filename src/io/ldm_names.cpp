@@ -80,16 +80,14 @@ constexpr std::array<Pair, 4> kUnetEnds = {{{"time_embed.0.", "time_embedding.li
                                             {"out.0.", "conv_norm_out."},
                                             {"out.2.", "conv_out."}}};
 
-constexpr std::array<Pair, 5> kVaeAttention = {{{"q.", "to_q."},
-                                                {"k.", "to_k."},
-                                                {"v.", "to_v."},
-                                                {"proj_out.", "to_out.0."},
-                                                {"norm.", "group_norm."}}};
+constexpr std::array<Pair, 5> kVaeAttention = {
+    {{"q.", "to_q."}, {"k.", "to_k."}, {"v.", "to_v."}, {"proj_out.", "to_out.0."}, {"norm.", "group_norm."}}};
 constexpr std::array<Pair, 4> kVaeOldAttention = {
     {{"query.", "to_q."}, {"key.", "to_k."}, {"value.", "to_v."}, {"proj_attn.", "to_out.0."}}};
 
 std::string vae_resnet(const std::string& module, Cursor c) {
-  return module + (c.take("nin_shortcut.") ? "conv_shortcut." : "") + std::string(c.rest);
+  const char* inner = c.take("nin_shortcut.") ? "conv_shortcut." : "";
+  return module + inner + std::string(c.rest);
 }
 
 // "block.1.conv1.weight" and the resampler of one level.
@@ -151,7 +149,8 @@ std::string vae_name_from_old(std::string_view name) {
 }
 
 std::string text_name_with_prefix(std::string_view name) {
-  const bool inner = name.starts_with("embeddings.") || name.starts_with("encoder.") || name.starts_with("final_layer_norm.");
+  const bool inner =
+      name.starts_with("embeddings.") || name.starts_with("encoder.") || name.starts_with("final_layer_norm.");
   return (inner ? "text_model." : "") + std::string(name);
 }
 

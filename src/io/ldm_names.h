@@ -6,8 +6,8 @@
 namespace tenon {
 
 /// Name of a UNet tensor of the single-file (LDM) layout, without "model.diffusion_model.", in diffusers' layout:
-/// "input_blocks.1.0.in_layers.0.weight" -> "down_blocks.0.resnets.0.norm1.weight". Empty if the name has no counterpart.
-/// For UNets with two ResBlocks a level, as every Stable Diffusion has.
+/// "input_blocks.1.0.in_layers.0.weight" -> "down_blocks.0.resnets.0.norm1.weight". Empty if the name has no
+/// counterpart. For UNets with two ResBlocks a level, as every Stable Diffusion has.
 std::string unet_name_from_ldm(std::string_view name);
 
 /// The same for the VAE, without "first_stage_model.": "decoder.up.3.block.0.conv1.weight" ->

@@ -7,7 +7,7 @@
 
 namespace tenon {
 namespace {
-constexpr double kStep = 1.1;       // of a bare bracket
+constexpr double kStep = 1.1;        // of a bare bracket
 constexpr size_t kMaxNesting = 100;  // bounds the work a prompt can ask for
 
 // The scan of one prompt. Weights are kept in double: products of 1.1 and 1/1.1 then cancel to float accuracy.
@@ -74,8 +74,10 @@ class Parser {
     if (number.front() == '+') number.remove_prefix(1);
     double weight = 0;
     const auto parsed = std::from_chars(number.data(), number.data() + number.size(), weight);
-    TENON_CHECK(Usage, parsed.ec == std::errc() && parsed.ptr == number.data() + number.size() &&
-                           std::isfinite(static_cast<float>(weight)), "prompt")
+    TENON_CHECK(Usage,
+                parsed.ec == std::errc() && parsed.ptr == number.data() + number.size() &&
+                    std::isfinite(static_cast<float>(weight)),
+                "prompt")
         << "the weight '" << number << "' is not a number";
     close(round_, weight, bracket + 1);
     return true;

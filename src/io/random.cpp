@@ -25,8 +25,9 @@ float cephes_log(float x) {
     e -= 1.0f;
     f += m;
   }
-  constexpr float kPoly[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,  -1.2420140846e-1f, 1.4249322787e-1f,
-                             -1.6668057665e-1f, 2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
+  constexpr float kPoly[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
+                             -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
+                             2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
   float p = kPoly[0];
   for (int i = 1; i < 9; ++i) p = std::fma(p, f, kPoly[i]);
   const float square = f * f;
@@ -77,8 +78,7 @@ void box_muller_16(float* v) {
 
 TorchGenerator::TorchGenerator(uint64_t seed) {
   state_[0] = static_cast<uint32_t>(seed);
-  for (uint32_t i = 1; i < state_.size(); ++i)
-    state_[i] = 1812433253u * (state_[i - 1] ^ (state_[i - 1] >> 30)) + i;
+  for (uint32_t i = 1; i < state_.size(); ++i) state_[i] = 1812433253u * (state_[i - 1] ^ (state_[i - 1] >> 30)) + i;
 }
 
 // Matsumoto and Nishimura, "Mersenne Twister", 1998: MT19937.

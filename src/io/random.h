@@ -3,8 +3,8 @@
 // PyTorch draws float32 normals in two ways. From 16 elements on: one 24-bit uniform an element, then Box-Muller on
 // blocks of 16 (radius from the first eight, angle from the last eight), and if the count is no multiple of 16 the last
 // 16 elements are drawn anew. Below 16: one at a time in double, sine kept for the next call. The block form runs on
-// polynomial approximations (Cephes) with fused multiply-adds, not on the maths library; both are repeated here exactly.
-// On machines without AVX2 PyTorch itself takes another path, whose values differ in the last bits.
+// polynomial approximations (Cephes) with fused multiply-adds, not on the maths library; both are repeated here
+// exactly. On machines without AVX2 PyTorch itself takes another path, whose values differ in the last bits.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -33,7 +33,7 @@ class TorchGenerator {
   void twist();
 
   std::array<uint32_t, 624> state_{};
-  size_t used_ = 624;  // of state_
+  size_t used_ = 624;            // of state_
   std::optional<double> spare_;  // second half of a double Box-Muller pair
 };
 

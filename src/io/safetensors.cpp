@@ -65,8 +65,8 @@ struct Entry {
 
   std::string shape_text() const {
     std::string out = "[";
-    for (size_t i = 0; i < shape.size(); ++i) out += (i ? "," : "") + std::to_string(shape[i]);
-    return out + "]";
+    for (uint64_t extent : shape) out.append(out.size() > 1 ? "," : "").append(std::to_string(extent));
+    return out.append("]");
   }
 };
 
@@ -101,7 +101,10 @@ class HeaderReader {
     const json& offsets = value["data_offsets"];
     TENON_CHECK(Model, offsets.is_array() && offsets.size() == 2, file_)
         << where << ": expected data_offsets to be an array of two numbers, found " << offsets.dump();
-    Entry out{tensor, value["dtype"].get<std::string>(), {}, number(where, "data_offsets", offsets[0]),
+    Entry out{tensor,
+              value["dtype"].get<std::string>(),
+              {},
+              number(where, "data_offsets", offsets[0]),
               number(where, "data_offsets", offsets[1])};
     for (const json& extent : value["shape"]) out.shape.push_back(number(where, "shape", extent));
     return out;
@@ -111,8 +114,9 @@ class HeaderReader {
     const std::string where = "tensor '" + e.name + "'";
     TENON_CHECK(Model, e.begin <= e.end, file_)
         << where << ": data_offsets [" << e.begin << "," << e.end << "] are reversed";
-    TENON_CHECK(Model, e.end <= data_size, file_) << where << ": data_offsets [" << e.begin << "," << e.end
-                                                  << "] exceed the file's " << data_size << " bytes of data (truncated?)";
+    TENON_CHECK(Model, e.end <= data_size, file_)
+        << where << ": data_offsets [" << e.begin << "," << e.end << "] exceed the file's " << data_size
+        << " bytes of data (truncated?)";
     TENON_CHECK(Model, e.shape.size() <= static_cast<size_t>(kMaxRank), file_)
         << where << ": rank " << e.shape.size() << " exceeds the limit of " << kMaxRank;
     const auto width = element_size(e.dtype);
@@ -135,9 +139,8 @@ class HeaderReader {
     });
     uint64_t covered = 0;
     for (const Entry& e : entries) {
-      TENON_CHECK(Model, e.begin >= covered, file_)
-          << "tensor '" << e.name << "': data_offsets [" << e.begin << "," << e.end
-          << "] overlap another tensor, which ends at " << covered;
+      TENON_CHECK(Model, e.begin >= covered, file_) << "tensor '" << e.name << "': data_offsets [" << e.begin << ","
+                                                    << e.end << "] overlap another tensor, which ends at " << covered;
       TENON_CHECK(Model, e.begin == covered, file_)
           << "tensor '" << e.name << "' begins at " << e.begin << ", but bytes " << covered << " to " << e.begin
           << " of the data belong to no tensor";

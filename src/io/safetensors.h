@@ -1,8 +1,10 @@
-// safetensors: a length (8 bytes, little endian), a JSON header, and tensor data that the header describes byte by byte.
+// safetensors: a length (8 bytes, little endian), a JSON header, and tensor data that the header describes byte by
+// byte.
 //
-// Invariants of an open file: every tensor's range lies in the file and has exactly the bytes that its shape and element
-// type need; the ranges cover the data without overlap or gap; the header is valid, duplicate-free JSON. Whatever breaks
-// one of these is refused on opening, with one Error(Model) that names the file, the tensor, what was expected and found.
+// Invariants of an open file: every tensor's range lies in the file and has exactly the bytes that its shape and
+// element type need; the ranges cover the data without overlap or gap; the header is valid, duplicate-free JSON.
+// Whatever breaks one of these is refused on opening, with one Error(Model) that names the file, the tensor, what was
+// expected and found.
 //
 // Views are zero-copy. Files whose header length is not a multiple of 8 are common (a published 4.3 GB checkpoint is
 // one), so `data` may have any alignment, down to one byte: read elements with load_element or memcpy, never through a
@@ -25,7 +27,8 @@ namespace tenon {
 /// Longest header accepted, as in the reference reader.
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
 
-/// One tensor of an open file. Valid as long as the file's object lives; `data` has no alignment (see the file comment).
+/// One tensor of an open file. Valid as long as the file's object lives; `data` has no alignment (see the file
+/// comment).
 struct TensorView {
   std::string name;
   DType dtype = DType::F32;
@@ -44,7 +47,8 @@ struct UnsupportedTensor {
 /// The spelling of a type in safetensors headers: "F32", "F8_E4M3", "BOOL", ...
 std::string_view safetensors_name(DType t);
 
-/// A mapped safetensors file, read-only. Truncating the file while it is open ends the process (SIGBUS), as with any map.
+/// A mapped safetensors file, read-only. Truncating the file while it is open ends the process (SIGBUS), as with any
+/// map.
 class SafetensorsFile {
  public:
   /// Maps and checks the file.
@@ -106,8 +110,8 @@ struct TensorData {
 };
 
 /// Writes a safetensors file atomically, replacing an older one: header padded with blanks so that the data starts
-/// 8-byte aligned, tensors with wider elements first, then by name, so that each is aligned to its element. Error(Usage)
-/// for two tensors of one name or a size that does not match; Error(Internal) if the system cannot write.
+/// 8-byte aligned, tensors with wider elements first, then by name, so that each is aligned to its element.
+/// Error(Usage) for two tensors of one name or a size that does not match; Error(Internal) if the system cannot write.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorData> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

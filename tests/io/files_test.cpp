@@ -1,0 +1,173 @@
+// Files: all or nothing on writing, clear refusals on reading.
+#include "tenon/io/files.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <csignal>
+#include <thread>
+
+#include "io_test_tools.h"
+#include "tenon/io/json.h"
+#include "tenon/io/utf8.h"
+
+namespace {
+using namespace io_test;
+using namespace tenon;
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+TEST(WriteFile, WritesAndReplacesOnlyWhenAllowed) {
+  const TempFolder folder;
+  const fs::path path = folder / "a";
+  write_file(path, bytes_of("one"), Overwrite::No);
+  EXPECT_EQ(read_file(path), "one");
+  expect_error(ErrorKind::Usage, "the file exists already", [&] { write_file(path, bytes_of("two"), Overwrite::No); });
+  EXPECT_EQ(read_file(path), "one");
+  write_file(path, bytes_of("three"), Overwrite::Yes);
+  EXPECT_EQ(read_file(path), "three");
+  EXPECT_EQ(folder.entries(), 1u);
+}
+
+TEST(WriteFile, AnUnfinishedFileLeavesNothing) {
+  const TempFolder folder;
+  {
+    AtomicFile file(folder / "a", Overwrite::No);
+    file.write(bytes_of("half"));
+    EXPECT_FALSE(fs::exists(folder / "a"));
+  }
+  EXPECT_EQ(folder.entries(), 0u);
+}
+
+TEST(WriteFile, TheNameIsTakenWhileWriting) {
+  const TempFolder folder;
+  AtomicFile file(folder / "a", Overwrite::No);
+  file.write(bytes_of("mine"));
+  put(folder / "a", "theirs");
+  expect_error(ErrorKind::Usage, "the file exists already", [&] { file.commit(); });
+  EXPECT_EQ(read_file(folder / "a"), "theirs");
+  EXPECT_EQ(folder.entries(), 1u);
+}
+
+TEST(WriteFile, OfManyWritersExactlyOneWins) {
+  const TempFolder folder;
+  std::atomic<int> won{0}, refused{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i)
+    threads.emplace_back([&, i] {
+      try {
+        write_file(folder / "a", bytes_of(std::string(1000, static_cast<char>('a' + i))), Overwrite::No);
+        ++won;
+      } catch (const Error& e) {
+        EXPECT_EQ(e.kind(), ErrorKind::Usage);
+        ++refused;
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(won, 1);
+  EXPECT_EQ(refused, 7);
+  const std::string text = read_file(folder / "a");
+  EXPECT_EQ(text, std::string(1000, text[0]));
+  EXPECT_EQ(folder.entries(), 1u);
+}
+
+TEST(WriteFile, UnwritablePlaces) {
+  const TempFolder folder;
+  put(folder / "file", "x");
+  fs::create_directory(folder / "dir");
+  const auto write = [&](const fs::path& path) { return [=] { write_file(path, bytes_of("x"), Overwrite::No); }; };
+  expect_error(ErrorKind::Internal, "No such file or directory, errno 2", write(folder / "missing/a"));
+  expect_error(ErrorKind::Internal, "Not a directory, errno 20", write(folder / "file/a"));
+  expect_error(ErrorKind::Usage, "is a folder, not a file to write", write(folder / "dir"));
+  expect_error(ErrorKind::Usage, "expected the name of a file to write", write(folder.path() / ""));
+  expect_error(ErrorKind::Internal, "/proc/none/a", write("/proc/none/a"));
+  expect_error(ErrorKind::Internal, "cannot create the file: File name too long",
+               write(folder / std::string(250, 'n')));
+  if (geteuid() != 0) {
+    fs::permissions(folder / "dir", fs::perms::owner_read | fs::perms::owner_exec);
+    expect_error(ErrorKind::Internal, "Permission denied", write(folder / "dir/a"));
+    fs::permissions(folder / "dir", fs::perms::owner_all);
+  }
+}
+
+// A limit on the size of files fails in write() as a full disk does, at a place of the test's choosing.
+TEST(WriteFile, AFullDiskLeavesNothing) {
+  const TempFolder folder;
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{4096, 4096};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      write_file(folder / "a", bytes_of(std::string(100000, 'x')), Overwrite::No);
+    } catch (const Error& e) {
+      const bool clear = e.kind() == ErrorKind::Internal && e.where() == (folder / "a").string() &&
+                         std::string(e.what()).find("cannot write the file: ") != std::string::npos &&
+                         std::string(e.what()).find("errno 27") != std::string::npos;
+      _exit(clear ? 0 : 2);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(folder.entries(), 0u);
+}
+
+TEST(ReadFile, Refusals) {
+  const TempFolder folder;
+  expect_error(ErrorKind::Model, "No such file or directory, errno 2", [&] { read_file(folder / "a"); });
+  expect_error(ErrorKind::Model, "expected a regular file", [&] { read_file(folder.path()); });
+  expect_error(ErrorKind::Model, "cannot open for reading", [&] { sha256_file(folder / "a"); });
+}
+
+TEST(Sha256, KnownDigests) {
+  EXPECT_EQ(sha256_hex({}), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  const TempFolder folder;
+  put(folder / "a", "abc");
+  EXPECT_EQ(sha256_file(folder / "a"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(Json, StrictParsing) {
+  EXPECT_EQ(parse_json(R"({"a":[1,2.5,"é",null,true]})", "x")["a"][1], 2.5);
+  EXPECT_EQ(parse_json(R"({"a":{"b":1},"c":{"b":2}})", "x")["c"]["b"], 2);  // the same key in two objects is fine
+  const auto expect = [](const std::string& text, const std::string& part) {
+    expect_error(ErrorKind::Usage, part, [&] { parse_json(text, "x", ErrorKind::Usage); });
+  };
+  expect("", "[x] invalid JSON: parse error");
+  expect("{\"a\":NaN}", "invalid JSON");
+  expect("[-Infinity]", "invalid JSON");
+  expect("[1e400]", "invalid JSON: number overflow");
+  expect("[1,]", "invalid JSON");
+  expect("[1] // note", "invalid JSON");
+  expect(R"({"a":1,"b":{"c":1,"c":2}})", "duplicate key 'c'");
+  expect("[\"\xc0\x80\"]", "invalid UTF-8 in JSON at byte 2");
+  expect(R"(["\ud800"])", "invalid JSON");
+  expect(std::string(65, '[') + std::string(65, ']'), "nested deeper than 64 levels");
+  EXPECT_NO_THROW(parse_json(std::string(60, '[') + std::string(60, ']'), "x"));
+  const TempFolder folder;
+  put(folder / "bad.json", "{");
+  expect_error(ErrorKind::Model, (folder / "bad.json").string(), [&] { read_json(folder / "bad.json"); });
+}
+
+TEST(Utf8, FirstInvalidByte) {
+  for (const char* good : {"", "a", "é", "€", "😀", "\xf4\x8f\xbf\xbf", "\xed\x9f\xbf", "\xee\x80\x80"})
+    EXPECT_FALSE(first_invalid_utf8(good)) << good;
+  for (const char* bad : {"\x80", "\xc0\xaf", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
+                          "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "\xe2\x82", "\xe2\x28\xa1", "\xf0\x9f\x98"})
+    EXPECT_EQ(first_invalid_utf8(std::string("ab") + bad), 2u) << bad;
+}
+
+TEST(Utf8, EncodesAndDecodes) {
+  for (uint32_t c : {0u, 0x41u, 0x7fu, 0x80u, 0x7ffu, 0x800u, 0xffffu, 0x10000u, 0x10ffffu}) {
+    std::string text;
+    append_utf8(text, c);
+    EXPECT_FALSE(first_invalid_utf8(text));
+    size_t at = 0;
+    EXPECT_EQ(next_code_point(text, at), c);
+    EXPECT_EQ(at, text.size());
+  }
+}
+
+}  // namespace

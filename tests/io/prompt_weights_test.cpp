@@ -1,0 +1,58 @@
+// Emphasis: the examples of AUTOMATIC1111's parser, and the corners of the syntax.
+#include "tenon/io/prompt_weights.h"
+
+#include "io_test_tools.h"
+
+namespace {
+using namespace io_test;
+using namespace tenon;
+
+// "text@weight|..." with four digits.
+std::string parsed(const std::string& prompt) {
+  std::string out;
+  for (const WeightedText& p : parse_prompt_weights(prompt)) {
+    char weight[32];
+    std::snprintf(weight, sizeof weight, "@%.4g", static_cast<double>(p.weight));
+    out += (out.empty() ? "" : "|") + p.text + weight;
+  }
+  return out;
+}
+
+TEST(PromptWeights, Brackets) {
+  EXPECT_EQ(parsed("normal text"), "normal text@1");
+  EXPECT_EQ(parsed("an (important) word"), "an @1|important@1.1| word@1");
+  EXPECT_EQ(parsed("(unbalanced"), "unbalanced@1.1");
+  EXPECT_EQ(parsed("[a]"), "a@0.9091");
+  EXPECT_EQ(parsed("((a)) [[b]]"), "a@1.21| @1|b@0.8264");
+  EXPECT_EQ(parsed("(a:1.5)(b:0.5)"), "a@1.5|b@0.5");
+  EXPECT_EQ(parsed("(a:-1)"), "a@-1");
+  EXPECT_EQ(parsed("(a : +.25 )"), "a @0.25");
+  EXPECT_EQ(parsed("(unnecessary)(parens)"), "unnecessaryparens@1.1");
+  EXPECT_EQ(parsed("a (((house:1.3)) [on] a (hill:0.5), sun, (((sky)))."),
+            "a @1|house@1.573| @1.1|on@1| a @1.1|hill@0.55|, sun, @1.1|sky@1.464|.@1.1");
+}
+
+TEST(PromptWeights, EscapesAndPlainPunctuation) {
+  EXPECT_EQ(parsed(R"(\(literal\])"), "(literal]@1");
+  EXPECT_EQ(parsed(R"(a \\ b)"), R"(a \ b@1)");
+  EXPECT_EQ(parsed(R"(a\b\)"), "ab@1");
+  EXPECT_EQ(parsed(R"((a\(1\):1.2))"), "a(1)@1.2");
+  EXPECT_EQ(parsed("a:1.5) b] c"), "a:1.5) b] c@1");
+  EXPECT_EQ(parsed("(a: b)"), "a: b@1.1");
+  EXPECT_EQ(parsed("[a:1.5]"), "a:1.5@0.9091");
+  EXPECT_EQ(parsed("ratio 16:9 at 10:30"), "ratio 16:9 at 10:30@1");
+  EXPECT_EQ(parsed("(日本:1.3)"), "日本@1.3");
+}
+
+TEST(PromptWeights, NothingButBrackets) {
+  for (const char* prompt : {"", "()", "([", "(:1.5)", "\\"}) EXPECT_EQ(parsed(prompt), "@1") << prompt;
+}
+
+TEST(PromptWeights, Errors) {
+  expect_error(ErrorKind::Usage, "the weight '1.2.3' is not a number", [] { parse_prompt_weights("(a:1.2.3)"); });
+  expect_error(ErrorKind::Usage, "the weight '.' is not a number", [] { parse_prompt_weights("(a:.)"); });
+  expect_error(ErrorKind::Usage, "is not a number", [] { parse_prompt_weights("(a:" + std::string(400, '9') + ")"); });
+  expect_error(ErrorKind::Usage, "nested deeper than 100 levels", [] { parse_prompt_weights(std::string(101, '(')); });
+}
+
+}  // namespace
