@@ -69,7 +69,8 @@ Expr Graph::make(const NodeType& type, std::span<const Expr> in, Attrs attrs) {
     TENON_CHECK(Usage, e && e->graph == this, type.name.data())
         << "operand from another graph, or empty: " << describe(type, in);
   TENON_CHECK(Usage, type.arity < 0 ? !in.empty() : in.size() == static_cast<size_t>(type.arity), type.name.data())
-      << "expected " << type.arity << " operands, got " << describe(type, in);
+      << "expected " << (type.arity < 0 ? "one or more" : std::to_string(type.arity)) << " operands, got "
+      << describe(type, in);
   TENON_CHECK(Usage, type.family != Family::Pointwise || attrs.nums.size() == static_cast<size_t>(type.num_params),
               type.name.data())
       << "expected " << type.num_params << " parameters, got " << attrs.nums.size();

@@ -20,6 +20,7 @@ struct Resize : View {
     shape = in[0].shape();
     TENON_CHECK(Usage, shape.rank() == 4 && attrs.ints.size() == 2 && attrs.ints[0] > 0 && attrs.ints[1] > 0, "resize")
         << "needs [N,H,W,C] and a size, got " << shape.str();
+    TENON_CHECK(Usage, shape[1] > 0 && shape[2] > 0, "resize") << shape.str() << " has no pixels to repeat";
     shape[1] = attrs.ints[0];
     shape[2] = attrs.ints[1];
     dtype = in[0].dtype();
