@@ -1,5 +1,7 @@
 #include "tenon/models/hash_weights.h"
 
+#include <algorithm>
+
 #include "tenon/core/error.h"
 
 namespace tenon {
@@ -12,12 +14,32 @@ uint64_t hash_name(std::string_view name, uint64_t seed) {
   return h;
 }
 
-// splitmix64 of a counter, as a number in [-1, 1) on a grid of 2^-23.
-float signed_uniform(uint64_t counter) {
+// splitmix64: 64 well-mixed bits of a counter.
+uint64_t mix(uint64_t counter) {
   uint64_t x = counter * 0x9e3779b97f4a7c15ull;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return static_cast<float>(static_cast<int32_t>(static_cast<uint32_t>(x >> 32)) >> 8) * 0x1p-23f;
+  return x ^ (x >> 31);
+}
+
+// Four consecutive elements share the 64 bits of one counter, 16 each, as numbers in [-1, 1).
+constexpr int64_t kGroup = 4;
+float signed_uniform(uint64_t bits, int64_t place) {
+  return static_cast<float>(static_cast<int16_t>(bits >> (16 * place))) * 0x1p-15f;
+}
+
+// Calls emit(i, number in [-1, 1)) for begin <= i < end; whole groups in a loop without branches.
+template <class Emit>
+void each_uniform(uint64_t base, int64_t begin, int64_t end, const Emit& emit) {
+  const auto part = [&](int64_t group, int64_t from, int64_t to) {
+    const uint64_t bits = mix(base + static_cast<uint64_t>(group));
+    for (int64_t k = from; k < to; ++k) emit(group * kGroup + k, signed_uniform(bits, k));
+  };
+  const int64_t first = (begin + kGroup - 1) / kGroup, last = end / kGroup;
+  if (first > last) return part(last, begin % kGroup, end % kGroup);
+  if (begin % kGroup) part(begin / kGroup, begin % kGroup, kGroup);
+  for (int64_t group = first; group < last; ++group) part(group, 0, kGroup);
+  if (end % kGroup) part(last, 0, end % kGroup);
 }
 
 struct Law {
@@ -38,19 +60,13 @@ void random_weight(std::string_view name, const Shape& shape, DType dtype, int64
       << "range " << begin << ".." << end << " is outside " << name << " " << shape.str();
   const uint64_t base = hash_name(name, seed);
   const Law law = law_of(name, shape);
-  const auto value = [&](int64_t i) {
-    return law.centre + law.spread * signed_uniform(base + static_cast<uint64_t>(i));
+  const auto fill = [&](auto* to, auto convert) {
+    each_uniform(base, begin, end, [&](int64_t i, float u) { to[i - begin] = convert(law.centre + law.spread * u); });
   };
-  switch (dtype) {
-    case DType::F32:
-      for (int64_t i = begin; i < end; ++i) static_cast<float*>(out)[i - begin] = value(i);
-      return;
-    case DType::BF16:
-      for (int64_t i = begin; i < end; ++i) static_cast<uint16_t*>(out)[i - begin] = bf16_bits(value(i));
-      return;
-    default:
-      for (int64_t i = begin; i < end; ++i) store_element(dtype, out, i - begin, static_cast<double>(value(i)));
-  }
+  if (dtype == DType::F32) return fill(static_cast<float*>(out), [](float v) { return v; });
+  if (dtype == DType::BF16) return fill(static_cast<uint16_t*>(out), bf16_bits);
+  TENON_CHECK(Usage, dtype == DType::F16, "random_weight") << "expected f32, bf16 or f16, got " << name_of(dtype);
+  fill(static_cast<uint16_t*>(out), f16_bits);
 }
 
 }  // namespace tenon

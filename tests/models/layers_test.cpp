@@ -187,9 +187,13 @@ TEST(RandomWeights, LawOfAMatrixAndOfSmallTensors) {
 TEST(RandomWeights, SameInAnyOrderAndType) {
   const Shape shape{7, 11};
   const auto whole = random_f32("w", shape);
-  std::vector<float> part(10);
-  random_weight("w", shape, DType::F32, 33, 43, part.data());
-  EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 33));
+  for (int64_t begin = 30; begin < 38; ++begin)
+    for (int64_t end = begin; end < 50; ++end) {
+      std::vector<float> part(static_cast<size_t>(end - begin) + 1, -7.0f);
+      random_weight("w", shape, DType::F32, begin, end, part.data());
+      EXPECT_TRUE(std::equal(part.begin(), part.end() - 1, whole.begin() + begin)) << begin << ".." << end;
+      EXPECT_EQ(part.back(), -7.0f);
+    }
   for (DType t : {DType::BF16, DType::F16}) {
     std::vector<uint16_t> half(77);
     random_weight("w", shape, t, 0, 77, half.data());
@@ -198,7 +202,9 @@ TEST(RandomWeights, SameInAnyOrderAndType) {
   }
   EXPECT_NE(random_f32("w", shape, 1), whole);
   EXPECT_NE(random_f32("v", shape), whole);
-  EXPECT_THROW(random_weight("w", shape, DType::F32, 70, 78, part.data()), Error);
+  std::vector<float> some(8);
+  EXPECT_THROW(random_weight("w", shape, DType::F32, 70, 78, some.data()), Error);
+  EXPECT_THROW(random_weight("w", shape, DType::I8, 0, 8, some.data()), Error);
 }
 
 // Random weights carry activations of ordinary size through the whole network.
