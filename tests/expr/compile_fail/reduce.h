@@ -1,0 +1,35 @@
+// A complete reduction; each macro leaves one member out.
+// without: NAME
+// without: INIT
+// without: STEP
+// without: FINISH
+// without: VJP
+#include "tenon/expr/ops.h"
+
+namespace tenon::nodes {
+struct Total : Reduce {
+#ifndef WITHOUT_NAME
+  static constexpr auto name = "total";
+#endif
+#ifndef WITHOUT_INIT
+  static constexpr double init = 0;
+#endif
+#ifndef WITHOUT_STEP
+  template <class V>
+  HD static V step(V acc, V x) {
+    return acc + x;
+  }
+#endif
+#ifndef WITHOUT_FINISH
+  template <class V>
+  HD static V finish(V acc, V) {
+    return acc;
+  }
+#endif
+#ifndef WITHOUT_VJP
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g) { return {broadcast(g, node->in[0].shape())}; }
+#endif
+};
+}  // namespace tenon::nodes
+
+NODE(Total)

@@ -1,0 +1,29 @@
+// A complete view; each macro leaves one member out.
+// without: NAME
+// without: INFER
+// without: MAP
+// without: VJP
+#include "tenon/expr/ops.h"
+
+namespace tenon::nodes {
+struct Same : View {
+  static constexpr int kArity = 1;
+#ifndef WITHOUT_NAME
+  static constexpr auto name = "same";
+#endif
+#ifndef WITHOUT_INFER
+  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape, DType& dtype) {
+    shape = in[0].shape();
+    dtype = in[0].dtype();
+  }
+#endif
+#ifndef WITHOUT_MAP
+  static ViewSource map(const Node&, At&, const IndexReader&) { return {}; }
+#endif
+#ifndef WITHOUT_VJP
+  static std::vector<Expr> vjp(const Expr&, const Expr& g) { return {g}; }
+#endif
+};
+}  // namespace tenon::nodes
+
+NODE(Same)
