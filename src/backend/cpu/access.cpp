@@ -55,7 +55,8 @@ struct Odometer {
 Access::Access(const Expr& view, const Shape& domain, int split, LeafTable& leaves)
     : view_(view), domain_(domain), split_(split), dtype_(view.dtype()), size_(size_of(view.dtype())) {
   TENON_CHECK(Internal, is_view_chain(view), "access") << view->name() << " is not a view of memory";
-  if (std::optional<std::vector<Piece>> pieces = affine_pieces(view, domain, split, leaves); pieces && !too_long(*pieces)) {
+  if (std::optional<std::vector<Piece>> pieces = affine_pieces(view, domain, split, leaves);
+      pieces && !too_long(*pieces)) {
     pieces_ = std::move(*pieces);
     uniform_ = pieces_.size() == 1 && all_still(pieces_[0].cols);
     for (const Piece& p : pieces_)
@@ -139,7 +140,8 @@ void Access::resolve_mapped(Bases bases, const Block& block, RectFn fn) const {
         fn({nullptr, 0, 0, r, 1, c, at.run});
       } else {
         const int64_t step = at.axis < 0 ? 0 : leaf.shape().strides()[at.axis];
-        fn({static_cast<const std::byte*>(bases[number_of(leaf)]) + leaf.shape().ravel(at.c) * size_, 0, step, r, 1, c, at.run});
+        fn({static_cast<const std::byte*>(bases[number_of(leaf)]) + leaf.shape().ravel(at.c) * size_, 0, step, r, 1, c,
+            at.run});
       }
       c += at.run;
     }

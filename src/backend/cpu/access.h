@@ -1,5 +1,5 @@
-// An Access finds the elements of a chain of views in memory. Compiled once from an expression over a domain; a run asks
-// for blocks of the domain (rows by linear index, a range of columns) and gets them as rectangles of memory.
+// An Access finds the elements of a chain of views in memory. Compiled once from an expression over a domain; a run
+// asks for blocks of the domain (rows by linear index, a range of columns) and gets them as rectangles of memory.
 //
 // Most chains are affine: every digit of the domain's coordinates (after splitting axes where a reshape or a 2x resize
 // needs it) moves the address by a fixed step. Concatenation and padding along the leading axis of the rows or of the

@@ -50,11 +50,16 @@ class Builder {
     if (e.is<nodes::Concat>()) return concat(e, s);
     if (e.is<nodes::Pad>()) return pad(e, s, 0);
     bool good = false;
-    if (e.is<nodes::Slice>()) good = slice(*e, s);
-    else if (e.is<nodes::Permute>()) good = permute(*e, s);
-    else if (e.is<nodes::Broadcast>()) good = broadcast(*e, s);
-    else if (e.is<nodes::Reshape>()) good = reshape(*e, s);
-    else if (e.is<nodes::Resize>()) good = resize(*e, s);
+    if (e.is<nodes::Slice>())
+      good = slice(*e, s);
+    else if (e.is<nodes::Permute>())
+      good = permute(*e, s);
+    else if (e.is<nodes::Broadcast>())
+      good = broadcast(*e, s);
+    else if (e.is<nodes::Reshape>())
+      good = reshape(*e, s);
+    else if (e.is<nodes::Resize>())
+      good = resize(*e, s);
     return good && descend(e->in[0], std::move(s));
   }
 
@@ -180,7 +185,8 @@ class Builder {
   bool pad(const Expr& e, const State& s, int axis) {
     if (axis == e.shape().rank()) {
       State inside = s;
-      for (int a = 0; a < axis; ++a) inside.coords[static_cast<size_t>(a)].base -= e->attrs.ints[2 * static_cast<size_t>(a)];
+      for (int a = 0; a < axis; ++a)
+        inside.coords[static_cast<size_t>(a)].base -= e->attrs.ints[2 * static_cast<size_t>(a)];
       return descend(e->in[0], std::move(inside));
     }
     const int64_t lo = e->attrs.ints[2 * static_cast<size_t>(axis)], hi = lo + e->in[0].shape()[axis];
@@ -215,7 +221,8 @@ class Builder {
         terms.push_back(t);
       }
     }
-    if (!place(p, s) || !digits(s, terms, 0, split_, p.rows) || !digits(s, terms, split_, domain_.rank(), p.cols)) return false;
+    if (!place(p, s) || !digits(s, terms, 0, split_, p.rows) || !digits(s, terms, split_, domain_.rank(), p.cols))
+      return false;
     p.leaf = leaves_.add(leaf);
     pieces.push_back(std::move(p));
     return true;
@@ -261,8 +268,10 @@ class Builder {
   // Adds a digit below the last one, joined to it where one step serves both.
   static void append(std::vector<Digit>& out, Digit d) {
     if (d.extent == 1) return;
-    if (!out.empty() && out.back().step == d.step * d.extent) out.back() = {out.back().extent * d.extent, d.step};
-    else out.push_back(d);
+    if (!out.empty() && out.back().step == d.step * d.extent)
+      out.back() = {out.back().extent * d.extent, d.step};
+    else
+      out.push_back(d);
   }
 
   const Shape& domain_;

@@ -32,7 +32,8 @@ bool is_full_accumulator(const Expr& e) { return e->family() == Family::Leaf && 
 // A literal seen through any views that repeat it.
 const Node* literal_of(const Expr& e) {
   if (e.is<nodes::Constant>()) return e.get();
-  const bool repeats = e.is<nodes::Broadcast>() || e.is<nodes::Reshape>() || e.is<nodes::Permute>() || e.is<nodes::Slice>();
+  const bool repeats =
+      e.is<nodes::Broadcast>() || e.is<nodes::Reshape>() || e.is<nodes::Permute>() || e.is<nodes::Slice>();
   return repeats ? literal_of(e->in[0]) : nullptr;
 }
 
@@ -42,7 +43,8 @@ bool is_rounding(const Expr& e) { return e->type->round != nullptr; }
 
 class TapeCompiler {
  public:
-  TapeCompiler(Tape& tape, std::span<const TapeOutput> outputs, const Shape& domain, LeafTable& leaves, TapeOptions options)
+  TapeCompiler(Tape& tape, std::span<const TapeOutput> outputs, const Shape& domain, LeafTable& leaves,
+               TapeOptions options)
       : t_(tape), outputs_(outputs), domain_(domain), leaves_(leaves), options_(options) {}
 
   void compile() {
@@ -124,9 +126,12 @@ class TapeCompiler {
             << e->name() << " of a computed value is not in form";
         return operand;
       }
-      case Family::Pointwise: return is_rounding(e) ? rounding(e) : pointwise(e);
-      case Family::Reduce: return reduction(e);
-      default: throw Error(ErrorKind::Internal, "tape", std::string(e->name()) + " is not in form");
+      case Family::Pointwise:
+        return is_rounding(e) ? rounding(e) : pointwise(e);
+      case Family::Reduce:
+        return reduction(e);
+      default:
+        throw Error(ErrorKind::Internal, "tape", std::string(e->name()) + " is not in form");
     }
   }
 
@@ -152,7 +157,8 @@ class TapeCompiler {
     in.move = t_.ops_->load(access.dtype());
     in.in_place = access.dtype() == DType::F32;
     for (int leaf : access.leaves())
-      in.in_place = in.in_place && std::find(written_.begin(), written_.end(), leaves_.leaf(leaf)->attrs.text) == written_.end();
+      in.in_place =
+          in.in_place && std::find(written_.begin(), written_.end(), leaves_.leaf(leaf)->attrs.text) == written_.end();
     const bool is_uniform = access.uniform() || t_.cols_ == 1;
     t_.accesses_.push_back(std::move(access));
     return emit(std::move(in), is_uniform, e.dtype());
@@ -164,8 +170,9 @@ class TapeCompiler {
     in.body = t_.ops_->pointwise(node_number(e->type));
     bool is_uniform = true;
     for (const Expr& x : e->in) {
-      in.src[static_cast<size_t>(in.operands)] = value_of(x);
-      is_uniform = is_uniform && uniform(in.src[static_cast<size_t>(in.operands++)]);
+      const int operand = value_of(x);
+      in.src[static_cast<size_t>(in.operands++)] = operand;
+      is_uniform = is_uniform && uniform(operand);
     }
     for (double p : e->attrs.nums) in.params.push_back(static_cast<float>(p));
     return emit(std::move(in), is_uniform, DType::F32);
@@ -184,7 +191,8 @@ class TapeCompiler {
   }
 
   int reduction(const Expr& e) {
-    TENON_CHECK(Internal, e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last) && e->in[0].shape() == domain_, "tape")
+    TENON_CHECK(Internal, e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last) && e->in[0].shape() == domain_,
+                "tape")
         << e->name() << " over " << e->in[0].shape().str() << " is not a row reduction of " << domain_.str();
     Tape::Instruction in;
     in.op = Tape::Op::Reduce;
@@ -221,7 +229,8 @@ class TapeCompiler {
 
   void to_caller(int x) {
     // The last instruction writes to the caller's rows, unless its result is no slot of its own.
-    const bool own = !t_.code_.empty() && t_.code_.back().dst == x && !uniform(x) && t_.code_.back().op != Tape::Op::Accumulator;
+    const bool own =
+        !t_.code_.empty() && t_.code_.back().dst == x && !uniform(x) && t_.code_.back().op != Tape::Op::Accumulator;
     if (!own && !uniform(x)) {
       Tape::Instruction copy;
       copy.op = Tape::Op::Round;
@@ -238,7 +247,8 @@ class TapeCompiler {
   void assign_slots() {
     std::vector<size_t> last(t_.values_.size(), 0);
     for (size_t i = 0; i < t_.code_.size(); ++i)
-      for (int k = 0; k < t_.code_[i].operands; ++k) last[static_cast<size_t>(t_.code_[i].src[static_cast<size_t>(k)])] = i;
+      for (int k = 0; k < t_.code_[i].operands; ++k)
+        last[static_cast<size_t>(t_.code_[i].src[static_cast<size_t>(k)])] = i;
     for (const Tape::Store& s : t_.stores_) last[static_cast<size_t>(s.value)] = t_.code_.size();
     std::vector<int> free[2];
     int made[2] = {0, 0};
@@ -273,7 +283,8 @@ class TapeCompiler {
   std::vector<DType> holds_;
 };
 
-Tape::Tape(std::span<const TapeOutput> outputs, const Shape& domain, LeafTable& leaves, const VecOps& ops, TapeOptions options)
+Tape::Tape(std::span<const TapeOutput> outputs, const Shape& domain, LeafTable& leaves, const VecOps& ops,
+           TapeOptions options)
     : ops_(&ops) {
   TapeCompiler(*this, outputs, domain, leaves, options).compile();
 }

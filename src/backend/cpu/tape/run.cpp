@@ -39,28 +39,43 @@ Tape::Live Tape::target(int value, const Frame& f) const {
 
 void Tape::run(const TapeCall& call) const {
   Live* live = static_cast<Live*>(call.workspace);
-  std::byte* slots = static_cast<std::byte*>(call.workspace) + round_up(static_cast<int64_t>(values_.size() * sizeof(Live)), 64);
+  std::byte* slots =
+      static_cast<std::byte*>(call.workspace) + round_up(static_cast<int64_t>(values_.size() * sizeof(Live)), 64);
   const Block& b = call.block;
   for (int64_t r = 0; r < b.rows; r += block_rows_)
     for (int64_t c = 0; c < b.cols; c += block_cols_)
-      run_block({call, {b.row0 + r, std::min(block_rows_, b.rows - r), b.col0 + c, std::min(block_cols_, b.cols - c)}, live, slots});
+      run_block({call,
+                 {b.row0 + r, std::min(block_rows_, b.rows - r), b.col0 + c, std::min(block_cols_, b.cols - c)},
+                 live,
+                 slots});
 }
 
 void Tape::run_block(const Frame& f) const {
   for (const Instruction& in : code_) {
     const bool uniform = values_[static_cast<size_t>(in.dst)].uniform;
     switch (in.op) {
-      case Op::Load: uniform ? load_uniform(in, f) : load(in, f); break;
-      case Op::Constant: f.live[in.dst] = {const_cast<float*>(in.params.data()), 0, true}; break;
+      case Op::Load:
+        uniform ? load_uniform(in, f) : load(in, f);
+        break;
+      case Op::Constant:
+        f.live[in.dst] = {const_cast<float*>(in.params.data()), 0, true};
+        break;
       case Op::Accumulator: {
         const TapeCall& c = f.call;
-        f.live[in.dst] = {c.acc[in.index] + (f.block.row0 - c.block.row0) * c.acc_ld + (f.block.col0 - c.block.col0), c.acc_ld, false};
+        f.live[in.dst] = {c.acc[in.index] + (f.block.row0 - c.block.row0) * c.acc_ld + (f.block.col0 - c.block.col0),
+                          c.acc_ld, false};
         break;
       }
       case Op::Pointwise:
-      case Op::Round: uniform ? pointwise_uniform(in, f) : pointwise(in, f); break;
-      case Op::Reduce: reduce(in, f); break;
-      case Op::Expand: expand(in, f); break;
+      case Op::Round:
+        uniform ? pointwise_uniform(in, f) : pointwise(in, f);
+        break;
+      case Op::Reduce:
+        reduce(in, f);
+        break;
+      case Op::Expand:
+        expand(in, f);
+        break;
     }
   }
   for (const Store& s : stores_) store(s, f);
@@ -149,8 +164,10 @@ void Tape::pointwise_uniform(const Instruction& in, const Frame& f) const {
   a.params = in.params.data();
   a.rows = 1;
   a.cols = one ? 1 : f.block.rows;
-  if (in.op == Op::Round) in.round(a);
-  else in.body[mask](a);
+  if (in.op == Op::Round)
+    in.round(a);
+  else
+    in.body[mask](a);
   f.live[in.dst] = {a.dst, one ? 0 : 1, one};
 }
 
@@ -180,7 +197,8 @@ void Tape::store(const Store& s, const Frame& f) const {
   const Live& v = f.live[s.value];
   const Access& place = accesses_[static_cast<size_t>(s.place)];
   if (!values_[static_cast<size_t>(s.value)].uniform)
-    return place.resolve(f.call.bases, f.block, [&](const Rect& r) { s.move(move_args(r, v.p + r.row * v.ld + r.col, v.ld)); });
+    return place.resolve(f.call.bases, f.block,
+                         [&](const Rect& r) { s.move(move_args(r, v.p + r.row * v.ld + r.col, v.ld)); });
   // Row numbers: a row of the slot goes to a column of memory, all of it from one number if that is all there is.
   const Block one_column = {f.block.row0, f.block.rows, 0, 1};
   place.resolve(f.call.bases, one_column, [&](const Rect& r) {

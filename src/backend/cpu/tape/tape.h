@@ -18,9 +18,9 @@ namespace tenon::cpu {
 
 /// One result of a tape.
 struct TapeOutput {
-  Expr value;                 ///< over the domain, or with last axis 1: one number a row
-  Expr place;                 ///< views over the leaf to write (kernels/form.h); empty: f32 rows to the caller
-  DType dtype = DType::F32;   ///< stored type
+  Expr value;                ///< over the domain, or with last axis 1: one number a row
+  Expr place;                ///< views over the leaf to write (kernels/form.h); empty: f32 rows to the caller
+  DType dtype = DType::F32;  ///< stored type
 };
 
 struct TapeOptions {
@@ -33,10 +33,10 @@ struct TapeOptions {
 struct TapeCall {
   Block block;
   Bases bases = nullptr;
-  void* workspace = nullptr;      ///< workspace_bytes() of the calling thread, 64-byte aligned, any contents
-  float* const* acc = nullptr;    ///< per lane: the accumulator tile of `block`, rows acc_ld apart
+  void* workspace = nullptr;    ///< workspace_bytes() of the calling thread, 64-byte aligned, any contents
+  float* const* acc = nullptr;  ///< per lane: the accumulator tile of `block`, rows acc_ld apart
   int64_t acc_ld = 0;
-  float* rows = nullptr;          ///< where an output without a place goes, rows rows_ld apart
+  float* rows = nullptr;  ///< where an output without a place goes, rows rows_ld apart
   int64_t rows_ld = 0;
 };
 

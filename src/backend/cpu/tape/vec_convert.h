@@ -161,34 +161,56 @@ void store_scalars(const MoveArgs& a) {
 
 MoveFn load_of(DType t) {
   switch (t) {
-    case DType::F32: return &load_rows<AsF32>;
-    case DType::BF16: return &load_rows<AsBf16>;
-    case DType::F16: return &load_rows<AsF16>;
-    case DType::E4M3: return &load_rows<AsE4m3>;
-    case DType::F64: return &load_scalars<DType::F64>;
-    case DType::I64: return &load_scalars<DType::I64>;
-    case DType::I32: return &load_scalars<DType::I32>;
-    case DType::I16: return &load_scalars<DType::I16>;
-    case DType::I8: return &load_scalars<DType::I8>;
-    case DType::U8: return &load_scalars<DType::U8>;
-    case DType::Bool: return &load_scalars<DType::Bool>;
+    case DType::F32:
+      return &load_rows<AsF32>;
+    case DType::BF16:
+      return &load_rows<AsBf16>;
+    case DType::F16:
+      return &load_rows<AsF16>;
+    case DType::E4M3:
+      return &load_rows<AsE4m3>;
+    case DType::F64:
+      return &load_scalars<DType::F64>;
+    case DType::I64:
+      return &load_scalars<DType::I64>;
+    case DType::I32:
+      return &load_scalars<DType::I32>;
+    case DType::I16:
+      return &load_scalars<DType::I16>;
+    case DType::I8:
+      return &load_scalars<DType::I8>;
+    case DType::U8:
+      return &load_scalars<DType::U8>;
+    case DType::Bool:
+      return &load_scalars<DType::Bool>;
   }
   return nullptr;
 }
 
 MoveFn store_of(DType t) {
   switch (t) {
-    case DType::F32: return &store_rows<AsF32>;
-    case DType::BF16: return &store_rows<AsBf16>;
-    case DType::F16: return &store_rows<AsF16>;
-    case DType::E4M3: return &store_rows<AsE4m3>;
-    case DType::F64: return &store_scalars<DType::F64>;
-    case DType::I64: return &store_scalars<DType::I64>;
-    case DType::I32: return &store_scalars<DType::I32>;
-    case DType::I16: return &store_scalars<DType::I16>;
-    case DType::I8: return &store_scalars<DType::I8>;
-    case DType::U8: return &store_scalars<DType::U8>;
-    case DType::Bool: return &store_scalars<DType::Bool>;
+    case DType::F32:
+      return &store_rows<AsF32>;
+    case DType::BF16:
+      return &store_rows<AsBf16>;
+    case DType::F16:
+      return &store_rows<AsF16>;
+    case DType::E4M3:
+      return &store_rows<AsE4m3>;
+    case DType::F64:
+      return &store_scalars<DType::F64>;
+    case DType::I64:
+      return &store_scalars<DType::I64>;
+    case DType::I32:
+      return &store_scalars<DType::I32>;
+    case DType::I16:
+      return &store_scalars<DType::I16>;
+    case DType::I8:
+      return &store_scalars<DType::I8>;
+    case DType::U8:
+      return &store_scalars<DType::U8>;
+    case DType::Bool:
+      return &store_scalars<DType::Bool>;
   }
   return nullptr;
 }

@@ -54,9 +54,8 @@ constexpr Bodies bodies_of() {
   Bodies b;
   if constexpr (T::family == Family::Pointwise) {
     static_assert(T::kArity <= kMaxOperands, "raise kMaxOperands");
-    [&]<size_t... M>(std::index_sequence<M...>) {
-      ((b.by_mask[M] = &pointwise<T, M>), ...);
-    }(std::make_index_sequence<(1u << T::kArity)>{});
+    [&]<size_t... M>(std::index_sequence<M...>) { ((b.by_mask[M] = &pointwise<T, M>), ...); }
+    (std::make_index_sequence<(1u << T::kArity)>{});
   }
   return b;
 }
@@ -92,16 +91,26 @@ void round_scalars(const PointwiseArgs& a) {
 PointwiseFn round_of(DType t) {
   switch (t) {
     case DType::F32:
-    case DType::F64: return &round_rows<AsF32>;
-    case DType::BF16: return &round_rows<AsBf16>;
-    case DType::F16: return &round_rows<AsF16>;
-    case DType::E4M3: return &round_rows<AsE4m3>;
-    case DType::I64: return &round_scalars<DType::I64>;
-    case DType::I32: return &round_scalars<DType::I32>;
-    case DType::I16: return &round_scalars<DType::I16>;
-    case DType::I8: return &round_scalars<DType::I8>;
-    case DType::U8: return &round_scalars<DType::U8>;
-    case DType::Bool: return &round_scalars<DType::Bool>;
+    case DType::F64:
+      return &round_rows<AsF32>;
+    case DType::BF16:
+      return &round_rows<AsBf16>;
+    case DType::F16:
+      return &round_rows<AsF16>;
+    case DType::E4M3:
+      return &round_rows<AsE4m3>;
+    case DType::I64:
+      return &round_scalars<DType::I64>;
+    case DType::I32:
+      return &round_scalars<DType::I32>;
+    case DType::I16:
+      return &round_scalars<DType::I16>;
+    case DType::I8:
+      return &round_scalars<DType::I8>;
+    case DType::U8:
+      return &round_scalars<DType::U8>;
+    case DType::Bool:
+      return &round_scalars<DType::Bool>;
   }
   return nullptr;
 }
@@ -113,8 +122,10 @@ constexpr int64_t kReduceBlock = 4096;
 
 template <class T, class X>
 inline X combine(X a, X b) {
-  if constexpr (requires { T::template combine<X>(a, b); }) return T::template combine<X>(a, b);
-  else return T::template step<X>(a, b);
+  if constexpr (requires { T::template combine<X>(a, b); })
+    return T::template combine<X>(a, b);
+  else
+    return T::template step<X>(a, b);
 }
 
 // The partial result of up to kReduceBlock columns.
@@ -152,8 +163,10 @@ void reduce_rows(const ReduceArgs& a) {
 
 template <class T>
 constexpr ReduceFn reduction_of() {
-  if constexpr (T::family == Family::Reduce) return &reduce_rows<T>;
-  else return nullptr;
+  if constexpr (T::family == Family::Reduce)
+    return &reduce_rows<T>;
+  else
+    return nullptr;
 }
 
 constexpr auto kReductions = []<class... T>(TypeList<T...>) {
