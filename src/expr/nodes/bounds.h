@@ -1,6 +1,8 @@
 // Absolute value, extremes and limits. At ties min and max send the gradient to the first operand.
 #pragma once
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/nodes/arithmetic.h"
+#include "tenon/expr/nodes/compare.h"
 
 namespace tenon::nodes {
 

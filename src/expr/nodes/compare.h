@@ -1,6 +1,7 @@
 // Comparisons (1 where true, else 0) and the choice between two values.
 #pragma once
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/nodes/arithmetic.h"
 
 namespace tenon::nodes {
 

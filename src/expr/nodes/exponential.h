@@ -1,6 +1,7 @@
 // Exponential and natural logarithm.
 #pragma once
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/nodes/arithmetic.h"
 
 namespace tenon::nodes {
 

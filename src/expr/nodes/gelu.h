@@ -1,6 +1,10 @@
 // Gaussian error linear unit, exactly and in the two approximations in use.
 #pragma once
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/nodes/arithmetic.h"
+#include "tenon/expr/nodes/exponential.h"
+#include "tenon/expr/nodes/sigmoid.h"
+#include "tenon/expr/nodes/tanh.h"
 
 namespace tenon::nodes {
 

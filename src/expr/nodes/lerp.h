@@ -1,6 +1,7 @@
 // Linear interpolation.
 #pragma once
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/nodes/arithmetic.h"
 
 namespace tenon::nodes {
 

@@ -1,6 +1,9 @@
 // Powers and roots.
 #pragma once
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/nodes/arithmetic.h"
+#include "tenon/expr/nodes/compare.h"
+#include "tenon/expr/nodes/exponential.h"
 
 namespace tenon::nodes {
 

@@ -1,6 +1,8 @@
 // Rectifiers; the gradient at 0 is that of the negative side.
 #pragma once
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/nodes/arithmetic.h"
+#include "tenon/expr/nodes/compare.h"
 
 namespace tenon::nodes {
 

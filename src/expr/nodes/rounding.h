@@ -1,6 +1,7 @@
 // Rounding to whole numbers; the gradient is 0.
 #pragma once
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/nodes/arithmetic.h"
 
 namespace tenon::nodes {
 

@@ -1,6 +1,7 @@
 // Logistic function.
 #pragma once
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/nodes/arithmetic.h"
 
 namespace tenon::nodes {
 

@@ -1,6 +1,8 @@
 // SiLU (swish).
 #pragma once
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/nodes/arithmetic.h"
+#include "tenon/expr/nodes/sigmoid.h"
 
 namespace tenon::nodes {
 

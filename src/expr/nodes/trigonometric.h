@@ -1,6 +1,7 @@
 // Sine and cosine, of radians.
 #pragma once
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/nodes/arithmetic.h"
 
 namespace tenon::nodes {
 

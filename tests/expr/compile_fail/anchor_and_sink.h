@@ -3,7 +3,7 @@
 // without: INFER
 // without: REFERENCE
 // without: EXPAND
-#include "tenon/expr/ops.h"
+#include "tenon/expr/node_type.h"
 
 namespace tenon::nodes {
 struct Copy : Anchor {

@@ -2,7 +2,7 @@
 // without: NAME
 // without: EVAL
 // without: VJP
-#include "tenon/expr/ops.h"
+#include "tenon/expr/nodes/arithmetic.h"
 
 namespace tenon::nodes {
 struct Cube : Pointwise<1> {

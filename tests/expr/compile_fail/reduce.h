@@ -4,7 +4,7 @@
 // without: STEP
 // without: FINISH
 // without: VJP
-#include "tenon/expr/ops.h"
+#include "tenon/expr/nodes/broadcast.h"
 
 namespace tenon::nodes {
 struct Total : Reduce {

@@ -3,7 +3,7 @@
 // without: INFER
 // without: MAP
 // without: VJP
-#include "tenon/expr/ops.h"
+#include "tenon/expr/node_type.h"
 
 namespace tenon::nodes {
 struct Same : View {
