@@ -1,7 +1,7 @@
 #include "tenon/backend/cpu/tile/attention.h"
 
 #include <algorithm>
-#include <limits>
+
 #include <numbers>
 
 #include "tenon/backend/cpu/tile/product.h"
@@ -10,16 +10,15 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int64_t kKeyBlock = 128;         // keys of a block of scores
+constexpr int64_t kKeyBlock = 256;         // keys of a block of scores
+constexpr int64_t kQueryRows = 64;         // query rows of a block: with 256 keys the fastest of 32..96 x 128..256
 constexpr int64_t kPackRows = 64;          // rows of k and v packed by one task
 constexpr int64_t kGroupBytes = 16 << 20;  // packed k and v that stand in memory at once
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Sizes of the packed operands and of the blocks. K is the B operand of the scores (columns: keys, K dimension: d); V
-// of the output (columns: d, K dimension: keys, padded to 32 as the weights' lines are).
+// of the output (columns: d, K dimension: keys).
 struct Plan {
   AttentionShape s;
-  int64_t q_rows;              // query rows of a block
   int64_t d_terms, key_terms;  // terms along d; along all keys
   int64_t key_panels, d_panels;
   int64_t q_blocks, group;  // kv heads packed at once
@@ -27,20 +26,18 @@ struct Plan {
 
   explicit Plan(const AttentionShape& shape) : s(shape) {
     const int64_t step = term_elements(s.type);
-    q_rows = s.d > 256 ? 128 : 64;
     d_terms = div_up(s.d, step);
-    key_terms = round_up(s.sk, 32) / step;
+    key_terms = div_up(s.sk, step);
     key_panels = div_up(s.sk, kPanel);
     d_panels = div_up(s.d, kPanel);
-    q_blocks = div_up(s.sq, q_rows);
-    d_last = s.d % step == 0 ? 16 : static_cast<int>(div_up(s.d % step * 16, step));
+    q_blocks = div_up(s.sq, kQueryRows);
     group = std::clamp<int64_t>(kGroupBytes / std::max<int64_t>(1, k_bytes() + v_bytes()), 1, s.batch * s.kv_heads);
   }
   int64_t k_bytes() const { return key_panels * d_terms * kBlock; }
   int64_t v_bytes() const { return d_panels * key_terms * kBlock; }
   int64_t score_ld() const { return kKeyBlock + 16; }  // not a multiple of 512 bytes: spreads rows over the cache sets
   int64_t o_ld() const { return d_panels * kPanel; }
-  int64_t o_alloc() const { return round_up(q_rows, 16) * o_ld(); }
+  int64_t o_alloc() const { return kQueryRows * o_ld(); }
 };
 
 // A thread's buffers.
@@ -75,13 +72,13 @@ class Workspace {
  private:
   static Buffers cut(const Plan& plan, ScratchCursor& cursor) {
     Buffers b;
-    b.q = cursor.take<std::byte>(plan.q_rows * plan.d_terms * kLine);
-    b.p = cursor.take<std::byte>(plan.q_rows * kKeyBlock / 16 * kLine);
-    b.scores = cursor.take<float>(plan.q_rows * plan.score_ld());
+    b.q = cursor.take<std::byte>(kQueryRows * plan.d_terms * kLine);
+    b.p = cursor.take<std::byte>(kQueryRows * kKeyBlock / 16 * kLine);
+    b.scores = cursor.take<float>(kQueryRows * plan.score_ld());
     b.o = cursor.take<float>(plan.o_alloc());
-    b.row_max = cursor.take<float>(plan.q_rows);
-    b.row_sum = cursor.take<float>(plan.q_rows);
-    b.staging = cursor.take<float>(std::max(plan.q_rows, kPackRows) * round_up(plan.s.d, 16));
+    b.row_max = cursor.take<float>(kQueryRows);
+    b.row_sum = cursor.take<float>(kQueryRows);
+    b.staging = cursor.take<float>(std::max(kQueryRows, kPackRows) * round_up(plan.s.d, 16));
     return b;
   }
   std::byte* own_;
@@ -111,8 +108,8 @@ class Attention {
  public:
   Attention(ThreadPool& pool, const TileOps& ops, const AttentionArgs& args, void* scratch)
       : pool_(pool), ops_(ops), args_(args), plan_(args.shape), work_(plan_, pool.threads(), scratch) {
-    for (int64_t t = 0; t < plan_.d_terms; ++t) work_.offsets[t] = t * plan_.q_rows * kLine;
-    for (int64_t t = 0; t < kKeyBlock / 16; ++t) work_.p_offsets[t] = t * plan_.q_rows * kLine;
+    for (int64_t t = 0; t < plan_.d_terms; ++t) work_.offsets[t] = t * kQueryRows * kLine;
+    for (int64_t t = 0; t < kKeyBlock / 16; ++t) work_.p_offsets[t] = t * kQueryRows * kLine;
   }
 
   void run() const {
@@ -128,7 +125,7 @@ class Attention {
       pool_.parallel_for(count * per_head, [&](int64_t task, int thread) {
         const int64_t slot = task / per_head, rest = task % per_head;
         const TileScope scope(ops_);
-        query_block(first + slot, slot, rest / plan_.q_blocks, rest % plan_.q_blocks * plan_.q_rows, thread);
+        query_block(first + slot, slot, rest / plan_.q_blocks, rest % plan_.q_blocks * kQueryRows, thread);
       });
     }
   }
@@ -150,25 +147,21 @@ class Attention {
     const int64_t stride = plan_.key_terms * kBlock, first_term = row0 / term_elements(s.type);
     std::byte* v_to = work_.v + slot * plan_.v_bytes() + first_term * kBlock;
     ops_.pack_columns({v.data, v.type, v.ld, rows, s.d, v_to, s.type, stride});
-    // Weights come in lines of whole 32 keys: with f32 terms of 16, the last term may be all padding.
-    const int64_t written = div_up(rows, term_elements(s.type)), needed = round_up(rows, 32) / term_elements(s.type);
-    for (int64_t p = 0; p < plan_.d_panels && written < needed; ++p)
-      std::fill_n(v_to + p * stride + written * kBlock, kBlock, std::byte{0});
   }
 
   void query_block(int64_t kv_head, int64_t slot, int64_t group_head, int64_t row0, int thread) const {
     const AttentionShape& s = plan_.s;
     const int64_t b = kv_head / s.kv_heads, h = kv_head % s.kv_heads * (s.heads / s.kv_heads) + group_head;
-    const int rows = static_cast<int>(std::min(plan_.q_rows, s.sq - row0));
+    const int rows = static_cast<int>(std::min(kQueryRows, s.sq - row0));
     const Buffers own = work_.buffers(plan_, thread);
     const HeadRows q = head_rows(args_.q, b, h, row0, rows, s.d, own.staging, thread);
-    ops_.pack_rows({q.data, q.type, q.ld, rows, s.d, own.q, s.type, kLine, plan_.q_rows * kLine});
+    ops_.pack_rows({q.data, q.type, q.ld, rows, s.d, own.q, s.type, kLine, kQueryRows * kLine});
     const int64_t visible = s.causal ? std::clamp<int64_t>(row0 + rows + s.sk - s.sq, 0, s.sk) : s.sk;
     for (int64_t key0 = 0; key0 < visible; key0 += kKeyBlock) key_block(own, slot, row0, rows, key0);
-    if (visible == 0) {
-      std::fill_n(own.o, plan_.o_alloc(), 0.0f);
-      std::fill_n(own.row_sum, rows, 0.0f);
-    }
+    // Rows that see no key: 0 / 0.
+    const int64_t blind = s.causal ? std::clamp<int64_t>(s.sq - s.sk - row0, 0, rows) : 0;
+    std::fill_n(own.o, blind * plan_.o_ld(), 0.0f);
+    std::fill_n(own.row_sum, blind, 0.0f);
     ops_.softmax_end(own.o, plan_.o_ld(), rows, static_cast<int>(s.d), own.row_sum);
     args_.out(b, h, row0, rows, own.o, plan_.o_ld(), thread);
   }
@@ -179,22 +172,22 @@ class Attention {
     const int64_t k_stride = plan_.d_terms * kBlock;
     const std::byte* k = work_.k + slot * plan_.k_bytes() + key0 / kPanel * k_stride;
     ops_.gemm(s.type, {own.q, work_.offsets, kLine, k, k_stride, own.scores, plan_.score_ld(), plan_.d_terms, rows,
-                       static_cast<int>(div_up(keys, kPanel)), false, plan_.d_last});
+                       static_cast<int>(div_up(keys, kPanel)), false, last_steps(s.d, s.type)});
     if (s.causal) mask(own.scores, row0 + s.sk - s.sq - key0, rows, keys);
     const float to_log2 = s.scale * std::numbers::log2e_v<float>;
     ops_.softmax({own.scores, plan_.score_ld(), rows, keys, to_log2, own.row_max, own.row_sum, own.p, s.type,
-                  plan_.q_rows * kLine, own.o, plan_.o_ld(), static_cast<int>(s.d), key0 == 0});
+                  kQueryRows * kLine, own.o, plan_.o_ld(), static_cast<int>(s.d), key0 == 0});
     const int64_t step = term_elements(s.type), v_stride = plan_.key_terms * kBlock;
     const std::byte* v = work_.v + slot * plan_.v_bytes() + key0 / step * kBlock;
-    ops_.gemm(s.type, {own.p, work_.p_offsets, kLine, v, v_stride, own.o, plan_.o_ld(), round_up(keys, 32) / step, rows,
-                       static_cast<int>(plan_.d_panels), key0 != 0});
+    ops_.gemm(s.type, {own.p, work_.p_offsets, kLine, v, v_stride, own.o, plan_.o_ld(), div_up(keys, step), rows,
+                       static_cast<int>(plan_.d_panels), key0 != 0, last_steps(keys, s.type)});
   }
 
   // Hides keys > row + offset.
   void mask(float* scores, int64_t offset, int rows, int keys) const {
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t j = std::max<int64_t>(0, r + offset + 1); j < keys; ++j)
-        scores[r * plan_.score_ld() + j] = -kInfinity;
+        scores[r * plan_.score_ld() + j] = kHiddenScore;
   }
 
   ThreadPool& pool_;

@@ -19,7 +19,7 @@ int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -div_up(-a, b)
 int64_t ConvPacker::staging_floats(const ConvPlan& plan) {
   const ConvShape& s = plan.s;
   if (plan.layout != ConvLayout::Dense) return chunk_pixels(s.c) * round_up(s.c, 16);
-  return kDensePixels * round_up(plan.w.k, 16) + s.kh * dense_columns(s) * round_up(s.c, 16);
+  return kDensePixels * round_up(plan.w.k, 16) + dense_columns(s) * (round_up(s.c, 16) + s.c);
 }
 
 int64_t ConvPacker::row_count() const {
@@ -122,28 +122,22 @@ void ConvPacker::pack_dense(int64_t row) const {
   }
 }
 
-// f32 rows (ky, kx, channel) of `count` output pixels from (y, x0) on.
+// f32 rows (ky, kx, channel) of `count` output pixels from (y, x0) on. An input row is first brought together without
+// gaps between pixels and with its padding, so that the taps of one ky are a single run.
 void ConvPacker::gather_dense(int64_t y, int64_t x0, int64_t count, float* rows, float* input) const {
   const int64_t ld = round_up(plan_.w.k, 16), c = s_.c, pixel = round_up(c, 16), left = x0 * s_.stride - s_.pad_l;
-  const int64_t begin = std::clamp<int64_t>(left, 0, s_.w);
-  const int64_t end = std::clamp<int64_t>(left + (count - 1) * s_.stride + s_.kw, begin, s_.w);
+  const int64_t width = (count - 1) * s_.stride + s_.kw;
+  const int64_t begin = std::clamp<int64_t>(left, 0, s_.w), end = std::clamp<int64_t>(left + width, begin, s_.w);
+  float* run = input + dense_columns(s_) * pixel;
   for (int ky = 0; ky < s_.kh; ++ky) {
     const int64_t in_y = y * s_.stride + ky - s_.pad_t;
-    const bool inside = in_y >= 0 && in_y < s_.h && begin < end;
-    if (inside) {
+    std::fill_n(run, width * c, 0.0f);
+    if (in_y >= 0 && in_y < s_.h && begin < end) {
       const Pixels from = pixels(in_y, begin, end, input);
-      if (source_.data)
-        for (int64_t x = 0; x < end - begin; ++x) ops_.widen(from.at(x), from.type, input + x * pixel, c);
+      for (int64_t x = begin; x < end; ++x) ops_.widen(from.at(x - begin), from.type, run + (x - left) * c, c);
     }
-    for (int64_t i = 0; i < count; ++i)
-      for (int kx = 0; kx < s_.kw; ++kx) {
-        const int64_t x = left + i * s_.stride + kx;
-        float* to = rows + i * ld + (int64_t{ky} * s_.kw + kx) * c;
-        if (inside && x >= begin && x < end)
-          std::memcpy(to, input + (x - begin) * pixel, static_cast<size_t>(c) * sizeof(float));
-        else
-          std::memset(to, 0, static_cast<size_t>(c) * sizeof(float));
-      }
+    const int64_t taps = int64_t{s_.kw} * c;
+    for (int64_t i = 0; i < count; ++i) std::copy_n(run + i * s_.stride * c, taps, rows + i * ld + ky * taps);
   }
 }
 

@@ -13,14 +13,12 @@ int64_t chunk_terms(const PackedShape& shape) {
   return div_up(shape.terms(), div_up(shape.terms(), fit));
 }
 
-// Steps of the last term that hold data.
-int last_steps(const PackedShape& shape) {
-  const int64_t step = term_elements(shape.type), rest = shape.k % step;
-  if (rest == 0) return 16;
-  return static_cast<int>(div_up(rest * 16, step));
-}
-
 }  // namespace
+
+int last_steps(int64_t k, DType type) {
+  const int64_t step = term_elements(type), rest = k % step;
+  return rest == 0 ? 16 : static_cast<int>(div_up(rest * 16, step));
+}
 
 int64_t sum_floats(const PackedShape& shape) {
   const int64_t tiles = chunk_terms(shape) < shape.terms() ? kTilesAtOnce : 1;
@@ -48,7 +46,7 @@ void Product::run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int 
       args.a_off = a_off + term;
       args.accumulate = term > 0;
       const bool last = term + args.terms == terms;
-      args.last = last ? last_steps(shape) : 16;
+      args.last = last ? last_steps(shape.k, shape.type) : 16;
       for (int64_t i = first; i < end; ++i) {
         const RowTile rows = tile(i);
         args.a = static_cast<const std::byte*>(a) + rows.a_offset;

@@ -52,6 +52,8 @@ struct Product {
   void run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int thread) const;
 };
 
+/// TileArgs::last for K of `k` elements.
+int last_steps(int64_t k, DType type);
 /// Column groups of a lane.
 inline int64_t column_groups(const PackedShape& shape) { return div_up(shape.panels(), kGroupPanels); }
 /// Floats of a thread's buffer for the sums of one group.

@@ -85,11 +85,12 @@ struct PackColumnsArgs {
 /// columns behind cols are overwritten).
 /// row_max and row_sum are running values; p receives exp(scale * s - new max) as A lines of p_type (columns beyond
 /// cols as zeros to whole terms), o[rows][o_cols] is multiplied by exp(old max - new max).
+inline constexpr float kHiddenScore = -1e30f;  ///< a score whose weight is 0 beside any other
 struct SoftmaxArgs {
   float* s;
   int64_t ld;
   int rows, cols;
-  float scale;  ///< already multiplied by log2(e)
+  float scale;  ///< > 0, already multiplied by log2(e)
   float *row_max, *row_sum;
   void* p;
   DType p_type;

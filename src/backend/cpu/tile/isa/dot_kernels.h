@@ -57,6 +57,10 @@ void block(const TileArgs& t, const char* a, const char* b, float* c) {
   };
   for (int64_t i = 0; i < t.terms; ++i, b += kBlock) {
     const char* at = a + t.a_off[i];
+    // The terms of A lie pages apart, which no hardware prefetcher follows.
+    const char* ahead = a + t.a_off[i + 1 < t.terms ? i + 1 : i];
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r) __builtin_prefetch(ahead + r * kStride);
     if (i + 1 == t.terms && t.last != 16) {
       for (int s = 0; s < t.last; ++s) step(at + 4 * s, b + kLine * s);
     } else {

@@ -26,6 +26,13 @@ inline void store16(char* p, V x) {
   if constexpr (kType == DType::F16) v_to_f16(p, x);
 }
 
+/// Two halves of 16: one line of bf16, or two lines of f32.
+template <DType kTo>
+inline void store_line(char* p, char* q, V a, V b) {
+  store16<kTo>(p, a);
+  store16<kTo>(q, b);
+}
+
 /// The first n elements at p (n may exceed 16, or be 0 or less), zeros behind them.
 template <DType kType>
 inline V load_first(const char* p, int64_t n) {
@@ -159,31 +166,30 @@ void narrow(const float* src, void* dst, DType dst_type, int64_t n) {
   if (dst_type == DType::F16) narrow_to<DType::F16>(src, to, n);
 }
 
-constexpr float kInfinity = __builtin_inff();
-
-/// Largest scale * s of a row whose length is a multiple of 32.
-inline float scaled_max(const float* s, int cols, V scale) {
-  V a = v_set1(-kInfinity), b = a;
+/// Largest of a row whose length is a multiple of 32; NaN is passed over.
+inline float max_of(const float* s, int cols) {
+  V a = v_set1(kHiddenScore), b = a;
   for (int j = 0; j < cols; j += 32) {
-    a = v_max(v_mul(v_load(s + j), scale), a);
-    b = v_max(v_mul(v_load(s + j + 16), scale), b);
+    a = v_max(v_load(s + j), a);
+    b = v_max(v_load(s + j + 16), b);
   }
   return v_max_of(v_max(a, b));
 }
 
-/// P = 2^(scale * s - max) as lines; returns the sum.
+/// P = 2^(scale * s - shift) as lines; returns the sum.
 template <DType kTo>
-inline float exp_lines(const float* s, int cols, V scale, float max, char* p, int64_t term_stride) {
+inline float exp_lines(const float* s, int cols, V scale, float shift, char* p, int64_t term_stride) {
   constexpr int64_t kElements = kTo == DType::BF16 ? 32 : 16;
-  const V shift = v_set1(-max);
+  constexpr bool kCoarse = kTo == DType::BF16;
+  const V minus = v_set1(-shift);
   V sum_a = v_zero(), sum_b = v_zero();
   for (int j = 0; j < cols; j += 32) {
-    const V a = v_exp2(v_fma(v_load(s + j), scale, shift)), b = v_exp2(v_fma(v_load(s + j + 16), scale, shift));
+    const V a = v_exp2<kCoarse>(v_fma(v_load(s + j), scale, minus));
+    const V b = v_exp2<kCoarse>(v_fma(v_load(s + j + 16), scale, minus));
     sum_a = v_add(sum_a, a);
     sum_b = v_add(sum_b, b);
     char* dst = p + j / kElements * term_stride;
-    store16<kTo>(dst, a);
-    store16<kTo>(kTo == DType::BF16 ? dst + 32 : dst + term_stride, b);
+    store_line<kTo>(dst, kTo == DType::BF16 ? dst + 32 : dst + term_stride, a, b);
   }
   return v_sum_of(v_add(sum_a, sum_b));
 }
@@ -193,20 +199,19 @@ void softmax(const SoftmaxArgs& t) {
   const int cols = (t.cols + 31) / 32 * 32;
   for (int r = 0; r < t.rows; ++r) {
     float* s = t.s + r * t.ld;
-    for (int j = t.cols; j < cols; ++j) s[j] = -kInfinity;
-    const float before = t.first ? -kInfinity : t.row_max[r], block_max = scaled_max(s, cols, scale);
+    for (int j = t.cols; j < cols; ++j) s[j] = kHiddenScore;
+    const float block_max = max_of(s, cols) * t.scale, before = t.first ? block_max : t.row_max[r];
     const float max = block_max > before ? block_max : before;
-    const float base = max == -kInfinity ? 0.0f : max;  // a row with nothing visible yet: all weights 0, not NaN
     char* p = static_cast<char*>(t.p) + r * kLine;
-    const float sum = t.p_type == DType::BF16 ? exp_lines<DType::BF16>(s, cols, scale, base, p, t.p_term_stride)
-                                              : exp_lines<DType::F32>(s, cols, scale, base, p, t.p_term_stride);
+    const float sum = t.p_type == DType::BF16 ? exp_lines<DType::BF16>(s, cols, scale, max, p, t.p_term_stride)
+                                              : exp_lines<DType::F32>(s, cols, scale, max, p, t.p_term_stride);
     t.row_max[r] = max;
     if (t.first) {
       t.row_sum[r] = sum;
     } else if (before == max) {
       t.row_sum[r] += sum;
     } else {
-      const V decay = v_exp2(v_set1(before - base));
+      const V decay = v_exp2<false>(v_set1(before - max));
       alignas(64) float factor[16];
       v_store(factor, decay);
       t.row_sum[r] = t.row_sum[r] * factor[0] + sum;

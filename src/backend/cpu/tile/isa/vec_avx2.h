@@ -103,22 +103,27 @@ inline __m256 pairs_half(__m256 even, __m256 odd) {
 /// Pairs of bf16 in 32-bit lanes: `even` in the low halves.
 inline V v_pairs(V even, V odd) { return {pairs_half(even.l, odd.l), pairs_half(even.h, odd.h)}; }
 
-/// 2^x for x <= 0: error 1.5e-7 relative; NaN stays NaN, -inf and all below -126 give 0.
+/// 2^x for x <= 0; NaN gives NaN, all below -126 gives 0. Relative error 1.5e-7, or 2.6e-6 when `kCoarse`.
+template <bool kCoarse>
 inline __m256 exp2_half(__m256 x) {
   const __m256 least = _mm256_set1_ps(-126.0f);
   const __m256 kept = _mm256_cmp_ps(x, least, _CMP_NLT_UQ);
   x = _mm256_max_ps(least, x);
   const __m256 n = _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   const __m256 f = _mm256_sub_ps(x, n);
-  __m256 p = _mm256_fmadd_ps(_mm256_set1_ps(0.0013276471f), f, _mm256_set1_ps(0.009675541f));
-  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(0.05550713f));
-  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(0.2402212f));
-  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(0.69314694f));
-  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(1.0f));
+  __m256 p = _mm256_set1_ps(kCoarse ? 0.009570101f : 0.009675541f);
+  if constexpr (!kCoarse) p = _mm256_fmadd_ps(_mm256_set1_ps(0.0013276471f), f, p);
+  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kCoarse ? 0.05591786f : 0.05550713f));
+  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kCoarse ? 0.24024744f : 0.2402212f));
+  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kCoarse ? 0.6931218f : 0.69314694f));
+  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kCoarse ? 0.9999993f : 1.0f));
   const __m256i exponent = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
   return _mm256_and_ps(_mm256_mul_ps(p, _mm256_castsi256_ps(exponent)), kept);
 }
-inline V v_exp2(V x) { return {exp2_half(x.l), exp2_half(x.h)}; }
+template <bool kCoarse>
+inline V v_exp2(V x) {
+  return {exp2_half<kCoarse>(x.l), exp2_half<kCoarse>(x.h)};
+}
 
 /// 8 x 8 words of 32 bits between lines of 64 bytes.
 inline void transpose8(const char* src, char* dst) {
