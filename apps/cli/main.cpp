@@ -44,7 +44,8 @@ void add_common_flags(CLI::App& app, Common& common, bool& devices) {
   app.add_option("--color", common.color, "colours in the log (NO_COLOR turns them off)")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
-  app.add_option("--threads", common.threads, "threads of the CPU backend (default: all processors)")->check(CLI::Range(1, 1024));
+  app.add_option("--threads", common.threads, "threads of the CPU backend (default: all processors)")
+      ->check(CLI::Range(1, 1024));
   app.add_option("--device", common.device, "device by name or number")->capture_default_str();
   app.add_flag("--list-devices", devices, "list devices and exit");
 }
@@ -52,9 +53,12 @@ void add_common_flags(CLI::App& app, Common& common, bool& devices) {
 std::string environment_help() {
   std::string text = "Environment:\n";
   for (const OptionInfo& info : all_options())
-    text += "  " + std::string(info.variable) + std::string(std::max<int>(1, 24 - static_cast<int>(std::string(info.variable).size())), ' ') +
-            info.doc + "\n";
-  return text + "Exit codes: 0 ok, 1 failure, 2 usage, 3 model file, 4 memory, 5 numeric, 6 device, 130 interrupted, 143 terminated";
+    text += "  " + std::string(info.variable) +
+            std::string(std::max<int>(1, 24 - static_cast<int>(std::string(info.variable).size())), ' ') + info.doc +
+            "\n";
+  return text +
+         "Exit codes: 0 ok, 1 failure, 2 usage, 3 model file, 4 memory, 5 numeric, 6 device, 130 interrupted, 143 "
+         "terminated";
 }
 
 int parse_and_run(int argc, char** argv) {

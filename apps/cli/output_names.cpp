@@ -26,7 +26,8 @@ std::optional<Pattern> find_pattern(const std::string& spec) {
   size_t end = at + 1;
   while (end < spec.size() && spec[end] >= '0' && spec[end] <= '9') ++end;
   const std::string width = spec.substr(at + 1, end - at - 1);
-  const bool good = end < spec.size() && spec[end] == 'd' && width.size() <= 2 && spec.find('%', end) == std::string::npos;
+  const bool good =
+      end < spec.size() && spec[end] == 'd' && width.size() <= 2 && spec.find('%', end) == std::string::npos;
   TENON_CHECK(Usage, good, "--output") << "'" << spec << "': expected one number place such as %d or %03d";
   return Pattern{spec.substr(0, at), spec.substr(end + 1), width.empty() ? 0 : std::stoul(width)};
 }
@@ -44,14 +45,17 @@ std::vector<fs::path> output_names(const std::string& spec, int count, int begin
   }
   const fs::path path = spec.empty() ? "output.png" : spec;
   std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   TENON_CHECK(Usage, extension == ".png", "--output") << "'" << spec << "': pictures are written as .png";
   if (const auto pattern = find_pattern(path.string()))
     add([&](int n) { return pattern->before + padded(n, pattern->width) + pattern->after; });
   else if (count == 1)
     names.push_back(path);
   else
-    add([&](int n) { return path.parent_path() / (path.stem().string() + "_" + std::to_string(n) + path.extension().string()); });
+    add([&](int n) {
+      return path.parent_path() / (path.stem().string() + "_" + std::to_string(n) + path.extension().string());
+    });
   return names;
 }
 

@@ -7,13 +7,14 @@
 
 namespace tenon::cli {
 
-Progress::Progress(std::string what, bool quiet) : what_(std::move(what)), quiet_(quiet), terminal_(isatty(STDERR_FILENO)) {}
+ProgressBar::ProgressBar(std::string what, bool quiet)
+    : what_(std::move(what)), quiet_(quiet), terminal_(isatty(STDERR_FILENO)) {}
 
-Progress::~Progress() {
+ProgressBar::~ProgressBar() {
   if (drawn_) std::fputc('\n', stderr);
 }
 
-void Progress::step(int done, int total, double seconds) {
+void ProgressBar::step(int done, int total, double seconds) {
   if (quiet_) return;
   spent_ += seconds;
   if (!terminal_) {

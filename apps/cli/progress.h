@@ -4,13 +4,13 @@
 
 namespace tenon::cli {
 
-class Progress {
+class ProgressBar {
  public:
-  Progress(std::string what, bool quiet);
+  ProgressBar(std::string what, bool quiet);
   /// Ends the bar's line if it was drawn.
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
 
   /// `done` of `total` steps are finished; the last one took `seconds`.
   void step(int done, int total, double seconds);

@@ -34,16 +34,19 @@ BackendOptions Common::backend_options() const {
   const std::string text = option(Option::Threads);
   if (text.empty()) return {};
   const int count = whole_number(text);
-  TENON_CHECK(Usage, count > 0 && count <= 1024, "TENON_THREADS") << "expected a number from 1 to 1024, got '" << text << "'";
+  TENON_CHECK(Usage, count > 0 && count <= 1024, "TENON_THREADS")
+      << "expected a number from 1 to 1024, got '" << text << "'";
   return {count};
 }
 
-std::shared_ptr<Backend> Common::backend() const {
+std::string Common::device_name() const {
   const std::vector<std::string> names = backend_names();
   const int number = whole_number(device);
   const bool known = number >= 0 && number < static_cast<int>(names.size());
-  return make_backend(known ? names[static_cast<size_t>(number)] : device, backend_options());
+  return known ? names[static_cast<size_t>(number)] : device;
 }
+
+std::shared_ptr<Backend> Common::backend() const { return make_backend(device_name(), backend_options()); }
 
 std::string list_devices(const Common& common) {
   std::string out;

@@ -22,6 +22,8 @@ struct Common {
 
   /// The backend that the flags ask for. Error(Device) if there is none of that name.
   std::shared_ptr<Backend> backend() const;
+  /// The device's name, also where it was given by number.
+  std::string device_name() const;
   BackendOptions backend_options() const;
 };
 

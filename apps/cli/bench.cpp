@@ -1,0 +1,225 @@
+// tenon bench: a network's step, the sum of its anchors alone, the same without fusion, and peers, side by side.
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "anchor_sum.h"
+#include "cancel.h"
+#include "explanation.h"
+#include "parts.h"
+#include "peers.h"
+#include "sample_inputs.h"
+#include "tenon/core/log.h"
+#include "version.h"
+
+namespace tenon::cli {
+namespace {
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+struct BenchFlags {
+  PartFlags part;
+  int runs = 5;
+  bool no_anchors = false, no_unfused = false, anchors = false;
+  std::vector<std::string> peers;
+  std::string peer_mode = "both", peer_python;
+};
+
+struct Measured {
+  std::vector<double> ms;  ///< sorted
+  double load_ms = 0;
+  int64_t peak_rss = 0, planned = 0;
+  double median() const { return ms[ms.size() / 2]; }
+};
+
+double ms_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+// Most memory that this process has held so far, bytes.
+int64_t peak_rss() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  int64_t kib = 0;
+  while (status >> word)
+    if (word == "VmHWM:") status >> kib;
+  return kib * 1024;
+}
+
+// Prepares the plan and times its fastest phase; slower phases run once before.
+Measured measure(const Model& model, const std::string& part, Plan plan, const std::shared_ptr<Backend>& backend,
+                 int runs) {
+  Measured out;
+  const Rate rate = plan.phases.back().rate;
+  const auto begin = Clock::now();
+  Executable executable(std::move(plan), backend, *weights_of_part(model, part));
+  out.load_ms = ms_since(begin);
+  set_sample_inputs(executable);
+  executable.run_all();
+  for (int i = 0; i < runs; ++i) {
+    throw_if_stopped();
+    const auto start = Clock::now();
+    executable.run(rate);
+    out.ms.push_back(ms_since(start));
+  }
+  std::sort(out.ms.begin(), out.ms.end());
+  out.peak_rss = peak_rss();
+  out.planned = executable.allocated().total();
+  return out;
+}
+
+ordered_json anchors_json(const std::vector<AnchorTime>& anchors) {
+  ordered_json list = ordered_json::array();
+  for (const AnchorTime& a : anchors) {
+    ordered_json entry{{"anchor", a.shape.text()}, {"count", a.count}, {"flops", a.flops}};
+    if (a.onednn_bf16) entry["onednn_bf16_ms"] = *a.onednn_bf16;
+    if (a.onednn_f32) entry["onednn_f32_ms"] = *a.onednn_f32;
+    if (a.winograd) entry["winograd_ms"] = *a.winograd;
+    if (a.own) entry["own_ms"] = *a.own;
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+std::string title(const std::string& model, const std::string& part, const GenerationShape& s) {
+  std::string out = model + " " + part;
+  if (part != "text") out += " " + std::to_string(s.width) + "x" + std::to_string(s.height);
+  const int64_t batch = s.batch * (s.guided && (part == "unet" || part == "text") ? 2 : 1);
+  return out + " batch " + std::to_string(batch);
+}
+
+void add_unfused(ordered_json& out, const Model& model, const std::string& part, const GenerationShape& shape,
+                 NetworkOptions options, const std::shared_ptr<Backend>& backend, int runs) {
+  options.fusion = false;
+  const Plan plan = plan_part(model, part, shape, options);
+  out["unfused_launches"] = plan.phases.back().launches.size();
+  out["unfused_bytes"] = plan.bytes(plan.phases.back().rate);
+  out["unfused_ms"] = measure(model, part, plan, backend, runs).median();
+}
+
+void add_peers(ordered_json& out, const Model& model, const std::string& part, const GenerationShape& shape,
+               DType dtype, const BenchFlags& flags, const Common& common) {
+  out["peers"] = ordered_json::object();
+  for (const std::string& peer : flags.peers) {
+    if (peer != "torch") continue;
+    const PeerRun run{
+        part, shape, dtype, common.backend_options().threads, flags.runs, flags.peer_mode, flags.peer_python};
+    out["peers"].update(ordered_json(run_torch(model, run)));
+  }
+}
+
+ordered_json bench_part(const Model& model, const std::string& part, const BenchFlags& flags, const Common& common,
+                        const std::shared_ptr<Backend>& backend) {
+  const GenerationShape shape = flags.part.shape(model);
+  const NetworkOptions options = flags.part.networks(*backend);
+  const DType dtype = options.precision.act;
+  const int threads = common.backend_options().threads;
+  const Plan plan = plan_part(model, part, shape, options);
+  const Rate rate = plan.phases.back().rate;
+  ordered_json out{{"name", title(model.name(), part, shape)}};
+  spdlog::info("{}: {} launches", out["name"].get<std::string>(), plan.phases.back().launches.size());
+  const Measured fused = measure(model, part, plan, backend, flags.runs);
+  out.update({{"median_ms", fused.median()},
+              {"min_ms", fused.ms.front()},
+              {"runs", flags.runs},
+              {"anchor_sum_ms", nullptr},
+              {"unfused_ms", nullptr},
+              {"launches", plan.counts(rate).total}});
+  double flops = 0;
+  for (const AnchorTime& a : anchors_of(plan)) flops += a.count * a.flops;
+  out.update({{"load_ms", fused.load_ms},
+              {"gflops", flops / 1e9},
+              {"bytes", plan.bytes(rate)},
+              {"peak_rss_bytes", fused.peak_rss},
+              {"planned_bytes", fused.planned}});
+  if (!flags.no_anchors) {
+    spdlog::info("timing {} different anchors alone", anchors_of(plan).size());
+    std::vector<AnchorTime> anchors = anchors_of(plan);
+    time_anchors(anchors, dtype, backend, threads);
+    out["anchor_sum_ms"] = anchor_sum(anchors);
+    out["ratio"] = fused.median() / anchor_sum(anchors);
+    if (flags.anchors || common.json) out["anchors"] = anchors_json(anchors);
+  }
+  if (!flags.no_unfused) add_unfused(out, model, part, shape, options, backend, flags.runs);
+  add_peers(out, model, part, shape, dtype, flags, common);
+  out.update({{"threads", threads},
+              {"device", backend->describe()},
+              {"dtype", name_of(dtype)},
+              {"machine", machine()},
+              {"date", today()},
+              {"commit", commit()}});
+  return out;
+}
+
+void print_text(const ordered_json& b) {
+  const auto line = [&](const char* label, const char* key, const std::string& more = "") {
+    if (!b.contains(key) || !b[key].is_number()) return;
+    std::printf("  %-22s %s%s\n", label, seconds_text(b[key].get<double>() / 1e3).c_str(), more.c_str());
+  };
+  std::printf("%s, %s, %s\n", b["name"].get<std::string>().c_str(), b["dtype"].get<std::string>().c_str(),
+              b["device"].get<std::string>().c_str());
+  const double ms = b["median_ms"];
+  char rate[96];
+  std::snprintf(rate, sizeof rate, "  (least %s; %d launches, %.0f GFLOP/s)",
+                seconds_text(b["min_ms"].get<double>() / 1e3).c_str(), b["launches"].get<int>(),
+                b["gflops"].get<double>() / ms * 1e3);
+  line("one run", "median_ms", rate);
+  if (b.contains("ratio"))
+    line("anchors alone", "anchor_sum_ms",
+         "  (the run takes " + std::to_string(b["ratio"].get<double>()).substr(0, 5) + " x that)");
+  if (b["unfused_ms"].is_number())
+    line("without fusion", "unfused_ms",
+         "  (" + std::to_string(b["unfused_launches"].get<int>()) + " launches, " +
+             bytes_text(b["unfused_bytes"].get<double>()) + " moved instead of " +
+             bytes_text(b["bytes"].get<double>()) + ")");
+  for (const char* key : {"torch_eager", "torch_compile", "torch_compile_frozen"})
+    if (b["peers"].contains(key)) {
+      const double peer = b["peers"][key];
+      std::printf("  %-22s %s  (%.2f x ours)\n", key, seconds_text(peer / 1e3).c_str(), peer / ms);
+    }
+  line("loading", "load_ms");
+  std::printf("  %-22s %s (planned %s)\n", "memory at most", bytes_text(b["peak_rss_bytes"].get<double>()).c_str(),
+              bytes_text(b["planned_bytes"].get<double>()).c_str());
+  if (b.contains("anchors"))
+    for (const auto& a : b["anchors"]) std::printf("    %s\n", a.dump().c_str());
+  std::printf("  %s, %s, %s\n", b["machine"].get<std::string>().c_str(), b["date"].get<std::string>().c_str(),
+              b["commit"].get<std::string>().c_str());
+  std::fflush(stdout);
+}
+
+int run(const BenchFlags& flags, const Common& common) {
+  const auto backend = common.backend();
+  const auto model = Model::open(flags.part.spec);
+  ordered_json all = ordered_json::array();
+  for (const std::string& part : flags.part.parts()) {
+    throw_if_stopped();
+    all.push_back(bench_part(*model, part, flags, common, backend));
+    if (!common.json) print_text(all.back());
+  }
+  if (common.json) std::cout << (all.size() == 1 ? all[0] : all).dump(2) << "\n";
+  return 0;
+}
+
+Action declare(CLI::App& app, const Common& common) {
+  const auto flags = std::make_shared<BenchFlags>();
+  flags->part.declare(app, "unet");
+  app.add_option("--runs", flags->runs, "timed runs; the median counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_flag("--anchors", flags->anchors, "list every anchor's routes");
+  app.add_flag("--no-anchors", flags->no_anchors, "leave the anchors alone out");
+  app.add_flag("--no-unfused", flags->no_unfused, "leave the run without fusion out");
+  app.add_option("--peer", flags->peers, "measure a peer in the same run: torch")->check(CLI::IsMember({"torch"}));
+  app.add_option("--peer-mode", flags->peer_mode, "of torch")
+      ->check(CLI::IsMember({"eager", "compile", "both", "frozen", "all"}))
+      ->capture_default_str();
+  app.add_option("--peer-python", flags->peer_python, "interpreter with torch and diffusers");
+  return [flags, &common] { return run(*flags, common); };
+}
+
+const RegisterVerb kBench{{"bench", "time a network, its anchors alone, without fusion, and peers", declare}};
+
+}  // namespace
+}  // namespace tenon::cli

@@ -1,0 +1,75 @@
+// tenon env: what was resolved, for bug reports and scripts.
+#include <dnnl.hpp>
+
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "folders.h"
+#include "tenon/core/options.h"
+#include "verb.h"
+#include "version.h"
+
+namespace tenon::cli {
+namespace {
+using nlohmann::ordered_json;
+
+ordered_json devices(const Common& common) {
+  ordered_json list = ordered_json::array();
+  for (const std::string& name : backend_names()) {
+    const auto backend = make_backend(name, common.backend_options());
+    list.push_back({{"name", name},
+                    {"description", backend->describe()},
+                    {"memory_available", backend->memory_available()},
+                    {"default_dtype", backend->prefers_bf16() ? "bf16" : "f32"}});
+  }
+  return list;
+}
+
+ordered_json environment(const Common& common) {
+  const dnnl_version_t* onednn = dnnl_version();
+  ordered_json out{{"version", version()},
+                   {"commit", commit()},
+                   {"compiler", compiler()},
+                   {"build_type", build_type()},
+                   {"onednn", std::to_string(onednn->major) + "." + std::to_string(onednn->minor) + "." +
+                                  std::to_string(onednn->patch)},
+                   {"machine", machine()},
+                   {"date", today()},
+                   {"default_model", default_model_text()},
+                   {"cache_folder", cache_folder().string()},
+                   {"device", common.device},
+                   {"devices", devices(common)}};
+  for (const OptionInfo& info : all_options()) out["options"][info.variable] = option(info.id);
+  return out;
+}
+
+void print_text(const ordered_json& env) {
+  const auto line = [](const std::string& key, const std::string& value) {
+    std::cout << key << std::string(key.size() < 20 ? 20 - key.size() : 1, ' ') << value << "\n";
+  };
+  for (const auto& [key, value] : env.items())
+    if (value.is_string()) line(key, value.get<std::string>());
+  for (const auto& device : env["devices"])
+    line("device " + device["name"].get<std::string>(),
+         device["description"].get<std::string>() + ", " +
+             std::to_string(device["memory_available"].get<int64_t>() >> 20) + " MiB available, " +
+             device["default_dtype"].get<std::string>());
+  for (const auto& [key, value] : env["options"].items())
+    line(key, value.get<std::string>().empty() ? "-" : value.get<std::string>());
+}
+
+const RegisterVerb kEnv{
+    {"env", "print versions, devices, and every setting as it was resolved", [](CLI::App&, const Common& common) {
+       return [&common] {
+         const ordered_json env = environment(common);
+         if (common.json)
+           std::cout << env.dump(2) << "\n";
+         else
+           print_text(env);
+         return 0;
+       };
+     }}};
+
+}  // namespace
+}  // namespace tenon::cli

@@ -1,0 +1,96 @@
+// An explanation as JSON, in the shape that scripts rely on (docs/cli.md), and with more for the page.
+#include <nlohmann/json.hpp>
+
+#include "explain_json.h"
+
+namespace tenon::cli {
+namespace {
+using nlohmann::ordered_json;
+
+ordered_json text_of(const ReadableText& text) {
+  std::string out = text.text;
+  for (size_t i = 0; i < text.where.size(); ++i) out += (i ? "; " : " where ") + text.where[i];
+  return out;
+}
+
+ordered_json holes_of(const ExplainedLaunch& l) {
+  ordered_json holes = ordered_json::object();
+  for (const ExplainedHole& h : l.lets) holes[h.name] = text_of(h.value);
+  for (const ExplainedHole& h : l.holes) holes[h.name] = text_of(h.value);
+  for (const ExplainedHole& h : l.sinks) holes["out " + h.name] = text_of(h.value);
+  return holes;
+}
+
+ordered_json launch_json(const ExplainedLaunch& l) {
+  ordered_json why = ordered_json::array();
+  for (const KeptApart& k : l.apart) why.push_back(k.what + ": " + k.why);
+  ordered_json out{
+      {"name", l.name}, {"skeleton", l.skeleton}, {"holes", holes_of(l)}, {"bytes", l.bytes}, {"why_apart", why}};
+  out["unfused_bytes"] = l.unfused_bytes;
+  out["anchor"] = l.anchor;
+  out["flops"] = l.flops;
+  out["rate"] = name_of(l.rate);
+  if (l.seconds) out["ms"] = *l.seconds * 1e3;
+  if (!l.how.empty()) out["how"] = l.how;
+  return out;
+}
+
+ordered_json lines_json(const std::vector<ExplainedHole>& holes) {
+  ordered_json out = ordered_json::array();
+  for (const ExplainedHole& h : holes)
+    out.push_back({{"name", h.name}, {"text", h.value.text}, {"where", h.value.where}, {"type", h.type}});
+  return out;
+}
+
+}  // namespace
+
+ordered_json explanation_object(const Explanation& e) {
+  ordered_json launches = ordered_json::array(), hoisted = ordered_json::array();
+  for (const ExplainedLaunch& l : e.launches) (l.rate == Rate::Step ? launches : hoisted).push_back(launch_json(l));
+  const PlanCounts& c = e.counts;
+  return {{"model", e.model},
+          {"part", e.part},
+          {"device", e.device},
+          {"launches", launches},
+          {"hoisted", hoisted},
+          {"counts",
+           {{"total", c.total},
+            {"elementwise", c.elementwise},
+            {"concat", c.concat},
+            {"permute", c.permute},
+            {"upsample", c.upsample}}},
+          {"bytes", {{"fused", e.fused_bytes}, {"unfused", e.unfused_bytes}}},
+          {"peak_bytes", e.peak_bytes()},
+          {"memory", {{"activations", e.memory.arena}, {"weights", e.memory.weights}, {"scratch", e.memory.scratch}}}};
+}
+
+ordered_json page_object(const Explanation& e) {
+  ordered_json out = explanation_object(e);
+  out.erase("hoisted");
+  out["launches"] = ordered_json::array();
+  for (const ExplainedLaunch& l : e.launches) {
+    ordered_json launch = launch_json(l);
+    launch.erase("holes");
+    launch["lets"] = lines_json(l.lets);
+    launch["holes"] = lines_json(l.holes);
+    launch["sinks"] = lines_json(l.sinks);
+    launch["reads"] = l.reads;
+    launch["writes"] = l.writes;
+    out["launches"].push_back(std::move(launch));
+  }
+  out["buffers"] = ordered_json::array();
+  static constexpr const char* kRoles[] = {"temporary", "input", "output"};
+  for (const ExplainedBuffer& b : e.buffers)
+    out["buffers"].push_back({{"name", b.name},
+                              {"type", b.type},
+                              {"role", kRoles[static_cast<int>(b.role)]},
+                              {"offset", b.offset},
+                              {"bytes", b.bytes},
+                              {"first", b.first},
+                              {"last", b.last}});
+  return out;
+}
+
+std::string explanation_json(const Explanation& e) { return explanation_object(e).dump(2); }
+
+}  // namespace tenon::cli

@@ -1,0 +1,14 @@
+// Explanations as JSON objects.
+#pragma once
+#include <nlohmann/json.hpp>
+
+#include "explanation.h"
+
+namespace tenon::cli {
+
+/// The documented shape.
+nlohmann::ordered_json explanation_object(const Explanation& e);
+/// What the HTML page is drawn from: launches of all phases with their edges, and the buffers.
+nlohmann::ordered_json page_object(const Explanation& e);
+
+}  // namespace tenon::cli

@@ -1,0 +1,138 @@
+#include "explanation.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/skeleton.h"
+
+namespace tenon::cli {
+namespace {
+
+std::string type_text(DType dtype, const Shape& shape) { return std::string(name_of(dtype)) + shape.str(); }
+
+std::string scaled(double value, const char* unit) {
+  char text[48];
+  std::snprintf(text, sizeof text, value < 10 ? "%.2f %s" : value < 100 ? "%.1f %s" : "%.0f %s", value, unit);
+  return text;
+}
+
+// Bytes of the launch's nodes, had each been a launch of its own: operands in, result out.
+int64_t unfused(const std::vector<Expr>& roots) {
+  int64_t bytes = 0;
+  for (const Expr& e : topological(roots)) {
+    if (e->family() == Family::Leaf) continue;
+    bytes += bytes_of(e.shape(), e.dtype());
+    for (const Expr& x : e->in) bytes += bytes_of(x.shape(), x.dtype());
+  }
+  return bytes;
+}
+
+void fill_from_form(const Launch& launch, const Form& form, Readable& readable, ExplainedLaunch& out) {
+  for (const Let& let : form.lets)
+    out.lets.push_back(
+        {readable.leaf(let.leaf), readable.print(let.value), type_text(let.value.dtype(), let.value.shape())});
+  const auto names = skeleton(launch.skeleton).holes();
+  for (size_t i = 0; i < form.holes.size(); ++i) {
+    const Expr& hole = form.holes[i];
+    const std::string name = i < names.size() ? std::string(names[i]) : std::to_string(i);
+    out.holes.push_back({name, readable.print(hole), type_text(hole.dtype(), hole.shape())});
+  }
+  for (const FormOutput& o : form.outputs) {
+    ReadableText value = readable.print(o.value);
+    if (o.statistic) value.text = std::string(o.statistic->name) + " by sample and channel of (" + value.text + ")";
+    out.sinks.push_back({o.buffer, std::move(value), ""});
+  }
+}
+
+ExplainedLaunch explain_launch(const Launch& launch, Rate rate) {
+  ExplainedLaunch out;
+  out.name = launch.name;
+  out.skeleton = launch.skeleton;
+  out.rate = rate;
+  out.apart = launch.apart;
+  const Expr anchor = anchor_of(launch);
+  out.anchor = anchor_text(anchor);
+  out.flops = anchor_flops(anchor);
+  out.bytes = bytes_moved(launch);
+  std::vector<Expr> roots;
+  for (const Output& o : launch.outputs) {
+    roots.push_back(o.value);
+    out.writes.push_back(o.buffer);
+  }
+  out.unfused_bytes = unfused(roots);
+  for (const Expr& e : operands_of(launch))
+    if (!e.is<nodes::Param>()) out.reads.push_back(e->attrs.text);
+  Readable readable(launch.name);
+  if (const FormResult form = make_form(launch); form.form)
+    fill_from_form(launch, *form.form, readable, out);
+  else
+    for (const Output& o : launch.outputs) out.sinks.push_back({o.buffer, readable.print(o.value), ""});
+  for (size_t i = 0; i < out.sinks.size(); ++i)
+    out.sinks[i].type = type_text(launch.outputs[i].value.dtype(), launch.outputs[i].value.shape());
+  return out;
+}
+
+std::vector<ExplainedBuffer> explain_buffers(const Plan& plan, const std::vector<ExplainedLaunch>& launches) {
+  const int end = std::max(0, static_cast<int>(launches.size()) - 1);
+  std::vector<ExplainedBuffer> out;
+  for (const Buffer& b : plan.buffers) {
+    ExplainedBuffer e{b.name, type_text(b.dtype, b.shape), b.role, b.offset, b.bytes, end, 0};
+    for (int i = 0; i <= end && !launches.empty(); ++i) {
+      const ExplainedLaunch& l = launches[static_cast<size_t>(i)];
+      const bool touched =
+          std::count(l.reads.begin(), l.reads.end(), b.name) || std::count(l.writes.begin(), l.writes.end(), b.name);
+      if (!touched) continue;
+      e.first = std::min(e.first, i);
+      e.last = std::max(e.last, i);
+    }
+    if (b.role == BufferRole::Input || b.rate != Rate::Step) e.last = end;  // read again by every step
+    if (b.role == BufferRole::Input) e.first = 0;
+    if (b.role == BufferRole::Output) e.last = end;
+    out.push_back(std::move(e));
+  }
+  return out;
+}
+
+void join_measurements(const Plan& plan, const Executable& executable, std::vector<ExplainedLaunch>& launches) {
+  std::map<std::string, double> seconds;
+  for (const LaunchTime& t : executable.times()) seconds[t.name] = t.seconds;
+  std::map<std::string, std::string> how;
+  for (const Phase& p : plan.phases) {
+    const std::vector<std::string> lines = executable.describe(p.rate);
+    for (size_t i = 0; i < p.launches.size() && i < lines.size(); ++i) how[p.launches[i].name] = lines[i];
+  }
+  for (ExplainedLaunch& l : launches) {
+    if (const auto it = seconds.find(l.name); it != seconds.end()) l.seconds = it->second;
+    l.how = how[l.name];
+  }
+}
+
+}  // namespace
+
+Explanation explain(const Plan& plan, const MemoryPlan& memory, const Executable* executable) {
+  Explanation out;
+  out.part = plan.name;
+  out.counts = plan.counts();
+  out.fused_bytes = plan.bytes();
+  out.unfused_bytes = plan.unfused_bytes;
+  out.memory = memory;
+  for (const Phase& p : plan.phases)
+    for (const Launch& l : p.launches) out.launches.push_back(explain_launch(l, p.rate));
+  if (executable) join_measurements(plan, *executable, out.launches);
+  out.buffers = explain_buffers(plan, out.launches);
+  return out;
+}
+
+std::string bytes_text(double bytes) {
+  if (bytes < 1000) return scaled(bytes, "B");
+  if (bytes < 1e6) return scaled(bytes / 1e3, "kB");
+  return bytes < 1e9 ? scaled(bytes / 1e6, "MB") : scaled(bytes / 1e9, "GB");
+}
+
+std::string seconds_text(double seconds) {
+  if (seconds < 1e-3) return scaled(seconds * 1e6, "us");
+  return seconds < 1 ? scaled(seconds * 1e3, "ms") : scaled(seconds, "s");
+}
+
+}  // namespace tenon::cli

@@ -1,0 +1,64 @@
+// What `explain` shows of a plan: plain data, made once, written as text, JSON or HTML.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "readable.h"
+#include "tenon/plan/plan.h"
+#include "tenon/runtime/executable.h"
+
+namespace tenon::cli {
+
+struct ExplainedHole {
+  std::string name;
+  ReadableText value;
+  std::string type;  ///< "bf16[2,64,64,320]"
+};
+
+struct ExplainedLaunch {
+  std::string name, skeleton, anchor;
+  Rate rate = Rate::Step;
+  std::vector<ExplainedHole> lets;   ///< small values made first
+  std::vector<ExplainedHole> holes;  ///< what fills the inputs of the anchor
+  std::vector<ExplainedHole> sinks;  ///< what is written; `name` is the buffer
+  std::vector<KeptApart> apart;
+  std::vector<std::string> reads, writes;  ///< buffers
+  int64_t bytes = 0, unfused_bytes = 0;
+  double flops = 0;
+  std::optional<double> seconds;
+  std::string how;  ///< how the backend runs it
+};
+
+struct ExplainedBuffer {
+  std::string name, type;
+  BufferRole role = BufferRole::Temporary;
+  int64_t offset = 0, bytes = 0;
+  int first = 0, last = 0;  ///< launches between which it lives, counted over all phases
+};
+
+struct Explanation {
+  std::string model, part, device;
+  std::vector<ExplainedLaunch> launches;  ///< of all phases, in order
+  std::vector<ExplainedBuffer> buffers;
+  PlanCounts counts;
+  int64_t fused_bytes = 0, unfused_bytes = 0;  ///< of one run of the Step phase
+  MemoryPlan memory;
+  int64_t peak_bytes() const { return memory.total(); }
+};
+
+/// Takes a plan apart. Times and ways of running are joined by launch name where `executable` is given and has run.
+Explanation explain(const Plan& plan, const MemoryPlan& memory, const Executable* executable = nullptr);
+
+std::string explanation_text(const Explanation& e);
+std::string explanation_json(const Explanation& e);
+/// One self-contained page over several networks.
+std::string explanation_html(const std::vector<Explanation>& networks);
+
+/// "1.2 GB", "340 kB": decimal units.
+std::string bytes_text(double bytes);
+/// "41.2 us", "1.30 ms", "2.1 s".
+std::string seconds_text(double seconds);
+
+}  // namespace tenon::cli

@@ -1,0 +1,32 @@
+// The checks that `tenon verify` runs: every launch of a plan against the fp64 oracle, every network against recorded
+// results of the public implementations.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tenon/backend/backend.h"
+#include "tenon/plan/plan.h"
+
+namespace tenon::cli {
+
+enum class Verdict { Passed, Failed, Skipped };
+
+struct GateCase {
+  std::string name;
+  Verdict verdict = Verdict::Failed;
+  double error = 0, tolerance = 0;  ///< largest of error / tolerance decides; error is relative to the tensor's rms
+  std::string note;
+};
+using OnCase = std::function<void(const GateCase&)>;
+
+/// Runs `plan` once with made-up inputs, every buffer in memory of its own, then computes every launch anew in fp64
+/// from the values that the launch read, and compares what it wrote. `done` is called after each launch.
+void oracle_gates(const std::string& part, const Plan& plan, const std::shared_ptr<Backend>& backend,
+                  const WeightSource& weights, const OnCase& done);
+
+/// The recorded cases of parity.json in `folder`, in f32: one network each. Without the files one skipped case.
+void parity_gates(const std::filesystem::path& folder, const std::shared_ptr<Backend>& backend, const OnCase& done);
+
+}  // namespace tenon::cli

@@ -1,0 +1,201 @@
+// tenon generate: from a prompt, or a prompt and a picture, to PNG files.
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "cancel.h"
+#include "output_names.h"
+#include "parts.h"
+#include "picture_text.h"
+#include "progress.h"
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/io/files.h"
+#include "tenon/io/random.h"
+#include "tenon/io/utf8.h"
+#include "tenon/pipelines/text_to_image.h"
+
+namespace tenon::cli {
+namespace {
+namespace fs = std::filesystem;
+
+struct GenerateFlags {
+  std::string model, prompt_argument, prompt, prompt_file, negative, output, init, type, sampler, schedule, rng = "cpu";
+  int64_t width = 0, height = 0, seed = 42, batch_size = 1;
+  int steps = 0, batch_count = 1, first_number = 0;
+  double cfg_scale = -1, strength = 0.75;
+  std::optional<double> eta;
+  bool overwrite = false, no_metadata = false, no_fusion = false;
+  CLI::App* app = nullptr;
+
+  bool given(const std::string& flag) const { return app->count(flag) > 0; }
+};
+
+std::string read_prompt_file(const std::string& path) {
+  std::string text = path == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : read_file(path);
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  return text;
+}
+
+std::string resolve_prompt(const GenerateFlags& f) {
+  const int given = f.given("PROMPT") + f.given("--prompt") + f.given("--prompt-file");
+  TENON_CHECK(Usage, given == 1, "prompt")
+      << (given ? "given more than once" : "missing: tenon generate \"a red circle\"");
+  std::string text = f.given("--prompt-file") ? read_prompt_file(f.prompt_file)
+                     : f.given("--prompt")    ? f.prompt
+                                              : f.prompt_argument;
+  if (text == "-" && !f.given("--prompt-file")) text = read_prompt_file("-");
+  for (const auto& [what, value] :
+       {std::pair<const char*, const std::string&>{"prompt", text}, {"negative prompt", f.negative}})
+    if (const auto at = first_invalid_utf8(value))
+      throw Error(ErrorKind::Usage, what, "is not UTF-8: byte " + std::to_string(*at) + " is not part of a character");
+  return text;
+}
+
+std::optional<bool> resolve_karras(const std::string& schedule) {
+  if (schedule.empty() || schedule == "default") return {};
+  if (schedule == "karras") return true;
+  if (schedule == "discrete") return false;
+  throw Error(ErrorKind::Usage, "--scheduler",
+              "unknown schedule '" + schedule + "'; expected default, discrete or karras");
+}
+
+ImageRequest request_of(const GenerateFlags& f) {
+  ImageRequest r;
+  r.prompt = resolve_prompt(f);
+  r.negative = f.negative;
+  r.width = f.width;
+  r.height = f.height;
+  r.steps = f.steps;
+  r.cfg_scale = f.cfg_scale;
+  r.sampler = f.sampler;
+  r.scheduler = {f.eta, resolve_karras(f.schedule)};
+  r.batch = f.batch_size;
+  r.strength = f.strength;
+  TENON_CHECK(Usage, f.seed >= -1, "--seed") << f.seed << " is negative; -1 draws one";
+  r.seed = f.seed < 0 ? draw_seed() : static_cast<uint64_t>(f.seed);
+  if (f.init.empty()) {
+    TENON_CHECK(Usage, !f.given("--strength"), "--strength") << "needs a picture (--init-img)";
+    return r;
+  }
+  r.init = read_png(f.init);
+  if (!f.given("--width")) r.width = r.init->width;
+  if (!f.given("--height")) r.height = r.init->height;
+  return r;
+}
+
+void check_positive(const GenerateFlags& f, const char* flag, int64_t value) {
+  TENON_CHECK(Usage, !f.given(flag) || value > 0, flag) << "expected a positive number, got " << value;
+}
+
+void check_flags(const GenerateFlags& f) {
+  check_positive(f, "--width", f.width);
+  check_positive(f, "--height", f.height);
+  check_positive(f, "--steps", f.steps);
+  TENON_CHECK(Usage, !f.given("--cfg-scale") || f.cfg_scale >= 0, "--cfg-scale")
+      << "expected 0 or more, got " << f.cfg_scale;
+}
+
+std::string result_line(const fs::path& path, const ImageResult& result, size_t i) {
+  nlohmann::ordered_json out = picture_json(result, i);
+  out["path"] = path.string();
+  return out.dump();
+}
+
+void write_batch(const GenerateFlags& f, const Common& common, const ImageResult& result, const ModelText& model,
+                 const std::vector<fs::path>& names, size_t first) {
+  for (size_t i = 0; i < result.images.size(); ++i) {
+    throw_if_stopped();
+    const ImageText text = f.no_metadata ? ImageText{} : picture_text(result, i, model);
+    write_png(names[first + i], result.images[i], text, f.overwrite ? Overwrite::Yes : Overwrite::No);
+    std::cout << (common.json ? result_line(names[first + i], result, i) : names[first + i].string()) << std::endl;
+  }
+}
+
+int run(const GenerateFlags& f, const Common& common) {
+  check_flags(f);
+  const int total = f.batch_count * static_cast<int>(f.batch_size);
+  const std::vector<fs::path> names = output_names(f.output, total, f.first_number);
+  for (const fs::path& name : names) check_output(name, f.overwrite ? Overwrite::Yes : Overwrite::No);
+  ImageRequest request = request_of(f);
+  PipelineOptions options;
+  options.device = common.device_name();
+  options.threads = common.backend_options().threads;
+  if (!f.type.empty()) options.type = parse_type(f.type);
+  options.fusion = !fusion_is_off(f.no_fusion);
+  options.keep_networks = f.batch_count > 1;
+  const auto model = Model::open(f.model);
+  TextToImage pipeline(model, options);
+  request = pipeline.complete(std::move(request));
+  pipeline.check_fits(request);
+  spdlog::info("{}: {}x{}, {} steps of {}, guidance {}, seed {}, {}", model->name(), request.width, request.height,
+               request.steps, request.sampler, request.cfg_scale, request.seed, pipeline.backend().describe());
+  const ModelText about = f.no_metadata ? ModelText{} : model_text(*model);
+  for (int b = 0; b < f.batch_count; ++b) {
+    throw_if_stopped();
+    ImageRequest one = request;
+    one.seed = request.seed + static_cast<uint64_t>(b) * static_cast<uint64_t>(f.batch_size);
+    ImageResult result;
+    {
+      ProgressBar bar("step", common.quiet);
+      result = pipeline.generate(one, [&bar](const Progress& p) {
+        bar.step(p.step, p.steps, p.seconds);
+        return stop_signal() == 0;
+      });
+    }
+    write_batch(f, common, result, about, names, static_cast<size_t>(b) * static_cast<size_t>(f.batch_size));
+  }
+  return 0;
+}
+
+void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
+  app.add_option("PROMPT", f.prompt_argument, "what to draw; - reads standard input");
+  app.add_option("-p,--prompt", f.prompt, "what to draw");
+  app.add_option("--prompt-file", f.prompt_file, "file with the prompt; - reads standard input");
+  app.add_option("-n,--negative-prompt", f.negative, "what not to draw");
+  app.add_option("-m,--model", f.model,
+                 "folder, .safetensors file or name below TENON_MODEL_DIR (default: the embedded model)");
+  app.add_option("-W,--width", f.width, "pixels (default: the model's)");
+  app.add_option("-H,--height", f.height, "pixels (default: the model's)");
+  app.add_option("--steps,--num-inference-steps", f.steps, "steps (default: the model's)");
+  app.add_option("--cfg-scale,--guidance-scale", f.cfg_scale, "guidance; 1 turns it off (default: the model's)");
+  app.add_option(
+      "--sampling-method", f.sampler, "sampler: " + [] {
+        std::string all;
+        for (const std::string& name : scheduler_names()) all += (all.empty() ? "" : ", ") + name;
+        return all;
+      }() + " (default: the model's)");
+  app.add_option("--scheduler", f.schedule, "noise levels: default, discrete or karras");
+  app.add_option("--eta", f.eta, "share of fresh noise, of samplers that have one");
+  app.add_option("-s,--seed", f.seed, "-1 draws one; image i uses seed + i")->capture_default_str();
+  app.add_option("-b,--batch-count", f.batch_count, "batches, one after the other")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  app.add_option("--batch-size", f.batch_size, "images computed together")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("-i,--init-img", f.init, "PNG to start from");
+  app.add_option("--strength", f.strength, "how much of it is redrawn, above 0 up to 1")->capture_default_str();
+}
+
+Action declare(CLI::App& app, const Common& common) {
+  const auto f = std::make_shared<GenerateFlags>();
+  f->app = &app;
+  declare_picture_flags(app, *f);
+  app.add_option("--rng", f->rng, "generator of the noise: PyTorch's of the CPU")
+      ->check(CLI::IsMember({"cpu"}))
+      ->capture_default_str();
+  app.add_option("--type", f->type, "bf16 or f32 (default: bf16 where the device computes in it)");
+  app.add_option("-o,--output", f->output, "file, pattern with %03d, or folder (default: output.png)");
+  app.add_option("--output-begin-idx", f->first_number, "number of the first of several files")
+      ->check(CLI::Range(0, 1000000));
+  app.add_flag("--overwrite", f->overwrite, "replace existing files");
+  app.add_flag("--no-metadata,--disable-image-metadata", f->no_metadata, "no settings in the PNG");
+  app.add_flag("--no-fusion", f->no_fusion, "one launch a node");
+  return [f, &common] { return run(*f, common); };
+}
+
+const RegisterVerb kGenerate{{"generate", "draw pictures from a prompt", declare}};
+
+}  // namespace
+}  // namespace tenon::cli

@@ -1,0 +1,147 @@
+// tenon inspect: what a checkpoint holds, and how it differs from what its architecture needs.
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "explanation.h"
+#include "tenon/core/error.h"
+#include "tenon/core/options.h"
+#include "tenon/models/registry.h"
+#include "tenon/pipelines/model.h"
+#include "verb.h"
+
+namespace tenon::cli {
+namespace {
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+fs::path checkpoint_path(const std::string& spec) {
+  if (spec.empty()) return default_model_folder();
+  const std::string base = option(Option::ModelDir);
+  if (!fs::exists(spec) && !base.empty() && fs::path(spec).is_relative() && fs::exists(fs::path(base) / spec))
+    return fs::path(base) / spec;
+  return spec;
+}
+
+ordered_json report_json(const WeightReport& report) {
+  ordered_json wrong = ordered_json::array();
+  for (const auto& w : report.wrong_shape)
+    wrong.push_back({{"name", w.name}, {"expected", w.expected.str()}, {"found", w.found.str()}});
+  return {{"missing", report.missing}, {"unexpected", report.unexpected}, {"wrong_shape", wrong}};
+}
+
+ordered_json component_json(const Component& c) {
+  ordered_json out{{"parameters", c.parameters()}, {"bytes", c.bytes()}};
+  for (const auto& [dtype, count] : c.dtypes()) out["dtypes"][std::string(name_of(dtype))] = count;
+  for (const fs::path& file : c.files) out["files"].push_back(file.string());
+  out["ignored"] = c.ignored;
+  out["unsupported"] = ordered_json::array();
+  for (const UnsupportedTensor& t : c.unsupported) out["unsupported"].push_back({{"name", t.name}, {"dtype", t.dtype}});
+  out["tensors"] = ordered_json::object();
+  for (const auto& [name, t] : c.tensors)
+    out["tensors"][name] = {{"dtype", name_of(t.dtype)},
+                            {"shape", std::vector<int64_t>(t.shape.begin(), t.shape.end())}};
+  return out;
+}
+
+// A layout without a file: all that its networks need.
+ordered_json inspect_random(const std::string& name) {
+  const ModelPreset& preset = model_preset(name);
+  ordered_json out{{"model", "random:" + name}, {"kind", "random"}, {"architecture", preset.summary}, {"usable", true}};
+  for (const auto& [component, shapes] : expected_weights(preset.config)) {
+    ordered_json& c = out["components"][component];
+    c = {{"parameters", parameter_count(shapes)}, {"tensors", ordered_json::object()}};
+    for (const auto& [tensor, shape] : shapes)
+      c["tensors"][tensor] = {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}};
+  }
+  return out;
+}
+
+ordered_json inspect_checkpoint(const fs::path& path) {
+  const Checkpoint checkpoint = Checkpoint::open(path);
+  static constexpr const char* kKinds[] = {"diffusers folder", "single file", "component file"};
+  ordered_json out{{"model", path.string()},
+                   {"kind", kKinds[static_cast<int>(checkpoint.kind())]},
+                   {"architecture", name_of(checkpoint.architecture())},
+                   {"tokenizer", checkpoint.tokenizer() ? checkpoint.tokenizer()->string() : ""}};
+  for (const auto& [name, component] : checkpoint.components()) out["components"][name] = component_json(component);
+  out["unexpected"] = checkpoint.unexpected();
+  out["ignored"] = checkpoint.ignored();
+  bool usable = true;
+  try {
+    checkpoint.require_stable_diffusion_1();
+    const StableDiffusionConfig config = stable_diffusion_config(checkpoint);
+    for (const auto& [name, report] : check_checkpoint(checkpoint, config)) {
+      out["components"][name].update(report_json(report));
+      usable = usable && report.usable();
+    }
+    out["missing_components"] = ordered_json::array();
+    for (const auto& [name, shapes] : expected_weights(config))
+      if (!checkpoint.has(name)) out["missing_components"].push_back(name);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Model) throw;
+    out["problem"] = e.what();
+    usable = false;
+  }
+  out["usable"] = usable;
+  return out;
+}
+
+void print_names(const ordered_json& from, const char* key, size_t limit) {
+  if (!from.contains(key) || from[key].empty()) return;
+  std::cout << "    " << key << ": " << from[key].size() << "\n";
+  size_t shown = 0;
+  for (const auto& name : from[key]) {
+    if (shown++ == limit) {
+      std::cout << "      ..\n";
+      break;
+    }
+    std::cout << "      " << (name.is_string() ? name.get<std::string>() : name.dump()) << "\n";
+  }
+}
+
+void print_text(const ordered_json& all, size_t limit) {
+  for (const char* key : {"model", "kind", "architecture", "tokenizer"})
+    if (all.contains(key) && !all[key].get<std::string>().empty())
+      std::cout << key << ": " << all[key].get<std::string>() << "\n";
+  if (all.contains("components"))
+    for (const auto& [name, c] : all["components"].items()) {
+      std::cout << "  " << name << ": " << c["tensors"].size() << " tensors, " << c["parameters"].get<int64_t>()
+                << " parameters";
+      if (c.contains("bytes")) std::cout << ", " << bytes_text(static_cast<double>(c["bytes"].get<int64_t>()));
+      if (c.contains("dtypes"))
+        for (const auto& [dtype, count] : c["dtypes"].items()) std::cout << ", " << count << " in " << dtype;
+      std::cout << "\n";
+      for (const char* key : {"missing", "wrong_shape", "unexpected", "unsupported", "ignored"})
+        print_names(c, key, limit);
+    }
+  for (const char* key : {"missing_components", "unexpected", "ignored"}) print_names(all, key, limit);
+  if (all.contains("problem")) std::cout << "problem: " << all["problem"].get<std::string>() << "\n";
+  std::cout << (all["usable"].get<bool>() ? "usable" : "not usable") << "\n";
+}
+
+int run(const std::string& spec, size_t limit, const Common& common) {
+  const bool random = spec.starts_with("random:");
+  const ordered_json all = random ? inspect_random(spec.substr(7)) : inspect_checkpoint(checkpoint_path(spec));
+  if (common.json)
+    std::cout << all.dump(2) << "\n";
+  else
+    print_text(all, limit);
+  return all["usable"].get<bool>() ? 0 : static_cast<int>(ErrorKind::Model);
+}
+
+Action declare(CLI::App& app, const Common& common) {
+  struct Flags {
+    std::string model;
+    size_t limit = 8;
+  };
+  const auto flags = std::make_shared<Flags>();
+  app.add_option("model,-m,--model", flags->model,
+                 "folder, .safetensors file or random:NAME (default: the embedded model)");
+  app.add_option("--names", flags->limit, "names shown of each list")->capture_default_str();
+  return [flags, &common] { return run(flags->model, flags->limit, common); };
+}
+
+const RegisterVerb kInspect{{"inspect", "list a model's components, types, missing and unexpected names", declare}};
+
+}  // namespace
+}  // namespace tenon::cli

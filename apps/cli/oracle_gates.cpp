@@ -1,0 +1,131 @@
+// Every launch against the oracle, on the values that it really read.
+#include <cmath>
+#include <cstring>
+
+#include "cancel.h"
+#include "gates.h"
+#include "sample_inputs.h"
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+#include "tenon/expr/oracle.h"
+#include "tenon/runtime/executable.h"
+
+namespace tenon::cli {
+namespace {
+
+// Buffers in memory of their own, poisoned with NaN, so that each still holds its value when the run is over.
+class OwnBuffers {
+ public:
+  OwnBuffers(const Plan& plan, Backend& backend) {
+    for (const Buffer& b : plan.buffers) {
+      memory_.push_back(backend.allocate(std::max<int64_t>(b.bytes, 1)));
+      const std::vector<unsigned char> poison(static_cast<size_t>(b.bytes), 0xff);
+      backend.copy_in(memory_.back().get(), poison.data(), b.bytes);
+      bound_[b.name] = memory_.back().get();
+    }
+  }
+  const std::map<std::string, void*>& bound() const { return bound_; }
+
+ private:
+  std::vector<std::shared_ptr<void>> memory_;
+  std::map<std::string, void*> bound_;
+};
+
+int64_t reduction_length(const Launch& launch) {
+  const Expr anchor = anchor_of(launch);
+  int64_t length = 1;
+  for (const Output& o : launch.outputs)
+    for (const Expr& e : topological(std::array{o.value}))
+      if (e->family() == Family::Reduce)
+        length = std::max(length, e->in[0].shape().numel() / std::max<int64_t>(e.shape().numel(), 1));
+  if (!anchor) return length;
+  const Shape& w = anchor->in[1].shape();
+  const int64_t depth = anchor.is<nodes::Conv2d>() ? w[1] * w[2] * w[3] : anchor.is<nodes::Attention>() ? w[2] : w[-1];
+  return std::max(length, depth);
+}
+
+// The arithmetic of the launch: the widest rounding of an anchor's operands, or f32.
+double arithmetic_roundoff(const Launch& launch) {
+  double u = unit_roundoff(DType::F32);
+  const Expr anchor = anchor_of(launch);
+  if (!anchor) return u;
+  for (const Expr& x : anchor->in)
+    for (const Expr& e : topological(std::array{x}))
+      if (is_memory_leaf(e) && is_float(e.dtype())) u = std::max(u, unit_roundoff(e.dtype()));
+  return u;
+}
+
+// Errors of n rounded terms add like sqrt(n) of f32 roundings; the anchor's operands are rounded once more where a
+// prologue made them. Six standard deviations, twice over for what the epilogue magnifies.
+double tolerance_of(const Launch& launch, DType stored) {
+  const double n = static_cast<double>(reduction_length(launch));
+  return 12 * (arithmetic_roundoff(launch) + std::sqrt(n) * unit_roundoff(DType::F32)) + 2 * unit_roundoff(stored);
+}
+
+struct Comparison {
+  double error = 0;
+  bool finite = true;
+};
+
+// Largest difference; elements larger than the rms may differ in proportion.
+Comparison compare(const std::vector<float>& got, const std::vector<double>& expected) {
+  double squares = 0;
+  for (double v : expected) squares += v * v;
+  const double rms = std::sqrt(squares / static_cast<double>(std::max<size_t>(expected.size(), 1))) + 1e-30;
+  Comparison c;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double diff = std::abs(static_cast<double>(got[i]) - expected[i]) / std::max(rms, std::abs(expected[i]));
+    if (!(diff <= c.error)) c.error = diff;
+    c.finite = c.finite && std::isfinite(got[i]);
+  }
+  return c;
+}
+
+std::vector<double> leaf_values(const Expr& leaf, const Executable& run, const WeightSource& weights) {
+  if (!leaf.is<nodes::Param>()) {
+    const std::vector<float> stored = run.get(leaf->attrs.text);
+    return {stored.begin(), stored.end()};
+  }
+  const HostView view = weights.find(leaf->attrs.text);
+  std::vector<double> values(static_cast<size_t>(leaf.shape().numel()));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = round_to(leaf.dtype(), load_element(view.dtype, view.data, static_cast<int64_t>(i)));
+  return values;
+}
+
+GateCase check_launch(const Launch& launch, const Executable& run, const WeightSource& weights) {
+  GateCase out;
+  out.name = launch.name;
+  out.verdict = Verdict::Passed;
+  Oracle oracle([&](const Expr& leaf) { return leaf_values(leaf, run, weights); });
+  for (const Output& o : launch.outputs) {
+    const Comparison c = compare(run.get(o.buffer), oracle.eval(o.value));
+    const double tolerance = tolerance_of(launch, o.value.dtype());
+    const bool worst = out.tolerance == 0 || !(c.error / tolerance <= out.error / out.tolerance);
+    if (worst) {
+      out.error = c.error;
+      out.tolerance = tolerance;
+    }
+    if (!(c.error <= tolerance) || !c.finite) out.verdict = Verdict::Failed;
+  }
+  return out;
+}
+
+}  // namespace
+
+void oracle_gates(const std::string& part, const Plan& plan, const std::shared_ptr<Backend>& backend,
+                  const WeightSource& weights, const OnCase& done) {
+  const OwnBuffers memory(plan, *backend);
+  Executable run(plan, backend, weights, memory.bound());
+  set_sample_inputs(run);
+  run.run_all();
+  for (const Phase& phase : plan.phases)
+    for (const Launch& launch : phase.launches) {
+      throw_if_stopped();
+      GateCase result = check_launch(launch, run, weights);
+      result.name = "oracle " + part + " " + result.name;
+      done(result);
+    }
+}
+
+}  // namespace tenon::cli

@@ -1,0 +1,186 @@
+// Networks against results that diffusers and transformers computed in f64 (tests/fixtures).
+#include <cmath>
+
+#include "cancel.h"
+#include "gates.h"
+#include "tenon/core/error.h"
+#include "tenon/core/host_tensor.h"
+#include "tenon/io/json.h"
+#include "tenon/io/safetensors.h"
+#include "tenon/models/clip_text.h"
+#include "tenon/models/hash_weights.h"
+#include "tenon/models/unet.h"
+#include "tenon/models/vae.h"
+#include "tenon/runtime/executable.h"
+
+namespace tenon::cli {
+namespace {
+using nlohmann::json;
+
+constexpr double kTolerance = 1e-4;  // of the largest magnitude, for one network in f32
+
+// The recorded results' weights, from a hash of name and index.
+class HashedWeights : public WeightSource {
+ public:
+  explicit HashedWeights(const WeightShapes& shapes) {
+    uint32_t rank = 0;
+    for (const auto& [name, shape] : shapes) {
+      std::vector<float> values(static_cast<size_t>(shape.numel()));
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<float>(hash_weight(name, rank, static_cast<uint32_t>(i)));
+      tensors_[name] = HostTensor::from(DType::F32, shape, std::span<const float>(values));
+      ++rank;
+    }
+  }
+  HostView find(const std::string& name) const override {
+    const auto it = tensors_.find(name);
+    TENON_CHECK(Model, it != tensors_.end(), "parity") << "no tensor '" << name << "'";
+    return {it->second.dtype, it->second.shape, it->second.data.data()};
+  }
+
+ private:
+  std::map<std::string, HostTensor> tensors_;
+};
+
+Shape shape_from(const json& dims) {
+  const auto values = dims.get<std::vector<int64_t>>();
+  return Shape(std::span<const int64_t>(values));
+}
+
+// An input {"k", "scale", "shape", "offset"} of the hash.
+struct HashedInput {
+  Shape shape;
+  std::vector<float> values;
+  explicit HashedInput(const json& about) : shape(shape_from(about.at("shape"))) {
+    values.resize(static_cast<size_t>(shape.numel()));
+    const double scale = about.at("scale"), offset = about.value("offset", 0.0);
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] =
+          static_cast<float>(scale * hash_uniform(about.at("k").get<uint32_t>(), static_cast<uint32_t>(i)) + offset);
+  }
+};
+
+// Images in the fixtures are NCHW, the engine's are NHWC.
+std::vector<float> to_nhwc(const HashedInput& x) {
+  const int64_t n = x.shape[0], c = x.shape[1], area = x.shape[2] * x.shape[3];
+  std::vector<float> out(x.values.size());
+  for (int64_t i = 0; i < n * c * area; ++i)
+    out[static_cast<size_t>((i / (c * area) * area + i % area) * c + i / area % c)] = x.values[static_cast<size_t>(i)];
+  return out;
+}
+
+std::vector<float> to_nchw(const std::vector<float>& x, const Shape& nchw) {
+  const int64_t n = nchw[0], c = nchw[1], area = nchw[2] * nchw[3];
+  std::vector<float> out(x.size());
+  for (int64_t i = 0; i < n * c * area; ++i)
+    out[static_cast<size_t>(i)] = x[static_cast<size_t>((i / (c * area) * area + i % area) * c + i / area % c)];
+  return out;
+}
+
+// One network over one graph, run once in f32.
+struct Network {
+  Graph graph;
+  Expr value;
+  WeightShapes weights;
+  std::map<std::string, std::vector<float>> inputs;
+  std::vector<float> run(const std::shared_ptr<Backend>& backend) const {
+    const Plan plan = make_plan(std::array{Result{"out", value}});
+    Executable executable(plan, backend, HashedWeights(weights));
+    for (const auto& [name, values] : inputs) executable.set(name, values);
+    executable.run_all();
+    return executable.get("out");
+  }
+};
+
+std::vector<float> run_text(const json& c, const json& models, const std::shared_ptr<Backend>& backend) {
+  Network n;
+  const ClipTextConfig config = clip_text_config(c.contains("config") ? c["config"] : models.at("text"), "parity.json");
+  const auto ids = c.at("ids").get<std::vector<std::vector<int>>>();
+  n.value = clip_text(n.graph, config, static_cast<int64_t>(ids.size()), static_cast<int64_t>(ids[0].size()), nn::kF32,
+                      0, DType::F32);
+  n.weights = clip_text_weights(config);
+  for (const auto& row : ids) n.inputs["tokens"].insert(n.inputs["tokens"].end(), row.begin(), row.end());
+  return n.run(backend);
+}
+
+std::vector<float> run_unet(const json& c, const json& models, const std::shared_ptr<Backend>& backend) {
+  Network n;
+  const UNetConfig config = unet_config(models.at("unet"), "parity.json");
+  const HashedInput x(c.at("x")), context(c.at("context"));
+  UNetShape shape;
+  shape.batch = x.shape[0];
+  shape.height = x.shape[2];
+  shape.width = x.shape[3];
+  shape.tokens = context.shape[1];
+  n.value = unet(n.graph, config, shape, nn::kF32);
+  n.weights = unet_weights(config);
+  n.inputs = {
+      {"latents", x.values}, {"context", context.values}, {"timesteps", {c.at("t").get<float>()}}, {"step", {0.0F}}};
+  return n.run(backend);
+}
+
+std::vector<float> run_vae(const json& c, const json& models, bool encode, const std::shared_ptr<Backend>& backend) {
+  Network n;
+  VaeConfig config = vae_config(models.at("vae"), "parity.json");
+  config.scaling_factor = 1;  // the recorded latents are not scaled
+  const HashedInput x(c.at("x"));
+  n.weights = vae_weights(config);
+  if (encode) {
+    n.value = vae_encode(n.graph, config, x.shape[0], x.shape[2], x.shape[3], nn::kF32);
+    n.inputs = {{"image", to_nhwc(x)}};
+    return n.run(backend);
+  }
+  n.value = vae_decode(n.graph, config, x.shape[0], x.shape[2], x.shape[3], nn::kF32, ImageRange::Signed);
+  n.inputs = {{"latents", x.values}};
+  return to_nchw(n.run(backend), shape_from(c.at("expect").at("out").at("shape")));
+}
+
+// Largest difference over the largest expected magnitude.
+double error_of(const std::vector<float>& got, const TensorView& expected, size_t stride) {
+  double largest = 0, worst = 0;
+  const int64_t count = expected.shape.numel();
+  if (got.size() <= static_cast<size_t>(count - 1) * stride) return INFINITY;
+  for (int64_t i = 0; i < count; ++i) {
+    const double want = load_element(expected.dtype, expected.data, i);
+    const double diff = std::abs(static_cast<double>(got[static_cast<size_t>(i) * stride]) - want);
+    if (!(diff <= worst)) worst = diff;
+    largest = std::max(largest, std::abs(want));
+  }
+  return largest > 0 ? worst / largest : worst;
+}
+
+GateCase check_case(const json& c, const json& models, const SafetensorsFile& file,
+                    const std::shared_ptr<Backend>& backend) {
+  const std::string kind = c.at("kind"), name = c.at("name");
+  GateCase out{"parity " + name, Verdict::Skipped, 0, kTolerance, "whole pictures are checked by the tests"};
+  std::vector<float> got;
+  if (kind == "text")
+    got = run_text(c, models, backend);
+  else if (kind == "unet")
+    got = run_unet(c, models, backend);
+  else if (kind == "vae-encode" || kind == "vae-decode")
+    got = run_vae(c, models, kind == "vae-encode", backend);
+  else
+    return out;
+  out.note.clear();
+  out.error = error_of(got, file.at(name + "/out"), c.at("expect").at("out").at("stride").get<size_t>());
+  out.verdict = out.error <= kTolerance ? Verdict::Passed : Verdict::Failed;
+  return out;
+}
+
+}  // namespace
+
+void parity_gates(const std::filesystem::path& folder, const std::shared_ptr<Backend>& backend, const OnCase& done) {
+  if (!std::filesystem::exists(folder / "parity.json")) {
+    done({"parity", Verdict::Skipped, 0, 0, "no parity.json in " + folder.string()});
+    return;
+  }
+  const json all = read_json(folder / "parity.json");
+  const SafetensorsFile file = SafetensorsFile::open(folder / "parity.safetensors");
+  for (const json& c : all.at("cases")) {
+    throw_if_stopped();
+    done(check_case(c, all.at("models"), file, backend));
+  }
+}
+
+}  // namespace tenon::cli

@@ -1,0 +1,119 @@
+#include "peers.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "folders.h"
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/io/json.h"
+#include "tenon/models/registry.h"
+
+extern char** environ;
+
+namespace tenon::cli {
+namespace {
+namespace fs = std::filesystem;
+
+// A folder that goes when the object goes.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (fs::temp_directory_path() / "tenon-bench-XXXXXX").string();
+    TENON_CHECK(Internal, mkdtemp(name.data()) != nullptr, name)
+        << "cannot make a temporary folder: " << std::strerror(errno);
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string component_of(const std::string& part) {
+  return part == "text" ? "text_encoder" : part == "unet" ? "unet" : "vae";
+}
+
+void write_weights(const Model& model, const std::string& part, const fs::path& path) {
+  const auto weights = weights_of_part(model, part);
+  std::vector<TensorData> tensors;
+  for (const auto& [name, shape] : expected_weights(model.config()).at(component_of(part))) {
+    const HostView view = weights->find(name);
+    const auto* bytes = static_cast<const std::byte*>(view.data);
+    tensors.push_back(
+        {name, view.dtype, view.shape, {bytes, static_cast<size_t>(view.shape.numel() * size_of(view.dtype))}});
+  }
+  write_safetensors(path, tensors);
+}
+
+// Runs a program, its stderr on ours, and returns its stdout.
+std::string output_of(const std::vector<std::string>& arguments) {
+  int ends[2];
+  TENON_CHECK(Internal, pipe2(ends, 0x80000) == 0, "pipe") << std::strerror(errno);  // O_CLOEXEC
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  std::vector<char*> argv;
+  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+  argv.push_back(nullptr);
+  pid_t child = 0;
+  const int failed = posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  std::string out;
+  char buffer[4096];
+  for (ssize_t n = 0; !failed && (n = read(ends[0], buffer, sizeof buffer)) != 0;)
+    if (n > 0)
+      out.append(buffer, static_cast<size_t>(n));
+    else if (errno != EINTR)
+      break;
+  close(ends[0]);
+  TENON_CHECK(Internal, !failed, arguments[0]) << "cannot run: " << std::strerror(failed);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  TENON_CHECK(Internal, WIFEXITED(status) && WEXITSTATUS(status) == 0, arguments[1])
+      << "failed; its last lines say why";
+  return out;
+}
+
+}  // namespace
+
+nlohmann::json run_torch(const Model& model, const PeerRun& run) {
+  const fs::path python = run.python.empty() ? cache_folder() / "peer-env/bin/python" : fs::path(run.python);
+  const fs::path script = fs::path(TENON_PEERS) / "torch_peer.py";
+  if (!fs::exists(python))
+    throw Error(ErrorKind::Usage, "--peer torch", "no interpreter at " + python.string(),
+                "run tools/setup.sh --peers first");
+  TENON_CHECK(Usage, fs::exists(script), "--peer torch") << "needs the source tree: no " << script.string();
+  const auto full = expected_weights(model_preset("sd15").config), own = expected_weights(model.config());
+  TENON_CHECK(Usage, full == own, "--peer torch")
+      << "measures models of Stable Diffusion 1.5's size only; use -m random:sd15";
+  const TemporaryFolder folder;
+  const fs::path weights = folder.path() / "weights.safetensors";
+  spdlog::info("writing the weights for PyTorch");
+  write_weights(model, run.part, weights);
+  const bool doubled = run.shape.guided && (run.part == "unet" || run.part == "text");
+  std::vector<std::string> arguments{python.string(), script.string(),
+                                     "--part",        run.part,
+                                     "--width",       std::to_string(run.shape.width),
+                                     "--height",      std::to_string(run.shape.height),
+                                     "--batch",       std::to_string(run.shape.batch * (doubled ? 2 : 1)),
+                                     "--dtype",       std::string(name_of(run.dtype)),
+                                     "--mode",        run.mode,
+                                     "--runs",        std::to_string(run.runs),
+                                     "--weights",     weights.string()};
+  if (run.threads > 0) arguments.insert(arguments.end(), {"--threads", std::to_string(run.threads)});
+  return parse_json(output_of(arguments), "torch_peer.py", ErrorKind::Internal);
+}
+
+}  // namespace tenon::cli

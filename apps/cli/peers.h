@@ -1,0 +1,23 @@
+// Peers that `tenon bench` measures in the same run, each a program of its own.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "parts.h"
+
+namespace tenon::cli {
+
+struct PeerRun {
+  std::string part;
+  GenerationShape shape;
+  DType dtype = DType::BF16;
+  int threads = 0, runs = 5;
+  std::string mode = "both";  ///< eager, compile, both, frozen or all
+  std::string python;         ///< interpreter; empty: the environment of tools/setup.sh --peers
+};
+
+/// PyTorch on the same weights (handed over in a file). Returns what bench/peers/torch_peer.py prints. Error(Usage) if
+/// its environment is missing or the model is not Stable Diffusion 1.5; Error(Internal) if it fails.
+nlohmann::json run_torch(const Model& model, const PeerRun& run);
+
+}  // namespace tenon::cli

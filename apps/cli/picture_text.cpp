@@ -1,0 +1,122 @@
+#include "picture_text.h"
+
+#include <algorithm>
+#include <set>
+
+#include "folders.h"
+#include "tenon/core/error.h"
+#include "tenon/io/files.h"
+#include "tenon/io/json.h"
+#include "version.h"
+
+namespace tenon::cli {
+namespace {
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr size_t kShortHash = 10;  // digits of a model's hash in A1111's text
+constexpr uintmax_t kCachedFrom = 64u << 20;
+
+// SHA-256 of large files by path, size and time of change. A cache that cannot be read or written is no error.
+class HashCache {
+ public:
+  HashCache() : path_(cache_folder() / "sha256.json") {
+    try {
+      if (fs::exists(path_)) known_ = read_json(path_);
+    } catch (const Error&) {
+      known_ = nlohmann::json::object();
+    }
+    if (!known_.is_object()) known_ = nlohmann::json::object();
+  }
+  std::string of(const fs::path& file) {
+    const uintmax_t size = fs::file_size(file);
+    if (size < kCachedFrom) return sha256_file(file);
+    const auto time = fs::last_write_time(file).time_since_epoch().count();
+    const std::string key =
+        fs::weakly_canonical(file).string() + " " + std::to_string(size) + " " + std::to_string(time);
+    if (known_.contains(key) && known_[key].is_string()) return known_[key].get<std::string>();
+    const std::string hash = sha256_file(file);
+    known_[key] = hash;
+    try {
+      fs::create_directories(path_.parent_path());
+      const std::string text = known_.dump(1);
+      write_file(path_, std::as_bytes(std::span(text)), Overwrite::Yes);
+    } catch (const std::exception&) {
+      return hash;
+    }
+    return hash;
+  }
+
+ private:
+  fs::path path_;
+  nlohmann::json known_ = nlohmann::json::object();
+};
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+std::string pixel_hash(const Image& image) { return sha256_hex(std::as_bytes(std::span(image.pixels))); }
+
+Settings a1111_settings(const ImageResult& result, size_t i, const ModelText& model) {
+  const ImageRequest& r = result.request;
+  Settings s{{"Steps", std::to_string(r.steps)},
+             {"Sampler", r.sampler},
+             {"CFG scale", number(r.cfg_scale)},
+             {"Seed", std::to_string(result.seeds[i])},
+             {"Size", std::to_string(r.width) + "x" + std::to_string(r.height)}};
+  if (!model.sha256.empty()) s.emplace_back("Model hash", model.sha256.substr(0, kShortHash));
+  s.emplace_back("Model", model.name);
+  if (r.init) s.emplace_back("Denoising strength", number(r.strength));
+  if (r.scheduler.karras.value_or(false)) s.emplace_back("Schedule type", "Karras");
+  s.emplace_back("RNG", "CPU");
+  s.emplace_back("Version", "tenon " + version());
+  return s;
+}
+
+}  // namespace
+
+ModelText model_text(const Model& model) {
+  ModelText out{model.name(), {}};
+  if (!model.checkpoint()) return out;
+  std::set<fs::path> files;
+  for (const auto& [name, component] : model.checkpoint()->components())
+    files.insert(component.files.begin(), component.files.end());
+  HashCache cache;
+  if (files.size() == 1) {
+    out.sha256 = cache.of(*files.begin());
+    return out;
+  }
+  std::string list;
+  for (const fs::path& file : files) list += cache.of(file) + "\n";
+  out.sha256 = sha256_hex(std::as_bytes(std::span(list)));
+  return out;
+}
+
+ordered_json picture_json(const ImageResult& result, size_t i) {
+  const ImageRequest& r = result.request;
+  const Timings& t = result.timings;
+  ordered_json out{{"seed", result.seeds[i]}, {"rng", "cpu"},
+                   {"prompt", r.prompt},      {"negative_prompt", r.negative},
+                   {"width", r.width},        {"height", r.height},
+                   {"steps", r.steps},        {"cfg_scale", r.cfg_scale},
+                   {"sampler", r.sampler},    {"timesteps", result.timesteps}};
+  if (r.init) out["strength"] = r.strength;
+  out["timings"] = {{"load", t.load},       {"text", t.text},     {"encode", t.encode},
+                    {"denoise", t.denoise}, {"decode", t.decode}, {"steps", t.steps}};
+  out["peak_bytes"] = result.peak_bytes;
+  out["pixels_sha256"] = pixel_hash(result.images[i]);
+  return out;
+}
+
+ImageText picture_text(const ImageResult& result, size_t i, const ModelText& model) {
+  ordered_json about{{"tenon", version()}, {"commit", commit()}, {"model", model.name}, {"model_sha256", model.sha256}};
+  about.update(picture_json(result, i));
+  const ImageRequest& r = result.request;
+  return {{"parameters", a1111_parameters(r.prompt, r.negative, a1111_settings(result, i, model))},
+          {"tenon", about.dump()}};
+}
+
+}  // namespace tenon::cli

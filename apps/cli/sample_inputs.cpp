@@ -1,0 +1,34 @@
+#include "sample_inputs.h"
+
+#include "tenon/io/random.h"
+
+namespace tenon::cli {
+namespace {
+constexpr uint64_t kSeed = 7;
+constexpr int64_t kTokenRange = 256;  // every vocabulary is larger
+}  // namespace
+
+HostTensor sample_input(const Buffer& buffer) {
+  const auto count = static_cast<size_t>(buffer.shape.numel());
+  std::vector<float> values(count);
+  if (is_float(buffer.dtype)) {
+    if (buffer.name == "timesteps") {
+      for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(999 - 999 * i / std::max<size_t>(count, 1));
+    } else {
+      TorchGenerator(kSeed).randn(values);
+    }
+  } else if (buffer.shape.rank() > 0) {
+    for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(static_cast<int64_t>(i * 37 + 11) % kTokenRange);
+  }
+  return HostTensor::from(buffer.dtype, buffer.shape, std::span<const float>(values));
+}
+
+void set_sample_inputs(Executable& executable) {
+  for (const Buffer& b : executable.plan().buffers) {
+    if (b.role != BufferRole::Input) continue;
+    const HostTensor value = sample_input(b);
+    executable.set(b.name, HostView{value.dtype, value.shape, value.data.data()});
+  }
+}
+
+}  // namespace tenon::cli

@@ -1,0 +1,78 @@
+// tenon verify: does this build, on this machine, compute what it should?
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "cancel.h"
+#include "gates.h"
+#include "parts.h"
+#include "tenon/core/error.h"
+
+namespace tenon::cli {
+namespace {
+
+struct VerifyFlags {
+  PartFlags part;
+  std::string fixtures = TENON_FIXTURES;
+  bool no_parity = false;
+};
+
+struct Tally {
+  int passed = 0, failed = 0, skipped = 0;
+  nlohmann::ordered_json cases = nlohmann::ordered_json::array();
+
+  void add(const GateCase& c, const Common& common) {
+    static constexpr const char* kNames[] = {"passed", "failed", "skipped"};
+    (c.verdict == Verdict::Passed ? passed : c.verdict == Verdict::Failed ? failed : skipped) += 1;
+    nlohmann::ordered_json entry{{"name", c.name}, {"result", kNames[static_cast<int>(c.verdict)]}};
+    if (c.verdict != Verdict::Skipped) entry.update({{"error", c.error}, {"tolerance", c.tolerance}});
+    if (!c.note.empty()) entry["note"] = c.note;
+    cases.push_back(entry);
+    if (common.json || (common.quiet && c.verdict != Verdict::Failed)) return;
+    if (c.verdict == Verdict::Skipped)
+      std::printf("%-7s  %s: %s\n", "skipped", c.name.c_str(), c.note.c_str());
+    else
+      std::printf("%-7s  %s: error %.2g, tolerance %.2g\n", kNames[static_cast<int>(c.verdict)], c.name.c_str(),
+                  c.error, c.tolerance);
+    std::fflush(stdout);
+  }
+};
+
+int run(const VerifyFlags& flags, const Common& common) {
+  const auto backend = common.backend();
+  const auto model = Model::open(flags.part.spec);
+  Tally tally;
+  const OnCase done = [&](const GateCase& c) { tally.add(c, common); };
+  if (!flags.no_parity) parity_gates(flags.fixtures, backend, done);
+  for (const std::string& part : flags.part.parts()) {
+    throw_if_stopped();
+    const Plan plan = plan_part(*model, part, flags.part.shape(*model), flags.part.networks(*backend));
+    oracle_gates(part, plan, backend, *weights_of_part(*model, part), done);
+  }
+  if (common.json)
+    std::cout << nlohmann::ordered_json{{"passed", tally.passed},
+                                        {"failed", tally.failed},
+                                        {"skipped", tally.skipped},
+                                        {"cases", tally.cases}}
+                     .dump(2)
+              << "\n";
+  else
+    std::printf("%d passed, %d failed, %d skipped\n", tally.passed, tally.failed, tally.skipped);
+  std::fflush(stdout);
+  return tally.failed ? static_cast<int>(ErrorKind::Numeric) : 0;
+}
+
+Action declare(CLI::App& app, const Common& common) {
+  const auto flags = std::make_shared<VerifyFlags>();
+  flags->part.declare(app, "all");
+  app.add_option("--fixtures", flags->fixtures, "folder with recorded results of the public implementations")
+      ->capture_default_str();
+  app.add_flag("--no-parity", flags->no_parity, "oracle gates only");
+  return [flags, &common] { return run(*flags, common); };
+}
+
+const RegisterVerb kVerify{
+    {"verify", "check every launch against the fp64 oracle, and networks against recorded results", declare}};
+
+}  // namespace
+}  // namespace tenon::cli
