@@ -62,7 +62,8 @@ class Backend {
   /// 64-byte aligned memory, zero-filled by the system; throws Error(Memory).
   virtual std::shared_ptr<void> allocate(int64_t bytes) = 0;
   /// Packs weights and binds buffers. Throws Error(Model) for a weight of the wrong shape.
-  virtual std::unique_ptr<Kernel> prepare(const Launch& launch, const BufferTable& buffers, const WeightSource& weights) = 0;
+  virtual std::unique_ptr<Kernel> prepare(const Launch& launch, const BufferTable& buffers,
+                                          const WeightSource& weights) = 0;
   virtual void copy_in(void* dst, const void* src, int64_t bytes) = 0;
   virtual void copy_out(void* dst, const void* src, int64_t bytes) = 0;
   /// Waits until everything started has finished.

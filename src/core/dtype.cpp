@@ -69,7 +69,8 @@ uint16_t f16_bits(float x) {
 float f16_value(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
   const uint32_t exponent = (bits >> 10) & 0x1fu, mantissa = bits & 0x3ffu;
-  if (exponent == 0) return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(static_cast<float>(mantissa) * 0x1p-24f));
+  if (exponent == 0)
+    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(static_cast<float>(mantissa) * 0x1p-24f));
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
   return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
 }
@@ -99,46 +100,75 @@ float e4m3_value(uint8_t bits) {
 
 double round_to(DType t, double x) {
   switch (t) {
-    case DType::F64: return x;
-    case DType::F32: return static_cast<float>(x);
-    case DType::F16: return f16_value(f16_bits(static_cast<float>(x)));
-    case DType::BF16: return bf16_value(bf16_bits(static_cast<float>(x)));
-    case DType::E4M3: return e4m3_value(e4m3_bits(static_cast<float>(x)));
-    case DType::Bool: return x != 0;
-    default: return std::trunc(x);
+    case DType::F64:
+      return x;
+    case DType::F32:
+      return static_cast<float>(x);
+    case DType::F16:
+      return f16_value(f16_bits(static_cast<float>(x)));
+    case DType::BF16:
+      return bf16_value(bf16_bits(static_cast<float>(x)));
+    case DType::E4M3:
+      return e4m3_value(e4m3_bits(static_cast<float>(x)));
+    case DType::Bool:
+      return x != 0;
+    default:
+      return std::trunc(x);
   }
 }
 
 double load_element(DType t, const void* base, int64_t index) {
   switch (t) {
-    case DType::F64: return load_raw<double>(base, index);
-    case DType::F32: return load_raw<float>(base, index);
-    case DType::F16: return f16_value(load_raw<uint16_t>(base, index));
-    case DType::BF16: return bf16_value(load_raw<uint16_t>(base, index));
-    case DType::E4M3: return e4m3_value(load_raw<uint8_t>(base, index));
-    case DType::I64: return static_cast<double>(load_raw<int64_t>(base, index));
-    case DType::I32: return load_raw<int32_t>(base, index);
-    case DType::I16: return load_raw<int16_t>(base, index);
-    case DType::I8: return load_raw<int8_t>(base, index);
-    case DType::U8: return load_raw<uint8_t>(base, index);
-    case DType::Bool: return load_raw<uint8_t>(base, index) != 0;
+    case DType::F64:
+      return load_raw<double>(base, index);
+    case DType::F32:
+      return load_raw<float>(base, index);
+    case DType::F16:
+      return f16_value(load_raw<uint16_t>(base, index));
+    case DType::BF16:
+      return bf16_value(load_raw<uint16_t>(base, index));
+    case DType::E4M3:
+      return e4m3_value(load_raw<uint8_t>(base, index));
+    case DType::I64:
+      return static_cast<double>(load_raw<int64_t>(base, index));
+    case DType::I32:
+      return load_raw<int32_t>(base, index);
+    case DType::I16:
+      return load_raw<int16_t>(base, index);
+    case DType::I8:
+      return load_raw<int8_t>(base, index);
+    case DType::U8:
+      return load_raw<uint8_t>(base, index);
+    case DType::Bool:
+      return load_raw<uint8_t>(base, index) != 0;
   }
   return 0;
 }
 
 void store_element(DType t, void* base, int64_t index, double v) {
   switch (t) {
-    case DType::F64: return store_raw<double>(base, index, v);
-    case DType::F32: return store_raw<float>(base, index, static_cast<float>(v));
-    case DType::F16: return store_raw<uint16_t>(base, index, f16_bits(static_cast<float>(v)));
-    case DType::BF16: return store_raw<uint16_t>(base, index, bf16_bits(static_cast<float>(v)));
-    case DType::E4M3: return store_raw<uint8_t>(base, index, e4m3_bits(static_cast<float>(v)));
-    case DType::I64: return store_raw<int64_t>(base, index, static_cast<int64_t>(v));
-    case DType::I32: return store_raw<int32_t>(base, index, static_cast<int32_t>(v));
-    case DType::I16: return store_raw<int16_t>(base, index, static_cast<int16_t>(v));
-    case DType::I8: return store_raw<int8_t>(base, index, static_cast<int8_t>(v));
-    case DType::U8: return store_raw<uint8_t>(base, index, static_cast<uint8_t>(v));
-    case DType::Bool: return store_raw<uint8_t>(base, index, v != 0);
+    case DType::F64:
+      return store_raw<double>(base, index, v);
+    case DType::F32:
+      return store_raw<float>(base, index, static_cast<float>(v));
+    case DType::F16:
+      return store_raw<uint16_t>(base, index, f16_bits(static_cast<float>(v)));
+    case DType::BF16:
+      return store_raw<uint16_t>(base, index, bf16_bits(static_cast<float>(v)));
+    case DType::E4M3:
+      return store_raw<uint8_t>(base, index, e4m3_bits(static_cast<float>(v)));
+    case DType::I64:
+      return store_raw<int64_t>(base, index, static_cast<int64_t>(v));
+    case DType::I32:
+      return store_raw<int32_t>(base, index, static_cast<int32_t>(v));
+    case DType::I16:
+      return store_raw<int16_t>(base, index, static_cast<int16_t>(v));
+    case DType::I8:
+      return store_raw<int8_t>(base, index, static_cast<int8_t>(v));
+    case DType::U8:
+      return store_raw<uint8_t>(base, index, static_cast<uint8_t>(v));
+    case DType::Bool:
+      return store_raw<uint8_t>(base, index, v != 0);
   }
 }
 

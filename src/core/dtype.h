@@ -18,7 +18,8 @@ std::string_view name_of(DType t);
 DType parse_dtype(std::string_view name);
 /// True for f64, f32, f16, bf16, e4m3.
 bool is_float(DType t);
-/// Unit roundoff (half an ulp at 1): 2^-24 for f32, 2^-11 for f16, 2^-8 for bf16 (7 stored bits), 2^-4 for e4m3; 0 for integers.
+/// Unit roundoff (half an ulp at 1): 2^-24 for f32, 2^-11 for f16, 2^-8 for bf16 (7 stored bits), 2^-4 for e4m3; 0 for
+/// integers.
 double unit_roundoff(DType t);
 
 /// bf16 bits of x, round to nearest even; NaN stays NaN.

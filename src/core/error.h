@@ -8,13 +8,13 @@ namespace tenon {
 
 /// What went wrong, in the terms that decide a process's exit code.
 enum class ErrorKind {
-  Internal = 1,   ///< a defect of ours or a failing system call: exit code 1
-  Usage = 2,      ///< a bad argument: exit code 2
-  Model = 3,      ///< a model file missing, unreadable or not what it claims: exit code 3
-  Memory = 4,     ///< the plan does not fit or memory ran out: exit code 4
-  Numeric = 5,    ///< a non-finite value, or a check outside its tolerance: exit code 5
-  Device = 6,     ///< no usable device or driver: exit code 6
-  Cancelled = 130 ///< interrupted by the user: exit code 130
+  Internal = 1,    ///< a defect of ours or a failing system call: exit code 1
+  Usage = 2,       ///< a bad argument: exit code 2
+  Model = 3,       ///< a model file missing, unreadable or not what it claims: exit code 3
+  Memory = 4,      ///< the plan does not fit or memory ran out: exit code 4
+  Numeric = 5,     ///< a non-finite value, or a check outside its tolerance: exit code 5
+  Device = 6,      ///< no usable device or driver: exit code 6
+  Cancelled = 130  ///< interrupted by the user: exit code 130
 };
 
 /// An error that names the thing (`where`), says what was expected and found (`what`), and may say what to do (`hint`).

@@ -32,7 +32,8 @@ class FormBuilder {
   FormBuilder(const Launch& launch, Form& form) : form_(form), g_(*form.graph) {
     Memo memo;
     for (const Output& o : launch.outputs) {
-      values_.push_back(rebuild(g_, o.value, [](const Expr&, std::span<const Expr>) { return Expr(); }, memo));
+      values_.push_back(rebuild(
+          g_, o.value, [](const Expr&, std::span<const Expr>) { return Expr(); }, memo));
       buffers_.push_back(o.buffer);
     }
     for (const auto& [node, copy] : memo) original_[copy.get()] = Expr(node);
@@ -45,8 +46,10 @@ class FormBuilder {
   }
 
   void build() {
-    if (form_.anchor) build_anchor();
-    else build_plain();
+    if (form_.anchor)
+      build_anchor();
+    else
+      build_plain();
   }
 
   Expr original(const Expr& e) const {
@@ -82,23 +85,26 @@ class FormBuilder {
       FormOutput out;
       out.buffer = buffers_[i];
       out.dtype = values_[i].dtype();
-      const Expr core = rebuild(g_, cores[i], [](const Expr&, std::span<const Expr>) { return Expr(); }, memo);
+      const Expr core = rebuild(
+          g_, cores[i], [](const Expr&, std::span<const Expr>) { return Expr(); }, memo);
       out.value = push(core);
       out.statistic = statistics[i];
       if (out.statistic) {
         set_statistic(out, values[i].shape());
         for (const Expr& v : lifted[i].chain)
           if (!v.is<nodes::Reshape>()) throw Refused{"statistics of a permuted result need it in memory", values[i]};
-      }
-      else out.place = unchain(input(g_, out.buffer, out.dtype, values[i].shape()), lifted[i].chain);
+      } else
+        out.place = unchain(input(g_, out.buffer, out.dtype, values[i].shape()), lifted[i].chain);
       if (core.shape() != form_.domain)
-        throw Refused{"results over " + core.shape().str() + " and over " + form_.domain.str() + " cannot share a launch", {}};
+        throw Refused{
+            "results over " + core.shape().str() + " and over " + form_.domain.str() + " cannot share a launch", {}};
       form_.outputs.push_back(std::move(out));
     }
   }
 
   static bool is_statistic(const Expr& e) {
-    return (e.is<nodes::Sum>() || e.is<nodes::SumSquares>()) && e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
+    return (e.is<nodes::Sum>() || e.is<nodes::SumSquares>()) &&
+           e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
   }
 
   void set_statistic(FormOutput& out, const Shape& s) {
@@ -108,13 +114,18 @@ class FormBuilder {
 
   Lifted lift(const Expr& e) {
     if (e == form_.anchor) return {e, {}};
-    if (!above_anchor_.contains(e.get())) throw Refused{"a result that does not depend on the anchor needs its own launch", e};
+    if (!above_anchor_.contains(e.get()))
+      throw Refused{"a result that does not depend on the anchor needs its own launch", e};
     switch (e->family()) {
-      case Family::Pointwise: return lift_pointwise(e);
-      case Family::View: return lift_view(e);
+      case Family::Pointwise:
+        return lift_pointwise(e);
+      case Family::View:
+        return lift_view(e);
       case Family::Reduce:
-        throw Refused{std::string(e->name()) + " needs whole rows of the result, a tile has some columns only", e->in[0]};
-      default: throw Refused{"a second anchor cannot share a launch", e};
+        throw Refused{std::string(e->name()) + " needs whole rows of the result, a tile has some columns only",
+                      e->in[0]};
+      default:
+        throw Refused{"a second anchor cannot share a launch", e};
     }
   }
 
@@ -127,7 +138,8 @@ class FormBuilder {
       if (l.chain.empty() && l.core->family() == Family::Pointwise) return lift(above(distribute(e, l.core)));
     }
     if (e.is<nodes::Concat>() || !e->type->invertible(*e))
-      throw Refused{std::string(e->name()) + " of the result is not a rearrangement of it: the consumer reads it instead", x};
+      throw Refused{
+          std::string(e->name()) + " of the result is not a rearrangement of it: the consumer reads it instead", x};
     Lifted l = lift(x);
     l.chain.push_back(e);
     return l;
@@ -185,7 +197,8 @@ class FormBuilder {
     std::vector<Expr> slices;
     for (const Expr& e : topological(cores)) {
       if (std::find(cores.begin(), cores.end(), e) != cores.end() && e == form_.anchor) whole = true;
-      if (e.is<nodes::Slice>() && e->in[0] == form_.anchor) slices.push_back(e);
+      if (e.is<nodes::Slice>() && e->in[0] == form_.anchor)
+        slices.push_back(e);
       else if (e->family() != Family::Anchor || e != form_.anchor)
         for (const Expr& x : e->in) whole = whole || x == form_.anchor;
     }
@@ -199,7 +212,9 @@ class FormBuilder {
     form_.lanes = static_cast<int>(width ? full[-1] / width : 0);
     bool good = !whole && width > 0 && full[-1] % width == 0 && form_.lanes <= kMaxFormLanes;
     for (const Expr& s : slices) good = good && s.shape()[-1] == width && s->attrs.ints[1] % width == 0;
-    if (!good) throw Refused{"parts of the result that are not up to 4 equal blocks of columns do not share a tile", form_.anchor};
+    if (!good)
+      throw Refused{"parts of the result that are not up to 4 equal blocks of columns do not share a tile",
+                    form_.anchor};
     form_.domain = slices[0].shape();
     for (const Expr& s : slices)
       memo.emplace(s.get(), input(g_, acc_name(static_cast<int>(s->attrs.ints[1] / width)), DType::F32, form_.domain));
@@ -224,13 +239,15 @@ class FormBuilder {
         set_statistic(out, core.shape());
       } else {
         if (reduces(core))
-          for (; core->family() == Family::View && core->type->invertible(*core); core = core->in[0]) chain.insert(chain.begin(), core);
+          for (; core->family() == Family::View && core->type->invertible(*core); core = core->in[0])
+            chain.insert(chain.begin(), core);
         out.place = unchain(input(g_, out.buffer, out.dtype, values_[i].shape()), chain);
       }
       out.value = push(core);
       const Shape domain = domain_of(out.value);
       if (domain_set && domain != form_.domain)
-        throw Refused{"results over " + domain.str() + " and over " + form_.domain.str() + " cannot share a launch", {}};
+        throw Refused{"results over " + domain.str() + " and over " + form_.domain.str() + " cannot share a launch",
+                      {}};
       form_.domain = domain;
       domain_set = true;
       form_.outputs.push_back(std::move(out));
@@ -263,7 +280,9 @@ class FormBuilder {
     if (const auto it = pushed_.find(e.get()); it != pushed_.end()) return it->second;
     Expr out;
     switch (e->family()) {
-      case Family::Leaf: out = e; break;
+      case Family::Leaf:
+        out = e;
+        break;
       case Family::Pointwise: {
         std::vector<Expr> in;
         for (const Expr& x : e->in) in.push_back(push(x));
@@ -275,8 +294,11 @@ class FormBuilder {
           throw Refused{std::string(e->name()) + " over a whole image is not known while the image is being read", e};
         out = g_.make(*e->type, std::array{push(e->in[0])}, e->attrs);
         break;
-      case Family::View: out = push_view(e); break;
-      default: throw Refused{"the result of " + std::string(e->name()) + " must be in memory first", e};
+      case Family::View:
+        out = push_view(e);
+        break;
+      default:
+        throw Refused{"the result of " + std::string(e->name()) + " must be in memory first", e};
     }
     pushed_.emplace(e.get(), out);
     return out;

@@ -27,8 +27,8 @@ struct FormOutput {
   std::string buffer;
   DType dtype = DType::F32;
   Expr value;  ///< over `domain` (of a lane); for row results (last axis reduced to 1) over [.., 1]
-  /// Where an element goes: a chain of views of the domain's shape over an Input leaf named `buffer`, whose shape is the
-  /// stored tensor's. Reading it at a domain coordinate gives the element to write.
+  /// Where an element goes: a chain of views of the domain's shape over an Input leaf named `buffer`, whose shape is
+  /// the stored tensor's. Reading it at a domain coordinate gives the element to write.
   Expr place;
   /// Statistics outputs: `value` is reduced over the inner axes after the launch has formed it (sum or sum of squares
   /// per sample and channel of what was stored, seen as [samples, inner, channels]).
@@ -39,7 +39,7 @@ struct FormOutput {
 /// A launch taken apart. Owns the graph that its expressions live in.
 struct Form {
   std::shared_ptr<Graph> graph = std::make_shared<Graph>();
-  Expr anchor;              ///< the anchor over operand placeholders, empty without one
+  Expr anchor;  ///< the anchor over operand placeholders, empty without one
   std::vector<Let> lets;
   std::vector<Expr> holes;  ///< by anchor operand
   Shape domain;             ///< of the outputs: the anchor's result, or one of its lanes

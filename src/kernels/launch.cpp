@@ -25,7 +25,8 @@ Expr anchor_of(const Launch& launch) {
   Expr anchor;
   for (const Expr& e : nodes_of(launch)) {
     if (e->family() != Family::Anchor) continue;
-    TENON_CHECK(Internal, !anchor, launch.name) << "two anchors in one launch: " << anchor->name() << " and " << e->name();
+    TENON_CHECK(Internal, !anchor, launch.name)
+        << "two anchors in one launch: " << anchor->name() << " and " << e->name();
     anchor = e;
   }
   return anchor;

@@ -65,7 +65,8 @@ fs::path find_model(const std::string& spec) {
   if (!base.empty() && given.is_relative() && fs::exists(fs::path(base) / given)) return fs::path(base) / given;
   std::string tried = given.string();
   if (!base.empty() && given.is_relative()) tried += ", " + (fs::path(base) / given).string();
-  throw Error(ErrorKind::Model, "model", "no model at " + tried, "a folder, a .safetensors file or random:NAME is expected");
+  throw Error(ErrorKind::Model, "model", "no model at " + tried,
+              "a folder, a .safetensors file or random:NAME is expected");
 }
 
 GenerationDefaults defaults_of(const Checkpoint& c, const VaeConfig& vae) {

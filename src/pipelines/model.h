@@ -23,8 +23,8 @@ struct GenerationDefaults {
 
 class Model {
  public:
-  /// `spec`: "" = the embedded default model; "random:NAME" = a preset with random weights; otherwise a path, tried as it
-  /// is and below TENON_MODEL_DIR. Error(Model) says what was looked for.
+  /// `spec`: "" = the embedded default model; "random:NAME" = a preset with random weights; otherwise a path, tried as
+  /// it is and below TENON_MODEL_DIR. Error(Model) says what was looked for.
   static std::shared_ptr<const Model> open(const std::string& spec, uint64_t random_seed = 0);
 
   const std::string& name() const { return name_; }

@@ -49,9 +49,11 @@ Plan plan_vae_encode(const Model& model, const GenerationShape& shape, const Net
 void check_size(const Model& model, int64_t height, int64_t width) {
   const int64_t factor = model.config().vae.downsampling();
   for (const auto& [what, size] : {std::pair<const char*, int64_t>{"height", height}, {"width", width}}) {
-    TENON_CHECK(Usage, size > 0 && size <= kMaxImageSide, what) << size << " is outside " << factor << ".." << kMaxImageSide;
+    TENON_CHECK(Usage, size > 0 && size <= kMaxImageSide, what)
+        << size << " is outside " << factor << ".." << kMaxImageSide;
     const int64_t nearest = std::max<int64_t>((size + factor / 2) / factor * factor, factor);
-    TENON_CHECK(Usage, size % factor == 0, what) << size << " is not a multiple of " << factor << "; the nearest is " << nearest;
+    TENON_CHECK(Usage, size % factor == 0, what)
+        << size << " is not a multiple of " << factor << "; the nearest is " << nearest;
   }
 }
 

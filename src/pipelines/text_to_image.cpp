@@ -37,7 +37,8 @@ void apply_weights(std::span<float> hidden, const std::vector<TokenWindow>& wind
 TextToImage::TextToImage(std::shared_ptr<const Model> model, const PipelineOptions& options)
     : model_(std::move(model)), options_(options), backend_(make_backend(options.device, {options.threads})) {
   const DType type = options.type.value_or(backend_->prefers_bf16() ? DType::BF16 : DType::F32);
-  TENON_CHECK(Usage, type == DType::BF16 || type == DType::F32, "type") << name_of(type) << " is not supported; use bf16 or f32";
+  TENON_CHECK(Usage, type == DType::BF16 || type == DType::F32, "type")
+      << name_of(type) << " is not supported; use bf16 or f32";
   networks_ = {{type, type}, options.fusion};
 }
 
@@ -100,9 +101,10 @@ void TextToImage::check_fits(const ImageRequest& request) const {
   }
   const ImageRequest best = scaled(std::max<int64_t>(fits, 1));
   throw Error(ErrorKind::Memory, "size",
-              std::to_string(width) + "x" + std::to_string(height) + " needs " + std::to_string(needed >> 20) + " MiB, " +
-                  std::to_string(available >> 20) + " MiB are available",
-              fits > 0 ? "the largest of this shape that fits is about " + std::to_string(best.width) + "x" + std::to_string(best.height)
+              std::to_string(width) + "x" + std::to_string(height) + " needs " + std::to_string(needed >> 20) +
+                  " MiB, " + std::to_string(available >> 20) + " MiB are available",
+              fits > 0 ? "the largest of this shape that fits is about " + std::to_string(best.width) + "x" +
+                             std::to_string(best.height)
                        : "no size of this model fits");
 }
 
@@ -120,7 +122,8 @@ Executable& TextToImage::network(Network& slot, const std::string& key, const st
 std::vector<float> TextToImage::encode_prompts(const ImageRequest& r, int64_t& tokens, Timings& timings) {
   const ClipTokenizer& tokenizer = model_->tokenizer();
   const ClipTextConfig& config = model_->config().text;
-  TENON_CHECK(Model, tokenizer.vocab_size() <= config.vocabulary && tokenizer.window_length() == config.positions, model_->name())
+  TENON_CHECK(Model, tokenizer.vocab_size() <= config.vocabulary && tokenizer.window_length() == config.positions,
+              model_->name())
       << "the tokenizer (" << tokenizer.vocab_size() << " tokens, windows of " << tokenizer.window_length()
       << ") does not fit the text encoder (" << config.vocabulary << ", " << config.positions << ")";
   const bool guided = r.cfg_scale > 1;
@@ -133,7 +136,8 @@ std::vector<float> TextToImage::encode_prompts(const ImageRequest& r, int64_t& t
 
   const int64_t rows = static_cast<int64_t>(texts.size() * count), length = config.positions;
   const auto load = Clock::now();
-  Executable& e = network(text_, std::to_string(rows), [&] { return plan_text(*model_, rows, networks_); }, "text_encoder");
+  Executable& e = network(
+      text_, std::to_string(rows), [&] { return plan_text(*model_, rows, networks_); }, "text_encoder");
   timings.load += seconds_since(load);
   const auto begin = Clock::now();
   std::vector<int32_t> ids;
@@ -146,7 +150,8 @@ std::vector<float> TextToImage::encode_prompts(const ImageRequest& r, int64_t& t
   std::vector<float> context;
   const size_t per_text = hidden.size() / texts.size();
   for (size_t t = 0; t < texts.size(); ++t) {
-    std::vector<float> part(hidden.begin() + static_cast<int64_t>(t * per_text), hidden.begin() + static_cast<int64_t>((t + 1) * per_text));
+    std::vector<float> part(hidden.begin() + static_cast<int64_t>(t * per_text),
+                            hidden.begin() + static_cast<int64_t>((t + 1) * per_text));
     apply_weights(part, texts[t], config.hidden);
     for (int64_t b = 0; b < r.batch; ++b) context.insert(context.end(), part.begin(), part.end());
   }
@@ -155,13 +160,15 @@ std::vector<float> TextToImage::encode_prompts(const ImageRequest& r, int64_t& t
   return context;
 }
 
-std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Scheduler& scheduler, std::vector<NoiseSource>& noise,
-                                                Timings& timings) {
+std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Scheduler& scheduler,
+                                                std::vector<NoiseSource>& noise, Timings& timings) {
   const VaeConfig& vae = model_->config().vae;
   const int64_t factor = vae.downsampling(), area = (r.height / factor) * (r.width / factor);
   const size_t per_image = static_cast<size_t>(vae.latent_channels * area);
   std::vector<float> latents(per_image * static_cast<size_t>(r.batch));
-  const auto image = [&](std::vector<float>& all, int64_t b) { return std::span(all).subspan(static_cast<size_t>(b) * per_image, per_image); };
+  const auto image = [&](std::vector<float>& all, int64_t b) {
+    return std::span(all).subspan(static_cast<size_t>(b) * per_image, per_image);
+  };
   if (!r.init) {
     for (int64_t b = 0; b < r.batch; ++b) {
       noise[static_cast<size_t>(b)](image(latents, b));
@@ -173,8 +180,9 @@ std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Scheduler
   ImageRequest one = r;
   one.batch = 1;
   const GenerationShape shape = shape_of(one, 0, 0);
-  Executable& e = network(encoder_, std::to_string(r.width) + "x" + std::to_string(r.height),
-                          [&] { return plan_vae_encode(*model_, shape, networks_); }, "vae");
+  Executable& e = network(
+      encoder_, std::to_string(r.width) + "x" + std::to_string(r.height),
+      [&] { return plan_vae_encode(*model_, shape, networks_); }, "vae");
   std::vector<float> pixels;
   for (uint8_t p : r.init->pixels) pixels.push_back(static_cast<float>(p) / 127.5f - 1.0f);
   e.set("image", pixels);
@@ -193,15 +201,17 @@ std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Scheduler
   return latents;
 }
 
-void TextToImage::denoise(const ImageRequest& r, Scheduler& scheduler, const std::vector<float>& context, int64_t tokens,
-                          std::vector<float>& latents, const std::vector<NoiseSource>& noise, ImageResult& result,
-                          const OnStep& on_step) {
+void TextToImage::denoise(const ImageRequest& r, Scheduler& scheduler, const std::vector<float>& context,
+                          int64_t tokens, std::vector<float>& latents, const std::vector<NoiseSource>& noise,
+                          ImageResult& result, const OnStep& on_step) {
   const std::vector<double> steps(scheduler.timesteps().begin(), scheduler.timesteps().end());
   const GenerationShape shape = shape_of(r, tokens, static_cast<int64_t>(steps.size()));
   const auto load = Clock::now();
-  const std::string key = std::to_string(r.batch) + "," + std::to_string(r.height) + "," + std::to_string(r.width) + "," +
-                          std::to_string(shape.guided) + "," + std::to_string(tokens) + "," + std::to_string(steps.size());
-  Executable& unet = network(unet_, key, [&] { return plan_unet(*model_, shape, networks_); }, "unet");
+  const std::string key = std::to_string(r.batch) + "," + std::to_string(r.height) + "," + std::to_string(r.width) +
+                          "," + std::to_string(shape.guided) + "," + std::to_string(tokens) + "," +
+                          std::to_string(steps.size());
+  Executable& unet = network(
+      unet_, key, [&] { return plan_unet(*model_, shape, networks_); }, "unet");
   result.timings.load += seconds_since(load);
   result.peak_bytes = std::max(result.peak_bytes, unet.allocated().total());
   const auto begin = Clock::now();
@@ -253,7 +263,8 @@ std::vector<Image> TextToImage::decode(const ImageRequest& r, const std::vector<
   const GenerationShape shape = shape_of(r, 0, 0);
   const auto load = Clock::now();
   const std::string key = std::to_string(r.batch) + "," + std::to_string(r.height) + "," + std::to_string(r.width);
-  Executable& e = network(decoder_, key, [&] { return plan_vae_decode(*model_, shape, networks_); }, "vae");
+  Executable& e = network(
+      decoder_, key, [&] { return plan_vae_decode(*model_, shape, networks_); }, "vae");
   timings.load += seconds_since(load);
   const auto begin = Clock::now();
   e.set("latents", latents);

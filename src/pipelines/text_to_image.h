@@ -13,8 +13,8 @@
 
 namespace tenon {
 
-/// What is asked for. Sizes in pixels; a size or a number of steps of 0, a negative guidance and an empty sampler mean the
-/// model's own default.
+/// What is asked for. Sizes in pixels; a size or a number of steps of 0, a negative guidance and an empty sampler mean
+/// the model's own default.
 struct ImageRequest {
   std::string prompt, negative;
   int64_t width = 0, height = 0;
@@ -23,7 +23,7 @@ struct ImageRequest {
   std::string sampler;
   SchedulerOptions scheduler;
   uint64_t seed = 0;
-  int64_t batch = 1;      ///< image i uses seed + i
+  int64_t batch = 1;          ///< image i uses seed + i
   std::optional<Image> init;  ///< image to image; RGB of the asked size
   double strength = 0.75;     ///< of image to image, in (0, 1]
 };
@@ -54,7 +54,7 @@ struct PipelineOptions {
   int threads = 0;
   std::optional<DType> type;  ///< bf16 or f32; unset: bf16 where the device has it
   bool fusion = true;
-  bool keep_networks = false; ///< keep every network ready between calls instead of one at a time
+  bool keep_networks = false;  ///< keep every network ready between calls instead of one at a time
 };
 
 /// Not thread-safe.
@@ -78,12 +78,14 @@ class TextToImage {
     std::string key;
     std::unique_ptr<Executable> executable;
   };
-  Executable& network(Network& slot, const std::string& key, const std::function<Plan()>& plan, const std::string& weights);
+  Executable& network(Network& slot, const std::string& key, const std::function<Plan()>& plan,
+                      const std::string& weights);
   std::vector<float> encode_prompts(const ImageRequest& r, int64_t& tokens, Timings& timings);
   std::vector<float> initial_latents(const ImageRequest& r, Scheduler& scheduler, std::vector<NoiseSource>& noise,
                                      Timings& timings);
   void denoise(const ImageRequest& r, Scheduler& scheduler, const std::vector<float>& context, int64_t tokens,
-               std::vector<float>& latents, const std::vector<NoiseSource>& noise, ImageResult& result, const OnStep& on_step);
+               std::vector<float>& latents, const std::vector<NoiseSource>& noise, ImageResult& result,
+               const OnStep& on_step);
   std::vector<Image> decode(const ImageRequest& r, const std::vector<float>& latents, Timings& timings);
   GenerationShape shape_of(const ImageRequest& r, int64_t tokens, int64_t timesteps) const;
   int64_t planned_bytes(const ImageRequest& r) const;

@@ -21,8 +21,10 @@ std::map<Rate, std::vector<Expr>> values_by_phase(std::span<const Expr> roots, b
       const Expr e = stack.back();
       stack.pop_back();
       if (e->family() == Family::Leaf || !taken.insert(e.get()).second) continue;
-      if (e->family() == Family::View) stack.insert(stack.end(), e->in.begin(), e->in.end());
-      else out[e->rate].push_back(e);
+      if (e->family() == Family::View)
+        stack.insert(stack.end(), e->in.begin(), e->in.end());
+      else
+        out[e->rate].push_back(e);
     }
   };
   for (const Expr& e : topological(roots)) {
@@ -44,7 +46,8 @@ void add_input_buffers(Plan& plan, std::span<const Expr> roots) {
   for (const Expr& e : topological(roots)) {
     if (!is_memory_leaf(e) || e.is<nodes::Param>()) continue;
     for (const Buffer& b : plan.buffers)
-      TENON_CHECK(Usage, b.name != e->attrs.text, plan.name) << "two inputs named '" << b.name << "' of different shape or type";
+      TENON_CHECK(Usage, b.name != e->attrs.text, plan.name)
+          << "two inputs named '" << b.name << "' of different shape or type";
     plan.buffers.push_back({e->attrs.text, e.dtype(), e.shape(), BufferRole::Input, e->rate, -1, 0});
   }
 }

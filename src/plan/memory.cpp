@@ -31,7 +31,8 @@ std::vector<Life> lives_of(Plan& plan) {
     for (const Launch& l : p.launches) {
       const auto touch = [&](const std::string& name) {
         const auto it = index.find(name);
-        TENON_CHECK(Internal, it != index.end(), plan.name) << "launch " << l.name << " uses unknown buffer '" << name << "'";
+        TENON_CHECK(Internal, it != index.end(), plan.name)
+            << "launch " << l.name << " uses unknown buffer '" << name << "'";
         Life& life = lives[it->second];
         life.first = std::min(life.first, at);
         life.last = std::max(life.last, life.buffer->rate == p.rate ? at : end);
@@ -54,7 +55,8 @@ std::vector<Life> lives_of(Plan& plan) {
 void lay_out_memory(Plan& plan) {
   std::vector<Life> lives = lives_of(plan);
   for (Life& l : lives) l.buffer->bytes = bytes_of(l.buffer->shape, l.buffer->dtype);
-  std::stable_sort(lives.begin(), lives.end(), [](const Life& a, const Life& b) { return a.buffer->bytes > b.buffer->bytes; });
+  std::stable_sort(lives.begin(), lives.end(),
+                   [](const Life& a, const Life& b) { return a.buffer->bytes > b.buffer->bytes; });
   plan.arena_bytes = 0;
   std::vector<const Life*> placed;
   for (const Life& l : lives) {

@@ -12,22 +12,26 @@ namespace {
 constexpr int kSharedPrologueUsers = 3;
 
 bool is_statistic(const Expr& e) {
-  return (e.is<nodes::Sum>() || e.is<nodes::SumSquares>()) && e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
+  return (e.is<nodes::Sum>() || e.is<nodes::SumSquares>()) &&
+         e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
 }
 
 bool weight_only(const Expr& e) { return e->rate == Rate::Constant; }
 
 }  // namespace
 
-void Partitioner::run(Rate rate, const std::vector<Expr>& roots, const std::unordered_map<const Node*, std::string>& names) {
+void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
+                      const std::unordered_map<const Node*, std::string>& names) {
   plan_.phases.push_back({rate, {}});
   phase_ = &plan_.phases.back();
   for (const Expr& r : roots) wanted_.insert(r.get());
   for (const auto& [node, name] : names) result_name_[node] = name;
   for (const Expr& e : topological(roots)) {
     if (e->family() == Family::Leaf || in_memory(e)) continue;
-    if (!fusion_ && !(weight_only(e) && rate != Rate::Constant)) emit_unfused(e);
-    else if (e->family() == Family::Anchor) emit_anchor(e);
+    if (!fusion_ && !(weight_only(e) && rate != Rate::Constant))
+      emit_unfused(e);
+    else if (e->family() == Family::Anchor)
+      emit_anchor(e);
   }
   emit_roots(roots);
 }
@@ -47,8 +51,10 @@ Partitioner::Trial Partitioner::attempt(const std::vector<Expr>& values) const {
     const Expr e = stack.back();
     stack.pop_back();
     if (!seen.insert(e.get()).second) continue;
-    if (const Expr leaf = localise(e, {})) memo.emplace(e.get(), leaf);
-    else stack.insert(stack.end(), e->in.begin(), e->in.end());
+    if (const Expr leaf = localise(e, {}))
+      memo.emplace(e.get(), leaf);
+    else
+      stack.insert(stack.end(), e->in.begin(), e->in.end());
   }
   for (const Expr& v : values) {
     // Depth-first rebuild that stops at the memo.
@@ -72,8 +78,9 @@ Partitioner::Trial Partitioner::attempt(const std::vector<Expr>& values) const {
   for (const auto& [node, local] : memo) t.source[local.get()] = Expr(node);
   for (size_t i = 0; i < values.size(); ++i) {
     const auto it = result_name_.find(values[i].get());
-    t.launch.outputs.push_back({it != result_name_.end() ? it->second : "t" + std::to_string(next_buffer_ + static_cast<int>(i)),
-                                memo.at(values[i].get())});
+    t.launch.outputs.push_back(
+        {it != result_name_.end() ? it->second : "t" + std::to_string(next_buffer_ + static_cast<int>(i)),
+         memo.at(values[i].get())});
   }
   t.choice = choose_skeleton(t.launch);
   if (t.choice.skeleton) t.launch.skeleton = t.choice.skeleton->name();
@@ -132,7 +139,13 @@ void Partitioner::emit_anchor(const Expr& anchor) {
   attempt_or_materialize({anchor});
   Region region{anchor.get()};
   std::map<uint32_t, std::string> refused;
-  grow(anchor, region, refused);
+  // Most launches take in all they may: ask the skeleton once at the end, and step by step only if it refuses that.
+  grow(anchor, region, refused, false);
+  if (!attempt(frontier(region)).choice.skeleton) {
+    region = {anchor.get()};
+    refused.clear();
+    grow(anchor, region, refused, true);
+  }
   std::vector<Expr> values = frontier(region);
   add_statistics(values);
   Trial t = attempt_or_materialize(values);
@@ -145,18 +158,19 @@ void Partitioner::emit_anchor(const Expr& anchor) {
 void Partitioner::share_prologue(const Expr& anchor) {
   for (const Expr& x : anchor->in) {
     if (in_memory(x) || weight_only(x)) continue;
-    const bool computed = x->family() == Family::Pointwise && !std::all_of(x->in.begin(), x->in.end(), [](const Expr& i) {
-      return i->family() == Family::Leaf;
-    });
+    const bool computed =
+        x->family() == Family::Pointwise &&
+        !std::all_of(x->in.begin(), x->in.end(), [](const Expr& i) { return i->family() == Family::Leaf; });
     const auto& users = users_.of(x);
-    const auto anchors = std::count_if(users.begin(), users.end(), [](const Expr& u) { return u->family() == Family::Anchor; });
+    const auto anchors =
+        std::count_if(users.begin(), users.end(), [](const Expr& u) { return u->family() == Family::Anchor; });
     if (computed && anchors >= kSharedPrologueUsers) emit_plain(x);
   }
 }
 
 // ---- growing an anchor's launch into its epilogue ----
 
-void Partitioner::grow(const Expr& anchor, Region& region, std::map<uint32_t, std::string>& refused) {
+void Partitioner::grow(const Expr& anchor, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each) {
   std::vector<Expr> order{anchor};
   for (bool progress = true; progress;) {
     progress = false;
@@ -164,7 +178,7 @@ void Partitioner::grow(const Expr& anchor, Region& region, std::map<uint32_t, st
       const Expr x = order[i];
       if (!leaves(x, region) || wanted_.contains(x.get())) continue;
       const size_t before = region.size();
-      if (absorb_users(x, region, refused)) {
+      if (absorb_users(x, region, refused, ask_each)) {
         for (const Expr& u : users_.of(x))
           if (region.contains(u.get()) && std::find(order.begin(), order.end(), u) == order.end()) order.push_back(u);
         progress = progress || region.size() > before;
@@ -174,11 +188,11 @@ void Partitioner::grow(const Expr& anchor, Region& region, std::map<uint32_t, st
   if (anchor.is<nodes::Attention>()) return;  // its reader wants whole rows: heads are rearranged on the way out
   Region smaller = region;
   drop_trailing_views(smaller, order);
-  if (attempt(frontier(smaller)).choice.skeleton) region = std::move(smaller);
+  if (smaller.size() < region.size() && attempt(frontier(smaller)).choice.skeleton) region = std::move(smaller);
 }
 
 // Takes all users of x in, or none: a value that must be stored anyway is read back more cheaply than stored twice.
-bool Partitioner::absorb_users(const Expr& x, Region& region, std::map<uint32_t, std::string>& refused) {
+bool Partitioner::absorb_users(const Expr& x, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each) {
   std::vector<Expr> joining;
   for (const Expr& u : users_.of(x)) {
     if (region.contains(u.get())) continue;
@@ -192,10 +206,12 @@ bool Partitioner::absorb_users(const Expr& x, Region& region, std::map<uint32_t,
   if (joining.empty()) return false;
   Region larger = region;
   for (const Expr& u : joining) larger.insert(u.get());
-  const Trial t = attempt(frontier(larger));
-  if (!t.choice.skeleton) {
-    for (const Expr& u : joining) refused[u->id] = t.choice.refusal.why;
-    return false;
+  if (ask_each) {
+    const Trial t = attempt(frontier(larger));
+    if (!t.choice.skeleton) {
+      for (const Expr& u : joining) refused[u->id] = t.choice.refusal.why;
+      return false;
+    }
   }
   region = std::move(larger);
   return true;
@@ -203,11 +219,15 @@ bool Partitioner::absorb_users(const Expr& x, Region& region, std::map<uint32_t,
 
 std::string Partitioner::refusal_of(const Expr& user, const Region& region) const {
   switch (user->family()) {
-    case Family::Anchor: return "an anchor of its own: it reads this through its input hole";
-    case Family::Reduce: return std::string(user->name()) + " needs more of the result than a tile holds";
+    case Family::Anchor:
+      return "an anchor of its own: it reads this through its input hole";
+    case Family::Reduce:
+      return std::string(user->name()) + " needs more of the result than a tile holds";
     case Family::Sink:
-    case Family::Leaf: return "not maths";
-    default: break;
+    case Family::Leaf:
+      return "not maths";
+    default:
+      break;
   }
   if (in_memory(user)) return "already computed";
   if (user->rate > phase_->rate) return "changes every " + std::string(name_of(user->rate));
@@ -254,23 +274,32 @@ void Partitioner::drop_trailing_views(Region& region, const std::vector<Expr>& o
     const Expr& e = *it;
     if (e->family() != Family::View || wanted_.contains(e.get()) || !region.contains(e.get())) continue;
     const auto& users = users_.of(e);
-    if (std::none_of(users.begin(), users.end(), [&](const Expr& u) { return region.contains(u.get()); })) region.erase(e.get());
+    if (std::none_of(users.begin(), users.end(), [&](const Expr& u) { return region.contains(u.get()); }))
+      region.erase(e.get());
   }
 }
 
 // Sums of a stored result over its image leave through the same launch.
 void Partitioner::add_statistics(std::vector<Expr>& values) const {
-  const std::vector<Expr> stored = values;
-  for (const Expr& x : stored) {
+  std::vector<Expr> statistics;
+  for (const Expr& x : values) {
     std::vector<Expr> seen{x};
     for (const Expr& u : users_.of(x))
       if (u.is<nodes::Reshape>()) seen.push_back(u);
     for (const Expr& v : seen)
-      for (const Expr& u : users_.of(v)) {
-        if (!is_statistic(u) || in_memory(u) || u->rate != phase_->rate) continue;
-        values.push_back(u);
-        if (!attempt(values).choice.skeleton) values.pop_back();
-      }
+      for (const Expr& u : users_.of(v))
+        if (is_statistic(u) && !in_memory(u) && u->rate == phase_->rate) statistics.push_back(u);
+  }
+  if (statistics.empty()) return;
+  std::vector<Expr> all = values;
+  all.insert(all.end(), statistics.begin(), statistics.end());
+  if (attempt(all).choice.skeleton) {
+    values = std::move(all);
+    return;
+  }
+  for (const Expr& u : statistics) {
+    values.push_back(u);
+    if (!attempt(values).choice.skeleton) values.pop_back();
   }
 }
 
@@ -284,8 +313,8 @@ void Partitioner::commit(Trial trial, const std::vector<Expr>& values, std::vect
     const bool result = result_name_.contains(values[i].get());
     buffer_of_[values[i].get()] = o.buffer;
     launch_of_buffer_[o.buffer] = trial.launch.name;
-    plan_.buffers.push_back({o.buffer, o.value.dtype(), o.value.shape(), result ? BufferRole::Output : BufferRole::Temporary,
-                             phase_->rate, -1, 0});
+    plan_.buffers.push_back({o.buffer, o.value.dtype(), o.value.shape(),
+                             result ? BufferRole::Output : BufferRole::Temporary, phase_->rate, -1, 0});
   }
   next_buffer_ += static_cast<int>(values.size());
   phase_->launches.push_back(std::move(trial.launch));

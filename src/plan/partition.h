@@ -36,8 +36,8 @@ class Partitioner {
   void emit_plain(const Expr& e);
   void emit_roots(const std::vector<Expr>& roots);
   void emit_unfused(const Expr& e);
-  void grow(const Expr& anchor, Region& region, std::map<uint32_t, std::string>& refused);
-  bool absorb_users(const Expr& x, Region& region, std::map<uint32_t, std::string>& refused);
+  void grow(const Expr& anchor, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each);
+  bool absorb_users(const Expr& x, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each);
   void drop_trailing_views(Region& region, const std::vector<Expr>& order) const;
   void add_statistics(std::vector<Expr>& values) const;
   void share_prologue(const Expr& anchor);
@@ -58,7 +58,7 @@ class Partitioner {
   std::unordered_map<const Node*, std::string> buffer_of_;
   std::unordered_map<std::string, std::string> launch_of_buffer_;
   std::unordered_map<const Node*, std::string> result_name_;
-  std::unordered_set<const Node*> wanted_;                   // must be in memory when the phase ends
+  std::unordered_set<const Node*> wanted_;  // must be in memory when the phase ends
   std::unordered_set<const Node*> emitted_anchor_;
   std::map<std::string, int> name_uses_;
   int next_buffer_ = 0;

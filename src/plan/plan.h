@@ -37,9 +37,9 @@ struct Plan {
   std::string name;
   std::shared_ptr<Graph> graph;  ///< owns the launches' bodies
   std::vector<Buffer> buffers;
-  std::vector<Phase> phases;     ///< slowest rate first
+  std::vector<Phase> phases;  ///< slowest rate first
   int64_t arena_bytes = 0;
-  int64_t unfused_bytes = 0;     ///< bytes of one Step phase with one launch a node
+  int64_t unfused_bytes = 0;  ///< bytes of one Step phase with one launch a node
 
   const Buffer& buffer(const std::string& name) const;
   const Phase* phase(Rate rate) const;
@@ -64,8 +64,8 @@ struct Result {
 
 struct PlanOptions {
   std::string name = "plan";
-  bool fusion = true;        ///< false: one launch per node
-  bool hoist = true;         ///< values that do not change between steps in phases of their own
+  bool fusion = true;  ///< false: one launch per node
+  bool hoist = true;   ///< values that do not change between steps in phases of their own
   bool merge_siblings = true;
 };
 

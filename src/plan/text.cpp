@@ -25,8 +25,10 @@ std::string quoted(std::string_view s) {
   std::string out = "\"";
   for (char c : s) {
     if (c == '"' || c == '\\') out += '\\';
-    if (c == '\n') out += "\\n";
-    else out += c;
+    if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
   }
   return out + "\"";
 }
@@ -75,7 +77,8 @@ class LineReader {
   }
   int64_t number(std::string_view w) {
     int64_t value = 0;
-    const bool good = !w.empty() && w.size() < 19 && std::all_of(w.begin(), w.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool good =
+        !w.empty() && w.size() < 19 && std::all_of(w.begin(), w.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (!good) fail("a whole number instead of '" + std::string(w) + "'");
     for (char c : w) value = value * 10 + (c - '0');
     return value;
@@ -104,7 +107,8 @@ class LineReader {
     fail("constant, schedule, prompt or step");
   }
   [[noreturn]] void fail(const std::string& expected) const {
-    throw Error(ErrorKind::Usage, "plan line " + std::to_string(number_), "expected " + expected + " in: " + std::string(line_));
+    throw Error(ErrorKind::Usage, "plan line " + std::to_string(number_),
+                "expected " + expected + " in: " + std::string(line_));
   }
 
  private:
@@ -250,9 +254,12 @@ std::string diff_plans(const Plan& a, const Plan& b) {
     for (size_t j = m; j-- > 0;)
       cell(i, j) = x[head + i] == y[head + j] ? cell(i + 1, j + 1) + 1 : std::max(cell(i + 1, j), cell(i, j + 1));
   for (size_t i = 0, j = 0; i < n || j < m;) {
-    if (i < n && j < m && x[head + i] == y[head + j]) ++i, ++j;
-    else if (j >= m || (i < n && cell(i + 1, j) >= cell(i, j + 1))) out += "- " + std::string(x[head + i++]) + "\n";
-    else out += "+ " + std::string(y[head + j++]) + "\n";
+    if (i < n && j < m && x[head + i] == y[head + j])
+      ++i, ++j;
+    else if (j >= m || (i < n && cell(i + 1, j) >= cell(i, j + 1)))
+      out += "- " + std::string(x[head + i++]) + "\n";
+    else
+      out += "+ " + std::string(y[head + j++]) + "\n";
   }
   return out;
 }

@@ -138,8 +138,8 @@ void Executable::State::check_outputs(const Launch& launch) const {
     backend->copy_out(bytes.data(), address.at(o.buffer), b.bytes);
     for (int64_t i = 0; i < b.shape.numel(); ++i) {
       const double v = load_element(b.dtype, bytes.data(), i);
-      TENON_CHECK(Numeric, std::isfinite(v), plan.name) << "launch '" << launch.name << "' wrote " << v << " at element " << i
-                                                        << " of " << o.buffer << b.shape.str();
+      TENON_CHECK(Numeric, std::isfinite(v), plan.name)
+          << "launch '" << launch.name << "' wrote " << v << " at element " << i << " of " << o.buffer << b.shape.str();
     }
   }
 }
@@ -153,7 +153,8 @@ std::vector<float> Executable::get(const std::string& name) const {
   std::vector<std::byte> bytes(static_cast<size_t>(b.bytes));
   state_->backend->copy_out(bytes.data(), state_->address.at(name), b.bytes);
   std::vector<float> values(static_cast<size_t>(b.shape.numel()));
-  if (b.dtype == DType::F32) std::memcpy(values.data(), bytes.data(), bytes.size());
+  if (b.dtype == DType::F32)
+    std::memcpy(values.data(), bytes.data(), bytes.size());
   else
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = static_cast<float>(load_element(b.dtype, bytes.data(), static_cast<int64_t>(i)));

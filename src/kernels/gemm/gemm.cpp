@@ -1,4 +1,5 @@
-// Matrix product with filled holes: a (rows, may reduce whole rows of K), b (columns, packed once if constant), epilogue.
+// Matrix product with filled holes: a (rows, may reduce whole rows of K), b (columns, packed once if constant),
+// epilogue.
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/plain.h"
 #include "tenon/kernels/skeleton.h"

@@ -1,0 +1,45 @@
+// A projection whose sink writes [batch, heads, tokens, depth] directly: the permute of multi-head attention without a
+// pass of its own.
+#include <cmath>
+#include <cstdio>
+
+#include "tenon/core/host_tensor.h"
+#include "tenon/expr/ops.h"
+#include "tenon/expr/oracle.h"
+#include "tenon/plan/one_launch.h"
+#include "tenon/runtime/executable.h"
+#include "tenon/runtime/host_weights.h"
+
+using namespace tenon;
+
+static std::vector<float> wave(const Shape& shape, float step) {
+  std::vector<float> v(static_cast<size_t>(shape.numel()));
+  for (size_t i = 0; i < v.size(); ++i) v[i] = std::sin(step * static_cast<float>(i));
+  return v;
+}
+
+static double largest_difference(const std::vector<float>& got, const std::vector<double>& expected) {
+  double worst = got.size() == expected.size() ? 0 : NAN;
+  for (size_t i = 0; i < got.size(); ++i) worst = std::fmax(worst, std::abs(got[i] - expected[i]));
+  return worst;
+}
+
+int main() {
+  const int64_t batch = 2, tokens = 50, heads = 4, depth = 24;
+  const Shape x_shape{batch, tokens, 64}, w_shape{heads * depth, 64};
+  std::vector<float> x = wave(x_shape, 0.37f), w = wave(w_shape, 0.11f);
+
+  Graph g;
+  const Expr q = linear(input(g, "x", DType::F32, x_shape), param(g, "w", DType::F32, w_shape));
+  const Expr sink = store_permuted("q", reshape(q, {batch, tokens, heads, depth}), {0, 2, 1, 3});
+
+  const HostWeights weights({{"w", {DType::F32, w_shape, w.data()}}});
+  Executable launch(one_launch("gemm", {sink}), make_backend("cpu"), weights);
+  launch.set("x", x);
+  launch.run();
+
+  Oracle oracle({{"x", HostTensor::from(DType::F32, x_shape, x)}, {"w", HostTensor::from(DType::F32, w_shape, w)}});
+  const double worst = largest_difference(launch.get("q"), oracle.eval(sink));
+  std::printf("launches %d, largest difference %.1e\n", launch.plan().counts().total, worst);
+  return launch.plan().counts().total == 1 && worst <= 1e-4 ? 0 : 1;
+}

@@ -1,0 +1,169 @@
+// What the planner absorbs, hoists, merges and refuses, on graphs small enough to read.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+#include "tenon/plan/one_launch.h"
+#include "tenon/plan/plan.h"
+
+namespace tenon {
+namespace {
+
+using ::testing::HasSubstr;
+
+Plan plan_of(const Expr& value, PlanOptions o = {}) { return make_plan(std::array{Result{"y", value}}, o); }
+const Launch& step(const Plan& p, size_t i) { return p.phase(Rate::Step)->launches.at(i); }
+
+TEST(Planner, AbsorbsMathsOnBothSidesOfAnAnchor) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 32}), r = input(g, "r", DType::F32, {4, 16});
+  const Plan p = plan_of(cast(
+      gelu(linear(silu(x), param(g, "w", DType::F32, {16, 32})) + param(g, "b", DType::F32, {16})) + r, DType::BF16));
+  ASSERT_EQ(p.counts().total, 1);
+  EXPECT_EQ(step(p, 0).skeleton, "gemm");
+  EXPECT_EQ(p.buffer("y").dtype, DType::BF16);
+}
+
+TEST(Planner, GatesShareTheTile) {
+  Graph g;
+  const Expr h = linear(input(g, "x", DType::F32, {4, 32}), param(g, "w", DType::F32, {64, 32}));
+  const Plan p = plan_of(slice(h, -1, 0, 32) * gelu(slice(h, -1, 32, 64)));
+  EXPECT_EQ(p.counts().total, 1);
+}
+
+TEST(Planner, MergesSiblings) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {1, 8, 32});
+  const auto head = [&](const char* w) {
+    return permute(reshape(linear(x, param(g, w, DType::F32, {32, 32})), {1, 8, 2, 16}), {0, 2, 1, 3});
+  };
+  const Expr y = attention(head("q.weight"), head("k.weight"), head("v.weight"), 0.25);
+  EXPECT_EQ(plan_of(y).counts().total, 2);
+  PlanOptions apart;
+  apart.merge_siblings = false;
+  EXPECT_EQ(plan_of(y, apart).counts().total, 4);
+}
+
+TEST(Planner, HoistsWhatAStepDoesNotChange) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {1, 8, 32}), text = input(g, "text", DType::F32, {1, 5, 24}, Rate::Prompt);
+  const Expr times = input(g, "times", DType::F32, {3, 8}, Rate::Schedule);
+  const Expr emb = linear(silu(times), param(g, "t.weight", DType::F32, {32, 8}));
+  const Expr key = linear(text, param(g, "k.weight", DType::F32, {32, 24}));
+  const Expr now = gather(emb, scalar(g, "step", DType::I32));
+  const Plan p = plan_of(linear(x + now, reshape(key, {1, 5, 32})));
+  ASSERT_NE(p.phase(Rate::Schedule), nullptr);
+  EXPECT_EQ(p.phase(Rate::Schedule)->launches.size(), 1u);
+  EXPECT_EQ(p.phase(Rate::Prompt)->launches.size(), 1u);
+  EXPECT_EQ(p.counts().total, 1);
+  PlanOptions o;
+  o.hoist = false;
+  EXPECT_EQ(plan_of(linear(x + now, key), o).counts().total, 3);
+}
+
+TEST(Planner, StatisticsLeaveThroughTheProducer) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {2, 8, 8, 16});
+  const Expr h = conv2d(x, param(g, "w", DType::F32, {32, 16, 3, 3}), 1, {1, 1, 1, 1});
+  const Expr mu = mean(h, ReduceOver::Inner);
+  const Expr s = sum(h, ReduceOver::Inner);
+  const Plan p = plan_of(conv2d(h - s / 64.0, param(g, "v", DType::F32, {8, 32, 3, 3}), 1, {1, 1, 1, 1}));
+  EXPECT_EQ(p.counts().total, 2);
+  EXPECT_EQ(step(p, 0).outputs.size(), 2u);
+  (void)mu;
+}
+
+TEST(Planner, WhatNobodySuppliesGetsAGroupsLaunch) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {2, 8, 8, 16});
+  const Expr s = sum(x, ReduceOver::Inner), q = sumsq(x, ReduceOver::Inner);
+  const Plan p = plan_of(conv2d(x * q - s, param(g, "v", DType::F32, {8, 16, 3, 3})));
+  ASSERT_EQ(p.counts().total, 2);
+  EXPECT_EQ(step(p, 0).skeleton, "groups");
+  EXPECT_EQ(step(p, 0).outputs.size(), 2u);
+}
+
+TEST(Planner, SaysWhyAReaderStayedOut) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 32});
+  const Expr h = linear(x, param(g, "w", DType::F32, {32, 32}));
+  const Expr norm = h - mean(h);
+  const Plan p = plan_of(linear(norm, param(g, "v", DType::F32, {8, 32})) + 1.0);
+  ASSERT_EQ(p.counts().total, 2);
+  ASSERT_FALSE(step(p, 0).apart.empty());
+  std::string why;
+  for (const KeptApart& k : step(p, 0).apart) why += k.what + ": " + k.why + "\n";
+  EXPECT_THAT(why, HasSubstr("mean"));
+  EXPECT_THAT(why, HasSubstr("more of the result than a tile holds"));
+}
+
+TEST(Planner, RowsAndQuantisation) {
+  Graph g;
+  const Expr x = input(g, "x", DType::BF16, {6, 64});
+  const Expr n = x * rsqrt(mean(x * x) + 1e-6);
+  const Plan p = one_launch("rows", {row_quantize("q", "s", n)});
+  EXPECT_EQ(p.counts().total, 1);
+  EXPECT_EQ(p.buffer("q").dtype, DType::E4M3);
+  EXPECT_EQ(p.buffer("s").shape, (Shape{6, 1}));
+}
+
+TEST(Planner, ASkeletonFilledByHandSaysNo) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 32});
+  try {
+    one_launch("map", {store("y", x - mean(x))});
+    FAIL() << "a row reduction ran in map";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("a reduction needs its whole row resident"));
+  }
+  EXPECT_THROW(one_launch("gemm", {store("y", x)}), Error);
+  EXPECT_THROW(one_launch("no such", {store("y", x)}), Error);
+}
+
+TEST(Planner, LiteralsFold) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4});
+  const Plan p = plan_of(x * (constant(g, 2) + constant(g, 3)));
+  EXPECT_THAT(print_plan(p), HasSubstr("constant<5.0>"));
+}
+
+TEST(Memory, BuffersThatLiveTogetherDoNotOverlap) {
+  Graph g;
+  Expr h = input(g, "x", DType::F32, {64, 64});
+  for (const char* w : {"a", "b", "c", "d", "e", "f"}) h = linear(h, param(g, w, DType::F32, {64, 64})) + h;
+  const Plan p = plan_of(h);
+  // A chain needs its input (kept), the result and at most two values at a time.
+  EXPECT_LE(p.arena_bytes, 4 * 64 * 64 * 4);
+  const Phase& s = *p.phase(Rate::Step);
+  for (const Launch& l : s.launches)
+    for (const Output& o : l.outputs)
+      for (const Expr& e : operands_of(l)) {
+        if (e.is<nodes::Param>()) continue;
+        const Buffer &a = p.buffer(o.buffer), &b = p.buffer(e->attrs.text);
+        EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset)
+            << l.name << " writes over " << b.name;
+      }
+}
+
+TEST(PlanText, ErrorsNameTheLine) {
+  EXPECT_THROW(parse_plan(""), Error);
+  try {
+    parse_plan("plan \"p\" arena=0 unfused=0\nbuffer \"x\" f32 [2,2] sideways step offset=0\n");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("plan line 2"));
+  }
+}
+
+TEST(PlanText, DiffShowsWhatChanged) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 4});
+  const Plan a = plan_of(silu(x)), b = plan_of(gelu(x));
+  EXPECT_THAT(diff_plans(a, b), HasSubstr("- "));
+  EXPECT_THAT(diff_plans(a, b), HasSubstr("gelu"));
+  EXPECT_EQ(diff_plans(a, a), "");
+}
+
+}  // namespace
+}  // namespace tenon
