@@ -15,7 +15,10 @@ class Conv2d : public Skeleton {
   }
   bool serves(const Expr& anchor) const override { return anchor && anchor.is<nodes::Conv2d>(); }
   std::optional<std::string> legal(const Form& form) const override {
-    if (form.lanes > 2) return "more than two lanes";
+    const Shape& w = form.anchor->in[1].shape();
+    const std::vector<int64_t>& p = form.anchor->attrs.ints;
+    const bool product = w[2] == 1 && w[3] == 1 && p == std::vector<int64_t>{1, 0, 0, 0, 0};
+    if (form.lanes > 1 && !product) return "parts of the channels side by side, which only a 1x1 convolution can deliver";
     return std::nullopt;
   }
   int preference() const override { return 0; }

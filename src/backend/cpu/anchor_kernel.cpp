@@ -1,0 +1,51 @@
+#include "tenon/backend/cpu/anchor_kernel.h"
+
+namespace tenon::cpu {
+
+void AnchorKernel::compile_epilogue(int64_t max_cols) {
+  TapeOptions options;
+  options.max_cols = max_cols;
+  results_ = compile_results(options);
+}
+
+void AnchorKernel::compile_weight(const Expr& hole, const WeightHole::Geometry& geometry) {
+  weight_ = std::make_unique<WeightHole>(hole, geometry, leaves_, *engine_);
+  if (weight_->constant()) {
+    weight_at_ = reserve_weights(weight_->bytes());
+    return;
+  }
+  weight_at_ = reserve_scratch(weight_->bytes());
+  pack_scratch_at_ = reserve_scratch(weight_->pack_scratch());
+  if (weight_->tape()) use(*weight_->tape());
+}
+
+void AnchorKernel::pack(const WeightSource& source, std::byte* weights) {
+  if (weight_ && weight_->constant()) weight_->pack(*engine_, source, weights + weight_at_);
+}
+
+const void* AnchorKernel::packed_weight(std::byte* scratch) {
+  if (weight_->constant()) return weights_ + weight_at_;
+  weight_->pack(
+      *engine_, bases(), [this](int thread) { return workspace(thread); }, scratch + weight_at_,
+      scratch + pack_scratch_at_);
+  return scratch + weight_at_;
+}
+
+void AnchorKernel::write(const Block& block, float* const* acc, int64_t acc_ld, int thread) const {
+  TapeCall call;
+  call.block = block;
+  call.bases = bases();
+  call.workspace = workspace(thread);
+  call.acc = acc;
+  call.acc_ld = acc_ld;
+  results_->run(call);
+}
+
+std::string AnchorKernel::summary(const std::vector<std::pair<const char*, std::string>>& holes) const {
+  std::string out = engine_->tile.name;
+  (out += ' ') += name_of(arithmetic_);
+  for (const auto& [name, hole] : holes) (((out += ", ") += name) += ": ") += hole;
+  return out += ", results: tape of " + std::to_string(results_->length());
+}
+
+}  // namespace tenon::cpu

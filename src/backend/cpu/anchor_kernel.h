@@ -1,0 +1,33 @@
+// What the kernels with an anchor share: arithmetic, weights in scratch or memory, tiles into the results' tape.
+#pragma once
+#include "tenon/backend/cpu/holes.h"
+
+namespace tenon::cpu {
+
+class AnchorKernel : public LaunchKernel {
+ protected:
+  AnchorKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form)
+      : LaunchKernel(std::move(engine), launch, std::move(form)), arithmetic_(arithmetic_of(form_)) {}
+
+  /// Compiles the results for tiles of up to `max_cols` columns.
+  void compile_epilogue(int64_t max_cols);
+  /// Compiles weight hole `hole` and reserves its packed memory.
+  void compile_weight(const Expr& hole, const WeightHole::Geometry& geometry);
+  /// The packed weight of this run; packs it if it is not constant.
+  const void* packed_weight(std::byte* scratch);
+  void pack(const WeightSource& source, std::byte* weights) override;
+
+  /// Hands a tile to the results' tape.
+  void write(const Block& block, float* const* acc, int64_t acc_ld, int thread) const;
+  /// "amx bf16, a: tape of 5, results: tape of 3"
+  std::string summary(const std::vector<std::pair<const char*, std::string>>& holes) const;
+
+  DType arithmetic_;
+  std::unique_ptr<Tape> results_;
+  std::unique_ptr<WeightHole> weight_;
+
+ private:
+  int64_t weight_at_ = 0, pack_scratch_at_ = 0;
+};
+
+}  // namespace tenon::cpu

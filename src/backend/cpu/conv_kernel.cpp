@@ -1,0 +1,106 @@
+// The conv2d skeleton: pixels of x by packed filters, tiles of pixels to the results. A 1x1 convolution at stride 1 is
+// a matrix product over pixels.
+#include "tenon/backend/cpu/anchor_kernel.h"
+#include "tenon/backend/cpu/tile/conv.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon::cpu {
+namespace {
+
+ConvShape conv_shape_of(const Form& form) {
+  const Shape &x = form.holes[0].shape(), &w = form.holes[1].shape();
+  const std::vector<int64_t>& p = form.anchor->attrs.ints;
+  ConvShape s;
+  s.n = x[0];
+  s.h = x[1];
+  s.w = x[2];
+  s.c = x[3];
+  s.o = w[0];
+  s.kh = static_cast<int>(w[2]);
+  s.kw = static_cast<int>(w[3]);
+  s.stride = static_cast<int>(p[0]);
+  s.pad_t = static_cast<int>(p[1]);
+  s.pad_l = static_cast<int>(p[2]);
+  s.pad_b = static_cast<int>(p[3]);
+  s.pad_r = static_cast<int>(p[4]);
+  return s;
+}
+
+bool is_product(const ConvShape& s) {
+  return s.kh == 1 && s.kw == 1 && s.stride == 1 && s.pad_t == 0 && s.pad_l == 0 && s.pad_b == 0 && s.pad_r == 0;
+}
+
+class ConvKernel : public AnchorKernel {
+ public:
+  ConvKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form)
+      : AnchorKernel(std::move(engine), launch, std::move(form)),
+        shape_(conv_shape_of(form_)),
+        product_(is_product(shape_)) {
+    WeightHole::Geometry geometry;
+    geometry.shape = product_ ? linear_shape(arithmetic_, shape_.o / form_.lanes, shape_.c, form_.lanes)
+                              : conv_shape(arithmetic_, shape_.o, shape_.c, shape_.kh, shape_.kw);
+    geometry.convolution = true;
+    geometry.channels = shape_.c;
+    geometry.kh = shape_.kh;
+    geometry.kw = shape_.kw;
+    compile_weight(form_.holes[1], geometry);
+    x_ = std::make_unique<RowHole>(form_.holes[0], arithmetic_, leaves_, engine_->vec);
+    if (x_->tape()) use(*x_->tape());
+    compile_epilogue(kMaxTileCols);
+    driver_at_ = reserve_scratch(product_ ? gemm_scratch_bytes(geometry.shape, shape_.out_pixels(), 1, threads())
+                                          : conv_scratch_bytes(shape_, arithmetic_, threads()));
+    seal();
+  }
+
+  std::string describe() const override { return summary({{"x", x_->describe()}}); }
+
+ private:
+  void body(std::byte* scratch) override {
+    const PackedB w = {weight_->shape(), packed_weight(scratch)};
+    const auto out = [this](const OutTile& t) { write({t.row0, t.rows, t.col0, t.cols}, t.acc, t.ld, t.thread); };
+    product_ ? multiply(w, out, scratch) : convolve(w, out, scratch);
+  }
+
+  void multiply(const PackedB& w, TileFn out, std::byte* scratch) {
+    GemmArgs args;
+    args.m = shape_.out_pixels();
+    args.b = w;
+    args.out = out;
+    args.a.data = x_->data(bases());
+    args.a.type = x_->type();
+    args.a.ld = x_->ld();
+    const auto fill = [this](int64_t row0, int64_t rows, float* dst, int64_t ld, int thread) {
+      x_->fill(row0, rows, dst, ld, bases(), workspace(thread));
+    };
+    if (!args.a.data) args.a.rows = fill;
+    gemm(engine_->pool, engine_->tile, args, scratch + driver_at_);
+  }
+
+  void convolve(const PackedB& w, TileFn out, std::byte* scratch) {
+    ConvArgs args;
+    args.shape = shape_;
+    args.w = w;
+    args.out = out;
+    args.x.data = x_->data(bases());
+    args.x.type = x_->type();
+    args.x.ld = x_->ld();
+    const auto fill = [this](int64_t n, int64_t y, int64_t x0, int64_t x1, float* dst, int64_t ld, int thread) {
+      x_->fill((n * shape_.h + y) * shape_.w + x0, x1 - x0, dst, ld, bases(), workspace(thread));
+    };
+    if (!args.x.data) args.x.pixels = fill;
+    conv2d(engine_->pool, engine_->tile, args, scratch + driver_at_);
+  }
+
+  ConvShape shape_;
+  bool product_;
+  std::unique_ptr<RowHole> x_;
+  int64_t driver_at_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<LaunchKernel> make_conv_kernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form) {
+  return std::make_unique<ConvKernel>(std::move(engine), launch, std::move(form));
+}
+
+}  // namespace tenon::cpu

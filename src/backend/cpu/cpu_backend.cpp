@@ -1,0 +1,47 @@
+// The CPU backend: launches on the tile kernels and tapes of the machine's best instruction set.
+#include <cstring>
+
+#include "tenon/backend/cpu/host_memory.h"
+#include "tenon/backend/cpu/launch_kernel.h"
+
+namespace tenon::cpu {
+namespace {
+
+class CpuBackend : public Backend {
+ public:
+  explicit CpuBackend(const BackendOptions& options)
+      : engine_(std::make_shared<Engine>(options.threads > 0 ? options.threads : available_processors())) {}
+
+  std::string_view name() const override { return "cpu"; }
+  std::string describe() const override {
+    const int threads = engine_->pool.threads();
+    return std::string("cpu, ") + engine_->tile.name + ", " + std::to_string(threads) +
+           (threads == 1 ? " thread" : " threads");
+  }
+  int64_t memory_available() const override { return host_memory_available(); }
+  bool prefers_bf16() const override { return engine_->tile.bf16_arithmetic; }
+  LaunchMemory memory_of(const Launch& launch) const override { return make_kernel(engine_, launch)->memory(); }
+  std::shared_ptr<void> allocate(int64_t bytes) override { return allocate_host(bytes); }
+  std::unique_ptr<Kernel> prepare(const Launch& launch, const BufferTable& buffers,
+                                  const WeightSource& weights) override {
+    std::unique_ptr<LaunchKernel> kernel = make_kernel(engine_, launch);
+    kernel->bind(buffers, weights);
+    return kernel;
+  }
+  void copy_in(void* dst, const void* src, int64_t bytes) override {
+    std::memcpy(dst, src, static_cast<size_t>(bytes));
+  }
+  void copy_out(void* dst, const void* src, int64_t bytes) override {
+    std::memcpy(dst, src, static_cast<size_t>(bytes));
+  }
+
+ private:
+  std::shared_ptr<Engine> engine_;
+};
+
+const RegisterBackend kRegistered("cpu", [](const BackendOptions& options) -> std::unique_ptr<Backend> {
+  return std::make_unique<CpuBackend>(options);
+});
+
+}  // namespace
+}  // namespace tenon::cpu

@@ -1,0 +1,204 @@
+#include "tenon/backend/cpu/holes.h"
+
+#include <algorithm>
+
+#include "tenon/backend/cpu/host_memory.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon::cpu {
+namespace {
+using PackFn = void(ThreadPool&, const TileOps&, const void*, DType, int64_t, const PackedShape&, void*);
+}
+
+DType arithmetic_of(const Form& form) {
+  const bool bf16 =
+      std::all_of(form.holes.begin(), form.holes.end(), [](const Expr& h) { return h.dtype() == DType::BF16; });
+  return bf16 ? DType::BF16 : DType::F32;
+}
+
+Expr without_rounding(const Expr& hole, DType arithmetic) {
+  const bool rounds = hole.is<nodes::Cast>() || hole.is<nodes::Round>();
+  return arithmetic == DType::BF16 && rounds && hole->attrs.dtype == DType::BF16 ? hole->in[0] : hole;
+}
+
+bool kernels_read(DType t) { return t == DType::F32 || t == DType::BF16 || t == DType::F16; }
+
+// ---- rows ---------------------------------------------------------------------------------------------------------
+
+RowHole::RowHole(const Expr& hole, DType arithmetic, LeafTable& leaves, const VecOps& ops) {
+  const Expr value = without_rounding(hole, arithmetic);
+  const Shape& domain = value.shape();
+  if (is_view_chain(value) && kernels_read(value.dtype())) {
+    const Access access(value, domain, std::max(domain.rank() - 1, 0), leaves);
+    const Piece* p = access.affine();
+    const bool joined = p && p->rows.size() == 1 && p->cols.size() == 1;
+    if (joined && (p->cols[0].step == 1 || domain.cols() == 1)) {
+      leaf_ = p->leaf;
+      offset_ = p->offset;
+      ld_ = p->rows[0].step;
+      type_ = value.dtype();
+      return;
+    }
+  }
+  tape_ = std::make_unique<Tape>(std::array{TapeOutput{value, Expr(), DType::F32}}, domain, leaves, ops);
+}
+
+const void* RowHole::data(Bases bases) const {
+  return tape_ ? nullptr : static_cast<const std::byte*>(bases[leaf_]) + offset_ * size_of(type_);
+}
+
+void RowHole::fill(int64_t row0, int64_t rows, float* dst, int64_t ld, Bases bases, void* workspace) const {
+  TapeCall call;
+  call.block = {row0, rows, 0, tape_->cols()};
+  call.bases = bases;
+  call.workspace = workspace;
+  call.rows = dst;
+  call.rows_ld = ld;
+  tape_->run(call);
+}
+
+std::string RowHole::describe() const {
+  if (!tape_) return "memory";
+  std::string out = "tape of ";
+  return out += std::to_string(tape_->length());
+}
+
+// ---- weights ------------------------------------------------------------------------------------------------------
+
+WeightHole::WeightHole(const Expr& hole, const Geometry& geometry, LeafTable& run_leaves, const Engine& engine)
+    : geometry_(geometry), constant_(hole->rate == Rate::Constant), threads_(engine.pool.threads()) {
+  const Expr value = without_rounding(hole, geometry.shape.type);
+  const Shape& domain = value.shape();
+  const int split = geometry.convolution ? 1 : domain.rank() - 1;
+  leaves_ = constant_ ? &own_ : &run_leaves;
+  row_elements_ = 1;
+  for (int a = split; a < domain.rank(); ++a) row_elements_ *= domain[a];
+  if (find_parts(value, split, *leaves_)) return;
+  parts_.clear();
+  TapeOptions options;
+  options.split = split;
+  tape_ =
+      std::make_unique<Tape>(std::array{TapeOutput{value, Expr(), DType::F32}}, domain, *leaves_, engine.vec, options);
+}
+
+bool WeightHole::find_parts(const Expr& hole, int split, LeafTable& leaves) {
+  if (!is_view_chain(hole)) return false;
+  if (!kernels_read(hole.dtype()) && hole.dtype() != DType::E4M3) return false;
+  const Access access(hole, hole.shape(), split, leaves);
+  const std::vector<Piece>& pieces = access.pieces();
+  return !pieces.empty() && std::all_of(pieces.begin(), pieces.end(), [&](const Piece& p) { return cut(p); });
+}
+
+// Cuts a piece where groups begin and where rows stop being one step apart; each part must begin on a panel.
+bool WeightHole::cut(const Piece& p) {
+  if (p.leaf < 0 || p.cols.size() != 1 || p.col_end - p.col_begin != row_elements_) return false;
+  const Digit inner = p.rows.back();
+  const int64_t group = geometry_.shape.cols;
+  const bool plain = p.cols[0].step == 1 || row_elements_ == 1, turned = !plain && inner.step == 1;
+  if (!plain && (!turned || geometry_.convolution)) return false;
+  for (int64_t row = p.row_begin; row < p.row_end;) {
+    const int64_t local = row - p.row_begin;
+    const int64_t end = std::min({p.row_end, (row / group + 1) * group, row + inner.extent - local % inner.extent});
+    int64_t offset = p.offset, rest = local;
+    for (size_t i = p.rows.size(); i-- > 0; rest /= p.rows[i].extent)
+      offset += rest % p.rows[i].extent * p.rows[i].step;
+    if (row % group % kPanel) return false;
+    if (geometry_.convolution && inner.step != row_elements_ && end - row > 1) return false;
+    parts_.push_back({p.leaf, row, end - row, offset, turned ? p.cols[0].step : inner.step, turned});
+    row = end;
+  }
+  return true;
+}
+
+int64_t WeightHole::position(int64_t row) const {
+  const PackedShape& s = geometry_.shape;
+  return (row / s.cols * s.panels() + row % s.cols / kPanel) * s.panel_bytes();
+}
+
+int64_t WeightHole::pack_scratch() const { return tape_ ? pack_scratch_bytes(row_elements_, threads_) : 0; }
+
+void WeightHole::pack_part(Engine& engine, const Part& part, const void* data, DType type, std::byte* dst) const {
+  const PackedShape& s = geometry_.shape;
+  const std::byte* from = static_cast<const std::byte*>(data) + part.offset * size_of(type);
+  std::byte* to = dst + position(part.row);
+  if (geometry_.convolution)
+    pack_conv(engine.pool, engine.tile, from, type, part.rows, geometry_.channels, geometry_.kh, geometry_.kw, s.type,
+              to);
+  else
+    (part.turned ? pack_transposed : static_cast<PackFn*>(pack_linear))(engine.pool, engine.tile, from, type, part.ld,
+                                                                        linear_shape(s.type, part.rows, s.k), to);
+}
+
+void WeightHole::pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, std::byte* scratch) const {
+  const PackedShape& s = geometry_.shape;
+  const int64_t groups = geometry_.batch * s.lanes;
+  for (int64_t g = 0; g < groups; ++g) {
+    const auto shifted = [&](int64_t row0, int64_t n, float* to, int64_t ld, int thread) {
+      rows(row0 + g * s.cols, n, to, ld, thread);
+    };
+    std::byte* to = dst + g * s.panels() * s.panel_bytes();
+    if (geometry_.convolution)
+      pack_conv(engine.pool, engine.tile, shifted, s.cols, geometry_.channels, geometry_.kh, geometry_.kw, s.type, to,
+                scratch);
+    else
+      pack_linear(engine.pool, engine.tile, shifted, linear_shape(s.type, s.cols, s.k), to, scratch);
+  }
+}
+
+// True if packing from the file's type gives the same as rounding to the leaf's type first.
+bool WeightHole::reads_directly(const HostView& view, const Expr& leaf) const {
+  if (view.dtype == leaf.dtype()) return true;
+  if (!kernels_read(view.dtype) && view.dtype != DType::E4M3) return false;
+  return leaf.dtype() == DType::F32 || (leaf.dtype() == DType::BF16 && geometry_.shape.type == DType::BF16);
+}
+
+void WeightHole::pack(Engine& engine, const WeightSource& weights, std::byte* dst) const {
+  // Memory of every leaf, in the leaf's type unless all rows are packed straight from the file.
+  std::vector<const void*> bases;
+  std::vector<DType> types;
+  std::vector<std::shared_ptr<void>> copies;
+  for (int i = 0; i < own_.size(); ++i) {
+    const Expr& leaf = own_.leaf(i);
+    types.push_back(leaf.dtype());
+    bases.push_back(own_.literal(i));
+    if (own_.literal(i)) continue;
+    const HostView view = find_weight(weights, leaf);
+    bases.back() = view.data;
+    if (tape_ ? view.dtype == leaf.dtype() : reads_directly(view, leaf)) {
+      types.back() = view.dtype;
+      continue;
+    }
+    copies.push_back(allocate_host(leaf.shape().numel() * size_of(leaf.dtype())));
+    copy_weight(weights, leaf, copies.back().get(), engine.vec);
+    bases.back() = copies.back().get();
+  }
+  if (tape_) {
+    const int64_t each = round_up(tape_->workspace_bytes(), 64);
+    const std::shared_ptr<void> workspaces = allocate_host(each * threads_), scratch = allocate_host(pack_scratch());
+    std::byte* first = static_cast<std::byte*>(workspaces.get());
+    pack(
+        engine, bases.data(), [&](int thread) { return first + thread * each; }, dst,
+        static_cast<std::byte*>(scratch.get()));
+    return;
+  }
+  for (const Part& p : parts_)
+    pack_part(engine, p, bases[static_cast<size_t>(p.leaf)], types[static_cast<size_t>(p.leaf)], dst);
+}
+
+void WeightHole::pack(Engine& engine, Bases bases, FunctionRef<void*(int thread)> workspace, std::byte* dst,
+                      std::byte* scratch) const {
+  for (const Part& p : parts_) pack_part(engine, p, bases[p.leaf], leaves_->leaf(p.leaf).dtype(), dst);
+  if (!tape_) return;
+  const auto fill = [&](int64_t row0, int64_t rows, float* to, int64_t ld, int thread) {
+    TapeCall call;
+    call.block = {row0, rows, 0, tape_->cols()};
+    call.bases = bases;
+    call.workspace = workspace(thread);
+    call.rows = to;
+    call.rows_ld = ld;
+    tape_->run(call);
+  };
+  pack_rows(engine, fill, dst, scratch);
+}
+
+}  // namespace tenon::cpu

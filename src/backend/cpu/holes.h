@@ -1,0 +1,90 @@
+// Input holes of anchors: rows of an operand read in place where they lie in memory, computed by a tape elsewhere; and
+// weights, packed once if they are constant.
+#pragma once
+#include <memory>
+
+#include "tenon/backend/cpu/launch_kernel.h"
+#include "tenon/backend/cpu/tile/pack.h"
+
+namespace tenon::cpu {
+
+/// BF16 if all operands of the anchor are bf16, else F32.
+DType arithmetic_of(const Form& form);
+/// `hole` without an outermost rounding to bf16 where the arithmetic rounds its operands to bf16 anyway.
+Expr without_rounding(const Expr& hole, DType arithmetic);
+/// True if the matrix kernels read this type themselves.
+bool kernels_read(DType t);
+
+/// Rows of an operand seen as a matrix.
+class RowHole {
+ public:
+  /// Rows are the last axis of `hole`'s shape.
+  RowHole(const Expr& hole, DType arithmetic, LeafTable& leaves, const VecOps& ops);
+
+  const Tape* tape() const { return tape_.get(); }  ///< null if the rows lie in memory
+  const void* data(Bases bases) const;              ///< null if they do not
+  DType type() const { return type_; }
+  int64_t ld() const { return ld_; }
+  /// f32 rows by the tape.
+  void fill(int64_t row0, int64_t rows, float* dst, int64_t ld, Bases bases, void* workspace) const;
+  /// "memory" or "tape of 5".
+  std::string describe() const;
+
+ private:
+  std::unique_ptr<Tape> tape_;
+  int leaf_ = -1;
+  int64_t offset_ = 0, ld_ = 0;
+  DType type_ = DType::F32;
+};
+
+/// A weight: the shape of its packed form, and how its rows are found. Rows are numbered over groups (lanes of a linear
+/// layer or a convolution, matrices of a batched product) of `shape.cols` rows each.
+class WeightHole {
+ public:
+  struct Geometry {
+    PackedShape shape;
+    int64_t batch = 1;
+    bool convolution = false;  ///< rows are [c, kh, kw]
+    int64_t channels = 0;
+    int kh = 1, kw = 1;
+  };
+  WeightHole(const Expr& hole, const Geometry& geometry, LeafTable& run_leaves, const Engine& engine);
+
+  bool constant() const { return constant_; }
+  int64_t batch_bytes() const { return geometry_.shape.bytes(); }
+  int64_t bytes() const { return geometry_.batch * batch_bytes(); }
+  /// Null if rows are read from memory.
+  const Tape* tape() const { return tape_.get(); }
+  int64_t pack_scratch() const;
+  const PackedShape& shape() const { return geometry_.shape; }
+  /// Packs a constant weight.
+  void pack(Engine& engine, const WeightSource& weights, std::byte* dst) const;
+  /// Packs a weight that changes from run to run.
+  void pack(Engine& engine, Bases bases, FunctionRef<void*(int thread)> workspace, std::byte* dst,
+            std::byte* scratch) const;
+
+ private:
+  // Rows [row, row + rows) at `offset` elements of a leaf: rows `ld` apart, or (turned) elements of K `ld` apart.
+  struct Part {
+    int leaf;
+    int64_t row, rows, offset, ld;
+    bool turned;
+  };
+  bool find_parts(const Expr& hole, int split, LeafTable& leaves);
+  bool cut(const Piece& piece);
+  int64_t position(int64_t row) const;
+  void pack_part(Engine& engine, const Part& part, const void* data, DType type, std::byte* dst) const;
+  void pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, std::byte* scratch) const;
+  bool reads_directly(const HostView& view, const Expr& leaf) const;
+
+  Geometry geometry_;
+  bool constant_ = false;
+  int64_t row_elements_ = 0;
+  LeafTable own_;      // leaves of a constant weight
+  LeafTable* leaves_;  // own_ or the launch's
+  std::vector<Part> parts_;
+  std::unique_ptr<Tape> tape_;
+  int threads_;
+};
+
+}  // namespace tenon::cpu

@@ -1,0 +1,195 @@
+#include "tenon/backend/cpu/launch_kernel.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tenon/backend/cpu/host_memory.h"
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/skeleton.h"
+
+namespace tenon::cpu {
+
+LaunchKernel::LaunchKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form)
+    : engine_(std::move(engine)), name_(launch.name), form_(std::move(form)) {
+  compile_lets();
+}
+
+// ---- sizes --------------------------------------------------------------------------------------------------------
+
+int64_t LaunchKernel::reserve_scratch(int64_t bytes) {
+  const int64_t at = scratch_bytes_;
+  scratch_bytes_ += round_up(bytes, 64);
+  return at;
+}
+
+int64_t LaunchKernel::reserve_weights(int64_t bytes) {
+  const int64_t at = weight_bytes_;
+  weight_bytes_ += round_up(bytes, 64);
+  return at;
+}
+
+void LaunchKernel::use(const Tape& tape) {
+  workspace_bytes_ = std::max(workspace_bytes_, round_up(tape.workspace_bytes(), 64));
+}
+
+void LaunchKernel::place_in_scratch(const Expr& leaf) {
+  in_scratch_.emplace_back(leaves_.add(leaf), reserve_scratch(leaf.shape().numel() * size_of(leaf.dtype())));
+}
+
+void LaunchKernel::seal() {
+  for (const Counted& c : counted_) use(c.statistics.tape());
+  workspace_at_ = reserve_scratch(workspace_bytes_ * threads());
+  int64_t most = 0;
+  for (const Counted& c : counted_) most = std::max(most, c.statistics.scratch_bytes(threads()));
+  statistics_at_ = reserve_scratch(most);
+  for (int i = 0; i < leaves_.size(); ++i) {
+    const Expr& leaf = leaves_.leaf(i);
+    if (leaf.is<nodes::Param>())
+      in_weights_.emplace_back(i, reserve_weights(leaf.shape().numel() * size_of(leaf.dtype())));
+  }
+}
+
+LaunchMemory LaunchKernel::memory() const { return {weight_bytes_, scratch_bytes_}; }
+
+// ---- lets ---------------------------------------------------------------------------------------------------------
+
+void LaunchKernel::compile_lets() {
+  for (const Let& let : form_.lets) {
+    const Shape domain = domain_of(let.value);
+    place_in_scratch(let.leaf);
+    lets_.push_back({Tape(std::array{TapeOutput{let.value, let.leaf, let.leaf.dtype()}}, domain, leaves_, engine_->vec),
+                     leaves_.find(let.leaf)});
+    use(lets_.back().tape);
+  }
+}
+
+// ---- results ------------------------------------------------------------------------------------------------------
+
+Statistics* LaunchKernel::statistics_of(const Expr& value) {
+  for (Counted& c : counted_)
+    if (c.value == value) return &c.statistics;
+  return nullptr;
+}
+
+void LaunchKernel::compile_statistic(const FormOutput& output, const Expr& source, const Shape& domain) {
+  if (!statistics_of(output.value))
+    counted_.push_back({output.value, Statistics(source, domain, output.statistic_shape, leaves_, engine_->vec)});
+  statistics_of(output.value)->add(output.statistic, leaves_.add(output.place));
+}
+
+Expr LaunchKernel::stored_copy(const FormOutput& output, std::vector<TapeOutput>& stored) {
+  LeafTable unused;
+  for (const FormOutput& o : form_.outputs) {
+    if (o.statistic || o.value != output.value || o.dtype != o.value.dtype()) continue;
+    const Access place(o.place, form_.domain, 0, unused);
+    if (place.affine() && place.affine()->offset == 0 && place.affine()->cols.size() == 1 &&
+        place.affine()->cols[0].step == 1)
+      return input(*form_.graph, o.buffer, o.dtype, output.statistic_shape);
+  }
+  const Expr copy = input(*form_.graph, "copy." + std::to_string(counted_.size()), DType::F32, output.statistic_shape);
+  stored.push_back({output.value, reshape(copy, form_.domain), DType::F32});
+  place_in_scratch(copy);
+  return copy;
+}
+
+std::unique_ptr<Tape> LaunchKernel::compile_results(TapeOptions options) {
+  std::vector<TapeOutput> stored;
+  for (const FormOutput& o : form_.outputs)
+    if (!o.statistic) stored.push_back({o.value, o.place, o.dtype});
+  for (const FormOutput& o : form_.outputs) {
+    if (!o.statistic) continue;
+    const Expr source = statistics_of(o.value) ? Expr() : stored_copy(o, stored);
+    compile_statistic(o, source, o.statistic_shape);
+  }
+  auto tape = std::make_unique<Tape>(stored, form_.domain, leaves_, engine_->vec, options);
+  use(*tape);
+  return tape;
+}
+
+void LaunchKernel::compile_statistics() {
+  for (const FormOutput& o : form_.outputs) compile_statistic(o, o.value, form_.domain);
+}
+
+// ---- memory -------------------------------------------------------------------------------------------------------
+
+HostView find_weight(const WeightSource& weights, const Expr& leaf) {
+  const HostView view = weights.find(leaf->attrs.text);
+  TENON_CHECK(Model, view.shape == leaf.shape(), leaf->attrs.text)
+      << "weight has shape " << view.shape.str() << ", expected " << leaf.shape().str();
+  return view;
+}
+
+void copy_weight(const WeightSource& weights, const Expr& leaf, void* dst, const VecOps& ops) {
+  const HostView view = find_weight(weights, leaf);
+  const int64_t n = leaf.shape().numel();
+  if (view.dtype == leaf.dtype()) {
+    std::memcpy(dst, view.data, static_cast<size_t>(n * size_of(view.dtype)));
+    return;
+  }
+  std::byte* to = static_cast<std::byte*>(dst);
+  const std::byte* from = static_cast<const std::byte*>(view.data);
+  alignas(64) float values[1024];
+  for (int64_t i = 0; i < n; i += 1024) {
+    const int64_t part = std::min<int64_t>(1024, n - i);
+    void* source = const_cast<std::byte*>(from + i * size_of(view.dtype));
+    ops.load(view.dtype)({source, part, 1, 1, part, values, part, 0});
+    ops.store(leaf.dtype())({to + i * size_of(leaf.dtype()), part, 1, 1, part, values, part, 0});
+  }
+}
+
+void LaunchKernel::bind(const BufferTable& buffers, const WeightSource& weights) {
+  weight_memory_ = weight_bytes_ ? allocate_host(weight_bytes_) : nullptr;
+  weights_ = static_cast<std::byte*>(weight_memory_.get());
+  bases_.assign(static_cast<size_t>(leaves_.size()), nullptr);
+  for (const auto& [leaf, offset] : in_weights_) {
+    copy_weight(weights, leaves_.leaf(leaf), weights_ + offset, engine_->vec);
+    bases_[static_cast<size_t>(leaf)] = weights_ + offset;
+  }
+  for (int i = 0; i < leaves_.size(); ++i) {
+    const void*& base = bases_[static_cast<size_t>(i)];
+    const bool ours = std::any_of(in_scratch_.begin(), in_scratch_.end(), [&](const auto& s) { return s.first == i; });
+    if (leaves_.literal(i))
+      base = leaves_.literal(i);
+    else if (!base && !ours)
+      base = buffers(leaves_.leaf(i)->attrs.text);
+    TENON_CHECK(Internal, base || ours || leaves_.leaf(i).shape().numel() == 0, name_)
+        << "no memory for buffer '" << leaves_.leaf(i)->attrs.text << "'";
+  }
+  pack(weights, weights_);
+}
+
+// ---- run ----------------------------------------------------------------------------------------------------------
+
+void LaunchKernel::run_tape(const Tape& tape, const Block& block, int thread) const {
+  TapeCall call;
+  call.block = block;
+  call.bases = bases();
+  call.workspace = workspace(thread);
+  tape.run(call);
+}
+
+void LaunchKernel::run(void* scratch) {
+  scratch_ = static_cast<std::byte*>(scratch);
+  for (const auto& [leaf, offset] : in_scratch_) bases_[static_cast<size_t>(leaf)] = scratch_ + offset;
+  for (const LetTape& let : lets_) run_tape(let.tape, {0, let.tape.rows(), 0, let.tape.cols()}, 0);
+  body(scratch_);
+  for (const Counted& c : counted_)
+    c.statistics.run(
+        engine_->pool, bases(), [&](int thread) { return workspace(thread); }, scratch_ + statistics_at_);
+}
+
+std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Engine> engine, const Launch& launch) {
+  FormResult result = make_form(launch);
+  TENON_CHECK(Internal, result.form.has_value(), launch.name) << result.refusal.why;
+  const std::optional<std::string> refused = skeleton(launch.skeleton).legal(*result.form);
+  TENON_CHECK(Internal, !refused, launch.name) << launch.skeleton << ": " << *refused;
+  using Maker = std::unique_ptr<LaunchKernel> (*)(std::shared_ptr<Engine>, const Launch&, Form);
+  static constexpr std::pair<std::string_view, Maker> makers[] = {
+      {"map", &make_rows_kernel},  {"rows", &make_rows_kernel},   {"groups", &make_groups_kernel},
+      {"gemm", &make_gemm_kernel}, {"conv2d", &make_conv_kernel}, {"attention", &make_attention_kernel}};
+  for (const auto& [name, maker] : makers)
+    if (name == launch.skeleton) return maker(std::move(engine), launch, std::move(*result.form));
+  throw Error(ErrorKind::Internal, launch.name, "the cpu backend has no body for skeleton " + launch.skeleton);
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,101 @@
+// What all launches of the CPU backend share: leaves bound to memory, lets, scratch, and results with their statistics.
+// A skeleton's kernel compiles its tapes in its constructor (so that all sizes are known before anything is allocated),
+// packs weights when it is bound, and runs.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tenon/backend/backend.h"
+#include "tenon/backend/cpu/statistics.h"
+#include "tenon/backend/cpu/tape/tape.h"
+
+namespace tenon::cpu {
+
+/// The machine: threads and the kernels of its instruction set.
+struct Engine {
+  ThreadPool pool;
+  const TileOps& tile;
+  const VecOps& vec;
+  explicit Engine(int threads, const TileOps& ops = tile_ops()) : pool(threads), tile(ops), vec(vec_ops(ops.isa)) {}
+};
+
+class LaunchKernel : public Kernel {
+ public:
+  LaunchMemory memory() const;
+  /// Finds buffers, copies small weights and packs large ones. Throws Error(Model) for a weight of the wrong shape.
+  void bind(const BufferTable& buffers, const WeightSource& weights);
+  void run(void* scratch) final;
+
+ protected:
+  LaunchKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form);
+
+  /// Offset of `bytes` more bytes in the scratch (in the memory of weights), a multiple of 64.
+  int64_t reserve_scratch(int64_t bytes);
+  int64_t reserve_weights(int64_t bytes);
+  /// Makes the workspaces large enough for `tape`.
+  void use(const Tape& tape);
+  /// Compiles what the launch writes: `form.outputs` with a place, in a tape over the form's domain. Statistics are
+  /// taken from what was stored, or from a copy in scratch.
+  std::unique_ptr<Tape> compile_results(TapeOptions options);
+  /// Compiles the form's statistics straight from their values, without a stored copy.
+  void compile_statistics();
+  /// The last call of a constructor: fixes the layout of scratch and weights.
+  void seal();
+
+  virtual void pack(const WeightSource&, std::byte* /*weights*/) {}
+  virtual void body(std::byte* scratch) = 0;
+
+  Bases bases() const { return bases_.data(); }
+  void* workspace(int thread) const { return scratch_ + workspace_at_ + thread * workspace_bytes_; }
+  int threads() const { return engine_->pool.threads(); }
+  /// Runs `tape` over `block` of its domain on this thread; nothing but stores comes out.
+  void run_tape(const Tape& tape, const Block& block, int thread) const;
+
+  std::shared_ptr<Engine> engine_;
+  std::string name_;
+  Form form_;
+  LeafTable leaves_;
+  std::byte* weights_ = nullptr;
+
+ private:
+  struct Counted {
+    Expr value;  // what is counted, as the form names it
+    Statistics statistics;
+  };
+  struct LetTape {
+    Tape tape;
+    int leaf;
+  };
+  void compile_lets();
+  void compile_statistic(const FormOutput& output, const Expr& source, const Shape& domain);
+  Expr stored_copy(const FormOutput& output, std::vector<TapeOutput>& stored);
+  Statistics* statistics_of(const Expr& value);
+  void place_in_scratch(const Expr& leaf);
+
+  int64_t scratch_bytes_ = 0, weight_bytes_ = 0;
+  int64_t workspace_at_ = 0, workspace_bytes_ = 0, statistics_at_ = 0;
+  std::vector<LetTape> lets_;
+  std::vector<Counted> counted_;
+  std::vector<std::pair<int, int64_t>> in_scratch_, in_weights_;  // leaf, offset
+  std::vector<const void*> bases_;
+  std::shared_ptr<void> weight_memory_;
+  std::byte* scratch_ = nullptr;
+};
+
+/// Copies weight `leaf` to `dst` in the leaf's type. Throws Error(Model) if the source's shape is another.
+void copy_weight(const WeightSource& weights, const Expr& leaf, void* dst, const VecOps& ops);
+/// The weight's memory after the same check.
+HostView find_weight(const WeightSource& weights, const Expr& leaf);
+
+/// Makes the kernel of a launch, unbound. Throws Error(Internal) for a launch that no skeleton can run.
+std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Engine> engine, const Launch& launch);
+
+// One maker a skeleton.
+std::unique_ptr<LaunchKernel> make_rows_kernel(std::shared_ptr<Engine>, const Launch&, Form);
+std::unique_ptr<LaunchKernel> make_groups_kernel(std::shared_ptr<Engine>, const Launch&, Form);
+std::unique_ptr<LaunchKernel> make_gemm_kernel(std::shared_ptr<Engine>, const Launch&, Form);
+std::unique_ptr<LaunchKernel> make_conv_kernel(std::shared_ptr<Engine>, const Launch&, Form);
+std::unique_ptr<LaunchKernel> make_attention_kernel(std::shared_ptr<Engine>, const Launch&, Form);
+
+}  // namespace tenon::cpu

@@ -1,0 +1,66 @@
+#include "tenon/backend/null/null_backend.h"
+
+#include <cstring>
+#include <limits>
+
+#include "tenon/core/error.h"
+#include "tenon/kernels/skeleton.h"
+
+namespace tenon::null {
+namespace {
+
+std::vector<std::string>& names() {
+  static std::vector<std::string> all;
+  return all;
+}
+
+class NullKernel : public Kernel {
+ public:
+  explicit NullKernel(std::string name) : name_(std::move(name)) {}
+  void run(void*) override { names().push_back(name_); }
+  std::string describe() const override { return "recorded"; }
+
+ private:
+  std::string name_;
+};
+
+class NullBackend : public Backend {
+ public:
+  std::string_view name() const override { return "null"; }
+  std::string describe() const override { return "null, records launches"; }
+  int64_t memory_available() const override { return std::numeric_limits<int64_t>::max(); }
+  bool prefers_bf16() const override { return true; }
+  LaunchMemory memory_of(const Launch&) const override { return {}; }
+  /// Memory that reads as zeros: inputs may be set and outputs read, though nothing is ever computed.
+  std::shared_ptr<void> allocate(int64_t bytes) override {
+    void* p = std::calloc(static_cast<size_t>(bytes / 64 + 2), 64);  // pages of zeros that are not touched cost nothing
+    if (!p) throw Error(ErrorKind::Memory, "memory", "the system refused " + std::to_string(bytes) + " bytes");
+    const uintptr_t aligned = (reinterpret_cast<uintptr_t>(p) + 63) / 64 * 64;
+    return std::shared_ptr<void>(reinterpret_cast<void*>(aligned), [p](void*) { std::free(p); });
+  }
+  /// A launch must have a skeleton that takes it, as on a device.
+  std::unique_ptr<Kernel> prepare(const Launch& launch, const BufferTable&, const WeightSource&) override {
+    const FormResult result = make_form(launch);
+    TENON_CHECK(Internal, result.form.has_value(), launch.name) << result.refusal.why;
+    const std::optional<std::string> refused = skeleton(launch.skeleton).legal(*result.form);
+    TENON_CHECK(Internal, !refused, launch.name) << launch.skeleton << ": " << *refused;
+    return std::make_unique<NullKernel>(launch.name);
+  }
+  void copy_in(void* dst, const void* src, int64_t bytes) override {
+    std::memcpy(dst, src, static_cast<size_t>(bytes));
+  }
+  void copy_out(void* dst, const void* src, int64_t bytes) override {
+    std::memcpy(dst, src, static_cast<size_t>(bytes));
+  }
+};
+
+const RegisterBackend kRegistered("null", [](const BackendOptions&) -> std::unique_ptr<Backend> {
+  return std::make_unique<NullBackend>();
+});
+
+}  // namespace
+
+std::span<const std::string> record() { return names(); }
+void clear_record() { names().clear(); }
+
+}  // namespace tenon::null

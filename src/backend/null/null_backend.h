@@ -1,0 +1,16 @@
+// The null backend records launches instead of running them, so that plans are tested without a device.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tenon/backend/backend.h"
+
+namespace tenon::null {
+
+/// Names of the launches that null kernels of this process ran, oldest first.
+std::span<const std::string> record();
+/// Forgets them.
+void clear_record();
+
+}  // namespace tenon::null
