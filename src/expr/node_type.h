@@ -98,7 +98,8 @@ struct View {
   static Expr inverse(const Node&, const Expr&) { return {}; }
 };
 
-/// attrs.ints[0] is a ReduceOver. Needs: name, init, step, finish, vjp; combine(a, b) if two partial results do not join by step(a, b). The reduced axes stay with extent 1.
+/// attrs.ints[0] is a ReduceOver. Needs: name, init, step, finish, vjp; combine(a, b) if two partial results do not
+/// join by step(a, b). The reduced axes stay with extent 1.
 struct Reduce {
   static constexpr Family family = Family::Reduce;
   static constexpr int kArity = 1, kParams = 0;
@@ -218,7 +219,7 @@ const NodeType& node_type() {
 }  // namespace tenon
 
 /// Announces node struct tenon::nodes::T (the build collects these lines into the list of all nodes).
-#define NODE(T) static_assert(::tenon::detail::kNodeType<::tenon::nodes::T>.infer != nullptr);
+#define NODE(T) static_assert(!::tenon::detail::kNodeType<::tenon::nodes::T>.name.empty());
 
 /// The factory of a pointwise node: operands first, then scalar parameters.
 #define POINTWISE_FACTORY(T, function)                      \
