@@ -99,7 +99,7 @@ const Component& Checkpoint::component(const std::string& name) const {
   const auto found = components_.find(name);
   if (found != components_.end()) return found->second;
   std::string present;
-  for (const auto& [other, unused] : components_) present += (present.empty() ? "" : ", ") + other;
+  for (const auto& [other, unused] : components_) present.append(present.empty() ? "" : ", ").append(other);
   throw Error(ErrorKind::Model, path_.string(),
               "has no " + name + " (it has: " + (present.empty() ? "nothing" : present) + ")");
 }

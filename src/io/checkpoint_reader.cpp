@@ -167,7 +167,7 @@ class CheckpointReader {
     if (!out_.components_.empty() || out_.foreign_) return;
     std::string first;
     for (const std::string& name : out_.unexpected_)
-      if (first.size() < 120) first += (first.empty() ? "" : ", ") + name;
+      if (first.size() < 120) first.append(first.empty() ? "" : ", ").append(name);
     throw Error(ErrorKind::Model, out_.path_.string(),
                 "holds no UNet, VAE or text encoder of a known layout; its tensors begin with: " +
                     (first.empty() ? "(none)" : first));
@@ -215,9 +215,14 @@ class CheckpointReader {
     std::vector<fs::path> out;
     for (const std::string& v : variants) {
       const std::string dot = v.empty() ? "" : "." + v;
-      out.push_back(folder / (stem + dot + ".safetensors"));
-      out.push_back(folder / (stem + ".safetensors.index" + dot + ".json"));
-      if (!v.empty()) out.push_back(folder / (stem + dot + ".safetensors.index.json"));
+      const auto candidate = [&](std::initializer_list<std::string_view> parts) {
+        std::string file;
+        for (std::string_view part : parts) file += part;
+        out.push_back(folder / file);
+      };
+      candidate({stem, dot, ".safetensors"});
+      candidate({stem, ".safetensors.index", dot, ".json"});
+      if (!v.empty()) candidate({stem, dot, ".safetensors.index.json"});
     }
     return out;
   }
@@ -233,7 +238,7 @@ class CheckpointReader {
     for (const auto& entry : fs::directory_iterator(folder))
       if (is_pickle_name(entry.path())) refuse_pickle(entry.path());
     std::string list;
-    for (const fs::path& p : tried) list += (list.empty() ? "" : ", ") + p.filename().string();
+    for (const fs::path& p : tried) list.append(list.empty() ? "" : ", ").append(p.filename().string());
     throw Error(ErrorKind::Model, folder.string(), "has no weights; looked for " + list);
   }
 

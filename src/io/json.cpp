@@ -9,7 +9,7 @@
 namespace tenon {
 namespace {
 // "[json.exception.parse_error.101] parse error at line 1, column 5: ..." without the library's own tag.
-std::string without_tag(std::string message) {
+std::string without_tag(const std::string& message) {
   const size_t end = message.find("] ");
   return message.starts_with("[json.") && end != std::string::npos ? message.substr(end + 2) : message;
 }
