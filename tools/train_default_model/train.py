@@ -1,0 +1,180 @@
+"""Trains the default model from nothing and writes it as a diffusers folder.
+
+    python train.py --out ../../assets/default-model            # a GPU; minutes, see README.md
+    python train.py --out /tmp/try --device cpu --tiny          # a smoke test of every step on a CPU
+"""
+
+import argparse
+import concurrent.futures
+import pathlib
+import random
+import time
+
+import numpy
+import torch
+from PIL import Image
+
+import networks
+import raster
+import scenes
+import training
+from tokenizer import Tokenizer, learn_merges
+
+WORDINGS = 2  # captions a scene
+
+
+def make_scenes(job):
+    """Rows as pack_scene gives them, and the tokens of WORDINGS captions each, for `count` training scenes."""
+    seed, count, merges = job
+    rng, tokenizer = random.Random(seed), Tokenizer(merges)
+    rows = numpy.zeros((count, 11), numpy.float32)
+    tokens = numpy.zeros((count, WORDINGS, 77), numpy.int16)
+    for i in range(count):
+        scene = scenes.training_scene(rng)
+        rows[i] = raster.pack_scene(scene)
+        for k in range(WORDINGS):
+            tokens[i, k] = tokenizer.encode(scenes.caption(rng, scene))
+    return rows, tokens
+
+
+def sheet(images, columns=10):
+    """A contact sheet of [N, 3, H, W] pictures in 0..1."""
+    x = (images.clamp(0, 1) * 255).round().byte().cpu()
+    n, _, h, w = x.shape
+    rows = (n + columns - 1) // columns
+    x = torch.cat([x, x.new_zeros(rows * columns - n, 3, h, w)])
+    x = x.view(rows, columns, 3, h, w).permute(0, 3, 1, 4, 2).reshape(rows * h, columns * w, 3)
+    return Image.fromarray(x.numpy())
+
+
+@torch.no_grad()
+def sample(parts, tokenizer, prompts, seeds, guidance, scheduler, steps, scaling, device):
+    """Pictures in 0..1 for many prompts at once; noise as torch's CPU generator draws it for each seed."""
+    vae, text, unet = parts
+    ids = torch.tensor([tokenizer.encode("")] * len(prompts) + [tokenizer.encode(p) for p in prompts], device=device)
+    context = text(input_ids=ids).last_hidden_state
+    shape = (1, 4, scenes.CANVAS // 8, scenes.CANVAS // 8)
+    x = torch.cat([torch.randn(shape, generator=torch.Generator().manual_seed(s)) for s in seeds]).to(device)
+    scheduler.set_timesteps(steps)
+    x = x * scheduler.init_noise_sigma
+    for t in scheduler.timesteps:
+        both = scheduler.scale_model_input(torch.cat([x, x]), t)
+        low, high = unet(both, t.to(device), encoder_hidden_states=context).sample.chunk(2)
+        x = scheduler.step(low + guidance * (high - low), t, x).prev_sample
+    return vae.decode(x / scaling).sample / 2 + 0.5
+
+
+def show_samples(out, parts, tokenizer, scaling, device, log):
+    from diffusers import PNDMScheduler
+    rng = random.Random(7)
+    held = [s for s in (scenes.draw_scene(rng) for _ in range(4000)) if scenes.scene_is_held_out(s)][:100]
+    prompts = [scenes.caption(rng, s) for s in held]
+    scheduler = PNDMScheduler(**networks.NOISE_SCHEDULE, set_alpha_to_one=False, skip_prk_steps=True, steps_offset=1)
+    pictures = sample(parts, tokenizer, prompts, range(100), 5.0, scheduler, 20, scaling, device)
+    sheet(pictures).save(out / "samples.png")
+    (out / "samples.txt").write_text("\n".join(prompts) + "\n")
+    log("samples drawn")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder of the model")
+    parser.add_argument("--work", type=pathlib.Path, help="folder for samples and log (default: OUT-work)")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--scenes", type=int, default=200_000)
+    parser.add_argument("--vae-steps", type=int, nargs=2, default=(20_000, 10_000),
+                        help="steps of the autoencoder on pictures of 64 x 64 and of 128 x 128")
+    parser.add_argument("--vae-seconds", type=float, nargs=2, default=(1e9, 1e9), help="the same as limits of time")
+    parser.add_argument("--vae-batch", type=int, nargs=2, default=(64, 32))
+    parser.add_argument("--vae-pool", type=int, nargs=2, default=(200_000, 50_000), help="different pictures")
+    parser.add_argument("--vae-from", type=pathlib.Path, help="model folder whose autoencoder is the start")
+    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--total-seconds", type=float, default=1e9,
+                        help="let the denoiser end this long after the start, with fewer steps if need be")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the denoiser: worth it from 5000 steps")
+    parser.add_argument("--workers", type=int, default=12)
+    parser.add_argument("--resume", type=pathlib.Path, help="model folder of an earlier run: keeps its autoencoder, trains the rest on")
+    parser.add_argument("--tiny", action="store_true", help="a few steps of everything, to test the script")
+    args = parser.parse_args()
+    if args.tiny:
+        args.scenes, args.vae_steps, args.vae_batch, args.vae_pool = 64, (3, 2), (4, 2), (16, 8)
+        args.steps, args.batch, args.workers = 6, 8, 1
+    work = args.work or args.out.with_name(args.out.name + "-work")
+    work.mkdir(parents=True, exist_ok=True)
+    begin, lines = time.time(), []
+
+    def log(text):
+        lines.append(f"[{time.time() - begin:6.1f}] {text}")
+        print(lines[-1], flush=True)
+        (work / "train.log").write_text("\n".join(lines) + "\n")
+
+    merges = learn_merges(scenes.lexicon())
+    tokenizer = Tokenizer(merges)
+    # Workers are forked here, before CUDA is touched; they write captions while the autoencoder trains.
+    pool = concurrent.futures.ProcessPoolExecutor(args.workers)
+    chunk = (args.scenes + 63) // 64
+    made = [pool.submit(make_scenes, (1000 * args.seed + i, chunk, merges)) for i in range(64)]
+
+    torch.manual_seed(args.seed)
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
+    device = torch.device(args.device)
+    vae, text, unet = networks.make_vae(), networks.make_text_encoder(tokenizer), networks.make_unet()
+    log(f"parameters: vae {networks.count(vae)}, text {networks.count(text)}, unet {networks.count(unet)}; "
+        f"vocabulary {len(tokenizer.vocab)}; device {args.device}")
+    scaling = networks.load_weights(args.resume, vae, text, unet) if args.resume else None
+    if args.vae_from:
+        networks.load_weights(args.vae_from, vae)
+    for module in (vae, text, unet):
+        module.to(device).train()
+
+    def train_vae(phase, make, peak):
+        training.train_vae(vae, training.byte_images(make, args.vae_pool[phase]), device, args.vae_steps[phase],
+                           args.vae_seconds[phase], args.vae_batch[phase], peak, log)
+
+    if not args.resume:  # edges are a local matter: small pictures first, they cost a quarter
+        train_vae(0, lambda n, _: raster.random_images(n, 64, device), 1e-3)
+    parts = [f.result() for f in made]
+    pool.shutdown()
+    rows = torch.from_numpy(numpy.concatenate([p[0] for p in parts]))
+    log(f"{rows.shape[0]} scenes described")
+    if not args.resume:
+        train_vae(1, lambda n, i: torch.cat([raster.random_images(n // 3, scenes.CANVAS, device),
+                                             raster.draw_described(rows[i:i + n - n // 3], device)]), 5e-4)
+    vae.eval().requires_grad_(False)
+    tokens = torch.from_numpy(numpy.concatenate([p[1] for p in parts])).to(device)
+    latents = training.encode_all(vae, rows, device)
+    if scaling is None:
+        latents, spread = training.level_channels(vae, latents)
+        scaling = round(1 / spread, 5)
+    spread = float(latents.std())
+    log(f"latents encoded, means {latents.mean((0, 2, 3)).tolist()}, spread {spread:.4f}, scaling factor {scaling}")
+    with torch.no_grad():
+        originals = raster.draw_described(rows[:50], device)
+        rebuilt = vae.decode(latents[:50]).sample / 2 + 0.5
+        shaken = vae.decode(latents[:50] + 0.1 * spread * torch.randn_like(latents[:50])).sample / 2 + 0.5
+        log(f"rebuilt pictures are off by {(rebuilt - originals).abs().mean() * 255:.2f} of 255")
+        sheet(torch.cat([originals[:20], rebuilt[:20], shaken[:20]])).save(work / "vae.png")
+
+    empty = torch.tensor(tokenizer.encode(""), device=device)
+    latents = (latents * scaling).to(torch.bfloat16 if device.type == "cuda" else torch.float32)
+
+    def write():
+        networks.export(args.out, tokenizer, vae, text, unet, scaling)
+        log("model written")
+
+    live = (unet, text)
+    if args.compile:
+        live = (torch.compile(unet.to(memory_format=torch.channels_last)), torch.compile(text))
+    training.train_denoiser(*live, latents, tokens, empty, device, args.steps,
+                            args.total_seconds - (time.time() - begin), args.batch, 1.5e-3, log, write)
+    unet.eval(), text.eval()
+    write()
+    show_samples(work, (vae, text, unet), tokenizer, scaling, device, log)
+    log("done")
+
+
+if __name__ == "__main__":
+    main()
