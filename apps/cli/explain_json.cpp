@@ -46,11 +46,12 @@ ordered_json lines_json(const std::vector<ExplainedHole>& holes) {
 
 ordered_json explanation_object(const Explanation& e) {
   ordered_json launches = ordered_json::array(), hoisted = ordered_json::array();
-  for (const ExplainedLaunch& l : e.launches) (l.rate == Rate::Step ? launches : hoisted).push_back(launch_json(l));
+  for (const ExplainedLaunch& l : e.launches) (l.rate == e.rate ? launches : hoisted).push_back(launch_json(l));
   const PlanCounts& c = e.counts;
   return {{"model", e.model},
           {"part", e.part},
           {"device", e.device},
+          {"rate", name_of(e.rate)},
           {"launches", launches},
           {"hoisted", hoisted},
           {"counts",

@@ -33,7 +33,7 @@ main { display:grid; grid-template-columns:minmax(0,1fr) minmax(360px,34%); gap:
   padding-right:14px; cursor:pointer; white-space:nowrap }
 .row:hover { background:var(--hover) } .row.on { background:var(--select) } .row.dim { opacity:.28 }
 .row .n { color:var(--soft); text-align:right; font-variant-numeric:tabular-nums }
-.row .what { overflow:hidden; text-overflow:ellipsis } .row .what i { font-style:normal; color:var(--soft) }
+.row .what { overflow:hidden; text-overflow:ellipsis } .row .what u { text-decoration:none; color:var(--soft) } .row .what i { font-style:normal; color:var(--soft) }
 .chip { border-radius:5px; padding:0 7px; font-size:11.5px; color:#fff; text-align:center; line-height:18px }
 @media (prefers-color-scheme: dark) { .chip { color:#14171a } }
 .cost { display:grid; grid-template-columns:1fr 70px; gap:7px; align-items:center; font-size:12px; color:var(--soft); text-align:right; font-variant-numeric:tabular-nums }
@@ -76,19 +76,20 @@ const time = ms => ms >= 1000 ? three(ms/1000)+' s' : ms >= 1 ? three(ms)+' ms' 
 const color = k => `var(--${['gemm','conv2d','attention','rows','groups','map'].includes(k) ? k : 'map'})`;
 const timesCount = (a, b) => b > 0 ? (a/b).toFixed(1).replace(/\.0$/, '') + ' x' : '';
 const expression = t => esc(t).replace(/([A-Za-z_][A-Za-z0-9_]*)(?=\()/g, '<span class="fn">$1</span>').replace(/(^|[\s(,-])(\d+\.?\d*(?:e[-+]?\d+)?)(?=[\s),]|$)/g, '$1<span class="num">$2</span>');
+const title = name => { const at = name.search(/[^.]+\.[^.]*(?:\.\d+)?$/); return at > 0 ? `<u>${esc(name.slice(0, at))}</u>${esc(name.slice(at))}` : esc(name); };
 let net, selected = 0;
 
 function header() {
   byId('title').innerHTML = `${esc(net.model)} <span>${esc(net.part)} on ${esc(net.device)}</span>`;
-  const steps = net.launches.filter(l => l.rate === 'step'), ms = steps.reduce((s, l) => s + (l.ms || 0), 0);
-  const flops = steps.reduce((s, l) => s + l.flops, 0), c = net.counts, hoisted = net.launches.length - steps.length;
+  const steps = net.launches.filter(l => l.rate === net.rate), ms = steps.reduce((s, l) => s + (l.ms || 0), 0);
+  const flops = steps.reduce((s, l) => s + l.flops, 0), c = net.counts, unit = net.rate === 'step' ? 'step' : 'run', hoisted = net.launches.length - steps.length;
   const meter = (v, max, now) => `<div class="meter ${now ? 'now' : ''}" style="width:${Math.max(1, 100*v/max)}%"></div>`;
-  const tiles = [`<b>${c.total}</b> <small>launches a step</small><p>${c.elementwise} elementwise, ${c.concat} concat, ${c.permute} permute, ${c.upsample} upsample` +
-      (hoisted ? `; ${hoisted} more outside the steps` : '') + `</p>`,
-    `<b>${bytes(net.bytes.fused)}</b> <small>moved a step</small><div class="pair"><span>fused</span>${meter(net.bytes.fused, net.bytes.unfused, true)}<span>unfused</span>${meter(net.bytes.unfused, net.bytes.unfused)}</div><p>${bytes(net.bytes.unfused)} unfused, ${timesCount(net.bytes.unfused, net.bytes.fused)} as much</p>`,
+  const tiles = [`<b>${c.total}</b> <small>launches a ${unit}</small><p>${c.elementwise} elementwise, ${c.concat} concat, ${c.permute} permute, ${c.upsample} upsample` +
+      (hoisted ? `; ${hoisted} more that run less often` : '') + `</p>`,
+    `<b>${bytes(net.bytes.fused)}</b> <small>moved a ${unit}</small><div class="pair"><span>fused</span>${meter(net.bytes.fused, net.bytes.unfused, true)}<span>unfused</span>${meter(net.bytes.unfused, net.bytes.unfused)}</div><p>${bytes(net.bytes.unfused)} unfused, ${timesCount(net.bytes.unfused, net.bytes.fused)} as much</p>`,
     `<b>${bytes(net.peak_bytes)}</b> <small>memory at most</small><p>activations ${bytes(net.memory.activations)}, weights ${bytes(net.memory.weights)}, scratch ${bytes(net.memory.scratch)}</p>`,
-    ms ? `<b>${time(ms)}</b> <small>a step</small><p>${three(flops/1e9)} GFLOP, ${three(flops/ms/1e6)} GFLOP/s</p>`
-       : `<b>${three(flops/1e9)}</b> <small>GFLOP a step</small><p>not run: times come with explain --time</p>`];
+    ms ? `<b>${time(ms)}</b> <small>a ${unit}</small><p>${three(flops/1e9)} GFLOP, ${three(flops/ms/1e6)} GFLOP/s</p>`
+       : `<b>${three(flops/1e9)}</b> <small>GFLOP a ${unit}</small><p>not run: times come with explain --time</p>`];
   byId('tiles').replaceChildren(...tiles.map(t => make('div', 'tile', t)));
   byId('keys').replaceChildren(...[...new Set(net.launches.map(l => l.skeleton))].map(k =>
     make('span', 'key', `<i class="dot" style="background:${color(k)}"></i>${esc(k)} ${net.launches.filter(l => l.skeleton === k).length}`)));
@@ -114,7 +115,7 @@ function list() {
   net.launches.forEach((l, i) => {
     const summary = l.sinks.length ? l.sinks[0].text : '';
     const row = make('div', 'row', `<span></span><span class="n">${i}</span><span class="chip" style="background:${color(l.skeleton)}">${esc(l.skeleton)}</span>` +
-      `<span class="what">${esc(l.name)} <i class="mono">${esc(summary)}</i></span>` +
+      `<span class="what">${title(l.name)} <i class="mono">${esc(summary)}</i></span>` +
       `<span class="cost"><span class="track"><div class="fill" style="width:${100*cost(l)/most}%;background:${color(l.skeleton)}"></div></span>${timed ? (l.ms ? time(l.ms) : '') : bytes(l.bytes)}</span>`);
     row.style.top = at.ys[i] + 'px'; row.style.height = at.h + 'px'; row.dataset.i = i;
     if (at.h < 20) { row.style.fontSize = '11px'; row.children[2].style.lineHeight = at.h - 4 + 'px'; }
@@ -172,13 +173,14 @@ function edges(box, at) {  // an arc from the launch that writes a buffer to eac
   byId('edges')?.remove();
   const s = svg('svg', {id: 'edges', width: 104, height: at.height}), writer = {}, x = 94;
   net.launches.forEach((l, i) => l.writes.forEach(b => writer[b] = i));
-  const path = [], strong = [];
+  const path = [], strong = [], faint = [];
   net.launches.forEach((l, i) => l.reads.forEach(b => {
     if (!(b in writer)) return;
     const a = at.ys[writer[b]] + at.h/2, z = at.ys[i] + at.h/2, reach = Math.min(88, 7 + 5.2*Math.sqrt(Math.max(0, i - writer[b] - 1))*2);
     const on = i === selected || writer[b] === selected;
-    (on ? strong : path).push(i - writer[b] === 1 ? `M${x} ${a}V${z}` : `M${x} ${a}C${x-reach} ${a + (z-a)*.12} ${x-reach} ${z - (z-a)*.12} ${x} ${z}`);
+    (on ? strong : net.launches[writer[b]].rate !== l.rate ? faint : path).push(i - writer[b] === 1 ? `M${x} ${a}V${z}` : `M${x} ${a}C${x-reach} ${a + (z-a)*.12} ${x-reach} ${z - (z-a)*.12} ${x} ${z}`);
   }));
+  s.append(svg('path', {d: faint.join(''), fill: 'none', stroke: 'var(--bar)', 'stroke-width': .6, 'stroke-opacity': .45}));
   s.append(svg('path', {d: path.join(''), fill: 'none', stroke: 'var(--bar)', 'stroke-width': 1.1}), svg('path', {d: strong.join(''), fill: 'none', stroke: 'var(--strong)', 'stroke-width': 2}));
   net.launches.forEach((l, i) => s.append(svg('circle', {cx: x, cy: at.ys[i] + at.h/2, r: i === selected ? 5 : 3.4, fill: color(l.skeleton)})));
   box.append(s);
@@ -205,7 +207,7 @@ function arena() {  // launches to the right, offset upwards; one rectangle a bu
 function show(i) {
   net = networks[i]; selected = 0;
   byId('parts').replaceChildren(...(networks.length > 1 ? networks.map((n, k) => { const b = make('button', k === i ? 'on' : '', esc(n.part)); b.onclick = () => show(k); return b; }) : []));
-  header(); list(); select(Math.max(0, net.launches.findIndex(l => l.rate === 'step')));
+  header(); list(); select(Math.max(0, net.launches.findIndex(l => l.rate === net.rate)));
 }
 byId('filter').oninput = filter;
 byId('zoom').oninput = list;

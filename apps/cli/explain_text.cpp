@@ -47,14 +47,15 @@ std::string explanation_text(const Explanation& e) {
   }
   double seconds = 0, flops = 0;
   for (const ExplainedLaunch& l : e.launches) {
-    if (l.rate != Rate::Step) continue;
+    if (l.rate != e.rate) continue;
     seconds += l.seconds.value_or(0);
     flops += l.flops;
   }
   const PlanCounts& c = e.counts;
-  out += "\none step: " + std::to_string(c.total) + " launches (" + std::to_string(c.elementwise) + " elementwise, " +
-         std::to_string(c.concat) + " concat, " + std::to_string(c.permute) + " permute, " +
-         std::to_string(c.upsample) + " upsample), " + bytes_text(static_cast<double>(e.fused_bytes)) + " moved (" +
+  out += "\none " + std::string(e.rate == Rate::Step ? "step" : "run") + ": " + std::to_string(c.total) +
+         " launches (" + std::to_string(c.elementwise) + " elementwise, " + std::to_string(c.concat) + " concat, " +
+         std::to_string(c.permute) + " permute, " + std::to_string(c.upsample) + " upsample), " +
+         bytes_text(static_cast<double>(e.fused_bytes)) + " moved (" +
          bytes_text(static_cast<double>(e.unfused_bytes)) + " unfused), " +
          std::to_string(static_cast<int64_t>(flops / 1e9)) + " GFLOP" +
          (seconds > 0 ? ", " + seconds_text(seconds) : "") + "\n";

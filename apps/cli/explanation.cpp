@@ -45,12 +45,31 @@ void fill_from_form(const Launch& launch, const Form& form, Readable& readable, 
   }
 }
 
+// Neighbours of one kind with one reason become one: "slice, 3 times".
+std::vector<KeptApart> merged(const std::vector<KeptApart>& all) {
+  std::vector<KeptApart> out;
+  std::vector<int> times;
+  const auto kind = [](const KeptApart& k) { return k.what.substr(0, k.what.find(" [")); };
+  for (const KeptApart& k : all) {
+    size_t i = 0;
+    while (i < out.size() && (kind(out[i]) != kind(k) || out[i].why != k.why)) ++i;
+    if (i == out.size()) {
+      out.push_back(k);
+      times.push_back(0);
+    }
+    ++times[i];
+  }
+  for (size_t i = 0; i < out.size(); ++i)
+    if (times[i] > 1) out[i].what = kind(out[i]) + ", " + std::to_string(times[i]) + " times";
+  return out;
+}
+
 ExplainedLaunch explain_launch(const Launch& launch, Rate rate) {
   ExplainedLaunch out;
   out.name = launch.name;
   out.skeleton = launch.skeleton;
   out.rate = rate;
-  out.apart = launch.apart;
+  out.apart = merged(launch.apart);
   const Expr anchor = anchor_of(launch);
   out.anchor = anchor_text(anchor);
   out.flops = anchor_flops(anchor);
@@ -86,7 +105,7 @@ std::vector<ExplainedBuffer> explain_buffers(const Plan& plan, const std::vector
       e.first = std::min(e.first, i);
       e.last = std::max(e.last, i);
     }
-    if (b.role == BufferRole::Input || b.rate != Rate::Step) e.last = end;  // read again by every step
+    if (b.role == BufferRole::Input || b.rate != launches.back().rate) e.last = end;  // read again by every step
     if (b.role == BufferRole::Input) e.first = 0;
     if (b.role == BufferRole::Output) e.last = end;
     out.push_back(std::move(e));
@@ -113,12 +132,15 @@ void join_measurements(const Plan& plan, const Executable& executable, std::vect
 Explanation explain(const Plan& plan, const MemoryPlan& memory, const Executable* executable) {
   Explanation out;
   out.part = plan.name;
-  out.counts = plan.counts();
-  out.fused_bytes = plan.bytes();
-  out.unfused_bytes = plan.unfused_bytes;
+  out.rate = plan.phases.empty() ? Rate::Step : plan.phases.back().rate;
+  out.counts = plan.counts(out.rate);
+  out.fused_bytes = plan.bytes(out.rate);
   out.memory = memory;
   for (const Phase& p : plan.phases)
     for (const Launch& l : p.launches) out.launches.push_back(explain_launch(l, p.rate));
+  out.unfused_bytes = plan.unfused_bytes;
+  if (out.rate != Rate::Step)
+    for (const ExplainedLaunch& l : out.launches) out.unfused_bytes += l.rate == out.rate ? l.unfused_bytes : 0;
   if (executable) join_measurements(plan, *executable, out.launches);
   out.buffers = explain_buffers(plan, out.launches);
   return out;

@@ -42,8 +42,9 @@ struct Explanation {
   std::string model, part, device;
   std::vector<ExplainedLaunch> launches;  ///< of all phases, in order
   std::vector<ExplainedBuffer> buffers;
+  Rate rate = Rate::Step;  ///< of the phase that runs most often: what the counts and bytes are of
   PlanCounts counts;
-  int64_t fused_bytes = 0, unfused_bytes = 0;  ///< of one run of the Step phase
+  int64_t fused_bytes = 0, unfused_bytes = 0;
   MemoryPlan memory;
   int64_t peak_bytes() const { return memory.total(); }
 };

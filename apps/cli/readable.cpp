@@ -8,6 +8,7 @@ namespace tenon::cli {
 namespace {
 
 constexpr int kSum = 1, kProduct = 2, kSign = 3, kAtom = 4;  // precedences
+constexpr size_t kLongList = 6, kShownOfLong = 2;            // a concatenation of more is cut short
 constexpr size_t kInlineLength = 28;                         // a value used twice gets a name beyond this
 
 // What a reader does not want to see: views that only change how extents are counted.
@@ -65,7 +66,7 @@ std::string Readable::text(const Expr& wrapped, int precedence) {
   if (e->family() == Family::Leaf || uses_[e.get()] < 2) return inline_text(e, precedence);
   std::string whole = inline_text(e, 0);
   if (whole.size() <= kInlineLength) return inline_text(e, precedence);
-  const std::string name = "t" + std::to_string(next_++);
+  const std::string name = "v" + std::to_string(next_++);  // buffers are t1, t2, ..
   where_.push_back(name + " = " + whole);
   return named_[e.get()] = name;
 }
@@ -87,6 +88,7 @@ std::string Readable::inline_text(const Expr& e, int precedence) {
 }
 
 std::string Readable::pointwise(const Expr& e, int precedence) {
+  if (e.is<nodes::Mul>() && e->in[0] == e->in[1]) return text(e->in[0], kAtom) + "^2";
   if (const Infix* op = infix(e)) {
     const bool right_binds = e.is<nodes::Sub>() || e.is<nodes::Div>();
     const std::string left = text(e->in[0], op->precedence);
@@ -104,7 +106,9 @@ std::string Readable::pointwise(const Expr& e, int precedence) {
 
 std::string Readable::call(const Expr& e, const std::string& name) {
   std::string out = name + "(";
-  for (size_t i = 0; i < e->in.size(); ++i) out += (i ? ", " : "") + text(e->in[i], 0);
+  const size_t shown = e->in.size() > kLongList ? kShownOfLong : e->in.size();
+  for (size_t i = 0; i < shown; ++i) out += (i ? ", " : "") + text(e->in[i], 0);
+  if (shown < e->in.size()) out += ", .. " + std::to_string(e->in.size() - shown) + " more";
   for (double p : e->attrs.nums) out += ", " + number(p);
   return out + ")";
 }
@@ -134,6 +138,8 @@ std::string Readable::leaf(const Expr& e) const {
 
 std::string Readable::short_weight(const std::string& name) const {
   std::string prefix = launch_name_.substr(0, launch_name_.find_first_of("+#"));
+  if (launch_name_.find('+') != std::string::npos)
+    prefix.resize(std::min(prefix.size(), prefix.rfind('.')));  // merged siblings
   while (!prefix.empty()) {
     if (name.size() > prefix.size() && name.compare(0, prefix.size(), prefix) == 0 && name[prefix.size()] == '.')
       return name.substr(prefix.size() + 1);

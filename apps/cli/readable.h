@@ -9,7 +9,7 @@
 
 namespace tenon::cli {
 
-/// One expression: its text, and the values that it names because it uses them more than once ("t1 = ..").
+/// One expression: its text, and the values that it names because it uses them more than once ("v1 = ..").
 struct ReadableText {
   std::string text;
   std::vector<std::string> where;

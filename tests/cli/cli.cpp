@@ -1,0 +1,133 @@
+#include "cli.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "../fixtures/checkpoint.h"
+
+namespace cli {
+namespace fs = std::filesystem;
+namespace {
+
+std::string slurp(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+fs::path fresh_folder(const std::string& what) {
+  std::string name = (fs::temp_directory_path() / ("tenon-" + what + "-XXXXXX")).string();
+  if (!mkdtemp(name.data())) throw std::runtime_error("cannot make " + name);
+  return name;
+}
+
+// Written by the first test that asks, removed when the process ends.
+struct TinyModel {
+  fs::path folder = fresh_folder("model");
+  TinyModel() {
+    fixtures::write_diffusers_folder(folder / "tiny", tenon::DType::F32);
+    fixtures::write_single_file(folder / "tiny.safetensors", tenon::DType::F32);
+  }
+  ~TinyModel() { fs::remove_all(folder); }
+};
+
+}  // namespace
+
+Process::Process(std::vector<std::string> arguments, const fs::path& folder,
+                 const std::vector<std::string>& environment) {
+  static int number = 0;
+  const std::string tag = std::to_string(getpid()) + "-" + std::to_string(number++);
+  out_ = fs::temp_directory_path() / ("tenon-out-" + tag);
+  err_ = fs::temp_directory_path() / ("tenon-err-" + tag);
+  arguments.insert(arguments.begin(), TENON_BINARY_DIR "/bin/tenon");
+  begin_ = std::chrono::steady_clock::now();
+  pid_ = fork();
+  if (pid_ != 0) return;
+  const auto redirect = [](const fs::path& to, int as) {
+    dup2(open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), as);
+  };
+  redirect(out_, STDOUT_FILENO);
+  redirect(err_, STDERR_FILENO);
+  dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+  if (chdir(folder.c_str()) != 0) _exit(127);
+  for (const std::string& e : environment)
+    setenv(e.substr(0, e.find('=')).c_str(), e.substr(e.find('=') + 1).c_str(), 1);
+  std::vector<char*> argv;
+  for (std::string& a : arguments) argv.push_back(a.data());
+  argv.push_back(nullptr);
+  execv(argv[0], argv.data());
+  _exit(127);
+}
+
+Process::~Process() {
+  if (pid_ > 0) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  fs::remove(out_);
+  fs::remove(err_);
+}
+
+void Process::signal(int number) const { kill(pid_, number); }
+
+bool Process::wait_for_log(const std::string& text, double seconds) const {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < end) {
+    if (slurp(err_).find(text) != std::string::npos) return true;
+    siginfo_t info{};
+    if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return slurp(err_).find(text) != std::string::npos;
+}
+
+Finished Process::finish() {
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = -1;
+  Finished f;
+  f.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  f.out = slurp(out_);
+  f.err = slurp(err_);
+  f.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  return f;
+}
+
+void CliTest::SetUp() { folder_ = fresh_folder("test"); }
+void CliTest::TearDown() { fs::remove_all(folder_); }
+
+std::string CliTest::model() {
+  static const TinyModel tiny;
+  return (tiny.folder / "tiny").string();
+}
+
+Finished CliTest::tenon(std::vector<std::string> arguments, const std::vector<std::string>& environment) const {
+  return Process(std::move(arguments), folder_, environment).finish();
+}
+
+std::vector<std::string> CliTest::files() const {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& e : fs::directory_iterator(folder_)) names.push_back(e.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void CliTest::expect_error(int code, std::vector<std::string> arguments, const std::vector<std::string>& parts) const {
+  const std::vector<std::string> before = files();
+  arguments.emplace_back("-q");
+  const Finished f = tenon(std::move(arguments));
+  EXPECT_EQ(f.code, code) << f.err;
+  EXPECT_EQ(f.out, "");
+  EXPECT_TRUE(f.err.starts_with("tenon: error: ")) << f.err;
+  EXPECT_EQ(std::count(f.err.begin(), f.err.end(), '\n'), 1) << f.err;
+  for (const std::string& part : parts) EXPECT_NE(f.err.find(part), std::string::npos) << part << " in: " << f.err;
+  EXPECT_EQ(files(), before);
+}
+
+}  // namespace cli

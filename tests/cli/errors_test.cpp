@@ -1,0 +1,133 @@
+// Bad input: one clear error each, the right exit code, no crash, no file left behind.
+#include <cstdlib>
+#include <fstream>
+
+#include "cli.h"
+
+namespace cli {
+namespace {
+
+std::string safetensors(const std::string& header, const std::string& data) {
+  std::string out(8, '\0');
+  for (size_t i = 0; i < 8; ++i) out[i] = static_cast<char>(header.size() >> (8 * i));
+  return out + header + data;
+}
+
+class CliErrors : public CliTest {
+ protected:
+  std::string write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(folder() / name, std::ios::binary) << bytes;
+    return name;
+  }
+  void expect_model_error(const std::string& bytes, const std::string& part) const {
+    expect_error(3, {"generate", "a circle", "-m", write("bad.safetensors", bytes)}, {"bad.safetensors", part});
+  }
+};
+
+TEST_F(CliErrors, UsageIsTwo) {
+  expect_error(2, {}, {"no command"});
+  expect_error(2, {"paint"}, {"paint"});
+  expect_error(2, {"generate", "a circle", "--bogus"}, {"--bogus", "tenon generate --help"});
+  expect_error(2, {"generate", "a circle", "--steps", "many"}, {"many"});
+  expect_error(2, {"generate", "-m", model()}, {"prompt"});
+  expect_error(2, {"generate", "a circle", "-p", "a square", "-m", model()}, {"more than once"});
+  expect_error(2, {"explain", "--part", "lungs"}, {"lungs"});
+}
+
+TEST_F(CliErrors, BadSizesAndSteps) {
+  expect_error(2, {"generate", "a circle", "-m", model(), "-W", "130"}, {"130", "128"});
+  expect_error(2, {"generate", "a circle", "-m", model(), "-H", "0"}, {"--height"});
+  expect_error(2, {"generate", "a circle", "-m", model(), "--steps", "0"}, {"--steps"});
+  expect_error(2, {"generate", "a circle", "-m", model(), "--steps", "-3"}, {"--steps"});
+  expect_error(2, {"generate", "a circle", "-m", model(), "-W", "64", "-H", "64", "--sampling-method", "magic"},
+               {"magic"});
+  expect_error(2, {"generate", "a circle", "-m", model(), "--type", "int3"}, {"int3"});
+  expect_error(2, {"generate", "a circle", "-m", model(), "--seed", "-2"}, {"--seed"});
+}
+
+TEST_F(CliErrors, AbsurdSizeNamesTheLargestThatFits) {
+  expect_error(4, {"generate", "a circle", "-m", model(), "-W", "32768", "-H", "32768"}, {"largest"});
+}
+
+TEST_F(CliErrors, PromptThatIsNotUtf8) {
+  expect_error(2, {"generate", "a \xff circle", "-m", model()}, {"UTF-8", "byte 2"});
+}
+
+TEST_F(CliErrors, ModelsThatAreNone) {
+  expect_error(3, {"generate", "a circle", "-m", "nowhere"}, {"nowhere"});
+  expect_error(3, {"inspect", "nowhere"}, {"nowhere"});
+  expect_error(2, {"generate", "a circle", "-m", "random:unknown"}, {"unknown", "sd15"});
+  write("weights.ckpt", "PK");
+  expect_error(3, {"generate", "a circle", "-m", "weights.ckpt"}, {"weights.ckpt"});
+}
+
+TEST_F(CliErrors, SafetensorsThatLie) {
+  expect_model_error("", "header");
+  expect_model_error("abc", "header");
+  expect_model_error(std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8) + "{}", "header");
+  expect_model_error(safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", "1234"), "'a'");
+  expect_model_error(safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[9],\"data_offsets\":[0,8]}}", "12345678"),
+                     "'a'");
+  expect_model_error(safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+                                 "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[2,6]}}",
+                                 "123456"),
+                     "'b'");
+  expect_model_error(safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[NaN],\"data_offsets\":[0,4]}}", "1234"), "");
+  expect_model_error(safetensors("{\"\xff\":1}", ""), "");
+  expect_model_error(safetensors("{\"stray\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", "1234"), "");
+}
+
+TEST_F(CliErrors, TruncatedModelFile) {
+  namespace fs = std::filesystem;
+  fs::copy(model(), folder() / "cut", fs::copy_options::recursive);
+  const fs::path unet = folder() / "cut/unet/diffusion_pytorch_model.safetensors";
+  ASSERT_TRUE(fs::exists(unet));
+  fs::resize_file(unet, fs::file_size(unet) / 2);
+  expect_error(3, {"generate", "a circle", "-m", "cut"}, {"diffusion_pytorch_model.safetensors"});
+}
+
+TEST_F(CliErrors, OutputThatCannotBeWritten) {
+  write("taken.png", "mine");
+  expect_error(2, {"generate", "a circle", "-m", model(), "-o", "taken.png"}, {"taken.png"});
+  expect_error(1, {"generate", "a circle", "-m", model(), "-o", "no/such/folder.png"}, {"folder"});
+  expect_error(2, {"generate", "a circle", "-m", model(), "-o", "picture.bmp"}, {".png"});
+  expect_error(2, {"generate", "a circle", "-m", model(), "-o", "a_%s.png"}, {"%d"});
+  std::ifstream in(folder() / "taken.png");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "mine");
+}
+
+TEST_F(CliErrors, InitPictures) {
+  write("no.png", "not a picture");
+  expect_error(2, {"generate", "a circle", "-m", model(), "-i", "no.png"}, {"no.png"});
+  expect_error(2, {"generate", "a circle", "-m", model(), "-i", "missing.png"}, {"missing.png"});
+  expect_error(2, {"generate", "a circle", "-m", model(), "--strength", "0.5"}, {"--init-img"});
+}
+
+TEST_F(CliErrors, UnknownDevice) {
+  expect_error(6, {"explain", "-m", model(), "--device", "abacus"}, {"abacus", "cpu"});
+}
+
+TEST_F(CliErrors, BadEnvironment) {
+  EXPECT_EQ(tenon({"env"}, {"TENON_LOG_LEVEL=loud"}).code, 2);
+  EXPECT_EQ(tenon({"env"}, {"TENON_THREADS=none"}).code, 2);
+}
+
+// A file system of 16 kB in a mount namespace of its own; machines that allow none skip the test.
+TEST_F(CliErrors, FullDisk) {
+  const std::string mount = "mkdir full && mount -t tmpfs -o size=16k tmpfs full";
+  const std::string in_namespace = "cd '" + folder().string() + "' && unshare -rm sh -c '" + mount + " && ";
+  if (std::system((in_namespace + "true' 2>/dev/null; rmdir full 2>/dev/null").c_str()) != 0)
+    GTEST_SKIP() << "no mount namespaces here";
+  std::filesystem::remove(folder() / "full");
+  const std::string run = TENON_BINARY_DIR "/bin/tenon generate \"a circle\" -q --steps 1 -W 128 -H 128 -m \"" +
+                          model() + "\" -o full/a.png 2>error.txt; code=$?; ls -A full >left.txt; exit $code'";
+  const int status = std::system((in_namespace + run).c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  std::ifstream error(folder() / "error.txt"), left(folder() / "left.txt");
+  const std::string text{std::istreambuf_iterator<char>(error), {}}, names{std::istreambuf_iterator<char>(left), {}};
+  EXPECT_NE(text.find("full/a.png"), std::string::npos) << text;
+  EXPECT_EQ(names, "");
+}
+
+}  // namespace
+}  // namespace cli

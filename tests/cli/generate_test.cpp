@@ -1,0 +1,144 @@
+// Pictures through the command line: names, texts, streams, interruption, the same bits every time.
+#include <signal.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "cli.h"
+#include "tenon/io/image.h"
+
+namespace cli {
+namespace {
+using nlohmann::json;
+
+class CliGenerate : public CliTest {
+ protected:
+  /// A quick picture with more flags.
+  std::vector<std::string> quick(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> all{"generate", "a circle", "-m",      model(), "-W",          "64",
+                                 "-H",       "64",       "--steps", "2",     "--cfg-scale", "3"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  std::string hash(const std::vector<std::string>& more) const {
+    std::vector<std::string> flags{"--json", "-o", "h.png", "--overwrite"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const Finished f = tenon(quick(flags));
+    EXPECT_EQ(f.code, 0) << f.err;
+    return f.code ? "" : json::parse(f.out).at("pixels_sha256").get<std::string>();
+  }
+};
+
+TEST_F(CliGenerate, WritesOnePictureAndSaysWhere) {
+  const Finished f = tenon(quick());
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(f.out, "output.png\n");
+  EXPECT_EQ(files(), std::vector<std::string>{"output.png"});
+  const tenon::Image image = tenon::read_png(folder() / "output.png");
+  EXPECT_EQ(image.width, 64);
+  EXPECT_EQ(image.height, 64);
+  EXPECT_NE(f.err.find("step 1/2"), std::string::npos) << f.err;
+  EXPECT_EQ(tenon(quick({"-q", "-o", "b.png"})).err, "");
+}
+
+TEST_F(CliGenerate, NeverReplacesUnasked) {
+  ASSERT_EQ(tenon(quick()).code, 0);
+  EXPECT_EQ(tenon(quick()).code, 2);
+  EXPECT_EQ(tenon(quick({"--overwrite"})).code, 0);
+}
+
+TEST_F(CliGenerate, NamesOfSeveral) {
+  EXPECT_EQ(tenon(quick({"-b", "2"})).out, "output_0.png\noutput_1.png\n");
+  EXPECT_EQ(tenon(quick({"--batch-size", "2", "-o", "a_%03d.png", "--output-begin-idx", "7"})).out,
+            "a_007.png\na_008.png\n");
+  std::filesystem::create_directory(folder() / "all");
+  EXPECT_EQ(tenon(quick({"-b", "2", "-o", "all"})).out, "all/0000.png\nall/0001.png\n");
+}
+
+TEST_F(CliGenerate, JsonLineForEveryPicture) {
+  const Finished f = tenon(quick({"--json", "--batch-size", "2", "-s", "5"}));
+  ASSERT_EQ(f.code, 0) << f.err;
+  std::istringstream lines(f.out);
+  std::string line;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(std::getline(lines, line));
+    const json j = json::parse(line);
+    EXPECT_EQ(j.at("seed"), 5 + i);
+    EXPECT_EQ(j.at("steps"), 2);
+    EXPECT_EQ(j.at("width"), 64);
+    for (const char* key : {"path", "sampler", "cfg_scale", "timings", "pixels_sha256", "timesteps", "peak_bytes"})
+      EXPECT_TRUE(j.contains(key)) << key;
+  }
+}
+
+TEST_F(CliGenerate, PictureHoldsItsSettings) {
+  ASSERT_EQ(tenon(quick({"-n", "a square", "-s", "9"})).code, 0);
+  const auto text = tenon::read_png_text(folder() / "output.png");
+  const std::string parameters = text.at("parameters");
+  for (const char* part :
+       {"a circle", "Negative prompt: a square", "Steps: 2", "Seed: 9", "Size: 64x64", "CFG scale: 3"})
+    EXPECT_NE(parameters.find(part), std::string::npos) << part << " in " << parameters;
+  const json about = json::parse(text.at("tenon"));
+  for (const char* key : {"seed", "rng", "sampler", "model_sha256", "timings", "pixels_sha256"})
+    EXPECT_TRUE(about.contains(key)) << key;
+  ASSERT_EQ(tenon(quick({"--no-metadata", "-o", "plain.png"})).code, 0);
+  EXPECT_TRUE(tenon::read_png_text(folder() / "plain.png").empty());
+}
+
+TEST_F(CliGenerate, DrawnSeedIsReported) {
+  const Finished f = tenon(quick({"-s", "-1", "--json"}));
+  ASSERT_EQ(f.code, 0) << f.err;
+  const auto seed = json::parse(f.out).at("seed").get<uint64_t>();
+  EXPECT_NE(f.err.find("seed " + std::to_string(seed)), std::string::npos) << f.err;
+}
+
+TEST_F(CliGenerate, SameBitsForOneAndTwoThreadsAndInABatch) {
+  const std::string one = hash({"--threads", "1"});
+  EXPECT_EQ(one, hash({"--threads", "2"}));
+  const Finished f = tenon(quick({"--json", "--batch-size", "2", "-s", "41", "-o", "n_%d.png"}));
+  std::istringstream lines(f.out);
+  std::string first, second;
+  std::getline(lines, first);
+  std::getline(lines, second);
+  EXPECT_EQ(json::parse(second).at("pixels_sha256"), one);  // seed 42 is the default
+}
+
+TEST_F(CliGenerate, PictureToPicture) {
+  ASSERT_EQ(tenon(quick({"-o", "first.png"})).code, 0);
+  const Finished f = tenon({"generate", "-p", "a circle", "-m", model(), "-i", "first.png", "--strength", "0.5",
+                            "--steps", "4", "-o", "second.png"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(tenon::read_png(folder() / "second.png").width, 64);
+}
+
+TEST_F(CliGenerate, PromptFromAFile) {
+  std::ofstream(folder() / "prompt.txt") << "a circle\n";
+  const Finished f = tenon(
+      {"generate", "--prompt-file", "prompt.txt", "-m", model(), "-W", "64", "-H", "64", "--steps", "2", "--json"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(json::parse(f.out).at("prompt"), "a circle");
+}
+
+TEST_F(CliGenerate, InterruptionEndsWithinAStepAndLeavesNothing) {
+  for (const auto& [number, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
+    Process process({"generate", "a circle", "-m", model(), "-W", "128", "-H", "128", "--steps", "900"}, folder());
+    ASSERT_TRUE(process.wait_for_log("step 2/900", 60));
+    const auto begin = std::chrono::steady_clock::now();
+    process.signal(number);
+    const Finished f = process.finish();
+    EXPECT_EQ(f.code, code) << f.err;
+    EXPECT_LE(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 10);
+    EXPECT_TRUE(files().empty());
+  }
+}
+
+TEST_F(CliGenerate, TwoProcessesAndOneFile) {
+  Process a(quick({"-q"}), folder()), b(quick({"-q"}), folder());
+  const int first = a.finish().code, second = b.finish().code;
+  EXPECT_TRUE((first == 0 && second == 2) || (first == 2 && second == 0)) << first << " and " << second;
+  EXPECT_EQ(files(), std::vector<std::string>{"output.png"});
+  EXPECT_EQ(tenon::read_png(folder() / "output.png").width, 64);
+}
+
+}  // namespace
+}  // namespace cli

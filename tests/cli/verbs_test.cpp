@@ -1,0 +1,119 @@
+// The verbs that look inside: their JSON shapes, which scripts rely on, and their pages.
+#include <fstream>
+
+#include "cli.h"
+
+namespace cli {
+namespace {
+using nlohmann::json;
+
+class CliVerbs : public CliTest {
+ protected:
+  json json_of(std::vector<std::string> arguments) const {
+    arguments.emplace_back("--json");
+    const Finished f = tenon(std::move(arguments));
+    EXPECT_EQ(f.code, 0) << f.err;
+    return f.code ? json::object() : json::parse(f.out);
+  }
+  std::vector<std::string> with(std::vector<std::string> arguments) const {
+    for (const std::string& a :
+         {std::string("-m"), model(), std::string("-W"), std::string("64"), std::string("-H"), std::string("64")})
+      arguments.push_back(a);
+    return arguments;
+  }
+};
+
+void expect_keys(const json& j, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) EXPECT_TRUE(j.contains(key)) << key;
+}
+
+TEST_F(CliVerbs, HelpAndVersion) {
+  const Finished help = tenon({"--help"});
+  EXPECT_EQ(help.code, 0);
+  for (const char* verb : {"generate", "explain", "inspect", "verify", "bench", "env"})
+    EXPECT_NE(help.out.find(verb), std::string::npos);
+  EXPECT_TRUE(tenon({"--version"}).out.starts_with("tenon "));
+  EXPECT_EQ(tenon({"generate", "-h"}).code, 0);
+  EXPECT_NE(tenon({"--list-devices"}).out.find("cpu"), std::string::npos);
+}
+
+TEST_F(CliVerbs, Explain) {
+  const json j = json_of(with({"explain"}));
+  expect_keys(j, {"launches", "counts", "bytes", "peak_bytes"});
+  expect_keys(j["counts"], {"total", "elementwise", "concat", "permute", "upsample"});
+  expect_keys(j["bytes"], {"fused", "unfused"});
+  ASSERT_FALSE(j["launches"].empty());
+  for (const json& launch : j["launches"]) expect_keys(launch, {"name", "skeleton", "holes", "bytes", "why_apart"});
+  EXPECT_EQ(j["counts"]["total"], j["launches"].size());
+  for (const char* kind : {"elementwise", "concat", "permute", "upsample"}) EXPECT_EQ(j["counts"][kind], 0) << kind;
+  EXPECT_LT(j["bytes"]["fused"], j["bytes"]["unfused"]);
+}
+
+TEST_F(CliVerbs, ExplainAsTextAndPage) {
+  const Finished text = tenon(with({"explain"}));
+  EXPECT_EQ(text.code, 0) << text.err;
+  for (const char* part : {"silu(", "acc + bias", "kept apart", "unfused", "memory:"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part;
+  ASSERT_EQ(tenon(with({"explain", "--part", "all", "--time", "--html", "page.html"})).code, 0);
+  std::ifstream in(folder() / "page.html");
+  const std::string page{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_NE(page.find("conv_in"), std::string::npos);
+  for (const char* outside : {"src=", "href=", "@import", "https://"})
+    EXPECT_EQ(page.find(outside), std::string::npos) << outside;
+  EXPECT_EQ(tenon(with({"explain", "--html", "page.html"})).code, 2);
+}
+
+TEST_F(CliVerbs, ExplainUnfused) {
+  const json fused = json_of(with({"explain"})), unfused = json_of(with({"explain", "--no-fusion"}));
+  EXPECT_GT(unfused["counts"]["total"], fused["counts"]["total"]);
+  EXPECT_GT(unfused["bytes"]["fused"], fused["bytes"]["fused"]);
+}
+
+TEST_F(CliVerbs, ExplainNeedsNoWeights) {
+  EXPECT_LE(json_of({"explain", "-m", "random:sd15"})["counts"]["total"], 300);
+}
+
+TEST_F(CliVerbs, Inspect) {
+  const json j = json_of({"inspect", model()});
+  expect_keys(j, {"model", "kind", "architecture", "components", "unexpected", "usable"});
+  EXPECT_EQ(j["usable"], true);
+  for (const char* part : {"text_encoder", "unet", "vae"}) {
+    ASSERT_TRUE(j["components"].contains(part)) << part;
+    expect_keys(j["components"][part],
+                {"parameters", "dtypes", "tensors", "missing", "unexpected", "wrong_shape", "files"});
+  }
+  EXPECT_NE(tenon({"inspect", "random:sd15"}).out.find("859520964"), std::string::npos);
+}
+
+TEST_F(CliVerbs, InspectOfAnIncompleteModelIsThree) {
+  namespace fs = std::filesystem;
+  fs::copy(model(), folder() / "half", fs::copy_options::recursive);
+  fs::remove_all(folder() / "half/unet");
+  fs::copy(folder() / "half/vae", folder() / "half/unet");
+  EXPECT_EQ(tenon({"inspect", "half"}).code, 3);
+}
+
+TEST_F(CliVerbs, Verify) {
+  const json j = json_of(with({"verify", "--part", "text", "--no-parity"}));
+  expect_keys(j, {"passed", "failed", "skipped", "cases"});
+  EXPECT_EQ(j["failed"], 0);
+  EXPECT_GT(j["passed"], 0);
+}
+
+TEST_F(CliVerbs, Bench) {
+  const json j = json_of(with({"bench", "--part", "text", "--runs", "1"}));
+  expect_keys(j, {"name", "median_ms", "min_ms", "runs", "anchor_sum_ms", "unfused_ms", "launches", "peers", "threads",
+                  "device", "dtype", "machine", "date", "commit"});
+  EXPECT_GT(j["anchor_sum_ms"], 0);
+  EXPECT_GT(j["unfused_ms"], 0);
+}
+
+TEST_F(CliVerbs, Environment) {
+  const json j = json_of({"env"});
+  expect_keys(j, {"version", "commit", "compiler", "machine", "devices", "options", "default_model", "cache_folder"});
+  expect_keys(j["options"], {"TENON_MODEL_DIR", "TENON_CACHE_DIR", "TENON_NO_FUSION", "NO_COLOR"});
+  EXPECT_EQ(tenon({"env"}, {"TENON_CACHE_DIR=/somewhere"}).out.find("/somewhere") == std::string::npos, false);
+}
+
+}  // namespace
+}  // namespace cli
