@@ -1,0 +1,83 @@
+// The attention skeleton.
+#include "skeletons/harness.h"
+
+namespace tenon::launches {
+namespace {
+
+using Heads = LaunchTest;
+
+// Probabilities are rounded to bf16 in the second product of bf16 arithmetic, and the products' operands with them.
+Tolerance tolerance(DType stored, DType arithmetic, int64_t keys) {
+  return {stored == DType::F32 ? arithmetic : stored, arithmetic, keys,
+          arithmetic == DType::F32 ? 8.0 : std::sqrt(static_cast<double>(keys)) / 4};
+}
+
+Expr split_heads(const Expr& x, int64_t heads) {
+  const Shape& s = x.shape();
+  return permute(reshape(x, {s[0], s[1], heads, s[2] / heads}), {0, 2, 1, 3});
+}
+Expr merge_heads(const Expr& o) {
+  const Shape& s = o.shape();
+  return reshape(permute(o, {0, 2, 1, 3}), {s[0], s[2], s[1] * s[3]});
+}
+
+TEST_F(Heads, ShapesAndTypes) {
+  struct Case {
+    int64_t heads, kv, sq, sk, d;
+    bool causal;
+  };
+  for (DType t : {DType::F32, DType::BF16, DType::F16})
+    for (const Case& c : {Case{2, 2, 70, 70, 40, false},
+                          {4, 2, 33, 65, 64, true},
+                          {1, 1, 1, 300, 80, false},
+                          {3, 1, 77, 77, 16, true}}) {
+      const std::string id = numbered(numbered(std::string(name_of(t)), c.sq), c.sk);
+      const Expr q = input(g, id + ".q", t, {2, c.heads, c.sq, c.d});
+      const Expr k = input(g, id + ".k", t, {2, c.kv, c.sk, c.d}), v = input(g, id + ".v", t, {2, c.kv, c.sk, c.d});
+      const Expr o = attention(q, k, v, 1 / std::sqrt(static_cast<double>(c.d)), c.causal);
+      expect(launch("attention", {{id, cast(o, t)}}), tolerance(t, t == DType::BF16 ? t : DType::F32, c.sk));
+    }
+}
+
+TEST_F(Heads, HeadsSplitInTheHolesAndMergedInTheResult) {
+  const Expr qkv = input(g, "qkv", DType::BF16, {2, 90, 3 * 160});
+  std::vector<Expr> parts;
+  for (int i = 0; i < 3; ++i) parts.push_back(split_heads(slice(qkv, -1, i * 160, i * 160 + 160), 4));
+  const Expr o = cast(attention(parts[0], parts[1], parts[2], 0.16), DType::BF16);
+  expect(launch("attention", {{"o", merge_heads(o)}}), tolerance(DType::BF16, DType::BF16, 90));
+}
+
+TEST_F(Heads, MathsInTheHoles) {
+  // Norms of heads, a rounding point, a scale in front of the product.
+  const Expr q = input(g, "q", DType::BF16, {1, 3, 50, 32}), k = input(g, "k", DType::BF16, {1, 3, 60, 32}),
+             v = input(g, "v", DType::BF16, {1, 3, 60, 32});
+  const auto norm = [](const Expr& x) { return cast(x * rsqrt(mean(x * x) + 1e-6), DType::BF16); };
+  const Expr o = attention(norm(q), norm(k), cast(silu(v), DType::BF16), 0.2);
+  expect(launch("attention", {{"o", o * 2.0}}), tolerance(DType::BF16, DType::BF16, 60));
+  const Expr f = attention(q * 0.5, k * 2.0, v * 1.5, 0.2);
+  expect(launch("attention", {{"f", f}}), tolerance(DType::F32, DType::F32, 60));
+}
+
+TEST_F(Heads, KeysFromE4m3) {
+  const Expr q = input(g, "q", DType::F32, {1, 2, 20, 32}), k = input(g, "k", DType::E4M3, {1, 2, 40, 32}),
+             v = input(g, "v", DType::E4M3, {1, 2, 40, 32});
+  expect(launch("attention", {{"o", attention(q, k, v, 0.2)}}), tolerance(DType::F32, DType::F32, 40));
+}
+
+TEST_F(Heads, NaNInOneQuery) {
+  tensors.emplace("q", random_tensor(DType::BF16, {1, 2, 40, 32}, 3));
+  store_element(DType::BF16, tensors.at("q").data.data(), 45 * 32 + 3, NAN);
+  const Expr q = input(g, "q", DType::BF16, {1, 2, 40, 32}), k = input(g, "k", DType::BF16, {1, 2, 40, 32});
+  expect(launch("attention", {{"o", attention(q, k, k, 0.2)}}), tolerance(DType::F32, DType::BF16, 40));
+}
+
+TEST_F(Heads, FullSize) {
+  const Expr qkv = input(g, "qkv", DType::BF16, {1, 1024, 3 * 320});
+  std::vector<Expr> parts;
+  for (int i = 0; i < 3; ++i) parts.push_back(split_heads(slice(qkv, -1, i * 320, i * 320 + 320), 8));
+  const Expr o = cast(attention(parts[0], parts[1], parts[2], 1 / std::sqrt(40.0)), DType::BF16);
+  expect(launch("attention", {{"o", merge_heads(o)}}), tolerance(DType::BF16, DType::BF16, 1024));
+}
+
+}  // namespace
+}  // namespace tenon::launches

@@ -1,0 +1,169 @@
+// The gemm skeleton.
+#include "skeletons/harness.h"
+
+namespace tenon::launches {
+namespace {
+
+using Gemm = LaunchTest;
+
+Expr silu_norm(const Expr& x) {
+  const Expr d = x - mean(x);
+  return d * rsqrt(mean(d * d) + 1e-5);
+}
+
+TEST_F(Gemm, EveryStorageTypeAndTail) {
+  for (DType t : {DType::F32, DType::BF16, DType::F16, DType::E4M3})
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1}, {3, 17, 33}, {70, 40, 96}, {130, 200, 65}}) {
+      const std::string id = numbered(numbered(std::string(name_of(t)), m), n);
+      const Expr x = input(g, id + ".x", t, {m, k}), w = weight(id + ".w", t, {n, k});
+      const Expr b = param(g, id + ".b", t == DType::E4M3 ? DType::BF16 : t, {n});
+      const DType arithmetic = t == DType::BF16 ? DType::BF16 : DType::F32;
+      expect(launch("gemm", {{id, cast(linear(x, w) + b, t)}}), {t, arithmetic, k, 4});
+    }
+}
+
+TEST_F(Gemm, BiasResidualAndActivation) {
+  const Expr x = input(g, "x", DType::BF16, {2, 150, 320}), r = input(g, "r", DType::BF16, {2, 150, 160});
+  const Expr w = weight("w", DType::BF16, {160, 320}), b = param(g, "b", DType::BF16, {160});
+  const Expr y = linear(x, w) + b;
+  expect(launch("gemm", {{"y", cast(y + r, DType::BF16)}}), {DType::BF16, DType::BF16, 320, 4});
+  expect(launch("gemm", {{"y", cast(quick_gelu(y), DType::BF16)}}), {DType::BF16, DType::BF16, 320, 4});
+  expect(launch("gemm", {{"y", y}, {"z", cast(round(y, DType::BF16) * 2.0, DType::F16)}}),
+         {DType::BF16, DType::BF16, 320, 4});
+}
+
+TEST_F(Gemm, LayerNormInTheHole) {
+  const Expr x = input(g, "x", DType::BF16, {150, 320}), w = weight("w", DType::BF16, {96, 320});
+  const Expr gamma = param(g, "gamma", DType::BF16, {320}), beta = param(g, "beta", DType::BF16, {320});
+  const Expr a = cast(silu_norm(x) * gamma + beta, DType::BF16);
+  expect(launch("gemm", {{"y", cast(linear(a, w), DType::BF16)}}), {DType::BF16, DType::BF16, 320, 4});
+  expect(launch("gemm", {{"y", linear(silu_norm(x), w)}}), {DType::F32, DType::F32, 320, 4});
+}
+
+TEST_F(Gemm, ViewsInTheHole) {
+  // Heads read where attention left them; a skip concatenation; a slice of columns.
+  const Expr o = input(g, "o", DType::BF16, {2, 4, 50, 40});
+  const Expr merged = reshape(permute(o, {0, 2, 1, 3}), {2, 50, 160});
+  expect(launch("gemm", {{"y", linear(merged, weight("w", DType::BF16, {80, 160}))}}),
+         {DType::F32, DType::BF16, 160, 4});
+  const Expr a = input(g, "a", DType::BF16, {60, 48}), b = input(g, "b", DType::BF16, {60, 40});
+  expect(launch("gemm", {{"y", linear(concat({a, b}, -1), weight("v", DType::BF16, {70, 88}))}}),
+         {DType::F32, DType::BF16, 88, 4});
+  expect(launch("gemm", {{"y", linear(slice(a, -1, 5, 45), weight("u", DType::BF16, {16, 40}))}}),
+         {DType::F32, DType::BF16, 40, 4});
+  expect(launch("gemm",
+                {{"y", linear(transpose(input(g, "t", DType::F32, {40, 30})), weight("s", DType::F32, {16, 40}))}}),
+         {DType::F32, DType::F32, 40, 4});
+}
+
+TEST_F(Gemm, MergedSiblings) {
+  const Expr x = input(g, "x", DType::BF16, {2, 77, 128});
+  const Expr q = weight("q", DType::BF16, {96, 128}), k = weight("k", DType::BF16, {96, 128}),
+             v = weight("v", DType::BF16, {96, 128});
+  const Expr y = cast(linear(x, concat({q, k, v}, 0)), DType::BF16);
+  std::vector<Output> parts;
+  for (int i = 0; i < 3; ++i)
+    parts.push_back(
+        {numbered("part", i), permute(reshape(slice(y, -1, i * 96, i * 96 + 96), {2, 77, 3, 32}), {0, 2, 1, 3})});
+  expect(launch("gemm", parts), {DType::BF16, DType::BF16, 128, 4});
+  // Parts that do not begin on a panel.
+  const Expr odd = concat({weight("a", DType::BF16, {20, 128}), weight("b", DType::BF16, {30, 128})}, 0);
+  expect(launch("gemm", {{"odd", linear(x, odd)}}), {DType::F32, DType::BF16, 128, 4});
+}
+
+TEST_F(Gemm, GegluLanes) {
+  const Expr x = input(g, "x", DType::BF16, {150, 64}), w = weight("w", DType::BF16, {2 * 160, 64}),
+             b = param(g, "b", DType::BF16, {2 * 160});
+  const Expr y = linear(x, w) + b;
+  const Expr out = slice(y, -1, 0, 160) * gelu(slice(y, -1, 160, 320));
+  expect(launch("gemm", {{"y", cast(out, DType::BF16)}}), {DType::BF16, DType::BF16, 64, 16});
+}
+
+TEST_F(Gemm, WeightsOfEveryKind) {
+  const Expr x = input(g, "x", DType::F32, {50, 72});
+  expect(launch("gemm", {{"y", linear(x, transpose(weight("t", DType::F32, {72, 40})))}}),
+         {DType::F32, DType::F32, 72, 4});
+  const Expr conv = weight("conv", DType::F16, {40, 72, 1, 1});
+  expect(launch("gemm", {{"y", linear(x, reshape(conv, {40, 72}))}}), {DType::F32, DType::F32, 72, 4});
+  // Folded with a scale, rounded to bf16, e4m3 with row scales.
+  const Expr w = weight("w", DType::F32, {40, 72}), scale = param(g, "scale", DType::F32, {40, 1});
+  expect(launch("gemm", {{"y", linear(x, w * scale)}}), {DType::F32, DType::F32, 72, 4});
+  expect(launch("gemm", {{"y", linear(cast(x, DType::BF16), cast(w, DType::BF16))}}), {DType::F32, DType::BF16, 72, 4});
+  const Expr e4 = weight("e4", DType::E4M3, {40, 72});
+  expect(launch("gemm", {{"y", linear(x, e4) * reshape(scale, {40})}}), {DType::F32, DType::F32, 72, 4});
+}
+
+TEST_F(Gemm, WeightFileOfAnotherType) {
+  const Expr x = input(g, "x", DType::BF16, {50, 72}), w = weight("w", DType::BF16, {40, 72}),
+             b = param(g, "b", DType::BF16, {40});
+  // The values that the declared type rounds to, in f32: the file's type is no part of the meaning.
+  const std::vector<double> values = tensors.at("w").values();
+  tensors.at("w") = HostTensor::from(DType::F32, {40, 72}, values);
+  tensors.emplace("b", random_tensor(DType::BF16, {40}, 3));
+  const std::vector<double> bias = tensors.at("b").values();
+  tensors.at("b") = HostTensor::from(DType::F32, {40}, bias);
+  const Launch l = launch("gemm", {{"y", linear(x, w) + b}});
+  for (Isa isa : isas()) {
+    const HostTensor got = run(l, isa, 2).at("y");
+    tensors.at("w") = HostTensor::from(DType::BF16, {40, 72}, values);
+    tensors.at("b") = HostTensor::from(DType::BF16, {40}, bias);
+    EXPECT_TRUE(got.data == run(l, isa, 2).at("y").data);
+    tensors.at("w") = HostTensor::from(DType::F32, {40, 72}, values);
+    tensors.at("b") = HostTensor::from(DType::F32, {40}, bias);
+  }
+}
+
+TEST_F(Gemm, ProductsOfActivations) {
+  // One matrix per head, b transposed or not, computed at run time.
+  const Expr q = input(g, "q", DType::BF16, {2, 3, 40, 24}), k = input(g, "k", DType::BF16, {2, 3, 50, 24});
+  expect(launch("gemm", {{"s", linear(q, k) * 0.2}}), {DType::F32, DType::BF16, 24, 24});
+  const Expr p = input(g, "p", DType::F32, {2, 3, 40, 50}), v = input(g, "v", DType::F32, {2, 3, 50, 24});
+  expect(launch("gemm", {{"o", matmul(p, v)}}), {DType::F32, DType::F32, 50, 50});
+  expect(launch("gemm", {{"o", linear(p, exp(transpose(v) * 0.1))}}), {DType::F32, DType::F32, 50, 50});
+  const Expr heads = permute(reshape(input(g, "h", DType::BF16, {2, 50, 72}), {2, 50, 3, 24}), {0, 2, 1, 3});
+  expect(launch("gemm", {{"s", linear(q, heads)}}), {DType::F32, DType::BF16, 24, 24});
+  expect(launch("gemm", {{"s", linear(heads, q)}}), {DType::F32, DType::BF16, 24, 24});
+}
+
+TEST_F(Gemm, StatisticsOfWhatIsStored) {
+  const Expr x = input(g, "x", DType::BF16, {2, 130, 64}), w = weight("w", DType::BF16, {48, 64});
+  const Expr y = cast(linear(x, w), DType::BF16);
+  // Sums over 130 rounded values: each may be a step off.
+  const Tolerance t = {DType::BF16, DType::BF16, 130, 130};
+  expect(launch("gemm", {{"y", y}, {"sum", sum(y, ReduceOver::Inner)}, {"sq", sumsq(y, ReduceOver::Inner)}}), t);
+  expect(
+      launch("gemm", {{"h", permute(reshape(y, {2, 130, 3, 16}), {0, 2, 1, 3})}, {"sum", sum(y, ReduceOver::Inner)}}),
+      t);
+}
+
+TEST_F(Gemm, NaNInOneRow) {
+  tensors.emplace("x", random_tensor(DType::BF16, {40, 64}, 9));
+  store_element(DType::BF16, tensors.at("x").data.data(), 5 * 64 + 7, NAN);
+  const Expr x = input(g, "x", DType::BF16, {40, 64});
+  expect(
+      launch("gemm",
+             {{"y", cast(silu(linear(cast(silu(x), DType::BF16), weight("w", DType::BF16, {32, 64}))), DType::BF16)}}),
+      {DType::BF16, DType::BF16, 64, 4});
+}
+
+TEST_F(Gemm, FullSize) {
+  const Expr x = input(g, "x", DType::BF16, {2, 4096, 320}), w = weight("w", DType::BF16, {320, 320});
+  const Expr b = param(g, "b", DType::BF16, {320}), r = input(g, "r", DType::BF16, {2, 4096, 320});
+  expect(launch("gemm", {{"y", cast(linear(x, w) + b + r, DType::BF16)}}), {DType::BF16, DType::BF16, 320, 4});
+}
+
+TEST_F(Gemm, WrongWeightIsAModelError) {
+  const Expr x = input(g, "x", DType::BF16, {4, 8}), w = weight("w", DType::BF16, {6, 8});
+  const Launch l = launch("gemm", {{"y", linear(x, w)}});
+  tensors.at("w") = random_tensor(DType::BF16, {6, 7}, 1);
+  try {
+    run(l, Isa::Avx2, 1);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::Model);
+    EXPECT_NE(std::string(e.what()).find("[6,7]"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace tenon::launches

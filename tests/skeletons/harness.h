@@ -1,0 +1,58 @@
+// Runs hand-built launches on every instruction set of the machine, with one thread and with two, beside the oracle.
+// Buffers and scratch are poisoned before each run; results must be the same to the bit whatever the number of threads.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tenon/backend/cpu/launch_kernel.h"
+#include "tenon/core/host_tensor.h"
+#include "tenon/expr/ops.h"
+#include "tenon/expr/oracle.h"
+#include "tenon/kernels/skeleton.h"
+
+namespace tenon::launches {
+
+using cpu::Isa;
+using Tensors = std::map<std::string, HostTensor>;
+
+/// prefix followed by a number.
+inline std::string numbered(std::string prefix, int64_t number) { return prefix += std::to_string(number); }
+
+/// Normal numbers of this spread, rounded to the tensor's type; the same for the same seed.
+HostTensor random_tensor(DType t, const Shape& shape, unsigned seed, double spread = 1);
+
+/// How far a result may be from the oracle.
+struct Tolerance {
+  DType stored = DType::F32;      ///< one step of the stored type: 2 u |want|
+  DType arithmetic = DType::F32;  ///< of the anchor's operands
+  int64_t length = 1;             ///< of the longest sum
+  double size = 1;                ///< of the terms' sum: sums of `length` terms of size / sqrt(length)
+
+  double at(double want) const;
+};
+
+class LaunchTest : public testing::Test {
+ protected:
+  Graph g;
+  Tensors tensors;  ///< inputs, states and weights; those that a launch reads and that are missing are random
+
+  /// A weight [.., k] or [o, i, kh, kw] spread so that products of unit inputs have unit size.
+  Expr weight(const std::string& name, DType t, const Shape& shape);
+  /// A launch on the skeleton that takes it, which must be `skeleton`.
+  Launch launch(const std::string& skeleton, std::vector<Output> outputs);
+  /// Runs everywhere and EXPECTs the oracle's values.
+  void expect(const Launch& launch, const Tolerance& tolerance);
+  /// Runs once; the outputs by buffer name.
+  Tensors run(const Launch& launch, Isa isa, int threads);
+  static std::vector<Isa> isas();
+
+ private:
+  void fill(const Launch& launch);
+  void compare(const Output& output, const HostTensor& got, const std::vector<double>& want, const Tolerance& tolerance,
+               const std::string& where);
+};
+
+}  // namespace tenon::launches

@@ -1,0 +1,145 @@
+// map, rows and groups.
+#include "skeletons/harness.h"
+
+namespace tenon::launches {
+namespace {
+
+using Plain = LaunchTest;
+
+constexpr DType kStored[] = {DType::F32, DType::BF16, DType::F16, DType::E4M3};
+
+TEST_F(Plain, MapOfEveryTypeAndTail) {
+  for (DType t : kStored)
+    for (int64_t cols : {1, 7, 40, 64, 77}) {
+      const std::string id = numbered(std::string(name_of(t)), cols);
+      const Expr x = input(g, id + ".x", t, {3, 5, cols}), y = input(g, id + ".y", DType::BF16, {cols});
+      expect(launch("map", {{id, cast(silu(x) * 0.5 + y, t)}}), {t});
+    }
+}
+
+TEST_F(Plain, MapThroughViews) {
+  const Expr x = input(g, "x", DType::BF16, {2, 6, 5, 24}), skip = input(g, "skip", DType::BF16, {2, 6, 5, 16});
+  const Expr up = upsample2x(concat({x, skip}, -1));
+  expect(launch("map", {{"up", cast(silu(up), DType::BF16)}}), {DType::BF16});
+  expect(launch("map", {{"nchw", cast(permute(x + 1.0, {0, 3, 1, 2}), DType::F32)}}), {});
+  expect(launch("map", {{"pad", pad(x, {0, 0, 1, 1, 2, 0, 0, 3})}}), {DType::BF16});
+}
+
+TEST_F(Plain, MapOfShortRows) {
+  // Latents: four channels; guidance and a scheduler's step.
+  const Expr cond = input(g, "cond", DType::BF16, {2, 64, 64, 4}),
+             uncond = input(g, "uncond", DType::BF16, {2, 64, 64, 4});
+  const Expr latent = state(g, "latent", DType::F32, {2, 64, 64, 4}), scale = scalar(g, "scale");
+  const Expr eps = uncond + (cond - uncond) * scale;
+  expect(launch("map", {{"latent", latent - eps * 0.3}, {"eps", cast(eps, DType::BF16)}}), {DType::BF16});
+}
+
+TEST_F(Plain, MapInPlaceExchange) {
+  // Outputs that are each other's inputs: all reads of a block come before its writes.
+  const Expr a = state(g, "a", DType::F32, {70, 64}), b = state(g, "b", DType::F32, {70, 64});
+  expect(launch("map", {{"a", b}, {"b", a}}), {});
+}
+
+TEST_F(Plain, MapOfOneLongRow) {
+  const Expr w = state(g, "w", DType::F32, {300001}), m = state(g, "m", DType::F32, {300001}),
+             grad = input(g, "g", DType::F32, {300001});
+  const Expr update = where(less(m * 0.9 + grad * 0.1, constant(g, 0)), constant(g, -1), constant(g, 1));
+  expect(launch("map", {{"w", w - update * 1e-3}, {"m", m * 0.99 + grad * 0.01}}), {});
+}
+
+TEST_F(Plain, MapOfScalars) {
+  const Expr t = scalar(g, "t");
+  expect(launch("map", {{"s", exp(t * -0.5)}}), {});
+  expect(launch("map", {{"table", sin(broadcast(t, {1, 160}) * exp(reshape(iota(g, 160), {1, 160}) * -0.05))}}), {});
+}
+
+TEST_F(Plain, MapAtFullSize) {
+  const Expr x = input(g, "x", DType::BF16, {2, 64, 64, 320}), scale = input(g, "scale", DType::F32, {2, 1, 1, 320});
+  expect(launch("map", {{"y", cast(silu(x * scale), DType::BF16)}}), {DType::BF16});
+}
+
+TEST_F(Plain, GatherOfEmbeddings) {
+  const Expr tokens = input(g, "tokens", DType::I32, {2, 77}), table = param(g, "table", DType::BF16, {1000, 768});
+  std::vector<double> ids(154);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<double>(i * 37 % 1000);
+  tensors.emplace("tokens", HostTensor::from(DType::I32, {2, 77}, ids));
+  const Expr position = param(g, "position", DType::BF16, {77, 768});
+  expect(launch("map", {{"h", cast(gather(table, tokens) + position, DType::BF16)}}), {DType::BF16});
+}
+
+TEST_F(Plain, NaNReachesEveryResult) {
+  std::vector<float> values(4 * 320, 1.0f);
+  values[321] = NAN;
+  tensors.emplace("x", HostTensor::from(DType::BF16, {4, 320}, values));
+  const Expr x = input(g, "x", DType::BF16, {4, 320});
+  expect(launch("map", {{"y", cast(silu(x), DType::BF16)}}), {DType::BF16});
+  const Expr norm = (x - mean(x)) * rsqrt(mean(x * x) + 1.0);
+  expect(
+      launch("rows", {{"n", cast(norm, DType::F16)}, {"q", cast(x / max(absmax(x), constant(g, 1e-12)), DType::E4M3)}}),
+      {DType::E4M3});
+}
+
+TEST_F(Plain, RowsLayerNorm) {
+  for (int64_t cols : {8, 77, 320, 1280, 5120}) {
+    const std::string id = numbered("n", cols);
+    const Expr x = input(g, id + ".x", DType::BF16, {2, 33, cols});
+    const Expr d = x - mean(x);
+    const Expr w = param(g, id + ".w", DType::BF16, {cols}), b = param(g, id + ".b", DType::F32, {cols});
+    const Expr y = d * rsqrt(mean(d * d) + 1e-5) * w + b;
+    expect(launch("rows", {{id, cast(y, DType::BF16)}}), {DType::BF16, DType::F32, cols});
+    expect(launch("rows", {{id, y}}), {DType::F32, DType::F32, cols});
+  }
+}
+
+TEST_F(Plain, RowsAtFullSize) {
+  const Expr x = input(g, "x", DType::BF16, {8192, 320});
+  const Expr d = x - mean(x);
+  expect(launch("rows", {{"y", cast(d * rsqrt(mean(d * d) + 1e-5), DType::BF16)}}), {DType::BF16, DType::F32, 320});
+}
+
+TEST_F(Plain, RowsSoftmax) {
+  const Expr x = input(g, "x", DType::F32, {3, 7, 300});
+  const Expr e = exp(x - reduce_max(x));
+  expect(launch("rows", {{"p", e / sum(e)}, {"top", reduce_max(x)}, {"total", sum(e)}}),
+         {DType::F32, DType::F32, 300, 10});
+}
+
+TEST_F(Plain, RowsQuantise) {
+  const Expr x = input(g, "x", DType::BF16, {65, 640});
+  const std::vector<SinkOutput> q = expand_sinks(std::array{row_quantize("q", "scale", silu(x) * 3.0)});
+  expect(launch("rows", {{"q", q[0].value}, {"scale", q[1].value}}), {DType::E4M3});
+}
+
+TEST_F(Plain, RowsStoredPermuted) {
+  const Expr x = input(g, "x", DType::BF16, {2, 9, 4, 32});
+  const Expr norm = x * rsqrt(mean(x * x) + 1e-6);
+  expect(launch("rows", {{"heads", permute(cast(norm, DType::BF16), {0, 2, 1, 3})}}), {DType::BF16});
+}
+
+TEST_F(Plain, RowsPartition) {
+  const Expr x = input(g, "x", DType::F32, {21, 96});
+  const std::vector<SinkOutput> parts =
+      expand_sinks(std::array{partition("a,b,c", cast(silu(x), DType::BF16), {32, 16, 48})});
+  for (const SinkOutput& p : parts) expect(launch("map", {{p.name, p.value}}), {DType::BF16});
+}
+
+TEST_F(Plain, GroupsOfImages) {
+  for (DType t : {DType::F32, DType::BF16})
+    for (int64_t channels : {4, 40, 320}) {
+      const std::string id = numbered(std::string(name_of(t)), channels);
+      const Expr x = input(g, id + ".x", t, {2, 13, 17, channels});
+      expect(launch("groups", {{id + ".sum", sum(x, ReduceOver::Inner)}, {id + ".sq", sumsq(x, ReduceOver::Inner)}}),
+             {DType::F32, DType::F32, 221, 221});
+    }
+  const Expr y = input(g, "y", DType::BF16, {2, 13, 17, 24}), z = input(g, "z", DType::BF16, {2, 13, 17, 16});
+  expect(launch("groups", {{"s", sum(concat({y, z}, 3), ReduceOver::Inner)}}), {DType::F32, DType::F32, 221, 221});
+}
+
+TEST_F(Plain, GroupsAtFullSize) {
+  const Expr x = input(g, "x", DType::BF16, {2, 64, 64, 320});
+  expect(launch("groups", {{"sum", sum(x, ReduceOver::Inner)}, {"sq", sumsq(x, ReduceOver::Inner)}}),
+         {DType::F32, DType::F32, 4096, 4096});
+}
+
+}  // namespace
+}  // namespace tenon::launches
