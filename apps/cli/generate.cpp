@@ -127,6 +127,7 @@ int run(const GenerateFlags& f, const Common& common) {
   const auto model = Model::open(f.model);
   TextToImage pipeline(model, options);
   request = pipeline.complete(std::move(request));
+  if (request.sampler.empty()) request.sampler = model->scheduler_config().value("_class_name", "");
   pipeline.check_fits(request);
   spdlog::info("{}: {}x{}, {} steps of {}, guidance {}, seed {}, {}", model->name(), request.width, request.height,
                request.steps, request.sampler, request.cfg_scale, request.seed, pipeline.backend().describe());
