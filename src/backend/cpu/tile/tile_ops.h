@@ -101,6 +101,28 @@ struct SoftmaxArgs {
   bool first;  ///< no running values yet: row_max, row_sum and o are not read
 };
 
+/// A row of Winograd F(4x4, 3x3) tiles (winograd.h): tile i is the 6 x 6 pixels from column 4 i on of six image rows.
+/// Point xi = 6 * y + x of the transformed tile, channels 16 t .. 16 t + 15, goes to the line at
+/// dst + xi * point_stride + t * term_stride + i * kLine.
+struct WinogradInputArgs {
+  const float* rows[6];
+  int64_t ld;  ///< elements between pixels; channels up to 16 * terms must be readable
+  int64_t terms;
+  int tiles;
+  void* dst;
+  int64_t point_stride, term_stride;  ///< bytes
+};
+
+/// Sums m[xi][tile][column] -> 4 rows x 4 tiles pixels: out[y * row_ld + (4 tile + x) * ld + column], times `scale`.
+struct WinogradOutputArgs {
+  const float* m;
+  int64_t point_stride, ld;  ///< elements between points; between tiles of m and between pixels of out
+  int tiles, cols;           ///< cols: a multiple of 16
+  float* out;
+  int64_t row_ld;
+  float scale;
+};
+
 struct TileOps {
   Isa isa;
   const char* name;      ///< "amx", "avx512bf16", "avx512", "avx2"
@@ -110,6 +132,8 @@ struct TileOps {
   void (*leave)();
   void (*gemm_bf16)(const TileArgs&);  ///< on every machine; without bf16 arithmetic it widens to f32
   void (*gemm_f32)(const TileArgs&);
+  /// f32 rows, f16 columns: B is [16 k][16 columns] f16, 512 bytes per term of a panel.
+  void (*gemm_f32_f16)(const TileArgs&);
   void (*pack_rows)(const PackRowsArgs&);
   void (*pack_panel)(const PackPanelArgs&);
   void (*pack_columns)(const PackColumnsArgs&);
@@ -120,6 +144,8 @@ struct TileOps {
   void (*softmax)(const SoftmaxArgs&);
   /// o[r][0..cols) /= row_sum[r].
   void (*softmax_end)(float* o, int64_t ld, int rows, int cols, const float* row_sum);
+  void (*winograd_input)(const WinogradInputArgs&);
+  void (*winograd_output)(const WinogradOutputArgs&);
 
   void gemm(DType t, const TileArgs& args) const { (t == DType::BF16 ? gemm_bf16 : gemm_f32)(args); }
 };

@@ -4,6 +4,7 @@
 // After the vector vocabulary:
 #include "tenon/backend/cpu/tile/isa/dot_kernels.h"
 #include "tenon/backend/cpu/tile/isa/row_kernels.h"
+#include "tenon/backend/cpu/tile/isa/winograd_kernels.h"
 
 namespace tenon::cpu {
 
@@ -14,12 +15,15 @@ const TileOps kAvx512Ops = {Isa::Avx512,
                             no_tiles,
                             gemm_tiles<DotWidened>,
                             gemm_tiles<DotF32>,
+                            gemm_tiles<DotHalf>,
                             pack_rows,
                             pack_panel,
                             pack_columns,
                             widen,
                             narrow,
                             softmax,
-                            softmax_end};
+                            softmax_end,
+                            winograd_input,
+                            winograd_output};
 
 }  // namespace tenon::cpu

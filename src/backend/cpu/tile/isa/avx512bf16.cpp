@@ -4,11 +4,13 @@
 // After the vector vocabulary:
 #include "tenon/backend/cpu/tile/isa/dot_kernels.h"
 #include "tenon/backend/cpu/tile/isa/row_kernels.h"
+#include "tenon/backend/cpu/tile/isa/winograd_kernels.h"
 
 namespace tenon::cpu {
 namespace {
 
 struct DotPairs {
+  static constexpr int64_t kStepBytes = 64;
   using A = V;
   using B = V;
   static A load_a(const char* p) { return v_repeat(p); }
@@ -21,8 +23,22 @@ struct DotPairs {
 
 }  // namespace
 
-const TileOps kAvx512Bf16Ops = {
-    Isa::Avx512Bf16, "avx512bf16", true,  no_tiles, no_tiles, gemm_tiles<DotPairs>, gemm_tiles<DotF32>, pack_rows,
-    pack_panel,      pack_columns, widen, narrow,   softmax,  softmax_end};
+const TileOps kAvx512Bf16Ops = {Isa::Avx512Bf16,
+                                "avx512bf16",
+                                true,
+                                no_tiles,
+                                no_tiles,
+                                gemm_tiles<DotPairs>,
+                                gemm_tiles<DotF32>,
+                                gemm_tiles<DotHalf>,
+                                pack_rows,
+                                pack_panel,
+                                pack_columns,
+                                widen,
+                                narrow,
+                                softmax,
+                                softmax_end,
+                                winograd_input,
+                                winograd_output};
 
 }  // namespace tenon::cpu

@@ -9,6 +9,7 @@ namespace {
 
 /// f32 operands: one multiply-add.
 struct DotF32 {
+  static constexpr int64_t kStepBytes = 64;  ///< of B, per panel
   using A = V;
   using B = V;
   static A load_a(const char* p) { return v_repeat(p); }
@@ -22,6 +23,7 @@ struct DotF32 {
 
 /// bf16 pairs without bf16 arithmetic: both halves widened to f32, even k first.
 struct DotWidened {
+  static constexpr int64_t kStepBytes = 64;
   struct A {
     V even, odd;
   };
@@ -33,6 +35,12 @@ struct DotWidened {
   static constexpr int rows(int panels) {
     return kRegisters == 32 ? (panels == 4 ? 4 : panels == 3 ? 6 : 8) : panels == 1 ? 4 : 0;
   }
+};
+
+/// f32 rows with f16 columns.
+struct DotHalf : DotF32 {
+  static constexpr int64_t kStepBytes = 32;
+  static B load_b(const char* p) { return v_from_f16(p); }
 };
 
 /// Rows [0, kRows) x panels [0, kPanels) from registers: all of K, then one store.
@@ -55,17 +63,17 @@ void block(const TileArgs& t, const char* a, const char* b, float* c) {
       for (int n = 0; n < kPanels; ++n) acc[r][n] = Dot::step(acc[r][n], av, bv[n]);
     }
   };
-  for (int64_t i = 0; i < t.terms; ++i, b += kBlock) {
+  for (int64_t i = 0; i < t.terms; ++i, b += 16 * Dot::kStepBytes) {
     const char* at = a + t.a_off[i];
     // The terms of A lie pages apart, which no hardware prefetcher follows.
     const char* ahead = a + t.a_off[i + 1 < t.terms ? i + 1 : i];
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) __builtin_prefetch(ahead + r * kStride);
     if (i + 1 == t.terms && t.last != 16) {
-      for (int s = 0; s < t.last; ++s) step(at + 4 * s, b + kLine * s);
+      for (int s = 0; s < t.last; ++s) step(at + 4 * s, b + Dot::kStepBytes * s);
     } else {
 #pragma GCC unroll 2
-      for (int s = 0; s < 16; ++s) step(at + 4 * s, b + kLine * s);
+      for (int s = 0; s < 16; ++s) step(at + 4 * s, b + Dot::kStepBytes * s);
     }
   }
 #pragma GCC unroll 12
