@@ -62,8 +62,8 @@ TEST_F(CliErrors, ModelsThatAreNone) {
 }
 
 TEST_F(CliErrors, SafetensorsThatLie) {
-  expect_model_error("", "header");
-  expect_model_error("abc", "header");
+  expect_model_error("", "8 bytes");
+  expect_model_error("abc", "8 bytes");
   expect_model_error(std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8) + "{}", "header");
   expect_model_error(safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", "1234"), "'a'");
   expect_model_error(safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[9],\"data_offsets\":[0,8]}}", "12345678"),

@@ -37,7 +37,7 @@ TEST_F(CliGenerate, WritesOnePictureAndSaysWhere) {
   const tenon::Image image = tenon::read_png(folder() / "output.png");
   EXPECT_EQ(image.width, 64);
   EXPECT_EQ(image.height, 64);
-  EXPECT_NE(f.err.find("step 1/2"), std::string::npos) << f.err;
+  EXPECT_NE(f.err.find("step 1/"), std::string::npos) << f.err;
   EXPECT_EQ(tenon(quick({"-q", "-o", "b.png"})).err, "");
 }
 
@@ -122,7 +122,7 @@ TEST_F(CliGenerate, PromptFromAFile) {
 TEST_F(CliGenerate, InterruptionEndsWithinAStepAndLeavesNothing) {
   for (const auto& [number, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
     Process process({"generate", "a circle", "-m", model(), "-W", "128", "-H", "128", "--steps", "900"}, folder());
-    ASSERT_TRUE(process.wait_for_log("step 2/900", 60));
+    ASSERT_TRUE(process.wait_for_log("step 2/", 60));
     const auto begin = std::chrono::steady_clock::now();
     process.signal(number);
     const Finished f = process.finish();
