@@ -152,7 +152,8 @@ double error_of(const std::vector<float>& got, const TensorView& expected, size_
 GateCase check_case(const json& c, const json& models, const SafetensorsFile& file,
                     const std::shared_ptr<Backend>& backend) {
   const std::string kind = c.at("kind"), name = c.at("name");
-  GateCase out{"parity " + name, Verdict::Skipped, 0, kTolerance, "whole pictures are checked by the tests"};
+  GateCase out{"parity " + name, Verdict::Skipped, 0, c.value("f32_tolerance", kTolerance),
+               "whole pictures are checked by the tests"};
   std::vector<float> got;
   if (kind == "text")
     got = run_text(c, models, backend);
@@ -164,7 +165,7 @@ GateCase check_case(const json& c, const json& models, const SafetensorsFile& fi
     return out;
   out.note.clear();
   out.error = error_of(got, file.at(name + "/out"), c.at("expect").at("out").at("stride").get<size_t>());
-  out.verdict = out.error <= kTolerance ? Verdict::Passed : Verdict::Failed;
+  out.verdict = out.error <= out.tolerance ? Verdict::Passed : Verdict::Failed;
   return out;
 }
 

@@ -34,6 +34,12 @@ void apply_weights(std::span<float> hidden, const std::vector<TokenWindow>& wind
 
 }  // namespace
 
+InitImage::InitImage(const Image& image) : width(image.width), height(image.height) {
+  TENON_CHECK(Usage, image.channels == 3, "init image") << "expected 3 channels, got " << image.channels;
+  values.reserve(image.pixels.size());
+  for (uint8_t p : image.pixels) values.push_back(static_cast<float>(p) / 127.5f - 1.0f);
+}
+
 TextToImage::TextToImage(std::shared_ptr<const Model> model, const PipelineOptions& options)
     : model_(std::move(model)), options_(options), backend_(make_backend(options.device, {options.threads})) {
   const DType type = options.type.value_or(backend_->prefers_bf16() ? DType::BF16 : DType::F32);
@@ -61,7 +67,7 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
   TENON_CHECK(Usage, std::isfinite(r.cfg_scale), "guidance") << "the scale must be a finite number";
   if (r.init) {
     TENON_CHECK(Usage, r.strength > 0 && r.strength <= 1, "strength") << r.strength << " is outside (0, 1]";
-    TENON_CHECK(Usage, r.init->width == r.width && r.init->height == r.height && r.init->channels == 3, "init image")
+    TENON_CHECK(Usage, r.init->width == r.width && r.init->height == r.height, "init image")
         << "is " << r.init->width << "x" << r.init->height << ", but " << r.width << "x" << r.height << " is asked for";
   }
   return r;
@@ -183,9 +189,7 @@ std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Scheduler
   Executable& e = network(
       encoder_, std::to_string(r.width) + "x" + std::to_string(r.height),
       [&] { return plan_vae_encode(*model_, shape, networks_); }, "vae");
-  std::vector<float> pixels;
-  for (uint8_t p : r.init->pixels) pixels.push_back(static_cast<float>(p) / 127.5f - 1.0f);
-  e.set("image", pixels);
+  e.set("image", r.init->values);
   e.run_all();
   const std::vector<float> moments = e.get("moments");
   std::vector<float> draw(per_image);
@@ -303,6 +307,7 @@ ImageResult TextToImage::generate(const ImageRequest& request, const OnStep& on_
   std::vector<float> latents = initial_latents(r, *scheduler, noise, result.timings);
   denoise(r, *scheduler, context, tokens, latents, noise, result, on_step);
   result.images = decode(r, latents, result.timings);
+  result.latents = std::move(latents);
   return result;
 }
 

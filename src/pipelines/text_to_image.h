@@ -13,6 +13,15 @@
 
 namespace tenon {
 
+/// A picture to start from: RGB values in [-1, 1], rows from the top, channels interleaved.
+struct InitImage {
+  InitImage() = default;
+  /// From 8-bit RGB; throws Error(Usage) for another number of channels.
+  InitImage(const Image& image);  // NOLINT: a picture is what callers have
+  int64_t width = 0, height = 0;
+  std::vector<float> values;
+};
+
 /// What is asked for. Sizes in pixels; a size or a number of steps of 0, a negative guidance and an empty sampler mean
 /// the model's own default.
 struct ImageRequest {
@@ -23,9 +32,9 @@ struct ImageRequest {
   std::string sampler;
   SchedulerOptions scheduler;
   uint64_t seed = 0;
-  int64_t batch = 1;          ///< image i uses seed + i
-  std::optional<Image> init;  ///< image to image; RGB of the asked size
-  double strength = 0.75;     ///< of image to image, in (0, 1]
+  int64_t batch = 1;              ///< image i uses seed + i
+  std::optional<InitImage> init;  ///< image to image; of the asked size
+  double strength = 0.75;         ///< of image to image, in (0, 1]
 };
 
 struct Progress {
@@ -45,6 +54,7 @@ struct ImageResult {
   std::vector<uint64_t> seeds;
   ImageRequest request;  ///< with every default filled in
   std::vector<double> timesteps;
+  std::vector<float> latents;  ///< [batch, 4, H/8, W/8], before decoding
   Timings timings;
   int64_t peak_bytes = 0;  ///< of the largest network, as planned
 };

@@ -1,0 +1,163 @@
+// Whole generations of the tiny model against diffusers' recorded runs: text, guidance, sampler, noise, picture.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "../fixtures/checkpoint.h"
+#include "../fixtures/parity.h"
+#include "tenon/core/error.h"
+#include "tenon/pipelines/text_to_image.h"
+
+namespace tenon {
+namespace {
+namespace fs = std::filesystem;
+
+// Of a whole picture of the tiny model, in f32.
+constexpr double kTolerance = 1e-3;
+
+class WholePictures : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = fs::temp_directory_path() / ("tenon-pictures-" + std::to_string(::getpid()));
+    fixtures::write_diffusers_folder(folder_ / "folder", DType::F32);
+    fixtures::write_single_file(folder_ / "single.safetensors", DType::F32);
+  }
+  static void TearDownTestSuite() { fs::remove_all(folder_); }
+
+  static ImageRequest request_of(const nlohmann::json& c) {
+    ImageRequest r;
+    r.prompt = c.at("prompt");
+    r.negative = c.at("negative_prompt");
+    r.width = c.at("width");
+    r.height = c.at("height");
+    r.steps = c.at("steps");
+    r.cfg_scale = c.at("guidance");
+    r.sampler = c.at("sampler");
+    r.seed = c.at("seeds").at(0);
+    r.batch = static_cast<int64_t>(c.at("seeds").size());
+    if (!c.contains("image")) return r;
+    r.strength = c.at("strength");
+    InitImage init;
+    init.width = r.width;
+    init.height = r.height;
+    const std::vector<float> planes = fixtures::input(c.at("image"));
+    const size_t area = static_cast<size_t>(r.width * r.height);
+    init.values.resize(planes.size());
+    for (size_t i = 0; i < area; ++i)
+      for (size_t k = 0; k < 3; ++k) init.values[i * 3 + k] = 2 * planes[k * area + i] - 1;
+    r.init = init;
+    return r;
+  }
+
+  static fs::path folder_;
+};
+fs::path WholePictures::folder_;
+
+TEST_F(WholePictures, AgreeWithDiffusers) {
+  const fixtures::Parity parity;
+  PipelineOptions options;
+  options.type = DType::F32;
+  options.keep_networks = true;
+  TextToImage pipeline(Model::open((folder_ / "folder").string()), options);
+  int checked = 0;
+  for (const auto& c : parity.cases()) {
+    const std::string kind = c.at("kind");
+    if (kind != "text-to-image" && kind != "image-to-image") continue;
+    SCOPED_TRACE(c.at("name"));
+    const ImageResult result = pipeline.generate(request_of(c));
+    std::string last;
+    int calls = -1;
+    for (const auto& [name, about] : c.at("expect").items())
+      if (name.starts_with("latents.") && std::stoi(name.substr(8)) > calls) {
+        last = name;
+        calls = std::stoi(name.substr(8));
+      }
+    ASSERT_FALSE(last.empty());
+    EXPECT_LE(parity.expected(c, last).error(result.latents), kTolerance);
+    const fixtures::Expected image = parity.expected(c, "image");
+    std::vector<float> planes;
+    for (const Image& picture : result.images)
+      for (size_t k = 0; k < 3; ++k)
+        for (size_t i = 0; i < picture.pixels.size() / 3; ++i)
+          planes.push_back(static_cast<float>(picture.pixels[i * 3 + k]) / 255.0f);
+    EXPECT_LE(image.error(planes), kTolerance + 0.51 / 255);
+    ++checked;
+  }
+  EXPECT_GE(checked, 12);
+}
+
+TEST_F(WholePictures, AreTheSameFromASingleFileAndForAnyThreads) {
+  const fixtures::Parity parity;
+  // The single file has no tokenizer: compare networks through the folder at one and two threads, and configs by file.
+  ImageRequest r = request_of(parity.at("text-to-image euler 56x40 b1 g7.5"));
+  PipelineOptions options;
+  options.threads = 1;
+  TextToImage one(Model::open((folder_ / "folder").string()), options);
+  options.threads = 2;
+  TextToImage two(Model::open((folder_ / "folder").string()), options);
+  EXPECT_EQ(one.generate(r).images, two.generate(r).images);
+  const auto single = Model::open((folder_ / "single.safetensors").string());
+  EXPECT_EQ(single->config().unet.levels.size(), 4u);
+  EXPECT_THROW(single->tokenizer(), Error);
+  single->weights("unet");
+}
+
+TEST_F(WholePictures, ABatchIsItsImages) {
+  const fixtures::Parity parity;
+  ImageRequest r = request_of(parity.at("text-to-image ddim 56x40 b2 g7.5"));
+  TextToImage pipeline(Model::open((folder_ / "folder").string()));
+  const ImageResult both = pipeline.generate(r);
+  r.seed += 1;
+  r.batch = 1;
+  EXPECT_EQ(pipeline.generate(r).images.at(0), both.images.at(1));
+}
+
+TEST_F(WholePictures, FusionChangesNothing) {
+  const fixtures::Parity parity;
+  const ImageRequest r = request_of(parity.at("text-to-image ddim 40x56 b1 g1"));
+  PipelineOptions options;
+  options.type = DType::F32;
+  TextToImage fused(Model::open((folder_ / "folder").string()), options);
+  options.fusion = false;
+  TextToImage apart(Model::open((folder_ / "folder").string()), options);
+  const std::vector<float> a = fused.generate(r).latents, b = apart.generate(r).latents;
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) ASSERT_LE(std::abs(a[i] - b[i]), 1e-3) << i;
+}
+
+TEST_F(WholePictures, CancelAndBadRequests) {
+  const fixtures::Parity parity;
+  ImageRequest r = request_of(parity.at("text-to-image euler 56x40 b1 g7.5"));
+  TextToImage pipeline(Model::open((folder_ / "folder").string()));
+  int steps = 0;
+  try {
+    pipeline.generate(r, [&](const Progress&) { return ++steps < 2; });
+    FAIL() << "not cancelled";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.exit_code(), 130);
+  }
+  EXPECT_EQ(steps, 2);
+  const auto rejects = [&](auto change) {
+    ImageRequest bad = r;
+    change(bad);
+    EXPECT_THROW(pipeline.complete(bad), Error);
+  };
+  rejects([](ImageRequest& b) { b.width = 57; });
+  rejects([](ImageRequest& b) { b.height = -8; });
+  rejects([](ImageRequest& b) { b.steps = 1001; });
+  rejects([](ImageRequest& b) { b.batch = 0; });
+  ImageRequest huge = r;
+  huge.width = huge.height = 32768;
+  try {
+    pipeline.check_fits(huge);
+    FAIL() << "fits";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.exit_code(), 4);
+    EXPECT_NE(std::string(e.what()).find("largest"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace tenon
