@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include "tenon/backend/cpu/tape/vec_tables.h"
+#include "tenon/core/hd.h"
 
 namespace tenon::cpu {
 namespace {
@@ -18,6 +19,42 @@ inline Halves to_f16(V x) {
 
 }  // namespace
 }  // namespace tenon::cpu
+
+// Rounding, scaling by powers of two and reciprocals are single instructions here; what most activations are made of is
+// built on them. Always inlined: no code of these names leaves this file.
+namespace tenon::hd {
+
+/// As the general one, to 1 ulp, and down to the smallest denormal.
+template <>
+__attribute__((always_inline)) inline cpu::V exp<cpu::V>(cpu::V value) {
+  const auto set1 = [](float f) { return _mm512_set1_ps(f); };
+  const __m512 x = reinterpret_cast<__m512>(value);
+  // The second operand comes out where either is NaN.
+  const __m512 clamped = _mm512_max_ps(set1(-104.0f), _mm512_min_ps(set1(89.0f), x));
+  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(clamped, set1(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  __m512 r = _mm512_fnmadd_ps(n, set1(0.693359375f), clamped);
+  r = _mm512_fnmadd_ps(n, set1(-2.12194440e-4f), r);
+  __m512 p = _mm512_fmadd_ps(set1(1.9875691500e-4f), r, set1(1.3981999507e-3f));
+  p = _mm512_fmadd_ps(p, r, set1(8.3334519073e-3f));
+  p = _mm512_fmadd_ps(p, r, set1(4.1665795894e-2f));
+  p = _mm512_fmadd_ps(p, r, set1(1.6666665459e-1f));
+  p = _mm512_fmadd_ps(p, r, set1(5.0000001201e-1f));
+  p = _mm512_add_ps(_mm512_fmadd_ps(p, _mm512_mul_ps(r, r), r), set1(1.0f));
+  return reinterpret_cast<cpu::V>(_mm512_scalef_ps(p, n));
+}
+
+/// 1 / (1 + e^-x) by a reciprocal and one Newton step, 2 ulp.
+template <>
+__attribute__((always_inline)) inline cpu::V sigmoid<cpu::V>(cpu::V x) {
+  const __m512 one = _mm512_set1_ps(1.0f);
+  const __m512 d = _mm512_add_ps(one, reinterpret_cast<__m512>(exp<cpu::V>(-x)));
+  const __m512 y = _mm512_rcp14_ps(d);
+  // 0 where d is infinite: the step would make NaN of it.
+  const __mmask16 finite = _mm512_cmp_ps_mask(d, _mm512_set1_ps(INFINITY), _CMP_NEQ_UQ);
+  return reinterpret_cast<cpu::V>(_mm512_maskz_fmadd_ps(finite, _mm512_fnmadd_ps(d, y, one), y, y));
+}
+
+}  // namespace tenon::hd
 
 #include "tenon/backend/cpu/tape/vec_kernels.h"
 

@@ -24,11 +24,19 @@ inline Ints lane_numbers() {
 }
 /// a in the first n lanes, b behind them.
 inline V keep_first(V a, V b, int64_t n) { return lane_numbers() < static_cast<int32_t>(n) ? a : b; }
+/// n < kLanes elements from p to dst, in at most four moves.
+template <class E>
+inline void copy_tail(E* dst, const E* p, int64_t n) {
+  if (n & 8) __builtin_memcpy(dst, p, 8 * sizeof(E)), dst += 8, p += 8;
+  if (n & 4) __builtin_memcpy(dst, p, 4 * sizeof(E)), dst += 4, p += 4;
+  if (n & 2) __builtin_memcpy(dst, p, 2 * sizeof(E)), dst += 2, p += 2;
+  if (n & 1) __builtin_memcpy(dst, p, sizeof(E));
+}
 /// Up to kLanes floats at p without touching memory behind the n-th; zeros behind them.
 inline V first_lanes(const float* p, int64_t n) {
   if (n >= kLanes) return load_v(p);
   float tail[kLanes] = {};
-  __builtin_memcpy(tail, p, static_cast<size_t>(n) * sizeof(float));
+  copy_tail(tail, p, n);
   return load_v(tail);
 }
 
@@ -94,7 +102,9 @@ inline MoveArgs joined(const MoveArgs& a) {
 template <class C>
 inline V load_tail(const typename C::Element* p, int64_t n, int64_t step) {
   typename C::Element tail[kLanes] = {};
-  for (int64_t i = 0; i < n; ++i) tail[i] = p[i * step];
+  if (step == 1 && n < kLanes) copy_tail(tail, p, n);
+  else
+    for (int64_t i = 0; i < n; ++i) tail[i] = p[i * step];
   return C::widen(*reinterpret_cast<const typename C::Packed*>(tail));
 }
 
@@ -116,7 +126,9 @@ void load_rows(const MoveArgs& args) {
     }
     if (c < a.cols) {
       const V x = load_tail<C>(p + c * a.col_step, a.cols - c, a.col_step);
-      __builtin_memcpy(dst + c, &x, static_cast<size_t>(a.cols - c) * sizeof(float));
+      float lanes[kLanes];
+      store_v(lanes, x);
+      copy_tail(dst + c, lanes, a.cols - c);
     }
     for (int64_t i = 0; i < a.pad; ++i) dst[a.cols + i] = 0;
   }
@@ -137,7 +149,9 @@ void store_rows(const MoveArgs& args) {
       const typename C::Packed x = C::narrow(first_lanes(src + c, n));
       typename C::Element lanes[kLanes];
       __builtin_memcpy(lanes, &x, sizeof(lanes));
-      for (int64_t i = 0; i < n; ++i) p[(c + i) * a.col_step] = lanes[i];
+      if (a.col_step == 1) copy_tail(p + c, lanes, n);
+      else
+        for (int64_t i = 0; i < n; ++i) p[(c + i) * a.col_step] = lanes[i];
     }
   }
 }
