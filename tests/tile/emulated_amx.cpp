@@ -21,18 +21,22 @@ struct EmulatedTiles {
   static void store(void* base, int64_t stride) {
     for (int r = 0; r < 16; ++r) std::memcpy(static_cast<std::byte*>(base) + r * stride, tiles[i][r], 64);
   }
+  // Pairs are multiplied in f32; sums of even and of odd elements join at the end, as the instruction does.
   template <int c, int a, int b>
   static void dot() {
+    float weights[2][16][16];
+    for (int k = 0; k < 16; ++k)
+      for (int n = 0; n < 16; ++n) {
+        weights[0][k][n] = std::bit_cast<float>(tiles[b][k][n] << 16);
+        weights[1][k][n] = std::bit_cast<float>(tiles[b][k][n] & 0xffff0000u);
+      }
     for (int m = 0; m < 16; ++m) {
       float even[16] = {}, odd[16] = {};
       for (int k = 0; k < 16; ++k) {
-        const uint32_t pair = tiles[a][m][k];
-        const float low = bf16_value(static_cast<uint16_t>(pair)), high = bf16_value(static_cast<uint16_t>(pair >> 16));
-        for (int n = 0; n < 16; ++n) {
-          const uint32_t weights = tiles[b][k][n];
-          even[n] = std::fma(low, bf16_value(static_cast<uint16_t>(weights)), even[n]);
-          odd[n] = std::fma(high, bf16_value(static_cast<uint16_t>(weights >> 16)), odd[n]);
-        }
+        const float low = std::bit_cast<float>(tiles[a][m][k] << 16);
+        const float high = std::bit_cast<float>(tiles[a][m][k] & 0xffff0000u);
+        for (int n = 0; n < 16; ++n) even[n] += low * weights[0][k][n];
+        for (int n = 0; n < 16; ++n) odd[n] += high * weights[1][k][n];
       }
       for (int n = 0; n < 16; ++n)
         tiles[c][m][n] = std::bit_cast<uint32_t>(std::bit_cast<float>(tiles[c][m][n]) + (even[n] + odd[n]));
@@ -57,6 +61,8 @@ const TileOps& emulated_amx() {
     t.isa = Isa::Amx;
     t.name = "emulated amx";
     t.bf16_arithmetic = true;
+    t.call_panels = 2;
+    t.chunk_bytes = 40 << 10;
     t.gemm_bf16 = gemm_bf16;
     t.enter = enter;
     t.leave = leave;

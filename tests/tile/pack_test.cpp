@@ -92,7 +92,7 @@ TEST(Pack, Convolution) {
         for (auto [o, i, kh, kw] :
              {std::array<int64_t, 4>{3, 4, 3, 3}, {17, 40, 3, 3}, {16, 33, 1, 1}, {5, 20, 2, 3}, {20, 16, 5, 5}})
           for (bool callback : {false, true}) {
-            const int64_t taps = kh * kw;
+            const int64_t taps = kh * kw, row = i * taps;
             const auto x = coarse_values(o * i * taps);
             const auto stored = misaligned(source, x);
             const int h = static_cast<int>(kh), w = static_cast<int>(kw);
@@ -100,8 +100,7 @@ TEST(Pack, Convolution) {
             const Poisoned packed(s.bytes()), scratch(pack_scratch_bytes(i * taps, 2));
             const auto fill = [&](int64_t row0, int64_t rows, float* dst, int64_t ld, int) {
               for (int64_t r = 0; r < rows; ++r)
-                for (int64_t j = 0; j < i * taps; ++j)
-                  dst[r * ld + j] = x[static_cast<size_t>((row0 + r) * i * taps + j)];
+                for (int64_t j = 0; j < row; ++j) dst[r * ld + j] = x[static_cast<size_t>((row0 + r) * row + j)];
             };
             if (callback)
               pack_conv(pool, *ops, fill, o, i, h, w, type, packed.get(), scratch.get());

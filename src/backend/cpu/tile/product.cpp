@@ -7,9 +7,9 @@ namespace {
 
 constexpr int64_t kStagingBytes = 64 << 10;
 
-// Terms of B that are walked for several row tiles before the next: what fits a quarter of the second-level cache.
-int64_t chunk_terms(const PackedShape& shape) {
-  const int64_t fit = std::max<int64_t>(8, l2_bytes() / 4 / (kGroupPanels * shape.lanes * kBlock));
+// Terms walked with several row tiles before the next ones: equal parts of what TileOps::chunk_bytes holds.
+int64_t chunk_terms(const TileOps& ops, const PackedShape& shape) {
+  const int64_t fit = std::max<int64_t>(8, ops.chunk_bytes / (ops.call_panels * shape.lanes * kBlock));
   return div_up(shape.terms(), div_up(shape.terms(), fit));
 }
 
@@ -20,10 +20,7 @@ int last_steps(int64_t k, DType type) {
   return rest == 0 ? 16 : static_cast<int>(div_up(rest * 16, step));
 }
 
-int64_t sum_floats(const PackedShape& shape) {
-  const int64_t tiles = chunk_terms(shape) < shape.terms() ? kTilesAtOnce : 1;
-  return tiles * shape.lanes * kMaxTileRows * kMaxTileCols;
-}
+int64_t sum_floats(const PackedShape& shape) { return kTilesAtOnce * shape.lanes * kMaxTileRows * kMaxTileCols; }
 
 int64_t row_parts(int64_t groups, int64_t tiles, int threads) {
   const int64_t wanted = div_up(int64_t{8} * threads, groups);
@@ -31,35 +28,47 @@ int64_t row_parts(int64_t groups, int64_t tiles, int threads) {
 }
 
 void Product::run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int thread) const {
-  const int64_t panel0 = group * kGroupPanels, terms = shape.terms(), chunk = chunk_terms(shape);
+  const int64_t terms = shape.terms(), chunk = chunk_terms(ops, shape);
+  // With K in one chunk and all panels in one call nothing is gained by more tiles at once than the first cache holds.
+  const int64_t at_once = chunk == terms && ops.call_panels == kGroupPanels ? 1 : kTilesAtOnce;
+  const int64_t panel0 = group * kGroupPanels;
   const int panels = static_cast<int>(std::min<int64_t>(kGroupPanels, shape.panels() - panel0));
-  const int64_t tile_floats = int64_t{kMaxTileRows} * kMaxTileCols, at_once = chunk < terms ? kTilesAtOnce : 1;
+  for (int64_t first = tile0; first < tile1; first += at_once) {
+    const int64_t end = std::min(tile1, first + at_once);
+    for (int64_t term = 0; term < terms; term += chunk)
+      for (int p = 0; p < panels; p += ops.call_panels)
+        multiply(first, end, term, std::min(terms, term + chunk), panel0, p, std::min(ops.call_panels, panels - p),
+                 sums);
+    for (int64_t i = first; i < end; ++i) {
+      const RowTile rows = tile(i);
+      OutTile done{rows.row0, panel0 * kPanel, rows.rows, 0, {}, kMaxTileCols, thread};
+      done.cols = static_cast<int>(std::min<int64_t>(panels * kPanel, shape.cols - done.col0));
+      for (int lane = 0; lane < shape.lanes; ++lane) done.acc[lane] = sums_of(sums, i - first, lane);
+      out(done);
+    }
+  }
+}
+
+void Product::multiply(int64_t first, int64_t end, int64_t term, int64_t term_end, int64_t panel0, int panel,
+                       int panels, float* sums) const {
   TileArgs args{};
+  args.a_off = a_off + term;
   args.a_stride = a_stride;
   args.b_stride = shape.panel_bytes();
   args.ldc = kMaxTileCols;
+  args.terms = term_end - term;
   args.panels = panels;
-  for (int64_t first = tile0; first < tile1; first += at_once) {
-    const int64_t end = std::min(tile1, first + at_once);
-    for (int64_t term = 0; term < terms; term += chunk) {
-      args.terms = std::min(chunk, terms - term);
-      args.a_off = a_off + term;
-      args.accumulate = term > 0;
-      const bool last = term + args.terms == terms;
-      args.last = last ? last_steps(shape.k, shape.type) : 16;
-      for (int64_t i = first; i < end; ++i) {
-        const RowTile rows = tile(i);
-        args.a = static_cast<const std::byte*>(a) + rows.a_offset;
-        args.m = rows.rows;
-        OutTile done{rows.row0, panel0 * kPanel, rows.rows, 0, {}, kMaxTileCols, thread};
-        done.cols = static_cast<int>(std::min<int64_t>(panels * kPanel, shape.cols - done.col0));
-        for (int lane = 0; lane < shape.lanes; ++lane) {
-          args.b = static_cast<const std::byte*>(b) + (lane * shape.panels() + panel0) * args.b_stride + term * kBlock;
-          args.c = done.acc[lane] = sums + ((i - first) * shape.lanes + lane) * tile_floats;
-          ops.gemm(shape.type, args);
-        }
-        if (last) out(done);
-      }
+  args.accumulate = term > 0;
+  args.last = term_end == shape.terms() ? last_steps(shape.k, shape.type) : 16;
+  for (int lane = 0; lane < shape.lanes; ++lane) {
+    const int64_t at = lane * shape.panels() + panel0 + panel;
+    args.b = static_cast<const std::byte*>(b) + at * args.b_stride + term * kBlock;
+    for (int64_t i = first; i < end; ++i) {
+      const RowTile rows = tile(i);
+      args.a = static_cast<const std::byte*>(a) + rows.a_offset;
+      args.m = rows.rows;
+      args.c = sums_of(sums, i - first, lane) + panel * kPanel;
+      ops.gemm(shape.type, args);
     }
   }
 }

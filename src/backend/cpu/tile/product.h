@@ -38,7 +38,8 @@ struct RowTile {
 using RowTileFn = FunctionRef<RowTile(int64_t tile)>;
 
 /// A product of packed A with one packed B.
-struct Product {
+class Product {
+ public:
   const TileOps& ops;
   const PackedShape& shape;
   const void* b;
@@ -50,6 +51,14 @@ struct Product {
 
   /// Computes tiles [tile0, tile1) of column group `group` and hands them to `out`. `sums`: sum_floats(shape) floats.
   void run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int thread) const;
+
+ private:
+  // Adds terms [term, term_end) of `panels` panels from `panel` of the group on to the sums of tiles [first, end).
+  void multiply(int64_t first, int64_t end, int64_t term, int64_t term_end, int64_t panel0, int panel, int panels,
+                float* sums) const;
+  float* sums_of(float* sums, int64_t tile_index, int lane) const {
+    return sums + (tile_index * shape.lanes + lane) * kMaxTileRows * kMaxTileCols;
+  }
 };
 
 /// TileArgs::last for K of `k` elements.

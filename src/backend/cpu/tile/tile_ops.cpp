@@ -28,10 +28,15 @@ bool request_amx() {
 #endif
 }
 
+bool has_f16c() {  // no name for it in clang's __builtin_cpu_supports
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
+}
+
 bool supported(Isa isa) {
   switch (isa) {
     case Isa::Avx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     case Isa::Avx512:
       return supported(Isa::Avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
@@ -47,6 +52,8 @@ TileOps make_amx_ops() {
   TileOps ops = kAvx512Bf16Ops;
   ops.isa = Isa::Amx;
   ops.name = "amx";
+  ops.call_panels = 2;
+  ops.chunk_bytes = kAmxChunk;
   ops.gemm_bf16 = amx_gemm_bf16;
   ops.enter = amx_enter;
   ops.leave = amx_leave;

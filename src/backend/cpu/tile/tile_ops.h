@@ -127,6 +127,10 @@ struct TileOps {
   Isa isa;
   const char* name;      ///< "amx", "avx512bf16", "avx512", "avx2"
   bool bf16_arithmetic;  ///< gemm_bf16 is faster than gemm_f32
+  /// How drivers should walk a product: panels a call, and bytes of B (of one call's panels) that are multiplied with
+  /// several row tiles before the next terms.
+  int call_panels;
+  int64_t chunk_bytes;
   /// Called by the drivers at the start and end of a task that uses the kernels (AMX: configure, release the tiles).
   void (*enter)();
   void (*leave)();

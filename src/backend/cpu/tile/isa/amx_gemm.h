@@ -2,6 +2,8 @@
 // and, emulated, on any machine (the tests do). A tile is 16 lines of 64 bytes. Tiles 0-3 hold a 2 x 2 block of sums
 // (32 x 32 outputs), 4 and 5 two tiles of A, 6 and 7 two panels of B.
 //
+// Rows of one call that share a panel pair find it in the first-level cache; A streams from the second.
+//
 // Vocabulary: T::zero<i>(), T::load<i>(base, stride), T::store<i>(base, stride),
 // T::dot<c, a, b>(): tile c += tile a (rows of 16 bf16 pairs) * tile b (16 pairs x 16 columns).
 #pragma once
@@ -35,10 +37,15 @@ struct AmxBlock {
     if constexpr (kRowTiles == 2) T::template zero<2>();
     if constexpr (kRowTiles == 2 && kPanels == 2) T::template zero<3>();
   }
+  // The terms of A lie pages apart, which no hardware prefetcher follows.
+  void prefetch(const char* at) const {
+    for (int r = 0; r < 16 * kRowTiles; ++r) __builtin_prefetch(at + r * t.a_stride);
+  }
   void sum_terms() const {
     const char* bt = b;
     for (int64_t i = 0; i < t.terms; ++i, bt += kBlock) {
       const char* at = a + t.a_off[i];
+      prefetch(a + t.a_off[i + 1 < t.terms ? i + 1 : i]);
       T::template load<6>(bt, kLine);
       T::template load<4>(at, t.a_stride);
       T::template dot<0, 4, 6>();

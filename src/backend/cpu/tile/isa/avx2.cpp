@@ -11,6 +11,8 @@ namespace tenon::cpu {
 const TileOps kAvx2Ops = {Isa::Avx2,
                           "avx2",
                           false,
+                          4,
+                          kVectorChunk,
                           no_tiles,
                           no_tiles,
                           gemm_tiles<DotWidened>,

@@ -11,6 +11,8 @@ namespace tenon::cpu {
 const TileOps kAvx512Ops = {Isa::Avx512,
                             "avx512",
                             false,
+                            4,
+                            kVectorChunk,
                             no_tiles,
                             no_tiles,
                             gemm_tiles<DotWidened>,

@@ -26,6 +26,8 @@ struct DotPairs {
 const TileOps kAvx512Bf16Ops = {Isa::Avx512Bf16,
                                 "avx512bf16",
                                 true,
+                                4,
+                                kVectorChunk,
                                 no_tiles,
                                 no_tiles,
                                 gemm_tiles<DotPairs>,
