@@ -42,7 +42,7 @@ memory::data_type type_of(DType dtype) {
 
 memory add_matmul(Ready& ready, const memory& a, const memory::desc& b, const memory::desc& c) {
   const dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(a.get_desc(), b, c), ready.engine);
-  const memory out = ready.make(pd.dst_desc());
+  memory out = ready.make(pd.dst_desc());
   ready.add(dnnl::matmul(pd),
             {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, ready.make(pd.weights_desc())}, {DNNL_ARG_DST, out}});
   return out;

@@ -21,7 +21,7 @@ struct AnchorShape {
   int64_t heads = 0, key_heads = 0, queries = 0, keys = 0, depth = 0;  ///< Attention
   bool causal = false;
   std::string text() const;
-  auto operator<=>(const AnchorShape&) const = default;
+  auto operator<=>(const AnchorShape&) const = default;  // NOLINT(modernize-use-nullptr): a false alarm
 };
 
 /// An anchor, how often the plan has it, and its best times in milliseconds by route.

@@ -46,7 +46,8 @@ std::string component_of(const std::string& part) {
 void write_weights(const Model& model, const std::string& part, const fs::path& path) {
   const auto weights = weights_of_part(model, part);
   std::vector<TensorData> tensors;
-  for (const auto& [name, shape] : expected_weights(model.config()).at(component_of(part))) {
+  const WeightShapes shapes = expected_weights(model.config()).at(component_of(part));
+  for (const auto& [name, shape] : shapes) {
     const HostView view = weights->find(name);
     const auto* bytes = static_cast<const std::byte*>(view.data);
     tensors.push_back(

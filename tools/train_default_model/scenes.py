@@ -128,9 +128,9 @@ def _place_pair(rng, things, relation):
     setattr(high, across, base + rng.uniform(-4, 4))
 
 
-def draw_scene(rng):
-    """A random scene, held out or not. rng is a random.Random."""
-    if rng.random() < 0.68:
+def draw_scene(rng, pairs=0.32):
+    """A random scene, held out or not, of two objects with probability `pairs`. rng is a random.Random."""
+    if rng.random() < 1 - pairs:
         thing = Thing(rng.choice(SHAPES), rng.choice(COLORS), rng.choice(("", "", "small", "large")))
         position = rng.choice(tuple(POSITION_WORDS)) if rng.random() < 0.6 else ""
         _place_single(rng, thing, position)
@@ -151,10 +151,10 @@ def draw_scene(rng):
     return scene
 
 
-def training_scene(rng):
+def training_scene(rng, pairs=0.32):
     """A random scene without any held-out triple."""
     while True:
-        scene = draw_scene(rng)
+        scene = draw_scene(rng, pairs)
         if not scene_is_held_out(scene):
             return scene
 

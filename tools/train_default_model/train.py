@@ -12,8 +12,10 @@ import time
 
 import numpy
 import torch
+from diffusers import PNDMScheduler
 from PIL import Image
 
+import grading
 import networks
 import raster
 import scenes
@@ -25,12 +27,12 @@ WORDINGS = 2  # captions a scene
 
 def make_scenes(job):
     """Rows as pack_scene gives them, and the tokens of WORDINGS captions each, for `count` training scenes."""
-    seed, count, merges = job
+    seed, count, merges, pairs = job
     rng, tokenizer = random.Random(seed), Tokenizer(merges)
     rows = numpy.zeros((count, 11), numpy.float32)
     tokens = numpy.zeros((count, WORDINGS, 77), numpy.int16)
     for i in range(count):
-        scene = scenes.training_scene(rng)
+        scene = scenes.training_scene(rng, pairs)
         rows[i] = raster.pack_scene(scene)
         for k in range(WORDINGS):
             tokens[i, k] = tokenizer.encode(scenes.caption(rng, scene))
@@ -64,15 +66,14 @@ def sample(parts, tokenizer, prompts, seeds, guidance, scheduler, steps, scaling
     return vae.decode(x / scaling).sample / 2 + 0.5
 
 
-def show_samples(out, parts, tokenizer, scaling, device, log):
-    from diffusers import PNDMScheduler
-    rng = random.Random(7)
-    held = [s for s in (scenes.draw_scene(rng) for _ in range(4000)) if scenes.scene_is_held_out(s)][:100]
-    prompts = [scenes.caption(rng, s) for s in held]
+def show_samples(work, parts, tokenizer, scaling, device, log):
+    """Contact sheets of the evaluation prompts, in their order, at several strengths of guidance."""
+    lines = [line.split("\t") for line in grading.prompt_lines()]
     scheduler = PNDMScheduler(**networks.NOISE_SCHEDULE, set_alpha_to_one=False, skip_prk_steps=True, steps_offset=1)
-    pictures = sample(parts, tokenizer, prompts, range(100), 5.0, scheduler, 20, scaling, device)
-    sheet(pictures).save(out / "samples.png")
-    (out / "samples.txt").write_text("\n".join(prompts) + "\n")
+    for guidance in (1.0,) if device.type == "cpu" else (1.0, 1.5, 2.0):
+        pictures = sample(parts, tokenizer, [f[1] for f in lines], [int(f[0]) for f in lines], guidance, scheduler, 20,
+                          scaling, device)
+        sheet(pictures).save(work / f"samples-{guidance}.png")
     log("samples drawn")
 
 
@@ -91,6 +92,10 @@ def main():
     parser.add_argument("--vae-from", type=pathlib.Path, help="model folder whose autoencoder is the start")
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--rate", type=float, default=1.5e-3, help="highest learning rate of the denoiser")
+    parser.add_argument("--pairs", type=float, default=0.32, help="share of the scenes with two objects")
+    parser.add_argument("--high-noise", type=float, default=0.0, help="share of samples from the noisiest steps only")
+    parser.add_argument("--decay", type=float, default=0.9995, help="of the moving average of the denoiser")
     parser.add_argument("--total-seconds", type=float, default=1e9,
                         help="let the denoiser end this long after the start, with fewer steps if need be")
     parser.add_argument("--compile", action="store_true", help="torch.compile the denoiser: worth it from 5000 steps")
@@ -115,11 +120,11 @@ def main():
     # Workers are forked here, before CUDA is touched; they write captions while the autoencoder trains.
     pool = concurrent.futures.ProcessPoolExecutor(args.workers)
     chunk = (args.scenes + 63) // 64
-    made = [pool.submit(make_scenes, (1000 * args.seed + i, chunk, merges)) for i in range(64)]
+    made = [pool.submit(make_scenes, (1000 * args.seed + i, chunk, merges, args.pairs)) for i in range(64)]
 
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark = args.total_seconds > 300  # the search takes seconds itself
     device = torch.device(args.device)
     vae, text, unet = networks.make_vae(), networks.make_text_encoder(tokenizer), networks.make_unet()
     log(f"parameters: vae {networks.count(vae)}, text {networks.count(text)}, unet {networks.count(unet)}; "
@@ -169,7 +174,8 @@ def main():
     if args.compile:
         live = (torch.compile(unet.to(memory_format=torch.channels_last)), torch.compile(text))
     training.train_denoiser(*live, latents, tokens, empty, device, args.steps,
-                            args.total_seconds - (time.time() - begin), args.batch, 1.5e-3, log, write)
+                            args.total_seconds - (time.time() - begin), args.batch, args.rate, log, write,
+                            args.high_noise, args.decay)
     unet.eval(), text.eval()
     write()
     show_samples(work, (vae, text, unet), tokenizer, scaling, device, log)

@@ -26,7 +26,7 @@ class Budget:
     def progress(self):
         return min(1.0, max(self.step / self.steps, (time.time() - self.begin) / self.seconds))
 
-    def rate(self, peak, warmup=300):
+    def rate(self, peak, warmup=200):
         return peak * min(1.0, (self.step + 1) / warmup) * 0.5 * (1 + math.cos(math.pi * self.progress()))
 
     def done(self):
@@ -219,11 +219,14 @@ def alphas(device):
 
 
 def train_denoiser(unet, text, latents, tokens, empty, device, steps, seconds, batch, peak, log,
-                   snapshot=None):
-    """Predicts the noise in scaled latents [N, 4, h, w] from one of the scene's captions, tokens [N, C, 77]."""
+                   snapshot=None, high_noise=0.0, decay=0.9995):
+    """Predicts the noise in scaled latents [N, 4, h, w] from one of the scene's captions, tokens [N, C, 77].
+
+    A share `high_noise` of the samples is drawn from the noisiest 600 steps, where the layout is decided.
+    """
     parameters = [*unet.parameters(), *text.parameters()]
     optimizer = _optimizer(parameters, device, 1e-3)
-    average = Average(parameters, 0.9995, device)
+    average = Average(parameters, decay, device)
     table = alphas(device)
     weights = (table / (1 - table)).clamp(max=SNR_CAP) / (table / (1 - table))
     shown = torch.zeros(1, device=device)
@@ -234,6 +237,8 @@ def train_denoiser(unet, text, latents, tokens, empty, device, steps, seconds, b
         drop = torch.rand(batch, 1, device=device) < EMPTY_CAPTION_RATE
         ids = torch.where(drop, empty, tokens[pick, wording].long())
         t = torch.randint(table.shape[0], (batch,), device=device)
+        noisy_only = torch.rand(batch, device=device) < high_noise
+        t = torch.where(noisy_only, 400 + t * 6 // 10, t)
         x, a = latents[pick].float(), table[t].view(-1, 1, 1, 1)
         noise = torch.randn_like(x)
         noisy = a.sqrt() * x + (1 - a).sqrt() * noise
