@@ -60,13 +60,13 @@ std::string number(double value) {
 
 std::string pixel_hash(const Image& image) { return sha256_hex(std::as_bytes(std::span(image.pixels))); }
 
-Settings a1111_settings(const ImageResult& result, size_t i, const ModelText& model) {
+PictureSettings a1111_settings(const ImageResult& result, size_t i, const ModelText& model) {
   const ImageRequest& r = result.request;
-  Settings s{{"Steps", std::to_string(r.steps)},
-             {"Sampler", r.sampler},
-             {"CFG scale", number(r.cfg_scale)},
-             {"Seed", std::to_string(result.seeds[i])},
-             {"Size", std::to_string(r.width) + "x" + std::to_string(r.height)}};
+  PictureSettings s{{"Steps", std::to_string(r.steps)},
+                    {"Sampler", r.sampler},
+                    {"CFG scale", number(r.cfg_scale)},
+                    {"Seed", std::to_string(result.seeds[i])},
+                    {"Size", std::to_string(r.width) + "x" + std::to_string(r.height)}};
   if (!model.sha256.empty()) s.emplace_back("Model hash", model.sha256.substr(0, kShortHash));
   s.emplace_back("Model", model.name);
   if (r.init) s.emplace_back("Denoising strength", number(r.strength));

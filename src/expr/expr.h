@@ -1,6 +1,6 @@
-// Expressions: immutable, hash-consed values. An Expr is a handle to one node of a DAG that a Graph owns; equal nodes of
-// one graph are the same node, so comparing handles compares meaning. A node has a shape, an element type and a printed
-// form, belongs to one of six families, and knows nothing of how it will be run.
+// Expressions: immutable, hash-consed values. An Expr is a handle to one node of a DAG that a Graph owns; equal nodes
+// of one graph are the same node, so comparing handles compares meaning. A node has a shape, an element type and a
+// printed form, belongs to one of six families, and knows nothing of how it will be run.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -21,17 +21,19 @@ enum class Family : uint8_t { Leaf, Pointwise, View, Reduce, Sink, Anchor };
 
 /// How often a value changes; a node changes as often as the fastest of its operands. The planner hoists by it.
 enum class Rate : uint8_t { Constant, Schedule, Prompt, Step };
+/// From what never changes to what changes most often.
+inline constexpr Rate kRates[] = {Rate::Constant, Rate::Schedule, Rate::Prompt, Rate::Step};
 std::string_view name_of(Rate r);
 
 /// Everything of a node that is not an operand. Printed between < and > in the order of the members.
 struct Attrs {
-  std::string text;            ///< leaf and sink names
+  std::string text;  ///< leaf and sink names
   bool has_dtype = false;
-  DType dtype = DType::F32;    ///< leaves, casts and rounding points
+  DType dtype = DType::F32;  ///< leaves, casts and rounding points
   bool has_dims = false;
-  Shape dims;                  ///< leaves, reshape, broadcast
-  std::vector<int64_t> ints;   ///< axes, bounds, strides
-  std::vector<double> nums;    ///< scalar parameters of pointwise bodies, attention scale, literals
+  Shape dims;                 ///< leaves, reshape, broadcast
+  std::vector<int64_t> ints;  ///< axes, bounds, strides
+  std::vector<double> nums;   ///< scalar parameters of pointwise bodies, attention scale, literals
   bool operator==(const Attrs& o) const;
 };
 

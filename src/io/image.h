@@ -40,13 +40,13 @@ std::vector<std::byte> encode_png(const Image& image, const ImageText& text = {}
 void write_png(const std::filesystem::path& path, const Image& image, const ImageText& text, Overwrite overwrite);
 
 /// The settings of a picture, in the order in which they are shown.
-using Settings = std::vector<std::pair<std::string, std::string>>;
+using PictureSettings = std::vector<std::pair<std::string, std::string>>;
 
 /// The text that AUTOMATIC1111's web UI and its kin keep under the key "parameters": the prompt, "Negative prompt: ..."
 /// if there is one, and one line "Steps: 20, Sampler: Euler, ...". Values with a comma, a colon or a line break are
 /// quoted as JSON strings.
-std::string a1111_parameters(const std::string& prompt, const std::string& negative, const Settings& settings);
+std::string a1111_parameters(const std::string& prompt, const std::string& negative, const PictureSettings& settings);
 /// The same settings as one JSON object of strings, in order; `raw` keys hold JSON already and are taken as they are.
-std::string settings_json(const Settings& settings, const Settings& raw = {});
+std::string settings_json(const PictureSettings& settings, const PictureSettings& raw = {});
 
 }  // namespace tenon

@@ -16,7 +16,7 @@ std::string quoted(const std::string& value) {
 }
 }  // namespace
 
-std::string a1111_parameters(const std::string& prompt, const std::string& negative, const Settings& settings) {
+std::string a1111_parameters(const std::string& prompt, const std::string& negative, const PictureSettings& settings) {
   std::string out = prompt;
   if (!negative.empty()) out += "\nNegative prompt: " + negative;
   out += "\n";
@@ -28,7 +28,7 @@ std::string a1111_parameters(const std::string& prompt, const std::string& negat
   return out;
 }
 
-std::string settings_json(const Settings& settings, const Settings& raw) {
+std::string settings_json(const PictureSettings& settings, const PictureSettings& raw) {
   nlohmann::ordered_json out = nlohmann::ordered_json::object();
   for (const auto& [key, value] : settings) out[key] = value;
   for (const auto& [key, value] : raw) out[key] = nlohmann::ordered_json(parse_json(value, key, ErrorKind::Internal));

@@ -9,8 +9,6 @@
 namespace tenon {
 namespace {
 
-constexpr Rate kRates[] = {Rate::Constant, Rate::Schedule, Rate::Prompt, Rate::Step};
-
 // Values that a faster phase reads, found behind views: what a slower phase must leave in memory.
 std::map<Rate, std::vector<Expr>> values_by_phase(std::span<const Expr> roots, bool hoist) {
   std::map<Rate, std::vector<Expr>> out;

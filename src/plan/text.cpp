@@ -19,7 +19,6 @@ namespace tenon {
 namespace {
 
 constexpr std::string_view kRoles[] = {"temporary", "input", "output"};
-constexpr Rate kRates[] = {Rate::Constant, Rate::Schedule, Rate::Prompt, Rate::Step};
 
 std::string quoted(std::string_view s) {
   std::string out = "\"";

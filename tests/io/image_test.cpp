@@ -152,7 +152,7 @@ TEST(Png, BadImagesAreRefused) {
 }
 
 TEST(ImageTextForm, ParametersAndJson) {
-  const Settings settings = {{"Steps", "20"}, {"Sampler", "Euler"}, {"Model", "a, b: \"c\""}};
+  const PictureSettings settings = {{"Steps", "20"}, {"Sampler", "Euler"}, {"Model", "a, b: \"c\""}};
   EXPECT_EQ(a1111_parameters("a cat", "", settings), "a cat\nSteps: 20, Sampler: Euler, Model: \"a, b: \\\"c\\\"\"");
   EXPECT_EQ(a1111_parameters("a cat", "blurry", {{"Seed", "1"}}), "a cat\nNegative prompt: blurry\nSeed: 1");
   const auto parsed =

@@ -86,6 +86,18 @@ TEST_F(Conv, WeightsOfEveryKind) {
          {DType::F32, DType::F32, 216, 40});
 }
 
+TEST_F(Conv, LargeImagesInF32) {
+  // Winograd's transform: from a file, through a view and folded with a scale; odd sizes, maths in front, statistics.
+  const Expr x = input(g, "x", DType::F32, {2, 25, 37, 40}), w = weight("w", DType::F32, {33, 40, 3, 3});
+  const Expr b = param(g, "b", DType::F32, {33}), r = input(g, "r", DType::F32, {2, 25, 37, 33});
+  const Tolerance t = {DType::F32, DType::F32, 360, 16};
+  expect(launch("conv2d", {{"y", conv2d(silu(x), w, 1, {1, 1, 1, 1}) + b + r}}), t);
+  const Expr turned = permute(weight("p", DType::F16, {3, 3, 40, 24}), {3, 2, 0, 1}) * 0.05;
+  expect(launch("conv2d", {{"y", conv2d(x, turned, 1, {1, 1, 1, 1})}}), t);
+  const Expr y = conv2d(x, w, 1, {1, 1, 1, 1});
+  expect(launch("conv2d", {{"y", y}, {"sum", sum(y, ReduceOver::Inner)}}), {DType::F32, DType::F32, 925, 925});
+}
+
 TEST_F(Conv, NaNStaysWhereTheFilterReaches) {
   tensors.emplace("x", random_tensor(DType::BF16, {1, 9, 9, 32}, 4));
   store_element(DType::BF16, tensors.at("x").data.data(), (4 * 9 + 4) * 32 + 3, NAN);

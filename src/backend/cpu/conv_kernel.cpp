@@ -1,7 +1,7 @@
 // The conv2d skeleton: pixels of x by packed filters, tiles of pixels to the results. A 1x1 convolution at stride 1 is
 // a matrix product over pixels.
 #include "tenon/backend/cpu/anchor_kernel.h"
-#include "tenon/backend/cpu/tile/conv.h"
+#include "tenon/backend/cpu/tile/winograd.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cpu {
@@ -30,16 +30,26 @@ bool is_product(const ConvShape& s) {
   return s.kh == 1 && s.kw == 1 && s.stride == 1 && s.pad_t == 0 && s.pad_l == 0 && s.pad_b == 0 && s.pad_r == 0;
 }
 
+// Measured: below about a thousand pixels reading the larger weights costs what the products save.
+constexpr int64_t kWinogradPixels = 1024, kWinogradChannels = 16;
+
+bool winograd_pays(const ConvShape& s, DType arithmetic, const Expr& weight) {
+  return arithmetic == DType::F32 && winograd_legal(s) && weight->rate == Rate::Constant &&
+         s.out_pixels() >= kWinogradPixels && s.c >= kWinogradChannels && s.o >= kWinogradChannels;
+}
+
 class ConvKernel : public AnchorKernel {
  public:
   ConvKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form)
       : AnchorKernel(std::move(engine), launch, std::move(form)),
         shape_(conv_shape_of(form_)),
-        product_(is_product(shape_)) {
+        product_(is_product(shape_)),
+        winograd_(winograd_pays(shape_, arithmetic_, form_.holes[1])) {
     WeightHole::Geometry geometry;
     geometry.shape = product_ ? linear_shape(arithmetic_, shape_.o / form_.lanes, shape_.c, form_.lanes)
                               : conv_shape(arithmetic_, shape_.o, shape_.c, shape_.kh, shape_.kw);
     geometry.convolution = true;
+    geometry.winograd = winograd_;
     geometry.channels = shape_.c;
     geometry.kh = shape_.kh;
     geometry.kw = shape_.kw;
@@ -47,14 +57,18 @@ class ConvKernel : public AnchorKernel {
     x_ = std::make_unique<RowHole>(form_.holes[0], arithmetic_, leaves_, engine_->vec);
     if (x_->tape()) use(*x_->tape());
     compile_epilogue(kMaxTileCols);
-    driver_at_ = reserve_scratch(product_ ? gemm_scratch_bytes(geometry.shape, shape_.out_pixels(), 1, threads())
-                                          : conv_scratch_bytes(shape_, arithmetic_, threads()));
+    driver_at_ = reserve_scratch(driver_scratch(geometry.shape));
     seal();
   }
 
-  std::string describe() const override { return summary({{"x", x_->describe()}}); }
+  std::string describe() const override { return (winograd_ ? "winograd " : "") + summary({{"x", x_->describe()}}); }
 
  private:
+  int64_t driver_scratch(const PackedShape& packed) const {
+    if (product_) return gemm_scratch_bytes(packed, shape_.out_pixels(), 1, threads());
+    return winograd_ ? winograd_scratch_bytes(shape_, threads()) : conv_scratch_bytes(shape_, arithmetic_, threads());
+  }
+
   void body(std::byte* scratch) override {
     const PackedB w = {weight_->shape(), packed_weight(scratch)};
     const auto out = [this](const OutTile& t) { write({t.row0, t.rows, t.col0, t.cols}, t.acc, t.ld, t.thread); };
@@ -77,22 +91,22 @@ class ConvKernel : public AnchorKernel {
   }
 
   void convolve(const PackedB& w, TileFn out, std::byte* scratch) {
-    ConvArgs args;
-    args.shape = shape_;
-    args.w = w;
-    args.out = out;
-    args.x.data = x_->data(bases());
-    args.x.type = x_->type();
-    args.x.ld = x_->ld();
+    PixelSource x;
+    x.data = x_->data(bases());
+    x.type = x_->type();
+    x.ld = x_->ld();
     const auto fill = [this](int64_t n, int64_t y, int64_t x0, int64_t x1, float* dst, int64_t ld, int thread) {
       x_->fill((n * shape_.h + y) * shape_.w + x0, x1 - x0, dst, ld, bases(), workspace(thread));
     };
-    if (!args.x.data) args.x.pixels = fill;
-    conv2d(engine_->pool, engine_->tile, args, scratch + driver_at_);
+    if (!x.data) x.pixels = fill;
+    if (winograd_)
+      winograd2d(engine_->pool, engine_->tile, {shape_, x, w.data, DType::F32, out}, scratch + driver_at_);
+    else
+      conv2d(engine_->pool, engine_->tile, {shape_, x, w, out}, scratch + driver_at_);
   }
 
   ConvShape shape_;
-  bool product_;
+  bool product_, winograd_;
   std::unique_ptr<RowHole> x_;
   int64_t driver_at_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tenon/backend/cpu/host_memory.h"
+#include "tenon/backend/cpu/tile/winograd.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cpu {
@@ -73,12 +74,17 @@ WeightHole::WeightHole(const Expr& hole, const Geometry& geometry, LeafTable& ru
   leaves_ = constant_ ? &own_ : &run_leaves;
   row_elements_ = 1;
   for (int a = split; a < domain.rank(); ++a) row_elements_ *= domain[a];
-  if (find_parts(value, split, *leaves_)) return;
+  if (find_parts(value, split, *leaves_) && (!geometry.winograd || parts_.size() == 1)) return;
   parts_.clear();
   TapeOptions options;
   options.split = split;
   tape_ =
       std::make_unique<Tape>(std::array{TapeOutput{value, Expr(), DType::F32}}, domain, *leaves_, engine.vec, options);
+}
+
+int64_t WeightHole::batch_bytes() const {
+  const PackedShape& s = geometry_.shape;
+  return geometry_.winograd ? winograd_weight_bytes(s.type, s.cols, geometry_.channels) : s.bytes();
 }
 
 bool WeightHole::find_parts(const Expr& hole, int split, LeafTable& leaves) {
@@ -115,13 +121,17 @@ int64_t WeightHole::position(int64_t row) const {
   return (row / s.cols * s.panels() + row % s.cols / kPanel) * s.panel_bytes();
 }
 
-int64_t WeightHole::pack_scratch() const { return tape_ ? pack_scratch_bytes(row_elements_, threads_) : 0; }
+int64_t WeightHole::pack_scratch() const {
+  return tape_ && !geometry_.winograd ? pack_scratch_bytes(row_elements_, threads_) : 0;
+}
 
 void WeightHole::pack_part(Engine& engine, const Part& part, const void* data, DType type, std::byte* dst) const {
   const PackedShape& s = geometry_.shape;
   const std::byte* from = static_cast<const std::byte*>(data) + part.offset * size_of(type);
   std::byte* to = dst + position(part.row);
-  if (geometry_.convolution)
+  if (geometry_.winograd)
+    pack_winograd(engine.pool, engine.tile, from, type, part.rows, geometry_.channels, s.type, dst);
+  else if (geometry_.convolution)
     pack_conv(engine.pool, engine.tile, from, type, part.rows, geometry_.channels, geometry_.kh, geometry_.kw, s.type,
               to);
   else
@@ -172,6 +182,7 @@ void WeightHole::pack(Engine& engine, const WeightSource& weights, std::byte* ds
     copy_weight(weights, leaf, copies.back().get(), engine.vec);
     bases.back() = copies.back().get();
   }
+  if (tape_ && geometry_.winograd) return pack_winograd_rows(engine, bases.data(), dst);
   if (tape_) {
     const int64_t each = round_up(tape_->workspace_bytes(), 64);
     const std::shared_ptr<void> workspaces = allocate_host(each * threads_), scratch = allocate_host(pack_scratch());
@@ -185,20 +196,38 @@ void WeightHole::pack(Engine& engine, const WeightSource& weights, std::byte* ds
     pack_part(engine, p, bases[static_cast<size_t>(p.leaf)], types[static_cast<size_t>(p.leaf)], dst);
 }
 
+TapeCall WeightHole::rows_call(const Block& block, Bases bases, void* workspace, float* rows, int64_t ld) const {
+  TapeCall call;
+  call.block = block;
+  call.bases = bases;
+  call.workspace = workspace;
+  call.rows = rows;
+  call.rows_ld = ld;
+  return call;
+}
+
 void WeightHole::pack(Engine& engine, Bases bases, FunctionRef<void*(int thread)> workspace, std::byte* dst,
                       std::byte* scratch) const {
   for (const Part& p : parts_) pack_part(engine, p, bases[p.leaf], leaves_->leaf(p.leaf).dtype(), dst);
   if (!tape_) return;
   const auto fill = [&](int64_t row0, int64_t rows, float* to, int64_t ld, int thread) {
-    TapeCall call;
-    call.block = {row0, rows, 0, tape_->cols()};
-    call.bases = bases;
-    call.workspace = workspace(thread);
-    call.rows = to;
-    call.rows_ld = ld;
-    tape_->run(call);
+    tape_->run(rows_call({row0, rows, 0, tape_->cols()}, bases, workspace(thread), to, ld));
   };
   pack_rows(engine, fill, dst, scratch);
+}
+
+// The transform reads whole filters from memory: computed ones are written there first.
+void WeightHole::pack_winograd_rows(Engine& engine, Bases bases, std::byte* dst) const {
+  const int64_t rows = tape_->rows(), ld = round_up(row_elements_, 16);
+  const std::shared_ptr<void> padded = allocate_host(ld * 4), plain = allocate_host(rows * row_elements_ * 4);
+  const std::shared_ptr<void> workspace = allocate_host(tape_->workspace_bytes());
+  for (int64_t r = 0; r < rows; ++r) {
+    float* row = static_cast<float*>(padded.get());
+    tape_->run(rows_call({r, 1, 0, row_elements_}, bases, workspace.get(), row, ld));
+    std::copy_n(row, row_elements_, static_cast<float*>(plain.get()) + r * row_elements_);
+  }
+  const PackedShape& s = geometry_.shape;
+  pack_winograd(engine.pool, engine.tile, plain.get(), DType::F32, s.cols, geometry_.channels, s.type, dst);
 }
 
 }  // namespace tenon::cpu

@@ -45,13 +45,14 @@ class WeightHole {
     PackedShape shape;
     int64_t batch = 1;
     bool convolution = false;  ///< rows are [c, kh, kw]
+    bool winograd = false;     ///< packed by pack_winograd in f32; only for constant weights
     int64_t channels = 0;
     int kh = 1, kw = 1;
   };
   WeightHole(const Expr& hole, const Geometry& geometry, LeafTable& run_leaves, const Engine& engine);
 
   bool constant() const { return constant_; }
-  int64_t batch_bytes() const { return geometry_.shape.bytes(); }
+  int64_t batch_bytes() const;
   int64_t bytes() const { return geometry_.batch * batch_bytes(); }
   /// Null if rows are read from memory.
   const Tape* tape() const { return tape_.get(); }
@@ -75,6 +76,8 @@ class WeightHole {
   int64_t position(int64_t row) const;
   void pack_part(Engine& engine, const Part& part, const void* data, DType type, std::byte* dst) const;
   void pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, std::byte* scratch) const;
+  void pack_winograd_rows(Engine& engine, Bases bases, std::byte* dst) const;
+  TapeCall rows_call(const Block& block, Bases bases, void* workspace, float* rows, int64_t ld) const;
   bool reads_directly(const HostView& view, const Expr& leaf) const;
 
   Geometry geometry_;

@@ -20,7 +20,8 @@ struct Concat : View {
           << name_of(dtype) << shape.str() << " and " << name_of(in[i].dtype()) << other.str();
       const int64_t extent = other[axis];
       other[axis] = shape[axis];
-      TENON_CHECK(Usage, other == shape, "concat") << shape.str() << " and " << in[i].shape().str() << " along axis " << axis;
+      TENON_CHECK(Usage, other == shape, "concat")
+          << shape.str() << " and " << in[i].shape().str() << " along axis " << axis;
       shape[axis] += extent;
     }
   }
@@ -28,7 +29,8 @@ struct Concat : View {
     const int axis = static_cast<int>(n.attrs.ints[0]);
     int64_t& c = at.c[axis];
     int operand = 0;
-    while (c >= n.in[static_cast<size_t>(operand)].shape()[axis]) c -= n.in[static_cast<size_t>(operand++)].shape()[axis];
+    while (c >= n.in[static_cast<size_t>(operand)].shape()[axis])
+      c -= n.in[static_cast<size_t>(operand++)].shape()[axis];
     if (at.axis == axis) at.run = std::min(at.run, n.in[static_cast<size_t>(operand)].shape()[axis] - c);
     return {operand};
   }

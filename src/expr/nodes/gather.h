@@ -7,7 +7,8 @@
 
 namespace tenon::nodes {
 
-/// Operands x [V, ..] and index (i32 or i64, any shape, a scalar too). An index outside 0..V-1 is an error when it is read.
+/// Operands x [V, ..] and index (i32 or i64, any shape, a scalar too). An index outside 0..V-1 is an error when it is
+/// read.
 struct Gather : View {
   static constexpr auto name = "gather";
   static constexpr int kArity = 2;

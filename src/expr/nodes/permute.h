@@ -19,7 +19,8 @@ struct Permute : View {
       seen[static_cast<size_t>(a)] = true;
       shape[static_cast<int>(i)] = from[static_cast<int>(a)];
     }
-    TENON_CHECK(Usage, good, "permute") << "axes are not a permutation of the " << from.rank() << " axes of " << from.str();
+    TENON_CHECK(Usage, good, "permute") << "axes are not a permutation of the " << from.rank() << " axes of "
+                                        << from.str();
     dtype = in[0].dtype();
   }
   static ViewSource map(const Node& n, At& at, const IndexReader&) {

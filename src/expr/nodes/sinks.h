@@ -13,8 +13,10 @@ namespace tenon::nodes {
 inline std::vector<std::string> sink_names(const Node& n) {
   std::vector<std::string> names(1);
   for (char c : n.attrs.text) {
-    if (c == ',') names.emplace_back();
-    else names.back() += c;
+    if (c == ',')
+      names.emplace_back();
+    else
+      names.back() += c;
   }
   return names;
 }
@@ -51,7 +53,8 @@ struct Partition : Sink {
   }
 };
 
-/// Writes each row as e4m3 with its own scale: scale = max(absmax(row), 1e-12) / 448 (f32, last axis 1), q = row / scale.
+/// Writes each row as e4m3 with its own scale: scale = max(absmax(row), 1e-12) / 448 (f32, last axis 1), q = row /
+/// scale.
 struct RowQuantize : Sink {
   static constexpr auto name = "row_quantize";
   static constexpr int kArity = 1;

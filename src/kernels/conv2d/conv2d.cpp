@@ -18,7 +18,8 @@ class Conv2d : public Skeleton {
     const Shape& w = form.anchor->in[1].shape();
     const std::vector<int64_t>& p = form.anchor->attrs.ints;
     const bool product = w[2] == 1 && w[3] == 1 && p == std::vector<int64_t>{1, 0, 0, 0, 0};
-    if (form.lanes > 1 && !product) return "parts of the channels side by side, which only a 1x1 convolution can deliver";
+    if (form.lanes > 1 && !product)
+      return "parts of the channels side by side, which only a 1x1 convolution can deliver";
     return std::nullopt;
   }
   int preference() const override { return 0; }

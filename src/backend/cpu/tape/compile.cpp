@@ -220,7 +220,8 @@ class TapeCompiler {
     int x = value_of(value);
     if (!o.place) return to_caller(x);
     Access place(o.place, domain_, split_, leaves_);
-    TENON_CHECK(Internal, place.affine(), "tape") << "the place of " << leaf_name(o.place) << " is not a rearrangement";
+    TENON_CHECK(Internal, place.affine() || place.pieces().empty(), "tape")
+        << "the place of " << leaf_name(o.place) << " is not a rearrangement";
     const bool per_row = o.value.shape() != domain_ || t_.cols_ == 1;
     if (!per_row) x = full(x);
     t_.stores_.push_back({x, static_cast<int>(t_.accesses_.size()), t_.ops_->store(o.dtype)});

@@ -31,7 +31,8 @@ __attribute__((always_inline)) inline cpu::V exp<cpu::V>(cpu::V value) {
   const __m512 x = reinterpret_cast<__m512>(value);
   // The second operand comes out where either is NaN.
   const __m512 clamped = _mm512_max_ps(set1(-104.0f), _mm512_min_ps(set1(89.0f), x));
-  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(clamped, set1(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m512 n =
+      _mm512_roundscale_ps(_mm512_mul_ps(clamped, set1(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   __m512 r = _mm512_fnmadd_ps(n, set1(0.693359375f), clamped);
   r = _mm512_fnmadd_ps(n, set1(-2.12194440e-4f), r);
   __m512 p = _mm512_fmadd_ps(set1(1.9875691500e-4f), r, set1(1.3981999507e-3f));

@@ -32,6 +32,11 @@ inline void copy_tail(E* dst, const E* p, int64_t n) {
   if (n & 2) __builtin_memcpy(dst, p, 2 * sizeof(E)), dst += 2, p += 2;
   if (n & 1) __builtin_memcpy(dst, p, sizeof(E));
 }
+/// Elements in memory need not be aligned: weights lie where their file puts them.
+template <class E>
+inline void copy_element(E* dst, const E* p) {
+  __builtin_memcpy(dst, p, sizeof(E));
+}
 /// Up to kLanes floats at p without touching memory behind the n-th; zeros behind them.
 inline V first_lanes(const float* p, int64_t n) {
   if (n >= kLanes) return load_v(p);
@@ -102,9 +107,10 @@ inline MoveArgs joined(const MoveArgs& a) {
 template <class C>
 inline V load_tail(const typename C::Element* p, int64_t n, int64_t step) {
   typename C::Element tail[kLanes] = {};
-  if (step == 1 && n < kLanes) copy_tail(tail, p, n);
+  if (step == 1 && n < kLanes)
+    copy_tail(tail, p, n);
   else
-    for (int64_t i = 0; i < n; ++i) tail[i] = p[i * step];
+    for (int64_t i = 0; i < n; ++i) copy_element(tail + i, p + i * step);
   return C::widen(*reinterpret_cast<const typename C::Packed*>(tail));
 }
 
@@ -149,9 +155,10 @@ void store_rows(const MoveArgs& args) {
       const typename C::Packed x = C::narrow(first_lanes(src + c, n));
       typename C::Element lanes[kLanes];
       __builtin_memcpy(lanes, &x, sizeof(lanes));
-      if (a.col_step == 1) copy_tail(p + c, lanes, n);
+      if (a.col_step == 1)
+        copy_tail(p + c, lanes, n);
       else
-        for (int64_t i = 0; i < n; ++i) p[(c + i) * a.col_step] = lanes[i];
+        for (int64_t i = 0; i < n; ++i) copy_element(p + (c + i) * a.col_step, lanes + i);
     }
   }
 }

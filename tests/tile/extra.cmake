@@ -1,0 +1,2 @@
+# Each file has its own Problem and check_everywhere.
+set_target_properties(test_tile PROPERTIES UNITY_BUILD OFF)
