@@ -27,7 +27,7 @@ stage_format() { sources | xargs clang-format --dry-run -Werror; }
 stage_layers() { python3 tools/check_layers.py; }
 stage_sizes() { python3 tools/check_sizes.py; }
 stage_tidy() { tools/tidy.sh build/release "$jobs"; }
-stage_asan() { build asan all && tests asan -LE 'slow|cli' ; }
+stage_asan() { build asan library_tests fuzzers && tests asan -E 'NOT_BUILT|^example' ; }
 stage_tsan() { build tsan test_threads && tests tsan -L threads; }
 stage_install() { tools/check_install.sh build/release "$jobs"; }
 stage_fuzz() { build fuzz fuzzers && tools/fuzz.sh build/fuzz "${TENON_FUZZ_SECONDS:-20}" "$jobs"; }

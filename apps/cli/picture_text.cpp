@@ -35,7 +35,7 @@ class HashCache {
     const std::string key =
         fs::weakly_canonical(file).string() + " " + std::to_string(size) + " " + std::to_string(time);
     if (known_.contains(key) && known_[key].is_string()) return known_[key].get<std::string>();
-    const std::string hash = sha256_file(file);
+    std::string hash = sha256_file(file);
     known_[key] = hash;
     try {
       fs::create_directories(path_.parent_path());

@@ -34,11 +34,12 @@ void expect_plain(ConfigReader& r) {
 }
 
 // For each block in the order of the list: true if its type is `with`, false if `without`.
-std::vector<bool> attention_flags(ConfigReader& r, std::string_view key, std::vector<std::string> types,
+std::vector<bool> attention_flags(ConfigReader& r, std::string_view key, const std::vector<std::string>& types,
                                   const std::string& with, const std::string& without) {
+  const std::string supported = "a list of " + with + " and " + without;
   std::vector<bool> out;
   for (const std::string& t : types) {
-    if (t != with && t != without) r.refuse(key, "a list of " + with + " and " + without);
+    if (t != with && t != without) r.refuse(key, supported);
     out.push_back(t == with);
   }
   return out;

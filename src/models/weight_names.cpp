@@ -19,8 +19,9 @@ Shape WeightNames::shape(const std::string& name, int rank) const {
 }
 
 int64_t WeightNames::count(const std::string& prefix, const std::string& suffix) const {
+  const auto nth = [&](int64_t i) { return prefix + std::to_string(i) + suffix; };
   int64_t n = 0;
-  while (has(prefix + std::to_string(n) + suffix)) ++n;
+  while (has(nth(n))) ++n;
   TENON_CHECK(Model, n > 0, where_) << "not " << kind_ << " of a supported kind: no tensor '" << prefix << "0" << suffix
                                     << "'";
   return n;

@@ -59,7 +59,7 @@ class RandomWeights : public WeightSource {
 };
 
 fs::path find_model(const std::string& spec) {
-  const fs::path given(spec);
+  fs::path given(spec);
   if (fs::exists(given)) return given;
   const std::string base = option(Option::ModelDir);
   if (!base.empty() && given.is_relative() && fs::exists(fs::path(base) / given)) return fs::path(base) / given;

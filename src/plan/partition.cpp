@@ -263,7 +263,7 @@ bool Partitioner::leaves(const Expr& e, const Region& region) const {
 std::vector<Expr> Partitioner::frontier(const Region& region) const {
   std::vector<Expr> values;
   for (const Node* n : region)
-    if (leaves(Expr(n), region)) values.push_back(Expr(n));
+    if (leaves(Expr(n), region)) values.emplace_back(n);
   std::sort(values.begin(), values.end(), [](const Expr& a, const Expr& b) { return a->id < b->id; });
   return values;
 }

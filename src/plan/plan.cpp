@@ -29,16 +29,14 @@ void count_plain(const Launch& launch, PlanCounts& counts) {
     permute = permute || e.is<nodes::Permute>();
     upsample = upsample || e.is<nodes::Resize>();
   }
-  if (maths)
+  if (maths || !(upsample || concat || permute))
     ++counts.elementwise;
   else if (upsample)
     ++counts.upsample;
   else if (concat)
     ++counts.concat;
-  else if (permute)
-    ++counts.permute;
   else
-    ++counts.elementwise;
+    ++counts.permute;
 }
 }  // namespace
 

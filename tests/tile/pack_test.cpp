@@ -10,9 +10,9 @@ constexpr DType kSources[] = {DType::F32, DType::F16, DType::BF16, DType::E4M3};
 
 // Element (column, k) of a packed operand.
 float packed_at(const PackedShape& s, const void* data, int64_t lane, int64_t col, int64_t tap, int64_t k) {
-  const int64_t step = term_elements(s.type), per_tap = div_up(s.k, step);
+  const int64_t step = term_elements(s.type);
   const auto* block = static_cast<const std::byte*>(data) + (lane * s.panels() + col / 16) * s.panel_bytes() +
-                      (tap * per_tap + k / step) * kBlock;
+                      (k / step * s.taps + tap) * kBlock;
   const int64_t in = k % step, c = col % 16;
   if (s.type == DType::F32) return static_cast<float>(load_element(DType::F32, block, in * 16 + c));
   return static_cast<float>(load_element(DType::BF16, block, (in / 2 * 16 + c) * 2 + in % 2));

@@ -77,7 +77,41 @@ def show_samples(work, parts, tokenizer, scaling, device, log):
     log("samples drawn")
 
 
-def main():
+class Log:
+    """Lines with the seconds since the start, on stdout and in train.log."""
+
+    def __init__(self, path):
+        self.path, self.begin, self.lines = path, time.time(), []
+
+    def seconds(self):
+        return time.time() - self.begin
+
+    def __call__(self, text):
+        self.lines.append(f"[{self.seconds():6.1f}] {text}")
+        print(self.lines[-1], flush=True)
+        self.path.write_text("\n".join(self.lines) + "\n")
+
+
+class SceneMaker:
+    """Workers that invent scenes and write captions while the autoencoder trains. Start it before CUDA is touched:
+    it forks."""
+
+    def __init__(self, args, merges):
+        self.pool = concurrent.futures.ProcessPoolExecutor(args.workers)
+        chunk = (args.scenes + 63) // 64
+        self.made = [self.pool.submit(make_scenes, (1000 * args.seed + i, chunk, merges, args.pairs))
+                     for i in range(64)]
+        self.parts = None
+
+    def column(self, index):
+        """Column 0: rows for the painter; column 1: tokens of the captions. Waits until all are made."""
+        if self.parts is None:
+            self.parts = [f.result() for f in self.made]
+            self.pool.shutdown()
+        return torch.from_numpy(numpy.concatenate([p[index] for p in self.parts]))
+
+
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, required=True, help="folder of the model")
     parser.add_argument("--work", type=pathlib.Path, help="folder for samples and log (default: OUT-work)")
@@ -100,27 +134,68 @@ def main():
                         help="let the denoiser end this long after the start, with fewer steps if need be")
     parser.add_argument("--compile", action="store_true", help="torch.compile the denoiser: worth it from 5000 steps")
     parser.add_argument("--workers", type=int, default=12)
-    parser.add_argument("--resume", type=pathlib.Path, help="model folder of an earlier run: keeps its autoencoder, trains the rest on")
+    parser.add_argument("--resume", type=pathlib.Path,
+                        help="model folder of an earlier run: keeps its autoencoder, trains the rest on")
     parser.add_argument("--tiny", action="store_true", help="a few steps of everything, to test the script")
     args = parser.parse_args()
     if args.tiny:
         args.scenes, args.vae_steps, args.vae_batch, args.vae_pool = 64, (3, 2), (4, 2), (16, 8)
         args.steps, args.batch, args.workers = 6, 8, 1
-    work = args.work or args.out.with_name(args.out.name + "-work")
-    work.mkdir(parents=True, exist_ok=True)
-    begin, lines = time.time(), []
+    args.work = args.work or args.out.with_name(args.out.name + "-work")
+    args.work.mkdir(parents=True, exist_ok=True)
+    return args
 
-    def log(text):
-        lines.append(f"[{time.time() - begin:6.1f}] {text}")
-        print(lines[-1], flush=True)
-        (work / "train.log").write_text("\n".join(lines) + "\n")
 
+def fit_vae(args, vae, maker, device, log):
+    """Trains the autoencoder. Edges are a local matter: small pictures first, they cost a quarter."""
+
+    def phase(index, make, peak):
+        training.train_vae(vae, training.byte_images(make, args.vae_pool[index]), device, args.vae_steps[index],
+                           args.vae_seconds[index], args.vae_batch[index], peak, log)
+
+    phase(0, lambda n, _: raster.random_images(n, 64, device), 1e-3)
+    rows = maker.column(0)
+    phase(1, lambda n, i: torch.cat([raster.random_images(n // 3, scenes.CANVAS, device),
+                                     raster.draw_described(rows[i:i + n - n // 3], device)]), 5e-4)
+
+
+def make_latents(vae, rows, scaling, device, log):
+    """Latents of the described scenes in the autoencoder's own scale, and the scaling factor (kept if given)."""
+    latents = training.encode_all(vae, rows, device)
+    if scaling is None:
+        latents, spread = training.level_channels(vae, latents)
+        scaling = round(1 / spread, 5)
+    log(f"latents encoded, means {latents.mean((0, 2, 3)).tolist()}, spread {float(latents.std()):.4f}, "
+        f"scaling factor {scaling}")
+    return latents, scaling
+
+
+@torch.no_grad()
+def show_vae(work, vae, rows, latents, device, log):
+    """A contact sheet of pictures, of what the autoencoder makes of them, and of slightly wrong latents decoded."""
+    spread = float(latents.std())
+    originals = raster.draw_described(rows[:50], device)
+    rebuilt = vae.decode(latents[:50]).sample / 2 + 0.5
+    shaken = vae.decode(latents[:50] + 0.1 * spread * torch.randn_like(latents[:50])).sample / 2 + 0.5
+    log(f"rebuilt pictures are off by {(rebuilt - originals).abs().mean() * 255:.2f} of 255")
+    sheet(torch.cat([originals[:20], rebuilt[:20], shaken[:20]])).save(work / "vae.png")
+
+
+def fit_denoiser(args, text, unet, latents, tokens, empty, device, log, write):
+    live = (unet, text)
+    if args.compile:
+        live = (torch.compile(unet.to(memory_format=torch.channels_last)), torch.compile(text))
+    training.train_denoiser(*live, latents, tokens, empty, device, args.steps, args.total_seconds - log.seconds(),
+                            args.batch, args.rate, log, write, args.high_noise, args.decay)
+    unet.eval(), text.eval()
+
+
+def main():
+    args = arguments()
+    log = Log(args.work / "train.log")
     merges = learn_merges(scenes.lexicon())
     tokenizer = Tokenizer(merges)
-    # Workers are forked here, before CUDA is touched; they write captions while the autoencoder trains.
-    pool = concurrent.futures.ProcessPoolExecutor(args.workers)
-    chunk = (args.scenes + 63) // 64
-    made = [pool.submit(make_scenes, (1000 * args.seed + i, chunk, merges, args.pairs)) for i in range(64)]
+    maker = SceneMaker(args, merges)
 
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
@@ -135,34 +210,13 @@ def main():
     for module in (vae, text, unet):
         module.to(device).train()
 
-    def train_vae(phase, make, peak):
-        training.train_vae(vae, training.byte_images(make, args.vae_pool[phase]), device, args.vae_steps[phase],
-                           args.vae_seconds[phase], args.vae_batch[phase], peak, log)
-
-    if not args.resume:  # edges are a local matter: small pictures first, they cost a quarter
-        train_vae(0, lambda n, _: raster.random_images(n, 64, device), 1e-3)
-    parts = [f.result() for f in made]
-    pool.shutdown()
-    rows = torch.from_numpy(numpy.concatenate([p[0] for p in parts]))
-    log(f"{rows.shape[0]} scenes described")
     if not args.resume:
-        train_vae(1, lambda n, i: torch.cat([raster.random_images(n // 3, scenes.CANVAS, device),
-                                             raster.draw_described(rows[i:i + n - n // 3], device)]), 5e-4)
+        fit_vae(args, vae, maker, device, log)
     vae.eval().requires_grad_(False)
-    tokens = torch.from_numpy(numpy.concatenate([p[1] for p in parts])).to(device)
-    latents = training.encode_all(vae, rows, device)
-    if scaling is None:
-        latents, spread = training.level_channels(vae, latents)
-        scaling = round(1 / spread, 5)
-    spread = float(latents.std())
-    log(f"latents encoded, means {latents.mean((0, 2, 3)).tolist()}, spread {spread:.4f}, scaling factor {scaling}")
-    with torch.no_grad():
-        originals = raster.draw_described(rows[:50], device)
-        rebuilt = vae.decode(latents[:50]).sample / 2 + 0.5
-        shaken = vae.decode(latents[:50] + 0.1 * spread * torch.randn_like(latents[:50])).sample / 2 + 0.5
-        log(f"rebuilt pictures are off by {(rebuilt - originals).abs().mean() * 255:.2f} of 255")
-        sheet(torch.cat([originals[:20], rebuilt[:20], shaken[:20]])).save(work / "vae.png")
-
+    rows, tokens = maker.column(0), maker.column(1).to(device)
+    log(f"{rows.shape[0]} scenes described")
+    latents, scaling = make_latents(vae, rows, scaling, device, log)
+    show_vae(args.work, vae, rows, latents, device, log)
     empty = torch.tensor(tokenizer.encode(""), device=device)
     latents = (latents * scaling).to(torch.bfloat16 if device.type == "cuda" else torch.float32)
 
@@ -170,15 +224,9 @@ def main():
         networks.export(args.out, tokenizer, vae, text, unet, scaling)
         log("model written")
 
-    live = (unet, text)
-    if args.compile:
-        live = (torch.compile(unet.to(memory_format=torch.channels_last)), torch.compile(text))
-    training.train_denoiser(*live, latents, tokens, empty, device, args.steps,
-                            args.total_seconds - (time.time() - begin), args.batch, args.rate, log, write,
-                            args.high_noise, args.decay)
-    unet.eval(), text.eval()
+    fit_denoiser(args, text, unet, latents, tokens, empty, device, log, write)
     write()
-    show_samples(work, (vae, text, unet), tokenizer, scaling, device, log)
+    show_samples(args.work, (vae, text, unet), tokenizer, scaling, device, log)
     log("done")
 
 

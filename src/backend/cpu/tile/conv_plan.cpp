@@ -92,15 +92,16 @@ void ConvPlan::fill_offsets(int64_t* a_off) const {
     for (int64_t t = 0; t < w.terms(); ++t) a_off[t] = t * plane * kLine;
     return;
   }
-  for (int ky = 0; ky < s.kh; ++ky)
-    for (int kx = 0; kx < s.kw; ++kx) {
-      int64_t first = ky * pitch + kx, copy = 0;  // Rows
-      if (layout == ConvLayout::Shifts) {
-        copy = s.stride == 1 ? kx : int64_t{ky} * s.kw + kx;
-        first = s.stride == 1 ? ky * pitch : 0;
+  for (int64_t t = 0; t < channel_terms; ++t)
+    for (int ky = 0; ky < s.kh; ++ky)
+      for (int kx = 0; kx < s.kw; ++kx) {
+        int64_t first = ky * pitch + kx, copy = 0;  // Rows
+        if (layout == ConvLayout::Shifts) {
+          copy = s.stride == 1 ? kx : int64_t{ky} * s.kw + kx;
+          first = s.stride == 1 ? ky * pitch : 0;
+        }
+        *a_off++ = ((copy * channel_terms + t) * plane + first) * kLine;
       }
-      for (int64_t t = 0; t < channel_terms; ++t) *a_off++ = ((copy * channel_terms + t) * plane + first) * kLine;
-    }
 }
 
 }  // namespace tenon::cpu

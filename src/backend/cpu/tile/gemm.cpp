@@ -29,6 +29,13 @@ struct Schedule {
   int64_t packed_bytes(const PackedShape& b) const { return plane * kLine * b.terms(); }
 };
 
+// Rows that the kernel can read where they are. It reads 16 at a time, so they must come in sixteens.
+bool in_place(const TileOps& ops, const GemmArgs& args) {
+  const PackedShape& b = args.b.shape;
+  return ops.reads_rows && b.type == DType::BF16 && args.a.data && args.a.type == DType::BF16 &&
+         b.k % term_elements(b.type) == 0 && args.m % 16 == 0;
+}
+
 struct Workspace {
   int64_t* a_off;
   std::byte* packed;  // of all rows, or of a band per thread
@@ -56,8 +63,10 @@ class Gemm {
         args_(args),
         shape_(args.b.shape),
         schedule_(shape_, args.m, pool.threads()),
-        work_(shape_, schedule_, pool.threads(), scratch) {
-    for (int64_t t = 0; t < shape_.terms(); ++t) work_.a_off[t] = t * schedule_.plane * kLine;
+        work_(shape_, schedule_, pool.threads(), scratch),
+        in_place_(in_place(ops, args)),
+        a_stride_(in_place_ ? args.a.ld * size_of(args.a.type) : kLine) {
+    for (int64_t t = 0; t < shape_.terms(); ++t) work_.a_off[t] = t * (in_place_ ? 1 : schedule_.plane) * kLine;
   }
 
   void run() {
@@ -76,23 +85,25 @@ class Gemm {
                      work_.staging + thread * work_.staging_each, thread);
   }
 
-  // Tiles of 64 rows of [row0, row0 + rows), whose first line is the first of `packed`.
+  // Tiles of 64 rows of [row0, row0 + rows); their first line is the first of `packed`, unless they are read in place.
   template <class Use>
   void with_product(int64_t entry, int64_t row0, int64_t rows, const std::byte* packed, const Use& use) const {
+    const auto* a =
+        in_place_ ? static_cast<const std::byte*>(args_.a.data) + (entry * args_.m + row0) * a_stride_ : packed;
     const auto tile = [&](int64_t i) {
       const int64_t at = i * kMaxTileRows;
-      return RowTile{at * kLine, entry * args_.m + row0 + at,
+      return RowTile{at * a_stride_, entry * args_.m + row0 + at,
                      static_cast<int>(std::min<int64_t>(kMaxTileRows, rows - at))};
     };
     const auto* b = static_cast<const std::byte*>(args_.b.data) + entry * args_.b_batch_stride;
-    use(Product{ops_, shape_, b, packed, work_.a_off, kLine, tile, args_.out});
+    use(Product{ops_, shape_, b, a, work_.a_off, a_stride_, tile, args_.out});
   }
 
   void run_band(int64_t entry, int64_t row0, int thread) const {
     const int64_t rows = std::min(schedule_.band_rows, args_.m - row0);
     std::byte* packed = work_.packed + thread * work_.packed_bytes;
     const TileScope scope(ops_);
-    pack(entry, row0, rows, packed, thread);
+    if (!in_place_) pack(entry, row0, rows, packed, thread);
     with_product(entry, row0, rows, packed, [&](const Product& product) {
       for (int64_t group = 0; group < column_groups(shape_); ++group)
         product.run(group, 0, div_up(rows, kMaxTileRows), work_.sums + thread * work_.sums_each, thread);
@@ -102,7 +113,7 @@ class Gemm {
   void run_together(int64_t entry) const {
     const int64_t m = args_.m, tiles = div_up(m, kMaxTileRows), groups = column_groups(shape_);
     const int64_t step = std::clamp<int64_t>(div_up(m, int64_t{4} * pool_.threads()), 1, staging_rows(shape_.k));
-    pool_.parallel_for(div_up(m, step), [&](int64_t task, int thread) {
+    pool_.parallel_for(in_place_ ? 0 : div_up(m, step), [&](int64_t task, int thread) {
       const int64_t row0 = task * step;
       pack(entry, row0, std::min(step, m - row0), work_.packed + row0 * kLine, thread);
     });
@@ -123,6 +134,8 @@ class Gemm {
   const PackedShape& shape_;
   Schedule schedule_;
   Workspace work_;
+  bool in_place_;
+  int64_t a_stride_;
 };
 
 }  // namespace

@@ -69,7 +69,7 @@ void regroup_f32(const uint32_t* src, int64_t channels, int64_t taps, int64_t ta
   }
 }
 
-// One panel of a convolution, tap by tap: a term's channels are packed in source order, then regrouped by tap.
+// One panel of a convolution: a term's channels are packed in source order, then regrouped by tap.
 void pack_conv_panel(const TileOps& ops, const WeightRows& rows, int cols, int64_t channels, int64_t taps, DType type,
                      char* dst) {
   const int64_t step = term_elements(type), blocks = div_up(channels, step);
@@ -83,7 +83,7 @@ void pack_conv_panel(const TileOps& ops, const WeightRows& rows, int cols, int64
     const int64_t first = block * step, count = std::min(step, channels - first);
     ops.pack_panel({rows.at(first * taps), rows.type, rows.ld, count * taps, cols, lines.get(), type});
     for (int64_t tap = 0; tap < taps; ++tap) {
-      auto* out = reinterpret_cast<uint32_t*>(dst + (tap * blocks + block) * kBlock);
+      auto* out = reinterpret_cast<uint32_t*>(dst + (block * taps + tap) * kBlock);
       type == DType::BF16 ? regroup_bf16(words, count, taps, tap, out) : regroup_f32(words, count, taps, tap, out);
     }
   }

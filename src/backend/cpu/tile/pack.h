@@ -29,7 +29,8 @@ struct PackedB {
 
 /// The packed shape of a linear layer [lanes * cols, k].
 PackedShape linear_shape(DType type, int64_t cols, int64_t k, int lanes = 1);
-/// The packed shape of a convolution weight [o, i, kh, kw]: K runs over (tap, channel) and every tap is padded to whole
+/// The packed shape of a convolution weight [o, i, kh, kw]: K runs over (term of channels, tap, channel of the term), so
+/// that the lines of a pixel are read by all taps while they are in the first-level cache; channels are padded to whole
 /// terms; with i < 16 and more than one tap, over kh * kw * i elements (ky, kx, channel) without padding between taps.
 PackedShape conv_shape(DType type, int64_t o, int64_t i, int kh, int kw);
 

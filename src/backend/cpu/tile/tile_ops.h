@@ -33,7 +33,7 @@ inline constexpr int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * 
 struct TileArgs {
   const void* a;
   const int64_t* a_off;  ///< byte offset of each term
-  int64_t a_stride;      ///< bytes between rows: 64 or 128
+  int64_t a_stride;      ///< bytes between rows: 64 or 128, or any where TileOps::reads_rows
   const void* b;         ///< first term of the first panel
   int64_t b_stride;      ///< bytes between panels
   float* c;
@@ -131,6 +131,7 @@ struct TileOps {
   /// several row tiles before the next terms.
   int call_panels;
   int64_t chunk_bytes;
+  bool reads_rows;  ///< gemm_bf16 takes any a_stride: bf16 rows need no packing
   /// Called by the drivers at the start and end of a task that uses the kernels (AMX: configure, release the tiles).
   void (*enter)();
   void (*leave)();
