@@ -84,7 +84,7 @@ WeightHole::WeightHole(const Expr& hole, const Geometry& geometry, LeafTable& ru
 
 int64_t WeightHole::batch_bytes() const {
   const PackedShape& s = geometry_.shape;
-  return geometry_.winograd ? winograd_weight_bytes(s.type, s.cols, geometry_.channels) : s.bytes();
+  return geometry_.winograd ? winograd_weight_bytes(*geometry_.winograd, s.cols, geometry_.channels) : s.bytes();
 }
 
 bool WeightHole::find_parts(const Expr& hole, int split, LeafTable& leaves) {
@@ -130,7 +130,7 @@ void WeightHole::pack_part(Engine& engine, const Part& part, const void* data, D
   const std::byte* from = static_cast<const std::byte*>(data) + part.offset * size_of(type);
   std::byte* to = dst + position(part.row);
   if (geometry_.winograd)
-    pack_winograd(engine.pool, engine.tile, from, type, part.rows, geometry_.channels, s.type, dst);
+    pack_winograd(engine.pool, engine.tile, from, type, part.rows, geometry_.channels, *geometry_.winograd, dst);
   else if (geometry_.convolution)
     pack_conv(engine.pool, engine.tile, from, type, part.rows, geometry_.channels, geometry_.kh, geometry_.kw, s.type,
               to);
@@ -226,8 +226,8 @@ void WeightHole::pack_winograd_rows(Engine& engine, Bases bases, std::byte* dst)
     tape_->run(rows_call({r, 1, 0, row_elements_}, bases, workspace.get(), row, ld));
     std::copy_n(row, row_elements_, static_cast<float*>(plain.get()) + r * row_elements_);
   }
-  const PackedShape& s = geometry_.shape;
-  pack_winograd(engine.pool, engine.tile, plain.get(), DType::F32, s.cols, geometry_.channels, s.type, dst);
+  pack_winograd(engine.pool, engine.tile, plain.get(), DType::F32, geometry_.shape.cols, geometry_.channels,
+                *geometry_.winograd, dst);
 }
 
 }  // namespace tenon::cpu

@@ -2,6 +2,7 @@
 // weights, packed once if they are constant.
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "tenon/backend/cpu/launch_kernel.h"
 #include "tenon/backend/cpu/tile/pack.h"
@@ -44,8 +45,8 @@ class WeightHole {
   struct Geometry {
     PackedShape shape;
     int64_t batch = 1;
-    bool convolution = false;  ///< rows are [c, kh, kw]
-    bool winograd = false;     ///< packed by pack_winograd in f32; only for constant weights
+    bool convolution = false;       ///< rows are [c, kh, kw]
+    std::optional<DType> winograd;  ///< packed by pack_winograd to this type; only for constant weights
     int64_t channels = 0;
     int kh = 1, kw = 1;
   };
