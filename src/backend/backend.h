@@ -20,7 +20,8 @@ struct HostView {
   const void* data = nullptr;
 };
 
-/// Weights by name. `find` throws Error(Model) for an unknown name; `done` says that a weight will not be read again.
+/// Weights by name. `find` throws Error(Model) for an unknown name; `done` says that a
+/// weight has been packed: its memory may go until it is asked for again.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;

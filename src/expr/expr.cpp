@@ -129,19 +129,30 @@ bool is_memory_leaf(const Expr& e) {
 
 std::vector<Expr> topological(std::span<const Expr> roots) {
   std::vector<Expr> order;
-  std::unordered_map<const Node*, bool> done;
-  std::vector<std::pair<Expr, size_t>> stack;
+  const Graph* graph = nullptr;
+  uint32_t most = 0;
   for (const Expr& root : roots) {
-    if (root && !done.contains(root.get())) stack.emplace_back(root, 0);
+    if (!root) continue;
+    TENON_CHECK(Internal, !graph || graph == root->graph, "topological") << "roots of two graphs";
+    graph = root->graph;
+    most = std::max(most, root->id);
+  }
+  std::vector<bool> done(most + 1);  // operands have smaller ids than their users
+  std::vector<std::pair<Expr, size_t>> stack;
+  const auto visit = [&](const Expr& e) {
+    if (!done[e->id]) stack.emplace_back(e, 0);
+  };
+  for (const Expr& root : roots) {
+    if (!root) continue;
+    visit(root);
     while (!stack.empty()) {
       auto& [e, next] = stack.back();
-      if (done.contains(e.get())) {
+      if (done[e->id]) {
         stack.pop_back();
       } else if (next < e->in.size()) {
-        const Expr operand = e->in[next++];
-        if (!done.contains(operand.get())) stack.emplace_back(operand, 0);
+        visit(e->in[next++]);
       } else {
-        done.emplace(e.get(), true);
+        done[e->id] = true;
         order.push_back(e);
         stack.pop_back();
       }

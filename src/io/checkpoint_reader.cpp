@@ -164,6 +164,9 @@ class CheckpointReader {
                                    [](const auto& t) { return t.first.starts_with("model.diffusion_model."); });
     out_.kind_ = whole ? CheckpointKind::SingleFile : CheckpointKind::ComponentFile;
     add(set, "", {out_.path_});
+    // Single files hold no tokenizer; one may lie beside them, as in the folder they were made from.
+    const fs::path beside = out_.path_.parent_path() / "tokenizer";
+    if (whole && fs::is_directory(beside)) out_.tokenizer_ = beside;
     if (!out_.components_.empty() || out_.foreign_) return;
     std::string first;
     for (const std::string& name : out_.unexpected_)

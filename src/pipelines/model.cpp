@@ -24,6 +24,7 @@ class CheckpointWeights : public WeightSource {
     const TensorView& t = component_.at(name);
     return {t.dtype, t.shape, t.data};
   }
+  void done(const std::string& name) const override { release(component_.at(name)); }
 
  private:
   const Component& component_;

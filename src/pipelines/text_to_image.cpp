@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tenon/core/error.h"
+#include "tenon/core/log.h"
 #include "tenon/io/random.h"
 
 namespace tenon {
@@ -88,7 +89,10 @@ int64_t TextToImage::planned_bytes(const ImageRequest& r) const {
 
 void TextToImage::check_fits(const ImageRequest& request) const {
   ImageRequest r = complete(request);
+  const auto begin = Clock::now();
   const int64_t available = backend_->memory_available(), needed = planned_bytes(r);
+  spdlog::debug("memory: {} MiB needed, {} MiB available, planned in {:.3f} s", needed >> 20, available >> 20,
+                seconds_since(begin));
   if (needed <= available) return;
   // Halving the range of the shorter side finds the largest size of the same shape that fits.
   const int64_t factor = model_->config().vae.downsampling(), width = r.width, height = r.height;
@@ -120,8 +124,13 @@ Executable& TextToImage::network(Network& slot, const std::string& key, const st
   if (!options_.keep_networks)
     for (Network* other : {&text_, &unet_, &decoder_, &encoder_}) other->executable.reset();
   slot.executable.reset();
-  slot.executable = std::make_unique<Executable>(plan(), backend_, *model_->weights(weights));
+  const auto begin = Clock::now();
+  Plan ready = plan();
+  const auto planned = Clock::now();
+  slot.executable = std::make_unique<Executable>(std::move(ready), backend_, *model_->weights(weights));
   slot.key = key;
+  spdlog::debug("{}: planned in {:.3f} s, weights ready in {:.3f} s", slot.executable->plan().name,
+                std::chrono::duration<double>(planned - begin).count(), seconds_since(planned));
   return *slot.executable;
 }
 

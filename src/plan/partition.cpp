@@ -149,8 +149,8 @@ void Partitioner::emit_anchor(const Expr& anchor) {
   std::vector<Expr> values = frontier(region);
   add_statistics(values);
   Trial t = attempt_or_materialize(values);
-  for (const Expr& e : topological(values))
-    if (region.contains(e.get()) && e->family() == Family::Anchor) emitted_anchor_.insert(e.get());
+  for (const Node* n : region)
+    if (n->family() == Family::Anchor) emitted_anchor_.insert(n);
   commit(std::move(t), values, kept_apart(values, region, refused));
 }
 
@@ -336,10 +336,9 @@ std::vector<KeptApart> Partitioner::kept_apart(const std::vector<Expr>& values, 
 }
 
 std::string Partitioner::describe(const Expr& e) const {
-  for (const Expr& x : e->in)
-    for (const Expr& leaf : topological(std::array{x}))
-      if (leaf.is<nodes::Param>() && e->family() == Family::Anchor && x == e->in[1])
-        return std::string(e->name()) + " '" + leaf->attrs.text + "'";
+  if (e->family() == Family::Anchor)
+    for (const Expr& leaf : topological(std::array{e->in[1]}))
+      if (leaf.is<nodes::Param>()) return std::string(e->name()) + " '" + leaf->attrs.text + "'";
   return std::string(e->name()) + " " + e.shape().str();
 }
 

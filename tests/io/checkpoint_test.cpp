@@ -136,6 +136,9 @@ TEST(Checkpoint, SingleFile) {
   EXPECT_FALSE(c.uses_ema());
   EXPECT_FALSE(c.tokenizer().has_value());
 
+  put(folder / "tokenizer/vocab.json", "{}");  // beside the file, where a user can put one
+  EXPECT_EQ(Checkpoint::open(folder / "sd.safetensors").tokenizer(), folder / "tokenizer");
+
   const Checkpoint averaged = Checkpoint::open(folder / "sd.safetensors", {"", true});
   EXPECT_TRUE(averaged.uses_ema());
   EXPECT_EQ(first_value(averaged.component("unet").at("conv_in.weight")), 2.0f);

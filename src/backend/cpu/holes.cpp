@@ -182,18 +182,22 @@ void WeightHole::pack(Engine& engine, const WeightSource& weights, std::byte* ds
     copy_weight(weights, leaf, copies.back().get(), engine.vec);
     bases.back() = copies.back().get();
   }
-  if (tape_ && geometry_.winograd) return pack_winograd_rows(engine, bases.data(), dst);
+  pack(engine, bases.data(), types, dst);
+  for (int i = 0; i < own_.size(); ++i)
+    if (!own_.literal(i)) weights.done(own_.leaf(i)->attrs.text);
+}
+
+void WeightHole::pack(Engine& engine, Bases bases, const std::vector<DType>& types, std::byte* dst) const {
+  if (tape_ && geometry_.winograd) return pack_winograd_rows(engine, bases, dst);
   if (tape_) {
     const int64_t each = round_up(tape_->workspace_bytes(), 64);
     const std::shared_ptr<void> workspaces = allocate_host(each * threads_), scratch = allocate_host(pack_scratch());
     std::byte* first = static_cast<std::byte*>(workspaces.get());
     pack(
-        engine, bases.data(), [&](int thread) { return first + thread * each; }, dst,
-        static_cast<std::byte*>(scratch.get()));
+        engine, bases, [&](int thread) { return first + thread * each; }, dst, static_cast<std::byte*>(scratch.get()));
     return;
   }
-  for (const Part& p : parts_)
-    pack_part(engine, p, bases[static_cast<size_t>(p.leaf)], types[static_cast<size_t>(p.leaf)], dst);
+  for (const Part& p : parts_) pack_part(engine, p, bases[p.leaf], types[static_cast<size_t>(p.leaf)], dst);
 }
 
 TapeCall WeightHole::rows_call(const Block& block, Bases bases, void* workspace, float* rows, int64_t ld) const {

@@ -75,6 +75,7 @@ class WeightHole {
   bool find_parts(const Expr& hole, int split, LeafTable& leaves);
   bool cut(const Piece& piece);
   int64_t position(int64_t row) const;
+  void pack(Engine& engine, Bases bases, const std::vector<DType>& types, std::byte* dst) const;
   void pack_part(Engine& engine, const Part& part, const void* data, DType type, std::byte* dst) const;
   void pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, std::byte* scratch) const;
   void pack_winograd_rows(Engine& engine, Bases bases, std::byte* dst) const;

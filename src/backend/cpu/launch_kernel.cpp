@@ -143,6 +143,7 @@ void LaunchKernel::bind(const BufferTable& buffers, const WeightSource& weights)
   bases_.assign(static_cast<size_t>(leaves_.size()), nullptr);
   for (const auto& [leaf, offset] : in_weights_) {
     copy_weight(weights, leaves_.leaf(leaf), weights_ + offset, engine_->vec);
+    weights.done(leaves_.leaf(leaf)->attrs.text);
     bases_[static_cast<size_t>(leaf)] = weights_ + offset;
   }
   for (int i = 0; i < leaves_.size(); ++i) {
