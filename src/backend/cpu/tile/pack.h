@@ -29,9 +29,10 @@ struct PackedB {
 
 /// The packed shape of a linear layer [lanes * cols, k].
 PackedShape linear_shape(DType type, int64_t cols, int64_t k, int lanes = 1);
-/// The packed shape of a convolution weight [o, i, kh, kw]: K runs over (term of channels, tap, channel of the term), so
-/// that the lines of a pixel are read by all taps while they are in the first-level cache; channels are padded to whole
-/// terms; with i < 16 and more than one tap, over kh * kw * i elements (ky, kx, channel) without padding between taps.
+/// The packed shape of a convolution weight [o, i, kh, kw]: K runs over (term of channels, tap, channel of the term),
+/// so that the lines of a pixel are read by all taps while they are in the first-level cache; channels are padded to
+/// whole terms; with i < 16 and more than one tap, over kh * kw * i elements (ky, kx, channel) without padding between
+/// taps.
 PackedShape conv_shape(DType type, int64_t o, int64_t i, int kh, int kw);
 
 /// Packs row-major weights [lanes * cols, k] of type f32, f16, bf16 or e4m3 (any alignment; `ld` elements between

@@ -7,9 +7,10 @@ namespace {
 
 constexpr int64_t kStagingBytes = 64 << 10;
 
-// Terms walked with several row tiles before the next ones: equal parts of what TileOps::chunk_bytes holds.
+// Terms walked with several row tiles before the next ones: equal parts of what the instruction set's chunk holds.
 int64_t chunk_terms(const TileOps& ops, const PackedShape& shape) {
-  const int64_t fit = std::max<int64_t>(8, ops.chunk_bytes / (ops.call_panels * shape.lanes * kBlock));
+  const int64_t bytes = shape.taps > 1 ? ops.tap_chunk_bytes : ops.chunk_bytes;
+  const int64_t fit = std::max<int64_t>(8, bytes / (ops.call_panels * shape.lanes * kBlock));
   return div_up(shape.terms(), div_up(shape.terms(), fit));
 }
 

@@ -131,7 +131,8 @@ struct TileOps {
   /// several row tiles before the next terms.
   int call_panels;
   int64_t chunk_bytes;
-  bool reads_rows;  ///< gemm_bf16 takes any a_stride: bf16 rows need no packing
+  int64_t tap_chunk_bytes;  ///< the same for convolutions, whose rows the taps find in the first-level cache
+  bool reads_rows;          ///< gemm_bf16 takes any a_stride: bf16 rows need no packing
   /// Called by the drivers at the start and end of a task that uses the kernels (AMX: configure, release the tiles).
   void (*enter)();
   void (*leave)();

@@ -37,15 +37,10 @@ struct AmxBlock {
     if constexpr (kRowTiles == 2) T::template zero<2>();
     if constexpr (kRowTiles == 2 && kPanels == 2) T::template zero<3>();
   }
-  // The terms of A lie pages apart, which no hardware prefetcher follows.
-  void prefetch(const char* at) const {
-    for (int r = 0; r < 16 * kRowTiles; ++r) __builtin_prefetch(at + r * t.a_stride);
-  }
   void sum_terms() const {
     const char* bt = b;
     for (int64_t i = 0; i < t.terms; ++i, bt += kBlock) {
       const char* at = a + t.a_off[i];
-      prefetch(a + t.a_off[i + 1 < t.terms ? i + 1 : i]);
       T::template load<6>(bt, kLine);
       T::template load<4>(at, t.a_stride);
       T::template dot<0, 4, 6>();
