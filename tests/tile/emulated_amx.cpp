@@ -61,8 +61,7 @@ const TileOps& emulated_amx() {
     t.isa = Isa::Amx;
     t.name = "emulated amx";
     t.bf16_arithmetic = true;
-    t.call_panels = 2;
-    t.chunk_bytes = t.tap_chunk_bytes = 20 << 10;
+    t.chunk_bytes = 20 << 10;
     t.reads_rows = true;
     t.gemm_bf16 = gemm_bf16;
     t.enter = enter;

@@ -9,8 +9,7 @@ constexpr int64_t kStagingBytes = 64 << 10;
 
 // Terms walked with several row tiles before the next ones: equal parts of what the instruction set's chunk holds.
 int64_t chunk_terms(const TileOps& ops, const PackedShape& shape) {
-  const int64_t bytes = shape.taps > 1 ? ops.tap_chunk_bytes : ops.chunk_bytes;
-  const int64_t fit = std::max<int64_t>(8, bytes / (ops.call_panels * shape.lanes * kBlock));
+  const int64_t fit = std::max<int64_t>(8, ops.chunk_bytes / (kGroupPanels * shape.lanes * kBlock));
   return div_up(shape.terms(), div_up(shape.terms(), fit));
 }
 
@@ -30,16 +29,14 @@ int64_t row_parts(int64_t groups, int64_t tiles, int threads) {
 
 void Product::run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int thread) const {
   const int64_t terms = shape.terms(), chunk = chunk_terms(ops, shape);
-  // With K in one chunk and all panels in one call nothing is gained by more tiles at once than the first cache holds.
-  const int64_t at_once = chunk == terms && ops.call_panels == kGroupPanels ? 1 : kTilesAtOnce;
+  // With K in one chunk nothing is gained by more tiles at once than the first-level cache holds.
+  const int64_t at_once = chunk == terms ? 1 : kTilesAtOnce;
   const int64_t panel0 = group * kGroupPanels;
   const int panels = static_cast<int>(std::min<int64_t>(kGroupPanels, shape.panels() - panel0));
   for (int64_t first = tile0; first < tile1; first += at_once) {
     const int64_t end = std::min(tile1, first + at_once);
     for (int64_t term = 0; term < terms; term += chunk)
-      for (int p = 0; p < panels; p += ops.call_panels)
-        multiply(first, end, term, std::min(terms, term + chunk), panel0, p, std::min(ops.call_panels, panels - p),
-                 sums);
+      multiply(first, end, term, std::min(terms, term + chunk), panel0, panels, sums);
     for (int64_t i = first; i < end; ++i) {
       const RowTile rows = tile(i);
       OutTile done{rows.row0, panel0 * kPanel, rows.rows, 0, {}, kMaxTileCols, thread};
@@ -50,8 +47,8 @@ void Product::run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int 
   }
 }
 
-void Product::multiply(int64_t first, int64_t end, int64_t term, int64_t term_end, int64_t panel0, int panel,
-                       int panels, float* sums) const {
+void Product::multiply(int64_t first, int64_t end, int64_t term, int64_t term_end, int64_t panel0, int panels,
+                       float* sums) const {
   TileArgs args{};
   args.a_off = a_off + term;
   args.a_stride = a_stride;
@@ -62,13 +59,13 @@ void Product::multiply(int64_t first, int64_t end, int64_t term, int64_t term_en
   args.accumulate = term > 0;
   args.last = term_end == shape.terms() ? last_steps(shape.k, shape.type) : 16;
   for (int lane = 0; lane < shape.lanes; ++lane) {
-    const int64_t at = lane * shape.panels() + panel0 + panel;
+    const int64_t at = lane * shape.panels() + panel0;
     args.b = static_cast<const std::byte*>(b) + at * args.b_stride + term * kBlock;
     for (int64_t i = first; i < end; ++i) {
       const RowTile rows = tile(i);
       args.a = static_cast<const std::byte*>(a) + rows.a_offset;
       args.m = rows.rows;
-      args.c = sums_of(sums, i - first, lane) + panel * kPanel;
+      args.c = sums_of(sums, i - first, lane);
       ops.gemm(shape.type, args);
     }
   }

@@ -53,8 +53,8 @@ class Product {
   void run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int thread) const;
 
  private:
-  // Adds terms [term, term_end) of `panels` panels from `panel` of the group on to the sums of tiles [first, end).
-  void multiply(int64_t first, int64_t end, int64_t term, int64_t term_end, int64_t panel0, int panel, int panels,
+  // Adds terms [term, term_end) of `panels` panels from panel0 on to the sums of tiles [first, end).
+  void multiply(int64_t first, int64_t end, int64_t term, int64_t term_end, int64_t panel0, int panels,
                 float* sums) const;
   float* sums_of(float* sums, int64_t tile_index, int lane) const {
     return sums + (tile_index * shape.lanes + lane) * kMaxTileRows * kMaxTileCols;

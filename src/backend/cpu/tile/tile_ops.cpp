@@ -52,9 +52,7 @@ TileOps make_amx_ops() {
   TileOps ops = kAvx512Bf16Ops;
   ops.isa = Isa::Amx;
   ops.name = "amx";
-  ops.call_panels = 2;
   ops.chunk_bytes = kAmxChunk;
-  ops.tap_chunk_bytes = kAmxTapChunk;
   ops.reads_rows = true;
   ops.gemm_bf16 = amx_gemm_bf16;
   ops.enter = amx_enter;

@@ -127,12 +127,10 @@ struct TileOps {
   Isa isa;
   const char* name;      ///< "amx", "avx512bf16", "avx512", "avx2"
   bool bf16_arithmetic;  ///< gemm_bf16 is faster than gemm_f32
-  /// How drivers should walk a product: panels a call, and bytes of B (of one call's panels) that are multiplied with
-  /// several row tiles before the next terms.
-  int call_panels;
+  /// Bytes of B, of the kMaxTileCols columns of an epilogue tile, that stay in the second-level cache beside A. Drivers
+  /// walk a longer K in chunks, with several row tiles a chunk.
   int64_t chunk_bytes;
-  int64_t tap_chunk_bytes;  ///< the same for convolutions, whose rows the taps find in the first-level cache
-  bool reads_rows;          ///< gemm_bf16 takes any a_stride: bf16 rows need no packing
+  bool reads_rows;  ///< gemm_bf16 takes any a_stride: bf16 rows need no packing
   /// Called by the drivers at the start and end of a task that uses the kernels (AMX: configure, release the tiles).
   void (*enter)();
   void (*leave)();

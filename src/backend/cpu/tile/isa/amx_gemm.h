@@ -2,7 +2,7 @@
 // and, emulated, on any machine (the tests do). A tile is 16 lines of 64 bytes. Tiles 0-3 hold a 2 x 2 block of sums
 // (32 x 32 outputs), 4 and 5 two tiles of A, 6 and 7 two panels of B.
 //
-// Rows of one call that share a panel pair find it in the first-level cache; A streams from the second.
+// Both operands may come from the second-level cache: it keeps up with the four products of a term.
 //
 // Vocabulary: T::zero<i>(), T::load<i>(base, stride), T::store<i>(base, stride),
 // T::dot<c, a, b>(): tile c += tile a (rows of 16 bf16 pairs) * tile b (16 pairs x 16 columns).

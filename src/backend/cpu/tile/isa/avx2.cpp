@@ -11,8 +11,6 @@ namespace tenon::cpu {
 const TileOps kAvx2Ops = {Isa::Avx2,
                           "avx2",
                           false,
-                          4,
-                          kVectorChunk,
                           kVectorChunk,
                           false,
                           no_tiles,

@@ -11,8 +11,6 @@ namespace tenon::cpu {
 const TileOps kAvx512Ops = {Isa::Avx512,
                             "avx512",
                             false,
-                            4,
-                            kVectorChunk,
                             kVectorChunk,
                             false,
                             no_tiles,

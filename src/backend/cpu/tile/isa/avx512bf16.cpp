@@ -26,8 +26,6 @@ struct DotPairs {
 const TileOps kAvx512Bf16Ops = {Isa::Avx512Bf16,
                                 "avx512bf16",
                                 true,
-                                4,
-                                kVectorChunk,
                                 kVectorChunk,
                                 false,
                                 no_tiles,

@@ -4,11 +4,8 @@
 
 namespace tenon::cpu {
 
-/// B chunks of the vector kernels: a quarter of a 1 MiB second-level cache. They need few bytes per operation.
-inline constexpr int64_t kVectorChunk = 256 << 10;
-/// Of the AMX kernel: most of a 48 KiB first-level cache. With both operands from the second level it would wait. Taps
-/// share their rows there, so their weights may come from the second level.
-inline constexpr int64_t kAmxChunk = 32 << 10, kAmxTapChunk = 64 << 10;
+/// TileOps::chunk_bytes: a quarter of a 1 MiB second-level cache; half of the 2 MiB that machines with AMX have.
+inline constexpr int64_t kVectorChunk = 256 << 10, kAmxChunk = 1 << 20;
 
 extern const TileOps kAvx2Ops, kAvx512Ops, kAvx512Bf16Ops;
 /// What AMX adds to kAvx512Bf16Ops.
