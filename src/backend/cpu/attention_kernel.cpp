@@ -106,10 +106,7 @@ class AttentionKernel : public AnchorKernel {
   int64_t driver_at_ = 0;
 };
 
+const RegisterBody kRegistered("attention", &body<AttentionKernel>);
+
 }  // namespace
-
-std::unique_ptr<LaunchKernel> make_attention_kernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form) {
-  return std::make_unique<AttentionKernel>(std::move(engine), launch, std::move(form));
-}
-
 }  // namespace tenon::cpu

@@ -118,10 +118,7 @@ class ConvKernel : public AnchorKernel {
   int64_t driver_at_ = 0;
 };
 
+const RegisterBody kRegistered("conv2d", &body<ConvKernel>);
+
 }  // namespace
-
-std::unique_ptr<LaunchKernel> make_conv_kernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form) {
-  return std::make_unique<ConvKernel>(std::move(engine), launch, std::move(form));
-}
-
 }  // namespace tenon::cpu

@@ -52,10 +52,7 @@ class GemmKernel : public AnchorKernel {
   int64_t rows_ = 0, batch_ = 1, gemm_at_ = 0;
 };
 
+const RegisterBody kRegistered("gemm", &body<GemmKernel>);
+
 }  // namespace
-
-std::unique_ptr<LaunchKernel> make_gemm_kernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form) {
-  return std::make_unique<GemmKernel>(std::move(engine), launch, std::move(form));
-}
-
 }  // namespace tenon::cpu

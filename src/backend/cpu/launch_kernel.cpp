@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "tenon/backend/cpu/host_memory.h"
 #include "tenon/expr/ops.h"
@@ -179,17 +180,22 @@ void LaunchKernel::run(void* scratch) {
         engine_->pool, bases(), [&](int thread) { return workspace(thread); }, scratch_ + statistics_at_);
 }
 
+namespace {
+std::map<std::string, RegisterBody::Maker>& bodies() {
+  static std::map<std::string, RegisterBody::Maker> all;
+  return all;
+}
+}  // namespace
+
+RegisterBody::RegisterBody(std::string skeleton, Maker maker) { bodies().emplace(std::move(skeleton), maker); }
+
 std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Engine> engine, const Launch& launch) {
   FormResult result = make_form(launch);
   TENON_CHECK(Internal, result.form.has_value(), launch.name) << result.refusal.why;
   const std::optional<std::string> refused = skeleton(launch.skeleton).legal(*result.form);
   TENON_CHECK(Internal, !refused, launch.name) << launch.skeleton << ": " << *refused;
-  using Maker = std::unique_ptr<LaunchKernel> (*)(std::shared_ptr<Engine>, const Launch&, Form);
-  static constexpr std::pair<std::string_view, Maker> makers[] = {
-      {"map", &make_rows_kernel},  {"rows", &make_rows_kernel},   {"groups", &make_groups_kernel},
-      {"gemm", &make_gemm_kernel}, {"conv2d", &make_conv_kernel}, {"attention", &make_attention_kernel}};
-  for (const auto& [name, maker] : makers)
-    if (name == launch.skeleton) return maker(std::move(engine), launch, std::move(*result.form));
+  const auto found = bodies().find(launch.skeleton);
+  if (found != bodies().end()) return found->second(std::move(engine), launch, std::move(*result.form));
   throw Error(ErrorKind::Internal, launch.name, "the cpu backend has no body for skeleton " + launch.skeleton);
 }
 

@@ -91,11 +91,15 @@ HostView find_weight(const WeightSource& weights, const Expr& leaf);
 /// Makes the kernel of a launch, unbound. Throws Error(Internal) for a launch that no skeleton can run.
 std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Engine> engine, const Launch& launch);
 
-// One maker a skeleton.
-std::unique_ptr<LaunchKernel> make_rows_kernel(std::shared_ptr<Engine>, const Launch&, Form);
-std::unique_ptr<LaunchKernel> make_groups_kernel(std::shared_ptr<Engine>, const Launch&, Form);
-std::unique_ptr<LaunchKernel> make_gemm_kernel(std::shared_ptr<Engine>, const Launch&, Form);
-std::unique_ptr<LaunchKernel> make_conv_kernel(std::shared_ptr<Engine>, const Launch&, Form);
-std::unique_ptr<LaunchKernel> make_attention_kernel(std::shared_ptr<Engine>, const Launch&, Form);
+/// Says which class runs launches of a skeleton; one beside each class:
+/// `const RegisterBody kRegistered("gemm", &body<GemmKernel>);`
+struct RegisterBody {
+  using Maker = std::unique_ptr<LaunchKernel> (*)(std::shared_ptr<Engine>, const Launch&, Form);
+  RegisterBody(std::string skeleton, Maker maker);
+};
+template <class K>
+std::unique_ptr<LaunchKernel> body(std::shared_ptr<Engine> engine, const Launch& launch, Form form) {
+  return std::make_unique<K>(std::move(engine), launch, std::move(form));
+}
 
 }  // namespace tenon::cpu

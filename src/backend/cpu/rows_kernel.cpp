@@ -54,14 +54,8 @@ class GroupsKernel : public LaunchKernel {
   void body(std::byte*) override {}
 };
 
+const RegisterBody kRegistered[] = {
+    {"map", &body<RowsKernel>}, {"rows", &body<RowsKernel>}, {"groups", &body<GroupsKernel>}};
+
 }  // namespace
-
-std::unique_ptr<LaunchKernel> make_rows_kernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form) {
-  return std::make_unique<RowsKernel>(std::move(engine), launch, std::move(form));
-}
-
-std::unique_ptr<LaunchKernel> make_groups_kernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form) {
-  return std::make_unique<GroupsKernel>(std::move(engine), launch, std::move(form));
-}
-
 }  // namespace tenon::cpu
