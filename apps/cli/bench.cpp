@@ -144,7 +144,7 @@ ordered_json bench_part(const Model& model, const std::string& part, const Bench
   }
   if (!flags.no_unfused) add_unfused(out, model, part, shape, options, backend, flags.runs);
   add_peers(out, model, part, shape, dtype, flags, common);
-  out.update({{"threads", threads},
+  out.update({{"threads", common.thread_count()},
               {"device", backend->describe()},
               {"dtype", name_of(dtype)},
               {"machine", machine()},
@@ -206,6 +206,7 @@ Action declare(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<BenchFlags>();
   flags->part.declare(app, "unet");
   app.add_option("--runs", flags->runs, "timed runs; the median counts")
+      ->transform(whole_number())
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_flag("--anchors", flags->anchors, "list every anchor's routes");

@@ -38,7 +38,8 @@ ordered_json environment(const Common& common) {
                    {"date", today()},
                    {"default_model", default_model_text()},
                    {"cache_folder", cache_folder().string()},
-                   {"device", common.device},
+                   {"device", common.device_name()},
+                   {"threads", common.thread_count()},
                    {"devices", devices(common)}};
   for (const OptionInfo& info : all_options()) out["options"][info.variable] = option(info.id);
   return out;
@@ -49,7 +50,7 @@ void print_text(const ordered_json& env) {
     std::cout << key << std::string(key.size() < 20 ? 20 - key.size() : 1, ' ') << value << "\n";
   };
   for (const auto& [key, value] : env.items())
-    if (value.is_string()) line(key, value.get<std::string>());
+    if (value.is_string() || value.is_number()) line(key, value.is_string() ? value.get<std::string>() : value.dump());
   for (const auto& device : env["devices"])
     line("device " + device["name"].get<std::string>(),
          device["description"].get<std::string>() + ", " +

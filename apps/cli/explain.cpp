@@ -7,6 +7,7 @@
 #include "explain_json.h"
 #include "parts.h"
 #include "sample_inputs.h"
+#include "tenon/core/error.h"
 #include "tenon/io/files.h"
 
 namespace tenon::cli {
@@ -18,7 +19,7 @@ struct ExplainFlags {
   bool time = false, plan = false, overwrite = false;
 };
 
-// The time of each launch from the run in the middle of three.
+// The time of each launch from the last of three runs.
 void run_timed(Executable& executable) {
   set_sample_inputs(executable);
   executable.run_all();
@@ -65,6 +66,7 @@ void print(const std::vector<Explanation>& networks, bool json) {
 }
 
 int run(const ExplainFlags& flags, const Common& common) {
+  TENON_CHECK(Usage, !flags.plan || !common.json, "--plan") << "is a text of its own; leave --json out";
   const auto backend = common.backend();
   if (!flags.html.empty()) check_output(flags.html, flags.overwrite ? Overwrite::Yes : Overwrite::No);
   const auto model = Model::open(flags.part.spec);
@@ -82,16 +84,22 @@ int run(const ExplainFlags& flags, const Common& common) {
     return 0;
   }
   write_page(flags, networks);
-  std::cout << flags.html << "\n";
+  if (common.json)
+    print(networks, true);
+  else
+    std::cout << flags.html << "\n";
   return 0;
 }
 
 Action declare(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<ExplainFlags>();
   flags->part.declare(app, "unet");
-  app.add_option("--html", flags->html, "write one self-contained page there (with --part all: every network)");
-  app.add_flag("--time", flags->time, "run with made-up inputs and show the time of every launch");
-  app.add_flag("--plan", flags->plan, "print the plan itself, in the form that parses back");
+  CLI::Option* html =
+      app.add_option("--html", flags->html, "write one self-contained page there (with --part all: every network)");
+  CLI::Option* time = app.add_flag("--time", flags->time, "run with made-up inputs and show the time of every launch");
+  app.add_flag("--plan", flags->plan, "print the plan itself, in the form that parses back")
+      ->excludes(html)
+      ->excludes(time);
   app.add_flag("--overwrite", flags->overwrite, "replace an existing page");
   return [flags, &common] { return run(*flags, common); };
 }

@@ -32,7 +32,7 @@ struct GenerateFlags {
 };
 
 std::string read_prompt_file(const std::string& path) {
-  std::string text = path == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : read_file(path);
+  std::string text = path == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : read_argument_file(path);
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   return text;
 }
@@ -46,9 +46,12 @@ std::string resolve_prompt(const GenerateFlags& f) {
                                               : f.prompt_argument;
   if (text == "-" && !f.given("--prompt-file")) text = read_prompt_file("-");
   for (const auto& [what, value] :
-       {std::pair<const char*, const std::string&>{"prompt", text}, {"negative prompt", f.negative}})
+       {std::pair<const char*, const std::string&>{"prompt", text}, {"negative prompt", f.negative}}) {
     if (const auto at = first_invalid_utf8(value))
       throw Error(ErrorKind::Usage, what, "is not UTF-8: byte " + std::to_string(*at) + " is not part of a character");
+    // A PNG's text ends there: what it says of the picture would be cut short.
+    TENON_CHECK(Usage, value.find('\0') == std::string::npos, what) << "has a zero byte at " << value.find('\0');
+  }
   return text;
 }
 
@@ -114,10 +117,10 @@ void write_batch(const GenerateFlags& f, const Common& common, const ImageResult
 
 int run(const GenerateFlags& f, const Common& common) {
   check_flags(f);
+  ImageRequest request = request_of(f);
   const int total = f.batch_count * static_cast<int>(f.batch_size);
   const std::vector<fs::path> names = output_names(f.output, total, f.first_number);
   for (const fs::path& name : names) check_output(name, f.overwrite ? Overwrite::Yes : Overwrite::No);
-  ImageRequest request = request_of(f);
   PipelineOptions options;
   options.device = common.device_name();
   options.threads = common.backend_options().threads;
@@ -127,7 +130,6 @@ int run(const GenerateFlags& f, const Common& common) {
   const auto model = Model::open(f.model);
   TextToImage pipeline(model, options);
   request = pipeline.complete(std::move(request));
-  if (request.sampler.empty()) request.sampler = model->scheduler_config().value("_class_name", "");
   pipeline.check_fits(request);
   spdlog::info("{}: {}x{}, {} steps of {}, guidance {}, seed {}, {}", model->name(), request.width, request.height,
                request.steps, request.sampler, request.cfg_scale, request.seed, pipeline.backend().describe());
@@ -156,9 +158,9 @@ void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
   app.add_option("-n,--negative-prompt", f.negative, "what not to draw");
   app.add_option("-m,--model", f.model,
                  "folder, .safetensors file or name below TENON_MODEL_DIR (default: the embedded model)");
-  app.add_option("-W,--width", f.width, "pixels (default: the model's)");
-  app.add_option("-H,--height", f.height, "pixels (default: the model's)");
-  app.add_option("--steps,--num-inference-steps", f.steps, "steps (default: the model's)");
+  app.add_option("-W,--width", f.width, "pixels (default: the model's)")->transform(whole_number());
+  app.add_option("-H,--height", f.height, "pixels (default: the model's)")->transform(whole_number());
+  app.add_option("--steps,--num-inference-steps", f.steps, "steps (default: the model's)")->transform(whole_number());
   app.add_option("--cfg-scale,--guidance-scale", f.cfg_scale, "guidance; 1 turns it off (default: the model's)");
   app.add_option(
       "--sampling-method", f.sampler, "sampler: " + [] {
@@ -168,11 +170,15 @@ void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
       }() + " (default: the model's)");
   app.add_option("--scheduler", f.schedule, "noise levels: default, discrete or karras");
   app.add_option("--eta", f.eta, "share of fresh noise, of samplers that have one");
-  app.add_option("-s,--seed", f.seed, "-1 draws one; image i uses seed + i")->capture_default_str();
+  app.add_option("-s,--seed", f.seed, "-1 draws one; image i uses seed + i")
+      ->transform(whole_number())
+      ->capture_default_str();
   app.add_option("-b,--batch-count", f.batch_count, "batches, one after the other")
+      ->transform(whole_number())
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   app.add_option("--batch-size", f.batch_size, "images computed together")
+      ->transform(whole_number())
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_option("-i,--init-img", f.init, "PNG to start from");
@@ -189,6 +195,7 @@ Action declare(CLI::App& app, const Common& common) {
   app.add_option("--type", f->type, "bf16 or f32 (default: bf16 where the device computes in it)");
   app.add_option("-o,--output", f->output, "file, pattern with %03d, or folder (default: output.png)");
   app.add_option("--output-begin-idx", f->first_number, "number of the first of several files")
+      ->transform(whole_number())
       ->check(CLI::Range(0, 1000000));
   app.add_flag("--overwrite", f->overwrite, "replace existing files");
   app.add_flag("--no-metadata,--disable-image-metadata", f->no_metadata, "no settings in the PNG");

@@ -17,7 +17,9 @@ using nlohmann::ordered_json;
 fs::path checkpoint_path(const std::string& spec) {
   if (spec.empty()) return default_model_folder();
   const std::string base = option(Option::ModelDir);
-  if (!fs::exists(spec) && !base.empty() && fs::path(spec).is_relative() && fs::exists(fs::path(base) / spec))
+  std::error_code ignored;
+  if (!fs::exists(spec, ignored) && !base.empty() && fs::path(spec).is_relative() &&
+      fs::exists(fs::path(base) / spec, ignored))
     return fs::path(base) / spec;
   return spec;
 }
@@ -77,6 +79,8 @@ ordered_json inspect_checkpoint(const fs::path& path) {
     out["missing_components"] = ordered_json::array();
     for (const auto& [name, shapes] : expected_weights(config))
       if (!checkpoint.has(name)) out["missing_components"].push_back(name);
+    // A file of one network is all that it claims to be; a whole model is not usable without one of them.
+    usable = usable && (checkpoint.kind() == CheckpointKind::ComponentFile || out["missing_components"].empty());
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Model) throw;
     out["problem"] = e.what();
@@ -114,6 +118,8 @@ void print_text(const ordered_json& all, size_t limit) {
       for (const char* key : {"missing", "wrong_shape", "unexpected", "unsupported", "ignored"})
         print_names(c, key, limit);
     }
+  if (all.contains("tokenizer") && all["tokenizer"].get<std::string>().empty())
+    std::cout << "  no tokenizer: prompts need a folder tokenizer/ beside the components\n";
   for (const char* key : {"missing_components", "unexpected", "ignored"}) print_names(all, key, limit);
   if (all.contains("problem")) std::cout << "problem: " << all["problem"].get<std::string>() << "\n";
   std::cout << (all["usable"].get<bool>() ? "usable" : "not usable") << "\n";
@@ -137,7 +143,7 @@ Action declare(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<Flags>();
   app.add_option("model,-m,--model", flags->model,
                  "folder, .safetensors file or random:NAME (default: the embedded model)");
-  app.add_option("--names", flags->limit, "names shown of each list")->capture_default_str();
+  app.add_option("--names", flags->limit, "names shown of each list")->transform(whole_number())->capture_default_str();
   return [flags, &common] { return run(flags->model, flags->limit, common); };
 }
 

@@ -1,5 +1,7 @@
 // The command line's frame: parses flags, runs a verb, and is the one place where errors become exit codes.
+#include <fcntl.h>
 #include <spdlog/sinks/ansicolor_sink.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <exception>
@@ -18,14 +20,31 @@ namespace {
 
 constexpr int kSignalBase = 128;  // a shell's exit code of a process that a signal ended
 
-void report(const std::string& message) { std::cerr << "tenon: error: " << message << std::endl; }
-
-// CLI11's messages may have several lines; an error is one.
+// An error is one line, whatever names stand in it: control characters of a file must not reach the terminal.
 std::string one_line(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  for (char& c : text)
-    if (c == '\n') c = ' ';
-  return text;
+  std::string out;
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code >= 0x20 && code != 0x7f) {
+      out += c;
+    } else if (c == '\n' || c == '\t') {
+      out += ' ';
+    } else {
+      out += "\\x";
+      for (const int digit : {code >> 4, code & 15}) out += "0123456789abcdef"[digit];
+    }
+  }
+  return out;
+}
+
+void report(const std::string& message) { std::cerr << "tenon: error: " << one_line(message) << std::endl; }
+
+// A stream that the caller closed gets a place of its own, so that no file opened later takes its number and the log.
+// It is opened the wrong way round: writing to a closed stdout stays an error.
+void occupy_closed_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
 }
 
 void set_up_output(const Common& common) {
@@ -45,6 +64,7 @@ void add_common_flags(CLI::App& app, Common& common, bool& devices) {
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
   app.add_option("--threads", common.threads, "threads of the CPU backend (default: all processors)")
+      ->transform(whole_number())
       ->check(CLI::Range(1, 1024));
   app.add_option("--device", common.device, "device by name or number")->capture_default_str();
   app.add_flag("--list-devices", devices, "list devices and exit");
@@ -74,6 +94,8 @@ int parse_and_run(int argc, char** argv) {
   for (const Verb& verb : verbs()) {
     CLI::App* sub = app.add_subcommand(verb.name, verb.help);
     Action run = verb.declare(*sub, common);
+    sub->footer("Every verb takes --json -v -q --color --threads --device too: see `tenon --help`\n\n" +
+                environment_help());
     sub->callback([&action, run = std::move(run)] { action = run; });
   }
   try {
@@ -82,7 +104,7 @@ int parse_and_run(int argc, char** argv) {
     return app.exit(e, std::cout, std::cerr);  // --help, --version
   } catch (const CLI::ParseError& e) {
     const std::string verb = app.get_subcommands().empty() ? "" : app.get_subcommands()[0]->get_name() + " ";
-    throw Error(ErrorKind::Usage, "", one_line(e.what()), "see `tenon " + verb + "--help`");
+    throw Error(ErrorKind::Usage, "", e.what(), "see `tenon " + verb + "--help`");
   }
   set_up_output(common);
   if (devices) {
@@ -96,7 +118,8 @@ int parse_and_run(int argc, char** argv) {
 int run(int argc, char** argv) {
   try {
     const int code = parse_and_run(argc, argv);
-    if (!std::cout.flush()) throw Error(ErrorKind::Internal, "stdout", "cannot write");
+    // Earlier failures too: what could not be written is dropped from the buffers.
+    if (!std::cout.flush() || std::ferror(stdout)) throw Error(ErrorKind::Internal, "stdout", "cannot write");
     return code;
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::Cancelled && stop_signal()) {
@@ -118,6 +141,7 @@ int run(int argc, char** argv) {
 }  // namespace tenon::cli
 
 int main(int argc, char** argv) {
+  tenon::cli::occupy_closed_streams();
   tenon::cli::install_signal_handlers();
   return tenon::cli::run(argc, argv);
 }

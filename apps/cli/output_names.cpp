@@ -39,7 +39,8 @@ std::vector<fs::path> output_names(const std::string& spec, int count, int begin
   const auto add = [&](const auto& name_of_number) {
     for (int i = 0; i < count; ++i) names.emplace_back(name_of_number(begin + i));
   };
-  if (!spec.empty() && (spec.back() == '/' || fs::is_directory(spec))) {
+  std::error_code unreadable;  // whatever cannot be looked at is no folder: writing says what is wrong
+  if (!spec.empty() && (spec.back() == '/' || fs::is_directory(spec, unreadable))) {
     add([&](int n) { return fs::path(spec) / (padded(n, 4) + ".png"); });
     return names;
   }

@@ -1,6 +1,7 @@
 #include "parts.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
@@ -15,13 +16,16 @@ const std::vector<std::string>& part_names() {
 void PartFlags::declare(CLI::App& app, const std::string& default_part) {
   part = default_part;
   std::vector<std::string> choices = part_names();
+  const CLI::Range positive(int64_t{1}, std::numeric_limits<int64_t>::max());
   choices.emplace_back("all");
   app.add_option("-m,--model", spec, "folder, .safetensors file or random:NAME (default: the embedded model)");
   app.add_option("--part", part, "network")->check(CLI::IsMember(choices))->capture_default_str();
-  app.add_option("-W,--width", width, "pixels");
-  app.add_option("-H,--height", height, "pixels");
-  app.add_option("--batch-size", batch, "images in one run")->check(CLI::Range(1, 64));
-  app.add_option("--steps,--num-inference-steps", steps, "steps of the schedule")->check(CLI::Range(1, 1000));
+  app.add_option("-W,--width", width, "pixels (default: the model's)")->transform(whole_number())->check(positive);
+  app.add_option("-H,--height", height, "pixels (default: the model's)")->transform(whole_number())->check(positive);
+  app.add_option("--batch-size", batch, "images in one run")->transform(whole_number())->check(CLI::Range(1, 64));
+  app.add_option("--steps,--num-inference-steps", steps, "steps of the schedule")
+      ->transform(whole_number())
+      ->check(CLI::Range(1, 1000));
   app.add_option("--cfg-scale,--guidance-scale", cfg_scale, "1 or less: without guidance (half the batch)");
   app.add_option("--type", type, "bf16 or f32 (default: bf16 where the device computes in it)");
   app.add_flag("--no-fusion", no_fusion, "one launch a node");

@@ -1,7 +1,10 @@
 #include "verb.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
@@ -14,7 +17,7 @@ std::vector<Verb>& registry() {
 }
 
 // Digits only; -1 otherwise.
-int whole_number(const std::string& text) {
+int number_or_minus_one(const std::string& text) {
   int value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() ? value : -1;
@@ -33,33 +36,54 @@ BackendOptions Common::backend_options() const {
   if (threads > 0) return {threads};
   const std::string text = option(Option::Threads);
   if (text.empty()) return {};
-  const int count = whole_number(text);
+  const int count = number_or_minus_one(text);
   TENON_CHECK(Usage, count > 0 && count <= 1024, "TENON_THREADS")
       << "expected a number from 1 to 1024, got '" << text << "'";
   return {count};
 }
 
+int Common::thread_count() const {
+  if (const int asked = backend_options().threads; asked > 0) return asked;
+  cpu_set_t mine;
+  return sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : 1;
+}
+
 std::string Common::device_name() const {
   const std::vector<std::string> names = backend_names();
-  const int number = whole_number(device);
+  const int number = number_or_minus_one(device);
   const bool known = number >= 0 && number < static_cast<int>(names.size());
   return known ? names[static_cast<size_t>(number)] : device;
 }
 
 std::shared_ptr<Backend> Common::backend() const { return make_backend(device_name(), backend_options()); }
 
+CLI::Validator whole_number() {
+  const auto read = [](std::string& text) -> std::string {
+    int64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc::result_out_of_range) return "'" + text + "' is too large";
+    if (error != std::errc() || rest != end) return "'" + text + "' is not a whole number";
+    text = std::to_string(value);
+    return {};
+  };
+  return {read, "", "whole number"};
+}
+
 std::string list_devices(const Common& common) {
   std::string out;
-  int number = 0;
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const std::string& name : backend_names()) {
-    out += std::to_string(number++) + "\t" + name + "\t";
+    std::string about;
     try {
-      out += make_backend(name, common.backend_options())->describe() + "\n";
+      about = make_backend(name, common.backend_options())->describe();
     } catch (const Error& e) {
-      out += std::string("not usable: ") + e.what() + "\n";
+      about = std::string("not usable: ") + e.what();
     }
+    out += std::to_string(list.size()) + "\t" + name + "\t" + about + "\n";
+    list.push_back({{"number", list.size()}, {"name", name}, {"description", about}});
   }
-  return out;
+  return common.json ? list.dump(2) + "\n" : out;
 }
 
 }  // namespace tenon::cli

@@ -25,6 +25,8 @@ struct Common {
   /// The device's name, also where it was given by number.
   std::string device_name() const;
   BackendOptions backend_options() const;
+  /// Threads that the CPU backend runs with.
+  int thread_count() const;
 };
 
 /// Runs a parsed verb and returns the process's exit code.
@@ -42,7 +44,11 @@ struct RegisterVerb {
 /// All verbs by name.
 std::vector<Verb> verbs();
 
-/// One line a device: number, name, what it is.
+/// For `transform` of every flag that holds a whole number: decimal digits with an optional '-', that fit 64 bits.
+/// (CLI11 reads 010 as eight and takes the nearest number that fits.)
+CLI::Validator whole_number();
+
+/// One line a device: number, name, what it is; a list of objects as JSON.
 std::string list_devices(const Common& common);
 
 }  // namespace tenon::cli

@@ -13,8 +13,11 @@ namespace {
 
 struct VerifyFlags {
   PartFlags part;
-  std::string fixtures = TENON_FIXTURES;
+  std::filesystem::path fixtures = TENON_FIXTURES;
   bool no_parity = false;
+  CLI::App* app = nullptr;
+
+  bool fixtures_given() const { return app->count("--fixtures") > 0; }
 };
 
 struct Tally {
@@ -39,6 +42,8 @@ struct Tally {
 };
 
 int run(const VerifyFlags& flags, const Common& common) {
+  TENON_CHECK(Usage, !flags.fixtures_given() || std::filesystem::exists(flags.fixtures / "parity.json"), "--fixtures")
+      << "there is no " << (flags.fixtures / "parity.json").string();
   const auto backend = common.backend();
   const auto model = Model::open(flags.part.spec);
   Tally tally;
@@ -64,6 +69,7 @@ int run(const VerifyFlags& flags, const Common& common) {
 
 Action declare(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<VerifyFlags>();
+  flags->app = &app;
   flags->part.declare(app, "all");
   app.add_option("--fixtures", flags->fixtures, "folder with recorded results of the public implementations")
       ->capture_default_str();

@@ -18,6 +18,8 @@ namespace tenon {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr int kAttempts = 100;  // at a temporary name that nobody has
+
 std::string reason(int error) { return std::generic_category().message(error) + ", errno " + std::to_string(error); }
 
 // An open file descriptor for reading a regular file.
@@ -79,7 +81,25 @@ class Sha256 {
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 [[noreturn]] void refuse_existing(const fs::path& path) {
-  throw Error(ErrorKind::Usage, path.string(), "the file exists already", "choose another name or allow overwriting");
+  throw Error(ErrorKind::Usage, path.string(), "the file exists already", "choose another name or give --overwrite");
+}
+
+// A name for a temporary file in `folder`. Short, so that every name a file system takes can be written.
+fs::path temporary_name(const fs::path& folder) {
+  static std::atomic<unsigned> counter{0};
+  return folder / (".tenon-" + std::to_string(getpid()) + "-" + std::to_string(counter++) + ".tmp");
+}
+
+// A file without a name: a process that is killed leaves nothing. -1 where the file system has no such thing.
+int open_nameless(const fs::path& folder) {
+  if (access("/proc/self/fd", X_OK) != 0) return -1;
+  return open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+}
+
+// Names a nameless file without ever replacing; the error number, 0 for success.
+int link_nameless(int fd, const fs::path& to) {
+  const std::string from = "/proc/self/fd/" + std::to_string(fd);
+  return linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
 }
 
 // Renames without ever replacing; the error number, 0 for success.
@@ -107,6 +127,15 @@ std::string read_file(const fs::path& path) {
   return out;
 }
 
+std::string read_argument_file(const fs::path& path) {
+  try {
+    return read_file(path);
+  } catch (const Error& e) {
+    const std::string text = e.what(), prefix = "[" + e.where() + "] ";
+    throw Error(ErrorKind::Usage, e.where(), text.starts_with(prefix) ? text.substr(prefix.size()) : text);
+  }
+}
+
 std::string sha256_hex(std::span<const std::byte> bytes) {
   Sha256 hash;
   hash.update(bytes.data(), bytes.size());
@@ -123,15 +152,13 @@ std::string sha256_file(const fs::path& path) {
 
 AtomicFile::AtomicFile(fs::path target, Overwrite overwrite) : target_(std::move(target)), overwrite_(overwrite) {
   check_output(target_, overwrite_);
-  static std::atomic<unsigned> counter{0};
-  for (int attempt = 0; attempt < 100; ++attempt) {
-    std::string name = ".";
-    name += target_.filename().string() + "." + std::to_string(getpid()) + "-" + std::to_string(counter++) + ".tmp";
-    temporary_ = folder_of(target_) / name;
+  fd_ = open_nameless(folder_of(target_));
+  for (int attempt = 0; fd_ < 0 && attempt < kAttempts; ++attempt) {
+    temporary_ = temporary_name(folder_of(target_));
     fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd_ >= 0) return;
-    if (errno != EEXIST) break;
+    if (fd_ < 0 && errno != EEXIST) break;
   }
+  if (fd_ >= 0) return;
   const int error = errno;
   temporary_.clear();
   fail("create", error);
@@ -160,19 +187,32 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
+// Gives the written file its name; the error number, 0 for success.
+int AtomicFile::name_it() {
+  const bool nameless = temporary_.empty();
+  if (overwrite_ == Overwrite::No)
+    return nameless ? link_nameless(fd_, target_) : rename_to_free_name(temporary_, target_);
+  int error = nameless ? EEXIST : 0;  // only a rename replaces, and it needs a name to start from
+  for (int attempt = 0; error == EEXIST && attempt < kAttempts; ++attempt) {
+    const fs::path name = temporary_name(folder_of(target_));
+    error = link_nameless(fd_, name);
+    if (error == 0) temporary_ = name;
+  }
+  if (error == 0 && rename(temporary_.c_str(), target_.c_str()) != 0) error = errno;
+  return error;
+}
+
 void AtomicFile::commit() {
   if (fsync(fd_) != 0) fail("write", errno);
-  const int closed = close(fd_);
-  fd_ = -1;
-  if (closed != 0) fail("write", errno);
-  const int error = overwrite_ == Overwrite::Yes ? (rename(temporary_.c_str(), target_.c_str()) == 0 ? 0 : errno)
-                                                 : rename_to_free_name(temporary_, target_);
+  const int error = name_it();
   if (error == EEXIST) {
     discard();
     refuse_existing(target_);
   }
   if (error != 0) fail("name", error);
   temporary_.clear();
+  close(fd_);  // after fsync nothing is left to be written
+  fd_ = -1;
   // The new name survives a power cut only when its folder is on disk too; a file system may not offer that.
   const int folder = open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
@@ -193,6 +233,9 @@ void check_output(const fs::path& path, Overwrite overwrite) {
   TENON_CHECK(Usage, !fs::is_directory(path, ignored), path.string()) << "is a folder, not a file to write";
   if (overwrite == Overwrite::No && fs::exists(fs::symlink_status(path, ignored))) refuse_existing(path);
   const fs::path folder = folder_of(path);
+  const long longest = pathconf(folder.c_str(), _PC_NAME_MAX);
+  TENON_CHECK(Internal, longest <= 0 || path.filename().native().size() <= static_cast<size_t>(longest), path.string())
+      << "cannot create the file: " << reason(ENAMETOOLONG);
   int error = access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
   if (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored)) error = ENOTDIR;
   TENON_CHECK(Internal, error == 0, path.string())

@@ -11,6 +11,9 @@ namespace tenon {
 /// The bytes of a regular file; Error(Model) names the path and the reason if it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 
+/// read_file of a file that a user named in an argument (a picture, a prompt): Error(Usage), as no model is at fault.
+std::string read_argument_file(const std::filesystem::path& path);
+
 /// SHA-256 in lower-case hex.
 std::string sha256_hex(std::span<const std::byte> bytes);
 /// SHA-256 of a file's content, read in pieces; Error(Model) as read_file.
@@ -18,8 +21,9 @@ std::string sha256_file(const std::filesystem::path& path);
 
 enum class Overwrite : bool { No, Yes };
 
-/// A file under construction. Bytes go to a temporary name in the target's folder; commit() makes them durable (fsync)
-/// and gives them the target's name in one step. Destroyed before commit(), it leaves nothing behind.
+/// A file under construction. Bytes go to a file without a name in the target's folder (with a temporary name where the
+/// file system has none such); commit() makes them durable (fsync) and gives them the target's name in one step.
+/// Destroyed before commit(), it leaves nothing behind, nor does a process that is killed.
 ///
 /// With Overwrite::No the last step never replaces a file, so that of two processes writing one name exactly one wins
 /// and the other gets Error(Usage). Failing system calls (no folder, no permission, full disk) are Error(Internal) with
@@ -36,6 +40,7 @@ class AtomicFile {
 
  private:
   void discard() noexcept;
+  int name_it();
   [[noreturn]] void fail(const char* action, int error);
 
   std::filesystem::path target_, temporary_;

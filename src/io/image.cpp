@@ -124,16 +124,6 @@ bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c > 0 && c < 127; });
 }
 
-// Files named by a user on the command line: a missing one is a wrong argument, not a broken model.
-std::string read_user_file(const std::filesystem::path& path) {
-  try {
-    return read_file(path);
-  } catch (const Error& e) {
-    const std::string text = e.what(), prefix = "[" + e.where() + "] ";
-    throw Error(ErrorKind::Usage, e.where(), text.starts_with(prefix) ? text.substr(prefix.size()) : text);
-  }
-}
-
 [[noreturn]] void refuse_png(const std::string& where, const Decoder& d) {
   throw Error(ErrorKind::Usage, where,
               std::string("cannot read as PNG: ") + (d.failure.message[0] ? d.failure.message : "out of memory"));
@@ -161,12 +151,12 @@ Image decode_png(std::span<const std::byte> bytes, const std::string& where) {
 }
 
 Image read_png(const std::filesystem::path& path) {
-  const std::string bytes = read_user_file(path);
+  const std::string bytes = read_argument_file(path);
   return decode_png(std::as_bytes(std::span(bytes)), path.string());
 }
 
 std::map<std::string, std::string> read_png_text(const std::filesystem::path& path) {
-  const std::string bytes = read_user_file(path);
+  const std::string bytes = read_argument_file(path);
   TENON_CHECK(Usage, bytes.size() >= 8 && png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0, 8) == 0,
               path.string())
       << "is not a PNG file";

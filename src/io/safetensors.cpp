@@ -20,6 +20,8 @@ namespace tenon {
 namespace {
 using nlohmann::json;
 
+constexpr uint64_t kLargestNumber = uint64_t{1} << 62;  // of an extent or an offset
+
 struct DTypeName {
   std::string_view name;
   DType dtype;
@@ -123,10 +125,11 @@ class HeaderReader {
     if (!width) return;
     uint64_t bytes = *width;
     bool overflow = false;
-    for (uint64_t extent : e.shape) overflow |= __builtin_mul_overflow(bytes, extent, &bytes);
     // A zero extent makes any overflow before it harmless, but no writer produces such a shape.
-    TENON_CHECK(Model, !overflow && bytes <= uint64_t{1} << 62, file_)
-        << where << ": " << e.dtype << " of shape " << e.shape_text() << " has more bytes than can be addressed";
+    for (uint64_t extent : e.shape)
+      overflow = overflow || __builtin_mul_overflow(bytes, extent, &bytes) || bytes > kLargestNumber;
+    TENON_CHECK(Model, !overflow, file_) << where << ": " << e.dtype << " of shape " << e.shape_text()
+                                         << " has more bytes than can be addressed";
     TENON_CHECK(Model, bytes == e.end - e.begin, file_)
         << where << ": " << e.dtype << " of shape " << e.shape_text() << " needs " << bytes << " bytes, data_offsets ["
         << e.begin << "," << e.end << "] hold " << e.end - e.begin;
@@ -168,7 +171,10 @@ class HeaderReader {
         << where << ": expected whole numbers in " << field << ", found " << value.dump();
     TENON_CHECK(Model, value.is_number_unsigned(), file_)
         << where << ": negative number " << value.dump() << " in " << field;
-    return value.get<uint64_t>();
+    const auto out = value.get<uint64_t>();
+    TENON_CHECK(Model, out <= kLargestNumber, file_)
+        << where << ": " << out << " in " << field << " is more than can be addressed";
+    return out;
   }
 
   const std::string& file_;

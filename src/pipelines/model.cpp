@@ -61,9 +61,11 @@ class RandomWeights : public WeightSource {
 
 fs::path find_model(const std::string& spec) {
   fs::path given(spec);
-  if (fs::exists(given)) return given;
+  std::error_code ignored;  // a name that cannot be looked up names nothing
+  if (fs::exists(given, ignored)) return given;
   const std::string base = option(Option::ModelDir);
-  if (!base.empty() && given.is_relative() && fs::exists(fs::path(base) / given)) return fs::path(base) / given;
+  if (!base.empty() && given.is_relative() && fs::exists(fs::path(base) / given, ignored))
+    return fs::path(base) / given;
   std::string tried = given.string();
   if (!base.empty() && given.is_relative()) tried += ", " + (fs::path(base) / given).string();
   throw Error(ErrorKind::Model, "model", "no model at " + tried,
@@ -86,9 +88,18 @@ GenerationDefaults defaults_of(const Checkpoint& c, const VaeConfig& vae) {
     d.steps = own.value("steps", d.steps);
     d.cfg_scale = own.value("guidance_scale", d.cfg_scale);
     d.sampler = own.value("sampler", d.sampler);
-  } catch (const nlohmann::json::exception& e) {
+    if (!d.sampler.empty()) make_scheduler(d.sampler, sd15_scheduler_config());
+  } catch (const std::exception& e) {
     throw Error(ErrorKind::Model, "model_index.json", std::string("_tenon_defaults: ") + e.what());
   }
+  const int64_t factor = vae.downsampling();
+  const auto check = [](bool good, const char* key, auto found) {
+    TENON_CHECK(Model, good, "model_index.json") << "_tenon_defaults: " << key << " is " << found;
+  };
+  check(d.width > 0 && d.width % factor == 0, "width", d.width);
+  check(d.height > 0 && d.height % factor == 0, "height", d.height);
+  check(d.steps > 0, "steps", d.steps);
+  check(d.cfg_scale >= 0, "guidance_scale", d.cfg_scale);
   return d;
 }
 

@@ -57,11 +57,20 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
     if (r.width == 0) r.width = r.init->width;
     if (r.height == 0) r.height = r.init->height;
   }
+  if (r.init && r.width == r.init->width && r.height == r.init->height) {
+    const int64_t factor = model_->config().vae.downsampling();
+    TENON_CHECK(Usage, r.width % factor == 0 && r.height % factor == 0, "init image")
+        << "is " << r.width << "x" << r.height << "; both sides must be multiples of " << factor;
+  }
   if (r.width == 0) r.width = d.width;
   if (r.height == 0) r.height = d.height;
   if (r.steps == 0) r.steps = d.steps;
   if (r.cfg_scale < 0) r.cfg_scale = d.cfg_scale;
   if (r.sampler.empty()) r.sampler = d.sampler;
+  if (r.sampler.empty()) {
+    make_scheduler("", model_->scheduler_config());  // says what is wrong with it
+    r.sampler = model_->scheduler_config().at("_class_name");
+  }
   check_size(*model_, r.height, r.width);
   TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMaxSteps, "steps") << r.steps << " is outside 1.." << kMaxSteps;
   TENON_CHECK(Usage, r.batch >= 1 && r.batch <= kMaxBatch, "batch") << r.batch << " is outside 1.." << kMaxBatch;
@@ -79,9 +88,10 @@ GenerationShape TextToImage::shape_of(const ImageRequest& r, int64_t tokens, int
 }
 
 // The largest network's memory: networks are ready one at a time.
-int64_t TextToImage::planned_bytes(const ImageRequest& r) const {
-  const GenerationShape s = shape_of(r, model_->config().text.positions, r.steps);
+int64_t TextToImage::planned_bytes(const ImageRequest& r, int64_t windows) const {
+  const GenerationShape s = shape_of(r, model_->config().text.positions * windows, r.steps);
   int64_t most = plan_memory(plan_unet(*model_, s, networks_), *backend_).total();
+  most = std::max(most, plan_memory(plan_text(*model_, windows * (s.guided ? 2 : 1), networks_), *backend_).total());
   most = std::max(most, plan_memory(plan_vae_decode(*model_, s, networks_), *backend_).total());
   if (r.init) most = std::max(most, plan_memory(plan_vae_encode(*model_, s, networks_), *backend_).total());
   return most;
@@ -90,7 +100,8 @@ int64_t TextToImage::planned_bytes(const ImageRequest& r) const {
 void TextToImage::check_fits(const ImageRequest& request) const {
   ImageRequest r = complete(request);
   const auto begin = Clock::now();
-  const int64_t available = backend_->memory_available(), needed = planned_bytes(r);
+  const int64_t windows = static_cast<int64_t>(windows_of(r).front().size());
+  const int64_t available = backend_->memory_available(), needed = planned_bytes(r, windows);
   spdlog::debug("memory: {} MiB needed, {} MiB available, planned in {:.3f} s", needed >> 20, available >> 20,
                 seconds_since(begin));
   if (needed <= available) return;
@@ -107,7 +118,7 @@ void TextToImage::check_fits(const ImageRequest& request) const {
   };
   while (too_large - fits > std::max<int64_t>(1, fits / 32)) {
     const int64_t middle = (fits + too_large) / 2;
-    (planned_bytes(scaled(middle)) <= available ? fits : too_large) = middle;
+    (planned_bytes(scaled(middle), windows) <= available ? fits : too_large) = middle;
   }
   const ImageRequest best = scaled(std::max<int64_t>(fits, 1));
   throw Error(ErrorKind::Memory, "size",
@@ -115,7 +126,7 @@ void TextToImage::check_fits(const ImageRequest& request) const {
                   " MiB, " + std::to_string(available >> 20) + " MiB are available",
               fits > 0 ? "the largest of this shape that fits is about " + std::to_string(best.width) + "x" +
                              std::to_string(best.height)
-                       : "no size of this model fits");
+                       : "no size fits with a prompt of " + std::to_string(windows) + " windows of tokens");
 }
 
 Executable& TextToImage::network(Network& slot, const std::string& key, const std::function<Plan()>& plan,
@@ -134,7 +145,7 @@ Executable& TextToImage::network(Network& slot, const std::string& key, const st
   return *slot.executable;
 }
 
-std::vector<float> TextToImage::encode_prompts(const ImageRequest& r, int64_t& tokens, Timings& timings) {
+std::vector<std::vector<TokenWindow>> TextToImage::windows_of(const ImageRequest& r) const {
   const ClipTokenizer& tokenizer = model_->tokenizer();
   const ClipTextConfig& config = model_->config().text;
   TENON_CHECK(Model, tokenizer.vocab_size() <= config.vocabulary && tokenizer.window_length() == config.positions,
@@ -143,12 +154,18 @@ std::vector<float> TextToImage::encode_prompts(const ImageRequest& r, int64_t& t
       << ") does not fit the text encoder (" << config.vocabulary << ", " << config.positions << ")";
   const bool guided = r.cfg_scale > 1;
   const WeightedTokens positive = tokenizer.encode_weighted(r.prompt), negative = tokenizer.encode_weighted(r.negative);
-  std::vector<std::vector<TokenWindow>> texts;
   size_t count = tokenizer.windows(positive).size();
   if (guided) count = std::max(count, tokenizer.windows(negative).size());
+  std::vector<std::vector<TokenWindow>> texts;
   if (guided) texts.push_back(tokenizer.windows(negative, count));
   texts.push_back(tokenizer.windows(positive, count));
+  return texts;
+}
 
+std::vector<float> TextToImage::encode_prompts(const ImageRequest& r, int64_t& tokens, Timings& timings) {
+  const ClipTextConfig& config = model_->config().text;
+  const std::vector<std::vector<TokenWindow>> texts = windows_of(r);
+  const size_t count = texts.front().size();
   const int64_t rows = static_cast<int64_t>(texts.size() * count), length = config.positions;
   const auto load = Clock::now();
   Executable& e = network(

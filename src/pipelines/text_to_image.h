@@ -98,7 +98,9 @@ class TextToImage {
                const OnStep& on_step);
   std::vector<Image> decode(const ImageRequest& r, const std::vector<float>& latents, Timings& timings);
   GenerationShape shape_of(const ImageRequest& r, int64_t tokens, int64_t timesteps) const;
-  int64_t planned_bytes(const ImageRequest& r) const;
+  /// Windows of the negative prompt (if guided) and of the prompt, equally many.
+  std::vector<std::vector<TokenWindow>> windows_of(const ImageRequest& r) const;
+  int64_t planned_bytes(const ImageRequest& r, int64_t windows) const;
   [[noreturn]] void name_launch(Executable& unet, int step) const;
 
   std::shared_ptr<const Model> model_;

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "cli.h"
+#include "tenon/io/image.h"
 
 namespace cli {
 namespace {
@@ -45,6 +46,17 @@ TEST_F(CliErrors, BadSizesAndSteps) {
   expect_error(2, {"generate", "a circle", "-m", model(), "--seed", "-2"}, {"--seed"});
 }
 
+// Not the nearest number that fits, not an octal one.
+TEST_F(CliErrors, NumbersAreTakenAsWrittenOrNotAtAll) {
+  expect_error(2, {"generate", "a circle", "-m", model(), "--seed", "18446744073709551615"},
+               {"--seed", "18446744073709551615"});
+  expect_error(2, {"generate", "a circle", "-m", model(), "-W", "99999999999999999999"},
+               {"--width", "99999999999999999999"});
+  expect_error(2, {"generate", "a circle", "-m", model(), "--steps", "0x10"}, {"--steps", "0x10"});
+  expect_error(2, {"explain", "-m", model(), "-W", "0"}, {"--width"});
+  EXPECT_EQ(tenon({"explain", "-m", model(), "-W", "064", "-H", "064", "--json"}).code, 0);
+}
+
 TEST_F(CliErrors, AbsurdSizeNamesTheLargestThatFits) {
   expect_error(4, {"generate", "a circle", "-m", model(), "-W", "32768", "-H", "32768"}, {"largest"});
 }
@@ -53,10 +65,23 @@ TEST_F(CliErrors, PromptThatIsNotUtf8) {
   expect_error(2, {"generate", "a \xff circle", "-m", model()}, {"UTF-8", "byte 2"});
 }
 
+TEST_F(CliErrors, PromptFiles) {
+  expect_error(2, {"generate", "--prompt-file", "nowhere.txt", "-m", model()}, {"nowhere.txt"});
+  const std::string file = write("zero.txt", std::string("a\0b", 3));
+  expect_error(2, {"generate", "--prompt-file", file, "-m", model()}, {"prompt", "zero byte"});
+}
+
+TEST_F(CliErrors, MissingPromptComesBeforeATakenName) {
+  write("output.png", "mine");
+  expect_error(2, {"generate", "-m", model()}, {"prompt"});
+}
+
 TEST_F(CliErrors, ModelsThatAreNone) {
   expect_error(3, {"generate", "a circle", "-m", "nowhere"}, {"nowhere"});
   expect_error(3, {"inspect", "nowhere"}, {"nowhere"});
   expect_error(2, {"generate", "a circle", "-m", "random:unknown"}, {"unknown", "sd15"});
+  expect_error(3, {"generate", "a circle", "-m", std::string(300, 'm')}, {"no model at"});
+  expect_error(3, {"inspect", std::string(300, 'm')}, {"mmm"});
   write("weights.ckpt", "PK");
   expect_error(3, {"generate", "a circle", "-m", "weights.ckpt"}, {"weights.ckpt"});
 }
@@ -74,6 +99,8 @@ TEST_F(CliErrors, SafetensorsThatLie) {
                      "'b'");
   expect_model_error(safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[NaN],\"data_offsets\":[0,4]}}", "1234"), "");
   expect_model_error(safetensors("{\"\xff\":1}", ""), "");
+  expect_model_error(safetensors("{\"a\\n\\u001b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", "1234"),
+                     "'a \\x1b'");
   expect_model_error(safetensors("{\"stray\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", "1234"), "");
 }
 
@@ -86,12 +113,48 @@ TEST_F(CliErrors, TruncatedModelFile) {
   expect_error(3, {"generate", "a circle", "-m", "cut"}, {"diffusion_pytorch_model.safetensors"});
 }
 
+TEST_F(CliErrors, ModelConfigsThatLie) {
+  namespace fs = std::filesystem;
+  fs::copy(model(), folder() / "odd", fs::copy_options::recursive);
+  const auto defaults = [&](const nlohmann::json& values, const std::string& part) {
+    nlohmann::json index = nlohmann::json::parse(std::ifstream(folder() / "odd/model_index.json"));
+    index["_tenon_defaults"] = values;
+    std::ofstream(folder() / "odd/model_index.json") << index;
+    expect_error(3, {"generate", "a circle", "-m", "odd"}, {"model_index.json", part});
+  };
+  defaults({{"width", 100}}, "width is 100");
+  defaults({{"height", -8}}, "height is -8");
+  defaults({{"steps", 0}}, "steps is 0");
+  defaults({{"sampler", "magic"}}, "magic");
+  defaults({{"width", "wide"}}, "string");
+  fs::remove_all(folder() / "odd");
+  fs::copy(model(), folder() / "odd", fs::copy_options::recursive);
+  std::ofstream(folder() / "odd/scheduler/scheduler_config.json") << R"({"_class_name": "MagicScheduler"})";
+  expect_error(3, {"generate", "a circle", "-m", "odd"}, {"MagicScheduler"});
+}
+
+TEST_F(CliErrors, FlagsThatExclude) {
+  expect_error(2, {"explain", "-m", model(), "--plan", "--html", "a.html"}, {"--plan", "--html"});
+  expect_error(2, {"explain", "-m", model(), "--plan", "--json"}, {"--plan", "--json"});
+  expect_error(2, {"verify", "-m", model(), "--fixtures", "nowhere"}, {"--fixtures", "nowhere"});
+}
+
+// Results that nobody got are a failure, whatever way they were printed.
+TEST_F(CliErrors, StandardOutputThatIsFull) {
+  for (const char* arguments : {"verify --part text --no-parity", "bench --part text --runs 1 --no-anchors",
+                                "explain --part text", "env", "--help"}) {
+    const std::string run = std::string(TENON_BINARY_DIR "/bin/tenon ") + arguments + " -q >/dev/full 2>/dev/null";
+    EXPECT_EQ(WEXITSTATUS(std::system(run.c_str())), 1) << arguments;
+  }
+}
+
 TEST_F(CliErrors, OutputThatCannotBeWritten) {
   write("taken.png", "mine");
   expect_error(2, {"generate", "a circle", "-m", model(), "-o", "taken.png"}, {"taken.png"});
   expect_error(1, {"generate", "a circle", "-m", model(), "-o", "no/such/folder.png"}, {"folder"});
   expect_error(2, {"generate", "a circle", "-m", model(), "-o", "picture.bmp"}, {".png"});
   expect_error(2, {"generate", "a circle", "-m", model(), "-o", "a_%s.png"}, {"%d"});
+  expect_error(1, {"generate", "a circle", "-m", model(), "-o", std::string(300, 'n') + ".png"}, {"too long"});
   std::ifstream in(folder() / "taken.png");
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "mine");
 }
@@ -101,6 +164,8 @@ TEST_F(CliErrors, InitPictures) {
   expect_error(2, {"generate", "a circle", "-m", model(), "-i", "no.png"}, {"no.png"});
   expect_error(2, {"generate", "a circle", "-m", model(), "-i", "missing.png"}, {"missing.png"});
   expect_error(2, {"generate", "a circle", "-m", model(), "--strength", "0.5"}, {"--init-img"});
+  tenon::write_png(folder() / "odd.png", {100, 60, 3, std::vector<uint8_t>(18000)}, {}, tenon::Overwrite::No);
+  expect_error(2, {"generate", "a circle", "-m", model(), "-i", "odd.png"}, {"init image", "100x60"});
 }
 
 TEST_F(CliErrors, UnknownDevice) {

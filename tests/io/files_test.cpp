@@ -1,6 +1,7 @@
 // Files: all or nothing on writing, clear refusals on reading.
 #include "tenon/io/files.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -83,7 +84,9 @@ TEST(WriteFile, UnwritablePlaces) {
   expect_error(ErrorKind::Usage, "expected the name of a file to write", write(folder.path() / ""));
   expect_error(ErrorKind::Internal, "/proc/none/a", write("/proc/none/a"));
   expect_error(ErrorKind::Internal, "cannot create the file: File name too long",
-               write(folder / std::string(250, 'n')));
+               write(folder / std::string(256, 'n')));
+  write(folder / std::string(255, 'n'))();
+  EXPECT_EQ(read_file(folder / std::string(255, 'n')), "x");
   if (geteuid() != 0) {
     fs::permissions(folder / "dir", fs::perms::owner_read | fs::perms::owner_exec);
     expect_error(ErrorKind::Internal, "Permission denied", write(folder / "dir/a"));
@@ -115,11 +118,30 @@ TEST(WriteFile, AFullDiskLeavesNothing) {
   EXPECT_EQ(folder.entries(), 0u);
 }
 
+// Where the file system has files without a name; elsewhere the temporary one stays.
+TEST(WriteFile, AKilledProcessLeavesNothing) {
+  const TempFolder folder;
+  const int probe = open(folder.path().c_str(), O_TMPFILE | O_WRONLY, 0600);
+  if (probe < 0) GTEST_SKIP() << "no nameless files here";
+  close(probe);
+  const pid_t child = fork();
+  if (child == 0) {
+    AtomicFile file(folder / "a", Overwrite::Yes);
+    file.write(bytes_of("half"));
+    raise(SIGKILL);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(folder.entries(), 0u);
+}
+
 TEST(ReadFile, Refusals) {
   const TempFolder folder;
   expect_error(ErrorKind::Model, "No such file or directory, errno 2", [&] { read_file(folder / "a"); });
   expect_error(ErrorKind::Model, "expected a regular file", [&] { read_file(folder.path()); });
   expect_error(ErrorKind::Model, "cannot open for reading", [&] { sha256_file(folder / "a"); });
+  expect_error(ErrorKind::Usage, "cannot open for reading", [&] { read_argument_file(folder / "a"); });
 }
 
 TEST(Sha256, KnownDigests) {
