@@ -99,8 +99,9 @@ TEST_F(CliErrors, SafetensorsThatLie) {
                      "'b'");
   expect_model_error(safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[NaN],\"data_offsets\":[0,4]}}", "1234"), "");
   expect_model_error(safetensors("{\"\xff\":1}", ""), "");
-  expect_model_error(safetensors("{\"a\\n\\u001b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", "1234"),
-                     "'a \\x1b'");
+  expect_model_error(
+      safetensors("{\"a\\n\\u001b\\u0000b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", "1234"),
+      "'a \\x1b b'");
   expect_model_error(safetensors("{\"stray\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", "1234"), "");
 }
 

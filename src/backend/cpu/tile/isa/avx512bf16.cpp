@@ -1,10 +1,7 @@
 // The kernels for AVX-512 with BF16: pairs of bf16 are multiplied and summed by one instruction.
-#include "tenon/backend/cpu/tile/isa/tables.h"
 #include "tenon/backend/cpu/tile/isa/vec_avx512.h"
 // After the vector vocabulary:
-#include "tenon/backend/cpu/tile/isa/dot_kernels.h"
-#include "tenon/backend/cpu/tile/isa/row_kernels.h"
-#include "tenon/backend/cpu/tile/isa/winograd_kernels.h"
+#include "tenon/backend/cpu/tile/isa/vector_table.h"
 
 namespace tenon::cpu {
 namespace {
@@ -23,24 +20,6 @@ struct DotPairs {
 
 }  // namespace
 
-const TileOps kAvx512Bf16Ops = {Isa::Avx512Bf16,
-                                "avx512bf16",
-                                true,
-                                kVectorChunk,
-                                false,
-                                no_tiles,
-                                no_tiles,
-                                gemm_tiles<DotPairs>,
-                                gemm_tiles<DotF32>,
-                                gemm_tiles<DotHalf>,
-                                pack_rows,
-                                pack_panel,
-                                pack_columns,
-                                widen,
-                                narrow,
-                                softmax,
-                                softmax_end,
-                                winograd_input,
-                                winograd_output};
+const TileOps kAvx512Bf16Ops = vector_table<DotPairs>(Isa::Avx512Bf16, "avx512bf16", true);
 
 }  // namespace tenon::cpu

@@ -1,0 +1,37 @@
+// The table of a vector instruction set. Included only by the files of one instruction set, after its vec_*.h.
+#pragma once
+#include "tenon/backend/cpu/tile/isa/dot_kernels.h"
+#include "tenon/backend/cpu/tile/isa/row_kernels.h"
+#include "tenon/backend/cpu/tile/isa/tables.h"
+#include "tenon/backend/cpu/tile/isa/winograd_kernels.h"
+
+namespace tenon::cpu {
+namespace {
+
+/// `Bf16Dot` multiplies pairs of bf16; `bf16_arithmetic` says whether that beats f32.
+template <class Bf16Dot>
+constexpr TileOps vector_table(Isa isa, const char* name, bool bf16_arithmetic) {
+  TileOps t{};
+  t.isa = isa;
+  t.name = name;
+  t.bf16_arithmetic = bf16_arithmetic;
+  t.chunk_bytes = kVectorChunk;
+  t.reads_rows = false;
+  t.enter = t.leave = no_tiles;
+  t.gemm_bf16 = gemm_tiles<Bf16Dot>;
+  t.gemm_f32 = gemm_tiles<DotF32>;
+  t.gemm_f32_f16 = gemm_tiles<DotHalf>;
+  t.pack_rows = pack_rows;
+  t.pack_panel = pack_panel;
+  t.pack_columns = pack_columns;
+  t.widen = widen;
+  t.narrow = narrow;
+  t.softmax = softmax;
+  t.softmax_end = softmax_end;
+  t.winograd_input = winograd_input;
+  t.winograd_output = winograd_output;
+  return t;
+}
+
+}  // namespace
+}  // namespace tenon::cpu
