@@ -80,7 +80,7 @@ std::string list_devices(const Common& common) {
     } catch (const Error& e) {
       about = std::string("not usable: ") + e.what();
     }
-    out += std::to_string(list.size()) + "\t" + name + "\t" + about + "\n";
+    out.append(std::to_string(list.size())).append("\t").append(name).append("\t").append(about).append("\n");
     list.push_back({{"number", list.size()}, {"name", name}, {"description", about}});
   }
   return common.json ? list.dump(2) + "\n" : out;

@@ -30,14 +30,15 @@ bool is_product(const ConvShape& s) {
   return s.kh == 1 && s.kw == 1 && s.stride == 1 && s.pad_t == 0 && s.pad_l == 0 && s.pad_b == 0 && s.pad_r == 0;
 }
 
-// Measured: below about a thousand pixels reading the larger weights costs what the products save.
+// Measured: below about a thousand pixels reading the larger weights costs what the products save. Counted by image, so
+// that an image is the same alone and in a batch.
 constexpr int64_t kWinogradPixels = 1024, kWinogradChannels = 16;
 
 // What the transformed filters of a Winograd convolution are stored as, where that is faster than the direct sum. In
 // bf16 mode f16 filters under f32 sums err less than bf16 products do; only matrix tiles outrun them.
 std::optional<DType> winograd_filters(const ConvShape& s, DType arithmetic, const Expr& weight, const TileOps& ops) {
   if (!winograd_legal(s) || weight->rate != Rate::Constant) return {};
-  if (s.out_pixels() < kWinogradPixels || s.c < kWinogradChannels || s.o < kWinogradChannels) return {};
+  if (s.out_h() * s.out_w() < kWinogradPixels || s.c < kWinogradChannels || s.o < kWinogradChannels) return {};
   if (arithmetic == DType::F32) return DType::F32;
   return ops.isa == Isa::Amx ? std::nullopt : std::optional(DType::F16);
 }
