@@ -1,0 +1,93 @@
+// What the CUDA backend asks of a device: compile a kernel's source, move memory, launch, capture. The driver implements
+// it for a GPU (driver/), the tests for this machine's processor: the same sources, block by block.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon::cuda {
+
+/// A kernel to compile: one translation unit that includes the embedded headers below device/ as "tenon/device/x.h" and
+/// defines one kernel named `tenon_kernel` (KERNEL in vocabulary.h).
+struct KernelSource {
+  std::string name;  ///< for people: "gemm 128x128 f16, epilogue: add silu"
+  std::string text;
+};
+
+struct LaunchShape {
+  unsigned grid_x = 1, grid_y = 1, grid_z = 1;
+  unsigned threads = 1;         ///< in x
+  unsigned shared_bytes = 0;    ///< dynamic shared memory
+  unsigned cluster = 1;         ///< blocks of a cluster, along x
+  bool overlaps = false;        ///< may start while its predecessor drains (programmatic dependent launch)
+};
+
+/// What a kernel takes of a multiprocessor, read from its machine code.
+struct KernelResources {
+  int registers = 0;
+  int stack_bytes = 0;  ///< a frame in local memory, spills included
+  int static_shared_bytes = 0;
+};
+
+/// A compiled kernel. Compilation may still be under way when this is handed out: what needs the code waits for it and
+/// throws Error(Device) if it failed.
+class Function {
+ public:
+  virtual ~Function() = default;
+  /// Puts a launch on the device's stream. `params` is the kernel's one argument, byte for byte.
+  virtual void launch(const LaunchShape& shape, std::span<const std::byte> params) = 0;
+  virtual KernelResources resources() = 0;
+};
+
+/// Launches recorded once and repeated as one.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void launch() = 0;
+};
+
+/// A rectangular box of a tensor of 1 to 5 dimensions that the copy engine moves to shared memory (TMA). Innermost first.
+struct TensorBox {
+  void* address = nullptr;  ///< 16-byte aligned
+  int element_bytes = 2;
+  int rank = 0;
+  int64_t extent[5] = {}, stride_bytes[5] = {};  ///< stride of dimension 0 is element_bytes
+  int box[5] = {};
+  int swizzle_bytes = 0;  ///< 0, 32, 64 or 128
+};
+struct alignas(64) TensorMap {
+  std::byte opaque[128];
+};
+
+struct DeviceFacts {
+  std::string name;  ///< "NVIDIA H200"
+  std::string arch;  ///< "sm_90a", "sm_89"
+  int multiprocessors = 1;
+  int shared_bytes = 49152;  ///< most dynamic shared memory of a block
+  int64_t memory_bytes = 0;
+};
+
+/// One GPU and its stream. Calls come from one thread at a time; nothing but copies out and `synchronize` waits.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceFacts& facts() const = 0;
+  virtual int64_t memory_available() const = 0;
+  /// Starts to compile, or finds in the cache. Equal sources give the same function.
+  virtual std::shared_ptr<Function> load(const KernelSource& source) = 0;
+  /// 256-byte aligned, zero-filled. Throws Error(Memory).
+  virtual std::shared_ptr<void> allocate(int64_t bytes) = 0;
+  virtual void copy_in(void* dst, const void* src, int64_t bytes) = 0;   ///< returns when src may change
+  virtual void copy_out(void* dst, const void* src, int64_t bytes) = 0;  ///< waits for what was launched before
+  virtual void fill_zero(void* dst, int64_t bytes) = 0;                  ///< on the stream
+  virtual void synchronize() = 0;
+  /// From now on launches are recorded, not run, until end_recording.
+  virtual void begin_recording() = 0;
+  virtual std::unique_ptr<Recording> end_recording() = 0;
+  virtual TensorMap encode(const TensorBox& box) const = 0;
+};
+
+}  // namespace tenon::cuda
