@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "tenon/backend/cpu/affine.h"
 #include "tenon/expr/node_type.h"
 
 namespace tenon::cpu {
@@ -19,6 +18,14 @@ bool all_still(const std::vector<Digit>& digits) {
 bool too_long(const std::vector<Piece>& pieces) {
   return std::any_of(pieces.begin(), pieces.end(),
                      [](const Piece& p) { return p.rows.size() > kMaxDigits || p.cols.size() > kMaxDigits; });
+}
+
+std::optional<std::vector<Piece>> numbered_pieces(const Expr& view, const Shape& domain, int split, LeafTable& leaves) {
+  const std::optional<std::vector<AffinePiece>> pieces = affine_pieces(view, domain, split);
+  if (!pieces) return std::nullopt;
+  std::vector<Piece> out;
+  for (const AffinePiece& p : *pieces) out.push_back({p, p.leaf ? leaves.add(p.leaf) : -1});
+  return out;
 }
 
 // Walks a mixed-radix counter from `index`: digits, and the sum of digit * step.
@@ -55,12 +62,12 @@ struct Odometer {
 Access::Access(const Expr& view, const Shape& domain, int split, LeafTable& leaves)
     : view_(view), domain_(domain), split_(split), dtype_(view.dtype()), size_(size_of(view.dtype())) {
   TENON_CHECK(Internal, is_view_chain(view), "access") << view->name() << " is not a view of memory";
-  if (std::optional<std::vector<Piece>> pieces = affine_pieces(view, domain, split, leaves);
+  if (std::optional<std::vector<Piece>> pieces = numbered_pieces(view, domain, split, leaves);
       pieces && !too_long(*pieces)) {
     pieces_ = std::move(*pieces);
     uniform_ = pieces_.size() == 1 && all_still(pieces_[0].cols);
     for (const Piece& p : pieces_)
-      if (p.leaf >= 0) leaf_numbers_.push_back(p.leaf);
+      if (p.number >= 0) leaf_numbers_.push_back(p.number);
     return;
   }
   uniform_ = view.shape().cols() == 1 && split == domain.rank() - 1;
@@ -80,8 +87,8 @@ void Access::resolve_piece(const Piece& p, Bases bases, const Block& block, Rect
   const int64_t r0 = std::max(block.row0, p.row_begin), r1 = std::min(block.row0 + block.rows, p.row_end);
   const int64_t c0 = std::max(block.col0, p.col_begin), c1 = std::min(block.col0 + block.cols, p.col_end);
   if (r0 >= r1 || c0 >= c1) return;
-  if (p.leaf < 0) return fn({nullptr, 0, 0, r0 - block.row0, r1 - r0, c0 - block.col0, c1 - c0});
-  const std::byte* base = static_cast<const std::byte*>(bases[p.leaf]);
+  if (p.number < 0) return fn({nullptr, 0, 0, r0 - block.row0, r1 - r0, c0 - block.col0, c1 - c0});
+  const std::byte* base = static_cast<const std::byte*>(bases[p.number]);
   Odometer row(p.rows, r0 - p.row_begin);
   const Odometer first(p.cols, c0 - p.col_begin);
   for (int64_t r = r0; r < r1;) {
@@ -152,9 +159,9 @@ std::optional<Strided> strided(const Expr& view, LeafTable& leaves) {
   const Shape& domain = view.shape();
   Strided out{-1, 0, {}};
   if (!is_view_chain(view)) return std::nullopt;
-  const std::optional<std::vector<Piece>> pieces = affine_pieces(view, domain, 0, leaves);
-  if (!pieces || pieces->size() != 1 || (*pieces)[0].leaf < 0) return std::nullopt;
-  out.leaf = (*pieces)[0].leaf;
+  const std::optional<std::vector<Piece>> pieces = numbered_pieces(view, domain, 0, leaves);
+  if (!pieces || pieces->size() != 1 || (*pieces)[0].number < 0) return std::nullopt;
+  out.leaf = (*pieces)[0].number;
   out.offset = (*pieces)[0].offset;
   // Joined digits of the whole domain, taken apart again axis by axis from the last.
   std::vector<Digit> digits = (*pieces)[0].cols;

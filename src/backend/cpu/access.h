@@ -1,10 +1,7 @@
 // An Access finds the elements of a chain of views in memory. Compiled once from an expression over a domain; a run
 // asks for blocks of the domain (rows by linear index, a range of columns) and gets them as rectangles of memory.
 //
-// Most chains are affine: every digit of the domain's coordinates (after splitting axes where a reshape or a 2x resize
-// needs it) moves the address by a fixed step. Concatenation and padding along the leading axis of the rows or of the
-// columns cut the domain into pieces that are affine each. All else (gather, odd resizes, padding of inner axes) goes
-// through NodeType::map, run by run.
+// Affine pieces (kernels/affine.h) are walked digit by digit; what is not affine goes through NodeType::map, run by run.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -12,6 +9,7 @@
 
 #include "tenon/backend/cpu/function_ref.h"
 #include "tenon/backend/cpu/leaves.h"
+#include "tenon/kernels/affine.h"
 
 namespace tenon::cpu {
 
@@ -29,18 +27,9 @@ struct Rect {
 };
 using RectFn = FunctionRef<void(const Rect&)>;
 
-/// One digit of a mixed-radix index and the elements that it moves an address by.
-struct Digit {
-  int64_t extent, step;
-};
-
-/// Rows [row_begin, row_end) by columns [col_begin, col_end) of the domain, all affine in one leaf. Digits, outermost
-/// first, are of the row (column) number counted from row_begin (col_begin); adjacent ones that join are joined.
-struct Piece {
-  int leaf = -1;  ///< -1: zeros
-  int64_t offset = 0;
-  int64_t row_begin = 0, row_end = 0, col_begin = 0, col_end = 0;
-  std::vector<Digit> rows, cols;  ///< never empty
+/// A piece and its leaf's number (-1: zeros).
+struct Piece : AffinePiece {
+  int number = -1;
 };
 
 class Access {
@@ -53,7 +42,7 @@ class Access {
   /// True if every row holds one value.
   bool uniform() const { return uniform_; }
   /// The only piece of an affine access, else nullptr.
-  const Piece* affine() const { return pieces_.size() == 1 && pieces_[0].leaf >= 0 ? &pieces_[0] : nullptr; }
+  const Piece* affine() const { return pieces_.size() == 1 && pieces_[0].number >= 0 ? &pieces_[0] : nullptr; }
   /// All pieces; empty if the chain is not affine piece by piece.
   const std::vector<Piece>& pieces() const { return pieces_; }
   /// Calls `fn` for rectangles that cover `block`, each element once; columns ascend within equal rows. Throws

@@ -34,7 +34,7 @@ RowHole::RowHole(const Expr& hole, DType arithmetic, LeafTable& leaves, const Ve
     const Piece* p = access.affine();
     const bool joined = p && p->rows.size() == 1 && p->cols.size() == 1;
     if (joined && (p->cols[0].step == 1 || domain.cols() == 1)) {
-      leaf_ = p->leaf;
+      leaf_ = p->number;
       offset_ = p->offset;
       ld_ = p->rows[0].step;
       type_ = value.dtype();
@@ -97,7 +97,7 @@ bool WeightHole::find_parts(const Expr& hole, int split, LeafTable& leaves) {
 
 // Cuts a piece where groups begin and where rows stop being one step apart; each part must begin on a panel.
 bool WeightHole::cut(const Piece& p) {
-  if (p.leaf < 0 || p.cols.size() != 1 || p.col_end - p.col_begin != row_elements_) return false;
+  if (p.number < 0 || p.cols.size() != 1 || p.col_end - p.col_begin != row_elements_) return false;
   const Digit inner = p.rows.back();
   const int64_t group = geometry_.shape.cols;
   const bool plain = p.cols[0].step == 1 || row_elements_ == 1, turned = !plain && inner.step == 1;
@@ -110,7 +110,7 @@ bool WeightHole::cut(const Piece& p) {
       offset += rest % p.rows[i].extent * p.rows[i].step;
     if (row % group % kPanel) return false;
     if (geometry_.convolution && inner.step != row_elements_ && end - row > 1) return false;
-    parts_.push_back({p.leaf, row, end - row, offset, turned ? p.cols[0].step : inner.step, turned});
+    parts_.push_back({p.number, row, end - row, offset, turned ? p.cols[0].step : inner.step, turned});
     row = end;
   }
   return true;

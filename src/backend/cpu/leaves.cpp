@@ -38,9 +38,4 @@ const void* LeafTable::literal(int i) const {
   return bytes.empty() ? nullptr : bytes.data();
 }
 
-bool is_view_chain(const Expr& e) {
-  if (e->family() == Family::Leaf) return true;
-  return e->family() == Family::View && std::all_of(e->in.begin(), e->in.end(), is_view_chain);
-}
-
 }  // namespace tenon::cpu

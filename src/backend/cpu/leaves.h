@@ -29,7 +29,4 @@ class LeafTable {
   std::deque<std::vector<std::byte>> literals_;  // by leaf; empty for memory of the caller
 };
 
-/// Where the views of `e` end: true if all nodes below it are views and leaves.
-bool is_view_chain(const Expr& e);
-
 }  // namespace tenon::cpu

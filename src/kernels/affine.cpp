@@ -1,10 +1,10 @@
-#include "tenon/backend/cpu/affine.h"
+#include "tenon/kernels/affine.h"
 
 #include <algorithm>
 
 #include "tenon/expr/ops.h"
 
-namespace tenon::cpu {
+namespace tenon {
 namespace {
 
 // digit = (coordinate of `axis` / divisor) % extent, times `weight`.
@@ -27,7 +27,7 @@ struct State {
 
 class Builder {
  public:
-  Builder(const Shape& domain, int split, LeafTable& leaves) : domain_(domain), split_(split), leaves_(leaves) {}
+  Builder(const Shape& domain, int split) : domain_(domain), split_(split) {}
 
   bool build(const Expr& view) {
     State s;
@@ -42,7 +42,7 @@ class Builder {
     return descend(view, std::move(s));
   }
 
-  std::vector<Piece> pieces;
+  std::vector<AffinePiece> pieces;
 
  private:
   bool descend(const Expr& e, State s) {
@@ -202,7 +202,7 @@ class Builder {
   }
 
   bool emit_zeros(const State& s) {
-    Piece p;
+    AffinePiece p;
     if (!place(p, s)) return false;
     p.rows = {{std::max<int64_t>(p.row_end - p.row_begin, 1), 0}};
     p.cols = {{std::max<int64_t>(p.col_end - p.col_begin, 1), 0}};
@@ -211,7 +211,7 @@ class Builder {
   }
 
   bool emit(const Expr& leaf, const State& s) {
-    Piece p;
+    AffinePiece p;
     const Coord strides = leaf.shape().strides();
     std::vector<Term> terms;
     for (size_t a = 0; a < s.coords.size(); ++a) {
@@ -223,13 +223,13 @@ class Builder {
     }
     if (!place(p, s) || !digits(s, terms, 0, split_, p.rows) || !digits(s, terms, split_, domain_.rank(), p.cols))
       return false;
-    p.leaf = leaves_.add(leaf);
+    p.leaf = leaf;
     pieces.push_back(std::move(p));
     return true;
   }
 
   // Row and column range of a box: only the leading axis of either group may be restricted.
-  bool place(Piece& p, const State& s) const {
+  bool place(AffinePiece& p, const State& s) const {
     return range(s, 0, split_, p.row_begin, p.row_end) && range(s, split_, domain_.rank(), p.col_begin, p.col_end);
   }
 
@@ -276,15 +276,19 @@ class Builder {
 
   const Shape& domain_;
   int split_;
-  LeafTable& leaves_;
 };
 
 }  // namespace
 
-std::optional<std::vector<Piece>> affine_pieces(const Expr& view, const Shape& domain, int split, LeafTable& leaves) {
-  Builder b(domain, split, leaves);
+std::optional<std::vector<AffinePiece>> affine_pieces(const Expr& view, const Shape& domain, int split) {
+  Builder b(domain, split);
   if (domain.numel() == 0 || !b.build(view)) return std::nullopt;
   return std::move(b.pieces);
 }
 
-}  // namespace tenon::cpu
+bool is_view_chain(const Expr& e) {
+  if (e->family() == Family::Leaf) return true;
+  return e->family() == Family::View && std::all_of(e->in.begin(), e->in.end(), is_view_chain);
+}
+
+}  // namespace tenon

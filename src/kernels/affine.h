@@ -1,0 +1,35 @@
+// Chains of views as addresses. Most chains are affine: every digit of the domain's coordinates (after splitting axes
+// where a reshape or a 2x resize needs it) moves the address by a fixed step. Concatenation and padding along the leading
+// axis of the rows or of the columns cut the domain into pieces that are affine each. All else (gather, odd resizes,
+// padding of inner axes) is not affine: a backend follows NodeType::map there.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "tenon/expr/expr.h"
+
+namespace tenon {
+
+/// One digit of a mixed-radix index and the elements that it moves an address by.
+struct Digit {
+  int64_t extent, step;
+};
+
+/// Rows [row_begin, row_end) by columns [col_begin, col_end) of a domain, all affine in one leaf. Digits, outermost
+/// first, are of the row (column) number counted from row_begin (col_begin); adjacent ones that join are joined.
+struct AffinePiece {
+  Expr leaf;           ///< empty: zeros
+  int64_t offset = 0;  ///< elements from the leaf's first
+  int64_t row_begin = 0, row_end = 0, col_begin = 0, col_end = 0;
+  std::vector<Digit> rows, cols;  ///< never empty
+};
+
+/// The pieces of `view` over `domain`, which has view's shape or is what it is repeated to (missing leading axes, axes of
+/// extent 1), or nothing if some part is not affine. The axes before `split` make the row number, the rest the column
+/// number.
+std::optional<std::vector<AffinePiece>> affine_pieces(const Expr& view, const Shape& domain, int split);
+
+/// True if all nodes below `e` are views and leaves.
+bool is_view_chain(const Expr& e);
+
+}  // namespace tenon
