@@ -6,9 +6,9 @@
 
 #include <cstring>
 
-#include "folders.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tenon/core/options.h"
 #include "tenon/io/json.h"
 #include "tenon/models/registry.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "folders.h"
 #include "tenon/core/error.h"
+#include "tenon/core/options.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "version.h"

@@ -19,4 +19,11 @@ std::string option(Option id) {
   return value ? value : info.fallback;
 }
 
+std::filesystem::path cache_folder() {
+  if (const std::string own = option(Option::CacheDir); !own.empty()) return own;
+  if (const std::string base = option(Option::XdgCacheHome); !base.empty())
+    return std::filesystem::path(base) / "tenon";
+  return std::filesystem::path(option(Option::Home)) / ".cache/tenon";
+}
+
 }  // namespace tenon

@@ -1,5 +1,6 @@
 // Options that come from the environment, generated from options.def.
 #pragma once
+#include <filesystem>
 #include <span>
 #include <string>
 
@@ -22,5 +23,8 @@ struct OptionInfo {
 std::span<const OptionInfo> all_options();
 /// The variable's value, or its default if it is unset.
 std::string option(Option id);
+/// The folder of measured choices and compiled kernels: TENON_CACHE_DIR, else XDG_CACHE_HOME/tenon, else ~/.cache/tenon.
+/// It may not exist yet.
+std::filesystem::path cache_folder();
 
 }  // namespace tenon

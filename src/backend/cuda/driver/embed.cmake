@@ -1,0 +1,48 @@
+# Writes OUTPUT, a C++ file that holds the texts of header files. Run as a script:
+#   cmake -DOUTPUT=x.cpp "-DPAIRS=name=file|name=file|.." -P embed.cmake
+# A text is cut at line ends into pieces of a few kilobytes: compilers bound the length of one string literal.
+set(_piece 12000)
+
+function(append_literals out text)
+  string(LENGTH "${text}" left)
+  set(literals "")
+  while(left GREATER 0)
+    set(take ${left})
+    if(left GREATER _piece)
+      string(SUBSTRING "${text}" 0 ${_piece} head)
+      string(FIND "${head}" "\n" last REVERSE)
+      if(last LESS 0)
+        message(FATAL_ERROR "a line longer than ${_piece} bytes")
+      endif()
+      math(EXPR take "${last} + 1")
+    endif()
+    string(SUBSTRING "${text}" 0 ${take} head)
+    string(SUBSTRING "${text}" ${take} -1 text)
+    string(APPEND literals "     R\"tenon_text(${head})tenon_text\"\n")
+    math(EXPR left "${left} - ${take}")
+  endwhile()
+  if(literals STREQUAL "")
+    set(literals "     \"\"\n")
+  endif()
+  set(${out} "${literals}" PARENT_SCOPE)
+endfunction()
+
+string(REPLACE "|" ";" pairs "${PAIRS}")
+file(WRITE ${OUTPUT}.tmp "// Generated from the headers named below.\n"
+     "#include \"tenon/backend/cuda/driver/embedded_headers.h\"\n\n"
+     "namespace tenon::cuda {\nnamespace {\nconstexpr EmbeddedHeader kHeaders[] = {\n")
+foreach(pair ${pairs})
+  string(FIND "${pair}" "=" at)
+  string(SUBSTRING "${pair}" 0 ${at} name)
+  math(EXPR at "${at} + 1")
+  string(SUBSTRING "${pair}" ${at} -1 file)
+  file(READ ${file} text)
+  if(text MATCHES "\\)tenon_text\"")
+    message(FATAL_ERROR "${file} holds the delimiter of the literals it is to be cut into")
+  endif()
+  append_literals(literals "${text}")
+  file(APPEND ${OUTPUT}.tmp "    {\"${name}\",\n${literals}    },\n")
+endforeach()
+file(APPEND ${OUTPUT}.tmp "};\n}  // namespace\n\n"
+     "std::span<const EmbeddedHeader> embedded_headers() { return kHeaders; }\n\n}  // namespace tenon::cuda\n")
+file(RENAME ${OUTPUT}.tmp ${OUTPUT})

@@ -1,0 +1,143 @@
+#include "tenon/backend/cuda/driver/libraries.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+namespace tenon::cuda {
+namespace fs = std::filesystem;
+namespace {
+
+struct Soname {
+  std::string name;
+  int major;
+};
+struct Traits {
+  Library id;
+  const char *key, *name, *wheel;
+  std::vector<Soname> sonames;  ///< newest first
+};
+
+const Traits& traits(Library which) {
+  static const Traits all[] = {
+      {Library::Driver, "driver", "NVIDIA's driver (libcuda)", "", {{"libcuda.so.1", 0}}},
+      {Library::Nvrtc, "nvrtc", "NVRTC", "nvidia-cuda-nvrtc", {{"libnvrtc.so.13", 13}, {"libnvrtc.so.12", 12}}},
+      {Library::CublasLt,
+       "cublaslt",
+       "cuBLASLt",
+       "nvidia-cublas",
+       {{"libcublasLt.so.13", 13}, {"libcublasLt.so.12", 12}}},
+      {Library::Cudnn, "cudnn", "cuDNN", "nvidia-cudnn-cu13", {{"libcudnn.so.9", 0}}},
+  };
+  return all[static_cast<int>(which)];
+}
+
+// The file a handle was loaded from; the name given, if the loader does not say.
+fs::path loaded_path(void* handle, const fs::path& given) {
+  link_map* map = nullptr;
+  const bool known = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && *map->l_name;
+  return known ? fs::path(map->l_name) : given;
+}
+
+void append(std::string& text, const std::string& more) { text += (text.empty() ? "" : "; ") + more; }
+
+std::string loader_error() {
+  const char* error = dlerror();
+  return error ? error : "unknown error of the loader";
+}
+
+std::pair<int, int> nvrtc_version(const LoadedLibrary& nvrtc) {
+  int major = 0, minor = 0;
+  if (auto* get = nvrtc.function<int(int*, int*)>("nvrtcVersion")) get(&major, &minor);
+  return {major, minor};
+}
+
+// NVRTC loads its built-in functions by name when it first compiles. Outside the loader's path it would not find them,
+// so they are loaded here, from NVRTC's own folder. Empty, or what is wrong.
+std::string load_builtins(const LoadedLibrary& nvrtc) {
+  const auto [major, minor] = nvrtc_version(nvrtc);
+  const std::string name = "libnvrtc-builtins.so." + std::to_string(major) + "." + std::to_string(minor);
+  std::error_code ignored;
+  const fs::path real = fs::canonical(nvrtc.path(), ignored);
+  for (const fs::path& folder : {nvrtc.path().parent_path(), real.parent_path()})
+    if (fs::exists(folder / name, ignored) && dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL)) return {};
+  if (dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return {};
+  return nvrtc.path().string() + " has no " + name + " next to it";
+}
+
+std::string dotted(size_t version, size_t major_unit, size_t minor_unit, bool patch) {
+  std::string text = std::to_string(version / major_unit) + "." + std::to_string(version % major_unit / minor_unit);
+  if (patch) text += "." + std::to_string(version % minor_unit);
+  return text;
+}
+
+std::string version_of(Library which, const LoadedLibrary& library) {
+  if (which == Library::Nvrtc) {
+    const auto [major, minor] = nvrtc_version(library);
+    return std::to_string(major) + "." + std::to_string(minor);
+  }
+  if (which == Library::Driver) {
+    auto* get = library.function<int(int*)>("cuDriverGetVersion");
+    int version = 0;
+    return get && get(&version) == 0 ? dotted(static_cast<size_t>(version), 1000, 10, false) : "";
+  }
+  auto* get = library.function<size_t()>(which == Library::Cudnn ? "cudnnGetVersion" : "cublasLtGetVersion");
+  return get ? dotted(get(), 10000, 100, true) : "";
+}
+
+}  // namespace
+
+void* LoadedLibrary::symbol(const char* name) const { return dlsym(handle_, name); }
+
+SearchResult load_library(Library which, const SearchSettings& settings, int newest_major) {
+  SearchResult result;
+  for (const fs::path& folder : library_folders(settings)) {
+    for (const Soname& soname : traits(which).sonames) {
+      const fs::path file = folder / soname.name;
+      std::error_code ignored;
+      if (!folder.empty() && !fs::exists(file, ignored)) continue;
+      if (soname.major > newest_major) {
+        if (!folder.empty()) append(result.problem, file.string() + " is newer than the driver");
+        continue;
+      }
+      void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (!handle) {
+        const std::string error = loader_error();
+        if (!folder.empty()) append(result.problem, error);
+        continue;
+      }
+      LoadedLibrary library(handle, loaded_path(handle, file));
+      const std::string missing = which == Library::Nvrtc ? load_builtins(library) : "";
+      if (missing.empty()) return {std::move(library), {}};
+      append(result.problem, missing);
+    }
+  }
+  return result;
+}
+
+std::string library_name(Library which) { return traits(which).name; }
+
+std::string install_command(Library which, const SearchSettings& settings) {
+  if (which == Library::Driver) return "sudo apt-get install nvidia-driver";
+  const std::string environment = settings.own_environment.string();
+  return "python3 -m venv '" + environment + "' && '" + environment + "/bin/pip' install " + traits(which).wheel;
+}
+
+std::vector<LibraryReport> report_libraries(const SearchSettings& settings) {
+  std::vector<LibraryReport> reports;
+  for (Library which : {Library::Driver, Library::Nvrtc, Library::CublasLt, Library::Cudnn}) {
+    LibraryReport& report = reports.emplace_back();
+    report.name = traits(which).key;
+    const SearchResult result = load_library(which, settings);
+    report.found = result.library.has_value();
+    if (report.found) {
+      report.path = result.library->path().string();
+      report.version = version_of(which, *result.library);
+    } else {
+      report.problem = result.problem;
+      report.hint = install_command(which, settings);
+    }
+  }
+  return reports;
+}
+
+}  // namespace tenon::cuda
