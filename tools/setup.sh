@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 build=(g++ cmake ninja-build ccache pkg-config libdnnl-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev
   libpcre2-dev libutf8proc-dev libpng-dev libssl-dev)
-check=(libgtest-dev libgmock-dev clang clang-format clang-tidy libclang-rt-dev python3 git ca-certificates)
+check=(libgtest-dev libgmock-dev libboost-context-dev clang clang-format clang-tidy libclang-rt-dev python3 git ca-certificates)
 
 missing=()
 for package in "${build[@]}" "${check[@]}"; do

@@ -25,6 +25,7 @@ struct LdmatrixArguments {
   const void* row;  ///< 16 bytes of shared memory; null in lanes whose address is not used
   int matrices;
   bool transpose;
+  int conflicts = 0;  ///< out, in lane 0
 };
 
 /// Shared memory starts here in the numbers that shared_address gives.

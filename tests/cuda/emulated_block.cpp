@@ -1,0 +1,224 @@
+#include "emulated_block.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <new>
+#include <utility>
+
+#include "emulated_tensor_core.h"
+#include "tenon/core/dtype.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define TENON_FIBERS_FOR_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TENON_FIBERS_FOR_ASAN 1
+#endif
+#endif
+#ifdef TENON_FIBERS_FOR_ASAN
+#include <sanitizer/common_interface_defs.h>
+#define BEFORE_SWITCH(save, stack, bytes) __sanitizer_start_switch_fiber(save, stack, bytes)
+#define AFTER_SWITCH(saved, stack, bytes) __sanitizer_finish_switch_fiber(saved, stack, bytes)
+#else
+#define BEFORE_SWITCH(save, stack, bytes) static_cast<void>(0)
+#define AFTER_SWITCH(saved, stack, bytes) static_cast<void>(0)
+#endif
+
+namespace tenon::cuda::test {
+namespace {
+
+using boost::context::detail::jump_fcontext;
+using boost::context::detail::make_fcontext;
+using boost::context::detail::transfer_t;
+
+constexpr unsigned char kPoison = 0xff;  // a NaN in every element type
+constexpr size_t kSharedGuard = 4096;    // poisoned bytes behind shared memory that must stay as they are
+constexpr size_t kSharedAlign = 1024;
+
+}  // namespace
+
+Block::Block() {
+  void* memory = mmap(nullptr, kStackBytes * kMostThreads, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  stacks_ = static_cast<unsigned char*>(memory);
+}
+
+Block::~Block() { munmap(stacks_, kStackBytes * kMostThreads); }
+
+void Block::prepare(const LaunchShape& shape) {
+  threads = static_cast<int>(shape.threads);
+  fibers_.assign(shape.threads, Fiber{});
+  ready_.clear();
+  meetings_[0].assign((shape.threads + 31) / 32, Meeting{});
+  meetings_[1].assign((shape.threads + 127) / 128, Meeting{});
+  for (Barrier& b : barriers_) b = Barrier{};
+  shared_bytes_ = shape.shared_bytes;
+  shared_store_.resize(shared_bytes_ + kSharedGuard + kSharedAlign);
+  const auto start = reinterpret_cast<uintptr_t>(shared_store_.data());
+  shared = shared_store_.data() + (kSharedAlign - start % kSharedAlign) % kSharedAlign;
+  std::memset(shared, kPoison, shared_bytes_ + kSharedGuard);
+  error_.clear();
+}
+
+void Block::run(KernelEntry kernel, const void* params, const LaunchShape& shape, const unsigned (&at)[3],
+                bool backwards) {
+  prepare(shape);
+  kernel_ = kernel, params_ = params;
+  const unsigned size[3] = {shape.grid_x, shape.grid_y, shape.grid_z};
+  for (int i = 0; i < 3; ++i) block[i] = static_cast<int>(at[i]), grid[i] = static_cast<int>(size[i]);
+  for (int i = 0; i < threads; ++i) {
+    const int t = backwards ? threads - 1 - i : i;
+    fibers_[static_cast<size_t>(t)].context = make_fcontext(stack_of(t) + kStackBytes, kStackBytes, fiber_main);
+    ready_.push_back(t);
+  }
+  while (!ready_.empty() && error_.empty()) {
+    const int t = ready_.front();
+    ready_.pop_front();
+    resume(t);
+  }
+  if (error_.empty()) error_ = stuck();
+  if (error_.empty() &&
+      std::any_of(shared + shared_bytes_, shared + shared_bytes_ + kSharedGuard, [](auto c) { return c != kPoison; }))
+    error_ = "wrote behind its " + std::to_string(shared_bytes_) + " bytes of shared memory";
+  if (!error_.empty())
+    throw error_ + " (block " + std::to_string(at[0]) + ", " + std::to_string(at[1]) + ", " + std::to_string(at[2]) +
+        ")";
+}
+
+// Where the threads wait that are not done, empty when all are.
+std::string Block::stuck() const {
+  std::map<std::string, int> places;
+  for (const Fiber& f : fibers_)
+    if (!f.done) ++places[f.waits_for];
+  std::string text;
+  for (const auto& [place, count] : places)
+    text += (text.empty() ? "deadlock: " : ", ") + std::to_string(count) + " threads wait at " + place;
+  return text;
+}
+
+void Block::fiber_main(transfer_t from) {
+  auto* self = static_cast<Block*>(from.data);
+  AFTER_SWITCH(nullptr, &self->scheduler_stack_, &self->scheduler_stack_bytes_);
+  self->scheduler_ = from.fctx;
+  self->kernel_(self, self->params_);
+  self->fibers_[static_cast<size_t>(self->thread)].done = true;
+  BEFORE_SWITCH(nullptr, self->scheduler_stack_, self->scheduler_stack_bytes_);
+  jump_fcontext(self->scheduler_, self);
+}
+
+void Block::resume(int t) {
+  thread = t;
+  Fiber& fiber = fibers_[static_cast<size_t>(t)];
+  [[maybe_unused]] void* fake_stack = nullptr;
+  BEFORE_SWITCH(&fake_stack, stack_of(t), kStackBytes);
+  const transfer_t back = jump_fcontext(fiber.context, this);
+  AFTER_SWITCH(fake_stack, nullptr, nullptr);
+  fiber.context = back.fctx;
+}
+
+void Block::suspend(const char* waits_for) {
+  Fiber& fiber = fibers_[static_cast<size_t>(thread)];
+  fiber.waits_for = waits_for;
+  BEFORE_SWITCH(&fiber.fake_stack, scheduler_stack_, scheduler_stack_bytes_);
+  const transfer_t back = jump_fcontext(scheduler_, this);
+  AFTER_SWITCH(fiber.fake_stack, &scheduler_stack_, &scheduler_stack_bytes_);
+  scheduler_ = back.fctx;
+}
+
+void Block::fail(const std::string& what) {
+  error_ = what + ", thread " + std::to_string(thread);
+  for (;;) suspend("its end");  // never resumed: the run is over
+}
+void Block::fail(const char* what) { fail(std::string(what)); }
+
+void Block::together(int warps, const char* name, device::host::Together act, void* arguments) {
+  Meeting& m = meeting(warps);
+  const int first = thread / (32 * warps) * (32 * warps), lanes = std::min(32 * warps, threads - first);
+  if (m.came == 0) m.name = name, m.act = act;
+  if (m.act != act || std::strcmp(m.name, name) != 0)
+    fail(std::string("lanes of one warp at different instructions: ") + m.name + " and " + name);
+  m.arguments[thread - first] = arguments;
+  if (++m.came < lanes) return suspend(name);
+  act(m.arguments, lanes);
+  m.came = 0;
+  for (int t = first; t < first + lanes; ++t)
+    if (t != thread) ready_.push_back(t);
+}
+
+void Block::barrier(int id, int count, bool waits) {
+  if (id < 0 || id > 15 || count % 32 != 0 || count > (threads + 31) / 32 * 32)
+    if (!(id == 0 && count == threads))
+      fail("barrier " + std::to_string(id) + " of " + std::to_string(count) + " threads");
+  Barrier& b = barriers_[id];
+  if (b.came == 0) b.count = count;
+  if (b.count != count) fail("barrier " + std::to_string(id) + " with two counts");
+  if (++b.came < count) {
+    if (!waits) return;
+    b.waiting.push_back(thread);
+    return suspend(id == 0 ? "sync_block" : "a named barrier");
+  }
+  b.came = 0;
+  for (int t : std::exchange(b.waiting, {})) ready_.push_back(t);
+}
+
+unsigned char* Block::in_shared(uint32_t address, int bytes, int align, const char* what) {
+  const int64_t offset = static_cast<int64_t>(address) - device::host::kSharedBase;
+  if (offset < 0 || offset + bytes > shared_bytes_)
+    fail(std::string(what) + " outside shared memory, at byte " + std::to_string(offset) + " of " +
+         std::to_string(shared_bytes_));
+  if (offset % align != 0) fail(std::string(what) + " not aligned to " + std::to_string(align) + " bytes");
+  return shared + offset;
+}
+
+void Block::copy_async(uint32_t dst, const void* src, int bytes, int size) {
+  unsigned char* to = in_shared(dst, size, size, "cp_async");
+  if (bytes < 0 || bytes > size) fail("cp_async of " + std::to_string(bytes) + " bytes");
+  if (bytes > 0 && reinterpret_cast<uintptr_t>(src) % static_cast<uintptr_t>(size) != 0)
+    fail("cp_async from an address that is not aligned");
+  std::memset(to, kPoison, static_cast<size_t>(size));
+  fibers_[static_cast<size_t>(thread)].copies.push_back({to, src, bytes, size});
+}
+
+void Block::commit_copies() {
+  Fiber& f = fibers_[static_cast<size_t>(thread)];
+  f.groups.push_back(f.copies.size());
+}
+
+void Block::wait_copies(int groups_left) {
+  Fiber& f = fibers_[static_cast<size_t>(thread)];
+  const size_t left = static_cast<size_t>(groups_left);
+  if (f.groups.size() <= left) return;
+  const size_t finished = f.groups.size() - left, end = f.groups[finished - 1];
+  for (size_t i = 0; i < end; ++i) {
+    const Copy& c = f.copies[i];
+    std::memset(c.dst, 0, static_cast<size_t>(c.size));
+    if (c.bytes > 0) std::memcpy(c.dst, c.src, static_cast<size_t>(c.bytes));
+  }
+  f.copies.erase(f.copies.begin(), f.copies.begin() + static_cast<std::ptrdiff_t>(end));
+  f.groups.erase(f.groups.begin(), f.groups.begin() + static_cast<std::ptrdiff_t>(finished));
+  for (size_t& g : f.groups) g -= end;
+}
+
+void Block::ldmatrix(uint32_t address, device::host::LdmatrixArguments arguments) {
+  const int used = arguments.matrices * 8;
+  if (thread % 32 < used) arguments.row = in_shared(address, 16, 16, "ldmatrix");
+  together(1, arguments.transpose ? "ldmatrix trans" : "ldmatrix", ldmatrix_together, &arguments);
+  if (thread % 32 != 0) return;
+  // A matrix takes one pass unless two of its rows lie in the same 16 of 128 bytes.
+  statistics.ldmatrix += arguments.matrices;
+  statistics.bank_conflicts += arguments.conflicts;
+}
+
+void Block::mma(device::host::MmaArguments arguments) {
+  if (thread % 32 == 0) ++statistics.mma;
+  together(1, "mma", mma_together, &arguments);
+}
+
+uint16_t Block::f16_bits(float x) { return tenon::f16_bits(x); }
+uint8_t Block::e4m3_bits(float x) { return tenon::e4m3_bits(x); }
+
+}  // namespace tenon::cuda::test

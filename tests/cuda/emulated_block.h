@@ -1,0 +1,101 @@
+// One block of threads on the host: a fiber each, switched where threads of a GPU would meet. Asynchronous copies
+// happen at the wait that covers them and not before; until then their targets hold NaNs, as all of shared memory does
+// at first.
+#pragma once
+#include <boost/context/detail/fcontext.hpp>
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tenon/backend/cuda/device.h"
+#include "tenon/backend/cuda/device/vocabulary_host.h"
+
+namespace tenon::cuda::test {
+
+using device::host::Machine;
+using KernelEntry = void (*)(Machine*, const void* params);
+
+/// What happened in all blocks that a Block ran.
+struct BlockStatistics {
+  int64_t ldmatrix = 0;        ///< 8x8 matrices read by ldmatrix
+  int64_t bank_conflicts = 0;  ///< passes through shared memory beyond one for each of them
+  int64_t mma = 0;
+};
+
+class Block final : public Machine {
+ public:
+  Block();
+  ~Block();
+  /// Runs all threads of one block to their end. Throws std::string, what went wrong and where, without a kernel's
+  /// name.
+  void run(KernelEntry kernel, const void* params, const LaunchShape& shape, const unsigned (&at)[3], bool backwards);
+  BlockStatistics statistics;
+
+  void together(int warps, const char* name, device::host::Together act, void* arguments) override;
+  void barrier(int id, int count, bool waits) override;
+  void copy_async(uint32_t dst, const void* src, int bytes, int size) override;
+  void commit_copies() override;
+  void wait_copies(int groups_left) override;
+  void ldmatrix(uint32_t address, device::host::LdmatrixArguments arguments) override;
+  void mma(device::host::MmaArguments arguments) override;
+  uint16_t f16_bits(float x) override;
+  uint8_t e4m3_bits(float x) override;
+  [[noreturn]] void fail(const char* what) override;
+
+ private:
+  struct Copy {
+    unsigned char* dst;
+    const void* src;
+    int bytes, size;
+  };
+  struct Fiber {
+    boost::context::detail::fcontext_t context = nullptr;
+    bool done = false;
+    const char* waits_for = "";
+    std::vector<Copy> copies;
+    std::vector<size_t> groups;  ///< ends of the committed groups in `copies`
+    void* fake_stack = nullptr;
+  };
+  // Lanes that have come to one instruction of a warp or warpgroup.
+  struct Meeting {
+    int came = 0;
+    const char* name = nullptr;
+    device::host::Together act = nullptr;
+    void* arguments[128] = {};
+  };
+  struct Barrier {
+    int count = 0, came = 0;
+    std::vector<int> waiting;
+  };
+
+  static void fiber_main(boost::context::detail::transfer_t from);
+  unsigned char* stack_of(int t) const { return stacks_ + static_cast<size_t>(t) * kStackBytes; }
+  void prepare(const LaunchShape& shape);
+  void resume(int t);
+  void suspend(const char* waits_for);
+  [[noreturn]] void fail(const std::string& what);
+  std::string stuck() const;
+  unsigned char* in_shared(uint32_t address, int bytes, int align, const char* what);
+  Meeting& meeting(int warps) { return meetings_[warps == 1 ? 0 : 1][static_cast<size_t>(thread / 32 / warps)]; }
+
+  static constexpr size_t kStackBytes = 128 << 10;
+  static constexpr int kMostThreads = 1024;
+  unsigned char* stacks_ = nullptr;
+  boost::context::detail::fcontext_t scheduler_ = nullptr;
+  const void* scheduler_stack_ = nullptr;
+  size_t scheduler_stack_bytes_ = 0;
+  KernelEntry kernel_ = nullptr;
+  const void* params_ = nullptr;
+  std::vector<Fiber> fibers_;
+  std::deque<int> ready_;
+  std::vector<Meeting> meetings_[2];
+  Barrier barriers_[16];
+  unsigned shared_bytes_ = 0;
+  std::vector<unsigned char> shared_store_;
+  std::string error_;
+};
+
+}  // namespace tenon::cuda::test

@@ -1,0 +1,217 @@
+#include "emulator.h"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include "emulated_block.h"
+#include "tenon/core/error.h"
+
+namespace tenon::cuda::test {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr char kWhere[] = "emulator";
+
+std::string read_text(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// 128 bits of FNV-1a, two streams of 64.
+std::string hash_of(const std::string& text) {
+  uint64_t a = 0xcbf29ce484222325u, b = 0x84222325cbf29ce4u;
+  for (const char c : text) {
+    a = (a ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    b = (b ^ static_cast<unsigned char>(c)) * 0x10000000233u + 1;
+  }
+  std::ostringstream out;
+  out << std::hex << a << b;
+  return out.str();
+}
+
+// Of every header that a kernel could include.
+std::string hash_headers(const std::vector<std::string>& roots) {
+  std::vector<fs::path> headers;
+  for (const std::string& root : roots)
+    for (const auto& entry : fs::recursive_directory_iterator(root, fs::directory_options::follow_directory_symlink))
+      if (entry.is_regular_file() && entry.path().extension() == ".h") headers.push_back(entry.path());
+  std::sort(headers.begin(), headers.end());
+  std::string all;
+  for (const fs::path& header : headers) all += header.string() + '\n' + read_text(header);
+  return hash_of(all);
+}
+
+fs::path cache_folder() {
+  fs::path folder = fs::temp_directory_path() / ("tenon-emulator-" + std::to_string(getuid()));
+  fs::create_directories(folder);
+  return folder;
+}
+
+// The shared object of a source, compiled unless it is there.
+fs::path compile(const KernelSource& source, const EmulatorOptions& options, const std::string& headers_hash) {
+  std::string command = std::string(TENON_HOST_COMPILER) +
+                        " -std=c++20 -O1 -fPIC -shared -fvisibility=hidden -fno-math-errno -fno-trapping-math"
+                        " -DTENON_DEVICE_ON_HOST -x c++";
+  for (const std::string& root : options.includes) command += " -I'" + root + "'";
+  const fs::path folder = cache_folder();
+  const fs::path object = folder / (hash_of(command + '\n' + headers_hash + '\n' + source.text) + ".so");
+  if (fs::exists(object)) return object;
+  const std::string base = object.string() + "." + std::to_string(getpid());
+  const std::string text = base + ".cu", log = base + ".log", made = base + ".tmp";
+  std::ofstream(text) << source.text;
+  command += " '" + text + "' -o '" + made + "' > '" + log + "' 2>&1";
+  const int status = std::system(command.c_str());  // NOLINT(cert-env33-c,bugprone-command-processor)
+  TENON_CHECK(Device, status == 0, source.name) << "does not compile for the host:\n" << read_text(log) << source.text;
+  fs::rename(made, object);
+  fs::remove(text);
+  fs::remove(log);
+  return object;
+}
+
+Block& shared_block() {
+  static Block block;
+  return block;
+}
+
+}  // namespace
+
+std::vector<std::string> EmulatorOptions::default_includes() {
+  std::vector<std::string> roots;
+  std::istringstream all(TENON_DEVICE_INCLUDES);
+  for (std::string root; std::getline(all, root, ':');) roots.push_back(root);
+  return roots;
+}
+
+// Launches that were recorded; null outside a recording.
+struct Emulator::Tape : Recording {
+  std::vector<std::function<void()>> launches;
+  void launch() override {
+    for (const auto& one : launches) one();
+  }
+};
+
+class Emulator::Kernel : public Function {
+ public:
+  Kernel(const KernelSource& source, const fs::path& object, Emulator& on)
+      : name_(source.name), on_(on), library_(dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL), close) {
+    TENON_CHECK(Device, library_ != nullptr, name_) << "cannot be loaded: " << dlerror();
+    entry_ = reinterpret_cast<KernelEntry>(dlsym(library_.get(), "tenon_kernel"));
+    facts_ = static_cast<const int*>(dlsym(library_.get(), "tenon_kernel_facts"));
+    TENON_CHECK(Device, entry_ != nullptr && facts_ != nullptr, name_) << "defines no KERNEL";
+  }
+
+  void launch(const LaunchShape& shape, std::span<const std::byte> params) override {
+    TENON_CHECK(Device, static_cast<int>(params.size()) == facts_[1], name_)
+        << "takes " << facts_[1] << " bytes of parameters, got " << params.size();
+    TENON_CHECK(Device, static_cast<int>(shape.threads) == facts_[0], name_)
+        << "has " << facts_[0] << " threads in a block, launched with " << shape.threads;
+    TENON_CHECK(Device, static_cast<int>(shape.shared_bytes) <= on_.facts_.shared_bytes, name_)
+        << "wants " << shape.shared_bytes << " bytes of shared memory, there are " << on_.facts_.shared_bytes;
+    TENON_CHECK(Device,
+                shape.grid_x > 0 && shape.grid_y > 0 && shape.grid_z > 0 && shape.grid_y < 65536 &&
+                    shape.grid_z < 65536 && shape.cluster == 1,
+                name_)
+        << "launched with a grid that no device takes";
+    const std::vector<std::byte> copy(params.begin(), params.end());
+    if (on_.tape_)
+      on_.tape_->launches.emplace_back([this, shape, copy] { run(shape, copy); });
+    else
+      run(shape, copy);
+  }
+
+  KernelResources resources() override { return {}; }
+
+ private:
+  static void close(void* library) {
+    if (library != nullptr) dlclose(library);
+  }
+
+  void run(const LaunchShape& shape, const std::vector<std::byte>& params) const {
+    struct alignas(64) Line {
+      std::byte bytes[64];
+    };
+    std::vector<Line> aligned(params.size() / sizeof(Line) + 1);
+    std::memcpy(aligned.data(), params.data(), params.size());
+    unsigned at[3];
+    for (at[2] = 0; at[2] < shape.grid_z; ++at[2])
+      for (at[1] = 0; at[1] < shape.grid_y; ++at[1])
+        for (at[0] = 0; at[0] < shape.grid_x; ++at[0]) try {
+            shared_block().run(entry_, aligned.data(), shape, at, on_.options_.backwards);
+          } catch (const std::string& what) {
+            throw Error(ErrorKind::Device, name_, what);
+          }
+  }
+
+  std::string name_;
+  Emulator& on_;
+  std::unique_ptr<void, void (*)(void*)> library_;
+  KernelEntry entry_ = nullptr;
+  const int* facts_ = nullptr;
+};
+
+Emulator::Emulator(EmulatorOptions options)
+    : options_(std::move(options)), headers_hash_(hash_headers(options_.includes)) {
+  const bool hopper = options_.arch != "sm_89";
+  facts_ = {"this machine's processor", options_.arch, options_.multiprocessors, hopper ? 232448 : 101376,
+            int64_t{4} << 30};
+}
+Emulator::~Emulator() = default;
+
+std::shared_ptr<Function> Emulator::load(const KernelSource& source) {
+  std::shared_ptr<Kernel>& kernel = kernels_[source.text];
+  if (!kernel) kernel = std::make_shared<Kernel>(source, compile(source, options_, headers_hash_), *this);
+  return kernel;
+}
+
+std::shared_ptr<void> Emulator::allocate(int64_t bytes) {
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t used = (static_cast<size_t>(std::max<int64_t>(bytes, 1)) + 255) / 256 * 256;
+  const size_t whole = (used + page - 1) / page * page + page;
+  void* memory = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  TENON_CHECK(Memory, memory != MAP_FAILED, kWhere) << "no memory for " << bytes << " bytes";
+  auto* start = static_cast<unsigned char*>(memory);
+  mprotect(start + whole - page, page, PROT_NONE);
+  return {start + whole - page - used, [start, whole](void*) { munmap(start, whole); }};
+}
+
+void Emulator::copy_in(void* dst, const void* src, int64_t bytes) { std::memcpy(dst, src, static_cast<size_t>(bytes)); }
+void Emulator::copy_out(void* dst, const void* src, int64_t bytes) {
+  std::memcpy(dst, src, static_cast<size_t>(bytes));
+}
+void Emulator::fill_zero(void* dst, int64_t bytes) {
+  if (tape_)
+    tape_->launches.emplace_back([dst, bytes] { std::memset(dst, 0, static_cast<size_t>(bytes)); });
+  else
+    std::memset(dst, 0, static_cast<size_t>(bytes));
+}
+
+void Emulator::begin_recording() {
+  TENON_CHECK(Internal, !tape_, kWhere) << "is recording already";
+  tape_ = std::make_unique<Tape>();
+}
+std::unique_ptr<Recording> Emulator::end_recording() {
+  TENON_CHECK(Internal, tape_ != nullptr, kWhere) << "is not recording";
+  return std::move(tape_);
+}
+
+TensorMap Emulator::encode(const TensorBox& box) const {
+  static_assert(sizeof(TensorBox) <= sizeof(TensorMap));
+  TensorMap map{};
+  std::memcpy(&map, &box, sizeof(box));
+  return map;
+}
+
+BlockStatistics& Emulator::statistics() { return shared_block().statistics; }
+
+}  // namespace tenon::cuda::test

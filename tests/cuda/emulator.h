@@ -1,0 +1,59 @@
+// A device whose multiprocessor is this machine's processor: it compiles the same kernel sources with the host's
+// compiler and runs them block by block, every thread of a block a fiber. It is strict where a GPU is lenient: see
+// vocabulary_host.h.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emulated_block.h"
+#include "tenon/backend/cuda/device.h"
+
+namespace tenon::cuda::test {
+
+struct EmulatorOptions {
+  std::string arch = "sm_90a";
+  int multiprocessors = 4;
+  /// Roots of includes, "tenon/device/x.h" and what that includes in turn.
+  std::vector<std::string> includes = default_includes();
+  /// Threads of a block start in the opposite order: finds what the usual order hides.
+  bool backwards = false;
+
+  static std::vector<std::string> default_includes();
+};
+
+/// Errors of a kernel (a deadlock, lanes of a warp at different instructions, an access outside shared memory) are
+/// thrown by the launch as Error(Device) that names kernel, block and thread. Memory ends at a page that cannot be
+/// accessed.
+class Emulator : public Device {
+ public:
+  explicit Emulator(EmulatorOptions options = {});
+  ~Emulator() override;
+  const DeviceFacts& facts() const override { return facts_; }
+  int64_t memory_available() const override { return facts_.memory_bytes; }
+  /// Compiles at once. Shared objects are kept in the system's folder of temporary files, by a hash of source and
+  /// headers.
+  std::shared_ptr<Function> load(const KernelSource& source) override;
+  std::shared_ptr<void> allocate(int64_t bytes) override;
+  void copy_in(void* dst, const void* src, int64_t bytes) override;
+  void copy_out(void* dst, const void* src, int64_t bytes) override;
+  void fill_zero(void* dst, int64_t bytes) override;
+  void synchronize() override {}
+  void begin_recording() override;
+  std::unique_ptr<Recording> end_recording() override;
+  TensorMap encode(const TensorBox& box) const override;
+  /// Counted over all launches of the process; a test may set it to {}.
+  static BlockStatistics& statistics();
+
+ private:
+  struct Tape;
+  class Kernel;
+  EmulatorOptions options_;
+  DeviceFacts facts_;
+  std::unique_ptr<Tape> tape_;
+  std::map<std::string, std::shared_ptr<Kernel>> kernels_;
+  std::string headers_hash_;
+};
+
+}  // namespace tenon::cuda::test

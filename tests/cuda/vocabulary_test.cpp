@@ -1,0 +1,192 @@
+// The host half of the vocabulary: what each name does, and that the mistakes it is there to find are found.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "emulator.h"
+#include "tenon/core/dtype.h"
+#include "tenon/core/error.h"
+
+namespace tenon::cuda::test {
+namespace {
+
+struct Buffers {
+  const void* in;
+  float* out;
+};
+
+class Vocabulary : public testing::Test {
+ protected:
+  static KernelSource source(const std::string& body, int threads = 64) {
+    return {"probe",
+            "#include \"tenon/device/elements.h\"\nusing namespace tenon::device;\n"
+            "struct Params { const void* in; float* out; };\nKERNEL(" +
+                std::to_string(threads) + ", 1, Params, p) {\n" + body + "\n}\n"};
+  }
+  // One block of `threads`, `floats` results.
+  std::vector<float> run(const std::string& body, const std::vector<float>& in = {}, size_t floats = 64,
+                         int threads = 64, unsigned shared = 4096) {
+    auto from = device.allocate(static_cast<int64_t>(in.size() * 4)),
+         to = device.allocate(static_cast<int64_t>(floats * 4));
+    device.copy_in(from.get(), in.data(), static_cast<int64_t>(in.size() * 4));
+    const Buffers params{from.get(), static_cast<float*>(to.get())};
+    device.load(source(body, threads))
+        ->launch({.threads = static_cast<unsigned>(threads), .shared_bytes = shared},
+                 std::as_bytes(std::span(&params, 1)));
+    std::vector<float> out(floats);
+    device.copy_out(out.data(), to.get(), static_cast<int64_t>(floats * 4));
+    return out;
+  }
+  std::string error_of(const std::string& body, int threads = 64) {
+    try {
+      run(body, std::vector<float>(64), 64, threads);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Device);
+      return e.what();
+    }
+    return "no error";
+  }
+  Emulator device;
+};
+
+TEST_F(Vocabulary, ThreadsOfABlockMeetAndExchange) {
+  const auto out = run(R"(
+    float* s = reinterpret_cast<float*>(shared_memory());
+    const int t = thread_index();
+    s[t] = t * 2.0f;
+    sync_block();
+    p.out[t] = shuffle_xor(s[63 - t], 1) + (ballot(lane() == 3) == 8u ? 1000.0f : 0.0f) + shuffle_down(float(lane()), 31);)");
+  for (int t = 0; t < 64; ++t)
+    EXPECT_EQ(out[static_cast<size_t>(t)], 2.0f * (63 - (t ^ 1)) + 1000 + (t % 32 == 0 ? 31 : t % 32)) << t;
+}
+
+TEST_F(Vocabulary, ConversionsAgreeWithTheHostsToTheBit) {
+  std::vector<float> in;
+  std::mt19937 random(7);
+  for (int i = 0; i < 4096; ++i) in.push_back(std::ldexp(std::normal_distribution<float>()(random), i % 40 - 28));
+  in.insert(in.end(),
+            {0.0f, -0.0f, INFINITY, -INFINITY, 65504.0f, 65520.0f, 448.0f, 465.0f, 0x1p-24f, 0x1p-25f, 0x1.8p-25f});
+  const auto n = static_cast<int>(in.size());
+  const auto out = run("for (int i = thread_index(); i < " + std::to_string(n) + R"(; i += 64) {
+      const float x = static_cast<const float*>(p.in)[i];
+      p.out[3 * i] = to_float(from_float<BF16>(x));
+      p.out[3 * i + 1] = to_float(from_float<F16>(x));
+      p.out[3 * i + 2] = to_float(from_float<E4M3>(x));
+    })",
+                       in, in.size() * 3);
+  for (size_t i = 0; i < in.size(); ++i) {
+    EXPECT_EQ(out[3 * i], bf16_value(bf16_bits(in[i]))) << in[i];
+    EXPECT_EQ(out[3 * i + 1], f16_value(f16_bits(in[i]))) << in[i];
+    EXPECT_EQ(out[3 * i + 2], e4m3_value(e4m3_bits(in[i]))) << in[i];
+  }
+}
+
+TEST_F(Vocabulary, SharedMemoryStartsAsNaNAndCopiesComeAtTheirWait) {
+  const std::string copy = R"(
+    float* s = reinterpret_cast<float*>(shared_memory());
+    const int t = thread_index();
+    p.out[t] = s[4 * t];
+    s[4 * t] = 5.0f;
+    cp_async16(shared_address(s + 4 * t), static_cast<const float*>(p.in) + t / 4 * 4, t % 2 == 0 ? 16 : 0);
+    cp_async_commit();
+    p.out[64 + t] = s[4 * t];
+    cp_async_wait<0>();
+    p.out[128 + t] = s[4 * t];)";
+  const auto out = run(copy, std::vector<float>(64, 7.0f), 192);
+  for (size_t t = 0; t < 64; ++t) {
+    EXPECT_TRUE(std::isnan(out[t]));
+    EXPECT_TRUE(std::isnan(out[64 + t]));
+    EXPECT_EQ(out[128 + t], t % 2 == 0 ? 7.0f : 0.0f);
+  }
+}
+
+// a[16, k] b[k, 8] through ldmatrix of row-major a and b transposed, and once more with b given as [k][8] (16 bits
+// only).
+class MmaTest : public Vocabulary, public testing::WithParamInterface<DType> {};
+TEST_P(MmaTest, MultipliesWhatLdmatrixReads) {
+  const DType type = GetParam();
+  const int k = type == DType::E4M3 ? 32 : 16;
+  std::vector<float> in(256);  // 16 rows of a, 8 of b, 32 bytes each; b as [k][8]
+  std::vector<double> a, b;
+  std::mt19937 random(3);
+  for (int i = 0; i < 24 * k; ++i) {
+    store_element(type, in.data(), i, std::normal_distribution<double>()(random));
+    (i < 16 * k ? a : b).push_back(load_element(type, in.data(), i));
+  }
+  if (k == 16)
+    for (int i = 0; i < 128; ++i)
+      store_element(type, in.data() + 192, i / 8 * 8 + i % 8, b[static_cast<size_t>(i % 8 * 16 + i / 8)]);
+  const std::string name = type == DType::E4M3 ? "e4m3" : type == DType::F16 ? "f16" : "bf16";
+  const auto out = run(R"(
+    unsigned char* s = shared_memory();
+    for (int i = lane(); i < 1024; i += 32) s[i] = static_cast<const unsigned char*>(p.in)[i];
+    sync_warp();
+    uint32_t a[4], b[2];
+    float d[4] = {100.0f, 100.0f, 100.0f, 100.0f};
+    const uint32_t at = shared_address(s);
+    ldmatrix_x4(a, at + lane() % 16 * 32 + lane() / 16 * 16);
+    const bool transposed = warp() == 1 && )" +
+                           std::string(k == 16 ? "true" : "false") + R"(;
+    if (transposed) ldmatrix_x2_trans(b, at + 768 + lane() % 16 * 16);
+    else ldmatrix_x2(b, at + 512 + lane() % 8 * 32 + lane() / 8 % 2 * 16);
+    mma_)" + name + R"((d, a, b);
+    for (int i = 0; i < 4; ++i) p.out[warp() * 128 + (lane() / 4 + i / 2 * 8) * 8 + lane() % 4 * 2 + i % 2] = d[i];)",
+                       in, 256);
+  for (int row = 0; row < 16; ++row)
+    for (int col = 0; col < 8; ++col) {
+      double want = 100;
+      for (int i = 0; i < k; ++i) want += a[static_cast<size_t>(row * k + i)] * b[static_cast<size_t>(col * k + i)];
+      EXPECT_LE(std::abs(out[static_cast<size_t>(row * 8 + col)] - want), 1e-4) << row << ", " << col;
+      EXPECT_LE(std::abs(out[static_cast<size_t>(128 + row * 8 + col)] - want), 1e-4) << row << ", " << col;
+    }
+}
+INSTANTIATE_TEST_SUITE_P(Types, MmaTest, testing::Values(DType::BF16, DType::F16, DType::E4M3),
+                         [](const auto& one) { return std::string(name_of(one.param)); });
+
+TEST_F(Vocabulary, MistakesAreFound) {
+  using testing::HasSubstr;
+  EXPECT_THAT(error_of("if (thread_index() < 32) sync_block();"), HasSubstr("deadlock: 32 threads wait at sync_block"));
+  EXPECT_THAT(error_of("if (lane() < 5) p.out[0] = shuffle(1.0f, 0);"), HasSubstr("10 threads wait at shuffle"));
+  EXPECT_THAT(error_of("if (lane() < 5) sync_warp(); else shuffle(1.0f, 0);"), HasSubstr("different instructions"));
+  EXPECT_THAT(error_of("cp_async16(shared_address(shared_memory()) + 4096, p.in, 16);"),
+              HasSubstr("outside shared memory"));
+  EXPECT_THAT(error_of("shared_memory()[4096] = 1;"), HasSubstr("wrote behind its 4096 bytes"));
+  EXPECT_THAT(error_of("this is no code"), HasSubstr("does not compile"));
+}
+
+TEST_F(Vocabulary, BankConflictsAreCounted) {
+  const std::string read = R"(
+    uint32_t a[4];
+    ldmatrix_x4(a, shared_address(shared_memory()) + lane() * STRIDE);)";
+  auto conflicts = [&](const std::string& stride) {
+    Emulator::statistics() = {};
+    run("constexpr int STRIDE = " + stride + ";" + read, {}, 1, 32);
+    return Emulator::statistics().bank_conflicts;
+  };
+  EXPECT_EQ(conflicts("16"), 0);
+  EXPECT_EQ(conflicts("112"), 0);
+  EXPECT_EQ(conflicts("32"), 4);
+  EXPECT_EQ(conflicts("128"), 28);
+}
+
+TEST_F(Vocabulary, LaunchesAreRecorded) {
+  auto memory = device.allocate(1024);
+  auto* x = static_cast<float*>(memory.get());
+  EXPECT_EQ(x[5], 0.0f);
+  const Buffers params{nullptr, x};
+  auto kernel = device.load(source("p.out[thread_index()] += 1.0f;"));
+  device.begin_recording();
+  kernel->launch({.threads = 64}, std::as_bytes(std::span(&params, 1)));
+  auto recording = device.end_recording();
+  EXPECT_EQ(x[5], 0.0f);
+  recording->launch();
+  recording->launch();
+  EXPECT_EQ(x[5], 2.0f);
+}
+
+}  // namespace
+}  // namespace tenon::cuda::test
