@@ -185,9 +185,11 @@ std::shared_ptr<void> Emulator::allocate(int64_t bytes) {
   return {start + whole - page - used, [start, whole](void*) { munmap(start, whole); }};
 }
 
-void Emulator::copy_in(void* dst, const void* src, int64_t bytes) { std::memcpy(dst, src, static_cast<size_t>(bytes)); }
+void Emulator::copy_in(void* dst, const void* src, int64_t bytes) {
+  if (bytes > 0) std::memcpy(dst, src, static_cast<size_t>(bytes));
+}
 void Emulator::copy_out(void* dst, const void* src, int64_t bytes) {
-  std::memcpy(dst, src, static_cast<size_t>(bytes));
+  if (bytes > 0) std::memcpy(dst, src, static_cast<size_t>(bytes));
 }
 void Emulator::fill_zero(void* dst, int64_t bytes) {
   if (tape_)

@@ -6,3 +6,6 @@ list(JOIN _roots ":" _roots)
 target_compile_definitions(test_cuda PRIVATE TENON_HOST_COMPILER="${CMAKE_CXX_COMPILER}" TENON_DEVICE_INCLUDES="${_roots}")
 target_link_libraries(test_cuda PRIVATE Boost::context ${CMAKE_DL_LIBS})
 set_target_properties(test_cuda PROPERTIES UNITY_BUILD OFF)
+# The launches of tests/skeletons, on the emulator.
+target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.cpp
+               ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/plain_test.cpp)

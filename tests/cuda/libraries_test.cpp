@@ -109,7 +109,7 @@ TEST(EmbeddedHeaders, AreTheFilesTexts) {
     if (!name.starts_with("tenon/device/")) continue;
     found = true;
     std::ifstream file(TENON_SOURCE_DIR "/src/backend/cuda/device/" + name.substr(13), std::ios::binary);
-    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), header.text) << name;
+    EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(file), {}) == header.text) << name;
   }
   EXPECT_TRUE(found);
 }

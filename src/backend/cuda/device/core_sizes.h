@@ -1,0 +1,29 @@
+// What the tensor-core kernels are told at run time. Both the host's code and kernels' text include this file.
+#pragma once
+
+namespace tenon::device {
+
+/// How a product's K is cut among blocks, and where the pieces meet. Every block of a tile adds its part to
+/// `workspace`; the last to come sums them in the order of K, so that results do not depend on who was last.
+struct SplitK {
+  int splits = 1;                ///< blocks a tile; no more than there are steps of K
+  float* workspace = nullptr;    ///< splits * tile_m * tile_n floats a tile; unused with one split
+  unsigned* counters = nullptr;  ///< one a tile, zero before and after; unused with one split
+};
+
+/// y[b, m, n] = sum over k of A[b, m, k] B[b, n, k]. Row b * m + i of A, b * n + j of B.
+struct GemmSizes {
+  int m = 0, n = 0, k = 0, batch = 1;
+  SplitK split = {};
+};
+
+/// A convolution of [batch, height, width, channels] pixels with [outputs][kernel_h][kernel_w][channels] weights, zero
+/// outside the image: output pixel (y, x) reads rows y * stride - pad_top + i, i < kernel_h, and columns likewise.
+struct ConvSizes {
+  int batch = 1, height = 0, width = 0, channels = 0;
+  int out_height = 0, out_width = 0, outputs = 0;
+  int kernel_h = 1, kernel_w = 1, stride = 1, pad_top = 0, pad_left = 0;
+  SplitK split = {};
+};
+
+}  // namespace tenon::device

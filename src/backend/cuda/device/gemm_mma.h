@@ -1,0 +1,35 @@
+// The matrix product with mma: GemmSizes, one tile a block, K cut into sizes.split.splits parts.
+//
+// grid.x = tiles of m * tiles of n, grid.y = splits, grid.z = batch; MmaTile::kThreads, MmaTile::kSharedBytes. Params
+// has a member `sizes`; A and B are operands and Epilogue takes the results, as described in mma_tile.h and the
+// codegen.
+#pragma once
+#include "tenon/device/mma_tile.h"
+
+namespace tenon::device {
+
+template <class Tile, class A, class B, class Epilogue, class Params>
+DEV void gemm_mma(const Params& p) {
+  using T = typename A::T;
+  using Lanes = LaneColumns<Tile, Epilogue::kLanes>;
+  const GemmSizes& g = p.sizes;
+  const int columns = g.n / Epilogue::kLanes;
+  const int tiles_m = (g.m + Tile::kM - 1) / Tile::kM, tiles_n = (columns + Lanes::kTile - 1) / Lanes::kTile;
+  const TileAt tile(block_x(), tiles_m, tiles_n);
+  const int row = tile.m * Tile::kM, column = tile.n * Lanes::kTile, batch = block_z();
+  constexpr int kColumns = Tile::kRowBytes / sizeof(T);
+  const int all = (g.k + kColumns - 1) / kColumns, each = (all + g.split.splits - 1) / g.split.splits;
+  const int first = block_y() * each, last = first + each < all ? first + each : all;
+
+  griddep_wait();
+  RowLoader<Tile, Tile::kM, A> a(p, g.k, first,
+                                 [&](int i) { return batch * g.m + (row + i < g.m ? row + i : g.m - 1); });
+  RowLoader<Tile, Tile::kN, B> b(p, g.k, first, [&](int i) { return batch * g.n + Lanes::source(i, column, columns); });
+  MmaSums<Tile> sums = {};
+  mma_loop<Tile, T>(p, sums, a, b, last - first);
+  griddep_launch();
+  if (g.split.splits > 1 && !mma_meet(g.split, batch * grid_x() + block_x(), block_y(), sums)) return;
+  mma_store<Tile, Epilogue>(p, sums, row, g.m, batch * g.m, column, columns);
+}
+
+}  // namespace tenon::device

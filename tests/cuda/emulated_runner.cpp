@@ -1,0 +1,51 @@
+// The CUDA backend's launches on the emulator.
+#include <cstring>
+
+#include "cuda/emulator.h"
+#include "skeletons/harness.h"
+#include "tenon/backend/cuda/launch_kernel.h"
+
+namespace tenon::launches {
+namespace {
+
+Tensors run_on(const std::shared_ptr<cuda::Device>& device, const Launch& l, const Tensors& tensors) {
+  const std::unique_ptr<cuda::LaunchKernel> kernel = cuda::make_kernel(device, l);
+  std::map<std::string, std::shared_ptr<void>> buffers;
+  const auto allocate = [&](int64_t bytes) {
+    const std::vector<std::byte> poison(static_cast<size_t>(bytes), std::byte{0xff});
+    std::shared_ptr<void> memory = device->allocate(bytes);
+    device->copy_in(memory.get(), poison.data(), bytes);
+    return memory;
+  };
+  Tensors out;
+  for (const Expr& e : operands_of(l)) {
+    if (e.is<nodes::Param>()) continue;
+    const HostTensor& t = tensors.at(e->attrs.text);
+    std::shared_ptr<void>& memory = buffers[e->attrs.text];
+    memory = allocate(static_cast<int64_t>(t.data.size()));
+    device->copy_in(memory.get(), t.data.data(), static_cast<int64_t>(t.data.size()));
+  }
+  for (const Output& o : l.outputs) {
+    out.emplace(o.buffer, HostTensor::zeros(o.value.dtype(), o.value.shape()));
+    if (!buffers.contains(o.buffer)) buffers[o.buffer] = allocate(bytes_of(o.value.shape(), o.value.dtype()));
+  }
+  kernel->bind([&](const std::string& name) { return buffers.at(name).get(); }, Weights(tensors));
+  const std::shared_ptr<void> scratch = allocate(kernel->memory().scratch);
+  kernel->run(scratch.get());
+  for (auto& [name, t] : out)
+    device->copy_out(t.data.data(), buffers.at(name).get(), static_cast<int64_t>(t.data.size()));
+  return out;
+}
+
+}  // namespace
+
+const std::vector<Runner>& runners() {
+  static const std::vector<Runner> all = [] {
+    const auto device = std::make_shared<cuda::test::Emulator>();
+    return std::vector<Runner>{
+        {"emulator", "emulator", [device](const Launch& l, const Tensors& t) { return run_on(device, l, t); }}};
+  }();
+  return all;
+}
+
+}  // namespace tenon::launches

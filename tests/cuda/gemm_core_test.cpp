@@ -1,0 +1,121 @@
+// gemm_mma on the emulator beside sums in double: every tile, tails, batches, lanes, splits, runs, element types.
+#include <chrono>
+
+#include "core_harness.h"
+
+namespace tenon::cuda::test {
+namespace {
+
+struct Params {
+  device::GemmSizes sizes;
+  const void *a, *b;
+  float* y;
+};
+
+struct Variant {
+  MmaTileShape tile;
+  DType type = DType::BF16;
+  int lanes = 1, run = 8;  ///< of the epilogue
+  int operand_bytes = 16;  ///< of a run
+};
+
+std::string text_of(const Variant& v) {
+  const std::string t = element_name(v.type);
+  const int run = v.operand_bytes / static_cast<int>(size_of(v.type));
+  return "#include \"tenon/device/gemm_mma.h\"\nusing namespace tenon::device;\nstruct Params { GemmSizes sizes; "
+         "const " +
+         t + "*a, *b; float* y; };\n" + operand("A", v.type, "a", "p.sizes.k", run) +
+         operand("B", v.type, "b", "p.sizes.k", run) + epilogue(v.lanes, v.run, "p.sizes.n / kLanes") +
+         "using Tile = " + v.tile.type() +
+         ";\nKERNEL(Tile::kThreads, 1, Params, p) { gemm_mma<Tile, A, B, Epilogue>(p); }\n";
+}
+
+// Runs m x n x k and compares; the result is returned for comparisons among launches.
+std::vector<float> check(const Variant& v, device::GemmSizes sizes) {
+  SCOPED_TRACE(v.tile.type() + " " + std::to_string(sizes.m) + "x" + std::to_string(sizes.n) + "x" +
+               std::to_string(sizes.k) + " batch " + std::to_string(sizes.batch) + " splits " +
+               std::to_string(sizes.split.splits) + " lanes " + std::to_string(v.lanes));
+  Emulator memory;
+  const int64_t rows = static_cast<int64_t>(sizes.batch) * sizes.m,
+                weights = static_cast<int64_t>(sizes.batch) * sizes.n;
+  const RandomTensor a(memory, v.type, rows * sizes.k, 1), b(memory, v.type, weights * sizes.k, 2);
+  const int columns = sizes.n / v.lanes;
+  const CoreLaunch launch = gemm_launch(v.tile, sizes, v.lanes);
+  const auto y =
+      run_core<Params>("gemm", text_of(v), launch, {sizes, a.memory.get(), b.memory.get(), nullptr}, rows * columns);
+  int wrong = 0;
+  for (int64_t row = 0; row < rows && wrong < 5; ++row)
+    for (int col = 0; col < columns && wrong < 5; ++col) {
+      double want = 1, size = 1;
+      for (int lane = 0; lane < v.lanes; ++lane) {
+        const int64_t other = row / sizes.m * sizes.n + lane * columns + col;
+        double sum = 0;
+        for (int i = 0; i < sizes.k; ++i)
+          sum += static_cast<double>(a.values[static_cast<size_t>(row * sizes.k + i)]) *
+                 b.values[static_cast<size_t>(other * sizes.k + i)];
+        want *= sum, size *= std::abs(sum) + std::sqrt(sizes.k);
+      }
+      want += static_cast<double>(row) + 0.5 * col;
+      const double got = y[static_cast<size_t>(row * columns + col)];
+      const double tolerance = 0x1p-24 * (std::sqrt(sizes.k) * 4 * size + 2 * std::abs(want));
+      if (!(std::abs(got - want) <= tolerance)) {
+        ADD_FAILURE() << "at " << row << ", " << col << ": got " << got << ", want " << want << " within " << tolerance;
+        ++wrong;
+      }
+    }
+  return y;
+}
+
+constexpr MmaTileShape kSmall{64, 64, 2, 2, 128, 3};
+
+TEST(GemmCore, EveryTile) {
+  const MmaTileShape tiles[] = {{128, 128, 2, 2, 64, 4}, {128, 128, 2, 4, 128, 3}, {128, 64, 2, 2, 64, 4},
+                                {64, 128, 2, 2, 128, 3}, {64, 64, 2, 2, 64, 5},    {32, 64, 1, 4, 128, 4},
+                                {128, 256, 2, 4, 64, 3}};
+  for (const MmaTileShape& tile : tiles) {
+    Emulator::statistics() = {};
+    check({tile}, {.m = 150, .n = 280, .k = 200});
+    EXPECT_EQ(Emulator::statistics().bank_conflicts, 0);
+    EXPECT_LT(0, Emulator::statistics().mma);
+  }
+}
+
+TEST(GemmCore, TailsOfEverySize) {
+  for (const auto& [m, n, k] :
+       {std::tuple{1, 8, 8}, {63, 64, 64}, {64, 72, 56}, {65, 8, 264}, {130, 136, 16}, {7, 200, 384}})
+    check({kSmall}, {.m = m, .n = n, .k = k});
+}
+
+TEST(GemmCore, Batches) { check({kSmall}, {.m = 70, .n = 40, .k = 72, .batch = 3}); }
+
+TEST(GemmCore, SplitsSumInOrder) {
+  for (int splits = 1; splits <= 4; ++splits)
+    check({kSmall}, {.m = 70, .n = 72, .k = 328, .batch = 2, .split = {splits}});
+  // More splits than steps: the parts without work add nothing.
+  check({kSmall}, {.m = 20, .n = 24, .k = 128, .split = {4}});
+}
+
+TEST(GemmCore, LanesMeetInTheEpilogue) {
+  for (const MmaTileShape& tile : {kSmall, MmaTileShape{128, 128, 2, 2, 64, 4}})
+    for (int n : {64, 16, 208}) check({tile, DType::BF16, 2}, {.m = 70, .n = n, .k = 88, .split = {n == 16 ? 2 : 1}});
+}
+
+TEST(GemmCore, RunsOfTheEpilogueAndOfTheOperands) {
+  for (int run : {1, 2, 4}) check({kSmall, DType::BF16, 1, run}, {.m = 33, .n = run * 13, .k = 40});
+  for (int bytes : {4, 8}) check({kSmall, DType::BF16, 1, 8, bytes}, {.m = 33, .n = 40, .k = bytes / 2 * 37});
+}
+
+TEST(GemmCore, ElementTypes) {
+  for (DType type : {DType::F16, DType::E4M3})
+    for (int k : {32, 176}) check({kSmall, type}, {.m = 70, .n = 72, .k = k, .split = {k == 176 ? 2 : 1}});
+}
+
+TEST(GemmCore, ALayerOfStableDiffusion) {
+  const auto start = std::chrono::steady_clock::now();
+  check({{128, 64, 2, 2, 64, 4}, DType::F16}, {.m = 256, .n = 320, .k = 320});
+  RecordProperty("seconds",
+                 std::to_string(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
+}
+
+}  // namespace
+}  // namespace tenon::cuda::test

@@ -1,0 +1,26 @@
+#include "nvrtc_environment.h"
+
+#include "tenon/core/error.h"
+
+namespace tenon::cuda::test {
+
+const FoundNvrtc& find_nvrtc() {
+  static const FoundNvrtc found = [] {
+    SearchSettings settings = SearchSettings::from_environment();
+    settings.own_environment = TENON_SOURCE_DIR "/build/cuda-env";  // tools/setup.sh
+    try {
+      return FoundNvrtc{std::make_shared<const Nvrtc>(settings), {}};
+    } catch (const Error& e) {
+      return FoundNvrtc{nullptr, e.what()};
+    }
+  }();
+  return found;
+}
+
+KernelSource plain_kernel(const std::string& name, const std::string& parameters, const std::string& body,
+                          int threads) {
+  return {name, "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(threads) + ") tenon_kernel(" +
+                    parameters + ") {\n" + body + "\n}\n"};
+}
+
+}  // namespace tenon::cuda::test

@@ -1,0 +1,27 @@
+// NVRTC for tests that compile kernels. tools/setup.sh installs it where a machine has none; a test that still finds
+// none says so and is skipped.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "tenon/backend/cuda/driver/nvrtc.h"
+
+namespace tenon::cuda::test {
+
+/// The compiler, or null and why.
+struct FoundNvrtc {
+  std::shared_ptr<const Nvrtc> nvrtc;
+  std::string problem;
+};
+const FoundNvrtc& find_nvrtc();
+
+/// A kernel in plain device text: KERNEL's entry point with `parameters` and `body`.
+KernelSource plain_kernel(const std::string& name, const std::string& parameters, const std::string& body,
+                          int threads = 128);
+
+}  // namespace tenon::cuda::test
+
+#define SKIP_WITHOUT_NVRTC() \
+  if (!tenon::cuda::test::find_nvrtc().nvrtc) GTEST_SKIP() << tenon::cuda::test::find_nvrtc().problem
