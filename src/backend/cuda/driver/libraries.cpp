@@ -13,20 +13,27 @@ struct Soname {
 };
 struct Traits {
   Library id;
-  const char *key, *name, *wheel;
+  const char *key, *name;
+  const char *wheel, *wheel12;  ///< of CUDA 13 and of CUDA 12
   std::vector<Soname> sonames;  ///< newest first
 };
 
 const Traits& traits(Library which) {
   static const Traits all[] = {
-      {Library::Driver, "driver", "NVIDIA's driver (libcuda)", "", {{"libcuda.so.1", 0}}},
-      {Library::Nvrtc, "nvrtc", "NVRTC", "nvidia-cuda-nvrtc", {{"libnvrtc.so.13", 13}, {"libnvrtc.so.12", 12}}},
+      {Library::Driver, "driver", "NVIDIA's driver (libcuda)", "", "", {{"libcuda.so.1", 0}}},
+      {Library::Nvrtc,
+       "nvrtc",
+       "NVRTC",
+       "nvidia-cuda-nvrtc",
+       "nvidia-cuda-nvrtc-cu12",
+       {{"libnvrtc.so.13", 13}, {"libnvrtc.so.12", 12}}},
       {Library::CublasLt,
        "cublaslt",
        "cuBLASLt",
        "nvidia-cublas",
+       "nvidia-cublas-cu12",
        {{"libcublasLt.so.13", 13}, {"libcublasLt.so.12", 12}}},
-      {Library::Cudnn, "cudnn", "cuDNN", "nvidia-cudnn-cu13", {{"libcudnn.so.9", 0}}},
+      {Library::Cudnn, "cudnn", "cuDNN", "nvidia-cudnn-cu13", "nvidia-cudnn-cu12", {{"libcudnn.so.9", 0}}},
   };
   return all[static_cast<int>(which)];
 }
@@ -116,10 +123,11 @@ SearchResult load_library(Library which, const SearchSettings& settings, int new
 
 std::string library_name(Library which) { return traits(which).name; }
 
-std::string install_command(Library which, const SearchSettings& settings) {
+std::string install_command(Library which, const SearchSettings& settings, int newest_major) {
   if (which == Library::Driver) return "sudo apt-get install nvidia-driver";
   const std::string environment = settings.own_environment.string();
-  return "python3 -m venv '" + environment + "' && '" + environment + "/bin/pip' install " + traits(which).wheel;
+  return "python3 -m venv '" + environment + "' && '" + environment + "/bin/pip' install " +
+         (newest_major < 13 ? traits(which).wheel12 : traits(which).wheel);
 }
 
 std::vector<LibraryReport> report_libraries(const SearchSettings& settings) {

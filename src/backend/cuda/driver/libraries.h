@@ -56,7 +56,8 @@ SearchResult load_library(Library which, const SearchSettings& settings = Search
 
 /// For people: "NVRTC" and the command that installs it.
 std::string library_name(Library which);
-std::string install_command(Library which, const SearchSettings& settings = SearchSettings::from_environment());
+std::string install_command(Library which, const SearchSettings& settings = SearchSettings::from_environment(),
+                            int newest_major = std::numeric_limits<int>::max());
 
 struct LibraryReport {
   std::string name;  ///< "driver", "nvrtc", "cublaslt", "cudnn"

@@ -1,0 +1,82 @@
+// What a kernel's machine code says of itself: registers, memory, which instructions, how wide its accesses are. Read
+// by us from the ELF file that the compiler gives; no tool of a toolkit is needed.
+//
+// Instructions have 16 bytes. Found by compiling one-instruction kernels (NVRTC 13.0, sm_89 and sm_90a):
+//   bits 0-8    what an instruction is (Opcode)
+//   bits 73-75  how much a lane moves, in LDG, STG and LDGSTS: 0, 1: 1 byte; 2, 3: 2 bytes; 4: 4; 5: 8; 6: 16 bytes
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tenon/backend/cuda/device.h"
+
+namespace tenon::cuda {
+
+/// The opcodes that the checks know.
+enum class Opcode : int {
+  Convert = 0x03e,      ///< F2FP and its kin: e4m3 mma.sync on sm_90 is twelve of these and two HMMA
+  LoadMatrix = 0x03b,   ///< ldmatrix
+  Hmma = 0x03c,         ///< mma.sync f16, bf16
+  Qmma = 0x07a,         ///< mma.sync e4m3 (sm_89)
+  LoadGlobal = 0x181,   ///< LDG
+  LoadLocal = 0x183,    ///< LDL: spills and arrays in local memory
+  StoreGlobal = 0x186,  ///< STG
+  StoreLocal = 0x187,   ///< STL
+  Barrier = 0x1a7,      ///< mbarrier
+  CopyAsync = 0x1ae,    ///< LDGSTS, cp.async
+  TensorLoad = 0x1b4,   ///< TMA
+  TensorStore = 0x1b5,  ///< TMA
+  BulkCopy = 0x1ba,     ///< cp.async.bulk
+  Hgmma = 0x1f0,        ///< wgmma f16, bf16
+  Qgmma = 0x1f3,        ///< wgmma e4m3
+};
+
+/// Instructions by the bytes that one lane moves.
+struct Accesses {
+  int bytes16 = 0, bytes8 = 0, bytes4 = 0, narrower = 0;
+  int total() const { return bytes16 + bytes8 + bytes4 + narrower; }
+};
+
+struct CubinKernel {
+  std::string name;
+  int registers = 0;
+  int stack_bytes = 0;          ///< what a thread needs of local memory, called functions included
+  int static_shared_bytes = 0;  ///< without what the system keeps for itself (1 KiB on sm_90)
+  int max_threads = 0;          ///< of a block, as declared; 0: not declared
+  int barriers = 0;
+  std::map<int, int> opcodes;  ///< instructions by their low 9 bits
+  Accesses loads, stores;      ///< of global memory; loads include cp.async
+
+  int count(Opcode opcode) const;
+  KernelResources resources() const { return {registers, stack_bytes, static_shared_bytes}; }
+};
+
+/// The kernels of a cubin, by name. Any bytes may be given: Error(Device) says what is wrong with them.
+std::vector<CubinKernel> read_cubin(std::span<const std::byte> cubin);
+/// The kernel of this name, or Error(Device).
+CubinKernel read_cubin_kernel(std::span<const std::byte> cubin, const std::string& name);
+
+/// What good code for a kernel looks like.
+struct KernelExpectations {
+  int threads = 0;  ///< of a block; 0: as the kernel declares
+  int blocks = 1;   ///< that should be resident on a multiprocessor
+  bool may_use_stack = false;
+  std::vector<Opcode> contains;  ///< tensor-core and copy instructions that must occur
+  std::vector<Opcode> lacks;     ///< and that must not (HMMA where QMMA was meant)
+  double wide_loads = 0;         ///< at least this part of the loads moves 16 bytes
+  double wide_stores = 0;
+  int max_shared_bytes = 48 * 1024;  ///< static shared memory
+};
+
+/// What is wrong with a kernel, each in a sentence; empty if nothing is. `log`: the compiler's.
+std::vector<std::string> check_kernel(const CubinKernel& kernel, const std::string& log,
+                                      const KernelExpectations& expected);
+/// True if the log says that the assembler runs wgmma instructions one after the other (C7508, C7510, C7511).
+bool serialises_wgmma(const std::string& log);
+std::string opcode_name(Opcode opcode);
+
+}  // namespace tenon::cuda
