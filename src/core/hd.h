@@ -1,6 +1,9 @@
 // The maths that node bodies may use, for every element type a body is instantiated with: double (the oracle), float,
 // and GCC vector types of float (the CPU's tape interpreter). Device compilers get the same names for float.
 #pragma once
+#ifdef TENON_DEVICE
+#include "tenon/core/hd_device.h"
+#else
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -232,3 +235,4 @@ HD inline V normal_cdf(V x) {
 }
 
 }  // namespace tenon::hd
+#endif

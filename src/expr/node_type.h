@@ -2,6 +2,9 @@
 // derived from its family's template and announced with NODE(Struct, function). The record is filled at compile time:
 // a node that lacks a member its family needs does not build.
 #pragma once
+#ifdef TENON_DEVICE
+#include "tenon/expr/node_bodies.h"
+#else
 #include <array>
 #include <concepts>
 #include <utility>
@@ -229,3 +232,4 @@ const NodeType& node_type() {
     return detail::pointwise_factory<nodes::T>(x, rest...); \
   }                                                         \
   }
+#endif

@@ -4,6 +4,7 @@ _tenon_include_root(device ${PROJECT_SOURCE_DIR}/src/backend/cuda/device _device
 set(_roots ${_device_root} ${PROJECT_BINARY_DIR}/include/core ${PROJECT_BINARY_DIR}/include/expr)
 list(JOIN _roots ":" _roots)
 target_compile_definitions(test_cuda PRIVATE TENON_HOST_COMPILER="${CMAKE_CXX_COMPILER}" TENON_DEVICE_INCLUDES="${_roots}")
+target_include_directories(test_cuda PRIVATE ${_device_root})
 target_link_libraries(test_cuda PRIVATE Boost::context ${CMAKE_DL_LIBS})
 set_target_properties(test_cuda PROPERTIES UNITY_BUILD OFF)
 # The launches of tests/skeletons, on the emulator.

@@ -103,11 +103,11 @@ TEST_F(Gemm, WeightFileOfAnotherType) {
   const std::vector<double> bias = tensors.at("b").values();
   tensors.at("b") = HostTensor::from(DType::F32, {40}, bias);
   const Launch l = launch("gemm", {{"y", linear(x, w) + b}});
-  for (Isa isa : isas()) {
-    const HostTensor got = run(l, isa, 2).at("y");
+  for (const Runner& runner : runners()) {
+    const HostTensor got = runner.run(l, tensors).at("y");
     tensors.at("w") = HostTensor::from(DType::BF16, {40, 72}, values);
     tensors.at("b") = HostTensor::from(DType::BF16, {40}, bias);
-    EXPECT_TRUE(got.data == run(l, isa, 2).at("y").data);
+    EXPECT_TRUE(got.data == runner.run(l, tensors).at("y").data);
     tensors.at("w") = HostTensor::from(DType::F32, {40, 72}, values);
     tensors.at("b") = HostTensor::from(DType::F32, {40}, bias);
   }
@@ -157,7 +157,7 @@ TEST_F(Gemm, WrongWeightIsAModelError) {
   const Launch l = launch("gemm", {{"y", linear(x, w)}});
   tensors.at("w") = random_tensor(DType::BF16, {6, 7}, 1);
   try {
-    run(l, Isa::Avx2, 1);
+    run(l);
     FAIL() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Model);

@@ -9,7 +9,7 @@ target_include_directories(tenon_backend_cuda PUBLIC ${_root})
 
 # Headers that kernels may include: below device/ (but for the host's half of the vocabulary), and these of other layers,
 # relative to src.
-set(_shared core/hd.h)
+set(_shared core/hd.h core/hd_device.h expr/node_type.h expr/node_bodies.h)
 file(GLOB _nodes CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/expr/nodes/*.h)
 file(GLOB_RECURSE _device CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src/backend/cuda
      ${PROJECT_SOURCE_DIR}/src/backend/cuda/device/*.h)

@@ -83,6 +83,7 @@ POINTWISE_FACTORY(Mul, mul)
 POINTWISE_FACTORY(Div, div)
 POINTWISE_FACTORY(Neg, neg)
 
+#ifndef TENON_DEVICE  // bodies only
 namespace tenon {
 
 inline Expr operator+(const Expr& a, const Expr& b) { return add(a, b); }
@@ -100,3 +101,4 @@ inline Expr operator*(double a, const Expr& b) { return constant(b.graph(), a) *
 inline Expr operator/(double a, const Expr& b) { return constant(b.graph(), a) / b; }
 
 }  // namespace tenon
+#endif

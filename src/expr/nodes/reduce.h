@@ -6,11 +6,6 @@
 #include "tenon/expr/nodes/bounds.h"
 #include "tenon/expr/nodes/compare.h"
 
-namespace tenon {
-/// y of the reduced shape, repeated over x's shape.
-Expr broadcast(const Expr& y, const Shape& shape);
-}  // namespace tenon
-
 namespace tenon::nodes {
 
 /// Sum of the elements.
@@ -25,7 +20,7 @@ struct Sum : Reduce {
   HD static V finish(V acc, V) {
     return acc;
   }
-  static std::vector<Expr> vjp(const Expr& node, const Expr& g) { return {broadcast(g, node->in[0].shape())}; }
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
 
 /// Arithmetic mean.
@@ -35,9 +30,7 @@ struct Mean : Sum {
   HD static V finish(V acc, V n) {
     return acc / n;
   }
-  static std::vector<Expr> vjp(const Expr& node, const Expr& g) {
-    return {broadcast(g * (1.0 / count(node->in[0], node->attrs)), node->in[0].shape())};
-  }
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
 
 /// Sum of squares.
@@ -56,10 +49,7 @@ struct SumSquares : Reduce {
   HD static V finish(V acc, V) {
     return acc;
   }
-  static std::vector<Expr> vjp(const Expr& node, const Expr& g) {
-    const Expr& x = node->in[0];
-    return {broadcast(g, x.shape()) * x * 2.0};
-  }
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
 
 /// Largest element; NaN if any is NaN. Ties share the gradient equally.
@@ -101,7 +91,11 @@ NODE(SumSquares)
 NODE(ReduceMax)
 NODE(AbsMax)
 
+#ifndef TENON_DEVICE  // bodies only
 namespace tenon {
+
+/// y of the reduced shape, repeated over x's shape.
+Expr broadcast(const Expr& y, const Shape& shape);
 
 /// A reduction of type T over the last axis or the inner axes.
 template <class T>
@@ -116,4 +110,16 @@ inline Expr sumsq(const Expr& x, ReduceOver over = ReduceOver::Last) { return re
 inline Expr reduce_max(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::ReduceMax>(x, over); }
 inline Expr absmax(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::AbsMax>(x, over); }
 
+inline std::vector<Expr> nodes::Sum::vjp(const Expr& node, const Expr& g) {
+  return {broadcast(g, node->in[0].shape())};
+}
+inline std::vector<Expr> nodes::Mean::vjp(const Expr& node, const Expr& g) {
+  return {broadcast(g * (1.0 / count(node->in[0], node->attrs)), node->in[0].shape())};
+}
+inline std::vector<Expr> nodes::SumSquares::vjp(const Expr& node, const Expr& g) {
+  const Expr& x = node->in[0];
+  return {broadcast(g, x.shape()) * x * 2.0};
+}
+
 }  // namespace tenon
+#endif

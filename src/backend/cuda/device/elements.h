@@ -1,7 +1,10 @@
 // Element types as kernels see them, and fragments: N of them that move as one. Conversions round to nearest even and
 // agree bit for bit with tenon/core/dtype.h.
 #pragma once
+// clang-format off: the vocabulary comes first
 #include "tenon/device/vocabulary.h"
+#include "tenon/device/index.h"
+// clang-format on
 
 namespace tenon::device {
 
@@ -15,13 +18,16 @@ struct E4M3 {
   uint8_t bits;
 };
 
-DEV float to_float(float x) { return x; }
-DEV float to_float(int32_t x) { return static_cast<float>(x); }
-DEV float to_float(int64_t x) { return static_cast<float>(x); }
+/// Numbers of every type that a tensor may hold; whole numbers and doubles by conversion.
+template <class T>
+DEV float to_float(T x) {
+  return static_cast<float>(x);
+}
 DEV float to_float(BF16 x) { return bits_to_float(static_cast<uint32_t>(x.bits) << 16); }
 DEV float to_float(F16 x) { return f16_to_float(x.bits); }
 DEV float to_float(E4M3 x) { return e4m3_to_float(x.bits); }
 
+/// Whole numbers are cut towards zero.
 template <class T>
 DEV T from_float(float x) {
   return static_cast<T>(x);
@@ -52,6 +58,31 @@ DEV Frag<T, N> load(const T* p) {
 template <class T, int N>
 DEV void store(T* p, const Frag<T, N>& x) {
   *reinterpret_cast<Frag<T, N>*>(p) = x;
+}
+
+template <class T, int N>
+DEV Frag<float, N> to_floats(const Frag<T, N>& x) {
+  Frag<float, N> out;
+  UNROLL for (int i = 0; i < N; ++i) out.v[i] = to_float(x.v[i]);
+  return out;
+}
+template <class T, int N>
+DEV Frag<T, N> from_floats(const Frag<float, N>& x) {
+  Frag<T, N> out;
+  UNROLL for (int i = 0; i < N; ++i) out.v[i] = from_float<T>(x.v[i]);
+  return out;
+}
+template <int N>
+DEV Frag<float, N> splat(float x) {
+  Frag<float, N> out;
+  UNROLL for (int i = 0; i < N; ++i) out.v[i] = x;
+  return out;
+}
+
+/// x rounded to the values of T: a rounding point inside a chain.
+template <class T>
+DEV float round_to(float x) {
+  return to_float(from_float<T>(x));
 }
 
 }  // namespace tenon::device

@@ -72,8 +72,9 @@ std::string load_builtins(const LoadedLibrary& nvrtc) {
 }
 
 std::string dotted(size_t version, size_t major_unit, size_t minor_unit, bool patch) {
-  std::string text = std::to_string(version / major_unit) + "." + std::to_string(version % major_unit / minor_unit);
-  if (patch) text += "." + std::to_string(version % minor_unit);
+  std::string text = std::to_string(version / major_unit);
+  (text += '.') += std::to_string(version % major_unit / minor_unit);
+  if (patch) (text += '.') += std::to_string(version % minor_unit);
   return text;
 }
 

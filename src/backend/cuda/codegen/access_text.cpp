@@ -1,0 +1,417 @@
+#include "tenon/backend/cuda/codegen/access_text.h"
+
+#include <algorithm>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon::cuda {
+namespace {
+
+int64_t product(const Shape& s, int begin, int end) {
+  int64_t n = 1;
+  for (int a = begin; a < end; ++a) n *= s[a];
+  return n;
+}
+
+bool is_text(const std::string& s, const char* literal) { return s == literal; }
+
+// What stands where a gather's row does not exist: NaN for a load's zero, so that the check of a result finds it.
+std::string not_there(std::string outside) {
+  const std::string zero = "0.0f;";
+  const size_t at = outside.find(zero);
+  return at == std::string::npos ? outside : outside.replace(at, zero.size(), "bits_to_float(0x7fc00000u);");
+}
+
+std::string times(const std::string& a, const std::string& step) {
+  if (is_text(step, "0")) return "0";
+  return is_text(step, "1") ? a : a + " * " + step;
+}
+
+std::string plus(const std::string& a, const std::string& b) {
+  if (is_text(a, "0")) return b;
+  return is_text(b, "0") ? a : a + " + " + b;
+}
+
+}  // namespace
+
+int64_t MatrixDomain::rows() const { return product(shape, 0, split); }
+int64_t MatrixDomain::cols() const { return product(shape, split, shape.rank()); }
+
+AccessText::AccessText(std::string name, const Expr& view, const MatrixDomain& domain, bool written, Params& params)
+    : name_(std::move(name)),
+      view_(view),
+      domain_(domain),
+      written_(written),
+      params_(params) {
+  TENON_CHECK(Internal, is_view_chain(view), "cuda") << view->name() << " is not a view of memory";
+  const std::optional<std::vector<AffinePiece>> pieces = affine_pieces(view, domain.shape, domain.split);
+  if (!pieces) {
+    uniform_ = view.shape().cols() == 1 && domain.split == domain.shape.rank() - 1;
+    return;
+  }
+  affine_ = true;
+  for (const AffinePiece& p : *pieces) {
+    PieceText t;
+    t.piece = p;
+    pieces_.push_back(std::move(t));
+  }
+  const std::vector<Digit>& cols = pieces_[0].piece.cols;
+  uniform_ = pieces_.size() == 1 && std::all_of(cols.begin(), cols.end(), [](const Digit& d) { return d.step == 0; });
+  name_fields();
+}
+
+// ---- affine pieces ------------------------------------------------------------------------------------------------
+
+void AccessText::name_fields() {
+  const auto number = [this](const char* role, int64_t v) {
+    return v == 0 || v == 1 ? std::to_string(v) : params_.integer(name_ + role, v);
+  };
+  const auto digits = [&](const std::vector<Digit>& list, std::vector<std::string>& steps,
+                          std::vector<std::string>& divisors) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      steps.push_back(number("_step", list[i].step));
+      divisors.push_back(i ? params_.divisor(name_ + "_extent", list[i].extent) : std::string());
+    }
+  };
+  for (PieceText& t : pieces_) {
+    const AffinePiece& p = t.piece;
+    if (p.leaf && !p.leaf.is<nodes::Iota>() && !p.leaf.is<nodes::Constant>()) t.pointer = params_.pointer(p.leaf, written_);
+    t.offset = p.offset ? params_.integer(name_ + "_offset", p.offset) : "0";
+    if (p.row_begin > 0) t.row_begin = params_.integer(name_ + "_row_begin", p.row_begin);
+    if (p.row_end < domain_.rows()) t.row_end = params_.integer(name_ + "_row_end", p.row_end);
+    if (p.col_begin > 0) t.col_begin = params_.integer(name_ + "_col_begin", p.col_begin);
+    if (p.col_end < domain_.cols()) t.col_end = params_.integer(name_ + "_col_end", p.col_end);
+    digits(p.rows, t.row_steps, t.row_divisors);
+    digits(p.cols, t.col_steps, t.col_divisors);
+  }
+}
+
+bool AccessText::allows(int run) const {
+  return std::all_of(pieces_.begin(), pieces_.end(), [run](const PieceText& t) {
+    return t.piece.col_begin % run == 0 && t.piece.col_end % run == 0;
+  });
+}
+
+std::string AccessText::row_members() const {
+  std::string out;
+  for (size_t i = 0; i < pieces_.size(); ++i)
+    if (pieces_[i].piece.leaf) out += "    int " + name_ + "_" + std::to_string(i) + ";\n";
+  return out;
+}
+
+// The address that mixed-radix index `index` moves to, as statements that leave it in `to`.
+static std::string digit_code(const std::string& index, const std::string& start, const std::vector<std::string>& steps,
+                              const std::vector<std::string>& divisors, const std::string& to) {
+  if (steps.size() == 1) return to + " = " + plus(start, times("(" + index + ")", steps[0])) + ";";
+  std::string out = "{ int i = " + index + ", o = " + start + ", q;";
+  for (size_t k = steps.size(); k-- > 1;) {
+    const std::string& d = divisors[k];
+    out += " q = i / " + d + ";";
+    if (steps[k] != "0")
+      out += " o += " + times("(i - q * static_cast<int>(" + d + ".divisor))", steps[k]) + ";";
+    out += " i = q;";
+  }
+  return out + " " + to + " = " + plus("o", times("i", steps[0])) + "; }";
+}
+
+std::string AccessText::row_code() const {
+  std::string out;
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    const PieceText& t = pieces_[i];
+    if (!t.piece.leaf) continue;
+    const std::string row = t.row_begin.empty() ? "row" : "row - " + t.row_begin;
+    out += "    " + digit_code(row, t.offset, t.row_steps, t.row_divisors, "r." + name_ + "_" + std::to_string(i)) + "\n";
+  }
+  return out;
+}
+
+std::string AccessText::condition(const PieceText& t) const {
+  std::string out;
+  const auto also = [&out](const std::string& what, const std::string& bound) {
+    if (!bound.empty()) out += (out.empty() ? "" : " && ") + what + bound;
+  };
+  also("r.row >= ", t.row_begin);
+  also("r.row < ", t.row_end);
+  also("col >= ", t.col_begin);
+  also("col < ", t.col_end);
+  return out;
+}
+
+std::string AccessText::select(const std::function<std::string(size_t)>& body) const {
+  std::string out;
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    const std::string when = i + 1 < pieces_.size() ? condition(pieces_[i]) : "";
+    if (i) out += " else ";
+    if (!when.empty()) out += "if (" + when + ") ";
+    out += "{ " + body(i) + " }";
+    if (when.empty()) break;
+  }
+  return out;
+}
+
+std::string AccessText::column_offset(const PieceText& t, const std::string& col) const {
+  const std::string index = t.col_begin.empty() ? col : col + " - " + t.col_begin;
+  return "int at; " + digit_code(index, "0", t.col_steps, t.col_divisors, "at") + " ";
+}
+
+bool AccessText::vector(const PieceText& t, int run) const {
+  const AffinePiece& p = t.piece;
+  if (!p.leaf || t.pointer.empty() || p.cols.back().step != 1) return false;
+  if (p.cols.size() > 1 && p.cols.back().extent % run) return false;
+  const int64_t size = size_of(p.leaf.dtype()), bytes = std::min<int64_t>(run * size, kLeafAlignment);
+  if (p.offset * size % bytes || p.col_begin % run) return false;
+  const auto steps_fit = [&](const std::vector<Digit>& digits, size_t count) {
+    return std::all_of(digits.begin(), digits.begin() + static_cast<std::ptrdiff_t>(count),
+                       [&](const Digit& d) { return d.step * size % bytes == 0; });
+  };
+  return steps_fit(p.rows, p.rows.size()) && steps_fit(p.cols, p.cols.size() - 1);
+}
+
+std::string AccessText::element(const PieceText& t, const std::string& index) const {
+  if (t.piece.leaf.is<nodes::Iota>()) return "static_cast<float>(" + index + ")";
+  return "to_float(" + t.pointer + "[" + index + "])";
+}
+
+std::string AccessText::load_piece(size_t i, const std::string& dst, int run) const {
+  const PieceText& t = pieces_[i];
+  const std::string n = std::to_string(run), row = "r." + name_ + "_" + std::to_string(i);
+  const AffinePiece& p = t.piece;
+  if (!p.leaf) return uniform_ ? dst + " = 0.0f;" : dst + " = splat<" + n + ">(0.0f);";
+  if (p.leaf.is<nodes::Constant>()) {
+    const std::string value = params_.number("constant", p.leaf->attrs.nums[0]);
+    return dst + " = " + (uniform_ ? value : "splat<" + n + ">(" + value + ")") + ";";
+  }
+  if (uniform_) return dst + " = " + element(t, row) + ";";
+  if (vector(t, run))
+    return column_offset(t, "col") + dst + " = to_floats(load<" + type_text(p.leaf.dtype()) + ", " + n + ">(" + t.pointer +
+           " + " + row + " + at));";
+  const bool still = p.cols.back().step == 0 && (p.cols.size() == 1 || p.cols.back().extent % run == 0);
+  if (still) return column_offset(t, "col") + dst + " = splat<" + n + ">(" + element(t, row + " + at") + ");";
+  return "UNROLL for (int k = 0; k < " + n + "; ++k) { " + column_offset(t, "col + k") + dst +
+         ".v[k] = " + element(t, row + " + at") + "; }";
+}
+
+std::string AccessText::store_piece(size_t i, const std::string& src, int run) const {
+  const PieceText& t = pieces_[i];
+  const std::string n = std::to_string(run), row = "r." + name_ + "_" + std::to_string(i);
+  const std::string type = type_text(t.piece.leaf.dtype());
+  if (uniform_ || domain_.cols() == 1) {
+    const std::string value = uniform_ ? src : src + ".v[0]";
+    return t.pointer + "[" + row + "] = from_float<" + type + ">(" + value + ");";
+  }
+  if (vector(t, run))
+    return column_offset(t, "col") + "store<" + type + ", " + n + ">(" + t.pointer + " + " + row + " + at, from_floats<" +
+           type + ">(" + src + "));";
+  return "UNROLL for (int k = 0; k < " + n + "; ++k) { " + column_offset(t, "col + k") + t.pointer + "[" + row +
+         " + at] = from_float<" + type + ">(" + src + ".v[k]); }";
+}
+
+std::string AccessText::load(const std::string& dst, int run) {
+  if (affine_) return select([&](size_t i) { return load_piece(i, dst, run); });
+  const auto one = [&](const std::string& into, const std::string& col) {
+    return mapped("r.row", col, into + " = 0.0f;", [&](const Expr& leaf, const std::string& index) {
+      if (leaf.is<nodes::Iota>()) return into + " = static_cast<float>(" + index + ");";
+      if (leaf.is<nodes::Constant>()) return into + " = " + params_.number("constant", leaf->attrs.nums[0]) + ";";
+      return into + " = to_float(" + params_.pointer(leaf, false) + "[" + index + "]);";
+    });
+  };
+  if (uniform_) return one(dst, "0");
+  return "UNROLL for (int k = 0; k < " + std::to_string(run) + "; ++k) { " + one(dst + ".v[k]", "(col + k)") + " }";
+}
+
+std::string AccessText::store(const std::string& src, int run) {
+  if (affine_) return select([&](size_t i) { return store_piece(i, src, run); });
+  const auto one = [&](const std::string& value, const std::string& col) {
+    return mapped("r.row", col, "", [&](const Expr& leaf, const std::string& index) {
+      return params_.pointer(leaf, true) + "[" + index + "] = from_float<" + type_text(leaf.dtype()) + ">(" + value + ");";
+    });
+  };
+  if (uniform_) return one(src, "0");
+  return "UNROLL for (int k = 0; k < " + std::to_string(run) + "; ++k) { " + one(src + ".v[k]", "(col + k)") + " }";
+}
+
+bool AccessText::contiguous(int run) const {
+  return affine_ && !pieces_.empty() &&
+         std::all_of(pieces_.begin(), pieces_.end(), [&](const PieceText& t) { return vector(t, run); });
+}
+
+std::string AccessText::address(int run) {
+  TENON_CHECK(Internal, contiguous(run), "cuda") << "an operand's rows do not lie side by side";
+  return select([&](size_t i) {
+    const PieceText& t = pieces_[i];
+    return column_offset(t, "col") + "return " + t.pointer + " + r." + name_ + "_" + std::to_string(i) + " + at;";
+  });
+}
+
+// ---- chains that are not affine -----------------------------------------------------------------------------------
+
+// Follows coordinates down the chain; `outside` stands where zeros are.
+std::string AccessText::follow(const Expr& e, std::vector<std::string> coords, const std::string& outside,
+                               const Leaf& leaf) {
+  if (e->family() == Family::Leaf) {
+    std::string index = "0";
+    for (int a = 0; a < e.shape().rank(); ++a)
+      if (e.shape()[a] != 1)
+        index = plus(index == "0" ? "0" : "(" + index + ") * " + dim(e.shape()[a]), coords[static_cast<size_t>(a)]);
+    return leaf(e, index);
+  }
+  const Expr& x = e->in[0];
+  const auto axis = [&] { return static_cast<size_t>(e->attrs.ints[0]); };
+  if (e.is<nodes::Slice>()) {
+    if (e->attrs.ints[1]) coords[axis()] = "(" + coords[axis()] + " + " + dim(e->attrs.ints[1]) + ")";
+    return follow(x, coords, outside, leaf);
+  }
+  if (e.is<nodes::Permute>()) {
+    std::vector<std::string> out(coords.size());
+    for (size_t i = 0; i < out.size(); ++i) out[static_cast<size_t>(e->attrs.ints[i])] = coords[i];
+    return follow(x, out, outside, leaf);
+  }
+  if (e.is<nodes::Broadcast>()) {
+    coords.erase(coords.begin(), coords.begin() + (e.shape().rank() - x.shape().rank()));
+    for (int a = 0; a < x.shape().rank(); ++a)
+      if (x.shape()[a] == 1) coords[static_cast<size_t>(a)] = "0";
+    return follow(x, coords, outside, leaf);
+  }
+  if (e.is<nodes::Reshape>()) return follow_reshape(e, coords, outside, leaf);
+  if (e.is<nodes::Gather>()) return follow_gather(e, coords, outside, leaf);
+  if (e.is<nodes::Resize>()) return follow_resize(e, coords, outside, leaf);
+  if (e.is<nodes::Pad>()) return follow_pad(e, coords, outside, leaf);
+  if (e.is<nodes::Concat>()) return follow_concat(e, coords, outside, leaf);
+  throw Error(ErrorKind::Internal, "cuda", "no text for view " + std::string(e->name()));
+}
+
+std::string AccessText::dim(int64_t n) {
+  return n == 0 || n == 1 ? std::to_string(n) : params_.integer(name_ + "_dim", n);
+}
+
+std::string AccessText::follow_resize(const Expr& e, std::vector<std::string> coords, const std::string& outside,
+                                      const Leaf& leaf) {
+  const Expr& x = e->in[0];
+  for (size_t a = 1; a <= 2; ++a) {
+    const int64_t from = x.shape()[static_cast<int>(a)], to = e.shape()[static_cast<int>(a)];
+    if (from == to) continue;
+    if (to == 2 * from) {
+      coords[a] = "(" + coords[a] + " >> 1)";
+      continue;
+    }
+    const float scale = static_cast<float>(from) / static_cast<float>(to);
+    coords[a] = "resized(" + coords[a] + ", " + dim(from) + ", " + params_.number(name_ + "_scale", scale) + ")";
+  }
+  return follow(x, std::move(coords), outside, leaf);
+}
+
+std::string AccessText::follow_pad(const Expr& e, std::vector<std::string> coords, const std::string& outside,
+                                   const Leaf& leaf) {
+  const Expr& x = e->in[0];
+  std::string inside, code;
+  for (int a = 0; a < x.shape().rank(); ++a) {
+    if (e.shape()[a] == x.shape()[a]) continue;
+    const std::string c = fresh();
+    std::string& at = coords[static_cast<size_t>(a)];
+    code += "const int " + c + " = " + at + " - " + dim(e->attrs.ints[2 * static_cast<size_t>(a)]) + "; ";
+    inside += (inside.empty() ? "" : " && ") + c + " >= 0 && " + c + " < " + dim(x.shape()[a]);
+    at = c;
+  }
+  return "{ " + code + "if (" + inside + ") { " + follow(x, std::move(coords), outside, leaf) + " } else { " + outside +
+         " } }";
+}
+
+std::string AccessText::follow_concat(const Expr& e, std::vector<std::string> coords, const std::string& outside,
+                                      const Leaf& leaf) {
+  std::string out;
+  const int axis = static_cast<int>(e->attrs.ints[0]);
+  std::string& at = coords[static_cast<size_t>(axis)];
+  const std::string whole = at;
+  int64_t begin = 0;
+  for (size_t i = 0; i < e->in.size(); ++i) {
+    const Expr& part = e->in[i];
+    const int64_t end = begin + part.shape()[axis];
+    at = begin ? "(" + whole + " - " + dim(begin) + ")" : whole;
+    if (i) out += " else ";
+    if (i + 1 < e->in.size()) out += "if (" + whole + " < " + dim(end) + ") ";
+    out += "{ " + follow(part, coords, outside, leaf) + " }";
+    begin = end;
+  }
+  return out;
+}
+
+std::string AccessText::follow_reshape(const Expr& e, const std::vector<std::string>& coords, const std::string& outside,
+                                       const Leaf& leaf) {
+  const Shape &to = e.shape(), &from = e->in[0].shape();
+  std::string code = "{ int ", i = fresh();
+  std::string linear = "0";
+  for (int a = 0; a < to.rank(); ++a)
+    if (to[a] != 1)
+      linear = linear == "0" ? coords[static_cast<size_t>(a)]
+                             : "(" + linear + ") * " + params_.integer(name_ + "_dim", to[a]) + " + " +
+                                   coords[static_cast<size_t>(a)];
+  code += i + " = " + linear + "; ";
+  std::vector<std::string> out(static_cast<size_t>(from.rank()), "0");
+  bool outermost = true;
+  int first = 0;
+  while (first < from.rank() && from[first] == 1) ++first;
+  for (int a = from.rank(); a-- > first;) {
+    if (from[a] == 1) continue;
+    outermost = a == first;
+    const std::string c = fresh();
+    if (outermost) {
+      code += "const int " + c + " = " + i + "; ";
+    } else {
+      const std::string d = params_.divisor(name_ + "_extent", from[a]), q = fresh();
+      code += "const int " + q + " = " + i + " / " + d + ", " + c + " = " + i + " - " + q + " * static_cast<int>(" + d +
+              ".divisor); " + i + " = " + q + "; ";
+    }
+    out[static_cast<size_t>(a)] = c;
+  }
+  return code + follow(e->in[0], out, outside, leaf) + " }";
+}
+
+std::string AccessText::follow_gather(const Expr& e, const std::vector<std::string>& coords, const std::string& outside,
+                                      const Leaf& leaf) {
+  const Expr &x = e->in[0], &index = e->in[1];
+  const size_t lead = static_cast<size_t>(index.shape().rank());
+  const std::string row = fresh();
+  const std::vector<std::string> at(coords.begin(), coords.begin() + static_cast<std::ptrdiff_t>(lead));
+  std::string code = "{ int " + row + " = 0; " +
+                     follow(index, at, row + " = 0;", [&](const Expr& l, const std::string& i) {
+                       if (l.is<nodes::Iota>()) return row + " = " + i + ";";
+                       return row + " = static_cast<int>(" + params_.pointer(l, false) + "[" + i + "]);";
+                     });
+  std::vector<std::string> out = {row};
+  out.insert(out.end(), coords.begin() + static_cast<std::ptrdiff_t>(lead), coords.end());
+  const std::string dim = params_.integer(name_ + "_dim", x.shape()[0]);
+  return code + " if (" + row + " >= 0 && " + row + " < " + dim + ") { " + follow(x, out, outside, leaf) + " } else { " +
+         not_there(outside) + " } }";
+}
+
+std::string AccessText::mapped(const std::string& row, const std::string& col, const std::string& outside,
+                               const Leaf& leaf) {
+  const Shape& shape = domain_.shape;
+  std::vector<std::string> coords(static_cast<size_t>(shape.rank()), "0");
+  std::string code;
+  const auto split = [&](const std::string& index, int begin, int end) {
+    std::string rest = index;
+    for (int a = end; a-- > begin;) {
+      if (product(shape, begin, a) == 1) {
+        coords[static_cast<size_t>(a)] = rest;
+        break;
+      }
+      if (shape[a] == 1) continue;
+      const std::string d = params_.divisor(name_ + "_extent", shape[a]), q = fresh(), c = fresh();
+      code += "const int " + q + " = " + rest + " / " + d + ", " + c + " = " + rest + " - " + q + " * static_cast<int>(" +
+              d + ".divisor); ";
+      coords[static_cast<size_t>(a)] = c;
+      rest = q;
+    }
+  };
+  split(row, 0, domain_.split);
+  split(col, domain_.split, shape.rank());
+  const int lead = shape.rank() - view_.shape().rank();
+  std::vector<std::string> inner(coords.begin() + lead, coords.end());
+  for (int a = 0; a < view_.shape().rank(); ++a)
+    if (view_.shape()[a] == 1) inner[static_cast<size_t>(a)] = "0";
+  return "{ " + code + follow(view_, inner, outside, leaf) + " }";
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,85 @@
+// Text that finds the elements of a chain of views in a kernel. A kernel sees its domain as rows by columns and handles
+// `run` columns at a time (a fragment); what depends on the row alone is computed once a row.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tenon/backend/cuda/codegen/params.h"
+#include "tenon/kernels/affine.h"
+
+namespace tenon::cuda {
+
+/// A domain seen as a matrix: the axes before `split` make the row number.
+struct MatrixDomain {
+  Shape shape;
+  int split = 0;
+  int64_t rows() const;
+  int64_t cols() const;
+};
+
+/// Bytes that the address of every leaf's first element is a multiple of.
+inline constexpr int64_t kLeafAlignment = 16;
+
+class AccessText {
+ public:
+  /// `name`: prefix of what stands in the row's state. `written`: the chain is a place to store to.
+  AccessText(std::string name, const Expr& view, const MatrixDomain& domain, bool written, Params& params);
+
+  /// True if a fragment of `run` columns never straddles two pieces.
+  bool allows(int run) const;
+  /// True if every row holds one value.
+  bool uniform() const { return uniform_; }
+  DType dtype() const { return view_.dtype(); }
+
+  /// Members of the row's state, "int a0;", and the statements that fill `r` from `row`.
+  std::string row_members() const;
+  std::string row_code() const;
+  /// Statements that fill `dst` (a float where uniform, else Frag<float, run>) at row state `r` and column `col`.
+  std::string load(const std::string& dst, int run);
+  /// Statements that store fragment `src` (or float `src` for row results).
+  std::string store(const std::string& src, int run);
+  /// An expression for the address of `run` elements at column `col` of the row, which lie side by side and aligned, or
+  /// nothing if some do not. Of a type const T*.
+  std::string address(int run);
+  bool contiguous(int run) const;
+
+ private:
+  struct PieceText {
+    AffinePiece piece;
+    std::string pointer, offset, row_begin, row_end, col_begin, col_end;
+    std::vector<std::string> row_steps, row_divisors, col_steps, col_divisors;  // by digit
+  };
+  void name_fields();
+  std::string condition(const PieceText& t) const;
+  std::string select(const std::function<std::string(size_t piece)>& body) const;
+  std::string column_offset(const PieceText& t, const std::string& col) const;
+  bool vector(const PieceText& t, int run) const;
+  std::string load_piece(size_t i, const std::string& dst, int run) const;
+  std::string store_piece(size_t i, const std::string& src, int run) const;
+  std::string element(const PieceText& t, const std::string& index) const;
+
+  // Chains that are not affine.
+  using Leaf = std::function<std::string(const Expr& leaf, const std::string& index)>;
+  std::string follow(const Expr& e, std::vector<std::string> coords, const std::string& outside, const Leaf& leaf);
+  std::string follow_resize(const Expr& e, std::vector<std::string> coords, const std::string& outside, const Leaf& leaf);
+  std::string follow_pad(const Expr& e, std::vector<std::string> coords, const std::string& outside, const Leaf& leaf);
+  std::string follow_concat(const Expr& e, std::vector<std::string> coords, const std::string& outside, const Leaf& leaf);
+  std::string follow_reshape(const Expr& e, const std::vector<std::string>& coords, const std::string& outside,
+                             const Leaf& leaf);
+  std::string follow_gather(const Expr& e, const std::vector<std::string>& coords, const std::string& outside,
+                            const Leaf& leaf);
+  std::string mapped(const std::string& row, const std::string& col, const std::string& outside, const Leaf& leaf);
+  std::string dim(int64_t n);
+  std::string fresh() { return name_ + "_" + std::to_string(locals_++); }
+
+  std::string name_;
+  Expr view_;
+  MatrixDomain domain_;
+  bool written_ = false, uniform_ = false, affine_ = false;
+  Params& params_;
+  std::vector<PieceText> pieces_;
+  int locals_ = 0;
+};
+
+}  // namespace tenon::cuda

@@ -1,0 +1,372 @@
+#include "tenon/backend/cuda/codegen/program_text.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/form.h"
+
+namespace tenon::cuda {
+namespace {
+
+constexpr int64_t kShortRow = 128;
+
+struct Body {
+  const char* name;
+  const char* header;
+};
+
+const Body& body_named(const NodeType* type) {
+  static const std::map<const NodeType*, Body> all = {
+#define NODE_BODY(T, header) {&node_type<nodes::T>(), {#T, header}},
+#include "tenon/expr_generated/node_bodies.inc"
+#undef NODE_BODY
+  };
+  return all.at(type);
+}
+
+int lane_of(const Expr& leaf) {
+  if (!leaf.is<nodes::Input>()) return -1;
+  for (int lane = 0; lane < 8; ++lane)
+    if (leaf->attrs.text == acc_name(lane)) return lane;
+  return -1;
+}
+
+// A literal seen through any views that repeat it.
+const Node* literal_of(const Expr& e) {
+  if (e.is<nodes::Constant>()) return e.get();
+  const bool repeats =
+      e.is<nodes::Broadcast>() || e.is<nodes::Reshape>() || e.is<nodes::Permute>() || e.is<nodes::Slice>();
+  return repeats ? literal_of(e->in[0]) : nullptr;
+}
+
+bool is_rounding(const Expr& e) { return e->type->round != nullptr; }
+
+// What is stored as a type is rounded to it by the store.
+Expr stored_value(const ProgramOutput& o) {
+  return o.place && is_rounding(o.value) && o.value->attrs.dtype == o.dtype ? o.value->in[0] : o.value;
+}
+
+}  // namespace
+
+Shape domain_of(const Expr& value) {
+  for (const Expr& e : topological(std::array{value}))
+    if (e->family() == Family::Reduce) return e->in[0].shape();
+  return value.shape();
+}
+
+MatrixDomain matrix_domain(const Shape& shape, bool joins) {
+  MatrixDomain d{shape, std::max(shape.rank() - 1, 0)};
+  if (joins)
+    while (d.split > 0 && d.cols() < kShortRow) --d.split;
+  return d;
+}
+
+ProgramText::ProgramText(std::span<const ProgramOutput> outputs, const MatrixDomain& domain, Params& params, int most)
+    : domain_(domain), params_(params) {
+  for (const ProgramOutput& o : outputs) outputs_.push_back({stored_value(o), o.place, o.dtype});
+  std::vector<Expr> roots;
+  for (const ProgramOutput& o : outputs_) roots.push_back(o.value);
+  for (const Expr& e : topological(roots)) {
+    if (e->family() != Family::Reduce) continue;
+    TENON_CHECK(Internal, e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last), "cuda")
+        << e->name() << " is not a row reduction";
+    reductions_.push_back(e);
+    reduces_ = true;
+    stages_ = std::max(stages_, level(e) + 1);
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i)
+    if (outputs_[i].place)
+      places_.emplace_back("out" + std::to_string(i), outputs_[i].place, domain_, true, params_);
+  std::set<const Node*> seen;
+  for (const Expr& e : roots) collect(e, seen);
+  choose_run(outputs_, most);
+  if (reduces_) find_arrays();
+}
+
+ProgramText::Kind ProgramText::kind(const Expr& e) const {
+  if (e->family() == Family::Leaf && lane_of(e) >= 0) return Kind::Accumulator;
+  if (literal_of(e)) return Kind::Literal;
+  const bool view = e->family() == Family::Leaf || (e->family() == Family::View && is_view_chain(e));
+  return view ? Kind::Load : Kind::Computed;
+}
+
+// Number of reductions that must be known before `e` is.
+int ProgramText::level(const Expr& e) {
+  if (const auto it = levels_.find(e.get()); it != levels_.end()) return it->second;
+  int most = 0;
+  if (kind(e) == Kind::Computed) {
+    for (const Expr& x : e->in) most = std::max(most, level(x));
+    most += e->family() == Family::Reduce;
+  }
+  return levels_[e.get()] = most;
+}
+
+bool ProgramText::uniform(const Expr& e) {
+  if (const auto it = uniforms_.find(e.get()); it != uniforms_.end()) return it->second;
+  bool yes = false;
+  switch (kind(e)) {
+    case Kind::Accumulator:
+      break;
+    case Kind::Literal:
+      yes = true;
+      break;
+    case Kind::Load:
+      yes = access(e).uniform();
+      break;
+    case Kind::Computed:
+      yes = e->family() == Family::Reduce || std::all_of(e->in.begin(), e->in.end(), [this](const Expr& x) { return uniform(x); });
+  }
+  return uniforms_[e.get()] = yes;
+}
+
+AccessText& ProgramText::access(const Expr& view) {
+  for (auto& [node, a] : accesses_)
+    if (node == view.get()) return a;
+  return accesses_
+      .emplace_back(view.get(), AccessText("a" + std::to_string(accesses_.size()), view, domain_, false, params_))
+      .second;
+}
+
+void ProgramText::collect(const Expr& e, std::set<const Node*>& seen) {
+  if (!seen.insert(e.get()).second) return;
+  if (kind(e) == Kind::Load) access(e);
+  if (kind(e) != Kind::Computed) return;
+  for (const Expr& x : e->in) collect(x, seen);
+}
+
+void ProgramText::choose_run(std::span<const ProgramOutput> outputs, int most) {
+  int64_t narrowest = 4;
+  for (const auto& [node, a] : accesses_)
+    if (!a.uniform()) narrowest = std::min(narrowest, size_of(a.dtype()));
+  for (const ProgramOutput& o : outputs) narrowest = std::min(narrowest, size_of(o.dtype));
+  const auto allowed = [this](int run) {
+    const auto ok = [run](const AccessText& a) { return a.allows(run); };
+    return domain_.cols() % run == 0 && std::all_of(places_.begin(), places_.end(), ok) &&
+           std::all_of(accesses_.begin(), accesses_.end(), [&](const auto& a) { return ok(a.second); });
+  };
+  for (run_ = static_cast<int>(std::min<int64_t>(most, 16 / std::max<int64_t>(narrowest, 2))); run_ > 1; run_ /= 2)
+    if (allowed(run_)) break;
+}
+
+// Loads that more than one stage needs stay in registers.
+void ProgramText::find_arrays() {
+  std::map<const Node*, std::set<int>> needed;
+  std::vector<const Node*> order;
+  const auto visit = [&](const Expr& root, int stage) {
+    std::set<const Node*> seen;
+    const std::function<void(const Expr&)> walk = [&](const Expr& e) {
+      if (uniform(e) || !seen.insert(e.get()).second) return;
+      if (kind(e) == Kind::Load) {
+        if (!needed.contains(e.get())) order.push_back(e.get());
+        needed[e.get()].insert(stage);
+      }
+      if (kind(e) == Kind::Computed)
+        for (const Expr& x : e->in) walk(x);
+    };
+    walk(root);
+  };
+  for (const Expr& r : reductions_) visit(r->in[0], level(r) - 1);
+  for (const ProgramOutput& o : outputs_) visit(o.value, stages_ - 1);
+  for (const Node* node : order)
+    if (needed.at(node).size() > 1) arrays_.emplace_back(node, Value{fresh(), false, node->dtype});
+}
+
+// ---- values -------------------------------------------------------------------------------------------------------
+
+std::string ProgramText::struct_name(const Expr& e) {
+  const Body& b = body_named(e->type);
+  headers_.insert(b.header);
+  return std::string("nodes::") + b.name;
+}
+
+ProgramText::Value ProgramText::value(const Expr& e) {
+  const bool is_uniform = uniform(e);
+  auto& known = is_uniform ? outer_ : inner_;
+  if (const auto it = known.find(e.get()); it != known.end()) return it->second;
+  const Value v = compute(e);
+  (is_uniform ? outer_ : inner_)[e.get()] = v;
+  return v;
+}
+
+ProgramText::Value ProgramText::compute(const Expr& e) {
+  switch (kind(e)) {
+    case Kind::Accumulator:
+      return {"acc[" + std::to_string(lane_of(e)) + "]", false, DType::F32};
+    case Kind::Literal: {
+      const Value v{fresh(), true, DType::F32};
+      before_ += "    const float " + v.name + " = " + params_.number("constant", literal_of(e)->attrs.nums[0]) + ";\n";
+      return v;
+    }
+    case Kind::Load:
+      return load(e);
+    case Kind::Computed:
+      break;
+  }
+  ++lines_;
+  if (e->family() == Family::View) {
+    TENON_CHECK(Internal, e.is<nodes::Broadcast>() && uniform(e->in[0]), "cuda")
+        << e->name() << " of a computed value is not in form";
+    return value(e->in[0]);
+  }
+  TENON_CHECK(Internal, e->family() == Family::Pointwise, "cuda") << e->name() << " is not known in this stage";
+  return is_rounding(e) ? rounding(e) : pointwise(e);
+}
+
+ProgramText::Value ProgramText::load(const Expr& e) {
+  const bool is_uniform = uniform(e);
+  for (const auto& [node, array] : arrays_) {
+    if (node != e.get()) continue;
+    Value v = array;
+    v.name += "[f]";
+    if (!loaded_.contains(e.get())) loop_ += "        " + access(e).load(v.name, run_) + "\n";
+    loaded_.insert(e.get());
+    return v;
+  }
+  const Value v{fresh(), is_uniform, e.dtype()};
+  const std::string type = is_uniform ? "float " : "Frag<float, kRun> ";
+  (is_uniform ? before_ : loop_) +=
+      (is_uniform ? "    " : "        ") + type + v.name + "; " + access(e).load(v.name, run_) + "\n";
+  return v;
+}
+
+// A node's body over named operands: `call` is left with nodes::Lerp::eval<float>(a, b, c), element by element.
+void ProgramText::body_of(const Expr& e, std::string& call, const std::function<std::string(const Value&)>& element) {
+  call = struct_name(e) + "::eval<float>(";
+  bool first = true;
+  for (const Expr& x : e->in) {
+    call += (first ? "" : ", ") + element(value(x));
+    first = false;
+  }
+  for (double p : e->attrs.nums) call += ", " + params_.number("number", p);
+  call += ")";
+}
+
+ProgramText::Value ProgramText::pointwise(const Expr& e) {
+  std::string call;
+  if (uniform(e)) {
+    body_of(e, call, [](const Value& v) { return v.name; });
+    const Value out{fresh(), true, DType::F32};
+    before_ += "    const float " + out.name + " = " + call + ";\n";
+    return out;
+  }
+  body_of(e, call, [](const Value& v) { return v.uniform ? v.name : v.name + ".v[k]"; });
+  const Value out{fresh(), false, DType::F32};
+  loop_ += "        Frag<float, kRun> " + out.name + "; UNROLL for (int k = 0; k < kRun; ++k) " + out.name +
+           ".v[k] = " + call + ";\n";
+  return out;
+}
+
+ProgramText::Value ProgramText::rounding(const Expr& e) {
+  const Value x = value(e->in[0]);
+  const DType type = e->attrs.dtype;
+  if (type == x.holds || type == DType::F32 || type == DType::F64) return x;
+  const Value out{fresh(), x.uniform, type};
+  const std::string round = "round_to<" + type_text(type) + ">(";
+  if (x.uniform)
+    before_ += "    const float " + out.name + " = " + round + x.name + ");\n";
+  else
+    loop_ += "        Frag<float, kRun> " + out.name + "; UNROLL for (int k = 0; k < kRun; ++k) " + out.name +
+             ".v[k] = " + round + x.name + ".v[k]);\n";
+  return out;
+}
+
+// ---- the functor --------------------------------------------------------------------------------------------------
+
+std::string ProgramText::includes() const {
+  std::string out;
+  for (const std::string& h : headers_) out += "#include \"" + h + "\"\n";
+  return out;
+}
+
+// Statements that store output `o`, whose value is emitted before them.
+std::string ProgramText::stored(const ProgramOutput& o) {
+  size_t number = 0;
+  for (const ProgramOutput& other : outputs_) {
+    if (&other == &o) break;
+    number += static_cast<bool>(other.place);
+  }
+  AccessText& place = places_[number];
+  Value v = value(o.value);
+  if (place.uniform()) return place.store(v.uniform ? v.name : v.name + ".v[0]", run_);
+  if (v.uniform) {
+    const std::string full = fresh();
+    loop_ += "        const Frag<float, kRun> " + full + " = splat<kRun>(" + v.name + ");\n";
+    v.name = full;
+  }
+  return place.store(v.name, run_);
+}
+
+// One loop over the row: what the reductions of this stage need, or the stores.
+std::string ProgramText::stage(int number, bool last) {
+  inner_.clear();
+  before_.clear();
+  loop_.clear();
+  std::string after, loop_end, once;
+  for (const Expr& r : reductions_) {
+    if (level(r) != number + 1) continue;
+    const Value x = value(r->in[0]);
+    const std::string type = struct_name(r), sum = fresh(), out = fresh();
+    before_ += "    float " + sum + " = static_cast<float>(" + type + "::init);\n";
+    loop_end += "        UNROLL for (int k = 0; k < kRun; ++k) " + sum + " = " + type + "::step<float>(" + sum + ", " +
+                (x.uniform ? x.name : x.name + ".v[k]") + ");\n";
+    after += "    const float " + out + " = " + type + "::finish<float>(team.template reduce<" + type + ">(" + sum +
+             "), static_cast<float>(p.sizes.cols));\n";
+    outer_[r.get()] = {out, true, DType::F32};
+  }
+  if (last)
+    for (const ProgramOutput& o : outputs_) {
+      const bool per_row = o.value.shape() != domain_.shape;
+      const std::string text = stored(o) + "\n";
+      (per_row ? once : loop_end) += "        " + text;
+    }
+  std::string out = "    // stage " + std::to_string(number) + "\n" + before_;
+  if (!loop_.empty() || !loop_end.empty())
+    out += "    UNROLL for (int f = 0; f < R; ++f) {\n"
+           "      const int col = (f * Team::kThreads + team.rank()) * kRun;\n"
+           "      if (col < p.sizes.cols) {\n" +
+           loop_ + loop_end + "      }\n    }\n";
+  if (!once.empty()) out += "    if (team.rank() == 0) {\n" + once + "    }\n";
+  return out + after;
+}
+
+std::string ProgramText::functor(const std::string& name, int lanes) {
+  std::string body;
+  const bool returns = !outputs_[0].place;
+  if (reduces_) {
+    std::string stages;
+    for (int s = 0; s < stages_; ++s) stages += stage(s, s + 1 == stages_);
+    body = "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, const Team& team) {\n"
+           "    const Row r = row(p, row_number);\n";
+    for (const auto& [node, v] : arrays_) body += "    Frag<float, kRun> " + v.name + "[R];\n";
+    body += stages + "  }\n";
+  } else {
+    std::string end;
+    for (const ProgramOutput& o : outputs_) {
+      if (o.place) {
+        end += "        " + stored(o) + "\n";
+      } else {
+        const Value v = value(o.value);
+        end += "        return " + (v.uniform ? "splat<kRun>(" + v.name + ")" : v.name) + ";\n";
+      }
+    }
+    body = std::string("  DEV static ") + (returns ? "Frag<float, kRun>" : "void") +
+           " eval(const Params& p, int row_number, int col" +
+           (lanes ? ", const Frag<float, kRun> (&acc)[" + std::to_string(lanes) + "]" : "") +
+           ") {\n    const Row r = row(p, row_number);\n" + before_ + loop_ + end + "  }\n";
+  }
+  std::string row = "  struct Row {\n    int row;\n", code;
+  const auto add = [&](const AccessText& a) {
+    row += a.row_members();
+    code += a.row_code();
+  };
+  for (const auto& [node, a] : accesses_) add(a);
+  for (const AccessText& a : places_) add(a);
+  return "struct " + name + " {\n  static constexpr int kRun = " + std::to_string(run_) + ";\n" + row +
+         "  };\n  DEV static Row row(const Params& p, int row) {\n    Row r;\n    r.row = row;\n" + code +
+         "    return r;\n  }\n" + body + "};\n";
+}
+
+}  // namespace tenon::cuda

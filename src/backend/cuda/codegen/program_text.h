@@ -1,0 +1,82 @@
+// Text of the maths of a launch: a flat tape, one line a node, as the functor that a skeleton of device/ is specialised
+// with. Without row reductions it computes one fragment; with them, a whole row held by a team of threads.
+#pragma once
+#include <deque>
+#include <set>
+#include <span>
+#include <unordered_map>
+
+#include "tenon/backend/cuda/codegen/access_text.h"
+
+namespace tenon::cuda {
+
+/// A result and where it goes; without a place it is returned to the caller.
+struct ProgramOutput {
+  Expr value, place;
+  DType dtype = DType::F32;
+};
+
+class ProgramText {
+ public:
+  /// `most`: columns of a fragment at most. Throws Error(Internal) for what is not in form.
+  ProgramText(std::span<const ProgramOutput> outputs, const MatrixDomain& domain, Params& params, int most);
+
+  int run() const { return run_; }
+  bool reduces() const { return reduces_; }
+  /// Headers of the node bodies in use, as include lines.
+  std::string includes() const;
+  /// The functor: `eval(p, row, col)`, with accumulators `eval(p, row, col, acc)`, with reductions
+  /// `run<R>(p, row, team)`.
+  std::string functor(const std::string& name, int lanes = 0);
+  /// Nodes that became lines.
+  int length() const { return lines_; }
+
+ private:
+  struct Value {
+    std::string name;
+    bool uniform = false;
+    DType holds = DType::F32;
+  };
+  enum class Kind { Accumulator, Literal, Load, Computed };
+  Kind kind(const Expr& e) const;
+  bool uniform(const Expr& e);
+  int level(const Expr& e);
+  AccessText& access(const Expr& view);
+  void choose_run(std::span<const ProgramOutput> outputs, int most);
+  void find_arrays();
+  void collect(const Expr& e, std::set<const Node*>& seen);
+
+  Value value(const Expr& e);
+  Value compute(const Expr& e);
+  Value load(const Expr& e);
+  Value pointwise(const Expr& e);
+  Value rounding(const Expr& e);
+  void body_of(const Expr& e, std::string& call, const std::function<std::string(const Value&)>& element);
+  std::string fresh() { return "v" + std::to_string(made_++); }
+  std::string stored(const ProgramOutput& o);
+  std::string stage(int number, bool last);
+  std::string struct_name(const Expr& e);
+
+  std::vector<ProgramOutput> outputs_;
+  MatrixDomain domain_;
+  Params& params_;
+  int run_ = 1, made_ = 0, lines_ = 0, stages_ = 1;
+  bool reduces_ = false;
+  std::deque<std::pair<const Node*, AccessText>> accesses_;  // of loads, in a fixed order: equal launches, equal text
+  std::vector<AccessText> places_;              // by output; not of those without a place
+  std::unordered_map<const Node*, int> levels_;
+  std::unordered_map<const Node*, bool> uniforms_;
+  std::vector<Expr> reductions_;
+  std::vector<std::pair<const Node*, Value>> arrays_;  // loads that live through several stages
+  std::set<const Node*> loaded_;         // of these, the ones loaded by an earlier stage
+  std::unordered_map<const Node*, Value> outer_, inner_;
+  std::string before_, loop_;
+  std::set<std::string> headers_;
+};
+
+/// The shape over which a value in form runs: that of its row reductions, else its own.
+Shape domain_of(const Expr& value);
+/// The domain as a matrix: rows of the last axis, or longer ones where `joins` and rows are short.
+MatrixDomain matrix_domain(const Shape& shape, bool joins);
+
+}  // namespace tenon::cuda

@@ -1,0 +1,67 @@
+// The rows skeleton: a row lives in the registers of a team, a warp or a whole block, through several reductions and
+// several sinks: one read and one write of memory.
+#pragma once
+#include "tenon/device/elements.h"
+#include "tenon/device/sizes.h"
+
+namespace tenon::device {
+
+/// Joins partial results of reduction node T.
+template <class T>
+DEV float combine(float a, float b) {
+  if constexpr (requires { T::template combine<float>(a, b); })
+    return T::template combine<float>(a, b);
+  else
+    return T::template step<float>(a, b);
+}
+
+template <class T>
+DEV float combine_warp(float x) {
+  UNROLL for (int mask = 16; mask > 0; mask >>= 1) x = combine<T>(x, shuffle_xor(x, mask));
+  return x;
+}
+
+/// A warp.
+struct WarpTeam {
+  static constexpr int kThreads = 32;
+  DEV int rank() const { return lane(); }
+  template <class T>
+  DEV float reduce(float x) const {
+    return combine_warp<T>(x);
+  }
+};
+
+/// A block. Results of the warps meet in shared memory, in an order that is always the same.
+template <int threads>
+struct BlockTeam {
+  static constexpr int kThreads = threads;
+  float* exchange;  // one float a warp
+  DEV int rank() const { return thread_index(); }
+  template <class T>
+  DEV float reduce(float x) const {
+    x = combine_warp<T>(x);
+    sync_block();  // the exchange may still be in use
+    if (lane() == 0) exchange[warp()] = x;
+    sync_block();
+    float all = exchange[0];
+    UNROLL for (int w = 1; w < threads / 32; ++w) all = combine<T>(all, exchange[w]);
+    return all;
+  }
+};
+
+inline constexpr int kWarpRowThreads = 128;
+
+/// Program: kRun; run<R>(p, row, team) computes and stores a row of up to R * kRun * team threads columns.
+template <class Program, int R, class Params>
+DEV void rows_by_warp(const Params& p) {
+  const int row = block_x() * (kWarpRowThreads / 32) + warp();
+  if (row < p.sizes.rows) Program::template run<R>(p, row, WarpTeam{});
+}
+
+template <class Program, int R, int threads, class Params>
+DEV void rows_by_block(const Params& p) {
+  const BlockTeam<threads> team{reinterpret_cast<float*>(shared_memory())};
+  Program::template run<R>(p, block_x(), team);
+}
+
+}  // namespace tenon::device

@@ -1,0 +1,24 @@
+// The run-time numbers of the skeletons without an anchor. Filled by the host, read by kernels: plain layouts only.
+#pragma once
+#include "tenon/device/index.h"
+
+namespace tenon::device {
+
+struct MapSizes {
+  int32_t fragments;      ///< of the whole domain
+  Divisor row_fragments;  ///< of a row
+};
+
+struct RowsSizes {
+  int32_t rows, cols;
+};
+
+/// A value seen as [samples, inner, channels], summed over inner.
+struct GroupsSizes {
+  int32_t samples, inner, channels;
+  int32_t chunk, chunks;    ///< rows of a block along inner, blocks along inner
+  float* partials;          ///< [kinds, samples, chunks, channels]
+  uint32_t* arrived;        ///< [samples * column blocks], zero before and after
+};
+
+}  // namespace tenon::device

@@ -1,0 +1,51 @@
+// One kernel of a launch: compiled text, its argument and its grid. A launch is a list of steps.
+#pragma once
+#include "tenon/backend/cuda/codegen/program_text.h"
+#include "tenon/backend/cuda/device.h"
+
+namespace tenon::cuda {
+
+/// The address of a leaf's first element.
+using Resolve = std::function<void*(const Expr& leaf)>;
+
+/// A pointer inside the sizes of a skeleton that is known when the launch is bound.
+struct SizesPointer {
+  size_t at;
+  void* address;
+};
+
+/// Text of a kernel before it is put together.
+struct KernelText {
+  std::string name;      ///< for people
+  std::string headers;   ///< include lines of device/ and of node bodies
+  std::string functors;  ///< in namespace tenon::device
+  std::string kernel;    ///< KERNEL(..) { .. }
+};
+
+class Step {
+ public:
+  /// Starts to compile.
+  Step(Device& device, const KernelText& text, const Params& params, const LaunchShape& shape);
+  /// Fills the argument's pointers; before the first launch, and again if an address has changed.
+  void bind(const Resolve& resolve);
+  /// Sets a pointer inside the sizes.
+  void set(const SizesPointer& pointer);
+  void launch() { function_->launch(shape_, params_); }
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+  std::shared_ptr<Function> function_;
+  std::vector<std::byte> params_;
+  std::vector<Params::Pointer> pointers_;
+  LaunchShape shape_;
+};
+
+/// A step that computes `outputs` over `domain`: the rows skeleton where a value reduces rows, else map. The graph that
+/// the values live in outlives the step.
+Step plain_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs, const Shape& domain);
+
+/// Bytes of the leaf's elements.
+int64_t leaf_bytes(const Expr& leaf);
+
+}  // namespace tenon::cuda

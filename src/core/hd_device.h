@@ -1,0 +1,105 @@
+// The maths of hd.h in kernels: the same names, for float alone. Included by hd.h where TENON_DEVICE is defined, by a
+// device compiler or by a host compiler that stands in for one.
+#pragma once
+#ifndef __CUDACC__
+#include <cmath>
+#endif
+
+#ifdef __CUDACC__
+#define HD __device__ __attribute__((always_inline))
+#ifndef INFINITY
+#define INFINITY __builtin_bit_cast(float, 0x7f800000u)
+#endif
+#else
+#define HD [[gnu::always_inline]]
+#endif
+
+namespace tenon::hd {
+
+template <class V>
+using Scalar = float;
+
+template <class V>
+HD inline V splat(float s) {
+  return s;
+}
+template <class V>
+HD inline V select(bool mask, V a, V b) {
+  return mask ? a : b;
+}
+template <class V>
+HD inline V abs(V x) {
+  return fabsf(x);
+}
+template <class V>
+HD inline V min(V a, V b) {
+  return a < b ? a : b;
+}
+template <class V>
+HD inline V max(V a, V b) {
+  return a > b ? a : b;
+}
+template <class V>
+HD inline V floor(V x) {
+  return floorf(x);
+}
+template <class V>
+HD inline V ceil(V x) {
+  return ceilf(x);
+}
+template <class V>
+HD inline V sqrt(V x) {
+  return sqrtf(x);
+}
+template <class V>
+HD inline V rsqrt(V x) {
+  return 1.0f / sqrtf(x);
+}
+/// e^x through the special-function unit: 2^(x log2 e), about 2 ulp plus the rounding of the product.
+template <class V>
+HD inline V exp(V x) {
+#ifdef __CUDACC__
+  return __expf(x);
+#else
+  return expf(x);
+#endif
+}
+template <class V>
+HD inline V log(V x) {
+  return logf(x);
+}
+template <class V>
+HD inline V sin(V x) {
+  return sinf(x);
+}
+template <class V>
+HD inline V cos(V x) {
+  return cosf(x);
+}
+template <class V>
+HD inline V pow(V x, V y) {
+  return powf(x, y);
+}
+template <class V>
+HD inline V sigmoid(V x) {
+#ifdef __CUDACC__
+  return __fdividef(1.0f, 1.0f + __expf(-x));
+#else
+  return 1.0f / (1.0f + expf(-x));
+#endif
+}
+template <class V>
+HD inline V tanh(V x) {
+  return tanhf(x);
+}
+template <class V>
+HD inline V erf(V x) {
+  return erff(x);
+}
+/// Distribution function of the standard normal.
+template <class V>
+HD inline V normal_cdf(V x) {
+  return 0.5f * erfcf(x * -0.70710678f);
+}
+
+}  // namespace tenon::hd

@@ -1,0 +1,28 @@
+// What a node struct derives from where only its body is wanted: in kernels (TENON_DEVICE). Stands in for node_type.h.
+#pragma once
+#include "tenon/core/hd.h"
+
+#ifdef __CUDACC__
+namespace std {
+template <class T, decltype(sizeof(0)) N>
+struct array;
+template <class T>
+class vector;
+}  // namespace std
+#else
+#include <array>
+#include <vector>
+#endif
+
+namespace tenon {
+
+class Expr;
+
+template <int N, int P = 0>
+struct Pointwise {};
+struct Reduce {};
+
+}  // namespace tenon
+
+#define NODE(T)
+#define POINTWISE_FACTORY(T, function)
