@@ -17,16 +17,15 @@ DEV void gemm_mma(const Params& p) {
   const int tiles_m = (g.m + Tile::kM - 1) / Tile::kM, tiles_n = (columns + Lanes::kTile - 1) / Lanes::kTile;
   const TileAt tile(block_x(), tiles_m, tiles_n);
   const int row = tile.m * Tile::kM, column = tile.n * Lanes::kTile, batch = block_z();
-  constexpr int kColumns = Tile::kRowBytes / sizeof(T);
-  const int all = (g.k + kColumns - 1) / kColumns, each = (all + g.split.splits - 1) / g.split.splits;
-  const int first = block_y() * each, last = first + each < all ? first + each : all;
+  const StepRange steps(g.k, Tile::kRowBytes / sizeof(T), g.split.splits);
 
   griddep_wait();
-  RowLoader<Tile, Tile::kM, A> a(p, g.k, first,
+  RowLoader<Tile, Tile::kM, A> a(p, g.k, steps.first,
                                  [&](int i) { return batch * g.m + (row + i < g.m ? row + i : g.m - 1); });
-  RowLoader<Tile, Tile::kN, B> b(p, g.k, first, [&](int i) { return batch * g.n + Lanes::source(i, column, columns); });
+  RowLoader<Tile, Tile::kN, B> b(p, g.k, steps.first,
+                                 [&](int i) { return batch * g.n + Lanes::source(i, column, columns); });
   MmaSums<Tile> sums = {};
-  mma_loop<Tile, T>(p, sums, a, b, last - first);
+  mma_loop<Tile, T>(p, sums, a, b, steps.count);
   griddep_launch();
   if (g.split.splits > 1 && !mma_meet(g.split, batch * grid_x() + block_x(), block_y(), sums)) return;
   mma_store<Tile, Epilogue>(p, sums, row, g.m, batch * g.m, column, columns);

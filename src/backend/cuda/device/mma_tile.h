@@ -42,8 +42,8 @@ struct CopyPart {
   static constexpr int kChunks = Tile::kRowBytes / 16, kPerChunk = 16 / sizeof(T);
   static constexpr int kStep = Tile::kThreads / kChunks;
   static constexpr int kPasses = (kRows + kStep - 1) / kStep;
-  static constexpr bool kEven = kRows % kStep == 0;  ///< every thread has a row in every pass
-  static constexpr int kColumns = Tile::kRowBytes / sizeof(T);
+  static constexpr bool kEven = kRows % kStep == 0;             ///< every thread has a row in every pass
+  static constexpr int kColumns = Tile::kRowBytes / sizeof(T);  ///< of a step of K
   static_assert(kStep % 8 == 0, "a thread's rows share their swizzle");
 
   DEV static int first() { return thread_index() / kChunks; }
@@ -258,6 +258,16 @@ DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, int row, int rows
     sync_warp();
   }
 }
+
+/// The steps of K that part block_y() of a tile does.
+struct StepRange {
+  int first, count;
+  DEV StepRange(int columns, int columns_a_step, int splits) {
+    const int all = (columns + columns_a_step - 1) / columns_a_step, each = (all + splits - 1) / splits;
+    first = block_y() * each;
+    count = first + each < all ? each : all - first;  // below zero: nothing
+  }
+};
 
 /// Tile `index` of a grid of tiles, so that blocks that run together share rows of both operands: groups of 8 rows of
 /// tiles, column by column.

@@ -1,0 +1,169 @@
+// conv_mma on the emulator beside sums in double: windows, strides, paddings, tails, splits, joined inputs.
+#include "core_harness.h"
+
+namespace tenon::cuda::test {
+namespace {
+
+struct Params {
+  device::ConvSizes sizes;
+  const void *a, *a2, *b;
+  float* y;
+  int first_channels;  ///< of a; the rest are a2's
+};
+
+struct Variant {
+  MmaTileShape tile{64, 64, 2, 2, 128, 3};
+  DType type = DType::BF16;
+  int lanes = 1, run = 8;
+  int operand_bytes = 16;
+  int first_channels = 0;  ///< two inputs joined, when it is not zero
+};
+
+// Pixels whose channels come from two tensors.
+std::string joined_operand(const std::string& t, int run) {
+  return "struct A {\n  using T = " + t + ";\n  static constexpr int kRun = " + std::to_string(run) + R"(;
+  struct Row { const T *first, *second; int split; };
+  DEV static Row row(const Params& p, int r) {
+    const int split = p.first_channels;
+    return {p.a + static_cast<int64_t>(r) * split,
+            p.a2 + static_cast<int64_t>(r) * (p.sizes.channels - split) - split, split};
+  }
+  DEV static const T* at(const Row& row, int col) { return (col < row.split ? row.first : row.second) + col; }
+};
+)";
+}
+
+std::string text_of(const Variant& v) {
+  const std::string t = element_name(v.type);
+  const int run = v.operand_bytes / static_cast<int>(size_of(v.type));
+  return "#include \"tenon/device/conv_mma.h\"\nusing namespace tenon::device;\nstruct Params { ConvSizes sizes; "
+         "const " +
+         t + " *a, *a2, *b; float* y; int first_channels; };\n" +
+         (v.first_channels > 0 ? joined_operand(t, run) : operand("A", v.type, "a", "p.sizes.channels", run)) +
+         operand("B", v.type, "b", "p.sizes.channels * p.sizes.kernel_h * p.sizes.kernel_w", run) +
+         epilogue(v.lanes, v.run, "p.sizes.outputs / kLanes") + "using Tile = " + v.tile.type() +
+         ";\nKERNEL(Tile::kThreads, 1, Params, p) { conv_mma<Tile, A, B, Epilogue>(p); }\n";
+}
+
+// The sum under one window, and the sum of the terms' sizes.
+struct Windows {
+  const device::ConvSizes& c;
+  const std::vector<float>&a, &a2, &b;
+  int first_channels;
+
+  double value(int64_t pixel, int channel) const {
+    const int split = first_channels > 0 ? first_channels : c.channels;
+    return channel < split ? a[static_cast<size_t>(pixel * split + channel)]
+                           : a2[static_cast<size_t>(pixel * (c.channels - split) + channel - split)];
+  }
+  double sum(int image, int y, int x, int output) const {
+    double total = 0;
+    for (int i = 0; i < c.kernel_h; ++i)
+      for (int j = 0; j < c.kernel_w; ++j) {
+        const int py = y * c.stride - c.pad_top + i, px = x * c.stride - c.pad_left + j;
+        if (py < 0 || py >= c.height || px < 0 || px >= c.width) continue;
+        const int64_t pixel = (static_cast<int64_t>(image) * c.height + py) * c.width + px;
+        const int64_t weight = ((static_cast<int64_t>(output) * c.kernel_h + i) * c.kernel_w + j) * c.channels;
+        for (int ch = 0; ch < c.channels; ++ch) total += value(pixel, ch) * b[static_cast<size_t>(weight + ch)];
+      }
+    return total;
+  }
+};
+
+void check(const Variant& v, const device::ConvSizes& c) {
+  SCOPED_TRACE(v.tile.type() + " " + std::to_string(c.height) + "x" + std::to_string(c.width) + "x" +
+               std::to_string(c.channels) + " -> " + std::to_string(c.out_height) + "x" + std::to_string(c.out_width) +
+               "x" + std::to_string(c.outputs) + " window " + std::to_string(c.kernel_h) + "x" +
+               std::to_string(c.kernel_w) + " splits " + std::to_string(c.split.splits));
+  Emulator memory;
+  const int64_t pixels = static_cast<int64_t>(c.batch) * c.height * c.width;
+  const int k = c.kernel_h * c.kernel_w * c.channels, first = v.first_channels > 0 ? v.first_channels : c.channels;
+  const RandomTensor a(memory, v.type, pixels * first, 1), a2(memory, v.type, pixels * (c.channels - first), 2),
+      b(memory, v.type, static_cast<int64_t>(c.outputs) * k, 3);
+  const int columns = c.outputs / v.lanes;
+  const int64_t rows = static_cast<int64_t>(c.batch) * c.out_height * c.out_width;
+  const auto y = run_core<Params>("conv", text_of(v), conv_launch(v.tile, c, v.lanes),
+                                  {c, a.memory.get(), a2.memory.get(), b.memory.get(), nullptr, first}, rows * columns);
+  const Windows windows{c, a.values, a2.values, b.values, v.first_channels};
+  int wrong = 0;
+  for (int64_t row = 0; row < rows && wrong < 5; ++row)
+    for (int col = 0; col < columns && wrong < 5; ++col) {
+      const int64_t line = row / c.out_width, image = line / c.out_height;
+      double want = 1, size = 1;
+      for (int lane = 0; lane < v.lanes; ++lane) {
+        const double sum = windows.sum(static_cast<int>(image), static_cast<int>(line % c.out_height),
+                                       static_cast<int>(row % c.out_width), lane * columns + col);
+        want *= sum, size *= std::abs(sum) + std::sqrt(k);
+      }
+      want += static_cast<double>(row) + 0.5 * col;
+      const double got = y[static_cast<size_t>(row * columns + col)];
+      const double tolerance = 0x1p-24 * (std::sqrt(k) * 4 * size + 2 * std::abs(want));
+      if (!(std::abs(got - want) <= tolerance)) {
+        ADD_FAILURE() << "at " << row << ", " << col << ": got " << got << ", want " << want << " within " << tolerance;
+        ++wrong;
+      }
+    }
+}
+
+// A window of size x size with `pad` at the top and left, and as many outputs as fit `pad_end` at the bottom and right.
+device::ConvSizes sizes_of(int batch, int height, int width, int channels, int outputs, int size, int stride, int pad,
+                           int pad_end) {
+  return {.batch = batch,
+          .height = height,
+          .width = width,
+          .channels = channels,
+          .out_height = (height + pad + pad_end - size) / stride + 1,
+          .out_width = (width + pad + pad_end - size) / stride + 1,
+          .outputs = outputs,
+          .kernel_h = size,
+          .kernel_w = size,
+          .stride = stride,
+          .pad_top = pad,
+          .pad_left = pad};
+}
+
+TEST(ConvCore, ThreeByThree) {
+  for (const MmaTileShape& tile : {MmaTileShape{64, 64, 2, 2, 128, 3}, MmaTileShape{128, 128, 2, 2, 64, 4}}) {
+    Emulator::statistics() = {};
+    check({tile}, sizes_of(2, 9, 7, 64, 72, 3, 1, 1, 1));
+    EXPECT_EQ(Emulator::statistics().bank_conflicts, 0);
+  }
+}
+TEST(ConvCore, StrideTwoWithPaddingAtTheEnd) {
+  check({}, sizes_of(2, 10, 12, 64, 24, 3, 2, 0, 1));
+  check({}, sizes_of(1, 11, 9, 32, 24, 3, 2, 1, 1));
+}
+TEST(ConvCore, OneByOne) {
+  check({}, sizes_of(1, 8, 9, 72, 64, 1, 1, 0, 0));
+  check({}, sizes_of(1, 9, 9, 64, 8, 1, 2, 0, 0));
+}
+TEST(ConvCore, ChannelsThatAreNoMultipleOfAStep) {
+  for (int channels : {8, 24, 40, 72, 136}) check({}, sizes_of(1, 6, 7, channels, 40, 3, 1, 1, 1));
+  device::ConvSizes tall = sizes_of(1, 12, 7, 24, 16, 3, 1, 1, 1);
+  tall.kernel_h = 5, tall.out_height = 10;
+  check({}, tall);
+}
+TEST(ConvCore, FewChannels) {
+  check({.operand_bytes = 8}, sizes_of(1, 9, 9, 4, 64, 3, 1, 1, 1));
+  check({.operand_bytes = 4}, sizes_of(1, 9, 9, 2, 16, 3, 1, 1, 1));
+  check({.run = 4}, sizes_of(1, 9, 9, 16, 4, 3, 1, 1, 1));
+}
+TEST(ConvCore, SplitsSumInOrder) {
+  for (int splits : {2, 3, 4}) {
+    device::ConvSizes sizes = sizes_of(2, 5, 6, 72, 72, 3, 1, 1, 1);
+    sizes.split.splits = splits;
+    check({}, sizes);
+  }
+}
+TEST(ConvCore, TwoInputsJoined) {
+  check({.first_channels = 24}, sizes_of(1, 6, 7, 64, 40, 3, 1, 1, 1));
+  check({.first_channels = 64}, sizes_of(2, 6, 5, 96, 40, 3, 1, 1, 1));
+}
+TEST(ConvCore, OtherElementsAndLanes) {
+  check({.type = DType::F16}, sizes_of(1, 9, 7, 64, 72, 3, 1, 1, 1));
+  check({.type = DType::E4M3}, sizes_of(1, 9, 7, 48, 72, 3, 1, 1, 1));
+  check({.lanes = 2}, sizes_of(1, 9, 7, 40, 48, 3, 1, 1, 1));
+}
+
+}  // namespace
+}  // namespace tenon::cuda::test
