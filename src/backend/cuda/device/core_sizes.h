@@ -26,4 +26,12 @@ struct ConvSizes {
   SplitK split = {};
 };
 
+/// softmax(scale q k^T) v for each head; row (b * heads + h) * queries + i of q, (b * kv_heads + h / (heads / kv_heads))
+/// * keys + j of k and v.
+struct AttentionSizes {
+  int batch = 1, heads = 1, kv_heads = 1, queries = 0, keys = 0, depth = 0;
+  float scale = 1;
+  int causal = 0;  ///< query i sees keys j <= i + keys - queries
+};
+
 }  // namespace tenon::device
