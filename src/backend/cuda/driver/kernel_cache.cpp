@@ -1,0 +1,200 @@
+#include "tenon/backend/cuda/driver/kernel_cache.h"
+
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <system_error>
+
+#include "tenon/backend/cuda/driver/embedded_headers.h"
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/core/options.h"
+
+namespace tenon::cuda {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr char kMagic[8] = {'T', 'E', 'N', 'O', 'N', 'K', '0', '1'};
+constexpr size_t kDigestBytes = 32, kHeaderBytes = sizeof kMagic + kDigestBytes + 16;
+constexpr size_t kLargestEntry = size_t{1} << 28;
+using Digest = std::array<unsigned char, kDigestBytes>;
+
+class Sha256 {
+ public:
+  Sha256() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
+    TENON_CHECK(Internal, context_ && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1, "sha256")
+        << "the crypto library has no SHA-256";
+  }
+  Sha256& bytes(const void* data, size_t size) {
+    EVP_DigestUpdate(context_.get(), data, size);
+    return *this;
+  }
+  // A text and its length, so that no two rows of texts hash alike.
+  Sha256& text(const std::string& text) {
+    const uint64_t size = text.size();
+    return bytes(&size, sizeof size).bytes(text.data(), text.size());
+  }
+  Digest digest() {
+    Digest out{};
+    EVP_DigestFinal_ex(context_.get(), out.data(), nullptr);
+    return out;
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
+};
+
+std::string hex(const Digest& digest) {
+  std::string out;
+  for (unsigned char byte : digest) {
+    out += "0123456789abcdef"[byte >> 4];
+    out += "0123456789abcdef"[byte & 15];
+  }
+  return out;
+}
+
+// Of all embedded headers, worked out once.
+const std::string& headers_digest() {
+  static const std::string digest = [] {
+    Sha256 hash;
+    for (const EmbeddedHeader& header : embedded_headers()) hash.text(header.name).text(header.text);
+    return hex(hash.digest());
+  }();
+  return digest;
+}
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+class File {
+ public:
+  explicit File(int fd) : fd_(fd) {}
+  ~File() {
+    if (fd_ >= 0) close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// All of a regular file, or nothing if it cannot be read or is too large to be ours.
+std::optional<std::string> read_entry(const fs::path& path) {
+  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info {};
+  if (file.fd() < 0 || fstat(file.fd(), &info) != 0 || !S_ISREG(info.st_mode)) return {};
+  std::string bytes(std::min(static_cast<size_t>(info.st_size), kLargestEntry), '\0');
+  size_t filled = 0;
+  while (filled < bytes.size()) {
+    const ssize_t n = read(file.fd(), bytes.data() + filled, bytes.size() - filled);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    filled += static_cast<size_t>(n);
+  }
+  bytes.resize(filled);
+  return bytes;
+}
+
+// 0, or the error number.
+int write_all(int fd, const std::string& bytes) {
+  for (size_t at = 0; at < bytes.size();) {
+    const ssize_t n = write(fd, bytes.data() + at, bytes.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    at += static_cast<size_t>(n);
+  }
+  return fsync(fd) == 0 ? 0 : errno;
+}
+
+// Writes to a file that has no name yet, so that a process that is killed leaves nothing, and names it when it is
+// whole. Where the file system has no nameless files: a temporary name, and a rename. 0, or the error number.
+int publish(const fs::path& target, const std::string& bytes) {
+  const File nameless(open(target.parent_path().c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
+  if (nameless.fd() >= 0) {
+    if (const int error = write_all(nameless.fd(), bytes)) return error;
+    const std::string from = "/proc/self/fd/" + std::to_string(nameless.fd());
+    if (linkat(AT_FDCWD, from.c_str(), AT_FDCWD, target.c_str(), AT_SYMLINK_FOLLOW) == 0) return 0;
+    if (errno == EEXIST) return 0;  // another process was faster, with the same bytes
+  }
+  static std::atomic<unsigned> counter{0};
+  const std::string temporary =
+      target.string() + "." + std::to_string(getpid()) + "-" + std::to_string(counter++) + ".tmp";
+  const File named(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (named.fd() < 0) return errno;
+  int error = write_all(named.fd(), bytes);
+  if (error == 0 && rename(temporary.c_str(), target.c_str()) != 0) error = errno;
+  if (error != 0) unlink(temporary.c_str());
+  return error;
+}
+
+Digest entry_digest(const std::string& key, std::string_view rest) {
+  return Sha256().text(key).bytes(rest.data(), rest.size()).digest();
+}
+
+std::string encode(const std::string& key, const CompiledKernel& kernel) {
+  const uint64_t sizes[2] = {kernel.cubin.size(), kernel.log.size()};
+  std::string rest(reinterpret_cast<const char*>(sizes), sizeof sizes);
+  rest.append(reinterpret_cast<const char*>(kernel.cubin.data()), kernel.cubin.size());
+  rest += kernel.log;
+  const Digest digest = entry_digest(key, rest);
+  return std::string(kMagic, sizeof kMagic) + std::string(digest.begin(), digest.end()) + rest;
+}
+
+std::optional<CompiledKernel> decode(const std::string& key, std::string_view bytes) {
+  if (bytes.size() < kHeaderBytes || std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0) return {};
+  const std::string_view rest = bytes.substr(sizeof kMagic + kDigestBytes);
+  const Digest digest = entry_digest(key, rest);
+  if (std::memcmp(bytes.data() + sizeof kMagic, digest.data(), kDigestBytes) != 0) return {};
+  uint64_t sizes[2];
+  std::memcpy(sizes, rest.data(), sizeof sizes);
+  const std::string_view payload = rest.substr(sizeof sizes);
+  if (sizes[0] > payload.size() || sizes[1] != payload.size() - sizes[0]) return {};
+  const auto* cubin = reinterpret_cast<const std::byte*>(payload.data());
+  return CompiledKernel{{cubin, cubin + sizes[0]}, std::string(payload.substr(sizes[0]))};
+}
+
+}  // namespace
+
+std::string kernel_key(const KernelSource& source, const std::string& arch, std::pair<int, int> compiler_version) {
+  Sha256 hash;
+  hash.text("tenon kernel").text(std::to_string(kKernelAbi)).text(arch);
+  hash.text(std::to_string(compiler_version.first) + "." + std::to_string(compiler_version.second));
+  for (const std::string& option : compile_options(arch)) hash.text(option);
+  return hex(hash.text(headers_digest()).text(source.text).digest());
+}
+
+KernelCache::KernelCache(fs::path folder) : folder_(std::move(folder)) {}
+
+fs::path KernelCache::default_folder() { return cache_folder() / "kernels"; }
+
+std::optional<CompiledKernel> KernelCache::find(const std::string& key) const {
+  const fs::path path = file_of(key);
+  const std::optional<std::string> bytes = read_entry(path);
+  if (!bytes) return {};
+  std::optional<CompiledKernel> kernel = decode(key, *bytes);
+  if (!kernel) {
+    spdlog::warn("kernel cache: {} is damaged and is compiled again", path.string());
+    unlink(path.c_str());
+  }
+  return kernel;
+}
+
+void KernelCache::store(const std::string& key, const CompiledKernel& kernel) const {
+  if (unwritable_) return;
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  const int failed = error ? error.value() : publish(file_of(key), encode(key, kernel));
+  if (failed && !unwritable_.exchange(true))
+    spdlog::warn("kernel cache: cannot write to {}: {}; kernels are compiled but not kept", folder_.string(),
+                 reason(failed));
+}
+
+}  // namespace tenon::cuda
