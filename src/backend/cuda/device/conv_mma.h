@@ -101,7 +101,8 @@ DEV void conv_mma(const Params& p) {
   const int tiles_m = (pixels + Tile::kM - 1) / Tile::kM, tiles_n = (columns + Lanes::kTile - 1) / Lanes::kTile;
   const TileAt tile(block_x(), tiles_m, tiles_n);
   const int row = tile.m * Tile::kM, column = tile.n * Lanes::kTile;
-  const StepRange steps(k, Tile::kRowBytes / sizeof(T), c.split.splits);
+  constexpr int kColumns = Tile::kRowBytes / sizeof(T);
+  const StepRange steps((k + kColumns - 1) / kColumns, c.split.splits, block_y());
 
   griddep_wait();
   WindowLoader<Tile, Tile::kM, A> a(p, steps.first, row, pixels);
@@ -109,8 +110,12 @@ DEV void conv_mma(const Params& p) {
   MmaSums<Tile> sums = {};
   mma_loop<Tile, T>(p, sums, a, b, steps.count);
   griddep_launch();
-  if (c.split.splits > 1 && !mma_meet(c.split, block_x(), block_y(), sums)) return;
-  mma_store<Tile, Epilogue>(p, sums, row, pixels, 0, column, columns);
+  if (c.split.splits > 1 &&
+      !mma_meet<Tile, WholeBlock>(c.split, block_x(), block_y(), sums, reinterpret_cast<uint32_t*>(shared_memory())))
+    return;
+  mma_store<Tile, Epilogue>(
+      p, sums, mma_place<Tile, Epilogue::kLanes>(), [&](int i) { return row + i < pixels ? row + i : -1; }, column,
+      columns);
 }
 
 }  // namespace tenon::device

@@ -17,7 +17,8 @@ DEV void gemm_mma(const Params& p) {
   const int tiles_m = (g.m + Tile::kM - 1) / Tile::kM, tiles_n = (columns + Lanes::kTile - 1) / Lanes::kTile;
   const TileAt tile(block_x(), tiles_m, tiles_n);
   const int row = tile.m * Tile::kM, column = tile.n * Lanes::kTile, batch = block_z();
-  const StepRange steps(g.k, Tile::kRowBytes / sizeof(T), g.split.splits);
+  constexpr int kColumns = Tile::kRowBytes / sizeof(T);
+  const StepRange steps((g.k + kColumns - 1) / kColumns, g.split.splits, block_y());
 
   griddep_wait();
   RowLoader<Tile, Tile::kM, A> a(p, g.k, steps.first,
@@ -27,8 +28,12 @@ DEV void gemm_mma(const Params& p) {
   MmaSums<Tile> sums = {};
   mma_loop<Tile, T>(p, sums, a, b, steps.count);
   griddep_launch();
-  if (g.split.splits > 1 && !mma_meet(g.split, batch * grid_x() + block_x(), block_y(), sums)) return;
-  mma_store<Tile, Epilogue>(p, sums, row, g.m, batch * g.m, column, columns);
+  if (g.split.splits > 1 && !mma_meet<Tile, WholeBlock>(g.split, batch * grid_x() + block_x(), block_y(), sums,
+                                                        reinterpret_cast<uint32_t*>(shared_memory())))
+    return;
+  mma_store<Tile, Epilogue>(
+      p, sums, mma_place<Tile, Epilogue::kLanes>(), [&](int i) { return row + i < g.m ? batch * g.m + row + i : -1; },
+      column, columns);
 }
 
 }  // namespace tenon::device

@@ -7,8 +7,7 @@
 // a bank twice. Rows beyond the matrix are copies of the last one, whose results nobody stores; columns beyond K are
 // zero.
 #pragma once
-#include "tenon/device/core_sizes.h"
-#include "tenon/device/elements.h"
+#include "tenon/device/mma_results.h"
 
 namespace tenon::device {
 
@@ -17,11 +16,11 @@ template <int kM_, int kN_, int kWarpsM_, int kWarpsN_, int kRowBytes_, int kSta
 struct MmaTile {
   static constexpr int kM = kM_, kN = kN_, kWarpsM = kWarpsM_, kWarpsN = kWarpsN_;
   static constexpr int kRowBytes = kRowBytes_, kStages = kStages_;
-  static constexpr int kThreads = 32 * kWarpsM * kWarpsN;
+  static constexpr int kThreads = 32 * kWarpsM * kWarpsN, kSumThreads = kThreads;
   static constexpr int kWarpM = kM / kWarpsM, kWarpN = kN / kWarpsN;  ///< a warp's part
   static constexpr int kStageBytes = (kM + kN) * kRowBytes;
-  static constexpr int kSlabRow = kWarpN + 8;  ///< floats; 8 more, so that the lanes' pairs meet no bank twice
-  static constexpr int kSlabBytes = 16 * kSlabRow * 4;
+  static constexpr int kSlabColumns = kWarpN;  ///< of a slab of results
+  static constexpr int kSlabBytes = 16 * (kSlabColumns + 8) * 4;
   static constexpr int kPipelineBytes = kStages * kStageBytes, kSlabsBytes = kWarpsM * kWarpsN * kSlabBytes;
   static constexpr int kSharedBytes = kPipelineBytes > kSlabsBytes ? kPipelineBytes : kSlabsBytes;
   static_assert(kWarpM % 16 == 0 && kWarpN % 16 == 0, "fragments of a warp are 16 x 16");
@@ -100,13 +99,6 @@ struct RowLoader {
   }
 };
 
-/// A warp's part of the results: [16 rows][8 columns] fragments as mma leaves them.
-template <class Tile>
-struct MmaSums {
-  static constexpr int kRows = Tile::kWarpM / 16, kColumns = Tile::kWarpN / 8;
-  float v[kRows][kColumns][4];
-};
-
 /// The fragments of one 32-byte step of K.
 template <class Tile>
 struct MmaFragments {
@@ -180,107 +172,18 @@ DEV void mma_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int 
   sync_block();
 }
 
-/// Gives the sums of this block to the last block of its tile, in a fixed order. False in all others: they are done.
-template <class Tile>
-DEV bool mma_meet(const SplitK& split, int tile, int part, MmaSums<Tile>& sums) {
-  using Piece = Frag<float, 4>;
-  constexpr int kPieces = MmaSums<Tile>::kRows * MmaSums<Tile>::kColumns;
-  auto pieces = [&](int from) {
-    const int64_t first = (static_cast<int64_t>(tile) * split.splits + from) * (Tile::kM * Tile::kN);
-    return reinterpret_cast<Piece*>(split.workspace + first) + thread_index();
-  };
-  Piece* mine = pieces(part);
-  UNROLL for (int i = 0; i < kPieces; ++i) {
-    const float(&v)[4] = sums.v[i / MmaSums<Tile>::kColumns][i % MmaSums<Tile>::kColumns];
-    mine[i * Tile::kThreads] = Piece{{v[0], v[1], v[2], v[3]}};
-  }
-  fence_device();
-  sync_block();
-  uint32_t* came = reinterpret_cast<uint32_t*>(shared_memory());
-  if (thread_index() == 0) *came = atomic_add(split.counters + tile, 1);
-  sync_block();
-  const bool last = *came == static_cast<uint32_t>(split.splits - 1);
-  sync_block();
-  if (!last) return false;
-  if (thread_index() == 0) split.counters[tile] = 0;
-  fence_device();
-  UNROLL for (int i = 0; i < kPieces; ++i) UNROLL for (int e = 0; e < 4; ++e)
-      sums.v[i / MmaSums<Tile>::kColumns][i % MmaSums<Tile>::kColumns][e] = 0.0f;
-  NO_UNROLL for (int from = 0; from < split.splits; ++from) {
-    const Piece* other = pieces(from);
-    UNROLL for (int i = 0; i < kPieces; ++i) {
-      const Piece piece = other[i * Tile::kThreads];
-      UNROLL for (int e = 0; e < 4; ++e) sums.v[i / MmaSums<Tile>::kColumns][i % MmaSums<Tile>::kColumns][e] +=
-          piece.v[e];
-    }
-  }
-  return true;
-}
-
-/// The columns of a tile whose epilogue has kLanes lanes: each warp's columns are kLanes equal parts, one a lane, so
-/// that the columns that meet in the epilogue lie in one warp.
+/// Where a warp's results lie: its first row in the tile, its first column in a lane of the tile, and its slab of
+/// shared memory.
 template <class Tile, int kLanes>
-struct LaneColumns {
-  static constexpr int kTile = Tile::kN / kLanes, kWarp = Tile::kWarpN / kLanes;  ///< columns of a lane
-  static_assert(Tile::kWarpN % (8 * kLanes) == 0, "a warp holds whole fragments of every lane");
-  /// The row of B behind row i of the tile: column `first` on of each lane, clamped to the lane's `columns`.
-  DEV static int source(int i, int first, int columns) {
-    const int inside = i % Tile::kWarpN, column = first + i / Tile::kWarpN * kWarp + inside % kWarp;
-    return inside / kWarp * columns + (column < columns ? column : columns - 1);
-  }
-};
-
-/// Runs the epilogue over the results. `row`, `column`: of the tile's first result; it has `rows` x `columns` (of a
-/// lane) inside the matrix, and the epilogue calls row 0 `first_row`.
-template <class Tile, class Epilogue, class Params>
-DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, int row, int rows, int first_row, int column,
-                   int columns) {
-  constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun;
-  using Columns = LaneColumns<Tile, kLanes>;
-  constexpr int kRuns = Columns::kWarp / kRun, kItems = 16 * kRuns;
-  static_assert(Columns::kWarp % kRun == 0);
-  const int l = lane(), warp_row = row + warp() / Tile::kWarpsN * Tile::kWarpM;
-  const int warp_column = column + warp() % Tile::kWarpsN * Columns::kWarp;
-  float* slab = reinterpret_cast<float*>(shared_memory() + warp() * Tile::kSlabBytes);
-  UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) {
-    UNROLL for (int j = 0; j < MmaSums<Tile>::kColumns; ++j) UNROLL for (int half = 0; half < 2; ++half)
-        store(slab + (l / 4 + 8 * half) * Tile::kSlabRow + 8 * j + l % 4 * 2,
-              Frag<float, 2>{{sums.v[i][j][2 * half], sums.v[i][j][2 * half + 1]}});
-    sync_warp();
-    UNROLL_4 for (int item = l; item < kItems; item += 32) {
-      const int r = warp_row + 16 * i + item / kRuns, c = item % kRuns * kRun;
-      if (r >= rows || warp_column + c >= columns) continue;
-      Frag<float, kRun> values[kLanes];
-      UNROLL for (int part = 0; part < kLanes; ++part) values[part] =
-          load<float, kRun>(slab + item / kRuns * Tile::kSlabRow + part * Columns::kWarp + c);
-      Epilogue::store(p, first_row + r, warp_column + c, values);
-    }
-    sync_warp();
-  }
+DEV WarpPlace mma_place() {
+  return {warp() / Tile::kWarpsN * Tile::kWarpM, warp() % Tile::kWarpsN * (Tile::kWarpN / kLanes),
+          reinterpret_cast<float*>(shared_memory() + warp() * Tile::kSlabBytes)};
 }
 
-/// The steps of K that part block_y() of a tile does.
-struct StepRange {
-  int first, count;
-  DEV StepRange(int columns, int columns_a_step, int splits) {
-    const int all = (columns + columns_a_step - 1) / columns_a_step, each = (all + splits - 1) / splits;
-    first = block_y() * each;
-    count = first + each < all ? each : all - first;  // below zero: nothing
-  }
-};
-
-/// Tile `index` of a grid of tiles, so that blocks that run together share rows of both operands: groups of 8 rows of
-/// tiles, column by column.
-struct TileAt {
-  int m, n;
-  DEV TileAt(int index, int tiles_m, int tiles_n) {
-    constexpr int kGroup = 8;
-    const int group = index / (kGroup * tiles_n), first = group * kGroup;
-    const int height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
-    const int inside = index - group * kGroup * tiles_n;
-    m = first + inside % height;
-    n = inside / height;
-  }
+/// All threads of the block, as mma_meet needs them.
+struct WholeBlock {
+  DEV static int index() { return thread_index(); }
+  DEV static void sync() { sync_block(); }
 };
 
 }  // namespace tenon::device

@@ -1,0 +1,131 @@
+// Results of a block's tile, wherever they were computed: registers as mma and wgmma leave them, their meeting under
+// split K, and their way to the epilogue, through shared memory so that it gets whole runs of columns.
+//
+// An epilogue is a struct:
+//   static constexpr int kLanes;  // the product's columns are kLanes equal parts, and one column of each is given
+//   together static constexpr int kRun;    // columns a call: 1, 2, 4 or 8; a lane's columns are a multiple DEV static
+//   void store(const Params& p, int row, int col, const Frag<float, kRun> (&acc)[kLanes]);
+#pragma once
+#include "tenon/device/core_sizes.h"
+#include "tenon/device/elements.h"
+
+namespace tenon::device {
+
+/// A warp's part of the results: [16 rows][8 columns] fragments as mma leaves them.
+template <class Tile>
+struct MmaSums {
+  static constexpr int kRows = Tile::kWarpM / 16, kColumns = Tile::kWarpN / 8;
+  float v[kRows][kColumns][4];
+};
+
+/// Gives the sums of this block to the last block of its tile, in a fixed order. False in all others: they are done.
+/// `came`: a word of shared memory that nobody else uses; Crew: the threads with sums, Tile::kSumThreads of them.
+template <class Tile, class Crew>
+DEV bool mma_meet(const SplitK& split, int tile, int part, MmaSums<Tile>& sums, uint32_t* came) {
+  using Piece = Frag<float, 4>;
+  constexpr int kColumns = MmaSums<Tile>::kColumns, kPieces = MmaSums<Tile>::kRows * kColumns;
+  auto pieces = [&](int from) {
+    const int64_t first = (static_cast<int64_t>(tile) * split.splits + from) * (Tile::kM * Tile::kN);
+    return reinterpret_cast<Piece*>(split.workspace + first) + Crew::index();
+  };
+  Piece* mine = pieces(part);
+  UNROLL for (int i = 0; i < kPieces; ++i) {
+    const float(&v)[4] = sums.v[i / kColumns][i % kColumns];
+    mine[i * Tile::kSumThreads] = Piece{{v[0], v[1], v[2], v[3]}};
+  }
+  fence_device();
+  Crew::sync();
+  if (Crew::index() == 0) *came = atomic_add(split.counters + tile, 1);
+  Crew::sync();
+  const bool last = *came == static_cast<uint32_t>(split.splits - 1);
+  Crew::sync();
+  if (!last) return false;
+  if (Crew::index() == 0) split.counters[tile] = 0;
+  fence_device();
+  sums = {};
+  NO_UNROLL for (int from = 0; from < split.splits; ++from) {
+    const Piece* other = pieces(from);
+    UNROLL for (int i = 0; i < kPieces; ++i) {
+      const Piece piece = other[i * Tile::kSumThreads];
+      UNROLL for (int e = 0; e < 4; ++e) sums.v[i / kColumns][i % kColumns][e] += piece.v[e];
+    }
+  }
+  return true;
+}
+
+/// The columns of a tile whose epilogue has kLanes lanes: each warp's columns are kLanes equal parts, one a lane, so
+/// that the columns that meet in the epilogue lie in one warp.
+template <class Tile, int kLanes>
+struct LaneColumns {
+  static constexpr int kTile = Tile::kN / kLanes, kWarp = Tile::kWarpN / kLanes;  ///< columns of a lane
+  static_assert(Tile::kSlabColumns % (8 * kLanes) == 0, "a slab holds whole fragments of every lane");
+  /// The row of B behind row i of the tile: column `first` on of each lane, clamped to the lane's `columns`.
+  DEV static int source(int i, int first, int columns) {
+    const int inside = i % Tile::kWarpN, column = first + i / Tile::kWarpN * kWarp + inside % kWarp;
+    return inside / kWarp * columns + (column < columns ? column : columns - 1);
+  }
+};
+
+struct WarpPlace {
+  int row, column;
+  float* slab;  ///< 16 rows of Tile::kSlabColumns + 8 floats: 8 more, so that the lanes' pairs meet no bank twice
+};
+
+/// Runs the epilogue over a warp's results, a slab of 16 rows and kSlabColumns columns at a time. row_of(i): what the
+/// epilogue calls row i of the tile, below zero outside; `column`: the tile's first, of `columns` in a lane.
+template <class Tile, class Epilogue, class Params, class RowOf>
+DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
+                   int columns) {
+  constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kSlabRow = Tile::kSlabColumns + 8;
+  constexpr int kLane = Tile::kSlabColumns / kLanes;  // columns of a lane in a slab
+  constexpr int kRuns = kLane / kRun, kFragments = kLane / 8, kItems = 16 * kRuns;
+  static_assert(kLane % kRun == 0);
+  const int l = lane();
+  float* pair = place.slab + l / 4 * kSlabRow + l % 4 * 2;
+  UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i)
+      UNROLL for (int slab = 0; slab < Tile::kWarpN / Tile::kSlabColumns; ++slab) {
+    UNROLL for (int j = 0; j < Tile::kSlabColumns / 8; ++j) {
+      const int from = j / kFragments * (Tile::kWarpN / kLanes / 8) + slab * kFragments + j % kFragments;
+      const float(&v)[4] = sums.v[i][from];
+      store(pair + 8 * j, Frag<float, 2>{{v[0], v[1]}});
+      store(pair + 8 * kSlabRow + 8 * j, Frag<float, 2>{{v[2], v[3]}});
+    }
+    sync_warp();
+    UNROLL_4 for (int item = l; item < kItems; item += 32) {
+      const int row = row_of(place.row + 16 * i + item / kRuns), c = item % kRuns * kRun;
+      const int at = column + place.column + slab * kLane + c;
+      if (row < 0 || at >= columns) continue;
+      Frag<float, kRun> values[kLanes];
+      UNROLL for (int part = 0; part < kLanes; ++part) values[part] =
+          load<float, kRun>(place.slab + item / kRuns * kSlabRow + part * kLane + c);
+      Epilogue::store(p, row, at, values);
+    }
+    sync_warp();
+  }
+}
+
+/// Steps of K that part `part` of `splits` does.
+struct StepRange {
+  int first, count;
+  DEV StepRange(int all, int splits, int part) {
+    const int each = (all + splits - 1) / splits;
+    first = part * each;
+    count = first + each < all ? each : all - first;  // below zero: nothing
+  }
+};
+
+/// Tile `index` of a grid of tiles, so that blocks that run together share rows of both operands: groups of 8 rows of
+/// tiles, column by column.
+struct TileAt {
+  int m, n;
+  DEV TileAt(int index, int tiles_m, int tiles_n) {
+    constexpr int kGroup = 8;
+    const int group = index / (kGroup * tiles_n), first = group * kGroup;
+    const int height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
+    const int inside = index - group * kGroup * tiles_n;
+    m = first + inside % height;
+    n = inside / height;
+  }
+};
+
+}  // namespace tenon::device
