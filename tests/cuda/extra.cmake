@@ -9,4 +9,5 @@ target_link_libraries(test_cuda PRIVATE Boost::context ${CMAKE_DL_LIBS})
 set_target_properties(test_cuda PROPERTIES UNITY_BUILD OFF)
 # The launches of tests/skeletons, on the emulator.
 target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.cpp
-               ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/plain_test.cpp)
+               ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/plain_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/gemm_test.cpp
+               ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/conv_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/attention_test.cpp)

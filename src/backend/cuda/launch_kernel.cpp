@@ -59,11 +59,9 @@ void LaunchKernel::keep_weights(const Expr& value) {
   }
 }
 
-Expr LaunchKernel::keep_computed(const std::string& name, const Expr& value, DType type) {
-  const Expr leaf = input(*form_.graph, name, type, value.shape());
+void LaunchKernel::keep_computed(const Expr& leaf, const Expr& value, const Expr& place) {
   in_weights_[leaf.get()] = reserve_weights(leaf_bytes(leaf));
-  computed_.push_back({leaf, value});
-  return leaf;
+  computed_.push_back({leaf, value, place});
 }
 
 std::vector<ProgramOutput> LaunchKernel::results() const {
@@ -178,7 +176,7 @@ void LaunchKernel::compute_kept(const WeightSource& weights, const Computed& c) 
     memory[leaf.get()] = device_->allocate(leaf_bytes(leaf));
     upload(weights, leaf, memory[leaf.get()].get());
   }
-  const ProgramOutput output{c.value, c.leaf, c.leaf.dtype()};
+  const ProgramOutput output{c.value, c.place, c.leaf.dtype()};
   Step step = plain_step(*device_, "pack weights", std::array{output}, domain_of(c.value));
   step.bind([&](const Expr& l) { return l == c.leaf ? kept(in_weights_.at(l.get())) : memory.at(l.get()).get(); });
   step.launch();

@@ -29,8 +29,9 @@ class LaunchKernel : public Kernel {
   void place_in_scratch(const Expr& leaf);
   /// Gives the weights that `value` reads memory that stays, as they are.
   void keep_weights(const Expr& value);
-  /// Keeps `value`, which reads nothing but weights, computed once: the leaf that holds it.
-  Expr keep_computed(const std::string& name, const Expr& value, DType type);
+  /// Gives `leaf` memory that stays, zero where nothing is written: `value`, which reads nothing but weights, is computed
+  /// once and stored through `place`, a view of the leaf.
+  void keep_computed(const Expr& leaf, const Expr& value, const Expr& place);
   /// The last call of a constructor.
   void reserve_statistics();
 
@@ -64,7 +65,7 @@ class LaunchKernel : public Kernel {
     int64_t chunk = 1, chunks = 1;
   };
   struct Computed {
-    Expr leaf, value;
+    Expr leaf, value, place;
   };
   void count(const FormOutput& output);
   Expr stored_copy(const FormOutput& output);

@@ -231,17 +231,57 @@ std::string AccessText::store(const std::string& src, int run) {
   return "UNROLL for (int k = 0; k < " + std::to_string(run) + "; ++k) { " + one(src + ".v[k]", "(col + k)") + " }";
 }
 
+bool AccessText::cut_by_rows() const {
+  return std::any_of(pieces_.begin(), pieces_.end(),
+                     [](const PieceText& t) { return !t.row_begin.empty() || !t.row_end.empty(); });
+}
+
+bool AccessText::cut_by_columns() const {
+  return std::any_of(pieces_.begin(), pieces_.end(),
+                     [](const PieceText& t) { return !t.col_begin.empty() || !t.col_end.empty(); });
+}
+
 bool AccessText::contiguous(int run) const {
-  return affine_ && !pieces_.empty() &&
+  const bool divides = !pieces_.empty() && pieces_[0].piece.cols.size() > 1;
+  return affine_ && !pieces_.empty() && allows(run) && !(cut_by_rows() && cut_by_columns()) &&
+         !(divides && pieces_.size() > 1) &&
          std::all_of(pieces_.begin(), pieces_.end(), [&](const PieceText& t) { return vector(t, run); });
 }
 
-std::string AccessText::address(int run) {
+std::string AccessText::operand(const std::string& name, int run) const {
   TENON_CHECK(Internal, contiguous(run), "cuda") << "an operand's rows do not lie side by side";
-  return select([&](size_t i) {
+  const bool divides = std::any_of(pieces_.begin(), pieces_.end(), [](const PieceText& t) { return t.piece.cols.size() > 1; });
+  std::string members, code, at;
+  for (size_t i = 0; i < pieces_.size(); ++i) {
     const PieceText& t = pieces_[i];
-    return column_offset(t, "col") + "return " + t.pointer + " + r." + name_ + "_" + std::to_string(i) + " + at;";
-  });
+    const std::string n = std::to_string(i), row = t.row_begin.empty() ? "row" : "row - " + t.row_begin;
+    const bool last = i + 1 == pieces_.size();
+    const std::string start = digit_code(row, t.offset, t.row_steps, t.row_divisors, "start");
+    if (cut_by_rows()) {  // one pointer, chosen with the row
+      if (i == 0) members += "    const T* x;\n";
+      code += std::string(i ? "    else " : "    ") + (last ? "" : "if (row < " + t.row_end + ") ") + "{ int start; " +
+              start + " r.x = " + t.pointer + " + start; }\n";
+      if (last) at = "    return r.x + at;\n";
+    } else {
+      members += "    const T* x" + n + ";\n";
+      code += "    { int start; " + start + " r.x" + n + " = " + t.pointer + " + start" +
+              (t.col_begin.empty() || divides ? "" : " - " + t.col_begin) + "; }\n";
+      if (!last) {
+        members += "    int end" + n + ";\n";
+        code += "    r.end" + n + " = " + t.col_end + ";\n";
+      }
+      at += "    " + (last ? std::string() : "if (col < r.end" + n + ") ") + "return r.x" + n + " + at;\n";
+    }
+  }
+  std::string column = "    const int at = col;\n";
+  if (divides) {
+    members += "    const Params* p;\n";
+    code += "    r.p = &p;\n";
+    column = "    const Params& p = *r.p;\n    " + column_offset(pieces_[0], "col") + "\n";
+  }
+  return "struct " + name + " {\n  using T = " + type_text(dtype()) + ";\n  static constexpr int kRun = " + std::to_string(run) +
+         ";\n  struct Row {\n" + members + "  };\n  DEV static Row row(const Params& p, int row) {\n    Row r;\n" + code +
+         "    return r;\n  }\n  DEV static const T* at(const Row& r, int col) {\n" + column + at + "  }\n};\n";
 }
 
 // ---- chains that are not affine -----------------------------------------------------------------------------------

@@ -39,10 +39,11 @@ class AccessText {
   std::string load(const std::string& dst, int run);
   /// Statements that store fragment `src` (or float `src` for row results).
   std::string store(const std::string& src, int run);
-  /// An expression for the address of `run` elements at column `col` of the row, which lie side by side and aligned, or
-  /// nothing if some do not. Of a type const T*.
-  std::string address(int run);
+  /// True if any `run` elements from a column that is a multiple of it lie side by side and aligned, in rows that
+  /// `operand` can describe.
   bool contiguous(int run) const;
+  /// The functor of an operand that is read in place: per row pointers, then an address for each column.
+  std::string operand(const std::string& name, int run) const;
 
  private:
   struct PieceText {
@@ -55,6 +56,8 @@ class AccessText {
   std::string select(const std::function<std::string(size_t piece)>& body) const;
   std::string column_offset(const PieceText& t, const std::string& col) const;
   bool vector(const PieceText& t, int run) const;
+  bool cut_by_rows() const;
+  bool cut_by_columns() const;
   std::string load_piece(size_t i, const std::string& dst, int run) const;
   std::string store_piece(size_t i, const std::string& src, int run) const;
   std::string element(const PieceText& t, const std::string& index) const;

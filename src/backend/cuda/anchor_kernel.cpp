@@ -1,0 +1,135 @@
+#include "tenon/backend/cuda/anchor_kernel.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon::cuda {
+namespace {
+
+// Elements of a 16-byte fragment.
+int run_of(DType t) { return static_cast<int>(16 / size_of(t)); }
+
+// `hole` without an outermost rounding to the type it is stored in anyway.
+Expr without_rounding(const Expr& hole, DType t) {
+  return hole->type->round && hole->attrs.dtype == t ? hole->in[0] : hole;
+}
+
+// The lanes that `value` reads.
+std::set<int> lanes_of(const Expr& value) {
+  std::set<int> out;
+  for (const Expr& e : topological(std::array{value}))
+    for (int lane = 0; e.is<nodes::Input>() && lane < 8; ++lane)
+      if (e->attrs.text == acc_name(lane)) out.insert(lane);
+  return out;
+}
+
+bool rows_in_memory(const Expr& hole, DType t) {
+  if (!is_view_chain(hole) || hole.dtype() != t || hole.shape().rank() == 0 || hole.shape().numel() == 0) return false;
+  Params unused;
+  const AccessText access("x", hole, {hole.shape(), hole.shape().rank() - 1}, false, unused);
+  return access.allows(run_of(t)) && access.contiguous(run_of(t)) && hole.shape()[-1] % run_of(t) == 0;
+}
+
+}  // namespace
+
+DType arithmetic_of(const Form& form) {
+  const DType t = form.holes.at(0).dtype();
+  const bool same = std::all_of(form.holes.begin(), form.holes.end(), [t](const Expr& h) { return h.dtype() == t; });
+  return same && (t == DType::F16 || t == DType::BF16) ? t : DType::F32;
+}
+
+bool lanes_apart(const Form& form) {
+  return form.lanes > 1 && std::all_of(form.outputs.begin(), form.outputs.end(),
+                                       [&](const FormOutput& o) { return lanes_of(o.value).size() == 1; });
+}
+
+Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) {
+  const Expr& hole = form_.holes[i];
+  const bool same = hole.shape() == stored;
+  const bool constant = hole->rate == Rate::Constant;
+  if (same && !constant && rows_in_memory(hole, arithmetic_)) return hole;
+  const Expr value = without_rounding(hole, arithmetic_);
+  const std::string name = "hole." + std::to_string(i);
+  const Expr leaf = input(*form_.graph, name, arithmetic_, stored);
+  if (constant) {
+    keep_computed(leaf, value, layout(leaf));
+    return leaf;
+  }
+  place_in_scratch(leaf);
+  keep_weights(value);
+  stored_.push_back({value, layout(leaf), leaf, stored.numel() != hole.shape().numel()});
+  return leaf;
+}
+
+Expr AnchorKernel::padded_operand(size_t i) {
+  Shape stored = form_.holes[i].shape();
+  const int64_t cols = stored[-1], run = tensor_cores() ? run_of(arithmetic_) : 1;
+  stored[-1] = (cols + run - 1) / run * run;
+  return operand(i, stored, [cols](const Expr& leaf) { return slice(leaf, -1, 0, cols); });
+}
+
+void AnchorKernel::make_operands() {
+  for (const Stored& s : stored_) {
+    if (s.leaf.shape().numel() == 0) continue;
+    if (s.clear) add_zero(s.leaf);
+    const ProgramOutput output{s.value, s.place, arithmetic_};
+    add(plain_step(device(), name() + " " + s.leaf->attrs.text, std::array{output}, domain_of(s.value)));
+  }
+}
+
+std::string AnchorKernel::operand_text(const std::string& name, const Expr& operand, int split, Params& params,
+                                       std::string& headers) {
+  const MatrixDomain domain{operand.shape(), split};
+  if (!tensor_cores()) {
+    const ProgramOutput value{operand, {}, DType::F32};
+    ProgramText program(std::array{value}, domain, params, 1);
+    const std::string text = program.functor(name);
+    headers += program.includes();
+    return text;
+  }
+  return AccessText("x" + name, operand, domain, false, params).operand(name, run_of(arithmetic_));
+}
+
+// Results of lanes that do not meet: one functor a lane, chosen by the column.
+std::string AnchorKernel::lanes_text(Params& params, std::string& headers, int most) {
+  const MatrixDomain domain{form_.domain, std::max(form_.domain.rank() - 1, 0)};
+  const std::string width = params.integer("lane_columns", domain.cols());
+  std::vector<std::vector<ProgramOutput>> outputs(static_cast<size_t>(form_.lanes));
+  for (const ProgramOutput& o : results()) outputs[static_cast<size_t>(*lanes_of(o.value).begin())].push_back(o);
+  std::string text, store;
+  for (const auto& lane : outputs) {  // all with the narrowest fragment
+    if (lane.empty()) continue;
+    Params unused;
+    most = std::min(most, ProgramText(lane, domain, unused, most).run());
+  }
+  for (size_t lane = 0; lane < outputs.size(); ++lane) {
+    if (outputs[lane].empty()) continue;
+    ProgramText program(outputs[lane], domain, params, most);
+    const std::string n = std::to_string(lane), functor = "Lane" + n;
+    text += program.functor(functor, form_.lanes);
+    headers += program.includes();
+    store += "    if (lane == " + n + ") {\n      Frag<float, kRun> lanes[" + std::to_string(form_.lanes) + "];\n      lanes[" + n +
+             "] = acc[0];\n      " + functor + "::eval(p, row, col - lane * " + width + ", lanes);\n    }\n";
+  }
+  return text + "struct Epilogue {\n  static constexpr int kLanes = 1, kRun = " + std::to_string(most) +
+         ";\n  DEV static void store(const Params& p, int row, int col, const Frag<float, kRun> (&acc)[1]) {\n" +
+         "    const int lane = col / " + params.divisor("lane", domain.cols()) + ";\n" + store + "  }\n};\n";
+}
+
+std::string AnchorKernel::epilogue_text(Params& params, std::string& headers, int most) {
+  if (apart_) return lanes_text(params, headers, most);
+  const MatrixDomain domain{form_.domain, std::max(form_.domain.rank() - 1, 0)};
+  const std::vector<ProgramOutput> outputs = results();
+  ProgramText program(outputs, domain, params, most);
+  const std::string lanes = std::to_string(form_.lanes), text = program.functor("Results", form_.lanes);
+  headers += program.includes();
+  return text + "struct Epilogue {\n  static constexpr int kLanes = " + lanes +
+         ", kRun = Results::kRun;\n  DEV static void store(const Params& p, int row, int col, const Frag<float, kRun> (&acc)[" +
+         lanes + "]) {\n    Results::eval(p, row, col, acc);\n  }\n};\n";
+}
+
+}  // namespace tenon::cuda

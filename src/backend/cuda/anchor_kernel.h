@@ -1,0 +1,52 @@
+// What the kernels with an anchor share: the element type of the arithmetic, operands as functors, and results. A
+// tensor-core kernel reads operands whose rows lie in memory; what a hole computes is stored by a step in front of it,
+// while the tensor is in the second-level cache (a prologue would be computed again for every tile and tap). Constant
+// weights are computed once, in the layout that the kernel reads. The f32 kernels compute holes where they read them.
+#pragma once
+#include "tenon/backend/cuda/launch_kernel.h"
+
+namespace tenon::cuda {
+
+/// F16 or BF16 if all operands of the anchor are, else F32.
+DType arithmetic_of(const Form& form);
+
+/// True if there are lanes and every result reads one of them only (merged siblings: q, k and v).
+bool lanes_apart(const Form& form);
+
+class AnchorKernel : public LaunchKernel {
+ protected:
+  AnchorKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
+      : LaunchKernel(std::move(device), launch, std::move(form)), arithmetic_(arithmetic_of(form_)), apart_(lanes_apart(form_)) {}
+
+  /// Parts of the anchor's columns that meet in the epilogue: 1 if no result reads two of them.
+  int lanes() const { return apart_ ? 1 : form_.lanes; }
+  bool tensor_cores() const { return arithmetic_ != DType::F32; }
+  /// The rows of hole `i` as the kernel reads them: the hole itself where they lie in memory, else a leaf that a step in
+  /// front of the kernel, or the binding of a constant, fills. `layout`: from a leaf to the view that the hole's
+  /// elements are stored through; `stored`: that leaf's shape.
+  using Layout = std::function<Expr(const Expr& leaf)>;
+  Expr operand(size_t i, const Shape& stored, const Layout& layout);
+  /// Hole `i` with its last axis padded by zeros to fragments of 16 bytes.
+  Expr padded_operand(size_t i);
+  /// Adds the steps that store computed operands.
+  void make_operands();
+
+  /// "struct A { .. }": rows in memory for a tensor-core kernel, or single elements for an f32 kernel.
+  std::string operand_text(const std::string& name, const Expr& operand, int split, Params& params, std::string& headers);
+  /// "struct Epilogue { .. }" with fragments of up to `most` columns.
+  std::string epilogue_text(Params& params, std::string& headers, int most);
+
+  DType arithmetic_;
+
+ private:
+  std::string lanes_text(Params& params, std::string& headers, int most);
+
+  bool apart_;
+  struct Stored {
+    Expr value, place, leaf;
+    bool clear;  // part of the leaf is not written: zeros
+  };
+  std::vector<Stored> stored_;
+};
+
+}  // namespace tenon::cuda
