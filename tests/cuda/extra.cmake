@@ -11,3 +11,14 @@ set_target_properties(test_cuda PROPERTIES UNITY_BUILD OFF)
 target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/plain_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/gemm_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/conv_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/attention_test.cpp)
+
+# A driver that pretends: found as libcuda.so.1 in a folder of its own. Under another soname, or NVRTC would take it for
+# the real one and ask it for more.
+add_library(tenon_fake_driver SHARED ${CMAKE_CURRENT_LIST_DIR}/fake_driver/fake_driver.cpp)
+target_link_libraries(tenon_fake_driver PRIVATE tenon tenon_flags)
+set(_fake_driver ${PROJECT_BINARY_DIR}/fake_driver)
+set_target_properties(tenon_fake_driver PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1 NO_SONAME ON
+                      LIBRARY_OUTPUT_DIRECTORY ${_fake_driver})
+target_link_options(tenon_fake_driver PRIVATE -Wl,-soname,libtenon_fake_driver.so -Wl,--as-needed)
+target_compile_definitions(test_cuda PRIVATE FAKE_DRIVER_FOLDER="${_fake_driver}")
+add_dependencies(test_cuda tenon_fake_driver)

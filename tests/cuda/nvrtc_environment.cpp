@@ -4,12 +4,16 @@
 
 namespace tenon::cuda::test {
 
+SearchSettings nvrtc_settings() {
+  SearchSettings settings = SearchSettings::from_environment();
+  settings.own_environment = TENON_SOURCE_DIR "/build/cuda-env";  // tools/setup.sh
+  return settings;
+}
+
 const FoundNvrtc& find_nvrtc() {
   static const FoundNvrtc found = [] {
-    SearchSettings settings = SearchSettings::from_environment();
-    settings.own_environment = TENON_SOURCE_DIR "/build/cuda-env";  // tools/setup.sh
     try {
-      return FoundNvrtc{std::make_shared<const Nvrtc>(settings), {}};
+      return FoundNvrtc{std::make_shared<const Nvrtc>(nvrtc_settings()), {}};
     } catch (const Error& e) {
       return FoundNvrtc{nullptr, e.what()};
     }

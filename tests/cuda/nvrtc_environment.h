@@ -10,6 +10,9 @@
 
 namespace tenon::cuda::test {
 
+/// Where tests search: as users do, and where tools/setup.sh installs.
+SearchSettings nvrtc_settings();
+
 /// The compiler, or null and why.
 struct FoundNvrtc {
   std::shared_ptr<const Nvrtc> nvrtc;

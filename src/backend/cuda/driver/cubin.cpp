@@ -13,6 +13,7 @@ enum Attribute : uint8_t {
   kMaxThreads = 0x05,
   kFrameSize = 0x11,
   kMinStackSize = 0x12,
+  kParameterBytes = 0x19,
   kRegisters = 0x2f,
   kBarriers = 0x4c,
 };
@@ -140,6 +141,7 @@ void read_kernel_info(const Elf& elf, CubinKernel& kernel) {
   const Section* section = elf.find(".nv.info." + kernel.name);
   if (!section) return;
   for (const InfoItem& item : info_items(elf.bytes(*section))) {
+    if (item.attribute == kParameterBytes) kernel.parameter_bytes = Elf::value<uint16_t>(item.value, 0);
     if (item.attribute == kBarriers) kernel.barriers = Elf::value<uint8_t>(item.value, 0);
     if (item.attribute != kMaxThreads || item.value.size() < 12) continue;
     uint64_t threads = 1;

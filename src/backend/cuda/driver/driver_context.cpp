@@ -1,0 +1,151 @@
+#include "tenon/backend/cuda/driver/driver_context.h"
+
+#include <algorithm>
+#include <array>
+
+#include "tenon/core/error.h"
+
+namespace tenon::cuda {
+namespace {
+
+constexpr size_t kRecentLaunches = 8;
+constexpr unsigned kNonBlockingStream = 1;
+constexpr int kRelaxedCapture = 2;  // memory may be allocated and modules loaded meanwhile
+
+// After these the context takes no more work: faults of kernels and of the hardware.
+bool unusable_after(DriverResult result) {
+  constexpr std::array kFaults = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721};
+  return std::find(kFaults.begin(), kFaults.end(), result) != kFaults.end();
+}
+
+std::string arch_of(int major, int minor) {
+  if (major == 9 && minor == 0) return "sm_90a";
+  if (major == 8 && minor == 9) return "sm_89";
+  return {};
+}
+
+}  // namespace
+
+DriverContext::DriverContext(const SearchSettings& settings, int ordinal) : api_(settings) {
+  const DriverResult started = api_.init(0);
+  int count = 0;
+  if (started == kSuccess) check(api_.device_count(&count), "count the GPUs");
+  TENON_CHECK(Device, started == kSuccess || started == kNoDevice, "cuda")
+      << "the driver (" << api_.path().string() << ") does not start: " << api_.describe(started);
+  if (ordinal < 0 || ordinal >= count)
+    throw Error(ErrorKind::Device, "cuda",
+                count == 0 ? std::string("the driver shows no GPU")
+                           : "no GPU " + std::to_string(ordinal) + "; the driver shows " + std::to_string(count),
+                "CUDA_VISIBLE_DEVICES may hide GPUs; --device cpu needs none");
+  read_facts(ordinal);
+  check(api_.retain_context(&context_, device_), "open " + facts_.name);
+  try {
+    use();
+    check(api_.create_stream(&stream_, kNonBlockingStream), "make a stream");
+  } catch (...) {
+    api_.release_context(device_);
+    throw;
+  }
+}
+
+void DriverContext::read_facts(int ordinal) {
+  check(api_.device(&device_, ordinal), "open GPU " + std::to_string(ordinal));
+  char name[256] = {};
+  check(api_.device_name(name, sizeof name - 1, device_), "read the GPU's name");
+  const auto attribute = [this](DeviceAttribute which) {
+    int value = 0;
+    check(api_.device_attribute(&value, which, device_), "read the GPU's properties");
+    return value;
+  };
+  const int major = attribute(DeviceAttribute::CapabilityMajor), minor = attribute(DeviceAttribute::CapabilityMinor);
+  size_t memory = 0;
+  check(api_.device_memory(&memory, device_), "read the GPU's memory");
+  facts_ = {.name = name,
+            .arch = arch_of(major, minor),
+            .multiprocessors = attribute(DeviceAttribute::Multiprocessors),
+            .shared_bytes = attribute(DeviceAttribute::SharedBytesPerBlock),
+            .memory_bytes = static_cast<int64_t>(memory)};
+  if (facts_.arch.empty())
+    throw Error(ErrorKind::Device, "cuda",
+                facts_.name + " has compute capability " + std::to_string(major) + "." + std::to_string(minor) +
+                    "; there are kernels for 8.9 (Ada: L4, RTX 40) and 9.0 (Hopper: H100, H200)",
+                "choose another GPU with CUDA_VISIBLE_DEVICES, or --device cpu");
+}
+
+DriverContext::~DriverContext() {
+  if (api_.set_context(context_) == kSuccess) {
+    abandon_capture();
+    api_.destroy_stream(stream_);
+  }
+  api_.release_context(device_);
+}
+
+void DriverContext::use() const {
+  if (!broken_.empty()) throw Error(ErrorKind::Device, facts_.name, "it takes no more work since a fault: " + broken_);
+  check(api_.set_context(context_), "select " + facts_.name);
+}
+
+void DriverContext::check(DriverResult result, const std::string& action) const {
+  if (result == kSuccess) return;
+  std::string what = "cannot " + action + ": " + api_.describe(result);
+  if (result == kOutOfMemory) throw Error(ErrorKind::Memory, facts_.name, what);
+  if (!unusable_after(result)) throw Error(ErrorKind::Device, facts_.name.empty() ? "cuda" : facts_.name, what);
+  if (!recent_.empty()) {
+    what += "; the fault lies in one of the last launches: ";
+    for (size_t i = 0; i < recent_.size(); ++i) what += (i ? ", " : "") + ("'" + recent_[i] + "'");
+  }
+  broken_ = what;
+  throw Error(ErrorKind::Device, facts_.name, what, "with CUDA_LAUNCH_BLOCKING=1 the launch itself fails");
+}
+
+void DriverContext::launched(const std::string& kernel) {
+  if (capturing_) {
+    ++captured_;
+    return;
+  }
+  if (recent_.size() == kRecentLaunches) recent_.erase(recent_.begin());
+  recent_.push_back(kernel);
+}
+
+void DriverContext::synchronize() const {
+  use();
+  check(api_.synchronize(stream_), "finish what was launched");
+  recent_.clear();
+}
+
+void DriverContext::begin_capture() {
+  TENON_CHECK(Internal, !capturing_, "cuda") << "a recording is under way already";
+  use();
+  check(api_.begin_capture(stream_, kRelaxedCapture), "begin to record launches");
+  capturing_ = true;
+  captured_ = 0;
+}
+
+void DriverContext::not_capturing(const char* action) const {
+  TENON_CHECK(Internal, !capturing_, "cuda") << "cannot " << action << " while launches are recorded";
+}
+
+GraphExecHandle DriverContext::end_capture() {
+  TENON_CHECK(Internal, capturing_, "cuda") << "no recording is under way";
+  use();
+  capturing_ = false;
+  GraphHandle graph = nullptr;
+  check(api_.end_capture(stream_, &graph), "record launches");
+  GraphExecHandle exec = nullptr;
+  const DriverResult made = api_.instantiate(&exec, graph, 0);
+  api_.destroy_graph(graph);
+  check(made, "make one graph of the recorded launches");
+  const DriverResult uploaded = api_.upload_graph(exec, stream_);
+  if (uploaded != kSuccess) api_.destroy_graph_exec(exec);
+  check(uploaded, "move a graph to the GPU");
+  return exec;
+}
+
+void DriverContext::abandon_capture() noexcept {
+  if (!capturing_) return;
+  capturing_ = false;
+  GraphHandle graph = nullptr;
+  if (api_.end_capture(stream_, &graph) == kSuccess && graph) api_.destroy_graph(graph);
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,59 @@
+// A GPU as the driver shows it: its primary context, one stream, and what went wrong. Everything that was made in it
+// (memory, kernels, recordings) holds it, so that it outlives them.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tenon/backend/cuda/driver/driver_api.h"
+
+namespace tenon::cuda {
+
+class DriverContext {
+ public:
+  /// Error(Device) if there is no such GPU or it is of an architecture that we have no kernels for.
+  DriverContext(const SearchSettings& settings, int ordinal);
+  ~DriverContext();
+  DriverContext(const DriverContext&) = delete;
+  DriverContext& operator=(const DriverContext&) = delete;
+
+  const DriverApi& api() const { return api_; }
+  const DeviceFacts& facts() const { return facts_; }
+  ContextHandle handle() const { return context_; }
+  StreamHandle stream() const { return stream_; }
+
+  /// Makes this GPU the calling thread's. Every call into the driver needs it. Throws what `check` threw if a fault
+  /// made the GPU unusable before.
+  void use() const;
+  /// Throws Error(Device), or Error(Memory), that says which call failed. Faults of kernels come late, with whatever
+  /// call is next: then the launches since the last wait are named, and the context stays unusable.
+  void check(DriverResult result, const std::string& action) const;
+  /// Remembers a launch until the next wait; while launches are recorded, counts it.
+  void launched(const std::string& kernel);
+  /// Waits for the stream.
+  void synchronize() const;
+
+  /// Between begin and end launches are recorded. abandon throws away what was recorded.
+  void begin_capture();
+  GraphExecHandle end_capture();
+  void abandon_capture() noexcept;
+  /// Throws Error(Internal) if launches are being recorded: what `action` does would be recorded too.
+  void not_capturing(const char* action) const;
+  /// Launches of the recording that is under way, or was the last.
+  int captured() const { return captured_; }
+
+ private:
+  void read_facts(int ordinal);
+
+  DriverApi api_;
+  DeviceFacts facts_;
+  int device_ = 0;
+  ContextHandle context_ = nullptr;
+  StreamHandle stream_ = nullptr;
+  bool capturing_ = false;
+  int captured_ = 0;
+  mutable std::vector<std::string> recent_;  ///< launches since the last wait, the last few of them
+  mutable std::string broken_;               ///< what the fault was that made the context unusable
+};
+
+}  // namespace tenon::cuda

@@ -1,0 +1,238 @@
+#include "tenon/backend/cuda/driver/driver_device.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "tenon/backend/cuda/driver/cubin.h"
+#include "tenon/core/error.h"
+
+namespace tenon::cuda {
+namespace {
+
+constexpr unsigned kPortableCluster = 8;
+constexpr int kSharedWithoutOptIn = 48 * 1024;
+
+DeviceAddress address(const void* p) { return reinterpret_cast<uintptr_t>(p); }
+
+// A kernel: compiled elsewhere, loaded into the context when it is first launched.
+class DriverFunction : public Function {
+ public:
+  DriverFunction(std::shared_ptr<DriverContext> context, std::string name, PendingKernel pending)
+      : context_(std::move(context)), name_(std::move(name)), pending_(std::move(pending)) {}
+  ~DriverFunction() override {
+    if (module_ && context_->api().set_context(context_->handle()) == kSuccess) context_->api().unload_module(module_);
+  }
+  DriverFunction(const DriverFunction&) = delete;
+  DriverFunction& operator=(const DriverFunction&) = delete;
+
+  void launch(const LaunchShape& shape, std::span<const std::byte> params) override {
+    try {
+      context_->use();
+      prepare(shape, params.size());
+      start(shape, params);
+    } catch (...) {
+      context_->abandon_capture();
+      throw;
+    }
+  }
+  KernelResources resources() override { return code().resources(); }
+
+ private:
+  const CubinKernel& code();
+  void load();
+  void prepare(const LaunchShape& shape, size_t params);
+  void start(const LaunchShape& shape, std::span<const std::byte> params);
+
+  std::shared_ptr<DriverContext> context_;
+  std::string name_;
+  PendingKernel pending_;
+  std::optional<CubinKernel> code_;
+  ModuleHandle module_ = nullptr;
+  FunctionHandle function_ = nullptr;
+  unsigned shared_allowed_ = kSharedWithoutOptIn;
+  bool large_clusters_ = false;
+};
+
+const CubinKernel& DriverFunction::code() {
+  if (!code_) code_ = read_cubin_kernel(pending_.get().cubin, kKernelName);
+  return *code_;
+}
+
+void DriverFunction::load() {
+  if (function_) return;
+  const DriverApi& api = context_->api();
+  ModuleHandle module = nullptr;
+  context_->check(api.load_module(&module, pending_.get().cubin.data()), "load kernel '" + name_ + "'");
+  const DriverResult found = api.module_function(&function_, module, kKernelName);
+  if (found != kSuccess) api.unload_module(module);
+  context_->check(found, "find the entry point of kernel '" + name_ + "'");
+  module_ = module;
+}
+
+// Loads the kernel, and refuses what the driver would refuse without saying why.
+void DriverFunction::prepare(const LaunchShape& shape, size_t params) {
+  const std::string where = "kernel " + name_;
+  const CubinKernel& kernel = code();
+  TENON_CHECK(Internal, static_cast<int>(params) == kernel.parameter_bytes, where)
+      << "takes " << kernel.parameter_bytes << " bytes of arguments and was given " << params;
+  TENON_CHECK(Internal, kernel.max_threads == 0 || static_cast<int>(shape.threads) <= kernel.max_threads, where)
+      << "is compiled for at most " << kernel.max_threads << " threads and was launched with " << shape.threads;
+  const int64_t shared = int64_t{shape.shared_bytes} + kernel.static_shared_bytes;
+  TENON_CHECK(Internal, shared <= context_->facts().shared_bytes, where)
+      << "needs " << shared << " bytes of shared memory; a block has " << context_->facts().shared_bytes;
+  load();
+  const auto allow = [&](FunctionAttribute attribute, int value) {
+    context_->check(context_->api().set_function_attribute(function_, attribute, value),
+                    "set up kernel '" + name_ + "'");
+  };
+  if (shape.shared_bytes > shared_allowed_) {
+    allow(FunctionAttribute::DynamicSharedBytes, static_cast<int>(shape.shared_bytes));
+    shared_allowed_ = shape.shared_bytes;
+  }
+  if (shape.cluster > kPortableCluster && !large_clusters_) {
+    allow(FunctionAttribute::NonPortableCluster, 1);
+    large_clusters_ = true;
+  }
+}
+
+void DriverFunction::start(const LaunchShape& shape, std::span<const std::byte> params) {
+  if (shape.grid_x == 0 || shape.grid_y == 0 || shape.grid_z == 0) return;
+  LaunchAttribute attributes[2];
+  unsigned count = 0;
+  if (shape.cluster > 1) {
+    attributes[count].id = LaunchAttribute::kCluster;
+    attributes[count].cluster[0] = shape.cluster;
+    attributes[count].cluster[1] = attributes[count].cluster[2] = 1;
+    ++count;
+  }
+  if (shape.overlaps && context_->facts().arch == "sm_90a") {
+    attributes[count].id = LaunchAttribute::kOverlap;
+    attributes[count].flag = 1;
+    ++count;
+  }
+  const LaunchConfig config{{shape.grid_x, shape.grid_y, shape.grid_z},
+                            {shape.threads, 1, 1},
+                            shape.shared_bytes,
+                            context_->stream(),
+                            attributes,
+                            count};
+  void* arguments[] = {const_cast<std::byte*>(params.data())};
+  context_->launched(name_);
+  context_->check(context_->api().launch(&config, function_, arguments, nullptr), "launch kernel '" + name_ + "'");
+}
+
+class DriverRecording : public Recording {
+ public:
+  DriverRecording(std::shared_ptr<DriverContext> context, GraphExecHandle graph)
+      : context_(std::move(context)),
+        graph_(graph),
+        name_("a recording of " + std::to_string(context_->captured()) + " launches") {}
+  ~DriverRecording() override {
+    if (context_->api().set_context(context_->handle()) == kSuccess) context_->api().destroy_graph_exec(graph_);
+  }
+  DriverRecording(const DriverRecording&) = delete;
+  DriverRecording& operator=(const DriverRecording&) = delete;
+  void launch() override {
+    context_->use();
+    context_->launched(name_);
+    context_->check(context_->api().launch_graph(graph_, context_->stream()), "launch " + name_);
+  }
+
+ private:
+  std::shared_ptr<DriverContext> context_;
+  GraphExecHandle graph_;
+  std::string name_;
+};
+
+}  // namespace
+
+DriverDevice::DriverDevice(const DriverOptions& options)
+    : context_(std::make_shared<DriverContext>(options.search, options.ordinal)),
+      compiler_(context_->facts().arch, options.kernel_folder, options.search, context_->api().version() / 1000,
+                options.compile_threads) {}
+
+int64_t DriverDevice::memory_available() const {
+  context_->use();
+  size_t left = 0, total = 0;
+  context_->check(context_->api().memory_info(&left, &total), "ask for the memory that is left");
+  return static_cast<int64_t>(left);
+}
+
+std::shared_ptr<Function> DriverDevice::load(const KernelSource& source) {
+  std::shared_ptr<Function>& function = functions_[compiler_.key(source)];
+  if (!function) function = std::make_shared<DriverFunction>(context_, source.name, compiler_.start(source));
+  return function;
+}
+
+std::shared_ptr<void> DriverDevice::allocate(int64_t bytes) {
+  context_->not_capturing("allocate memory");
+  context_->use();
+  const size_t size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  DeviceAddress memory = 0;
+  const DriverResult result = context_->api().allocate(&memory, size);
+  if (result == kOutOfMemory)
+    throw Error(ErrorKind::Memory, facts().name,
+                "cannot allocate " + std::to_string(bytes) + " bytes; " + std::to_string(memory_available()) +
+                    " bytes are free");
+  context_->check(result, "allocate memory");
+  std::shared_ptr<void> owner(reinterpret_cast<void*>(memory), [context = context_](void* p) {
+    if (context->api().set_context(context->handle()) == kSuccess) context->api().free(address(p));
+  });
+  fill_zero(owner.get(), static_cast<int64_t>(size));
+  return owner;
+}
+
+void DriverDevice::copy_in(void* dst, const void* src, int64_t bytes) {
+  context_->not_capturing("copy");
+  if (bytes == 0) return;
+  context_->use();
+  context_->check(context_->api().copy_in(address(dst), src, static_cast<size_t>(bytes), context_->stream()),
+                  "copy to the GPU");
+}
+
+void DriverDevice::copy_out(void* dst, const void* src, int64_t bytes) {
+  context_->not_capturing("copy");
+  context_->use();
+  if (bytes > 0)
+    context_->check(context_->api().copy_out(dst, address(src), static_cast<size_t>(bytes), context_->stream()),
+                    "copy from the GPU");
+  context_->synchronize();
+}
+
+void DriverDevice::fill_zero(void* dst, int64_t bytes) {
+  if (bytes == 0) return;
+  context_->use();
+  context_->check(context_->api().fill(address(dst), 0, static_cast<size_t>(bytes), context_->stream()),
+                  "fill memory with zeros");
+}
+
+std::unique_ptr<Recording> DriverDevice::end_recording() {
+  return std::make_unique<DriverRecording>(context_, context_->end_capture());
+}
+
+TensorMap DriverDevice::encode(const TensorBox& box) const {
+  TENON_CHECK(Internal, box.rank >= 1 && box.rank <= 5, "tensor map")
+      << "a box has 1 to 5 dimensions, not " << box.rank;
+  // Only whole elements move, and zero is zero in every type: unsigned integers of the size will do.
+  constexpr int kUint8 = 0, kUint16 = 1, kUint32 = 2, kUint64 = 4;
+  const int size = box.element_bytes;
+  const int type = size == 8 ? kUint64 : size == 4 ? kUint32 : size == 2 ? kUint16 : kUint8;
+  const int swizzle = box.swizzle_bytes == 0 ? 0 : box.swizzle_bytes == 32 ? 1 : box.swizzle_bytes == 64 ? 2 : 3;
+  constexpr int kNoInterleave = 0, kPromoteTo128Bytes = 2, kZeroOutside = 0;
+  uint64_t extents[5] = {}, strides[5] = {};
+  uint32_t sides[5] = {}, steps[5] = {};
+  for (int i = 0; i < box.rank; ++i) {
+    extents[i] = static_cast<uint64_t>(box.extent[i]);
+    if (i > 0) strides[i - 1] = static_cast<uint64_t>(box.stride_bytes[i]);
+    sides[i] = static_cast<uint32_t>(box.box[i]);
+    steps[i] = 1;
+  }
+  TensorMap map;
+  context_->check(
+      context_->api().encode_tiled(&map, type, static_cast<uint32_t>(box.rank), box.address, extents, strides, sides,
+                                   steps, kNoInterleave, swizzle, kPromoteTo128Bytes, kZeroOutside),
+      "describe a tensor to the copy engine");
+  return map;
+}
+
+}  // namespace tenon::cuda

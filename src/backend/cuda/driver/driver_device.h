@@ -1,0 +1,50 @@
+// A GPU through NVIDIA's driver.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tenon/backend/cuda/device.h"
+#include "tenon/backend/cuda/driver/driver_context.h"
+#include "tenon/backend/cuda/driver/kernel_compiler.h"
+
+namespace tenon::cuda {
+
+struct DriverOptions {
+  int ordinal = 0;  ///< among the GPUs that CUDA_VISIBLE_DEVICES leaves
+  SearchSettings search = SearchSettings::from_environment();
+  std::filesystem::path kernel_folder = KernelCache::default_folder();
+  int compile_threads = 0;  ///< 0: all processors
+};
+
+/// Kernels, memory and recordings may outlive the device; they keep the GPU's context open. What is recorded must not
+/// be freed before its recording. After a fault in a kernel every call throws Error(Device).
+class DriverDevice : public Device {
+ public:
+  /// Error(Device): no driver, one too old, no GPU, one we have no kernels for, no NVRTC that the driver understands.
+  explicit DriverDevice(const DriverOptions& options = {});
+
+  const DeviceFacts& facts() const override { return context_->facts(); }
+  int64_t memory_available() const override;
+  std::shared_ptr<Function> load(const KernelSource& source) override;
+  std::shared_ptr<void> allocate(int64_t bytes) override;
+  /// Pageable memory only, as all of ours is: the driver has copied it when this returns.
+  void copy_in(void* dst, const void* src, int64_t bytes) override;
+  void copy_out(void* dst, const void* src, int64_t bytes) override;
+  void fill_zero(void* dst, int64_t bytes) override;
+  void synchronize() override { context_->synchronize(); }
+  /// A launch that fails ends the recording.
+  void begin_recording() override { context_->begin_capture(); }
+  std::unique_ptr<Recording> end_recording() override;
+  TensorMap encode(const TensorBox& box) const override;
+
+  const KernelCompiler& compiler() const { return compiler_; }
+
+ private:
+  std::shared_ptr<DriverContext> context_;
+  KernelCompiler compiler_;
+  std::map<std::string, std::shared_ptr<Function>> functions_;  ///< by the key of their source
+};
+
+}  // namespace tenon::cuda

@@ -1,0 +1,76 @@
+#include "tenon/backend/cuda/driver/kernel_compiler.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+
+namespace tenon::cuda {
+
+KernelCompiler::KernelCompiler(std::string arch, std::filesystem::path kernel_folder, const SearchSettings& settings,
+                               int newest_major, int threads)
+    : arch_(std::move(arch)),
+      cache_(std::move(kernel_folder)),
+      nvrtc_(settings, newest_major),
+      most_threads_(threads > 0 ? static_cast<size_t>(threads) : std::max(1U, std::thread::hardware_concurrency())) {}
+
+KernelCompiler::~KernelCompiler() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    for (Job& job : queue_)
+      job.result.set_exception(std::make_exception_ptr(
+          Error(ErrorKind::Internal, "kernel " + job.source.name, "its device is gone before it was compiled")));
+    queue_.clear();
+  }
+  wake_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+PendingKernel KernelCompiler::start(const KernelSource& source) {
+  const std::string name = key(source);
+  if (const auto it = started_.find(name); it != started_.end()) return it->second;
+  Job job{source, name, {}};
+  PendingKernel pending = job.result.get_future().share();
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(job));
+  }
+  if (threads_.size() < most_threads_) threads_.emplace_back([this] { work(); });
+  wake_.notify_one();
+  started_.emplace(name, pending);
+  return pending;
+}
+
+void KernelCompiler::work() {
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [this] { return ending_ || !queue_.empty(); });
+    if (ending_) return;
+    Job job = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    try {
+      job.result.set_value(obtain(job));
+    } catch (...) {
+      job.result.set_exception(std::current_exception());
+    }
+  }
+}
+
+CompiledKernel KernelCompiler::obtain(const Job& job) {
+  if (std::optional<CompiledKernel> kept = cache_.find(job.key)) {
+    ++found_;
+    return *std::move(kept);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  CompiledKernel kernel = nvrtc_.compile(job.source, arch_);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  spdlog::debug("compiled for {} in {:.2f} s: {}", arch_, took.count(), job.source.name);
+  cache_.store(job.key, kernel);
+  ++compiled_;
+  return kernel;
+}
+
+}  // namespace tenon::cuda

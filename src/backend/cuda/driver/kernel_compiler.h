@@ -1,0 +1,64 @@
+// Kernels compiled beside the caller: a few threads, the cache in front of them, equal sources once.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <future>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tenon/backend/cuda/driver/kernel_cache.h"
+#include "tenon/backend/cuda/driver/nvrtc.h"
+
+namespace tenon::cuda {
+
+using PendingKernel = std::shared_future<CompiledKernel>;
+
+/// For one architecture, with a cache in `kernel_folder`. Calls come from one thread at a time.
+class KernelCompiler {
+ public:
+  /// `threads` 0: all processors. Error(Device) if there is no NVRTC.
+  KernelCompiler(std::string arch, std::filesystem::path kernel_folder, const SearchSettings& settings,
+                 int newest_major = std::numeric_limits<int>::max(), int threads = 0);
+  /// Waits for what is being compiled; what still waits is given up, its futures hold Error(Internal).
+  ~KernelCompiler();
+  KernelCompiler(const KernelCompiler&) = delete;
+  KernelCompiler& operator=(const KernelCompiler&) = delete;
+
+  /// Returns at once. The future throws what Nvrtc::compile throws.
+  PendingKernel start(const KernelSource& source);
+  std::string key(const KernelSource& source) const { return kernel_key(source, arch_, nvrtc_.version()); }
+
+  const std::string& arch() const { return arch_; }
+  const Nvrtc& nvrtc() const { return nvrtc_; }
+  /// So far: kernels that NVRTC compiled, and those found in the cache.
+  int compiled() const { return compiled_; }
+  int found() const { return found_; }
+
+ private:
+  struct Job {
+    KernelSource source;
+    std::string key;
+    std::promise<CompiledKernel> result;
+  };
+  void work();
+  CompiledKernel obtain(const Job& job);
+
+  std::string arch_;
+  KernelCache cache_;
+  Nvrtc nvrtc_;
+  size_t most_threads_;
+  std::map<std::string, PendingKernel> started_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Job> queue_;  ///< guarded by mutex_, as is ending_
+  bool ending_ = false;
+  std::atomic<int> compiled_{0}, found_{0};
+  std::vector<std::thread> threads_;  ///< started when there is work for them
+};
+
+}  // namespace tenon::cuda

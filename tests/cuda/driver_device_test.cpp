@@ -1,0 +1,333 @@
+// A GPU's paths without a GPU: what the driver is asked, what becomes of its failures, and that nothing stays open.
+#include "tenon/backend/cuda/driver/driver_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+#include "fake_driver/fake_driver.h"
+#include "nvrtc_environment.h"
+#include "tenon/core/error.h"
+
+namespace tenon::cuda {
+namespace {
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int kIllegalAddress = 700;
+
+class DriverDeviceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    options_.search = test::nvrtc_settings();
+    const std::string others = options_.search.cuda_path;
+    options_.search.cuda_path = std::string(FAKE_DRIVER_FOLDER) + (others.empty() ? "" : ":" + others);
+    options_.kernel_folder = fs::temp_directory_path() / ("tenon_driver_" + std::to_string(getpid()));
+    options_.compile_threads = 2;
+    const SearchResult fake = load_library(Library::Driver, options_.search);
+    ASSERT_TRUE(fake.library) << fake.problem;
+    state_ = fake.library->function<FakeDriverState*()>("fake_driver_state")();
+    *state_ = {};
+  }
+  void TearDown() override {
+    EXPECT_EQ(state_->allocations, 0);
+    EXPECT_EQ(state_->used, 0U);
+    EXPECT_EQ(state_->modules, 0);
+    EXPECT_EQ(state_->graphs, 0);
+    EXPECT_EQ(state_->graph_execs, 0);
+    EXPECT_EQ(state_->streams, 0);
+    EXPECT_EQ(state_->contexts, 0);
+    fs::remove_all(options_.kernel_folder);
+  }
+  // The error of an action, and its kind.
+  template <class Action>
+  static std::pair<ErrorKind, std::string> error_of(Action action) {
+    try {
+      action();
+    } catch (const Error& e) {
+      return {e.kind(), std::string(e.what()) + " | " + e.hint()};
+    }
+    return {ErrorKind::Cancelled, "no error"};
+  }
+  auto error_of_opening() {
+    return error_of([this] { DriverDevice device(options_); });
+  }
+
+  DriverOptions options_;
+  FakeDriverState* state_ = nullptr;
+};
+
+// Kernels take one argument: this struct, byte for byte.
+KernelSource store_kernel(const std::string& name, const std::string& body = "*p.to = p.n;") {
+  return {name,
+          "struct P { float* to; long n; };\nextern \"C\" __global__ void __launch_bounds__(128) "
+          "tenon_kernel(const __grid_constant__ P p) { " +
+              body + " }\n"};
+}
+struct Arguments {
+  void* to;
+  int64_t n;
+};
+std::span<const std::byte> bytes(const Arguments& arguments) { return std::as_bytes(std::span(&arguments, 1)); }
+
+TEST_F(DriverDeviceTest, NoDriver) {
+  options_.search.cuda_path.clear();
+  options_.search.system_loader = false;
+  options_.search.toolkits = "/nonexistent";
+  const auto [kind, text] = error_of_opening();
+  EXPECT_EQ(kind, ErrorKind::Device);
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("no NVIDIA driver"), HasSubstr("install nvidia-driver"), HasSubstr("--device cpu")));
+}
+
+TEST_F(DriverDeviceTest, ADriverThatIsTooOld) {
+  state_->version = 11040;
+  const auto [kind, text] = error_of_opening();
+  EXPECT_EQ(kind, ErrorKind::Device);
+  EXPECT_THAT(text, AllOf(HasSubstr("too old"), HasSubstr("CUDA 11.4"), HasSubstr("12.0")));
+}
+
+TEST_F(DriverDeviceTest, ADriverThatDoesNotStart) {
+  state_->init_result = 34;
+  const auto [kind, text] = error_of_opening();
+  EXPECT_EQ(kind, ErrorKind::Device);
+  EXPECT_THAT(text, HasSubstr("does not start"));
+}
+
+TEST_F(DriverDeviceTest, NoGpu) {
+  state_->init_result = kNoDevice;
+  EXPECT_THAT(error_of_opening().second, AllOf(HasSubstr("shows no GPU"), HasSubstr("CUDA_VISIBLE_DEVICES")));
+  *state_ = {};
+  state_->devices = 0;
+  EXPECT_THAT(error_of_opening().second, HasSubstr("shows no GPU"));
+  *state_ = {};
+  options_.ordinal = 3;
+  EXPECT_THAT(error_of_opening().second, HasSubstr("no GPU 3; the driver shows 1"));
+}
+
+TEST_F(DriverDeviceTest, AnArchitectureWithoutKernels) {
+  state_->major = 8;
+  state_->minor = 0;
+  const auto [kind, text] = error_of_opening();
+  EXPECT_EQ(kind, ErrorKind::Device);
+  EXPECT_THAT(text, AllOf(HasSubstr("Fake GPU has compute capability 8.0"), HasSubstr("8.9")));
+}
+
+TEST_F(DriverDeviceTest, NoCompiler) {
+  options_.search.cuda_path = FAKE_DRIVER_FOLDER;
+  options_.search.system_loader = false;
+  options_.search.toolkits = "/nonexistent";
+  options_.search.own_environment = "/nonexistent/cuda-env";
+  options_.search.path.clear();
+  options_.search.home.clear();
+  options_.search.virtual_env.clear();
+  options_.search.conda_prefix.clear();
+  options_.search.cuda_home.clear();
+  const auto [kind, text] = error_of_opening();
+  EXPECT_EQ(kind, ErrorKind::Device);
+  EXPECT_THAT(text, HasSubstr("pip' install nvidia-cuda-nvrtc"));
+  state_->version = 12080;  // a driver of CUDA 12 wants a compiler of CUDA 12
+  EXPECT_THAT(error_of_opening().second, HasSubstr("pip' install nvidia-cuda-nvrtc-cu12"));
+}
+
+TEST_F(DriverDeviceTest, FactsAndMemory) {
+  SKIP_WITHOUT_NVRTC();
+  DriverDevice device(options_);
+  EXPECT_EQ(device.facts().name, "Fake GPU");
+  EXPECT_EQ(device.facts().arch, "sm_90a");
+  EXPECT_EQ(device.facts().multiprocessors, 132);
+  EXPECT_EQ(device.facts().shared_bytes, 227 * 1024);
+  const std::array<int, 4> numbers = {1, 2, 3, 4};
+  const auto memory = device.allocate(sizeof numbers);
+  EXPECT_EQ(device.memory_available(), (int64_t{1} << 30) - 16);
+  std::array<int, 4> back = {9, 9, 9, 9};
+  device.copy_out(back.data(), memory.get(), sizeof back);
+  EXPECT_EQ(back, (std::array<int, 4>{}));
+  device.copy_in(memory.get(), numbers.data(), sizeof numbers);
+  device.copy_out(back.data(), memory.get(), sizeof back);
+  EXPECT_EQ(back, numbers);
+  device.fill_zero(memory.get(), 8);
+  device.copy_out(back.data(), memory.get(), sizeof back);
+  EXPECT_EQ(back, (std::array<int, 4>{0, 0, 3, 4}));
+}
+
+TEST_F(DriverDeviceTest, OutOfMemory) {
+  SKIP_WITHOUT_NVRTC();
+  DriverDevice device(options_);
+  const auto some = device.allocate(1000);
+  const auto [kind, text] = error_of([&] { device.allocate(int64_t{1} << 30); });
+  EXPECT_EQ(kind, ErrorKind::Memory);
+  EXPECT_THAT(text, AllOf(HasSubstr("cannot allocate 1073741824 bytes"), HasSubstr("1073740824 bytes are free")));
+  state_->fail_fill = 1;
+  EXPECT_THROW(device.allocate(1000), Error);
+  EXPECT_EQ(state_->allocations, 1);  // what failed half way was given back
+}
+
+TEST_F(DriverDeviceTest, ALaunch) {
+  SKIP_WITHOUT_NVRTC();
+  DriverDevice device(options_);
+  const auto function = device.load(store_kernel("store"));
+  EXPECT_EQ(function, device.load(store_kernel("the same under another name")));
+  EXPECT_NE(function, device.load(store_kernel("another", "*p.to = 2 * p.n;")));
+  const Arguments arguments{&device, 42};
+  function->launch({.grid_x = 7, .grid_y = 2, .threads = 128, .shared_bytes = 100000, .cluster = 2, .overlaps = true},
+                   bytes(arguments));
+  EXPECT_EQ(state_->launches, 1);
+  EXPECT_EQ(state_->grid[0] * 100 + state_->grid[1] * 10 + state_->grid[2], 721U);
+  EXPECT_EQ(state_->threads, 128U);
+  EXPECT_EQ(state_->shared_bytes, 100000U);
+  EXPECT_EQ(state_->dynamic_shared_allowed, 100000);
+  EXPECT_EQ(state_->cluster, 2U);
+  EXPECT_TRUE(state_->overlaps);
+  EXPECT_EQ(std::memcmp(state_->first_parameters, &arguments, sizeof arguments), 0);
+  EXPECT_GT(function->resources().registers, 0);
+  function->launch({.threads = 128}, bytes(arguments));
+  EXPECT_EQ(state_->cluster, 0U);
+  EXPECT_FALSE(state_->overlaps);
+  EXPECT_EQ(state_->modules, 1);
+}
+
+TEST_F(DriverDeviceTest, LaunchesThatCannotBe) {
+  SKIP_WITHOUT_NVRTC();
+  DriverDevice device(options_);
+  const auto function = device.load(store_kernel("rows: silly"));
+  const Arguments arguments{};
+  const auto launch = [&](const LaunchShape& shape, size_t size = sizeof arguments) {
+    return error_of([&] { function->launch(shape, bytes(arguments).first(size)); }).second;
+  };
+  EXPECT_THAT(launch({.threads = 128}, 8), AllOf(HasSubstr("rows: silly"), HasSubstr("takes 16 bytes")));
+  EXPECT_THAT(launch({.threads = 256}), HasSubstr("at most 128 threads"));
+  EXPECT_THAT(launch({.threads = 128, .shared_bytes = 300000}), HasSubstr("300000 bytes of shared memory"));
+  EXPECT_EQ(state_->launches, 0);
+}
+
+TEST_F(DriverDeviceTest, AKernelThatDoesNotCompile) {
+  SKIP_WITHOUT_NVRTC();
+  DriverDevice device(options_);
+  const auto function = device.load(store_kernel("rows: broken", "no_such_thing();"));
+  for (int i = 0; i < 2; ++i) {
+    const auto [kind, text] = error_of([&] { function->resources(); });
+    EXPECT_EQ(kind, ErrorKind::Device);
+    EXPECT_THAT(text, AllOf(HasSubstr("rows: broken"), HasSubstr("no_such_thing")));
+  }
+}
+
+TEST_F(DriverDeviceTest, FailuresOfTheDriverNameTheKernel) {
+  SKIP_WITHOUT_NVRTC();
+  DriverDevice device(options_);
+  const auto function = device.load(store_kernel("rows: silly"));
+  const Arguments arguments{};
+  state_->fail_load = 209;
+  EXPECT_THAT(error_of([&] { function->launch({.threads = 128}, bytes(arguments)); }).second,
+              HasSubstr("cannot load kernel 'rows: silly'"));
+  state_->fail_launch = 701;
+  EXPECT_THAT(error_of([&] { function->launch({.threads = 128}, bytes(arguments)); }).second,
+              HasSubstr("cannot launch kernel 'rows: silly'"));
+  function->launch({.threads = 128}, bytes(arguments));
+  device.synchronize();
+}
+
+TEST_F(DriverDeviceTest, AFaultNamesTheLastLaunchesAndStays) {
+  SKIP_WITHOUT_NVRTC();
+  DriverDevice device(options_);
+  const auto memory = device.allocate(100);
+  const auto function = device.load(store_kernel("rows: silly"));
+  const Arguments arguments{};
+  function->launch({.threads = 128}, bytes(arguments));
+  state_->fault_at_wait = kIllegalAddress;
+  const auto [kind, text] = error_of([&] { device.synchronize(); });
+  EXPECT_EQ(kind, ErrorKind::Device);
+  EXPECT_THAT(text, AllOf(HasSubstr("ILLEGAL_ADDRESS"), HasSubstr("'rows: silly'"), HasSubstr("CUDA_LAUNCH_BLOCKING")));
+  EXPECT_THAT(error_of([&] { device.allocate(100); }).second,
+              AllOf(HasSubstr("no more work since a fault"), HasSubstr("'rows: silly'")));
+}
+
+TEST_F(DriverDeviceTest, Recordings) {
+  SKIP_WITHOUT_NVRTC();
+  std::unique_ptr<Recording> recording;
+  {
+    DriverDevice device(options_);
+    const auto function = device.load(store_kernel("store"));
+    const Arguments arguments{};
+    device.begin_recording();
+    for (int i = 0; i < 3; ++i) function->launch({.threads = 128}, bytes(arguments));
+    EXPECT_THAT(error_of([&] { device.allocate(1); }).second, HasSubstr("while launches are recorded"));
+    EXPECT_THAT(error_of([&] { device.begin_recording(); }).second, HasSubstr("under way already"));
+    recording = device.end_recording();
+    EXPECT_EQ(state_->recorded, 3);
+    EXPECT_EQ(state_->launches, 0);
+    recording->launch();
+    EXPECT_EQ(state_->graphs, 0);
+  }
+  recording->launch();  // outlives the device
+  EXPECT_EQ(state_->graph_launches, 2);
+}
+
+TEST_F(DriverDeviceTest, ARecordingThatFails) {
+  SKIP_WITHOUT_NVRTC();
+  DriverDevice device(options_);
+  const auto function = device.load(store_kernel("store"));
+  const Arguments arguments{};
+  device.begin_recording();
+  state_->fail_launch = 701;
+  EXPECT_THROW(function->launch({.threads = 128}, bytes(arguments)), Error);
+  EXPECT_FALSE(state_->capturing);
+  EXPECT_THROW(device.end_recording(), Error);
+  device.begin_recording();
+  function->launch({.threads = 128}, bytes(arguments));
+  state_->fail_instantiate = 1;
+  EXPECT_THROW(device.end_recording(), Error);
+  device.begin_recording();
+  function->launch({.threads = 128}, bytes(arguments));
+  device.end_recording()->launch();
+}
+
+TEST_F(DriverDeviceTest, TensorMaps) {
+  SKIP_WITHOUT_NVRTC();
+  DriverDevice device(options_);
+  TensorBox box;
+  box.address = &box;
+  box.rank = 3;
+  for (int i = 0; i < 3; ++i) {
+    box.extent[i] = 100;
+    box.stride_bytes[i] = 2 << (8 * i);
+    box.box[i] = 64 >> i;
+  }
+  box.swizzle_bytes = 128;
+  device.encode(box);
+  EXPECT_EQ(state_->map_type, 1);
+  EXPECT_EQ(state_->map_rank, 3U);
+  EXPECT_EQ(state_->map_swizzle, 3);
+  EXPECT_EQ(state_->map_strides[0], 512U);
+  EXPECT_EQ(state_->map_strides[1], 131072U);
+  EXPECT_EQ(state_->map_box[2], 16U);
+}
+
+TEST_F(DriverDeviceTest, TheSecondTimeNothingIsCompiled) {
+  SKIP_WITHOUT_NVRTC();
+  for (int round = 0; round < 2; ++round) {
+    DriverDevice device(options_);
+    for (int i = 0; i < 3; ++i) device.load(store_kernel("store", "*p.to = " + std::to_string(i) + ";"))->resources();
+    EXPECT_EQ(device.compiler().compiled(), round == 0 ? 3 : 0);
+    EXPECT_EQ(device.compiler().found(), round == 0 ? 0 : 3);
+  }
+}
+
+// What nobody waits for is given up, not waited for.
+TEST_F(DriverDeviceTest, ADeviceMayGoBeforeItsKernelsAreCompiled) {
+  SKIP_WITHOUT_NVRTC();
+  std::vector<std::shared_ptr<Function>> functions;
+  {
+    DriverDevice device(options_);
+    for (int i = 0; i < 40; ++i)
+      functions.push_back(device.load(store_kernel("store", "*p.to = " + std::to_string(i) + ";")));
+  }
+  EXPECT_THAT(error_of([&] { functions.back()->resources(); }).second, HasSubstr("its device is gone"));
+}
+
+}  // namespace
+}  // namespace tenon::cuda

@@ -1,0 +1,32 @@
+// A driver without a GPU, for tests: a shared library with the exports that we use. It keeps account of what is open
+// and fails when it is told to.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+/// What the library does and has done. Reached through its export `fake_driver_state`.
+struct FakeDriverState {
+  // Set by tests.
+  int init_result = 0, version = 13000, devices = 1;
+  int major = 9, minor = 0;
+  size_t memory = size_t{1} << 30;
+  int fail_launch = 0;    ///< result of the next launch
+  int fault_at_wait = 0;  ///< result of every call from the next wait on: a kernel's fault
+  int fail_instantiate = 0, fail_load = 0, fail_fill = 0;
+  // Counted by the library.
+  size_t used = 0;
+  int allocations = 0, modules = 0, graphs = 0, graph_execs = 0, streams = 0, contexts = 0;
+  int launches = 0, graph_launches = 0, recorded = 0;
+  bool capturing = false, faulted = false;
+  // The last launch.
+  unsigned grid[3] = {}, threads = 0, shared_bytes = 0, cluster = 0;
+  bool overlaps = false;
+  unsigned char first_parameters[16] = {};
+  int dynamic_shared_allowed = 0;
+  // The last tensor map.
+  int map_type = 0, map_swizzle = 0;
+  uint32_t map_rank = 0, map_box[5] = {};
+  uint64_t map_strides[5] = {};
+};
+
+extern "C" FakeDriverState* fake_driver_state();
