@@ -1,0 +1,140 @@
+#include "tenon/backend/cuda/driver/compile_device.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "tenon/core/error.h"
+
+namespace tenon::cuda {
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+const std::vector<DeviceFacts>& known_devices() {
+  static const std::vector<DeviceFacts> devices = {
+      {.name = "NVIDIA L4",
+       .arch = "sm_89",
+       .multiprocessors = 58,
+       .shared_bytes = 99 * 1024,
+       .memory_bytes = 22 * kGiB},
+      {.name = "NVIDIA H200",
+       .arch = "sm_90a",
+       .multiprocessors = 132,
+       .shared_bytes = 227 * 1024,
+       .memory_bytes = 139 * kGiB},
+  };
+  return devices;
+}
+
+DeviceFacts facts_of(const std::string& arch) {
+  std::string known;
+  for (const DeviceFacts& facts : known_devices()) {
+    if (facts.arch == arch) return facts;
+    known += (known.empty() ? "" : ", ") + facts.arch;
+  }
+  throw Error(ErrorKind::Usage, "--arch", "no kernels for '" + arch + "'; expected one of " + known);
+}
+
+class NoRecording : public Recording {
+ public:
+  void launch() override {}
+};
+
+}  // namespace
+
+class CompileDevice::Kernel : public Function {
+ public:
+  Kernel(KernelSource source, std::string key, PendingKernel pending)
+      : source_(std::move(source)), key_(std::move(key)), pending_(std::move(pending)) {}
+
+  void launch(const LaunchShape& shape, std::span<const std::byte> params) override {
+    ++launches_;
+    threads_ = std::max(threads_, static_cast<int>(shape.threads));
+    shared_bytes_ = std::max(shared_bytes_, static_cast<int>(shape.shared_bytes));
+    parameter_sizes_.insert(static_cast<int>(params.size()));
+  }
+  KernelResources resources() override { return read_cubin_kernel(pending_.get().cubin, kKernelName).resources(); }
+
+  KernelReport report(const DeviceFacts& facts, const ExpectKernel& expect) const {
+    KernelReport report{.name = source_.name, .key = key_, .error = {}, .kernel = {}, .log = {}, .violations = {}};
+    try {
+      const CompiledKernel& compiled = pending_.get();
+      report.kernel = read_cubin_kernel(compiled.cubin, kKernelName);
+      report.log = compiled.log;
+    } catch (const Error& e) {
+      report.error = e.what();
+      return report;
+    }
+    report.launches = launches_;
+    KernelExpectations expected = expect ? expect(source_) : KernelExpectations{};
+    expected.threads = std::max(expected.threads, threads_);
+    report.violations = check_kernel(report.kernel, report.log, expected);
+    const int shared = shared_bytes_ + report.kernel.static_shared_bytes;
+    if (shared > facts.shared_bytes)
+      report.violations.push_back("it is launched with " + std::to_string(shared) + " bytes of shared memory; " +
+                                  facts.name + " has " + std::to_string(facts.shared_bytes));
+    for (int size : parameter_sizes_)
+      if (size != report.kernel.parameter_bytes)
+        report.violations.push_back("it takes " + std::to_string(report.kernel.parameter_bytes) +
+                                    " bytes of arguments and is given " + std::to_string(size));
+    return report;
+  }
+
+ private:
+  KernelSource source_;
+  std::string key_;
+  PendingKernel pending_;
+  int launches_ = 0, threads_ = 0, shared_bytes_ = 0;
+  std::set<int> parameter_sizes_;
+};
+
+CompileDevice::CompileDevice(const std::string& arch, const CompileOptions& options)
+    : facts_(facts_of(arch)),
+      compiler_(arch, options.kernel_folder, options.search, std::numeric_limits<int>::max(), options.threads) {}
+
+CompileDevice::~CompileDevice() = default;
+
+std::vector<std::string> CompileDevice::architectures() {
+  std::vector<std::string> names;
+  for (const DeviceFacts& facts : known_devices()) names.push_back(facts.arch);
+  return names;
+}
+
+std::shared_ptr<Function> CompileDevice::load(const KernelSource& source) {
+  const std::string key = compiler_.key(source);
+  std::shared_ptr<Kernel>& kernel = by_key_[key];
+  if (!kernel) {
+    kernel = std::make_shared<Kernel>(source, key, compiler_.start(source));
+    kernels_.push_back(kernel);
+  }
+  return kernel;
+}
+
+std::shared_ptr<void> CompileDevice::allocate(int64_t bytes) {
+  TENON_CHECK(Memory, bytes <= memory_available(), facts_.name)
+      << "cannot allocate " << bytes << " bytes; " << memory_available() << " bytes are free";
+  const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  void* space = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  TENON_CHECK(Memory, space != MAP_FAILED, facts_.name) << "the system refuses " << bytes << " bytes of address space";
+  *allocated_ += static_cast<int64_t>(size);
+  return {space, [size, allocated = allocated_](void* p) {
+            munmap(p, size);
+            *allocated -= static_cast<int64_t>(size);
+          }};
+}
+
+void CompileDevice::copy_out(void* dst, const void*, int64_t bytes) { std::memset(dst, 0, static_cast<size_t>(bytes)); }
+
+std::unique_ptr<Recording> CompileDevice::end_recording() { return std::make_unique<NoRecording>(); }
+
+std::vector<KernelReport> CompileDevice::finish(const ExpectKernel& expect) {
+  std::vector<KernelReport> reports;
+  reports.reserve(kernels_.size());
+  for (const auto& kernel : kernels_) reports.push_back(kernel->report(facts_, expect));
+  return reports;
+}
+
+}  // namespace tenon::cuda
