@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <new>
 #include <utility>
 
-#include "emulated_tensor_core.h"
 #include "tenon/core/dtype.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -56,6 +54,10 @@ void Block::prepare(const LaunchShape& shape) {
   meetings_[0].assign((shape.threads + 31) / 32, Meeting{});
   meetings_[1].assign((shape.threads + 127) / 128, Meeting{});
   for (Barrier& b : barriers_) b = Barrier{};
+  phase_barriers_.clear();
+  phase_waiters_.clear();
+  box_copies_.clear();
+  products_.assign((shape.threads + 127) / 128, WarpgroupProducts{});
   shared_bytes_ = shape.shared_bytes;
   shared_store_.resize(shared_bytes_ + kSharedGuard + kSharedAlign);
   const auto start = reinterpret_cast<uintptr_t>(shared_store_.data());
@@ -67,7 +69,7 @@ void Block::prepare(const LaunchShape& shape) {
 void Block::run(KernelEntry kernel, const void* params, const LaunchShape& shape, const unsigned (&at)[3],
                 bool backwards) {
   prepare(shape);
-  kernel_ = kernel, params_ = params;
+  kernel_ = kernel, params_ = params, backwards_ = backwards;
   const unsigned size[3] = {shape.grid_x, shape.grid_y, shape.grid_z};
   for (int i = 0; i < 3; ++i) block[i] = static_cast<int>(at[i]), grid[i] = static_cast<int>(size[i]);
   for (int i = 0; i < threads; ++i) {
@@ -75,7 +77,8 @@ void Block::run(KernelEntry kernel, const void* params, const LaunchShape& shape
     fibers_[static_cast<size_t>(t)].context = make_fcontext(stack_of(t) + kStackBytes, kStackBytes, fiber_main);
     ready_.push_back(t);
   }
-  while (!ready_.empty() && error_.empty()) {
+  while (error_.empty() && (!ready_.empty() || finish_a_box_copy())) {
+    if (ready_.empty()) continue;
     const int t = ready_.front();
     ready_.pop_front();
     resume(t);
@@ -216,6 +219,102 @@ void Block::ldmatrix(uint32_t address, device::host::LdmatrixArguments arguments
 void Block::mma(device::host::MmaArguments arguments) {
   if (thread % 32 == 0) ++statistics.mma;
   together(1, "mma", mma_together, &arguments);
+}
+
+Block::PhaseBarrier& Block::phase_barrier(uint32_t barrier) {
+  const auto found = phase_barriers_.find(barrier);
+  if (found == phase_barriers_.end()) fail("a barrier that was never made, at " + std::to_string(barrier));
+  return found->second;
+}
+
+void Block::end_phase_if_done(PhaseBarrier& b) {
+  if (b.missing > 0 || b.bytes != 0) return;
+  ++b.phase;
+  b.missing = b.expected;
+  for (int t : std::exchange(phase_waiters_, {})) ready_.push_back(t);
+}
+
+void Block::mbarrier_init(uint32_t barrier, int arrivals) {
+  in_shared(barrier, 8, 8, "mbarrier_init");
+  phase_barriers_[barrier] = {arrivals, arrivals, 0, 0};
+}
+
+void Block::mbarrier_arrive(uint32_t barrier, int bytes) {
+  PhaseBarrier& b = phase_barrier(barrier);
+  b.bytes += bytes;
+  if (--b.missing < 0) fail("more arrivals at a barrier than it was made for");
+  end_phase_if_done(b);
+}
+
+void Block::mbarrier_wait(uint32_t barrier, int parity) {
+  while (phase_barrier(barrier).phase % 2 == parity) {
+    phase_waiters_.push_back(thread);
+    suspend("mbarrier_wait");
+  }
+}
+
+void Block::tma_load(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) {
+  BoxCopy copy{};
+  std::memcpy(&copy.box, map, sizeof(copy.box));
+  phase_barrier(barrier);
+  if (copy.box.rank != rank) fail("tma_load of another rank than its tensor's");
+  const int bytes = box_bytes(copy.box);
+  std::memset(in_shared(dst, bytes, 128, "tma_load"), kPoison, static_cast<size_t>(bytes));
+  std::copy(at, at + 5, copy.at);
+  copy.dst = dst, copy.barrier = barrier;
+  box_copies_.push_back(copy);
+}
+
+// Boxes come when no thread can run without them, and, backwards, the last first. False when there are none.
+bool Block::finish_a_box_copy() {
+  if (box_copies_.empty()) return false;
+  const BoxCopy copy = backwards_ ? box_copies_.back() : box_copies_.front();
+  backwards_ ? box_copies_.pop_back() : box_copies_.pop_front();
+  copy_box(copy.box, copy.at, shared - device::host::kSharedBase, copy.dst);
+  PhaseBarrier& b = phase_barriers_.at(copy.barrier);
+  b.bytes -= box_bytes(copy.box);
+  end_phase_if_done(b);
+  return true;
+}
+
+void Block::wgmma(device::host::WgmmaArguments arguments) {
+  if (thread % 128 == 0) {
+    statistics.mma += arguments.n / 8 * 4;
+    for (const uint64_t operand : {arguments.a, arguments.b})
+      if (const char* wrong = wgmma_fault(operand)) fail(wrong);
+    in_shared(wgmma_address(arguments.a), 63 / 8 * 1024 + 32, 16, "wgmma a");
+    in_shared(wgmma_address(arguments.b), (arguments.n - 1) / 8 * 1024 + 32, 16, "wgmma b");
+  }
+  struct Start {
+    device::host::WgmmaArguments arguments;
+    WarpgroupProducts* products;
+  } start{arguments, &products_[static_cast<size_t>(thread / 128)]};
+  const auto act = [](void** lanes, int count) {
+    device::host::WgmmaArguments all[128];
+    for (int i = 0; i < count; ++i) all[i] = static_cast<Start*>(lanes[i])->arguments;
+    static_cast<Start*>(lanes[0])->products->start(all);
+  };
+  if (threads % 128 != 0) fail("wgmma in a block without whole warpgroups");
+  together(4, "wgmma", act, &start);
+}
+
+void Block::wgmma_commit() {
+  if (thread % 128 == 0) products_[static_cast<size_t>(thread / 128)].commit();
+}
+
+void Block::wgmma_wait(int groups_left) {
+  struct Wait {
+    WarpgroupProducts* products;
+    const unsigned char* shared;
+    int groups_left;
+  } wait{&products_[static_cast<size_t>(thread / 128)], shared - device::host::kSharedBase, groups_left};
+  together(
+      4, "wgmma_wait",
+      [](void** lanes, int) {
+        const auto* first = static_cast<const Wait*>(lanes[0]);
+        first->products->finish(first->groups_left, first->shared);
+      },
+      &wait);
 }
 
 uint16_t Block::f16_bits(float x) { return tenon::f16_bits(x); }

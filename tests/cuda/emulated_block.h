@@ -6,10 +6,11 @@
 
 #include <cstddef>
 #include <deque>
-#include <memory>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "emulated_tensor_core.h"
 #include "tenon/backend/cuda/device.h"
 #include "tenon/backend/cuda/device/vocabulary_host.h"
 
@@ -41,6 +42,13 @@ class Block final : public Machine {
   void wait_copies(int groups_left) override;
   void ldmatrix(uint32_t address, device::host::LdmatrixArguments arguments) override;
   void mma(device::host::MmaArguments arguments) override;
+  void mbarrier_init(uint32_t barrier, int arrivals) override;
+  void mbarrier_arrive(uint32_t barrier, int bytes) override;
+  void mbarrier_wait(uint32_t barrier, int parity) override;
+  void tma_load(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) override;
+  void wgmma(device::host::WgmmaArguments arguments) override;
+  void wgmma_commit() override;
+  void wgmma_wait(int groups_left) override;
   uint16_t f16_bits(float x) override;
   uint8_t e4m3_bits(float x) override;
   [[noreturn]] void fail(const char* what) override;
@@ -71,6 +79,18 @@ class Block final : public Machine {
     std::vector<int> waiting;
   };
 
+  // A barrier of the vocabulary's sm_90 part; its 8 bytes of shared memory hold nothing here.
+  struct PhaseBarrier {
+    int expected = 0, missing = 0;
+    int64_t bytes = 0;  ///< announced and not come
+    int phase = 0;
+  };
+  struct BoxCopy {
+    TensorBox box;
+    int at[5];
+    uint32_t dst, barrier;
+  };
+
   static void fiber_main(boost::context::detail::transfer_t from);
   unsigned char* stack_of(int t) const { return stacks_ + static_cast<size_t>(t) * kStackBytes; }
   void prepare(const LaunchShape& shape);
@@ -78,6 +98,9 @@ class Block final : public Machine {
   void suspend(const char* waits_for);
   [[noreturn]] void fail(const std::string& what);
   std::string stuck() const;
+  PhaseBarrier& phase_barrier(uint32_t barrier);
+  void end_phase_if_done(PhaseBarrier& barrier);
+  bool finish_a_box_copy();
   unsigned char* in_shared(uint32_t address, int bytes, int align, const char* what);
   Meeting& meeting(int warps) { return meetings_[warps == 1 ? 0 : 1][static_cast<size_t>(thread / 32 / warps)]; }
 
@@ -93,8 +116,13 @@ class Block final : public Machine {
   std::deque<int> ready_;
   std::vector<Meeting> meetings_[2];
   Barrier barriers_[16];
+  std::map<uint32_t, PhaseBarrier> phase_barriers_;
+  std::vector<int> phase_waiters_;
+  std::deque<BoxCopy> box_copies_;
+  std::vector<WarpgroupProducts> products_;
   unsigned shared_bytes_ = 0;
   std::vector<unsigned char> shared_store_;
+  bool backwards_ = false;
   std::string error_;
 };
 

@@ -11,6 +11,7 @@ namespace tenon::cuda::test {
 using device::host::Element;
 using device::host::LdmatrixArguments;
 using device::host::MmaArguments;
+using device::host::WgmmaArguments;
 
 namespace {
 
@@ -87,6 +88,125 @@ void mma_together(void** arguments, int lanes) {
       for (int col = 0; col < 8; ++col) d[row][col] += a[row][k] * b[k][col];
   for (int l = 0; l < lanes; ++l)
     for (int i = 0; i < 4; ++i) lane(l)->d[i] = d[l / 4 + i / 2 * 8][2 * (l % 4) + i % 2];
+}
+
+namespace {
+
+// Register 4j + i of lane l is a product of this row and column.
+int row_of(int lane, int i) { return lane / 32 * 16 + lane % 32 / 4 + i / 2 * 8; }
+int column_of(int lane, int j, int i) { return 8 * j + lane % 4 * 2 + i % 2; }
+
+// A swizzle exchanges 16-byte chunks of an address by bits 7 and up of it.
+uint32_t swizzled(uint32_t address, int bytes) {
+  const uint32_t mask = bytes == 128 ? 7 : bytes == 64 ? 3 : bytes == 32 ? 1 : 0;
+  return address ^ ((address >> 7 & mask) << 4);
+}
+
+}  // namespace
+
+uint32_t wgmma_address(uint64_t operand) { return static_cast<uint32_t>(operand & 0x3fff) << 4; }
+const char* wgmma_fault(uint64_t operand) {
+  if (operand >> 62 != 1) return "wgmma operand without the swizzle of 128 bytes";
+  if ((operand >> 32 & 0x3fff) << 4 != 1024) return "wgmma operand whose groups of 8 rows are not 1024 bytes apart";
+  return nullptr;
+}
+
+void WarpgroupProducts::start(const WgmmaArguments (&lanes)[128]) {
+  const int n = lanes[0].n;
+  std::shared_ptr<Sums> sums;
+  for (const auto& one : in_flight_)
+    if (one->registers[0] == lanes[0].d) sums = one;
+  if (!sums) {
+    sums = in_flight_.emplace_back(std::make_shared<Sums>());
+    sums->n = n;
+    sums->values.resize(static_cast<size_t>(64 * n));
+    for (int l = 0; l < 128; ++l) {
+      sums->registers[l] = lanes[l].d;
+      for (int r = 0; r < n / 2; ++r) {
+        sums->values[static_cast<size_t>(row_of(l, r % 4) * n + column_of(l, r / 4, r % 4))] = lanes[l].d[r];
+        std::memset(&lanes[l].d[r], 0xff, sizeof(float));
+      }
+    }
+  }
+  ++sums->pending;
+  open_.push_back({lanes[0], sums});
+}
+
+void WarpgroupProducts::commit() {
+  groups_.push_back(std::move(open_));
+  open_.clear();
+}
+
+void WarpgroupProducts::multiply(const Product& product, const unsigned char* shared) {
+  const WgmmaArguments& w = product.what;
+  const int depth = w.element == Element::E4M3 ? 32 : 16;
+  auto row = [&](uint64_t operand, int r, float* to) {
+    const uint32_t from = wgmma_address(operand) + static_cast<uint32_t>(r / 8 * 1024 + r % 8 * 128);
+    for (uint32_t half = 0; half < 2; ++half)
+      widen(w.element, shared + swizzled(from + 16 * half, 128), depth / 2, to + static_cast<int>(half) * depth / 2);
+  };
+  std::vector<float> b(static_cast<size_t>(depth * w.n));  // [depth][n]
+  float one[32];
+  for (int col = 0; col < w.n; ++col) {
+    row(w.b, col, one);
+    for (int k = 0; k < depth; ++k) b[static_cast<size_t>(k * w.n + col)] = one[k];
+  }
+  for (int r = 0; r < 64; ++r) {
+    row(w.a, r, one);
+    float* sums = product.sums->values.data() + r * w.n;
+    if (!w.adds) std::fill_n(sums, w.n, 0.0f);
+    for (int k = 0; k < depth; ++k) {
+      const float a = one[k];
+      const float* of_k = b.data() + k * w.n;
+      for (int col = 0; col < w.n; ++col) sums[col] += a * of_k[col];
+    }
+  }
+}
+
+void WarpgroupProducts::finish(int groups_left, const unsigned char* shared) {
+  while (groups_.size() > static_cast<size_t>(groups_left)) {
+    for (const Product& product : groups_.front()) {
+      multiply(product, shared);
+      --product.sums->pending;
+    }
+    groups_.pop_front();
+  }
+  std::erase_if(in_flight_, [](const std::shared_ptr<Sums>& sums) {
+    if (sums->pending > 0) return false;
+    for (int l = 0; l < 128; ++l)
+      for (int r = 0; r < sums->n / 2; ++r)
+        sums->registers[l][r] =
+            sums->values[static_cast<size_t>(row_of(l, r % 4) * sums->n + column_of(l, r / 4, r % 4))];
+    return true;
+  });
+}
+
+int box_bytes(const TensorBox& box) {
+  int bytes = box.element_bytes;
+  for (int i = 0; i < box.rank; ++i) bytes *= box.box[i];
+  return bytes;
+}
+
+void copy_box(const TensorBox& box, const int (&at)[5], unsigned char* shared, uint32_t dst) {
+  const int rows = box_bytes(box) / (box.box[0] * box.element_bytes);
+  for (int row = 0; row < rows; ++row) {
+    bool inside = true;
+    const auto* from = static_cast<const unsigned char*>(box.address);
+    for (int i = 1, rest = row; i < box.rank; rest /= box.box[i], ++i) {
+      const int64_t coordinate = at[i] + rest % box.box[i];
+      inside = inside && coordinate >= 0 && coordinate < box.extent[i];
+      from += coordinate * box.stride_bytes[i];
+    }
+    for (int x = 0; x < box.box[0]; ++x, dst += static_cast<uint32_t>(box.element_bytes)) {
+      const int64_t coordinate = at[0] + x;
+      unsigned char* to = shared + swizzled(dst, box.swizzle_bytes);
+      const auto bytes = static_cast<size_t>(box.element_bytes);
+      if (inside && coordinate >= 0 && coordinate < box.extent[0])
+        std::memcpy(to, from + coordinate * box.element_bytes, bytes);
+      else
+        std::memset(to, 0, bytes);
+    }
+  }
 }
 
 }  // namespace tenon::cuda::test

@@ -1,5 +1,10 @@
-// What the tensor cores of a GPU do, for a whole warp at once, in f32.
+// What the tensor cores and the copy engine of a GPU do, for a whole warp, warpgroup or box at once, in f32.
 #pragma once
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "tenon/backend/cuda/device.h"
 #include "tenon/backend/cuda/device/vocabulary_host.h"
 
 namespace tenon::cuda::test {
@@ -7,6 +12,39 @@ namespace tenon::cuda::test {
 /// device::host::Together of LdmatrixArguments and MmaArguments, with the register layouts of the PTX manual.
 void ldmatrix_together(void** arguments, int lanes);
 void mma_together(void** arguments, int lanes);
+
+/// The products that a warpgroup has started and not waited for. They are done at the wait; until all that go to the
+/// same sums are done, the sums' registers hold NaNs.
+class WarpgroupProducts {
+ public:
+  void start(const device::host::WgmmaArguments (&lanes)[128]);
+  void commit();
+  /// `shared`: what address 0 of shared memory would be.
+  void finish(int groups_left, const unsigned char* shared);
+
+ private:
+  struct Sums {
+    float* registers[128];
+    int n = 0, pending = 0;
+    std::vector<float> values;  ///< [64][n]
+  };
+  struct Product {
+    device::host::WgmmaArguments what;
+    std::shared_ptr<Sums> sums;
+  };
+  static void multiply(const Product& product, const unsigned char* shared);
+  std::vector<std::shared_ptr<Sums>> in_flight_;
+  std::vector<Product> open_;
+  std::deque<std::vector<Product>> groups_;
+};
+
+/// The address in a descriptor of a wgmma operand, and what is wrong with the rest of it, or null.
+uint32_t wgmma_address(uint64_t operand);
+const char* wgmma_fault(uint64_t operand);
+
+/// Copies the box at coordinates `at` to address `dst` of shared memory, swizzled, zero outside the tensor.
+void copy_box(const TensorBox& box, const int (&at)[5], unsigned char* shared, uint32_t dst);
+int box_bytes(const TensorBox& box);
 
 /// n elements of a type as floats.
 void widen(device::host::Element type, const void* from, int n, float* to);

@@ -209,6 +209,15 @@ std::unique_ptr<Recording> Emulator::end_recording() {
 
 TensorMap Emulator::encode(const TensorBox& box) const {
   static_assert(sizeof(TensorBox) <= sizeof(TensorMap));
+  const auto aligned = [](int64_t bytes) { return bytes % 16 == 0; };
+  TENON_CHECK(Internal, box.rank >= 1 && box.rank <= 5, kWhere) << "a box of rank " << box.rank;
+  TENON_CHECK(Internal, aligned(reinterpret_cast<intptr_t>(box.address)), kWhere) << "a box at an odd address";
+  TENON_CHECK(Internal, aligned(int64_t{box.box[0]} * box.element_bytes), kWhere) << "box rows of odd size";
+  TENON_CHECK(Internal, box.swizzle_bytes == 0 || box.box[0] * box.element_bytes <= box.swizzle_bytes, kWhere)
+      << "box rows longer than the swizzle";
+  for (int i = 0; i < box.rank; ++i)
+    TENON_CHECK(Internal, (i == 0 || aligned(box.stride_bytes[i])) && box.box[i] >= 1 && box.box[i] <= 256, kWhere)
+        << "dimension " << i << " of a box that no device takes";
   TensorMap map{};
   std::memcpy(&map, &box, sizeof(box));
   return map;

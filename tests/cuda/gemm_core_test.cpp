@@ -30,40 +30,55 @@ std::string text_of(const Variant& v) {
          ";\nKERNEL(Tile::kThreads, 1, Params, p) { gemm_mma<Tile, A, B, Epilogue>(p); }\n";
 }
 
-// Runs m x n x k and compares; the result is returned for comparisons among launches.
-std::vector<float> check(const Variant& v, device::GemmSizes sizes) {
-  SCOPED_TRACE(v.tile.type() + " " + std::to_string(sizes.m) + "x" + std::to_string(sizes.n) + "x" +
-               std::to_string(sizes.k) + " batch " + std::to_string(sizes.batch) + " splits " +
-               std::to_string(sizes.split.splits) + " lanes " + std::to_string(v.lanes));
-  Emulator memory;
-  const int64_t rows = static_cast<int64_t>(sizes.batch) * sizes.m,
-                weights = static_cast<int64_t>(sizes.batch) * sizes.n;
-  const RandomTensor a(memory, v.type, rows * sizes.k, 1), b(memory, v.type, weights * sizes.k, 2);
-  const int columns = sizes.n / v.lanes;
-  const CoreLaunch launch = gemm_launch(v.tile, sizes, v.lanes);
-  const auto y =
-      run_core<Params>("gemm", text_of(v), launch, {sizes, a.memory.get(), b.memory.get(), nullptr}, rows * columns);
-  int wrong = 0;
-  for (int64_t row = 0; row < rows && wrong < 5; ++row)
-    for (int col = 0; col < columns && wrong < 5; ++col) {
-      double want = 1, size = 1;
-      for (int lane = 0; lane < v.lanes; ++lane) {
-        const int64_t other = row / sizes.m * sizes.n + lane * columns + col;
-        double sum = 0;
-        for (int i = 0; i < sizes.k; ++i)
-          sum += static_cast<double>(a.values[static_cast<size_t>(row * sizes.k + i)]) *
-                 b.values[static_cast<size_t>(other * sizes.k + i)];
-        want *= sum, size *= std::abs(sum) + std::sqrt(sizes.k);
+// A random problem, and the comparison of its result.
+struct Problem {
+  DType type;
+  int lanes;
+  device::GemmSizes sizes;
+  int64_t rows = static_cast<int64_t>(sizes.batch) * sizes.m, weights = static_cast<int64_t>(sizes.batch) * sizes.n;
+  int columns = sizes.n / lanes;
+  Emulator memory = Emulator();
+  RandomTensor a{memory, type, rows*sizes.k, 1}, b{memory, type, weights*sizes.k, 2};
+
+  std::string name() const {
+    return std::to_string(sizes.m) + "x" + std::to_string(sizes.n) + "x" + std::to_string(sizes.k) + " batch " +
+           std::to_string(sizes.batch) + " splits " + std::to_string(sizes.split.splits) + " lanes " +
+           std::to_string(lanes);
+  }
+  double sum(int64_t row, int64_t other) const {
+    double total = 0;
+    for (int i = 0; i < sizes.k; ++i)
+      total += static_cast<double>(a.values[static_cast<size_t>(row * sizes.k + i)]) *
+               b.values[static_cast<size_t>(other * sizes.k + i)];
+    return total;
+  }
+  void compare(const std::vector<float>& y) const {
+    int wrong = 0;
+    for (int64_t row = 0; row < rows && wrong < 5; ++row)
+      for (int col = 0; col < columns && wrong < 5; ++col) {
+        double want = 1, size = 1;
+        for (int lane = 0; lane < lanes; ++lane) {
+          const double part = sum(row, row / sizes.m * sizes.n + lane * columns + col);
+          want *= part, size *= std::abs(part) + std::sqrt(sizes.k);
+        }
+        want += static_cast<double>(row) + 0.5 * col;
+        const double got = y[static_cast<size_t>(row * columns + col)];
+        const double tolerance = 0x1p-24 * (std::sqrt(sizes.k) * 4 * size + 2 * std::abs(want));
+        if (!(std::abs(got - want) <= tolerance)) {
+          ADD_FAILURE() << "at " << row << ", " << col << ": got " << got << ", want " << want << " within "
+                        << tolerance;
+          ++wrong;
+        }
       }
-      want += static_cast<double>(row) + 0.5 * col;
-      const double got = y[static_cast<size_t>(row * columns + col)];
-      const double tolerance = 0x1p-24 * (std::sqrt(sizes.k) * 4 * size + 2 * std::abs(want));
-      if (!(std::abs(got - want) <= tolerance)) {
-        ADD_FAILURE() << "at " << row << ", " << col << ": got " << got << ", want " << want << " within " << tolerance;
-        ++wrong;
-      }
-    }
-  return y;
+  }
+};
+
+void check(const Variant& v, device::GemmSizes sizes) {
+  const Problem problem{v.type, v.lanes, sizes};
+  SCOPED_TRACE(v.tile.type() + " " + problem.name());
+  problem.compare(run_core<Params>("gemm", text_of(v), gemm_launch(v.tile, sizes, v.lanes),
+                                   {sizes, problem.a.memory.get(), problem.b.memory.get(), nullptr},
+                                   problem.rows * problem.columns));
 }
 
 constexpr MmaTileShape kSmall{64, 64, 2, 2, 128, 3};
@@ -115,6 +130,80 @@ TEST(GemmCore, ALayerOfStableDiffusion) {
   check({{128, 64, 2, 2, 64, 4}, DType::F16}, {.m = 256, .n = 320, .k = 320});
   RecordProperty("seconds",
                  std::to_string(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
+}
+
+// gemm_wgmma: A may be joined from two tensors.
+struct HopperParams {
+  device::GemmSizes sizes;
+  TensorMap a, a2, b;
+  int first_columns;  ///< of a
+  float* y;
+};
+
+struct HopperVariant {
+  WgmmaTileShape tile;
+  DType type = DType::BF16;
+  int lanes = 1, run = 8;
+  int first_columns = 0;  ///< of two joined tensors; 0: one tensor
+};
+
+void check(const HopperVariant& v, device::GemmSizes sizes) {
+  const Problem problem{v.type, v.lanes, sizes};
+  SCOPED_TRACE(v.tile.type() + " " + problem.name());
+  const auto bytes = static_cast<int>(size_of(v.type));
+  const std::string t = element_name(v.type);
+  const std::string text =
+      "#include \"tenon/device/gemm_wgmma.h\"\nusing namespace tenon::device;\n"
+      "struct Params { GemmSizes sizes; TensorMap a, a2, b; int first_columns; float* y; };\n"
+      "struct A { using T = " +
+      t +
+      "; DEV static TmaSource source(const Params& p, int col) {\n"
+      "  return col < p.first_columns ? TmaSource{p.a, col} : TmaSource{p.a2, col - p.first_columns}; } };\n"
+      "struct B { using T = " +
+      t + "; DEV static TmaSource source(const Params& p, int col) { return {p.b, col}; } };\n" +
+      epilogue(v.lanes, v.run, "p.sizes.n / kLanes") + "using Tile = " + v.tile.type() +
+      ";\nKERNEL(Tile::kThreads, 1, Params, p) { gemm_wgmma<Tile, A, B, Epilogue>(p); }\n";
+  const int first = v.first_columns > 0 ? v.first_columns : sizes.k;
+  auto box_of = [&](std::shared_ptr<void>& memory, int from, int columns) {
+    memory = poisoned(const_cast<Emulator&>(problem.memory), problem.rows * columns * bytes);
+    for (int64_t row = 0; row < problem.rows; ++row)
+      std::memcpy(static_cast<char*>(memory.get()) + row * columns * bytes,
+                  static_cast<const char*>(problem.a.memory.get()) + (row * sizes.k + from) * bytes,
+                  static_cast<size_t>(columns * bytes));
+    return problem.memory.encode(rows_box(memory.get(), bytes, problem.rows, columns, v.tile.m));
+  };
+  std::shared_ptr<void> a, a2;
+  HopperParams params{};
+  params.sizes = sizes, params.first_columns = first;
+  params.a = box_of(a, 0, first);
+  if (first < sizes.k) params.a2 = box_of(a2, first, sizes.k - first);
+  params.b =
+      problem.memory.encode(rows_box(problem.b.memory.get(), bytes, problem.weights, sizes.k, v.tile.n / v.lanes));
+  problem.compare(
+      run_core("gemm", text, gemm_launch(v.tile, sizes, v.lanes, 3), params, problem.rows * problem.columns));
+}
+
+TEST(GemmHopper, EveryTile) {
+  for (const WgmmaTileShape& tile :
+       {WgmmaTileShape{64, 64, 6}, {64, 128, 4}, {128, 64, 4}, {128, 128, 5}, {128, 192, 4}, {128, 256, 4}})
+    check(HopperVariant{tile}, {.m = 150, .n = 280, .k = 200});
+}
+TEST(GemmHopper, TailsOfEverySize) {
+  for (const auto& [m, n, k] : {std::tuple{1, 8, 8}, {64, 64, 64}, {65, 72, 56}, {130, 8, 520}, {7, 200, 384}})
+    check(HopperVariant{{64, 64, 3}}, {.m = m, .n = n, .k = k});
+}
+TEST(GemmHopper, BatchesAndSplits) {
+  for (int splits = 1; splits <= 4; ++splits)
+    check(HopperVariant{{128, 64, 3}}, {.m = 140, .n = 72, .k = 328, .batch = 2, .split = {splits}});
+}
+TEST(GemmHopper, LanesRunsAndElements) {
+  check(HopperVariant{{128, 128, 4}, DType::BF16, 2}, {.m = 130, .n = 208, .k = 88});
+  check(HopperVariant{{128, 256, 4}, DType::F16, 2}, {.m = 70, .n = 400, .k = 88});
+  check(HopperVariant{{64, 64, 4}, DType::F16, 1, 4}, {.m = 70, .n = 76, .k = 88});
+  check(HopperVariant{{64, 64, 4}, DType::E4M3}, {.m = 70, .n = 72, .k = 176, .split = {2}});
+}
+TEST(GemmHopper, JoinedOperand) {
+  check(HopperVariant{{64, 64, 4}, DType::BF16, 1, 8, 128}, {.m = 70, .n = 72, .k = 200});
 }
 
 }  // namespace

@@ -65,4 +65,51 @@ inline CoreLaunch conv_launch(const MmaTileShape& tile, const device::ConvSizes&
   return mma_launch(tile, c.batch * c.out_height * c.out_width, c.outputs, lanes, 1, c.split.splits);
 }
 
+/// device::WgmmaTile as a value.
+struct WgmmaTileShape {
+  int m = 128, n = 128, stages = 4;
+
+  int threads() const { return 2 * m + 128; }
+  int shared_bytes() const {
+    const int slab_columns = n < 256 ? 64 : 32;
+    return stages * (m + n) * 128 + m / 16 * 16 * (slab_columns + 8) * 4 + 16 * stages + 16;
+  }
+  /// Columns of K in a stage.
+  int columns(int element_bytes) const { return 128 / element_bytes; }
+  std::string type() const {
+    return "WgmmaTile<" + std::to_string(m) + ", " + std::to_string(n) + ", " + std::to_string(stages) + ">";
+  }
+};
+
+/// `tiles_m` x `tiles_n` tiles, `batch` times, on blocks that stay.
+inline CoreLaunch wgmma_launch(const WgmmaTileShape& tile, int64_t tiles_m, int64_t tiles_n, int batch, int splits,
+                               int multiprocessors) {
+  const int64_t tiles = tiles_m * tiles_n * batch;
+  CoreLaunch launch;
+  launch.shape = {.grid_x = static_cast<unsigned>(std::min<int64_t>(tiles * splits, multiprocessors)),
+                  .threads = static_cast<unsigned>(tile.threads()),
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  if (splits > 1) {
+    launch.counters = tiles;
+    launch.workspace_bytes = tiles * splits * tile.m * tile.n * 4;
+  }
+  return launch;
+}
+inline CoreLaunch gemm_launch(const WgmmaTileShape& tile, const device::GemmSizes& g, int lanes, int multiprocessors) {
+  const int lane_columns = tile.n / lanes;
+  return wgmma_launch(tile, (g.m + tile.m - 1) / tile.m, (g.n / lanes + lane_columns - 1) / lane_columns, g.batch,
+                      g.split.splits, multiprocessors);
+}
+/// An operand of gemm_wgmma: `rows` (all batches) of `columns` elements; boxes of `box_rows`: the tile's m for A, its
+/// n / lanes for B.
+inline TensorBox rows_box(const void* address, int element_bytes, int64_t rows, int64_t columns, int box_rows) {
+  return {.address = const_cast<void*>(address),
+          .element_bytes = element_bytes,
+          .rank = 2,
+          .extent = {columns, rows},
+          .stride_bytes = {element_bytes, columns * element_bytes},
+          .box = {128 / element_bytes, box_rows},
+          .swizzle_bytes = 128};
+}
+
 }  // namespace tenon::cuda

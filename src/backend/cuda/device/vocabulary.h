@@ -164,6 +164,8 @@ DEV float tanh_fast(float x) {
   return y;
 }
 DEV float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+/// The larger of the two; a NaN loses against a number.
+DEV float max_number(float a, float b) { return fmaxf(a, b); }
 
 // ---- Asynchronous copies from global to shared memory (sm_80 and later). Both addresses are aligned to the size.
 /// `bytes` of 16 are read, the rest of the 16 written are zero; with 0 the source is not touched. Not through L1.
@@ -254,4 +256,5 @@ DEV void griddep_launch() {
 }
 
 }  // namespace tenon::device
+#include "tenon/device/vocabulary_sm90.h"
 #endif

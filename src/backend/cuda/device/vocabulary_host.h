@@ -20,6 +20,14 @@ struct MmaArguments {
   const uint32_t *a, *b;
   Element element;
 };
+/// One product of a warpgroup: d[64, n] of all its lanes, operands as wgmma_rows describes them.
+struct WgmmaArguments {
+  float* d;
+  int n;
+  uint64_t a, b;
+  bool adds;
+  Element element;
+};
 struct LdmatrixArguments {
   uint32_t* r;
   const void* row;  ///< 16 bytes of shared memory; null in lanes whose address is not used
@@ -47,6 +55,13 @@ class Machine {
   virtual void wait_copies(int groups_left) = 0;
   virtual void ldmatrix(uint32_t address, LdmatrixArguments arguments) = 0;
   virtual void mma(MmaArguments arguments) = 0;
+  virtual void mbarrier_init(uint32_t barrier, int arrivals) = 0;
+  virtual void mbarrier_arrive(uint32_t barrier, int bytes) = 0;
+  virtual void mbarrier_wait(uint32_t barrier, int parity) = 0;
+  virtual void tma_load(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) = 0;
+  virtual void wgmma(WgmmaArguments arguments) = 0;
+  virtual void wgmma_commit() = 0;
+  virtual void wgmma_wait(int groups_left) = 0;
   virtual uint16_t f16_bits(float x) = 0;
   virtual uint8_t e4m3_bits(float x) = 0;
   [[noreturn]] virtual void fail(const char* what) = 0;
@@ -217,6 +232,7 @@ DEV float rsqrt_fast(float x) { return 1.0f / std::sqrt(x); }
 DEV float reciprocal_fast(float x) { return 1.0f / x; }
 DEV float tanh_fast(float x) { return std::tanh(x); }
 DEV float fused_multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
+DEV float max_number(float a, float b) { return b != b || a > b ? a : b; }
 
 DEV void cp_async16(uint32_t dst, const void* src, int bytes) { host::machine->copy_async(dst, src, bytes, 16); }
 DEV void cp_async8(uint32_t dst, const void* src, int bytes) { host::machine->copy_async(dst, src, bytes, 8); }
@@ -248,5 +264,52 @@ DEV void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 DEV void prefetch_l2(const void*) {}
 DEV void griddep_wait() {}
 DEV void griddep_launch() {}
+
+// ---- sm_90.
+struct alignas(64) TensorMap {
+  unsigned char opaque[128];
+};
+template <int kCount>
+DEV void registers_decrease() {}
+template <int kCount>
+DEV void registers_increase() {}
+
+DEV void mbarrier_init(uint32_t barrier, int arrivals) { host::machine->mbarrier_init(barrier, arrivals); }
+DEV void mbarrier_init_fence() {}
+DEV void mbarrier_arrive(uint32_t barrier) { host::machine->mbarrier_arrive(barrier, 0); }
+DEV void mbarrier_arrive_expecting(uint32_t barrier, int bytes) { host::machine->mbarrier_arrive(barrier, bytes); }
+DEV void mbarrier_wait(uint32_t barrier, int parity) { host::machine->mbarrier_wait(barrier, parity); }
+DEV void tma_prefetch(const TensorMap&) {}
+/// 2 to 5 coordinates.
+template <class... At>
+DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, At... at) {
+  const int coordinates[5] = {at...};
+  host::machine->tma_load(dst, &map, barrier, coordinates, sizeof...(At));
+}
+DEV void fence_async() {}
+
+DEV uint64_t wgmma_rows(uint32_t address) {
+  return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 16 | ((address & 0x3ffff) >> 4);
+}
+DEV void wgmma_fence() {}
+DEV void wgmma_commit() { host::machine->wgmma_commit(); }
+template <int kLeft>
+DEV void wgmma_wait() {
+  host::machine->wgmma_wait(kLeft);
+}
+template <int kFragments>
+DEV void wgmma_settle(float (&)[kFragments][4]) {}
+template <int kFragments>
+DEV void wgmma_bf16(float (&d)[kFragments][4], uint64_t a, uint64_t b, bool adds) {
+  host::machine->wgmma({d[0], 8 * kFragments, a, b, adds, host::Element::BF16});
+}
+template <int kFragments>
+DEV void wgmma_f16(float (&d)[kFragments][4], uint64_t a, uint64_t b, bool adds) {
+  host::machine->wgmma({d[0], 8 * kFragments, a, b, adds, host::Element::F16});
+}
+template <int kFragments>
+DEV void wgmma_e4m3(float (&d)[kFragments][4], uint64_t a, uint64_t b, bool adds) {
+  host::machine->wgmma({d[0], 8 * kFragments, a, b, adds, host::Element::E4M3});
+}
 
 }  // namespace tenon::device

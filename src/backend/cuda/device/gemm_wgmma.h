@@ -1,0 +1,50 @@
+// The matrix product with wgmma: GemmSizes, a grid of at most one block a multiprocessor.
+//
+// grid.x = min(multiprocessors, tiles of m * tiles of n * batch * splits); WgmmaTile::kThreads, kSharedBytes. Operands
+// are dense tensors [batch * rows][columns] that the copy engine reads (device.h's TensorBox, swizzle 128): A in boxes
+// of 128 bytes x kM rows, B of 128 bytes x kN / kLanes rows. An operand is
+//   struct A { using T = BF16; DEV static TmaSource source(const Params& p, int column) { return {p.a, column}; } };
+// where the columns of one step (128 bytes) must come from one map.
+#pragma once
+#include "tenon/device/wgmma_tile.h"
+
+namespace tenon::device {
+
+template <class Tile, class A, class B, class Epilogue, class Params>
+struct GemmProblem {
+  static constexpr int kColumns = Tile::kRowBytes / sizeof(typename A::T);
+  using Lanes = LaneColumns<Tile, Epilogue::kLanes>;
+  const Params& p;
+  int tiles_m, tiles_n;
+
+  DEV explicit GemmProblem(const Params& params)
+      : p(params),
+        tiles_m((p.sizes.m + Tile::kM - 1) / Tile::kM),
+        tiles_n((columns() + Lanes::kTile - 1) / Lanes::kTile) {}
+  DEV int items() const { return tiles_m * tiles_n * p.sizes.batch * p.sizes.split.splits; }
+  DEV WgmmaItem item(int index) const { return {index, tiles_m, tiles_n, p.sizes.split.splits}; }
+  DEV StepRange steps(const WgmmaItem& item) const {
+    return {(p.sizes.k + kColumns - 1) / kColumns, item.parts, item.part};
+  }
+  DEV int batch(const WgmmaItem& item) const { return item.tile / (tiles_m * tiles_n); }
+  DEV int columns() const { return p.sizes.n / Epilogue::kLanes; }
+  DEV int column(const WgmmaItem& item) const { return item.n * Lanes::kTile; }
+  DEV int row_of(const WgmmaItem& item, int i) const {
+    const int row = item.m * Tile::kM + i;
+    return row < p.sizes.m ? batch(item) * p.sizes.m + row : -1;
+  }
+  DEV void load(const WgmmaItem& item, int step, uint32_t a, uint32_t b, uint32_t full) const {
+    const TmaSource of_a = A::source(p, step * kColumns), of_b = B::source(p, step * kColumns);
+    tma_load(a, of_a.map, full, of_a.column, batch(item) * p.sizes.m + item.m * Tile::kM);
+    UNROLL for (int lane = 0; lane < Epilogue::kLanes; ++lane)
+        tma_load(b + lane * Lanes::kTile * Tile::kRowBytes, of_b.map, full, of_b.column,
+                 batch(item) * p.sizes.n + lane * columns() + column(item));
+  }
+};
+
+template <class Tile, class A, class B, class Epilogue, class Params>
+DEV void gemm_wgmma(const Params& p) {
+  wgmma_run<Tile, typename A::T, Epilogue>(p, GemmProblem<Tile, A, B, Epilogue, Params>(p));
+}
+
+}  // namespace tenon::device

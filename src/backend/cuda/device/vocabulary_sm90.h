@@ -1,0 +1,144 @@
+// The vocabulary of sm_90: copies of tensors' boxes that the copy engine does (TMA), barriers in shared memory that
+// count threads and bytes, and matrix products that a warpgroup (4 warps) starts and waits for. Part of vocabulary.h.
+#pragma once
+
+namespace tenon::device {
+
+/// A tensor as the copy engine sees it, encoded by the host (Device::encode). A member of a kernel's parameters.
+struct alignas(64) TensorMap {
+  unsigned char opaque[128];
+};
+
+/// Registers a thread of this warpgroup may use from now on, a multiple of 8. All warps of the warpgroup call it.
+template <int kCount>
+DEV void registers_decrease() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+template <int kCount>
+DEV void registers_increase() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+
+// ---- Barriers: 8 bytes of shared memory, with phases 0, 1, 0, ... A phase ends when as many threads have arrived as
+// the barrier was made for and all bytes have come that were announced.
+DEV void mbarrier_init(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+/// After the inits, before anyone else uses the barriers (a block barrier follows).
+DEV void mbarrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+DEV void mbarrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+/// Arrives, and announces bytes that copies will bring in this phase.
+DEV void mbarrier_arrive_expecting(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+/// Waits for the end of the phase of this parity; returns at once when the barrier is in the phase after it.
+DEV void mbarrier_wait(uint32_t barrier, int parity) {
+  asm volatile(
+      "{\n.reg .pred done;\nagain:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+// ---- Copies of a box of a tensor to shared memory, innermost coordinate first; zero outside the tensor. Their bytes,
+// always the whole box, arrive at `barrier`. One thread starts one.
+DEV void tma_prefetch(const TensorMap& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
+DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, int x, int y) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::
+          "r"(dst),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y)
+      : "memory");
+}
+DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, int x, int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+      "[%2];" ::"r"(dst),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, int x, int y, int z, int w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "[%2];" ::"r"(dst),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
+}
+DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, int x, int y, int z, int w, int v) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, "
+      "%7}], "
+      "[%2];" ::"r"(dst),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v)
+      : "memory");
+}
+/// What threads wrote to shared memory before is seen by copies and wgmma that start after.
+DEV void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// ---- Matrix products of a warpgroup, d[64, N] (+)= a[64, k] b[N, k], k = 32 bytes, accumulated in f32: d[j] are the
+// registers of columns 8j .. 8j+7, as mma leaves them, for 16 rows a warp. Operands lie in shared memory as TMA leaves
+// rows of 128 bytes with the swizzle of 128 bytes, from a multiple of 1024 bytes on; 32 bytes further along K is
+// address + 32.
+/// The descriptor of such an operand.
+DEV uint64_t wgmma_rows(uint32_t address) {
+  return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 16 | ((address & 0x3ffff) >> 4);
+}
+/// Before the first product, and when anything but products touched the sums or operands.
+DEV void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+/// The products started since the last commit are one group.
+DEV void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+/// Waits until at most kLeft groups are under way.
+template <int kLeft>
+DEV void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
+}
+/// Keeps uses of the sums behind the wait above it.
+template <int kFragments>
+DEV void wgmma_settle(float (&d)[kFragments][4]) {
+  UNROLL for (int i = 0; i < kFragments;
+              ++i) asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])::"memory");
+}
+
+#define TENON_SUMS_4(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
+#define TENON_SUMS_32(i)                                                                               \
+  TENON_SUMS_4(i), TENON_SUMS_4(i + 1), TENON_SUMS_4(i + 2), TENON_SUMS_4(i + 3), TENON_SUMS_4(i + 4), \
+      TENON_SUMS_4(i + 5), TENON_SUMS_4(i + 6), TENON_SUMS_4(i + 7)
+#define TENON_REGISTERS_0                                                  \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define TENON_REGISTERS_32                                                           \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define TENON_REGISTERS_64                                                           \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define TENON_REGISTERS_96                                                                       \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+// Operands a, b and whether to add follow the sums, numbered from their count on.
+#define TENON_WGMMA(name, shape, fragments, registers, a_at, b_at, adds_at, tail, ...)                             \
+  DEV void name(float(&d)[fragments][4], uint64_t a, uint64_t b, bool adds) {                                      \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" adds_at                                                      \
+                 ", 0;\n"                                                                                          \
+                 "wgmma.mma_async.sync.aligned." shape " {" registers "}, %" a_at ", %" b_at ", p, " tail ";\n}\n" \
+                 : __VA_ARGS__                                                                                     \
+                 : "l"(a), "l"(b), "r"(static_cast<int>(adds)));                                                   \
+  }
+#define TENON_WGMMA_OF(type, name, k, tail)                                                                            \
+  TENON_WGMMA(wgmma_##name, "m64n64" k ".f32." type, 8, TENON_REGISTERS_0, "32", "33", "34", tail, TENON_SUMS_32(0))   \
+  TENON_WGMMA(wgmma_##name, "m64n128" k ".f32." type, 16, TENON_REGISTERS_0 ", " TENON_REGISTERS_32, "64", "65", "66", \
+              tail, TENON_SUMS_32(0), TENON_SUMS_32(8))                                                                \
+  TENON_WGMMA(wgmma_##name, "m64n192" k ".f32." type, 24,                                                              \
+              TENON_REGISTERS_0 ", " TENON_REGISTERS_32 ", " TENON_REGISTERS_64, "96", "97", "98", tail,               \
+              TENON_SUMS_32(0), TENON_SUMS_32(8), TENON_SUMS_32(16))                                                   \
+  TENON_WGMMA(wgmma_##name, "m64n256" k ".f32." type, 32,                                                              \
+              TENON_REGISTERS_0 ", " TENON_REGISTERS_32 ", " TENON_REGISTERS_64 ", " TENON_REGISTERS_96, "128", "129", \
+              "130", tail, TENON_SUMS_32(0), TENON_SUMS_32(8), TENON_SUMS_32(16), TENON_SUMS_32(24))
+TENON_WGMMA_OF("bf16.bf16", bf16, "k16", "1, 1, 0, 0")
+TENON_WGMMA_OF("f16.f16", f16, "k16", "1, 1, 0, 0")
+TENON_WGMMA_OF("e4m3.e4m3", e4m3, "k32", "1, 1")
+
+}  // namespace tenon::device

@@ -1,0 +1,149 @@
+// Tiles of a matrix product on sm_90's tensor cores, one block a multiprocessor that works through a list of items:
+//
+//   warpgroup 0, one thread: boxes of both operands --TMA, kStages deep--> shared [rows][128 bytes], swizzled
+//   the other warpgroups, 64 rows of the tile each: shared --wgmma--> registers --slabs of 16 rows--> the epilogue
+//
+// Two barriers a stage: `full` counts the bytes that came, `empty` the warps that are done with them. The copies of the
+// next item run ahead while the epilogue of this one does its work.
+#pragma once
+#include "tenon/device/mma_results.h"
+
+namespace tenon::device {
+
+/// kM_ (64 or 128) x kN_ (64, 128, 192 or 256) results, 128 bytes of K a stage.
+template <int kM_, int kN_, int kStages_>
+struct WgmmaTile {
+  static constexpr int kM = kM_, kN = kN_, kStages = kStages_, kRowBytes = 128;
+  static constexpr int kWarpM = 16, kWarpN = kN;
+  static constexpr int kSumThreads = 2 * kM, kSumWarps = kSumThreads / 32, kThreads = kSumThreads + 128;
+  static constexpr int kSlabColumns = kN < 256 ? 64 : 32;
+  static constexpr int kSlabBytes = 16 * (kSlabColumns + 8) * 4;
+  static constexpr int kStageBytes = (kM + kN) * kRowBytes;
+  static constexpr int kSlabsAt = kStages * kStageBytes, kBarriersAt = kSlabsAt + kSumWarps * kSlabBytes;
+  static constexpr int kSharedBytes = kBarriersAt + 16 * kStages + 16;
+  static_assert(kM % 64 == 0 && kN % 64 == 0 && kN <= 256);
+};
+
+DEV void wgmma(BF16, auto& d, uint64_t a, uint64_t b) { wgmma_bf16(d, a, b, true); }
+DEV void wgmma(F16, auto& d, uint64_t a, uint64_t b) { wgmma_f16(d, a, b, true); }
+DEV void wgmma(E4M3, auto& d, uint64_t a, uint64_t b) { wgmma_e4m3(d, a, b, true); }
+
+/// Where columns of an operand come from: an operand's `source(p, column)`. Joined operands have several maps.
+struct TmaSource {
+  const TensorMap& map;
+  int column;
+};
+
+/// One piece of work: a tile and a range of K, of those cut into `parts`.
+struct WgmmaItem {
+  int tile, part, parts, m, n;  ///< m, n: the tile's place, in tiles
+  /// Number `index` of tiles_m x tiles_n x splits items of each batch; the parts of a tile are neighbours.
+  DEV WgmmaItem(int index, int tiles_m, int tiles_n, int splits)
+      : tile(index / splits), part(index - tile * splits), parts(splits) {
+    const TileAt at(tile % (tiles_m * tiles_n), tiles_m, tiles_n);
+    m = at.m, n = at.n;
+  }
+};
+
+/// The barriers of one stage after the other.
+template <class Tile>
+struct StageRing {
+  uint32_t shared = shared_address(shared_memory());
+  int stage = 0, phase = 0;
+  DEV uint32_t a() const { return shared + stage * Tile::kStageBytes; }
+  DEV uint32_t b() const { return a() + Tile::kM * Tile::kRowBytes; }
+  DEV uint32_t full() const { return shared + Tile::kBarriersAt + 16 * stage; }
+  DEV uint32_t empty() const { return full() + 8; }
+  DEV void advance() {
+    if (++stage == Tile::kStages) stage = 0, phase ^= 1;
+  }
+};
+
+template <class Tile>
+struct SumCrew {
+  DEV static int index() { return thread_index() - 128; }
+  DEV static void sync() { sync_named(1, Tile::kSumThreads); }
+};
+
+/// Copies the operands of all this block's items.
+template <class Tile, class Problem>
+DEV void wgmma_produce(const Problem& problem) {
+  StageRing<Tile> ring;
+  for (int index = block_x(); index < problem.items(); index += grid_x()) {
+    const auto item = problem.item(index);
+    const StepRange steps = problem.steps(item);
+    NO_UNROLL for (int step = 0; step < steps.count; ++step) {
+      mbarrier_wait(ring.empty(), ring.phase ^ 1);
+      mbarrier_arrive_expecting(ring.full(), Tile::kStageBytes);
+      problem.load(item, steps.first + step, ring.a(), ring.b(), ring.full());
+      ring.advance();
+    }
+  }
+}
+
+/// The sums of `steps` stages.
+template <class Tile, class T>
+DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps) {
+  const uint32_t rows = (warp_uniform() - 4) / 4 * 64 * Tile::kRowBytes;
+  uint32_t last_empty = 0;
+  sums = {};
+  NO_UNROLL for (int step = 0; step < steps; ++step) {
+    mbarrier_wait(ring.full(), ring.phase);
+    const uint64_t a = wgmma_rows(ring.a() + rows), b = wgmma_rows(ring.b());
+    wgmma_fence();
+    UNROLL for (int k = 0; k < Tile::kRowBytes / 32; ++k) wgmma(T{}, sums.v[0], a + 2 * k, b + 2 * k);
+    wgmma_commit();
+    wgmma_wait<1>();  // the step before this one is done with its stage
+    if (step > 0 && lane() == 0) mbarrier_arrive(last_empty);
+    last_empty = ring.empty();
+    ring.advance();
+  }
+  wgmma_wait<0>();
+  wgmma_settle(sums.v[0]);
+  if (steps > 0 && lane() == 0) mbarrier_arrive(last_empty);
+}
+
+/// Multiplies and runs the epilogue of all this block's items.
+template <class Tile, class T, class Epilogue, class Params, class Problem>
+DEV void wgmma_consume(const Params& p, const Problem& problem) {
+  StageRing<Tile> ring;
+  MmaSums<Tile> sums;
+  const int w = warp() - 4;
+  unsigned char* shared = shared_memory();
+  const WarpPlace place{w * 16, 0, reinterpret_cast<float*>(shared + Tile::kSlabsAt + w * Tile::kSlabBytes)};
+  uint32_t* came = reinterpret_cast<uint32_t*>(shared + Tile::kBarriersAt + 16 * Tile::kStages);
+  for (int index = block_x(); index < problem.items(); index += grid_x()) {
+    const auto item = problem.item(index);
+    wgmma_loop<Tile, T>(sums, ring, problem.steps(item).count);
+    if (item.parts > 1 && !mma_meet<Tile, SumCrew<Tile>>(p.sizes.split, item.tile, item.part, sums, came)) continue;
+    mma_store<Tile, Epilogue>(
+        p, sums, place, [&](int i) { return problem.row_of(item, i); }, problem.column(item), problem.columns());
+  }
+}
+
+/// The whole kernel. A Problem says which items there are, what to copy for a step of one, and what its rows are.
+template <class Tile, class T, class Epilogue, class Params, class Problem>
+DEV void wgmma_run(const Params& p, const Problem& problem) {
+  StageRing<Tile> ring;
+  if (thread_index() == 0) {
+    for (; ring.phase == 0; ring.advance()) {
+      mbarrier_init(ring.full(), 1);
+      mbarrier_init(ring.empty(), Tile::kSumWarps);
+    }
+    mbarrier_init_fence();
+  }
+  sync_block();
+  griddep_wait();
+  constexpr bool kMovesRegisters =
+      Tile::kThreads > 256;  // 384 threads have 168 registers each: those who copy need few
+  if (warp_uniform() < 4) {
+    if constexpr (kMovesRegisters) registers_decrease<40>();
+    if (thread_index() == 0) wgmma_produce<Tile>(problem);
+  } else {
+    if constexpr (kMovesRegisters) registers_increase<232>();
+    wgmma_consume<Tile, T, Epilogue>(p, problem);
+    griddep_launch();
+  }
+}
+
+}  // namespace tenon::device
