@@ -1,4 +1,6 @@
 // conv_mma on the emulator beside sums in double: windows, strides, paddings, tails, splits, joined inputs.
+#include <sstream>
+
 #include "core_harness.h"
 
 namespace tenon::cuda::test {
@@ -70,39 +72,58 @@ struct Windows {
   }
 };
 
+// A random problem, and the comparison of its result.
+struct Problem {
+  DType type;
+  int lanes;
+  device::ConvSizes c;
+  int first_channels;  ///< of two joined inputs, or all channels
+  int64_t pixels = static_cast<int64_t>(c.batch) * c.height * c.width;
+  int64_t rows = static_cast<int64_t>(c.batch) * c.out_height * c.out_width;
+  int k = c.kernel_h * c.kernel_w * c.channels, columns = c.outputs / lanes;
+  Emulator memory = Emulator();
+  RandomTensor a{memory, type, pixels*first_channels, 1}, a2{memory, type, pixels*(c.channels - first_channels), 2};
+  RandomTensor b{memory, type, static_cast<int64_t>(c.outputs) * k, 3};
+
+  std::string name() const {
+    std::ostringstream text;
+    text << c.batch << " of " << c.height << "x" << c.width << "x" << c.channels << " -> " << c.out_height << "x"
+         << c.out_width << "x" << c.outputs << " window " << c.kernel_h << "x" << c.kernel_w << " stride " << c.stride
+         << " splits " << c.split.splits;
+    return text.str();
+  }
+  void compare(const std::vector<float>& y) const {
+    const Windows windows{c, a.values, a2.values, b.values, first_channels};
+    int wrong = 0;
+    for (int64_t row = 0; row < rows && wrong < 5; ++row)
+      for (int col = 0; col < columns && wrong < 5; ++col) {
+        const int64_t line = row / c.out_width, image = line / c.out_height;
+        double want = 1, size = 1;
+        for (int lane = 0; lane < lanes; ++lane) {
+          const double sum = windows.sum(static_cast<int>(image), static_cast<int>(line % c.out_height),
+                                         static_cast<int>(row % c.out_width), lane * columns + col);
+          want *= sum, size *= std::abs(sum) + std::sqrt(k);
+        }
+        want += static_cast<double>(row) + 0.5 * col;
+        const double got = y[static_cast<size_t>(row * columns + col)];
+        const double tolerance = 0x1p-24 * (std::sqrt(k) * 4 * size + 2 * std::abs(want));
+        if (!(std::abs(got - want) <= tolerance)) {
+          ADD_FAILURE() << "at " << row << ", " << col << ": got " << got << ", want " << want << " within "
+                        << tolerance;
+          ++wrong;
+        }
+      }
+  }
+};
+
 void check(const Variant& v, const device::ConvSizes& c) {
-  SCOPED_TRACE(v.tile.type() + " " + std::to_string(c.height) + "x" + std::to_string(c.width) + "x" +
-               std::to_string(c.channels) + " -> " + std::to_string(c.out_height) + "x" + std::to_string(c.out_width) +
-               "x" + std::to_string(c.outputs) + " window " + std::to_string(c.kernel_h) + "x" +
-               std::to_string(c.kernel_w) + " splits " + std::to_string(c.split.splits));
-  Emulator memory;
-  const int64_t pixels = static_cast<int64_t>(c.batch) * c.height * c.width;
-  const int k = c.kernel_h * c.kernel_w * c.channels, first = v.first_channels > 0 ? v.first_channels : c.channels;
-  const RandomTensor a(memory, v.type, pixels * first, 1), a2(memory, v.type, pixels * (c.channels - first), 2),
-      b(memory, v.type, static_cast<int64_t>(c.outputs) * k, 3);
-  const int columns = c.outputs / v.lanes;
-  const int64_t rows = static_cast<int64_t>(c.batch) * c.out_height * c.out_width;
-  const auto y = run_core<Params>("conv", text_of(v), conv_launch(v.tile, c, v.lanes),
-                                  {c, a.memory.get(), a2.memory.get(), b.memory.get(), nullptr, first}, rows * columns);
-  const Windows windows{c, a.values, a2.values, b.values, v.first_channels};
-  int wrong = 0;
-  for (int64_t row = 0; row < rows && wrong < 5; ++row)
-    for (int col = 0; col < columns && wrong < 5; ++col) {
-      const int64_t line = row / c.out_width, image = line / c.out_height;
-      double want = 1, size = 1;
-      for (int lane = 0; lane < v.lanes; ++lane) {
-        const double sum = windows.sum(static_cast<int>(image), static_cast<int>(line % c.out_height),
-                                       static_cast<int>(row % c.out_width), lane * columns + col);
-        want *= sum, size *= std::abs(sum) + std::sqrt(k);
-      }
-      want += static_cast<double>(row) + 0.5 * col;
-      const double got = y[static_cast<size_t>(row * columns + col)];
-      const double tolerance = 0x1p-24 * (std::sqrt(k) * 4 * size + 2 * std::abs(want));
-      if (!(std::abs(got - want) <= tolerance)) {
-        ADD_FAILURE() << "at " << row << ", " << col << ": got " << got << ", want " << want << " within " << tolerance;
-        ++wrong;
-      }
-    }
+  const int first = v.first_channels > 0 ? v.first_channels : c.channels;
+  const Problem problem{v.type, v.lanes, c, first};
+  SCOPED_TRACE(v.tile.type() + " " + problem.name());
+  problem.compare(
+      run_core<Params>("conv", text_of(v), conv_launch(v.tile, c, v.lanes),
+                       {c, problem.a.memory.get(), problem.a2.memory.get(), problem.b.memory.get(), nullptr, first},
+                       problem.rows * problem.columns));
 }
 
 // A window of size x size with `pad` at the top and left, and as many outputs as fit `pad_end` at the bottom and right.
@@ -163,6 +184,75 @@ TEST(ConvCore, OtherElementsAndLanes) {
   check({.type = DType::F16}, sizes_of(1, 9, 7, 64, 72, 3, 1, 1, 1));
   check({.type = DType::E4M3}, sizes_of(1, 9, 7, 48, 72, 3, 1, 1, 1));
   check({.lanes = 2}, sizes_of(1, 9, 7, 40, 48, 3, 1, 1, 1));
+}
+
+// conv_wgmma.
+struct HopperParams {
+  device::ConvSizes sizes;
+  TensorMap a, a2, b;
+  int first_channels;
+  float* y;
+};
+
+struct HopperVariant {
+  WgmmaTileShape tile;
+  DType type = DType::BF16;
+  int lanes = 1;
+  int first_channels = 0;  ///< two inputs joined, when it is not zero
+};
+
+void check(const HopperVariant& v, device::ConvSizes c) {
+  choose_box(v.tile, c);
+  const int first = v.first_channels > 0 ? v.first_channels : c.channels;
+  const Problem problem{v.type, v.lanes, c, first};
+  SCOPED_TRACE(v.tile.type() + " " + problem.name());
+  const auto bytes = static_cast<int>(size_of(v.type));
+  ASSERT_TRUE(conv_fits_boxes(c, bytes));
+  const std::string t = element_name(v.type);
+  const std::string text =
+      "#include \"tenon/device/conv_wgmma.h\"\nusing namespace tenon::device;\n"
+      "struct Params { ConvSizes sizes; TensorMap a, a2, b; int first_channels; float* y; };\n"
+      "struct A { using T = " +
+      t +
+      "; DEV static TmaSource source(const Params& p, int col) {\n"
+      "  return col < p.first_channels ? TmaSource{p.a, col} : TmaSource{p.a2, col - p.first_channels}; } };\n"
+      "struct B { using T = " +
+      t + "; DEV static TmaSource source(const Params& p, int col) { return {p.b, col}; } };\n" +
+      epilogue(v.lanes, 8, "p.sizes.outputs / kLanes") + "using Tile = " + v.tile.type() +
+      ";\nKERNEL(Tile::kThreads, 1, Params, p) { conv_wgmma<Tile, A, B, Epilogue>(p); }\n";
+  HopperParams params{};
+  params.sizes = c, params.first_channels = first;
+  params.a = problem.memory.encode(pixels_box(problem.a.memory.get(), bytes, c, first));
+  if (first < c.channels)
+    params.a2 = problem.memory.encode(pixels_box(problem.a2.memory.get(), bytes, c, c.channels - first));
+  params.b = problem.memory.encode(taps_box(problem.b.memory.get(), bytes, c, v.tile.n / v.lanes));
+  problem.compare(run_core("conv", text, conv_launch(v.tile, c, v.lanes, 3), params, problem.rows * problem.columns));
+}
+
+TEST(ConvHopper, ThreeByThree) {
+  for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 64, 4}, {128, 128, 4}})
+    for (const auto& [height, width] : {std::pair{8, 8}, {9, 7}, {16, 20}})
+      check(HopperVariant{tile}, sizes_of(2, height, width, 64, 72, 3, 1, 1, 1));
+}
+TEST(ConvHopper, ChannelsThatAreNoMultipleOfAStep) {
+  for (int channels : {8, 24, 72, 136}) check(HopperVariant{{64, 64, 4}}, sizes_of(1, 6, 7, channels, 40, 3, 1, 1, 1));
+}
+TEST(ConvHopper, StrideTwo) {
+  check(HopperVariant{{64, 64, 4}}, sizes_of(2, 10, 12, 64, 24, 3, 2, 0, 1));
+  check(HopperVariant{{64, 64, 4}}, sizes_of(1, 16, 8, 128, 24, 3, 2, 1, 1));
+}
+TEST(ConvHopper, OneByOneAndSplits) {
+  check(HopperVariant{{64, 64, 4}}, sizes_of(1, 8, 9, 72, 64, 1, 1, 0, 0));
+  for (int splits : {2, 3}) {
+    device::ConvSizes sizes = sizes_of(2, 5, 6, 72, 72, 3, 1, 1, 1);
+    sizes.split.splits = splits;
+    check(HopperVariant{{64, 64, 4}}, sizes);
+  }
+}
+TEST(ConvHopper, TwoInputsJoinedLanesAndElements) {
+  check(HopperVariant{{64, 64, 4}, DType::BF16, 1, 64}, sizes_of(1, 6, 7, 96, 40, 3, 1, 1, 1));
+  check(HopperVariant{{128, 128, 4}, DType::F16, 2}, sizes_of(1, 9, 7, 40, 48, 3, 1, 1, 1));
+  check(HopperVariant{{64, 64, 4}, DType::E4M3}, sizes_of(1, 9, 7, 48, 72, 3, 1, 1, 1));
 }
 
 }  // namespace

@@ -112,4 +112,59 @@ inline TensorBox rows_box(const void* address, int element_bytes, int64_t rows, 
           .swizzle_bytes = 128};
 }
 
+/// Gives a convolution's tiles the box of output pixels that leaves the fewest of a tile's m rows unused.
+inline void choose_box(const WgmmaTileShape& tile, device::ConvSizes& c) {
+  int64_t best = 0;
+  for (int width = 1; width <= std::min({tile.m, c.out_width, 256}); ++width) {
+    const int height = std::min(c.out_height, tile.m / width), images = std::min(c.batch, tile.m / (width * height));
+    const auto tiles = [](int whole, int part) { return (whole + part - 1) / part; };
+    const int64_t count = int64_t{tiles(c.out_width, width)} * tiles(c.out_height, height) * tiles(c.batch, images);
+    if (best == 0 || count <= best) best = count, c.box_width = width, c.box_height = height, c.box_images = images;
+  }
+}
+/// True if conv_wgmma can do it: strides of 1, or of 2 over even images of whole steps of channels (one tensor).
+inline bool conv_fits_boxes(const device::ConvSizes& c, int element_bytes) {
+  if (c.channels * element_bytes % 16 != 0) return false;
+  return c.stride == 1 ||
+         (c.stride == 2 && c.width % 2 == 0 && c.height % 2 == 0 && c.channels * element_bytes % 128 == 0);
+}
+/// After choose_box.
+inline CoreLaunch conv_launch(const WgmmaTileShape& tile, const device::ConvSizes& c, int lanes, int multiprocessors) {
+  const auto tiles = [](int64_t whole, int64_t part) { return (whole + part - 1) / part; };
+  return wgmma_launch(
+      tile, tiles(c.out_width, c.box_width) * tiles(c.out_height, c.box_height) * tiles(c.batch, c.box_images),
+      tiles(c.outputs / lanes, tile.n / lanes), 1, c.split.splits, multiprocessors);
+}
+/// conv_wgmma's input, or one of several joined: `channels` of each pixel.
+inline TensorBox pixels_box(const void* address, int element_bytes, const device::ConvSizes& c, int channels) {
+  const int64_t pixel = int64_t{channels} * element_bytes, line = pixel * c.width, image = line * c.height;
+  void* const at = const_cast<void*>(address);
+  if (c.stride == 1)
+    return {.address = at,
+            .element_bytes = element_bytes,
+            .rank = 4,
+            .extent = {channels, c.width, c.height, c.batch},
+            .stride_bytes = {element_bytes, pixel, line, image},
+            .box = {128 / element_bytes, c.box_width, c.box_height, c.box_images},
+            .swizzle_bytes = 128};
+  return {.address = at,
+          .element_bytes = element_bytes,
+          .rank = 5,
+          .extent = {2 * channels, c.width / 2, 2, c.height / 2, c.batch},
+          .stride_bytes = {element_bytes, 2 * pixel, line, 2 * line, image},
+          .box = {128 / element_bytes, c.box_width, 1, c.box_height, c.box_images},
+          .swizzle_bytes = 128};
+}
+/// conv_wgmma's weights [outputs][kernel_h * kernel_w][channels].
+inline TensorBox taps_box(const void* address, int element_bytes, const device::ConvSizes& c, int box_rows) {
+  const int64_t tap = int64_t{c.channels} * element_bytes, taps = int64_t{c.kernel_h} * c.kernel_w;
+  return {.address = const_cast<void*>(address),
+          .element_bytes = element_bytes,
+          .rank = 3,
+          .extent = {c.channels, taps, c.outputs},
+          .stride_bytes = {element_bytes, tap, taps * tap},
+          .box = {128 / element_bytes, 1, box_rows},
+          .swizzle_bytes = 128};
+}
+
 }  // namespace tenon::cuda

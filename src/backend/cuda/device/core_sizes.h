@@ -23,10 +23,12 @@ struct ConvSizes {
   int batch = 1, height = 0, width = 0, channels = 0;
   int out_height = 0, out_width = 0, outputs = 0;
   int kernel_h = 1, kernel_w = 1, stride = 1, pad_top = 0, pad_left = 0;
+  int box_width = 0, box_height = 0, box_images = 0;  ///< output pixels of a tile; for conv_wgmma
   SplitK split = {};
 };
 
-/// softmax(scale q k^T) v for each head; row (b * heads + h) * queries + i of q, (b * kv_heads + h / (heads / kv_heads))
+/// softmax(scale q k^T) v for each head; row (b * heads + h) * queries + i of q, (b * kv_heads + h / (heads /
+/// kv_heads))
 /// * keys + j of k and v.
 struct AttentionSizes {
   int batch = 1, heads = 1, kv_heads = 1, queries = 0, keys = 0, depth = 0;

@@ -74,7 +74,7 @@ DEV void wgmma_produce(const Problem& problem) {
     const StepRange steps = problem.steps(item);
     NO_UNROLL for (int step = 0; step < steps.count; ++step) {
       mbarrier_wait(ring.empty(), ring.phase ^ 1);
-      mbarrier_arrive_expecting(ring.full(), Tile::kStageBytes);
+      mbarrier_arrive_expecting(ring.full(), problem.stage_bytes());
       problem.load(item, steps.first + step, ring.a(), ring.b(), ring.full());
       ring.advance();
     }
@@ -121,7 +121,8 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
   }
 }
 
-/// The whole kernel. A Problem says which items there are, what to copy for a step of one, and what its rows are.
+/// The whole kernel. A Problem says which items there are, what to copy for a step of one, how many
+/// bytes that is, and what its rows are.
 template <class Tile, class T, class Epilogue, class Params, class Problem>
 DEV void wgmma_run(const Params& p, const Problem& problem) {
   StageRing<Tile> ring;

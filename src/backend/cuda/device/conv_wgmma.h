@@ -1,0 +1,77 @@
+// The convolution of NHWC pixels with wgmma: ConvSizes, a grid of at most one block a multiprocessor.
+//
+// A tile's rows are a box of output pixels, box_width x box_height x box_images of them, kM at most. For each tap and
+// each 128 bytes of channels the copy engine brings the box of input pixels under that tap: the same box, shifted, zero
+// outside the image. That costs no address arithmetic and no registers, against boxes that do not fill tiles where
+// images are small or odd. Strides of 2 see the input as [image][y / 2][y % 2][x / 2][x % 2 * channels + channel], in
+// which the pixels under a tap are a box again; resizing views and other strides are conv_mma's.
+//
+// grid.x = min(multiprocessors, boxes * tiles of n * splits); WgmmaTile::kThreads, kSharedBytes; tensor maps as
+// core_launch.h's pixels_box and taps_box have them; operands as gemm_wgmma.h says, A's column being the channel.
+#pragma once
+#include "tenon/device/wgmma_tile.h"
+
+namespace tenon::device {
+
+template <class Tile, class A, class B, class Epilogue, class Params>
+struct ConvProblem {
+  static constexpr int kColumns = Tile::kRowBytes / sizeof(typename A::T);
+  using Lanes = LaneColumns<Tile, Epilogue::kLanes>;
+  const Params& p;
+  int boxes_x, boxes_y, tiles_m, tiles_n;
+  int chunks;  ///< steps of a tap
+
+  DEV explicit ConvProblem(const Params& params) : p(params) {
+    const ConvSizes& c = p.sizes;
+    boxes_x = (c.out_width + c.box_width - 1) / c.box_width;
+    boxes_y = (c.out_height + c.box_height - 1) / c.box_height;
+    tiles_m = boxes_x * boxes_y * ((c.batch + c.box_images - 1) / c.box_images);
+    tiles_n = (columns() + Lanes::kTile - 1) / Lanes::kTile;
+    chunks = (c.channels + kColumns - 1) / kColumns;
+  }
+
+  struct Item : WgmmaItem {
+    int x, y, image;  ///< the box's first output pixel
+  };
+  DEV int items() const { return tiles_m * tiles_n * p.sizes.split.splits; }
+  DEV Item item(int index) const {
+    const WgmmaItem at(index, tiles_m, tiles_n, p.sizes.split.splits);
+    const int line = at.m / boxes_x, layer = line / boxes_y;
+    return {at, (at.m - line * boxes_x) * p.sizes.box_width, (line - layer * boxes_y) * p.sizes.box_height,
+            layer * p.sizes.box_images};
+  }
+  DEV StepRange steps(const Item& item) const {
+    return {p.sizes.kernel_h * p.sizes.kernel_w * chunks, item.parts, item.part};
+  }
+  DEV int box_pixels() const { return p.sizes.box_width * p.sizes.box_height * p.sizes.box_images; }
+  DEV int stage_bytes() const { return (box_pixels() + Tile::kN) * Tile::kRowBytes; }
+  DEV int columns() const { return p.sizes.outputs / Epilogue::kLanes; }
+  DEV int column(const Item& item) const { return item.n * Lanes::kTile; }
+  DEV int row_of(const Item& item, int i) const {
+    const ConvSizes& c = p.sizes;
+    const int line = i / c.box_width, layer = line / c.box_height;
+    const int x = item.x + i - line * c.box_width, y = item.y + line - layer * c.box_height, image = item.image + layer;
+    const bool inside = x < c.out_width && y < c.out_height && image < c.batch && layer < c.box_images;
+    return inside ? (image * c.out_height + y) * c.out_width + x : -1;
+  }
+  DEV void load(const Item& item, int step, uint32_t a, uint32_t b, uint32_t full) const {
+    const ConvSizes& c = p.sizes;
+    const int tap = step / chunks, channel = (step - tap * chunks) * kColumns, tap_y = tap / c.kernel_w;
+    const int up = tap_y - c.pad_top, left = tap - tap_y * c.kernel_w - c.pad_left;
+    const TmaSource of_a = A::source(p, channel), of_b = B::source(p, channel);
+    if (c.stride == 1)
+      tma_load(a, of_a.map, full, of_a.column, item.x + left, item.y + up, item.image);
+    else
+      tma_load(a, of_a.map, full, of_a.column + (left & 1) * c.channels, item.x + (left >> 1), up & 1,
+               item.y + (up >> 1), item.image);
+    UNROLL for (int lane = 0; lane < Epilogue::kLanes; ++lane) tma_load(
+        b + lane * Lanes::kTile * Tile::kRowBytes, of_b.map, full, of_b.column, tap, lane * columns() + column(item));
+  }
+};
+
+template <class Tile, class A, class B, class Epilogue, class Params>
+DEV void conv_wgmma(const Params& p) {
+  wgmma_run<Tile, typename A::T, Epilogue>(p, ConvProblem<Tile, A, B, Epilogue, Params>(p));
+}
+
+}  // namespace tenon::device
