@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 build=(g++ cmake ninja-build ccache pkg-config libdnnl-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev
   libpcre2-dev libutf8proc-dev libpng-dev libssl-dev)
-check=(libgtest-dev libgmock-dev libboost-context-dev clang clang-format clang-tidy libclang-rt-dev python3 git ca-certificates)
+check=(libgtest-dev libgmock-dev libboost-context-dev clang clang-format clang-tidy libclang-rt-dev python3 python3-venv git ca-certificates)
 
 missing=()
 for package in "${build[@]}" "${check[@]}"; do
@@ -22,5 +22,19 @@ if ((${#missing[@]})); then
   "${as_root[@]}" apt-get update -q
   "${as_root[@]}" apt-get install -q -y --no-install-recommends "${missing[@]}" </dev/null
 fi
+
+# The compiler of CUDA kernels, which tests want and no GPU is needed for: 110 MB below build/, unless the machine has one.
+has_nvrtc() {
+  ldconfig -p | grep -q 'libnvrtc\.so\.1[23]' ||
+    compgen -G '/usr/local/cuda*/lib64/libnvrtc.so.1[23]' >/dev/null ||
+    compgen -G 'build/cuda-env/lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so.1[23]' >/dev/null
+}
+install_nvrtc() {
+  python3 -m venv build/cuda-env &&
+    build/cuda-env/bin/python3 -m pip install -q --disable-pip-version-check --no-cache-dir --no-deps \
+      nvidia-cuda-nvrtc==13.0.88 &&
+    rm -rf build/cuda-env/lib/python3*/site-packages/{nvidia/*/lib/*.alt.so*,pip*,setuptools*}
+}
+has_nvrtc || install_nvrtc || echo "setup: no NVRTC: tests that compile CUDA kernels will be skipped" >&2
 
 if [[ "${1:-}" == --peers ]]; then bench/peers/setup.sh; fi

@@ -17,7 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-CompiledKernel compiled(const std::string& parameters, const std::string& body, const char* arch, int threads = 128) {
+KernelBinary compiled(const std::string& parameters, const std::string& body, const char* arch, int threads = 128) {
   return find_nvrtc().nvrtc->compile(plain_kernel("probe", parameters, body, threads), arch);
 }
 CubinKernel probe(const std::string& parameters, const std::string& body, const char* arch = "sm_89") {
@@ -79,7 +79,7 @@ TEST(Cubin, ResourcesOfAKernel) {
 
 TEST(Cubin, ArraysInLocalMemoryAreSeen) {
   SKIP_WITHOUT_NVRTC();
-  const CompiledKernel code = compiled(
+  const KernelBinary code = compiled(
       "int* a, int n", "int l[64]; for (int i = 0; i < n; ++i) l[a[i] & 63] = i; a[threadIdx.x] = l[n & 63];", "sm_89");
   const CubinKernel kernel = read_cubin_kernel(code.cubin, kKernelName);
   EXPECT_GT(kernel.stack_bytes, 0);

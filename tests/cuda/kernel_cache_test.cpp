@@ -18,10 +18,10 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-CompiledKernel entry(char fill, size_t size = 5000) {
+KernelBinary entry(char fill, size_t size = 5000) {
   return {std::vector<std::byte>(size, std::byte(fill)), std::string("log of ") + fill};
 }
-bool same(const std::optional<CompiledKernel>& a, const CompiledKernel& b) {
+bool same(const std::optional<KernelBinary>& a, const KernelBinary& b) {
   return a && a->cubin == b.cubin && a->log == b.log;
 }
 

@@ -29,7 +29,7 @@ std::string error_of(const KernelSource& source, const std::string& arch) {
 TEST(Nvrtc, CompilesForBothArchitectures) {
   SKIP_WITHOUT_NVRTC();
   for (const char* arch : {"sm_89", "sm_90a"}) {
-    const CompiledKernel compiled = find_nvrtc().nvrtc->compile(
+    const KernelBinary compiled = find_nvrtc().nvrtc->compile(
         plain_kernel("copy", "const float* a, float* b", "b[threadIdx.x] = a[threadIdx.x];"), arch);
     EXPECT_THAT(compiled.log, HasSubstr("registers")) << arch;
     EXPECT_GT(read_cubin_kernel(compiled.cubin, kKernelName).registers, 0) << arch;

@@ -61,7 +61,7 @@ class CompileDevice::Kernel : public Function {
   KernelReport report(const DeviceFacts& facts, const ExpectKernel& expect) const {
     KernelReport report{.name = source_.name, .key = key_, .error = {}, .kernel = {}, .log = {}, .violations = {}};
     try {
-      const CompiledKernel& compiled = pending_.get();
+      const KernelBinary& compiled = pending_.get();
       report.kernel = read_cubin_kernel(compiled.cubin, kKernelName);
       report.log = compiled.log;
     } catch (const Error& e) {

@@ -139,7 +139,7 @@ Digest entry_digest(const std::string& key, std::string_view rest) {
   return Sha256().text(key).bytes(rest.data(), rest.size()).digest();
 }
 
-std::string encode(const std::string& key, const CompiledKernel& kernel) {
+std::string encode(const std::string& key, const KernelBinary& kernel) {
   const uint64_t sizes[2] = {kernel.cubin.size(), kernel.log.size()};
   std::string rest(reinterpret_cast<const char*>(sizes), sizeof sizes);
   rest.append(reinterpret_cast<const char*>(kernel.cubin.data()), kernel.cubin.size());
@@ -148,7 +148,7 @@ std::string encode(const std::string& key, const CompiledKernel& kernel) {
   return std::string(kMagic, sizeof kMagic) + std::string(digest.begin(), digest.end()) + rest;
 }
 
-std::optional<CompiledKernel> decode(const std::string& key, std::string_view bytes) {
+std::optional<KernelBinary> decode(const std::string& key, std::string_view bytes) {
   if (bytes.size() < kHeaderBytes || std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0) return {};
   const std::string_view rest = bytes.substr(sizeof kMagic + kDigestBytes);
   const Digest digest = entry_digest(key, rest);
@@ -158,7 +158,7 @@ std::optional<CompiledKernel> decode(const std::string& key, std::string_view by
   const std::string_view payload = rest.substr(sizeof sizes);
   if (sizes[0] > payload.size() || sizes[1] != payload.size() - sizes[0]) return {};
   const auto* cubin = reinterpret_cast<const std::byte*>(payload.data());
-  return CompiledKernel{{cubin, cubin + sizes[0]}, std::string(payload.substr(sizes[0]))};
+  return KernelBinary{{cubin, cubin + sizes[0]}, std::string(payload.substr(sizes[0]))};
 }
 
 }  // namespace
@@ -175,11 +175,11 @@ KernelCache::KernelCache(fs::path folder) : folder_(std::move(folder)) {}
 
 fs::path KernelCache::default_folder() { return cache_folder() / "kernels"; }
 
-std::optional<CompiledKernel> KernelCache::find(const std::string& key) const {
+std::optional<KernelBinary> KernelCache::find(const std::string& key) const {
   const fs::path path = file_of(key);
   const std::optional<std::string> bytes = read_entry(path);
   if (!bytes) return {};
-  std::optional<CompiledKernel> kernel = decode(key, *bytes);
+  std::optional<KernelBinary> kernel = decode(key, *bytes);
   if (!kernel) {
     spdlog::warn("kernel cache: {} is damaged and is compiled again", path.string());
     unlink(path.c_str());
@@ -187,7 +187,7 @@ std::optional<CompiledKernel> KernelCache::find(const std::string& key) const {
   return kernel;
 }
 
-void KernelCache::store(const std::string& key, const CompiledKernel& kernel) const {
+void KernelCache::store(const std::string& key, const KernelBinary& kernel) const {
   if (unwritable_) return;
   std::error_code error;
   fs::create_directories(folder_, error);

@@ -29,9 +29,9 @@ class KernelCache {
   static std::filesystem::path default_folder();
 
   /// The entry, if there is a whole one. A damaged one is removed with a warning.
-  std::optional<CompiledKernel> find(const std::string& key) const;
+  std::optional<KernelBinary> find(const std::string& key) const;
   /// Keeps an entry. The first failure of an object is a warning; after it nothing more is tried.
-  void store(const std::string& key, const CompiledKernel& kernel) const;
+  void store(const std::string& key, const KernelBinary& kernel) const;
 
   const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path file_of(const std::string& key) const { return folder_ / (key + ".kernel"); }

@@ -59,13 +59,13 @@ void KernelCompiler::work() {
   }
 }
 
-CompiledKernel KernelCompiler::obtain(const Job& job) {
-  if (std::optional<CompiledKernel> kept = cache_.find(job.key)) {
+KernelBinary KernelCompiler::obtain(const Job& job) {
+  if (std::optional<KernelBinary> kept = cache_.find(job.key)) {
     ++found_;
     return *std::move(kept);
   }
   const auto start = std::chrono::steady_clock::now();
-  CompiledKernel kernel = nvrtc_.compile(job.source, arch_);
+  KernelBinary kernel = nvrtc_.compile(job.source, arch_);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   spdlog::debug("compiled for {} in {:.2f} s: {}", arch_, took.count(), job.source.name);
   cache_.store(job.key, kernel);

@@ -16,7 +16,7 @@
 
 namespace tenon::cuda {
 
-using PendingKernel = std::shared_future<CompiledKernel>;
+using PendingKernel = std::shared_future<KernelBinary>;
 
 /// For one architecture, with a cache in `kernel_folder`. Calls come from one thread at a time.
 class KernelCompiler {
@@ -43,10 +43,10 @@ class KernelCompiler {
   struct Job {
     KernelSource source;
     std::string key;
-    std::promise<CompiledKernel> result;
+    std::promise<KernelBinary> result;
   };
   void work();
-  CompiledKernel obtain(const Job& job);
+  KernelBinary obtain(const Job& job);
 
   std::string arch_;
   KernelCache cache_;

@@ -112,10 +112,10 @@ Nvrtc::Nvrtc(const SearchSettings& settings, int newest_major) : library_(find(s
   get_version(&version_.first, &version_.second);
 }
 
-CompiledKernel Nvrtc::compile(const KernelSource& source, const std::string& arch) const {
+KernelBinary Nvrtc::compile(const KernelSource& source, const std::string& arch) const {
   Program program(api_, source);
   const int status = program.compile(compile_options(arch));
-  CompiledKernel result{.cubin = {}, .log = program.log()};
+  KernelBinary result{.cubin = {}, .log = program.log()};
   const std::string where = "kernel " + source.name;
   TENON_CHECK(Device, status == 0, where)
       << "NVRTC " << version_.first << "." << version_.second << " cannot compile it for " << arch << ": "

@@ -14,7 +14,7 @@ namespace tenon::cuda {
 /// The name of every kernel's entry point (KERNEL in vocabulary.h).
 inline constexpr const char* kKernelName = "tenon_kernel";
 
-struct CompiledKernel {
+struct KernelBinary {
   std::vector<std::byte> cubin;
   std::string log;  ///< warnings, and what the assembler says of registers and memory
 };
@@ -37,7 +37,7 @@ class Nvrtc {
 
   /// Error(Device) that names the kernel, with the first errors of the log; also where the assembler had to serialise
   /// wgmma, which makes a kernel several times slower.
-  CompiledKernel compile(const KernelSource& source, const std::string& arch) const;
+  KernelBinary compile(const KernelSource& source, const std::string& arch) const;
 
  private:
   class Program;

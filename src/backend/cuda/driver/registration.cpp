@@ -1,0 +1,60 @@
+// The name "cuda": the backend on a GPU through the driver, and what it needs of the machine.
+#include "tenon/backend/cuda/cuda_backend.h"
+#include "tenon/backend/cuda/driver/compile_device.h"
+#include "tenon/backend/cuda/driver/driver_device.h"
+#include "tenon/backend/cuda/driver/libraries.h"
+
+namespace tenon::cuda {
+namespace {
+
+std::vector<BackendFact> probe() {
+  std::vector<BackendFact> facts;
+  for (const LibraryReport& report : report_libraries()) {
+    const std::string found = (report.version.empty() ? "version unknown" : report.version) + ", " + report.path;
+    const std::string missing = "not found" + (report.problem.empty() ? "" : ": " + report.problem);
+    facts.push_back({report.name, report.found ? found : missing, report.hint});
+  }
+  facts.push_back({"kernels", KernelCache::default_folder().string(), ""});
+  return facts;
+}
+
+int occurrences(const std::string& text, const std::string& of) {
+  int n = 0;
+  for (size_t at = text.find(of); at != std::string::npos; at = text.find(of, at + 1)) ++n;
+  return n;
+}
+
+// Tensor-core kernels must have their instructions and copy 16 bytes at a time; of the others, loads that the text has
+// in one piece must be in one piece.
+KernelExpectations expect(const KernelSource& source) {
+  KernelExpectations e;
+  const std::string& t = source.text;
+  if (t.find("_mma<") != std::string::npos) e.contains = {Opcode::Hmma, Opcode::CopyAsync};
+  if (t.find("_wgmma<") != std::string::npos) e.contains = {Opcode::Hgmma, Opcode::TensorLoad};
+  int wide = 0;
+  for (const char* load : {"load<BF16, 8>", "load<F16, 8>", "load<float, 4>", "load<float, 8>"}) wide += occurrences(t, load);
+  const int all = occurrences(t, "to_floats(load<") + occurrences(t, "to_float(p.");
+  if (e.contains.empty() && all > 0) e.wide_loads = 0.5 * wide / all;
+  return e;
+}
+
+std::unique_ptr<Backend> make(const BackendOptions& options) {
+  if (options.compile_for.empty()) return make_cuda_backend(std::make_shared<DriverDevice>());
+  CompileOptions compile;
+  compile.threads = options.threads;
+  const auto device = std::make_shared<CompileDevice>(options.compile_for, compile);
+  return make_cuda_backend(device, [device] {
+    std::vector<CompiledKernel> out;
+    for (const KernelReport& r : device->finish(expect)) {
+      CompiledKernel k{r.name, r.kernel.registers, r.kernel.stack_bytes, r.kernel.static_shared_bytes, r.launches, r.violations};
+      if (!r.error.empty()) k.problems.push_back(r.error);
+      out.push_back(std::move(k));
+    }
+    return out;
+  });
+}
+
+const RegisterBackend kRegistered("cuda", &make, probe);
+
+}  // namespace
+}  // namespace tenon::cuda
