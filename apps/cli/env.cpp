@@ -2,10 +2,12 @@
 #include <dnnl.hpp>
 
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "folders.h"
+#include "tenon/core/error.h"
 #include "tenon/core/options.h"
 #include "verb.h"
 #include "version.h"
@@ -17,11 +19,20 @@ using nlohmann::ordered_json;
 ordered_json devices(const Common& common) {
   ordered_json list = ordered_json::array();
   for (const std::string& name : backend_names()) {
-    const auto backend = make_backend(name, common.backend_options());
-    list.push_back({{"name", name},
-                    {"description", backend->describe()},
-                    {"memory_available", backend->memory_available()},
-                    {"default_dtype", backend->prefers_bf16() ? "bf16" : "f32"}});
+    ordered_json& entry = list.emplace_back(ordered_json{{"name", name}});
+    try {
+      const auto backend = make_backend(name, common.backend_options());
+      entry["description"] = backend->describe();
+      entry["memory_available"] = backend->memory_available();
+      entry["default_dtype"] = backend->prefers_bf16() ? "bf16" : "f32";
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::Device) throw;
+      entry["unavailable"] = e.what();
+    }
+    for (const BackendFact& fact : probe_backend(name)) {
+      entry["needs"][fact.name]["found"] = fact.value;
+      if (!fact.hint.empty()) entry["needs"][fact.name]["install"] = fact.hint;
+    }
   }
   return list;
 }
@@ -45,17 +56,30 @@ ordered_json environment(const Common& common) {
   return out;
 }
 
+using Line = std::function<void(const std::string& key, const std::string& value)>;
+
+// A device, what it needs of the machine, and how what is missing is installed.
+void print_device(const ordered_json& device, const Line& line) {
+  const std::string name = device["name"];
+  line("device " + name, device.contains("unavailable")
+                             ? "unavailable: " + device["unavailable"].get<std::string>()
+                             : device["description"].get<std::string>() + ", " +
+                                   std::to_string(device["memory_available"].get<int64_t>() >> 20) +
+                                   " MiB available, " + device["default_dtype"].get<std::string>());
+  if (!device.contains("needs")) return;
+  for (const auto& [need, fact] : device["needs"].items()) {
+    line("  " + name + " " + need, fact["found"]);
+    if (fact.contains("install")) line("    install", fact["install"]);
+  }
+}
+
 void print_text(const ordered_json& env) {
   const auto line = [](const std::string& key, const std::string& value) {
     std::cout << key << std::string(key.size() < 20 ? 20 - key.size() : 1, ' ') << value << "\n";
   };
   for (const auto& [key, value] : env.items())
     if (value.is_string() || value.is_number()) line(key, value.is_string() ? value.get<std::string>() : value.dump());
-  for (const auto& device : env["devices"])
-    line("device " + device["name"].get<std::string>(),
-         device["description"].get<std::string>() + ", " +
-             std::to_string(device["memory_available"].get<int64_t>() >> 20) + " MiB available, " +
-             device["default_dtype"].get<std::string>());
+  for (const auto& device : env["devices"]) print_device(device, line);
   for (const auto& [key, value] : env["options"].items())
     line(key, value.get<std::string>().empty() ? "-" : value.get<std::string>());
 }

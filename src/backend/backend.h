@@ -75,12 +75,22 @@ struct BackendOptions {
   int threads = 0;  ///< 0: all processors
 };
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendOptions&)>;
+/// Something that a backend needs of the machine, for `tenon env`.
+struct BackendFact {
+  std::string name;   ///< "nvrtc"
+  std::string value;  ///< what was found and where, or why it was not
+  std::string hint;   ///< the command that installs it, where it is missing
+};
+/// Looks at the machine without making a backend; throws nothing.
+using BackendProbe = std::function<std::vector<BackendFact>()>;
 /// Adds a backend to the registry: `static const RegisterBackend r("cpu", [](const BackendOptions& o) {...});`
 struct RegisterBackend {
-  RegisterBackend(std::string name, BackendFactory factory);
+  RegisterBackend(std::string name, BackendFactory factory, BackendProbe probe = {});
 };
 /// Makes the backend of this name; throws Error(Device) that lists the names.
 std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOptions& options = {});
 std::vector<std::string> backend_names();
+/// What the probe of this backend found; nothing if it has none.
+std::vector<BackendFact> probe_backend(const std::string& name);
 
 }  // namespace tenon
