@@ -173,9 +173,93 @@ TEST(AttentionCore, TailsOfQueriesAndKeys) {
       check(picked(40), {.heads = 2, .kv_heads = 2, .queries = queries, .keys = keys, .depth = 40});
 }
 
+TEST(AttentionCore, CausalMasks) {
+  for (const auto& [queries, keys] : {std::pair{129, 129}, {40, 200}, {1, 70}, {200, 264}})
+    check(picked(40), {.queries = queries, .keys = keys, .depth = 40, .causal = 1});
+  check(picked(160), {.queries = 100, .keys = 130, .depth = 160, .causal = 1});
+}
+
+TEST(AttentionCore, GroupedQueriesAndHeadsInStrides) {
+  const device::AttentionSizes s{.batch = 2, .heads = 6, .kv_heads = 2, .queries = 20, .keys = 77, .depth = 40};
+  for (bool tokens_first : {false, true}) check(picked(40), s, tokens_first);
+  check(picked(64, DType::F16),
+        {.batch = 2, .heads = 4, .kv_heads = 1, .queries = 66, .keys = 70, .depth = 64, .causal = 1}, true);
+}
+
+// The tile's depth is an upper bound; the columns beyond are zeros or no one's.
+TEST(AttentionCore, ShallowerHeadsThanTheTile) {
+  for (int depth : {8, 40}) check(picked(64, DType::F16), {.queries = 30, .keys = 70, .depth = depth});
+  check(picked(160), {.queries = 20, .keys = 70, .depth = 136});
+  Variant narrow = picked(80);
+  narrow.tile.value_columns = 24, narrow.run = 4;  // three blocks a tile of queries, and one column of the last
+  check(narrow, {.queries = 20, .keys = 70, .depth = 56});
+}
+
+// Large scores of both signs: the highest comes late, weights underflow.
+TEST(AttentionCore, SharpScores) {
+  check(picked(40), {.queries = 30, .keys = 300, .depth = 40, .scale = 9});
+  check(picked(64, DType::F16), {.queries = 30, .keys = 300, .depth = 64, .scale = 0.001f});
+}
+
 TEST(AttentionCore, DeepHeads) {
   check(picked(512), {.queries = 65, .keys = 129, .depth = 512});
   check(picked(512), {.queries = 10, .keys = 20, .depth = 264, .causal = 1}, true);
+  check(picked(512), {.heads = 2, .kv_heads = 1, .queries = 66, .keys = 67, .depth = 168, .causal = 1}, true);
+}
+
+TEST(AttentionCore, HeadsOfStableDiffusion) {
+  check(picked(40), {.queries = 256, .keys = 1024, .depth = 40});
+  check(picked(512), {.queries = 128, .keys = 256, .depth = 512});
+}
+
+// One NaN in q, k or v, under a causal mask.
+TEST(AttentionCore, NansReachThoseWhoSeeThem) {
+  const device::AttentionSizes s{.queries = 150, .keys = 210, .depth = 40, .scale = 0.2f, .causal = 1};
+  constexpr int kQuery = 131, kKey = 133, kColumn = 17;
+  for (int where = 0; where < 3; ++where) {
+    SCOPED_TRACE(where);
+    Emulator memory;
+    const RandomTensor q(memory, DType::BF16, 150 * 40, 1), k(memory, DType::BF16, 210 * 40, 2),
+        v(memory, DType::BF16, 210 * 40, 3);
+    const void* at[] = {q.memory.get(), k.memory.get(), v.memory.get()};
+    store_element(DType::BF16, const_cast<void*>(at[where]), (where == 0 ? kQuery : kKey) * 40 + kColumn, NAN);
+    const std::vector<float> y = run(picked(40), {s, q.memory, k.memory, v.memory});
+    for (int i = 0; i < 150; ++i)
+      for (int d = 0; d < 40; ++d) {
+        const bool sees = where == 0 ? i == kQuery : i + 60 >= kKey;
+        // Of v an unseen value counts 0 times: a NaN for all queries of a tile that looks at it.
+        if (where == 2 && !sees && d == kColumn) continue;
+        const bool reached = sees && (where < 2 || d == kColumn);
+        EXPECT_EQ(std::isnan(y[static_cast<size_t>(i * 40 + d)]), reached) << i << ", " << d;
+      }
+  }
+}
+
+// A whole tile of keys of score -inf is as if it were not there, to the bit.
+TEST(AttentionCore, KeysThatWeighNothing) {
+  const device::AttentionSizes s{.queries = 20, .keys = 100, .depth = 40, .scale = 0.2f};
+  Emulator memory;
+  const RandomTensor q(memory, DType::BF16, 20 * 40, 1), k(memory, DType::BF16, 100 * 40, 2),
+      v(memory, DType::BF16, 100 * 40, 3);
+  const AttentionTileShape tile = pick_attention_tile(40, kAdaShared);
+  for (int j = 0; j < tile.keys; ++j) store_element(DType::BF16, k.memory.get(), j * 40, -INFINITY);
+  for (int i = 0; i < 20; ++i) store_element(DType::BF16, q.memory.get(), i * 40, 1.0);
+  Problem rest{s, q.memory, k.memory, v.memory};
+  rest.s.keys -= tile.keys;
+  for (auto* x : {&rest.k, &rest.v}) *x = {*x, static_cast<char*>(x->get()) + tile.keys * 40 * 2};
+  EXPECT_EQ(run({tile}, {s, q.memory, k.memory, v.memory}), run({tile}, rest));
+}
+
+TEST(AttentionCore, TilesFitTheirDevices) {
+  for (int depth = 8; depth <= 160; depth += 8)
+    for (int limit : {kAdaShared, kHopperShared}) {
+      const AttentionTileShape tile = pick_attention_tile(depth, limit);
+      EXPECT_LE(tile.shared_bytes(), limit) << depth;
+      EXPECT_EQ(tile.value_columns, depth);
+      EXPECT_TRUE(tile.depth >= depth && tile.depth < depth + 16) << depth;
+    }
+  EXPECT_EQ(pick_attention_tile(512, kAdaShared).type(), "AttentionTile<512, 256, 64, 64, 4, 4>");
+  EXPECT_EQ(pick_attention_tile(2048, kAdaShared).depth, 0);
 }
 
 }  // namespace

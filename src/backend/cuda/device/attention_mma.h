@@ -34,7 +34,7 @@ DEV void attend(const Params& p, const AttentionPlace<Tile>& at, MmaSums<Tile>& 
       keys.move(p, at.kv_row, tile * Tile::kKeys, at.seen);
       keys.copy(0, s.depth, shared + stage);
       values.move(p, at.kv_row, tile * Tile::kKeys, at.seen);
-      values.copy(0, s.depth, shared + stage + Tile::kKeyBytes);
+      values.copy(at.column, s.depth, shared + stage + Tile::kKeyBytes);
     }
     cp_async_commit();  // an empty group at the end: the count of groups is the count of tiles
   };
