@@ -45,6 +45,18 @@ class NoRecording : public Recording {
 
 }  // namespace
 
+KernelExpectations expect_by_core(const KernelSource& source) {
+  KernelExpectations expected;
+  if (source.text.find("_wgmma.h\"") != std::string::npos) {
+    expected.contains_any = {Opcode::Hgmma, Opcode::Qgmma};
+    expected.contains = {Opcode::TensorLoad};
+  } else if (source.text.find("_mma.h\"") != std::string::npos) {
+    expected.contains_any = {Opcode::Hmma, Opcode::Qmma};
+    expected.contains = {Opcode::CopyAsync};
+  }
+  return expected;
+}
+
 class CompileDevice::Kernel : public Function {
  public:
   Kernel(KernelSource source, std::string key, PendingKernel pending)
@@ -69,13 +81,14 @@ class CompileDevice::Kernel : public Function {
       return report;
     }
     report.launches = launches_;
-    KernelExpectations expected = expect ? expect(source_) : KernelExpectations{};
+    KernelExpectations expected = expect(source_);
     expected.threads = std::max(expected.threads, threads_);
     report.violations = check_kernel(report.kernel, report.log, expected);
-    const int shared = shared_bytes_ + report.kernel.static_shared_bytes;
-    if (shared > facts.shared_bytes)
-      report.violations.push_back("it is launched with " + std::to_string(shared) + " bytes of shared memory; " +
-                                  facts.name + " has " + std::to_string(facts.shared_bytes));
+    report.shared_bytes = shared_bytes_ + report.kernel.static_shared_bytes;
+    if (report.shared_bytes > facts.shared_bytes)
+      report.violations.push_back("it is launched with " + std::to_string(report.shared_bytes) +
+                                  " bytes of shared memory; " + facts.name + " has " +
+                                  std::to_string(facts.shared_bytes));
     for (int size : parameter_sizes_)
       if (size != report.kernel.parameter_bytes)
         report.violations.push_back("it takes " + std::to_string(report.kernel.parameter_bytes) +

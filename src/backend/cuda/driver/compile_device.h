@@ -27,11 +27,14 @@ struct KernelReport {
   CubinKernel kernel;
   std::string log;
   int launches = 0;                     ///< how often it was to be launched
+  int shared_bytes = 0;                 ///< static, and the most dynamic that a launch asked for
   std::vector<std::string> violations;  ///< of what is expected of it (check_kernel) and of the shapes of its launches
 };
 
 /// What to expect of a kernel's machine code; the largest block it was launched with is filled in.
 using ExpectKernel = std::function<KernelExpectations(const KernelSource&)>;
+/// By the core that its source includes: matrix instructions where there is tenon/device/*_mma.h or *_wgmma.h.
+KernelExpectations expect_by_core(const KernelSource& source);
 
 class CompileDevice : public Device {
  public:
@@ -55,7 +58,7 @@ class CompileDevice : public Device {
   TensorMap encode(const TensorBox&) const override { return {}; }
 
   /// Waits for every kernel loaded so far; in the order of loading.
-  std::vector<KernelReport> finish(const ExpectKernel& expect = {});
+  std::vector<KernelReport> finish(const ExpectKernel& expect = expect_by_core);
   const KernelCompiler& compiler() const { return compiler_; }
 
  private:
