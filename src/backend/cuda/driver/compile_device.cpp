@@ -45,18 +45,6 @@ class NoRecording : public Recording {
 
 }  // namespace
 
-KernelExpectations expect_by_core(const KernelSource& source) {
-  KernelExpectations expected;
-  if (source.text.find("_wgmma.h\"") != std::string::npos) {
-    expected.contains_any = {Opcode::Hgmma, Opcode::Qgmma};
-    expected.contains = {Opcode::TensorLoad};
-  } else if (source.text.find("_mma.h\"") != std::string::npos) {
-    expected.contains_any = {Opcode::Hmma, Opcode::Qmma};
-    expected.contains = {Opcode::CopyAsync};
-  }
-  return expected;
-}
-
 class CompileDevice::Kernel : public Function {
  public:
   Kernel(KernelSource source, std::string key, PendingKernel pending)
@@ -81,7 +69,7 @@ class CompileDevice::Kernel : public Function {
       return report;
     }
     report.launches = launches_;
-    KernelExpectations expected = expect(source_);
+    KernelExpectations expected = expect ? expect(source_) : KernelExpectations{};
     expected.threads = std::max(expected.threads, threads_);
     report.violations = check_kernel(report.kernel, report.log, expected);
     report.shared_bytes = shared_bytes_ + report.kernel.static_shared_bytes;

@@ -114,13 +114,6 @@ std::vector<std::string> check_kernel(const CubinKernel& kernel, const std::stri
     found.add("it is launched with ", expected.threads, " threads and declared for ", kernel.max_threads);
   for (Opcode opcode : expected.contains)
     if (kernel.count(opcode) == 0) found.add("it has no ", opcode_name(opcode), " instruction");
-  const auto occurs = [&](Opcode opcode) { return kernel.count(opcode) > 0; };
-  const std::vector<Opcode>& any = expected.contains_any;
-  if (!any.empty() && std::none_of(any.begin(), any.end(), occurs)) {
-    std::string names;
-    for (Opcode opcode : any) names += (names.empty() ? "" : ", ") + opcode_name(opcode);
-    found.add("it has none of the instructions ", names);
-  }
   for (Opcode opcode : expected.lacks)
     if (kernel.count(opcode) > 0) found.add("it has ", kernel.count(opcode), " ", opcode_name(opcode), " instructions");
   check_width(kernel.loads, expected.wide_loads, "loads", found);
