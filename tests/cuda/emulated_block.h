@@ -108,8 +108,8 @@ class Block final : public Machine {
   static constexpr int kMostThreads = 1024;
   unsigned char* stacks_ = nullptr;
   boost::context::detail::fcontext_t scheduler_ = nullptr;
-  const void* scheduler_stack_ = nullptr;
-  size_t scheduler_stack_bytes_ = 0;
+  [[maybe_unused]] const void* scheduler_stack_ = nullptr;  // for the address sanitizer
+  [[maybe_unused]] size_t scheduler_stack_bytes_ = 0;
   KernelEntry kernel_ = nullptr;
   const void* params_ = nullptr;
   std::vector<Fiber> fibers_;

@@ -95,6 +95,10 @@ namespace {
 // Register 4j + i of lane l is a product of this row and column.
 int row_of(int lane, int i) { return lane / 32 * 16 + lane % 32 / 4 + i / 2 * 8; }
 int column_of(int lane, int j, int i) { return 8 * j + lane % 4 * 2 + i % 2; }
+size_t place_of(int lane, int r, int n) {
+  const auto row = static_cast<size_t>(row_of(lane, r % 4)), columns = static_cast<size_t>(n);
+  return row * columns + static_cast<size_t>(column_of(lane, r / 4, r % 4));
+}
 
 // A swizzle exchanges 16-byte chunks of an address by bits 7 and up of it.
 uint32_t swizzled(uint32_t address, int bytes) {
@@ -119,11 +123,11 @@ void WarpgroupProducts::start(const WgmmaArguments (&lanes)[128]) {
   if (!sums) {
     sums = in_flight_.emplace_back(std::make_shared<Sums>());
     sums->n = n;
-    sums->values.resize(static_cast<size_t>(64 * n));
+    sums->values.resize(size_t{64} * static_cast<size_t>(n));
     for (int l = 0; l < 128; ++l) {
       sums->registers[l] = lanes[l].d;
       for (int r = 0; r < n / 2; ++r) {
-        sums->values[static_cast<size_t>(row_of(l, r % 4) * n + column_of(l, r / 4, r % 4))] = lanes[l].d[r];
+        sums->values[place_of(l, r, n)] = lanes[l].d[r];
         std::memset(&lanes[l].d[r], 0xff, sizeof(float));
       }
     }
@@ -145,11 +149,11 @@ void WarpgroupProducts::multiply(const Product& product, const unsigned char* sh
     for (uint32_t half = 0; half < 2; ++half)
       widen(w.element, shared + swizzled(from + 16 * half, 128), depth / 2, to + static_cast<int>(half) * depth / 2);
   };
-  std::vector<float> b(static_cast<size_t>(depth * w.n));  // [depth][n]
+  std::vector<float> b(size_t{32} * static_cast<size_t>(w.n));  // [depth][n]
   float one[32];
   for (int col = 0; col < w.n; ++col) {
     row(w.b, col, one);
-    for (int k = 0; k < depth; ++k) b[static_cast<size_t>(k * w.n + col)] = one[k];
+    for (int k = 0; k < depth; ++k) b.data()[k * w.n + col] = one[k];
   }
   for (int r = 0; r < 64; ++r) {
     row(w.a, r, one);
@@ -174,9 +178,7 @@ void WarpgroupProducts::finish(int groups_left, const unsigned char* shared) {
   std::erase_if(in_flight_, [](const std::shared_ptr<Sums>& sums) {
     if (sums->pending > 0) return false;
     for (int l = 0; l < 128; ++l)
-      for (int r = 0; r < sums->n / 2; ++r)
-        sums->registers[l][r] =
-            sums->values[static_cast<size_t>(row_of(l, r % 4) * sums->n + column_of(l, r / 4, r % 4))];
+      for (int r = 0; r < sums->n / 2; ++r) sums->registers[l][r] = sums->values[place_of(l, r, sums->n)];
     return true;
   });
 }

@@ -65,7 +65,7 @@ fs::path compile(const KernelSource& source, const EmulatorOptions& options, con
                         " -DTENON_DEVICE_ON_HOST -x c++";
   for (const std::string& root : options.includes) command += " -I'" + root + "'";
   const fs::path folder = cache_folder();
-  const fs::path object = folder / (hash_of(command + '\n' + headers_hash + '\n' + source.text) + ".so");
+  fs::path object = folder / (hash_of(command + '\n' + headers_hash + '\n' + source.text) + ".so");
   if (fs::exists(object)) return object;
   const std::string base = object.string() + "." + std::to_string(getpid());
   const std::string text = base + ".cu", log = base + ".log", made = base + ".tmp";

@@ -169,7 +169,7 @@ void check(const HopperVariant& v, device::GemmSizes sizes) {
     for (int64_t row = 0; row < problem.rows; ++row)
       std::memcpy(static_cast<char*>(memory.get()) + row * columns * bytes,
                   static_cast<const char*>(problem.a.memory.get()) + (row * sizes.k + from) * bytes,
-                  static_cast<size_t>(columns * bytes));
+                  static_cast<size_t>(columns) * static_cast<size_t>(bytes));
     return problem.memory.encode(rows_box(memory.get(), bytes, problem.rows, columns, v.tile.m));
   };
   std::shared_ptr<void> a, a2;

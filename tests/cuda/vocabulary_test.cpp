@@ -14,6 +14,8 @@
 namespace tenon::cuda::test {
 namespace {
 
+size_t index(int64_t i) { return static_cast<size_t>(i); }
+
 struct Buffers {
   const void* in;
   float* out;
@@ -118,8 +120,7 @@ TEST_P(MmaTest, MultipliesWhatLdmatrixReads) {
     (i < 16 * k ? a : b).push_back(load_element(type, in.data(), i));
   }
   if (k == 16)
-    for (int i = 0; i < 128; ++i)
-      store_element(type, in.data() + 192, i / 8 * 8 + i % 8, b[static_cast<size_t>(i % 8 * 16 + i / 8)]);
+    for (int i = 0; i < 128; ++i) store_element(type, in.data() + 192, i / 8 * 8 + i % 8, b[index(i % 8 * 16 + i / 8)]);
   const std::string name = type == DType::E4M3 ? "e4m3" : type == DType::F16 ? "f16" : "bf16";
   const auto out = run(R"(
     unsigned char* s = shared_memory();
@@ -139,9 +140,9 @@ TEST_P(MmaTest, MultipliesWhatLdmatrixReads) {
   for (int row = 0; row < 16; ++row)
     for (int col = 0; col < 8; ++col) {
       double want = 100;
-      for (int i = 0; i < k; ++i) want += a[static_cast<size_t>(row * k + i)] * b[static_cast<size_t>(col * k + i)];
-      EXPECT_LE(std::abs(out[static_cast<size_t>(row * 8 + col)] - want), 1e-4) << row << ", " << col;
-      EXPECT_LE(std::abs(out[static_cast<size_t>(128 + row * 8 + col)] - want), 1e-4) << row << ", " << col;
+      for (int i = 0; i < k; ++i) want += a[index(row * k + i)] * b[index(col * k + i)];
+      EXPECT_LE(std::abs(out[index(row * 8 + col)] - want), 1e-4) << row << ", " << col;
+      EXPECT_LE(std::abs(out[index(128 + row * 8 + col)] - want), 1e-4) << row << ", " << col;
     }
 }
 INSTANTIATE_TEST_SUITE_P(Types, MmaTest, testing::Values(DType::BF16, DType::F16, DType::E4M3),
