@@ -24,7 +24,7 @@ ordered_json devices(const Common& common) {
       const auto backend = make_backend(name, common.backend_options());
       entry["description"] = backend->describe();
       entry["memory_available"] = backend->memory_available();
-      entry["default_dtype"] = backend->prefers_bf16() ? "bf16" : "f32";
+      entry["default_dtype"] = name_of(backend->types().front());
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::Device) throw;
       entry["unavailable"] = e.what();

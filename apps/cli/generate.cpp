@@ -192,7 +192,7 @@ Action declare(CLI::App& app, const Common& common) {
   app.add_option("--rng", f->rng, "generator of the noise: PyTorch's of the CPU")
       ->check(CLI::IsMember({"cpu"}))
       ->capture_default_str();
-  app.add_option("--type", f->type, "bf16 or f32 (default: bf16 where the device computes in it)");
+  app.add_option("--type", f->type, "bf16, f32 or, on a GPU, f16 (default: bf16 where the device computes in it)");
   app.add_option("-o,--output", f->output, "file, pattern with %03d, or folder (default: output.png)");
   app.add_option("--output-begin-idx", f->first_number, "number of the first of several files")
       ->transform(whole_number())

@@ -27,7 +27,7 @@ void PartFlags::declare(CLI::App& app, const std::string& default_part) {
       ->transform(whole_number())
       ->check(CLI::Range(1, 1000));
   app.add_option("--cfg-scale,--guidance-scale", cfg_scale, "1 or less: without guidance (half the batch)");
-  app.add_option("--type", type, "bf16 or f32 (default: bf16 where the device computes in it)");
+  app.add_option("--type", type, "bf16, f32 or, on a GPU, f16 (default: bf16 where the device computes in it)");
   app.add_flag("--no-fusion", no_fusion, "one launch a node");
 }
 
@@ -47,7 +47,8 @@ GenerationShape PartFlags::shape(const Model& model) const {
 DType parse_type(const std::string& flag) {
   if (flag == "bf16" || flag == "bfloat16") return DType::BF16;
   if (flag == "f32" || flag == "fp32" || flag == "float32") return DType::F32;
-  throw Error(ErrorKind::Usage, "--type", "'" + flag + "' is not computed in here; expected bf16 or f32");
+  if (flag == "f16" || flag == "fp16" || flag == "float16") return DType::F16;
+  throw Error(ErrorKind::Usage, "--type", "'" + flag + "' is not computed in here; expected bf16, f16 or f32");
 }
 
 bool fusion_is_off(bool flag) {
@@ -56,7 +57,7 @@ bool fusion_is_off(bool flag) {
 }
 
 NetworkOptions PartFlags::networks(const Backend& backend) const {
-  const DType dtype = !type.empty() ? parse_type(type) : backend.prefers_bf16() ? DType::BF16 : DType::F32;
+  const DType dtype = !type.empty() ? parse_type(type) : backend.types().front();
   return {dtype == DType::BF16 ? nn::kBf16 : nn::kF32, !fusion_is_off(no_fusion)};
 }
 

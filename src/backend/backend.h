@@ -48,6 +48,21 @@ class Kernel {
   virtual std::string describe() const { return {}; }
 };
 
+/// Runs of kernels recorded once, which a device repeats as one.
+class Replay {
+ public:
+  virtual ~Replay() = default;
+  virtual void run() = 0;
+};
+
+/// A kernel that a backend compiled, as machine code shows it.
+struct CompiledKernel {
+  std::string name;
+  int registers = 0, stack_bytes = 0, shared_bytes = 0;
+  int launches = 0;                   ///< in the plans prepared so far
+  std::vector<std::string> problems;  ///< what is wrong with it, in sentences
+};
+
 /// A device's memory and kernels. Calls come from one thread at a time.
 class Backend {
  public:
@@ -57,22 +72,31 @@ class Backend {
   virtual std::string describe() const = 0;
   /// Bytes that may be allocated now (physical memory left).
   virtual int64_t memory_available() const = 0;
-  /// True if bf16 arithmetic is native here, so that bf16 is the default type.
-  virtual bool prefers_bf16() const = 0;
+  /// Element types that plans may compute in here, the default first.
+  virtual std::vector<DType> types() const = 0;
   virtual LaunchMemory memory_of(const Launch& launch) const = 0;
   /// 64-byte aligned memory, zero-filled by the system; throws Error(Memory).
   virtual std::shared_ptr<void> allocate(int64_t bytes) = 0;
   /// Packs weights and binds buffers. Throws Error(Model) for a weight of the wrong shape.
   virtual std::unique_ptr<Kernel> prepare(const Launch& launch, const BufferTable& buffers,
                                           const WeightSource& weights) = 0;
+  /// Records the kernels that `runs` runs, which have run before, instead of running them. Null where nothing is
+  /// gained.
+  virtual std::unique_ptr<Replay> record(const std::function<void()>& runs) {
+    static_cast<void>(runs);
+    return nullptr;
+  }
   virtual void copy_in(void* dst, const void* src, int64_t bytes) = 0;
   virtual void copy_out(void* dst, const void* src, int64_t bytes) = 0;
   /// Waits until everything started has finished.
   virtual void synchronize() {}
+  /// All kernels of a backend that compiles for an architecture (BackendOptions::compile_for), compiled.
+  virtual std::vector<CompiledKernel> compiled() { return {}; }
 };
 
 struct BackendOptions {
-  int threads = 0;  ///< 0: all processors
+  int threads = 0;               ///< 0: all processors
+  std::string compile_for = {};  ///< cuda: no GPU, compile for this architecture ("sm_90a") instead of running
 };
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendOptions&)>;
 /// Something that a backend needs of the machine, for `tenon env`.

@@ -1,7 +1,7 @@
 // Chains of views as addresses. Most chains are affine: every digit of the domain's coordinates (after splitting axes
-// where a reshape or a 2x resize needs it) moves the address by a fixed step. Concatenation and padding along the leading
-// axis of the rows or of the columns cut the domain into pieces that are affine each. All else (gather, odd resizes,
-// padding of inner axes) is not affine: a backend follows NodeType::map there.
+// where a reshape or a 2x resize needs it) moves the address by a fixed step. Concatenation and padding along the
+// leading axis of the rows or of the columns cut the domain into pieces that are affine each. All else (gather, odd
+// resizes, padding of inner axes) is not affine: a backend follows NodeType::map there.
 #pragma once
 #include <optional>
 #include <vector>
@@ -24,9 +24,9 @@ struct AffinePiece {
   std::vector<Digit> rows, cols;  ///< never empty
 };
 
-/// The pieces of `view` over `domain`, which has view's shape or is what it is repeated to (missing leading axes, axes of
-/// extent 1), or nothing if some part is not affine. The axes before `split` make the row number, the rest the column
-/// number.
+/// The pieces of `view` over `domain`, which has view's shape or is what it is repeated to (missing leading axes, axes
+/// of extent 1), or nothing if some part is not affine. The axes before `split` make the row number, the rest the
+/// column number.
 std::optional<std::vector<AffinePiece>> affine_pieces(const Expr& view, const Shape& domain, int split);
 
 /// True if all nodes below `e` are views and leaves.

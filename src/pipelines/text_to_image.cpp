@@ -43,9 +43,12 @@ InitImage::InitImage(const Image& image) : width(image.width), height(image.heig
 
 TextToImage::TextToImage(std::shared_ptr<const Model> model, const PipelineOptions& options)
     : model_(std::move(model)), options_(options), backend_(make_backend(options.device, {options.threads})) {
-  const DType type = options.type.value_or(backend_->prefers_bf16() ? DType::BF16 : DType::F32);
-  TENON_CHECK(Usage, type == DType::BF16 || type == DType::F32, "type")
-      << name_of(type) << " is not supported; use bf16 or f32";
+  const std::vector<DType> types = backend_->types();
+  const DType type = options.type.value_or(types.front());
+  std::string known;
+  for (DType t : types) (known += known.empty() ? "" : " or ") += name_of(t);
+  TENON_CHECK(Usage, std::find(types.begin(), types.end(), type) != types.end(), "type")
+      << name_of(type) << " is not computed in by " << backend_->name() << "; use " << known;
   networks_ = {{type, type}, options.fusion};
 }
 

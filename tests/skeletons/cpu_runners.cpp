@@ -51,7 +51,8 @@ const std::vector<Runner>& runners() {
     for (Isa isa : {Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16, Isa::Amx}) {
       if (!cpu::tile_ops(isa)) continue;
       for (int threads : {1, 2})
-        out.push_back({numbered(std::string(cpu::tile_ops(isa)->name) + ", threads ", threads), cpu::tile_ops(isa)->name,
+        out.push_back({numbered(std::string(cpu::tile_ops(isa)->name) + ", threads ", threads),
+                       cpu::tile_ops(isa)->name,
                        [isa, threads](const Launch& l, const Tensors& t) { return run_on(l, t, isa, threads); }});
     }
     return out;

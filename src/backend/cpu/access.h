@@ -1,7 +1,8 @@
 // An Access finds the elements of a chain of views in memory. Compiled once from an expression over a domain; a run
 // asks for blocks of the domain (rows by linear index, a range of columns) and gets them as rectangles of memory.
 //
-// Affine pieces (kernels/affine.h) are walked digit by digit; what is not affine goes through NodeType::map, run by run.
+// Affine pieces (kernels/affine.h) are walked digit by digit; what is not affine goes through NodeType::map, run by
+// run.
 #pragma once
 #include <cstdint>
 #include <optional>

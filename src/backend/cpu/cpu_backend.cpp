@@ -19,7 +19,10 @@ class CpuBackend : public Backend {
            (threads == 1 ? " thread" : " threads");
   }
   int64_t memory_available() const override { return host_memory_available(); }
-  bool prefers_bf16() const override { return engine_->tile.bf16_arithmetic; }
+  std::vector<DType> types() const override {
+    if (engine_->tile.bf16_arithmetic) return {DType::BF16, DType::F32};
+    return {DType::F32, DType::BF16};
+  }
   LaunchMemory memory_of(const Launch& launch) const override { return make_kernel(engine_, launch)->memory(); }
   std::shared_ptr<void> allocate(int64_t bytes) override { return allocate_host(bytes); }
   std::unique_ptr<Kernel> prepare(const Launch& launch, const BufferTable& buffers,

@@ -112,8 +112,9 @@ std::string AnchorKernel::lanes_text(Params& params, std::string& headers, int m
     const std::string n = std::to_string(lane), functor = "Lane" + n;
     text += program.functor(functor, form_.lanes);
     headers += program.includes();
-    store += "    if (lane == " + n + ") {\n      Frag<float, kRun> lanes[" + std::to_string(form_.lanes) + "];\n      lanes[" + n +
-             "] = acc[0];\n      " + functor + "::eval(p, row, col - lane * " + width + ", lanes);\n    }\n";
+    store += "    if (lane == " + n + ") {\n      Frag<float, kRun> lanes[" + std::to_string(form_.lanes) +
+             "];\n      lanes[" + n + "] = acc[0];\n      " + functor + "::eval(p, row, col - lane * " + width +
+             ", lanes);\n    }\n";
   }
   return text + "struct Epilogue {\n  static constexpr int kLanes = 1, kRun = " + std::to_string(most) +
          ";\n  DEV static void store(const Params& p, int row, int col, const Frag<float, kRun> (&acc)[1]) {\n" +
@@ -128,7 +129,8 @@ std::string AnchorKernel::epilogue_text(Params& params, std::string& headers, in
   const std::string lanes = std::to_string(form_.lanes), text = program.functor("Results", form_.lanes);
   headers += program.includes();
   return text + "struct Epilogue {\n  static constexpr int kLanes = " + lanes +
-         ", kRun = Results::kRun;\n  DEV static void store(const Params& p, int row, int col, const Frag<float, kRun> (&acc)[" +
+         ", kRun = Results::kRun;\n  DEV static void store(const Params& p, int row, int col, const Frag<float, kRun> "
+         "(&acc)[" +
          lanes + "]) {\n    Results::eval(p, row, col, acc);\n  }\n};\n";
 }
 

@@ -16,13 +16,15 @@ bool lanes_apart(const Form& form);
 class AnchorKernel : public LaunchKernel {
  protected:
   AnchorKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
-      : LaunchKernel(std::move(device), launch, std::move(form)), arithmetic_(arithmetic_of(form_)), apart_(lanes_apart(form_)) {}
+      : LaunchKernel(std::move(device), launch, std::move(form)),
+        arithmetic_(arithmetic_of(form_)),
+        apart_(lanes_apart(form_)) {}
 
   /// Parts of the anchor's columns that meet in the epilogue: 1 if no result reads two of them.
   int lanes() const { return apart_ ? 1 : form_.lanes; }
   bool tensor_cores() const { return arithmetic_ != DType::F32; }
-  /// The rows of hole `i` as the kernel reads them: the hole itself where they lie in memory, else a leaf that a step in
-  /// front of the kernel, or the binding of a constant, fills. `layout`: from a leaf to the view that the hole's
+  /// The rows of hole `i` as the kernel reads them: the hole itself where they lie in memory, else a leaf that a step
+  /// in front of the kernel, or the binding of a constant, fills. `layout`: from a leaf to the view that the hole's
   /// elements are stored through; `stored`: that leaf's shape.
   using Layout = std::function<Expr(const Expr& leaf)>;
   Expr operand(size_t i, const Shape& stored, const Layout& layout);
@@ -32,7 +34,8 @@ class AnchorKernel : public LaunchKernel {
   void make_operands();
 
   /// "struct A { .. }": rows in memory for a tensor-core kernel, or single elements for an f32 kernel.
-  std::string operand_text(const std::string& name, const Expr& operand, int split, Params& params, std::string& headers);
+  std::string operand_text(const std::string& name, const Expr& operand, int split, Params& params,
+                           std::string& headers);
   /// "struct Epilogue { .. }" with fragments of up to `most` columns.
   std::string epilogue_text(Params& params, std::string& headers, int most);
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "tenon/backend/cuda/core_launch.h"
 
@@ -17,7 +18,7 @@ struct AttentionTileShape {
   int threads() const { return 32 * warps; }
   /// Whether the queries stay in registers.
   bool queries_stay() const {
-    return !deep() && queries / warps / 16 * (depth / 4 + value_columns / 2 + keys / 2) <= 200;
+    return !deep() && queries / warps / 16 * (depth / 4 + value_columns / 2 + keys / 2) <= 170;
   }
   int shared_bytes() const {
     const int stage = deep() ? keys * 64 * 2 : keys * (depth + value_columns) * 2;
@@ -33,21 +34,38 @@ struct AttentionTileShape {
   }
 };
 
-/// The tile for heads of `depth` (a multiple of 8) on a device whose blocks have up to `shared_limit` bytes of shared
-/// memory. Null tile (depth 0) where there is none: heads deeper than a tile of queries has room for.
-inline AttentionTileShape pick_attention_tile(int depth, int shared_limit) {
-  AttentionTileShape tile;
-  const auto fits = [&] { return tile.shared_bytes() <= shared_limit; };
+/// Tiles for heads of `depth` (a multiple of 8) on a device whose blocks have up to `shared_limit` bytes of shared
+/// memory, the likeliest first; none where there is no room for the queries. Two blocks of four warps, or one of eight,
+/// share a multiprocessor. Warps of 32 queries read shared memory half as often: they suit devices whose tensor cores
+/// are fast beside it, which have more of it.
+inline std::vector<AttentionTileShape> attention_tiles(int depth, int shared_limit) {
+  std::vector<AttentionTileShape> tiles;
+  const auto add = [&](AttentionTileShape tile) {
+    while (tile.shared_bytes() > shared_limit && tile.stages > 2) --tile.stages;
+    if (tile.shared_bytes() <= shared_limit) tiles.push_back(tile);
+  };
   if (depth > AttentionTileShape::kMostShallow) {
-    tile = {.depth = (depth + 63) / 64 * 64, .value_columns = 256, .queries = 64, .keys = 64, .warps = 4, .stages = 4};
-    while (!fits() && tile.stages > 2) --tile.stages;
-    if (!fits()) return {.depth = 0};
-    return tile;
+    for (int columns : {256, 128}) add({(depth + 63) / 64 * 64, columns, 64, 64, 4, 4});
+    return tiles;
   }
-  tile.depth = (depth + 15) / 16 * 16, tile.value_columns = depth;
-  if (depth > 80) tile.queries = 64;
-  while (!fits() && tile.stages > 2) --tile.stages;
-  return tile;
+  const int padded = (depth + 15) / 16 * 16;
+  const bool small = shared_limit < 128 << 10;  // no room for two blocks of wide rows
+  const AttentionTileShape wide{padded, depth, 128, 64, 4, 3}, tall{padded, depth, 128, 64, 8, 3},
+      square{padded, depth, 64, 64, 4, 3};
+  if (depth <= 64 || (depth <= 80 && !small)) {
+    for (const AttentionTileShape& tile : {wide, tall, square}) add(tile);
+  } else if (depth <= 128 && small) {
+    for (const AttentionTileShape& tile : {tall, square}) add(tile);
+  } else {
+    for (const AttentionTileShape& tile : {square, tall}) add(tile);
+  }
+  return tiles;
+}
+
+/// The likeliest of them; a tile of depth 0 where there is none.
+inline AttentionTileShape pick_attention_tile(int depth, int shared_limit) {
+  const auto tiles = attention_tiles(depth, shared_limit);
+  return tiles.empty() ? AttentionTileShape{.depth = 0} : tiles.front();
 }
 
 /// Grid, threads and shared memory; there is no workspace.

@@ -5,9 +5,19 @@
 namespace tenon::cuda {
 namespace {
 
+class RecordedRuns : public Replay {
+ public:
+  explicit RecordedRuns(std::unique_ptr<Recording> recording) : recording_(std::move(recording)) {}
+  void run() override { recording_->launch(); }
+
+ private:
+  std::unique_ptr<Recording> recording_;
+};
+
 class CudaBackend : public Backend {
  public:
-  explicit CudaBackend(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  CudaBackend(std::shared_ptr<Device> device, Compiled compiled)
+      : device_(std::move(device)), compiled_(std::move(compiled)) {}
 
   std::string_view name() const override { return "cuda"; }
   std::string describe() const override {
@@ -15,7 +25,7 @@ class CudaBackend : public Backend {
     return "cuda, " + f.name + ", " + f.arch + ", " + std::to_string(f.multiprocessors) + " multiprocessors";
   }
   int64_t memory_available() const override { return device_->memory_available(); }
-  bool prefers_bf16() const override { return true; }
+  std::vector<DType> types() const override { return {DType::BF16, DType::F16, DType::F32}; }
   LaunchMemory memory_of(const Launch& launch) const override { return make_kernel(device_, launch)->memory(); }
   std::shared_ptr<void> allocate(int64_t bytes) override { return device_->allocate(bytes); }
   std::unique_ptr<Kernel> prepare(const Launch& launch, const BufferTable& buffers,
@@ -24,18 +34,25 @@ class CudaBackend : public Backend {
     kernel->bind(buffers, weights);
     return kernel;
   }
+  std::unique_ptr<Replay> record(const std::function<void()>& runs) override {
+    device_->begin_recording();
+    runs();
+    return std::make_unique<RecordedRuns>(device_->end_recording());
+  }
   void copy_in(void* dst, const void* src, int64_t bytes) override { device_->copy_in(dst, src, bytes); }
   void copy_out(void* dst, const void* src, int64_t bytes) override { device_->copy_out(dst, src, bytes); }
   void synchronize() override { device_->synchronize(); }
+  std::vector<CompiledKernel> compiled() override { return compiled_ ? compiled_() : std::vector<CompiledKernel>(); }
 
  private:
   std::shared_ptr<Device> device_;
+  Compiled compiled_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cuda_backend(std::shared_ptr<Device> device) {
-  return std::make_unique<CudaBackend>(std::move(device));
+std::unique_ptr<Backend> make_cuda_backend(std::shared_ptr<Device> device, Compiled compiled) {
+  return std::make_unique<CudaBackend>(std::move(device), std::move(compiled));
 }
 
 }  // namespace tenon::cuda

@@ -5,7 +5,10 @@
 
 namespace tenon::cuda {
 
+/// What Backend::compiled gives.
+using Compiled = std::function<std::vector<CompiledKernel>()>;
+
 /// A backend whose launches run on `device`.
-std::unique_ptr<Backend> make_cuda_backend(std::shared_ptr<Device> device);
+std::unique_ptr<Backend> make_cuda_backend(std::shared_ptr<Device> device, Compiled compiled = {});
 
 }  // namespace tenon::cuda

@@ -1,5 +1,5 @@
-// What the CUDA backend asks of a device: compile a kernel's source, move memory, launch, capture. The driver implements
-// it for a GPU (driver/), the tests for this machine's processor: the same sources, block by block.
+// What the CUDA backend asks of a device: compile a kernel's source, move memory, launch, capture. The driver
+// implements it for a GPU (driver/), the tests for this machine's processor: the same sources, block by block.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,10 +19,10 @@ struct KernelSource {
 
 struct LaunchShape {
   unsigned grid_x = 1, grid_y = 1, grid_z = 1;
-  unsigned threads = 1;         ///< in x
-  unsigned shared_bytes = 0;    ///< dynamic shared memory
-  unsigned cluster = 1;         ///< blocks of a cluster, along x
-  bool overlaps = false;        ///< may start while its predecessor drains (programmatic dependent launch)
+  unsigned threads = 1;       ///< in x
+  unsigned shared_bytes = 0;  ///< dynamic shared memory
+  unsigned cluster = 1;       ///< blocks of a cluster, along x
+  bool overlaps = false;      ///< may start while its predecessor drains (programmatic dependent launch)
 };
 
 /// What a kernel takes of a multiprocessor, read from its machine code.
@@ -49,7 +49,8 @@ class Recording {
   virtual void launch() = 0;
 };
 
-/// A rectangular box of a tensor of 1 to 5 dimensions that the copy engine moves to shared memory (TMA). Innermost first.
+/// A rectangular box of a tensor of 1 to 5 dimensions that the copy engine moves to shared memory (TMA). Innermost
+/// first.
 struct TensorBox {
   void* address = nullptr;  ///< 16-byte aligned
   int element_bytes = 2;

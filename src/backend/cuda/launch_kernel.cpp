@@ -5,8 +5,8 @@
 #include <cstddef>
 
 #include "tenon/core/error.h"
-#include "tenon/expr/ops.h"
 #include "tenon/device/sizes.h"
+#include "tenon/expr/ops.h"
 #include "tenon/kernels/affine.h"
 #include "tenon/kernels/skeleton.h"
 

@@ -14,7 +14,8 @@ namespace tenon::cuda {
 class LaunchKernel : public Kernel {
  public:
   LaunchMemory memory() const { return {weight_bytes_, scratch_bytes_}; }
-  /// Finds buffers, moves weights to the device, starts to compile. Throws Error(Model) for a weight of the wrong shape.
+  /// Finds buffers, moves weights to the device, starts to compile. Throws Error(Model) for a weight of the wrong
+  /// shape.
   void bind(const BufferTable& buffers, const WeightSource& weights);
   void run(void* scratch) final;
   std::string describe() const override;
@@ -29,8 +30,8 @@ class LaunchKernel : public Kernel {
   void place_in_scratch(const Expr& leaf);
   /// Gives the weights that `value` reads memory that stays, as they are.
   void keep_weights(const Expr& value);
-  /// Gives `leaf` memory that stays, zero where nothing is written: `value`, which reads nothing but weights, is computed
-  /// once and stored through `place`, a view of the leaf.
+  /// Gives `leaf` memory that stays, zero where nothing is written: `value`, which reads nothing but weights, is
+  /// computed once and stored through `place`, a view of the leaf.
   void keep_computed(const Expr& leaf, const Expr& value, const Expr& place);
   /// The last call of a constructor.
   void reserve_statistics();

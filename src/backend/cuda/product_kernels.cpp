@@ -24,7 +24,8 @@ class ProductKernel : public AnchorKernel {
     batch_ = batch;
     if (!tensor_cores()) return;
     choice_ = choose_tile({m, n, k, batch, lanes(), size_of(arithmetic_)}, device().facts());
-    const CoreLaunch launch = mma_launch(choice_.tile, checked_int(m), checked_int(n), lanes(), checked_int(batch), choice_.splits);
+    const CoreLaunch launch =
+        mma_launch(choice_.tile, checked_int(m), checked_int(n), lanes(), checked_int(batch), choice_.splits);
     if (choice_.splits == 1) return;
     workspace_at_ = reserve_scratch(launch.workspace_bytes);
     counters_at_ = reserve_weights(launch.counters * 4);
@@ -32,7 +33,8 @@ class ProductKernel : public AnchorKernel {
 
   /// The step of `kernel` ("gemm" or "conv"); Sizes has a member `split`.
   template <class Sizes>
-  void add_product(const std::string& kernel, const char* sizes_type, Sizes sizes, const Expr& a, const Expr& b, int b_split) {
+  void add_product(const std::string& kernel, const char* sizes_type, Sizes sizes, const Expr& a, const Expr& b,
+                   int b_split) {
     Params params;
     if (tensor_cores()) sizes.split.splits = choice_.splits;
     params.set_sizes(sizes_type, sizes);
@@ -56,7 +58,8 @@ class ProductKernel : public AnchorKernel {
     text.headers = "#include \"tenon/device/" + kernel + "_mma.h\"\n" + text.headers;
     text.functors += "using Tile = " + choice_.tile.type() + ";\n";
     text.kernel = "KERNEL(Tile::kThreads, 1, Params, p) { " + kernel + "_mma<Tile, A, B, Epilogue>(p); }\n";
-    const CoreLaunch launch = mma_launch(choice_.tile, checked_int(m_), checked_int(n_), lanes(), checked_int(batch_), choice_.splits);
+    const CoreLaunch launch =
+        mma_launch(choice_.tile, checked_int(m_), checked_int(n_), lanes(), checked_int(batch_), choice_.splits);
     if (choice_.splits == 1) return add(Step(device(), text, params, launch.shape));
     const size_t split = offsetof(Sizes, split);
     add(Step(device(), text, params, launch.shape), {{split + offsetof(device::SplitK, counters), kept(counters_at_)}},

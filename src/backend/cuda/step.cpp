@@ -23,15 +23,17 @@ RowTeam row_team(int64_t cols, int run) {
   for (int threads : {32, 128, 256, 512, 1024})
     for (int each : {1, 2, 4, kMostFragments})
       if ((threads > 32 || each <= 4) && int64_t{threads} * each >= fragments) return {threads, each};
-  throw Error(ErrorKind::Usage, "rows", "a row of " + std::to_string(cols) + " elements does not fit a block's registers");
+  throw Error(ErrorKind::Usage, "rows",
+              "a row of " + std::to_string(cols) + " elements does not fit a block's registers");
 }
 
 KernelText rows_text(const RowTeam& team) {
   const std::string r = std::to_string(team.fragments), t = std::to_string(team.threads);
   KernelText text;
   text.headers = "#include \"tenon/device/rows.h\"\n";
-  text.kernel = team.threads == 32 ? "KERNEL(kWarpRowThreads, 1, Params, p) { rows_by_warp<Program, " + r + ">(p); }\n"
-                                   : "KERNEL(" + t + ", 1, Params, p) { rows_by_block<Program, " + r + ", " + t + ">(p); }\n";
+  text.kernel = team.threads == 32
+                    ? "KERNEL(kWarpRowThreads, 1, Params, p) { rows_by_warp<Program, " + r + ">(p); }\n"
+                    : "KERNEL(" + t + ", 1, Params, p) { rows_by_block<Program, " + r + ", " + t + ">(p); }\n";
   return text;
 }
 
@@ -41,8 +43,8 @@ Step::Step(Device& device, const KernelText& text, const Params& params, const L
     : name_(text.name), params_(params.bytes()), pointers_(params.pointers()), shape_(shape) {
   KernelSource source;
   source.name = text.name;
-  source.text = "#define TENON_DEVICE\n" + text.headers + "\nnamespace tenon::device {\n" + params.declaration() + text.functors +
-                "}  // namespace tenon::device\nusing namespace tenon::device;\n" + text.kernel;
+  source.text = "#define TENON_DEVICE\n" + text.headers + "\nnamespace tenon::device {\n" + params.declaration() +
+                text.functors + "}  // namespace tenon::device\nusing namespace tenon::device;\n" + text.kernel;
   function_ = device.load(source);
 }
 
@@ -60,8 +62,9 @@ void Step::set(const SizesPointer& pointer) {
 int64_t leaf_bytes(const Expr& leaf) { return leaf.shape().numel() * size_of(leaf.dtype()); }
 
 Step plain_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs, const Shape& domain) {
-  const bool joins = std::all_of(outputs.begin(), outputs.end(),
-                                 [&](const ProgramOutput& o) { return o.value.shape() == domain && domain_of(o.value) == domain; });
+  const bool joins = std::all_of(outputs.begin(), outputs.end(), [&](const ProgramOutput& o) {
+    return o.value.shape() == domain && domain_of(o.value) == domain;
+  });
   Params params;
   bool reduces = false;
   for (const ProgramOutput& o : outputs)

@@ -10,11 +10,8 @@ struct Candidate {
 
 // Operands are read once a tile: rates fall with its size. Not measured yet on a device.
 constexpr Candidate kCandidates[] = {
-    {{128, 128, 2, 2, 64, 4}, 1.0},
-    {{128, 64, 2, 2, 64, 4}, 0.85},
-    {{64, 128, 2, 2, 64, 4}, 0.85},
-    {{64, 64, 2, 2, 128, 3}, 0.7},
-    {{32, 64, 1, 4, 128, 4}, 0.5},
+    {{128, 128, 2, 2, 64, 4}, 1.0}, {{128, 64, 2, 2, 64, 4}, 0.85}, {{64, 128, 2, 2, 64, 4}, 0.85},
+    {{64, 64, 2, 2, 128, 3}, 0.7},  {{32, 64, 1, 4, 128, 4}, 0.5},
 };
 constexpr int kMostSplits = 16;
 
@@ -24,7 +21,8 @@ int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 double time_of(const Candidate& c, const ProductShape& p, int splits, int multiprocessors) {
   const int64_t tiles = div_up(p.m, c.tile.m) * div_up(p.n / p.lanes, c.tile.n / p.lanes) * p.batch;
   const int64_t steps = div_up(p.k * p.element_bytes, c.tile.row_bytes);
-  const double area = static_cast<double>(c.tile.m) * c.tile.n / 4096, each = static_cast<double>(div_up(steps, splits));
+  const double area = static_cast<double>(c.tile.m) * c.tile.n / 4096,
+               each = static_cast<double>(div_up(steps, splits));
   // Filling the pipeline and the epilogue cost a few steps; meeting costs a pass over the sums for each part.
   const double block = area * (each * c.tile.row_bytes / 64 / c.rate + 4 + (splits > 1 ? 3.0 + splits : 0));
   return static_cast<double>(div_up(tiles * splits, multiprocessors)) * block;

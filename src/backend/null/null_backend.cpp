@@ -29,7 +29,7 @@ class NullBackend : public Backend {
   std::string_view name() const override { return "null"; }
   std::string describe() const override { return "null, records launches"; }
   int64_t memory_available() const override { return std::numeric_limits<int64_t>::max(); }
-  bool prefers_bf16() const override { return true; }
+  std::vector<DType> types() const override { return {DType::BF16, DType::F16, DType::F32}; }
   LaunchMemory memory_of(const Launch&) const override { return {}; }
   /// Memory that reads as zeros: inputs may be set and outputs read, though nothing is ever computed.
   std::shared_ptr<void> allocate(int64_t bytes) override {

@@ -39,11 +39,7 @@ int64_t MatrixDomain::rows() const { return product(shape, 0, split); }
 int64_t MatrixDomain::cols() const { return product(shape, split, shape.rank()); }
 
 AccessText::AccessText(std::string name, const Expr& view, const MatrixDomain& domain, bool written, Params& params)
-    : name_(std::move(name)),
-      view_(view),
-      domain_(domain),
-      written_(written),
-      params_(params) {
+    : name_(std::move(name)), view_(view), domain_(domain), written_(written), params_(params) {
   TENON_CHECK(Internal, is_view_chain(view), "cuda") << view->name() << " is not a view of memory";
   const std::optional<std::vector<AffinePiece>> pieces = affine_pieces(view, domain.shape, domain.split);
   if (!pieces) {
@@ -76,7 +72,8 @@ void AccessText::name_fields() {
   };
   for (PieceText& t : pieces_) {
     const AffinePiece& p = t.piece;
-    if (p.leaf && !p.leaf.is<nodes::Iota>() && !p.leaf.is<nodes::Constant>()) t.pointer = params_.pointer(p.leaf, written_);
+    if (p.leaf && !p.leaf.is<nodes::Iota>() && !p.leaf.is<nodes::Constant>())
+      t.pointer = params_.pointer(p.leaf, written_);
     t.offset = p.offset ? params_.integer(name_ + "_offset", p.offset) : "0";
     if (p.row_begin > 0) t.row_begin = params_.integer(name_ + "_row_begin", p.row_begin);
     if (p.row_end < domain_.rows()) t.row_end = params_.integer(name_ + "_row_end", p.row_end);
@@ -88,9 +85,8 @@ void AccessText::name_fields() {
 }
 
 bool AccessText::allows(int run) const {
-  return std::all_of(pieces_.begin(), pieces_.end(), [run](const PieceText& t) {
-    return t.piece.col_begin % run == 0 && t.piece.col_end % run == 0;
-  });
+  return std::all_of(pieces_.begin(), pieces_.end(),
+                     [run](const PieceText& t) { return t.piece.col_begin % run == 0 && t.piece.col_end % run == 0; });
 }
 
 std::string AccessText::row_members() const {
@@ -108,8 +104,7 @@ static std::string digit_code(const std::string& index, const std::string& start
   for (size_t k = steps.size(); k-- > 1;) {
     const std::string& d = divisors[k];
     out += " q = i / " + d + ";";
-    if (steps[k] != "0")
-      out += " o += " + times("(i - q * static_cast<int>(" + d + ".divisor))", steps[k]) + ";";
+    if (steps[k] != "0") out += " o += " + times("(i - q * static_cast<int>(" + d + ".divisor))", steps[k]) + ";";
     out += " i = q;";
   }
   return out + " " + to + " = " + plus("o", times("i", steps[0])) + "; }";
@@ -121,7 +116,8 @@ std::string AccessText::row_code() const {
     const PieceText& t = pieces_[i];
     if (!t.piece.leaf) continue;
     const std::string row = t.row_begin.empty() ? "row" : "row - " + t.row_begin;
-    out += "    " + digit_code(row, t.offset, t.row_steps, t.row_divisors, "r." + name_ + "_" + std::to_string(i)) + "\n";
+    out +=
+        "    " + digit_code(row, t.offset, t.row_steps, t.row_divisors, "r." + name_ + "_" + std::to_string(i)) + "\n";
   }
   return out;
 }
@@ -184,8 +180,8 @@ std::string AccessText::load_piece(size_t i, const std::string& dst, int run) co
   }
   if (uniform_) return dst + " = " + element(t, row) + ";";
   if (vector(t, run))
-    return column_offset(t, "col") + dst + " = to_floats(load<" + type_text(p.leaf.dtype()) + ", " + n + ">(" + t.pointer +
-           " + " + row + " + at));";
+    return column_offset(t, "col") + dst + " = to_floats(load<" + type_text(p.leaf.dtype()) + ", " + n + ">(" +
+           t.pointer + " + " + row + " + at));";
   const bool still = p.cols.back().step == 0 && (p.cols.size() == 1 || p.cols.back().extent % run == 0);
   if (still) return column_offset(t, "col") + dst + " = splat<" + n + ">(" + element(t, row + " + at") + ");";
   return "UNROLL for (int k = 0; k < " + n + "; ++k) { " + column_offset(t, "col + k") + dst +
@@ -201,8 +197,8 @@ std::string AccessText::store_piece(size_t i, const std::string& src, int run) c
     return t.pointer + "[" + row + "] = from_float<" + type + ">(" + value + ");";
   }
   if (vector(t, run))
-    return column_offset(t, "col") + "store<" + type + ", " + n + ">(" + t.pointer + " + " + row + " + at, from_floats<" +
-           type + ">(" + src + "));";
+    return column_offset(t, "col") + "store<" + type + ", " + n + ">(" + t.pointer + " + " + row +
+           " + at, from_floats<" + type + ">(" + src + "));";
   return "UNROLL for (int k = 0; k < " + n + "; ++k) { " + column_offset(t, "col + k") + t.pointer + "[" + row +
          " + at] = from_float<" + type + ">(" + src + ".v[k]); }";
 }
@@ -224,7 +220,8 @@ std::string AccessText::store(const std::string& src, int run) {
   if (affine_) return select([&](size_t i) { return store_piece(i, src, run); });
   const auto one = [&](const std::string& value, const std::string& col) {
     return mapped("r.row", col, "", [&](const Expr& leaf, const std::string& index) {
-      return params_.pointer(leaf, true) + "[" + index + "] = from_float<" + type_text(leaf.dtype()) + ">(" + value + ");";
+      return params_.pointer(leaf, true) + "[" + index + "] = from_float<" + type_text(leaf.dtype()) + ">(" + value +
+             ");";
     });
   };
   if (uniform_) return one(src, "0");
@@ -250,7 +247,8 @@ bool AccessText::contiguous(int run) const {
 
 std::string AccessText::operand(const std::string& name, int run) const {
   TENON_CHECK(Internal, contiguous(run), "cuda") << "an operand's rows do not lie side by side";
-  const bool divides = std::any_of(pieces_.begin(), pieces_.end(), [](const PieceText& t) { return t.piece.cols.size() > 1; });
+  const bool divides =
+      std::any_of(pieces_.begin(), pieces_.end(), [](const PieceText& t) { return t.piece.cols.size() > 1; });
   std::string members, code, at;
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const PieceText& t = pieces_[i];
@@ -279,8 +277,9 @@ std::string AccessText::operand(const std::string& name, int run) const {
     code += "    r.p = &p;\n";
     column = "    const Params& p = *r.p;\n    " + column_offset(pieces_[0], "col") + "\n";
   }
-  return "struct " + name + " {\n  using T = " + type_text(dtype()) + ";\n  static constexpr int kRun = " + std::to_string(run) +
-         ";\n  struct Row {\n" + members + "  };\n  DEV static Row row(const Params& p, int row) {\n    Row r;\n" + code +
+  return "struct " + name + " {\n  using T = " + type_text(dtype()) +
+         ";\n  static constexpr int kRun = " + std::to_string(run) + ";\n  struct Row {\n" + members +
+         "  };\n  DEV static Row row(const Params& p, int row) {\n    Row r;\n" + code +
          "    return r;\n  }\n  DEV static const T* at(const Row& r, int col) {\n" + column + at + "  }\n};\n";
 }
 
@@ -376,8 +375,8 @@ std::string AccessText::follow_concat(const Expr& e, std::vector<std::string> co
   return out;
 }
 
-std::string AccessText::follow_reshape(const Expr& e, const std::vector<std::string>& coords, const std::string& outside,
-                                       const Leaf& leaf) {
+std::string AccessText::follow_reshape(const Expr& e, const std::vector<std::string>& coords,
+                                       const std::string& outside, const Leaf& leaf) {
   const Shape &to = e.shape(), &from = e->in[0].shape();
   std::string code = "{ int ", i = fresh();
   std::string linear = "0";
@@ -413,16 +412,16 @@ std::string AccessText::follow_gather(const Expr& e, const std::vector<std::stri
   const size_t lead = static_cast<size_t>(index.shape().rank());
   const std::string row = fresh();
   const std::vector<std::string> at(coords.begin(), coords.begin() + static_cast<std::ptrdiff_t>(lead));
-  std::string code = "{ int " + row + " = 0; " +
-                     follow(index, at, row + " = 0;", [&](const Expr& l, const std::string& i) {
-                       if (l.is<nodes::Iota>()) return row + " = " + i + ";";
-                       return row + " = static_cast<int>(" + params_.pointer(l, false) + "[" + i + "]);";
-                     });
+  std::string code =
+      "{ int " + row + " = 0; " + follow(index, at, row + " = 0;", [&](const Expr& l, const std::string& i) {
+        if (l.is<nodes::Iota>()) return row + " = " + i + ";";
+        return row + " = static_cast<int>(" + params_.pointer(l, false) + "[" + i + "]);";
+      });
   std::vector<std::string> out = {row};
   out.insert(out.end(), coords.begin() + static_cast<std::ptrdiff_t>(lead), coords.end());
   const std::string dim = params_.integer(name_ + "_dim", x.shape()[0]);
-  return code + " if (" + row + " >= 0 && " + row + " < " + dim + ") { " + follow(x, out, outside, leaf) + " } else { " +
-         not_there(outside) + " } }";
+  return code + " if (" + row + " >= 0 && " + row + " < " + dim + ") { " + follow(x, out, outside, leaf) +
+         " } else { " + not_there(outside) + " } }";
 }
 
 std::string AccessText::mapped(const std::string& row, const std::string& col, const std::string& outside,
@@ -439,8 +438,8 @@ std::string AccessText::mapped(const std::string& row, const std::string& col, c
       }
       if (shape[a] == 1) continue;
       const std::string d = params_.divisor(name_ + "_extent", shape[a]), q = fresh(), c = fresh();
-      code += "const int " + q + " = " + rest + " / " + d + ", " + c + " = " + rest + " - " + q + " * static_cast<int>(" +
-              d + ".divisor); ";
+      code += "const int " + q + " = " + rest + " / " + d + ", " + c + " = " + rest + " - " + q +
+              " * static_cast<int>(" + d + ".divisor); ";
       coords[static_cast<size_t>(a)] = c;
       rest = q;
     }

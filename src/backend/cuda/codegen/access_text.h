@@ -65,9 +65,11 @@ class AccessText {
   // Chains that are not affine.
   using Leaf = std::function<std::string(const Expr& leaf, const std::string& index)>;
   std::string follow(const Expr& e, std::vector<std::string> coords, const std::string& outside, const Leaf& leaf);
-  std::string follow_resize(const Expr& e, std::vector<std::string> coords, const std::string& outside, const Leaf& leaf);
+  std::string follow_resize(const Expr& e, std::vector<std::string> coords, const std::string& outside,
+                            const Leaf& leaf);
   std::string follow_pad(const Expr& e, std::vector<std::string> coords, const std::string& outside, const Leaf& leaf);
-  std::string follow_concat(const Expr& e, std::vector<std::string> coords, const std::string& outside, const Leaf& leaf);
+  std::string follow_concat(const Expr& e, std::vector<std::string> coords, const std::string& outside,
+                            const Leaf& leaf);
   std::string follow_reshape(const Expr& e, const std::vector<std::string>& coords, const std::string& outside,
                              const Leaf& leaf);
   std::string follow_gather(const Expr& e, const std::vector<std::string>& coords, const std::string& outside,

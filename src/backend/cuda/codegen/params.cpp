@@ -53,7 +53,8 @@ std::string type_text(DType t) {
 std::string Params::pointer(const Expr& leaf, bool written) {
   for (const Field& f : pointers_)
     if (f.leaf == leaf && f.written == written) return "p." + f.name;
-  const auto same = std::count_if(pointers_.begin(), pointers_.end(), [&](const Field& f) { return f.written == written; });
+  const auto same =
+      std::count_if(pointers_.begin(), pointers_.end(), [&](const Field& f) { return f.written == written; });
   Field f;
   f.type = (written ? "" : "const ") + type_text(leaf.dtype()) + "*";
   f.name = (written ? "out" : "in") + std::to_string(same);

@@ -78,8 +78,7 @@ ProgramText::ProgramText(std::span<const ProgramOutput> outputs, const MatrixDom
     stages_ = std::max(stages_, level(e) + 1);
   }
   for (size_t i = 0; i < outputs_.size(); ++i)
-    if (outputs_[i].place)
-      places_.emplace_back("out" + std::to_string(i), outputs_[i].place, domain_, true, params_);
+    if (outputs_[i].place) places_.emplace_back("out" + std::to_string(i), outputs_[i].place, domain_, true, params_);
   std::set<const Node*> seen;
   for (const Expr& e : roots) collect(e, seen);
   choose_run(outputs_, most);
@@ -117,7 +116,8 @@ bool ProgramText::uniform(const Expr& e) {
       yes = access(e).uniform();
       break;
     case Kind::Computed:
-      yes = e->family() == Family::Reduce || std::all_of(e->in.begin(), e->in.end(), [this](const Expr& x) { return uniform(x); });
+      yes = e->family() == Family::Reduce ||
+            std::all_of(e->in.begin(), e->in.end(), [this](const Expr& x) { return uniform(x); });
   }
   return uniforms_[e.get()] = yes;
 }
@@ -324,10 +324,11 @@ std::string ProgramText::stage(int number, bool last) {
     }
   std::string out = "    // stage " + std::to_string(number) + "\n" + before_;
   if (!loop_.empty() || !loop_end.empty())
-    out += "    UNROLL for (int f = 0; f < R; ++f) {\n"
-           "      const int col = (f * Team::kThreads + team.rank()) * kRun;\n"
-           "      if (col < p.sizes.cols) {\n" +
-           loop_ + loop_end + "      }\n    }\n";
+    out +=
+        "    UNROLL for (int f = 0; f < R; ++f) {\n"
+        "      const int col = (f * Team::kThreads + team.rank()) * kRun;\n"
+        "      if (col < p.sizes.cols) {\n" +
+        loop_ + loop_end + "      }\n    }\n";
   if (!once.empty()) out += "    if (team.rank() == 0) {\n" + once + "    }\n";
   return out + after;
 }
@@ -338,8 +339,9 @@ std::string ProgramText::functor(const std::string& name, int lanes) {
   if (reduces_) {
     std::string stages;
     for (int s = 0; s < stages_; ++s) stages += stage(s, s + 1 == stages_);
-    body = "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, const Team& team) {\n"
-           "    const Row r = row(p, row_number);\n";
+    body =
+        "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, const Team& team) {\n"
+        "    const Row r = row(p, row_number);\n";
     for (const auto& [node, v] : arrays_) body += "    Frag<float, kRun> " + v.name + "[R];\n";
     body += stages + "  }\n";
   } else {

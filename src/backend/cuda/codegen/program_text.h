@@ -63,12 +63,12 @@ class ProgramText {
   int run_ = 1, made_ = 0, lines_ = 0, stages_ = 1;
   bool reduces_ = false;
   std::deque<std::pair<const Node*, AccessText>> accesses_;  // of loads, in a fixed order: equal launches, equal text
-  std::vector<AccessText> places_;              // by output; not of those without a place
+  std::vector<AccessText> places_;                           // by output; not of those without a place
   std::unordered_map<const Node*, int> levels_;
   std::unordered_map<const Node*, bool> uniforms_;
   std::vector<Expr> reductions_;
   std::vector<std::pair<const Node*, Value>> arrays_;  // loads that live through several stages
-  std::set<const Node*> loaded_;         // of these, the ones loaded by an earlier stage
+  std::set<const Node*> loaded_;                       // of these, the ones loaded by an earlier stage
   std::unordered_map<const Node*, Value> outer_, inner_;
   std::string before_, loop_;
   std::set<std::string> headers_;

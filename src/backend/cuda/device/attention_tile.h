@@ -19,7 +19,7 @@ struct AttentionTile {
   static constexpr int kMostShallow = 160, kBlock = 64;  ///< kBlock: columns of a deep head's block
   static constexpr bool kDeep = kDepth > kMostShallow;
   /// Whether the queries' fragments stay in registers, beside scores and sums.
-  static constexpr bool kStay = !kDeep && kWarpM / 16 * (kDepth / 4 + kValueColumns / 2 + kKeys / 2) <= 200;
+  static constexpr bool kStay = !kDeep && kWarpM / 16 * (kDepth / 4 + kValueColumns / 2 + kKeys / 2) <= 170;
   static constexpr int kQueryBytes = kQueries * kDepth * 2, kKeyBytes = kKeys * kDepth * 2;
   static constexpr int kStageBytes = kDeep ? kKeys * kBlock * 2 : kKeyBytes + kKeys * kValueColumns * 2;
   /// Queries that stay in registers came through the stage that is filled last.

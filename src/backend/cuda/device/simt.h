@@ -102,10 +102,10 @@ DEV void attention_simt(const Params& p) {
   float* q = reinterpret_cast<float*>(shared_memory());  // [depth]
   float* weights = q + s.depth;
   for (int d = t; d < s.depth; d += kThreads) q[d] = Q::eval(p, row, d).v[0];
-  float top = -INFINITY, total = 0, out[kWide] = {};
+  float top = bits_to_float(0xff800000u), total = 0, out[kWide] = {};
   for (int k0 = 0; k0 < seen; k0 += kThreads) {
     sync_block();
-    float score = -INFINITY;
+    float score = bits_to_float(0xff800000u);
     if (k0 + t < seen) {
       score = 0;
       for (int d = 0; d < s.depth; ++d) score += q[d] * K::eval(p, kv + k0 + t, d).v[0];
@@ -118,7 +118,7 @@ DEV void attention_simt(const Params& p) {
     sync_block();
     weights[t] = k0 + t < seen ? expf(score - next) : 0.0f;
     sync_block();
-    const float keep = top == -INFINITY ? 0.0f : expf(top - next);
+    const float keep = top == bits_to_float(0xff800000u) ? 0.0f : expf(top - next);
     top = next;
     total *= keep;
     UNROLL for (int w = 0; w < kWide; ++w) out[w] *= keep;

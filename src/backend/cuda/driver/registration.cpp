@@ -1,4 +1,6 @@
 // The name "cuda": the backend on a GPU through the driver, and what it needs of the machine.
+#include <sstream>
+
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/backend/cuda/driver/compile_device.h"
 #include "tenon/backend/cuda/driver/driver_device.h"
@@ -24,17 +26,30 @@ int occurrences(const std::string& text, const std::string& of) {
   return n;
 }
 
-// Tensor-core kernels must have their instructions and copy 16 bytes at a time; of the others, loads that the text has
-// in one piece must be in one piece.
+// The part of a text's loads that it has as fragments of 16 bytes. Lines that are unrolled over a fragment count for
+// it.
+double wide_part(const std::string& text) {
+  constexpr int kRun = 8;
+  int wide = 0, narrow = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    for (const char* load : {"load<BF16, 8>", "load<F16, 8>", "load<float, 4>", "load<float, 8>"})
+      wide += occurrences(line, load);
+    narrow += occurrences(line, "to_float(p.") * (line.find("UNROLL") != std::string::npos ? kRun : 1);
+  }
+  return wide ? static_cast<double>(wide) / (wide + narrow) : 0;
+}
+
+// Tensor-core kernels must have their instructions and copy 16 bytes at a time; of the others, most loads that the text
+// has in one piece must be in one piece.
 KernelExpectations expect(const KernelSource& source) {
   KernelExpectations e;
   const std::string& t = source.text;
-  if (t.find("_mma<") != std::string::npos) e.contains = {Opcode::Hmma, Opcode::CopyAsync};
-  if (t.find("_wgmma<") != std::string::npos) e.contains = {Opcode::Hgmma, Opcode::TensorLoad};
-  int wide = 0;
-  for (const char* load : {"load<BF16, 8>", "load<F16, 8>", "load<float, 4>", "load<float, 8>"}) wide += occurrences(t, load);
-  const int all = occurrences(t, "to_floats(load<") + occurrences(t, "to_float(p.");
-  if (e.contains.empty() && all > 0) e.wide_loads = 0.5 * wide / all;
+  const auto has = [&t](const char* what) { return t.find(what) != std::string::npos; };
+  if (has("_mma<")) e.contains = {Opcode::Hmma, Opcode::CopyAsync};
+  if (has("_wgmma<")) e.contains = {Opcode::Hgmma, Opcode::TensorLoad};
+  e.may_use_stack = has("nodes/trigonometric.h");  // the reduction of large arguments needs a table
+  if (has("tenon/device/map.h") || has("tenon/device/rows.h")) e.wide_loads = 0.5 * wide_part(t);
   return e;
 }
 
@@ -46,7 +61,8 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
   return make_cuda_backend(device, [device] {
     std::vector<CompiledKernel> out;
     for (const KernelReport& r : device->finish(expect)) {
-      CompiledKernel k{r.name, r.kernel.registers, r.kernel.stack_bytes, r.kernel.static_shared_bytes, r.launches, r.violations};
+      CompiledKernel k{r.name,     r.kernel.registers, r.kernel.stack_bytes, r.kernel.static_shared_bytes,
+                       r.launches, r.violations};
       if (!r.error.empty()) k.problems.push_back(r.error);
       out.push_back(std::move(k));
     }

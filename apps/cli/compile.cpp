@@ -1,0 +1,92 @@
+// tenon compile: every kernel of a model's plans for GPUs that need not be here, into the cache of kernels.
+#include <chrono>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cancel.h"
+#include "parts.h"
+#include "tenon/core/log.h"
+#include "tenon/expr/ops.h"
+#include "tenon/runtime/executable.h"
+
+namespace tenon::cli {
+namespace {
+using nlohmann::ordered_json;
+
+struct CompileFlags {
+  PartFlags part;
+  std::vector<std::string> archs = {"sm_90a"};
+};
+
+// Weights of the shapes that a plan names, without values: compiling reads none.
+class ShapesOnly : public WeightSource {
+ public:
+  explicit ShapesOnly(const Plan& plan) {
+    for (const Phase& phase : plan.phases)
+      for (const Launch& l : phase.launches)
+        for (const Expr& e : operands_of(l))
+          if (e.is<nodes::Param>()) views_[e->attrs.text] = {e.dtype(), e.shape(), nullptr};
+  }
+  HostView find(const std::string& name) const override { return views_.at(name); }
+
+ private:
+  std::map<std::string, HostView> views_;
+};
+
+ordered_json kernel_json(const CompiledKernel& k) {
+  return {{"name", k.name},
+          {"registers", k.registers},
+          {"stack_bytes", k.stack_bytes},
+          {"shared_bytes", k.shared_bytes},
+          {"launches", k.launches},
+          {"problems", k.problems}};
+}
+
+// Compiles the parts for one architecture; the number of kernels with problems.
+int compile_for(const std::string& arch, const CompileFlags& f, const Common& common, ordered_json& out) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::shared_ptr<const Model> model = Model::open(f.part.spec);
+  BackendOptions options = common.backend_options();
+  options.compile_for = arch;
+  const std::shared_ptr<Backend> backend = make_backend("cuda", options);
+  for (const std::string& part : f.part.parts()) {
+    throw_if_stopped();
+    const Plan plan = plan_part(*model, part, f.part.shape(*model), f.part.networks(*backend));
+    Executable executable(plan, backend, ShapesOnly(plan));
+    executable.run_all();
+  }
+  ordered_json kernels = ordered_json::array();
+  int bad = 0, most_registers = 0;
+  for (const CompiledKernel& k : backend->compiled()) {
+    bad += !k.problems.empty();
+    most_registers = std::max(most_registers, k.registers);
+    for (const std::string& p : k.problems) spdlog::error("{}: {}: {}", arch, k.name, p);
+    kernels.push_back(kernel_json(k));
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (!common.json)
+    std::cout << arch << ": " << kernels.size() << " kernels, at most " << most_registers << " registers, " << bad
+              << " with problems, " << std::fixed << seconds << " s\n";
+  out.push_back({{"arch", arch}, {"seconds", seconds}, {"kernels", kernels}});
+  return bad;
+}
+
+Action declare(CLI::App& app, const Common& common) {
+  const auto f = std::make_shared<CompileFlags>();
+  f->part.declare(app, "all");
+  app.add_option("--arch", f->archs, "sm_89, sm_90a: comma-separated")->delimiter(',')->capture_default_str();
+  return [f, &common] {
+    ordered_json out = ordered_json::array();
+    int bad = 0;
+    for (const std::string& arch : f->archs) bad += compile_for(arch, *f, common, out);
+    if (common.json) std::cout << out.dump(2) << "\n";
+    return bad ? 1 : 0;
+  };
+}
+
+const RegisterVerb kCompile{{"compile", "a model's GPU kernels, compiled ahead of time", declare}};
+
+}  // namespace
+}  // namespace tenon::cli

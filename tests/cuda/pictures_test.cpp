@@ -1,0 +1,58 @@
+// Whole pictures of the embedded model: every plan of Stable Diffusion on the emulated device, beside the CPU's.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cuda/emulator.h"
+#include "tenon/backend/cuda/cuda_backend.h"
+#include "tenon/pipelines/text_to_image.h"
+
+namespace tenon {
+namespace {
+
+const RegisterBackend kEmulated("emulated", [](const BackendOptions&) {
+  static const auto device = std::make_shared<cuda::test::Emulator>();
+  return cuda::make_cuda_backend(device);
+});
+
+std::vector<float> latents(const std::string& device, DType type, int64_t side) {
+  PipelineOptions options;
+  options.device = device;
+  options.type = type;
+  TextToImage pipeline(Model::open(""), options);
+  ImageRequest r;
+  r.prompt = "a red circle on a white background";
+  r.width = r.height = side;
+  r.steps = 2;
+  r.seed = 3;
+  const ImageResult result = pipeline.generate(r);
+  EXPECT_EQ(result.images.at(0).pixels.size(), static_cast<size_t>(3 * side * side));
+  return result.latents;
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    size += b[i] * b[i];
+  }
+  return std::sqrt(difference / size);
+}
+
+TEST(EmulatedPictures, F32IsTheCpus) {
+  const std::vector<float> got = latents("emulated", DType::F32, 32), want = latents("cpu", DType::F32, 32);
+  ASSERT_EQ(got.size(), want.size());
+  EXPECT_LE(distance(got, want), 1e-4);
+}
+
+// Two steps at full guidance make the difference between two roundings large: the CPU's own bf16 is as far away.
+TEST(EmulatedPictures, HalfTypesAreNearF32) {
+  const std::vector<float> want = latents("cpu", DType::F32, 64), cpu = latents("cpu", DType::BF16, 64);
+  const std::vector<float> bf16 = latents("emulated", DType::BF16, 64), f16 = latents("emulated", DType::F16, 64);
+  EXPECT_LE(distance(bf16, want), 2 * distance(cpu, want));
+  EXPECT_LE(distance(f16, want), 0.5 * distance(cpu, want));
+  EXPECT_EQ(bf16, latents("emulated", DType::BF16, 64)) << "two runs differ";
+}
+
+}  // namespace
+}  // namespace tenon
