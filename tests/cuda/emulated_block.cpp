@@ -17,10 +17,13 @@
 #endif
 #endif
 #ifdef TENON_FIBERS_FOR_ASAN
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
+#define FORGET_FRAMES(stack, bytes) __asan_unpoison_memory_region(stack, bytes)
 #define BEFORE_SWITCH(save, stack, bytes) __sanitizer_start_switch_fiber(save, stack, bytes)
 #define AFTER_SWITCH(saved, stack, bytes) __sanitizer_finish_switch_fiber(saved, stack, bytes)
 #else
+#define FORGET_FRAMES(stack, bytes) static_cast<void>(0)
 #define BEFORE_SWITCH(save, stack, bytes) static_cast<void>(0)
 #define AFTER_SWITCH(saved, stack, bytes) static_cast<void>(0)
 #endif
@@ -49,6 +52,7 @@ Block::~Block() { munmap(stacks_, kStackBytes * kMostThreads); }
 
 void Block::prepare(const LaunchShape& shape) {
   threads = static_cast<int>(shape.threads);
+  FORGET_FRAMES(stacks_, shape.threads * kStackBytes);  // of fibers that never returned
   fibers_.assign(shape.threads, Fiber{});
   ready_.clear();
   meetings_[0].assign((shape.threads + 31) / 32, Meeting{});
@@ -63,7 +67,7 @@ void Block::prepare(const LaunchShape& shape) {
   const auto start = reinterpret_cast<uintptr_t>(shared_store_.data());
   shared = shared_store_.data() + (kSharedAlign - start % kSharedAlign) % kSharedAlign;
   std::memset(shared, kPoison, shared_bytes_ + kSharedGuard);
-  error_.clear();
+  std::string().swap(error_);  // no memory left that fail would exchange
 }
 
 void Block::run(KernelEntry kernel, const void* params, const LaunchShape& shape, const unsigned (&at)[3],
@@ -132,8 +136,9 @@ void Block::suspend(const char* waits_for) {
   scheduler_ = back.fctx;
 }
 
-void Block::fail(const std::string& what) {
-  error_ = what + ", thread " + std::to_string(thread);
+void Block::fail(std::string&& what) {
+  error_ = std::move(what);  // the caller's frame is never left: nothing may stay in it
+  error_ += ", thread " + std::to_string(thread);
   for (;;) suspend("its end");  // never resumed: the run is over
 }
 void Block::fail(const char* what) { fail(std::string(what)); }

@@ -96,7 +96,7 @@ class Block final : public Machine {
   void prepare(const LaunchShape& shape);
   void resume(int t);
   void suspend(const char* waits_for);
-  [[noreturn]] void fail(const std::string& what);
+  [[noreturn]] void fail(std::string&& what);
   std::string stuck() const;
   PhaseBarrier& phase_barrier(uint32_t barrier);
   void end_phase_if_done(PhaseBarrier& barrier);
