@@ -91,31 +91,47 @@ struct WindowLoader {
   }
 };
 
+/// A block's tile: its first result, and the sizes of the product. Found twice, before and after the sums: a few
+/// divisions are cheaper than registers all along.
+template <class Tile, int kLanes>
+struct ConvTile {
+  using Lanes = LaneColumns<Tile, kLanes>;
+  int pixels, columns, row, column;
+
+  DEV explicit ConvTile(const ConvSizes& c)
+      : pixels(anew(c.batch) * c.out_height * c.out_width), columns(anew(c.outputs) / kLanes) {
+    const int tiles_m = (pixels + Tile::kM - 1) / Tile::kM, tiles_n = (columns + Lanes::kTile - 1) / Lanes::kTile;
+    const TileAt tile(anew(block_x()), tiles_m, tiles_n);
+    row = tile.m * Tile::kM;
+    column = tile.n * Lanes::kTile;
+  }
+};
+
 template <class Tile, class A, class B, class Epilogue, class Params>
 DEV void conv_mma(const Params& p) {
   using T = typename A::T;
-  using Lanes = LaneColumns<Tile, Epilogue::kLanes>;
-  const ConvSizes& c = p.sizes;
-  const int pixels = c.batch * c.out_height * c.out_width, columns = c.outputs / Epilogue::kLanes;
-  const int k = c.kernel_h * c.kernel_w * c.channels;
-  const int tiles_m = (pixels + Tile::kM - 1) / Tile::kM, tiles_n = (columns + Lanes::kTile - 1) / Lanes::kTile;
-  const TileAt tile(block_x(), tiles_m, tiles_n);
-  const int row = tile.m * Tile::kM, column = tile.n * Lanes::kTile;
+  using Place = ConvTile<Tile, Epilogue::kLanes>;
   constexpr int kColumns = Tile::kRowBytes / sizeof(T);
-  const StepRange steps((k + kColumns - 1) / kColumns, c.split.splits, block_y());
-
-  griddep_wait();
-  WindowLoader<Tile, Tile::kM, A> a(p, steps.first, row, pixels);
-  RowLoader<Tile, Tile::kN, B> b(p, k, steps.first, [&](int i) { return Lanes::source(i, column, columns); });
+  const ConvSizes& c = p.sizes;
   MmaSums<Tile> sums = {};
-  mma_loop<Tile, T>(p, sums, a, b, steps.count);
+  {
+    const Place at(c);
+    const int k = c.kernel_h * c.kernel_w * c.channels;
+    const StepRange steps((k + kColumns - 1) / kColumns, c.split.splits, block_y());
+    griddep_wait();
+    WindowLoader<Tile, Tile::kM, A> a(p, steps.first, at.row, at.pixels);
+    RowLoader<Tile, Tile::kN, B> b(p, k, steps.first,
+                                   [&](int i) { return Place::Lanes::source(i, at.column, at.columns); });
+    mma_loop<Tile, T>(p, sums, a, b, steps.count);
+  }
   griddep_launch();
   if (c.split.splits > 1 &&
       !mma_meet<Tile, WholeBlock>(c.split, block_x(), block_y(), sums, reinterpret_cast<uint32_t*>(shared_memory())))
     return;
+  const Place at(c);
   mma_store<Tile, Epilogue>(
-      p, sums, mma_place<Tile, Epilogue::kLanes>(), [&](int i) { return row + i < pixels ? row + i : -1; }, column,
-      columns);
+      p, sums, mma_place<Tile, Epilogue::kLanes>(), [&](int i) { return at.row + i < at.pixels ? at.row + i : -1; },
+      at.column, at.columns);
 }
 
 }  // namespace tenon::device

@@ -150,7 +150,7 @@ DEV void mma_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int 
   UNROLL for (int s = 0; s < Tile::kStages - 1; ++s) copy(s, s * Tile::kStageBytes);
   cp_async_wait<Tile::kStages - 2>();
   sync_block();
-  uint32_t read = 0, write = (Tile::kStages - 1) * Tile::kStageBytes;
+  uint32_t read = 0;
   MmaFragments<Tile> fragments[2];
   fragments[0].load(shared + a_at, shared + b_at, 0);
   NO_UNROLL for (int step = 0; step < steps; ++step) {
@@ -161,10 +161,8 @@ DEV void mma_loop(const Params& p, MmaSums<Tile>& sums, LoadA& a, LoadB& b, int 
         read = read == Tile::kPipelineBytes - Tile::kStageBytes ? 0 : read + Tile::kStageBytes;
       }
       fragments[(inner + 1) % 2].load(shared + read + a_at, shared + read + b_at, (inner + 1) % kInner);
-      if (inner == 0) {  // over the stage that the barrier of the last step freed
-        copy(step + Tile::kStages - 1, write);
-        write = write == Tile::kPipelineBytes - Tile::kStageBytes ? 0 : write + Tile::kStageBytes;
-      }
+      if (inner == 0)  // over the stage before this one, which the barrier of the last step freed
+        copy(step + Tile::kStages - 1, (read == 0 ? Tile::kPipelineBytes : read) - Tile::kStageBytes);
       multiply<T>(sums, fragments[inner % 2]);
     }
   }

@@ -135,6 +135,12 @@ DEV float e4m3_to_float(uint8_t bits) {
   return f16_to_float(static_cast<uint16_t>(two));
 }
 
+/// x, in a way that the compiler computes what follows from it anew instead of keeping it in registers.
+DEV int anew(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 // ---- Fast maths: one instruction of the special function unit or two, a few ulp; subnormal results are zero.
 DEV float exp2_fast(float x) {
   float y;
