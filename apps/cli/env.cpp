@@ -61,14 +61,19 @@ using Line = std::function<void(const std::string& key, const std::string& value
 // A device, what it needs of the machine, and how what is missing is installed.
 void print_device(const ordered_json& device, const Line& line) {
   const std::string name = device["name"];
-  line("device " + name, device.contains("unavailable")
-                             ? "unavailable: " + device["unavailable"].get<std::string>()
-                             : device["description"].get<std::string>() + ", " +
-                                   std::to_string(device["memory_available"].get<int64_t>() >> 20) +
-                                   " MiB available, " + device["default_dtype"].get<std::string>());
+  std::string about;
+  if (device.contains("unavailable")) {
+    about = "unavailable: ";
+    about += device["unavailable"];
+  } else {
+    about = device["description"];
+    about += ", " + std::to_string(device["memory_available"].get<int64_t>() >> 20) + " MiB available, ";
+    about += device["default_dtype"];
+  }
+  line("device " + name, about);
   if (!device.contains("needs")) return;
   for (const auto& [need, fact] : device["needs"].items()) {
-    line("  " + name + " " + need, fact["found"]);
+    line("  " + need, fact["found"]);
     if (fact.contains("install")) line("    install", fact["install"]);
   }
 }
