@@ -1,5 +1,6 @@
 // Expectations of a kernel's machine code, and what it falls short of.
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 
 #include "tenon/backend/cuda/driver/cubin.h"
@@ -35,8 +36,8 @@ void check_width(const Accesses& accesses, double least, const char* what, Viola
   if (total == 0) return;  // all through the copy engine
   if (accesses.bytes16 >= least * total) return;
   found.add(accesses.bytes16, " of ", total, " global ", what, " move 16 bytes (", accesses.bytes8, " move 8, ",
-            accesses.bytes4, " move 4, ", accesses.narrower, " less); expected at least ",
-            static_cast<int>(least * 100 + 0.5), " %");
+            accesses.bytes4, " move 4, ", accesses.narrower, " less); expected at least ", std::lround(least * 100),
+            " %");
 }
 
 void check_memory(const CubinKernel& kernel, const std::string& log, const KernelExpectations& expected,
