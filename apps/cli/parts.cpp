@@ -57,8 +57,11 @@ bool fusion_is_off(bool flag) {
 }
 
 NetworkOptions PartFlags::networks(const Backend& backend) const {
-  const DType dtype = !type.empty() ? parse_type(type) : backend.types().front();
-  return {dtype == DType::BF16 ? nn::kBf16 : nn::kF32, !fusion_is_off(no_fusion)};
+  const std::vector<DType> types = backend.types();
+  const DType dtype = type.empty() ? types.front() : parse_type(type);
+  TENON_CHECK(Usage, std::find(types.begin(), types.end(), dtype) != types.end(), "--type")
+      << name_of(dtype) << " is not computed in by " << backend.name();
+  return {{dtype, dtype}, !fusion_is_off(no_fusion)};
 }
 
 std::vector<std::string> PartFlags::parts() const {

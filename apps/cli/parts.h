@@ -34,7 +34,7 @@ Plan plan_part(const Model& model, const std::string& part, const GenerationShap
                const NetworkOptions& options);
 /// Weights of the component that the part belongs to.
 std::unique_ptr<WeightSource> weights_of_part(const Model& model, const std::string& part);
-/// --type as an element type: bf16 or f32 ("fp32" and "float32" mean f32). Error(Usage) otherwise.
+/// --type as an element type: bf16, f16 or f32 ("fp32" and "float32" mean f32). Error(Usage) otherwise.
 DType parse_type(const std::string& flag);
 /// Whether --no-fusion or TENON_NO_FUSION asks for one launch a node.
 bool fusion_is_off(bool flag);

@@ -1,7 +1,11 @@
 // attention_mma on the emulator beside sums in double: every kind of head, tails of queries and keys, causal masks,
 // grouped queries, heads that lie in strides, NaNs.
+#include <gmock/gmock.h>
+
 #include "core_harness.h"
+#include "nvrtc_environment.h"
 #include "tenon/backend/cuda/attention_launch.h"
+#include "tenon/backend/cuda/driver/cubin.h"
 
 namespace tenon::cuda::test {
 namespace {
@@ -49,7 +53,8 @@ std::string text_of(const Variant& v) {
          head_operand("Q", "q", "heads", "queries") + head_operand("K", "k", "kv_heads", "keys") +
          head_operand("V", "v", "kv_heads", "keys") + epilogue(1, v.run, "p.sizes.depth") +
          "using Tile = " + v.tile.type() +
-         ";\nKERNEL(Tile::kThreads, 1, Params, p) { attention_mma<Tile, Q, K, V, Epilogue>(p); }\n";
+         ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(v.tile.shared_bytes()) +
+         ");\nKERNEL(Tile::kThreads, 1, Params, p) { attention_mma<Tile, Q, K, V, Epilogue>(p); }\n";
 }
 
 struct Problem {
@@ -167,6 +172,13 @@ TEST(AttentionCore, SelfAttention) {
   check(picked(160), {.queries = 70, .keys = 130, .depth = 160});
 }
 
+// Queries that stay in shared memory, eight warps, all keys of a prompt in one tile.
+TEST(AttentionCore, OtherTiles) {
+  check({pick_attention_tile(80, kHopperShared)}, {.queries = 130, .keys = 140, .depth = 80});
+  check({{128, 128, 128, 64, 8, 3}}, {.queries = 100, .keys = 100, .depth = 128, .causal = 1});
+  check({{48, 40, 128, 80, 4, 2}}, {.heads = 2, .kv_heads = 2, .queries = 129, .keys = 77, .depth = 40});
+}
+
 TEST(AttentionCore, TailsOfQueriesAndKeys) {
   for (int queries : {1, 63, 129})
     for (int keys : {1, 77, 129})
@@ -253,13 +265,34 @@ TEST(AttentionCore, KeysThatWeighNothing) {
 TEST(AttentionCore, TilesFitTheirDevices) {
   for (int depth = 8; depth <= 160; depth += 8)
     for (int limit : {kAdaShared, kHopperShared}) {
-      const AttentionTileShape tile = pick_attention_tile(depth, limit);
-      EXPECT_LE(tile.shared_bytes(), limit) << depth;
-      EXPECT_EQ(tile.value_columns, depth);
-      EXPECT_TRUE(tile.depth >= depth && tile.depth < depth + 16) << depth;
+      EXPECT_FALSE(attention_tiles(depth, limit).empty());
+      for (const AttentionTileShape& tile : attention_tiles(depth, limit)) {
+        EXPECT_LE(tile.shared_bytes(), limit) << tile.type();
+        EXPECT_EQ(tile.value_columns, depth);
+        EXPECT_TRUE(tile.depth >= depth && tile.depth < depth + 16) << tile.type();
+      }
     }
   EXPECT_EQ(pick_attention_tile(512, kAdaShared).type(), "AttentionTile<512, 256, 64, 64, 4, 4>");
   EXPECT_EQ(pick_attention_tile(2048, kAdaShared).depth, 0);
+}
+
+// The tiles that come closest to the limit of registers.
+TEST(AttentionCore, MachineCode) {
+  SKIP_WITHOUT_NVRTC();
+  for (const auto& [arch, shared] : {std::pair{"sm_89", kAdaShared}, {"sm_90a", kHopperShared}})
+    for (int depth : {80, 160}) {
+      const AttentionTileShape tile = pick_attention_tile(depth, shared);
+      const KernelBinary code = find_nvrtc().nvrtc->compile({"attention", text_of({tile})}, arch);
+      const CubinKernel kernel = read_cubin_kernel(code.cubin, kKernelName);
+      EXPECT_THAT(check_kernel(kernel, code.log,
+                               {.threads = tile.threads(),
+                                .blocks = tile.threads() == 128 ? 2 : 1,
+                                .contains = {Opcode::Hmma, Opcode::LoadMatrix, Opcode::CopyAsync},
+                                .wide_loads = 1,
+                                .wide_stores = 1}),
+                  testing::IsEmpty())
+          << arch << " " << tile.type();
+    }
 }
 
 }  // namespace

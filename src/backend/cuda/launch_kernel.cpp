@@ -200,12 +200,18 @@ void LaunchKernel::bind(const BufferTable& buffers, const WeightSource& weights)
     find(o.value);
     find(o.place);
   }
-  for (const Let& let : form_.lets) {
-    const ProgramOutput o{let.value, let.leaf, let.leaf.dtype()};
-    add(plain_step(*device_, name_ + " " + let.leaf->attrs.text, std::array{o}, domain_of(let.value)));
-  }
+  make_lets();
   make_steps();
   for (const Counted& c : counted_) make_groups_step(c);
+}
+
+void LaunchKernel::make_lets() {
+  std::vector<ProgramOutput> lets;
+  for (const Let& let : form_.lets) lets.push_back({let.value, let.leaf, let.leaf.dtype()});
+  if (lets.empty()) return;
+  if (std::optional<Step> step = lets_step(*device_, name_, lets)) return add(std::move(*step));
+  for (const ProgramOutput& o : lets)
+    add(plain_step(*device_, name_ + " " + o.place->attrs.text, std::array{o}, domain_of(o.value)));
 }
 
 void* LaunchKernel::address(const Expr& leaf) const {

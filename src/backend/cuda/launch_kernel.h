@@ -68,6 +68,7 @@ class LaunchKernel : public Kernel {
   struct Computed {
     Expr leaf, value, place;
   };
+  void make_lets();
   void count(const FormOutput& output);
   Expr stored_copy(const FormOutput& output);
   void make_groups_step(const Counted& counted);

@@ -61,6 +61,38 @@ void Step::set(const SizesPointer& pointer) {
 
 int64_t leaf_bytes(const Expr& leaf) { return leaf.shape().numel() * size_of(leaf.dtype()); }
 
+std::optional<Step> lets_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs) {
+  constexpr int64_t kMostElements = 65536;
+  Params params;
+  KernelText text;
+  text.name = name + " lets";
+  text.headers = "#include \"tenon/device/lets.h\"\n";
+  text.kernel = "KERNEL(kLetsThreads, 1, Params, p) {\n";
+  for (const ProgramOutput& o : outputs) {
+    const Shape domain = domain_of(o.value);
+    const MatrixDomain matrix = matrix_domain(domain, false);
+    if (domain.numel() > kMostElements || domain.numel() == 0) return std::nullopt;
+    ProgramText program(std::array{o}, matrix, params, 8);
+    const std::string functor = "Let" + std::to_string(&o - outputs.data());
+    text.functors += program.functor(functor);
+    text.headers += program.includes();
+    const std::string rows = params.integer("rows", matrix.rows());
+    if (!program.reduces()) {
+      const std::string width = params.divisor("row_fragments", matrix.cols() / program.run());
+      text.kernel += "  let_map<" + functor + ">(p, " + rows + ", " + width + ");\n";
+      continue;
+    }
+    const RowTeam team = row_team(matrix.cols(), program.run());
+    if (team.threads != 32) return std::nullopt;
+    text.kernel += "  let_rows<" + functor + ", " + std::to_string(team.fragments) + ">(p, " + rows + ", " +
+                   params.integer("cols", matrix.cols()) + ");\n";
+  }
+  text.kernel += "}\n";
+  LaunchShape shape;
+  shape.threads = 1024;
+  return Step(device, text, params, shape);
+}
+
 Step plain_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs, const Shape& domain) {
   const bool joins = std::all_of(outputs.begin(), outputs.end(), [&](const ProgramOutput& o) {
     return o.value.shape() == domain && domain_of(o.value) == domain;

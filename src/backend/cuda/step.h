@@ -1,5 +1,7 @@
 // One kernel of a launch: compiled text, its argument and its grid. A launch is a list of steps.
 #pragma once
+#include <optional>
+
 #include "tenon/backend/cuda/codegen/program_text.h"
 #include "tenon/backend/cuda/device.h"
 
@@ -44,6 +46,10 @@ class Step {
 /// A step that computes `outputs` over `domain`: the rows skeleton where a value reduces rows, else map. The graph that
 /// the values live in outlives the step.
 Step plain_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs, const Shape& domain);
+
+/// Small values in order, each of which may read the ones before it, in one step of one block; nothing if one is too
+/// large for that. `outputs`: one each.
+std::optional<Step> lets_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs);
 
 /// Bytes of the leaf's elements.
 int64_t leaf_bytes(const Expr& leaf);

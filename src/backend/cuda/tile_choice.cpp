@@ -10,7 +10,7 @@ struct Candidate {
 
 // Operands are read once a tile: rates fall with its size. Not measured yet on a device.
 constexpr Candidate kCandidates[] = {
-    {{128, 128, 2, 2, 64, 4}, 1.0}, {{128, 64, 2, 2, 64, 4}, 0.85}, {{64, 128, 2, 2, 64, 4}, 0.85},
+    {{128, 128, 2, 4, 64, 4}, 1.0}, {{128, 64, 2, 2, 64, 4}, 0.85}, {{64, 128, 2, 2, 64, 4}, 0.85},
     {{64, 64, 2, 2, 128, 3}, 0.7},  {{32, 64, 1, 4, 128, 4}, 0.5},
 };
 constexpr int kMostSplits = 16;

@@ -313,7 +313,7 @@ std::string ProgramText::stage(int number, bool last) {
     loop_end += "        UNROLL for (int k = 0; k < kRun; ++k) " + sum + " = " + type + "::step<float>(" + sum + ", " +
                 (x.uniform ? x.name : x.name + ".v[k]") + ");\n";
     after += "    const float " + out + " = " + type + "::finish<float>(team.template reduce<" + type + ">(" + sum +
-             "), static_cast<float>(p.sizes.cols));\n";
+             "), static_cast<float>(cols));\n";
     outer_[r.get()] = {out, true, DType::F32};
   }
   if (last)
@@ -327,7 +327,7 @@ std::string ProgramText::stage(int number, bool last) {
     out +=
         "    UNROLL for (int f = 0; f < R; ++f) {\n"
         "      const int col = (f * Team::kThreads + team.rank()) * kRun;\n"
-        "      if (col < p.sizes.cols) {\n" +
+        "      if (col < cols) {\n" +
         loop_ + loop_end + "      }\n    }\n";
   if (!once.empty()) out += "    if (team.rank() == 0) {\n" + once + "    }\n";
   return out + after;
@@ -340,7 +340,7 @@ std::string ProgramText::functor(const std::string& name, int lanes) {
     std::string stages;
     for (int s = 0; s < stages_; ++s) stages += stage(s, s + 1 == stages_);
     body =
-        "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, const Team& team) {\n"
+        "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, int cols, const Team& team) {\n"
         "    const Row r = row(p, row_number);\n";
     for (const auto& [node, v] : arrays_) body += "    Frag<float, kRun> " + v.name + "[R];\n";
     body += stages + "  }\n";

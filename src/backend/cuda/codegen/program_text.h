@@ -26,7 +26,7 @@ class ProgramText {
   /// Headers of the node bodies in use, as include lines.
   std::string includes() const;
   /// The functor: `eval(p, row, col)`, with accumulators `eval(p, row, col, acc)`, with reductions
-  /// `run<R>(p, row, team)`.
+  /// `run<R>(p, row, cols, team)`.
   std::string functor(const std::string& name, int lanes = 0);
   /// Nodes that became lines.
   int length() const { return lines_; }

@@ -66,8 +66,8 @@ struct KernelExpectations {
   int threads = 0;  ///< of a block; 0: as the kernel declares
   int blocks = 1;   ///< that should be resident on a multiprocessor
   bool may_use_stack = false;
-  std::vector<Opcode> contains;  ///< tensor-core and copy instructions that must occur
-  std::vector<Opcode> lacks;     ///< and that must not (HMMA where QMMA was meant)
+  std::vector<Opcode> contains = {};  ///< tensor-core and copy instructions that must occur
+  std::vector<Opcode> lacks = {};     ///< and that must not (HMMA where QMMA was meant)
   double wide_loads = 0;         ///< at least this part of the loads moves 16 bytes
   double wide_stores = 0;
   int max_shared_bytes = 48 * 1024;  ///< static shared memory

@@ -49,7 +49,8 @@ KernelExpectations expect(const KernelSource& source) {
   if (has("_mma<")) e.contains = {Opcode::Hmma, Opcode::CopyAsync};
   if (has("_wgmma<")) e.contains = {Opcode::Hgmma, Opcode::TensorLoad};
   e.may_use_stack = has("nodes/trigonometric.h");  // the reduction of large arguments needs a table
-  if (has("tenon/device/map.h") || has("tenon/device/rows.h")) e.wide_loads = 0.5 * wide_part(t);
+  const bool plain = has("tenon/device/map.h") || has("tenon/device/rows.h");
+  if (plain && !e.may_use_stack) e.wide_loads = 0.5 * wide_part(t);
   return e;
 }
 
