@@ -159,6 +159,80 @@ TEST_F(Vocabulary, MistakesAreFound) {
   EXPECT_THAT(error_of("this is no code"), HasSubstr("does not compile"));
 }
 
+// A box of 8 rows of 128 bytes, swizzled; a product of a warpgroup with itself as both operands.
+TEST_F(Vocabulary, BoxesAndProductsComeAtTheirWaits) {
+  constexpr int kRows = 64, kColumns = 64;
+  std::vector<float> values;
+  auto memory = device.allocate(kRows * kColumns * 2);
+  for (int i = 0; i < kRows * kColumns; ++i) {
+    store_element(DType::BF16, memory.get(), i, i % 17 - 8 + i / kColumns % 5);
+    values.push_back(static_cast<float>(load_element(DType::BF16, memory.get(), i)));
+  }
+  struct BoxParams {
+    TensorMap map;
+    float* out;
+  };
+  const KernelSource probe{"probe", R"(
+#include "tenon/device/elements.h"
+using namespace tenon::device;
+struct Params { TensorMap map; float* out; };
+KERNEL(128, 1, Params, p) {
+  const uint32_t shared = shared_address(shared_memory()), barrier = shared + 8192;
+  const BF16* rows = reinterpret_cast<const BF16*>(shared_memory());
+  const int t = thread_index();
+  if (t == 0) {
+    mbarrier_init(barrier, 1);
+    mbarrier_init_fence();
+    mbarrier_arrive_expecting(barrier, 8192);
+    tma_load(shared, p.map, barrier, 0, -1);
+    p.out[0] = to_float(rows[0]);
+  }
+  sync_block();
+  mbarrier_wait(barrier, 0);
+  if (t == 0) {
+    p.out[1] = to_float(rows[0]);
+    p.out[2] = to_float(rows[64 + (0 ^ 1) * 8]);  // row 1: chunk 0 lies at chunk 1
+    p.out[3] = to_float(rows[3 * 64 + (2 ^ 3) * 8 + 5]);
+  }
+  float d[8][4] = {};
+  for (int k = 0; k < 4; ++k) wgmma_bf16(d, wgmma_rows(shared) + 2 * k, wgmma_rows(shared) + 2 * k, true);
+  wgmma_commit();
+  if (t == 0) p.out[4] = d[0][0];
+  wgmma_wait<0>();
+  wgmma_settle(d);
+  for (int i = 0; i < 32; ++i)
+    p.out[5 + (t / 32 * 16 + lane() / 4 + i % 4 / 2 * 8) * 64 + i / 4 * 8 + lane() % 4 * 2 + i % 2] = d[i / 4][i % 4];
+})"};
+  auto out = device.allocate((5 + kRows * kRows) * 4);
+  const auto* got = static_cast<const float*>(out.get());
+  const BoxParams params{device.encode({.address = memory.get(),
+                                        .element_bytes = 2,
+                                        .rank = 2,
+                                        .extent = {kColumns, kRows},
+                                        .stride_bytes = {2, 2 * kColumns},
+                                        .box = {kColumns, kRows},
+                                        .swizzle_bytes = 128}),
+                         static_cast<float*>(out.get())};
+  device.load(probe)->launch({.threads = 128, .shared_bytes = 8200}, std::as_bytes(std::span(&params, 1)));
+  EXPECT_TRUE(std::isnan(got[0]));
+  EXPECT_EQ(got[1], 0.0f);  // row -1 lies outside
+  EXPECT_EQ(got[2], values[0]);
+  EXPECT_EQ(got[3], values[2 * kColumns + 21]);
+  EXPECT_TRUE(std::isnan(got[4]));
+  for (int row = 1; row < kRows; ++row)
+    for (int col = 1; col < kRows; ++col) {
+      float want = 0;
+      for (int k = 0; k < kColumns; ++k)
+        want += values[index((row - 1) * kColumns + k)] * values[index((col - 1) * kColumns + k)];
+      EXPECT_EQ(got[5 + row * kRows + col], want) << row << ", " << col;
+    }
+  EXPECT_THAT(
+      error_of("const uint32_t b = shared_address(shared_memory()); if (thread_index() == 0) mbarrier_init(b, 2);\n"
+               "sync_block(); if (thread_index() == 0) mbarrier_arrive(b); mbarrier_wait(b, 0);"),
+      testing::HasSubstr("deadlock: 64 threads wait at mbarrier_wait"));
+  EXPECT_THAT(error_of("mbarrier_wait(shared_address(shared_memory()), 0);"), testing::HasSubstr("never made"));
+}
+
 TEST_F(Vocabulary, BankConflictsAreCounted) {
   const std::string read = R"(
     uint32_t a[4];

@@ -1,0 +1,119 @@
+// The machine code of the tensor-core kernels, for every tile that the backend may choose: nothing spilled, the
+// tensor-core and copy instructions that are meant, 16 bytes an access, as many blocks on a multiprocessor as planned.
+#include <gtest/gtest.h>
+
+#include "nvrtc_environment.h"
+#include "tenon/backend/cuda/core_launch.h"
+#include "tenon/backend/cuda/driver/cubin.h"
+
+namespace tenon::cuda::test {
+namespace {
+
+// y = product + bias + residual, all of one type.
+std::string epilogue_of(const std::string& columns) {
+  return R"(
+struct Epilogue {
+  static constexpr int kLanes = 1, kRun = 8;
+  DEV static void store(const Params& p, int row, int col, const Frag<float, 8> (&acc)[1]) {
+    const int64_t at = static_cast<int64_t>(row) * )" +
+         columns + R"( + col;
+    const Frag<T, 8> bias = load<T, 8>(p.bias + col), residual = load<T, 8>(p.residual + at);
+    Frag<float, 8> sum;
+    UNROLL for (int i = 0; i < 8; ++i) sum.v[i] = acc[0].v[i] + to_float(bias.v[i]) + to_float(residual.v[i]);
+    tenon::device::store(p.y + at, from_floats<T>(sum));
+  }
+};
+)";
+}
+
+std::string head_of(const std::string& core, const std::string& type, const std::string& sizes,
+                    const std::string& members) {
+  return "#include \"tenon/device/" + core + ".h\"\nusing namespace tenon::device;\nusing T = " + type +
+         ";\nstruct Params { " + sizes + " sizes; " + members + " const T *bias, *residual; T* y; };\n";
+}
+std::string kernel_of(const std::string& core, const std::string& tile, int blocks) {
+  return "using Tile = " + tile + ";\nKERNEL(Tile::kThreads, " + std::to_string(blocks) + ", Params, p) { " + core +
+         "<Tile, A, B, Epilogue>(p); }\n";
+}
+// A dense operand for the mma cores.
+std::string rows_of(const std::string& name, const std::string& pointer, const std::string& columns) {
+  return "struct " + name +
+         " {\n  using T = ::T;\n  static constexpr int kRun = 16 / sizeof(T);\n  struct Row { const T* at; };\n" +
+         "  DEV static Row row(const Params& p, int r) { return {p." + pointer + " + static_cast<int64_t>(r) * " +
+         columns + "}; }\n  DEV static const T* at(const Row& row, int col) { return row.at + col; }\n};\n";
+}
+std::string map_of(const std::string& name, const std::string& map) {
+  return "struct " + name + " { using T = ::T; DEV static TmaSource source(const Params& p, int col) { return {p." +
+         map + ", col}; } };\n";
+}
+
+std::string mma_text(bool conv, const std::string& type, const MmaTileShape& tile, int blocks) {
+  const std::string core = conv ? "conv_mma" : "gemm_mma";
+  return head_of(core, type, conv ? "ConvSizes" : "GemmSizes", "const T *a, *b;") +
+         rows_of("A", "a", conv ? "p.sizes.channels" : "p.sizes.k") +
+         rows_of("B", "b", conv ? "(p.sizes.kernel_h * p.sizes.kernel_w * p.sizes.channels)" : "p.sizes.k") +
+         epilogue_of(conv ? "p.sizes.outputs" : "p.sizes.n") + kernel_of(core, tile.type(), blocks);
+}
+std::string wgmma_text(bool conv, const std::string& type, const WgmmaTileShape& tile) {
+  const std::string core = conv ? "conv_wgmma" : "gemm_wgmma";
+  return head_of(core, type, conv ? "ConvSizes" : "GemmSizes", "TensorMap a, b;") + map_of("A", "a") +
+         map_of("B", "b") + epilogue_of(conv ? "p.sizes.outputs" : "p.sizes.n") + kernel_of(core, tile.type(), 1);
+}
+
+// One narrow store is expected: the counter where splits meet.
+void check(const std::string& text, const std::string& arch, const KernelExpectations& expected) {
+  const KernelBinary compiled = find_nvrtc().nvrtc->compile({"core", text}, arch);
+  const CubinKernel kernel = read_cubin_kernel(compiled.cubin, kKernelName);
+  for (const std::string& wrong : check_kernel(kernel, compiled.log, expected)) ADD_FAILURE() << arch << ": " << wrong;
+  EXPECT_EQ(kernel.stack_bytes, 0);
+}
+
+struct Planned {
+  MmaTileShape tile;
+  int blocks;
+};
+const Planned kPlanned[] = {{{128, 128, 2, 2, 64, 4}, 2},
+                            {{128, 64, 2, 2, 64, 4}, 2},
+                            {{64, 128, 2, 2, 64, 4}, 2},
+                            {{64, 64, 2, 2, 128, 3}, 3},
+                            {{32, 64, 1, 4, 128, 4}, 4}};
+
+TEST(CoreCode, MmaTiles) {
+  SKIP_WITHOUT_NVRTC();
+  for (const Planned& planned : kPlanned)
+    for (const bool conv : {false, true})
+      for (const char* arch : {"sm_89", "sm_90a"}) {
+        SCOPED_TRACE(planned.tile.type() + (conv ? " conv " : " gemm ") + arch);
+        check(mma_text(conv, "BF16", planned.tile, planned.blocks), arch,
+              {.blocks = planned.blocks,
+               .contains = {Opcode::Hmma, Opcode::LoadMatrix, Opcode::CopyAsync},
+               .wide_loads = 0.9,
+               .wide_stores = 0.8});
+      }
+}
+
+TEST(CoreCode, E4m3IsNativeWhereItCanBe) {
+  SKIP_WITHOUT_NVRTC();
+  check(mma_text(false, "E4M3", kPlanned[0].tile, 2), "sm_89",
+        {.blocks = 2, .contains = {Opcode::Qmma}, .lacks = {Opcode::Hmma}});
+  check(wgmma_text(false, "E4M3", {128, 128, 5}), "sm_90a",
+        {.contains = {Opcode::Qgmma}, .lacks = {Opcode::Hmma, Opcode::Hgmma}});
+}
+
+TEST(CoreCode, WgmmaTiles) {
+  SKIP_WITHOUT_NVRTC();
+  for (const WgmmaTileShape& tile :
+       {WgmmaTileShape{64, 64, 6}, {64, 128, 5}, {128, 64, 6}, {128, 128, 5}, {128, 192, 4}, {128, 256, 4}})
+    for (const bool conv : {false, true}) {
+      SCOPED_TRACE(tile.type() + (conv ? " conv" : " gemm"));
+      EXPECT_LE(tile.shared_bytes(), 232448);
+      check(wgmma_text(conv, "F16", tile), "sm_90a",
+            {.contains = {Opcode::Hgmma, Opcode::TensorLoad, Opcode::Barrier},
+             .lacks = {Opcode::Hmma},
+             .wide_loads = 0.9,
+             .wide_stores = 0.8});
+    }
+}
+
+}  // namespace
+}  // namespace tenon::cuda::test
