@@ -129,10 +129,11 @@ std::vector<AnchorTime> anchors_of(const Plan& plan) {
 void time_anchors(std::vector<AnchorTime>& anchors, DType dtype, const std::shared_ptr<Backend>& backend, int threads) {
   for (AnchorTime& a : anchors) {
     throw_if_stopped();
+    a.own = time_own(a.shape, dtype, backend);
+    if (backend->name() != "cpu") continue;  // oneDNN's routes are the processor's
     if (dtype == DType::BF16) a.onednn_bf16 = time_onednn(a.shape, DType::BF16, false, threads);
     a.onednn_f32 = time_onednn(a.shape, DType::F32, false, threads);
     a.winograd = time_onednn(a.shape, DType::F32, true, threads);
-    a.own = time_own(a.shape, dtype, backend);
   }
 }
 

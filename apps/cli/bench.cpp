@@ -58,6 +58,7 @@ Measured measure(const Model& model, const std::string& part, Plan plan, const s
   out.load_ms = ms_since(begin);
   set_sample_inputs(executable);
   executable.run_all();
+  executable.run(rate);  // a device may record now what it repeats from here on
   for (int i = 0; i < runs; ++i) {
     throw_if_stopped();
     const auto start = Clock::now();
@@ -104,8 +105,15 @@ void add_peers(ordered_json& out, const Model& model, const std::string& part, c
   out["peers"] = ordered_json::object();
   for (const std::string& peer : flags.peers) {
     if (peer != "torch") continue;
-    const PeerRun run{
-        part, shape, dtype, common.backend_options().threads, flags.runs, flags.peer_mode, flags.peer_python};
+    PeerRun run;
+    run.part = part;
+    run.shape = shape;
+    run.dtype = dtype;
+    run.threads = common.backend_options().threads;
+    run.runs = flags.runs;
+    run.device = common.device_name() == "cuda" ? "cuda" : "cpu";
+    run.mode = flags.peer_mode;
+    run.python = flags.peer_python;
     out["peers"].update(ordered_json(run_torch(model, run)));
   }
 }
@@ -214,7 +222,7 @@ Action declare(CLI::App& app, const Common& common) {
   app.add_flag("--no-unfused", flags->no_unfused, "leave the run without fusion out");
   app.add_option("--peer", flags->peers, "measure a peer in the same run: torch")->check(CLI::IsMember({"torch"}));
   app.add_option("--peer-mode", flags->peer_mode, "of torch")
-      ->check(CLI::IsMember({"eager", "compile", "both", "frozen", "all"}))
+      ->check(CLI::IsMember({"eager", "compile", "both", "frozen", "graphs", "all"}))
       ->capture_default_str();
   app.add_option("--peer-python", flags->peer_python, "interpreter with torch and diffusers");
   return [flags, &common] { return run(*flags, common); };

@@ -111,6 +111,7 @@ nlohmann::json run_torch(const Model& model, const PeerRun& run) {
                                      "--batch",       std::to_string(run.shape.batch * (doubled ? 2 : 1)),
                                      "--dtype",       std::string(name_of(run.dtype)),
                                      "--mode",        run.mode,
+                                     "--device",      run.device,
                                      "--runs",        std::to_string(run.runs),
                                      "--weights",     weights.string()};
   if (run.threads > 0) arguments.insert(arguments.end(), {"--threads", std::to_string(run.threads)});

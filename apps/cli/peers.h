@@ -12,8 +12,9 @@ struct PeerRun {
   GenerationShape shape;
   DType dtype = DType::BF16;
   int threads = 0, runs = 5;
-  std::string mode = "both";  ///< eager, compile, both, frozen or all
-  std::string python;         ///< interpreter; empty: the environment of tools/setup.sh --peers
+  std::string device = "cpu";  ///< or cuda
+  std::string mode = "both";   ///< eager, compile, both, frozen, graphs or all
+  std::string python;          ///< interpreter; empty: the environment of tools/setup.sh --peers
 };
 
 /// PyTorch on the same weights (handed over in a file). Returns what bench/peers/torch_peer.py prints. Error(Usage) if

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Times one full-size SD1.5 component in PyTorch on the CPU and prints one JSON object on stdout.
+"""Times one full-size SD1.5 component in PyTorch, on the CPU or on a GPU, and prints one JSON object on stdout.
 
   torch_peer.py --part unet --width 512 --height 512 --batch 2 --dtype bf16 --threads 2 --mode both --runs 5
 
 Eager runs in contiguous and in channels-last layout, the better one is reported. Modes of torch.compile: `compile` is the
-default, `frozen` adds inductor's freezing (weights packed once). Times are milliseconds, medians of --runs calls after one
+default, `frozen` adds inductor's freezing (weights packed once), `graphs` is "reduce-overhead" (CUDA graphs; --device cuda only). Times are milliseconds, medians of --runs calls after one
 warm-up call. Weights are random unless --weights names a safetensors file with diffusers names (a component's own names,
 or prefixed "unet." / "vae." / "text_encoder."). Log on stderr. The environment comes from setup.sh.
 
-JSON: part width height batch dtype threads runs; torch_eager torch_eager_min torch_eager_layout; torch_compile
+JSON: part width height batch dtype device threads runs; torch_eager torch_eager_min torch_eager_layout; torch_compile
 torch_compile_min compile_first_call_s; torch_compile_frozen ... frozen_first_call_s (only modes that ran); for each also
 _cpu_share, the share of threads x wall time that the process really had (below 0.95: something else ran, measure again);
 outputs_sha (sha256 of the eager output as f32); load (1-minute average before and after); versions.
@@ -32,11 +32,12 @@ def arguments():
     parser.add_argument("--height", type=int, default=512)
     parser.add_argument("--batch", type=int, default=None, help="default 2 for unet (guidance), else 1")
     parser.add_argument("--dtype", choices=["f32", "bf16", "f16"], default="bf16")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--weights", help="safetensors file; default: random")
     parser.add_argument("--random", action="store_true", help="random weights (the default)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--mode", choices=["eager", "compile", "both", "frozen", "all"], default="both")
+    parser.add_argument("--mode", choices=["eager", "compile", "both", "frozen", "graphs", "all"], default="both")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--inputs", help="safetensors with sample, timestep, context | latent | image | ids")
     parser.add_argument("--outputs", help="writes the eager output here, tensor `out`, f32")
@@ -147,17 +148,34 @@ def forward(part, model):
     return calls[part]
 
 
+def no_wait():
+    pass
+
+
+def cuda_wait(inputs):
+    """What to call before the clock is read."""
+    import torch
+    return torch.cuda.synchronize if next(iter(inputs.values())).is_cuda else no_wait
+
+
 class Timing:
     """The first call's seconds, then milliseconds of every run and the share of threads x wall time it had a CPU."""
 
     def __init__(self, call, inputs, runs, threads):
+        wait = cuda_wait(inputs)
         start = time.perf_counter()
         self.out = call(**inputs)
+        wait()
         self.first = time.perf_counter() - start
+        if runs and wait is not no_wait:  # graphs are recorded by the second and third call
+            for _ in range(3):
+                call(**inputs)
+            wait()
         self.times, self.shares = [], []
         for _ in range(runs):
             start, cpu = time.perf_counter(), time.process_time()
             self.out = call(**inputs)
+            wait()
             wall = time.perf_counter() - start
             self.times.append(wall * 1e3)
             self.shares.append((time.process_time() - cpu) / wall / threads)
@@ -188,7 +206,7 @@ def time_eager(result, args, model, inputs):
     timed = args.mode in ("eager", "both", "all")
     best, layout = Timing(forward(args.part, model), inputs, args.runs if timed else 0, args.threads), "contiguous"
     log(f"eager, contiguous: {best}")
-    out = best.out.float().contiguous()
+    out = best.out.float().contiguous().cpu()
     result["outputs_sha"] = hashlib.sha256(out.numpy().tobytes()).hexdigest()
     if args.outputs:
         from safetensors.torch import save_file
@@ -205,9 +223,9 @@ def time_eager(result, args, model, inputs):
     result["torch_eager_layout"] = layout
 
 
-def time_compiled(result, args, model, inputs, key, first_key):
+def time_compiled(result, args, model, inputs, key, first_key, mode=None):
     import torch
-    timing = Timing(torch.compile(forward(args.part, model)), inputs, args.runs, args.threads)
+    timing = Timing(torch.compile(forward(args.part, model), mode=mode), inputs, args.runs, args.threads)
     log(f"{key}: {timing}")
     report(result, key, timing, first_key)
 
@@ -217,10 +235,11 @@ def run(args):
     torch.set_num_threads(args.threads)
     dtype = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}[args.dtype]
     result = {"part": args.part, "width": args.width, "height": args.height, "batch": args.batch, "dtype": args.dtype,
-              "threads": args.threads, "runs": args.runs, "load": [round(os.getloadavg()[0], 2)]}
+              "device": args.device, "threads": args.threads, "runs": args.runs, "load": [round(os.getloadavg()[0], 2)]}
     start = time.perf_counter()
     model = fill(build(args.part), args, dtype).eval().requires_grad_(False)
     inputs = make_inputs(args, dtype)
+    model, inputs = model.to(args.device), {k: v.to(args.device) for k, v in inputs.items()}
     log(f"{args.part}: built in {time.perf_counter() - start:.1f} s")
     with torch.no_grad():
         time_eager(result, args, model, inputs)
@@ -229,7 +248,10 @@ def run(args):
             inputs = {k: channels_last(v) for k, v in inputs.items()}
         if args.mode in ("compile", "both", "all"):
             time_compiled(result, args, model, inputs, "torch_compile", "compile_first_call_s")
-        if args.mode in ("frozen", "all"):
+        if args.device == "cuda" and args.mode in ("graphs", "all"):
+            torch._dynamo.reset()
+            time_compiled(result, args, model, inputs, "torch_compile_graphs", "graphs_first_call_s", "reduce-overhead")
+        if args.device == "cpu" and args.mode in ("frozen", "all"):
             import torch._inductor.config as inductor
             torch._dynamo.reset()
             inductor.freezing = True

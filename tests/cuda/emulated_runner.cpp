@@ -1,8 +1,9 @@
-// The CUDA backend's launches on the emulator.
+// The CUDA backend's launches on the emulator, and on a GPU where there is one.
 #include <cstring>
 
 #include "cuda/emulator.h"
 #include "skeletons/harness.h"
+#include "tenon/backend/cuda/driver/driver_device.h"
 #include "tenon/backend/cuda/launch_kernel.h"
 
 namespace tenon::launches {
@@ -41,9 +42,18 @@ Tensors run_on(const std::shared_ptr<cuda::Device>& device, const Launch& l, con
 
 const std::vector<Runner>& runners() {
   static const std::vector<Runner> all = [] {
-    const auto device = std::make_shared<cuda::test::Emulator>();
-    return std::vector<Runner>{
-        {"emulator", "emulator", [device](const Launch& l, const Tensors& t) { return run_on(device, l, t); }}};
+    std::vector<Runner> out;
+    const auto add = [&out](const std::string& name, const std::shared_ptr<cuda::Device>& device) {
+      out.push_back({name, name, [device](const Launch& l, const Tensors& t) { return run_on(device, l, t); }});
+    };
+    add("emulator", std::make_shared<cuda::test::Emulator>());
+    try {
+      const auto gpu = std::make_shared<cuda::DriverDevice>();
+      add(gpu->facts().name, gpu);
+      add(gpu->facts().name, gpu);  // twice: the same bits, run after run
+    } catch (const Error&) {        // no GPU here
+    }
+    return out;
   }();
   return all;
 }

@@ -5,6 +5,7 @@
 
 #include "cuda/emulator.h"
 #include "tenon/backend/cuda/cuda_backend.h"
+#include "tenon/core/error.h"
 #include "tenon/pipelines/text_to_image.h"
 
 namespace tenon {
@@ -52,6 +53,20 @@ TEST(EmulatedPictures, HalfTypesAreNearF32) {
   EXPECT_LE(distance(bf16, want), 2 * distance(cpu, want));
   EXPECT_LE(distance(f16, want), 0.5 * distance(cpu, want));
   EXPECT_EQ(bf16, latents("emulated", DType::BF16, 64)) << "two runs differ";
+}
+
+TEST(GpuPictures, HalfTypesAreNearF32) {
+  try {
+    make_backend("cuda");
+  } catch (const Error& e) {
+    GTEST_SKIP() << e.what();
+  }
+  const std::vector<float> want = latents("cpu", DType::F32, 128), cpu = latents("cpu", DType::BF16, 128);
+  for (DType type : {DType::BF16, DType::F16, DType::F32}) {
+    const std::vector<float> got = latents("cuda", type, 128);
+    EXPECT_LE(distance(got, want), type == DType::F32 ? 1e-4 : 2 * distance(cpu, want)) << name_of(type);
+    EXPECT_EQ(got, latents("cuda", type, 128)) << name_of(type) << ": two runs differ";
+  }
 }
 
 }  // namespace
