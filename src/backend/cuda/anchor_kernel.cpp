@@ -6,6 +6,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/affine.h"
 
 namespace tenon::cuda {
 namespace {
@@ -92,6 +93,40 @@ std::string AnchorKernel::operand_text(const std::string& name, const Expr& oper
     return text;
   }
   return AccessText("x" + name, operand, domain, false, params).operand(name, run_of(arithmetic_));
+}
+
+bool AnchorKernel::rows_in_boxes(const Expr& operand) const {
+  const int64_t size = size_of(arithmetic_), step = 128 / size;
+  const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
+  if (!pieces) return false;
+  for (const AffinePiece& p : *pieces) {
+    const bool whole = p.row_begin == 0 && p.row_end == operand.shape().rows() && p.col_begin % step == 0;
+    const bool strided = p.leaf && p.rows.size() == 1 && p.cols.size() == 1 && p.cols[0].step == 1;
+    if (!whole || !strided || p.rows[0].step * size % 16 || p.offset * size % 16) return false;
+  }
+  return true;
+}
+
+bool AnchorKernel::dense(const Expr& operand) const {
+  const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
+  return pieces && pieces->size() == 1 && pieces->front().rows[0].step == operand.shape()[-1];
+}
+
+std::string AnchorKernel::map_text(const std::string& name, const Expr& operand, Params& params,
+                                   const MakeRowsBox& box) const {
+  const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
+  std::string source;
+  for (size_t i = 0; i < pieces->size(); ++i) {
+    const AffinePiece& p = (*pieces)[i];
+    const int64_t offset = p.offset * size_of(arithmetic_), columns = p.col_end - p.col_begin, stride = p.rows[0].step;
+    const std::string map = params.map(
+        p.leaf, [=](void* address) { return box(static_cast<std::byte*>(address) + offset, columns, stride); });
+    const std::string column = i ? "column - " + params.integer("begin", p.col_begin) : "column";
+    if (i + 1 < pieces->size()) source += "    if (column < " + params.integer("end", p.col_end) + ") ";
+    source += "    return {" + map + ", " + column + "};\n";
+  }
+  return "struct " + name + " {\n  using T = " + type_text(arithmetic_) +
+         ";\n  DEV static TmaSource source(const Params& p, int column) {\n" + source + "  }\n};\n";
 }
 
 // Results of lanes that do not meet: one functor a lane, chosen by the column.

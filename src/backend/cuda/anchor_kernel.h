@@ -36,6 +36,16 @@ class AnchorKernel : public LaunchKernel {
   /// "struct A { .. }": rows in memory for a tensor-core kernel, or single elements for an f32 kernel.
   std::string operand_text(const std::string& name, const Expr& operand, int split, Params& params,
                            std::string& headers);
+  /// True if the copy engine can bring boxes of the operand's rows: of one tensor, or of several side by side that meet
+  /// at whole steps of 128 bytes.
+  bool rows_in_boxes(const Expr& operand) const;
+  /// True if the operand is a tensor with nothing between its rows.
+  bool dense(const Expr& operand) const;
+  /// The box of one of the operand's tensors, from the address of its first element, its columns, and the elements from
+  /// one row to the next.
+  using MakeRowsBox = std::function<TensorBox(void* address, int64_t columns, int64_t stride)>;
+  /// "struct A { .. }" for wgmma: tensor maps.
+  std::string map_text(const std::string& name, const Expr& operand, Params& params, const MakeRowsBox& box) const;
   /// "struct Epilogue { .. }" with fragments of up to `most` columns.
   std::string epilogue_text(Params& params, std::string& headers, int most);
 

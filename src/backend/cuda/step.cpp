@@ -40,7 +40,13 @@ KernelText rows_text(const RowTeam& team) {
 }  // namespace
 
 Step::Step(Device& device, const KernelText& text, const Params& params, const LaunchShape& shape)
-    : name_(text.name), params_(params.bytes()), pointers_(params.pointers()), shape_(shape) {
+    : name_(text.name),
+      params_(params.bytes()),
+      pointers_(params.pointers()),
+      maps_(params.maps()),
+      sizes_at_(params.sizes_at()),
+      device_(&device),
+      shape_(shape) {
   KernelSource source;
   source.name = text.name;
   source.text = "#define TENON_DEVICE\n" + text.headers + "\nnamespace tenon::device {\n" + params.declaration() +
@@ -53,10 +59,14 @@ void Step::bind(const Resolve& resolve) {
     void* address = resolve(p.leaf);
     std::memcpy(params_.data() + p.at, &address, sizeof(address));
   }
+  for (const Params::Map& m : maps_) {
+    const TensorMap map = device_->encode(m.box(resolve(m.leaf)));
+    std::memcpy(params_.data() + m.at, &map, sizeof(map));
+  }
 }
 
 void Step::set(const SizesPointer& pointer) {
-  std::memcpy(params_.data() + pointer.at, &pointer.address, sizeof(pointer.address));
+  std::memcpy(params_.data() + sizes_at_ + pointer.at, &pointer.address, sizeof(pointer.address));
 }
 
 int64_t leaf_bytes(const Expr& leaf) { return leaf.shape().numel() * size_of(leaf.dtype()); }

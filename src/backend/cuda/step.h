@@ -10,7 +10,8 @@ namespace tenon::cuda {
 /// The address of a leaf's first element.
 using Resolve = std::function<void*(const Expr& leaf)>;
 
-/// A pointer inside the sizes of a skeleton that is known when the launch is bound.
+/// A pointer inside the sizes of a skeleton, that is known when the launch is bound. `at`: bytes from the first of
+/// them.
 struct SizesPointer {
   size_t at;
   void* address;
@@ -40,6 +41,9 @@ class Step {
   std::shared_ptr<Function> function_;
   std::vector<std::byte> params_;
   std::vector<Params::Pointer> pointers_;
+  std::vector<Params::Map> maps_;
+  size_t sizes_at_;
+  Device* device_;
   LaunchShape shape_;
 };
 

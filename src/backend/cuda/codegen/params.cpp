@@ -64,6 +64,11 @@ std::string Params::pointer(const Expr& leaf, bool written) {
   return "p." + f.name;
 }
 
+std::string Params::map(const Expr& leaf, MakeBox box) {
+  maps_.push_back({maps_.size() * sizeof(TensorMap), leaf, std::move(box)});
+  return "p.map" + std::to_string(maps_.size() - 1);
+}
+
 std::string Params::add(const std::string& type, const std::string& role, const void* value, size_t bytes) {
   Field f;
   f.type = type;
@@ -91,6 +96,7 @@ std::string Params::number(const std::string& role, double value) {
 
 std::string Params::declaration() const {
   std::string out = "struct Params {\n";
+  for (size_t i = 0; i < maps_.size(); ++i) out += "  TensorMap map" + std::to_string(i) + ";\n";
   if (!sizes_.empty()) out += "  " + sizes_type_ + " sizes;\n";
   for (const std::vector<Field>* list : {&pointers_, &fields_})
     for (const Field& f : *list) out.append("  ").append(f.type).append(" ").append(f.name).append(";\n");
@@ -98,16 +104,18 @@ std::string Params::declaration() const {
 }
 
 std::vector<std::byte> Params::bytes() const {
-  std::vector<std::byte> out = sizes_;
+  std::vector<std::byte> out(sizes_at());
+  out.insert(out.end(), sizes_.begin(), sizes_.end());
   out.resize(out.size() + 8 * pointers_.size());
   for (const Field& f : fields_) out.insert(out.end(), f.value.begin(), f.value.end());
-  out.resize((out.size() + 7) / 8 * 8);
+  const size_t line = maps_.empty() ? 8 : alignof(TensorMap);
+  out.resize((out.size() + line - 1) / line * line);
   return out;
 }
 
 std::vector<Params::Pointer> Params::pointers() const {
   std::vector<Pointer> out;
-  for (size_t i = 0; i < pointers_.size(); ++i) out.push_back({sizes_.size() + 8 * i, pointers_[i].leaf});
+  for (size_t i = 0; i < pointers_.size(); ++i) out.push_back({sizes_at() + sizes_.size() + 8 * i, pointers_[i].leaf});
   return out;
 }
 

@@ -2,10 +2,12 @@
 // field, never a model's tensor, so that launches of equal meaning have equal text and share a compiled kernel.
 #pragma once
 #include <cstring>
+#include <functional>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "tenon/backend/cuda/device.h"
 #include "tenon/device/index.h"
 #include "tenon/expr/expr.h"
 
@@ -19,6 +21,14 @@ class Params {
     Expr leaf;
   };
 
+  /// A tensor map (TMA) in the argument: the box that is made of the leaf's address when that is known.
+  using MakeBox = std::function<TensorBox(void* address)>;
+  struct Map {
+    size_t at;
+    Expr leaf;
+    MakeBox box;
+  };
+
   /// The sizes of the skeleton, a plain struct of device/, as `p.sizes`. Called first, again to change the values.
   template <class T>
   void set_sizes(const char* type, const T& sizes) {
@@ -29,6 +39,8 @@ class Params {
   }
   /// The field that points to `leaf`'s elements; one field a leaf. Read as "p.in0", written as "p.out0".
   std::string pointer(const Expr& leaf, bool written);
+  /// A tensor map over `leaf`'s elements.
+  std::string map(const Expr& leaf, MakeBox box);
   std::string integer(const std::string& role, int64_t value);
   /// A number to divide by.
   std::string divisor(const std::string& role, int64_t value);
@@ -39,7 +51,8 @@ class Params {
   /// The argument with null pointers, and where these stand. Throws Error(Memory) for a number beyond 2^31.
   std::vector<std::byte> bytes() const;
   std::vector<Pointer> pointers() const;
-  size_t sizes_bytes() const { return sizes_.size(); }
+  const std::vector<Map>& maps() const { return maps_; }
+  size_t sizes_at() const { return maps_.size() * sizeof(TensorMap); }
 
  private:
   struct Field {
@@ -50,6 +63,7 @@ class Params {
   };
   std::string add(const std::string& type, const std::string& role, const void* value, size_t bytes);
 
+  std::vector<Map> maps_;  // first: they are aligned to lines
   std::string sizes_type_;
   std::vector<std::byte> sizes_;
   std::vector<Field> pointers_, fields_;  // pointers stand first: 8-byte alignment

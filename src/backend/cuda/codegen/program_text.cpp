@@ -340,7 +340,8 @@ std::string ProgramText::functor(const std::string& name, int lanes) {
     std::string stages;
     for (int s = 0; s < stages_; ++s) stages += stage(s, s + 1 == stages_);
     body =
-        "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, int cols, const Team& team) {\n"
+        "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, int cols, const Team& "
+        "team) {\n"
         "    const Row r = row(p, row_number);\n";
     for (const auto& [node, v] : arrays_) body += "    Frag<float, kRun> " + v.name + "[R];\n";
     body += stages + "  }\n";

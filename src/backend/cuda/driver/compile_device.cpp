@@ -78,8 +78,8 @@ class CompileDevice::Kernel : public Function {
                                   " bytes of shared memory; " + facts.name + " has " +
                                   std::to_string(facts.shared_bytes));
     for (int size : parameter_sizes_)
-      if (size != report.kernel.parameter_bytes)
-        report.violations.push_back("it takes " + std::to_string(report.kernel.parameter_bytes) +
+      if (size != report.kernel.argument_bytes)
+        report.violations.push_back("it takes " + std::to_string(report.kernel.argument_bytes) +
                                     " bytes of arguments and is given " + std::to_string(size));
     return report;
   }

@@ -13,6 +13,7 @@ enum Attribute : uint8_t {
   kMaxThreads = 0x05,
   kFrameSize = 0x11,
   kMinStackSize = 0x12,
+  kParameter = 0x17,  // one a parameter: its size is in the upper 14 bits of the third word
   kParameterBytes = 0x19,
   kRegisters = 0x2f,
   kBarriers = 0x4c,
@@ -141,6 +142,8 @@ void read_kernel_info(const Elf& elf, CubinKernel& kernel) {
   const Section* section = elf.find(".nv.info." + kernel.name);
   if (!section) return;
   for (const InfoItem& item : info_items(elf.bytes(*section))) {
+    if (item.attribute == kParameter)
+      kernel.argument_bytes += static_cast<int>(Elf::value<uint32_t>(item.value, 8) >> 18);
     if (item.attribute == kParameterBytes) kernel.parameter_bytes = Elf::value<uint16_t>(item.value, 0);
     if (item.attribute == kBarriers) kernel.barriers = Elf::value<uint8_t>(item.value, 0);
     if (item.attribute != kMaxThreads || item.value.size() < 12) continue;

@@ -47,7 +47,8 @@ struct CubinKernel {
   int stack_bytes = 0;          ///< what a thread needs of local memory, called functions included
   int static_shared_bytes = 0;  ///< without what the system keeps for itself (1 KiB on sm_90)
   int max_threads = 0;          ///< of a block, as declared; 0: not declared
-  int parameter_bytes = 0;
+  int argument_bytes = 0;       ///< of the parameters themselves
+  int parameter_bytes = 0;      ///< with what their alignment puts in front and between
   int barriers = 0;
   std::map<int, int> opcodes;  ///< instructions by their low 9 bits
   Accesses loads, stores;      ///< of global memory; loads include cp.async

@@ -73,8 +73,8 @@ void DriverFunction::load() {
 void DriverFunction::prepare(const LaunchShape& shape, size_t params) {
   const std::string where = "kernel " + name_;
   const CubinKernel& kernel = code();
-  TENON_CHECK(Internal, static_cast<int>(params) == kernel.parameter_bytes, where)
-      << "takes " << kernel.parameter_bytes << " bytes of arguments and was given " << params;
+  TENON_CHECK(Internal, static_cast<int>(params) == kernel.argument_bytes, where)
+      << "takes " << kernel.argument_bytes << " bytes of arguments and was given " << params;
   TENON_CHECK(Internal, kernel.max_threads == 0 || static_cast<int>(shape.threads) <= kernel.max_threads, where)
       << "is compiled for at most " << kernel.max_threads << " threads and was launched with " << shape.threads;
   const int64_t shared = int64_t{shape.shared_bytes} + kernel.static_shared_bytes;
