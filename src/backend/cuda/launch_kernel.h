@@ -38,7 +38,7 @@ class LaunchKernel : public Kernel {
 
   /// Adds the launch's own steps, between the lets and the statistics.
   virtual void make_steps() = 0;
-  void add(Step step) { steps_.push_back({std::move(step), {}, {}}); }
+  void add(Step step) { add(std::move(step), {}, {}); }
   /// A step whose sizes point into memory that stays or into the scratch.
   void add(Step step, std::vector<SizesPointer> kept, std::vector<std::pair<size_t, int64_t>> scratch);
   /// Zeroes the leaf's memory in the scratch.

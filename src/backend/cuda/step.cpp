@@ -47,6 +47,7 @@ Step::Step(Device& device, const KernelText& text, const Params& params, const L
       sizes_at_(params.sizes_at()),
       device_(&device),
       shape_(shape) {
+  shape_.overlaps = true;  // every kernel waits for its predecessor itself
   KernelSource source;
   source.name = text.name;
   source.text = "#define TENON_DEVICE\n" + text.headers + "\nnamespace tenon::device {\n" + params.declaration() +
@@ -77,7 +78,7 @@ std::optional<Step> lets_step(Device& device, const std::string& name, std::span
   KernelText text;
   text.name = name + " lets";
   text.headers = "#include \"tenon/device/lets.h\"\n";
-  text.kernel = "KERNEL(kLetsThreads, 1, Params, p) {\n";
+  text.kernel = "KERNEL(kLetsThreads, 1, Params, p) {\n  griddep_wait();\n  griddep_launch();\n";
   for (const ProgramOutput& o : outputs) {
     const Shape domain = domain_of(o.value);
     const MatrixDomain matrix = matrix_domain(domain, false);

@@ -34,6 +34,8 @@ class Step {
   /// Sets a pointer inside the sizes.
   void set(const SizesPointer& pointer);
   void launch() { function_->launch(shape_, params_); }
+  /// Starts when its predecessor has ended: what is no kernel (a fill) cannot be overlapped.
+  void wait_whole() { shape_.overlaps = false; }
   const std::string& name() const { return name_; }
 
  private:

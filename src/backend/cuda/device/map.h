@@ -11,6 +11,8 @@ inline constexpr int kMapThreads = 256;
 /// Program: kRun; eval(p, row, col) computes and stores kRun columns from `col` on.
 template <class Program, class Params>
 DEV void map(const Params& p) {
+  griddep_wait();
+  griddep_launch();
   const int i = block_x() * kMapThreads + thread_index();
   if (i >= p.sizes.fragments) return;
   const int row = i / p.sizes.row_fragments;

@@ -54,12 +54,16 @@ inline constexpr int kWarpRowThreads = 128;
 /// Program: kRun; run<R>(p, row, cols, team) computes and stores a row of up to R * kRun * team threads columns.
 template <class Program, int R, class Params>
 DEV void rows_by_warp(const Params& p) {
+  griddep_wait();
+  griddep_launch();
   const int row = block_x() * (kWarpRowThreads / 32) + warp();
   if (row < p.sizes.rows) Program::template run<R>(p, row, p.sizes.cols, WarpTeam{});
 }
 
 template <class Program, int R, int threads, class Params>
 DEV void rows_by_block(const Params& p) {
+  griddep_wait();
+  griddep_launch();
   const BlockTeam<threads> team{reinterpret_cast<float*>(shared_memory())};
   Program::template run<R>(p, block_x(), p.sizes.cols, team);
 }

@@ -78,6 +78,8 @@ DEV void simt_tile(const Params& p, const Rows& a, int m, int lane_columns, int 
 /// Grid: x = columns of a lane / 64, y = rows / 64, z = batch.
 template <class X, class W, class Epilogue, class Params>
 DEV void gemm_simt(const Params& p) {
+  griddep_wait();
+  griddep_launch();
   const GemmSizes& s = p.sizes;
   const ProductRows<X, Params> rows{p, block_z() * s.m};
   simt_tile<W, Epilogue>(p, rows, s.m, s.n / Epilogue::kLanes, s.k, block_z() * s.m, block_z() * s.n);
@@ -85,6 +87,8 @@ DEV void gemm_simt(const Params& p) {
 
 template <class X, class W, class Epilogue, class Params>
 DEV void conv_simt(const Params& p) {
+  griddep_wait();
+  griddep_launch();
   const ConvSizes& s = p.sizes;
   const PixelRows<X, Params> rows{p};
   simt_tile<W, Epilogue>(p, rows, s.batch * s.out_height * s.out_width, s.outputs / Epilogue::kLanes,
@@ -94,6 +98,8 @@ DEV void conv_simt(const Params& p) {
 /// One query a block, 128 keys at a time. Grid: x = queries, y = heads, z = batch. Depth up to 512.
 template <class Q, class K, class V, class Epilogue, class Params>
 DEV void attention_simt(const Params& p) {
+  griddep_wait();
+  griddep_launch();
   constexpr int kThreads = kSimtAttentionThreads, kWide = 4;
   const AttentionSizes& s = p.sizes;
   const int query = block_x(), row = (block_z() * s.heads + block_y()) * s.queries + query;
