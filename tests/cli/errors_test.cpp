@@ -173,6 +173,13 @@ TEST_F(CliErrors, UnknownDevice) {
   expect_error(6, {"explain", "-m", model(), "--device", "abacus"}, {"abacus", "cpu"});
 }
 
+// No driver, or one with every GPU hidden.
+TEST_F(CliErrors, NoGpu) {
+  const Finished run = tenon({"generate", "a circle", "-m", model(), "--device", "cuda"}, {"CUDA_VISIBLE_DEVICES="});
+  EXPECT_EQ(run.code, 6);
+  EXPECT_NE(run.err.find("--device cpu"), std::string::npos) << run.err;
+}
+
 TEST_F(CliErrors, BadEnvironment) {
   EXPECT_EQ(tenon({"env"}, {"TENON_LOG_LEVEL=loud"}).code, 2);
   EXPECT_EQ(tenon({"env"}, {"TENON_THREADS=none"}).code, 2);

@@ -1,4 +1,5 @@
 // The verbs that look inside: their JSON shapes, which scripts rely on, and their pages.
+#include <algorithm>
 #include <fstream>
 
 #include "cli.h"
@@ -131,6 +132,20 @@ TEST_F(CliVerbs, Environment) {
   expect_keys(j, {"version", "commit", "compiler", "machine", "devices", "options", "default_model", "cache_folder"});
   expect_keys(j["options"], {"TENON_MODEL_DIR", "TENON_CACHE_DIR", "TENON_NO_FUSION", "NO_COLOR"});
   EXPECT_EQ(tenon({"env"}, {"TENON_CACHE_DIR=/somewhere"}).out.find("/somewhere") == std::string::npos, false);
+}
+
+// What a GPU needs is named one by one; what is missing comes with the command that installs it.
+TEST_F(CliVerbs, EnvironmentOfAGpu) {
+  const json j = json_of({"env"});
+  const auto cuda =
+      std::find_if(j["devices"].begin(), j["devices"].end(), [](const json& d) { return d["name"] == "cuda"; });
+  ASSERT_NE(cuda, j["devices"].end());
+  EXPECT_NE(cuda->contains("unavailable"), cuda->contains("description"));
+  expect_keys((*cuda)["needs"], {"driver", "nvrtc", "cublaslt", "cudnn", "kernels"});
+  for (const auto& [name, need] : (*cuda)["needs"].items()) {
+    const std::string found = need["found"];
+    EXPECT_EQ(found.starts_with("not found"), need.contains("install")) << name << ": " << found;
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The CUDA backend's launches on the emulator, and on a GPU where there is one.
-#include <cstring>
+#include <cstdlib>
 
 #include "cuda/emulator.h"
 #include "skeletons/harness.h"
@@ -46,7 +46,7 @@ const std::vector<Runner>& runners() {
     const auto add = [&out](const std::string& name, const std::shared_ptr<cuda::Device>& device) {
       out.push_back({name, name, [device](const Launch& l, const Tensors& t) { return run_on(device, l, t); }});
     };
-    add("emulator", std::make_shared<cuda::test::Emulator>());
+    if (!std::getenv("TENON_TEST_GPU_ONLY")) add("emulator", std::make_shared<cuda::test::Emulator>());
     try {
       const auto gpu = std::make_shared<cuda::DriverDevice>();
       add(gpu->facts().name, gpu);
