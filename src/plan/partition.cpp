@@ -349,7 +349,7 @@ std::string without_suffix(const std::string& name) {
   return dot == std::string::npos ? name : name.substr(0, dot);
 }
 
-// "a.b.q" + "a.b.k" -> "a.b.q+k"; many -> "a.b.q+...(22)"
+// "a.b.q" + "a.b.k" -> "a.b.q+k"; more than four -> "a.b.q+..21" (how many others)
 std::string joined(const std::vector<std::string>& names) {
   std::string out = names[0];
   if (names.size() > 4) return out + "+.." + std::to_string(names.size() - 1);
