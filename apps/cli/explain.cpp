@@ -24,10 +24,7 @@ void run_timed(Executable& executable) {
   set_sample_inputs(executable);
   executable.run_all();
   executable.time_launches(true);
-  for (int i = 0; i < 2; ++i) {
-    throw_if_stopped();
-    executable.run_all();
-  }
+  for (int i = 0; i < 2; ++i) executable.run_all();
 }
 
 Explanation explain_part(const Model& model, const std::string& part, const ExplainFlags& flags,
@@ -37,6 +34,7 @@ Explanation explain_part(const Model& model, const std::string& part, const Expl
   Explanation out;
   if (flags.time) {
     Executable executable(plan, backend, *weights_of_part(model, part));
+    executable.stop_when(stop_asked);
     run_timed(executable);
     out = explain(plan, memory, &executable);
   } else {

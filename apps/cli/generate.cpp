@@ -127,6 +127,7 @@ int run(const GenerateFlags& f, const Common& common) {
   if (!f.type.empty()) options.type = parse_type(f.type);
   options.fusion = !fusion_is_off(f.no_fusion);
   options.keep_networks = f.batch_count > 1;
+  options.stop = stop_asked;
   const auto model = Model::open(f.model);
   TextToImage pipeline(model, options);
   request = pipeline.complete(std::move(request));
@@ -141,10 +142,7 @@ int run(const GenerateFlags& f, const Common& common) {
     ImageResult result;
     {
       ProgressBar bar("step", common.quiet);
-      result = pipeline.generate(one, [&bar](const Progress& p) {
-        bar.step(p.step, p.steps, p.seconds);
-        return stop_signal() == 0;
-      });
+      result = pipeline.generate(one, [&bar](const Progress& p) { bar.step(p.step, p.steps, p.seconds); });
     }
     write_batch(f, common, result, about, names, static_cast<size_t>(b) * static_cast<size_t>(f.batch_size));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "cancel.h"
 #include "folders.h"
 #include "tenon/core/error.h"
 #include "tenon/io/files.h"
@@ -90,7 +91,10 @@ ModelText model_text(const Model& model) {
     return out;
   }
   std::string list;
-  for (const fs::path& file : files) list += cache.of(file) + "\n";
+  for (const fs::path& file : files) {
+    throw_if_stopped();
+    list += cache.of(file) + "\n";
+  }
   out.sha256 = sha256_hex(std::as_bytes(std::span(list)));
   return out;
 }

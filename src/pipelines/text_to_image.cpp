@@ -135,10 +135,12 @@ Executable& TextToImage::network(Network& slot, const std::string& key, const st
   if (!options_.keep_networks)
     for (Network* other : {&text_, &unet_, &decoder_, &encoder_}) other->executable.reset();
   slot.executable.reset();
+  check_stop();
   const auto begin = Clock::now();
   Plan ready = plan();
   const auto planned = Clock::now();
   slot.executable = std::make_unique<Executable>(std::move(ready), backend_, *model_->weights(weights));
+  slot.executable->stop_when(options_.stop);
   slot.key = key;
   spdlog::debug("{}: planned in {:.3f} s, weights ready in {:.3f} s", slot.executable->plan().name,
                 std::chrono::duration<double>(planned - begin).count(), seconds_since(planned));
@@ -256,6 +258,7 @@ void TextToImage::denoise(const ImageRequest& r, Scheduler& scheduler, const std
     for (size_t b = 0; b < noise.size(); ++b) noise[b](out.subspan(b * per_image, per_image));
   };
   for (int i = 0; i < scheduler.calls(); ++i) {
+    check_stop();  // a device may repeat a whole step as one launch
     const auto step_begin = Clock::now();
     std::vector<float> x = latents;
     scheduler.scale_model_input(x, i);
@@ -271,10 +274,13 @@ void TextToImage::denoise(const ImageRequest& r, Scheduler& scheduler, const std
     if (!std::all_of(e.begin(), e.end(), [](float v) { return std::isfinite(v); })) name_launch(unet, i);
     scheduler.step(e, i, latents, draw);
     result.timings.steps.push_back(seconds_since(step_begin));
-    const bool go_on = !on_step || on_step({i + 1, scheduler.calls(), result.timings.steps.back()});
-    TENON_CHECK(Cancelled, go_on, "generate") << "cancelled after step " << i + 1 << " of " << scheduler.calls();
+    if (on_step) on_step({i + 1, scheduler.calls(), result.timings.steps.back()});
   }
   result.timings.denoise = seconds_since(begin);
+}
+
+void TextToImage::check_stop() const {
+  TENON_CHECK(Cancelled, !options_.stop || !options_.stop(), "generate") << "stopped";
 }
 
 // Runs the step again, looking at every launch, to say where the first non-finite value came from.
@@ -284,6 +290,7 @@ void TextToImage::name_launch(Executable& unet, int step) const {
     unet.check_finite(true);
     unet.run(Rate::Step);
   } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Numeric) throw;
     throw Error(ErrorKind::Numeric, where, e.what());
   }
   throw Error(ErrorKind::Numeric, where, "the guided noise is not finite");

@@ -41,8 +41,8 @@ struct Progress {
   int step = 0, steps = 0;  ///< steps done
   double seconds = 0;       ///< of the last one
 };
-/// Called after every step; false cancels (Error(Cancelled)).
-using OnStep = std::function<bool(const Progress&)>;
+/// Called after every step.
+using OnStep = std::function<void(const Progress&)>;
 
 struct Timings {
   double load = 0, text = 0, encode = 0, denoise = 0, decode = 0;  ///< seconds
@@ -65,6 +65,7 @@ struct PipelineOptions {
   std::optional<DType> type;  ///< bf16 or f32; unset: bf16 where the device has it
   bool fusion = true;
   bool keep_networks = false;  ///< keep every network ready between calls instead of one at a time
+  StopCheck stop;              ///< asked before every launch and step of generate
 };
 
 /// Not thread-safe.
@@ -101,6 +102,7 @@ class TextToImage {
   /// Windows of the negative prompt (if guided) and of the prompt, equally many.
   std::vector<std::vector<TokenWindow>> windows_of(const ImageRequest& r) const;
   int64_t planned_bytes(const ImageRequest& r, int64_t windows) const;
+  void check_stop() const;
   [[noreturn]] void name_launch(Executable& unet, int step) const;
 
   std::shared_ptr<const Model> model_;

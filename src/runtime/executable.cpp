@@ -47,6 +47,7 @@ struct Executable::State {
   MemoryPlan allocated;
   std::vector<Prepared> launches;
   bool timing = false, checking = false;
+  StopCheck stop;
 
   const Buffer& find(const std::string& name) const {
     const auto it = buffer.find(name);
@@ -54,6 +55,7 @@ struct Executable::State {
     return *it->second;
   }
   void check_outputs(const Launch& launch) const;
+  void check_stop(const Launch& next) const;
 };
 
 Executable::Executable(Plan plan, std::shared_ptr<Backend> backend, const WeightSource& weights,
@@ -117,6 +119,7 @@ void Executable::run(Rate rate) {
   using Clock = std::chrono::steady_clock;
   for (State::Prepared& p : s.launches) {
     if (p.rate != rate) continue;
+    s.check_stop(*p.launch);
     const auto begin = s.timing ? Clock::now() : Clock::time_point();
     p.kernel->run(s.scratch.get());
     p.ran = true;
@@ -127,6 +130,12 @@ void Executable::run(Rate rate) {
     if (s.checking) s.check_outputs(*p.launch);
   }
   s.backend->synchronize();
+}
+
+void Executable::State::check_stop(const Launch& next) const {
+  if (!stop || !stop()) return;
+  backend->synchronize();
+  throw Error(ErrorKind::Cancelled, plan.name, "stopped before '" + next.name + "'");
 }
 
 void Executable::State::check_outputs(const Launch& launch) const {
@@ -164,6 +173,7 @@ std::vector<float> Executable::get(const std::string& name) const {
 const Plan& Executable::plan() const { return state_->plan; }
 MemoryPlan Executable::allocated() const { return state_->allocated; }
 void Executable::time_launches(bool on) { state_->timing = on; }
+void Executable::stop_when(StopCheck stop) { state_->stop = std::move(stop); }
 void Executable::check_finite(bool on) { state_->checking = on; }
 
 std::vector<LaunchTime> Executable::times() const {

@@ -119,6 +119,17 @@ TEST_F(CliGenerate, PromptFromAFile) {
   EXPECT_EQ(json::parse(f.out).at("prompt"), "a circle");
 }
 
+// The one step of this size takes many seconds: the end does not wait for it.
+TEST_F(CliGenerate, InterruptionBeforeTheFirstStepEnds) {
+  Process process({"generate", "a circle", "-m", model(), "-W", "1024", "-H", "1024", "--steps", "1"}, folder());
+  ASSERT_TRUE(process.wait_for_log("1024x1024, 1 steps", 60));
+  process.signal(SIGINT);
+  const Finished f = process.finish();
+  EXPECT_EQ(f.code, 130) << f.err;
+  EXPECT_EQ(f.err.find("step 1/"), std::string::npos) << f.err;
+  EXPECT_TRUE(files().empty());
+}
+
 TEST_F(CliGenerate, InterruptionEndsWithinAStepAndLeavesNothing) {
   for (const auto& [number, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
     Process process({"generate", "a circle", "-m", model(), "-W", "128", "-H", "128", "--steps", "900"}, folder());
