@@ -92,6 +92,7 @@ void check_positive(const GenerateFlags& f, const char* flag, int64_t value) {
 }
 
 void check_flags(const GenerateFlags& f) {
+  TENON_CHECK(Usage, !f.given("--output") || !f.output.empty(), "--output") << "is empty";
   check_positive(f, "--width", f.width);
   check_positive(f, "--height", f.height);
   check_positive(f, "--steps", f.steps);
@@ -132,8 +133,9 @@ int run(const GenerateFlags& f, const Common& common) {
   TextToImage pipeline(model, options);
   request = pipeline.complete(std::move(request));
   pipeline.check_fits(request);
-  spdlog::info("{}: {}x{}, {} steps of {}, guidance {}, seed {}, {}", model->name(), request.width, request.height,
-               request.steps, request.sampler, request.cfg_scale, request.seed, pipeline.backend().describe());
+  spdlog::info("{}: {}x{}, {} steps of {}{}, guidance {}, seed {}, {}", model->name(), request.width, request.height,
+               request.steps, request.sampler, request.scheduler.karras.value_or(false) ? " (karras)" : "",
+               request.cfg_scale, request.seed, pipeline.backend().describe());
   const ModelText about = f.no_metadata ? ModelText{} : model_text(*model);
   for (int b = 0; b < f.batch_count; ++b) {
     throw_if_stopped();

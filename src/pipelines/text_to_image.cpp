@@ -6,6 +6,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tenon/io/files.h"
 #include "tenon/io/random.h"
 
 namespace tenon {
@@ -39,6 +40,7 @@ InitImage::InitImage(const Image& image) : width(image.width), height(image.heig
   TENON_CHECK(Usage, image.channels == 3, "init image") << "expected 3 channels, got " << image.channels;
   values.reserve(image.pixels.size());
   for (uint8_t p : image.pixels) values.push_back(static_cast<float>(p) / 127.5f - 1.0f);
+  sha256 = sha256_hex(std::as_bytes(std::span(image.pixels)));
 }
 
 TextToImage::TextToImage(std::shared_ptr<const Model> model, const PipelineOptions& options)
@@ -67,10 +69,10 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
   if (r.steps == 0) r.steps = d.steps;
   if (r.cfg_scale < 0) r.cfg_scale = d.cfg_scale;
   if (r.sampler.empty()) r.sampler = d.sampler;
-  if (r.sampler.empty()) {
-    make_scheduler("", model_->scheduler_config());  // says what is wrong with it
-    r.sampler = model_->scheduler_config().at("_class_name");
-  }
+  const SamplerChoice sampler = choose_sampler(r.sampler, model_->scheduler_config(), r.scheduler);
+  r.sampler = sampler.name;
+  r.scheduler = sampler.options;
+  make_scheduler(r.sampler, model_->scheduler_config(), r.scheduler);  // says what is wrong with the config
   check_size(*model_, r.height, r.width);
   TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMaxSteps, "steps") << r.steps << " is outside 1.." << kMaxSteps;
   TENON_CHECK(Usage, r.batch >= 1 && r.batch <= kMaxBatch, "batch") << r.batch << " is outside 1.." << kMaxBatch;
@@ -327,7 +329,12 @@ ImageResult TextToImage::generate(const ImageRequest& request, const OnStep& on_
   const ImageRequest r = result.request = complete(request);
   const std::unique_ptr<Scheduler> scheduler = make_scheduler(r.sampler, model_->scheduler_config(), r.scheduler);
   scheduler->set_steps(r.steps, r.init ? r.strength : 1.0);
+  result.type = networks_.precision.act;
   result.timesteps.assign(scheduler->timesteps().begin(), scheduler->timesteps().end());
+  for (int i = 0; i < scheduler->calls(); ++i) {
+    const NoiseLevel level = scheduler->noise_level(i);
+    result.sigmas.push_back(level.sigma / level.alpha);
+  }
   std::vector<TorchGenerator> generators;
   std::vector<NoiseSource> noise;
   for (int64_t b = 0; b < r.batch; ++b) {

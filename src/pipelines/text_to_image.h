@@ -20,6 +20,7 @@ struct InitImage {
   InitImage(const Image& image);  // NOLINT: a picture is what callers have
   int64_t width = 0, height = 0;
   std::vector<float> values;
+  std::string sha256;  ///< of the 8-bit pixels that it was made from; empty for values from elsewhere
 };
 
 /// What is asked for. Sizes in pixels; a size or a number of steps of 0, a negative guidance and an empty sampler mean
@@ -52,9 +53,11 @@ struct Timings {
 struct ImageResult {
   std::vector<Image> images;
   std::vector<uint64_t> seeds;
-  ImageRequest request;  ///< with every default filled in
-  std::vector<double> timesteps;
-  std::vector<float> latents;  ///< [batch, 4, H/8, W/8], before decoding
+  ImageRequest request;  ///< with every default filled in, the sampler by its main name
+  DType type = DType::F32;
+  std::vector<double> timesteps;  ///< of every model call
+  std::vector<double> sigmas;     ///< noise over signal at every model call; infinite where there is no signal
+  std::vector<float> latents;     ///< [batch, 4, H/8, W/8], before decoding
   Timings timings;
   int64_t peak_bytes = 0;  ///< of the largest network, as planned
 };
