@@ -55,6 +55,8 @@ class Backend {
   virtual std::string_view name() const = 0;
   /// One line: device, instruction set or compute capability, threads.
   virtual std::string describe() const = 0;
+  /// False for a backend whose buffers never hold what a plan computes: no picture can come of it.
+  virtual bool computes() const { return true; }
   /// Bytes that may be allocated now (physical memory left).
   virtual int64_t memory_available() const = 0;
   /// True if bf16 arithmetic is native here, so that bf16 is the default type.

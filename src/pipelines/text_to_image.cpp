@@ -49,6 +49,7 @@ TextToImage::TextToImage(std::shared_ptr<const Model> model, const PipelineOptio
   TENON_CHECK(Usage, type == DType::BF16 || type == DType::F32, "type")
       << name_of(type) << " is not supported; use bf16 or f32";
   networks_ = {{type, type}, options.fusion};
+  TENON_CHECK(Usage, backend_->computes(), "device") << options.device << " computes nothing, so it cannot draw";
 }
 
 TextToImage::~TextToImage() = default;

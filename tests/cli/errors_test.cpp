@@ -185,6 +185,10 @@ TEST_F(CliErrors, UnknownDevice) {
   expect_error(6, {"explain", "-m", model(), "--device", "abacus"}, {"abacus", "cpu"});
 }
 
+TEST_F(CliErrors, DeviceThatComputesNothing) {
+  expect_error(2, {"generate", "a circle", "-m", model(), "--device", "null"}, {"null", "cannot draw"});
+}
+
 TEST_F(CliErrors, BadEnvironment) {
   EXPECT_EQ(tenon({"env"}, {"TENON_LOG_LEVEL=loud"}).code, 2);
   EXPECT_EQ(tenon({"env"}, {"TENON_THREADS=none"}).code, 2);

@@ -28,6 +28,7 @@ class NullBackend : public Backend {
  public:
   std::string_view name() const override { return "null"; }
   std::string describe() const override { return "null, records launches"; }
+  bool computes() const override { return false; }
   int64_t memory_available() const override { return std::numeric_limits<int64_t>::max(); }
   bool prefers_bf16() const override { return true; }
   LaunchMemory memory_of(const Launch&) const override { return {}; }
