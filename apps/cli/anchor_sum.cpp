@@ -7,6 +7,8 @@
 #include <chrono>
 #include <dnnl.hpp>
 
+#include "cancel.h"
+
 namespace tenon::cli {
 namespace {
 
@@ -98,6 +100,7 @@ double median_ms(const std::function<void()>& call) {
   std::vector<double> times;
   double spent = 0;
   while (times.size() < kLeast || (spent < kBudget && times.size() < kMost)) {
+    throw_if_stopped();
     const auto begin = Clock::now();
     call();
     times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());

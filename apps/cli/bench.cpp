@@ -56,11 +56,11 @@ Measured measure(const Model& model, const std::string& part, Plan plan, const s
   const auto begin = Clock::now();
   Executable executable(std::move(plan), backend, *weights_of_part(model, part));
   out.load_ms = ms_since(begin);
+  executable.stop_when(stop_asked);
   set_sample_inputs(executable);
   executable.run_all();
   executable.run(rate);  // a device may record now what it repeats from here on
   for (int i = 0; i < runs; ++i) {
-    throw_if_stopped();
     const auto start = Clock::now();
     executable.run(rate);
     out.ms.push_back(ms_since(start));

@@ -23,8 +23,10 @@ void install_signal_handlers() {
 
 int stop_signal() { return g_signal.load(); }
 
+bool stop_asked() { return stop_signal() != 0; }
+
 void throw_if_stopped() {
-  if (stop_signal()) throw Error(ErrorKind::Cancelled, "", "interrupted");
+  if (stop_asked()) throw Error(ErrorKind::Cancelled, "", "interrupted");
 }
 
 }  // namespace tenon::cli

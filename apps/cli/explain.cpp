@@ -19,29 +19,44 @@ struct ExplainFlags {
   bool time = false, plan = false, overwrite = false;
 };
 
-// The time of each launch from the last of three runs.
-void run_timed(Executable& executable) {
+constexpr int kTimedRuns = 3;
+
+// The median time of each launch over a few runs, after one that warms up, and how it ran.
+Measurements run_timed(Executable& executable) {
   set_sample_inputs(executable);
   executable.run_all();
   executable.time_launches(true);
-  for (int i = 0; i < 2; ++i) {
-    throw_if_stopped();
+  std::map<std::string, std::vector<double>> seconds;
+  for (int i = 0; i < kTimedRuns; ++i) {
     executable.run_all();
+    for (const LaunchTime& t : executable.times()) seconds[t.name].push_back(t.seconds);
   }
+  Measurements out;
+  for (auto& [name, runs] : seconds) {
+    std::sort(runs.begin(), runs.end());
+    out[name].seconds = runs[runs.size() / 2];
+  }
+  for (const Phase& p : executable.plan().phases) {
+    const std::vector<std::string> lines = executable.describe(p.rate);
+    for (size_t i = 0; i < p.launches.size(); ++i) out[p.launches[i].name].how = lines[i];
+  }
+  return out;
 }
 
 Explanation explain_part(const Model& model, const std::string& part, const ExplainFlags& flags,
                          const std::shared_ptr<Backend>& backend) {
-  const Plan plan = plan_part(model, part, flags.part.shape(model), flags.part.networks(*backend));
-  const MemoryPlan memory = plan_memory(plan, *backend);
-  Explanation out;
+  const GenerationShape shape = flags.part.shape(model);
+  NetworkOptions options = flags.part.networks(*backend);
+  const Plan plan = plan_part(model, part, shape, options);
+  Measurements measured;
   if (flags.time) {
     Executable executable(plan, backend, *weights_of_part(model, part));
-    run_timed(executable);
-    out = explain(plan, memory, &executable);
-  } else {
-    out = explain(plan, memory);
+    executable.stop_when(stop_asked);
+    measured = run_timed(executable);
   }
+  options.fusion = false;
+  const Plan apart = plan_part(model, part, shape, options);
+  Explanation out = explain(plan, plan_memory(plan, *backend), apart.bytes(apart.phases.back().rate), measured);
   out.model = model.name();
   out.part = part;
   out.device = backend->describe();
@@ -96,7 +111,8 @@ Action declare(CLI::App& app, const Common& common) {
   flags->part.declare(app, "unet");
   CLI::Option* html =
       app.add_option("--html", flags->html, "write one self-contained page there (with --part all: every network)");
-  CLI::Option* time = app.add_flag("--time", flags->time, "run with made-up inputs and show the time of every launch");
+  CLI::Option* time =
+      app.add_flag("--time", flags->time, "run with made-up inputs and show every launch's time, the median of three");
   app.add_flag("--plan", flags->plan, "print the plan itself, in the form that parses back")
       ->excludes(html)
       ->excludes(time);

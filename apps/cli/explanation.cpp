@@ -17,15 +17,15 @@ std::string scaled(double value, const char* unit) {
   return text;
 }
 
-// Bytes of the launch's nodes, had each been a launch of its own: operands in, result out.
-int64_t unfused(const std::vector<Expr>& roots) {
-  int64_t bytes = 0;
-  for (const Expr& e : topological(roots)) {
-    if (e->family() == Family::Leaf) continue;
-    bytes += bytes_of(e.shape(), e.dtype());
-    for (const Expr& x : e->in) bytes += bytes_of(x.shape(), x.dtype());
-  }
-  return bytes;
+// Bytes of the launch's nodes, had each been a launch of its own.
+int64_t unfused(const Launch& launch) {
+  std::vector<Result> results;
+  for (const Output& o : launch.outputs) results.push_back({o.buffer, o.value});
+  PlanOptions options;
+  options.name = launch.name;
+  options.fusion = false;
+  const Plan plan = make_plan(results, options);
+  return plan.bytes(plan.phases.back().rate);
 }
 
 void fill_from_form(const Launch& launch, const Form& form, Readable& readable, ExplainedLaunch& out) {
@@ -74,12 +74,8 @@ ExplainedLaunch explain_launch(const Launch& launch, Rate rate) {
   out.anchor = anchor_text(anchor);
   out.flops = anchor_flops(anchor);
   out.bytes = bytes_moved(launch);
-  std::vector<Expr> roots;
-  for (const Output& o : launch.outputs) {
-    roots.push_back(o.value);
-    out.writes.push_back(o.buffer);
-  }
-  out.unfused_bytes = unfused(roots);
+  for (const Output& o : launch.outputs) out.writes.push_back(o.buffer);
+  out.unfused_bytes = unfused(launch);
   for (const Expr& e : operands_of(launch))
     if (!e.is<nodes::Param>()) out.reads.push_back(e->attrs.text);
   Readable readable(launch.name);
@@ -113,35 +109,24 @@ std::vector<ExplainedBuffer> explain_buffers(const Plan& plan, const std::vector
   return out;
 }
 
-void join_measurements(const Plan& plan, const Executable& executable, std::vector<ExplainedLaunch>& launches) {
-  std::map<std::string, double> seconds;
-  for (const LaunchTime& t : executable.times()) seconds[t.name] = t.seconds;
-  std::map<std::string, std::string> how;
-  for (const Phase& p : plan.phases) {
-    const std::vector<std::string> lines = executable.describe(p.rate);
-    for (size_t i = 0; i < p.launches.size() && i < lines.size(); ++i) how[p.launches[i].name] = lines[i];
-  }
-  for (ExplainedLaunch& l : launches) {
-    if (const auto it = seconds.find(l.name); it != seconds.end()) l.seconds = it->second;
-    l.how = how[l.name];
-  }
-}
-
 }  // namespace
 
-Explanation explain(const Plan& plan, const MemoryPlan& memory, const Executable* executable) {
+Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_bytes, const Measurements& measured) {
   Explanation out;
   out.part = plan.name;
   out.rate = plan.phases.empty() ? Rate::Step : plan.phases.back().rate;
   out.counts = plan.counts(out.rate);
   out.fused_bytes = plan.bytes(out.rate);
   out.memory = memory;
+  out.unfused_bytes = unfused_bytes;
   for (const Phase& p : plan.phases)
-    for (const Launch& l : p.launches) out.launches.push_back(explain_launch(l, p.rate));
-  out.unfused_bytes = plan.unfused_bytes;
-  if (out.rate != Rate::Step)
-    for (const ExplainedLaunch& l : out.launches) out.unfused_bytes += l.rate == out.rate ? l.unfused_bytes : 0;
-  if (executable) join_measurements(plan, *executable, out.launches);
+    for (const Launch& l : p.launches) {
+      out.launches.push_back(explain_launch(l, p.rate));
+      const auto it = measured.find(l.name);
+      if (it == measured.end()) continue;
+      out.launches.back().seconds = it->second.seconds;
+      out.launches.back().how = it->second.how;
+    }
   out.buffers = explain_buffers(plan, out.launches);
   return out;
 }

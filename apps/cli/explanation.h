@@ -49,8 +49,16 @@ struct Explanation {
   int64_t peak_bytes() const { return memory.total(); }
 };
 
-/// Takes a plan apart. Times and ways of running are joined by launch name where `executable` is given and has run.
-Explanation explain(const Plan& plan, const MemoryPlan& memory, const Executable* executable = nullptr);
+/// What runs showed of a launch.
+struct Measurement {
+  double seconds = 0;
+  std::string how;  ///< Kernel::describe
+};
+using Measurements = std::map<std::string, Measurement>;  ///< by launch name
+
+/// Takes a plan apart. `unfused_bytes`: what the plan of --no-fusion moves.
+Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_bytes,
+                    const Measurements& measured = {});
 
 std::string explanation_text(const Explanation& e);
 std::string explanation_json(const Explanation& e);

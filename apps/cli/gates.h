@@ -26,7 +26,7 @@ using OnCase = std::function<void(const GateCase&)>;
 void oracle_gates(const std::string& part, const Plan& plan, const std::shared_ptr<Backend>& backend,
                   const WeightSource& weights, const OnCase& done);
 
-/// The recorded cases of parity.json in `folder`, in f32: one network each. Without the files one skipped case.
+/// The recorded cases of parity.json in `folder` that are one network each, in f32. Without the files one skipped case.
 void parity_gates(const std::filesystem::path& folder, const std::shared_ptr<Backend>& backend, const OnCase& done);
 
 }  // namespace tenon::cli

@@ -92,6 +92,7 @@ void check_positive(const GenerateFlags& f, const char* flag, int64_t value) {
 }
 
 void check_flags(const GenerateFlags& f) {
+  TENON_CHECK(Usage, !f.given("--output") || !f.output.empty(), "--output") << "is empty";
   check_positive(f, "--width", f.width);
   check_positive(f, "--height", f.height);
   check_positive(f, "--steps", f.steps);
@@ -127,12 +128,14 @@ int run(const GenerateFlags& f, const Common& common) {
   if (!f.type.empty()) options.type = parse_type(f.type);
   options.fusion = !fusion_is_off(f.no_fusion);
   options.keep_networks = f.batch_count > 1;
+  options.stop = stop_asked;
   const auto model = Model::open(f.model);
   TextToImage pipeline(model, options);
   request = pipeline.complete(std::move(request));
   pipeline.check_fits(request);
-  spdlog::info("{}: {}x{}, {} steps of {}, guidance {}, seed {}, {}", model->name(), request.width, request.height,
-               request.steps, request.sampler, request.cfg_scale, request.seed, pipeline.backend().describe());
+  spdlog::info("{}: {}x{}, {} steps of {}{}, guidance {}, seed {}, {}", model->name(), request.width, request.height,
+               request.steps, request.sampler, request.scheduler.karras.value_or(false) ? " (karras)" : "",
+               request.cfg_scale, request.seed, pipeline.backend().describe());
   const ModelText about = f.no_metadata ? ModelText{} : model_text(*model);
   for (int b = 0; b < f.batch_count; ++b) {
     throw_if_stopped();
@@ -141,10 +144,7 @@ int run(const GenerateFlags& f, const Common& common) {
     ImageResult result;
     {
       ProgressBar bar("step", common.quiet);
-      result = pipeline.generate(one, [&bar](const Progress& p) {
-        bar.step(p.step, p.steps, p.seconds);
-        return stop_signal() == 0;
-      });
+      result = pipeline.generate(one, [&bar](const Progress& p) { bar.step(p.step, p.steps, p.seconds); });
     }
     write_batch(f, common, result, about, names, static_cast<size_t>(b) * static_cast<size_t>(f.batch_size));
   }

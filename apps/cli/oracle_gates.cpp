@@ -128,6 +128,7 @@ void oracle_gates(const std::string& part, const Plan& plan, const std::shared_p
                   const WeightSource& weights, const OnCase& done) {
   const OwnBuffers memory(plan, *backend);
   Executable run(plan, backend, weights, memory.bound());
+  run.stop_when(stop_asked);
   set_sample_inputs(run);
   run.run_all();
   for (const Phase& phase : plan.phases)

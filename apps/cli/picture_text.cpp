@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <set>
 
+#include "cancel.h"
+#include "folders.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
+#include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "version.h"
@@ -52,24 +55,18 @@ class HashCache {
   nlohmann::json known_ = nlohmann::json::object();
 };
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
-}
-
 std::string pixel_hash(const Image& image) { return sha256_hex(std::as_bytes(std::span(image.pixels))); }
 
 PictureSettings a1111_settings(const ImageResult& result, size_t i, const ModelText& model) {
   const ImageRequest& r = result.request;
   PictureSettings s{{"Steps", std::to_string(r.steps)},
                     {"Sampler", r.sampler},
-                    {"CFG scale", number(r.cfg_scale)},
+                    {"CFG scale", number_text(r.cfg_scale)},
                     {"Seed", std::to_string(result.seeds[i])},
                     {"Size", std::to_string(r.width) + "x" + std::to_string(r.height)}};
   if (!model.sha256.empty()) s.emplace_back("Model hash", model.sha256.substr(0, kShortHash));
   s.emplace_back("Model", model.name);
-  if (r.init) s.emplace_back("Denoising strength", number(r.strength));
+  if (r.init) s.emplace_back("Denoising strength", number_text(r.strength));
   if (r.scheduler.karras.value_or(false)) s.emplace_back("Schedule type", "Karras");
   s.emplace_back("RNG", "CPU");
   s.emplace_back("Version", "tenon " + version());
@@ -90,7 +87,10 @@ ModelText model_text(const Model& model) {
     return out;
   }
   std::string list;
-  for (const fs::path& file : files) list += cache.of(file) + "\n";
+  for (const fs::path& file : files) {
+    throw_if_stopped();
+    list += cache.of(file) + "\n";
+  }
   out.sha256 = sha256_hex(std::as_bytes(std::span(list)));
   return out;
 }
@@ -102,8 +102,10 @@ ordered_json picture_json(const ImageResult& result, size_t i) {
                    {"prompt", r.prompt},      {"negative_prompt", r.negative},
                    {"width", r.width},        {"height", r.height},
                    {"steps", r.steps},        {"cfg_scale", r.cfg_scale},
-                   {"sampler", r.sampler},    {"timesteps", result.timesteps}};
-  if (r.init) out["strength"] = r.strength;
+                   {"sampler", r.sampler},    {"schedule", r.scheduler.karras.value_or(false) ? "karras" : "discrete"}};
+  if (r.scheduler.eta) out["eta"] = *r.scheduler.eta;
+  out.update({{"timesteps", result.timesteps}, {"sigmas", result.sigmas}, {"type", name_of(result.type)}});
+  if (r.init) out.update({{"strength", r.strength}, {"init_sha256", r.init->sha256}});
   out["timings"] = {{"load", t.load},       {"text", t.text},     {"encode", t.encode},
                     {"denoise", t.denoise}, {"decode", t.decode}, {"steps", t.steps}};
   out["peak_bytes"] = result.peak_bytes;

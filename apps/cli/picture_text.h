@@ -16,7 +16,7 @@ struct ModelText {
 /// Hashes the model's files. Hashes of large files are kept in the cache folder by path, size and time.
 ModelText model_text(const Model& model);
 
-/// Settings, seed, timings and pixel hash of image i.
+/// Settings, seed, noise levels, timings and pixel hash of image i.
 nlohmann::ordered_json picture_json(const ImageResult& result, size_t i);
 /// The chunks "parameters" (as A1111's web UI writes it) and "tenon" (JSON).
 ImageText picture_text(const ImageResult& result, size_t i, const ModelText& model);

@@ -1,7 +1,6 @@
 #include "readable.h"
 
-#include <cstdio>
-
+#include "tenon/core/text.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cli {
@@ -15,12 +14,6 @@ constexpr size_t kInlineLength = 28;                         // a value used twi
 Expr skip_silent(Expr e) {
   while (e.is<nodes::Reshape>() || e.is<nodes::Broadcast>()) e = e->in[0];
   return e;
-}
-
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
 }
 
 std::string list(const std::vector<int64_t>& values, const char* separator) {
@@ -109,7 +102,7 @@ std::string Readable::call(const Expr& e, const std::string& name) {
   const size_t shown = e->in.size() > kLongList ? kShownOfLong : e->in.size();
   for (size_t i = 0; i < shown; ++i) out += (i ? ", " : "") + text(e->in[i], 0);
   if (shown < e->in.size()) out += ", .. " + std::to_string(e->in.size() - shown) + " more";
-  for (double p : e->attrs.nums) out += ", " + number(p);
+  for (double p : e->attrs.nums) out += ", " + number_text(p);
   return out + ")";
 }
 
@@ -130,7 +123,7 @@ std::string Readable::view(const Expr& e) {
 }
 
 std::string Readable::leaf(const Expr& e) const {
-  if (e.is<nodes::Constant>()) return number(e->attrs.nums[0]);
+  if (e.is<nodes::Constant>()) return number_text(e->attrs.nums[0]);
   if (e.is<nodes::Iota>()) return "iota";
   if (e.is<nodes::Param>()) return short_weight(e->attrs.text);
   return e->attrs.text == "acc.0" ? "acc" : e->attrs.text;

@@ -70,6 +70,8 @@ class Backend {
   virtual std::string_view name() const = 0;
   /// One line: device, instruction set or compute capability, threads.
   virtual std::string describe() const = 0;
+  /// False for a backend whose buffers never hold what a plan computes: no picture can come of it.
+  virtual bool computes() const { return true; }
   /// Bytes that may be allocated now (physical memory left).
   virtual int64_t memory_available() const = 0;
   /// Element types that plans may compute in here, the default first.

@@ -6,6 +6,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tenon/io/files.h"
 #include "tenon/io/random.h"
 
 namespace tenon {
@@ -39,6 +40,7 @@ InitImage::InitImage(const Image& image) : width(image.width), height(image.heig
   TENON_CHECK(Usage, image.channels == 3, "init image") << "expected 3 channels, got " << image.channels;
   values.reserve(image.pixels.size());
   for (uint8_t p : image.pixels) values.push_back(static_cast<float>(p) / 127.5f - 1.0f);
+  sha256 = sha256_hex(std::as_bytes(std::span(image.pixels)));
 }
 
 TextToImage::TextToImage(std::shared_ptr<const Model> model, const PipelineOptions& options)
@@ -50,6 +52,7 @@ TextToImage::TextToImage(std::shared_ptr<const Model> model, const PipelineOptio
   TENON_CHECK(Usage, std::find(types.begin(), types.end(), type) != types.end(), "type")
       << name_of(type) << " is not computed in by " << backend_->name() << "; use " << known;
   networks_ = {{type, type}, options.fusion};
+  TENON_CHECK(Usage, backend_->computes(), "device") << options.device << " computes nothing, so it cannot draw";
 }
 
 TextToImage::~TextToImage() = default;
@@ -70,10 +73,10 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
   if (r.steps == 0) r.steps = d.steps;
   if (r.cfg_scale < 0) r.cfg_scale = d.cfg_scale;
   if (r.sampler.empty()) r.sampler = d.sampler;
-  if (r.sampler.empty()) {
-    make_scheduler("", model_->scheduler_config());  // says what is wrong with it
-    r.sampler = model_->scheduler_config().at("_class_name");
-  }
+  const SamplerChoice sampler = choose_sampler(r.sampler, model_->scheduler_config(), r.scheduler);
+  r.sampler = sampler.name;
+  r.scheduler = sampler.options;
+  make_scheduler(r.sampler, model_->scheduler_config(), r.scheduler);  // says what is wrong with the config
   check_size(*model_, r.height, r.width);
   TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMaxSteps, "steps") << r.steps << " is outside 1.." << kMaxSteps;
   TENON_CHECK(Usage, r.batch >= 1 && r.batch <= kMaxBatch, "batch") << r.batch << " is outside 1.." << kMaxBatch;
@@ -138,10 +141,12 @@ Executable& TextToImage::network(Network& slot, const std::string& key, const st
   if (!options_.keep_networks)
     for (Network* other : {&text_, &unet_, &decoder_, &encoder_}) other->executable.reset();
   slot.executable.reset();
+  check_stop();
   const auto begin = Clock::now();
   Plan ready = plan();
   const auto planned = Clock::now();
   slot.executable = std::make_unique<Executable>(std::move(ready), backend_, *model_->weights(weights));
+  slot.executable->stop_when(options_.stop);
   slot.key = key;
   spdlog::debug("{}: planned in {:.3f} s, weights ready in {:.3f} s", slot.executable->plan().name,
                 std::chrono::duration<double>(planned - begin).count(), seconds_since(planned));
@@ -259,6 +264,7 @@ void TextToImage::denoise(const ImageRequest& r, Scheduler& scheduler, const std
     for (size_t b = 0; b < noise.size(); ++b) noise[b](out.subspan(b * per_image, per_image));
   };
   for (int i = 0; i < scheduler.calls(); ++i) {
+    check_stop();  // a device may repeat a whole step as one launch
     const auto step_begin = Clock::now();
     std::vector<float> x = latents;
     scheduler.scale_model_input(x, i);
@@ -274,10 +280,13 @@ void TextToImage::denoise(const ImageRequest& r, Scheduler& scheduler, const std
     if (!std::all_of(e.begin(), e.end(), [](float v) { return std::isfinite(v); })) name_launch(unet, i);
     scheduler.step(e, i, latents, draw);
     result.timings.steps.push_back(seconds_since(step_begin));
-    const bool go_on = !on_step || on_step({i + 1, scheduler.calls(), result.timings.steps.back()});
-    TENON_CHECK(Cancelled, go_on, "generate") << "cancelled after step " << i + 1 << " of " << scheduler.calls();
+    if (on_step) on_step({i + 1, scheduler.calls(), result.timings.steps.back()});
   }
   result.timings.denoise = seconds_since(begin);
+}
+
+void TextToImage::check_stop() const {
+  TENON_CHECK(Cancelled, !options_.stop || !options_.stop(), "generate") << "stopped";
 }
 
 // Runs the step again, looking at every launch, to say where the first non-finite value came from.
@@ -287,6 +296,7 @@ void TextToImage::name_launch(Executable& unet, int step) const {
     unet.check_finite(true);
     unet.run(Rate::Step);
   } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Numeric) throw;
     throw Error(ErrorKind::Numeric, where, e.what());
   }
   throw Error(ErrorKind::Numeric, where, "the guided noise is not finite");
@@ -323,7 +333,12 @@ ImageResult TextToImage::generate(const ImageRequest& request, const OnStep& on_
   const ImageRequest r = result.request = complete(request);
   const std::unique_ptr<Scheduler> scheduler = make_scheduler(r.sampler, model_->scheduler_config(), r.scheduler);
   scheduler->set_steps(r.steps, r.init ? r.strength : 1.0);
+  result.type = networks_.precision.act;
   result.timesteps.assign(scheduler->timesteps().begin(), scheduler->timesteps().end());
+  for (int i = 0; i < scheduler->calls(); ++i) {
+    const NoiseLevel level = scheduler->noise_level(i);
+    result.sigmas.push_back(level.sigma / level.alpha);
+  }
   std::vector<TorchGenerator> generators;
   std::vector<NoiseSource> noise;
   for (int64_t b = 0; b < r.batch; ++b) {

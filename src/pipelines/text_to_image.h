@@ -20,6 +20,7 @@ struct InitImage {
   InitImage(const Image& image);  // NOLINT: a picture is what callers have
   int64_t width = 0, height = 0;
   std::vector<float> values;
+  std::string sha256;  ///< of the 8-bit pixels that it was made from; empty for values from elsewhere
 };
 
 /// What is asked for. Sizes in pixels; a size or a number of steps of 0, a negative guidance and an empty sampler mean
@@ -41,8 +42,8 @@ struct Progress {
   int step = 0, steps = 0;  ///< steps done
   double seconds = 0;       ///< of the last one
 };
-/// Called after every step; false cancels (Error(Cancelled)).
-using OnStep = std::function<bool(const Progress&)>;
+/// Called after every step.
+using OnStep = std::function<void(const Progress&)>;
 
 struct Timings {
   double load = 0, text = 0, encode = 0, denoise = 0, decode = 0;  ///< seconds
@@ -52,9 +53,11 @@ struct Timings {
 struct ImageResult {
   std::vector<Image> images;
   std::vector<uint64_t> seeds;
-  ImageRequest request;  ///< with every default filled in
-  std::vector<double> timesteps;
-  std::vector<float> latents;  ///< [batch, 4, H/8, W/8], before decoding
+  ImageRequest request;  ///< with every default filled in, the sampler by its main name
+  DType type = DType::F32;
+  std::vector<double> timesteps;  ///< of every model call
+  std::vector<double> sigmas;     ///< noise over signal at every model call; infinite where there is no signal
+  std::vector<float> latents;     ///< [batch, 4, H/8, W/8], before decoding
   Timings timings;
   int64_t peak_bytes = 0;  ///< of the largest network, as planned
 };
@@ -65,6 +68,7 @@ struct PipelineOptions {
   std::optional<DType> type;  ///< bf16 or f32; unset: bf16 where the device has it
   bool fusion = true;
   bool keep_networks = false;  ///< keep every network ready between calls instead of one at a time
+  StopCheck stop;              ///< asked before every launch and step of generate
 };
 
 /// Not thread-safe.
@@ -101,6 +105,7 @@ class TextToImage {
   /// Windows of the negative prompt (if guided) and of the prompt, equally many.
   std::vector<std::vector<TokenWindow>> windows_of(const ImageRequest& r) const;
   int64_t planned_bytes(const ImageRequest& r, int64_t windows) const;
+  void check_stop() const;
   [[noreturn]] void name_launch(Executable& unet, int step) const;
 
   std::shared_ptr<const Model> model_;

@@ -50,17 +50,6 @@ void add_input_buffers(Plan& plan, std::span<const Expr> roots) {
   }
 }
 
-// Bytes of the Step phase if every node were a launch: operands in, result out.
-int64_t unfused_bytes(std::span<const Expr> roots) {
-  int64_t bytes = 0;
-  for (const Expr& e : topological(roots)) {
-    if (e->family() == Family::Leaf || e->rate != Rate::Step) continue;
-    bytes += bytes_of(e.shape(), e.dtype());
-    for (const Expr& x : e->in) bytes += bytes_of(x.shape(), x.dtype());
-  }
-  return bytes;
-}
-
 }  // namespace
 
 Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
@@ -72,7 +61,6 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   plan.name = options.name;
   plan.graph = std::make_shared<Graph>();
   add_input_buffers(plan, roots);
-  plan.unfused_bytes = unfused_bytes(roots);
   roots = fold_literals(g, roots);
   if (options.merge_siblings && options.fusion) roots = merge_sibling_linears(g, roots);
 

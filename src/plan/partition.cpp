@@ -349,12 +349,23 @@ std::string without_suffix(const std::string& name) {
   return dot == std::string::npos ? name : name.substr(0, dot);
 }
 
-// "a.b.q" + "a.b.k" -> "a.b.q+k"; many -> "a.b.q+...(22)"
+// "a.b.q" + "a.b.k" -> "a.b.q+k"; of many, or of several parents, what they are and where the first one is:
+// "q+k of 32 siblings from a.b"
 std::string joined(const std::vector<std::string>& names) {
-  std::string out = names[0];
-  if (names.size() > 4) return out + "+.." + std::to_string(names.size() - 1);
-  for (size_t i = 1; i < names.size(); ++i) out += "+" + names[i].substr(names[i].rfind('.') + 1);
-  return out;
+  constexpr size_t kSpelledOut = 4;
+  std::vector<std::string> kinds;
+  for (const std::string& name : names) {
+    std::string kind = name.substr(name.rfind('.') + 1);
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(std::move(kind));
+  }
+  const bool few = names.size() <= kSpelledOut && std::all_of(names.begin(), names.end(), [&](const std::string& n) {
+                     return without_suffix(n) == without_suffix(names[0]);
+                   });
+  std::string out = few ? names[0] : kinds[0];
+  for (size_t i = 1; i < std::min(kinds.size(), kSpelledOut); ++i) out += "+" + kinds[i];
+  if (few) return out;
+  if (kinds.size() > kSpelledOut) out += "+..";
+  return out + " of " + std::to_string(names.size()) + " siblings from " + without_suffix(names[0]);
 }
 
 }  // namespace

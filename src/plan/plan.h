@@ -39,7 +39,6 @@ struct Plan {
   std::vector<Buffer> buffers;
   std::vector<Phase> phases;  ///< slowest rate first
   int64_t arena_bytes = 0;
-  int64_t unfused_bytes = 0;  ///< bytes of one Step phase with one launch a node
 
   const Buffer& buffer(const std::string& name) const;
   const Phase* phase(Rate rate) const;

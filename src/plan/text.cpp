@@ -1,5 +1,5 @@
 // Plans as text. Line by line:
-//   plan "name" arena=BYTES unfused=BYTES
+//   plan "name" arena=BYTES
 //   buffer "name" dtype shape role rate offset
 //   phase rate
 //   launch skeleton "name"
@@ -132,7 +132,6 @@ class PlanParser {
       if (kind == "plan") {
         plan_.name = in.text();
         plan_.arena_bytes = in.field("arena=");
-        plan_.unfused_bytes = in.field("unfused=");
       } else if (kind == "buffer") {
         parse_buffer(in);
       } else if (kind == "phase") {
@@ -223,7 +222,7 @@ std::vector<std::string_view> lines_of(const std::string& text) {
 
 std::string print_plan(const Plan& plan) {
   std::ostringstream out;
-  out << "plan " << quoted(plan.name) << " arena=" << plan.arena_bytes << " unfused=" << plan.unfused_bytes << "\n";
+  out << "plan " << quoted(plan.name) << " arena=" << plan.arena_bytes << "\n";
   for (const Buffer& b : plan.buffers)
     out << "buffer " << quoted(b.name) << " " << name_of(b.dtype) << " " << b.shape.str() << " "
         << kRoles[static_cast<size_t>(b.role)] << " " << name_of(b.rate) << " offset=" << b.offset << "\n";

@@ -55,6 +55,7 @@ struct Executable::State {
   };
   std::map<Rate, Phase> phases;
   bool replay(Rate rate);
+  StopCheck stop;
 
   const Buffer& find(const std::string& name) const {
     const auto it = buffer.find(name);
@@ -62,6 +63,7 @@ struct Executable::State {
     return *it->second;
   }
   void check_outputs(const Launch& launch) const;
+  void check_stop(const Launch& next) const;
 };
 
 Executable::Executable(Plan plan, std::shared_ptr<Backend> backend, const WeightSource& weights,
@@ -128,8 +130,12 @@ bool Executable::State::replay(Rate rate) {
       for (Prepared& p : launches)
         if (p.rate == rate) p.kernel->run(scratch.get());
     });
-  if (phase.replay) phase.replay->run();
-  return phase.replay != nullptr;
+  if (!phase.replay) return false;
+  const auto first =
+      std::find_if(launches.begin(), launches.end(), [rate](const Prepared& p) { return p.rate == rate; });
+  if (first != launches.end()) check_stop(*first->launch);
+  phase.replay->run();
+  return true;
 }
 
 void Executable::run(Rate rate) {
@@ -138,6 +144,7 @@ void Executable::run(Rate rate) {
   using Clock = std::chrono::steady_clock;
   for (State::Prepared& p : s.launches) {
     if (p.rate != rate) continue;
+    s.check_stop(*p.launch);
     const auto begin = s.timing ? Clock::now() : Clock::time_point();
     p.kernel->run(s.scratch.get());
     p.ran = true;
@@ -148,6 +155,12 @@ void Executable::run(Rate rate) {
     if (s.checking) s.check_outputs(*p.launch);
   }
   s.backend->synchronize();
+}
+
+void Executable::State::check_stop(const Launch& next) const {
+  if (!stop || !stop()) return;
+  backend->synchronize();
+  throw Error(ErrorKind::Cancelled, plan.name, "stopped before '" + next.name + "'");
 }
 
 void Executable::State::check_outputs(const Launch& launch) const {
@@ -185,6 +198,7 @@ std::vector<float> Executable::get(const std::string& name) const {
 const Plan& Executable::plan() const { return state_->plan; }
 MemoryPlan Executable::allocated() const { return state_->allocated; }
 void Executable::time_launches(bool on) { state_->timing = on; }
+void Executable::stop_when(StopCheck stop) { state_->stop = std::move(stop); }
 void Executable::check_finite(bool on) { state_->checking = on; }
 
 std::vector<LaunchTime> Executable::times() const {

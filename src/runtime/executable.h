@@ -1,5 +1,6 @@
 // An executable: a plan prepared on a backend.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,6 +25,9 @@ struct LaunchTime {
   Rate rate;
   double seconds;
 };
+
+/// Asked while work is going on: true ends it with Error(Cancelled).
+using StopCheck = std::function<bool()>;
 
 /// Not thread-safe; one run at a time.
 class Executable {
@@ -50,6 +54,8 @@ class Executable {
   const Plan& plan() const;
   /// Bytes really allocated, to compare with plan_memory.
   MemoryPlan allocated() const;
+  /// From now on `stop` is asked before every launch. A run that it ended leaves the buffers of the rest as they were.
+  void stop_when(StopCheck stop);
   /// From now on every run records the time of each launch (and waits for it).
   void time_launches(bool on);
   std::vector<LaunchTime> times() const;

@@ -46,6 +46,12 @@ TEST_F(CliErrors, BadSizesAndSteps) {
   expect_error(2, {"generate", "a circle", "-m", model(), "--seed", "-2"}, {"--seed"});
 }
 
+TEST_F(CliErrors, SamplerThatContradictsItsSchedule) {
+  expect_error(
+      2, {"generate", "a circle", "-m", model(), "--sampling-method", "DPM++ 2M Karras", "--scheduler", "discrete"},
+      {"DPM++ 2M Karras", "discrete"});
+}
+
 // Not the nearest number that fits, not an octal one.
 TEST_F(CliErrors, NumbersAreTakenAsWrittenOrNotAtAll) {
   expect_error(2, {"generate", "a circle", "-m", model(), "--seed", "18446744073709551615"},
@@ -154,6 +160,7 @@ TEST_F(CliErrors, OutputThatCannotBeWritten) {
   expect_error(2, {"generate", "a circle", "-m", model(), "-o", "taken.png"}, {"taken.png"});
   expect_error(1, {"generate", "a circle", "-m", model(), "-o", "no/such/folder.png"}, {"folder"});
   expect_error(2, {"generate", "a circle", "-m", model(), "-o", "picture.bmp"}, {".png"});
+  expect_error(2, {"generate", "a circle", "-m", model(), "-o", ""}, {"--output", "empty"});
   expect_error(2, {"generate", "a circle", "-m", model(), "-o", "a_%s.png"}, {"%d"});
   expect_error(1, {"generate", "a circle", "-m", model(), "-o", std::string(300, 'n') + ".png"}, {"too long"});
   std::ifstream in(folder() / "taken.png");
@@ -167,6 +174,11 @@ TEST_F(CliErrors, InitPictures) {
   expect_error(2, {"generate", "a circle", "-m", model(), "--strength", "0.5"}, {"--init-img"});
   tenon::write_png(folder() / "odd.png", {100, 60, 3, std::vector<uint8_t>(18000)}, {}, tenon::Overwrite::No);
   expect_error(2, {"generate", "a circle", "-m", model(), "-i", "odd.png"}, {"init image", "100x60"});
+  tenon::write_png(folder() / "even.png", {64, 64, 3, std::vector<uint8_t>(12288)}, {}, tenon::Overwrite::No);
+  expect_error(2, {"generate", "a circle", "-m", model(), "-i", "even.png", "-W", "128"},
+               {"init image", "64x64", "128x64"});
+  expect_error(2, {"generate", "a circle", "-m", model(), "-i", "even.png", "--strength", "0.01", "--steps", "2"},
+               {"strength 0.01 of 2 steps"});
 }
 
 TEST_F(CliErrors, UnknownDevice) {
@@ -178,6 +190,10 @@ TEST_F(CliErrors, NoGpu) {
   const Finished run = tenon({"generate", "a circle", "-m", model(), "--device", "cuda"}, {"CUDA_VISIBLE_DEVICES="});
   EXPECT_EQ(run.code, 6);
   EXPECT_NE(run.err.find("--device cpu"), std::string::npos) << run.err;
+}
+
+TEST_F(CliErrors, DeviceThatComputesNothing) {
+  expect_error(2, {"generate", "a circle", "-m", model(), "--device", "null"}, {"null", "cannot draw"});
 }
 
 TEST_F(CliErrors, BadEnvironment) {

@@ -85,6 +85,50 @@ TEST_F(CliGenerate, PictureHoldsItsSettings) {
   EXPECT_TRUE(tenon::read_png_text(folder() / "plain.png").empty());
 }
 
+// One name for a sampler however it is spelled, and its schedule, wherever it was asked for.
+TEST_F(CliGenerate, PictureHoldsItsSamplerAndNoise) {
+  namespace fs = std::filesystem;
+  fs::copy(model(), folder() / "karras", fs::copy_options::recursive);
+  json config = json::parse(std::ifstream(folder() / "karras/scheduler/scheduler_config.json"));
+  config["use_karras_sigmas"] = true;
+  std::ofstream(folder() / "karras/scheduler/scheduler_config.json") << config;
+  int number = 0;
+  const auto drawn = [&](const std::vector<std::string>& more) {
+    const std::string name = std::to_string(number++) + ".png";
+    std::vector<std::string> all{"generate", "a circle", "-W", "64", "-H", "64", "--steps", "2", "-o", name};
+    all.insert(all.end(), more.begin(), more.end());
+    const Finished f = tenon(all);
+    EXPECT_EQ(f.code, 0) << f.err;
+    auto text = tenon::read_png_text(folder() / name);
+    json about = json::parse(text["tenon"]);
+    about["log"] = f.err;
+    about["parameters"] = text["parameters"];
+    return about;
+  };
+  const json named = drawn({"-m", model(), "--sampling-method", "DPM++ 2M Karras", "--type", "f32"});
+  const json configured = drawn({"-m", "karras", "--sampling-method", "DPMSolverMultistepScheduler", "--type", "f32"});
+  for (const json& j : {named, configured}) {
+    EXPECT_EQ(j.at("sampler"), "dpm++2m");
+    EXPECT_EQ(j.at("schedule"), "karras");
+    EXPECT_EQ(j.at("type"), "f32");
+    EXPECT_EQ(j.at("pixels_sha256"), named.at("pixels_sha256"));
+    const std::string parameters = j.at("parameters"), log = j.at("log");
+    EXPECT_NE(parameters.find("Sampler: dpm++2m, "), std::string::npos) << parameters;
+    EXPECT_NE(parameters.find("Schedule type: Karras"), std::string::npos) << parameters;
+    EXPECT_NE(log.find("dpm++2m (karras)"), std::string::npos) << log;
+    const auto sigmas = j.at("sigmas").get<std::vector<double>>();
+    ASSERT_EQ(sigmas.size(), 2u);
+    EXPECT_GT(sigmas[0], sigmas[1]);
+    EXPECT_FALSE(j.contains("eta"));
+    EXPECT_FALSE(j.contains("init_sha256"));
+  }
+  const json ancestral = drawn({"-m", "karras", "--sampling-method", "Euler a"});
+  EXPECT_EQ(ancestral.at("sampler"), "euler_a");
+  EXPECT_EQ(ancestral.at("schedule"), "discrete");
+  EXPECT_EQ(ancestral.at("eta"), 1);
+  EXPECT_EQ(ancestral.at("parameters").get<std::string>().find("Schedule type"), std::string::npos);
+}
+
 TEST_F(CliGenerate, DrawnSeedIsReported) {
   const Finished f = tenon(quick({"-s", "-1", "--json"}));
   ASSERT_EQ(f.code, 0) << f.err;
@@ -109,6 +153,10 @@ TEST_F(CliGenerate, PictureToPicture) {
                             "--steps", "4", "-o", "second.png"});
   ASSERT_EQ(f.code, 0) << f.err;
   EXPECT_EQ(tenon::read_png(folder() / "second.png").width, 64);
+  const json first = json::parse(tenon::read_png_text(folder() / "first.png").at("tenon"));
+  const json second = json::parse(tenon::read_png_text(folder() / "second.png").at("tenon"));
+  EXPECT_EQ(second.at("strength"), 0.5);
+  EXPECT_EQ(second.at("init_sha256"), first.at("pixels_sha256"));
 }
 
 TEST_F(CliGenerate, PromptFromAFile) {
@@ -117,6 +165,17 @@ TEST_F(CliGenerate, PromptFromAFile) {
       {"generate", "--prompt-file", "prompt.txt", "-m", model(), "-W", "64", "-H", "64", "--steps", "2", "--json"});
   ASSERT_EQ(f.code, 0) << f.err;
   EXPECT_EQ(json::parse(f.out).at("prompt"), "a circle");
+}
+
+// The one step of this size takes many seconds: the end does not wait for it.
+TEST_F(CliGenerate, InterruptionBeforeTheFirstStepEnds) {
+  Process process({"generate", "a circle", "-m", model(), "-W", "1024", "-H", "1024", "--steps", "1"}, folder());
+  ASSERT_TRUE(process.wait_for_log("1024x1024, 1 steps", 60));
+  process.signal(SIGINT);
+  const Finished f = process.finish();
+  EXPECT_EQ(f.code, 130) << f.err;
+  EXPECT_EQ(f.err.find("step 1/"), std::string::npos) << f.err;
+  EXPECT_TRUE(files().empty());
 }
 
 TEST_F(CliGenerate, InterruptionEndsWithinAStepAndLeavesNothing) {

@@ -72,6 +72,17 @@ TEST_F(CliVerbs, ExplainUnfused) {
   const json fused = json_of(with({"explain"})), unfused = json_of(with({"explain", "--no-fusion"}));
   EXPECT_GT(unfused["counts"]["total"], fused["counts"]["total"]);
   EXPECT_GT(unfused["bytes"]["fused"], fused["bytes"]["fused"]);
+  for (const json& j : {fused, unfused}) EXPECT_EQ(j["bytes"]["unfused"], unfused["bytes"]["fused"]);
+  for (const json& launch : unfused["launches"]) EXPECT_EQ(launch["bytes"], launch["unfused_bytes"]) << launch["name"];
+}
+
+TEST_F(CliVerbs, ExplainTimesEveryLaunch) {
+  const json j = json_of(with({"explain", "--part", "text", "--time"}));
+  ASSERT_FALSE(j["launches"].empty());
+  for (const json& launch : j["launches"]) {
+    EXPECT_GT(launch["ms"], 0) << launch["name"];
+    EXPECT_NE(launch["how"], "") << launch["name"];
+  }
 }
 
 TEST_F(CliVerbs, ExplainNeedsNoWeights) {
@@ -111,6 +122,15 @@ TEST_F(CliVerbs, Verify) {
   EXPECT_GT(j["passed"], 0);
 }
 
+TEST_F(CliVerbs, VerifySkipsOnlyWhatIsNotThere) {
+  const json j = json_of(with({"verify", "--part", "text"}));
+  EXPECT_EQ(j["failed"], 0);
+  EXPECT_EQ(j["skipped"], 0);
+  bool parity = false;
+  for (const json& c : j["cases"]) parity = parity || c["name"].get<std::string>().starts_with("parity ");
+  EXPECT_TRUE(parity);
+}
+
 // The time embedding takes sines of large numbers, whose rounding is not the launch's fault.
 TEST_F(CliVerbs, VerifyInF32) {
   EXPECT_EQ(json_of({"verify", "--part", "unet", "--no-parity", "--type", "f32"})["failed"], 0);
@@ -123,6 +143,9 @@ TEST_F(CliVerbs, Bench) {
                   "device", "dtype", "machine", "date", "commit"});
   EXPECT_GT(j["anchor_sum_ms"], 0);
   EXPECT_GT(j["unfused_ms"], 0);
+  const json explained = json_of(with({"explain", "--part", "text"}));
+  EXPECT_EQ(j["bytes"], explained["bytes"]["fused"]);
+  EXPECT_EQ(j["unfused_bytes"], explained["bytes"]["unfused"]);
   EXPECT_GE(j["threads"], 1);
 }
 

@@ -149,7 +149,7 @@ TEST(Memory, BuffersThatLiveTogetherDoNotOverlap) {
 TEST(PlanText, ErrorsNameTheLine) {
   EXPECT_THROW(parse_plan(""), Error);
   try {
-    parse_plan("plan \"p\" arena=0 unfused=0\nbuffer \"x\" f32 [2,2] sideways step offset=0\n");
+    parse_plan("plan \"p\" arena=0\nbuffer \"x\" f32 [2,2] sideways step offset=0\n");
     FAIL();
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), HasSubstr("plan line 2"));

@@ -75,6 +75,28 @@ TEST(Schedulers, Options) {
   EXPECT_EQ(karras->timesteps()[1], static_cast<double>(static_cast<float>(999.0 * 18 / 19))) << "the option wins";
 }
 
+TEST(Schedulers, OneNameForEverySpelling) {
+  const auto chosen = [](const std::string& name, const json& config, const SchedulerOptions& options = {}) {
+    const tenon::SamplerChoice c = tenon::choose_sampler(name, config, options);
+    return c.name + (c.options.karras ? *c.options.karras ? " karras" : " discrete" : "") +
+           (c.options.eta ? " " + std::to_string(*c.options.eta).substr(0, 3) : "");
+  };
+  const json config = sd15_scheduler_config(), karras = with("use_karras_sigmas", true);
+  for (const char* name : {"dpm++2m", "DPM++ 2M", "dpmpp_2m", "DPMSolverMultistepScheduler"}) {
+    EXPECT_EQ(chosen(name, config), "dpm++2m discrete");
+    EXPECT_EQ(chosen(name, karras), "dpm++2m karras");
+    EXPECT_EQ(chosen(std::string(name) + " Karras", config), "dpm++2m karras");
+    EXPECT_EQ(chosen(name, karras, {.eta = {}, .karras = false}), "dpm++2m discrete");
+  }
+  EXPECT_EQ(chosen("", config), "pndm");
+  EXPECT_EQ(chosen("PLMS", karras, {.eta = 0.0, .karras = false}), "pndm");
+  EXPECT_EQ(chosen("DDIM", config), "ddim 0.0");
+  EXPECT_EQ(chosen("Euler a", karras), "euler_a discrete 1.0");
+  EXPECT_EQ(chosen("Euler a Karras", config, {.eta = 0.5, .karras = {}}), "euler_a karras 0.5");
+  expect_error(ErrorKind::Usage, "DPM++ 2M Karras",
+               [&] { make_scheduler("DPM++ 2M Karras", config, {.eta = {}, .karras = false}); });
+}
+
 TEST(Schedulers, Timesteps) {
   const json config = sd15_scheduler_config();
   EXPECT_THAT(timesteps("ddim", config, 4), testing::ElementsAre(751, 501, 251, 1));

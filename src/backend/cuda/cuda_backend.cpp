@@ -36,7 +36,12 @@ class CudaBackend : public Backend {
   }
   std::unique_ptr<Replay> record(const std::function<void()>& runs) override {
     device_->begin_recording();
-    runs();
+    try {
+      runs();
+    } catch (...) {
+      device_->end_recording();
+      throw;
+    }
     return std::make_unique<RecordedRuns>(device_->end_recording());
   }
   void copy_in(void* dst, const void* src, int64_t bytes) override { device_->copy_in(dst, src, bytes); }

@@ -28,6 +28,7 @@ class NullBackend : public Backend {
  public:
   std::string_view name() const override { return "null"; }
   std::string describe() const override { return "null, records launches"; }
+  bool computes() const override { return false; }
   int64_t memory_available() const override { return std::numeric_limits<int64_t>::max(); }
   std::vector<DType> types() const override { return {DType::BF16, DType::F16, DType::F32}; }
   LaunchMemory memory_of(const Launch&) const override { return {}; }

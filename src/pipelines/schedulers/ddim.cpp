@@ -65,9 +65,9 @@ class Ddim : public Scheduler {
 const RegisterScheduler kRegistered({.name = "ddim",
                                      .aliases = {},
                                      .diffusers_class = "DDIMScheduler",
-                                     .takes_eta = true,
+                                     .default_eta = 0,
                                      .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
-                                       return std::make_unique<Ddim>(Settings(config), options.eta.value_or(0));
+                                       return std::make_unique<Ddim>(Settings(config), *options.eta);
                                      }});
 
 }  // namespace

@@ -97,11 +97,9 @@ class DpmSolver2M : public Scheduler {
 const RegisterScheduler kRegistered({.name = "dpm++2m",
                                      .aliases = {"dpmpp2m", "dpmsolver++", "dpmsolvermultistep"},
                                      .diffusers_class = "DPMSolverMultistepScheduler",
-                                     .takes_karras = true,
+                                     .karras = KarrasLevels::IfConfigured,
                                      .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
-                                       const Settings settings(config);
-                                       const bool own = settings.flag("use_karras_sigmas", false);
-                                       return std::make_unique<DpmSolver2M>(settings, options.karras.value_or(own));
+                                       return std::make_unique<DpmSolver2M>(Settings(config), *options.karras);
                                      }});
 
 }  // namespace

@@ -24,11 +24,9 @@ class Euler : public EulerFamily {
 const RegisterScheduler kRegistered({.name = "euler",
                                      .aliases = {},
                                      .diffusers_class = "EulerDiscreteScheduler",
-                                     .takes_karras = true,
+                                     .karras = KarrasLevels::IfConfigured,
                                      .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
-                                       const Settings settings(config);
-                                       const bool own = settings.flag("use_karras_sigmas", false);
-                                       return std::make_unique<Euler>(settings, options.karras.value_or(own));
+                                       return std::make_unique<Euler>(Settings(config), *options.karras);
                                      }});
 
 }  // namespace

@@ -36,12 +36,11 @@ class EulerAncestral : public EulerFamily {
 const RegisterScheduler kRegistered({.name = "euler_a",
                                      .aliases = {"euler_ancestral"},
                                      .diffusers_class = "EulerAncestralDiscreteScheduler",
-                                     .takes_eta = true,
-                                     .takes_karras = true,
+                                     .default_eta = 1,
+                                     .karras = KarrasLevels::IfAsked,
                                      .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
-                                       // The class of diffusers has no use_karras_sigmas: only the option turns it on.
-                                       return std::make_unique<EulerAncestral>(
-                                           Settings(config), options.karras.value_or(false), options.eta.value_or(1));
+                                       return std::make_unique<EulerAncestral>(Settings(config), *options.karras,
+                                                                               *options.eta);
                                      }});
 
 }  // namespace

@@ -4,12 +4,20 @@
 
 namespace tenon {
 
+/// When a sampler takes Karras noise levels.
+enum class KarrasLevels : uint8_t {
+  Never,
+  IfAsked,      ///< its class of diffusers has no use_karras_sigmas: only SchedulerOptions turn them on
+  IfConfigured  ///< where SchedulerOptions say nothing, use_karras_sigmas of the config decides
+};
+
 struct SchedulerInfo {
-  std::string name;                  ///< main name, as scheduler_names() prints it
-  std::vector<std::string> aliases;  ///< other accepted names
-  std::string diffusers_class;       ///< `_class_name` that selects it
-  bool takes_eta = false;
-  bool takes_karras = false;
+  std::string name;                        ///< main name, as scheduler_names() prints it
+  std::vector<std::string> aliases;        ///< other accepted names
+  std::string diffusers_class;             ///< `_class_name` that selects it
+  std::optional<double> default_eta = {};  ///< share of fresh noise; unset: the sampler has no eta
+  KarrasLevels karras = KarrasLevels::Never;
+  /// Gets the options of choose_sampler: set if the sampler has them.
   std::function<std::unique_ptr<Scheduler>(const nlohmann::json&, const SchedulerOptions&)> make;
 };
 

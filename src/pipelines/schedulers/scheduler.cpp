@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
 #include "tenon/pipelines/schedulers/registry.h"
+#include "tenon/pipelines/schedulers/settings.h"
 
 namespace tenon {
 namespace {
@@ -57,37 +59,56 @@ nlohmann::json sd15_scheduler_config() {
           {"skip_prk_steps", true},           {"steps_offset", 1},           {"clip_sample", false}};
 }
 
-std::unique_ptr<Scheduler> make_scheduler(std::string_view name, const nlohmann::json& config,
-                                          const SchedulerOptions& options) {
+namespace {
+
+const SchedulerInfo& of_config(const nlohmann::json& config) {
+  const auto at = config.find("_class_name");
+  TENON_CHECK(Model, at != config.end() && at->is_string(), "scheduler_config") << "no _class_name names the scheduler";
+  const SchedulerInfo* info = find(normalised(at->get<std::string>()));
+  if (!info)
+    throw Error(ErrorKind::Model, "scheduler_config", "scheduler " + at->dump() + " is not implemented",
+                "name one of these samplers: " + joined_names());
+  return *info;
+}
+
+// "DPM++ 2M Karras" is a sampler and an option.
+const SchedulerInfo& of_name(const std::string& name, SchedulerOptions& options) {
+  std::string key = normalised(name);
+  constexpr std::string_view kKarras = "karras";
+  if (key.size() > kKarras.size() && key.ends_with(kKarras)) {
+    key.resize(key.size() - kKarras.size());
+    TENON_CHECK(Usage, options.karras.value_or(true), "sampler")
+        << "'" << name << "' asks for Karras noise levels, but a discrete schedule is asked for too";
+    options.karras = true;
+  }
+  const SchedulerInfo* info = find(key);
+  if (!info) throw Error(ErrorKind::Usage, "sampler", "unknown sampler '" + name + "'", "samplers: " + joined_names());
+  return *info;
+}
+
+}  // namespace
+
+SamplerChoice choose_sampler(std::string_view name, const nlohmann::json& config, const SchedulerOptions& options) {
   TENON_CHECK(Model, config.is_object(), "scheduler_config") << "expected a JSON object, got " << config.type_name();
   SchedulerOptions chosen = options;
-  const SchedulerInfo* info = nullptr;
-  if (name.empty()) {
-    const auto at = config.find("_class_name");
-    TENON_CHECK(Model, at != config.end() && at->is_string(), "scheduler_config")
-        << "no _class_name names the scheduler";
-    info = find(normalised(at->get<std::string>()));
-    if (!info)
-      throw Error(ErrorKind::Model, "scheduler_config", "scheduler " + at->dump() + " is not implemented",
-                  "name one of these samplers: " + joined_names());
-  } else {
-    std::string key = normalised(name);
-    constexpr std::string_view kKarras = "karras";
-    if (key.size() > kKarras.size() && key.ends_with(kKarras)) {
-      key.resize(key.size() - kKarras.size());
-      chosen.karras = true;
-    }
-    info = find(key);
-    if (!info)
-      throw Error(ErrorKind::Usage, "sampler", "unknown sampler '" + std::string(name) + "'",
-                  "samplers: " + joined_names());
-  }
-  TENON_CHECK(Usage, info->takes_karras || !chosen.karras.value_or(false), info->name)
+  const SchedulerInfo& info = name.empty() ? of_config(config) : of_name(std::string(name), chosen);
+  TENON_CHECK(Usage, info.karras != KarrasLevels::Never || !chosen.karras.value_or(false), info.name)
       << "has no noise levels that the Karras schedule could replace";
-  TENON_CHECK(Usage, info->takes_eta || chosen.eta.value_or(0) == 0, info->name) << "takes no eta";
+  TENON_CHECK(Usage, info.default_eta || chosen.eta.value_or(0) == 0, info.name) << "takes no eta";
   const double eta = chosen.eta.value_or(0);
   TENON_CHECK(Usage, eta >= 0 && eta <= 1, "eta") << "expected 0..1, got " << eta;
-  return info->make(config, chosen);
+  if (!info.default_eta || !chosen.eta) chosen.eta = info.default_eta;
+  if (info.karras == KarrasLevels::Never)
+    chosen.karras.reset();
+  else if (!chosen.karras)
+    chosen.karras = info.karras == KarrasLevels::IfConfigured && Settings(config).flag("use_karras_sigmas", false);
+  return {info.name, chosen};
+}
+
+std::unique_ptr<Scheduler> make_scheduler(std::string_view name, const nlohmann::json& config,
+                                          const SchedulerOptions& options) {
+  const SamplerChoice choice = choose_sampler(name, config, options);
+  return find(normalised(choice.name))->make(config, choice.options);
 }
 
 void Scheduler::set_steps(int steps, double strength) {
@@ -97,7 +118,7 @@ void Scheduler::set_steps(int steps, double strength) {
   const int kept = std::min(static_cast<int>(steps * strength), steps);
   if (kept < 1)
     throw Error(ErrorKind::Usage, "strength",
-                "strength " + std::to_string(strength) + " of " + std::to_string(steps) + " steps leaves no step",
+                "strength " + number_text(strength) + " of " + std::to_string(steps) + " steps leaves no step",
                 "use more steps or a strength of at least 1 / steps");
   TENON_CHECK(Usage, kept == steps || can_start_late(), "strength")
       << "this sampler's Runge-Kutta start cannot begin in the middle of its schedule";

@@ -85,10 +85,19 @@ struct SchedulerOptions {
   std::optional<bool> karras;  ///< Karras noise levels; unset: use_karras_sigmas of the config
 };
 
-/// Builds a scheduler. Names are those of stable-diffusion.cpp, diffusers and A1111 ("ddim", "plms", "euler_a",
-/// "DPM++ 2M Karras", "EulerDiscreteScheduler"); case, blanks, '_' and '-' do not count. An empty name means the
-/// config's `_class_name`. Throws Error(Usage) for an unknown name or an option that the sampler does not take, and
-/// Error(Model) for a config that is not understood.
+/// A sampler with every choice made.
+struct SamplerChoice {
+  std::string name;          ///< the main name
+  SchedulerOptions options;  ///< what the sampler has is set, what it has not is unset
+};
+
+/// What a name and options mean with this config. Names are those of stable-diffusion.cpp, diffusers and A1111 ("ddim",
+/// "plms", "euler_a", "DPM++ 2M Karras", "EulerDiscreteScheduler"); case, blanks, '_' and '-' do not count. An empty
+/// name means the config's `_class_name`. Throws Error(Usage) for an unknown name, an option that the sampler does not
+/// take or that contradicts its name, and Error(Model) for a config that names no known class.
+SamplerChoice choose_sampler(std::string_view name, const nlohmann::json& config, const SchedulerOptions& options = {});
+
+/// Builds the scheduler that choose_sampler chooses; Error(Model) also for a config that is not understood.
 std::unique_ptr<Scheduler> make_scheduler(std::string_view name, const nlohmann::json& config,
                                           const SchedulerOptions& options = {});
 
