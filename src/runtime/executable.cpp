@@ -41,13 +41,13 @@ struct Executable::State {
   };
   Plan plan;
   std::shared_ptr<Backend> backend;
+  StopCheck stop;
   std::map<std::string, void*> address;
   std::map<std::string, const Buffer*> buffer;
   std::shared_ptr<void> arena, scratch;
   MemoryPlan allocated;
   std::vector<Prepared> launches;
   bool timing = false, checking = false;
-  StopCheck stop;
 
   const Buffer& find(const std::string& name) const {
     const auto it = buffer.find(name);
