@@ -55,6 +55,7 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
     throw_if_stopped();
     const Plan plan = plan_part(*model, part, f.part.shape(*model), f.part.networks(*backend));
     Executable executable(plan, backend, ShapesOnly(plan));
+    executable.stop_when(stop_asked);
     executable.run_all();
   }
   ordered_json kernels = ordered_json::array();

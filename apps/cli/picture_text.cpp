@@ -4,7 +4,6 @@
 #include <set>
 
 #include "cancel.h"
-#include "folders.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
 #include "tenon/core/text.h"

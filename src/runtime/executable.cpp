@@ -42,6 +42,7 @@ struct Executable::State {
   };
   Plan plan;
   std::shared_ptr<Backend> backend;
+  StopCheck stop;
   std::map<std::string, void*> address;
   std::map<std::string, const Buffer*> buffer;
   std::shared_ptr<void> arena, scratch;
@@ -55,7 +56,6 @@ struct Executable::State {
   };
   std::map<Rate, Phase> phases;
   bool replay(Rate rate);
-  StopCheck stop;
 
   const Buffer& find(const std::string& name) const {
     const auto it = buffer.find(name);

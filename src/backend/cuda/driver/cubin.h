@@ -69,7 +69,7 @@ struct KernelExpectations {
   bool may_use_stack = false;
   std::vector<Opcode> contains = {};  ///< tensor-core and copy instructions that must occur
   std::vector<Opcode> lacks = {};     ///< and that must not (HMMA where QMMA was meant)
-  double wide_loads = 0;         ///< at least this part of the loads moves 16 bytes
+  double wide_loads = 0;              ///< at least this part of the loads moves 16 bytes
   double wide_stores = 0;
   int max_shared_bytes = 48 * 1024;  ///< static shared memory
 };
