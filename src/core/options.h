@@ -23,8 +23,8 @@ struct OptionInfo {
 std::span<const OptionInfo> all_options();
 /// The variable's value, or its default if it is unset.
 std::string option(Option id);
-/// The folder of measured choices and compiled kernels: TENON_CACHE_DIR, else XDG_CACHE_HOME/tenon, else ~/.cache/tenon.
-/// It may not exist yet.
+/// The folder of measured choices and compiled kernels: TENON_CACHE_DIR, else XDG_CACHE_HOME/tenon, else
+/// ~/.cache/tenon. It may not exist yet.
 std::filesystem::path cache_folder();
 
 }  // namespace tenon

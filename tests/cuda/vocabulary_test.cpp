@@ -159,20 +159,7 @@ TEST_F(Vocabulary, MistakesAreFound) {
   EXPECT_THAT(error_of("this is no code"), HasSubstr("does not compile"));
 }
 
-// A box of 8 rows of 128 bytes, swizzled; a product of a warpgroup with itself as both operands.
-TEST_F(Vocabulary, BoxesAndProductsComeAtTheirWaits) {
-  constexpr int kRows = 64, kColumns = 64;
-  std::vector<float> values;
-  auto memory = device.allocate(kRows * kColumns * 2);
-  for (int i = 0; i < kRows * kColumns; ++i) {
-    store_element(DType::BF16, memory.get(), i, i % 17 - 8 + i / kColumns % 5);
-    values.push_back(static_cast<float>(load_element(DType::BF16, memory.get(), i)));
-  }
-  struct BoxParams {
-    TensorMap map;
-    float* out;
-  };
-  const KernelSource probe{"probe", R"(
+const char kBoxAndProduct[] = R"(
 #include "tenon/device/elements.h"
 using namespace tenon::device;
 struct Params { TensorMap map; float* out; };
@@ -202,7 +189,21 @@ KERNEL(128, 1, Params, p) {
   wgmma_settle(d);
   for (int i = 0; i < 32; ++i)
     p.out[5 + (t / 32 * 16 + lane() / 4 + i % 4 / 2 * 8) * 64 + i / 4 * 8 + lane() % 4 * 2 + i % 2] = d[i / 4][i % 4];
-})"};
+})";
+
+// A box of 8 rows of 128 bytes, swizzled; a product of a warpgroup with itself as both operands.
+TEST_F(Vocabulary, BoxesAndProductsComeAtTheirWaits) {
+  constexpr int kRows = 64, kColumns = 64;
+  std::vector<float> values;
+  auto memory = device.allocate(kRows * kColumns * 2);
+  for (int i = 0; i < kRows * kColumns; ++i) {
+    store_element(DType::BF16, memory.get(), i, i % 17 - 8 + i / kColumns % 5);
+    values.push_back(static_cast<float>(load_element(DType::BF16, memory.get(), i)));
+  }
+  struct BoxParams {
+    TensorMap map;
+    float* out;
+  };
   auto out = device.allocate((5 + kRows * kRows) * 4);
   const auto* got = static_cast<const float*>(out.get());
   const BoxParams params{device.encode({.address = memory.get(),
@@ -213,7 +214,8 @@ KERNEL(128, 1, Params, p) {
                                         .box = {kColumns, kRows},
                                         .swizzle_bytes = 128}),
                          static_cast<float*>(out.get())};
-  device.load(probe)->launch({.threads = 128, .shared_bytes = 8200}, std::as_bytes(std::span(&params, 1)));
+  device.load({"probe", kBoxAndProduct})
+      ->launch({.threads = 128, .shared_bytes = 8200}, std::as_bytes(std::span(&params, 1)));
   EXPECT_TRUE(std::isnan(got[0]));
   EXPECT_EQ(got[1], 0.0f);  // row -1 lies outside
   EXPECT_EQ(got[2], values[0]);

@@ -178,8 +178,8 @@ class ConvKernel : public ProductKernel {
       choose_box(tile, c);
       return div_up(c.out_width, c.box_width) * div_up(c.out_height, c.box_height) * div_up(c.batch, c.box_images);
     };
-    const bool boxes =
-        tensor_cores() && conv_fits_boxes(sizes_, bytes) && rows_in_boxes(a_) && (sizes_.stride == 1 || dense(a_)) && dense(b_);
+    const bool boxes = tensor_cores() && conv_fits_boxes(sizes_, bytes) && rows_in_boxes(a_) &&
+                       (sizes_.stride == 1 || dense(a_)) && dense(b_);
     choose(shape(int64_t{sizes_.batch} * sizes_.out_height * sizes_.out_width, w[0], w[2] * w[3] * channels, 1),
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>());
     if (choice().core == Core::Wgmma) choose_box(choice().wgmma, sizes_);

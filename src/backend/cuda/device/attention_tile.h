@@ -253,11 +253,11 @@ struct StreamingSoftmax {
       next = max_number(next, shuffle_xor(next, 1));
       next = max_number(next, shuffle_xor(next, 2));
       const float origin = next == s.minus_infinity() ? 0.0f : next;
-      const float keep = exp2_fast((top[i][half] - origin) * scale), shift = -origin * scale;
+      const float keep = exp2_approximate((top[i][half] - origin) * scale), shift = -origin * scale;
       top[i][half] = next;
       float sum = total[i][half] * keep;
       UNROLL for (int j = 0; j < s.kColumns; ++j) UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e) {
-        s.v[i][j][e] = exp2_fast(fused_multiply_add(s.v[i][j][e], scale, shift));
+        s.v[i][j][e] = exp2_approximate(fused_multiply_add(s.v[i][j][e], scale, shift));
         sum += s.v[i][j][e];
       }
       total[i][half] = sum;

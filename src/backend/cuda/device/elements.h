@@ -1,10 +1,8 @@
 // Element types as kernels see them, and fragments: N of them that move as one. Conversions round to nearest even and
 // agree bit for bit with tenon/core/dtype.h.
 #pragma once
-// clang-format off: the vocabulary comes first
-#include "tenon/device/vocabulary.h"
 #include "tenon/device/index.h"
-// clang-format on
+#include "tenon/device/vocabulary.h"
 
 namespace tenon::device {
 

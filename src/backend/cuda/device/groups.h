@@ -1,13 +1,14 @@
 // The groups skeleton: sums and sums of squares over the inner axis of [samples, inner, channels]. A block sums a chunk
-// of rows for a range of columns; the last block of a range to arrive adds the chunks in order, so that the result is the
-// same on every run.
+// of rows for a range of columns; the last block of a range to arrive adds the chunks in order, so that the result is
+// the same on every run.
 #pragma once
 #include "tenon/device/elements.h"
 #include "tenon/device/sizes.h"
 
 namespace tenon::device {
 
-inline constexpr int kGroupsThreads = 256, kGroupsFragments = 8;  // threads along rows: kGroupsThreads / kGroupsFragments
+inline constexpr int kGroupsThreads = 256,
+                     kGroupsFragments = 8;  // threads along rows: kGroupsThreads / kGroupsFragments
 
 /// Value: kRun; eval(p, row, col) yields kRun columns. Sums and Squares: where results go, or 0 for none.
 /// Grid: x = blocks of kGroupsFragments * kRun columns, y = chunks, z = samples.

@@ -2,7 +2,9 @@
 // (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994). Shared with the host, which
 // fills it (codegen/params.cpp).
 #pragma once
-#ifndef DEV
+#if defined(TENON_DEVICE) || defined(TENON_DEVICE_ON_HOST)
+#include "tenon/device/vocabulary.h"
+#else
 #include <cstdint>
 #endif
 

@@ -1,5 +1,5 @@
-// Several small programs one after the other in one block: what a launch computes before its own kernel (group statistics
-// turned into scale and shift). Each reads what the ones before it wrote.
+// Several small programs one after the other in one block: what a launch computes before its own kernel (group
+// statistics turned into scale and shift). Each reads what the ones before it wrote.
 #pragma once
 #include "tenon/device/rows.h"
 

@@ -1,10 +1,9 @@
 // Results of a block's tile, wherever they were computed: registers as mma and wgmma leave them, their meeting under
 // split K, and their way to the epilogue, through shared memory so that it gets whole runs of columns.
 //
-// An epilogue is a struct:
-//   static constexpr int kLanes;  // the product's columns are kLanes equal parts, and one column of each is given
-//   together static constexpr int kRun;    // columns a call: 1, 2, 4 or 8; a lane's columns are a multiple DEV static
-//   void store(const Params& p, int row, int col, const Frag<float, kRun> (&acc)[kLanes]);
+// An epilogue is a struct with kLanes (the product's columns are kLanes equal parts, and one column of each is given
+// together), kRun (columns a call: 1, 2, 4 or 8; a lane's columns are a multiple), and
+// store(p, row, col, acc) with a Frag<float, kRun> for each lane.
 #pragma once
 #include "tenon/device/core_sizes.h"
 #include "tenon/device/elements.h"

@@ -34,7 +34,8 @@ struct PixelRows {
 
 /// A tile of `rows` x `lane_columns` results: block (x, y), 4 x 4 results a thread and lane. W::eval(p, n, k).
 template <class W, class Epilogue, class Rows, class Params>
-DEV void simt_tile(const Params& p, const Rows& a, int m, int lane_columns, int depth, int first_row, int first_weight) {
+DEV void simt_tile(const Params& p, const Rows& a, int m, int lane_columns, int depth, int first_row,
+                   int first_weight) {
   constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kLine = kSimtTile + 4;
   static_assert(kRun <= 4);
   float* left = reinterpret_cast<float*>(shared_memory());  // [depth][line]
@@ -56,8 +57,8 @@ DEV void simt_tile(const Params& p, const Rows& a, int m, int lane_columns, int 
     UNROLL for (int k = 0; k < kSimtDepth; ++k) {
       UNROLL for (int l = 0; l < kLanes; ++l) {
         UNROLL for (int i = 0; i < 4; ++i) {
-          UNROLL for (int j = 0; j < 4; ++j)
-            sum[l][i][j] += left[k * kLine + ty + i] * right[(l * kSimtDepth + k) * kLine + tx + j];
+          UNROLL for (int j = 0; j < 4; ++j) sum[l][i][j] +=
+              left[k * kLine + ty + i] * right[(l * kSimtDepth + k) * kLine + tx + j];
         }
       }
     }
@@ -67,9 +68,7 @@ DEV void simt_tile(const Params& p, const Rows& a, int m, int lane_columns, int 
     UNROLL for (int j = 0; j < 4; j += kRun) {
       if (row0 + ty + i >= m || col0 + tx + j >= lane_columns) continue;
       Frag<float, kRun> acc[kLanes];
-      UNROLL for (int l = 0; l < kLanes; ++l) {
-        UNROLL for (int k = 0; k < kRun; ++k) acc[l].v[k] = sum[l][i][j + k];
-      }
+      UNROLL for (int l = 0; l < kLanes; ++l) { UNROLL for (int k = 0; k < kRun; ++k) acc[l].v[k] = sum[l][i][j + k]; }
       Epilogue::store(p, first_row + row0 + ty + i, col0 + tx + j, acc);
     }
   }

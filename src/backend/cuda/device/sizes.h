@@ -16,9 +16,9 @@ struct RowsSizes {
 /// A value seen as [samples, inner, channels], summed over inner.
 struct GroupsSizes {
   int32_t samples, inner, channels;
-  int32_t chunk, chunks;    ///< rows of a block along inner, blocks along inner
-  float* partials;          ///< [kinds, samples, chunks, channels]
-  uint32_t* arrived;        ///< [samples * column blocks], zero before and after
+  int32_t chunk, chunks;  ///< rows of a block along inner, blocks along inner
+  float* partials;        ///< [kinds, samples, chunks, channels]
+  uint32_t* arrived;      ///< [samples * column blocks], zero before and after
 };
 
 }  // namespace tenon::device

@@ -142,29 +142,29 @@ DEV int anew(int x) {
 }
 
 // ---- Fast maths: one instruction of the special function unit or two, a few ulp; subnormal results are zero.
-DEV float exp2_fast(float x) {
+DEV float exp2_approximate(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-DEV float exp_fast(float x) { return exp2_fast(x * 1.4426950408889634f); }
-DEV float log2_fast(float x) {
+DEV float exp_approximate(float x) { return exp2_approximate(x * 1.4426950408889634f); }
+DEV float log2_approximate(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-DEV float rsqrt_fast(float x) {
+DEV float rsqrt_approximate(float x) {
   float y;
   asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-DEV float reciprocal_fast(float x) {
+DEV float reciprocal_approximate(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 /// 2^-11 relative.
-DEV float tanh_fast(float x) {
+DEV float tanh_approximate(float x) {
   float y;
   asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;

@@ -227,12 +227,12 @@ DEV uint16_t floats_to_e4m3(float low, float high) {
 
 DEV int anew(int x) { return x; }
 
-DEV float exp2_fast(float x) { return std::exp2(x); }
-DEV float exp_fast(float x) { return std::exp2(x * 1.4426950408889634f); }
-DEV float log2_fast(float x) { return std::log2(x); }
-DEV float rsqrt_fast(float x) { return 1.0f / std::sqrt(x); }
-DEV float reciprocal_fast(float x) { return 1.0f / x; }
-DEV float tanh_fast(float x) { return std::tanh(x); }
+DEV float exp2_approximate(float x) { return std::exp2(x); }
+DEV float exp_approximate(float x) { return std::exp2(x * 1.4426950408889634f); }
+DEV float log2_approximate(float x) { return std::log2(x); }
+DEV float rsqrt_approximate(float x) { return 1.0f / std::sqrt(x); }
+DEV float reciprocal_approximate(float x) { return 1.0f / x; }
+DEV float tanh_approximate(float x) { return std::tanh(x); }
 DEV float fused_multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
 DEV float max_number(float a, float b) { return b != b || a > b ? a : b; }
 
