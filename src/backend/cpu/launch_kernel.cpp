@@ -6,7 +6,6 @@
 
 #include "tenon/backend/cpu/host_memory.h"
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/skeleton.h"
 
 namespace tenon::cpu {
 
@@ -178,25 +177,6 @@ void LaunchKernel::run(void* scratch) {
   for (const Counted& c : counted_)
     c.statistics.run(
         engine_->pool, bases(), [&](int thread) { return workspace(thread); }, scratch_ + statistics_at_);
-}
-
-namespace {
-std::map<std::string, RegisterBody::Maker>& bodies() {
-  static std::map<std::string, RegisterBody::Maker> all;
-  return all;
-}
-}  // namespace
-
-RegisterBody::RegisterBody(std::string skeleton, Maker maker) { bodies().emplace(std::move(skeleton), maker); }
-
-std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Engine> engine, const Launch& launch) {
-  FormResult result = make_form(launch);
-  TENON_CHECK(Internal, result.form.has_value(), launch.name) << result.refusal.why;
-  const std::optional<std::string> refused = skeleton(launch.skeleton).legal(*result.form);
-  TENON_CHECK(Internal, !refused, launch.name) << launch.skeleton << ": " << *refused;
-  const auto found = bodies().find(launch.skeleton);
-  if (found != bodies().end()) return found->second(std::move(engine), launch, std::move(*result.form));
-  throw Error(ErrorKind::Internal, launch.name, "the cpu backend has no body for skeleton " + launch.skeleton);
 }
 
 }  // namespace tenon::cpu

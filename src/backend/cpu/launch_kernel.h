@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tenon/backend/backend.h"
+#include "tenon/backend/bodies.h"
 #include "tenon/backend/cpu/statistics.h"
 #include "tenon/backend/cpu/tape/tape.h"
 
@@ -88,18 +89,16 @@ void copy_weight(const WeightSource& weights, const Expr& leaf, void* dst, const
 /// The weight's memory after the same check.
 HostView find_weight(const WeightSource& weights, const Expr& leaf);
 
-/// Makes the kernel of a launch, unbound. Throws Error(Internal) for a launch that no skeleton can run.
-std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Engine> engine, const Launch& launch);
-
-/// Says which class runs launches of a skeleton; one beside each class:
-/// `const RegisterBody kRegistered("gemm", &body<GemmKernel>);`
-struct RegisterBody {
-  using Maker = std::unique_ptr<LaunchKernel> (*)(std::shared_ptr<Engine>, const Launch&, Form);
-  RegisterBody(std::string skeleton, Maker maker);
-};
+using LaunchBodies = Bodies<LaunchKernel, std::shared_ptr<Engine>>;
+using RegisterBody = LaunchBodies::Register;
 template <class K>
 std::unique_ptr<LaunchKernel> body(std::shared_ptr<Engine> engine, const Launch& launch, Form form) {
   return std::make_unique<K>(std::move(engine), launch, std::move(form));
+}
+
+/// Makes the kernel of a launch, unbound. Throws Error(Internal) for a launch that no skeleton can run.
+inline std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Engine> engine, const Launch& launch) {
+  return LaunchBodies::make(std::move(engine), launch);
 }
 
 }  // namespace tenon::cpu

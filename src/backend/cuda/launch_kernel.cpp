@@ -8,7 +8,6 @@
 #include "tenon/device/sizes.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/affine.h"
-#include "tenon/kernels/skeleton.h"
 
 namespace tenon::cuda {
 namespace {
@@ -256,25 +255,6 @@ std::string LaunchKernel::describe() const {
   for (const Action& a : steps_)
     if (a.step) out += (out.empty() ? "" : "; ") + a.step->name();
   return out;
-}
-
-namespace {
-std::map<std::string, RegisterBody::Maker>& bodies() {
-  static std::map<std::string, RegisterBody::Maker> all;
-  return all;
-}
-}  // namespace
-
-RegisterBody::RegisterBody(std::string skeleton, Maker maker) { bodies().emplace(std::move(skeleton), maker); }
-
-std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Device> device, const Launch& launch) {
-  FormResult result = make_form(launch);
-  TENON_CHECK(Internal, result.form.has_value(), launch.name) << result.refusal.why;
-  const std::optional<std::string> refused = skeleton(launch.skeleton).legal(*result.form);
-  TENON_CHECK(Internal, !refused, launch.name) << launch.skeleton << ": " << *refused;
-  const auto found = bodies().find(launch.skeleton);
-  if (found != bodies().end()) return found->second(std::move(device), launch, std::move(*result.form));
-  throw Error(ErrorKind::Internal, launch.name, "the cuda backend has no body for skeleton " + launch.skeleton);
 }
 
 }  // namespace tenon::cuda

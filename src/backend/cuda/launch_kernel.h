@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "tenon/backend/backend.h"
+#include "tenon/backend/bodies.h"
 #include "tenon/backend/cuda/step.h"
 #include "tenon/kernels/form.h"
 
@@ -91,18 +92,16 @@ class LaunchKernel : public Kernel {
   std::byte* scratch_ = nullptr;
 };
 
-/// Makes the kernel of a launch, unbound. Throws Error(Internal) for a launch that no skeleton can run.
-std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Device> device, const Launch& launch);
-
-/// Says which class runs launches of a skeleton; one beside each class:
-/// `const RegisterBody kRegistered("gemm", &body<GemmKernel>);`
-struct RegisterBody {
-  using Maker = std::unique_ptr<LaunchKernel> (*)(std::shared_ptr<Device>, const Launch&, Form);
-  RegisterBody(std::string skeleton, Maker maker);
-};
+using LaunchBodies = Bodies<LaunchKernel, std::shared_ptr<Device>>;
+using RegisterBody = LaunchBodies::Register;
 template <class K>
 std::unique_ptr<LaunchKernel> body(std::shared_ptr<Device> device, const Launch& launch, Form form) {
   return std::make_unique<K>(std::move(device), launch, std::move(form));
+}
+
+/// Makes the kernel of a launch, unbound. Throws Error(Internal) for a launch that no skeleton can run.
+inline std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Device> device, const Launch& launch) {
+  return LaunchBodies::make(std::move(device), launch);
 }
 
 }  // namespace tenon::cuda
