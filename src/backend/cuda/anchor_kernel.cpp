@@ -88,7 +88,7 @@ std::string AnchorKernel::operand_text(const std::string& name, const Expr& oper
   if (!tensor_cores()) {
     const ProgramOutput value{operand, {}, DType::F32};
     ProgramText program(std::array{value}, domain, params, 1);
-    const std::string text = program.functor(name);
+    std::string text = program.functor(name);
     headers += program.includes();
     return text;
   }

@@ -225,7 +225,8 @@ void* LaunchKernel::address(const Expr& leaf) const {
 
 // ---- run ----------------------------------------------------------------------------------------------------------
 
-void LaunchKernel::add(Step step, std::vector<SizesPointer> kept, std::vector<std::pair<size_t, int64_t>> scratch) {
+void LaunchKernel::add(Step step, const std::vector<SizesPointer>& kept,
+                       std::vector<std::pair<size_t, int64_t>> scratch) {
   for (const SizesPointer& p : kept) step.set(p);
   if (!steps_.empty() && steps_.back().zero) step.wait_whole();
   steps_.push_back({std::move(step), {}, std::move(scratch)});

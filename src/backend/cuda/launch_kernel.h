@@ -41,7 +41,7 @@ class LaunchKernel : public Kernel {
   virtual void make_steps() = 0;
   void add(Step step) { add(std::move(step), {}, {}); }
   /// A step whose sizes point into memory that stays or into the scratch.
-  void add(Step step, std::vector<SizesPointer> kept, std::vector<std::pair<size_t, int64_t>> scratch);
+  void add(Step step, const std::vector<SizesPointer>& kept, std::vector<std::pair<size_t, int64_t>> scratch);
   /// Zeroes the leaf's memory in the scratch.
   void add_zero(const Expr& leaf);
   void* kept(int64_t offset) const { return weights_ + offset; }

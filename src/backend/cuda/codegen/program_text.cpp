@@ -186,7 +186,7 @@ ProgramText::Value ProgramText::value(const Expr& e) {
   const bool is_uniform = uniform(e);
   auto& known = is_uniform ? outer_ : inner_;
   if (const auto it = known.find(e.get()); it != known.end()) return it->second;
-  const Value v = compute(e);
+  Value v = compute(e);
   (is_uniform ? outer_ : inner_)[e.get()] = v;
   return v;
 }
@@ -196,7 +196,7 @@ ProgramText::Value ProgramText::compute(const Expr& e) {
     case Kind::Accumulator:
       return {"acc[" + std::to_string(lane_of(e)) + "]", false, DType::F32};
     case Kind::Literal: {
-      const Value v{fresh(), true, DType::F32};
+      Value v{fresh(), true, DType::F32};
       before_ += "    const float " + v.name + " = " + params_.number("constant", literal_of(e)->attrs.nums[0]) + ";\n";
       return v;
     }
@@ -225,7 +225,7 @@ ProgramText::Value ProgramText::load(const Expr& e) {
     loaded_.insert(e.get());
     return v;
   }
-  const Value v{fresh(), is_uniform, e.dtype()};
+  Value v{fresh(), is_uniform, e.dtype()};
   const std::string type = is_uniform ? "float " : "Frag<float, kRun> ";
   (is_uniform ? before_ : loop_) +=
       (is_uniform ? "    " : "        ") + type + v.name + "; " + access(e).load(v.name, run_) + "\n";
@@ -248,22 +248,22 @@ ProgramText::Value ProgramText::pointwise(const Expr& e) {
   std::string call;
   if (uniform(e)) {
     body_of(e, call, [](const Value& v) { return v.name; });
-    const Value out{fresh(), true, DType::F32};
+    Value out{fresh(), true, DType::F32};
     before_ += "    const float " + out.name + " = " + call + ";\n";
     return out;
   }
   body_of(e, call, [](const Value& v) { return v.uniform ? v.name : v.name + ".v[k]"; });
-  const Value out{fresh(), false, DType::F32};
+  Value out{fresh(), false, DType::F32};
   loop_ += "        Frag<float, kRun> " + out.name + "; UNROLL for (int k = 0; k < kRun; ++k) " + out.name +
            ".v[k] = " + call + ";\n";
   return out;
 }
 
 ProgramText::Value ProgramText::rounding(const Expr& e) {
-  const Value x = value(e->in[0]);
+  Value x = value(e->in[0]);
   const DType type = e->attrs.dtype;
   if (type == x.holds || type == DType::F32 || type == DType::F64) return x;
-  const Value out{fresh(), x.uniform, type};
+  Value out{fresh(), x.uniform, type};
   const std::string round = "round_to<" + type_text(type) + ">(";
   if (x.uniform)
     before_ += "    const float " + out.name + " = " + round + x.name + ");\n";
