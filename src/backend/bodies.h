@@ -15,7 +15,12 @@ class Bodies {
  public:
   using Maker = std::unique_ptr<K> (*)(Machine, const Launch&, Form);
 
-  /// One beside each class: `const RegisterBody kRegistered("gemm", &body<GemmKernel>);`
+  template <class T>
+  static std::unique_ptr<K> body(Machine machine, const Launch& launch, Form form) {
+    return std::make_unique<T>(std::move(machine), launch, std::move(form));
+  }
+
+  /// One beside each class: `const RegisterBody kRegistered("gemm", &LaunchBodies::body<GemmKernel>);`
   struct Register {
     Register(std::string skeleton, Maker maker) { all().emplace(std::move(skeleton), maker); }
   };

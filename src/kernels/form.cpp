@@ -1,9 +1,11 @@
 #include "tenon/kernels/form.h"
 
 #include <algorithm>
+#include <array>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/affine.h"
 
 namespace tenon {
 namespace {
@@ -17,11 +19,6 @@ struct Refused {
 // Lets on a refusal path (a reduction seen through a reshape) may read this many elements; beyond, a launch of its own.
 constexpr int64_t kLetElements = 65536;
 constexpr int kMaxFormLanes = 4;
-
-bool is_view_of_leaf(const Expr& e) {
-  if (e->family() == Family::Leaf) return true;
-  return e->family() == Family::View && std::all_of(e->in.begin(), e->in.end(), is_view_of_leaf);
-}
 
 bool is_row_broadcast(const Expr& e) {
   return e.is<nodes::Broadcast>() && e->in[0]->family() == Family::Reduce && e->in[0]->in[0].shape() == e.shape();
@@ -238,7 +235,7 @@ class FormBuilder {
         core = core->in[0];
         set_statistic(out, core.shape());
       } else {
-        if (reduces(core))
+        if (reduces_rows(core))
           for (; core->family() == Family::View && core->type->invertible(*core); core = core->in[0])
             chain.insert(chain.begin(), core);
         out.place = unchain(input(g_, out.buffer, out.dtype, values_[i].shape()), chain);
@@ -259,19 +256,6 @@ class FormBuilder {
       if (o.value.shape() != form_.domain && o.value.shape() != row)
         throw Refused{"a result over " + o.value.shape().str() + " does not fit the rows of " + form_.domain.str(), {}};
     }
-  }
-
-  static bool reduces(const Expr& root) {
-    for (const Expr& e : topological(std::array{root}))
-      if (e->family() == Family::Reduce) return true;
-    return false;
-  }
-
-  // The shape over which a pushed expression runs: that of its row reductions, else its own.
-  static Shape domain_of(const Expr& value) {
-    for (const Expr& e : topological(std::array{value}))
-      if (e->family() == Family::Reduce) return e->in[0].shape();
-    return value.shape();
   }
 
   // ---- views down to the leaves ----
@@ -310,9 +294,9 @@ class FormBuilder {
     if (e.is<nodes::Broadcast>() && let_pays(e, x)) return g_.make(*e->type, std::array{let(x)}, e->attrs);
     std::vector<Expr> in;
     for (const Expr& operand : e->in) in.push_back(push(operand));
-    if (in.size() > 1 && !is_view_of_leaf(in[1])) in[1] = let_or_refuse(e->in[1], "a computed index");
+    if (in.size() > 1 && !is_view_chain(in[1])) in[1] = let_or_refuse(e->in[1], "a computed index");
     const Expr base = in[0];
-    if (is_view_of_leaf(base)) return g_.make(*e->type, in, e->attrs);
+    if (is_view_chain(base)) return g_.make(*e->type, in, e->attrs);
     if (e.is<nodes::Pad>()) throw Refused{"padding of a computed value: zeros must follow the maths", x};
     if (base->family() == Family::Pointwise) {
       const Expr v = g_.make(*e->type, in, e->attrs);
@@ -332,7 +316,7 @@ class FormBuilder {
     std::vector<Expr> in;
     for (const Expr& x : e->in) {
       Expr p = push(x);
-      if (!is_view_of_leaf(p)) p = let_or_refuse(x, "an operand of concat that is computed");
+      if (!is_view_chain(p)) p = let_or_refuse(x, "an operand of concat that is computed");
       in.push_back(p);
     }
     return g_.make(*e->type, in, e->attrs);
@@ -340,7 +324,7 @@ class FormBuilder {
 
   // True if the operand of a broadcast is worth computing once: it is computed, small, and so is all it reads.
   bool let_pays(const Expr& e, const Expr& x) {
-    return !is_view_of_leaf(x) && !above_anchor_.contains(x.get()) && cone(x) <= e.shape().numel() / 2;
+    return !is_view_chain(x) && !above_anchor_.contains(x.get()) && cone(x) <= e.shape().numel() / 2;
   }
 
   // Elements of the largest tensor below x.
@@ -377,6 +361,31 @@ class FormBuilder {
 }  // namespace
 
 std::string acc_name(int lane) { return "acc." + std::to_string(lane); }
+
+int acc_lane(const Expr& leaf) {
+  if (!leaf.is<nodes::Input>()) return -1;
+  for (int lane = 0; lane < kMaxFormLanes; ++lane)
+    if (leaf->attrs.text == acc_name(lane)) return lane;
+  return -1;
+}
+
+bool reduces_rows(const Expr& value) {
+  const std::vector<Expr> all = topological(std::array{value});
+  return std::any_of(all.begin(), all.end(), [](const Expr& e) { return e->family() == Family::Reduce; });
+}
+
+Shape domain_of(const Expr& value) {
+  for (const Expr& e : topological(std::array{value}))
+    if (e->family() == Family::Reduce) return e->in[0].shape();
+  return value.shape();
+}
+
+const Node* literal_of(const Expr& e) {
+  if (e.is<nodes::Constant>()) return e.get();
+  const bool repeats =
+      e.is<nodes::Broadcast>() || e.is<nodes::Reshape>() || e.is<nodes::Permute>() || e.is<nodes::Slice>();
+  return repeats ? literal_of(e->in[0]) : nullptr;
+}
 
 FormResult make_form(const Launch& launch) {
   anchor_of(launch);

@@ -49,6 +49,14 @@ struct Form {
 
 /// Name of the leaf that stands for lane i of the anchor's result: "acc.0", "acc.1", ...
 std::string acc_name(int lane);
+/// The lane that `leaf` stands for, or -1.
+int acc_lane(const Expr& leaf);
+/// True if a value in form reduces rows.
+bool reduces_rows(const Expr& value);
+/// The shape over which a value in form runs: that of its row reductions, else its own.
+Shape domain_of(const Expr& value);
+/// The literal that `e` is, seen through any views that repeat it, or null.
+const Node* literal_of(const Expr& e);
 
 /// Why a body has no form: the reason, and the node that would have to be in memory first.
 struct Refusal {

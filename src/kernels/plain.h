@@ -9,10 +9,8 @@ namespace tenon {
 
 /// True if a value contains a reduction over the last axis.
 inline bool reduces_rows(const Form& form) {
-  for (const FormOutput& o : form.outputs)
-    for (const Expr& e : topological(std::array{o.value}))
-      if (e->family() == Family::Reduce) return true;
-  return false;
+  return std::any_of(form.outputs.begin(), form.outputs.end(),
+                     [](const FormOutput& o) { return reduces_rows(o.value); });
 }
 
 /// True if every output (or, with `all` false, any) is a statistic over the inner axes.

@@ -10,6 +10,7 @@
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
+#include "tenon/kernels/form.h"
 
 namespace tenon::cpu {
 

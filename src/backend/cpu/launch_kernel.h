@@ -91,10 +91,6 @@ HostView find_weight(const WeightSource& weights, const Expr& leaf);
 
 using LaunchBodies = Bodies<LaunchKernel, std::shared_ptr<Engine>>;
 using RegisterBody = LaunchBodies::Register;
-template <class K>
-std::unique_ptr<LaunchKernel> body(std::shared_ptr<Engine> engine, const Launch& launch, Form form) {
-  return std::make_unique<K>(std::move(engine), launch, std::move(form));
-}
 
 /// Makes the kernel of a launch, unbound. Throws Error(Internal) for a launch that no skeleton can run.
 inline std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Engine> engine, const Launch& launch) {

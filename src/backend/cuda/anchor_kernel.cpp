@@ -23,8 +23,7 @@ Expr without_rounding(const Expr& hole, DType t) {
 std::set<int> lanes_of(const Expr& value) {
   std::set<int> out;
   for (const Expr& e : topological(std::array{value}))
-    for (int lane = 0; e.is<nodes::Input>() && lane < 8; ++lane)
-      if (e->attrs.text == acc_name(lane)) out.insert(lane);
+    if (acc_lane(e) >= 0) out.insert(acc_lane(e));
   return out;
 }
 

@@ -71,7 +71,7 @@ class AttentionKernel : public AnchorKernel {
   std::vector<Expr> operands_;
 };
 
-const RegisterBody kRegistered("attention", &body<AttentionKernel>);
+const RegisterBody kRegistered("attention", &LaunchBodies::body<AttentionKernel>);
 
 }  // namespace
 }  // namespace tenon::cuda

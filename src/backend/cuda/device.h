@@ -10,6 +10,8 @@
 
 namespace tenon::cuda {
 
+inline constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 /// A kernel to compile: one translation unit that includes the embedded headers below device/ as "tenon/device/x.h" and
 /// defines one kernel named `tenon_kernel` (KERNEL in vocabulary.h).
 struct KernelSource {

@@ -190,7 +190,7 @@ void LaunchKernel::bind(const BufferTable& buffers, const WeightSource& weights)
   const auto find = [&](const Expr& value) {
     for (const Expr& leaf : memory_leaves(value))
       if (!in_scratch_.contains(leaf.get()) && !in_weights_.contains(leaf.get()) && !leaf.is<nodes::Param>() &&
-          !leaf->attrs.text.starts_with("acc."))
+          acc_lane(leaf) < 0)
         buffers_[leaf.get()] = buffers(leaf->attrs.text);
   };
   for (const Let& let : form_.lets) find(let.value);
@@ -235,7 +235,8 @@ void LaunchKernel::add(Step step, const std::vector<SizesPointer>& kept,
 void LaunchKernel::add_zero(const Expr& leaf) { steps_.push_back({std::nullopt, leaf, {}}); }
 
 void LaunchKernel::run(void* scratch) {
-  if (scratch_ != scratch || !scratch_bytes_) {
+  if (!bound_ || scratch_ != scratch) {
+    bound_ = true;
     scratch_ = static_cast<std::byte*>(scratch);
     for (Action& a : steps_) {
       if (!a.step) continue;

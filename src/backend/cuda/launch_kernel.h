@@ -90,14 +90,11 @@ class LaunchKernel : public Kernel {
   std::shared_ptr<void> weight_memory_;
   std::byte* weights_ = nullptr;
   std::byte* scratch_ = nullptr;
+  bool bound_ = false;  // the steps know their addresses, with this scratch
 };
 
 using LaunchBodies = Bodies<LaunchKernel, std::shared_ptr<Device>>;
 using RegisterBody = LaunchBodies::Register;
-template <class K>
-std::unique_ptr<LaunchKernel> body(std::shared_ptr<Device> device, const Launch& launch, Form form) {
-  return std::make_unique<K>(std::move(device), launch, std::move(form));
-}
 
 /// Makes the kernel of a launch, unbound. Throws Error(Internal) for a launch that no skeleton can run.
 inline std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Device> device, const Launch& launch) {

@@ -20,8 +20,9 @@ class PlainKernel : public LaunchKernel {
   }
 };
 
-const RegisterBody kRegistered[] = {
-    {"map", &body<PlainKernel>}, {"rows", &body<PlainKernel>}, {"groups", &body<PlainKernel>}};
+const RegisterBody kRegistered[] = {{"map", &LaunchBodies::body<PlainKernel>},
+                                    {"rows", &LaunchBodies::body<PlainKernel>},
+                                    {"groups", &LaunchBodies::body<PlainKernel>}};
 
 }  // namespace
 }  // namespace tenon::cuda

@@ -11,8 +11,6 @@
 namespace tenon::cuda {
 namespace {
 
-int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Both kinds. A kind supplies its sizes (with a member `split`), operands and boxes; this chooses the core and makes
 // the step.
 class ProductKernel : public AnchorKernel {
@@ -83,7 +81,6 @@ class ProductKernel : public AnchorKernel {
   }
 
   const TileChoice& choice() const { return choice_; }
-  const ProductShape& product() const { return product_; }
 
  private:
   template <class Sizes>
@@ -236,7 +233,8 @@ class ConvKernel : public ProductKernel {
   Expr a_, b_;
 };
 
-const RegisterBody kRegistered[] = {{"gemm", &body<GemmKernel>}, {"conv2d", &body<ConvKernel>}};
+const RegisterBody kRegistered[] = {{"gemm", &LaunchBodies::body<GemmKernel>},
+                                    {"conv2d", &LaunchBodies::body<ConvKernel>}};
 
 }  // namespace
 }  // namespace tenon::cuda

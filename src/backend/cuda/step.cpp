@@ -6,11 +6,10 @@
 
 #include "tenon/core/error.h"
 #include "tenon/device/sizes.h"
+#include "tenon/kernels/form.h"
 
 namespace tenon::cuda {
 namespace {
-
-int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Who holds a row: a warp where its lanes hold at most kMostFragments each, else a block.
 constexpr int kMostFragments = 8;
@@ -109,9 +108,8 @@ Step plain_step(Device& device, const std::string& name, std::span<const Program
     return o.value.shape() == domain && domain_of(o.value) == domain;
   });
   Params params;
-  bool reduces = false;
-  for (const ProgramOutput& o : outputs)
-    for (const Expr& e : topological(std::array{o.value})) reduces = reduces || e->family() == Family::Reduce;
+  const bool reduces =
+      std::any_of(outputs.begin(), outputs.end(), [](const ProgramOutput& o) { return reduces_rows(o.value); });
   const MatrixDomain matrix = matrix_domain(domain, joins && !reduces);
   params.set_sizes(reduces ? "RowsSizes" : "MapSizes", device::MapSizes{});
   ProgramText program(outputs, matrix, params, 8);

@@ -22,8 +22,6 @@ constexpr Candidate<WgmmaTileShape> kWgmma[] = {
 };
 constexpr int kMostSplits = 16;
 
-int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Time of `blocks` equal blocks of `area` results and `steps` steps of `row_bytes` of K, in units of a 64 x 64 product
 // over 64 bytes at the best mma rate. Filling the pipeline and the epilogue cost a few steps; meeting costs a pass over
 // the sums for each part.

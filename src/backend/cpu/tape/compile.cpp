@@ -20,22 +20,7 @@ int node_number(const NodeType* type) {
   return static_cast<int>(std::find(all.begin(), all.end(), type) - all.begin());
 }
 
-int lane_of(const Expr& leaf) {
-  if (!leaf.is<nodes::Input>()) return -1;
-  for (int lane = 0; lane < kMaxLanes; ++lane)
-    if (leaf->attrs.text == acc_name(lane)) return lane;
-  return -1;
-}
-
-bool is_full_accumulator(const Expr& e) { return e->family() == Family::Leaf && lane_of(e) >= 0; }
-
-// A literal seen through any views that repeat it.
-const Node* literal_of(const Expr& e) {
-  if (e.is<nodes::Constant>()) return e.get();
-  const bool repeats =
-      e.is<nodes::Broadcast>() || e.is<nodes::Reshape>() || e.is<nodes::Permute>() || e.is<nodes::Slice>();
-  return repeats ? literal_of(e->in[0]) : nullptr;
-}
+bool is_full_accumulator(const Expr& e) { return e->family() == Family::Leaf && acc_lane(e) >= 0; }
 
 bool is_rounding(const Expr& e) { return e->type->round != nullptr; }
 
@@ -138,7 +123,7 @@ class TapeCompiler {
   int accumulator(const Expr& e) {
     Tape::Instruction in;
     in.op = Tape::Op::Accumulator;
-    in.index = lane_of(e);
+    in.index = acc_lane(e);
     return emit(std::move(in), false, DType::F32);
   }
 
@@ -288,12 +273,6 @@ Tape::Tape(std::span<const TapeOutput> outputs, const Shape& domain, LeafTable& 
            TapeOptions options)
     : ops_(&ops) {
   TapeCompiler(*this, outputs, domain, leaves, options).compile();
-}
-
-Shape domain_of(const Expr& value) {
-  for (const Expr& e : topological(std::array{value}))
-    if (e->family() == Family::Reduce) return e->in[0].shape();
-  return value.shape();
 }
 
 }  // namespace tenon::cpu

@@ -119,7 +119,4 @@ class Tape {
   std::vector<Store> stores_;
 };
 
-/// The domain of a value in form: the operand of its last-axis reduction, else its own shape.
-Shape domain_of(const Expr& value);
-
 }  // namespace tenon::cpu

@@ -27,21 +27,6 @@ const Body& body_named(const NodeType* type) {
   return all.at(type);
 }
 
-int lane_of(const Expr& leaf) {
-  if (!leaf.is<nodes::Input>()) return -1;
-  for (int lane = 0; lane < 8; ++lane)
-    if (leaf->attrs.text == acc_name(lane)) return lane;
-  return -1;
-}
-
-// A literal seen through any views that repeat it.
-const Node* literal_of(const Expr& e) {
-  if (e.is<nodes::Constant>()) return e.get();
-  const bool repeats =
-      e.is<nodes::Broadcast>() || e.is<nodes::Reshape>() || e.is<nodes::Permute>() || e.is<nodes::Slice>();
-  return repeats ? literal_of(e->in[0]) : nullptr;
-}
-
 bool is_rounding(const Expr& e) { return e->type->round != nullptr; }
 
 // What is stored as a type is rounded to it by the store.
@@ -50,12 +35,6 @@ Expr stored_value(const ProgramOutput& o) {
 }
 
 }  // namespace
-
-Shape domain_of(const Expr& value) {
-  for (const Expr& e : topological(std::array{value}))
-    if (e->family() == Family::Reduce) return e->in[0].shape();
-  return value.shape();
-}
 
 MatrixDomain matrix_domain(const Shape& shape, bool joins) {
   MatrixDomain d{shape, std::max(shape.rank() - 1, 0)};
@@ -86,7 +65,7 @@ ProgramText::ProgramText(std::span<const ProgramOutput> outputs, const MatrixDom
 }
 
 ProgramText::Kind ProgramText::kind(const Expr& e) const {
-  if (e->family() == Family::Leaf && lane_of(e) >= 0) return Kind::Accumulator;
+  if (e->family() == Family::Leaf && acc_lane(e) >= 0) return Kind::Accumulator;
   if (literal_of(e)) return Kind::Literal;
   const bool view = e->family() == Family::Leaf || (e->family() == Family::View && is_view_chain(e));
   return view ? Kind::Load : Kind::Computed;
@@ -194,7 +173,7 @@ ProgramText::Value ProgramText::value(const Expr& e) {
 ProgramText::Value ProgramText::compute(const Expr& e) {
   switch (kind(e)) {
     case Kind::Accumulator:
-      return {"acc[" + std::to_string(lane_of(e)) + "]", false, DType::F32};
+      return {"acc[" + std::to_string(acc_lane(e)) + "]", false, DType::F32};
     case Kind::Literal: {
       Value v{fresh(), true, DType::F32};
       before_ += "    const float " + v.name + " = " + params_.number("constant", literal_of(e)->attrs.nums[0]) + ";\n";

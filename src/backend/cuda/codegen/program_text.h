@@ -74,8 +74,6 @@ class ProgramText {
   std::set<std::string> headers_;
 };
 
-/// The shape over which a value in form runs: that of its row reductions, else its own.
-Shape domain_of(const Expr& value);
 /// The domain as a matrix: rows of the last axis, or longer ones where `joins` and rows are short.
 MatrixDomain matrix_domain(const Shape& shape, bool joins);
 
