@@ -67,17 +67,20 @@ inline CoreLaunch conv_launch(const MmaTileShape& tile, const device::ConvSizes&
 
 /// device::WgmmaTile as a value.
 struct WgmmaTileShape {
-  int m = 128, n = 128, stages = 4;
+  int m = 128, n = 128, stages = 4, resident = 1;
 
-  int threads() const { return 2 * m + 128; }
+  int groups() const { return m > 128 ? 2 : m / 64; }
+  int threads() const { return 128 * (groups() + 1); }
+  int slab_columns() const { return n % 64 == 0 && n < 256 ? 64 : 32; }
   int shared_bytes() const {
-    const int slab_columns = n < 256 ? 64 : 32;
-    return stages * (m + n) * 128 + m / 16 * 16 * (slab_columns + 8) * 4 + 16 * stages + 16;
+    return stages * (m + n) * 128 + 4 * groups() * 16 * (slab_columns() + 8) * 4 + 16 * stages + 16;
   }
   /// Columns of K in a stage.
   int columns(int element_bytes) const { return 128 / element_bytes; }
   std::string type() const {
-    return "WgmmaTile<" + std::to_string(m) + ", " + std::to_string(n) + ", " + std::to_string(stages) + ">";
+    std::string text = "WgmmaTile<" + std::to_string(m);
+    for (int x : {n, stages, resident}) text += ", " + std::to_string(x);
+    return text + ">";
   }
 };
 
@@ -86,7 +89,7 @@ inline CoreLaunch wgmma_launch(const WgmmaTileShape& tile, int64_t tiles_m, int6
                                int multiprocessors) {
   const int64_t tiles = tiles_m * tiles_n * batch;
   CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>(std::min<int64_t>(tiles * splits, multiprocessors)),
+  launch.shape = {.grid_x = static_cast<unsigned>(std::min<int64_t>(tiles * splits, int64_t{multiprocessors} * tile.resident)),
                   .threads = static_cast<unsigned>(tile.threads()),
                   .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
   if (splits > 1) {

@@ -63,6 +63,11 @@ void LaunchKernel::keep_computed(const Expr& leaf, const Expr& value, const Expr
   computed_.push_back({leaf, value, place});
 }
 
+bool LaunchKernel::stays(const Expr& value) const {
+  const std::vector<Expr> leaves = memory_leaves(value);
+  return std::all_of(leaves.begin(), leaves.end(), [this](const Expr& l) { return in_weights_.contains(l.get()); });
+}
+
 std::vector<ProgramOutput> LaunchKernel::results() const {
   std::vector<ProgramOutput> out;
   for (const FormOutput& o : form_.outputs)

@@ -34,6 +34,8 @@ class LaunchKernel : public Kernel {
   /// Gives `leaf` memory that stays, zero where nothing is written: `value`, which reads nothing but weights, is
   /// computed once and stored through `place`, a view of the leaf.
   void keep_computed(const Expr& leaf, const Expr& value, const Expr& place);
+  /// True if all that `value` reads is memory that stays.
+  bool stays(const Expr& value) const;
   /// The last call of a constructor.
   void reserve_statistics();
 

@@ -4,44 +4,61 @@
 
 #include "tenon/backend/cuda/anchor_kernel.h"
 #include "tenon/backend/cuda/core_launch.h"
-#include "tenon/backend/cuda/tile_choice.h"
+#include "tenon/backend/cuda/tile_tuning.h"
 #include "tenon/core/error.h"
+#include "tenon/core/options.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cuda {
 namespace {
 
-// Both kinds. A kind supplies its sizes (with a member `split`), operands and boxes; this chooses the core and makes
-// the step.
+// "8192x320x320".
+std::string joined(std::initializer_list<int> numbers) {
+  std::string out;
+  for (int n : numbers) out += (out.empty() ? "" : "x") + std::to_string(n);
+  return out;
+}
+
+// Both kinds. A kind supplies its sizes (with a member `split`), operands and boxes, and makes the step of any choice;
+// this chooses, measures and adds it.
 class ProductKernel : public AnchorKernel {
  protected:
   using AnchorKernel::AnchorKernel;
 
-  ProductShape shape(int64_t m, int64_t n, int64_t k, int64_t batch) const {
-    return {m, n, k, batch, lanes(), size_of(arithmetic_)};
-  }
-  /// Takes the faster of the cores that can do it. `wgmma`: tiles along m, or nothing if its boxes do not fit.
-  void choose(const ProductShape& p, const std::function<int64_t(const WgmmaTileShape&)>& wgmma) {
-    product_ = p;
-    choice_.core = Core::Simt;
-    if (!tensor_cores()) return;
-    if (core_allowed(Core::Mma)) choice_ = choose_mma(p, device().facts());
-    if (wgmma && device().facts().arch == "sm_90a" && core_allowed(Core::Wgmma)) {
-      const TileChoice other = choose_wgmma(p, device().facts(), wgmma);
-      if (other.core == Core::Wgmma && (choice_.core == Core::Simt || other.time < choice_.time)) choice_ = other;
-    }
-    if (choice_.core == Core::Simt) choice_ = choose_mma(p, device().facts());  // what is asked for alone cannot do it
-  }
-  /// Memory for the parts of K to meet in; `launch` of the chosen tile.
-  void reserve_split(const CoreLaunch& launch) {
+  /// A product of m x n x k. `wgmma_tiles_m`: tiles along m, or nothing if boxes do not fit the operands.
+  void choose(int64_t m, int64_t n, int64_t k, int64_t batch, const std::string& key,
+              std::function<int64_t(const WgmmaTileShape&)> wgmma_tiles_m) {
+    product_ = {m, n, k, batch, lanes(), size_of(arithmetic_), std::move(wgmma_tiles_m),
+                key + " lanes " + std::to_string(lanes()) + " bytes " + std::to_string(size_of(arithmetic_))};
+    if (tensor_cores()) choice_ = choose_tile(product_, device().facts());
+    const CoreLaunch launch = core_launch(choice_);
     if (choice_.splits == 1) return;
     workspace_at_ = reserve_scratch(launch.workspace_bytes);
     counters_at_ = reserve_weights(launch.counters * 4);
   }
 
+  virtual CoreLaunch core_launch(const TileChoice& choice) const = 0;
+  virtual TunedStep step(const TileChoice& choice) = 0;
+  virtual const Expr& constant() const = 0;
+
+  void make_steps() final {
+    make_operands();
+    if (form_.domain.numel() == 0) return;
+    if (tensor_cores() && option(Option::CudaTune) == "1" && device().facts().multiprocessors > 1)
+      tune_tiles(device(), product_.key, tile_choices(product_, device().facts()), constant(),
+                 [this](const TileChoice& c) { return step(c); });
+    TunedStep made = step(choice_);
+    if (choice_.splits == 1) return add(std::move(made.step));
+    const size_t split = made.split_at;
+    add(std::move(made.step), {{split + offsetof(device::SplitK, counters), kept(counters_at_)}},
+        {{split + offsetof(device::SplitK, workspace), workspace_at_}});
+  }
+
   template <class Sizes>
-  void add_simt(KernelText text, const std::string& kernel, const char* type, const Sizes& sizes, const Expr& a,
-                const Expr& b, int b_split) {
+  TunedStep simt_step(const std::string& kernel, const char* type, const Sizes& sizes, const Expr& a, const Expr& b,
+                      int b_split) {
+    KernelText text;
+    text.name = name();
     Params params;
     params.set_sizes(type, sizes);
     text.functors = operand_text("A", a, a.shape().rank() - 1, params, text.headers) +
@@ -54,47 +71,45 @@ class ProductKernel : public AnchorKernel {
     launch.grid_z = static_cast<unsigned>(product_.batch);
     launch.threads = 256;
     launch.shared_bytes = static_cast<unsigned>((1 + lanes()) * 16 * 68 * 4);
-    add(Step(device(), text, params, launch));
+    return {Step(device(), text, params, launch), {}, offsetof(Sizes, split)};
   }
 
   template <class Sizes>
-  void add_mma(KernelText text, const std::string& kernel, const char* type, Sizes sizes, const Expr& a, const Expr& b,
-               int b_split, const CoreLaunch& launch) {
+  TunedStep mma_step(const TileChoice& choice, const std::string& kernel, const char* type, Sizes sizes, const Expr& a,
+                     const Expr& b, int b_split) {
+    KernelText text;
     Params params;
-    sizes.split.splits = choice_.splits;
+    sizes.split.splits = choice.splits;
     params.set_sizes(type, sizes);
     text.functors = operand_text("A", a, a.shape().rank() - 1, params, text.headers) +
                     operand_text("B", b, b_split, params, text.headers) + epilogue_text(params, text.headers, 8);
-    add_core<Sizes>(std::move(text), kernel + "_mma", choice_.mma.type(), params, launch);
+    return core_step<Sizes>(choice, std::move(text), kernel + "_mma", choice.mma.type(), 1, params);
   }
 
   /// `box_a`, `box_b`: of one tensor of the operand, from its address, its columns and the elements between its rows.
   template <class Sizes>
-  void add_wgmma(KernelText text, const std::string& kernel, const char* type, Sizes sizes, const Expr& a,
-                 const MakeRowsBox& box_a, const Expr& b, const MakeRowsBox& box_b, const CoreLaunch& launch) {
+  TunedStep wgmma_step(const TileChoice& choice, const std::string& kernel, const char* type, Sizes sizes, const Expr& a,
+                       const MakeRowsBox& box_a, const Expr& b, const MakeRowsBox& box_b) {
+    KernelText text;
     Params params;
-    sizes.split.splits = choice_.splits;
+    sizes.split.splits = choice.splits;
     params.set_sizes(type, sizes);
     text.functors =
         map_text("A", a, params, box_a) + map_text("B", b, params, box_b) + epilogue_text(params, text.headers, 8);
-    add_core<Sizes>(std::move(text), kernel + "_wgmma", choice_.wgmma.type(), params, launch);
+    return core_step<Sizes>(choice, std::move(text), kernel + "_wgmma", choice.wgmma.type(), choice.wgmma.resident, params);
   }
-
-  const TileChoice& choice() const { return choice_; }
 
  private:
   template <class Sizes>
-  void add_core(KernelText text, const std::string& kernel, const std::string& tile, const Params& params,
-                const CoreLaunch& launch) {
-    text.name += " " + tile;
+  TunedStep core_step(const TileChoice& choice, KernelText text, const std::string& kernel, const std::string& tile,
+                      int resident, const Params& params) {
+    text.name = name() + " " + tile + (choice.splits > 1 ? " x" + std::to_string(choice.splits) : "");
     text.headers = "#include \"tenon/device/" + kernel + ".h\"\n" + text.headers;
     text.functors += "using Tile = " + tile + ";\n";
-    text.kernel = "KERNEL(Tile::kThreads, 1, Params, p) { " + kernel + "<Tile, A, B, Epilogue>(p); }\n";
-    Step step(device(), text, params, launch.shape);
-    if (choice_.splits == 1) return add(std::move(step));
-    const size_t split = offsetof(Sizes, split);
-    add(std::move(step), {{split + offsetof(device::SplitK, counters), kept(counters_at_)}},
-        {{split + offsetof(device::SplitK, workspace), workspace_at_}});
+    text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(resident) + ", Params, p) { " + kernel +
+                  "<Tile, A, B, Epilogue>(p); }\n";
+    const CoreLaunch launch = core_launch(choice);
+    return {Step(device(), text, params, launch.shape), launch, offsetof(Sizes, split)};
   }
 
   int64_t workspace_at_ = 0, counters_at_ = 0;
@@ -116,29 +131,26 @@ class GemmKernel : public ProductKernel {
     sizes_.k = checked_int(a_.shape()[-1]);
     const auto tiles_m = [this](const WgmmaTileShape& tile) { return div_up(sizes_.m, tile.m); };
     const bool boxes = tensor_cores() && rows_in_boxes(a_) && rows_in_boxes(b_);
-    choose(shape(sizes_.m, sizes_.n, sizes_.k, sizes_.batch),
+    choose(sizes_.m, sizes_.n, sizes_.k, sizes_.batch,
+           "gemm " + joined({sizes_.m, sizes_.n, sizes_.k}) + " batch " + std::to_string(sizes_.batch),
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>());
-    reserve_split(core_launch());
     reserve_statistics();
   }
 
  private:
-  CoreLaunch core_launch() const {
+  CoreLaunch core_launch(const TileChoice& choice) const override {
     device::GemmSizes sizes = sizes_;
-    sizes.split.splits = choice().splits;
-    if (choice().core == Core::Mma) return gemm_launch(choice().mma, sizes, lanes());
-    if (choice().core == Core::Simt) return {};
-    return gemm_launch(choice().wgmma, sizes, lanes(), device().facts().multiprocessors);
+    sizes.split.splits = choice.splits;
+    if (choice.core == Core::Mma) return gemm_launch(choice.mma, sizes, lanes());
+    if (choice.core == Core::Simt) return {};
+    return gemm_launch(choice.wgmma, sizes, lanes(), device().facts().multiprocessors);
   }
+  const Expr& constant() const override { return b_; }
 
-  void make_steps() override {
-    make_operands();
-    if (form_.domain.numel() == 0) return;
-    KernelText text;
-    text.name = name();
+  TunedStep step(const TileChoice& choice) override {
     const int b_split = b_.shape().rank() - 1;
-    if (choice().core == Core::Simt) return add_simt(text, "gemm", "GemmSizes", sizes_, a_, b_, b_split);
-    if (choice().core == Core::Mma) return add_mma(text, "gemm", "GemmSizes", sizes_, a_, b_, b_split, core_launch());
+    if (choice.core == Core::Simt) return simt_step("gemm", "GemmSizes", sizes_, a_, b_, b_split);
+    if (choice.core == Core::Mma) return mma_step(choice, "gemm", "GemmSizes", sizes_, a_, b_, b_split);
     const auto box = [this](int64_t rows, int box_rows) {
       return [this, rows, box_rows](void* address, int64_t columns, int64_t stride) {
         TensorBox out = rows_box(address, static_cast<int>(size_of(arithmetic_)), rows, columns, box_rows);
@@ -146,9 +158,9 @@ class GemmKernel : public ProductKernel {
         return out;
       };
     };
-    const WgmmaTileShape& tile = choice().wgmma;
-    add_wgmma(text, "gemm", "GemmSizes", sizes_, a_, box(int64_t{sizes_.m} * sizes_.batch, tile.m), b_,
-              box(int64_t{sizes_.n} * sizes_.batch, tile.n / lanes()), core_launch());
+    const WgmmaTileShape& tile = choice.wgmma;
+    return wgmma_step(choice, "gemm", "GemmSizes", sizes_, a_, box(int64_t{sizes_.m} * sizes_.batch, tile.m), b_,
+                      box(int64_t{sizes_.n} * sizes_.batch, tile.n / lanes()));
   }
 
   device::GemmSizes sizes_;
@@ -177,10 +189,11 @@ class ConvKernel : public ProductKernel {
     };
     const bool boxes = tensor_cores() && conv_fits_boxes(sizes_, bytes) && rows_in_boxes(a_) &&
                        (sizes_.stride == 1 || dense(a_)) && dense(b_);
-    choose(shape(int64_t{sizes_.batch} * sizes_.out_height * sizes_.out_width, w[0], w[2] * w[3] * channels, 1),
+    const device::ConvSizes& c = sizes_;
+    choose(int64_t{c.batch} * c.out_height * c.out_width, w[0], w[2] * w[3] * channels, 1,
+           "conv2d " + joined({c.batch, c.height, c.width, c.channels}) + " -> " +
+               joined({c.out_height, c.out_width, c.outputs}) + " by " + joined({c.kernel_h, c.kernel_w, c.stride}),
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>());
-    if (choice().core == Core::Wgmma) choose_box(choice().wgmma, sizes_);
-    reserve_split(core_launch());
     reserve_statistics();
   }
 
@@ -202,31 +215,34 @@ class ConvKernel : public ProductKernel {
     sizes_.pad_left = checked_int(p[2]);
   }
 
-  CoreLaunch core_launch() const {
-    device::ConvSizes sizes = sizes_;
-    sizes.split.splits = choice().splits;
-    if (choice().core == Core::Mma) return conv_launch(choice().mma, sizes, lanes());
-    if (choice().core == Core::Simt) return {};
-    return conv_launch(choice().wgmma, sizes, lanes(), device().facts().multiprocessors);
+  CoreLaunch core_launch(const TileChoice& choice) const override {
+    device::ConvSizes sizes = sizes_for(choice);
+    if (choice.core == Core::Mma) return conv_launch(choice.mma, sizes, lanes());
+    if (choice.core == Core::Simt) return {};
+    return conv_launch(choice.wgmma, sizes, lanes(), device().facts().multiprocessors);
   }
+  device::ConvSizes sizes_for(const TileChoice& choice) const {
+    device::ConvSizes sizes = sizes_;
+    sizes.split.splits = choice.splits;
+    if (choice.core == Core::Wgmma) choose_box(choice.wgmma, sizes);
+    return sizes;
+  }
+  const Expr& constant() const override { return b_; }
 
-  void make_steps() override {
-    make_operands();
-    if (form_.domain.numel() == 0) return;
-    KernelText text;
-    text.name = name();
-    if (choice().core == Core::Simt) return add_simt(text, "conv", "ConvSizes", sizes_, a_, b_, 1);
-    if (choice().core == Core::Mma) return add_mma(text, "conv", "ConvSizes", sizes_, a_, b_, 1, core_launch());
-    const int bytes = static_cast<int>(size_of(arithmetic_)), rows = choice().wgmma.n / lanes();
-    const auto pixels = [this, bytes](void* address, int64_t columns, int64_t stride) {
-      TensorBox box = pixels_box(address, bytes, sizes_, checked_int(stride));
-      if (sizes_.stride == 1) box.extent[0] = columns;
+  TunedStep step(const TileChoice& choice) override {
+    const device::ConvSizes sizes = sizes_for(choice);
+    if (choice.core == Core::Simt) return simt_step("conv", "ConvSizes", sizes, a_, b_, 1);
+    if (choice.core == Core::Mma) return mma_step(choice, "conv", "ConvSizes", sizes, a_, b_, 1);
+    const int bytes = static_cast<int>(size_of(arithmetic_)), rows = choice.wgmma.n / lanes();
+    const auto pixels = [sizes, bytes](void* address, int64_t columns, int64_t stride) {
+      TensorBox box = pixels_box(address, bytes, sizes, checked_int(stride));
+      if (sizes.stride == 1) box.extent[0] = columns;
       return box;
     };
-    const auto taps = [this, bytes, rows](void* address, int64_t, int64_t) {
-      return taps_box(address, bytes, sizes_, rows);
+    const auto taps = [sizes, bytes, rows](void* address, int64_t, int64_t) {
+      return taps_box(address, bytes, sizes, rows);
     };
-    add_wgmma(text, "conv", "ConvSizes", sizes_, a_, pixels, b_, taps, core_launch());
+    return wgmma_step(choice, "conv", "ConvSizes", sizes, a_, pixels, b_, taps);
   }
 
   device::ConvSizes sizes_;

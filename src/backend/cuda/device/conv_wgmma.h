@@ -16,6 +16,7 @@ namespace tenon::device {
 template <class Tile, class A, class B, class Epilogue, class Params>
 struct ConvProblem {
   static constexpr int kColumns = Tile::kRowBytes / sizeof(typename A::T);
+  static constexpr bool kConstantB = B::kConstant;
   using Lanes = LaneColumns<Tile, Epilogue::kLanes>;
   const Params& p;
   int boxes_x, boxes_y, tiles_m, tiles_n;
@@ -54,18 +55,22 @@ struct ConvProblem {
     const bool inside = x < c.out_width && y < c.out_height && image < c.batch && layer < c.box_images;
     return inside ? (image * c.out_height + y) * c.out_width + x : -1;
   }
-  DEV void load(const Item& item, int step, uint32_t a, uint32_t b, uint32_t full) const {
+  DEV void load_a(const Item& item, int step, uint32_t a, uint32_t full) const {
     const ConvSizes& c = p.sizes;
     const int tap = step / chunks, channel = (step - tap * chunks) * kColumns, tap_y = tap / c.kernel_w;
     const int up = tap_y - c.pad_top, left = tap - tap_y * c.kernel_w - c.pad_left;
-    const TmaSource of_a = A::source(p, channel), of_b = B::source(p, channel);
+    const TmaSource from = A::source(p, channel);
     if (c.stride == 1)
-      tma_load(a, of_a.map, full, of_a.column, item.x + left, item.y + up, item.image);
+      tma_load(a, from.map, full, from.column, item.x + left, item.y + up, item.image);
     else
-      tma_load(a, of_a.map, full, of_a.column + (left & 1) * c.channels, item.x + (left >> 1), up & 1,
+      tma_load(a, from.map, full, from.column + (left & 1) * c.channels, item.x + (left >> 1), up & 1,
                item.y + (up >> 1), item.image);
+  }
+  DEV void load_b(const Item& item, int step, uint32_t b, uint32_t full) const {
+    const int tap = step / chunks;
+    const TmaSource from = B::source(p, (step - tap * chunks) * kColumns);
     UNROLL for (int lane = 0; lane < Epilogue::kLanes; ++lane) tma_load(
-        b + lane * Lanes::kTile * Tile::kRowBytes, of_b.map, full, of_b.column, tap, lane * columns() + column(item));
+        b + lane * Lanes::kTile * Tile::kRowBytes, from.map, full, from.column, tap, lane * columns() + column(item));
   }
 };
 
