@@ -120,7 +120,7 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
     if (padded(keys) <= padded(tile.keys)) tile.keys = keys;
   const int64_t halves = int64_t{s.batch} * s.heads * ((s.queries + 63) / 64);
   tile.groups = halves > facts.multiprocessors && s.queries > 64 ? 2 : 1;
-  if (tile.depth > 128) tile.keys = std::min(tile.keys, tile.groups == 1 ? 128 : 64);
+  if (tile.depth > 128) tile.keys = std::min(tile.keys, tile.groups == 1 && tile.depth <= 160 ? 128 : 64);
   tile.stages = s.keys <= tile.keys ? 1 : 2;
   tile.turns = s.keys > 8 * tile.keys;
   tile.polynomial = tile.depth <= 64 && tile.turns ? 2 : 0;
