@@ -285,10 +285,9 @@ bool Block::finish_a_box_copy() {
 void Block::wgmma(device::host::WgmmaArguments arguments) {
   if (thread % 128 == 0) {
     statistics.mma += arguments.n / 8 * 4;
-    for (const uint64_t operand : {arguments.a, arguments.b})
-      if (const char* wrong = wgmma_fault(operand)) fail(wrong);
-    in_shared(wgmma_address(arguments.a), 63 / 8 * 1024 + 32, 16, "wgmma a");
-    in_shared(wgmma_address(arguments.b), (arguments.n - 1) / 8 * 1024 + 32, 16, "wgmma b");
+    if (const char* wrong = wgmma_fault(arguments)) fail(wrong);
+    if (arguments.held == nullptr) in_shared(wgmma_address(arguments.a), 63 / 8 * 1024 + 32, 16, "wgmma a");
+    in_shared(wgmma_address(arguments.b), wgmma_bytes_of_b(arguments), 16, "wgmma b");
   }
   struct Start {
     device::host::WgmmaArguments arguments;
@@ -299,7 +298,7 @@ void Block::wgmma(device::host::WgmmaArguments arguments) {
     for (int i = 0; i < count; ++i) all[i] = static_cast<Start*>(lanes[i])->arguments;
     static_cast<Start*>(lanes[0])->products->start(all);
   };
-  if (threads % 128 != 0) fail("wgmma in a block without whole warpgroups");
+  if (thread / 128 * 128 + 128 > threads) fail("wgmma in a warpgroup that is not whole");
   together(4, "wgmma", act, &start);
 }
 
@@ -320,6 +319,7 @@ void Block::wgmma_wait(int groups_left) {
         first->products->finish(first->groups_left, first->shared);
       },
       &wait);
+  if (const char* wrong = wait.products->fault()) fail(wrong);
 }
 
 uint16_t Block::f16_bits(float x) { return tenon::f16_bits(x); }

@@ -109,10 +109,31 @@ uint32_t swizzled(uint32_t address, int bytes) {
 }  // namespace
 
 uint32_t wgmma_address(uint64_t operand) { return static_cast<uint32_t>(operand & 0x3fff) << 4; }
-const char* wgmma_fault(uint64_t operand) {
+namespace {
+
+const char* descriptor_fault(uint64_t operand) {
   if (operand >> 62 != 1) return "wgmma operand without the swizzle of 128 bytes";
   if ((operand >> 32 & 0x3fff) << 4 != 1024) return "wgmma operand whose groups of 8 rows are not 1024 bytes apart";
   return nullptr;
+}
+
+// From one block of 64 columns to the next.
+uint32_t block_bytes(uint64_t operand) { return static_cast<uint32_t>(operand >> 16 & 0x3fff) << 4; }
+
+}  // namespace
+
+const char* wgmma_fault(const WgmmaArguments& product) {
+  if (product.columns && product.element == Element::E4M3) return "wgmma with columns of 8-bit elements";
+  if (product.columns && wgmma_address(product.b) % 1024 != 0) return "wgmma columns that do not begin at row 0 of 8";
+  if (product.columns && product.n > 64 && block_bytes(product.b) % 1024 != 0)
+    return "wgmma blocks of columns that are not whole groups of 8 rows apart";
+  const char* a = product.held ? nullptr : descriptor_fault(product.a);
+  return a ? a : descriptor_fault(product.b);
+}
+
+int wgmma_bytes_of_b(const WgmmaArguments& product) {
+  if (!product.columns) return (product.n - 1) / 8 * 1024 + 32;
+  return (product.n - 1) / 64 * static_cast<int>(block_bytes(product.b)) + 2048;
 }
 
 void WarpgroupProducts::start(const WgmmaArguments (&lanes)[128]) {
@@ -133,7 +154,12 @@ void WarpgroupProducts::start(const WgmmaArguments (&lanes)[128]) {
     }
   }
   ++sums->pending;
-  open_.push_back({lanes[0], sums});
+  Product& product = open_.emplace_back(Product{lanes[0], sums, {}, {}});
+  if (lanes[0].held == nullptr) return;
+  for (int l = 0; l < 128; ++l) {
+    product.lanes_held[l] = lanes[l].held;
+    std::copy_n(lanes[l].held, 4, product.held[l].begin());
+  }
 }
 
 void WarpgroupProducts::commit() {
@@ -141,22 +167,40 @@ void WarpgroupProducts::commit() {
   open_.clear();
 }
 
+// Row r of a, of which its lanes hold mma's pieces.
+void WarpgroupProducts::held_row(const Product& product, int r, float* to) {
+  for (int t = 0; t < 4; ++t) {
+    const int l = r / 16 * 32 + r % 8 * 4 + t, i = r % 16 / 8;
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t piece = product.held[l][static_cast<size_t>(i + 2 * half)];
+      if (product.lanes_held[l][i + 2 * half] != piece) fault_ = "held pieces changed before their product's wait";
+      widen(product.what.element, &piece, 2, to + 2 * t + 8 * half);
+    }
+  }
+}
+
 void WarpgroupProducts::multiply(const Product& product, const unsigned char* shared) {
   const WgmmaArguments& w = product.what;
   const int depth = w.element == Element::E4M3 ? 32 : 16;
-  auto row = [&](uint64_t operand, int r, float* to) {
+  auto row = [&](uint64_t operand, int r, float* to) {  // of 32 bytes along the inner dimension
     const uint32_t from = wgmma_address(operand) + static_cast<uint32_t>(r / 8 * 1024 + r % 8 * 128);
     for (uint32_t half = 0; half < 2; ++half)
       widen(w.element, shared + swizzled(from + 16 * half, 128), depth / 2, to + static_cast<int>(half) * depth / 2);
   };
   std::vector<float> b(size_t{32} * static_cast<size_t>(w.n));  // [depth][n]
   float one[32];
-  for (int col = 0; col < w.n; ++col) {
+  for (int col = 0; col < w.n && !w.columns; ++col) {
     row(w.b, col, one);
     for (int k = 0; k < depth; ++k) b.data()[k * w.n + col] = one[k];
   }
+  for (int k = 0; k < depth && w.columns; ++k)
+    for (int col = 0; col < w.n; col += 8) {
+      const uint32_t from = wgmma_address(w.b) + static_cast<uint32_t>(col) / 64 * block_bytes(w.b) +
+                            static_cast<uint32_t>(k * 128 + col % 64 * 2);
+      widen(w.element, shared + swizzled(from, 128), 8, b.data() + k * w.n + col);
+    }
   for (int r = 0; r < 64; ++r) {
-    row(w.a, r, one);
+    w.held ? held_row(product, r, one) : row(w.a, r, one);
     float* sums = product.sums->values.data() + r * w.n;
     if (!w.adds) std::fill_n(sums, w.n, 0.0f);
     for (int k = 0; k < depth; ++k) {

@@ -1,5 +1,6 @@
 // What the tensor cores and the copy engine of a GPU do, for a whole warp, warpgroup or box at once, in f32.
 #pragma once
+#include <array>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -21,6 +22,8 @@ class WarpgroupProducts {
   void commit();
   /// `shared`: what address 0 of shared memory would be.
   void finish(int groups_left, const unsigned char* shared);
+  /// What a product was given and must not have been, or null: held pieces that changed before its wait.
+  const char* fault() const { return fault_; }
 
  private:
   struct Sums {
@@ -31,16 +34,22 @@ class WarpgroupProducts {
   struct Product {
     device::host::WgmmaArguments what;
     std::shared_ptr<Sums> sums;
+    const uint32_t* lanes_held[128];  ///< where the lanes hold a, and what it was at the start
+    std::array<uint32_t, 4> held[128];
   };
-  static void multiply(const Product& product, const unsigned char* shared);
+  void multiply(const Product& product, const unsigned char* shared);
+  void held_row(const Product& product, int r, float* to);
+  const char* fault_ = nullptr;
   std::vector<std::shared_ptr<Sums>> in_flight_;
   std::vector<Product> open_;
   std::deque<std::vector<Product>> groups_;
 };
 
-/// The address in a descriptor of a wgmma operand, and what is wrong with the rest of it, or null.
+/// The address in a descriptor of a wgmma operand; what is wrong with the rest of a product's descriptors, or null; the
+/// bytes from b's address on that the product reads.
 uint32_t wgmma_address(uint64_t operand);
-const char* wgmma_fault(uint64_t operand);
+const char* wgmma_fault(const device::host::WgmmaArguments& product);
+int wgmma_bytes_of_b(const device::host::WgmmaArguments& product);
 
 /// Copies the box at coordinates `at` to address `dst` of shared memory, swizzled, zero outside the tensor.
 void copy_box(const TensorBox& box, const int (&at)[5], unsigned char* shared, uint32_t dst);

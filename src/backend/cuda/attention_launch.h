@@ -1,5 +1,5 @@
-// Host side of device/attention_mma.h: what a tile takes, which one suits a head, and how a problem is launched.
-// Formulas only.
+// Host side of device/attention_mma.h and attention_wgmma.h: what a tile takes, which one suits a head, and how a
+// problem is launched. Formulas only.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -79,6 +79,80 @@ inline CoreLaunch attention_launch(const AttentionTileShape& tile, const device:
                   .threads = static_cast<unsigned>(tile.threads()),
                   .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
   return launch;
+}
+
+/// device::AttentionWgmmaTile as a value.
+struct AttentionWgmmaShape {
+  int depth = 64, value_columns = 64, groups = 2, keys = 128, stages = 2, blocks = 1, polynomial = 0;
+  bool turns = false;
+
+  int queries() const { return 64 * groups; }
+  int threads() const { return 128 * groups + 128; }
+  int shared_bytes() const {
+    const int column_blocks = (depth + 63) / 64, n = value_columns;
+    const int slab = 16 * ((n % 80 == 0 ? 80 : n % 64 == 0 ? 64 : n) + 8) * 4;
+    const int group = std::max(column_blocks * 64 * 128, (4 * slab + 1023) / 1024 * 1024);
+    return stages * 2 * column_blocks * keys * 128 + groups * group + 32 * stages + 16;
+  }
+  std::string type() const {
+    std::string text = "AttentionWgmmaTile<" + std::to_string(depth);
+    for (int x : {value_columns, groups, keys, stages, blocks, polynomial}) text += ", " + std::to_string(x);
+    return text + (turns ? ", true>" : ", false>");
+  }
+};
+
+/// Columns of the results that there are products for, `depth` or the next more; 0 beyond the last.
+inline int wgmma_value_columns(int depth) {
+  for (const int n : {40, 64, 80, 96, 128, 160, 192, 256})
+    if (depth <= n) return n;
+  return 0;
+}
+
+/// The wgmma tile for a problem, depth 0 if there is none. Keys that fit one tile come at once.
+inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s, const DeviceFacts& facts) {
+  AttentionWgmmaShape tile;
+  tile.depth = (s.depth + 15) / 16 * 16;
+  tile.value_columns = wgmma_value_columns(s.depth);
+  if (tile.value_columns == 0) return {.depth = 0};
+  const auto padded = [&](int keys) { return (s.keys + keys - 1) / keys * keys; };
+  tile.keys = 64;
+  for (const int keys : {80, 128})
+    if (padded(keys) <= padded(tile.keys)) tile.keys = keys;
+  const int64_t halves = int64_t{s.batch} * s.heads * ((s.queries + 63) / 64);
+  tile.groups = halves > facts.multiprocessors && s.queries > 64 ? 2 : 1;
+  if (tile.depth > 128) tile.keys = std::min(tile.keys, tile.groups == 1 && tile.depth <= 160 ? 128 : 64);
+  tile.stages = s.keys <= tile.keys ? 1 : 2;
+  tile.turns = s.keys > 8 * tile.keys;
+  tile.polynomial = tile.depth <= 64 && tile.turns ? 2 : 0;
+  return tile.shared_bytes() <= facts.shared_bytes ? tile : AttentionWgmmaShape{.depth = 0};
+}
+
+/// Grid, threads and shared memory; there is no workspace.
+inline CoreLaunch attention_launch(const AttentionWgmmaShape& tile, const device::AttentionSizes& s) {
+  CoreLaunch launch;
+  launch.shape = {.grid_x = static_cast<unsigned>((s.queries + tile.queries() - 1) / tile.queries()),
+                  .grid_y = static_cast<unsigned>(s.heads),
+                  .grid_z = static_cast<unsigned>(s.batch),
+                  .threads = static_cast<unsigned>(tile.threads()),
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  return launch;
+}
+
+/// How far apart tokens, heads and batches of q, k or v lie, in elements of 2 bytes: multiples of 8.
+struct HeadStrides {
+  int64_t token, head, batch;
+};
+/// An operand of attention_wgmma, [batch][heads][tokens][depth] from `address` on; boxes of 64 columns, zeros beyond
+/// the depth, by `box_tokens`: 64 of q, the tile's keys of k and v.
+inline TensorBox head_box(const void* address, const HeadStrides& strides, int batch, int heads, int tokens, int depth,
+                          int box_tokens) {
+  return {.address = const_cast<void*>(address),
+          .element_bytes = 2,
+          .rank = 4,
+          .extent = {depth, tokens, heads, batch},
+          .stride_bytes = {2, strides.token * 2, strides.head * 2, strides.batch * 2},
+          .box = {64, box_tokens, 1, 1},
+          .swizzle_bytes = 128};
 }
 
 }  // namespace tenon::cuda

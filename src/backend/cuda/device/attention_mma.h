@@ -53,12 +53,13 @@ DEV void attend(const Params& p, const AttentionPlace<Tile>& at, MmaSums<Tile>& 
     sync_block();  // this tile is complete, and all are done with the stage that is written next
     copy(tile + Tile::kStages - 1, write);
     advance(write);
-    AttentionScores<Tile> scores;
+    MmaScores<Tile> scores;
     scores.clear();
     scores.template add<T>(q, shared + read);
     if ((tile + 1) * Tile::kKeys > at.seen_by_first) scores.mask(s, at.query, tile * Tile::kKeys);
-    softmax.add(scores, sums);
-    AttentionWeights<Tile> weights;
+    softmax.weigh(scores);
+    softmax.rescale(sums);
+    MmaWeights<Tile> weights;
     weights.round(T{}, scores);
     weights.template multiply<T, kValueChunks>(sums, 0, shared + read + Tile::kKeyBytes);
     advance(read);
@@ -121,7 +122,7 @@ DEV void attend_deep(const Params& p, const AttentionPlace<Tile>& at, MmaSums<Ti
     read = read == Tile::kPipelineBytes - Tile::kStageBytes ? 0 : read + Tile::kStageBytes;
   };
   NO_UNROLL for (int tile = 0; tile < at.key_tiles; ++tile) {
-    AttentionScores<Tile> scores;
+    MmaScores<Tile> scores;
     scores.clear();
     NO_UNROLL for (int block = 0; block < stream.key_blocks; ++block) {
       next_block();
@@ -129,8 +130,9 @@ DEV void attend_deep(const Params& p, const AttentionPlace<Tile>& at, MmaSums<Ti
       scores.template add<T>(q, shared + read);
     }
     if ((tile + 1) * Tile::kKeys > at.seen_by_first) scores.mask(s, at.query, tile * Tile::kKeys);
-    softmax.add(scores, sums);
-    AttentionWeights<Tile> weights;
+    softmax.weigh(scores);
+    softmax.rescale(sums);
+    MmaWeights<Tile> weights;
     weights.round(T{}, scores);
     UNROLL for (int block = 0; block < Tile::kValueColumns / Tile::kBlock; ++block) {
       if (block < stream.value_blocks) {

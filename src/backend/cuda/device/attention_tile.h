@@ -1,6 +1,7 @@
 // The parts of attention_mma.h: its tile, how rows of q, k and v come to shared memory and from there to fragments, and
-// the softmax between the two products.
+// the two products.
 #pragma once
+#include "tenon/device/attention_softmax.h"
 #include "tenon/device/mma_tile.h"
 
 namespace tenon::device {
@@ -10,6 +11,7 @@ namespace tenon::device {
 template <int kDepth_, int kValueColumns_, int kQueries_, int kKeys_, int kWarps_, int kStages_>
 struct AttentionTile {
   static constexpr int kDepth = kDepth_, kValueColumns = kValueColumns_, kQueries = kQueries_, kKeys = kKeys_;
+  static constexpr int kPolynomial = 0;
   static constexpr int kWarps = kWarps_, kStages = kStages_, kThreads = 32 * kWarps;
   // What MmaSums and mma_store want to know: a warp has all columns of its rows.
   static constexpr int kWarpM = kQueries / kWarps, kWarpN = kValueColumns;
@@ -43,30 +45,6 @@ struct SwizzledRows {
   /// The address of the chunk 2 * pairs behind chunk 0 or 1 of a row.
   DEV static uint32_t ahead(uint32_t address, int pairs) {
     return (address ^ 2 * pairs % kSpan * 16) + 2 * pairs / kSpan * kSpan * 16;
-  }
-};
-
-/// Which part of the problem a block has.
-template <class Tile>
-struct AttentionPlace {
-  int query, column;  ///< the first of the tile
-  int q_row, kv_row;  ///< row 0 of the head
-  int seen;           ///< keys that some query of the tile sees
-  int seen_by_first;  ///< keys that the tile's first query sees, and so all of them
-  int key_tiles;
-
-  DEV explicit AttentionPlace(const AttentionSizes& s) {
-    const int parts = (s.depth + Tile::kValueColumns - 1) / Tile::kValueColumns;
-    const int tile = block_x() / parts, tiles = grid_x() / parts;
-    // The last queries see most keys under a causal mask: they start first.
-    query = (tiles - 1 - tile) * Tile::kQueries;
-    column = block_x() % parts * Tile::kValueColumns;
-    q_row = (block_z() * s.heads + block_y()) * s.queries;
-    kv_row = (block_z() * s.kv_heads + block_y() / (s.heads / s.kv_heads)) * s.keys;
-    const int end = query + Tile::kQueries < s.queries ? query + Tile::kQueries : s.queries;
-    seen = s.causal ? end + s.keys - s.queries : s.keys;
-    seen_by_first = s.causal ? query + 1 + s.keys - s.queries : s.keys;
-    key_tiles = seen > 0 ? (seen + Tile::kKeys - 1) / Tile::kKeys : 0;
   }
 };
 
@@ -128,11 +106,10 @@ struct QueryFragments {
   DEV void load_all() { UNROLL for (int step = 0; step < kHeld; ++step) load(step); }
 };
 
-/// A warp's scores: [16 queries][8 keys] fragments as mma leaves them.
+/// Scores that ldmatrix and mma compute.
 template <class Tile>
-struct AttentionScores {
-  static constexpr int kRows = Tile::kWarpM / 16, kColumns = Tile::kKeys / 8;
-  float v[kRows][kColumns][4];
+struct MmaScores : AttentionScores<Tile> {
+  using AttentionScores<Tile>::kRows, AttentionScores<Tile>::kColumns, AttentionScores<Tile>::v;
 
   DEV void clear() {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < kColumns; ++j) UNROLL for (int e = 0; e < 4; ++e)
@@ -161,37 +138,12 @@ struct AttentionScores {
       }
     }
   }
-
-  /// Hides what a query does not see of the tile of keys from `key` on.
-  DEV void mask(const AttentionSizes& s, int query, int key) {
-    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
-      const int mine = query + warp() * Tile::kWarpM + 16 * i + lane() / 4 + 8 * half;
-      const int sees = s.causal && mine < s.queries ? mine + 1 + s.keys - s.queries : s.keys;
-      const int here = sees - key - lane() % 4 * 2;
-      UNROLL for (int j = 0; j < kColumns; ++j) UNROLL for (int e = 0; e < 2; ++e) if (8 * j + e >= here)
-          v[i][j][2 * half + e] = minus_infinity();
-    }
-  }
-
-  DEV static float minus_infinity() { return bits_to_float(0xff800000u); }
 };
 
-DEV uint32_t pack(BF16, float low, float high) { return floats_to_bf16(low, high); }
-DEV uint32_t pack(F16, float low, float high) { return floats_to_f16(low, high); }
-
-/// The second product's left fragments.
+/// Weights that mma multiplies by values.
 template <class Tile>
-struct AttentionWeights {
-  uint32_t f[Tile::kKeys / 16][Tile::kWarpM / 16][4];
-
-  template <class T>
-  DEV void round(T, const AttentionScores<Tile>& s) {
-    UNROLL for (int step = 0; step < Tile::kKeys / 16; ++step) UNROLL for (int i = 0; i < s.kRows; ++i)
-        UNROLL for (int e = 0; e < 4; ++e) {
-      const float(&from)[4] = s.v[i][2 * step + e / 2];
-      f[step][i][e] = pack(T{}, from[e % 2 * 2], from[e % 2 * 2 + 1]);
-    }
-  }
+struct MmaWeights : AttentionWeights<Tile> {
+  using AttentionWeights<Tile>::f;
 
   /// sums[.., first fragment on] += weights * v; `v`: kKeys rows of 8 * kChunks columns in shared memory.
   template <class T, int kChunks>
@@ -226,54 +178,6 @@ struct AttentionWeights {
       uint32_t one[2];
       ldmatrix_x2_trans(one, address);
       two[0] = one[0], two[1] = one[1];
-    }
-  }
-};
-
-/// The softmax of the keys so far: of each row its highest score and this lane's part of the sum of weights.
-template <class Tile>
-struct StreamingSoftmax {
-  static constexpr int kRows = Tile::kWarpM / 16;
-  float top[kRows][2], total[kRows][2];
-  float scale;  ///< of scores that are exponents of 2
-
-  DEV explicit StreamingSoftmax(float natural_scale) : scale(natural_scale * 1.4426950408889634f) {
-    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) top[i][half] =
-        AttentionScores<Tile>::minus_infinity(),
-                                                                                       total[i][half] = 0.0f;
-  }
-
-  /// Turns scores into weights, and what was summed before to the new tops. A row that has seen nothing yet keeps
-  /// zeros; the maximum passes NaNs by, their weights do not.
-  DEV void add(AttentionScores<Tile>& s, MmaSums<Tile>& sums) {
-    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
-      float next = top[i][half];
-      UNROLL for (int j = 0; j < s.kColumns; ++j) next =
-          max_number(next, max_number(s.v[i][j][2 * half], s.v[i][j][2 * half + 1]));
-      next = max_number(next, shuffle_xor(next, 1));
-      next = max_number(next, shuffle_xor(next, 2));
-      const float origin = next == s.minus_infinity() ? 0.0f : next;
-      const float keep = exp2_approximate((top[i][half] - origin) * scale), shift = -origin * scale;
-      top[i][half] = next;
-      float sum = total[i][half] * keep;
-      UNROLL for (int j = 0; j < s.kColumns; ++j) UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e) {
-        s.v[i][j][e] = exp2_approximate(fused_multiply_add(s.v[i][j][e], scale, shift));
-        sum += s.v[i][j][e];
-      }
-      total[i][half] = sum;
-      UNROLL for (int j = 0; j < sums.kColumns; ++j) UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e)
-          sums.v[i][j][e] *= keep;
-    }
-  }
-
-  DEV void divide(MmaSums<Tile>& sums) const {
-    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
-      float sum = total[i][half];
-      sum += shuffle_xor(sum, 1);
-      sum += shuffle_xor(sum, 2);
-      const float part = 1.0f / sum;
-      UNROLL for (int j = 0; j < sums.kColumns; ++j) UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e)
-          sums.v[i][j][e] *= part;
     }
   }
 };

@@ -172,6 +172,12 @@ DEV float tanh_approximate(float x) {
 DEV float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 /// The larger of the two; a NaN loses against a number.
 DEV float max_number(float a, float b) { return fmaxf(a, b); }
+/// The larger of the two, or NaN if one is.
+DEV float max_or_nan(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
 
 // ---- Asynchronous copies from global to shared memory (sm_80 and later). Both addresses are aligned to the size.
 /// `bytes` of 16 are read, the rest of the 16 written are zero; with 0 the source is not touched. Not through L1.

@@ -20,13 +20,15 @@ struct MmaArguments {
   const uint32_t *a, *b;
   Element element;
 };
-/// One product of a warpgroup: d[64, n] of all its lanes, operands as wgmma_rows describes them.
+/// One product of a warpgroup: d[64, n] of all its lanes, operands as wgmma_rows describes them, or wgmma_columns b.
 struct WgmmaArguments {
   float* d;
   int n;
   uint64_t a, b;
   bool adds;
   Element element;
+  const uint32_t* held = nullptr;  ///< the lane's four pieces of a, instead of a descriptor
+  bool columns = false;            ///< b's rows are the inner dimension
 };
 struct LdmatrixArguments {
   uint32_t* r;
@@ -235,6 +237,7 @@ DEV float reciprocal_approximate(float x) { return 1.0f / x; }
 DEV float tanh_approximate(float x) { return std::tanh(x); }
 DEV float fused_multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
 DEV float max_number(float a, float b) { return b != b || a > b ? a : b; }
+DEV float max_or_nan(float a, float b) { return a != a || a > b ? a : b; }
 
 DEV void cp_async16(uint32_t dst, const void* src, int bytes) { host::machine->copy_async(dst, src, bytes, 16); }
 DEV void cp_async8(uint32_t dst, const void* src, int bytes) { host::machine->copy_async(dst, src, bytes, 8); }
@@ -293,6 +296,10 @@ DEV void fence_async() {}
 DEV uint64_t wgmma_rows(uint32_t address) {
   return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 16 | ((address & 0x3ffff) >> 4);
 }
+DEV uint64_t wgmma_columns(uint32_t address, int block_bytes) {
+  return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | static_cast<uint64_t>(block_bytes >> 4) << 16 |
+         ((address & 0x3ffff) >> 4);
+}
 DEV void wgmma_fence() {}
 DEV void wgmma_commit() { host::machine->wgmma_commit(); }
 template <int kLeft>
@@ -312,6 +319,14 @@ DEV void wgmma_f16(float (&d)[kFragments][4], uint64_t a, uint64_t b, bool adds)
 template <int kFragments>
 DEV void wgmma_e4m3(float (&d)[kFragments][4], uint64_t a, uint64_t b, bool adds) {
   host::machine->wgmma({d[0], 8 * kFragments, a, b, adds, host::Element::E4M3});
+}
+template <bool kColumns, int kFragments>
+DEV void wgmma_held_bf16(float (&d)[kFragments][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
+  host::machine->wgmma({d[0], 8 * kFragments, 0, b, adds, host::Element::BF16, a, kColumns});
+}
+template <bool kColumns, int kFragments>
+DEV void wgmma_held_f16(float (&d)[kFragments][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
+  host::machine->wgmma({d[0], 8 * kFragments, 0, b, adds, host::Element::F16, a, kColumns});
 }
 
 }  // namespace tenon::device

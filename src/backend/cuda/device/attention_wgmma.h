@@ -1,0 +1,260 @@
+// Streaming-softmax attention with wgmma, y = softmax(scale q k^T) v head by head: AttentionSizes, scale > 0, heads of
+// at most kValueColumns columns.
+//
+//   one warp: boxes of q, k and v --TMA--> shared memory: blocks of 64 columns, swizzled; kStages tiles of keys deep
+//   kGroups warpgroups, 64 queries each:
+//     scores of tile i --wgmma--> registers --softmax--> weights, rounded to T    while the tensor cores still do
+//     sums += weights * values of tile i - 1, weights from registers             --slabs--> the epilogue
+//
+// Four barriers a stage: keys and values come, and are done with, apart. Under kTurns warpgroups start their products
+// one after the other, so that one's softmax runs beside another's products.
+//
+// grid.x = tiles of queries, grid.y = heads, grid.z = batch; Tile::kThreads, Tile::kSharedBytes. Params has a member
+// `sizes`; Q, K, V are tensors [batch][head][token][column] in any strides:
+//   struct Q { using T = F16; DEV static const TensorMap& map(const Params& p) { return p.map0; } };
+// in boxes (attention_launch.h's head_box) of 64 columns by 64 tokens of q, kKeys of k and v. Epilogue (one lane) gets
+// the rows of Q, row (batch * heads + head) * queries + token. A NaN reaches the results of all queries that see it,
+// and in v, under a causal mask, of others of the same tile: what they do not see counts 0 times.
+#pragma once
+#include "tenon/device/attention_softmax.h"
+#include "tenon/device/vocabulary_held.h"
+
+namespace tenon::device {
+
+/// 64 * kGroups_ queries x kKeys_ keys at a time. kDepth_: the depth rounded up to 16; kValueColumns_: to what there
+/// are products for (vocabulary_held.h). kBlocks_: blocks that share a multiprocessor.
+template <int kDepth_, int kValueColumns_, int kGroups_, int kKeys_, int kStages_, int kBlocks_, int kPolynomial_,
+          bool kTurns_>
+struct AttentionWgmmaTile {
+  static constexpr int kDepth = kDepth_, kValueColumns = kValueColumns_, kGroups = kGroups_, kKeys = kKeys_;
+  static constexpr int kStages = kStages_, kBlocks = kBlocks_, kPolynomial = kPolynomial_;
+  static constexpr bool kTurns = kTurns_ && kGroups > 1;
+  static constexpr int kQueries = 64 * kGroups, kSumWarps = 4 * kGroups, kThreads = 32 * kSumWarps + 128;
+  /// Registers of a thread at first, then of those who compute; those who copy leave them all but 24 to 32.
+  static constexpr int kEqualRegisters = 512 / kBlocks / (kGroups + 1) / 8 * 8;
+  static constexpr int kMostRegisters = (kEqualRegisters * (kGroups + 1) - 24) / kGroups / 8 * 8;
+  static constexpr int kRegisters = kMostRegisters < 240 ? kMostRegisters : 240;
+  static constexpr bool kMovesRegisters = kEqualRegisters < kRegisters;
+  static constexpr int kCopyRegisters = kEqualRegisters * (kGroups + 1) - kGroups * kRegisters;
+  // What MmaSums and mma_store want to know.
+  static constexpr int kWarpM = 16, kWarpN = kValueColumns;
+  static constexpr int kSlabColumns = kValueColumns % 80 == 0 ? 80 : kValueColumns % 64 == 0 ? 64 : kWarpN;
+  static constexpr int kSlabBytes = 16 * (kSlabColumns + 8) * 4;
+
+  static constexpr int kColumnBlocks = (kDepth + 63) / 64;  ///< of 64 columns, of q, k and v
+  static constexpr int kKeyBlock = kKeys * 128, kQueryBlock = 64 * 128;
+  static constexpr int kTileBytes = kColumnBlocks * kKeyBlock, kStageBytes = 2 * kTileBytes;  ///< keys; and values
+  /// A warpgroup's queries, and later its slabs.
+  static constexpr int kQueryBytes = kColumnBlocks * kQueryBlock;
+  static constexpr int kGroupBytes = kQueryBytes > 4 * kSlabBytes ? kQueryBytes : (4 * kSlabBytes + 1023) / 1024 * 1024;
+  static constexpr int kGroupsAt = kStages * kStageBytes, kBarriersAt = kGroupsAt + kGroups * kGroupBytes;
+  static constexpr int kSharedBytes = kBarriersAt + 32 * kStages + 16;
+  /// Whether the queries' fragments stay in registers, beside scores, weights and sums.
+  static constexpr bool kHeld = (3 * kKeys + 2 * kValueColumns + kDepth) / 4 + 32 <= kRegisters;
+  static_assert(kDepth % 16 == 0 && kKeys % 16 == 0 && kValueColumns <= 64 * kColumnBlocks && kGroups <= 4);
+};
+
+/// A stage's place and barriers.
+template <class Tile>
+struct AttentionStage {
+  uint32_t shared = shared_address(shared_memory());
+  int stage = 0, phase = 0;
+  DEV uint32_t keys() const { return shared + stage * Tile::kStageBytes; }
+  DEV uint32_t values() const { return keys() + Tile::kTileBytes; }
+  DEV uint32_t keys_full() const { return shared + Tile::kBarriersAt + 32 * stage; }
+  DEV uint32_t keys_empty() const { return keys_full() + 8; }
+  DEV uint32_t values_full() const { return keys_full() + 16; }
+  DEV uint32_t values_empty() const { return keys_full() + 24; }
+  DEV uint32_t queries_full() const { return shared + Tile::kBarriersAt + 32 * Tile::kStages; }
+  DEV void advance() {
+    if (++stage == Tile::kStages) stage = 0, phase ^= 1;
+  }
+};
+
+DEV void attention_products(BF16, auto& d, uint64_t a, uint64_t b, bool adds) { wgmma_bf16(d, a, b, adds); }
+DEV void attention_products(F16, auto& d, uint64_t a, uint64_t b, bool adds) { wgmma_f16(d, a, b, adds); }
+template <bool kColumns>
+DEV void held_products(BF16, auto& d, const uint32_t (&a)[4], uint64_t b, bool adds) {
+  wgmma_held_bf16<kColumns>(d, a, b, adds);
+}
+template <bool kColumns>
+DEV void held_products(F16, auto& d, const uint32_t (&a)[4], uint64_t b, bool adds) {
+  wgmma_held_f16<kColumns>(d, a, b, adds);
+}
+
+/// A warpgroup's queries for the first product: fragments in registers, or where they lie.
+template <class Tile>
+struct HeldQueries {
+  uint32_t shared, f[Tile::kHeld ? Tile::kDepth / 16 : 1][4];
+
+  DEV explicit HeldQueries(uint32_t queries) : shared(queries) {
+    if constexpr (Tile::kHeld) {
+      const int row = warp() % 4 * 16 + lane() % 16;
+      UNROLL for (int step = 0; step < Tile::kDepth / 16; ++step) {
+        const int chunk = step % 4 * 2 + lane() / 16;
+        ldmatrix_x4(f[step], shared + step / 4 * Tile::kQueryBlock + row * 128 + (chunk ^ row % 8) * 16);
+      }
+    }
+  }
+
+  /// Starts scores = q k^T.
+  template <class T>
+  DEV void multiply(AttentionScores<Tile>& scores, uint32_t keys) const {
+    UNROLL for (int step = 0; step < Tile::kDepth / 16; ++step) {
+      const uint64_t b = wgmma_rows(keys + step / 4 * Tile::kKeyBlock) + step % 4 * 2;
+      if constexpr (Tile::kHeld)
+        held_products<false>(T{}, scores.v[0], f[step], b, step > 0);
+      else
+        attention_products(T{}, scores.v[0], wgmma_rows(shared + step / 4 * Tile::kQueryBlock) + step % 4 * 2, b,
+                           step > 0);
+    }
+    wgmma_commit();
+  }
+};
+
+/// Starts sums += weights * values.
+template <class Tile, class T>
+DEV void add_values(MmaSums<Tile>& sums, const AttentionWeights<Tile>& weights, uint32_t values) {
+  UNROLL for (int step = 0; step < Tile::kKeys / 16; ++step) held_products<true>(
+      T{}, sums.v[0], weights.f[step][0], wgmma_columns(values + step * 2048, Tile::kKeyBlock), true);
+  wgmma_commit();
+}
+
+/// The copying thread.
+template <class Tile, class Q, class K, class V, class Params>
+DEV void attention_produce(const Params& p, const AttentionPlace<Tile>& at) {
+  const int head = block_y(), kv_head = block_y() / (p.sizes.heads / p.sizes.kv_heads), batch = block_z();
+  AttentionStage<Tile> to;
+  auto load = [&](uint32_t shared, int block_bytes, const TensorMap& map, uint32_t full, int token, int of_head) {
+    UNROLL for (int block = 0; block < Tile::kColumnBlocks; ++block)
+        tma_load(shared + block * block_bytes, map, full, 64 * block, token, of_head, batch);
+  };
+  mbarrier_arrive_expecting(to.queries_full(), Tile::kGroups * Tile::kQueryBytes);
+  UNROLL for (int group = 0; group < Tile::kGroups; ++group)
+      load(to.shared + Tile::kGroupsAt + group * Tile::kGroupBytes, Tile::kQueryBlock, Q::map(p), to.queries_full(),
+           at.query + 64 * group, head);
+  NO_UNROLL for (int tile = 0; tile < at.key_tiles; ++tile) {
+    mbarrier_wait(to.keys_empty(), to.phase ^ 1);
+    mbarrier_arrive_expecting(to.keys_full(), Tile::kTileBytes);
+    load(to.keys(), Tile::kKeyBlock, K::map(p), to.keys_full(), tile * Tile::kKeys, kv_head);
+    mbarrier_wait(to.values_empty(), to.phase ^ 1);
+    mbarrier_arrive_expecting(to.values_full(), Tile::kTileBytes);
+    load(to.values(), Tile::kKeyBlock, V::map(p), to.values_full(), tile * Tile::kKeys, kv_head);
+    to.advance();
+  }
+}
+
+/// The order in which warpgroups start products: each waits for the one before it.
+template <class Tile>
+struct WarpgroupTurns {
+  int group;
+  DEV explicit WarpgroupTurns(int own) : group(own) {
+    if (Tile::kTurns && group == Tile::kGroups - 1) arrive_named(1, 256);
+  }
+  DEV void wait() const {
+    if constexpr (Tile::kTurns) sync_named(1 + group, 256);
+  }
+  /// Not after the last turn: nobody waits.
+  DEV void pass(bool last) const {
+    if (!Tile::kTurns || (last && group == Tile::kGroups - 1)) return;
+    arrive_named(1 + (group + 1) % Tile::kGroups, 256);
+  }
+};
+
+/// All tiles of keys, by one warpgroup.
+template <class Tile, class T, class Params>
+DEV void attention_consume(const Params& p, const AttentionPlace<Tile>& at, MmaSums<Tile>& sums,
+                           StreamingSoftmax<Tile>& softmax) {
+  const AttentionSizes& s = p.sizes;
+  const int group = warp_uniform() / 4;
+  AttentionStage<Tile> keys, values;
+  mbarrier_wait(keys.queries_full(), 0);
+  const HeldQueries<Tile> queries(keys.shared + Tile::kGroupsAt + group * Tile::kGroupBytes);
+  const WarpgroupTurns<Tile> turns(group);
+  AttentionWeights<Tile> weights;
+  auto hide = [&](AttentionScores<Tile>& scores, int tile) {
+    if ((tile + 1) * Tile::kKeys > at.seen_by_first) scores.mask(s, at.query, tile * Tile::kKeys);
+  };
+  {
+    AttentionScores<Tile> scores;
+    turns.wait();
+    mbarrier_wait(keys.keys_full(), 0);
+    wgmma_fence();
+    queries.template multiply<T>(scores, keys.keys());
+    turns.pass(at.key_tiles == 1);
+    wgmma_wait<0>();
+    wgmma_settle(scores.v[0]);
+    if (lane() == 0) mbarrier_arrive(keys.keys_empty());
+    keys.advance();
+    hide(scores, 0);
+    softmax.weigh(scores);
+    weights.round(T{}, scores);
+  }
+  NO_UNROLL for (int tile = 1; tile < at.key_tiles; ++tile) {
+    AttentionScores<Tile> scores;
+    mbarrier_wait(keys.keys_full(), keys.phase);
+    mbarrier_wait(values.values_full(), values.phase);
+    turns.wait();
+    wgmma_fence();
+    queries.template multiply<T>(scores, keys.keys());
+    add_values<Tile, T>(sums, weights, values.values());
+    turns.pass(tile + 1 == at.key_tiles);
+    wgmma_wait<1>();
+    wgmma_settle(scores.v[0]);
+    if (lane() == 0) mbarrier_arrive(keys.keys_empty());
+    keys.advance();
+    hide(scores, tile);
+    softmax.weigh(scores);
+    wgmma_wait<0>();
+    wgmma_settle(sums.v[0]);
+    if (lane() == 0) mbarrier_arrive(values.values_empty());
+    values.advance();
+    softmax.rescale(sums);
+    weights.round(T{}, scores);
+  }
+  mbarrier_wait(values.values_full(), values.phase);
+  wgmma_fence();
+  add_values<Tile, T>(sums, weights, values.values());
+  wgmma_wait<0>();
+  wgmma_settle(sums.v[0]);
+}
+
+template <class Tile, class Q, class K, class V, class Epilogue, class Params>
+DEV void attention_wgmma(const Params& p) {
+  static_assert(Epilogue::kLanes == 1);
+  const AttentionSizes& s = p.sizes;
+  const AttentionPlace<Tile> at(s);
+  AttentionStage<Tile> ring;
+  if (thread_index() == 0) {
+    for (; ring.phase == 0; ring.advance()) {
+      mbarrier_init(ring.keys_full(), 1);
+      mbarrier_init(ring.keys_empty(), Tile::kSumWarps);
+      mbarrier_init(ring.values_full(), 1);
+      mbarrier_init(ring.values_empty(), Tile::kSumWarps);
+    }
+    mbarrier_init(ring.queries_full(), 1);
+    mbarrier_init_fence();
+  }
+  sync_block();
+  griddep_wait();
+  griddep_launch();
+  if (warp_uniform() >= Tile::kSumWarps) {
+    if constexpr (Tile::kMovesRegisters) registers_decrease<Tile::kCopyRegisters>();
+    if (thread_index() == 32 * Tile::kSumWarps && at.key_tiles > 0) attention_produce<Tile, Q, K, V>(p, at);
+    return;
+  }
+  if constexpr (Tile::kMovesRegisters) registers_increase<Tile::kRegisters>();
+  MmaSums<Tile> sums = {};
+  StreamingSoftmax<Tile> softmax(s.scale);
+  if (at.key_tiles > 0) attention_consume<Tile, typename Q::T>(p, at, sums, softmax);
+  softmax.divide(sums);
+  const int group = warp_uniform() / 4;
+  sync_named(8 + group, 128);  // all of the warpgroup are done with its queries: slabs
+  const WarpPlace place{warp() * 16, 0,
+                        reinterpret_cast<float*>(shared_memory() + Tile::kGroupsAt + group * Tile::kGroupBytes +
+                                                 warp() % 4 * Tile::kSlabBytes)};
+  mma_store<Tile, Epilogue>(
+      p, sums, place, [&](int i) { return at.query + i < s.queries ? at.q_row + at.query + i : -1; }, 0, s.depth);
+}
+
+}  // namespace tenon::device

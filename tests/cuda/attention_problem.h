@@ -1,0 +1,40 @@
+// What the tests of both attention cores share: random problems, the result in double, kernels that are run twice.
+#pragma once
+#include <cstring>
+#include <functional>
+
+#include "core_harness.h"
+
+namespace tenon::cuda::test {
+
+/// q, k and v lie as [batch, token, head, depth] if tokens come first, else as [batch, head, token, depth].
+struct AttentionProblem {
+  device::AttentionSizes s;
+  std::shared_ptr<void> q, k, v;
+  bool tokens_first = false;
+
+  int64_t rows() const { return static_cast<int64_t>(s.batch) * s.heads * s.queries; }
+};
+
+/// A core under test: the results of its kernel, with what core_harness.h's epilogue adds.
+struct AttentionCore {
+  std::string name;
+  DType type;
+  KernelSource source;
+  LaunchShape shape;
+  std::function<std::vector<std::byte>(Device& device, const AttentionProblem& x, float* y)> params;
+
+  /// Without what the epilogue adds. Run twice, the threads once in the opposite order: the same to the bit.
+  std::vector<float> run(const AttentionProblem& x) const;
+};
+/// Of a tile, for sizes.
+using MakeAttentionCore = std::function<AttentionCore(const device::AttentionSizes& s)>;
+
+/// Compares with sums in double. A scale of 1 becomes 1.3 / sqrt(depth).
+void check_attention(const MakeAttentionCore& make, device::AttentionSizes s, bool tokens_first = false);
+/// One NaN in q, k or v, under a causal mask.
+void check_nans_reach_those_who_see_them(const MakeAttentionCore& make);
+/// `keys` keys of score -inf in front are as if they were not there, to the bit.
+void check_keys_that_weigh_nothing(const MakeAttentionCore& make, int keys);
+
+}  // namespace tenon::cuda::test

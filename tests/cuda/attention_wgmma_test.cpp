@@ -1,0 +1,169 @@
+// attention_wgmma on the emulator beside sums in double: every tile that the backend chooses and others, tails of
+// queries and keys, causal masks, grouped queries, heads that lie in strides, NaNs; its machine code.
+#include <gmock/gmock.h>
+
+#include "attention_problem.h"
+#include "nvrtc_environment.h"
+#include "tenon/backend/cuda/attention_launch.h"
+#include "tenon/backend/cuda/driver/cubin.h"
+
+namespace tenon::cuda::test {
+namespace {
+
+constexpr DeviceFacts hopper() {
+  DeviceFacts facts;
+  facts.arch = "sm_90a", facts.multiprocessors = 132, facts.shared_bytes = 232448;
+  return facts;
+}
+
+struct Params {
+  TensorMap q, k, v;
+  device::AttentionSizes sizes;
+  float* y;
+};
+
+std::string text_of(const AttentionWgmmaShape& tile, DType type, int run) {
+  std::string text =
+      "#include \"tenon/device/attention_wgmma.h\"\nusing namespace tenon::device;\nstruct Params { TensorMap q, k, v; "
+      "AttentionSizes sizes; float* y; };\n";
+  for (const auto& [name, map] : {std::pair{"Q", "q"}, {"K", "k"}, {"V", "v"}})
+    text += std::string("struct ") + name + " { using T = " + element_name(type) +
+            "; DEV static const TensorMap& map(const Params& p) { return p." + map + "; } };\n";
+  return text + epilogue(1, run, "p.sizes.depth") + "using Tile = " + tile.type() +
+         ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(tile.shared_bytes()) +
+         " && Tile::kThreads == " + std::to_string(tile.threads()) +
+         ");\nKERNEL(Tile::kThreads, Tile::kBlocks, Params, p) { attention_wgmma<Tile, Q, K, V, Epilogue>(p); }\n";
+}
+
+std::vector<std::byte> params_of(const AttentionWgmmaShape& tile, Device& device, const AttentionProblem& x, float* y) {
+  const device::AttentionSizes& s = x.s;
+  const auto map = [&](const std::shared_ptr<void>& memory, int heads, int tokens, int box) {
+    const int64_t d = s.depth;
+    const HeadStrides strides =
+        x.tokens_first ? HeadStrides{heads * d, d, tokens * heads * d} : HeadStrides{d, tokens * d, heads * tokens * d};
+    return device.encode(head_box(memory.get(), strides, s.batch, heads, tokens, s.depth, box));
+  };
+  const Params params{map(x.q, s.heads, s.queries, 64), map(x.k, s.kv_heads, s.keys, tile.keys),
+                      map(x.v, s.kv_heads, s.keys, tile.keys), s, y};
+  const auto bytes = std::as_bytes(std::span(&params, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+struct Variant {
+  AttentionWgmmaShape tile = {.depth = 0};  ///< what the backend takes unless it has a depth
+  DType type = DType::F16;
+  int run = 8;  ///< of the epilogue
+};
+
+MakeAttentionCore core_of(const Variant& v) {
+  return [v](const device::AttentionSizes& s) {
+    const AttentionWgmmaShape tile = v.tile.depth ? v.tile : pick_attention_wgmma(s, hopper());
+    return AttentionCore{
+        tile.type(),
+        v.type,
+        {"attention", text_of(tile, v.type, v.run)},
+        attention_launch(tile, s).shape,
+        [tile](Device& device, const AttentionProblem& x, float* y) { return params_of(tile, device, x, y); }};
+  };
+}
+void check(const Variant& v, const device::AttentionSizes& s, bool tokens_first = false) {
+  check_attention(core_of(v), s, tokens_first);
+}
+
+const AttentionWgmmaShape kNarrow{48, 40, 2, 128, 2, 1, 2, true};
+
+TEST(AttentionWgmma, SelfAttention) {
+  check({}, {.batch = 2, .heads = 2, .kv_heads = 2, .queries = 192, .keys = 192, .depth = 40});
+  check({.type = DType::BF16}, {.heads = 2, .kv_heads = 2, .queries = 128, .keys = 257, .depth = 64});
+  check({}, {.queries = 130, .keys = 128, .depth = 80});
+  check({}, {.queries = 70, .keys = 300, .depth = 160});
+  check({{160, 160, 2, 64, 2}}, {.queries = 130, .keys = 140, .depth = 160});
+}
+
+// Three warpgroups, two blocks a multiprocessor, queries that stay in shared memory, turns, exponentials by
+// polynomials.
+TEST(AttentionWgmma, OtherTiles) {
+  check({kNarrow}, {.queries = 300, .keys = 700, .depth = 40});
+  check({{48, 40, 3, 128, 2, 1, 3, true}}, {.queries = 200, .keys = 520, .depth = 40});
+  check({{64, 64, 3, 128, 2, 1, 8, false}, DType::BF16}, {.queries = 200, .keys = 300, .depth = 64});
+  check({{48, 40, 2, 64, 4, 2}}, {.queries = 130, .keys = 330, .depth = 40});
+  check({{128, 128, 2, 128, 2, 1, 0, true}}, {.queries = 100, .keys = 200, .depth = 128, .causal = 1});
+  check({{96, 96, 2, 128, 2}, DType::BF16, 4}, {.queries = 70, .keys = 150, .depth = 96});
+  check({{256, 256, 1, 64, 1}}, {.queries = 20, .keys = 150, .depth = 200});
+}
+
+TEST(AttentionWgmma, TailsOfQueriesAndKeys) {
+  for (int queries : {1, 63, 129})
+    for (int keys : {1, 77, 129, 257})
+      for (int depth : {40, 80})
+        check({}, {.heads = 2, .kv_heads = 2, .queries = queries, .keys = keys, .depth = depth});
+}
+
+TEST(AttentionWgmma, CausalMasks) {
+  for (const auto& [queries, keys] : {std::pair{129, 129}, {40, 200}, {1, 70}, {200, 264}})
+    check({kNarrow}, {.queries = queries, .keys = keys, .depth = 40, .causal = 1});
+  check({.type = DType::BF16}, {.queries = 100, .keys = 130, .depth = 160, .causal = 1});
+}
+
+TEST(AttentionWgmma, GroupedQueriesAndHeadsInStrides) {
+  const device::AttentionSizes s{.batch = 2, .heads = 6, .kv_heads = 2, .queries = 20, .keys = 77, .depth = 40};
+  for (bool tokens_first : {false, true}) check({.type = DType::BF16}, s, tokens_first);
+  check({}, {.batch = 2, .heads = 4, .kv_heads = 1, .queries = 66, .keys = 70, .depth = 64, .causal = 1}, true);
+}
+
+// Columns beyond the depth are zeros or no one's.
+TEST(AttentionWgmma, ShallowerHeadsThanTheTile) {
+  for (int depth : {8, 24, 40}) check({{64, 64, 1, 64, 2}}, {.queries = 30, .keys = 70, .depth = depth});
+  check({}, {.queries = 20, .keys = 70, .depth = 136});
+  for (int depth : {16, 32, 48}) check({}, {.queries = 20, .keys = 70, .depth = depth});
+}
+
+// Large scores of both signs: the highest comes late, weights underflow.
+TEST(AttentionWgmma, SharpScores) {
+  check({kNarrow}, {.queries = 30, .keys = 300, .depth = 40, .scale = 9});
+  check({{48, 40, 2, 128, 2, 1, 8}, DType::BF16}, {.queries = 30, .keys = 300, .depth = 40, .scale = 9});
+  check({}, {.queries = 30, .keys = 300, .depth = 64, .scale = 0.001f});
+}
+
+TEST(AttentionWgmma, HeadsOfStableDiffusion) {
+  for (const auto& [depth, tokens] : {std::pair{40, 1024}, {80, 512}, {160, 256}, {160, 64}}) {
+    const int heads = tokens > 256 ? 1 : 2;
+    check({}, {.heads = heads, .kv_heads = heads, .queries = std::min(tokens, 256), .keys = tokens, .depth = depth});
+    check({}, {.heads = heads, .kv_heads = heads, .queries = std::min(tokens, 256), .keys = 77, .depth = depth}, true);
+  }
+}
+
+TEST(AttentionWgmma, NansReachThoseWhoSeeThem) {
+  check_nans_reach_those_who_see_them(core_of({}));
+  check_nans_reach_those_who_see_them(core_of({{48, 40, 2, 128, 2, 1, 8}, DType::BF16}));
+}
+
+TEST(AttentionWgmma, KeysThatWeighNothing) {
+  check_keys_that_weigh_nothing(core_of({kNarrow}), kNarrow.keys);
+  check_keys_that_weigh_nothing(core_of({{48, 40, 2, 128, 2, 1, 8}, DType::BF16}), 128);
+}
+
+// What the backend may choose: fits the device, nothing spilled, tensor cores and copy engine, products that overlap.
+TEST(AttentionWgmma, MachineCode) {
+  SKIP_WITHOUT_NVRTC();
+  for (int depth : {8, 40, 64, 80, 96, 128, 160, 256})
+    for (int keys : {77, 256, 4096}) {
+      const device::AttentionSizes s{
+          .batch = 2, .heads = 8, .kv_heads = 8, .queries = keys, .keys = keys, .depth = depth};
+      const AttentionWgmmaShape tile = pick_attention_wgmma(s, hopper());
+      ASSERT_GT(tile.depth, 0);
+      EXPECT_LE(tile.shared_bytes(), hopper().shared_bytes) << tile.type();
+      const KernelBinary code = find_nvrtc().nvrtc->compile({"attention", text_of(tile, DType::F16, 8)}, "sm_90a");
+      EXPECT_THAT(check_kernel(read_cubin_kernel(code.cubin, kKernelName), code.log,
+                               {.threads = tile.threads(),
+                                .blocks = tile.blocks,
+                                .contains = {Opcode::Hgmma, Opcode::TensorLoad, Opcode::Barrier},
+                                .lacks = {Opcode::Hmma},
+                                .wide_stores = 1}),
+                  testing::IsEmpty())
+          << tile.type();
+    }
+}
+
+}  // namespace
+}  // namespace tenon::cuda::test
