@@ -14,11 +14,6 @@ namespace {
 // Elements of a 16-byte fragment.
 int run_of(DType t) { return static_cast<int>(16 / size_of(t)); }
 
-// `hole` without an outermost rounding to the type it is stored in anyway.
-Expr without_rounding(const Expr& hole, DType t) {
-  return hole->type->round && hole->attrs.dtype == t ? hole->in[0] : hole;
-}
-
 // The lanes that `value` reads.
 std::set<int> lanes_of(const Expr& value) {
   std::set<int> out;
@@ -35,6 +30,10 @@ bool rows_in_memory(const Expr& hole, DType t) {
 }
 
 }  // namespace
+
+Expr without_rounding(const Expr& hole, DType t) {
+  return hole->type->round && hole->attrs.dtype == t ? hole->in[0] : hole;
+}
 
 DType arithmetic_of(const Form& form) {
   const DType t = form.holes.at(0).dtype();
@@ -56,7 +55,7 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
   const std::string name = "hole." + std::to_string(i);
   const Expr leaf = input(*form_.graph, name, arithmetic_, stored);
   if (constant) {
-    keep_computed(leaf, value, layout(leaf));
+    keep_computed(leaf, {{value, layout(leaf)}});
     return leaf;
   }
   place_in_scratch(leaf);

@@ -136,7 +136,7 @@ inline CoreLaunch conv_launch(const WgmmaTileShape& tile, const device::ConvSize
   const auto tiles = [](int64_t whole, int64_t part) { return (whole + part - 1) / part; };
   return wgmma_launch(
       tile, tiles(c.out_width, c.box_width) * tiles(c.out_height, c.box_height) * tiles(c.batch, c.box_images),
-      tiles(c.outputs / lanes, tile.n / lanes), 1, c.split.splits, multiprocessors);
+      tiles(c.outputs / lanes, tile.n / lanes) * c.phases * c.phases, 1, c.split.splits, multiprocessors);
 }
 /// conv_wgmma's input, or one of several joined: `channels` of each pixel.
 inline TensorBox pixels_box(const void* address, int element_bytes, const device::ConvSizes& c, int channels) {
@@ -158,13 +158,13 @@ inline TensorBox pixels_box(const void* address, int element_bytes, const device
           .box = {128 / element_bytes, c.box_width, 1, c.box_height, c.box_images},
           .swizzle_bytes = 128};
 }
-/// conv_wgmma's weights [outputs][kernel_h * kernel_w][channels].
+/// conv_wgmma's weights [phases * phases * outputs][kernel_h * kernel_w][channels].
 inline TensorBox taps_box(const void* address, int element_bytes, const device::ConvSizes& c, int box_rows) {
   const int64_t tap = int64_t{c.channels} * element_bytes, taps = int64_t{c.kernel_h} * c.kernel_w;
   return {.address = const_cast<void*>(address),
           .element_bytes = element_bytes,
           .rank = 3,
-          .extent = {c.channels, taps, c.outputs},
+          .extent = {c.channels, taps, int64_t{c.outputs} * c.phases * c.phases},
           .stride_bytes = {element_bytes, tap, taps * tap},
           .box = {128 / element_bytes, 1, box_rows},
           .swizzle_bytes = 128};

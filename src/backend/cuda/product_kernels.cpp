@@ -27,8 +27,8 @@ class ProductKernel : public AnchorKernel {
 
   /// A product of m x n x k. `wgmma_tiles_m`: tiles along m, or nothing if boxes do not fit the operands.
   void choose(int64_t m, int64_t n, int64_t k, int64_t batch, const std::string& key,
-              std::function<int64_t(const WgmmaTileShape&)> wgmma_tiles_m) {
-    product_ = {m, n, k, batch, lanes(), size_of(arithmetic_), std::move(wgmma_tiles_m),
+              std::function<int64_t(const WgmmaTileShape&)> wgmma_tiles_m, bool mma = true) {
+    product_ = {m, n, k, batch, lanes(), size_of(arithmetic_), std::move(wgmma_tiles_m), mma,
                 key + " lanes " + std::to_string(lanes()) + " bytes " + std::to_string(size_of(arithmetic_))};
     if (tensor_cores()) choice_ = choose_tile(product_, device().facts());
     const CoreLaunch launch = core_launch(choice_);
@@ -172,9 +172,15 @@ class ConvKernel : public ProductKernel {
   ConvKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
       : ProductKernel(std::move(device), launch, std::move(form)) {
     const Shape w = form_.holes[1].shape();
+    if (doubles()) {
+      form_.holes[0] = form_.holes[0]->in[0];
+      sizes_.phases = 2;
+    }
     a_ = padded_operand(0);
     const int64_t channels = a_.shape()[-1];
-    if (tensor_cores())
+    if (sizes_.phases == 2)
+      keep_phases(channels);
+    else if (tensor_cores())
       b_ = operand(1, {w[0], w[2], w[3], channels}, [&](const Expr& leaf) {
         return permute(slice(leaf, -1, 0, w[1]), {0, 3, 1, 2});
       });
@@ -190,14 +196,59 @@ class ConvKernel : public ProductKernel {
     const bool boxes = tensor_cores() && conv_fits_boxes(sizes_, bytes) && rows_in_boxes(a_) &&
                        (sizes_.stride == 1 || dense(a_)) && dense(b_);
     const device::ConvSizes& c = sizes_;
-    choose(int64_t{c.batch} * c.out_height * c.out_width, w[0], w[2] * w[3] * channels, 1,
-           "conv2d " + joined({c.batch, c.height, c.width, c.channels}) + " -> " +
+    choose(int64_t{c.batch} * c.out_height * c.out_width, int64_t{c.outputs} * c.phases * c.phases,
+           int64_t{c.kernel_h} * c.kernel_w * channels, 1,
+           (c.phases > 1 ? "conv2d of twice " : form_.holes[0].is<nodes::Resize>() ? "conv2d of resized " : "conv2d ") + joined({c.batch, c.height, c.width, c.channels}) + " -> " +
                joined({c.out_height, c.out_width, c.outputs}) + " by " + joined({c.kernel_h, c.kernel_w, c.stride}),
-           boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>());
+           boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), c.phases == 1);
     reserve_statistics();
   }
 
  private:
+  // True if the input is another one at twice its size, which the wgmma core reads as it is.
+  bool doubles() const {
+    const Expr &x = form_.holes[0], &w = form_.holes[1];
+    const std::vector<int64_t> same = {1, 1, 1, 1, 1};  // stride, and padding on four sides
+    if (!tensor_cores() || device().facts().arch != "sm_90a" || !core_allowed(Core::Wgmma) || !x.is<nodes::Resize>())
+      return false;
+    const Shape from = x->in[0].shape();
+    if (is_view_chain(x->in[0]) && !rows_in_boxes(x->in[0])) return false;
+    return x.shape()[1] == 2 * from[1] && x.shape()[2] == 2 * from[2] && from[3] * size_of(arithmetic_) % 128 == 0 &&
+           w.shape()[2] == 3 && w.shape()[3] == 3 && form_.anchor->attrs.ints == same && lanes() == 1 &&
+           form_.lanes == 1 && w->rate == Rate::Constant && is_view_chain(without_rounding(w, arithmetic_));
+  }
+
+  // The four filters of 2 x 2 taps, sums of those taps that meet the same pixel: of an even row the last two, of an odd
+  // one the first two. Summed in f32, rounded once.
+  void keep_phases(int64_t channels) {
+    const Expr& hole = form_.holes[1];
+    const Expr w = without_rounding(hole, arithmetic_);
+    const bool rounds = w != hole;
+    const int64_t outputs = w.shape()[0], inputs = w.shape()[1];
+    b_ = input(*form_.graph, "hole.1", arithmetic_, {4 * outputs, 2, 2, channels});
+    struct Range {
+      int64_t begin, end;
+    };
+    constexpr Range kTaps[2][2] = {{{0, 1}, {1, 3}}, {{0, 2}, {2, 3}}};
+    std::vector<KeptPiece> pieces;
+    for (int64_t i = 0; i < 16; ++i) {
+      const int64_t phase = i / 4, tap_y = i / 2 % 2, tap_x = i % 2;
+      const Range rows = kTaps[phase / 2][tap_y], columns = kTaps[phase % 2][tap_x];
+      Expr sum;
+      for (int64_t y = rows.begin; y < rows.end; ++y)
+        for (int64_t x = columns.begin; x < columns.end; ++x) {
+          Expr tap = slice(slice(w, 2, y, y + 1), 3, x, x + 1);
+          if (rounds) tap = cast(tap, arithmetic_);
+          tap = cast(tap, DType::F32);
+          sum = sum ? sum + tap : tap;
+        }
+      const Expr part = slice(slice(slice(b_, 0, phase * outputs, (phase + 1) * outputs), 1, tap_y, tap_y + 1), 2, tap_x,
+                              tap_x + 1);
+      pieces.push_back({sum, permute(slice(part, -1, 0, inputs), {0, 3, 1, 2})});
+    }
+    keep_computed(b_, std::move(pieces));
+  }
+
   void fill_sizes(int64_t channels) {
     const Shape x = form_.holes[0].shape(), w = form_.holes[1].shape(), y = form_.anchor.shape();
     const std::vector<int64_t>& p = form_.anchor->attrs.ints;  // stride, top, left, bottom, right
@@ -205,11 +256,11 @@ class ConvKernel : public ProductKernel {
     sizes_.height = checked_int(x[1]);
     sizes_.width = checked_int(x[2]);
     sizes_.channels = checked_int(channels);
-    sizes_.out_height = checked_int(y[1]);
-    sizes_.out_width = checked_int(y[2]);
+    sizes_.out_height = checked_int(y[1]) / sizes_.phases;
+    sizes_.out_width = checked_int(y[2]) / sizes_.phases;
     sizes_.outputs = checked_int(w[0]);
-    sizes_.kernel_h = checked_int(w[2]);
-    sizes_.kernel_w = checked_int(w[3]);
+    sizes_.kernel_h = sizes_.phases == 2 ? 2 : checked_int(w[2]);
+    sizes_.kernel_w = sizes_.phases == 2 ? 2 : checked_int(w[3]);
     sizes_.stride = checked_int(p[0]);
     sizes_.pad_top = checked_int(p[1]);
     sizes_.pad_left = checked_int(p[2]);

@@ -46,16 +46,6 @@ void for_splits(int64_t steps, int64_t tiles, int places, const F& consider) {
     if (splits == 1 || (splits * 4 <= steps && tiles * splits <= 2 * places)) consider(splits);
 }
 
-// True if `core` may run: not forbidden by TENON_CUDA_CORE.
-bool core_allowed(Core core) {
-  const std::string only = option(Option::CudaCore);
-  if (only.empty()) return true;
-  const std::string names[] = {"simt", "mma", "wgmma"};
-  TENON_CHECK(Usage, only == names[0] || only == names[1] || only == names[2], "TENON_CUDA_CORE")
-      << "expected simt, mma or wgmma, got \"" << only << "\"";
-  return only == names[static_cast<int>(core)];
-}
-
 void add_mma(std::vector<TileChoice>& out, const ProductShape& p, const DeviceFacts& facts) {
   for (const auto& [tile, rate] : kMma) {
     if (tile.n / tile.warps_n % (8 * p.lanes) || tile.shared_bytes() > facts.shared_bytes) continue;
@@ -83,6 +73,15 @@ void add_wgmma(std::vector<TileChoice>& out, const ProductShape& p, const Device
 }
 
 }  // namespace
+
+bool core_allowed(Core core) {
+  const std::string only = option(Option::CudaCore);
+  if (only.empty()) return true;
+  const std::string names[] = {"simt", "mma", "wgmma"};
+  TENON_CHECK(Usage, only == names[0] || only == names[1] || only == names[2], "TENON_CUDA_CORE")
+      << "expected simt, mma or wgmma, got \"" << only << "\"";
+  return only == names[static_cast<int>(core)];
+}
 
 std::string TileChoice::text() const {
   std::ostringstream out;
@@ -119,9 +118,9 @@ std::optional<TileChoice> TileChoice::parse(const std::string& text) {
 std::vector<TileChoice> tile_choices(const ProductShape& p, const DeviceFacts& facts) {
   std::vector<TileChoice> out;
   const bool wgmma = p.wgmma_tiles_m && facts.arch == "sm_90a";
-  if (core_allowed(Core::Mma)) add_mma(out, p, facts);
+  if (p.mma && core_allowed(Core::Mma)) add_mma(out, p, facts);
   if (wgmma && core_allowed(Core::Wgmma)) add_wgmma(out, p, facts);
-  if (out.empty()) add_mma(out, p, facts);  // what is asked for alone cannot do it
+  if (out.empty() && p.mma) add_mma(out, p, facts);  // what is asked for alone cannot do it
   std::stable_sort(out.begin(), out.end(), [](const TileChoice& a, const TileChoice& b) { return a.time < b.time; });
   return out;
 }

@@ -18,6 +18,7 @@ struct ProductShape {
   int64_t element_bytes = 2;
   /// Tiles along m by the rows of a wgmma tile; nothing if its boxes do not fit the operands.
   std::function<int64_t(const WgmmaTileShape&)> wgmma_tiles_m = {};
+  bool mma = true;       ///< the mma core can do it
   std::string key = {};  ///< equal for products that take equal time on equal cores: "gemm 8192x320x320 lanes 1"
 };
 struct TileChoice {
@@ -36,6 +37,9 @@ struct TileChoice {
 /// each as long as its steps of K, with smaller tiles less efficient and a cost for meeting. TENON_CUDA_CORE leaves those
 /// of one core.
 std::vector<TileChoice> tile_choices(const ProductShape& product, const DeviceFacts& facts);
+
+/// True if `core` may run: not forbidden by TENON_CUDA_CORE.
+bool core_allowed(Core core);
 
 /// What was measured for the product (tile_table.h) if the device can run it, else the best estimate.
 TileChoice choose_tile(const ProductShape& product, const DeviceFacts& facts);
