@@ -158,14 +158,25 @@ std::string AnchorKernel::lanes_text(Params& params, std::string& headers, int m
 std::string AnchorKernel::epilogue_text(Params& params, std::string& headers, int most) {
   if (apart_) return lanes_text(params, headers, most);
   const MatrixDomain domain{form_.domain, std::max(form_.domain.rank() - 1, 0)};
-  const std::vector<ProgramOutput> outputs = results();
+  std::vector<ProgramOutput> outputs = results();
+  const Counted* counted = counted_in_core();
+  if (counted) outputs.push_back({counted->value, {}, DType::F32});
   ProgramText program(outputs, domain, params, most);
   const std::string lanes = std::to_string(form_.lanes), text = program.functor("Results", form_.lanes);
   headers += program.includes();
-  return text + "struct Epilogue {\n  static constexpr int kLanes = " + lanes +
-         ", kRun = Results::kRun;\n  DEV static void store(const Params& p, int row, int col, const Frag<float, kRun> "
-         "(&acc)[" +
-         lanes + "]) {\n    Results::eval(p, row, col, acc);\n  }\n};\n";
+  std::string count;
+  if (counted) {
+    const auto sums = [&params](const char* name, const Expr& leaf) {
+      return std::string("  DEV static float* ") + name + "(const Params& p) { return " +
+             (leaf ? params.pointer(leaf, true) : "nullptr") + "; }\n";
+    };
+    count =
+        "  static constexpr bool kCounts = true;\n" + sums("sums", counted->sums) + sums("squares", counted->squares);
+  }
+  return text + "struct Epilogue {\n  static constexpr int kLanes = " + lanes + ", kRun = Results::kRun;\n" + count +
+         "  DEV static void store(const Params& p, int row, int col, const Frag<float, kRun> (&acc)[" + lanes + "]" +
+         (counted ? ", Frag<float, kRun>& counted" : "") + ") {\n    Results::eval(p, row, col, acc" +
+         (counted ? ", counted" : "") + ");\n  }\n};\n";
 }
 
 }  // namespace tenon::cuda

@@ -62,6 +62,7 @@ class ProductKernel : public AnchorKernel {
                int b_split, const CoreLaunch& launch) {
     Params params;
     sizes.split.splits = choice_.splits;
+    if (counted_in_core()) sizes.count = counted_in_core()->sizes;
     params.set_sizes(type, sizes);
     text.functors = operand_text("A", a, a.shape().rank() - 1, params, text.headers) +
                     operand_text("B", b, b_split, params, text.headers) + epilogue_text(params, text.headers, 8);
@@ -74,6 +75,7 @@ class ProductKernel : public AnchorKernel {
                  const MakeRowsBox& box_a, const Expr& b, const MakeRowsBox& box_b, const CoreLaunch& launch) {
     Params params;
     sizes.split.splits = choice_.splits;
+    if (counted_in_core()) sizes.count = counted_in_core()->sizes;
     params.set_sizes(type, sizes);
     text.functors =
         map_text("A", a, params, box_a) + map_text("B", b, params, box_b) + epilogue_text(params, text.headers, 8);
@@ -82,7 +84,19 @@ class ProductKernel : public AnchorKernel {
 
   const TileChoice& choice() const { return choice_; }
 
+  bool can_count() const { return choice_.core != Core::Simt && product_.batch == 1 && lanes() == form_.lanes; }
+  /// Tiles of rows in plain order, for a value seen as [samples, inner, channels].
+  CountTiles tiles_of_rows(const Shape& seen) const {
+    if (!can_count()) return {};
+    const bool mma = choice_.core == Core::Mma;
+    const int64_t rows = mma ? choice_.mma.m : choice_.wgmma.m;
+    const int64_t of_warp = mma ? choice_.mma.m / choice_.mma.warps_m : kWgmmaWarpRows;
+    return {slots_of_rows(seen[0], seen[1], rows, of_warp), (mma ? choice_.mma.n : choice_.wgmma.n) / lanes()};
+  }
+
  private:
+  static constexpr int64_t kWgmmaWarpRows = 16;
+
   template <class Sizes>
   void add_core(KernelText text, const std::string& kernel, const std::string& tile, const Params& params,
                 const CoreLaunch& launch) {
@@ -90,11 +104,19 @@ class ProductKernel : public AnchorKernel {
     text.headers = "#include \"tenon/device/" + kernel + ".h\"\n" + text.headers;
     text.functors += "using Tile = " + tile + ";\n";
     text.kernel = "KERNEL(Tile::kThreads, 1, Params, p) { " + kernel + "<Tile, A, B, Epilogue>(p); }\n";
-    Step step(device(), text, params, launch.shape);
-    if (choice_.splits == 1) return add(std::move(step));
-    const size_t split = offsetof(Sizes, split);
-    add(std::move(step), {{split + offsetof(device::SplitK, counters), kept(counters_at_)}},
-        {{split + offsetof(device::SplitK, workspace), workspace_at_}});
+    std::vector<SizesPointer> counters;
+    std::vector<std::pair<size_t, int64_t>> scratch;
+    if (choice_.splits > 1) {
+      const size_t split = offsetof(Sizes, split);
+      counters.push_back({split + offsetof(device::SplitK, counters), kept(counters_at_)});
+      scratch.emplace_back(split + offsetof(device::SplitK, workspace), workspace_at_);
+    }
+    if (const Counted* c = counted_in_core()) {
+      const size_t count = offsetof(Sizes, count);
+      counters.push_back({count + offsetof(device::CountSizes, counters), kept(c->counters_at)});
+      scratch.emplace_back(count + offsetof(device::CountSizes, partials), c->partials_at);
+    }
+    add(Step(device(), text, params, launch.shape), counters, scratch);
   }
 
   int64_t workspace_at_ = 0, counters_at_ = 0;
@@ -119,7 +141,7 @@ class GemmKernel : public ProductKernel {
     choose(shape(sizes_.m, sizes_.n, sizes_.k, sizes_.batch),
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>());
     reserve_split(core_launch());
-    reserve_statistics();
+    reserve_statistics([this](const Shape& seen) { return tiles_of_rows(seen); });
   }
 
  private:
@@ -181,7 +203,12 @@ class ConvKernel : public ProductKernel {
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>());
     if (choice().core == Core::Wgmma) choose_box(choice().wgmma, sizes_);
     reserve_split(core_launch());
-    reserve_statistics();
+    reserve_statistics([this](const Shape& seen) {
+      CountTiles tiles = tiles_of_rows(seen);
+      const bool images = seen[0] == sizes_.batch && seen[1] == int64_t{sizes_.out_height} * sizes_.out_width;
+      if (choice().core == Core::Wgmma) tiles.slots = images && can_count() ? slots_of_boxes(sizes_) : 0;
+      return tiles;
+    });
   }
 
  private:

@@ -314,7 +314,7 @@ std::string ProgramText::stage(int number, bool last) {
 
 std::string ProgramText::functor(const std::string& name, int lanes) {
   std::string body;
-  const bool returns = !outputs_[0].place;
+  const bool returns = !outputs_[0].place, counts = !returns && places_.size() < outputs_.size();
   if (reduces_) {
     std::string stages;
     for (int s = 0; s < stages_; ++s) stages += stage(s, s + 1 == stages_);
@@ -331,13 +331,15 @@ std::string ProgramText::functor(const std::string& name, int lanes) {
         end += "        " + stored(o) + "\n";
       } else {
         const Value v = value(o.value);
-        end += "        return " + (v.uniform ? "splat<kRun>(" + v.name + ")" : v.name) + ";\n";
+        end += std::string("        ") + (returns ? "return " : "counted = ") +
+               (v.uniform ? "splat<kRun>(" + v.name + ")" : v.name) + ";\n";
       }
     }
     body = std::string("  DEV static ") + (returns ? "Frag<float, kRun>" : "void") +
            " eval(const Params& p, int row_number, int col" +
            (lanes ? ", const Frag<float, kRun> (&acc)[" + std::to_string(lanes) + "]" : "") +
-           ") {\n    const Row r = row(p, row_number);\n" + before_ + loop_ + end + "  }\n";
+           (counts ? ", Frag<float, kRun>& counted" : "") + ") {\n    const Row r = row(p, row_number);\n" + before_ +
+           loop_ + end + "  }\n";
   }
   std::string row = "  struct Row {\n    int row;\n", code;
   const auto add = [&](const AccessText& a) {

@@ -10,7 +10,8 @@
 
 namespace tenon::cuda {
 
-/// A result and where it goes; without a place it is returned to the caller.
+/// A result and where it goes; without a place it is returned to the caller (behind others that have one: in the last
+/// argument `counted`).
 struct ProgramOutput {
   Expr value, place;
   DType dtype = DType::F32;

@@ -54,6 +54,11 @@ struct ConvProblem {
     const bool inside = x < c.out_width && y < c.out_height && image < c.batch && layer < c.box_images;
     return inside ? (image * c.out_height + y) * c.out_width + x : -1;
   }
+  DEV BoxSamples samples(const Item& item) const {
+    const ConvSizes& c = p.sizes;
+    const int boxes = boxes_x * boxes_y;
+    return {c.box_width * c.box_height, c.box_images, item.image, c.batch, item.m % boxes, boxes};
+  }
   DEV void load(const Item& item, int step, uint32_t a, uint32_t b, uint32_t full) const {
     const ConvSizes& c = p.sizes;
     const int tap = step / chunks, channel = (step - tap * chunks) * kColumns, tap_y = tap / c.kernel_w;

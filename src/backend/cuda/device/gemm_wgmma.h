@@ -34,6 +34,7 @@ struct GemmProblem {
     const int row = item.m * Tile::kM + i;
     return row < p.sizes.m ? batch(item) * p.sizes.m + row : -1;
   }
+  DEV RowSamples samples(const WgmmaItem& item) const { return {p.sizes.count.inner, item.m, Tile::kM, p.sizes.m}; }
   DEV void load(const WgmmaItem& item, int step, uint32_t a, uint32_t b, uint32_t full) const {
     const TmaSource of_a = A::source(p, step * kColumns), of_b = B::source(p, step * kColumns);
     tma_load(a, of_a.map, full, of_a.column, batch(item) * p.sizes.m + item.m * Tile::kM);

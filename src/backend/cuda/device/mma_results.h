@@ -3,10 +3,11 @@
 //
 // An epilogue is a struct with kLanes (the product's columns are kLanes equal parts, and one column of each is given
 // together), kRun (columns a call: 1, 2, 4 or 8; a lane's columns are a multiple), and
-// store(p, row, col, acc) with a Frag<float, kRun> for each lane.
+// store(p, row, col, acc) with a Frag<float, kRun> for each lane. One that counts what it stores: mma_counts.h.
 #pragma once
 #include "tenon/device/core_sizes.h"
 #include "tenon/device/elements.h"
+#include "tenon/device/mma_counts.h"
 
 namespace tenon::device {
 
@@ -71,10 +72,11 @@ struct WarpPlace {
 };
 
 /// Runs the epilogue over a warp's results, a slab of 16 rows and kSlabColumns columns at a time. row_of(i): what the
-/// epilogue calls row i of the tile, below zero outside; `column`: the tile's first, of `columns` in a lane.
+/// epilogue calls row i of the tile, below zero outside; `column`: the tile's first, of `columns` in a lane. Counts
+/// what is stored if the epilogue wants that.
 template <class Tile, class Epilogue, class Params, class RowOf>
 DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
-                   int columns) {
+                   int columns, WarpCounts<Tile, Epilogue>& counts) {
   constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kSlabRow = Tile::kSlabColumns + 8;
   constexpr int kLane = Tile::kSlabColumns / kLanes;  // columns of a lane in a slab
   constexpr int kRuns = kLane / kRun, kFragments = kLane / 8, kItems = 16 * kRuns;
@@ -93,14 +95,38 @@ DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& 
     UNROLL_4 for (int item = l; item < kItems; item += 32) {
       const int row = row_of(place.row + 16 * i + item / kRuns), c = item % kRuns * kRun;
       const int at = column + place.column + slab * kLane + c;
-      if (row < 0 || at >= columns) continue;
+      float* from = place.slab + item / kRuns * kSlabRow + c;
+      if (row < 0 || at >= columns) {
+        if constexpr (Counting<Epilogue>) store(from, splat<kRun>(0.0f));
+        continue;
+      }
       Frag<float, kRun> values[kLanes];
-      UNROLL for (int part = 0; part < kLanes; ++part) values[part] =
-          load<float, kRun>(place.slab + item / kRuns * kSlabRow + part * kLane + c);
-      Epilogue::store(p, row, at, values);
+      UNROLL for (int part = 0; part < kLanes; ++part) values[part] = load<float, kRun>(from + part * kLane);
+      if constexpr (Counting<Epilogue>) {
+        Frag<float, kRun> counted;
+        Epilogue::store(p, row, at, values, counted);
+        store(from, counted);  // over the first lane's columns
+      } else {
+        Epilogue::store(p, row, at, values);
+      }
     }
     sync_warp();
+    if constexpr (Counting<Epilogue>) {
+      counts.add(place.slab, slab);
+      sync_warp();
+    }
   }
+}
+
+/// mma_store, and the end of the count: `samples()` says which samples the tile's rows belong to; the rest is
+/// mma_count's.
+template <class Tile, class Epilogue, class Crew, class Params, class RowOf, class SamplesOf>
+DEV void mma_finish(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
+                    int columns, SamplesOf samples, uint32_t* came) {
+  WarpCounts<Tile, Epilogue> counts;
+  mma_store<Tile, Epilogue>(p, sums, place, row_of, column, columns, counts);
+  if constexpr (Counting<Epilogue>)
+    mma_count<Tile, Epilogue, Crew>(p, counts, samples(), place.slab, column, columns, came);
 }
 
 /// Steps of K that part `part` of `splits` does.
