@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 
+#include "tenon/backend/cuda/codegen/lets_text.h"
 #include "tenon/core/error.h"
 #include "tenon/device/sizes.h"
 #include "tenon/expr/ops.h"
@@ -231,13 +232,30 @@ void LaunchKernel::bind(const BufferTable& buffers, const WeightSource& weights)
     if (!c.in_core) make_groups_step(c);
 }
 
+std::vector<ProgramOutput> LaunchKernel::lets() const {
+  std::vector<ProgramOutput> out;
+  for (const Let& let : form_.lets) out.push_back({let.value, let.leaf, let.leaf.dtype()});
+  return out;
+}
+
+// Lets that only maps read are computed by every block of these; a kernel of one block in front costs more.
 void LaunchKernel::make_lets() {
-  std::vector<ProgramOutput> lets;
-  for (const Let& let : form_.lets) lets.push_back({let.value, let.leaf, let.leaf.dtype()});
-  if (lets.empty()) return;
-  if (std::optional<Step> step = lets_step(*device_, name_, lets)) return add(std::move(*step));
-  for (const ProgramOutput& o : lets)
+  const std::vector<ProgramOutput> all = lets();
+  if (all.empty()) return;
+  std::vector<ProgramOutput> others = beside_maps();
+  for (const Counted& c : counted_)
+    if (!c.in_core) others.push_back({c.source, {}, DType::F32});
+  lets_in_maps_ = lets_read_by(others, all).empty() && lets_fit_map(*device_, all);
+  if (lets_in_maps_) return;
+  if (std::optional<Step> step = lets_step(*device_, name_, all)) return add(std::move(*step));
+  for (const ProgramOutput& o : all)
     add(plain_step(*device_, name_ + " " + o.place->attrs.text, std::array{o}, domain_of(o.value)));
+}
+
+void LaunchKernel::add_values(const std::string& step_name, std::span<const ProgramOutput> outputs,
+                              const Shape& domain) {
+  const std::vector<ProgramOutput> read = lets_in_maps_ ? lets_read_by(outputs, lets()) : std::vector<ProgramOutput>{};
+  add(plain_step(*device_, step_name, outputs, domain, read));
 }
 
 void* LaunchKernel::address(const Expr& leaf) const {

@@ -40,6 +40,10 @@ class LaunchKernel : public Kernel {
 
   /// Adds the launch's own steps, between the lets and the statistics.
   virtual void make_steps() = 0;
+  /// The results of steps of other kinds than map: those that read lets need them in memory.
+  virtual std::vector<ProgramOutput> beside_maps() const = 0;
+  /// Adds a step that computes `outputs` over `domain`, and the lets they read if nobody else has.
+  void add_values(const std::string& step_name, std::span<const ProgramOutput> outputs, const Shape& domain);
   void add(Step step) { add(std::move(step), {}, {}); }
   /// A step whose sizes point into memory that stays or into the scratch.
   void add(Step step, const std::vector<SizesPointer>& kept, std::vector<std::pair<size_t, int64_t>> scratch);
@@ -76,6 +80,7 @@ class LaunchKernel : public Kernel {
   struct Computed {
     Expr leaf, value, place;
   };
+  std::vector<ProgramOutput> lets() const;
   void make_lets();
   bool core_can_count(const Counted& counted) const;
   void reserve_in_core(Counted& counted, const CountTiles& tiles);
@@ -99,6 +104,7 @@ class LaunchKernel : public Kernel {
   std::shared_ptr<void> weight_memory_;
   std::byte* weights_ = nullptr;
   std::byte* scratch_ = nullptr;
+  bool lets_in_maps_ = false;
   bool bound_ = false;  // the steps know their addresses, with this scratch
 };
 

@@ -206,9 +206,20 @@ ProgramText::Value ProgramText::load(const Expr& e) {
   }
   Value v{fresh(), is_uniform, e.dtype()};
   const std::string type = is_uniform ? "float " : "Frag<float, kRun> ";
+  if (loads_apart_ && !is_uniform && !in_shared(e)) {
+    members_ += "    " + type + v.name + ";\n";
+    v.name = "l." + v.name;
+    loads_ += "    " + access(e).load(v.name, run_) + "\n";
+    return v;
+  }
   (is_uniform ? before_ : loop_) +=
       (is_uniform ? "    " : "        ") + type + v.name + "; " + access(e).load(v.name, run_) + "\n";
   return v;
+}
+
+bool ProgramText::in_shared(const Expr& view) const {
+  const std::vector<Expr> below = topological(std::array{view});
+  return std::any_of(below.begin(), below.end(), [this](const Expr& e) { return params_.in_shared(e); });
 }
 
 // A node's body over named operands: `call` is left with nodes::Lerp::eval<float>(a, b, c), element by element.
@@ -308,39 +319,51 @@ std::string ProgramText::stage(int number, bool last) {
         "      const int col = (f * Team::kThreads + team.rank()) * kRun;\n"
         "      if (col < cols) {\n" +
         loop_ + loop_end + "      }\n    }\n";
-  if (!once.empty()) out += "    if (team.rank() == 0) {\n" + once + "    }\n";
+  if (!once.empty()) out += "    if (team.stores()) {\n" + once + "    }\n";
   return out + after;
 }
 
-std::string ProgramText::functor(const std::string& name, int lanes) {
-  std::string body;
+std::string ProgramText::reducing_body() {
+  std::string stages;
+  for (int s = 0; s < stages_; ++s) stages += stage(s, s + 1 == stages_);
+  std::string body =
+      "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, int cols, const Team& "
+      "team) {\n"
+      "    const Row r = row(p, row_number);\n";
+  for (const auto& [node, v] : arrays_) body += "    Frag<float, kRun> " + v.name + "[R];\n";
+  return body + stages + "  }\n";
+}
+
+std::string ProgramText::plain_body(int lanes) {
   const bool returns = !outputs_[0].place, counts = !returns && places_.size() < outputs_.size();
-  if (reduces_) {
-    std::string stages;
-    for (int s = 0; s < stages_; ++s) stages += stage(s, s + 1 == stages_);
-    body =
-        "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, int cols, const Team& "
-        "team) {\n"
-        "    const Row r = row(p, row_number);\n";
-    for (const auto& [node, v] : arrays_) body += "    Frag<float, kRun> " + v.name + "[R];\n";
-    body += stages + "  }\n";
-  } else {
-    std::string end;
-    for (const ProgramOutput& o : outputs_) {
-      if (o.place) {
-        end += "        " + stored(o) + "\n";
-      } else {
-        const Value v = value(o.value);
-        end += std::string("        ") + (returns ? "return " : "counted = ") +
-               (v.uniform ? "splat<kRun>(" + v.name + ")" : v.name) + ";\n";
-      }
+  const std::string at = "const Params& p, int row_number, int col", row = "    const Row r = row(p, row_number);\n";
+  loads_apart_ = !returns && lanes == 0;
+  std::string end;
+  for (const ProgramOutput& o : outputs_) {
+    if (o.place) {
+      end += "        " + stored(o) + "\n";
+    } else {
+      const Value v = value(o.value);
+      end += std::string("        ") + (returns ? "return " : "counted = ") +
+             (v.uniform ? "splat<kRun>(" + v.name + ")" : v.name) + ";\n";
     }
-    body = std::string("  DEV static ") + (returns ? "Frag<float, kRun>" : "void") +
-           " eval(const Params& p, int row_number, int col" +
-           (lanes ? ", const Frag<float, kRun> (&acc)[" + std::to_string(lanes) + "]" : "") +
-           (counts ? ", Frag<float, kRun>& counted" : "") + ") {\n    const Row r = row(p, row_number);\n" + before_ +
-           loop_ + end + "  }\n";
   }
+  const std::string results = row + before_ + loop_ + end + "  }\n";
+  if (!loads_apart_)
+    return std::string("  DEV static ") + (returns ? "Frag<float, kRun>" : "void") + " eval(" + at +
+           (lanes ? ", const Frag<float, kRun> (&acc)[" + std::to_string(lanes) + "]" : "") +
+           (counts ? ", Frag<float, kRun>& counted" : "") + ") {\n" + results;
+  // As many rows at once as leave registers for the maths.
+  const auto loads = std::count(members_.begin(), members_.end(), '\n');
+  const int at_once = loads > 4 ? 1 : loads > 2 ? 2 : 4;
+  return "  static constexpr int kAtOnce = " + std::to_string(at_once) + ";\n  struct Loads {\n" + members_ +
+         "  };\n  DEV static Loads loads(" + at + ") {\n" + row + "    Loads l;\n" + loads_ +
+         "    return l;\n  }\n  DEV static void results(" + at + ", const Loads& l) {\n" + results +
+         "  DEV static void eval(" + at + ") { results(p, row_number, col, loads(p, row_number, col)); }\n";
+}
+
+std::string ProgramText::functor(const std::string& name, int lanes) {
+  const std::string body = reduces_ ? reducing_body() : plain_body(lanes);
   std::string row = "  struct Row {\n    int row;\n", code;
   const auto add = [&](const AccessText& a) {
     row += a.row_members();

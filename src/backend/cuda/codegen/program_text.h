@@ -27,7 +27,7 @@ class ProgramText {
   /// Headers of the node bodies in use, as include lines.
   std::string includes() const;
   /// The functor: `eval(p, row, col)`, with accumulators `eval(p, row, col, acc)`, with reductions
-  /// `run<R>(p, row, cols, team)`.
+  /// `run<R>(p, row, cols, team)`. What only stores has eval in two parts too, as device/map.h wants it.
   std::string functor(const std::string& name, int lanes = 0);
   /// Nodes that became lines.
   int length() const { return lines_; }
@@ -50,12 +50,15 @@ class ProgramText {
   Value value(const Expr& e);
   Value compute(const Expr& e);
   Value load(const Expr& e);
+  bool in_shared(const Expr& view) const;
   Value pointwise(const Expr& e);
   Value rounding(const Expr& e);
   void body_of(const Expr& e, std::string& call, const std::function<std::string(const Value&)>& element);
   std::string fresh() { return "v" + std::to_string(made_++); }
   std::string stored(const ProgramOutput& o);
   std::string stage(int number, bool last);
+  std::string reducing_body();
+  std::string plain_body(int lanes);
   std::string struct_name(const Expr& e);
 
   std::vector<ProgramOutput> outputs_;
@@ -71,7 +74,8 @@ class ProgramText {
   std::vector<std::pair<const Node*, Value>> arrays_;  // loads that live through several stages
   std::set<const Node*> loaded_;                       // of these, the ones loaded by an earlier stage
   std::unordered_map<const Node*, Value> outer_, inner_;
-  std::string before_, loop_;
+  bool loads_apart_ = false;  // loads have a function of their own
+  std::string before_, loop_, members_, loads_;
   std::set<std::string> headers_;
 };
 
