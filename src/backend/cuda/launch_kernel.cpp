@@ -245,7 +245,9 @@ void LaunchKernel::make_lets() {
   std::vector<ProgramOutput> others = beside_maps();
   for (const Counted& c : counted_)
     if (!c.in_core) others.push_back({c.source, {}, DType::F32});
-  lets_in_maps_ = lets_read_by(others, all).empty() && lets_fit_map(*device_, all);
+  int64_t largest = form_.domain.numel();
+  for (const Expr& hole : form_.holes) largest = std::max(largest, hole.shape().numel());
+  lets_in_maps_ = lets_read_by(others, all).empty() && lets_fit_map(*device_, all, largest);
   if (lets_in_maps_) return;
   if (std::optional<Step> step = lets_step(*device_, name_, all)) return add(std::move(*step));
   for (const ProgramOutput& o : all)

@@ -157,14 +157,15 @@ static Step map_step(Device& device, const std::string& name, std::span<const Pr
   return Step(device, text, params, shape);
 }
 
-bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets) {
-  constexpr int64_t kMostElements = 16384;  // of all lets: every block computes them
+bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int64_t elements_of_map) {
+  constexpr int64_t kMostElements = 32768;  // of all lets: every block computes them
   int64_t bytes = 0, elements = 0;
   for (const ProgramOutput& let : lets) {
     bytes += leaf_bytes(let.place) + kLeafAlignment;
     elements += domain_of(let.value).numel();
   }
-  if (elements > kMostElements || bytes > device.facts().shared_bytes / 2 - 1024) return false;
+  if (elements > std::min(kMostElements, elements_of_map / 8) || bytes > device.facts().shared_bytes / 2 - 1024)
+    return false;
   Params unused;
   return lets_text(lets, unused, 512).has_value();
 }
