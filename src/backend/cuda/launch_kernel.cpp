@@ -238,6 +238,16 @@ std::vector<ProgramOutput> LaunchKernel::lets() const {
   return out;
 }
 
+// True if a let reads what the launch overwrites: all blocks would have to be done with it before one writes.
+bool LaunchKernel::lets_read_outputs() const {
+  for (const Let& let : form_.lets)
+    for (const Expr& leaf : memory_leaves(let.value))
+      if (std::any_of(form_.outputs.begin(), form_.outputs.end(),
+                      [&](const FormOutput& o) { return o.buffer == leaf->attrs.text; }))
+        return true;
+  return false;
+}
+
 // Lets that only maps read are computed by every block of these; a kernel of one block in front costs more.
 void LaunchKernel::make_lets() {
   const std::vector<ProgramOutput> all = lets();
@@ -247,7 +257,7 @@ void LaunchKernel::make_lets() {
     if (!c.in_core) others.push_back({c.source, {}, DType::F32});
   int64_t largest = form_.domain.numel();
   for (const Expr& hole : form_.holes) largest = std::max(largest, hole.shape().numel());
-  lets_in_maps_ = lets_read_by(others, all).empty() && lets_fit_map(*device_, all, largest);
+  lets_in_maps_ = !lets_read_outputs() && lets_read_by(others, all).empty() && lets_fit_map(*device_, all, largest);
   if (lets_in_maps_) return;
   if (std::optional<Step> step = lets_step(*device_, name_, all)) return add(std::move(*step));
   for (const ProgramOutput& o : all)

@@ -81,6 +81,7 @@ class LaunchKernel : public Kernel {
     Expr leaf, value, place;
   };
   std::vector<ProgramOutput> lets() const;
+  bool lets_read_outputs() const;
   void make_lets();
   bool core_can_count(const Counted& counted) const;
   void reserve_in_core(Counted& counted, const CountTiles& tiles);

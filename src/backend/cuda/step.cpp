@@ -12,29 +12,30 @@
 namespace tenon::cuda {
 namespace {
 
-// Who holds a row: a warp where its lanes hold at most kMostFragments each, else a block.
-constexpr int kMostFragments = 8;
+constexpr int kWarpRowThreads = 128;
+
+// Who holds a row: some lanes of a warp, or a block.
 struct RowTeam {
   int threads = 32, fragments = 1;
+  bool block() const { return threads > 32; }
 };
 
-RowTeam row_team(int64_t cols, int run) {
-  const int64_t fragments = div_up(cols, run);
-  for (int threads : {32, 128, 256, 512, 1024})
-    for (int each : {1, 2, 4, kMostFragments})
-      if ((threads > 32 || each <= 4) && int64_t{threads} * each >= fragments) return {threads, each};
+// The lanes that leave the fewest places for fragments empty, where they can hold a row; `held`: values of a fragment
+// that live in registers from one reduction to the next.
+RowTeam row_team(int64_t cols, int run, int held) {
+  const int64_t fragments = div_up(cols, run), most = held > 2 ? 4 : 6;
+  RowTeam best{32, 0};
+  for (int lanes : {8, 16, 32}) {
+    const int64_t each = div_up(fragments, lanes);
+    if (each <= most && (best.fragments == 0 || lanes * each <= int64_t{best.threads} * best.fragments))
+      best = {lanes, static_cast<int>(each)};
+  }
+  if (best.fragments) return best;
+  for (int threads : {128, 256, 512, 1024})
+    for (int each : {1, 2, 4, 8})
+      if (int64_t{threads} * each >= fragments) return {threads, each};
   throw Error(ErrorKind::Usage, "rows",
               "a row of " + std::to_string(cols) + " elements does not fit a block's registers");
-}
-
-KernelText rows_text(const RowTeam& team) {
-  const std::string r = std::to_string(team.fragments), t = std::to_string(team.threads);
-  KernelText text;
-  text.headers = "#include \"tenon/device/rows.h\"\n";
-  text.kernel = team.threads == 32
-                    ? "KERNEL(kWarpRowThreads, 1, Params, p) { rows_by_warp<Program, " + r + ">(p); }\n"
-                    : "KERNEL(" + t + ", 1, Params, p) { rows_by_block<Program, " + r + ", " + t + ">(p); }\n";
-  return text;
 }
 
 }  // namespace
@@ -95,16 +96,25 @@ Step rows_step(Device& device, const std::string& name, std::span<const ProgramO
   Params params;
   params.set_sizes("RowsSizes", device::RowsSizes{checked_int(matrix.rows()), checked_int(matrix.cols())});
   ProgramText program(outputs, matrix, params, 8);
-  const RowTeam team = row_team(matrix.cols(), program.run());
-  KernelText text = rows_text(team);
+  const RowTeam team = row_team(matrix.cols(), program.run(), program.held());
+  KernelText text;
   text.name = name;
-  text.functors = program.functor("Program");
-  text.headers += program.includes();
-  const bool warps = team.threads == 32;
+  text.functors = program.functor("Program") + "struct Constants {\n  DEV static void prefetch(const Params& p) {\n" +
+                  prefetch_text(outputs, params, team.block() ? team.threads : kWarpRowThreads) + "  }\n};\n";
+  text.headers = "#include \"tenon/device/rows.h\"\n" + program.includes();
+  const std::string r = std::to_string(team.fragments), t = std::to_string(team.threads);
   LaunchShape shape;
-  shape.threads = warps ? 128 : static_cast<unsigned>(team.threads);
-  shape.grid_x = static_cast<unsigned>(warps ? div_up(matrix.rows(), 4) : matrix.rows());
-  shape.shared_bytes = warps ? 0 : static_cast<unsigned>(team.threads / 32 * 4);
+  if (team.block()) {
+    shape.threads = static_cast<unsigned>(team.threads);
+    shape.grid_x = static_cast<unsigned>(matrix.rows());
+    shape.shared_bytes = shape.threads / 32 * 4;
+    text.kernel = "KERNEL(" + t + ", 1, Params, p) { rows_by_block<Program, Constants, " + r + ", " + t + ">(p); }\n";
+  } else {
+    shape.threads = kWarpRowThreads;
+    shape.grid_x = static_cast<unsigned>(div_up(matrix.rows(), kWarpRowThreads / team.threads));
+    text.kernel =
+        "KERNEL(kWarpRowThreads, 1, Params, p) { rows_by_lanes<Program, Constants, " + r + ", " + t + ">(p); }\n";
+  }
   return Step(device, text, params, shape);
 }
 

@@ -52,17 +52,6 @@ LetTeam let_team(const Batch& batch, int64_t fragments) {
   return {};
 }
 
-std::string prefetch_text(std::span<const ProgramOutput> lets, Params& params, const std::string& threads) {
-  std::vector<Expr> values;
-  for (const ProgramOutput& o : lets) values.push_back(o.value);
-  std::string out;
-  for (const Expr& e : topological(values))
-    if (e.is<nodes::Param>())
-      out += "    prefetch_let<" + threads + ">(" + params.pointer(e, false) + ", " +
-             params.integer("bytes", e.shape().numel() * size_of(e.dtype())) + ");\n";
-  return out;
-}
-
 }  // namespace
 
 std::optional<LetsText> lets_text(std::span<const ProgramOutput> lets, Params& params, int threads) {
@@ -91,8 +80,22 @@ std::optional<LetsText> lets_text(std::span<const ProgramOutput> lets, Params& p
                 ", " + t + ">(p, " + rows + ", " + params.integer("cols", matrix.cols()) + ");\n";
   }
   text.run += "    sync_block();\n";
-  text.prefetch = prefetch_text(lets, params, t);
+  text.prefetch = prefetch_text(lets, params, threads);
   return text;
+}
+
+std::string prefetch_text(std::span<const ProgramOutput> values, Params& params, int threads) {
+  constexpr int64_t kMostBytes = 65536;
+  std::vector<Expr> roots;
+  for (const ProgramOutput& o : values) roots.push_back(o.value);
+  std::string out;
+  for (const Expr& e : topological(roots)) {
+    const int64_t bytes = e.shape().numel() * size_of(e.dtype());
+    if (e.is<nodes::Param>() && bytes <= kMostBytes)
+      out += "    prefetch_constant<" + std::to_string(threads) + ">(" + params.pointer(e, false) + ", " +
+             params.integer("bytes", bytes) + ");\n";
+  }
+  return out;
 }
 
 std::vector<ProgramOutput> lets_read_by(std::span<const ProgramOutput> values, std::span<const ProgramOutput> lets) {

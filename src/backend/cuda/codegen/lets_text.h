@@ -17,6 +17,10 @@ struct LetsText {
 /// only ones before it; their places are leaves.
 std::optional<LetsText> lets_text(std::span<const ProgramOutput> lets, Params& params, int threads);
 
+/// Statements of a block of `threads` that bring the weights that `values` read into the second-level cache, before
+/// results of other kernels may be read.
+std::string prefetch_text(std::span<const ProgramOutput> values, Params& params, int threads);
+
 /// The lets that `values` read, through others too, in their order.
 std::vector<ProgramOutput> lets_read_by(std::span<const ProgramOutput> values, std::span<const ProgramOutput> lets);
 

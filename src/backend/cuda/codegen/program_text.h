@@ -29,6 +29,8 @@ class ProgramText {
   /// The functor: `eval(p, row, col)`, with accumulators `eval(p, row, col, acc)`, with reductions
   /// `run<R>(p, row, cols, team)`. What only stores has eval in two parts too, as device/map.h wants it.
   std::string functor(const std::string& name, int lanes = 0);
+  /// Fragments of a row that stay in registers from one reduction to the next.
+  int held() const { return static_cast<int>(arrays_.size()); }
   /// Nodes that became lines.
   int length() const { return lines_; }
 

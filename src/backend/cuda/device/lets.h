@@ -24,7 +24,7 @@ DEV void let_rows(const Params& p, int rows, int cols) {
   for (int first = warp() * (32 / lanes); first < rows; first += threads / lanes) {
     const int row = first + lane() / lanes;
     const LanesTeam<lanes> team{row < rows};
-    Program::template run<R>(p, row < rows ? row : rows - 1, cols, team);
+    Program::template run<R>(p, team.present ? row : first, team.present ? cols : 0, team);
   }
 }
 
@@ -32,13 +32,6 @@ DEV void let_rows(const Params& p, int rows, int cols) {
 template <class T>
 DEV T* shared_let(int at) {
   return reinterpret_cast<T*>(shared_memory() + at);
-}
-
-/// Brings `bytes` from p on to the second-level cache. For constants: what a predecessor writes it may bring too early.
-template <int threads>
-DEV void prefetch_let(const void* p, int bytes) {
-  for (int at = thread_index() * 128; at < bytes; at += threads * 128)
-    prefetch_l2(static_cast<const unsigned char*>(p) + at);
 }
 
 }  // namespace tenon::device

@@ -154,8 +154,10 @@ DEV void count_arrived(const Columns& columns, int sample, int index, int slots,
       unsigned* counter = columns.counter(sample, groups_before + group);
       fence_device();
       *came = atomic_add(counter, 1u);
-      if (*came == static_cast<uint32_t>(size - 1)) *counter = 0;
-      fence_device();
+      if (*came == static_cast<uint32_t>(size - 1)) {
+        *counter = 0;
+        fence_device();
+      }
     }
     Crew::sync();
     if (*came != static_cast<uint32_t>(size - 1)) return;

@@ -1,5 +1,5 @@
-// The rows skeleton: a row lives in the registers of a team, a warp or a whole block, through several reductions and
-// several sinks: one read and one write of memory.
+// The rows skeleton: a row lives in the registers of a team, some lanes of a warp or a whole block, through several
+// reductions and several sinks: one read and one write of memory.
 #pragma once
 #include "tenon/device/elements.h"
 #include "tenon/device/sizes.h"
@@ -54,20 +54,33 @@ struct BlockTeam {
   }
 };
 
+/// Brings `bytes` from p on to the second-level cache, once for all blocks.
+template <int threads>
+DEV void prefetch_constant(const void* p, int bytes) {
+  if (block_x() == 0)
+    for (int at = thread_index() * 128; at < bytes; at += threads * 128)
+      prefetch_l2(static_cast<const unsigned char*>(p) + at);
+}
+
 inline constexpr int kWarpRowThreads = 128;
 
 /// Program: kRun; run<R>(p, row, cols, team) computes and stores a row of up to R * kRun * team threads columns.
-template <class Program, int R, class Params>
-DEV void rows_by_warp(const Params& p) {
+/// Constants: prefetch(p), before results of other kernels may be read.
+template <class Program, class Constants, int R, int lanes, class Params>
+DEV void rows_by_lanes(const Params& p) {
   griddep_launch();
+  Constants::prefetch(p);
   griddep_wait();
-  const int row = block_x() * (kWarpRowThreads / 32) + warp();
-  if (row < p.sizes.rows) Program::template run<R>(p, row, p.sizes.cols, WarpTeam{});
+  const int first = (block_x() * (kWarpRowThreads / 32) + warp()) * (32 / lanes), row = first + lane() / lanes;
+  if (first >= p.sizes.rows) return;
+  const LanesTeam<lanes> team{row < p.sizes.rows};
+  Program::template run<R>(p, team.present ? row : first, team.present ? p.sizes.cols : 0, team);
 }
 
-template <class Program, int R, int threads, class Params>
+template <class Program, class Constants, int R, int threads, class Params>
 DEV void rows_by_block(const Params& p) {
   griddep_launch();
+  Constants::prefetch(p);
   griddep_wait();
   const BlockTeam<threads> team{reinterpret_cast<float*>(shared_memory())};
   Program::template run<R>(p, block_x(), p.sizes.cols, team);
