@@ -50,7 +50,10 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
   const Expr& hole = form_.holes[i];
   const bool same = hole.shape() == stored;
   const bool constant = hole->rate == Rate::Constant;
-  if (same && !constant && rows_in_memory(hole, arithmetic_)) return hole;
+  if (same && !constant && rows_in_memory(hole, arithmetic_)) {
+    read_in_place_.push_back(hole);
+    return hole;
+  }
   const Expr value = without_rounding(hole, arithmetic_);
   const std::string name = "hole." + std::to_string(i);
   const Expr leaf = input(*form_.graph, name, arithmetic_, stored);
@@ -76,8 +79,17 @@ void AnchorKernel::make_operands() {
     if (s.leaf.shape().numel() == 0) continue;
     if (s.clear) add_zero(s.leaf);
     const ProgramOutput output{s.value, s.place, arithmetic_};
-    add(plain_step(device(), name() + " " + s.leaf->attrs.text, std::array{output}, domain_of(s.value)));
+    add_values(name() + " " + s.leaf->attrs.text, std::array{output}, domain_of(s.value));
   }
+}
+
+std::vector<ProgramOutput> AnchorKernel::beside_maps() const {
+  std::vector<ProgramOutput> out = results();
+  if (counted_in_core()) out.push_back({counted_in_core()->value, {}, DType::F32});
+  for (const Stored& s : stored_)
+    if (reduces_rows(s.value)) out.push_back({s.value, s.place, arithmetic_});
+  for (const Expr& operand : read_in_place_) out.push_back({operand, {}, arithmetic_});
+  return out;
 }
 
 std::string AnchorKernel::operand_text(const std::string& name, const Expr& operand, int split, Params& params,
@@ -159,11 +171,22 @@ std::string AnchorKernel::lanes_text(Params& params, std::string& headers, int m
 std::string AnchorKernel::epilogue_text(Params& params, std::string& headers, int most) {
   if (apart_) return lanes_text(params, headers, most);
   const MatrixDomain domain{form_.domain, std::max(form_.domain.rank() - 1, 0)};
-  const std::vector<ProgramOutput> outputs = results();
+  std::vector<ProgramOutput> outputs = results();
+  const Counted* counted = counted_in_core();
+  if (counted) outputs.push_back({counted->value, {}, DType::F32});
   ProgramText program(outputs, domain, params, most);
   const std::string lanes = std::to_string(form_.lanes), text = program.functor("Results", form_.lanes);
   headers += program.includes();
-  return text + "struct Epilogue : Results {\n  static constexpr int kLanes = " + lanes + ";\n};\n";
+  std::string count;
+  if (counted) {
+    const auto sums = [&params](const char* name, const Expr& leaf) {
+      return std::string("  DEV static float* ") + name + "(const Params& p) { return " +
+             (leaf ? params.pointer(leaf, true) : "nullptr") + "; }\n";
+    };
+    count =
+        "  static constexpr bool kCounts = true;\n" + sums("sums", counted->sums) + sums("squares", counted->squares);
+  }
+  return text + "struct Epilogue : Results {\n  static constexpr int kLanes = " + lanes + ";\n" + count + "};\n";
 }
 
 }  // namespace tenon::cuda

@@ -35,6 +35,7 @@ class AnchorKernel : public LaunchKernel {
   Expr padded_operand(size_t i);
   /// Adds the steps that store computed operands.
   void make_operands();
+  std::vector<ProgramOutput> beside_maps() const override;
 
   /// "struct A { .. }": rows in memory for a tensor-core kernel, or single elements for an f32 kernel.
   std::string operand_text(const std::string& name, const Expr& operand, int split, Params& params,
@@ -63,6 +64,7 @@ class AnchorKernel : public LaunchKernel {
     bool clear;  // part of the leaf is not written: zeros
   };
   std::vector<Stored> stored_;
+  std::vector<Expr> read_in_place_;
 };
 
 }  // namespace tenon::cuda

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 
+#include "tenon/backend/cuda/codegen/lets_text.h"
 #include "tenon/core/error.h"
 #include "tenon/device/sizes.h"
 #include "tenon/expr/ops.h"
@@ -78,41 +79,67 @@ std::vector<ProgramOutput> LaunchKernel::results() const {
 
 // ---- statistics ---------------------------------------------------------------------------------------------------
 
-void LaunchKernel::reserve_statistics() {
-  for (const FormOutput& o : form_.outputs)
-    if (o.statistic) count(o);
-}
-
-void LaunchKernel::count(const FormOutput& o) {
-  auto found = std::find_if(counted_.begin(), counted_.end(), [&](const Counted& c) { return c.value == o.value; });
-  if (found == counted_.end()) {
-    Counted c;
-    c.value = o.value;
-    c.shape = o.statistic_shape;
-    c.source = form_.anchor || domain_of(o.value) != o.value.shape() ? stored_copy(o) : o.value;
-    // Blocks along the inner axis: a few rows for each line of threads, and enough blocks for the machine.
-    constexpr int64_t kLines = 32, kMostChunks = 64;
-    c.chunk = std::max(kLines, (c.shape[1] + kMostChunks - 1) / kMostChunks);
-    c.chunks = std::max<int64_t>((c.shape[1] + c.chunk - 1) / c.chunk, 1);
-    c.partials_at = reserve_scratch(2 * c.shape[0] * c.chunks * c.shape[2] * 4);
-    c.arrived_at = reserve_weights(c.shape[0] * c.shape[2] * 4);
-    counted_.push_back(c);
-    found = counted_.end() - 1;
+void LaunchKernel::reserve_statistics(const std::function<CountTiles(const Shape& seen)>& core) {
+  for (const FormOutput& o : form_.outputs) {
+    if (!o.statistic) continue;
+    auto found = std::find_if(counted_.begin(), counted_.end(), [&](const Counted& c) { return c.value == o.value; });
+    if (found == counted_.end()) {
+      found = counted_.emplace(found);
+      found->value = o.value;
+      found->shape = o.statistic_shape;
+    }
+    (o.statistic == &node_type<nodes::Sum>() ? found->sums : found->squares) = o.place;
   }
-  (o.statistic == &node_type<nodes::Sum>() ? found->sums : found->squares) = o.place;
+  for (Counted& c : counted_) {
+    const CountTiles tiles = core && !counted_in_core() && core_can_count(c) ? core(c.shape) : CountTiles{};
+    if (tiles.slots)
+      reserve_in_core(c, tiles);
+    else
+      reserve_chunks(c);
+  }
 }
 
-// The leaf that holds what output `o` counts: another output, or a copy in the scratch.
-Expr LaunchKernel::stored_copy(const FormOutput& o) {
+const LaunchKernel::Counted* LaunchKernel::counted_in_core() const {
+  for (const Counted& c : counted_)
+    if (c.in_core && counts_in_core_) return &c;
+  return nullptr;
+}
+
+// The epilogue sees the value's elements as rows of all its channels.
+bool LaunchKernel::core_can_count(const Counted& c) const {
+  return c.shape.numel() > 0 && c.value.shape() == form_.domain && domain_of(c.value) == form_.domain &&
+         form_.domain[-1] == c.shape[2];
+}
+
+void LaunchKernel::reserve_in_core(Counted& c, const CountTiles& tiles) {
+  const int64_t samples = c.shape[0], channels = c.shape[2];
+  c.in_core = true;
+  c.sizes = count_sizes(c.shape[1], tiles.slots);
+  c.partials_at = reserve_scratch(samples * 2 * c.sizes.slots * channels * 4);
+  c.counters_at = reserve_weights(samples * ((channels + tiles.columns - 1) / tiles.columns) * c.sizes.groups * 4);
+}
+
+void LaunchKernel::reserve_chunks(Counted& c) {
+  c.source = form_.anchor || domain_of(c.value) != c.value.shape() ? stored_copy(c) : c.value;
+  // Blocks along the inner axis: a few rows for each line of threads, and enough blocks for the machine.
+  constexpr int64_t kLines = 32, kMostChunks = 64;
+  c.chunk = std::max(kLines, (c.shape[1] + kMostChunks - 1) / kMostChunks);
+  c.chunks = std::max<int64_t>((c.shape[1] + c.chunk - 1) / c.chunk, 1);
+  c.partials_at = reserve_scratch(2 * c.shape[0] * c.chunks * c.shape[2] * 4);
+  c.counters_at = reserve_weights(c.shape[0] * c.shape[2] * 4);
+}
+
+// The leaf that holds what is counted: an output, or a copy in the scratch.
+Expr LaunchKernel::stored_copy(const Counted& c) {
   for (const FormOutput& other : form_.outputs) {
-    if (other.statistic || other.value != o.value || other.dtype != o.value.dtype()) continue;
+    if (other.statistic || other.value != c.value || other.dtype != c.value.dtype()) continue;
     const auto pieces = affine_pieces(other.place, form_.domain, 0);
     if (!pieces || pieces->size() != 1) continue;
     const AffinePiece& p = pieces->front();
-    if (p.leaf && p.offset == 0 && p.cols.size() == 1 && p.cols[0].step == 1) return reshape(p.leaf, o.statistic_shape);
+    if (p.leaf && p.offset == 0 && p.cols.size() == 1 && p.cols[0].step == 1) return reshape(p.leaf, c.shape);
   }
-  const Expr copy = input(*form_.graph, "copy." + std::to_string(counted_.size()), DType::F32, o.statistic_shape);
-  copies_.push_back({o.value, reshape(copy, form_.domain), DType::F32});
+  const Expr copy = input(*form_.graph, "copy." + std::to_string(copies_.size()), DType::F32, c.shape);
+  copies_.push_back({c.value, reshape(copy, form_.domain), DType::F32});
   place_in_scratch(copy);
   return copy;
 }
@@ -146,7 +173,7 @@ void LaunchKernel::make_groups_step(const Counted& c) {
   shape.grid_y = static_cast<unsigned>(c.chunks);
   shape.grid_z = static_cast<unsigned>(samples);
   shape.shared_bytes = static_cast<unsigned>(2 * 32 * width * 4 + 16);
-  add(Step(*device_, text, params, shape), {{offsetof(device::GroupsSizes, arrived), kept(c.arrived_at)}},
+  add(Step(*device_, text, params, shape), {{offsetof(device::GroupsSizes, arrived), kept(c.counters_at)}},
       {{offsetof(device::GroupsSizes, partials), c.partials_at}});
 }
 
@@ -209,16 +236,46 @@ void LaunchKernel::bind(const BufferTable& buffers, const WeightSource& weights)
   }
   make_lets();
   make_steps();
-  for (const Counted& c : counted_) make_groups_step(c);
+  for (const Counted& c : counted_)
+    if (!c.in_core) make_groups_step(c);
 }
 
+std::vector<ProgramOutput> LaunchKernel::lets() const {
+  std::vector<ProgramOutput> out;
+  for (const Let& let : form_.lets) out.push_back({let.value, let.leaf, let.leaf.dtype()});
+  return out;
+}
+
+// True if a let reads what the launch overwrites: all blocks would have to be done with it before one writes.
+bool LaunchKernel::lets_read_outputs() const {
+  for (const Let& let : form_.lets)
+    for (const Expr& leaf : memory_leaves(let.value))
+      if (std::any_of(form_.outputs.begin(), form_.outputs.end(),
+                      [&](const FormOutput& o) { return o.buffer == leaf->attrs.text; }))
+        return true;
+  return false;
+}
+
+// Lets that only maps read are computed by every block of these; a kernel of one block in front costs more.
 void LaunchKernel::make_lets() {
-  std::vector<ProgramOutput> lets;
-  for (const Let& let : form_.lets) lets.push_back({let.value, let.leaf, let.leaf.dtype()});
-  if (lets.empty()) return;
-  if (std::optional<Step> step = lets_step(*device_, name_, lets)) return add(std::move(*step));
-  for (const ProgramOutput& o : lets)
+  const std::vector<ProgramOutput> all = lets();
+  if (all.empty()) return;
+  std::vector<ProgramOutput> others = beside_maps();
+  for (const Counted& c : counted_)
+    if (!c.in_core) others.push_back({c.source, {}, DType::F32});
+  int64_t largest = form_.domain.numel();
+  for (const Expr& hole : form_.holes) largest = std::max(largest, hole.shape().numel());
+  lets_in_maps_ = !lets_read_outputs() && lets_read_by(others, all).empty() && lets_fit_map(*device_, all, largest);
+  if (lets_in_maps_) return;
+  if (std::optional<Step> step = lets_step(*device_, name_, all)) return add(std::move(*step));
+  for (const ProgramOutput& o : all)
     add(plain_step(*device_, name_ + " " + o.place->attrs.text, std::array{o}, domain_of(o.value)));
+}
+
+void LaunchKernel::add_values(const std::string& step_name, std::span<const ProgramOutput> outputs,
+                              const Shape& domain) {
+  const std::vector<ProgramOutput> read = lets_in_maps_ ? lets_read_by(outputs, lets()) : std::vector<ProgramOutput>{};
+  add(plain_step(*device_, step_name, outputs, domain, read));
 }
 
 void* LaunchKernel::address(const Expr& leaf) const {

@@ -7,6 +7,7 @@
 
 #include "tenon/backend/backend.h"
 #include "tenon/backend/bodies.h"
+#include "tenon/backend/cuda/core_counts.h"
 #include "tenon/backend/cuda/step.h"
 #include "tenon/kernels/form.h"
 
@@ -39,11 +40,15 @@ class LaunchKernel : public Kernel {
   void keep_computed(const Expr& leaf, std::vector<KeptPiece> pieces);
   /// True if all that `value` reads is memory that stays.
   bool stays(const Expr& value) const;
-  /// The last call of a constructor.
-  void reserve_statistics();
+  /// The last call of a constructor. `core`: tiles of the launch's core for a value seen as [samples, inner, channels].
+  void reserve_statistics(const std::function<CountTiles(const Shape& seen)>& core = {});
 
   /// Adds the launch's own steps, between the lets and the statistics.
   virtual void make_steps() = 0;
+  /// The results of steps of other kinds than map: those that read lets need them in memory.
+  virtual std::vector<ProgramOutput> beside_maps() const = 0;
+  /// Adds a step that computes `outputs` over `domain`, and the lets they read if nobody else has.
+  void add_values(const std::string& step_name, std::span<const ProgramOutput> outputs, const Shape& domain);
   void add(Step step) { add(std::move(step), {}, {}); }
   /// A step whose sizes point into memory that stays or into the scratch.
   void add(Step step, const std::vector<SizesPointer>& kept, std::vector<std::pair<size_t, int64_t>> scratch);
@@ -53,6 +58,21 @@ class LaunchKernel : public Kernel {
 
   /// What the launch writes but for its statistics.
   std::vector<ProgramOutput> results() const;
+
+  /// What is counted, and where the sums go: leaves, or empty.
+  struct Counted {
+    Expr value, sums, squares;
+    Shape shape;  ///< [samples, inner, channels]
+    bool in_core = false;
+    device::CountSizes sizes;  ///< of a count in the core
+    int64_t partials_at = 0, counters_at = 0;
+    Expr source;  ///< else: the leaf or value that a step of its own reads, in chunks of the inner axis
+    int64_t chunk = 1, chunks = 1;
+  };
+  /// While a core is measured: what it would count goes uncounted.
+  void count_in_core(bool does) { counts_in_core_ = does; }
+  /// What the core's epilogue counts, or null.
+  const Counted* counted_in_core() const;
   Device& device() const { return *device_; }
   const std::string& name() const { return name_; }
 
@@ -64,20 +84,17 @@ class LaunchKernel : public Kernel {
     Expr zero;  // or: the leaf to fill with zeros
     std::vector<std::pair<size_t, int64_t>> scratch_pointers;
   };
-  struct Counted {
-    Expr value, source;  // what is counted, and the leaf or value it is read from
-    Expr sums, squares;  // leaves, or empty
-    Shape shape;         // [samples, inner, channels]
-    int64_t partials_at = 0, arrived_at = 0;
-    int64_t chunk = 1, chunks = 1;
-  };
   struct Computed {
     Expr leaf;
     std::vector<KeptPiece> pieces;
   };
+  std::vector<ProgramOutput> lets() const;
+  bool lets_read_outputs() const;
   void make_lets();
-  void count(const FormOutput& output);
-  Expr stored_copy(const FormOutput& output);
+  bool core_can_count(const Counted& counted) const;
+  void reserve_in_core(Counted& counted, const CountTiles& tiles);
+  void reserve_chunks(Counted& counted);
+  Expr stored_copy(const Counted& counted);
   void make_groups_step(const Counted& counted);
   void upload(const WeightSource& weights, const Expr& leaf, void* dst);
   void compute_kept(const WeightSource& weights, const Computed& computed);
@@ -96,6 +113,7 @@ class LaunchKernel : public Kernel {
   std::shared_ptr<void> weight_memory_;
   std::byte* weights_ = nullptr;
   std::byte* scratch_ = nullptr;
+  bool lets_in_maps_ = false, counts_in_core_ = true;
   bool bound_ = false;  // the steps know their addresses, with this scratch
 };
 

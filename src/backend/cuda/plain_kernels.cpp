@@ -1,5 +1,5 @@
 // The skeletons without an anchor: map, rows (both: one step) and groups (statistics only).
-#include <array>
+#include <algorithm>
 
 #include "tenon/backend/cuda/launch_kernel.h"
 
@@ -14,9 +14,15 @@ class PlainKernel : public LaunchKernel {
   }
 
  private:
+  std::vector<ProgramOutput> beside_maps() const override {
+    const std::vector<ProgramOutput> outputs = results();
+    const bool reduces =
+        std::any_of(outputs.begin(), outputs.end(), [](const ProgramOutput& o) { return reduces_rows(o.value); });
+    return reduces ? outputs : std::vector<ProgramOutput>{};
+  }
   void make_steps() override {
     const std::vector<ProgramOutput> outputs = results();
-    if (!outputs.empty() && form_.domain.numel() > 0) add(plain_step(device(), name(), outputs, form_.domain));
+    if (!outputs.empty() && form_.domain.numel() > 0) add_values(name(), outputs, form_.domain);
   }
 };
 

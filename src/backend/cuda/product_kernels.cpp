@@ -45,13 +45,26 @@ class ProductKernel : public AnchorKernel {
     make_operands();
     if (form_.domain.numel() == 0) return;
     if (tensor_cores() && option(Option::CudaTune) == "1" && device().facts().multiprocessors > 1)
-      tune_tiles(device(), product_.key, tile_choices(product_, device().facts()), constant(),
-                 [this](const TileChoice& c) { return step(c); });
+      measure();
     TunedStep made = step(choice_);
-    if (choice_.splits == 1) return add(std::move(made.step));
-    const size_t split = made.split_at;
-    add(std::move(made.step), {{split + offsetof(device::SplitK, counters), kept(counters_at_)}},
-        {{split + offsetof(device::SplitK, workspace), workspace_at_}});
+    std::vector<SizesPointer> counters;
+    std::vector<std::pair<size_t, int64_t>> scratch;
+    if (choice_.splits > 1) {
+      counters.push_back({made.split_at + offsetof(device::SplitK, counters), kept(counters_at_)});
+      scratch.emplace_back(made.split_at + offsetof(device::SplitK, workspace), workspace_at_);
+    }
+    if (const Counted* c = counted_in_core()) {
+      counters.push_back({made.count_at + offsetof(device::CountSizes, counters), kept(c->counters_at)});
+      scratch.emplace_back(made.count_at + offsetof(device::CountSizes, partials), c->partials_at);
+    }
+    add(std::move(made.step), counters, scratch);
+  }
+
+  void measure() {
+    count_in_core(false);
+    tune_tiles(device(), product_.key, tile_choices(product_, device().facts()), constant(),
+               [this](const TileChoice& c) { return step(c); });
+    count_in_core(true);
   }
 
   template <class Sizes>
@@ -71,7 +84,7 @@ class ProductKernel : public AnchorKernel {
     launch.grid_z = static_cast<unsigned>(product_.batch);
     launch.threads = 256;
     launch.shared_bytes = static_cast<unsigned>((1 + lanes()) * 16 * 68 * 4);
-    return {Step(device(), text, params, launch), {}, offsetof(Sizes, split)};
+    return {Step(device(), text, params, launch), {}, offsetof(Sizes, split), offsetof(Sizes, count)};
   }
 
   template <class Sizes>
@@ -80,6 +93,7 @@ class ProductKernel : public AnchorKernel {
     KernelText text;
     Params params;
     sizes.split.splits = choice.splits;
+    if (counted_in_core()) sizes.count = counted_in_core()->sizes;
     params.set_sizes(type, sizes);
     text.functors = operand_text("A", a, a.shape().rank() - 1, params, text.headers) +
                     operand_text("B", b, b_split, params, text.headers) + epilogue_text(params, text.headers, 8);
@@ -93,11 +107,25 @@ class ProductKernel : public AnchorKernel {
     KernelText text;
     Params params;
     sizes.split.splits = choice.splits;
+    if (counted_in_core()) sizes.count = counted_in_core()->sizes;
     params.set_sizes(type, sizes);
     text.functors =
         map_text("A", a, params, box_a) + map_text("B", b, params, box_b) + epilogue_text(params, text.headers, 8);
     return core_step<Sizes>(choice, std::move(text), kernel + "_wgmma", choice.wgmma.type(), choice.wgmma.resident, params);
   }
+
+  bool can_count() const { return choice_.core != Core::Simt && product_.batch == 1 && lanes() == form_.lanes; }
+  /// Tiles of rows in plain order, for a value seen as [samples, inner, channels].
+  CountTiles tiles_of_rows(const Shape& seen) const {
+    if (!can_count()) return {};
+    const bool mma = choice_.core == Core::Mma;
+    const int64_t rows = mma ? choice_.mma.m : choice_.wgmma.m;
+    const int64_t of_warp = mma ? choice_.mma.m / choice_.mma.warps_m : wgmma_warp_rows();
+    return {slots_of_rows(seen[0], seen[1], rows, of_warp), (mma ? choice_.mma.n : choice_.wgmma.n) / lanes()};
+  }
+  /// Rows that a warp adds up: where it has two pieces of the tile, the whole tile must lie in one sample.
+  int64_t wgmma_warp_rows() const { return choice_.wgmma.m > 128 ? choice_.wgmma.m : 16; }
+  const TileChoice& choice() const { return choice_; }
 
  private:
   template <class Sizes>
@@ -109,7 +137,7 @@ class ProductKernel : public AnchorKernel {
     text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(resident) + ", Params, p) { " + kernel +
                   "<Tile, A, B, Epilogue>(p); }\n";
     const CoreLaunch launch = core_launch(choice);
-    return {Step(device(), text, params, launch.shape), launch, offsetof(Sizes, split)};
+    return {Step(device(), text, params, launch.shape), launch, offsetof(Sizes, split), offsetof(Sizes, count)};
   }
 
   int64_t workspace_at_ = 0, counters_at_ = 0;
@@ -134,7 +162,7 @@ class GemmKernel : public ProductKernel {
     choose(sizes_.m, sizes_.n, sizes_.k, sizes_.batch,
            "gemm " + joined({sizes_.m, sizes_.n, sizes_.k}) + " batch " + std::to_string(sizes_.batch),
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>());
-    reserve_statistics();
+    reserve_statistics([this](const Shape& seen) { return tiles_of_rows(seen); });
   }
 
  private:
@@ -196,12 +224,17 @@ class ConvKernel : public ProductKernel {
     const bool boxes = tensor_cores() && conv_fits_boxes(sizes_, bytes) && rows_in_boxes(a_) &&
                        (sizes_.stride == 1 || dense(a_)) && dense(b_);
     const device::ConvSizes& c = sizes_;
+    const char* input = c.phases > 1 ? "conv2d of twice " : form_.holes[0].is<nodes::Resize>() ? "conv2d of resized " : "conv2d ";
     choose(int64_t{c.batch} * c.out_height * c.out_width, int64_t{c.outputs} * c.phases * c.phases,
            int64_t{c.kernel_h} * c.kernel_w * channels, 1,
-           (c.phases > 1 ? "conv2d of twice " : form_.holes[0].is<nodes::Resize>() ? "conv2d of resized " : "conv2d ") + joined({c.batch, c.height, c.width, c.channels}) + " -> " +
+           input + joined({c.batch, c.height, c.width, c.channels}) + " -> " +
                joined({c.out_height, c.out_width, c.outputs}) + " by " + joined({c.kernel_h, c.kernel_w, c.stride}),
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), c.phases == 1);
-    reserve_statistics();
+    reserve_statistics([this](const Shape& seen) {
+      CountTiles tiles = tiles_of_rows(seen);
+      if (choice().core == Core::Wgmma) tiles.slots = can_count() ? slots_in_boxes(seen) : 0;
+      return tiles;
+    });
   }
 
  private:
@@ -271,6 +304,14 @@ class ConvKernel : public ProductKernel {
     if (choice.core == Core::Mma) return conv_launch(choice.mma, sizes, lanes());
     if (choice.core == Core::Simt) return {};
     return conv_launch(choice.wgmma, sizes, lanes(), device().facts().multiprocessors);
+  }
+  // Partial sums a sample where the boxes of a tile keep samples apart.
+  int64_t slots_in_boxes(const Shape& seen) const {
+    const device::ConvSizes c = sizes_for(choice());
+    const int64_t phases = int64_t{c.phases} * c.phases;
+    if (seen[0] != c.batch || seen[1] != int64_t{c.out_height} * c.out_width * phases) return 0;
+    if (wgmma_warp_rows() > 16 && c.box_images > 1) return 0;
+    return slots_of_boxes(c) * phases;
   }
   device::ConvSizes sizes_for(const TileChoice& choice) const {
     device::ConvSizes sizes = sizes_;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "tenon/backend/cuda/codegen/lets_text.h"
 #include "tenon/core/error.h"
 #include "tenon/device/sizes.h"
 #include "tenon/kernels/form.h"
@@ -11,29 +12,30 @@
 namespace tenon::cuda {
 namespace {
 
-// Who holds a row: a warp where its lanes hold at most kMostFragments each, else a block.
-constexpr int kMostFragments = 8;
+constexpr int kWarpRowThreads = 128;
+
+// Who holds a row: some lanes of a warp, or a block.
 struct RowTeam {
   int threads = 32, fragments = 1;
+  bool block() const { return threads > 32; }
 };
 
-RowTeam row_team(int64_t cols, int run) {
-  const int64_t fragments = div_up(cols, run);
-  for (int threads : {32, 128, 256, 512, 1024})
-    for (int each : {1, 2, 4, kMostFragments})
-      if ((threads > 32 || each <= 4) && int64_t{threads} * each >= fragments) return {threads, each};
+// The lanes that leave the fewest places for fragments empty, where they can hold a row; `held`: values of a fragment
+// that live in registers from one reduction to the next.
+RowTeam row_team(int64_t cols, int run, int held) {
+  const int64_t fragments = div_up(cols, run), most = held > 2 ? 4 : 6;
+  RowTeam best{32, 0};
+  for (int lanes : {8, 16, 32}) {
+    const int64_t each = div_up(fragments, lanes);
+    if (each <= most && (best.fragments == 0 || lanes * each <= int64_t{best.threads} * best.fragments))
+      best = {lanes, static_cast<int>(each)};
+  }
+  if (best.fragments) return best;
+  for (int threads : {128, 256, 512, 1024})
+    for (int each : {1, 2, 4, 8})
+      if (int64_t{threads} * each >= fragments) return {threads, each};
   throw Error(ErrorKind::Usage, "rows",
               "a row of " + std::to_string(cols) + " elements does not fit a block's registers");
-}
-
-KernelText rows_text(const RowTeam& team) {
-  const std::string r = std::to_string(team.fragments), t = std::to_string(team.threads);
-  KernelText text;
-  text.headers = "#include \"tenon/device/rows.h\"\n";
-  text.kernel = team.threads == 32
-                    ? "KERNEL(kWarpRowThreads, 1, Params, p) { rows_by_warp<Program, " + r + ">(p); }\n"
-                    : "KERNEL(" + t + ", 1, Params, p) { rows_by_block<Program, " + r + ", " + t + ">(p); }\n";
-  return text;
 }
 
 }  // namespace
@@ -72,71 +74,121 @@ void Step::set(const SizesPointer& pointer) {
 int64_t leaf_bytes(const Expr& leaf) { return leaf.shape().numel() * size_of(leaf.dtype()); }
 
 std::optional<Step> lets_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs) {
-  constexpr int64_t kMostElements = 65536;
+  constexpr int kThreads = 1024;
   Params params;
+  const std::optional<LetsText> lets = lets_text(outputs, params, kThreads);
+  if (!lets) return std::nullopt;
   KernelText text;
   text.name = name + " lets";
-  text.headers = "#include \"tenon/device/lets.h\"\n";
-  text.kernel = "KERNEL(kLetsThreads, 1, Params, p) {\n  griddep_wait();\n  griddep_launch();\n";
-  for (const ProgramOutput& o : outputs) {
-    const Shape domain = domain_of(o.value);
-    const MatrixDomain matrix = matrix_domain(domain, false);
-    if (domain.numel() > kMostElements || domain.numel() == 0) return std::nullopt;
-    ProgramText program(std::array{o}, matrix, params, 8);
-    const std::string functor = "Let" + std::to_string(&o - outputs.data());
-    text.functors += program.functor(functor);
-    text.headers += program.includes();
-    const std::string rows = params.integer("rows", matrix.rows());
-    if (!program.reduces()) {
-      const std::string width = params.divisor("row_fragments", matrix.cols() / program.run());
-      text.kernel += "  let_map<" + functor + ">(p, " + rows + ", " + width + ");\n";
-      continue;
-    }
-    const RowTeam team = row_team(matrix.cols(), program.run());
-    if (team.threads != 32) return std::nullopt;
-    text.kernel += "  let_rows<" + functor + ", " + std::to_string(team.fragments) + ">(p, " + rows + ", " +
-                   params.integer("cols", matrix.cols()) + ");\n";
-  }
-  text.kernel += "}\n";
+  text.headers = "#include \"tenon/device/lets.h\"\n" + lets->includes;
+  text.functors = lets->functors;
+  text.kernel = "KERNEL(kLetsThreads, 1, Params, p) {\n  griddep_launch();\n" + lets->prefetch + "  griddep_wait();\n" +
+                lets->run + "}\n";
   LaunchShape shape;
-  shape.threads = 1024;
+  shape.threads = kThreads;
   return Step(device, text, params, shape);
 }
 
-Step plain_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs, const Shape& domain) {
+namespace {
+
+Step rows_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
+               const MatrixDomain& matrix) {
+  Params params;
+  params.set_sizes("RowsSizes", device::RowsSizes{checked_int(matrix.rows()), checked_int(matrix.cols())});
+  ProgramText program(outputs, matrix, params, 8);
+  const RowTeam team = row_team(matrix.cols(), program.run(), program.held());
+  KernelText text;
+  text.name = name;
+  text.functors = program.functor("Program") + "struct Constants {\n  DEV static void prefetch(const Params& p) {\n" +
+                  prefetch_text(outputs, params, team.block() ? team.threads : kWarpRowThreads) + "  }\n};\n";
+  text.headers = "#include \"tenon/device/rows.h\"\n" + program.includes();
+  const std::string r = std::to_string(team.fragments), t = std::to_string(team.threads);
+  LaunchShape shape;
+  if (team.block()) {
+    shape.threads = static_cast<unsigned>(team.threads);
+    shape.grid_x = static_cast<unsigned>(matrix.rows());
+    shape.shared_bytes = shape.threads / 32 * 4;
+    text.kernel = "KERNEL(" + t + ", 1, Params, p) { rows_by_block<Program, Constants, " + r + ", " + t + ">(p); }\n";
+  } else {
+    shape.threads = kWarpRowThreads;
+    shape.grid_x = static_cast<unsigned>(div_up(matrix.rows(), kWarpRowThreads / team.threads));
+    text.kernel =
+        "KERNEL(kWarpRowThreads, 1, Params, p) { rows_by_lanes<Program, Constants, " + r + ", " + t + ">(p); }\n";
+  }
+  return Step(device, text, params, shape);
+}
+
+// Threads that hold whole rows of fragments, in a number of blocks that stay.
+struct MapGrid {
+  int64_t blocks, lines;
+  MapGrid(const DeviceFacts& facts, int64_t rows, int64_t width, int threads) {
+    constexpr int64_t kThreadsOfMultiprocessor = 1024;
+    const int64_t most = std::max<int64_t>(facts.multiprocessors * (kThreadsOfMultiprocessor / threads), 1);
+    blocks = std::max(std::min(div_up(rows * width, threads), most), div_up(width, threads));
+    lines = std::min(blocks * threads / width, rows);
+  }
+};
+
+}  // namespace
+
+static Step map_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
+                     const MatrixDomain& matrix, std::span<const ProgramOutput> lets) {
+  Params params;
+  params.set_sizes("MapSizes", device::MapSizes{});
+  KernelText text;
+  LaunchShape shape;
+  shape.threads = lets.empty() ? 256 : 512;
+  text.headers = "#include \"tenon/device/map.h\"\n";
+  int64_t shared = 0;
+  for (const ProgramOutput& let : lets) {
+    params.keep_shared(let.place, shared);
+    shared += (leaf_bytes(let.place) + kLeafAlignment - 1) / kLeafAlignment * kLeafAlignment;
+  }
+  shape.shared_bytes = static_cast<unsigned>(shared);
+  const std::string threads = std::to_string(shape.threads);
+  if (!lets.empty()) {
+    const std::optional<LetsText> first = lets_text(lets, params, static_cast<int>(shape.threads));
+    TENON_CHECK(Internal, first.has_value(), name) << "its lets do not fit a block";
+    text.headers += "#include \"tenon/device/lets.h\"\n" + first->includes;
+    text.functors = first->functors + "struct Lets {\n  DEV static void prefetch(const Params& p) {\n" +
+                    first->prefetch + "  }\n  DEV static void run(const Params& p) {\n" + first->run + "  }\n};\n";
+  }
+  ProgramText program(outputs, matrix, params, 8);
+  const int64_t width = matrix.cols() / program.run();
+  const MapGrid grid(device.facts(), matrix.rows(), width, static_cast<int>(shape.threads));
+  shape.grid_x = static_cast<unsigned>(grid.blocks);
+  params.set_sizes("MapSizes",
+                   device::MapSizes{checked_int(matrix.rows()), checked_int(grid.lines), divisor_of(width)});
+  text.name = name;
+  text.functors += program.functor("Program");
+  text.headers += program.includes();
+  text.kernel = "KERNEL(" + threads + ", " + (lets.empty() ? "1" : "2") + ", Params, p) { map<Program, " +
+                (lets.empty() ? "NoLets" : "Lets") + ", " + threads + ">(p); }\n";
+  return Step(device, text, params, shape);
+}
+
+bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int64_t elements_of_map) {
+  constexpr int64_t kMostElements = 32768;  // of all lets: every block computes them
+  int64_t bytes = 0, elements = 0;
+  for (const ProgramOutput& let : lets) {
+    bytes += leaf_bytes(let.place) + kLeafAlignment;
+    elements += domain_of(let.value).numel();
+  }
+  if (elements > std::min(kMostElements, elements_of_map / 8) || bytes > device.facts().shared_bytes / 2 - 1024)
+    return false;
+  Params unused;
+  return lets_text(lets, unused, 512).has_value();
+}
+
+Step plain_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs, const Shape& domain,
+                std::span<const ProgramOutput> lets) {
   const bool joins = std::all_of(outputs.begin(), outputs.end(), [&](const ProgramOutput& o) {
     return o.value.shape() == domain && domain_of(o.value) == domain;
   });
-  Params params;
   const bool reduces =
       std::any_of(outputs.begin(), outputs.end(), [](const ProgramOutput& o) { return reduces_rows(o.value); });
   const MatrixDomain matrix = matrix_domain(domain, joins && !reduces);
-  params.set_sizes(reduces ? "RowsSizes" : "MapSizes", device::MapSizes{});
-  ProgramText program(outputs, matrix, params, 8);
-  KernelText text;
-  LaunchShape shape;
-  if (reduces) {
-    const RowTeam team = row_team(matrix.cols(), program.run());
-    text = rows_text(team);
-    const bool warps = team.threads == 32;
-    shape.threads = warps ? 128 : static_cast<unsigned>(team.threads);
-    shape.grid_x = static_cast<unsigned>(warps ? div_up(matrix.rows(), 4) : matrix.rows());
-    shape.shared_bytes = warps ? 0 : static_cast<unsigned>(team.threads / 32 * 4);
-  } else {
-    text.headers = "#include \"tenon/device/map.h\"\n";
-    text.kernel = "KERNEL(kMapThreads, 1, Params, p) { map<Program>(p); }\n";
-    shape.threads = 256;
-    shape.grid_x = static_cast<unsigned>(div_up(matrix.rows() * matrix.cols() / program.run(), shape.threads));
-  }
-  text.name = name;
-  text.functors = program.functor("Program");
-  text.headers += program.includes();
-  if (reduces)
-    params.set_sizes("RowsSizes", device::RowsSizes{checked_int(matrix.rows()), checked_int(matrix.cols())});
-  else
-    params.set_sizes("MapSizes", device::MapSizes{checked_int(matrix.rows() * matrix.cols() / program.run()),
-                                                  divisor_of(matrix.cols() / program.run())});
-  return Step(device, text, params, shape);
+  return reduces ? rows_step(device, name, outputs, matrix) : map_step(device, name, outputs, matrix, lets);
 }
 
 }  // namespace tenon::cuda

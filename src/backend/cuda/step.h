@@ -49,9 +49,12 @@ class Step {
   LaunchShape shape_;
 };
 
-/// A step that computes `outputs` over `domain`: the rows skeleton where a value reduces rows, else map. The graph that
-/// the values live in outlives the step.
-Step plain_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs, const Shape& domain);
+/// A step that computes `outputs` over `domain`: the rows skeleton where a value reduces rows, else map, each of whose
+/// blocks begins with `lets`, which then need no memory. The graph that the values live in outlives the step.
+Step plain_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs, const Shape& domain,
+                std::span<const ProgramOutput> lets = {});
+/// True if each block of a map over a domain of `elements_of_map` should compute `lets`: they are small beside it.
+bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int64_t elements_of_map);
 
 /// Small values in order, each of which may read the ones before it, in one step of one block; nothing if one is too
 /// large for that. `outputs`: one each.

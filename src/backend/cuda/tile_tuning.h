@@ -13,7 +13,7 @@ namespace tenon::cuda {
 struct TunedStep {
   Step step;
   CoreLaunch launch;
-  size_t split_at = 0;  ///< of SplitK in the sizes
+  size_t split_at = 0, count_at = 0;  ///< of SplitK and CountSizes in the sizes
 };
 using MakeTunedStep = std::function<TunedStep(const TileChoice& choice)>;
 

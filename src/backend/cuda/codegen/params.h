@@ -3,6 +3,7 @@
 #pragma once
 #include <cstring>
 #include <functional>
+#include <map>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -39,6 +40,9 @@ class Params {
   }
   /// The field that points to `leaf`'s elements; one field a leaf. Read as "p.in0", written as "p.out0".
   std::string pointer(const Expr& leaf, bool written);
+  /// Lets `leaf` lie in the block's shared memory from now on, at a byte offset: device/lets.h.
+  void keep_shared(const Expr& leaf, int64_t at);
+  bool in_shared(const Expr& leaf) const { return shared_.contains(leaf.get()); }
   /// A tensor map over `leaf`'s elements.
   std::string map(const Expr& leaf, MakeBox box);
   std::string integer(const std::string& role, int64_t value);
@@ -63,7 +67,8 @@ class Params {
   };
   std::string add(const std::string& type, const std::string& role, const void* value, size_t bytes);
 
-  std::vector<Map> maps_;  // first: they are aligned to lines
+  std::map<const Node*, std::string> shared_;  // the field with its offset
+  std::vector<Map> maps_;                      // first: they are aligned to lines
   std::string sizes_type_;
   std::vector<std::byte> sizes_;
   std::vector<Field> pointers_, fields_;  // pointers stand first: 8-byte alignment

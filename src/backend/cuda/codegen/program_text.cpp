@@ -206,9 +206,20 @@ ProgramText::Value ProgramText::load(const Expr& e) {
   }
   Value v{fresh(), is_uniform, e.dtype()};
   const std::string type = is_uniform ? "float " : "Frag<float, kRun> ";
+  if (loads_apart_ && !is_uniform && !in_shared(e)) {
+    members_ += "    " + type + v.name + ";\n";
+    v.name = "l." + v.name;
+    loads_ += "    " + access(e).load(v.name, run_) + "\n";
+    return v;
+  }
   (is_uniform ? before_ : loop_) +=
       (is_uniform ? "    " : "        ") + type + v.name + "; " + access(e).load(v.name, run_) + "\n";
   return v;
+}
+
+bool ProgramText::in_shared(const Expr& view) const {
+  const std::vector<Expr> below = topological(std::array{view});
+  return std::any_of(below.begin(), below.end(), [this](const Expr& e) { return params_.in_shared(e); });
 }
 
 // A node's body over named operands: `call` is left with nodes::Lerp::eval<float>(a, b, c), element by element.
@@ -310,56 +321,66 @@ std::string ProgramText::stage(int number, bool last) {
         "      const int col = (f * Team::kThreads + team.rank()) * kRun;\n"
         "      if (col < cols) {\n" +
         loop_ + loop_end + "      }\n    }\n";
-  if (!once.empty()) out += "    if (team.rank() == 0) {\n" + once + "    }\n";
+  if (!once.empty()) out += "    if (team.stores()) {\n" + once + "    }\n";
   return out + after;
 }
 
+// The end of a functor that returns its value.
 std::string ProgramText::returned(const ProgramOutput& o) {
   const Value v = value(o.value);
-  return "return " + (v.uniform ? "splat<kRun>(" + v.name + ")" : v.name) + ";";
+  return v.uniform ? "splat<kRun>(" + v.name + ")" : v.name;
 }
 
-// Computing and storing, apart.
+// Computing and storing, apart. An output without a place is what is counted.
 std::string ProgramText::in_two(const std::string& at, const std::string& accumulators, const std::string& row) {
   std::string members, fill, stores;
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    const std::string name = "out" + std::to_string(i);
-    members += std::string("    ") + (place_of(outputs_[i]).uniform() ? "float " : "Frag<float, kRun> ") + name + ";\n";
-    fill += "    computed." + name + " = " + result(outputs_[i]) + ";\n";
-    stores += "        " + place_of(outputs_[i]).store("computed." + name, run_) + "\n";
+    const ProgramOutput& o = outputs_[i];
+    const std::string name = o.place ? "out" + std::to_string(i) : "counted";
+    const bool one = o.place && place_of(o).uniform();
+    members += std::string("    ") + (one ? "float " : "Frag<float, kRun> ") + name + ";\n";
+    fill += "    computed." + name + " = " + (o.place ? result(o) : returned(o)) + ";\n";
+    if (o.place) stores += "        " + place_of(o).store("computed." + name, run_) + "\n";
   }
-  return "  struct Computed {\n" + members + "  };\n  DEV static Computed compute" + at + accumulators + ") {\n" + row +
-         before_ + loop_ + "    Computed computed;\n" + fill + "    return computed;\n  }\n  DEV static void store" + at +
+  return "  struct Computed {\n" + members + "  };\n  DEV static Computed compute(" + at + accumulators + ") {\n" + row +
+         before_ + loop_ + "    Computed computed;\n" + fill + "    return computed;\n  }\n  DEV static void store(" + at +
          ", const Computed& computed) {\n" + row + stores + "  }\n";
 }
 
-std::string ProgramText::functor(const std::string& name, int lanes) {
-  std::string body;
-  const bool returns = !outputs_[0].place;
-  if (reduces_) {
-    std::string stages;
-    for (int s = 0; s < stages_; ++s) stages += stage(s, s + 1 == stages_);
-    body =
-        "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, int cols, const Team& "
-        "team) {\n"
-        "    const Row r = row(p, row_number);\n";
-    for (const auto& [node, v] : arrays_) body += "    Frag<float, kRun> " + v.name + "[R];\n";
-    body += stages + "  }\n";
-  } else {
-    const std::string accumulators = ", const Frag<float, kRun> (&acc)[" + std::to_string(lanes) + "]";
-    const std::string at = "(const Params& p, int row_number, int col", row = "    const Row r = row(p, row_number);\n";
-    if (lanes) {
-      body = in_two(at, accumulators, row);
-    } else {
-      std::string end;
-      for (const ProgramOutput& o : outputs_) {
-        const std::string done = o.place ? stored(o) : returned(o);
-        end += "        " + done + "\n";
-      }
-      body = std::string("  DEV static ") + (returns ? "Frag<float, kRun>" : "void") + " eval" + at + ") {\n" + row +
-             before_ + loop_ + end + "  }\n";
-    }
+std::string ProgramText::reducing_body() {
+  std::string stages;
+  for (int s = 0; s < stages_; ++s) stages += stage(s, s + 1 == stages_);
+  std::string body =
+      "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, int cols, const Team& "
+      "team) {\n"
+      "    const Row r = row(p, row_number);\n";
+  for (const auto& [node, v] : arrays_) body += "    Frag<float, kRun> " + v.name + "[R];\n";
+  return body + stages + "  }\n";
+}
+
+std::string ProgramText::plain_body(int lanes) {
+  const bool returns = !outputs_[0].place && lanes == 0;
+  const std::string at = "const Params& p, int row_number, int col", row = "    const Row r = row(p, row_number);\n";
+  if (lanes) return in_two(at, ", const Frag<float, kRun> (&acc)[" + std::to_string(lanes) + "]", row);
+  loads_apart_ = !returns;
+  std::string end;
+  for (const ProgramOutput& o : outputs_) {
+    const std::string done = o.place ? stored(o) : "return " + returned(o) + ";";
+    end += "        " + done + "\n";
   }
+  const std::string results = row + before_ + loop_ + end + "  }\n";
+  if (!loads_apart_) return "  DEV static Frag<float, kRun> eval(" + at + ") {\n" + results;
+  // As many rows at once as leave registers for the maths.
+  const auto loads = std::count(members_.begin(), members_.end(), '\n');
+  const int at_once = loads > 4 ? 1 : loads > 2 ? 2 : 4;
+  return "  static constexpr int kAtOnce = " + std::to_string(at_once) + ";\n  struct Loads {\n" + members_ +
+         "  };\n  DEV static Loads loads(" + at + ") {\n" + row + "    Loads l;\n" + loads_ +
+         "    return l;\n  }\n  DEV static void results(" + at + ", const Loads& l) {\n" + results +
+         "  DEV static void eval(" + at + ") { results(p, row_number, col, loads(p, row_number, col)); }\n";
+}
+
+std::string ProgramText::functor(const std::string& name, int lanes) {
+  const std::string body = reduces_ ? reducing_body() : plain_body(lanes);
   std::string row = "  struct Row {\n    int row;\n", code;
   const auto add = [&](const AccessText& a) {
     row += a.row_members();

@@ -10,7 +10,8 @@
 
 namespace tenon::cuda {
 
-/// A result and where it goes; without a place it is returned to the caller.
+/// A result and where it goes; without a place it is returned to the caller (behind others that have one: in the last
+/// argument `counted`).
 struct ProgramOutput {
   Expr value, place;
   DType dtype = DType::F32;
@@ -25,9 +26,12 @@ class ProgramText {
   bool reduces() const { return reduces_; }
   /// Headers of the node bodies in use, as include lines.
   std::string includes() const;
-  /// The functor: `eval(p, row, col)`; with accumulators `compute(p, row, col, acc)`, which gives a `Computed`, and
-  /// `store(p, row, col, computed)`; with reductions `run<R>(p, row, cols, team)`.
+  /// The functor: `eval(p, row, col)`, in two parts too where it only stores, as device/map.h wants it; with accumulators
+  /// `compute(p, row, col, acc)`, which gives a `Computed`, and `store(p, row, col, computed)`; with reductions
+  /// `run<R>(p, row, cols, team)`.
   std::string functor(const std::string& name, int lanes = 0);
+  /// Fragments of a row that stay in registers from one reduction to the next.
+  int held() const { return static_cast<int>(arrays_.size()); }
   /// Nodes that became lines.
   int length() const { return lines_; }
 
@@ -49,6 +53,7 @@ class ProgramText {
   Value value(const Expr& e);
   Value compute(const Expr& e);
   Value load(const Expr& e);
+  bool in_shared(const Expr& view) const;
   Value pointwise(const Expr& e);
   Value rounding(const Expr& e);
   void body_of(const Expr& e, std::string& call, const std::function<std::string(const Value&)>& element);
@@ -59,6 +64,8 @@ class ProgramText {
   std::string returned(const ProgramOutput& o);
   std::string in_two(const std::string& at, const std::string& accumulators, const std::string& row);
   std::string stage(int number, bool last);
+  std::string reducing_body();
+  std::string plain_body(int lanes);
   std::string struct_name(const Expr& e);
 
   std::vector<ProgramOutput> outputs_;
@@ -74,7 +81,8 @@ class ProgramText {
   std::vector<std::pair<const Node*, Value>> arrays_;  // loads that live through several stages
   std::set<const Node*> loaded_;                       // of these, the ones loaded by an earlier stage
   std::unordered_map<const Node*, Value> outer_, inner_;
-  std::string before_, loop_;
+  bool loads_apart_ = false;  // loads have a function of their own
+  std::string before_, loop_, members_, loads_;
   std::set<std::string> headers_;
 };
 

@@ -97,6 +97,7 @@ template <class Tile, int kLanes>
 struct ConvTile {
   using Lanes = LaneColumns<Tile, kLanes>;
   int pixels, columns, row, column;
+  DEV RowSamples samples(const ConvSizes& c) const { return {c.count.inner, row / Tile::kM, Tile::kM, pixels}; }
 
   DEV explicit ConvTile(const ConvSizes& c)
       : pixels(anew(c.batch) * c.out_height * c.out_width), columns(anew(c.outputs) / kLanes) {
@@ -129,9 +130,9 @@ DEV void conv_mma(const Params& p) {
       !mma_meet<Tile, WholeBlock>(c.split, block_x(), block_y(), sums, reinterpret_cast<uint32_t*>(shared_memory())))
     return;
   const Place at(c);
-  mma_store<Tile, Epilogue>(
+  mma_finish<Tile, Epilogue, WholeBlock>(
       p, sums, mma_place<Tile, Epilogue::kLanes>(), [&](int i) { return at.row + i < at.pixels ? at.row + i : -1; },
-      at.column, at.columns);
+      at.column, at.columns, [&] { return at.samples(c); }, reinterpret_cast<uint32_t*>(shared_memory()));
 }
 
 }  // namespace tenon::device

@@ -63,6 +63,12 @@ struct ConvProblem {
     const int out_y = y * c.phases + item.phase_y, out_x = x * c.phases + item.phase_x;
     return inside ? (image * (c.out_height * c.phases) + out_y) * (c.out_width * c.phases) + out_x : -1;
   }
+  DEV BoxSamples samples(const Item& item) const {
+    const ConvSizes& c = p.sizes;
+    const int boxes = boxes_x * boxes_y, phase = item.phase_y * c.phases + item.phase_x;
+    return {c.box_width * c.box_height,    c.box_images, item.image, c.batch, item.m % boxes + phase * boxes,
+            boxes * c.phases * c.phases};
+  }
   DEV void load_a(const Item& item, int step, uint32_t a, uint32_t full) const {
     const ConvSizes& c = p.sizes;
     const int tap = step / chunks, channel = (step - tap * chunks) * kColumns, tap_y = tap / c.kernel_w;

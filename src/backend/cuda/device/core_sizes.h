@@ -11,10 +11,23 @@ struct SplitK {
   unsigned* counters = nullptr;  ///< one a tile, zero before and after; unused with one split
 };
 
+/// Slots of partial sums that are added at once.
+inline constexpr int kCountGroup = 32;
+
+/// Where the sums over a sample's rows of what is stored meet (mma_counts.h): tiles leave partial sums in slots, groups
+/// of slots are added into slots behind them, until one is left. Unused where nothing is counted.
+struct CountSizes {
+  int inner = 0;                 ///< rows of a sample
+  int slots = 0, groups = 0;     ///< of a sample, on all levels
+  float* partials = nullptr;     ///< [samples][2][slots][columns]
+  unsigned* counters = nullptr;  ///< [samples][tiles of columns][groups], zero before and after
+};
+
 /// y[b, m, n] = sum over k of A[b, m, k] B[b, n, k]. Row b * m + i of A, b * n + j of B.
 struct GemmSizes {
   int m = 0, n = 0, k = 0, batch = 1;
   SplitK split = {};
+  CountSizes count = {};
 };
 
 /// A convolution of [batch, height, width, channels] pixels with [outputs][kernel_h][kernel_w][channels] weights, zero
@@ -29,6 +42,7 @@ struct ConvSizes {
   /// of input pixels, weights are [4][outputs][2][2][channels].
   int phases = 1;
   SplitK split = {};
+  CountSizes count = {};
 };
 
 /// softmax(scale q k^T) v for each head; row (b * heads + h) * queries + i of q, (b * kv_heads + h / (heads /

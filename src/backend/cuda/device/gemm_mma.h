@@ -31,9 +31,13 @@ DEV void gemm_mma(const Params& p) {
   if (g.split.splits > 1 && !mma_meet<Tile, WholeBlock>(g.split, batch * grid_x() + block_x(), block_y(), sums,
                                                         reinterpret_cast<uint32_t*>(shared_memory())))
     return;
-  mma_store<Tile, Epilogue>(
+  mma_finish<Tile, Epilogue, WholeBlock>(
       p, sums, mma_place<Tile, Epilogue::kLanes>(), [&](int i) { return row + i < g.m ? batch * g.m + row + i : -1; },
-      column, columns);
+      column, columns,
+      [&] {
+        return RowSamples{g.count.inner, tile.m, Tile::kM, g.m};
+      },
+      reinterpret_cast<uint32_t*>(shared_memory()));
 }
 
 }  // namespace tenon::device

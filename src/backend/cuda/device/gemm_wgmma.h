@@ -36,6 +36,7 @@ struct GemmProblem {
     const int row = item.m * Tile::kM + i;
     return row < p.sizes.m ? batch(item) * p.sizes.m + row : -1;
   }
+  DEV RowSamples samples(const WgmmaItem& item) const { return {p.sizes.count.inner, item.m, Tile::kM, p.sizes.m}; }
   DEV void load_a(const WgmmaItem& item, int step, uint32_t a, uint32_t full) const {
     const TmaSource from = A::source(p, step * kColumns);
     tma_load(a, from.map, full, from.column, batch(item) * p.sizes.m + item.m * Tile::kM);

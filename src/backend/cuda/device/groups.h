@@ -14,8 +14,8 @@ inline constexpr int kGroupsThreads = 256,
 /// Grid: x = blocks of kGroupsFragments * kRun columns, y = chunks, z = samples.
 template <class Value, class Params>
 DEV void groups(const Params& p, float* sums, float* squares) {
-  griddep_wait();
   griddep_launch();
+  griddep_wait();
   constexpr int kRun = Value::kRun, kLines = kGroupsThreads / kGroupsFragments;
   const GroupsSizes& s = p.sizes;
   const int fragment = thread_index() % kGroupsFragments, line = thread_index() / kGroupsFragments;

@@ -1,5 +1,6 @@
 // Several small programs one after the other in one block: what a launch computes before its own kernel (group
-// statistics turned into scale and shift). Each reads what the ones before it wrote.
+// statistics turned into scale and shift). Each reads what the ones before it wrote, behind a barrier: sync_block().
+// They are a kernel of one block, or the beginning of every block of a map, which then finds them in shared memory.
 #pragma once
 #include "tenon/device/rows.h"
 
@@ -8,21 +9,29 @@ namespace tenon::device {
 inline constexpr int kLetsThreads = 1024;
 
 /// A program without reductions over rows * row_fragments fragments.
-template <class Program, class Params>
+template <class Program, int threads, class Params>
 DEV void let_map(const Params& p, int rows, const Divisor& row_fragments) {
   const int width = static_cast<int>(row_fragments.divisor);
-  for (int i = thread_index(); i < rows * width; i += kLetsThreads) {
+  for (int i = thread_index(); i < rows * width; i += threads) {
     const int row = i / row_fragments;
     Program::eval(p, row, (i - row * width) * Program::kRun);
   }
-  sync_block();
 }
 
-/// A program that reduces rows, a warp a row.
-template <class Program, int R, class Params>
+/// A program that reduces rows, `lanes` lanes of a warp a row; with fewer than 32 it stores one value a row.
+template <class Program, int R, int lanes, int threads, class Params>
 DEV void let_rows(const Params& p, int rows, int cols) {
-  for (int row = warp(); row < rows; row += kLetsThreads / 32) Program::template run<R>(p, row, cols, WarpTeam{});
-  sync_block();
+  for (int first = warp() * (32 / lanes); first < rows; first += threads / lanes) {
+    const int row = first + lane() / lanes;
+    const LanesTeam<lanes> team{row < rows};
+    Program::template run<R>(p, team.present ? row : first, team.present ? cols : 0, team);
+  }
+}
+
+/// Element 0 of a let at byte `at` of shared memory.
+template <class T>
+DEV T* shared_let(int at) {
+  return reinterpret_cast<T*>(shared_memory() + at);
 }
 
 }  // namespace tenon::device

@@ -1,23 +1,45 @@
-// The map skeleton: one fragment of the domain a thread. A warp takes 32 fragments side by side, so that its loads and
-// stores are whole lines wherever the operands' rows are.
+// The map skeleton: fragments of the domain, a warp's side by side, so that its loads and stores are whole lines
+// wherever the operands' rows are. A thread stays in its column and walks rows, several at once: their loads do not
+// wait for each other.
 #pragma once
 #include "tenon/device/elements.h"
 #include "tenon/device/sizes.h"
 
 namespace tenon::device {
 
-inline constexpr int kMapThreads = 256;
+inline constexpr int kMapThreads = 256;      ///< a block without lets
+inline constexpr int kMapLetsThreads = 512;  ///< with lets, which every block computes: fewer blocks
 
-/// Program: kRun; eval(p, row, col) computes and stores kRun columns from `col` on.
-template <class Program, class Params>
+/// Nothing in front of a map.
+struct NoLets {
+  template <class Params>
+  DEV static void prefetch(const Params&) {}
+  template <class Params>
+  DEV static void run(const Params&) {}
+};
+
+/// Program: kRun; kAtOnce; loads(p, row, col) of kRun columns from `col` on, and results(p, row, col, loads) that
+/// computes and stores them. Lets: small values for every block (lets.h).
+template <class Program, class Lets, int threads, class Params>
 DEV void map(const Params& p) {
-  griddep_wait();
   griddep_launch();
-  const int i = block_x() * kMapThreads + thread_index();
-  if (i >= p.sizes.fragments) return;
-  const int row = i / p.sizes.row_fragments;
-  const int col = (i - row * static_cast<int>(p.sizes.row_fragments.divisor)) * Program::kRun;
-  Program::eval(p, row, col);
+  Lets::prefetch(p);
+  griddep_wait();
+  Lets::run(p);
+  constexpr int kAtOnce = Program::kAtOnce;
+  const MapSizes& s = p.sizes;
+  const int i = block_x() * threads + thread_index();
+  if (i >= s.lines * static_cast<int>(s.row_fragments.divisor)) return;
+  const int first = i / s.row_fragments, col = (i - first * static_cast<int>(s.row_fragments.divisor)) * Program::kRun;
+  NO_UNROLL for (int row = first; row < s.rows; row += kAtOnce * s.lines) {
+    typename Program::Loads loads[kAtOnce];
+    UNROLL for (int j = 0; j < kAtOnce; ++j) {
+      const int at = row + j * s.lines;
+      loads[j] = Program::loads(p, at < s.rows ? at : row, col);
+    }
+    UNROLL for (int j = 0; j < kAtOnce; ++j) if (row + j * s.lines < s.rows)
+        Program::results(p, row + j * s.lines, col, loads[j]);
+  }
 }
 
 }  // namespace tenon::device

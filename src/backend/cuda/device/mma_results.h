@@ -4,10 +4,12 @@
 // An epilogue is a struct with kLanes (the product's columns are kLanes equal parts, and one column of each is given
 // together), kRun (columns a call: 1, 2, 4 or 8; a lane's columns are a multiple), a type Computed,
 // Computed compute(p, row, col, acc) with a Frag<float, kRun> for each lane, and store(p, row, col, computed). There are
-// two so that the loads of several fragments are under way at once: nothing moves over a store by itself.
+// two so that the loads of several fragments are under way at once: nothing moves over a store by itself. One that
+// counts what it stores: mma_counts.h.
 #pragma once
 #include "tenon/device/core_sizes.h"
 #include "tenon/device/elements.h"
+#include "tenon/device/mma_counts.h"
 
 namespace tenon::device {
 
@@ -82,10 +84,10 @@ DEV constexpr int fragment_step() {
 
 /// Runs the epilogue over a warp's results, a slab of 16 rows and kSlabColumns columns at a time. row_of(i): what the
 /// epilogue calls row i of the tile, below zero outside (row 0 is inside); `column`: the tile's first, of `columns` in a
-/// lane.
+/// lane. Counts what is stored if the epilogue wants that.
 template <class Tile, class Epilogue, class Params, class RowOf>
 DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
-                   int columns) {
+                   int columns, WarpCounts<Tile, Epilogue>& counts) {
   constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kSlabRow = Tile::kSlabColumns + 8;
   constexpr int kLane = Tile::kSlabColumns / kLanes;  // columns of a lane in a slab
   constexpr int kRuns = kLane / kRun, kFragments = kLane / 8, kItems = 16 * kRuns, kPasses = (kItems + 31) / 32;
@@ -111,21 +113,42 @@ DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& 
         typename Epilogue::Computed computed[kTogether];
         UNROLL for (int t = 0; t < kTogether && first + t < kPasses; ++t) {
           const int item = (first + t) * 32 + l, at = column + place.column + slab * kLane + item % kRuns * kRun;
-          const int row = rows[first + t], slab_row = item < kItems ? item / kRuns : 0;
+          const int row = rows[first + t];
+          const float* from = place.slab + (item < kItems ? item / kRuns : 0) * kSlabRow + item % kRuns * kRun;
           Frag<float, kRun> values[kLanes];
-          UNROLL for (int part = 0; part < kLanes; ++part) values[part] =
-              load<float, kRun>(place.slab + slab_row * kSlabRow + part * kLane + item % kRuns * kRun);
+          UNROLL for (int part = 0; part < kLanes; ++part) values[part] = load<float, kRun>(from + part * kLane);
           // What lies outside is computed where something lies and not stored: a branch would keep loads apart.
           computed[t] = Epilogue::compute(p, row < 0 ? some_row : row, at < columns ? at : column, values);
         }
         UNROLL for (int t = 0; t < kTogether && first + t < kPasses; ++t) {
           const int item = (first + t) * 32 + l, at = column + place.column + slab * kLane + item % kRuns * kRun;
-          if (rows[first + t] >= 0 && at < columns) Epilogue::store(p, rows[first + t], at, computed[t]);
+          const bool inside = rows[first + t] >= 0 && at < columns;
+          if (inside) Epilogue::store(p, rows[first + t], at, computed[t]);
+          if constexpr (Counting<Epilogue>) {  // over the first lane's columns
+            if (item < kItems)
+              store(place.slab + item / kRuns * kSlabRow + item % kRuns * kRun,
+                    inside ? computed[t].counted : splat<kRun>(0.0f));
+          }
         }
       }
       sync_warp();
+      if constexpr (Counting<Epilogue>) {
+        counts.add(place.slab, slab);
+        sync_warp();
+      }
     }
   }
+}
+
+/// mma_store, and the end of the count: `samples()` says which samples the tile's rows belong to; the rest is
+/// mma_count's.
+template <class Tile, class Epilogue, class Crew, class Params, class RowOf, class SamplesOf>
+DEV void mma_finish(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
+                    int columns, SamplesOf samples, uint32_t* came) {
+  WarpCounts<Tile, Epilogue> counts;
+  mma_store<Tile, Epilogue>(p, sums, place, row_of, column, columns, counts);
+  if constexpr (Counting<Epilogue>)
+    mma_count<Tile, Epilogue, Crew>(p, counts, samples(), place.slab, column, columns, came);
 }
 
 /// Steps of K that part `part` of `splits` does.

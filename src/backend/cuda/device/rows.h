@@ -1,5 +1,5 @@
-// The rows skeleton: a row lives in the registers of a team, a warp or a whole block, through several reductions and
-// several sinks: one read and one write of memory.
+// The rows skeleton: a row lives in the registers of a team, some lanes of a warp or a whole block, through several
+// reductions and several sinks: one read and one write of memory.
 #pragma once
 #include "tenon/device/elements.h"
 #include "tenon/device/sizes.h"
@@ -15,21 +15,25 @@ DEV float combine(float a, float b) {
     return T::template step<float>(a, b);
 }
 
-template <class T>
-DEV float combine_warp(float x) {
-  UNROLL for (int mask = 16; mask > 0; mask >>= 1) x = combine<T>(x, shuffle_xor(x, mask));
+template <class T, int lanes = 32>
+DEV float combine_lanes(float x) {
+  UNROLL for (int mask = lanes / 2; mask > 0; mask >>= 1) x = combine<T>(x, shuffle_xor(x, mask));
   return x;
 }
 
-/// A warp.
-struct WarpTeam {
-  static constexpr int kThreads = 32;
-  DEV int rank() const { return lane(); }
+/// Some lanes of a warp side by side: 8, 16 or all 32.
+template <int lanes>
+struct LanesTeam {
+  static constexpr int kThreads = lanes;
+  bool present = true;  ///< false: it keeps the other lanes company, and stores no row results
+  DEV int rank() const { return lane() % lanes; }
+  DEV bool stores() const { return present && rank() == 0; }
   template <class T>
   DEV float reduce(float x) const {
-    return combine_warp<T>(x);
+    return combine_lanes<T, lanes>(x);
   }
 };
+using WarpTeam = LanesTeam<32>;
 
 /// A block. Results of the warps meet in shared memory, in an order that is always the same.
 template <int threads>
@@ -37,9 +41,10 @@ struct BlockTeam {
   static constexpr int kThreads = threads;
   float* exchange;  // one float a warp
   DEV int rank() const { return thread_index(); }
+  DEV bool stores() const { return rank() == 0; }
   template <class T>
   DEV float reduce(float x) const {
-    x = combine_warp<T>(x);
+    x = combine_lanes<T>(x);
     sync_block();  // the exchange may still be in use
     if (lane() == 0) exchange[warp()] = x;
     sync_block();
@@ -49,21 +54,34 @@ struct BlockTeam {
   }
 };
 
+/// Brings `bytes` from p on to the second-level cache, once for all blocks.
+template <int threads>
+DEV void prefetch_constant(const void* p, int bytes) {
+  if (block_x() == 0)
+    for (int at = thread_index() * 128; at < bytes; at += threads * 128)
+      prefetch_l2(static_cast<const unsigned char*>(p) + at);
+}
+
 inline constexpr int kWarpRowThreads = 128;
 
 /// Program: kRun; run<R>(p, row, cols, team) computes and stores a row of up to R * kRun * team threads columns.
-template <class Program, int R, class Params>
-DEV void rows_by_warp(const Params& p) {
-  griddep_wait();
+/// Constants: prefetch(p), before results of other kernels may be read.
+template <class Program, class Constants, int R, int lanes, class Params>
+DEV void rows_by_lanes(const Params& p) {
   griddep_launch();
-  const int row = block_x() * (kWarpRowThreads / 32) + warp();
-  if (row < p.sizes.rows) Program::template run<R>(p, row, p.sizes.cols, WarpTeam{});
+  Constants::prefetch(p);
+  griddep_wait();
+  const int first = (block_x() * (kWarpRowThreads / 32) + warp()) * (32 / lanes), row = first + lane() / lanes;
+  if (first >= p.sizes.rows) return;
+  const LanesTeam<lanes> team{row < p.sizes.rows};
+  Program::template run<R>(p, team.present ? row : first, team.present ? p.sizes.cols : 0, team);
 }
 
-template <class Program, int R, int threads, class Params>
+template <class Program, class Constants, int R, int threads, class Params>
 DEV void rows_by_block(const Params& p) {
-  griddep_wait();
   griddep_launch();
+  Constants::prefetch(p);
+  griddep_wait();
   const BlockTeam<threads> team{reinterpret_cast<float*>(shared_memory())};
   Program::template run<R>(p, block_x(), p.sizes.cols, team);
 }

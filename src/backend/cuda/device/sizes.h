@@ -5,7 +5,8 @@
 namespace tenon::device {
 
 struct MapSizes {
-  int32_t fragments;      ///< of the whole domain
+  int32_t rows;
+  int32_t lines;          ///< rows that all threads hold at once
   Divisor row_fragments;  ///< of a row
 };
 

@@ -142,13 +142,15 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
     const auto item = problem.item(index);
     wgmma_loop<Tile, T>(sums, ring, problem.steps(item).count);
     if (item.parts > 1 && !mma_meet<Tile, SumCrew<Tile>>(p.sizes.split, item.tile, item.part, sums, came)) continue;
-    mma_store<Tile, Epilogue>(
-        p, sums, place, [&](int i) { return problem.row_of(item, i); }, problem.column(item), problem.columns());
+    mma_finish<Tile, Epilogue, SumCrew<Tile>>(
+        p, sums, place, [&](int i) { return problem.row_of(item, i); }, problem.column(item), problem.columns(),
+        [&] { return problem.samples(item); }, came);
   }
 }
 
 /// The whole kernel. A Problem says which items there are, what to copy for a step of one, how many
-/// bytes that is, what its rows are, and whether B is there before the kernels before this one have ended.
+/// bytes that is, what its rows are, which samples they belong to, and whether B is there before the kernels before this
+/// one have ended.
 template <class Tile, class T, class Epilogue, class Params, class Problem>
 DEV void wgmma_run(const Params& p, const Problem& problem) {
   StageRing<Tile> ring;

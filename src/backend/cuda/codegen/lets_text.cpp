@@ -1,0 +1,114 @@
+#include "tenon/backend/cuda/codegen/lets_text.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/form.h"
+
+namespace tenon::cuda {
+namespace {
+
+// Lets that share a loop: of one domain, at one distance from what other launches wrote.
+struct Batch {
+  int level;
+  bool reduces;
+  Shape domain;
+  std::vector<ProgramOutput> lets;
+};
+
+std::vector<Batch> batches_of(std::span<const ProgramOutput> lets) {
+  std::map<const Node*, int> levels;
+  std::vector<Batch> out;
+  for (const ProgramOutput& let : lets) {
+    int level = 0;
+    for (const Expr& e : topological(std::array{let.value}))
+      if (const auto it = levels.find(e.get()); it != levels.end()) level = std::max(level, it->second + 1);
+    levels[let.place.get()] = level;
+    const bool reduces = reduces_rows(let.value);
+    const Shape domain = domain_of(let.value);
+    auto same = std::find_if(out.begin(), out.end(), [&](const Batch& b) {
+      return b.level == level && b.reduces == reduces && b.domain == domain;
+    });
+    if (same == out.end()) same = out.insert(same, {level, reduces, domain, {}});
+    same->lets.push_back(let);
+  }
+  std::stable_sort(out.begin(), out.end(), [](const Batch& a, const Batch& b) { return a.level < b.level; });
+  return out;
+}
+
+// Lanes and fragments a lane for a row, or no lanes: a few lanes where each row gives one value.
+struct LetTeam {
+  int lanes = 0, fragments = 1;
+};
+
+LetTeam let_team(const Batch& batch, int64_t fragments) {
+  const bool one_value = std::all_of(batch.lets.begin(), batch.lets.end(),
+                                     [&](const ProgramOutput& o) { return o.value.shape() != batch.domain; });
+  for (int lanes : {8, 32})
+    for (int each : {1, 2, 4})
+      if ((lanes == 32 || one_value) && int64_t{lanes} * each >= fragments) return {lanes, each};
+  return {};
+}
+
+}  // namespace
+
+std::optional<LetsText> lets_text(std::span<const ProgramOutput> lets, Params& params, int threads) {
+  constexpr int64_t kMostElements = 65536;
+  const std::string t = std::to_string(threads);
+  LetsText text;
+  int made = 0, level = 0;
+  for (const Batch& batch : batches_of(lets)) {
+    const MatrixDomain matrix = matrix_domain(batch.domain, false);
+    if (batch.domain.numel() > kMostElements || batch.domain.numel() == 0) return std::nullopt;
+    ProgramText program(batch.lets, matrix, params, 8);
+    const std::string functor = "Let" + std::to_string(made++);
+    text.functors += program.functor(functor);
+    text.includes += program.includes();
+    if (batch.level != level) text.run += "    sync_block();\n";
+    level = batch.level;
+    const std::string rows = params.integer("rows", matrix.rows());
+    if (!program.reduces()) {
+      text.run += "    let_map<" + functor + ", " + t + ">(p, " + rows + ", " +
+                  params.divisor("row_fragments", matrix.cols() / program.run()) + ");\n";
+      continue;
+    }
+    const LetTeam team = let_team(batch, div_up(matrix.cols(), program.run()));
+    if (team.lanes == 0) return std::nullopt;
+    text.run += "    let_rows<" + functor + ", " + std::to_string(team.fragments) + ", " + std::to_string(team.lanes) +
+                ", " + t + ">(p, " + rows + ", " + params.integer("cols", matrix.cols()) + ");\n";
+  }
+  text.run += "    sync_block();\n";
+  text.prefetch = prefetch_text(lets, params, threads);
+  return text;
+}
+
+std::string prefetch_text(std::span<const ProgramOutput> values, Params& params, int threads) {
+  constexpr int64_t kMostBytes = 65536;
+  std::vector<Expr> roots;
+  for (const ProgramOutput& o : values) roots.push_back(o.value);
+  std::string out;
+  for (const Expr& e : topological(roots)) {
+    const int64_t bytes = e.shape().numel() * size_of(e.dtype());
+    if (e.is<nodes::Param>() && bytes <= kMostBytes)
+      out += "    prefetch_constant<" + std::to_string(threads) + ">(" + params.pointer(e, false) + ", " +
+             params.integer("bytes", bytes) + ");\n";
+  }
+  return out;
+}
+
+std::vector<ProgramOutput> lets_read_by(std::span<const ProgramOutput> values, std::span<const ProgramOutput> lets) {
+  std::vector<ProgramOutput> out;
+  std::vector<Expr> roots;
+  for (const ProgramOutput& o : values) roots.push_back(o.value);
+  for (size_t i = lets.size(); i-- > 0;) {
+    const std::vector<Expr> read = topological(roots);
+    if (std::find(read.begin(), read.end(), lets[i].place) == read.end()) continue;
+    out.insert(out.begin(), lets[i]);
+    roots.push_back(lets[i].value);
+  }
+  return out;
+}
+
+}  // namespace tenon::cuda
