@@ -8,9 +8,10 @@
 
 namespace tenon::cuda {
 
-/// Tiles of a core as counting sees them: partial sums a sample, and the columns of a tile. No slots: it cannot.
+/// Tiles of a core as counting sees them: partial sums a sample at most, and the rows of a tile where tiles straddle
+/// samples. No slots: it cannot.
 struct CountTiles {
-  int64_t slots = 0, columns = 1;
+  int64_t slots = 0, tile_rows = 0;
 };
 
 /// Tiles of `tile_rows` rows in plain order, whose warps have `warp_rows`, over samples of `inner` rows.
@@ -27,18 +28,6 @@ inline int64_t slots_of_boxes(const device::ConvSizes& c) {
   if (c.box_images > 1 && c.box_width * c.box_height % 16) return 0;
   const auto tiles = [](int64_t whole, int64_t part) { return (whole + part - 1) / part; };
   return tiles(c.out_width, c.box_width) * tiles(c.out_height, c.box_height);
-}
-
-/// Slots of a sample on all levels, and their groups: what is to be reserved for `slots` on the first.
-inline device::CountSizes count_sizes(int64_t inner, int64_t slots) {
-  device::CountSizes out;
-  out.inner = static_cast<int>(inner);
-  while (slots > 1) {
-    out.slots += static_cast<int>(slots);
-    slots = (slots + device::kCountGroup - 1) / device::kCountGroup;
-    out.groups += static_cast<int>(slots);
-  }
-  return out;
 }
 
 }  // namespace tenon::cuda

@@ -114,9 +114,30 @@ bool LaunchKernel::core_can_count(const Counted& c) const {
 void LaunchKernel::reserve_in_core(Counted& c, const CountTiles& tiles) {
   const int64_t samples = c.shape[0], channels = c.shape[2];
   c.in_core = true;
-  c.sizes = count_sizes(c.shape[1], tiles.slots);
-  c.partials_at = reserve_scratch(samples * 2 * c.sizes.slots * channels * 4);
-  c.counters_at = reserve_weights(samples * ((channels + tiles.columns - 1) / tiles.columns) * c.sizes.groups * 4);
+  c.sizes.inner = checked_int(c.shape[1]);
+  c.sizes.slots = checked_int(tiles.slots);
+  c.tile_rows = checked_int(tiles.tile_rows);
+  if (tiles.slots > 1) c.partials_at = reserve_scratch(samples * 2 * tiles.slots * channels * 4);
+}
+
+// Adds what the core's tiles left.
+void LaunchKernel::make_sums_step(const Counted& c) {
+  if (c.sizes.slots < 2) return;
+  Params params;
+  params.set_sizes("CountSumsSizes", device::CountSumsSizes{checked_int(c.shape[2]), c.sizes.slots, c.sizes.inner,
+                                                             c.tile_rows, nullptr});
+  const std::string sums = c.sums ? params.pointer(c.sums, true) : "nullptr",
+                    squares = c.squares ? params.pointer(c.squares, true) : "nullptr";
+  KernelText text;
+  text.name = name_ + " sums";
+  text.headers = "#include \"tenon/device/count_sums.h\"\n";
+  text.kernel = "KERNEL(kCountThreads, 1, Params, p) { count_sums(p, " + sums + ", " + squares + "); }\n";
+  LaunchShape shape;
+  shape.threads = 1024;
+  shape.grid_x = static_cast<unsigned>((c.shape[2] + 31) / 32);
+  shape.grid_y = static_cast<unsigned>(2 * c.shape[0]);
+  shape.shared_bytes = 32 * 32 * 4;
+  add(Step(*device_, text, params, shape), {}, {{offsetof(device::CountSumsSizes, partials), c.partials_at}});
 }
 
 void LaunchKernel::reserve_chunks(Counted& c) {
@@ -237,7 +258,7 @@ void LaunchKernel::bind(const BufferTable& buffers, const WeightSource& weights)
   make_lets();
   make_steps();
   for (const Counted& c : counted_)
-    if (!c.in_core) make_groups_step(c);
+    c.in_core ? make_sums_step(c) : make_groups_step(c);
 }
 
 std::vector<ProgramOutput> LaunchKernel::lets() const {

@@ -65,6 +65,7 @@ class LaunchKernel : public Kernel {
     Shape shape;  ///< [samples, inner, channels]
     bool in_core = false;
     device::CountSizes sizes;  ///< of a count in the core
+    int tile_rows = 0;         ///< of its tiles, where they straddle samples
     int64_t partials_at = 0, counters_at = 0;
     Expr source;  ///< else: the leaf or value that a step of its own reads, in chunks of the inner axis
     int64_t chunk = 1, chunks = 1;
@@ -96,6 +97,7 @@ class LaunchKernel : public Kernel {
   void reserve_chunks(Counted& counted);
   Expr stored_copy(const Counted& counted);
   void make_groups_step(const Counted& counted);
+  void make_sums_step(const Counted& counted);
   void upload(const WeightSource& weights, const Expr& leaf, void* dst);
   void compute_kept(const WeightSource& weights, const Computed& computed);
   void* address(const Expr& leaf) const;

@@ -54,7 +54,6 @@ class ProductKernel : public AnchorKernel {
       scratch.emplace_back(made.split_at + offsetof(device::SplitK, workspace), workspace_at_);
     }
     if (const Counted* c = counted_in_core()) {
-      counters.push_back({made.count_at + offsetof(device::CountSizes, counters), kept(c->counters_at)});
       scratch.emplace_back(made.count_at + offsetof(device::CountSizes, partials), c->partials_at);
     }
     add(std::move(made.step), counters, scratch);
@@ -121,7 +120,7 @@ class ProductKernel : public AnchorKernel {
     const bool mma = choice_.core == Core::Mma;
     const int64_t rows = mma ? choice_.mma.m : choice_.wgmma.m;
     const int64_t of_warp = mma ? choice_.mma.m / choice_.mma.warps_m : wgmma_warp_rows();
-    return {slots_of_rows(seen[0], seen[1], rows, of_warp), (mma ? choice_.mma.n : choice_.wgmma.n) / lanes()};
+    return {slots_of_rows(seen[0], seen[1], rows, of_warp), rows};
   }
   /// Rows that a warp adds up: where it has two pieces of the tile, the whole tile must lie in one sample.
   int64_t wgmma_warp_rows() const { return choice_.wgmma.m > 128 ? choice_.wgmma.m : 16; }
@@ -232,7 +231,7 @@ class ConvKernel : public ProductKernel {
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), c.phases == 1);
     reserve_statistics([this](const Shape& seen) {
       CountTiles tiles = tiles_of_rows(seen);
-      if (choice().core == Core::Wgmma) tiles.slots = can_count() ? slots_in_boxes(seen) : 0;
+      if (choice().core == Core::Wgmma) tiles = {can_count() ? slots_in_boxes(seen) : 0, 0};
       return tiles;
     });
   }

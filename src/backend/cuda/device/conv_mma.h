@@ -132,7 +132,7 @@ DEV void conv_mma(const Params& p) {
   const Place at(c);
   mma_finish<Tile, Epilogue, WholeBlock>(
       p, sums, mma_place<Tile, Epilogue::kLanes>(), [&](int i) { return at.row + i < at.pixels ? at.row + i : -1; },
-      at.column, at.columns, [&] { return at.samples(c); }, reinterpret_cast<uint32_t*>(shared_memory()));
+      at.column, at.columns, [&] { return at.samples(c); });
 }
 
 }  // namespace tenon::device

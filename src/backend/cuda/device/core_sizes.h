@@ -11,16 +11,19 @@ struct SplitK {
   unsigned* counters = nullptr;  ///< one a tile, zero before and after; unused with one split
 };
 
-/// Slots of partial sums that are added at once.
-inline constexpr int kCountGroup = 32;
-
-/// Where the sums over a sample's rows of what is stored meet (mma_counts.h): tiles leave partial sums in slots, groups
-/// of slots are added into slots behind them, until one is left. Unused where nothing is counted.
+/// Where tiles leave the sums over a sample's rows of what they store (mma_counts.h), for device/count_sums.h to add up.
+/// Unused where nothing is counted, or a sample has one tile.
 struct CountSizes {
-  int inner = 0;                 ///< rows of a sample
-  int slots = 0, groups = 0;     ///< of a sample, on all levels
-  float* partials = nullptr;     ///< [samples][2][slots][columns]
-  unsigned* counters = nullptr;  ///< [samples][tiles of columns][groups], zero before and after
+  int inner = 0;              ///< rows of a sample
+  int slots = 0;              ///< tiles of a sample, at most
+  float* partials = nullptr;  ///< [samples][2][slots][columns]
+};
+
+/// Adds the partial sums of CountSizes.
+struct CountSumsSizes {
+  int columns, slots;
+  int inner, tile_rows;  ///< rows of a sample and of a tile where tiles straddle samples, else tile_rows is 0
+  float* partials;
 };
 
 /// y[b, m, n] = sum over k of A[b, m, k] B[b, n, k]. Row b * m + i of A, b * n + j of B.

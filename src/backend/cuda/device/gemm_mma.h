@@ -36,8 +36,7 @@ DEV void gemm_mma(const Params& p) {
       column, columns,
       [&] {
         return RowSamples{g.count.inner, tile.m, Tile::kM, g.m};
-      },
-      reinterpret_cast<uint32_t*>(shared_memory()));
+      });
 }
 
 }  // namespace tenon::device

@@ -1,10 +1,10 @@
 // Sums and sums of squares of what an epilogue stores, for each column over the rows of a sample, while it is stored:
 //
 //   a warp's rows --slabs, a lane a column--> registers --slabs--> the tile's rows of each sample --> partial sums
-//   the last tile of a group of partial sums adds them, in order; the last group adds the groups, and so on
 //
-// The order of all additions is fixed, so that the result is the same on every run. An epilogue that counts has
-// kCounts = true, store(p, row, col, acc, counted) that leaves the values to count in `counted`, and sums(p) and
+// The partial sums of a sample's tiles are added by a kernel of their own (count_sums.h): counters in memory and the
+// fences before them would keep every tile waiting. The order of all additions is fixed, so that the result is the same
+// on every run. An epilogue that counts has kCounts = true, a member `counted` of what it computed, and sums(p) and
 // squares(p): [samples][columns] floats, or null. The rows of a warp lie in one sample.
 #pragma once
 #include "tenon/device/core_sizes.h"
@@ -93,11 +93,6 @@ struct ColumnCounts {
     float* out = kind ? Epilogue::squares(p) : Epilogue::sums(p);
     return out ? out + static_cast<int64_t>(sample) * columns + col : nullptr;
   }
-  DEV unsigned* counter(int sample, int group) const {
-    const CountSizes& c = p.sizes.count;
-    const int tiles = (columns + kColumns - 1) / kColumns;
-    return c.counters + (sample * tiles + column / kColumns) * c.groups + group;
-  }
 };
 
 /// Adds up the tile's warps and stores the sums of each sample in them.
@@ -122,72 +117,15 @@ DEV void count_tile(const Columns& columns, const Samples& samples, const float*
   }
 }
 
-/// Adds `count` partial sums from slot `first` on, and stores the total in slot `to`.
-template <class Tile, class Crew, class Columns>
-DEV void add_slots(const Columns& columns, int sample, int first, int count, int to) {
-  constexpr int kAtOnce = 8;
-  for (int t = Crew::index(); t < 2 * Columns::kColumns; t += Tile::kSumThreads) {
-    const float* from = columns.at(sample, first, t);
-    float* out = columns.at(sample, to, t);
-    if (!from || !out) continue;
-    float total = 0;
-    NO_UNROLL for (int i = 0; i < count; i += kAtOnce) {
-      float x[kAtOnce];  // loads that do not wait for each other
-      UNROLL for (int j = 0; j < kAtOnce; ++j) x[j] =
-          i + j < count ? from[static_cast<int64_t>(i + j) * columns.columns] : 0.0f;
-      UNROLL for (int j = 0; j < kAtOnce; ++j) total += x[j];
-    }
-    *out = total;
-  }
-}
-
-/// Says that slot `index` of `slots` is written; whoever is the last of a group adds it up, and says so of the group.
-template <class Tile, class Crew, class Columns>
-DEV void count_arrived(const Columns& columns, int sample, int index, int slots, uint32_t* came) {
-  int level = 0, groups_before = 0;  // the first slot of this level of sums, and the groups of the levels below
-  while (slots > 1) {
-    const int group = index / kCountGroup, first = group * kCountGroup;
-    const int size = slots - first < kCountGroup ? slots - first : kCountGroup;
-    const int groups = (slots + kCountGroup - 1) / kCountGroup;
-    Crew::sync();
-    if (Crew::index() == 0) {
-      unsigned* counter = columns.counter(sample, groups_before + group);
-      fence_device();
-      *came = atomic_add(counter, 1u);
-      if (*came == static_cast<uint32_t>(size - 1)) {
-        *counter = 0;
-        fence_device();
-      }
-    }
-    Crew::sync();
-    if (*came != static_cast<uint32_t>(size - 1)) return;
-    add_slots<Tile, Crew>(columns, sample, level + first, size, groups > 1 ? level + slots + group : -1);
-    level += slots;
-    groups_before += groups;
-    index = group;
-    slots = groups;
-  }
-}
-
-/// Counts a tile. `samples`: RowSamples or BoxSamples; `slab`: the warp's; `came`: a word of shared memory that nobody
-/// else uses meanwhile, slabs' users but for the caller included.
+/// Counts a tile. `samples`: RowSamples or BoxSamples; `slab`: the warp's.
 template <class Tile, class Epilogue, class Crew, class Params, class Samples>
 DEV void mma_count(const Params& p, const WarpCounts<Tile, Epilogue>& counts, const Samples& samples, float* slab,
-                   int column, int columns, uint32_t* came) {
+                   int column, int columns) {
   const ColumnCounts<Tile, Epilogue, Params> out{p, column, columns};
   counts.put(slab);
   Crew::sync();
   count_tile<Tile, Crew>(out, samples, slab - Crew::index() / 32 * (Tile::kSlabBytes / 4));
-  Crew::sync();
-  int before = -1;
-  NO_UNROLL for (int row = 0; row < Tile::kM; row += Tile::kWarpM) {
-    const int sample = samples.sample(row);
-    if (sample >= 0 && sample != before) {
-      count_arrived<Tile, Crew>(out, sample, samples.slot(sample), samples.slots(sample), came);
-      Crew::sync();
-    }
-    before = sample;
-  }
+  Crew::sync();  // the slabs are free
 }
 
 }  // namespace tenon::device

@@ -140,15 +140,14 @@ DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& 
   }
 }
 
-/// mma_store, and the end of the count: `samples()` says which samples the tile's rows belong to; the rest is
-/// mma_count's.
+/// mma_store, and the end of the count: `samples()` says which samples the tile's rows belong to.
 template <class Tile, class Epilogue, class Crew, class Params, class RowOf, class SamplesOf>
 DEV void mma_finish(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
-                    int columns, SamplesOf samples, uint32_t* came) {
+                    int columns, SamplesOf samples) {
   WarpCounts<Tile, Epilogue> counts;
   mma_store<Tile, Epilogue>(p, sums, place, row_of, column, columns, counts);
   if constexpr (Counting<Epilogue>)
-    mma_count<Tile, Epilogue, Crew>(p, counts, samples(), place.slab, column, columns, came);
+    mma_count<Tile, Epilogue, Crew>(p, counts, samples(), place.slab, column, columns);
 }
 
 /// Steps of K that part `part` of `splits` does.

@@ -144,7 +144,7 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
     if (item.parts > 1 && !mma_meet<Tile, SumCrew<Tile>>(p.sizes.split, item.tile, item.part, sums, came)) continue;
     mma_finish<Tile, Epilogue, SumCrew<Tile>>(
         p, sums, place, [&](int i) { return problem.row_of(item, i); }, problem.column(item), problem.columns(),
-        [&] { return problem.samples(item); }, came);
+        [&] { return problem.samples(item); });
   }
 }
 
