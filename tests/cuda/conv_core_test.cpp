@@ -226,12 +226,12 @@ void check(const HopperVariant& v, device::ConvSizes c) {
   params.a = problem.memory.encode(pixels_box(problem.a.memory.get(), bytes, c, first));
   if (first < c.channels)
     params.a2 = problem.memory.encode(pixels_box(problem.a2.memory.get(), bytes, c, c.channels - first));
-  params.b = problem.memory.encode(taps_box(problem.b.memory.get(), bytes, c, v.tile.n / v.lanes));
+  params.b = problem.memory.encode(taps_box(problem.b.memory.get(), bytes, c, v.tile.rows_of_b(v.lanes)));
   problem.compare(run_core("conv", text, conv_launch(v.tile, c, v.lanes, 3), params, problem.rows * problem.columns));
 }
 
 TEST(ConvHopper, ThreeByThree) {
-  for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 64, 4}, {128, 160, 4}, {256, 96, 3}})
+  for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 64, 4}, {128, 160, 4}, {256, 96, 3}, {64, 64, 4, 1, 2}, {128, 96, 3, 1, 2}})
     for (const auto& [height, width] : {std::pair{8, 8}, {9, 7}, {16, 20}})
       check(HopperVariant{tile}, sizes_of(2, height, width, 64, 72, 3, 1, 1, 1));
 }

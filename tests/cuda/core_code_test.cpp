@@ -109,7 +109,7 @@ TEST(CoreCode, WgmmaTiles) {
   SKIP_WITHOUT_NVRTC();
   for (const WgmmaTileShape& tile :
        {WgmmaTileShape{64, 64, 5, 2}, {64, 128, 6}, {64, 160, 3, 2}, {128, 96, 6}, {128, 160, 5}, {128, 256, 4}, {256, 96, 4},
-        {256, 128, 3}})
+        {256, 128, 3}, {128, 160, 5, 1, 2}, {64, 128, 3, 2, 2}})
     for (const bool conv : {false, true}) {
       SCOPED_TRACE(tile.type() + (conv ? " conv" : " gemm"));
       EXPECT_LE(tile.shared_bytes(), 232448);

@@ -62,6 +62,8 @@ void Block::prepare(const LaunchShape& shape) {
   phase_waiters_.clear();
   box_copies_.clear();
   products_.assign((shape.threads + 127) / 128, WarpgroupProducts{});
+  cluster_waiters_.clear();
+  current = nullptr;
   shared_bytes_ = shape.shared_bytes;
   shared_store_.resize(shared_bytes_ + kSharedGuard + kSharedAlign);
   const auto start = reinterpret_cast<uintptr_t>(shared_store_.data());
@@ -70,30 +72,60 @@ void Block::prepare(const LaunchShape& shape) {
   std::string().swap(error_);  // no memory left that fail would exchange
 }
 
-void Block::run(KernelEntry kernel, const void* params, const LaunchShape& shape, const unsigned (&at)[3],
-                bool backwards) {
+void Block::start(KernelEntry kernel, const void* params, const LaunchShape& shape, const unsigned (&at)[3]) {
   prepare(shape);
-  kernel_ = kernel, params_ = params, backwards_ = backwards;
+  kernel_ = kernel, params_ = params;
   const unsigned size[3] = {shape.grid_x, shape.grid_y, shape.grid_z};
   for (int i = 0; i < 3; ++i) block[i] = static_cast<int>(at[i]), grid[i] = static_cast<int>(size[i]);
+  block[0] += cluster_rank;
   for (int i = 0; i < threads; ++i) {
-    const int t = backwards ? threads - 1 - i : i;
+    const int t = backwards_ ? threads - 1 - i : i;
     fibers_[static_cast<size_t>(t)].context = make_fcontext(stack_of(t) + kStackBytes, kStackBytes, fiber_main);
     ready_.push_back(t);
   }
-  while (error_.empty() && (!ready_.empty() || finish_a_box_copy())) {
-    if (ready_.empty()) continue;
+}
+
+// Runs threads until all wait; false if there was none to run.
+bool Block::run_ready() {
+  if (ready_.empty()) return false;
+  while (error_.empty() && !ready_.empty()) {
     const int t = ready_.front();
     ready_.pop_front();
     resume(t);
   }
+  return true;
+}
+
+void Block::finish() {
   if (error_.empty()) error_ = stuck();
   if (error_.empty() &&
       std::any_of(shared + shared_bytes_, shared + shared_bytes_ + kSharedGuard, [](auto c) { return c != kPoison; }))
     error_ = "wrote behind its " + std::to_string(shared_bytes_) + " bytes of shared memory";
   if (!error_.empty())
-    throw error_ + " (block " + std::to_string(at[0]) + ", " + std::to_string(at[1]) + ", " + std::to_string(at[2]) +
-        ")";
+    throw error_ + " (block " + std::to_string(block[0]) + ", " + std::to_string(block[1]) + ", " +
+        std::to_string(block[2]) + ")";
+}
+
+void Block::run(std::span<Block* const> cluster, KernelEntry kernel, const void* params, const LaunchShape& shape,
+                const unsigned (&at)[3], bool backwards) {
+  std::vector<Block*> order(cluster.begin(), cluster.end());
+  for (size_t rank = 0; rank < cluster.size(); ++rank) {
+    Block& b = *cluster[rank];
+    b.cluster_ = order, b.cluster_rank = static_cast<int>(rank), b.backwards_ = backwards;
+  }
+  for (Block* b : cluster) b->start(kernel, params, shape, at);
+  if (backwards) std::reverse(order.begin(), order.end());
+  const auto failed = [&] {
+    return std::any_of(order.begin(), order.end(), [](const Block* b) { return !b->error_.empty(); });
+  };
+  for (bool moved = true; moved && !failed();) {
+    moved = false;
+    for (Block* b : order) moved |= b->run_ready();
+    for (size_t i = 0; !moved && i < order.size(); ++i) moved = order[i]->finish_a_box_copy();
+  }
+  for (Block* b : order)
+    if (!b->error_.empty()) b->finish();
+  for (Block* b : order) b->finish();
 }
 
 // Where the threads wait that are not done, empty when all are.
@@ -119,6 +151,7 @@ void Block::fiber_main(transfer_t from) {
 
 void Block::resume(int t) {
   thread = t;
+  if (current != nullptr) *current = this;  // blocks of a cluster share the kernel's variables
   Fiber& fiber = fibers_[static_cast<size_t>(t)];
   [[maybe_unused]] void* fake_stack = nullptr;
   BEFORE_SWITCH(&fake_stack, stack_of(t), kStackBytes);
@@ -258,7 +291,7 @@ void Block::mbarrier_wait(uint32_t barrier, int parity) {
   }
 }
 
-void Block::tma_load(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) {
+void Block::add_box(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) {
   BoxCopy copy{};
   std::memcpy(&copy.box, map, sizeof(copy.box));
   phase_barrier(barrier);
@@ -268,6 +301,43 @@ void Block::tma_load(uint32_t dst, const void* map, uint32_t barrier, const int 
   std::copy(at, at + 5, copy.at);
   copy.dst = dst, copy.barrier = barrier;
   box_copies_.push_back(copy);
+}
+
+void Block::tma_load(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) {
+  add_box(dst, map, barrier, at, rank);
+}
+
+// ---- clusters -----------------------------------------------------------------------------------------------------
+
+Block& Block::peer(int rank) {
+  if (rank < 0 || rank >= static_cast<int>(cluster_.size())) fail("no block " + std::to_string(rank) + " in the cluster");
+  Block& b = *cluster_[static_cast<size_t>(rank)];
+  if (std::all_of(b.fibers_.begin(), b.fibers_.end(), [](const Fiber& f) { return f.done; }))
+    fail("reaches a block of the cluster that has ended");
+  return b;
+}
+
+void Block::sync_cluster() {
+  cluster_waiters_.push_back(thread);
+  for (const Block* b : cluster_)
+    if (static_cast<int>(b->cluster_waiters_.size()) < b->threads) return suspend("sync_cluster");
+  for (Block* b : cluster_)
+    for (int t : std::exchange(b->cluster_waiters_, {}))
+      if (b != this || t != thread) b->ready_.push_back(t);
+}
+
+void Block::mbarrier_arrive_at(uint32_t barrier, int rank) {
+  Block& b = peer(rank);
+  const auto found = b.phase_barriers_.find(barrier);
+  if (found == b.phase_barriers_.end()) fail("a barrier that was never made in another block");
+  if (--found->second.missing < 0) fail("more arrivals at another block's barrier than it was made for");
+  b.end_phase_if_done(found->second);
+}
+
+void Block::tma_load_shared(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank,
+                            unsigned blocks) {
+  for (int r = 0; blocks >> r != 0; ++r)
+    if (blocks >> r & 1) peer(r).add_box(dst, map, barrier, at, rank);
 }
 
 // Boxes come when no thread can run without them, and, backwards, the last first. False when there are none.

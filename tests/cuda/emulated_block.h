@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <deque>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,9 +31,10 @@ class Block final : public Machine {
  public:
   Block();
   ~Block();
-  /// Runs all threads of one block to their end. Throws std::string, what went wrong and where, without a kernel's
-  /// name.
-  void run(KernelEntry kernel, const void* params, const LaunchShape& shape, const unsigned (&at)[3], bool backwards);
+  /// Runs all threads of a cluster's blocks to their end, the first of which is block `at`. Throws std::string, what
+  /// went wrong and where, without a kernel's name.
+  static void run(std::span<Block* const> cluster, KernelEntry kernel, const void* params, const LaunchShape& shape,
+                  const unsigned (&at)[3], bool backwards);
   BlockStatistics statistics;
 
   void together(int warps, const char* name, device::host::Together act, void* arguments) override;
@@ -46,6 +48,10 @@ class Block final : public Machine {
   void mbarrier_arrive(uint32_t barrier, int bytes) override;
   void mbarrier_wait(uint32_t barrier, int parity) override;
   void tma_load(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) override;
+  void sync_cluster() override;
+  void mbarrier_arrive_at(uint32_t barrier, int rank) override;
+  void tma_load_shared(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank,
+                       unsigned blocks) override;
   void wgmma(device::host::WgmmaArguments arguments) override;
   void wgmma_commit() override;
   void wgmma_wait(int groups_left) override;
@@ -94,6 +100,11 @@ class Block final : public Machine {
   static void fiber_main(boost::context::detail::transfer_t from);
   unsigned char* stack_of(int t) const { return stacks_ + static_cast<size_t>(t) * kStackBytes; }
   void prepare(const LaunchShape& shape);
+  void start(KernelEntry kernel, const void* params, const LaunchShape& shape, const unsigned (&at)[3]);
+  bool run_ready();
+  void finish();
+  Block& peer(int rank);
+  void add_box(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank);
   void resume(int t);
   void suspend(const char* waits_for);
   [[noreturn]] void fail(std::string&& what);
@@ -123,6 +134,8 @@ class Block final : public Machine {
   unsigned shared_bytes_ = 0;
   std::vector<unsigned char> shared_store_;
   bool backwards_ = false;
+  std::vector<Block*> cluster_;       ///< its blocks, this one among them
+  std::vector<int> cluster_waiters_;  ///< threads of this block at sync_cluster
   std::string error_;
 };
 

@@ -79,9 +79,15 @@ fs::path compile(const KernelSource& source, const EmulatorOptions& options, con
   return object;
 }
 
-Block& shared_block() {
-  static Block block;
-  return block;
+// The blocks of a cluster, made once.
+std::span<Block* const> shared_blocks(unsigned count) {
+  static std::vector<std::unique_ptr<Block>> blocks;
+  static std::vector<Block*> pointers;
+  while (blocks.size() < count) {
+    blocks.push_back(std::make_unique<Block>());
+    pointers.push_back(blocks.back().get());
+  }
+  return std::span(pointers).first(count);
 }
 
 }  // namespace
@@ -120,7 +126,7 @@ class Emulator::Kernel : public Function {
         << "wants " << shape.shared_bytes << " bytes of shared memory, there are " << on_.facts_.shared_bytes;
     TENON_CHECK(Device,
                 shape.grid_x > 0 && shape.grid_y > 0 && shape.grid_z > 0 && shape.grid_y < 65536 &&
-                    shape.grid_z < 65536 && shape.cluster == 1,
+                    shape.grid_z < 65536 && shape.cluster >= 1 && shape.cluster <= 8 && shape.grid_x % shape.cluster == 0,
                 name_)
         << "launched with a grid that no device takes";
     const std::vector<std::byte> copy(params.begin(), params.end());
@@ -146,8 +152,8 @@ class Emulator::Kernel : public Function {
     unsigned at[3];
     for (at[2] = 0; at[2] < shape.grid_z; ++at[2])
       for (at[1] = 0; at[1] < shape.grid_y; ++at[1])
-        for (at[0] = 0; at[0] < shape.grid_x; ++at[0]) try {
-            shared_block().run(entry_, aligned.data(), shape, at, on_.options_.backwards);
+        for (at[0] = 0; at[0] < shape.grid_x; at[0] += shape.cluster) try {
+            Block::run(shared_blocks(shape.cluster), entry_, aligned.data(), shape, at, on_.options_.backwards);
           } catch (const std::string& what) {
             throw Error(ErrorKind::Device, name_, what);
           }
@@ -223,6 +229,6 @@ TensorMap Emulator::encode(const TensorBox& box) const {
   return map;
 }
 
-BlockStatistics& Emulator::statistics() { return shared_block().statistics; }
+BlockStatistics& Emulator::statistics() { return shared_blocks(1)[0]->statistics; }
 
 }  // namespace tenon::cuda::test

@@ -179,7 +179,7 @@ void check(const HopperVariant& v, device::GemmSizes sizes) {
   params.a = box_of(a, 0, first);
   if (first < sizes.k) params.a2 = box_of(a2, first, sizes.k - first);
   params.b =
-      problem.memory.encode(rows_box(problem.b.memory.get(), bytes, problem.weights, sizes.k, v.tile.n / v.lanes));
+      problem.memory.encode(rows_box(problem.b.memory.get(), bytes, problem.weights, sizes.k, v.tile.rows_of_b(v.lanes)));
   problem.compare(
       run_core("gemm", text, gemm_launch(v.tile, sizes, v.lanes, 3), params, problem.rows * problem.columns));
 }
@@ -189,6 +189,14 @@ TEST(GemmHopper, EveryTile) {
        {WgmmaTileShape{64, 32, 6}, {64, 160, 3, 2}, {128, 64, 4}, {128, 96, 6}, {128, 160, 5}, {128, 224, 4}, {128, 256, 4},
         {256, 96, 3}, {256, 128, 3}})
     check(HopperVariant{tile}, {.m = 150, .n = 280, .k = 200});
+}
+// Blocks that share operand B, with tiles that lie outside, lanes, parts of K and batches.
+TEST(GemmHopper, Clusters) {
+  for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 64, 4, 1, 2}, {128, 160, 4, 1, 2}, {256, 96, 3, 1, 2}})
+    for (int m : {40, 150, 300})
+      for (int splits : {1, 3}) check(HopperVariant{.tile = tile}, {.m = m, .n = 280, .k = 400, .split = {.splits = splits}});
+  check(HopperVariant{.tile = {64, 128, 4, 1, 2}, .lanes = 2}, {.m = 150, .n = 288, .k = 200});
+  check(HopperVariant{.tile = {64, 64, 4, 2, 2}}, {.m = 100, .n = 72, .k = 200, .batch = 3});
 }
 TEST(GemmHopper, TailsOfEverySize) {
   for (const auto& [m, n, k] : {std::tuple{1, 8, 8}, {64, 64, 64}, {65, 72, 56}, {130, 8, 520}, {7, 200, 384}})

@@ -67,10 +67,12 @@ inline CoreLaunch conv_launch(const MmaTileShape& tile, const device::ConvSizes&
 
 /// device::WgmmaTile as a value.
 struct WgmmaTileShape {
-  int m = 128, n = 128, stages = 4, resident = 1;
+  int m = 128, n = 128, stages = 4, resident = 1, cluster = 1;
 
   int groups() const { return m > 128 ? 2 : m / 64; }
   int threads() const { return 128 * (groups() + 1); }
+  /// Rows of B that one copy brings: a lane's, or a share of a cluster's block.
+  int rows_of_b(int lanes) const { return n / std::max(lanes, cluster); }
   int slab_columns() const { return n % 64 == 0 && n < 256 ? 64 : 32; }
   int shared_bytes() const {
     return stages * (m + n) * 128 + 4 * groups() * 16 * (slab_columns() + 8) * 4 + 16 * stages + 16;
@@ -79,7 +81,7 @@ struct WgmmaTileShape {
   int columns(int element_bytes) const { return 128 / element_bytes; }
   std::string type() const {
     std::string text = "WgmmaTile<" + std::to_string(m);
-    for (int x : {n, stages, resident}) text += ", " + std::to_string(x);
+    for (int x : {n, stages, resident, cluster}) text += ", " + std::to_string(x);
     return text + ">";
   }
 };
@@ -87,11 +89,13 @@ struct WgmmaTileShape {
 /// `tiles_m` x `tiles_n` tiles, `batch` times, on blocks that stay.
 inline CoreLaunch wgmma_launch(const WgmmaTileShape& tile, int64_t tiles_m, int64_t tiles_n, int batch, int splits,
                                int multiprocessors) {
-  const int64_t tiles = tiles_m * tiles_n * batch;
+  const int64_t tiles = div_up(tiles_m, tile.cluster) * tile.cluster * tiles_n * batch;
+  const int64_t places = int64_t{multiprocessors} / tile.cluster * tile.cluster * tile.resident;
   CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>(std::min<int64_t>(tiles * splits, int64_t{multiprocessors} * tile.resident)),
+  launch.shape = {.grid_x = static_cast<unsigned>(std::min(tiles * splits, std::max<int64_t>(places, tile.cluster))),
                   .threads = static_cast<unsigned>(tile.threads()),
-                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes()),
+                  .cluster = static_cast<unsigned>(tile.cluster)};
   if (splits > 1) {
     launch.counters = tiles;
     launch.workspace_bytes = tiles * splits * tile.m * tile.n * 4;

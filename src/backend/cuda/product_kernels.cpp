@@ -187,7 +187,7 @@ class GemmKernel : public ProductKernel {
     };
     const WgmmaTileShape& tile = choice.wgmma;
     return wgmma_step(choice, "gemm", "GemmSizes", sizes_, a_, box(int64_t{sizes_.m} * sizes_.batch, tile.m), b_,
-                      box(int64_t{sizes_.n} * sizes_.batch, tile.n / lanes()));
+                      box(int64_t{sizes_.n} * sizes_.batch, tile.rows_of_b(lanes())));
   }
 
   device::GemmSizes sizes_;
@@ -324,7 +324,7 @@ class ConvKernel : public ProductKernel {
     const device::ConvSizes sizes = sizes_for(choice);
     if (choice.core == Core::Simt) return simt_step("conv", "ConvSizes", sizes, a_, b_, 1);
     if (choice.core == Core::Mma) return mma_step(choice, "conv", "ConvSizes", sizes, a_, b_, 1);
-    const int bytes = static_cast<int>(size_of(arithmetic_)), rows = choice.wgmma.n / lanes();
+    const int bytes = static_cast<int>(size_of(arithmetic_)), rows = choice.wgmma.rows_of_b(lanes());
     const auto pixels = [sizes, bytes](void* address, int64_t columns, int64_t stride) {
       TensorBox box = pixels_box(address, bytes, sizes, checked_int(stride));
       if (sizes.stride == 1) box.extent[0] = columns;

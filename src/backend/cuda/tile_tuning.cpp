@@ -12,7 +12,7 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr size_t kMostChoices = 24;
+constexpr size_t kMostChoices = 40;
 constexpr int kLaunches = 24, kReplays = 5;
 constexpr int64_t kCopiesBytes = 200 << 20;  // several times the second-level cache
 

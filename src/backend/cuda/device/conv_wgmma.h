@@ -29,7 +29,7 @@ struct ConvProblem {
     const ConvSizes& c = p.sizes;
     boxes_x = (c.out_width + c.box_width - 1) / c.box_width;
     boxes_y = (c.out_height + c.box_height - 1) / c.box_height;
-    tiles_m = boxes_x * boxes_y * ((c.batch + c.box_images - 1) / c.box_images);
+    tiles_m = wgmma_tiles_m<Tile>(boxes_x * boxes_y * ((c.batch + c.box_images - 1) / c.box_images));
     phase_tiles = (columns() + Lanes::kTile - 1) / Lanes::kTile;
     tiles_n = phase_tiles * c.phases * c.phases;
     chunks = (c.channels + kColumns - 1) / kColumns;
@@ -40,9 +40,9 @@ struct ConvProblem {
     int phase_x, phase_y;  ///< which of the pixels that a pixel becomes
     int column;            ///< of the phase
   };
-  DEV int items() const { return tiles_m * tiles_n * p.sizes.split.splits; }
+  DEV int items() const { return tiles_m / Tile::kCluster * tiles_n * p.sizes.split.splits; }
   DEV Item item(int index) const {
-    const WgmmaItem at(index, tiles_m, tiles_n, p.sizes.split.splits);
+    const WgmmaItem at(index, tiles_m, tiles_n, p.sizes.split.splits, Tile::kCluster, rank_in_cluster<Tile>());
     const int line = at.m / boxes_x, layer = line / boxes_y;
     const int phase = p.sizes.phases > 1 ? at.n / phase_tiles : 0;
     return {at,        (at.m - line * boxes_x) * p.sizes.box_width, (line - layer * boxes_y) * p.sizes.box_height,
@@ -83,8 +83,9 @@ struct ConvProblem {
   DEV void load_b(const Item& item, int step, uint32_t b, uint32_t full) const {
     const int tap = step / chunks, first = (item.phase_y * 2 + item.phase_x) * p.sizes.outputs + item.column;
     const TmaSource from = B::source(p, (step - tap * chunks) * kColumns);
-    UNROLL for (int lane = 0; lane < Epilogue::kLanes; ++lane) tma_load(
-        b + lane * Lanes::kTile * Tile::kRowBytes, from.map, full, from.column, tap, first + lane * columns());
+    load_rows_of_b<Tile, Epilogue::kLanes>(b, first, columns(), [&](uint32_t dst, int row) {
+      load_box_of_b<Tile>(dst, from.map, full, from.column, tap, row);
+    });
   }
 };
 

@@ -21,10 +21,12 @@ struct GemmProblem {
 
   DEV explicit GemmProblem(const Params& params)
       : p(params),
-        tiles_m((p.sizes.m + Tile::kM - 1) / Tile::kM),
+        tiles_m(wgmma_tiles_m<Tile>((p.sizes.m + Tile::kM - 1) / Tile::kM)),
         tiles_n((columns() + Lanes::kTile - 1) / Lanes::kTile) {}
-  DEV int items() const { return tiles_m * tiles_n * p.sizes.batch * p.sizes.split.splits; }
-  DEV WgmmaItem item(int index) const { return {index, tiles_m, tiles_n, p.sizes.split.splits}; }
+  DEV int items() const { return tiles_m / Tile::kCluster * tiles_n * p.sizes.batch * p.sizes.split.splits; }
+  DEV WgmmaItem item(int index) const {
+    return {index, tiles_m, tiles_n, p.sizes.split.splits, Tile::kCluster, rank_in_cluster<Tile>()};
+  }
   DEV StepRange steps(const WgmmaItem& item) const {
     return {(p.sizes.k + kColumns - 1) / kColumns, item.parts, item.part};
   }
@@ -43,9 +45,9 @@ struct GemmProblem {
   }
   DEV void load_b(const WgmmaItem& item, int step, uint32_t b, uint32_t full) const {
     const TmaSource from = B::source(p, step * kColumns);
-    UNROLL for (int lane = 0; lane < Epilogue::kLanes; ++lane)
-        tma_load(b + lane * Lanes::kTile * Tile::kRowBytes, from.map, full, from.column,
-                 batch(item) * p.sizes.n + lane * columns() + column(item));
+    load_rows_of_b<Tile, Epilogue::kLanes>(
+        b, batch(item) * p.sizes.n + column(item), columns(),
+        [&](uint32_t dst, int row) { load_box_of_b<Tile>(dst, from.map, full, from.column, row); });
   }
 };
 

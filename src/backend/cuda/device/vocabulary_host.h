@@ -46,6 +46,8 @@ class Machine {
   int thread = 0;  ///< of the fiber that runs
   int threads = 0;
   int block[3] = {}, grid[3] = {};
+  int cluster_rank = 0;         ///< of the block in its cluster
+  Machine** current = nullptr;  ///< the kernel's variable that says whose turn it is
   unsigned char* shared = nullptr;
 
   /// Meets the other lanes of the warp (`warps` = 1) or warpgroup (4) in the instruction `name`; the last to come does
@@ -61,6 +63,10 @@ class Machine {
   virtual void mbarrier_arrive(uint32_t barrier, int bytes) = 0;
   virtual void mbarrier_wait(uint32_t barrier, int parity) = 0;
   virtual void tma_load(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) = 0;
+  virtual void sync_cluster() = 0;
+  virtual void mbarrier_arrive_at(uint32_t barrier, int rank) = 0;
+  virtual void tma_load_shared(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank,
+                               unsigned blocks) = 0;
   virtual void wgmma(WgmmaArguments arguments) = 0;
   virtual void wgmma_commit() = 0;
   virtual void wgmma_wait(int groups_left) = 0;
@@ -124,6 +130,7 @@ To bit_cast(From from) {
   static void tenon_kernel_body(const Params& p);                                                                     \
   extern "C" [[gnu::visibility("default")]] void tenon_kernel(tenon::device::host::Machine* on, const void* params) { \
     tenon::device::host::machine = on;                                                                                \
+    on->current = &tenon::device::host::machine;                                                                      \
     tenon_kernel_body(*static_cast<const Params*>(params));                                                           \
   }                                                                                                                   \
   extern "C" [[gnu::visibility("default")]] const int tenon_kernel_facts[2] = {(threads_of_block),                    \
@@ -290,6 +297,14 @@ template <class... At>
 DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, At... at) {
   const int coordinates[5] = {at...};
   host::machine->tma_load(dst, &map, barrier, coordinates, sizeof...(At));
+}
+DEV int cluster_rank() { return host::machine->cluster_rank; }
+DEV void sync_cluster() { host::machine->sync_cluster(); }
+DEV void mbarrier_arrive_at(uint32_t barrier, int rank) { host::machine->mbarrier_arrive_at(barrier, rank); }
+template <class... At>
+DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, unsigned blocks, At... at) {
+  const int coordinates[5] = {at...};
+  host::machine->tma_load_shared(dst, &map, barrier, coordinates, sizeof...(At), blocks);
 }
 DEV void fence_async() {}
 

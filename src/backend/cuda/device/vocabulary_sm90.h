@@ -75,6 +75,42 @@ DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, int x, i
       "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v)
       : "memory");
 }
+
+// ---- Clusters: neighbouring blocks along x that run at the same time and reach each other's shared memory.
+DEV int cluster_rank() {
+  int rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+/// Waits for all threads of all blocks of the cluster. Before a block's barriers are used by others, and at the end.
+DEV void sync_cluster() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+/// Arrives at the barrier with this address in block `rank` of the cluster.
+DEV void mbarrier_arrive_at(uint32_t barrier, int rank) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}\n" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+/// A copy to the same address in each block of the cluster whose bit is set in `blocks`; its bytes arrive at the barrier
+/// of the same address there.
+DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, unsigned blocks, int x, int y) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+      "{%3, %4}], [%2], %5;" ::"r"(dst),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "h"(static_cast<uint16_t>(blocks))
+      : "memory");
+}
+DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, unsigned blocks, int x, int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+      "{%3, %4, %5}], [%2], %6;" ::"r"(dst),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(static_cast<uint16_t>(blocks))
+      : "memory");
+}
+
 /// What threads wrote to shared memory before is seen by copies and wgmma that start after.
 DEV void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

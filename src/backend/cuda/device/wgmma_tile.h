@@ -11,10 +11,11 @@
 namespace tenon::device {
 
 /// kM_ (64, 128 or 256) x kN_ (a multiple of 32 up to 256) results, 128 bytes of K a stage. kResident_: blocks that share
-/// a multiprocessor.
-template <int kM_, int kN_, int kStages_, int kResident_ = 1>
+/// a multiprocessor. kCluster_: blocks side by side along m (1 or 2) that share operand B: each copies a part to all.
+template <int kM_, int kN_, int kStages_, int kResident_ = 1, int kCluster_ = 1>
 struct WgmmaTile {
   static constexpr int kM = kM_, kN = kN_, kStages = kStages_, kResident = kResident_, kRowBytes = 128;
+  static constexpr int kCluster = kCluster_;
   /// Warpgroups that multiply: 64 rows each, or twice 64.
   static constexpr int kGroups = kM > 128 ? 2 : kM / 64, kParts = kM / 64 / kGroups;
   static constexpr int kWarpM = 16 * kParts, kWarpN = kN, kFragmentStep = 64;
@@ -40,13 +41,60 @@ struct TmaSource {
 /// One piece of work: a tile and a range of K, of those cut into `parts`.
 struct WgmmaItem {
   int tile, part, parts, m, n;  ///< m, n: the tile's place, in tiles
-  /// Number `index` of tiles_m x tiles_n x splits items of each batch; the parts of a tile are neighbours.
-  DEV WgmmaItem(int index, int tiles_m, int tiles_n, int splits)
-      : tile(index / splits), part(index - tile * splits), parts(splits) {
-    const TileAt at(tile % (tiles_m * tiles_n), tiles_m, tiles_n);
-    m = at.m, n = at.n;
+  /// Number `index` of tiles_m x tiles_n x splits items of each batch; the parts of a tile are neighbours. A cluster of
+  /// `blocks` takes an item of as many tiles along m: block `rank` of it has one, which may lie outside.
+  DEV WgmmaItem(int index, int tiles_m, int tiles_n, int splits, int blocks, int rank)
+      : part(index % splits), parts(splits) {
+    const int rows = tiles_m / blocks, number = index / splits, batch = number / (rows * tiles_n);
+    const TileAt at(number - batch * rows * tiles_n, rows, tiles_n);
+    m = at.m * blocks + rank, n = at.n;
+    tile = number * blocks + rank;
   }
 };
+/// Tiles along m, a multiple of a cluster's blocks.
+template <class Tile>
+DEV int wgmma_tiles_m(int tiles) {
+  return (tiles + Tile::kCluster - 1) / Tile::kCluster * Tile::kCluster;
+}
+template <class Tile>
+DEV int rank_in_cluster() {
+  if constexpr (Tile::kCluster > 1)
+    return cluster_rank();
+  else
+    return 0;
+}
+/// The item that a block starts with, and from one to its next.
+template <class Tile>
+DEV int first_item() {
+  return block_x() / Tile::kCluster;
+}
+template <class Tile>
+DEV int item_step() {
+  return grid_x() / Tile::kCluster;
+}
+
+/// Copies kRows rows of B of one lane or all. In a cluster each block copies its part to all blocks: a lane, or a share
+/// of the rows. `row` is the first of lane 0, `lane_rows` from one lane to the next; load(dst, row) is one copy.
+template <class Tile, int kLanes, class Load>
+DEV void load_rows_of_b(uint32_t b, int row, int lane_rows, Load load) {
+  constexpr int kLaneRows = Tile::kN / kLanes;
+  if constexpr (Tile::kCluster == 1) {
+    UNROLL for (int lane = 0; lane < kLanes; ++lane) load(b + lane * kLaneRows * Tile::kRowBytes, row + lane * lane_rows);
+  } else {
+    static_assert(kLanes == 1 || kLanes == Tile::kCluster);
+    constexpr int kShare = Tile::kN / Tile::kCluster;
+    const int rank = cluster_rank();
+    load(b + rank * kShare * Tile::kRowBytes, row + rank * (kLanes == 1 ? kShare : lane_rows));
+  }
+}
+/// One copy of such rows, `at` being its coordinates.
+template <class Tile, class... At>
+DEV void load_box_of_b(uint32_t dst, const TensorMap& map, uint32_t full, At... at) {
+  if constexpr (Tile::kCluster == 1)
+    tma_load(dst, map, full, at...);
+  else
+    tma_load_shared(dst, map, full, (1u << Tile::kCluster) - 1, at...);
+}
 
 /// The barriers of one stage after the other.
 template <class Tile>
@@ -74,8 +122,8 @@ template <class Tile, class Problem>
 DEV void wgmma_produce(const Problem& problem) {
   StageRing<Tile> ring;
   int ahead = 0;  // stages whose constant operand is under way
-  if (Problem::kConstantB && static_cast<int>(block_x()) < problem.items()) {
-    const auto item = problem.item(block_x());
+  if (Problem::kConstantB && first_item<Tile>() < problem.items()) {
+    const auto item = problem.item(first_item<Tile>());
     const StepRange steps = problem.steps(item);
     NO_UNROLL for (; ahead < Tile::kStages && ahead < steps.count; ++ahead) {
       mbarrier_arrive_expecting(ring.full(), problem.stage_bytes());
@@ -85,7 +133,7 @@ DEV void wgmma_produce(const Problem& problem) {
     ring = {};
   }
   griddep_wait();
-  for (int index = block_x(); index < problem.items(); index += grid_x()) {
+  for (int index = first_item<Tile>(); index < problem.items(); index += item_step<Tile>()) {
     const auto item = problem.item(index);
     const StepRange steps = problem.steps(item);
     NO_UNROLL for (int step = 0; step < steps.count; ++step) {
@@ -99,6 +147,16 @@ DEV void wgmma_produce(const Problem& problem) {
       problem.load_a(item, steps.first + step, ring.a(), ring.full());
       ring.advance();
     }
+  }
+}
+
+/// Says to all blocks that fill the stage that this warp is done with it.
+template <class Tile>
+DEV void leave_stage(uint32_t empty) {
+  if constexpr (Tile::kCluster == 1) {
+    if (lane() == 0) mbarrier_arrive(empty);
+  } else {
+    if (lane() < Tile::kCluster) mbarrier_arrive_at(empty, lane());
   }
 }
 
@@ -119,13 +177,13 @@ DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps) {
     }
     wgmma_commit();
     wgmma_wait<1>();  // the step before this one is done with its stage
-    if (step > 0 && lane() == 0) mbarrier_arrive(last_empty);
+    if (step > 0) leave_stage<Tile>(last_empty);
     last_empty = ring.empty();
     ring.advance();
   }
   wgmma_wait<0>();
   UNROLL for (int part = 0; part < kParts; ++part) wgmma_settle(sums.v[part]);
-  if (steps > 0 && lane() == 0) mbarrier_arrive(last_empty);
+  if (steps > 0) leave_stage<Tile>(last_empty);
 }
 
 /// Multiplies and runs the epilogue of all this block's items.
@@ -138,9 +196,10 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
   const WarpPlace place{w / 4 * (64 * Tile::kParts) + w % 4 * 16, 0,
                         reinterpret_cast<float*>(shared + Tile::kSlabsAt + w * Tile::kSlabBytes)};
   uint32_t* came = reinterpret_cast<uint32_t*>(shared + Tile::kBarriersAt + 16 * Tile::kStages);
-  for (int index = block_x(); index < problem.items(); index += grid_x()) {
+  for (int index = first_item<Tile>(); index < problem.items(); index += item_step<Tile>()) {
     const auto item = problem.item(index);
     wgmma_loop<Tile, T>(sums, ring, problem.steps(item).count);
+    if (problem.row_of(item, 0) < 0) continue;  // a cluster's tile that lies outside
     if (item.parts > 1 && !mma_meet<Tile, SumCrew<Tile>>(p.sizes.split, item.tile, item.part, sums, came)) continue;
     mma_finish<Tile, Epilogue, SumCrew<Tile>>(
         p, sums, place, [&](int i) { return problem.row_of(item, i); }, problem.column(item), problem.columns(),
@@ -157,11 +216,14 @@ DEV void wgmma_run(const Params& p, const Problem& problem) {
   if (thread_index() == 0) {
     for (; ring.phase == 0; ring.advance()) {
       mbarrier_init(ring.full(), 1);
-      mbarrier_init(ring.empty(), Tile::kSumWarps);
+      mbarrier_init(ring.empty(), Tile::kSumWarps * Tile::kCluster);
     }
     mbarrier_init_fence();
   }
-  sync_block();
+  if constexpr (Tile::kCluster > 1)
+    sync_cluster();
+  else
+    sync_block();
   griddep_launch();  // the next kernel's blocks wait for this one's end themselves
   // 384 threads have 168 registers each: those who copy need few.
   constexpr bool kMovesRegisters = Tile::kThreads > 256 && Tile::kResident == 1;
@@ -173,6 +235,7 @@ DEV void wgmma_run(const Params& p, const Problem& problem) {
     griddep_wait();
     wgmma_consume<Tile, T, Epilogue>(p, problem);
   }
+  if constexpr (Tile::kCluster > 1) sync_cluster();  // others may still reach this block's shared memory
 }
 
 }  // namespace tenon::device
