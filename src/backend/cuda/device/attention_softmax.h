@@ -128,6 +128,13 @@ struct StreamingSoftmax {
         UNROLL for (int e = 0; e < 4; ++e) sums.v[i][j][e] *= keep[i][e / 2];
   }
 
+  /// Zero, but known only when all weights so far are.
+  DEV int negative() const {
+    bool below = false;
+    UNROLL for (int i = 0; i < kRows; ++i) below = below || total[i][0] < 0.0f || total[i][1] < 0.0f;
+    return below;
+  }
+
   DEV void divide(MmaSums<Tile>& sums) const {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
       float sum = total[i][half];
