@@ -96,10 +96,21 @@ template <class V>
 HD inline V erf(V x) {
   return erff(x);
 }
-/// Distribution function of the standard normal.
+/// Distribution function of the standard normal, erfc(-x / sqrt 2) / 2, by hd.h's fit for vectors: a third of erfcf's
+/// instructions, and what GELU costs behind a product.
 template <class V>
 HD inline V normal_cdf(V x) {
-  return 0.5f * erfcf(x * -0.70710678f);
+  const float a = min<float>(fabsf(x), 16.0f) * 0.707106781f;
+  float q = 1.26110528e-5f;
+  q = q * a - 1.53003196e-4f;
+  q = q * a + 5.34859818e-4f;
+  q = q * a + 1.32184499e-3f;
+  q = q * a - 2.02321762e-2f;
+  q = q * a + 1.03191925e-1f;
+  q = q * a + 6.36546263e-1f;
+  q = q * a + 1.12838336f;
+  const float tail = 0.5f * exp<float>(-(a * q)), y = x < 0.0f ? tail : 1.0f - tail;
+  return x != x ? x : y;
 }
 
 }  // namespace tenon::hd

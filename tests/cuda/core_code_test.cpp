@@ -14,13 +14,18 @@ std::string epilogue_of(const std::string& columns) {
   return R"(
 struct Epilogue {
   static constexpr int kLanes = 1, kRun = 8;
-  DEV static void store(const Params& p, int row, int col, const Frag<float, 8> (&acc)[1]) {
-    const int64_t at = static_cast<int64_t>(row) * )" +
-         columns + R"( + col;
+  using Computed = Frag<float, 8>;
+  DEV static int64_t at_of(const Params& p, int row, int col) { return static_cast<int64_t>(row) * )" +
+         columns + R"( + col; }
+  DEV static Computed compute(const Params& p, int row, int col, const Frag<float, 8> (&acc)[1]) {
+    const int64_t at = at_of(p, row, col);
     const Frag<T, 8> bias = load<T, 8>(p.bias + col), residual = load<T, 8>(p.residual + at);
     Frag<float, 8> sum;
     UNROLL for (int i = 0; i < 8; ++i) sum.v[i] = acc[0].v[i] + to_float(bias.v[i]) + to_float(residual.v[i]);
-    tenon::device::store(p.y + at, from_floats<T>(sum));
+    return sum;
+  }
+  DEV static void store(const Params& p, int row, int col, const Computed& sum) {
+    tenon::device::store(p.y + at_of(p, row, col), from_floats<T>(sum));
   }
 };
 )";
@@ -43,7 +48,7 @@ std::string rows_of(const std::string& name, const std::string& pointer, const s
          columns + "}; }\n  DEV static const T* at(const Row& row, int col) { return row.at + col; }\n};\n";
 }
 std::string map_of(const std::string& name, const std::string& map) {
-  return "struct " + name + " { using T = ::T; DEV static TmaSource source(const Params& p, int col) { return {p." +
+  return "struct " + name + " { using T = ::T; static constexpr bool kConstant = true; DEV static TmaSource source(const Params& p, int col) { return {p." +
          map + ", col}; } };\n";
 }
 
@@ -103,7 +108,8 @@ TEST(CoreCode, E4m3IsNativeWhereItCanBe) {
 TEST(CoreCode, WgmmaTiles) {
   SKIP_WITHOUT_NVRTC();
   for (const WgmmaTileShape& tile :
-       {WgmmaTileShape{64, 64, 6}, {64, 128, 5}, {128, 64, 6}, {128, 128, 5}, {128, 192, 4}, {128, 256, 4}})
+       {WgmmaTileShape{64, 64, 5, 2}, {64, 128, 6}, {64, 160, 3, 2}, {128, 96, 6}, {128, 160, 5}, {128, 256, 4}, {256, 96, 4},
+        {256, 128, 3}})
     for (const bool conv : {false, true}) {
       SCOPED_TRACE(tile.type() + (conv ? " conv" : " gemm"));
       EXPECT_LE(tile.shared_bytes(), 232448);

@@ -32,10 +32,12 @@ inline std::string operand(const std::string& name, DType t, const std::string& 
 inline std::string epilogue(int lanes, int run, const std::string& columns) {
   return "struct Epilogue {\n  static constexpr int kLanes = " + std::to_string(lanes) +
          ", kRun = " + std::to_string(run) +
-         ";\n  DEV static void store(const Params& p, int row, int col, const Frag<float, kRun> (&acc)[kLanes]) {\n"
+         ";\n  using Computed = Frag<float, kRun>;\n"
+         "  DEV static Computed compute(const Params& p, int row, int col, const Frag<float, kRun> (&acc)[kLanes]) {\n"
          "    Frag<float, kRun> y = acc[0];\n    for (int i = 0; i < kRun; ++i) {\n"
          "      for (int l = 1; l < kLanes; ++l) y.v[i] *= acc[l].v[i];\n      y.v[i] += row + 0.5f * (col + i);\n    "
-         "}\n"
+         "}\n    return y;\n  }\n"
+         "  DEV static void store(const Params& p, int row, int col, const Computed& y) {\n"
          "    tenon::device::store(p.y + static_cast<int64_t>(row) * (" +
          columns + ") + col, y);\n  }\n};\n";
 }

@@ -157,10 +157,11 @@ void check(const HopperVariant& v, device::GemmSizes sizes) {
       "struct Params { GemmSizes sizes; TensorMap a, a2, b; int first_columns; float* y; };\n"
       "struct A { using T = " +
       t +
-      "; DEV static TmaSource source(const Params& p, int col) {\n"
+      "; static constexpr bool kConstant = false; DEV static TmaSource source(const Params& p, int col) {\n"
       "  return col < p.first_columns ? TmaSource{p.a, col} : TmaSource{p.a2, col - p.first_columns}; } };\n"
       "struct B { using T = " +
-      t + "; DEV static TmaSource source(const Params& p, int col) { return {p.b, col}; } };\n" +
+      t + "; static constexpr bool kConstant = true; DEV static TmaSource source(const Params& p, int col) { return {p.b, "
+          "col}; } };\n" +
       epilogue(v.lanes, v.run, "p.sizes.n / kLanes") + "using Tile = " + v.tile.type() +
       ";\nKERNEL(Tile::kThreads, 1, Params, p) { gemm_wgmma<Tile, A, B, Epilogue>(p); }\n";
   const int first = v.first_columns > 0 ? v.first_columns : sizes.k;
@@ -185,7 +186,8 @@ void check(const HopperVariant& v, device::GemmSizes sizes) {
 
 TEST(GemmHopper, EveryTile) {
   for (const WgmmaTileShape& tile :
-       {WgmmaTileShape{64, 64, 6}, {64, 128, 4}, {128, 64, 4}, {128, 128, 5}, {128, 192, 4}, {128, 256, 4}})
+       {WgmmaTileShape{64, 32, 6}, {64, 160, 3, 2}, {128, 64, 4}, {128, 96, 6}, {128, 160, 5}, {128, 224, 4}, {128, 256, 4},
+        {256, 96, 3}, {256, 128, 3}})
     check(HopperVariant{tile}, {.m = 150, .n = 280, .k = 200});
 }
 TEST(GemmHopper, TailsOfEverySize) {

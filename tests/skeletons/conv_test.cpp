@@ -1,4 +1,6 @@
 // The conv2d skeleton.
+#include <cmath>
+
 #include "skeletons/harness.h"
 
 namespace tenon::launches {
@@ -56,6 +58,23 @@ TEST_F(Conv, ViewsInTheHole) {
   const Expr n = permute(input(g, "n", DType::F32, {2, 4, 9, 8}), {0, 2, 3, 1});
   expect(launch("conv2d", {{"y", conv2d(n, weight("v", DType::F32, {20, 4, 3, 3}), 1, {1, 1, 1, 1})}}),
          {DType::F32, DType::F32, 36, 4});
+}
+
+// An input seen at twice its size; backends may sum the filter's taps that meet one pixel, which rounds once more.
+TEST_F(Conv, TwiceTheSize) {
+  for (DType t : {DType::BF16, DType::F16})
+    for (const auto& [height, width, channels] : {std::tuple{6, 7, 64}, {1, 1, 64}, {9, 20, 192}}) {
+      const std::string id = std::to_string(channels) + "x" + std::to_string(width) + std::string(name_of(t));
+      const Expr x = input(g, "x" + id, t, {2, height, width, channels}), w = weight("w" + id, t, {40, channels, 3, 3});
+      const Expr y = conv2d(upsample2x(x), w, 1, {1, 1, 1, 1});
+      // Every term's rounding counts here, not one term's: five spreads of their sum.
+      const double size = std::sqrt(9.0 * channels) / 4;
+      expect(launch("conv2d", {{"y" + id, y}}), {DType::F32, t, 9 * channels, size});
+      expect(launch("conv2d", {{"z" + id, cast(y, t)}}), {t, t, 9 * channels, size});
+    }
+  const Expr f = weight("f", DType::F32, {24, 64, 3, 3}), x = input(g, "xf", DType::F16, {1, 5, 6, 64});
+  expect(launch("conv2d", {{"yf", conv2d(upsample2x(x), cast(f, DType::F16), 1, {1, 1, 1, 1})}}),
+         {DType::F32, DType::F16, 576, 6});
 }
 
 TEST_F(Conv, ResultsThroughViewsAndStatistics) {

@@ -14,11 +14,6 @@ namespace {
 // Elements of a 16-byte fragment.
 int run_of(DType t) { return static_cast<int>(16 / size_of(t)); }
 
-// `hole` without an outermost rounding to the type it is stored in anyway.
-Expr without_rounding(const Expr& hole, DType t) {
-  return hole->type->round && hole->attrs.dtype == t ? hole->in[0] : hole;
-}
-
 // The lanes that `value` reads.
 std::set<int> lanes_of(const Expr& value) {
   std::set<int> out;
@@ -35,6 +30,10 @@ bool rows_in_memory(const Expr& hole, DType t) {
 }
 
 }  // namespace
+
+Expr without_rounding(const Expr& hole, DType t) {
+  return hole->type->round && hole->attrs.dtype == t ? hole->in[0] : hole;
+}
 
 DType arithmetic_of(const Form& form) {
   const DType t = form.holes.at(0).dtype();
@@ -56,7 +55,7 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
   const std::string name = "hole." + std::to_string(i);
   const Expr leaf = input(*form_.graph, name, arithmetic_, stored);
   if (constant) {
-    keep_computed(leaf, value, layout(leaf));
+    keep_computed(leaf, {{value, layout(leaf)}});
     return leaf;
   }
   place_in_scratch(leaf);
@@ -125,7 +124,7 @@ std::string AnchorKernel::map_text(const std::string& name, const Expr& operand,
     source += "    return {" + map + ", " + column + "};\n";
   }
   return "struct " + name + " {\n  using T = " + type_text(arithmetic_) +
-         ";\n  DEV static TmaSource source(const Params& p, int column) {\n" + source + "  }\n};\n";
+         ";\n  static constexpr bool kConstant = " + (stays(operand) ? "true" : "false") + ";\n  DEV static TmaSource source(const Params& p, int column) {\n" + source + "  }\n};\n";
 }
 
 // Results of lanes that do not meet: one functor a lane, chosen by the column.
@@ -147,11 +146,13 @@ std::string AnchorKernel::lanes_text(Params& params, std::string& headers, int m
     text += program.functor(functor, form_.lanes);
     headers += program.includes();
     store += "    if (lane == " + n + ") {\n      Frag<float, kRun> lanes[" + std::to_string(form_.lanes) +
-             "];\n      lanes[" + n + "] = acc[0];\n      " + functor + "::eval(p, row, col - lane * " + width +
-             ", lanes);\n    }\n";
+             "];\n      lanes[" + n + "] = acc;\n      const int at = col - lane * " + width + ";\n      " + functor +
+             "::store(p, row, at, " + functor + "::compute(p, row, at, lanes));\n    }\n";
   }
   return text + "struct Epilogue {\n  static constexpr int kLanes = 1, kRun = " + std::to_string(most) +
-         ";\n  DEV static void store(const Params& p, int row, int col, const Frag<float, kRun> (&acc)[1]) {\n" +
+         ";\n  using Computed = Frag<float, kRun>;\n"
+         "  DEV static Computed compute(const Params&, int, int, const Frag<float, kRun> (&acc)[1]) { return acc[0]; }\n"
+         "  DEV static void store(const Params& p, int row, int col, const Computed& acc) {\n"
          "    const int lane = col / " + params.divisor("lane", domain.cols()) + ";\n" + store + "  }\n};\n";
 }
 
@@ -162,10 +163,7 @@ std::string AnchorKernel::epilogue_text(Params& params, std::string& headers, in
   ProgramText program(outputs, domain, params, most);
   const std::string lanes = std::to_string(form_.lanes), text = program.functor("Results", form_.lanes);
   headers += program.includes();
-  return text + "struct Epilogue {\n  static constexpr int kLanes = " + lanes +
-         ", kRun = Results::kRun;\n  DEV static void store(const Params& p, int row, int col, const Frag<float, kRun> "
-         "(&acc)[" +
-         lanes + "]) {\n    Results::eval(p, row, col, acc);\n  }\n};\n";
+  return text + "struct Epilogue : Results {\n  static constexpr int kLanes = " + lanes + ";\n};\n";
 }
 
 }  // namespace tenon::cuda

@@ -13,6 +13,9 @@ DType arithmetic_of(const Form& form);
 /// True if there are lanes and every result reads one of them only (merged siblings: q, k and v).
 bool lanes_apart(const Form& form);
 
+/// `hole` without an outermost rounding to the type it is stored in anyway.
+Expr without_rounding(const Expr& hole, DType t);
+
 class AnchorKernel : public LaunchKernel {
  protected:
   AnchorKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)

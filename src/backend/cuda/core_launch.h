@@ -67,17 +67,20 @@ inline CoreLaunch conv_launch(const MmaTileShape& tile, const device::ConvSizes&
 
 /// device::WgmmaTile as a value.
 struct WgmmaTileShape {
-  int m = 128, n = 128, stages = 4;
+  int m = 128, n = 128, stages = 4, resident = 1;
 
-  int threads() const { return 2 * m + 128; }
+  int groups() const { return m > 128 ? 2 : m / 64; }
+  int threads() const { return 128 * (groups() + 1); }
+  int slab_columns() const { return n % 64 == 0 && n < 256 ? 64 : 32; }
   int shared_bytes() const {
-    const int slab_columns = n < 256 ? 64 : 32;
-    return stages * (m + n) * 128 + m / 16 * 16 * (slab_columns + 8) * 4 + 16 * stages + 16;
+    return stages * (m + n) * 128 + 4 * groups() * 16 * (slab_columns() + 8) * 4 + 16 * stages + 16;
   }
   /// Columns of K in a stage.
   int columns(int element_bytes) const { return 128 / element_bytes; }
   std::string type() const {
-    return "WgmmaTile<" + std::to_string(m) + ", " + std::to_string(n) + ", " + std::to_string(stages) + ">";
+    std::string text = "WgmmaTile<" + std::to_string(m);
+    for (int x : {n, stages, resident}) text += ", " + std::to_string(x);
+    return text + ">";
   }
 };
 
@@ -86,7 +89,7 @@ inline CoreLaunch wgmma_launch(const WgmmaTileShape& tile, int64_t tiles_m, int6
                                int multiprocessors) {
   const int64_t tiles = tiles_m * tiles_n * batch;
   CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>(std::min<int64_t>(tiles * splits, multiprocessors)),
+  launch.shape = {.grid_x = static_cast<unsigned>(std::min<int64_t>(tiles * splits, int64_t{multiprocessors} * tile.resident)),
                   .threads = static_cast<unsigned>(tile.threads()),
                   .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
   if (splits > 1) {
@@ -133,7 +136,7 @@ inline CoreLaunch conv_launch(const WgmmaTileShape& tile, const device::ConvSize
   const auto tiles = [](int64_t whole, int64_t part) { return (whole + part - 1) / part; };
   return wgmma_launch(
       tile, tiles(c.out_width, c.box_width) * tiles(c.out_height, c.box_height) * tiles(c.batch, c.box_images),
-      tiles(c.outputs / lanes, tile.n / lanes), 1, c.split.splits, multiprocessors);
+      tiles(c.outputs / lanes, tile.n / lanes) * c.phases * c.phases, 1, c.split.splits, multiprocessors);
 }
 /// conv_wgmma's input, or one of several joined: `channels` of each pixel.
 inline TensorBox pixels_box(const void* address, int element_bytes, const device::ConvSizes& c, int channels) {
@@ -155,13 +158,13 @@ inline TensorBox pixels_box(const void* address, int element_bytes, const device
           .box = {128 / element_bytes, c.box_width, 1, c.box_height, c.box_images},
           .swizzle_bytes = 128};
 }
-/// conv_wgmma's weights [outputs][kernel_h * kernel_w][channels].
+/// conv_wgmma's weights [phases * phases * outputs][kernel_h * kernel_w][channels].
 inline TensorBox taps_box(const void* address, int element_bytes, const device::ConvSizes& c, int box_rows) {
   const int64_t tap = int64_t{c.channels} * element_bytes, taps = int64_t{c.kernel_h} * c.kernel_w;
   return {.address = const_cast<void*>(address),
           .element_bytes = element_bytes,
           .rank = 3,
-          .extent = {c.channels, taps, c.outputs},
+          .extent = {c.channels, taps, int64_t{c.outputs} * c.phases * c.phases},
           .stride_bytes = {element_bytes, tap, taps * tap},
           .box = {128 / element_bytes, 1, box_rows},
           .swizzle_bytes = 128};

@@ -58,9 +58,14 @@ void LaunchKernel::keep_weights(const Expr& value) {
   }
 }
 
-void LaunchKernel::keep_computed(const Expr& leaf, const Expr& value, const Expr& place) {
+void LaunchKernel::keep_computed(const Expr& leaf, std::vector<KeptPiece> pieces) {
   in_weights_[leaf.get()] = reserve_weights(leaf_bytes(leaf));
-  computed_.push_back({leaf, value, place});
+  computed_.push_back({leaf, std::move(pieces)});
+}
+
+bool LaunchKernel::stays(const Expr& value) const {
+  const std::vector<Expr> leaves = memory_leaves(value);
+  return std::all_of(leaves.begin(), leaves.end(), [this](const Expr& l) { return in_weights_.contains(l.get()); });
 }
 
 std::vector<ProgramOutput> LaunchKernel::results() const {
@@ -169,16 +174,19 @@ void LaunchKernel::upload(const WeightSource& weights, const Expr& leaf, void* d
 }
 
 void LaunchKernel::compute_kept(const WeightSource& weights, const Computed& c) {
-  if (c.value.shape().numel() == 0) return;
   std::map<const Node*, std::shared_ptr<void>> memory;
-  for (const Expr& leaf : memory_leaves(c.value)) {
-    memory[leaf.get()] = device_->allocate(leaf_bytes(leaf));
-    upload(weights, leaf, memory[leaf.get()].get());
+  for (const KeptPiece& piece : c.pieces) {
+    if (piece.value.shape().numel() == 0) continue;
+    for (const Expr& leaf : memory_leaves(piece.value)) {
+      if (memory.contains(leaf.get())) continue;
+      memory[leaf.get()] = device_->allocate(leaf_bytes(leaf));
+      upload(weights, leaf, memory[leaf.get()].get());
+    }
+    const ProgramOutput output{piece.value, piece.place, c.leaf.dtype()};
+    Step step = plain_step(*device_, "pack weights", std::array{output}, domain_of(piece.value));
+    step.bind([&](const Expr& l) { return l == c.leaf ? kept(in_weights_.at(l.get())) : memory.at(l.get()).get(); });
+    step.launch();
   }
-  const ProgramOutput output{c.value, c.place, c.leaf.dtype()};
-  Step step = plain_step(*device_, "pack weights", std::array{output}, domain_of(c.value));
-  step.bind([&](const Expr& l) { return l == c.leaf ? kept(in_weights_.at(l.get())) : memory.at(l.get()).get(); });
-  step.launch();
   device_->synchronize();
 }
 

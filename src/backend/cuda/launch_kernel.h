@@ -31,9 +31,14 @@ class LaunchKernel : public Kernel {
   void place_in_scratch(const Expr& leaf);
   /// Gives the weights that `value` reads memory that stays, as they are.
   void keep_weights(const Expr& value);
-  /// Gives `leaf` memory that stays, zero where nothing is written: `value`, which reads nothing but weights, is
-  /// computed once and stored through `place`, a view of the leaf.
-  void keep_computed(const Expr& leaf, const Expr& value, const Expr& place);
+  /// A value that reads nothing but weights, and the view of a leaf that it is stored through.
+  struct KeptPiece {
+    Expr value, place;
+  };
+  /// Gives `leaf` memory that stays, zero where nothing is written: the pieces are computed once.
+  void keep_computed(const Expr& leaf, std::vector<KeptPiece> pieces);
+  /// True if all that `value` reads is memory that stays.
+  bool stays(const Expr& value) const;
   /// The last call of a constructor.
   void reserve_statistics();
 
@@ -67,7 +72,8 @@ class LaunchKernel : public Kernel {
     int64_t chunk = 1, chunks = 1;
   };
   struct Computed {
-    Expr leaf, value, place;
+    Expr leaf;
+    std::vector<KeptPiece> pieces;
   };
   void make_lets();
   void count(const FormOutput& output);

@@ -4,44 +4,61 @@
 
 #include "tenon/backend/cuda/anchor_kernel.h"
 #include "tenon/backend/cuda/core_launch.h"
-#include "tenon/backend/cuda/tile_choice.h"
+#include "tenon/backend/cuda/tile_tuning.h"
 #include "tenon/core/error.h"
+#include "tenon/core/options.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cuda {
 namespace {
 
-// Both kinds. A kind supplies its sizes (with a member `split`), operands and boxes; this chooses the core and makes
-// the step.
+// "8192x320x320".
+std::string joined(std::initializer_list<int> numbers) {
+  std::string out;
+  for (int n : numbers) out += (out.empty() ? "" : "x") + std::to_string(n);
+  return out;
+}
+
+// Both kinds. A kind supplies its sizes (with a member `split`), operands and boxes, and makes the step of any choice;
+// this chooses, measures and adds it.
 class ProductKernel : public AnchorKernel {
  protected:
   using AnchorKernel::AnchorKernel;
 
-  ProductShape shape(int64_t m, int64_t n, int64_t k, int64_t batch) const {
-    return {m, n, k, batch, lanes(), size_of(arithmetic_)};
-  }
-  /// Takes the faster of the cores that can do it. `wgmma`: tiles along m, or nothing if its boxes do not fit.
-  void choose(const ProductShape& p, const std::function<int64_t(const WgmmaTileShape&)>& wgmma) {
-    product_ = p;
-    choice_.core = Core::Simt;
-    if (!tensor_cores()) return;
-    if (core_allowed(Core::Mma)) choice_ = choose_mma(p, device().facts());
-    if (wgmma && device().facts().arch == "sm_90a" && core_allowed(Core::Wgmma)) {
-      const TileChoice other = choose_wgmma(p, device().facts(), wgmma);
-      if (other.core == Core::Wgmma && (choice_.core == Core::Simt || other.time < choice_.time)) choice_ = other;
-    }
-    if (choice_.core == Core::Simt) choice_ = choose_mma(p, device().facts());  // what is asked for alone cannot do it
-  }
-  /// Memory for the parts of K to meet in; `launch` of the chosen tile.
-  void reserve_split(const CoreLaunch& launch) {
+  /// A product of m x n x k. `wgmma_tiles_m`: tiles along m, or nothing if boxes do not fit the operands.
+  void choose(int64_t m, int64_t n, int64_t k, int64_t batch, const std::string& key,
+              std::function<int64_t(const WgmmaTileShape&)> wgmma_tiles_m, bool mma = true) {
+    product_ = {m, n, k, batch, lanes(), size_of(arithmetic_), std::move(wgmma_tiles_m), mma,
+                key + " lanes " + std::to_string(lanes()) + " bytes " + std::to_string(size_of(arithmetic_))};
+    if (tensor_cores()) choice_ = choose_tile(product_, device().facts());
+    const CoreLaunch launch = core_launch(choice_);
     if (choice_.splits == 1) return;
     workspace_at_ = reserve_scratch(launch.workspace_bytes);
     counters_at_ = reserve_weights(launch.counters * 4);
   }
 
+  virtual CoreLaunch core_launch(const TileChoice& choice) const = 0;
+  virtual TunedStep step(const TileChoice& choice) = 0;
+  virtual const Expr& constant() const = 0;
+
+  void make_steps() final {
+    make_operands();
+    if (form_.domain.numel() == 0) return;
+    if (tensor_cores() && option(Option::CudaTune) == "1" && device().facts().multiprocessors > 1)
+      tune_tiles(device(), product_.key, tile_choices(product_, device().facts()), constant(),
+                 [this](const TileChoice& c) { return step(c); });
+    TunedStep made = step(choice_);
+    if (choice_.splits == 1) return add(std::move(made.step));
+    const size_t split = made.split_at;
+    add(std::move(made.step), {{split + offsetof(device::SplitK, counters), kept(counters_at_)}},
+        {{split + offsetof(device::SplitK, workspace), workspace_at_}});
+  }
+
   template <class Sizes>
-  void add_simt(KernelText text, const std::string& kernel, const char* type, const Sizes& sizes, const Expr& a,
-                const Expr& b, int b_split) {
+  TunedStep simt_step(const std::string& kernel, const char* type, const Sizes& sizes, const Expr& a, const Expr& b,
+                      int b_split) {
+    KernelText text;
+    text.name = name();
     Params params;
     params.set_sizes(type, sizes);
     text.functors = operand_text("A", a, a.shape().rank() - 1, params, text.headers) +
@@ -54,47 +71,45 @@ class ProductKernel : public AnchorKernel {
     launch.grid_z = static_cast<unsigned>(product_.batch);
     launch.threads = 256;
     launch.shared_bytes = static_cast<unsigned>((1 + lanes()) * 16 * 68 * 4);
-    add(Step(device(), text, params, launch));
+    return {Step(device(), text, params, launch), {}, offsetof(Sizes, split)};
   }
 
   template <class Sizes>
-  void add_mma(KernelText text, const std::string& kernel, const char* type, Sizes sizes, const Expr& a, const Expr& b,
-               int b_split, const CoreLaunch& launch) {
+  TunedStep mma_step(const TileChoice& choice, const std::string& kernel, const char* type, Sizes sizes, const Expr& a,
+                     const Expr& b, int b_split) {
+    KernelText text;
     Params params;
-    sizes.split.splits = choice_.splits;
+    sizes.split.splits = choice.splits;
     params.set_sizes(type, sizes);
     text.functors = operand_text("A", a, a.shape().rank() - 1, params, text.headers) +
                     operand_text("B", b, b_split, params, text.headers) + epilogue_text(params, text.headers, 8);
-    add_core<Sizes>(std::move(text), kernel + "_mma", choice_.mma.type(), params, launch);
+    return core_step<Sizes>(choice, std::move(text), kernel + "_mma", choice.mma.type(), 1, params);
   }
 
   /// `box_a`, `box_b`: of one tensor of the operand, from its address, its columns and the elements between its rows.
   template <class Sizes>
-  void add_wgmma(KernelText text, const std::string& kernel, const char* type, Sizes sizes, const Expr& a,
-                 const MakeRowsBox& box_a, const Expr& b, const MakeRowsBox& box_b, const CoreLaunch& launch) {
+  TunedStep wgmma_step(const TileChoice& choice, const std::string& kernel, const char* type, Sizes sizes, const Expr& a,
+                       const MakeRowsBox& box_a, const Expr& b, const MakeRowsBox& box_b) {
+    KernelText text;
     Params params;
-    sizes.split.splits = choice_.splits;
+    sizes.split.splits = choice.splits;
     params.set_sizes(type, sizes);
     text.functors =
         map_text("A", a, params, box_a) + map_text("B", b, params, box_b) + epilogue_text(params, text.headers, 8);
-    add_core<Sizes>(std::move(text), kernel + "_wgmma", choice_.wgmma.type(), params, launch);
+    return core_step<Sizes>(choice, std::move(text), kernel + "_wgmma", choice.wgmma.type(), choice.wgmma.resident, params);
   }
-
-  const TileChoice& choice() const { return choice_; }
 
  private:
   template <class Sizes>
-  void add_core(KernelText text, const std::string& kernel, const std::string& tile, const Params& params,
-                const CoreLaunch& launch) {
-    text.name += " " + tile;
+  TunedStep core_step(const TileChoice& choice, KernelText text, const std::string& kernel, const std::string& tile,
+                      int resident, const Params& params) {
+    text.name = name() + " " + tile + (choice.splits > 1 ? " x" + std::to_string(choice.splits) : "");
     text.headers = "#include \"tenon/device/" + kernel + ".h\"\n" + text.headers;
     text.functors += "using Tile = " + tile + ";\n";
-    text.kernel = "KERNEL(Tile::kThreads, 1, Params, p) { " + kernel + "<Tile, A, B, Epilogue>(p); }\n";
-    Step step(device(), text, params, launch.shape);
-    if (choice_.splits == 1) return add(std::move(step));
-    const size_t split = offsetof(Sizes, split);
-    add(std::move(step), {{split + offsetof(device::SplitK, counters), kept(counters_at_)}},
-        {{split + offsetof(device::SplitK, workspace), workspace_at_}});
+    text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(resident) + ", Params, p) { " + kernel +
+                  "<Tile, A, B, Epilogue>(p); }\n";
+    const CoreLaunch launch = core_launch(choice);
+    return {Step(device(), text, params, launch.shape), launch, offsetof(Sizes, split)};
   }
 
   int64_t workspace_at_ = 0, counters_at_ = 0;
@@ -116,29 +131,26 @@ class GemmKernel : public ProductKernel {
     sizes_.k = checked_int(a_.shape()[-1]);
     const auto tiles_m = [this](const WgmmaTileShape& tile) { return div_up(sizes_.m, tile.m); };
     const bool boxes = tensor_cores() && rows_in_boxes(a_) && rows_in_boxes(b_);
-    choose(shape(sizes_.m, sizes_.n, sizes_.k, sizes_.batch),
+    choose(sizes_.m, sizes_.n, sizes_.k, sizes_.batch,
+           "gemm " + joined({sizes_.m, sizes_.n, sizes_.k}) + " batch " + std::to_string(sizes_.batch),
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>());
-    reserve_split(core_launch());
     reserve_statistics();
   }
 
  private:
-  CoreLaunch core_launch() const {
+  CoreLaunch core_launch(const TileChoice& choice) const override {
     device::GemmSizes sizes = sizes_;
-    sizes.split.splits = choice().splits;
-    if (choice().core == Core::Mma) return gemm_launch(choice().mma, sizes, lanes());
-    if (choice().core == Core::Simt) return {};
-    return gemm_launch(choice().wgmma, sizes, lanes(), device().facts().multiprocessors);
+    sizes.split.splits = choice.splits;
+    if (choice.core == Core::Mma) return gemm_launch(choice.mma, sizes, lanes());
+    if (choice.core == Core::Simt) return {};
+    return gemm_launch(choice.wgmma, sizes, lanes(), device().facts().multiprocessors);
   }
+  const Expr& constant() const override { return b_; }
 
-  void make_steps() override {
-    make_operands();
-    if (form_.domain.numel() == 0) return;
-    KernelText text;
-    text.name = name();
+  TunedStep step(const TileChoice& choice) override {
     const int b_split = b_.shape().rank() - 1;
-    if (choice().core == Core::Simt) return add_simt(text, "gemm", "GemmSizes", sizes_, a_, b_, b_split);
-    if (choice().core == Core::Mma) return add_mma(text, "gemm", "GemmSizes", sizes_, a_, b_, b_split, core_launch());
+    if (choice.core == Core::Simt) return simt_step("gemm", "GemmSizes", sizes_, a_, b_, b_split);
+    if (choice.core == Core::Mma) return mma_step(choice, "gemm", "GemmSizes", sizes_, a_, b_, b_split);
     const auto box = [this](int64_t rows, int box_rows) {
       return [this, rows, box_rows](void* address, int64_t columns, int64_t stride) {
         TensorBox out = rows_box(address, static_cast<int>(size_of(arithmetic_)), rows, columns, box_rows);
@@ -146,9 +158,9 @@ class GemmKernel : public ProductKernel {
         return out;
       };
     };
-    const WgmmaTileShape& tile = choice().wgmma;
-    add_wgmma(text, "gemm", "GemmSizes", sizes_, a_, box(int64_t{sizes_.m} * sizes_.batch, tile.m), b_,
-              box(int64_t{sizes_.n} * sizes_.batch, tile.n / lanes()), core_launch());
+    const WgmmaTileShape& tile = choice.wgmma;
+    return wgmma_step(choice, "gemm", "GemmSizes", sizes_, a_, box(int64_t{sizes_.m} * sizes_.batch, tile.m), b_,
+                      box(int64_t{sizes_.n} * sizes_.batch, tile.n / lanes()));
   }
 
   device::GemmSizes sizes_;
@@ -160,9 +172,15 @@ class ConvKernel : public ProductKernel {
   ConvKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
       : ProductKernel(std::move(device), launch, std::move(form)) {
     const Shape w = form_.holes[1].shape();
+    if (doubles()) {
+      form_.holes[0] = form_.holes[0]->in[0];
+      sizes_.phases = 2;
+    }
     a_ = padded_operand(0);
     const int64_t channels = a_.shape()[-1];
-    if (tensor_cores())
+    if (sizes_.phases == 2)
+      keep_phases(channels);
+    else if (tensor_cores())
       b_ = operand(1, {w[0], w[2], w[3], channels}, [&](const Expr& leaf) {
         return permute(slice(leaf, -1, 0, w[1]), {0, 3, 1, 2});
       });
@@ -177,14 +195,60 @@ class ConvKernel : public ProductKernel {
     };
     const bool boxes = tensor_cores() && conv_fits_boxes(sizes_, bytes) && rows_in_boxes(a_) &&
                        (sizes_.stride == 1 || dense(a_)) && dense(b_);
-    choose(shape(int64_t{sizes_.batch} * sizes_.out_height * sizes_.out_width, w[0], w[2] * w[3] * channels, 1),
-           boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>());
-    if (choice().core == Core::Wgmma) choose_box(choice().wgmma, sizes_);
-    reserve_split(core_launch());
+    const device::ConvSizes& c = sizes_;
+    choose(int64_t{c.batch} * c.out_height * c.out_width, int64_t{c.outputs} * c.phases * c.phases,
+           int64_t{c.kernel_h} * c.kernel_w * channels, 1,
+           (c.phases > 1 ? "conv2d of twice " : form_.holes[0].is<nodes::Resize>() ? "conv2d of resized " : "conv2d ") + joined({c.batch, c.height, c.width, c.channels}) + " -> " +
+               joined({c.out_height, c.out_width, c.outputs}) + " by " + joined({c.kernel_h, c.kernel_w, c.stride}),
+           boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), c.phases == 1);
     reserve_statistics();
   }
 
  private:
+  // True if the input is another one at twice its size, which the wgmma core reads as it is.
+  bool doubles() const {
+    const Expr &x = form_.holes[0], &w = form_.holes[1];
+    const std::vector<int64_t> same = {1, 1, 1, 1, 1};  // stride, and padding on four sides
+    if (!tensor_cores() || device().facts().arch != "sm_90a" || !core_allowed(Core::Wgmma) || !x.is<nodes::Resize>())
+      return false;
+    const Shape from = x->in[0].shape();
+    if (is_view_chain(x->in[0]) && !rows_in_boxes(x->in[0])) return false;
+    return x.shape()[1] == 2 * from[1] && x.shape()[2] == 2 * from[2] && from[3] * size_of(arithmetic_) % 128 == 0 &&
+           w.shape()[2] == 3 && w.shape()[3] == 3 && form_.anchor->attrs.ints == same && lanes() == 1 &&
+           form_.lanes == 1 && w->rate == Rate::Constant && is_view_chain(without_rounding(w, arithmetic_));
+  }
+
+  // The four filters of 2 x 2 taps, sums of those taps that meet the same pixel: of an even row the last two, of an odd
+  // one the first two. Summed in f32, rounded once.
+  void keep_phases(int64_t channels) {
+    const Expr& hole = form_.holes[1];
+    const Expr w = without_rounding(hole, arithmetic_);
+    const bool rounds = w != hole;
+    const int64_t outputs = w.shape()[0], inputs = w.shape()[1];
+    b_ = input(*form_.graph, "hole.1", arithmetic_, {4 * outputs, 2, 2, channels});
+    struct Range {
+      int64_t begin, end;
+    };
+    constexpr Range kTaps[2][2] = {{{0, 1}, {1, 3}}, {{0, 2}, {2, 3}}};
+    std::vector<KeptPiece> pieces;
+    for (int64_t i = 0; i < 16; ++i) {
+      const int64_t phase = i / 4, tap_y = i / 2 % 2, tap_x = i % 2;
+      const Range rows = kTaps[phase / 2][tap_y], columns = kTaps[phase % 2][tap_x];
+      Expr sum;
+      for (int64_t y = rows.begin; y < rows.end; ++y)
+        for (int64_t x = columns.begin; x < columns.end; ++x) {
+          Expr tap = slice(slice(w, 2, y, y + 1), 3, x, x + 1);
+          if (rounds) tap = cast(tap, arithmetic_);
+          tap = cast(tap, DType::F32);
+          sum = sum ? sum + tap : tap;
+        }
+      const Expr part = slice(slice(slice(b_, 0, phase * outputs, (phase + 1) * outputs), 1, tap_y, tap_y + 1), 2, tap_x,
+                              tap_x + 1);
+      pieces.push_back({sum, permute(slice(part, -1, 0, inputs), {0, 3, 1, 2})});
+    }
+    keep_computed(b_, std::move(pieces));
+  }
+
   void fill_sizes(int64_t channels) {
     const Shape x = form_.holes[0].shape(), w = form_.holes[1].shape(), y = form_.anchor.shape();
     const std::vector<int64_t>& p = form_.anchor->attrs.ints;  // stride, top, left, bottom, right
@@ -192,41 +256,44 @@ class ConvKernel : public ProductKernel {
     sizes_.height = checked_int(x[1]);
     sizes_.width = checked_int(x[2]);
     sizes_.channels = checked_int(channels);
-    sizes_.out_height = checked_int(y[1]);
-    sizes_.out_width = checked_int(y[2]);
+    sizes_.out_height = checked_int(y[1]) / sizes_.phases;
+    sizes_.out_width = checked_int(y[2]) / sizes_.phases;
     sizes_.outputs = checked_int(w[0]);
-    sizes_.kernel_h = checked_int(w[2]);
-    sizes_.kernel_w = checked_int(w[3]);
+    sizes_.kernel_h = sizes_.phases == 2 ? 2 : checked_int(w[2]);
+    sizes_.kernel_w = sizes_.phases == 2 ? 2 : checked_int(w[3]);
     sizes_.stride = checked_int(p[0]);
     sizes_.pad_top = checked_int(p[1]);
     sizes_.pad_left = checked_int(p[2]);
   }
 
-  CoreLaunch core_launch() const {
-    device::ConvSizes sizes = sizes_;
-    sizes.split.splits = choice().splits;
-    if (choice().core == Core::Mma) return conv_launch(choice().mma, sizes, lanes());
-    if (choice().core == Core::Simt) return {};
-    return conv_launch(choice().wgmma, sizes, lanes(), device().facts().multiprocessors);
+  CoreLaunch core_launch(const TileChoice& choice) const override {
+    device::ConvSizes sizes = sizes_for(choice);
+    if (choice.core == Core::Mma) return conv_launch(choice.mma, sizes, lanes());
+    if (choice.core == Core::Simt) return {};
+    return conv_launch(choice.wgmma, sizes, lanes(), device().facts().multiprocessors);
   }
+  device::ConvSizes sizes_for(const TileChoice& choice) const {
+    device::ConvSizes sizes = sizes_;
+    sizes.split.splits = choice.splits;
+    if (choice.core == Core::Wgmma) choose_box(choice.wgmma, sizes);
+    return sizes;
+  }
+  const Expr& constant() const override { return b_; }
 
-  void make_steps() override {
-    make_operands();
-    if (form_.domain.numel() == 0) return;
-    KernelText text;
-    text.name = name();
-    if (choice().core == Core::Simt) return add_simt(text, "conv", "ConvSizes", sizes_, a_, b_, 1);
-    if (choice().core == Core::Mma) return add_mma(text, "conv", "ConvSizes", sizes_, a_, b_, 1, core_launch());
-    const int bytes = static_cast<int>(size_of(arithmetic_)), rows = choice().wgmma.n / lanes();
-    const auto pixels = [this, bytes](void* address, int64_t columns, int64_t stride) {
-      TensorBox box = pixels_box(address, bytes, sizes_, checked_int(stride));
-      if (sizes_.stride == 1) box.extent[0] = columns;
+  TunedStep step(const TileChoice& choice) override {
+    const device::ConvSizes sizes = sizes_for(choice);
+    if (choice.core == Core::Simt) return simt_step("conv", "ConvSizes", sizes, a_, b_, 1);
+    if (choice.core == Core::Mma) return mma_step(choice, "conv", "ConvSizes", sizes, a_, b_, 1);
+    const int bytes = static_cast<int>(size_of(arithmetic_)), rows = choice.wgmma.n / lanes();
+    const auto pixels = [sizes, bytes](void* address, int64_t columns, int64_t stride) {
+      TensorBox box = pixels_box(address, bytes, sizes, checked_int(stride));
+      if (sizes.stride == 1) box.extent[0] = columns;
       return box;
     };
-    const auto taps = [this, bytes, rows](void* address, int64_t, int64_t) {
-      return taps_box(address, bytes, sizes_, rows);
+    const auto taps = [sizes, bytes, rows](void* address, int64_t, int64_t) {
+      return taps_box(address, bytes, sizes, rows);
     };
-    add_wgmma(text, "conv", "ConvSizes", sizes_, a_, pixels, b_, taps, core_launch());
+    return wgmma_step(choice, "conv", "ConvSizes", sizes, a_, pixels, b_, taps);
   }
 
   device::ConvSizes sizes_;

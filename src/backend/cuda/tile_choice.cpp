@@ -1,5 +1,9 @@
 #include "tenon/backend/cuda/tile_choice.h"
 
+#include <algorithm>
+#include <sstream>
+
+#include "tenon/backend/cuda/tile_table.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
 
@@ -12,13 +16,17 @@ struct Candidate {
   double rate;  // of a multiprocessor, relative to the largest mma tile's
 };
 
-// Operands are read once a tile: rates fall with its size. Not measured yet on a device.
+// Operands are read once a tile: rates fall with its size.
 constexpr Candidate<MmaTileShape> kMma[] = {
     {{128, 128, 2, 4, 64, 4}, 1.0}, {{128, 64, 2, 2, 64, 4}, 0.85}, {{64, 128, 2, 2, 64, 4}, 0.85},
     {{64, 64, 2, 2, 128, 4}, 0.7},  {{32, 64, 1, 4, 128, 4}, 0.5},
 };
 constexpr Candidate<WgmmaTileShape> kWgmma[] = {
-    {{128, 256, 3}, 1.7}, {{128, 128, 5}, 1.5}, {{128, 64, 6}, 1.1}, {{64, 128, 5}, 1.0}, {{64, 64, 6}, 0.8},
+    {{256, 128, 3, 1}, 1.8}, {{256, 96, 4, 1}, 1.7}, {{128, 256, 4, 1}, 1.8}, {{128, 224, 4, 1}, 1.75},
+    {{128, 192, 4, 1}, 1.7}, {{128, 160, 5, 1}, 1.6}, {{128, 128, 5, 1}, 1.5}, {{128, 96, 6, 1}, 1.35},
+    {{128, 64, 6, 1}, 1.1},  {{64, 256, 5, 1}, 1.3}, {{64, 160, 6, 1}, 1.1},  {{64, 128, 6, 1}, 1.0},
+    {{64, 160, 3, 2}, 0.7},  {{64, 128, 3, 2}, 0.65}, {{64, 96, 4, 2}, 0.55}, {{64, 64, 6, 1}, 0.8},
+    {{64, 64, 5, 2}, 0.5},   {{64, 32, 6, 2}, 0.35},
 };
 constexpr int kMostSplits = 16;
 
@@ -31,52 +39,40 @@ double time_of(int64_t blocks, int64_t area, int64_t steps, int row_bytes, doubl
   return static_cast<double>(div_up(blocks, multiprocessors)) * static_cast<double>(area) / 4096 * each;
 }
 
-// Calls `consider` with every number of parts worth a try.
+// Calls `consider` with every number of parts worth a try: those that still find multiprocessors without work.
 template <class F>
-void for_splits(int64_t steps, const F& consider) {
-  for (int splits = 1; splits <= kMostSplits && (splits == 1 || splits * 4 <= steps); ++splits) consider(splits);
+void for_splits(int64_t steps, int64_t tiles, int places, const F& consider) {
+  for (int splits = 1; splits <= kMostSplits; ++splits)
+    if (splits == 1 || (splits * 4 <= steps && tiles * splits <= 2 * places)) consider(splits);
 }
 
-}  // namespace
-
-TileChoice choose_mma(const ProductShape& p, const DeviceFacts& facts) {
-  TileChoice best;
-  bool found = false;
+void add_mma(std::vector<TileChoice>& out, const ProductShape& p, const DeviceFacts& facts) {
   for (const auto& [tile, rate] : kMma) {
     if (tile.n / tile.warps_n % (8 * p.lanes) || tile.shared_bytes() > facts.shared_bytes) continue;
     const int64_t tiles = div_up(p.m, tile.m) * div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
     const int64_t steps = div_up(p.k * p.element_bytes, tile.row_bytes);
-    for_splits(steps, [&, &tile = tile, &rate = rate](int splits) {
+    for_splits(steps, tiles, facts.multiprocessors, [&, &tile = tile, &rate = rate](int splits) {
       const double time = time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), tile.row_bytes, rate,
                                   splits, facts.multiprocessors);
-      if (found && time >= best.time) return;
-      found = true;
-      best = {Core::Mma, tile, {}, splits, time};
+      out.push_back({Core::Mma, tile, {}, splits, time});
     });
   }
-  return best;
 }
 
-TileChoice choose_wgmma(const ProductShape& p, const DeviceFacts& facts,
-                        const std::function<int64_t(const WgmmaTileShape&)>& tiles_m) {
-  TileChoice best;
-  bool found = false;
-  best.core = Core::Simt;
+void add_wgmma(std::vector<TileChoice>& out, const ProductShape& p, const DeviceFacts& facts) {
   for (const auto& [tile, rate] : kWgmma) {
-    const int slab = tile.n < 256 ? 64 : 32;
-    if (tile.n % (8 * p.lanes) || slab % (8 * p.lanes) || tile.shared_bytes() > facts.shared_bytes) continue;
-    const int64_t tiles = tiles_m(tile) * div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
+    if (tile.n / p.lanes % 8 || tile.slab_columns() % (8 * p.lanes) || tile.shared_bytes() > facts.shared_bytes) continue;
+    const int64_t tiles = p.wgmma_tiles_m(tile) * div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
     const int64_t steps = div_up(p.k * p.element_bytes, 128);
-    for_splits(steps, [&, &tile = tile, &rate = rate](int splits) {
-      const double time = time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), 128, rate, splits,
-                                  facts.multiprocessors);
-      if (found && time >= best.time) return;
-      found = true;
-      best = {Core::Wgmma, {}, tile, splits, time};
+    const int places = facts.multiprocessors * tile.resident;
+    for_splits(steps, tiles, places, [&, &tile = tile, &rate = rate](int splits) {
+      const double time = time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), 128, rate, splits, places);
+      out.push_back({Core::Wgmma, {}, tile, splits, time});
     });
   }
-  return best;
 }
+
+}  // namespace
 
 bool core_allowed(Core core) {
   const std::string only = option(Option::CudaCore);
@@ -85,6 +81,57 @@ bool core_allowed(Core core) {
   TENON_CHECK(Usage, only == names[0] || only == names[1] || only == names[2], "TENON_CUDA_CORE")
       << "expected simt, mma or wgmma, got \"" << only << "\"";
   return only == names[static_cast<int>(core)];
+}
+
+std::string TileChoice::text() const {
+  std::ostringstream out;
+  if (core == Core::Simt) return "simt";
+  if (core == Core::Mma)
+    out << "mma " << mma.m << 'x' << mma.n << " warps " << mma.warps_m << 'x' << mma.warps_n << " bytes "
+        << mma.row_bytes << " stages " << mma.stages;
+  else
+    out << "wgmma " << wgmma.m << 'x' << wgmma.n << " stages " << wgmma.stages << " resident " << wgmma.resident;
+  out << " splits " << splits;
+  return out.str();
+}
+
+std::optional<TileChoice> TileChoice::parse(const std::string& text) {
+  std::istringstream in(text);
+  TileChoice c;
+  std::string word, rest;
+  char x = 0;
+  in >> word;
+  if (word == "mma") {
+    c.core = Core::Mma;
+    in >> c.mma.m >> x >> c.mma.n >> word >> c.mma.warps_m >> x >> c.mma.warps_n >> word >> c.mma.row_bytes >> word >>
+        c.mma.stages >> word >> c.splits;
+  } else if (word == "wgmma") {
+    c.core = Core::Wgmma;
+    in >> c.wgmma.m >> x >> c.wgmma.n >> word >> c.wgmma.stages >> word >> c.wgmma.resident >> word >> c.splits;
+  } else {
+    return std::nullopt;
+  }
+  if (!in || in >> rest || c.text() != text) return std::nullopt;
+  return c;
+}
+
+std::vector<TileChoice> tile_choices(const ProductShape& p, const DeviceFacts& facts) {
+  std::vector<TileChoice> out;
+  const bool wgmma = p.wgmma_tiles_m && facts.arch == "sm_90a";
+  if (p.mma && core_allowed(Core::Mma)) add_mma(out, p, facts);
+  if (wgmma && core_allowed(Core::Wgmma)) add_wgmma(out, p, facts);
+  if (out.empty() && p.mma) add_mma(out, p, facts);  // what is asked for alone cannot do it
+  std::stable_sort(out.begin(), out.end(), [](const TileChoice& a, const TileChoice& b) { return a.time < b.time; });
+  return out;
+}
+
+TileChoice choose_tile(const ProductShape& p, const DeviceFacts& facts) {
+  const std::vector<TileChoice> all = tile_choices(p, facts);
+  TENON_CHECK(Internal, !all.empty(), p.key) << "no core can do it";
+  if (const std::optional<std::string> measured = TileTable::of(facts).find(p.key))
+    for (const TileChoice& c : all)
+      if (c.text() == *measured) return c;
+  return all.front();
 }
 
 }  // namespace tenon::cuda

@@ -1,6 +1,9 @@
-// Which core and tile a product runs on, and into how many parts its K is cut.
+// Which core and tile a product runs on, and into how many parts its K is cut: what was measured, else an estimate.
 #pragma once
 #include <functional>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "tenon/backend/cuda/core_launch.h"
 
@@ -10,25 +13,35 @@ namespace tenon::cuda {
 enum class Core { Simt, Mma, Wgmma };
 
 struct ProductShape {
-  int64_t m, n, k, batch;
-  int lanes;
-  int64_t element_bytes;
+  int64_t m = 0, n = 0, k = 0, batch = 1;
+  int lanes = 1;
+  int64_t element_bytes = 2;
+  /// Tiles along m by the rows of a wgmma tile; nothing if its boxes do not fit the operands.
+  std::function<int64_t(const WgmmaTileShape&)> wgmma_tiles_m = {};
+  bool mma = true;       ///< the mma core can do it
+  std::string key = {};  ///< equal for products that take equal time on equal cores: "gemm 8192x320x320 lanes 1"
 };
 struct TileChoice {
-  Core core = Core::Mma;
-  MmaTileShape mma;
-  WgmmaTileShape wgmma;
+  Core core = Core::Simt;
+  MmaTileShape mma = {};
+  WgmmaTileShape wgmma = {};
   int splits = 1;
   double time = 0;  ///< estimated, in units that choices of one product share
+
+  /// "wgmma 128x160 stages 5 resident 1 splits 1", and back; nothing for what is no choice.
+  std::string text() const;
+  static std::optional<TileChoice> parse(const std::string& text);
 };
 
-/// The tile and splits of mma whose estimated time is least: waves of blocks over the multiprocessors, each as long as
-/// its steps of K, with smaller tiles less efficient and a cost for meeting.
-TileChoice choose_mma(const ProductShape& product, const DeviceFacts& facts);
-/// The same of wgmma; nothing if no tile fits. `tiles_m`: tiles along m by the rows of a tile.
-TileChoice choose_wgmma(const ProductShape& product, const DeviceFacts& facts,
-                        const std::function<int64_t(const WgmmaTileShape&)>& tiles_m);
+/// Every choice worth a try that the device can run, the best estimate first: waves of blocks over the multiprocessors,
+/// each as long as its steps of K, with smaller tiles less efficient and a cost for meeting. TENON_CUDA_CORE leaves those
+/// of one core.
+std::vector<TileChoice> tile_choices(const ProductShape& product, const DeviceFacts& facts);
+
 /// True if `core` may run: not forbidden by TENON_CUDA_CORE.
 bool core_allowed(Core core);
+
+/// What was measured for the product (tile_table.h) if the device can run it, else the best estimate.
+TileChoice choose_tile(const ProductShape& product, const DeviceFacts& facts);
 
 }  // namespace tenon::cuda

@@ -197,7 +197,7 @@ std::string AccessText::store_piece(size_t i, const std::string& src, int run) c
     return t.pointer + "[" + row + "] = from_float<" + type + ">(" + value + ");";
   }
   if (vector(t, run))
-    return column_offset(t, "col") + "store<" + type + ", " + n + ">(" + t.pointer + " + " + row +
+    return column_offset(t, "col") + "device::store<" + type + ", " + n + ">(" + t.pointer + " + " + row +
            " + at, from_floats<" + type + ">(" + src + "));";
   return "UNROLL for (int k = 0; k < " + n + "; ++k) { " + column_offset(t, "col + k") + t.pointer + "[" + row +
          " + at] = from_float<" + type + ">(" + src + ".v[k]); }";

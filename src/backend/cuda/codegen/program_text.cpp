@@ -260,23 +260,25 @@ std::string ProgramText::includes() const {
   return out;
 }
 
-// Statements that store output `o`, whose value is emitted before them.
-std::string ProgramText::stored(const ProgramOutput& o) {
+// The place of output `o`.
+AccessText& ProgramText::place_of(const ProgramOutput& o) {
   size_t number = 0;
   for (const ProgramOutput& other : outputs_) {
     if (&other == &o) break;
     number += static_cast<bool>(other.place);
   }
-  AccessText& place = places_[number];
-  Value v = value(o.value);
-  if (place.uniform()) return place.store(v.uniform ? v.name : v.name + ".v[0]", run_);
-  if (v.uniform) {
-    const std::string full = fresh();
-    loop_ += "        const Frag<float, kRun> " + full + " = splat<kRun>(" + v.name + ");\n";
-    v.name = full;
-  }
-  return place.store(v.name, run_);
+  return places_[number];
 }
+
+// What output `o` stores, emitted before: a float where its place has one element a row, else a fragment.
+std::string ProgramText::result(const ProgramOutput& o) {
+  const Value v = value(o.value);
+  if (place_of(o).uniform()) return v.uniform ? v.name : v.name + ".v[0]";
+  return v.uniform ? "splat<kRun>(" + v.name + ")" : v.name;
+}
+
+// Statements that store output `o`, whose value is emitted before them.
+std::string ProgramText::stored(const ProgramOutput& o) { return place_of(o).store(result(o), run_); }
 
 // One loop over the row: what the reductions of this stage need, or the stores.
 std::string ProgramText::stage(int number, bool last) {
@@ -312,6 +314,25 @@ std::string ProgramText::stage(int number, bool last) {
   return out + after;
 }
 
+std::string ProgramText::returned(const ProgramOutput& o) {
+  const Value v = value(o.value);
+  return "return " + (v.uniform ? "splat<kRun>(" + v.name + ")" : v.name) + ";";
+}
+
+// Computing and storing, apart.
+std::string ProgramText::in_two(const std::string& at, const std::string& accumulators, const std::string& row) {
+  std::string members, fill, stores;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const std::string name = "out" + std::to_string(i);
+    members += std::string("    ") + (place_of(outputs_[i]).uniform() ? "float " : "Frag<float, kRun> ") + name + ";\n";
+    fill += "    computed." + name + " = " + result(outputs_[i]) + ";\n";
+    stores += "        " + place_of(outputs_[i]).store("computed." + name, run_) + "\n";
+  }
+  return "  struct Computed {\n" + members + "  };\n  DEV static Computed compute" + at + accumulators + ") {\n" + row +
+         before_ + loop_ + "    Computed computed;\n" + fill + "    return computed;\n  }\n  DEV static void store" + at +
+         ", const Computed& computed) {\n" + row + stores + "  }\n";
+}
+
 std::string ProgramText::functor(const std::string& name, int lanes) {
   std::string body;
   const bool returns = !outputs_[0].place;
@@ -325,19 +346,19 @@ std::string ProgramText::functor(const std::string& name, int lanes) {
     for (const auto& [node, v] : arrays_) body += "    Frag<float, kRun> " + v.name + "[R];\n";
     body += stages + "  }\n";
   } else {
-    std::string end;
-    for (const ProgramOutput& o : outputs_) {
-      if (o.place) {
-        end += "        " + stored(o) + "\n";
-      } else {
-        const Value v = value(o.value);
-        end += "        return " + (v.uniform ? "splat<kRun>(" + v.name + ")" : v.name) + ";\n";
+    const std::string accumulators = ", const Frag<float, kRun> (&acc)[" + std::to_string(lanes) + "]";
+    const std::string at = "(const Params& p, int row_number, int col", row = "    const Row r = row(p, row_number);\n";
+    if (lanes) {
+      body = in_two(at, accumulators, row);
+    } else {
+      std::string end;
+      for (const ProgramOutput& o : outputs_) {
+        const std::string done = o.place ? stored(o) : returned(o);
+        end += "        " + done + "\n";
       }
+      body = std::string("  DEV static ") + (returns ? "Frag<float, kRun>" : "void") + " eval" + at + ") {\n" + row +
+             before_ + loop_ + end + "  }\n";
     }
-    body = std::string("  DEV static ") + (returns ? "Frag<float, kRun>" : "void") +
-           " eval(const Params& p, int row_number, int col" +
-           (lanes ? ", const Frag<float, kRun> (&acc)[" + std::to_string(lanes) + "]" : "") +
-           ") {\n    const Row r = row(p, row_number);\n" + before_ + loop_ + end + "  }\n";
   }
   std::string row = "  struct Row {\n    int row;\n", code;
   const auto add = [&](const AccessText& a) {

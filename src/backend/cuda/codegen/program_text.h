@@ -25,8 +25,8 @@ class ProgramText {
   bool reduces() const { return reduces_; }
   /// Headers of the node bodies in use, as include lines.
   std::string includes() const;
-  /// The functor: `eval(p, row, col)`, with accumulators `eval(p, row, col, acc)`, with reductions
-  /// `run<R>(p, row, cols, team)`.
+  /// The functor: `eval(p, row, col)`; with accumulators `compute(p, row, col, acc)`, which gives a `Computed`, and
+  /// `store(p, row, col, computed)`; with reductions `run<R>(p, row, cols, team)`.
   std::string functor(const std::string& name, int lanes = 0);
   /// Nodes that became lines.
   int length() const { return lines_; }
@@ -53,7 +53,11 @@ class ProgramText {
   Value rounding(const Expr& e);
   void body_of(const Expr& e, std::string& call, const std::function<std::string(const Value&)>& element);
   std::string fresh() { return "v" + std::to_string(made_++); }
+  AccessText& place_of(const ProgramOutput& o);
+  std::string result(const ProgramOutput& o);
   std::string stored(const ProgramOutput& o);
+  std::string returned(const ProgramOutput& o);
+  std::string in_two(const std::string& at, const std::string& accumulators, const std::string& row);
   std::string stage(int number, bool last);
   std::string struct_name(const Expr& e);
 

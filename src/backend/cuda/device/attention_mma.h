@@ -151,11 +151,11 @@ DEV void attention_mma(const Params& p) {
   MmaSums<Tile> sums = {};
   StreamingSoftmax<Tile> softmax(s.scale);
   griddep_wait();
+  griddep_launch();
   if constexpr (Tile::kDeep)
     attend_deep<Tile, Q, K, V>(p, at, sums, softmax);
   else
     attend<Tile, Q, K, V>(p, at, sums, softmax);
-  griddep_launch();
   softmax.divide(sums);
   cp_async_wait<0>();
   sync_block();

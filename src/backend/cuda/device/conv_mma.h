@@ -119,12 +119,12 @@ DEV void conv_mma(const Params& p) {
     const int k = c.kernel_h * c.kernel_w * c.channels;
     const StepRange steps((k + kColumns - 1) / kColumns, c.split.splits, block_y());
     griddep_wait();
+  griddep_launch();
     WindowLoader<Tile, Tile::kM, A> a(p, steps.first, at.row, at.pixels);
     RowLoader<Tile, Tile::kN, B> b(p, k, steps.first,
                                    [&](int i) { return Place::Lanes::source(i, at.column, at.columns); });
     mma_loop<Tile, T>(p, sums, a, b, steps.count);
   }
-  griddep_launch();
   if (c.split.splits > 1 &&
       !mma_meet<Tile, WholeBlock>(c.split, block_x(), block_y(), sums, reinterpret_cast<uint32_t*>(shared_memory())))
     return;

@@ -3,7 +3,8 @@
 // grid.x = min(multiprocessors, tiles of m * tiles of n * batch * splits); WgmmaTile::kThreads, kSharedBytes. Operands
 // are dense tensors [batch * rows][columns] that the copy engine reads (device.h's TensorBox, swizzle 128): A in boxes
 // of 128 bytes x kM rows, B of 128 bytes x kN / kLanes rows. An operand is
-//   struct A { using T = BF16; DEV static TmaSource source(const Params& p, int column) { return {p.a, column}; } };
+//   struct A { using T = BF16; DEV static TmaSource source(const Params& p, int column) { return {p.a, column}; }
+//     static constexpr bool kConstant = false; };   // true: there before the kernels before this one have ended
 // where the columns of one step (128 bytes) must come from one map.
 #pragma once
 #include "tenon/device/wgmma_tile.h"
@@ -13,6 +14,7 @@ namespace tenon::device {
 template <class Tile, class A, class B, class Epilogue, class Params>
 struct GemmProblem {
   static constexpr int kColumns = Tile::kRowBytes / sizeof(typename A::T);
+  static constexpr bool kConstantB = B::kConstant;
   using Lanes = LaneColumns<Tile, Epilogue::kLanes>;
   const Params& p;
   int tiles_m, tiles_n;
@@ -34,11 +36,14 @@ struct GemmProblem {
     const int row = item.m * Tile::kM + i;
     return row < p.sizes.m ? batch(item) * p.sizes.m + row : -1;
   }
-  DEV void load(const WgmmaItem& item, int step, uint32_t a, uint32_t b, uint32_t full) const {
-    const TmaSource of_a = A::source(p, step * kColumns), of_b = B::source(p, step * kColumns);
-    tma_load(a, of_a.map, full, of_a.column, batch(item) * p.sizes.m + item.m * Tile::kM);
+  DEV void load_a(const WgmmaItem& item, int step, uint32_t a, uint32_t full) const {
+    const TmaSource from = A::source(p, step * kColumns);
+    tma_load(a, from.map, full, from.column, batch(item) * p.sizes.m + item.m * Tile::kM);
+  }
+  DEV void load_b(const WgmmaItem& item, int step, uint32_t b, uint32_t full) const {
+    const TmaSource from = B::source(p, step * kColumns);
     UNROLL for (int lane = 0; lane < Epilogue::kLanes; ++lane)
-        tma_load(b + lane * Lanes::kTile * Tile::kRowBytes, of_b.map, full, of_b.column,
+        tma_load(b + lane * Lanes::kTile * Tile::kRowBytes, from.map, full, from.column,
                  batch(item) * p.sizes.n + lane * columns() + column(item));
   }
 };

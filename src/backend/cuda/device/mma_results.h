@@ -2,8 +2,9 @@
 // split K, and their way to the epilogue, through shared memory so that it gets whole runs of columns.
 //
 // An epilogue is a struct with kLanes (the product's columns are kLanes equal parts, and one column of each is given
-// together), kRun (columns a call: 1, 2, 4 or 8; a lane's columns are a multiple), and
-// store(p, row, col, acc) with a Frag<float, kRun> for each lane.
+// together), kRun (columns a call: 1, 2, 4 or 8; a lane's columns are a multiple), a type Computed,
+// Computed compute(p, row, col, acc) with a Frag<float, kRun> for each lane, and store(p, row, col, computed). There are
+// two so that the loads of several fragments are under way at once: nothing moves over a store by itself.
 #pragma once
 #include "tenon/device/core_sizes.h"
 #include "tenon/device/elements.h"
@@ -70,36 +71,60 @@ struct WarpPlace {
   float* slab;  ///< 16 rows of Tile::kSlabColumns + 8 floats: 8 more, so that the lanes' pairs meet no bank twice
 };
 
+/// Rows from one 16-row fragment of a warp to its next: next to each other, or as the tile says.
+template <class Tile>
+DEV constexpr int fragment_step() {
+  if constexpr (requires { Tile::kFragmentStep; })
+    return Tile::kFragmentStep;
+  else
+    return 16;
+}
+
 /// Runs the epilogue over a warp's results, a slab of 16 rows and kSlabColumns columns at a time. row_of(i): what the
-/// epilogue calls row i of the tile, below zero outside; `column`: the tile's first, of `columns` in a lane.
+/// epilogue calls row i of the tile, below zero outside (row 0 is inside); `column`: the tile's first, of `columns` in a
+/// lane.
 template <class Tile, class Epilogue, class Params, class RowOf>
 DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
                    int columns) {
   constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kSlabRow = Tile::kSlabColumns + 8;
   constexpr int kLane = Tile::kSlabColumns / kLanes;  // columns of a lane in a slab
-  constexpr int kRuns = kLane / kRun, kFragments = kLane / 8, kItems = 16 * kRuns;
+  constexpr int kRuns = kLane / kRun, kFragments = kLane / 8, kItems = 16 * kRuns, kPasses = (kItems + 31) / 32;
+  constexpr int kTogether = kPasses < 4 ? kPasses : 4;
   static_assert(kLane % kRun == 0);
-  const int l = lane();
+  const int l = lane(), some_row = row_of(0);
   float* pair = place.slab + l / 4 * kSlabRow + l % 4 * 2;
-  UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i)
-      UNROLL for (int slab = 0; slab < Tile::kWarpN / Tile::kSlabColumns; ++slab) {
-    UNROLL for (int j = 0; j < Tile::kSlabColumns / 8; ++j) {
-      const int from = j / kFragments * (Tile::kWarpN / kLanes / 8) + slab * kFragments + j % kFragments;
-      const float(&v)[4] = sums.v[i][from];
-      store(pair + 8 * j, Frag<float, 2>{{v[0], v[1]}});
-      store(pair + 8 * kSlabRow + 8 * j, Frag<float, 2>{{v[2], v[3]}});
+  UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) {
+    int rows[kPasses];
+    UNROLL for (int pass = 0; pass < kPasses; ++pass) {
+      const int item = pass * 32 + l;
+      rows[pass] = item < kItems ? row_of(place.row + fragment_step<Tile>() * i + item / kRuns) : -1;
     }
-    sync_warp();
-    UNROLL_4 for (int item = l; item < kItems; item += 32) {
-      const int row = row_of(place.row + 16 * i + item / kRuns), c = item % kRuns * kRun;
-      const int at = column + place.column + slab * kLane + c;
-      if (row < 0 || at >= columns) continue;
-      Frag<float, kRun> values[kLanes];
-      UNROLL for (int part = 0; part < kLanes; ++part) values[part] =
-          load<float, kRun>(place.slab + item / kRuns * kSlabRow + part * kLane + c);
-      Epilogue::store(p, row, at, values);
+    UNROLL for (int slab = 0; slab < Tile::kWarpN / Tile::kSlabColumns; ++slab) {
+      UNROLL for (int j = 0; j < Tile::kSlabColumns / 8; ++j) {
+        const int from = j / kFragments * (Tile::kWarpN / kLanes / 8) + slab * kFragments + j % kFragments;
+        const float(&v)[4] = sums.v[i][from];
+        store(pair + 8 * j, Frag<float, 2>{{v[0], v[1]}});
+        store(pair + 8 * kSlabRow + 8 * j, Frag<float, 2>{{v[2], v[3]}});
+      }
+      sync_warp();
+      UNROLL for (int first = 0; first < kPasses; first += kTogether) {
+        typename Epilogue::Computed computed[kTogether];
+        UNROLL for (int t = 0; t < kTogether && first + t < kPasses; ++t) {
+          const int item = (first + t) * 32 + l, at = column + place.column + slab * kLane + item % kRuns * kRun;
+          const int row = rows[first + t], slab_row = item < kItems ? item / kRuns : 0;
+          Frag<float, kRun> values[kLanes];
+          UNROLL for (int part = 0; part < kLanes; ++part) values[part] =
+              load<float, kRun>(place.slab + slab_row * kSlabRow + part * kLane + item % kRuns * kRun);
+          // What lies outside is computed where something lies and not stored: a branch would keep loads apart.
+          computed[t] = Epilogue::compute(p, row < 0 ? some_row : row, at < columns ? at : column, values);
+        }
+        UNROLL for (int t = 0; t < kTogether && first + t < kPasses; ++t) {
+          const int item = (first + t) * 32 + l, at = column + place.column + slab * kLane + item % kRuns * kRun;
+          if (rows[first + t] >= 0 && at < columns) Epilogue::store(p, rows[first + t], at, computed[t]);
+        }
+      }
+      sync_warp();
     }
-    sync_warp();
   }
 }
 

@@ -32,6 +32,11 @@ struct PixelRows {
   }
 };
 
+template <class Epilogue, class Params, class Sums>
+DEV void store_result(const Params& p, int row, int col, const Sums& acc) {
+  Epilogue::store(p, row, col, Epilogue::compute(p, row, col, acc));
+}
+
 /// A tile of `rows` x `lane_columns` results: block (x, y), 4 x 4 results a thread and lane. W::eval(p, n, k).
 template <class W, class Epilogue, class Rows, class Params>
 DEV void simt_tile(const Params& p, const Rows& a, int m, int lane_columns, int depth, int first_row,
@@ -69,7 +74,7 @@ DEV void simt_tile(const Params& p, const Rows& a, int m, int lane_columns, int 
       if (row0 + ty + i >= m || col0 + tx + j >= lane_columns) continue;
       Frag<float, kRun> acc[kLanes];
       UNROLL for (int l = 0; l < kLanes; ++l) { UNROLL for (int k = 0; k < kRun; ++k) acc[l].v[k] = sum[l][i][j + k]; }
-      Epilogue::store(p, first_row + row0 + ty + i, col0 + tx + j, acc);
+      store_result<Epilogue>(p, first_row + row0 + ty + i, col0 + tx + j, acc);
     }
   }
 }
@@ -145,7 +150,7 @@ DEV void attention_simt(const Params& p) {
   for (int d = t * Epilogue::kRun; d < s.depth; d += kThreads * Epilogue::kRun) {
     Frag<float, Epilogue::kRun> acc[1];
     UNROLL for (int k = 0; k < Epilogue::kRun; ++k) acc[0].v[k] = q[d + k];
-    Epilogue::store(p, row, d, acc);
+    store_result<Epilogue>(p, row, d, acc);
   }
 }
 

@@ -10,18 +10,21 @@
 
 namespace tenon::device {
 
-/// kM_ (64 or 128) x kN_ (64, 128, 192 or 256) results, 128 bytes of K a stage.
-template <int kM_, int kN_, int kStages_>
+/// kM_ (64, 128 or 256) x kN_ (a multiple of 32 up to 256) results, 128 bytes of K a stage. kResident_: blocks that share
+/// a multiprocessor.
+template <int kM_, int kN_, int kStages_, int kResident_ = 1>
 struct WgmmaTile {
-  static constexpr int kM = kM_, kN = kN_, kStages = kStages_, kRowBytes = 128;
-  static constexpr int kWarpM = 16, kWarpN = kN;
-  static constexpr int kSumThreads = 2 * kM, kSumWarps = kSumThreads / 32, kThreads = kSumThreads + 128;
-  static constexpr int kSlabColumns = kN < 256 ? 64 : 32;
+  static constexpr int kM = kM_, kN = kN_, kStages = kStages_, kResident = kResident_, kRowBytes = 128;
+  /// Warpgroups that multiply: 64 rows each, or twice 64.
+  static constexpr int kGroups = kM > 128 ? 2 : kM / 64, kParts = kM / 64 / kGroups;
+  static constexpr int kWarpM = 16 * kParts, kWarpN = kN, kFragmentStep = 64;
+  static constexpr int kSumThreads = 128 * kGroups, kSumWarps = kSumThreads / 32, kThreads = kSumThreads + 128;
+  static constexpr int kSlabColumns = kN % 64 == 0 && kN < 256 ? 64 : 32;
   static constexpr int kSlabBytes = 16 * (kSlabColumns + 8) * 4;
   static constexpr int kStageBytes = (kM + kN) * kRowBytes;
   static constexpr int kSlabsAt = kStages * kStageBytes, kBarriersAt = kSlabsAt + kSumWarps * kSlabBytes;
   static constexpr int kSharedBytes = kBarriersAt + 16 * kStages + 16;
-  static_assert(kM % 64 == 0 && kN % 64 == 0 && kN <= 256);
+  static_assert(kM % 64 == 0 && kN % 32 == 0 && kN <= 256 && kParts * kN <= 256);
 };
 
 DEV void wgmma(BF16, auto& d, uint64_t a, uint64_t b) { wgmma_bf16(d, a, b, true); }
@@ -65,17 +68,35 @@ struct SumCrew {
   DEV static void sync() { sync_named(1, Tile::kSumThreads); }
 };
 
-/// Copies the operands of all this block's items.
+/// Copies the operands of all this block's items. What does not depend on the kernels before this one, the constant
+/// operand of the first stages, is copied while they still run.
 template <class Tile, class Problem>
 DEV void wgmma_produce(const Problem& problem) {
   StageRing<Tile> ring;
+  int ahead = 0;  // stages whose constant operand is under way
+  if (Problem::kConstantB && static_cast<int>(block_x()) < problem.items()) {
+    const auto item = problem.item(block_x());
+    const StepRange steps = problem.steps(item);
+    NO_UNROLL for (; ahead < Tile::kStages && ahead < steps.count; ++ahead) {
+      mbarrier_arrive_expecting(ring.full(), problem.stage_bytes());
+      problem.load_b(item, steps.first + ahead, ring.b(), ring.full());
+      ring.advance();
+    }
+    ring = {};
+  }
+  griddep_wait();
   for (int index = block_x(); index < problem.items(); index += grid_x()) {
     const auto item = problem.item(index);
     const StepRange steps = problem.steps(item);
     NO_UNROLL for (int step = 0; step < steps.count; ++step) {
-      mbarrier_wait(ring.empty(), ring.phase ^ 1);
-      mbarrier_arrive_expecting(ring.full(), problem.stage_bytes());
-      problem.load(item, steps.first + step, ring.a(), ring.b(), ring.full());
+      if (ahead > 0) {
+        --ahead;
+      } else {
+        mbarrier_wait(ring.empty(), ring.phase ^ 1);
+        mbarrier_arrive_expecting(ring.full(), problem.stage_bytes());
+        problem.load_b(item, steps.first + step, ring.b(), ring.full());
+      }
+      problem.load_a(item, steps.first + step, ring.a(), ring.full());
       ring.advance();
     }
   }
@@ -84,14 +105,18 @@ DEV void wgmma_produce(const Problem& problem) {
 /// The sums of `steps` stages.
 template <class Tile, class T>
 DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps) {
-  const uint32_t rows = (warp_uniform() - 4) / 4 * 64 * Tile::kRowBytes;
+  constexpr int kParts = Tile::kParts;
+  const uint32_t rows = (warp_uniform() - 4) / 4 * (64 * kParts) * Tile::kRowBytes;
   uint32_t last_empty = 0;
   sums = {};
   NO_UNROLL for (int step = 0; step < steps; ++step) {
     mbarrier_wait(ring.full(), ring.phase);
-    const uint64_t a = wgmma_rows(ring.a() + rows), b = wgmma_rows(ring.b());
+    const uint64_t b = wgmma_rows(ring.b());
     wgmma_fence();
-    UNROLL for (int k = 0; k < Tile::kRowBytes / 32; ++k) wgmma(T{}, sums.v[0], a + 2 * k, b + 2 * k);
+    UNROLL for (int part = 0; part < kParts; ++part) {
+      const uint64_t a = wgmma_rows(ring.a() + rows + part * 64 * Tile::kRowBytes);
+      UNROLL for (int k = 0; k < Tile::kRowBytes / 32; ++k) wgmma(T{}, sums.v[part], a + 2 * k, b + 2 * k);
+    }
     wgmma_commit();
     wgmma_wait<1>();  // the step before this one is done with its stage
     if (step > 0 && lane() == 0) mbarrier_arrive(last_empty);
@@ -99,7 +124,7 @@ DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps) {
     ring.advance();
   }
   wgmma_wait<0>();
-  wgmma_settle(sums.v[0]);
+  UNROLL for (int part = 0; part < kParts; ++part) wgmma_settle(sums.v[part]);
   if (steps > 0 && lane() == 0) mbarrier_arrive(last_empty);
 }
 
@@ -110,7 +135,8 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
   MmaSums<Tile> sums;
   const int w = warp() - 4;
   unsigned char* shared = shared_memory();
-  const WarpPlace place{w * 16, 0, reinterpret_cast<float*>(shared + Tile::kSlabsAt + w * Tile::kSlabBytes)};
+  const WarpPlace place{w / 4 * (64 * Tile::kParts) + w % 4 * 16, 0,
+                        reinterpret_cast<float*>(shared + Tile::kSlabsAt + w * Tile::kSlabBytes)};
   uint32_t* came = reinterpret_cast<uint32_t*>(shared + Tile::kBarriersAt + 16 * Tile::kStages);
   for (int index = block_x(); index < problem.items(); index += grid_x()) {
     const auto item = problem.item(index);
@@ -122,7 +148,7 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
 }
 
 /// The whole kernel. A Problem says which items there are, what to copy for a step of one, how many
-/// bytes that is, and what its rows are.
+/// bytes that is, what its rows are, and whether B is there before the kernels before this one have ended.
 template <class Tile, class T, class Epilogue, class Params, class Problem>
 DEV void wgmma_run(const Params& p, const Problem& problem) {
   StageRing<Tile> ring;
@@ -134,16 +160,16 @@ DEV void wgmma_run(const Params& p, const Problem& problem) {
     mbarrier_init_fence();
   }
   sync_block();
-  griddep_wait();
-  constexpr bool kMovesRegisters =
-      Tile::kThreads > 256;  // 384 threads have 168 registers each: those who copy need few
+  griddep_launch();  // the next kernel's blocks wait for this one's end themselves
+  // 384 threads have 168 registers each: those who copy need few.
+  constexpr bool kMovesRegisters = Tile::kThreads > 256 && Tile::kResident == 1;
   if (warp_uniform() < 4) {
     if constexpr (kMovesRegisters) registers_decrease<40>();
     if (thread_index() == 0) wgmma_produce<Tile>(problem);
   } else {
     if constexpr (kMovesRegisters) registers_increase<232>();
+    griddep_wait();
     wgmma_consume<Tile, T, Epilogue>(p, problem);
-    griddep_launch();
   }
 }
 

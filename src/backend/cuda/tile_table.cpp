@@ -1,0 +1,91 @@
+#include "tenon/backend/cuda/tile_table.h"
+
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "tenon/core/log.h"
+#include "tenon/core/options.h"
+
+namespace tenon::cuda {
+namespace fs = std::filesystem;
+namespace {
+
+std::string file_name(const DeviceFacts& facts) {
+  std::string name = facts.arch + "-" + facts.name + ".txt";
+  for (char& c : name)
+    if (c == ' ' || c == '/') c = '-';
+  return name;
+}
+
+std::string trimmed(std::string_view s) {
+  const size_t first = s.find_first_not_of(" \t\r"), last = s.find_last_not_of(" \t\r");
+  return first == std::string_view::npos ? std::string() : std::string(s.substr(first, last - first + 1));
+}
+
+}  // namespace
+
+TileTable& TileTable::of(const DeviceFacts& facts) {
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<TileTable>> tables;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<TileTable>& table = tables[file_name(facts)];
+  if (!table) table = std::make_unique<TileTable>(measured_tiles(facts.arch), cache_folder() / "tiles" / file_name(facts));
+  return *table;
+}
+
+TileTable::TileTable(std::string_view shipped, fs::path file) : file_(std::move(file)) {
+  read(shipped, shipped_);
+  std::ifstream in(file_);
+  std::ostringstream text;
+  text << in.rdbuf();
+  read(text.str(), here_);
+}
+
+// Lines that are none are passed by: the worst that a bad file does is to leave the estimate.
+void TileTable::read(std::string_view text, std::map<std::string, Entry>& into) {
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+    const size_t comment = line.find('#'), equals = line.find('=');
+    if (equals == std::string_view::npos || (comment != std::string_view::npos && comment < equals)) continue;
+    const size_t choice_end = comment == std::string_view::npos ? line.size() : comment;
+    into[trimmed(line.substr(0, equals))] = {trimmed(line.substr(equals + 1, choice_end - equals - 1)),
+                                             comment == std::string_view::npos ? "" : trimmed(line.substr(comment + 1))};
+  }
+}
+
+std::optional<std::string> TileTable::find(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto* entries : {&here_, &shipped_})
+    if (const auto it = entries->find(key); it != entries->end()) return it->second.choice;
+  return std::nullopt;
+}
+
+bool TileTable::measured_here(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  return here_.contains(key);
+}
+
+void TileTable::add(const std::string& key, const std::string& choice, double microseconds) {
+  const std::lock_guard lock(mutex_);
+  std::ostringstream comment;
+  comment.precision(2);
+  comment << std::fixed << microseconds << " us";
+  here_[key] = {choice, comment.str()};
+  std::error_code error;
+  fs::create_directories(file_.parent_path(), error);
+  const fs::path part = file_.string() + ".part";
+  {
+    std::ofstream out(part, std::ios::trunc);
+    for (const auto& [name, entry] : here_) out << name << " = " << entry.choice << "  # " << entry.comment << '\n';
+    out.flush();
+    if (!out) error = std::make_error_code(std::errc::io_error);
+  }
+  if (!error) fs::rename(part, file_, error);
+  if (error && !warned_) spdlog::warn("{}: cannot be written ({}); what was measured is not kept", file_.string(), error.message());
+  warned_ |= static_cast<bool>(error);
+}
+
+}  // namespace tenon::cuda
