@@ -1,5 +1,5 @@
-// Host side of device/attention_mma.h and attention_wgmma.h: what a tile takes, which one suits a head, and how a
-// problem is launched. Formulas only.
+// Host side of device/attention_mma.h, attention_wgmma.h and attention_deep.h: what a tile takes, which one suits a
+// head, and how a problem is launched. Formulas only.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -156,6 +156,48 @@ inline CoreLaunch attention_launch(const AttentionWgmmaShape& tile, const device
                   .grid_z = static_cast<unsigned>(s.batch),
                   .threads = static_cast<unsigned>(tile.threads()),
                   .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  return launch;
+}
+
+/// device::AttentionDeepTile as a value.
+struct AttentionDeepShape {
+  int depth = 512, keys = 64;
+
+  static constexpr int kQueries = 128, kValueColumns = 256, kThreads = 384;
+  int shared_bytes() const {
+    const int key_stages = depth / 128, stages = key_stages + 2;
+    return stages * keys * 256 + depth * kQueries * 2 + 16 * stages + 8 * key_stages + 8;
+  }
+  std::string type() const { return "AttentionDeepTile<" + std::to_string(depth) + ", " + std::to_string(keys) + ">"; }
+};
+
+/// Its tile for heads of `depth`, depth 0 where there is no room.
+inline AttentionDeepShape pick_attention_deep(int depth, const DeviceFacts& facts) {
+  const AttentionDeepShape tile{.depth = (depth + 127) / 128 * 128};
+  return depth > 256 && tile.shared_bytes() <= facts.shared_bytes ? tile : AttentionDeepShape{.depth = 0};
+}
+
+/// Runs of keys that fill the device with blocks; a run has at least four tiles.
+inline int attention_deep_splits(const AttentionDeepShape& tile, const device::AttentionSizes& s, int multiprocessors) {
+  const int64_t blocks = int64_t{s.batch} * s.heads * ((s.queries + 127) / 128) * ((s.depth + 255) / 256);
+  const int64_t most = std::max(1, (s.keys + tile.keys - 1) / tile.keys / 4);
+  return static_cast<int>(std::clamp<int64_t>(multiprocessors / blocks, 1, most));
+}
+
+/// The launch of sizes with their splits.
+inline CoreLaunch attention_launch(const AttentionDeepShape& tile, const device::AttentionSizes& s) {
+  const int64_t tiles = int64_t{(s.queries + tile.kQueries - 1) / tile.kQueries} *
+                        ((s.depth + tile.kValueColumns - 1) / tile.kValueColumns);
+  CoreLaunch launch;
+  launch.shape = {.grid_x = static_cast<unsigned>(tiles * s.split.splits),
+                  .grid_y = static_cast<unsigned>(s.heads),
+                  .grid_z = static_cast<unsigned>(s.batch),
+                  .threads = static_cast<unsigned>(tile.kThreads),
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  if (s.split.splits == 1) return launch;
+  launch.counters = tiles * s.heads * s.batch;
+  // Sums, and four numbers of each of 256 threads.
+  launch.workspace_bytes = launch.counters * s.split.splits * (tile.kQueries * tile.kValueColumns + 4 * 256) * 4;
   return launch;
 }
 
