@@ -89,7 +89,7 @@ TEST(AttentionWgmma, OtherTiles) {
   check({{48, 40, 2, 64, 4, 2}}, {.queries = 130, .keys = 330, .depth = 40});
   check({{128, 128, 2, 128, 2, 1, 0, true}}, {.queries = 100, .keys = 200, .depth = 128, .causal = 1});
   check({{96, 96, 2, 128, 2}, DType::BF16, 4}, {.queries = 70, .keys = 150, .depth = 96});
-  check({{256, 256, 1, 64, 1}}, {.queries = 20, .keys = 150, .depth = 200});
+  check({{256, 256, 1, 64, 2}}, {.queries = 20, .keys = 150, .depth = 200});
 }
 
 TEST(AttentionWgmma, TailsOfQueriesAndKeys) {
@@ -116,6 +116,22 @@ TEST(AttentionWgmma, ShallowerHeadsThanTheTile) {
   for (int depth : {8, 24, 40}) check({{64, 64, 1, 64, 2}}, {.queries = 30, .keys = 70, .depth = depth});
   check({}, {.queries = 20, .keys = 70, .depth = 136});
   for (int depth : {16, 32, 48}) check({}, {.queries = 20, .keys = 70, .depth = depth});
+}
+
+// What was fastest on an H200.
+TEST(AttentionWgmma, TilesByMeasurement) {
+  const auto tile = [](int batch, int heads, int queries, int keys, int depth) {
+    return pick_attention_wgmma(
+               {.batch = batch, .heads = heads, .kv_heads = heads, .queries = queries, .keys = keys, .depth = depth},
+               hopper())
+        .type();
+  };
+  EXPECT_EQ(tile(2, 8, 4096, 4096, 40), "AttentionWgmmaTile<48, 40, 3, 128, 3, 1, 0, true>");
+  EXPECT_EQ(tile(2, 8, 1024, 1024, 80), "AttentionWgmmaTile<80, 80, 2, 128, 2, 1, 0, true>");
+  EXPECT_EQ(tile(2, 8, 256, 256, 160), "AttentionWgmmaTile<160, 160, 1, 128, 2, 1, 0, false>");
+  EXPECT_EQ(tile(2, 8, 4096, 77, 40), "AttentionWgmmaTile<48, 40, 1, 80, 1, 3, 0, false>");
+  EXPECT_EQ(tile(256, 24, 257, 257, 64), "AttentionWgmmaTile<64, 64, 1, 96, 3, 2, 0, false>");
+  EXPECT_EQ(tile(1, 30, 4224, 4224, 128), "AttentionWgmmaTile<128, 128, 2, 128, 2, 1, 0, false>");
 }
 
 // Large scores of both signs: the highest comes late, weights underflow.

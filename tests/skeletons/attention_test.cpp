@@ -71,6 +71,15 @@ TEST_F(Heads, NaNInOneQuery) {
   expect(launch("attention", {{"o", attention(q, k, k, 0.2)}}), tolerance(DType::F32, DType::BF16, 40));
 }
 
+// The one head of an image decoder.
+TEST_F(Heads, DeepHead) {
+  const Expr qkv = input(g, "qkv", DType::F16, {1, 520, 3 * 512});
+  std::vector<Expr> parts;
+  for (int i = 0; i < 3; ++i) parts.push_back(split_heads(slice(qkv, -1, i * 512, i * 512 + 512), 1));
+  const Expr o = cast(attention(parts[0], parts[1], parts[2], 1 / std::sqrt(512.0)), DType::F16);
+  expect(launch("attention", {{"o", merge_heads(o)}}), tolerance(DType::F16, DType::F16, 520));
+}
+
 TEST_F(Heads, FullSize) {
   const Expr qkv = input(g, "qkv", DType::BF16, {1, 1024, 3 * 320});
   std::vector<Expr> parts;

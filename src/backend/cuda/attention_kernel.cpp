@@ -64,7 +64,7 @@ class AttentionKernel : public AnchorKernel {
   }
 
  private:
-  // Takes the wgmma core where the operands come in boxes.
+  // Takes a wgmma core where the operands come in boxes.
   void choose_boxes() {
     if (!tensor_cores() || device().facts().arch != "sm_90a" || !core_allowed(Core::Wgmma)) return;
     for (const Expr& operand : operands_) {
@@ -73,7 +73,17 @@ class AttentionKernel : public AnchorKernel {
       boxes_.push_back(std::move(*rows));
     }
     wgmma_tile_ = pick_attention_wgmma(sizes_, device().facts());
-    if (wgmma_tile_.depth == 0) boxes_.clear();
+    if (wgmma_tile_.depth == 0) choose_deep();
+  }
+
+  void choose_deep() {
+    deep_tile_ = pick_attention_deep(sizes_.depth, device().facts());
+    if (deep_tile_.depth == 0) return boxes_.clear();
+    sizes_.split.splits = attention_deep_splits(deep_tile_, sizes_, device().facts().multiprocessors);
+    if (sizes_.split.splits == 1) return;
+    const CoreLaunch launch = attention_launch(deep_tile_, sizes_);
+    workspace_at_ = reserve_scratch(launch.workspace_bytes);
+    counters_at_ = reserve_weights(launch.counters * 4);
   }
 
   void make_steps() override {
@@ -93,20 +103,30 @@ class AttentionKernel : public AnchorKernel {
   }
 
   void add_wgmma(KernelText& text, Params& params) {
+    const bool deep = wgmma_tile_.depth == 0;
+    const std::string core = deep ? "attention_deep" : "attention_wgmma";
+    const std::string tile = deep ? deep_tile_.type() : wgmma_tile_.type();
+    const int box_keys = deep ? deep_tile_.keys : wgmma_tile_.keys;
     for (size_t i = 0; i < 3; ++i) {
-      const auto box = [rows = boxes_[i], s = sizes_, queries = i == 0, keys = wgmma_tile_.keys](void* address) {
+      const auto box = [rows = boxes_[i], s = sizes_, queries = i == 0, box_keys](void* address) {
         return head_box(static_cast<std::byte*>(address) + rows.offset * 2, rows.strides, s.batch,
-                        queries ? s.heads : s.kv_heads, queries ? s.queries : s.keys, s.depth, queries ? 64 : keys);
+                        queries ? s.heads : s.kv_heads, queries ? s.queries : s.keys, s.depth, queries ? 64 : box_keys);
       };
       text.functors += std::string("struct ") + "QKV"[i] + " {\n  using T = " + type_text(arithmetic_) +
                        ";\n  DEV static const TensorMap& map(const Params& p) { return " +
                        params.map(boxes_[i].leaf, box) + "; }\n};\n";
     }
-    text.functors += epilogue_text(params, text.headers, 8) + "using Tile = " + wgmma_tile_.type() + ";\n";
-    text.headers = "#include \"tenon/device/attention_wgmma.h\"\n" + text.headers;
-    text.name += " " + wgmma_tile_.type();
-    text.kernel = "KERNEL(Tile::kThreads, Tile::kBlocks, Params, p) { attention_wgmma<Tile, Q, K, V, Epilogue>(p); }\n";
-    add(Step(device(), text, params, attention_launch(wgmma_tile_, sizes_).shape));
+    text.functors += epilogue_text(params, text.headers, 8) + "using Tile = " + tile + ";\n";
+    text.headers = "#include \"tenon/device/" + core + ".h\"\n" + text.headers;
+    text.name += " " + tile + (sizes_.split.splits > 1 ? " x" + std::to_string(sizes_.split.splits) : "");
+    text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(deep ? 1 : wgmma_tile_.blocks) + ", Params, p) { " + core +
+                  "<Tile, Q, K, V, Epilogue>(p); }\n";
+    const CoreLaunch launch = deep ? attention_launch(deep_tile_, sizes_) : attention_launch(wgmma_tile_, sizes_);
+    Step step(device(), text, params, launch.shape);
+    if (sizes_.split.splits == 1) return add(std::move(step));
+    const size_t split = offsetof(device::AttentionSizes, split);
+    add(std::move(step), {{split + offsetof(device::SplitK, counters), kept(counters_at_)}},
+        {{split + offsetof(device::SplitK, workspace), workspace_at_}});
   }
 
   void add_streaming(KernelText& text, const Params& params) {
@@ -129,7 +149,9 @@ class AttentionKernel : public AnchorKernel {
 
   device::AttentionSizes sizes_;
   AttentionTileShape tile_;
-  AttentionWgmmaShape wgmma_tile_;
+  AttentionWgmmaShape wgmma_tile_;  // depth 0: deep_tile_
+  AttentionDeepShape deep_tile_;
+  int64_t workspace_at_ = 0, counters_at_ = 0;
   std::vector<HeadRows> boxes_;  // of q, k and v for wgmma, or none
   std::vector<Expr> operands_;
 };

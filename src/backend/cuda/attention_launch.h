@@ -1,5 +1,5 @@
-// Host side of device/attention_mma.h and attention_wgmma.h: what a tile takes, which one suits a head, and how a
-// problem is launched. Formulas only.
+// Host side of device/attention_mma.h, attention_wgmma.h and attention_deep.h: what a tile takes, which one suits a
+// head, and how a problem is launched. Formulas only.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -108,22 +108,43 @@ inline int wgmma_value_columns(int depth) {
   return 0;
 }
 
-/// The wgmma tile for a problem, depth 0 if there is none. Keys that fit one tile come at once.
+/// The wgmma tile for a problem, depth 0 if there is none. The rules are what was fastest on an H200:
+///  - keys: the tile that pads least, and of those the widest that leaves registers;
+///  - a few tiles of keys: little is there to overlap within a block, so blocks of one warpgroup, and as many a
+///    multiprocessor as there is work, registers and shared memory for;
+///  - many: one block of two warpgroups, three if heads are shallow, taking turns (their softmax costs as much as their
+///    products); deep heads take none: their products alone fill the tensor cores;
+///  - three stages of keys and values where they fit.
 inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s, const DeviceFacts& facts) {
   AttentionWgmmaShape tile;
   tile.depth = (s.depth + 15) / 16 * 16;
   tile.value_columns = wgmma_value_columns(s.depth);
   if (tile.value_columns == 0) return {.depth = 0};
   const auto padded = [&](int keys) { return (s.keys + keys - 1) / keys * keys; };
+  const int64_t halves = int64_t{s.batch} * s.heads * ((s.queries + 63) / 64);  // of 64 queries
+  const bool few_keys = padded(64) <= 6 * 64;
+  tile.groups = few_keys || halves <= facts.multiprocessors                               ? 1
+                : tile.value_columns <= 64 && halves > int64_t{3} * facts.multiprocessors ? 3
+                                                                                          : 2;
+  // Scores, weights and sums of a thread, and 40 registers for the rest.
+  const auto registers = [&](int keys) { return (3 * keys + 2 * tile.value_columns) / 4 + 40; };
+  const auto room = [&](int keys) {
+    AttentionWgmmaShape with = tile;
+    with.keys = keys, with.stages = s.keys <= keys ? 1 : 2;
+    return registers(keys) <= 240 && with.shared_bytes() <= facts.shared_bytes;
+  };
   tile.keys = 64;
-  for (const int keys : {80, 128})
-    if (padded(keys) <= padded(tile.keys)) tile.keys = keys;
-  const int64_t halves = int64_t{s.batch} * s.heads * ((s.queries + 63) / 64);
-  tile.groups = halves > facts.multiprocessors && s.queries > 64 ? 2 : 1;
-  if (tile.depth > 128) tile.keys = std::min(tile.keys, tile.groups == 1 && tile.depth <= 160 ? 128 : 64);
-  tile.stages = s.keys <= tile.keys ? 1 : 2;
-  tile.turns = s.keys > 8 * tile.keys;
-  tile.polynomial = tile.depth <= 64 && tile.turns ? 2 : 0;
+  for (const int keys : {80, 96, 128})
+    if (padded(keys) <= padded(tile.keys) && room(keys)) tile.keys = keys;
+  const int key_tiles = padded(tile.keys) / tile.keys;
+  tile.stages = std::clamp(key_tiles, 1, 3);
+  while (tile.stages > 2 && tile.shared_bytes() > facts.shared_bytes) --tile.stages;
+  const int most_blocks = static_cast<int>(std::min<int64_t>(3, halves / facts.multiprocessors + 1));
+  const auto fits = [&](int blocks) {
+    return registers(tile.keys) <= 512 / blocks - 24 && blocks * (tile.shared_bytes() + 1024) <= facts.shared_bytes;
+  };
+  while (tile.groups == 1 && tile.blocks < most_blocks && fits(tile.blocks + 1)) ++tile.blocks;
+  tile.turns = tile.groups > 1 && tile.depth <= 96;
   return tile.shared_bytes() <= facts.shared_bytes ? tile : AttentionWgmmaShape{.depth = 0};
 }
 
@@ -135,6 +156,48 @@ inline CoreLaunch attention_launch(const AttentionWgmmaShape& tile, const device
                   .grid_z = static_cast<unsigned>(s.batch),
                   .threads = static_cast<unsigned>(tile.threads()),
                   .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  return launch;
+}
+
+/// device::AttentionDeepTile as a value.
+struct AttentionDeepShape {
+  int depth = 512, keys = 64;
+
+  static constexpr int kQueries = 128, kValueColumns = 256, kThreads = 384;
+  int shared_bytes() const {
+    const int key_stages = depth / 128, stages = key_stages + 2;
+    return stages * keys * 256 + depth * kQueries * 2 + 16 * stages + 8 * key_stages + 8;
+  }
+  std::string type() const { return "AttentionDeepTile<" + std::to_string(depth) + ", " + std::to_string(keys) + ">"; }
+};
+
+/// Its tile for heads of `depth`, depth 0 where there is no room.
+inline AttentionDeepShape pick_attention_deep(int depth, const DeviceFacts& facts) {
+  const AttentionDeepShape tile{.depth = (depth + 127) / 128 * 128};
+  return depth > 256 && tile.shared_bytes() <= facts.shared_bytes ? tile : AttentionDeepShape{.depth = 0};
+}
+
+/// Runs of keys that fill the device with blocks; a run has at least four tiles.
+inline int attention_deep_splits(const AttentionDeepShape& tile, const device::AttentionSizes& s, int multiprocessors) {
+  const int64_t blocks = int64_t{s.batch} * s.heads * ((s.queries + 127) / 128) * ((s.depth + 255) / 256);
+  const int64_t most = std::max(1, (s.keys + tile.keys - 1) / tile.keys / 4);
+  return static_cast<int>(std::clamp<int64_t>(multiprocessors / blocks, 1, most));
+}
+
+/// The launch of sizes with their splits.
+inline CoreLaunch attention_launch(const AttentionDeepShape& tile, const device::AttentionSizes& s) {
+  const int64_t tiles = int64_t{(s.queries + tile.kQueries - 1) / tile.kQueries} *
+                        ((s.depth + tile.kValueColumns - 1) / tile.kValueColumns);
+  CoreLaunch launch;
+  launch.shape = {.grid_x = static_cast<unsigned>(tiles * s.split.splits),
+                  .grid_y = static_cast<unsigned>(s.heads),
+                  .grid_z = static_cast<unsigned>(s.batch),
+                  .threads = static_cast<unsigned>(tile.kThreads),
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  if (s.split.splits == 1) return launch;
+  launch.counters = tiles * s.heads * s.batch;
+  // Sums, and four numbers of each of 256 threads.
+  launch.workspace_bytes = launch.counters * s.split.splits * (tile.kQueries * tile.kValueColumns + 4 * 256) * 4;
   return launch;
 }
 

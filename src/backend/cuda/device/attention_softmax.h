@@ -15,12 +15,14 @@ struct AttentionPlace {
   int seen_by_first;  ///< keys that the tile's first query sees, and so all of them
   int key_tiles;
 
-  DEV explicit AttentionPlace(const AttentionSizes& s) {
+  DEV explicit AttentionPlace(const AttentionSizes& s) : AttentionPlace(s, block_x(), grid_x()) {}
+  /// Of block `index` of `count` blocks of a head.
+  DEV AttentionPlace(const AttentionSizes& s, int index, int count) {
     const int parts = (s.depth + Tile::kValueColumns - 1) / Tile::kValueColumns;
-    const int tile = block_x() / parts, tiles = grid_x() / parts;
+    const int tile = index / parts, tiles = count / parts;
     // The last queries see most keys under a causal mask: they start first.
     query = (tiles - 1 - tile) * Tile::kQueries;
-    column = block_x() % parts * Tile::kValueColumns;
+    column = index % parts * Tile::kValueColumns;
     q_row = (block_z() * s.heads + block_y()) * s.queries;
     kv_row = (block_z() * s.kv_heads + block_y() / (s.heads / s.kv_heads)) * s.keys;
     const int end = query + Tile::kQueries < s.queries ? query + Tile::kQueries : s.queries;
@@ -95,6 +97,11 @@ struct StreamingSoftmax {
                                                                                        total[i][half] = 0.0f;
   }
 
+  /// What weights relative to `top` count relative to a top `next`, no lower.
+  DEV float kept(float top, float next) const {
+    return exp2_approximate((top - (next == AttentionScores<Tile>::minus_infinity() ? 0.0f : next)) * scale);
+  }
+
   /// Turns scores into weights relative to the new tops; `rescale` brings what was summed before to them. A row that
   /// has seen nothing yet keeps zeros; the maximum passes NaNs by, their weights do not.
   DEV void weigh(AttentionScores<Tile>& s) {
@@ -126,6 +133,13 @@ struct StreamingSoftmax {
     if (ballot(moved) == 0) return;
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < sums.kColumns; ++j)
         UNROLL for (int e = 0; e < 4; ++e) sums.v[i][j][e] *= keep[i][e / 2];
+  }
+
+  /// Zero, but known only when all weights so far are.
+  DEV int negative() const {
+    bool below = false;
+    UNROLL for (int i = 0; i < kRows; ++i) below = below || total[i][0] < 0.0f || total[i][1] < 0.0f;
+    return below;
   }
 
   DEV void divide(MmaSums<Tile>& sums) const {

@@ -22,7 +22,8 @@
 namespace tenon::device {
 
 /// 64 * kGroups_ queries x kKeys_ keys at a time. kDepth_: the depth rounded up to 16; kValueColumns_: to what there
-/// are products for (vocabulary_held.h). kBlocks_: blocks that share a multiprocessor.
+/// are products for (vocabulary_held.h). kStages_: 1 only for keys that fit one tile. kBlocks_: blocks that share a
+/// multiprocessor.
 template <int kDepth_, int kValueColumns_, int kGroups_, int kKeys_, int kStages_, int kBlocks_, int kPolynomial_,
           bool kTurns_>
 struct AttentionWgmmaTile {
@@ -100,13 +101,14 @@ struct HeldQueries {
   /// Starts scores = q k^T.
   template <class T>
   DEV void multiply(AttentionScores<Tile>& scores, uint32_t keys) const {
+    const uint64_t b = wgmma_rows(keys), a = wgmma_rows(shared);
     UNROLL for (int step = 0; step < Tile::kDepth / 16; ++step) {
-      const uint64_t b = wgmma_rows(keys + step / 4 * Tile::kKeyBlock) + step % 4 * 2;
+      // 16 bytes are 1 in a descriptor.
+      const uint64_t of_b = b + step / 4 * (Tile::kKeyBlock / 16) + step % 4 * 2;
       if constexpr (Tile::kHeld)
-        held_products<false>(T{}, scores.v[0], f[step], b, step > 0);
+        held_products<false>(T{}, scores.v[0], f[step], of_b, step > 0);
       else
-        attention_products(T{}, scores.v[0], wgmma_rows(shared + step / 4 * Tile::kQueryBlock) + step % 4 * 2, b,
-                           step > 0);
+        attention_products(T{}, scores.v[0], a + step / 4 * (Tile::kQueryBlock / 16) + step % 4 * 2, of_b, step > 0);
     }
     wgmma_commit();
   }
@@ -115,8 +117,9 @@ struct HeldQueries {
 /// Starts sums += weights * values.
 template <class Tile, class T>
 DEV void add_values(MmaSums<Tile>& sums, const AttentionWeights<Tile>& weights, uint32_t values) {
-  UNROLL for (int step = 0; step < Tile::kKeys / 16; ++step) held_products<true>(
-      T{}, sums.v[0], weights.f[step][0], wgmma_columns(values + step * 2048, Tile::kKeyBlock), true);
+  const uint64_t b = wgmma_columns(values, Tile::kKeyBlock);
+  UNROLL for (int step = 0; step < Tile::kKeys / 16; ++step)
+      held_products<true>(T{}, sums.v[0], weights.f[step][0], b + step * (2048 / 16), true);
   wgmma_commit();
 }
 
@@ -189,10 +192,10 @@ DEV void attention_consume(const Params& p, const AttentionPlace<Tile>& at, MmaS
     hide(scores, 0);
     softmax.weigh(scores);
     weights.round(T{}, scores);
+    if (at.key_tiles > 1) mbarrier_wait(keys.keys_full(), keys.phase);
   }
   NO_UNROLL for (int tile = 1; tile < at.key_tiles; ++tile) {
     AttentionScores<Tile> scores;
-    mbarrier_wait(keys.keys_full(), keys.phase);
     mbarrier_wait(values.values_full(), values.phase);
     turns.wait();
     wgmma_fence();
@@ -205,6 +208,8 @@ DEV void attention_consume(const Params& p, const AttentionPlace<Tile>& at, MmaS
     keys.advance();
     hide(scores, tile);
     softmax.weigh(scores);
+    // The parity waits for all weights: or the assembler would move the wait for the products in front of them.
+    if (tile + 1 < at.key_tiles) mbarrier_wait(keys.keys_full(), keys.phase ^ softmax.negative());
     wgmma_wait<0>();
     wgmma_settle(sums.v[0]);
     if (lane() == 0) mbarrier_arrive(values.values_empty());

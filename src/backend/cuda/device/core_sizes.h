@@ -40,9 +40,9 @@ struct ConvSizes {
   int out_height = 0, out_width = 0, outputs = 0;
   int kernel_h = 1, kernel_w = 1, stride = 1, pad_top = 0, pad_left = 0;
   int box_width = 0, box_height = 0, box_images = 0;  ///< output pixels of a tile; for conv_wgmma
-  /// 2: the input is seen at twice its size and convolved by 3 x 3, padded by 1. For conv_wgmma, which computes the four
-  /// pixels that each input pixel becomes as four convolutions by 2 x 2: out_height x out_width and the tiles' boxes are
-  /// of input pixels, weights are [4][outputs][2][2][channels].
+  /// 2: the input is seen at twice its size and convolved by 3 x 3, padded by 1. For conv_wgmma, which computes the
+  /// four pixels that each input pixel becomes as four convolutions by 2 x 2: out_height x out_width and the tiles'
+  /// boxes are of input pixels, weights are [4][outputs][2][2][channels].
   int phases = 1;
   SplitK split = {};
   CountSizes count = {};
@@ -54,7 +54,8 @@ struct ConvSizes {
 struct AttentionSizes {
   int batch = 1, heads = 1, kv_heads = 1, queries = 0, keys = 0, depth = 0;
   float scale = 1;
-  int causal = 0;  ///< query i sees keys j <= i + keys - queries
+  int causal = 0;     ///< query i sees keys j <= i + keys - queries
+  SplitK split = {};  ///< of the keys; for attention_deep
 };
 
 }  // namespace tenon::device

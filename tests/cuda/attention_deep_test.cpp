@@ -1,0 +1,145 @@
+// attention_deep on the emulator beside sums in double: tails of queries and keys, causal masks, grouped queries, heads
+// in strides, runs of keys that meet, NaNs; its machine code.
+#include <gmock/gmock.h>
+
+#include "attention_problem.h"
+#include "nvrtc_environment.h"
+#include "tenon/backend/cuda/attention_launch.h"
+#include "tenon/backend/cuda/driver/cubin.h"
+
+namespace tenon::cuda::test {
+namespace {
+
+constexpr DeviceFacts hopper() {
+  DeviceFacts facts;
+  facts.arch = "sm_90a", facts.multiprocessors = 132, facts.shared_bytes = 232448;
+  return facts;
+}
+
+struct Params {
+  device::AttentionSizes sizes;
+  TensorMap q, k, v;
+  float* y;
+};
+
+std::string text_of(const AttentionDeepShape& tile, DType type, int run) {
+  std::string text =
+      "#include \"tenon/device/attention_deep.h\"\nusing namespace tenon::device;\nstruct Params { AttentionSizes "
+      "sizes; TensorMap q, k, v; float* y; };\n";
+  for (const auto& [name, map] : {std::pair{"Q", "q"}, {"K", "k"}, {"V", "v"}})
+    text += std::string("struct ") + name + " { using T = " + element_name(type) +
+            "; DEV static const TensorMap& map(const Params& p) { return p." + map + "; } };\n";
+  return text + epilogue(1, run, "p.sizes.depth") + "using Tile = " + tile.type() +
+         ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(tile.shared_bytes()) +
+         " && Tile::kThreads == " + std::to_string(tile.kThreads) +
+         ");\nKERNEL(Tile::kThreads, 1, Params, p) { attention_deep<Tile, Q, K, V, Epilogue>(p); }\n";
+}
+
+struct Variant {
+  int splits = 0;  ///< what the backend takes unless there are some
+  DType type = DType::F16;
+  int depth = 0;  ///< of the tile; what fits the head unless there is one
+};
+
+// Where the runs of keys of each launch meet.
+using Meetings = std::vector<std::pair<std::unique_ptr<Emulator>, std::unique_ptr<Meeting>>>;
+
+std::vector<std::byte> params_of(const AttentionDeepShape& tile, Meetings& meetings, Device& device,
+                                 const AttentionProblem& x, float* y) {
+  const device::AttentionSizes& s = x.s;
+  const auto map = [&](const std::shared_ptr<void>& memory, int heads, int tokens, int box) {
+    const int64_t d = s.depth;
+    const HeadStrides strides =
+        x.tokens_first ? HeadStrides{heads * d, d, tokens * heads * d} : HeadStrides{d, tokens * d, heads * tokens * d};
+    return device.encode(head_box(memory.get(), strides, s.batch, heads, tokens, s.depth, box));
+  };
+  Params params{s, map(x.q, s.heads, s.queries, 64), map(x.k, s.kv_heads, s.keys, tile.keys),
+                map(x.v, s.kv_heads, s.keys, tile.keys), y};
+  auto memory = std::make_unique<Emulator>();
+  auto meeting = std::make_unique<Meeting>(*memory, attention_launch(tile, s), params.sizes.split);
+  meetings.emplace_back(std::move(memory), std::move(meeting));
+  const auto bytes = std::as_bytes(std::span(&params, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+MakeAttentionCore core_of(const Variant& v, std::shared_ptr<Meetings> meetings = std::make_shared<Meetings>()) {
+  return [v, meetings](device::AttentionSizes s) {
+    AttentionDeepShape tile = pick_attention_deep(v.depth ? v.depth : s.depth, hopper());
+    const int splits = v.splits ? v.splits : attention_deep_splits(tile, s, hopper().multiprocessors);
+    s.split.splits = splits;
+    return AttentionCore{tile.type() + " x" + std::to_string(splits),
+                         v.type,
+                         {"attention", text_of(tile, v.type, 8)},
+                         attention_launch(tile, s).shape,
+                         [tile, splits, meetings](Device& device, AttentionProblem x, float* y) {
+                           x.s.split.splits = splits;
+                           return params_of(tile, *meetings, device, x, y);
+                         }};
+  };
+}
+void check(const Variant& v, const device::AttentionSizes& s, bool tokens_first = false) {
+  const auto meetings = std::make_shared<Meetings>();
+  check_attention(core_of(v, meetings), s, tokens_first);
+  EXPECT_EQ(meetings->size(), 2u);
+  for (const auto& [memory, meeting] : *meetings) EXPECT_TRUE(meeting->counters_are_zero());
+}
+
+TEST(AttentionDeep, HeadsOf512) {
+  check({1}, {.queries = 130, .keys = 256, .depth = 512});
+  check({.type = DType::BF16}, {.queries = 128, .keys = 512, .depth = 512});
+  check({.type = DType::BF16}, {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 70, .keys = 65, .depth = 512}, true);
+}
+
+// More runs than tiles: some are empty. Runs of several tiles.
+TEST(AttentionDeep, RunsOfKeysMeet) {
+  check({2}, {.queries = 65, .keys = 300, .depth = 512});
+  check({3}, {.heads = 2, .kv_heads = 2, .queries = 20, .keys = 640, .depth = 384}, true);
+  check({4}, {.queries = 20, .keys = 70, .depth = 264});
+  check({3, DType::BF16}, {.queries = 140, .keys = 400, .depth = 512, .causal = 1});
+  check({2}, {.queries = 30, .keys = 300, .depth = 512, .scale = 9});
+}
+
+TEST(AttentionDeep, TailsMasksAndShallowerHeads) {
+  for (int queries : {1, 129})
+    for (int keys : {1, 64, 129}) check({1}, {.queries = queries, .keys = keys, .depth = 320});
+  check({1}, {.queries = 40, .keys = 200, .depth = 384, .causal = 1});
+  check({1, DType::BF16}, {.queries = 129, .keys = 129, .depth = 512, .causal = 1});
+  for (int depth : {40, 264, 392}) check({1, DType::F16, 512}, {.queries = 20, .keys = 70, .depth = depth});
+}
+
+TEST(AttentionDeep, NansReachThoseWhoSeeThem) {
+  check_nans_reach_those_who_see_them(core_of({1, DType::F16, 512}));
+  check_nans_reach_those_who_see_them(core_of({2, DType::BF16, 512}));
+}
+
+TEST(AttentionDeep, KeysThatWeighNothing) { check_keys_that_weigh_nothing(core_of({1, DType::F16, 512}), 64); }
+
+// One head of 4096 tokens fills an H200; a run of keys has at least four tiles.
+TEST(AttentionDeep, Splits) {
+  const AttentionDeepShape tile = pick_attention_deep(512, hopper());
+  EXPECT_EQ(tile.type(), "AttentionDeepTile<512, 64>");
+  EXPECT_EQ(attention_deep_splits(tile, {.queries = 4096, .keys = 4096, .depth = 512}, 132), 2);
+  EXPECT_EQ(attention_deep_splits(tile, {.queries = 1024, .keys = 1024, .depth = 512}, 132), 4);
+  EXPECT_EQ(attention_deep_splits(tile, {.queries = 64, .keys = 128, .depth = 512}, 132), 1);
+  EXPECT_EQ(attention_deep_splits(tile, {.queries = 16384, .keys = 16384, .depth = 512}, 132), 1);
+  EXPECT_EQ(pick_attention_deep(640, hopper()).depth, 0);
+  EXPECT_EQ(pick_attention_deep(256, hopper()).depth, 0);
+}
+
+TEST(AttentionDeep, MachineCode) {
+  SKIP_WITHOUT_NVRTC();
+  for (int depth : {384, 512}) {
+    const AttentionDeepShape tile = pick_attention_deep(depth, hopper());
+    EXPECT_LE(tile.shared_bytes(), hopper().shared_bytes);
+    const KernelBinary code = find_nvrtc().nvrtc->compile({"attention", text_of(tile, DType::F16, 8)}, "sm_90a");
+    EXPECT_THAT(check_kernel(read_cubin_kernel(code.cubin, kKernelName), code.log,
+                             {.threads = tile.kThreads,
+                              .contains = {Opcode::Hgmma, Opcode::TensorLoad, Opcode::Barrier},
+                              .lacks = {Opcode::Hmma},
+                              .wide_stores = 0.9}),
+                testing::IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace tenon::cuda::test
