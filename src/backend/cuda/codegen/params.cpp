@@ -51,7 +51,8 @@ std::string type_text(DType t) {
 }
 
 std::string Params::keep_shared(const Expr& leaf) {
-  const std::string at = shared_[leaf.get()] = integer("at", shared_bytes_);
+  std::string at = integer("at", shared_bytes_);
+  shared_[leaf.get()] = at;
   reserve_shared(leaf.shape().numel() * size_of(leaf.dtype()));
   return at;
 }
