@@ -76,16 +76,18 @@ int64_t leaf_bytes(const Expr& leaf) { return leaf.shape().numel() * size_of(lea
 std::optional<Step> lets_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs) {
   constexpr int kThreads = 1024;
   Params params;
+  const std::string constants = constants_text(outputs, params, kThreads);
   const std::optional<LetsText> lets = lets_text(outputs, params, kThreads);
   if (!lets) return std::nullopt;
   KernelText text;
   text.name = name + " lets";
   text.headers = "#include \"tenon/device/lets.h\"\n" + lets->includes;
-  text.functors = lets->functors;
-  text.kernel = "KERNEL(kLetsThreads, 1, Params, p) {\n  griddep_launch();\n" + lets->prefetch + "  griddep_wait();\n" +
-                lets->run + "}\n";
+  text.functors = constants + lets->functors;
+  text.kernel = "KERNEL(kLetsThreads, 1, Params, p) {\n  begin_plain<" +
+                std::string(constants.empty() ? "NoConstants" : "Constants") + ">(p);\n" + lets->run + "}\n";
   LaunchShape shape;
   shape.threads = kThreads;
+  shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
   return Step(device, text, params, shape);
 }
 
@@ -95,26 +97,27 @@ Step rows_step(Device& device, const std::string& name, std::span<const ProgramO
                const MatrixDomain& matrix) {
   Params params;
   params.set_sizes("RowsSizes", device::RowsSizes{checked_int(matrix.rows()), checked_int(matrix.cols())});
-  ProgramText program(outputs, matrix, params, 8);
-  const RowTeam team = row_team(matrix.cols(), program.run(), program.held());
+  // How many columns a fragment has does not depend on where weights lie.
+  Params unused;
+  const ProgramText trial(outputs, matrix, unused, 8);
+  const RowTeam team = row_team(matrix.cols(), trial.run(), trial.held());
+  LaunchShape shape;
+  shape.threads = static_cast<unsigned>(team.block() ? team.threads : kWarpRowThreads);
+  if (team.block()) params.reserve_shared(shape.threads / 32 * 4);  // for BlockTeam
   KernelText text;
   text.name = name;
-  text.functors = program.functor("Program") + "struct Constants {\n  DEV static void prefetch(const Params& p) {\n" +
-                  prefetch_text(outputs, params, team.block() ? team.threads : kWarpRowThreads) + "  }\n};\n";
-  text.headers = "#include \"tenon/device/rows.h\"\n" + program.includes();
+  text.functors = constants_text(outputs, params, static_cast<int>(shape.threads));
   const std::string r = std::to_string(team.fragments), t = std::to_string(team.threads);
-  LaunchShape shape;
-  if (team.block()) {
-    shape.threads = static_cast<unsigned>(team.threads);
-    shape.grid_x = static_cast<unsigned>(matrix.rows());
-    shape.shared_bytes = shape.threads / 32 * 4;
-    text.kernel = "KERNEL(" + t + ", 1, Params, p) { rows_by_block<Program, Constants, " + r + ", " + t + ">(p); }\n";
-  } else {
-    shape.threads = kWarpRowThreads;
-    shape.grid_x = static_cast<unsigned>(div_up(matrix.rows(), kWarpRowThreads / team.threads));
-    text.kernel =
-        "KERNEL(kWarpRowThreads, 1, Params, p) { rows_by_lanes<Program, Constants, " + r + ", " + t + ">(p); }\n";
-  }
+  const std::string program_types = std::string("<Program, ") + (text.functors.empty() ? "NoConstants" : "Constants");
+  ProgramText program(outputs, matrix, params, 8);
+  text.functors += program.functor("Program");
+  text.headers = "#include \"tenon/device/rows.h\"\n" + program.includes();
+  shape.grid_x =
+      static_cast<unsigned>(team.block() ? matrix.rows() : div_up(matrix.rows(), kWarpRowThreads / team.threads));
+  shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
+  text.kernel = (team.block() ? "KERNEL(" + t + ", 1, Params, p) { rows_by_block" + program_types
+                              : "KERNEL(kWarpRowThreads, 1, Params, p) { rows_by_lanes" + program_types) +
+                ", " + r + ", " + t + ">(p); }\n";
   return Step(device, text, params, shape);
 }
 
@@ -139,19 +142,17 @@ static Step map_step(Device& device, const std::string& name, std::span<const Pr
   LaunchShape shape;
   shape.threads = lets.empty() ? 256 : 512;
   text.headers = "#include \"tenon/device/map.h\"\n";
-  int64_t shared = 0;
-  for (const ProgramOutput& let : lets) {
-    params.keep_shared(let.place, shared);
-    shared += (leaf_bytes(let.place) + kLeafAlignment - 1) / kLeafAlignment * kLeafAlignment;
-  }
-  shape.shared_bytes = static_cast<unsigned>(shared);
+  if (!lets.empty()) text.functors = constants_text(lets, params, static_cast<int>(shape.threads));
+  const std::string constants = text.functors.empty() ? "NoConstants" : "Constants";
+  for (const ProgramOutput& let : lets) params.keep_shared(let.place);
+  shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
   const std::string threads = std::to_string(shape.threads);
   if (!lets.empty()) {
     const std::optional<LetsText> first = lets_text(lets, params, static_cast<int>(shape.threads));
     TENON_CHECK(Internal, first.has_value(), name) << "its lets do not fit a block";
     text.headers += "#include \"tenon/device/lets.h\"\n" + first->includes;
-    text.functors = first->functors + "struct Lets {\n  DEV static void prefetch(const Params& p) {\n" +
-                    first->prefetch + "  }\n  DEV static void run(const Params& p) {\n" + first->run + "  }\n};\n";
+    text.functors +=
+        first->functors + "struct Lets {\n  DEV static void run(const Params& p) {\n" + first->run + "  }\n};\n";
   }
   ProgramText program(outputs, matrix, params, 8);
   const int64_t width = matrix.cols() / program.run();
@@ -162,20 +163,19 @@ static Step map_step(Device& device, const std::string& name, std::span<const Pr
   text.name = name;
   text.functors += program.functor("Program");
   text.headers += program.includes();
-  text.kernel = "KERNEL(" + threads + ", " + (lets.empty() ? "1" : "2") + ", Params, p) { map<Program, " +
-                (lets.empty() ? "NoLets" : "Lets") + ", " + threads + ">(p); }\n";
+  text.kernel = "KERNEL(" + threads + ", " + (lets.empty() ? "1" : "2") + ", Params, p) { map<Program, " + constants +
+                ", " + (lets.empty() ? "NoLets" : "Lets") + ", " + threads + ">(p); }\n";
   return Step(device, text, params, shape);
 }
 
 bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int64_t elements_of_map) {
   constexpr int64_t kMostElements = 32768;  // of all lets: every block computes them
-  int64_t bytes = 0, elements = 0;
+  int64_t bytes = 32768, elements = 0;      // weights lie in shared memory too
   for (const ProgramOutput& let : lets) {
     bytes += leaf_bytes(let.place) + kLeafAlignment;
     elements += domain_of(let.value).numel();
   }
-  if (elements > std::min(kMostElements, elements_of_map / 8) || bytes > device.facts().shared_bytes / 2 - 1024)
-    return false;
+  if (elements > std::min(kMostElements, elements_of_map / 8) || bytes > device.facts().shared_bytes / 2) return false;
   Params unused;
   return lets_text(lets, unused, 512).has_value();
 }

@@ -56,13 +56,14 @@ LetTeam let_team(const Batch& batch, int64_t fragments) {
 
 std::optional<LetsText> lets_text(std::span<const ProgramOutput> lets, Params& params, int threads) {
   constexpr int64_t kMostElements = 65536;
+  constexpr int kMostOfSum = 8, kMostColumns = 2;  // of a fragment: without sums, more threads at work and less text
   const std::string t = std::to_string(threads);
   LetsText text;
   int made = 0, level = 0;
   for (const Batch& batch : batches_of(lets)) {
     const MatrixDomain matrix = matrix_domain(batch.domain, false);
     if (batch.domain.numel() > kMostElements || batch.domain.numel() == 0) return std::nullopt;
-    ProgramText program(batch.lets, matrix, params, 8);
+    ProgramText program(batch.lets, matrix, params, batch.reduces ? kMostOfSum : kMostColumns);
     const std::string functor = "Let" + std::to_string(made++);
     text.functors += program.functor(functor);
     text.includes += program.includes();
@@ -80,22 +81,25 @@ std::optional<LetsText> lets_text(std::span<const ProgramOutput> lets, Params& p
                 ", " + t + ">(p, " + rows + ", " + params.integer("cols", matrix.cols()) + ");\n";
   }
   text.run += "    sync_block();\n";
-  text.prefetch = prefetch_text(lets, params, threads);
   return text;
 }
 
-std::string prefetch_text(std::span<const ProgramOutput> values, Params& params, int threads) {
-  constexpr int64_t kMostBytes = 65536;
+std::string constants_text(std::span<const ProgramOutput> values, Params& params, int threads) {
+  constexpr int64_t kMostBytes = 24576;
   std::vector<Expr> roots;
   for (const ProgramOutput& o : values) roots.push_back(o.value);
-  std::string out;
+  std::string copies;
   for (const Expr& e : topological(roots)) {
     const int64_t bytes = e.shape().numel() * size_of(e.dtype());
-    if (e.is<nodes::Param>() && bytes <= kMostBytes)
-      out += "    prefetch_constant<" + std::to_string(threads) + ">(" + params.pointer(e, false) + ", " +
-             params.integer("bytes", bytes) + ");\n";
+    if (!e.is<nodes::Param>() || params.shared_bytes() + bytes > kMostBytes) continue;
+    const std::string from = params.pointer(e, false), at = params.keep_shared(e);
+    copies += "    copy_constant<" + std::to_string(threads) + ">(" + at + ", " + from + ", " +
+              params.integer("bytes", bytes) + ");\n";
   }
-  return out;
+  if (copies.empty()) return {};
+  return "struct Constants {\n  DEV static void copy(const Params& p) {\n" + copies +
+         "    cp_async_commit();\n  }\n  DEV static void wait() {\n    cp_async_wait<0>();\n    sync_block();\n  "
+         "}\n};\n";
 }
 
 std::vector<ProgramOutput> lets_read_by(std::span<const ProgramOutput> values, std::span<const ProgramOutput> lets) {

@@ -9,17 +9,16 @@ namespace tenon::cuda {
 
 struct LetsText {
   std::string functors, includes;
-  std::string prefetch;  ///< statements, before results of other kernels may be read
-  std::string run;       ///< statements; end with a barrier
+  std::string run;  ///< statements; end with a barrier
 };
 
 /// Text for a block of `threads`. Nothing if a let is too large for one block. `lets`: in an order in which each reads
 /// only ones before it; their places are leaves.
 std::optional<LetsText> lets_text(std::span<const ProgramOutput> lets, Params& params, int threads);
 
-/// Statements of a block of `threads` that bring the weights that `values` read into the second-level cache, before
-/// results of other kernels may be read.
-std::string prefetch_text(std::span<const ProgramOutput> values, Params& params, int threads);
+/// Small weights that `values` read move to shared memory: "struct Constants { .. };" for device/plain.h, to be asked
+/// for before other text is made of these params, or nothing.
+std::string constants_text(std::span<const ProgramOutput> values, Params& params, int threads);
 
 /// The lets that `values` read, through others too, in their order.
 std::vector<ProgramOutput> lets_read_by(std::span<const ProgramOutput> values, std::span<const ProgramOutput> lets);

@@ -50,11 +50,16 @@ std::string type_text(DType t) {
   return {};
 }
 
-void Params::keep_shared(const Expr& leaf, int64_t at) { shared_[leaf.get()] = integer("let", at); }
+std::string Params::keep_shared(const Expr& leaf) {
+  std::string at = integer("at", shared_bytes_);
+  shared_[leaf.get()] = at;
+  reserve_shared(leaf.shape().numel() * size_of(leaf.dtype()));
+  return at;
+}
 
 std::string Params::pointer(const Expr& leaf, bool written) {
   if (const auto it = shared_.find(leaf.get()); it != shared_.end())
-    return "shared_let<" + type_text(leaf.dtype()) + ">(" + it->second + ")";
+    return "in_shared<" + type_text(leaf.dtype()) + ">(" + it->second + ")";
   for (const Field& f : pointers_)
     if (f.leaf == leaf && f.written == written) return "p." + f.name;
   const auto same =

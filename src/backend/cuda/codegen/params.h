@@ -40,8 +40,11 @@ class Params {
   }
   /// The field that points to `leaf`'s elements; one field a leaf. Read as "p.in0", written as "p.out0".
   std::string pointer(const Expr& leaf, bool written);
-  /// Lets `leaf` lie in the block's shared memory from now on, at a byte offset: device/lets.h.
-  void keep_shared(const Expr& leaf, int64_t at);
+  /// From now on `leaf` lies in the block's shared memory; the field with its byte offset there.
+  std::string keep_shared(const Expr& leaf);
+  /// Bytes of shared memory that are taken, a multiple of 16.
+  int64_t shared_bytes() const { return shared_bytes_; }
+  void reserve_shared(int64_t bytes) { shared_bytes_ += (bytes + 15) / 16 * 16; }
   bool in_shared(const Expr& leaf) const { return shared_.contains(leaf.get()); }
   /// A tensor map over `leaf`'s elements.
   std::string map(const Expr& leaf, MakeBox box);
@@ -68,7 +71,8 @@ class Params {
   std::string add(const std::string& type, const std::string& role, const void* value, size_t bytes);
 
   std::map<const Node*, std::string> shared_;  // the field with its offset
-  std::vector<Map> maps_;                      // first: they are aligned to lines
+  int64_t shared_bytes_ = 0;
+  std::vector<Map> maps_;  // first: they are aligned to lines
   std::string sizes_type_;
   std::vector<std::byte> sizes_;
   std::vector<Field> pointers_, fields_;  // pointers stand first: 8-byte alignment

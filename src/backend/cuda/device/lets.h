@@ -12,7 +12,7 @@ inline constexpr int kLetsThreads = 1024;
 template <class Program, int threads, class Params>
 DEV void let_map(const Params& p, int rows, const Divisor& row_fragments) {
   const int width = static_cast<int>(row_fragments.divisor);
-  for (int i = thread_index(); i < rows * width; i += threads) {
+  NO_UNROLL for (int i = thread_index(); i < rows * width; i += threads) {
     const int row = i / row_fragments;
     Program::eval(p, row, (i - row * width) * Program::kRun);
   }
@@ -21,17 +21,11 @@ DEV void let_map(const Params& p, int rows, const Divisor& row_fragments) {
 /// A program that reduces rows, `lanes` lanes of a warp a row; with fewer than 32 it stores one value a row.
 template <class Program, int R, int lanes, int threads, class Params>
 DEV void let_rows(const Params& p, int rows, int cols) {
-  for (int first = warp() * (32 / lanes); first < rows; first += threads / lanes) {
+  NO_UNROLL for (int first = warp() * (32 / lanes); first < rows; first += threads / lanes) {
     const int row = first + lane() / lanes;
     const LanesTeam<lanes> team{row < rows};
     Program::template run<R>(p, team.present ? row : first, team.present ? cols : 0, team);
   }
-}
-
-/// Element 0 of a let at byte `at` of shared memory.
-template <class T>
-DEV T* shared_let(int at) {
-  return reinterpret_cast<T*>(shared_memory() + at);
 }
 
 }  // namespace tenon::device

@@ -3,6 +3,7 @@
 // wait for each other.
 #pragma once
 #include "tenon/device/elements.h"
+#include "tenon/device/plain.h"
 #include "tenon/device/sizes.h"
 
 namespace tenon::device {
@@ -13,18 +14,14 @@ inline constexpr int kMapLetsThreads = 512;  ///< with lets, which every block c
 /// Nothing in front of a map.
 struct NoLets {
   template <class Params>
-  DEV static void prefetch(const Params&) {}
-  template <class Params>
   DEV static void run(const Params&) {}
 };
 
 /// Program: kRun; kAtOnce; loads(p, row, col) of kRun columns from `col` on, and results(p, row, col, loads) that
 /// computes and stores them. Lets: small values for every block (lets.h).
-template <class Program, class Lets, int threads, class Params>
+template <class Program, class Constants, class Lets, int threads, class Params>
 DEV void map(const Params& p) {
-  griddep_launch();
-  Lets::prefetch(p);
-  griddep_wait();
+  begin_plain<Constants>(p);
   Lets::run(p);
   constexpr int kAtOnce = Program::kAtOnce;
   const MapSizes& s = p.sizes;

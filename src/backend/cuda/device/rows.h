@@ -2,6 +2,7 @@
 // reductions and several sinks: one read and one write of memory.
 #pragma once
 #include "tenon/device/elements.h"
+#include "tenon/device/plain.h"
 #include "tenon/device/sizes.h"
 
 namespace tenon::device {
@@ -54,23 +55,12 @@ struct BlockTeam {
   }
 };
 
-/// Brings `bytes` from p on to the second-level cache, once for all blocks.
-template <int threads>
-DEV void prefetch_constant(const void* p, int bytes) {
-  if (block_x() == 0)
-    for (int at = thread_index() * 128; at < bytes; at += threads * 128)
-      prefetch_l2(static_cast<const unsigned char*>(p) + at);
-}
-
 inline constexpr int kWarpRowThreads = 128;
 
 /// Program: kRun; run<R>(p, row, cols, team) computes and stores a row of up to R * kRun * team threads columns.
-/// Constants: prefetch(p), before results of other kernels may be read.
 template <class Program, class Constants, int R, int lanes, class Params>
 DEV void rows_by_lanes(const Params& p) {
-  griddep_launch();
-  Constants::prefetch(p);
-  griddep_wait();
+  begin_plain<Constants>(p);
   const int first = (block_x() * (kWarpRowThreads / 32) + warp()) * (32 / lanes), row = first + lane() / lanes;
   if (first >= p.sizes.rows) return;
   const LanesTeam<lanes> team{row < p.sizes.rows};
@@ -79,9 +69,7 @@ DEV void rows_by_lanes(const Params& p) {
 
 template <class Program, class Constants, int R, int threads, class Params>
 DEV void rows_by_block(const Params& p) {
-  griddep_launch();
-  Constants::prefetch(p);
-  griddep_wait();
+  begin_plain<Constants>(p);
   const BlockTeam<threads> team{reinterpret_cast<float*>(shared_memory())};
   Program::template run<R>(p, block_x(), p.sizes.cols, team);
 }

@@ -33,8 +33,10 @@ double wide_part(const std::string& text) {
   int wide = 0, narrow = 0;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    for (const char* load : {"load<BF16, 8>", "load<F16, 8>", "load<float, 4>", "load<float, 8>"})
+    for (const char* load : {"load<BF16, 8>(p.", "load<F16, 8>(p.", "load<float, 4>(p.", "load<float, 8>(p."})
       wide += occurrences(line, load);
+    for (const char* load : {"load<float, 2>(p.", "load<F16, 4>(p.", "load<BF16, 4>(p."})
+      narrow += occurrences(line, load);
     narrow += occurrences(line, "to_float(p.") * (line.find("UNROLL") != std::string::npos ? kRun : 1);
   }
   return wide ? static_cast<double>(wide) / (wide + narrow) : 0;
