@@ -161,10 +161,9 @@ DEV void attention_mma(const Params& p) {
   sync_block();
   const WarpPlace place{warp() * Tile::kWarpM, 0,
                         reinterpret_cast<float*>(shared_memory() + warp() * Tile::kSlabBytes)};
-  WarpCounts<Tile, Epilogue> nothing;
   mma_store<Tile, Epilogue>(
       p, sums, place, [&](int i) { return at.query + i < s.queries ? at.q_row + at.query + i : -1; }, at.column,
-      s.depth, nothing);
+      s.depth);
 }
 
 }  // namespace tenon::device

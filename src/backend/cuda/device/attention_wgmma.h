@@ -258,10 +258,8 @@ DEV void attention_wgmma(const Params& p) {
   const WarpPlace place{warp() * 16, 0,
                         reinterpret_cast<float*>(shared_memory() + Tile::kGroupsAt + group * Tile::kGroupBytes +
                                                  warp() % 4 * Tile::kSlabBytes)};
-  WarpCounts<Tile, Epilogue> nothing;
   mma_store<Tile, Epilogue>(
-      p, sums, place, [&](int i) { return at.query + i < s.queries ? at.q_row + at.query + i : -1; }, 0, s.depth,
-      nothing);
+      p, sums, place, [&](int i) { return at.query + i < s.queries ? at.q_row + at.query + i : -1; }, 0, s.depth);
 }
 
 }  // namespace tenon::device

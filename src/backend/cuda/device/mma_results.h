@@ -140,6 +140,14 @@ DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& 
   }
 }
 
+/// The same where nothing is counted.
+template <class Tile, class Epilogue, class Params, class RowOf>
+DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
+                   int columns) {
+  WarpCounts<Tile, Epilogue> nothing;
+  mma_store<Tile, Epilogue>(p, sums, place, row_of, column, columns, nothing);
+}
+
 /// mma_store, and the end of the count: `samples()` says which samples the tile's rows belong to.
 template <class Tile, class Epilogue, class Crew, class Params, class RowOf, class SamplesOf>
 DEV void mma_finish(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
