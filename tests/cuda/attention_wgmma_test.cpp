@@ -53,6 +53,7 @@ struct Variant {
   AttentionWgmmaShape tile = {.depth = 0};  ///< what the backend takes unless it has a depth
   DType type = DType::F16;
   int run = 8;  ///< of the epilogue
+  int multiprocessors = hopper().multiprocessors;
 };
 
 MakeAttentionCore core_of(const Variant& v) {
@@ -62,7 +63,7 @@ MakeAttentionCore core_of(const Variant& v) {
         tile.type(),
         v.type,
         {"attention", text_of(tile, v.type, v.run)},
-        attention_launch(tile, s).shape,
+        attention_launch(tile, s, v.multiprocessors).shape,
         [tile](Device& device, const AttentionProblem& x, float* y) { return params_of(tile, device, x, y); }};
   };
 }
@@ -116,6 +117,21 @@ TEST(AttentionWgmma, ShallowerHeadsThanTheTile) {
   for (int depth : {8, 24, 40}) check({{64, 64, 1, 64, 2}}, {.queries = 30, .keys = 70, .depth = depth});
   check({}, {.queries = 20, .keys = 70, .depth = 136});
   for (int depth : {16, 32, 48}) check({}, {.queries = 20, .keys = 70, .depth = depth});
+}
+
+// Tiles of unequal numbers of queries, under turns, masks and tails; fewer multiprocessors than tiles.
+TEST(AttentionWgmma, UnequalTiles) {
+  const AttentionWgmmaShape three{48, 40, 3, 64, 3, 1, 0, true};
+  EXPECT_EQ(attention_query_tiles(three, 8 * 64, 1, 1), 3);
+  EXPECT_EQ(attention_query_tiles(three, 5 * 64, 2, 132), 2);
+  EXPECT_EQ(attention_query_tiles(three, 4096, 16, 132), 24);
+  EXPECT_EQ(attention_query_tiles({80, 80, 2}, 1024, 16, 132), 8);
+  check({.tile = three, .multiprocessors = 1}, {.queries = 8 * 64, .keys = 130, .depth = 40});
+  check({.tile = three}, {.batch = 2, .heads = 2, .kv_heads = 1, .queries = 257, .keys = 257, .depth = 40, .causal = 1},
+        true);
+  check({.tile = {64, 64, 3, 64, 2}}, {.heads = 3, .kv_heads = 3, .queries = 230, .keys = 70, .depth = 64});
+  check({.tile = {48, 40, 2, 64, 2, 1, 0, true}},
+        {.heads = 2, .kv_heads = 2, .queries = 150, .keys = 200, .depth = 40});
 }
 
 // What was fastest on an H200.

@@ -68,9 +68,9 @@ class AttentionKernel : public AnchorKernel {
   void choose_boxes() {
     if (!tensor_cores() || device().facts().arch != "sm_90a" || !core_allowed(Core::Wgmma)) return;
     for (const Expr& operand : operands_) {
-      auto rows = head_rows(operand);
+      const auto rows = head_rows(operand);
       if (!rows) return boxes_.clear();
-      boxes_.push_back(std::move(*rows));
+      boxes_.push_back(*rows);
     }
     wgmma_tile_ = pick_attention_wgmma(sizes_, device().facts());
     if (wgmma_tile_.depth == 0) choose_deep();
@@ -121,7 +121,8 @@ class AttentionKernel : public AnchorKernel {
     text.name += " " + tile + (sizes_.split.splits > 1 ? " x" + std::to_string(sizes_.split.splits) : "");
     text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(deep ? 1 : wgmma_tile_.blocks) + ", Params, p) { " + core +
                   "<Tile, Q, K, V, Epilogue>(p); }\n";
-    const CoreLaunch launch = deep ? attention_launch(deep_tile_, sizes_) : attention_launch(wgmma_tile_, sizes_);
+    const CoreLaunch launch = deep ? attention_launch(deep_tile_, sizes_)
+                                   : attention_launch(wgmma_tile_, sizes_, device().facts().multiprocessors);
     Step step(device(), text, params, launch.shape);
     if (sizes_.split.splits == 1) return add(std::move(step));
     const size_t split = offsetof(device::AttentionSizes, split);

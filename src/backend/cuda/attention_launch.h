@@ -148,10 +148,41 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
   return tile.shared_bytes() <= facts.shared_bytes ? tile : AttentionWgmmaShape{.depth = 0};
 }
 
+/// Tiles of a head's queries: as few as hold them, or some more if smaller last ones let the device's multiprocessors
+/// end together. `heads`: of the batch.
+inline int attention_query_tiles(const AttentionWgmmaShape& tile, int queries, int64_t heads, int multiprocessors) {
+  const int all = (queries + 63) / 64, fewest = (all + tile.groups - 1) / tile.groups;
+  // Of a tile of `groups` 64s: what it takes to begin and to end, and what an idle warpgroup leaves undone.
+  const auto cost = [&](int groups) { return groups + 0.3 + 0.3 * (tile.groups - groups); };
+  const auto makespan = [&](int tiles) {
+    const int64_t slots = int64_t{multiprocessors} * tile.blocks, large = heads * (all % tiles);
+    int64_t small = heads * (tiles - all % tiles);
+    const double large_cost = cost(all / tiles + 1), small_cost = cost(all / tiles);
+    // Slots that have taken one large tile more than the others, and those.
+    double loads[2] = {static_cast<double>(large / slots + 1) * large_cost,
+                       static_cast<double>(large / slots) * large_cost};
+    const int64_t counts[2] = {large % slots, slots - large % slots};
+    double end = counts[0] ? loads[0] : loads[1];
+    while (small > 0) {
+      const int next = counts[0] && loads[0] < loads[1] ? 0 : 1;
+      loads[next] += small_cost;
+      small -= counts[next];
+      end = std::max(end, loads[next]);
+    }
+    return end;
+  };
+  int best = fewest;
+  for (int tiles = fewest + 1; tile.groups > 1 && tiles <= std::min(all, fewest + fewest / 4); ++tiles)
+    if (makespan(tiles) < makespan(best)) best = tiles;
+  return best;
+}
+
 /// Grid, threads and shared memory; there is no workspace.
-inline CoreLaunch attention_launch(const AttentionWgmmaShape& tile, const device::AttentionSizes& s) {
+inline CoreLaunch attention_launch(const AttentionWgmmaShape& tile, const device::AttentionSizes& s,
+                                   int multiprocessors) {
   CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>((s.queries + tile.queries() - 1) / tile.queries()),
+  launch.shape = {.grid_x = static_cast<unsigned>(
+                      attention_query_tiles(tile, s.queries, int64_t{s.batch} * s.heads, multiprocessors)),
                   .grid_y = static_cast<unsigned>(s.heads),
                   .grid_z = static_cast<unsigned>(s.batch),
                   .threads = static_cast<unsigned>(tile.threads()),

@@ -9,10 +9,10 @@ namespace tenon::device {
 /// Which part of the problem a block has.
 template <class Tile>
 struct AttentionPlace {
-  int query, column;  ///< the first of the tile
-  int q_row, kv_row;  ///< row 0 of the head
-  int seen;           ///< keys that some query of the tile sees
-  int seen_by_first;  ///< keys that the tile's first query sees, and so all of them
+  int query, column = 0;  ///< the first of the tile
+  int q_row, kv_row;      ///< row 0 of the head
+  int seen;               ///< keys that some query of the tile sees
+  int seen_by_first;      ///< keys that the tile's first query sees, and so all of them
   int key_tiles;
 
   DEV explicit AttentionPlace(const AttentionSizes& s) : AttentionPlace(s, block_x(), grid_x()) {}
@@ -20,12 +20,17 @@ struct AttentionPlace {
   DEV AttentionPlace(const AttentionSizes& s, int index, int count) {
     const int parts = (s.depth + Tile::kValueColumns - 1) / Tile::kValueColumns;
     const int tile = index / parts, tiles = count / parts;
-    // The last queries see most keys under a causal mask: they start first.
-    query = (tiles - 1 - tile) * Tile::kQueries;
     column = index % parts * Tile::kValueColumns;
-    q_row = (block_z() * s.heads + block_y()) * s.queries;
-    kv_row = (block_z() * s.kv_heads + block_y() / (s.heads / s.kv_heads)) * s.keys;
-    const int end = query + Tile::kQueries < s.queries ? query + Tile::kQueries : s.queries;
+    // The last queries see most keys under a causal mask: they start first.
+    look(s, block_z(), block_y(), (tiles - 1 - tile) * Tile::kQueries, Tile::kQueries);
+  }
+  AttentionPlace() = default;
+  /// From `first` on, `queries` of a head.
+  DEV void look(const AttentionSizes& s, int batch, int head, int first, int queries) {
+    query = first;
+    q_row = (batch * s.heads + head) * s.queries;
+    kv_row = (batch * s.kv_heads + head / (s.heads / s.kv_heads)) * s.keys;
+    const int end = query + queries < s.queries ? query + queries : s.queries;
     seen = s.causal ? end + s.keys - s.queries : s.keys;
     seen_by_first = s.causal ? query + 1 + s.keys - s.queries : s.keys;
     key_tiles = seen > 0 ? (seen + Tile::kKeys - 1) / Tile::kKeys : 0;

@@ -9,8 +9,9 @@
 // Four barriers a stage: keys and values come, and are done with, apart. Under kTurns warpgroups start their products
 // one after the other, so that one's softmax runs beside another's products.
 //
-// grid.x = tiles of queries, grid.y = heads, grid.z = batch; Tile::kThreads, Tile::kSharedBytes. Params has a member
-// `sizes`; Q, K, V are tensors [batch][head][token][column] in any strides:
+// grid.x = tiles of queries of a head, each of up to kGroups times 64: any number that covers them. grid.y = heads,
+// grid.z = batch; Tile::kThreads, Tile::kSharedBytes. Params has a member `sizes`; Q, K, V are tensors
+// [batch][head][token][column] in any strides:
 //   struct Q { using T = F16; DEV static const TensorMap& map(const Params& p) { return p.map0; } };
 // in boxes (attention_launch.h's head_box) of 64 columns by 64 tokens of q, kKeys of k and v. Epilogue (one lane) gets
 // the rows of Q, row (batch * heads + head) * queries + token. A NaN reaches the results of all queries that see it,
@@ -53,6 +54,26 @@ struct AttentionWgmmaTile {
   /// Whether the queries' fragments stay in registers, beside scores, weights and sums.
   static constexpr bool kHeld = (3 * kKeys + 2 * kValueColumns + kDepth) / 4 + 32 <= kRegisters;
   static_assert(kDepth % 16 == 0 && kKeys % 16 == 0 && kValueColumns <= 64 * kColumnBlocks && kGroups <= 4);
+};
+
+/// Which part a block has. The 64s of a head's queries are dealt to its tiles as evenly as may be; tiles with more of
+/// them start first, so that the last multiprocessors to be done have little left.
+template <class Tile>
+struct GroupsPlace : AttentionPlace<Tile> {
+  int batch, head, groups;  ///< groups: warpgroups that have queries
+
+  DEV explicit GroupsPlace(const AttentionSizes& s) {
+    const int all = (s.queries + 63) / 64, tiles = grid_x(), few = all / tiles, larger = all % tiles;
+    const int heads = s.batch * s.heads;
+    int index = (block_z() * s.heads + block_y()) * tiles + block_x(), from = 0, each = larger;
+    if (index >= larger * heads) index -= larger * heads, from = larger, each = tiles - larger;
+    const int of = index / each, tile = from + index % each;
+    batch = of / s.heads, head = of % s.heads;
+    groups = few + (tile < larger);
+    const int before = tile * few + (tile < larger ? tile : larger);
+    // The last queries see most keys under a causal mask: they start first.
+    this->look(s, batch, head, 64 * (all - before - groups), 64 * groups);
+  }
 };
 
 /// A stage's place and barriers.
@@ -125,17 +146,17 @@ DEV void add_values(MmaSums<Tile>& sums, const AttentionWeights<Tile>& weights, 
 
 /// The copying thread.
 template <class Tile, class Q, class K, class V, class Params>
-DEV void attention_produce(const Params& p, const AttentionPlace<Tile>& at) {
-  const int head = block_y(), kv_head = block_y() / (p.sizes.heads / p.sizes.kv_heads), batch = block_z();
+DEV void attention_produce(const Params& p, const GroupsPlace<Tile>& at) {
+  const int kv_head = at.head / (p.sizes.heads / p.sizes.kv_heads);
   AttentionStage<Tile> to;
   auto load = [&](uint32_t shared, int block_bytes, const TensorMap& map, uint32_t full, int token, int of_head) {
     UNROLL for (int block = 0; block < Tile::kColumnBlocks; ++block)
-        tma_load(shared + block * block_bytes, map, full, 64 * block, token, of_head, batch);
+        tma_load(shared + block * block_bytes, map, full, 64 * block, token, of_head, at.batch);
   };
-  mbarrier_arrive_expecting(to.queries_full(), Tile::kGroups * Tile::kQueryBytes);
-  UNROLL for (int group = 0; group < Tile::kGroups; ++group)
+  mbarrier_arrive_expecting(to.queries_full(), at.groups * Tile::kQueryBytes);
+  NO_UNROLL for (int group = 0; group < at.groups; ++group)
       load(to.shared + Tile::kGroupsAt + group * Tile::kGroupBytes, Tile::kQueryBlock, Q::map(p), to.queries_full(),
-           at.query + 64 * group, head);
+           at.query + 64 * group, at.head);
   NO_UNROLL for (int tile = 0; tile < at.key_tiles; ++tile) {
     mbarrier_wait(to.keys_empty(), to.phase ^ 1);
     mbarrier_arrive_expecting(to.keys_full(), Tile::kTileBytes);
@@ -150,30 +171,31 @@ DEV void attention_produce(const Params& p, const AttentionPlace<Tile>& at) {
 /// The order in which warpgroups start products: each waits for the one before it.
 template <class Tile>
 struct WarpgroupTurns {
-  int group;
-  DEV explicit WarpgroupTurns(int own) : group(own) {
-    if (Tile::kTurns && group == Tile::kGroups - 1) arrive_named(1, 256);
+  int group, groups;
+  DEV WarpgroupTurns(int own, int of) : group(own), groups(of) {
+    if (taken() && group == groups - 1) arrive_named(1, 256);
   }
+  DEV bool taken() const { return Tile::kTurns && groups > 1; }
   DEV void wait() const {
-    if constexpr (Tile::kTurns) sync_named(1 + group, 256);
+    if (taken()) sync_named(1 + group, 256);
   }
   /// Not after the last turn: nobody waits.
   DEV void pass(bool last) const {
-    if (!Tile::kTurns || (last && group == Tile::kGroups - 1)) return;
-    arrive_named(1 + (group + 1) % Tile::kGroups, 256);
+    const bool end = group == groups - 1;
+    if (taken() && !(last && end)) arrive_named(end ? 1 : 2 + group, 256);
   }
 };
 
 /// All tiles of keys, by one warpgroup.
 template <class Tile, class T, class Params>
-DEV void attention_consume(const Params& p, const AttentionPlace<Tile>& at, MmaSums<Tile>& sums,
+DEV void attention_consume(const Params& p, const GroupsPlace<Tile>& at, MmaSums<Tile>& sums,
                            StreamingSoftmax<Tile>& softmax) {
   const AttentionSizes& s = p.sizes;
   const int group = warp_uniform() / 4;
   AttentionStage<Tile> keys, values;
   mbarrier_wait(keys.queries_full(), 0);
   const HeldQueries<Tile> queries(keys.shared + Tile::kGroupsAt + group * Tile::kGroupBytes);
-  const WarpgroupTurns<Tile> turns(group);
+  const WarpgroupTurns<Tile> turns(group, at.groups);
   AttentionWeights<Tile> weights;
   auto hide = [&](AttentionScores<Tile>& scores, int tile) {
     if ((tile + 1) * Tile::kKeys > at.seen_by_first) scores.mask(s, at.query, tile * Tile::kKeys);
@@ -228,14 +250,14 @@ template <class Tile, class Q, class K, class V, class Epilogue, class Params>
 DEV void attention_wgmma(const Params& p) {
   static_assert(Epilogue::kLanes == 1);
   const AttentionSizes& s = p.sizes;
-  const AttentionPlace<Tile> at(s);
+  const GroupsPlace<Tile> at(s);
   AttentionStage<Tile> ring;
   if (thread_index() == 0) {
     for (; ring.phase == 0; ring.advance()) {
       mbarrier_init(ring.keys_full(), 1);
-      mbarrier_init(ring.keys_empty(), Tile::kSumWarps);
+      mbarrier_init(ring.keys_empty(), 4 * at.groups);
       mbarrier_init(ring.values_full(), 1);
-      mbarrier_init(ring.values_empty(), Tile::kSumWarps);
+      mbarrier_init(ring.values_empty(), 4 * at.groups);
     }
     mbarrier_init(ring.queries_full(), 1);
     mbarrier_init_fence();
@@ -248,6 +270,7 @@ DEV void attention_wgmma(const Params& p) {
     if (thread_index() == 32 * Tile::kSumWarps && at.key_tiles > 0) attention_produce<Tile, Q, K, V>(p, at);
     return;
   }
+  if (warp_uniform() / 4 >= at.groups) return;
   if constexpr (Tile::kMovesRegisters) registers_increase<Tile::kRegisters>();
   MmaSums<Tile> sums = {};
   StreamingSoftmax<Tile> softmax(s.scale);
