@@ -86,11 +86,12 @@ DEV int cluster_rank() {
 DEV void sync_cluster() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
-/// Arrives at the barrier with this address in block `rank` of the cluster.
+/// Arrives at the barrier with this address in block `rank` of the cluster. Orders nothing but what the block's own
+/// threads see: a release for the cluster is a fence, and takes longer than a step of a product.
 DEV void mbarrier_arrive_at(uint32_t barrier, int rank) {
   asm volatile(
       "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}\n" ::"r"(barrier),
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}\n" ::"r"(barrier),
       "r"(rank)
       : "memory");
 }
