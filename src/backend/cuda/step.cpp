@@ -13,6 +13,7 @@ namespace tenon::cuda {
 namespace {
 
 constexpr int kWarpRowThreads = 128;
+constexpr int kMapThreads = 256, kMapLetsThreads = 512;  // lets are computed by every block: fewer blocks
 
 // Who holds a row: some lanes of a warp, or a block.
 struct RowTeam {
@@ -140,7 +141,7 @@ static Step map_step(Device& device, const std::string& name, std::span<const Pr
   params.set_sizes("MapSizes", device::MapSizes{});
   KernelText text;
   LaunchShape shape;
-  shape.threads = lets.empty() ? 256 : 512;
+  shape.threads = lets.empty() ? kMapThreads : kMapLetsThreads;
   text.headers = "#include \"tenon/device/map.h\"\n";
   if (!lets.empty()) text.functors = constants_text(lets, params, static_cast<int>(shape.threads));
   const std::string constants = text.functors.empty() ? "NoConstants" : "Constants";
@@ -177,7 +178,7 @@ bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int
   }
   if (elements > std::min(kMostElements, elements_of_map / 8) || bytes > device.facts().shared_bytes / 2) return false;
   Params unused;
-  return lets_text(lets, unused, 512).has_value();
+  return lets_text(lets, unused, kMapLetsThreads).has_value();
 }
 
 Step plain_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs, const Shape& domain,

@@ -8,9 +8,6 @@
 
 namespace tenon::device {
 
-inline constexpr int kMapThreads = 256;      ///< a block without lets
-inline constexpr int kMapLetsThreads = 512;  ///< with lets, which every block computes: fewer blocks
-
 /// Nothing in front of a map.
 struct NoLets {
   template <class Params>
