@@ -11,7 +11,7 @@
 namespace tenon::cpu {
 namespace {
 
-// A chunk moves about this many bytes: some thousand tape blocks' worth of start-up, and enough chunks to spread.
+// A chunk moves at most this many bytes: many blocks for each start-up, and enough chunks to spread.
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
 
 class TapeListKernel : public ListKernel {
@@ -101,9 +101,11 @@ class TapeListKernel : public ListKernel {
 
   void cut(std::span<const ListItem> items) {
     chunks_.clear();
-    for (size_t i = 0; i < items.size(); ++i)
-      for (int64_t at = 0; at < items[i].count; at += chunk_)
-        chunks_.push_back({i, at, std::min(chunk_, items[i].count - at)});
+    for (size_t i = 0; i < items.size(); ++i) {
+      const int64_t count = items[i].count, parts = div_up(count, chunk_);
+      const int64_t each = parts ? round_up(div_up(count, parts), kChunkStep) : 1;
+      for (int64_t at = 0; at < count; at += each) chunks_.push_back({i, at, std::min(each, count - at)});
+    }
   }
 
   void evaluate(const ListItem& item, std::span<const float> scalars, int64_t begin, int64_t count, int thread,
@@ -117,13 +119,7 @@ class TapeListKernel : public ListKernel {
       else
         bases[i] = s.scalar >= 0 ? &scalars[static_cast<size_t>(s.scalar)] : s.literal;
     }
-    TapeCall call;
-    call.block = {0, 1, 0, count};
-    call.bases = bases.data();
-    call.workspace = workspace(thread);
-    call.rows = rows;
-    call.rows_ld = kFindStep;
-    tape_->run(call);
+    tape_->stream(bases.data(), count, workspace(thread), rows);
   }
 
   bool found_in(const ListItem& item, std::span<const float> scalars, const Chunk& c, int thread) const {
