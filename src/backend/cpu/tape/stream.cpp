@@ -21,7 +21,7 @@ struct Tape::StreamCall {
   MoveFn move;
   PointwiseArgs point;
   MoveArgs moved;
-  int64_t bump[1 + kMaxOperands];  // of dst and src; of the memory moved
+  int64_t bump[1 + kMaxOperands];  // of dst and src; of the memory moved and its rows
 
   void run(int64_t n) {
     if (move) {
@@ -35,6 +35,7 @@ struct Tape::StreamCall {
   void next() {
     if (move) {
       moved.memory = static_cast<std::byte*>(moved.memory) + bump[0];
+      moved.slot = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(moved.slot) + bump[1]);
       return;
     }
     point.dst = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(point.dst) + bump[0]);
@@ -111,11 +112,12 @@ void Tape::stream_blocks(std::span<StreamCall> calls, Bases bases, int64_t n) co
 // may be read and written where they lie.
 size_t Tape::stream_calls(const Frame& f, Bases bases, int64_t at, bool whole, float* rows, StreamCall* calls) const {
   size_t made = 0;
-  const auto move = [&](MoveFn fn, int access, float* slot_at, bool pads) {
+  const auto move = [&](MoveFn fn, int access, const Live& value, bool pads) {
     StreamCall c{};
     c.move = fn;
-    c.moved = {element(access, bases, at), 0, 1, 1, 0, slot_at, block_cols_, pads ? 1 : 0};
+    c.moved = {element(access, bases, at), 0, 1, 1, 0, value.p, block_cols_, pads ? 1 : 0};
     c.bump[0] = block_cols_ * size_of(accesses_[static_cast<size_t>(access)].dtype());
+    c.bump[1] = value.ld;
     calls[made++] = c;
   };
   for (const Instruction& in : code_) {
@@ -127,7 +129,7 @@ size_t Tape::stream_calls(const Frame& f, Bases bases, int64_t at, bool whole, f
       if (in.in_place && whole)
         f.live[in.dst] = {reinterpret_cast<float*>(element(in.index, bases, at)), block_cols_ * 4, false};
       else
-        move(in.move, in.index, to, !whole);
+        move(in.move, in.index, f.live[in.dst], !whole);
       continue;
     }
     if (in.direct && whole)
@@ -151,7 +153,7 @@ size_t Tape::stream_calls(const Frame& f, Bases bases, int64_t at, bool whole, f
     calls[made++] = c;
   }
   for (const Store& s : stores_)
-    if (!s.direct || !whole) move(s.move, s.place, f.live[s.value].p, false);
+    if (!s.direct || !whole) move(s.move, s.place, f.live[s.value], false);
   return made;
 }
 
