@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 
 #include "tenon/backend/cpu/host_memory.h"
 #include "tenon/expr/ops.h"
@@ -25,6 +24,7 @@ class TapeListKernel : public ListKernel {
     options.elementwise = true;
     tape_ = std::make_unique<Tape>(outputs, list_.form.domain, leaves_, engine_->vec, options);
     chunk_ = std::max<int64_t>(kChunkBytes / list_.bytes_per_element() / kChunkStep, 1) * kChunkStep;
+    TENON_CHECK(Internal, leaves_.size() <= kMostLeaves, launch.name) << "it reads " << leaves_.size() << " leaves";
     for (int i = 0; i < leaves_.size(); ++i) sources_.push_back(source_of(leaves_.leaf(i)));
     workspace_bytes_ = round_up(tape_->workspace_bytes(), 64) + (list_.finds ? kFindStep * 4 : 0);
     workspace_ = allocate_host(workspace_bytes_ * engine_->pool.threads());
@@ -64,6 +64,7 @@ class TapeListKernel : public ListKernel {
  private:
   // Chunks begin at whole lines of every element type, if their vector does.
   static constexpr int64_t kChunkStep = 1024, kFindStep = 2048;
+  static constexpr int kMostLeaves = 32;
 
   struct Chunk {
     size_t item;
@@ -110,7 +111,7 @@ class TapeListKernel : public ListKernel {
 
   void evaluate(const ListItem& item, std::span<const float> scalars, int64_t begin, int64_t count, int thread,
                 float* rows) const {
-    std::array<const void*, 32> bases{};
+    std::array<const void*, kMostLeaves> bases{};
     for (size_t i = 0; i < sources_.size(); ++i) {
       const Source& s = sources_[i];
       if (s.vector >= 0)
