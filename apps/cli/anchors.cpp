@@ -5,7 +5,7 @@
 
 #include "anchor_sum.h"
 #include "cancel.h"
-#include "readable.h"
+#include "tenon/explain/readable.h"
 #include "sample_inputs.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"

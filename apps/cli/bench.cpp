@@ -7,7 +7,7 @@
 
 #include "anchor_sum.h"
 #include "cancel.h"
-#include "explanation.h"
+#include "tenon/explain/explanation.h"
 #include "parts.h"
 #include "peers.h"
 #include "sample_inputs.h"

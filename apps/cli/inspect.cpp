@@ -2,7 +2,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "explanation.h"
+#include "tenon/explain/explanation.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
 #include "tenon/models/registry.h"
