@@ -1,8 +1,8 @@
 // Strided arrays as views of a leaf, so that no array is ever copied to be read.
 #include <algorithm>
+#include <array>
 
 #include "graph.h"
-#include "tenon/expr/ops.h"
 
 namespace tenon::python {
 namespace {
@@ -13,6 +13,27 @@ constexpr uintptr_t kDeviceAlignment = 16;
 int64_t lead_bytes(const Array& a) {
   if (a.device.backend == "cpu") return 0;
   return static_cast<int64_t>(reinterpret_cast<uintptr_t>(a.data) % kDeviceAlignment);
+}
+
+Expr view(const char* name, const Expr& x, std::vector<int64_t> ints) {
+  Attrs attrs;
+  attrs.ints = std::move(ints);
+  return make_node(name, std::array{x}, attrs);
+}
+
+// reshape and broadcast
+Expr view_as(const char* name, const Expr& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  Attrs attrs;
+  attrs.has_dims = true;
+  attrs.dims = shape;
+  return make_node(name, std::array{x}, attrs);
+}
+
+// Elements 0 <= i < extent of an axis, behind `begin` of them.
+Expr part(const Expr& x, int axis, int64_t extent, int64_t begin = 0) {
+  if (begin == 0 && x.shape()[axis] == extent) return x;
+  return view("slice", x, {axis, begin, begin + extent});
 }
 
 [[noreturn]] void refuse(const std::string& name, const Array& a, const char* why) {
@@ -67,23 +88,26 @@ Expr input_like(Graph& g, const std::string& name, const Array& a) {
   const std::vector<int> axes = moving_axes(name, a);
   const std::vector<int64_t> extents = memory_extents(name, a, axes);
   const Shape memory{std::span<const int64_t>(extents)};
-  Expr x =
-      lead ? reshape(slice(input(g, name, a.dtype, {lead + memory.numel()}), 0, lead, lead + memory.numel()), memory)
-           : input(g, name, a.dtype, memory);
+  Expr x = lead ? part(input(g, name, a.dtype, {lead + memory.numel()}), 0, memory.numel(), lead)
+                : input(g, name, a.dtype, memory);
+  x = view_as("reshape", x, memory);
   std::vector<int64_t> kept;
   for (size_t i = 0; i < axes.size(); ++i) {
     kept.push_back(a.shape[axes[i]]);
-    x = slice(x, static_cast<int>(i), 0, kept.back());
+    x = part(x, static_cast<int>(i), kept.back());
   }
-  x = reshape(slice(x, -1, 0, 1), Shape(std::span<const int64_t>(kept)));
+  x = view_as("reshape", part(x, static_cast<int>(axes.size()), 1), Shape(std::span<const int64_t>(kept)));
   std::vector<int64_t> order;  // position in `axes` of the array's moving axes, outermost first
-  for (int i = 0; i < a.shape.rank(); ++i)
-    if (const auto it = std::find(axes.begin(), axes.end(), i); it != axes.end()) order.push_back(it - axes.begin());
-  x = permute(x, order);
   Shape with_ones = a.shape;
-  for (int i = 0; i < a.shape.rank(); ++i)
-    if (std::find(axes.begin(), axes.end(), i) == axes.end()) with_ones[i] = 1;
-  return broadcast(reshape(x, with_ones), a.shape);
+  for (int i = 0; i < a.shape.rank(); ++i) {
+    const auto it = std::find(axes.begin(), axes.end(), i);
+    if (it == axes.end())
+      with_ones[i] = 1;
+    else
+      order.push_back(it - axes.begin());
+  }
+  if (!std::is_sorted(order.begin(), order.end())) x = view("permute", x, order);
+  return view_as("broadcast", view_as("reshape", x, with_ones), a.shape);
 }
 
 }  // namespace tenon::python

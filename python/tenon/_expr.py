@@ -40,6 +40,9 @@ class Expr:
     def _with(self, value: Any, dtype: str | None = None) -> Expr:
         return Expr(value, self._graph, self.dtype if dtype is None else dtype)
 
+    def _view(self, node: str, **attributes: Any) -> Expr:
+        return self._with(_core.make(node, [self._value], **attributes))
+
     def __add__(self, other: Operand) -> Expr:
         return _apply("add", (self, other))
 
@@ -64,12 +67,13 @@ class Expr:
     def __rtruediv__(self, other: Operand) -> Expr:
         return _apply("div", (other, self))
 
-    def __pow__(self, exponent: Number) -> Expr:
-        if isinstance(exponent, Expr) or isinstance(exponent, bool) or not isinstance(exponent, (int, float)):
-            raise TypeError("pow: expected a number as exponent; for an expression write exp(log(x) * y)")
-        if exponent == 2:
+    def __pow__(self, exponent: Operand) -> Expr:
+        if isinstance(exponent, (int, float)) and exponent == 2:
             return self * self
-        return _apply("pow", (self,), (float(exponent),))
+        return _apply("pow", (self, exponent))
+
+    def __rpow__(self, base: Operand) -> Expr:
+        return _apply("pow", (base, self))
 
     def __matmul__(self, other: Expr) -> Expr:
         return matmul(self, other)
@@ -122,7 +126,7 @@ class Expr:
     def cast(self, dtype: Any) -> Expr:
         """Rounded to `dtype`, and stored as it where it is a result."""
         name = _dtypes.name_of(dtype)
-        return self._with(self._value.cast(name), name)
+        return self if self._value.dtype == name else self._with(_core.make("cast", [self._value], dtype=name), name)
 
     def reshape(self, *shape: Any) -> Expr:
         """The same elements in row-major order under another shape; one extent may be -1."""
@@ -166,7 +170,7 @@ def _apply(name: str, operands: Sequence[Any], numbers: Sequence[float] = (), dt
     lifted = [_lift(o, graph, name) for o in operands]
     if dtype is None:
         dtype = _dtypes.promote([o.dtype for o in lifted if o.dtype])
-    return Expr(_core.apply(name, [o._value for o in lifted], list(numbers)), graph, dtype)
+    return Expr(_core.make(name, [o._value for o in lifted], nums=list(numbers)), graph, dtype)
 
 
 def _either(a: Expr, b: Expr) -> Expr:
@@ -198,7 +202,7 @@ def _index(x: Expr, key: tuple[Any, ...]) -> Expr:
         raise IndexError(f"expected at most {x.ndim} indices and one ellipsis, got {key}")
     if not any(k is Ellipsis for k in key):
         key = (*key, Ellipsis)
-    value, axis, shape = x._value, 0, []
+    axis, shape = 0, []
     for k in key:
         if k is None:
             shape.append(1)
@@ -207,18 +211,22 @@ def _index(x: Expr, key: tuple[Any, ...]) -> Expr:
             axis += x.ndim - given
         elif isinstance(k, slice):
             begin, end = _slice_of(k, x.shape[axis], axis)
-            value = value.slice(axis, begin, end)
+            x = _part(x, axis, begin, end)
             shape.append(end - begin)
             axis += 1
         elif isinstance(k, int):
             at = k + x.shape[axis] if k < 0 else k
             if not 0 <= at < x.shape[axis]:
                 raise IndexError(f"index {k} is outside axis {axis} of extent {x.shape[axis]}")
-            value = value.slice(axis, at, at + 1)
+            x = _part(x, axis, at, at + 1)
             axis += 1
         else:
             raise TypeError(f"expected slices, integers, None or ..., got {type(k).__name__}; tenon.gather picks rows")
-    return x._with(value.reshape(shape))
+    return reshape(x, shape)
+
+
+def _part(x: Expr, axis: int, begin: int, end: int) -> Expr:
+    return x if begin == 0 and end == x.shape[axis] else x._view("slice", ints=[axis, begin, end])
 
 
 # ---- views --------------------------------------------------------------------------------------------------------
@@ -231,80 +239,79 @@ def reshape(x: Expr, shape: Sequence[int]) -> Expr:
     if dims.count(-1) == 1:
         rest = math.prod(d for d in dims if d != -1)
         dims[dims.index(-1)] = math.prod(x.shape) // rest if rest else 0
-    return x._with(x._value.reshape(dims))
+    return x if tuple(dims) == x.shape else x._view("reshape", dims=dims)
 
 
 def permute(x: Expr, axes: Sequence[int]) -> Expr:
     """Axes reordered: axis i of the result is axis axes[i] of x."""
     x = _only(x, "permute")
-    return x._with(x._value.permute([_axis(a, x.ndim, "permute") for a in axes]))
+    order = [_axis(a, x.ndim, "permute") for a in axes]
+    return x if order == list(range(x.ndim)) else x._view("permute", ints=order)
 
 
 def broadcast_to(x: Expr, shape: Sequence[int]) -> Expr:
     """x repeated to `shape` by NumPy's rules."""
-    return _only(x, "broadcast_to")._with(x._value.broadcast([int(d) for d in shape]))
+    dims = [int(d) for d in shape]
+    return x if tuple(dims) == _only(x, "broadcast_to").shape else x._view("broadcast", dims=dims)
 
 
 def concat(parts: Sequence[Expr], axis: int = -1) -> Expr:
     """The expressions one after the other along `axis`."""
     parts = list(parts)
     graph = _graph_of(parts, "concat")
-    return Expr(
-        _core.concat([_only(p, "concat")._value for p in parts], _axis(axis, parts[0].ndim, "concat")),
-        graph,
-        _dtypes.promote([p.dtype for p in parts]),
-    )
+    values = [_only(p, "concat")._value for p in parts]
+    joined = _core.make("concat", values, ints=[_axis(axis, parts[0].ndim, "concat")])
+    return Expr(joined, graph, _dtypes.promote([p.dtype for p in parts]))
 
 
 def pad(x: Expr, counts: Sequence[tuple[int, int]]) -> Expr:
     """Zeros around x: a pair (before, after) for each axis."""
     x = _only(x, "pad")
-    return x._with(x._value.pad([int(n) for pair in counts for n in pair]))
+    return x._view("pad", ints=[int(n) for pair in counts for n in pair])
 
 
 def gather(x: Expr, index: Expr) -> Expr:
     """Rows of x chosen by an i32 or i64 expression: shape index.shape + x.shape[1:]."""
-    return _only(x, "gather")._with(x._value.gather(_only(index, "gather")._value))
+    return _only(x, "gather")._with(_core.make("gather", [x._value, _only(index, "gather")._value]))
 
 
 def resize_nearest(x: Expr, height: int, width: int) -> Expr:
     """Images [N, H, W, C] at another size by nearest neighbour."""
-    return _only(x, "resize_nearest")._with(x._value.resize(height, width))
+    return _only(x, "resize_nearest")._view("resize", ints=[height, width])
 
 
 # ---- products -----------------------------------------------------------------------------------------------------
 
 
-def _pair(a: Expr, b: Expr) -> str:
-    return _dtypes.promote([a.dtype, b.dtype])
+def _anchor(node: str, operands: Sequence[Expr], **attributes: Any) -> Expr:
+    graph = _graph_of(operands, node)
+    value = _core.make(node, [_only(o, node)._value for o in operands], **attributes)
+    return Expr(value, graph, _dtypes.promote([o.dtype for o in operands]))
 
 
 def matmul(a: Expr, b: Expr) -> Expr:
     """a [.., M, K] times b [K, N], or [.., K, N] with a's leading axes; accumulates in f32."""
-    a, b = _only(a, "matmul"), _only(b, "matmul")
-    return a._with(a._value.matmul(b._value), _pair(a, b))
+    return _anchor("linear", (a, _only(b, "matmul").T))
 
 
 def linear(x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
     """x [.., K] times the transpose of weight [N, K], plus bias [N]; accumulates in f32."""
-    x, weight = _only(x, "linear"), _only(weight, "linear")
-    y = x._with(x._value.linear(weight._value), _pair(x, weight))
+    y = _anchor("linear", (x, weight))
     return y if bias is None else y + bias
 
 
 def conv2d(x: Expr, weight: Expr, stride: int = 1, padding: int | Sequence[int] = 0) -> Expr:
     """Images x [N, H, W, C], weight [O, C, kh, kw]; padding: one number, or top, left, bottom, right."""
-    x, weight = _only(x, "conv2d"), _only(weight, "conv2d")
     pads = [padding] * 4 if isinstance(padding, int) else [int(p) for p in padding]
-    return x._with(x._value.conv2d(weight._value, stride, pads), _pair(x, weight))
+    return _anchor("conv2d", (x, weight), ints=[stride, *pads])
 
 
 def attention(q: Expr, k: Expr, v: Expr, scale: float | None = None, causal: bool = False) -> Expr:
     """softmax(scale q k^T) v per head: q [B, H, Sq, D], k [B, Hkv, Sk, D], v [B, Hkv, Sk, Dv]; scale: 1/sqrt(D)."""
-    q, k, v = _only(q, "attention"), _only(k, "attention"), _only(v, "attention")
+    width = _only(q, "attention").shape[-1] if q.ndim else 0
     if scale is None:
-        scale = 1.0 / math.sqrt(q.shape[-1]) if q.shape and q.shape[-1] else 1.0
-    return q._with(q._value.attention(k._value, v._value, scale, causal), _pair(q, v))
+        scale = 1.0 / math.sqrt(width) if width else 1.0
+    return _anchor("attention", (q, k, v), ints=[int(causal)], nums=[float(scale)])
 
 
 # ---- made of the above --------------------------------------------------------------------------------------------
@@ -317,7 +324,7 @@ def cast(x: Expr, dtype: Any) -> Expr:
 
 def round_to(x: Expr, dtype: Any) -> Expr:
     """x rounded to the values of `dtype`, going on in f32."""
-    return _only(x, "round_to")._with(x._value.round(_dtypes.name_of(dtype)))
+    return _only(x, "round_to")._view("round", dtype=_dtypes.name_of(dtype))
 
 
 def softmax(x: Expr) -> Expr:
@@ -346,8 +353,8 @@ def _over_last(node: str, name: str) -> Callable[..., Expr]:
         x = _only(x, name)
         if _axis(axis, x.ndim, name) != x.ndim - 1:
             raise ValueError(f"{name}: expected the last axis, got axis {axis} of {x.ndim}; permute it there first")
-        y = x._with(_core.reduce_last(node, x._value), _dtypes.promote([x.dtype]))
-        return y if keepdim else y._with(y._value.reshape(list(x.shape[:-1])))
+        y = x._with(_core.make(node, [x._value], ints=[0]), _dtypes.promote([x.dtype]))
+        return y if keepdim else reshape(y, x.shape[:-1])
 
     reduce.__name__ = reduce.__qualname__ = name
     reduce.__doc__ = f"Reduction `{node}` over the last axis."

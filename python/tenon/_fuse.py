@@ -124,7 +124,7 @@ class Fused:
             if value._graph is not graph:
                 raise UsageError(f"{self._name}: {key} belongs to another traced function", key)
             dtype = value.dtype or "f32"
-            final = value._value.cast(dtype)
+            final = value.cast(dtype)._value
             if final not in stored:
                 stored[final] = len(named)
                 named.append(_core.NamedValue(_apart(key, taken), final))

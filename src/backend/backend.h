@@ -1,6 +1,7 @@
 // The one interface between plans and devices. A backend prepares launches (packs weights, chooses kernels) and runs
 // them over one arena. It registers itself by name; nobody includes a backend's folder.
 #pragma once
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -50,6 +51,30 @@ class Kernel {
   virtual std::string describe() const { return {}; }
 };
 
+/// One member of a list: the address of each of the launch's vectors, in the order of ListKernel::vectors, and their
+/// common length.
+struct ListItem {
+  static constexpr size_t kMostVectors = 6;
+  std::array<void*, kMostVectors> vectors{};
+  int64_t count = 0;
+};
+
+/// A launch made ready to run over lists of tensors of any number and any lengths, whose addresses come with each run.
+class ListKernel {
+ public:
+  virtual ~ListKernel() = default;
+  /// Names of the vectors of an item, and of the launch's scalars, each in the order in which a run gives them.
+  virtual std::span<const std::string> vectors() const = 0;
+  virtual std::span<const std::string> scalars() const = 0;
+  /// Computes the launch's outputs for every item: one kernel, or as few as the device's limits allow. `stream`: on a
+  /// GPU, the handle (CUstream, cudaStream_t) of the stream to run on, null for the default stream; it may be recording
+  /// a graph, for which everything but the tensors is kept in the launch itself. Elsewhere it is ignored.
+  virtual void run(std::span<const ListItem> items, std::span<const float> scalars, void* stream) = 0;
+  /// For a launch whose only output has no buffer: the first item of which a value is not 0 (or NaN), or -1. Waits.
+  virtual int64_t find(std::span<const ListItem> items, std::span<const float> scalars, void* stream) = 0;
+  virtual std::string describe() const { return {}; }
+};
+
 /// Runs of kernels recorded once, which a device repeats as one.
 class Replay {
  public:
@@ -84,6 +109,11 @@ class Backend {
   /// Packs weights and binds buffers. Throws Error(Model) for a weight of the wrong shape.
   virtual std::unique_ptr<Kernel> prepare(const Launch& launch, const BufferTable& buffers,
                                           const WeightSource& weights) = 0;
+  /// A launch of the map skeleton over vectors: every Input has one shape [n], which stands for any length; a
+  /// ScalarInput is a number that each run gives. An output goes to the vector of its buffer's name, which may be one
+  /// that is read: element i of an output depends on elements i alone, and all are read before any is written. At most
+  /// ListItem::kMostVectors vectors. Throws Error(Internal) for another launch.
+  virtual std::unique_ptr<ListKernel> prepare_list(const Launch& launch) = 0;
   /// Records the kernels that `runs` runs, which have run before, instead of running them. Null where nothing is
   /// gained.
   virtual std::unique_ptr<Replay> record(const std::function<void()>& runs) {

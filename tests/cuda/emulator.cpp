@@ -163,8 +163,8 @@ class Emulator::Kernel : public Function {
 Emulator::Emulator(EmulatorOptions options)
     : options_(std::move(options)), headers_hash_(hash_headers(options_.includes)) {
   const bool hopper = options_.arch != "sm_89";
-  facts_ = {"this machine's processor", options_.arch, options_.multiprocessors, hopper ? 232448 : 101376,
-            int64_t{4} << 30};
+  facts_ = {"this machine's processor", options_.arch,    options_.multiprocessors,
+            hopper ? 232448 : 101376,   int64_t{4} << 30, options_.argument_bytes};
 }
 Emulator::~Emulator() = default;
 

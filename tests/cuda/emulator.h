@@ -15,6 +15,7 @@ namespace tenon::cuda::test {
 struct EmulatorOptions {
   std::string arch = "sm_90a";
   int multiprocessors = 4;
+  int argument_bytes = 4096;
   /// Roots of includes, "tenon/device/x.h" and what that includes in turn.
   std::vector<std::string> includes = default_includes();
   /// Threads of a block start in the opposite order: finds what the usual order hides.
@@ -40,6 +41,7 @@ class Emulator : public Device {
   void copy_out(void* dst, const void* src, int64_t bytes) override;
   void fill_zero(void* dst, int64_t bytes) override;
   void synchronize() override {}
+  void synchronize(void*) override {}
   void begin_recording() override;
   std::unique_ptr<Recording> end_recording() override;
   TensorMap encode(const TensorBox& box) const override;

@@ -176,7 +176,13 @@ def test_any_shape_and_stride(data):
         a = a[(slice(None),) * axis + (slice(begin, None, step),)]
     a = a.transpose(data.draw(st.permutations(range(rank))))
     b = data.draw(st.sampled_from([a, a.copy(), np.float32(3) + np.zeros((1,) * rank, np.float32)]))
-    assert_close(tenon.fuse(lambda a, b: a * 2 - b)(a, b), a * 2 - b, 0)
+    k = tenon.fuse(lambda a, b: a * 2 - b)
+    try:
+        found = k(a, b)
+    except tenon.UsageError as e:  # every third element of rows of four, say
+        assert "no view of a dense array" in str(e)
+        found = k(np.ascontiguousarray(a), np.ascontiguousarray(b))
+    assert_close(found, a * 2 - b, 0)
 
 
 def test_out_is_written_in_place(rng):

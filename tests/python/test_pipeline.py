@@ -44,7 +44,7 @@ def test_latents_stand_for_the_seed(pipe):
     a = pipe("a green ring", latents=noise, num_inference_steps=2, seed=1, output_type="np").images[0]
     b = pipe("a green ring", latents=noise, num_inference_steps=2, seed=2, output_type="np").images[0]
     assert_close(a, b, 0)
-    with pytest.raises(tenon.UsageError, match="latents: expected 1024 values"):
+    with pytest.raises(tenon.UsageError, match=r"\[latents\] expected 1024 values"):
         pipe("a green ring", latents=noise[:, :2])
 
 
@@ -54,11 +54,11 @@ def test_callback_sees_and_changes_latents(pipe):
     def look(p, step, timestep, kwargs):
         assert p is pipe
         seen.append((step, timestep, kwargs["latents"].shape))
-        return {"latents": np.zeros_like(kwargs["latents"])} if step == 2 else None
+        return {"latents": np.zeros_like(kwargs["latents"])} if step == 3 else None
 
     changed = pipe("a star", seed=3, num_inference_steps=3, callback_on_step_end=look, output_type="np").images[0]
-    assert [s for s, _, _ in seen] == [0, 1, 2]
-    assert seen[0][2] == (1, 4, 16, 16) and seen[0][1] > seen[1][1] > seen[2][1]
+    assert [s for s, _, _ in seen] == [0, 1, 2, 3]  # the model's own sampler, PNDM, calls it once more than asked
+    assert seen[0][2] == (1, 4, 16, 16) and seen[0][1] > seen[1][1] >= seen[2][1] > seen[3][1]
     plain = pipe("a star", seed=3, num_inference_steps=3, output_type="np").images[0]
     assert np.abs(changed - plain).max() > 0.1
 
@@ -105,7 +105,7 @@ def test_an_interrupt_ends_the_call_within_a_step(pipe):
         ({"num_images_per_prompt": 0}, ValueError, "num_images_per_prompt"),
         ({"negative_prompt": ["a", "b"]}, ValueError, "negative_prompt"),
         ({"generator": 3}, TypeError, "generator"),
-        ({"height": 1 << 20, "width": 1 << 20}, (ValueError, MemoryError), ""),
+        ({"height": 1 << 20, "width": 1 << 20}, (ValueError, MemoryError), "height|size|largest"),
     ],
 )
 def test_bad_arguments(pipe, arguments, kind, message):

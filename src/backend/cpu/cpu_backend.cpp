@@ -3,6 +3,7 @@
 
 #include "tenon/backend/cpu/host_memory.h"
 #include "tenon/backend/cpu/launch_kernel.h"
+#include "tenon/backend/cpu/list_kernel.h"
 
 namespace tenon::cpu {
 namespace {
@@ -31,6 +32,7 @@ class CpuBackend : public Backend {
     kernel->bind(buffers, weights);
     return kernel;
   }
+  std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override { return make_list_kernel(engine_, launch); }
   void copy_in(void* dst, const void* src, int64_t bytes) override {
     std::memcpy(dst, src, static_cast<size_t>(bytes));
   }

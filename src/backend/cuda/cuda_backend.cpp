@@ -1,6 +1,7 @@
 #include "tenon/backend/cuda/cuda_backend.h"
 
 #include "tenon/backend/cuda/launch_kernel.h"
+#include "tenon/backend/cuda/list_kernel.h"
 
 namespace tenon::cuda {
 namespace {
@@ -34,6 +35,7 @@ class CudaBackend : public Backend {
     kernel->bind(buffers, weights);
     return kernel;
   }
+  std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override { return make_list_kernel(device_, launch); }
   std::unique_ptr<Replay> record(const std::function<void()>& runs) override {
     device_->begin_recording();
     try {

@@ -4,11 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace tenon::cuda {
+
+/// What a launch can pass since CUDA 12.1; 4096 before.
+inline constexpr int kMostArgumentBytes = 32764;
 
 inline constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -17,14 +21,17 @@ inline constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; 
 struct KernelSource {
   std::string name;  ///< for people: "gemm 128x128 f16, epilogue: add silu"
   std::string text;
+  bool exact =
+      false;  ///< every product and sum is rounded on its own: no fused multiply-add but where the text has one
 };
 
 struct LaunchShape {
   unsigned grid_x = 1, grid_y = 1, grid_z = 1;
-  unsigned threads = 1;       ///< in x
-  unsigned shared_bytes = 0;  ///< dynamic shared memory
-  unsigned cluster = 1;       ///< blocks of a cluster, along x
-  bool overlaps = false;      ///< may start while its predecessor drains (programmatic dependent launch)
+  unsigned threads = 1;              ///< in x
+  unsigned shared_bytes = 0;         ///< dynamic shared memory
+  unsigned cluster = 1;              ///< blocks of a cluster, along x
+  bool overlaps = false;             ///< may start while its predecessor drains (programmatic dependent launch)
+  std::optional<void*> stream = {};  ///< of the caller (CUstream; null: the default stream) instead of the device's own
 };
 
 /// What a kernel takes of a multiprocessor, read from its machine code.
@@ -71,6 +78,7 @@ struct DeviceFacts {
   int multiprocessors = 1;
   int shared_bytes = 49152;  ///< most dynamic shared memory of a block
   int64_t memory_bytes = 0;
+  int argument_bytes = 4096;  ///< that a launch passes at most
 };
 
 /// One GPU and its stream. Calls come from one thread at a time; nothing but copies out and `synchronize` waits.
@@ -89,6 +97,8 @@ class Device {
   /// The stream from now on: a CUstream of the caller's in this GPU's primary context, or the device's own (null).
   virtual void use_stream(void* stream) { static_cast<void>(stream); }
   virtual void synchronize() = 0;
+  /// Waits for a stream of the caller.
+  virtual void synchronize(void* stream) = 0;
   /// From now on launches are recorded, not run, until end_recording.
   virtual void begin_recording() = 0;
   virtual std::unique_ptr<Recording> end_recording() = 0;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tenon/core/error.h"
+#include "tenon/kernels/list.h"
 #include "tenon/kernels/skeleton.h"
 
 namespace tenon::null {
@@ -23,6 +24,25 @@ class NullKernel : public Kernel {
 
  private:
   std::string name_;
+};
+
+class NullListKernel : public ListKernel {
+ public:
+  explicit NullListKernel(const Launch& launch)
+      : name_(launch.name), list_(make_list_form(launch)), vectors_(list_.vector_names()) {}
+  std::span<const std::string> vectors() const override { return vectors_; }
+  std::span<const std::string> scalars() const override { return list_.scalars; }
+  void run(std::span<const ListItem>, std::span<const float>, void*) override { names().push_back(name_); }
+  int64_t find(std::span<const ListItem>, std::span<const float>, void*) override {
+    names().push_back(name_);
+    return -1;
+  }
+  std::string describe() const override { return "recorded"; }
+
+ private:
+  std::string name_;
+  ListForm list_;
+  std::vector<std::string> vectors_;
 };
 
 class NullBackend : public Backend {
@@ -47,6 +67,9 @@ class NullBackend : public Backend {
     const std::optional<std::string> refused = skeleton(launch.skeleton).legal(*result.form);
     TENON_CHECK(Internal, !refused, launch.name) << launch.skeleton << ": " << *refused;
     return std::make_unique<NullKernel>(launch.name);
+  }
+  std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override {
+    return std::make_unique<NullListKernel>(launch);
   }
   void copy_in(void* dst, const void* src, int64_t bytes) override {
     std::memcpy(dst, src, static_cast<size_t>(bytes));

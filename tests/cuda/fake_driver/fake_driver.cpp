@@ -60,7 +60,13 @@ DriverResult cuDevicePrimaryCtxRetain(ContextHandle* context, int) {
   return *context = handle<ContextHandle>(16), 0;
 }
 DriverResult cuDevicePrimaryCtxRelease_v2(int) { return --state.contexts, 0; }
-DriverResult cuCtxSetCurrent(ContextHandle) { return 0; }
+DriverResult cuCtxSetCurrent(ContextHandle context) {
+  state.current_context = reinterpret_cast<uintptr_t>(context);
+  return 0;
+}
+DriverResult cuCtxGetCurrent(ContextHandle* context) {
+  return *context = handle<ContextHandle>(state.current_context), 0;
+}
 DriverResult cuMemGetInfo_v2(size_t* left, size_t* total) {
   *left = state.memory - state.used;
   return *total = state.memory, result();
@@ -147,6 +153,7 @@ DriverResult cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle, void**
   ++(state.capturing ? state.recorded : state.launches);
   std::copy(config->grid, config->grid + 3, state.grid);
   state.threads = config->block[0];
+  state.stream = reinterpret_cast<uintptr_t>(config->stream);
   state.shared_bytes = config->shared_bytes;
   state.cluster = 0;
   state.overlaps = false;

@@ -142,8 +142,9 @@ class TapeCompiler {
     in.move = t_.ops_->load(access.dtype());
     in.in_place = access.dtype() == DType::F32;
     for (int leaf : access.leaves())
-      in.in_place =
-          in.in_place && std::find(written_.begin(), written_.end(), leaves_.leaf(leaf)->attrs.text) == written_.end();
+      in.in_place = in.in_place &&
+                    (options_.elementwise ||
+                     std::find(written_.begin(), written_.end(), leaves_.leaf(leaf)->attrs.text) == written_.end());
     const bool is_uniform = access.uniform() || t_.cols_ == 1;
     t_.accesses_.push_back(std::move(access));
     return emit(std::move(in), is_uniform, e.dtype());
@@ -209,6 +210,9 @@ class TapeCompiler {
         << "the place of " << leaf_name(o.place) << " is not a rearrangement";
     const bool per_row = o.value.shape() != domain_ || t_.cols_ == 1;
     if (!per_row) x = full(x);
+    // Another result may have been stored over memory by the time this one is.
+    for (Tape::Instruction& in : t_.code_)
+      if (in.dst == x && options_.elementwise) in.in_place = false;
     t_.stores_.push_back({x, static_cast<int>(t_.accesses_.size()), t_.ops_->store(o.dtype)});
     t_.accesses_.push_back(std::move(place));
   }

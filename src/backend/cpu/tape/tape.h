@@ -27,6 +27,8 @@ struct TapeOptions {
   int64_t max_cols = 0;   ///< most columns of a call; 0: the domain's
   int split = -1;         ///< the axes before it make the row number; -1: all but the last
   bool collapse = false;  ///< join trailing axes into longer rows where the last axis is short
+  /// What is written is read, if at all, at the element that is written: memory may be read and written in place.
+  bool elementwise = false;
 };
 
 /// One evaluation. The block must be whole rows if the tape reduces rows.

@@ -115,7 +115,8 @@ std::vector<std::byte> Params::bytes() const {
 
 std::vector<Params::Pointer> Params::pointers() const {
   std::vector<Pointer> out;
-  for (size_t i = 0; i < pointers_.size(); ++i) out.push_back({sizes_at() + sizes_.size() + 8 * i, pointers_[i].leaf});
+  for (size_t i = 0; i < pointers_.size(); ++i)
+    out.push_back({sizes_at() + sizes_.size() + 8 * i, pointers_[i].leaf, pointers_[i].name, pointers_[i].written});
   return out;
 }
 

@@ -19,6 +19,8 @@ class Params {
   struct Pointer {
     size_t at;
     Expr leaf;
+    std::string name = {};  ///< of the field
+    bool written = false;
   };
 
   /// A tensor map (TMA) in the argument: the box that is made of the leaf's address when that is known.

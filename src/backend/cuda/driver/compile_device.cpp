@@ -19,12 +19,14 @@ const std::vector<DeviceFacts>& known_devices() {
        .arch = "sm_89",
        .multiprocessors = 58,
        .shared_bytes = 99 * 1024,
-       .memory_bytes = 22 * kGiB},
+       .memory_bytes = 22 * kGiB,
+       .argument_bytes = kMostArgumentBytes},
       {.name = "NVIDIA H200",
        .arch = "sm_90a",
        .multiprocessors = 132,
        .shared_bytes = 227 * 1024,
-       .memory_bytes = 139 * kGiB},
+       .memory_bytes = 139 * kGiB,
+       .argument_bytes = kMostArgumentBytes},
   };
   return devices;
 }

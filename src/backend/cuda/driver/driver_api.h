@@ -65,6 +65,7 @@ static_assert(sizeof(LaunchConfig) == 56);
   X(retain_context, "cuDevicePrimaryCtxRetain", (ContextHandle*, int device))                                 \
   X(release_context, "cuDevicePrimaryCtxRelease_v2", (int device))                                            \
   X(set_context, "cuCtxSetCurrent", (ContextHandle))                                                          \
+  X(get_context, "cuCtxGetCurrent", (ContextHandle*))                                                         \
   X(memory_info, "cuMemGetInfo_v2", (size_t * free, size_t * total))                                          \
   X(allocate, "cuMemAlloc_v2", (DeviceAddress*, size_t))                                                      \
   X(free, "cuMemFree_v2", (DeviceAddress))                                                                    \

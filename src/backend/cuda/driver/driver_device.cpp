@@ -14,6 +14,25 @@ constexpr int kSharedWithoutOptIn = 48 * 1024;
 
 DeviceAddress address(const void* p) { return reinterpret_cast<uintptr_t>(p); }
 
+// Our GPU's context, current for as long as this lives; then the caller's again. Threads that launch for a caller on
+// another GPU are left as they were.
+class KeptContext {
+ public:
+  explicit KeptContext(const DriverContext& context) : context_(context) {
+    if (context_.api().get_context(&before_) != kSuccess) before_ = nullptr;
+    context_.use();
+  }
+  ~KeptContext() {
+    if (before_ && before_ != context_.handle()) context_.api().set_context(before_);
+  }
+  KeptContext(const KeptContext&) = delete;
+  KeptContext& operator=(const KeptContext&) = delete;
+
+ private:
+  const DriverContext& context_;
+  ContextHandle before_ = nullptr;
+};
+
 // A kernel: compiled elsewhere, loaded into the context when it is first launched.
 class DriverFunction : public Function {
  public:
@@ -27,7 +46,7 @@ class DriverFunction : public Function {
 
   void launch(const LaunchShape& shape, std::span<const std::byte> params) override {
     try {
-      context_->use();
+      const KeptContext kept(*context_);
       prepare(shape, params.size());
       start(shape, params);
     } catch (...) {
@@ -113,7 +132,7 @@ void DriverFunction::start(const LaunchShape& shape, std::span<const std::byte> 
   const LaunchConfig config{{shape.grid_x, shape.grid_y, shape.grid_z},
                             {shape.threads, 1, 1},
                             shape.shared_bytes,
-                            context_->stream(),
+                            shape.stream ? static_cast<StreamHandle>(*shape.stream) : context_->stream(),
                             attributes,
                             count};
   void* arguments[] = {const_cast<std::byte*>(params.data())};
@@ -149,7 +168,18 @@ class DriverRecording : public Recording {
 DriverDevice::DriverDevice(const DriverOptions& options)
     : context_(std::make_shared<DriverContext>(options.search, options.ordinal)),
       compiler_(context_->facts().arch, options.kernel_folder, options.search, context_->api().version() / 1000,
-                options.compile_threads) {}
+                options.compile_threads),
+      facts_(context_->facts()) {
+  constexpr int kLargeArguments = 12010;  // as CUDA numbers its versions
+  const auto [major, minor] = compiler_.nvrtc().version();
+  if (context_->api().version() >= kLargeArguments && major * 1000 + minor * 10 >= kLargeArguments)
+    facts_.argument_bytes = kMostArgumentBytes;
+}
+
+void DriverDevice::synchronize(void* stream) {
+  const KeptContext kept(*context_);
+  context_->check(context_->api().synchronize(static_cast<StreamHandle>(stream)), "wait for the caller's stream");
+}
 
 int64_t DriverDevice::memory_available() const {
   context_->use();

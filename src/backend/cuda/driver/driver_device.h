@@ -25,7 +25,7 @@ class DriverDevice : public Device {
   /// Error(Device): no driver, one too old, no GPU, one we have no kernels for, no NVRTC that the driver understands.
   explicit DriverDevice(const DriverOptions& options = {});
 
-  const DeviceFacts& facts() const override { return context_->facts(); }
+  const DeviceFacts& facts() const override { return facts_; }
   int64_t memory_available() const override;
   std::shared_ptr<Function> load(const KernelSource& source) override;
   std::shared_ptr<void> allocate(int64_t bytes) override;
@@ -35,6 +35,7 @@ class DriverDevice : public Device {
   void fill_zero(void* dst, int64_t bytes) override;
   void use_stream(void* stream) override { context_->use_stream(static_cast<StreamHandle>(stream)); }
   void synchronize() override { context_->synchronize(); }
+  void synchronize(void* stream) override;
   /// A launch that fails ends the recording.
   void begin_recording() override { context_->begin_capture(); }
   std::unique_ptr<Recording> end_recording() override;
@@ -45,6 +46,7 @@ class DriverDevice : public Device {
  private:
   std::shared_ptr<DriverContext> context_;
   KernelCompiler compiler_;
+  DeviceFacts facts_;
   std::map<std::string, std::shared_ptr<Function>> functions_;  ///< by the key of their source
 };
 

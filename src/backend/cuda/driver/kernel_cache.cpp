@@ -167,7 +167,7 @@ std::string kernel_key(const KernelSource& source, const std::string& arch, std:
   Sha256 hash;
   hash.text("tenon kernel").text(std::to_string(kKernelAbi)).text(arch);
   hash.text(std::to_string(compiler_version.first) + "." + std::to_string(compiler_version.second));
-  for (const std::string& option : compile_options(arch)) hash.text(option);
+  for (const std::string& option : compile_options(source, arch)) hash.text(option);
   return hex(hash.text(headers_digest()).text(source.text).digest());
 }
 

@@ -19,16 +19,18 @@ LoadedLibrary find(const SearchSettings& settings, int newest_major) {
 
 }  // namespace
 
-std::vector<std::string> compile_options(const std::string& arch) {
+std::vector<std::string> compile_options(const KernelSource& source, const std::string& arch) {
   // One option of the assembler a flag: the list form is not understood by NVRTC.
-  return {"--gpu-architecture=" + arch,
-          "--std=c++20",
-          "--device-as-default-execution-space",  // node bodies carry no annotations
-          "-DTENON_DEVICE=",
-          "-DNDEBUG=1",  // an assert that stays makes the assembler serialise wgmma
-          "--no-source-include",
-          "--ptxas-options=-v",
-          "--ptxas-options=-O3"};
+  std::vector<std::string> options = {"--gpu-architecture=" + arch,
+                                      "--std=c++20",
+                                      "--device-as-default-execution-space",  // node bodies carry no annotations
+                                      "-DTENON_DEVICE=",
+                                      "-DNDEBUG=1",  // an assert that stays makes the assembler serialise wgmma
+                                      "--no-source-include",
+                                      "--ptxas-options=-v",
+                                      "--ptxas-options=-O3"};
+  if (source.exact) options.emplace_back("--fmad=false");
+  return options;
 }
 
 std::string log_summary(const std::string& log, int lines) {
@@ -114,7 +116,7 @@ Nvrtc::Nvrtc(const SearchSettings& settings, int newest_major) : library_(find(s
 
 KernelBinary Nvrtc::compile(const KernelSource& source, const std::string& arch) const {
   Program program(api_, source);
-  const int status = program.compile(compile_options(arch));
+  const int status = program.compile(compile_options(source, arch));
   KernelBinary result{.cubin = {}, .log = program.log()};
   const std::string where = "kernel " + source.name;
   TENON_CHECK(Device, status == 0, where)

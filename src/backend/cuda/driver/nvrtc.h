@@ -19,8 +19,8 @@ struct KernelBinary {
   std::string log;  ///< warnings, and what the assembler says of registers and memory
 };
 
-/// The compiler's options for an architecture: "sm_89", "sm_90a".
-std::vector<std::string> compile_options(const std::string& arch);
+/// The compiler's options for a kernel and an architecture: "sm_89", "sm_90a".
+std::vector<std::string> compile_options(const KernelSource& source, const std::string& arch);
 
 /// The lines of a compiler's log that say most: errors if there are any, else its first lines.
 std::string log_summary(const std::string& log, int lines = 6);

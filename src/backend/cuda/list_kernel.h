@@ -1,0 +1,13 @@
+// A launch over lists: one kernel whose argument holds the list. See device/list.h.
+#pragma once
+#include <memory>
+
+#include "tenon/backend/backend.h"
+#include "tenon/backend/cuda/device.h"
+
+namespace tenon::cuda {
+
+/// Starts to compile. Throws Error(Internal) for a launch that is more than a map over vectors (kernels/list.h).
+std::unique_ptr<ListKernel> make_list_kernel(std::shared_ptr<Device> device, const Launch& launch);
+
+}  // namespace tenon::cuda
