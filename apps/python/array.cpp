@@ -64,12 +64,6 @@ constexpr TypePair kTypes[] = {
     {DType::Bool, nb::dlpack::dtype_code::Bool, 8},
 };
 
-nb::dlpack::dtype dlpack_type(DType type) {
-  for (const TypePair& t : kTypes)
-    if (t.dtype == type) return {static_cast<uint8_t>(t.code), t.bits, 1};
-  throw Error(ErrorKind::Internal, std::string(name_of(type)), "has no DLPack type");
-}
-
 std::optional<DType> dtype_of(nb::dlpack::dtype t) {
   for (const TypePair& known : kTypes)
     if (t.lanes == 1 && t.code == static_cast<uint8_t>(known.code) && t.bits == known.bits) return known.dtype;
@@ -158,6 +152,28 @@ int64_t Array::span_bytes() const {
 
 std::string Array::str() const { return std::string(name_of(dtype)) + shape.str() + " on " + device.str(); }
 
+nb::dlpack::dtype dlpack_type(DType type) {
+  for (const TypePair& t : kTypes)
+    if (t.dtype == type) return {static_cast<uint8_t>(t.code), t.bits, 1};
+  throw Error(ErrorKind::Internal, std::string(name_of(type)), "has no DLPack type");
+}
+
+nb::dlpack::device dlpack_device(const DeviceName& device) {
+  return {device.backend == "cuda" ? kCuda : kCpu, device.ordinal};
+}
+
+DType type_of(nb::dlpack::dtype type) {
+  if (const std::optional<DType> known = dtype_of(type)) return *known;
+  throw Error(ErrorKind::Usage, "array", "no element type of ours is " + text_of(type));
+}
+
+bool read_quickly(nb::handle object, nb::dlpack::dltensor& out) {
+  const ExchangeTable* table = table_of(object);
+  if (!table) return false;
+  if (table->tensor_from_object(object.ptr(), &out) != 0) throw nb::python_error();
+  return true;
+}
+
 bool is_array(nb::handle object) {
   return table_of(object) || nb::hasattr(object, "__dlpack__") ||
          (PyObject_CheckBuffer(object.ptr()) && !PyBytes_Check(object.ptr()) && !PyByteArray_Check(object.ptr()));
@@ -198,7 +214,7 @@ nb::object new_array(const std::vector<int64_t>& shape, const std::string& dtype
   const nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::shared_ptr<void>*>(p); });
   const std::vector<size_t> extents(shape.begin(), shape.end());
   return nb::cast(nb::ndarray<>(memory.get(), extents.size(), extents.data(), owner, nullptr, dlpack_type(type),
-                                like.device.backend == "cuda" ? kCuda : kCpu, like.device.ordinal));
+                                dlpack_device(like.device).device_type, like.device.ordinal));
 }
 
 bool overlap(const Array& a, const Array& b) {

@@ -33,6 +33,13 @@ struct Array {
 /// Reads `object`; `name` is what messages call it. Error(Usage), or TypeError for what is no array at all, says what
 /// was expected and found.
 Array read_array(nb::handle object, const std::string& name);
+/// The same through the C exchange table, if the object's library has one: false if not. Shape and strides are valid
+/// while the object lives.
+bool read_quickly(nb::handle object, nb::dlpack::dltensor& out);
+/// DLPack's element type and device, and back. type_of throws Error(Usage) for a type that Tenon has no word for.
+nb::dlpack::dtype dlpack_type(DType type);
+nb::dlpack::device dlpack_device(const DeviceName& device);
+DType type_of(nb::dlpack::dtype type);
 /// True if `object` exports arrays.
 bool is_array(nb::handle object);
 

@@ -8,12 +8,13 @@ namespace tenon::python {
 
 Expr make_node(std::string_view name, std::span<const Expr> in, const Attrs& attrs) {
   const NodeType* type = find_node_type(name);
-  TENON_CHECK(Usage, type && type->family != Family::Leaf && type->family != Family::Sink, name)
+  const std::string where(name);
+  TENON_CHECK(Usage, type && type->family != Family::Leaf && type->family != Family::Sink, where)
       << "is no operation of expressions";
-  TENON_CHECK(Usage, !in.empty() && (type->arity < 0 || in.size() == static_cast<size_t>(type->arity)), name)
+  TENON_CHECK(Usage, !in.empty() && (type->arity < 0 || in.size() == static_cast<size_t>(type->arity)), where)
       << "expected " << type->arity << " operands, got " << in.size();
   if (type->family != Family::Pointwise) return in[0].graph().make(*type, in, attrs);
-  TENON_CHECK(Usage, attrs.nums.size() == static_cast<size_t>(type->num_params), name)
+  TENON_CHECK(Usage, attrs.nums.size() == static_cast<size_t>(type->num_params), where)
       << "expected " << type->num_params << " numbers, got " << attrs.nums.size();
   return in[0].graph().make(*type, broadcast_operands(in), attrs);
 }

@@ -38,6 +38,7 @@ from ._expr import (
     softmax,
 )
 from ._fuse import Fused, fuse
+from .lion import explain_lion, lion_foreach, lion_step
 from .pipeline import ImageOutput, Pipeline
 
 globals().update(NODES)  # tenon.silu, tenon.sum, ..: one for each node of the engine
@@ -62,10 +63,13 @@ __all__ = [
     "concat",
     "conv2d",
     "describe_device",
+    "explain_lion",
     "fuse",
     "gather",
     "layer_norm",
     "linear",
+    "lion_foreach",
+    "lion_step",
     "matmul",
     "pad",
     "permute",

@@ -126,7 +126,8 @@ class Expr:
     def cast(self, dtype: Any) -> Expr:
         """Rounded to `dtype`, and stored as it where it is a result."""
         name = _dtypes.name_of(dtype)
-        return self if self._value.dtype == name else self._with(_core.make("cast", [self._value], dtype=name), name)
+        value = self._value
+        return self._with(value if value.dtype == name else _core.make("cast", [value], dtype=name), name)
 
     def reshape(self, *shape: Any) -> Expr:
         """The same elements in row-major order under another shape; one extent may be -1."""
@@ -371,7 +372,7 @@ def _pointwise(node: str, arity: int, numbers: int) -> Callable[..., Expr]:
         if node == "where":
             kinds = [a.dtype for a in args[1:] if isinstance(a, Expr) and a.dtype]
             return _apply(node, args, given, _dtypes.promote(kinds) if kinds else None)
-        return _apply(node, args, given, dtype)
+        return _apply(node, args[:arity], given, dtype)
 
     function.__name__ = function.__qualname__ = node
     function.__doc__ = f"The pointwise node `{node}` of {arity} operand(s)" + (
