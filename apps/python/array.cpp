@@ -97,6 +97,13 @@ Array from_tensor(const nb::dlpack::dltensor& t, const std::string& name) {
   return a;
 }
 
+// The library's own words for why it does not lend an array; what else it says (stack frames) is left out.
+[[noreturn]] void refuse_loan(const std::string& name) {
+  const nb::python_error raised;
+  const std::string why = nb::cast<std::string>(nb::str(raised.value()));
+  throw Error(ErrorKind::Usage, name, "cannot be read through DLPack: " + why.substr(0, why.find('\n')));
+}
+
 template <class Imported>
 Array from_import(Imported imported, const std::string& name) {
   std::vector<int64_t> shape(imported.ndim()), strides(imported.ndim());
@@ -170,7 +177,7 @@ DType type_of(nb::dlpack::dtype type) {
 bool read_quickly(nb::handle object, nb::dlpack::dltensor& out) {
   const ExchangeTable* table = table_of(object);
   if (!table) return false;
-  if (table->tensor_from_object(object.ptr(), &out) != 0) throw nb::python_error();
+  if (table->tensor_from_object(object.ptr(), &out) != 0) refuse_loan("array");
   return true;
 }
 
@@ -183,7 +190,7 @@ Array read_array(nb::handle object, const std::string& name) {
   const ExchangeTable* table = table_of(object);
   if (!table) return import_array(object, name);
   nb::dlpack::dltensor t;
-  if (table->tensor_from_object(object.ptr(), &t) != 0) throw nb::python_error();
+  if (table->tensor_from_object(object.ptr(), &t) != 0) refuse_loan(name);
   return from_tensor(t, name);
 }
 

@@ -6,6 +6,8 @@ NumPy, PyTorch, CuPy and JAX go in and out through DLPack without copies. Import
 
 from __future__ import annotations
 
+from typing import Any
+
 from ._core import backend_names, describe_device, set_num_threads
 from ._errors import (
     CancelledError,
@@ -40,6 +42,16 @@ from ._expr import (
 from ._fuse import Fused, fuse
 from .lion import explain_lion, lion_foreach, lion_step
 from .pipeline import ImageOutput, Pipeline
+
+
+
+def __getattr__(name: str) -> Any:
+    if name == "optim":  # imports torch: only when asked for
+        import importlib
+
+        return importlib.import_module(".optim", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 globals().update(NODES)  # tenon.silu, tenon.sum, ..: one for each node of the engine
 

@@ -10,6 +10,7 @@ import torch
 
 from . import _core
 
+_increment_version = torch.autograd.graph.increment_version  # autograd sees that they were written to
 _OPTIONS = (
     "float lr, float beta1, float beta2, float weight_decay, float eps=0.0, bool maximize=False, "
     'str non_finite="propagate"'
@@ -40,6 +41,7 @@ def _step(
 ) -> None:
     masters = None if master is None else [master]
     _core.lion_step([param], [exp_avg], [grad], masters, lr, beta1, beta2, weight_decay, maximize, non_finite)
+    _increment_version([param, exp_avg, *(masters or ())])
 
 
 def _foreach(
@@ -58,6 +60,7 @@ def _foreach(
     _core.lion_step(
         params, exp_avgs, grads, masters or None, lr, beta1, beta2, weight_decay, maximize, non_finite
     )
+    _increment_version([*params, *exp_avgs, *(masters or ())])
 
 
 for _key in ("CPU", "CUDA"):
