@@ -219,28 +219,47 @@ NonFinite policy_of(const std::string& name) {
   throw Error(ErrorKind::Usage, "non_finite", "expected propagate, skip or raise, got '" + name + "'");
 }
 
-void check_options(const LionOptions& o) {
-  TENON_CHECK(Usage, o.lr >= 0 && std::isfinite(o.lr), "lr") << "expected a finite number of at least 0, got " << o.lr;
-  TENON_CHECK(Usage, o.beta1 >= 0 && o.beta1 < 1, "beta1") << "expected a number in [0, 1), got " << o.beta1;
-  TENON_CHECK(Usage, o.beta2 >= 0 && o.beta2 < 1, "beta2") << "expected a number in [0, 1), got " << o.beta2;
-  TENON_CHECK(Usage, std::isfinite(o.weight_decay) && o.weight_decay >= 0, "weight_decay")
-      << "expected a finite number of at least 0, got " << o.weight_decay;
+// A group's Lion, ready to be used by this thread alone.
+class Turn {
+ public:
+  Turn(const Group& group, const Arrays& all)
+      : device_(open_device(group.device)),
+        lion_(lion_on(device_, group.types)),
+        stream_(current_stream(all.at(kParam, group.index[0]), group.device)) {}
+  template <class Work>
+  auto take(Work work) {
+    const nb::gil_scoped_release released;
+    const std::lock_guard busy(device_->busy);
+    return work(lion_, stream_);
+  }
+
+ private:
+  std::shared_ptr<Device> device_;
+  Lion& lion_;
+  void* stream_;
+};
+
+void refuse_non_finite(const std::vector<Group>& groups, const Arrays& all) {
+  for (const Group& group : groups) {
+    const int64_t found =
+        Turn(group, all).take([&](Lion& lion, void* stream) { return lion.find_non_finite(group.tensors, stream); });
+    if (found >= 0)
+      throw Error(ErrorKind::Numeric, all.name(kGrad, group.index[static_cast<size_t>(found)]),
+                  "is not finite; nothing was written");
+  }
 }
 
 void step(nb::object params, nb::object exp_avgs, nb::object grads, nb::object masters, double lr, double beta1,
           double beta2, double weight_decay, bool maximize, const std::string& non_finite) {
-  const LionOptions options{lr, beta1, beta2, weight_decay, maximize, policy_of(non_finite)};
-  check_options(options);
+  LionOptions options{lr, beta1, beta2, weight_decay, maximize, policy_of(non_finite)};
   const Arrays all = look_at({std::move(params), std::move(exp_avgs), std::move(grads), std::move(masters)});
-  for (const Group& group : check(all).groups) {
-    const std::shared_ptr<Device> device = open_device(group.device);
-    Lion& lion = lion_on(device, group.types);
-    void* stream = current_stream(all.at(kParam, group.index[0]), group.device);
-    const std::vector<LionTensor> tensors = group.tensors;  // another thread may check a list meanwhile
-    const nb::gil_scoped_release released;
-    const std::lock_guard busy(device->busy);
-    lion.step(tensors, options, stream);
+  const std::vector<Group> groups = check(all).groups;  // a copy: another thread may check a list meanwhile
+  if (options.non_finite == NonFinite::Raise) {
+    refuse_non_finite(groups, all);
+    options.non_finite = NonFinite::Propagate;
   }
+  for (const Group& group : groups)
+    Turn(group, all).take([&](Lion& lion, void* stream) { lion.step(group.tensors, options, stream); });
 }
 
 std::string explain(const std::string& param, const std::string& exp_avg, const std::string& grad, bool master,

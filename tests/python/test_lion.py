@@ -90,8 +90,11 @@ def test_gradients_that_are_not_finite(rng, policy):
     params, exp_avgs, grads = ([t[i] for t in tensors] for i in range(3))
     before = [p.copy() for p in params + exp_avgs]
     if policy == "raise":
-        with pytest.raises(tenon.NumericError, match="1"):
-            tenon.lion_foreach(params, exp_avgs, grads, non_finite=policy)
+        params[2], exp_avgs[2], grads[2] = (a[2].astype(np.float16) for a in (params, exp_avgs, grads))
+        before = [p.copy() for p in params + exp_avgs]
+        with pytest.raises(tenon.NumericError, match=r"grad\[1\]"):
+            tenon.lion_foreach(params[::-1][:2] + params[:1], exp_avgs[::-1][:2] + exp_avgs[:1],
+                               grads[::-1][:2] + grads[:1], non_finite=policy)  # fmt: skip
         for now, then in zip(params + exp_avgs, before):
             assert_close(now, then, 0)
         return
