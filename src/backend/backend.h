@@ -11,6 +11,7 @@
 
 #include "tenon/kernels/form.h"
 #include "tenon/kernels/launch.h"
+#include "tenon/kernels/list.h"
 
 namespace tenon {
 
@@ -54,8 +55,7 @@ class Kernel {
 /// One member of a list: the address of each of the launch's vectors, in the order of ListKernel::vectors, and their
 /// common length.
 struct ListItem {
-  static constexpr size_t kMostVectors = 6;
-  std::array<void*, kMostVectors> vectors{};
+  std::array<void*, kMostListVectors> vectors{};
   int64_t count = 0;
 };
 
@@ -112,7 +112,7 @@ class Backend {
   /// A launch of the map skeleton over vectors: every Input has one shape [n], which stands for any length; a
   /// ScalarInput is a number that each run gives. An output goes to the vector of its buffer's name, which may be one
   /// that is read: element i of an output depends on elements i alone, and all are read before any is written. At most
-  /// ListItem::kMostVectors vectors. Throws Error(Internal) for another launch.
+  /// kMostListVectors vectors. Throws Error(Internal) for another launch.
   virtual std::unique_ptr<ListKernel> prepare_list(const Launch& launch) = 0;
   /// Records the kernels that `runs` runs, which have run before, instead of running them. Null where nothing is
   /// gained.

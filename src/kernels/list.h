@@ -7,6 +7,8 @@ namespace tenon {
 
 /// The length that stands for any: the shape of every vector of such a launch is [kListLength].
 inline constexpr int64_t kListLength = int64_t{1} << 30;
+/// Vectors of such a launch at most.
+inline constexpr size_t kMostListVectors = 6;
 /// An output of this name is not stored: a run looks for an element that is not 0. It is the launch's only one.
 inline constexpr char kFound[] = "found";
 

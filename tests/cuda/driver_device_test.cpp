@@ -191,6 +191,29 @@ TEST_F(DriverDeviceTest, ALaunch) {
   EXPECT_EQ(state_->modules, 1);
 }
 
+TEST_F(DriverDeviceTest, ALaunchOnTheCallersStream) {
+  SKIP_WITHOUT_NVRTC();
+  DriverDevice device(options_);
+  EXPECT_EQ(device.facts().argument_bytes, kMostArgumentBytes);
+  const auto function = device.load(store_kernel("store"));
+  const Arguments arguments{&device, 42};
+  function->launch({.threads = 128}, bytes(arguments));
+  const uintptr_t ours = state_->stream, context = state_->current_context;
+  EXPECT_NE(ours, 0U);
+  state_->current_context = 7;  // the caller's thread is busy with another GPU
+  function->launch({.threads = 128, .stream = reinterpret_cast<void*>(uintptr_t{0x77})}, bytes(arguments));
+  EXPECT_EQ(state_->stream, 0x77U);
+  EXPECT_EQ(state_->current_context, 7U);
+  function->launch({.threads = 128, .stream = nullptr}, bytes(arguments));  // the default stream
+  EXPECT_EQ(state_->stream, 0U);
+  device.synchronize(nullptr);
+  EXPECT_EQ(state_->current_context, 7U);
+  state_->current_context = 0;  // a thread that has none yet keeps ours
+  function->launch({.threads = 128}, bytes(arguments));
+  EXPECT_EQ(state_->stream, ours);
+  EXPECT_EQ(state_->current_context, context);
+}
+
 TEST_F(DriverDeviceTest, LaunchesThatCannotBe) {
   SKIP_WITHOUT_NVRTC();
   DriverDevice device(options_);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 
 #include "tenon/backend/cpu/host_memory.h"
 #include "tenon/expr/ops.h"
@@ -11,7 +10,7 @@
 namespace tenon::cpu {
 namespace {
 
-// A chunk moves about this many bytes: some thousand tape blocks' worth of start-up, and enough chunks to spread.
+// A chunk moves at most this many bytes: many blocks for each start-up, and enough chunks to spread.
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
 
 class TapeListKernel : public ListKernel {
@@ -25,6 +24,7 @@ class TapeListKernel : public ListKernel {
     options.elementwise = true;
     tape_ = std::make_unique<Tape>(outputs, list_.form.domain, leaves_, engine_->vec, options);
     chunk_ = std::max<int64_t>(kChunkBytes / list_.bytes_per_element() / kChunkStep, 1) * kChunkStep;
+    TENON_CHECK(Internal, leaves_.size() <= kMostLeaves, launch.name) << "it reads " << leaves_.size() << " leaves";
     for (int i = 0; i < leaves_.size(); ++i) sources_.push_back(source_of(leaves_.leaf(i)));
     workspace_bytes_ = round_up(tape_->workspace_bytes(), 64) + (list_.finds ? kFindStep * 4 : 0);
     workspace_ = allocate_host(workspace_bytes_ * engine_->pool.threads());
@@ -64,6 +64,7 @@ class TapeListKernel : public ListKernel {
  private:
   // Chunks begin at whole lines of every element type, if their vector does.
   static constexpr int64_t kChunkStep = 1024, kFindStep = 2048;
+  static constexpr int kMostLeaves = 32;
 
   struct Chunk {
     size_t item;
@@ -101,14 +102,16 @@ class TapeListKernel : public ListKernel {
 
   void cut(std::span<const ListItem> items) {
     chunks_.clear();
-    for (size_t i = 0; i < items.size(); ++i)
-      for (int64_t at = 0; at < items[i].count; at += chunk_)
-        chunks_.push_back({i, at, std::min(chunk_, items[i].count - at)});
+    for (size_t i = 0; i < items.size(); ++i) {
+      const int64_t count = items[i].count, parts = div_up(count, chunk_);
+      const int64_t each = parts ? round_up(div_up(count, parts), kChunkStep) : 1;
+      for (int64_t at = 0; at < count; at += each) chunks_.push_back({i, at, std::min(each, count - at)});
+    }
   }
 
   void evaluate(const ListItem& item, std::span<const float> scalars, int64_t begin, int64_t count, int thread,
                 float* rows) const {
-    std::array<const void*, 32> bases{};
+    std::array<const void*, kMostLeaves> bases{};
     for (size_t i = 0; i < sources_.size(); ++i) {
       const Source& s = sources_[i];
       if (s.vector >= 0)
@@ -117,13 +120,7 @@ class TapeListKernel : public ListKernel {
       else
         bases[i] = s.scalar >= 0 ? &scalars[static_cast<size_t>(s.scalar)] : s.literal;
     }
-    TapeCall call;
-    call.block = {0, 1, 0, count};
-    call.bases = bases.data();
-    call.workspace = workspace(thread);
-    call.rows = rows;
-    call.rows_ld = kFindStep;
-    tape_->run(call);
+    tape_->stream(bases.data(), count, workspace(thread), rows);
   }
 
   bool found_in(const ListItem& item, std::span<const float> scalars, const Chunk& c, int thread) const {

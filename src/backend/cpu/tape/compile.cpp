@@ -1,6 +1,8 @@
 // Compiles expressions in form to a tape: kinds of values, instructions, slots by liveness.
 #include <algorithm>
+#include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "tenon/backend/cpu/tape/tape.h"
 #include "tenon/expr/ops.h"
@@ -12,6 +14,8 @@ namespace {
 // Elements of a slot: a handful of slots and the operands' lines fit the first-level cache.
 constexpr int64_t kBlockElements = 2048;
 constexpr int64_t kMaxBlockRows = 256;
+// Of a block along vectors: its slots take a small part of the first-level cache, through which the vectors pass.
+constexpr int64_t kStreamElements = 256;
 // Rows shorter than this are joined where the domain may be seen otherwise.
 constexpr int64_t kShortRow = 128;
 
@@ -36,7 +40,9 @@ class TapeCompiler {
     choose_shape();
     for (const TapeOutput& o : outputs_)
       if (o.place) written_.push_back(leaf_name(o.place));
+    if (options_.elementwise) join_products();
     for (const TapeOutput& o : outputs_) output(o);
+    if (options_.elementwise) find_direct();
     assign_slots();
   }
 
@@ -63,7 +69,7 @@ class TapeCompiler {
     t_.rows_ = cols ? domain_.numel() / cols : 0;
     const int64_t most = options_.max_cols ? std::min(options_.max_cols, cols) : cols;
     t_.block_cols_ = t_.reduces_rows_ ? most : std::min(most, kBlockElements);
-    t_.block_cols_ = std::max<int64_t>(t_.block_cols_, 1);
+    t_.block_cols_ = std::max<int64_t>(options_.elementwise ? kStreamElements : t_.block_cols_, 1);
     t_.block_rows_ = std::clamp<int64_t>(kBlockElements / round_up(t_.block_cols_, 16), 1, kMaxBlockRows);
     if (cols == 1) t_.block_rows_ = kBlockElements;
   }
@@ -88,7 +94,7 @@ class TapeCompiler {
   int value_of(const Expr& root) {
     if (const auto it = known_.find(root.get()); it != known_.end()) return it->second;
     for (const Expr& e : topological(std::array{root})) {
-      if (known_.contains(e.get()) || inside_view(e)) continue;
+      if (known_.contains(e.get()) || inside_view(e) || joined_.contains(e.get())) continue;
       known_.emplace(e.get(), compute(e));
     }
     const auto it = known_.find(root.get());
@@ -153,15 +159,79 @@ class TapeCompiler {
   int pointwise(const Expr& e) {
     Tape::Instruction in;
     in.op = Tape::Op::Pointwise;
-    in.body = t_.ops_->pointwise(node_number(e->type));
+    std::vector<Expr> operands = e->in;
+    if (std::any_of(operands.begin(), operands.end(), [this](const Expr& x) { return joined_.contains(x.get()); }))
+      in.body = products(e, operands);
+    else
+      in.body = t_.ops_->pointwise(node_number(e->type));
     bool is_uniform = true;
-    for (const Expr& x : e->in) {
+    for (const Expr& x : operands) {
       const int operand = value_of(x);
       in.src[static_cast<size_t>(in.operands++)] = operand;
       is_uniform = is_uniform && uniform(operand);
     }
     for (double p : e->attrs.nums) in.params.push_back(static_cast<float>(p));
     return emit(std::move(in), is_uniform, DType::F32);
+  }
+
+  // Products that a sum or difference takes into its own pass: those that nothing else reads.
+  void join_products() {
+    std::vector<Expr> roots;
+    for (const TapeOutput& o : outputs_) roots.push_back(o.value);
+    std::unordered_map<const Node*, int> readers;
+    for (const Expr& e : roots) ++readers[e.get()];
+    const std::vector<Expr> all = topological(roots);
+    for (const Expr& e : all)
+      for (const Expr& x : e->in) ++readers[x.get()];
+    for (const Expr& e : all) {
+      if (!e.is<nodes::Add>() && !e.is<nodes::Sub>()) continue;
+      for (const Expr& x : e->in)
+        if (x.is<nodes::Mul>() && readers[x.get()] == 1) joined_.insert(x.get());
+    }
+    // And those sums that a simple node alone reads.
+    for (const Expr& e : all)
+      if (e->family() == Family::Pointwise && e->in.size() == 1 && readers[e->in[0].get()] == 1 &&
+          joins_products(e->in[0]) && t_.ops_->products(false, true, true, node_number(e->type)))
+        joined_.insert(e->in[0].get());
+  }
+  bool joins_products(const Expr& e) const {
+    return (e.is<nodes::Add>() || e.is<nodes::Sub>()) &&
+           std::any_of(e->in.begin(), e->in.end(), [this](const Expr& x) { return joined_.contains(x.get()); });
+  }
+
+  // The body of a sum or difference of products, or of a node that takes one; puts the products' operands in their
+  // place.
+  const PointwiseFn* products(const Expr& top, std::vector<Expr>& operands) {
+    const Expr e = joins_products(top) ? top : top->in[0];
+    const bool left = joined_.contains(e->in[0].get()), right = joined_.contains(e->in[1].get());
+    operands.clear();
+    for (const Expr& x : e->in) {
+      if (joined_.contains(x.get()))
+        operands.insert(operands.end(), x->in.begin(), x->in.end());
+      else
+        operands.push_back(x);
+    }
+    return t_.ops_->products(e.is<nodes::Sub>(), left, right, e == top ? -1 : node_number(top->type));
+  }
+
+  // Results that may go to memory at once: f32, and nothing reads what they replace later.
+  void find_direct() {
+    const auto name = [this](int access) {
+      return leaves_.leaf(t_.accesses_[static_cast<size_t>(access)].affine()->number)->attrs.text;
+    };
+    for (Tape::Store& s : t_.stores_) {
+      const auto maker =
+          std::find_if(t_.code_.begin(), t_.code_.end(), [&](const auto& in) { return in.dst == s.value; });
+      if (maker->op != Tape::Op::Pointwise || maker->direct || uniform(s.value) || s.move != t_.ops_->store(DType::F32))
+        continue;
+      std::set<int> replaced;  // values that are loads of the same vector
+      for (const Tape::Instruction& in : t_.code_)
+        if (in.op == Tape::Op::Load && !uniform(in.dst) && name(in.index) == name(s.place)) replaced.insert(in.dst);
+      s.direct = maker->direct = std::none_of(maker + 1, t_.code_.end(), [&](const Tape::Instruction& in) {
+        return replaced.contains(in.dst) ||
+               std::any_of(in.src.begin(), in.src.begin() + in.operands, [&](int x) { return replaced.contains(x); });
+      });
+    }
   }
 
   int rounding(const Expr& e) {
@@ -254,8 +324,9 @@ class TapeCompiler {
       for (int k = 0; k < in.operands; ++k) {
         const size_t x = static_cast<size_t>(in.src[static_cast<size_t>(k)]);
         if (last[x] != i) continue;
-        last[x] = t_.code_.size() + 1;  // once, even if an operand comes twice
-        if (t_.values_[x].slot >= 0) free[t_.values_[x].uniform].push_back(t_.values_[x].slot);
+        last[x] = t_.code_.size() + 1;                                    // once, even if an operand comes twice
+        const bool keep = options_.elementwise && t_.values_[x].uniform;  // numbers are computed before all blocks
+        if (t_.values_[x].slot >= 0 && !keep) free[t_.values_[x].uniform].push_back(t_.values_[x].slot);
       }
     }
     t_.full_slots_ = made[0];
@@ -270,6 +341,7 @@ class TapeCompiler {
   int split_ = 0;
   std::vector<std::string> written_;
   std::unordered_map<const Node*, int> known_;
+  std::unordered_set<const Node*> joined_;
   std::vector<DType> holds_;
 };
 

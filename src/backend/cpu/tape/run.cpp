@@ -20,8 +20,7 @@ bool covers(const Rect& r, int64_t rows, int64_t cols) { return r.rows == rows &
 
 int64_t Tape::workspace_bytes() const {
   const int64_t ld = round_up(block_cols_, 16);
-  return round_up(static_cast<int64_t>(values_.size() * sizeof(Live)), 64) +
-         4 * (full_slots_ * block_rows_ * ld + uniform_slots_ * round_up(block_rows_, 16));
+  return stream_bytes() + 4 * (full_slots_ * block_rows_ * ld + uniform_slots_ * round_up(block_rows_, 16));
 }
 
 float* Tape::slot(int value, const Frame& f) const {

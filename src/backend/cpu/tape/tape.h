@@ -28,6 +28,7 @@ struct TapeOptions {
   int split = -1;         ///< the axes before it make the row number; -1: all but the last
   bool collapse = false;  ///< join trailing axes into longer rows where the last axis is short
   /// What is written is read, if at all, at the element that is written: memory may be read and written in place.
+  /// For `stream` only.
   bool elementwise = false;
 };
 
@@ -55,6 +56,9 @@ class Tape {
   /// Bytes of scratch a thread.
   int64_t workspace_bytes() const;
   void run(const TapeCall& call) const;
+  /// Elementwise tapes: the first `count` elements of every vector at `bases`, which are numbered from there. `rows`:
+  /// where an output without a place goes.
+  void stream(Bases bases, int64_t count, void* workspace, float* rows = nullptr) const;
   /// Instructions of a block.
   int length() const { return static_cast<int>(code_.size()); }
 
@@ -70,6 +74,7 @@ class Tape {
     std::array<int, kMaxOperands> src{};  // values
     int index = -1;                       // Load: access; Accumulator: lane
     bool in_place = false;                // Load: memory may stand for the slot
+    bool direct = false;                  // the result may be made where it is stored (elementwise)
     const PointwiseFn* body = nullptr;
     PointwiseFn round = nullptr;
     ReduceFn reduce = nullptr;
@@ -85,6 +90,7 @@ class Tape {
     int value;
     int place;  // access
     MoveFn move;
+    bool direct = false;  // done by the instruction that makes the value, where vectors are whole
   };
   // A value during a block: rows `ld` apart (uniform: numbers `ld` apart); `one`: the same for all rows, ld = 0.
   struct Live {
@@ -100,6 +106,11 @@ class Tape {
   };
 
   void run_block(const Frame& f) const;
+  struct StreamCall;
+  int64_t stream_bytes() const;
+  size_t stream_calls(const Frame& f, Bases bases, int64_t at, bool whole, float* rows, StreamCall* calls) const;
+  void stream_blocks(std::span<StreamCall> calls, Bases bases, int64_t n) const;
+  std::byte* element(int access, Bases bases, int64_t at) const;
   void load(const Instruction& in, const Frame& f) const;
   void load_uniform(const Instruction& in, const Frame& f) const;
   void pointwise(const Instruction& in, const Frame& f) const;

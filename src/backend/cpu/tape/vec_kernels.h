@@ -60,6 +60,73 @@ constexpr Bodies bodies_of() {
   return b;
 }
 
+// x in a register, as rounded as it would be in memory: what follows does not merge with the operation that made it.
+inline V rounded(V x) {
+  asm("" : "+v"(x));
+  return x;
+}
+
+struct Nothing {
+  template <class X>
+  static X eval(X x) {
+    return x;
+  }
+};
+
+template <class After, bool kSubtracts, bool kLeft, bool kRight, unsigned kMask>
+void products(const PointwiseArgs& a) {
+  constexpr int n = 2 + kLeft + kRight, second = 1 + kLeft;
+  for (int64_t r = 0; r < a.rows; ++r) {
+    V x[n];
+    const float* src[n];
+    for (int i = 0; i < n; ++i) {
+      src[i] = a.src[i] + r * a.src_ld[i];
+      if (kMask >> i & 1) x[i] = V{} + *src[i];
+    }
+    float* dst = a.dst + r * a.dst_ld;
+    for (int64_t c = 0; c < a.cols; c += kLanes) {
+#pragma GCC unroll 4
+      for (int i = 0; i < n; ++i)
+        if (!(kMask >> i & 1)) x[i] = load_v(src[i] + c);
+      const V left = kLeft ? rounded(x[0] * x[1]) : x[0], right = kRight ? rounded(x[second] * x[n - 1]) : x[second];
+      store_v(dst + c, After::template eval<V>(kSubtracts ? left - right : left + right));
+    }
+  }
+}
+
+template <class After, bool kSubtracts, bool kLeft, bool kRight>
+constexpr Bodies product_bodies() {
+  Bodies b;
+  [&]<size_t... M>(std::index_sequence<M...>) {
+    ((b.by_mask[M] = &products<After, kSubtracts, kLeft, kRight, M>), ...);
+  }
+  (std::make_index_sequence<(1u << (2 + kLeft + kRight))>{});
+  return b;
+}
+
+template <class After>
+const PointwiseFn* products_before(bool subtracts, bool left, bool right) {
+  static constexpr Bodies all[2][3] = {
+      {product_bodies<After, false, false, true>(), product_bodies<After, false, true, false>(),
+       product_bodies<After, false, true, true>()},
+      {product_bodies<After, true, false, true>(), product_bodies<After, true, true, false>(),
+       product_bodies<After, true, true, true>()}};
+  return all[subtracts][left + left * right].by_mask;
+}
+
+const PointwiseFn* products_of(bool subtracts, bool left, bool right, int after) {
+  if (after < 0) return products_before<Nothing>(subtracts, left, right);
+  const PointwiseFn* found = nullptr;
+  const auto try_node = [&]<class T>(TypeList<T>) {
+    if (node_types()[static_cast<size_t>(after)] == &node_type<T>()) found = products_before<T>(subtracts, left, right);
+  };
+  try_node(TypeList<nodes::Sign>{});
+  try_node(TypeList<nodes::Neg>{});
+  try_node(TypeList<nodes::Abs>{});
+  try_node(TypeList<nodes::Relu>{});
+  return found;
+}
+
 constexpr auto kBodies = []<class... T>(TypeList<T...>) {
   return std::array<Bodies, sizeof...(T)>{bodies_of<T>()...};
 }(AllNodes{});
@@ -202,7 +269,8 @@ void column_sums(const float* x, int64_t ld, int64_t rows, int64_t cols, float* 
 }
 
 constexpr VecOps make_table(const char* name) {
-  return {name, &pointwise_bodies, &round_of, &load_of, &store_of, &reduction, &expand_rows, &column_sums};
+  return {name,      &pointwise_bodies, &products_of, &round_of,   &load_of,
+          &store_of, &reduction,        &expand_rows, &column_sums};
 }
 
 }  // namespace

@@ -47,6 +47,10 @@ struct VecOps {
   const char* name;
   /// The bodies of a pointwise node by mask of row-uniform operands; the node's number is its place in node_types().
   const PointwiseFn* (*pointwise)(int node);
+  /// Sums (differences) of products in one pass, by mask: x0 x1 +- x2 x3, or with a plain left or right operand, and
+  /// then the pointwise node `after` (-1: none). Every product and sum is rounded, as by the nodes one after the other.
+  /// Null for an `after` that is not among a few simple ones. At least one operand is a product.
+  const PointwiseFn* (*products)(bool subtracts, bool left, bool right, int after);
   /// dst = src rounded to the values of a type, as round_to does.
   PointwiseFn (*round)(DType type);
   MoveFn (*load)(DType type);

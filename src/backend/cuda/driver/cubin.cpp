@@ -16,6 +16,7 @@ enum Attribute : uint8_t {
   kParameter = 0x17,  // one a parameter: its size is in the upper 14 bits of the third word
   kParameterBytes = 0x19,
   kRegisters = 0x2f,
+  kLargeParameter = 0x45,  // in place of kParameter where that cannot hold the size: it is the third word
   kBarriers = 0x4c,
 };
 constexpr size_t kInstructionBytes = 16, kMaxSections = 65536, kReservedShared = 1024;
@@ -144,6 +145,8 @@ void read_kernel_info(const Elf& elf, CubinKernel& kernel) {
   for (const InfoItem& item : info_items(elf.bytes(*section))) {
     if (item.attribute == kParameter)
       kernel.argument_bytes += static_cast<int>(Elf::value<uint32_t>(item.value, 8) >> 18);
+    if (item.attribute == kLargeParameter)
+      kernel.argument_bytes += static_cast<int>(Elf::value<uint16_t>(item.value, 8));
     if (item.attribute == kParameterBytes) kernel.parameter_bytes = Elf::value<uint16_t>(item.value, 0);
     if (item.attribute == kBarriers) kernel.barriers = Elf::value<uint8_t>(item.value, 0);
     if (item.attribute != kMaxThreads || item.value.size() < 12) continue;
