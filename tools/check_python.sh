@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the Python extension beside the library, runs tests/python and the examples, then makes a wheel, installs it
 # into an empty environment and draws with it. tools/check_python.sh BUILD_FOLDER JOBS
-# Tests that need PyTorch run where TENON_PYTHON_TORCH names a folder of site-packages with torch, or after
-# tools/setup.sh --peers; elsewhere they are skipped.
+# Tests that need PyTorch run after tools/setup.sh --peers (or where TENON_PYTHON_TORCH names a folder of site-packages
+# with torch for the same Python); elsewhere they are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root="$PWD" folder="$1" jobs="$2" environment="$PWD/build/python-env"
@@ -14,7 +14,9 @@ cmake -S . -B "$folder" --log-level=WARNING -DTENON_PYTHON=ON -DPython_EXECUTABL
 cmake --build "$folder" -j "$jobs" --target tenon_python
 
 torch="${TENON_PYTHON_TORCH:-}"
-if [[ -z "$torch" ]]; then torch="$(compgen -G "$root/build/peers/torch/lib/python3*/site-packages" || true)"; fi
+version="$("$python" -c 'import sys; print(f"python{sys.version_info[0]}.{sys.version_info[1]}")')"
+peers="${XDG_CACHE_HOME:-$HOME/.cache}/tenon/peer-env/lib/$version/site-packages"
+if [[ -z "$torch" && -d "$peers/torch" ]]; then torch="$peers"; fi
 PYTHONPATH="$root/$folder/python${torch:+:$torch}" "$python" -m pytest tests/python
 
 wheels="$(mktemp -d)"

@@ -41,7 +41,7 @@ has_nvrtc || install_nvrtc || echo "setup: no NVRTC: tests that compile CUDA ker
 if ! build/python-env/bin/python -c 'import hypothesis, nanobind, numpy, PIL, pytest, scikit_build_core' 2>/dev/null; then
   python3 -m venv build/python-env &&
     build/python-env/bin/python -m pip install -q --disable-pip-version-check --no-cache-dir \
-      hypothesis nanobind numpy pillow pytest scikit-build-core
+      hypothesis nanobind==3.1.0 numpy pillow pytest scikit-build-core
 fi
 
 if [[ "${1:-}" == --peers ]]; then bench/peers/setup.sh; fi

@@ -13,11 +13,11 @@ TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) {
       "lion_foreach(Tensor(a!)[] params, Tensor(b!)[] exp_avgs, Tensor[] grads, float lr, float beta1, float beta2, "
       "float weight_decay, float eps) -> ()");
 #if defined(CPU_KERNEL)
-  ops.impl("lion_step", torch::kCPU, &lion_step_cpu);
-  ops.impl("lion_foreach", torch::kCPU, &lion_foreach_cpu);
+  ops.impl("lion_step", c10::kCPU, &lion_step_cpu);
+  ops.impl("lion_foreach", c10::kCPU, &lion_foreach_cpu);
 #elif defined(CUDA_KERNEL)
-  ops.impl("lion_step", torch::kCUDA, &lion_step_cuda);
-  ops.impl("lion_foreach", torch::kCUDA, &lion_foreach_cuda);
+  ops.impl("lion_step", c10::kCUDA, &lion_step_cuda);
+  ops.impl("lion_foreach", c10::kCUDA, &lion_foreach_cuda);
 #endif
 }
 
