@@ -13,9 +13,12 @@ inline Scalars scalars_of(double lr, double beta1, double beta2, double weight_d
   TORCH_CHECK_VALUE(beta1 >= 0 && beta1 < 1, "beta1: expected a number in [0, 1), got ", beta1);
   TORCH_CHECK_VALUE(beta2 >= 0 && beta2 < 1, "beta2: expected a number in [0, 1), got ", beta2);
   TORCH_CHECK_VALUE(weight_decay >= 0, "weight_decay: expected a number of at least 0, got ", weight_decay);
-  return {static_cast<float>(1.0 - lr * weight_decay), static_cast<float>(beta1),
-          static_cast<float>(1.0 - beta1),             static_cast<float>(lr),
-          static_cast<float>(beta2),                   static_cast<float>(1.0 - beta2)};
+  return {static_cast<float>(1.0 - lr * weight_decay),
+          static_cast<float>(beta1),
+          static_cast<float>(1.0 - beta1),
+          static_cast<float>(lr),
+          static_cast<float>(beta2),
+          static_cast<float>(1.0 - beta2)};
 }
 
 inline bool overlap(const at::Tensor& a, const at::Tensor& b) {
@@ -28,8 +31,8 @@ inline void check(const at::Tensor& param, const at::Tensor& exp_avg, const at::
   const auto type = param.scalar_type();
   TORCH_CHECK_VALUE(type == at::kFloat || type == at::kBFloat16 || type == at::kHalf,
                     "param: expected float32, bfloat16 or float16, got ", type);
-  for (const auto& [tensor, name] : {std::pair<const at::Tensor&, const char*>{param, "param"},
-                                     {exp_avg, "exp_avg"}, {grad, "grad"}}) {
+  for (const auto& [tensor, name] :
+       {std::pair<const at::Tensor&, const char*>{param, "param"}, {exp_avg, "exp_avg"}, {grad, "grad"}}) {
     TORCH_CHECK_VALUE(tensor.scalar_type() == type, name, ": expected ", type, " like param, got ",
                       tensor.scalar_type());
     TORCH_CHECK_VALUE(tensor.sizes() == param.sizes(), name, ": expected shape ", param.sizes(), ", got ",
