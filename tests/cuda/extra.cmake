@@ -11,7 +11,8 @@ set_target_properties(test_cuda PROPERTIES UNITY_BUILD OFF)
 target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/plain_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/gemm_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/conv_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/attention_test.cpp
-               ${CMAKE_CURRENT_SOURCE_DIR}/optim/lion_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/optim/lion_path_test.cpp)
+               ${CMAKE_CURRENT_SOURCE_DIR}/optim/lion_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/optim/lion_path_test.cpp
+               ${CMAKE_CURRENT_SOURCE_DIR}/optim/list_test.cpp)
 
 # A driver that pretends: found as libcuda.so.1 in a folder of its own. Under another soname, or NVRTC would take it for
 # the real one and ask it for more.

@@ -6,10 +6,10 @@
 namespace tenon::cpu {
 namespace {
 
-// Blocks between the one that is computed and the one whose lines are fetched. Measured on Zen 4 (2026-11-21,
-// bench_lion): blocks of 256 elements and 3 or 4 blocks reach memory's speed; fetching nothing, or into the first-level
-// cache, costs a quarter to a half of it.
-constexpr int64_t kBlocksAhead = 3;
+// Blocks between the one that is computed and the one whose lines are fetched, into the first-level cache. Measured on
+// one core of a Zen 4 (2026-11-21; part of a triad's speed): blocks of 256 elements 1.03, with one block ahead .94,
+// with 3 1.01; blocks of 512 .95; into the second-level cache .86; fetching nothing .5.
+constexpr int64_t kBlocksAhead = 2;
 constexpr size_t kMostStreams = 8;
 
 }  // namespace
@@ -100,7 +100,7 @@ void Tape::stream_blocks(std::span<StreamCall> calls, Bases bases, int64_t n) co
       for (size_t s = 0; s < streams; ++s) {
         const std::byte* p = ahead[s].next;
         ahead[s].next += ahead[s].bytes;
-        for (; p < ahead[s].next; p += 64) __builtin_prefetch(p, 0, 2);
+        for (; p < ahead[s].next; p += 64) __builtin_prefetch(p);
       }
       c.run(std::min(block_cols_, n - at));
       c.next();
