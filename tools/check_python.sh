@@ -7,7 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root="$PWD" folder="$1" jobs="$2" environment="$PWD/build/python-env"
 python="$environment/bin/python"
-export CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1 CMAKE_BUILD_PARALLEL_LEVEL="$jobs"
+# The compiler by the name that CMake calls it, so that the wheel finds in ccache what the library was built of.
+export CXX=c++ CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1 CMAKE_BUILD_PARALLEL_LEVEL="$jobs"
 export PATH="$environment/bin:$PATH"
 
 cmake -S . -B "$folder" --log-level=WARNING -DTENON_PYTHON=ON -DPython_EXECUTABLE="$python"

@@ -82,14 +82,28 @@ def _number(lr: Any) -> float:
     return float(lr) if not isinstance(lr, float) else lr
 
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _direct(tensor: Any) -> bool:
+    """Whether PyTorch's dispatcher would do nothing but call us: no compiler, no subclass, no mode that looks on."""
+    return (
+        type(tensor) in _PLAIN and not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
+    )
+
+
 def lion_step(
     param: Any, exp_avg: Any, grad: Any, lr: Any, beta1: float, beta2: float, weight_decay: float, eps: float,
     maximize: bool, non_finite: str, master: Any,
 ) -> None:  # fmt: skip
     """tenon.lion_step on tensors. Parameters that need gradients are written as under torch.no_grad()."""
+    lr = _number(lr)
+    if _direct(param):
+        _step(param, exp_avg, grad, lr, beta1, beta2, weight_decay, eps, maximize, non_finite, master)
+        return
     with torch.no_grad():
         torch.ops.tenon.lion_step(
-            param, exp_avg, grad, _number(lr), beta1, beta2, weight_decay, eps, maximize, non_finite, master
+            param, exp_avg, grad, lr, beta1, beta2, weight_decay, eps, maximize, non_finite, master
         )
 
 
@@ -98,8 +112,12 @@ def lion_foreach(
     weight_decay: float, eps: float, maximize: bool, non_finite: str, masters: Sequence[Any] | None,
 ) -> None:  # fmt: skip
     """tenon.lion_foreach on tensors."""
+    lr = _number(lr)
+    if _direct(params[0]):
+        _foreach(params, exp_avgs, grads, lr, beta1, beta2, weight_decay, eps, maximize, non_finite, masters)
+        return
     with torch.no_grad():
         torch.ops.tenon.lion_foreach(
-            list(params), list(exp_avgs), list(grads), _number(lr), beta1, beta2, weight_decay, eps, maximize,
+            list(params), list(exp_avgs), list(grads), lr, beta1, beta2, weight_decay, eps, maximize,
             non_finite, list(masters) if masters else None,
         )  # fmt: skip
