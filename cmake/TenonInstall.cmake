@@ -9,7 +9,7 @@ function(tenon_install)
     set_target_properties(tenon_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${to_library}")
     install(TARGETS tenon_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
-  foreach(layer core expr kernels plan runtime optim io nn models pipelines)
+  foreach(layer core expr kernels plan runtime explain optim io nn models pipelines)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/${layer}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/${layer}
             FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
   endforeach()

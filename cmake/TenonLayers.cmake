@@ -109,7 +109,7 @@ function(tenon_library)
   add_library(tenon SHARED)
   add_library(tenon::tenon ALIAS tenon)
   target_link_libraries(tenon PRIVATE ${TENON_LAYERS})
-  foreach(layer core expr kernels plan backend runtime optim io nn models pipelines)
+  foreach(layer core expr kernels plan backend runtime explain optim io nn models pipelines)
     target_include_directories(tenon PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include/${layer}>)
   endforeach()
   target_include_directories(tenon PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include/expr_generated>

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 build=(g++ cmake ninja-build ccache pkg-config libdnnl-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev
   libpcre2-dev libutf8proc-dev libpng-dev libssl-dev)
-check=(libgtest-dev libgmock-dev libboost-context-dev clang clang-format clang-tidy libclang-rt-dev python3 python3-venv git ca-certificates)
+check=(libgtest-dev libgmock-dev libboost-context-dev clang clang-format clang-tidy libclang-rt-dev python3 python3-dev python3-venv git ca-certificates)
 
 missing=()
 for package in "${build[@]}" "${check[@]}"; do
@@ -36,5 +36,12 @@ install_nvrtc() {
     rm -rf build/cuda-env/lib/python3*/site-packages/{nvidia/*/lib/*.alt.so*,pip*,setuptools*}
 }
 has_nvrtc || install_nvrtc || echo "setup: no NVRTC: tests that compile CUDA kernels will be skipped" >&2
+
+# What the Python package is built and tested with.
+if ! build/python-env/bin/python -c 'import hypothesis, nanobind, numpy, PIL, pytest, scikit_build_core' 2>/dev/null; then
+  python3 -m venv build/python-env &&
+    build/python-env/bin/python -m pip install -q --disable-pip-version-check --no-cache-dir \
+      hypothesis nanobind==3.1.0 numpy pillow pytest scikit-build-core
+fi
 
 if [[ "${1:-}" == --peers ]]; then bench/peers/setup.sh; fi

@@ -37,6 +37,16 @@ stage_kernels() {
     build/release/bin/tenon compile -m random:sd15 --type f16 --arch sm_89,sm_90a &&
     tests release -R '^ListCodeTest'
 }
+stage_python() {
+  local log
+  log="$(mktemp)"
+  tools/check_python.sh build/release "$jobs" 2>&1 | tee "$log"
+  local status=${PIPESTATUS[0]} good bad
+  good="$(sed -nE 's/.*\b([0-9]+) passed.*/\1/p' "$log" | tail -1)" bad="$(sed -nE 's/.*\b([0-9]+) failed.*/\1/p' "$log" | tail -1)"
+  passed=$((passed + ${good:-0})) failed=$((failed + ${bad:-0}))
+  rm -f "$log"
+  return "$status"
+}
 stage_fuzz() { build fuzz fuzzers && tools/fuzz.sh build/fuzz "${TENON_FUZZ_SECONDS:-20}" "$jobs"; }
 
 run() {
@@ -47,7 +57,7 @@ run() {
   echo "=== $1: $( ((status)) && echo FAILED || echo ok ), $((SECONDS - start)) s"
 }
 
-all=(build test kernels format layers sizes tidy asan tsan install fuzz)
+all=(build test python kernels format layers sizes tidy asan tsan install fuzz)
 tools/setup.sh || { echo "0 passed, 1 failed (setup)"; exit 1; }
 for stage in "${@:-${all[@]}}"; do
   declare -F "stage_$stage" >/dev/null || { echo "test: no stage '$stage'; stages: ${all[*]}" >&2; exit 2; }

@@ -5,9 +5,9 @@
 
 #include "anchor_sum.h"
 #include "cancel.h"
-#include "readable.h"
 #include "sample_inputs.h"
 #include "tenon/core/error.h"
+#include "tenon/explain/readable.h"
 #include "tenon/expr/ops.h"
 #include "tenon/models/hash_weights.h"
 #include "tenon/runtime/executable.h"

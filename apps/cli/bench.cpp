@@ -7,11 +7,11 @@
 
 #include "anchor_sum.h"
 #include "cancel.h"
-#include "explanation.h"
 #include "parts.h"
 #include "peers.h"
 #include "sample_inputs.h"
 #include "tenon/core/log.h"
+#include "tenon/explain/explanation.h"
 #include "version.h"
 
 namespace tenon::cli {

@@ -2,9 +2,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "explanation.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
+#include "tenon/explain/explanation.h"
 #include "tenon/models/registry.h"
 #include "tenon/pipelines/model.h"
 #include "verb.h"

@@ -37,7 +37,7 @@ struct LaunchMemory {
   int64_t scratch = 0;  ///< during a run; launches share it
 };
 
-/// Where buffers live: the address of a buffer by name. Stable between runs.
+/// Where buffers live: the address of a buffer by name. Stable between runs, until Kernel::rebind.
 using BufferTable = std::function<void*(const std::string& buffer)>;
 
 /// A launch made ready on a backend.
@@ -46,6 +46,8 @@ class Kernel {
   virtual ~Kernel() = default;
   /// Runs once. `scratch` has at least the launch's scratch bytes, 64-byte aligned.
   virtual void run(void* scratch) = 0;
+  /// Buffers may have moved: from the next run on they are where `buffers` says. Weights stay.
+  virtual void rebind(const BufferTable& buffers) = 0;
   /// How it runs, in a phrase: "avx512bf16 tiles, 2 bands" (for explain).
   virtual std::string describe() const { return {}; }
 };
@@ -118,6 +120,8 @@ class Backend {
     static_cast<void>(runs);
     return nullptr;
   }
+  /// Until it is called again, work goes to this stream of the caller's (on a GPU a CUstream; null: the backend's own).
+  virtual void use_stream(void* stream) { static_cast<void>(stream); }
   virtual void copy_in(void* dst, const void* src, int64_t bytes) = 0;
   virtual void copy_out(void* dst, const void* src, int64_t bytes) = 0;
   /// Waits until everything started has finished.
@@ -128,6 +132,7 @@ class Backend {
 
 struct BackendOptions {
   int threads = 0;               ///< 0: all processors
+  int ordinal = 0;               ///< which of several devices
   std::string compile_for = {};  ///< cuda: no GPU, compile for this architecture ("sm_90a") instead of running
 };
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendOptions&)>;

@@ -154,12 +154,17 @@ Lion& Lion::operator=(Lion&&) noexcept = default;
 
 const LionTypes& Lion::types() const { return state_->types; }
 
+int64_t Lion::find_non_finite(std::span<const LionTensor> tensors, void* stream) {
+  check_tensors(tensors, state_->types.master);
+  ListKernel& look = *state_->looking().kernel;
+  return look.find(state_->items_of(tensors, look), {}, stream);
+}
+
 void Lion::step(std::span<const LionTensor> tensors, const LionOptions& options, void* stream) {
   check_options(options);
   check_tensors(tensors, state_->types.master);
   if (options.non_finite == NonFinite::Raise) {
-    ListKernel& look = *state_->looking().kernel;
-    const int64_t found = look.find(state_->items_of(tensors, look), {}, stream);
+    const int64_t found = find_non_finite(tensors, stream);
     TENON_CHECK(Numeric, found < 0, "tensor " + std::to_string(found))
         << "its gradient is not finite; nothing was written";
   }

@@ -71,6 +71,10 @@ class Lion {
   /// a missing address, before anything is written; Error(Numeric) by NonFinite::Raise, which names the tensor.
   void step(std::span<const LionTensor> tensors, const LionOptions& options, void* stream = nullptr);
 
+  /// The first tensor whose gradient holds a NaN or an infinity, or -1. Waits for the device. For callers who step
+  /// several lists and want nothing written if any of them is bad.
+  int64_t find_non_finite(std::span<const LionTensor> tensors, void* stream = nullptr);
+
   const LionTypes& types() const;
   /// The launch as text: skeleton, expression, bytes an element, how the backend runs it.
   std::string explain() const;

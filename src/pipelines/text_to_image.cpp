@@ -57,6 +57,16 @@ TextToImage::TextToImage(std::shared_ptr<const Model> model, const PipelineOptio
 
 TextToImage::~TextToImage() = default;
 
+void TextToImage::check_latents(const ImageRequest& r) const {
+  TENON_CHECK(Usage, !r.init, "latents") << "cannot be given together with a picture to start from";
+  const VaeConfig& vae = model_->config().vae;
+  const int64_t factor = vae.downsampling();
+  const Shape shape{r.batch, vae.latent_channels, r.height / factor, r.width / factor};
+  TENON_CHECK(Usage, static_cast<int64_t>(r.latents.size()) == shape.numel(), "latents")
+      << "expected " << shape.numel() << " values " << shape.str() << ", got " << r.latents.size();
+  for (const float v : r.latents) TENON_CHECK(Usage, std::isfinite(v), "latents") << "hold the value " << v;
+}
+
 ImageRequest TextToImage::complete(ImageRequest r) const {
   const GenerationDefaults& d = model_->defaults();
   if (r.init) {
@@ -81,6 +91,7 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
   TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMaxSteps, "steps") << r.steps << " is outside 1.." << kMaxSteps;
   TENON_CHECK(Usage, r.batch >= 1 && r.batch <= kMaxBatch, "batch") << r.batch << " is outside 1.." << kMaxBatch;
   TENON_CHECK(Usage, std::isfinite(r.cfg_scale), "guidance") << "the scale must be a finite number";
+  if (!r.latents.empty()) check_latents(r);
   if (r.init) {
     TENON_CHECK(Usage, r.strength > 0 && r.strength <= 1, "strength") << r.strength << " is outside (0, 1]";
     TENON_CHECK(Usage, r.init->width == r.width && r.init->height == r.height, "init image")
@@ -210,10 +221,9 @@ std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Scheduler
     return std::span(all).subspan(static_cast<size_t>(b) * per_image, per_image);
   };
   if (!r.init) {
-    for (int64_t b = 0; b < r.batch; ++b) {
-      noise[static_cast<size_t>(b)](image(latents, b));
-      for (float& v : image(latents, b)) v = static_cast<float>(v * scheduler.init_noise_sigma());
-    }
+    for (int64_t b = 0; b < r.batch && r.latents.empty(); ++b) noise[static_cast<size_t>(b)](image(latents, b));
+    if (!r.latents.empty()) latents = r.latents;
+    for (float& v : latents) v = static_cast<float>(v * scheduler.init_noise_sigma());
     return latents;
   }
   const auto begin = Clock::now();
@@ -280,7 +290,8 @@ void TextToImage::denoise(const ImageRequest& r, Scheduler& scheduler, const std
     if (!std::all_of(e.begin(), e.end(), [](float v) { return std::isfinite(v); })) name_launch(unet, i);
     scheduler.step(e, i, latents, draw);
     result.timings.steps.push_back(seconds_since(step_begin));
-    if (on_step) on_step({i + 1, scheduler.calls(), result.timings.steps.back()});
+    if (on_step)
+      on_step({i + 1, scheduler.calls(), result.timings.steps.back(), steps[static_cast<size_t>(i)], latents});
   }
   result.timings.denoise = seconds_since(begin);
 }

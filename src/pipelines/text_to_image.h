@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,13 +35,16 @@ struct ImageRequest {
   SchedulerOptions scheduler;
   uint64_t seed = 0;
   int64_t batch = 1;              ///< image i uses seed + i
+  std::vector<float> latents;     ///< initial noise of unit variance [batch, channels, H/8, W/8]; empty: from the seed
   std::optional<InitImage> init;  ///< image to image; of the asked size
   double strength = 0.75;         ///< of image to image, in (0, 1]
 };
 
 struct Progress {
-  int step = 0, steps = 0;  ///< steps done
-  double seconds = 0;       ///< of the last one
+  int step = 0, steps = 0;   ///< steps done
+  double seconds = 0;        ///< of the last one
+  double timestep = 0;       ///< at which the model was called
+  std::span<float> latents;  ///< after the step, [batch, channels, H/8, W/8]; the next step takes what is left here
 };
 /// Called after every step.
 using OnStep = std::function<void(const Progress&)>;
@@ -106,6 +110,7 @@ class TextToImage {
   std::vector<std::vector<TokenWindow>> windows_of(const ImageRequest& r) const;
   int64_t planned_bytes(const ImageRequest& r, int64_t windows) const;
   void check_stop() const;
+  void check_latents(const ImageRequest& r) const;
   [[noreturn]] void name_launch(Executable& unet, int step) const;
 
   std::shared_ptr<const Model> model_;

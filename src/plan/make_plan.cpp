@@ -40,13 +40,14 @@ std::map<Rate, std::vector<Expr>> values_by_phase(std::span<const Expr> roots, b
   return out;
 }
 
-void add_input_buffers(Plan& plan, std::span<const Expr> roots) {
+void add_input_buffers(Plan& plan, std::span<const Expr> roots, bool outside) {
   for (const Expr& e : topological(roots)) {
     if (!is_memory_leaf(e) || e.is<nodes::Param>()) continue;
     for (const Buffer& b : plan.buffers)
       TENON_CHECK(Usage, b.name != e->attrs.text, plan.name)
           << "two inputs named '" << b.name << "' of different shape or type";
     plan.buffers.push_back({e->attrs.text, e.dtype(), e.shape(), BufferRole::Input, e->rate, -1, 0});
+    plan.buffers.back().outside = outside && !e.is<nodes::ScalarInput>();
   }
 }
 
@@ -60,7 +61,7 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   Plan plan;
   plan.name = options.name;
   plan.graph = std::make_shared<Graph>();
-  add_input_buffers(plan, roots);
+  add_input_buffers(plan, roots, options.outside);
   roots = fold_literals(g, roots);
   if (options.merge_siblings && options.fusion) roots = merge_sibling_linears(g, roots);
 
@@ -75,6 +76,7 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   std::map<Rate, std::vector<Expr>> values = values_by_phase(roots, options.hoist && options.fusion);
   for (Rate rate : kRates)
     if (!values[rate].empty()) partitioner.run(rate, values[rate], names);
+  for (Buffer& b : plan.buffers) b.outside = b.outside || (options.outside && b.role == BufferRole::Output);
   lay_out_memory(plan);
   return plan;
 }

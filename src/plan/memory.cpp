@@ -60,6 +60,7 @@ void lay_out_memory(Plan& plan) {
   plan.arena_bytes = 0;
   std::vector<const Life*> placed;
   for (const Life& l : lives) {
+    if (l.buffer->outside) continue;
     int64_t offset = 0;
     for (const Life* o : placed) {  // sorted by offset
       if (o->last < l.first || l.last < o->first) continue;

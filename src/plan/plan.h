@@ -20,6 +20,7 @@ struct Buffer {
   Rate rate = Rate::Step;  ///< when it is written
   int64_t offset = -1;     ///< in the arena, bytes; multiples of 64
   int64_t bytes = 0;
+  bool outside = false;  ///< an input or output in the caller's memory: takes no room in the arena
 };
 
 /// Launches that run equally often.
@@ -66,6 +67,7 @@ struct PlanOptions {
   bool fusion = true;  ///< false: one launch per node
   bool hoist = true;   ///< values that do not change between steps in phases of their own
   bool merge_siblings = true;
+  bool outside = false;  ///< tensors in and out stay in the caller's memory, which Executable::bind names
 };
 
 /// Partitions the DAG below `results` into launches and lays out memory. Deterministic. Throws Error(Usage) that names

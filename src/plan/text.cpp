@@ -1,6 +1,6 @@
 // Plans as text. Line by line:
 //   plan "name" arena=BYTES
-//   buffer "name" dtype shape role rate offset
+//   buffer "name" dtype shape role rate offset=BYTES, or outside
 //   phase rate
 //   launch skeleton "name"
 //     %0 = ...            the body, as expressions print
@@ -82,8 +82,8 @@ class LineReader {
     for (char c : w) value = value * 10 + (c - '0');
     return value;
   }
-  int64_t field(std::string_view key) {
-    const std::string_view w = word();
+  int64_t field(std::string_view key) { return field(word(), key); }
+  int64_t field(std::string_view w, std::string_view key) {
     if (!w.starts_with(key)) fail(std::string(key) + "..");
     return number(w.substr(key.size()));
   }
@@ -169,7 +169,9 @@ class PlanParser {
     if (it == std::end(kRoles)) in.fail("temporary, input or output");
     b.role = static_cast<BufferRole>(it - std::begin(kRoles));
     b.rate = in.rate();
-    b.offset = in.field("offset=");
+    const std::string_view place = in.word();
+    b.outside = place == "outside";
+    if (!b.outside) b.offset = in.field(place, "offset=");
     b.bytes = bytes_of(b.shape, b.dtype);
     plan_.buffers.push_back(std::move(b));
   }
@@ -223,9 +225,14 @@ std::vector<std::string_view> lines_of(const std::string& text) {
 std::string print_plan(const Plan& plan) {
   std::ostringstream out;
   out << "plan " << quoted(plan.name) << " arena=" << plan.arena_bytes << "\n";
-  for (const Buffer& b : plan.buffers)
+  for (const Buffer& b : plan.buffers) {
     out << "buffer " << quoted(b.name) << " " << name_of(b.dtype) << " " << b.shape.str() << " "
-        << kRoles[static_cast<size_t>(b.role)] << " " << name_of(b.rate) << " offset=" << b.offset << "\n";
+        << kRoles[static_cast<size_t>(b.role)] << " " << name_of(b.rate);
+    if (b.outside)
+      out << " outside\n";
+    else
+      out << " offset=" << b.offset << "\n";
+  }
   for (const Phase& p : plan.phases) {
     out << "phase " << name_of(p.rate) << "\n";
     for (const Launch& l : p.launches) print_launch(out, l);

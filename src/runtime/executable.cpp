@@ -56,7 +56,9 @@ struct Executable::State {
   };
   std::map<Rate, Phase> phases;
   bool replay(Rate rate);
+  void launch(Rate rate);
 
+  BufferTable table();
   const Buffer& find(const std::string& name) const {
     const auto it = buffer.find(name);
     TENON_CHECK(Usage, it != buffer.end(), plan.name) << "no buffer '" << name << "' in this plan";
@@ -84,15 +86,20 @@ Executable::Executable(Plan plan, std::shared_ptr<Backend> backend, const Weight
   for (const Buffer& b : s.plan.buffers) {
     s.buffer[b.name] = &b;
     const auto it = bound.find(b.name);
+    TENON_CHECK(Usage, !b.outside || it != bound.end(), b.name) << "lives outside the plan and was not bound";
     s.address[b.name] = it != bound.end() ? it->second : static_cast<char*>(s.arena.get()) + b.offset;
   }
-  const BufferTable table = [&s](const std::string& name) {
-    const auto it = s.address.find(name);
-    TENON_CHECK(Internal, it != s.address.end(), s.plan.name) << "launch uses unknown buffer '" << name << "'";
+  for (const Phase& p : s.plan.phases)
+    for (const Launch& l : p.launches) s.launches.push_back({s.backend->prepare(l, s.table(), weights), &l, p.rate});
+  s.backend->synchronize();  // the first run may be on another stream
+}
+
+BufferTable Executable::State::table() {
+  return [this](const std::string& name) {
+    const auto it = address.find(name);
+    TENON_CHECK(Internal, it != address.end(), plan.name) << "launch uses unknown buffer '" << name << "'";
     return it->second;
   };
-  for (const Phase& p : s.plan.phases)
-    for (const Launch& l : p.launches) s.launches.push_back({s.backend->prepare(l, table, weights), &l, p.rate});
 }
 
 Executable::~Executable() = default;
@@ -140,21 +147,38 @@ bool Executable::State::replay(Rate rate) {
 
 void Executable::run(Rate rate) {
   State& s = *state_;
-  if (s.replay(rate)) return s.backend->synchronize();
+  if (!s.replay(rate)) s.launch(rate);
+  s.backend->synchronize();
+}
+
+void Executable::State::launch(Rate rate) {
   using Clock = std::chrono::steady_clock;
-  for (State::Prepared& p : s.launches) {
+  for (Prepared& p : launches) {
     if (p.rate != rate) continue;
-    s.check_stop(*p.launch);
-    const auto begin = s.timing ? Clock::now() : Clock::time_point();
-    p.kernel->run(s.scratch.get());
+    check_stop(*p.launch);
+    const auto begin = timing ? Clock::now() : Clock::time_point();
+    p.kernel->run(scratch.get());
     p.ran = true;
-    if (s.timing) {
-      s.backend->synchronize();
+    if (timing) {
+      backend->synchronize();
       p.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     }
-    if (s.checking) s.check_outputs(*p.launch);
+    if (checking) check_outputs(*p.launch);
   }
-  s.backend->synchronize();
+}
+
+void Executable::bind(const std::map<std::string, void*>& buffers) {
+  State& s = *state_;
+  for (const auto& [name, memory] : buffers) {
+    TENON_CHECK(Usage, s.find(name).outside, name) << "lives in the arena of " << s.plan.name;
+    s.address[name] = memory;
+  }
+  for (State::Prepared& p : s.launches) p.kernel->rebind(s.table());
+  s.phases.clear();  // what was recorded has the old addresses
+}
+
+void Executable::start() {
+  for (const tenon::Phase& p : state_->plan.phases) state_->launch(p.rate);
 }
 
 void Executable::State::check_stop(const Launch& next) const {

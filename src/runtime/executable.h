@@ -33,7 +33,7 @@ using StopCheck = std::function<bool()>;
 class Executable {
  public:
   /// Allocates and prepares everything. Refuses with Error(Memory) before allocating if it does not fit the backend.
-  /// `bound`: buffers that live in the caller's memory instead of the arena.
+  /// `bound`: buffers that live in the caller's memory instead of the arena; every one that the plan has outside.
   Executable(Plan plan, std::shared_ptr<Backend> backend, const WeightSource& weights,
              std::map<std::string, void*> bound = {});
   ~Executable();
@@ -48,6 +48,12 @@ class Executable {
   void run(Rate rate = Rate::Step);
   /// All phases, slowest first.
   void run_all();
+  /// From the next run on these buffers of the caller's are elsewhere: address by name, of the same device and, on a
+  /// GPU, 16-byte aligned. Error(Usage) for a buffer that is not outside.
+  void bind(const std::map<std::string, void*>& buffers);
+  /// run_all without waiting for its end, on the stream that the backend uses now. Scalars, temporaries and scratch are
+  /// in use until then: start again on the same stream only.
+  void start();
   /// Copies an output (or any buffer) to f32 host values.
   std::vector<float> get(const std::string& name) const;
 

@@ -208,6 +208,13 @@ TEST_F(DriverDeviceTest, ALaunchOnTheCallersStream) {
   EXPECT_EQ(state_->stream, 0U);
   device.synchronize(nullptr);
   EXPECT_EQ(state_->current_context, 7U);
+  device.use_stream(reinterpret_cast<void*>(uintptr_t{0x55}));  // all work from now on
+  function->launch({.threads = 128}, bytes(arguments));
+  EXPECT_EQ(state_->stream, 0x55U);
+  int64_t word = 1;
+  device.copy_in(device.allocate(8).get(), &word, 8);
+  EXPECT_EQ(state_->current_context, 7U);
+  device.use_stream(nullptr);
   state_->current_context = 0;  // a thread that has none yet keeps ours
   function->launch({.threads = 128}, bytes(arguments));
   EXPECT_EQ(state_->stream, ours);

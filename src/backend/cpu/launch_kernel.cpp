@@ -146,17 +146,26 @@ void LaunchKernel::bind(const BufferTable& buffers, const WeightSource& weights)
     weights.done(leaves_.leaf(leaf)->attrs.text);
     bases_[static_cast<size_t>(leaf)] = weights_ + offset;
   }
+  for (int i = 0; i < leaves_.size(); ++i)
+    if (leaves_.literal(i)) bases_[static_cast<size_t>(i)] = leaves_.literal(i);
+  rebind(buffers);
+  pack(weights, weights_);
+}
+
+bool LaunchKernel::in_caller_memory(int leaf) const {
+  const auto is_leaf = [leaf](const auto& placed) { return placed.first == leaf; };
+  return !leaves_.literal(leaf) && !std::any_of(in_scratch_.begin(), in_scratch_.end(), is_leaf) &&
+         !std::any_of(in_weights_.begin(), in_weights_.end(), is_leaf);
+}
+
+void LaunchKernel::rebind(const BufferTable& buffers) {
   for (int i = 0; i < leaves_.size(); ++i) {
+    if (!in_caller_memory(i)) continue;
     const void*& base = bases_[static_cast<size_t>(i)];
-    const bool ours = std::any_of(in_scratch_.begin(), in_scratch_.end(), [&](const auto& s) { return s.first == i; });
-    if (leaves_.literal(i))
-      base = leaves_.literal(i);
-    else if (!base && !ours)
-      base = buffers(leaves_.leaf(i)->attrs.text);
-    TENON_CHECK(Internal, base || ours || leaves_.leaf(i).shape().numel() == 0, name_)
+    base = buffers(leaves_.leaf(i)->attrs.text);
+    TENON_CHECK(Internal, base || leaves_.leaf(i).shape().numel() == 0, name_)
         << "no memory for buffer '" << leaves_.leaf(i)->attrs.text << "'";
   }
-  pack(weights, weights_);
 }
 
 // ---- run ----------------------------------------------------------------------------------------------------------

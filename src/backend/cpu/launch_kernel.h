@@ -27,6 +27,7 @@ class LaunchKernel : public Kernel {
   /// Finds buffers, copies small weights and packs large ones. Throws Error(Model) for a weight of the wrong shape.
   void bind(const BufferTable& buffers, const WeightSource& weights);
   void run(void* scratch) final;
+  void rebind(const BufferTable& buffers) final;
 
  protected:
   LaunchKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form);
@@ -69,6 +70,7 @@ class LaunchKernel : public Kernel {
     int leaf;
   };
   void compile_lets();
+  bool in_caller_memory(int leaf) const;
   void compile_statistic(const FormOutput& output, const Expr& source, const Shape& domain);
   Expr stored_copy(const FormOutput& output, std::vector<TapeOutput>& stored);
   Statistics* statistics_of(const Expr& value);

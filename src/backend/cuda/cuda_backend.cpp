@@ -46,6 +46,7 @@ class CudaBackend : public Backend {
     }
     return std::make_unique<RecordedRuns>(device_->end_recording());
   }
+  void use_stream(void* stream) override { device_->use_stream(stream); }
   void copy_in(void* dst, const void* src, int64_t bytes) override { device_->copy_in(dst, src, bytes); }
   void copy_out(void* dst, const void* src, int64_t bytes) override { device_->copy_out(dst, src, bytes); }
   void synchronize() override { device_->synchronize(); }

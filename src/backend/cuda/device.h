@@ -94,6 +94,8 @@ class Device {
   virtual void copy_in(void* dst, const void* src, int64_t bytes) = 0;   ///< returns when src may change
   virtual void copy_out(void* dst, const void* src, int64_t bytes) = 0;  ///< waits for what was launched before
   virtual void fill_zero(void* dst, int64_t bytes) = 0;                  ///< on the stream
+  /// The stream from now on: a CUstream of the caller's in this GPU's primary context, or the device's own (null).
+  virtual void use_stream(void* stream) { static_cast<void>(stream); }
   virtual void synchronize() = 0;
   /// Waits for a stream of the caller.
   virtual void synchronize(void* stream) = 0;

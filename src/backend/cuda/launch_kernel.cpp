@@ -247,7 +247,7 @@ void LaunchKernel::bind(const BufferTable& buffers, const WeightSource& weights)
     for (const Expr& leaf : memory_leaves(value))
       if (!in_scratch_.contains(leaf.get()) && !in_weights_.contains(leaf.get()) && !leaf.is<nodes::Param>() &&
           acc_lane(leaf) < 0)
-        buffers_[leaf.get()] = buffers(leaf->attrs.text);
+        buffers_[leaf.get()] = nullptr;
   };
   for (const Let& let : form_.lets) find(let.value);
   for (const Expr& hole : form_.holes) find(hole);
@@ -255,10 +255,16 @@ void LaunchKernel::bind(const BufferTable& buffers, const WeightSource& weights)
     find(o.value);
     find(o.place);
   }
+  rebind(buffers);
   make_lets();
   make_steps();
   for (const Counted& c : counted_)
     c.in_core ? make_sums_step(c) : make_groups_step(c);
+}
+
+void LaunchKernel::rebind(const BufferTable& buffers) {
+  for (auto& [leaf, address] : buffers_) address = buffers(leaf->attrs.text);
+  bound_ = false;
 }
 
 std::vector<ProgramOutput> LaunchKernel::lets() const {

@@ -20,6 +20,7 @@ class LaunchKernel : public Kernel {
   /// shape.
   void bind(const BufferTable& buffers, const WeightSource& weights);
   void run(void* scratch) final;
+  void rebind(const BufferTable& buffers) final;
   std::string describe() const override;
 
  protected:

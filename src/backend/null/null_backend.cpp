@@ -19,6 +19,7 @@ class NullKernel : public Kernel {
  public:
   explicit NullKernel(std::string name) : name_(std::move(name)) {}
   void run(void*) override { names().push_back(name_); }
+  void rebind(const BufferTable&) override {}
   std::string describe() const override { return "recorded"; }
 
  private:

@@ -42,6 +42,7 @@ DriverContext::DriverContext(const SearchSettings& settings, int ordinal) : api_
   try {
     use();
     check(api_.create_stream(&stream_, kNonBlockingStream), "make a stream");
+    in_use_ = stream_;
   } catch (...) {
     api_.release_context(device_);
     throw;
@@ -109,7 +110,7 @@ void DriverContext::launched(const std::string& kernel) {
 
 void DriverContext::synchronize() const {
   use();
-  check(api_.synchronize(stream_), "finish what was launched");
+  check(api_.synchronize(in_use_), "finish what was launched");
   recent_.clear();
 }
 

@@ -20,7 +20,10 @@ class DriverContext {
   const DriverApi& api() const { return api_; }
   const DeviceFacts& facts() const { return facts_; }
   ContextHandle handle() const { return context_; }
-  StreamHandle stream() const { return stream_; }
+  /// Where work goes: the stream in use.
+  StreamHandle stream() const { return in_use_; }
+  /// The caller's stream, or with null the context's own.
+  void use_stream(StreamHandle stream) { in_use_ = stream ? stream : stream_; }
 
   /// Makes this GPU the calling thread's. Every call into the driver needs it. Throws what `check` threw if a fault
   /// made the GPU unusable before.
@@ -49,7 +52,7 @@ class DriverContext {
   DeviceFacts facts_;
   int device_ = 0;
   ContextHandle context_ = nullptr;
-  StreamHandle stream_ = nullptr;
+  StreamHandle stream_ = nullptr, in_use_ = nullptr;  // the own one, and where work goes
   bool capturing_ = false;
   int captured_ = 0;
   mutable std::vector<std::string> recent_;  ///< launches since the last wait, the last few of them

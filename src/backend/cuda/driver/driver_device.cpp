@@ -196,7 +196,7 @@ std::shared_ptr<Function> DriverDevice::load(const KernelSource& source) {
 
 std::shared_ptr<void> DriverDevice::allocate(int64_t bytes) {
   context_->not_capturing("allocate memory");
-  context_->use();
+  const KeptContext kept(*context_);
   const size_t size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
   DeviceAddress memory = 0;
   const DriverResult result = context_->api().allocate(&memory, size);
@@ -206,7 +206,10 @@ std::shared_ptr<void> DriverDevice::allocate(int64_t bytes) {
                     " bytes are free");
   context_->check(result, "allocate memory");
   std::shared_ptr<void> owner(reinterpret_cast<void*>(memory), [context = context_](void* p) {
+    ContextHandle before = nullptr;
+    if (context->api().get_context(&before) != kSuccess) before = nullptr;
     if (context->api().set_context(context->handle()) == kSuccess) context->api().free(address(p));
+    if (before) context->api().set_context(before);
   });
   fill_zero(owner.get(), static_cast<int64_t>(size));
   return owner;
@@ -215,14 +218,14 @@ std::shared_ptr<void> DriverDevice::allocate(int64_t bytes) {
 void DriverDevice::copy_in(void* dst, const void* src, int64_t bytes) {
   context_->not_capturing("copy");
   if (bytes == 0) return;
-  context_->use();
+  const KeptContext kept(*context_);
   context_->check(context_->api().copy_in(address(dst), src, static_cast<size_t>(bytes), context_->stream()),
                   "copy to the GPU");
 }
 
 void DriverDevice::copy_out(void* dst, const void* src, int64_t bytes) {
   context_->not_capturing("copy");
-  context_->use();
+  const KeptContext kept(*context_);
   if (bytes > 0)
     context_->check(context_->api().copy_out(dst, address(src), static_cast<size_t>(bytes), context_->stream()),
                     "copy from the GPU");
@@ -231,7 +234,7 @@ void DriverDevice::copy_out(void* dst, const void* src, int64_t bytes) {
 
 void DriverDevice::fill_zero(void* dst, int64_t bytes) {
   if (bytes == 0) return;
-  context_->use();
+  const KeptContext kept(*context_);
   context_->check(context_->api().fill(address(dst), 0, static_cast<size_t>(bytes), context_->stream()),
                   "fill memory with zeros");
 }

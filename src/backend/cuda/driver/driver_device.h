@@ -33,6 +33,7 @@ class DriverDevice : public Device {
   void copy_in(void* dst, const void* src, int64_t bytes) override;
   void copy_out(void* dst, const void* src, int64_t bytes) override;
   void fill_zero(void* dst, int64_t bytes) override;
+  void use_stream(void* stream) override { context_->use_stream(static_cast<StreamHandle>(stream)); }
   void synchronize() override { context_->synchronize(); }
   void synchronize(void* stream) override;
   /// A launch that fails ends the recording.

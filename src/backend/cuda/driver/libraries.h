@@ -20,6 +20,7 @@ struct SearchSettings {
   std::filesystem::path own_environment;          ///< <cache folder>/cuda-env
   std::filesystem::path toolkits = "/usr/local";  ///< holds cuda, cuda-13.0, ..
   bool system_loader = true;
+  std::filesystem::path site_packages = {};  ///< that holds this library as a part of a Python package
 
   static SearchSettings from_environment();
 };

@@ -1,5 +1,7 @@
 // Where NVIDIA's libraries may be. Two layouts of wheels: nvidia/cuda_nvrtc/lib (one folder a wheel, CUDA 12) and
 // nvidia/cu13/lib (one folder a toolkit).
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -88,6 +90,14 @@ void add_python_of_path(const std::string& path, Folders& folders) {
   }
 }
 
+// A wheel has this library in site-packages/tenon/lib.
+fs::path site_packages_around() {
+  Dl_info info{};
+  if (!dladdr(reinterpret_cast<const void*>(&site_packages_around), &info) || !info.dli_fname) return {};
+  const fs::path package = fs::absolute(info.dli_fname).parent_path().parent_path();
+  return package.filename() == "tenon" ? package.parent_path() : fs::path();
+}
+
 }  // namespace
 
 SearchSettings SearchSettings::from_environment() {
@@ -97,12 +107,14 @@ SearchSettings SearchSettings::from_environment() {
           .conda_prefix = option(Option::CondaPrefix),
           .path = option(Option::Path),
           .home = option(Option::Home),
-          .own_environment = cache_folder() / "cuda-env"};
+          .own_environment = cache_folder() / "cuda-env",
+          .site_packages = site_packages_around()};
 }
 
 std::vector<fs::path> library_folders(const SearchSettings& settings) {
   Folders folders;
   for (const std::string& path : split(settings.cuda_path)) folders.anything(path);
+  if (!settings.site_packages.empty()) folders.wheels(settings.site_packages);
   if (settings.system_loader) folders.system();
   folders.toolkit(settings.cuda_home);
   folders.toolkit(settings.toolkits / "cuda");

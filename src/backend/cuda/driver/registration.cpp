@@ -57,7 +57,11 @@ KernelExpectations expect(const KernelSource& source) {
 }
 
 std::unique_ptr<Backend> make(const BackendOptions& options) {
-  if (options.compile_for.empty()) return make_cuda_backend(std::make_shared<DriverDevice>());
+  if (options.compile_for.empty()) {
+    DriverOptions driver;
+    driver.ordinal = options.ordinal;
+    return make_cuda_backend(std::make_shared<DriverDevice>(driver));
+  }
   CompileOptions compile;
   compile.threads = options.threads;
   const auto device = std::make_shared<CompileDevice>(options.compile_for, compile);

@@ -1,9 +1,9 @@
-#include "readable.h"
+#include "tenon/explain/readable.h"
 
 #include "tenon/core/text.h"
 #include "tenon/expr/ops.h"
 
-namespace tenon::cli {
+namespace tenon {
 namespace {
 
 constexpr int kSum = 1, kProduct = 2, kSign = 3, kAtom = 4;  // precedences
@@ -169,4 +169,4 @@ double anchor_flops(const Expr& anchor) {
   return 2.0 * out * static_cast<double>(w[-1]);
 }
 
-}  // namespace tenon::cli
+}  // namespace tenon

@@ -1,7 +1,7 @@
 // An explanation as text.
-#include "explanation.h"
+#include "tenon/explain/explanation.h"
 
-namespace tenon::cli {
+namespace tenon {
 namespace {
 
 std::string padded(std::string text, size_t width) {
@@ -66,4 +66,4 @@ std::string explanation_text(const Explanation& e) {
   return out;
 }
 
-}  // namespace tenon::cli
+}  // namespace tenon

@@ -1,4 +1,4 @@
-#include "explanation.h"
+#include "tenon/explain/explanation.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -6,7 +6,7 @@
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/skeleton.h"
 
-namespace tenon::cli {
+namespace tenon {
 namespace {
 
 std::string type_text(DType dtype, const Shape& shape) { return std::string(name_of(dtype)) + shape.str(); }
@@ -142,4 +142,4 @@ std::string seconds_text(double seconds) {
   return seconds < 1 ? scaled(seconds * 1e3, "ms") : scaled(seconds, "s");
 }
 
-}  // namespace tenon::cli
+}  // namespace tenon

@@ -1,15 +1,15 @@
-// What `explain` shows of a plan: plain data, made once, written as text, JSON or HTML.
+// What a plan says when it is explained: plain data, made once; here as text.
 #pragma once
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "readable.h"
+#include "tenon/explain/readable.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
 
-namespace tenon::cli {
+namespace tenon {
 
 struct ExplainedHole {
   std::string name;
@@ -61,13 +61,10 @@ Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_
                     const Measurements& measured = {});
 
 std::string explanation_text(const Explanation& e);
-std::string explanation_json(const Explanation& e);
-/// One self-contained page over several networks.
-std::string explanation_html(const std::vector<Explanation>& networks);
 
 /// "1.2 GB", "340 kB": decimal units.
 std::string bytes_text(double bytes);
 /// "41.2 us", "1.30 ms", "2.1 s".
 std::string seconds_text(double seconds);
 
-}  // namespace tenon::cli
+}  // namespace tenon

@@ -7,7 +7,7 @@
 
 #include "tenon/kernels/launch.h"
 
-namespace tenon::cli {
+namespace tenon {
 
 /// One expression: its text, and the values that it names because it uses them more than once ("v1 = ..").
 struct ReadableText {
@@ -45,4 +45,4 @@ std::string anchor_text(const Expr& anchor);
 /// Floating-point operations of an anchor, two a multiply-add; 0 without one.
 double anchor_flops(const Expr& anchor);
 
-}  // namespace tenon::cli
+}  // namespace tenon

@@ -1,0 +1,76 @@
+#include "devices.h"
+
+#include <unistd.h>
+
+#include <map>
+
+#include "nb.h"
+#include "tenon/core/error.h"
+#include "tenon/core/options.h"
+
+namespace tenon::python {
+namespace {
+
+struct Devices {
+  std::mutex mutex;
+  std::map<DeviceName, std::shared_ptr<Device>> open;
+  int threads = 0;
+  pid_t process = 0;
+};
+
+// Never destroyed: threads of a backend may run until the process ends.
+Devices& devices() {
+  static Devices& all = *new Devices;
+  return all;
+}
+
+int threads_from_environment() {
+  const std::string text = option(Option::Threads);
+  if (text.empty()) return 0;
+  const bool number = text.find_first_not_of("0123456789") == std::string::npos && text.size() < 6;
+  TENON_CHECK(Usage, number && std::stoi(text) > 0, "TENON_THREADS")
+      << "expected a positive number, got '" << text << "'";
+  return std::stoi(text);
+}
+
+void set_num_threads(int threads) {
+  TENON_CHECK(Usage, threads > 0, "set_num_threads") << "expected a positive number, got " << threads;
+  const std::lock_guard lock(devices().mutex);
+  const bool in_use = devices().process == getpid() && devices().open[{"cpu", 0}];
+  TENON_CHECK(Usage, !in_use, "set_num_threads") << "the processor's threads are running already; call it first";
+  devices().threads = threads;
+}
+
+}  // namespace
+
+std::shared_ptr<Device> open_device(const DeviceName& name) {
+  Devices& all = devices();
+  const std::lock_guard lock(all.mutex);
+  if (all.process != getpid()) {
+    // The parent's threads did not come along; what belongs to them is left alone.
+    for (auto& [known, device] : all.open) new std::shared_ptr<Device>(std::move(device));
+    all.open.clear();
+    all.process = getpid();
+  }
+  std::shared_ptr<Device>& device = all.open[name];
+  if (device) return device;
+  BackendOptions options;
+  options.threads = all.threads > 0 ? all.threads : threads_from_environment();
+  options.ordinal = name.ordinal;
+  auto made = std::make_shared<Device>();
+  made->backend = make_backend(name.backend, options);
+  return device = made;
+}
+
+void bind_devices(nb::module_& m) {
+  m.def("backend_names", &backend_names);
+  m.def(
+      "describe_device",
+      [](const std::string& backend, int ordinal) {
+        return open_device({backend, ordinal})->backend->describe();
+      },
+      nb::arg("backend") = "cpu", nb::arg("ordinal") = 0, nb::call_guard<nb::gil_scoped_release>());
+  m.def("set_num_threads", &set_num_threads, nb::arg("threads"));
+}
+
+}  // namespace tenon::python

@@ -1,0 +1,83 @@
+// Expressions for tenon.fuse. Nodes are made by name from the registry, so that a new one is known here by itself. (And
+// only so: a node is known by the address of its type, of which this module, compiled for itself, would have another.)
+#include "graph.h"
+#include "tenon/core/error.h"
+#include "tenon/expr/node_type.h"
+
+namespace tenon::python {
+
+Expr make_node(std::string_view name, std::span<const Expr> in, const Attrs& attrs) {
+  const NodeType* type = find_node_type(name);
+  const std::string where(name);
+  TENON_CHECK(Usage, type && type->family != Family::Leaf && type->family != Family::Sink, where)
+      << "is no operation of expressions";
+  TENON_CHECK(Usage, !in.empty() && (type->arity < 0 || in.size() == static_cast<size_t>(type->arity)), where)
+      << "expected " << type->arity << " operands, got " << in.size();
+  if (type->family != Family::Pointwise) return in[0].graph().make(*type, in, attrs);
+  TENON_CHECK(Usage, attrs.nums.size() == static_cast<size_t>(type->num_params), where)
+      << "expected " << type->num_params << " numbers, got " << attrs.nums.size();
+  return in[0].graph().make(*type, broadcast_operands(in), attrs);
+}
+
+namespace {
+
+Value make(const std::string& name, const std::vector<Value>& operands, std::vector<int64_t> ints,
+           std::vector<double> nums, const std::optional<std::vector<int64_t>>& dims,
+           const std::optional<std::string>& dtype) {
+  Attrs attrs;
+  attrs.ints = std::move(ints);
+  attrs.nums = std::move(nums);
+  attrs.has_dims = dims.has_value();
+  if (dims) attrs.dims = Shape(std::span<const int64_t>(*dims));
+  attrs.has_dtype = dtype.has_value();
+  if (dtype) attrs.dtype = parse_dtype(*dtype);
+  std::vector<Expr> in;
+  for (const Value& v : operands) in.push_back(v.of(operands[0]));
+  return {make_node(name, in, attrs), operands.empty() ? nullptr : operands[0].graph};
+}
+
+// (name, operands, numbers) of every pointwise node that is a plain function.
+nb::list pointwise_names() {
+  nb::list out;
+  for (const NodeType* t : node_types())
+    if (t->family == Family::Pointwise && !t->round)
+      out.append(nb::make_tuple(std::string(t->name), t->arity, t->num_params));
+  return out;
+}
+
+std::vector<std::string> reduction_names() {
+  std::vector<std::string> out;
+  for (const NodeType* t : node_types())
+    if (t->family == Family::Reduce) out.emplace_back(t->name);
+  return out;
+}
+
+}  // namespace
+
+void bind_expressions(nb::module_& m) {
+  nb::class_<Graph>(m, "Graph")
+      .def(nb::new_([] { return std::make_shared<Graph>(); }))
+      .def("constant",
+           [](std::shared_ptr<Graph> g, double v) {
+             return Value{constant(*g, v), g};
+           })
+      .def("scalar", [](std::shared_ptr<Graph> g, std::string name) {
+        return Value{scalar(*g, std::move(name)), g};
+      });
+  nb::class_<Value>(m, "Value")
+      .def_prop_ro("shape",
+                   [](const Value& v) {
+                     const Shape& s = v.expr.shape();
+                     return nb::tuple(nb::cast(std::vector<int64_t>(s.begin(), s.end())));
+                   })
+      .def_prop_ro("dtype", [](const Value& v) { return std::string(name_of(v.expr.dtype())); })
+      .def("__eq__", [](const Value& a, const Value& b) { return a.expr == b.expr; })
+      .def("__hash__", [](const Value& v) { return reinterpret_cast<uintptr_t>(v.expr.get()) >> 4; })
+      .def("__repr__", [](const Value& v) { return print(v.expr); });
+  m.def("make", &make, nb::arg("name"), nb::arg("operands"), nb::arg("ints") = std::vector<int64_t>(),
+        nb::arg("nums") = std::vector<double>(), nb::arg("dims") = nb::none(), nb::arg("dtype") = nb::none());
+  m.def("pointwise_names", &pointwise_names);
+  m.def("reduction_names", &reduction_names);
+}
+
+}  // namespace tenon::python

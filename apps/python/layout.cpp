@@ -1,0 +1,113 @@
+// Strided arrays as views of a leaf, so that no array is ever copied to be read.
+#include <algorithm>
+#include <array>
+
+#include "graph.h"
+
+namespace tenon::python {
+namespace {
+
+constexpr uintptr_t kDeviceAlignment = 16;
+
+// Bytes between the leaf's first element and the array's.
+int64_t lead_bytes(const Array& a) {
+  if (a.device.backend == "cpu") return 0;
+  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(a.data) % kDeviceAlignment);
+}
+
+Expr view(const char* name, const Expr& x, std::vector<int64_t> ints) {
+  Attrs attrs;
+  attrs.ints = std::move(ints);
+  return make_node(name, std::array{x}, attrs);
+}
+
+// reshape and broadcast
+Expr view_as(const char* name, const Expr& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  Attrs attrs;
+  attrs.has_dims = true;
+  attrs.dims = shape;
+  return make_node(name, std::array{x}, attrs);
+}
+
+// Elements 0 <= i < extent of an axis, behind `begin` of them.
+Expr part(const Expr& x, int axis, int64_t extent, int64_t begin = 0) {
+  if (begin == 0 && x.shape()[axis] == extent) return x;
+  return view("slice", x, {axis, begin, begin + extent});
+}
+
+[[noreturn]] void refuse(const std::string& name, const Array& a, const char* why) {
+  std::string strides;
+  for (int i = 0; i < a.shape.rank(); ++i)
+    strides += (i ? "," : "") + std::to_string(a.strides[static_cast<size_t>(i)]);
+  throw Error(ErrorKind::Usage, name, a.str() + " with strides [" + strides + "] " + why,
+              "pass a contiguous copy of it");
+}
+
+// Axes whose elements differ, slowest first.
+std::vector<int> moving_axes(const std::string& name, const Array& a) {
+  std::vector<int> axes;
+  for (int i = 0; i < a.shape.rank(); ++i) {
+    if (a.shape[i] > 1 && a.strides[static_cast<size_t>(i)] < 0) refuse(name, a, "runs backwards");
+    if (a.shape[i] != 1 && a.strides[static_cast<size_t>(i)] != 0) axes.push_back(i);
+  }
+  std::stable_sort(axes.begin(), axes.end(),
+                   [&](int x, int y) { return a.strides[static_cast<size_t>(x)] > a.strides[static_cast<size_t>(y)]; });
+  return axes;
+}
+
+// Extents of the memory behind `axes`: an axis' stride is the product of what lies within it. The last one is the gap
+// between neighbours of the fastest axis.
+std::vector<int64_t> memory_extents(const std::string& name, const Array& a, const std::vector<int>& axes) {
+  std::vector<int64_t> extents;
+  int64_t outer = 0;
+  for (const int axis : axes) {
+    const int64_t stride = a.strides[static_cast<size_t>(axis)], extent = a.shape[axis];
+    if (extents.empty()) {
+      extents.push_back(extent);
+    } else {
+      if (outer % stride != 0 || outer / stride < extent) refuse(name, a, "is no view of a dense array");
+      extents.push_back(outer / stride);
+    }
+    outer = stride;
+  }
+  extents.push_back(axes.empty() ? 1 : outer);
+  return extents;
+}
+
+}  // namespace
+
+void* leaf_address(const Array& array) { return array.data - lead_bytes(array); }
+
+Expr input_like(Graph& g, const std::string& name, const Array& a) {
+  const int64_t size = size_of(a.dtype);
+  TENON_CHECK(Usage, reinterpret_cast<uintptr_t>(a.data) % static_cast<uintptr_t>(size) == 0, name)
+      << a.str() << " starts at an address that is no multiple of its elements' " << size << " bytes";
+  const int64_t lead = lead_bytes(a) / size;
+  if (lead == 0 && a.contiguous()) return input(g, name, a.dtype, a.shape);
+  const std::vector<int> axes = moving_axes(name, a);
+  const std::vector<int64_t> extents = memory_extents(name, a, axes);
+  const Shape memory{std::span<const int64_t>(extents)};
+  Expr x = lead ? part(input(g, name, a.dtype, {lead + memory.numel()}), 0, memory.numel(), lead)
+                : input(g, name, a.dtype, memory);
+  x = view_as("reshape", x, memory);
+  std::vector<int64_t> kept;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    kept.push_back(a.shape[axes[i]]);
+    x = part(x, static_cast<int>(i), kept.back());
+  }
+  x = view_as("reshape", part(x, static_cast<int>(axes.size()), 1), Shape(std::span<const int64_t>(kept)));
+  std::vector<int64_t> order;  // position in `axes` of the array's moving axes, outermost first
+  Shape with_ones = a.shape;
+  for (int i = 0; i < a.shape.rank(); ++i) {
+    const auto it = std::find(axes.begin(), axes.end(), i);
+    if (it == axes.end())
+      with_ones[i] = 1;
+    else
+      order.push_back(it - axes.begin());
+  }
+  if (!std::is_sorted(order.begin(), order.end())) x = view("permute", x, order);
+  return view_as("broadcast", view_as("reshape", x, with_ones), a.shape);
+}
+
+}  // namespace tenon::python

@@ -1,0 +1,281 @@
+// Lion over arrays of other libraries: everything is checked before the first element is written. A list that was
+// checked and comes again (an optimizer's, every step) is compared with what was found then, and not checked again.
+#include <algorithm>
+#include <deque>
+#include <list>
+#include <numeric>
+#include <tuple>
+
+#include "array.h"
+#include "tenon/core/error.h"
+#include "tenon/optim/lion.h"
+
+namespace tenon::python {
+namespace {
+
+constexpr const char* kRoles[] = {"param", "exp_avg", "grad", "master"};
+constexpr size_t kRoleCount = 4, kParam = 0, kExpAvg = 1, kGrad = 2, kMaster = 3;
+
+// What decides whether an array may take part, and where it is: comparable at a glance.
+struct Sight {
+  const std::byte* data = nullptr;
+  int64_t count = 0;
+  uint64_t form = 0;  // of shape and strides
+  nb::dlpack::dtype dtype{};
+  nb::dlpack::device device{};
+  bool operator==(const Sight& o) const {
+    return data == o.data && count == o.count && form == o.form && dtype == o.dtype &&
+           device.device_type == o.device.device_type && device.device_id == o.device.device_id;
+  }
+};
+
+Sight look(const nb::dlpack::dltensor& t) {
+  Sight s{static_cast<const std::byte*>(t.data) + t.byte_offset, 1, static_cast<uint64_t>(t.ndim), t.dtype, t.device};
+  const auto mix = [&s](int64_t n) { s.form = (s.form ^ static_cast<uint64_t>(n)) * 0x9e3779b97f4a7c15u; };
+  for (int32_t i = 0; i < t.ndim; ++i) {
+    s.count *= t.shape[i];
+    mix(t.shape[i]);
+    mix(t.strides ? t.strides[i] : 0);
+    s.form ^= s.form >> 29;
+  }
+  return s;
+}
+
+// The arrays of one call by role and tensor. `held`: arrays that DLPack lends until the call is over.
+struct Arrays {
+  size_t tensors = 0;
+  bool with_master = false;
+  std::array<nb::object, kRoleCount> lists;
+  std::vector<Sight> sights;  // [tensor][role], without masters three to a tensor
+  std::deque<Array> held;
+  size_t roles() const { return with_master ? 4 : 3; }
+  nb::object at(size_t role, size_t i) const {
+    return nb::steal(PySequence_GetItem(lists[role].ptr(), static_cast<Py_ssize_t>(i)));
+  }
+  std::string name(size_t role, size_t i) const {
+    return std::string(kRoles[role]) + (tensors == 1 ? "" : "[" + std::to_string(i) + "]");
+  }
+  /// The array again, with all that messages show of it.
+  Array array(size_t role, size_t i) const { return read_array(at(role, i), name(role, i)); }
+};
+
+Arrays look_at(const std::array<nb::object, kRoleCount>& lists) {
+  Arrays a;
+  a.lists = lists;
+  a.with_master = !lists[kMaster].is_none();
+  a.tensors = nb::len(lists[kParam]);
+  for (size_t role = 0; role < a.roles(); ++role)
+    TENON_CHECK(Usage, nb::len(lists[role]) == a.tensors, std::string(kRoles[role]) + "s")
+        << "expected " << a.tensors << " arrays, one for each parameter, got " << nb::len(lists[role]);
+  a.sights.reserve(a.tensors * a.roles());
+  for (size_t i = 0; i < a.tensors; ++i)
+    for (size_t role = 0; role < a.roles(); ++role) {
+      const nb::object object = a.at(role, i);
+      nb::dlpack::dltensor t;
+      if (read_quickly(object, t)) {
+        a.sights.push_back(look(t));
+        continue;
+      }
+      Array& lent = a.held.emplace_back(read_array(object, a.name(role, i)));
+      TENON_CHECK(Usage, role == kGrad || !lent.read_only, a.name(role, i)) << "the array is read-only";
+      Shape shape = lent.shape;
+      t = {lent.data, dlpack_device(lent.device), shape.rank(), dlpack_type(lent.dtype), &shape[0], lent.strides.data(),
+           0};
+      a.sights.push_back(look(t));
+    }
+  return a;
+}
+
+// Elements lie side by side in some order of the axes.
+bool dense(const Array& a) {
+  std::vector<int> axes;
+  for (int i = 0; i < a.shape.rank(); ++i)
+    if (a.shape[i] != 1) axes.push_back(i);
+  const auto stride = [&a](int axis) { return a.strides[static_cast<size_t>(axis)]; };
+  std::sort(axes.begin(), axes.end(), [&](int x, int y) { return stride(x) < stride(y); });
+  int64_t next = 1;
+  for (const int axis : axes) {
+    if (stride(axis) != next) return false;
+    next *= a.shape[axis];
+  }
+  return true;
+}
+
+bool same_layout(const Array& a, const Array& b) {
+  for (int i = 0; i < a.shape.rank(); ++i)
+    if (a.shape[i] != 1 && a.strides[static_cast<size_t>(i)] != b.strides[static_cast<size_t>(i)]) return false;
+  return true;
+}
+
+void check_tensor(const Arrays& all, size_t i) {
+  const Array param = all.array(kParam, i);
+  const std::string name = all.name(kParam, i);
+  for (size_t role = 0; role < all.roles(); ++role) {
+    const Array a = all.array(role, i);
+    const std::string where = all.name(role, i);
+    const bool known = a.dtype == DType::F32 || a.dtype == DType::BF16 || a.dtype == DType::F16;
+    TENON_CHECK(Usage, known && (role != kMaster || a.dtype == DType::F32), where)
+        << "expected " << (role == kMaster ? "f32" : "f32, bf16 or f16") << ", got " << a.str();
+    TENON_CHECK(Usage, a.shape == param.shape, where)
+        << "expected the shape of " << name << ", " << param.shape.str() << ", got " << a.shape.str();
+    TENON_CHECK(Usage, a.device == param.device, where)
+        << "expected " << param.device.str() << " like " << name << ", got " << a.device.str();
+    const bool empty = a.shape.numel() == 0;
+    TENON_CHECK(Usage, empty || dense(a), where)
+        << "expected a contiguous array, got gaps between elements of " << a.str();
+    TENON_CHECK(Usage, empty || same_layout(a, param), where) << "expected the strides of " << name;
+    const auto size = static_cast<uintptr_t>(size_of(a.dtype));
+    TENON_CHECK(Usage, reinterpret_cast<uintptr_t>(a.data) % size == 0, where)
+        << "starts at an address that is no multiple of " << size << " bytes";
+  }
+}
+
+// No array that is written shares memory with any other of the call.
+void check_apart(const Arrays& all) {
+  struct Span {
+    const std::byte *begin, *end;
+    size_t role, tensor;
+  };
+  std::vector<Span> spans;
+  for (size_t i = 0; i < all.tensors; ++i)
+    for (size_t role = 0; role < all.roles(); ++role) {
+      const Sight& s = all.sights[i * all.roles() + role];
+      const int64_t bytes = s.count * (s.dtype.bits / 8);
+      if (bytes) spans.push_back({s.data, s.data + bytes, role, i});
+    }
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  const Span *written = nullptr, *any = nullptr;  // those that reach furthest so far
+  for (const Span& s : spans) {
+    const Span* before = s.role == kGrad ? written : any;
+    TENON_CHECK(Usage, !before || before->end <= s.begin, all.name(s.role, s.tensor))
+        << "shares memory with " << all.name(before->role, before->tensor) << "; expected separate arrays";
+    if (!any || s.end > any->end) any = &s;
+    if (s.role != kGrad && (!written || s.end > written->end)) written = &s;
+  }
+}
+
+// Tensors of one set of types on one device: one launch.
+struct Group {
+  DeviceName device;
+  LionTypes types;
+  std::vector<LionTensor> tensors;
+  std::vector<size_t> index;  // in the call's lists
+};
+
+struct Checked {
+  std::vector<Sight> sights;
+  bool with_master = false;
+  std::vector<Group> groups;
+};
+
+DType type_at(const Arrays& all, size_t i, size_t role) { return type_of(all.sights[i * all.roles() + role].dtype); }
+
+std::vector<Group> groups_of(const Arrays& all) {
+  std::vector<Group> groups;
+  for (size_t i = 0; i < all.tensors; ++i) {
+    const Sight* s = &all.sights[i * all.roles()];
+    // A master of an f32 parameter would be the parameter again.
+    const LionTypes types{type_at(all, i, kParam), type_at(all, i, kExpAvg), type_at(all, i, kGrad), all.with_master};
+    const DeviceName device = all.array(kParam, i).device;
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const Group& g) { return g.device == device && g.types == types; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {device, types, {}, {}});
+    const auto memory = [&](size_t role) { return const_cast<std::byte*>(s[role].data); };
+    group->tensors.push_back(
+        {memory(kParam), memory(kExpAvg), memory(kGrad), all.with_master ? memory(kMaster) : nullptr, s[0].count});
+    group->index.push_back(i);
+  }
+  return groups;
+}
+
+// The last few lists that were checked. Guarded by the GIL.
+const Checked& check(const Arrays& all) {
+  constexpr size_t kKept = 8;
+  static auto& known = *new std::list<Checked>;
+  for (auto it = known.begin(); it != known.end(); ++it)
+    if (it->with_master == all.with_master && it->sights == all.sights) {
+      known.splice(known.begin(), known, it);
+      return known.front();
+    }
+  for (size_t i = 0; i < all.tensors; ++i) check_tensor(all, i);
+  check_apart(all);
+  known.push_front({all.sights, all.with_master, groups_of(all)});
+  if (known.size() > kKept) known.pop_back();
+  return known.front();
+}
+
+// One for each device and set of types, for as long as the process lives. Guarded by the GIL.
+Lion& lion_on(const std::shared_ptr<Device>& device, const LionTypes& types) {
+  static auto& made = *new std::list<std::tuple<std::shared_ptr<Device>, LionTypes, Lion>>;
+  for (auto& [on, known, lion] : made)
+    if (on == device && known == types) return lion;
+  return std::get<2>(made.emplace_back(device, types, Lion(device->backend, types)));
+}
+
+NonFinite policy_of(const std::string& name) {
+  if (name == "propagate") return NonFinite::Propagate;
+  if (name == "skip") return NonFinite::Skip;
+  if (name == "raise") return NonFinite::Raise;
+  throw Error(ErrorKind::Usage, "non_finite", "expected propagate, skip or raise, got '" + name + "'");
+}
+
+// A group's Lion, ready to be used by this thread alone.
+class Turn {
+ public:
+  Turn(const Group& group, const Arrays& all)
+      : device_(open_device(group.device)),
+        lion_(lion_on(device_, group.types)),
+        stream_(current_stream(all.at(kParam, group.index[0]), group.device)) {}
+  template <class Work>
+  auto take(Work work) {
+    const nb::gil_scoped_release released;
+    const std::lock_guard busy(device_->busy);
+    return work(lion_, stream_);
+  }
+
+ private:
+  std::shared_ptr<Device> device_;
+  Lion& lion_;
+  void* stream_;
+};
+
+void refuse_non_finite(const std::vector<Group>& groups, const Arrays& all) {
+  for (const Group& group : groups) {
+    const int64_t found =
+        Turn(group, all).take([&](Lion& lion, void* stream) { return lion.find_non_finite(group.tensors, stream); });
+    if (found >= 0)
+      throw Error(ErrorKind::Numeric, all.name(kGrad, group.index[static_cast<size_t>(found)]),
+                  "is not finite; nothing was written");
+  }
+}
+
+void step(nb::object params, nb::object exp_avgs, nb::object grads, nb::object masters, double lr, double beta1,
+          double beta2, double weight_decay, bool maximize, const std::string& non_finite) {
+  LionOptions options{lr, beta1, beta2, weight_decay, maximize, policy_of(non_finite)};
+  const Arrays all = look_at({std::move(params), std::move(exp_avgs), std::move(grads), std::move(masters)});
+  const std::vector<Group> groups = check(all).groups;  // a copy: another thread may check a list meanwhile
+  if (options.non_finite == NonFinite::Raise) {
+    refuse_non_finite(groups, all);
+    options.non_finite = NonFinite::Propagate;
+  }
+  for (const Group& group : groups)
+    Turn(group, all).take([&](Lion& lion, void* stream) { lion.step(group.tensors, options, stream); });
+}
+
+std::string explain(const std::string& param, const std::string& exp_avg, const std::string& grad, bool master,
+                    const std::string& backend, int ordinal) {
+  const std::shared_ptr<Device> device = open_device({backend, ordinal});
+  return lion_on(device, {parse_dtype(param), parse_dtype(exp_avg), parse_dtype(grad), master}).explain();
+}
+
+}  // namespace
+
+void bind_lion(nb::module_& m) {
+  m.def("lion_step", &step, nb::arg("params"), nb::arg("exp_avgs"), nb::arg("grads"), nb::arg("masters").none(),
+        nb::arg("lr"), nb::arg("beta1"), nb::arg("beta2"), nb::arg("weight_decay"), nb::arg("maximize"),
+        nb::arg("non_finite"));
+  m.def("explain_lion", &explain, nb::arg("param") = "f32", nb::arg("exp_avg") = "f32", nb::arg("grad") = "f32",
+        nb::arg("master") = false, nb::arg("backend") = "cpu", nb::arg("ordinal") = 0);
+}
+
+}  // namespace tenon::python

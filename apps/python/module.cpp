@@ -1,0 +1,35 @@
+// tenon._core: the engine as the package's Python files use it. Errors become the exceptions of tenon._errors.
+#include "nb.h"
+#include "tenon/core/error.h"
+
+namespace tenon::python {
+namespace {
+
+// Sets the Python exception of an engine's error. tenon._errors decides which class it is.
+void translate(const std::exception_ptr& thrown, void*) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& e) {
+    try {
+      const nb::object made = nb::module_::import_("tenon._errors")
+                                  .attr("make")(static_cast<int>(e.kind()), std::string(e.what()), e.where(), e.hint());
+      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
+    } catch (nb::python_error& failed) {
+      failed.restore();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenon::python
+
+NB_MODULE(_core, m) {
+  nanobind::register_exception_translator(&tenon::python::translate);
+  nanobind::set_leak_warnings(false);  // programs that end by an exception keep arrays alive in its traceback
+  tenon::python::bind_devices(m);
+  tenon::python::bind_arrays(m);
+  tenon::python::bind_expressions(m);
+  tenon::python::bind_programs(m);
+  tenon::python::bind_pipeline(m);
+  tenon::python::bind_lion(m);
+}

@@ -1,0 +1,135 @@
+// Text to image. Python's signals are asked before every launch, so that Ctrl-C ends a picture within a step.
+#include <chrono>
+#include <cstring>
+#include <mutex>
+
+#include "nb.h"
+#include "tenon/core/error.h"
+#include "tenon/io/random.h"
+#include "tenon/pipelines/text_to_image.h"
+
+namespace tenon::python {
+namespace {
+
+// An exception that a signal's handler raised while the engine was at work.
+struct Interrupt {
+  std::optional<nb::python_error> raised;
+  std::chrono::steady_clock::time_point asked{};
+
+  // Asks Python at most every 20 ms: it costs the GIL.
+  bool pending() {
+    const auto now = std::chrono::steady_clock::now();
+    if (raised || now - asked < std::chrono::milliseconds(20)) return raised.has_value();
+    asked = now;
+    const nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) raised.emplace();
+    return raised.has_value();
+  }
+};
+
+nb::object pixels_of(const Image& image) {
+  return nb::bytes(reinterpret_cast<const char*>(image.pixels.data()), image.pixels.size());
+}
+
+class ImagePipeline {
+ public:
+  ImagePipeline(const std::string& spec, const std::string& device, const std::string& dtype, int threads, bool fusion)
+      : interrupt_(std::make_shared<Interrupt>()) {
+    PipelineOptions options;
+    options.device = device;
+    options.threads = threads;
+    if (!dtype.empty()) options.type = parse_dtype(dtype);
+    options.fusion = fusion;
+    options.keep_networks = true;
+    options.stop = [state = interrupt_] { return state->pending(); };
+    pipeline_ = std::make_unique<TextToImage>(Model::open(spec), options);
+  }
+
+  ImageResult generate(const ImageRequest& request, const OnStep& on_step) {
+    try {
+      const nb::gil_scoped_release released;
+      const std::lock_guard busy(busy_);
+      return pipeline_->generate(request, on_step);
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::Cancelled || !interrupt_->raised) throw;
+    }
+    nb::python_error raised = std::move(*interrupt_->raised);
+    interrupt_->raised.reset();
+    throw raised;
+  }
+
+  const Model& model() const { return pipeline_->model(); }
+  ImageRequest complete(const ImageRequest& request) const { return pipeline_->complete(request); }
+  std::string device() const { return pipeline_->backend().describe(); }
+
+ private:
+  std::mutex busy_;
+  std::shared_ptr<Interrupt> interrupt_;
+  std::unique_ptr<TextToImage> pipeline_;
+};
+
+// [batch, channels, H/8, W/8]
+nb::tuple latent_shape(const ImagePipeline& pipeline, const ImageRequest& asked, size_t values) {
+  const ImageRequest request = pipeline.complete(asked);
+  const int64_t factor = pipeline.model().config().vae.downsampling();
+  const int64_t height = request.height / factor, width = request.width / factor;
+  return nb::make_tuple(request.batch, static_cast<int64_t>(values) / (request.batch * height * width), height, width);
+}
+
+nb::dict run(ImagePipeline& pipeline, const ImageRequest& request, const nb::object& on_step) {
+  OnStep call;
+  if (!on_step.is_none())
+    call = [&](const Progress& p) {
+      const nb::gil_scoped_acquire gil;
+      const nb::object changed =
+          on_step(p.step - 1, p.timestep, latent_shape(pipeline, request, p.latents.size()),
+                  nb::bytes(reinterpret_cast<const char*>(p.latents.data()), p.latents.size_bytes()));
+      if (changed.is_none()) return;
+      const nb::bytes values = nb::cast<nb::bytes>(changed);
+      TENON_CHECK(Usage, values.size() == p.latents.size_bytes(), "latents") << "changed size in the callback";
+      std::memcpy(p.latents.data(), values.c_str(), values.size());
+    };
+  const ImageResult result = pipeline.generate(request, call);
+  nb::dict out;
+  nb::list images;
+  for (const Image& i : result.images) images.append(nb::make_tuple(i.width, i.height, i.channels, pixels_of(i)));
+  out["images"] = images;
+  out["seeds"] = nb::cast(result.seeds);
+  out["timesteps"] = nb::cast(result.timesteps);
+  out["width"] = result.request.width;
+  out["height"] = result.request.height;
+  out["steps"] = result.request.steps;
+  out["sampler"] = result.request.sampler;
+  out["guidance_scale"] = result.request.cfg_scale;
+  return out;
+}
+
+}  // namespace
+
+void bind_pipeline(nb::module_& m) {
+  nb::class_<ImageRequest>(m, "ImageRequest")
+      .def(nb::init<>())
+      .def_rw("prompt", &ImageRequest::prompt)
+      .def_rw("negative", &ImageRequest::negative)
+      .def_rw("width", &ImageRequest::width)
+      .def_rw("height", &ImageRequest::height)
+      .def_rw("steps", &ImageRequest::steps)
+      .def_rw("guidance_scale", &ImageRequest::cfg_scale)
+      .def_rw("sampler", &ImageRequest::sampler)
+      .def_rw("seed", &ImageRequest::seed)
+      .def_rw("batch", &ImageRequest::batch)
+      .def("set_latents", [](ImageRequest& r, const nb::bytes& values) {
+        r.latents.resize(values.size() / sizeof(float));
+        std::memcpy(r.latents.data(), values.c_str(), r.latents.size() * sizeof(float));
+      });
+  nb::class_<ImagePipeline>(m, "ImagePipeline")
+      .def(nb::init<const std::string&, const std::string&, const std::string&, int, bool>(), nb::arg("spec"),
+           nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"))
+      .def("run", &run, nb::arg("request"), nb::arg("on_step").none())
+      .def_prop_ro("name", [](const ImagePipeline& p) { return p.model().name(); })
+      .def_prop_ro("device", &ImagePipeline::device);
+  m.def("draw_seed", &draw_seed);
+  m.def("default_model_folder", [] { return default_model_folder().string(); });
+}
+
+}  // namespace tenon::python

@@ -1,0 +1,65 @@
+// What tenon.fuse makes of a function for one set of shapes: a plan over the caller's arrays.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "graph.h"
+#include "tenon/plan/plan.h"
+#include "tenon/runtime/executable.h"
+
+namespace tenon::python {
+
+/// A value and the name that the plan and messages know it by.
+struct NamedValue {
+  std::string name;
+  Value value;
+};
+
+/// One call's arguments: arrays and numbers, read and checked.
+struct Call {
+  struct Argument {
+    std::string name;
+    std::optional<Array> array;
+    double number = 0;
+  };
+  std::string function;
+  std::vector<Argument> arguments;
+  DeviceName device;
+  void* stream = nullptr;
+  nb::object first;  ///< the first array
+  std::string key;   ///< equal for calls that one program serves
+
+  /// Error(Usage) or TypeError names the argument: no array or number, another device than the first array's, an
+  /// element type that is not computed in. At least one argument is an array.
+  static Call read(std::string function, const std::vector<std::string>& names, const nb::tuple& given);
+};
+
+class Program {
+ public:
+  /// Plans `results` for calls like `call`. Arguments that no result needs are left out of the plan. Error(Usage) names
+  /// what cannot be run.
+  Program(std::string name, std::vector<NamedValue> results, const Call& call);
+
+  /// Reads the call's arrays and writes `outputs`, all where they lie, on the call's stream. Checked first: types,
+  /// shapes, devices, contiguity and aliasing of outputs. On a GPU it returns when the work is queued.
+  void run(const Call& call, const std::vector<Array>& outputs);
+
+  std::string explain() const;
+  std::string plan_text() const { return print_plan(plan_); }
+  int launches() const { return plan_.counts().total; }
+
+ private:
+  void check_output(const Array& a, const Buffer& b) const;
+  void check(const Call& call, const std::vector<Array>& outputs) const;
+  void set_numbers(const Call& call);
+
+  std::vector<NamedValue> results_;
+  std::vector<bool> used_;  // by argument
+  DeviceName name_;
+  std::shared_ptr<Device> device_;
+  Plan plan_;
+  std::optional<Executable> executable_;
+  std::vector<double> set_;  // numbers as the device has them, by argument
+};
+
+}  // namespace tenon::python

@@ -1,0 +1,69 @@
+"""The step against PyTorch's own arithmetic; run with the built kernel on the path."""
+
+import pytest
+import torch
+
+import lion_step as kernel
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+OPTIONS = (1e-2, 0.9, 0.99, 0.1)
+
+
+def reference(p, m, g, lr, beta1, beta2, weight_decay):
+    u = m * beta1 + g * (1 - beta1)
+    return p * (1 - lr * weight_decay) - lr * u.sign(), m * beta2 + g * (1 - beta2)
+
+
+def three(shape, dtype=torch.float32):
+    return [torch.randn(shape, device=DEVICE).to(dtype) for _ in range(3)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(0,), (1,), (33, 65), (4096 * 3 + 5,)])
+def test_one_step(dtype, shape):
+    p, m, g = three(shape, dtype)
+    new_p, new_m = reference(p.float(), m.float(), g.float(), *OPTIONS)
+    kernel.lion_step(p, m, g, *OPTIONS)
+    for found, expected in ((p, new_p), (m, new_m)):
+        limit = torch.finfo(dtype).eps * 2 * expected.abs().clamp(min=1)
+        assert bool(((found.float() - expected).abs() <= limit).all())
+
+
+def test_many_tensors_and_odd_addresses():
+    tensors = [[t[1:] if i % 2 else t for t in three(i * 37 % 5000 + 2)] for i in range(300)]
+    expected = [reference(p, m, g, *OPTIONS) for p, m, g in tensors]
+    params, exp_avgs, grads = ([t[i] for t in tensors] for i in range(3))
+    kernel.lion_foreach(params, exp_avgs, grads, *OPTIONS)
+    for p, m, (new_p, new_m) in zip(params, exp_avgs, expected):
+        assert bool(((p - new_p).abs() <= 1e-6 * new_p.abs().clamp(min=1)).all())
+        assert bool(((m - new_m).abs() <= 1e-6 * new_m.abs().clamp(min=1)).all())
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda p, m, g: (p, m, g[:-1]), "grad: expected shape"),
+        (lambda p, m, g: (p.double(), m, g), "param: expected float32"),
+        (lambda p, m, g: (p, m.half(), g), "exp_avg: expected"),
+        (lambda p, m, g: (p.view(4, 2).T, m.view(2, 4), g.view(2, 4)), "param: expected a contiguous"),
+        (lambda p, m, g: (p, p, g), "share memory"),
+    ],
+)
+def test_what_is_refused(change, message):
+    arguments = change(*three(8))
+    before = [a.clone() for a in arguments]
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        kernel.lion_step(*arguments, *OPTIONS)
+    assert all(bool((a == b).all()) for a, b in zip(arguments, before))
+
+
+def test_the_compiler_takes_it_whole():
+    def train(p, m, g):
+        kernel.lion_step(p, m, g, *OPTIONS)
+        return p * 2
+
+    p, m, g = three(64)
+    q, n = p.clone(), m.clone()
+    expected = train(q, n, g)
+    assert bool((torch.compile(train, fullgraph=True, backend="aot_eager")(p, m, g) == expected).all())
+    assert bool((p == q).all()) and bool((m == n).all())

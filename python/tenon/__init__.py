@@ -1,0 +1,95 @@
+"""Tenon: transformers, diffusion models and optimizers as few fused kernels.
+
+`fuse` turns a Python function into kernels, `Pipeline` draws pictures, `lion_step` and `optim.Lion` train. Arrays of
+NumPy, PyTorch, CuPy and JAX go in and out through DLPack without copies. Importing the package imports none of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._core import backend_names, describe_device, set_num_threads
+from ._errors import (
+    CancelledError,
+    DeviceError,
+    Error,
+    InternalError,
+    ModelError,
+    NumericError,
+    OutOfMemoryError,
+    UsageError,
+)
+from ._expr import (
+    NODES,
+    Expr,
+    attention,
+    broadcast_to,
+    cast,
+    concat,
+    conv2d,
+    gather,
+    layer_norm,
+    linear,
+    matmul,
+    pad,
+    permute,
+    reshape,
+    resize_nearest,
+    rms_norm,
+    round_to,
+    softmax,
+)
+from ._fuse import Fused, fuse
+from .lion import explain_lion, lion_foreach, lion_step
+from .pipeline import ImageOutput, Pipeline
+
+
+
+def __getattr__(name: str) -> Any:
+    if name == "optim":  # imports torch: only when asked for
+        import importlib
+
+        return importlib.import_module(".optim", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+globals().update(NODES)  # tenon.silu, tenon.sum, ..: one for each node of the engine
+
+__all__ = [
+    "CancelledError",
+    "DeviceError",
+    "Error",
+    "Expr",
+    "Fused",
+    "ImageOutput",
+    "InternalError",
+    "ModelError",
+    "NumericError",
+    "OutOfMemoryError",
+    "Pipeline",
+    "UsageError",
+    "attention",
+    "backend_names",
+    "broadcast_to",
+    "cast",
+    "concat",
+    "conv2d",
+    "describe_device",
+    "explain_lion",
+    "fuse",
+    "gather",
+    "layer_norm",
+    "linear",
+    "lion_foreach",
+    "lion_step",
+    "matmul",
+    "pad",
+    "permute",
+    "reshape",
+    "resize_nearest",
+    "rms_norm",
+    "round_to",
+    "set_num_threads",
+    "softmax",
+    *NODES,
+]

@@ -1,0 +1,77 @@
+"""What differs between array libraries: how to make an empty array, and which stream is current."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from . import _core, _dtypes
+from ._errors import UsageError
+
+
+def library_of(array: Any) -> str:
+    """Top-level module of the array's class: "numpy", "torch", "cupy", "jax"; jaxlib counts as "jax"."""
+    module = type(array).__module__.partition(".")[0]
+    return "jax" if module.startswith("jax") else module
+
+
+def _torch_empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    torch = sys.modules["torch"]
+    return torch.empty(shape, dtype=getattr(torch, _dtypes.torch_name(dtype)), device=like.device)
+
+
+def _numpy_empty(shape: tuple[int, ...], dtype: str, library: str = "numpy") -> Any:
+    name = _dtypes.numpy_name(dtype)
+    if name is None:
+        raise UsageError(f"result: {library} has no element type {dtype}; cast the result to another", "result")
+    module = __import__(library)
+    return module.empty(shape, dtype=name)
+
+
+def _cupy_empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    import cupy
+
+    with cupy.cuda.Device(like.device.id):
+        return _numpy_empty(shape, dtype, "cupy")
+
+
+def empty_like(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """An uninitialised array of the same library and device. JAX's arrays cannot be written to: `finish` makes them."""
+    library = library_of(like)
+    if library == "torch":
+        return _torch_empty(like, shape, dtype)
+    if library == "cupy":
+        return _cupy_empty(like, shape, dtype)
+    if library == "jax":
+        read = _core.read_array(like, "argument")
+        return _core.new_array(list(shape), dtype, read)
+    return _numpy_empty(shape, dtype)
+
+
+def finish(like: Any, made: Any) -> Any:
+    """The array that the caller gets for what `empty_like` made."""
+    if library_of(like) == "jax":
+        import jax
+
+        return jax.dlpack.from_dlpack(made)
+    return made
+
+
+def check_writable(array: Any, name: str) -> None:
+    """Refuses arrays of libraries whose arrays never change."""
+    if library_of(array) == "jax":
+        raise UsageError(f"{name}: JAX arrays are immutable; they cannot be written to", name)
+
+
+def current_stream(like: Any, ordinal: int) -> int:
+    """The CUDA stream that the array's library works on; 0, CUDA's legacy stream, where it does not say. Called by the
+    extension for libraries without DLPack's C exchange table."""
+    library = library_of(like)
+    if library == "torch":
+        torch = sys.modules["torch"]
+        return int(torch.cuda.current_stream(ordinal).cuda_stream)
+    if library == "cupy":
+        import cupy
+
+        return int(cupy.cuda.get_current_stream().ptr)
+    return 0

@@ -1,0 +1,67 @@
+"""Element types by name, as every library spells them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+FLOATS = ("f64", "f32", "f16", "bf16", "e4m3")
+
+_NAMES = {
+    "float64": "f64",
+    "double": "f64",
+    "float32": "f32",
+    "float": "f32",
+    "float16": "f16",
+    "half": "f16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "e4m3",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint8": "u8",
+    "bool": "bool",
+    "bool_": "bool",
+}
+_KNOWN = frozenset(_NAMES.values())
+_NUMPY = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u8": "uint8",
+    "bool": "bool",
+}
+_TORCH = {**_NUMPY, "bf16": "bfloat16", "e4m3": "float8_e4m3fn"}
+
+
+def name_of(dtype: Any) -> str:
+    """Tenon's name of an element type: "f32" of "f32", "float32", torch.float32, numpy.float32 or numpy.dtype("f4")."""
+    if isinstance(dtype, str):
+        text = dtype
+    else:
+        text = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    text = text.rpartition(".")[2]
+    found = text if text in _KNOWN else _NAMES.get(text)
+    if found is None:
+        raise TypeError(f"dtype: expected one of {', '.join(sorted(_KNOWN))} or a library's name for it, got {dtype!r}")
+    return found
+
+
+def numpy_name(name: str) -> str | None:
+    """NumPy's name, or None if NumPy has no such type."""
+    return _NUMPY.get(name)
+
+
+def torch_name(name: str) -> str:
+    """PyTorch's name."""
+    return _TORCH[name]
+
+
+def promote(names: list[str]) -> str:
+    """The type of a result: that of the operands, f32 where they differ or are not floating-point."""
+    floats = {n for n in names if n in FLOATS and n != "e4m3"}
+    return floats.pop() if len(floats) == 1 else "f32"

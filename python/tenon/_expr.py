@@ -1,0 +1,405 @@
+"""Expressions that `tenon.fuse` hands to a function, and the operations on them.
+
+An expression is symbolic: it has a shape and an element type and no values. Arithmetic is done in f32 registers; a
+result is rounded once, where it is stored. `tenon.round_to` and `Expr.cast` mark points where it is rounded before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Union
+
+from . import _core, _dtypes
+
+Number = Union[int, float]
+Operand = Union["Expr", int, float]
+
+
+class Expr:
+    """A value in a function that is being fused: `shape`, `dtype`, Python's operators, NumPy's broadcasting."""
+
+    __slots__ = ("_graph", "_value", "dtype")
+    __array_ufunc__ = None  # NumPy leaves operators to us
+
+    def __init__(self, value: Any, graph: Any, dtype: str) -> None:
+        self._value = value
+        self._graph = graph
+        self.dtype = dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents, outermost first."""
+        return self._value.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def _with(self, value: Any, dtype: str | None = None) -> Expr:
+        return Expr(value, self._graph, self.dtype if dtype is None else dtype)
+
+    def _view(self, node: str, **attributes: Any) -> Expr:
+        return self._with(_core.make(node, [self._value], **attributes))
+
+    def __add__(self, other: Operand) -> Expr:
+        return _apply("add", (self, other))
+
+    def __radd__(self, other: Operand) -> Expr:
+        return _apply("add", (other, self))
+
+    def __sub__(self, other: Operand) -> Expr:
+        return _apply("sub", (self, other))
+
+    def __rsub__(self, other: Operand) -> Expr:
+        return _apply("sub", (other, self))
+
+    def __mul__(self, other: Operand) -> Expr:
+        return _apply("mul", (self, other))
+
+    def __rmul__(self, other: Operand) -> Expr:
+        return _apply("mul", (other, self))
+
+    def __truediv__(self, other: Operand) -> Expr:
+        return _apply("div", (self, other))
+
+    def __rtruediv__(self, other: Operand) -> Expr:
+        return _apply("div", (other, self))
+
+    def __pow__(self, exponent: Operand) -> Expr:
+        if isinstance(exponent, (int, float)) and exponent == 2:
+            return self * self
+        return _apply("pow", (self, exponent))
+
+    def __rpow__(self, base: Operand) -> Expr:
+        return _apply("pow", (base, self))
+
+    def __matmul__(self, other: Expr) -> Expr:
+        return matmul(self, other)
+
+    def __neg__(self) -> Expr:
+        return _apply("neg", (self,))
+
+    def __abs__(self) -> Expr:
+        return _apply("abs", (self,))
+
+    def __lt__(self, other: Operand) -> Expr:
+        return _apply("less", (self, other), dtype="bool")
+
+    def __gt__(self, other: Operand) -> Expr:
+        return _apply("less", (other, self), dtype="bool")
+
+    def __le__(self, other: Operand) -> Expr:
+        return _either(self < other, self == other)
+
+    def __ge__(self, other: Operand) -> Expr:
+        return _either(self > other, self == other)
+
+    def __eq__(self, other: Operand) -> Expr:  # type: ignore[override]
+        return _apply("equal", (self, other), dtype="bool")
+
+    def __ne__(self, other: Operand) -> Expr:  # type: ignore[override]
+        return _apply("sub", (1.0, self == other), dtype="bool")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        raise TypeError("an expression has no truth value while it is traced; use tenon.where")
+
+    def __float__(self) -> float:
+        raise TypeError("an expression has no value while it is traced; what depends on values belongs in expressions")
+
+    __int__ = __index__ = __float__  # type: ignore[assignment]
+
+    def __iter__(self) -> Any:
+        raise TypeError("an expression cannot be iterated over; slice it: x[..., 0:1]")
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a scalar expression has no length")
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Expr:
+        return _index(self, key if isinstance(key, tuple) else (key,))
+
+    def cast(self, dtype: Any) -> Expr:
+        """Rounded to `dtype`, and stored as it where it is a result."""
+        name = _dtypes.name_of(dtype)
+        value = self._value
+        return self._with(value if value.dtype == name else _core.make("cast", [value], dtype=name), name)
+
+    def reshape(self, *shape: Any) -> Expr:
+        """The same elements in row-major order under another shape; one extent may be -1."""
+        return reshape(self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+
+    def permute(self, *axes: Any) -> Expr:
+        """Axes reordered: axis i of the result is axis axes[i]."""
+        return permute(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+
+    @property
+    def T(self) -> Expr:
+        """The last two axes swapped."""
+        if self.ndim < 2:
+            raise ValueError(f"T: expected at least two axes, got shape {self.shape}")
+        return permute(self, (*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
+
+    def __repr__(self) -> str:
+        return f"Expr({self.dtype}{list(self.shape)})\n{self._value!r}"
+
+
+def _graph_of(operands: Sequence[Any], name: str) -> Any:
+    for o in operands:
+        if isinstance(o, Expr):
+            return o._graph
+    raise TypeError(
+        f"{name}: expected an expression, got {', '.join(type(o).__name__ for o in operands)}; "
+        "tenon's operations are used inside a function that tenon.fuse traces"
+    )
+
+
+def _lift(operand: Any, graph: Any, name: str) -> Expr:
+    if isinstance(operand, Expr):
+        return operand
+    if isinstance(operand, (int, float)):
+        return Expr(graph.constant(float(operand)), graph, "")
+    raise TypeError(f"{name}: expected an expression or a number, got {type(operand).__name__}")
+
+
+def _apply(name: str, operands: Sequence[Any], numbers: Sequence[float] = (), dtype: str | None = None) -> Expr:
+    graph = _graph_of(operands, name)
+    lifted = [_lift(o, graph, name) for o in operands]
+    if dtype is None:
+        dtype = _dtypes.promote([o.dtype for o in lifted if o.dtype])
+    return Expr(_core.make(name, [o._value for o in lifted], nums=list(numbers)), graph, dtype)
+
+
+def _either(a: Expr, b: Expr) -> Expr:
+    return _apply("max", (a, b), dtype="bool")
+
+
+def _only(x: Any, name: str) -> Expr:
+    _graph_of((x,), name)
+    return x
+
+
+def _axis(axis: int, ndim: int, name: str) -> int:
+    at = axis + ndim if axis < 0 else axis
+    if not 0 <= at < ndim:
+        raise ValueError(f"{name}: axis {axis} is outside the {ndim} axes of its operand")
+    return at
+
+
+def _slice_of(key: slice, extent: int, axis: int) -> tuple[int, int]:
+    if key.step not in (None, 1):
+        raise ValueError(f"axis {axis}: expected a slice of step 1, got step {key.step}")
+    begin, end, _ = key.indices(extent)
+    return begin, max(begin, end)
+
+
+def _index(x: Expr, key: tuple[Any, ...]) -> Expr:
+    given = sum(k is not None and k is not Ellipsis for k in key)
+    if given > x.ndim or sum(k is Ellipsis for k in key) > 1:
+        raise IndexError(f"expected at most {x.ndim} indices and one ellipsis, got {key}")
+    if not any(k is Ellipsis for k in key):
+        key = (*key, Ellipsis)
+    axis, shape = 0, []
+    for k in key:
+        if k is None:
+            shape.append(1)
+        elif k is Ellipsis:
+            shape += x.shape[axis : axis + x.ndim - given]
+            axis += x.ndim - given
+        elif isinstance(k, slice):
+            begin, end = _slice_of(k, x.shape[axis], axis)
+            x = _part(x, axis, begin, end)
+            shape.append(end - begin)
+            axis += 1
+        elif isinstance(k, int):
+            at = k + x.shape[axis] if k < 0 else k
+            if not 0 <= at < x.shape[axis]:
+                raise IndexError(f"index {k} is outside axis {axis} of extent {x.shape[axis]}")
+            x = _part(x, axis, at, at + 1)
+            axis += 1
+        else:
+            raise TypeError(f"expected slices, integers, None or ..., got {type(k).__name__}; tenon.gather picks rows")
+    return reshape(x, shape)
+
+
+def _part(x: Expr, axis: int, begin: int, end: int) -> Expr:
+    return x if begin == 0 and end == x.shape[axis] else x._view("slice", ints=[axis, begin, end])
+
+
+# ---- views --------------------------------------------------------------------------------------------------------
+
+
+def reshape(x: Expr, shape: Sequence[int]) -> Expr:
+    """The same elements in row-major order under another shape; one extent may be -1."""
+    x = _only(x, "reshape")
+    dims = [int(d) for d in shape]
+    if dims.count(-1) == 1:
+        rest = math.prod(d for d in dims if d != -1)
+        dims[dims.index(-1)] = math.prod(x.shape) // rest if rest else 0
+    return x if tuple(dims) == x.shape else x._view("reshape", dims=dims)
+
+
+def permute(x: Expr, axes: Sequence[int]) -> Expr:
+    """Axes reordered: axis i of the result is axis axes[i] of x."""
+    x = _only(x, "permute")
+    order = [_axis(a, x.ndim, "permute") for a in axes]
+    return x if order == list(range(x.ndim)) else x._view("permute", ints=order)
+
+
+def broadcast_to(x: Expr, shape: Sequence[int]) -> Expr:
+    """x repeated to `shape` by NumPy's rules."""
+    dims = [int(d) for d in shape]
+    return x if tuple(dims) == _only(x, "broadcast_to").shape else x._view("broadcast", dims=dims)
+
+
+def concat(parts: Sequence[Expr], axis: int = -1) -> Expr:
+    """The expressions one after the other along `axis`."""
+    parts = list(parts)
+    graph = _graph_of(parts, "concat")
+    values = [_only(p, "concat")._value for p in parts]
+    joined = _core.make("concat", values, ints=[_axis(axis, parts[0].ndim, "concat")])
+    return Expr(joined, graph, _dtypes.promote([p.dtype for p in parts]))
+
+
+def pad(x: Expr, counts: Sequence[tuple[int, int]]) -> Expr:
+    """Zeros around x: a pair (before, after) for each axis."""
+    x = _only(x, "pad")
+    return x._view("pad", ints=[int(n) for pair in counts for n in pair])
+
+
+def gather(x: Expr, index: Expr) -> Expr:
+    """Rows of x chosen by an i32 or i64 expression: shape index.shape + x.shape[1:]."""
+    return _only(x, "gather")._with(_core.make("gather", [x._value, _only(index, "gather")._value]))
+
+
+def resize_nearest(x: Expr, height: int, width: int) -> Expr:
+    """Images [N, H, W, C] at another size by nearest neighbour."""
+    return _only(x, "resize_nearest")._view("resize", ints=[height, width])
+
+
+# ---- products -----------------------------------------------------------------------------------------------------
+
+
+def _anchor(node: str, operands: Sequence[Expr], **attributes: Any) -> Expr:
+    graph = _graph_of(operands, node)
+    value = _core.make(node, [_only(o, node)._value for o in operands], **attributes)
+    return Expr(value, graph, _dtypes.promote([o.dtype for o in operands]))
+
+
+def matmul(a: Expr, b: Expr) -> Expr:
+    """a [.., M, K] times b [K, N], or [.., K, N] with a's leading axes; accumulates in f32."""
+    return _anchor("linear", (a, _only(b, "matmul").T))
+
+
+def linear(x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
+    """x [.., K] times the transpose of weight [N, K], plus bias [N]; accumulates in f32."""
+    y = _anchor("linear", (x, weight))
+    return y if bias is None else y + bias
+
+
+def conv2d(x: Expr, weight: Expr, stride: int = 1, padding: int | Sequence[int] = 0) -> Expr:
+    """Images x [N, H, W, C], weight [O, C, kh, kw]; padding: one number, or top, left, bottom, right."""
+    pads = [padding] * 4 if isinstance(padding, int) else [int(p) for p in padding]
+    return _anchor("conv2d", (x, weight), ints=[stride, *pads])
+
+
+def attention(q: Expr, k: Expr, v: Expr, scale: float | None = None, causal: bool = False) -> Expr:
+    """softmax(scale q k^T) v per head: q [B, H, Sq, D], k [B, Hkv, Sk, D], v [B, Hkv, Sk, Dv]; scale: 1/sqrt(D)."""
+    width = _only(q, "attention").shape[-1] if q.ndim else 0
+    if scale is None:
+        scale = 1.0 / math.sqrt(width) if width else 1.0
+    return _anchor("attention", (q, k, v), ints=[int(causal)], nums=[float(scale)])
+
+
+# ---- made of the above --------------------------------------------------------------------------------------------
+
+
+def cast(x: Expr, dtype: Any) -> Expr:
+    """x rounded to `dtype`, and stored as it where it is a result."""
+    return _only(x, "cast").cast(dtype)
+
+
+def round_to(x: Expr, dtype: Any) -> Expr:
+    """x rounded to the values of `dtype`, going on in f32."""
+    return _only(x, "round_to")._view("round", dtype=_dtypes.name_of(dtype))
+
+
+def softmax(x: Expr) -> Expr:
+    """Softmax over the last axis."""
+    e = _FUNCTIONS["exp"](x - _FUNCTIONS["max_last"](_only(x, "softmax")))
+    return e / _FUNCTIONS["sum_last"](e)
+
+
+def layer_norm(x: Expr, weight: Expr | None = None, bias: Expr | None = None, eps: float = 1e-5) -> Expr:
+    """(x - mean) / sqrt(var + eps) over the last axis with the biased variance, times weight plus bias."""
+    d = _only(x, "layer_norm") - _FUNCTIONS["mean_last"](x)
+    y = d * _FUNCTIONS["rsqrt"](_FUNCTIONS["mean_last"](d * d) + eps)
+    if weight is not None:
+        y = y * weight
+    return y if bias is None else y + bias
+
+
+def rms_norm(x: Expr, weight: Expr | None = None, eps: float = 1e-6) -> Expr:
+    """x / sqrt(mean(x^2) + eps) over the last axis, times weight."""
+    y = _only(x, "rms_norm") * _FUNCTIONS["rsqrt"](_FUNCTIONS["mean_last"](x * x) + eps)
+    return y if weight is None else y * weight
+
+
+def _over_last(node: str, name: str) -> Callable[..., Expr]:
+    def reduce(x: Expr, axis: int = -1, keepdim: bool = False) -> Expr:
+        x = _only(x, name)
+        if _axis(axis, x.ndim, name) != x.ndim - 1:
+            raise ValueError(f"{name}: expected the last axis, got axis {axis} of {x.ndim}; permute it there first")
+        y = x._with(_core.make(node, [x._value], ints=[0]), _dtypes.promote([x.dtype]))
+        return y if keepdim else reshape(y, x.shape[:-1])
+
+    reduce.__name__ = reduce.__qualname__ = name
+    reduce.__doc__ = f"Reduction `{node}` over the last axis."
+    return reduce
+
+
+def _pointwise(node: str, arity: int, numbers: int) -> Callable[..., Expr]:
+    dtype = "bool" if node in ("less", "equal") else None
+
+    def function(*args: Any) -> Expr:
+        if len(args) != arity + numbers:
+            raise TypeError(f"{node}: expected {arity} operands and {numbers} numbers, got {len(args)} arguments")
+        given = [float(n) for n in args[arity:]]
+        if node == "where":
+            kinds = [a.dtype for a in args[1:] if isinstance(a, Expr) and a.dtype]
+            return _apply(node, args, given, _dtypes.promote(kinds) if kinds else None)
+        return _apply(node, args[:arity], given, dtype)
+
+    function.__name__ = function.__qualname__ = node
+    function.__doc__ = f"The pointwise node `{node}` of {arity} operand(s)" + (
+        f" and {numbers} number(s)." if numbers else "."
+    )
+    return function
+
+
+# NumPy's names where a node's own means something else there; all others go by their nodes' names.
+_POINTWISE = {"max": "maximum", "min": "minimum"}
+_REDUCTIONS = {"reduce_max": "max"}
+
+
+def _functions() -> dict[str, Callable[..., Expr]]:
+    """One function for each pointwise node and each reduction that the engine has."""
+    out = {_POINTWISE.get(name, name): _pointwise(name, *takes) for name, *takes in _core.pointwise_names()}
+    for node in _core.reduction_names():
+        name = _REDUCTIONS.get(node, node)
+        out[name] = _over_last(node, name)
+    return out
+
+
+NODES = _functions()
+_FUNCTIONS: dict[str, Callable[..., Expr]] = {
+    "exp": NODES["exp"],
+    "rsqrt": NODES["rsqrt"],
+    "max_last": lambda x: NODES["max"](x, keepdim=True),
+    "sum_last": lambda x: NODES["sum"](x, keepdim=True),
+    "mean_last": lambda x: NODES["mean"](x, keepdim=True),
+}

@@ -1,0 +1,107 @@
+"""Lion (Chen et al. 2023) in place, as one kernel over any number of tensors.
+
+    u = beta1 exp_avg + (1 - beta1) grad
+    param = param (1 - lr weight_decay) - lr sign(u)
+    exp_avg = beta2 exp_avg + (1 - beta2) grad
+
+Arithmetic is f32 for f32, bf16 and f16 tensors alike, rounded once where it is stored; `1 - beta` and
+`1 - lr weight_decay` are computed in double and rounded once. sign(0) is 0: only the decay is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import _arrays, _core
+
+
+def is_tensor(array: Any) -> bool:
+    """Whether the array is PyTorch's."""
+    return type(array).__module__.partition(".")[0] == "torch"
+
+
+def lion_step(
+    param: Any,
+    exp_avg: Any,
+    grad: Any,
+    lr: float = 1e-4,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    weight_decay: float = 0.0,
+    eps: float = 0.0,
+    *,
+    maximize: bool = False,
+    non_finite: str = "propagate",
+    master: Any = None,
+) -> None:
+    """One step of one tensor: writes `param` and `exp_avg` (and `master`, an f32 copy of a bf16 or f16 `param` that
+    takes the step in its place). Arrays have one shape, one device and no gaps, and share no memory; otherwise
+    UsageError names the array, and nothing is written. `eps` is accepted and ignored. `non_finite`: "propagate" a NaN
+    or infinity of the gradient, "skip" its elements, or "raise" NumericError before anything is written.
+    """
+    if is_tensor(param):
+        from . import _torch
+
+        _torch.lion_step(
+            param, exp_avg, grad, lr, beta1, beta2, weight_decay, eps, maximize, non_finite, master
+        )
+        return
+    run_lists(
+        [param], [exp_avg], [grad], None if master is None else [master],
+        lr, beta1, beta2, weight_decay, maximize, non_finite,
+    )  # fmt: skip
+
+
+def lion_foreach(
+    params: Sequence[Any],
+    exp_avgs: Sequence[Any],
+    grads: Sequence[Any],
+    lr: float = 1e-4,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    weight_decay: float = 0.0,
+    eps: float = 0.0,
+    *,
+    maximize: bool = False,
+    non_finite: str = "propagate",
+    masters: Sequence[Any] | None = None,
+) -> None:
+    """`lion_step` of every tensor of the lists, in one launch for each device and set of element types. Everything is
+    checked before the first element is written."""
+    if len(params) and is_tensor(params[0]):
+        from . import _torch
+
+        _torch.lion_foreach(
+            params, exp_avgs, grads, lr, beta1, beta2, weight_decay, eps, maximize, non_finite, masters
+        )
+        return
+    run_lists(params, exp_avgs, grads, masters, lr, beta1, beta2, weight_decay, maximize, non_finite)
+
+
+def run_lists(
+    params: Sequence[Any],
+    exp_avgs: Sequence[Any],
+    grads: Sequence[Any],
+    masters: Sequence[Any] | None,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    weight_decay: float,
+    maximize: bool,
+    non_finite: str,
+) -> None:
+    """The extension's step, for arrays of any library."""
+    for arrays, name in ((params, "param"), (exp_avgs, "exp_avg"), (masters or (), "master")):
+        if len(arrays) and not is_tensor(arrays[0]):
+            for i, array in enumerate(arrays):
+                _arrays.check_writable(array, name if len(arrays) == 1 else f"{name}[{i}]")
+    _core.lion_step(
+        params, exp_avgs, grads, masters, float(lr), beta1, beta2, weight_decay, maximize, non_finite
+    )
+
+
+def explain_lion(dtype: str = "f32", *, master: bool = False, device: str = "cpu") -> str:
+    """What runs for tensors of this type: the skeleton, the expression, bytes an element, and how the device runs it."""
+    backend, _, ordinal = device.partition(":")
+    return _core.explain_lion(dtype, dtype, dtype, master, backend, int(ordinal or 0))

@@ -1,0 +1,140 @@
+"""Lion as a PyTorch optimizer: one launch for all parameters of a group that share device and element types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Optional
+
+import torch
+
+from .. import _torch
+from .._errors import UsageError
+
+_NON_FINITE = ("propagate", "skip", "raise")
+
+
+def _check(name: str, value: Any, good: bool, expected: str) -> None:
+    if not good:
+        raise UsageError(f"{name}: expected {expected}, got {value!r}", name)
+
+
+class Lion(torch.optim.Optimizer):
+    """Lion with decoupled weight decay (Chen et al. 2023).
+
+    params: tensors, dicts of groups, or named parameters, as everywhere in torch.optim.
+    lr: learning rate, typically a third to a tenth of AdamW's; betas: (beta1, beta2) in [0, 1).
+    weight_decay: decoupled; typically three to ten times AdamW's.
+    eps: accepted for programs that pass it, and ignored.
+    maximize: steps along the gradient instead of against it.
+    foreach: False steps one tensor at a time; True and None take each group's tensors in one launch.
+    capturable: steps may be captured in a CUDA graph. Learning rate and betas are then those of the capture, and
+        non_finite="raise", which waits for the device, is refused.
+    master_weights: bf16 and f16 parameters keep an f32 copy that takes the steps; without it a step smaller than half
+        the distance of two neighbouring values is lost.
+    non_finite: what a NaN or an infinity in a gradient does: "propagate", "skip" (its elements stay as they are), or
+        "raise" (NumericError names the tensor, nothing is written; one more pass over the gradients).
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1e-4,
+        betas: tuple[float, float] = (0.9, 0.99),
+        weight_decay: float = 0.0,
+        *,
+        eps: float = 0.0,
+        maximize: bool = False,
+        foreach: Optional[bool] = None,
+        capturable: bool = False,
+        master_weights: bool = False,
+        non_finite: str = "propagate",
+    ) -> None:
+        _check("lr", lr, float(lr) >= 0.0, "a number of at least 0")
+        _check("betas", betas, len(betas) == 2 and all(0.0 <= b < 1.0 for b in betas), "two numbers in [0, 1)")
+        _check("weight_decay", weight_decay, weight_decay >= 0.0, "a number of at least 0")
+        _check("non_finite", non_finite, non_finite in _NON_FINITE, f"one of {', '.join(_NON_FINITE)}")
+        _check(
+            "non_finite",
+            non_finite,
+            not (capturable and non_finite == "raise"),
+            '"propagate" or "skip" in a capturable optimizer',
+        )
+        defaults = dict(
+            lr=lr,
+            betas=betas,
+            weight_decay=weight_decay,
+            eps=eps,
+            maximize=maximize,
+            foreach=foreach,
+            capturable=capturable,
+            master_weights=master_weights,
+            non_finite=non_finite,
+        )
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, value in self.defaults.items():
+                group.setdefault(name, value)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As in torch.optim, but for the f32 copies of parameters, which stay f32."""
+        super().load_state_dict(state_dict)
+        saved = [p for group in state_dict["param_groups"] for p in group["params"]]
+        ours = [p for group in self.param_groups for p in group["params"]]
+        for key, param in zip(saved, ours):
+            kept = state_dict["state"].get(key, {}).get("master")
+            if kept is not None:  # torch.optim has rounded it to the parameter's type
+                self.state[param]["master"] = kept.detach().to(device=param.device, dtype=torch.float32, copy=True)
+
+    def _state_of(self, param: Any, group: dict[str, Any]) -> dict[str, Any]:
+        state = self.state[param]
+        if len(state) == 0:
+            state["exp_avg"] = torch.zeros_like(param, memory_format=torch.preserve_format)
+        if group["master_weights"] and param.dtype != torch.float32 and "master" not in state:
+            state["master"] = param.detach().to(torch.float32, memory_format=torch.preserve_format, copy=True)
+        return state
+
+    @staticmethod
+    def _grad_of(param: Any) -> Any:
+        grad = param.grad
+        if grad.is_sparse:
+            raise UsageError("grad: expected a dense gradient, got a sparse one", "grad")
+        if grad.stride() != param.stride():  # elements must lie in the parameter's order
+            grad = torch.empty_like(param).copy_(grad)
+        return grad
+
+    def _collect(self, group: dict[str, Any]) -> Iterable[tuple[list[Any], list[Any], list[Any], list[Any]]]:
+        plain: tuple[list[Any], ...] = ([], [], [], [])
+        with_master: tuple[list[Any], ...] = ([], [], [], [])
+        for param in group["params"]:
+            if param.grad is None:
+                continue
+            state = self._state_of(param, group)
+            lists = with_master if "master" in state else plain
+            lists[0].append(param)
+            lists[1].append(state["exp_avg"])
+            lists[2].append(self._grad_of(param))
+            if "master" in state:
+                lists[3].append(state["master"])
+        return [lists for lists in (plain, with_master) if lists[0]]  # type: ignore[misc]
+
+    @torch.no_grad()
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """One step of every parameter that has a gradient. Returns what `closure`, called first, returned."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            options = (group["lr"], beta1, beta2, group["weight_decay"], group["eps"], group["maximize"],
+                       group["non_finite"])  # fmt: skip
+            for params, exp_avgs, grads, masters in self._collect(group):
+                if group["foreach"] is not False:
+                    _torch.lion_foreach(params, exp_avgs, grads, *options, masters)
+                    continue
+                for i, param in enumerate(params):
+                    _torch.lion_step(param, exp_avgs[i], grads[i], *options, masters[i] if masters else None)
+        return loss

@@ -1,0 +1,126 @@
+"""tenon.Pipeline with the embedded model."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import assert_close
+
+import tenon
+
+
+@pytest.fixture(scope="module")
+def pipe():
+    return tenon.Pipeline.from_pretrained()
+
+
+def test_draws_what_is_asked_for(pipe):
+    image = pipe("a red circle on a white background", seed=42).images[0]
+    assert image.size == (128, 128) and image.mode == "RGB"
+    pixels = np.asarray(image, np.float64)
+    red = (pixels[..., 0] > 150) & (pixels[..., 1] < 100) & (pixels[..., 2] < 100)
+    assert 0.02 < red.mean() < 0.6
+    assert pixels[:4].mean() > 220
+
+
+def test_seeds_and_batches(pipe):
+    a = pipe("a blue square", seed=7, num_inference_steps=3, output_type="np", num_images_per_prompt=2)
+    b = pipe(["a blue square", "a blue square"], seed=7, num_inference_steps=3, output_type="np")
+    assert a.seeds == [7, 8] and b.seeds == [7, 8]
+    for x, y in zip(a.images, b.images):
+        assert_close(x, y, 0)
+    assert np.abs(a.images[0] - a.images[1]).max() > 0.1
+    drawn = pipe("a blue square", num_inference_steps=1)
+    again = pipe("a blue square", num_inference_steps=1, seed=drawn.seeds[0])
+    assert drawn.images[0].tobytes() == again.images[0].tobytes()
+
+
+def test_latents_stand_for_the_seed(pipe):
+    noise = np.random.default_rng(0).standard_normal((1, 4, 16, 16)).astype(np.float32)
+    a = pipe("a green ring", latents=noise, num_inference_steps=2, seed=1, output_type="np").images[0]
+    b = pipe("a green ring", latents=noise, num_inference_steps=2, seed=2, output_type="np").images[0]
+    assert_close(a, b, 0)
+    with pytest.raises(tenon.UsageError, match=r"\[latents\] expected 1024 values"):
+        pipe("a green ring", latents=noise[:, :2])
+
+
+def test_callback_sees_and_changes_latents(pipe):
+    seen = []
+
+    def look(p, step, timestep, kwargs):
+        assert p is pipe
+        seen.append((step, timestep, kwargs["latents"].shape))
+        return {"latents": np.zeros_like(kwargs["latents"])} if step == 3 else None
+
+    changed = pipe("a star", seed=3, num_inference_steps=3, callback_on_step_end=look, output_type="np").images[0]
+    assert [s for s, _, _ in seen] == [0, 1, 2, 3]  # the model's own sampler, PNDM, calls it once more than asked
+    assert seen[0][2] == (1, 4, 16, 16) and seen[0][1] > seen[1][1] >= seen[2][1] > seen[3][1]
+    plain = pipe("a star", seed=3, num_inference_steps=3, output_type="np").images[0]
+    assert np.abs(changed - plain).max() > 0.1
+
+
+def test_an_exception_in_the_callback_comes_out(pipe):
+    def fail(*_):
+        raise ZeroDivisionError("from the callback")
+
+    with pytest.raises(ZeroDivisionError, match="from the callback"):
+        pipe("a star", seed=3, num_inference_steps=3, callback_on_step_end=fail)
+    pipe("a star", seed=3, num_inference_steps=1)
+
+
+def test_an_interrupt_ends_the_call_within_a_step(pipe):
+    steps = []
+
+    def interrupt(_, step, *__):
+        steps.append(step)
+        if step == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        pipe("a star", seed=3, num_inference_steps=50, callback_on_step_end=interrupt)
+    assert len(steps) <= 3
+    timer = threading.Timer(0.15, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT))
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        pipe("a star", seed=3, num_inference_steps=999)
+    assert time.monotonic() - begin <= 8
+    assert pipe("a star", seed=3, num_inference_steps=1).images
+
+
+@pytest.mark.parametrize(
+    "arguments, kind, message",
+    [
+        ({"height": 100}, ValueError, "multiple"),
+        ({"num_inference_steps": 0}, ValueError, "num_inference_steps"),
+        ({"num_inference_steps": 2.5}, ValueError, "num_inference_steps"),
+        ({"guidance_scale": -1}, ValueError, "guidance_scale"),
+        ({"seed": -2}, ValueError, "seed"),
+        ({"sampler": "nonsense"}, ValueError, "nonsense"),
+        ({"output_type": "pt"}, ValueError, "output_type"),
+        ({"num_images_per_prompt": 0}, ValueError, "num_images_per_prompt"),
+        ({"negative_prompt": ["a", "b"]}, ValueError, "negative_prompt"),
+        ({"generator": 3}, TypeError, "generator"),
+        ({"height": 1 << 20, "width": 1 << 20}, (ValueError, MemoryError), "height|size|largest"),
+    ],
+)
+def test_bad_arguments(pipe, arguments, kind, message):
+    with pytest.raises(kind, match=message):
+        pipe("a star", **arguments)
+
+
+def test_bad_prompts_and_models(pipe, tmp_path):
+    with pytest.raises(TypeError, match="prompt: expected a string"):
+        pipe(3)
+    with pytest.raises(tenon.ModelError, match="no model at"):
+        tenon.Pipeline.from_pretrained(tmp_path / "missing")
+    with pytest.raises(tenon.ModelError):
+        tenon.Pipeline.from_pretrained(tmp_path)
+    with pytest.raises(tenon.DeviceError, match="nowhere"):
+        tenon.Pipeline.from_pretrained(device="nowhere")
+    with pytest.raises(TypeError, match="dtype"):
+        tenon.Pipeline.from_pretrained(dtype="f12")

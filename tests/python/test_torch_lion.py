@@ -1,0 +1,225 @@
+"""PyTorch's side of Lion: operators, the compiler, the optimizer."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+import tenon
+
+torch = pytest.importorskip("torch")
+import tenon.optim  # noqa: E402
+
+DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() and "cuda" in tenon.backend_names() else [])
+OPTIONS = (1e-2, 0.9, 0.99, 0.1)
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
+def reference(p, m, g, lr, beta1, beta2, weight_decay):
+    u = m * beta1 + g * (1 - beta1)
+    return p * (1 - lr * weight_decay) - lr * u.sign(), m * beta2 + g * (1 - beta2)
+
+
+def three(shape, device, dtype=torch.float32):
+    return [torch.randn(shape, device=device).to(dtype) for _ in range(3)]
+
+
+def close(found, expected, tolerance=1e-6):
+    assert bool(((found.double() - expected.double()).abs() <= tolerance).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_one_step(device, dtype):
+    p, m, g = three((33, 65), device, dtype)
+    new_p, new_m = reference(p.float(), m.float(), g.float(), *OPTIONS)
+    tenon.lion_step(p, m, g, *OPTIONS)
+    scale = torch.finfo(dtype).eps * 4
+    close(p, new_p, scale)
+    close(m, new_m, scale)
+
+
+def test_the_operator_is_registered_as_pytorch_wants_it():
+    p, m, g = three(17, "cpu")
+    torch.library.opcheck(torch.ops.tenon.lion_step.default, (p, m, g, *OPTIONS))
+    torch.library.opcheck(torch.ops.tenon.lion_foreach.default, ([p], [m], [g], *OPTIONS))
+    schema = str(torch.ops.tenon.lion_step.default._schema)
+    assert "Tensor(a!) param, Tensor(b!) exp_avg, Tensor grad" in schema
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_the_compiler_takes_steps_without_a_graph_break(device, backend):
+    def train(x, p, m, g, q, n, h):
+        tenon.lion_step(p, m, g, *OPTIONS)
+        tenon.lion_foreach([p, q], [m, n], [g, h], *OPTIONS)
+        return x * p + q
+
+    x, *tensors = (torch.randn(40, device=device) for _ in range(7))
+    twin = [t.clone() for t in tensors]
+    expected = train(x, *twin)
+    found = torch.compile(train, fullgraph=True, backend=backend)(x, *tensors)
+    close(found, expected, 0)
+    for a, b in zip(tensors, twin):
+        close(a, b, 0)
+
+
+def test_a_written_parameter_is_seen_by_autograd(device):
+    p, m, g = three(8, device)
+    p.requires_grad_()
+    loss = (p * p).sum()
+    before = p._version
+    tenon.lion_step(p, m, g, *OPTIONS)
+    assert p._version > before
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def model(device, dtype=torch.float32):
+    torch.manual_seed(1)
+    layers = torch.nn.Sequential(torch.nn.Linear(7, 11), torch.nn.GELU(), torch.nn.Linear(11, 3))
+    return layers.to(device=device, dtype=dtype)
+
+
+def train(net, optimizer, steps, dtype=torch.float32):
+    torch.manual_seed(2)
+    device = next(net.parameters()).device
+    for _ in range(steps):
+        x = torch.randn(5, 7).to(device=device, dtype=dtype)
+        optimizer.zero_grad()
+        net(x).float().square().mean().backward()
+        optimizer.step()
+
+
+def equal(a, b):
+    return all(bool((x == y).all()) for x, y in zip(a.state_dict().values(), b.state_dict().values()))
+
+
+def test_optimizer_against_the_reference(device):
+    net, twin = model(device), model(device)
+    optimizer = tenon.optim.Lion(net.parameters(), lr=1e-2, weight_decay=0.1)
+    moments = [torch.zeros_like(p) for p in twin.parameters()]
+    torch.manual_seed(2)
+    for _ in range(10):
+        x = torch.randn(5, 7).to(device)
+        for n in (net, twin):
+            n.zero_grad()
+            n(x).square().mean().backward()
+        for p, q in zip(net.parameters(), twin.parameters()):
+            close(p.grad, q.grad, 1e-4)
+        optimizer.step()
+        with torch.no_grad():
+            for i, p in enumerate(twin.parameters()):
+                new_p, moments[i] = reference(p, moments[i], p.grad, 1e-2, 0.9, 0.99, 0.1)
+                p.copy_(new_p)
+    for p, q in zip(net.parameters(), twin.parameters()):
+        flips = ((p - q).abs() > 1e-5).float().mean()
+        assert flips <= 0.05  # a gradient at rounding's distance from 0 steps the other way
+
+
+@pytest.mark.parametrize("foreach", [None, False])
+def test_state_dict_goes_on_where_it_was(device, foreach):
+    a, b = model(device), model(device)
+    first = tenon.optim.Lion(a.parameters(), lr=1e-2, foreach=foreach)
+    train(a, first, 4)
+    b.load_state_dict(a.state_dict())
+    second = tenon.optim.Lion(b.parameters(), lr=0.5)
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    train(a, first, 4)
+    train(b, second, 4)
+    assert equal(a, b)
+
+
+def test_groups_have_their_own_options(device):
+    net = model(device)
+    frozen = net[0].weight.detach().clone()
+    optimizer = tenon.optim.Lion([{"params": net[0].parameters(), "lr": 0.0}, {"params": net[2].parameters()}], lr=0.1)
+    train(net, optimizer, 1)
+    assert bool((net[0].weight == frozen).all())
+    optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(3, device=device))], "weight_decay": 0.5})
+    assert optimizer.param_groups[-1]["betas"] == (0.9, 0.99)
+
+
+def test_closure_and_scheduler(device):
+    net = model(device)
+    optimizer = tenon.optim.Lion(net.parameters(), lr=1e-2)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.1)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = net(torch.ones(1, 7, device=device)).sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).requires_grad
+    scheduler.step()
+    assert abs(optimizer.param_groups[0]["lr"] - 1e-3) <= 1e-12
+
+
+def test_master_weights_keep_small_steps(device):
+    torch.manual_seed(0)
+    p = torch.nn.Parameter(torch.ones(64, device=device, dtype=torch.bfloat16))
+    plain = torch.nn.Parameter(p.detach().clone())
+    kept = tenon.optim.Lion([p], lr=1e-4, master_weights=True)
+    lost = tenon.optim.Lion([plain], lr=1e-4)
+    for _ in range(100):
+        for q in (p, plain):
+            q.grad = torch.ones_like(q)
+        kept.step()
+        lost.step()
+    assert bool((plain == 1).all())
+    close(p, torch.full_like(p, 0.99), 2.0**-8)
+    other = tenon.optim.Lion([torch.nn.Parameter(p.detach().clone())], lr=1e-4, master_weights=True)
+    other.load_state_dict(kept.state_dict())
+    loaded = next(iter(other.state.values()))["master"]
+    assert loaded.dtype == torch.float32 and bool((loaded == next(iter(kept.state.values()))["master"]).all())
+
+
+def test_channels_last_and_foreign_gradients(device):
+    p = torch.nn.Parameter(torch.randn(2, 3, 4, 5, device=device).to(memory_format=torch.channels_last))
+    before, g = p.detach().clone(), torch.randn(2, 3, 4, 5, device=device)
+    p.grad = g
+    tenon.optim.Lion([p], lr=0.25).step()
+    close(p, before - 0.25 * g.sign())
+
+
+def test_bad_options():
+    p = [torch.nn.Parameter(torch.ones(2))]
+    for options in ({"lr": -1.0}, {"betas": (1.0, 0.9)}, {"weight_decay": -1.0}, {"non_finite": "x"},
+                    {"capturable": True, "non_finite": "raise"}):  # fmt: skip
+        with pytest.raises(tenon.UsageError):
+            tenon.optim.Lion(p, **options)
+    p[0].grad = torch.ones(2).to_sparse()
+    with pytest.raises(tenon.UsageError, match="sparse"):
+        tenon.optim.Lion(p).step()
+
+
+@pytest.mark.skipif("cuda" not in DEVICES, reason="no GPU")
+def test_a_graph_captures_steps():
+    p = torch.nn.Parameter(torch.zeros(1 << 16, device="cuda"))
+    p.grad = torch.ones_like(p)
+    optimizer = tenon.optim.Lion([p], lr=0.5, capturable=True)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        optimizer.step()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        optimizer.step()
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    close(p, torch.full_like(p, -2.0), 0)
+
+
+def test_equal_to_lion_pytorch(device):
+    lion_pytorch = pytest.importorskip("lion_pytorch")
+    net, twin = model(device), model(device)
+    train(net, tenon.optim.Lion(net.parameters(), lr=1e-3, weight_decay=0.1), 5)
+    train(twin, lion_pytorch.Lion(twin.parameters(), lr=1e-3, weight_decay=0.1, use_triton=False), 5)
+    for p, q in zip(net.parameters(), twin.parameters()):
+        assert bool(((p - q).abs() <= 2.1e-3 * 5).all())
+        assert ((p - q).abs() > 1e-6).float().mean() <= 0.05
