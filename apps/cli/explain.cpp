@@ -43,19 +43,19 @@ Measurements run_timed(Executable& executable) {
   return out;
 }
 
-Explanation explain_part(const Model& model, const std::string& part, const ExplainFlags& flags,
+Explanation explain_part(const ModelParts& model, const std::string& part, const ExplainFlags& flags,
                          const std::shared_ptr<Backend>& backend) {
-  const GenerationShape shape = flags.part.shape(model);
+  const PartRequest& request = flags.part.request;
   NetworkOptions options = flags.part.networks(*backend);
-  const Plan plan = plan_part(model, part, shape, options);
+  const Plan plan = model.plan(part, request, options);
   Measurements measured;
   if (flags.time) {
-    Executable executable(plan, backend, *weights_of_part(model, part));
+    Executable executable(plan, backend, *model.weights(part));
     executable.stop_when(stop_asked);
     measured = run_timed(executable);
   }
   options.fusion = false;
-  const Plan apart = plan_part(model, part, shape, options);
+  const Plan apart = model.plan(part, request, options);
   Explanation out = explain(plan, plan_memory(plan, *backend), apart.bytes(apart.phases.back().rate), measured);
   out.model = model.name();
   out.part = part;
@@ -84,12 +84,12 @@ int run(const ExplainFlags& flags, const Common& common) {
   TENON_CHECK(Usage, !flags.plan || !common.json, "--plan") << "is a text of its own; leave --json out";
   const auto backend = common.backend();
   if (!flags.html.empty()) check_output(flags.html, flags.overwrite ? Overwrite::Yes : Overwrite::No);
-  const auto model = Model::open(flags.part.spec);
+  const auto model = open_parts(flags.part.spec);
   std::vector<Explanation> networks;
-  for (const std::string& part : flags.part.parts()) {
+  for (const std::string& part : model->parts_named(flags.part.part)) {
     throw_if_stopped();
     if (flags.plan)
-      std::cout << print_plan(plan_part(*model, part, flags.part.shape(*model), flags.part.networks(*backend)));
+      std::cout << print_plan(model->plan(part, flags.part.request, flags.part.networks(*backend)));
     else
       networks.push_back(explain_part(*model, part, flags, backend));
   }
@@ -108,7 +108,7 @@ int run(const ExplainFlags& flags, const Common& common) {
 
 Action declare(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<ExplainFlags>();
-  flags->part.declare(app, "unet");
+  flags->part.declare(app, "");
   CLI::Option* html =
       app.add_option("--html", flags->html, "write one self-contained page there (with --part all: every network)");
   CLI::Option* time =

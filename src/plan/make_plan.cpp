@@ -62,6 +62,7 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   plan.graph = std::make_shared<Graph>();
   add_input_buffers(plan, roots);
   roots = fold_literals(g, roots);
+  if (options.fold_scales && options.fusion) roots = fold_scales(g, roots);
   if (options.merge_siblings && options.fusion) roots = merge_sibling_linears(g, roots);
 
   std::unordered_map<const Node*, std::string> names;

@@ -66,6 +66,7 @@ struct PlanOptions {
   bool fusion = true;  ///< false: one launch per node
   bool hoist = true;   ///< values that do not change between steps in phases of their own
   bool merge_siblings = true;
+  bool fold_scales = true;  ///< constant scales of linear layers into their weights
 };
 
 /// Partitions the DAG below `results` into launches and lays out memory. Deterministic. Throws Error(Usage) that names
