@@ -32,7 +32,9 @@ Scaled scaled_by_constant(const Expr& e) {
       if (const Expr f = channel_factor(e->in[static_cast<size_t>(i)], channels); f)
         return {e->in[static_cast<size_t>(1 - i)], f};
   if (e.is<nodes::Div>())
-    if (const Expr f = channel_factor(e->in[1], channels); f) return {e->in[0], constant(e.graph(), 1) / f};
+    if (const Expr f = channel_factor(e->in[1], channels); f)
+      return {e->in[0],
+              f.is<nodes::Constant>() ? constant(e.graph(), 1 / f->attrs.nums[0]) : constant(e.graph(), 1) / f};
   return {};
 }
 

@@ -10,6 +10,8 @@ namespace {
 
 // An expensive prologue that this many anchors would repeat is computed once instead.
 constexpr int kSharedPrologueUsers = 3;
+// Results without an anchor that share a launch: a device holds all of them in registers.
+constexpr size_t kResultsTogether = 8;
 
 bool is_statistic(const Expr& e) {
   return (e.is<nodes::Sum>() || e.is<nodes::SumSquares>()) &&
@@ -127,7 +129,8 @@ void Partitioner::emit_roots(const std::vector<Expr>& roots) {
     if (buffer_of_.contains(r.get())) continue;
     std::vector<Expr> together = values;
     together.push_back(r);
-    if (!values.empty() && !(fusion_ && attempt(together).choice.skeleton)) flush();
+    const bool join = fusion_ && values.size() < kResultsTogether && attempt(together).choice.skeleton;
+    if (!values.empty() && !join) flush();
     values.push_back(r);
   }
   flush();
@@ -386,6 +389,10 @@ std::string Partitioner::launch_name(const Launch& launch) {
       if (e.is<nodes::Param>()) weights.push_back(without_suffix(e->attrs.text));
     weights.resize(std::min<size_t>(weights.size(), 1));
     if (weights.empty()) base = launch.outputs[0].buffer;
+    if (phase_->rate == Rate::Constant) {
+      base = "constants";
+      weights.clear();
+    }
   }
   if (!weights.empty()) base = joined(weights);
   if (base.empty()) base = launch.skeleton;

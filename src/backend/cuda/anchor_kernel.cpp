@@ -50,7 +50,7 @@ bool lanes_apart(const Form& form) {
 Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) {
   const Expr& hole = form_.holes[i];
   const bool same = hole.shape() == stored;
-  const bool constant = hole->rate == Rate::Constant;
+  const bool constant = of_weights_only(hole);
   if (same && !constant && rows_in_memory(hole, arithmetic_)) return hole;
   const Expr value = without_rounding(hole, arithmetic_);
   const std::string name = "hole." + std::to_string(i);
