@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "cancel.h"
+#include "compare.h"
 #include "explain_json.h"
 #include "parts.h"
 #include "sample_inputs.h"
@@ -16,7 +18,7 @@ namespace {
 struct ExplainFlags {
   PartFlags part;
   std::string html;
-  bool time = false, plan = false, overwrite = false;
+  bool time = false, plan = false, compare = false, overwrite = false;
 };
 
 constexpr int kTimedRuns = 3;
@@ -80,6 +82,21 @@ void print(const std::vector<Explanation>& networks, bool json) {
   }
 }
 
+int run_compare(const ExplainFlags& flags, const Common& common) {
+  const auto backend = common.backend();
+  const auto model = open_parts(flags.part.spec);
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const std::string& part : model->parts_named(flags.part.part)) {
+    const Comparison c = compare(*model, part, flags.part.request, flags.part.networks(*backend));
+    if (common.json)
+      all.push_back(comparison_json(c));
+    else
+      std::cout << comparison_text(c) << "\n";
+  }
+  if (common.json) std::cout << (all.size() == 1 ? all[0] : all).dump(2) << "\n";
+  return 0;
+}
+
 int run(const ExplainFlags& flags, const Common& common) {
   TENON_CHECK(Usage, !flags.plan || !common.json, "--plan") << "is a text of its own; leave --json out";
   const auto backend = common.backend();
@@ -113,11 +130,16 @@ Action declare(CLI::App& app, const Common& common) {
       app.add_option("--html", flags->html, "write one self-contained page there (with --part all: every network)");
   CLI::Option* time =
       app.add_flag("--time", flags->time, "run with made-up inputs and show every launch's time, the median of three");
+  CLI::Option* one_block =
+      app.add_flag("--compare", flags->compare,
+                   "one block: its nodes, what a compiler around library calls runs, and Tenon's launches");
+  one_block->excludes(html)->excludes(time);
   app.add_flag("--plan", flags->plan, "print the plan itself, in the form that parses back")
       ->excludes(html)
-      ->excludes(time);
+      ->excludes(time)
+      ->excludes(one_block);
   app.add_flag("--overwrite", flags->overwrite, "replace an existing page");
-  return [flags, &common] { return run(*flags, common); };
+  return [flags, &common] { return flags->compare ? run_compare(*flags, common) : run(*flags, common); };
 }
 
 const RegisterVerb kExplain{{"explain", "what went into which kernel, and why the rest stayed out", declare}};

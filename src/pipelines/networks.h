@@ -9,7 +9,7 @@ namespace tenon {
 struct NetworkOptions {
   nn::Precision precision = nn::kBf16;
   bool fusion = true;
-  bool fold_scales = true;  ///< as PlanOptions
+  bool fold_scales = true, anchors_alone = false;  ///< as PlanOptions
 };
 
 /// The plan `name` with the one result `result`.

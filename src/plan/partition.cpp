@@ -33,7 +33,7 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
     if (!fusion_ && !(weight_only(e) && rate != Rate::Constant))
       emit_unfused(e);
     else if (e->family() == Family::Anchor)
-      emit_anchor(e);
+      anchors_alone_ ? emit_anchor_alone(e) : emit_anchor(e);
   }
   emit_roots(roots);
 }

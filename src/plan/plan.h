@@ -66,6 +66,9 @@ struct PlanOptions {
   bool fusion = true;  ///< false: one launch per node
   bool hoist = true;   ///< values that do not change between steps in phases of their own
   bool merge_siblings = true;
+  /// What a compiler around a library's kernels can do, to compare with: anchors by themselves, with a bias at most,
+  /// and what stands between them fused. Siblings are not merged, scales not folded.
+  bool anchors_alone = false;
   bool fold_scales = true;  ///< constant scales of linear layers into their weights
 };
 

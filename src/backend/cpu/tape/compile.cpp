@@ -120,10 +120,19 @@ class TapeCompiler {
     }
   }
 
+  // A chain of views down to its leaves: "permute(slice(t3))".
+  static std::string chain_text(const Expr& e) {
+    if (e->family() == Family::Leaf) return e->attrs.text.empty() ? std::string(e->name()) : e->attrs.text;
+    std::string out(e->name());
+    for (size_t i = 0; i < e->in.size(); ++i) out.append(i ? ", " : "(").append(chain_text(e->in[i]));
+    return out += ")";
+  }
+
   int accumulator(const Expr& e) {
     Tape::Instruction in;
     in.op = Tape::Op::Accumulator;
     in.index = acc_lane(e);
+    in.label = "accumulator, lane " + std::to_string(in.index);
     return emit(std::move(in), false, DType::F32);
   }
 
@@ -131,12 +140,14 @@ class TapeCompiler {
     Tape::Instruction in;
     in.op = Tape::Op::Constant;
     in.params.assign(16, static_cast<float>(number));
+    in.label = std::to_string(number);
     return emit(std::move(in), true, DType::F32);
   }
 
   int load(const Expr& e) {
     Tape::Instruction in;
     in.op = Tape::Op::Load;
+    in.label = "load " + chain_text(e);
     in.index = static_cast<int>(t_.accesses_.size());
     Access access(e, domain_, split_, leaves_);
     in.move = t_.ops_->load(access.dtype());
@@ -153,6 +164,7 @@ class TapeCompiler {
     Tape::Instruction in;
     in.op = Tape::Op::Pointwise;
     in.body = t_.ops_->pointwise(node_number(e->type));
+    in.label = e->name();
     bool is_uniform = true;
     for (const Expr& x : e->in) {
       const int operand = value_of(x);
@@ -170,6 +182,7 @@ class TapeCompiler {
     Tape::Instruction in;
     in.op = Tape::Op::Round;
     in.round = t_.ops_->round(type);
+    in.label = "round to " + std::string(name_of(type)) + ",";
     in.operands = 1;
     in.src[0] = x;
     return emit(std::move(in), uniform(x), type);
@@ -182,6 +195,7 @@ class TapeCompiler {
     Tape::Instruction in;
     in.op = Tape::Op::Reduce;
     in.reduce = t_.ops_->reduce(node_number(e->type));
+    in.label = std::string(e->name()) + " of the row";
     in.operands = 1;
     in.src[0] = full(value_of(e->in[0]));
     return emit(std::move(in), true, DType::F32);
@@ -191,6 +205,7 @@ class TapeCompiler {
     if (!uniform(x)) return x;
     Tape::Instruction in;
     in.op = Tape::Op::Expand;
+    in.label = "repeat along the row,";
     in.operands = 1;
     in.src[0] = x;
     return emit(std::move(in), false, holds_[static_cast<size_t>(x)]);
@@ -209,7 +224,8 @@ class TapeCompiler {
         << "the place of " << leaf_name(o.place) << " is not a rearrangement";
     const bool per_row = o.value.shape() != domain_ || t_.cols_ == 1;
     if (!per_row) x = full(x);
-    t_.stores_.push_back({x, static_cast<int>(t_.accesses_.size()), t_.ops_->store(o.dtype)});
+    t_.stores_.push_back({x, static_cast<int>(t_.accesses_.size()), t_.ops_->store(o.dtype),
+                          chain_text(o.place) + " as " + std::string(name_of(o.dtype))});
     t_.accesses_.push_back(std::move(place));
   }
 
@@ -221,6 +237,7 @@ class TapeCompiler {
       Tape::Instruction copy;
       copy.op = Tape::Op::Round;
       copy.round = t_.ops_->round(DType::F32);
+      copy.label = "copy";
       copy.operands = 1;
       copy.src[0] = x;
       x = emit(std::move(copy), false, DType::F32);

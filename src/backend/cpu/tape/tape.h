@@ -53,6 +53,8 @@ class Tape {
   /// Bytes of scratch a thread.
   int64_t workspace_bytes() const;
   void run(const TapeCall& call) const;
+  /// One line an instruction: values by number, what makes them from what.
+  std::string text() const;
   /// Instructions of a block.
   int length() const { return static_cast<int>(code_.size()); }
 
@@ -73,6 +75,7 @@ class Tape {
     ReduceFn reduce = nullptr;
     MoveFn move = nullptr;
     std::vector<float> params;  // Constant: the number, padded to a vector
+    std::string label;          // what it does, for text()
   };
   struct Value {
     bool uniform = false;
@@ -83,6 +86,7 @@ class Tape {
     int value;
     int place;  // access
     MoveFn move;
+    std::string label;  // where to, for text()
   };
   // A value during a block: rows `ld` apart (uniform: numbers `ld` apart); `one`: the same for all rows, ld = 0.
   struct Live {
