@@ -49,12 +49,12 @@ int64_t peak_rss() {
 }
 
 // Prepares the plan and times its fastest phase; slower phases run once before.
-Measured measure(const Model& model, const std::string& part, Plan plan, const std::shared_ptr<Backend>& backend,
+Measured measure(const ModelParts& model, const std::string& part, Plan plan, const std::shared_ptr<Backend>& backend,
                  int runs) {
   Measured out;
   const Rate rate = plan.phases.back().rate;
   const auto begin = Clock::now();
-  Executable executable(std::move(plan), backend, *weights_of_part(model, part));
+  Executable executable(std::move(plan), backend, *model.weights(part));
   out.load_ms = ms_since(begin);
   executable.stop_when(stop_asked);
   set_sample_inputs(executable);
@@ -84,30 +84,23 @@ ordered_json anchors_json(const std::vector<AnchorTime>& anchors) {
   return list;
 }
 
-std::string title(const std::string& model, const std::string& part, const GenerationShape& s) {
-  std::string out = model + " " + part;
-  if (part != "text") out += " " + std::to_string(s.width) + "x" + std::to_string(s.height);
-  const int64_t batch = s.batch * (s.guided && (part == "unet" || part == "text") ? 2 : 1);
-  return out + " batch " + std::to_string(batch);
-}
-
-void add_unfused(ordered_json& out, const Model& model, const std::string& part, const GenerationShape& shape,
+void add_unfused(ordered_json& out, const ModelParts& model, const std::string& part, const PartRequest& request,
                  NetworkOptions options, const std::shared_ptr<Backend>& backend, int runs) {
   options.fusion = false;
-  const Plan plan = plan_part(model, part, shape, options);
+  const Plan plan = model.plan(part, request, options);
   out["unfused_launches"] = plan.phases.back().launches.size();
   out["unfused_bytes"] = plan.bytes(plan.phases.back().rate);
   out["unfused_ms"] = measure(model, part, plan, backend, runs).median();
 }
 
-void add_peers(ordered_json& out, const Model& model, const std::string& part, const GenerationShape& shape,
-               DType dtype, const BenchFlags& flags, const Common& common) {
+void add_peers(ordered_json& out, const ModelParts& model, const std::string& part, DType dtype,
+               const BenchFlags& flags, const Common& common) {
   out["peers"] = ordered_json::object();
   for (const std::string& peer : flags.peers) {
     if (peer != "torch") continue;
     PeerRun run;
     run.part = part;
-    run.shape = shape;
+    run.request = flags.part.request;
     run.dtype = dtype;
     run.threads = common.backend_options().threads;
     run.runs = flags.runs;
@@ -118,15 +111,15 @@ void add_peers(ordered_json& out, const Model& model, const std::string& part, c
   }
 }
 
-ordered_json bench_part(const Model& model, const std::string& part, const BenchFlags& flags, const Common& common,
+ordered_json bench_part(const ModelParts& model, const std::string& part, const BenchFlags& flags, const Common& common,
                         const std::shared_ptr<Backend>& backend) {
-  const GenerationShape shape = flags.part.shape(model);
+  const PartRequest& request = flags.part.request;
   const NetworkOptions options = flags.part.networks(*backend);
   const DType dtype = options.precision.act;
   const int threads = common.backend_options().threads;
-  const Plan plan = plan_part(model, part, shape, options);
+  const Plan plan = model.plan(part, request, options);
   const Rate rate = plan.phases.back().rate;
-  ordered_json out{{"name", title(model.name(), part, shape)}};
+  ordered_json out{{"name", model.name() + " " + part + " " + model.describe(part, request)}};
   spdlog::info("{}: {} launches", out["name"].get<std::string>(), plan.phases.back().launches.size());
   const Measured fused = measure(model, part, plan, backend, flags.runs);
   out.update({{"median_ms", fused.median()},
@@ -150,8 +143,8 @@ ordered_json bench_part(const Model& model, const std::string& part, const Bench
     out["ratio"] = fused.median() / anchor_sum(anchors);
     if (flags.anchors || common.json) out["anchors"] = anchors_json(anchors);
   }
-  if (!flags.no_unfused) add_unfused(out, model, part, shape, options, backend, flags.runs);
-  add_peers(out, model, part, shape, dtype, flags, common);
+  if (!flags.no_unfused) add_unfused(out, model, part, request, options, backend, flags.runs);
+  add_peers(out, model, part, dtype, flags, common);
   out.update({{"threads", common.thread_count()},
               {"device", backend->describe()},
               {"dtype", name_of(dtype)},
@@ -182,7 +175,7 @@ void print_text(const ordered_json& b) {
          "  (" + std::to_string(b["unfused_launches"].get<int>()) + " launches, " +
              bytes_text(b["unfused_bytes"].get<double>()) + " moved instead of " +
              bytes_text(b["bytes"].get<double>()) + ")");
-  for (const char* key : {"torch_eager", "torch_compile", "torch_compile_frozen"})
+  for (const char* key : {"torch_eager", "torch_compile", "torch_compile_frozen", "torch_compile_graphs"})
     if (b["peers"].contains(key)) {
       const double peer = b["peers"][key];
       std::printf("  %-22s %s  (%.2f x ours)\n", key, seconds_text(peer / 1e3).c_str(), peer / ms);
@@ -199,9 +192,9 @@ void print_text(const ordered_json& b) {
 
 int run(const BenchFlags& flags, const Common& common) {
   const auto backend = common.backend();
-  const auto model = Model::open(flags.part.spec);
+  const auto model = open_parts(flags.part.spec);
   ordered_json all = ordered_json::array();
-  for (const std::string& part : flags.part.parts()) {
+  for (const std::string& part : model->parts_named(flags.part.part)) {
     throw_if_stopped();
     all.push_back(bench_part(*model, part, flags, common, backend));
     if (!common.json) print_text(all.back());
@@ -212,7 +205,7 @@ int run(const BenchFlags& flags, const Common& common) {
 
 Action declare(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<BenchFlags>();
-  flags->part.declare(app, "unet");
+  flags->part.declare(app, "");
   app.add_option("--runs", flags->runs, "timed runs; the median counts")
       ->transform(whole_number())
       ->check(CLI::Range(1, 1000))
@@ -224,7 +217,7 @@ Action declare(CLI::App& app, const Common& common) {
   app.add_option("--peer-mode", flags->peer_mode, "of torch")
       ->check(CLI::IsMember({"eager", "compile", "both", "frozen", "graphs", "all"}))
       ->capture_default_str();
-  app.add_option("--peer-python", flags->peer_python, "interpreter with torch and diffusers");
+  app.add_option("--peer-python", flags->peer_python, "interpreter with torch, and diffusers or timm");
   return [flags, &common] { return run(*flags, common); };
 }
 

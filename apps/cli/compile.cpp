@@ -47,13 +47,13 @@ ordered_json kernel_json(const CompiledKernel& k) {
 // Compiles the parts for one architecture; the number of kernels with problems.
 int compile_for(const std::string& arch, const CompileFlags& f, const Common& common, ordered_json& out) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::shared_ptr<const Model> model = Model::open(f.part.spec);
+  const std::shared_ptr<const ModelParts> model = open_parts(f.part.spec);
   BackendOptions options = common.backend_options();
   options.compile_for = arch;
   const std::shared_ptr<Backend> backend = make_backend("cuda", options);
-  for (const std::string& part : f.part.parts()) {
+  for (const std::string& part : model->parts_named(f.part.part)) {
     throw_if_stopped();
-    const Plan plan = plan_part(*model, part, f.part.shape(*model), f.part.networks(*backend));
+    const Plan plan = model->plan(part, f.part.request, f.part.networks(*backend));
     Executable executable(plan, backend, ShapesOnly(plan));
     executable.stop_when(stop_asked);
     executable.run_all();

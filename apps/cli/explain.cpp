@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "cancel.h"
+#include "compare.h"
 #include "explain_json.h"
 #include "parts.h"
 #include "sample_inputs.h"
@@ -16,7 +18,7 @@ namespace {
 struct ExplainFlags {
   PartFlags part;
   std::string html;
-  bool time = false, plan = false, overwrite = false;
+  bool time = false, plan = false, compare = false, overwrite = false;
 };
 
 constexpr int kTimedRuns = 3;
@@ -43,19 +45,19 @@ Measurements run_timed(Executable& executable) {
   return out;
 }
 
-Explanation explain_part(const Model& model, const std::string& part, const ExplainFlags& flags,
+Explanation explain_part(const ModelParts& model, const std::string& part, const ExplainFlags& flags,
                          const std::shared_ptr<Backend>& backend) {
-  const GenerationShape shape = flags.part.shape(model);
+  const PartRequest& request = flags.part.request;
   NetworkOptions options = flags.part.networks(*backend);
-  const Plan plan = plan_part(model, part, shape, options);
+  const Plan plan = model.plan(part, request, options);
   Measurements measured;
   if (flags.time) {
-    Executable executable(plan, backend, *weights_of_part(model, part));
+    Executable executable(plan, backend, *model.weights(part));
     executable.stop_when(stop_asked);
     measured = run_timed(executable);
   }
   options.fusion = false;
-  const Plan apart = plan_part(model, part, shape, options);
+  const Plan apart = model.plan(part, request, options);
   Explanation out = explain(plan, plan_memory(plan, *backend), apart.bytes(apart.phases.back().rate), measured);
   out.model = model.name();
   out.part = part;
@@ -80,16 +82,31 @@ void print(const std::vector<Explanation>& networks, bool json) {
   }
 }
 
+int run_compare(const ExplainFlags& flags, const Common& common) {
+  const auto backend = common.backend();
+  const auto model = open_parts(flags.part.spec);
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const std::string& part : model->parts_named(flags.part.part)) {
+    const Comparison c = compare(*model, part, flags.part.request, flags.part.networks(*backend));
+    if (common.json)
+      all.push_back(comparison_json(c));
+    else
+      std::cout << comparison_text(c) << "\n";
+  }
+  if (common.json) std::cout << (all.size() == 1 ? all[0] : all).dump(2) << "\n";
+  return 0;
+}
+
 int run(const ExplainFlags& flags, const Common& common) {
   TENON_CHECK(Usage, !flags.plan || !common.json, "--plan") << "is a text of its own; leave --json out";
   const auto backend = common.backend();
   if (!flags.html.empty()) check_output(flags.html, flags.overwrite ? Overwrite::Yes : Overwrite::No);
-  const auto model = Model::open(flags.part.spec);
+  const auto model = open_parts(flags.part.spec);
   std::vector<Explanation> networks;
-  for (const std::string& part : flags.part.parts()) {
+  for (const std::string& part : model->parts_named(flags.part.part)) {
     throw_if_stopped();
     if (flags.plan)
-      std::cout << print_plan(plan_part(*model, part, flags.part.shape(*model), flags.part.networks(*backend)));
+      std::cout << print_plan(model->plan(part, flags.part.request, flags.part.networks(*backend)));
     else
       networks.push_back(explain_part(*model, part, flags, backend));
   }
@@ -108,16 +125,21 @@ int run(const ExplainFlags& flags, const Common& common) {
 
 Action declare(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<ExplainFlags>();
-  flags->part.declare(app, "unet");
+  flags->part.declare(app, "");
   CLI::Option* html =
       app.add_option("--html", flags->html, "write one self-contained page there (with --part all: every network)");
   CLI::Option* time =
       app.add_flag("--time", flags->time, "run with made-up inputs and show every launch's time, the median of three");
+  CLI::Option* one_block =
+      app.add_flag("--compare", flags->compare,
+                   "one block: its nodes, what a compiler around library calls runs, and Tenon's launches");
+  one_block->excludes(html)->excludes(time);
   app.add_flag("--plan", flags->plan, "print the plan itself, in the form that parses back")
       ->excludes(html)
-      ->excludes(time);
+      ->excludes(time)
+      ->excludes(one_block);
   app.add_flag("--overwrite", flags->overwrite, "replace an existing page");
-  return [flags, &common] { return run(*flags, common); };
+  return [flags, &common] { return flags->compare ? run_compare(*flags, common) : run(*flags, common); };
 }
 
 const RegisterVerb kExplain{{"explain", "what went into which kernel, and why the rest stayed out", declare}};

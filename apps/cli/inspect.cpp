@@ -5,8 +5,8 @@
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
 #include "tenon/explain/explanation.h"
-#include "tenon/models/registry.h"
-#include "tenon/pipelines/model.h"
+#include "tenon/pipelines/family.h"
+#include "tenon/pipelines/image_encoder.h"
 #include "verb.h"
 
 namespace tenon::cli {
@@ -45,20 +45,58 @@ ordered_json component_json(const Component& c) {
   return out;
 }
 
+ordered_json tensors_json(const WeightShapes& shapes) {
+  ordered_json out = ordered_json::object();
+  for (const auto& [tensor, shape] : shapes)
+    out[tensor] = {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}};
+  return out;
+}
+
 // A layout without a file: all that its networks need.
 ordered_json inspect_random(const std::string& name) {
-  const ModelPreset& preset = model_preset(name);
-  ordered_json out{{"model", "random:" + name}, {"kind", "random"}, {"architecture", preset.summary}, {"usable", true}};
-  for (const auto& [component, shapes] : expected_weights(preset.config)) {
-    ordered_json& c = out["components"][component];
-    c = {{"parameters", parameter_count(shapes)}, {"tensors", ordered_json::object()}};
-    for (const auto& [tensor, shape] : shapes)
-      c["tensors"][tensor] = {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}};
+  const auto model = open_parts("random:" + name);
+  ordered_json out{{"model", "random:" + name}, {"kind", "random"}, {"architecture", ""}, {"usable", true}};
+  for (const ModelFamily* family : model_families())
+    for (const auto& [preset, summary] : family->presets())
+      if (preset == name) out["architecture"] = summary;
+  for (const std::string& part : model->parts()) {
+    const WeightShapes shapes = model->shapes(part);
+    out["components"][model->component(part)] = {{"parameters", parameter_count(shapes)},
+                                                 {"tensors", tensors_json(shapes)}};
   }
   return out;
 }
 
+// The one network of an image encoder, by timm's names.
+ordered_json inspect_encoder(const fs::path& path) {
+  const auto encoder = ImageEncoder::open(path.string());
+  const VitConfig& c = encoder->config();
+  static constexpr const char* kLayouts[] = {"timm", "original", "transformers"};
+  const std::string architecture = "vision transformer, width " + std::to_string(c.width) + ", " +
+                                   std::to_string(c.depth) + " blocks, patch " + std::to_string(c.patch) +
+                                   (c.gated ? ", SwiGLU" : ", GELU") +
+                                   (c.registers ? ", " + std::to_string(c.registers) + " registers" : "");
+  ordered_json out{{"model", path.string()},
+                   {"kind", std::string("image encoder, ") + kLayouts[static_cast<int>(c.source)] + " layout"},
+                   {"architecture", architecture}};
+  Component all;
+  for (const auto& [stored, view] : encoder->checkpoint()->tensors) {
+    const std::string timm = vit_name(stored);
+    if (timm.empty())
+      all.ignored.push_back(stored);
+    else
+      all.tensors.emplace(timm, view);
+  }
+  all.name = "encoder";
+  all.files = {path};
+  out["components"]["encoder"] = component_json(all);
+  out["components"]["encoder"].update(report_json(check_weights(encoder->shapes(), shapes_of(all))));
+  out["usable"] = true;
+  return out;
+}
+
 ordered_json inspect_checkpoint(const fs::path& path) {
+  if (ImageEncoder::reads(path)) return inspect_encoder(path);
   const Checkpoint checkpoint = Checkpoint::open(path);
   static constexpr const char* kKinds[] = {"diffusers folder", "single file", "component file"};
   ordered_json out{{"model", path.string()},

@@ -10,7 +10,6 @@
 #include "tenon/core/log.h"
 #include "tenon/core/options.h"
 #include "tenon/io/json.h"
-#include "tenon/models/registry.h"
 
 extern char** environ;
 
@@ -39,15 +38,10 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-std::string component_of(const std::string& part) {
-  return part == "text" ? "text_encoder" : part == "unet" ? "unet" : "vae";
-}
-
-void write_weights(const Model& model, const std::string& part, const fs::path& path) {
-  const auto weights = weights_of_part(model, part);
+void write_weights(const ModelParts& model, const std::string& part, const fs::path& path) {
+  const auto weights = model.weights(part);
   std::vector<TensorData> tensors;
-  const WeightShapes shapes = expected_weights(model.config()).at(component_of(part));
-  for (const auto& [name, shape] : shapes) {
+  for (const auto& [name, shape] : model.shapes(part)) {
     const HostView view = weights->find(name);
     const auto* bytes = static_cast<const std::byte*>(view.data);
     tensors.push_back(
@@ -89,31 +83,21 @@ std::string output_of(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-nlohmann::json run_torch(const Model& model, const PeerRun& run) {
+nlohmann::json run_torch(const ModelParts& model, const PeerRun& run) {
   const fs::path python = run.python.empty() ? cache_folder() / "peer-env/bin/python" : fs::path(run.python);
   const fs::path script = fs::path(TENON_PEERS) / "torch_peer.py";
   if (!fs::exists(python))
     throw Error(ErrorKind::Usage, "--peer torch", "no interpreter at " + python.string(),
                 "run tools/setup.sh --peers first");
   TENON_CHECK(Usage, fs::exists(script), "--peer torch") << "needs the source tree: no " << script.string();
-  const auto full = expected_weights(model_preset("sd15").config), own = expected_weights(model.config());
-  TENON_CHECK(Usage, full == own, "--peer torch")
-      << "measures models of Stable Diffusion 1.5's size only; use -m random:sd15";
+  std::vector<std::string> arguments{python.string(), script.string()};
+  for (std::string& a : model.peer_arguments(run.part, run.request)) arguments.push_back(std::move(a));
   const TemporaryFolder folder;
   const fs::path weights = folder.path() / "weights.safetensors";
   spdlog::info("writing the weights for PyTorch");
   write_weights(model, run.part, weights);
-  const bool doubled = run.shape.guided && (run.part == "unet" || run.part == "text");
-  std::vector<std::string> arguments{python.string(), script.string(),
-                                     "--part",        run.part,
-                                     "--width",       std::to_string(run.shape.width),
-                                     "--height",      std::to_string(run.shape.height),
-                                     "--batch",       std::to_string(run.shape.batch * (doubled ? 2 : 1)),
-                                     "--dtype",       std::string(name_of(run.dtype)),
-                                     "--mode",        run.mode,
-                                     "--device",      run.device,
-                                     "--runs",        std::to_string(run.runs),
-                                     "--weights",     weights.string()};
+  arguments.insert(arguments.end(), {"--dtype", std::string(name_of(run.dtype)), "--mode", run.mode, "--device",
+                                     run.device, "--runs", std::to_string(run.runs), "--weights", weights.string()});
   if (run.threads > 0) arguments.insert(arguments.end(), {"--threads", std::to_string(run.threads)});
   return parse_json(output_of(arguments), "torch_peer.py", ErrorKind::Internal);
 }

@@ -9,7 +9,7 @@ namespace tenon::cli {
 
 struct PeerRun {
   std::string part;
-  GenerationShape shape;
+  PartRequest request;
   DType dtype = DType::BF16;
   int threads = 0, runs = 5;
   std::string device = "cpu";  ///< or cuda
@@ -18,7 +18,7 @@ struct PeerRun {
 };
 
 /// PyTorch on the same weights (handed over in a file). Returns what bench/peers/torch_peer.py prints. Error(Usage) if
-/// its environment is missing or the model is not Stable Diffusion 1.5; Error(Internal) if it fails.
-nlohmann::json run_torch(const Model& model, const PeerRun& run);
+/// its environment is missing or has no such network; Error(Internal) if it fails.
+nlohmann::json run_torch(const ModelParts& model, const PeerRun& run);
 
 }  // namespace tenon::cli

@@ -45,14 +45,14 @@ int run(const VerifyFlags& flags, const Common& common) {
   TENON_CHECK(Usage, !flags.fixtures_given() || std::filesystem::exists(flags.fixtures / "parity.json"), "--fixtures")
       << "there is no " << (flags.fixtures / "parity.json").string();
   const auto backend = common.backend();
-  const auto model = Model::open(flags.part.spec);
+  const auto model = open_parts(flags.part.spec);
   Tally tally;
   const OnCase done = [&](const GateCase& c) { tally.add(c, common); };
   if (!flags.no_parity) parity_gates(flags.fixtures, backend, done);
-  for (const std::string& part : flags.part.parts()) {
+  for (const std::string& part : model->parts_named(flags.part.part)) {
     throw_if_stopped();
-    const Plan plan = plan_part(*model, part, flags.part.shape(*model), flags.part.networks(*backend));
-    oracle_gates(part, plan, backend, *weights_of_part(*model, part), done);
+    const Plan plan = model->plan(part, flags.part.request, flags.part.networks(*backend));
+    oracle_gates(part, plan, backend, *model->weights(part), done);
   }
   if (common.json)
     std::cout << nlohmann::ordered_json{{"passed", tally.passed},

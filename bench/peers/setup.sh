@@ -12,7 +12,7 @@ install() { "$python" -m pip --disable-pip-version-check --quiet install "$@" >&
 install --retries 1 --timeout 20 --extra-index-url https://download.pytorch.org/whl/cpu "torch==2.11.0+cpu" ||
   install "torch==2.11.0"
 install -r "$here/requirements.txt"
-"$python" -c 'import diffusers, torch, transformers' >&2
+"$python" -c 'import diffusers, timm, torch, transformers' >&2
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 [ -e "$include/Python.h" ] || echo "setup.sh: no $include/Python.h: torch.compile will not run (python3-dev)" >&2
 echo "$python"

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Times one full-size SD1.5 component in PyTorch, on the CPU or on a GPU, and prints one JSON object on stdout.
+"""Times one full-size SD1.5 component, or a vision transformer (timm's), in PyTorch, on the CPU or on a GPU, and prints one JSON object on stdout.
 
   torch_peer.py --part unet --width 512 --height 512 --batch 2 --dtype bf16 --threads 2 --mode both --runs 5
+  torch_peer.py --part vit --vit 1536,40,24,4096,1,0,518 --width 224 --height 224 --batch 8 --dtype bf16
 
 Eager runs in contiguous and in channels-last layout, the better one is reported. Modes of torch.compile: `compile` is the
 default, `frozen` adds inductor's freezing (weights packed once), `graphs` is "reduce-overhead" (CUDA graphs; --device cuda only). Times are milliseconds, medians of --runs calls after one
-warm-up call. Weights are random unless --weights names a safetensors file with diffusers names (a component's own names,
+warm-up call. Weights are random unless --weights names a safetensors file with diffusers' (timm's) names (a component's own names,
 or prefixed "unet." / "vae." / "text_encoder."). Log on stderr. The environment comes from setup.sh.
 
 JSON: part width height batch dtype device threads runs; torch_eager torch_eager_min torch_eager_layout; torch_compile
@@ -22,7 +23,7 @@ import sys
 import time
 
 LATENT, TOKENS, HIDDEN, VOCAB = 8, 77, 768, 49408
-PREFIX = {"unet": "unet.", "vae-decode": "vae.", "vae-encode": "vae.", "text": "text_encoder."}
+PREFIX = {"unet": "unet.", "vae-decode": "vae.", "vae-encode": "vae.", "text": "text_encoder.", "vit": ""}
 
 
 def arguments():
@@ -31,6 +32,7 @@ def arguments():
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--height", type=int, default=512)
     parser.add_argument("--batch", type=int, default=None, help="default 2 for unet (guidance), else 1")
+    parser.add_argument("--vit", help="of --part vit: width,depth,heads,hidden,gated,registers,side of the positions")
     parser.add_argument("--dtype", choices=["f32", "bf16", "f16"], default="bf16")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -43,9 +45,12 @@ def arguments():
     parser.add_argument("--outputs", help="writes the eager output here, tensor `out`, f32")
     args = parser.parse_args()
     args.batch = args.batch or (2 if args.part == "unet" else 1)
+    unit = 14 if args.part == "vit" else LATENT
     for name in ("width", "height"):
-        if getattr(args, name) <= 0 or getattr(args, name) % LATENT:
-            parser.error(f"--{name} must be a positive multiple of {LATENT}")
+        if getattr(args, name) <= 0 or getattr(args, name) % unit:
+            parser.error(f"--{name} must be a positive multiple of {unit}")
+    if args.part == "vit":
+        args.vit = [int(n) for n in (args.vit or "1536,40,24,4096,1,0,518").split(",")]
     return args
 
 
@@ -53,9 +58,25 @@ def log(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def build(part):
+def build_vit(args):
+    """timm's network for images of this size; its positions are resampled when weights are loaded."""
+    import timm
+    import torch
+    width, depth, heads, hidden, gated, registers, side = args.vit
+    mlp = {"mlp_ratio": 2 * hidden / width, "mlp_layer": timm.layers.SwiGLUPacked,
+           "act_layer": torch.nn.SiLU} if gated else {"mlp_ratio": hidden / width}
+    return timm.models.VisionTransformer(
+        img_size=(args.height, args.width), patch_size=14, embed_dim=width, depth=depth, num_heads=heads, num_classes=0,
+        init_values=1e-5, reg_tokens=registers, no_embed_class=registers > 0, **mlp)
+
+
+def build(args):
     """The component on the meta device: shapes, no memory."""
     import torch
+    part = args.part
+    if part == "vit":
+        with torch.device("meta"):
+            return build_vit(args)
     with torch.device("meta"):
         if part == "unet":
             from diffusers import UNet2DConditionModel
@@ -96,6 +117,13 @@ def fill(model, args, dtype):
     return model
 
 
+def positions(table, args):
+    """A table of positions on the grid of this run."""
+    from timm.layers import resample_abs_pos_embed
+    grid = (args.height // 14, args.width // 14)
+    return resample_abs_pos_embed(table.float(), new_size=grid, num_prefix_tokens=0 if args.vit[5] else 1)
+
+
 def load(model, args):
     from safetensors import safe_open
     own = model.state_dict()
@@ -108,7 +136,7 @@ def load(model, args):
             if key is None and not name.endswith("position_ids"):
                 raise SystemExit(f"{args.weights}: no tensor {name}")
             if key:
-                tensor.copy_(file.get_tensor(key))
+                tensor.copy_(positions(file.get_tensor(key), args) if name == "pos_embed" else file.get_tensor(key))
     return model
 
 
@@ -120,6 +148,8 @@ def make_inputs(args, dtype):
     if args.part == "unet":
         x = {"sample": torch.randn(b, 4, h, w, generator=g), "timestep": torch.tensor(500.0),
              "context": torch.randn(b, TOKENS, HIDDEN, generator=g)}
+    elif args.part == "vit":
+        x = {"image": torch.randn(b, 3, args.height, args.width, generator=g)}
     elif args.part == "text":
         x = {"ids": torch.randint(0, VOCAB, (b, TOKENS), generator=g)}
     elif args.part == "vae-decode":
@@ -143,6 +173,7 @@ def forward(part, model):
         "unet": lambda sample, timestep, context: model(sample, timestep.reshape(()), context, return_dict=False)[0],
         "text": lambda ids: model(input_ids=ids).last_hidden_state,
         "vae-decode": lambda latent: model.decode(latent, return_dict=False)[0],
+        "vit": lambda image: model.forward_features(image),
         "vae-encode": lambda image: model.encode(image).latent_dist.parameters,
     }
     return calls[part]
@@ -237,7 +268,7 @@ def run(args):
     result = {"part": args.part, "width": args.width, "height": args.height, "batch": args.batch, "dtype": args.dtype,
               "device": args.device, "threads": args.threads, "runs": args.runs, "load": [round(os.getloadavg()[0], 2)]}
     start = time.perf_counter()
-    model = fill(build(args.part), args, dtype).eval().requires_grad_(False)
+    model = fill(build(args), args, dtype).eval().requires_grad_(False)
     inputs = make_inputs(args, dtype)
     model, inputs = model.to(args.device), {k: v.to(args.device) for k, v in inputs.items()}
     log(f"{args.part}: built in {time.perf_counter() - start:.1f} s")
@@ -257,10 +288,9 @@ def run(args):
             inductor.freezing = True
             time_compiled(result, args, model, inputs, "torch_compile_frozen", "frozen_first_call_s")
     result["load"].append(round(os.getloadavg()[0], 2))
-    import diffusers
-    import transformers
-    result["versions"] = {"torch": torch.__version__, "diffusers": diffusers.__version__,
-                          "transformers": transformers.__version__}
+    from importlib import metadata
+    used = ("torch", "timm") if args.part == "vit" else ("torch", "diffusers", "transformers")
+    result["versions"] = {name: metadata.version(name) for name in used}
     return result
 
 

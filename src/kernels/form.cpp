@@ -380,6 +380,11 @@ Shape domain_of(const Expr& value) {
   return value.shape();
 }
 
+bool of_weights_only(const Expr& hole) {
+  const std::vector<Expr> all = topological(std::array{hole});
+  return std::all_of(all.begin(), all.end(), [](const Expr& e) { return !is_memory_leaf(e) || e.is<nodes::Param>(); });
+}
+
 const Node* literal_of(const Expr& e) {
   if (e.is<nodes::Constant>()) return e.get();
   const bool repeats =

@@ -55,6 +55,9 @@ int acc_lane(const Expr& leaf);
 bool reduces_rows(const Expr& value);
 /// The shape over which a value in form runs: that of its row reductions, else its own.
 Shape domain_of(const Expr& value);
+/// True if a hole is computed from weights and literals alone, so that it can be made once, when the launch is bound.
+/// (A value that a launch of the constant phase leaves in a buffer does not change either, but is not there yet.)
+bool of_weights_only(const Expr& hole);
 /// The literal that `e` is, seen through any views that repeat it, or null.
 const Node* literal_of(const Expr& e);
 

@@ -2,13 +2,11 @@
 
 #include <dlfcn.h>
 
-#include <thread>
-
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
 #include "tenon/io/json.h"
-#include "tenon/models/hash_weights.h"
 #include "tenon/models/registry.h"
+#include "tenon/pipelines/random_weights.h"
 #include "tenon/pipelines/schedulers/scheduler.h"
 
 namespace tenon {
@@ -29,48 +27,6 @@ class CheckpointWeights : public WeightSource {
  private:
   const Component& component_;
 };
-
-// Makes a tensor when it is asked for and drops it when it has been packed.
-class RandomWeights : public WeightSource {
- public:
-  RandomWeights(WeightShapes shapes, uint64_t seed) : shapes_(std::move(shapes)), seed_(seed) {}
-  HostView find(const std::string& name) const override {
-    const auto it = shapes_.find(name);
-    TENON_CHECK(Model, it != shapes_.end(), "random weights") << "no tensor '" << name << "'";
-    const Shape& shape = it->second;
-    std::vector<std::byte>& data = made_[name];
-    if (data.empty()) {
-      const int64_t n = shape.numel(), half = n / 2;
-      data.resize(static_cast<size_t>(2 * n));
-      const auto fill = [&](int64_t begin, int64_t end) {
-        random_weight(name, shape, DType::BF16, begin, end, data.data() + 2 * begin, seed_);
-      };
-      std::thread other([&] { fill(half, n); });
-      fill(0, half);
-      other.join();
-    }
-    return {DType::BF16, shape, data.data()};
-  }
-  void done(const std::string& name) const override { made_.erase(name); }
-
- private:
-  WeightShapes shapes_;
-  uint64_t seed_;
-  mutable std::map<std::string, std::vector<std::byte>> made_;
-};
-
-fs::path find_model(const std::string& spec) {
-  fs::path given(spec);
-  std::error_code ignored;  // a name that cannot be looked up names nothing
-  if (fs::exists(given, ignored)) return given;
-  const std::string base = option(Option::ModelDir);
-  if (!base.empty() && given.is_relative() && fs::exists(fs::path(base) / given, ignored))
-    return fs::path(base) / given;
-  std::string tried = given.string();
-  if (!base.empty() && given.is_relative()) tried += ", " + (fs::path(base) / given).string();
-  throw Error(ErrorKind::Model, "model", "no model at " + tried,
-              "a folder, a .safetensors file or random:NAME is expected");
-}
 
 GenerationDefaults defaults_of(const Checkpoint& c, const VaeConfig& vae) {
   GenerationDefaults d;
@@ -104,6 +60,19 @@ GenerationDefaults defaults_of(const Checkpoint& c, const VaeConfig& vae) {
 }
 
 }  // namespace
+
+fs::path find_model(const std::string& spec) {
+  fs::path given(spec);
+  std::error_code ignored;  // a name that cannot be looked up names nothing
+  if (fs::exists(given, ignored)) return given;
+  const std::string base = option(Option::ModelDir);
+  if (!base.empty() && given.is_relative() && fs::exists(fs::path(base) / given, ignored))
+    return fs::path(base) / given;
+  std::string tried = given.string();
+  if (!base.empty() && given.is_relative()) tried += ", " + (fs::path(base) / given).string();
+  throw Error(ErrorKind::Model, "model", "no model at " + tried,
+              "a folder, a .safetensors file or random:NAME is expected");
+}
 
 fs::path default_model_folder() {
   std::vector<fs::path> places;
@@ -152,7 +121,7 @@ const ClipTokenizer& Model::tokenizer() const {
 
 std::unique_ptr<WeightSource> Model::weights(const std::string& component) const {
   const WeightShapes expected = expected_weights(config_).at(component);
-  if (!checkpoint_) return std::make_unique<RandomWeights>(expected, random_seed_);
+  if (!checkpoint_) return random_weights(expected, random_seed_);
   const Component& c = checkpoint_->component(component);
   require_weights(check_weights(expected, shapes_of(c)), name_ + " " + component);
   return std::make_unique<CheckpointWeights>(c);

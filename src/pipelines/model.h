@@ -52,5 +52,7 @@ class Model {
 /// Folder of the embedded default model: beside an installed library, else in the source tree. Error(Model) lists the
 /// places that were tried.
 std::filesystem::path default_model_folder();
+/// The path that `spec` names, as it is or below TENON_MODEL_DIR. Error(Model) says what was looked for.
+std::filesystem::path find_model(const std::string& spec);
 
 }  // namespace tenon

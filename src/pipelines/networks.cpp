@@ -4,14 +4,15 @@
 #include "tenon/io/image.h"
 
 namespace tenon {
-namespace {
+
 Plan plan_one(const std::string& name, const std::string& result, const Expr& value, const NetworkOptions& options) {
   PlanOptions o;
   o.name = name;
   o.fusion = options.fusion;
+  o.fold_scales = options.fold_scales;
+  o.anchors_alone = options.anchors_alone;
   return make_plan(std::array{Result{result, value}}, o);
 }
-}  // namespace
 
 Plan plan_text(const Model& model, int64_t texts, const NetworkOptions& options) {
   Graph g;

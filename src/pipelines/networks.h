@@ -9,7 +9,11 @@ namespace tenon {
 struct NetworkOptions {
   nn::Precision precision = nn::kBf16;
   bool fusion = true;
+  bool fold_scales = true, anchors_alone = false;  ///< as PlanOptions
 };
+
+/// The plan `name` with the one result `result`.
+Plan plan_one(const std::string& name, const std::string& result, const Expr& value, const NetworkOptions& options);
 
 /// Sizes of one generation. Height and width in pixels.
 struct GenerationShape {

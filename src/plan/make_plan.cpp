@@ -63,7 +63,9 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   plan.graph = std::make_shared<Graph>();
   add_input_buffers(plan, roots, options.outside);
   roots = fold_literals(g, roots);
-  if (options.merge_siblings && options.fusion) roots = merge_sibling_linears(g, roots);
+  const bool rewrite = options.fusion && !options.anchors_alone;
+  if (options.fold_scales && rewrite) roots = fold_scales(g, roots);
+  if (options.merge_siblings && rewrite) roots = merge_sibling_linears(g, roots);
 
   std::unordered_map<const Node*, std::string> names;
   for (size_t i = 0; i < roots.size(); ++i) {
@@ -72,7 +74,7 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
                                          << "' are the same value";
   }
   const Users users(roots);
-  Partitioner partitioner(plan, users, options.fusion);
+  Partitioner partitioner(plan, users, options.fusion, options.anchors_alone);
   std::map<Rate, std::vector<Expr>> values = values_by_phase(roots, options.hoist && options.fusion);
   for (Rate rate : kRates)
     if (!values[rate].empty()) partitioner.run(rate, values[rate], names);

@@ -10,6 +10,8 @@ namespace {
 
 // An expensive prologue that this many anchors would repeat is computed once instead.
 constexpr int kSharedPrologueUsers = 3;
+// Results without an anchor that share a launch: a device holds all of them in registers.
+constexpr size_t kResultsTogether = 8;
 
 bool is_statistic(const Expr& e) {
   return (e.is<nodes::Sum>() || e.is<nodes::SumSquares>()) &&
@@ -31,7 +33,7 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
     if (!fusion_ && !(weight_only(e) && rate != Rate::Constant))
       emit_unfused(e);
     else if (e->family() == Family::Anchor)
-      emit_anchor(e);
+      anchors_alone_ ? emit_anchor_alone(e) : emit_anchor(e);
   }
   emit_roots(roots);
 }
@@ -127,7 +129,8 @@ void Partitioner::emit_roots(const std::vector<Expr>& roots) {
     if (buffer_of_.contains(r.get())) continue;
     std::vector<Expr> together = values;
     together.push_back(r);
-    if (!values.empty() && !(fusion_ && attempt(together).choice.skeleton)) flush();
+    const bool join = fusion_ && values.size() < kResultsTogether && attempt(together).choice.skeleton;
+    if (!values.empty() && !join) flush();
     values.push_back(r);
   }
   flush();
@@ -375,8 +378,8 @@ std::string Partitioner::launch_name(const Launch& launch) {
   std::string base;
   const Expr anchor = anchor_of(launch);
   if (anchor && !anchor.is<nodes::Attention>()) {
-    for (const Expr& e : topological(std::array{anchor->in[1]}))
-      if (e.is<nodes::Param>()) weights.push_back(without_suffix(e->attrs.text));
+    for (const Expr& e : topological(std::array{anchor->in[1]}))  // not the scales folded into it
+      if (e.is<nodes::Param>() && e.shape().rank() > 1) weights.push_back(without_suffix(e->attrs.text));
   } else if (anchor) {
     for (const Expr& e : topological(std::array{anchor->in[0]}))
       if (const auto it = launch_of_buffer_.find(e->attrs.text); is_memory_leaf(e) && it != launch_of_buffer_.end())
@@ -386,6 +389,10 @@ std::string Partitioner::launch_name(const Launch& launch) {
       if (e.is<nodes::Param>()) weights.push_back(without_suffix(e->attrs.text));
     weights.resize(std::min<size_t>(weights.size(), 1));
     if (weights.empty()) base = launch.outputs[0].buffer;
+    if (phase_->rate == Rate::Constant) {
+      base = "constants";
+      weights.clear();
+    }
   }
   if (!weights.empty()) base = joined(weights);
   if (base.empty()) base = launch.skeleton;

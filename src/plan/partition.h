@@ -15,7 +15,8 @@ namespace tenon {
 /// made in the plan's graph, where a value in memory is an Input leaf named after its buffer.
 class Partitioner {
  public:
-  Partitioner(Plan& plan, const Users& users, bool fusion) : plan_(plan), users_(users), fusion_(fusion) {}
+  Partitioner(Plan& plan, const Users& users, bool fusion, bool anchors_alone = false)
+      : plan_(plan), users_(users), fusion_(fusion), anchors_alone_(anchors_alone) {}
 
   /// Plans everything that `roots` need and that is not in memory yet. `names`: buffers of roots that are results.
   void run(Rate rate, const std::vector<Expr>& roots, const std::unordered_map<const Node*, std::string>& names);
@@ -33,6 +34,9 @@ class Partitioner {
   Trial attempt(const std::vector<Expr>& values) const;
   Trial attempt_or_materialize(const std::vector<Expr>& values);
   void emit_anchor(const Expr& anchor);
+  void emit_anchor_alone(const Expr& anchor);
+  void emit_below_views(const Expr& e);
+  void emit_with_shared(const Expr& e);
   void emit_plain(const Expr& e);
   void emit_roots(const std::vector<Expr>& roots);
   void emit_unfused(const Expr& e);
@@ -53,7 +57,7 @@ class Partitioner {
 
   Plan& plan_;
   const Users& users_;
-  const bool fusion_;
+  const bool fusion_, anchors_alone_;
   Phase* phase_ = nullptr;
   std::unordered_map<const Node*, std::string> buffer_of_;
   std::unordered_map<std::string, std::string> launch_of_buffer_;

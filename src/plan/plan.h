@@ -68,6 +68,10 @@ struct PlanOptions {
   bool hoist = true;   ///< values that do not change between steps in phases of their own
   bool merge_siblings = true;
   bool outside = false;  ///< tensors in and out stay in the caller's memory, which Executable::bind names
+  /// What a compiler around a library's kernels can do, to compare with: anchors by themselves, with a bias at most,
+  /// and what stands between them fused. Siblings are not merged, scales not folded.
+  bool anchors_alone = false;
+  bool fold_scales = true;  ///< constant scales of linear layers into their weights
 };
 
 /// Partitions the DAG below `results` into launches and lays out memory. Deterministic. Throws Error(Usage) that names

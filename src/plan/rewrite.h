@@ -15,6 +15,11 @@ std::vector<Expr> fold_literals(Graph& g, std::span<const Expr> roots);
 /// only (other maths belongs to a layer's own epilogue).
 std::vector<Expr> merge_sibling_linears(Graph& g, std::span<const Expr> roots);
 
+/// A constant factor of each channel (LayerScale, a literal) behind a linear layer becomes part of its weights and
+/// bias, and one in front of linear layers, if nothing else reads the product, part of their weights: (x w + b) f = x
+/// (w f) + b f, (z f) w = z (f w). Weights are scaled in f32, from the unrounded parameter, and rounded once.
+std::vector<Expr> fold_scales(Graph& g, std::span<const Expr> roots);
+
 /// The users of every node below `roots`.
 class Users {
  public:

@@ -8,6 +8,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/runtime/dump.h"
 
 namespace tenon {
 namespace {
@@ -92,6 +93,7 @@ Executable::Executable(Plan plan, std::shared_ptr<Backend> backend, const Weight
   for (const Phase& p : s.plan.phases)
     for (const Launch& l : p.launches) s.launches.push_back({s.backend->prepare(l, s.table(), weights), &l, p.rate});
   s.backend->synchronize();  // the first run may be on another stream
+  dump_plan(s.plan);
 }
 
 BufferTable Executable::State::table() {

@@ -2,6 +2,7 @@
 // with TENON_UPDATE_GOLDEN=1 and read the diff before committing it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -9,6 +10,7 @@
 
 #include "tenon/expr/node_type.h"
 #include "tenon/models/registry.h"
+#include "tenon/models/vit.h"
 #include "tenon/plan/plan.h"
 
 namespace tenon {
@@ -94,6 +96,28 @@ TEST(GoldenPlan, Vae) {
             0);
   Graph h;
   expect_golden("sd15_vae_encode.txt", summary(plan_of("encode", vae_encode(h, c, 1, 512, 512, nn::kBf16))));
+}
+
+const VitConfig& vit_preset(const std::string& name) {
+  const auto& all = vit_presets();
+  return std::find_if(all.begin(), all.end(), [&](const VitPreset& p) { return p.name == name; })->config;
+}
+
+// Five launches a block, the patch embedding with class token and positions, the last norm: nothing else in a step.
+TEST(GoldenPlan, VisionTransformer) {
+  const VitConfig& c = vit_preset("vit-g14");
+  Graph g;
+  const Plan p = plan_of("vit", vit(g, c, 8, 224, 224, nn::kBf16));
+  expect_golden("vit_g14.txt", summary(p));
+  const PlanCounts counts = p.counts();
+  EXPECT_EQ(counts.total, 5 * c.depth + 2);
+  EXPECT_EQ(counts.elementwise + counts.concat + counts.permute + counts.upsample, 0);
+  Graph h;
+  const Plan apart = plan_of("vit", vit(h, c, 8, 224, 224, nn::kBf16), false);
+  EXPECT_LT(p.bytes(), apart.bytes() / 3);
+  Graph k;
+  const VitConfig& registers = vit_preset("vit-s14-reg");
+  EXPECT_EQ(plan_of("vit", vit(k, registers, 1, 518, 518, nn::kF32)).counts().total, 5 * registers.depth + 2);
 }
 
 TEST(GoldenPlan, TinyTextEncoderInFull) {

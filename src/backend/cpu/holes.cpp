@@ -67,7 +67,7 @@ std::string RowHole::describe() const {
 // ---- weights ------------------------------------------------------------------------------------------------------
 
 WeightHole::WeightHole(const Expr& hole, const Geometry& geometry, LeafTable& run_leaves, const Engine& engine)
-    : geometry_(geometry), constant_(hole->rate == Rate::Constant), threads_(engine.pool.threads()) {
+    : geometry_(geometry), constant_(of_weights_only(hole)), threads_(engine.pool.threads()) {
   const Expr value = without_rounding(hole, geometry.shape.type);
   const Shape& domain = value.shape();
   const int split = geometry.convolution ? 1 : domain.rank() - 1;

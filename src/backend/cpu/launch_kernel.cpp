@@ -5,6 +5,7 @@
 #include <map>
 
 #include "tenon/backend/cpu/host_memory.h"
+#include "tenon/core/dump.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cpu {
@@ -30,6 +31,7 @@ int64_t LaunchKernel::reserve_weights(int64_t bytes) {
 
 void LaunchKernel::use(const Tape& tape) {
   workspace_bytes_ = std::max(workspace_bytes_, round_up(tape.workspace_bytes(), 64));
+  if (dumping()) tapes_ += tape.text() + "\n";
 }
 
 void LaunchKernel::place_in_scratch(const Expr& leaf) {
@@ -47,6 +49,7 @@ void LaunchKernel::seal() {
     if (leaf.is<nodes::Param>())
       in_weights_.emplace_back(i, reserve_weights(leaf.shape().numel() * size_of(leaf.dtype())));
   }
+  dump("tapes/" + name_ + ".txt", tapes_);
 }
 
 LaunchMemory LaunchKernel::memory() const { return {weight_bytes_, scratch_bytes_}; }

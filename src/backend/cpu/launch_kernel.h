@@ -35,7 +35,7 @@ class LaunchKernel : public Kernel {
   /// Offset of `bytes` more bytes in the scratch (in the memory of weights), a multiple of 64.
   int64_t reserve_scratch(int64_t bytes);
   int64_t reserve_weights(int64_t bytes);
-  /// Makes the workspaces large enough for `tape`.
+  /// Makes the workspaces large enough for `tape`, and keeps its text for TENON_DUMP.
   void use(const Tape& tape);
   /// Compiles what the launch writes: `form.outputs` with a place, in a tape over the form's domain. Statistics are
   /// taken from what was stored, or from a copy in scratch.
@@ -79,6 +79,7 @@ class LaunchKernel : public Kernel {
   int64_t scratch_bytes_ = 0, weight_bytes_ = 0;
   int64_t workspace_at_ = 0, workspace_bytes_ = 0, statistics_at_ = 0;
   std::vector<LetTape> lets_;
+  std::string tapes_;
   std::vector<Counted> counted_;
   std::vector<std::pair<int, int64_t>> in_scratch_, in_weights_;  // leaf, offset
   std::vector<const void*> bases_;

@@ -49,7 +49,7 @@ bool lanes_apart(const Form& form) {
 Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) {
   const Expr& hole = form_.holes[i];
   const bool same = hole.shape() == stored;
-  const bool constant = hole->rate == Rate::Constant;
+  const bool constant = of_weights_only(hole);
   if (same && !constant && rows_in_memory(hole, arithmetic_)) {
     read_in_place_.push_back(hole);
     return hole;

@@ -247,7 +247,7 @@ class ConvKernel : public ProductKernel {
     if (is_view_chain(x->in[0]) && !rows_in_boxes(x->in[0])) return false;
     return x.shape()[1] == 2 * from[1] && x.shape()[2] == 2 * from[2] && from[3] * size_of(arithmetic_) % 128 == 0 &&
            w.shape()[2] == 3 && w.shape()[3] == 3 && form_.anchor->attrs.ints == same && lanes() == 1 &&
-           form_.lanes == 1 && w->rate == Rate::Constant && is_view_chain(without_rounding(w, arithmetic_));
+           form_.lanes == 1 && of_weights_only(w) && is_view_chain(without_rounding(w, arithmetic_));
   }
 
   // The four filters of 2 x 2 taps, sums of those taps that meet the same pixel: of an even row the last two, of an odd

@@ -126,10 +126,19 @@ class TapeCompiler {
     }
   }
 
+  // A chain of views down to its leaves: "permute(slice(t3))".
+  static std::string chain_text(const Expr& e) {
+    if (e->family() == Family::Leaf) return e->attrs.text.empty() ? std::string(e->name()) : e->attrs.text;
+    std::string out(e->name());
+    for (size_t i = 0; i < e->in.size(); ++i) out.append(i ? ", " : "(").append(chain_text(e->in[i]));
+    return out += ")";
+  }
+
   int accumulator(const Expr& e) {
     Tape::Instruction in;
     in.op = Tape::Op::Accumulator;
     in.index = acc_lane(e);
+    in.label = "accumulator, lane " + std::to_string(in.index);
     return emit(std::move(in), false, DType::F32);
   }
 
@@ -137,12 +146,14 @@ class TapeCompiler {
     Tape::Instruction in;
     in.op = Tape::Op::Constant;
     in.params.assign(16, static_cast<float>(number));
+    in.label = std::to_string(number);
     return emit(std::move(in), true, DType::F32);
   }
 
   int load(const Expr& e) {
     Tape::Instruction in;
     in.op = Tape::Op::Load;
+    in.label = "load " + chain_text(e);
     in.index = static_cast<int>(t_.accesses_.size());
     Access access(e, domain_, split_, leaves_);
     in.move = t_.ops_->load(access.dtype());
@@ -164,6 +175,7 @@ class TapeCompiler {
       in.body = products(e, operands);
     else
       in.body = t_.ops_->pointwise(node_number(e->type));
+    in.label = e->name();
     bool is_uniform = true;
     for (const Expr& x : operands) {
       const int operand = value_of(x);
@@ -241,6 +253,7 @@ class TapeCompiler {
     Tape::Instruction in;
     in.op = Tape::Op::Round;
     in.round = t_.ops_->round(type);
+    in.label = "round to " + std::string(name_of(type)) + ",";
     in.operands = 1;
     in.src[0] = x;
     return emit(std::move(in), uniform(x), type);
@@ -253,6 +266,7 @@ class TapeCompiler {
     Tape::Instruction in;
     in.op = Tape::Op::Reduce;
     in.reduce = t_.ops_->reduce(node_number(e->type));
+    in.label = std::string(e->name()) + " of the row";
     in.operands = 1;
     in.src[0] = full(value_of(e->in[0]));
     return emit(std::move(in), true, DType::F32);
@@ -262,6 +276,7 @@ class TapeCompiler {
     if (!uniform(x)) return x;
     Tape::Instruction in;
     in.op = Tape::Op::Expand;
+    in.label = "repeat along the row,";
     in.operands = 1;
     in.src[0] = x;
     return emit(std::move(in), false, holds_[static_cast<size_t>(x)]);
@@ -283,7 +298,8 @@ class TapeCompiler {
     // Another result may have been stored over memory by the time this one is.
     for (Tape::Instruction& in : t_.code_)
       if (in.dst == x && options_.elementwise) in.in_place = false;
-    t_.stores_.push_back({x, static_cast<int>(t_.accesses_.size()), t_.ops_->store(o.dtype)});
+    t_.stores_.push_back({x, static_cast<int>(t_.accesses_.size()), t_.ops_->store(o.dtype), false,
+                          chain_text(o.place) + " as " + std::string(name_of(o.dtype))});
     t_.accesses_.push_back(std::move(place));
   }
 
@@ -295,6 +311,7 @@ class TapeCompiler {
       Tape::Instruction copy;
       copy.op = Tape::Op::Round;
       copy.round = t_.ops_->round(DType::F32);
+      copy.label = "copy";
       copy.operands = 1;
       copy.src[0] = x;
       x = emit(std::move(copy), false, DType::F32);

@@ -59,6 +59,8 @@ class Tape {
   /// Elementwise tapes: the first `count` elements of every vector at `bases`, which are numbered from there. `rows`:
   /// where an output without a place goes.
   void stream(Bases bases, int64_t count, void* workspace, float* rows = nullptr) const;
+  /// One line an instruction: values by number, what makes them from what.
+  std::string text() const;
   /// Instructions of a block.
   int length() const { return static_cast<int>(code_.size()); }
 
@@ -80,6 +82,7 @@ class Tape {
     ReduceFn reduce = nullptr;
     MoveFn move = nullptr;
     std::vector<float> params;  // Constant: the number, padded to a vector
+    std::string label;          // what it does, for text()
   };
   struct Value {
     bool uniform = false;
@@ -91,6 +94,7 @@ class Tape {
     int place;  // access
     MoveFn move;
     bool direct = false;  // done by the instruction that makes the value, where vectors are whole
+    std::string label;  // where to, for text()
   };
   // A value during a block: rows `ld` apart (uniform: numbers `ld` apart); `one`: the same for all rows, ld = 0.
   struct Live {

@@ -8,6 +8,11 @@
 namespace tenon::cpu {
 namespace {
 
+// Bytes of packed rows that threads may share: they stay in the last-level cache. Measured with 257 rows of 1536: the
+// products take 0.8 of the time.
+constexpr int64_t kSharedRows = int64_t{4} << 20;
+constexpr double kUneven = 1.1;
+
 // How the rows of one batch entry are shared out. Bands: a thread packs some rows, multiplies them with all of B, takes
 // the next band. Together: all rows are packed first, then the threads split the columns, so B is read from memory
 // once.
@@ -23,8 +28,20 @@ struct Schedule {
     const int64_t wanted = together ? 1 : round_up(div_up(m, fit), threads);
     band_rows = std::min(m, round_up(div_up(m, wanted), 32));
     bands = div_up(m, band_rows);
+    // Few bands leave threads waiting for the one that has a band more.
+    const double share = static_cast<double>(m) / threads;
+    if (!together && m * row_bytes <= kSharedRows && static_cast<double>(longest(m, threads)) > kUneven * share) {
+      together = true;
+      band_rows = m;
+      bands = 1;
+    }
     plane = div_up(band_rows, 16) * 16;
     if (plane % 32 == 0) plane += 16;  // terms a multiple of 4 KiB apart would share the same few cache sets
+  }
+  // Rows that the busiest thread gets: bands are taken in order, the last one is shorter.
+  int64_t longest(int64_t m, int threads) const {
+    const int64_t whole = bands - 1, each = whole / threads * band_rows;
+    return each + (whole % threads ? band_rows : m - whole * band_rows);
   }
   int64_t packed_bytes(const PackedShape& b) const { return plane * kLine * b.terms(); }
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tenon/core/dump.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 
@@ -31,6 +32,7 @@ KernelCompiler::~KernelCompiler() {
 PendingKernel KernelCompiler::start(const KernelSource& source) {
   const std::string name = key(source);
   if (const auto it = started_.find(name); it != started_.end()) return it->second;
+  dump("kernels/" + arch_ + "/" + source.name + "-" + name.substr(0, 8) + ".cu", source.text);
   Job job{source, name, {}};
   PendingKernel pending = job.result.get_future().share();
   {

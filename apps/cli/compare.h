@@ -1,0 +1,35 @@
+// One block of a network three ways: node by node, with the maths between library calls fused, and as Tenon plans it.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "parts.h"
+
+namespace tenon::cli {
+
+struct ComparedLaunch {
+  std::string name, skeleton, maths, type;  ///< maths: its nodes, in order
+  int64_t bytes = 0;
+};
+/// A way to run the block.
+struct ComparedWay {
+  std::string key, title;
+  std::vector<ComparedLaunch> launches;
+  int64_t bytes() const;
+};
+struct Comparison {
+  std::string model, part, block, works_on, type;
+  std::vector<ComparedWay> ways;  ///< "nodes", "compiler", "tenon"
+};
+
+/// Compares the second of the part's repeated blocks (the first, where nothing repeats): all launches behind the last
+/// anchor of the block before it, up to its own last anchor. Values between launches count in the network's type in
+/// every way, as frameworks store them. Error(Usage) if no launch belongs to a numbered block.
+Comparison compare(const ModelParts& model, const std::string& part, const PartRequest& request,
+                   const NetworkOptions& options);
+
+std::string comparison_text(const Comparison& c);
+nlohmann::ordered_json comparison_json(const Comparison& c);
+
+}  // namespace tenon::cli

@@ -1,0 +1,152 @@
+// tenon embed: features of pictures by a vision transformer.
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cancel.h"
+#include "output_names.h"
+#include "parts.h"
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/io/npy.h"
+#include "tenon/pipelines/embedding.h"
+
+namespace tenon::cli {
+namespace {
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+struct EmbedFlags {
+  std::vector<std::string> images;
+  std::string model, output = "features.npy", patches, pca, type;
+  EmbeddingOptions options;
+  bool no_fusion = false, no_fold = false, overwrite = false;
+};
+
+Overwrite overwrite(const EmbedFlags& f) { return f.overwrite ? Overwrite::Yes : Overwrite::No; }
+
+void check_extension(const char* flag, const std::string& path, std::initializer_list<const char*> allowed) {
+  const std::string extension = fs::path(path).extension().string();
+  std::string known;
+  for (const char* e : allowed) {
+    if (extension == e) return;
+    known.append(known.empty() ? "" : " or ").append(e);
+  }
+  throw Error(ErrorKind::Usage, flag, "'" + path + "': expected a name that ends in " + known);
+}
+
+// Everything that will be written, checked before any work.
+std::vector<fs::path> check_outputs(const EmbedFlags& f) {
+  check_extension("--output", f.output, {".npy", ".json"});
+  std::vector<fs::path> all{f.output}, pictures;
+  if (!f.patches.empty()) {
+    check_extension("--patches", f.patches, {".npy"});
+    all.emplace_back(f.patches);
+  }
+  if (!f.pca.empty()) pictures = output_names(f.pca, static_cast<int>(f.images.size()), 0);
+  all.insert(all.end(), pictures.begin(), pictures.end());
+  std::set<fs::path> seen;
+  for (const fs::path& p : all) {
+    TENON_CHECK(Usage, seen.insert(fs::weakly_canonical(p)).second, p.string()) << "would be written twice";
+    check_output(p, overwrite(f));
+  }
+  return pictures;
+}
+
+std::vector<float> joined(const std::vector<Embedding>& all, std::vector<float> Embedding::*part) {
+  std::vector<float> out;
+  for (const Embedding& e : all) out.insert(out.end(), (e.*part).begin(), (e.*part).end());
+  return out;
+}
+
+void write_features(const EmbedFlags& f, const std::string& model, const std::vector<Embedding>& all) {
+  const int64_t count = static_cast<int64_t>(all.size()), width = static_cast<int64_t>(all[0].feature.size());
+  if (fs::path(f.output).extension() == ".npy")
+    return write_npy(f.output, {count, width}, joined(all, &Embedding::feature), overwrite(f));
+  ordered_json out{{"model", model}, {"width", width}, {"images", ordered_json::array()}};
+  for (size_t i = 0; i < all.size(); ++i) out["images"].push_back({{"path", f.images[i]}, {"feature", all[i].feature}});
+  const std::string text = out.dump() + "\n";
+  write_file(f.output, std::as_bytes(std::span(text)), overwrite(f));
+}
+
+// One line a picture as JSON, else the paths of what was written.
+void print(const EmbedFlags& f, const ImageEmbedding& embed, const std::vector<Embedding>& all,
+           const std::vector<fs::path>& pictures, bool json) {
+  if (!json) {
+    std::cout << f.output << "\n";
+    if (!f.patches.empty()) std::cout << f.patches << "\n";
+    for (const fs::path& p : pictures) std::cout << p.string() << "\n";
+    return;
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    ordered_json line{{"image", f.images[i]},
+                      {"output", f.output},
+                      {"row", i},
+                      {"width", all[i].feature.size()},
+                      {"grid", {all[i].rows, all[i].columns}},
+                      {"preprocessing", embed.preprocessing().kind},
+                      {"side", embed.preprocessing().crop},
+                      {"type", name_of(embed.type())}};
+    if (!f.patches.empty()) line["patches"] = f.patches;
+    if (!pictures.empty()) line["pca"] = pictures[i].string();
+    std::cout << line.dump() << "\n";
+  }
+}
+
+int run(EmbedFlags f, const Common& common) {
+  const std::vector<fs::path> pictures = check_outputs(f);
+  f.options.device = common.device_name();
+  f.options.threads = common.backend_options().threads;
+  if (!f.type.empty()) f.options.type = parse_type(f.type);
+  f.options.fusion = !fusion_is_off(f.no_fusion);
+  f.options.fold_scales = !folding_is_off(f.no_fold);
+  f.options.stop = stop_asked;
+  std::vector<Image> images;
+  for (const std::string& path : f.images) images.push_back(read_png(path));
+  ImageEmbedding embed(ImageEncoder::open(f.model), f.options);
+  spdlog::info("{}: {} pictures, {} preprocessing, {}x{}, {}, {}", embed.encoder().name(), images.size(),
+               embed.preprocessing().kind, embed.preprocessing().crop, embed.preprocessing().crop,
+               name_of(embed.type()), embed.backend().describe());
+  const std::vector<Embedding> all = embed(images);
+  throw_if_stopped();
+  write_features(f, embed.encoder().name(), all);
+  const Embedding& first = all[0];
+  if (!f.patches.empty())
+    write_npy(f.patches,
+              {static_cast<int64_t>(all.size()), first.rows, first.columns, static_cast<int64_t>(first.feature.size())},
+              joined(all, &Embedding::patches), overwrite(f));
+  if (!pictures.empty()) {
+    const std::vector<Image> drawn = principal_components(all, embed.encoder().config().patch);
+    for (size_t i = 0; i < drawn.size(); ++i) write_png(pictures[i], drawn[i], {}, overwrite(f));
+  }
+  print(f, embed, all, pictures, common.json);
+  return 0;
+}
+
+Action declare(CLI::App& app, const Common& common) {
+  const auto f = std::make_shared<EmbedFlags>();
+  app.add_option("IMAGE", f->images, "PNG files")->required();
+  app.add_option("-m,--model", f->model, "folder or .safetensors file of a vision transformer, or random:NAME")
+      ->required();
+  app.add_option("-o,--output", f->output, "features, one row a picture: a .npy or .json file")->capture_default_str();
+  app.add_option("--patches", f->patches, "features of the patches [pictures, rows, columns, width]: a .npy file");
+  app.add_option("--pca", f->pca, "first three principal components of the patches: a PNG a picture (as generate -o)");
+  app.add_option("--preprocessing", f->options.preprocessing, "timm or hf (default: what the checkpoint is of)");
+  app.add_option("--size", f->options.side, "pixels of the square that the network sees (default: the preprocessing's)")
+      ->transform(whole_number())
+      ->check(CLI::Range(int64_t{1}, kMaxImageSide));
+  app.add_option("--batch-size", f->options.batch, "pictures computed together, at most")
+      ->transform(whole_number())
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--type", f->type, "bf16, f32 or, on a GPU, f16 (default: bf16 where the device computes in it)");
+  app.add_flag("--no-fusion", f->no_fusion, "one launch a node");
+  app.add_flag("--no-fold", f->no_fold, "constant scales of linear layers stay out of their weights");
+  app.add_flag("--overwrite", f->overwrite, "replace existing files");
+  return [f, &common] { return run(*f, common); };
+}
+
+const RegisterVerb kEmbed{{"embed", "features of pictures by a vision transformer", declare}};
+
+}  // namespace
+}  // namespace tenon::cli

@@ -1,0 +1,21 @@
+// A tape as text, one line an instruction, for TENON_DUMP.
+#include <sstream>
+
+#include "tenon/backend/cpu/tape/tape.h"
+
+namespace tenon::cpu {
+
+std::string Tape::text() const {
+  std::ostringstream out;
+  out << "tape over " << rows_ << " x " << cols_ << ", blocks of " << block_rows_ << " x " << block_cols_ << ", "
+      << full_slots_ << " slots of rows, " << uniform_slots_ << " of single numbers\n";
+  for (const Instruction& in : code_) {
+    out << "  v" << in.dst << (values_[static_cast<size_t>(in.dst)].uniform ? " (one a row)" : "") << " = " << in.label;
+    for (int i = 0; i < in.operands; ++i) out << (i ? ", v" : " v") << in.src[static_cast<size_t>(i)];
+    out << "\n";
+  }
+  for (const Store& s : stores_) out << "  store v" << s.value << " to " << s.label << "\n";
+  return out.str();
+}
+
+}  // namespace tenon::cpu

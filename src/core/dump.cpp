@@ -1,0 +1,45 @@
+#include "tenon/core/dump.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "tenon/core/error.h"
+#include "tenon/core/options.h"
+
+namespace tenon {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kLongestName = 120;
+
+// One step of a path, without what could lead elsewhere.
+std::string plain(std::string_view step) {
+  std::string out;
+  for (const char c : step.substr(0, kLongestName)) {
+    const bool fine = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+                      c == '+' || (c == '.' && !out.empty());
+    out += fine ? c : '_';
+  }
+  return out;
+}
+
+}  // namespace
+
+bool dumping() { return !option(Option::Dump).empty(); }
+
+void dump(const std::string& name, std::string_view text) {
+  if (!dumping()) return;
+  fs::path path = option(Option::Dump);
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t end = std::min(name.find('/', begin), name.size());
+    path /= plain(std::string_view(name).substr(begin, end - begin));
+    begin = end + 1;
+  }
+  std::error_code failed;
+  fs::create_directories(path.parent_path(), failed);
+  std::ofstream file(path);
+  file << text;
+  TENON_CHECK(Usage, file.flush().good(), "TENON_DUMP") << "cannot write " << path.string();
+}
+
+}  // namespace tenon

@@ -1,0 +1,16 @@
+// NumPy's .npy files (version 1.0), f32, written only.
+#pragma once
+#include <filesystem>
+#include <span>
+
+#include "tenon/core/shape.h"
+#include "tenon/io/files.h"
+
+namespace tenon {
+
+/// Row-major values of `shape` as '<f4', through write_file: all or nothing. Error(Usage) if their number is not
+/// shape.numel().
+void write_npy(const std::filesystem::path& path, const Shape& shape, std::span<const float> values,
+               Overwrite overwrite);
+
+}  // namespace tenon

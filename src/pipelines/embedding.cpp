@@ -1,0 +1,107 @@
+#include "tenon/pipelines/embedding.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tenon/core/error.h"
+#include "tenon/io/image_resize.h"
+
+namespace tenon {
+namespace {
+
+// Where the middle of `from` pixels begins. torchvision rounds a half to even, transformers down.
+int64_t margin(int64_t from, int64_t crop, const std::string& kind) {
+  const int64_t spare = from - crop;
+  if (kind != "timm") return spare >= 0 ? spare / 2 : -((-spare + 1) / 2);
+  return static_cast<int64_t>(std::nearbyint(static_cast<double>(spare) / 2));
+}
+
+// The executable's batch: as few runs as `most` allows, equally long.
+int64_t even_batch(int64_t count, int64_t most) {
+  const int64_t runs = (count + most - 1) / most;
+  return (count + runs - 1) / runs;
+}
+
+}  // namespace
+
+ImageEmbedding::ImageEmbedding(std::shared_ptr<const ImageEncoder> encoder, EmbeddingOptions options)
+    : encoder_(std::move(encoder)),
+      options_(std::move(options)),
+      backend_(make_backend(options_.device, {options_.threads})),
+      preprocessing_(encoder_->preprocessing(options_.preprocessing)) {
+  const std::vector<DType> types = backend_->types();
+  const DType t = options_.type.value_or(types.front());
+  TENON_CHECK(Usage, std::ranges::find(types, t) != types.end(), "type")
+      << name_of(t) << " is not computed in by " << backend_->name();
+  TENON_CHECK(Usage, backend_->computes(), "device")
+      << backend_->name() << " computes nothing: no features can come of it";
+  TENON_CHECK(Usage, options_.batch > 0, "batch") << "expected a positive number, got " << options_.batch;
+  networks_ = {{t, t}, options_.fusion, options_.fold_scales};
+  if (options_.side) {  // the scaled picture keeps its proportion to what is cut out of it
+    const double share = static_cast<double>(preprocessing_.short_side) / static_cast<double>(preprocessing_.crop);
+    preprocessing_.short_side = std::llround(share * static_cast<double>(options_.side));
+    preprocessing_.crop = options_.side;
+  }
+  plan_image_encoder(encoder_->config(), 1, preprocessing_.crop, preprocessing_.crop, networks_);  // refuses early
+}
+
+ImageEmbedding::~ImageEmbedding() = default;
+
+std::vector<float> ImageEmbedding::preprocess(const Image& image) const {
+  const ImagePreprocessing& p = preprocessing_;
+  TENON_CHECK(Usage, image.channels == 3 && image.width > 0 && image.height > 0, "picture")
+      << "expected pixels of three channels, got " << image.width << "x" << image.height << " of " << image.channels;
+  const bool wide = image.width >= image.height;
+  const int64_t longer = p.short_side * std::max(image.width, image.height) / std::min(image.width, image.height);
+  const Image scaled = resize_bicubic(image, wide ? longer : p.short_side, wide ? p.short_side : longer);
+  const Image middle =
+      crop(scaled, margin(scaled.width, p.crop, p.kind), margin(scaled.height, p.crop, p.kind), p.crop, p.crop);
+  std::vector<float> out(middle.pixels.size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const float unit = static_cast<float>(middle.pixels[i]) / 255.0f;
+    out[i] = (unit - static_cast<float>(p.mean[i % 3])) / static_cast<float>(p.deviation[i % 3]);
+  }
+  return out;
+}
+
+Executable& ImageEmbedding::executable(int64_t batch) {
+  if (prepared_ != batch) {
+    executable_.reset();  // before the next one takes its memory
+    const int64_t side = preprocessing_.crop;
+    executable_.emplace(plan_image_encoder(encoder_->config(), batch, side, side, networks_), backend_,
+                        *encoder_->weights());
+    if (options_.stop) executable_->stop_when(options_.stop);
+    executable_->run(Rate::Constant);
+    prepared_ = batch;
+  }
+  return *executable_;
+}
+
+std::vector<Embedding> ImageEmbedding::operator()(std::span<const Image> images) {
+  std::vector<Embedding> out;
+  if (images.empty()) return out;
+  const VitConfig& c = encoder_->config();
+  const int64_t batch = even_batch(static_cast<int64_t>(images.size()), options_.batch);
+  const int64_t side = preprocessing_.crop / c.patch, tokens = c.prefix() + side * side;
+  std::vector<float> pixels(static_cast<size_t>(batch * preprocessing_.crop * preprocessing_.crop * 3));
+  for (size_t first = 0; first < images.size(); first += static_cast<size_t>(batch)) {
+    const auto now = images.subspan(first, std::min(static_cast<size_t>(batch), images.size() - first));
+    auto at = pixels.begin();
+    for (const Image& image : now) at = std::ranges::copy(preprocess(image), at).out;
+    Executable& e = executable(batch);
+    e.set("pixels", pixels);
+    e.run(Rate::Step);
+    const std::vector<float> all = e.get("tokens");
+    for (size_t i = 0; i < now.size(); ++i) {
+      const auto begin = all.begin() + static_cast<int64_t>(i) * tokens * c.width;
+      Embedding one{{begin, begin + c.width}, side, side, {begin + c.prefix() * c.width, begin + tokens * c.width}};
+      const bool finite = std::ranges::all_of(one.feature, [](float v) { return std::isfinite(v); });
+      TENON_CHECK(Numeric, finite, encoder_->name())
+          << "the feature of picture " << first + i << " is not finite in " << name_of(type());
+      out.push_back(std::move(one));
+    }
+  }
+  return out;
+}
+
+}  // namespace tenon

@@ -1,0 +1,70 @@
+// Models as the verbs that look at single networks see them: named parts, each with a plan and weights, whatever the
+// model is for. A family (latent diffusion, image encoders, ..) is one file in families/ that registers itself.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tenon/pipelines/networks.h"
+
+namespace tenon {
+
+/// What a caller asks of a part; what is not given is the model's own.
+struct PartRequest {
+  int64_t batch = 1;
+  int64_t width = 0, height = 0;  ///< pixels; 0: the model's
+  int steps = 0;                  ///< of a schedule; 0: the model's
+  double cfg_scale = -1;          ///< below 0: the model's
+};
+
+/// A model taken apart into its networks.
+class ModelParts {
+ public:
+  virtual ~ModelParts() = default;
+  /// As it was asked for: "random:sd15", or the folder's name.
+  virtual std::string name() const = 0;
+  /// Names for --part, and the one that is meant where none is given.
+  virtual std::vector<std::string> parts() const = 0;
+  virtual std::string default_part() const { return parts().front(); }
+  /// "512x512 batch 2": what a run of the part works on.
+  virtual std::string describe(const std::string& part, const PartRequest& request) const = 0;
+  /// Error(Usage) for sizes that the part cannot have.
+  virtual Plan plan(const std::string& part, const PartRequest& request, const NetworkOptions& options) const = 0;
+  /// The component that the part's weights belong to, their names and shapes, and the weights themselves.
+  virtual std::string component(const std::string& part) const { return part; }
+  virtual WeightShapes shapes(const std::string& part) const = 0;
+  virtual std::unique_ptr<WeightSource> weights(const std::string& part) const = 0;
+  /// Arguments that make bench/peers/torch_peer.py run the same network. Error(Usage) if it has none.
+  virtual std::vector<std::string> peer_arguments(const std::string& part, const PartRequest& request) const = 0;
+
+  /// The part of this name, the default one for "" or every part for "all"; Error(Usage) lists them otherwise.
+  std::vector<std::string> parts_named(const std::string& part) const;
+};
+
+/// One kind of model.
+struct ModelFamily {
+  std::string name;
+  /// Names for random:NAME and a line about each.
+  std::function<std::vector<std::pair<std::string, std::string>>()> presets;
+  /// True for a path that holds a model of this family. Empty: the family of last resort, whose errors say what a model
+  /// is expected to look like.
+  std::function<bool(const std::filesystem::path&)> reads;
+  /// `spec`: a path, "random:NAME" with one of the presets, or "" (the embedded model; the family that reads it).
+  std::function<std::shared_ptr<const ModelParts>(const std::string& spec)> open;
+};
+
+/// A namespace-scope object of this type adds a family.
+struct RegisterFamily {
+  explicit RegisterFamily(ModelFamily family);
+};
+/// All families by name.
+std::vector<const ModelFamily*> model_families();
+
+/// The model that `spec` names (as Model::open has it), by the family that knows it. Error(Usage) lists the presets for
+/// an unknown random:NAME; Error(Model) for a path that no family reads.
+std::shared_ptr<const ModelParts> open_parts(const std::string& spec);
+
+}  // namespace tenon

@@ -1,0 +1,185 @@
+#include "tenon/pipelines/image_encoder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tenon/core/error.h"
+#include "tenon/io/image.h"
+#include "tenon/io/json.h"
+#include "tenon/models/config_reader.h"
+#include "tenon/pipelines/model.h"
+#include "tenon/pipelines/random_weights.h"
+
+namespace tenon {
+namespace fs = std::filesystem;
+namespace {
+using nlohmann::json;
+
+constexpr std::string_view kRandom = "random:";
+constexpr int64_t kHubShortSide = 256, kHubCrop = 224;  // what transformers and the original's evaluation use
+
+class TensorWeights : public WeightSource {
+ public:
+  explicit TensorWeights(const std::map<std::string, TensorView>& tensors) : tensors_(tensors) {}
+  HostView find(const std::string& name) const override {
+    const auto it = tensors_.find(name);
+    TENON_CHECK(Model, it != tensors_.end(), "weights") << "no tensor '" << name << "'";
+    return {it->second.dtype, it->second.shape, it->second.data};
+  }
+  void done(const std::string& name) const override { release(tensors_.at(name)); }
+
+ private:
+  const std::map<std::string, TensorView>& tensors_;
+};
+
+// The weight file of a folder; empty if there is none, or several to choose from.
+fs::path weight_file(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return path;
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
+    if (fs::exists(path / name)) return path / name;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(path, ignored))
+    if (entry.path().extension() == ".safetensors") found.push_back(entry.path());
+  return found.size() == 1 ? found[0] : fs::path();
+}
+
+WeightShapes shapes_in(const WeightSet& set) {
+  WeightShapes out;
+  for (const auto& [name, view] : set.tensors) out.emplace(name, view.shape);
+  return out;
+}
+
+json optional_object(const fs::path& path) {
+  if (!fs::exists(path)) return nullptr;
+  json value = read_json(path);
+  TENON_CHECK(Model, value.is_object(), path.string()) << "expected an object, found " << value.type_name();
+  return value;
+}
+
+const VitPreset& preset(const std::string& name) {
+  std::string known;
+  for (const VitPreset& p : vit_presets()) {
+    if (p.name == name) return p;
+    known += (known.empty() ? "" : ", ") + p.name;
+  }
+  throw Error(ErrorKind::Usage, "model", "no image encoder named '" + name + "'; known are " + known);
+}
+
+std::array<double, 3> three_numbers(const json& settings, const char* key, std::array<double, 3> fallback) {
+  if (!settings.contains(key)) return fallback;
+  const json& v = settings[key];
+  const bool good = v.is_array() && v.size() == 3 && std::ranges::all_of(v, [](const json& x) {
+                      return x.is_number() && std::isfinite(x.get<double>());
+                    });
+  TENON_CHECK(Model, good, key) << "expected three numbers, found " << v.dump();
+  return {v[0], v[1], v[2]};
+}
+
+// A side in pixels out of 37, [37, 37], {"height": 37, ..} or {"shortest_edge": 37}.
+int64_t side_of(const json& settings, const char* key, int64_t fallback) {
+  if (!settings.contains(key)) return fallback;
+  const json& v = settings[key];
+  const json* side = &v;
+  for (const char* inner : {"shortest_edge", "height"})
+    if (v.is_object() && v.contains(inner)) side = &v[inner];
+  if (v.is_array() && !v.empty()) side = &v.back();
+  const bool good = side->is_number_integer() && side->get<int64_t>() > 0 && side->get<int64_t>() <= kMaxImageSide;
+  TENON_CHECK(Model, good, key) << "expected pixels from 1 to " << kMaxImageSide << ", found " << v.dump();
+  return side->get<int64_t>();
+}
+
+void read_timm(ImagePreprocessing& p, const json& cfg) {
+  p.crop = side_of(cfg, "input_size", p.crop);
+  double share = 1;
+  if (cfg.contains("crop_pct") && cfg["crop_pct"].is_number()) share = cfg["crop_pct"].get<double>();
+  TENON_CHECK(Model, share > 0 && share <= 1, "crop_pct") << "expected a share above 0 and up to 1, found " << share;
+  p.short_side = static_cast<int64_t>(std::floor(static_cast<double>(p.crop) / share));
+  p.mean = three_numbers(cfg, "mean", p.mean);
+  p.deviation = three_numbers(cfg, "std", p.deviation);
+}
+
+void read_hugging_face(ImagePreprocessing& p, const json& settings) {
+  p.short_side = side_of(settings, "size", p.short_side);
+  p.crop = side_of(settings, "crop_size", p.crop);
+  p.mean = three_numbers(settings, "image_mean", p.mean);
+  p.deviation = three_numbers(settings, "image_std", p.deviation);
+}
+
+}  // namespace
+
+bool ImageEncoder::reads(const fs::path& path) {
+  const fs::path file = weight_file(path);
+  if (file.empty() || (file.extension() != ".safetensors" && file.extension() != ".json")) return false;
+  try {
+    return is_vit(shapes_in(open_weights(file)));
+  } catch (const Error&) {
+    return false;  // whoever opens it says what is wrong
+  }
+}
+
+std::shared_ptr<const ImageEncoder> ImageEncoder::open(const std::string& spec, uint64_t random_seed) {
+  auto e = std::make_shared<ImageEncoder>();
+  e->random_seed_ = random_seed;
+  if (spec.starts_with(kRandom)) {
+    e->name_ = spec;
+    e->config_ = preset(spec.substr(kRandom.size())).config;
+    return e;
+  }
+  const fs::path path = find_model(spec), file = weight_file(path);
+  TENON_CHECK(Model, !file.empty(), path.string())
+      << "has no weights of an image encoder; looked for model.safetensors, model.safetensors.index.json and one "
+         "*.safetensors";
+  e->name_ = path.filename().empty() ? path.parent_path().filename().string() : path.filename().string();
+  e->stored_ = open_weights(file);
+  const fs::path folder = file.parent_path();
+  e->settings_ = optional_object(folder / "config.json");
+  e->preprocessor_ = optional_object(folder / "preprocessor_config.json");
+  const WeightShapes shapes = shapes_in(*e->stored_);
+  e->config_ = detect_vit(shapes, e->settings_, path.string());
+  WeightShapes named;
+  for (const auto& [stored, view] : e->stored_->tensors)
+    if (const std::string timm = vit_name(stored); !timm.empty()) {
+      e->tensors_.emplace(timm, view);
+      named.emplace(timm, view.shape);
+    }
+  require_weights(check_weights(e->shapes(), named), path.string());
+  return e;
+}
+
+ImagePreprocessing ImageEncoder::preprocessing(const std::string& kind) const {
+  const bool own_timm = config_.source == VitSource::Timm;
+  TENON_CHECK(Usage, kind.empty() || kind == "timm" || kind == "hf", "--preprocessing")
+      << "'" << kind << "' is not known; expected timm or hf";
+  ImagePreprocessing p;
+  p.kind = !kind.empty() ? kind : own_timm ? "timm" : "hf";
+  if (p.kind == "timm") {
+    p.short_side = p.crop = config_.native_side();
+    if (settings_.is_object() && settings_.contains("pretrained_cfg")) read_timm(p, settings_["pretrained_cfg"]);
+  } else {
+    p.short_side = kHubShortSide;
+    p.crop = kHubCrop;
+    if (preprocessor_.is_object()) read_hugging_face(p, preprocessor_);
+  }
+  return p;
+}
+
+std::unique_ptr<WeightSource> ImageEncoder::weights() const {
+  if (!stored_) return random_weights(shapes(), random_seed_);
+  return std::make_unique<TensorWeights>(tensors_);
+}
+
+Plan plan_image_encoder(const VitConfig& c, int64_t batch, int64_t height, int64_t width,
+                        const NetworkOptions& options) {
+  for (const auto& [what, side] : {std::pair<const char*, int64_t>{"height", height}, {"width", width}}) {
+    TENON_CHECK(Usage, side > 0 && side <= kMaxImageSide, what)
+        << side << " is outside " << c.patch << ".." << kMaxImageSide;
+    const int64_t nearest = std::max<int64_t>((side + c.patch / 2) / c.patch * c.patch, c.patch);
+    TENON_CHECK(Usage, side % c.patch == 0, what)
+        << side << " is not a multiple of the patch size " << c.patch << "; the nearest is " << nearest;
+  }
+  Graph g;
+  return plan_one("image_encoder", "tokens", vit(g, c, batch, height, width, options.precision), options);
+}
+
+}  // namespace tenon

@@ -1,0 +1,61 @@
+// A vision transformer to run: a checkpoint on disk in any of three layouts, or a named architecture with random
+// weights.
+#pragma once
+#include <array>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tenon/backend/backend.h"
+#include "tenon/io/safetensors.h"
+#include "tenon/models/vit.h"
+#include "tenon/pipelines/networks.h"
+
+namespace tenon {
+
+/// From a picture to pixels: the short side is scaled (bicubic), the middle cut out, channels normalised.
+struct ImagePreprocessing {
+  std::string kind = "timm";  ///< "timm" or "hf": also how an odd margin is split when the middle is cut out
+  int64_t short_side = 518;   ///< pixels, before cutting
+  int64_t crop = 518;         ///< pixels along a side
+  std::array<double, 3> mean = {0.485, 0.456, 0.406}, deviation = {0.229, 0.224, 0.225};  ///< of values in [0,1]
+};
+
+class ImageEncoder {
+ public:
+  /// `spec`: "random:NAME" or a path, as Model::open. A folder holds model.safetensors (or its index, or one other
+  /// .safetensors file) and maybe config.json and preprocessor_config.json. Error(Model) for anything else, and for
+  /// weights that are not of a vision transformer or not complete.
+  static std::shared_ptr<const ImageEncoder> open(const std::string& spec, uint64_t random_seed = 0);
+  /// True if the path holds weights of a vision transformer.
+  static bool reads(const std::filesystem::path& path);
+
+  const std::string& name() const { return name_; }
+  const VitConfig& config() const { return config_; }
+  /// As `kind` ("timm", "hf") does it: from the files' own settings if they are of that kind, else its usual ones. ""
+  /// is the checkpoint's kind: timm's for timm's weights, transformers' for the others. Error(Usage) for other words.
+  ImagePreprocessing preprocessing(const std::string& kind = "") const;
+  /// By timm's names.
+  std::unique_ptr<WeightSource> weights() const;
+  /// Names and shapes that the network reads.
+  WeightShapes shapes() const { return vit_weights(config_); }
+  /// Null for random weights.
+  const WeightSet* checkpoint() const { return stored_ ? &*stored_ : nullptr; }
+
+ private:
+  std::string name_;
+  VitConfig config_;
+  std::optional<WeightSet> stored_;
+  std::map<std::string, TensorView> tensors_;  // by timm's names
+  nlohmann::json settings_, preprocessor_;     // config.json, preprocessor_config.json
+  uint64_t random_seed_ = 0;
+};
+
+/// Input "pixels" f32 [batch, height, width, 3]; result "tokens" as vit(). Error(Usage) for a side that is no multiple
+/// of the patch, naming the nearest that is.
+Plan plan_image_encoder(const VitConfig& c, int64_t batch, int64_t height, int64_t width,
+                        const NetworkOptions& options);
+
+}  // namespace tenon

@@ -1,0 +1,14 @@
+// Reproducible random weights for architectures without a file.
+#pragma once
+#include <memory>
+
+#include "tenon/backend/backend.h"
+#include "tenon/models/weights.h"
+
+namespace tenon {
+
+/// Tensors of these names and shapes as random_weight has them, in bf16, each made when it is asked for and dropped
+/// when it has been packed.
+std::unique_ptr<WeightSource> random_weights(WeightShapes shapes, uint64_t seed);
+
+}  // namespace tenon

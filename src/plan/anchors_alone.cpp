@@ -1,0 +1,58 @@
+// The partition to compare with: an anchor is a launch with a bias and a rounding at most, as a library's kernel is,
+// and the maths between anchors becomes as few launches as it can.
+#include <algorithm>
+
+#include "tenon/expr/ops.h"
+#include "tenon/plan/partition.h"
+
+namespace tenon {
+namespace {
+
+bool adds_bias(const Expr& e) {
+  return e.is<nodes::Add>() && std::ranges::any_of(e->in, [](const Expr& x) {
+           return x->rate == Rate::Constant && x.is<nodes::Broadcast>() && x->in[0].shape().rank() == 1;
+         });
+}
+
+}  // namespace
+
+void Partitioner::emit_anchor_alone(const Expr& anchor) {
+  for (const Expr& x : anchor->in) emit_below_views(x);
+  Expr last = anchor;
+  while (!wanted_.contains(last.get()) && users_.of(last).size() == 1) {
+    const Expr& u = users_.of(last)[0];
+    if (!adds_bias(u) && !u.is<nodes::Cast>()) break;
+    last = u;
+  }
+  const std::vector<Expr> values{last};
+  commit(attempt_or_materialize(values), values, {});
+}
+
+void Partitioner::emit_below_views(const Expr& e) {
+  if (e->rate == Rate::Constant || e->family() == Family::Leaf || in_memory(e)) return;
+  if (e->family() != Family::View) return emit_with_shared(e);
+  for (const Expr& x : e->in) emit_below_views(x);
+}
+
+// One launch for `e` and for whatever on the way to it others read too.
+void Partitioner::emit_with_shared(const Expr& e) {
+  Region cone{e.get()};
+  std::vector<Expr> stack{e}, values{e};
+  while (!stack.empty()) {
+    const Expr x = stack.back();
+    stack.pop_back();
+    for (const Expr& in : x->in)
+      if (in->family() != Family::Leaf && !in_memory(in) && cone.insert(in.get()).second) stack.push_back(in);
+  }
+  for (const Node* n : cone) {
+    const Expr x(n);
+    if (x == e || x->family() != Family::Pointwise || x.shape() != e.shape() || !leaves(x, cone)) continue;
+    std::vector<Expr> more = values;
+    more.push_back(x);
+    std::ranges::sort(more, {}, [](const Expr& v) { return v->id; });
+    if (attempt(more).choice.skeleton) values = std::move(more);
+  }
+  commit(attempt_or_materialize(values), values, {});
+}
+
+}  // namespace tenon

@@ -1,0 +1,140 @@
+// Constant scales in front of and behind linear layers become part of the weights.
+#include <algorithm>
+#include <unordered_set>
+
+#include "tenon/expr/ops.h"
+#include "tenon/plan/rewrite.h"
+
+namespace tenon {
+namespace {
+
+// `e` as a factor for each of `channels` columns: rank 0 (a literal) or [channels]. Empty if it is no such constant.
+Expr channel_factor(const Expr& e, int64_t channels) {
+  if (e->rate != Rate::Constant) return {};
+  Expr x = e;
+  while (x.is<nodes::Broadcast>()) x = x->in[0];
+  if (x.is<nodes::Constant>()) return x;
+  if (x.dtype() != DType::F32) return {};
+  const Shape& s = x.shape();
+  return s.cols() == channels && s.numel() == channels ? reshape(x, {channels}) : Expr();
+}
+
+// y times (or over) a constant for each column of y.
+struct Scaled {
+  Expr y, factor;
+  explicit operator bool() const { return static_cast<bool>(factor); }
+};
+
+Scaled scaled_by_constant(const Expr& e) {
+  const int64_t channels = e.shape().cols();
+  if (e.is<nodes::Mul>())
+    for (const int i : {1, 0})
+      if (const Expr f = channel_factor(e->in[static_cast<size_t>(i)], channels); f)
+        return {e->in[static_cast<size_t>(1 - i)], f};
+  if (e.is<nodes::Div>())
+    if (const Expr f = channel_factor(e->in[1], channels); f)
+      return {e->in[0],
+              f.is<nodes::Constant>() ? constant(e.graph(), 1 / f->attrs.nums[0]) : constant(e.graph(), 1) / f};
+  return {};
+}
+
+// y plus a constant for each column of y.
+Scaled shifted_by_constant(const Expr& e) {
+  if (e.is<nodes::Add>())
+    for (const int i : {1, 0})
+      if (const Expr f = channel_factor(e->in[static_cast<size_t>(i)], e.shape().cols()); f)
+        return {e->in[static_cast<size_t>(1 - i)], f};
+  return {};
+}
+
+bool constant_layer(const Expr& e) {
+  return e.is<nodes::Linear>() && e->in[1].shape().rank() == 2 && e->in[1]->rate == Rate::Constant;
+}
+
+// A weight as it was before it was rounded to the type that it is multiplied in.
+Expr unrounded(const Expr& w) {
+  Graph& g = w.graph();
+  if (w.dtype() == DType::F32) return w;
+  if (w.is<nodes::Param>()) return param(g, w->attrs.text, DType::F32, w.shape());
+  if (w.is<nodes::Cast>()) return cast(w->in[0], DType::F32);
+  if (w->family() != Family::View || w.is<nodes::Gather>()) return cast(w, DType::F32);
+  std::vector<Expr> in;
+  for (const Expr& x : w->in) in.push_back(unrounded(x));
+  return g.make(*w->type, in, w->attrs);
+}
+
+// Weights [N,K] times a factor of their rows (axis 0) or columns (axis 1), rounded once, at the end.
+Expr scaled_weight(const Expr& w, const Expr& factor, int axis) {
+  const int64_t n = factor.shape().numel();
+  const Expr f = factor.shape().rank() == 0 ? factor : reshape(factor, axis == 0 ? Shape{n, 1} : Shape{1, n});
+  return cast(unrounded(w) * f, w.dtype());
+}
+
+class Folder {
+ public:
+  Folder(const Users& users, std::span<const Expr> results) : users_(users) {
+    for (const Expr& r : results) results_.insert(r.get());
+  }
+
+  Expr operator()(const Expr& e, std::span<const Expr> in) const {
+    if (constant_layer(e)) return in_front(e, in);
+    const Scaled s = scaled_by_constant(e);
+    return s && ends_in_layer(s.y) ? behind(e, in) : Expr();
+  }
+
+ private:
+  bool only_one_user(const Expr& e) const { return users_.of(e).size() == 1 && !results_.contains(e.get()); }
+
+  // True if `e` is a layer, with constants added or multiplied behind it, whose parts nobody else reads.
+  bool ends_in_layer(Expr e) const {
+    for (;;) {
+      if (!only_one_user(e)) return false;
+      if (constant_layer(e)) return true;
+      const Scaled scaled = scaled_by_constant(e), shifted = shifted_by_constant(e);
+      if (!scaled && !shifted) return false;
+      e = scaled ? scaled.y : shifted.y;
+    }
+  }
+
+  // (x w + b) f = x (w f) + b f. What stands below has been folded already: it is a layer, with shifts behind it.
+  static Expr behind(const Expr& e, std::span<const Expr> in) {
+    const Scaled s = scaled_by_constant(e.graph().make(*e->type, in, e->attrs));
+    return s ? times(s.y, s.factor) : Expr();
+  }
+  static Expr times(const Expr& y, const Expr& factor) {
+    if (constant_layer(y)) return linear(y->in[0], scaled_weight(y->in[1], factor, 0));
+    const Scaled shifted = shifted_by_constant(y);
+    return times(shifted.y, factor) + shifted.factor * factor;
+  }
+
+  // (z f) w = z (f w), where nobody but layers reads z f.
+  Expr in_front(const Expr& e, std::span<const Expr> in) const {
+    const Expr& x = e->in[0];
+    const Expr product = x.is<nodes::Cast>() ? x->in[0] : x;
+    if (!scaled_by_constant(product) || !only_layers_read(x) || (product != x && !only_one_user(product))) return {};
+    const Scaled s = scaled_by_constant(in[0].is<nodes::Cast>() ? in[0]->in[0] : in[0]);
+    if (!s) return {};  // folded into the layer below it
+    return linear(cast(s.y, in[0].dtype()), scaled_weight(in[1], s.factor, 1));
+  }
+  bool only_layers_read(const Expr& x) const {
+    if (results_.contains(x.get())) return false;
+    return std::ranges::all_of(users_.of(x), [&](const Expr& u) { return constant_layer(u) && u->in[1] != x; });
+  }
+
+  const Users& users_;
+  std::unordered_set<const Node*> results_;
+};
+
+}  // namespace
+
+std::vector<Expr> fold_scales(Graph& g, std::span<const Expr> roots) {
+  const Users users(roots);
+  std::vector<Expr> out;
+  const Folder folder(users, roots);
+  const Replace fold = [&](const Expr& e, std::span<const Expr> in) { return folder(e, in); };
+  Memo memo;
+  for (const Expr& r : roots) out.push_back(rebuild(g, r, fold, memo));
+  return out;
+}
+
+}  // namespace tenon

@@ -1,0 +1,113 @@
+// Features through the command line; one block compared; what TENON_DUMP writes.
+#include <fstream>
+#include <sstream>
+
+#include "cli.h"
+#include "tenon/io/image.h"
+
+namespace cli {
+namespace {
+using nlohmann::json;
+
+class CliEmbed : public CliTest {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    for (const char* name : {"a.png", "b.png"}) {
+      tenon::Image image{40, 30, 3, {}};
+      for (int i = 0; i < 40 * 30 * 3; ++i) image.pixels.push_back(static_cast<uint8_t>(i * 7 + name[0] * 50));
+      tenon::write_png(folder() / name, image, {}, tenon::Overwrite::No);
+    }
+  }
+  static std::vector<std::string> small(std::vector<std::string> more) {
+    for (const char* a : {"-m", "random:vit-s14", "--size", "42"}) more.emplace_back(a);
+    return more;
+  }
+  std::string bytes(const std::string& name) const {
+    std::stringstream out;
+    out << std::ifstream(folder() / name, std::ios::binary).rdbuf();
+    return out.str();
+  }
+};
+
+TEST_F(CliEmbed, WritesFeaturesPatchesAndComponents) {
+  const Finished f = tenon(small({"embed", "a.png", "b.png", "--patches", "p.npy", "--pca", "c.png"}));
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(f.out, "features.npy\np.npy\nc_0.png\nc_1.png\n");
+  EXPECT_NE(bytes("features.npy").find("(2, 384)"), std::string::npos);
+  EXPECT_NE(bytes("p.npy").find("(2, 3, 3, 384)"), std::string::npos);
+  EXPECT_EQ(tenon::read_png(folder() / "c_1.png").width, 42);
+  // One picture alone is its row, to the bit.
+  ASSERT_EQ(tenon(small({"embed", "b.png", "-o", "one.npy"})).code, 0);
+  const std::string all = bytes("features.npy"), one = bytes("one.npy");
+  EXPECT_EQ(all.substr(all.size() - 4 * 384), one.substr(one.size() - 4 * 384));
+}
+
+TEST_F(CliEmbed, Json) {
+  const Finished f =
+      tenon(small({"embed", "a.png", "-o", "f.json", "--preprocessing", "hf", "--type", "f32", "--json"}));
+  ASSERT_EQ(f.code, 0) << f.err;
+  const json line = json::parse(f.out);
+  EXPECT_EQ(line["preprocessing"], "hf");
+  EXPECT_EQ(line["side"], 42);
+  EXPECT_EQ(line["type"], "f32");
+  EXPECT_EQ(line["grid"], (std::vector<int>{3, 3}));
+  const json file = json::parse(bytes("f.json"));
+  EXPECT_EQ(file["images"][0]["path"], "a.png");
+  EXPECT_EQ(file["images"][0]["feature"].size(), 384u);
+}
+
+TEST_F(CliEmbed, Errors) {
+  expect_error(2, small({"embed", "a.png", "-o", "a.txt"}), {"--output", "a.txt", ".npy"});
+  expect_error(2, small({"embed", "a.png", "--patches", "features.npy"}), {"features.npy", "twice"});
+  expect_error(2, small({"embed", "none.png"}), {"none.png"});
+  expect_error(2, small({"embed", "a.png", "--pca", "a.png"}), {"a.png", "exists"});
+  expect_error(2, {"embed", "a.png", "-m", "random:vit-s14", "--size", "43"}, {"43", "nearest is 42"});
+  expect_error(2, {"embed", "a.png", "-m", "random:sd15"}, {"sd15", "vit-g14"});
+  expect_error(3, {"embed", "a.png", "-m", "nowhere"}, {"nowhere"});
+  expect_error(3, {"embed", "a.png", "-m", model()}, {"image encoder"});
+  expect_error(2, small({"embed", "a.png", "--preprocessing", "x"}), {"x", "timm or hf"});
+  expect_error(2, {"explain", "-m", "random:vit-s14", "--part", "unet"}, {"unet", "encoder"});
+}
+
+TEST_F(CliEmbed, InspectsAndExplainsVisionTransformers) {
+  const Finished i = tenon({"inspect", "random:vit-g14", "--json"});
+  ASSERT_EQ(i.code, 0) << i.err;
+  EXPECT_EQ(json::parse(i.out)["components"]["encoder"]["parameters"], 1136479232);
+  const Finished e = tenon({"explain", "-m", "random:vit-g14", "--json"});
+  ASSERT_EQ(e.code, 0) << e.err;
+  EXPECT_EQ(json::parse(e.out)["counts"]["total"], 202);
+}
+
+TEST_F(CliEmbed, ComparesABlock) {
+  const Finished f = tenon({"explain", "-m", "random:vit-g14", "--batch-size", "8", "--compare", "--json"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  const json j = json::parse(f.out);
+  EXPECT_EQ(j["block"], "blocks.1");
+  ASSERT_EQ(j["ways"].size(), 3u);
+  const auto launches = [&](int way) { return j["ways"][way]["launches"].size(); };
+  const auto moved = [&](int way) { return j["ways"][way]["bytes"].get<int64_t>(); };
+  EXPECT_GT(launches(0), 40u);
+  EXPECT_LE(launches(1), 9u);
+  EXPECT_EQ(launches(2), 5u);
+  EXPECT_GT(moved(0), moved(1));
+  EXPECT_GT(moved(1), moved(2));
+  const Finished text = tenon({"explain", "-m", "random:vit-g14", "--compare"});
+  EXPECT_NE(text.out.find("Tenon: 5 launches"), std::string::npos) << text.out;
+}
+
+TEST_F(CliEmbed, Dumps) {
+  const Finished f = tenon(small({"embed", "a.png"}), {"TENON_DUMP=dumped"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(bytes("dumped/image_encoder.plan").find("blocks.11.mlp.fc2"), std::string::npos);
+  const std::string tape = bytes("dumped/tapes/blocks.0.attn.proj.txt");
+  EXPECT_NE(tape.find("accumulator, lane 0"), std::string::npos) << tape;
+  EXPECT_NE(tape.find("store v"), std::string::npos) << tape;
+  int forms = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder() / "dumped/forms/image_encoder"))
+    forms += entry.path().extension() == ".txt";
+  EXPECT_GE(forms, 62);
+}
+
+}  // namespace
+}  // namespace cli

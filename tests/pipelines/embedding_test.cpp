@@ -1,0 +1,189 @@
+// Features of pictures: checkpoints of every layout from a folder, preprocessing, batches, principal components.
+#include "tenon/pipelines/embedding.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tenon/core/error.h"
+#include "tenon/models/hash_weights.h"
+#include "tenon/pipelines/family.h"
+
+namespace tenon {
+namespace {
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+Image picture(int64_t width, int64_t height, int shade) {
+  Image image{width, height, 3, {}};
+  for (int64_t i = 0; i < width * height * 3; ++i)
+    image.pixels.push_back(static_cast<uint8_t>((i * 7 + i / 50 * 31 + shade) % 256));
+  return image;
+}
+
+class Embed : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("tenon-embed-" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // A checkpoint with the names and shapes of a fixture's case and made-up weights.
+  fs::path write(const std::string& name) const {
+    const json all = json::parse(std::ifstream(TENON_SOURCE_DIR "/tests/fixtures/vit.json"));
+    for (const json& c : all["cases"]) {
+      if (c["name"] != name) continue;
+      std::vector<std::vector<float>> values;
+      std::vector<TensorData> tensors;
+      for (const auto& [tensor, dims] : c["stored"].items()) {
+        const Shape shape(std::span<const int64_t>(dims.get<std::vector<int64_t>>()));
+        values.emplace_back(static_cast<size_t>(shape.numel()));
+        random_weight(tensor, shape, DType::F32, 0, shape.numel(), values.back().data());
+        tensors.push_back({tensor, DType::F32, shape, std::as_bytes(std::span(values.back()))});
+      }
+      const fs::path to = folder_ / name;
+      fs::create_directories(to);
+      write_safetensors(to / "model.safetensors", tensors);
+      if (!c["config"].is_null()) std::ofstream(to / "config.json") << c["config"].dump();
+      return to;
+    }
+    throw std::runtime_error("no case " + name);
+  }
+  static EmbeddingOptions f32() {
+    EmbeddingOptions o;
+    o.type = DType::F32;
+    o.side = 56;
+    return o;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Embed, ReadsEveryLayoutAndChoosesItsPreprocessing) {
+  for (const auto& [name, kind, short_side, side] :
+       {std::tuple{"timm-registers", "timm", 56, 56}, {"original", "hf", 256, 224}, {"transformers", "hf", 256, 224}}) {
+    const fs::path path = write(name);
+    ASSERT_TRUE(ImageEncoder::reads(path)) << name;
+    const auto encoder = ImageEncoder::open(path.string());
+    const ImagePreprocessing p = encoder->preprocessing();
+    EXPECT_EQ(p.kind, kind) << name;
+    EXPECT_EQ(p.short_side, short_side) << name;
+    EXPECT_EQ(p.crop, side) << name;
+    EXPECT_EQ(encoder->preprocessing("timm").kind, "timm");
+    ImageEmbedding embed(encoder, f32());
+    const std::vector<Embedding> e = embed(std::array{picture(80, 60, 3)});
+    ASSERT_EQ(e.size(), 1u);
+    EXPECT_EQ(e[0].feature.size(), 128u);
+    EXPECT_EQ(e[0].rows, 4);
+    EXPECT_EQ(e[0].patches.size(), 16u * 128u);
+    EXPECT_EQ(open_parts(path.string())->parts(), std::vector<std::string>{"encoder"});
+  }
+}
+
+TEST_F(Embed, SettingsOfTheFilesWin) {
+  const fs::path hf = write("transformers-registers");
+  std::ofstream(hf / "preprocessor_config.json")
+      << R"({"size": {"shortest_edge": 64}, "crop_size": {"height": 42, "width": 42}, "image_mean": [0.5, 0.5, 0.5]})";
+  const ImagePreprocessing p = ImageEncoder::open(hf.string())->preprocessing();
+  EXPECT_EQ(p.short_side, 64);
+  EXPECT_EQ(p.crop, 42);
+  EXPECT_EQ(p.mean[2], 0.5);
+  const fs::path timm = write("timm");
+  std::ofstream(timm / "config.json") << R"({"pretrained_cfg": {"input_size": [3, 28, 28], "crop_pct": 0.875}})";
+  const ImagePreprocessing q = ImageEncoder::open(timm.string())->preprocessing();
+  EXPECT_EQ(q.short_side, 32);
+  EXPECT_EQ(q.crop, 28);
+}
+
+TEST_F(Embed, APictureIsTheSameWhateverStandsBesideIt) {
+  const auto encoder = ImageEncoder::open(write("timm-gated").string());
+  const std::vector<Image> images{picture(60, 60, 1), picture(90, 57, 80), picture(57, 90, 160)};
+  for (const std::optional<DType> type : {std::optional(DType::F32), std::optional(DType::BF16)}) {
+    EmbeddingOptions o = f32();
+    o.type = type;
+    const std::vector<Embedding> together = ImageEmbedding(encoder, o)(images);
+    ASSERT_EQ(together.size(), 3u);
+    for (size_t i = 0; i < images.size(); ++i) {
+      const std::vector<Embedding> alone = ImageEmbedding(encoder, o)(std::span(&images[i], 1));
+      EXPECT_EQ(alone[0].feature, together[i].feature);
+      EXPECT_EQ(alone[0].patches, together[i].patches);
+    }
+    EXPECT_NE(together[0].feature, together[1].feature);
+    o.batch = 2;  // two runs, of two and of one
+    EXPECT_EQ(ImageEmbedding(encoder, o)(images)[2].feature, together[2].feature);
+  }
+}
+
+TEST_F(Embed, PreprocessingNormalises) {
+  const auto encoder = ImageEncoder::open(write("timm").string());
+  ImageEmbedding embed(encoder, f32());
+  Image grey{112, 70, 3, std::vector<uint8_t>(112 * 70 * 3, 255)};
+  const std::vector<float> pixels = embed.preprocess(grey);
+  ASSERT_EQ(pixels.size(), 56u * 56u * 3u);
+  EXPECT_LE(std::abs(pixels[0] - (1 - 0.485f) / 0.229f), 1e-5f);
+  EXPECT_LE(std::abs(pixels[2] - (1 - 0.406f) / 0.225f), 1e-5f);
+}
+
+// Patches on a line in feature space: the first component is their place on it, the others are flat or noise.
+TEST(PrincipalComponents, FindTheLineThatPatchesLieOn) {
+  Embedding e;
+  e.feature.resize(16);
+  e.rows = 4;
+  e.columns = 8;
+  for (int i = 0; i < 32; ++i)
+    for (int j = 0; j < 16; ++j)
+      e.patches.push_back(static_cast<float>(i) * std::sin(1.0f + static_cast<float>(j)) + 5);
+  const std::vector<Image> images = principal_components(std::array{e}, 2);
+  ASSERT_EQ(images.size(), 1u);
+  EXPECT_EQ(images[0].width, 16);
+  EXPECT_EQ(images[0].height, 8);
+  const auto red = [&](int64_t x, int64_t y) { return images[0].pixels[static_cast<size_t>((y * 16 + x) * 3)]; };
+  EXPECT_EQ(std::min(red(0, 0), red(15, 7)), 0);
+  EXPECT_EQ(std::max(red(0, 0), red(15, 7)), 255);
+  EXPECT_EQ(red(0, 0), red(1, 1));  // two pixels a patch
+  EXPECT_LE(std::abs(std::abs(red(2, 0) - red(0, 0)) - 255.0 / 31), 1);
+}
+
+TEST_F(Embed, RefusesWhatCannotBe) {
+  const auto refused = [](ErrorKind kind, const std::string& words, const auto& act) {
+    try {
+      act();
+      ADD_FAILURE() << "expected an error with: " << words;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), kind) << e.what();
+      EXPECT_NE(std::string(e.what()).find(words), std::string::npos) << e.what();
+    }
+  };
+  const fs::path path = write("timm");
+  const auto encoder = ImageEncoder::open(path.string());
+  EmbeddingOptions o = f32();
+  o.side = 57;
+  refused(ErrorKind::Usage, "the nearest is 56", [&] { ImageEmbedding(encoder, o); });
+  o = f32();
+  o.preprocessing = "clip";
+  refused(ErrorKind::Usage, "expected timm or hf", [&] { ImageEmbedding(encoder, o); });
+  o = f32();
+  o.device = "null";
+  refused(ErrorKind::Usage, "computes nothing", [&] { ImageEmbedding(encoder, o); });
+  refused(ErrorKind::Usage, "vit-g14", [] { ImageEncoder::open("random:resnet"); });
+  refused(ErrorKind::Model, "no weights of an image encoder", [&] { ImageEncoder::open(folder_.string()); });
+  // A block's tensor is missing.
+  const json all = json::parse(std::ifstream(TENON_SOURCE_DIR "/tests/fixtures/vit.json"));
+  const std::vector<float> zeros(128 * 588);
+  std::vector<TensorData> tensors;
+  for (const auto& [tensor, dims] : all["cases"][0]["stored"].items()) {
+    const Shape shape(std::span<const int64_t>(dims.get<std::vector<int64_t>>()));
+    if (tensor != "blocks.1.attn.proj.bias")
+      tensors.push_back(
+          {tensor, DType::F32, shape, std::as_bytes(std::span(zeros).first(static_cast<size_t>(shape.numel())))});
+  }
+  write_safetensors(path / "model.safetensors", tensors);
+  refused(ErrorKind::Model, "blocks.1.attn.proj.bias", [&] { ImageEncoder::open(path.string()); });
+}
+
+}  // namespace
+}  // namespace tenon
