@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 
 #include "tenon/backend/backend.h"
 
@@ -13,7 +14,7 @@ struct DeviceName {
   std::string backend = "cpu";  ///< "cpu", "cuda"
   int ordinal = 0;
   bool operator==(const DeviceName&) const = default;
-  auto operator<=>(const DeviceName&) const = default;
+  bool operator<(const DeviceName& o) const { return std::tie(backend, ordinal) < std::tie(o.backend, o.ordinal); }
   /// "cpu", "cuda:0"
   std::string str() const { return backend == "cuda" ? backend + ":" + std::to_string(ordinal) : backend; }
 };

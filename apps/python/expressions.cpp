@@ -58,10 +58,10 @@ void bind_expressions(nb::module_& m) {
   nb::class_<Graph>(m, "Graph")
       .def(nb::new_([] { return std::make_shared<Graph>(); }))
       .def("constant",
-           [](std::shared_ptr<Graph> g, double v) {
+           [](const std::shared_ptr<Graph>& g, double v) {
              return Value{constant(*g, v), g};
            })
-      .def("scalar", [](std::shared_ptr<Graph> g, std::string name) {
+      .def("scalar", [](const std::shared_ptr<Graph>& g, std::string name) {
         return Value{scalar(*g, std::move(name)), g};
       });
   nb::class_<Value>(m, "Value")

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "nb.h"
 #include "tenon/core/error.h"
@@ -53,9 +54,7 @@ class ImagePipeline {
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::Cancelled || !interrupt_->raised) throw;
     }
-    nb::python_error raised = std::move(*interrupt_->raised);
-    interrupt_->raised.reset();
-    throw raised;
+    throw nb::python_error(std::exchange(interrupt_->raised, std::nullopt).value());
   }
 
   const Model& model() const { return pipeline_->model(); }

@@ -88,7 +88,7 @@ Call Call::read(std::string function, const std::vector<std::string>& names, con
   return call;
 }
 
-Program::Program(std::string name, std::vector<NamedValue> results, const Call& call)
+Program::Program(const std::string& name, std::vector<NamedValue> results, const Call& call)
     : results_(std::move(results)),
       name_(call.device),
       device_(open_device(call.device)),
@@ -179,15 +179,15 @@ void bind_programs(nb::module_& m) {
       .def("is_scalar", [](const Call& c, size_t i) { return !c.arguments.at(i).array; })
       .def("dtype", [](const Call& c, size_t i) { return std::string(name_of(c.arguments.at(i).array.value().dtype)); })
       .def("input",
-           [](const Call& c, std::shared_ptr<Graph> g, size_t i) {
+           [](const Call& c, const std::shared_ptr<Graph>& g, size_t i) {
              const Call::Argument& a = c.arguments.at(i);
              return Value{input_like(*g, a.name, a.array.value()), g};
            })
       .def_prop_ro("first", [](const Call& c) { return c.first; })
       .def_prop_ro("key", [](const Call& c) { return nb::bytes(c.key.data(), c.key.size()); });
   nb::class_<Program>(m, "Program")
-      .def("__init__", [](Program* at, std::string name, std::vector<NamedValue> results,
-                          const Call& call) { new (at) Program(std::move(name), std::move(results), call); })
+      .def("__init__", [](Program* at, const std::string& name, std::vector<NamedValue> results,
+                          const Call& call) { new (at) Program(name, std::move(results), call); })
       .def("run",
            [](Program& p, const Call& call, const nb::list& outputs) {
              std::vector<Array> arrays;

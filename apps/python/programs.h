@@ -38,7 +38,7 @@ class Program {
  public:
   /// Plans `results` for calls like `call`. Arguments that no result needs are left out of the plan. Error(Usage) names
   /// what cannot be run.
-  Program(std::string name, std::vector<NamedValue> results, const Call& call);
+  Program(const std::string& name, std::vector<NamedValue> results, const Call& call);
 
   /// Reads the call's arrays and writes `outputs`, all where they lie, on the call's stream. Checked first: types,
   /// shapes, devices, contiguity and aliasing of outputs. On a GPU it returns when the work is queued.
