@@ -30,10 +30,13 @@ stage_tidy() { tools/tidy.sh build/release "$jobs"; }
 stage_asan() { build asan library_tests fuzzers && tests asan -E 'NOT_BUILT|^example|EmulatedPictures' ; }
 stage_tsan() { build tsan test_threads && tests tsan -L threads; }
 stage_install() { tools/check_install.sh build/release "$jobs"; }
-# Every GPU kernel of the full-size model, compiled for both architectures and its machine code checked.
+# Every GPU kernel of the full-size models, compiled for both architectures and its machine code checked.
 stage_kernels() {
-  TENON_CACHE_DIR="$PWD/build/cache" TENON_CUDA_PATH="$PWD/build/cuda-env" \
-    build/release/bin/tenon compile -m random:sd15 --type f16 --arch sm_89,sm_90a
+  local model
+  for model in sd15 vit-g14; do
+    TENON_CACHE_DIR="$PWD/build/cache" TENON_CUDA_PATH="$PWD/build/cuda-env" \
+      build/release/bin/tenon compile -m "random:$model" --type f16 --arch sm_89,sm_90a || return 1
+  done
 }
 stage_fuzz() { build fuzz fuzzers && tools/fuzz.sh build/fuzz "${TENON_FUZZ_SECONDS:-20}" "$jobs"; }
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "tenon/core/dump.h"
+#include "tenon/expr/node_type.h"
 #include "tenon/kernels/skeleton.h"
 
 namespace tenon {
