@@ -30,12 +30,15 @@ stage_tidy() { tools/tidy.sh build/release "$jobs"; }
 stage_asan() { build asan library_tests fuzzers && tests asan -E 'NOT_BUILT|^example|EmulatedPictures' ; }
 stage_tsan() { build tsan test_threads && tests tsan -L threads; }
 stage_install() { tools/check_install.sh build/release "$jobs"; }
-# Every GPU kernel of the full-size model and of the optimizer, compiled for both architectures and its machine code
+# Every GPU kernel of the full-size models and of the optimizer, compiled for both architectures and its machine code
 # checked.
 stage_kernels() {
-  TENON_CACHE_DIR="$PWD/build/cache" TENON_CUDA_PATH="$PWD/build/cuda-env" \
-    build/release/bin/tenon compile -m random:sd15 --type f16 --arch sm_89,sm_90a &&
-    tests release -R '^ListCodeTest'
+  local model
+  for model in sd15 vit-g14; do
+    TENON_CACHE_DIR="$PWD/build/cache" TENON_CUDA_PATH="$PWD/build/cuda-env" \
+      build/release/bin/tenon compile -m "random:$model" --type f16 --arch sm_89,sm_90a || return 1
+  done
+  tests release -R '^ListCodeTest'
 }
 stage_python() {
   local log

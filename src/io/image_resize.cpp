@@ -26,12 +26,12 @@ struct Taps {
 
 std::vector<Taps> taps_of(int64_t from, int64_t to) {
   const double scale = static_cast<double>(from) / static_cast<double>(to), widened = std::max(scale, 1.0);
-  const double support = kSupport * widened;
+  const double before = kSupport * widened - 0.5, behind = kSupport * widened + 0.5;
   std::vector<Taps> out(static_cast<size_t>(to));
   for (int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
-    const int64_t first = std::max<int64_t>(static_cast<int64_t>(centre - support + 0.5), 0);
-    const int64_t end = std::min(static_cast<int64_t>(centre + support + 0.5), from);
+    const int64_t first = std::max<int64_t>(static_cast<int64_t>(centre - before), 0);
+    const int64_t end = std::min(static_cast<int64_t>(centre + behind), from);
     std::vector<double> weights;
     double total = 0;
     for (int64_t j = first; j < end; ++j) {

@@ -36,7 +36,7 @@ std::vector<const ModelFamily*> model_families() {
 }
 
 std::vector<std::string> ModelParts::parts_named(const std::string& part) const {
-  const std::vector<std::string> all = parts();
+  std::vector<std::string> all = parts();
   if (part.empty()) return {default_part()};
   if (part == "all") return all;
   if (std::ranges::find(all, part) != all.end()) return {part};

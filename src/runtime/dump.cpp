@@ -4,6 +4,7 @@
 
 #include "tenon/expr/node_type.h"
 #include "tenon/core/dump.h"
+#include "tenon/expr/node_type.h"
 #include "tenon/kernels/skeleton.h"
 
 namespace tenon {

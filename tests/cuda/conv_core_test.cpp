@@ -217,8 +217,9 @@ void check(const HopperVariant& v, device::ConvSizes c) {
       "; static constexpr bool kConstant = false; DEV static TmaSource source(const Params& p, int col) {\n"
       "  return col < p.first_channels ? TmaSource{p.a, col} : TmaSource{p.a2, col - p.first_channels}; } };\n"
       "struct B { using T = " +
-      t + "; static constexpr bool kConstant = true; DEV static TmaSource source(const Params& p, int col) { return {p.b, "
-          "col}; } };\n" +
+      t +
+      "; static constexpr bool kConstant = true; DEV static TmaSource source(const Params& p, int col) { return {p.b, "
+      "col}; } };\n" +
       epilogue(v.lanes, 8, "p.sizes.outputs / kLanes") + "using Tile = " + v.tile.type() +
       ";\nKERNEL(Tile::kThreads, 1, Params, p) { conv_wgmma<Tile, A, B, Epilogue>(p); }\n";
   HopperParams params{};
@@ -231,7 +232,8 @@ void check(const HopperVariant& v, device::ConvSizes c) {
 }
 
 TEST(ConvHopper, ThreeByThree) {
-  for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 64, 4}, {128, 160, 4}, {256, 96, 3}, {64, 64, 4, 1, 2}, {128, 96, 3, 1, 2}})
+  for (const WgmmaTileShape& tile :
+       {WgmmaTileShape{64, 64, 4}, {128, 160, 4}, {256, 96, 3}, {64, 64, 4, 1, 2}, {128, 96, 3, 1, 2}})
     for (const auto& [height, width] : {std::pair{8, 8}, {9, 7}, {16, 20}})
       check(HopperVariant{tile}, sizes_of(2, height, width, 64, 72, 3, 1, 1, 1));
 }

@@ -48,7 +48,9 @@ std::string rows_of(const std::string& name, const std::string& pointer, const s
          columns + "}; }\n  DEV static const T* at(const Row& row, int col) { return row.at + col; }\n};\n";
 }
 std::string map_of(const std::string& name, const std::string& map) {
-  return "struct " + name + " { using T = ::T; static constexpr bool kConstant = true; DEV static TmaSource source(const Params& p, int col) { return {p." +
+  return "struct " + name +
+         " { using T = ::T; static constexpr bool kConstant = true; DEV static TmaSource source(const Params& p, int "
+         "col) { return {p." +
          map + ", col}; } };\n";
 }
 
@@ -107,9 +109,16 @@ TEST(CoreCode, E4m3IsNativeWhereItCanBe) {
 
 TEST(CoreCode, WgmmaTiles) {
   SKIP_WITHOUT_NVRTC();
-  for (const WgmmaTileShape& tile :
-       {WgmmaTileShape{64, 64, 5, 2}, {64, 128, 6}, {64, 160, 3, 2}, {128, 96, 6}, {128, 160, 5}, {128, 256, 4}, {256, 96, 4},
-        {256, 128, 3}, {128, 160, 5, 1, 2}, {64, 128, 3, 2, 2}})
+  for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 64, 5, 2},
+                                     {64, 128, 6},
+                                     {64, 160, 3, 2},
+                                     {128, 96, 6},
+                                     {128, 160, 5},
+                                     {128, 256, 4},
+                                     {256, 96, 4},
+                                     {256, 128, 3},
+                                     {128, 160, 5, 1, 2},
+                                     {64, 128, 3, 2, 2}})
     for (const bool conv : {false, true}) {
       SCOPED_TRACE(tile.type() + (conv ? " conv" : " gemm"));
       EXPECT_LE(tile.shared_bytes(), 232448);

@@ -310,7 +310,8 @@ void Block::tma_load(uint32_t dst, const void* map, uint32_t barrier, const int 
 // ---- clusters -----------------------------------------------------------------------------------------------------
 
 Block& Block::peer(int rank) {
-  if (rank < 0 || rank >= static_cast<int>(cluster_.size())) fail("no block " + std::to_string(rank) + " in the cluster");
+  if (rank < 0 || rank >= static_cast<int>(cluster_.size()))
+    fail("no block " + std::to_string(rank) + " in the cluster");
   Block& b = *cluster_[static_cast<size_t>(rank)];
   if (std::all_of(b.fibers_.begin(), b.fibers_.end(), [](const Fiber& f) { return f.done; }))
     fail("reaches a block of the cluster that has ended");

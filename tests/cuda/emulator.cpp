@@ -126,7 +126,8 @@ class Emulator::Kernel : public Function {
         << "wants " << shape.shared_bytes << " bytes of shared memory, there are " << on_.facts_.shared_bytes;
     TENON_CHECK(Device,
                 shape.grid_x > 0 && shape.grid_y > 0 && shape.grid_z > 0 && shape.grid_y < 65536 &&
-                    shape.grid_z < 65536 && shape.cluster >= 1 && shape.cluster <= 8 && shape.grid_x % shape.cluster == 0,
+                    shape.grid_z < 65536 && shape.cluster >= 1 && shape.cluster <= 8 &&
+                    shape.grid_x % shape.cluster == 0,
                 name_)
         << "launched with a grid that no device takes";
     const std::vector<std::byte> copy(params.begin(), params.end());

@@ -160,8 +160,9 @@ void check(const HopperVariant& v, device::GemmSizes sizes) {
       "; static constexpr bool kConstant = false; DEV static TmaSource source(const Params& p, int col) {\n"
       "  return col < p.first_columns ? TmaSource{p.a, col} : TmaSource{p.a2, col - p.first_columns}; } };\n"
       "struct B { using T = " +
-      t + "; static constexpr bool kConstant = true; DEV static TmaSource source(const Params& p, int col) { return {p.b, "
-          "col}; } };\n" +
+      t +
+      "; static constexpr bool kConstant = true; DEV static TmaSource source(const Params& p, int col) { return {p.b, "
+      "col}; } };\n" +
       epilogue(v.lanes, v.run, "p.sizes.n / kLanes") + "using Tile = " + v.tile.type() +
       ";\nKERNEL(Tile::kThreads, 1, Params, p) { gemm_wgmma<Tile, A, B, Epilogue>(p); }\n";
   const int first = v.first_columns > 0 ? v.first_columns : sizes.k;
@@ -178,23 +179,30 @@ void check(const HopperVariant& v, device::GemmSizes sizes) {
   params.sizes = sizes, params.first_columns = first;
   params.a = box_of(a, 0, first);
   if (first < sizes.k) params.a2 = box_of(a2, first, sizes.k - first);
-  params.b =
-      problem.memory.encode(rows_box(problem.b.memory.get(), bytes, problem.weights, sizes.k, v.tile.rows_of_b(v.lanes)));
+  params.b = problem.memory.encode(
+      rows_box(problem.b.memory.get(), bytes, problem.weights, sizes.k, v.tile.rows_of_b(v.lanes)));
   problem.compare(
       run_core("gemm", text, gemm_launch(v.tile, sizes, v.lanes, 3), params, problem.rows * problem.columns));
 }
 
 TEST(GemmHopper, EveryTile) {
-  for (const WgmmaTileShape& tile :
-       {WgmmaTileShape{64, 32, 6}, {64, 160, 3, 2}, {128, 64, 4}, {128, 96, 6}, {128, 160, 5}, {128, 224, 4}, {128, 256, 4},
-        {256, 96, 3}, {256, 128, 3}})
+  for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 32, 6},
+                                     {64, 160, 3, 2},
+                                     {128, 64, 4},
+                                     {128, 96, 6},
+                                     {128, 160, 5},
+                                     {128, 224, 4},
+                                     {128, 256, 4},
+                                     {256, 96, 3},
+                                     {256, 128, 3}})
     check(HopperVariant{tile}, {.m = 150, .n = 280, .k = 200});
 }
 // Blocks that share operand B, with tiles that lie outside, lanes, parts of K and batches.
 TEST(GemmHopper, Clusters) {
   for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 64, 4, 1, 2}, {128, 160, 4, 1, 2}, {256, 96, 3, 1, 2}})
     for (int m : {40, 150, 300})
-      for (int splits : {1, 3}) check(HopperVariant{.tile = tile}, {.m = m, .n = 280, .k = 400, .split = {.splits = splits}});
+      for (int splits : {1, 3})
+        check(HopperVariant{.tile = tile}, {.m = m, .n = 280, .k = 400, .split = {.splits = splits}});
   check(HopperVariant{.tile = {64, 128, 4, 1, 2}, .lanes = 2}, {.m = 150, .n = 288, .k = 200});
   check(HopperVariant{.tile = {64, 64, 4, 2, 2}}, {.m = 100, .n = 72, .k = 200, .batch = 3});
 }

@@ -136,7 +136,8 @@ std::string AnchorKernel::map_text(const std::string& name, const Expr& operand,
     source += "    return {" + map + ", " + column + "};\n";
   }
   return "struct " + name + " {\n  using T = " + type_text(arithmetic_) +
-         ";\n  static constexpr bool kConstant = " + (stays(operand) ? "true" : "false") + ";\n  DEV static TmaSource source(const Params& p, int column) {\n" + source + "  }\n};\n";
+         ";\n  static constexpr bool kConstant = " + (stays(operand) ? "true" : "false") +
+         ";\n  DEV static TmaSource source(const Params& p, int column) {\n" + source + "  }\n};\n";
 }
 
 // Results of lanes that do not meet: one functor a lane, chosen by the column.
@@ -163,9 +164,11 @@ std::string AnchorKernel::lanes_text(Params& params, std::string& headers, int m
   }
   return text + "struct Epilogue {\n  static constexpr int kLanes = 1, kRun = " + std::to_string(most) +
          ";\n  using Computed = Frag<float, kRun>;\n"
-         "  DEV static Computed compute(const Params&, int, int, const Frag<float, kRun> (&acc)[1]) { return acc[0]; }\n"
+         "  DEV static Computed compute(const Params&, int, int, const Frag<float, kRun> (&acc)[1]) { return acc[0]; "
+         "}\n"
          "  DEV static void store(const Params& p, int row, int col, const Computed& acc) {\n"
-         "    const int lane = col / " + params.divisor("lane", domain.cols()) + ";\n" + store + "  }\n};\n";
+         "    const int lane = col / " +
+         params.divisor("lane", domain.cols()) + ";\n" + store + "  }\n};\n";
 }
 
 std::string AnchorKernel::epilogue_text(Params& params, std::string& headers, int most) {

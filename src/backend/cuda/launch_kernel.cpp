@@ -124,8 +124,8 @@ void LaunchKernel::reserve_in_core(Counted& c, const CountTiles& tiles) {
 void LaunchKernel::make_sums_step(const Counted& c) {
   if (c.sizes.slots < 2) return;
   Params params;
-  params.set_sizes("CountSumsSizes", device::CountSumsSizes{checked_int(c.shape[2]), c.sizes.slots, c.sizes.inner,
-                                                             c.tile_rows, nullptr});
+  params.set_sizes("CountSumsSizes",
+                   device::CountSumsSizes{checked_int(c.shape[2]), c.sizes.slots, c.sizes.inner, c.tile_rows, nullptr});
   const std::string sums = c.sums ? params.pointer(c.sums, true) : "nullptr",
                     squares = c.squares ? params.pointer(c.squares, true) : "nullptr";
   KernelText text;
@@ -258,8 +258,7 @@ void LaunchKernel::bind(const BufferTable& buffers, const WeightSource& weights)
   rebind(buffers);
   make_lets();
   make_steps();
-  for (const Counted& c : counted_)
-    c.in_core ? make_sums_step(c) : make_groups_step(c);
+  for (const Counted& c : counted_) c.in_core ? make_sums_step(c) : make_groups_step(c);
 }
 
 void LaunchKernel::rebind(const BufferTable& buffers) {

@@ -1,5 +1,5 @@
 // Measured on an NVIDIA H200 (132 multiprocessors, driver 580.159, 2026-11-21) by TENON_CUDA_TUNE=1: the products of
-// Stable Diffusion 1.5 at 512 x 512. The number is the time of one launch.
+// Stable Diffusion 1.5 at 512 x 512 and of ViT-g/14 at 224 x 224. The number is the time of one launch.
 #include "tenon/backend/cuda/tile_table.h"
 
 namespace tenon::cuda {
@@ -87,6 +87,11 @@ gemm 2048x640x2560 batch 1 lanes 1 bytes 2 = wgmma 64x160 stages 6 resident 1 cl
 gemm 2048x640x320 batch 1 lanes 1 bytes 2 = wgmma 64x96 stages 4 resident 2 cluster 1 splits 1  # 5.27 us
 gemm 2048x640x640 batch 1 lanes 1 bytes 2 = wgmma 128x96 stages 6 resident 1 cluster 1 splits 1  # 6.06 us
 gemm 2048x640x960 batch 1 lanes 1 bytes 2 = wgmma 64x160 stages 6 resident 1 cluster 1 splits 1  # 7.55 us
+gemm 2056x1536x1536 batch 1 lanes 1 bytes 2 = wgmma 128x224 stages 4 resident 1 cluster 1 splits 1  # 19.47 us
+gemm 2056x1536x4096 batch 1 lanes 1 bytes 2 = wgmma 128x224 stages 4 resident 1 cluster 1 splits 1  # 42.76 us
+gemm 2056x1536x592 batch 1 lanes 1 bytes 2 = wgmma 128x224 stages 4 resident 1 cluster 1 splits 1  # 15.23 us
+gemm 2056x4608x1536 batch 1 lanes 1 bytes 2 = wgmma 128x224 stages 4 resident 1 cluster 1 splits 1  # 51.93 us
+gemm 2056x8192x1536 batch 1 lanes 2 bytes 2 = wgmma 128x224 stages 4 resident 1 cluster 1 splits 1  # 91.59 us
 gemm 20x1280x1280 batch 1 lanes 1 bytes 2 = wgmma 64x64 stages 6 resident 1 cluster 1 splits 3  # 5.98 us
 gemm 20x1280x320 batch 1 lanes 1 bytes 2 = wgmma 64x32 stages 6 resident 2 cluster 1 splits 1  # 2.74 us
 gemm 20x20160x1280 batch 1 lanes 1 bytes 2 = wgmma 64x96 stages 4 resident 2 cluster 1 splits 1  # 22.88 us
@@ -97,6 +102,11 @@ gemm 256x1280x2560 batch 1 lanes 1 bytes 2 = wgmma 128x64 stages 6 resident 1 cl
 gemm 256x1280x5120 batch 1 lanes 1 bytes 2 = wgmma 128x64 stages 6 resident 1 cluster 1 splits 3  # 12.00 us
 gemm 256x1280x640 batch 1 lanes 1 bytes 2 = wgmma 64x64 stages 6 resident 1 cluster 1 splits 1  # 4.02 us
 gemm 256x3840x1280 batch 1 lanes 1 bytes 2 = wgmma 128x64 stages 6 resident 1 cluster 1 splits 1  # 6.96 us
+gemm 257x1536x1536 batch 1 lanes 1 bytes 2 = wgmma 64x64 stages 6 resident 1 cluster 1 splits 1  # 7.32 us
+gemm 257x1536x4096 batch 1 lanes 1 bytes 2 = wgmma 64x128 stages 6 resident 1 cluster 1 splits 2  # 15.60 us
+gemm 257x1536x592 batch 1 lanes 1 bytes 2 = wgmma 64x64 stages 6 resident 1 cluster 1 splits 1  # 4.98 us
+gemm 257x4608x1536 batch 1 lanes 1 bytes 2 = wgmma 64x256 stages 5 resident 1 cluster 1 splits 1  # 12.89 us
+gemm 257x8192x1536 batch 1 lanes 2 bytes 2 = wgmma 128x192 stages 4 resident 1 cluster 1 splits 1  # 19.21 us
 gemm 262144x128x256 batch 1 lanes 1 bytes 2 = wgmma 64x64 stages 5 resident 2 cluster 1 splits 1  # 92.88 us
 gemm 4096x1536x512 batch 1 lanes 1 bytes 2 = wgmma 128x192 stages 4 resident 1 cluster 1 splits 1  # 16.28 us
 gemm 4096x2560x320 batch 1 lanes 2 bytes 2 = wgmma 128x128 stages 5 resident 1 cluster 1 splits 1  # 21.66 us
@@ -120,6 +130,11 @@ gemm 64x1280x2560 batch 1 lanes 1 bytes 2 = wgmma 64x32 stages 6 resident 2 clus
 gemm 64x1280x5120 batch 1 lanes 1 bytes 2 = wgmma 64x32 stages 6 resident 2 cluster 1 splits 5  # 8.65 us
 gemm 64x3840x1280 batch 1 lanes 1 bytes 2 = wgmma 64x32 stages 6 resident 2 cluster 1 splits 1  # 5.50 us
 gemm 65536x256x512 batch 1 lanes 1 bytes 2 = wgmma 256x128 stages 3 resident 1 cluster 1 splits 1  # 56.96 us
+gemm 65792x1536x1536 batch 1 lanes 1 bytes 2 = wgmma 256x128 stages 3 resident 1 cluster 1 splits 1  # 572.26 us
+gemm 65792x1536x4096 batch 1 lanes 1 bytes 2 = wgmma 128x256 stages 4 resident 1 cluster 1 splits 1  # 1383.82 us
+gemm 65792x1536x592 batch 1 lanes 1 bytes 2 = wgmma 128x192 stages 4 resident 1 cluster 1 splits 1  # 350.62 us
+gemm 65792x4608x1536 batch 1 lanes 1 bytes 2 = wgmma 256x128 stages 3 resident 1 cluster 1 splits 1  # 1598.88 us
+gemm 65792x8192x1536 batch 1 lanes 2 bytes 2 = wgmma 256x128 stages 3 resident 1 cluster 1 splits 1  # 2857.09 us
 gemm 77x24960x768 batch 1 lanes 1 bytes 2 = wgmma 128x192 stages 4 resident 1 cluster 1 splits 1  # 14.21 us
 gemm 8192x2560x320 batch 1 lanes 2 bytes 2 = wgmma 256x128 stages 3 resident 1 cluster 1 splits 1  # 37.84 us
 gemm 8192x320x1280 batch 1 lanes 1 bytes 2 = wgmma 128x160 stages 5 resident 1 cluster 1 splits 1  # 13.78 us

@@ -28,7 +28,14 @@ class ProductKernel : public AnchorKernel {
   /// A product of m x n x k. `wgmma_tiles_m`: tiles along m, or nothing if boxes do not fit the operands.
   void choose(int64_t m, int64_t n, int64_t k, int64_t batch, const std::string& key,
               std::function<int64_t(const WgmmaTileShape&)> wgmma_tiles_m, bool mma = true) {
-    product_ = {m, n, k, batch, lanes(), size_of(arithmetic_), std::move(wgmma_tiles_m), mma,
+    product_ = {m,
+                n,
+                k,
+                batch,
+                lanes(),
+                size_of(arithmetic_),
+                std::move(wgmma_tiles_m),
+                mma,
                 key + " lanes " + std::to_string(lanes()) + " bytes " + std::to_string(size_of(arithmetic_))};
     if (tensor_cores()) choice_ = choose_tile(product_, device().facts());
     const CoreLaunch launch = core_launch(choice_);
@@ -44,8 +51,7 @@ class ProductKernel : public AnchorKernel {
   void make_steps() final {
     make_operands();
     if (form_.domain.numel() == 0) return;
-    if (tensor_cores() && option(Option::CudaTune) == "1" && device().facts().multiprocessors > 1)
-      measure();
+    if (tensor_cores() && option(Option::CudaTune) == "1" && device().facts().multiprocessors > 1) measure();
     TunedStep made = step(choice_);
     std::vector<SizesPointer> counters;
     std::vector<std::pair<size_t, int64_t>> scratch;
@@ -101,8 +107,8 @@ class ProductKernel : public AnchorKernel {
 
   /// `box_a`, `box_b`: of one tensor of the operand, from its address, its columns and the elements between its rows.
   template <class Sizes>
-  TunedStep wgmma_step(const TileChoice& choice, const std::string& kernel, const char* type, Sizes sizes, const Expr& a,
-                       const MakeRowsBox& box_a, const Expr& b, const MakeRowsBox& box_b) {
+  TunedStep wgmma_step(const TileChoice& choice, const std::string& kernel, const char* type, Sizes sizes,
+                       const Expr& a, const MakeRowsBox& box_a, const Expr& b, const MakeRowsBox& box_b) {
     KernelText text;
     Params params;
     sizes.split.splits = choice.splits;
@@ -110,7 +116,8 @@ class ProductKernel : public AnchorKernel {
     params.set_sizes(type, sizes);
     text.functors =
         map_text("A", a, params, box_a) + map_text("B", b, params, box_b) + epilogue_text(params, text.headers, 8);
-    return core_step<Sizes>(choice, std::move(text), kernel + "_wgmma", choice.wgmma.type(), choice.wgmma.resident, params);
+    return core_step<Sizes>(choice, std::move(text), kernel + "_wgmma", choice.wgmma.type(), choice.wgmma.resident,
+                            params);
   }
 
   bool can_count() const { return choice_.core != Core::Simt && product_.batch == 1 && lanes() == form_.lanes; }
@@ -223,7 +230,9 @@ class ConvKernel : public ProductKernel {
     const bool boxes = tensor_cores() && conv_fits_boxes(sizes_, bytes) && rows_in_boxes(a_) &&
                        (sizes_.stride == 1 || dense(a_)) && dense(b_);
     const device::ConvSizes& c = sizes_;
-    const char* input = c.phases > 1 ? "conv2d of twice " : form_.holes[0].is<nodes::Resize>() ? "conv2d of resized " : "conv2d ";
+    const char* input = c.phases > 1                         ? "conv2d of twice "
+                        : form_.holes[0].is<nodes::Resize>() ? "conv2d of resized "
+                                                             : "conv2d ";
     choose(int64_t{c.batch} * c.out_height * c.out_width, int64_t{c.outputs} * c.phases * c.phases,
            int64_t{c.kernel_h} * c.kernel_w * channels, 1,
            input + joined({c.batch, c.height, c.width, c.channels}) + " -> " +
@@ -274,8 +283,8 @@ class ConvKernel : public ProductKernel {
           tap = cast(tap, DType::F32);
           sum = sum ? sum + tap : tap;
         }
-      const Expr part = slice(slice(slice(b_, 0, phase * outputs, (phase + 1) * outputs), 1, tap_y, tap_y + 1), 2, tap_x,
-                              tap_x + 1);
+      const Expr part =
+          slice(slice(slice(b_, 0, phase * outputs, (phase + 1) * outputs), 1, tap_y, tap_y + 1), 2, tap_x, tap_x + 1);
       pieces.push_back({sum, permute(slice(part, -1, 0, inputs), {0, 3, 1, 2})});
     }
     keep_computed(b_, std::move(pieces));

@@ -22,15 +22,14 @@ constexpr Candidate<MmaTileShape> kMma[] = {
     {{64, 64, 2, 2, 128, 4}, 0.7},  {{32, 64, 1, 4, 128, 4}, 0.5},
 };
 constexpr Candidate<WgmmaTileShape> kWgmma[] = {
-    {{256, 128, 3, 1}, 1.8}, {{256, 96, 4, 1}, 1.7}, {{128, 256, 4, 1}, 1.8}, {{128, 224, 4, 1}, 1.75},
-    {{128, 192, 4, 1}, 1.7}, {{128, 160, 5, 1}, 1.6}, {{128, 128, 5, 1}, 1.5}, {{128, 96, 6, 1}, 1.35},
-    {{128, 64, 6, 1}, 1.1},  {{64, 256, 5, 1}, 1.3}, {{64, 160, 6, 1}, 1.1},  {{64, 128, 6, 1}, 1.0},
-    {{64, 160, 3, 2}, 0.7},  {{64, 128, 3, 2}, 0.65}, {{64, 96, 4, 2}, 0.55}, {{64, 64, 6, 1}, 0.8},
-    {{64, 64, 5, 2}, 0.5},   {{64, 32, 6, 2}, 0.35},
-    {{256, 128, 3, 1, 2}, 2.0}, {{128, 256, 4, 1, 2}, 2.0}, {{128, 224, 4, 1, 2}, 1.95}, {{128, 192, 4, 1, 2}, 1.9},
-    {{128, 160, 5, 1, 2}, 1.85}, {{128, 128, 5, 1, 2}, 1.75}, {{128, 96, 6, 1, 2}, 1.55}, {{128, 64, 6, 1, 2}, 1.25},
-    {{64, 256, 5, 1, 2}, 1.55}, {{64, 160, 6, 1, 2}, 1.35}, {{64, 128, 6, 1, 2}, 1.2},   {{64, 160, 3, 2, 2}, 0.8},
-    {{64, 128, 3, 2, 2}, 0.75}, {{64, 64, 5, 2, 2}, 0.55},
+    {{256, 128, 3, 1}, 1.8},     {{256, 96, 4, 1}, 1.7},     {{128, 256, 4, 1}, 1.8},     {{128, 224, 4, 1}, 1.75},
+    {{128, 192, 4, 1}, 1.7},     {{128, 160, 5, 1}, 1.6},    {{128, 128, 5, 1}, 1.5},     {{128, 96, 6, 1}, 1.35},
+    {{128, 64, 6, 1}, 1.1},      {{64, 256, 5, 1}, 1.3},     {{64, 160, 6, 1}, 1.1},      {{64, 128, 6, 1}, 1.0},
+    {{64, 160, 3, 2}, 0.7},      {{64, 128, 3, 2}, 0.65},    {{64, 96, 4, 2}, 0.55},      {{64, 64, 6, 1}, 0.8},
+    {{64, 64, 5, 2}, 0.5},       {{64, 32, 6, 2}, 0.35},     {{256, 128, 3, 1, 2}, 2.0},  {{128, 256, 4, 1, 2}, 2.0},
+    {{128, 224, 4, 1, 2}, 1.95}, {{128, 192, 4, 1, 2}, 1.9}, {{128, 160, 5, 1, 2}, 1.85}, {{128, 128, 5, 1, 2}, 1.75},
+    {{128, 96, 6, 1, 2}, 1.55},  {{128, 64, 6, 1, 2}, 1.25}, {{64, 256, 5, 1, 2}, 1.55},  {{64, 160, 6, 1, 2}, 1.35},
+    {{64, 128, 6, 1, 2}, 1.2},   {{64, 160, 3, 2, 2}, 0.8},  {{64, 128, 3, 2, 2}, 0.75},  {{64, 64, 5, 2, 2}, 0.55},
 };
 constexpr int kMostSplits = 16;
 
@@ -65,13 +64,17 @@ void add_mma(std::vector<TileChoice>& out, const ProductShape& p, const DeviceFa
 
 void add_wgmma(std::vector<TileChoice>& out, const ProductShape& p, const DeviceFacts& facts) {
   for (const auto& [tile, rate] : kWgmma) {
-    if (tile.n / p.lanes % 8 || tile.slab_columns() % (8 * p.lanes) || tile.shared_bytes() > facts.shared_bytes) continue;
-    if (tile.cluster > 1 && ((p.lanes > 1 && p.lanes != tile.cluster) || p.wgmma_tiles_m(tile) < tile.cluster)) continue;
-    const int64_t tiles = div_up(p.wgmma_tiles_m(tile), tile.cluster) * tile.cluster * div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
+    if (tile.n / p.lanes % 8 || tile.slab_columns() % (8 * p.lanes) || tile.shared_bytes() > facts.shared_bytes)
+      continue;
+    if (tile.cluster > 1 && ((p.lanes > 1 && p.lanes != tile.cluster) || p.wgmma_tiles_m(tile) < tile.cluster))
+      continue;
+    const int64_t tiles =
+        div_up(p.wgmma_tiles_m(tile), tile.cluster) * tile.cluster * div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
     const int64_t steps = div_up(p.k * p.element_bytes, 128);
     const int places = facts.multiprocessors * tile.resident;
     for_splits(steps, tiles, places, [&, &tile = tile, &rate = rate](int splits) {
-      const double time = time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), 128, rate, splits, places);
+      const double time =
+          time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), 128, rate, splits, places);
       out.push_back({Core::Wgmma, {}, tile, splits, time});
     });
   }

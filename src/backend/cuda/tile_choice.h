@@ -34,8 +34,8 @@ struct TileChoice {
 };
 
 /// Every choice worth a try that the device can run, the best estimate first: waves of blocks over the multiprocessors,
-/// each as long as its steps of K, with smaller tiles less efficient and a cost for meeting. TENON_CUDA_CORE leaves those
-/// of one core.
+/// each as long as its steps of K, with smaller tiles less efficient and a cost for meeting. TENON_CUDA_CORE leaves
+/// those of one core.
 std::vector<TileChoice> tile_choices(const ProductShape& product, const DeviceFacts& facts);
 
 /// True if `core` may run: not forbidden by TENON_CUDA_CORE.

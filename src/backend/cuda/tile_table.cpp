@@ -30,7 +30,8 @@ TileTable& TileTable::of(const DeviceFacts& facts) {
   static std::map<std::string, std::unique_ptr<TileTable>> tables;
   const std::lock_guard lock(mutex);
   std::unique_ptr<TileTable>& table = tables[file_name(facts)];
-  if (!table) table = std::make_unique<TileTable>(measured_tiles(facts.arch), cache_folder() / "tiles" / file_name(facts));
+  if (!table)
+    table = std::make_unique<TileTable>(measured_tiles(facts.arch), cache_folder() / "tiles" / file_name(facts));
   return *table;
 }
 
@@ -51,8 +52,9 @@ void TileTable::read(std::string_view text, std::map<std::string, Entry>& into) 
     const size_t comment = line.find('#'), equals = line.find('=');
     if (equals == std::string_view::npos || (comment != std::string_view::npos && comment < equals)) continue;
     const size_t choice_end = comment == std::string_view::npos ? line.size() : comment;
-    into[trimmed(line.substr(0, equals))] = {trimmed(line.substr(equals + 1, choice_end - equals - 1)),
-                                             comment == std::string_view::npos ? "" : trimmed(line.substr(comment + 1))};
+    into[trimmed(line.substr(0, equals))] = {
+        trimmed(line.substr(equals + 1, choice_end - equals - 1)),
+        comment == std::string_view::npos ? "" : trimmed(line.substr(comment + 1))};
   }
 }
 
@@ -84,7 +86,8 @@ void TileTable::add(const std::string& key, const std::string& choice, double mi
     if (!out) error = std::make_error_code(std::errc::io_error);
   }
   if (!error) fs::rename(part, file_, error);
-  if (error && !warned_) spdlog::warn("{}: cannot be written ({}); what was measured is not kept", file_.string(), error.message());
+  if (error && !warned_)
+    spdlog::warn("{}: cannot be written ({}); what was measured is not kept", file_.string(), error.message());
   warned_ |= static_cast<bool>(error);
 }
 

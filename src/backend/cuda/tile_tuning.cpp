@@ -33,7 +33,8 @@ class TuningMemory {
       const int64_t piece = static_cast<int64_t>(noise_.size() * sizeof(noise_[0]));
       if (size_of(leaf.dtype()) == 2)
         for (int64_t at = 0; at < bytes; at += piece)
-          device_.copy_in(static_cast<std::byte*>(copies.back().get()) + at, noise_.data(), std::min(piece, bytes - at));
+          device_.copy_in(static_cast<std::byte*>(copies.back().get()) + at, noise_.data(),
+                          std::min(piece, bytes - at));
     }
     return copies[static_cast<size_t>(launch) % copies.size()].get();
   }

@@ -342,9 +342,10 @@ std::string ProgramText::in_two(const std::string& at, const std::string& accumu
     fill += "    computed." + name + " = " + (o.place ? result(o) : returned(o)) + ";\n";
     if (o.place) stores += "        " + place_of(o).store("computed." + name, run_) + "\n";
   }
-  return "  struct Computed {\n" + members + "  };\n  DEV static Computed compute(" + at + accumulators + ") {\n" + row +
-         before_ + loop_ + "    Computed computed;\n" + fill + "    return computed;\n  }\n  DEV static void store(" + at +
-         ", const Computed& computed) {\n" + row + stores + "  }\n";
+  return "  struct Computed {\n" + members + "  };\n  DEV static Computed compute(" + at + accumulators + ") {\n" +
+         row + before_ + loop_ + "    Computed computed;\n" + fill +
+         "    return computed;\n  }\n  DEV static void store(" + at + ", const Computed& computed) {\n" + row + stores +
+         "  }\n";
 }
 
 std::string ProgramText::reducing_body() {

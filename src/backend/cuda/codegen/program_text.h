@@ -26,9 +26,9 @@ class ProgramText {
   bool reduces() const { return reduces_; }
   /// Headers of the node bodies in use, as include lines.
   std::string includes() const;
-  /// The functor: `eval(p, row, col)`, in two parts too where it only stores, as device/map.h wants it; with accumulators
-  /// `compute(p, row, col, acc)`, which gives a `Computed`, and `store(p, row, col, computed)`; with reductions
-  /// `run<R>(p, row, cols, team)`.
+  /// The functor: `eval(p, row, col)`, in two parts too where it only stores, as device/map.h wants it; with
+  /// accumulators `compute(p, row, col, acc)`, which gives a `Computed`, and `store(p, row, col, computed)`; with
+  /// reductions `run<R>(p, row, cols, team)`.
   std::string functor(const std::string& name, int lanes = 0);
   /// Fragments of a row that stay in registers from one reduction to the next.
   int held() const { return static_cast<int>(arrays_.size()); }

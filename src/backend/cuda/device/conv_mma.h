@@ -120,7 +120,7 @@ DEV void conv_mma(const Params& p) {
     const int k = c.kernel_h * c.kernel_w * c.channels;
     const StepRange steps((k + kColumns - 1) / kColumns, c.split.splits, block_y());
     griddep_wait();
-  griddep_launch();
+    griddep_launch();
     WindowLoader<Tile, Tile::kM, A> a(p, steps.first, at.row, at.pixels);
     RowLoader<Tile, Tile::kN, B> b(p, k, steps.first,
                                    [&](int i) { return Place::Lanes::source(i, at.column, at.columns); });

@@ -4,9 +4,9 @@
 // each 128 bytes of channels the copy engine brings the box of input pixels under that tap: the same box, shifted, zero
 // outside the image. That costs no address arithmetic and no registers, against boxes that do not fill tiles where
 // images are small or odd. Strides of 2 see the input as [image][y / 2][y % 2][x / 2][x % 2 * channels + channel], in
-// which the pixels under a tap are a box again. An input that is seen at twice its size (ConvSizes::phases) is read as it
-// is: the rows under the taps of an even output row are two of the input, those of an odd one too, and so for columns.
-// Other resizing views and strides are conv_mma's.
+// which the pixels under a tap are a box again. An input that is seen at twice its size (ConvSizes::phases) is read as
+// it is: the rows under the taps of an even output row are two of the input, those of an odd one too, and so for
+// columns. Other resizing views and strides are conv_mma's.
 //
 // grid.x = min(multiprocessors, boxes * tiles of n * splits); WgmmaTile::kThreads, kSharedBytes; tensor maps as
 // core_launch.h's pixels_box and taps_box have them; operands as gemm_wgmma.h says, A's column being the channel.
@@ -23,7 +23,7 @@ struct ConvProblem {
   const Params& p;
   int boxes_x, boxes_y, tiles_m;
   int phase_tiles, tiles_n;  ///< of columns: of one phase, of all
-  int chunks;  ///< steps of a tap
+  int chunks;                ///< steps of a tap
 
   DEV explicit ConvProblem(const Params& params) : p(params) {
     const ConvSizes& c = p.sizes;
@@ -45,8 +45,13 @@ struct ConvProblem {
     const WgmmaItem at(index, tiles_m, tiles_n, p.sizes.split.splits, Tile::kCluster, rank_in_cluster<Tile>());
     const int line = at.m / boxes_x, layer = line / boxes_y;
     const int phase = p.sizes.phases > 1 ? at.n / phase_tiles : 0;
-    return {at,        (at.m - line * boxes_x) * p.sizes.box_width, (line - layer * boxes_y) * p.sizes.box_height,
-            layer * p.sizes.box_images, phase % 2, phase / 2, (at.n - phase * phase_tiles) * Lanes::kTile};
+    return {at,
+            (at.m - line * boxes_x) * p.sizes.box_width,
+            (line - layer * boxes_y) * p.sizes.box_height,
+            layer * p.sizes.box_images,
+            phase % 2,
+            phase / 2,
+            (at.n - phase * phase_tiles) * Lanes::kTile};
   }
   DEV StepRange steps(const Item& item) const {
     return {p.sizes.kernel_h * p.sizes.kernel_w * chunks, item.parts, item.part};
@@ -66,7 +71,7 @@ struct ConvProblem {
   DEV BoxSamples samples(const Item& item) const {
     const ConvSizes& c = p.sizes;
     const int boxes = boxes_x * boxes_y, phase = item.phase_y * c.phases + item.phase_x;
-    return {c.box_width * c.box_height,    c.box_images, item.image, c.batch, item.m % boxes + phase * boxes,
+    return {c.box_width * c.box_height, c.box_images, item.image, c.batch, item.m % boxes + phase * boxes,
             boxes * c.phases * c.phases};
   }
   DEV void load_a(const Item& item, int step, uint32_t a, uint32_t full) const {

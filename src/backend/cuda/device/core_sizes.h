@@ -11,8 +11,8 @@ struct SplitK {
   unsigned* counters = nullptr;  ///< one a tile, zero before and after; unused with one split
 };
 
-/// Where tiles leave the sums over a sample's rows of what they store (mma_counts.h), for device/count_sums.h to add up.
-/// Unused where nothing is counted, or a sample has one tile.
+/// Where tiles leave the sums over a sample's rows of what they store (mma_counts.h), for device/count_sums.h to add
+/// up. Unused where nothing is counted, or a sample has one tile.
 struct CountSizes {
   int inner = 0;              ///< rows of a sample
   int slots = 0;              ///< tiles of a sample, at most

@@ -3,8 +3,8 @@
 //
 // An epilogue is a struct with kLanes (the product's columns are kLanes equal parts, and one column of each is given
 // together), kRun (columns a call: 1, 2, 4 or 8; a lane's columns are a multiple), a type Computed,
-// Computed compute(p, row, col, acc) with a Frag<float, kRun> for each lane, and store(p, row, col, computed). There are
-// two so that the loads of several fragments are under way at once: nothing moves over a store by itself. One that
+// Computed compute(p, row, col, acc) with a Frag<float, kRun> for each lane, and store(p, row, col, computed). There
+// are two so that the loads of several fragments are under way at once: nothing moves over a store by itself. One that
 // counts what it stores: mma_counts.h.
 #pragma once
 #include "tenon/device/core_sizes.h"
@@ -83,8 +83,8 @@ DEV constexpr int fragment_step() {
 }
 
 /// Runs the epilogue over a warp's results, a slab of 16 rows and kSlabColumns columns at a time. row_of(i): what the
-/// epilogue calls row i of the tile, below zero outside (row 0 is inside); `column`: the tile's first, of `columns` in a
-/// lane. Counts what is stored if the epilogue wants that.
+/// epilogue calls row i of the tile, below zero outside (row 0 is inside); `column`: the tile's first, of `columns` in
+/// a lane. Counts what is stored if the epilogue wants that.
 template <class Tile, class Epilogue, class Params, class RowOf>
 DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
                    int columns, WarpCounts<Tile, Epilogue>& counts) {
@@ -154,8 +154,7 @@ DEV void mma_finish(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
                     int columns, SamplesOf samples) {
   WarpCounts<Tile, Epilogue> counts;
   mma_store<Tile, Epilogue>(p, sums, place, row_of, column, columns, counts);
-  if constexpr (Counting<Epilogue>)
-    mma_count<Tile, Epilogue, Crew>(p, counts, samples(), place.slab, column, columns);
+  if constexpr (Counting<Epilogue>) mma_count<Tile, Epilogue, Crew>(p, counts, samples(), place.slab, column, columns);
 }
 
 /// Steps of K that part `part` of `splits` does.

@@ -83,9 +83,7 @@ DEV int cluster_rank() {
   return rank;
 }
 /// Waits for all threads of all blocks of the cluster. Before a block's barriers are used by others, and at the end.
-DEV void sync_cluster() {
-  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
+DEV void sync_cluster() { asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory"); }
 /// Arrives at the barrier with this address in block `rank` of the cluster. Orders nothing but what the block's own
 /// threads see: a release for the cluster is a fence, and takes longer than a step of a product.
 DEV void mbarrier_arrive_at(uint32_t barrier, int rank) {
@@ -95,8 +93,8 @@ DEV void mbarrier_arrive_at(uint32_t barrier, int rank) {
       "r"(rank)
       : "memory");
 }
-/// A copy to the same address in each block of the cluster whose bit is set in `blocks`; its bytes arrive at the barrier
-/// of the same address there.
+/// A copy to the same address in each block of the cluster whose bit is set in `blocks`; its bytes arrive at the
+/// barrier of the same address there.
 DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, unsigned blocks, int x, int y) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
@@ -148,7 +146,8 @@ DEV void wgmma_settle(float (&d)[kFragments][4]) {
 #define TENON_REGISTERS_4 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
 #define TENON_REGISTERS_5 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define TENON_REGISTERS_6 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
-#define TENON_REGISTERS_7 "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define TENON_REGISTERS_7 \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 // Operands a, b and whether to add follow the sums, numbered from their count on.
 #define TENON_WGMMA(name, shape, fragments, registers, a_at, b_at, adds_at, tail, ...)                             \
   DEV void name(float(&d)[fragments][4], uint64_t a, uint64_t b, bool adds) {                                      \
@@ -158,15 +157,37 @@ DEV void wgmma_settle(float (&d)[kFragments][4]) {
                  : __VA_ARGS__                                                                                     \
                  : "l"(a), "l"(b), "r"(static_cast<int>(adds)));                                                   \
   }
-#define TENON_WGMMA_OF(type, name, k, tail) \
+#define TENON_WGMMA_OF(type, name, k, tail)                                                                          \
   TENON_WGMMA(wgmma_##name, "m64n32" k ".f32." type, 4, TENON_REGISTERS_0, "16", "17", "18", tail, TENON_SUMS_16(0)) \
-  TENON_WGMMA(wgmma_##name, "m64n64" k ".f32." type, 8, TENON_REGISTERS_0 ", " TENON_REGISTERS_1, "32", "33", "34", tail, TENON_SUMS_16(0), TENON_SUMS_16(4)) \
-  TENON_WGMMA(wgmma_##name, "m64n96" k ".f32." type, 12, TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2, "48", "49", "50", tail, TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8)) \
-  TENON_WGMMA(wgmma_##name, "m64n128" k ".f32." type, 16, TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2 ", " TENON_REGISTERS_3, "64", "65", "66", tail, TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8), TENON_SUMS_16(12)) \
-  TENON_WGMMA(wgmma_##name, "m64n160" k ".f32." type, 20, TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2 ", " TENON_REGISTERS_3 ", " TENON_REGISTERS_4, "80", "81", "82", tail, TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8), TENON_SUMS_16(12), TENON_SUMS_16(16)) \
-  TENON_WGMMA(wgmma_##name, "m64n192" k ".f32." type, 24, TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2 ", " TENON_REGISTERS_3 ", " TENON_REGISTERS_4 ", " TENON_REGISTERS_5, "96", "97", "98", tail, TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8), TENON_SUMS_16(12), TENON_SUMS_16(16), TENON_SUMS_16(20)) \
-  TENON_WGMMA(wgmma_##name, "m64n224" k ".f32." type, 28, TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2 ", " TENON_REGISTERS_3 ", " TENON_REGISTERS_4 ", " TENON_REGISTERS_5 ", " TENON_REGISTERS_6, "112", "113", "114", tail, TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8), TENON_SUMS_16(12), TENON_SUMS_16(16), TENON_SUMS_16(20), TENON_SUMS_16(24)) \
-  TENON_WGMMA(wgmma_##name, "m64n256" k ".f32." type, 32, TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2 ", " TENON_REGISTERS_3 ", " TENON_REGISTERS_4 ", " TENON_REGISTERS_5 ", " TENON_REGISTERS_6 ", " TENON_REGISTERS_7, "128", "129", "130", tail, TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8), TENON_SUMS_16(12), TENON_SUMS_16(16), TENON_SUMS_16(20), TENON_SUMS_16(24), TENON_SUMS_16(28))
+  TENON_WGMMA(wgmma_##name, "m64n64" k ".f32." type, 8, TENON_REGISTERS_0 ", " TENON_REGISTERS_1, "32", "33", "34",  \
+              tail, TENON_SUMS_16(0), TENON_SUMS_16(4))                                                              \
+  TENON_WGMMA(wgmma_##name, "m64n96" k ".f32." type, 12,                                                             \
+              TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2, "48", "49", "50", tail,               \
+              TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8))                                                  \
+  TENON_WGMMA(wgmma_##name, "m64n128" k ".f32." type, 16,                                                            \
+              TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2 ", " TENON_REGISTERS_3, "64", "65",    \
+              "66", tail, TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8), TENON_SUMS_16(12))                   \
+  TENON_WGMMA(wgmma_##name, "m64n160" k ".f32." type, 20,                                                            \
+              TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2 ", " TENON_REGISTERS_3                 \
+                                ", " TENON_REGISTERS_4,                                                              \
+              "80", "81", "82", tail, TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8), TENON_SUMS_16(12),       \
+              TENON_SUMS_16(16))                                                                                     \
+  TENON_WGMMA(wgmma_##name, "m64n192" k ".f32." type, 24,                                                            \
+              TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2 ", " TENON_REGISTERS_3                 \
+                                ", " TENON_REGISTERS_4 ", " TENON_REGISTERS_5,                                       \
+              "96", "97", "98", tail, TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8), TENON_SUMS_16(12),       \
+              TENON_SUMS_16(16), TENON_SUMS_16(20))                                                                  \
+  TENON_WGMMA(wgmma_##name, "m64n224" k ".f32." type, 28,                                                            \
+              TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2 ", " TENON_REGISTERS_3                 \
+                                ", " TENON_REGISTERS_4 ", " TENON_REGISTERS_5 ", " TENON_REGISTERS_6,                \
+              "112", "113", "114", tail, TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8), TENON_SUMS_16(12),    \
+              TENON_SUMS_16(16), TENON_SUMS_16(20), TENON_SUMS_16(24))                                               \
+  TENON_WGMMA(wgmma_##name, "m64n256" k ".f32." type, 32,                                                            \
+              TENON_REGISTERS_0 ", " TENON_REGISTERS_1 ", " TENON_REGISTERS_2 ", " TENON_REGISTERS_3                 \
+                                ", " TENON_REGISTERS_4 ", " TENON_REGISTERS_5 ", " TENON_REGISTERS_6                 \
+                                ", " TENON_REGISTERS_7,                                                              \
+              "128", "129", "130", tail, TENON_SUMS_16(0), TENON_SUMS_16(4), TENON_SUMS_16(8), TENON_SUMS_16(12),    \
+              TENON_SUMS_16(16), TENON_SUMS_16(20), TENON_SUMS_16(24), TENON_SUMS_16(28))
 TENON_WGMMA_OF("bf16.bf16", bf16, "k16", "1, 1, 0, 0")
 TENON_WGMMA_OF("f16.f16", f16, "k16", "1, 1, 0, 0")
 TENON_WGMMA_OF("e4m3.e4m3", e4m3, "k32", "1, 1")

@@ -10,8 +10,9 @@
 
 namespace tenon::device {
 
-/// kM_ (64, 128 or 256) x kN_ (a multiple of 32 up to 256) results, 128 bytes of K a stage. kResident_: blocks that share
-/// a multiprocessor. kCluster_: blocks side by side along m (1 or 2) that share operand B: each copies a part to all.
+/// kM_ (64, 128 or 256) x kN_ (a multiple of 32 up to 256) results, 128 bytes of K a stage. kResident_: blocks that
+/// share a multiprocessor. kCluster_: blocks side by side along m (1 or 2) that share operand B: each copies a part to
+/// all.
 template <int kM_, int kN_, int kStages_, int kResident_ = 1, int kCluster_ = 1>
 struct WgmmaTile {
   static constexpr int kM = kM_, kN = kN_, kStages = kStages_, kResident = kResident_, kRowBytes = 128;
@@ -79,7 +80,8 @@ template <class Tile, int kLanes, class Load>
 DEV void load_rows_of_b(uint32_t b, int row, int lane_rows, Load load) {
   constexpr int kLaneRows = Tile::kN / kLanes;
   if constexpr (Tile::kCluster == 1) {
-    UNROLL for (int lane = 0; lane < kLanes; ++lane) load(b + lane * kLaneRows * Tile::kRowBytes, row + lane * lane_rows);
+    UNROLL for (int lane = 0; lane < kLanes; ++lane)
+        load(b + lane * kLaneRows * Tile::kRowBytes, row + lane * lane_rows);
   } else {
     static_assert(kLanes == 1 || kLanes == Tile::kCluster);
     constexpr int kShare = Tile::kN / Tile::kCluster;
@@ -208,8 +210,8 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
 }
 
 /// The whole kernel. A Problem says which items there are, what to copy for a step of one, how many
-/// bytes that is, what its rows are, which samples they belong to, and whether B is there before the kernels before this
-/// one have ended.
+/// bytes that is, what its rows are, which samples they belong to, and whether B is there before the kernels before
+/// this one have ended.
 template <class Tile, class T, class Epilogue, class Params, class Problem>
 DEV void wgmma_run(const Params& p, const Problem& problem) {
   StageRing<Tile> ring;
