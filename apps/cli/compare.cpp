@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <map>
 
-#include "tenon/explain/explanation.h"
 #include "tenon/core/error.h"
+#include "tenon/explain/explanation.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cli {

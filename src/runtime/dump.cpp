@@ -2,7 +2,6 @@
 
 #include <cstdio>
 
-#include "tenon/expr/node_type.h"
 #include "tenon/core/dump.h"
 #include "tenon/expr/node_type.h"
 #include "tenon/kernels/skeleton.h"

@@ -3,9 +3,9 @@
 #include "tenon/backend/cuda/tile_table.h"
 
 namespace tenon::cuda {
+namespace {
 
-std::string_view measured_tiles(std::string_view arch) {
-  constexpr std::string_view kSm90a = R"(
+constexpr std::string_view kSm90a = R"(
 conv2d 1x128x128x512 -> 128x128x512 by 3x3x1 lanes 1 bytes 2 = wgmma 128x256 stages 4 resident 1 cluster 1 splits 1  # 101.55 us
 conv2d 1x16x16x1280 -> 16x16x1280 by 3x3x1 lanes 1 bytes 2 = wgmma 128x128 stages 5 resident 1 cluster 1 splits 6  # 23.85 us
 conv2d 1x16x16x1280 -> 8x8x1280 by 3x3x2 lanes 1 bytes 2 = wgmma 64x64 stages 5 resident 2 cluster 1 splits 11  # 15.73 us
@@ -143,7 +143,9 @@ gemm 8192x320x640 batch 1 lanes 1 bytes 2 = wgmma 64x160 stages 3 resident 2 clu
 gemm 8192x320x960 batch 1 lanes 1 bytes 2 = wgmma 128x160 stages 5 resident 1 cluster 1 splits 1  # 12.27 us
 gemm 8192x960x320 batch 1 lanes 1 bytes 2 = wgmma 64x160 stages 3 resident 2 cluster 1 splits 1  # 14.15 us
 )";
-  return arch == "sm_90a" ? kSm90a : std::string_view();
-}
+
+}  // namespace
+
+std::string_view measured_tiles(std::string_view arch) { return arch == "sm_90a" ? kSm90a : std::string_view(); }
 
 }  // namespace tenon::cuda

@@ -94,7 +94,7 @@ class Tape {
     int place;  // access
     MoveFn move;
     bool direct = false;  // done by the instruction that makes the value, where vectors are whole
-    std::string label;  // where to, for text()
+    std::string label;    // where to, for text()
   };
   // A value during a block: rows `ld` apart (uniform: numbers `ld` apart); `one`: the same for all rows, ld = 0.
   struct Live {

@@ -44,7 +44,14 @@ template <class Program, class Single, class Params>
 DEV void list_map(const Params& q, const ListChunk& c) {
   constexpr int kRun = Program::kRun;
   const int whole = c.wide ? c.count / kRun : 0;
-  for (int i = thread_index(); i < whole; i += kListThreads) Program::eval(q, 0, i * kRun);
+  constexpr int kAtOnce = Program::kAtOnce;  // fragments whose loads are under way together
+  int at = thread_index();
+  for (; at + (kAtOnce - 1) * kListThreads < whole; at += kAtOnce * kListThreads) {
+    typename Program::Loads loads[kAtOnce];
+    UNROLL for (int j = 0; j < kAtOnce; ++j) loads[j] = Program::loads(q, 0, (at + j * kListThreads) * kRun);
+    UNROLL for (int j = 0; j < kAtOnce; ++j) Program::results(q, 0, (at + j * kListThreads) * kRun, loads[j]);
+  }
+  for (; at < whole; at += kListThreads) Program::eval(q, 0, at * kRun);
   for (int i = whole * kRun + thread_index(); i < c.count; i += kListThreads) Single::eval(q, 0, i);
 }
 
