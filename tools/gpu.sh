@@ -1,21 +1,29 @@
 #!/usr/bin/env bash
-# All that needs a GPU, in about ten minutes: the launches' tests and whole pictures on it, memcheck and racecheck, and
-# timings beside PyTorch, which go to bench/results. tools/gpu.sh [--no-peers]
+# All that needs a GPU: the launches' tests and whole pictures on it, memcheck and racecheck, and timings (Stable
+# Diffusion 1.5, ViT-g/14, Lion) beside PyTorch, which go to bench/results. Meant for ten minutes; PyTorch's compiling and
+# --tune come on top.
+# tools/gpu.sh [--no-peers] [--tune]   --tune: measures the tiles of all products first and keeps them for this machine
 set -uo pipefail
-cd "$(dirname "$0")/.."
-peers=(--peer torch --peer-mode all)
-[[ "${1:-}" == --no-peers ]] && peers=()
+cd "$(dirname "$0")/.." || exit 1
+peers=(--peer torch --peer-mode all) tune=
+for option; do
+  case "$option" in
+    --no-peers) peers=() ;;
+    --tune) tune=1 ;;
+    *) echo "gpu.sh: expected --no-peers or --tune, got \"$option\"" >&2; exit 2 ;;
+  esac
+done
 failed=()
-step() { echo "=== $1"; shift; "$@" || failed+=("$1 ${2:-}"); }
+step() { local name="$1"; echo "=== $name"; shift; "$@" || failed+=("$name"); }
 
 tools/setup.sh ${peers:+--peers} && cmake --preset release --log-level=WARNING &&
   cmake --build --preset release -j "$(nproc)" --target tenon_cli test_cuda || exit 1
 bin=build/release/bin
-step env $bin/tenon env || exit 6
+$bin/tenon env || exit 6
 export TENON_TEST_GPU_ONLY=1
 step tests $bin/test_cuda --gtest_filter='Plain.*:Gemm.*:Conv.*:Heads.*:GpuPictures.*'
 for core in mma wgmma; do
-  TENON_CUDA_CORE=$core step "tests with $core" $bin/test_cuda --gtest_filter='Gemm.*:Conv.*'
+  step "tests with $core" env TENON_CUDA_CORE=$core $bin/test_cuda --gtest_filter='Gemm.*:Conv.*'
 done
 sanitizer="$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)"
 if [[ -n "$sanitizer" ]]; then
@@ -26,14 +34,40 @@ if [[ -n "$sanitizer" ]]; then
 else
   echo "compute-sanitizer: not found, left out"
 fi
+
+sd15=(-m random:sd15 --type f16) vit=(-m random:vit-g14 --type f16)
+short=(--no-anchors --no-unfused)
+bench() { $bin/tenon bench --device cuda "$@"; }
+if [[ -n "$tune" ]]; then
+  export TENON_CUDA_TUNE=1
+  for part in unet vae-decode text; do
+    step "tiles of $part" bench "${sd15[@]}" "${short[@]}" --part $part --runs 1
+  done
+  step "tiles of unet, batch 1" bench "${sd15[@]}" "${short[@]}" --part unet --cfg-scale 1 --runs 1
+  for pictures in 1 8 256; do
+    step "tiles of ViT-g/14, $pictures" bench "${vit[@]}" "${short[@]}" --batch-size $pictures --runs 1
+  done
+  unset TENON_CUDA_TUNE
+fi
+
 mkdir -p bench/results
 out="bench/results/$(date +%F)-$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1 | tr -c 'A-Za-z0-9\n' '-')"
+to() { local file="$1"; shift; "$@" >"$file"; }
 for part in unet vae-decode text; do
-  step "bench $part" $bin/tenon bench --device cuda -m random:sd15 --type f16 --part $part --runs 20 --anchors --json \
-    "${peers[@]}" >"$out-$part.json"
+  step "bench $part" to "$out-$part.json" bench "${sd15[@]}" --part $part --runs 20 --anchors --json "${peers[@]}"
 done
-step "bench unet, batch 1" $bin/tenon bench --device cuda -m random:sd15 --type f16 --part unet --cfg-scale 1 --runs 20 \
-  --json "${peers[@]}" >"$out-unet-b1.json"
+step "bench unet, batch 1" to "$out-unet-b1.json" bench "${sd15[@]}" --part unet --cfg-scale 1 --runs 20 --json "${peers[@]}"
+for pictures in 1 8 256; do
+  step "bench ViT-g/14, $pictures" to "$out-vit-g14-b$pictures.json" \
+    bench "${vit[@]}" "${short[@]}" --batch-size $pictures --runs 10 --json "${peers[@]}"
+done
+# Lion is measured through the Python package, where PyTorch and the package are installed.
+python="${TENON_PYTHON:-python3}"
+if "$python" -c 'import tenon, torch; assert torch.cuda.is_available()' 2>/dev/null; then
+  step "bench Lion" "$python" bench/lion_torch.py --device cuda --json "$out-lion.json"
+else
+  echo "Lion: $python has no tenon package or no PyTorch with a GPU, left out (pip install '.[torch]'; TENON_PYTHON=python)"
+fi
 ls -l "$out"*
 ((${#failed[@]})) && printf 'failed: %s\n' "${failed[@]}"
 ((${#failed[@]} == 0))

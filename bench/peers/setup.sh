@@ -8,9 +8,12 @@ folder=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/tenon/peer-env}
 python3 -m venv "$folder"
 python="$folder/bin/python"
 install() { "$python" -m pip --disable-pip-version-check --quiet install "$@" >&2; }
-# The wheel without CUDA is a tenth of the size; where its index cannot be reached, PyPI's does the same work.
-install --retries 1 --timeout 20 --extra-index-url https://download.pytorch.org/whl/cpu "torch==2.11.0+cpu" ||
+# The wheel without CUDA is a tenth of the size; where its index cannot be reached, PyPI's does the same work, and a GPU
+# needs that one.
+if nvidia-smi -L >/dev/null 2>&1 ||
+  ! install --retries 1 --timeout 20 --extra-index-url https://download.pytorch.org/whl/cpu "torch==2.11.0+cpu"; then
   install "torch==2.11.0"
+fi
 install -r "$here/requirements.txt"
 "$python" -c 'import diffusers, timm, torch, transformers' >&2
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')

@@ -1,0 +1,364 @@
+// Which tile a product runs on: choices as text, what the device and the product allow, and the tables of what was
+// measured, the one that comes with Tenon and the file of this machine.
+#include "tenon/backend/cuda/tile_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "tenon/backend/cuda/tile_table.h"
+#include "tenon/core/error.h"
+
+namespace tenon::cuda {
+namespace {
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+const DeviceFacts kH200 = {.name = "NVIDIA H200",
+                           .arch = "sm_90a",
+                           .multiprocessors = 132,
+                           .shared_bytes = 227 * 1024,
+                           .memory_bytes = int64_t{139} << 30,
+                           .argument_bytes = kMostArgumentBytes};
+const DeviceFacts kL4 = {.name = "NVIDIA L4", .arch = "sm_89", .multiprocessors = 58, .shared_bytes = 99 * 1024};
+
+ProductShape gemm(int64_t m, int64_t n, int64_t k, int lanes = 1) {
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .lanes = lanes,
+          .wgmma_tiles_m = [m](const WgmmaTileShape& tile) { return div_up(m, tile.m); },
+          .key = "gemm of a test"};
+}
+
+// The product that a line of a table names: what the product kernels ask for under this key.
+ProductShape product_named(const std::string& key) {
+  ProductShape p;
+  p.key = key;
+  long long m = 0, n = 0, k = 0, batch = 0, bytes = 0;
+  if (std::sscanf(key.c_str(), "gemm %lldx%lldx%lld batch %lld lanes %d bytes %lld", &m, &n, &k, &batch, &p.lanes,
+                  &bytes) == 6) {
+    p.m = m, p.n = n, p.k = k, p.batch = batch, p.element_bytes = bytes;
+    p.wgmma_tiles_m = [m](const WgmmaTileShape& tile) { return div_up(m, tile.m); };
+    return p;
+  }
+  device::ConvSizes c;
+  const bool twice = key.starts_with("conv2d of twice ");
+  const std::string sizes = key.substr(std::min(key.size(), twice ? sizeof("conv2d of twice ") - 1 : 7));
+  const int read = std::sscanf(sizes.c_str(), "%dx%dx%dx%d -> %dx%dx%d by %dx%dx%d lanes %d bytes %lld", &c.batch,
+                               &c.height, &c.width, &c.channels, &c.out_height, &c.out_width, &c.outputs, &c.kernel_h,
+                               &c.kernel_w, &c.stride, &p.lanes, &bytes);
+  if (!key.starts_with("conv2d ") || read != 12) return p;
+  c.phases = twice ? 2 : 1;
+  p.m = int64_t{c.batch} * c.out_height * c.out_width;
+  p.n = int64_t{c.outputs} * c.phases * c.phases;
+  p.k = int64_t{c.kernel_h} * c.kernel_w * c.channels;
+  p.element_bytes = bytes;
+  p.mma = !twice;
+  if (conv_fits_boxes(c, static_cast<int>(bytes)))
+    p.wgmma_tiles_m = [c](const WgmmaTileShape& tile) {
+      device::ConvSizes boxed = c;
+      choose_box(tile, boxed);
+      return div_up(c.out_width, boxed.box_width) * div_up(c.out_height, boxed.box_height) *
+             div_up(c.batch, boxed.box_images);
+    };
+  return p;
+}
+
+std::set<std::string> texts(const std::vector<TileChoice>& choices) {
+  std::set<std::string> out;
+  for (const TileChoice& c : choices) out.insert(c.text());
+  return out;
+}
+bool any_of_core(const std::vector<TileChoice>& choices, Core core) {
+  return std::any_of(choices.begin(), choices.end(), [&](const TileChoice& c) { return c.core == core; });
+}
+
+// A folder of its own, the cache folder in it, no wish for a core, and all warnings in `warnings_`.
+class Tiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::temp_directory_path() / ("tenon_tiles_" + std::to_string(getpid()));
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+    setenv("TENON_CACHE_DIR", root_.c_str(), 1);
+    unsetenv("TENON_CUDA_CORE");
+    before_ = spdlog::default_logger();
+    spdlog::set_default_logger(
+        std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(warnings_)));
+  }
+  void TearDown() override {
+    spdlog::set_default_logger(before_);
+    unsetenv("TENON_CACHE_DIR");
+    unsetenv("TENON_CUDA_CORE");
+    fs::remove_all(root_);
+  }
+  int warning_count() const {
+    const std::string all = warnings_.str();
+    return static_cast<int>(std::count(all.begin(), all.end(), '\n'));
+  }
+  static void write(const fs::path& file, const std::string& text) {
+    fs::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  static std::string text_of(const fs::path& file) {
+    std::ostringstream out;
+    out << std::ifstream(file).rdbuf();
+    return out.str();
+  }
+
+  fs::path root_;
+  std::ostringstream warnings_;
+  std::shared_ptr<spdlog::logger> before_;
+};
+
+TEST_F(Tiles, EveryChoiceIsReadBackFromItsText) {
+  std::set<std::string> seen;
+  for (const ProductShape& p : {gemm(8192, 320, 320), gemm(64, 1280, 5120), gemm(2048, 5120, 640, 2)})
+    for (const TileChoice& c : tile_choices(p, kH200)) {
+      const std::string text = c.text();
+      const std::optional<TileChoice> back = TileChoice::parse(text);
+      ASSERT_TRUE(back) << text;
+      EXPECT_EQ(back->core, c.core) << text;
+      EXPECT_EQ(back->splits, c.splits) << text;
+      EXPECT_EQ(back->text(), text);
+      if (c.core == Core::Mma) {
+        EXPECT_EQ(back->mma.type(), c.mma.type());
+      } else {
+        EXPECT_EQ(back->wgmma.type(), c.wgmma.type());
+      }
+      seen.insert(text);
+    }
+  EXPECT_TRUE(seen.contains("mma 128x128 warps 2x4 bytes 64 stages 4 splits 1"));
+  EXPECT_TRUE(seen.contains("wgmma 128x160 stages 5 resident 1 cluster 1 splits 1"));
+}
+
+TEST_F(Tiles, TextThatIsNoChoiceIsRefused) {
+  for (const char* text :
+       {"", "simt", "wgmma", "mma", "imma 128x128", "wgmma 128x160 stages 5 resident 1 splits 1",  // without a cluster
+        "wgmma 128x160 stages 5 resident 1 cluster 1 splits", "wgmma 128x160 stages 5 resident 1 cluster 1 splits x",
+        "wgmma 128x160 stages 5 resident 1 cluster 1 splits 1 and more",
+        "wgmma 128x160 stages 5 resident 1 cluster 1  splits 1",  // another blank
+        "wgmma 128x160 parts 5 resident 1 cluster 1 splits 1", "wgmma 128*160 stages 5 resident 1 cluster 1 splits 1",
+        "wgmma 128x99999999999 stages 5 resident 1 cluster 1 splits 1", "mma 128x128 warps 2x4 bytes 64 splits 1"})
+    EXPECT_FALSE(TileChoice::parse(text)) << '"' << text << '"';
+}
+
+TEST_F(Tiles, ChoicesFitTheDevice) {
+  const ProductShape p = gemm(8192, 1280, 1280);
+  const std::vector<TileChoice> here = tile_choices(p, kH200), there = tile_choices(p, kL4);
+  EXPECT_TRUE(any_of_core(here, Core::Wgmma));
+  EXPECT_TRUE(any_of_core(here, Core::Mma));
+  EXPECT_FALSE(any_of_core(there, Core::Wgmma)) << "sm_89 has no wgmma";
+  EXPECT_TRUE(any_of_core(there, Core::Mma));
+  DeviceFacts small = kH200;
+  small.shared_bytes = 99 * 1024;
+  const std::vector<TileChoice> little = tile_choices(p, small);
+  EXPECT_TRUE(any_of_core(little, Core::Wgmma));
+  EXPECT_LT(little.size(), here.size());
+  for (const DeviceFacts& facts : {kH200, kL4, small})
+    for (const TileChoice& c : tile_choices(p, facts)) {
+      const int bytes = c.core == Core::Mma ? c.mma.shared_bytes() : c.wgmma.shared_bytes();
+      EXPECT_LE(bytes, facts.shared_bytes) << c.text();
+      // That many blocks stay on a multiprocessor at once.
+      if (c.core == Core::Wgmma) {
+        EXPECT_LE(bytes * c.wgmma.resident, kH200.shared_bytes) << c.text();
+      }
+    }
+}
+
+TEST_F(Tiles, LanesAreWholeInEverySlab) {
+  for (const int lanes : {1, 2, 4}) {
+    const std::vector<TileChoice> choices = tile_choices(gemm(2048, 5120, 640, lanes), kH200);
+    EXPECT_FALSE(choices.empty()) << lanes << " lanes";
+    for (const TileChoice& c : choices) {
+      if (c.core == Core::Mma) {
+        EXPECT_EQ(c.mma.n / c.mma.warps_n % (8 * lanes), 0) << c.text();
+        continue;
+      }
+      EXPECT_EQ(c.wgmma.n / lanes % 8, 0) << c.text();
+      EXPECT_EQ(c.wgmma.slab_columns() % (8 * lanes), 0) << c.text();
+      EXPECT_TRUE(lanes == 1 || c.wgmma.cluster == 1 || c.wgmma.cluster == lanes) << c.text();
+    }
+  }
+  const ProductShape three = gemm(2048, 5120, 640, 3);
+  EXPECT_TRUE(tile_choices(three, kH200).empty());
+  try {
+    choose_tile(three, kH200);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr(three.key));
+  }
+}
+
+TEST_F(Tiles, ClustersNeedTwoTilesAlongM) {
+  const auto clustered = [](const std::vector<TileChoice>& choices, int m) {
+    return std::count_if(choices.begin(), choices.end(), [&](const TileChoice& c) {
+      return c.core == Core::Wgmma && c.wgmma.cluster == 2 && c.wgmma.m == m;
+    });
+  };
+  const std::vector<TileChoice> one = tile_choices(gemm(128, 1280, 1280), kH200),
+                                two = tile_choices(gemm(256, 1280, 1280), kH200);
+  EXPECT_GT(clustered(one, 64), 0);
+  EXPECT_EQ(clustered(one, 128), 0);
+  EXPECT_EQ(clustered(one, 256), 0);
+  EXPECT_GT(clustered(two, 128), 0);
+  EXPECT_EQ(clustered(two, 256), 0);
+}
+
+TEST_F(Tiles, PartsOfKFindMultiprocessorsWithoutWork) {
+  const ProductShape deep = gemm(64, 1280, 5120), wide = gemm(65536, 1280, 5120), shallow = gemm(64, 1280, 64);
+  const auto most = [](const std::vector<TileChoice>& choices) {
+    int splits = 0;
+    for (const TileChoice& c : choices) splits = std::max(splits, c.splits);
+    return splits;
+  };
+  EXPECT_GT(most(tile_choices(deep, kH200)), 4);
+  EXPECT_EQ(most(tile_choices(wide, kH200)), 1);
+  EXPECT_EQ(most(tile_choices(shallow, kH200)), 1);
+  for (const TileChoice& c : tile_choices(deep, kH200)) {
+    if (c.core != Core::Wgmma || c.splits == 1) continue;
+    const int64_t tiles = deep.wgmma_tiles_m(c.wgmma) * div_up(deep.n, c.wgmma.n);
+    EXPECT_LE(4 * c.splits, deep.k * deep.element_bytes / 128) << c.text();
+    EXPECT_LE(tiles * c.splits, 2 * kH200.multiprocessors * c.wgmma.resident) << c.text();
+  }
+}
+
+TEST_F(Tiles, TheBestEstimateIsFirstAndNoneComesTwice) {
+  const std::vector<TileChoice> choices = tile_choices(gemm(512, 1280, 2560), kH200);
+  EXPECT_TRUE(std::is_sorted(choices.begin(), choices.end(),
+                             [](const TileChoice& a, const TileChoice& b) { return a.time < b.time; }));
+  EXPECT_GT(choices.front().time, 0);
+  EXPECT_EQ(texts(choices).size(), choices.size());
+}
+
+TEST_F(Tiles, TheVariableLeavesOneCore) {
+  const ProductShape p = gemm(8192, 320, 320);
+  setenv("TENON_CUDA_CORE", "mma", 1);
+  EXPECT_FALSE(any_of_core(tile_choices(p, kH200), Core::Wgmma));
+  EXPECT_EQ(choose_tile(p, kH200).core, Core::Mma);
+  setenv("TENON_CUDA_CORE", "wgmma", 1);
+  EXPECT_FALSE(any_of_core(tile_choices(p, kH200), Core::Mma));
+  EXPECT_EQ(choose_tile(p, kH200).core, Core::Wgmma);
+  EXPECT_EQ(choose_tile(p, kL4).core, Core::Mma) << "what cannot run as asked runs on what there is";
+  ProductShape no_boxes = p;
+  no_boxes.wgmma_tiles_m = {};
+  EXPECT_EQ(choose_tile(no_boxes, kH200).core, Core::Mma);
+  setenv("TENON_CUDA_CORE", "cublas", 1);
+  try {
+    tile_choices(p, kH200);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::Usage);
+    EXPECT_THAT(e.what(), HasSubstr("expected simt, mma or wgmma, got \"cublas\""));
+  }
+}
+
+TEST_F(Tiles, WhatComesWithTenonCanRunOnTheMachineItWasMeasuredOn) {
+  EXPECT_EQ(measured_tiles("sm_89"), "");
+  std::istringstream lines{std::string(measured_tiles("sm_90a"))};
+  const TileTable table(measured_tiles("sm_90a"), root_ / "none.txt");
+  std::set<std::string> keys;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) continue;
+    const size_t equals = line.find(" = "), comment = line.find("  # ");
+    ASSERT_NE(equals, std::string::npos) << line;
+    ASSERT_NE(comment, std::string::npos) << line;
+    const std::string key = line.substr(0, equals), choice = line.substr(equals + 3, comment - equals - 3);
+    EXPECT_TRUE(keys.insert(key).second) << "twice: " << key;
+    const ProductShape p = product_named(key);
+    ASSERT_GT(p.m * p.n * p.k, 0) << "no product: " << key;
+    EXPECT_TRUE(TileChoice::parse(choice)) << line;
+    EXPECT_TRUE(texts(tile_choices(p, kH200)).contains(choice)) << line;
+    EXPECT_EQ(table.find(key), choice);
+  }
+  EXPECT_GE(keys.size(), 100u);
+}
+
+TEST_F(Tiles, WhatThisMachineMeasuredWins) {
+  const fs::path file = root_ / "tiles" / "gpu.txt";
+  write(file, "a = mine  # 1.00 us\n");
+  const TileTable table("a = shipped  # 2 us\nb = shipped\n", file);
+  EXPECT_EQ(table.find("a"), "mine");
+  EXPECT_EQ(table.find("b"), "shipped");
+  EXPECT_EQ(table.find("c"), std::nullopt);
+  EXPECT_TRUE(table.measured_here("a"));
+  EXPECT_FALSE(table.measured_here("b"));
+}
+
+TEST_F(Tiles, LinesThatAreNoneArePassedBy) {
+  const fs::path file = root_ / "gpu.txt";
+  write(file,
+        "# a = comment\n\n   \nno sign\n\x01\xff = \n= nameless\r\n  b  =  two words \r\nc = d # e = f\nlast = one");
+  const TileTable table("", file);
+  EXPECT_EQ(table.find("a"), std::nullopt);
+  EXPECT_EQ(table.find("# a"), std::nullopt);
+  EXPECT_EQ(table.find("no sign"), std::nullopt);
+  EXPECT_EQ(table.find("b"), "two words");
+  EXPECT_EQ(table.find("c"), "d");
+  EXPECT_EQ(table.find("last"), "one");
+  EXPECT_EQ(warnings_.str(), "");
+}
+
+TEST_F(Tiles, WhatWasAddedIsThereForTheNextProcess) {
+  const fs::path file = root_ / "deep" / "folder" / "gpu.txt";
+  TileTable table("a = shipped\n", file);
+  table.add("b", "wgmma 128x160", 12.3456);
+  table.add("a", "mma 64x64", 3);
+  table.add("b", "mma 32x64", 4.5);
+  EXPECT_EQ(table.find("a"), "mma 64x64");
+  EXPECT_EQ(text_of(file), "a = mma 64x64  # 3.00 us\nb = mma 32x64  # 4.50 us\n");
+  TileTable next("a = shipped\n", file);
+  EXPECT_EQ(next.find("a"), "mma 64x64");
+  EXPECT_EQ(next.find("b"), "mma 32x64");
+  EXPECT_TRUE(next.measured_here("b"));
+  next.add("c", "simt", 1);
+  EXPECT_EQ(text_of(file), "a = mma 64x64  # 3.00 us\nb = mma 32x64  # 4.50 us\nc = simt  # 1.00 us\n");
+  EXPECT_EQ(std::distance(fs::directory_iterator(file.parent_path()), fs::directory_iterator()), 1) << "half files";
+  EXPECT_EQ(warnings_.str(), "");
+}
+
+TEST_F(Tiles, AFolderThatCannotBeWrittenIsOneWarning) {
+  write(root_ / "file", "");  // not a folder, whoever asks
+  TileTable table("", root_ / "file" / "gpu.txt");
+  EXPECT_EQ(warning_count(), 0);
+  table.add("a", "mma 64x64", 1);
+  table.add("b", "mma 64x64", 1);
+  EXPECT_EQ(warning_count(), 1) << warnings_.str();
+  EXPECT_THAT(warnings_.str(), HasSubstr((root_ / "file" / "gpu.txt").string()));
+  EXPECT_EQ(table.find("b"), "mma 64x64") << "this process goes on with what it measured";
+}
+
+TEST_F(Tiles, TheMeasuredChoiceIsTakenWhereTheDeviceCanRunIt) {
+  const std::string key = "gemm 8192x320x320 batch 1 lanes 1 bytes 2";
+  const ProductShape p = product_named(key);
+  DeviceFacts facts = kH200;
+  facts.name = "Shipped " + std::to_string(getpid());  // tables are kept by name for the whole process
+  const TileTable shipped(measured_tiles("sm_90a"), root_ / "none.txt");
+  ASSERT_TRUE(shipped.find(key));
+  EXPECT_EQ(choose_tile(p, facts).text(), shipped.find(key));
+
+  const std::string slow = tile_choices(p, facts).back().text();
+  ASSERT_NE(slow, shipped.find(key));
+  facts.name = "Mine/" + std::to_string(getpid());
+  write(root_ / "tiles" / ("sm_90a-Mine-" + std::to_string(getpid()) + ".txt"), key + " = " + slow + "\n");
+  EXPECT_EQ(choose_tile(p, facts).text(), slow);
+
+  facts.name = "Impossible " + std::to_string(getpid());
+  write(root_ / "tiles" / ("sm_90a-Impossible-" + std::to_string(getpid()) + ".txt"),
+        key + " = wgmma 512x512 stages 9 resident 1 cluster 1 splits 1\n");
+  EXPECT_EQ(choose_tile(p, facts).text(), tile_choices(p, facts).front().text());
+}
+
+}  // namespace
+}  // namespace tenon::cuda
