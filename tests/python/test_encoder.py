@@ -18,7 +18,7 @@ from PIL import Image
 import tenon
 
 CASES = {c["name"]: c for c in json.loads((ROOT / "tests/fixtures/vit.json").read_text())["cases"]}
-COMMAND = pathlib.Path(tenon.__file__).absolute().parents[2] / "tenon"  # beside the package in a build folder
+COMMAND = pathlib.Path(tenon.__file__).absolute().parents[2] / "bin/tenon"  # beside the package in a build folder
 
 
 def write_checkpoint(folder, name):
