@@ -31,5 +31,6 @@ NB_MODULE(_core, m) {
   tenon::python::bind_expressions(m);
   tenon::python::bind_programs(m);
   tenon::python::bind_pipeline(m);
+  tenon::python::bind_encoder(m);
   tenon::python::bind_lion(m);
 }

@@ -22,6 +22,7 @@ namespace nb = nanobind;
 // One for each part of the module.
 void bind_arrays(nb::module_& m);
 void bind_devices(nb::module_& m);
+void bind_encoder(nb::module_& m);
 void bind_lion(nb::module_& m);
 void bind_expressions(nb::module_& m);
 void bind_programs(nb::module_& m);

@@ -1,32 +1,14 @@
 // Text to image. Python's signals are asked before every launch, so that Ctrl-C ends a picture within a step.
-#include <chrono>
 #include <cstring>
 #include <mutex>
-#include <utility>
 
-#include "nb.h"
+#include "interrupt.h"
 #include "tenon/core/error.h"
 #include "tenon/io/random.h"
 #include "tenon/pipelines/text_to_image.h"
 
 namespace tenon::python {
 namespace {
-
-// An exception that a signal's handler raised while the engine was at work.
-struct Interrupt {
-  std::optional<nb::python_error> raised;
-  std::chrono::steady_clock::time_point asked{};
-
-  // Asks Python at most every 20 ms: it costs the GIL.
-  bool pending() {
-    const auto now = std::chrono::steady_clock::now();
-    if (raised || now - asked < std::chrono::milliseconds(20)) return raised.has_value();
-    asked = now;
-    const nb::gil_scoped_acquire gil;
-    if (PyErr_CheckSignals() != 0) raised.emplace();
-    return raised.has_value();
-  }
-};
 
 nb::object pixels_of(const Image& image) {
   return nb::bytes(reinterpret_cast<const char*>(image.pixels.data()), image.pixels.size());
@@ -47,14 +29,10 @@ class ImagePipeline {
   }
 
   ImageResult generate(const ImageRequest& request, const OnStep& on_step) {
-    try {
-      const nb::gil_scoped_release released;
+    return interrupt_->run([&] {
       const std::lock_guard busy(busy_);
       return pipeline_->generate(request, on_step);
-    } catch (const Error& e) {
-      if (e.kind() != ErrorKind::Cancelled || !interrupt_->raised) throw;
-    }
-    throw nb::python_error(std::exchange(interrupt_->raised, std::nullopt).value());
+    });
   }
 
   const Model& model() const { return pipeline_->model(); }

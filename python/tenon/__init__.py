@@ -1,7 +1,8 @@
 """Tenon: transformers, diffusion models and optimizers as few fused kernels.
 
-`fuse` turns a Python function into kernels, `Pipeline` draws pictures, `lion_step` and `optim.Lion` train. Arrays of
-NumPy, PyTorch, CuPy and JAX go in and out through DLPack without copies. Importing the package imports none of them.
+`fuse` turns a Python function into kernels, `load` opens a model (a `Pipeline` draws pictures, an `ImageEncoder` makes
+features of them), `lion_step` and `optim.Lion` train. Arrays of NumPy, PyTorch, CuPy and JAX go in and out through
+DLPack without copies. Importing the package imports none of them.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from ._expr import (
     softmax,
 )
 from ._fuse import Fused, fuse
+from .encoder import ImageEncoder, ImageFeatures, load
 from .lion import explain_lion, lion_foreach, lion_step
 from .pipeline import ImageOutput, Pipeline
 
@@ -61,6 +63,8 @@ __all__ = [
     "Error",
     "Expr",
     "Fused",
+    "ImageEncoder",
+    "ImageFeatures",
     "ImageOutput",
     "InternalError",
     "ModelError",
@@ -82,6 +86,7 @@ __all__ = [
     "linear",
     "lion_foreach",
     "lion_step",
+    "load",
     "matmul",
     "pad",
     "permute",

@@ -4,6 +4,7 @@ from ._core import backend_names as backend_names, describe_device as describe_d
 from ._errors import CancelledError as CancelledError, DeviceError as DeviceError, Error as Error, InternalError as InternalError, ModelError as ModelError, NumericError as NumericError, OutOfMemoryError as OutOfMemoryError, UsageError as UsageError
 from ._expr import NODES as NODES, Expr as Expr, attention as attention, broadcast_to as broadcast_to, cast as cast, concat as concat, conv2d as conv2d, gather as gather, layer_norm as layer_norm, linear as linear, matmul as matmul, pad as pad, permute as permute, reshape as reshape, resize_nearest as resize_nearest, rms_norm as rms_norm, round_to as round_to, softmax as softmax
 from ._fuse import Fused as Fused, fuse as fuse
+from .encoder import ImageEncoder as ImageEncoder, ImageFeatures as ImageFeatures, load as load
 from .lion import explain_lion as explain_lion, lion_foreach as lion_foreach, lion_step as lion_step
 from .pipeline import ImageOutput as ImageOutput, Pipeline as Pipeline
 

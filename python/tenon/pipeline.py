@@ -26,11 +26,11 @@ class ImageOutput:
     sampler: str = ""
 
 
-def _numpy() -> Any:
+def _numpy(caller: str = "tenon.Pipeline") -> Any:
     try:
         import numpy
     except ImportError as e:
-        raise ImportError("tenon.Pipeline needs NumPy here: pip install numpy") from e
+        raise ImportError(f"{caller} needs NumPy here: pip install numpy") from e
     return numpy
 
 

@@ -53,6 +53,9 @@ std::vector<float> ImageEmbedding::preprocess(const Image& image) const {
       << "expected pixels of three channels, got " << image.width << "x" << image.height << " of " << image.channels;
   const bool wide = image.width >= image.height;
   const int64_t longer = p.short_side * std::max(image.width, image.height) / std::min(image.width, image.height);
+  TENON_CHECK(Usage, longer <= kMaxImageSide, "picture")
+      << image.width << "x" << image.height << " is too long: scaled to a short side of " << p.short_side
+      << " pixels it would be " << longer << " long, more than " << kMaxImageSide;
   const Image scaled = resize_bicubic(image, wide ? longer : p.short_side, wide ? p.short_side : longer);
   const Image middle =
       crop(scaled, margin(scaled.width, p.crop, p.kind), margin(scaled.height, p.crop, p.kind), p.crop, p.crop);
@@ -66,6 +69,7 @@ std::vector<float> ImageEmbedding::preprocess(const Image& image) const {
 
 Executable& ImageEmbedding::executable(int64_t batch) {
   if (prepared_ != batch) {
+    prepared_ = 0;        // until the next one is whole: preparing may be stopped
     executable_.reset();  // before the next one takes its memory
     const int64_t side = preprocessing_.crop;
     executable_.emplace(plan_image_encoder(encoder_->config(), batch, side, side, networks_), backend_,

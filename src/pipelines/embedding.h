@@ -41,7 +41,8 @@ class ImageEmbedding {
   ImageEmbedding(std::shared_ptr<const ImageEncoder> encoder, EmbeddingOptions options);
   ~ImageEmbedding();
 
-  /// Pixels f32 [side, side, 3] as the network reads them.
+  /// Pixels f32 [side, side, 3] as the network reads them. Error(Usage) for a picture without three channels, or so
+  /// long that scaling it would pass kMaxImageSide.
   std::vector<float> preprocess(const Image& image) const;
   /// Embeddings in the order of the pictures. A picture's are the same, to the bit, whatever stands beside it.
   /// Error(Numeric) if the network's arithmetic overflows.

@@ -45,14 +45,16 @@ std::vector<std::string> ModelParts::parts_named(const std::string& part) const 
   throw Error(ErrorKind::Usage, "--part", "'" + part + "' is no part of " + name() + "; its parts are " + known);
 }
 
-std::shared_ptr<const ModelParts> open_parts(const std::string& spec) {
-  if (spec.starts_with(kRandom)) return family_of_preset(spec.substr(kRandom.size())).open(spec);
+const ModelFamily& family_of(const std::string& spec) {
+  if (spec.starts_with(kRandom)) return family_of_preset(spec.substr(kRandom.size()));
   const std::filesystem::path path = spec.empty() ? default_model_folder() : find_model(spec);
   for (const ModelFamily* f : model_families())
-    if (f->reads && f->reads(path)) return f->open(spec);
+    if (f->reads && f->reads(path)) return *f;
   for (const ModelFamily* f : model_families())
-    if (!f->reads) return f->open(spec);
+    if (!f->reads) return *f;
   throw Error(ErrorKind::Model, path.string(), "is no model of a known kind");
 }
+
+std::shared_ptr<const ModelParts> open_parts(const std::string& spec) { return family_of(spec).open(spec); }
 
 }  // namespace tenon

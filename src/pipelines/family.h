@@ -63,8 +63,10 @@ struct RegisterFamily {
 /// All families by name.
 std::vector<const ModelFamily*> model_families();
 
-/// The model that `spec` names (as Model::open has it), by the family that knows it. Error(Usage) lists the presets for
-/// an unknown random:NAME; Error(Model) for a path that no family reads.
+/// The family that knows `spec` (as Model::open has it). Error(Usage) lists the presets for an unknown random:NAME;
+/// Error(Model) for a path that is not there or that no family reads.
+const ModelFamily& family_of(const std::string& spec);
+/// The model that `spec` names, by its family.
 std::shared_ptr<const ModelParts> open_parts(const std::string& spec);
 
 }  // namespace tenon

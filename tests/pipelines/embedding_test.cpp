@@ -118,6 +118,20 @@ TEST_F(Embed, APictureIsTheSameWhateverStandsBesideIt) {
   }
 }
 
+TEST_F(Embed, StaysUsableAfterAStop) {
+  bool stop = false;
+  EmbeddingOptions o = f32();
+  o.stop = [&] { return stop; };
+  ImageEmbedding embed(ImageEncoder::open(write("timm").string()), o);
+  const std::vector<Image> images{picture(60, 60, 1), picture(90, 57, 80)};
+  const auto one = [&] { return embed(std::span(images).first(1))[0].feature; };
+  const std::vector<float> before = one();
+  stop = true;
+  EXPECT_THROW(embed(images), Error);  // while it prepares for two
+  stop = false;
+  EXPECT_EQ(one(), before);
+}
+
 TEST_F(Embed, PreprocessingNormalises) {
   const auto encoder = ImageEncoder::open(write("timm").string());
   ImageEmbedding embed(encoder, f32());
@@ -169,6 +183,8 @@ TEST_F(Embed, RefusesWhatCannotBe) {
   o = f32();
   o.device = "null";
   refused(ErrorKind::Usage, "computes nothing", [&] { ImageEmbedding(encoder, o); });
+  refused(ErrorKind::Usage, "20000x1 is too long",
+          [&] { ImageEmbedding(encoder, f32())(std::array{picture(20000, 1, 0)}); });
   refused(ErrorKind::Usage, "vit-g14", [] { ImageEncoder::open("random:resnet"); });
   refused(ErrorKind::Model, "no weights of an image encoder", [&] { ImageEncoder::open(folder_.string()); });
   // A block's tensor is missing.

@@ -19,7 +19,7 @@ constexpr int64_t kCopiesBytes = 200 << 20;  // several times the second-level c
 // Memory for every leaf of the product, with small random numbers where elements have 16 bits.
 class TuningMemory {
  public:
-  TuningMemory(Device& device, Expr constant) : device_(device), constant_(std::move(constant)) {
+  TuningMemory(Device& device, Expr constant) : device_(device), constant_(constant) {
     std::mt19937 random(1);
     std::uniform_int_distribution<int> mantissa(0, 0x7ff);
     for (uint16_t& x : noise_) x = static_cast<uint16_t>(0x2c00 | (random() & 1) << 15 | mantissa(random));

@@ -1,0 +1,127 @@
+// Features of pictures, and which class a model is for.
+#include <cstring>
+#include <mutex>
+
+#include "interrupt.h"
+#include "tenon/core/error.h"
+#include "tenon/pipelines/embedding.h"
+#include "tenon/pipelines/family.h"
+
+namespace tenon::python {
+namespace {
+
+using Pixels = nb::ndarray<const uint8_t, nb::shape<-1, -1, 3>, nb::c_contig, nb::device::cpu>;
+using Features = nb::ndarray<nb::numpy, float>;
+
+// What a call may choose.
+struct Choice {
+  std::string preprocessing;
+  int64_t side = 0, batch = 8;
+  bool operator==(const Choice&) const = default;
+};
+
+Image image_of(const Pixels& pixels) {
+  Image out{static_cast<int64_t>(pixels.shape(1)), static_cast<int64_t>(pixels.shape(0)), 3, {}};
+  out.pixels.resize(pixels.size());
+  std::memcpy(out.pixels.data(), pixels.data(), out.pixels.size());
+  return out;
+}
+
+// One part of every embedding, behind one another.
+std::vector<float> joined(const std::vector<Embedding>& all, std::vector<float> Embedding::*part) {
+  std::vector<float> out;
+  out.reserve(all.size() * (all[0].*part).size());
+  for (const Embedding& e : all) out.insert(out.end(), (e.*part).begin(), (e.*part).end());
+  return out;
+}
+
+// A NumPy array that owns the values.
+Features array_of(std::vector<float> values, const std::vector<size_t>& shape) {
+  auto kept = std::make_unique<std::vector<float>>(std::move(values));
+  const nb::capsule owner(kept.get(), [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
+  return {kept.release()->data(), shape.size(), shape.data(), owner};
+}
+
+// An ImageEmbedding for whatever was chosen last: another choice prepares the network anew, from the same files.
+class Encoder {
+ public:
+  Encoder(const std::string& spec, const std::string& device, const std::string& dtype, int threads, bool fusion)
+      : interrupt_(std::make_shared<Interrupt>()), encoder_(ImageEncoder::open(spec)) {
+    options_.device = device;
+    options_.threads = threads;
+    if (!dtype.empty()) options_.type = parse_dtype(dtype);
+    options_.fusion = fusion;
+    options_.stop = [state = interrupt_] { return state->pending(); };
+    choose({});
+    description_ = embedding_->backend().describe();
+    type_ = embedding_->type();
+  }
+
+  nb::tuple embed(const std::vector<Pixels>& pictures, const Choice& choice) {
+    TENON_CHECK(Usage, !pictures.empty(), "images") << "expected at least one picture";
+    std::vector<Image> images;
+    for (const Pixels& p : pictures) images.push_back(image_of(p));
+    std::vector<float> features, patches;
+    std::vector<size_t> shape{images.size()};
+    interrupt_->run([&] {
+      const std::lock_guard busy(busy_);
+      choose(choice);
+      const std::vector<Embedding> all = (*embedding_)(images);
+      for (const int64_t n : {all[0].rows, all[0].columns}) shape.push_back(static_cast<size_t>(n));
+      features = joined(all, &Embedding::feature);
+      patches = joined(all, &Embedding::patches);
+    });
+    const size_t width = features.size() / images.size();
+    shape.push_back(width);
+    return nb::make_tuple(array_of(std::move(features), {images.size(), width}), array_of(std::move(patches), shape));
+  }
+
+  const std::string& name() const { return encoder_->name(); }
+  std::string device() const { return description_; }
+  std::string dtype() const { return std::string(name_of(type_)); }
+
+ private:
+  void choose(const Choice& choice) {
+    if (embedding_ && choice == choice_) return;
+    EmbeddingOptions options = options_;
+    options.preprocessing = choice.preprocessing;
+    options.side = choice.side;
+    options.batch = choice.batch;
+    auto made = std::make_unique<ImageEmbedding>(encoder_, options);  // a bad choice leaves the last one in place
+    embedding_ = std::move(made);
+    choice_ = choice;
+  }
+
+  std::mutex busy_;
+  std::shared_ptr<Interrupt> interrupt_;
+  std::shared_ptr<const ImageEncoder> encoder_;
+  EmbeddingOptions options_;
+  Choice choice_;
+  std::unique_ptr<ImageEmbedding> embedding_;
+  std::string description_;
+  DType type_ = DType::F32;
+};
+
+}  // namespace
+
+void bind_encoder(nb::module_& m) {
+  m.attr("LARGEST_SIDE") = kMaxImageSide;
+  nb::class_<Encoder>(m, "ImageEncoder")
+      .def(nb::init<const std::string&, const std::string&, const std::string&, int, bool>(), nb::arg("spec"),
+           nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"))
+      .def(
+          "embed",
+          [](Encoder& e, const std::vector<Pixels>& images, const std::string& preprocessing, int64_t size,
+             int64_t batch_size) {
+            return e.embed(images, {preprocessing, size, batch_size});
+          },
+          nb::arg("images"), nb::arg("preprocessing"), nb::arg("size"), nb::arg("batch_size"))
+      .def_prop_ro("name", &Encoder::name)
+      .def_prop_ro("device", &Encoder::device)
+      .def_prop_ro("dtype", &Encoder::dtype);
+  m.def(
+      "model_family", [](const std::string& spec) { return family_of(spec).name; }, nb::arg("spec"),
+      "Which kind of model `spec` names; raises what opening it would raise for what is none.");
+}
+
+}  // namespace tenon::python

@@ -1,0 +1,181 @@
+"""Models of any kind by one name, and image encoders: features of pictures by a vision transformer."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _core, _dtypes
+from ._errors import UsageError
+from .pipeline import Pipeline, _numpy, _whole
+
+if TYPE_CHECKING:
+    import numpy.typing
+
+_LARGEST_BATCH = 4096
+_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV")
+
+
+@dataclass
+class ImageFeatures:
+    """What an image encoder says of n pictures, in their order; f32 arrays of NumPy's. `features` [n, width]: the class
+    token behind the last norm. `patch_features` [n, rows, columns, width]: from the top left."""
+
+    features: numpy.typing.NDArray[Any]
+    patch_features: numpy.typing.NDArray[Any]
+
+
+def _is_pil(image: Any) -> bool:
+    return hasattr(image, "mode") and hasattr(image, "convert") and hasattr(image, "size")
+
+
+def _is_array(image: Any) -> bool:
+    return hasattr(image, "shape") and hasattr(image, "dtype")
+
+
+def _shape(array: Any) -> str:
+    return f"[{', '.join(str(n) for n in array.shape)}]"
+
+
+def _check_array(array: Any, name: str) -> None:
+    if str(array.dtype).rpartition(".")[2] != "uint8":
+        raise UsageError(f"{name}: expected uint8 values, 0 to 255, got {array.dtype}", name)
+    if len(array.shape) != 3 or array.shape[2] != 3:
+        raise UsageError(f"{name}: expected shape [height, width, 3], got {_shape(array)}", name)
+
+
+def _check(image: Any, name: str) -> None:
+    """Refuses what is no picture; copies nothing."""
+    if _is_pil(image):
+        if image.mode not in _MODES:
+            raise UsageError(
+                f"{name}: pictures of mode {image.mode!r} have no 8-bit colours; convert it to RGB first", name
+            )
+        width, height = image.size
+    elif _is_array(image):
+        _check_array(image, name)
+        height, width = image.shape[:2]
+    else:
+        raise TypeError(
+            f"{name}: expected a PIL image or a uint8 array [height, width, 3], got {type(image).__name__}"
+        )
+    if not (0 < width <= _core.LARGEST_SIDE and 0 < height <= _core.LARGEST_SIDE):
+        raise UsageError(f"{name}: expected sides from 1 to {_core.LARGEST_SIDE} pixels, got {width}x{height}", name)
+
+
+def _pictures(images: Any) -> list[Any]:
+    """The pictures one by one, all checked."""
+    if _is_pil(images) or (_is_array(images) and len(images.shape) != 4):
+        _check(images, "images")
+        return [images]
+    if not isinstance(images, (list, tuple)) and not _is_array(images):
+        raise TypeError(
+            "images: expected a PIL image, a uint8 array [height, width, 3] or a list of them, "
+            f"got {type(images).__name__}"
+        )
+    if len(images) == 0:
+        raise UsageError("images: expected at least one picture, got none", "images")
+    for i, image in enumerate(images):
+        _check(image, f"images[{i}]")
+    return list(images)
+
+
+def _pixels(image: Any) -> Any:
+    """A dense array of NumPy's. Transparency is dropped, as where files are read."""
+    np = _numpy("tenon.load")
+    if _is_pil(image):
+        image = image.convert("RGB")
+    elif hasattr(image, "detach"):  # a tensor of PyTorch's, of any device
+        image = image.detach().cpu().numpy()
+    return np.ascontiguousarray(image)
+
+
+class ImageEncoder:
+    """A vision transformer ready to run. Not for several threads at once: calls wait for one another.
+
+    enc = tenon.load("dinov2-small")
+    enc(PIL.Image.open("cat.png")).features          # [1, 384]
+    """
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        device: str = "cpu",
+        dtype: Any = None,
+        threads: int = 0,
+        fusion: bool = True,
+    ) -> ImageEncoder:
+        """Opens a model: a folder or .safetensors file of timm's, transformers' or the original's, or "random:vit-s14".
+        `dtype` is the arithmetic (bf16, f16 or f32; by default what the device does best). Raises ModelError for what
+        is no image encoder, DeviceError for a device that is not there."""
+        type_name = "" if dtype is None else _dtypes.name_of(dtype)
+        return cls(_core.ImageEncoder(os.fspath(path), device, type_name, threads, fusion))
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._core.name
+
+    @property
+    def device(self) -> str:
+        """What the encoder runs on, in words."""
+        return self._core.device
+
+    @property
+    def dtype(self) -> str:
+        """The arithmetic: "bf16", "f16" or "f32"."""
+        return self._core.dtype
+
+    def __call__(
+        self, images: Any, *, preprocessing: str | None = None, size: int | None = None, batch_size: int = 8
+    ) -> ImageFeatures:
+        """Features of a PIL image, a uint8 array [height, width, 3], or a list of either (or an array of several). They
+        are scaled, cut and normalised as `preprocessing` ("timm" or "hf"; by default what the checkpoint is of) does
+        it, to a square of `size` pixels (a multiple of the patch). A picture's features are the same, to the bit,
+        whatever stands beside it. Another size or number of pictures at a time (at most `batch_size`) prepares the
+        network anew. Ctrl-C ends the call within a launch."""
+        if preprocessing not in (None, "timm", "hf"):
+            raise UsageError(f'preprocessing: expected "timm", "hf" or None, got {preprocessing!r}', "preprocessing")
+        side = 0 if size is None else _whole(size, "size")
+        if _whole(batch_size, "batch_size") > _LARGEST_BATCH:
+            raise UsageError(f"batch_size: expected 1 to {_LARGEST_BATCH}, got {batch_size}", "batch_size")
+        pixels = [_pixels(image) for image in _pictures(images)]
+        return ImageFeatures(*self._core.embed(pixels, preprocessing or "", side, batch_size))
+
+    def __repr__(self) -> str:
+        return f"<tenon.ImageEncoder {self.name} in {self.dtype} on {self.device}>"
+
+
+# By the engine's name of a family of models.
+_CLASSES: dict[str, type[ImageEncoder] | type[Pipeline]] = {
+    "image encoder": ImageEncoder,
+    "stable diffusion": Pipeline,
+}
+
+
+def load(
+    spec: str | os.PathLike[str],
+    *,
+    device: str | None = None,
+    dtype: Any = None,
+    threads: int = 0,
+    fusion: bool = True,
+) -> ImageEncoder | Pipeline:
+    """Opens a model of whatever kind: a folder, a .safetensors file or "random:NAME". The weights say what it is: an
+    ImageEncoder for a vision transformer, a Pipeline for Stable Diffusion. `device`: "cpu" (None too) or "cuda". The
+    rest as ImageEncoder.from_pretrained. Raises ModelError for what is neither, or is not there."""
+    if not isinstance(spec, (str, os.PathLike)):
+        raise TypeError(f"spec: expected a path or random:NAME, got {type(spec).__name__}")
+    if device is not None and not isinstance(device, str):
+        raise TypeError(f'device: expected "cpu", "cuda" or None, got {type(device).__name__}')
+    path = os.fspath(spec)
+    if not path:
+        raise UsageError("spec: expected a path or random:NAME, got an empty string", "spec")
+    kind = _CLASSES[_core.model_family(path)]
+    return kind.from_pretrained(path, device=device or "cpu", dtype=dtype, threads=threads, fusion=fusion)
