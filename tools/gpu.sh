@@ -58,7 +58,7 @@ for part in unet vae-decode text; do
 done
 step "bench unet, batch 1" to "$out-unet-b1.json" bench "${sd15[@]}" --part unet --cfg-scale 1 --runs 20 --json "${peers[@]}"
 for pictures in 1 8 256; do
-  step "bench ViT-g/14, $pictures" to "$out-vit-g14-b$pictures.json" \
+  step "bench ViT-g/14, $pictures" to "$out-vit-$pictures.json" \
     bench "${vit[@]}" "${short[@]}" --batch-size $pictures --runs 10 --json "${peers[@]}"
 done
 # Lion is measured through the Python package, where PyTorch and the package are installed.
