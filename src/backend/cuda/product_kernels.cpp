@@ -28,15 +28,17 @@ class ProductKernel : public AnchorKernel {
   /// A product of m x n x k. `wgmma_tiles_m`: tiles along m, or nothing if boxes do not fit the operands.
   void choose(int64_t m, int64_t n, int64_t k, int64_t batch, const std::string& key,
               std::function<int64_t(const WgmmaTileShape&)> wgmma_tiles_m, bool mma = true) {
-    product_ = {m,
-                n,
-                k,
-                batch,
-                lanes(),
-                size_of(arithmetic_),
-                std::move(wgmma_tiles_m),
-                mma,
-                key + " lanes " + std::to_string(lanes()) + " bytes " + std::to_string(size_of(arithmetic_))};
+    product_.m = m;
+    product_.n = n;
+    product_.k = k;
+    product_.batch = batch;
+    product_.lanes = lanes();
+    product_.element_bytes = size_of(arithmetic_);
+    product_.wgmma_tiles_m = std::move(wgmma_tiles_m);
+    product_.mma = mma;
+    product_.counts = std::any_of(form_.outputs.begin(), form_.outputs.end(),
+                                  [](const FormOutput& o) { return o.statistic != nullptr; });
+    product_.key = key + " lanes " + std::to_string(lanes()) + " bytes " + std::to_string(size_of(arithmetic_));
     if (tensor_cores()) choice_ = choose_tile(product_, device().facts());
     const CoreLaunch launch = core_launch(choice_);
     if (choice_.splits == 1) return;

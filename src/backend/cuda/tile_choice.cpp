@@ -67,6 +67,8 @@ void add_wgmma(std::vector<TileChoice>& out, const ProductShape& p, const Device
   for (const auto& [tile, rate] : kWgmma) {
     if (tile.n / p.lanes % 8 || tile.slab_columns() % (8 * p.lanes) || tile.shared_bytes() > facts.shared_bytes)
       continue;
+    // Blocks that share a multiprocessor have 128 registers a thread: too few for wide sums and counts.
+    if (p.counts && tile.resident > 1 && tile.n >= 128) continue;
     if (tile.cluster > 1 && ((p.lanes > 1 && p.lanes != tile.cluster) || p.wgmma_tiles_m(tile) < tile.cluster))
       continue;
     const int64_t tiles =

@@ -18,6 +18,7 @@ struct ProductShape {
   int64_t element_bytes = 2;
   /// Tiles along m by the rows of a wgmma tile; nothing if its boxes do not fit the operands.
   std::function<int64_t(const WgmmaTileShape&)> wgmma_tiles_m = {};
+  bool counts = false;   ///< the epilogue counts what it stores, which takes registers
   bool mma = true;       ///< the mma core can do it
   std::string key = {};  ///< equal for products that take equal time on equal cores: "gemm 8192x320x320 lanes 1"
 };
