@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import pathlib
+import signal
 
 import numpy as np
 import pytest
@@ -24,3 +25,11 @@ def assert_close(found, expected, tolerance):
     assert found.shape == expected.shape
     worst = np.max(np.abs(found - expected), initial=0.0)
     assert worst <= tolerance, f"largest difference {worst}, tolerance {tolerance}"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interrupts():
+    """Ctrl-C raises KeyboardInterrupt, also where the tests were started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
