@@ -1,6 +1,8 @@
 // Text to image. Python's signals are asked before every launch, so that Ctrl-C ends a picture within a step.
+#include <atomic>
 #include <cstring>
 #include <mutex>
+#include <thread>
 
 #include "interrupt.h"
 #include "tenon/core/error.h"
@@ -29,8 +31,12 @@ class ImagePipeline {
   }
 
   ImageResult generate(const ImageRequest& request, const OnStep& on_step) {
+    TENON_CHECK(Usage, drawing_ != std::this_thread::get_id(), "pipeline")
+        << "is drawing already: its own callback cannot draw with it";
     return interrupt_->run([&] {
       const std::lock_guard busy(busy_);
+      drawing_ = std::this_thread::get_id();
+      const std::shared_ptr<void> done(nullptr, [this](void*) { drawing_ = std::thread::id(); });
       return pipeline_->generate(request, on_step);
     });
   }
@@ -41,6 +47,7 @@ class ImagePipeline {
 
  private:
   std::mutex busy_;
+  std::atomic<std::thread::id> drawing_{};  // the thread that holds busy_
   std::shared_ptr<Interrupt> interrupt_;
   std::unique_ptr<TextToImage> pipeline_;
 };

@@ -7,6 +7,7 @@ result is rounded once, where it is stored. `tenon.round_to` and `Expr.cast` mar
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, Union
 
@@ -161,7 +162,7 @@ def _graph_of(operands: Sequence[Any], name: str) -> Any:
 def _lift(operand: Any, graph: Any, name: str) -> Expr:
     if isinstance(operand, Expr):
         return operand
-    if isinstance(operand, (int, float)):
+    if isinstance(operand, numbers.Real):
         return Expr(graph.constant(float(operand)), graph, "")
     raise TypeError(f"{name}: expected an expression or a number, got {type(operand).__name__}")
 

@@ -87,7 +87,6 @@ class Fused:
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
         if bound.kwargs:
             raise TypeError(f"{self._name}: keyword-only arguments are not supported: {', '.join(bound.kwargs)}")
         return bound.args

@@ -51,6 +51,17 @@ void add_input_buffers(Plan& plan, std::span<const Expr> roots, bool outside) {
   }
 }
 
+// Backends sum over at least one element: what is computed over none has no launch.
+void check_sums(const std::vector<Expr>& roots) {
+  for (const Expr& e : topological(roots)) {
+    const bool product = e->family() == Family::Anchor && e.is<nodes::Linear>();
+    if (!product && e->family() != Family::Reduce) continue;
+    const Shape& x = e->in[0].shape();
+    TENON_CHECK(Usage, e.shape().numel() == 0 || x.numel() > 0, std::string(e->name()))
+        << "sums over an axis without elements: its operand is " << x.str();
+  }
+}
+
 }  // namespace
 
 Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
@@ -58,6 +69,7 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   Graph& g = results[0].value.graph();
   std::vector<Expr> roots;
   for (const Result& r : results) roots.push_back(r.value);
+  check_sums(roots);
   Plan plan;
   plan.name = options.name;
   plan.graph = std::make_shared<Graph>();

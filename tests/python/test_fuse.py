@@ -318,3 +318,18 @@ def test_keyword_arguments_and_defaults(rng):
     assert_close(k(x), 2 * x, 0)
     assert_close(k(x, scale=3.0), 3 * x, 0)
     assert_close(k(x=x), 2 * x, 0)
+
+
+def test_sums_over_no_elements_are_refused():
+    empty = np.ones((3, 0), np.float32)
+    for function in (tenon.sum, tenon.mean, tenon.max):
+        with pytest.raises(tenon.Error, match="without elements"):
+            tenon.fuse(lambda a, function=function: function(a))(empty)
+    with pytest.raises(tenon.Error, match="without elements"):
+        tenon.fuse(lambda a, b: a @ b)(empty, np.ones((0, 5), np.float32))
+
+
+def test_numbers_of_numpy_are_constants():
+    x = np.ones(3, np.float32)
+    for two in (np.float32(2), np.int64(2), np.float64(2)):
+        assert (tenon.fuse(lambda a, two=two: a * two)(x) == 2).all()

@@ -124,3 +124,9 @@ def test_bad_prompts_and_models(pipe, tmp_path):
         tenon.Pipeline.from_pretrained(device="nowhere")
     with pytest.raises(TypeError, match="dtype"):
         tenon.Pipeline.from_pretrained(dtype="f12")
+
+
+def test_a_callback_cannot_draw_with_its_own_pipeline(pipe):
+    with pytest.raises(tenon.Error, match="drawing already"):
+        pipe("a red circle", num_inference_steps=2, seed=1, callback_on_step_end=lambda p, *_: p("b", seed=1) and None)
+    assert pipe("a red circle", num_inference_steps=1, seed=1).images

@@ -72,7 +72,8 @@ void Product::multiply(int64_t first, int64_t end, int64_t term, int64_t term_en
 }
 
 int64_t staging_rows(int64_t k) {
-  return std::clamp<int64_t>(kStagingBytes / (round_up(k, 16) * int64_t{sizeof(float)}), 1, kMaxTileRows);
+  return std::clamp<int64_t>(kStagingBytes / (round_up(std::max<int64_t>(k, 1), 16) * int64_t{sizeof(float)}), 1,
+                             kMaxTileRows);
 }
 
 int64_t staging_floats(int64_t k) { return staging_rows(k) * round_up(k, 16); }
