@@ -48,15 +48,15 @@ TEST(Config, HeadsByLevelAndLopsidedAttention) {
 }
 
 // One changed key, and what the message must hold beside the key and the file.
-struct Refusal {
+struct RefusedConfig {
   const char* key;
   json value;
   const char* words;
 };
 
 template <class Read>
-void expect_refusals(Read read, const json& base, const std::vector<Refusal>& refusals) {
-  for (const Refusal& r : refusals) {
+void expect_refusals(Read read, const json& base, const std::vector<RefusedConfig>& refusals) {
+  for (const RefusedConfig& r : refusals) {
     json j = base;
     j[r.key] = r.value;
     try {
