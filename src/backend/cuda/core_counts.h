@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "tenon/backend/cuda/device.h"
 #include "tenon/backend/cuda/device/core_sizes.h"
 
 namespace tenon::cuda {
@@ -26,8 +27,7 @@ inline int64_t slots_of_rows(int64_t samples, int64_t inner, int64_t tile_rows, 
 /// Tiles that are a convolution's boxes, after choose_box; the 16 rows of a warp must lie in one image.
 inline int64_t slots_of_boxes(const device::ConvSizes& c) {
   if (c.box_images > 1 && c.box_width * c.box_height % 16) return 0;
-  const auto tiles = [](int64_t whole, int64_t part) { return (whole + part - 1) / part; };
-  return tiles(c.out_width, c.box_width) * tiles(c.out_height, c.box_height);
+  return div_up(c.out_width, c.box_width) * div_up(c.out_height, c.box_height);
 }
 
 }  // namespace tenon::cuda

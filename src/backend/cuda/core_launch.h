@@ -14,6 +14,7 @@ namespace tenon::cuda {
 struct MmaTileShape {
   int m = 128, n = 128, warps_m = 2, warps_n = 2, row_bytes = 64, stages = 4;
 
+  bool operator==(const MmaTileShape&) const = default;
   int threads() const { return 32 * warps_m * warps_n; }
   int shared_bytes() const {
     const int pipeline = stages * (m + n) * row_bytes, slabs = warps_m * warps_n * 16 * (n / warps_n + 8) * 4;
@@ -69,6 +70,7 @@ inline CoreLaunch conv_launch(const MmaTileShape& tile, const device::ConvSizes&
 struct WgmmaTileShape {
   int m = 128, n = 128, stages = 4, resident = 1, cluster = 1;
 
+  bool operator==(const WgmmaTileShape&) const = default;
   int groups() const { return m > 128 ? 2 : m / 64; }
   int threads() const { return 128 * (groups() + 1); }
   /// Rows of B that one copy brings: a lane's, or a share of a cluster's block.

@@ -141,9 +141,10 @@ std::vector<TileChoice> tile_choices(const ProductShape& p, const DeviceFacts& f
 TileChoice choose_tile(const ProductShape& p, const DeviceFacts& facts) {
   const std::vector<TileChoice> all = tile_choices(p, facts);
   TENON_CHECK(Internal, !all.empty(), p.key) << "no core can do it";
-  if (const std::optional<std::string> measured = TileTable::of(facts).find(p.key))
+  const std::optional<std::string> line = TileTable::of(facts).find(p.key);
+  if (const std::optional<TileChoice> measured = line ? TileChoice::parse(*line) : std::nullopt)
     for (const TileChoice& c : all)
-      if (c.text() == *measured) return c;
+      if (c.same_as(*measured)) return c;
   return all.front();
 }
 

@@ -29,6 +29,10 @@ struct TileChoice {
   int splits = 1;
   double time = 0;  ///< estimated, in units that choices of one product share
 
+  /// True if both run the same core, tile and splits, whatever was estimated.
+  bool same_as(const TileChoice& other) const {
+    return core == other.core && mma == other.mma && wgmma == other.wgmma && splits == other.splits;
+  }
   /// "wgmma 128x160 stages 5 resident 1 splits 1", and back; nothing for what is no choice.
   std::string text() const;
   static std::optional<TileChoice> parse(const std::string& text);

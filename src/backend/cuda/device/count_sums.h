@@ -1,8 +1,7 @@
 // Adds the partial sums that a core's tiles left (mma_counts.h), in a fixed order: 32 lines of threads take every 32nd
 // slot, then the lines are added.
 #pragma once
-#include "tenon/device/core_sizes.h"
-#include "tenon/device/elements.h"
+#include "tenon/device/mma_counts.h"
 
 namespace tenon::device {
 
@@ -17,8 +16,7 @@ DEV void count_sums(const Params& p, float* sums, float* squares) {
   constexpr int kLines = kCountThreads / 32, kAtOnce = 4;
   const CountSumsSizes& s = p.sizes;
   const int column = block_x() * 32 + lane(), line = warp(), sample = block_y() / 2;
-  const int slots =
-      s.tile_rows == 0 ? s.slots : ((sample + 1) * s.inner - 1) / s.tile_rows - sample * s.inner / s.tile_rows + 1;
+  const int slots = s.tile_rows == 0 ? s.slots : RowSamples{s.inner, 0, s.tile_rows, 0}.slots(sample);
   if (slots == 1) return;  // stored whole
   float* out = block_y() % 2 ? squares : sums;
   const float* from = s.partials + static_cast<int64_t>(block_y()) * s.slots * s.columns + column;
