@@ -56,6 +56,8 @@ to() { local file="$1"; shift; "$@" >"$file"; }
 for part in unet vae-decode text; do
   step "bench $part" to "$out-$part.json" bench "${sd15[@]}" --part $part --runs 20 --anchors --json "${peers[@]}"
 done
+step "share of a UNet step in which the GPU is busy" tools/gpu_busy.sh "$bin/tenon" bench --device cuda "${sd15[@]}" \
+  "${short[@]}" --part unet --runs 20
 step "bench unet, batch 1" to "$out-unet-b1.json" bench "${sd15[@]}" --part unet --cfg-scale 1 --runs 20 --json "${peers[@]}"
 for pictures in 1 8 256; do
   step "bench ViT-g/14, $pictures" to "$out-vit-$pictures.json" \
