@@ -20,7 +20,8 @@ using MakeTunedStep = std::function<TunedStep(const TileChoice& choice)>;
 
 /// Measures the likeliest of the product's choices that this machine has not measured, and adds the fastest of ours to
 /// the device's TileTable under the product's key; where a library could do it, the fastest of all under
-/// epilogue_key(). `constant`: the leaf that a network's weights lie in.
-void tune_tiles(Device& device, const ProductShape& product, const Expr& constant, const MakeTunedStep& make);
+/// epilogue_key(). `constants`: the leaves that a network's weights lie in.
+void tune_tiles(Device& device, const ProductShape& product, const std::vector<Expr>& constants,
+                const MakeTunedStep& make);
 
 }  // namespace tenon::cuda
