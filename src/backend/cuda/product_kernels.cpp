@@ -4,6 +4,7 @@
 
 #include "tenon/backend/cuda/anchor_kernel.h"
 #include "tenon/backend/cuda/core_launch.h"
+#include "tenon/backend/cuda/matmul_route.h"
 #include "tenon/backend/cuda/tile_tuning.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
@@ -39,24 +40,35 @@ class ProductKernel : public AnchorKernel {
     product_.counts = std::any_of(form_.outputs.begin(), form_.outputs.end(),
                                   [](const FormOutput& o) { return o.statistic != nullptr; });
     product_.key = key + " lanes " + std::to_string(lanes()) + " bytes " + std::to_string(size_of(arithmetic_));
+    if (route_) {
+      product_.epilogue = route_->epilogue();
+      product_.matmul = route_->problem();
+      product_.library = [this] { return this->device().matmul_library(); };
+    }
     if (tensor_cores()) choice_ = choose_tile(product_, device().facts());
-    const CoreLaunch launch = core_launch(choice_);
-    if (choice_.splits == 1) return;
-    workspace_at_ = reserve_scratch(launch.workspace_bytes);
-    counters_at_ = reserve_weights(launch.counters * 4);
+    const bool library = choice_.core == Core::CublasLt;
+    if (own_.leaf && (!library || tunes())) keep_computed(own_.leaf, {own_.piece});
+    if (own_.leaf && library) keep_computed(in_order_.leaf, {in_order_.piece});
+    library ? reserve_library() : reserve_split(core_launch(choice_));
   }
 
   /// Operand B, hole 1, stored as [rows][..]: `stored`, its rows padded to blocks of 32, and `layout` from a leaf of
-  /// that shape to the hole's view of it. Constants lie in runs where a lane is whole blocks.
+  /// that shape to the hole's view of it. Constants lie in runs where a lane is whole blocks; for a library they lie in
+  /// order. Which of the two is kept is decided by choose().
   Expr weights(Shape stored, const Layout& layout) {
     const Expr& hole = form_.holes[1];
     const int64_t rows = stored[0];
-    if (!tensor_cores() || !of_weights_only(hole)) return operand(1, stored, layout);
+    if (!tensor_cores() || !of_weights_only(hole)) return in_order_.leaf = operand(1, stored, layout);
+    const Expr value = without_rounding(hole, arithmetic_);
+    in_order_.leaf = input(*form_.graph, "hole.1.in_order", arithmetic_, stored);
+    in_order_.piece = {value, layout(in_order_.leaf)};
     in_runs_ = lanes() == 1 || rows % (32 * lanes()) == 0;
     if (lanes() == 1) stored[0] = div_up(rows, 32) * 32;
-    return operand(1, stored,
-                   [&](const Expr& leaf) { return layout(slice(in_runs_ ? in_runs(leaf) : leaf, 0, 0, rows)); });
+    own_.leaf = input(*form_.graph, "hole.1", arithmetic_, stored);
+    own_.piece = {value, layout(slice(in_runs_ ? in_runs(own_.leaf) : own_.leaf, 0, 0, rows))};
+    return own_.leaf;
   }
+  const Expr& in_order() const { return in_order_.leaf; }
   bool in_runs_ = false;  ///< operand B lies in runs
 
   virtual CoreLaunch core_launch(const TileChoice& choice) const = 0;
@@ -66,25 +78,44 @@ class ProductKernel : public AnchorKernel {
   void make_steps() final {
     make_operands();
     if (form_.domain.numel() == 0) return;
-    if (tensor_cores() && option(Option::CudaTune) == "1" && device().facts().multiprocessors > 1) measure();
-    TunedStep made = step(choice_);
-    std::vector<SizesPointer> counters;
+    if (tunes()) measure();
+    TunedStep made = step_of(choice_);
+    for (Step& before : made.before) add(std::move(before));
+    if (choice_.core == Core::CublasLt)
+      return add(std::move(made.step), {}, {{kLibraryWorkspace, library_workspace_at_}});
     std::vector<std::pair<size_t, int64_t>> scratch;
-    if (choice_.splits > 1) {
-      counters.push_back({made.split_at + offsetof(device::SplitK, counters), kept(counters_at_)});
-      scratch.emplace_back(made.split_at + offsetof(device::SplitK, workspace), workspace_at_);
-    }
     if (const Counted* c = counted_in_core()) {
       scratch.emplace_back(made.count_at + offsetof(device::CountSizes, partials), c->partials_at);
     }
-    add(std::move(made.step), counters, scratch);
+    add_core(std::move(made.step), made.split_at, std::move(scratch));
+  }
+
+  bool tunes() const {
+    return tensor_cores() && option(Option::CudaTune) == "1" && device().facts().multiprocessors > 1;
   }
 
   void measure() {
     count_in_core(false);
-    tune_tiles(device(), product_.key, tile_choices(product_, device().facts()), constant(),
-               [this](const TileChoice& c) { return step(c); });
+    tune_tiles(device(), product_, {constant(), in_order()}, [this](const TileChoice& c) { return step_of(c); });
     count_in_core(true);
+  }
+
+  TunedStep step_of(const TileChoice& choice) {
+    if (choice.core != Core::CublasLt) return step(choice);
+    const Expr& bias = route_->bias().value;
+    return route_->step(device(), name(), choice.algorithm, bias && !of_weights_only(bias));
+  }
+
+  // Memory that the library works in, and its bias where that is not the launch's own.
+  void reserve_library() {
+    const TunedStep made = route_->step(device(), name(), choice_.algorithm, false);
+    library_workspace_at_ = reserve_scratch(made.launch.workspace_bytes);
+    const MatmulRoute::Bias& bias = route_->bias();
+    if (!bias.value) return;
+    if (of_weights_only(bias.value))
+      keep_computed(bias.leaf, {{bias.value, bias.leaf}});
+    else
+      place_in_scratch(bias.leaf);
   }
 
   template <class Sizes>
@@ -152,6 +183,8 @@ class ProductKernel : public AnchorKernel {
   int64_t wgmma_warp_rows() const { return choice_.wgmma.m > 128 ? choice_.wgmma.m : 16; }
   const TileChoice& choice() const { return choice_; }
 
+  std::optional<MatmulRoute> route_;  ///< by a library, where it could do all of it; before choose()
+
  private:
   template <class Sizes>
   TunedStep core_step(const TileChoice& choice, KernelText text, const std::string& kernel, const std::string& tile,
@@ -165,7 +198,13 @@ class ProductKernel : public AnchorKernel {
     return {Step(device(), text, params, launch.shape), launch, offsetof(Sizes, split), offsetof(Sizes, count)};
   }
 
-  int64_t workspace_at_ = 0, counters_at_ = 0;
+  // Constant weights as our cores read them, and in plain order.
+  struct Weights {
+    Expr leaf;
+    KeptPiece piece;
+  };
+  Weights own_, in_order_;
+  int64_t library_workspace_at_ = 0;
   ProductShape product_{};
   TileChoice choice_;
 };
@@ -185,6 +224,7 @@ class GemmKernel : public ProductKernel {
       b_ = padded_operand(1);
     else
       b_ = weights({w[0], sizes_.k}, [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
+    if (tensor_cores()) route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
     const auto tiles_m = [this](const WgmmaTileShape& tile) { return div_up(sizes_.m, tile.m); };
     const bool boxes =
         tensor_cores() && rows_in_boxes(a_) && rows_in_boxes(b_) && (in_runs_ || sizes_.n % (8 * lanes()) == 0);
