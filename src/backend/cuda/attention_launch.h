@@ -190,6 +190,54 @@ inline CoreLaunch attention_launch(const AttentionWgmmaShape& tile, const device
   return launch;
 }
 
+/// device::AttentionShortTile as a value.
+struct AttentionShortShape {
+  int depth = 64, value_columns = 64, groups = 1, keys = 272, stages = 1, slots = 3, blocks = 2, polynomial = 0;
+  bool held = false, ahead = true;
+
+  int threads() const { return 128 * groups + 128; }
+  int shared_bytes() const {
+    const int column_blocks = (depth + 63) / 64, n = value_columns;
+    const int slab = 16 * ((n % 80 == 0 ? 80 : n % 64 == 0 ? 64 : n) + 8) * 4;
+    return stages * 2 * column_blocks * keys * 128 + groups * slots * column_blocks * 64 * 128 + 4 * groups * slab +
+           32 * stages + 16 * groups * slots;
+  }
+  std::string type() const {
+    std::string text = "AttentionShortTile<" + std::to_string(depth);
+    for (int x : {value_columns, groups, keys, stages, slots, blocks, polynomial}) text += ", " + std::to_string(x);
+    return text + (held ? ", true" : ", false") + (ahead ? ", true>" : ", false>");
+  }
+};
+
+/// Keys of the tile for `keys`, 0 where there is none.
+inline int attention_short_keys(int keys) {
+  for (const int n : {128, 160, 192, 208, 224, 256, 272})
+    if (keys <= n && keys > n - 32) return n;
+  return 0;
+}
+
+/// Grid, threads and shared memory; there is no workspace. A head's queries are dealt to as many parts as end first.
+inline CoreLaunch attention_launch(const AttentionShortShape& tile, const device::AttentionSizes& s,
+                                   int multiprocessors) {
+  const int64_t heads = int64_t{s.batch} * s.heads, slots = int64_t{multiprocessors} * tile.blocks;
+  const int tiles = (s.queries + 63) / 64;
+  // In tiles of queries; keys and values take about as long as one to come.
+  const auto makespan = [&](int parts) {
+    const int64_t each = (tiles + parts - 1) / parts / tile.groups;
+    return (heads * parts + slots - 1) / slots * (each + 1);
+  };
+  int parts = 1;
+  for (int more = 2; more <= tiles; ++more)
+    if (makespan(more) < makespan(parts)) parts = more;
+  CoreLaunch launch;
+  launch.shape = {.grid_x = static_cast<unsigned>(std::min(heads, std::max<int64_t>(1, slots / parts))),
+                  .grid_y = static_cast<unsigned>(parts),
+                  .grid_z = 1,
+                  .threads = static_cast<unsigned>(tile.threads()),
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  return launch;
+}
+
 /// device::AttentionDeepTile as a value.
 struct AttentionDeepShape {
   int depth = 512, keys = 64;
