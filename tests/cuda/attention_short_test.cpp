@@ -61,7 +61,10 @@ MakeAttentionCore core_of(const Variant& v) {
     LaunchShape shape = attention_launch(v.tile, s, v.multiprocessors).shape;
     if (v.parts) shape.grid_y = static_cast<unsigned>(v.parts);
     return AttentionCore{
-        v.tile.type(), v.type, {"attention", text_of(v.tile, v.type, v.run)}, shape,
+        v.tile.type(),
+        v.type,
+        {"attention", text_of(v.tile, v.type, v.run)},
+        shape,
         [v](Device& device, const AttentionProblem& x, float* y) { return params_of(v.tile, device, x, y); }};
   };
 }
@@ -69,10 +72,11 @@ void check(const Variant& v, const device::AttentionSizes& s, bool tokens_first 
   check_attention(core_of(v), s, tokens_first);
 }
 
-
 TEST(AttentionShort, Tokens257) {
-  for (const AttentionShortShape& tile : {AttentionShortShape{}, {.groups = 2, .stages = 2, .slots = 2, .blocks = 1},
-                                          {.polynomial = 2, .held = true}, {.held = true, .ahead = false}})
+  for (const AttentionShortShape& tile : {AttentionShortShape{},
+                                          {.groups = 2, .stages = 2, .slots = 2, .blocks = 1},
+                                          {.polynomial = 2, .held = true},
+                                          {.held = true, .ahead = false}})
     check({tile}, {.batch = 1, .heads = 2, .kv_heads = 2, .queries = 257, .keys = 257, .depth = 64}, true);
 }
 
@@ -81,7 +85,9 @@ TEST(AttentionShort, Walks) {
   for (bool ahead : {false, true})
     for (int groups : {1, 2, 3})
       for (int parts : {1, 2, 3})
-        check({.tile = {64, 64, groups, 128, groups, 2, 1, 2, false, ahead}, .type = DType::BF16, .multiprocessors = 1,
+        check({.tile = {64, 64, groups, 128, groups, 2, 1, 2, false, ahead},
+               .type = DType::BF16,
+               .multiprocessors = 1,
                .parts = parts},
               {.batch = 2, .heads = 3, .kv_heads = 1, .queries = 150, .keys = 100, .depth = 40}, true);
 }

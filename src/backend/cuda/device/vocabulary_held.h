@@ -75,14 +75,14 @@ DEV uint64_t wgmma_columns(uint32_t address, int block_bytes) {
   TENON_HELD(name, type, "256", 32, TENON_TO_128, "128", "129", "130", "131", "132", "133", "134", TENON_SUMS_8(0), \
              TENON_SUMS_8(8), TENON_SUMS_8(16), TENON_SUMS_8(24))
 // Both operands in shared memory, like the ones of vocabulary_sm90.h.
-#define TENON_SHARED_144(name, type)                                                                               \
-  DEV void wgmma_##name(float(&d)[18][4], uint64_t a, uint64_t b, bool adds) {                                     \
-    asm volatile(                                                                                                  \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %74, 0;\n"                                                              \
-        "wgmma.mma_async.sync.aligned.m64n144k16.f32." type "." type " {" TENON_TO_64 ", " TENON_EIGHT_8           \
-        "}, %72, %73, p, 1, 1, 0, 0;\n}\n"                                                                         \
-        : TENON_SUMS_8(0), TENON_SUMS_8(8), TENON_SUMS_2(16)                                                       \
-        : "l"(a), "l"(b), "r"(static_cast<int>(adds)));                                                            \
+#define TENON_SHARED_144(name, type)                                                                     \
+  DEV void wgmma_##name(float(&d)[18][4], uint64_t a, uint64_t b, bool adds) {                           \
+    asm volatile(                                                                                        \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %74, 0;\n"                                                     \
+        "wgmma.mma_async.sync.aligned.m64n144k16.f32." type "." type " {" TENON_TO_64 ", " TENON_EIGHT_8 \
+        "}, %72, %73, p, 1, 1, 0, 0;\n}\n"                                                               \
+        : TENON_SUMS_8(0), TENON_SUMS_8(8), TENON_SUMS_2(16)                                             \
+        : "l"(a), "l"(b), "r"(static_cast<int>(adds)));                                                  \
   }
 TENON_SHARED_144(bf16, "bf16")
 TENON_SHARED_144(f16, "f16")
