@@ -1,4 +1,4 @@
-// attention_short on the emulator beside sums in double.
+// attention_short on the emulator beside sums in double; which problems it takes, and in how many parts.
 #include <gmock/gmock.h>
 
 #include "attention_problem.h"
@@ -30,7 +30,8 @@ std::string text_of(const AttentionShortShape& tile, DType type, int run) {
             "; DEV static const TensorMap& map(const Params& p) { return p." + map + "; } };\n";
   return text + epilogue(1, run, "p.sizes.depth") + "using Tile = " + tile.type() +
          ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(tile.shared_bytes()) +
-         " && Tile::kThreads == " + std::to_string(tile.threads()) +
+         " && Tile::kThreads == " + std::to_string(tile.kThreads) +
+         " && Tile::kBlocks == " + std::to_string(tile.kBlocks) +
          ");\nKERNEL(Tile::kThreads, Tile::kBlocks, Params, p) { attention_short<Tile, Q, K, V, Epilogue>(p); }\n";
 }
 
@@ -49,7 +50,7 @@ std::vector<std::byte> params_of(const AttentionShortShape& tile, Device& device
 }
 
 struct Variant {
-  AttentionShortShape tile = {};
+  AttentionShortShape tile = {.depth = 0};  ///< what the backend takes unless it has a depth
   DType type = DType::F16;
   int run = 8;  ///< of the epilogue
   int multiprocessors = 132;
@@ -58,44 +59,101 @@ struct Variant {
 
 MakeAttentionCore core_of(const Variant& v) {
   return [v](const device::AttentionSizes& s) {
-    LaunchShape shape = attention_launch(v.tile, s, v.multiprocessors).shape;
+    const AttentionShortShape tile = v.tile.depth ? v.tile : pick_attention_short(s, hopper());
+    LaunchShape shape = attention_launch(tile, s, v.multiprocessors).shape;
     if (v.parts) shape.grid_y = static_cast<unsigned>(v.parts);
     return AttentionCore{
-        v.tile.type(),
+        tile.type(),
         v.type,
-        {"attention", text_of(v.tile, v.type, v.run)},
+        {"attention", text_of(tile, v.type, v.run)},
         shape,
-        [v](Device& device, const AttentionProblem& x, float* y) { return params_of(v.tile, device, x, y); }};
+        [tile](Device& device, const AttentionProblem& x, float* y) { return params_of(tile, device, x, y); }};
   };
 }
 void check(const Variant& v, const device::AttentionSizes& s, bool tokens_first = false) {
   check_attention(core_of(v), s, tokens_first);
 }
 
-TEST(AttentionShort, Tokens257) {
-  for (const AttentionShortShape& tile : {AttentionShortShape{},
-                                          {.groups = 2, .stages = 2, .slots = 2, .blocks = 1},
-                                          {.polynomial = 2, .held = true},
-                                          {.held = true, .ahead = false}})
-    check({tile}, {.batch = 1, .heads = 2, .kv_heads = 2, .queries = 257, .keys = 257, .depth = 64}, true);
+TEST(AttentionShort, PicturesOf257Tokens) {
+  check({}, {.heads = 24, .kv_heads = 24, .queries = 257, .keys = 257, .depth = 64}, true);
+  check({.type = DType::BF16}, {.batch = 2, .heads = 2, .kv_heads = 2, .queries = 257, .keys = 261, .depth = 64}, true);
 }
 
-// Blocks that walk over heads, in parts.
+// Blocks that walk over heads, in parts: places and barriers are used again.
 TEST(AttentionShort, Walks) {
-  for (bool ahead : {false, true})
-    for (int groups : {1, 2, 3})
-      for (int parts : {1, 2, 3})
-        check({.tile = {64, 64, groups, 128, groups, 2, 1, 2, false, ahead},
-               .type = DType::BF16,
-               .multiprocessors = 1,
-               .parts = parts},
-              {.batch = 2, .heads = 3, .kv_heads = 1, .queries = 150, .keys = 100, .depth = 40}, true);
+  for (int slots : {1, 2, 3})
+    for (int parts : {1, 2, 3})
+      check({.tile = {48, 40, 128, slots}, .type = DType::BF16, .multiprocessors = 1, .parts = parts},
+            {.batch = 2, .heads = 3, .kv_heads = 3, .queries = 150, .keys = 100, .depth = 40}, true);
 }
 
-TEST(AttentionShort, Masks) {
-  check({{.keys = 160}}, {.queries = 140, .keys = 140, .depth = 64, .causal = 1});
-  check({{.groups = 2, .stages = 2, .slots = 2, .blocks = 1}}, {.queries = 100, .keys = 270, .depth = 64, .causal = 1});
-  check({{.keys = 224}}, {.queries = 300, .keys = 200, .depth = 64});
+TEST(AttentionShort, GroupedQueriesAndHeadsInStrides) {
+  for (bool tokens_first : {false, true})
+    check({.multiprocessors = 1}, {.batch = 2, .heads = 6, .kv_heads = 2, .queries = 70, .keys = 130, .depth = 64},
+          tokens_first);
+}
+
+TEST(AttentionShort, TailsOfQueriesAndKeys) {
+  for (int keys : {97, 128, 129, 177, 193, 224, 225, 241, 272})
+    for (int queries : {1, 63, 72}) check({}, {.queries = queries, .keys = keys, .depth = 64});
+  for (int depth : {8, 24, 40, 56}) check({.run = 4}, {.queries = 20, .keys = 150, .depth = depth});
+}
+
+// Large scores of both signs: weights underflow.
+TEST(AttentionShort, SharpScores) {
+  check({}, {.queries = 70, .keys = 257, .depth = 64, .scale = 9});
+  check({.type = DType::BF16}, {.queries = 70, .keys = 200, .depth = 40, .scale = 9});
+  check({}, {.queries = 30, .keys = 257, .depth = 64, .scale = 0.001f});
+}
+
+TEST(AttentionShort, NansReachThoseWhoSeeThem) { check_nans_reach_those_who_see_them(core_of({}), false); }
+
+TEST(AttentionShort, Problems) {
+  const auto tile = [](const device::AttentionSizes& s) {
+    const AttentionShortShape shape = pick_attention_short(s, hopper());
+    return shape.depth ? shape.type() : "";
+  };
+  EXPECT_EQ(tile({.heads = 24, .kv_heads = 24, .queries = 257, .keys = 257, .depth = 64}),
+            "AttentionShortTile<64, 64, 272, 2>");
+  EXPECT_EQ(tile({.queries = 197, .keys = 197, .depth = 64}), "AttentionShortTile<64, 64, 208, 2>");
+  EXPECT_EQ(tile({.queries = 20, .keys = 100, .depth = 40}), "AttentionShortTile<48, 40, 128, 2>");
+  for (int keys = 97; keys <= 272; ++keys) EXPECT_NE(tile({.queries = 64, .keys = keys, .depth = 64}), "") << keys;
+  // Too few keys, too many, too deep, causal.
+  EXPECT_EQ(tile({.queries = 77, .keys = 77, .depth = 64}), "");
+  EXPECT_EQ(tile({.queries = 273, .keys = 273, .depth = 64}), "");
+  EXPECT_EQ(tile({.queries = 256, .keys = 256, .depth = 160}), "");
+  EXPECT_EQ(tile({.queries = 257, .keys = 257, .depth = 64, .causal = 1}), "");
+}
+
+// The parts that were fastest on an H200: 352 us and 417 in two; 17.5 us in five and 18.4 in one; 5.8 us and 13.4.
+TEST(AttentionShort, PartsByMeasurement) {
+  const auto grid = [](int batch) {
+    const device::AttentionSizes s{
+        .batch = batch, .heads = 24, .kv_heads = 24, .queries = 257, .keys = 257, .depth = 64};
+    const LaunchShape shape = attention_launch(pick_attention_short(s, hopper()), s, 132).shape;
+    return std::pair(shape.grid_x, shape.grid_y);
+  };
+  EXPECT_EQ(grid(256), std::pair(264u, 1u));
+  EXPECT_EQ(grid(8), std::pair(52u, 5u));
+  EXPECT_EQ(grid(1), std::pair(24u, 5u));
+}
+
+// What the backend may choose: fits the device, nothing spilled, tensor cores and copy engine, products that overlap.
+TEST(AttentionShort, MachineCode) {
+  SKIP_WITHOUT_NVRTC();
+  for (const auto& [depth, keys] : {std::pair{64, 257}, {64, 197}, {64, 250}, {40, 272}, {16, 100}, {64, 150}}) {
+    const AttentionShortShape tile = pick_attention_short({.queries = keys, .keys = keys, .depth = depth}, hopper());
+    ASSERT_GT(tile.depth, 0);
+    const KernelBinary code = find_nvrtc().nvrtc->compile({"attention", text_of(tile, DType::F16, 8)}, "sm_90a");
+    EXPECT_THAT(check_kernel(read_cubin_kernel(code.cubin, kKernelName), code.log,
+                             {.threads = tile.kThreads,
+                              .blocks = tile.kBlocks,
+                              .contains = {Opcode::Hgmma, Opcode::TensorLoad, Opcode::Barrier},
+                              .lacks = {Opcode::Hmma},
+                              .wide_stores = 1}),
+                testing::IsEmpty())
+        << tile.type();
+  }
 }
 
 }  // namespace

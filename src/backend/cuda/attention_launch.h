@@ -1,5 +1,5 @@
-// Host side of device/attention_mma.h, attention_wgmma.h and attention_deep.h: what a tile takes, which one suits a
-// head, and how a problem is launched. Formulas only.
+// Host side of device/attention_mma.h, attention_wgmma.h, attention_short.h and attention_deep.h: what a tile takes,
+// which one suits a head, and how a problem is launched. Formulas only.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -192,48 +192,52 @@ inline CoreLaunch attention_launch(const AttentionWgmmaShape& tile, const device
 
 /// device::AttentionShortTile as a value.
 struct AttentionShortShape {
-  int depth = 64, value_columns = 64, groups = 1, keys = 272, stages = 1, slots = 3, blocks = 2, polynomial = 0;
-  bool held = false, ahead = true;
+  int depth = 64, value_columns = 64, keys = 272, slots = 2;
 
-  int threads() const { return 128 * groups + 128; }
+  static constexpr int kThreads = 256, kBlocks = 2;
   int shared_bytes() const {
     const int column_blocks = (depth + 63) / 64, n = value_columns;
     const int slab = 16 * ((n % 80 == 0 ? 80 : n % 64 == 0 ? 64 : n) + 8) * 4;
-    return stages * 2 * column_blocks * keys * 128 + groups * slots * column_blocks * 64 * 128 + 4 * groups * slab +
-           32 * stages + 16 * groups * slots;
+    return 2 * column_blocks * keys * 128 + slots * (column_blocks * 64 * 128 + 16) + 4 * slab + 32;
   }
   std::string type() const {
     std::string text = "AttentionShortTile<" + std::to_string(depth);
-    for (int x : {value_columns, groups, keys, stages, slots, blocks, polynomial}) text += ", " + std::to_string(x);
-    return text + (held ? ", true" : ", false") + (ahead ? ", true>" : ", false>");
+    for (int x : {value_columns, keys, slots}) text += ", " + std::to_string(x);
+    return text + ">";
   }
 };
 
-/// Keys of the tile for `keys`, 0 where there is none.
-inline int attention_short_keys(int keys) {
-  for (const int n : {128, 160, 192, 208, 224, 256, 272})
-    if (keys <= n && keys > n - 32) return n;
-  return 0;
+/// The tile of device/attention_short.h for a problem, depth 0 if there is none. It takes 97 to 272 keys and shallow
+/// heads, as far as the registers of two blocks a multiprocessor go. On an H200 it needs 0.55 of the time of the
+/// streaming core, which a causal mask lets leave out tiles of keys.
+inline AttentionShortShape pick_attention_short(const device::AttentionSizes& s, const DeviceFacts& facts) {
+  AttentionShortShape tile{.depth = (s.depth + 15) / 16 * 16, .value_columns = wgmma_value_columns(s.depth), .keys = 0};
+  // Only the last 32 keys of a tile are masked.
+  for (const int keys : {272, 256, 224, 208, 192, 160, 128})
+    if (s.keys <= keys && s.keys > keys - 32) tile.keys = keys;
+  const bool fits = tile.kBlocks * (tile.shared_bytes() + 1024) <= facts.shared_bytes;
+  return s.depth <= 64 && tile.keys > 0 && !s.causal && fits ? tile : AttentionShortShape{.depth = 0};
 }
 
-/// Grid, threads and shared memory; there is no workspace. A head's queries are dealt to as many parts as end first.
+/// Grid, threads and shared memory; there is no workspace. A head's tiles of queries are dealt to as many parts as end
+/// first.
 inline CoreLaunch attention_launch(const AttentionShortShape& tile, const device::AttentionSizes& s,
                                    int multiprocessors) {
-  const int64_t heads = int64_t{s.batch} * s.heads, slots = int64_t{multiprocessors} * tile.blocks;
+  const int64_t heads = int64_t{s.batch} * s.heads, places = int64_t{multiprocessors} * tile.kBlocks;
   const int tiles = (s.queries + 63) / 64;
-  // In tiles of queries; keys and values take about as long as one to come.
+  const auto walkers = [&](int parts) { return std::min(heads, std::max<int64_t>(1, places / parts)); };
+  // In fifths of the time of a tile of queries: what shows of the time that keys and values take to come is one.
   const auto makespan = [&](int parts) {
-    const int64_t each = (tiles + parts - 1) / parts / tile.groups;
-    return (heads * parts + slots - 1) / slots * (each + 1);
+    return (heads + walkers(parts) - 1) / walkers(parts) * (5 * ((tiles + parts - 1) / parts) + 1);
   };
   int parts = 1;
   for (int more = 2; more <= tiles; ++more)
     if (makespan(more) < makespan(parts)) parts = more;
   CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>(std::min(heads, std::max<int64_t>(1, slots / parts))),
+  launch.shape = {.grid_x = static_cast<unsigned>(walkers(parts)),
                   .grid_y = static_cast<unsigned>(parts),
                   .grid_z = 1,
-                  .threads = static_cast<unsigned>(tile.threads()),
+                  .threads = static_cast<unsigned>(tile.kThreads),
                   .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
   return launch;
 }
@@ -284,8 +288,8 @@ inline CoreLaunch attention_launch(const AttentionDeepShape& tile, const device:
 struct HeadStrides {
   int64_t token, head, batch;
 };
-/// An operand of attention_wgmma, [batch][heads][tokens][depth] from `address` on; boxes of 64 columns, zeros beyond
-/// the depth, by `box_tokens`: 64 of q, the tile's keys of k and v.
+/// An operand of a wgmma core, [batch][heads][tokens][depth] from `address` on; boxes of 64 columns, zeros beyond
+/// the depth, by `box_tokens`: 64 of q, the core's keys of k and v.
 inline TensorBox head_box(const void* address, const HeadStrides& strides, int batch, int heads, int tokens, int depth,
                           int box_tokens) {
   return {.address = const_cast<void*>(address),
