@@ -46,6 +46,19 @@ class ProductKernel : public AnchorKernel {
     counters_at_ = reserve_weights(launch.counters * 4);
   }
 
+  /// Operand B, hole 1, stored as [rows][..]: `stored`, its rows padded to blocks of 32, and `layout` from a leaf of
+  /// that shape to the hole's view of it. Constants lie in runs where a lane is whole blocks.
+  Expr weights(Shape stored, const Layout& layout) {
+    const Expr& hole = form_.holes[1];
+    const int64_t rows = stored[0];
+    if (!tensor_cores() || !of_weights_only(hole)) return operand(1, stored, layout);
+    in_runs_ = lanes() == 1 || rows % (32 * lanes()) == 0;
+    if (lanes() == 1) stored[0] = div_up(rows, 32) * 32;
+    return operand(1, stored,
+                   [&](const Expr& leaf) { return layout(slice(in_runs_ ? in_runs(leaf) : leaf, 0, 0, rows)); });
+  }
+  bool in_runs_ = false;  ///< operand B lies in runs
+
   virtual CoreLaunch core_launch(const TileChoice& choice) const = 0;
   virtual TunedStep step(const TileChoice& choice) = 0;
   virtual const Expr& constant() const = 0;
@@ -103,7 +116,8 @@ class ProductKernel : public AnchorKernel {
     if (counted_in_core()) sizes.count = counted_in_core()->sizes;
     params.set_sizes(type, sizes);
     text.functors = operand_text("A", a, a.shape().rank() - 1, params, text.headers) +
-                    operand_text("B", b, b_split, params, text.headers) + epilogue_text(params, text.headers, 8);
+                    operand_text("Rows", b, b_split, params, text.headers) + with_runs(in_runs_) +
+                    epilogue_text(params, text.headers, 8);
     return core_step<Sizes>(choice, std::move(text), kernel + "_mma", choice.mma.type(), 1, params);
   }
 
@@ -116,13 +130,16 @@ class ProductKernel : public AnchorKernel {
     sizes.split.splits = choice.splits;
     if (counted_in_core()) sizes.count = counted_in_core()->sizes;
     params.set_sizes(type, sizes);
-    text.functors =
-        map_text("A", a, params, box_a) + map_text("B", b, params, box_b) + epilogue_text(params, text.headers, 8);
+    text.functors = map_text("A", a, params, box_a) + map_text("Rows", b, params, box_b) + with_runs(in_runs_) +
+                    epilogue_text(params, text.headers, 8);
     return core_step<Sizes>(choice, std::move(text), kernel + "_wgmma", choice.wgmma.type(), choice.wgmma.resident,
                             params);
   }
 
-  bool can_count() const { return choice_.core != Core::Simt && product_.batch == 1 && lanes() == form_.lanes; }
+  bool can_count() const {
+    const bool runs = choice_.core == Core::Wgmma || (choice_.core == Core::Mma && choice_.mma.has_runs(lanes()));
+    return runs && product_.batch == 1 && lanes() == form_.lanes;
+  }
   /// Tiles of rows in plain order, for a value seen as [samples, inner, channels].
   CountTiles tiles_of_rows(const Shape& seen) const {
     if (!can_count()) return {};
@@ -163,10 +180,14 @@ class GemmKernel : public ProductKernel {
     sizes_.n = checked_int(w[-2]);
     sizes_.batch = checked_int(batched && sizes_.m ? x.rows() / sizes_.m : 1);
     a_ = padded_operand(0);
-    b_ = padded_operand(1);
     sizes_.k = checked_int(a_.shape()[-1]);
+    if (batched)
+      b_ = padded_operand(1);
+    else
+      b_ = weights({w[0], sizes_.k}, [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
     const auto tiles_m = [this](const WgmmaTileShape& tile) { return div_up(sizes_.m, tile.m); };
-    const bool boxes = tensor_cores() && rows_in_boxes(a_) && rows_in_boxes(b_);
+    const bool boxes =
+        tensor_cores() && rows_in_boxes(a_) && rows_in_boxes(b_) && (in_runs_ || sizes_.n % (8 * lanes()) == 0);
     choose(sizes_.m, sizes_.n, sizes_.k, sizes_.batch,
            "gemm " + joined({sizes_.m, sizes_.n, sizes_.k}) + " batch " + std::to_string(sizes_.batch),
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>());
@@ -187,16 +208,18 @@ class GemmKernel : public ProductKernel {
     const int b_split = b_.shape().rank() - 1;
     if (choice.core == Core::Simt) return simt_step("gemm", "GemmSizes", sizes_, a_, b_, b_split);
     if (choice.core == Core::Mma) return mma_step(choice, "gemm", "GemmSizes", sizes_, a_, b_, b_split);
-    const auto box = [this](int64_t rows, int box_rows) {
-      return [this, rows, box_rows](void* address, int64_t columns, int64_t stride) {
-        TensorBox out = rows_box(address, static_cast<int>(size_of(arithmetic_)), rows, columns, box_rows);
-        out.stride_bytes[1] = stride * size_of(arithmetic_);
-        return out;
+    const int bytes = static_cast<int>(size_of(arithmetic_));
+    const auto box = [bytes](int64_t rows, int box_rows) {
+      return [=](void* address, int64_t columns, int64_t stride) {
+        return rows_box(address, bytes, rows, columns, stride * bytes, box_rows);
       };
     };
-    const WgmmaTileShape& tile = choice.wgmma;
-    return wgmma_step(choice, "gemm", "GemmSizes", sizes_, a_, box(int64_t{sizes_.m} * sizes_.batch, tile.m), b_,
-                      box(int64_t{sizes_.n} * sizes_.batch, tile.rows_of_b(lanes())));
+    const int64_t rows_b = b_.shape().rows();
+    const auto box_in_order = [=](void* address, int64_t columns, int64_t stride) {
+      return runs_box(address, bytes, rows_b, columns, stride * bytes);
+    };
+    return wgmma_step(choice, "gemm", "GemmSizes", sizes_, a_, box(a_.shape().rows(), choice.wgmma.m), b_,
+                      in_runs_ ? MakeRowsBox(box(rows_b, choice.wgmma.rows_of_b(lanes()))) : box_in_order);
   }
 
   device::GemmSizes sizes_;
@@ -217,7 +240,7 @@ class ConvKernel : public ProductKernel {
     if (sizes_.phases == 2)
       keep_phases(channels);
     else if (tensor_cores())
-      b_ = operand(1, {w[0], w[2], w[3], channels}, [&](const Expr& leaf) {
+      b_ = weights({w[0], w[2], w[3], channels}, [&](const Expr& leaf) {
         return permute(slice(leaf, -1, 0, w[1]), {0, 3, 1, 2});
       });
     else
@@ -230,7 +253,7 @@ class ConvKernel : public ProductKernel {
       return div_up(c.out_width, c.box_width) * div_up(c.out_height, c.box_height) * div_up(c.batch, c.box_images);
     };
     const bool boxes = tensor_cores() && conv_fits_boxes(sizes_, bytes) && rows_in_boxes(a_) &&
-                       (sizes_.stride == 1 || dense(a_)) && dense(b_);
+                       (sizes_.stride == 1 || dense(a_)) && dense(b_) && (in_runs_ || w[0] % (8 * lanes()) == 0);
     const device::ConvSizes& c = sizes_;
     const char* input = c.phases > 1                         ? "conv2d of twice "
                         : form_.holes[0].is<nodes::Resize>() ? "conv2d of resized "
@@ -257,8 +280,8 @@ class ConvKernel : public ProductKernel {
     const Shape from = x->in[0].shape();
     if (is_view_chain(x->in[0]) && !rows_in_boxes(x->in[0])) return false;
     return x.shape()[1] == 2 * from[1] && x.shape()[2] == 2 * from[2] && from[3] * size_of(arithmetic_) % 128 == 0 &&
-           w.shape()[2] == 3 && w.shape()[3] == 3 && form_.anchor->attrs.ints == same && lanes() == 1 &&
-           form_.lanes == 1 && of_weights_only(w) && is_view_chain(without_rounding(w, arithmetic_));
+           w.shape()[0] % 32 == 0 && w.shape()[2] == 3 && w.shape()[3] == 3 && form_.anchor->attrs.ints == same &&
+           lanes() == 1 && form_.lanes == 1 && of_weights_only(w) && is_view_chain(without_rounding(w, arithmetic_));
   }
 
   // The four filters of 2 x 2 taps, sums of those taps that meet the same pixel: of an even row the last two, of an odd
@@ -269,6 +292,8 @@ class ConvKernel : public ProductKernel {
     const bool rounds = w != hole;
     const int64_t outputs = w.shape()[0], inputs = w.shape()[1];
     b_ = input(*form_.graph, "hole.1", arithmetic_, {4 * outputs, 2, 2, channels});
+    in_runs_ = true;
+    const Expr filters = in_runs(b_);
     struct Range {
       int64_t begin, end;
     };
@@ -285,8 +310,8 @@ class ConvKernel : public ProductKernel {
           tap = cast(tap, DType::F32);
           sum = sum ? sum + tap : tap;
         }
-      const Expr part =
-          slice(slice(slice(b_, 0, phase * outputs, (phase + 1) * outputs), 1, tap_y, tap_y + 1), 2, tap_x, tap_x + 1);
+      const Expr part = slice(slice(slice(filters, 0, phase * outputs, (phase + 1) * outputs), 1, tap_y, tap_y + 1), 2,
+                              tap_x, tap_x + 1);
       pieces.push_back({sum, permute(slice(part, -1, 0, inputs), {0, 3, 1, 2})});
     }
     keep_computed(b_, std::move(pieces));
@@ -335,14 +360,15 @@ class ConvKernel : public ProductKernel {
     const device::ConvSizes sizes = sizes_for(choice);
     if (choice.core == Core::Simt) return simt_step("conv", "ConvSizes", sizes, a_, b_, 1);
     if (choice.core == Core::Mma) return mma_step(choice, "conv", "ConvSizes", sizes, a_, b_, 1);
-    const int bytes = static_cast<int>(size_of(arithmetic_)), rows = choice.wgmma.rows_of_b(lanes());
+    const int bytes = static_cast<int>(size_of(arithmetic_));
     const auto pixels = [sizes, bytes](void* address, int64_t columns, int64_t stride) {
       TensorBox box = pixels_box(address, bytes, sizes, checked_int(stride));
       if (sizes.stride == 1) box.extent[0] = columns;
       return box;
     };
-    const auto taps = [sizes, bytes, rows](void* address, int64_t, int64_t) {
-      return taps_box(address, bytes, sizes, rows);
+    const auto taps = [=, this, rows = b_.shape()[0]](void* address, int64_t, int64_t) {
+      return in_runs_ ? taps_box(address, bytes, sizes, rows, choice.wgmma.rows_of_b(lanes()))
+                      : taps_runs_box(address, bytes, sizes, rows);
     };
     return wgmma_step(choice, "conv", "ConvSizes", sizes, a_, pixels, b_, taps);
   }
