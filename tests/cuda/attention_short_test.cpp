@@ -30,9 +30,8 @@ std::string text_of(const AttentionShortShape& tile, DType type, int run) {
             "; DEV static const TensorMap& map(const Params& p) { return p." + map + "; } };\n";
   return text + epilogue(1, run, "p.sizes.depth") + "using Tile = " + tile.type() +
          ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(tile.shared_bytes()) +
-         " && Tile::kThreads == " + std::to_string(tile.kThreads) +
-         " && Tile::kBlocks == " + std::to_string(tile.kBlocks) +
-         ");\nKERNEL(Tile::kThreads, Tile::kBlocks, Params, p) { attention_short<Tile, Q, K, V, Epilogue>(p); }\n";
+         " && Tile::kThreads == " + std::to_string(tile.threads()) +
+         ");\nKERNEL(Tile::kThreads, 1, Params, p) { attention_short<Tile, Q, K, V, Epilogue>(p); }\n";
 }
 
 std::vector<std::byte> params_of(const AttentionShortShape& tile, Device& device, const AttentionProblem& x, float* y) {
@@ -81,9 +80,12 @@ TEST(AttentionShort, PicturesOf257Tokens) {
 
 // Blocks that walk over heads, in parts: places and barriers are used again.
 TEST(AttentionShort, Walks) {
-  for (int slots : {1, 2, 3})
+  for (int groups : {1, 2, 3})
     for (int parts : {1, 2, 3})
-      check({.tile = {48, 40, 128, slots}, .type = DType::BF16, .multiprocessors = 1, .parts = parts},
+      check({.tile = {48, 40, groups, 128, 3 - groups / 2, groups},
+             .type = DType::BF16,
+             .multiprocessors = 1,
+             .parts = parts},
             {.batch = 2, .heads = 3, .kv_heads = 3, .queries = 150, .keys = 100, .depth = 40}, true);
 }
 
@@ -114,9 +116,9 @@ TEST(AttentionShort, Problems) {
     return shape.depth ? shape.type() : "";
   };
   EXPECT_EQ(tile({.heads = 24, .kv_heads = 24, .queries = 257, .keys = 257, .depth = 64}),
-            "AttentionShortTile<64, 64, 272, 2>");
-  EXPECT_EQ(tile({.queries = 197, .keys = 197, .depth = 64}), "AttentionShortTile<64, 64, 208, 2>");
-  EXPECT_EQ(tile({.queries = 20, .keys = 100, .depth = 40}), "AttentionShortTile<48, 40, 128, 2>");
+            "AttentionShortTile<64, 64, 3, 272, 2, 2>");
+  EXPECT_EQ(tile({.queries = 197, .keys = 197, .depth = 64}), "AttentionShortTile<64, 64, 3, 208, 2, 2>");
+  EXPECT_EQ(tile({.queries = 20, .keys = 100, .depth = 40}), "AttentionShortTile<48, 40, 3, 128, 2, 2>");
   for (int keys = 97; keys <= 272; ++keys) EXPECT_NE(tile({.queries = 64, .keys = keys, .depth = 64}), "") << keys;
   // Too few keys, too many, too deep, causal.
   EXPECT_EQ(tile({.queries = 77, .keys = 77, .depth = 64}), "");
@@ -125,16 +127,16 @@ TEST(AttentionShort, Problems) {
   EXPECT_EQ(tile({.queries = 257, .keys = 257, .depth = 64, .causal = 1}), "");
 }
 
-// The parts that were fastest on an H200: 352 us and 417 in two; 17.5 us in five and 18.4 in one; 5.8 us and 13.4.
-TEST(AttentionShort, PartsByMeasurement) {
+// A block a multiprocessor walks over many heads; few heads are dealt to more blocks.
+TEST(AttentionShort, Parts) {
   const auto grid = [](int batch) {
     const device::AttentionSizes s{
         .batch = batch, .heads = 24, .kv_heads = 24, .queries = 257, .keys = 257, .depth = 64};
     const LaunchShape shape = attention_launch(pick_attention_short(s, hopper()), s, 132).shape;
     return std::pair(shape.grid_x, shape.grid_y);
   };
-  EXPECT_EQ(grid(256), std::pair(264u, 1u));
-  EXPECT_EQ(grid(8), std::pair(52u, 5u));
+  EXPECT_EQ(grid(256), std::pair(132u, 1u));
+  EXPECT_EQ(grid(8), std::pair(66u, 2u));
   EXPECT_EQ(grid(1), std::pair(24u, 5u));
 }
 
@@ -146,8 +148,8 @@ TEST(AttentionShort, MachineCode) {
     ASSERT_GT(tile.depth, 0);
     const KernelBinary code = find_nvrtc().nvrtc->compile({"attention", text_of(tile, DType::F16, 8)}, "sm_90a");
     EXPECT_THAT(check_kernel(read_cubin_kernel(code.cubin, kKernelName), code.log,
-                             {.threads = tile.kThreads,
-                              .blocks = tile.kBlocks,
+                             {.threads = tile.threads(),
+                              .blocks = 1,
                               .contains = {Opcode::Hgmma, Opcode::TensorLoad, Opcode::Barrier},
                               .lacks = {Opcode::Hmma},
                               .wide_stores = 1}),

@@ -112,7 +112,7 @@ class AttentionKernel : public AnchorKernel {
   BoxCore box_core() const {
     const int multiprocessors = device().facts().multiprocessors;
     if (short_tile_.depth)
-      return {"attention_short", short_tile_.type(), short_tile_.keys / 2, short_tile_.kBlocks,
+      return {"attention_short", short_tile_.type(), short_tile_.keys / 2, 1,
               attention_launch(short_tile_, sizes_, multiprocessors)};
     if (wgmma_tile_.depth)
       return {"attention_wgmma", wgmma_tile_.type(), wgmma_tile_.keys, wgmma_tile_.blocks,

@@ -192,52 +192,52 @@ inline CoreLaunch attention_launch(const AttentionWgmmaShape& tile, const device
 
 /// device::AttentionShortTile as a value.
 struct AttentionShortShape {
-  int depth = 64, value_columns = 64, keys = 272, slots = 2;
+  int depth = 64, value_columns = 64, groups = 3, keys = 272, stages = 2, slots = 2;
 
-  static constexpr int kThreads = 256, kBlocks = 2;
+  int threads() const { return 128 * groups + 128; }
   int shared_bytes() const {
-    const int column_blocks = (depth + 63) / 64, n = value_columns;
-    const int slab = 16 * ((n % 80 == 0 ? 80 : n % 64 == 0 ? 64 : n) + 8) * 4;
-    return 2 * column_blocks * keys * 128 + slots * (column_blocks * 64 * 128 + 16) + 4 * slab + 32;
+    const int column_blocks = (depth + 63) / 64, slab = value_columns % 32 ? 16 * (value_columns + 8) * 4 : 0;
+    return stages * (2 * column_blocks * keys * 128 + 32) + groups * slots * (column_blocks * 64 * 128 + 16) +
+           4 * groups * slab;
   }
   std::string type() const {
     std::string text = "AttentionShortTile<" + std::to_string(depth);
-    for (int x : {value_columns, keys, slots}) text += ", " + std::to_string(x);
+    for (int x : {value_columns, groups, keys, stages, slots}) text += ", " + std::to_string(x);
     return text + ">";
   }
 };
 
 /// The tile of device/attention_short.h for a problem, depth 0 if there is none. It takes 97 to 272 keys and shallow
-/// heads, as far as the registers of two blocks a multiprocessor go. On an H200 it needs 0.55 of the time of the
-/// streaming core, which a causal mask lets leave out tiles of keys.
+/// heads, two of which have room in shared memory; a causal mask lets the streaming core leave out tiles of keys.
 inline AttentionShortShape pick_attention_short(const device::AttentionSizes& s, const DeviceFacts& facts) {
   AttentionShortShape tile{.depth = (s.depth + 15) / 16 * 16, .value_columns = wgmma_value_columns(s.depth), .keys = 0};
   // Only the last 32 keys of a tile are masked.
   for (const int keys : {272, 256, 224, 208, 192, 160, 128})
     if (s.keys <= keys && s.keys > keys - 32) tile.keys = keys;
-  const bool fits = tile.kBlocks * (tile.shared_bytes() + 1024) <= facts.shared_bytes;
+  const bool fits = tile.shared_bytes() <= facts.shared_bytes;
   return s.depth <= 64 && tile.keys > 0 && !s.causal && fits ? tile : AttentionShortShape{.depth = 0};
 }
 
-/// Grid, threads and shared memory; there is no workspace. A head's tiles of queries are dealt to as many parts as end
-/// first.
+/// Grid, threads and shared memory; there is no workspace. A block a multiprocessor; a head's tiles of queries are
+/// dealt to as many parts as end first.
 inline CoreLaunch attention_launch(const AttentionShortShape& tile, const device::AttentionSizes& s,
                                    int multiprocessors) {
-  const int64_t heads = int64_t{s.batch} * s.heads, places = int64_t{multiprocessors} * tile.kBlocks;
+  const int64_t heads = int64_t{s.batch} * s.heads;
   const int tiles = (s.queries + 63) / 64;
-  const auto walkers = [&](int parts) { return std::min(heads, std::max<int64_t>(1, places / parts)); };
+  const auto walkers = [&](int parts) { return std::min<int64_t>(heads, std::max(1, multiprocessors / parts)); };
   // In fifths of the time of a tile of queries: what shows of the time that keys and values take to come is one.
   const auto makespan = [&](int parts) {
-    return (heads + walkers(parts) - 1) / walkers(parts) * (5 * ((tiles + parts - 1) / parts) + 1);
+    const int64_t rounds = (heads + walkers(parts) - 1) / walkers(parts), each = (tiles + parts - 1) / parts;
+    return 5 * ((rounds * each + tile.groups - 1) / tile.groups) + rounds;
   };
   int parts = 1;
   for (int more = 2; more <= tiles; ++more)
-    if (makespan(more) < makespan(parts)) parts = more;
+    if (makespan(more) <= makespan(parts)) parts = more;
   CoreLaunch launch;
   launch.shape = {.grid_x = static_cast<unsigned>(walkers(parts)),
                   .grid_y = static_cast<unsigned>(parts),
                   .grid_z = 1,
-                  .threads = static_cast<unsigned>(tile.kThreads),
+                  .threads = static_cast<unsigned>(tile.threads()),
                   .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
   return launch;
 }

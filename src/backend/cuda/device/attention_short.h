@@ -1,14 +1,14 @@
-// Attention of few keys with wgmma, y = softmax(scale q k^T) v head by head: all keys of a head fit in shared memory,
-// and the scores of a query with all of them in registers. Nothing streams: one maximum, one sum, no rescaling.
+// Attention of few keys with wgmma, y = softmax(scale q k^T) v head by head: all keys and values of a head stay in
+// shared memory while its queries go by.
 //
 //   one warp: keys, values and tiles of 64 queries of one head after the other --TMA--> shared memory
-//   one warpgroup, tile by tile:
-//     scores of the first, of the second part of the keys --wgmma--> registers --softmax--> weights, rounded to T
-//     sums = weights * values, of the first part while the second's weights are computed --slabs--> the epilogue,
-//     while the scores of the next tile are computed
+//   kGroups warpgroups, a tile each in turns, part by part of the keys:
+//     scores of part i --wgmma--> registers --softmax--> weights, rounded to T    while the tensor cores still do
+//     sums += weights * values of part i - 1
+//   and sums --shuffles--> the epilogue, while the first scores of the next tile are computed
 //
-// A block walks over heads, and the copies for the next begin as soon as their places are free. Two blocks share a
-// multiprocessor: what one computes overlaps what the other waits for.
+// A block walks over heads, and the next one's keys and values come while a head is computed. What one warpgroup
+// computes overlaps what the others wait for.
 //
 // grid.x blocks take every grid.x-th head of the batch; grid.y: parts that a head's tiles of queries are dealt to, at
 // most as many as there are tiles. Operands and the epilogue are attention_wgmma.h's; boxes of k and v hold half of
@@ -25,65 +25,86 @@ struct SomeKeys {
   static constexpr int kKeys = kKeys_, kPolynomial = 0, kWarpM = 16;
 };
 
-/// kDepth_, kValueColumns_: as AttentionWgmmaTile has them. kKeys_: all keys. kSlots_: tiles of queries that have
-/// places.
-template <int kDepth_, int kValueColumns_, int kKeys_, int kSlots_>
+/// kDepth_, kValueColumns_: as AttentionWgmmaTile has them. kKeys_: all keys, in two parts or three. kStages_: heads
+/// whose keys and values have places; kSlots_: tiles of queries of a warpgroup that have.
+template <int kDepth_, int kValueColumns_, int kGroups_, int kKeys_, int kStages_, int kSlots_>
 struct AttentionShortTile {
-  static constexpr int kDepth = kDepth_, kValueColumns = kValueColumns_, kKeys = kKeys_, kSlots = kSlots_;
-  static constexpr int kFirstKeys = kKeys < 192 ? kKeys / 2 : kKeys < 208 ? 96 : 128, kLastKeys = kKeys - kFirstKeys;
-  using First = SomeKeys<kFirstKeys>;
+  static constexpr int kDepth = kDepth_, kValueColumns = kValueColumns_, kGroups = kGroups_, kKeys = kKeys_;
+  static constexpr int kStages = kStages_, kSlots = kSlots_;
+  static constexpr int kParts = kKeys <= 192 ? 2 : 3;
+  static constexpr int kPartKeys = kKeys <= 192 ? kKeys / 2 : kKeys <= 208 ? 64 : kKeys <= 224 ? 80 : 96;
+  static constexpr int kLastKeys = kKeys - (kParts - 1) * kPartKeys;
+  using Part = SomeKeys<kPartKeys>;
   using Last = SomeKeys<kLastKeys>;
-  /// Registers of a thread at first, of those who copy, and of those who compute.
-  static constexpr int kBlocks = 2, kThreads = 256, kEqualRegisters = 128, kCopyRegisters = 24, kRegisters = 232;
+  static constexpr int kSumWarps = 4 * kGroups, kThreads = 32 * kSumWarps + 128;
+  /// Registers of a thread at first, and of those who compute; those who copy keep 24.
+  static constexpr int kEqualRegisters = 512 / (kGroups + 1) / 8 * 8;
+  static constexpr int kMostRegisters = (kEqualRegisters * (kGroups + 1) - 24) / kGroups / 8 * 8;
+  static constexpr int kRegisters = kMostRegisters < 240 ? kMostRegisters : 240;
   static constexpr bool kHeld = false;  ///< the queries stay where they lie
   // What MmaSums and mma_store want to know.
   static constexpr int kWarpM = 16, kWarpN = kValueColumns;
-  static constexpr int kSlabColumns = kValueColumns % 80 == 0 ? 80 : kValueColumns % 64 == 0 ? 64 : kWarpN;
-  static constexpr int kSlabBytes = 16 * (kSlabColumns + 8) * 4;
+  static constexpr bool kRuns = true;
+  static constexpr int kSlabColumns = kWarpN, kSlabBytes = kWarpN % 32 ? 16 * (kSlabColumns + 8) * 4 : 0;
 
   static constexpr int kColumnBlocks = (kDepth + 63) / 64;  ///< of 64 columns, of q, k and v
   static constexpr int kKeyBlock = kKeys * 128, kQueryBlock = 64 * 128;
-  static constexpr int kTileBytes = kColumnBlocks * kKeyBlock, kQueryBytes = kColumnBlocks * kQueryBlock;
-  static constexpr int kQueriesAt = 2 * kTileBytes, kSlabsAt = kQueriesAt + kSlots * kQueryBytes;
-  static constexpr int kBarriersAt = kSlabsAt + 4 * kSlabBytes, kSharedBytes = kBarriersAt + 32 + 16 * kSlots;
-  static_assert(kDepth % 16 == 0 && kFirstKeys % 16 == 0 && kLastKeys >= 32 && kValueColumns <= 64 * kColumnBlocks);
+  static constexpr int kTileBytes = kColumnBlocks * kKeyBlock, kStageBytes = 2 * kTileBytes;  ///< keys; and values
+  static constexpr int kQueryBytes = kColumnBlocks * kQueryBlock;
+  static constexpr int kQueriesAt = kStages * kStageBytes, kSlabsAt = kQueriesAt + kGroups * kSlots * kQueryBytes;
+  static constexpr int kBarriersAt = kSlabsAt + kSumWarps * kSlabBytes;
+  static constexpr int kSharedBytes = kBarriersAt + 32 * kStages + 16 * kGroups * kSlots;
+  static_assert(kDepth % 16 == 0 && kPartKeys % 16 == 0 && kLastKeys >= 32 && kValueColumns <= 64 * kColumnBlocks);
 };
 
-/// Where a head's keys and values lie, and tiles of queries. A barrier each for what has come and what is done with.
+/// The place of a head's keys and values, and its barriers: keys and values come, and are done with, apart.
 template <class Tile>
-struct ShortPlaces {
+struct ShortStage {
   uint32_t shared = shared_address(shared_memory());
-  DEV uint32_t keys() const { return shared; }
-  DEV uint32_t values() const { return shared + Tile::kTileBytes; }
-  DEV uint32_t queries(int slot) const { return shared + Tile::kQueriesAt + slot * Tile::kQueryBytes; }
-  DEV uint32_t keys_full() const { return shared + Tile::kBarriersAt; }
+  int stage = 0, phase = 0;
+  DEV uint32_t keys() const { return shared + stage * Tile::kStageBytes; }
+  DEV uint32_t values() const { return keys() + Tile::kTileBytes; }
+  DEV uint32_t keys_full() const { return shared + Tile::kBarriersAt + 32 * stage; }
   DEV uint32_t keys_empty() const { return keys_full() + 8; }
   DEV uint32_t values_full() const { return keys_full() + 16; }
   DEV uint32_t values_empty() const { return keys_full() + 24; }
-  DEV uint32_t queries_full(int slot) const { return keys_full() + 32 + 16 * slot; }
-  DEV uint32_t queries_empty(int slot) const { return queries_full(slot) + 8; }
+  DEV void advance() {
+    if (++stage == Tile::kStages) stage = 0, phase ^= 1;
+  }
 };
 
-/// A block's tiles of queries, one after the other.
+/// The place of tile `number` of this block's tiles of queries.
 template <class Tile>
-struct ShortTiles {
-  const AttentionSizes& s;
-  int index = block_x(), phase = 0;  ///< of the head; phase: of its keys and values
-  int first, end, tile;              ///< the head's tiles that are this block's, and where it is
-  int slot = 0, slot_phase = 0;
+struct ShortSlot {
+  int slot, phase;
+  uint32_t shared = shared_address(shared_memory());
+  DEV explicit ShortSlot(int number) {
+    const int of_group = number / Tile::kGroups;
+    slot = number % Tile::kGroups * Tile::kSlots + of_group % Tile::kSlots;
+    phase = of_group / Tile::kSlots & 1;
+  }
+  DEV uint32_t queries() const { return shared + Tile::kQueriesAt + slot * Tile::kQueryBytes; }
+  DEV uint32_t full() const { return shared + Tile::kBarriersAt + 32 * Tile::kStages + 16 * slot; }
+  DEV uint32_t empty() const { return full() + 8; }
+};
 
-  DEV explicit ShortTiles(const AttentionSizes& sizes) : s(sizes) {
+/// A block's heads, and the tiles of their queries that are this block's.
+template <class Tile>
+struct ShortHeads {
+  const AttentionSizes& s;
+  ShortStage<Tile> stage = {};
+  int index = block_x(), number = 0;  ///< of the head, and of its first tile
+  int first, tiles;
+
+  DEV explicit ShortHeads(const AttentionSizes& sizes) : s(sizes) {
     const int all = (s.queries + 63) / 64;
-    first = all * block_y() / grid_y(), end = all * (block_y() + 1) / grid_y();
-    tile = first;
+    first = all * block_y() / grid_y();
+    tiles = all * (block_y() + 1) / grid_y() - first;
   }
   DEV bool there() const { return index < s.batch * s.heads; }
-  DEV bool begins() const { return tile == first; }
-  DEV bool ends() const { return tile + 1 == end; }
-  DEV int query() const { return 64 * tile; }
   DEV void advance() {
-    if (++slot == Tile::kSlots) slot = 0, slot_phase ^= 1;
-    if (++tile == end) tile = first, phase ^= 1, index += grid_x();
+    number += tiles, index += grid_x();
+    stage.advance();
   }
 };
 
@@ -91,8 +112,8 @@ struct ShortTiles {
 template <class Tile, class Q, class K, class V, class Params>
 DEV void short_produce(const Params& p) {
   const AttentionSizes& s = p.sizes;
-  const ShortPlaces<Tile> to;
-  NO_UNROLL for (ShortTiles<Tile> at(s); at.there(); at.advance()) {
+  NO_UNROLL for (ShortHeads<Tile> at(s); at.there(); at.advance()) {
+    const ShortStage<Tile>& to = at.stage;
     const int batch = at.index / s.heads, head = at.index % s.heads;
     auto load = [&](uint32_t shared, int block_bytes, const TensorMap& map, uint32_t full, int token, int of_head) {
       UNROLL for (int block = 0; block < Tile::kColumnBlocks; ++block)
@@ -100,16 +121,19 @@ DEV void short_produce(const Params& p) {
     };
     auto load_rows = [&](uint32_t shared, const TensorMap& map, uint32_t full, uint32_t empty) {
       constexpr int kHalf = Tile::kKeys / 2;
-      mbarrier_wait(empty, at.phase ^ 1);
+      mbarrier_wait(empty, to.phase ^ 1);
       mbarrier_arrive_expecting(full, Tile::kTileBytes);
       UNROLL for (int half = 0; half < 2; ++half)
           load(shared + half * kHalf * 128, Tile::kKeyBlock, map, full, half * kHalf, head / (s.heads / s.kv_heads));
     };
-    if (at.begins()) load_rows(to.keys(), K::map(p), to.keys_full(), to.keys_empty());
-    mbarrier_wait(to.queries_empty(at.slot), at.slot_phase ^ 1);
-    mbarrier_arrive_expecting(to.queries_full(at.slot), Tile::kQueryBytes);
-    load(to.queries(at.slot), Tile::kQueryBlock, Q::map(p), to.queries_full(at.slot), at.query(), head);
-    if (at.begins()) load_rows(to.values(), V::map(p), to.values_full(), to.values_empty());
+    load_rows(to.keys(), K::map(p), to.keys_full(), to.keys_empty());
+    NO_UNROLL for (int tile = 0; tile < at.tiles; ++tile) {
+      const ShortSlot<Tile> slot(at.number + tile);
+      mbarrier_wait(slot.empty(), slot.phase ^ 1);
+      mbarrier_arrive_expecting(slot.full(), Tile::kQueryBytes);
+      load(slot.queries(), Tile::kQueryBlock, Q::map(p), slot.full(), 64 * (at.first + tile), head);
+      if (tile == 0) load_rows(to.values(), V::map(p), to.values_full(), to.values_empty());
+    }
   }
 }
 
@@ -117,103 +141,188 @@ DEV void leave(uint32_t empty) {
   if (lane() == 0) mbarrier_arrive(empty);
 }
 
-/// The scores of a tile of queries with all keys, and their softmax.
+/// A warpgroup's tiles one after the other.
 template <class Tile>
-struct ShortScores {
-  AttentionScores<typename Tile::First> first;
-  AttentionScores<typename Tile::Last> last;
-  HeldQueries<Tile> queries;
-  ShortPlaces<Tile> places;
-  float top[2], total[1][2];  ///< of a lane's two rows
-  float scale;                ///< of scores that are exponents of 2
-  int rows;                   ///< of the warp's 16, that there are
-
-  /// Starts the scores with the first part of the keys.
-  template <class T>
-  DEV void start(const ShortTiles<Tile>& at) {
-    queries = HeldQueries<Tile>(places.queries(at.slot));
-    wgmma_fence();
-    queries.template multiply<T>(first, places.keys());
+struct ShortTiles : ShortHeads<Tile> {
+  int tile = warp_uniform() / 4;  ///< of the head's
+  DEV explicit ShortTiles(const AttentionSizes& sizes) : ShortHeads<Tile>(sizes) { pass(); }
+  DEV bool last() const { return tile + Tile::kGroups >= this->tiles; }  ///< of the head
+  DEV int query() const { return 64 * (this->first + tile); }
+  DEV ShortSlot<Tile> slot() const { return ShortSlot<Tile>(this->number + tile); }
+  DEV void ready() const {
+    mbarrier_wait(this->stage.keys_full(), this->stage.phase);
+    mbarrier_wait(slot().full(), slot().phase);
   }
-  /// Waits for them, computes the others, and finds the highest of each row.
-  template <class T>
-  DEV void finish(const ShortTiles<Tile>& at) {
-    scale = at.s.scale * 1.4426950408889634f;
-    rows = at.s.queries - at.query() - warp_uniform() * 16;
-    UNROLL for (int half = 0; half < 2; ++half) total[0][half] = 0.0f, top[half] = first.minus_infinity();
-    wgmma_wait<0>();
-    wgmma_settle(first.v[0]);
-    wgmma_fence();
-    queries.template multiply<T>(last, places.keys() + Tile::kFirstKeys * 128);
-    raise(first);
-    wgmma_wait<0>();
-    wgmma_settle(last.v[0]);
-    leave(places.queries_empty(at.slot));
-    if (at.ends()) leave(places.keys_empty());
-    last.template mask<(Tile::kLastKeys - 32) / 8>(at.s, at.query(), Tile::kFirstKeys);
-    raise(last);
-    UNROLL for (int half = 0; half < 2; ++half) {
-      top[half] = highest_of_row(top[half]);
-      if (top[half] == first.minus_infinity()) top[half] = 0.0f;
-    }
-  }
-  /// Scores to weights. Rows that there are not keep their scores: nobody sees what becomes of them.
-  template <class T, class Keys>
-  DEV void weigh(AttentionScores<Keys>& scores, AttentionWeights<Keys>& weights) {
-    UNROLL for (int half = 0; half < 2; ++half) if (rows > 8 * half) total[0][half] =
-        weigh_scores(scores, 0, half, scale, -top[half] * scale, total[0][half]);
-    weights.round(T{}, scores);
+  DEV void advance() {
+    tile += Tile::kGroups;
+    if (tile >= this->tiles) head(), pass();
   }
 
  private:
-  template <class Keys>
-  DEV void raise(const AttentionScores<Keys>& scores) {
-    UNROLL for (int half = 0; half < 2; ++half) if (rows > 8 * half) top[half] =
-        highest_score(scores, 0, half, top[half]);
+  DEV void head() {
+    tile -= this->tiles;
+    ShortHeads<Tile>::advance();
+  }
+  /// Heads of which the warpgroup has nothing: all others may be done with them.
+  DEV void pass() {
+    if constexpr (Tile::kGroups > 1) {
+      while (this->there() && tile >= this->tiles) {
+        mbarrier_wait(this->stage.keys_full(), this->stage.phase);
+        leave(this->stage.keys_empty());
+        mbarrier_wait(this->stage.values_full(), this->stage.phase);
+        leave(this->stage.values_empty());
+        head();
+      }
+    }
   }
 };
 
-/// All tiles, by the warpgroup that computes.
+/// The softmax of a tile of queries, part by part.
+template <class Tile>
+struct ShortSoftmax {
+  float top[2], keep[2], total[1][2];  ///< of a lane's two rows
+  float scale;                         ///< of scores that are exponents of 2
+  int rows;                            ///< of the warp's 16, that there are
+
+  DEV void begin(const ShortTiles<Tile>& at) {
+    scale = at.s.scale * 1.4426950408889634f;
+    rows = at.s.queries - at.query() - warp_uniform() % 4 * 16;
+    UNROLL for (int half = 0; half < 2; ++half) {
+      total[0][half] = 0.0f, keep[half] = 1.0f;
+      top[half] = AttentionScores<typename Tile::Part>::minus_infinity();
+    }
+  }
+  /// Scores to weights. Rows that there are not keep their scores: nobody sees what becomes of them.
+  template <class Keys>
+  DEV void weigh(AttentionScores<Keys>& scores) {
+    UNROLL for (int half = 0; half < 2; ++half) {
+      if (rows > 8 * half) {
+        const float next = highest_of_row(highest_score(scores, 0, half, top[half]));
+        const float origin = next == scores.minus_infinity() ? 0.0f : next;
+        keep[half] = exp2_approximate((top[half] - origin) * scale);
+        top[half] = next;
+        total[0][half] = weigh_scores(scores, 0, half, scale, -origin * scale, total[0][half] * keep[half]);
+      }
+    }
+  }
+  DEV void rescale(MmaSums<Tile>& sums) const {
+    UNROLL for (int j = 0; j < sums.kColumns; ++j) UNROLL for (int e = 0; e < 4; ++e) sums.v[0][j][e] *= keep[e / 2];
+  }
+};
+
+/// A tile's results. `start` begins its scores with the first part of the keys, `finish` does the rest.
+template <class Tile, class T>
+struct ShortProducts {
+  AttentionScores<typename Tile::Part> scores;
+  HeldQueries<Tile> queries;
+  AttentionWeights<typename Tile::Part> weights;
+  AttentionWeights<typename Tile::Last> last;
+  MmaSums<Tile> sums;
+  ShortSoftmax<Tile> softmax;
+
+  DEV void start(const ShortTiles<Tile>& at) {
+    queries = HeldQueries<Tile>(at.slot().queries());
+    wgmma_fence();
+    queries.template multiply<T>(scores, at.stage.keys());
+  }
+  DEV void finish(const ShortTiles<Tile>& at) {
+    softmax.begin(at);
+    wgmma_wait<0>();
+    wgmma_settle(scores.v[0]);
+    softmax.weigh(scores);
+    weights.round(T{}, scores);
+    mbarrier_wait(at.stage.values_full(), at.stage.phase);
+    UNROLL for (int part = 1; part < Tile::kParts - 1; ++part) {
+      next(at, part, scores);
+      softmax.weigh(scores);
+      meet();
+      weights.round(T{}, scores);
+    }
+    AttentionScores<typename Tile::Last> rest;
+    next(at, Tile::kParts - 1, rest);
+    leave(at.slot().empty());
+    if (at.last()) leave(at.stage.keys_empty());
+    rest.template mask<(Tile::kLastKeys - 32) / 8>(at.s, at.query(), (Tile::kParts - 1) * Tile::kPartKeys);
+    softmax.weigh(rest);
+    meet();
+    last.round(T{}, rest);
+    wgmma_fence();
+    add_values<Tile, T>(sums, last, at.stage.values() + (Tile::kParts - 1) * Tile::kPartKeys * 128);
+    wgmma_wait<0>();
+    wgmma_settle(sums.v[0]);
+    if (at.last()) leave(at.stage.values_empty());
+  }
+
+ private:
+  /// The scores of a part, beside the products of the weights before it.
+  template <class Keys>
+  DEV void next(const ShortTiles<Tile>& at, int part, AttentionScores<Keys>& to) {
+    wgmma_fence();
+    queries.template multiply<T>(to, at.stage.keys() + part * Tile::kPartKeys * 128);
+    add_values<Tile, T>(sums, weights, at.stage.values() + (part - 1) * Tile::kPartKeys * 128, part == 1);
+    wgmma_wait<1>();
+    wgmma_settle(to.v[0]);
+  }
+  DEV void meet() {
+    wgmma_wait<0>();
+    wgmma_settle(sums.v[0]);
+    softmax.rescale(sums);
+  }
+};
+
+/// Puts results in runs (mma_results.h): the four lanes that hold a row's columns exchange fragments.
+template <class Tile>
+DEV void put_in_runs(MmaSums<Tile>& sums) {
+  UNROLL for (int step = 1; step <= 2; ++step) {
+    const bool upper = lane() & step;
+    UNROLL for (int j = 0; j < sums.kColumns; ++j) {
+      if (j & step) continue;
+      UNROLL for (int e = 0; e < 4; ++e) {
+        float &low = sums.v[0][j][e], &high = sums.v[0][j + step][e];
+        const float other = shuffle_xor(upper ? low : high, step);
+        (upper ? low : high) = other;
+      }
+    }
+  }
+}
+
+/// Gives a warp's results, `rows` of 16, to the epilogue; `row`: what that calls the first of the tile.
+template <class Tile, class Epilogue, class Params>
+DEV void short_store(const Params& p, MmaSums<Tile>& sums, int row, int rows) {
+  const WarpPlace place{warp() % 4 * 16, 0,
+                        reinterpret_cast<float*>(shared_memory() + Tile::kSlabsAt + warp_uniform() * Tile::kSlabBytes)};
+  const int depth = p.sizes.depth, end = row + place.row + rows;
+  if constexpr (in_runs<Tile, 1>()) put_in_runs(sums);
+  if (rows >= 16 && depth == Tile::kValueColumns) {
+    // Without a branch for each store, whose addresses would be computed one after the other.
+    auto row_of = [&](int i) {
+      assume(row + i >= 0);
+      return row + i;
+    };
+    mma_store<Tile, Epilogue>(p, sums, place, row_of, 0, Tile::kValueColumns);
+  } else if (rows > 0) {
+    mma_store<Tile, Epilogue>(
+        p, sums, place, [&](int i) { return row + i < end ? row + i : -1; }, 0, depth);
+  }
+}
+
+/// All tiles of a warpgroup.
 template <class Tile, class T, class Epilogue, class Params>
 DEV void short_consume(const Params& p) {
-  const AttentionSizes& s = p.sizes;
-  const ShortPlaces<Tile> places;
-  const WarpPlace place{warp() * 16, 0,
-                        reinterpret_cast<float*>(shared_memory() + Tile::kSlabsAt + warp_uniform() * Tile::kSlabBytes)};
-  ShortTiles<Tile> at(s);
-  ShortScores<Tile> scores;
-  MmaSums<Tile> sums;
-  auto ready = [&] {
-    mbarrier_wait(places.keys_full(), at.phase);
-    mbarrier_wait(places.queries_full(at.slot), at.slot_phase);
-  };
+  ShortTiles<Tile> at(p.sizes);
+  ShortProducts<Tile, T> products;
   if (!at.there()) return;
-  ready();
-  scores.template start<T>(at);
+  at.ready();
+  products.start(at);
   NO_UNROLL while (at.there()) {
-    AttentionWeights<typename Tile::First> first;
-    AttentionWeights<typename Tile::Last> last;
-    scores.template finish<T>(at);
-    scores.template weigh<T>(scores.first, first);
-    mbarrier_wait(places.values_full(), at.phase);
-    wgmma_fence();
-    add_values<Tile, T>(sums, first, places.values(), true);
-    scores.template weigh<T>(scores.last, last);
-    wgmma_fence();
-    add_values<Tile, T>(sums, last, places.values() + Tile::kFirstKeys * 128);
-    const bool end = at.ends();
-    const int query = at.query(), q_row = at.index * s.queries;
+    products.finish(at);
+    const int row = at.index * p.sizes.queries + at.query();
     at.advance();
     // Behind the last tile: scores that nobody wants, of what lies there.
-    if (at.there()) ready();
-    scores.template start<T>(at);
-    wgmma_wait<1>();
-    wgmma_settle(sums.v[0]);
-    if (end) leave(places.values_empty());
-    divide_sums(sums, scores.total);
-    if (scores.rows > 0)
-      mma_store<Tile, Epilogue>(
-          p, sums, place, [&](int i) { return query + i < s.queries ? q_row + query + i : -1; }, 0, s.depth);
+    if (at.there()) at.ready();
+    products.start(at);
+    divide_sums(products.sums, products.softmax.total);
+    short_store<Tile, Epilogue>(p, products.sums, row, products.softmax.rows);
   }
   wgmma_wait<0>();
 }
@@ -222,23 +331,25 @@ template <class Tile, class Q, class K, class V, class Epilogue, class Params>
 DEV void attention_short(const Params& p) {
   static_assert(Epilogue::kLanes == 1);
   if (thread_index() == 0) {
-    const ShortPlaces<Tile> places;
-    mbarrier_init(places.keys_full(), 1);
-    mbarrier_init(places.keys_empty(), 4);
-    mbarrier_init(places.values_full(), 1);
-    mbarrier_init(places.values_empty(), 4);
-    for (int slot = 0; slot < Tile::kSlots; ++slot) {
-      mbarrier_init(places.queries_full(slot), 1);
-      mbarrier_init(places.queries_empty(slot), 4);
+    ShortStage<Tile> ring;
+    for (; ring.phase == 0; ring.advance()) {
+      mbarrier_init(ring.keys_full(), 1);
+      mbarrier_init(ring.keys_empty(), Tile::kSumWarps);
+      mbarrier_init(ring.values_full(), 1);
+      mbarrier_init(ring.values_empty(), Tile::kSumWarps);
+    }
+    for (int number = 0; number < Tile::kGroups * Tile::kSlots; ++number) {
+      mbarrier_init(ShortSlot<Tile>(number).full(), 1);
+      mbarrier_init(ShortSlot<Tile>(number).empty(), 4);
     }
     mbarrier_init_fence();
   }
   sync_block();
   griddep_wait();
   griddep_launch();
-  if (warp_uniform() >= 4) {
-    registers_decrease<Tile::kCopyRegisters>();
-    if (thread_index() == 128) short_produce<Tile, Q, K, V>(p);
+  if (warp_uniform() >= Tile::kSumWarps) {
+    registers_decrease<24>();
+    if (thread_index() == 32 * Tile::kSumWarps) short_produce<Tile, Q, K, V>(p);
   } else {
     registers_increase<Tile::kRegisters>();
     short_consume<Tile, typename Q::T, Epilogue>(p);

@@ -124,7 +124,7 @@ DEV void divide_sums(MmaSums<Tile>& sums, const float (&total)[Tile::kWarpM / 16
     float sum = total[i][half];
     sum += shuffle_xor(sum, 1);
     sum += shuffle_xor(sum, 2);
-    const float part = 1.0f / sum;
+    const float part = reciprocal_approximate(sum);
     UNROLL for (int j = 0; j < sums.kColumns; ++j) UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e)
         sums.v[i][j][e] *= part;
   }
