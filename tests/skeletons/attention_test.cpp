@@ -71,6 +71,15 @@ TEST_F(Heads, NaNInOneQuery) {
   expect(launch("attention", {{"o", attention(q, k, k, 0.2)}}), tolerance(DType::F32, DType::BF16, 40));
 }
 
+// All keys of a head at once, as a transformer of pictures has them.
+TEST_F(Heads, FewKeys) {
+  const Expr qkv = input(g, "qkv", DType::F16, {2, 140, 3 * 128});
+  std::vector<Expr> parts;
+  for (int i = 0; i < 3; ++i) parts.push_back(split_heads(slice(qkv, -1, i * 128, i * 128 + 128), 2));
+  const Expr o = cast(attention(parts[0], parts[1], parts[2], 0.125), DType::F16);
+  expect(launch("attention", {{"o", merge_heads(o)}}), tolerance(DType::F16, DType::F16, 140));
+}
+
 // The one head of an image decoder.
 TEST_F(Heads, DeepHead) {
   const Expr qkv = input(g, "qkv", DType::F16, {1, 520, 3 * 512});

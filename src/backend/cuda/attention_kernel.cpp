@@ -72,6 +72,7 @@ class AttentionKernel : public AnchorKernel {
       if (!rows) return boxes_.clear();
       boxes_.push_back(*rows);
     }
+    short_tile_ = pick_attention_short(sizes_, device().facts());
     wgmma_tile_ = pick_attention_wgmma(sizes_, device().facts());
     if (wgmma_tile_.depth == 0) choose_deep();
   }
@@ -90,7 +91,7 @@ class AttentionKernel : public AnchorKernel {
     params.set_sizes("AttentionSizes", sizes_);
     KernelText text;
     text.name = name();
-    if (!boxes_.empty()) return add_wgmma(text, params);
+    if (!boxes_.empty()) return add_boxes(text, params);
     for (size_t i = 0; i < 3; ++i)
       text.functors += operand_text(std::string(1, "QKV"[i]), operands_[i], 3, params, text.headers);
     text.functors += epilogue_text(params, text.headers, tensor_cores() ? 8 : 4);
@@ -99,13 +100,27 @@ class AttentionKernel : public AnchorKernel {
     tensor_cores() ? add_streaming(text, params) : add_plain(text, params);
   }
 
-  void add_wgmma(KernelText& text, Params& params) {
-    const bool deep = wgmma_tile_.depth == 0;
-    const std::string core = deep ? "attention_deep" : "attention_wgmma";
-    const std::string tile = deep ? deep_tile_.type() : wgmma_tile_.type();
-    const int box_keys = deep ? deep_tile_.keys : wgmma_tile_.keys;
+  // A core that reads boxes: its name, its tile's, keys of a box, and how it is launched.
+  struct BoxCore {
+    std::string name, tile;
+    int box_keys, blocks;
+    CoreLaunch launch;
+  };
+  BoxCore box_core() const {
+    const int multiprocessors = device().facts().multiprocessors;
+    if (short_tile_.depth)
+      return {"attention_short", short_tile_.type(), short_tile_.keys / 2, 1,
+              attention_launch(short_tile_, sizes_, multiprocessors)};
+    if (wgmma_tile_.depth)
+      return {"attention_wgmma", wgmma_tile_.type(), wgmma_tile_.keys, wgmma_tile_.blocks,
+              attention_launch(wgmma_tile_, sizes_, multiprocessors)};
+    return {"attention_deep", deep_tile_.type(), deep_tile_.keys, 1, attention_launch(deep_tile_, sizes_)};
+  }
+
+  void add_boxes(KernelText& text, Params& params) {
+    const BoxCore core = box_core();
     for (size_t i = 0; i < 3; ++i) {
-      const auto box = [rows = boxes_[i], s = sizes_, queries = i == 0, box_keys](void* address) {
+      const auto box = [rows = boxes_[i], s = sizes_, queries = i == 0, box_keys = core.box_keys](void* address) {
         return head_box(static_cast<std::byte*>(address) + rows.offset * 2, rows.strides, s.batch,
                         queries ? s.heads : s.kv_heads, queries ? s.queries : s.keys, s.depth, queries ? 64 : box_keys);
       };
@@ -113,14 +128,12 @@ class AttentionKernel : public AnchorKernel {
                        ";\n  DEV static const TensorMap& map(const Params& p) { return " +
                        params.map(boxes_[i].leaf, box) + "; }\n};\n";
     }
-    text.functors += epilogue_text(params, text.headers, 8) + "using Tile = " + tile + ";\n";
-    text.headers = "#include \"tenon/device/" + core + ".h\"\n" + text.headers;
-    text.name += " " + tile + (sizes_.split.splits > 1 ? " x" + std::to_string(sizes_.split.splits) : "");
-    text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(deep ? 1 : wgmma_tile_.blocks) + ", Params, p) { " + core +
+    text.functors += epilogue_text(params, text.headers, 8) + "using Tile = " + core.tile + ";\n";
+    text.headers = "#include \"tenon/device/" + core.name + ".h\"\n" + text.headers;
+    text.name += " " + core.tile + (sizes_.split.splits > 1 ? " x" + std::to_string(sizes_.split.splits) : "");
+    text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(core.blocks) + ", Params, p) { " + core.name +
                   "<Tile, Q, K, V, Epilogue>(p); }\n";
-    const CoreLaunch launch = deep ? attention_launch(deep_tile_, sizes_)
-                                   : attention_launch(wgmma_tile_, sizes_, device().facts().multiprocessors);
-    add_core(Step(device(), text, params, launch.shape), offsetof(device::AttentionSizes, split));
+    add_core(Step(device(), text, params, core.launch.shape), offsetof(device::AttentionSizes, split));
   }
 
   void add_streaming(KernelText& text, const Params& params) {
@@ -143,9 +156,11 @@ class AttentionKernel : public AnchorKernel {
 
   device::AttentionSizes sizes_;
   AttentionTileShape tile_;
-  AttentionWgmmaShape wgmma_tile_;  // depth 0: deep_tile_
+  // Of the cores that read boxes, the first that has a depth.
+  AttentionShortShape short_tile_;
+  AttentionWgmmaShape wgmma_tile_;
   AttentionDeepShape deep_tile_;
-  std::vector<HeadRows> boxes_;  // of q, k and v for wgmma, or none
+  std::vector<HeadRows> boxes_;  // of q, k and v for those, or none
   std::vector<Expr> operands_;
 };
 

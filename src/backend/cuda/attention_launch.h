@@ -1,5 +1,5 @@
-// Host side of device/attention_mma.h, attention_wgmma.h and attention_deep.h: what a tile takes, which one suits a
-// head, and how a problem is launched. Formulas only.
+// Host side of device/attention_mma.h, attention_wgmma.h, attention_short.h and attention_deep.h: what a tile takes,
+// which one suits a head, and how a problem is launched. Formulas only.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -190,6 +190,59 @@ inline CoreLaunch attention_launch(const AttentionWgmmaShape& tile, const device
   return launch;
 }
 
+/// device::AttentionShortTile as a value.
+struct AttentionShortShape {
+  int depth = 64, value_columns = 64, groups = 3, keys = 272, stages = 2, slots = 2;
+
+  int threads() const { return 128 * groups + 128; }
+  int shared_bytes() const {
+    const int column_blocks = (depth + 63) / 64, slab = value_columns % 32 ? 16 * (value_columns + 8) * 4 : 0;
+    return stages * (2 * column_blocks * keys * 128 + 32) + groups * slots * (column_blocks * 64 * 128 + 16) +
+           4 * groups * slab;
+  }
+  std::string type() const {
+    std::string text = "AttentionShortTile<" + std::to_string(depth);
+    for (int x : {value_columns, groups, keys, stages, slots}) text += ", " + std::to_string(x);
+    return text + ">";
+  }
+};
+
+/// The tile of device/attention_short.h for a problem, depth 0 if there is none. It takes 129 to 272 keys (the
+/// streaming core is faster over fewer) and shallow heads, two of which have room in shared memory; a causal mask lets
+/// the streaming core leave out tiles of keys.
+inline AttentionShortShape pick_attention_short(const device::AttentionSizes& s, const DeviceFacts& facts) {
+  AttentionShortShape tile{.depth = (s.depth + 15) / 16 * 16, .value_columns = wgmma_value_columns(s.depth), .keys = 0};
+  // Only the last 32 keys of a tile are masked.
+  for (const int keys : {272, 256, 224, 208, 192, 160})
+    if (s.keys <= keys && s.keys > keys - 32) tile.keys = keys;
+  const bool fits = tile.shared_bytes() <= facts.shared_bytes;
+  return s.depth <= 64 && tile.keys > 0 && !s.causal && fits ? tile : AttentionShortShape{.depth = 0};
+}
+
+/// Grid, threads and shared memory; there is no workspace. A block a multiprocessor; a head's tiles of queries are
+/// dealt to as many parts as end first.
+inline CoreLaunch attention_launch(const AttentionShortShape& tile, const device::AttentionSizes& s,
+                                   int multiprocessors) {
+  const int64_t heads = int64_t{s.batch} * s.heads;
+  const int tiles = (s.queries + 63) / 64;
+  const auto walkers = [&](int parts) { return std::min<int64_t>(heads, std::max(1, multiprocessors / parts)); };
+  // In fifths of the time of a tile of queries: what shows of the time that keys and values take to come is one.
+  const auto makespan = [&](int parts) {
+    const int64_t rounds = (heads + walkers(parts) - 1) / walkers(parts), each = (tiles + parts - 1) / parts;
+    return 5 * ((rounds * each + tile.groups - 1) / tile.groups) + rounds;
+  };
+  int parts = 1;
+  for (int more = 2; more <= tiles; ++more)
+    if (makespan(more) <= makespan(parts)) parts = more;
+  CoreLaunch launch;
+  launch.shape = {.grid_x = static_cast<unsigned>(walkers(parts)),
+                  .grid_y = static_cast<unsigned>(parts),
+                  .grid_z = 1,
+                  .threads = static_cast<unsigned>(tile.threads()),
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  return launch;
+}
+
 /// device::AttentionDeepTile as a value.
 struct AttentionDeepShape {
   int depth = 512, keys = 64;
@@ -236,8 +289,8 @@ inline CoreLaunch attention_launch(const AttentionDeepShape& tile, const device:
 struct HeadStrides {
   int64_t token, head, batch;
 };
-/// An operand of attention_wgmma, [batch][heads][tokens][depth] from `address` on; boxes of 64 columns, zeros beyond
-/// the depth, by `box_tokens`: 64 of q, the tile's keys of k and v.
+/// An operand of a wgmma core, [batch][heads][tokens][depth] from `address` on; boxes of 64 columns, zeros beyond
+/// the depth, by `box_tokens`: 64 of q, the core's keys of k and v.
 inline TensorBox head_box(const void* address, const HeadStrides& strides, int batch, int heads, int tokens, int depth,
                           int box_tokens) {
   return {.address = const_cast<void*>(address),

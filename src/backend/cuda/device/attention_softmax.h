@@ -43,13 +43,14 @@ struct AttentionScores {
   static constexpr int kRows = Tile::kWarpM / 16, kColumns = Tile::kKeys / 8;
   float v[kRows][kColumns][4];
 
-  /// Hides what a query does not see of the tile of keys from `key` on.
+  /// Hides what a query does not see of the tile of keys from `key` on, in fragments from kFrom on.
+  template <int kFrom = 0>
   DEV void mask(const AttentionSizes& s, int query, int key) {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
       const int mine = query + warp() * Tile::kWarpM + 16 * i + lane() / 4 + 8 * half;
       const int sees = s.causal && mine < s.queries ? mine + 1 + s.keys - s.queries : s.keys;
       const int here = sees - key - lane() % 4 * 2;
-      UNROLL for (int j = 0; j < kColumns; ++j) UNROLL for (int e = 0; e < 2; ++e) if (8 * j + e >= here)
+      UNROLL for (int j = kFrom; j < kColumns; ++j) UNROLL for (int e = 0; e < 2; ++e) if (8 * j + e >= here)
           v[i][j][2 * half + e] = minus_infinity();
     }
   }
@@ -88,6 +89,47 @@ DEV float exp2_polynomial(float x) {
   return y * bits_to_float(float_to_bits(n) << 23);
 }
 
+/// The highest of `next` and a lane's scores of row `half` of fragment row i. The maximum passes NaNs by, their weights
+/// do not.
+template <class Tile>
+DEV float highest_score(const AttentionScores<Tile>& s, int i, int half, float next) {
+  UNROLL for (int j = 0; j < s.kColumns; ++j) next =
+      max_number(next, max_number(s.v[i][j][2 * half], s.v[i][j][2 * half + 1]));
+  return next;
+}
+/// Of the four lanes that hold a row.
+DEV float highest_of_row(float next) {
+  next = max_number(next, shuffle_xor(next, 1));
+  return max_number(next, shuffle_xor(next, 2));
+}
+
+/// Turns these scores into weights 2^(score * scale + shift); returns `sum` and theirs.
+template <class Tile>
+DEV float weigh_scores(AttentionScores<Tile>& s, int i, int half, float scale, float shift, float sum) {
+  UNROLL for (int j = 0; j < s.kColumns; ++j) UNROLL for (int e = 0; e < 2; ++e) {
+    constexpr int kPart = Tile::kPolynomial;
+    const int index = 2 * j + e;
+    float& weight = s.v[i][j][2 * half + e];
+    weight = fused_multiply_add(weight, scale, shift);
+    weight = (index + 1) * kPart / 8 > index * kPart / 8 ? exp2_polynomial(weight) : exp2_approximate(weight);
+    sum += weight;
+  }
+  return sum;
+}
+
+/// Divides sums of weighted values by the sums of weights, of which each lane has a part.
+template <class Tile>
+DEV void divide_sums(MmaSums<Tile>& sums, const float (&total)[Tile::kWarpM / 16][2]) {
+  UNROLL for (int i = 0; i < sums.kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
+    float sum = total[i][half];
+    sum += shuffle_xor(sum, 1);
+    sum += shuffle_xor(sum, 2);
+    const float part = reciprocal_approximate(sum);
+    UNROLL for (int j = 0; j < sums.kColumns; ++j) UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e)
+        sums.v[i][j][e] *= part;
+  }
+}
+
 /// The softmax of the keys so far: of each row its highest score and this lane's part of the sum of weights.
 template <class Tile>
 struct StreamingSoftmax {
@@ -108,27 +150,14 @@ struct StreamingSoftmax {
   }
 
   /// Turns scores into weights relative to the new tops; `rescale` brings what was summed before to them. A row that
-  /// has seen nothing yet keeps zeros; the maximum passes NaNs by, their weights do not.
+  /// has seen nothing yet keeps zeros.
   DEV void weigh(AttentionScores<Tile>& s) {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
-      float next = top[i][half];
-      UNROLL for (int j = 0; j < s.kColumns; ++j) next =
-          max_number(next, max_number(s.v[i][j][2 * half], s.v[i][j][2 * half + 1]));
-      next = max_number(next, shuffle_xor(next, 1));
-      next = max_number(next, shuffle_xor(next, 2));
-      const float origin = next == s.minus_infinity() ? 0.0f : next, shift = -origin * scale;
+      const float next = highest_of_row(highest_score(s, i, half, top[i][half]));
+      const float origin = next == s.minus_infinity() ? 0.0f : next;
       keep[i][half] = exp2_approximate((top[i][half] - origin) * scale);
       top[i][half] = next;
-      float sum = total[i][half] * keep[i][half];
-      UNROLL for (int j = 0; j < s.kColumns; ++j) UNROLL for (int e = 0; e < 2; ++e) {
-        constexpr int kPart = Tile::kPolynomial;
-        const int index = 2 * j + e;
-        float& weight = s.v[i][j][2 * half + e];
-        weight = fused_multiply_add(weight, scale, shift);
-        weight = (index + 1) * kPart / 8 > index * kPart / 8 ? exp2_polynomial(weight) : exp2_approximate(weight);
-        sum += weight;
-      }
-      total[i][half] = sum;
+      total[i][half] = weigh_scores(s, i, half, scale, -origin * scale, total[i][half] * keep[i][half]);
     }
   }
 
@@ -147,16 +176,7 @@ struct StreamingSoftmax {
     return below;
   }
 
-  DEV void divide(MmaSums<Tile>& sums) const {
-    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
-      float sum = total[i][half];
-      sum += shuffle_xor(sum, 1);
-      sum += shuffle_xor(sum, 2);
-      const float part = 1.0f / sum;
-      UNROLL for (int j = 0; j < sums.kColumns; ++j) UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e)
-          sums.v[i][j][e] *= part;
-    }
-  }
+  DEV void divide(MmaSums<Tile>& sums) const { divide_sums(sums, total); }
 };
 
 }  // namespace tenon::device

@@ -109,6 +109,7 @@ template <class Tile>
 struct HeldQueries {
   uint32_t shared, f[Tile::kHeld ? Tile::kDepth / 16 : 1][4];
 
+  HeldQueries() = default;
   DEV explicit HeldQueries(uint32_t queries) : shared(queries) {
     if constexpr (Tile::kHeld) {
       const int row = warp() % 4 * 16 + lane() % 16;
@@ -119,9 +120,9 @@ struct HeldQueries {
     }
   }
 
-  /// Starts scores = q k^T.
-  template <class T>
-  DEV void multiply(AttentionScores<Tile>& scores, uint32_t keys) const {
+  /// Starts scores = q k^T, for the tile's keys or some of them.
+  template <class T, class Keys>
+  DEV void multiply(AttentionScores<Keys>& scores, uint32_t keys) const {
     const uint64_t b = wgmma_rows(keys), a = wgmma_rows(shared);
     UNROLL for (int step = 0; step < Tile::kDepth / 16; ++step) {
       // 16 bytes are 1 in a descriptor.
@@ -135,12 +136,12 @@ struct HeldQueries {
   }
 };
 
-/// Starts sums += weights * values.
-template <class Tile, class T>
-DEV void add_values(MmaSums<Tile>& sums, const AttentionWeights<Tile>& weights, uint32_t values) {
+/// Starts sums += weights * values, for the tile's keys or some of them; sums = if it is the first product.
+template <class Tile, class T, class Keys>
+DEV void add_values(MmaSums<Tile>& sums, const AttentionWeights<Keys>& weights, uint32_t values, bool first = false) {
   const uint64_t b = wgmma_columns(values, Tile::kKeyBlock);
-  UNROLL for (int step = 0; step < Tile::kKeys / 16; ++step)
-      held_products<true>(T{}, sums.v[0], weights.f[step][0], b + step * (2048 / 16), true);
+  UNROLL for (int step = 0; step < Keys::kKeys / 16; ++step)
+      held_products<true>(T{}, sums.v[0], weights.f[step][0], b + step * (2048 / 16), !first || step > 0);
   wgmma_commit();
 }
 

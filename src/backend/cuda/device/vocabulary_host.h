@@ -234,6 +234,9 @@ DEV uint16_t floats_to_e4m3(float low, float high) {
   return static_cast<uint16_t>(float_to_e4m3(low) | float_to_e4m3(high) << 8);
 }
 
+DEV void assume(bool fact) {
+  if (!fact) __builtin_unreachable();
+}
 DEV int anew(int x) { return x; }
 
 DEV float exp2_approximate(float x) { return std::exp2(x); }

@@ -1,0 +1,162 @@
+// attention_short on the emulator beside sums in double; which problems it takes, and in how many parts.
+#include <gmock/gmock.h>
+
+#include "attention_problem.h"
+#include "nvrtc_environment.h"
+#include "tenon/backend/cuda/attention_launch.h"
+#include "tenon/backend/cuda/driver/cubin.h"
+
+namespace tenon::cuda::test {
+namespace {
+
+constexpr DeviceFacts hopper() {
+  DeviceFacts facts;
+  facts.arch = "sm_90a", facts.multiprocessors = 132, facts.shared_bytes = 232448;
+  return facts;
+}
+
+struct Params {
+  TensorMap q, k, v;
+  device::AttentionSizes sizes;
+  float* y;
+};
+
+std::string text_of(const AttentionShortShape& tile, DType type, int run) {
+  std::string text =
+      "#include \"tenon/device/attention_short.h\"\nusing namespace tenon::device;\nstruct Params { TensorMap q, k, v; "
+      "AttentionSizes sizes; float* y; };\n";
+  for (const auto& [name, map] : {std::pair{"Q", "q"}, {"K", "k"}, {"V", "v"}})
+    text += std::string("struct ") + name + " { using T = " + element_name(type) +
+            "; DEV static const TensorMap& map(const Params& p) { return p." + map + "; } };\n";
+  return text + epilogue(1, run, "p.sizes.depth") + "using Tile = " + tile.type() +
+         ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(tile.shared_bytes()) +
+         " && Tile::kThreads == " + std::to_string(tile.threads()) +
+         ");\nKERNEL(Tile::kThreads, 1, Params, p) { attention_short<Tile, Q, K, V, Epilogue>(p); }\n";
+}
+
+std::vector<std::byte> params_of(const AttentionShortShape& tile, Device& device, const AttentionProblem& x, float* y) {
+  const device::AttentionSizes& s = x.s;
+  const auto map = [&](const std::shared_ptr<void>& memory, int heads, int tokens, int box) {
+    const int64_t d = s.depth;
+    const HeadStrides strides =
+        x.tokens_first ? HeadStrides{heads * d, d, tokens * heads * d} : HeadStrides{d, tokens * d, heads * tokens * d};
+    return device.encode(head_box(memory.get(), strides, s.batch, heads, tokens, s.depth, box));
+  };
+  const Params params{map(x.q, s.heads, s.queries, 64), map(x.k, s.kv_heads, s.keys, tile.keys / 2),
+                      map(x.v, s.kv_heads, s.keys, tile.keys / 2), s, y};
+  const auto bytes = std::as_bytes(std::span(&params, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+struct Variant {
+  AttentionShortShape tile = {.depth = 0};  ///< what the backend takes unless it has a depth
+  DType type = DType::F16;
+  int run = 8;  ///< of the epilogue
+  int multiprocessors = 132;
+  int parts = 0;  ///< if any: instead of what the backend takes
+};
+
+MakeAttentionCore core_of(const Variant& v) {
+  return [v](const device::AttentionSizes& s) {
+    const AttentionShortShape tile = v.tile.depth ? v.tile : pick_attention_short(s, hopper());
+    LaunchShape shape = attention_launch(tile, s, v.multiprocessors).shape;
+    if (v.parts) shape.grid_y = static_cast<unsigned>(v.parts);
+    return AttentionCore{
+        tile.type(),
+        v.type,
+        {"attention", text_of(tile, v.type, v.run)},
+        shape,
+        [tile](Device& device, const AttentionProblem& x, float* y) { return params_of(tile, device, x, y); }};
+  };
+}
+void check(const Variant& v, const device::AttentionSizes& s, bool tokens_first = false) {
+  check_attention(core_of(v), s, tokens_first);
+}
+
+TEST(AttentionShort, PicturesOf257Tokens) {
+  check({}, {.heads = 24, .kv_heads = 24, .queries = 257, .keys = 257, .depth = 64}, true);
+  check({.type = DType::BF16}, {.batch = 2, .heads = 2, .kv_heads = 2, .queries = 257, .keys = 261, .depth = 64}, true);
+}
+
+// Blocks that walk over heads, in parts: places and barriers are used again.
+TEST(AttentionShort, Walks) {
+  for (int groups : {1, 2, 3})
+    for (int parts : {1, 2, 3})
+      check({.tile = {48, 40, groups, 128, 3 - groups / 2, groups},
+             .type = DType::BF16,
+             .multiprocessors = 1,
+             .parts = parts},
+            {.batch = 2, .heads = 3, .kv_heads = 3, .queries = 150, .keys = 100, .depth = 40}, true);
+}
+
+TEST(AttentionShort, GroupedQueriesAndHeadsInStrides) {
+  for (bool tokens_first : {false, true})
+    check({.multiprocessors = 1}, {.batch = 2, .heads = 6, .kv_heads = 2, .queries = 70, .keys = 130, .depth = 64},
+          tokens_first);
+}
+
+TEST(AttentionShort, TailsOfQueriesAndKeys) {
+  for (int keys : {129, 160, 161, 177, 193, 224, 225, 241, 272})
+    for (int queries : {1, 63, 72}) check({}, {.queries = queries, .keys = keys, .depth = 64});
+  for (int depth : {8, 24, 40, 56}) check({.run = 4}, {.queries = 20, .keys = 150, .depth = depth});
+}
+
+// Large scores of both signs: weights underflow.
+TEST(AttentionShort, SharpScores) {
+  check({}, {.queries = 70, .keys = 257, .depth = 64, .scale = 9});
+  check({.type = DType::BF16}, {.queries = 70, .keys = 200, .depth = 40, .scale = 9});
+  check({}, {.queries = 30, .keys = 257, .depth = 64, .scale = 0.001f});
+}
+
+TEST(AttentionShort, NansReachThoseWhoSeeThem) { check_nans_reach_those_who_see_them(core_of({}), false); }
+
+TEST(AttentionShort, Problems) {
+  const auto tile = [](const device::AttentionSizes& s) {
+    const AttentionShortShape shape = pick_attention_short(s, hopper());
+    return shape.depth ? shape.type() : "";
+  };
+  EXPECT_EQ(tile({.heads = 24, .kv_heads = 24, .queries = 257, .keys = 257, .depth = 64}),
+            "AttentionShortTile<64, 64, 3, 272, 2, 2>");
+  EXPECT_EQ(tile({.queries = 197, .keys = 197, .depth = 64}), "AttentionShortTile<64, 64, 3, 208, 2, 2>");
+  EXPECT_EQ(tile({.queries = 20, .keys = 150, .depth = 40}), "AttentionShortTile<48, 40, 3, 160, 2, 2>");
+  for (int keys = 129; keys <= 272; ++keys) EXPECT_NE(tile({.queries = 64, .keys = keys, .depth = 64}), "") << keys;
+  // Too few keys, too many, too deep, causal.
+  EXPECT_EQ(tile({.queries = 128, .keys = 128, .depth = 64}), "");
+  EXPECT_EQ(tile({.queries = 273, .keys = 273, .depth = 64}), "");
+  EXPECT_EQ(tile({.queries = 256, .keys = 256, .depth = 160}), "");
+  EXPECT_EQ(tile({.queries = 257, .keys = 257, .depth = 64, .causal = 1}), "");
+}
+
+// A block a multiprocessor walks over many heads; few heads are dealt to more blocks.
+TEST(AttentionShort, Parts) {
+  const auto grid = [](int batch) {
+    const device::AttentionSizes s{
+        .batch = batch, .heads = 24, .kv_heads = 24, .queries = 257, .keys = 257, .depth = 64};
+    const LaunchShape shape = attention_launch(pick_attention_short(s, hopper()), s, 132).shape;
+    return std::pair(shape.grid_x, shape.grid_y);
+  };
+  EXPECT_EQ(grid(256), std::pair(132u, 1u));
+  EXPECT_EQ(grid(8), std::pair(66u, 2u));
+  EXPECT_EQ(grid(1), std::pair(24u, 5u));
+}
+
+// What the backend may choose: fits the device, nothing spilled, tensor cores and copy engine, products that overlap.
+TEST(AttentionShort, MachineCode) {
+  SKIP_WITHOUT_NVRTC();
+  for (const auto& [depth, keys] : {std::pair{64, 257}, {64, 197}, {64, 250}, {40, 272}, {16, 160}, {64, 150}}) {
+    const AttentionShortShape tile = pick_attention_short({.queries = keys, .keys = keys, .depth = depth}, hopper());
+    ASSERT_GT(tile.depth, 0);
+    const KernelBinary code = find_nvrtc().nvrtc->compile({"attention", text_of(tile, DType::F16, 8)}, "sm_90a");
+    EXPECT_THAT(check_kernel(read_cubin_kernel(code.cubin, kKernelName), code.log,
+                             {.threads = tile.threads(),
+                              .blocks = 1,
+                              .contains = {Opcode::Hgmma, Opcode::TensorLoad, Opcode::Barrier},
+                              .lacks = {Opcode::Hmma},
+                              .wide_stores = 1}),
+                testing::IsEmpty())
+        << tile.type();
+  }
+}
+
+}  // namespace
+}  // namespace tenon::cuda::test
