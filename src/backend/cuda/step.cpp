@@ -15,16 +15,16 @@ namespace {
 constexpr int kWarpRowThreads = 128;
 constexpr int kMapThreads = 256, kMapLetsThreads = 512;  // lets are computed by every block: fewer blocks
 
-// Who holds a row: some lanes of a warp, or a block.
+// Who holds a row: some lanes of a warp, or a block of whole warps.
 struct RowTeam {
   int threads = 32, fragments = 1;
   bool block() const { return threads > 32; }
 };
 
-// The lanes that leave the fewest places for fragments empty, where they can hold a row; `held`: values of a fragment
-// that live in registers from one reduction to the next.
+// The threads that leave the fewest places for fragments empty; lanes of a warp where they can hold a row. `held`:
+// registers of a fragment that live from one reduction to the next.
 RowTeam row_team(int64_t cols, int run, int held) {
-  const int64_t fragments = div_up(cols, run), most = held > 2 ? 4 : 6;
+  const int64_t fragments = div_up(cols, run), most = held > 12 ? 4 : 6;
   RowTeam best{32, 0};
   for (int lanes : {8, 16, 32}) {
     const int64_t each = div_up(fragments, lanes);
@@ -32,9 +32,14 @@ RowTeam row_team(int64_t cols, int run, int held) {
       best = {lanes, static_cast<int>(each)};
   }
   if (best.fragments) return best;
-  for (int threads : {128, 256, 512, 1024})
-    for (int each : {1, 2, 4, 8})
-      if (int64_t{threads} * each >= fragments) return {threads, each};
+  constexpr int64_t kMostThreads = 1024, kRegisters = 48;
+  for (int each : {4, 5, 3, 6, 2, 7, 1, 8}) {
+    const int64_t threads = div_up(fragments, int64_t{32} * each) * 32;
+    if (threads > kMostThreads || (each > 1 && each * held > kRegisters && threads * 2 <= kMostThreads)) continue;
+    if (best.fragments == 0 || threads * each < int64_t{best.threads} * best.fragments)
+      best = {static_cast<int>(threads), each};
+  }
+  if (best.fragments) return best;
   throw Error(ErrorKind::Usage, "rows",
               "a row of " + std::to_string(cols) + " elements does not fit a block's registers");
 }
@@ -98,13 +103,14 @@ Step rows_step(Device& device, const std::string& name, std::span<const ProgramO
                const MatrixDomain& matrix) {
   Params params;
   params.set_sizes("RowsSizes", device::RowsSizes{checked_int(matrix.rows()), checked_int(matrix.cols())});
-  // How many columns a fragment has does not depend on where weights lie.
+  // What a fragment holds does not depend on the team.
   Params unused;
+  constants_text(outputs, unused, kWarpRowThreads);
   const ProgramText trial(outputs, matrix, unused, 8);
   const RowTeam team = row_team(matrix.cols(), trial.run(), trial.held());
   LaunchShape shape;
   shape.threads = static_cast<unsigned>(team.block() ? team.threads : kWarpRowThreads);
-  if (team.block()) params.reserve_shared(shape.threads / 32 * 4);  // for BlockTeam
+  if (team.block()) params.reserve_shared(shape.threads / 32 * 8);  // for BlockTeam
   KernelText text;
   text.name = name;
   text.functors = constants_text(outputs, params, static_cast<int>(shape.threads));

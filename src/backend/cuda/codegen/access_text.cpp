@@ -169,6 +169,12 @@ std::string AccessText::element(const PieceText& t, const std::string& index) co
   return "to_float(" + t.pointer + "[" + index + "])";
 }
 
+std::string AccessText::load_vector(size_t i, int run) const {
+  const PieceText& t = pieces_[i];
+  return "load<" + type_text(t.piece.leaf.dtype()) + ", " + std::to_string(run) + ">(" + t.pointer + " + r." + name_ +
+         "_" + std::to_string(i) + " + at)";
+}
+
 std::string AccessText::load_piece(size_t i, const std::string& dst, int run) const {
   const PieceText& t = pieces_[i];
   const std::string n = std::to_string(run), row = "r." + name_ + "_" + std::to_string(i);
@@ -180,8 +186,7 @@ std::string AccessText::load_piece(size_t i, const std::string& dst, int run) co
   }
   if (uniform_) return dst + " = " + element(t, row) + ";";
   if (vector(t, run))
-    return column_offset(t, "col") + dst + " = to_floats(load<" + type_text(p.leaf.dtype()) + ", " + n + ">(" +
-           t.pointer + " + " + row + " + at));";
+    return column_offset(t, "col") + dst + " = to_floats(" + load_vector(i, run) + ");";
   const bool still = p.cols.back().step == 0 && (p.cols.size() == 1 || p.cols.back().extent % run == 0);
   if (still) return column_offset(t, "col") + dst + " = splat<" + n + ">(" + element(t, row + " + at") + ");";
   return "UNROLL for (int k = 0; k < " + n + "; ++k) { " + column_offset(t, "col + k") + dst +
@@ -214,6 +219,24 @@ std::string AccessText::load(const std::string& dst, int run) {
   };
   if (uniform_) return one(dst, "0");
   return "UNROLL for (int k = 0; k < " + std::to_string(run) + "; ++k) { " + one(dst + ".v[k]", "(col + k)") + " }";
+}
+
+bool AccessText::same_in_all_rows() const {
+  return affine_ && !cut_by_rows() && std::all_of(pieces_.begin(), pieces_.end(), [](const PieceText& t) {
+           return std::all_of(t.piece.rows.begin(), t.piece.rows.end(), [](const Digit& d) { return d.step == 0; });
+         });
+}
+
+bool AccessText::halves(int run) const {
+  return affine_ && !uniform_ && size_of(dtype()) == 2 && std::all_of(pieces_.begin(), pieces_.end(), [&](const PieceText& t) {
+           return vector(t, run) && t.piece.leaf.dtype() == dtype();
+         });
+}
+
+std::string AccessText::load_halves(const std::string& dst, int run) const {
+  return select([&](size_t i) {
+    return column_offset(pieces_[i], "col") + dst + " = " + load_vector(i, run) + ";";
+  });
 }
 
 std::string AccessText::store(const std::string& src, int run) {

@@ -35,6 +35,12 @@ class AccessText {
   /// Members of the row's state, "int a0;", and the statements that fill `r` from `row`.
   std::string row_members() const;
   std::string row_code() const;
+  /// True if all rows hold the same.
+  bool same_in_all_rows() const;
+  /// True if fragments of `run` columns can wait in registers as they lie in memory, in half the place of floats.
+  bool halves(int run) const;
+  /// Statements that fill `dst`, a Frag<dtype(), run>, where halves(run).
+  std::string load_halves(const std::string& dst, int run) const;
   /// Statements that fill `dst` (a float where uniform, else Frag<float, run>) at row state `r` and column `col`.
   std::string load(const std::string& dst, int run);
   /// Statements that store fragment `src` (or float `src` for row results).
@@ -58,6 +64,7 @@ class AccessText {
   bool vector(const PieceText& t, int run) const;
   bool cut_by_rows() const;
   bool cut_by_columns() const;
+  std::string load_vector(size_t i, int run) const;
   std::string load_piece(size_t i, const std::string& dst, int run) const;
   std::string store_piece(size_t i, const std::string& src, int run) const;
   std::string element(const PieceText& t, const std::string& index) const;

@@ -28,10 +28,10 @@ class ProgramText {
   std::string includes() const;
   /// The functor: `eval(p, row, col)`, in two parts too where it only stores, as device/map.h wants it; with
   /// accumulators `compute(p, row, col, acc)`, which gives a `Computed`, and `store(p, row, col, computed)`; with
-  /// reductions `run<R>(p, row, cols, team)`.
+  /// reductions `run<R>(p, row, cols, team, ready)`.
   std::string functor(const std::string& name, int lanes = 0);
-  /// Fragments of a row that stay in registers from one reduction to the next.
-  int held() const { return static_cast<int>(arrays_.size()); }
+  /// Registers for what stays in them, from one reduction to the next or from the start, of a fragment of a row.
+  int held() const;
   /// Nodes that became lines.
   int length() const { return lines_; }
 
@@ -48,6 +48,7 @@ class ProgramText {
   AccessText& access(const Expr& view);
   void choose_run(std::span<const ProgramOutput> outputs, int most);
   void find_arrays();
+  std::string first_loads();
   void collect(const Expr& e, std::set<const Node*>& seen);
 
   Value value(const Expr& e);
@@ -78,8 +79,12 @@ class ProgramText {
   std::unordered_map<const Node*, int> levels_;
   std::unordered_map<const Node*, bool> uniforms_;
   std::vector<Expr> reductions_;
-  std::vector<std::pair<const Node*, Value>> arrays_;  // loads that live through several stages
-  std::set<const Node*> loaded_;                       // of these, the ones loaded by an earlier stage
+  struct Held {
+    Expr view;
+    std::string name;
+    bool halves;  // as in memory
+  };
+  std::vector<Held> arrays_;  // loads that are under way before the first reduction
   std::unordered_map<const Node*, Value> outer_, inner_;
   bool loads_apart_ = false;  // loads have a function of their own
   std::string before_, loop_, members_, loads_;
