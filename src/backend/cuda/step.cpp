@@ -128,14 +128,17 @@ Step rows_step(Device& device, const std::string& name, std::span<const ProgramO
   return Step(device, text, params, shape);
 }
 
-// Threads that hold whole rows of fragments, in a number of blocks that stay.
+// Threads that hold whole rows of fragments. Blocks that stay, because each computes lets, all walk as many rows; others
+// come and go, and none has to wait for the slowest.
 struct MapGrid {
   int64_t blocks, lines;
-  MapGrid(const DeviceFacts& facts, int64_t rows, int64_t width, int threads) {
-    constexpr int64_t kThreadsOfMultiprocessor = 1024;
-    const int64_t most = std::max<int64_t>(facts.multiprocessors * (kThreadsOfMultiprocessor / threads), 1);
-    blocks = std::max(std::min(div_up(rows * width, threads), most), div_up(width, threads));
-    lines = std::min(blocks * threads / width, rows);
+  MapGrid(const DeviceFacts& facts, int64_t rows, int64_t width, int threads, int at_once, bool stay) {
+    constexpr int64_t kThreadsOfStaying = 1024, kThreads = 2048;  // of a multiprocessor
+    const int64_t most =
+        std::max<int64_t>(facts.multiprocessors * (stay ? kThreadsOfStaying : kThreads) / std::max<int64_t>(width, 1), 1);
+    const int64_t turns = stay ? div_up(rows, most * at_once) : 1;
+    lines = std::min(std::max(div_up(rows, turns * at_once), std::min(most, div_up(rows, turns))), rows);
+    blocks = std::max<int64_t>(div_up(lines * width, threads), 1);
   }
 };
 
@@ -163,12 +166,13 @@ static Step map_step(Device& device, const std::string& name, std::span<const Pr
   }
   ProgramText program(outputs, matrix, params, 8);
   const int64_t width = matrix.cols() / program.run();
-  const MapGrid grid(device.facts(), matrix.rows(), width, static_cast<int>(shape.threads));
+  text.name = name;
+  text.functors += program.functor("Program");
+  const MapGrid grid(device.facts(), matrix.rows(), width, static_cast<int>(shape.threads), program.at_once(),
+                     !lets.empty());
   shape.grid_x = static_cast<unsigned>(grid.blocks);
   params.set_sizes("MapSizes",
                    device::MapSizes{checked_int(matrix.rows()), checked_int(grid.lines), divisor_of(width)});
-  text.name = name;
-  text.functors += program.functor("Program");
   text.headers += program.includes();
   text.kernel = "KERNEL(" + threads + ", " + (lets.empty() ? "1" : "2") + ", Params, p) { map<Program, " + constants +
                 ", " + (lets.empty() ? "NoLets" : "Lets") + ", " + threads + ">(p); }\n";

@@ -397,8 +397,8 @@ std::string ProgramText::plain_body(int lanes) {
   if (!loads_apart_) return "  DEV static Frag<float, kRun> eval(" + at + ") {\n" + results;
   // As many rows at once as leave registers for the maths.
   const auto loads = std::count(members_.begin(), members_.end(), '\n');
-  const int at_once = loads > 2 ? 1 : 2;
-  return "  static constexpr int kAtOnce = " + std::to_string(at_once) + ";\n  struct Loads {\n" + members_ +
+  at_once_ = loads > 2 ? 1 : 2;
+  return "  static constexpr int kAtOnce = " + std::to_string(at_once_) + ";\n  struct Loads {\n" + members_ +
          "  };\n  DEV static Loads loads(" + at + ") {\n" + row + "    Loads l;\n" + loads_ +
          "    return l;\n  }\n  DEV static void results(" + at + ", const Loads& l) {\n" + results +
          "  DEV static void eval(" + at + ") { results(p, row_number, col, loads(p, row_number, col)); }\n";

@@ -32,6 +32,8 @@ class ProgramText {
   std::string functor(const std::string& name, int lanes = 0);
   /// Registers for what stays in them, from one reduction to the next or from the start, of a fragment of a row.
   int held() const;
+  /// Rows of a map whose loads are under way together, once the functor is made.
+  int at_once() const { return at_once_; }
   /// Nodes that became lines.
   int length() const { return lines_; }
 
@@ -72,7 +74,7 @@ class ProgramText {
   std::vector<ProgramOutput> outputs_;
   MatrixDomain domain_;
   Params& params_;
-  int run_ = 1, made_ = 0, lines_ = 0, stages_ = 1;
+  int run_ = 1, made_ = 0, lines_ = 0, stages_ = 1, at_once_ = 1;
   bool reduces_ = false;
   std::deque<std::pair<const Node*, AccessText>> accesses_;  // of loads, in a fixed order: equal launches, equal text
   std::vector<AccessText> places_;                           // by output; not of those without a place
