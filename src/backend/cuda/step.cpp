@@ -128,14 +128,14 @@ Step rows_step(Device& device, const std::string& name, std::span<const ProgramO
   return Step(device, text, params, shape);
 }
 
-// Threads that hold whole rows of fragments. Blocks that stay, because each computes lets, all walk as many rows; others
-// come and go, and none has to wait for the slowest.
+// Threads that hold whole rows of fragments. Blocks that stay, because each computes lets, all walk as many rows;
+// others come and go, and none has to wait for the slowest.
 struct MapGrid {
   int64_t blocks, lines;
   MapGrid(const DeviceFacts& facts, int64_t rows, int64_t width, int threads, int at_once, bool stay) {
     constexpr int64_t kThreadsOfStaying = 1024, kThreads = 2048;  // of a multiprocessor
-    const int64_t most =
-        std::max<int64_t>(facts.multiprocessors * (stay ? kThreadsOfStaying : kThreads) / std::max<int64_t>(width, 1), 1);
+    const int64_t most = std::max<int64_t>(
+        facts.multiprocessors * (stay ? kThreadsOfStaying : kThreads) / std::max<int64_t>(width, 1), 1);
     const int64_t turns = stay ? div_up(rows, most * at_once) : 1;
     lines = std::min(std::max(div_up(rows, turns * at_once), std::min(most, div_up(rows, turns))), rows);
     blocks = std::max<int64_t>(div_up(lines * width, threads), 1);

@@ -21,6 +21,11 @@ struct MatrixDomain {
 /// Bytes that the address of every leaf's first element is a multiple of.
 inline constexpr int64_t kLeafAlignment = 16;
 
+/// Elements of axes [begin, end).
+int64_t product(const Shape& s, int begin, int end);
+/// Text of a sum, without a "0".
+std::string plus(const std::string& a, const std::string& b);
+
 class AccessText {
  public:
   /// `name`: prefix of what stands in the row's state. `written`: the chain is a place to store to.
@@ -69,7 +74,9 @@ class AccessText {
   std::string store_piece(size_t i, const std::string& src, int run) const;
   std::string element(const PieceText& t, const std::string& index) const;
 
-  // Chains that are not affine.
+  // Chains that are not affine: access_chains.cpp.
+  std::string load_chain(const std::string& dst, int run);
+  std::string store_chain(const std::string& src, int run);
   using Leaf = std::function<std::string(const Expr& leaf, const std::string& index)>;
   std::string follow(const Expr& e, std::vector<std::string> coords, const std::string& outside, const Leaf& leaf);
   std::string follow_resize(const Expr& e, std::vector<std::string> coords, const std::string& outside,

@@ -130,8 +130,8 @@ void ProgramText::choose_run(std::span<const ProgramOutput> outputs, int most) {
     if (allowed(run_)) break;
 }
 
-// Loads that more than one stage needs stay in registers; what only later ones need of the row itself is loaded with them,
-// so that memory is waited for once.
+// Loads that more than one stage needs stay in registers; what only later ones need of the row itself is loaded with
+// them, so that memory is waited for once.
 void ProgramText::find_arrays() {
   std::map<const Node*, std::set<int>> needed;
   std::vector<Expr> order;
