@@ -7,6 +7,7 @@
 #include "tenon/backend/cuda/codegen/lets_text.h"
 #include "tenon/core/error.h"
 #include "tenon/device/sizes.h"
+#include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"
 
 namespace tenon::cuda {
@@ -24,15 +25,16 @@ struct RowTeam {
 // The threads that leave the fewest places for fragments empty; lanes of a warp where they can hold a row. `held`:
 // registers of a fragment that live from one reduction to the next.
 RowTeam row_team(int64_t cols, int run, int held) {
-  const int64_t fragments = div_up(cols, run), most = held > 12 ? 4 : 6;
+  constexpr int64_t kMostFragments = 6, kLanesRegisters = 60, kMostThreads = 1024, kRegisters = 48;
+  const int64_t fragments = div_up(cols, run);
   RowTeam best{32, 0};
   for (int lanes : {8, 16, 32}) {
     const int64_t each = div_up(fragments, lanes);
-    if (each <= most && (best.fragments == 0 || lanes * each <= int64_t{best.threads} * best.fragments))
+    if (each > kMostFragments || (each > 1 && each * held > kLanesRegisters)) continue;
+    if (best.fragments == 0 || lanes * each <= int64_t{best.threads} * best.fragments)
       best = {lanes, static_cast<int>(each)};
   }
   if (best.fragments) return best;
-  constexpr int64_t kMostThreads = 1024, kRegisters = 48;
   for (int each : {4, 5, 3, 6, 2, 7, 1, 8}) {
     const int64_t threads = div_up(fragments, int64_t{32} * each) * 32;
     if (threads > kMostThreads || (each > 1 && each * held > kRegisters && threads * 2 <= kMostThreads)) continue;
@@ -128,6 +130,14 @@ Step rows_step(Device& device, const std::string& name, std::span<const ProgramO
   return Step(device, text, params, shape);
 }
 
+// Loads that wait for an index: threads have a second one on the way. Others are faster with more threads instead.
+bool gathers(std::span<const ProgramOutput> outputs) {
+  std::vector<Expr> values;
+  for (const ProgramOutput& o : outputs) values.push_back(o.value);
+  const std::vector<Expr> all = topological(values);
+  return std::any_of(all.begin(), all.end(), [](const Expr& e) { return e.is<nodes::Gather>(); });
+}
+
 // Threads that hold whole rows of fragments. Blocks that stay, because each computes lets, all walk as many rows;
 // others come and go, and none has to wait for the slowest.
 struct MapGrid {
@@ -168,14 +178,15 @@ static Step map_step(Device& device, const std::string& name, std::span<const Pr
   const int64_t width = matrix.cols() / program.run();
   text.name = name;
   text.functors += program.functor("Program");
-  const MapGrid grid(device.facts(), matrix.rows(), width, static_cast<int>(shape.threads), program.at_once(),
-                     !lets.empty());
+  const int at_once = lets.empty() && !gathers(outputs) ? 1 : program.at_once();
+  const MapGrid grid(device.facts(), matrix.rows(), width, static_cast<int>(shape.threads), at_once, !lets.empty());
   shape.grid_x = static_cast<unsigned>(grid.blocks);
   params.set_sizes("MapSizes",
                    device::MapSizes{checked_int(matrix.rows()), checked_int(grid.lines), divisor_of(width)});
   text.headers += program.includes();
   text.kernel = "KERNEL(" + threads + ", " + (lets.empty() ? "1" : "2") + ", Params, p) { map<Program, " + constants +
-                ", " + (lets.empty() ? "NoLets" : "Lets") + ", " + threads + ">(p); }\n";
+                ", " + (lets.empty() ? "NoLets" : "Lets") + ", " + threads + ", " + std::to_string(at_once) +
+                ">(p); }\n";
   return Step(device, text, params, shape);
 }
 

@@ -203,11 +203,14 @@ std::string AccessText::follow_gather(const Expr& e, const std::vector<std::stri
         if (l.is<nodes::Iota>()) return row + " = " + i + ";";
         return row + " = static_cast<int>(" + params_.pointer(l, false) + "[" + i + "]);";
       });
-  std::vector<std::string> out = {row};
+  if (x.shape()[0] == 0) return code + not_there(outside) + " }";
+  // For a row that is not there the nearest is read: a load behind a branch would wait for the one before it.
+  const std::string near = fresh(), dim = params_.integer(name_ + "_dim", x.shape()[0]);
+  std::vector<std::string> out = {near};
   out.insert(out.end(), coords.begin() + static_cast<std::ptrdiff_t>(lead), coords.end());
-  const std::string dim = params_.integer(name_ + "_dim", x.shape()[0]);
-  return code + " if (" + row + " >= 0 && " + row + " < " + dim + ") { " + follow(x, out, outside, leaf) +
-         " } else { " + not_there(outside) + " } }";
+  return code + " const int " + near + " = " + row + " < 0 ? 0 : " + row + " < " + dim + " ? " + row + " : " + dim +
+         " - 1; " + follow(x, out, outside, leaf) + " if (" + near + " != " + row + ") { " + not_there(outside) +
+         " } }";
 }
 
 std::string AccessText::mapped(const std::string& row, const std::string& col, const std::string& outside,

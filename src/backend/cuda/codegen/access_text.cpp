@@ -204,12 +204,6 @@ std::string AccessText::load(const std::string& dst, int run) {
   return affine_ ? select([&](size_t i) { return load_piece(i, dst, run); }) : load_chain(dst, run);
 }
 
-bool AccessText::same_in_all_rows() const {
-  return affine_ && !cut_by_rows() && std::all_of(pieces_.begin(), pieces_.end(), [](const PieceText& t) {
-           return std::all_of(t.piece.rows.begin(), t.piece.rows.end(), [](const Digit& d) { return d.step == 0; });
-         });
-}
-
 bool AccessText::halves(int run) const {
   return affine_ && !uniform_ && size_of(dtype()) == 2 &&
          std::all_of(pieces_.begin(), pieces_.end(),

@@ -40,8 +40,6 @@ class AccessText {
   /// Members of the row's state, "int a0;", and the statements that fill `r` from `row`.
   std::string row_members() const;
   std::string row_code() const;
-  /// True if all rows hold the same.
-  bool same_in_all_rows() const;
   /// True if fragments of `run` columns can wait in registers as they lie in memory, in half the place of floats.
   bool halves(int run) const;
   /// Statements that fill `dst`, a Frag<dtype(), run>, where halves(run).

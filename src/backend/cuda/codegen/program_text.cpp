@@ -130,8 +130,8 @@ void ProgramText::choose_run(std::span<const ProgramOutput> outputs, int most) {
     if (allowed(run_)) break;
 }
 
-// Loads that more than one stage needs stay in registers; what only later ones need of the row itself is loaded with
-// them, so that memory is waited for once.
+// Loads that more than one stage needs stay in registers; what only later ones need is loaded with them, so that memory
+// is waited for once.
 void ProgramText::find_arrays() {
   std::map<const Node*, std::set<int>> needed;
   std::vector<Expr> order;
@@ -152,8 +152,7 @@ void ProgramText::find_arrays() {
   for (const ProgramOutput& o : outputs_) visit(o.value, stages_ - 1);
   for (const Expr& e : order) {
     const std::set<int>& stages = needed.at(e.get());
-    const bool later = *stages.begin() > 0 && !access(e).same_in_all_rows();
-    if (!in_shared(e) && (stages.size() > 1 || later)) arrays_.push_back({e, fresh(), access(e).halves(run_)});
+    if (!in_shared(e) && *stages.rbegin() > 0) arrays_.push_back({e, fresh(), access(e).halves(run_)});
   }
 }
 

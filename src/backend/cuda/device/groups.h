@@ -33,43 +33,46 @@ DEV GroupsSums<Value::kRun> groups_of_rows(const Params& p, int line, int col) {
   GroupsSums<Value::kRun> sums;
   NO_UNROLL for (int i = begin + line; i < end; i += kGroupsAtOnce * kLines) {
     Frag<float, Value::kRun> x[kGroupsAtOnce];
+    // A row that is not there is row i once more: a load behind a branch would wait for the one before it.
+    UNROLL for (int j = 0; j < kGroupsAtOnce; ++j) x[j] =
+        Value::eval(p, row + (i + j * kLines < end ? i + j * kLines : i), col);
     UNROLL for (int j = 0; j < kGroupsAtOnce; ++j) {
-      x[j] = splat<Value::kRun>(0.0f);
-      if (i + j * kLines < end) x[j] = Value::eval(p, row + i + j * kLines, col);
+      UNROLL for (int k = 0; k < Value::kRun; ++k) x[j].v[k] = i + j * kLines < end ? x[j].v[k] : 0.0f;
+      sums.add(x[j]);
     }
-    UNROLL for (int j = 0; j < kGroupsAtOnce; ++j) sums.add(x[j]);
   }
   return sums;
 }
 
-/// Adds the chunks of one column, `step` apart, from `first` on.
-DEV float groups_of_chunks(const float* partials, int first, int step, int chunks, int channels) {
-  float total = 0;
-  UNROLL_8 for (int i = first; i < chunks; i += step) total += partials[static_cast<int64_t>(i) * channels];
-  return total;
-}
-
-/// The last block of a range of columns: all threads add chunks, parts of them each, which meet in `shared`.
-template <int kWidth, class Params>
+/// The last block of a range of columns adds the chunks: each thread some of them, for a few columns of one kind, which
+/// meet in `shared`.
+template <int kRun, class Params>
 DEV void groups_finish(const Params& p, float* shared, float* sums, float* squares) {
-  constexpr int kParts = kGroupsThreads / kWidth;  // 1, 2 or more threads a column
+  constexpr int kVector = kRun < 4 ? kRun : 4, kWidth = kGroupsFragments * kRun, kVectors = 2 * kWidth / kVector,
+                kParts = kGroupsThreads / kVectors;
   const GroupsSizes& s = p.sizes;
-  const int64_t plane = static_cast<int64_t>(s.samples) * s.chunks * s.channels;
-  const int part = thread_index() / kWidth, at = thread_index() % kWidth, c = block_x() * kWidth + at;
-  UNROLL for (int kind = 0; kind < 2; ++kind) {
-    float* out = kind ? squares : sums;
-    const float* partials = s.partials + kind * plane + static_cast<int64_t>(block_z()) * s.chunks * s.channels + c;
-    shared[kind * kGroupsThreads + thread_index()] =
-        c < s.channels && out ? groups_of_chunks(partials, part, kParts, s.chunks, s.channels) : 0.0f;
+  const int vector = thread_index() % kVectors, part = thread_index() / kVectors;
+  const int kind = vector * kVector / kWidth, column = block_x() * kWidth + vector * kVector % kWidth;
+  Frag<float, kVector> total = splat<kVector>(0.0f);
+  if (column < s.channels) {
+    const int64_t first = (static_cast<int64_t>(kind) * s.samples + block_z()) * s.chunks;
+    NO_UNROLL for (int i = part; i < s.chunks; i += kGroupsAtOnce * kParts) {
+      Frag<float, kVector> x[kGroupsAtOnce];
+      UNROLL for (int j = 0; j < kGroupsAtOnce; ++j) x[j] = load<float, kVector>(
+          s.partials + (first + (i + j * kParts < s.chunks ? i + j * kParts : i)) * s.channels + column);
+      UNROLL for (int j = 0; j < kGroupsAtOnce; ++j) UNROLL for (int k = 0; k < kVector; ++k) total.v[k] +=
+          i + j * kParts < s.chunks ? x[j].v[k] : 0.0f;
+    }
   }
+  store(shared + thread_index() * kVector, total);  // [kParts][2][kWidth]
   sync_block();
   for (int t = thread_index(); t < 2 * kWidth; t += kGroupsThreads) {
-    const int kind = t / kWidth, column = block_x() * kWidth + t % kWidth;
-    float* out = kind ? squares : sums;
-    if (column >= s.channels || !out) continue;
-    float total = 0;
-    UNROLL for (int i = 0; i < kParts; ++i) total += shared[kind * kGroupsThreads + i * kWidth + t % kWidth];
-    out[static_cast<int64_t>(block_z()) * s.channels + column] = total;
+    float* out = t < kWidth ? sums : squares;
+    const int c = block_x() * kWidth + t % kWidth;
+    if (c >= s.channels || !out) continue;
+    float sum = 0;
+    UNROLL for (int i = 0; i < kParts; ++i) sum += shared[i * 2 * kWidth + t];
+    out[static_cast<int64_t>(block_z()) * s.channels + c] = sum;
   }
 }
 
@@ -109,7 +112,7 @@ DEV void groups(const Params& p, float* sums, float* squares) {
   sync_block();
   if (!*last) return;
   fence_device();
-  groups_finish<kWidth>(p, shared, sums, squares);
+  groups_finish<kRun>(p, shared, sums, squares);
 }
 
 }  // namespace tenon::device
