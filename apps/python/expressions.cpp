@@ -3,6 +3,7 @@
 #include "graph.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/node_type.h"
+#include "tenon/nn/norm.h"
 
 namespace tenon::python {
 
@@ -76,6 +77,14 @@ void bind_expressions(nb::module_& m) {
       .def("__repr__", [](const Value& v) { return print(v.expr); });
   m.def("make", &make, nb::arg("name"), nb::arg("operands"), nb::arg("ints") = std::vector<int64_t>(),
         nb::arg("nums") = std::vector<double>(), nb::arg("dims") = nb::none(), nb::arg("dtype") = nb::none());
+  m.def(
+      "group_norm",
+      [](const Value& x, int64_t groups, const Value& weight, const Value& bias, double eps) {
+        TENON_CHECK(Usage, x.expr.shape().rank() > 1, "group_norm")
+            << "expected samples and channels, got " << x.expr.shape().str();
+        return Value{nn::group_norm(x.expr, {groups, eps}, weight.of(x), bias.of(x)), x.graph};
+      },
+      nb::arg("x"), nb::arg("groups"), nb::arg("weight"), nb::arg("bias"), nb::arg("eps"));
   m.def("pointwise_names", &pointwise_names);
   m.def("reduction_names", &reduction_names);
 }

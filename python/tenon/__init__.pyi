@@ -2,7 +2,7 @@
 from . import optim as optim
 from ._core import backend_names as backend_names, describe_device as describe_device, set_num_threads as set_num_threads
 from ._errors import CancelledError as CancelledError, DeviceError as DeviceError, Error as Error, InternalError as InternalError, ModelError as ModelError, NumericError as NumericError, OutOfMemoryError as OutOfMemoryError, UsageError as UsageError
-from ._expr import NODES as NODES, Expr as Expr, attention as attention, broadcast_to as broadcast_to, cast as cast, concat as concat, conv2d as conv2d, gather as gather, layer_norm as layer_norm, linear as linear, matmul as matmul, pad as pad, permute as permute, reshape as reshape, resize_nearest as resize_nearest, rms_norm as rms_norm, round_to as round_to, softmax as softmax
+from ._expr import NODES as NODES, Expr as Expr, attention as attention, broadcast_to as broadcast_to, cast as cast, concat as concat, conv2d as conv2d, gather as gather, group_norm as group_norm, layer_norm as layer_norm, linear as linear, matmul as matmul, pad as pad, permute as permute, reshape as reshape, resize_nearest as resize_nearest, rms_norm as rms_norm, round_to as round_to, softmax as softmax
 from ._fuse import Fused as Fused, fuse as fuse
 from .encoder import ImageEncoder as ImageEncoder, ImageFeatures as ImageFeatures, load as load
 from .lion import explain_lion as explain_lion, lion_foreach as lion_foreach, lion_step as lion_step

@@ -344,6 +344,16 @@ def layer_norm(x: Expr, weight: Expr | None = None, bias: Expr | None = None, ep
     return y if bias is None else y + bias
 
 
+def group_norm(
+    x: Expr, groups: int, weight: Expr | None = None, bias: Expr | None = None, eps: float = 1e-5
+) -> Expr:
+    """(x - mean) / sqrt(var + eps) of x [N, .., C] over each sample's groups of consecutive channels with the biased
+    variance, times weight [C] plus bias [C]."""
+    graph = _only(x, "group_norm")._graph
+    gamma, beta = (_lift(n if d is None else d, graph, "group_norm")._value for d, n in ((weight, 1.0), (bias, 0.0)))
+    return x._with(_core.group_norm(x._value, int(groups), gamma, beta, eps))
+
+
 def rms_norm(x: Expr, weight: Expr | None = None, eps: float = 1e-6) -> Expr:
     """x / sqrt(mean(x^2) + eps) over the last axis, times weight."""
     y = _only(x, "rms_norm") * _FUNCTIONS["rsqrt"](_FUNCTIONS["mean_last"](x * x) + eps)

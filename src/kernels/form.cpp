@@ -324,7 +324,14 @@ class FormBuilder {
 
   // True if the operand of a broadcast is worth computing once: it is computed, small, and so is all it reads.
   bool let_pays(const Expr& e, const Expr& x) {
-    return !is_view_chain(x) && !above_anchor_.contains(x.get()) && cone(x) <= e.shape().numel() / 2;
+    return !is_view_chain(x) && !above_anchor_.contains(x.get()) && cone(x) <= e.shape().numel() / 2 && !is_cheap(x);
+  }
+
+  // One sum, difference or product with a constant, such as 1 + scale: as cheap to repeat as to read.
+  static bool is_cheap(const Expr& x) {
+    const bool once = x.is<nodes::Add>() || x.is<nodes::Sub>() || x.is<nodes::Mul>();
+    return once && std::all_of(x->in.begin(), x->in.end(), [](const Expr& y) { return is_view_chain(y); }) &&
+           std::any_of(x->in.begin(), x->in.end(), [](const Expr& y) { return literal_of(y) != nullptr; });
   }
 
   // Elements of the largest tensor below x.

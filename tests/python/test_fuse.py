@@ -46,6 +46,7 @@ def test_the_sentence_of_the_readme(rng):
         ("exp", lambda x, y: tenon.exp(x) + tenon.tanh(y) + tenon.sigmoid(x), lambda x, y: np.exp(x) + np.tanh(y) + 1 / (1 + np.exp(-x))),
         ("softmax", lambda x, y: tenon.softmax(x) * y, lambda x, y: np.exp(x) / np.exp(x).sum(-1, keepdims=True) * y),
         ("layer_norm", lambda x, y: tenon.layer_norm(x, eps=1e-5) + y, lambda x, y: (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) + y),
+        ("group_norm", lambda x, y: tenon.group_norm(x.reshape(1, *x.shape), 1, bias=y[0])[0], lambda x, y: (x - x.mean()) / np.sqrt(x.var() + 1e-5) + y[0]),
         ("rms_norm", lambda x, y: tenon.rms_norm(x, y[0]), lambda x, y: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * y[0]),
         ("sum", lambda x, y: tenon.sum(x * y, axis=1), lambda x, y: (x * y).sum(1)),
         ("mean", lambda x, y: tenon.mean(x, keepdim=True) + y, lambda x, y: x.mean(-1, keepdims=True) + y),

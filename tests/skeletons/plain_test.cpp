@@ -67,6 +67,24 @@ TEST_F(Plain, GatherOfEmbeddings) {
   expect(launch("map", {{"h", cast(gather(table, tokens) + position, DType::BF16)}}), {DType::BF16});
 }
 
+// Whole fragments below a gather, and columns that do not let them be whole.
+TEST_F(Plain, GatherThroughViews) {
+  std::vector<double> ids(24);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<double>(i * 11 % 50);
+  tensors.emplace("rows", HostTensor::from(DType::I64, {4, 6}, ids));
+  const Expr rows = input(g, "rows", DType::I64, {4, 6}), table = input(g, "table", DType::BF16, {50, 48}),
+             other = input(g, "other", DType::BF16, {50, 24});
+  const Expr found = gather(table, rows);
+  for (int64_t begin : {0, 8, 3}) {
+    const std::string id = numbered("slice", begin);
+    expect(launch("map", {{id, cast(silu(slice(found, 2, begin, begin + 40)), DType::BF16)}}), {DType::BF16});
+    expect(launch("map", {{id + ".pad", pad(gather(table, rows), {0, 0, 1, 0, begin, 8})}}), {DType::BF16});
+  }
+  expect(launch("map", {{"joined", gather(concat({table, other}, 1), rows)}}), {DType::BF16});
+  expect(launch("map", {{"heads", permute(reshape(found, {4, 6, 3, 16}), {0, 2, 1, 3})}}), {DType::BF16});
+  expect(launch("map", {{"turned", permute(found, {0, 2, 1})}}), {DType::BF16});
+}
+
 TEST_F(Plain, NaNReachesEveryResult) {
   std::vector<float> values(4 * 320, 1.0f);
   values[321] = NAN;
@@ -95,6 +113,19 @@ TEST_F(Plain, RowsAtFullSize) {
   const Expr x = input(g, "x", DType::BF16, {8192, 320});
   const Expr d = x - mean(x);
   expect(launch("rows", {{"y", cast(d * rsqrt(mean(d * d) + 1e-5), DType::BF16)}}), {DType::BF16, DType::F32, 320});
+}
+
+// Two reductions one after the other and two results, one of them in place; teams of lanes and of blocks.
+TEST_F(Plain, RowsResidualAndNorm) {
+  for (int64_t cols : {40, 640, 1536, 3840, 4096}) {
+    const std::string id = numbered("r", cols);
+    const Expr x = state(g, id + ".x", DType::BF16, {9, cols}), h = input(g, id + ".h", DType::BF16, {9, cols}),
+               gate = param(g, id + ".gate", DType::BF16, {cols}), s = input(g, id + ".s", DType::F32, {cols});
+    const auto rms = [](const Expr& v) { return v * rsqrt(mean(v * v) + 1e-6); };
+    const Expr y = x + gate * rms(h);
+    expect(launch("rows", {{id + ".x", cast(y, DType::BF16)}, {id + ".n", cast(rms(y) * (1.0 + s), DType::BF16)}}),
+           {DType::BF16, DType::F32, cols});
+  }
 }
 
 TEST_F(Plain, RowsSoftmax) {

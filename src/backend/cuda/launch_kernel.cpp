@@ -142,10 +142,12 @@ void LaunchKernel::make_sums_step(const Counted& c) {
 
 void LaunchKernel::reserve_chunks(Counted& c) {
   c.source = form_.anchor || domain_of(c.value) != c.value.shape() ? stored_copy(c) : c.value;
-  // Blocks along the inner axis: a few rows for each line of threads, and enough blocks for the machine.
-  constexpr int64_t kLines = 32, kMostChunks = 64;
-  c.chunk = std::max(kLines, (c.shape[1] + kMostChunks - 1) / kMostChunks);
-  c.chunks = std::max<int64_t>((c.shape[1] + c.chunk - 1) / c.chunk, 1);
+  // Blocks along the inner axis: as many as are at work at once; each line of threads has whole rows.
+  constexpr int64_t kLines = 32, kBlocksOfMultiprocessor = 4, kBytesOfBlock = 128;  // of a row
+  const int64_t others = c.shape[0] * div_up(c.shape[2] * size_of(c.source.dtype()), kBytesOfBlock),
+                most = device_->facts().multiprocessors * kBlocksOfMultiprocessor / std::max<int64_t>(others, 1);
+  c.chunk = div_up(div_up(c.shape[1], std::max<int64_t>(most, 1)), kLines) * kLines;
+  c.chunks = std::max<int64_t>(div_up(c.shape[1], std::max(c.chunk, kLines)), 1);
   c.partials_at = reserve_scratch(2 * c.shape[0] * c.chunks * c.shape[2] * 4);
   c.counters_at = reserve_weights(c.shape[0] * c.shape[2] * 4);
 }

@@ -7,6 +7,7 @@
 #include "tenon/backend/cuda/codegen/lets_text.h"
 #include "tenon/core/error.h"
 #include "tenon/device/sizes.h"
+#include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"
 
 namespace tenon::cuda {
@@ -15,26 +16,32 @@ namespace {
 constexpr int kWarpRowThreads = 128;
 constexpr int kMapThreads = 256, kMapLetsThreads = 512;  // lets are computed by every block: fewer blocks
 
-// Who holds a row: some lanes of a warp, or a block.
+// Who holds a row: some lanes of a warp, or a block of whole warps.
 struct RowTeam {
   int threads = 32, fragments = 1;
   bool block() const { return threads > 32; }
 };
 
-// The lanes that leave the fewest places for fragments empty, where they can hold a row; `held`: values of a fragment
-// that live in registers from one reduction to the next.
+// The threads that leave the fewest places for fragments empty; lanes of a warp where they can hold a row. `held`:
+// registers of a fragment that live from one reduction to the next.
 RowTeam row_team(int64_t cols, int run, int held) {
-  const int64_t fragments = div_up(cols, run), most = held > 2 ? 4 : 6;
+  constexpr int64_t kMostFragments = 6, kLanesRegisters = 60, kMostThreads = 1024, kRegisters = 48;
+  const int64_t fragments = div_up(cols, run);
   RowTeam best{32, 0};
   for (int lanes : {8, 16, 32}) {
     const int64_t each = div_up(fragments, lanes);
-    if (each <= most && (best.fragments == 0 || lanes * each <= int64_t{best.threads} * best.fragments))
+    if (each > kMostFragments || (each > 1 && each * held > kLanesRegisters)) continue;
+    if (best.fragments == 0 || lanes * each <= int64_t{best.threads} * best.fragments)
       best = {lanes, static_cast<int>(each)};
   }
   if (best.fragments) return best;
-  for (int threads : {128, 256, 512, 1024})
-    for (int each : {1, 2, 4, 8})
-      if (int64_t{threads} * each >= fragments) return {threads, each};
+  for (int each : {4, 5, 3, 6, 2, 7, 1, 8}) {
+    const int64_t threads = div_up(fragments, int64_t{32} * each) * 32;
+    if (threads > kMostThreads || (each > 1 && each * held > kRegisters && threads * 2 <= kMostThreads)) continue;
+    if (best.fragments == 0 || threads * each < int64_t{best.threads} * best.fragments)
+      best = {static_cast<int>(threads), each};
+  }
+  if (best.fragments) return best;
   throw Error(ErrorKind::Usage, "rows",
               "a row of " + std::to_string(cols) + " elements does not fit a block's registers");
 }
@@ -116,13 +123,14 @@ Step rows_step(Device& device, const std::string& name, std::span<const ProgramO
                const MatrixDomain& matrix) {
   Params params;
   params.set_sizes("RowsSizes", device::RowsSizes{checked_int(matrix.rows()), checked_int(matrix.cols())});
-  // How many columns a fragment has does not depend on where weights lie.
+  // What a fragment holds does not depend on the team.
   Params unused;
+  constants_text(outputs, unused, kWarpRowThreads);
   const ProgramText trial(outputs, matrix, unused, 8);
   const RowTeam team = row_team(matrix.cols(), trial.run(), trial.held());
   LaunchShape shape;
   shape.threads = static_cast<unsigned>(team.block() ? team.threads : kWarpRowThreads);
-  if (team.block()) params.reserve_shared(shape.threads / 32 * 4);  // for BlockTeam
+  if (team.block()) params.reserve_shared(shape.threads / 32 * 8);  // for BlockTeam
   KernelText text;
   text.name = name;
   text.functors = constants_text(outputs, params, static_cast<int>(shape.threads));
@@ -140,14 +148,25 @@ Step rows_step(Device& device, const std::string& name, std::span<const ProgramO
   return Step(device, text, params, shape);
 }
 
-// Threads that hold whole rows of fragments, in a number of blocks that stay.
+// Loads that wait for an index: threads have a second one on the way. Others are faster with more threads instead.
+bool gathers(std::span<const ProgramOutput> outputs) {
+  std::vector<Expr> values;
+  for (const ProgramOutput& o : outputs) values.push_back(o.value);
+  const std::vector<Expr> all = topological(values);
+  return std::any_of(all.begin(), all.end(), [](const Expr& e) { return e.is<nodes::Gather>(); });
+}
+
+// Threads that hold whole rows of fragments. Blocks that stay, because each computes lets, all walk as many rows;
+// others come and go, and none has to wait for the slowest.
 struct MapGrid {
   int64_t blocks, lines;
-  MapGrid(const DeviceFacts& facts, int64_t rows, int64_t width, int threads) {
-    constexpr int64_t kThreadsOfMultiprocessor = 1024;
-    const int64_t most = std::max<int64_t>(facts.multiprocessors * (kThreadsOfMultiprocessor / threads), 1);
-    blocks = std::max(std::min(div_up(rows * width, threads), most), div_up(width, threads));
-    lines = std::min(blocks * threads / width, rows);
+  MapGrid(const DeviceFacts& facts, int64_t rows, int64_t width, int threads, int at_once, bool stay) {
+    constexpr int64_t kThreadsOfStaying = 1024, kThreads = 2048;  // of a multiprocessor
+    const int64_t most = std::max<int64_t>(
+        facts.multiprocessors * (stay ? kThreadsOfStaying : kThreads) / std::max<int64_t>(width, 1), 1);
+    const int64_t turns = stay ? div_up(rows, most * at_once) : 1;
+    lines = std::min(std::max(div_up(rows, turns * at_once), std::min(most, div_up(rows, turns))), rows);
+    blocks = std::max<int64_t>(div_up(lines * width, threads), 1);
   }
 };
 
@@ -175,15 +194,17 @@ static Step map_step(Device& device, const std::string& name, std::span<const Pr
   }
   ProgramText program(outputs, matrix, params, 8);
   const int64_t width = matrix.cols() / program.run();
-  const MapGrid grid(device.facts(), matrix.rows(), width, static_cast<int>(shape.threads));
+  text.name = name;
+  text.functors += program.functor("Program");
+  const int at_once = lets.empty() && !gathers(outputs) ? 1 : program.at_once();
+  const MapGrid grid(device.facts(), matrix.rows(), width, static_cast<int>(shape.threads), at_once, !lets.empty());
   shape.grid_x = static_cast<unsigned>(grid.blocks);
   params.set_sizes("MapSizes",
                    device::MapSizes{checked_int(matrix.rows()), checked_int(grid.lines), divisor_of(width)});
-  text.name = name;
-  text.functors += program.functor("Program");
   text.headers += program.includes();
   text.kernel = "KERNEL(" + threads + ", " + (lets.empty() ? "1" : "2") + ", Params, p) { map<Program, " + constants +
-                ", " + (lets.empty() ? "NoLets" : "Lets") + ", " + threads + ">(p); }\n";
+                ", " + (lets.empty() ? "NoLets" : "Lets") + ", " + threads + ", " + std::to_string(at_once) +
+                ">(p); }\n";
   return Step(device, text, params, shape);
 }
 

@@ -21,6 +21,11 @@ struct MatrixDomain {
 /// Bytes that the address of every leaf's first element is a multiple of.
 inline constexpr int64_t kLeafAlignment = 16;
 
+/// Elements of axes [begin, end).
+int64_t product(const Shape& s, int begin, int end);
+/// Text of a sum, without a "0".
+std::string plus(const std::string& a, const std::string& b);
+
 class AccessText {
  public:
   /// `name`: prefix of what stands in the row's state. `written`: the chain is a place to store to.
@@ -35,6 +40,10 @@ class AccessText {
   /// Members of the row's state, "int a0;", and the statements that fill `r` from `row`.
   std::string row_members() const;
   std::string row_code() const;
+  /// True if fragments of `run` columns can wait in registers as they lie in memory, in half the place of floats.
+  bool halves(int run) const;
+  /// Statements that fill `dst`, a Frag<dtype(), run>, where halves(run).
+  std::string load_halves(const std::string& dst, int run) const;
   /// Statements that fill `dst` (a float where uniform, else Frag<float, run>) at row state `r` and column `col`.
   std::string load(const std::string& dst, int run);
   /// Statements that store fragment `src` (or float `src` for row results).
@@ -58,11 +67,14 @@ class AccessText {
   bool vector(const PieceText& t, int run) const;
   bool cut_by_rows() const;
   bool cut_by_columns() const;
+  std::string load_vector(size_t i, int run) const;
   std::string load_piece(size_t i, const std::string& dst, int run) const;
   std::string store_piece(size_t i, const std::string& src, int run) const;
   std::string element(const PieceText& t, const std::string& index) const;
 
-  // Chains that are not affine.
+  // Chains that are not affine: access_chains.cpp.
+  std::string load_chain(const std::string& dst, int run);
+  std::string store_chain(const std::string& src, int run);
   using Leaf = std::function<std::string(const Expr& leaf, const std::string& index)>;
   std::string follow(const Expr& e, std::vector<std::string> coords, const std::string& outside, const Leaf& leaf);
   std::string follow_resize(const Expr& e, std::vector<std::string> coords, const std::string& outside,

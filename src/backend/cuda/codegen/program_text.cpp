@@ -130,16 +130,17 @@ void ProgramText::choose_run(std::span<const ProgramOutput> outputs, int most) {
     if (allowed(run_)) break;
 }
 
-// Loads that more than one stage needs stay in registers.
+// Loads that more than one stage needs stay in registers; what only later ones need is loaded with them, so that memory
+// is waited for once.
 void ProgramText::find_arrays() {
   std::map<const Node*, std::set<int>> needed;
-  std::vector<const Node*> order;
+  std::vector<Expr> order;
   const auto visit = [&](const Expr& root, int stage) {
     std::set<const Node*> seen;
     const std::function<void(const Expr&)> walk = [&](const Expr& e) {
       if (uniform(e) || !seen.insert(e.get()).second) return;
       if (kind(e) == Kind::Load) {
-        if (!needed.contains(e.get())) order.push_back(e.get());
+        if (!needed.contains(e.get())) order.push_back(e);
         needed[e.get()].insert(stage);
       }
       if (kind(e) == Kind::Computed)
@@ -149,8 +150,10 @@ void ProgramText::find_arrays() {
   };
   for (const Expr& r : reductions_) visit(r->in[0], level(r) - 1);
   for (const ProgramOutput& o : outputs_) visit(o.value, stages_ - 1);
-  for (const Node* node : order)
-    if (needed.at(node).size() > 1) arrays_.emplace_back(node, Value{fresh(), false, node->dtype});
+  for (const Expr& e : order) {
+    const std::set<int>& stages = needed.at(e.get());
+    if (!in_shared(e) && *stages.rbegin() > 0) arrays_.push_back({e, fresh(), access(e).halves(run_)});
+  }
 }
 
 // ---- values -------------------------------------------------------------------------------------------------------
@@ -196,12 +199,11 @@ ProgramText::Value ProgramText::compute(const Expr& e) {
 
 ProgramText::Value ProgramText::load(const Expr& e) {
   const bool is_uniform = uniform(e);
-  for (const auto& [node, array] : arrays_) {
-    if (node != e.get()) continue;
-    Value v = array;
-    v.name += "[f]";
-    if (!loaded_.contains(e.get())) loop_ += "        " + access(e).load(v.name, run_) + "\n";
-    loaded_.insert(e.get());
+  for (const Held& h : arrays_) {
+    if (h.view != e) continue;
+    if (!h.halves) return {h.name + "[f]", false, e.dtype()};
+    Value v{fresh(), false, e.dtype()};
+    loop_ += "        const Frag<float, kRun> " + v.name + " = to_floats(" + h.name + "[f]);\n";
     return v;
   }
   Value v{fresh(), is_uniform, e.dtype()};
@@ -291,6 +293,33 @@ std::string ProgramText::result(const ProgramOutput& o) {
 // Statements that store output `o`, whose value is emitted before them.
 std::string ProgramText::stored(const ProgramOutput& o) { return place_of(o).store(result(o), run_); }
 
+namespace {
+
+std::string over_row(const std::string& statements) {
+  return "    UNROLL for (int f = 0; f < R; ++f) {\n"
+         "      const int col = (f * Team::kThreads + team.rank()) * kRun;\n"
+         "      if (col < cols) {\n" +
+         statements + "      }\n    }\n";
+}
+
+}  // namespace
+
+int ProgramText::held() const {
+  int registers = 0;
+  for (const Held& h : arrays_) registers += h.halves ? run_ / 2 : run_;
+  return registers;
+}
+
+std::string ProgramText::first_loads() {
+  std::string arrays, loads;
+  for (const Held& h : arrays_) {
+    const std::string at = h.name + "[f]";
+    arrays += "    Frag<" + (h.halves ? type_text(h.view.dtype()) : "float") + ", kRun> " + h.name + "[R];\n";
+    loads += "        " + (h.halves ? access(h.view).load_halves(at, run_) : access(h.view).load(at, run_)) + "\n";
+  }
+  return arrays + (loads.empty() ? "" : over_row(loads)) + "    ready();\n";
+}
+
 // One loop over the row: what the reductions of this stage need, or the stores.
 std::string ProgramText::stage(int number, bool last) {
   inner_.clear();
@@ -315,12 +344,7 @@ std::string ProgramText::stage(int number, bool last) {
       (per_row ? once : loop_end) += "        " + text;
     }
   std::string out = "    // stage " + std::to_string(number) + "\n" + before_;
-  if (!loop_.empty() || !loop_end.empty())
-    out +=
-        "    UNROLL for (int f = 0; f < R; ++f) {\n"
-        "      const int col = (f * Team::kThreads + team.rank()) * kRun;\n"
-        "      if (col < cols) {\n" +
-        loop_ + loop_end + "      }\n    }\n";
+  if (!loop_.empty() || !loop_end.empty()) out += over_row(loop_ + loop_end);
   if (!once.empty()) out += "    if (team.stores()) {\n" + once + "    }\n";
   return out + after;
 }
@@ -352,11 +376,10 @@ std::string ProgramText::reducing_body() {
   std::string stages;
   for (int s = 0; s < stages_; ++s) stages += stage(s, s + 1 == stages_);
   std::string body =
-      "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, int cols, const Team& "
-      "team) {\n"
+      "  template <int R, class Team, class Ready>\n  DEV static void run(const Params& p, int row_number, int cols, "
+      "const Team& team, const Ready& ready) {\n"
       "    const Row r = row(p, row_number);\n";
-  for (const auto& [node, v] : arrays_) body += "    Frag<float, kRun> " + v.name + "[R];\n";
-  return body + stages + "  }\n";
+  return body + first_loads() + stages + "  }\n";
 }
 
 std::string ProgramText::plain_body(int lanes) {
@@ -373,8 +396,8 @@ std::string ProgramText::plain_body(int lanes) {
   if (!loads_apart_) return "  DEV static Frag<float, kRun> eval(" + at + ") {\n" + results;
   // As many rows at once as leave registers for the maths.
   const auto loads = std::count(members_.begin(), members_.end(), '\n');
-  const int at_once = loads > 2 ? 1 : 2;
-  return "  static constexpr int kAtOnce = " + std::to_string(at_once) + ";\n  struct Loads {\n" + members_ +
+  at_once_ = loads > 2 ? 1 : 2;
+  return "  static constexpr int kAtOnce = " + std::to_string(at_once_) + ";\n  struct Loads {\n" + members_ +
          "  };\n  DEV static Loads loads(" + at + ") {\n" + row + "    Loads l;\n" + loads_ +
          "    return l;\n  }\n  DEV static void results(" + at + ", const Loads& l) {\n" + results +
          "  DEV static void eval(" + at + ") { results(p, row_number, col, loads(p, row_number, col)); }\n";

@@ -28,10 +28,12 @@ class ProgramText {
   std::string includes() const;
   /// The functor: `eval(p, row, col)`, in two parts too where it only stores, as device/map.h wants it; with
   /// accumulators `compute(p, row, col, acc)`, which gives a `Computed`, and `store(p, row, col, computed)`; with
-  /// reductions `run<R>(p, row, cols, team)`.
+  /// reductions `run<R>(p, row, cols, team, ready)`.
   std::string functor(const std::string& name, int lanes = 0);
-  /// Fragments of a row that stay in registers from one reduction to the next.
-  int held() const { return static_cast<int>(arrays_.size()); }
+  /// Registers for what stays in them, from one reduction to the next or from the start, of a fragment of a row.
+  int held() const;
+  /// Rows of a map whose loads are under way together, once the functor is made.
+  int at_once() const { return at_once_; }
   /// Nodes that became lines.
   int length() const { return lines_; }
 
@@ -48,6 +50,7 @@ class ProgramText {
   AccessText& access(const Expr& view);
   void choose_run(std::span<const ProgramOutput> outputs, int most);
   void find_arrays();
+  std::string first_loads();
   void collect(const Expr& e, std::set<const Node*>& seen);
 
   Value value(const Expr& e);
@@ -71,15 +74,19 @@ class ProgramText {
   std::vector<ProgramOutput> outputs_;
   MatrixDomain domain_;
   Params& params_;
-  int run_ = 1, made_ = 0, lines_ = 0, stages_ = 1;
+  int run_ = 1, made_ = 0, lines_ = 0, stages_ = 1, at_once_ = 1;
   bool reduces_ = false;
   std::deque<std::pair<const Node*, AccessText>> accesses_;  // of loads, in a fixed order: equal launches, equal text
   std::vector<AccessText> places_;                           // by output; not of those without a place
   std::unordered_map<const Node*, int> levels_;
   std::unordered_map<const Node*, bool> uniforms_;
   std::vector<Expr> reductions_;
-  std::vector<std::pair<const Node*, Value>> arrays_;  // loads that live through several stages
-  std::set<const Node*> loaded_;                       // of these, the ones loaded by an earlier stage
+  struct Held {
+    Expr view;
+    std::string name;
+    bool halves;  // as in memory
+  };
+  std::vector<Held> arrays_;  // loads that are under way before the first reduction
   std::unordered_map<const Node*, Value> outer_, inner_;
   bool loads_apart_ = false;  // loads have a function of their own
   std::string before_, loop_, members_, loads_;

@@ -24,7 +24,7 @@ DEV void let_rows(const Params& p, int rows, int cols) {
   NO_UNROLL for (int first = warp() * (32 / lanes); first < rows; first += threads / lanes) {
     const int row = first + lane() / lanes;
     const LanesTeam<lanes> team{row < rows};
-    Program::template run<R>(p, team.present ? row : first, team.present ? cols : 0, team);
+    Program::template run<R>(p, team.present ? row : first, team.present ? cols : 0, team, [] {});
   }
 }
 

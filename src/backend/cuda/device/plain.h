@@ -27,13 +27,19 @@ struct NoConstants {
   DEV static void wait() {}
 };
 
-/// After this, results of other kernels and the weights may be read. Constants: copy(p), with copy_constant, and
-/// wait().
+/// After this, results of other kernels may be read, and the weights behind Constants::wait(), which all threads of the
+/// block call. Constants: copy(p), with copy_constant, and wait().
 template <class Constants, class Params>
-DEV void begin_plain(const Params& p) {
+DEV void begin_loads(const Params& p) {
   griddep_launch();
   Constants::copy(p);
   griddep_wait();
+}
+
+/// The same, and the weights are there.
+template <class Constants, class Params>
+DEV void begin_plain(const Params& p) {
+  begin_loads<Constants>(p);
   Constants::wait();
 }
 

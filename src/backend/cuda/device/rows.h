@@ -39,39 +39,57 @@ using WarpTeam = LanesTeam<32>;
 /// A block. Results of the warps meet in shared memory, in an order that is always the same.
 template <int threads>
 struct BlockTeam {
-  static constexpr int kThreads = threads;
-  float* exchange;  // one float a warp
+  static constexpr int kThreads = threads, kWarps = threads / 32;
+  float* exchange;       // two floats a warp
+  mutable int turn = 0;  // the place of the reduction before may still be read
   DEV int rank() const { return thread_index(); }
   DEV bool stores() const { return rank() == 0; }
   template <class T>
   DEV float reduce(float x) const {
     x = combine_lanes<T>(x);
-    sync_block();  // the exchange may still be in use
-    if (lane() == 0) exchange[warp()] = x;
+    float* place = exchange + turn;
+    turn ^= kWarps;
+    if (lane() == 0) place[warp()] = x;
     sync_block();
-    float all = exchange[0];
-    UNROLL for (int w = 1; w < threads / 32; ++w) all = combine<T>(all, exchange[w]);
+    float all = place[0];
+    UNROLL for (int w = 1; w < kWarps; ++w) all = combine<T>(all, place[w]);
     return all;
   }
 };
 
 inline constexpr int kWarpRowThreads = 128;
 
-/// Program: kRun; run<R>(p, row, cols, team) computes and stores a row of up to R * kRun * team threads columns.
+/// Program: kRun; run<R>(p, row, cols, team, ready) computes and stores a row of up to R * kRun * team threads columns;
+/// it calls ready() behind its first loads. A block goes on to the rows that are a grid further.
 template <class Program, class Constants, int R, int lanes, class Params>
 DEV void rows_by_lanes(const Params& p) {
-  begin_plain<Constants>(p);
-  const int first = (block_x() * (kWarpRowThreads / 32) + warp()) * (32 / lanes), row = first + lane() / lanes;
-  if (first >= p.sizes.rows) return;
-  const LanesTeam<lanes> team{row < p.sizes.rows};
-  Program::template run<R>(p, team.present ? row : first, team.present ? p.sizes.cols : 0, team);
+  begin_loads<Constants>(p);
+  constexpr int kRows = kWarpRowThreads / lanes;  // of a block
+  int first = block_x() * kRows + warp() * (32 / lanes);
+  bool waiting = true;
+  const auto ready = [&waiting] {
+    if (waiting) Constants::wait();
+    waiting = false;
+  };
+  if (first >= p.sizes.rows) return ready();
+  NO_UNROLL for (; first < p.sizes.rows; first += grid_x() * kRows) {
+    const int row = first + lane() / lanes;
+    const LanesTeam<lanes> team{row < p.sizes.rows};
+    Program::template run<R>(p, team.present ? row : first, team.present ? p.sizes.cols : 0, team, ready);
+  }
 }
 
 template <class Program, class Constants, int R, int threads, class Params>
 DEV void rows_by_block(const Params& p) {
-  begin_plain<Constants>(p);
+  begin_loads<Constants>(p);
   const BlockTeam<threads> team{reinterpret_cast<float*>(shared_memory())};
-  Program::template run<R>(p, block_x(), p.sizes.cols, team);
+  bool waiting = true;
+  const auto ready = [&waiting] {
+    if (waiting) Constants::wait();
+    waiting = false;
+  };
+  NO_UNROLL for (int row = block_x(); row < p.sizes.rows; row += grid_x())
+      Program::template run<R>(p, row, p.sizes.cols, team, ready);
 }
 
 }  // namespace tenon::device

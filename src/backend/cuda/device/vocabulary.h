@@ -23,7 +23,7 @@ typedef long int64_t;
 /// Unrolls the loop behind it.
 #define UNROLL _Pragma("unroll")
 #define NO_UNROLL _Pragma("unroll 1")
-#define UNROLL_4 _Pragma("unroll 4")
+#define UNROLL_8 _Pragma("unroll 8")
 /// The kernel of a translation unit: KERNEL(256, 2, Params, p) { body }, with a block of 256 threads, at least two
 /// blocks resident on a multiprocessor, and the argument `const Params& p`.
 #define KERNEL(threads, min_blocks, Params, p) \

@@ -125,7 +125,7 @@ To bit_cast(From from) {
 #define DEV inline
 #define UNROLL
 #define NO_UNROLL
-#define UNROLL_4
+#define UNROLL_8
 #define KERNEL(threads_of_block, min_blocks, Params, p)                                                               \
   static void tenon_kernel_body(const Params& p);                                                                     \
   extern "C" [[gnu::visibility("default")]] void tenon_kernel(tenon::device::host::Machine* on, const void* params) { \
