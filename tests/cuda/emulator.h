@@ -45,6 +45,7 @@ class Emulator : public Device {
   void begin_recording() override;
   std::unique_ptr<Recording> end_recording() override;
   TensorMap encode(const TensorBox& box) const override;
+  void call(const std::string& name, const std::function<void(void* stream)>& put) override;
   /// Counted over all launches of the process; a test may set it to {}.
   static BlockStatistics& statistics();
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -103,6 +104,9 @@ class Device {
   virtual void begin_recording() = 0;
   virtual std::unique_ptr<Recording> end_recording() = 0;
   virtual TensorMap encode(const TensorBox& box) const = 0;
+  /// Puts a library's work on the stream, which `put` gets with the GPU's context current; recorded like launches are.
+  /// `name`: as a kernel's, for people.
+  virtual void call(const std::string& name, const std::function<void(void* stream)>& put) = 0;
 };
 
 }  // namespace tenon::cuda

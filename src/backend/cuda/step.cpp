@@ -57,10 +57,19 @@ Step::Step(Device& device, const KernelText& text, const Params& params, const L
   function_ = device.load(source);
 }
 
+Step::Step(Device& device, std::string name, std::shared_ptr<LibraryCall> call,
+           const std::vector<LibraryOperand>& operands)
+    : name_(std::move(name)), call_(std::move(call)), params_((1 + operands.size()) * sizeof(void*)), device_(&device) {
+  for (const LibraryOperand& o : operands) {
+    pointers_.push_back({(1 + pointers_.size()) * sizeof(void*), o.leaf});
+    offsets_.push_back(o.offset_bytes);
+  }
+}
+
 void Step::bind(const Resolve& resolve) {
-  for (const Params::Pointer& p : pointers_) {
-    void* address = resolve(p.leaf);
-    std::memcpy(params_.data() + p.at, &address, sizeof(address));
+  for (size_t i = 0; i < pointers_.size(); ++i) {
+    std::byte* address = static_cast<std::byte*>(resolve(pointers_[i].leaf)) + (call_ ? offsets_[i] : 0);
+    std::memcpy(params_.data() + pointers_[i].at, &address, sizeof(address));
   }
   for (const Params::Map& m : maps_) {
     const TensorMap map = device_->encode(m.box(resolve(m.leaf)));
@@ -70,6 +79,15 @@ void Step::bind(const Resolve& resolve) {
 
 void Step::set(const SizesPointer& pointer) {
   std::memcpy(params_.data() + sizes_at_ + pointer.at, &pointer.address, sizeof(pointer.address));
+}
+
+void Step::launch() {
+  if (!call_) return function_->launch(shape_, params_);
+  std::vector<void*> addresses(1 + pointers_.size());
+  std::memcpy(addresses.data(), params_.data(), params_.size());
+  device_->call(name_, [call = call_, addresses](void* stream) {
+    call->launch(stream, std::span<void* const>(addresses).subspan(1), addresses.front());
+  });
 }
 
 int64_t leaf_bytes(const Expr& leaf) { return leaf.shape().numel() * size_of(leaf.dtype()); }

@@ -1,9 +1,11 @@
-// One kernel of a launch: compiled text, its argument and its grid. A launch is a list of steps.
+// One step of a launch: a kernel of ours (compiled text, its argument and its grid), or a call of a vendor's library. A
+// launch is a list of steps.
 #pragma once
 #include <optional>
 
 #include "tenon/backend/cuda/codegen/program_text.h"
 #include "tenon/backend/cuda/device.h"
+#include "tenon/backend/cuda/library_call.h"
 
 namespace tenon::cuda {
 
@@ -17,6 +19,9 @@ struct SizesPointer {
   void* address;
 };
 
+/// The memory that a library's call works in, as a pointer to set: it wants LibraryCall::workspace_bytes().
+inline constexpr size_t kLibraryWorkspace = 0;
+
 /// Text of a kernel before it is put together.
 struct KernelText {
   std::string name;      ///< for people
@@ -29,22 +34,27 @@ class Step {
  public:
   /// Starts to compile.
   Step(Device& device, const KernelText& text, const Params& params, const LaunchShape& shape);
+  /// A library's call on `operands`.
+  Step(Device& device, std::string name, std::shared_ptr<LibraryCall> call,
+       const std::vector<LibraryOperand>& operands);
   /// Fills the argument's pointers; before the first launch, and again if an address has changed.
   void bind(const Resolve& resolve);
-  /// Sets a pointer inside the sizes.
+  /// Sets a pointer inside the sizes, or a call's workspace (at kLibraryWorkspace).
   void set(const SizesPointer& pointer);
-  void launch() { function_->launch(shape_, params_); }
+  void launch();
   /// Starts when its predecessor has ended: what is no kernel (a fill) cannot be overlapped.
   void wait_whole() { shape_.overlaps = false; }
   const std::string& name() const { return name_; }
 
  private:
   std::string name_;
-  std::shared_ptr<Function> function_;
+  std::shared_ptr<Function> function_;  ///< or:
+  std::shared_ptr<LibraryCall> call_;   ///< whose workspace and operands are the addresses in params_
   std::vector<std::byte> params_;
   std::vector<Params::Pointer> pointers_;
+  std::vector<int64_t> offsets_;  ///< in bytes, of a call's operands from their leaves
   std::vector<Params::Map> maps_;
-  size_t sizes_at_;
+  size_t sizes_at_ = 0;
   Device* device_;
   LaunchShape shape_;
 };

@@ -55,6 +55,7 @@ class CompileDevice : public Device {
   void begin_recording() override {}
   std::unique_ptr<Recording> end_recording() override;
   TensorMap encode(const TensorBox&) const override { return {}; }
+  void call(const std::string&, const std::function<void(void*)>&) override {}
 
   /// Waits for every kernel loaded so far; in the order of loading.
   std::vector<KernelReport> finish(const ExpectKernel& expect = {});

@@ -243,6 +243,17 @@ std::unique_ptr<Recording> DriverDevice::end_recording() {
   return std::make_unique<DriverRecording>(context_, context_->end_capture());
 }
 
+void DriverDevice::call(const std::string& name, const std::function<void(void* stream)>& put) {
+  try {
+    const KeptContext kept(*context_);
+    context_->launched(name);
+    put(context_->stream());
+  } catch (...) {
+    context_->abandon_capture();
+    throw;
+  }
+}
+
 TensorMap DriverDevice::encode(const TensorBox& box) const {
   TENON_CHECK(Internal, box.rank >= 1 && box.rank <= 5, "tensor map")
       << "a box has 1 to 5 dimensions, not " << box.rank;

@@ -40,6 +40,8 @@ class DriverDevice : public Device {
   void begin_recording() override { context_->begin_capture(); }
   std::unique_ptr<Recording> end_recording() override;
   TensorMap encode(const TensorBox& box) const override;
+  /// A call that fails ends the recording.
+  void call(const std::string& name, const std::function<void(void* stream)>& put) override;
 
   const KernelCompiler& compiler() const { return compiler_; }
 
