@@ -82,6 +82,8 @@ struct DeviceFacts {
   int argument_bytes = 4096;  ///< that a launch passes at most
 };
 
+class MatmulLibrary;
+
 /// One GPU and its stream. Calls come from one thread at a time; nothing but copies out and `synchronize` waits.
 class Device {
  public:
@@ -107,6 +109,8 @@ class Device {
   /// Puts a library's work on the stream, which `put` gets with the GPU's context current; recorded like launches are.
   /// `name`: as a kernel's, for people.
   virtual void call(const std::string& name, const std::function<void(void* stream)>& put) = 0;
+  /// The library of products, loaded when it is first asked for, or null: there is none here.
+  virtual MatmulLibrary* matmul_library() { return nullptr; }
 };
 
 }  // namespace tenon::cuda

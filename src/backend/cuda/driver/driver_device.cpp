@@ -4,7 +4,9 @@
 #include <optional>
 
 #include "tenon/backend/cuda/driver/cubin.h"
+#include "tenon/backend/cuda/driver/cublaslt.h"
 #include "tenon/core/error.h"
+#include "tenon/core/log.h"
 
 namespace tenon::cuda {
 namespace {
@@ -169,7 +171,8 @@ DriverDevice::DriverDevice(const DriverOptions& options)
     : context_(std::make_shared<DriverContext>(options.search, options.ordinal)),
       compiler_(context_->facts().arch, options.kernel_folder, options.search, context_->api().version() / 1000,
                 options.compile_threads),
-      facts_(context_->facts()) {
+      facts_(context_->facts()),
+      search_(options.search) {
   constexpr int kLargeArguments = 12010;  // as CUDA numbers its versions
   const auto [major, minor] = compiler_.nvrtc().version();
   if (context_->api().version() >= kLargeArguments && major * 1000 + minor * 10 >= kLargeArguments)
@@ -252,6 +255,23 @@ void DriverDevice::call(const std::string& name, const std::function<void(void* 
     context_->abandon_capture();
     throw;
   }
+}
+
+MatmulLibrary* DriverDevice::matmul_library() {
+  if (matmul_library_) return matmul_library_->get();
+  matmul_library_.emplace();
+  SearchResult found = load_library(Library::CublasLt, search_, context_->api().version() / 1000);
+  try {
+    if (found.library)
+      *matmul_library_ = std::make_unique<CublasLt>(
+          *std::move(found.library), [context = context_] { return std::make_shared<KeptContext>(*context); });
+    else
+      spdlog::info("no cuBLASLt{}{}; products run on Tenon's own kernels", found.problem.empty() ? "" : ": ",
+                   found.problem);
+  } catch (const Error& e) {
+    spdlog::warn("{}; products run on Tenon's own kernels", e.what());
+  }
+  return matmul_library_->get();
 }
 
 TensorMap DriverDevice::encode(const TensorBox& box) const {

@@ -8,6 +8,7 @@
 #include "tenon/backend/cuda/device.h"
 #include "tenon/backend/cuda/driver/driver_context.h"
 #include "tenon/backend/cuda/driver/kernel_compiler.h"
+#include "tenon/backend/cuda/matmul_library.h"
 
 namespace tenon::cuda {
 
@@ -42,6 +43,8 @@ class DriverDevice : public Device {
   TensorMap encode(const TensorBox& box) const override;
   /// A call that fails ends the recording.
   void call(const std::string& name, const std::function<void(void* stream)>& put) override;
+  /// cuBLASLt; why there is none is told in the log, once.
+  MatmulLibrary* matmul_library() override;
 
   const KernelCompiler& compiler() const { return compiler_; }
 
@@ -50,6 +53,8 @@ class DriverDevice : public Device {
   KernelCompiler compiler_;
   DeviceFacts facts_;
   std::map<std::string, std::shared_ptr<Function>> functions_;  ///< by the key of their source
+  SearchSettings search_;
+  std::optional<std::unique_ptr<MatmulLibrary>> matmul_library_;  ///< once it was asked for
 };
 
 }  // namespace tenon::cuda

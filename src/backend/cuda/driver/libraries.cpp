@@ -78,20 +78,6 @@ std::string dotted(size_t version, size_t major_unit, size_t minor_unit, bool pa
   return text;
 }
 
-std::string version_of(Library which, const LoadedLibrary& library) {
-  if (which == Library::Nvrtc) {
-    const auto [major, minor] = nvrtc_version(library);
-    return std::to_string(major) + "." + std::to_string(minor);
-  }
-  if (which == Library::Driver) {
-    auto* get = library.function<int(int*)>("cuDriverGetVersion");
-    int version = 0;
-    return get && get(&version) == 0 ? dotted(static_cast<size_t>(version), 1000, 10, false) : "";
-  }
-  auto* get = library.function<size_t()>(which == Library::Cudnn ? "cudnnGetVersion" : "cublasLtGetVersion");
-  return get ? dotted(get(), 10000, 100, true) : "";
-}
-
 }  // namespace
 
 void* LoadedLibrary::symbol(const char* name) const { return dlsym(handle_, name); }
@@ -122,6 +108,20 @@ SearchResult load_library(Library which, const SearchSettings& settings, int new
   return result;
 }
 
+std::string library_version(Library which, const LoadedLibrary& library) {
+  if (which == Library::Nvrtc) {
+    const auto [major, minor] = nvrtc_version(library);
+    return std::to_string(major) + "." + std::to_string(minor);
+  }
+  if (which == Library::Driver) {
+    auto* get = library.function<int(int*)>("cuDriverGetVersion");
+    int version = 0;
+    return get && get(&version) == 0 ? dotted(static_cast<size_t>(version), 1000, 10, false) : "";
+  }
+  auto* get = library.function<size_t()>(which == Library::Cudnn ? "cudnnGetVersion" : "cublasLtGetVersion");
+  return get ? dotted(get(), 10000, 100, true) : "";
+}
+
 std::string library_name(Library which) { return traits(which).name; }
 
 std::string install_command(Library which, const SearchSettings& settings, int newest_major) {
@@ -140,7 +140,7 @@ std::vector<LibraryReport> report_libraries(const SearchSettings& settings) {
     report.found = result.library.has_value();
     if (report.found) {
       report.path = result.library->path().string();
-      report.version = version_of(which, *result.library);
+      report.version = library_version(which, *result.library);
     } else {
       report.problem = result.problem;
       report.hint = install_command(which, settings);

@@ -55,6 +55,9 @@ struct SearchResult {
 SearchResult load_library(Library which, const SearchSettings& settings = SearchSettings::from_environment(),
                           int newest_major = std::numeric_limits<int>::max());
 
+/// As the library itself says it: "13.1.0"; empty if it does not.
+std::string library_version(Library which, const LoadedLibrary& library);
+
 /// For people: "NVRTC" and the command that installs it.
 std::string library_name(Library which);
 std::string install_command(Library which, const SearchSettings& settings = SearchSettings::from_environment(),
