@@ -43,6 +43,7 @@ std::string describe(const DnnProblem& problem);
 /// How the library does it, in its own words, and the call.
 struct DnnPlan {
   std::string engine;
+  bool compiles = false;  ///< by every process that plans it, for half a second and more
   std::shared_ptr<LibraryCall> call;
 };
 
@@ -56,9 +57,6 @@ class DnnLibrary {
   virtual std::vector<DnnPlan> likeliest(const DnnProblem& problem, size_t most) = 0;
   /// The call of one of them; null if this library cannot run it.
   virtual std::shared_ptr<LibraryCall> plan(const DnnProblem& problem, const std::string& engine) = 0;
-  /// Says that a launch has such a problem. What only checks that there are plans (driver/cudnn_check.h) listens; it
-  /// offers none.
-  virtual void announce(const DnnProblem& problem) { static_cast<void>(problem); }
 };
 
 }  // namespace tenon::cuda

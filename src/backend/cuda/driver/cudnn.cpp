@@ -61,7 +61,8 @@ std::vector<DnnPlan> Cudnn::likeliest(const DnnProblem& problem, size_t most) {
   std::vector<DnnPlan> out;
   for (const CudnnConfig& config : CudnnPlanner(session_->api, session_->handle).configs(problem)) {
     if (out.size() >= most) break;
-    if (std::shared_ptr<LibraryCall> call = plan(problem, config.engine)) out.push_back({config.engine, call});
+    if (std::shared_ptr<LibraryCall> call = plan(problem, config.engine))
+      out.push_back({config.engine, config.compiles, call});
   }
   return out;
 }

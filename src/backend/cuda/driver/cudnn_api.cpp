@@ -30,10 +30,10 @@ CudnnApi::CudnnApi(const SearchSettings& settings) : library_(find(settings)) {
 #undef TENON_CUDNN_BIND
   version_ = get_version();
   if (version_ < kOldestVersion)
-    throw Error(ErrorKind::Device, "cudnn",
-                path().string() + " is version " + dotted(version_) + ", and " + dotted(kOldestVersion) +
-                    " or newer is needed",
-                "install it: " + install_command(Library::Cudnn, settings));
+    throw Error(
+        ErrorKind::Device, "cudnn",
+        path().string() + " is version " + dotted(version_) + ", and " + dotted(kOldestVersion) + " or newer is needed",
+        "install it: " + install_command(Library::Cudnn, settings));
 }
 
 void CudnnApi::check(CudnnStatus status, const std::string& action) const {

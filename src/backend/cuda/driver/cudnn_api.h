@@ -111,20 +111,20 @@ enum class CudnnAttribute : int {
 enum class CudnnDataType : int { Float = 0, Half = 2, BFloat16 = 9 };
 
 // X(member, export, result, parameters)
-#define TENON_CUDNN_FUNCTIONS(X)                                                                                  \
-  X(get_version, "cudnnGetVersion", size_t, ())                                                                   \
-  X(error_text, "cudnnGetErrorString", const char*, (CudnnStatus))                                                \
-  X(last_error, "cudnnGetLastErrorString", void, (char* text, size_t size))                                       \
-  X(create_handle, "cudnnCreate", CudnnStatus, (CudnnHandle*))                                                    \
-  X(destroy_handle, "cudnnDestroy", CudnnStatus, (CudnnHandle))                                                   \
-  X(set_stream, "cudnnSetStream", CudnnStatus, (CudnnHandle, void* stream))                                       \
-  X(create, "cudnnBackendCreateDescriptor", CudnnStatus, (CudnnKind, CudnnObject*))                               \
-  X(destroy, "cudnnBackendDestroyDescriptor", CudnnStatus, (CudnnObject))                                         \
-  X(finalize, "cudnnBackendFinalize", CudnnStatus, (CudnnObject))                                                 \
-  X(set, "cudnnBackendSetAttribute", CudnnStatus,                                                                 \
-    (CudnnObject, CudnnAttribute, CudnnType, int64_t count, const void* elements))                                \
-  X(get, "cudnnBackendGetAttribute", CudnnStatus,                                                                 \
-    (CudnnObject, CudnnAttribute, CudnnType, int64_t room, int64_t* count, void* elements))                       \
+#define TENON_CUDNN_FUNCTIONS(X)                                                             \
+  X(get_version, "cudnnGetVersion", size_t, ())                                              \
+  X(error_text, "cudnnGetErrorString", const char*, (CudnnStatus))                           \
+  X(last_error, "cudnnGetLastErrorString", void, (char* text, size_t size))                  \
+  X(create_handle, "cudnnCreate", CudnnStatus, (CudnnHandle*))                               \
+  X(destroy_handle, "cudnnDestroy", CudnnStatus, (CudnnHandle))                              \
+  X(set_stream, "cudnnSetStream", CudnnStatus, (CudnnHandle, void* stream))                  \
+  X(create, "cudnnBackendCreateDescriptor", CudnnStatus, (CudnnKind, CudnnObject*))          \
+  X(destroy, "cudnnBackendDestroyDescriptor", CudnnStatus, (CudnnObject))                    \
+  X(finalize, "cudnnBackendFinalize", CudnnStatus, (CudnnObject))                            \
+  X(set, "cudnnBackendSetAttribute", CudnnStatus,                                            \
+    (CudnnObject, CudnnAttribute, CudnnType, int64_t count, const void* elements))           \
+  X(get, "cudnnBackendGetAttribute", CudnnStatus,                                            \
+    (CudnnObject, CudnnAttribute, CudnnType, int64_t room, int64_t * count, void* elements)) \
   X(execute, "cudnnBackendExecute", CudnnStatus, (CudnnHandle, CudnnObject plan, CudnnObject variant_pack))
 
 /// cuDNN's functions. Loading needs no GPU.

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <chrono>
+
 #include "tenon/backend/cuda/driver/cudnn.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
@@ -10,8 +12,8 @@ namespace tenon::cuda {
 namespace fs = std::filesystem;
 namespace {
 
-// cuDNN compiles no engine where it does not find libcuda.so.1. On a machine without a driver a toolkit's stub of it will
-// do, which has that name too.
+// cuDNN compiles no engine where it does not find libcuda.so.1. On a machine without a driver a toolkit's stub of it
+// will do, which has that name too.
 bool has_driver(const SearchSettings& settings) {
   constexpr const char* kName = "libcuda.so.1";
   if (dlopen(kName, RTLD_NOW | RTLD_LOCAL)) return true;
@@ -33,19 +35,19 @@ CudnnCheck::CudnnCheck(const SearchSettings& settings, const DeviceFacts& facts)
     spdlog::warn("neither a driver nor a toolkit's stubs/libcuda.so: cuDNN's plans for attention are not checked");
 }
 
-void CudnnCheck::announce(const DnnProblem& problem) {
+void CudnnCheck::plan(const DnnProblem& problem) {
   if (std::holds_alternative<DnnAttention>(problem) && !compiles_) return;
   const std::string text = describe(problem);
   if (!seen_.insert(text).second) return;
+  const auto begin = std::chrono::steady_clock::now();
   CudnnVerdict& verdict = verdicts_.emplace_back();
   verdict.problem = text;
   verdict.why_not = "no engine that gives the same bits at every run";
   try {
     for (CudnnConfig& config : planner_.configs(problem)) {
+      if (!verdict.engine.empty()) break;
       try {
         verdict.engine = CudnnPlan(std::move(config)).engine();
-        verdict.why_not.clear();
-        return;
       } catch (const Error& e) {
         verdict.why_not = e.what();
       }
@@ -53,6 +55,8 @@ void CudnnCheck::announce(const DnnProblem& problem) {
   } catch (const Error& e) {
     verdict.why_not = e.what();
   }
+  if (!verdict.engine.empty()) verdict.why_not.clear();
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 }  // namespace tenon::cuda

@@ -16,20 +16,20 @@ struct CudnnVerdict {
   std::string why_not;  ///< then: what cuDNN says
 };
 
-/// Offers nothing: launches run on kernels of ours, which are what is compiled ahead of time.
-class CudnnCheck : public DnnLibrary {
+class CudnnCheck {
  public:
   /// Throws Error(Device) if there is no cuDNN, or it does not know the device.
   CudnnCheck(const SearchSettings& settings, const DeviceFacts& facts);
 
-  const std::string& name() const override { return name_; }
-  std::vector<DnnPlan> likeliest(const DnnProblem&, size_t) override { return {}; }
-  std::shared_ptr<LibraryCall> plan(const DnnProblem&, const std::string&) override { return nullptr; }
+  /// "cudnn 9.19.0".
+  const std::string& name() const { return name_; }
   /// Plans it, if it is the first of its kind. An engine that cuDNN compiles is compiled for the GPU, not loaded.
-  void announce(const DnnProblem& problem) override;
+  void plan(const DnnProblem& problem);
 
   /// In the order in which they came first.
   const std::vector<CudnnVerdict>& verdicts() const { return verdicts_; }
+  /// That planning took.
+  double seconds() const { return seconds_; }
 
  private:
   std::shared_ptr<const CudnnApi> api_;
@@ -38,6 +38,7 @@ class CudnnCheck : public DnnLibrary {
   bool compiles_;  ///< what its compiled engines want is here
   std::set<std::string> seen_;
   std::vector<CudnnVerdict> verdicts_;
+  double seconds_ = 0;
 };
 
 }  // namespace tenon::cuda

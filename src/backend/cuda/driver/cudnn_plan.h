@@ -1,5 +1,5 @@
-// cuDNN's plans: a problem, an engine with its knobs that the heuristics prefer, and the memory it works in. Only engines
-// that give the same bits run after run, by sums of products and no other algorithm (Winograd, Fourier).
+// cuDNN's plans: a problem, an engine with its knobs that the heuristics prefer, and the memory it works in. Only
+// engines that give the same bits run after run, by sums of products and no other algorithm (Winograd, Fourier).
 #pragma once
 #include <memory>
 #include <optional>
@@ -23,8 +23,8 @@ struct CudnnConfig {
 /// Something that can be executed.
 class CudnnPlan {
  public:
-  /// Prepares it. Throws Error(Device); but where an engine was compiled and only its loading failed, for which a GPU is
-  /// needed, loaded() is false.
+  /// Prepares it. Throws Error(Device); but where an engine was compiled and only its loading failed, for which a GPU
+  /// is needed, loaded() is false.
   explicit CudnnPlan(CudnnConfig config);
 
   const std::string& engine() const { return config_.engine; }
