@@ -24,3 +24,13 @@ set_target_properties(tenon_fake_driver PROPERTIES PREFIX "" OUTPUT_NAME libcuda
 target_link_options(tenon_fake_driver PRIVATE -Wl,-soname,libtenon_fake_driver.so -Wl,--as-needed)
 target_compile_definitions(test_cuda PRIVATE FAKE_DRIVER_FOLDER="${_fake_driver}")
 add_dependencies(test_cuda tenon_fake_driver)
+
+# A cuBLASLt that pretends, likewise.
+add_library(tenon_fake_cublaslt SHARED ${CMAKE_CURRENT_LIST_DIR}/fake_cublaslt/fake_cublaslt.cpp)
+target_link_libraries(tenon_fake_cublaslt PRIVATE tenon tenon_flags)
+set(_fake_cublaslt ${PROJECT_BINARY_DIR}/fake_cublaslt)
+set_target_properties(tenon_fake_cublaslt PROPERTIES PREFIX "" OUTPUT_NAME libcublasLt SUFFIX .so.13 NO_SONAME ON
+                      LIBRARY_OUTPUT_DIRECTORY ${_fake_cublaslt})
+target_link_options(tenon_fake_cublaslt PRIVATE -Wl,-soname,libtenon_fake_cublaslt.so -Wl,--as-needed)
+target_compile_definitions(test_cuda PRIVATE FAKE_CUBLASLT_FOLDER="${_fake_cublaslt}")
+add_dependencies(test_cuda tenon_fake_cublaslt)

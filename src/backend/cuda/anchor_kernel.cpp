@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <set>
 
 #include "tenon/core/error.h"
@@ -81,6 +82,21 @@ void AnchorKernel::make_operands() {
     const ProgramOutput output{s.value, s.place, arithmetic_};
     add_values(name() + " " + s.leaf->attrs.text, std::array{output}, domain_of(s.value));
   }
+}
+
+void AnchorKernel::reserve_split(const CoreLaunch& launch) {
+  if (launch.counters == 0) return;
+  split_ = Split{.workspace_at = reserve_scratch(launch.workspace_bytes),
+                 .counters_at = reserve_weights(launch.counters * 4)};
+}
+
+void AnchorKernel::add_core(Step step, size_t split_at, std::vector<std::pair<size_t, int64_t>> scratch) {
+  std::vector<SizesPointer> counters;
+  if (split_) {
+    counters.push_back({split_at + offsetof(device::SplitK, counters), kept(split_->counters_at)});
+    scratch.emplace_back(split_at + offsetof(device::SplitK, workspace), split_->workspace_at);
+  }
+  add(std::move(step), counters, std::move(scratch));
 }
 
 std::vector<ProgramOutput> AnchorKernel::beside_maps() const {

@@ -3,6 +3,7 @@
 // while the tensor is in the second-level cache (a prologue would be computed again for every tile and tap). Constant
 // weights are computed once, in the layout that the kernel reads. The f32 kernels compute holes where they read them.
 #pragma once
+#include "tenon/backend/cuda/core_launch.h"
 #include "tenon/backend/cuda/launch_kernel.h"
 
 namespace tenon::cuda {
@@ -53,12 +54,21 @@ class AnchorKernel : public LaunchKernel {
   /// "struct Epilogue { .. }" with fragments of up to `most` columns.
   std::string epilogue_text(Params& params, std::string& headers, int most);
 
+  /// Reserves the memory that the parts of a split K (of keys, in attention) meet in: none where `launch` is not split.
+  void reserve_split(const CoreLaunch& launch);
+  /// Adds the kernel's own step, whose SplitK, at `split_at` of its sizes, points to what was reserved.
+  void add_core(Step step, size_t split_at, std::vector<std::pair<size_t, int64_t>> scratch = {});
+
   DType arithmetic_;
 
  private:
   std::string lanes_text(Params& params, std::string& headers, int most);
 
   bool apart_;
+  struct Split {
+    int64_t workspace_at, counters_at;
+  };
+  std::optional<Split> split_;
   struct Stored {
     Expr value, place, leaf;
     bool clear;  // part of the leaf is not written: zeros

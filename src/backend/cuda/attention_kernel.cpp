@@ -80,10 +80,7 @@ class AttentionKernel : public AnchorKernel {
     deep_tile_ = pick_attention_deep(sizes_.depth, device().facts());
     if (deep_tile_.depth == 0) return boxes_.clear();
     sizes_.split.splits = attention_deep_splits(deep_tile_, sizes_, device().facts().multiprocessors);
-    if (sizes_.split.splits == 1) return;
-    const CoreLaunch launch = attention_launch(deep_tile_, sizes_);
-    workspace_at_ = reserve_scratch(launch.workspace_bytes);
-    counters_at_ = reserve_weights(launch.counters * 4);
+    reserve_split(attention_launch(deep_tile_, sizes_));
   }
 
   void make_steps() override {
@@ -123,11 +120,7 @@ class AttentionKernel : public AnchorKernel {
                   "<Tile, Q, K, V, Epilogue>(p); }\n";
     const CoreLaunch launch = deep ? attention_launch(deep_tile_, sizes_)
                                    : attention_launch(wgmma_tile_, sizes_, device().facts().multiprocessors);
-    Step step(device(), text, params, launch.shape);
-    if (sizes_.split.splits == 1) return add(std::move(step));
-    const size_t split = offsetof(device::AttentionSizes, split);
-    add(std::move(step), {{split + offsetof(device::SplitK, counters), kept(counters_at_)}},
-        {{split + offsetof(device::SplitK, workspace), workspace_at_}});
+    add_core(Step(device(), text, params, launch.shape), offsetof(device::AttentionSizes, split));
   }
 
   void add_streaming(KernelText& text, const Params& params) {
@@ -152,7 +145,6 @@ class AttentionKernel : public AnchorKernel {
   AttentionTileShape tile_;
   AttentionWgmmaShape wgmma_tile_;  // depth 0: deep_tile_
   AttentionDeepShape deep_tile_;
-  int64_t workspace_at_ = 0, counters_at_ = 0;
   std::vector<HeadRows> boxes_;  // of q, k and v for wgmma, or none
   std::vector<Expr> operands_;
 };

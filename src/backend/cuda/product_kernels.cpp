@@ -4,6 +4,7 @@
 
 #include "tenon/backend/cuda/anchor_kernel.h"
 #include "tenon/backend/cuda/core_launch.h"
+#include "tenon/backend/cuda/matmul_route.h"
 #include "tenon/backend/cuda/tile_tuning.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
@@ -39,11 +40,13 @@ class ProductKernel : public AnchorKernel {
     product_.counts = std::any_of(form_.outputs.begin(), form_.outputs.end(),
                                   [](const FormOutput& o) { return o.statistic != nullptr; });
     product_.key = key + " lanes " + std::to_string(lanes()) + " bytes " + std::to_string(size_of(arithmetic_));
+    if (route_) {
+      product_.epilogue = route_->epilogue();
+      product_.matmul = route_->problem();
+      product_.library = [this] { return this->device().matmul_library(); };
+    }
     if (tensor_cores()) choice_ = choose_tile(product_, device().facts());
-    const CoreLaunch launch = core_launch(choice_);
-    if (choice_.splits == 1) return;
-    workspace_at_ = reserve_scratch(launch.workspace_bytes);
-    counters_at_ = reserve_weights(launch.counters * 4);
+    choice_.core == Core::CublasLt ? reserve_library() : reserve_split(core_launch(choice_));
   }
 
   virtual CoreLaunch core_launch(const TileChoice& choice) const = 0;
@@ -54,24 +57,39 @@ class ProductKernel : public AnchorKernel {
     make_operands();
     if (form_.domain.numel() == 0) return;
     if (tensor_cores() && option(Option::CudaTune) == "1" && device().facts().multiprocessors > 1) measure();
-    TunedStep made = step(choice_);
-    std::vector<SizesPointer> counters;
+    TunedStep made = step_of(choice_);
+    for (Step& before : made.before) add(std::move(before));
+    if (choice_.core == Core::CublasLt)
+      return add(std::move(made.step), {}, {{kLibraryWorkspace, library_workspace_at_}});
     std::vector<std::pair<size_t, int64_t>> scratch;
-    if (choice_.splits > 1) {
-      counters.push_back({made.split_at + offsetof(device::SplitK, counters), kept(counters_at_)});
-      scratch.emplace_back(made.split_at + offsetof(device::SplitK, workspace), workspace_at_);
-    }
     if (const Counted* c = counted_in_core()) {
       scratch.emplace_back(made.count_at + offsetof(device::CountSizes, partials), c->partials_at);
     }
-    add(std::move(made.step), counters, scratch);
+    add_core(std::move(made.step), made.split_at, std::move(scratch));
   }
 
   void measure() {
     count_in_core(false);
-    tune_tiles(device(), product_.key, tile_choices(product_, device().facts()), constant(),
-               [this](const TileChoice& c) { return step(c); });
+    tune_tiles(device(), product_, constant(), [this](const TileChoice& c) { return step_of(c); });
     count_in_core(true);
+  }
+
+  TunedStep step_of(const TileChoice& choice) {
+    if (choice.core != Core::CublasLt) return step(choice);
+    const Expr& bias = route_->bias().value;
+    return route_->step(device(), name(), choice.algorithm, bias && !of_weights_only(bias));
+  }
+
+  // Memory that the library works in, and its bias where that is not the launch's own.
+  void reserve_library() {
+    const TunedStep made = route_->step(device(), name(), choice_.algorithm, false);
+    library_workspace_at_ = reserve_scratch(made.launch.workspace_bytes);
+    const MatmulRoute::Bias& bias = route_->bias();
+    if (!bias.value) return;
+    if (of_weights_only(bias.value))
+      keep_computed(bias.leaf, {{bias.value, bias.leaf}});
+    else
+      place_in_scratch(bias.leaf);
   }
 
   template <class Sizes>
@@ -122,7 +140,10 @@ class ProductKernel : public AnchorKernel {
                             params);
   }
 
-  bool can_count() const { return choice_.core != Core::Simt && product_.batch == 1 && lanes() == form_.lanes; }
+  bool can_count() const {
+    return choice_.core != Core::Simt && choice_.core != Core::CublasLt && product_.batch == 1 &&
+           lanes() == form_.lanes;
+  }
   /// Tiles of rows in plain order, for a value seen as [samples, inner, channels].
   CountTiles tiles_of_rows(const Shape& seen) const {
     if (!can_count()) return {};
@@ -134,6 +155,8 @@ class ProductKernel : public AnchorKernel {
   /// Rows that a warp adds up: where it has two pieces of the tile, the whole tile must lie in one sample.
   int64_t wgmma_warp_rows() const { return choice_.wgmma.m > 128 ? choice_.wgmma.m : 16; }
   const TileChoice& choice() const { return choice_; }
+
+  std::optional<MatmulRoute> route_;  ///< by a library, where it could do all of it; before choose()
 
  private:
   template <class Sizes>
@@ -148,7 +171,7 @@ class ProductKernel : public AnchorKernel {
     return {Step(device(), text, params, launch.shape), launch, offsetof(Sizes, split), offsetof(Sizes, count)};
   }
 
-  int64_t workspace_at_ = 0, counters_at_ = 0;
+  int64_t library_workspace_at_ = 0;
   ProductShape product_{};
   TileChoice choice_;
 };
@@ -165,6 +188,7 @@ class GemmKernel : public ProductKernel {
     a_ = padded_operand(0);
     b_ = padded_operand(1);
     sizes_.k = checked_int(a_.shape()[-1]);
+    if (tensor_cores()) route_ = MatmulRoute::of(form_, a_, b_, sizes_.batch);
     const auto tiles_m = [this](const WgmmaTileShape& tile) { return div_up(sizes_.m, tile.m); };
     const bool boxes = tensor_cores() && rows_in_boxes(a_) && rows_in_boxes(b_);
     choose(sizes_.m, sizes_.n, sizes_.k, sizes_.batch,

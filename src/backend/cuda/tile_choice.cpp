@@ -33,6 +33,7 @@ constexpr Candidate<WgmmaTileShape> kWgmma[] = {
     {{64, 128, 6, 1, 2}, 0.95},  {{64, 160, 3, 2, 2}, 0.65}, {{64, 128, 3, 2, 2}, 0.6},  {{64, 64, 5, 2, 2}, 0.45},
 };
 constexpr int kMostSplits = 16;
+constexpr int kLibraryChoices = 8;
 
 // Time of `blocks` equal blocks of `area` results and `steps` steps of `row_bytes` of K, in units of a 64 x 64 product
 // over 64 bytes at the best mma rate. Filling the pipeline and the epilogue cost a few steps; meeting costs a pass over
@@ -88,15 +89,19 @@ void add_wgmma(std::vector<TileChoice>& out, const ProductShape& p, const Device
 bool core_allowed(Core core) {
   const std::string only = option(Option::CudaCore);
   if (only.empty()) return true;
+  const bool library = core == Core::CublasLt;
+  if (only == "own") return !library;
+  if (only == "cublaslt") return true;  // for what it can do; the rest runs as it would
   const std::string names[] = {"simt", "mma", "wgmma"};
   TENON_CHECK(Usage, only == names[0] || only == names[1] || only == names[2], "TENON_CUDA_CORE")
-      << "expected simt, mma or wgmma, got \"" << only << "\"";
-  return only == names[static_cast<int>(core)];
+      << "expected simt, mma, wgmma, cublaslt or own, got \"" << only << "\"";
+  return !library && only == names[static_cast<int>(core)];
 }
 
 std::string TileChoice::text() const {
   std::ostringstream out;
   if (core == Core::Simt) return "simt";
+  if (core == Core::CublasLt) return "cublaslt " + algorithm.text();
   if (core == Core::Mma)
     out << "mma " << mma.m << 'x' << mma.n << " warps " << mma.warps_m << 'x' << mma.warps_n << " bytes "
         << mma.row_bytes << " stages " << mma.stages;
@@ -113,6 +118,15 @@ std::optional<TileChoice> TileChoice::parse(const std::string& text) {
   std::string word, rest;
   char x = 0;
   in >> word;
+  if (word == "cublaslt") {
+    const std::optional<MatmulAlgorithm> algorithm =
+        MatmulAlgorithm::parse(text.substr(std::min(text.size(), word.size() + 1)));
+    if (!algorithm) return std::nullopt;
+    c.core = Core::CublasLt;
+    c.algorithm = *algorithm;
+    if (c.text() != text) return std::nullopt;
+    return c;
+  }
   if (word == "mma") {
     c.core = Core::Mma;
     in >> c.mma.m >> x >> c.mma.n >> word >> c.mma.warps_m >> x >> c.mma.warps_n >> word >> c.mma.row_bytes >> word >>
@@ -138,14 +152,50 @@ std::vector<TileChoice> tile_choices(const ProductShape& p, const DeviceFacts& f
   return out;
 }
 
+std::vector<TileChoice> library_choices(const ProductShape& p) {
+  std::vector<TileChoice> out;
+  if (p.epilogue.empty() || !core_allowed(Core::CublasLt)) return out;
+  MatmulLibrary* const library = p.library();
+  if (!library) return out;
+  for (const MatmulAlgorithm& a : library->likeliest(p.matmul, kLibraryChoices)) {
+    TileChoice& c = out.emplace_back();
+    c.core = Core::CublasLt;
+    c.algorithm = a;
+  }
+  return out;
+}
+
+namespace {
+
+// The choice of a table's line, if it is one and can run here.
+std::optional<TileChoice> possible(const std::optional<std::string>& line, const ProductShape& p,
+                                   const std::vector<TileChoice>& own) {
+  const std::optional<TileChoice> measured = line ? TileChoice::parse(*line) : std::nullopt;
+  if (!measured) return std::nullopt;
+  if (measured->core == Core::CublasLt) {
+    if (p.epilogue.empty() || !core_allowed(Core::CublasLt)) return std::nullopt;
+    MatmulLibrary* const library = p.library();
+    return library && library->plan(p.matmul, measured->algorithm) ? measured : std::nullopt;
+  }
+  const auto same = std::find_if(own.begin(), own.end(), [&](const TileChoice& c) { return c.same_as(*measured); });
+  return same == own.end() ? std::nullopt : std::optional(*same);
+}
+
+}  // namespace
+
 TileChoice choose_tile(const ProductShape& p, const DeviceFacts& facts) {
-  const std::vector<TileChoice> all = tile_choices(p, facts);
-  TENON_CHECK(Internal, !all.empty(), p.key) << "no core can do it";
-  const std::optional<std::string> line = TileTable::of(facts).find(p.key);
-  if (const std::optional<TileChoice> measured = line ? TileChoice::parse(*line) : std::nullopt)
-    for (const TileChoice& c : all)
-      if (c.same_as(*measured)) return c;
-  return all.front();
+  const std::vector<TileChoice> own = tile_choices(p, facts);
+  TENON_CHECK(Internal, !own.empty(), p.key) << "no core can do it";
+  const TileTable& table = TileTable::of(facts);
+  if (!p.epilogue.empty() && core_allowed(Core::CublasLt)) {
+    const std::optional<TileChoice> measured = possible(table.find(p.epilogue_key()), p, own);
+    const bool asked = option(Option::CudaCore) == "cublaslt";
+    if (measured && (!asked || measured->core == Core::CublasLt)) return *measured;
+    if (asked)
+      if (const std::vector<TileChoice> all = library_choices(p); !all.empty()) return all.front();
+  }
+  if (const std::optional<TileChoice> measured = possible(table.find(p.key), p, own)) return *measured;
+  return own.front();
 }
 
 }  // namespace tenon::cuda

@@ -70,11 +70,11 @@ bool TileTable::measured_here(const std::string& key) const {
   return here_.contains(key);
 }
 
-void TileTable::add(const std::string& key, const std::string& choice, double microseconds) {
+void TileTable::add(const std::string& key, const std::string& choice, double microseconds, const std::string& note) {
   const std::lock_guard lock(mutex_);
   std::ostringstream comment;
   comment.precision(2);
-  comment << std::fixed << microseconds << " us";
+  comment << std::fixed << microseconds << " us" << (note.empty() ? "" : ", ") << note;
   here_[key] = {choice, comment.str()};
   std::error_code error;
   fs::create_directories(file_.parent_path(), error);

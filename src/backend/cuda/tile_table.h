@@ -1,5 +1,6 @@
 // Choices of tiles that were measured: those that come with Tenon (measured_tiles.cpp), and those of this machine, in a
-// text file below the cache folder that TENON_CUDA_TUNE=1 fills. One line a product: "key = choice # microseconds".
+// text file below the cache folder that TENON_CUDA_TUNE=1 fills. One line a product: "key = choice # microseconds";
+// where a library was measured too, a second one with "epilogue .." behind the key (library_call.h).
 #pragma once
 #include <filesystem>
 #include <map>
@@ -26,7 +27,8 @@ class TileTable {
   /// True if this machine has measured the product.
   bool measured_here(const std::string& key) const;
   /// Adds what was measured here, and writes the file anew; a file that cannot be written is reported in the log once.
-  void add(const std::string& key, const std::string& choice, double microseconds);
+  /// `note`: for people, behind the time.
+  void add(const std::string& key, const std::string& choice, double microseconds, const std::string& note = {});
 
  private:
   struct Entry {

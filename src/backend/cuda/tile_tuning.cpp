@@ -7,6 +7,7 @@
 #include <random>
 
 #include "tenon/backend/cuda/tile_table.h"
+#include "tenon/core/error.h"
 #include "tenon/core/log.h"
 
 namespace tenon::cuda {
@@ -47,12 +48,20 @@ class TuningMemory {
 };
 
 // Microseconds of one launch among others, the least of some runs.
-double time_of(Device& device, TuningMemory& memory, TunedStep& tuned) {
+double time_of(Device& device, TuningMemory& memory, TunedStep& tuned, Core core) {
   const std::shared_ptr<void> workspace = device.allocate(tuned.launch.workspace_bytes + 16),
                               counters = device.allocate(tuned.launch.counters * 4 + 16);
-  tuned.step.set({tuned.split_at + offsetof(device::SplitK, workspace), workspace.get()});
-  tuned.step.set({tuned.split_at + offsetof(device::SplitK, counters), counters.get()});
+  if (core == Core::CublasLt) {
+    tuned.step.set({kLibraryWorkspace, workspace.get()});
+  } else {
+    tuned.step.set({tuned.split_at + offsetof(device::SplitK, workspace), workspace.get()});
+    tuned.step.set({tuned.split_at + offsetof(device::SplitK, counters), counters.get()});
+  }
   const auto launch = [&](int number) {
+    for (Step& step : tuned.before) {
+      step.bind([&](const Expr& leaf) { return memory.of(leaf, number); });
+      step.launch();
+    }
     tuned.step.bind([&](const Expr& leaf) { return memory.of(leaf, number); });
     tuned.step.launch();
   };
@@ -72,25 +81,67 @@ double time_of(Device& device, TuningMemory& memory, TunedStep& tuned) {
   return least;
 }
 
-}  // namespace
+struct Fastest {
+  TileChoice choice;
+  std::string name;  ///< of its step, for people
+  double time = 1e30;
+};
 
-void tune_tiles(Device& device, const std::string& key, std::vector<TileChoice> choices, const Expr& constant,
-                const MakeTunedStep& make) {
-  if (TileTable::of(device.facts()).measured_here(key) || choices.empty()) return;
-  choices.resize(std::min(choices.size(), kMostChoices));
+// The fastest of `choices`; what a library refuses when it is called is none.
+Fastest fastest(Device& device, const ProductShape& product, const std::vector<TileChoice>& choices,
+                TuningMemory& memory, const MakeTunedStep& make) {
   std::vector<TunedStep> steps;
   for (const TileChoice& c : choices) steps.push_back(make(c));  // they compile at the same time
-  TuningMemory memory(device, constant);
-  size_t best = 0;
-  double least = 1e30;
+  Fastest best;
   std::string all;
   for (size_t i = 0; i < steps.size(); ++i) {
-    const double time = time_of(device, memory, steps[i]);
-    all += "\n    " + choices[i].text() + ": " + std::to_string(time) + " us";
-    if (time < least) least = time, best = i;
+    const std::string name = steps[i].step.name();
+    double time = 1e30;
+    try {
+      time = time_of(device, memory, steps[i], choices[i].core);
+    } catch (const Error& e) {
+      if (choices[i].core != Core::CublasLt || e.kind() != ErrorKind::Device) throw;
+      spdlog::debug("{}: {}", name, e.what());
+    }
+    ((((all += "\n    ") += choices[i].text()) += ": ") += std::to_string(time)) += " us";
+    if (time < best.time) best = {choices[i], name, time};
   }
-  spdlog::debug("{}: {}{}", key, choices[best].text(), all);
-  TileTable::of(device.facts()).add(key, choices[best].text(), least);
+  spdlog::debug("{}: {}{}", product.key, best.choice.text(), all);
+  return best;
+}
+
+// Ours: what was measured here, or the likeliest.
+std::vector<TileChoice> own_choices(const ProductShape& product, const DeviceFacts& facts) {
+  const TileTable& table = TileTable::of(facts);
+  std::vector<TileChoice> out = tile_choices(product, facts);
+  if (table.measured_here(product.key)) {
+    const std::string known = table.find(product.key).value_or("");
+    const auto same = std::find_if(out.begin(), out.end(), [&](const TileChoice& c) { return c.text() == known; });
+    if (same != out.end()) return {*same};
+  }
+  out.resize(std::min(out.size(), kMostChoices));
+  return out;
+}
+
+}  // namespace
+
+void tune_tiles(Device& device, const ProductShape& product, const Expr& constant, const MakeTunedStep& make) {
+  TileTable& table = TileTable::of(device.facts());
+  const bool known = table.measured_here(product.key);
+  const std::vector<TileChoice> theirs = product.epilogue.empty() || table.measured_here(product.epilogue_key())
+                                             ? std::vector<TileChoice>()
+                                             : library_choices(product);
+  if (known && theirs.empty()) return;
+  const std::vector<TileChoice> ours = own_choices(product, device.facts());
+  TuningMemory memory(device, constant);
+  const Fastest own = fastest(device, product, ours, memory, make);
+  if (!known) table.add(product.key, own.choice.text(), own.time);
+  if (theirs.empty()) return;
+  const Fastest library = fastest(device, product, theirs, memory, make);
+  if (library.time < own.time)
+    table.add(product.epilogue_key(), library.choice.text(), library.time, library.name);
+  else
+    table.add(product.epilogue_key(), own.choice.text(), own.time);
 }
 
 }  // namespace tenon::cuda

@@ -1,5 +1,5 @@
-// Measures the choices of tiles for one product on the device, between copies of its constant operand that together do
-// not stay in the second-level cache, as weights do not in a network.
+// Measures the choices for one product on the device, tiles of ours and algorithms of a library, between copies of its
+// constant operand that together do not stay in the second-level cache, as weights do not in a network.
 #pragma once
 #include <functional>
 #include <vector>
@@ -9,17 +9,18 @@
 
 namespace tenon::cuda {
 
-/// A step of the product on this choice, bound to nothing, and what its split K wants.
+/// A step of the product on this choice, bound to nothing, and what its split K or the library's call wants.
 struct TunedStep {
   Step step;
   CoreLaunch launch;
-  size_t split_at = 0, count_at = 0;  ///< of SplitK and CountSizes in the sizes
+  size_t split_at = 0, count_at = 0;  ///< of SplitK and CountSizes in the sizes of a kernel
+  std::vector<Step> before = {};      ///< what this choice alone needs done in front of it
 };
 using MakeTunedStep = std::function<TunedStep(const TileChoice& choice)>;
 
-/// Measures the likeliest of `choices` and adds the fastest to the device's TileTable under `key`. `constant`: the leaf
-/// that a network's weights lie in.
-void tune_tiles(Device& device, const std::string& key, std::vector<TileChoice> choices, const Expr& constant,
-                const MakeTunedStep& make);
+/// Measures the likeliest of the product's choices that this machine has not measured, and adds the fastest of ours to
+/// the device's TileTable under the product's key; where a library could do it, the fastest of all under
+/// epilogue_key(). `constant`: the leaf that a network's weights lie in.
+void tune_tiles(Device& device, const ProductShape& product, const Expr& constant, const MakeTunedStep& make);
 
 }  // namespace tenon::cuda
