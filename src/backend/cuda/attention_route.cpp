@@ -1,5 +1,6 @@
 #include "tenon/backend/cuda/attention_route.h"
 
+#include "tenon/expr/ops.h"
 #include "tenon/kernels/affine.h"
 
 namespace tenon::cuda {

@@ -2,6 +2,7 @@
 
 #include "tenon/backend/cuda/tile_choice.h"
 #include "tenon/backend/cuda/tile_table.h"
+#include "tenon/core/options.h"
 
 namespace tenon::cuda {
 
@@ -9,7 +10,7 @@ std::optional<DnnPlan> choose_dnn(Device& device, const std::string& key, const 
   device.announce(problem);
   if (!core_allowed(Core::Cudnn)) return std::nullopt;
   const std::optional<std::string> line = TileTable::of(device.facts()).find(key);
-  const bool asked = core_asked(Core::Cudnn), measured = line && line->starts_with("cudnn ");
+  const bool asked = library_asked(Core::Cudnn), measured = line && line->starts_with("cudnn ");
   DnnLibrary* const library = asked || measured ? device.dnn_library() : nullptr;
   if (!library) return std::nullopt;
   const std::string by_it = library->name() + " ";
@@ -21,5 +22,14 @@ std::optional<DnnPlan> choose_dnn(Device& device, const std::string& key, const 
   std::vector<DnnPlan> plans = library->likeliest(problem, 1);
   return plans.empty() ? std::nullopt : std::optional(std::move(plans.front()));
 }
+
+TunedStep dnn_step(Device& device, const std::string& name, const DnnPlan& plan,
+                   const std::vector<LibraryOperand>& operands) {
+  CoreLaunch launch;
+  launch.workspace_bytes = plan.call->workspace_bytes();
+  return {Step(device, name + " " + device.dnn_library()->name() + " " + plan.engine, plan.call, operands), launch};
+}
+
+bool tuning(const Device& device) { return option(Option::CudaTune) == "1" && device.facts().multiprocessors > 1; }
 
 }  // namespace tenon::cuda

@@ -3,11 +3,11 @@
 #include <cstddef>
 
 #include "tenon/backend/cuda/anchor_kernel.h"
+#include "tenon/backend/cuda/conv_route.h"
 #include "tenon/backend/cuda/core_launch.h"
+#include "tenon/backend/cuda/dnn_choice.h"
 #include "tenon/backend/cuda/matmul_route.h"
-#include "tenon/backend/cuda/tile_tuning.h"
 #include "tenon/core/error.h"
-#include "tenon/core/options.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cuda {
@@ -46,17 +46,26 @@ class ProductKernel : public AnchorKernel {
       product_.library = [this] { return this->device().matmul_library(); };
     }
     if (tensor_cores()) choice_ = choose_tile(product_, device().facts());
+    if (choose_library()) return;
     choice_.core == Core::CublasLt ? reserve_library() : reserve_split(core_launch(choice_));
   }
 
   virtual CoreLaunch core_launch(const TileChoice& choice) const = 0;
   virtual TunedStep step(const TileChoice& choice) = 0;
   virtual const Expr& constant() const = 0;
+  /// For a kind with a library of its own: true if the launch runs on it, whose memory is reserved then.
+  virtual bool choose_library() { return false; }
+  /// Adds its steps, if it was chosen.
+  virtual bool add_library() { return false; }
+  /// Measures it beside the step of ours.
+  virtual void measure_library(const std::function<TunedStep()>& own) { static_cast<void>(own); }
+  const std::string& key() const { return product_.key; }
 
   void make_steps() final {
     make_operands();
     if (form_.domain.numel() == 0) return;
-    if (tensor_cores() && option(Option::CudaTune) == "1" && device().facts().multiprocessors > 1) measure();
+    if (tensor_cores() && tuning(device())) measure();
+    if (add_library()) return;
     TunedStep made = step_of(choice_);
     for (Step& before : made.before) add(std::move(before));
     if (choice_.core == Core::CublasLt)
@@ -71,6 +80,7 @@ class ProductKernel : public AnchorKernel {
   void measure() {
     count_in_core(false);
     tune_tiles(device(), product_, constant(), [this](const TileChoice& c) { return step_of(c); });
+    measure_library([this] { return step_of(choose_tile(product_, device().facts())); });
     count_in_core(true);
   }
 
@@ -371,8 +381,43 @@ class ConvKernel : public ProductKernel {
     return wgmma_step(choice, "conv", "ConvSizes", sizes, a_, pixels, b_, taps);
   }
 
+  bool choose_library() override {
+    if (!tensor_cores() || sizes_.phases > 1) return false;
+    const std::vector<int64_t>& p = form_.anchor->attrs.ints;  // stride, top, left, bottom, right
+    const device::ConvSizes& c = sizes_;
+    conv_route_ = ConvRoute::of(form_,
+                                {arithmetic_, c.batch, c.height, c.width, c.channels, c.out_height, c.out_width,
+                                 c.outputs, c.kernel_h, c.kernel_w, p[0], p[1], p[2], p[3], p[4]},
+                                a_, b_);
+    if (conv_route_) plan_ = choose_dnn(device(), library_key(), conv_route_->problem);
+    if (!plan_) return false;
+    workspace_at_ = reserve_scratch(plan_->call->workspace_bytes());
+    if (conv_route_->products) place_in_scratch(conv_route_->products);
+    return true;
+  }
+  std::string library_key() const { return key() + " epilogue " + conv_route_->epilogue; }
+
+  bool add_library() override {
+    if (!plan_) return false;
+    add(dnn_step(device(), name(), *plan_, conv_route_->operands).step, {}, {{kLibraryWorkspace, workspace_at_}});
+    if (conv_route_->products) add_values(name() + " results", conv_route_->pass, form_.domain);
+    return true;
+  }
+
+  void measure_library(const std::function<TunedStep()>& own) override {
+    if (!conv_route_) return;
+    tune_dnn(device(), library_key(), conv_route_->problem, b_, own, [this](const DnnPlan& plan) {
+      TunedStep out = dnn_step(device(), name(), plan, conv_route_->operands);
+      if (conv_route_->products) out.after.push_back(plain_step(device(), name(), conv_route_->pass, form_.domain));
+      return out;
+    });
+  }
+
   device::ConvSizes sizes_;
   Expr a_, b_;
+  std::optional<ConvRoute> conv_route_;  // where a library could do it
+  std::optional<DnnPlan> plan_;          // by which it does
+  int64_t workspace_at_ = 0;
 };
 
 const RegisterBody kRegistered[] = {{"gemm", &LaunchBodies::body<GemmKernel>},

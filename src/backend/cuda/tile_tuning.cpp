@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 
+#include "tenon/backend/cuda/dnn_choice.h"
 #include "tenon/backend/cuda/tile_table.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
@@ -51,19 +52,20 @@ class TuningMemory {
 double time_of(Device& device, TuningMemory& memory, TunedStep& tuned, Core core) {
   const std::shared_ptr<void> workspace = device.allocate(tuned.launch.workspace_bytes + 16),
                               counters = device.allocate(tuned.launch.counters * 4 + 16);
-  if (core == Core::CublasLt) {
+  if (is_library(core)) {
     tuned.step.set({kLibraryWorkspace, workspace.get()});
   } else {
     tuned.step.set({tuned.split_at + offsetof(device::SplitK, workspace), workspace.get()});
     tuned.step.set({tuned.split_at + offsetof(device::SplitK, counters), counters.get()});
   }
   const auto launch = [&](int number) {
-    for (Step& step : tuned.before) {
+    const auto run = [&](Step& step) {
       step.bind([&](const Expr& leaf) { return memory.of(leaf, number); });
       step.launch();
-    }
-    tuned.step.bind([&](const Expr& leaf) { return memory.of(leaf, number); });
-    tuned.step.launch();
+    };
+    for (Step& step : tuned.before) run(step);
+    run(tuned.step);
+    for (Step& step : tuned.after) run(step);
   };
   for (int i = 0; i < kLaunches; ++i) launch(i);  // memory is there before the recording
   device.begin_recording();
@@ -142,6 +144,35 @@ void tune_tiles(Device& device, const ProductShape& product, const Expr& constan
     table.add(product.epilogue_key(), library.choice.text(), library.time, library.name);
   else
     table.add(product.epilogue_key(), own.choice.text(), own.time);
+}
+
+void tune_dnn(Device& device, const std::string& key, const DnnProblem& problem, const Expr& constant,
+              const std::function<TunedStep()>& own, const std::function<TunedStep(const DnnPlan& plan)>& make) {
+  constexpr size_t kPlans = 8;
+  constexpr double kCompiledGain = 13.0 / 14;
+  TileTable& table = TileTable::of(device.facts());
+  DnnLibrary* const library = table.measured_here(key) ? nullptr : device.dnn_library();
+  const std::vector<DnnPlan> plans = library ? library->likeliest(problem, kPlans) : std::vector<DnnPlan>();
+  if (plans.empty()) return;
+  TuningMemory memory(device, constant);
+  TunedStep ours = own();
+  const double own_time = time_of(device, memory, ours, Core::Simt);
+  std::string best = kOwnKernel, all;
+  double least = own_time;
+  for (const DnnPlan& plan : plans) {
+    const std::string text = library->name() + " " + plan.engine;
+    try {
+      TunedStep theirs = make(plan);
+      const double time = time_of(device, memory, theirs, Core::Cudnn);
+      ((((all += "\n    ") += text) += ": ") += std::to_string(time)) += " us";
+      if (time < least && (!plan.compiles || time < own_time * kCompiledGain)) best = text, least = time;
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::Device) throw;
+      spdlog::debug("{}: {}", text, e.what());
+    }
+  }
+  spdlog::debug("{}: {}, own {} us{}", key, best, own_time, all);
+  table.add(key, best, least, best == kOwnKernel ? "" : "own " + std::to_string(own_time));
 }
 
 }  // namespace tenon::cuda

@@ -138,8 +138,8 @@ CudnnPlanner::CudnnPlanner(std::shared_ptr<const CudnnApi> api, const DeviceFact
 std::vector<CudnnConfig> CudnnPlanner::configs(const DnnProblem& problem) const {
   const auto graph = std::make_shared<const CudnnGraph>(api_, problem);
   const auto operations = std::make_shared<CudnnDescriptor>(api_, CudnnKind::OperationGraph);
-  operations->set(Attribute::GraphOperations, graph->operations());
-  if (handle_) operations->set(Attribute::GraphHandle, CudnnType::Handle, 1, &handle_);
+  operations->set(Attribute::OperationGraphOperations, graph->operations());
+  if (handle_) operations->set(Attribute::OperationGraphHandle, CudnnType::Handle, 1, &handle_);
   operations->finalize();
   const auto heuristics = std::make_shared<CudnnDescriptor>(api_, CudnnKind::Heuristics);
   constexpr int kModeA = 3;
