@@ -385,10 +385,10 @@ class ConvKernel : public ProductKernel {
     if (!tensor_cores() || sizes_.phases > 1) return false;
     const std::vector<int64_t>& p = form_.anchor->attrs.ints;  // stride, top, left, bottom, right
     const device::ConvSizes& c = sizes_;
-    conv_route_ = ConvRoute::of(form_,
-                                {arithmetic_, c.batch, c.height, c.width, c.channels, c.out_height, c.out_width,
-                                 c.outputs, c.kernel_h, c.kernel_w, p[0], p[1], p[2], p[3], p[4]},
-                                a_, b_);
+    const DnnConv sizes = {arithmetic_, c.batch,    c.height, c.width, c.channels, c.out_height, c.out_width, c.outputs,
+                           c.kernel_h,  c.kernel_w, p[0],     p[1],    p[2],       p[3],         p[4]};
+    device().announce(sizes);
+    conv_route_ = ConvRoute::of(form_, sizes, a_, b_);
     if (conv_route_) plan_ = choose_dnn(device(), library_key(), conv_route_->problem);
     if (!plan_) return false;
     workspace_at_ = reserve_scratch(plan_->call->workspace_bytes());
