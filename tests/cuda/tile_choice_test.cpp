@@ -9,12 +9,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "tenon/backend/cuda/tile_table.h"
 #include "tenon/core/error.h"
@@ -260,7 +262,7 @@ TEST_F(Tiles, TheVariableLeavesOneCore) {
     ADD_FAILURE() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Usage);
-    EXPECT_THAT(e.what(), HasSubstr("expected simt, mma or wgmma, got \"cublas\""));
+    EXPECT_THAT(e.what(), HasSubstr("expected simt, mma, wgmma, cublaslt or own, got \"cublas\""));
   }
 }
 
@@ -322,9 +324,32 @@ TEST_F(Tiles, WhatWasAddedIsThereForTheNextProcess) {
   EXPECT_EQ(next.find("a"), "mma 64x64");
   EXPECT_EQ(next.find("b"), "mma 32x64");
   EXPECT_TRUE(next.measured_here("b"));
-  next.add("c", "simt", 1);
-  EXPECT_EQ(text_of(file), "a = mma 64x64  # 3.00 us\nb = mma 32x64  # 4.50 us\nc = simt  # 1.00 us\n");
+  next.add("c", "simt", 1, "a note");
+  EXPECT_EQ(text_of(file), "a = mma 64x64  # 3.00 us\nb = mma 32x64  # 4.50 us\nc = simt  # 1.00 us, a note\n");
   EXPECT_EQ(std::distance(fs::directory_iterator(file.parent_path()), fs::directory_iterator()), 1) << "half files";
+  EXPECT_EQ(warnings_.str(), "");
+}
+
+TEST_F(Tiles, WhoReadsWhileAnotherWritesSeesAWholeTable) {
+  const fs::path file = root_ / "gpu.txt";
+  std::atomic<bool> ended = false;
+  std::vector<std::thread> writers;
+  for (const char* key : {"a", "b"})
+    writers.emplace_back([&file, key] {
+      TileTable table("", file);
+      for (int i = 0; i < 50; ++i) table.add(key, std::string(4000, 'x') + " end", 1);
+    });
+  std::thread reader([&] {
+    while (!ended) {
+      const TileTable table("", file);
+      for (const char* key : {"a", "b"})
+        EXPECT_TRUE(table.find(key).value_or(" end").ends_with(" end")) << key;
+    }
+  });
+  for (std::thread& writer : writers) writer.join();
+  ended = true;
+  reader.join();
+  EXPECT_EQ(std::distance(fs::directory_iterator(root_), fs::directory_iterator()), 1) << "half files";
   EXPECT_EQ(warnings_.str(), "");
 }
 

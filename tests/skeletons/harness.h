@@ -68,10 +68,12 @@ class LaunchTest : public testing::Test {
   /// Runs once on the plainest runner; the outputs by buffer name.
   Tensors run(const Launch& launch) { return runners().front().run(launch, tensors); }
 
- private:
-  void fill(const Launch& launch);
+  /// EXPECTs that what was got for an output is what the oracle says.
   void compare(const Output& output, const HostTensor& got, const std::vector<double>& want, const Tolerance& tolerance,
                const std::string& where);
+
+ private:
+  void fill(const Launch& launch);
 };
 
 }  // namespace tenon::launches

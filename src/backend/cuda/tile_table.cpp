@@ -4,6 +4,7 @@
 #include <memory>
 #include <sstream>
 
+#include "tenon/backend/cuda/publish_file.h"
 #include "tenon/core/log.h"
 #include "tenon/core/options.h"
 
@@ -76,16 +77,11 @@ void TileTable::add(const std::string& key, const std::string& choice, double mi
   comment.precision(2);
   comment << std::fixed << microseconds << " us" << (note.empty() ? "" : ", ") << note;
   here_[key] = {choice, comment.str()};
+  std::ostringstream text;
+  for (const auto& [name, entry] : here_) text << name << " = " << entry.choice << "  # " << entry.comment << '\n';
   std::error_code error;
   fs::create_directories(file_.parent_path(), error);
-  const fs::path part = file_.string() + ".part";
-  {
-    std::ofstream out(part, std::ios::trunc);
-    for (const auto& [name, entry] : here_) out << name << " = " << entry.choice << "  # " << entry.comment << '\n';
-    out.flush();
-    if (!out) error = std::make_error_code(std::errc::io_error);
-  }
-  if (!error) fs::rename(part, file_, error);
+  if (!error) error.assign(publish_file(file_, text.str()), std::generic_category());
   if (error && !warned_)
     spdlog::warn("{}: cannot be written ({}); what was measured is not kept", file_.string(), error.message());
   warned_ |= static_cast<bool>(error);

@@ -54,8 +54,10 @@ int take(T& field, const void* value, size_t size) {
   return kSuccess;
 }
 
-// Algorithms: 66 with two configurations, the second of which works in 4096 bytes, and 67, which needs K in steps of 64.
-constexpr Algorithm kAlgorithms[] = {{{66 | uint64_t{21} << 32, 36, 1}}, {{66 | uint64_t{24} << 32, 36, 4}}, {{67, 0, 1}}};
+// Algorithms: 66 with two configurations, the second of which works in 4096 bytes, and 67, which needs K in steps
+// of 64.
+constexpr Algorithm kAlgorithms[] = {
+    {{66 | uint64_t{21} << 32, 36, 1}}, {{66 | uint64_t{24} << 32, 36, 4}}, {{67, 0, 1}}};
 std::optional<size_t> workspace_of(const Algorithm& a, uint64_t k) {
   for (size_t i = 0; i < 3; ++i)
     if (std::memcmp(&a, &kAlgorithms[i], sizeof a) == 0)
@@ -150,8 +152,8 @@ int cublasLtMatmulPreferenceSetAttribute(Preference* p, int what, const void* va
   return what >= 5 && what <= 8 ? take(p->alignment[what - 5], value, size) : kInvalidValue;
 }
 
-int cublasLtMatmulAlgoCheck(void*, Descriptor* d, Layout* a, Layout* b, Layout* c, Layout* out, const Algorithm* algorithm,
-                            Result* result) {
+int cublasLtMatmulAlgoCheck(void*, Descriptor* d, Layout* a, Layout* b, Layout* c, Layout* out,
+                            const Algorithm* algorithm, Result* result) {
   const std::optional<size_t> workspace = workspace_of(*algorithm, a->rows);
   if (!fits(*d, *a, *b, *c, *out)) return kInvalidValue;
   if (!workspace) return kNotSupported;
@@ -171,7 +173,8 @@ int cublasLtMatmulAlgoGetHeuristic(void* handle, Descriptor* d, Layout* a, Layou
   }
   return *found ? kSuccess : kNotSupported;
 }
-int cublasLtMatmulAlgoConfigGetAttribute(const Algorithm* algorithm, int what, void* value, size_t size, size_t* written) {
+int cublasLtMatmulAlgoConfigGetAttribute(const Algorithm* algorithm, int what, void* value, size_t size,
+                                         size_t* written) {
   const auto give = [&](auto number) {
     if (size != sizeof(number)) return kInvalidValue;
     std::memcpy(value, &number, size);
@@ -189,7 +192,8 @@ int cublasLtMatmul(void*, Descriptor* d, const float* alpha, const void* a, Layo
                    void* workspace, size_t workspace_bytes, void*) {
   if (const int failure = once(state.fail_multiply)) return failure;
   const std::optional<size_t> wanted = workspace_of(*algorithm, la->rows);
-  const bool pointers = aligned(a) && aligned(b) && aligned(c) && aligned(out) && (d->epilogue == 1 || aligned(d->bias));
+  const bool pointers =
+      aligned(a) && aligned(b) && aligned(c) && aligned(out) && (d->epilogue == 1 || aligned(d->bias));
   if (!fits(*d, *la, *lb, *lc, *lo) || !wanted || *wanted > workspace_bytes || !pointers) return kInvalidValue;
   if (*wanted) std::memset(workspace, 0xff, *wanted);
   ++state.multiplications;

@@ -13,6 +13,8 @@
 #include <system_error>
 
 #include "tenon/backend/cuda/driver/embedded_headers.h"
+#include "tenon/backend/cuda/file_descriptor.h"
+#include "tenon/backend/cuda/publish_file.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/options.h"
@@ -72,23 +74,9 @@ const std::string& headers_digest() {
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-class File {
- public:
-  explicit File(int fd) : fd_(fd) {}
-  ~File() {
-    if (fd_ >= 0) close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 // All of a regular file, or nothing if it cannot be read or is too large to be ours.
 std::optional<std::string> read_entry(const fs::path& path) {
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
   if (file.fd() < 0 || fstat(file.fd(), &info) != 0 || !S_ISREG(info.st_mode)) return {};
   std::string bytes(std::min(static_cast<size_t>(info.st_size), kLargestEntry), '\0');
@@ -101,38 +89,6 @@ std::optional<std::string> read_entry(const fs::path& path) {
   }
   bytes.resize(filled);
   return bytes;
-}
-
-// 0, or the error number.
-int write_all(int fd, const std::string& bytes) {
-  for (size_t at = 0; at < bytes.size();) {
-    const ssize_t n = write(fd, bytes.data() + at, bytes.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno;
-    at += static_cast<size_t>(n);
-  }
-  return fsync(fd) == 0 ? 0 : errno;
-}
-
-// Writes to a file that has no name yet, so that a process that is killed leaves nothing, and names it when it is
-// whole. Where the file system has no nameless files: a temporary name, and a rename. 0, or the error number.
-int publish(const fs::path& target, const std::string& bytes) {
-  const File nameless(open(target.parent_path().c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
-  if (nameless.fd() >= 0) {
-    if (const int error = write_all(nameless.fd(), bytes)) return error;
-    const std::string from = "/proc/self/fd/" + std::to_string(nameless.fd());
-    if (linkat(AT_FDCWD, from.c_str(), AT_FDCWD, target.c_str(), AT_SYMLINK_FOLLOW) == 0) return 0;
-    if (errno == EEXIST) return 0;  // another process was faster, with the same bytes
-  }
-  static std::atomic<unsigned> counter{0};
-  const std::string temporary =
-      target.string() + "." + std::to_string(getpid()) + "-" + std::to_string(counter++) + ".tmp";
-  const File named(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (named.fd() < 0) return errno;
-  int error = write_all(named.fd(), bytes);
-  if (error == 0 && rename(temporary.c_str(), target.c_str()) != 0) error = errno;
-  if (error != 0) unlink(temporary.c_str());
-  return error;
 }
 
 Digest entry_digest(const std::string& key, std::string_view rest) {
@@ -191,7 +147,7 @@ void KernelCache::store(const std::string& key, const KernelBinary& kernel) cons
   if (unwritable_) return;
   std::error_code error;
   fs::create_directories(folder_, error);
-  const int failed = error ? error.value() : publish(file_of(key), encode(key, kernel));
+  const int failed = error ? error.value() : publish_file(file_of(key), encode(key, kernel));
   if (failed && !unwritable_.exchange(true))
     spdlog::warn("kernel cache: cannot write to {}: {}; kernels are compiled but not kept", folder_.string(),
                  reason(failed));

@@ -1,0 +1,446 @@
+// Products by cuBLASLt: what is asked of the library, checked by one that multiplies through the descriptors it is
+// given (fake_cublaslt/), and on a GPU by the real one; what is not asked of it; and what becomes of its failures.
+#include "tenon/backend/cuda/driver/cublaslt.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "cuda/emulated_runner.h"
+#include "cuda/emulator.h"
+#include "cuda/fake_cublaslt/fake_cublaslt.h"
+#include "cuda/fake_driver/fake_driver.h"
+#include "cuda/nvrtc_environment.h"
+#include "tenon/backend/cuda/driver/cublaslt_api.h"
+#include "tenon/backend/cuda/driver/driver_device.h"
+#include "tenon/backend/cuda/launch_kernel.h"
+#include "tenon/backend/cuda/tile_choice.h"
+#include "tenon/core/error.h"
+
+namespace tenon::launches {
+namespace {
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+cuda::SearchSettings only(const std::string& folder) {
+  cuda::SearchSettings settings;
+  settings.cuda_path = folder;
+  settings.system_loader = false;
+  settings.toolkits = "/nonexistent";
+  return settings;
+}
+
+cuda::LoadedLibrary fake_library() {
+  const cuda::SearchResult found = load_library(cuda::Library::CublasLt, only(FAKE_CUBLASLT_FOLDER));
+  EXPECT_TRUE(found.library) << found.problem;
+  return *found.library;
+}
+
+// The emulator, with the library that pretends, or with none. Of another name each: a process reads the table of a name
+// once.
+class EmulatorWithLibrary : public cuda::test::Emulator {
+ public:
+  explicit EmulatorWithLibrary(bool has_library = true, const std::string& arch = "sm_90a")
+      : Emulator({.arch = arch}), facts_(Emulator::facts()) {
+    static int count = 0;
+    facts_.name = numbered("emulator", getpid()) + numbered("-", ++count);
+    if (has_library)
+      library_ = std::make_unique<cuda::CublasLt>(fake_library(), [] { return std::shared_ptr<void>(); });
+  }
+  const cuda::DeviceFacts& facts() const override { return facts_; }
+  cuda::MatmulLibrary* matmul_library() override { return library_.get(); }
+
+ private:
+  cuda::DeviceFacts facts_;
+  std::unique_ptr<cuda::MatmulLibrary> library_;
+};
+
+bool emulated() { return !std::getenv("TENON_TEST_GPU_ONLY"); }
+
+// Products go to the library where it can do them. A cache folder of its own.
+class CublasLt : public LaunchTest {
+ protected:
+  void SetUp() override {
+    root_ = fs::temp_directory_path() / ("tenon_cublaslt_" + std::to_string(getpid()));
+    fs::remove_all(root_);
+    setenv("TENON_CACHE_DIR", root_.c_str(), 1);
+    setenv("TENON_CUDA_CORE", "cublaslt", 1);
+    state_ = fake_library().function<FakeCublasLtState*()>("fake_cublaslt_state")();
+    *state_ = {};
+  }
+  void TearDown() override {
+    unsetenv("TENON_CACHE_DIR");
+    unsetenv("TENON_CUDA_CORE");
+    fs::remove_all(root_);
+    EXPECT_EQ(state_->handles, 0);
+    EXPECT_EQ(state_->descriptors, 0);
+    EXPECT_EQ(state_->layouts, 0);
+    EXPECT_EQ(state_->preferences, 0);
+  }
+  static std::vector<std::shared_ptr<cuda::Device>> devices() {
+    std::vector<std::shared_ptr<cuda::Device>> out;
+    if (emulated()) out.push_back(std::make_shared<EmulatorWithLibrary>());
+    try {
+      out.push_back(std::make_shared<cuda::DriverDevice>());
+    } catch (const Error&) {  // no GPU here
+    }
+    return out;
+  }
+  /// Runs the product of `value` by the library, or by a kernel of ours if not `native`, and compares.
+  void expect_on_library(const Expr& value, int64_t length, bool native = true) {
+    const DType stored = value.dtype(), arithmetic = stored == DType::F16 ? DType::F16 : DType::BF16;
+    const Launch l = launch("gemm", {{"y", value}});
+    Oracle oracle(tensors);
+    const std::vector<double> want = oracle.eval(value);
+    for (const auto& device : devices()) {
+      const Tensors got = run_on(device, l, tensors, &steps_);
+      EXPECT_EQ(steps_.find("cublaslt") != std::string::npos, native) << steps_;
+      compare(l.outputs[0], got.at("y"), want, {stored, arithmetic, length, 4}, device->facts().name);
+    }
+  }
+  void expect_own(const Expr& value, int64_t length) { expect_on_library(value, length, false); }
+  fs::path table_of(const cuda::Device& device) const {
+    return root_ / "tiles" / (device.facts().arch + "-" + device.facts().name + ".txt");
+  }
+  void write_table(const cuda::Device& device, const std::string& line) const {
+    fs::create_directories(root_ / "tiles");
+    std::ofstream(table_of(device)) << line << '\n';
+  }
+
+  fs::path root_;
+  std::string steps_;
+  FakeCublasLtState* state_ = nullptr;
+};
+
+TEST_F(CublasLt, PlainProductsOfBothTypes) {
+  for (const DType t : {DType::F16, DType::BF16})
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 8, 8}, {70, 40, 96}, {130, 200, 72}}) {
+      const std::string id = numbered(numbered(std::string(name_of(t)), m), n);
+      const Expr x = input(g, id + ".x", t, {m, k}), w = weight(id + ".w", t, {n, k});
+      expect_on_library(cast(linear(x, w), t), k);
+    }
+  if (!emulated()) return;
+  EXPECT_EQ(state_->epilogue, 1U);
+  EXPECT_EQ(state_->alpha, 1);
+  EXPECT_EQ(state_->beta, 0);
+}
+
+TEST_F(CublasLt, ABiasOfEveryTypeAndOrigin) {
+  const Expr x = input(g, "x", DType::F16, {2, 50, 96}), w = weight("w", DType::F16, {40, 96});
+  const Expr y = linear(x, w);
+  for (const DType t : {DType::F16, DType::F32}) {
+    const std::string id(name_of(t));
+    expect_on_library(cast(y + param(g, id + ".param", t, {40}), DType::F16), 96);
+    expect_on_library(cast(param(g, id + ".param", t, {40}) + y, DType::F16), 96);
+    expect_on_library(cast(y + input(g, id + ".input", t, {40}), DType::F16), 96);
+    expect_on_library(cast(y + slice(input(g, id + ".part", t, {60}), 0, 16, 56), DType::F16), 96);
+    expect_on_library(cast(y + slice(input(g, id + ".odd", t, {60}), 0, 3, 43), DType::F16), 96);
+  }
+  EXPECT_THAT(steps_, HasSubstr(" bias;")) << "one step makes it what the library takes";
+  expect_on_library(cast(y + param(g, "a", DType::F32, {40}) * param(g, "b", DType::F32, {40}), DType::F16), 96);
+  EXPECT_EQ(state_->epilogue, emulated() ? 4U : 0U);
+}
+
+TEST_F(CublasLt, ResidualsAndScales) {
+  const Expr x = input(g, "x", DType::BF16, {2, 75, 64}), w = weight("w", DType::BF16, {48, 64});
+  const Expr r = input(g, "r", DType::BF16, {150, 48}), b = param(g, "b", DType::BF16, {48});
+  const Expr y = linear(x, w), residual = reshape(r, {2, 75, 48});
+  expect_on_library(cast(y + residual, DType::BF16), 64);
+  EXPECT_EQ(state_->beta, emulated() ? 1 : 0);
+  expect_on_library(cast(y + b + residual, DType::BF16), 64);
+  expect_on_library(cast(residual + (b + y), DType::BF16), 64);
+  expect_on_library(cast(y * 0.5 + residual * 2.0 + b, DType::BF16), 64);
+  EXPECT_EQ(state_->alpha, emulated() ? 0.5F : 0);
+  EXPECT_EQ(state_->beta, emulated() ? 2 : 0);
+  const Expr wide = input(g, "wide", DType::BF16, {2, 75, 96});
+  expect_on_library(cast(y + slice(wide, -1, 16, 64), DType::BF16), 64);
+  EXPECT_THAT(steps_, Not(HasSubstr("bias")));
+}
+
+TEST_F(CublasLt, OperandsInStridesAndComputedOnes) {
+  const Expr wide = input(g, "wide", DType::F16, {60, 160}), w = weight("w", DType::F16, {40, 64});
+  expect_on_library(cast(linear(slice(wide, -1, 8, 72), w), DType::F16), 64);
+  expect_on_library(
+      cast(linear(slice(wide, -1, 96, 160), slice(weight("tall", DType::F16, {80, 64}), 0, 8, 48)), DType::F16), 64);
+  const Expr x = input(g, "x", DType::F16, {60, 64});
+  const Expr d = x - mean(x);
+  expect_on_library(cast(linear(cast(d * rsqrt(mean(d * d) + 1e-5), DType::F16), w), DType::F16), 64);
+  // 70 columns of K are padded to 72.
+  expect_on_library(
+      cast(linear(input(g, "odd", DType::F16, {60, 70}), weight("odd.w", DType::F16, {40, 70})), DType::F16), 70);
+}
+
+TEST_F(CublasLt, BatchesOfProducts) {
+  const Expr q = input(g, "q", DType::BF16, {2, 3, 40, 24}), k = input(g, "k", DType::BF16, {2, 3, 48, 24});
+  expect_on_library(cast(linear(q, k) * 0.2, DType::BF16), 24);
+  EXPECT_EQ(state_->batch, emulated() ? 6 : 0);
+  const Expr r = input(g, "r", DType::BF16, {2, 3, 40, 48}), b = param(g, "b", DType::BF16, {48});
+  expect_on_library(cast(linear(q, k) + r + b, DType::BF16), 24);
+  const Expr one = input(g, "one", DType::BF16, {50, 72});  // heads side by side
+  const Expr heads = permute(reshape(one, {50, 3, 24}), {1, 0, 2});
+  expect_on_library(cast(linear(heads, input(g, "k3", DType::BF16, {3, 48, 24})), DType::BF16), 24);
+}
+
+TEST_F(CublasLt, WhatItsEpilogueDoesNotDoIsOurs) {
+  const Expr x = input(g, "x", DType::BF16, {64, 64}), w = weight("w", DType::BF16, {48, 64}), y = linear(x, w);
+  const Expr r = input(g, "r", DType::BF16, {64, 48}), b = param(g, "b", DType::BF16, {48});
+  expect_own(cast(silu(y), DType::BF16), 64);
+  expect_own(y, 64);                                                // stored as f32
+  expect_own(cast(cast(y + b, DType::BF16) + r, DType::BF16), 64);  // rounded on the way
+  expect_own(cast(y + r + silu(r), DType::BF16), 64);
+  expect_own(cast(y + r + input(g, "s", DType::BF16, {64, 48}), DType::BF16), 64);
+  expect_own(cast(y + input(g, "f", DType::F32, {64, 48}), DType::BF16), 64);
+  expect_own(cast(y + broadcast(input(g, "row", DType::BF16, {64, 1}), {64, 48}), DType::BF16), 64);
+  expect_own(cast(y + y, DType::BF16), 64);
+  expect_own(cast(y + 2.0, DType::BF16), 64);
+  expect_own(cast(linear(x, weight("narrow", DType::BF16, {44, 64})), DType::BF16), 64);  // rows of 88 bytes
+  const Expr z = cast(y, DType::BF16);
+  const Launch counted = launch("gemm", {{"y", z}, {"sum", sum(reshape(z, {1, 64, 48}), ReduceOver::Inner)}});
+  run_on(std::make_shared<EmulatorWithLibrary>(), counted, tensors, &steps_);
+  EXPECT_THAT(steps_, Not(HasSubstr("cublaslt")));
+  EXPECT_EQ(state_->multiplications, 0);
+}
+
+TEST_F(CublasLt, OnlyAlgorithmsOfOneOrderOfSums) {
+  expect_on_library(cast(linear(input(g, "x", DType::F16, {8, 64}), weight("w", DType::F16, {8, 64})), DType::F16), 64);
+  EXPECT_EQ(state_->reductions_allowed, emulated() ? 2U : 0U) << "neither in place nor in the result's type";
+}
+
+TEST_F(CublasLt, WithoutTheLibraryOrForbiddenItIsOurs) {
+  const Expr y = cast(linear(input(g, "x", DType::F16, {16, 64}), weight("w", DType::F16, {16, 64})), DType::F16);
+  const Launch l = launch("gemm", {{"y", y}});
+  run_on(std::make_shared<EmulatorWithLibrary>(false), l, tensors, &steps_);
+  EXPECT_THAT(steps_, Not(HasSubstr("cublaslt")));
+  for (const char* core : {"own", "wgmma", "mma", ""}) {  // not measured: not taken
+    setenv("TENON_CUDA_CORE", core, 1);
+    run_on(std::make_shared<EmulatorWithLibrary>(), l, tensors, &steps_);
+    EXPECT_THAT(steps_, Not(HasSubstr("cublaslt"))) << core;
+  }
+  EXPECT_EQ(state_->multiplications, 0);
+}
+
+TEST_F(CublasLt, TheMeasuredAlgorithmIsTakenWithItsMemory) {
+  unsetenv("TENON_CUDA_CORE");
+  const Expr x = input(g, "x", DType::F16, {24, 64}), b = param(g, "b", DType::F16, {16});
+  const Expr y = linear(x, weight("w", DType::F16, {16, 64}));
+  const Launch with_bias = launch("gemm", {{"y", cast(y + b, DType::F16)}}),
+               plain = launch("gemm", {{"y", cast(y, DType::F16)}});
+  const auto device = std::make_shared<EmulatorWithLibrary>();
+  write_table(*device, "gemm 24x16x64 batch 1 lanes 1 bytes 2 epilogue bias = cublaslt 13.1.0 1800000042-24-4");
+  run_on(device, with_bias, tensors, &steps_);
+  EXPECT_THAT(steps_, HasSubstr("cublaslt algorithm 66 tile 24 stages 36 cluster 0 splits 4"));
+  EXPECT_GE(cuda::make_kernel(device, with_bias)->memory().scratch, 4096);
+  run_on(device, plain, tensors, &steps_);
+  EXPECT_THAT(steps_, Not(HasSubstr("cublaslt"))) << "another epilogue";
+  setenv("TENON_CUDA_CORE", "own", 1);
+  run_on(device, with_bias, tensors, &steps_);
+  EXPECT_THAT(steps_, Not(HasSubstr("cublaslt")));
+}
+
+TEST_F(CublasLt, LinesThatThisLibraryCannotRunLeaveTheRest) {
+  unsetenv("TENON_CUDA_CORE");
+  const Expr y = linear(input(g, "x", DType::F16, {24, 72}), weight("w", DType::F16, {16, 72}));
+  const Launch l = launch("gemm", {{"y", cast(y, DType::F16)}});
+  const std::string key = "gemm 24x16x72 batch 1 lanes 1 bytes 2",
+                    tile = "mma 32x64 warps 1x4 bytes 128 stages 4 splits 1";
+  for (const char* choice : {"cublaslt 13.2.0 1800000042-24-4",  // another version
+                             "cublaslt 13.1.0 43-0-1",           // K is not whole steps of 64
+                             "cublaslt 13.1.0 99", "cublaslt 13.1.0", "cublaslt"}) {
+    const auto device = std::make_shared<EmulatorWithLibrary>();
+    write_table(*device, key + " epilogue plain = " + choice + "\n" + key + " = " + tile);
+    run_on(device, l, tensors, &steps_);
+    EXPECT_THAT(steps_, HasSubstr("MmaTile<32, 64, 1, 4, 128, 4>")) << choice;
+  }
+  // A tile of ours that was faster with this epilogue.
+  const auto device = std::make_shared<EmulatorWithLibrary>();
+  write_table(*device, key + " epilogue plain = " + tile);
+  run_on(device, l, tensors, &steps_);
+  EXPECT_THAT(steps_, HasSubstr("MmaTile<32, 64, 1, 4, 128, 4>"));
+  EXPECT_EQ(state_->multiplications, 0);
+}
+
+TEST_F(CublasLt, TuningMeasuresItBesideOurTiles) {
+  unsetenv("TENON_CUDA_CORE");
+  setenv("TENON_CUDA_TUNE", "1", 1);
+  const Expr x = input(g, "x", DType::F16, {32, 64}), b = input(g, "b", DType::F32, {64});
+  const Launch l = launch("gemm", {{"y", cast(linear(x, weight("w", DType::F16, {64, 64})) + b, DType::F16)}});
+  const auto device = std::make_shared<EmulatorWithLibrary>(true, "sm_89");
+  run_on(device, l, tensors, &steps_);
+  unsetenv("TENON_CUDA_TUNE");
+  EXPECT_THAT(steps_, Not(HasSubstr("cublaslt"))) << "this run keeps what it has";
+  std::ostringstream table;
+  table << std::ifstream(table_of(*device)).rdbuf();
+  EXPECT_THAT(table.str(), HasSubstr("gemm 32x64x64 batch 1 lanes 1 bytes 2 = mma "));
+  EXPECT_THAT(table.str(), HasSubstr("gemm 32x64x64 batch 1 lanes 1 bytes 2 epilogue bias = cublaslt 13.1.0 "));
+  EXPECT_THAT(table.str(), HasSubstr("cublaslt algorithm 6"));
+  run_on(device, l, tensors, &steps_);
+  EXPECT_THAT(steps_, HasSubstr("cublaslt algorithm 6"));
+  EXPECT_THAT(steps_, HasSubstr(" bias;"));
+}
+
+TEST_F(CublasLt, AFailureNamesTheStatus) {
+  const Launch l = launch(
+      "gemm", {{"y", cast(linear(input(g, "x", DType::F16, {8, 64}), weight("w", DType::F16, {8, 64})), DType::F16)}});
+  const auto device = std::make_shared<EmulatorWithLibrary>();
+  for (int* failure : {&state_->fail_multiply, &state_->fail_heuristic}) {
+    *failure = failure == &state_->fail_multiply ? 15 : 13;
+    try {
+      run_on(device, l, tensors, &steps_);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Device);
+      EXPECT_THAT(e.what(), AllOf(HasSubstr("cuBLASLt 13.1.0"), HasSubstr("CUBLAS_STATUS_")));
+    }
+  }
+  state_->fail_heuristic = 15;  // none for this product
+  run_on(device, l, tensors, &steps_);
+  EXPECT_THAT(steps_, Not(HasSubstr("cublaslt")));
+}
+
+// The library as a GPU's device finds it: beside a driver that pretends too.
+class CublasLtOnDevice : public CublasLt {
+ protected:
+  void SetUp() override {
+    CublasLt::SetUp();
+    SKIP_WITHOUT_NVRTC();
+    options_.search = cuda::test::nvrtc_settings();
+    options_.search.system_loader = false;
+    add_folder(FAKE_DRIVER_FOLDER);
+    options_.kernel_folder = root_ / "kernels";
+    driver_ = load_library(cuda::Library::Driver, options_.search)
+                  .library->function<FakeDriverState*()>("fake_driver_state")();
+    *driver_ = {};
+  }
+  void add_folder(const std::string& folder) {
+    options_.search.cuda_path = folder + (options_.search.cuda_path.empty() ? "" : ":") + options_.search.cuda_path;
+  }
+
+  cuda::DriverOptions options_;
+  FakeDriverState* driver_ = nullptr;
+};
+
+TEST_F(CublasLtOnDevice, ItIsLoadedWhenItIsAskedForAndOutlivesItsDevice) {
+  add_folder(FAKE_CUBLASLT_FOLDER);
+  auto device = std::make_shared<cuda::DriverDevice>(options_);
+  EXPECT_EQ(state_->handles, 0);
+  cuda::MatmulLibrary* const library = device->matmul_library();
+  ASSERT_TRUE(library);
+  EXPECT_EQ(device->matmul_library(), library);
+  EXPECT_EQ(state_->handles, 1);
+  const cuda::MatmulProblem problem = {.m = 8, .n = 8, .k = 64, .a = {64, 0}, .b = {64, 0}, .c = {}, .d = {8, 0}};
+  const auto all = library->likeliest(problem, 8);
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(library->likeliest(problem, 2).size(), 2U);
+  const auto call = library->plan(problem, all[1]);
+  ASSERT_TRUE(call);
+  EXPECT_EQ(call->workspace_bytes(), 4096);
+  device.reset();
+  EXPECT_EQ(state_->handles, 1) << "a call that was planned needs it";
+}
+
+TEST_F(CublasLtOnDevice, OneThatDoesNotStartIsNone) {
+  add_folder(FAKE_CUBLASLT_FOLDER);
+  state_->fail_create = 1;
+  cuda::DriverDevice device(options_);
+  EXPECT_EQ(device.matmul_library(), nullptr);
+  EXPECT_EQ(device.matmul_library(), nullptr) << "and is not tried again";
+  EXPECT_EQ(state_->fail_create, 0);
+}
+
+TEST_F(CublasLtOnDevice, ACallGoesOnTheDevicesStreamAndAFailedOneEndsARecording) {
+  cuda::DriverDevice device(options_);
+  void* seen = nullptr;
+  const auto put = [&](void* stream) {
+    seen = stream;
+    EXPECT_NE(driver_->current_context, 0U);
+  };
+  device.call("a product", put);
+  EXPECT_NE(seen, nullptr);
+  int other = 0;
+  device.use_stream(&other);
+  device.call("a product", put);
+  EXPECT_EQ(seen, &other);
+  device.use_stream(nullptr);
+  device.begin_recording();
+  EXPECT_THROW(device.call("a product", [](void*) { throw Error(ErrorKind::Device, "cuBLASLt", "no"); }), Error);
+  EXPECT_FALSE(driver_->capturing);
+  device.begin_recording();
+  device.call("a product", put);
+  EXPECT_TRUE(device.end_recording());
+}
+
+TEST(CublasLtText, AnAlgorithmIsReadBackFromItsText) {
+  cuda::TileChoice c;
+  c.core = cuda::Core::CublasLt;
+  c.algorithm.version = "13.1.0";
+  for (const std::array<uint64_t, 8>& words :
+       {std::array<uint64_t, 8>{}, {66}, {0, 0, 3}, {~uint64_t{0}, 1, 2, 3, 4, 5, 6, 7}}) {
+    c.algorithm.words = words;
+    const auto back = cuda::TileChoice::parse(c.text());
+    ASSERT_TRUE(back) << c.text();
+    EXPECT_TRUE(back->same_as(c)) << c.text();
+    EXPECT_EQ(back->text(), c.text());
+  }
+  EXPECT_EQ(c.text(), "cublaslt 13.1.0 ffffffffffffffff-1-2-3-4-5-6-7");
+  for (const char* text :
+       {"cublaslt", "cublaslt ", "cublaslt 13.1.0", "cublaslt 13.1.0 ", "cublaslt 13.1.0 x", "cublaslt 13.1.0 42-",
+        "cublaslt 13.1.0 42 24", "cublaslt 13.1.0 42-0", "cublaslt 13.1.0 042", "cublaslt 13.1.0 1-2-3-4-5-6-7-8-9",
+        "cublaslt 13.1.0 11111111111111111", "cublaslt 13.1.0 -42"})
+    EXPECT_FALSE(cuda::TileChoice::parse(text)) << '"' << text << '"';
+}
+
+// What the real library, where it is installed, takes from us without a GPU: names of functions, numbers and sizes of
+// attributes.
+TEST(CublasLtAbi, TheRealLibraryTakesOurDescriptions) {
+  const cuda::SearchResult found = load_library(cuda::Library::CublasLt, cuda::SearchSettings::from_environment());
+  if (!found.library) GTEST_SKIP() << "no cuBLASLt here: " << found.problem;
+  using namespace cuda::lt;
+  const Api api(*found.library);
+  EXPECT_THAT(api.version(), testing::MatchesRegex("1[23]\\.[0-9]+\\.[0-9]+"));
+  DescriptorTag* descriptor = nullptr;
+  ASSERT_EQ(api.MatmulDescCreate(&descriptor, kComputeFloat32, kFloat32), kSuccess);
+  const auto described = [&](DescriptorAttribute what, auto value) {
+    return api.MatmulDescSetAttribute(descriptor, what, &value, sizeof(value));
+  };
+  EXPECT_EQ(described(DescriptorAttribute::TransposeA, kTransposed), kSuccess);
+  EXPECT_EQ(described(DescriptorAttribute::TransposeB, kAsItIs), kSuccess);
+  EXPECT_EQ(described(DescriptorAttribute::Epilogue, uint32_t{kBias}), kSuccess);
+  EXPECT_EQ(described(DescriptorAttribute::BiasType, int32_t{kFloat16}), kSuccess);
+  EXPECT_EQ(described(DescriptorAttribute::BiasPointer, static_cast<const void*>(nullptr)), kSuccess);
+  EXPECT_EQ(described(DescriptorAttribute::BiasPointer, int32_t{0}), kInvalidValue);
+  EXPECT_EQ(api.MatmulDescDestroy(descriptor), kSuccess);
+  LayoutTag* layout = nullptr;
+  ASSERT_EQ(api.MatrixLayoutCreate(&layout, kBFloat16, 64, 32, 64), kSuccess);
+  const int32_t batch = 3;
+  const int64_t stride = 2048;
+  EXPECT_EQ(api.MatrixLayoutSetAttribute(layout, LayoutAttribute::Batch, &batch, sizeof(batch)), kSuccess);
+  EXPECT_EQ(api.MatrixLayoutSetAttribute(layout, LayoutAttribute::BatchStride, &stride, sizeof(stride)), kSuccess);
+  EXPECT_EQ(api.MatrixLayoutDestroy(layout), kSuccess);
+  PreferenceTag* preference = nullptr;
+  ASSERT_EQ(api.MatmulPreferenceCreate(&preference), kSuccess);
+  const uint64_t bytes = 1 << 20;
+  EXPECT_EQ(api.MatmulPreferenceSetAttribute(preference, PreferenceAttribute::WorkspaceBytes, &bytes, sizeof(bytes)),
+            kSuccess);
+  for (const auto what :
+       {PreferenceAttribute::Reductions, PreferenceAttribute::AlignmentA, PreferenceAttribute::AlignmentB,
+        PreferenceAttribute::AlignmentC, PreferenceAttribute::AlignmentD}) {
+    const uint32_t value = 2;
+    EXPECT_EQ(api.MatmulPreferenceSetAttribute(preference, what, &value, sizeof(value)), kSuccess);
+  }
+  EXPECT_EQ(api.MatmulPreferenceDestroy(preference), kSuccess);
+  const Algorithm algorithm;
+  size_t written = 0;
+  int32_t id = -1;
+  uint16_t cluster = 1;
+  EXPECT_EQ(api.MatmulAlgoConfigGetAttribute(&algorithm, ConfigAttribute::Id, &id, sizeof(id), &written), kSuccess);
+  EXPECT_EQ(api.MatmulAlgoConfigGetAttribute(&algorithm, ConfigAttribute::Cluster, &cluster, sizeof(cluster), &written),
+            kSuccess);
+}
+
+}  // namespace
+}  // namespace tenon::launches
