@@ -142,6 +142,8 @@ TEST_F(CublasLt, ABiasOfEveryTypeAndOrigin) {
     expect_on_library(cast(y + slice(input(g, id + ".odd", t, {60}), 0, 3, 43), DType::F16), 96);
   }
   EXPECT_THAT(steps_, HasSubstr(" bias;")) << "one step makes it what the library takes";
+  const Expr parts = concat({param(g, "left", DType::F32, {16}), param(g, "right", DType::F32, {24})}, 0);
+  expect_on_library(cast(y + parts, DType::F16), 96);
   expect_on_library(cast(y + param(g, "a", DType::F32, {40}) * param(g, "b", DType::F32, {40}), DType::F16), 96);
   EXPECT_EQ(state_->epilogue, emulated() ? 4U : 0U);
 }
@@ -266,21 +268,39 @@ TEST_F(CublasLt, LinesThatThisLibraryCannotRunLeaveTheRest) {
 
 TEST_F(CublasLt, TuningMeasuresItBesideOurTiles) {
   unsetenv("TENON_CUDA_CORE");
+  const Expr y = linear(input(g, "x", DType::F16, {32, 64}), weight("w", DType::F16, {64, 64}));
+  const Launch l = launch("gemm", {{"y", cast(y + param(g, "b", DType::F16, {64}), DType::F16)}});
+  const std::string key = "gemm 32x64x64 batch 1 lanes 1 bytes 2";
+  for (const bool fast : {true, false}) {
+    const auto device = std::make_shared<EmulatorWithLibrary>(true, "sm_89");
+    state_->takes_us = fast ? 0 : 5000;
+    setenv("TENON_CUDA_TUNE", "1", 1);
+    run_on(device, l, tensors, &steps_);
+    unsetenv("TENON_CUDA_TUNE");
+    EXPECT_THAT(steps_, Not(HasSubstr("cublaslt"))) << "this run keeps what it has";
+    std::ostringstream table;
+    table << std::ifstream(table_of(*device)).rdbuf();
+    EXPECT_THAT(table.str(), HasSubstr(key + " = mma "));
+    EXPECT_THAT(table.str(), HasSubstr(key + " epilogue bias = " + (fast ? "cublaslt 13.1.0 " : "mma ")));
+    EXPECT_EQ(table.str().find(" us, TuningMeasuresItBesideOurTiles cublaslt algorithm ") != std::string::npos, fast);
+    run_on(device, l, tensors, &steps_);
+    EXPECT_EQ(steps_.find("cublaslt algorithm 6") != std::string::npos, fast) << steps_;
+  }
+}
+
+TEST_F(CublasLt, TuningPassesOverWhatTheLibraryRefusesToRun) {
+  unsetenv("TENON_CUDA_CORE");
   setenv("TENON_CUDA_TUNE", "1", 1);
-  const Expr x = input(g, "x", DType::F16, {32, 64}), b = input(g, "b", DType::F32, {64});
-  const Launch l = launch("gemm", {{"y", cast(linear(x, weight("w", DType::F16, {64, 64})) + b, DType::F16)}});
+  const Expr y = linear(input(g, "x", DType::F16, {32, 64}), weight("w", DType::F16, {64, 64}));
   const auto device = std::make_shared<EmulatorWithLibrary>(true, "sm_89");
-  run_on(device, l, tensors, &steps_);
+  state_->takes_us = 0;
+  state_->fail_multiply = 15;  // the first
+  run_on(device, launch("gemm", {{"y", cast(y, DType::F16)}}), tensors, &steps_);
   unsetenv("TENON_CUDA_TUNE");
-  EXPECT_THAT(steps_, Not(HasSubstr("cublaslt"))) << "this run keeps what it has";
   std::ostringstream table;
   table << std::ifstream(table_of(*device)).rdbuf();
-  EXPECT_THAT(table.str(), HasSubstr("gemm 32x64x64 batch 1 lanes 1 bytes 2 = mma "));
-  EXPECT_THAT(table.str(), HasSubstr("gemm 32x64x64 batch 1 lanes 1 bytes 2 epilogue bias = cublaslt 13.1.0 "));
-  EXPECT_THAT(table.str(), HasSubstr("cublaslt algorithm 6"));
-  run_on(device, l, tensors, &steps_);
-  EXPECT_THAT(steps_, HasSubstr("cublaslt algorithm 6"));
-  EXPECT_THAT(steps_, HasSubstr(" bias;"));
+  EXPECT_THAT(table.str(), HasSubstr(" epilogue plain = cublaslt 13.1.0 "));
+  EXPECT_THAT(table.str(), Not(HasSubstr("cublaslt 13.1.0 1500000042-24-1 "))) << table.str();
 }
 
 TEST_F(CublasLt, AFailureNamesTheStatus) {

@@ -34,13 +34,11 @@ std::optional<MatmulRoute> MatmulRoute::of(const Form& form, const Expr& a, cons
   }
   if (!epilogue->bias) return out;
   const ColumnVector& bias = *epilogue->bias;
-  const int64_t offset_bytes = bias.offset * size_of(bias.leaf.dtype());
-  if (bias.leaf.dtype() == type && offset_bytes % 16 == 0) {
-    out.operands_.push_back({bias.leaf, offset_bytes});
+  if (bias.value.dtype() == type && bias.at && bias.at->offset_bytes % 16 == 0) {
+    out.operands_.push_back(*bias.at);
     return out;
   }
-  const Expr all = reshape(bias.leaf, {bias.leaf.shape().numel()});
-  out.bias_ = {input(*form.graph, "bias", type, {p.n}), slice(all, 0, bias.offset, bias.offset + p.n)};
+  out.bias_ = {input(*form.graph, "bias", type, {p.n}), bias.value};
   out.operands_.push_back({out.bias_.leaf, 0});
   return out;
 }

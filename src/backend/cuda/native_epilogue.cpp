@@ -21,10 +21,15 @@ std::optional<AffinePiece> piece_of(const Expr& view) {
 }
 
 std::optional<ColumnVector> column_vector(const Expr& view) {
-  const std::optional<AffinePiece> p = piece_of(view);
-  const auto stays = [](const Digit& d) { return d.step == 0 || d.extent == 1; };
-  if (!p || !is_float(p->leaf.dtype()) || !std::all_of(p->rows.begin(), p->rows.end(), stays)) return std::nullopt;
-  return ColumnVector{p->leaf, p->offset};
+  const int64_t columns = view.shape()[-1];
+  if (!is_view_chain(view) || !is_float(view.dtype())) return std::nullopt;
+  Expr value = view.is<nodes::Broadcast>() ? view->in[0] : view;
+  if (value.shape().numel() != columns || value.shape().rank() == 0 || value.shape()[-1] != columns)
+    return std::nullopt;
+  value = reshape(value, {columns});
+  const std::optional<AffinePiece> p = piece_of(value);
+  if (!p) return ColumnVector{value, {}};
+  return ColumnVector{value, LibraryOperand{p->leaf, p->offset * size_of(p->leaf.dtype())}};
 }
 
 // Takes a sum apart into what a library adds.

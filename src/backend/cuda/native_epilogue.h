@@ -19,10 +19,10 @@ struct StridedMatrices {
 /// `view` as `batch` matrices whose rows are its last axis, or nothing if they do not lie so.
 std::optional<StridedMatrices> strided_matrices(const Expr& view, int64_t batch);
 
-/// A vector of the domain's columns, the same for all rows: a float tensor's elements from `offset` on.
+/// A value of the domain's columns, the same for all rows.
 struct ColumnVector {
-  Expr leaf;
-  int64_t offset = 0;
+  Expr value;                        ///< views of shape [columns]
+  std::optional<LibraryOperand> at;  ///< where its elements lie side by side, if they do
 };
 
 /// stored = scale acc + residual_scale residual + bias, computed in f32 and rounded once.

@@ -9,6 +9,7 @@ struct FakeCublasLtState {
   // Set by tests: the result of the next call.
   int fail_create = 0, fail_multiply = 0, fail_heuristic = 0;
   size_t version = 130100;
+  int takes_us = -1;  ///< a product takes so long, and its result is not computed
   // Counted by the library.
   int handles = 0, descriptors = 0, layouts = 0, preferences = 0;
   int multiplications = 0;
