@@ -21,14 +21,12 @@ bool takes_epilogue(const Form& form, ConvRoute& route) {
   const auto epilogue = native_epilogue(form, type, 1);
   if (!epilogue || epilogue->scale != 1 || epilogue->residual) return false;
   if (epilogue->stored.strides.row != route.problem.outputs) return false;
+  const auto& bias = epilogue->bias;
+  if (bias && (bias->value.dtype() != type || !bias->at || bias->at->offset_bytes % 16)) return false;
   route.operands.push_back(epilogue->stored.operand());
-  route.epilogue = "plain";
-  if (!epilogue->bias) return true;
-  const int64_t offset = epilogue->bias->offset * size_of(type);
-  if (epilogue->bias->leaf.dtype() != type || offset % 16) return route.operands.pop_back(), false;
-  route.operands.push_back({epilogue->bias->leaf, offset});
-  route.problem.bias = true;
-  route.epilogue = "bias";
+  if (bias) route.operands.push_back(*bias->at);
+  route.problem.bias = bias.has_value();
+  route.epilogue = epilogue->words();
   return true;
 }
 

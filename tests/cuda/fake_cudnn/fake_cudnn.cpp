@@ -159,8 +159,9 @@ std::vector<At> wanted(Kind kind) {
     case Kind::Tensor:
       return {At::TensorDataType, At::TensorDimensions, At::TensorStrides, At::TensorId, At::TensorAlignment};
     case Kind::Convolution:
-      return {At::ConvolutionPrecision,   At::ConvolutionMode,        At::ConvolutionSpatialDims, At::ConvolutionStrides,
-              At::ConvolutionPrePaddings, At::ConvolutionPostPaddings, At::ConvolutionDilations};
+      return {At::ConvolutionPrecision, At::ConvolutionMode,        At::ConvolutionSpatialDims,
+              At::ConvolutionStrides,   At::ConvolutionPrePaddings, At::ConvolutionPostPaddings,
+              At::ConvolutionDilations};
     case Kind::OperationConvolution:
       return {At::ForwardConvolution, At::ForwardX, At::ForwardW, At::ForwardY, At::ForwardAlpha, At::ForwardBeta};
     case Kind::OperationPointwise:

@@ -1,6 +1,6 @@
 // A cuDNN without a GPU, for tests: a shared library with the exports that we use. It convolves and attends on this
-// machine's processor, element by element through the descriptors it is given; it is strict about them, keeps account of
-// what is open and fails when it is told to.
+// machine's processor, element by element through the descriptors it is given; it is strict about them, keeps account
+// of what is open and fails when it is told to.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +21,13 @@ struct FakeCudnnState {
 
 /// Its engines, as its heuristics give them: one of a note that is not wanted each, then those that may run. Attention
 /// has only kCompiled.
-enum FakeEngine : int { kNondeterministic = 1, kWinograd = 2, kDownConverts = 3, kPlain = 4, kOther = 5, kCompiled = 9 };
+enum FakeEngine : int {
+  kNondeterministic = 1,
+  kWinograd = 2,
+  kDownConverts = 3,
+  kPlain = 4,
+  kOther = 5,
+  kCompiled = 9
+};
 
 extern "C" FakeCudnnState* fake_cudnn_state();
