@@ -48,7 +48,7 @@ class EmulatorWithLibrary : public cuda::test::Emulator {
   explicit EmulatorWithLibrary(bool has_library = true, const std::string& arch = "sm_90a")
       : Emulator({.arch = arch}), facts_(Emulator::facts()) {
     static int count = 0;
-    facts_.name = numbered("cudnn emulator", getpid()) + numbered("-", ++count);
+    facts_.name = numbered("cudnn-emulator", getpid()) + numbered("-", ++count);
     if (has_library) library_ = std::make_unique<cuda::Cudnn>(fake_api(), [] { return std::shared_ptr<void>(); });
   }
   const cuda::DeviceFacts& facts() const override { return facts_; }
