@@ -23,7 +23,7 @@ $bin/tenon env || exit 6
 export TENON_TEST_GPU_ONLY=1
 step tests $bin/test_cuda --gtest_filter='Plain.*:Gemm.*:Conv.*:Heads.*:GpuPictures.*'
 for core in mma wgmma cublaslt; do
-  step "tests with $core" env TENON_CUDA_CORE=$core $bin/test_cuda --gtest_filter='Gemm.*:Conv.*:CublasLt*'
+  step "tests with $core" env TENON_CUDA_CORE=$core $bin/test_cuda --gtest_filter='Gemm.*:Conv.*:CublasLt.*:GpuPictures.*'
 done
 sanitizer="$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)"
 if [[ -n "$sanitizer" ]]; then

@@ -281,7 +281,11 @@ TEST_F(Tiles, WhatComesWithTenonCanRunOnTheMachineItWasMeasuredOn) {
     const ProductShape p = product_named(key);
     ASSERT_GT(p.m * p.n * p.k, 0) << "no product: " << key;
     EXPECT_TRUE(TileChoice::parse(choice)) << line;
-    EXPECT_TRUE(texts(tile_choices(p, kH200)).contains(choice)) << line;
+    if (choice.starts_with("cublaslt ")) {
+      EXPECT_THAT(key, HasSubstr(" epilogue ")) << "of a library";
+    } else {
+      EXPECT_TRUE(texts(tile_choices(p, kH200)).contains(choice)) << line;
+    }
     EXPECT_EQ(table.find(key), choice);
   }
   EXPECT_GE(keys.size(), 100u);
@@ -342,8 +346,7 @@ TEST_F(Tiles, WhoReadsWhileAnotherWritesSeesAWholeTable) {
   std::thread reader([&] {
     while (!ended) {
       const TileTable table("", file);
-      for (const char* key : {"a", "b"})
-        EXPECT_TRUE(table.find(key).value_or(" end").ends_with(" end")) << key;
+      for (const char* key : {"a", "b"}) EXPECT_TRUE(table.find(key).value_or(" end").ends_with(" end")) << key;
     }
   });
   for (std::thread& writer : writers) writer.join();
