@@ -1,12 +1,21 @@
 #include "tenon/backend/cuda/attention_route.h"
 
+#include <algorithm>
+
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/affine.h"
 
 namespace tenon::cuda {
 namespace {
 
-DnnHeads heads_of(const HeadRows& rows) { return {rows.strides.batch, rows.strides.head, rows.strides.token}; }
+// Of an axis with one place, what another place would have.
+DnnHeads heads_of(const HeadRows& rows, const Shape& shape) {
+  DnnHeads out = {rows.strides.batch, rows.strides.head, rows.strides.token};
+  if (shape[1] == 1) out.head = shape[3];
+  if (shape[2] == 1) out.token = shape[1] * shape[3];
+  if (shape[0] == 1) out.batch = std::max(out.token * shape[2], out.head * shape[1]);
+  return out;
+}
 
 // True if the launch stores the product alone, rounded once.
 bool stores_product(const Form& form, DType type) {
@@ -58,10 +67,10 @@ std::optional<AttentionRoute> AttentionRoute::of(const Form& form, std::span<con
                  k[2],
                  q[3],
                  static_cast<float>(attrs.nums[0]),
-                 heads_of(rows[0]),
-                 heads_of(rows[1]),
-                 heads_of(rows[2]),
-                 heads_of(rows[3])};
+                 heads_of(rows[0], q),
+                 heads_of(rows[1], k),
+                 heads_of(rows[2], k),
+                 heads_of(rows[3], q)};
   for (const HeadRows& r : rows) out.operands.push_back({r.leaf, r.offset * size_of(type)});
   return out;
 }

@@ -1,6 +1,5 @@
 // cuDNN on a GPU.
 #pragma once
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -9,9 +8,6 @@
 #include "tenon/backend/cuda/driver/cudnn_api.h"
 
 namespace tenon::cuda {
-
-/// Makes the GPU's context current for as long as what it gives lives.
-using MakeCurrent = std::function<std::shared_ptr<void>()>;
 
 /// "cudnn 9.19.0".
 std::string cudnn_name(const CudnnApi& api);
