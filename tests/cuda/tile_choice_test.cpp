@@ -262,7 +262,7 @@ TEST_F(Tiles, TheVariableLeavesOneCore) {
     ADD_FAILURE() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Usage);
-    EXPECT_THAT(e.what(), HasSubstr("expected simt, mma, wgmma, cublaslt or own, got \"cublas\""));
+    EXPECT_THAT(e.what(), HasSubstr("expected simt, mma, wgmma, cublaslt, cudnn or own, got \"cublas\""));
   }
 }
 

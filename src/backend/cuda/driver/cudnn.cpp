@@ -14,8 +14,11 @@ struct Cudnn::Session {
     api->check(api->create_handle(&handle), "start");
   }
   ~Session() {
-    const std::shared_ptr<void> scope = current();
-    api->destroy_handle(handle);
+    try {
+      const std::shared_ptr<void> scope = current();
+      api->destroy_handle(handle);
+    } catch (const Error&) {  // the GPU is gone: a fault, or the process ends; the handle goes with it
+    }
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
