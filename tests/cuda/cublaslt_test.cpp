@@ -410,6 +410,18 @@ TEST_F(CublasLtOnDevice, ACallGoesOnTheDevicesStreamAndAFailedOneEndsARecording)
   EXPECT_TRUE(device.end_recording());
 }
 
+TEST_F(CublasLtPretended, WhereTheGpuIsGoneItIsLeftOpen) {
+  bool gone = false;
+  auto library = std::make_unique<cuda::CublasLt>(fake_library(), [&gone] {
+    TENON_CHECK(Device, !gone, "GPU") << "takes no more work";
+    return std::shared_ptr<void>();
+  });
+  gone = true;
+  library.reset();
+  EXPECT_EQ(state_->handles, 1);
+  state_->handles = 0;
+}
+
 TEST(CublasLtText, AnAlgorithmIsReadBackFromItsText) {
   cuda::TileChoice c;
   c.core = cuda::Core::CublasLt;

@@ -15,8 +15,11 @@ struct CublasLt::Session {
     api.check(api.Create(&handle), "cannot start");
   }
   ~Session() {
-    const std::shared_ptr<void> scope = current();
-    api.Destroy(handle);
+    try {
+      const std::shared_ptr<void> scope = current();
+      api.Destroy(handle);
+    } catch (const Error&) {  // the GPU is gone: a fault, or the process ends; the handle goes with it
+    }
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
