@@ -43,13 +43,15 @@ std::string kernel_of(const std::string& core, const std::string& tile, int bloc
 // A dense operand for the mma cores.
 std::string rows_of(const std::string& name, const std::string& pointer, const std::string& columns) {
   return "struct " + name +
-         " {\n  using T = ::T;\n  static constexpr int kRun = 16 / sizeof(T);\n  struct Row { const T* at; };\n" +
+         " {\n  using T = ::T;\n  static constexpr int kRun = 16 / sizeof(T);\n  static constexpr bool kInRuns = "
+         "true;\n  struct Row { const T* at; };\n" +
          "  DEV static Row row(const Params& p, int r) { return {p." + pointer + " + static_cast<int64_t>(r) * " +
          columns + "}; }\n  DEV static const T* at(const Row& row, int col) { return row.at + col; }\n};\n";
 }
 std::string map_of(const std::string& name, const std::string& map) {
   return "struct " + name +
-         " { using T = ::T; static constexpr bool kConstant = true; DEV static TmaSource source(const Params& p, int "
+         " { using T = ::T; static constexpr bool kConstant = true, kInRuns = true; DEV static TmaSource source(const "
+         "Params& p, int "
          "col) { return {p." +
          map + ", col}; } };\n";
 }
@@ -83,7 +85,7 @@ const Planned kPlanned[] = {{{128, 128, 2, 2, 64, 4}, 2},
                             {{128, 64, 2, 2, 64, 4}, 2},
                             {{64, 128, 2, 2, 64, 4}, 2},
                             {{64, 64, 2, 2, 128, 3}, 3},
-                            {{32, 64, 1, 4, 128, 4}, 4}};
+                            {{32, 64, 2, 2, 128, 4}, 4}};
 
 TEST(CoreCode, MmaTiles) {
   SKIP_WITHOUT_NVRTC();
@@ -109,16 +111,16 @@ TEST(CoreCode, E4m3IsNativeWhereItCanBe) {
 
 TEST(CoreCode, WgmmaTiles) {
   SKIP_WITHOUT_NVRTC();
-  for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 64, 5, 2},
-                                     {64, 128, 6},
+  for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 64, 6, 2},
+                                     {64, 128, 8},
                                      {64, 160, 3, 2},
-                                     {128, 96, 6},
-                                     {128, 160, 5},
+                                     {128, 96, 7},
+                                     {128, 160, 6},
                                      {128, 256, 4},
-                                     {256, 96, 4},
-                                     {256, 128, 3},
-                                     {128, 160, 5, 1, 2},
-                                     {64, 128, 3, 2, 2}})
+                                     {256, 96, 5},
+                                     {256, 128, 4},
+                                     {128, 128, 6, 1, 2},
+                                     {64, 128, 4, 2, 2}})
     for (const bool conv : {false, true}) {
       SCOPED_TRACE(tile.type() + (conv ? " conv" : " gemm"));
       EXPECT_LE(tile.shared_bytes(), 232448);

@@ -23,7 +23,7 @@ inline std::string operand(const std::string& name, DType t, const std::string& 
                            int run) {
   return "struct " + name + " {\n  using T = " + element_name(t) +
          ";\n  static constexpr int kRun = " + std::to_string(run) +
-         ";\n  struct Row { const T* at; };\n  DEV static Row row(const Params& p, int r) { return {p." + pointer +
+         ";\n  static constexpr bool kInRuns = false;\n  struct Row { const T* at; };\n  DEV static Row row(const Params& p, int r) { return {p." + pointer +
          " + static_cast<int64_t>(r) * " + columns +
          "}; }\n  DEV static const T* at(const Row& row, int col) { return row.at + col; }\n};\n";
 }

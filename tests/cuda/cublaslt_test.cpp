@@ -264,20 +264,20 @@ TEST_F(CublasLtPretended, LinesThatThisLibraryCannotRunLeaveTheRest) {
   const Expr y = linear(input(g, "x", DType::F16, {24, 72}), weight("w", DType::F16, {16, 72}));
   const Launch l = launch("gemm", {{"y", cast(y, DType::F16)}});
   const std::string key = "gemm 24x16x72 batch 1 lanes 1 bytes 2",
-                    tile = "mma 32x64 warps 1x4 bytes 128 stages 4 splits 1";
+                    tile = "mma 128x128 warps 2x4 bytes 64 stages 4 splits 1";
   for (const char* choice : {"cublaslt 13.2.0 1800000042-24-4",  // another version
                              "cublaslt 13.1.0 43-0-1",           // K is not whole steps of 64
                              "cublaslt 13.1.0 99", "cublaslt 13.1.0", "cublaslt"}) {
     const auto device = std::make_shared<EmulatorWithLibrary>();
     write_table(*device, key + " epilogue plain = " + choice + "\n" + key + " = " + tile);
     run_on(device, l, tensors, &steps_);
-    EXPECT_THAT(steps_, HasSubstr("MmaTile<32, 64, 1, 4, 128, 4>")) << choice;
+    EXPECT_THAT(steps_, HasSubstr("MmaTile<128, 128, 2, 4, 64, 4>")) << choice;
   }
   // A tile of ours that was faster with this epilogue.
   const auto device = std::make_shared<EmulatorWithLibrary>();
   write_table(*device, key + " epilogue plain = " + tile);
   run_on(device, l, tensors, &steps_);
-  EXPECT_THAT(steps_, HasSubstr("MmaTile<32, 64, 1, 4, 128, 4>"));
+  EXPECT_THAT(steps_, HasSubstr("MmaTile<128, 128, 2, 4, 64, 4>"));
   EXPECT_EQ(state_->multiplications, 0);
 }
 

@@ -85,7 +85,7 @@ constexpr MmaTileShape kSmall{64, 64, 2, 2, 128, 3};
 
 TEST(GemmCore, EveryTile) {
   const MmaTileShape tiles[] = {{128, 128, 2, 2, 64, 4}, {128, 128, 2, 4, 128, 3}, {128, 64, 2, 2, 64, 4},
-                                {64, 128, 2, 2, 128, 3}, {64, 64, 2, 2, 64, 5},    {32, 64, 1, 4, 128, 4},
+                                {64, 128, 2, 2, 128, 3}, {64, 64, 2, 2, 64, 5},    {32, 64, 2, 2, 128, 4},
                                 {128, 256, 2, 4, 64, 3}};
   for (const MmaTileShape& tile : tiles) {
     Emulator::statistics() = {};
@@ -145,6 +145,7 @@ struct HopperVariant {
   DType type = DType::BF16;
   int lanes = 1, run = 8;
   int first_columns = 0;  ///< of two joined tensors; 0: one tensor
+  bool in_runs = false;   ///< B in memory, its rows padded to blocks of 32
 };
 
 void check(const HopperVariant& v, device::GemmSizes sizes) {
@@ -160,9 +161,8 @@ void check(const HopperVariant& v, device::GemmSizes sizes) {
       "; static constexpr bool kConstant = false; DEV static TmaSource source(const Params& p, int col) {\n"
       "  return col < p.first_columns ? TmaSource{p.a, col} : TmaSource{p.a2, col - p.first_columns}; } };\n"
       "struct B { using T = " +
-      t +
-      "; static constexpr bool kConstant = true; DEV static TmaSource source(const Params& p, int col) { return {p.b, "
-      "col}; } };\n" +
+      t + "; static constexpr bool kConstant = true, kInRuns = " + (v.in_runs ? "true" : "false") +
+      "; DEV static TmaSource source(const Params& p, int col) { return {p.b, col}; } };\n" +
       epilogue(v.lanes, v.run, "p.sizes.n / kLanes") + "using Tile = " + v.tile.type() +
       ";\nKERNEL(Tile::kThreads, 1, Params, p) { gemm_wgmma<Tile, A, B, Epilogue>(p); }\n";
   const int first = v.first_columns > 0 ? v.first_columns : sizes.k;
@@ -172,15 +172,23 @@ void check(const HopperVariant& v, device::GemmSizes sizes) {
       std::memcpy(static_cast<char*>(memory.get()) + row * columns * bytes,
                   static_cast<const char*>(problem.a.memory.get()) + (row * sizes.k + from) * bytes,
                   static_cast<size_t>(columns) * static_cast<size_t>(bytes));
-    return problem.memory.encode(rows_box(memory.get(), bytes, problem.rows, columns, v.tile.m));
+    return problem.memory.encode(rows_box(memory.get(), bytes, problem.rows, columns, columns * bytes, v.tile.m));
   };
   std::shared_ptr<void> a, a2;
   HopperParams params{};
   params.sizes = sizes, params.first_columns = first;
   params.a = box_of(a, 0, first);
   if (first < sizes.k) params.a2 = box_of(a2, first, sizes.k - first);
+  const int64_t row_bytes = int64_t{sizes.k} * bytes, blocks = div_up(problem.weights, 32);
+  const std::shared_ptr<void> b = poisoned(const_cast<Emulator&>(problem.memory), blocks * 32 * row_bytes);
+  for (int64_t row = 0; row < problem.weights; ++row) {
+    const int64_t in_block = row % 32, place = row / 32 * 32 + in_block / 2 % 4 * 8 + in_block / 8 * 2 + in_block % 2;
+    std::memcpy(static_cast<char*>(b.get()) + (v.in_runs ? place : row) * row_bytes,
+                static_cast<const char*>(problem.b.memory.get()) + row * row_bytes, static_cast<size_t>(row_bytes));
+  }
   params.b = problem.memory.encode(
-      rows_box(problem.b.memory.get(), bytes, problem.weights, sizes.k, v.tile.rows_of_b(v.lanes)));
+      v.in_runs ? rows_box(b.get(), bytes, blocks * 32, sizes.k, row_bytes, v.tile.rows_of_b(v.lanes))
+                : runs_box(b.get(), bytes, problem.weights, sizes.k, row_bytes));
   problem.compare(
       run_core("gemm", text, gemm_launch(v.tile, sizes, v.lanes, 3), params, problem.rows * problem.columns));
 }
@@ -199,12 +207,18 @@ TEST(GemmHopper, EveryTile) {
 }
 // Blocks that share operand B, with tiles that lie outside, lanes, parts of K and batches.
 TEST(GemmHopper, Clusters) {
-  for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 64, 4, 1, 2}, {128, 160, 4, 1, 2}, {256, 96, 3, 1, 2}})
+  for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 64, 4, 1, 2}, {128, 192, 4, 1, 2}, {256, 64, 3, 1, 2}})
     for (int m : {40, 150, 300})
       for (int splits : {1, 3})
         check(HopperVariant{.tile = tile}, {.m = m, .n = 280, .k = 400, .split = {.splits = splits}});
   check(HopperVariant{.tile = {64, 128, 4, 1, 2}, .lanes = 2}, {.m = 150, .n = 288, .k = 200});
   check(HopperVariant{.tile = {64, 64, 4, 2, 2}}, {.m = 100, .n = 72, .k = 200, .batch = 3});
+}
+TEST(GemmHopper, WeightsInRuns) {
+  for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 32, 6}, {128, 160, 4}, {128, 192, 4, 1, 2}, {256, 128, 3}})
+    check(HopperVariant{.tile = tile, .in_runs = true}, {.m = 300, .n = 280, .k = 200});
+  for (const int cluster : {1, 2})
+    check(HopperVariant{.tile = {64, 128, 4, 1, cluster}, .lanes = 2, .in_runs = true}, {.m = 150, .n = 320, .k = 200});
 }
 TEST(GemmHopper, TailsOfEverySize) {
   for (const auto& [m, n, k] : {std::tuple{1, 8, 8}, {64, 64, 64}, {65, 72, 56}, {130, 8, 520}, {7, 200, 384}})
@@ -217,7 +231,7 @@ TEST(GemmHopper, BatchesAndSplits) {
 TEST(GemmHopper, LanesRunsAndElements) {
   check(HopperVariant{{128, 128, 4}, DType::BF16, 2}, {.m = 130, .n = 208, .k = 88});
   check(HopperVariant{{128, 256, 4}, DType::F16, 2}, {.m = 70, .n = 400, .k = 88});
-  check(HopperVariant{{64, 64, 4}, DType::F16, 1, 4}, {.m = 70, .n = 76, .k = 88});
+  check(HopperVariant{{64, 64, 4}, DType::F16, 1, 4}, {.m = 70, .n = 72, .k = 88});
   check(HopperVariant{{64, 64, 4}, DType::E4M3}, {.m = 70, .n = 72, .k = 176, .split = {2}});
 }
 TEST(GemmHopper, JoinedOperand) {

@@ -34,6 +34,9 @@ class AnchorKernel : public LaunchKernel {
   Expr operand(size_t i, const Shape& stored, const Layout& layout);
   /// Hole `i` with its last axis padded by zeros to fragments of 16 bytes.
   Expr padded_operand(size_t i);
+  /// From rows in plain order to where they lie in runs (device/mma_results.h): the first axis of `rows`, a multiple of
+  /// 32.
+  static Expr in_runs(const Expr& rows);
   /// Adds the steps that store computed operands.
   void make_operands();
   std::vector<ProgramOutput> beside_maps() const override;
@@ -49,6 +52,8 @@ class AnchorKernel : public LaunchKernel {
   /// The box of one of the operand's tensors, from the address of its first element, its columns, and the elements from
   /// one row to the next.
   using MakeRowsBox = std::function<TensorBox(void* address, int64_t columns, int64_t stride)>;
+  /// "struct B : Rows { .. }": operand B of a tensor-core kernel from what operand_text or map_text calls Rows.
+  static std::string with_runs(bool runs);
   /// "struct A { .. }" for wgmma: tensor maps.
   std::string map_text(const std::string& name, const Expr& operand, Params& params, const MakeRowsBox& box) const;
   /// "struct Epilogue { .. }" with fragments of up to `most` columns.

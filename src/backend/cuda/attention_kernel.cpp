@@ -76,7 +76,7 @@ class AttentionKernel : public AnchorKernel {
     };
     if (route_ && tuning(device()))
       tune_dnn(
-          device(), route_->key(), route_->problem, Expr(), [this] { return own_step(); }, library_step);
+          device(), route_->key(), route_->problem, {}, [this] { return own_step(); }, library_step);
     if (plan_) return add(library_step(*plan_).step, {}, {{kLibraryWorkspace, workspace_at_}});
     TunedStep own = own_step();
     add_core(std::move(own.step), own.split_at);

@@ -22,6 +22,8 @@ struct MmaTileShape {
   }
   /// Columns of K in a stage.
   int columns(int element_bytes) const { return row_bytes / element_bytes; }
+  /// True if results reach the epilogue in runs (device/mma_results.h).
+  bool has_runs(int lanes) const { return n / warps_n % (32 * lanes) == 0; }
   /// The type in kernels' text.
   std::string type() const {
     std::string text = "MmaTile<" + std::to_string(m);
@@ -73,12 +75,11 @@ struct WgmmaTileShape {
   bool operator==(const WgmmaTileShape&) const = default;
   int groups() const { return m > 128 ? 2 : m / 64; }
   int threads() const { return 128 * (groups() + 1); }
-  /// Rows of B that one copy brings: a lane's, or a share of a cluster's block.
+  /// True if operand B's rows of a lane, and of a cluster's block, are whole runs of 32.
+  bool has_runs(int lanes) const { return n % (32 * std::max(lanes, cluster)) == 0; }
+  /// Rows of B that one copy brings where they lie in runs: a lane's, or a share of a cluster's block.
   int rows_of_b(int lanes) const { return n / std::max(lanes, cluster); }
-  int slab_columns() const { return n % 64 == 0 && n < 256 ? 64 : 32; }
-  int shared_bytes() const {
-    return stages * (m + n) * 128 + 4 * groups() * 16 * (slab_columns() + 8) * 4 + 16 * stages + 16;
-  }
+  int shared_bytes() const { return stages * (m + n) * 128 + 4 * groups() * 2 * n * 4 + 16 * stages + 16; }
   /// Columns of K in a stage.
   int columns(int element_bytes) const { return 128 / element_bytes; }
   std::string type() const {
@@ -109,15 +110,29 @@ inline CoreLaunch gemm_launch(const WgmmaTileShape& tile, const device::GemmSize
   return wgmma_launch(tile, (g.m + tile.m - 1) / tile.m, (g.n / lanes + lane_columns - 1) / lane_columns, g.batch,
                       g.split.splits, multiprocessors);
 }
-/// An operand of gemm_wgmma: `rows` (all batches) of `columns` elements; boxes of `box_rows`: the tile's m for A, its
-/// n / lanes for B.
-inline TensorBox rows_box(const void* address, int element_bytes, int64_t rows, int64_t columns, int box_rows) {
+/// An operand of gemm_wgmma: `rows` (all batches) of `columns` elements, `row_bytes` apart; boxes of `box_rows`: the
+/// tile's m for A, its rows_of_b for B that lies in runs.
+inline TensorBox rows_box(const void* address, int element_bytes, int64_t rows, int64_t columns, int64_t row_bytes,
+                          int box_rows) {
   return {.address = const_cast<void*>(address),
           .element_bytes = element_bytes,
           .rank = 2,
           .extent = {columns, rows},
-          .stride_bytes = {element_bytes, columns * element_bytes},
+          .stride_bytes = {element_bytes, row_bytes},
           .box = {128 / element_bytes, box_rows},
+          .swizzle_bytes = 128};
+}
+
+/// Operand B of gemm_wgmma that does not lie in runs: a multiple of 8 `rows` (all batches) of `columns` elements,
+/// `row_bytes` apart; boxes of 32 rows, which the box's dimensions put in runs: 2 rows, those 8 further, those 2
+/// further.
+inline TensorBox runs_box(const void* address, int element_bytes, int64_t rows, int64_t columns, int64_t row_bytes) {
+  return {.address = const_cast<void*>(address),
+          .element_bytes = element_bytes,
+          .rank = 4,
+          .extent = {columns, 2, rows / 8, 4},
+          .stride_bytes = {element_bytes, row_bytes, 8 * row_bytes, 2 * row_bytes},
+          .box = {128 / element_bytes, 2, 4, 4},
           .swizzle_bytes = 128};
 }
 
@@ -164,15 +179,28 @@ inline TensorBox pixels_box(const void* address, int element_bytes, const device
           .box = {128 / element_bytes, c.box_width, 1, c.box_height, c.box_images},
           .swizzle_bytes = 128};
 }
-/// conv_wgmma's weights [phases * phases * outputs][kernel_h * kernel_w][channels].
-inline TensorBox taps_box(const void* address, int element_bytes, const device::ConvSizes& c, int box_rows) {
+/// conv_wgmma's weights [rows][kernel_h * kernel_w][channels] that lie in runs; boxes of `box_rows`, the tile's
+/// rows_of_b.
+inline TensorBox taps_box(const void* address, int element_bytes, const device::ConvSizes& c, int64_t rows,
+                          int box_rows) {
   const int64_t tap = int64_t{c.channels} * element_bytes, taps = int64_t{c.kernel_h} * c.kernel_w;
   return {.address = const_cast<void*>(address),
           .element_bytes = element_bytes,
           .rank = 3,
-          .extent = {c.channels, taps, int64_t{c.outputs} * c.phases * c.phases},
+          .extent = {c.channels, taps, rows},
           .stride_bytes = {element_bytes, tap, taps * tap},
           .box = {128 / element_bytes, 1, box_rows},
+          .swizzle_bytes = 128};
+}
+/// The same that do not, a multiple of 8 rows; boxes of 32 rows that are put in runs.
+inline TensorBox taps_runs_box(const void* address, int element_bytes, const device::ConvSizes& c, int64_t rows) {
+  const int64_t tap = int64_t{c.channels} * element_bytes, taps = int64_t{c.kernel_h} * c.kernel_w, row = taps * tap;
+  return {.address = const_cast<void*>(address),
+          .element_bytes = element_bytes,
+          .rank = 5,
+          .extent = {c.channels, taps, 2, rows / 8, 4},
+          .stride_bytes = {element_bytes, tap, row, 8 * row, 2 * row},
+          .box = {128 / element_bytes, 1, 2, 4, 4},
           .swizzle_bytes = 128};
 }
 

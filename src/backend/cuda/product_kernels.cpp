@@ -46,26 +46,48 @@ class ProductKernel : public AnchorKernel {
       product_.library = [this] { return this->device().matmul_library(); };
     }
     if (tensor_cores()) choice_ = choose_tile(product_, device().facts());
-    if (choose_library()) return;
-    choice_.core == Core::CublasLt ? reserve_library() : reserve_split(core_launch(choice_));
+    const bool layers = choose_layers(), library = layers || choice_.core == Core::CublasLt;
+    if (own_.leaf && (!library || tunes())) keep_computed(own_.leaf, {own_.piece});
+    if (own_.leaf && library) keep_computed(in_order_.leaf, {in_order_.piece});
+    if (layers) return;
+    library ? reserve_library() : reserve_split(core_launch(choice_));
   }
+
+  /// Operand B, hole 1, stored as [rows][..]: `stored`, its rows padded to blocks of 32, and `layout` from a leaf of
+  /// that shape to the hole's view of it. Constants lie in runs where a lane is whole blocks; for a library they lie in
+  /// order. Which of the two is kept is decided by choose().
+  Expr weights(Shape stored, const Layout& layout) {
+    const Expr& hole = form_.holes[1];
+    const int64_t rows = stored[0];
+    if (!tensor_cores() || !of_weights_only(hole)) return in_order_.leaf = operand(1, stored, layout);
+    const Expr value = without_rounding(hole, arithmetic_);
+    in_order_.leaf = input(*form_.graph, "hole.1.in_order", arithmetic_, stored);
+    in_order_.piece = {value, layout(in_order_.leaf)};
+    in_runs_ = lanes() == 1 || rows % (32 * lanes()) == 0;
+    if (lanes() == 1) stored[0] = div_up(rows, 32) * 32;
+    own_.leaf = input(*form_.graph, "hole.1", arithmetic_, stored);
+    own_.piece = {value, layout(slice(in_runs_ ? in_runs(own_.leaf) : own_.leaf, 0, 0, rows))};
+    return own_.leaf;
+  }
+  const Expr& in_order() const { return in_order_.leaf; }
+  bool in_runs_ = false;  ///< operand B lies in runs
 
   virtual CoreLaunch core_launch(const TileChoice& choice) const = 0;
   virtual TunedStep step(const TileChoice& choice) = 0;
   virtual const Expr& constant() const = 0;
-  /// For a kind with a library of its own: true if the launch runs on it, whose memory is reserved then.
-  virtual bool choose_library() { return false; }
+  /// For a kind that a library of network layers has: true if the launch runs on it, whose memory is reserved then.
+  virtual bool choose_layers() { return false; }
   /// Adds its steps, if it was chosen.
-  virtual bool add_library() { return false; }
+  virtual bool add_layers() { return false; }
   /// Measures it beside the step of ours.
-  virtual void measure_library(const std::function<TunedStep()>& own) { static_cast<void>(own); }
+  virtual void measure_layers(const std::function<TunedStep()>& own) { static_cast<void>(own); }
   const std::string& key() const { return product_.key; }
 
   void make_steps() final {
     make_operands();
     if (form_.domain.numel() == 0) return;
-    if (tensor_cores() && tuning(device())) measure();
-    if (add_library()) return;
+    if (tunes()) measure();
+    if (add_layers()) return;
     TunedStep made = step_of(choice_);
     for (Step& before : made.before) add(std::move(before));
     if (choice_.core == Core::CublasLt)
@@ -77,10 +99,12 @@ class ProductKernel : public AnchorKernel {
     add_core(std::move(made.step), made.split_at, std::move(scratch));
   }
 
+  bool tunes() const { return tensor_cores() && tuning(device()); }
+
   void measure() {
     count_in_core(false);
-    tune_tiles(device(), product_, constant(), [this](const TileChoice& c) { return step_of(c); });
-    measure_library([this] { return step_of(choose_tile(product_, device().facts())); });
+    tune_tiles(device(), product_, {constant(), in_order()}, [this](const TileChoice& c) { return step_of(c); });
+    measure_layers([this] { return step_of(choose_tile(product_, device().facts())); });
     count_in_core(true);
   }
 
@@ -131,7 +155,8 @@ class ProductKernel : public AnchorKernel {
     if (counted_in_core()) sizes.count = counted_in_core()->sizes;
     params.set_sizes(type, sizes);
     text.functors = operand_text("A", a, a.shape().rank() - 1, params, text.headers) +
-                    operand_text("B", b, b_split, params, text.headers) + epilogue_text(params, text.headers, 8);
+                    operand_text("Rows", b, b_split, params, text.headers) + with_runs(in_runs_) +
+                    epilogue_text(params, text.headers, 8);
     return core_step<Sizes>(choice, std::move(text), kernel + "_mma", choice.mma.type(), 1, params);
   }
 
@@ -144,15 +169,15 @@ class ProductKernel : public AnchorKernel {
     sizes.split.splits = choice.splits;
     if (counted_in_core()) sizes.count = counted_in_core()->sizes;
     params.set_sizes(type, sizes);
-    text.functors =
-        map_text("A", a, params, box_a) + map_text("B", b, params, box_b) + epilogue_text(params, text.headers, 8);
+    text.functors = map_text("A", a, params, box_a) + map_text("Rows", b, params, box_b) + with_runs(in_runs_) +
+                    epilogue_text(params, text.headers, 8);
     return core_step<Sizes>(choice, std::move(text), kernel + "_wgmma", choice.wgmma.type(), choice.wgmma.resident,
                             params);
   }
 
   bool can_count() const {
-    return choice_.core != Core::Simt && choice_.core != Core::CublasLt && product_.batch == 1 &&
-           lanes() == form_.lanes;
+    const bool runs = choice_.core == Core::Wgmma || (choice_.core == Core::Mma && choice_.mma.has_runs(lanes()));
+    return runs && product_.batch == 1 && lanes() == form_.lanes;
   }
   /// Tiles of rows in plain order, for a value seen as [samples, inner, channels].
   CountTiles tiles_of_rows(const Shape& seen) const {
@@ -181,6 +206,12 @@ class ProductKernel : public AnchorKernel {
     return {Step(device(), text, params, launch.shape), launch, offsetof(Sizes, split), offsetof(Sizes, count)};
   }
 
+  // Constant weights as our cores read them, and in plain order.
+  struct Weights {
+    Expr leaf;
+    KeptPiece piece;
+  };
+  Weights own_, in_order_;
   int64_t library_workspace_at_ = 0;
   ProductShape product_{};
   TileChoice choice_;
@@ -196,11 +227,15 @@ class GemmKernel : public ProductKernel {
     sizes_.n = checked_int(w[-2]);
     sizes_.batch = checked_int(batched && sizes_.m ? x.rows() / sizes_.m : 1);
     a_ = padded_operand(0);
-    b_ = padded_operand(1);
     sizes_.k = checked_int(a_.shape()[-1]);
-    if (tensor_cores()) route_ = MatmulRoute::of(form_, a_, b_, sizes_.batch);
+    if (batched)
+      b_ = padded_operand(1);
+    else
+      b_ = weights({w[0], sizes_.k}, [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
+    if (tensor_cores()) route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
     const auto tiles_m = [this](const WgmmaTileShape& tile) { return div_up(sizes_.m, tile.m); };
-    const bool boxes = tensor_cores() && rows_in_boxes(a_) && rows_in_boxes(b_);
+    const bool boxes =
+        tensor_cores() && rows_in_boxes(a_) && rows_in_boxes(b_) && (in_runs_ || sizes_.n % (8 * lanes()) == 0);
     choose(sizes_.m, sizes_.n, sizes_.k, sizes_.batch,
            "gemm " + joined({sizes_.m, sizes_.n, sizes_.k}) + " batch " + std::to_string(sizes_.batch),
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>());
@@ -221,16 +256,18 @@ class GemmKernel : public ProductKernel {
     const int b_split = b_.shape().rank() - 1;
     if (choice.core == Core::Simt) return simt_step("gemm", "GemmSizes", sizes_, a_, b_, b_split);
     if (choice.core == Core::Mma) return mma_step(choice, "gemm", "GemmSizes", sizes_, a_, b_, b_split);
-    const auto box = [this](int64_t rows, int box_rows) {
-      return [this, rows, box_rows](void* address, int64_t columns, int64_t stride) {
-        TensorBox out = rows_box(address, static_cast<int>(size_of(arithmetic_)), rows, columns, box_rows);
-        out.stride_bytes[1] = stride * size_of(arithmetic_);
-        return out;
+    const int bytes = static_cast<int>(size_of(arithmetic_));
+    const auto box = [bytes](int64_t rows, int box_rows) {
+      return [=](void* address, int64_t columns, int64_t stride) {
+        return rows_box(address, bytes, rows, columns, stride * bytes, box_rows);
       };
     };
-    const WgmmaTileShape& tile = choice.wgmma;
-    return wgmma_step(choice, "gemm", "GemmSizes", sizes_, a_, box(int64_t{sizes_.m} * sizes_.batch, tile.m), b_,
-                      box(int64_t{sizes_.n} * sizes_.batch, tile.rows_of_b(lanes())));
+    const int64_t rows_b = b_.shape().rows();
+    const auto box_in_order = [=](void* address, int64_t columns, int64_t stride) {
+      return runs_box(address, bytes, rows_b, columns, stride * bytes);
+    };
+    return wgmma_step(choice, "gemm", "GemmSizes", sizes_, a_, box(a_.shape().rows(), choice.wgmma.m), b_,
+                      in_runs_ ? MakeRowsBox(box(rows_b, choice.wgmma.rows_of_b(lanes()))) : box_in_order);
   }
 
   device::GemmSizes sizes_;
@@ -251,7 +288,7 @@ class ConvKernel : public ProductKernel {
     if (sizes_.phases == 2)
       keep_phases(channels);
     else if (tensor_cores())
-      b_ = operand(1, {w[0], w[2], w[3], channels}, [&](const Expr& leaf) {
+      b_ = weights({w[0], w[2], w[3], channels}, [&](const Expr& leaf) {
         return permute(slice(leaf, -1, 0, w[1]), {0, 3, 1, 2});
       });
     else
@@ -264,7 +301,7 @@ class ConvKernel : public ProductKernel {
       return div_up(c.out_width, c.box_width) * div_up(c.out_height, c.box_height) * div_up(c.batch, c.box_images);
     };
     const bool boxes = tensor_cores() && conv_fits_boxes(sizes_, bytes) && rows_in_boxes(a_) &&
-                       (sizes_.stride == 1 || dense(a_)) && dense(b_);
+                       (sizes_.stride == 1 || dense(a_)) && dense(b_) && (in_runs_ || w[0] % (8 * lanes()) == 0);
     const device::ConvSizes& c = sizes_;
     const char* input = c.phases > 1                         ? "conv2d of twice "
                         : form_.holes[0].is<nodes::Resize>() ? "conv2d of resized "
@@ -291,8 +328,8 @@ class ConvKernel : public ProductKernel {
     const Shape from = x->in[0].shape();
     if (is_view_chain(x->in[0]) && !rows_in_boxes(x->in[0])) return false;
     return x.shape()[1] == 2 * from[1] && x.shape()[2] == 2 * from[2] && from[3] * size_of(arithmetic_) % 128 == 0 &&
-           w.shape()[2] == 3 && w.shape()[3] == 3 && form_.anchor->attrs.ints == same && lanes() == 1 &&
-           form_.lanes == 1 && of_weights_only(w) && is_view_chain(without_rounding(w, arithmetic_));
+           w.shape()[0] % 32 == 0 && w.shape()[2] == 3 && w.shape()[3] == 3 && form_.anchor->attrs.ints == same &&
+           lanes() == 1 && form_.lanes == 1 && of_weights_only(w) && is_view_chain(without_rounding(w, arithmetic_));
   }
 
   // The four filters of 2 x 2 taps, sums of those taps that meet the same pixel: of an even row the last two, of an odd
@@ -303,6 +340,8 @@ class ConvKernel : public ProductKernel {
     const bool rounds = w != hole;
     const int64_t outputs = w.shape()[0], inputs = w.shape()[1];
     b_ = input(*form_.graph, "hole.1", arithmetic_, {4 * outputs, 2, 2, channels});
+    in_runs_ = true;
+    const Expr filters = in_runs(b_);
     struct Range {
       int64_t begin, end;
     };
@@ -319,8 +358,8 @@ class ConvKernel : public ProductKernel {
           tap = cast(tap, DType::F32);
           sum = sum ? sum + tap : tap;
         }
-      const Expr part =
-          slice(slice(slice(b_, 0, phase * outputs, (phase + 1) * outputs), 1, tap_y, tap_y + 1), 2, tap_x, tap_x + 1);
+      const Expr part = slice(slice(slice(filters, 0, phase * outputs, (phase + 1) * outputs), 1, tap_y, tap_y + 1), 2,
+                              tap_x, tap_x + 1);
       pieces.push_back({sum, permute(slice(part, -1, 0, inputs), {0, 3, 1, 2})});
     }
     keep_computed(b_, std::move(pieces));
@@ -369,44 +408,45 @@ class ConvKernel : public ProductKernel {
     const device::ConvSizes sizes = sizes_for(choice);
     if (choice.core == Core::Simt) return simt_step("conv", "ConvSizes", sizes, a_, b_, 1);
     if (choice.core == Core::Mma) return mma_step(choice, "conv", "ConvSizes", sizes, a_, b_, 1);
-    const int bytes = static_cast<int>(size_of(arithmetic_)), rows = choice.wgmma.rows_of_b(lanes());
+    const int bytes = static_cast<int>(size_of(arithmetic_));
     const auto pixels = [sizes, bytes](void* address, int64_t columns, int64_t stride) {
       TensorBox box = pixels_box(address, bytes, sizes, checked_int(stride));
       if (sizes.stride == 1) box.extent[0] = columns;
       return box;
     };
-    const auto taps = [sizes, bytes, rows](void* address, int64_t, int64_t) {
-      return taps_box(address, bytes, sizes, rows);
+    const auto taps = [=, this, rows = b_.shape()[0]](void* address, int64_t, int64_t) {
+      return in_runs_ ? taps_box(address, bytes, sizes, rows, choice.wgmma.rows_of_b(lanes()))
+                      : taps_runs_box(address, bytes, sizes, rows);
     };
     return wgmma_step(choice, "conv", "ConvSizes", sizes, a_, pixels, b_, taps);
   }
 
-  bool choose_library() override {
+  bool choose_layers() override {
     if (!tensor_cores() || sizes_.phases > 1) return false;
     const std::vector<int64_t>& p = form_.anchor->attrs.ints;  // stride, top, left, bottom, right
     const device::ConvSizes& c = sizes_;
     const DnnConv sizes = {arithmetic_, c.batch,    c.height, c.width, c.channels, c.out_height, c.out_width, c.outputs,
                            c.kernel_h,  c.kernel_w, p[0],     p[1],    p[2],       p[3],         p[4]};
     device().announce(sizes);
-    conv_route_ = ConvRoute::of(form_, sizes, a_, b_);
-    if (conv_route_) plan_ = choose_dnn(device(), library_key(), conv_route_->problem);
+    conv_route_ = ConvRoute::of(form_, sizes, a_, in_order());
+    if (conv_route_) plan_ = choose_dnn(device(), layers_key(), conv_route_->problem);
     if (!plan_) return false;
     workspace_at_ = reserve_scratch(plan_->call->workspace_bytes());
     if (conv_route_->products) place_in_scratch(conv_route_->products);
     return true;
   }
-  std::string library_key() const { return key() + " epilogue " + conv_route_->epilogue; }
+  std::string layers_key() const { return key() + " epilogue " + conv_route_->epilogue; }
 
-  bool add_library() override {
+  bool add_layers() override {
     if (!plan_) return false;
     add(dnn_step(device(), name(), *plan_, conv_route_->operands).step, {}, {{kLibraryWorkspace, workspace_at_}});
     if (conv_route_->products) add_values(name() + " results", conv_route_->pass, form_.domain);
     return true;
   }
 
-  void measure_library(const std::function<TunedStep()>& own) override {
+  void measure_layers(const std::function<TunedStep()>& own) override {
     if (!conv_route_) return;
-    tune_dnn(device(), library_key(), conv_route_->problem, b_, own, [this](const DnnPlan& plan) {
+    tune_dnn(device(), layers_key(), conv_route_->problem, {b_, in_order()}, own, [this](const DnnPlan& plan) {
       TunedStep out = dnn_step(device(), name(), plan, conv_route_->operands);
       if (conv_route_->products) out.after.push_back(plain_step(device(), name(), conv_route_->pass, form_.domain));
       return out;

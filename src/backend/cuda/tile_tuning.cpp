@@ -23,7 +23,7 @@ constexpr int64_t kCopiesBytes = 200 << 20;  // several times the second-level c
 // Memory for every leaf of the product, with small random numbers where elements have 16 bits.
 class TuningMemory {
  public:
-  TuningMemory(Device& device, Expr constant) : device_(device), constant_(constant) {
+  TuningMemory(Device& device, std::vector<Expr> constants) : device_(device), constants_(std::move(constants)) {
     std::mt19937 random(1);
     std::uniform_int_distribution<int> mantissa(0, 0x7ff);
     for (uint16_t& x : noise_) x = static_cast<uint16_t>(0x2c00 | (random() & 1) << 15 | mantissa(random));
@@ -31,7 +31,8 @@ class TuningMemory {
   void* of(const Expr& leaf, int launch) {
     std::vector<std::shared_ptr<void>>& copies = memory_[leaf.get()];
     const int64_t bytes = std::max<int64_t>(leaf_bytes(leaf), 1);
-    const int64_t count = leaf == constant_ ? std::clamp<int64_t>(kCopiesBytes / bytes, 1, kLaunches) : 1;
+    const bool constant = std::find(constants_.begin(), constants_.end(), leaf) != constants_.end();
+    const int64_t count = constant ? std::clamp<int64_t>(kCopiesBytes / bytes, 1, kLaunches) : 1;
     while (static_cast<int64_t>(copies.size()) < count) {
       copies.push_back(device_.allocate(bytes));
       const int64_t piece = static_cast<int64_t>(noise_.size() * sizeof(noise_[0]));
@@ -45,7 +46,7 @@ class TuningMemory {
 
  private:
   Device& device_;
-  Expr constant_;
+  std::vector<Expr> constants_;
   std::vector<uint16_t> noise_ = std::vector<uint16_t>(1 << 21);
   std::map<const Node*, std::vector<std::shared_ptr<void>>> memory_;
 };
@@ -168,7 +169,8 @@ std::vector<TileChoice> own_choices(const ProductShape& product, const DeviceFac
 
 }  // namespace
 
-void tune_tiles(Device& device, const ProductShape& product, const Expr& constant, const MakeTunedStep& make) {
+void tune_tiles(Device& device, const ProductShape& product, const std::vector<Expr>& constants,
+                const MakeTunedStep& make) {
   TileTable& table = TileTable::of(device.facts());
   const bool known = table.measured_here(product.key);
   const std::vector<TileChoice> theirs = product.epilogue.empty() || table.measured_here(product.epilogue_key())
@@ -176,7 +178,7 @@ void tune_tiles(Device& device, const ProductShape& product, const Expr& constan
                                              : library_choices(product);
   if (known && theirs.empty()) return;
   const std::vector<TileChoice> ours = own_choices(product, device.facts());
-  TuningMemory memory(device, constant);
+  TuningMemory memory(device, constants);
   const Fastest own = fastest(device, product, ours, memory, make);
   if (!known) table.add(product.key, own.choice.text(), own.time);
   if (theirs.empty()) return;
@@ -187,7 +189,7 @@ void tune_tiles(Device& device, const ProductShape& product, const Expr& constan
     table.add(product.epilogue_key(), own.choice.text(), own.time);
 }
 
-void tune_dnn(Device& device, const std::string& key, const DnnProblem& problem, const Expr& constant,
+void tune_dnn(Device& device, const std::string& key, const DnnProblem& problem, const std::vector<Expr>& constants,
               const std::function<TunedStep()>& own, const std::function<TunedStep(const DnnPlan& plan)>& make) {
   constexpr size_t kPlans = 8;
   constexpr double kCompiledGain = 13.0 / 14;
@@ -195,7 +197,7 @@ void tune_dnn(Device& device, const std::string& key, const DnnProblem& problem,
   DnnLibrary* const library = table.measured_here(key) ? nullptr : device.dnn_library();
   const std::vector<DnnPlan> plans = library ? library->likeliest(problem, kPlans) : std::vector<DnnPlan>();
   if (plans.empty()) return;
-  TuningMemory memory(device, constant);
+  TuningMemory memory(device, constants);
   TunedStep ours = own();
   const double own_time = Replays(device, memory, ours, Core::Simt).typical();
   std::string best = kOwnKernel, all;

@@ -21,13 +21,14 @@ using MakeTunedStep = std::function<TunedStep(const TileChoice& choice)>;
 
 /// Measures the likeliest of the product's choices that this machine has not measured, and adds the fastest of ours to
 /// the device's TileTable under the product's key; where a library could do it, the fastest of all under
-/// epilogue_key(). `constant`: the leaf that a network's weights lie in.
-void tune_tiles(Device& device, const ProductShape& product, const Expr& constant, const MakeTunedStep& make);
+/// epilogue_key(). `constants`: the leaves that a network's weights lie in.
+void tune_tiles(Device& device, const ProductShape& product, const std::vector<Expr>& constants,
+                const MakeTunedStep& make);
 
 /// Measures what a library of network layers offers for a problem beside `own`, the launch's own step, and adds the
 /// faster to the TileTable under `key`, unless this machine has. `make`: the step of a plan's call. A plan that every
 /// process compiles anew must save a fourteenth.
-void tune_dnn(Device& device, const std::string& key, const DnnProblem& problem, const Expr& constant,
+void tune_dnn(Device& device, const std::string& key, const DnnProblem& problem, const std::vector<Expr>& constants,
               const std::function<TunedStep()>& own, const std::function<TunedStep(const DnnPlan& plan)>& make);
 
 }  // namespace tenon::cuda

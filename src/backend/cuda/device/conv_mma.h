@@ -122,8 +122,8 @@ DEV void conv_mma(const Params& p) {
     griddep_wait();
     griddep_launch();
     WindowLoader<Tile, Tile::kM, A> a(p, steps.first, at.row, at.pixels);
-    RowLoader<Tile, Tile::kN, B> b(p, k, steps.first,
-                                   [&](int i) { return Place::Lanes::source(i, at.column, at.columns); });
+    RowLoader<Tile, Tile::kN, B> b(
+        p, k, steps.first, [&](int i) { return Place::Lanes::template source<B::kInRuns>(i, at.column, at.columns); });
     mma_loop<Tile, T>(p, sums, a, b, steps.count);
   }
   if (c.split.splits > 1 &&

@@ -88,8 +88,11 @@ struct ConvProblem {
   DEV void load_b(const Item& item, int step, uint32_t b, uint32_t full) const {
     const int tap = step / chunks, first = (item.phase_y * 2 + item.phase_x) * p.sizes.outputs + item.column;
     const TmaSource from = B::source(p, (step - tap * chunks) * kColumns);
-    load_rows_of_b<Tile, Epilogue::kLanes>(b, first, columns(), [&](uint32_t dst, int row) {
-      load_box_of_b<Tile>(dst, from.map, full, from.column, tap, row);
+    load_rows_of_b<Tile, Epilogue::kLanes, B::kInRuns>(b, first, columns(), [&](uint32_t dst, int row) {
+      if constexpr (B::kInRuns)
+        load_box_of_b<Tile>(dst, from.map, full, from.column, tap, row);
+      else
+        load_box_of_b<Tile>(dst, from.map, full, from.column, tap, 0, row / 8, 0);
     });
   }
 };

@@ -24,8 +24,8 @@ DEV void gemm_mma(const Params& p) {
   griddep_launch();
   RowLoader<Tile, Tile::kM, A> a(p, g.k, steps.first,
                                  [&](int i) { return batch * g.m + (row + i < g.m ? row + i : g.m - 1); });
-  RowLoader<Tile, Tile::kN, B> b(p, g.k, steps.first,
-                                 [&](int i) { return batch * g.n + Lanes::source(i, column, columns); });
+  RowLoader<Tile, Tile::kN, B> b(
+      p, g.k, steps.first, [&](int i) { return batch * g.n + Lanes::template source<B::kInRuns>(i, column, columns); });
   MmaSums<Tile> sums = {};
   mma_loop<Tile, T>(p, sums, a, b, steps.count);
   if (g.split.splits > 1 && !mma_meet<Tile, WholeBlock>(g.split, batch * grid_x() + block_x(), block_y(), sums,

@@ -2,9 +2,10 @@
 //
 // grid.x = min(multiprocessors, tiles of m * tiles of n * batch * splits); WgmmaTile::kThreads, kSharedBytes. Operands
 // are dense tensors [batch * rows][columns] that the copy engine reads (device.h's TensorBox, swizzle 128): A in boxes
-// of 128 bytes x kM rows, B of 128 bytes x kN / kLanes rows. An operand is
+// of 128 bytes x kM rows, B of 128 bytes x kN / max(kLanes, kCluster) rows if it lies in runs, else x 32. An operand is
 //   struct A { using T = BF16; DEV static TmaSource source(const Params& p, int column) { return {p.a, column}; }
-//     static constexpr bool kConstant = false; };   // true: there before the kernels before this one have ended
+//     static constexpr bool kConstant = false;   // true: there before the kernels before this one have ended
+//     static constexpr bool kInRuns = false; };  // of B: mma_results.h
 // where the columns of one step (128 bytes) must come from one map.
 #pragma once
 #include "tenon/device/wgmma_tile.h"
@@ -45,9 +46,13 @@ struct GemmProblem {
   }
   DEV void load_b(const WgmmaItem& item, int step, uint32_t b, uint32_t full) const {
     const TmaSource from = B::source(p, step * kColumns);
-    load_rows_of_b<Tile, Epilogue::kLanes>(
-        b, batch(item) * p.sizes.n + column(item), columns(),
-        [&](uint32_t dst, int row) { load_box_of_b<Tile>(dst, from.map, full, from.column, row); });
+    load_rows_of_b<Tile, Epilogue::kLanes, B::kInRuns>(
+        b, batch(item) * p.sizes.n + column(item), columns(), [&](uint32_t dst, int row) {
+          if constexpr (B::kInRuns)
+            load_box_of_b<Tile>(dst, from.map, full, from.column, row);
+          else
+            load_box_of_b<Tile>(dst, from.map, full, from.column, 0, row / 8, 0);
+        });
   }
 };
 

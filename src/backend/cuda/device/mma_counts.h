@@ -1,6 +1,6 @@
 // Sums and sums of squares of what an epilogue stores, for each column over the rows of a sample, while it is stored:
 //
-//   a warp's rows --slabs, a lane a column--> registers --slabs--> the tile's rows of each sample --> partial sums
+//   a warp's rows --shuffles, a lane a column--> registers --slabs--> the tile's rows of each sample --> partial sums
 //
 // The partial sums of a sample's tiles are added by a kernel of their own (count_sums.h): counters in memory and the
 // fences before them would keep every tile waiting. The order of all additions is fixed, so that the result is the same
@@ -21,32 +21,43 @@ concept Counting = requires {
 template <class Tile, class Epilogue>
 struct WarpCounts {};
 
+/// Of results in runs: lane 4h + q ends up with column 8q + h of every 32.
 template <class Tile, Counting Epilogue>
 struct WarpCounts<Tile, Epilogue> {
-  static constexpr int kLane = Tile::kSlabColumns / Epilogue::kLanes, kEach = (kLane + 31) / 32;
-  static constexpr int kSlabs = Tile::kWarpN / Tile::kSlabColumns, kSlabRow = Tile::kSlabColumns + 8;
-  static_assert(2 * kSlabs * kLane <= 16 * kSlabRow, "a warp's sums fit its slab");
-  float sums[kSlabs][kEach] = {}, squares[kSlabs][kEach] = {};
+  static constexpr int kLane = Tile::kWarpN / Epilogue::kLanes, kBlocks = kLane / 32;
+  static_assert(2 * kLane * 4 <= Tile::kSlabBytes, "a warp's sums fit its slab");
+  float sums[kBlocks] = {}, squares[kBlocks] = {};
+  float run_sums[8] = {}, run_squares[8] = {};  ///< of this lane's 8 columns of a block, over its two rows
 
-  /// Adds the 16 rows of a slab, the number `number` of the warp's.
-  DEV void add(const float* slab, int number) {
-    UNROLL for (int j = 0; j < kEach; ++j) {
-      const int column = lane() + 32 * j;
-      if (column >= kLane) continue;
-      UNROLL for (int row = 0; row < 16; ++row) {
-        const float x = slab[row * kSlabRow + column];
-        sums[number][j] += x;
-        squares[number][j] += x * x;
+  /// Adds columns `first` on of this lane's run.
+  template <int kRun>
+  DEV void add(int first, const Frag<float, kRun>& x) {
+    UNROLL for (int e = 0; e < kRun; ++e) {
+      run_sums[first + e] += x.v[e];
+      run_squares[first + e] += x.v[e] * x.v[e];
+    }
+  }
+  /// Adds the block's runs of 8 lanes: each step halves the columns that a lane is left with.
+  DEV void end_block(int block) {
+    UNROLL for (int width = 4; width > 0; width /= 2) {
+      const bool upper = lane() & (4 * width);
+      UNROLL for (int c = 0; c < width; ++c) {
+        const float sum = shuffle_xor(upper ? run_sums[c] : run_sums[c + width], 4 * width);
+        const float square = shuffle_xor(upper ? run_squares[c] : run_squares[c + width], 4 * width);
+        run_sums[c] = (upper ? run_sums[c + width] : run_sums[c]) + sum;
+        run_squares[c] = (upper ? run_squares[c + width] : run_squares[c]) + square;
       }
     }
+    sums[block] += run_sums[0];
+    squares[block] += run_squares[0];
+    UNROLL for (int c = 0; c < 8; ++c) run_sums[c] = 0, run_squares[c] = 0;
   }
   /// Writes [2][columns of the warp].
   DEV void put(float* slab) const {
-    UNROLL for (int number = 0; number < kSlabs; ++number) UNROLL for (int j = 0; j < kEach; ++j) {
-      const int column = lane() + 32 * j;
-      if (column >= kLane) continue;
-      slab[number * kLane + column] = sums[number][j];
-      slab[(kSlabs + number) * kLane + column] = squares[number][j];
+    UNROLL for (int block = 0; block < kBlocks; ++block) {
+      const int column = block * 32 + lane() % 4 * 8 + lane() / 4;
+      slab[column] = sums[block];
+      slab[kLane + column] = squares[block];
     }
   }
 };

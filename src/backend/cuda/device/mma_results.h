@@ -1,5 +1,10 @@
 // Results of a block's tile, wherever they were computed: registers as mma and wgmma leave them, their meeting under
-// split K, and their way to the epilogue, through shared memory so that it gets whole runs of columns.
+// split K, and their way to the epilogue, which gets whole runs of columns.
+//
+// mma leaves a lane two columns of every 8. Where the rows of operand B lie in shared memory *in runs*, row 8j + 2q + e
+// of 32 being column 8q + 2j + e, the two columns of four fragments are 8 columns side by side, and results go from
+// registers to the epilogue. Where they cannot (attention, narrow warps) results change lanes in a slab of shared
+// memory. Constant operands lie in runs in memory too (B::kInRuns), others are put in order on their way.
 //
 // An epilogue is a struct with kLanes (the product's columns are kLanes equal parts, and one column of each is given
 // together), kRun (columns a call: 1, 2, 4 or 8; a lane's columns are a multiple), a type Computed,
@@ -55,22 +60,38 @@ DEV bool mma_meet(const SplitK& split, int tile, int part, MmaSums<Tile>& sums, 
   return true;
 }
 
+/// True if the rows of B lie in runs: of tiles that say so, where a lane's columns of a warp are blocks of 32.
+template <class Tile, int kLanes>
+DEV constexpr bool in_runs() {
+  if constexpr (requires { Tile::kRuns; })
+    return Tile::kWarpN / kLanes % 32 == 0;
+  else
+    return false;
+}
+/// The column of a block of 32 behind row i of it, in runs; and the row behind column i.
+DEV constexpr int column_in_runs(int i) { return i / 2 % 4 * 8 + i / 8 * 2 + i % 2; }
+
 /// The columns of a tile whose epilogue has kLanes lanes: each warp's columns are kLanes equal parts, one a lane, so
 /// that the columns that meet in the epilogue lie in one warp.
 template <class Tile, int kLanes>
 struct LaneColumns {
   static constexpr int kTile = Tile::kN / kLanes, kWarp = Tile::kWarpN / kLanes;  ///< columns of a lane
-  static_assert(Tile::kSlabColumns % (8 * kLanes) == 0, "a slab holds whole fragments of every lane");
-  /// The row of B behind row i of the tile: column `first` on of each lane, clamped to the lane's `columns`.
+  static_assert(kWarp % 8 == 0, "a lane has whole fragments");
+  /// The row of B behind row i of the tile: column `first` on of each lane, clamped to the lane's `columns`. kStored: B
+  /// lies in memory in runs.
+  template <bool kStored>
   DEV static int source(int i, int first, int columns) {
-    const int inside = i % Tile::kWarpN, column = first + i / Tile::kWarpN * kWarp + inside % kWarp;
-    return inside / kWarp * columns + (column < columns ? column : columns - 1);
+    const int inside = i % Tile::kWarpN, place = inside % kWarp;
+    const int in_warp = in_runs<Tile, kLanes>() ? place / 32 * 32 + column_in_runs(place % 32) : place;
+    const int column = first + i / Tile::kWarpN * kWarp + in_warp;
+    const int row = inside / kWarp * columns + (column < columns ? column : columns - 1);
+    return kStored ? row / 32 * 32 + column_in_runs(row % 32) : row;
   }
 };
 
 struct WarpPlace {
   int row, column;
-  float* slab;  ///< 16 rows of Tile::kSlabColumns + 8 floats: 8 more, so that the lanes' pairs meet no bank twice
+  float* slab;  ///< the warp's Tile::kSlabBytes
 };
 
 /// Rows from one 16-row fragment of a warp to its next: next to each other, or as the tile says.
@@ -82,17 +103,57 @@ DEV constexpr int fragment_step() {
     return 16;
 }
 
-/// Runs the epilogue over a warp's results, a slab of 16 rows and kSlabColumns columns at a time. row_of(i): what the
-/// epilogue calls row i of the tile, below zero outside (row 0 is inside); `column`: the tile's first, of `columns` in
-/// a lane. Counts what is stored if the epilogue wants that.
+/// Runs the epilogue over a warp's results in runs: a lane has 8 columns of row lane / 4 and of that row + 8 of each
+/// block of 16 x 32. Counts what is stored if the epilogue wants that.
 template <class Tile, class Epilogue, class Params, class RowOf>
-DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
-                   int columns, WarpCounts<Tile, Epilogue>& counts) {
+DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
+                    int columns, WarpCounts<Tile, Epilogue>& counts) {
+  constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kFragments = Tile::kWarpN / kLanes / 8;
+  constexpr int kPieces = 8 / kRun, kItems = kFragments / 4 * 2 * kPieces;  // calls for 16 rows
+  // As many loads under way as registers allow.
+  constexpr int kMost = Tile::kThreads > 128 && MmaSums<Tile>::kColumns <= 32 ? 8 : 4;
+  constexpr int kTogether = kItems < kMost ? kItems : kMost;
+  const int some_row = row_of(0), first_column = column + place.column + lane() % 4 * 8;
+  UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) {
+    const int top = place.row + fragment_step<Tile>() * i + lane() / 4;
+    const int rows[2] = {row_of(top), row_of(top + 8)};
+    UNROLL for (int first = 0; first < kItems; first += kTogether) {
+      typename Epilogue::Computed computed[kTogether];
+      UNROLL for (int t = 0; t < kTogether && first + t < kItems; ++t) {
+        const int item = first + t, piece = item % kPieces, half = item / kPieces % 2, block = item / kPieces / 2;
+        const int row = rows[half], at = first_column + block * 32 + piece * kRun;
+        Frag<float, kRun> values[kLanes];
+        UNROLL for (int part = 0; part < kLanes; ++part) UNROLL for (int e = 0; e < kRun; ++e) {
+          const int in_run = piece * kRun + e;
+          values[part].v[e] = sums.v[i][part * kFragments + block * 4 + in_run / 2][2 * half + in_run % 2];
+        }
+        // What lies outside is computed where something lies and not stored: a branch would keep loads apart.
+        computed[t] = Epilogue::compute(p, row < 0 ? some_row : row, at < columns ? at : column, values);
+      }
+      UNROLL for (int t = 0; t < kTogether && first + t < kItems; ++t) {
+        const int item = first + t, piece = item % kPieces, half = item / kPieces % 2, block = item / kPieces / 2;
+        const int row = rows[half], at = first_column + block * 32 + piece * kRun;
+        const bool inside = row >= 0 && at < columns;
+        if (inside) Epilogue::store(p, row, at, computed[t]);
+        if constexpr (Counting<Epilogue>) {  // over the first lane's columns
+          counts.add(piece * kRun, inside ? computed[t].counted : splat<kRun>(0.0f));
+          if (half == 1 && piece == kPieces - 1) counts.end_block(block);
+        }
+      }
+    }
+  }
+}
+
+/// The same for results that are not in runs, a slab of 16 rows and Tile::kSlabColumns columns at a time; slabs have 8
+/// floats more a row, so that the lanes' pairs meet no bank twice.
+template <class Tile, class Epilogue, class Params, class RowOf>
+DEV void store_slabs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
+                     int columns) {
   constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kSlabRow = Tile::kSlabColumns + 8;
   constexpr int kLane = Tile::kSlabColumns / kLanes;  // columns of a lane in a slab
   constexpr int kRuns = kLane / kRun, kFragments = kLane / 8, kItems = 16 * kRuns, kPasses = (kItems + 31) / 32;
   constexpr int kTogether = kPasses < 4 ? kPasses : 4;
-  static_assert(kLane % kRun == 0);
+  static_assert(kLane % 8 == 0 && kLane % kRun == 0, "a slab holds whole fragments of every lane");
   const int l = lane(), some_row = row_of(0);
   float* pair = place.slab + l / 4 * kSlabRow + l % 4 * 2;
   UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) {
@@ -117,44 +178,44 @@ DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& 
           const float* from = place.slab + (item < kItems ? item / kRuns : 0) * kSlabRow + item % kRuns * kRun;
           Frag<float, kRun> values[kLanes];
           UNROLL for (int part = 0; part < kLanes; ++part) values[part] = load<float, kRun>(from + part * kLane);
-          // What lies outside is computed where something lies and not stored: a branch would keep loads apart.
           computed[t] = Epilogue::compute(p, row < 0 ? some_row : row, at < columns ? at : column, values);
         }
         UNROLL for (int t = 0; t < kTogether && first + t < kPasses; ++t) {
           const int item = (first + t) * 32 + l, at = column + place.column + slab * kLane + item % kRuns * kRun;
-          const bool inside = rows[first + t] >= 0 && at < columns;
-          if (inside) Epilogue::store(p, rows[first + t], at, computed[t]);
-          if constexpr (Counting<Epilogue>) {  // over the first lane's columns
-            if (item < kItems)
-              store(place.slab + item / kRuns * kSlabRow + item % kRuns * kRun,
-                    inside ? computed[t].counted : splat<kRun>(0.0f));
-          }
+          if (rows[first + t] >= 0 && at < columns) Epilogue::store(p, rows[first + t], at, computed[t]);
         }
       }
       sync_warp();
-      if constexpr (Counting<Epilogue>) {
-        counts.add(place.slab, slab);
-        sync_warp();
-      }
     }
   }
 }
 
-/// The same where nothing is counted.
+/// Runs the epilogue over a warp's results. row_of(i): what the epilogue calls row i of the tile, below zero outside
+/// (row 0 is inside); `column`: the tile's first, of `columns` in a lane.
 template <class Tile, class Epilogue, class Params, class RowOf>
 DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
                    int columns) {
-  WarpCounts<Tile, Epilogue> nothing;
-  mma_store<Tile, Epilogue>(p, sums, place, row_of, column, columns, nothing);
+  if constexpr (in_runs<Tile, Epilogue::kLanes>()) {
+    WarpCounts<Tile, Epilogue> nothing;
+    store_runs<Tile, Epilogue>(p, sums, place, row_of, column, columns, nothing);
+  } else {
+    store_slabs<Tile, Epilogue>(p, sums, place, row_of, column, columns);
+  }
 }
 
-/// mma_store, and the end of the count: `samples()` says which samples the tile's rows belong to.
+/// mma_store, and the count of what an epilogue that counts stores: `samples()` says which samples the tile's rows
+/// belong to. Only results in runs are counted.
 template <class Tile, class Epilogue, class Crew, class Params, class RowOf, class SamplesOf>
 DEV void mma_finish(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
                     int columns, SamplesOf samples) {
-  WarpCounts<Tile, Epilogue> counts;
-  mma_store<Tile, Epilogue>(p, sums, place, row_of, column, columns, counts);
-  if constexpr (Counting<Epilogue>) mma_count<Tile, Epilogue, Crew>(p, counts, samples(), place.slab, column, columns);
+  if constexpr (Counting<Epilogue>) {
+    static_assert(in_runs<Tile, Epilogue::kLanes>());
+    WarpCounts<Tile, Epilogue> counts;
+    store_runs<Tile, Epilogue>(p, sums, place, row_of, column, columns, counts);
+    mma_count<Tile, Epilogue, Crew>(p, counts, samples(), place.slab, column, columns);
+  } else {
+    mma_store<Tile, Epilogue>(p, sums, place, row_of, column, columns);
+  }
 }
 
 /// Steps of K that part `part` of `splits` does.

@@ -1,7 +1,7 @@
 // One block's tile of a matrix product on tensor cores, y[m, n] = sum over k of a[m, k] b[n, k]:
 //
 //   global --cp.async, kStages deep--> shared [rows][kRowBytes], swizzled --ldmatrix, a step ahead--> mma --> registers
-//   registers --a slab of 16 rows a warp--> shared --kRun columns a thread--> the epilogue
+//   registers, in runs or through slabs of 16 rows a warp --> the epilogue
 //
 // Shared memory holds a row's 16-byte chunks permuted by the row's number, so that neither cp.async nor ldmatrix meets
 // a bank twice. Rows beyond the matrix are copies of the last one, whose results nobody stores; columns beyond K are
@@ -19,6 +19,7 @@ struct MmaTile {
   static constexpr int kThreads = 32 * kWarpsM * kWarpsN, kSumThreads = kThreads;
   static constexpr int kWarpM = kM / kWarpsM, kWarpN = kN / kWarpsN;  ///< a warp's part
   static constexpr int kStageBytes = (kM + kN) * kRowBytes;
+  static constexpr bool kRuns = true;
   static constexpr int kSlabColumns = kWarpN;  ///< of a slab of results
   static constexpr int kSlabBytes = 16 * (kSlabColumns + 8) * 4;
   static constexpr int kPipelineBytes = kStages * kStageBytes, kSlabsBytes = kWarpsM * kWarpsN * kSlabBytes;

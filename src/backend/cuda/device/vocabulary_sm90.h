@@ -109,6 +109,22 @@ DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, u
       "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(static_cast<uint16_t>(blocks))
       : "memory");
 }
+DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, unsigned blocks, int x, int y, int z,
+                         int w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+      "{%3, %4, %5, %6}], [%2], %7;" ::"r"(dst),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "h"(static_cast<uint16_t>(blocks))
+      : "memory");
+}
+DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, unsigned blocks, int x, int y, int z,
+                         int w, int v) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+      "{%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(dst),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v), "h"(static_cast<uint16_t>(blocks))
+      : "memory");
+}
 
 /// What threads wrote to shared memory before is seen by copies and wgmma that start after.
 DEV void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

@@ -1,7 +1,7 @@
 // Tiles of a matrix product on sm_90's tensor cores, one block a multiprocessor that works through a list of items:
 //
 //   warpgroup 0, one thread: boxes of both operands --TMA, kStages deep--> shared [rows][128 bytes], swizzled
-//   the other warpgroups, 64 rows of the tile each: shared --wgmma--> registers --slabs of 16 rows--> the epilogue
+//   the other warpgroups, 64 rows of the tile each: shared --wgmma--> registers, in runs --> the epilogue
 //
 // Two barriers a stage: `full` counts the bytes that came, `empty` the warps that are done with them. The copies of the
 // next item run ahead while the epilogue of this one does its work.
@@ -21,8 +21,8 @@ struct WgmmaTile {
   static constexpr int kGroups = kM > 128 ? 2 : kM / 64, kParts = kM / 64 / kGroups;
   static constexpr int kWarpM = 16 * kParts, kWarpN = kN, kFragmentStep = 64;
   static constexpr int kSumThreads = 128 * kGroups, kSumWarps = kSumThreads / 32, kThreads = kSumThreads + 128;
-  static constexpr int kSlabColumns = kN % 64 == 0 && kN < 256 ? 64 : 32;
-  static constexpr int kSlabBytes = 16 * (kSlabColumns + 8) * 4;
+  static constexpr bool kRuns = true;
+  static constexpr int kSlabBytes = 2 * kN * 4;  ///< a warp's counts
   static constexpr int kStageBytes = (kM + kN) * kRowBytes;
   static constexpr int kSlabsAt = kStages * kStageBytes, kBarriersAt = kSlabsAt + kSumWarps * kSlabBytes;
   static constexpr int kSharedBytes = kBarriersAt + 16 * kStages + 16;
@@ -74,19 +74,18 @@ DEV int item_step() {
   return grid_x() / Tile::kCluster;
 }
 
-/// Copies kRows rows of B of one lane or all. In a cluster each block copies its part to all blocks: a lane, or a share
-/// of the rows. `row` is the first of lane 0, `lane_rows` from one lane to the next; load(dst, row) is one copy.
-template <class Tile, int kLanes, class Load>
+/// Copies a tile's rows of B, of all lanes. In a cluster each block copies its part to all blocks: a lane, or a share
+/// of the rows. `row` is the first of lane 0, `lane_rows` from one lane to the next. load(dst, row) copies as many rows
+/// as lie together if B lies in runs in memory, else 32, which the copy puts in order.
+template <class Tile, int kLanes, bool kInRuns, class Load>
 DEV void load_rows_of_b(uint32_t b, int row, int lane_rows, Load load) {
-  constexpr int kLaneRows = Tile::kN / kLanes;
-  if constexpr (Tile::kCluster == 1) {
-    UNROLL for (int lane = 0; lane < kLanes; ++lane)
-        load(b + lane * kLaneRows * Tile::kRowBytes, row + lane * lane_rows);
-  } else {
-    static_assert(kLanes == 1 || kLanes == Tile::kCluster);
-    constexpr int kShare = Tile::kN / Tile::kCluster;
-    const int rank = cluster_rank();
-    load(b + rank * kShare * Tile::kRowBytes, row + rank * (kLanes == 1 ? kShare : lane_rows));
+  constexpr int kLaneRows = Tile::kN / kLanes, kShare = Tile::kN / Tile::kCluster;
+  constexpr int kRows = !kInRuns ? 32 : kLaneRows < kShare ? kLaneRows : kShare;
+  static_assert(kLaneRows % kRows == 0 && kShare % kRows == 0 && kRows % 32 == 0);
+  const int rank = rank_in_cluster<Tile>();
+  UNROLL for (int i = 0; i < kShare; i += kRows) {
+    const int at = rank * kShare + i, lane = at / kLaneRows;
+    load(b + at * Tile::kRowBytes, row + lane * lane_rows + at - lane * kLaneRows);
   }
 }
 /// One copy of such rows, `at` being its coordinates.
