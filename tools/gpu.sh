@@ -25,6 +25,7 @@ step tests $bin/test_cuda --gtest_filter='Plain.*:Gemm.*:Conv.*:Heads.*:GpuPictu
 for core in mma wgmma cublaslt; do
   step "tests with $core" env TENON_CUDA_CORE=$core $bin/test_cuda --gtest_filter='Gemm.*:Conv.*:CublasLt.*:GpuPictures.*'
 done
+step "tests with cudnn" env TENON_CUDA_CORE=cudnn $bin/test_cuda --gtest_filter='Cudnn.*:Heads.*'
 sanitizer="$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)"
 if [[ -n "$sanitizer" ]]; then
   for tool in memcheck racecheck; do

@@ -18,6 +18,7 @@ using nlohmann::ordered_json;
 struct CompileFlags {
   PartFlags part;
   std::vector<std::string> archs = {"sm_90a"};
+  bool cudnn = false;
 };
 
 // Weights of the shapes that a plan names, without values: compiling reads none.
@@ -44,12 +45,31 @@ ordered_json kernel_json(const CompiledKernel& k) {
           {"problems", k.problems}};
 }
 
-// Compiles the parts for one architecture; the number of kernels with problems.
+// Says which of a library's plans there are; the number of those that there are not.
+int report_plans(const std::string& arch, const PlannedCalls& planned, const Common& common, ordered_json& out) {
+  if (planned.library.empty()) return 0;
+  ordered_json calls = ordered_json::array();
+  int missing = 0;
+  for (const PlannedCalls::Call& c : planned.calls) {
+    missing += c.engine.empty();
+    if (c.engine.empty()) spdlog::error("{}: {} has no plan for {}: {}", arch, planned.library, c.problem, c.why_not);
+    spdlog::debug("{}: {}: {} {}", arch, c.problem, planned.library, c.engine);
+    calls.push_back({{"problem", c.problem}, {"engine", c.engine}, {"why_not", c.why_not}});
+  }
+  if (!common.json)
+    std::cout << arch << ": " << planned.library << " has plans for " << calls.size() - static_cast<size_t>(missing)
+              << " of " << calls.size() << " convolutions and attentions, " << planned.seconds << " s\n";
+  out["plans"] = {{"library", planned.library}, {"seconds", planned.seconds}, {"calls", calls}};
+  return missing;
+}
+
+// Compiles the parts for one architecture; the number of kernels with problems, and of plans that a library has not.
 int compile_for(const std::string& arch, const CompileFlags& f, const Common& common, ordered_json& out) {
   const auto begin = std::chrono::steady_clock::now();
   const std::shared_ptr<const ModelParts> model = open_parts(f.part.spec);
   BackendOptions options = common.backend_options();
   options.compile_for = arch;
+  options.plan_libraries = f.cudnn;
   const std::shared_ptr<Backend> backend = make_backend("cuda", options);
   for (const std::string& part : model->parts_named(f.part.part)) {
     throw_if_stopped();
@@ -71,13 +91,14 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
     std::cout << arch << ": " << kernels.size() << " kernels, at most " << most_registers << " registers, " << bad
               << " with problems, " << std::fixed << seconds << " s\n";
   out.push_back({{"arch", arch}, {"seconds", seconds}, {"kernels", kernels}});
-  return bad;
+  return bad + report_plans(arch, backend->planned(), common, out.back());
 }
 
 Action declare(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<CompileFlags>();
   f->part.declare(app, "all");
   app.add_option("--arch", f->archs, "sm_89, sm_90a: comma-separated")->delimiter(',')->capture_default_str();
+  app.add_flag("--cudnn", f->cudnn, "see too whether cuDNN has a plan for every convolution and attention");
   return [f, &common] {
     ordered_json out = ordered_json::array();
     int bad = 0;

@@ -90,6 +90,18 @@ struct CompiledKernel {
   std::vector<std::string> problems;  ///< what is wrong with it, in sentences
 };
 
+/// Whether a vendor's library has plans for what launches could ask of it, on a GPU that need not be here.
+struct PlannedCalls {
+  struct Call {
+    std::string problem;
+    std::string engine;   ///< the library's choice; empty if it has none
+    std::string why_not;  ///< then
+  };
+  std::string library;  ///< with its version; empty: none was asked
+  std::vector<Call> calls;
+  double seconds = 0;  ///< that planning took
+};
+
 /// A device's memory and kernels. Calls come from one thread at a time.
 class Backend {
  public:
@@ -128,12 +140,15 @@ class Backend {
   virtual void synchronize() {}
   /// All kernels of a backend that compiles for an architecture (BackendOptions::compile_for), compiled.
   virtual std::vector<CompiledKernel> compiled() { return {}; }
+  /// Of a backend that plans too (BackendOptions::plan_libraries).
+  virtual PlannedCalls planned() { return {}; }
 };
 
 struct BackendOptions {
   int threads = 0;               ///< 0: all processors
   int ordinal = 0;               ///< which of several devices
   std::string compile_for = {};  ///< cuda: no GPU, compile for this architecture ("sm_90a") instead of running
+  bool plan_libraries = false;   ///< then: see too whether vendors' libraries have plans for it
 };
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendOptions&)>;
 /// Something that a backend needs of the machine, for `tenon env`.

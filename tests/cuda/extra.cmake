@@ -25,12 +25,18 @@ target_link_options(tenon_fake_driver PRIVATE -Wl,-soname,libtenon_fake_driver.s
 target_compile_definitions(test_cuda PRIVATE FAKE_DRIVER_FOLDER="${_fake_driver}")
 add_dependencies(test_cuda tenon_fake_driver)
 
-# A cuBLASLt that pretends, likewise.
-add_library(tenon_fake_cublaslt SHARED ${CMAKE_CURRENT_LIST_DIR}/fake_cublaslt/fake_cublaslt.cpp)
-target_link_libraries(tenon_fake_cublaslt PRIVATE tenon tenon_flags)
-set(_fake_cublaslt ${PROJECT_BINARY_DIR}/fake_cublaslt)
-set_target_properties(tenon_fake_cublaslt PROPERTIES PREFIX "" OUTPUT_NAME libcublasLt SUFFIX .so.13 NO_SONAME ON
-                      LIBRARY_OUTPUT_DIRECTORY ${_fake_cublaslt})
-target_link_options(tenon_fake_cublaslt PRIVATE -Wl,-soname,libtenon_fake_cublaslt.so -Wl,--as-needed)
-target_compile_definitions(test_cuda PRIVATE FAKE_CUBLASLT_FOLDER="${_fake_cublaslt}")
-add_dependencies(test_cuda tenon_fake_cublaslt)
+# A cuBLASLt and a cuDNN that pretend, likewise.
+foreach(_library cublasLt:cublaslt:13 cudnn:cudnn:9)
+  string(REPLACE ":" ";" _library ${_library})
+  list(GET _library 0 _file)
+  list(GET _library 1 _name)
+  list(GET _library 2 _major)
+  string(TOUPPER ${_name} _upper)
+  add_library(tenon_fake_${_name} SHARED ${CMAKE_CURRENT_LIST_DIR}/fake_${_name}/fake_${_name}.cpp)
+  target_link_libraries(tenon_fake_${_name} PRIVATE tenon tenon_flags)
+  set_target_properties(tenon_fake_${_name} PROPERTIES PREFIX "" OUTPUT_NAME lib${_file} SUFFIX .so.${_major} NO_SONAME ON
+                        LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fake_${_name})
+  target_link_options(tenon_fake_${_name} PRIVATE -Wl,-soname,libtenon_fake_${_name}.so -Wl,--as-needed)
+  target_compile_definitions(test_cuda PRIVATE FAKE_${_upper}_FOLDER="${PROJECT_BINARY_DIR}/fake_${_name}")
+  add_dependencies(test_cuda tenon_fake_${_name})
+endforeach()

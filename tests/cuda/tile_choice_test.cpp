@@ -18,6 +18,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tenon/backend/cuda/dnn_choice.h"
 #include "tenon/backend/cuda/tile_table.h"
 #include "tenon/core/error.h"
 
@@ -261,7 +262,7 @@ TEST_F(Tiles, TheVariableLeavesOneCore) {
     ADD_FAILURE() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Usage);
-    EXPECT_THAT(e.what(), HasSubstr("expected simt, mma, wgmma, cublaslt or own, got \"cublas\""));
+    EXPECT_THAT(e.what(), HasSubstr("expected simt, mma, wgmma, cublaslt, cudnn or own, got \"cublas\""));
   }
 }
 
@@ -277,6 +278,11 @@ TEST_F(Tiles, WhatComesWithTenonCanRunOnTheMachineItWasMeasuredOn) {
     ASSERT_NE(comment, std::string::npos) << line;
     const std::string key = line.substr(0, equals), choice = line.substr(equals + 3, comment - equals - 3);
     EXPECT_TRUE(keys.insert(key).second) << "twice: " << key;
+    if (choice == kOwnKernel || choice.starts_with("cudnn ")) {
+      EXPECT_THAT(key, testing::MatchesRegex("(conv2d|attention) .* epilogue (plain|bias|pass)"));
+      EXPECT_THAT(choice, testing::MatchesRegex("own|cudnn [0-9.]+ engine [0-9]+( knobs( [0-9]+:-?[0-9]+)+)?"));
+      continue;
+    }
     const ProductShape p = product_named(key);
     ASSERT_GT(p.m * p.n * p.k, 0) << "no product: " << key;
     EXPECT_TRUE(TileChoice::parse(choice)) << line;

@@ -1,44 +1,18 @@
 // The attention skeleton: streaming softmax; q, k and v are read where their heads lie in memory.
+#include <cstddef>
+
 #include "tenon/backend/cuda/anchor_kernel.h"
-#include "tenon/backend/cuda/attention_launch.h"
+#include "tenon/backend/cuda/attention_route.h"
+#include "tenon/backend/cuda/dnn_choice.h"
 #include "tenon/backend/cuda/tile_choice.h"
 #include "tenon/core/error.h"
 #include "tenon/device/core_sizes.h"
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/affine.h"
 
 namespace tenon::cuda {
 namespace {
 
 constexpr int64_t kMostDepth = 512;  // of the f32 kernel: four results a thread
-
-// An operand [batch, heads, tokens, depth] that the copy engine can read.
-struct HeadRows {
-  Expr leaf;
-  int64_t offset;  // elements from the leaf's first
-  HeadStrides strides;
-};
-
-// Nothing if the operand is no single tensor of 2-byte elements in strides of whole 16 bytes.
-std::optional<HeadRows> head_rows(const Expr& operand) {
-  const Shape shape = operand.shape();
-  const auto pieces = affine_pieces(operand, shape, 3);
-  if (!pieces || pieces->size() != 1) return std::nullopt;
-  const AffinePiece& p = pieces->front();
-  if (!p.leaf || p.offset % 8 || p.cols.size() != 1 || p.cols[0].step != 1) return std::nullopt;
-  std::vector<Digit> rows = p.rows;
-  int64_t strides[3];  // of batches, heads, tokens
-  for (int axis = 2; axis >= 0; --axis) {
-    strides[axis] = 8;  // of an axis with one place: any
-    if (shape[axis] == 1) continue;
-    Digit& inner = rows.back();
-    if (inner.extent % shape[axis] || inner.step <= 0 || inner.step % 8) return std::nullopt;
-    strides[axis] = inner.step;
-    inner = {inner.extent / shape[axis], inner.step * shape[axis]};
-    if (inner.extent == 1 && rows.size() > 1) rows.pop_back();
-  }
-  return HeadRows{p.leaf, p.offset, {strides[2], strides[1], strides[0]}};
-}
 
 class AttentionKernel : public AnchorKernel {
  public:
@@ -60,6 +34,11 @@ class AttentionKernel : public AnchorKernel {
     sizes_.scale = static_cast<float>(form_.anchor->attrs.nums[0]);
     sizes_.causal = form_.anchor->attrs.ints[0] != 0;
     choose_boxes();
+    choose_library();
+    if (plan_)
+      workspace_at_ = reserve_scratch(plan_->call->workspace_bytes());
+    else if (!boxes_.empty() && wgmma_tile_.depth == 0)
+      reserve_split(attention_launch(deep_tile_, sizes_));
     reserve_statistics();
   }
 
@@ -81,23 +60,41 @@ class AttentionKernel : public AnchorKernel {
     deep_tile_ = pick_attention_deep(sizes_.depth, device().facts());
     if (deep_tile_.depth == 0) return boxes_.clear();
     sizes_.split.splits = attention_deep_splits(deep_tile_, sizes_, device().facts().multiprocessors);
-    reserve_split(attention_launch(deep_tile_, sizes_));
+  }
+
+  // Takes a library's attention where that was measured to be faster.
+  void choose_library() {
+    if (!tensor_cores()) return;
+    route_ = AttentionRoute::of(form_, operands_, arithmetic_);
+    if (route_) plan_ = choose_dnn(device(), route_->key(), route_->problem);
   }
 
   void make_steps() override {
     make_operands();
     if (form_.domain.numel() == 0) return;
+    const auto library_step = [this](const DnnPlan& plan) {
+      return dnn_step(device(), name(), plan, route_->operands);
+    };
+    if (route_ && tuning(device()))
+      tune_dnn(
+          device(), route_->key(), route_->problem, {}, [this] { return own_step(); }, library_step);
+    if (plan_) return add(library_step(*plan_).step, {}, {{kLibraryWorkspace, workspace_at_}});
+    TunedStep own = own_step();
+    add_core(std::move(own.step), own.split_at);
+  }
+
+  TunedStep own_step() {
     Params params;
     params.set_sizes("AttentionSizes", sizes_);
     KernelText text;
     text.name = name();
-    if (!boxes_.empty()) return add_boxes(text, params);
+    if (!boxes_.empty()) return box_step(text, params);
     for (size_t i = 0; i < 3; ++i)
       text.functors += operand_text(std::string(1, "QKV"[i]), operands_[i], 3, params, text.headers);
     text.functors += epilogue_text(params, text.headers, tensor_cores() ? 8 : 4);
     text.headers =
         std::string("#include \"tenon/device/") + (tensor_cores() ? "attention_mma" : "simt") + ".h\"\n" + text.headers;
-    tensor_cores() ? add_streaming(text, params) : add_plain(text, params);
+    return tensor_cores() ? streaming_step(text, params) : simt_step(text, params);
   }
 
   // A core that reads boxes: its name, its tile's, keys of a box, and how it is launched.
@@ -117,7 +114,7 @@ class AttentionKernel : public AnchorKernel {
     return {"attention_deep", deep_tile_.type(), deep_tile_.keys, 1, attention_launch(deep_tile_, sizes_)};
   }
 
-  void add_boxes(KernelText& text, Params& params) {
+  TunedStep box_step(KernelText& text, Params& params) {
     const BoxCore core = box_core();
     for (size_t i = 0; i < 3; ++i) {
       const auto box = [rows = boxes_[i], s = sizes_, queries = i == 0, box_keys = core.box_keys](void* address) {
@@ -133,17 +130,17 @@ class AttentionKernel : public AnchorKernel {
     text.name += " " + core.tile + (sizes_.split.splits > 1 ? " x" + std::to_string(sizes_.split.splits) : "");
     text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(core.blocks) + ", Params, p) { " + core.name +
                   "<Tile, Q, K, V, Epilogue>(p); }\n";
-    add_core(Step(device(), text, params, core.launch.shape), offsetof(device::AttentionSizes, split));
+    return {Step(device(), text, params, core.launch.shape), core.launch, kSplitAt};
   }
 
-  void add_streaming(KernelText& text, const Params& params) {
+  TunedStep streaming_step(KernelText& text, const Params& params) {
     text.name += " " + tile_.type();
     text.functors += "using Tile = " + tile_.type() + ";\n";
     text.kernel = "KERNEL(Tile::kThreads, 1, Params, p) { attention_mma<Tile, Q, K, V, Epilogue>(p); }\n";
-    add(Step(device(), text, params, attention_launch(tile_, sizes_).shape));
+    return {Step(device(), text, params, attention_launch(tile_, sizes_).shape), {}, kSplitAt};
   }
 
-  void add_plain(KernelText& text, const Params& params) {
+  TunedStep simt_step(KernelText& text, const Params& params) {
     text.kernel = "KERNEL(kSimtAttentionThreads, 1, Params, p) { attention_simt<Q, K, V, Epilogue>(p); }\n";
     LaunchShape shape;
     shape.grid_x = static_cast<unsigned>(sizes_.queries);
@@ -151,8 +148,10 @@ class AttentionKernel : public AnchorKernel {
     shape.grid_z = static_cast<unsigned>(sizes_.batch);
     shape.threads = 128;
     shape.shared_bytes = static_cast<unsigned>((sizes_.depth + 128) * 4);
-    add(Step(device(), text, params, shape));
+    return {Step(device(), text, params, shape), {}, kSplitAt};
   }
+
+  static constexpr size_t kSplitAt = offsetof(device::AttentionSizes, split);
 
   device::AttentionSizes sizes_;
   AttentionTileShape tile_;
@@ -162,6 +161,9 @@ class AttentionKernel : public AnchorKernel {
   AttentionDeepShape deep_tile_;
   std::vector<HeadRows> boxes_;  // of q, k and v for those, or none
   std::vector<Expr> operands_;
+  std::optional<AttentionRoute> route_;  // where a library could do it
+  std::optional<DnnPlan> plan_;          // by which it does
+  int64_t workspace_at_ = 0;
 };
 
 const RegisterBody kRegistered("attention", &LaunchBodies::body<AttentionKernel>);

@@ -17,8 +17,8 @@ class RecordedRuns : public Replay {
 
 class CudaBackend : public Backend {
  public:
-  CudaBackend(std::shared_ptr<Device> device, Compiled compiled)
-      : device_(std::move(device)), compiled_(std::move(compiled)) {}
+  CudaBackend(std::shared_ptr<Device> device, Compiled compiled, Planned planned)
+      : device_(std::move(device)), compiled_(std::move(compiled)), planned_(std::move(planned)) {}
 
   std::string_view name() const override { return "cuda"; }
   std::string describe() const override {
@@ -51,16 +51,18 @@ class CudaBackend : public Backend {
   void copy_out(void* dst, const void* src, int64_t bytes) override { device_->copy_out(dst, src, bytes); }
   void synchronize() override { device_->synchronize(); }
   std::vector<CompiledKernel> compiled() override { return compiled_ ? compiled_() : std::vector<CompiledKernel>(); }
+  PlannedCalls planned() override { return planned_ ? planned_() : PlannedCalls(); }
 
  private:
   std::shared_ptr<Device> device_;
   Compiled compiled_;
+  Planned planned_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cuda_backend(std::shared_ptr<Device> device, Compiled compiled) {
-  return std::make_unique<CudaBackend>(std::move(device), std::move(compiled));
+std::unique_ptr<Backend> make_cuda_backend(std::shared_ptr<Device> device, Compiled compiled, Planned planned) {
+  return std::make_unique<CudaBackend>(std::move(device), std::move(compiled), std::move(planned));
 }
 
 }  // namespace tenon::cuda

@@ -7,8 +7,11 @@ namespace tenon::cuda {
 
 /// What Backend::compiled gives.
 using Compiled = std::function<std::vector<CompiledKernel>()>;
+/// What Backend::planned gives.
+using Planned = std::function<PlannedCalls()>;
 
 /// A backend whose launches run on `device`.
-std::unique_ptr<Backend> make_cuda_backend(std::shared_ptr<Device> device, Compiled compiled = {});
+std::unique_ptr<Backend> make_cuda_backend(std::shared_ptr<Device> device, Compiled compiled = {},
+                                           Planned planned = {});
 
 }  // namespace tenon::cuda

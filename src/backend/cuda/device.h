@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tenon/backend/cuda/dnn_library.h"
+
 namespace tenon::cuda {
 
 /// What a launch can pass since CUDA 12.1; 4096 before.
@@ -111,6 +113,10 @@ class Device {
   virtual void call(const std::string& name, const std::function<void(void* stream)>& put) = 0;
   /// The library of products, loaded when it is first asked for, or null: there is none here.
   virtual MatmulLibrary* matmul_library() { return nullptr; }
+  /// The library of convolutions and attention, likewise.
+  virtual DnnLibrary* dnn_library() { return nullptr; }
+  /// Says that a launch has this problem, which such a library could do. For a device that only compiles.
+  virtual void announce(const DnnProblem& problem) { static_cast<void>(problem); }
 };
 
 }  // namespace tenon::cuda

@@ -8,6 +8,8 @@
 // Where the library cannot run it (absent, another version) the product's own line, without an epilogue, is as it was.
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 
 #include "tenon/expr/expr.h"
@@ -23,6 +25,9 @@ class LibraryCall {
   /// `addresses`: of the step's operands, in their order. Throws Error(Device).
   virtual void launch(void* stream, std::span<void* const> addresses, void* workspace) = 0;
 };
+
+/// Makes the GPU's context current for as long as what it gives lives: a library wants it to start and to plan.
+using MakeCurrent = std::function<std::shared_ptr<void>()>;
 
 /// An address that a call gets: a leaf's, and bytes from there.
 struct LibraryOperand {

@@ -3,11 +3,11 @@
 #include <cstddef>
 
 #include "tenon/backend/cuda/anchor_kernel.h"
+#include "tenon/backend/cuda/conv_route.h"
 #include "tenon/backend/cuda/core_launch.h"
+#include "tenon/backend/cuda/dnn_choice.h"
 #include "tenon/backend/cuda/matmul_route.h"
-#include "tenon/backend/cuda/tile_tuning.h"
 #include "tenon/core/error.h"
-#include "tenon/core/options.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cuda {
@@ -46,9 +46,10 @@ class ProductKernel : public AnchorKernel {
       product_.library = [this] { return this->device().matmul_library(); };
     }
     if (tensor_cores()) choice_ = choose_tile(product_, device().facts());
-    const bool library = choice_.core == Core::CublasLt;
+    const bool layers = choose_layers(), library = layers || choice_.core == Core::CublasLt;
     if (own_.leaf && (!library || tunes())) keep_computed(own_.leaf, {own_.piece});
     if (own_.leaf && library) keep_computed(in_order_.leaf, {in_order_.piece});
+    if (layers) return;
     library ? reserve_library() : reserve_split(core_launch(choice_));
   }
 
@@ -74,11 +75,19 @@ class ProductKernel : public AnchorKernel {
   virtual CoreLaunch core_launch(const TileChoice& choice) const = 0;
   virtual TunedStep step(const TileChoice& choice) = 0;
   virtual const Expr& constant() const = 0;
+  /// For a kind that a library of network layers has: true if the launch runs on it, whose memory is reserved then.
+  virtual bool choose_layers() { return false; }
+  /// Adds its steps, if it was chosen.
+  virtual bool add_layers() { return false; }
+  /// Measures it beside the step of ours.
+  virtual void measure_layers(const std::function<TunedStep()>& own) { static_cast<void>(own); }
+  const std::string& key() const { return product_.key; }
 
   void make_steps() final {
     make_operands();
     if (form_.domain.numel() == 0) return;
     if (tunes()) measure();
+    if (add_layers()) return;
     TunedStep made = step_of(choice_);
     for (Step& before : made.before) add(std::move(before));
     if (choice_.core == Core::CublasLt)
@@ -90,13 +99,12 @@ class ProductKernel : public AnchorKernel {
     add_core(std::move(made.step), made.split_at, std::move(scratch));
   }
 
-  bool tunes() const {
-    return tensor_cores() && option(Option::CudaTune) == "1" && device().facts().multiprocessors > 1;
-  }
+  bool tunes() const { return tensor_cores() && tuning(device()); }
 
   void measure() {
     count_in_core(false);
     tune_tiles(device(), product_, {constant(), in_order()}, [this](const TileChoice& c) { return step_of(c); });
+    measure_layers([this] { return step_of(choose_tile(product_, device().facts())); });
     count_in_core(true);
   }
 
@@ -413,8 +421,43 @@ class ConvKernel : public ProductKernel {
     return wgmma_step(choice, "conv", "ConvSizes", sizes, a_, pixels, b_, taps);
   }
 
+  bool choose_layers() override {
+    if (!tensor_cores() || sizes_.phases > 1) return false;
+    const std::vector<int64_t>& p = form_.anchor->attrs.ints;  // stride, top, left, bottom, right
+    const device::ConvSizes& c = sizes_;
+    const DnnConv sizes = {arithmetic_, c.batch,    c.height, c.width, c.channels, c.out_height, c.out_width, c.outputs,
+                           c.kernel_h,  c.kernel_w, p[0],     p[1],    p[2],       p[3],         p[4]};
+    device().announce(sizes);
+    conv_route_ = ConvRoute::of(form_, sizes, a_, in_order());
+    if (conv_route_) plan_ = choose_dnn(device(), layers_key(), conv_route_->problem);
+    if (!plan_) return false;
+    workspace_at_ = reserve_scratch(plan_->call->workspace_bytes());
+    if (conv_route_->products) place_in_scratch(conv_route_->products);
+    return true;
+  }
+  std::string layers_key() const { return key() + " epilogue " + conv_route_->epilogue; }
+
+  bool add_layers() override {
+    if (!plan_) return false;
+    add(dnn_step(device(), name(), *plan_, conv_route_->operands).step, {}, {{kLibraryWorkspace, workspace_at_}});
+    if (conv_route_->products) add_values(name() + " results", conv_route_->pass, form_.domain);
+    return true;
+  }
+
+  void measure_layers(const std::function<TunedStep()>& own) override {
+    if (!conv_route_) return;
+    tune_dnn(device(), layers_key(), conv_route_->problem, {b_, in_order()}, own, [this](const DnnPlan& plan) {
+      TunedStep out = dnn_step(device(), name(), plan, conv_route_->operands);
+      if (conv_route_->products) out.after.push_back(plain_step(device(), name(), conv_route_->pass, form_.domain));
+      return out;
+    });
+  }
+
   device::ConvSizes sizes_;
   Expr a_, b_;
+  std::optional<ConvRoute> conv_route_;  // where a library could do it
+  std::optional<DnnPlan> plan_;          // by which it does
+  int64_t workspace_at_ = 0;
 };
 
 const RegisterBody kRegistered[] = {{"gemm", &LaunchBodies::body<GemmKernel>},

@@ -87,13 +87,16 @@ void add_wgmma(std::vector<TileChoice>& out, const ProductShape& p, const Device
 bool core_allowed(Core core) {
   const std::string only = option(Option::CudaCore);
   if (only.empty()) return true;
-  const bool library = core == Core::CublasLt;
-  if (only == "own") return !library;
-  if (only == "cublaslt") return true;  // for what it can do; the rest runs as it would
+  if (only == "own") return !is_library(core);
+  if (only == "cublaslt" || only == "cudnn") return true;  // for what it can do; the rest runs as it would
   const std::string names[] = {"simt", "mma", "wgmma"};
   TENON_CHECK(Usage, only == names[0] || only == names[1] || only == names[2], "TENON_CUDA_CORE")
-      << "expected simt, mma, wgmma, cublaslt or own, got \"" << only << "\"";
-  return !library && only == names[static_cast<int>(core)];
+      << "expected simt, mma, wgmma, cublaslt, cudnn or own, got \"" << only << "\"";
+  return !is_library(core) && only == names[static_cast<int>(core)];
+}
+
+bool library_asked(Core library) {
+  return is_library(library) && option(Option::CudaCore) == (library == Core::CublasLt ? "cublaslt" : "cudnn");
 }
 
 std::string TileChoice::text() const {
@@ -187,7 +190,7 @@ TileChoice choose_tile(const ProductShape& p, const DeviceFacts& facts) {
   const TileTable& table = TileTable::of(facts);
   if (!p.epilogue.empty() && core_allowed(Core::CublasLt)) {
     const std::optional<TileChoice> measured = possible(table.find(p.epilogue_key()), p, own);
-    const bool asked = option(Option::CudaCore) == "cublaslt";
+    const bool asked = library_asked(Core::CublasLt);
     if (measured && (!asked || measured->core == Core::CublasLt)) return *measured;
     if (asked)
       if (const std::vector<TileChoice> all = library_choices(p); !all.empty()) return all.front();

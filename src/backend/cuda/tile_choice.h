@@ -12,7 +12,8 @@
 namespace tenon::cuda {
 
 /// Plain f32 arithmetic; mma with cp.async, on every GPU of ours; wgmma with the copy engine, on sm_90a; a library.
-enum class Core { Simt, Mma, Wgmma, CublasLt };
+enum class Core { Simt, Mma, Wgmma, CublasLt, Cudnn };
+inline bool is_library(Core core) { return core == Core::CublasLt || core == Core::Cudnn; }
 
 struct ProductShape {
   int64_t m = 0, n = 0, k = 0, batch = 1;
@@ -61,6 +62,8 @@ std::vector<TileChoice> library_choices(const ProductShape& product);
 
 /// True if `core` may run: not forbidden by TENON_CUDA_CORE.
 bool core_allowed(Core core);
+/// True if TENON_CUDA_CORE asks for this library, measured or not.
+bool library_asked(Core library);
 
 /// What was measured for the product (tile_table.h), with its epilogue or else with any, if the device can run it; else
 /// the best estimate. With TENON_CUDA_CORE=cublaslt the library's own first choice comes before all but its measured

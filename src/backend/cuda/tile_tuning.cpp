@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 
+#include "tenon/backend/cuda/dnn_choice.h"
 #include "tenon/backend/cuda/tile_table.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
@@ -57,7 +58,7 @@ class Replays {
       : device_(device),
         workspace_(device.allocate(tuned.launch.workspace_bytes + 16)),
         counters_(device.allocate(tuned.launch.counters * 4 + 16)) {
-    if (core == Core::CublasLt) {
+    if (is_library(core)) {
       tuned.step.set({kLibraryWorkspace, workspace_.get()});
     } else {
       tuned.step.set({tuned.split_at + offsetof(device::SplitK, workspace), workspace_.get()});
@@ -70,6 +71,7 @@ class Replays {
     const auto launch = [&](int number) {
       for (Step& step : tuned.before) run(step, number);
       run(tuned.step, number);
+      for (Step& step : tuned.after) run(step, number);
     };
     for (int i = 0; i < kLaunches; ++i) launch(i);  // memory is there before the recording
     device.begin_recording();
@@ -82,6 +84,11 @@ class Replays {
     double out = kNever;
     for (int replay = 0; replay < kReplays; ++replay) out = std::min(out, once());
     return out;
+  }
+  /// The same; of long launches, as they run on end.
+  double typical() {
+    const double out = least();
+    return out < kLongMicroseconds ? out : on_end();
   }
   /// Microseconds of one launch where they run on end, at the clock that the power limit leaves then.
   double on_end() {
@@ -180,6 +187,35 @@ void tune_tiles(Device& device, const ProductShape& product, const std::vector<E
     table.add(product.epilogue_key(), library.choice.text(), library.time, library.name);
   else
     table.add(product.epilogue_key(), own.choice.text(), own.time);
+}
+
+void tune_dnn(Device& device, const std::string& key, const DnnProblem& problem, const std::vector<Expr>& constants,
+              const std::function<TunedStep()>& own, const std::function<TunedStep(const DnnPlan& plan)>& make) {
+  constexpr size_t kPlans = 8;
+  constexpr double kCompiledGain = 13.0 / 14;
+  TileTable& table = TileTable::of(device.facts());
+  DnnLibrary* const library = table.measured_here(key) ? nullptr : device.dnn_library();
+  const std::vector<DnnPlan> plans = library ? library->likeliest(problem, kPlans) : std::vector<DnnPlan>();
+  if (plans.empty()) return;
+  TuningMemory memory(device, constants);
+  TunedStep ours = own();
+  const double own_time = Replays(device, memory, ours, Core::Simt).typical();
+  std::string best = kOwnKernel, all;
+  double least = own_time;
+  for (const DnnPlan& plan : plans) {
+    const std::string text = library->name() + " " + plan.engine;
+    try {
+      TunedStep theirs = make(plan);
+      const double time = Replays(device, memory, theirs, Core::Cudnn).typical();
+      ((((all += "\n    ") += text) += ": ") += std::to_string(time)) += " us";
+      if (time < least && (!plan.compiles || time < own_time * kCompiledGain)) best = text, least = time;
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::Device) throw;
+      spdlog::debug("{}: {}", text, e.what());
+    }
+  }
+  spdlog::debug("{}: {}, own {} us{}", key, best, own_time, all);
+  table.add(key, best, least, best == kOwnKernel ? "" : "own " + std::to_string(own_time));
 }
 
 }  // namespace tenon::cuda

@@ -15,6 +15,7 @@ struct TunedStep {
   CoreLaunch launch;
   size_t split_at = 0, count_at = 0;  ///< of SplitK and CountSizes in the sizes of a kernel
   std::vector<Step> before = {};      ///< what this choice alone needs done in front of it
+  std::vector<Step> after = {};       ///< and behind it
 };
 using MakeTunedStep = std::function<TunedStep(const TileChoice& choice)>;
 
@@ -23,5 +24,11 @@ using MakeTunedStep = std::function<TunedStep(const TileChoice& choice)>;
 /// epilogue_key(). `constants`: the leaves that a network's weights lie in.
 void tune_tiles(Device& device, const ProductShape& product, const std::vector<Expr>& constants,
                 const MakeTunedStep& make);
+
+/// Measures what a library of network layers offers for a problem beside `own`, the launch's own step, and adds the
+/// faster to the TileTable under `key`, unless this machine has. `make`: the step of a plan's call. A plan that every
+/// process compiles anew must save a fourteenth.
+void tune_dnn(Device& device, const std::string& key, const DnnProblem& problem, const std::vector<Expr>& constants,
+              const std::function<TunedStep()>& own, const std::function<TunedStep(const DnnPlan& plan)>& make);
 
 }  // namespace tenon::cuda

@@ -10,6 +10,7 @@
 
 #include "tenon/backend/cuda/device.h"
 #include "tenon/backend/cuda/driver/cubin.h"
+#include "tenon/backend/cuda/driver/cudnn_check.h"
 #include "tenon/backend/cuda/driver/kernel_compiler.h"
 
 namespace tenon::cuda {
@@ -17,7 +18,8 @@ namespace tenon::cuda {
 struct CompileOptions {
   SearchSettings search = SearchSettings::from_environment();
   std::filesystem::path kernel_folder = KernelCache::default_folder();
-  int threads = 0;  ///< 0: all processors
+  int threads = 0;     ///< 0: all processors
+  bool cudnn = false;  ///< also see whether cuDNN has plans for what launches could ask of it
 };
 
 /// What became of one kernel.
@@ -36,7 +38,8 @@ using ExpectKernel = std::function<KernelExpectations(const KernelSource&)>;
 
 class CompileDevice : public Device {
  public:
-  /// "sm_89" has the facts of an L4, "sm_90a" of an H200. Error(Usage) for another; Error(Device) if there is no NVRTC.
+  /// "sm_89" has the facts of an L4, "sm_90a" of an H200. Error(Usage) for another; Error(Device) if there is no NVRTC,
+  /// or no cuDNN where it is asked for.
   explicit CompileDevice(const std::string& arch, const CompileOptions& options = {});
   ~CompileDevice() override;
   static std::vector<std::string> architectures();
@@ -59,12 +62,19 @@ class CompileDevice : public Device {
 
   /// Waits for every kernel loaded so far; in the order of loading.
   std::vector<KernelReport> finish(const ExpectKernel& expect = {});
+  void announce(const DnnProblem& problem) override {
+    if (cudnn_) cudnn_->plan(problem);
+  }
+
   const KernelCompiler& compiler() const { return compiler_; }
+  /// Null unless asked for.
+  const CudnnCheck* cudnn() const { return cudnn_.get(); }
 
  private:
   class Kernel;
   DeviceFacts facts_;
   KernelCompiler compiler_;
+  std::unique_ptr<CudnnCheck> cudnn_;
   std::shared_ptr<int64_t> allocated_ = std::make_shared<int64_t>(0);
   std::map<std::string, std::shared_ptr<Kernel>> by_key_;
   std::vector<std::shared_ptr<Kernel>> kernels_;

@@ -1,16 +1,12 @@
 // Products by cuBLASLt. A row-major matrix is the transpose of a column-major one, so the library is asked for
 // d^T = alpha b a^T + beta c^T + bias: its first operand is our b, transposed, its second our a.
 #pragma once
-#include <functional>
 #include <memory>
 
 #include "tenon/backend/cuda/driver/libraries.h"
 #include "tenon/backend/cuda/matmul_library.h"
 
 namespace tenon::cuda {
-
-/// Makes the GPU's context current for as long as what it gives lives.
-using MakeCurrent = std::function<std::shared_ptr<void>()>;
 
 /// Calls that were planned keep the library open.
 class CublasLt : public MatmulLibrary {

@@ -5,6 +5,7 @@
 
 #include "tenon/backend/cuda/driver/cubin.h"
 #include "tenon/backend/cuda/driver/cublaslt.h"
+#include "tenon/backend/cuda/driver/cudnn.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 
@@ -272,6 +273,18 @@ MatmulLibrary* DriverDevice::matmul_library() {
     spdlog::warn("{}; products run on Tenon's own kernels", e.what());
   }
   return matmul_library_->get();
+}
+
+DnnLibrary* DriverDevice::dnn_library() {
+  if (dnn_library_) return dnn_library_->get();
+  dnn_library_.emplace();
+  try {
+    *dnn_library_ = std::make_unique<Cudnn>(std::make_shared<CudnnApi>(search_),
+                                            [context = context_] { return std::make_shared<KeptContext>(*context); });
+  } catch (const Error& e) {
+    spdlog::info("{}; convolutions and attention run on Tenon's own kernels", e.what());
+  }
+  return dnn_library_->get();
 }
 
 TensorMap DriverDevice::encode(const TensorBox& box) const {

@@ -45,6 +45,8 @@ class DriverDevice : public Device {
   void call(const std::string& name, const std::function<void(void* stream)>& put) override;
   /// cuBLASLt; why there is none is told in the log, once.
   MatmulLibrary* matmul_library() override;
+  /// cuDNN, likewise.
+  DnnLibrary* dnn_library() override;
 
   const KernelCompiler& compiler() const { return compiler_; }
 
@@ -55,6 +57,7 @@ class DriverDevice : public Device {
   std::map<std::string, std::shared_ptr<Function>> functions_;  ///< by the key of their source
   SearchSettings search_;
   std::optional<std::unique_ptr<MatmulLibrary>> matmul_library_;  ///< once it was asked for
+  std::optional<std::unique_ptr<DnnLibrary>> dnn_library_;
 };
 
 }  // namespace tenon::cuda

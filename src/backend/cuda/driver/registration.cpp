@@ -56,6 +56,27 @@ KernelExpectations expect(const KernelSource& source) {
   return e;
 }
 
+std::vector<CompiledKernel> compiled(CompileDevice& device) {
+  std::vector<CompiledKernel> out;
+  for (const KernelReport& r : device.finish(expect)) {
+    CompiledKernel k{r.name,     r.kernel.registers, r.kernel.stack_bytes, r.kernel.static_shared_bytes,
+                     r.launches, r.violations};
+    if (!r.error.empty()) k.problems.push_back(r.error);
+    out.push_back(std::move(k));
+  }
+  return out;
+}
+
+PlannedCalls planned(const CompileDevice& device) {
+  PlannedCalls out;
+  const CudnnCheck* cudnn = device.cudnn();
+  if (!cudnn) return out;
+  out.library = cudnn->name();
+  out.seconds = cudnn->seconds();
+  for (const CudnnVerdict& v : cudnn->verdicts()) out.calls.push_back({v.problem, v.engine, v.why_not});
+  return out;
+}
+
 std::unique_ptr<Backend> make(const BackendOptions& options) {
   if (options.compile_for.empty()) {
     DriverOptions driver;
@@ -64,17 +85,10 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
   }
   CompileOptions compile;
   compile.threads = options.threads;
+  compile.cudnn = options.plan_libraries;
   const auto device = std::make_shared<CompileDevice>(options.compile_for, compile);
-  return make_cuda_backend(device, [device] {
-    std::vector<CompiledKernel> out;
-    for (const KernelReport& r : device->finish(expect)) {
-      CompiledKernel k{r.name,     r.kernel.registers, r.kernel.stack_bytes, r.kernel.static_shared_bytes,
-                       r.launches, r.violations};
-      if (!r.error.empty()) k.problems.push_back(r.error);
-      out.push_back(std::move(k));
-    }
-    return out;
-  });
+  return make_cuda_backend(
+      device, [device] { return compiled(*device); }, [device] { return planned(*device); });
 }
 
 const RegisterBackend kRegistered("cuda", &make, probe);

@@ -1,0 +1,91 @@
+#include "tenon/backend/cuda/driver/cudnn.h"
+
+#include "tenon/backend/cuda/driver/cudnn_plan.h"
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+
+namespace tenon::cuda {
+
+// The library's handle.
+struct Cudnn::Session {
+  Session(std::shared_ptr<const CudnnApi> library, MakeCurrent make_current)
+      : api(std::move(library)), current(std::move(make_current)) {
+    const std::shared_ptr<void> scope = current();
+    api->check(api->create_handle(&handle), "start");
+  }
+  ~Session() {
+    try {
+      const std::shared_ptr<void> scope = current();
+      api->destroy_handle(handle);
+    } catch (const Error&) {  // the GPU is gone: a fault, or the process ends; the handle goes with it
+    }
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  std::shared_ptr<const CudnnApi> api;
+  MakeCurrent current;
+  CudnnHandle handle = nullptr;
+};
+
+namespace {
+
+class CudnnCall : public LibraryCall {
+ public:
+  CudnnCall(std::shared_ptr<const Cudnn::Session> session, CudnnPlan plan)
+      : session_(std::move(session)), plan_(std::move(plan)) {}
+
+  int64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
+  void launch(void* stream, std::span<void* const> addresses, void* workspace) override {
+    session_->api->check(session_->api->set_stream(session_->handle, stream), "take a stream");
+    plan_.execute(session_->handle, addresses, workspace);
+  }
+
+ private:
+  std::shared_ptr<const Cudnn::Session> session_;
+  CudnnPlan plan_;
+};
+
+// Memory that a plan may work in: beyond, it copies tensors into layouts of its own.
+constexpr int64_t kMostWorkspace = int64_t{64} << 20;
+
+}  // namespace
+
+std::string cudnn_name(const CudnnApi& api) {
+  const size_t v = api.version();
+  return "cudnn " + std::to_string(v / 10000) + "." + std::to_string(v % 10000 / 100) + "." + std::to_string(v % 100);
+}
+
+Cudnn::Cudnn(std::shared_ptr<const CudnnApi> api, MakeCurrent current)
+    : session_(std::make_shared<const Session>(api, std::move(current))), name_(cudnn_name(*api)) {}
+
+std::vector<DnnPlan> Cudnn::likeliest(const DnnProblem& problem, size_t most) {
+  const std::shared_ptr<void> scope = session_->current();
+  std::vector<DnnPlan> out;
+  for (const CudnnConfig& config : CudnnPlanner(session_->api, session_->handle).configs(problem)) {
+    if (out.size() >= most) break;
+    if (std::shared_ptr<LibraryCall> call = plan(problem, config.engine))
+      out.push_back({config.engine, config.compiles, call});
+  }
+  return out;
+}
+
+std::shared_ptr<LibraryCall> Cudnn::plan(const DnnProblem& problem, const std::string& engine) {
+  const auto [it, fresh] = calls_.try_emplace(describe(problem) + " " + engine);
+  if (!fresh) return it->second;
+  const std::shared_ptr<void> scope = session_->current();
+  for (CudnnConfig& config : CudnnPlanner(session_->api, session_->handle).configs(problem)) {
+    if (config.engine != engine) continue;
+    try {
+      CudnnPlan made(std::move(config));
+      if (made.loaded() && made.workspace_bytes() <= kMostWorkspace)
+        it->second = std::make_shared<CudnnCall>(session_, std::move(made));
+    } catch (const Error& e) {  // a plan that the heuristics offer and the engine refuses
+      spdlog::debug("{}: {}", describe(problem), e.what());
+    }
+    break;
+  }
+  return it->second;
+}
+
+}  // namespace tenon::cuda

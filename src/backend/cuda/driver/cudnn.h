@@ -1,0 +1,34 @@
+// cuDNN on a GPU.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tenon/backend/cuda/dnn_library.h"
+#include "tenon/backend/cuda/driver/cudnn_api.h"
+
+namespace tenon::cuda {
+
+/// "cudnn 9.19.0".
+std::string cudnn_name(const CudnnApi& api);
+
+/// Calls that were planned keep the library open. A problem is planned once: an attention's engine is compiled for half
+/// a second.
+class Cudnn : public DnnLibrary {
+ public:
+  /// Throws Error(Device) if the library does not start.
+  Cudnn(std::shared_ptr<const CudnnApi> api, MakeCurrent current);
+
+  const std::string& name() const override { return name_; }
+  std::vector<DnnPlan> likeliest(const DnnProblem& problem, size_t most) override;
+  std::shared_ptr<LibraryCall> plan(const DnnProblem& problem, const std::string& engine) override;
+
+  struct Session;
+
+ private:
+  std::shared_ptr<const Session> session_;
+  std::string name_;
+  std::map<std::string, std::shared_ptr<LibraryCall>> calls_;  ///< by problem and engine
+};
+
+}  // namespace tenon::cuda

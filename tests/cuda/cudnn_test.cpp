@@ -1,0 +1,331 @@
+// Convolutions and attention by cuDNN: what is asked of the library, checked by one that computes through the
+// descriptors it is given (fake_cudnn/), and on a GPU by the real one; what is not asked of it; and what becomes of its
+// failures.
+#include "tenon/backend/cuda/driver/cudnn.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "cuda/emulated_runner.h"
+#include "cuda/emulator.h"
+#include "cuda/fake_cudnn/fake_cudnn.h"
+#include "tenon/backend/cuda/driver/driver_device.h"
+#include "tenon/backend/cuda/launch_kernel.h"
+#include "tenon/core/error.h"
+
+namespace tenon::launches {
+namespace {
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+cuda::SearchSettings only(const std::string& folder) {
+  cuda::SearchSettings settings;
+  settings.cuda_path = folder;
+  settings.system_loader = false;
+  settings.toolkits = "/nonexistent";
+  return settings;
+}
+
+std::shared_ptr<const cuda::CudnnApi> fake_api() {
+  return std::make_shared<const cuda::CudnnApi>(only(FAKE_CUDNN_FOLDER));
+}
+
+FakeCudnnState* fake_state() {
+  const cuda::SearchResult found = load_library(cuda::Library::Cudnn, only(FAKE_CUDNN_FOLDER));
+  return found.library->function<FakeCudnnState*()>("fake_cudnn_state")();
+}
+
+// The emulator, with the library that pretends, or with none. Of another name each: a process reads the table of a name
+// once.
+class EmulatorWithLibrary : public cuda::test::Emulator {
+ public:
+  explicit EmulatorWithLibrary(bool has_library = true, const std::string& arch = "sm_90a")
+      : Emulator({.arch = arch}), facts_(Emulator::facts()) {
+    static int count = 0;
+    facts_.name = numbered("cudnn-emulator", getpid()) + numbered("-", ++count);
+    if (has_library) library_ = std::make_unique<cuda::Cudnn>(fake_api(), [] { return std::shared_ptr<void>(); });
+  }
+  const cuda::DeviceFacts& facts() const override { return facts_; }
+  cuda::DnnLibrary* dnn_library() override { return library_.get(); }
+  void announce(const cuda::DnnProblem& problem) override { announced.push_back(describe(problem)); }
+
+  std::vector<std::string> announced;
+
+ private:
+  cuda::DeviceFacts facts_;
+  std::unique_ptr<cuda::DnnLibrary> library_;
+};
+
+bool emulated() { return !std::getenv("TENON_TEST_GPU_ONLY"); }
+
+Expr split_heads(const Expr& x, int64_t heads) {
+  const Shape& s = x.shape();
+  return permute(reshape(x, {s[0], s[1], heads, s[2] / heads}), {0, 2, 1, 3});
+}
+Expr merge_heads(const Expr& o) {
+  const Shape& s = o.shape();
+  return reshape(permute(o, {0, 2, 1, 3}), {s[0], s[2], s[1] * s[3]});
+}
+
+// Launches go to the library where it can do them. A cache folder of its own.
+class Cudnn : public LaunchTest {
+ protected:
+  void SetUp() override {
+    root_ = fs::temp_directory_path() / ("tenon_cudnn_" + std::to_string(getpid()));
+    fs::remove_all(root_);
+    setenv("TENON_CACHE_DIR", root_.c_str(), 1);
+    setenv("TENON_CUDA_CORE", "cudnn", 1);
+    state_ = fake_state();
+    *state_ = {};
+  }
+  void TearDown() override {
+    unsetenv("TENON_CACHE_DIR");
+    unsetenv("TENON_CUDA_CORE");
+    fs::remove_all(root_);
+    EXPECT_EQ(state_->handles, 0);
+    EXPECT_EQ(state_->objects, 0);
+  }
+  static std::vector<std::shared_ptr<cuda::Device>> devices() {
+    std::vector<std::shared_ptr<cuda::Device>> out;
+    if (emulated()) out.push_back(std::make_shared<EmulatorWithLibrary>());
+    try {
+      const auto gpu = std::make_shared<cuda::DriverDevice>();
+      if (gpu->dnn_library()) out.push_back(gpu);
+    } catch (const Error&) {  // no GPU here
+    }
+    return out;
+  }
+  /// Runs the launch by the library, or by a kernel of ours if not `native`, and compares.
+  void expect_on_library(const Launch& l, const Tolerance& tolerance, bool native = true) {
+    Oracle oracle(tensors);
+    for (const auto& device : devices()) {
+      const Tensors got = run_on(device, l, tensors, &steps_);
+      EXPECT_EQ(steps_.find(" cudnn ") != std::string::npos, native) << steps_;
+      for (const Output& o : l.outputs)
+        compare(o, got.at(o.buffer), oracle.eval(o.value), tolerance, device->facts().name);
+    }
+  }
+  /// Of a convolution whose products are rounded to `t` on the way.
+  static Tolerance rounded(DType t, int64_t length) { return {t, t, length, 4}; }
+  void write_table(const cuda::Device& device, const std::string& line) const {
+    fs::create_directories(root_ / "tiles");
+    std::ofstream(table_of(device)) << line << '\n';
+  }
+  fs::path table_of(const cuda::Device& device) const {
+    return root_ / "tiles" / (device.facts().arch + "-" + device.facts().name + ".txt");
+  }
+  std::string table_text(const cuda::Device& device) const {
+    std::ostringstream text;
+    text << std::ifstream(table_of(device)).rdbuf();
+    return text.str();
+  }
+  Expr image(const std::string& name, DType t, int64_t side, int64_t channels) {
+    return input(g, name, t, {2, side, side, channels});
+  }
+
+  fs::path root_;
+  std::string steps_;
+  FakeCudnnState* state_ = nullptr;
+};
+
+TEST_F(Cudnn, PlainConvolutionsOfBothTypes) {
+  for (const DType t : {DType::F16, DType::BF16}) {
+    const std::string id(name_of(t));
+    const Expr x = image(id + ".x", t, 9, 16), w3 = weight(id + ".w3", t, {24, 16, 3, 3});
+    expect_on_library(launch("conv2d", {{"y", cast(conv2d(x, w3, 1, {1, 1, 1, 1}), t)}}), rounded(t, 144));
+    expect_on_library(launch("conv2d", {{"y", cast(conv2d(x, w3, 2, {0, 0, 1, 1}), t)}}), rounded(t, 144));
+    const Expr w1 = weight(id + ".w1", t, {8, 16, 1, 1});
+    expect_on_library(launch("conv2d", {{"y", cast(conv2d(x, w1, 1, {0, 0, 0, 0}), t)}}), rounded(t, 16));
+    // Channels are padded to whole fragments.
+    const Expr odd = image(id + ".odd", t, 7, 5), wo = weight(id + ".wo", t, {8, 5, 3, 3});
+    expect_on_library(launch("conv2d", {{"y", cast(conv2d(odd, wo, 1, {1, 1, 1, 1}), t)}}), rounded(t, 72));
+  }
+  EXPECT_EQ(state_->engine, emulated() ? kPlain : 0) << "engines of other arithmetic come before it and are none";
+}
+
+TEST_F(Cudnn, ABiasIsTheLibrarys) {
+  const DType t = DType::F16;
+  const Expr y = conv2d(image("x", t, 6, 8), weight("w", t, {16, 8, 3, 3}), 1, {1, 1, 1, 1});
+  expect_on_library(launch("conv2d", {{"y", cast(y + param(g, "b", t, {16}), t)}}), rounded(t, 72));
+  EXPECT_THAT(steps_, Not(HasSubstr("results"))) << "no pass of ours";
+}
+
+TEST_F(Cudnn, OtherEpiloguesAreAPassOfOurs) {
+  const DType t = DType::F16;
+  const Expr x = image("x", t, 6, 8), y = conv2d(x, weight("w", t, {3, 8, 3, 3}), 1, {1, 1, 1, 1});
+  const Expr b = param(g, "b", DType::F32, {3});
+  expect_on_library(launch("conv2d", {{"y", clamp((y + b) * 0.5 + 0.5, 0, 1)}}), rounded(t, 72));
+  EXPECT_THAT(steps_, HasSubstr("results"));
+  expect_on_library(launch("conv2d", {{"y", permute(y + b, {0, 3, 1, 2})}}), rounded(t, 72));
+  const Expr r = image("r", t, 6, 3);
+  expect_on_library(launch("conv2d", {{"y", cast(y + r, t)}, {"z", silu(y + r)}}), rounded(t, 72));
+  const DType coarse = DType::BF16;
+  const Expr c = conv2d(image("c", coarse, 6, 8), weight("wc", coarse, {3, 8, 3, 3}), 1, {1, 1, 1, 1});
+  expect_on_library(launch("conv2d", {{"y", c * 0.5}}), {DType::F32, coarse, 72, 4}, false);
+}
+
+TEST_F(Cudnn, ComputedImages) {
+  const DType t = DType::F16;
+  const Expr x = image("x", t, 6, 8), scale = input(g, "scale", DType::F32, {2, 1, 1, 8});
+  const Expr y = conv2d(cast(silu(x * broadcast(scale, x.shape())), t), weight("w", t, {16, 8, 3, 3}), 1, {1, 1, 1, 1});
+  expect_on_library(launch("conv2d", {{"y", cast(y, t)}}), rounded(t, 72));
+  EXPECT_THAT(steps_, HasSubstr("hole.0"));
+}
+
+TEST_F(Cudnn, StatisticsStayWithOurKernels) {
+  const DType t = DType::F16;
+  const Expr y = cast(conv2d(image("x", t, 8, 8), weight("w", t, {16, 8, 3, 3}), 1, {1, 1, 1, 1}), t);
+  expect_on_library(launch("conv2d", {{"y", y}, {"sum", sum(reshape(y, {2, 64, 16}), ReduceOver::Inner)}}),
+                    {DType::F32, t, 72 * 64, 64}, false);
+}
+
+TEST_F(Cudnn, AttentionWhereHeadsLieInStrides) {
+  for (const DType t : {DType::F16, DType::BF16}) {
+    const std::string id(name_of(t));
+    const Expr qkv = input(g, id + ".qkv", t, {2, 70, 3 * 160});
+    std::vector<Expr> parts;
+    for (int i = 0; i < 3; ++i) parts.push_back(split_heads(slice(qkv, -1, i * 160, i * 160 + 160), 4));
+    const Tolerance near = {t, t, 70, 4};
+    expect_on_library(launch("attention", {{"o", merge_heads(cast(attention(parts[0], parts[1], parts[2], 0.16), t))}}),
+                      near);
+    // Keys of another length and fewer heads, results as they are.
+    const Expr kv = input(g, id + ".kv", t, {2, 77, 2 * 80});
+    const Expr k = split_heads(slice(kv, -1, 0, 80), 2), v = split_heads(slice(kv, -1, 80, 160), 2);
+    expect_on_library(launch("attention", {{"o", cast(attention(parts[0], k, v, 0.16), t)}}), near);
+  }
+  EXPECT_EQ(state_->engine, emulated() ? kCompiled : 0);
+}
+
+TEST_F(Cudnn, OtherAttentionIsOurs) {
+  const DType t = DType::F16;
+  const Expr q = input(g, "q", t, {1, 2, 40, 32}), k = input(g, "k", t, {1, 2, 48, 32});
+  const Tolerance near = {t, t, 48, 4};
+  expect_on_library(launch("attention", {{"o", cast(attention(q, q, q, 0.2, true), t)}}), near, false);
+  expect_on_library(launch("attention", {{"o", attention(q, k, k, 0.2)}}), near, false);  // stored as f32
+  expect_on_library(launch("attention", {{"o", cast(attention(q, k, k, 0.2) * 2.0, t)}}), near, false);
+  expect_on_library(launch("attention", {{"o", cast(attention(cast(silu(q), t), k, k, 0.2), t)}}), near);
+}
+
+TEST_F(Cudnn, OnlyWhatTheTableNamesRunsOnIt) {
+  if (!emulated()) GTEST_SKIP();
+  unsetenv("TENON_CUDA_CORE");
+  const DType t = DType::F16;
+  const Launch conv =
+      launch("conv2d", {{"y", cast(conv2d(image("x", t, 6, 8), weight("w", t, {16, 8, 3, 3}), 1, {1, 1, 1, 1}), t)}});
+  const std::string key = "conv2d 2x6x6x8 -> 6x6x16 by 3x3x1 lanes 1 bytes 2 epilogue ";
+  const auto steps = [&](const std::string& line, bool has_library = true) {
+    const auto device = std::make_shared<EmulatorWithLibrary>(has_library);
+    if (!line.empty()) write_table(*device, line);
+    run_on(device, conv, tensors, &steps_);
+    return steps_;
+  };
+  EXPECT_THAT(steps(""), Not(HasSubstr("cudnn")));
+  EXPECT_THAT(steps(key + "plain = cudnn 9.19.0 engine 5 knobs 2:16"), HasSubstr("cudnn 9.19.0 engine 5 knobs 2:16"));
+  EXPECT_EQ(state_->engine, kOther);
+  for (const char* other : {"plain = cudnn 9.20.0 engine 4", "plain = cudnn 9.19.0 engine 1", "plain = own",
+                            "plain = cudnn", "bias = cudnn 9.19.0 engine 4"})
+    EXPECT_THAT(steps(key + other), Not(HasSubstr("cudnn"))) << other;
+  EXPECT_THAT(steps(key + "plain = cudnn 9.19.0 engine 4", false), Not(HasSubstr("cudnn"))) << "no library";
+  setenv("TENON_CUDA_CORE", "own", 1);
+  EXPECT_THAT(steps(key + "plain = cudnn 9.19.0 engine 4"), Not(HasSubstr("cudnn")));
+}
+
+TEST_F(Cudnn, TuningMeasuresItBesideOurKernel) {
+  if (!emulated()) GTEST_SKIP();
+  unsetenv("TENON_CUDA_CORE");
+  const DType t = DType::F16;
+  const Expr q = input(g, "q", t, {1, 2, 16, 16});
+  const Launch conv = launch(
+      "conv2d", {{"y", clamp(conv2d(image("x", t, 4, 8), weight("w", t, {8, 8, 1, 1}), 1, {0, 0, 0, 0}), 0, 1)}});
+  const Launch heads = launch("attention", {{"o", cast(attention(q, q, q, 0.2), t)}});
+  const auto device = std::make_shared<EmulatorWithLibrary>(true, "sm_89");
+  setenv("TENON_CUDA_TUNE", "1", 1);
+  run_on(device, conv, tensors, &steps_);
+  run_on(device, heads, tensors, &steps_);
+  unsetenv("TENON_CUDA_TUNE");
+  EXPECT_THAT(steps_, Not(HasSubstr("cudnn"))) << "this run keeps what it has";
+  EXPECT_GT(state_->executions, 100);
+  // The emulator is slow beside plain loops.
+  EXPECT_THAT(table_text(*device), HasSubstr("by 1x1x1 lanes 1 bytes 2 epilogue pass = cudnn 9.19.0 engine "));
+  EXPECT_THAT(table_text(*device), HasSubstr("attention 1x2x16 over 2x16 by 16 bytes 2 epilogue plain = cudnn 9.19.0"));
+  run_on(device, conv, tensors, &steps_);
+  EXPECT_THAT(steps_, HasSubstr("cudnn 9.19.0 engine"));
+  run_on(device, heads, tensors, &steps_);
+  EXPECT_THAT(steps_, HasSubstr("cudnn 9.19.0 engine 9"));
+}
+
+TEST_F(Cudnn, FailuresOfPlanningLeaveOurKernels) {
+  if (!emulated()) GTEST_SKIP();
+  const DType t = DType::F16;
+  const Launch conv =
+      launch("conv2d", {{"y", cast(conv2d(image("x", t, 6, 8), weight("w", t, {16, 8, 3, 3}), 1, {1, 1, 1, 1}), t)}});
+  state_->fail_plan_of = kPlain;
+  state_->fail_plan = 3000;
+  run_on(std::make_shared<EmulatorWithLibrary>(), conv, tensors, &steps_);
+  EXPECT_THAT(steps_, HasSubstr("engine 5")) << "the next one";
+  state_->offers = false;
+  run_on(std::make_shared<EmulatorWithLibrary>(), conv, tensors, &steps_);
+  EXPECT_THAT(steps_, Not(HasSubstr("cudnn")));
+}
+
+TEST_F(Cudnn, FailuresAreErrorsThatSayWhat) {
+  if (!emulated()) GTEST_SKIP();
+  const DType t = DType::F16;
+  const Launch conv =
+      launch("conv2d", {{"y", cast(conv2d(image("x", t, 6, 8), weight("w", t, {16, 8, 3, 3}), 1, {1, 1, 1, 1}), t)}});
+  const auto failing = [&](const std::string& expected) {
+    try {
+      run_on(std::make_shared<EmulatorWithLibrary>(), conv, tensors, &steps_);
+      ADD_FAILURE();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Device);
+      EXPECT_THAT(e.what(), HasSubstr(expected));
+    }
+  };
+  state_->fail_execute = 3000;
+  failing("cannot run engine 4: CUDNN_STATUS_NOT_SUPPORTED: told to");
+  state_->fail_execute = 0;
+  state_->fail_heuristics = 3000;
+  failing("CUDNN_STATUS_NOT_SUPPORTED: told to");
+}
+
+TEST_F(Cudnn, AnOldLibraryAndNone) {
+  try {
+    const cuda::CudnnApi none(only("/nonexistent"));
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::Device);
+    EXPECT_THAT(std::string(e.what()) + e.hint(), testing::AllOf(HasSubstr("not found"), HasSubstr("install")));
+  }
+  state_->version = 90800;
+  try {
+    fake_api();
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), testing::AllOf(HasSubstr("is version 9.8.0"), HasSubstr("9.13.1 or newer")));
+  }
+}
+
+TEST_F(Cudnn, EveryConvolutionAndAttentionIsAnnounced) {
+  if (!emulated()) GTEST_SKIP();
+  setenv("TENON_CUDA_CORE", "own", 1);
+  const DType t = DType::F16;
+  const Expr y = cast(conv2d(image("x", t, 6, 8), weight("w", t, {16, 8, 3, 3}), 2, {0, 0, 1, 1}), t);
+  const Expr q = input(g, "q", t, {1, 2, 16, 16});
+  const auto device = std::make_shared<EmulatorWithLibrary>();
+  run_on(device, launch("conv2d", {{"y", y}, {"sum", sum(reshape(y, {2, 9, 16}), ReduceOver::Inner)}}), tensors,
+         &steps_);
+  EXPECT_EQ(device->announced.back(), "conv2d f16 2x6x6x8 -> 3x3x16 by 3x3x2 pad 0 0 1 1");
+  run_on(device, launch("attention", {{"o", cast(attention(q, q, q, 0.25), t)}}), tensors, &steps_);
+  EXPECT_EQ(device->announced.back(),
+            "attention f16 1x2x16 over 2x16 by 16 scale 0.25 at 512 256 16 at 512 256 16 at 512 256 16 at 512 256 16");
+}
+
+}  // namespace
+}  // namespace tenon::launches

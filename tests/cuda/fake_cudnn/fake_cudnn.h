@@ -1,0 +1,33 @@
+// A cuDNN without a GPU, for tests: a shared library with the exports that we use. It convolves and attends on this
+// machine's processor, element by element through the descriptors it is given; it is strict about them, keeps account
+// of what is open and fails when it is told to.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+/// What the library does and has done. Reached through its export `fake_cudnn_state`.
+struct FakeCudnnState {
+  // Set by tests.
+  size_t version = 91900;
+  int fail_create = 0, fail_heuristics = 0, fail_execute = 0;  ///< statuses
+  int fail_plan_of = 0, fail_plan = 0;                         ///< an engine, and the status of preparing it
+  bool offers = true;                                          ///< false: no engine for anything
+  // Counted by the library.
+  int handles = 0, objects = 0, plans = 0, executions = 0;
+  int engine = 0;  ///< of the last execution
+  uintptr_t stream = 0;
+  bool described_device = false;  ///< by JSON
+};
+
+/// Its engines, as its heuristics give them: one of a note that is not wanted each, then those that may run. Attention
+/// has only kCompiled.
+enum FakeEngine : int {
+  kNondeterministic = 1,
+  kWinograd = 2,
+  kDownConverts = 3,
+  kPlain = 4,
+  kOther = 5,
+  kCompiled = 9
+};
+
+extern "C" FakeCudnnState* fake_cudnn_state();
