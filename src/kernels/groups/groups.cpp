@@ -21,7 +21,7 @@ class Groups : public Skeleton {
   int preference() const override { return 2; }
 };
 
-const RegisterSkeleton<Groups> kRegistered;
+const RegisterSkeleton<Groups> kRegisteredGroups;
 
 }  // namespace
 }  // namespace tenon

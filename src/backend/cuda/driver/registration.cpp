@@ -77,7 +77,7 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
   });
 }
 
-const RegisterBackend kRegistered("cuda", &make, probe);
+const RegisterBackend kRegisteredCuda("cuda", &make, probe);
 
 }  // namespace
 }  // namespace tenon::cuda
