@@ -155,7 +155,9 @@ def _integers(values: Any, name: str) -> list[int]:
     return [integer(v, name) for v in ((values,) if hasattr(values, "__index__") else values)]
 
 
-def _make(node: str, operands: list[Any], ints: Sequence[int] = (), dims: Sequence[int] | None = None, **rest: Any) -> Any:
+def _make(
+    node: str, operands: list[Any], ints: Sequence[int] = (), dims: Sequence[int] | None = None, **rest: Any
+) -> Any:
     checked = {} if dims is None else {"dims": _integers(dims, node)}
     return _core.make(node, operands, ints=_integers(ints, node), **checked, **rest)
 
@@ -367,7 +369,7 @@ def _over_last(node: str, name: str) -> Callable[..., Expr]:
     def reduce(x: Expr, axis: int = -1, keepdim: bool = False) -> Expr:
         x = _only(x, name)
         if _axis(axis, x.ndim, name) != x.ndim - 1:
-            raise UsageError(f"{name}: expected the last axis, got axis {axis} of {x.ndim}; permute it there first", name)
+            raise UsageError(f"{name}: expected the last axis, got axis {axis} of {x.ndim}; permute it first", name)
         y = x._with(_core.make(node, [x._value], ints=[0]), _dtypes.promote([x.dtype]))
         return y if keepdim else reshape(y, x.shape[:-1])
 
