@@ -22,4 +22,4 @@ check() { # of a line of tidy_units.py
 }
 export -f tidy check
 export folder units
-python3 tools/tidy_units.py "$folder" "$units" "${files[@]}" | xargs -P "$jobs" -d '\n' -n 1 bash -c 'check "$1"' _
+python3 tools/tidy_units.py "$folder" "$units" "${files[@]}" | xargs -r -P "$jobs" -d '\n' -n 1 bash -c 'check "$1"' _
