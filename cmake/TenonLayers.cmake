@@ -27,10 +27,10 @@ function(_tenon_include_root layer folder out)
   set(${out} ${root} PARENT_SCOPE)
 endfunction()
 
-# FLAT: sub-folders are something else (backends). SEPARATE: never compiled as a unity build, because every file has a
-# registration (or the like) of the same file-local name.
+# FLAT: sub-folders are something else (backends). Sanitizers and fuzzing compile several files of a layer as one (unity
+# builds): file-local names differ within a layer.
 function(tenon_layer name)
-  cmake_parse_arguments(A "FLAT;SEPARATE" "" "DEPENDS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(A "FLAT" "" "DEPENDS;LIBRARIES" ${ARGN})
   set(folder ${PROJECT_SOURCE_DIR}/src/${name})
   _tenon_include_root(${name} ${folder} root)
   list(TRANSFORM A_DEPENDS PREPEND tenon_)
@@ -46,9 +46,6 @@ function(tenon_layer name)
   add_library(tenon_${name} OBJECT ${sources})
   target_include_directories(tenon_${name} PUBLIC ${root})
   target_link_libraries(tenon_${name} PUBLIC tenon_flags ${A_DEPENDS} ${A_LIBRARIES})
-  if(A_SEPARATE)
-    set_target_properties(tenon_${name} PROPERTIES UNITY_BUILD OFF)
-  endif()
   if(name STREQUAL "expr")
     _tenon_node_list(${folder}/nodes)
   endif()

@@ -203,25 +203,26 @@ int run(const BenchFlags& flags, const Common& common) {
   return 0;
 }
 
-Action declare(CLI::App& app, const Common& common) {
+Action declare_bench(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<BenchFlags>();
   flags->part.declare(app, "");
   app.add_option("--runs", flags->runs, "timed runs; the median counts")
       ->transform(whole_number())
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_flag("--anchors", flags->anchors, "list every anchor's routes");
-  app.add_flag("--no-anchors", flags->no_anchors, "leave the anchors alone out");
+  CLI::Option* anchors = app.add_flag("--anchors", flags->anchors, "list every anchor's routes");
+  app.add_flag("--no-anchors", flags->no_anchors, "leave the anchors alone out")->excludes(anchors);
   app.add_flag("--no-unfused", flags->no_unfused, "leave the run without fusion out");
   app.add_option("--peer", flags->peers, "measure a peer in the same run: torch")->check(CLI::IsMember({"torch"}));
   app.add_option("--peer-mode", flags->peer_mode, "of torch")
       ->check(CLI::IsMember({"eager", "compile", "both", "frozen", "graphs", "all"}))
       ->capture_default_str();
-  app.add_option("--peer-python", flags->peer_python, "interpreter with torch, and diffusers or timm");
+  app.add_option("--peer-python", flags->peer_python,
+                 "interpreter with torch, and diffusers or timm: a path, or a name found on PATH");
   return [flags, &common] { return run(*flags, common); };
 }
 
-const RegisterVerb kBench{{"bench", "time a network, its anchors alone, without fusion, and peers", declare}};
+const RegisterVerb kBench{{"bench", "time a network, its anchors alone, without fusion, and peers", declare_bench}};
 
 }  // namespace
 }  // namespace tenon::cli

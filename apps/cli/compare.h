@@ -23,9 +23,10 @@ struct Comparison {
   std::vector<ComparedWay> ways;  ///< "nodes", "compiler", "tenon"
 };
 
-/// Compares the second of the part's repeated blocks (the first, where nothing repeats): all launches behind the last
-/// anchor of the block before it, up to its own last anchor. Values between launches count in the network's type in
-/// every way, as frameworks store them. Error(Usage) if no launch belongs to a numbered block.
+/// Compares one block: the second of the part's numbered blocks that have the most launches (the first, where there is
+/// but one), all launches behind the last anchor of the block before it, up to its own last anchor. Values between
+/// launches count in the network's type in every way, as frameworks store them. Error(Usage) if no launch belongs to a
+/// numbered block.
 Comparison compare(const ModelParts& model, const std::string& part, const PartRequest& request,
                    const NetworkOptions& options);
 

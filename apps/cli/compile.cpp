@@ -1,4 +1,5 @@
 // tenon compile: every kernel of a model's plans for GPUs that need not be here, into the cache of kernels.
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <map>
@@ -7,6 +8,7 @@
 
 #include "cancel.h"
 #include "parts.h"
+#include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
@@ -63,6 +65,13 @@ int report_plans(const std::string& arch, const PlannedCalls& planned, const Com
   return missing;
 }
 
+void check_archs(const std::vector<std::string>& archs) {
+  for (auto it = archs.begin(); it != archs.end(); ++it) {
+    TENON_CHECK(Usage, !it->empty(), "--arch") << "expected names such as sm_89,sm_90a, got an empty one";
+    TENON_CHECK(Usage, std::find(archs.begin(), it, *it) == it, "--arch") << *it << " is given more than once";
+  }
+}
+
 // Compiles the parts for one architecture; the number of kernels with problems, and of plans that a library has not.
 int compile_for(const std::string& arch, const CompileFlags& f, const Common& common, ordered_json& out) {
   const auto begin = std::chrono::steady_clock::now();
@@ -94,7 +103,7 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
   return bad + report_plans(arch, backend->planned(), common, out.back());
 }
 
-Action declare(CLI::App& app, const Common& common) {
+Action declare_compile(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<CompileFlags>();
   f->part.declare(app, "all");
   app.add_option("--arch", f->archs, "sm_89, sm_90a: comma-separated")->delimiter(',')->capture_default_str();
@@ -102,13 +111,14 @@ Action declare(CLI::App& app, const Common& common) {
   return [f, &common] {
     ordered_json out = ordered_json::array();
     int bad = 0;
+    check_archs(f->archs);
     for (const std::string& arch : f->archs) bad += compile_for(arch, *f, common, out);
     if (common.json) std::cout << out.dump(2) << "\n";
     return bad ? 1 : 0;
   };
 }
 
-const RegisterVerb kCompile{{"compile", "a model's GPU kernels, compiled ahead of time", declare}};
+const RegisterVerb kCompile{{"compile", "a model's GPU kernels, compiled ahead of time", declare_compile}};
 
 }  // namespace
 }  // namespace tenon::cli

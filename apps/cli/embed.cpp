@@ -43,7 +43,7 @@ std::vector<fs::path> check_outputs(const EmbedFlags& f) {
     check_extension("--patches", f.patches, {".npy"});
     all.emplace_back(f.patches);
   }
-  if (!f.pca.empty()) pictures = output_names(f.pca, static_cast<int>(f.images.size()), 0);
+  if (!f.pca.empty()) pictures = output_names("--pca", f.pca, static_cast<int>(f.images.size()), 0);
   all.insert(all.end(), pictures.begin(), pictures.end());
   std::set<fs::path> seen;
   for (const fs::path& p : all) {
@@ -123,7 +123,7 @@ int run(EmbedFlags f, const Common& common) {
   return 0;
 }
 
-Action declare(CLI::App& app, const Common& common) {
+Action declare_embed(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<EmbedFlags>();
   app.add_option("IMAGE", f->images, "PNG files")->required();
   app.add_option("-m,--model", f->model, "folder or .safetensors file of a vision transformer, or random:NAME")
@@ -146,7 +146,7 @@ Action declare(CLI::App& app, const Common& common) {
   return [f, &common] { return run(*f, common); };
 }
 
-const RegisterVerb kEmbed{{"embed", "features of pictures by a vision transformer", declare}};
+const RegisterVerb kEmbed{{"embed", "features of pictures by a vision transformer", declare_embed}};
 
 }  // namespace
 }  // namespace tenon::cli

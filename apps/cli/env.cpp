@@ -78,7 +78,7 @@ void print_device(const ordered_json& device, const Line& line) {
   }
 }
 
-void print_text(const ordered_json& env) {
+void print_env(const ordered_json& env) {
   const auto line = [](const std::string& key, const std::string& value) {
     std::cout << key << std::string(key.size() < 20 ? 20 - key.size() : 1, ' ') << value << "\n";
   };
@@ -96,7 +96,7 @@ const RegisterVerb kEnv{
          if (common.json)
            std::cout << env.dump(2) << "\n";
          else
-           print_text(env);
+           print_env(env);
          return 0;
        };
      }}};

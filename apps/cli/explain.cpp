@@ -11,6 +11,7 @@
 #include "sample_inputs.h"
 #include "tenon/core/error.h"
 #include "tenon/io/files.h"
+#include "tenon/runtime/dump.h"
 
 namespace tenon::cli {
 namespace {
@@ -51,7 +52,9 @@ Explanation explain_part(const ModelParts& model, const std::string& part, const
   NetworkOptions options = flags.part.networks(*backend);
   const Plan plan = model.plan(part, request, options);
   Measurements measured;
-  if (flags.time) {
+  if (!flags.time) {
+    dump_plan(plan);
+  } else {  // which dumps it too
     Executable executable(plan, backend, *model.weights(part));
     executable.stop_when(stop_asked);
     measured = run_timed(executable);
@@ -83,6 +86,8 @@ void print(const std::vector<Explanation>& networks, bool json) {
 }
 
 int run_compare(const ExplainFlags& flags, const Common& common) {
+  TENON_CHECK(Usage, !fusion_is_off(flags.part.no_fusion), "--compare")
+      << "is of plans with and without fusion; leave --no-fusion (or TENON_NO_FUSION) out";
   const auto backend = common.backend();
   const auto model = open_parts(flags.part.spec);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
@@ -105,10 +110,13 @@ int run(const ExplainFlags& flags, const Common& common) {
   std::vector<Explanation> networks;
   for (const std::string& part : model->parts_named(flags.part.part)) {
     throw_if_stopped();
-    if (flags.plan)
-      std::cout << print_plan(model->plan(part, flags.part.request, flags.part.networks(*backend)));
-    else
+    if (!flags.plan) {
       networks.push_back(explain_part(*model, part, flags, backend));
+      continue;
+    }
+    const Plan plan = model->plan(part, flags.part.request, flags.part.networks(*backend));
+    dump_plan(plan);
+    std::cout << print_plan(plan);
   }
   if (flags.plan) return 0;
   if (flags.html.empty()) {
@@ -123,7 +131,7 @@ int run(const ExplainFlags& flags, const Common& common) {
   return 0;
 }
 
-Action declare(CLI::App& app, const Common& common) {
+Action declare_explain(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<ExplainFlags>();
   flags->part.declare(app, "");
   CLI::Option* html =
@@ -142,7 +150,7 @@ Action declare(CLI::App& app, const Common& common) {
   return [flags, &common] { return flags->compare ? run_compare(*flags, common) : run(*flags, common); };
 }
 
-const RegisterVerb kExplain{{"explain", "what went into which kernel, and why the rest stayed out", declare}};
+const RegisterVerb kExplain{{"explain", "what went into which kernel, and why the rest stayed out", declare_explain}};
 
 }  // namespace
 }  // namespace tenon::cli

@@ -120,7 +120,7 @@ int run(const GenerateFlags& f, const Common& common) {
   check_flags(f);
   ImageRequest request = request_of(f);
   const int total = f.batch_count * static_cast<int>(f.batch_size);
-  const std::vector<fs::path> names = output_names(f.output, total, f.first_number);
+  const std::vector<fs::path> names = output_names("--output", f.output, total, f.first_number);
   for (const fs::path& name : names) check_output(name, f.overwrite ? Overwrite::Yes : Overwrite::No);
   PipelineOptions options;
   options.device = common.device_name();
@@ -185,7 +185,7 @@ void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
   app.add_option("--strength", f.strength, "how much of it is redrawn, above 0 up to 1")->capture_default_str();
 }
 
-Action declare(CLI::App& app, const Common& common) {
+Action declare_generate(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<GenerateFlags>();
   f->app = &app;
   declare_picture_flags(app, *f);
@@ -203,7 +203,7 @@ Action declare(CLI::App& app, const Common& common) {
   return [f, &common] { return run(*f, common); };
 }
 
-const RegisterVerb kGenerate{{"generate", "draw pictures from a prompt", declare}};
+const RegisterVerb kGenerate{{"generate", "draw pictures from a prompt", declare_generate}};
 
 }  // namespace
 }  // namespace tenon::cli

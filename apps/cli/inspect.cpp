@@ -173,7 +173,7 @@ int run(const std::string& spec, size_t limit, const Common& common) {
   return all["usable"].get<bool>() ? 0 : static_cast<int>(ErrorKind::Model);
 }
 
-Action declare(CLI::App& app, const Common& common) {
+Action declare_inspect(CLI::App& app, const Common& common) {
   struct Flags {
     std::string model;
     size_t limit = 8;
@@ -185,7 +185,8 @@ Action declare(CLI::App& app, const Common& common) {
   return [flags, &common] { return run(flags->model, flags->limit, common); };
 }
 
-const RegisterVerb kInspect{{"inspect", "list a model's components, types, missing and unexpected names", declare}};
+const RegisterVerb kInspect{
+    {"inspect", "list a model's components, types, missing and unexpected names", declare_inspect}};
 
 }  // namespace
 }  // namespace tenon::cli

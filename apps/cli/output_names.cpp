@@ -20,7 +20,7 @@ struct Pattern {
 };
 
 // The %d of a name, or nothing. "%%" is not special: a name with a lone '%' is refused.
-std::optional<Pattern> find_pattern(const std::string& spec) {
+std::optional<Pattern> find_pattern(const std::string& flag, const std::string& spec) {
   const size_t at = spec.find('%');
   if (at == std::string::npos) return {};
   size_t end = at + 1;
@@ -28,13 +28,13 @@ std::optional<Pattern> find_pattern(const std::string& spec) {
   const std::string width = spec.substr(at + 1, end - at - 1);
   const bool good =
       end < spec.size() && spec[end] == 'd' && width.size() <= 2 && spec.find('%', end) == std::string::npos;
-  TENON_CHECK(Usage, good, "--output") << "'" << spec << "': expected one number place such as %d or %03d";
+  TENON_CHECK(Usage, good, flag) << "'" << spec << "': expected one number place such as %d or %03d";
   return Pattern{spec.substr(0, at), spec.substr(end + 1), width.empty() ? 0 : std::stoul(width)};
 }
 
 }  // namespace
 
-std::vector<fs::path> output_names(const std::string& spec, int count, int begin) {
+std::vector<fs::path> output_names(const std::string& flag, const std::string& spec, int count, int begin) {
   std::vector<fs::path> names;
   const auto add = [&](const auto& name_of_number) {
     for (int i = 0; i < count; ++i) names.emplace_back(name_of_number(begin + i));
@@ -48,8 +48,8 @@ std::vector<fs::path> output_names(const std::string& spec, int count, int begin
   std::string extension = path.extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),
                  [](unsigned char c) { return std::tolower(c); });
-  TENON_CHECK(Usage, extension == ".png", "--output") << "'" << spec << "': pictures are written as .png";
-  if (const auto pattern = find_pattern(path.string()))
+  TENON_CHECK(Usage, extension == ".png", flag) << "'" << spec << "': pictures are written as .png";
+  if (const auto pattern = find_pattern(flag, path.string()))
     add([&](int n) { return pattern->before + padded(n, pattern->width) + pattern->after; });
   else if (count == 1)
     names.push_back(path);

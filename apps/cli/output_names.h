@@ -6,12 +6,12 @@
 
 namespace tenon::cli {
 
-/// Paths of `count` pictures for `--output spec`, numbered from `begin`:
+/// Paths of `count` pictures for `spec`, the value of `flag`, numbered from `begin`:
 ///   ""              output.png; of several output_0.png, output_1.png, ..
 ///   a folder        0000.png, 0001.png, .. in it (it exists, or spec ends with '/')
 ///   "a_%03d.png"    the number in place of %d, %03d, ..; only one such place
 ///   "a.png"         a.png; of several a_0.png, a_1.png, ..
-/// Error(Usage) for another extension than .png or a malformed pattern.
-std::vector<std::filesystem::path> output_names(const std::string& spec, int count, int begin);
+/// Error(Usage) that names the flag for another extension than .png or a malformed pattern.
+std::vector<std::filesystem::path> output_names(const std::string& flag, const std::string& spec, int count, int begin);
 
 }  // namespace tenon::cli

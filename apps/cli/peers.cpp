@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <sstream>
 
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
@@ -50,6 +51,16 @@ void write_weights(const ModelParts& model, const std::string& part, const fs::p
   write_safetensors(path, tensors);
 }
 
+// A path, or a program's name that is looked for along PATH; empty if there is no such program.
+fs::path find_program(const std::string& name) {
+  const auto runs = [](const fs::path& p) { return fs::is_regular_file(p) && access(p.c_str(), X_OK) == 0; };
+  if (name.find('/') != name.npos) return runs(name) ? fs::path(name) : fs::path();
+  std::istringstream folders(option(Option::Path));
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (fs::path found = fs::path(folder) / name; runs(found)) return found;
+  return {};
+}
+
 // Runs a program, its stderr on ours, and returns its stdout.
 std::string output_of(const std::vector<std::string>& arguments) {
   int ends[2];
@@ -84,11 +95,13 @@ std::string output_of(const std::vector<std::string>& arguments) {
 }  // namespace
 
 nlohmann::json run_torch(const ModelParts& model, const PeerRun& run) {
-  const fs::path python = run.python.empty() ? cache_folder() / "peer-env/bin/python" : fs::path(run.python);
+  const std::string asked = run.python.empty() ? (cache_folder() / "peer-env/bin/python").string() : run.python;
+  const fs::path python = find_program(asked);
   const fs::path script = fs::path(TENON_PEERS) / "torch_peer.py";
-  if (!fs::exists(python))
-    throw Error(ErrorKind::Usage, "--peer torch", "no interpreter at " + python.string(),
-                "run tools/setup.sh --peers first");
+  if (python.empty())
+    throw Error(ErrorKind::Usage, run.python.empty() ? "--peer torch" : "--peer-python",
+                "no program " + asked + (asked.find('/') == asked.npos ? " on PATH" : ""),
+                run.python.empty() ? "run tools/setup.sh --peers first" : "");
   TENON_CHECK(Usage, fs::exists(script), "--peer torch") << "needs the source tree: no " << script.string();
   std::vector<std::string> arguments{python.string(), script.string()};
   for (std::string& a : model.peer_arguments(run.part, run.request)) arguments.push_back(std::move(a));

@@ -67,7 +67,7 @@ int run(const VerifyFlags& flags, const Common& common) {
   return tally.failed ? static_cast<int>(ErrorKind::Numeric) : 0;
 }
 
-Action declare(CLI::App& app, const Common& common) {
+Action declare_verify(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<VerifyFlags>();
   flags->app = &app;
   flags->part.declare(app, "all");
@@ -78,7 +78,7 @@ Action declare(CLI::App& app, const Common& common) {
 }
 
 const RegisterVerb kVerify{
-    {"verify", "check every launch against the fp64 oracle, and networks against recorded results", declare}};
+    {"verify", "check every launch against the fp64 oracle, and networks against recorded results", declare_verify}};
 
 }  // namespace
 }  // namespace tenon::cli

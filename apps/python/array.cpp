@@ -133,10 +133,11 @@ Array import_array(nb::handle object, const std::string& name) {
     return a;
   }
   PyErr_Clear();
-  const nb::str type = nb::inst_name(object);
+  std::string found = nb::inst_name(object).c_str();
+  if (nb::hasattr(object, "dtype")) found += std::string(" of ") + nb::str(nb::object(object.attr("dtype"))).c_str();
   throw nb::type_error(
       (name + ": expected an array that DLPack can lend (NumPy, PyTorch, CuPy, JAX; tensors that need gradients must " +
-       "be detached), got " + type.c_str())
+       "be detached), got " + found)
           .c_str());
 }
 

@@ -67,7 +67,11 @@ Call Call::read(std::string function, const std::vector<std::string>& names, con
     const nb::handle object = given[i];
     Argument argument{names[i], {}, 0};
     if (PyFloat_Check(object.ptr()) || (PyLong_Check(object.ptr()) && !PyBool_Check(object.ptr()))) {
-      argument.number = nb::cast<double>(object);
+      argument.number = PyFloat_Check(object.ptr()) ? PyFloat_AsDouble(object.ptr()) : PyLong_AsDouble(object.ptr());
+      if (PyErr_Occurred()) {
+        PyErr_Clear();
+        throw Error(ErrorKind::Usage, names[i], "expected a number that a float can hold, got a larger integer");
+      }
       call.key += '#';
     } else {
       argument.array = read_array(object, names[i]);

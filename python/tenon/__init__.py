@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._core import backend_names, describe_device, set_num_threads
+from ._core import backend_names
+from ._devices import describe_device, set_num_threads
 from ._errors import (
     CancelledError,
     DeviceError,

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Union
 
 from . import _core, _dtypes
+from ._checks import integer, real
+from ._errors import UsageError
 
 Number = Union[int, float]
 Operand = Union["Expr", int, float]
@@ -42,7 +44,7 @@ class Expr:
         return Expr(value, self._graph, self.dtype if dtype is None else dtype)
 
     def _view(self, node: str, **attributes: Any) -> Expr:
-        return self._with(_core.make(node, [self._value], **attributes))
+        return self._with(_make(node, [self._value], **attributes))
 
     def __add__(self, other: Operand) -> Expr:
         return _apply("add", (self, other))
@@ -142,11 +144,22 @@ class Expr:
     def T(self) -> Expr:
         """The last two axes swapped."""
         if self.ndim < 2:
-            raise ValueError(f"T: expected at least two axes, got shape {self.shape}")
+            raise UsageError(f"T: expected at least two axes, got shape {self.shape}", "T")
         return permute(self, (*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
 
     def __repr__(self) -> str:
         return f"Expr({self.dtype}{list(self.shape)})\n{self._value!r}"
+
+
+def _integers(values: Any, name: str) -> list[int]:
+    return [integer(v, name) for v in ((values,) if hasattr(values, "__index__") else values)]
+
+
+def _make(
+    node: str, operands: list[Any], ints: Sequence[int] = (), dims: Sequence[int] | None = None, **rest: Any
+) -> Any:
+    checked = {} if dims is None else {"dims": _integers(dims, node)}
+    return _core.make(node, operands, ints=_integers(ints, node), **checked, **rest)
 
 
 def _graph_of(operands: Sequence[Any], name: str) -> Any:
@@ -163,7 +176,7 @@ def _lift(operand: Any, graph: Any, name: str) -> Expr:
     if isinstance(operand, Expr):
         return operand
     if isinstance(operand, numbers.Real):
-        return Expr(graph.constant(float(operand)), graph, "")
+        return Expr(graph.constant(real(operand, name)), graph, "")
     raise TypeError(f"{name}: expected an expression or a number, got {type(operand).__name__}")
 
 
@@ -187,13 +200,13 @@ def _only(x: Any, name: str) -> Expr:
 def _axis(axis: int, ndim: int, name: str) -> int:
     at = axis + ndim if axis < 0 else axis
     if not 0 <= at < ndim:
-        raise ValueError(f"{name}: axis {axis} is outside the {ndim} axes of its operand")
+        raise UsageError(f"{name}: axis {axis} is outside the {ndim} axes of its operand", name)
     return at
 
 
 def _slice_of(key: slice, extent: int, axis: int) -> tuple[int, int]:
     if key.step not in (None, 1):
-        raise ValueError(f"axis {axis}: expected a slice of step 1, got step {key.step}")
+        raise UsageError(f"axis {axis}: expected a slice of step 1, got step {key.step}", "slice")
     begin, end, _ = key.indices(extent)
     return begin, max(begin, end)
 
@@ -216,7 +229,7 @@ def _index(x: Expr, key: tuple[Any, ...]) -> Expr:
             x = _part(x, axis, begin, end)
             shape.append(end - begin)
             axis += 1
-        elif isinstance(k, int):
+        elif isinstance(k, numbers.Integral):
             at = k + x.shape[axis] if k < 0 else k
             if not 0 <= at < x.shape[axis]:
                 raise IndexError(f"index {k} is outside axis {axis} of extent {x.shape[axis]}")
@@ -237,7 +250,7 @@ def _part(x: Expr, axis: int, begin: int, end: int) -> Expr:
 def reshape(x: Expr, shape: Sequence[int]) -> Expr:
     """The same elements in row-major order under another shape; one extent may be -1."""
     x = _only(x, "reshape")
-    dims = [int(d) for d in shape]
+    dims = _integers(shape, "reshape")
     if dims.count(-1) == 1:
         rest = math.prod(d for d in dims if d != -1)
         dims[dims.index(-1)] = math.prod(x.shape) // rest if rest else 0
@@ -253,7 +266,7 @@ def permute(x: Expr, axes: Sequence[int]) -> Expr:
 
 def broadcast_to(x: Expr, shape: Sequence[int]) -> Expr:
     """x repeated to `shape` by NumPy's rules."""
-    dims = [int(d) for d in shape]
+    dims = _integers(shape, "broadcast_to")
     return x if tuple(dims) == _only(x, "broadcast_to").shape else x._view("broadcast", dims=dims)
 
 
@@ -269,7 +282,9 @@ def concat(parts: Sequence[Expr], axis: int = -1) -> Expr:
 def pad(x: Expr, counts: Sequence[tuple[int, int]]) -> Expr:
     """Zeros around x: a pair (before, after) for each axis."""
     x = _only(x, "pad")
-    return x._view("pad", ints=[int(n) for pair in counts for n in pair])
+    if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in counts):
+        raise UsageError(f"pad: expected a pair (before, after) for each axis, got {counts!r}", "pad")
+    return x._view("pad", ints=[n for pair in counts for n in pair])
 
 
 def gather(x: Expr, index: Expr) -> Expr:
@@ -287,7 +302,7 @@ def resize_nearest(x: Expr, height: int, width: int) -> Expr:
 
 def _anchor(node: str, operands: Sequence[Expr], **attributes: Any) -> Expr:
     graph = _graph_of(operands, node)
-    value = _core.make(node, [_only(o, node)._value for o in operands], **attributes)
+    value = _make(node, [_only(o, node)._value for o in operands], **attributes)
     return Expr(value, graph, _dtypes.promote([o.dtype for o in operands]))
 
 
@@ -304,7 +319,7 @@ def linear(x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
 
 def conv2d(x: Expr, weight: Expr, stride: int = 1, padding: int | Sequence[int] = 0) -> Expr:
     """Images x [N, H, W, C], weight [O, C, kh, kw]; padding: one number, or top, left, bottom, right."""
-    pads = [padding] * 4 if isinstance(padding, int) else [int(p) for p in padding]
+    pads = [padding] * 4 if isinstance(padding, int) else padding
     return _anchor("conv2d", (x, weight), ints=[stride, *pads])
 
 
@@ -313,7 +328,7 @@ def attention(q: Expr, k: Expr, v: Expr, scale: float | None = None, causal: boo
     width = _only(q, "attention").shape[-1] if q.ndim else 0
     if scale is None:
         scale = 1.0 / math.sqrt(width) if width else 1.0
-    return _anchor("attention", (q, k, v), ints=[int(causal)], nums=[float(scale)])
+    return _anchor("attention", (q, k, v), ints=[int(causal)], nums=[real(scale, "attention")])
 
 
 # ---- made of the above --------------------------------------------------------------------------------------------
@@ -364,7 +379,7 @@ def _over_last(node: str, name: str) -> Callable[..., Expr]:
     def reduce(x: Expr, axis: int = -1, keepdim: bool = False) -> Expr:
         x = _only(x, name)
         if _axis(axis, x.ndim, name) != x.ndim - 1:
-            raise ValueError(f"{name}: expected the last axis, got axis {axis} of {x.ndim}; permute it there first")
+            raise UsageError(f"{name}: expected the last axis, got axis {axis} of {x.ndim}; permute it first", name)
         y = x._with(_core.make(node, [x._value], ints=[0]), _dtypes.promote([x.dtype]))
         return y if keepdim else reshape(y, x.shape[:-1])
 
@@ -379,7 +394,7 @@ def _pointwise(node: str, arity: int, numbers: int) -> Callable[..., Expr]:
     def function(*args: Any) -> Expr:
         if len(args) != arity + numbers:
             raise TypeError(f"{node}: expected {arity} operands and {numbers} numbers, got {len(args)} arguments")
-        given = [float(n) for n in args[arity:]]
+        given = [real(n, node) for n in args[arity:]]
         if node == "where":
             kinds = [a.dtype for a in args[1:] if isinstance(a, Expr) and a.dtype]
             return _apply(node, args, given, _dtypes.promote(kinds) if kinds else None)

@@ -6,9 +6,10 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _core, _dtypes
+from . import _checks, _core, _dtypes
+from ._checks import whole
 from ._errors import UsageError
-from .pipeline import Pipeline, _numpy, _whole
+from .pipeline import Pipeline, _numpy
 
 if TYPE_CHECKING:
     import numpy.typing
@@ -112,10 +113,11 @@ class ImageEncoder:
         fusion: bool = True,
     ) -> ImageEncoder:
         """Opens a model: a folder or .safetensors file of timm's, transformers' or the original's, or "random:vit-s14".
-        `dtype` is the arithmetic (bf16, f16 or f32; by default what the device does best). Raises ModelError for what
-        is no image encoder, DeviceError for a device that is not there."""
+        `dtype` is the arithmetic (bf16, f16 or f32; by default what the device does best); `threads`: of the CPU, 0 for
+        TENON_THREADS or all processors. Raises ModelError for what is no image encoder, DeviceError
+        for a device that is not there."""
         type_name = "" if dtype is None else _dtypes.name_of(dtype)
-        return cls(_core.ImageEncoder(os.fspath(path), device, type_name, threads, fusion))
+        return cls(_core.ImageEncoder(os.fspath(path), device, type_name, _checks.threads(threads), fusion))
 
     @property
     def name(self) -> str:
@@ -142,11 +144,10 @@ class ImageEncoder:
         network anew. Ctrl-C ends the call within a launch."""
         if preprocessing not in (None, "timm", "hf"):
             raise UsageError(f'preprocessing: expected "timm", "hf" or None, got {preprocessing!r}', "preprocessing")
-        side = 0 if size is None else _whole(size, "size")
-        if _whole(batch_size, "batch_size") > _LARGEST_BATCH:
-            raise UsageError(f"batch_size: expected 1 to {_LARGEST_BATCH}, got {batch_size}", "batch_size")
+        side = 0 if size is None else whole(size, "size")
+        batch = whole(batch_size, "batch_size", 1, _LARGEST_BATCH)
         pixels = [_pixels(image) for image in _pictures(images)]
-        return ImageFeatures(*self._core.embed(pixels, preprocessing or "", side, batch_size))
+        return ImageFeatures(*self._core.embed(pixels, preprocessing or "", side, batch))
 
     def __repr__(self) -> str:
         return f"<tenon.ImageEncoder {self.name} in {self.dtype} on {self.device}>"

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _arrays, _core
+from ._checks import shown, whole
+from ._errors import UsageError
 
 
 def is_tensor(array: Any) -> bool:
@@ -96,12 +98,24 @@ def run_lists(
         if len(arrays) and not is_tensor(arrays[0]):
             for i, array in enumerate(arrays):
                 _arrays.check_writable(array, name if len(arrays) == 1 else f"{name}[{i}]")
-    _core.lion_step(
-        params, exp_avgs, grads, masters, float(lr), beta1, beta2, weight_decay, maximize, non_finite
-    )
+    rates = _floats(lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
+    _core.lion_step(params, exp_avgs, grads, masters, *rates, maximize, non_finite)
+
+
+def _floats(**values: Any) -> list[float]:
+    out = []
+    for name, value in values.items():
+        try:
+            out.append(float(value))
+        except (OverflowError, TypeError, ValueError) as e:
+            raise UsageError(f"{name}: expected a number that a float can hold, got {shown(value)}", name) from e
+    return out
 
 
 def explain_lion(dtype: str = "f32", *, master: bool = False, device: str = "cpu") -> str:
     """What runs for tensors of this type: the skeleton, the expression, bytes an element, and how the device runs it."""
     backend, _, ordinal = device.partition(":")
-    return _core.explain_lion(dtype, dtype, dtype, master, backend, int(ordinal or 0))
+    if ordinal and not ordinal.isdecimal():
+        raise UsageError(f"device: expected a name such as cpu or cuda:0, got {device!r}", "device")
+    number = whole(int(ordinal or 0), "device", 0)
+    return _core.explain_lion(dtype, dtype, dtype, master, backend, number)

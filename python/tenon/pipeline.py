@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _core, _dtypes
+from . import _checks, _core, _dtypes
+from ._checks import real, shown, whole
 from ._errors import UsageError
 
 StepCallback = Callable[["Pipeline", int, float, dict[str, Any]], "dict[str, Any] | None"]
@@ -50,7 +52,10 @@ def _latent_bytes(latents: Any) -> bytes:
     if hasattr(latents, "detach"):  # a tensor of PyTorch's, of any type and device
         latents = latents.detach().float().cpu().numpy()
     np = _numpy()
-    return np.ascontiguousarray(latents, np.float32).tobytes()
+    try:
+        return np.ascontiguousarray(latents, np.float32).tobytes()
+    except (TypeError, ValueError) as e:
+        raise UsageError(f"latents: expected an array of numbers, got {type(latents).__name__}", "latents") from e
 
 
 def _prompts(prompt: Any, name: str) -> list[str]:
@@ -69,15 +74,9 @@ def _seed(seed: int | None, generator: Any) -> int:
         seed = generator.initial_seed()
     if seed is None or seed == -1:
         return int(_core.draw_seed())
-    if not isinstance(seed, int) or not 0 <= seed < 2**64:
-        raise UsageError(f"seed: expected a whole number of at least 0, or -1 to draw one, got {seed!r}", "seed")
-    return seed
-
-
-def _whole(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
-        raise UsageError(f"{name}: expected a positive whole number, got {value!r}", name)
-    return value
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or not 0 <= seed < 2**64:
+        raise UsageError(f"seed: expected a whole number of at least 0, or -1 to draw one, got {shown(seed)}", "seed")
+    return int(seed)
 
 
 class Pipeline:
@@ -101,11 +100,12 @@ class Pipeline:
         fusion: bool = True,
     ) -> Pipeline:
         """Opens a model: a diffusers folder, a single .safetensors file with its tokenizer beside it, "random:sd15", or
-        the package's own. `dtype` is the arithmetic (bf16, f16 or f32; by default what the device does best). Raises
-        ModelError for what is no model, DeviceError for a device that is not there."""
+        the package's own. `dtype` is the arithmetic (bf16, f16 or f32; by default what the device does best);
+        `threads`: of the CPU, 0 for TENON_THREADS or all processors. Raises ModelError for what is no model,
+        DeviceError for a device that is not there."""
         type_name = "" if dtype is None else _dtypes.name_of(dtype)
         spec = "" if path is None else os.fspath(path)
-        return cls(_core.ImagePipeline(spec, device, type_name, threads, fusion))
+        return cls(_core.ImagePipeline(spec, device, type_name, _checks.threads(threads), fusion))
 
     @property
     def name(self) -> str:
@@ -147,17 +147,17 @@ class Pipeline:
                 f"negative_prompt: expected 1 or {len(prompts)} prompts, got {len(negatives)}", "negative_prompt"
             )
         request = _core.ImageRequest()
-        request.batch = _whole(num_images_per_prompt, "num_images_per_prompt")
+        request.batch = whole(num_images_per_prompt, "num_images_per_prompt")
         if height is not None:
-            request.height = _whole(height, "height")
+            request.height = whole(height, "height")
         if width is not None:
-            request.width = _whole(width, "width")
+            request.width = whole(width, "width")
         if num_inference_steps is not None:
-            request.steps = _whole(num_inference_steps, "num_inference_steps")
+            request.steps = whole(num_inference_steps, "num_inference_steps")
         if guidance_scale is not None:
-            if not guidance_scale >= 0:
+            request.guidance_scale = real(guidance_scale, "guidance_scale")
+            if not request.guidance_scale >= 0:
                 raise UsageError(f"guidance_scale: expected 0 or more, got {guidance_scale!r}", "guidance_scale")
-            request.guidance_scale = float(guidance_scale)
         request.sampler = sampler or ""
         if latents is not None:
             request.set_latents(_latent_bytes(latents))
@@ -178,11 +178,20 @@ class Pipeline:
                 np = _numpy()
                 values = np.frombuffer(latents, np.float32).reshape(shape).copy()
                 answer = callback(self, step, timestep, {"latents": values})
-                if not isinstance(answer, dict) or "latents" not in answer:
+                if answer is None:
+                    return None
+                if not isinstance(answer, dict):
+                    raise UsageError(
+                        f"callback_on_step_end: expected it to return a dict or None, got {type(answer).__name__}",
+                        "callback_on_step_end",
+                    )
+                if "latents" not in answer:
                     return None
                 changed = answer["latents"]
-                if tuple(changed.shape) != tuple(shape):
-                    raise UsageError(f"latents: expected shape {shape} back, got {tuple(changed.shape)}", "latents")
+                found = getattr(changed, "shape", None)
+                if found is None or tuple(found) != tuple(shape):
+                    got = type(changed).__name__ if found is None else str(tuple(found))
+                    raise UsageError(f"latents: expected an array of shape {shape} back, got {got}", "latents")
                 return _latent_bytes(changed)
 
         result = self._core.run(request, on_step)

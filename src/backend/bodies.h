@@ -20,7 +20,7 @@ class Bodies {
     return std::make_unique<T>(std::move(machine), launch, std::move(form));
   }
 
-  /// One beside each class: `const RegisterBody kRegistered("gemm", &LaunchBodies::body<GemmKernel>);`
+  /// One beside each class: `const RegisterBody kRegisteredGemm("gemm", &LaunchBodies::body<GemmKernel>);`
   struct Register {
     Register(std::string skeleton, Maker maker) { all().emplace(std::move(skeleton), maker); }
   };

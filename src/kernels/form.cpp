@@ -49,9 +49,13 @@ class FormBuilder {
       build_plain();
   }
 
+  /// The node of the launch's own graph whose value `e` is; of a node made on the way, the first computed one below it.
   Expr original(const Expr& e) const {
-    const auto it = original_.find(e.get());
-    return it == original_.end() ? Expr() : it->second;
+    if (const auto it = original_.find(e.get()); it != original_.end()) return it->second;
+    for (const Expr& x : e->in)
+      if (!is_view_chain(x))
+        if (const Expr below = original(x)) return below;
+    return {};
   }
 
  private:
@@ -73,7 +77,7 @@ class FormBuilder {
       }
       lifted.push_back(lift(values[i]));
     }
-    for (const Expr& operand : form_.anchor->in) form_.holes.push_back(push(operand));
+    for (const Expr& operand : form_.anchor->in) form_.holes.push_back(push_over(operand, operand));
     std::vector<Expr> cores;
     for (const Lifted& l : lifted) cores.push_back(l.core);
     const Memo lanes = find_lanes(cores);
@@ -234,6 +238,7 @@ class FormBuilder {
         out.statistic = core->type;
         core = core->in[0];
         set_statistic(out, core.shape());
+        if (reduces_rows(core)) throw Refused{"statistics of what reduces rows need it in memory", core};
       } else {
         if (reduces_rows(core))
           for (; core->family() == Family::View && core->type->invertible(*core); core = core->in[0])
@@ -269,14 +274,14 @@ class FormBuilder {
         break;
       case Family::Pointwise: {
         std::vector<Expr> in;
-        for (const Expr& x : e->in) in.push_back(push(x));
+        for (const Expr& x : e->in) in.push_back(push_over(x, reducing(in)));
         out = g_.make(*e->type, in, e->attrs);
         break;
       }
       case Family::Reduce:
         if (e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner))
           throw Refused{std::string(e->name()) + " over a whole image is not known while the image is being read", e};
-        out = g_.make(*e->type, std::array{push(e->in[0])}, e->attrs);
+        out = g_.make(*e->type, std::array{push_over(e->in[0], e->in[0])}, e->attrs);
         break;
       case Family::View:
         out = push_view(e);
@@ -285,7 +290,25 @@ class FormBuilder {
         throw Refused{"the result of " + std::string(e->name()) + " must be in memory first", e};
     }
     pushed_.emplace(e.get(), out);
+    if (const Expr rows = out->family() == Family::Reduce ? out->in[0] : reducing(out->in))
+      rows_.emplace(out.get(), rows);
+    if (const Expr from = original(e)) original_.emplace(out.get(), from);
     return out;
+  }
+
+  // The rows that a pushed value reduces, as one of the reductions' operand; empty if it reduces none.
+  Expr reducing(std::span<const Expr> pushed) const {
+    for (const Expr& x : pushed)
+      if (const auto it = rows_.find(x.get()); it != rows_.end()) return it->second;
+    return {};
+  }
+
+  // One launch goes over rows of one shape, that of `rows`: what reduces others stands by itself.
+  Expr push_over(const Expr& x, const Expr& rows) {
+    const Expr out = push(x);
+    const Expr own = reducing(std::array{out});
+    if (!own || !rows || own.shape() == rows.shape()) return out;
+    return let_or_refuse(x, "a reduction of rows " + own.shape().str() + " among " + rows.shape().str());
   }
 
   Expr push_view(const Expr& e) {
@@ -363,6 +386,7 @@ class FormBuilder {
   std::unordered_map<const Node*, Expr> original_;
   std::unordered_map<const Node*, bool> above_anchor_;
   Memo pushed_, lets_;
+  Memo rows_;  // by pushed value: see reducing
 };
 
 }  // namespace

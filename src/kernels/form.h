@@ -6,8 +6,9 @@
 //   outputs   one expression each over the launch's domain; `acc` leaves in it stand for the anchor's result
 //
 // In holes, outputs and lets every view stands directly on a leaf (or on another view): `Pointwise`, `Reduce` over the
-// last axis and `broadcast(reduce)` back over it are all that is left above. So a backend needs only: load through a
-// chain of views, pointwise, row reduction, store through a chain of views.
+// last axis and `broadcast(reduce)` back over it are all that is left above; all that is reduced in one of them has one
+// shape. So a backend needs only: load through a chain of views, pointwise, row reduction, store through a chain of
+// views.
 #pragma once
 #include <memory>
 #include <optional>

@@ -37,7 +37,9 @@ ImageEmbedding::ImageEmbedding(std::shared_ptr<const ImageEncoder> encoder, Embe
       << backend_->name() << " computes nothing: no features can come of it";
   TENON_CHECK(Usage, options_.batch > 0, "batch") << "expected a positive number, got " << options_.batch;
   networks_ = {{t, t}, options_.fusion, options_.fold_scales};
-  if (options_.side) {  // the scaled picture keeps its proportion to what is cut out of it
+  if (options_.side) {
+    check_side(encoder_->config(), "size", options_.side);
+    // The scaled picture keeps its proportion to what is cut out of it.
     const double share = static_cast<double>(preprocessing_.short_side) / static_cast<double>(preprocessing_.crop);
     preprocessing_.short_side = std::llround(share * static_cast<double>(options_.side));
     preprocessing_.crop = options_.side;

@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "tenon/core/error.h"
+#include "tenon/pipelines/random_weights.h"
 
 namespace tenon {
 namespace {
-
-constexpr std::string_view kRandom = "random:";
 
 std::vector<ModelFamily>& registry() {
   static std::vector<ModelFamily> all;
@@ -46,7 +45,7 @@ std::vector<std::string> ModelParts::parts_named(const std::string& part) const 
 }
 
 const ModelFamily& family_of(const std::string& spec) {
-  if (spec.starts_with(kRandom)) return family_of_preset(spec.substr(kRandom.size()));
+  if (spec.starts_with(kRandomModel)) return family_of_preset(spec.substr(kRandomModel.size()));
   const std::filesystem::path path = spec.empty() ? default_model_folder() : find_model(spec);
   for (const ModelFamily* f : model_families())
     if (f->reads && f->reads(path)) return *f;

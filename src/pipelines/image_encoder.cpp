@@ -15,7 +15,6 @@ namespace fs = std::filesystem;
 namespace {
 using nlohmann::json;
 
-constexpr std::string_view kRandom = "random:";
 constexpr int64_t kHubShortSide = 256, kHubCrop = 224;  // what transformers and the original's evaluation use
 
 class TensorWeights : public WeightSource {
@@ -121,9 +120,9 @@ bool ImageEncoder::reads(const fs::path& path) {
 std::shared_ptr<const ImageEncoder> ImageEncoder::open(const std::string& spec, uint64_t random_seed) {
   auto e = std::make_shared<ImageEncoder>();
   e->random_seed_ = random_seed;
-  if (spec.starts_with(kRandom)) {
+  if (spec.starts_with(kRandomModel)) {
     e->name_ = spec;
-    e->config_ = preset(spec.substr(kRandom.size())).config;
+    e->config_ = preset(spec.substr(kRandomModel.size())).config;
     return e;
   }
   const fs::path path = find_model(spec), file = weight_file(path);
@@ -169,15 +168,18 @@ std::unique_ptr<WeightSource> ImageEncoder::weights() const {
   return std::make_unique<TensorWeights>(tensors_);
 }
 
+void check_side(const VitConfig& c, const std::string& what, int64_t side) {
+  TENON_CHECK(Usage, side > 0 && side <= kMaxImageSide, what)
+      << side << " is outside " << c.patch << ".." << kMaxImageSide;
+  const int64_t nearest = std::max<int64_t>((side + c.patch / 2) / c.patch * c.patch, c.patch);
+  TENON_CHECK(Usage, side % c.patch == 0, what)
+      << side << " is not a multiple of the patch size " << c.patch << "; the nearest is " << nearest;
+}
+
 Plan plan_image_encoder(const VitConfig& c, int64_t batch, int64_t height, int64_t width,
                         const NetworkOptions& options) {
-  for (const auto& [what, side] : {std::pair<const char*, int64_t>{"height", height}, {"width", width}}) {
-    TENON_CHECK(Usage, side > 0 && side <= kMaxImageSide, what)
-        << side << " is outside " << c.patch << ".." << kMaxImageSide;
-    const int64_t nearest = std::max<int64_t>((side + c.patch / 2) / c.patch * c.patch, c.patch);
-    TENON_CHECK(Usage, side % c.patch == 0, what)
-        << side << " is not a multiple of the patch size " << c.patch << "; the nearest is " << nearest;
-  }
+  check_side(c, "height", height);
+  check_side(c, "width", width);
   Graph g;
   return plan_one("image_encoder", "tokens", vit(g, c, batch, height, width, options.precision), options);
 }

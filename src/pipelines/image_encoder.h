@@ -53,8 +53,10 @@ class ImageEncoder {
   uint64_t random_seed_ = 0;
 };
 
-/// Input "pixels" f32 [batch, height, width, 3]; result "tokens" as vit(). Error(Usage) for a side that is no multiple
-/// of the patch, naming the nearest that is.
+/// Error(Usage) that calls the side `what` if it is no multiple of the patch, naming the nearest that is.
+void check_side(const VitConfig& c, const std::string& what, int64_t side);
+
+/// Input "pixels" f32 [batch, height, width, 3]; result "tokens" as vit(). Error(Usage) as check_side.
 Plan plan_image_encoder(const VitConfig& c, int64_t batch, int64_t height, int64_t width,
                         const NetworkOptions& options);
 

@@ -13,8 +13,6 @@ namespace tenon {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kRandom = "random:";
-
 class CheckpointWeights : public WeightSource {
  public:
   explicit CheckpointWeights(const Component& component) : component_(component) {}
@@ -94,8 +92,8 @@ fs::path default_model_folder() {
 std::shared_ptr<const Model> Model::open(const std::string& spec, uint64_t random_seed) {
   auto m = std::make_shared<Model>();
   m->random_seed_ = random_seed;
-  if (spec.starts_with(kRandom)) {
-    const ModelPreset& preset = model_preset(spec.substr(kRandom.size()));
+  if (spec.starts_with(kRandomModel)) {
+    const ModelPreset& preset = model_preset(spec.substr(kRandomModel.size()));
     m->name_ = spec;
     m->config_ = preset.config;
     m->scheduler_config_ = sd15_scheduler_config();

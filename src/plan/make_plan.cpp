@@ -54,11 +54,10 @@ void add_input_buffers(Plan& plan, std::span<const Expr> roots, bool outside) {
 // Backends sum over at least one element: what is computed over none has no launch.
 void check_sums(const std::vector<Expr>& roots) {
   for (const Expr& e : topological(roots)) {
-    const bool product = e->family() == Family::Anchor && e.is<nodes::Linear>();
-    if (!product && e->family() != Family::Reduce) continue;
-    const Shape& x = e->in[0].shape();
-    TENON_CHECK(Usage, e.shape().numel() == 0 || x.numel() > 0, std::string(e->name()))
-        << "sums over an axis without elements: its operand is " << x.str();
+    if ((e->family() != Family::Anchor && e->family() != Family::Reduce) || e.shape().numel() == 0) continue;
+    for (const Expr& x : e->in)
+      TENON_CHECK(Usage, x.shape().numel() > 0, std::string(e->name()))
+          << "sums over an axis without elements: its operand is " << x.shape().str();
   }
 }
 

@@ -62,7 +62,9 @@ TEST_F(CliEmbed, Errors) {
   expect_error(2, small({"embed", "a.png", "--patches", "features.npy"}), {"features.npy", "twice"});
   expect_error(2, small({"embed", "none.png"}), {"none.png"});
   expect_error(2, small({"embed", "a.png", "--pca", "a.png"}), {"a.png", "exists"});
-  expect_error(2, {"embed", "a.png", "-m", "random:vit-s14", "--size", "43"}, {"43", "nearest is 42"});
+  expect_error(2, {"embed", "a.png", "-m", "random:vit-s14", "--size", "43"}, {"[size] 43", "nearest is 42"});
+  expect_error(2, small({"embed", "a.png", "--pca", "a.jpg"}), {"--pca", "a.jpg"});
+  expect_error(2, small({"embed", "a.png", "--pca", "a%s.png"}), {"--pca", "%d"});
   expect_error(2, {"embed", "a.png", "-m", "random:sd15"}, {"sd15", "vit-g14"});
   expect_error(3, {"embed", "a.png", "-m", "nowhere"}, {"nowhere"});
   expect_error(3, {"embed", "a.png", "-m", model()}, {"image encoder"});
@@ -107,6 +109,15 @@ TEST_F(CliEmbed, Dumps) {
   for (const auto& entry : std::filesystem::directory_iterator(folder() / "dumped/forms/image_encoder"))
     forms += entry.path().extension() == ".txt";
   EXPECT_GE(forms, 62);
+}
+
+TEST_F(CliEmbed, DumpsWhatIsOnlyExplained) {
+  ASSERT_EQ(tenon({"explain", "-m", "random:vit-s14"}, {"TENON_DUMP=dumped"}).code, 0);
+  ASSERT_EQ(tenon({"explain", "-m", "random:vit-s14", "--plan"}, {"TENON_DUMP=planned"}).code, 0);
+  const std::string plan = bytes("dumped/image_encoder.plan");
+  EXPECT_NE(plan.find("blocks.11.mlp.fc2"), std::string::npos);
+  EXPECT_EQ(plan, bytes("planned/image_encoder.plan"));
+  EXPECT_TRUE(std::filesystem::is_directory(folder() / "dumped/forms/image_encoder"));
 }
 
 }  // namespace

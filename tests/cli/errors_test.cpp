@@ -143,6 +143,8 @@ TEST_F(CliErrors, ModelConfigsThatLie) {
 TEST_F(CliErrors, FlagsThatExclude) {
   expect_error(2, {"explain", "-m", model(), "--plan", "--html", "a.html"}, {"--plan", "--html"});
   expect_error(2, {"explain", "-m", model(), "--plan", "--json"}, {"--plan", "--json"});
+  expect_error(2, {"explain", "-m", model(), "--compare", "--no-fusion"}, {"--compare", "--no-fusion"});
+  expect_error(2, {"bench", "-m", model(), "--anchors", "--no-anchors"}, {"--anchors", "--no-anchors"});
   expect_error(2, {"verify", "-m", model(), "--fixtures", "nowhere"}, {"--fixtures", "nowhere"});
 }
 
@@ -183,6 +185,26 @@ TEST_F(CliErrors, InitPictures) {
 
 TEST_F(CliErrors, UnknownDevice) {
   expect_error(6, {"explain", "-m", model(), "--device", "abacus"}, {"abacus", "cpu"});
+}
+
+TEST_F(CliErrors, Architectures) {
+  expect_error(2, {"compile", "-m", model(), "--arch", ""}, {"--arch", "empty"});
+  expect_error(2, {"compile", "-m", model(), "--arch", "sm_89,sm_89"}, {"--arch", "sm_89", "more than once"});
+  expect_error(2, {"compile", "-m", model(), "--arch", "sm_1"}, {"--arch", "sm_1", "sm_89, sm_90a"});
+}
+
+TEST_F(CliErrors, PeersWithoutAnInterpreter) {
+  const std::vector<std::string> bench{"bench",        "-m",           "random:vit-s14", "-W", "28", "-H",     "28",
+                                       "--no-anchors", "--no-unfused", "--runs",         "1",  "-q", "--peer", "torch"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), bench.begin(), bench.end());
+    return more;
+  };
+  expect_error(2, with({"--peer-python", "no-such-python"}), {"--peer-python", "no-such-python on PATH"});
+  expect_error(2, with({"--peer-python", "./python"}), {"--peer-python", "./python"});
+  // A name on PATH is found: what it runs then fails for want of torch or of sense.
+  const Finished run = tenon(with({"--peer-python", "false"}));
+  EXPECT_EQ(run.code, 1) << run.err;
 }
 
 // No driver, or one with every GPU hidden.

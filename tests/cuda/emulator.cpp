@@ -40,15 +40,16 @@ std::string hash_of(const std::string& text) {
   return out.str();
 }
 
-// Of every header that a kernel could include.
+// Of every header that a kernel could include: the same for every build folder of a tree.
 std::string hash_headers(const std::vector<std::string>& roots) {
-  std::vector<fs::path> headers;
-  for (const std::string& root : roots)
+  std::string all;
+  for (const std::string& root : roots) {
+    std::vector<fs::path> headers;
     for (const auto& entry : fs::recursive_directory_iterator(root, fs::directory_options::follow_directory_symlink))
       if (entry.is_regular_file() && entry.path().extension() == ".h") headers.push_back(entry.path());
-  std::sort(headers.begin(), headers.end());
-  std::string all;
-  for (const fs::path& header : headers) all += header.string() + '\n' + read_text(header);
+    std::sort(headers.begin(), headers.end());
+    for (const fs::path& header : headers) all += header.lexically_relative(root).string() + '\n' + read_text(header);
+  }
   return hash_of(all);
 }
 
@@ -63,10 +64,10 @@ fs::path compile(const KernelSource& source, const EmulatorOptions& options, con
   std::string command = std::string(TENON_HOST_COMPILER) +
                         " -std=c++20 -O1 -fPIC -shared -fvisibility=hidden -fno-math-errno -fno-trapping-math"
                         " -DTENON_DEVICE_ON_HOST -x c++";
-  for (const std::string& root : options.includes) command += " -I'" + root + "'";
   const fs::path folder = cache_folder();
   fs::path object = folder / (hash_of(command + '\n' + headers_hash + '\n' + source.text) + ".so");
   if (fs::exists(object)) return object;
+  for (const std::string& root : options.includes) command += " -I'" + root + "'";
   const std::string base = object.string() + "." + std::to_string(getpid());
   const std::string text = base + ".cu", log = base + ".log", made = base + ".tmp";
   std::ofstream(text) << source.text;

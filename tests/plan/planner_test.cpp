@@ -121,6 +121,22 @@ TEST(Planner, ASkeletonFilledByHandSaysNo) {
   EXPECT_THROW(one_launch("no such", {store("y", x)}), Error);
 }
 
+TEST(Planner, SumsOverNothingAreRefused) {
+  Graph g;
+  const auto leaf = [&g](const char* name, const Shape& s) { return input(g, name, DType::F32, s); };
+  const Expr image = leaf("image", {1, 4, 4, 0});
+  for (const Expr& y : {mean(leaf("rows", {3, 0})), linear(leaf("x", {3, 0}), leaf("w", {5, 0})),
+                        conv2d(image, leaf("kernel", {8, 0, 3, 3}))})
+    try {
+      plan_of(y);
+      FAIL() << y->name();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Usage);
+      EXPECT_THAT(e.what(), HasSubstr("without elements"));
+      EXPECT_EQ(e.where(), y->name());
+    }
+}
+
 TEST(Planner, LiteralsFold) {
   Graph g;
   const Expr x = input(g, "x", DType::F32, {4});

@@ -200,7 +200,7 @@ def test_bad_pictures(enc, images, kind, message):
         ({"size": 43}, "43.*nearest is 42"),
         ({"size": 1 << 20}, "1048576"),
         ({"batch_size": 0}, "batch_size"),
-        ({"batch_size": 5000}, "batch_size: expected 1 to 4096"),
+        ({"batch_size": 5000}, "batch_size: expected a whole number from 1 to 4096"),
     ],
 )
 def test_bad_choices(enc, arguments, message):

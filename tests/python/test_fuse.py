@@ -330,6 +330,60 @@ def test_sums_over_no_elements_are_refused():
         tenon.fuse(lambda a, b: a @ b)(empty, np.ones((0, 5), np.float32))
 
 
+def test_numbers_that_fit_nothing_are_named():
+    x = np.ones((2, 3), np.float32)
+    huge = 10**400
+    with pytest.raises(tenon.UsageError, match="scale.*expected a number that a float can hold"):
+        tenon.fuse(lambda a, scale: a * scale)(x, huge)
+    cases = {
+        "mul": lambda a: a * huge,
+        "reshape": lambda a: a.reshape(huge, 1),
+        "broadcast_to": lambda a: tenon.broadcast_to(a, (huge, 2, 3)),
+        "pad": lambda a: tenon.pad(a, [(huge, 0), (0, 0)]),
+        "clamp": lambda a: tenon.clamp(a, 0, huge),
+    }
+    for name, function in cases.items():
+        with pytest.raises(tenon.UsageError, match=rf"{name}: .*an integer of 1329 bits"):
+            tenon.fuse(function)(x)
+    for function in (lambda a: a.reshape(2.5, 1), lambda a: tenon.pad(a, [("x", 0), (0, 0)])):
+        with pytest.raises(TypeError, match="expected whole numbers"):
+            tenon.fuse(function)(x)
+
+
+def test_arrays_that_cannot_be_read_are_named():
+    k = tenon.fuse(lambda a: a * 2)
+    with pytest.raises(tenon.UsageError, match="multiple of its elements' 4 bytes"):
+        k(np.frombuffer(bytearray(41), np.float32, 10, offset=1))
+    for array in (np.ones(3, ">f4"), np.array([None]), np.zeros(3, [("a", "f4")])):
+        with pytest.raises(TypeError, match="got ndarray of .*(f4|object)"):
+            k(array)
+    x = np.ones((3, 2), np.float32)
+    assert tenon.fuse(lambda a: a[np.int64(1)])(x).shape == (2,)
+    with pytest.raises(tenon.UsageError, match="pad: expected a pair"):
+        tenon.fuse(lambda a: tenon.pad(a, [1, 1]))(x)
+
+
+def test_reductions_behind_views_of_any_size(rng):
+    x = rng.standard_normal((256, 768)).astype(np.float32)
+    y = tenon.fuse(lambda a: tenon.softmax(tenon.layer_norm(a))[:, 1:])(x)
+    d = f64(x) - f64(x).mean(-1, keepdims=True)
+    e = np.exp(d / np.sqrt((d * d).mean(-1, keepdims=True) + 1e-5))
+    assert_close(y, (e / e.sum(-1, keepdims=True))[:, 1:], 1e-6)
+
+
+def test_threads_are_checked():
+    for threads in (-1, 1 << 40, 1.5, True):
+        with pytest.raises(tenon.UsageError, match="threads: expected a whole number from 0 to 1024"):
+            tenon.Pipeline.from_pretrained(threads=threads)
+        with pytest.raises(tenon.UsageError, match="threads"):
+            tenon.load("random:vit-s14", threads=threads)
+    for threads in (0, -1, 10**30):
+        with pytest.raises(tenon.UsageError, match="threads: expected a whole number from 1 to 1024"):
+            tenon.set_num_threads(threads)
+    with pytest.raises(tenon.UsageError, match="ordinal"):
+        tenon.describe_device("cpu", 10**30)
+
+
 def test_numbers_of_numpy_are_constants():
     x = np.ones(3, np.float32)
     for two in (np.float32(2), np.int64(2), np.float64(2)):

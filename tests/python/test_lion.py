@@ -155,6 +155,8 @@ def overlapping():
         ((zeros(), zeros(), zeros()), {"lr": -1}, "lr"),
         ((zeros(), zeros(), zeros()), {"lr": float("nan")}, "lr"),
         ((zeros(), zeros(), zeros()), {"beta1": 1.0}, "beta1"),
+        ((zeros(), zeros(), zeros()), {"beta2": 10**400}, "beta2: expected a number that a float can hold"),
+        ((zeros(), zeros(), zeros()), {"lr": "a"}, "lr: expected a number"),
         ((zeros(), zeros(), zeros()), {"beta2": -0.1}, "beta2"),
         ((zeros(), zeros(), zeros()), {"weight_decay": -1}, "weight_decay"),
         ((zeros(), zeros(), zeros()), {"non_finite": "ignore"}, "non_finite"),

@@ -63,6 +63,30 @@ def test_callback_sees_and_changes_latents(pipe):
     assert np.abs(changed - plain).max() > 0.1
 
 
+def test_callbacks_return_a_dict_or_nothing(pipe):
+    def draw(answer):
+        return pipe("a star", seed=3, num_inference_steps=1, callback_on_step_end=lambda *_: answer)
+
+    for answer in ("latents", 0, np.zeros((1, 4, 16, 16), np.float32)):
+        with pytest.raises(tenon.UsageError, match="callback_on_step_end: expected it to return a dict or None"):
+            draw(answer)
+    for latents in ([1.0], np.zeros((1, 4, 8, 8), np.float32)):
+        with pytest.raises(tenon.UsageError, match=r"latents: expected an array of shape \(1, 4, 16, 16\) back"):
+            draw({"latents": latents})
+    draw({})
+    draw(None)
+
+
+def test_numbers_of_numpy_are_numbers(pipe):
+    images = pipe("a star", height=np.int64(64), width=np.int32(64), num_inference_steps=np.int64(1), seed=np.int64(3))
+    assert images.images[0].size == (64, 64) and images.seeds == [3]
+    for bad in ({"height": 10**400}, {"seed": 10**400}, {"guidance_scale": 10**400}, {"latents": "noise"}):
+        with pytest.raises(tenon.UsageError, match=next(iter(bad))):
+            pipe("a star", num_inference_steps=1, **bad)
+    with pytest.raises(TypeError, match="guidance_scale"):
+        pipe("a star", guidance_scale="7")
+
+
 def test_an_exception_in_the_callback_comes_out(pipe):
     def fail(*_):
         raise ZeroDivisionError("from the callback")

@@ -106,7 +106,7 @@ class AttentionKernel : public AnchorKernel {
   int64_t driver_at_ = 0;
 };
 
-const RegisterBody kRegistered("attention", &LaunchBodies::body<AttentionKernel>);
+const RegisterBody kRegisteredAttention("attention", &LaunchBodies::body<AttentionKernel>);
 
 }  // namespace
 }  // namespace tenon::cpu

@@ -8,4 +8,3 @@ set_source_files_properties(${_isa}/avx512.cpp PROPERTIES COMPILE_OPTIONS "-O3;$
 set_source_files_properties(${_isa}/avx512bf16.cpp PROPERTIES COMPILE_OPTIONS "-O3;${_avx512};-mavx512bf16")
 set_source_files_properties(${_isa}/amx.cpp PROPERTIES COMPILE_OPTIONS "-O3")
 include(${CMAKE_CURRENT_LIST_DIR}/tape/flags.cmake)
-set_target_properties(tenon_backend_cpu PROPERTIES UNITY_BUILD OFF)

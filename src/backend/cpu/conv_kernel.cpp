@@ -119,7 +119,7 @@ class ConvKernel : public AnchorKernel {
   int64_t driver_at_ = 0;
 };
 
-const RegisterBody kRegistered("conv2d", &LaunchBodies::body<ConvKernel>);
+const RegisterBody kRegisteredConv("conv2d", &LaunchBodies::body<ConvKernel>);
 
 }  // namespace
 }  // namespace tenon::cpu

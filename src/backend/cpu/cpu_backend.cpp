@@ -44,7 +44,7 @@ class CpuBackend : public Backend {
   std::shared_ptr<Engine> engine_;
 };
 
-const RegisterBackend kRegistered("cpu", [](const BackendOptions& options) -> std::unique_ptr<Backend> {
+const RegisterBackend kRegisteredCpu("cpu", [](const BackendOptions& options) -> std::unique_ptr<Backend> {
   return std::make_unique<CpuBackend>(options);
 });
 

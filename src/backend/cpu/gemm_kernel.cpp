@@ -52,7 +52,7 @@ class GemmKernel : public AnchorKernel {
   int64_t rows_ = 0, batch_ = 1, gemm_at_ = 0;
 };
 
-const RegisterBody kRegistered("gemm", &LaunchBodies::body<GemmKernel>);
+const RegisterBody kRegisteredGemm("gemm", &LaunchBodies::body<GemmKernel>);
 
 }  // namespace
 }  // namespace tenon::cpu

@@ -54,9 +54,9 @@ class GroupsKernel : public LaunchKernel {
   void body(std::byte*) override {}
 };
 
-const RegisterBody kRegistered[] = {{"map", &LaunchBodies::body<RowsKernel>},
-                                    {"rows", &LaunchBodies::body<RowsKernel>},
-                                    {"groups", &LaunchBodies::body<GroupsKernel>}};
+const RegisterBody kRegisteredRows[] = {{"map", &LaunchBodies::body<RowsKernel>},
+                                        {"rows", &LaunchBodies::body<RowsKernel>},
+                                        {"groups", &LaunchBodies::body<GroupsKernel>}};
 
 }  // namespace
 }  // namespace tenon::cpu

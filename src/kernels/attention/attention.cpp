@@ -23,7 +23,7 @@ class Attention : public Skeleton {
   int preference() const override { return 0; }
 };
 
-const RegisterSkeleton<Attention> kRegistered;
+const RegisterSkeleton<Attention> kRegisteredAttention;
 
 }  // namespace
 }  // namespace tenon

@@ -25,7 +25,7 @@ class Conv2d : public Skeleton {
   int preference() const override { return 0; }
 };
 
-const RegisterSkeleton<Conv2d> kRegistered;
+const RegisterSkeleton<Conv2d> kRegisteredConv2d;
 
 }  // namespace
 }  // namespace tenon

@@ -22,7 +22,7 @@ class Gemm : public Skeleton {
   int preference() const override { return 0; }
 };
 
-const RegisterSkeleton<Gemm> kRegistered;
+const RegisterSkeleton<Gemm> kRegisteredGemm;
 
 }  // namespace
 }  // namespace tenon

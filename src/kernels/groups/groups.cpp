@@ -16,13 +16,12 @@ class Groups : public Skeleton {
   bool serves(const Expr& anchor) const override { return !anchor; }
   std::optional<std::string> legal(const Form& form) const override {
     if (!has_statistics(form, true)) return "only statistics over the inner axes";
-    if (reduces_rows(form)) return "its load may not reduce rows";
     return std::nullopt;
   }
   int preference() const override { return 2; }
 };
 
-const RegisterSkeleton<Groups> kRegistered;
+const RegisterSkeleton<Groups> kRegisteredGroups;
 
 }  // namespace
 }  // namespace tenon

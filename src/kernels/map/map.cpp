@@ -22,7 +22,7 @@ class Map : public Skeleton {
   int preference() const override { return 0; }
 };
 
-const RegisterSkeleton<Map> kRegistered;
+const RegisterSkeleton<Map> kRegisteredMap;
 
 }  // namespace
 }  // namespace tenon

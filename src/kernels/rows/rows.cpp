@@ -21,7 +21,7 @@ class Rows : public Skeleton {
   int preference() const override { return 1; }
 };
 
-const RegisterSkeleton<Rows> kRegistered;
+const RegisterSkeleton<Rows> kRegisteredRows;
 
 }  // namespace
 }  // namespace tenon

@@ -48,16 +48,16 @@ class EncoderParts : public ModelParts {
   std::shared_ptr<const ImageEncoder> encoder_;
 };
 
-std::vector<std::pair<std::string, std::string>> presets() {
+std::vector<std::pair<std::string, std::string>> image_encoder_presets() {
   std::vector<std::pair<std::string, std::string>> out;
   for (const VitPreset& p : vit_presets()) out.emplace_back(p.name, p.summary);
   return out;
 }
 
-const RegisterFamily kFamily({"image encoder", presets, ImageEncoder::reads,
-                              [](const std::string& spec) -> std::shared_ptr<const ModelParts> {
-                                return std::make_shared<EncoderParts>(ImageEncoder::open(spec));
-                              }});
+const RegisterFamily kImageEncoders({"image encoder", image_encoder_presets, ImageEncoder::reads,
+                                     [](const std::string& spec) -> std::shared_ptr<const ModelParts> {
+                                       return std::make_shared<EncoderParts>(ImageEncoder::open(spec));
+                                     }});
 
 }  // namespace
 }  // namespace tenon

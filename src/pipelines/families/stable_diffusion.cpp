@@ -67,16 +67,18 @@ class DiffusionParts : public ModelParts {
   std::shared_ptr<const Model> model_;
 };
 
-std::vector<std::pair<std::string, std::string>> presets() {
+std::vector<std::pair<std::string, std::string>> stable_diffusion_presets() {
   std::vector<std::pair<std::string, std::string>> out;
   for (const ModelPreset* p : model_presets()) out.emplace_back(p->name, p->summary);
   return out;
 }
 
-const RegisterFamily kFamily(
-    {"stable diffusion", presets, {}, [](const std::string& spec) -> std::shared_ptr<const ModelParts> {
-       return std::make_shared<DiffusionParts>(Model::open(spec));
-     }});
+const RegisterFamily kStableDiffusion({"stable diffusion",
+                                       stable_diffusion_presets,
+                                       {},
+                                       [](const std::string& spec) -> std::shared_ptr<const ModelParts> {
+                                         return std::make_shared<DiffusionParts>(Model::open(spec));
+                                       }});
 
 }  // namespace
 }  // namespace tenon

@@ -62,13 +62,13 @@ class Ddim : public Scheduler {
   std::vector<float> noise_;
 };
 
-const RegisterScheduler kRegistered({.name = "ddim",
-                                     .aliases = {},
-                                     .diffusers_class = "DDIMScheduler",
-                                     .default_eta = 0,
-                                     .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
-                                       return std::make_unique<Ddim>(Settings(config), *options.eta);
-                                     }});
+const RegisterScheduler kRegisteredDdim({.name = "ddim",
+                                         .aliases = {},
+                                         .diffusers_class = "DDIMScheduler",
+                                         .default_eta = 0,
+                                         .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
+                                           return std::make_unique<Ddim>(Settings(config), *options.eta);
+                                         }});
 
 }  // namespace
 }  // namespace tenon

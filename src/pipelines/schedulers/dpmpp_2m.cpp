@@ -94,13 +94,13 @@ class DpmSolver2M : public Scheduler {
   std::vector<float> clean_before_;
 };
 
-const RegisterScheduler kRegistered({.name = "dpm++2m",
-                                     .aliases = {"dpmpp2m", "dpmsolver++", "dpmsolvermultistep"},
-                                     .diffusers_class = "DPMSolverMultistepScheduler",
-                                     .karras = KarrasLevels::IfConfigured,
-                                     .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
-                                       return std::make_unique<DpmSolver2M>(Settings(config), *options.karras);
-                                     }});
+const RegisterScheduler kRegisteredDpmpp2m({.name = "dpm++2m",
+                                            .aliases = {"dpmpp2m", "dpmsolver++", "dpmsolvermultistep"},
+                                            .diffusers_class = "DPMSolverMultistepScheduler",
+                                            .karras = KarrasLevels::IfConfigured,
+                                            .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
+                                              return std::make_unique<DpmSolver2M>(Settings(config), *options.karras);
+                                            }});
 
 }  // namespace
 }  // namespace tenon

@@ -21,13 +21,13 @@ class Euler : public EulerFamily {
   }
 };
 
-const RegisterScheduler kRegistered({.name = "euler",
-                                     .aliases = {},
-                                     .diffusers_class = "EulerDiscreteScheduler",
-                                     .karras = KarrasLevels::IfConfigured,
-                                     .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
-                                       return std::make_unique<Euler>(Settings(config), *options.karras);
-                                     }});
+const RegisterScheduler kRegisteredEuler({.name = "euler",
+                                          .aliases = {},
+                                          .diffusers_class = "EulerDiscreteScheduler",
+                                          .karras = KarrasLevels::IfConfigured,
+                                          .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
+                                            return std::make_unique<Euler>(Settings(config), *options.karras);
+                                          }});
 
 }  // namespace
 }  // namespace tenon

@@ -33,15 +33,16 @@ class EulerAncestral : public EulerFamily {
   std::vector<float> noise_;
 };
 
-const RegisterScheduler kRegistered({.name = "euler_a",
-                                     .aliases = {"euler_ancestral"},
-                                     .diffusers_class = "EulerAncestralDiscreteScheduler",
-                                     .default_eta = 1,
-                                     .karras = KarrasLevels::IfAsked,
-                                     .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
-                                       return std::make_unique<EulerAncestral>(Settings(config), *options.karras,
-                                                                               *options.eta);
-                                     }});
+const RegisterScheduler kRegisteredEulerAncestral({.name = "euler_a",
+                                                   .aliases = {"euler_ancestral"},
+                                                   .diffusers_class = "EulerAncestralDiscreteScheduler",
+                                                   .default_eta = 1,
+                                                   .karras = KarrasLevels::IfAsked,
+                                                   .make = [](const nlohmann::json& config,
+                                                              const SchedulerOptions& options) {
+                                                     return std::make_unique<EulerAncestral>(
+                                                         Settings(config), *options.karras, *options.eta);
+                                                   }});
 
 }  // namespace
 }  // namespace tenon

@@ -13,13 +13,13 @@
 namespace tenon {
 namespace {
 
-constexpr ScheduleDefaults kDefaults{.spacing = "leading", .zero_snr_key = false};
+constexpr ScheduleDefaults kPndmDefaults{.spacing = "leading", .zero_snr_key = false};
 constexpr int kOrder = 4;
 constexpr int kRungeKuttaCalls = 12;
 
 class Pndm : public Scheduler {
  public:
-  explicit Pndm(const Settings& settings) : schedule_(settings, kDefaults) {
+  explicit Pndm(const Settings& settings) : schedule_(settings, kPndmDefaults) {
     TENON_CHECK(Model, schedule_.prediction() != Prediction::Sample, "scheduler_config prediction_type")
         << "'sample' is not defined for PNDM";
     skip_prk_ = settings.flag("skip_prk_steps", false);
@@ -140,12 +140,12 @@ class Pndm : public Scheduler {
   std::vector<double> sum_;                  // weighted Runge-Kutta outputs so far
 };
 
-const RegisterScheduler kRegistered({.name = "pndm",
-                                     .aliases = {"plms"},
-                                     .diffusers_class = "PNDMScheduler",
-                                     .make = [](const nlohmann::json& config, const SchedulerOptions&) {
-                                       return std::make_unique<Pndm>(Settings(config));
-                                     }});
+const RegisterScheduler kRegisteredPndm({.name = "pndm",
+                                         .aliases = {"plms"},
+                                         .diffusers_class = "PNDMScheduler",
+                                         .make = [](const nlohmann::json& config, const SchedulerOptions&) {
+                                           return std::make_unique<Pndm>(Settings(config));
+                                         }});
 
 }  // namespace
 }  // namespace tenon

@@ -15,7 +15,7 @@ namespace tenon {
 namespace {
 
 // Function-local, so that registrations of other files may run before this file's own initialisers.
-std::vector<SchedulerInfo>& registry() {
+std::vector<SchedulerInfo>& registered() {
   static std::vector<SchedulerInfo> all;
   return all;
 }
@@ -28,7 +28,7 @@ std::string normalised(std::string_view name) {
 }
 
 const SchedulerInfo* find(const std::string& key) {
-  for (const SchedulerInfo& info : registry()) {
+  for (const SchedulerInfo& info : registered()) {
     if (normalised(info.name) == key || normalised(info.diffusers_class) == key) return &info;
     for (const std::string& alias : info.aliases)
       if (normalised(alias) == key) return &info;
@@ -44,11 +44,11 @@ std::string joined_names() {
 
 }  // namespace
 
-RegisterScheduler::RegisterScheduler(SchedulerInfo info) { registry().push_back(std::move(info)); }
+RegisterScheduler::RegisterScheduler(SchedulerInfo info) { registered().push_back(std::move(info)); }
 
 std::vector<std::string> scheduler_names() {
   std::vector<std::string> names;
-  for (const SchedulerInfo& info : registry()) names.push_back(info.name);
+  for (const SchedulerInfo& info : registered()) names.push_back(info.name);
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -12,7 +12,7 @@ namespace tenon::cpu {
 namespace {
 
 // Elements of a slot: a handful of slots and the operands' lines fit the first-level cache.
-constexpr int64_t kBlockElements = 2048;
+constexpr int64_t kTapeBlock = 2048;
 constexpr int64_t kMaxBlockRows = 256;
 // Of a block along vectors: its slots take a small part of the first-level cache, through which the vectors pass.
 constexpr int64_t kStreamElements = 256;
@@ -68,10 +68,10 @@ class TapeCompiler {
     t_.cols_ = cols;
     t_.rows_ = cols ? domain_.numel() / cols : 0;
     const int64_t most = options_.max_cols ? std::min(options_.max_cols, cols) : cols;
-    t_.block_cols_ = t_.reduces_rows_ ? most : std::min(most, kBlockElements);
+    t_.block_cols_ = t_.reduces_rows_ ? most : std::min(most, kTapeBlock);
     t_.block_cols_ = std::max<int64_t>(options_.elementwise ? kStreamElements : t_.block_cols_, 1);
-    t_.block_rows_ = std::clamp<int64_t>(kBlockElements / round_up(t_.block_cols_, 16), 1, kMaxBlockRows);
-    if (cols == 1) t_.block_rows_ = kBlockElements;
+    t_.block_rows_ = std::clamp<int64_t>(kTapeBlock / round_up(t_.block_cols_, 16), 1, kMaxBlockRows);
+    if (cols == 1) t_.block_rows_ = kTapeBlock;
   }
 
   // ---- values ----

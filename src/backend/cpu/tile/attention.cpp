@@ -46,9 +46,9 @@ struct Buffers {
   float *scores, *o, *row_max, *row_sum, *staging;
 };
 
-class Workspace {
+class AttentionWorkspace {
  public:
-  Workspace(const Plan& plan, int threads, void* scratch) {
+  AttentionWorkspace(const Plan& plan, int threads, void* scratch) {
     ScratchCursor cursor(scratch);
     k = cursor.take<std::byte>(plan.group * plan.k_bytes());
     v = cursor.take<std::byte>(plan.group * plan.v_bytes());
@@ -194,13 +194,13 @@ class Attention {
   const TileOps& ops_;
   const AttentionArgs& args_;
   Plan plan_;
-  Workspace work_;
+  AttentionWorkspace work_;
 };
 
 }  // namespace
 
 int64_t attention_scratch_bytes(const AttentionShape& shape, int threads) {
-  return Workspace(Plan(shape), threads, nullptr).bytes;
+  return AttentionWorkspace(Plan(shape), threads, nullptr).bytes;
 }
 
 void attention(ThreadPool& pool, const TileOps& ops, const AttentionArgs& args, void* scratch) {

@@ -9,13 +9,13 @@
 namespace tenon::cpu {
 namespace {
 
-struct Workspace {
+struct ConvWorkspace {
   int64_t* a_off;
   std::byte* packed;  // of all images, or of a block per thread
   float *staging, *sums;
   int64_t packed_each, staging_each, sums_each, bytes;
 
-  Workspace(const ConvPlan& plan, int threads, void* scratch) {
+  ConvWorkspace(const ConvPlan& plan, int threads, void* scratch) {
     ScratchCursor cursor(scratch);
     packed_each = plan.packed_bytes();
     staging_each = ConvPacker::staging_floats(plan);
@@ -109,13 +109,13 @@ class Conv {
   const TileOps& ops_;
   const ConvArgs& args_;
   ConvPlan plan_;
-  Workspace work_;
+  ConvWorkspace work_;
 };
 
 }  // namespace
 
 int64_t conv_scratch_bytes(const ConvShape& shape, DType type, int threads) {
-  return Workspace(ConvPlan(shape, type, threads), threads, nullptr).bytes;
+  return ConvWorkspace(ConvPlan(shape, type, threads), threads, nullptr).bytes;
 }
 
 void conv2d(ThreadPool& pool, const TileOps& ops, const ConvArgs& args, void* scratch) {

@@ -53,13 +53,13 @@ bool in_place(const TileOps& ops, const GemmArgs& args) {
          b.k % term_elements(b.type) == 0 && args.m % 16 == 0;
 }
 
-struct Workspace {
+struct GemmWorkspace {
   int64_t* a_off;
   std::byte* packed;  // of all rows, or of a band per thread
   float *staging, *sums;
   int64_t packed_bytes, staging_each, sums_each, bytes;
 
-  Workspace(const PackedShape& b, const Schedule& s, int threads, void* scratch) {
+  GemmWorkspace(const PackedShape& b, const Schedule& s, int threads, void* scratch) {
     ScratchCursor cursor(scratch);
     packed_bytes = round_up(s.packed_bytes(b), 64);
     staging_each = staging_floats(b.k);
@@ -150,7 +150,7 @@ class Gemm {
   const GemmArgs& args_;
   const PackedShape& shape_;
   Schedule schedule_;
-  Workspace work_;
+  GemmWorkspace work_;
   bool in_place_;
   int64_t a_stride_;
 };
@@ -158,7 +158,7 @@ class Gemm {
 }  // namespace
 
 int64_t gemm_scratch_bytes(const PackedShape& b, int64_t m, int64_t, int threads) {
-  return Workspace(b, Schedule(b, std::max<int64_t>(m, 1), threads), threads, nullptr).bytes;
+  return GemmWorkspace(b, Schedule(b, std::max<int64_t>(m, 1), threads), threads, nullptr).bytes;
 }
 
 void gemm(ThreadPool& pool, const TileOps& ops, const GemmArgs& args, void* scratch) {

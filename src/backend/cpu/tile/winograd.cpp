@@ -9,19 +9,17 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int kPoints = 36;
-constexpr int64_t kHeader = 64;
 constexpr int64_t kTilesWide = kMaxTileRows / 4;  // of a block: an epilogue tile is a run of its pixels
 constexpr int64_t kTiles = 64;                    // of a block: rows of the 36 products
 
 // The image in blocks of tiles: `rows` x `cols` tiles of 4 x 4 outputs.
-struct Plan {
+struct WinogradPlan {
   ConvShape s;
   int64_t tiles_y, tiles_x, rows, cols, row_blocks, col_blocks;
   int64_t terms, plane;  // lines of one term of one point
   bool together;         // few blocks: transform all of them, then split the columns among the threads
 
-  Plan(const ConvShape& shape, int threads) : s(shape) {
+  WinogradPlan(const ConvShape& shape, int threads) : s(shape) {
     tiles_y = div_up(s.out_h(), 4);
     tiles_x = div_up(s.out_w(), 4);
     col_blocks = div_up(tiles_x, kTilesWide);
@@ -35,7 +33,7 @@ struct Plan {
   }
   int64_t blocks() const { return s.n * row_blocks * col_blocks; }
   int64_t point_bytes() const { return terms * plane * kLine; }
-  int64_t block_bytes() const { return kPoints * point_bytes() + 16 * kLine; }
+  int64_t block_bytes() const { return kWinogradPoints * point_bytes() + 16 * kLine; }
   int64_t channel_ld() const { return terms * 16; }
   int64_t staging_row() const { return (4 * cols + 2) * channel_ld(); }
   static int64_t sums_point() { return kTiles * kMaxTileCols + 16; }
@@ -43,18 +41,18 @@ struct Plan {
   int64_t groups() const { return div_up(div_up(s.o, kPanel), kGroupPanels); }
 };
 
-struct Workspace {
+struct WinogradWorkspace {
   int64_t* a_off;
   std::byte* points;  // transformed input: of every block, or of one block a thread
   float *staging, *sums, *out;
   int64_t block_each, staging_each, sums_each, out_each, bytes;
 
-  Workspace(const Plan& plan, int threads, void* scratch) {
+  WinogradWorkspace(const WinogradPlan& plan, int threads, void* scratch) {
     ScratchCursor cursor(scratch);
     block_each = round_up(plan.block_bytes(), 64);
     staging_each = 6 * plan.staging_row();
-    sums_each = kPoints * Plan::sums_point();
-    out_each = 4 * Plan::out_row();
+    sums_each = kWinogradPoints * WinogradPlan::sums_point();
+    out_each = 4 * WinogradPlan::out_row();
     a_off = cursor.take<int64_t>(plan.terms);
     points = cursor.take<std::byte>(block_each * (plan.together ? plan.blocks() : threads));
     staging = cursor.take<float>(staging_each * threads);
@@ -157,15 +155,16 @@ class Winograd {
     TileArgs t{};
     t.a_off = work_.a_off;
     t.a_stride = kLine;
-    t.b_stride = kPoints * plan_.terms * block;
+    t.b_stride = kWinogradPoints * plan_.terms * block;
     t.ldc = kMaxTileCols;
     t.terms = plan_.terms;
     t.m = b.tiles();
     t.panels = static_cast<int>(std::min<int64_t>(kGroupPanels, panels - panel0));
-    for (int64_t xi = 0; xi < kPoints; ++xi) {
+    for (int64_t xi = 0; xi < kWinogradPoints; ++xi) {
       t.a = points + xi * plan_.point_bytes();
-      t.b = static_cast<const std::byte*>(args_.w) + kHeader + (panel0 * kPoints + xi) * plan_.terms * block;
-      t.c = sums + xi * Plan::sums_point();
+      t.b = static_cast<const std::byte*>(args_.w) + kWinogradHeader +
+            (panel0 * kWinogradPoints + xi) * plan_.terms * block;
+      t.c = sums + xi * WinogradPlan::sums_point();
       half ? ops_.gemm_f32_f16(t) : ops_.gemm_f32(t);
     }
     for (int64_t y = b.y0; y < b.y1; ++y) deliver(b, y, panel0, t.panels, sums, thread);
@@ -176,8 +175,8 @@ class Winograd {
     float* out = work_.out + thread * work_.out_each;
     float undo;
     std::memcpy(&undo, args_.w, sizeof(undo));
-    ops_.winograd_output({sums + (y - b.y0) * b.cols() * kMaxTileCols, Plan::sums_point(), kMaxTileCols,
-                          static_cast<int>(b.cols()), panels * kPanel, out, Plan::out_row(), undo});
+    ops_.winograd_output({sums + (y - b.y0) * b.cols() * kMaxTileCols, WinogradPlan::sums_point(), kMaxTileCols,
+                          static_cast<int>(b.cols()), panels * kPanel, out, WinogradPlan::out_row(), undo});
     OutTile tile{};
     tile.col0 = panel0 * kPanel;
     tile.rows = static_cast<int>(std::min(4 * b.cols(), s_.out_w() - 4 * b.x0));
@@ -186,7 +185,7 @@ class Winograd {
     tile.thread = thread;
     for (int64_t i = 0; i < std::min<int64_t>(4, s_.out_h() - 4 * y); ++i) {
       tile.row0 = (b.n * s_.out_h() + 4 * y + i) * s_.out_w() + 4 * b.x0;
-      tile.acc[0] = out + i * Plan::out_row();
+      tile.acc[0] = out + i * WinogradPlan::out_row();
       args_.out(tile);
     }
   }
@@ -195,8 +194,8 @@ class Winograd {
   const TileOps& ops_;
   const WinogradArgs& args_;
   const ConvShape& s_;
-  Plan plan_;
-  Workspace work_;
+  WinogradPlan plan_;
+  WinogradWorkspace work_;
 };
 
 }  // namespace
@@ -206,7 +205,7 @@ bool winograd_legal(const ConvShape& s) {
 }
 
 int64_t winograd_scratch_bytes(const ConvShape& shape, int threads) {
-  return Workspace(Plan(shape, threads), threads, nullptr).bytes;
+  return WinogradWorkspace(WinogradPlan(shape, threads), threads, nullptr).bytes;
 }
 
 void winograd2d(ThreadPool& pool, const TileOps& ops, const WinogradArgs& args, void* scratch) {

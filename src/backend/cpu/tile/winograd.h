@@ -11,6 +11,10 @@
 
 namespace tenon::cpu {
 
+inline constexpr int kWinogradPoints = 36;
+/// In front of packed weights; holds the factor that undoes their scale.
+inline constexpr int64_t kWinogradHeader = 64;
+
 /// True for shapes this driver computes: 3x3, stride 1.
 bool winograd_legal(const ConvShape& shape);
 

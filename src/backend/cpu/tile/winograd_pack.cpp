@@ -9,8 +9,6 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int64_t kHeader = 64;  // holds the factor that undoes the scale
-constexpr int kPoints = 36;
 constexpr float kA = 0.70710678f, kB = 1.41421356f;
 
 int64_t block_bytes(DType type) { return type == DType::F16 ? kBlock / 2 : kBlock; }
@@ -58,7 +56,7 @@ class Packer {
   void panel(int64_t index) const {
     const int64_t row = c_ * 9, terms = div_up(c_, 16);
     const int cols = static_cast<int>(std::min<int64_t>(kPanel, o_ - index * kPanel));
-    std::vector<float> lines(9 * 16 * kPanel), points(kPoints * 16 * kPanel);
+    std::vector<float> lines(9 * 16 * kPanel), points(kWinogradPoints * 16 * kPanel);
     for (int64_t term = 0; term < terms; ++term) {
       const int64_t channels = std::min<int64_t>(16, c_ - term * 16);
       const char* from = src_ + (index * kPanel * row + term * 16 * 9) * size_of(src_type_);
@@ -86,10 +84,10 @@ class Packer {
   }
   void store(int64_t index, int64_t term, float* points) const {
     const int64_t block = block_bytes(type_), terms = div_up(c_, 16);
-    for (int64_t i = 0; i < kPoints * 16 * kPanel; ++i) points[i] *= scale_;
-    for (int64_t xi = 0; xi < kPoints; ++xi)
-      ops_.narrow(points + xi * 16 * kPanel, dst_ + kHeader + ((index * kPoints + xi) * terms + term) * block, type_,
-                  16 * kPanel);
+    for (int64_t i = 0; i < kWinogradPoints * 16 * kPanel; ++i) points[i] *= scale_;
+    for (int64_t xi = 0; xi < kWinogradPoints; ++xi)
+      ops_.narrow(points + xi * 16 * kPanel,
+                  dst_ + kWinogradHeader + ((index * kWinogradPoints + xi) * terms + term) * block, type_, 16 * kPanel);
   }
 
   const TileOps& ops_;
@@ -104,7 +102,7 @@ class Packer {
 }  // namespace
 
 int64_t winograd_weight_bytes(DType type, int64_t o, int64_t c) {
-  return kHeader + div_up(o, kPanel) * kPoints * div_up(c, 16) * block_bytes(type);
+  return kWinogradHeader + div_up(o, kPanel) * kWinogradPoints * div_up(c, 16) * block_bytes(type);
 }
 
 void pack_winograd(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, int64_t o, int64_t c,
@@ -113,7 +111,7 @@ void pack_winograd(ThreadPool& pool, const TileOps& ops, const void* src, DType 
   const float scale =
       type == DType::F16 ? f16_scale(pool, ops, static_cast<const char*>(src), src_type, o, c * 9) : 1.0f;
   const float undo = 1.0f / scale;
-  std::memset(dst, 0, kHeader);
+  std::memset(dst, 0, kWinogradHeader);
   std::memcpy(dst, &undo, sizeof(undo));
   const Packer packer(ops, src, src_type, o, c, type, scale, static_cast<char*>(dst));
   pool.parallel_for(div_up(o, kPanel), [&](int64_t index, int) { packer.panel(index); });

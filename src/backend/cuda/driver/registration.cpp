@@ -91,7 +91,7 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
       device, [device] { return compiled(*device); }, [device] { return planned(*device); });
 }
 
-const RegisterBackend kRegistered("cuda", &make, probe);
+const RegisterBackend kRegisteredCuda("cuda", &make, probe);
 
 }  // namespace
 }  // namespace tenon::cuda

@@ -1,0 +1,53 @@
+"""Numbers as the package takes them."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+from ._errors import UsageError
+
+MOST_THREADS = 1024
+
+
+def whole(value: Any, name: str, least: int = 1, most: int = 2**31 - 1) -> int:
+    """`value` (an int, or NumPy's) if it lies between `least` and `most`; UsageError names it otherwise."""
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= value <= most:
+        return int(value)
+    kind = "a positive whole number" if least == 1 else f"a whole number of at least {least}"
+    if most < 2**31 - 1:
+        kind = f"a whole number from {least} to {most}"
+    raise UsageError(f"{name}: expected {kind}, got {shown(value)}", name)
+
+
+def threads(value: Any) -> int:
+    """A number of threads, 0 for what TENON_THREADS or the machine says."""
+    return whole(value, "threads", 0, MOST_THREADS)
+
+
+def real(value: Any, name: str) -> float:
+    """`value` as a float; UsageError for an integer that no float holds, TypeError for what is no number."""
+    if not isinstance(value, numbers.Real):
+        raise TypeError(f"{name}: expected a number, got {type(value).__name__}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise UsageError(f"{name}: expected a number that a float can hold, got {shown(value)}", name) from None
+
+
+def integer(value: Any, name: str) -> int:
+    """`value` as an int of 64 bits; UsageError for a larger one, TypeError for what is no integer."""
+    try:
+        number = int(value.__index__())
+    except AttributeError:
+        raise TypeError(f"{name}: expected whole numbers, got {type(value).__name__}") from None
+    if not -(2**63) <= number < 2**63:
+        raise UsageError(f"{name}: expected numbers of at most 64 bits, got {shown(number)}", name)
+    return number
+
+
+def shown(value: Any) -> str:
+    """repr of a value, of a huge integer its size."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    return repr(value)

@@ -1,0 +1,87 @@
+// Whole plans, launch by launch: what the planner puts in memory because no launch can compute it on the way. The
+// tensors are larger than what a launch may compute for itself (the lets of a form).
+#include "skeletons/harness.h"
+#include "tenon/plan/plan.h"
+
+namespace tenon::launches {
+namespace {
+
+class Planned : public LaunchTest {
+ protected:
+  static constexpr int64_t kRows = 128, kCols = 520;
+
+  Expr x(const std::string& name = "x", int64_t cols = kCols) {
+    return made(input(g, name, DType::F32, {kRows, cols}));
+  }
+  /// Plans `value`, EXPECTs the oracle's values of every launch by itself and of all in sequence.
+  void expect_plan(const Expr& value) {
+    const Plan plan = make_plan(std::array{Result{"y", value}});
+    const std::vector<double> want = Oracle(tensors).eval(value);
+    for (const Phase& p : plan.phases)
+      for (const Launch& l : p.launches) {
+        expect(l, {DType::F32, DType::F32, kCols, 10});
+        for (auto& [name, t] : run(l)) tensors.insert_or_assign(name, std::move(t));
+      }
+    const std::vector<double> got = tensors.at("y").values();
+    ASSERT_EQ(got.size(), want.size());
+    double worst = 0;
+    for (size_t i = 0; i < got.size(); ++i) {
+      const double diff = std::abs(got[i] - want[i]);
+      worst = diff <= worst ? worst : diff;
+    }
+    EXPECT_LE(worst, 1e-4) << print_plan(plan);
+  }
+  Expr made(const Expr& leaf) {
+    tensors.emplace(leaf->attrs.text, random_tensor(leaf.dtype(), leaf.shape(), static_cast<unsigned>(tensors.size())));
+    return leaf;
+  }
+};
+
+Expr layer_norm(const Expr& x) {
+  const Expr d = x - mean(x);
+  return d * rsqrt(mean(d * d) + 1e-5);
+}
+Expr softmax(const Expr& x) {
+  const Expr e = exp(x - reduce_max(x));
+  return e / sum(e);
+}
+
+TEST_F(Planned, ReductionsSeenThroughASlice) { expect_plan(slice(softmax(layer_norm(x())), 1, 1, kCols)); }
+
+TEST_F(Planned, ReductionsSeenThroughAPermutationAndAReshape) {
+  expect_plan(softmax(transpose(layer_norm(x()))));
+  expect_plan(layer_norm(reshape(softmax(x()), {kRows * 4, kCols / 4})));
+}
+
+TEST_F(Planned, ReductionsSeenThroughAConcatenation) {
+  expect_plan(layer_norm(pad(concat({softmax(x()), x("z", 24)}, 1), {1, 0, 0, 2})));
+}
+
+TEST_F(Planned, ReductionsThatChooseRows) {
+  const Expr a = layer_norm(x());
+  const Expr row = clamp(floor(reshape(reduce_max(a), {kRows})), 0, 3);
+  expect_plan(gather(a, cast(row, DType::I32)) * 2.0);
+}
+
+TEST_F(Planned, ReductionsRepeatedOverOtherRows) {
+  expect_plan(broadcast(sqrt(mean(x() * x())), {kRows, 5}) + x("z", 5));
+}
+
+TEST_F(Planned, RowsOfSeveralLengths) {
+  expect_plan(mean(x()) + reduce_max(x("z", 7)));
+  expect_plan(x("z", 7) - mean(x()) * mean(x("z", 7)));
+}
+
+TEST_F(Planned, ReductionsOfReductions) { expect_plan(sum(silu(mean(layer_norm(x())))) + 1.0); }
+
+TEST_F(Planned, ReducedRowsAsAnOperandOfAProduct) {
+  expect_plan(linear(mean(layer_norm(x())), weight("w", DType::F32, {8, 1})));
+}
+
+TEST_F(Planned, StatisticsOfWhatReducesRows) {
+  const Expr image = reshape(layer_norm(x()), {4, 8, 4, kCols});
+  expect_plan(sum(image, ReduceOver::Inner));
+}
+
+}  // namespace
+}  // namespace tenon::launches
