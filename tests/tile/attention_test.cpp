@@ -141,6 +141,14 @@ TEST(Attention, WideHeads) {
   check_everywhere(shape(1, 1, 140, 300, 512), {DType::F64});
 }
 
+// One block of keys a little longer than most, and blocks of equal size.
+TEST(Attention, BlocksOfKeys) {
+  for (int64_t sk : {257, 320, 321, 577}) check_everywhere(shape(1, 2, 20, sk, 40), {DType::BF16});
+  AttentionShape s = shape(1, 2, 577, 577, 40);
+  s.causal = true;
+  check_everywhere(s, {DType::F64});
+}
+
 TEST(Attention, Sources) { check_everywhere(shape(2, 3, 50, 90, 40), {DType::F32, DType::BF16, DType::F16}); }
 
 TEST(Attention, Causal) {

@@ -10,10 +10,18 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int64_t kKeyBlock = 256;         // keys of a block of scores
+constexpr int64_t kKeyBlock = 256;         // keys of a block of scores, about
 constexpr int64_t kQueryRows = 64;         // query rows of a block: with 256 keys the fastest of 32..96 x 128..256
 constexpr int64_t kPackRows = 64;          // rows of k and v packed by one task
 constexpr int64_t kGroupBytes = 16 << 20;  // packed k and v that stand in memory at once
+
+// Keys of a block: blocks of equal size in whole terms, up to a quarter longer than kKeyBlock. With 257 keys a block of
+// 256 and one of a single key would rescale every sum for that key.
+int64_t keys_at_once(int64_t sk) {
+  const int64_t blocks = std::max<int64_t>(1, sk / kKeyBlock), step = term_elements(DType::BF16);
+  const int64_t keys = round_up(div_up(sk, blocks), step);
+  return keys <= kKeyBlock * 5 / 4 ? keys : round_up(div_up(sk, blocks + 1), step);
+}
 
 // Sizes of the packed operands and of the blocks. K is the B operand of the scores (columns: keys, K dimension: d); V
 // of the output (columns: d, K dimension: keys).
@@ -21,6 +29,7 @@ struct Plan {
   AttentionShape s;
   int64_t d_terms, key_terms;  // terms along d; along all keys
   int64_t key_panels, d_panels;
+  int64_t keys;             // of a block of scores
   int64_t q_blocks, group;  // kv heads packed at once
   int d_last;               // steps of the last term along d
 
@@ -31,11 +40,12 @@ struct Plan {
     key_panels = div_up(s.sk, kPanel);
     d_panels = div_up(s.d, kPanel);
     q_blocks = div_up(s.sq, kQueryRows);
+    keys = keys_at_once(s.sk);
     group = std::clamp<int64_t>(kGroupBytes / std::max<int64_t>(1, k_bytes() + v_bytes()), 1, s.batch * s.kv_heads);
   }
   int64_t k_bytes() const { return key_panels * d_terms * kBlock; }
   int64_t v_bytes() const { return d_panels * key_terms * kBlock; }
-  int64_t score_ld() const { return kKeyBlock + 16; }  // not a multiple of 512 bytes: spreads rows over the cache sets
+  int64_t score_ld() const { return keys + 16; }  // not a multiple of 512 bytes: spreads rows over the cache sets
   int64_t o_ld() const { return d_panels * kPanel; }
   int64_t o_alloc() const { return kQueryRows * o_ld(); }
 };
@@ -52,8 +62,8 @@ class AttentionWorkspace {
     ScratchCursor cursor(scratch);
     k = cursor.take<std::byte>(plan.group * plan.k_bytes());
     v = cursor.take<std::byte>(plan.group * plan.v_bytes());
-    offsets = cursor.take<int64_t>(std::max(plan.d_terms, kKeyBlock / 16));
-    p_offsets = cursor.take<int64_t>(kKeyBlock / 16);
+    offsets = cursor.take<int64_t>(plan.d_terms);
+    p_offsets = cursor.take<int64_t>(plan.keys / 16);
     ScratchCursor one(nullptr);
     cut(plan, one);
     each_ = one.used();
@@ -73,7 +83,7 @@ class AttentionWorkspace {
   static Buffers cut(const Plan& plan, ScratchCursor& cursor) {
     Buffers b;
     b.q = cursor.take<std::byte>(kQueryRows * plan.d_terms * kLine);
-    b.p = cursor.take<std::byte>(kQueryRows * kKeyBlock / 16 * kLine);
+    b.p = cursor.take<std::byte>(kQueryRows * plan.keys / 16 * kLine);
     b.scores = cursor.take<float>(kQueryRows * plan.score_ld());
     b.o = cursor.take<float>(plan.o_alloc());
     b.row_max = cursor.take<float>(kQueryRows);
@@ -109,7 +119,7 @@ class Attention {
   Attention(ThreadPool& pool, const TileOps& ops, const AttentionArgs& args, void* scratch)
       : pool_(pool), ops_(ops), args_(args), plan_(args.shape), work_(plan_, pool.threads(), scratch) {
     for (int64_t t = 0; t < plan_.d_terms; ++t) work_.offsets[t] = t * kQueryRows * kLine;
-    for (int64_t t = 0; t < kKeyBlock / 16; ++t) work_.p_offsets[t] = t * kQueryRows * kLine;
+    for (int64_t t = 0; t < plan_.keys / 16; ++t) work_.p_offsets[t] = t * kQueryRows * kLine;
   }
 
   void run() const {
@@ -157,7 +167,7 @@ class Attention {
     const HeadRows q = head_rows(args_.q, b, h, row0, rows, s.d, own.staging, thread);
     ops_.pack_rows({q.data, q.type, q.ld, rows, s.d, own.q, s.type, kLine, kQueryRows * kLine});
     const int64_t visible = s.causal ? std::clamp<int64_t>(row0 + rows + s.sk - s.sq, 0, s.sk) : s.sk;
-    for (int64_t key0 = 0; key0 < visible; key0 += kKeyBlock) key_block(own, slot, row0, rows, key0);
+    for (int64_t key0 = 0; key0 < visible; key0 += plan_.keys) key_block(own, slot, row0, rows, key0);
     // Rows that see no key: 0 / 0.
     const int64_t blind = s.causal ? std::clamp<int64_t>(s.sq - s.sk - row0, 0, rows) : 0;
     std::fill_n(own.o, blind * plan_.o_ld(), 0.0f);
@@ -168,7 +178,7 @@ class Attention {
 
   void key_block(const Buffers& own, int64_t slot, int64_t row0, int rows, int64_t key0) const {
     const AttentionShape& s = plan_.s;
-    const int keys = static_cast<int>(std::min(kKeyBlock, s.sk - key0));
+    const int keys = static_cast<int>(std::min(plan_.keys, s.sk - key0));
     const int64_t k_stride = plan_.d_terms * kBlock;
     const std::byte* k = work_.k + slot * plan_.k_bytes() + key0 / kPanel * k_stride;
     ops_.gemm(s.type, {own.q, work_.offsets, kLine, k, k_stride, own.scores, plan_.score_ld(), plan_.d_terms, rows,

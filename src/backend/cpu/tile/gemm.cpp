@@ -2,49 +2,12 @@
 
 #include <algorithm>
 
+#include "tenon/backend/cpu/tile/gemm_schedule.h"
 #include "tenon/backend/cpu/tile/product.h"
 #include "tenon/core/error.h"
 
 namespace tenon::cpu {
 namespace {
-
-// Bytes of packed rows that threads may share: they stay in the last-level cache. Measured with 257 rows of 1536: the
-// products take 0.8 of the time.
-constexpr int64_t kSharedRows = int64_t{4} << 20;
-constexpr double kUneven = 1.1;
-
-// How the rows of one batch entry are shared out. Bands: a thread packs some rows, multiplies them with all of B, takes
-// the next band. Together: all rows are packed first, then the threads split the columns, so B is read from memory
-// once.
-struct Schedule {
-  bool together;
-  int64_t bands, band_rows;
-  int64_t plane;  // lines of one term in a packed A
-
-  Schedule(const PackedShape& b, int64_t m, int threads) {
-    const int64_t row_bytes = b.terms() * kLine, cached = l2_bytes() / 2;
-    together = m * row_bytes <= cached || m < int64_t{2} * kMaxTileRows * threads;
-    const int64_t fit = std::max<int64_t>(1, cached / row_bytes / kMaxTileRows) * kMaxTileRows;
-    const int64_t wanted = together ? 1 : round_up(div_up(m, fit), threads);
-    band_rows = std::min(m, round_up(div_up(m, wanted), 32));
-    bands = div_up(m, band_rows);
-    // Few bands leave threads waiting for the one that has a band more.
-    const double share = static_cast<double>(m) / threads;
-    if (!together && m * row_bytes <= kSharedRows && static_cast<double>(longest(m, threads)) > kUneven * share) {
-      together = true;
-      band_rows = m;
-      bands = 1;
-    }
-    plane = div_up(band_rows, 16) * 16;
-    if (plane % 32 == 0) plane += 16;  // terms a multiple of 4 KiB apart would share the same few cache sets
-  }
-  // Rows that the busiest thread gets: bands are taken in order, the last one is shorter.
-  int64_t longest(int64_t m, int threads) const {
-    const int64_t whole = bands - 1, each = whole / threads * band_rows;
-    return each + (whole % threads ? band_rows : m - whole * band_rows);
-  }
-  int64_t packed_bytes(const PackedShape& b) const { return plane * kLine * b.terms(); }
-};
 
 // Rows that the kernel can read where they are. It reads 16 at a time, so they must come in sixteens.
 bool in_place(const TileOps& ops, const GemmArgs& args) {
@@ -59,7 +22,7 @@ struct GemmWorkspace {
   float *staging, *sums;
   int64_t packed_bytes, staging_each, sums_each, bytes;
 
-  GemmWorkspace(const PackedShape& b, const Schedule& s, int threads, void* scratch) {
+  GemmWorkspace(const PackedShape& b, const GemmSchedule& s, int threads, void* scratch) {
     ScratchCursor cursor(scratch);
     packed_bytes = round_up(s.packed_bytes(b), 64);
     staging_each = staging_floats(b.k);
@@ -92,7 +55,7 @@ class Gemm {
       return;
     }
     pool_.parallel_for(args_.batch * schedule_.bands, [&](int64_t task, int thread) {
-      run_band(task / schedule_.bands, task % schedule_.bands * schedule_.band_rows, thread);
+      run_band(task / schedule_.bands, task % schedule_.bands, thread);
     });
   }
 
@@ -116,8 +79,8 @@ class Gemm {
     use(Product{ops_, shape_, b, a, work_.a_off, a_stride_, tile, args_.out});
   }
 
-  void run_band(int64_t entry, int64_t row0, int thread) const {
-    const int64_t rows = std::min(schedule_.band_rows, args_.m - row0);
+  void run_band(int64_t entry, int64_t band, int thread) const {
+    const int64_t row0 = schedule_.first_row(band), rows = schedule_.first_row(band + 1) - row0;
     std::byte* packed = work_.packed + thread * work_.packed_bytes;
     const TileScope scope(ops_);
     if (!in_place_) pack(entry, row0, rows, packed, thread);
@@ -149,7 +112,7 @@ class Gemm {
   const TileOps& ops_;
   const GemmArgs& args_;
   const PackedShape& shape_;
-  Schedule schedule_;
+  GemmSchedule schedule_;
   GemmWorkspace work_;
   bool in_place_;
   int64_t a_stride_;
@@ -158,7 +121,7 @@ class Gemm {
 }  // namespace
 
 int64_t gemm_scratch_bytes(const PackedShape& b, int64_t m, int64_t, int threads) {
-  return GemmWorkspace(b, Schedule(b, std::max<int64_t>(m, 1), threads), threads, nullptr).bytes;
+  return GemmWorkspace(b, GemmSchedule(b, std::max<int64_t>(m, 1), threads), threads, nullptr).bytes;
 }
 
 void gemm(ThreadPool& pool, const TileOps& ops, const GemmArgs& args, void* scratch) {

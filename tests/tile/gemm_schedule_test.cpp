@@ -1,0 +1,49 @@
+// The schedule of products: every row in one band, even shares for any number of threads, bands that fit the cache.
+#include "tenon/backend/cpu/tile/gemm_schedule.h"
+
+#include <algorithm>
+
+#include "support.h"
+
+namespace tenon::cpu::test {
+namespace {
+
+void check(int64_t m, int64_t k, int threads) {
+  SCOPED_TRACE(testing::Message() << m << " rows of " << k << ", " << threads << " threads");
+  const PackedShape b = linear_shape(DType::BF16, 64, k);
+  const GemmSchedule s(b, m, threads);
+  std::vector<int64_t> shares(static_cast<size_t>(threads));
+  ASSERT_EQ(s.first_row(0), 0);
+  ASSERT_EQ(s.first_row(s.bands), m);
+  if (s.together) {
+    EXPECT_EQ(s.bands, 1);
+    return;
+  }
+  for (int64_t band = 0; band < s.bands; ++band) {
+    const int64_t first = s.first_row(band), rows = s.first_row(band + 1) - first;
+    EXPECT_EQ(first % kRowBlock, 0) << "band " << band;
+    EXPECT_GE(rows, kRowBlock) << "band " << band;
+    EXPECT_LE(rows, s.plane) << "band " << band;
+    // Packed rows fit the second level; rows that fill no block may come on top.
+    if (rows >= 3 * kRowBlock) {
+      EXPECT_LE((rows - kRowBlock + 1) * b.terms() * kLine, l2_bytes() * 9 / 16);
+    }
+    shares[static_cast<size_t>(band % threads)] += rows;
+  }
+  const auto [least, most] = std::minmax_element(shares.begin(), shares.end());
+  EXPECT_LE(*most - *least, kRowBlock);
+}
+
+TEST(GemmSchedule, SharesDifferByAtMostABlock) {
+  for (int threads : {1, 2, 3, 5, 8, 16})
+    for (int64_t k : {64, 1536, 4096, 20000})
+      for (int64_t m = 1; m < 12000; m += m < 700 ? 13 : 251) check(m, k, threads);
+}
+
+// A vision transformer's tokens, eight pictures.
+TEST(GemmSchedule, RowsThatFillNoBlock) {
+  for (int64_t k : {1536, 4096}) check(2056, k, 2);
+}
+
+}  // namespace
+}  // namespace tenon::cpu::test
