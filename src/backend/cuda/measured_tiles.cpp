@@ -1,6 +1,6 @@
-// Measured on an NVIDIA H200 (132 multiprocessors, driver 580.159, 2026-11-21 and 22) by TENON_CUDA_TUNE=1: the products
-// and attention of Stable Diffusion 1.5 at 512 x 512 and of ViT-g/14 at 224 x 224, beside cuBLASLt 13.1.0 and cuDNN
-// 9.14.0. The number is the time of one launch, on end for those of 200 us and more.
+// Measured on an NVIDIA H200 (132 multiprocessors, driver 580.159, 2026-11-21 and 22) by TENON_CUDA_TUNE=1: the
+// products and attention of Stable Diffusion 1.5 at 512 x 512 and of ViT-g/14 at 224 x 224, beside cuBLASLt 13.1.0 and
+// cuDNN 9.14.0. The number is the time of one launch, on end for those of 200 us and more.
 #include "tenon/backend/cuda/tile_table.h"
 
 namespace tenon::cuda {
