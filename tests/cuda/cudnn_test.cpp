@@ -81,7 +81,7 @@ class Cudnn : public LaunchTest {
     fs::remove_all(root_);
     setenv("TENON_CACHE_DIR", root_.c_str(), 1);
     setenv("TENON_CUDA_CORE", "cudnn", 1);
-    state_ = fake_state();
+    state_ = emulated() ? fake_state() : &no_state_;
     *state_ = {};
   }
   void TearDown() override {
@@ -132,6 +132,7 @@ class Cudnn : public LaunchTest {
   fs::path root_;
   std::string steps_;
   FakeCudnnState* state_ = nullptr;
+  FakeCudnnState no_state_;  // where the library is the real one
 };
 
 TEST_F(Cudnn, PlainConvolutionsOfBothTypes) {
