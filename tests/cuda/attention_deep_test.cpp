@@ -2,37 +2,15 @@
 // in strides, runs of keys that meet, NaNs; its machine code.
 #include <gmock/gmock.h>
 
-#include "attention_problem.h"
+#include "attention_boxes.h"
 #include "nvrtc_environment.h"
-#include "tenon/backend/cuda/attention_launch.h"
 #include "tenon/backend/cuda/driver/cubin.h"
 
 namespace tenon::cuda::test {
 namespace {
 
-constexpr DeviceFacts hopper() {
-  DeviceFacts facts;
-  facts.arch = "sm_90a", facts.multiprocessors = 132, facts.shared_bytes = 232448;
-  return facts;
-}
-
-struct Params {
-  device::AttentionSizes sizes;
-  TensorMap q, k, v;
-  float* y;
-};
-
 std::string text_of(const AttentionDeepShape& tile, DType type, int run) {
-  std::string text =
-      "#include \"tenon/device/attention_deep.h\"\nusing namespace tenon::device;\nstruct Params { AttentionSizes "
-      "sizes; TensorMap q, k, v; float* y; };\n";
-  for (const auto& [name, map] : {std::pair{"Q", "q"}, {"K", "k"}, {"V", "v"}})
-    text += std::string("struct ") + name + " { using T = " + element_name(type) +
-            "; DEV static const TensorMap& map(const Params& p) { return p." + map + "; } };\n";
-  return text + epilogue(1, run, "p.sizes.depth") + "using Tile = " + tile.type() +
-         ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(tile.shared_bytes()) +
-         " && Tile::kThreads == " + std::to_string(tile.kThreads) +
-         ");\nKERNEL(Tile::kThreads, 1, Params, p) { attention_deep<Tile, Q, K, V, Epilogue>(p); }\n";
+  return boxes_text("attention_deep", tile.type(), tile.shared_bytes(), tile.kThreads, 1, type, run);
 }
 
 struct Variant {
@@ -46,20 +24,11 @@ using Meetings = std::vector<std::pair<std::unique_ptr<Emulator>, std::unique_pt
 
 std::vector<std::byte> params_of(const AttentionDeepShape& tile, Meetings& meetings, Device& device,
                                  const AttentionProblem& x, float* y) {
-  const device::AttentionSizes& s = x.s;
-  const auto map = [&](const std::shared_ptr<void>& memory, int heads, int tokens, int box) {
-    const int64_t d = s.depth;
-    const HeadStrides strides =
-        x.tokens_first ? HeadStrides{heads * d, d, tokens * heads * d} : HeadStrides{d, tokens * d, heads * tokens * d};
-    return device.encode(head_box(memory.get(), strides, s.batch, heads, tokens, s.depth, box));
-  };
-  Params params{s, map(x.q, s.heads, s.queries, 64), map(x.k, s.kv_heads, s.keys, tile.keys),
-                map(x.v, s.kv_heads, s.keys, tile.keys), y};
+  BoxParams params = box_params(device, x, tile.keys, y);
   auto memory = std::make_unique<Emulator>();
-  auto meeting = std::make_unique<Meeting>(*memory, attention_launch(tile, s), params.sizes.split);
+  auto meeting = std::make_unique<Meeting>(*memory, attention_launch(tile, x.s), params.sizes.split);
   meetings.emplace_back(std::move(memory), std::move(meeting));
-  const auto bytes = std::as_bytes(std::span(&params, 1));
-  return {bytes.begin(), bytes.end()};
+  return bytes_of(params);
 }
 
 MakeAttentionCore core_of(const Variant& v, std::shared_ptr<Meetings> meetings = std::make_shared<Meetings>()) {

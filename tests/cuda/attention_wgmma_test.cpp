@@ -2,51 +2,15 @@
 // queries and keys, causal masks, grouped queries, heads that lie in strides, NaNs; its machine code.
 #include <gmock/gmock.h>
 
-#include "attention_problem.h"
+#include "attention_boxes.h"
 #include "nvrtc_environment.h"
-#include "tenon/backend/cuda/attention_launch.h"
 #include "tenon/backend/cuda/driver/cubin.h"
 
 namespace tenon::cuda::test {
 namespace {
 
-constexpr DeviceFacts hopper() {
-  DeviceFacts facts;
-  facts.arch = "sm_90a", facts.multiprocessors = 132, facts.shared_bytes = 232448;
-  return facts;
-}
-
-struct Params {
-  TensorMap q, k, v;
-  device::AttentionSizes sizes;
-  float* y;
-};
-
 std::string text_of(const AttentionWgmmaShape& tile, DType type, int run) {
-  std::string text =
-      "#include \"tenon/device/attention_wgmma.h\"\nusing namespace tenon::device;\nstruct Params { TensorMap q, k, v; "
-      "AttentionSizes sizes; float* y; };\n";
-  for (const auto& [name, map] : {std::pair{"Q", "q"}, {"K", "k"}, {"V", "v"}})
-    text += std::string("struct ") + name + " { using T = " + element_name(type) +
-            "; DEV static const TensorMap& map(const Params& p) { return p." + map + "; } };\n";
-  return text + epilogue(1, run, "p.sizes.depth") + "using Tile = " + tile.type() +
-         ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(tile.shared_bytes()) +
-         " && Tile::kThreads == " + std::to_string(tile.threads()) +
-         ");\nKERNEL(Tile::kThreads, Tile::kBlocks, Params, p) { attention_wgmma<Tile, Q, K, V, Epilogue>(p); }\n";
-}
-
-std::vector<std::byte> params_of(const AttentionWgmmaShape& tile, Device& device, const AttentionProblem& x, float* y) {
-  const device::AttentionSizes& s = x.s;
-  const auto map = [&](const std::shared_ptr<void>& memory, int heads, int tokens, int box) {
-    const int64_t d = s.depth;
-    const HeadStrides strides =
-        x.tokens_first ? HeadStrides{heads * d, d, tokens * heads * d} : HeadStrides{d, tokens * d, heads * tokens * d};
-    return device.encode(head_box(memory.get(), strides, s.batch, heads, tokens, s.depth, box));
-  };
-  const Params params{map(x.q, s.heads, s.queries, 64), map(x.k, s.kv_heads, s.keys, tile.keys),
-                      map(x.v, s.kv_heads, s.keys, tile.keys), s, y};
-  const auto bytes = std::as_bytes(std::span(&params, 1));
-  return {bytes.begin(), bytes.end()};
+  return boxes_text("attention_wgmma", tile.type(), tile.shared_bytes(), tile.threads(), tile.blocks, type, run);
 }
 
 struct Variant {
@@ -59,12 +23,13 @@ struct Variant {
 MakeAttentionCore core_of(const Variant& v) {
   return [v](const device::AttentionSizes& s) {
     const AttentionWgmmaShape tile = v.tile.depth ? v.tile : pick_attention_wgmma(s, hopper());
-    return AttentionCore{
-        tile.type(),
-        v.type,
-        {"attention", text_of(tile, v.type, v.run)},
-        attention_launch(tile, s, v.multiprocessors).shape,
-        [tile](Device& device, const AttentionProblem& x, float* y) { return params_of(tile, device, x, y); }};
+    return AttentionCore{tile.type(),
+                         v.type,
+                         {"attention", text_of(tile, v.type, v.run)},
+                         attention_launch(tile, s, v.multiprocessors).shape,
+                         [tile](Device& device, const AttentionProblem& x, float* y) {
+                           return bytes_of(box_params(device, x, tile.keys, y));
+                         }};
   };
 }
 void check(const Variant& v, const device::AttentionSizes& s, bool tokens_first = false) {

@@ -56,7 +56,7 @@ std::string cudnn_name(const CudnnApi& api) {
   return "cudnn " + std::to_string(v / 10000) + "." + std::to_string(v % 10000 / 100) + "." + std::to_string(v % 100);
 }
 
-Cudnn::Cudnn(std::shared_ptr<const CudnnApi> api, MakeCurrent current)
+Cudnn::Cudnn(const std::shared_ptr<const CudnnApi>& api, MakeCurrent current)
     : session_(std::make_shared<const Session>(api, std::move(current))), name_(cudnn_name(*api)) {}
 
 std::vector<DnnPlan> Cudnn::likeliest(const DnnProblem& problem, size_t most) {

@@ -17,7 +17,7 @@ std::string cudnn_name(const CudnnApi& api);
 class Cudnn : public DnnLibrary {
  public:
   /// Throws Error(Device) if the library does not start.
-  Cudnn(std::shared_ptr<const CudnnApi> api, MakeCurrent current);
+  Cudnn(const std::shared_ptr<const CudnnApi>& api, MakeCurrent current);
 
   const std::string& name() const override { return name_; }
   std::vector<DnnPlan> likeliest(const DnnProblem& problem, size_t most) override;
