@@ -5,9 +5,9 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr size_t kOldestVersion = 91301;  // attention as one operation; plans for a device that is only described
+constexpr size_t kOldestCudnn = 91301;  // attention as one operation; plans for a device that is only described
 
-LoadedLibrary find(const SearchSettings& settings) {
+LoadedLibrary find_cudnn(const SearchSettings& settings) {
   SearchResult result = load_library(Library::Cudnn, settings);
   if (result.library) return *std::move(result.library);
   throw Error(ErrorKind::Device, "cudnn",
@@ -22,17 +22,17 @@ std::string dotted(size_t version) {
 
 }  // namespace
 
-CudnnApi::CudnnApi(const SearchSettings& settings) : library_(find(settings)) {
+CudnnApi::CudnnApi(const SearchSettings& settings) : library_(find_cudnn(settings)) {
 #define TENON_CUDNN_BIND(member, name, result, parameters) \
   member = library_.function<result parameters>(name);     \
   TENON_CHECK(Device, member != nullptr, "cudnn") << path().string() << " has no " name;
   TENON_CUDNN_FUNCTIONS(TENON_CUDNN_BIND)
 #undef TENON_CUDNN_BIND
   version_ = get_version();
-  if (version_ < kOldestVersion)
+  if (version_ < kOldestCudnn)
     throw Error(
         ErrorKind::Device, "cudnn",
-        path().string() + " is version " + dotted(version_) + ", and " + dotted(kOldestVersion) + " or newer is needed",
+        path().string() + " is version " + dotted(version_) + ", and " + dotted(kOldestCudnn) + " or newer is needed",
         "install it: " + install_command(Library::Cudnn, settings));
 }
 
