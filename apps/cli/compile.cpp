@@ -89,7 +89,9 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
   }
   ordered_json kernels = ordered_json::array();
   int bad = 0, most_registers = 0;
+  throw_if_stopped();
   for (const CompiledKernel& k : backend->compiled()) {
+    throw_if_stopped();
     bad += !k.problems.empty();
     most_registers = std::max(most_registers, k.registers);
     for (const std::string& p : k.problems) spdlog::error("{}: {}: {}", arch, k.name, p);
@@ -100,6 +102,7 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
     std::cout << arch << ": " << kernels.size() << " kernels, at most " << most_registers << " registers, " << bad
               << " with problems, " << std::fixed << seconds << " s\n";
   out.push_back({{"arch", arch}, {"seconds", seconds}, {"kernels", kernels}});
+  throw_if_stopped();
   return bad + report_plans(arch, backend->planned(), common, out.back());
 }
 
@@ -113,6 +116,7 @@ Action declare_compile(CLI::App& app, const Common& common) {
     int bad = 0;
     check_archs(f->archs);
     for (const std::string& arch : f->archs) bad += compile_for(arch, *f, common, out);
+    throw_if_stopped();
     if (common.json) std::cout << out.dump(2) << "\n";
     return bad ? 1 : 0;
   };

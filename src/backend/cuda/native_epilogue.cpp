@@ -60,7 +60,8 @@ class Terms {
   bool leaf(const Expr& e, double factor) {
     if (!found.bias && factor == 1)
       if ((found.bias = column_vector(e))) return true;
-    if (found.residual || e.dtype() != type_) return false;
+    // A factor of zero would drop infinities and NaN: the library does not read what it multiplies by zero.
+    if (found.residual || e.dtype() != type_ || static_cast<float>(factor) == 0) return false;
     found.residual = strided_matrices(e, batch_);
     found.residual_scale = factor;
     return found.residual.has_value();

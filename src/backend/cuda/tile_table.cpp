@@ -24,6 +24,14 @@ std::string trimmed(std::string_view s) {
   return first == std::string_view::npos ? std::string() : std::string(s.substr(first, last - first + 1));
 }
 
+// The file's text, nothing where there is none.
+std::string table_text(const fs::path& file) {
+  std::ifstream in(file);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
 }  // namespace
 
 TileTable& TileTable::of(const DeviceFacts& facts) {
@@ -38,10 +46,7 @@ TileTable& TileTable::of(const DeviceFacts& facts) {
 
 TileTable::TileTable(std::string_view shipped, fs::path file) : file_(std::move(file)) {
   read(shipped, shipped_);
-  std::ifstream in(file_);
-  std::ostringstream text;
-  text << in.rdbuf();
-  read(text.str(), here_);
+  read(table_text(file_), here_);
 }
 
 // Lines that are none are passed by: the worst that a bad file does is to leave the estimate.
@@ -76,6 +81,9 @@ void TileTable::add(const std::string& key, const std::string& choice, double mi
   std::ostringstream comment;
   comment.precision(2);
   comment << std::fixed << microseconds << " us" << (note.empty() ? "" : ", ") << note;
+  std::map<std::string, Entry> others;  // what other processes have measured since
+  read(table_text(file_), others);
+  here_.merge(others);
   here_[key] = {choice, comment.str()};
   std::ostringstream text;
   for (const auto& [name, entry] : here_) text << name << " = " << entry.choice << "  # " << entry.comment << '\n';

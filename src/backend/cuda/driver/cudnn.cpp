@@ -71,21 +71,22 @@ std::vector<DnnPlan> Cudnn::likeliest(const DnnProblem& problem, size_t most) {
 }
 
 std::shared_ptr<LibraryCall> Cudnn::plan(const DnnProblem& problem, const std::string& engine) {
-  const auto [it, fresh] = calls_.try_emplace(describe(problem) + " " + engine);
-  if (!fresh) return it->second;
+  const std::string key = describe(problem) + " " + engine;
+  if (const auto it = calls_.find(key); it != calls_.end()) return it->second;
+  std::shared_ptr<LibraryCall> call;
   const std::shared_ptr<void> scope = session_->current();
   for (CudnnConfig& config : CudnnPlanner(session_->api, session_->handle).configs(problem)) {
     if (config.engine != engine) continue;
     try {
       CudnnPlan made(std::move(config));
       if (made.loaded() && made.workspace_bytes() <= kMostWorkspace)
-        it->second = std::make_shared<CudnnCall>(session_, std::move(made));
+        call = std::make_shared<CudnnCall>(session_, std::move(made));
     } catch (const Error& e) {  // a plan that the heuristics offer and the engine refuses
       spdlog::debug("{}: {}", describe(problem), e.what());
     }
     break;
   }
-  return it->second;
+  return calls_[key] = call;
 }
 
 }  // namespace tenon::cuda
