@@ -198,7 +198,8 @@ class ProductKernel : public AnchorKernel {
   template <class Sizes>
   TunedStep core_step(const TileChoice& choice, KernelText text, const std::string& kernel, const std::string& tile,
                       int resident, const Params& params) {
-    text.name = name() + " " + std::string(name_of(arithmetic_)) + " " + tile + (choice.splits > 1 ? " x" + std::to_string(choice.splits) : "");
+    text.name = name() + " " + std::string(name_of(arithmetic_)) + " " + tile +
+                (choice.splits > 1 ? " x" + std::to_string(choice.splits) : "");
     text.headers = "#include \"tenon/device/" + kernel + ".h\"\n" + text.headers;
     text.functors += "using Tile = " + tile + ";\n";
     text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(resident) + ", Params, p) { " + kernel +
