@@ -171,7 +171,7 @@ TEST_F(GemmE4m3, BesideOtherTypes) {
   }
 }
 
-TEST_F(GemmE4m3, FullLength) {
+TEST_F(GemmE4m3, FullSize) {
   const Expr x = input(g, "x", DType::E4M3, {192, 10240}), w = weight("w", DType::E4M3, {384, 10240});
   expect(launch("gemm", {{"y", linear(x, w) * scales("s", {192, 1}, false)}}), tolerance(DType::F32, 10240));
 }
