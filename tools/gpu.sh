@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All that needs a GPU: the launches' tests and whole pictures on it, memcheck and racecheck, and timings (Stable
-# Diffusion 1.5, ViT-g/14, Lion, products of e4m3) beside PyTorch, which go to bench/results. Meant for ten minutes; PyTorch's compiling and
-# --tune come on top.
+# Diffusion 1.5, ViT-g/14, Lion, products of e4m3) beside PyTorch, which go to bench/results. Meant for ten minutes;
+# PyTorch's compiling and --tune come on top.
 # tools/gpu.sh [--no-peers] [--tune] [--no-build]
 #   --tune: measures the tiles of all products first and keeps them for this machine
 #   --no-build: build/release/bin as it is, for a machine that cannot build; PyTorch is then that of TENON_PYTHON
