@@ -51,10 +51,7 @@ constexpr int64_t kMostWorkspace = int64_t{64} << 20;
 
 }  // namespace
 
-std::string cudnn_name(const CudnnApi& api) {
-  const size_t v = api.version();
-  return "cudnn " + std::to_string(v / 10000) + "." + std::to_string(v % 10000 / 100) + "." + std::to_string(v % 100);
-}
+std::string cudnn_name(const CudnnApi& api) { return "cudnn " + version_text(Library::Cudnn, api.version()); }
 
 Cudnn::Cudnn(const std::shared_ptr<const CudnnApi>& api, MakeCurrent current)
     : session_(std::make_shared<const Session>(api, std::move(current))), name_(cudnn_name(*api)) {}
