@@ -82,6 +82,8 @@ void add_wgmma(std::vector<TileChoice>& out, const ProductShape& p, const Device
   }
 }
 
+bool is_library(Core core) { return core == Core::CublasLt || core == Core::Cudnn; }
+
 }  // namespace
 
 bool core_allowed(Core core) {

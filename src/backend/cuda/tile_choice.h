@@ -13,7 +13,6 @@ namespace tenon::cuda {
 
 /// Plain f32 arithmetic; mma with cp.async, on every GPU of ours; wgmma with the copy engine, on sm_90a; a library.
 enum class Core { Simt, Mma, Wgmma, CublasLt, Cudnn };
-inline bool is_library(Core core) { return core == Core::CublasLt || core == Core::Cudnn; }
 
 struct ProductShape {
   int64_t m = 0, n = 0, k = 0, batch = 1;

@@ -19,6 +19,9 @@ struct TunedStep {
 };
 using MakeTunedStep = std::function<TunedStep(const TileChoice& choice)>;
 
+/// True while TENON_CUDA_TUNE=1 measures on a device of whose times something can be learnt.
+bool tuning(const Device& device);
+
 /// Measures the likeliest of the product's choices that this machine has not measured, and adds the fastest of ours to
 /// the device's TileTable under the product's key; where a library could do it, the fastest of all under
 /// epilogue_key(). `constants`: the leaves that a network's weights lie in.
