@@ -261,6 +261,21 @@ TEST_F(Cudnn, TuningMeasuresItBesideOurKernel) {
   EXPECT_THAT(steps_, HasSubstr("cudnn 9.19.0 engine 9"));
 }
 
+TEST_F(Cudnn, TheHeuristicsAreAskedOnceForAllPlansOfAProblem) {
+  if (!emulated()) GTEST_SKIP();
+  cuda::Cudnn library(fake_api(), [] { return std::shared_ptr<void>(); });
+  const cuda::DnnConv conv{.height = 4, .width = 4, .channels = 8, .out_height = 4, .out_width = 4, .outputs = 8};
+  const std::vector<cuda::DnnPlan> plans = library.likeliest(conv, 8);
+  ASSERT_EQ(plans.size(), 2U);
+  EXPECT_EQ(state_->heuristics, 1);
+  EXPECT_EQ(library.plan(conv, plans[1].engine), plans[1].call) << "planned already";
+  EXPECT_EQ(state_->heuristics, 1);
+  EXPECT_EQ(library.plan(conv, "engine 1"), nullptr);
+  EXPECT_EQ(library.plan(conv, "engine 1"), nullptr);
+  EXPECT_EQ(state_->heuristics, 2) << "that there is none is known too";
+  EXPECT_EQ(state_->plans, 2);
+}
+
 TEST_F(Cudnn, FailuresOfPlanningLeaveOurKernels) {
   if (!emulated()) GTEST_SKIP();
   const DType t = DType::F16;
