@@ -172,12 +172,14 @@ std::vector<TileChoice> own_choices(const ProductShape& product, const DeviceFac
 
 }  // namespace
 
-bool tuning(const Device& device) {
+bool asked_to_tune() {
   const std::string asked = option(Option::CudaTune);
   TENON_CHECK(Usage, asked.empty() || asked == "0" || asked == "1", "TENON_CUDA_TUNE")
       << "expected 1 or nothing, got \"" << asked << "\"";
-  return asked == "1" && device.facts().multiprocessors > 1;
+  return asked == "1";
 }
+
+bool tuning(const Device& device) { return asked_to_tune() && device.facts().multiprocessors > 1; }
 
 void tune_tiles(Device& device, const ProductShape& product, const std::vector<Expr>& constants,
                 const MakeTunedStep& make) {
