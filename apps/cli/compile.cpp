@@ -87,11 +87,11 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
     executable.stop_when(stop_asked);
     executable.run_all();
   }
+  const std::vector<CompiledKernel> compiled = backend->compiled();  // waits for the compiler
+  throw_if_stopped();
   ordered_json kernels = ordered_json::array();
   int bad = 0, most_registers = 0;
-  throw_if_stopped();
-  for (const CompiledKernel& k : backend->compiled()) {
-    throw_if_stopped();
+  for (const CompiledKernel& k : compiled) {
     bad += !k.problems.empty();
     most_registers = std::max(most_registers, k.registers);
     for (const std::string& p : k.problems) spdlog::error("{}: {}: {}", arch, k.name, p);
@@ -102,7 +102,6 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
     std::cout << arch << ": " << kernels.size() << " kernels, at most " << most_registers << " registers, " << bad
               << " with problems, " << std::fixed << seconds << " s\n";
   out.push_back({{"arch", arch}, {"seconds", seconds}, {"kernels", kernels}});
-  throw_if_stopped();
   return bad + report_plans(arch, backend->planned(), common, out.back());
 }
 

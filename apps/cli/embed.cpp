@@ -93,7 +93,14 @@ void print(const EmbedFlags& f, const ImageEmbedding& embed, const std::vector<E
   }
 }
 
+void check_inputs(const EmbedFlags& f) {
+  TENON_CHECK(Usage, !f.model.empty(), "--model") << "is empty";
+  for (const std::string& path : f.images)
+    TENON_CHECK(Usage, !path.empty(), "IMAGE") << "is empty: the path of a picture is expected";
+}
+
 int run(EmbedFlags f, const Common& common) {
+  check_inputs(f);
   const std::vector<fs::path> pictures = check_outputs(f);
   f.options.device = common.device_name();
   f.options.threads = common.backend_options().threads;

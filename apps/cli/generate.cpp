@@ -96,8 +96,6 @@ void check_flags(const GenerateFlags& f) {
   check_positive(f, "--width", f.width);
   check_positive(f, "--height", f.height);
   check_positive(f, "--steps", f.steps);
-  TENON_CHECK(Usage, !f.given("--cfg-scale") || f.cfg_scale >= 0, "--cfg-scale")
-      << "expected 0 or more, got " << f.cfg_scale;
 }
 
 std::string result_line(const fs::path& path, const ImageResult& result, size_t i) {
@@ -161,7 +159,8 @@ void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
   app.add_option("-W,--width", f.width, "pixels (default: the model's)")->transform(whole_number());
   app.add_option("-H,--height", f.height, "pixels (default: the model's)")->transform(whole_number());
   app.add_option("--steps,--num-inference-steps", f.steps, "steps (default: the model's)")->transform(whole_number());
-  app.add_option("--cfg-scale,--guidance-scale", f.cfg_scale, "guidance; 1 turns it off (default: the model's)");
+  app.add_option("--cfg-scale,--guidance-scale", f.cfg_scale, "guidance; 1 turns it off (default: the model's)")
+      ->check(guidance_scale());
   app.add_option(
       "--sampling-method", f.sampler, "sampler: " + [] {
         std::string all;

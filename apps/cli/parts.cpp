@@ -26,7 +26,8 @@ void PartFlags::declare(CLI::App& app, const std::string& default_part) {
   app.add_option("--steps,--num-inference-steps", request.steps, "steps of the schedule")
       ->transform(whole_number())
       ->check(CLI::Range(1, 1000));
-  app.add_option("--cfg-scale,--guidance-scale", request.cfg_scale, "1 or less: without guidance (half the batch)");
+  app.add_option("--cfg-scale,--guidance-scale", request.cfg_scale, "1 or less: without guidance (half the batch)")
+      ->check(guidance_scale());
   app.add_option("--type", type, "bf16, f32 or, on a GPU, f16 (default: bf16 where the device computes in it)");
   app.add_flag("--no-fusion", no_fusion, "one launch a node");
   app.add_flag("--no-fold", no_fold, "constant scales of linear layers stay out of their weights");

@@ -70,6 +70,16 @@ CLI::Validator whole_number() {
   return {read, "", "whole number"};
 }
 
+CLI::Validator guidance_scale() {
+  const auto check = [](std::string& text) -> std::string {
+    double value = 0;
+    const bool number = CLI::detail::lexical_cast(text, value);
+    return number && std::isfinite(value) && value >= 0 ? ""
+                                                        : "expected a finite number, 0 or more, got '" + text + "'";
+  };
+  return {check, "", "guidance scale"};
+}
+
 std::string list_devices(const Common& common) {
   std::string out;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();

@@ -47,6 +47,8 @@ std::vector<Verb> verbs();
 /// For `transform` of every flag that holds a whole number: decimal digits with an optional '-', that fit 64 bits.
 /// (CLI11 reads 010 as eight and takes the nearest number that fits.)
 CLI::Validator whole_number();
+/// For `check` of --cfg-scale: a finite number, 0 or more. (To CLI11 "nan" is a number, and in every range.)
+CLI::Validator guidance_scale();
 
 /// One line a device: number, name, what it is; a list of objects as JSON.
 std::string list_devices(const Common& common);

@@ -218,9 +218,22 @@ TEST_F(CliErrors, DeviceThatComputesNothing) {
   expect_error(2, {"generate", "a circle", "-m", model(), "--device", "null"}, {"null", "cannot draw"});
 }
 
+// NaN is a number to what reads numbers, and less than none.
+TEST_F(CliErrors, GuidanceScales) {
+  for (const char* scale : {"nan", "inf", "-1", "many"}) {
+    expect_error(2, {"explain", "--cfg-scale", scale}, {"--cfg-scale", scale});
+    expect_error(2, {"generate", "a circle", "--cfg-scale", scale}, {"--cfg-scale", scale});
+  }
+}
+
 TEST_F(CliErrors, BadEnvironment) {
   EXPECT_EQ(tenon({"env"}, {"TENON_LOG_LEVEL=loud"}).code, 2);
   EXPECT_EQ(tenon({"env"}, {"TENON_THREADS=none"}).code, 2);
+  for (const std::string variable : {"TENON_CUDA_CORE", "TENON_CUDA_TUNE", "TENON_CPU_ISA"}) {
+    const Finished run = tenon({"env"}, {variable + "=none"});
+    EXPECT_EQ(run.code, 2);
+    EXPECT_NE(run.err.find("[" + variable + "] expected"), std::string::npos) << run.err;
+  }
 }
 
 // A file system of 16 kB in a mount namespace of its own; machines that allow none skip the test.

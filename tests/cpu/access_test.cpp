@@ -110,6 +110,8 @@ TEST_F(Views, Gather) {
   bad.emplace("index", HostTensor::from(DType::I32, {2, 7}, std::vector<double>(14, 10)));
   fill_leaves(std::array{table}, bad);
   EXPECT_THROW(run_tape(gather(table, index), bad, Isa::Avx2), Error);
+  bad.emplace("far", HostTensor::from(DType::I64, {1}, std::vector<double>{4294967297}));  // 2^32 + 1
+  EXPECT_THROW(run_tape(gather(table, input(g, "far", DType::I64, {1})), bad, Isa::Avx2), Error);
 }
 
 TEST_F(Views, ReshapeThatDoesNotDivide) {

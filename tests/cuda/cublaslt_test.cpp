@@ -3,37 +3,20 @@
 #include "tenon/backend/cuda/driver/cublaslt.h"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-
-#include "cuda/emulated_runner.h"
-#include "cuda/emulator.h"
 #include "cuda/fake_cublaslt/fake_cublaslt.h"
 #include "cuda/fake_driver/fake_driver.h"
+#include "cuda/library_launches.h"
 #include "cuda/nvrtc_environment.h"
 #include "tenon/backend/cuda/driver/cublaslt_api.h"
-#include "tenon/backend/cuda/driver/driver_device.h"
 #include "tenon/backend/cuda/launch_kernel.h"
 #include "tenon/backend/cuda/tile_choice.h"
-#include "tenon/core/error.h"
 
 namespace tenon::launches {
 namespace {
-namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-
-cuda::SearchSettings only(const std::string& folder) {
-  cuda::SearchSettings settings;
-  settings.cuda_path = folder;
-  settings.system_loader = false;
-  settings.toolkits = "/nonexistent";
-  return settings;
-}
 
 cuda::LoadedLibrary fake_library() {
   const cuda::SearchResult found = load_library(cuda::Library::CublasLt, only(FAKE_CUBLASLT_FOLDER));
@@ -41,81 +24,45 @@ cuda::LoadedLibrary fake_library() {
   return *found.library;
 }
 
-// The emulator, with the library that pretends, or with none. Of another name each: a process reads the table of a name
-// once.
-class EmulatorWithLibrary : public cuda::test::Emulator {
+// With the library that pretends, or with none.
+class EmulatorWithLibrary : public NamedEmulator {
  public:
-  explicit EmulatorWithLibrary(bool has_library = true, const std::string& arch = "sm_90a")
-      : Emulator({.arch = arch}), facts_(Emulator::facts()) {
-    static int count = 0;
-    facts_.name = numbered("emulator", getpid()) + numbered("-", ++count);
+  explicit EmulatorWithLibrary(bool has_library = true, const std::string& arch = "sm_90a") : NamedEmulator(arch) {
     if (has_library)
       library_ = std::make_unique<cuda::CublasLt>(fake_library(), [] { return std::shared_ptr<void>(); });
   }
-  const cuda::DeviceFacts& facts() const override { return facts_; }
   cuda::MatmulLibrary* matmul_library() override { return library_.get(); }
 
  private:
-  cuda::DeviceFacts facts_;
   std::unique_ptr<cuda::MatmulLibrary> library_;
 };
 
-bool emulated() { return !std::getenv("TENON_TEST_GPU_ONLY"); }
-
-// Products go to the library where it can do them. A cache folder of its own.
-class CublasLt : public LaunchTest {
+class CublasLt : public LibraryLaunchTest {
  protected:
+  CublasLt() : LibraryLaunchTest("cublaslt") {}
   void SetUp() override {
-    root_ = fs::temp_directory_path() / ("tenon_cublaslt_" + std::to_string(getpid()));
-    fs::remove_all(root_);
-    setenv("TENON_CACHE_DIR", root_.c_str(), 1);
-    setenv("TENON_CUDA_CORE", "cublaslt", 1);
-    static FakeCublasLtState unused;
-    state_ = emulated() ? fake_library().function<FakeCublasLtState*()>("fake_cublaslt_state")() : &unused;
+    LibraryLaunchTest::SetUp();
+    if (emulated()) state_ = fake_library().function<FakeCublasLtState*()>("fake_cublaslt_state")();
     *state_ = {};
   }
   void TearDown() override {
-    unsetenv("TENON_CACHE_DIR");
-    unsetenv("TENON_CUDA_CORE");
-    fs::remove_all(root_);
+    LibraryLaunchTest::TearDown();
     EXPECT_EQ(state_->handles, 0);
     EXPECT_EQ(state_->descriptors, 0);
     EXPECT_EQ(state_->layouts, 0);
     EXPECT_EQ(state_->preferences, 0);
   }
-  static std::vector<std::shared_ptr<cuda::Device>> devices() {
-    std::vector<std::shared_ptr<cuda::Device>> out;
-    if (emulated()) out.push_back(std::make_shared<EmulatorWithLibrary>());
-    try {
-      out.push_back(std::make_shared<cuda::DriverDevice>());
-    } catch (const Error&) {  // no GPU here
-    }
-    return out;
-  }
-  /// Runs the product of `value` by the library, or by a kernel of ours if not `native`, and compares.
+  std::shared_ptr<cuda::Device> with_library() const override { return std::make_shared<EmulatorWithLibrary>(); }
+  bool has_library(cuda::Device&) const override { return true; }
+
   void expect_on_library(const Expr& value, int64_t length, bool native = true) {
     const DType stored = value.dtype(), arithmetic = stored == DType::F16 ? DType::F16 : DType::BF16;
-    const Launch l = launch("gemm", {{"y", value}});
-    Oracle oracle(tensors);
-    const std::vector<double> want = oracle.eval(value);
-    for (const auto& device : devices()) {
-      const Tensors got = run_on(device, l, tensors, &steps_);
-      EXPECT_EQ(steps_.find("cublaslt") != std::string::npos, native) << steps_;
-      compare(l.outputs[0], got.at("y"), want, {stored, arithmetic, length, 4}, device->facts().name);
-    }
+    LibraryLaunchTest::expect_on_library(launch("gemm", {{"y", value}}), {stored, arithmetic, length, 4}, native);
   }
   void expect_own(const Expr& value, int64_t length) { expect_on_library(value, length, false); }
-  fs::path table_of(const cuda::Device& device) const {
-    return root_ / "tiles" / (device.facts().arch + "-" + device.facts().name + ".txt");
-  }
-  void write_table(const cuda::Device& device, const std::string& line) const {
-    fs::create_directories(root_ / "tiles");
-    std::ofstream(table_of(device)) << line << '\n';
-  }
 
-  fs::path root_;
-  std::string steps_;
-  FakeCublasLtState* state_ = nullptr;
+  FakeCublasLtState unused_;  // where the library is the real one
+  FakeCublasLtState* state_ = &unused_;
 };
 
 // What needs the library that pretends.
@@ -293,11 +240,10 @@ TEST_F(CublasLtPretended, TuningMeasuresItBesideOurTiles) {
     run_on(device, l, tensors, &steps_);
     unsetenv("TENON_CUDA_TUNE");
     EXPECT_THAT(steps_, Not(HasSubstr("cublaslt"))) << "this run keeps what it has";
-    std::ostringstream table;
-    table << std::ifstream(table_of(*device)).rdbuf();
-    EXPECT_THAT(table.str(), HasSubstr(key + " = mma "));
-    EXPECT_THAT(table.str(), HasSubstr(key + " epilogue bias = " + (fast ? "cublaslt 13.1.0 " : "mma ")));
-    EXPECT_EQ(table.str().find(" us, TuningMeasuresItBesideOurTiles cublaslt algorithm ") != std::string::npos, fast);
+    const std::string table = table_text(*device);
+    EXPECT_THAT(table, HasSubstr(key + " = mma "));
+    EXPECT_THAT(table, HasSubstr(key + " epilogue bias = " + (fast ? "cublaslt 13.1.0 " : "mma ")));
+    EXPECT_EQ(table.find(" us, TuningMeasuresItBesideOurTiles cublaslt algorithm ") != std::string::npos, fast);
     run_on(device, l, tensors, &steps_);
     EXPECT_EQ(steps_.find("cublaslt algorithm 6") != std::string::npos, fast) << steps_;
   }
@@ -312,10 +258,9 @@ TEST_F(CublasLtPretended, TuningPassesOverWhatTheLibraryRefusesToRun) {
   state_->fail_multiply = 15;  // the first
   run_on(device, launch("gemm", {{"y", cast(y, DType::F16)}}), tensors, &steps_);
   unsetenv("TENON_CUDA_TUNE");
-  std::ostringstream table;
-  table << std::ifstream(table_of(*device)).rdbuf();
-  EXPECT_THAT(table.str(), HasSubstr(" epilogue plain = cublaslt 13.1.0 "));
-  EXPECT_THAT(table.str(), Not(HasSubstr("cublaslt 13.1.0 1500000042-24-1 "))) << table.str();
+  const std::string table = table_text(*device);
+  EXPECT_THAT(table, HasSubstr(" epilogue plain = cublaslt 13.1.0 "));
+  EXPECT_THAT(table, Not(HasSubstr("cublaslt 13.1.0 1500000042-24-1 "))) << table;
 }
 
 TEST_F(CublasLtPretended, AFailureNamesTheStatus) {

@@ -3,11 +3,12 @@
 
 #include <gmock/gmock.h>
 
-#include "fake_cudnn/fake_cudnn.h"
-#include "tenon/core/error.h"
+#include "cuda/fake_cudnn/fake_cudnn.h"
+#include "cuda/library_launches.h"
 
 namespace tenon::cuda {
 namespace {
+using launches::only;
 using testing::HasSubstr;
 
 DeviceFacts h200() {
@@ -55,14 +56,6 @@ DnnAttention heads(int64_t depth, int64_t keys) {
   a.q = a.o = {4096 * 8 * depth, depth, 8 * depth};
   a.k = a.v = {keys * 16 * depth, depth, 16 * depth};  // k and v in one tensor
   return a;
-}
-
-SearchSettings only(const std::string& folder) {
-  SearchSettings settings;
-  settings.cuda_path = folder;
-  settings.system_loader = false;
-  settings.toolkits = "/nonexistent";
-  return settings;
 }
 
 TEST(CudnnCheckTest, VerdictsOfDistinctProblems) {

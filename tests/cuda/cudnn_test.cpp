@@ -4,33 +4,14 @@
 #include "tenon/backend/cuda/driver/cudnn.h"
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-
-#include "cuda/emulated_runner.h"
-#include "cuda/emulator.h"
 #include "cuda/fake_cudnn/fake_cudnn.h"
-#include "tenon/backend/cuda/driver/driver_device.h"
-#include "tenon/backend/cuda/launch_kernel.h"
-#include "tenon/core/error.h"
+#include "cuda/library_launches.h"
 
 namespace tenon::launches {
 namespace {
-namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::Not;
-
-cuda::SearchSettings only(const std::string& folder) {
-  cuda::SearchSettings settings;
-  settings.cuda_path = folder;
-  settings.system_loader = false;
-  settings.toolkits = "/nonexistent";
-  return settings;
-}
 
 std::shared_ptr<const cuda::CudnnApi> fake_api() {
   return std::make_shared<const cuda::CudnnApi>(only(FAKE_CUDNN_FOLDER));
@@ -41,28 +22,20 @@ FakeCudnnState* fake_state() {
   return found.library->function<FakeCudnnState*()>("fake_cudnn_state")();
 }
 
-// The emulator, with the library that pretends, or with none. Of another name each: a process reads the table of a name
-// once.
-class EmulatorWithLibrary : public cuda::test::Emulator {
+// With the library that pretends, or with none.
+class EmulatorWithLibrary : public NamedEmulator {
  public:
-  explicit EmulatorWithLibrary(bool has_library = true, const std::string& arch = "sm_90a")
-      : Emulator({.arch = arch}), facts_(Emulator::facts()) {
-    static int count = 0;
-    facts_.name = numbered("cudnn-emulator", getpid()) + numbered("-", ++count);
+  explicit EmulatorWithLibrary(bool has_library = true, const std::string& arch = "sm_90a") : NamedEmulator(arch) {
     if (has_library) library_ = std::make_unique<cuda::Cudnn>(fake_api(), [] { return std::shared_ptr<void>(); });
   }
-  const cuda::DeviceFacts& facts() const override { return facts_; }
   cuda::DnnLibrary* dnn_library() override { return library_.get(); }
   void announce(const cuda::DnnProblem& problem) override { announced.push_back(describe(problem)); }
 
   std::vector<std::string> announced;
 
  private:
-  cuda::DeviceFacts facts_;
   std::unique_ptr<cuda::DnnLibrary> library_;
 };
-
-bool emulated() { return !std::getenv("TENON_TEST_GPU_ONLY"); }
 
 Expr split_heads(const Expr& x, int64_t heads) {
   const Shape& s = x.shape();
@@ -73,66 +46,30 @@ Expr merge_heads(const Expr& o) {
   return reshape(permute(o, {0, 2, 1, 3}), {s[0], s[2], s[1] * s[3]});
 }
 
-// Launches go to the library where it can do them. A cache folder of its own.
-class Cudnn : public LaunchTest {
+class Cudnn : public LibraryLaunchTest {
  protected:
+  Cudnn() : LibraryLaunchTest("cudnn") {}
   void SetUp() override {
-    root_ = fs::temp_directory_path() / ("tenon_cudnn_" + std::to_string(getpid()));
-    fs::remove_all(root_);
-    setenv("TENON_CACHE_DIR", root_.c_str(), 1);
-    setenv("TENON_CUDA_CORE", "cudnn", 1);
-    state_ = emulated() ? fake_state() : &no_state_;
+    LibraryLaunchTest::SetUp();
+    if (emulated()) state_ = fake_state();
     *state_ = {};
   }
   void TearDown() override {
-    unsetenv("TENON_CACHE_DIR");
-    unsetenv("TENON_CUDA_CORE");
-    fs::remove_all(root_);
+    LibraryLaunchTest::TearDown();
     EXPECT_EQ(state_->handles, 0);
     EXPECT_EQ(state_->objects, 0);
   }
-  static std::vector<std::shared_ptr<cuda::Device>> devices() {
-    std::vector<std::shared_ptr<cuda::Device>> out;
-    if (emulated()) out.push_back(std::make_shared<EmulatorWithLibrary>());
-    try {
-      const auto gpu = std::make_shared<cuda::DriverDevice>();
-      if (gpu->dnn_library()) out.push_back(gpu);
-    } catch (const Error&) {  // no GPU here
-    }
-    return out;
-  }
-  /// Runs the launch by the library, or by a kernel of ours if not `native`, and compares.
-  void expect_on_library(const Launch& l, const Tolerance& tolerance, bool native = true) {
-    Oracle oracle(tensors);
-    for (const auto& device : devices()) {
-      const Tensors got = run_on(device, l, tensors, &steps_);
-      EXPECT_EQ(steps_.find(" cudnn ") != std::string::npos, native) << steps_;
-      for (const Output& o : l.outputs)
-        compare(o, got.at(o.buffer), oracle.eval(o.value), tolerance, device->facts().name);
-    }
-  }
+  std::shared_ptr<cuda::Device> with_library() const override { return std::make_shared<EmulatorWithLibrary>(); }
+  bool has_library(cuda::Device& gpu) const override { return gpu.dnn_library() != nullptr; }
+
   /// Of a convolution whose products are rounded to `t` on the way.
   static Tolerance rounded(DType t, int64_t length) { return {t, t, length, 4}; }
-  void write_table(const cuda::Device& device, const std::string& line) const {
-    fs::create_directories(root_ / "tiles");
-    std::ofstream(table_of(device)) << line << '\n';
-  }
-  fs::path table_of(const cuda::Device& device) const {
-    return root_ / "tiles" / (device.facts().arch + "-" + device.facts().name + ".txt");
-  }
-  std::string table_text(const cuda::Device& device) const {
-    std::ostringstream text;
-    text << std::ifstream(table_of(device)).rdbuf();
-    return text.str();
-  }
   Expr image(const std::string& name, DType t, int64_t side, int64_t channels) {
     return input(g, name, t, {2, side, side, channels});
   }
 
-  fs::path root_;
-  std::string steps_;
-  FakeCudnnState* state_ = nullptr;
-  FakeCudnnState no_state_;  // where the library is the real one
+  FakeCudnnState unused_;  // where the library is the real one
+  FakeCudnnState* state_ = &unused_;
 };
 
 TEST_F(Cudnn, PlainConvolutionsOfBothTypes) {
@@ -259,6 +196,21 @@ TEST_F(Cudnn, TuningMeasuresItBesideOurKernel) {
   EXPECT_THAT(steps_, HasSubstr("cudnn 9.19.0 engine"));
   run_on(device, heads, tensors, &steps_);
   EXPECT_THAT(steps_, HasSubstr("cudnn 9.19.0 engine 9"));
+}
+
+TEST_F(Cudnn, TheHeuristicsAreAskedOnceForAllPlansOfAProblem) {
+  if (!emulated()) GTEST_SKIP();
+  cuda::Cudnn library(fake_api(), [] { return std::shared_ptr<void>(); });
+  const cuda::DnnConv conv{.height = 4, .width = 4, .channels = 8, .out_height = 4, .out_width = 4, .outputs = 8};
+  const std::vector<cuda::DnnPlan> plans = library.likeliest(conv, 8);
+  ASSERT_EQ(plans.size(), 2U);
+  EXPECT_EQ(state_->heuristics, 1);
+  EXPECT_EQ(library.plan(conv, plans[1].engine), plans[1].call) << "planned already";
+  EXPECT_EQ(state_->heuristics, 1);
+  EXPECT_EQ(library.plan(conv, "engine 1"), nullptr);
+  EXPECT_EQ(library.plan(conv, "engine 1"), nullptr);
+  EXPECT_EQ(state_->heuristics, 2) << "that there is none is known too";
+  EXPECT_EQ(state_->plans, 2);
 }
 
 TEST_F(Cudnn, FailuresOfPlanningLeaveOurKernels) {

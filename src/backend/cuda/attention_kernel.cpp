@@ -166,7 +166,7 @@ class AttentionKernel : public AnchorKernel {
   int64_t workspace_at_ = 0;
 };
 
-const RegisterBody kRegistered("attention", &LaunchBodies::body<AttentionKernel>);
+const RegisterBody kRegisteredAttention("attention", &LaunchBodies::body<AttentionKernel>);
 
 }  // namespace
 }  // namespace tenon::cuda

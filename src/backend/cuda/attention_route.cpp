@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tenon/backend/cuda/anchor_kernel.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/affine.h"
 
@@ -21,8 +22,7 @@ DnnHeads heads_of(const HeadRows& rows, const Shape& shape) {
 bool stores_product(const Form& form, DType type) {
   if (form.outputs.size() != 1 || form.lanes != 1 || form.domain.numel() == 0) return false;
   const FormOutput& out = form.outputs.front();
-  const bool rounds = out.value->type->round && out.value->attrs.dtype == type;
-  return !out.statistic && out.dtype == type && acc_lane(rounds ? out.value->in[0] : out.value) == 0 &&
+  return !out.statistic && out.dtype == type && acc_lane(without_rounding(out.value, type)) == 0 &&
          out.place.shape() == form.anchor.shape();
 }
 

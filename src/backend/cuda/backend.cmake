@@ -1,9 +1,6 @@
 # The CUDA backend needs nothing of CUDA to be built: driver and compiler are loaded at run time (driver/libraries.h), and
 # kernels are text that is embedded here.
 target_link_libraries(tenon_backend_cuda PRIVATE OpenSSL::Crypto ${CMAKE_DL_LIBS})
-set(_cuda ${PROJECT_SOURCE_DIR}/src/backend/cuda)  # each with a registration of the same name
-set_source_files_properties(${_cuda}/attention_kernel.cpp ${_cuda}/plain_kernels.cpp ${_cuda}/product_kernels.cpp
-                            PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 # GCC 12 takes sums of strings for overlapping copies (its bug 105651), and kernels' text is made of them.
 target_compile_options(tenon_backend_cuda PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 

@@ -2,8 +2,6 @@
 
 #include "tenon/backend/cuda/tile_choice.h"
 #include "tenon/backend/cuda/tile_table.h"
-#include "tenon/core/error.h"
-#include "tenon/core/options.h"
 
 namespace tenon::cuda {
 
@@ -29,13 +27,6 @@ TunedStep dnn_step(Device& device, const std::string& name, const DnnPlan& plan,
   CoreLaunch launch;
   launch.workspace_bytes = plan.call->workspace_bytes();
   return {Step(device, name + " " + device.dnn_library()->name() + " " + plan.engine, plan.call, operands), launch};
-}
-
-bool tuning(const Device& device) {
-  const std::string asked = option(Option::CudaTune);
-  TENON_CHECK(Usage, asked.empty() || asked == "0" || asked == "1", "TENON_CUDA_TUNE")
-      << "expected 1 or nothing, got \"" << asked << "\"";
-  return asked == "1" && device.facts().multiprocessors > 1;
 }
 
 }  // namespace tenon::cuda

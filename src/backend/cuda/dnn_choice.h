@@ -18,7 +18,5 @@ std::optional<DnnPlan> choose_dnn(Device& device, const std::string& key, const 
 /// The call as a step, named after `name` and its engine.
 TunedStep dnn_step(Device& device, const std::string& name, const DnnPlan& plan,
                    const std::vector<LibraryOperand>& operands);
-/// True while TENON_CUDA_TUNE=1 measures on a device of whose times something can be learnt.
-bool tuning(const Device& device);
 
 }  // namespace tenon::cuda

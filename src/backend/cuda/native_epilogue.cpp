@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tenon/backend/cuda/anchor_kernel.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/affine.h"
 
@@ -104,9 +105,8 @@ std::optional<NativeEpilogue> native_epilogue(const Form& form, DType type, int6
   if (form.outputs.size() != 1 || form.lanes != 1 || form.domain.numel() == 0) return std::nullopt;
   const FormOutput& out = form.outputs.front();
   if (out.statistic || out.dtype != type) return std::nullopt;
-  const bool rounds = out.value->type->round && out.value->attrs.dtype == type;
   Terms terms(form.domain, type, batch);
-  if (!terms.add(rounds ? out.value->in[0] : out.value, 1) || !terms.complete()) return std::nullopt;
+  if (!terms.add(without_rounding(out.value, type), 1) || !terms.complete()) return std::nullopt;
   const auto stored = strided_matrices(out.place, batch);
   if (!stored) return std::nullopt;
   terms.found.stored = *stored;

@@ -26,9 +26,9 @@ class PlainKernel : public LaunchKernel {
   }
 };
 
-const RegisterBody kRegistered[] = {{"map", &LaunchBodies::body<PlainKernel>},
-                                    {"rows", &LaunchBodies::body<PlainKernel>},
-                                    {"groups", &LaunchBodies::body<PlainKernel>}};
+const RegisterBody kRegisteredPlain[] = {{"map", &LaunchBodies::body<PlainKernel>},
+                                         {"rows", &LaunchBodies::body<PlainKernel>},
+                                         {"groups", &LaunchBodies::body<PlainKernel>}};
 
 }  // namespace
 }  // namespace tenon::cuda

@@ -462,8 +462,8 @@ class ConvKernel : public ProductKernel {
   int64_t workspace_at_ = 0;
 };
 
-const RegisterBody kRegistered[] = {{"gemm", &LaunchBodies::body<GemmKernel>},
-                                    {"conv2d", &LaunchBodies::body<ConvKernel>}};
+const RegisterBody kRegisteredProducts[] = {{"gemm", &LaunchBodies::body<GemmKernel>},
+                                            {"conv2d", &LaunchBodies::body<ConvKernel>}};
 
 }  // namespace
 }  // namespace tenon::cuda

@@ -45,6 +45,7 @@ class Step {
   /// Starts when its predecessor has ended: what is no kernel (a fill) cannot be overlapped.
   void wait_whole() { shape_.overlaps = false; }
   const std::string& name() const { return name_; }
+  bool calls_library() const { return call_ != nullptr; }
 
  private:
   std::string name_;

@@ -84,21 +84,31 @@ void add_wgmma(std::vector<TileChoice>& out, const ProductShape& p, const Device
   }
 }
 
+constexpr const char* kCoreNames[] = {"simt", "mma", "wgmma", "cublaslt", "cudnn"};  // of Core
+
+bool is_library(Core core) { return core == Core::CublasLt || core == Core::Cudnn; }
+
 }  // namespace
 
+std::string asked_core() {
+  const std::string asked = option(Option::CudaCore);
+  const bool known = asked.empty() || asked == "own" ||
+                     std::find(std::begin(kCoreNames), std::end(kCoreNames), asked) != std::end(kCoreNames);
+  TENON_CHECK(Usage, known, "TENON_CUDA_CORE")
+      << "expected simt, mma, wgmma, cublaslt, cudnn or own, got \"" << asked << "\"";
+  return asked;
+}
+
 bool core_allowed(Core core) {
-  const std::string only = option(Option::CudaCore);
+  const std::string only = asked_core();
   if (only.empty()) return true;
   if (only == "own") return !is_library(core);
   if (only == "cublaslt" || only == "cudnn") return true;  // for what it can do; the rest runs as it would
-  const std::string names[] = {"simt", "mma", "wgmma"};
-  TENON_CHECK(Usage, only == names[0] || only == names[1] || only == names[2], "TENON_CUDA_CORE")
-      << "expected simt, mma, wgmma, cublaslt, cudnn or own, got \"" << only << "\"";
-  return !is_library(core) && only == names[static_cast<int>(core)];
+  return only == kCoreNames[static_cast<int>(core)];
 }
 
 bool library_asked(Core library) {
-  return is_library(library) && option(Option::CudaCore) == (library == Core::CublasLt ? "cublaslt" : "cudnn");
+  return is_library(library) && asked_core() == kCoreNames[static_cast<int>(library)];
 }
 
 std::string TileChoice::text() const {

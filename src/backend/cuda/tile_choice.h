@@ -13,7 +13,6 @@ namespace tenon::cuda {
 
 /// Plain f32 arithmetic; mma with cp.async, on every GPU of ours; wgmma with the copy engine, on sm_90a; a library.
 enum class Core { Simt, Mma, Wgmma, CublasLt, Cudnn };
-inline bool is_library(Core core) { return core == Core::CublasLt || core == Core::Cudnn; }
 
 struct ProductShape {
   int64_t m = 0, n = 0, k = 0, batch = 1;
@@ -60,6 +59,8 @@ std::vector<TileChoice> tile_choices(const ProductShape& product, const DeviceFa
 /// A library's choices, those it holds fastest first; none where it may not or cannot do the product.
 std::vector<TileChoice> library_choices(const ProductShape& product);
 
+/// TENON_CUDA_CORE, or nothing. Error(Usage) if it is none of its values.
+std::string asked_core();
 /// True if `core` may run: not forbidden by TENON_CUDA_CORE.
 bool core_allowed(Core core);
 /// True if TENON_CUDA_CORE asks for this library, measured or not.

@@ -10,6 +10,7 @@
 #include "tenon/backend/cuda/tile_table.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tenon/core/options.h"
 
 namespace tenon::cuda {
 namespace {
@@ -58,11 +59,11 @@ class TuningMemory {
 // Launches of a step, recorded as one: replayed, with everything they need.
 class Replays {
  public:
-  Replays(Device& device, TuningMemory& memory, TunedStep& tuned, Core core)
+  Replays(Device& device, TuningMemory& memory, TunedStep& tuned)
       : device_(device),
         workspace_(device.allocate(tuned.launch.workspace_bytes + 16)),
         counters_(device.allocate(tuned.launch.counters * 4 + 16)) {
-    if (is_library(core)) {
+    if (tuned.step.calls_library()) {
       tuned.step.set({kLibraryWorkspace, workspace_.get()});
     } else {
       tuned.step.set({tuned.split_at + offsetof(device::SplitK, workspace), workspace_.get()});
@@ -138,9 +139,9 @@ Fastest fastest(Device& device, const ProductShape& product, const std::vector<T
   std::string all;
   for (size_t i = 0; i < steps.size(); ++i) {
     try {
-      times[i] = Replays(device, memory, steps[i], choices[i].core).least();
+      times[i] = Replays(device, memory, steps[i]).least();
     } catch (const Error& e) {
-      if (choices[i].core != Core::CublasLt || e.kind() != ErrorKind::Device) throw;
+      if (!steps[i].step.calls_library() || e.kind() != ErrorKind::Device) throw;
       spdlog::debug("{}: {}", steps[i].step.name(), e.what());
     }
     ((((all += "\n    ") += choices[i].text()) += ": ") += std::to_string(times[i])) += " us";
@@ -150,7 +151,7 @@ Fastest fastest(Device& device, const ProductShape& product, const std::vector<T
   for (size_t i = 0; i < steps.size(); ++i) {
     if (times[i] > least * kNearlyAsFast) continue;
     const bool runs_on_end = least >= kLongMicroseconds && least < kNever;
-    const double time = runs_on_end ? Replays(device, memory, steps[i], choices[i].core).on_end() : times[i];
+    const double time = runs_on_end ? Replays(device, memory, steps[i]).on_end() : times[i];
     if (runs_on_end) (((all += "\n    on end ") += choices[i].text()) += ": ") += std::to_string(time) + " us";
     if (time < best.time) best = {choices[i], steps[i].step.name(), time};
   }
@@ -172,6 +173,15 @@ std::vector<TileChoice> own_choices(const ProductShape& product, const DeviceFac
 }
 
 }  // namespace
+
+bool asked_to_tune() {
+  const std::string asked = option(Option::CudaTune);
+  TENON_CHECK(Usage, asked.empty() || asked == "0" || asked == "1", "TENON_CUDA_TUNE")
+      << "expected 1 or nothing, got \"" << asked << "\"";
+  return asked == "1";
+}
+
+bool tuning(const Device& device) { return asked_to_tune() && device.facts().multiprocessors > 1; }
 
 void tune_tiles(Device& device, const ProductShape& product, const std::vector<Expr>& constants,
                 const MakeTunedStep& make) {
@@ -203,14 +213,14 @@ void tune_dnn(Device& device, const std::string& key, const DnnProblem& problem,
   if (plans.empty()) return;
   TuningMemory memory(device, constants);
   TunedStep ours = own();
-  const double own_time = Replays(device, memory, ours, Core::Simt).typical();
+  const double own_time = Replays(device, memory, ours).typical();
   std::string best = kOwnKernel, all;
   double least = own_time;
   for (const DnnPlan& plan : plans) {
     const std::string text = library->name() + " " + plan.engine;
     try {
       TunedStep theirs = make(plan);
-      const double time = Replays(device, memory, theirs, Core::Cudnn).typical();
+      const double time = Replays(device, memory, theirs).typical();
       ((((all += "\n    ") += text) += ": ") += std::to_string(time)) += " us";
       const bool gains = time + kCallMicroseconds < own_time && (!plan.compiles || time < own_time * kCompiledGain);
       if (time < least && gains) best = text, least = time;

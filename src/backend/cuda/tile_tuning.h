@@ -19,6 +19,11 @@ struct TunedStep {
 };
 using MakeTunedStep = std::function<TunedStep(const TileChoice& choice)>;
 
+/// True if TENON_CUDA_TUNE is 1. Error(Usage) if it is neither that nor 0 nor nothing.
+bool asked_to_tune();
+/// True while it measures on a device of whose times something can be learnt.
+bool tuning(const Device& device);
+
 /// Measures the likeliest of the product's choices that this machine has not measured, and adds the fastest of ours to
 /// the device's TileTable under the product's key; where a library could do it, the fastest of all under
 /// epilogue_key(). `constants`: the leaves that a network's weights lie in.

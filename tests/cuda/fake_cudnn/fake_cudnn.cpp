@@ -271,6 +271,7 @@ CudnnStatus cudnnBackendFinalize(CudnnObject object) {
   for (const At at : wanted(o.kind))
     if (!o.has(at)) return fail(kBadParameter, "no attribute " + std::to_string(static_cast<int>(at)));
   if (o.kind == Kind::Heuristics && state.fail_heuristics) return fail(state.fail_heuristics, "told to");
+  state.heuristics += o.kind == Kind::Heuristics;
   if (o.kind == Kind::Plan) {
     const Object& config = o.object(At::PlanEngineConfig);
     if (config.one<int64_t>(At::EngineIndex) == state.fail_plan_of) return fail(state.fail_plan, "told to");

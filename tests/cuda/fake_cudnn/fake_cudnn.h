@@ -13,7 +13,7 @@ struct FakeCudnnState {
   int fail_plan_of = 0, fail_plan = 0;                         ///< an engine, and the status of preparing it
   bool offers = true;                                          ///< false: no engine for anything
   // Counted by the library.
-  int handles = 0, objects = 0, plans = 0, executions = 0;
+  int handles = 0, objects = 0, heuristics = 0, plans = 0, executions = 0;
   int engine = 0;  ///< of the last execution
   uintptr_t stream = 0;
   bool described_device = false;  ///< by JSON

@@ -24,10 +24,9 @@ inline PointwiseArgs flattened(const PointwiseArgs& a, unsigned mask) {
   return out;
 }
 
-template <class T, unsigned kMask>
-void pointwise(const PointwiseArgs& args) {
-  constexpr int n = T::kArity;
-  const PointwiseArgs a = flattened<n>(args, kMask);
+// Stores eval(x) of n operands' vectors everywhere. Bits of kMask: operands of one value a row.
+template <int n, unsigned kMask, class Eval>
+[[gnu::always_inline]] inline void over_vectors(const PointwiseArgs& a, const Eval& eval) {
   for (int64_t r = 0; r < a.rows; ++r) {
     V x[n];
     const float* src[n];
@@ -40,9 +39,16 @@ void pointwise(const PointwiseArgs& args) {
 #pragma GCC unroll 4
       for (int i = 0; i < n; ++i)
         if (!(kMask >> i & 1)) x[i] = load_v(src[i] + c);
-      store_v(dst + c, tenon::detail::call_eval<T, V>(x, a.params));
+      store_v(dst + c, eval(x));
     }
   }
+}
+
+template <class T, unsigned kMask>
+void pointwise(const PointwiseArgs& args) {
+  constexpr int n = T::kArity;
+  const PointwiseArgs a = flattened<n>(args, kMask);
+  over_vectors<n, kMask>(a, [&a](const V(&x)[n]) { return tenon::detail::call_eval<T, V>(x, a.params); });
 }
 
 struct Bodies {
@@ -76,22 +82,10 @@ struct Nothing {
 template <class After, bool kSubtracts, bool kLeft, bool kRight, unsigned kMask>
 void products(const PointwiseArgs& a) {
   constexpr int n = 2 + kLeft + kRight, second = 1 + kLeft;
-  for (int64_t r = 0; r < a.rows; ++r) {
-    V x[n];
-    const float* src[n];
-    for (int i = 0; i < n; ++i) {
-      src[i] = a.src[i] + r * a.src_ld[i];
-      if (kMask >> i & 1) x[i] = V{} + *src[i];
-    }
-    float* dst = a.dst + r * a.dst_ld;
-    for (int64_t c = 0; c < a.cols; c += kLanes) {
-#pragma GCC unroll 4
-      for (int i = 0; i < n; ++i)
-        if (!(kMask >> i & 1)) x[i] = load_v(src[i] + c);
-      const V left = kLeft ? rounded(x[0] * x[1]) : x[0], right = kRight ? rounded(x[second] * x[n - 1]) : x[second];
-      store_v(dst + c, After::template eval<V>(kSubtracts ? left - right : left + right));
-    }
-  }
+  over_vectors<n, kMask>(a, [](const V(&x)[n]) {
+    const V left = kLeft ? rounded(x[0] * x[1]) : x[0], right = kRight ? rounded(x[second] * x[n - 1]) : x[second];
+    return After::template eval<V>(kSubtracts ? left - right : left + right);
+  });
 }
 
 template <class After, bool kSubtracts, bool kLeft, bool kRight>

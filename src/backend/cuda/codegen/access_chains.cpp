@@ -196,21 +196,21 @@ std::string AccessText::follow_gather(const Expr& e, const std::vector<std::stri
                                       const Leaf& leaf) {
   const Expr &x = e->in[0], &index = e->in[1];
   const size_t lead = static_cast<size_t>(index.shape().rank());
-  const std::string row = fresh();
+  const std::string row = fresh(), type = type_text(index.dtype());  // not cut before it is compared
   const std::vector<std::string> at(coords.begin(), coords.begin() + static_cast<std::ptrdiff_t>(lead));
   std::string code =
-      "{ int " + row + " = 0; " + follow(index, at, row + " = 0;", [&](const Expr& l, const std::string& i) {
+      "{ " + type + " " + row + " = 0; " + follow(index, at, row + " = 0;", [&](const Expr& l, const std::string& i) {
         if (l.is<nodes::Iota>()) return row + " = " + i + ";";
-        return row + " = static_cast<int>(" + params_.pointer(l, false) + "[" + i + "]);";
+        return row + " = " + params_.pointer(l, false) + "[" + i + "];";
       });
   if (x.shape()[0] == 0) return code + not_there(outside) + " }";
   // For a row that is not there the nearest is read: a load behind a branch would wait for the one before it.
   const std::string near = fresh(), dim = params_.integer(name_ + "_dim", x.shape()[0]);
   std::vector<std::string> out = {near};
   out.insert(out.end(), coords.begin() + static_cast<std::ptrdiff_t>(lead), coords.end());
-  return code + " const int " + near + " = " + row + " < 0 ? 0 : " + row + " < " + dim + " ? " + row + " : " + dim +
-         " - 1; " + follow(x, out, outside, leaf) + " if (" + near + " != " + row + ") { " + not_there(outside) +
-         " } }";
+  return code + " const int " + near + " = " + row + " < 0 ? 0 : " + row + " < " + dim + " ? static_cast<int>(" + row +
+         ") : " + dim + " - 1; " + follow(x, out, outside, leaf) + " if (" + near + " != " + row + ") { " +
+         not_there(outside) + " } }";
 }
 
 std::string AccessText::mapped(const std::string& row, const std::string& col, const std::string& outside,

@@ -102,9 +102,7 @@ struct DeepGroup {
 
   DEV explicit DeepGroup(float scale) : softmax(scale) {}
 
-  DEV void release(int stage) const {
-    if (lane() == 0) mbarrier_arrive(stages.empty(stage));
-  }
+  DEV void release(int stage) const { leave(stages.empty(stage)); }
   /// Starts scores = q k^T; all stages but the last are released. `tile`: of the block's.
   DEV void multiply(AttentionScores<Tile>& scores, int tile) const {
     const uint32_t queries = stages.shared + Tile::kGroupsAt + warp_uniform() / 4 * Tile::kGroupBytes;

@@ -57,22 +57,6 @@ struct AttentionShortTile {
   static_assert(kDepth % 16 == 0 && kPartKeys % 16 == 0 && kLastKeys >= 32 && kValueColumns <= 64 * kColumnBlocks);
 };
 
-/// The place of a head's keys and values, and its barriers: keys and values come, and are done with, apart.
-template <class Tile>
-struct ShortStage {
-  uint32_t shared = shared_address(shared_memory());
-  int stage = 0, phase = 0;
-  DEV uint32_t keys() const { return shared + stage * Tile::kStageBytes; }
-  DEV uint32_t values() const { return keys() + Tile::kTileBytes; }
-  DEV uint32_t keys_full() const { return shared + Tile::kBarriersAt + 32 * stage; }
-  DEV uint32_t keys_empty() const { return keys_full() + 8; }
-  DEV uint32_t values_full() const { return keys_full() + 16; }
-  DEV uint32_t values_empty() const { return keys_full() + 24; }
-  DEV void advance() {
-    if (++stage == Tile::kStages) stage = 0, phase ^= 1;
-  }
-};
-
 /// The place of tile `number` of this block's tiles of queries.
 template <class Tile>
 struct ShortSlot {
@@ -92,7 +76,7 @@ struct ShortSlot {
 template <class Tile>
 struct ShortHeads {
   const AttentionSizes& s;
-  ShortStage<Tile> stage = {};
+  AttentionStage<Tile> stage = {};    ///< of the head's keys and values
   int index = block_x(), number = 0;  ///< of the head, and of its first tile
   int first, tiles;
 
@@ -113,32 +97,25 @@ template <class Tile, class Q, class K, class V, class Params>
 DEV void short_produce(const Params& p) {
   const AttentionSizes& s = p.sizes;
   NO_UNROLL for (ShortHeads<Tile> at(s); at.there(); at.advance()) {
-    const ShortStage<Tile>& to = at.stage;
+    const AttentionStage<Tile>& to = at.stage;
     const int batch = at.index / s.heads, head = at.index % s.heads;
-    auto load = [&](uint32_t shared, int block_bytes, const TensorMap& map, uint32_t full, int token, int of_head) {
-      UNROLL for (int block = 0; block < Tile::kColumnBlocks; ++block)
-          tma_load(shared + block * block_bytes, map, full, 64 * block, token, of_head, batch);
-    };
     auto load_rows = [&](uint32_t shared, const TensorMap& map, uint32_t full, uint32_t empty) {
       constexpr int kHalf = Tile::kKeys / 2;
       mbarrier_wait(empty, to.phase ^ 1);
       mbarrier_arrive_expecting(full, Tile::kTileBytes);
-      UNROLL for (int half = 0; half < 2; ++half)
-          load(shared + half * kHalf * 128, Tile::kKeyBlock, map, full, half * kHalf, head / (s.heads / s.kv_heads));
+      UNROLL for (int half = 0; half < 2; ++half) load_head_rows<Tile>(
+          shared + half * kHalf * 128, Tile::kKeyBlock, map, full, half * kHalf, head / (s.heads / s.kv_heads), batch);
     };
     load_rows(to.keys(), K::map(p), to.keys_full(), to.keys_empty());
     NO_UNROLL for (int tile = 0; tile < at.tiles; ++tile) {
       const ShortSlot<Tile> slot(at.number + tile);
       mbarrier_wait(slot.empty(), slot.phase ^ 1);
       mbarrier_arrive_expecting(slot.full(), Tile::kQueryBytes);
-      load(slot.queries(), Tile::kQueryBlock, Q::map(p), slot.full(), 64 * (at.first + tile), head);
+      load_head_rows<Tile>(slot.queries(), Tile::kQueryBlock, Q::map(p), slot.full(), 64 * (at.first + tile), head,
+                           batch);
       if (tile == 0) load_rows(to.values(), V::map(p), to.values_full(), to.values_empty());
     }
   }
-}
-
-DEV void leave(uint32_t empty) {
-  if (lane() == 0) mbarrier_arrive(empty);
 }
 
 /// A warpgroup's tiles one after the other.
@@ -196,13 +173,7 @@ struct ShortSoftmax {
   template <class Keys>
   DEV void weigh(AttentionScores<Keys>& scores) {
     UNROLL for (int half = 0; half < 2; ++half) {
-      if (rows > 8 * half) {
-        const float next = highest_of_row(highest_score(scores, 0, half, top[half]));
-        const float origin = next == scores.minus_infinity() ? 0.0f : next;
-        keep[half] = exp2_approximate((top[half] - origin) * scale);
-        top[half] = next;
-        total[0][half] = weigh_scores(scores, 0, half, scale, -origin * scale, total[0][half] * keep[half]);
-      }
+      if (rows > 8 * half) weigh_row(scores, 0, half, scale, top[half], keep[half], total[0][half]);
     }
   }
   DEV void rescale(MmaSums<Tile>& sums) const {
@@ -331,13 +302,7 @@ template <class Tile, class Q, class K, class V, class Epilogue, class Params>
 DEV void attention_short(const Params& p) {
   static_assert(Epilogue::kLanes == 1);
   if (thread_index() == 0) {
-    ShortStage<Tile> ring;
-    for (; ring.phase == 0; ring.advance()) {
-      mbarrier_init(ring.keys_full(), 1);
-      mbarrier_init(ring.keys_empty(), Tile::kSumWarps);
-      mbarrier_init(ring.values_full(), 1);
-      mbarrier_init(ring.values_empty(), Tile::kSumWarps);
-    }
+    init_stages<Tile>(Tile::kSumWarps);
     for (int number = 0; number < Tile::kGroups * Tile::kSlots; ++number) {
       mbarrier_init(ShortSlot<Tile>(number).full(), 1);
       mbarrier_init(ShortSlot<Tile>(number).empty(), 4);

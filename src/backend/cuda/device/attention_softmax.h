@@ -117,6 +117,17 @@ DEV float weigh_scores(AttentionScores<Tile>& s, int i, int half, float scale, f
   return sum;
 }
 
+/// One row of the softmax of the keys so far: turns these scores into weights relative to the new top, and adds this
+/// lane's to `total`. `keep`: what that leaves of the sums before. A row that has seen nothing yet keeps zeros.
+template <class Tile>
+DEV void weigh_row(AttentionScores<Tile>& s, int i, int half, float scale, float& top, float& keep, float& total) {
+  const float next = highest_of_row(highest_score(s, i, half, top));
+  const float origin = next == s.minus_infinity() ? 0.0f : next;
+  keep = exp2_approximate((top - origin) * scale);
+  top = next;
+  total = weigh_scores(s, i, half, scale, -origin * scale, total * keep);
+}
+
 /// Divides sums of weighted values by the sums of weights, of which each lane has a part.
 template <class Tile>
 DEV void divide_sums(MmaSums<Tile>& sums, const float (&total)[Tile::kWarpM / 16][2]) {
@@ -149,16 +160,10 @@ struct StreamingSoftmax {
     return exp2_approximate((top - (next == AttentionScores<Tile>::minus_infinity() ? 0.0f : next)) * scale);
   }
 
-  /// Turns scores into weights relative to the new tops; `rescale` brings what was summed before to them. A row that
-  /// has seen nothing yet keeps zeros.
+  /// Turns scores into weights relative to the new tops; `rescale` brings what was summed before to them.
   DEV void weigh(AttentionScores<Tile>& s) {
-    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
-      const float next = highest_of_row(highest_score(s, i, half, top[i][half]));
-      const float origin = next == s.minus_infinity() ? 0.0f : next;
-      keep[i][half] = exp2_approximate((top[i][half] - origin) * scale);
-      top[i][half] = next;
-      total[i][half] = weigh_scores(s, i, half, scale, -origin * scale, total[i][half] * keep[i][half]);
-    }
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half)
+        weigh_row(s, i, half, scale, top[i][half], keep[i][half], total[i][half]);
   }
 
   DEV void rescale(MmaSums<Tile>& sums) const {

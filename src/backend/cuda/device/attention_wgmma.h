@@ -76,7 +76,7 @@ struct GroupsPlace : AttentionPlace<Tile> {
   }
 };
 
-/// A stage's place and barriers.
+/// The place of a tile of keys and values, and its barriers: keys and values come, and are done with, apart.
 template <class Tile>
 struct AttentionStage {
   uint32_t shared = shared_address(shared_memory());
@@ -92,6 +92,28 @@ struct AttentionStage {
     if (++stage == Tile::kStages) stage = 0, phase ^= 1;
   }
 };
+/// Makes all stages' barriers, for `warps` that are done with each; one thread does.
+template <class Tile>
+DEV void init_stages(int warps) {
+  for (AttentionStage<Tile> ring; ring.phase == 0; ring.advance()) {
+    mbarrier_init(ring.keys_full(), 1);
+    mbarrier_init(ring.keys_empty(), warps);
+    mbarrier_init(ring.values_full(), 1);
+    mbarrier_init(ring.values_empty(), warps);
+  }
+}
+/// Says that this warp is done with what comes behind the barrier.
+DEV void leave(uint32_t empty) {
+  if (lane() == 0) mbarrier_arrive(empty);
+}
+
+/// Copies a box of a head's rows from `token` on, in blocks of 64 columns that lie `block_bytes` apart.
+template <class Tile>
+DEV void load_head_rows(uint32_t to, int block_bytes, const TensorMap& map, uint32_t full, int token, int head,
+                        int batch) {
+  UNROLL for (int block = 0; block < Tile::kColumnBlocks; ++block)
+      tma_load(to + block * block_bytes, map, full, 64 * block, token, head, batch);
+}
 
 DEV void attention_products(BF16, auto& d, uint64_t a, uint64_t b, bool adds) { wgmma_bf16(d, a, b, adds); }
 DEV void attention_products(F16, auto& d, uint64_t a, uint64_t b, bool adds) { wgmma_f16(d, a, b, adds); }
@@ -150,21 +172,18 @@ template <class Tile, class Q, class K, class V, class Params>
 DEV void attention_produce(const Params& p, const GroupsPlace<Tile>& at) {
   const int kv_head = at.head / (p.sizes.heads / p.sizes.kv_heads);
   AttentionStage<Tile> to;
-  auto load = [&](uint32_t shared, int block_bytes, const TensorMap& map, uint32_t full, int token, int of_head) {
-    UNROLL for (int block = 0; block < Tile::kColumnBlocks; ++block)
-        tma_load(shared + block * block_bytes, map, full, 64 * block, token, of_head, at.batch);
-  };
   mbarrier_arrive_expecting(to.queries_full(), at.groups * Tile::kQueryBytes);
   NO_UNROLL for (int group = 0; group < at.groups; ++group)
-      load(to.shared + Tile::kGroupsAt + group * Tile::kGroupBytes, Tile::kQueryBlock, Q::map(p), to.queries_full(),
-           at.query + 64 * group, at.head);
+      load_head_rows<Tile>(to.shared + Tile::kGroupsAt + group * Tile::kGroupBytes, Tile::kQueryBlock, Q::map(p),
+                           to.queries_full(), at.query + 64 * group, at.head, at.batch);
   NO_UNROLL for (int tile = 0; tile < at.key_tiles; ++tile) {
     mbarrier_wait(to.keys_empty(), to.phase ^ 1);
     mbarrier_arrive_expecting(to.keys_full(), Tile::kTileBytes);
-    load(to.keys(), Tile::kKeyBlock, K::map(p), to.keys_full(), tile * Tile::kKeys, kv_head);
+    load_head_rows<Tile>(to.keys(), Tile::kKeyBlock, K::map(p), to.keys_full(), tile * Tile::kKeys, kv_head, at.batch);
     mbarrier_wait(to.values_empty(), to.phase ^ 1);
     mbarrier_arrive_expecting(to.values_full(), Tile::kTileBytes);
-    load(to.values(), Tile::kKeyBlock, V::map(p), to.values_full(), tile * Tile::kKeys, kv_head);
+    load_head_rows<Tile>(to.values(), Tile::kKeyBlock, V::map(p), to.values_full(), tile * Tile::kKeys, kv_head,
+                         at.batch);
     to.advance();
   }
 }
@@ -210,7 +229,7 @@ DEV void attention_consume(const Params& p, const GroupsPlace<Tile>& at, MmaSums
     turns.pass(at.key_tiles == 1);
     wgmma_wait<0>();
     wgmma_settle(scores.v[0]);
-    if (lane() == 0) mbarrier_arrive(keys.keys_empty());
+    leave(keys.keys_empty());
     keys.advance();
     hide(scores, 0);
     softmax.weigh(scores);
@@ -227,7 +246,7 @@ DEV void attention_consume(const Params& p, const GroupsPlace<Tile>& at, MmaSums
     turns.pass(tile + 1 == at.key_tiles);
     wgmma_wait<1>();
     wgmma_settle(scores.v[0]);
-    if (lane() == 0) mbarrier_arrive(keys.keys_empty());
+    leave(keys.keys_empty());
     keys.advance();
     hide(scores, tile);
     softmax.weigh(scores);
@@ -235,7 +254,7 @@ DEV void attention_consume(const Params& p, const GroupsPlace<Tile>& at, MmaSums
     if (tile + 1 < at.key_tiles) mbarrier_wait(keys.keys_full(), keys.phase ^ softmax.negative());
     wgmma_wait<0>();
     wgmma_settle(sums.v[0]);
-    if (lane() == 0) mbarrier_arrive(values.values_empty());
+    leave(values.values_empty());
     values.advance();
     softmax.rescale(sums);
     weights.round(T{}, scores);
@@ -252,15 +271,9 @@ DEV void attention_wgmma(const Params& p) {
   static_assert(Epilogue::kLanes == 1);
   const AttentionSizes& s = p.sizes;
   const GroupsPlace<Tile> at(s);
-  AttentionStage<Tile> ring;
   if (thread_index() == 0) {
-    for (; ring.phase == 0; ring.advance()) {
-      mbarrier_init(ring.keys_full(), 1);
-      mbarrier_init(ring.keys_empty(), 4 * at.groups);
-      mbarrier_init(ring.values_full(), 1);
-      mbarrier_init(ring.values_empty(), 4 * at.groups);
-    }
-    mbarrier_init(ring.queries_full(), 1);
+    init_stages<Tile>(4 * at.groups);
+    mbarrier_init(AttentionStage<Tile>().queries_full(), 1);
     mbarrier_init_fence();
   }
   sync_block();

@@ -89,10 +89,7 @@ struct ConvProblem {
     const int tap = step / chunks, first = (item.phase_y * 2 + item.phase_x) * p.sizes.outputs + item.column;
     const TmaSource from = B::source(p, (step - tap * chunks) * kColumns);
     load_rows_of_b<Tile, Epilogue::kLanes, B::kInRuns>(b, first, columns(), [&](uint32_t dst, int row) {
-      if constexpr (B::kInRuns)
-        load_box_of_b<Tile>(dst, from.map, full, from.column, tap, row);
-      else
-        load_box_of_b<Tile>(dst, from.map, full, from.column, tap, 0, row / 8, 0);
+      load_box_of_b<Tile, B::kInRuns>(dst, from.map, full, row, from.column, tap);
     });
   }
 };

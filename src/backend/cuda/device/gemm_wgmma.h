@@ -47,12 +47,8 @@ struct GemmProblem {
   DEV void load_b(const WgmmaItem& item, int step, uint32_t b, uint32_t full) const {
     const TmaSource from = B::source(p, step * kColumns);
     load_rows_of_b<Tile, Epilogue::kLanes, B::kInRuns>(
-        b, batch(item) * p.sizes.n + column(item), columns(), [&](uint32_t dst, int row) {
-          if constexpr (B::kInRuns)
-            load_box_of_b<Tile>(dst, from.map, full, from.column, row);
-          else
-            load_box_of_b<Tile>(dst, from.map, full, from.column, 0, row / 8, 0);
-        });
+        b, batch(item) * p.sizes.n + column(item), columns(),
+        [&](uint32_t dst, int row) { load_box_of_b<Tile, B::kInRuns>(dst, from.map, full, row, from.column); });
   }
 };
 

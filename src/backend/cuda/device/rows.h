@@ -57,6 +57,16 @@ struct BlockTeam {
   }
 };
 
+/// What a program calls behind the first loads of each row: the weights are waited for behind those of the first.
+template <class Constants>
+struct FirstLoads {
+  mutable bool waiting = true;
+  DEV void operator()() const {
+    if (waiting) Constants::wait();
+    waiting = false;
+  }
+};
+
 inline constexpr int kWarpRowThreads = 128;
 
 /// Program: kRun; run<R>(p, row, cols, team, ready) computes and stores a row of up to R * kRun * team threads columns;
@@ -66,11 +76,7 @@ DEV void rows_by_lanes(const Params& p) {
   begin_loads<Constants>(p);
   constexpr int kRows = kWarpRowThreads / lanes;  // of a block
   int first = block_x() * kRows + warp() * (32 / lanes);
-  bool waiting = true;
-  const auto ready = [&waiting] {
-    if (waiting) Constants::wait();
-    waiting = false;
-  };
+  const FirstLoads<Constants> ready;
   if (first >= p.sizes.rows) return ready();
   NO_UNROLL for (; first < p.sizes.rows; first += grid_x() * kRows) {
     const int row = first + lane() / lanes;
@@ -83,11 +89,7 @@ template <class Program, class Constants, int R, int threads, class Params>
 DEV void rows_by_block(const Params& p) {
   begin_loads<Constants>(p);
   const BlockTeam<threads> team{reinterpret_cast<float*>(shared_memory())};
-  bool waiting = true;
-  const auto ready = [&waiting] {
-    if (waiting) Constants::wait();
-    waiting = false;
-  };
+  const FirstLoads<Constants> ready;
   NO_UNROLL for (int row = block_x(); row < p.sizes.rows; row += grid_x())
       Program::template run<R>(p, row, p.sizes.cols, team, ready);
 }

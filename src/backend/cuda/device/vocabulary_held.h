@@ -66,8 +66,6 @@ DEV uint64_t wgmma_columns(uint32_t address, int block_bytes) {
              TENON_SUMS_2(8), TENON_SUMS_2(10))                                                                     \
   TENON_HELD(name, type, "128", 16, TENON_TO_64, "64", "65", "66", "67", "68", "69", "70", TENON_SUMS_8(0),         \
              TENON_SUMS_8(8))                                                                                       \
-  TENON_HELD(name, type, "144", 18, TENON_TO_64 ", " TENON_EIGHT_8, "72", "73", "74", "75", "76", "77", "78",       \
-             TENON_SUMS_8(0), TENON_SUMS_8(8), TENON_SUMS_2(16))                                                    \
   TENON_HELD(name, type, "160", 20, TENON_TO_80, "80", "81", "82", "83", "84", "85", "86", TENON_SUMS_8(0),         \
              TENON_SUMS_8(8), TENON_SUMS_2(16), TENON_SUMS_2(18))                                                   \
   TENON_HELD(name, type, "192", 24, TENON_TO_96, "96", "97", "98", "99", "100", "101", "102", TENON_SUMS_8(0),      \
@@ -75,17 +73,6 @@ DEV uint64_t wgmma_columns(uint32_t address, int block_bytes) {
   TENON_HELD(name, type, "256", 32, TENON_TO_128, "128", "129", "130", "131", "132", "133", "134", TENON_SUMS_8(0), \
              TENON_SUMS_8(8), TENON_SUMS_8(16), TENON_SUMS_8(24))
 // Both operands in shared memory, like the ones of vocabulary_sm90.h.
-#define TENON_SHARED_144(name, type)                                                                     \
-  DEV void wgmma_##name(float(&d)[18][4], uint64_t a, uint64_t b, bool adds) {                           \
-    asm volatile(                                                                                        \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %74, 0;\n"                                                     \
-        "wgmma.mma_async.sync.aligned.m64n144k16.f32." type "." type " {" TENON_TO_64 ", " TENON_EIGHT_8 \
-        "}, %72, %73, p, 1, 1, 0, 0;\n}\n"                                                               \
-        : TENON_SUMS_8(0), TENON_SUMS_8(8), TENON_SUMS_2(16)                                             \
-        : "l"(a), "l"(b), "r"(static_cast<int>(adds)));                                                  \
-  }
-TENON_SHARED_144(bf16, "bf16")
-TENON_SHARED_144(f16, "f16")
 #define TENON_SHARED_80(name, type)                                                                     \
   DEV void wgmma_##name(float(&d)[10][4], uint64_t a, uint64_t b, bool adds) {                          \
     asm volatile(                                                                                       \

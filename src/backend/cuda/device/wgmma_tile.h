@@ -89,13 +89,20 @@ DEV void load_rows_of_b(uint32_t b, int row, int lane_rows, Load load) {
     load(b + at * Tile::kRowBytes, row + lane * lane_rows + at - lane * kLaneRows);
   }
 }
-/// One copy of such rows, `at` being its coordinates.
-template <class Tile, class... At>
-DEV void load_box_of_b(uint32_t dst, const TensorMap& map, uint32_t full, At... at) {
-  if constexpr (Tile::kCluster == 1)
-    tma_load(dst, map, full, at...);
+/// One copy of such rows, `at` being the coordinates inside a row. The boxes that put rows in order (core_launch.h's
+/// runs_box and taps_runs_box) count rows by eights, between two dimensions that they have whole.
+template <class Tile, bool kInRuns, class... At>
+DEV void load_box_of_b(uint32_t dst, const TensorMap& map, uint32_t full, int row, At... at) {
+  const auto load = [&](auto... coordinates) {
+    if constexpr (Tile::kCluster == 1)
+      tma_load(dst, map, full, coordinates...);
+    else
+      tma_load_shared(dst, map, full, (1u << Tile::kCluster) - 1, coordinates...);
+  };
+  if constexpr (kInRuns)
+    load(at..., row);
   else
-    tma_load_shared(dst, map, full, (1u << Tile::kCluster) - 1, at...);
+    load(at..., 0, row / 8, 0);
 }
 
 /// The barriers of one stage after the other.

@@ -40,21 +40,23 @@ Algorithm algorithm_of(const MatmulAlgorithm& a) {
   return out;
 }
 
+DataType data_type(DType t) { return t == DType::F16 ? kFloat16 : kBFloat16; }
+
 // A problem in the library's terms.
 class Description {
  public:
   Description(const Api& api, const MatmulProblem& p)
       : api_(api),
         descriptor_(make_descriptor(api)),
-        a_(layout(p.type == DType::F16 ? kFloat16 : kBFloat16, p.k, p.m, p.a, p.batch)),
-        b_(layout(p.type == DType::F16 ? kFloat16 : kBFloat16, p.k, p.n, p.b, p.batch)),
-        c_(layout(p.type == DType::F16 ? kFloat16 : kBFloat16, p.n, p.m, p.beta == 0 ? p.d : p.c, p.batch)),
-        d_(layout(p.type == DType::F16 ? kFloat16 : kBFloat16, p.n, p.m, p.d, p.batch)) {
+        a_(layout(data_type(p.type), p.k, p.m, p.a, p.batch)),
+        b_(layout(data_type(p.type), p.k, p.n, p.b, p.batch)),
+        c_(layout(data_type(p.type), p.n, p.m, p.beta == 0 ? p.d : p.c, p.batch)),
+        d_(layout(data_type(p.type), p.n, p.m, p.d, p.batch)) {
     set(DescriptorAttribute::TransposeA, kTransposed);
     set(DescriptorAttribute::TransposeB, kAsItIs);
     set(DescriptorAttribute::Epilogue, static_cast<uint32_t>(p.bias ? kBias : kPlain));
     if (!p.bias) return;
-    set(DescriptorAttribute::BiasType, static_cast<int32_t>(p.type == DType::F16 ? kFloat16 : kBFloat16));
+    set(DescriptorAttribute::BiasType, static_cast<int32_t>(data_type(p.type)));
     set_bias(reinterpret_cast<const void*>(kAlignment));  // not read before a call: tells how it will be aligned
   }
 

@@ -1,6 +1,5 @@
 #include "tenon/backend/cuda/driver/cudnn.h"
 
-#include "tenon/backend/cuda/driver/cudnn_plan.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 
@@ -49,12 +48,11 @@ class CudnnCall : public LibraryCall {
 // Memory that a plan may work in: beyond, it copies tensors into layouts of its own.
 constexpr int64_t kMostWorkspace = int64_t{64} << 20;
 
+std::string key_of(const DnnProblem& problem, const std::string& engine) { return describe(problem) + " " + engine; }
+
 }  // namespace
 
-std::string cudnn_name(const CudnnApi& api) {
-  const size_t v = api.version();
-  return "cudnn " + std::to_string(v / 10000) + "." + std::to_string(v % 10000 / 100) + "." + std::to_string(v % 100);
-}
+std::string cudnn_name(const CudnnApi& api) { return "cudnn " + version_text(Library::Cudnn, api.version()); }
 
 Cudnn::Cudnn(const std::shared_ptr<const CudnnApi>& api, MakeCurrent current)
     : session_(std::make_shared<const Session>(api, std::move(current))), name_(cudnn_name(*api)) {}
@@ -64,27 +62,31 @@ std::vector<DnnPlan> Cudnn::likeliest(const DnnProblem& problem, size_t most) {
   std::vector<DnnPlan> out;
   for (const CudnnConfig& config : CudnnPlanner(session_->api, session_->handle).configs(problem)) {
     if (out.size() >= most) break;
-    if (std::shared_ptr<LibraryCall> call = plan(problem, config.engine))
+    if (std::shared_ptr<LibraryCall> call = prepared(problem, config))
       out.push_back({config.engine, config.compiles, call});
   }
   return out;
 }
 
 std::shared_ptr<LibraryCall> Cudnn::plan(const DnnProblem& problem, const std::string& engine) {
-  const std::string key = describe(problem) + " " + engine;
+  if (const auto it = calls_.find(key_of(problem, engine)); it != calls_.end()) return it->second;
+  const std::shared_ptr<void> scope = session_->current();
+  for (const CudnnConfig& config : CudnnPlanner(session_->api, session_->handle).configs(problem))
+    if (config.engine == engine) return prepared(problem, config);
+  return calls_[key_of(problem, engine)] = nullptr;
+}
+
+// The call that a configuration of the problem stands for; null if it cannot be run. The GPU's context is current.
+std::shared_ptr<LibraryCall> Cudnn::prepared(const DnnProblem& problem, const CudnnConfig& config) {
+  const std::string key = key_of(problem, config.engine);
   if (const auto it = calls_.find(key); it != calls_.end()) return it->second;
   std::shared_ptr<LibraryCall> call;
-  const std::shared_ptr<void> scope = session_->current();
-  for (CudnnConfig& config : CudnnPlanner(session_->api, session_->handle).configs(problem)) {
-    if (config.engine != engine) continue;
-    try {
-      CudnnPlan made(std::move(config));
-      if (made.loaded() && made.workspace_bytes() <= kMostWorkspace)
-        call = std::make_shared<CudnnCall>(session_, std::move(made));
-    } catch (const Error& e) {  // a plan that the heuristics offer and the engine refuses
-      spdlog::debug("{}: {}", describe(problem), e.what());
-    }
-    break;
+  try {
+    CudnnPlan made(config);
+    if (made.loaded() && made.workspace_bytes() <= kMostWorkspace)
+      call = std::make_shared<CudnnCall>(session_, std::move(made));
+  } catch (const Error& e) {  // a plan that the heuristics offer and the engine refuses
+    spdlog::debug("{}: {}", describe(problem), e.what());
   }
   return calls_[key] = call;
 }

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tenon/backend/cuda/dnn_library.h"
-#include "tenon/backend/cuda/driver/cudnn_api.h"
+#include "tenon/backend/cuda/driver/cudnn_plan.h"
 
 namespace tenon::cuda {
 
@@ -26,6 +26,8 @@ class Cudnn : public DnnLibrary {
   struct Session;
 
  private:
+  std::shared_ptr<LibraryCall> prepared(const DnnProblem& problem, const CudnnConfig& config);
+
   std::shared_ptr<const Session> session_;
   std::string name_;
   std::map<std::string, std::shared_ptr<LibraryCall>> calls_;  ///< by problem and engine

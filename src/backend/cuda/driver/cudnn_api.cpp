@@ -15,11 +15,6 @@ LoadedLibrary find_cudnn(const SearchSettings& settings) {
               "install it: " + install_command(Library::Cudnn, settings));
 }
 
-std::string dotted(size_t version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
-         std::to_string(version % 100);
-}
-
 }  // namespace
 
 CudnnApi::CudnnApi(const SearchSettings& settings) : library_(find_cudnn(settings)) {
@@ -30,10 +25,10 @@ CudnnApi::CudnnApi(const SearchSettings& settings) : library_(find_cudnn(setting
 #undef TENON_CUDNN_BIND
   version_ = get_version();
   if (version_ < kOldestCudnn)
-    throw Error(
-        ErrorKind::Device, "cudnn",
-        path().string() + " is version " + dotted(version_) + ", and " + dotted(kOldestCudnn) + " or newer is needed",
-        "install it: " + install_command(Library::Cudnn, settings));
+    throw Error(ErrorKind::Device, "cudnn",
+                path().string() + " is version " + version_text(Library::Cudnn, version_) + ", and " +
+                    version_text(Library::Cudnn, kOldestCudnn) + " or newer is needed",
+                "install it: " + install_command(Library::Cudnn, settings));
 }
 
 void CudnnApi::check(CudnnStatus status, const std::string& action) const {

@@ -16,7 +16,7 @@ LoadedLibrary find(const SearchSettings& settings) {
                   "; in a container, start that with its GPUs; --device cpu needs none");
 }
 
-std::string dotted(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+std::string cuda_version(int version) { return version_text(Library::Driver, static_cast<size_t>(version)); }
 
 }  // namespace
 
@@ -26,8 +26,8 @@ DriverApi::DriverApi(const SearchSettings& settings) : library_(find(settings)) 
       << path().string() << " does not say its version: it is not NVIDIA's driver";
   if (version_ < kOldestVersion)
     throw Error(ErrorKind::Device, "cuda",
-                "the driver is too old: it supports CUDA " + dotted(version_) + ", and " + dotted(kOldestVersion) +
-                    " (driver 525) or newer is needed",
+                "the driver is too old: it supports CUDA " + cuda_version(version_) + ", and " +
+                    cuda_version(kOldestVersion) + " (driver 525) or newer is needed",
                 "update it: " + install_command(Library::Driver, settings));
 #define TENON_DRIVER_BIND(member, name, parameters)          \
   member = library_.function<DriverResult parameters>(name); \

@@ -71,13 +71,6 @@ std::string load_builtins(const LoadedLibrary& nvrtc) {
   return nvrtc.path().string() + " has no " + name + " next to it";
 }
 
-std::string dotted(size_t version, size_t major_unit, size_t minor_unit, bool patch) {
-  std::string text = std::to_string(version / major_unit);
-  (text += '.') += std::to_string(version % major_unit / minor_unit);
-  if (patch) (text += '.') += std::to_string(version % minor_unit);
-  return text;
-}
-
 }  // namespace
 
 void* LoadedLibrary::symbol(const char* name) const { return dlsym(handle_, name); }
@@ -108,6 +101,15 @@ SearchResult load_library(Library which, const SearchSettings& settings, int new
   return result;
 }
 
+std::string version_text(Library which, size_t version) {
+  const bool driver = which == Library::Driver;
+  const size_t major_unit = driver ? 1000 : 10000, minor_unit = driver ? 10 : 100;
+  std::string text = std::to_string(version / major_unit);
+  (text += '.') += std::to_string(version % major_unit / minor_unit);
+  if (!driver) (text += '.') += std::to_string(version % minor_unit);
+  return text;
+}
+
 std::string library_version(Library which, const LoadedLibrary& library) {
   if (which == Library::Nvrtc) {
     const auto [major, minor] = nvrtc_version(library);
@@ -116,10 +118,10 @@ std::string library_version(Library which, const LoadedLibrary& library) {
   if (which == Library::Driver) {
     auto* get = library.function<int(int*)>("cuDriverGetVersion");
     int version = 0;
-    return get && get(&version) == 0 ? dotted(static_cast<size_t>(version), 1000, 10, false) : "";
+    return get && get(&version) == 0 ? version_text(which, static_cast<size_t>(version)) : "";
   }
   auto* get = library.function<size_t()>(which == Library::Cudnn ? "cudnnGetVersion" : "cublasLtGetVersion");
-  return get ? dotted(get(), 10000, 100, true) : "";
+  return get ? version_text(which, get()) : "";
 }
 
 std::string library_name(Library which) { return traits(which).name; }

@@ -55,6 +55,8 @@ struct SearchResult {
 SearchResult load_library(Library which, const SearchSettings& settings = SearchSettings::from_environment(),
                           int newest_major = std::numeric_limits<int>::max());
 
+/// A version as the library counts them: the driver's 13010 is "13.1", 91900 of cuDNN and cuBLASLt "9.19.0".
+std::string version_text(Library which, size_t version);
 /// As the library itself says it: "13.1.0"; empty if it does not.
 std::string library_version(Library which, const LoadedLibrary& library);
 

@@ -5,6 +5,8 @@
 #include "tenon/backend/cuda/driver/compile_device.h"
 #include "tenon/backend/cuda/driver/driver_device.h"
 #include "tenon/backend/cuda/driver/libraries.h"
+#include "tenon/backend/cuda/tile_choice.h"
+#include "tenon/backend/cuda/tile_tuning.h"
 
 namespace tenon::cuda {
 namespace {
@@ -78,6 +80,9 @@ PlannedCalls planned(const CompileDevice& device) {
 }
 
 std::unique_ptr<Backend> make(const BackendOptions& options) {
+  // Wrong values are named at once, also where there is no GPU.
+  static_cast<void>(asked_core());
+  static_cast<void>(asked_to_tune());
   if (options.compile_for.empty()) {
     DriverOptions driver;
     driver.ordinal = options.ordinal;
