@@ -1,36 +1,44 @@
 #!/usr/bin/env bash
 # All that needs a GPU: the launches' tests and whole pictures on it, memcheck and racecheck, and timings (Stable
-# Diffusion 1.5, ViT-g/14, Lion) beside PyTorch, which go to bench/results. Meant for ten minutes; PyTorch's compiling and
-# --tune come on top.
-# tools/gpu.sh [--no-peers] [--tune]   --tune: measures the tiles of all products first and keeps them for this machine
+# Diffusion 1.5, ViT-g/14, Lion, products of e4m3) beside PyTorch, which go to bench/results. Meant for ten minutes;
+# PyTorch's compiling and --tune come on top.
+# tools/gpu.sh [--no-peers] [--tune] [--no-build]
+#   --tune: measures the tiles of all products first and keeps them for this machine
+#   --no-build: build/release/bin as it is, for a machine that cannot build; PyTorch is then that of TENON_PYTHON
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
-peers=(--peer torch --peer-mode all) tune=
+peers=(--peer torch --peer-mode all) tune='' build=1
 for option; do
   case "$option" in
     --no-peers) peers=() ;;
     --tune) tune=1 ;;
-    *) echo "gpu.sh: expected --no-peers or --tune, got \"$option\"" >&2; exit 2 ;;
+    --no-build) build='' ;;
+    *) echo "gpu.sh: expected --no-peers, --tune or --no-build, got \"$option\"" >&2; exit 2 ;;
   esac
 done
 failed=()
 step() { local name="$1"; echo "=== $name"; shift; "$@" || failed+=("$name"); }
 
-tools/setup.sh ${peers:+--peers} && cmake --preset release --log-level=WARNING &&
-  cmake --build --preset release -j "$(nproc)" --target tenon_cli test_cuda || exit 1
-bin=build/release/bin
-$bin/tenon env || exit 6
+bin=build/release/bin python="${TENON_PYTHON:-python3}"
+if [[ -n "$build" ]]; then
+  tools/setup.sh ${peers:+--peers} && cmake --preset release --log-level=WARNING &&
+    cmake --build --preset release -j "$(nproc)" --target tenon_cli test_cuda || exit 1
+else
+  [[ -x $bin/tenon && -x $bin/test_cuda ]] || { echo "gpu.sh: --no-build: no tenon and test_cuda in $bin" >&2; exit 2; }
+  peers+=(${peers:+--peer-python "$python"})
+fi
+$bin/tenon env | tee /dev/stderr | grep -q '^device cuda .*unavailable' && exit 6
 export TENON_TEST_GPU_ONLY=1
-step tests $bin/test_cuda --gtest_filter='Plain.*:Gemm.*:Conv.*:Heads.*:GpuPictures.*'
+step tests $bin/test_cuda --gtest_filter='Plain.*:Gemm.*:GemmE4m3.*:Conv.*:Heads.*:GpuPictures.*'
 for core in mma wgmma cublaslt; do
-  step "tests with $core" env TENON_CUDA_CORE=$core $bin/test_cuda --gtest_filter='Gemm.*:Conv.*:CublasLt.*:GpuPictures.*'
+  step "tests with $core" env TENON_CUDA_CORE=$core $bin/test_cuda --gtest_filter='Gemm.*:GemmE4m3.*:Conv.*:CublasLt.*:GpuPictures.*'
 done
 step "tests with cudnn" env TENON_CUDA_CORE=cudnn $bin/test_cuda --gtest_filter='Cudnn.*:Heads.*'
 sanitizer="$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)"
 if [[ -n "$sanitizer" ]]; then
   for tool in memcheck racecheck; do
     step "$tool" timeout 120 "$sanitizer" --tool $tool --error-exitcode 1 $bin/test_cuda \
-      --gtest_filter='Plain.*:Gemm.*:Conv.*:Heads.*-*FullSize:Plain.*AtFullSize'
+      --gtest_filter='Plain.*:Gemm.*:GemmE4m3.*:Conv.*:Heads.*-*FullSize:Plain.*AtFullSize'
   done
 else
   echo "compute-sanitizer: not found, left out"
@@ -53,7 +61,7 @@ fi
 
 mkdir -p bench/results
 out="bench/results/$(date +%F)-$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1 | tr -c 'A-Za-z0-9\n' '-')"
-to() { local file="$1"; shift; "$@" >"$file"; }
+to() { local file="$1"; shift; "$@" >"$file.part" && mv "$file.part" "$file" || { rm -f "$file.part"; return 1; }; }
 for part in unet vae-decode text; do
   step "bench $part" to "$out-$part.json" bench "${sd15[@]}" --part $part --runs 20 --anchors --json "${peers[@]}"
 done
@@ -64,12 +72,12 @@ for pictures in 1 8 256; do
   step "bench ViT-g/14, $pictures" to "$out-vit-$pictures.json" \
     bench "${vit[@]}" "${short[@]}" --batch-size $pictures --runs 10 --json "${peers[@]}"
 done
-# Lion is measured through the Python package, where PyTorch and the package are installed.
-python="${TENON_PYTHON:-python3}"
+# Lion and products of e4m3 are measured through the Python package, where PyTorch and the package are installed.
 if "$python" -c 'import tenon, torch; assert torch.cuda.is_available()' 2>/dev/null; then
   step "bench Lion" "$python" bench/lion_torch.py --device cuda --json "$out-lion.json"
+  step "bench products of e4m3" "$python" bench/e4m3_torch.py --json "$out-e4m3.json"
 else
-  echo "Lion: $python has no tenon package or no PyTorch with a GPU, left out (pip install '.[torch]'; TENON_PYTHON=python)"
+  echo "Lion, e4m3: $python has no tenon package or no PyTorch with a GPU, left out (pip install '.[torch]'; TENON_PYTHON=python)"
 fi
 ls -l "$out"*
 ((${#failed[@]})) && printf 'failed: %s\n' "${failed[@]}"

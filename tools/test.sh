@@ -34,8 +34,8 @@ stage_asan() {
 }
 stage_tsan() { build tsan test_threads && tests tsan -L threads; }
 stage_install() { tools/check_install.sh build/release "$jobs"; }
-# Every GPU kernel of the full-size models and of the optimizer, compiled for both architectures and its machine code
-# checked; and, where there is a cuDNN, its plans for every convolution and attention of theirs.
+# Every GPU kernel of the full-size models, of the optimizer and of layers of e4m3, compiled for both architectures and
+# its machine code checked; and, where there is a cuDNN, its plans for every convolution and attention of theirs.
 stage_kernels() {
   local model plans=()
   local -x TENON_CACHE_DIR="$PWD/build/cache" TENON_CUDA_PATH="$PWD/build/cuda-env"
@@ -44,7 +44,7 @@ stage_kernels() {
   for model in sd15 vit-g14; do
     build/release/bin/tenon compile -m "random:$model" --type f16 --arch sm_89,sm_90a "${plans[@]}" || return 1
   done
-  tests release -R '^ListCodeTest'
+  tests release -R '^(ListCodeTest|E4m3Code)'
 }
 stage_python() {
   local log

@@ -15,12 +15,15 @@ namespace {
 using dnnl::memory;
 using Dims = memory::dims;
 
-// A primitive with memory for all its operands, ready to be called.
+// Primitives with memory for all their operands, ready to be called. `weights`: those of the first primitive, which
+// calls take in turn.
 struct Ready {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::vector<dnnl::primitive> primitives;
   std::vector<std::unordered_map<int, memory>> arguments;
+  std::vector<memory> weights;
+  size_t calls = 0;
 
   // Memory that is touched, so that its pages exist when the clock runs.
   memory make(const memory::desc& md) const {
@@ -32,7 +35,11 @@ struct Ready {
     primitives.push_back(p);
     arguments.push_back(std::move(args));
   }
+  void add_weights(const memory::desc& md, int count) {
+    for (int i = 0; i < count; ++i) weights.push_back(make(md));
+  }
   void run() {
+    if (!weights.empty()) arguments[0].insert_or_assign(DNNL_ARG_WEIGHTS, weights[calls++ % weights.size()]);
     for (size_t i = 0; i < primitives.size(); ++i) primitives[i].execute(stream, arguments[i]);
     stream.wait();
   }
@@ -50,7 +57,7 @@ memory add_matmul(Ready& ready, const memory& a, const memory::desc& b, const me
   return out;
 }
 
-void make_gemm(Ready& ready, const AnchorShape& s, memory::data_type type) {
+void make_gemm(Ready& ready, const AnchorShape& s, memory::data_type type, int weights) {
   const bool batched = s.batch > 1;
   const auto plain = batched ? memory::format_tag::abc : memory::format_tag::ab;
   const auto dims = [&](int64_t rows, int64_t columns) {
@@ -58,9 +65,10 @@ void make_gemm(Ready& ready, const AnchorShape& s, memory::data_type type) {
   };
   add_matmul(ready, ready.make({dims(s.m, s.k), type, plain}), {dims(s.k, s.n), type, memory::format_tag::any},
              {dims(s.m, s.n), type, plain});
+  ready.add_weights(ready.arguments[0].at(DNNL_ARG_WEIGHTS).get_desc(), weights);
 }
 
-void make_convolution(Ready& ready, const AnchorShape& s, memory::data_type type, bool winograd) {
+void make_convolution(Ready& ready, const AnchorShape& s, memory::data_type type, bool winograd, int weights) {
   const auto any = memory::format_tag::any;
   const int64_t oh = (s.h + s.pads[0] + s.pads[2] - s.kernel) / s.stride + 1,
                 ow = (s.w + s.pads[1] + s.pads[3] - s.kernel) / s.stride + 1;
@@ -73,6 +81,7 @@ void make_convolution(Ready& ready, const AnchorShape& s, memory::data_type type
   ready.add(dnnl::convolution_forward(pd), {{DNNL_ARG_SRC, ready.make(pd.src_desc())},
                                             {DNNL_ARG_WEIGHTS, ready.make(pd.weights_desc())},
                                             {DNNL_ARG_DST, ready.make(pd.dst_desc())}});
+  ready.add_weights(pd.weights_desc(), weights);
 }
 
 // Two heads at a time with their whole score matrices; the caller scales up.
@@ -110,7 +119,7 @@ double median_ms(const std::function<void()>& call) {
   return times[times.size() / 2];
 }
 
-std::optional<double> time_onednn(const AnchorShape& shape, DType dtype, bool winograd, int threads) {
+std::optional<double> time_onednn(const AnchorShape& shape, DType dtype, bool winograd, int weights, int threads) {
   if (threads > 0) omp_set_num_threads(threads);
   const bool convolution = shape.kind == AnchorShape::Kind::Conv2d;
   if (winograd && !convolution) return {};
@@ -118,9 +127,9 @@ std::optional<double> time_onednn(const AnchorShape& shape, DType dtype, bool wi
     Ready ready;
     double scale = 1;
     if (convolution)
-      make_convolution(ready, shape, type_of(dtype), winograd);
+      make_convolution(ready, shape, type_of(dtype), winograd, weights);
     else if (shape.kind == AnchorShape::Kind::Gemm)
-      make_gemm(ready, shape, type_of(dtype));
+      make_gemm(ready, shape, type_of(dtype), weights);
     else {
       make_attention(ready, shape, type_of(dtype));
       const int64_t heads = shape.batch * shape.heads;

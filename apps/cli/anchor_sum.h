@@ -1,5 +1,6 @@
 // Anchors alone: what a network's matrix products, convolutions and attentions cost by themselves, each by the fastest
-// route on this machine. The yardstick for a whole step.
+// route on this machine. The yardstick for a whole step. An anchor that the network has several times runs over as many
+// weights in turn, so that they come from memory as in a step, and not from a cache that holds the last call's.
 #pragma once
 #include <functional>
 #include <memory>
@@ -31,6 +32,8 @@ struct AnchorTime {
   double flops = 0;
   std::optional<double> onednn_bf16, onednn_f32, winograd, own;
   double best() const;
+  /// Weights that calls take in turn: `count`, or as many as 512 MB hold; 1 where no operand is a weight.
+  int weights() const;
 };
 
 /// The different anchors of the plan's fastest phase.
@@ -41,8 +44,9 @@ void time_anchors(std::vector<AnchorTime>& anchors, DType dtype, const std::shar
 /// Sum of count * best, milliseconds.
 double anchor_sum(const std::vector<AnchorTime>& anchors);
 
-/// oneDNN's routes for one anchor, with packed weights; nothing where oneDNN has no such primitive.
-std::optional<double> time_onednn(const AnchorShape& shape, DType dtype, bool winograd, int threads);
+/// oneDNN's routes for one anchor, with packed weights, `weights` of them in turn; nothing where oneDNN has no such
+/// primitive.
+std::optional<double> time_onednn(const AnchorShape& shape, DType dtype, bool winograd, int weights, int threads);
 
 /// Milliseconds: the median of repeated calls, at least 3, more while they fit 60 ms. One call before is not counted.
 double median_ms(const std::function<void()>& call);

@@ -27,6 +27,8 @@ struct Launch {
   std::string skeleton;  ///< name of a registered skeleton
   std::vector<Output> outputs;
   std::vector<KeptApart> apart;
+  /// Buffers it reads that neither it nor the launch in front of it in its phase writes: whole before that one began.
+  std::vector<std::string> settled = {};
 };
 
 /// Memory leaves that the launch reads, each once, in topological order.

@@ -106,7 +106,7 @@ struct Problem {
         }
         want += static_cast<double>(row) + 0.5 * col;
         const double got = y[static_cast<size_t>(row * columns + col)];
-        const double tolerance = 0x1p-24 * (std::sqrt(k) * 4 * size + 2 * std::abs(want));
+        const double tolerance = 0x1p-24 * (std::sqrt(k) * 4 * size + 2 * std::abs(want)) + stage_error(type) * size;
         if (!(std::abs(got - want) <= tolerance)) {
           ADD_FAILURE() << "at " << row << ", " << col << ": got " << got << ", want " << want << " within "
                         << tolerance;

@@ -5,6 +5,7 @@
 #include "nvrtc_environment.h"
 #include "tenon/backend/cuda/core_launch.h"
 #include "tenon/backend/cuda/driver/cubin.h"
+#include "tenon/backend/cuda/tile_choice.h"
 
 namespace tenon::cuda::test {
 namespace {
@@ -63,10 +64,10 @@ std::string mma_text(bool conv, const std::string& type, const MmaTileShape& til
          rows_of("B", "b", conv ? "(p.sizes.kernel_h * p.sizes.kernel_w * p.sizes.channels)" : "p.sizes.k") +
          epilogue_of(conv ? "p.sizes.outputs" : "p.sizes.n") + kernel_of(core, tile.type(), blocks);
 }
-std::string wgmma_text(bool conv, const std::string& type, const WgmmaTileShape& tile) {
+std::string wgmma_text(bool conv, const std::string& type, const WgmmaTileShape& tile, int blocks) {
   const std::string core = conv ? "conv_wgmma" : "gemm_wgmma";
   return head_of(core, type, conv ? "ConvSizes" : "GemmSizes", "TensorMap a, b;") + map_of("A", "a") +
-         map_of("B", "b") + epilogue_of(conv ? "p.sizes.outputs" : "p.sizes.n") + kernel_of(core, tile.type(), 1);
+         map_of("B", "b") + epilogue_of(conv ? "p.sizes.outputs" : "p.sizes.n") + kernel_of(core, tile.type(), blocks);
 }
 
 // One narrow store is expected: the counter where splits meet.
@@ -101,12 +102,26 @@ TEST(CoreCode, MmaTiles) {
       }
 }
 
-TEST(CoreCode, E4m3IsNativeWhereItCanBe) {
+// Every tile that a product of e4m3 may be given, by the tensor cores' own instructions for it.
+TEST(CoreCode, E4m3IsNativeEverywhere) {
   SKIP_WITHOUT_NVRTC();
-  check(mma_text(false, "E4M3", kPlanned[0].tile, 2), "sm_89",
-        {.blocks = 2, .contains = {Opcode::Qmma}, .lacks = {Opcode::Hmma}});
-  check(wgmma_text(false, "E4M3", {128, 128, 5}), "sm_90a",
-        {.contains = {Opcode::Qgmma}, .lacks = {Opcode::Hmma, Opcode::Hgmma}});
+  ProductShape product{.m = 8192, .n = 8192, .k = 4096, .element_bytes = 1};
+  product.wgmma_tiles_m = [&](const WgmmaTileShape& tile) { return div_up(product.m, tile.m); };
+  for (const char* arch : {"sm_89", "sm_90a"}) {
+    const bool hopper = arch == std::string("sm_90a");
+    product.mma = !hopper;
+    const auto choices = tile_choices(product, {.name = "", .arch = arch, .shared_bytes = hopper ? 232448 : 101376});
+    EXPECT_GE(choices.size(), hopper ? 10u : 5u);
+    for (const TileChoice& choice : choices) {
+      SCOPED_TRACE(choice.text() + " " + arch);
+      const Opcode native = hopper ? Opcode::Qgmma : Opcode::Qmma;
+      check(
+          hopper ? wgmma_text(false, "E4M3", choice.wgmma, choice.wgmma.resident)
+                 : mma_text(false, "E4M3", choice.mma, 1),
+          arch,
+          {.blocks = hopper ? choice.wgmma.resident : 1, .contains = {native}, .lacks = {Opcode::Hmma, Opcode::Hgmma}});
+    }
+  }
 }
 
 TEST(CoreCode, WgmmaTiles) {
@@ -124,7 +139,7 @@ TEST(CoreCode, WgmmaTiles) {
     for (const bool conv : {false, true}) {
       SCOPED_TRACE(tile.type() + (conv ? " conv" : " gemm"));
       EXPECT_LE(tile.shared_bytes(), 232448);
-      check(wgmma_text(conv, "F16", tile), "sm_90a",
+      check(wgmma_text(conv, "F16", tile, 1), "sm_90a",
             {.contains = {Opcode::Hgmma, Opcode::TensorLoad, Opcode::Barrier},
              .lacks = {Opcode::Hmma},
              .wide_loads = 0.9,

@@ -43,6 +43,10 @@ inline std::string epilogue(int lanes, int run, const std::string& columns) {
          columns + ") + col, y);\n  }\n};\n";
 }
 
+/// What tensor cores lose of a sum by adding up a stage's products in fewer bits than f32 has, relative to the size of
+/// sums of this length. Of e4m3 they keep 13 bits below the largest of 32 products and the stage's sum so far.
+inline double stage_error(DType t) { return t == DType::E4M3 ? 0x1p-10 : 0; }
+
 /// Device memory of random elements of a type, and their values.
 struct RandomTensor {
   std::shared_ptr<void> memory;

@@ -335,6 +335,10 @@ void Block::mbarrier_arrive_at(uint32_t barrier, int rank) {
   b.end_phase_if_done(found->second);
 }
 
+void Block::store_at(uint32_t address, float value, int rank) {
+  std::memcpy(peer(rank).in_shared(address, 4, 4, "store_at"), &value, 4);
+}
+
 void Block::tma_load_shared(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank,
                             unsigned blocks) {
   for (int r = 0; blocks >> r != 0; ++r)

@@ -50,6 +50,7 @@ class Block final : public Machine {
   void tma_load(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) override;
   void sync_cluster() override;
   void mbarrier_arrive_at(uint32_t barrier, int rank) override;
+  void store_at(uint32_t address, float value, int rank) override;
   void tma_load_shared(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank,
                        unsigned blocks) override;
   void wgmma(device::host::WgmmaArguments arguments) override;

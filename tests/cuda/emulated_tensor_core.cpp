@@ -1,6 +1,8 @@
 #include "emulated_tensor_core.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -46,6 +48,26 @@ void widen(Element type, const void* from, int n, float* to) {
   }
 }
 
+void add_products(Element type, const float* a, const float* b, int depth, int n, float* sums) {
+  if (type != Element::E4M3) {
+    for (int k = 0; k < depth; ++k)
+      for (int col = 0; col < n; ++col) sums[col] += a[k] * b[k * n + col];
+    return;
+  }
+  constexpr int kMost = 256;
+  float largest[kMost], steps[kMost], total[kMost];
+  for (int col = 0; col < n; ++col) largest[col] = std::max(std::abs(sums[col]), 0x1p-60f);
+  for (int k = 0; k < depth; ++k)
+    for (int col = 0; col < n; ++col) largest[col] = std::max(largest[col], std::abs(a[k] * b[k * n + col]));
+  for (int col = 0; col < n; ++col) {
+    steps[col] = std::bit_cast<float>((std::bit_cast<uint32_t>(largest[col]) & 0x7f800000u) - (13u << 23));
+    total[col] = std::trunc(sums[col] / steps[col]);
+  }
+  for (int k = 0; k < depth; ++k)
+    for (int col = 0; col < n; ++col) total[col] += std::trunc(a[k] * b[k * n + col] / steps[col]);
+  for (int col = 0; col < n; ++col) sums[col] = total[col] * steps[col];
+}
+
 void ldmatrix_together(void** arguments, int lanes) {
   auto lane = [&](int i) { return static_cast<LdmatrixArguments*>(arguments[i]); };
   int conflicts = 0;
@@ -83,9 +105,7 @@ void mma_together(void** arguments, int lanes) {
     }
     for (int i = 0; i < 4; ++i) d[g + i / 2 * 8][2 * t + i % 2] = lane(l)->d[i];
   }
-  for (int row = 0; row < 16; ++row)
-    for (int k = 0; k < depth; ++k)
-      for (int col = 0; col < 8; ++col) d[row][col] += a[row][k] * b[k][col];
+  for (int row = 0; row < 16; ++row) add_products(type, a[row], b[0], depth, 8, d[row]);
   for (int l = 0; l < lanes; ++l)
     for (int i = 0; i < 4; ++i) lane(l)->d[i] = d[l / 4 + i / 2 * 8][2 * (l % 4) + i % 2];
 }
@@ -203,11 +223,7 @@ void WarpgroupProducts::multiply(const Product& product, const unsigned char* sh
     w.held ? held_row(product, r, one) : row(w.a, r, one);
     float* sums = product.sums->values.data() + r * w.n;
     if (!w.adds) std::fill_n(sums, w.n, 0.0f);
-    for (int k = 0; k < depth; ++k) {
-      const float a = one[k];
-      const float* of_k = b.data() + k * w.n;
-      for (int col = 0; col < w.n; ++col) sums[col] += a * of_k[col];
-    }
+    add_products(w.element, one, b.data(), depth, w.n, sums);
   }
 }
 

@@ -55,6 +55,10 @@ int wgmma_bytes_of_b(const device::host::WgmmaArguments& product);
 void copy_box(const TensorBox& box, const int (&at)[5], unsigned char* shared, uint32_t dst);
 int box_bytes(const TensorBox& box);
 
+/// sums[n] += a[depth] b[depth][n], as one instruction does it. Of e4m3 a GPU keeps some 14 bits: all addends, the sum
+/// so far among them, are cut below 2^-13 of the largest one's power of two.
+void add_products(device::host::Element type, const float* a, const float* b, int depth, int n, float* sums);
+
 /// n elements of a type as floats.
 void widen(device::host::Element type, const void* from, int n, float* to);
 

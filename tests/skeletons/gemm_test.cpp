@@ -93,6 +93,89 @@ TEST_F(Gemm, WeightsOfEveryKind) {
   expect(launch("gemm", {{"y", linear(x, e4) * reshape(scale, {40})}}), {DType::F32, DType::F32, 72, 4});
 }
 
+// Rows of both operands are e4m3 with a scale each, as row_quantize leaves them: the scales meet the products' sum.
+class GemmE4m3 : public LaunchTest {
+ protected:
+  Expr scales(const std::string& name, const Shape& shape, bool constant) {
+    std::vector<double> values(static_cast<size_t>(shape.numel()));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = 0.5 + static_cast<double>(i * 37 % 101) / 128;
+    tensors.emplace(name, HostTensor::from(DType::F32, shape, values));
+    return constant ? param(g, name, DType::F32, shape) : input(g, name, DType::F32, shape);
+  }
+  /// Sums of k products of normal numbers.
+  static Tolerance tolerance(DType stored, int64_t k, double size = 4) {
+    return {stored, DType::F32, k, size, kLostOfE4m3};
+  }
+};
+
+TEST_F(GemmE4m3, RowScalesAndEveryTail) {
+  for (const auto& [m, n, k] :
+       {std::array<int64_t, 3>{1, 1, 1}, {5, 24, 16}, {70, 40, 96}, {130, 200, 264}, {64, 96, 1000}}) {
+    const std::string id = numbered(numbered("y", m), n);
+    const Expr x = input(g, id + ".x", DType::E4M3, {m, k}), w = weight(id + ".w", DType::E4M3, {n, k});
+    const Expr y = linear(x, w) * scales(id + ".row", {m, 1}, false) * scales(id + ".column", {n}, true);
+    expect(launch("gemm", {{id, y}}), tolerance(DType::F32, k));
+  }
+}
+
+TEST_F(GemmE4m3, Epilogues) {
+  const Expr x = input(g, "x", DType::E4M3, {2, 150, 320}), r = input(g, "r", DType::BF16, {2, 150, 160});
+  const Expr w = weight("w", DType::E4M3, {160, 320}), b = param(g, "b", DType::BF16, {160});
+  const Expr y = linear(x, w) * scales("row", {2, 150, 1}, false) * scales("column", {160}, true) + b;
+  expect(launch("gemm", {{"y", cast(silu(y) + r, DType::BF16)}}), tolerance(DType::BF16, 320));
+  const Expr rounded = cast(y, DType::BF16);
+  expect(launch("gemm", {{"y", rounded}, {"sum", sum(rounded, ReduceOver::Inner)}}),
+         {DType::BF16, DType::BF16, 150, 150, kLostOfE4m3});
+}
+
+TEST_F(GemmE4m3, SwigluLanes) {
+  const Expr x = input(g, "x", DType::E4M3, {150, 128});
+  for (const int64_t columns : {160, 40}) {
+    const std::string id = numbered("y", columns);
+    const Expr y = linear(x, weight(id + ".w", DType::E4M3, {2 * columns, 128})) * scales(id + ".s", {150, 1}, false);
+    const Expr out = silu(slice(y, -1, 0, columns)) * slice(y, -1, columns, 2 * columns);
+    expect(launch("gemm", {{id, cast(out, DType::BF16)}}), tolerance(DType::BF16, 128, 16));
+  }
+}
+
+// What is computed, and what the copy engine cannot bring, is stored in front.
+TEST_F(GemmE4m3, OperandsThatAreNotRowsInMemory) {
+  const Expr h = input(g, "h", DType::BF16, {150, 256});
+  const Expr s = input(g, "s", DType::F32, {150, 1});
+  tensors.emplace("s", HostTensor::from(DType::F32, {150, 1}, std::vector<double>(150, 0.25)));
+  const Tolerance computed = {DType::F32, DType::E4M3, 256, 4, kLostOfE4m3};
+  expect(launch("gemm", {{"y", linear(cast(silu(h) / s, DType::E4M3), weight("w", DType::E4M3, {96, 256})) * s}}),
+         computed);
+  const Expr heads = reshape(permute(input(g, "o", DType::E4M3, {2, 4, 50, 48}), {0, 2, 1, 3}), {2, 50, 192});
+  expect(launch("gemm", {{"y", linear(heads, weight("v", DType::E4M3, {80, 192}))}}), tolerance(DType::F32, 192));
+  const Expr a = input(g, "a", DType::E4M3, {60, 128}), b = input(g, "b", DType::E4M3, {60, 48}),
+             c = input(g, "c", DType::E4M3, {60, 72});
+  expect(launch("gemm", {{"y", linear(concat({a, b}, -1), weight("u", DType::E4M3, {70, 176}))}}),
+         tolerance(DType::F32, 176));
+  expect(launch("gemm", {{"y", linear(concat({c, b}, -1), weight("t", DType::E4M3, {72, 120}))}}),
+         tolerance(DType::F32, 120));
+}
+
+TEST_F(GemmE4m3, ProductsOfActivations) {
+  const Expr q = input(g, "q", DType::E4M3, {2, 3, 40, 32}), k = input(g, "k", DType::E4M3, {2, 3, 56, 32}),
+             odd = input(g, "odd", DType::E4M3, {2, 3, 50, 32});
+  expect(launch("gemm", {{"s", linear(q, k) * 0.2}}), tolerance(DType::F32, 32, 24));
+  expect(launch("gemm", {{"s", linear(q, odd)}}), tolerance(DType::F32, 32, 24));
+}
+
+TEST_F(GemmE4m3, BesideOtherTypes) {
+  for (const DType t : {DType::F16, DType::BF16, DType::F32}) {
+    const std::string id = numbered("y", size_of(t)) + std::string(name_of(t));
+    const Expr x = input(g, id + ".x", t, {70, 96}), w = weight(id + ".w", DType::E4M3, {40, 96});
+    expect(launch("gemm", {{id, linear(x, w)}}), {DType::F32, DType::F32, 96, 4});
+  }
+}
+
+TEST_F(GemmE4m3, FullSize) {
+  const Expr x = input(g, "x", DType::E4M3, {192, 10240}), w = weight("w", DType::E4M3, {384, 10240});
+  expect(launch("gemm", {{"y", linear(x, w) * scales("s", {192, 1}, false)}}), tolerance(DType::F32, 10240));
+}
+
 TEST_F(Gemm, WeightFileOfAnotherType) {
   const Expr x = input(g, "x", DType::BF16, {50, 72}), w = weight("w", DType::BF16, {40, 72}),
              b = param(g, "b", DType::BF16, {40});

@@ -33,7 +33,7 @@ double Tolerance::at(double want) const {
   // An operand within the error of f32 of a tie may round the other way: one step of one term, of at most ten spreads.
   const double flip = arithmetic == DType::F32 ? 0 : 20 * unit_roundoff(arithmetic) * size / terms;
   const double least = stored == DType::E4M3 ? 0x1p-9 : stored == DType::F16 ? 0x1p-24 : 0;
-  return 2 * unit_roundoff(stored) * std::abs(want) + sum + flip + least;
+  return 2 * unit_roundoff(stored) * std::abs(want) + sum + flip + lost * size + least;
 }
 
 Expr LaunchTest::weight(const std::string& name, DType t, const Shape& shape) {

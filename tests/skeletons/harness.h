@@ -44,12 +44,17 @@ inline std::string numbered(std::string prefix, int64_t number) { return prefix 
 /// Normal numbers of this spread, rounded to the tensor's type; the same for the same seed.
 HostTensor random_tensor(DType t, const Shape& shape, unsigned seed, double spread = 1);
 
+/// Tensor cores keep 13 bits below the largest of the products of e4m3 that they add up in one go, at most 128; what
+/// the longest sums lost so was at most 4e-4 of their size.
+inline constexpr double kLostOfE4m3 = 0x1p-10;
+
 /// How far a result may be from the oracle.
 struct Tolerance {
   DType stored = DType::F32;      ///< one step of the stored type: 2 u |want|
   DType arithmetic = DType::F32;  ///< of the anchor's operands
   int64_t length = 1;             ///< of the longest sum
   double size = 1;                ///< of the terms' sum: sums of `length` terms of size / sqrt(length)
+  double lost = 0;                ///< of that size, by tensor cores that add up in fewer bits (kLostOfE4m3)
 
   double at(double want) const;
 };

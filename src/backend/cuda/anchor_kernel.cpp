@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <set>
 
+#include "tenon/backend/cuda/tile_choice.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/affine.h"
@@ -36,10 +37,24 @@ Expr without_rounding(const Expr& hole, DType t) {
   return hole->type->round && hole->attrs.dtype == t ? hole->in[0] : hole;
 }
 
-DType arithmetic_of(const Form& form) {
-  const DType t = form.holes.at(0).dtype();
-  const bool same = std::all_of(form.holes.begin(), form.holes.end(), [t](const Expr& h) { return h.dtype() == t; });
-  return same && (t == DType::F16 || t == DType::BF16) ? t : DType::F32;
+bool multiplies_e4m3(const Form& form, const DeviceFacts& facts) {
+  const auto whole = [](const Expr& h) { return h.dtype() == DType::E4M3 && h.shape().numel() > 0; };
+  if (!form.anchor.is<nodes::Linear>() || !std::all_of(form.holes.begin(), form.holes.end(), whole)) return false;
+  if (facts.arch != "sm_90a") return true;
+  const Expr& b = form.holes[1];
+  const int64_t columns = b.shape()[-2], lanes = lanes_apart(form) ? 1 : form.lanes;
+  const bool in_runs = b.shape().rank() == 2 && of_weights_only(b) && (lanes == 1 || columns % (32 * lanes) == 0);
+  return core_allowed(Core::Wgmma) && (in_runs || columns % (8 * lanes) == 0);
+}
+
+DType arithmetic_of(const Form& form, const DeviceFacts& facts) {
+  if (multiplies_e4m3(form, facts)) return DType::E4M3;
+  // e4m3 is exact in either, and so are its products with them in f32.
+  const bool widens = !form.anchor.is<nodes::Attention>();
+  const auto holds = [&](DType t, const Expr& h) { return h.dtype() == t || (widens && h.dtype() == DType::E4M3); };
+  for (const DType t : {DType::F16, DType::BF16})
+    if (std::all_of(form.holes.begin(), form.holes.end(), [&](const Expr& h) { return holds(t, h); })) return t;
+  return DType::F32;
 }
 
 bool lanes_apart(const Form& form) {
@@ -51,7 +66,9 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
   const Expr& hole = form_.holes[i];
   const bool same = hole.shape() == stored;
   const bool constant = of_weights_only(hole);
-  if (same && !constant && rows_in_memory(hole, arithmetic_)) {
+  // e4m3 has one core on sm_90a, which takes boxes.
+  const bool needs_boxes = arithmetic_ == DType::E4M3 && device().facts().arch == "sm_90a";
+  if (same && !constant && rows_in_memory(hole, arithmetic_) && (!needs_boxes || rows_in_boxes(hole))) {
     read_in_place_.push_back(hole);
     return hole;
   }
@@ -158,7 +175,8 @@ std::string AnchorKernel::map_text(const std::string& name, const Expr& operand,
   std::string source;
   for (size_t i = 0; i < pieces->size(); ++i) {
     const AffinePiece& p = (*pieces)[i];
-    const int64_t offset = p.offset * size_of(arithmetic_), columns = p.col_end - p.col_begin, stride = p.rows[0].step;
+    const int64_t offset = p.offset * size_of(arithmetic_), columns = p.col_end - p.col_begin;
+    const int64_t stride = p.rows[0].extent == 1 ? operand.shape()[-1] : p.rows[0].step;
     const std::string map = params.map(
         p.leaf, [=](void* address) { return box(static_cast<std::byte*>(address) + offset, columns, stride); });
     const std::string column = i ? "column - " + params.integer("begin", p.col_begin) : "column";

@@ -8,8 +8,9 @@
 
 namespace tenon::cuda {
 
-/// F16 or BF16 if all operands of the anchor are, else F32.
-DType arithmetic_of(const Form& form);
+/// The type that the anchor's operands are multiplied in: E4M3 where all of a linear's are and the device's core for it
+/// takes their shapes; F16 or BF16 where all are that or e4m3 (attention: all are that), which is widened; else F32.
+DType arithmetic_of(const Form& form, const DeviceFacts& facts);
 
 /// True if there are lanes and every result reads one of them only (merged siblings: q, k and v).
 bool lanes_apart(const Form& form);
@@ -21,7 +22,7 @@ class AnchorKernel : public LaunchKernel {
  protected:
   AnchorKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
       : LaunchKernel(std::move(device), launch, std::move(form)),
-        arithmetic_(arithmetic_of(form_)),
+        arithmetic_(arithmetic_of(form_, this->device().facts())),
         apart_(lanes_apart(form_)) {}
 
   /// Parts of the anchor's columns that meet in the epilogue: 1 if no result reads two of them.

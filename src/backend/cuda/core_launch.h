@@ -79,6 +79,13 @@ struct WgmmaTileShape {
   bool has_runs(int lanes) const { return n % (32 * std::max(lanes, cluster)) == 0; }
   /// Rows of B that one copy brings where they lie in runs: a lane's, or a share of a cluster's block.
   int rows_of_b(int lanes) const { return n / std::max(lanes, cluster); }
+  /// Columns whose sums of a stage are kept apart at a time, of elements whose stages are added in f32 (e4m3).
+  int apart_columns() const { return m / 64 / groups() * n > 192 && n > 128 ? n / 2 : n; }
+  /// True if such elements' sums fit the registers of a thread beside its tile's.
+  bool adds_stages() const {
+    const int registers = m / 64 / groups() * n / 2 + apart_columns() / 2;
+    return apart_columns() % 32 == 0 && registers <= (resident > 1 ? 64 : 192);
+  }
   int shared_bytes() const { return stages * (m + n) * 128 + 4 * groups() * 2 * n * 4 + 16 * stages + 16; }
   /// Columns of K in a stage.
   int columns(int element_bytes) const { return 128 / element_bytes; }

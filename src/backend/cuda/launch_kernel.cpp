@@ -27,7 +27,10 @@ std::vector<Expr> memory_leaves(const Expr& value) {
 }  // namespace
 
 LaunchKernel::LaunchKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
-    : form_(std::move(form)), device_(std::move(device)), name_(launch.name) {
+    : form_(std::move(form)),
+      device_(std::move(device)),
+      name_(launch.name),
+      settled_(launch.settled.begin(), launch.settled.end()) {
   for (const Let& let : form_.lets) {
     place_in_scratch(let.leaf);
     keep_weights(let.value);
@@ -142,12 +145,14 @@ void LaunchKernel::make_sums_step(const Counted& c) {
 
 void LaunchKernel::reserve_chunks(Counted& c) {
   c.source = form_.anchor || domain_of(c.value) != c.value.shape() ? stored_copy(c) : c.value;
-  // Blocks along the inner axis: as many as are at work at once; each line of threads has whole rows.
-  constexpr int64_t kLines = 32, kBlocksOfMultiprocessor = 4, kBytesOfBlock = 128;  // of a row
+  // Blocks along the inner axis: as many as are at work at once, unless a thread of theirs had too few rows; in
+  // clusters, where there are any.
+  constexpr int64_t kLines = 32, kBlocksOfMultiprocessor = 4, kBytesOfBlock = 128,  // of a row
+      kLeastRows = 16;                                                              // of a thread
+  c.cluster = device_->facts().arch == "sm_90a" ? 8 : 1;
   const int64_t others = c.shape[0] * div_up(c.shape[2] * size_of(c.source.dtype()), kBytesOfBlock),
                 most = device_->facts().multiprocessors * kBlocksOfMultiprocessor / std::max<int64_t>(others, 1);
-  c.chunk = div_up(div_up(c.shape[1], std::max<int64_t>(most, 1)), kLines) * kLines;
-  c.chunks = std::max<int64_t>(div_up(c.shape[1], std::max(c.chunk, kLines)), 1);
+  c.chunks = std::max<int64_t>(std::min(most, c.shape[1] / (kLines * kLeastRows)) / c.cluster, 1);
   c.partials_at = reserve_scratch(2 * c.shape[0] * c.chunks * c.shape[2] * 4);
   c.counters_at = reserve_weights(c.shape[0] * c.shape[2] * 4);
 }
@@ -181,21 +186,22 @@ void LaunchKernel::make_groups_step(const Counted& c) {
   sizes.samples = checked_int(samples);
   sizes.inner = checked_int(inner);
   sizes.channels = checked_int(channels);
-  sizes.chunk = checked_int(c.chunk);
   sizes.chunks = checked_int(c.chunks);
   params.set_sizes("GroupsSizes", sizes);
   KernelText text;
   text.name = name_ + " statistics";
   text.functors = program.functor("Value");
   text.headers = "#include \"tenon/device/groups.h\"\n" + program.includes();
-  text.kernel = "KERNEL(kGroupsThreads, 1, Params, p) { groups<Value>(p, " + sums + ", " + squares + "); }\n";
+  text.kernel = "KERNEL(kGroupsThreads, 1, Params, p) { groups<Value, " + std::to_string(c.cluster) + ">(p, " + sums +
+                ", " + squares + "); }\n";
   LaunchShape shape;
   const int64_t width = int64_t{8} * program.run();
   shape.threads = 256;
-  shape.grid_x = static_cast<unsigned>((channels + width - 1) / width);
-  shape.grid_y = static_cast<unsigned>(c.chunks);
+  shape.grid_x = static_cast<unsigned>(c.cluster * c.chunks);
+  shape.grid_y = static_cast<unsigned>((channels + width - 1) / width);
   shape.grid_z = static_cast<unsigned>(samples);
-  shape.shared_bytes = static_cast<unsigned>(2 * 32 * width * 4 + 16);
+  shape.cluster = static_cast<unsigned>(c.cluster);
+  shape.shared_bytes = static_cast<unsigned>(2 * (32 + c.cluster) * width * 4 + 16);
   add(Step(*device_, text, params, shape), {{offsetof(device::GroupsSizes, arrived), kept(c.counters_at)}},
       {{offsetof(device::GroupsSizes, partials), c.partials_at}});
 }
@@ -303,7 +309,11 @@ void LaunchKernel::make_lets() {
 void LaunchKernel::add_values(const std::string& step_name, std::span<const ProgramOutput> outputs,
                               const Shape& domain) {
   const std::vector<ProgramOutput> read = lets_in_maps_ ? lets_read_by(outputs, lets()) : std::vector<ProgramOutput>{};
-  add(plain_step(*device_, step_name, outputs, domain, read));
+  const auto settled = [this](const Expr& leaf) {
+    return in_weights_.contains(leaf.get()) ||
+           (!in_scratch_.contains(leaf.get()) && settled_.contains(leaf->attrs.text));
+  };
+  add(plain_step(*device_, step_name, outputs, domain, read, settled));
 }
 
 void* LaunchKernel::address(const Expr& leaf) const {

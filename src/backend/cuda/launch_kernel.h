@@ -4,6 +4,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 
 #include "tenon/backend/backend.h"
 #include "tenon/backend/bodies.h"
@@ -69,7 +70,7 @@ class LaunchKernel : public Kernel {
     int tile_rows = 0;         ///< of its tiles, where they straddle samples
     int64_t partials_at = 0, counters_at = 0;
     Expr source;  ///< else: the leaf or value that a step of its own reads, in chunks of the inner axis
-    int64_t chunk = 1, chunks = 1;
+    int64_t cluster = 1, chunks = 1;  ///< blocks of a cluster, clusters
   };
   /// While a core is measured: what it would count goes uncounted.
   void count_in_core(bool does) { counts_in_core_ = does; }
@@ -105,6 +106,7 @@ class LaunchKernel : public Kernel {
 
   std::shared_ptr<Device> device_;
   std::string name_;
+  std::set<std::string> settled_;  // buffers: Launch::settled
   int64_t scratch_bytes_ = 0, weight_bytes_ = 0;
   std::map<const Node*, int64_t> in_scratch_, in_weights_;
   std::vector<Expr> plain_weights_;

@@ -1,4 +1,4 @@
-// The gemm and conv2d skeletons: tensor cores for f16 and bf16, plain f32 arithmetic elsewhere.
+// The gemm and conv2d skeletons: tensor cores for f16, bf16 and e4m3, plain f32 arithmetic elsewhere.
 #include <algorithm>
 #include <cstddef>
 
@@ -36,7 +36,8 @@ class ProductKernel : public AnchorKernel {
     product_.lanes = lanes();
     product_.element_bytes = size_of(arithmetic_);
     product_.wgmma_tiles_m = std::move(wgmma_tiles_m);
-    product_.mma = mma;
+    // mma multiplies e4m3 on sm_89 only: on sm_90a it converts, and wgmma takes all that is multiplied in e4m3 there.
+    product_.mma = mma && (arithmetic_ != DType::E4M3 || device().facts().arch != "sm_90a");
     product_.counts = std::any_of(form_.outputs.begin(), form_.outputs.end(),
                                   [](const FormOutput& o) { return o.statistic != nullptr; });
     product_.key = key + " lanes " + std::to_string(lanes()) + " bytes " + std::to_string(size_of(arithmetic_));
@@ -197,7 +198,8 @@ class ProductKernel : public AnchorKernel {
   template <class Sizes>
   TunedStep core_step(const TileChoice& choice, KernelText text, const std::string& kernel, const std::string& tile,
                       int resident, const Params& params) {
-    text.name = name() + " " + tile + (choice.splits > 1 ? " x" + std::to_string(choice.splits) : "");
+    text.name = name() + " " + std::string(name_of(arithmetic_)) + " " + tile +
+                (choice.splits > 1 ? " x" + std::to_string(choice.splits) : "");
     text.headers = "#include \"tenon/device/" + kernel + ".h\"\n" + text.headers;
     text.functors += "using Tile = " + tile + ";\n";
     text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(resident) + ", Params, p) { " + kernel +

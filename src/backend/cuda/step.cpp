@@ -110,7 +110,8 @@ std::optional<Step> lets_step(Device& device, const std::string& name, std::span
   text.headers = "#include \"tenon/device/lets.h\"\n" + lets->includes;
   text.functors = constants + lets->functors;
   text.kernel = "KERNEL(kLetsThreads, 1, Params, p) {\n  begin_plain<" +
-                std::string(constants.empty() ? "NoConstants" : "Constants") + ">(p);\n" + lets->run + "}\n";
+                std::string(constants.empty() ? "NoConstants" : "Constants") +
+                ">(p);\n  Lets::run(p, Lets::first(p));\n}\n";
   LaunchShape shape;
   shape.threads = kThreads;
   shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
@@ -156,6 +157,15 @@ bool gathers(std::span<const ProgramOutput> outputs) {
   return std::any_of(all.begin(), all.end(), [](const Expr& e) { return e.is<nodes::Gather>(); });
 }
 
+// True if all that the values read but for lets is settled: loads in front of a kernel's wait read nothing else.
+bool all_settled(std::span<const ProgramOutput> outputs, const Params& params, const SettledLeaf& settled) {
+  std::vector<Expr> values;
+  for (const ProgramOutput& o : outputs) values.push_back(o.value);
+  const std::vector<Expr> all = topological(values);
+  return settled && std::all_of(all.begin(), all.end(),
+                                [&](const Expr& e) { return !is_memory_leaf(e) || params.in_shared(e) || settled(e); });
+}
+
 // Threads that hold whole rows of fragments. Blocks that stay, because each computes lets, all walk as many rows;
 // others come and go, and none has to wait for the slowest.
 struct MapGrid {
@@ -173,7 +183,7 @@ struct MapGrid {
 }  // namespace
 
 static Step map_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
-                     const MatrixDomain& matrix, std::span<const ProgramOutput> lets) {
+                     const MatrixDomain& matrix, std::span<const ProgramOutput> lets, const SettledLeaf& settled) {
   Params params;
   params.set_sizes("MapSizes", device::MapSizes{});
   KernelText text;
@@ -185,12 +195,14 @@ static Step map_step(Device& device, const std::string& name, std::span<const Pr
   for (const ProgramOutput& let : lets) params.keep_shared(let.place);
   shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
   const std::string threads = std::to_string(shape.threads);
+  device::MapSizes sizes{};
   if (!lets.empty()) {
     const std::optional<LetsText> first = lets_text(lets, params, static_cast<int>(shape.threads));
     TENON_CHECK(Internal, first.has_value(), name) << "its lets do not fit a block";
     text.headers += "#include \"tenon/device/lets.h\"\n" + first->includes;
-    text.functors +=
-        first->functors + "struct Lets {\n  DEV static void run(const Params& p) {\n" + first->run + "  }\n};\n";
+    text.functors += first->functors;
+    sizes.settled_lets = all_settled(first->loaded_first, params, settled);
+    sizes.settled = sizes.backwards = all_settled(outputs, params, settled);
   }
   ProgramText program(outputs, matrix, params, 8);
   const int64_t width = matrix.cols() / program.run();
@@ -199,8 +211,10 @@ static Step map_step(Device& device, const std::string& name, std::span<const Pr
   const int at_once = lets.empty() && !gathers(outputs) ? 1 : program.at_once();
   const MapGrid grid(device.facts(), matrix.rows(), width, static_cast<int>(shape.threads), at_once, !lets.empty());
   shape.grid_x = static_cast<unsigned>(grid.blocks);
-  params.set_sizes("MapSizes",
-                   device::MapSizes{checked_int(matrix.rows()), checked_int(grid.lines), divisor_of(width)});
+  sizes.rows = checked_int(matrix.rows());
+  sizes.lines = checked_int(grid.lines);
+  sizes.row_fragments = divisor_of(width);
+  params.set_sizes("MapSizes", sizes);
   text.headers += program.includes();
   text.kernel = "KERNEL(" + threads + ", " + (lets.empty() ? "1" : "2") + ", Params, p) { map<Program, " + constants +
                 ", " + (lets.empty() ? "NoLets" : "Lets") + ", " + threads + ", " + std::to_string(at_once) +
@@ -221,14 +235,14 @@ bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int
 }
 
 Step plain_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs, const Shape& domain,
-                std::span<const ProgramOutput> lets) {
+                std::span<const ProgramOutput> lets, const SettledLeaf& settled) {
   const bool joins = std::all_of(outputs.begin(), outputs.end(), [&](const ProgramOutput& o) {
     return o.value.shape() == domain && domain_of(o.value) == domain;
   });
   const bool reduces =
       std::any_of(outputs.begin(), outputs.end(), [](const ProgramOutput& o) { return reduces_rows(o.value); });
   const MatrixDomain matrix = matrix_domain(domain, joins && !reduces);
-  return reduces ? rows_step(device, name, outputs, matrix) : map_step(device, name, outputs, matrix, lets);
+  return reduces ? rows_step(device, name, outputs, matrix) : map_step(device, name, outputs, matrix, lets, settled);
 }
 
 }  // namespace tenon::cuda

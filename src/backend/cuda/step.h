@@ -12,6 +12,9 @@ namespace tenon::cuda {
 /// The address of a leaf's first element.
 using Resolve = std::function<void*(const Expr& leaf)>;
 
+/// True for a leaf that is not being written.
+using SettledLeaf = std::function<bool(const Expr& leaf)>;
+
 /// A pointer inside the sizes of a skeleton, that is known when the launch is bound. `at`: bytes from the first of
 /// them.
 struct SizesPointer {
@@ -62,8 +65,9 @@ class Step {
 
 /// A step that computes `outputs` over `domain`: the rows skeleton where a value reduces rows, else map, each of whose
 /// blocks begins with `lets`, which then need no memory. The graph that the values live in outlives the step.
+/// `settled`: leaves that nobody writes who may still run when the step's predecessor has begun.
 Step plain_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs, const Shape& domain,
-                std::span<const ProgramOutput> lets = {});
+                std::span<const ProgramOutput> lets = {}, const SettledLeaf& settled = {});
 /// True if each block of a map over a domain of `elements_of_map` should compute `lets`: they are small beside it.
 bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int64_t elements_of_map);
 

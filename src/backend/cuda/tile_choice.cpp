@@ -66,6 +66,8 @@ void add_mma(std::vector<TileChoice>& out, const ProductShape& p, const DeviceFa
 void add_wgmma(std::vector<TileChoice>& out, const ProductShape& p, const DeviceFacts& facts) {
   for (const auto& [tile, rate] : kWgmma) {
     if (!tile.has_runs(p.lanes) || tile.shared_bytes() > facts.shared_bytes) continue;
+    // Sums of stages take registers, and so do lanes of a row scale each in the epilogue of 256 columns.
+    if (p.element_bytes == 1 && (!tile.adds_stages() || (p.lanes > 1 && tile.n == 256))) continue;
     // Blocks that share a multiprocessor have 128 registers a thread: too few for wide sums and counts.
     if (p.counts && tile.resident > 1 && tile.n >= 128) continue;
     if (tile.cluster > 1 && ((p.lanes > 1 && p.lanes != tile.cluster) || p.wgmma_tiles_m(tile) < tile.cluster))

@@ -23,13 +23,14 @@ constexpr double kWarmMicroseconds = 1e5, kOnEndMicroseconds = 1e5;
 constexpr double kCallMicroseconds = 1;
 constexpr int64_t kCopiesBytes = 200 << 20;  // several times the second-level cache
 
-// Memory for every leaf of the product, with small random numbers where elements have 16 bits.
+// Memory for every leaf of the product, with small random numbers where elements have 16 or 8 bits.
 class TuningMemory {
  public:
   TuningMemory(Device& device, std::vector<Expr> constants) : device_(device), constants_(std::move(constants)) {
     std::mt19937 random(1);
     std::uniform_int_distribution<int> mantissa(0, 0x7ff);
     for (uint16_t& x : noise_) x = static_cast<uint16_t>(0x2c00 | (random() & 1) << 15 | mantissa(random));
+    for (uint16_t& x : small_noise_) x = static_cast<uint16_t>(0x2020 | (random() & 0x9f9f));
   }
   void* of(const Expr& leaf, int launch) {
     std::vector<std::shared_ptr<void>>& copies = memory_[leaf.get()];
@@ -38,11 +39,11 @@ class TuningMemory {
     const int64_t count = constant ? std::clamp<int64_t>(kCopiesBytes / bytes, 1, kLaunches) : 1;
     while (static_cast<int64_t>(copies.size()) < count) {
       copies.push_back(device_.allocate(bytes));
-      const int64_t piece = static_cast<int64_t>(noise_.size() * sizeof(noise_[0]));
-      if (size_of(leaf.dtype()) == 2)
+      const std::vector<uint16_t>& noise = leaf.dtype() == DType::E4M3 ? small_noise_ : noise_;
+      const int64_t piece = static_cast<int64_t>(noise.size() * sizeof(noise[0]));
+      if (size_of(leaf.dtype()) == 2 || leaf.dtype() == DType::E4M3)
         for (int64_t at = 0; at < bytes; at += piece)
-          device_.copy_in(static_cast<std::byte*>(copies.back().get()) + at, noise_.data(),
-                          std::min(piece, bytes - at));
+          device_.copy_in(static_cast<std::byte*>(copies.back().get()) + at, noise.data(), std::min(piece, bytes - at));
     }
     return copies[static_cast<size_t>(launch) % copies.size()].get();
   }
@@ -51,6 +52,7 @@ class TuningMemory {
   Device& device_;
   std::vector<Expr> constants_;
   std::vector<uint16_t> noise_ = std::vector<uint16_t>(1 << 21);
+  std::vector<uint16_t> small_noise_ = std::vector<uint16_t>(1 << 21);  ///< of two e4m3 each, 2^-3 to 2 in size
   std::map<const Node*, std::vector<std::shared_ptr<void>>> memory_;
 };
 

@@ -59,6 +59,7 @@ std::optional<LetsText> lets_text(std::span<const ProgramOutput> lets, Params& p
   constexpr int kMostOfSum = 8, kMostColumns = 2;  // of a fragment: without sums, more threads at work and less text
   const std::string t = std::to_string(threads);
   LetsText text;
+  std::string members, first, run;
   int made = 0, level = 0;
   for (const Batch& batch : batches_of(lets)) {
     const MatrixDomain matrix = matrix_domain(batch.domain, false);
@@ -67,20 +68,31 @@ std::optional<LetsText> lets_text(std::span<const ProgramOutput> lets, Params& p
     const std::string functor = "Let" + std::to_string(made++);
     text.functors += program.functor(functor);
     text.includes += program.includes();
-    if (batch.level != level) text.run += "    sync_block();\n";
+    if (batch.level != level) run += "    sync_block();\n";
     level = batch.level;
     const std::string rows = params.integer("rows", matrix.rows());
     if (!program.reduces()) {
-      text.run += "    let_map<" + functor + ", " + t + ">(p, " + rows + ", " +
-                  params.divisor("row_fragments", matrix.cols() / program.run()) + ");\n";
+      const std::string over = rows + ", " + params.divisor("row_fragments", matrix.cols() / program.run()),
+                        loads = "let_loads<" + functor + ">(p, " + over + ")", lower = "let" + functor.substr(3);
+      // What reads nothing that stands in front of it is loaded first.
+      const bool apart = batch.level == 0 || params.in_shared(batch.lets.front().place);
+      if (apart) {
+        members += "    " + functor + "::Loads " + lower + ";\n";
+        first += "    f." + lower + " = " + loads + ";\n";
+        text.loaded_first.insert(text.loaded_first.end(), batch.lets.begin(), batch.lets.end());
+      }
+      run += "    let_map<" + functor + ", " + t + ">(p, " + over + ", " + (apart ? "f." + lower : loads) + ");\n";
       continue;
     }
     const LetTeam team = let_team(batch, div_up(matrix.cols(), program.run()));
     if (team.lanes == 0) return std::nullopt;
-    text.run += "    let_rows<" + functor + ", " + std::to_string(team.fragments) + ", " + std::to_string(team.lanes) +
-                ", " + t + ">(p, " + rows + ", " + params.integer("cols", matrix.cols()) + ");\n";
+    run += "    let_rows<" + functor + ", " + std::to_string(team.fragments) + ", " + std::to_string(team.lanes) +
+           ", " + t + ">(p, " + rows + ", " + params.integer("cols", matrix.cols()) + ");\n";
   }
-  text.run += "    sync_block();\n";
+  text.functors += "struct Lets {\n  struct First {\n" + members +
+                   "  };\n  DEV static First first(const Params& p) {\n    First f;\n" + first +
+                   "    return f;\n  }\n  DEV static void run(const Params& p, const First& f) {\n" + run +
+                   "    sync_block();\n  }\n};\n";
   return text;
 }
 

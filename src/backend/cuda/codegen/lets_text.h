@@ -8,8 +8,9 @@
 namespace tenon::cuda {
 
 struct LetsText {
-  std::string functors, includes;
-  std::string run;  ///< statements; end with a barrier
+  std::string functors;  ///< ending with "struct Lets { .. };", which map.h wants; its run(..) ends with a barrier
+  std::string includes;
+  std::vector<ProgramOutput> loaded_first;  ///< the lets that Lets::first(..) loads for
 };
 
 /// Text for a block of `threads`. Nothing if a let is too large for one block. `lets`: in an order in which each reads

@@ -208,6 +208,12 @@ ProgramText::Value ProgramText::load(const Expr& e) {
   }
   Value v{fresh(), is_uniform, e.dtype()};
   const std::string type = is_uniform ? "float " : "Frag<float, kRun> ";
+  if (loads_apart_ && !is_uniform && !in_shared(e) && access(e).halves(run_)) {
+    members_ += "    Frag<" + type_text(e.dtype()) + ", kRun> " + v.name + ";\n";
+    loads_ += "    " + access(e).load_halves("l." + v.name, run_) + "\n";
+    loop_ += "        const " + type + v.name + " = to_floats(l." + v.name + ");\n";
+    return v;
+  }
   if (loads_apart_ && !is_uniform && !in_shared(e)) {
     members_ += "    " + type + v.name + ";\n";
     v.name = "l." + v.name;
@@ -396,7 +402,7 @@ std::string ProgramText::plain_body(int lanes) {
   if (!loads_apart_) return "  DEV static Frag<float, kRun> eval(" + at + ") {\n" + results;
   // As many rows at once as leave registers for the maths.
   const auto loads = std::count(members_.begin(), members_.end(), '\n');
-  at_once_ = loads > 2 ? 1 : 2;
+  at_once_ = loads > 2 ? 1 : loads > 1 ? 2 : 4;
   return "  static constexpr int kAtOnce = " + std::to_string(at_once_) + ";\n  struct Loads {\n" + members_ +
          "  };\n  DEV static Loads loads(" + at + ") {\n" + row + "    Loads l;\n" + loads_ +
          "    return l;\n  }\n  DEV static void results(" + at + ", const Loads& l) {\n" + results +

@@ -1,6 +1,6 @@
 // The groups skeleton: sums and sums of squares over the inner axis of [samples, inner, channels]. A block sums a chunk
-// of rows for a range of columns; the last block of a range to arrive adds the chunks in order, so that the result is
-// the same on every run.
+// of rows for a range of columns, a cluster of blocks adds theirs, and the last cluster of a range to arrive adds those
+// of all in order, so that the result is the same on every run.
 #pragma once
 #include "tenon/device/elements.h"
 #include "tenon/device/sizes.h"
@@ -23,25 +23,65 @@ struct GroupsSums {
   }
 };
 
-/// What a thread finds in its rows of the block's chunk.
+/// What a thread finds in its rows. All blocks walk from the first row to the last together, a line of threads a row.
 template <class Value, class Params>
 DEV GroupsSums<Value::kRun> groups_of_rows(const Params& p, int line, int col) {
   constexpr int kLines = kGroupsThreads / kGroupsFragments;
-  const GroupsSizes& s = p.sizes;
-  const int begin = block_y() * s.chunk, end = begin + s.chunk < s.inner ? begin + s.chunk : s.inner,
-            row = block_z() * s.inner;
+  const int inner = p.sizes.inner, row = block_z() * inner, apart = grid_x() * kLines;
   GroupsSums<Value::kRun> sums;
-  NO_UNROLL for (int i = begin + line; i < end; i += kGroupsAtOnce * kLines) {
+  NO_UNROLL for (int i = block_x() * kLines + line; i < inner; i += kGroupsAtOnce * apart) {
     Frag<float, Value::kRun> x[kGroupsAtOnce];
     // A row that is not there is row i once more: a load behind a branch would wait for the one before it.
     UNROLL for (int j = 0; j < kGroupsAtOnce; ++j) x[j] =
-        Value::eval(p, row + (i + j * kLines < end ? i + j * kLines : i), col);
+        Value::eval(p, row + (i + j * apart < inner ? i + j * apart : i), col);
     UNROLL for (int j = 0; j < kGroupsAtOnce; ++j) {
-      UNROLL for (int k = 0; k < Value::kRun; ++k) x[j].v[k] = i + j * kLines < end ? x[j].v[k] : 0.0f;
+      UNROLL for (int k = 0; k < Value::kRun; ++k) x[j].v[k] = i + j * apart < inner ? x[j].v[k] : 0.0f;
       sums.add(x[j]);
     }
   }
   return sums;
+}
+
+/// Adds what the block's threads found, and then what the cluster's blocks did, in order: true in block 0 of a cluster,
+/// whose first threads get total t of [2][kWidth] each, by store(t, total).
+template <int kCluster, int kWidth, class Store>
+DEV bool groups_meet(const float* shared, float* of_blocks, const Store& store) {
+  constexpr int kLines = kGroupsThreads / kGroupsFragments;
+  for (int t = thread_index(); t < 2 * kWidth; t += kGroupsThreads) {
+    float total = 0;
+    UNROLL_8 for (int l = 0; l < kLines; ++l) total += shared[(t / kWidth * kLines + l) * kWidth + t % kWidth];
+    if constexpr (kCluster > 1)
+      store_at(shared_address(of_blocks + cluster_rank() * 2 * kWidth + t), total, 0);
+    else
+      store(t, total);
+  }
+  if constexpr (kCluster > 1) {
+    sync_cluster();
+    if (cluster_rank() != 0) return false;
+    for (int t = thread_index(); t < 2 * kWidth; t += kGroupsThreads) {
+      float total = 0;
+      UNROLL for (int i = 0; i < kCluster; ++i) total += of_blocks[i * 2 * kWidth + t];
+      store(t, total);
+    }
+  }
+  return true;
+}
+
+/// True in the last of the clusters of these columns to come; what the others wrote is there.
+template <class Params>
+DEV bool groups_last(const Params& p, uint32_t* last) {
+  const GroupsSizes& s = p.sizes;
+  fence_device();
+  sync_block();
+  if (thread_index() == 0) {
+    uint32_t* arrived = s.arrived + block_z() * grid_y() + block_y();
+    *last = atomic_add(arrived, 1u) + 1 == static_cast<uint32_t>(s.chunks);
+    if (*last) *arrived = 0;
+  }
+  sync_block();
+  if (!*last) return false;
+  fence_device();
+  return true;
 }
 
 /// The last block of a range of columns adds the chunks: each thread some of them, for a few columns of one kind, which
@@ -49,18 +89,18 @@ DEV GroupsSums<Value::kRun> groups_of_rows(const Params& p, int line, int col) {
 template <int kRun, class Params>
 DEV void groups_finish(const Params& p, float* shared, float* sums, float* squares) {
   constexpr int kVector = kRun < 4 ? kRun : 4, kWidth = kGroupsFragments * kRun, kVectors = 2 * kWidth / kVector,
-                kParts = kGroupsThreads / kVectors;
+                kParts = kGroupsThreads / kVectors, kAtOnce = 8;
   const GroupsSizes& s = p.sizes;
   const int vector = thread_index() % kVectors, part = thread_index() / kVectors;
-  const int kind = vector * kVector / kWidth, column = block_x() * kWidth + vector * kVector % kWidth;
+  const int kind = vector * kVector / kWidth, column = block_y() * kWidth + vector * kVector % kWidth;
   Frag<float, kVector> total = splat<kVector>(0.0f);
   if (column < s.channels) {
     const int64_t first = (static_cast<int64_t>(kind) * s.samples + block_z()) * s.chunks;
-    NO_UNROLL for (int i = part; i < s.chunks; i += kGroupsAtOnce * kParts) {
-      Frag<float, kVector> x[kGroupsAtOnce];
-      UNROLL for (int j = 0; j < kGroupsAtOnce; ++j) x[j] = load<float, kVector>(
+    NO_UNROLL for (int i = part; i < s.chunks; i += kAtOnce * kParts) {
+      Frag<float, kVector> x[kAtOnce];
+      UNROLL for (int j = 0; j < kAtOnce; ++j) x[j] = load<float, kVector>(
           s.partials + (first + (i + j * kParts < s.chunks ? i + j * kParts : i)) * s.channels + column);
-      UNROLL for (int j = 0; j < kGroupsAtOnce; ++j) UNROLL for (int k = 0; k < kVector; ++k) total.v[k] +=
+      UNROLL for (int j = 0; j < kAtOnce; ++j) UNROLL for (int k = 0; k < kVector; ++k) total.v[k] +=
           i + j * kParts < s.chunks ? x[j].v[k] : 0.0f;
     }
   }
@@ -68,7 +108,7 @@ DEV void groups_finish(const Params& p, float* shared, float* sums, float* squar
   sync_block();
   for (int t = thread_index(); t < 2 * kWidth; t += kGroupsThreads) {
     float* out = t < kWidth ? sums : squares;
-    const int c = block_x() * kWidth + t % kWidth;
+    const int c = block_y() * kWidth + t % kWidth;
     if (c >= s.channels || !out) continue;
     float sum = 0;
     UNROLL for (int i = 0; i < kParts; ++i) sum += shared[i * 2 * kWidth + t];
@@ -76,43 +116,37 @@ DEV void groups_finish(const Params& p, float* shared, float* sums, float* squar
   }
 }
 
-/// Value: kRun; eval(p, row, col) yields kRun columns. Sums and Squares: where results go, or 0 for none.
-/// Grid: x = blocks of kGroupsFragments * kRun columns, y = chunks, z = samples.
-template <class Value, class Params>
+/// Value: kRun; eval(p, row, col) yields kRun columns. Sums and Squares: where results go, or 0 for none. kCluster:
+/// blocks of a cluster, or 1. Grid: x = blocks along inner, y = kGroupsFragments * kRun columns, z = samples.
+template <class Value, int kCluster, class Params>
 DEV void groups(const Params& p, float* sums, float* squares) {
-  griddep_launch();
+  if constexpr (kCluster > 1) sync_cluster();  // all blocks are there to be written to
   griddep_wait();
+  griddep_launch();
   constexpr int kRun = Value::kRun, kLines = kGroupsThreads / kGroupsFragments, kWidth = kGroupsFragments * kRun;
   const GroupsSizes& s = p.sizes;
   const int fragment = thread_index() % kGroupsFragments, line = thread_index() / kGroupsFragments;
-  const int col = (block_x() * kGroupsFragments + fragment) * kRun;
+  const int col = (block_y() * kGroupsFragments + fragment) * kRun;
   GroupsSums<kRun> found;
   if (col < s.channels) found = groups_of_rows<Value>(p, line, col);
   float* shared = reinterpret_cast<float*>(shared_memory());  // [2][kLines][kWidth]
+  float* of_blocks = shared + 2 * kLines * kWidth;            // [kCluster][2][kWidth]
   store(shared + line * kWidth + fragment * kRun, found.sum);
   store(shared + (kLines + line) * kWidth + fragment * kRun, found.square);
   sync_block();
-  const int64_t plane = static_cast<int64_t>(s.samples) * s.chunks * s.channels;
-  for (int t = thread_index(); t < 2 * kWidth; t += kGroupsThreads) {
-    const int kind = t / kWidth, c = block_x() * kWidth + t % kWidth;
-    if (c >= s.channels) continue;
-    float total = 0;
-    UNROLL_8 for (int l = 0; l < kLines; ++l) total += shared[(kind * kLines + l) * kWidth + t % kWidth];
-    s.partials[kind * plane + (static_cast<int64_t>(block_z()) * s.chunks + block_y()) * s.channels + c] = total;
-  }
-  // The last block of these columns adds the chunks.
-  uint32_t* last = reinterpret_cast<uint32_t*>(shared + 2 * kLines * kWidth);
-  fence_device();
-  sync_block();
-  if (thread_index() == 0) {
-    uint32_t* arrived = s.arrived + block_z() * grid_x() + block_x();
-    *last = atomic_add(arrived, 1u) + 1 == static_cast<uint32_t>(s.chunks);
-    if (*last) *arrived = 0;
-  }
-  sync_block();
-  if (!*last) return;
-  fence_device();
-  groups_finish<kRun>(p, shared, sums, squares);
+  const bool ends = groups_meet<kCluster, kWidth>(shared, of_blocks, [&](int t, float total) {
+    const int c = block_y() * kWidth + t % kWidth;
+    const int64_t sample = block_z(), kind = t / kWidth;
+    float* out = kind ? squares : sums;
+    if (c >= s.channels) return;
+    if (s.chunks > 1)
+      s.partials[((kind * s.samples + sample) * s.chunks + block_x() / kCluster) * s.channels + c] = total;
+    else if (out)
+      out[sample * s.channels + c] = total;
+  });
+  if (!ends || s.chunks == 1) return;
+  if (groups_last(p, reinterpret_cast<uint32_t*>(of_blocks + 2 * kCluster * kWidth)))
+    groups_finish<kRun>(p, shared, sums, squares);
 }
 
 }  // namespace tenon::device

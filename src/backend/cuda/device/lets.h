@@ -8,13 +8,23 @@ namespace tenon::device {
 
 inline constexpr int kLetsThreads = 1024;
 
-/// A program without reductions over rows * row_fragments fragments.
+/// What a thread loads for its first fragment of let_map, or for the last there is.
+template <class Program, class Params>
+DEV typename Program::Loads let_loads(const Params& p, int rows, const Divisor& row_fragments) {
+  const int width = static_cast<int>(row_fragments.divisor), last = rows * width - 1,
+            i = thread_index() < last ? thread_index() : last, row = i / row_fragments;
+  return Program::loads(p, row, (i - row * width) * Program::kRun);
+}
+
+/// A program without reductions over rows * row_fragments fragments. `first`: let_loads.
 template <class Program, int threads, class Params>
-DEV void let_map(const Params& p, int rows, const Divisor& row_fragments) {
+DEV void let_map(const Params& p, int rows, const Divisor& row_fragments, const typename Program::Loads& first) {
   const int width = static_cast<int>(row_fragments.divisor);
+  typename Program::Loads loads = first;
   NO_UNROLL for (int i = thread_index(); i < rows * width; i += threads) {
-    const int row = i / row_fragments;
-    Program::eval(p, row, (i - row * width) * Program::kRun);
+    const int row = i / row_fragments, col = (i - row * width) * Program::kRun;
+    if (i != thread_index()) loads = Program::loads(p, row, col);
+    Program::results(p, row, col, loads);
   }
 }
 

@@ -34,7 +34,12 @@ struct MmaTile {
 
 DEV void mma(BF16, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { mma_bf16(d, a, b); }
 DEV void mma(F16, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { mma_f16(d, a, b); }
-DEV void mma(E4M3, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { mma_e4m3(d, a, b); }
+/// The tensor core adds up products of e4m3 in some 14 bits: 32 of them, and these sums in f32.
+DEV void mma(E4M3, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  float apart[4] = {};
+  mma_e4m3(apart, a, b);
+  UNROLL for (int i = 0; i < 4; ++i) d[i] += apart[i];
+}
 
 /// Which rows and which chunk of them a thread copies: chunk `chunk` of rows first, first + kStep, ...
 template <class Tile, int kRows, class T>

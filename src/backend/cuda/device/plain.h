@@ -31,9 +31,9 @@ struct NoConstants {
 /// block call. Constants: copy(p), with copy_constant, and wait().
 template <class Constants, class Params>
 DEV void begin_loads(const Params& p) {
-  griddep_launch();
   Constants::copy(p);
   griddep_wait();
+  griddep_launch();
 }
 
 /// The same, and the weights are there.

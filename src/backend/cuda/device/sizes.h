@@ -8,6 +8,9 @@ struct MapSizes {
   int32_t rows;
   int32_t lines;          ///< rows that all threads hold at once
   Divisor row_fragments;  ///< of a row
+  /// Nobody who runs beside the predecessor writes what the map (its lets) loads first.
+  int32_t settled, settled_lets;
+  int32_t backwards;  ///< from the last row to the first
 };
 
 struct RowsSizes {
@@ -17,9 +20,9 @@ struct RowsSizes {
 /// A value seen as [samples, inner, channels], summed over inner.
 struct GroupsSizes {
   int32_t samples, inner, channels;
-  int32_t chunk, chunks;  ///< rows of a block along inner, blocks along inner
-  float* partials;        ///< [kinds, samples, chunks, channels]
-  uint32_t* arrived;      ///< [samples * column blocks], zero before and after
+  int32_t chunks;     ///< clusters of blocks along inner
+  float* partials;    ///< [kinds, samples, chunks, channels], of more than one
+  uint32_t* arrived;  ///< [samples * column blocks], zero before and after
 };
 
 }  // namespace tenon::device

@@ -65,6 +65,7 @@ class Machine {
   virtual void tma_load(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) = 0;
   virtual void sync_cluster() = 0;
   virtual void mbarrier_arrive_at(uint32_t barrier, int rank) = 0;
+  virtual void store_at(uint32_t address, float value, int rank) = 0;
   virtual void tma_load_shared(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank,
                                unsigned blocks) = 0;
   virtual void wgmma(WgmmaArguments arguments) = 0;
@@ -304,6 +305,7 @@ DEV void tma_load(uint32_t dst, const TensorMap& map, uint32_t barrier, At... at
 DEV int cluster_rank() { return host::machine->cluster_rank; }
 DEV void sync_cluster() { host::machine->sync_cluster(); }
 DEV void mbarrier_arrive_at(uint32_t barrier, int rank) { host::machine->mbarrier_arrive_at(barrier, rank); }
+DEV void store_at(uint32_t address, float value, int rank) { host::machine->store_at(address, value, rank); }
 template <class... At>
 DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, unsigned blocks, At... at) {
   const int coordinates[5] = {at...};

@@ -93,6 +93,14 @@ DEV void mbarrier_arrive_at(uint32_t barrier, int rank) {
       "r"(rank)
       : "memory");
 }
+/// Stores to this address in the shared memory of block `rank` of the cluster.
+DEV void store_at(uint32_t address, float value, int rank) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nst.shared::cluster.f32 [there], %2;\n}\n" ::"r"(
+          address),
+      "r"(rank), "f"(value)
+      : "memory");
+}
 /// A copy to the same address in each block of the cluster whose bit is set in `blocks`; its bytes arrive at the
 /// barrier of the same address there.
 DEV void tma_load_shared(uint32_t dst, const TensorMap& map, uint32_t barrier, unsigned blocks, int x, int y) {

@@ -22,6 +22,8 @@ struct WgmmaTile {
   static constexpr int kWarpM = 16 * kParts, kWarpN = kN, kFragmentStep = 64;
   static constexpr int kSumThreads = 128 * kGroups, kSumWarps = kSumThreads / 32, kThreads = kSumThreads + 128;
   static constexpr bool kRuns = true;
+  /// Columns whose sums of a stage are kept apart at a time, where they are (kAddsStages): both must fit the registers.
+  static constexpr int kApartN = kParts * kN > 192 && kN > 128 ? kN / 2 : kN;
   static constexpr int kSlabBytes = 2 * kN * 4;  ///< a warp's counts
   static constexpr int kStageBytes = (kM + kN) * kRowBytes;
   static constexpr int kSlabsAt = kStages * kStageBytes, kBarriersAt = kSlabsAt + kSumWarps * kSlabBytes;
@@ -31,7 +33,6 @@ struct WgmmaTile {
 
 DEV void wgmma(BF16, auto& d, uint64_t a, uint64_t b) { wgmma_bf16(d, a, b, true); }
 DEV void wgmma(F16, auto& d, uint64_t a, uint64_t b) { wgmma_f16(d, a, b, true); }
-DEV void wgmma(E4M3, auto& d, uint64_t a, uint64_t b) { wgmma_e4m3(d, a, b, true); }
 
 /// Where columns of an operand come from: an operand's `source(p, column)`. Joined operands have several maps.
 struct TmaSource {
@@ -168,11 +169,51 @@ DEV void leave_stage(uint32_t empty) {
   }
 }
 
+/// Where the warp's warpgroup has its first row of operand A, from the stage's begin.
+template <class Tile>
+DEV uint32_t rows_of_group() {
+  return (warp_uniform() - 4) / 4 * (64 * Tile::kParts) * Tile::kRowBytes;
+}
+
+/// True for types whose products wgmma adds up in fewer bits than f32 has: of e4m3 it keeps some 14 of the largest
+/// addend, so that a long sum loses what is small beside it.
+template <class T>
+inline constexpr bool kAddsStages = false;
+template <>
+inline constexpr bool kAddsStages<E4M3> = true;
+
+/// The sums of `steps` stages of e4m3: those of a stage (128 products) by wgmma, the stages' in f32. While one
+/// warpgroup adds, another one's products run.
+template <class Tile, class T>
+requires kAddsStages<T> DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps) {
+  constexpr int kColumns = Tile::kApartN, kFragments = kColumns / 8, kPieces = Tile::kParts * (Tile::kN / kColumns);
+  const uint32_t rows = rows_of_group<Tile>();
+  float apart[kFragments][4] = {};
+  sums = {};
+  NO_UNROLL for (int step = 0; step < steps; ++step) {
+    mbarrier_wait(ring.full(), ring.phase);
+    UNROLL for (int piece = 0; piece < kPieces; ++piece) {
+      const int part = piece % Tile::kParts, column = piece / Tile::kParts * kColumns;
+      const uint64_t a = wgmma_rows(ring.a() + rows + part * 64 * Tile::kRowBytes);
+      const uint64_t b = wgmma_rows(ring.b() + column * Tile::kRowBytes);
+      wgmma_fence();
+      UNROLL for (int k = 0; k < Tile::kRowBytes / 32; ++k) wgmma_e4m3(apart, a + 2 * k, b + 2 * k, k > 0);
+      wgmma_commit();
+      wgmma_wait<0>();
+      wgmma_settle(apart);
+      if (piece == kPieces - 1) leave_stage<Tile>(ring.empty());
+      UNROLL for (int j = 0; j < kFragments; ++j) UNROLL for (int e = 0; e < 4; ++e) sums.v[part][column / 8 + j][e] +=
+          apart[j][e];
+    }
+    ring.advance();
+  }
+}
+
 /// The sums of `steps` stages.
 template <class Tile, class T>
 DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps) {
   constexpr int kParts = Tile::kParts;
-  const uint32_t rows = (warp_uniform() - 4) / 4 * (64 * kParts) * Tile::kRowBytes;
+  const uint32_t rows = rows_of_group<Tile>();
   uint32_t last_empty = 0;
   sums = {};
   NO_UNROLL for (int step = 0; step < steps; ++step) {

@@ -1,0 +1,132 @@
+// Products of e4m3 on the core of each architecture: which core and arithmetic a launch gets, and its results.
+#include <gmock/gmock.h>
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "cuda/emulated_runner.h"
+#include "cuda/emulator.h"
+#include "cuda/nvrtc_environment.h"
+#include "tenon/backend/cuda/driver/compile_device.h"
+
+namespace tenon::launches {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class E4m3 : public LaunchTest {
+ protected:
+  Expr tensor(const std::string& name, const Shape& shape) { return input(g, name, DType::E4M3, shape); }
+  Expr constant(const std::string& name, const Shape& shape) { return weight(name, DType::E4M3, shape); }
+
+  /// Checks a product's results on an architecture; the names of its steps.
+  std::string steps_of(const Expr& product, const std::string& arch, int64_t k, double size = 8) {
+    const Launch l = launch(product.is<nodes::Linear>() ? "gemm" : "conv2d", {{"y", product * 0.5 + 1.0}});
+    const auto device =
+        std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{.arch = arch, .multiprocessors = 4});
+    std::string steps;
+    const Tensors got = run_on(device, l, tensors, &steps);
+    const Output& y = l.outputs.front();
+    compare(y, got.at("y"), Oracle(tensors).eval(y.value), {DType::F32, DType::F32, k, size, kLostOfE4m3}, arch);
+    return steps;
+  }
+};
+
+TEST_F(E4m3, EachArchitectureHasItsCore) {
+  const Expr x = tensor("x", {70, 160});
+  for (const Expr& w : {constant("w", {50, 160}), tensor("computed", {56, 160})}) {
+    EXPECT_THAT(steps_of(linear(x, w), "sm_90a", 160, 24), HasSubstr(" e4m3 WgmmaTile<"));
+    EXPECT_THAT(steps_of(linear(x, w), "sm_89", 160, 24), HasSubstr(" e4m3 MmaTile<"));
+  }
+}
+
+// mma converts e4m3 on sm_90a: there what the copy engine cannot take is multiplied in f16, which is exact.
+TEST_F(E4m3, HopperNeverMultipliesItWithMma) {
+  const Expr x = tensor("x", {70, 160}), odd = tensor("odd", {50, 160});
+  EXPECT_THAT(steps_of(linear(x, odd), "sm_90a", 160, 24), HasSubstr(" f16 MmaTile<"));
+  EXPECT_THAT(steps_of(linear(x, odd), "sm_89", 160, 24), HasSubstr(" e4m3 MmaTile<"));
+  setenv("TENON_CUDA_CORE", "mma", 1);
+  EXPECT_THAT(steps_of(linear(x, constant("w", {64, 160})), "sm_90a", 160), HasSubstr(" f16 MmaTile<"));
+  unsetenv("TENON_CUDA_CORE");
+}
+
+TEST_F(E4m3, RowsThatDoNotComeInBoxesAreStoredInFront) {
+  const Expr halves = concat({tensor("a", {70, 128}), tensor("b", {70, 32})}, -1),
+             parts = concat({tensor("c", {70, 32}), tensor("d", {70, 128})}, -1), w = constant("w", {64, 160});
+  EXPECT_THAT(steps_of(linear(halves, w), "sm_90a", 160), Not(HasSubstr(";")));
+  EXPECT_THAT(steps_of(linear(parts, w), "sm_90a", 160), HasSubstr(";"));
+}
+
+TEST_F(E4m3, IsWidenedBesideOtherTypesAndInConvolutions) {
+  const Expr w = constant("w", {64, 160});
+  for (const auto& [type, name] : {std::pair{DType::F16, " f16 "}, {DType::BF16, " bf16 "}}) {
+    const Expr x = input(g, numbered("x", static_cast<int64_t>(type)), type, {70, 160});
+    EXPECT_THAT(steps_of(linear(x, w), "sm_90a", 160), HasSubstr(name));
+  }
+  const Expr picture = tensor("picture", {1, 9, 7, 48}), filter = constant("filter", {64, 48, 3, 3});
+  EXPECT_THAT(steps_of(conv2d(picture, filter, 1, {1, 1, 1, 1}), "sm_90a", 432), HasSubstr(" f16 "));
+}
+
+// Layers of a transformer of 3840 columns with 4224 tokens: what their kernels are, in machine code.
+class E4m3Code : public LaunchTest {
+ protected:
+  void SetUp() override {
+    options_.search = cuda::test::nvrtc_settings();
+    options_.kernel_folder = std::filesystem::temp_directory_path() / ("tenon_e4m3_code_" + std::to_string(getpid()));
+    options_.threads = 2;
+  }
+  void TearDown() override { std::filesystem::remove_all(options_.kernel_folder); }
+
+  // Rows of x and w have a scale each.
+  Expr layer(const std::string& name, int64_t columns, int64_t k) {
+    return linear(leaf(name + ".x", DType::E4M3, {4224, k}), leaf(name + ".w", DType::E4M3, {columns, k}, true)) *
+           leaf(name + ".row", DType::F32, {4224, 1}) * leaf(name + ".column", DType::F32, {columns}, true);
+  }
+  Expr leaf(const std::string& name, DType t, const Shape& shape, bool constant = false) {
+    tensors.emplace(name, HostTensor::zeros(t, shape));
+    return constant ? param(g, name, t, shape) : input(g, name, t, shape);
+  }
+
+  void expect_native(const std::string& arch, const Expr& value) {
+    const auto device = std::make_shared<cuda::CompileDevice>(arch, options_);
+    const bool hopper = arch == "sm_90a";
+    run_on(device, launch("gemm", {{"y", cast(value, DType::BF16)}}), tensors);
+    int products = 0;
+    const auto expected = [&](const cuda::KernelSource& source) {
+      cuda::KernelExpectations e;
+      if (source.name.find(" e4m3 ") == std::string::npos) return e;
+      ++products;
+      e.contains = {hopper ? cuda::Opcode::Qgmma : cuda::Opcode::Qmma};
+      e.lacks = {cuda::Opcode::Hmma, cuda::Opcode::Hgmma};
+      e.wide_loads = e.wide_stores = 0.8;
+      return e;
+    };
+    for (const cuda::KernelReport& r : device->finish(expected)) {
+      EXPECT_EQ(r.error, "") << r.name;
+      EXPECT_THAT(r.violations, IsEmpty()) << r.name << ", " << arch;
+      EXPECT_EQ(r.kernel.stack_bytes, 0) << r.name << ", " << arch;
+    }
+    EXPECT_EQ(products, 1) << arch;
+  }
+
+ private:
+  cuda::CompileOptions options_;
+};
+
+TEST_F(E4m3Code, LayersOfATransformer) {
+  SKIP_WITHOUT_NVRTC();
+  const Expr gate = leaf("gate", DType::BF16, {3840}), residual = leaf("residual", DType::BF16, {4224, 3840});
+  const Expr packed = layer("w1.w3", 20480, 3840);
+  for (const std::string& arch : cuda::CompileDevice::architectures()) {
+    expect_native(arch, layer("qkv", 11520, 3840));
+    expect_native(arch, residual + gate * layer("w2", 3840, 10240));
+    expect_native(arch, silu(slice(packed, -1, 0, 10240)) * slice(packed, -1, 10240, 20480));
+  }
+}
+
+}  // namespace
+}  // namespace tenon::launches
