@@ -126,6 +126,8 @@ class Backend {
   /// that is read: element i of an output depends on elements i alone, and all are read before any is written. At most
   /// kMostListVectors vectors. Throws Error(Internal) for another launch.
   virtual std::unique_ptr<ListKernel> prepare_list(const Launch& launch) = 0;
+  /// Whether record() records.
+  virtual bool records() const { return false; }
   /// Records the kernels that `runs` runs, which have run before, instead of running them. Null where nothing is
   /// gained.
   virtual std::unique_ptr<Replay> record(const std::function<void()>& runs) {

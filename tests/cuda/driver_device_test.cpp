@@ -296,6 +296,7 @@ TEST_F(DriverDeviceTest, Recordings) {
     DriverDevice device(options_);
     const auto function = device.load(store_kernel("store"));
     const Arguments arguments{};
+    device.use_stream(reinterpret_cast<void*>(uintptr_t{0x55}));  // which need not be able to record
     device.begin_recording();
     for (int i = 0; i < 3; ++i) function->launch({.threads = 128}, bytes(arguments));
     EXPECT_THAT(error_of([&] { device.allocate(1); }).second, HasSubstr("while launches are recorded"));
