@@ -61,6 +61,8 @@ CASES = {
     "rows of a table, 16896 x 3840": ([(65536, 3840), ROWS], 1, lambda t, i: tenon.gather(t, i), lambda t, i: t[i]),
     "silu(group_norm(x)), 2 x 4096 x 320": ([(2, 4096, 320), (320,), (320,)], 1, fused_group_norm, group_norm),
     "silu(group_norm(x)), 262144 x 128": ([(1, 262144, 128), (128,), (128,)], 1, fused_group_norm, group_norm),
+    "silu(group_norm(x)), 4224 x 3840": ([(1, 4224, 3840), (3840,), (3840,)], 1, fused_group_norm, group_norm),
+    "silu(group_norm(x)), 4224 x 10240": ([(1, 4224, 10240), (10240,), (10240,)], 1, fused_group_norm, group_norm),
 }
 
 

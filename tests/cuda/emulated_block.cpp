@@ -63,6 +63,8 @@ void Block::prepare(const LaunchShape& shape) {
   box_copies_.clear();
   products_.assign((shape.threads + 127) / 128, WarpgroupProducts{});
   cluster_waiters_.clear();
+  grid_waiters_.clear();
+  waited_ = false;
   current = nullptr;
   shared_bytes_ = shape.shared_bytes;
   shared_store_.resize(shared_bytes_ + kSharedGuard + kSharedAlign);
@@ -107,11 +109,12 @@ void Block::finish() {
 }
 
 void Block::run(std::span<Block* const> cluster, KernelEntry kernel, const void* params, const LaunchShape& shape,
-                const unsigned (&at)[3], bool backwards) {
+                const unsigned (&at)[3], bool backwards, const std::function<void()>& in_front) {
   std::vector<Block*> order(cluster.begin(), cluster.end());
   for (size_t rank = 0; rank < cluster.size(); ++rank) {
     Block& b = *cluster[rank];
-    b.cluster_ = order, b.cluster_rank = static_cast<int>(rank), b.backwards_ = backwards;
+    b.cluster_ = order, b.cluster_rank = static_cast<int>(rank), b.backwards_ = backwards,
+    b.holds_ = in_front != nullptr;
   }
   for (Block* b : cluster) b->start(kernel, params, shape, at);
   if (backwards) std::reverse(order.begin(), order.end());
@@ -122,6 +125,13 @@ void Block::run(std::span<Block* const> cluster, KernelEntry kernel, const void*
     moved = false;
     for (Block* b : order) moved |= b->run_ready();
     for (size_t i = 0; !moved && i < order.size(); ++i) moved = order[i]->finish_a_box_copy();
+    if (moved || !order[0]->holds_) continue;
+    in_front();
+    moved = true;
+    for (Block* b : order) {
+      b->holds_ = false;
+      for (int t : std::exchange(b->grid_waiters_, {})) b->ready_.push_back(t);
+    }
   }
   for (Block* b : order)
     if (!b->error_.empty()) b->finish();
@@ -325,6 +335,18 @@ void Block::sync_cluster() {
   for (Block* b : cluster_)
     for (int t : std::exchange(b->cluster_waiters_, {}))
       if (b != this || t != thread) b->ready_.push_back(t);
+}
+
+void Block::griddep_wait() {
+  waited_ = true;
+  if (!holds_) return;
+  grid_waiters_.push_back(thread);
+  suspend("griddep_wait");
+}
+
+// What a successor reads in front of its wait must be whole: what was there before this launch's own wait.
+void Block::griddep_launch() {
+  if (!waited_) fail("lets its successor start before it has waited for its predecessor");
 }
 
 void Block::mbarrier_arrive_at(uint32_t barrier, int rank) {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -31,10 +32,11 @@ class Block final : public Machine {
  public:
   Block();
   ~Block();
-  /// Runs all threads of a cluster's blocks to their end, the first of which is block `at`. Throws std::string, what
-  /// went wrong and where, without a kernel's name.
+  /// Runs all threads of a cluster's blocks to their end, the first of which is block `at`. Threads that wait for the
+  /// launch in front do so until `in_front` was called, if there is one, which is once no thread can go on without.
+  /// Throws std::string, what went wrong and where, without a kernel's name.
   static void run(std::span<Block* const> cluster, KernelEntry kernel, const void* params, const LaunchShape& shape,
-                  const unsigned (&at)[3], bool backwards);
+                  const unsigned (&at)[3], bool backwards, const std::function<void()>& in_front);
   BlockStatistics statistics;
 
   void together(int warps, const char* name, device::host::Together act, void* arguments) override;
@@ -49,6 +51,8 @@ class Block final : public Machine {
   void mbarrier_wait(uint32_t barrier, int parity) override;
   void tma_load(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) override;
   void sync_cluster() override;
+  void griddep_wait() override;
+  void griddep_launch() override;
   void mbarrier_arrive_at(uint32_t barrier, int rank) override;
   void store_at(uint32_t address, float value, int rank) override;
   void tma_load_shared(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank,
@@ -135,6 +139,9 @@ class Block final : public Machine {
   unsigned shared_bytes_ = 0;
   std::vector<unsigned char> shared_store_;
   bool backwards_ = false;
+  bool waited_ = false;               ///< some thread, for the launch in front
+  bool holds_ = false;                ///< that launch has not run yet
+  std::vector<int> grid_waiters_;     ///< threads that wait for it
   std::vector<Block*> cluster_;       ///< its blocks, this one among them
   std::vector<int> cluster_waiters_;  ///< threads of this block at sync_cluster
   std::string error_;

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 #include <sstream>
+#include <utility>
 
 #include "emulated_block.h"
 #include "tenon/core/error.h"
@@ -80,10 +81,12 @@ fs::path compile(const KernelSource& source, const EmulatorOptions& options, con
   return object;
 }
 
-// The blocks of a cluster, made once.
-std::span<Block* const> shared_blocks(unsigned count) {
-  static std::vector<std::unique_ptr<Block>> blocks;
-  static std::vector<Block*> pointers;
+// The blocks of a cluster, made once. `beside`: while others are under way.
+std::span<Block* const> shared_blocks(unsigned count, bool beside = false) {
+  static std::vector<std::unique_ptr<Block>> all_blocks[2];
+  static std::vector<Block*> all_pointers[2];
+  auto& blocks = all_blocks[beside];
+  auto& pointers = all_pointers[beside];
   while (blocks.size() < count) {
     blocks.push_back(std::make_unique<Block>());
     pointers.push_back(blocks.back().get());
@@ -133,9 +136,9 @@ class Emulator::Kernel : public Function {
         << "launched with a grid that no device takes";
     const std::vector<std::byte> copy(params.begin(), params.end());
     if (on_.tape_)
-      on_.tape_->launches.emplace_back([this, shape, copy] { run(shape, copy); });
+      on_.tape_->launches.emplace_back([this, shape, copy] { put(shape, copy); });
     else
-      run(shape, copy);
+      put(shape, copy);
   }
 
   KernelResources resources() override { return {}; }
@@ -145,7 +148,15 @@ class Emulator::Kernel : public Function {
     if (library != nullptr) dlclose(library);
   }
 
-  void run(const LaunchShape& shape, const std::vector<std::byte>& params) const {
+  void put(const LaunchShape& shape, const std::vector<std::byte>& params) {
+    if (!shape.overlaps) on_.run_late();
+    if (on_.launches_++ == on_.options_.late)
+      on_.late_ = [this, shape, params] { run(shape, params, true); };
+    else
+      run(shape, params, false);
+  }
+
+  void run(const LaunchShape& shape, const std::vector<std::byte>& params, bool late) const {
     struct alignas(64) Line {
       std::byte bytes[64];
     };
@@ -155,7 +166,9 @@ class Emulator::Kernel : public Function {
     for (at[2] = 0; at[2] < shape.grid_z; ++at[2])
       for (at[1] = 0; at[1] < shape.grid_y; ++at[1])
         for (at[0] = 0; at[0] < shape.grid_x; at[0] += shape.cluster) try {
-            Block::run(shared_blocks(shape.cluster), entry_, aligned.data(), shape, at, on_.options_.backwards);
+            const std::function<void()> in_front = on_.late_ ? [this] { on_.run_late(); } : std::function<void()>();
+            Block::run(shared_blocks(shape.cluster, late), entry_, aligned.data(), shape, at, on_.options_.backwards,
+                       in_front);
           } catch (const std::string& what) {
             throw Error(ErrorKind::Device, name_, what);
           }
@@ -176,6 +189,10 @@ Emulator::Emulator(EmulatorOptions options)
 }
 Emulator::~Emulator() = default;
 
+void Emulator::run_late() {
+  if (const std::function<void()> launch = std::exchange(late_, nullptr)) launch();
+}
+
 std::shared_ptr<Function> Emulator::load(const KernelSource& source) {
   std::shared_ptr<Kernel>& kernel = kernels_[source.text];
   if (!kernel) kernel = std::make_shared<Kernel>(source, compile(source, options_, headers_hash_), *this);
@@ -194,16 +211,15 @@ std::shared_ptr<void> Emulator::allocate(int64_t bytes) {
 }
 
 void Emulator::copy_in(void* dst, const void* src, int64_t bytes) {
+  run_late();
   if (bytes > 0) std::memcpy(dst, src, static_cast<size_t>(bytes));
 }
 void Emulator::copy_out(void* dst, const void* src, int64_t bytes) {
+  run_late();
   if (bytes > 0) std::memcpy(dst, src, static_cast<size_t>(bytes));
 }
 void Emulator::fill_zero(void* dst, int64_t bytes) {
-  if (tape_)
-    tape_->launches.emplace_back([dst, bytes] { std::memset(dst, 0, static_cast<size_t>(bytes)); });
-  else
-    std::memset(dst, 0, static_cast<size_t>(bytes));
+  call({}, [dst, bytes](void*) { std::memset(dst, 0, static_cast<size_t>(bytes)); });
 }
 
 void Emulator::begin_recording() {
@@ -216,10 +232,14 @@ std::unique_ptr<Recording> Emulator::end_recording() {
 }
 
 void Emulator::call(const std::string&, const std::function<void(void* stream)>& put) {
-  if (tape_)
-    tape_->launches.emplace_back([put] { put(nullptr); });
-  else
+  const auto after = [this, put] {
+    run_late();
     put(nullptr);
+  };
+  if (tape_)
+    tape_->launches.emplace_back(after);
+  else
+    after();
 }
 
 TensorMap Emulator::encode(const TensorBox& box) const {

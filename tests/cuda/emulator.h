@@ -2,6 +2,7 @@
 // compiler and runs them block by block, every thread of a block a fiber. It is strict where a GPU is lenient: see
 // vocabulary_host.h.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -20,6 +21,8 @@ struct EmulatorOptions {
   std::vector<std::string> includes = default_includes();
   /// Threads of a block start in the opposite order: finds what the usual order hides.
   bool backwards = false;
+  /// This launch, the first is 0, runs as late as it can: when its successor waits for it, or the host does.
+  int late = -1;
 
   static std::vector<std::string> default_includes();
 };
@@ -40,7 +43,7 @@ class Emulator : public Device {
   void copy_in(void* dst, const void* src, int64_t bytes) override;
   void copy_out(void* dst, const void* src, int64_t bytes) override;
   void fill_zero(void* dst, int64_t bytes) override;
-  void synchronize() override {}
+  void synchronize() override { run_late(); }
   void begin_recording() override;
   std::unique_ptr<Recording> end_recording() override;
   TensorMap encode(const TensorBox& box) const override;
@@ -51,9 +54,12 @@ class Emulator : public Device {
  private:
   struct Tape;
   class Kernel;
+  void run_late();
   EmulatorOptions options_;
   DeviceFacts facts_;
   std::unique_ptr<Tape> tape_;
+  int launches_ = 0;
+  std::function<void()> late_;  ///< a launch that has not run yet
   std::map<std::string, std::shared_ptr<Kernel>> kernels_;
   std::string headers_hash_;
 };

@@ -158,6 +158,7 @@ TEST_F(Vocabulary, MistakesAreFound) {
   EXPECT_THAT(error_of("cp_async16(shared_address(shared_memory()) + 4096, p.in, 16);"),
               HasSubstr("outside shared memory"));
   EXPECT_THAT(error_of("shared_memory()[4096] = 1;"), HasSubstr("wrote behind its 4096 bytes"));
+  EXPECT_THAT(error_of("griddep_launch(); griddep_wait();"), HasSubstr("before it has waited for its predecessor"));
   EXPECT_THAT(error_of("this is no code"), HasSubstr("does not compile"));
 }
 
@@ -265,6 +266,26 @@ TEST_F(Vocabulary, LaunchesAreRecorded) {
   recording->launch();
   recording->launch();
   EXPECT_EQ(x[5], 2.0f);
+}
+
+// The launch in front runs when its successor waits for it, which has then read what was there before.
+TEST_F(Vocabulary, ALateLaunchRunsWhenItIsWaitedFor) {
+  EmulatorOptions options;
+  options.late = 0;
+  Emulator late(options);
+  auto memory = late.allocate(1024);
+  auto* x = static_cast<float*>(memory.get());
+  const Buffers params{nullptr, x};
+  const auto put = [&](const std::string& body, bool overlaps) {
+    late.load(source(body))->launch({.threads = 64, .overlaps = overlaps}, std::as_bytes(std::span(&params, 1)));
+  };
+  put("p.out[thread_index()] = 3.0f;", true);
+  EXPECT_EQ(x[5], 0.0f);
+  put("const float before = p.out[thread_index()]; griddep_wait();"
+      "p.out[64 + thread_index()] = 10.0f * before + p.out[thread_index()];",
+      true);
+  EXPECT_EQ(x[5], 3.0f);
+  for (int t = 0; t < 64; ++t) EXPECT_EQ(x[64 + t], 3.0f);
 }
 
 }  // namespace

@@ -162,6 +162,70 @@ TEST(Memory, BuffersThatLiveTogetherDoNotOverlap) {
       }
 }
 
+using Names = std::vector<std::string>;
+
+// x = rms_norm(h), its sums, and a map that reads both: when the sums' launch begins, x is whole.
+TEST(Settled, WhatNeitherTheLaunchNorTheOneInFrontWrites) {
+  Graph g;
+  const Expr h = input(g, "h", DType::F32, {2, 8, 8, 16}), x = h * rsqrt(mean(h * h) + 1e-6);
+  const Plan p = plan_of((x - sum(x, ReduceOver::Inner) / 64.0) * input(g, "b", DType::F32, {16}));
+  ASSERT_EQ(p.counts().total, 3);
+  EXPECT_EQ(step(p, 1).skeleton, "groups");
+  EXPECT_THAT(step(p, 0).settled, ::testing::IsEmpty()) << "what ran before a phase is not known";
+  EXPECT_THAT(step(p, 1).settled, ::testing::IsEmpty());
+  EXPECT_THAT(step(p, 2).settled, ::testing::UnorderedElementsAre("b", step(p, 0).outputs.at(0).buffer));
+}
+
+TEST(Settled, NotParametersNorResultsOfTheLaunchInFront) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 32});
+  Expr h = x;
+  for (const char* w : {"a", "b", "c"}) h = linear(h, param(g, w, DType::F32, {32, 32})) + x;
+  const Plan p = plan_of(h);
+  ASSERT_EQ(p.counts().total, 3);
+  EXPECT_THAT(step(p, 0).settled, ::testing::IsEmpty());
+  for (size_t i : {1u, 2u}) EXPECT_EQ(step(p, i).settled, Names{"x"});
+}
+
+// Of two launches whose memory may be the same, the later's settled buffers lie beside what the launch in front writes.
+TEST(Settled, LiesBesideWhatTheLaunchInFrontWrites) {
+  Graph g;
+  Expr h = input(g, "x", DType::F32, {64, 64}), before = h;
+  for (const char* w : {"a", "b", "c", "d", "e", "f"}) {
+    const Expr next = linear(h, param(g, w, DType::F32, {64, 64})) + before;
+    before = h;
+    h = next;
+  }
+  const Plan p = plan_of(h);
+  const Phase& s = *p.phase(Rate::Step);
+  int reused = 0, found = 0;
+  for (size_t i = 1; i < s.launches.size(); ++i)
+    for (const std::string& name : s.launches[i].settled) {
+      const Buffer& b = p.buffer(name);
+      found += b.role == BufferRole::Temporary;
+      for (const Output& o : s.launches[i - 1].outputs) {
+        const Buffer& a = p.buffer(o.buffer);
+        EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset)
+            << s.launches[i].name << " may read " << name << " while " << a.name << " is written there";
+      }
+      for (const Launch& l : s.launches)
+        for (const Output& o : l.outputs) reused += o.buffer != name && p.buffer(o.buffer).offset == b.offset;
+    }
+  EXPECT_GT(found, 0);
+  EXPECT_GT(reused, 0) << "no settled buffer shares its memory with another: this shows nothing";
+}
+
+// Where a result has the name of an input, its launch writes what it reads.
+TEST(Settled, NothingThatTheLaunchItselfWrites) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 32}), r = input(g, "r", DType::F32, {4, 32});
+  const Expr h = linear(x, param(g, "w", DType::F32, {32, 32}));
+  const std::array results{Result{"y", h}, Result{"r", linear(h, param(g, "v", DType::F32, {32, 32})) + r}};
+  const Plan p = make_plan(results);
+  ASSERT_EQ(p.counts().total, 2);
+  EXPECT_THAT(step(p, 1).settled, ::testing::IsEmpty());
+}
+
 TEST(PlanText, ErrorsNameTheLine) {
   EXPECT_THROW(parse_plan(""), Error);
   try {

@@ -15,6 +15,10 @@ namespace {
 
 constexpr int64_t kAlignment = 256;
 
+constexpr int64_t kCluster = 8;  // blocks of a groups step that meet in shared memory
+
+bool has_clusters(const Device& device) { return device.facts().arch == "sm_90a"; }
+
 int64_t round_up(int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
 
 std::vector<Expr> memory_leaves(const Expr& value) {
@@ -145,15 +149,18 @@ void LaunchKernel::make_sums_step(const Counted& c) {
 
 void LaunchKernel::reserve_chunks(Counted& c) {
   c.source = form_.anchor || domain_of(c.value) != c.value.shape() ? stored_copy(c) : c.value;
-  // Blocks along the inner axis: as many as are at work at once, unless a thread of theirs had too few rows; in
-  // clusters, where there are any.
+  // Blocks along the inner axis: as many as are at work at once, unless a thread of theirs had too few rows. Few rows
+  // of few columns are one cluster's, which needs no memory to meet in; many clusters take longer than they save.
   constexpr int64_t kLines = 32, kBlocksOfMultiprocessor = 4, kBytesOfBlock = 128,  // of a row
-      kLeastRows = 16;                                                              // of a thread
-  c.cluster = device_->facts().arch == "sm_90a" ? 8 : 1;
-  const int64_t others = c.shape[0] * div_up(c.shape[2] * size_of(c.source.dtype()), kBytesOfBlock),
-                most = device_->facts().multiprocessors * kBlocksOfMultiprocessor / std::max<int64_t>(others, 1);
-  c.chunks = std::max<int64_t>(std::min(most, c.shape[1] / (kLines * kLeastRows)) / c.cluster, 1);
-  c.partials_at = reserve_scratch(2 * c.shape[0] * c.chunks * c.shape[2] * 4);
+      kLeastRows = 8;                                                               // of a thread
+  const int64_t ranges =
+                    std::max<int64_t>(c.shape[0] * div_up(c.shape[2] * size_of(c.source.dtype()), kBytesOfBlock), 1),
+                most = device_->facts().multiprocessors * kBlocksOfMultiprocessor / ranges,
+                wanted = c.shape[1] / (kLines * kLeastRows);
+  c.in_cluster = has_clusters(*device_) && most >= 2 * kCluster && wanted > 1 && wanted <= 2 * kCluster;
+  c.blocks = c.in_cluster ? kCluster : std::max<int64_t>(std::min(most, wanted), 1);
+  if (c.in_cluster || c.blocks == 1) return;
+  c.partials_at = reserve_scratch(2 * c.shape[0] * c.blocks * c.shape[2] * 4);
   c.counters_at = reserve_weights(c.shape[0] * c.shape[2] * 4);
 }
 
@@ -186,22 +193,23 @@ void LaunchKernel::make_groups_step(const Counted& c) {
   sizes.samples = checked_int(samples);
   sizes.inner = checked_int(inner);
   sizes.channels = checked_int(channels);
-  sizes.chunks = checked_int(c.chunks);
+  sizes.in_cluster = c.in_cluster;
   params.set_sizes("GroupsSizes", sizes);
   KernelText text;
   text.name = name_ + " statistics";
   text.functors = program.functor("Value");
   text.headers = "#include \"tenon/device/groups.h\"\n" + program.includes();
-  text.kernel = "KERNEL(kGroupsThreads, 1, Params, p) { groups<Value, " + std::to_string(c.cluster) + ">(p, " + sums +
+  const int64_t cluster = has_clusters(*device_) ? kCluster : 1;
+  text.kernel = "KERNEL(kGroupsThreads, 1, Params, p) { groups<Value, " + std::to_string(cluster) + ">(p, " + sums +
                 ", " + squares + "); }\n";
   LaunchShape shape;
   const int64_t width = int64_t{8} * program.run();
   shape.threads = 256;
-  shape.grid_x = static_cast<unsigned>(c.cluster * c.chunks);
+  shape.grid_x = static_cast<unsigned>(c.blocks);
   shape.grid_y = static_cast<unsigned>((channels + width - 1) / width);
   shape.grid_z = static_cast<unsigned>(samples);
-  shape.cluster = static_cast<unsigned>(c.cluster);
-  shape.shared_bytes = static_cast<unsigned>(2 * (32 + c.cluster) * width * 4 + 16);
+  shape.cluster = c.in_cluster ? kCluster : 1;
+  shape.shared_bytes = static_cast<unsigned>(2 * (32 + cluster) * width * 4);
   add(Step(*device_, text, params, shape), {{offsetof(device::GroupsSizes, arrived), kept(c.counters_at)}},
       {{offsetof(device::GroupsSizes, partials), c.partials_at}});
 }

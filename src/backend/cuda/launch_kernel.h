@@ -69,8 +69,9 @@ class LaunchKernel : public Kernel {
     device::CountSizes sizes;  ///< of a count in the core
     int tile_rows = 0;         ///< of its tiles, where they straddle samples
     int64_t partials_at = 0, counters_at = 0;
-    Expr source;  ///< else: the leaf or value that a step of its own reads, in chunks of the inner axis
-    int64_t cluster = 1, chunks = 1;  ///< blocks of a cluster, clusters
+    Expr source;              ///< else: the leaf or value that a step of its own reads, in chunks of the inner axis
+    int64_t blocks = 1;       ///< of that step, along the inner axis
+    bool in_cluster = false;  ///< together
   };
   /// While a core is measured: what it would count goes uncounted.
   void count_in_core(bool does) { counts_in_core_ = does; }

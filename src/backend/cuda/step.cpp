@@ -202,12 +202,13 @@ static Step map_step(Device& device, const std::string& name, std::span<const Pr
     text.headers += "#include \"tenon/device/lets.h\"\n" + first->includes;
     text.functors += first->functors;
     sizes.settled_lets = all_settled(first->loaded_first, params, settled);
-    sizes.settled = sizes.backwards = all_settled(outputs, params, settled);
   }
   ProgramText program(outputs, matrix, params, 8);
   const int64_t width = matrix.cols() / program.run();
   text.name = name;
+  if (!lets.empty()) program.load_early();
   text.functors += program.functor("Program");
+  sizes.settled = program.loads_early() && all_settled(outputs, params, settled);
   const int at_once = lets.empty() && !gathers(outputs) ? 1 : program.at_once();
   const MapGrid grid(device.facts(), matrix.rows(), width, static_cast<int>(shape.threads), at_once, !lets.empty());
   shape.grid_x = static_cast<unsigned>(grid.blocks);

@@ -164,8 +164,8 @@ std::string AccessText::element(const PieceText& t, const std::string& index) co
 
 std::string AccessText::load_vector(size_t i, int run) const {
   const PieceText& t = pieces_[i];
-  return "load<" + type_text(t.piece.leaf.dtype()) + ", " + std::to_string(run) + ">(" + t.pointer + " + r." + name_ +
-         "_" + std::to_string(i) + " + at)";
+  return (past_l1_ ? "load_past_l1<" : "load<") + type_text(t.piece.leaf.dtype()) + ", " + std::to_string(run) + ">(" +
+         t.pointer + " + r." + name_ + "_" + std::to_string(i) + " + at)";
 }
 
 std::string AccessText::load_piece(size_t i, const std::string& dst, int run) const {
@@ -208,6 +208,11 @@ bool AccessText::halves(int run) const {
   return affine_ && !uniform_ && size_of(dtype()) == 2 &&
          std::all_of(pieces_.begin(), pieces_.end(),
                      [&](const PieceText& t) { return vector(t, run) && t.piece.leaf.dtype() == dtype(); });
+}
+
+bool AccessText::load_past_l1(int run) {
+  past_l1_ = affine_ && std::all_of(pieces_.begin(), pieces_.end(), [&](const PieceText& t) { return vector(t, run); });
+  return past_l1_;
 }
 
 std::string AccessText::load_halves(const std::string& dst, int run) const {

@@ -42,6 +42,8 @@ class AccessText {
   std::string row_code() const;
   /// True if fragments of `run` columns can wait in registers as they lie in memory, in half the place of floats.
   bool halves(int run) const;
+  /// From now on fragments are loaded past the first-level cache; false if some would not be.
+  bool load_past_l1(int run);
   /// Statements that fill `dst`, a Frag<dtype(), run>, where halves(run).
   std::string load_halves(const std::string& dst, int run) const;
   /// Statements that fill `dst` (a float where uniform, else Frag<float, run>) at row state `r` and column `col`.
@@ -93,7 +95,7 @@ class AccessText {
   std::string name_;
   Expr view_;
   MatrixDomain domain_;
-  bool written_ = false, uniform_ = false, affine_ = false;
+  bool written_ = false, uniform_ = false, affine_ = false, past_l1_ = false;
   Params& params_;
   std::vector<PieceText> pieces_;
   int locals_ = 0;

@@ -66,6 +66,7 @@ std::optional<LetsText> lets_text(std::span<const ProgramOutput> lets, Params& p
     if (batch.domain.numel() > kMostElements || batch.domain.numel() == 0) return std::nullopt;
     ProgramText program(batch.lets, matrix, params, batch.reduces ? kMostOfSum : kMostColumns);
     const std::string functor = "Let" + std::to_string(made++);
+    program.load_early();
     text.functors += program.functor(functor);
     text.includes += program.includes();
     if (batch.level != level) run += "    sync_block();\n";
@@ -75,7 +76,7 @@ std::optional<LetsText> lets_text(std::span<const ProgramOutput> lets, Params& p
       const std::string over = rows + ", " + params.divisor("row_fragments", matrix.cols() / program.run()),
                         loads = "let_loads<" + functor + ">(p, " + over + ")", lower = "let" + functor.substr(3);
       // What reads nothing that stands in front of it is loaded first.
-      const bool apart = batch.level == 0 || params.in_shared(batch.lets.front().place);
+      const bool apart = program.loads_early() && (batch.level == 0 || params.in_shared(batch.lets.front().place));
       if (apart) {
         members += "    " + functor + "::Loads " + lower + ";\n";
         first += "    f." + lower + " = " + loads + ";\n";

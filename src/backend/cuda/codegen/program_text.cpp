@@ -208,17 +208,19 @@ ProgramText::Value ProgramText::load(const Expr& e) {
   }
   Value v{fresh(), is_uniform, e.dtype()};
   const std::string type = is_uniform ? "float " : "Frag<float, kRun> ";
-  if (loads_apart_ && !is_uniform && !in_shared(e) && access(e).halves(run_)) {
-    members_ += "    Frag<" + type_text(e.dtype()) + ", kRun> " + v.name + ";\n";
-    loads_ += "    " + access(e).load_halves("l." + v.name, run_) + "\n";
-    loop_ += "        const " + type + v.name + " = to_floats(l." + v.name + ");\n";
-    return v;
-  }
   if (loads_apart_ && !is_uniform && !in_shared(e)) {
+    AccessText& from = access(e);
+    if (early_) early_ = from.load_past_l1(run_);
+    const std::string member = "l." + v.name;
+    if (from.halves(run_)) {
+      members_ += "    Frag<" + type_text(e.dtype()) + ", kRun> " + v.name + ";\n";
+      loads_ += "    " + from.load_halves(member, run_) + "\n";
+      loop_ += "        const " + type + v.name + " = to_floats(" + member + ");\n";
+      return v;
+    }
     members_ += "    " + type + v.name + ";\n";
-    v.name = "l." + v.name;
-    loads_ += "    " + access(e).load(v.name, run_) + "\n";
-    return v;
+    loads_ += "    " + from.load(member, run_) + "\n";
+    return {member, false, v.holds};
   }
   (is_uniform ? before_ : loop_) +=
       (is_uniform ? "    " : "        ") + type + v.name + "; " + access(e).load(v.name, run_) + "\n";

@@ -30,6 +30,10 @@ class ProgramText {
   /// accumulators `compute(p, row, col, acc)`, which gives a `Computed`, and `store(p, row, col, computed)`; with
   /// reductions `run<R>(p, row, cols, team, ready)`.
   std::string functor(const std::string& name, int lanes = 0);
+  /// What `loads` of a map reads is read past the first-level cache: it may run in front of a kernel's wait. Called
+  /// before the functor is made; afterwards loads_early() says whether all of it is.
+  void load_early() { early_ = true; }
+  bool loads_early() const { return early_; }
   /// Registers for what stays in them, from one reduction to the next or from the start, of a fragment of a row.
   int held() const;
   /// Rows of a map whose loads are under way together, once the functor is made.
@@ -89,6 +93,7 @@ class ProgramText {
   std::vector<Held> arrays_;  // loads that are under way before the first reduction
   std::unordered_map<const Node*, Value> outer_, inner_;
   bool loads_apart_ = false;  // loads have a function of their own
+  bool early_ = false;
   std::string before_, loop_, members_, loads_;
   std::set<std::string> headers_;
 };

@@ -53,6 +53,13 @@ template <class T, int N>
 DEV Frag<T, N> load(const T* p) {
   return *reinterpret_cast<const Frag<T, N>*>(p);
 }
+/// The same past the first-level cache, where older values may lie: in front of griddep_wait().
+template <class T, int N>
+DEV Frag<T, N> load_past_l1(const T* p) {
+  Frag<T, N> x;
+  copy_past_l1<sizeof(x)>(&x, p);
+  return x;
+}
 template <class T, int N>
 DEV void store(T* p, const Frag<T, N>& x) {
   *reinterpret_cast<Frag<T, N>*>(p) = x;

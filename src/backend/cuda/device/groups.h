@@ -1,6 +1,6 @@
-// The groups skeleton: sums and sums of squares over the inner axis of [samples, inner, channels]. A block sums a chunk
-// of rows for a range of columns, a cluster of blocks adds theirs, and the last cluster of a range to arrive adds those
-// of all in order, so that the result is the same on every run.
+// The groups skeleton: sums and sums of squares over the inner axis of [samples, inner, channels]. A block sums some of
+// the rows (a chunk) for a range of columns. A cluster that holds all blocks of a range adds theirs in shared memory;
+// else the last block of a range to arrive adds the chunks. Both in order: the result is the same on every run.
 #pragma once
 #include "tenon/device/elements.h"
 #include "tenon/device/sizes.h"
@@ -42,40 +42,40 @@ DEV GroupsSums<Value::kRun> groups_of_rows(const Params& p, int line, int col) {
   return sums;
 }
 
-/// Adds what the block's threads found, and then what the cluster's blocks did, in order: true in block 0 of a cluster,
-/// whose first threads get total t of [2][kWidth] each, by store(t, total).
-template <int kCluster, int kWidth, class Store>
-DEV bool groups_meet(const float* shared, float* of_blocks, const Store& store) {
+/// Adds what the block's threads found: thread t of the first gets total t of [2][kWidth], by store(t, total).
+template <int kWidth, class Store>
+DEV void groups_of_block(const float* shared, const Store& store) {
   constexpr int kLines = kGroupsThreads / kGroupsFragments;
   for (int t = thread_index(); t < 2 * kWidth; t += kGroupsThreads) {
     float total = 0;
     UNROLL_8 for (int l = 0; l < kLines; ++l) total += shared[(t / kWidth * kLines + l) * kWidth + t % kWidth];
-    if constexpr (kCluster > 1)
-      store_at(shared_address(of_blocks + cluster_rank() * 2 * kWidth + t), total, 0);
-    else
-      store(t, total);
+    store(t, total);
   }
-  if constexpr (kCluster > 1) {
-    sync_cluster();
-    if (cluster_rank() != 0) return false;
-    for (int t = thread_index(); t < 2 * kWidth; t += kGroupsThreads) {
-      float total = 0;
-      UNROLL for (int i = 0; i < kCluster; ++i) total += of_blocks[i * 2 * kWidth + t];
-      store(t, total);
-    }
-  }
-  return true;
 }
 
-/// True in the last of the clusters of these columns to come; what the others wrote is there.
+/// The same of a cluster's blocks, which meet in `of_blocks` of block 0: its threads get the totals.
+template <int kCluster, int kWidth, class Store>
+DEV void groups_of_cluster(const float* shared, float* of_blocks, const Store& store) {
+  groups_of_block<kWidth>(shared, [&](int t, float total) {
+    store_at(shared_address(of_blocks + cluster_rank() * 2 * kWidth + t), total, 0);
+  });
+  sync_cluster();
+  if (cluster_rank() != 0) return;
+  for (int t = thread_index(); t < 2 * kWidth; t += kGroupsThreads) {
+    float total = 0;
+    UNROLL for (int i = 0; i < kCluster; ++i) total += of_blocks[i * 2 * kWidth + t];
+    store(t, total);
+  }
+}
+
+/// True in the last block of these columns to come; what the others wrote is there.
 template <class Params>
 DEV bool groups_last(const Params& p, uint32_t* last) {
-  const GroupsSizes& s = p.sizes;
   fence_device();
   sync_block();
   if (thread_index() == 0) {
-    uint32_t* arrived = s.arrived + block_z() * grid_y() + block_y();
-    *last = atomic_add(arrived, 1u) + 1 == static_cast<uint32_t>(s.chunks);
+    uint32_t* arrived = p.sizes.arrived + block_z() * grid_y() + block_y();
+    *last = atomic_add(arrived, 1u) + 1 == static_cast<uint32_t>(grid_x());
     if (*last) *arrived = 0;
   }
   sync_block();
@@ -91,17 +91,17 @@ DEV void groups_finish(const Params& p, float* shared, float* sums, float* squar
   constexpr int kVector = kRun < 4 ? kRun : 4, kWidth = kGroupsFragments * kRun, kVectors = 2 * kWidth / kVector,
                 kParts = kGroupsThreads / kVectors, kAtOnce = 8;
   const GroupsSizes& s = p.sizes;
-  const int vector = thread_index() % kVectors, part = thread_index() / kVectors;
+  const int chunks = grid_x(), vector = thread_index() % kVectors, part = thread_index() / kVectors;
   const int kind = vector * kVector / kWidth, column = block_y() * kWidth + vector * kVector % kWidth;
   Frag<float, kVector> total = splat<kVector>(0.0f);
   if (column < s.channels) {
-    const int64_t first = (static_cast<int64_t>(kind) * s.samples + block_z()) * s.chunks;
-    NO_UNROLL for (int i = part; i < s.chunks; i += kAtOnce * kParts) {
+    const int64_t first = (static_cast<int64_t>(kind) * s.samples + block_z()) * chunks;
+    NO_UNROLL for (int i = part; i < chunks; i += kAtOnce * kParts) {
       Frag<float, kVector> x[kAtOnce];
       UNROLL for (int j = 0; j < kAtOnce; ++j) x[j] = load<float, kVector>(
-          s.partials + (first + (i + j * kParts < s.chunks ? i + j * kParts : i)) * s.channels + column);
+          s.partials + (first + (i + j * kParts < chunks ? i + j * kParts : i)) * s.channels + column);
       UNROLL for (int j = 0; j < kAtOnce; ++j) UNROLL for (int k = 0; k < kVector; ++k) total.v[k] +=
-          i + j * kParts < s.chunks ? x[j].v[k] : 0.0f;
+          i + j * kParts < chunks ? x[j].v[k] : 0.0f;
     }
   }
   store(shared + thread_index() * kVector, total);  // [kParts][2][kWidth]
@@ -117,10 +117,12 @@ DEV void groups_finish(const Params& p, float* shared, float* sums, float* squar
 }
 
 /// Value: kRun; eval(p, row, col) yields kRun columns. Sums and Squares: where results go, or 0 for none. kCluster:
-/// blocks of a cluster, or 1. Grid: x = blocks along inner, y = kGroupsFragments * kRun columns, z = samples.
+/// blocks of a cluster where the device has them, else 1. Grid: x = blocks along inner, y = kGroupsFragments * kRun
+/// columns, z = samples.
 template <class Value, int kCluster, class Params>
 DEV void groups(const Params& p, float* sums, float* squares) {
-  if constexpr (kCluster > 1) sync_cluster();  // all blocks are there to be written to
+  if constexpr (kCluster > 1)
+    if (p.sizes.in_cluster) sync_cluster();  // all blocks are there to be written to
   griddep_wait();
   griddep_launch();
   constexpr int kRun = Value::kRun, kLines = kGroupsThreads / kGroupsFragments, kWidth = kGroupsFragments * kRun;
@@ -130,23 +132,24 @@ DEV void groups(const Params& p, float* sums, float* squares) {
   GroupsSums<kRun> found;
   if (col < s.channels) found = groups_of_rows<Value>(p, line, col);
   float* shared = reinterpret_cast<float*>(shared_memory());  // [2][kLines][kWidth]
-  float* of_blocks = shared + 2 * kLines * kWidth;            // [kCluster][2][kWidth]
+  float* behind = shared + 2 * kLines * kWidth;
   store(shared + line * kWidth + fragment * kRun, found.sum);
   store(shared + (kLines + line) * kWidth + fragment * kRun, found.square);
   sync_block();
-  const bool ends = groups_meet<kCluster, kWidth>(shared, of_blocks, [&](int t, float total) {
+  const auto done = [&](int t, float total) {
     const int c = block_y() * kWidth + t % kWidth;
-    const int64_t sample = block_z(), kind = t / kWidth;
-    float* out = kind ? squares : sums;
-    if (c >= s.channels) return;
-    if (s.chunks > 1)
-      s.partials[((kind * s.samples + sample) * s.chunks + block_x() / kCluster) * s.channels + c] = total;
-    else if (out)
-      out[sample * s.channels + c] = total;
+    float* out = t < kWidth ? sums : squares;
+    if (c < s.channels && out) out[static_cast<int64_t>(block_z()) * s.channels + c] = total;
+  };
+  if (grid_x() == 1) return groups_of_block<kWidth>(shared, done);
+  if constexpr (kCluster > 1)
+    if (s.in_cluster) return groups_of_cluster<kCluster, kWidth>(shared, behind, done);
+  groups_of_block<kWidth>(shared, [&](int t, float total) {
+    const int c = block_y() * kWidth + t % kWidth;
+    const int64_t sample = t / kWidth * s.samples + block_z();
+    if (c < s.channels) s.partials[(sample * grid_x() + block_x()) * s.channels + c] = total;
   });
-  if (!ends || s.chunks == 1) return;
-  if (groups_last(p, reinterpret_cast<uint32_t*>(of_blocks + 2 * kCluster * kWidth)))
-    groups_finish<kRun>(p, shared, sums, squares);
+  if (groups_last(p, reinterpret_cast<uint32_t*>(behind))) groups_finish<kRun>(p, shared, sums, squares);
 }
 
 }  // namespace tenon::device

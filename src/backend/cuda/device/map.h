@@ -21,8 +21,9 @@ struct NoLets {
 
 /// Program: kRun; loads(p, row, col) of kRun columns from `col` on, and results(p, row, col, loads) that computes and
 /// stores them. Lets: small values for every block (lets.h); first(p) loads for them. at_once: rows of a thread whose
-/// loads are under way together. The first of them are loaded before the predecessor has ended where nobody who still
-/// runs writes them (MapSizes::settled).
+/// loads are under way together. Where nobody who still runs writes what it loads (MapSizes::settled) it does not wait
+/// for the predecessor's end to load the first of them, and walks backwards: what the predecessor read last, sums of
+/// the same values, is in the second-level cache.
 template <class Program, class Constants, class Lets, int threads, int at_once, class Params>
 DEV void map(const Params& p) {
   const MapSizes& s = p.sizes;
@@ -31,7 +32,7 @@ DEV void map(const Params& p) {
   // A row that is not there is the last: a load behind a branch would wait for the one before it.
   const auto at = [&](int row) {
     const int there = row < s.rows ? row : s.rows - 1;
-    return s.backwards ? s.rows - 1 - there : there;
+    return s.settled ? s.rows - 1 - there : there;
   };
   Constants::copy(p);
   if (!s.settled_lets) griddep_wait();

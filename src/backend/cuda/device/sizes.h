@@ -8,9 +8,8 @@ struct MapSizes {
   int32_t rows;
   int32_t lines;          ///< rows that all threads hold at once
   Divisor row_fragments;  ///< of a row
-  /// Nobody who runs beside the predecessor writes what the map (its lets) loads first.
+  /// Nobody who may still run when the predecessor has begun writes what the map (its lets) loads.
   int32_t settled, settled_lets;
-  int32_t backwards;  ///< from the last row to the first
 };
 
 struct RowsSizes {
@@ -20,9 +19,9 @@ struct RowsSizes {
 /// A value seen as [samples, inner, channels], summed over inner.
 struct GroupsSizes {
   int32_t samples, inner, channels;
-  int32_t chunks;     ///< clusters of blocks along inner
-  float* partials;    ///< [kinds, samples, chunks, channels], of more than one
-  uint32_t* arrived;  ///< [samples * column blocks], zero before and after
+  int32_t in_cluster;  ///< the blocks along inner are one cluster
+  float* partials;     ///< [kinds, samples, blocks along inner, channels], of more than one that are no cluster
+  uint32_t* arrived;   ///< [samples * column blocks], zero before and after
 };
 
 }  // namespace tenon::device

@@ -256,6 +256,28 @@ DEV void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 
 // ---- Hints and neighbours in the stream.
 DEV void prefetch_l2(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+/// Loads kBytes (1, 2, 4, 8 or some 16, as aligned) from memory into registers, from the second-level cache or behind.
+template <int kBytes>
+DEV void copy_past_l1(void* to, const void* from) {
+  if constexpr (kBytes % 16 == 0) {
+    uint32_t* r = static_cast<uint32_t*>(to);
+    UNROLL for (int i = 0; i < kBytes / 4;
+                i += 4) asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r[i]), "=r"(r[i + 1]),
+                                     "=r"(r[i + 2]), "=r"(r[i + 3]) : "l"(static_cast<const char*>(from) + 4 * i));
+  } else if constexpr (kBytes == 8) {
+    uint32_t* r = static_cast<uint32_t*>(to);
+    asm volatile("ld.global.cg.v2.u32 {%0, %1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "l"(from));
+  } else if constexpr (kBytes == 4) {
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(*static_cast<uint32_t*>(to)) : "l"(from));
+  } else if constexpr (kBytes == 2) {
+    asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(*static_cast<uint16_t*>(to)) : "l"(from));
+  } else {
+    static_assert(kBytes == 1);
+    uint32_t wide;
+    asm volatile("ld.global.cg.u8 %0, [%1];" : "=r"(wide) : "l"(from));
+    *static_cast<uint8_t*>(to) = static_cast<uint8_t>(wide);
+  }
+}
 /// Waits for the launch before this one, of which this one may have overlapped the end (LaunchShape::overlaps).
 DEV void griddep_wait() {
 #if __CUDA_ARCH__ >= 900

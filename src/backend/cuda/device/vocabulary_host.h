@@ -64,6 +64,8 @@ class Machine {
   virtual void mbarrier_wait(uint32_t barrier, int parity) = 0;
   virtual void tma_load(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank) = 0;
   virtual void sync_cluster() = 0;
+  virtual void griddep_wait() = 0;
+  virtual void griddep_launch() = 0;
   virtual void mbarrier_arrive_at(uint32_t barrier, int rank) = 0;
   virtual void store_at(uint32_t address, float value, int rank) = 0;
   virtual void tma_load_shared(uint32_t dst, const void* map, uint32_t barrier, const int (&at)[5], int rank,
@@ -278,8 +280,12 @@ DEV void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 }
 
 DEV void prefetch_l2(const void*) {}
-DEV void griddep_wait() {}
-DEV void griddep_launch() {}
+template <int kBytes>
+DEV void copy_past_l1(void* to, const void* from) {
+  std::memcpy(to, from, kBytes);
+}
+DEV void griddep_wait() { host::machine->griddep_wait(); }
+DEV void griddep_launch() { host::machine->griddep_launch(); }
 
 // ---- sm_90.
 struct alignas(64) TensorMap {

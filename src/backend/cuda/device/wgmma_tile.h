@@ -275,7 +275,6 @@ DEV void wgmma_run(const Params& p, const Problem& problem) {
     sync_cluster();
   else
     sync_block();
-  griddep_launch();  // the next kernel's blocks wait for this one's end themselves
   // 384 threads have 168 registers each: those who copy need few.
   constexpr bool kMovesRegisters = Tile::kThreads > 256 && Tile::kResident == 1;
   if (warp_uniform() < 4) {
@@ -284,6 +283,7 @@ DEV void wgmma_run(const Params& p, const Problem& problem) {
   } else {
     if constexpr (kMovesRegisters) registers_increase<232>();
     griddep_wait();
+    griddep_launch();  // the next kernel's blocks wait for this one's end themselves
     wgmma_consume<Tile, T, Epilogue>(p, problem);
   }
   if constexpr (Tile::kCluster > 1) sync_cluster();  // others may still reach this block's shared memory
