@@ -25,6 +25,21 @@ struct Device {
   std::mutex busy;
 };
 
+/// The device is this thread's alone, and its work goes to the caller's stream, for as long as this lives.
+class OnStream {
+ public:
+  OnStream(Device& device, void* stream) : busy_(device.busy), backend_(*device.backend) {
+    backend_.use_stream(stream);
+  }
+  ~OnStream() { backend_.use_stream(nullptr); }
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+
+ private:
+  std::lock_guard<std::mutex> busy_;
+  Backend& backend_;
+};
+
 /// The device, opened if it is not. Error(Device) if the machine has none. A forked child gets devices of its own.
 std::shared_ptr<Device> open_device(const DeviceName& name);
 

@@ -229,8 +229,8 @@ class Turn {
   template <class Work>
   auto take(Work work) {
     const nb::gil_scoped_release released;
-    const std::lock_guard busy(device_->busy);
-    return work(lion_, stream_);
+    const OnStream on_stream(*device_, stream_);
+    return work(lion_);
   }
 
  private:
@@ -241,8 +241,7 @@ class Turn {
 
 void refuse_non_finite(const std::vector<Group>& groups, const Arrays& all) {
   for (const Group& group : groups) {
-    const int64_t found =
-        Turn(group, all).take([&](Lion& lion, void* stream) { return lion.find_non_finite(group.tensors, stream); });
+    const int64_t found = Turn(group, all).take([&](Lion& lion) { return lion.find_non_finite(group.tensors); });
     if (found >= 0)
       throw Error(ErrorKind::Numeric, all.name(kGrad, group.index[static_cast<size_t>(found)]),
                   "is not finite; nothing was written");
@@ -258,8 +257,7 @@ void step(nb::object params, nb::object exp_avgs, nb::object grads, nb::object m
     refuse_non_finite(groups, all);
     options.non_finite = NonFinite::Propagate;
   }
-  for (const Group& group : groups)
-    Turn(group, all).take([&](Lion& lion, void* stream) { lion.step(group.tensors, options, stream); });
+  for (const Group& group : groups) Turn(group, all).take([&](Lion& lion) { lion.step(group.tensors, options); });
 }
 
 std::string explain(const std::string& param, const std::string& exp_avg, const std::string& grad, bool master,

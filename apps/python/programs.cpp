@@ -9,18 +9,6 @@
 namespace tenon::python {
 namespace {
 
-// Work goes to the caller's stream for as long as this lives.
-class OnStream {
- public:
-  OnStream(Backend& backend, void* stream) : backend_(backend) { backend_.use_stream(stream); }
-  ~OnStream() { backend_.use_stream(nullptr); }
-  OnStream(const OnStream&) = delete;
-  OnStream& operator=(const OnStream&) = delete;
-
- private:
-  Backend& backend_;
-};
-
 Plan plan_of(const std::string& name, const std::vector<NamedValue>& results, bool fusion) {
   PlanOptions options;
   options.name = name;
@@ -141,8 +129,7 @@ void Program::run(const Call& call, const std::vector<Array>& outputs) {
   const auto empty = [](const Array& a) { return a.shape.numel() == 0; };
   if (std::all_of(outputs.begin(), outputs.end(), empty)) return;
   const nb::gil_scoped_release released;
-  const std::lock_guard busy(device_->busy);
-  const OnStream on_stream(*device_->backend, call.stream);
+  const OnStream on_stream(*device_, call.stream);
   if (executable_) {
     executable_->bind(memory);
   } else {

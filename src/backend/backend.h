@@ -66,12 +66,12 @@ class ListKernel {
   /// Names of the vectors of an item, and of the launch's scalars, each in the order in which a run gives them.
   virtual std::span<const std::string> vectors() const = 0;
   virtual std::span<const std::string> scalars() const = 0;
-  /// Computes the launch's outputs for every item: one kernel, or as few as the device's limits allow. `stream`: on a
-  /// GPU, the handle (CUstream, cudaStream_t) of the stream to run on, null for the default stream; it may be recording
-  /// a graph, for which everything but the tensors is kept in the launch itself. Elsewhere it is ignored.
-  virtual void run(std::span<const ListItem> items, std::span<const float> scalars, void* stream) = 0;
+  /// Computes the launch's outputs for every item: one kernel, or as few as the device's limits allow. A stream of the
+  /// caller's (Backend::use_stream) may be recording a graph, for which everything but the tensors is kept in the
+  /// launch itself.
+  virtual void run(std::span<const ListItem> items, std::span<const float> scalars) = 0;
   /// For a launch whose only output has no buffer: the first item of which a value is not 0 (or NaN), or -1. Waits.
-  virtual int64_t find(std::span<const ListItem> items, std::span<const float> scalars, void* stream) = 0;
+  virtual int64_t find(std::span<const ListItem> items, std::span<const float> scalars) = 0;
   virtual std::string describe() const { return {}; }
 };
 
@@ -126,6 +126,8 @@ class Backend {
   /// that is read: element i of an output depends on elements i alone, and all are read before any is written. At most
   /// kMostListVectors vectors. Throws Error(Internal) for another launch.
   virtual std::unique_ptr<ListKernel> prepare_list(const Launch& launch) = 0;
+  /// Whether record() records.
+  virtual bool records() const { return false; }
   /// Records the kernels that `runs` runs, which have run before, instead of running them. Null where nothing is
   /// gained.
   virtual std::unique_ptr<Replay> record(const std::function<void()>& runs) {

@@ -66,14 +66,14 @@ class Lion {
   Lion(Lion&&) noexcept;
   Lion& operator=(Lion&&) noexcept;
 
-  /// One step of every tensor. `stream` as in ListKernel::run. On a GPU the call returns when the launch is queued, and
-  /// may be captured in a graph; NonFinite::Raise waits for the device and may not. Error(Usage) for a bad option or
-  /// a missing address, before anything is written; Error(Numeric) by NonFinite::Raise, which names the tensor.
-  void step(std::span<const LionTensor> tensors, const LionOptions& options, void* stream = nullptr);
+  /// One step of every tensor. On a GPU the call returns when the launch is queued (Backend::use_stream says where),
+  /// and may be captured in a graph; NonFinite::Raise waits for the device and may not. Error(Usage) for a bad option
+  /// or a missing address, before anything is written; Error(Numeric) by NonFinite::Raise, which names the tensor.
+  void step(std::span<const LionTensor> tensors, const LionOptions& options);
 
   /// The first tensor whose gradient holds a NaN or an infinity, or -1. Waits for the device. For callers who step
   /// several lists and want nothing written if any of them is bad.
-  int64_t find_non_finite(std::span<const LionTensor> tensors, void* stream = nullptr);
+  int64_t find_non_finite(std::span<const LionTensor> tensors);
 
   const LionTypes& types() const;
   /// The launch as text: skeleton, expression, bytes an element, how the backend runs it.

@@ -158,6 +158,7 @@ Executable& TextToImage::network(Network& slot, const std::string& key, const st
   const auto planned = Clock::now();
   slot.executable = std::make_unique<Executable>(std::move(ready), backend_, *model_->weights(weights));
   slot.executable->stop_when(options_.stop);
+  slot.executable->warm_up();
   slot.key = key;
   spdlog::debug("{}: planned in {:.3f} s, weights ready in {:.3f} s", slot.executable->plan().name,
                 std::chrono::duration<double>(planned - begin).count(), seconds_since(planned));

@@ -208,6 +208,10 @@ void Executable::run_all() {
   for (const Phase& p : state_->plan.phases) run(p.rate);
 }
 
+void Executable::warm_up() {
+  if (state_->backend->records()) run_all();
+}
+
 std::vector<float> Executable::get(const std::string& name) const {
   const Buffer& b = state_->find(name);
   std::vector<std::byte> bytes(static_cast<size_t>(b.bytes));

@@ -48,6 +48,9 @@ class Executable {
   void run(Rate rate = Rate::Step);
   /// All phases, slowest first.
   void run_all();
+  /// Part of loading: where the backend records, runs all phases once over whatever inputs there are, so that kernels
+  /// and libraries are loaded and the next run is recorded. Elsewhere nothing.
+  void warm_up();
   /// From the next run on these buffers of the caller's are elsewhere: address by name, of the same device and, on a
   /// GPU, 16-byte aligned. Error(Usage) for a buffer that is not outside.
   void bind(const std::map<std::string, void*>& buffers);

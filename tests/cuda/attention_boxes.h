@@ -1,9 +1,14 @@
-// What the tests of the attention cores that read boxes share: the device, the kernel's text, its argument.
+// What the tests of the attention cores that read boxes share: the device, the kernel's text, its argument, its machine
+// code.
 #pragma once
+#include <gmock/gmock.h>
+
 #include <span>
 
 #include "attention_problem.h"
+#include "nvrtc_environment.h"
 #include "tenon/backend/cuda/attention_launch.h"
+#include "tenon/backend/cuda/driver/cubin.h"
 
 namespace tenon::cuda::test {
 
@@ -20,20 +25,34 @@ struct BoxParams {
   float* y;
 };
 
-/// A kernel of `core` ("attention_short") over BoxParams; `tile`: its type and what the host reckons of it, `blocks` on
-/// a multiprocessor.
-inline std::string boxes_text(const std::string& core, const std::string& tile, int shared_bytes, int threads,
-                              int blocks, DType type, int run) {
-  std::string text = "#include \"tenon/device/" + core +
-                     ".h\"\nusing namespace tenon::device;\nstruct Params { TensorMap q, k, v; AttentionSizes sizes; "
-                     "float* y; };\n";
-  for (const auto& [name, map] : {std::pair{"Q", "q"}, {"K", "k"}, {"V", "v"}})
-    text += std::string("struct ") + name + " { using T = " + element_name(type) +
-            "; DEV static const TensorMap& map(const Params& p) { return p." + map + "; } };\n";
-  return text + epilogue(1, run, "p.sizes.depth") + "using Tile = " + tile +
-         ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(shared_bytes) +
-         " && Tile::kThreads == " + std::to_string(threads) + ");\nKERNEL(Tile::kThreads, " + std::to_string(blocks) +
-         ", Params, p) { " + core + "<Tile, Q, K, V, Epilogue>(p); }\n";
+/// A kernel over BoxParams: its core ("attention_short"), its tile and what the host reckons of that.
+struct BoxKernel {
+  std::string core, tile;
+  int threads, blocks, shared_bytes;  ///< blocks: on a multiprocessor
+  int box_keys;                       ///< of a box of keys or values
+
+  /// `run`: of the epilogue.
+  std::string text(DType type, int run) const {
+    std::string text = "#include \"tenon/device/" + core +
+                       ".h\"\nusing namespace tenon::device;\nstruct Params { TensorMap q, k, v; AttentionSizes sizes; "
+                       "float* y; };\n";
+    for (const auto& [name, map] : {std::pair{"Q", "q"}, {"K", "k"}, {"V", "v"}})
+      text += std::string("struct ") + name + " { using T = " + element_name(type) +
+              "; DEV static const TensorMap& map(const Params& p) { return p." + map + "; } };\n";
+    return text + epilogue(1, run, "p.sizes.depth") + "using Tile = " + tile +
+           ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(shared_bytes) +
+           " && Tile::kThreads == " + std::to_string(threads) + ");\nKERNEL(Tile::kThreads, " + std::to_string(blocks) +
+           ", Params, p) { " + core + "<Tile, Q, K, V, Epilogue>(p); }\n";
+  }
+};
+inline BoxKernel kernel_of(const AttentionWgmmaShape& t) {
+  return {"attention_wgmma", t.type(), t.threads(), t.blocks, t.shared_bytes(), t.keys};
+}
+inline BoxKernel kernel_of(const AttentionShortShape& t) {
+  return {"attention_short", t.type(), t.threads(), 1, t.shared_bytes(), t.keys / 2};
+}
+inline BoxKernel kernel_of(const AttentionDeepShape& t) {
+  return {"attention_deep", t.type(), t.kThreads, 1, t.shared_bytes(), t.keys};
 }
 
 /// Boxes of 64 queries and of `box_keys` keys and values.
@@ -52,6 +71,31 @@ inline BoxParams box_params(Device& device, const AttentionProblem& x, int box_k
 inline std::vector<std::byte> bytes_of(const BoxParams& params) {
   const auto bytes = std::as_bytes(std::span(&params, 1));
   return {bytes.begin(), bytes.end()};
+}
+
+/// The core under test, without a workspace.
+inline AttentionCore box_core(const BoxKernel& kernel, DType type, int run, const LaunchShape& shape) {
+  return {kernel.tile,
+          type,
+          {"attention", kernel.text(type, run)},
+          shape,
+          [keys = kernel.box_keys](Device& device, const AttentionProblem& x, float* y) {
+            return bytes_of(box_params(device, x, keys, y));
+          }};
+}
+
+/// What the backend may choose: fits the device, nothing spilled, tensor cores and copy engine, products that overlap.
+inline void expect_machine_code(const BoxKernel& kernel, double wide_stores = 1) {
+  EXPECT_LE(kernel.shared_bytes, hopper().shared_bytes) << kernel.tile;
+  const KernelBinary code = find_nvrtc().nvrtc->compile({"attention", kernel.text(DType::F16, 8)}, "sm_90a");
+  EXPECT_THAT(check_kernel(read_cubin_kernel(code.cubin, kKernelName), code.log,
+                           {.threads = kernel.threads,
+                            .blocks = kernel.blocks,
+                            .contains = {Opcode::Hgmma, Opcode::TensorLoad, Opcode::Barrier},
+                            .lacks = {Opcode::Hmma},
+                            .wide_stores = wide_stores}),
+              testing::IsEmpty())
+      << kernel.tile;
 }
 
 }  // namespace tenon::cuda::test

@@ -1,17 +1,9 @@
 // attention_deep on the emulator beside sums in double: tails of queries and keys, causal masks, grouped queries, heads
 // in strides, runs of keys that meet, NaNs; its machine code.
-#include <gmock/gmock.h>
-
 #include "attention_boxes.h"
-#include "nvrtc_environment.h"
-#include "tenon/backend/cuda/driver/cubin.h"
 
 namespace tenon::cuda::test {
 namespace {
-
-std::string text_of(const AttentionDeepShape& tile, DType type, int run) {
-  return boxes_text("attention_deep", tile.type(), tile.shared_bytes(), tile.kThreads, 1, type, run);
-}
 
 struct Variant {
   int splits = 0;  ///< what the backend takes unless there are some
@@ -38,7 +30,7 @@ MakeAttentionCore core_of(const Variant& v, std::shared_ptr<Meetings> meetings =
     s.split.splits = splits;
     return AttentionCore{tile.type() + " x" + std::to_string(splits),
                          v.type,
-                         {"attention", text_of(tile, v.type, 8)},
+                         {"attention", kernel_of(tile).text(v.type, 8)},
                          attention_launch(tile, s).shape,
                          [tile, splits, meetings](Device& device, AttentionProblem x, float* y) {
                            x.s.split.splits = splits;
@@ -97,17 +89,7 @@ TEST(AttentionDeep, Splits) {
 
 TEST(AttentionDeep, MachineCode) {
   SKIP_WITHOUT_NVRTC();
-  for (int depth : {384, 512}) {
-    const AttentionDeepShape tile = pick_attention_deep(depth, hopper());
-    EXPECT_LE(tile.shared_bytes(), hopper().shared_bytes);
-    const KernelBinary code = find_nvrtc().nvrtc->compile({"attention", text_of(tile, DType::F16, 8)}, "sm_90a");
-    EXPECT_THAT(check_kernel(read_cubin_kernel(code.cubin, kKernelName), code.log,
-                             {.threads = tile.kThreads,
-                              .contains = {Opcode::Hgmma, Opcode::TensorLoad, Opcode::Barrier},
-                              .lacks = {Opcode::Hmma},
-                              .wide_stores = 0.9}),
-                testing::IsEmpty());
-  }
+  for (int depth : {384, 512}) expect_machine_code(kernel_of(pick_attention_deep(depth, hopper())), 0.9);
 }
 
 }  // namespace

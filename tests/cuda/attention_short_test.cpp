@@ -1,16 +1,8 @@
 // attention_short on the emulator beside sums in double; which problems it takes, and in how many parts.
-#include <gmock/gmock.h>
-
 #include "attention_boxes.h"
-#include "nvrtc_environment.h"
-#include "tenon/backend/cuda/driver/cubin.h"
 
 namespace tenon::cuda::test {
 namespace {
-
-std::string text_of(const AttentionShortShape& tile, DType type, int run) {
-  return boxes_text("attention_short", tile.type(), tile.shared_bytes(), tile.threads(), 1, type, run);
-}
 
 struct Variant {
   AttentionShortShape tile = {.depth = 0};  ///< what the backend takes unless it has a depth
@@ -25,13 +17,7 @@ MakeAttentionCore core_of(const Variant& v) {
     const AttentionShortShape tile = v.tile.depth ? v.tile : pick_attention_short(s, hopper());
     LaunchShape shape = attention_launch(tile, s, v.multiprocessors).shape;
     if (v.parts) shape.grid_y = static_cast<unsigned>(v.parts);
-    return AttentionCore{tile.type(),
-                         v.type,
-                         {"attention", text_of(tile, v.type, v.run)},
-                         shape,
-                         [tile](Device& device, const AttentionProblem& x, float* y) {
-                           return bytes_of(box_params(device, x, tile.keys / 2, y));
-                         }};
+    return box_core(kernel_of(tile), v.type, v.run, shape);
   };
 }
 void check(const Variant& v, const device::AttentionSizes& s, bool tokens_first = false) {
@@ -105,21 +91,12 @@ TEST(AttentionShort, Parts) {
   EXPECT_EQ(grid(1), std::pair(24u, 5u));
 }
 
-// What the backend may choose: fits the device, nothing spilled, tensor cores and copy engine, products that overlap.
 TEST(AttentionShort, MachineCode) {
   SKIP_WITHOUT_NVRTC();
   for (const auto& [depth, keys] : {std::pair{64, 257}, {64, 197}, {64, 250}, {40, 272}, {16, 160}, {64, 150}}) {
     const AttentionShortShape tile = pick_attention_short({.queries = keys, .keys = keys, .depth = depth}, hopper());
     ASSERT_GT(tile.depth, 0);
-    const KernelBinary code = find_nvrtc().nvrtc->compile({"attention", text_of(tile, DType::F16, 8)}, "sm_90a");
-    EXPECT_THAT(check_kernel(read_cubin_kernel(code.cubin, kKernelName), code.log,
-                             {.threads = tile.threads(),
-                              .blocks = 1,
-                              .contains = {Opcode::Hgmma, Opcode::TensorLoad, Opcode::Barrier},
-                              .lacks = {Opcode::Hmma},
-                              .wide_stores = 1}),
-                testing::IsEmpty())
-        << tile.type();
+    expect_machine_code(kernel_of(tile));
   }
 }
 

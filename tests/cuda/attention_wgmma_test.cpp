@@ -1,17 +1,9 @@
 // attention_wgmma on the emulator beside sums in double: every tile that the backend chooses and others, tails of
 // queries and keys, causal masks, grouped queries, heads that lie in strides, NaNs; its machine code.
-#include <gmock/gmock.h>
-
 #include "attention_boxes.h"
-#include "nvrtc_environment.h"
-#include "tenon/backend/cuda/driver/cubin.h"
 
 namespace tenon::cuda::test {
 namespace {
-
-std::string text_of(const AttentionWgmmaShape& tile, DType type, int run) {
-  return boxes_text("attention_wgmma", tile.type(), tile.shared_bytes(), tile.threads(), tile.blocks, type, run);
-}
 
 struct Variant {
   AttentionWgmmaShape tile = {.depth = 0};  ///< what the backend takes unless it has a depth
@@ -23,13 +15,7 @@ struct Variant {
 MakeAttentionCore core_of(const Variant& v) {
   return [v](const device::AttentionSizes& s) {
     const AttentionWgmmaShape tile = v.tile.depth ? v.tile : pick_attention_wgmma(s, hopper());
-    return AttentionCore{tile.type(),
-                         v.type,
-                         {"attention", text_of(tile, v.type, v.run)},
-                         attention_launch(tile, s, v.multiprocessors).shape,
-                         [tile](Device& device, const AttentionProblem& x, float* y) {
-                           return bytes_of(box_params(device, x, tile.keys, y));
-                         }};
+    return box_core(kernel_of(tile), v.type, v.run, attention_launch(tile, s, v.multiprocessors).shape);
   };
 }
 void check(const Variant& v, const device::AttentionSizes& s, bool tokens_first = false) {
@@ -139,25 +125,14 @@ TEST(AttentionWgmma, KeysThatWeighNothing) {
   check_keys_that_weigh_nothing(core_of({{48, 40, 2, 128, 2, 1, 8}, DType::BF16}), 128);
 }
 
-// What the backend may choose: fits the device, nothing spilled, tensor cores and copy engine, products that overlap.
 TEST(AttentionWgmma, MachineCode) {
   SKIP_WITHOUT_NVRTC();
   for (int depth : {8, 40, 64, 80, 96, 128, 160, 256})
     for (int keys : {77, 256, 4096}) {
-      const device::AttentionSizes s{
-          .batch = 2, .heads = 8, .kv_heads = 8, .queries = keys, .keys = keys, .depth = depth};
-      const AttentionWgmmaShape tile = pick_attention_wgmma(s, hopper());
+      const AttentionWgmmaShape tile = pick_attention_wgmma(
+          {.batch = 2, .heads = 8, .kv_heads = 8, .queries = keys, .keys = keys, .depth = depth}, hopper());
       ASSERT_GT(tile.depth, 0);
-      EXPECT_LE(tile.shared_bytes(), hopper().shared_bytes) << tile.type();
-      const KernelBinary code = find_nvrtc().nvrtc->compile({"attention", text_of(tile, DType::F16, 8)}, "sm_90a");
-      EXPECT_THAT(check_kernel(read_cubin_kernel(code.cubin, kKernelName), code.log,
-                               {.threads = tile.threads(),
-                                .blocks = tile.blocks,
-                                .contains = {Opcode::Hgmma, Opcode::TensorLoad, Opcode::Barrier},
-                                .lacks = {Opcode::Hmma},
-                                .wide_stores = 1}),
-                  testing::IsEmpty())
-          << tile.type();
+      expect_machine_code(kernel_of(tile));
     }
 }
 

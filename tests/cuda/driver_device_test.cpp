@@ -10,7 +10,9 @@
 
 #include "fake_driver/fake_driver.h"
 #include "nvrtc_environment.h"
+#include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/core/error.h"
+#include "tenon/optim/lion.h"
 
 namespace tenon::cuda {
 namespace {
@@ -200,14 +202,7 @@ TEST_F(DriverDeviceTest, ALaunchOnTheCallersStream) {
   function->launch({.threads = 128}, bytes(arguments));
   const uintptr_t ours = state_->stream, context = state_->current_context;
   EXPECT_NE(ours, 0U);
-  state_->current_context = 7;  // the caller's thread is busy with another GPU
-  function->launch({.threads = 128, .stream = reinterpret_cast<void*>(uintptr_t{0x77})}, bytes(arguments));
-  EXPECT_EQ(state_->stream, 0x77U);
-  EXPECT_EQ(state_->current_context, 7U);
-  function->launch({.threads = 128, .stream = nullptr}, bytes(arguments));  // the default stream
-  EXPECT_EQ(state_->stream, 0U);
-  device.synchronize(nullptr);
-  EXPECT_EQ(state_->current_context, 7U);
+  state_->current_context = 7;                                  // the caller's thread is busy with another GPU
   device.use_stream(reinterpret_cast<void*>(uintptr_t{0x55}));  // all work from now on
   function->launch({.threads = 128}, bytes(arguments));
   EXPECT_EQ(state_->stream, 0x55U);
@@ -219,6 +214,24 @@ TEST_F(DriverDeviceTest, ALaunchOnTheCallersStream) {
   function->launch({.threads = 128}, bytes(arguments));
   EXPECT_EQ(state_->stream, ours);
   EXPECT_EQ(state_->current_context, context);
+}
+
+TEST_F(DriverDeviceTest, ListsOnTheCallersStream) {
+  SKIP_WITHOUT_NVRTC();
+  const auto device = std::make_shared<DriverDevice>(options_);
+  const std::shared_ptr<Backend> backend = make_cuda_backend(device);
+  Lion lion(backend, LionTypes::all(DType::F32));
+  const auto memory = backend->allocate(3 * 64);
+  float* const at = static_cast<float*>(memory.get());
+  const LionTensor tensor{.param = at, .exp_avg = at + 16, .grad = at + 32, .count = 16};
+  lion.step(std::array{tensor}, {});
+  const uintptr_t ours = state_->stream;
+  backend->use_stream(reinterpret_cast<void*>(uintptr_t{0x55}));
+  lion.step(std::array{tensor}, {});
+  EXPECT_EQ(state_->stream, 0x55U);
+  backend->use_stream(nullptr);
+  EXPECT_EQ(lion.find_non_finite(std::array{tensor}), -1);
+  EXPECT_EQ(state_->stream, ours);
 }
 
 TEST_F(DriverDeviceTest, LaunchesThatCannotBe) {
@@ -283,6 +296,7 @@ TEST_F(DriverDeviceTest, Recordings) {
     DriverDevice device(options_);
     const auto function = device.load(store_kernel("store"));
     const Arguments arguments{};
+    device.use_stream(reinterpret_cast<void*>(uintptr_t{0x55}));  // which need not be able to record
     device.begin_recording();
     for (int i = 0; i < 3; ++i) function->launch({.threads = 128}, bytes(arguments));
     EXPECT_THAT(error_of([&] { device.allocate(1); }).second, HasSubstr("while launches are recorded"));

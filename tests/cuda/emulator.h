@@ -44,7 +44,6 @@ class Emulator : public Device {
   void copy_out(void* dst, const void* src, int64_t bytes) override;
   void fill_zero(void* dst, int64_t bytes) override;
   void synchronize() override { run_late(); }
-  void synchronize(void*) override { run_late(); }
   void begin_recording() override;
   std::unique_ptr<Recording> end_recording() override;
   TensorMap encode(const TensorBox& box) const override;

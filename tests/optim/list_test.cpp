@@ -41,7 +41,7 @@ struct ListTest : testing::Test {
     }
     std::vector<float> numbers;
     for (size_t i = 0; i < kernel->scalars().size(); ++i) numbers.push_back(static_cast<float>(i + 1));
-    kernel->run(std::array{item}, numbers, nullptr);
+    kernel->run(std::array{item}, numbers);
     ground.backend->synchronize();
     for (size_t v = 0; v < memory.size(); ++v)
       ground.backend->copy_out(values.at(kernel->vectors()[v]).data(), memory[v].get(), kCount * 4);
@@ -134,17 +134,17 @@ TEST_F(ListTest, NumbersAndKindsAreChecked) {
     ListItem item;
     item.vectors = {x, y};
     item.count = 4;
-    EXPECT_THROW(kernel->run(std::array{item}, {}, nullptr), Error) << ground.name;
-    EXPECT_THROW(looks->run(std::array{item}, {}, nullptr), Error) << ground.name;
-    EXPECT_THROW(kernel->find(std::array{item}, std::array{1.0f}, nullptr), Error) << ground.name;
-    EXPECT_EQ(looks->find({}, {}, nullptr), -1) << ground.name;
+    EXPECT_THROW(kernel->run(std::array{item}, {}), Error) << ground.name;
+    EXPECT_THROW(looks->run(std::array{item}, {}), Error) << ground.name;
+    EXPECT_THROW(kernel->find(std::array{item}, std::array{1.0f}), Error) << ground.name;
+    EXPECT_EQ(looks->find({}, {}), -1) << ground.name;
   }
 }
 
 TEST_F(ListTest, NullRecords) {
   const std::unique_ptr<Backend> null = make_backend("null");
   null::clear_record();
-  null->prepare_list(launch({{"y", vector("a") * 2.0}}))->run({}, {}, nullptr);
+  null->prepare_list(launch({{"y", vector("a") * 2.0}}))->run({}, {});
   ASSERT_EQ(null::record().size(), 1u);
   EXPECT_EQ(null::record()[0], "test");
 }

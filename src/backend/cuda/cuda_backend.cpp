@@ -36,6 +36,7 @@ class CudaBackend : public Backend {
     return kernel;
   }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override { return make_list_kernel(device_, launch); }
+  bool records() const override { return true; }
   std::unique_ptr<Replay> record(const std::function<void()>& runs) override {
     device_->begin_recording();
     try {

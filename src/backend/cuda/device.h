@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,11 +29,10 @@ struct KernelSource {
 
 struct LaunchShape {
   unsigned grid_x = 1, grid_y = 1, grid_z = 1;
-  unsigned threads = 1;              ///< in x
-  unsigned shared_bytes = 0;         ///< dynamic shared memory
-  unsigned cluster = 1;              ///< blocks of a cluster, along x
-  bool overlaps = false;             ///< may start while its predecessor drains (programmatic dependent launch)
-  std::optional<void*> stream = {};  ///< of the caller (CUstream; null: the default stream) instead of the device's own
+  unsigned threads = 1;       ///< in x
+  unsigned shared_bytes = 0;  ///< dynamic shared memory
+  unsigned cluster = 1;       ///< blocks of a cluster, along x
+  bool overlaps = false;      ///< may start while its predecessor drains (programmatic dependent launch)
 };
 
 /// What a kernel takes of a multiprocessor, read from its machine code.
@@ -102,8 +100,6 @@ class Device {
   /// The stream from now on: a CUstream of the caller's in this GPU's primary context, or the device's own (null).
   virtual void use_stream(void* stream) { static_cast<void>(stream); }
   virtual void synchronize() = 0;
-  /// Waits for a stream of the caller.
-  virtual void synchronize(void* stream) = 0;
   /// From now on launches are recorded, not run, until end_recording.
   virtual void begin_recording() = 0;
   virtual std::unique_ptr<Recording> end_recording() = 0;

@@ -91,7 +91,7 @@ bool is_library(Core core) { return core == Core::CublasLt || core == Core::Cudn
 }  // namespace
 
 std::string asked_core() {
-  const std::string asked = option(Option::CudaCore);
+  std::string asked = option(Option::CudaCore);
   const bool known = asked.empty() || asked == "own" ||
                      std::find(std::begin(kCoreNames), std::end(kCoreNames), asked) != std::end(kCoreNames);
   TENON_CHECK(Usage, known, "TENON_CUDA_CORE")

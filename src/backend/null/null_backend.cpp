@@ -32,8 +32,8 @@ class NullListKernel : public ListKernel {
       : name_(launch.name), list_(make_list_form(launch)), vectors_(list_.vector_names()) {}
   std::span<const std::string> vectors() const override { return vectors_; }
   std::span<const std::string> scalars() const override { return list_.scalars; }
-  void run(std::span<const ListItem>, std::span<const float>, void*) override { names().push_back(name_); }
-  int64_t find(std::span<const ListItem>, std::span<const float>, void*) override {
+  void run(std::span<const ListItem>, std::span<const float>) override { names().push_back(name_); }
+  int64_t find(std::span<const ListItem>, std::span<const float>) override {
     names().push_back(name_);
     return -1;
   }

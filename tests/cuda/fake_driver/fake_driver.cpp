@@ -109,8 +109,9 @@ DriverResult cuStreamSynchronize(StreamHandle) {
   state.faulted = state.fault_at_wait != 0;
   return result();
 }
-DriverResult cuStreamBeginCapture_v2(StreamHandle, int) {
+DriverResult cuStreamBeginCapture_v2(StreamHandle stream, int) {
   state.capturing = true;
+  state.capture = reinterpret_cast<uintptr_t>(stream);
   state.recorded = 0;
   return result();
 }
@@ -150,7 +151,8 @@ DriverResult cuFuncSetAttribute(FunctionHandle, FunctionAttribute which, int val
 }
 DriverResult cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle, void** parameters, void**) {
   if (const DriverResult failed = once(state.fail_launch)) return failed;
-  ++(state.capturing ? state.recorded : state.launches);
+  const bool recorded = state.capturing && reinterpret_cast<uintptr_t>(config->stream) == state.capture;
+  ++(recorded ? state.recorded : state.launches);
   std::copy(config->grid, config->grid + 3, state.grid);
   state.threads = config->block[0];
   state.stream = reinterpret_cast<uintptr_t>(config->stream);

@@ -18,7 +18,7 @@ struct FakeDriverState {
   int allocations = 0, modules = 0, graphs = 0, graph_execs = 0, streams = 0, contexts = 0;
   int launches = 0, graph_launches = 0, recorded = 0;
   bool capturing = false, faulted = false;
-  uintptr_t current_context = 0;
+  uintptr_t current_context = 0, capture = 0;  ///< `capture`: the stream that records
   // The last launch.
   unsigned grid[3] = {}, threads = 0, shared_bytes = 0, cluster = 0;
   bool overlaps = false;

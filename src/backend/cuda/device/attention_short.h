@@ -45,6 +45,7 @@ struct AttentionShortTile {
   // What MmaSums and mma_store want to know.
   static constexpr int kWarpM = 16, kWarpN = kValueColumns;
   static constexpr bool kRuns = true;
+  static constexpr int kMostRuns = 8;
   static constexpr int kSlabColumns = kWarpN, kSlabBytes = kWarpN % 32 ? 16 * (kSlabColumns + 8) * 4 : 0;
 
   static constexpr int kColumnBlocks = (kDepth + 63) / 64;  ///< of 64 columns, of q, k and v

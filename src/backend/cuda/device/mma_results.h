@@ -110,9 +110,7 @@ DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
                     int columns, WarpCounts<Tile, Epilogue>& counts) {
   constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kFragments = Tile::kWarpN / kLanes / 8;
   constexpr int kPieces = 8 / kRun, kItems = kFragments / 4 * 2 * kPieces;  // calls for 16 rows
-  // As many loads under way as registers allow.
-  constexpr int kMost = Tile::kThreads > 128 && MmaSums<Tile>::kColumns <= 32 ? 8 : 4;
-  constexpr int kTogether = kItems < kMost ? kItems : kMost;
+  constexpr int kTogether = kItems < Tile::kMostRuns ? kItems : Tile::kMostRuns;
   const int some_row = row_of(0), first_column = column + place.column + lane() % 4 * 8;
   UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) {
     const int top = place.row + fragment_step<Tile>() * i + lane() / 4;

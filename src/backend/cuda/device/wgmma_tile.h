@@ -22,6 +22,8 @@ struct WgmmaTile {
   static constexpr int kWarpM = 16 * kParts, kWarpN = kN, kFragmentStep = 64;
   static constexpr int kSumThreads = 128 * kGroups, kSumWarps = kSumThreads / 32, kThreads = kSumThreads + 128;
   static constexpr bool kRuns = true;
+  /// Runs of results whose loads are under way together in the epilogue: as many as registers allow.
+  static constexpr int kMostRuns = kResident > 1 && kN > 128 ? 4 : 8;
   /// Columns whose sums of a stage are kept apart at a time, where they are (kAddsStages): both must fit the registers.
   static constexpr int kApartN = kParts * kN > 192 && kN > 128 ? kN / 2 : kN;
   static constexpr int kSlabBytes = 2 * kN * 4;  ///< a warp's counts

@@ -54,7 +54,6 @@ class CompileDevice : public Device {
   void copy_out(void* dst, const void* src, int64_t bytes) override;
   void fill_zero(void*, int64_t) override {}
   void synchronize() override {}
-  void synchronize(void*) override {}
   void begin_recording() override {}
   std::unique_ptr<Recording> end_recording() override;
   TensorMap encode(const TensorBox&) const override { return {}; }

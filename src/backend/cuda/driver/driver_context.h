@@ -20,8 +20,8 @@ class DriverContext {
   const DriverApi& api() const { return api_; }
   const DeviceFacts& facts() const { return facts_; }
   ContextHandle handle() const { return context_; }
-  /// Where work goes: the stream in use.
-  StreamHandle stream() const { return in_use_; }
+  /// Where work goes: the stream in use; while launches are recorded, the context's own, which records.
+  StreamHandle stream() const { return capturing_ ? stream_ : in_use_; }
   /// The caller's stream, or with null the context's own.
   void use_stream(StreamHandle stream) { in_use_ = stream ? stream : stream_; }
 

@@ -135,7 +135,7 @@ void DriverFunction::start(const LaunchShape& shape, std::span<const std::byte> 
   const LaunchConfig config{{shape.grid_x, shape.grid_y, shape.grid_z},
                             {shape.threads, 1, 1},
                             shape.shared_bytes,
-                            shape.stream ? static_cast<StreamHandle>(*shape.stream) : context_->stream(),
+                            context_->stream(),
                             attributes,
                             count};
   void* arguments[] = {const_cast<std::byte*>(params.data())};
@@ -178,11 +178,6 @@ DriverDevice::DriverDevice(const DriverOptions& options)
   const auto [major, minor] = compiler_.nvrtc().version();
   if (context_->api().version() >= kLargeArguments && major * 1000 + minor * 10 >= kLargeArguments)
     facts_.argument_bytes = kMostArgumentBytes;
-}
-
-void DriverDevice::synchronize(void* stream) {
-  const KeptContext kept(*context_);
-  context_->check(context_->api().synchronize(static_cast<StreamHandle>(stream)), "wait for the caller's stream");
 }
 
 int64_t DriverDevice::memory_available() const {

@@ -36,7 +36,6 @@ class DriverDevice : public Device {
   void fill_zero(void* dst, int64_t bytes) override;
   void use_stream(void* stream) override { context_->use_stream(static_cast<StreamHandle>(stream)); }
   void synchronize() override { context_->synchronize(); }
-  void synchronize(void* stream) override;
   /// A launch that fails ends the recording.
   void begin_recording() override { context_->begin_capture(); }
   std::unique_ptr<Recording> end_recording() override;
