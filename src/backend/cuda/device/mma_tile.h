@@ -20,7 +20,8 @@ struct MmaTile {
   static constexpr int kWarpM = kM / kWarpsM, kWarpN = kN / kWarpsN;  ///< a warp's part
   static constexpr int kStageBytes = (kM + kN) * kRowBytes;
   static constexpr bool kRuns = true;
-  static constexpr int kMostRuns = kThreads > 128 && kWarpN <= 256 ? 8 : 4;  ///< of results with loads under way together
+  /// Runs of results whose loads are under way together in the epilogue: as many as registers allow.
+  static constexpr int kMostRuns = kThreads > 128 && kWarpN <= 256 ? 8 : 4;
   static constexpr int kSlabColumns = kWarpN;  ///< of a slab of results
   static constexpr int kSlabBytes = 16 * (kSlabColumns + 8) * 4;
   static constexpr int kPipelineBytes = kStages * kStageBytes, kSlabsBytes = kWarpsM * kWarpsN * kSlabBytes;
