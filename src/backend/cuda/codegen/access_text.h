@@ -1,6 +1,7 @@
 // Text that finds the elements of a chain of views in a kernel. A kernel sees its domain as rows by columns and handles
 // `run` columns at a time (a fragment); what depends on the row alone is computed once a row.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ class AccessText {
   /// True if every row holds one value.
   bool uniform() const { return uniform_; }
   DType dtype() const { return view_.dtype(); }
+  /// Tensors that a fragment may lie in: more than one where some are joined.
+  int pieces() const { return std::max(1, static_cast<int>(pieces_.size())); }
 
   /// Members of the row's state, "int a0;", and the statements that fill `r` from `row`.
   std::string row_members() const;
