@@ -27,7 +27,9 @@ else
   [[ -x $bin/tenon && -x $bin/test_cuda ]] || { echo "gpu.sh: --no-build: no tenon and test_cuda in $bin" >&2; exit 2; }
   peers+=(${peers:+--peer-python "$python"})
 fi
-$bin/tenon env | tee /dev/stderr | grep -q '^device cuda .*unavailable' && exit 6
+environment="$($bin/tenon env)" || exit
+echo "$environment"
+[[ "$environment" =~ 'device cuda '.*unavailable ]] && { echo "gpu.sh: no GPU that Tenon can use" >&2; exit 6; }
 export TENON_TEST_GPU_ONLY=1
 step tests $bin/test_cuda --gtest_filter='Plain.*:Gemm.*:GemmE4m3.*:Conv.*:Heads.*:GpuPictures.*'
 for core in mma wgmma cublaslt; do

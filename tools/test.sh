@@ -44,6 +44,7 @@ stage_kernels() {
   for model in sd15 vit-g14; do
     build/release/bin/tenon compile -m "random:$model" --type f16 --arch sm_89,sm_90a "${plans[@]}" || return 1
   done
+  build/release/bin/tenon compile --arch sm_90a || return 1  # the embedded model, bf16
   tests release -R '^(ListCodeTest|E4m3Code)'
 }
 stage_python() {

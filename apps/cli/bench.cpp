@@ -121,6 +121,7 @@ ordered_json bench_part(const ModelParts& model, const std::string& part, const 
   const Rate rate = plan.phases.back().rate;
   ordered_json out{{"name", model.name() + " " + part + " " + model.describe(part, request)}};
   spdlog::info("{}: {} launches", out["name"].get<std::string>(), plan.phases.back().launches.size());
+  if (!flags.peers.empty()) peer_python(flags.peer_python);  // it would be a pity to find out in the end
   const Measured fused = measure(model, part, plan, backend, flags.runs);
   out.update({{"median_ms", fused.median()},
               {"min_ms", fused.ms.front()},

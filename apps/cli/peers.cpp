@@ -94,14 +94,18 @@ std::string output_of(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-nlohmann::json run_torch(const ModelParts& model, const PeerRun& run) {
-  const std::string asked = run.python.empty() ? (cache_folder() / "peer-env/bin/python").string() : run.python;
-  const fs::path python = find_program(asked);
-  const fs::path script = fs::path(TENON_PEERS) / "torch_peer.py";
+fs::path peer_python(const std::string& program) {
+  const std::string asked = program.empty() ? (cache_folder() / "peer-env/bin/python").string() : program;
+  fs::path python = find_program(asked);
   if (python.empty())
-    throw Error(ErrorKind::Usage, run.python.empty() ? "--peer torch" : "--peer-python",
+    throw Error(ErrorKind::Usage, program.empty() ? "--peer torch" : "--peer-python",
                 "no program " + asked + (asked.find('/') == asked.npos ? " on PATH" : ""),
-                run.python.empty() ? "run tools/setup.sh --peers first" : "");
+                program.empty() ? "run tools/setup.sh --peers first" : "");
+  return python;
+}
+
+nlohmann::json run_torch(const ModelParts& model, const PeerRun& run) {
+  const fs::path python = peer_python(run.python), script = fs::path(TENON_PEERS) / "torch_peer.py";
   TENON_CHECK(Usage, fs::exists(script), "--peer torch") << "needs the source tree: no " << script.string();
   std::vector<std::string> arguments{python.string(), script.string()};
   for (std::string& a : model.peer_arguments(run.part, run.request)) arguments.push_back(std::move(a));

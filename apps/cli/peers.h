@@ -1,5 +1,6 @@
 // Peers that `tenon bench` measures in the same run, each a program of its own.
 #pragma once
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -16,6 +17,9 @@ struct PeerRun {
   std::string mode = "both";   ///< eager, compile, both, frozen, graphs or all
   std::string python;          ///< interpreter; empty: the environment of tools/setup.sh --peers
 };
+
+/// The interpreter that `program`, a PeerRun's `python`, names. Error(Usage) if there is none.
+std::filesystem::path peer_python(const std::string& program);
 
 /// PyTorch on the same weights (handed over in a file). Returns what bench/peers/torch_peer.py prints. Error(Usage) if
 /// its environment is missing or has no such network; Error(Internal) if it fails.

@@ -89,6 +89,7 @@ std::vector<Embedding> ImageEmbedding::operator()(std::span<const Image> images)
   const VitConfig& c = encoder_->config();
   const int64_t batch = even_batch(static_cast<int64_t>(images.size()), options_.batch);
   const int64_t side = preprocessing_.crop / c.patch, tokens = c.prefix() + side * side;
+  executable(batch);  // refuses what does not fit before any picture is made as large
   std::vector<float> pixels(static_cast<size_t>(batch * preprocessing_.crop * preprocessing_.crop * 3));
   for (size_t first = 0; first < images.size(); first += static_cast<size_t>(batch)) {
     const auto now = images.subspan(first, std::min(static_cast<size_t>(batch), images.size() - first));

@@ -210,7 +210,7 @@ ProgramText::Value ProgramText::load(const Expr& e) {
   const std::string type = is_uniform ? "float " : "Frag<float, kRun> ";
   if (loads_apart_ && !is_uniform && !in_shared(e)) {
     AccessText& from = access(e);
-    pieces_ += from.pieces();
+    burden_ += from.pieces() * (from.halves(run_) ? 1 : 2);
     if (early_) early_ = from.load_past_l1(run_);
     const std::string member = "l." + v.name;
     if (from.halves(run_)) {
@@ -404,7 +404,7 @@ std::string ProgramText::plain_body(int lanes) {
   const std::string results = row + before_ + loop_ + end + "  }\n";
   if (!loads_apart_) return "  DEV static Frag<float, kRun> eval(" + at + ") {\n" + results;
   // As many rows at once as leave registers for the maths.
-  at_once_ = pieces_ > 2 ? 1 : pieces_ > 1 ? 2 : 4;
+  at_once_ = burden_ > 2 ? 1 : burden_ > 1 ? 2 : 4;
   return "  static constexpr int kAtOnce = " + std::to_string(at_once_) + ";\n  struct Loads {\n" + members_ +
          "  };\n  DEV static Loads loads(" + at + ") {\n" + row + "    Loads l;\n" + loads_ +
          "    return l;\n  }\n  DEV static void results(" + at + ", const Loads& l) {\n" + results +

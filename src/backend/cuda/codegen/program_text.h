@@ -79,7 +79,7 @@ class ProgramText {
   MatrixDomain domain_;
   Params& params_;
   int run_ = 1, made_ = 0, lines_ = 0, stages_ = 1, at_once_ = 1;
-  int pieces_ = 0;  // of what is loaded apart: tensors, each of those that are joined
+  int burden_ = 0;  // of what is loaded apart, on registers: tensors, those of floats and each of joined ones once more
   bool reduces_ = false;
   std::deque<std::pair<const Node*, AccessText>> accesses_;  // of loads, in a fixed order: equal launches, equal text
   std::vector<AccessText> places_;                           // by output; not of those without a place
