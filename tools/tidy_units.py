@@ -42,9 +42,8 @@ def main(folder, out, names):
         def add(file):
             commands.append({"directory": directory, "file": str(file), "command": shlex.join([*flags, "-c", str(file)])})
 
-        count = -(-len(files) // FILES_OF_A_UNIT)
-        for number in range(count):
-            mine = files[number::count]
+        for first in range(0, len(files), FILES_OF_A_UNIT):
+            mine = files[first : first + FILES_OF_A_UNIT]
             unit = out / f"unit{len(commands)}.cpp"
             unit.write_text("\n".join((root / f).read_text() for f in mine))
             add(unit)
