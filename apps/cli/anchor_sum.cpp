@@ -1,102 +1,154 @@
 // oneDNN's routes for single anchors, weights packed as it likes best.
 #include "anchor_sum.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <chrono>
-#include <dnnl.hpp>
+#include <initializer_list>
+#include <type_traits>
 
 #include "cancel.h"
+#include "onednn.h"
 
 namespace tenon::cli {
 namespace {
 
-using dnnl::memory;
-using Dims = memory::dims;
+using onednn::Api;
+using onednn::MemoryDesc;
+using onednn::OperationDesc;
 
-// Primitives with memory for all their operands, ready to be called. `weights`: those of the first primitive, which
-// calls take in turn.
-struct Ready {
-  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-  dnnl::stream stream{engine};
-  std::vector<dnnl::primitive> primitives;
-  std::vector<std::unordered_map<int, memory>> arguments;
-  std::vector<memory> weights;
-  size_t calls = 0;
+struct NoSuchPrimitive {};
 
-  // Memory that is touched, so that its pages exist when the clock runs.
-  memory make(const memory::desc& md) const {
-    memory m(md, engine);
-    std::fill_n(static_cast<unsigned char*>(m.get_data_handle()), md.get_size(), static_cast<unsigned char>(0));
-    return m;
-  }
-  void add(const dnnl::primitive& p, std::unordered_map<int, memory> args) {
-    primitives.push_back(p);
-    arguments.push_back(std::move(args));
-  }
-  void add_weights(const memory::desc& md, int count) {
-    for (int i = 0; i < count; ++i) weights.push_back(make(md));
-  }
-  void run() {
-    if (!weights.empty()) arguments[0].insert_or_assign(DNNL_ARG_WEIGHTS, weights[calls++ % weights.size()]);
-    for (size_t i = 0; i < primitives.size(); ++i) primitives[i].execute(stream, arguments[i]);
-    stream.wait();
-  }
+void check(onednn::Status status) {
+  if (status != 0) throw NoSuchPrimitive{};
+}
+
+// An object of the library's, destroyed by it.
+template <class Handle>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, onednn::Status (*)(Handle)>;
+
+struct Operands {
+  onednn::Memory source = nullptr, destination = nullptr;
 };
 
-memory::data_type type_of(DType dtype) {
-  return dtype == DType::BF16 ? memory::data_type::bf16 : memory::data_type::f32;
-}
+// Primitives with memory for all their operands, ready to be called. `weights_`: those of the first primitive, which
+// calls take in turn.
+class Ready {
+ public:
+  explicit Ready(const Api& api)
+      : api_(api), engine_(nullptr, api.engine_destroy), stream_(nullptr, api.stream_destroy) {
+    onednn::Engine engine = nullptr;
+    check(api.engine_create(&engine, onednn::kCpu, 0));
+    engine_.reset(engine);
+    onednn::Stream stream = nullptr;
+    check(api.stream_create(&stream, engine, onednn::kInOrder));
+    stream_.reset(stream);
+  }
 
-memory add_matmul(Ready& ready, const memory& a, const memory::desc& b, const memory::desc& c) {
-  const dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(a.get_desc(), b, c), ready.engine);
-  memory out = ready.make(pd.dst_desc());
-  ready.add(dnnl::matmul(pd),
-            {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, ready.make(pd.weights_desc())}, {DNNL_ARG_DST, out}});
-  return out;
-}
+  MemoryDesc tensor(std::initializer_list<int64_t> shape, onednn::DataType type, onednn::Tag tag) const {
+    MemoryDesc desc;
+    check(api_.memory_desc_init_by_tag(&desc, static_cast<int>(shape.size()), shape.begin(), type, tag));
+    return desc;
+  }
+  // Memory that is touched, so that its pages exist when the clock runs.
+  onednn::Memory make(const MemoryDesc& desc) {
+    std::vector<Line>& data = data_.emplace_back(api_.memory_desc_get_size(&desc) / sizeof(Line) + 1);
+    onednn::Memory memory = nullptr;
+    check(api_.memory_create(&memory, &desc, engine_.get(), data.data()));
+    memories_.emplace_back(memory, api_.memory_destroy);
+    return memory;
+  }
 
-void make_gemm(Ready& ready, const AnchorShape& s, memory::data_type type, int weights) {
-  const bool batched = s.batch > 1;
-  const auto plain = batched ? memory::format_tag::abc : memory::format_tag::ab;
-  const auto dims = [&](int64_t rows, int64_t columns) {
-    return batched ? Dims{s.batch, rows, columns} : Dims{rows, columns};
+  // Memory of the primitive's own choice, but for an operand that is given. `weights`: how many there are, 0 for none.
+  Operands add(const OperationDesc& operation, int weights, Operands given = {}) {
+    onednn::PrimitiveDesc made = nullptr;
+    check(api_.primitive_desc_create(&made, &operation, nullptr, engine_.get(), nullptr));
+    const Owned<onednn::PrimitiveDesc> desc(made, api_.primitive_desc_destroy);
+    onednn::Primitive primitive = nullptr;
+    check(api_.primitive_create(&primitive, made));
+    primitives_.emplace_back(primitive, api_.primitive_destroy);
+    const auto operand = [&](onednn::Query which) { return make(*api_.primitive_desc_query_md(made, which, 0)); };
+    if (!given.source) given.source = operand(onednn::kSourceDesc);
+    if (!given.destination) given.destination = operand(onednn::kDestinationDesc);
+    arguments_.push_back({{onednn::kSource, given.source}, {onednn::kDestination, given.destination}});
+    if (weights > 0) arguments_.back().push_back({onednn::kWeights, operand(onednn::kWeightsDesc)});
+    if (primitives_.size() == 1 && weights > 0) {
+      weights_.push_back(arguments_.back().back().memory);
+      while (static_cast<int>(weights_.size()) < weights) weights_.push_back(operand(onednn::kWeightsDesc));
+    }
+    return given;
+  }
+
+  void run() {
+    if (!weights_.empty()) arguments_[0].back().memory = weights_[calls_++ % weights_.size()];
+    for (size_t i = 0; i < primitives_.size(); ++i)
+      check(api_.primitive_execute(primitives_[i].get(), stream_.get(), static_cast<int>(arguments_[i].size()),
+                                   arguments_[i].data()));
+    check(api_.stream_wait(stream_.get()));
+  }
+
+  const Api& api() const { return api_; }
+
+ private:
+  struct alignas(64) Line {
+    unsigned char bytes[64] = {};
   };
-  add_matmul(ready, ready.make({dims(s.m, s.k), type, plain}), {dims(s.k, s.n), type, memory::format_tag::any},
-             {dims(s.m, s.n), type, plain});
-  ready.add_weights(ready.arguments[0].at(DNNL_ARG_WEIGHTS).get_desc(), weights);
+
+  const Api& api_;
+  Owned<onednn::Engine> engine_;
+  Owned<onednn::Stream> stream_;
+  std::vector<std::vector<Line>> data_;
+  std::vector<Owned<onednn::Memory>> memories_;
+  std::vector<Owned<onednn::Primitive>> primitives_;
+  std::vector<std::vector<onednn::Argument>> arguments_;
+  std::vector<onednn::Memory> weights_;
+  size_t calls_ = 0;
+};
+
+onednn::DataType type_of(DType dtype) { return dtype == DType::BF16 ? onednn::kBFloat16 : onednn::kFloat32; }
+
+Operands add_matmul(Ready& ready, const MemoryDesc& a, const MemoryDesc& b, const MemoryDesc& c, int weights,
+                    Operands given = {}) {
+  OperationDesc product;
+  check(ready.api().matmul_desc_init(&product, &a, &b, nullptr, &c));
+  return ready.add(product, weights, given);
 }
 
-void make_convolution(Ready& ready, const AnchorShape& s, memory::data_type type, bool winograd, int weights) {
-  const auto any = memory::format_tag::any;
+void make_gemm(Ready& ready, const AnchorShape& s, onednn::DataType type, int weights) {
+  const auto matrix = [&](int64_t rows, int64_t columns, bool any) {
+    if (s.batch > 1) return ready.tensor({s.batch, rows, columns}, type, any ? onednn::kAnyTag : onednn::kAbc);
+    return ready.tensor({rows, columns}, type, any ? onednn::kAnyTag : onednn::kAb);
+  };
+  add_matmul(ready, matrix(s.m, s.k, false), matrix(s.k, s.n, true), matrix(s.m, s.n, false), weights);
+}
+
+void make_convolution(Ready& ready, const AnchorShape& s, onednn::DataType type, bool winograd, int weights) {
   const int64_t oh = (s.h + s.pads[0] + s.pads[2] - s.kernel) / s.stride + 1,
                 ow = (s.w + s.pads[1] + s.pads[3] - s.kernel) / s.stride + 1;
-  const auto algorithm = winograd ? dnnl::algorithm::convolution_winograd : dnnl::algorithm::convolution_direct;
-  const dnnl::convolution_forward::desc desc(
-      dnnl::prop_kind::forward_inference, algorithm, {{s.images, s.c, s.h, s.w}, type, any},
-      {{s.o, s.c, s.kernel, s.kernel}, type, any}, {{s.images, s.o, oh, ow}, type, any}, {s.stride, s.stride},
-      {s.pads[0], s.pads[1]}, {s.pads[2], s.pads[3]});
-  const dnnl::convolution_forward::primitive_desc pd(desc, ready.engine);
-  ready.add(dnnl::convolution_forward(pd), {{DNNL_ARG_SRC, ready.make(pd.src_desc())},
-                                            {DNNL_ARG_WEIGHTS, ready.make(pd.weights_desc())},
-                                            {DNNL_ARG_DST, ready.make(pd.dst_desc())}});
-  ready.add_weights(pd.weights_desc(), weights);
+  const MemoryDesc x = ready.tensor({s.images, s.c, s.h, s.w}, type, onednn::kAnyTag),
+                   w = ready.tensor({s.o, s.c, s.kernel, s.kernel}, type, onednn::kAnyTag),
+                   y = ready.tensor({s.images, s.o, oh, ow}, type, onednn::kAnyTag);
+  const int64_t strides[] = {s.stride, s.stride};
+  OperationDesc convolution;
+  check(ready.api().convolution_forward_desc_init(&convolution, onednn::kInference,
+                                                  winograd ? onednn::kConvolutionWinograd : onednn::kConvolutionDirect,
+                                                  &x, &w, nullptr, &y, strides, s.pads, s.pads + 2));
+  ready.add(convolution, weights);
 }
 
 // Two heads at a time with their whole score matrices; the caller scales up.
 constexpr int64_t kHeadsAtOnce = 2;
 
-void make_attention(Ready& ready, const AnchorShape& s, memory::data_type type) {
-  const auto plain = memory::format_tag::abc;
+void make_attention(Ready& ready, const AnchorShape& s, onednn::DataType type) {
   const int64_t heads = std::min(kHeadsAtOnce, s.batch * s.heads);
-  const memory q = ready.make({{heads, s.queries, s.depth}, type, plain});
-  const memory scores = add_matmul(ready, q, {{heads, s.depth, s.keys}, type, memory::format_tag::acb},
-                                   {{heads, s.queries, s.keys}, type, plain});
-  const dnnl::softmax_forward::primitive_desc softmax(
-      dnnl::softmax_forward::desc(dnnl::prop_kind::forward_inference, scores.get_desc(), 2), ready.engine);
-  ready.add(dnnl::softmax_forward(softmax), {{DNNL_ARG_SRC, scores}, {DNNL_ARG_DST, scores}});
-  add_matmul(ready, scores, {{heads, s.keys, s.depth}, type, plain}, {{heads, s.queries, s.depth}, type, plain});
+  const MemoryDesc q = ready.tensor({heads, s.queries, s.depth}, type, onednn::kAbc),
+                   k = ready.tensor({heads, s.depth, s.keys}, type, onednn::kAcb),
+                   scores = ready.tensor({heads, s.queries, s.keys}, type, onednn::kAbc),
+                   v = ready.tensor({heads, s.keys, s.depth}, type, onednn::kAbc);
+  const onednn::Memory made = add_matmul(ready, q, k, scores, 1).destination;
+  OperationDesc softmax;
+  check(ready.api().softmax_forward_desc_init(&softmax, onednn::kInference, &scores, 2));
+  ready.add(softmax, 0, {made, made});
+  add_matmul(ready, scores, v, q, 1, {made, nullptr});
 }
 
 }  // namespace
@@ -120,11 +172,13 @@ double median_ms(const std::function<void()>& call) {
 }
 
 std::optional<double> time_onednn(const AnchorShape& shape, DType dtype, bool winograd, int weights, int threads) {
-  if (threads > 0) omp_set_num_threads(threads);
+  const Api* const api = onednn::find().api;
+  if (!api) return {};
+  if (threads > 0 && api->set_threads) api->set_threads(threads);
   const bool convolution = shape.kind == AnchorShape::Kind::Conv2d;
   if (winograd && !convolution) return {};
   try {
-    Ready ready;
+    Ready ready(*api);
     double scale = 1;
     if (convolution)
       make_convolution(ready, shape, type_of(dtype), winograd, weights);
@@ -136,8 +190,8 @@ std::optional<double> time_onednn(const AnchorShape& shape, DType dtype, bool wi
       scale = static_cast<double>(heads) / static_cast<double>(std::min(kHeadsAtOnce, heads));
     }
     return scale * median_ms([&ready] { ready.run(); });
-  } catch (const dnnl::error&) {
-    return {};  // no such primitive on this machine
+  } catch (const NoSuchPrimitive&) {
+    return {};  // on this machine
   }
 }
 

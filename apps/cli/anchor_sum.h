@@ -44,8 +44,8 @@ void time_anchors(std::vector<AnchorTime>& anchors, DType dtype, const std::shar
 /// Sum of count * best, milliseconds.
 double anchor_sum(const std::vector<AnchorTime>& anchors);
 
-/// oneDNN's routes for one anchor, with packed weights, `weights` of them in turn; nothing where oneDNN has no such
-/// primitive.
+/// oneDNN's routes for one anchor, with packed weights, `weights` of them in turn; nothing where this machine has no
+/// oneDNN (onednn::find() says why) or it has no such primitive. `threads`: 0 for OpenMP's own choice.
 std::optional<double> time_onednn(const AnchorShape& shape, DType dtype, bool winograd, int weights, int threads);
 
 /// Milliseconds: the median of repeated calls, at least 3, more while they fit 60 ms. One call before is not counted.

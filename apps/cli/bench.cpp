@@ -7,6 +7,7 @@
 
 #include "anchor_sum.h"
 #include "cancel.h"
+#include "onednn.h"
 #include "parts.h"
 #include "peers.h"
 #include "sample_inputs.h"
@@ -138,6 +139,9 @@ ordered_json bench_part(const ModelParts& model, const std::string& part, const 
               {"planned_bytes", fused.planned}});
   if (!flags.no_anchors) {
     spdlog::info("timing {} different anchors alone", anchors_of(plan).size());
+    const onednn::Found& yardstick = onednn::find();
+    if (!yardstick.api && backend->name() == "cpu") spdlog::warn("anchors alone without oneDNN: {}", yardstick.problem);
+    out["onednn"] = yardstick.api ? ordered_json(yardstick.api->version_text) : ordered_json();
     std::vector<AnchorTime> anchors = anchors_of(plan);
     time_anchors(anchors, dtype, backend, threads);
     out["anchor_sum_ms"] = anchor_sum(anchors);

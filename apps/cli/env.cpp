@@ -1,12 +1,11 @@
 // tenon env: what was resolved, for bug reports and scripts.
-#include <dnnl.hpp>
-
 #include <cstdio>
 #include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "folders.h"
+#include "onednn.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
 #include "verb.h"
@@ -38,13 +37,12 @@ ordered_json devices(const Common& common) {
 }
 
 ordered_json environment(const Common& common) {
-  const dnnl_version_t* onednn = dnnl_version();
+  const onednn::Found& yardstick = onednn::find();
   ordered_json out{{"version", version()},
                    {"commit", commit()},
                    {"compiler", compiler()},
                    {"build_type", build_type()},
-                   {"onednn", std::to_string(onednn->major) + "." + std::to_string(onednn->minor) + "." +
-                                  std::to_string(onednn->patch)},
+                   {"onednn", yardstick.api ? yardstick.api->version_text : "not found: " + yardstick.problem},
                    {"machine", machine()},
                    {"date", today()},
                    {"default_model", default_model_text()},

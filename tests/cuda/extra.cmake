@@ -6,7 +6,10 @@ list(JOIN _roots ":" _roots)
 target_compile_definitions(test_cuda PRIVATE TENON_HOST_COMPILER="${CMAKE_CXX_COMPILER}" TENON_DEVICE_INCLUDES="${_roots}")
 target_include_directories(test_cuda PRIVATE ${_device_root})
 target_link_libraries(test_cuda PRIVATE Boost::context ${CMAKE_DL_LIBS})
-set_target_properties(test_cuda PROPERTIES UNITY_BUILD OFF)
+# These have file-local names in common with others.
+foreach(_apart attention_core attention_deep attention_short attention_wgmma conv_core core_code cudnn gemm_core)
+  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/${_apart}_test.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endforeach()
 # The launches of tests/skeletons and the steps of tests/optim, on the emulator.
 target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/plain_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/gemm_test.cpp

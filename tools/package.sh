@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Makes what is installed without a compiler: build/package/tenon-*.whl (package and program, the libraries they need
+# inside, for the Python of build/python-env) and build/package/tenon_*.deb. tools/package.sh [JOBS]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+jobs="${1:-$(nproc)}" python="$PWD/build/python-env/bin/python" out="$PWD/build/package"
+# The compiler by the name that CMake calls it, so that the wheel finds in ccache what the release build made.
+export CXX=c++ CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1 CMAKE_BUILD_PARALLEL_LEVEL="$jobs" PATH="${python%/*}:$PATH"
+tools/setup.sh
+cmake --preset release --log-level=WARNING
+cmake --build --preset release -j "$jobs" --target tenon tenon_cli
+rm -rf "$out"
+mkdir -p "$out"
+
+cpack --config build/release/CPackConfig.cmake -B "$out/work" >"$out/cpack.log" 2>&1 || { cat "$out/cpack.log" >&2; exit 1; }
+mv "$out/work"/*.deb "$out"
+
+# --config-settings: Debian 12's pip does not know the short -C.
+"$python" -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir "$out/work" \
+  --config-settings build-dir=build/wheel --config-settings install.strip=true .
+"$python" -m auditwheel repair --wheel-dir "$out" "$out/work"/tenon-*.whl
+rm -r "$out/work" "$out/cpack.log"
+ls -l "$out"
