@@ -98,6 +98,23 @@ TEST(Planner, SaysWhyAReaderStayedOut) {
   EXPECT_THAT(why, HasSubstr("more of the result than a tile holds"));
 }
 
+TEST(Planner, ReductionsOfOtherTensorsStandBesideAnEpilogue) {
+  Graph g;
+  const Expr h = input(g, "h", DType::F32, {4, 100}), e = exp(h - reduce_max(h)), softmax = e / sum(e);
+  const Expr y = linear(input(g, "x", DType::F32, {4, 32}), param(g, "w", DType::F32, {100, 32}));
+  const Plan p = plan_of(y + softmax);
+  ASSERT_EQ(p.counts().total, 2);
+  EXPECT_EQ(step(p, 0).skeleton, "rows");
+  EXPECT_EQ(step(p, 0).outputs.size(), 2u);  // the maximum and the sum; what is pointwise stays in the epilogue
+  EXPECT_EQ(step(p, 1).skeleton, "gemm");
+  try {
+    one_launch("gemm", {store("y", y + softmax)});
+    FAIL() << "an epilogue reduced rows";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("reduce_max of another tensor needs its whole rows"));
+  }
+}
+
 TEST(Planner, RowsAndQuantisation) {
   Graph g;
   const Expr x = input(g, "x", DType::BF16, {6, 64});
