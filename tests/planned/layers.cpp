@@ -16,13 +16,21 @@ Layers::Layers(Graph& g, uint32_t seed, int64_t elements)
 // ---- leaves ---------------------------------------------------------------------------------------------------------
 
 int64_t Layers::width() {
+  if (chance(0.03)) return pick<int64_t>({200, 256, 300, 520});
   return pick<int64_t>({1, 3, 4, 8, 8, 12, 16, 16, 20, 24, 32, 32, 33, 40, 48, 64, 64, 65, 72, 96, 128, 130});
 }
 
 Expr Layers::start() {
   const int64_t many = std::max<int64_t>(elements_ / 6000, 1);  // larger programs have more rows
   const int64_t batch = pick<int64_t>({1, 1, 2, 3});
-  switch (below(4)) {
+  switch (below(5)) {
+    case 4: {
+      if (chance(0.2)) return fresh({width()});
+      const Expr table =
+          param(g_, name("table"), any_type(), {pick<int64_t>({1, 9, 40}), std::min<int64_t>(width(), 80)});
+      const Expr rows = rows_by_index(table);  // embeddings and positions
+      return rows.shape().rank() == 2 ? rows + param(g_, name("w"), act_, rows.shape()) : rows;
+    }
     case 0:
       return fresh({batch * pick<int64_t>({1, 3, 16, 17, 33, 70}) * many, width()});
     case 1: {
@@ -42,8 +50,11 @@ Expr Layers::fresh(const Shape& shape) {
 }
 
 Expr Layers::weight(const Shape& shape) {
+  for (const Expr& w : weights_)
+    if (w.shape() == shape && chance(0.2)) return w;  // two layers share it
   const DType t = chance(0.05) ? DType::E4M3 : chance(0.7) ? act_ : any_type();
   const Expr w = param(g_, name("w"), t, shape);
+  weights_.push_back(w);
   if (shape.rank() != 2 || chance(0.85)) return w;
   switch (below(4)) {
     case 0:
@@ -82,7 +93,9 @@ Expr Layers::activation(const Expr& x) {
 }
 
 Expr Layers::unary(const Expr& x) {
-  switch (below(12)) {
+  switch (below(13)) {
+    case 12:  // a mask that is in memory, so that no rounding decides
+      return where(less(fresh(x.shape()), constant(g_, 0.25)), x, x * 0.5);
     case 0:
       return sigmoid(x) - 0.5;
     case 1:
@@ -126,6 +139,7 @@ Expr Layers::binary(const Expr& x, const Expr& like) {
       break;
     case 1:
       y = s.rank() ? vector(s[-1]) : constant(g_, 0.3);
+      if (s.rank() >= 2 && chance(0.2)) y = param(g_, name("w"), act_, {s[-2], s[-1]});
       break;
     case 2: {
       Shape row = s;
@@ -165,8 +179,11 @@ Expr Layers::binary(const Expr& x, const Expr& like) {
 
 Expr Layers::linear_layer(const Expr& x, int64_t outputs) {
   Expr a = chance(0.25) ? activation(x) : chance(0.25) ? norm(x) : x;
+  if (chance(0.1)) a = a * vector(x.shape()[-1]);
   if (chance(0.5)) a = cast(a, act_);
-  Expr y = linear(a, weight({outputs, x.shape()[-1]}));
+  const Shape& s = x.shape();
+  const bool one_each = s.rank() == 3 && s[0] > 1 && chance(0.08);  // a matrix of its own for every sample
+  Expr y = linear(a, one_each ? weight({s[0], outputs, s[-1]}) : weight({outputs, s[-1]}));
   if (chance(0.6)) y = y + vector(outputs);
   if (chance(0.15)) y = y * vector(outputs);  // LayerScale
   return y;
@@ -208,7 +225,9 @@ Expr Layers::gate(const Expr& x) {
   const int64_t n = std::min<int64_t>(pick<int64_t>({1, 5, 8, 16, 24, 40, 64, 70, 100}),
                                       std::max<int64_t>(elements_ * x.shape()[-1] / x.shape().numel(), 1));
   const int parts = pick({2, 2, 2, 3, 4});
-  const Expr both = linear(chance(0.3) ? norm(x) : x, weight({parts * n, x.shape()[-1]}));
+  const Expr from = chance(0.3) ? norm(x) : x;
+  const Expr both = x.shape().rank() == 4 && chance(0.5) ? conv2d(from, weight({parts * n, x.shape()[-1], 1, 1}))
+                                                         : linear(from, weight({parts * n, x.shape()[-1]}));
   const Expr biased = chance(0.5) ? both + vector(parts * n) : both;
   Expr y = slice(biased, -1, 0, n);
   for (int i = 1; i < parts; ++i) {
@@ -292,6 +311,16 @@ Expr Layers::attend(const Expr& x, const Expr& other) {
   if (chance(0.2)) return merged;
   const Expr out = linear(merged, weight({x.shape()[-1], heads * depth}));
   return chance(0.7) ? x + out : out;
+}
+
+Expr Layers::several_anchors(const Expr& x, const Expr& other) {
+  const Expr y = dense(x);
+  if (!y || y.shape().rank() < 1) return {};
+  Shape rows = y.shape();
+  rows[-1] = other.shape().rank() ? other.shape()[-1] : 1;
+  const Expr from = other.shape().rank() && other.shape() == rows ? other : fresh(rows);
+  const Expr z = linear_layer(from, y.shape()[-1]);
+  return stored(chance(0.5) ? y + z : chance(0.5) ? y * sigmoid(z) : norm(y) - z);
 }
 
 Expr Layers::beside(const Expr& x) {

@@ -34,6 +34,8 @@ class Layers {
   Expr residual(const Expr& x);
   /// Attention over x [B,S,C], and over `other` if that fits.
   Expr attend(const Expr& x, const Expr& other);
+  /// The results of two anchors in one piece of maths.
+  Expr several_anchors(const Expr& x, const Expr& other);
   /// An anchor with a reduction of another tensor beside it.
   Expr beside(const Expr& x);
   Expr product_of_activations(const Expr& x, const Expr& other);
@@ -71,6 +73,7 @@ class Layers {
   int64_t elements_;
   DType act_ = DType::F32;  ///< of what is stored
   int next_ = 0;
+  std::vector<Expr> weights_;
 };
 
 }  // namespace tenon::planned

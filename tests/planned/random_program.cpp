@@ -43,7 +43,7 @@ class Grower {
 
   Expr step(const Expr& x) {
     Layers& l = layers_;
-    switch (l.below(20)) {
+    switch (l.below(22)) {
       case 0:
       case 1:
         return l.stored(l.unary(x));
@@ -75,6 +75,9 @@ class Grower {
         return l.quantised_dense(x);
       case 16:
         return l.joined(x, any());
+      case 17:
+      case 18:
+        return l.several_anchors(x, any());
       default:
         return l.view(x);
     }
