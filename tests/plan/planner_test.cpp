@@ -45,6 +45,17 @@ TEST(Planner, MergesSiblings) {
   EXPECT_EQ(plan_of(y, apart).counts().total, 4);
 }
 
+TEST(Planner, SiblingsWithBiasesOfOtherTypesStayApart) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {1, 8, 32});
+  const auto head = [&](const std::string& w, DType bias) {
+    const Expr y = linear(x, param(g, w, DType::F32, {32, 32})) + param(g, w + ".b", bias, {32});
+    return permute(reshape(y, {1, 8, 2, 16}), {0, 2, 1, 3});
+  };
+  const Expr y = attention(head("q", DType::BF16), head("k", DType::F32), head("v", DType::F32), 0.25);
+  EXPECT_EQ(plan_of(y).counts().total, 3);
+}
+
 TEST(Planner, HoistsWhatAStepDoesNotChange) {
   Graph g;
   const Expr x = input(g, "x", DType::F32, {1, 8, 32}), text = input(g, "text", DType::F32, {1, 5, 24}, Rate::Prompt);

@@ -89,6 +89,8 @@ TEST_F(Gemm, WeightsOfEveryKind) {
   const Expr w = weight("w", DType::F32, {40, 72}), scale = param(g, "scale", DType::F32, {40, 1});
   expect(launch("gemm", {{"y", linear(x, w * scale)}}), {DType::F32, DType::F32, 72, 4});
   expect(launch("gemm", {{"y", linear(cast(x, DType::BF16), cast(w, DType::BF16))}}), {DType::F32, DType::BF16, 72, 4});
+  const Expr other = weight("other", DType::F32, {8, 72});  // beside one that is computed
+  expect(launch("gemm", {{"y", linear(x, concat({w * scale, other}, 0))}}), {DType::F32, DType::F32, 72, 4});
   const Expr e4 = weight("e4", DType::E4M3, {40, 72});
   expect(launch("gemm", {{"y", linear(x, e4) * reshape(scale, {40})}}), {DType::F32, DType::F32, 72, 4});
 }
