@@ -237,6 +237,10 @@ TEST(Vit, RefusesWhatItIsNot) {
   odd.erase("blocks.0.mlp.fc2.weight");
   refused(odd, "blocks.0.mlp.fc2.weight");
   refused(stored, "num_attention_heads", {{"num_attention_heads", 3}});
+  const VitConfig narrow{.grid = 4, .width = 96, .depth = 1, .heads = 3, .hidden = 128, .gated = false};
+  refused(vit_weights(narrow), "width 96 is not a multiple of 64");
+  refused(vit_weights(narrow), "num_attention_heads", {{"layer_norm_eps", 1e-6}});
+  EXPECT_EQ(detect_vit(vit_weights(narrow), {{"num_attention_heads", 3}}, "model").heads, 3);
   EXPECT_FALSE(is_vit({{"unet.conv_in.weight", {4, 4, 3, 3}}}));
   Graph g;
   EXPECT_THROW(vit(g, VitConfig(), 1, 224, 225, nn::kF32), Error);
