@@ -77,6 +77,9 @@ TEST_P(Planted, EveryLaunchTestFails) {
   const Finished f = run(tests, GetParam());
   EXPECT_EQ(f.code, 1);
   EXPECT_EQ(lines_with("[       OK ]", f.out), "");
+  const Finished plans = run("test_planned --gtest_filter='ReductionsBeside*'", GetParam());
+  EXPECT_EQ(plans.code, 1);
+  EXPECT_EQ(lines_with("[       OK ]", plans.out), "");
 }
 
 TEST_P(Planted, NetworksFail) {

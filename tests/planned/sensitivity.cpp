@@ -110,8 +110,10 @@ std::vector<double> rounding_noise(const Launch& launch, const Oracle::Leaves& l
     Oracle oracle([&](const Expr& e) { return body.leaf(e, sample, leaves); });
     for (size_t o = 0; o < out.size(); ++o) {
       const std::vector<double> x = oracle.eval(body.values()[o]), y = exact.eval(launch.outputs[o].value);
-      for (size_t i = 0; i < x.size(); ++i)
-        if (std::isfinite(x[i] - y[i])) out[o] = std::max(out[o], std::abs(x[i] - y[i]));
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double moved = std::abs(x[i] - y[i]);
+        if (std::isfinite(moved)) out[o] = std::max(out[o], moved);
+      }
     }
   }
   return out;
