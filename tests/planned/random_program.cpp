@@ -4,10 +4,16 @@
 #include <random>
 
 #include "planned/layers.h"
+#include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/expr/vjp.h"
 
 namespace tenon::planned {
 namespace {
+
+constexpr double kGradients = 0.06;  // of programs
+
+std::string numbered(std::string prefix, size_t number) { return prefix += std::to_string(number); }
 
 uint32_t hash_of(const std::string& text) {
   uint32_t h = 2166136261u;
@@ -93,11 +99,32 @@ class Grower {
     for (const Expr& r : roots) {
       if (r->family() == Family::Leaf || std::find(taken.begin(), taken.end(), r) != taken.end()) continue;
       taken.push_back(r);
-      std::string name = "r";
-      out.push_back({name += std::to_string(out.size()), r});
+      out.push_back({numbered("r", out.size()), r});
     }
     if (out.empty()) out.push_back({"r0", tanh(values_.back())});
+    if (layers_.chance(kGradients)) add_gradients(out);
     return out;
+  }
+
+  // The way back, where every node on it has a gradient rule. A maximum's asks which element equals it: with one of the
+  // two stored in f32 the answer in fp64 is another.
+  void add_gradients(std::vector<Result>& results) {
+    const Expr y = results.front().value;
+    std::vector<Expr> leaves;
+    for (const Expr& e : topological(std::array{y}))
+      if (e.is<nodes::ReduceMax>() || e.is<nodes::AbsMax>()) return;
+    for (const Expr& e : topological(std::array{y}))
+      if (is_memory_leaf(e) && is_float(e.dtype()) && leaves.size() < 3 && layers_.chance(0.5)) leaves.push_back(e);
+    if (leaves.empty()) return;
+    try {
+      const Expr seed = input(y.graph(), "seed", DType::F32, y.shape());
+      for (const Expr& g : gradients(y, seed, leaves)) {
+        const bool good = g->family() != Family::Leaf && g.shape().numel() <= size_.elements * 4;
+        const bool fresh = std::ranges::none_of(results, [&](const Result& r) { return r.value == g; });
+        if (good && fresh) results.push_back({numbered("g", results.size()), g});
+      }
+    } catch (const Error&) {  // no rule
+    }
   }
 
   Layers layers_;

@@ -55,6 +55,7 @@ class NoisyBody {
   Expr noisy_node(const Expr& e, std::span<const Expr> in) {
     switch (e->family()) {
       case Family::Pointwise: {
+        if (is_decision(e)) return without_noise(e);
         const Expr y = graph_.make(*e->type, in, e->attrs);
         if (is_difference(e)) return noisy(y, 8 * kF32) + (noisy(clamp(in[0], -1, 1), 8 * kF32) - clamp(in[0], -1, 1));
         if (!e->type->round) return noisy(y, 8 * kF32);
@@ -79,6 +80,16 @@ class NoisyBody {
     }
   }
 
+  // What has no derivative decides as it does without noise: programs decide on values that are exact on both sides.
+  static bool is_decision(const Expr& e) {
+    return e.is<nodes::Equal>() || e.is<nodes::Less>() || e.is<nodes::Sign>() || e.is<nodes::Floor>() ||
+           e.is<nodes::Ceil>();
+  }
+  Expr without_noise(const Expr& e) {
+    return rebuild(
+        graph_, e, [](const Expr&, std::span<const Expr>) { return Expr(); }, exact_);
+  }
+
   // Bodies that are small where they subtract what is near 1: their error there is small against x.
   static bool is_difference(const Expr& e) {
     return e.is<nodes::Gelu>() || e.is<nodes::GeluTanh>() || e.is<nodes::QuickGelu>() || e.is<nodes::Erf>();
@@ -98,6 +109,7 @@ class NoisyBody {
   Graph graph_;
   std::vector<Expr> roots_, values_;
   std::map<std::string, Noise> noise_;
+  Memo exact_;
 };
 
 }  // namespace
