@@ -127,8 +127,7 @@ void Partitioner::emit_reductions(const Expr& reduction, const Trial& trial) {
     const Expr e = stack.back();
     stack.pop_back();
     if (e->family() == Family::Anchor || !seen.insert(e.get()).second) continue;
-    const Expr& model = trial.source.at(e.get());
-    if (is_row_reduction(model) && model->in[0].shape() == reduction->in[0].shape()) values.push_back(model);
+    if (is_row_reduction(e) && e->in[0].shape() == reduction->in[0].shape()) values.push_back(trial.source.at(e.get()));
     stack.insert(stack.end(), e->in.begin(), e->in.end());
   }
   std::sort(values.begin(), values.end(), [](const Expr& a, const Expr& b) { return a->id < b->id; });

@@ -17,12 +17,8 @@ namespace {
 constexpr uint32_t kFirstSeed = 20261122;
 constexpr int kParts = 20;  // that run side by side
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kPrograms = 200;
-#else
-constexpr int kPrograms = 2000;
-#endif
-constexpr int kProgramsOnSlowDevices = 40;
+constexpr int kPrograms = kSanitized ? 200 : 2000;
+constexpr int kProgramsOnSlowDevices = kSanitized ? 10 : 40;
 
 uint32_t number_from(const char* variable, uint32_t otherwise) {
   const char* text = std::getenv(variable);
