@@ -5,6 +5,7 @@
 #include "cancel.h"
 #include "gates.h"
 #include "sample_inputs.h"
+#include "tenon/core/compare.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
@@ -72,23 +73,10 @@ double trigonometric_roundoff(const Launch& launch, Oracle& oracle) {
   return 2 * largest * unit_roundoff(DType::F32);
 }
 
-struct Comparison {
-  double error = 0;
-  bool finite = true;
-};
-
-// Largest difference; elements larger than the rms may differ in proportion.
-Comparison compare(const std::vector<float>& got, const std::vector<double>& expected) {
+double rms_of(const std::vector<double>& values) {
   double squares = 0;
-  for (double v : expected) squares += v * v;
-  const double rms = std::sqrt(squares / static_cast<double>(std::max<size_t>(expected.size(), 1))) + 1e-30;
-  Comparison c;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const double diff = std::abs(static_cast<double>(got[i]) - expected[i]) / std::max(rms, std::abs(expected[i]));
-    if (!(diff <= c.error)) c.error = diff;
-    c.finite = c.finite && std::isfinite(got[i]);
-  }
-  return c;
+  for (double v : values) squares += v * v;
+  return std::sqrt(squares / static_cast<double>(std::max<size_t>(values.size(), 1))) + 1e-30;
 }
 
 std::vector<double> leaf_values(const Expr& leaf, const Executable& run, const WeightSource& weights) {
@@ -109,15 +97,18 @@ GateCase check_launch(const Launch& launch, const Executable& run, const WeightS
   out.verdict = Verdict::Passed;
   Oracle oracle([&](const Expr& leaf) { return leaf_values(leaf, run, weights); });
   const double trigonometric = trigonometric_roundoff(launch, oracle);
+  double share = -1;
   for (const Output& o : launch.outputs) {
-    const Comparison c = compare(run.get(o.buffer), oracle.eval(o.value));
-    const double tolerance = tolerance_of(launch, o.value.dtype()) + trigonometric;
-    const bool worst = out.tolerance == 0 || !(c.error / tolerance <= out.error / out.tolerance);
-    if (worst) {
-      out.error = c.error;
-      out.tolerance = tolerance;
-    }
-    if (!(c.error <= tolerance) || !c.finite) out.verdict = Verdict::Failed;
+    const std::vector<double> want = oracle.eval(o.value);
+    const double rms = rms_of(want), tolerance = tolerance_of(launch, o.value.dtype()) + trigonometric;
+    // Elements larger than the rms may differ in proportion.
+    const Comparison c =
+        compare(run.get(o.buffer), want, [&](size_t, double w) { return tolerance * std::max(rms, std::abs(w)); });
+    if (!c.agrees()) out.fail(o.buffer + ": " + c.text());
+    if (c.worst_share() <= share) continue;
+    share = c.worst_share();
+    out.tolerance = tolerance;
+    out.error = share * tolerance;
   }
   return out;
 }

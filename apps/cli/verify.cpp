@@ -35,8 +35,8 @@ struct Tally {
     if (c.verdict == Verdict::Skipped)
       std::printf("%-7s  %s: %s\n", "skipped", c.name.c_str(), c.note.c_str());
     else
-      std::printf("%-7s  %s: error %.2g, tolerance %.2g\n", kNames[static_cast<int>(c.verdict)], c.name.c_str(),
-                  c.error, c.tolerance);
+      std::printf("%-7s  %s: error %.2g, tolerance %.2g%s%s\n", kNames[static_cast<int>(c.verdict)], c.name.c_str(),
+                  c.error, c.tolerance, c.note.empty() ? "" : "; ", c.note.c_str());
     std::fflush(stdout);
   }
 };

@@ -89,6 +89,7 @@ class FormBuilder {
       const Expr core = rebuild(
           g_, cores[i], [](const Expr&, std::span<const Expr>) { return Expr(); }, memo);
       out.value = push(core);
+      check_reduces_nothing(out.value);
       out.statistic = statistics[i];
       if (out.statistic) {
         set_statistic(out, values[i].shape());
@@ -101,6 +102,14 @@ class FormBuilder {
             "results over " + core.shape().str() + " and over " + form_.domain.str() + " cannot share a launch", {}};
       form_.outputs.push_back(std::move(out));
     }
+  }
+
+  // An epilogue sees some columns of a row at a time, also of the other tensors that it reads.
+  static void check_reduces_nothing(const Expr& value) {
+    for (const Expr& e : topological(std::array{value}))
+      if (e->family() == Family::Reduce)
+        throw Refused{std::string(e->name()) + " of another tensor needs its whole rows, a tile has some columns only",
+                      e};
   }
 
   static bool is_statistic(const Expr& e) {

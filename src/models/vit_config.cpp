@@ -108,8 +108,10 @@ void read_block(VitConfig& c, const WeightNames& w) {
   c.gated = c.split_gate || w.shape(first + "mlp.fc1.weight", 2)[0] == 2 * c.hidden;
 }
 
+// Heads leave no trace in shapes. Those of the published networks are 64 wide; no other width is guessed from.
 void read_config(VitConfig& c, const nlohmann::json& config, const std::string& where) {
-  c.heads = std::max<int64_t>(c.width / 64, 1);
+  constexpr int64_t kHeadWidth = 64;
+  c.heads = c.width % kHeadWidth == 0 ? c.width / kHeadWidth : 0;
   if (config.is_object()) {
     ConfigReader r(config, where + " config.json");
     c.heads = r.integer("num_attention_heads", c.heads, 1, 4096);
@@ -119,6 +121,9 @@ void read_config(VitConfig& c, const nlohmann::json& config, const std::string& 
     r.expect("num_channels", {3});
     r.expect("model_type", {"dinov2", "dinov2_with_registers"});
   }
+  TENON_CHECK(Model, c.heads > 0, where) << "the width " << c.width << " is not a multiple of " << kHeadWidth
+                                         << ", so the number of heads is not known: config.json must give "
+                                            "num_attention_heads";
   TENON_CHECK(Model, c.width % c.heads == 0, where)
       << c.heads << " heads do not divide the width " << c.width << "; config.json must give num_attention_heads";
 }

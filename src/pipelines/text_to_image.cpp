@@ -8,6 +8,7 @@
 #include "tenon/core/log.h"
 #include "tenon/io/files.h"
 #include "tenon/io/random.h"
+#include "tenon/pipelines/emphasis.h"
 
 namespace tenon {
 namespace {
@@ -17,22 +18,6 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 
 constexpr int kMaxSteps = 1000;
 constexpr int64_t kMaxBatch = 1024;
-
-// Hidden states times the weight of their token, then brought back to their mean (AUTOMATIC1111's rule).
-void apply_weights(std::span<float> hidden, const std::vector<TokenWindow>& windows, int64_t width) {
-  double before = 0, after = 0;
-  size_t at = 0;
-  for (float v : hidden) before += v;
-  for (const TokenWindow& w : windows)
-    for (float weight : w.weights)
-      for (int64_t c = 0; c < width; ++c, ++at) hidden[at] *= weight;
-  for (float v : hidden) after += v;
-  const bool weighted = std::any_of(windows.begin(), windows.end(), [](const TokenWindow& w) {
-    return std::any_of(w.weights.begin(), w.weights.end(), [](float x) { return x != 1.0f; });
-  });
-  if (!weighted || after == 0) return;
-  for (float& v : hidden) v = static_cast<float>(v * (before / after));
-}
 
 }  // namespace
 
@@ -204,7 +189,7 @@ std::vector<float> TextToImage::encode_prompts(const ImageRequest& r, int64_t& t
   for (size_t t = 0; t < texts.size(); ++t) {
     std::vector<float> part(hidden.begin() + static_cast<int64_t>(t * per_text),
                             hidden.begin() + static_cast<int64_t>((t + 1) * per_text));
-    apply_weights(part, texts[t], config.hidden);
+    apply_emphasis(part, texts[t], config.hidden);
     for (int64_t b = 0; b < r.batch; ++b) context.insert(context.end(), part.begin(), part.end());
   }
   tokens = length * static_cast<int64_t>(count);

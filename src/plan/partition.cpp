@@ -18,6 +18,10 @@ bool is_statistic(const Expr& e) {
          e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
 }
 
+bool is_row_reduction(const Expr& e) {
+  return e->family() == Family::Reduce && e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last);
+}
+
 bool weight_only(const Expr& e) { return e->rate == Rate::Constant; }
 
 }  // namespace
@@ -104,6 +108,33 @@ Partitioner::Trial Partitioner::attempt_or_materialize(const std::vector<Expr>& 
   }
 }
 
+// Puts in memory the reductions of other tensors' rows that an anchor's epilogue reads.
+Partitioner::Trial Partitioner::attempt_with_reductions(const std::vector<Expr>& values) {
+  for (;;) {
+    Trial t = attempt(values);
+    const auto it = t.source.find(t.choice.refusal.blocker.get());
+    if (it == t.source.end() || !is_row_reduction(it->second) || in_memory(it->second)) return t;
+    emit_reductions(it->second, t);
+  }
+}
+
+// One walk over the rows computes all that the trial's epilogue wants of rows of that shape.
+void Partitioner::emit_reductions(const Expr& reduction, const Trial& trial) {
+  std::vector<Expr> values, stack;
+  std::unordered_set<const Node*> seen;
+  for (const Output& o : trial.launch.outputs) stack.push_back(o.value);
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    if (e->family() == Family::Anchor || !seen.insert(e.get()).second) continue;
+    if (is_row_reduction(e) && e->in[0].shape() == reduction->in[0].shape()) values.push_back(trial.source.at(e.get()));
+    stack.insert(stack.end(), e->in.begin(), e->in.end());
+  }
+  std::sort(values.begin(), values.end(), [](const Expr& a, const Expr& b) { return a->id < b->id; });
+  if (values.size() > kResultsTogether || !attempt(values).choice.skeleton) values = {reduction};
+  commit(attempt_or_materialize(values), values, {});
+}
+
 void Partitioner::emit_unfused(const Expr& e) {
   std::vector<Expr> values{e};
   commit(attempt_or_materialize(values), values, {});
@@ -144,7 +175,7 @@ void Partitioner::emit_anchor(const Expr& anchor) {
   std::map<uint32_t, std::string> refused;
   // Most launches take in all they may: ask the skeleton once at the end, and step by step only if it refuses that.
   grow(anchor, region, refused, false);
-  if (!attempt(frontier(region)).choice.skeleton) {
+  if (!attempt_with_reductions(frontier(region)).choice.skeleton) {
     region = {anchor.get()};
     refused.clear();
     grow(anchor, region, refused, true);
@@ -210,7 +241,7 @@ bool Partitioner::absorb_users(const Expr& x, Region& region, std::map<uint32_t,
   Region larger = region;
   for (const Expr& u : joining) larger.insert(u.get());
   if (ask_each) {
-    const Trial t = attempt(frontier(larger));
+    const Trial t = attempt_with_reductions(frontier(larger));
     if (!t.choice.skeleton) {
       for (const Expr& u : joining) refused[u->id] = t.choice.refusal.why;
       return false;

@@ -33,6 +33,8 @@ class Partitioner {
 
   Trial attempt(const std::vector<Expr>& values) const;
   Trial attempt_or_materialize(const std::vector<Expr>& values);
+  Trial attempt_with_reductions(const std::vector<Expr>& values);
+  void emit_reductions(const Expr& reduction, const Trial& trial);
   void emit_anchor(const Expr& anchor);
   void emit_anchor_alone(const Expr& anchor);
   void emit_below_views(const Expr& e);

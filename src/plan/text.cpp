@@ -6,6 +6,7 @@
 //     %0 = ...            the body, as expressions print
 //     return %a, %b
 //     into "buffer" ..    one name a result
+//     settled "buffer" .. those it reads that neither it nor the launch in front of it writes
 //     apart "what" "why"
 //   end
 #include <algorithm>
@@ -41,6 +42,9 @@ void print_launch(std::ostringstream& out, const Launch& l) {
   out << "  into";
   for (const Output& o : l.outputs) out << " " << quoted(o.buffer);
   out << "\n";
+  if (!l.settled.empty()) out << "  settled";
+  for (const std::string& s : l.settled) out << " " << quoted(s);
+  if (!l.settled.empty()) out << "\n";
   for (const KeptApart& k : l.apart) out << "  apart " << quoted(k.what) << " " << quoted(k.why) << "\n";
   out << "end\n";
 }
@@ -192,6 +196,8 @@ class PlanParser {
         values = tenon::parse(*plan_.graph, body);
         for (const Expr& v : values) l.outputs.push_back({in.text(), v});
         if (!in.done()) in.fail("as many buffers as the body returns");
+      } else if (kind == "settled") {
+        while (!in.done()) l.settled.push_back(in.text());
       } else if (kind == "apart") {
         std::string what = in.text();
         l.apart.push_back({std::move(what), in.text()});

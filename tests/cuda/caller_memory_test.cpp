@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/emulator.h"
+#include "support/close.h"
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -89,7 +90,7 @@ TEST_P(CallerMemory, AddressesChangeFromRunToRun) {
     executable->start();
     backend_->synchronize();
     const std::vector<float> found = values_of(p_at, kRows * kRows), expected = reference(x, w, s);
-    for (size_t i = 0; i < found.size(); ++i) EXPECT_LE(std::abs(found[i] - expected[i]), 1e-5f) << run << " " << i;
+    EXPECT_TRUE(close(found, expected, Tolerance{1e-5})) << "run " << run;
   }
 }
 

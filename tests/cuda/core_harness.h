@@ -1,6 +1,7 @@
 // What the tests of the tensor-core kernels share: operands and epilogues as code generation writes them, poisoned
 // results.
 #pragma once
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "emulator.h"
+#include "support/close.h"
 #include "tenon/backend/cuda/core_launch.h"
 #include "tenon/core/dtype.h"
 
@@ -87,6 +89,17 @@ struct Meeting {
                        [](unsigned c) { return c == 0; });
   }
 };
+
+/// EXPECTs that `check` fails for a result with a NaN, and for one of which a block was never written.
+template <class Check>
+void expect_faults_fail(const std::vector<float>& y, const Check& check) {
+  std::vector<float> nan = y, dropped = y;
+  nan[0] = NAN;
+  std::fill_n(dropped.begin() + static_cast<std::ptrdiff_t>(y.size() / 2), std::min<size_t>(64, y.size() / 2), NAN);
+  check(y);
+  EXPECT_NONFATAL_FAILURE(check(nan), "the first at 0: nan");
+  EXPECT_NONFATAL_FAILURE(check(dropped), "64 of ");
+}
 
 /// The result of kernel `text` for `params`, `floats` numbers at params.y. Twice, the blocks' threads once in the
 /// opposite order: both must be the same to the bit.

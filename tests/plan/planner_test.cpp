@@ -45,6 +45,17 @@ TEST(Planner, MergesSiblings) {
   EXPECT_EQ(plan_of(y, apart).counts().total, 4);
 }
 
+TEST(Planner, SiblingsWithBiasesOfOtherTypesStayApart) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {1, 8, 32});
+  const auto head = [&](const std::string& w, DType bias) {
+    const Expr y = linear(x, param(g, w, DType::F32, {32, 32})) + param(g, w + ".b", bias, {32});
+    return permute(reshape(y, {1, 8, 2, 16}), {0, 2, 1, 3});
+  };
+  const Expr y = attention(head("q", DType::BF16), head("k", DType::F32), head("v", DType::F32), 0.25);
+  EXPECT_EQ(plan_of(y).counts().total, 3);
+}
+
 TEST(Planner, HoistsWhatAStepDoesNotChange) {
   Graph g;
   const Expr x = input(g, "x", DType::F32, {1, 8, 32}), text = input(g, "text", DType::F32, {1, 5, 24}, Rate::Prompt);
@@ -96,6 +107,23 @@ TEST(Planner, SaysWhyAReaderStayedOut) {
   for (const KeptApart& k : step(p, 0).apart) why += k.what + ": " + k.why + "\n";
   EXPECT_THAT(why, HasSubstr("mean"));
   EXPECT_THAT(why, HasSubstr("more of the result than a tile holds"));
+}
+
+TEST(Planner, ReductionsOfOtherTensorsStandBesideAnEpilogue) {
+  Graph g;
+  const Expr h = input(g, "h", DType::F32, {4, 100}), e = exp(h - reduce_max(h)), softmax = e / sum(e);
+  const Expr y = linear(input(g, "x", DType::F32, {4, 32}), param(g, "w", DType::F32, {100, 32}));
+  const Plan p = plan_of(y + softmax);
+  ASSERT_EQ(p.counts().total, 2);
+  EXPECT_EQ(step(p, 0).skeleton, "rows");
+  EXPECT_EQ(step(p, 0).outputs.size(), 2u);  // the maximum and the sum; what is pointwise stays in the epilogue
+  EXPECT_EQ(step(p, 1).skeleton, "gemm");
+  try {
+    one_launch("gemm", {store("y", y + softmax)});
+    FAIL() << "an epilogue reduced rows";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("reduce_max of another tensor needs its whole rows"));
+  }
 }
 
 TEST(Planner, RowsAndQuantisation) {

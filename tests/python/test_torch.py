@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tenon
+from conftest import assert_close as close
 
 torch = pytest.importorskip("torch")
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() and "cuda" in tenon.backend_names() else [])
@@ -13,11 +14,6 @@ DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() and "cuda" in tenon.b
 @pytest.fixture(params=DEVICES)
 def device(request):
     return request.param
-
-
-def close(found, expected, tolerance):
-    assert found.shape == expected.shape
-    assert bool(((found.double() - expected.double()).abs() <= tolerance).all())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

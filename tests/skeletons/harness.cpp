@@ -2,6 +2,8 @@
 
 #include <random>
 
+#include "support/close.h"
+
 namespace tenon::launches {
 
 Weights::Weights(const Tensors& tensors) {
@@ -25,15 +27,6 @@ HostTensor random_tensor(DType t, const Shape& shape, unsigned seed, double spre
   std::vector<double> values(static_cast<size_t>(shape.numel()));
   for (double& v : values) v = normal(gen);
   return HostTensor::from(t, shape, values);
-}
-
-double Tolerance::at(double want) const {
-  const double terms = std::sqrt(static_cast<double>(length));
-  const double sum = 4 * unit_roundoff(DType::F32) * (terms + 8) * size;
-  // An operand within the error of f32 of a tie may round the other way: one step of one term, of at most ten spreads.
-  const double flip = arithmetic == DType::F32 ? 0 : 20 * unit_roundoff(arithmetic) * size / terms;
-  const double least = stored == DType::E4M3 ? 0x1p-9 : stored == DType::F16 ? 0x1p-24 : 0;
-  return 2 * unit_roundoff(stored) * std::abs(want) + sum + flip + lost * size + least;
 }
 
 Expr LaunchTest::weight(const std::string& name, DType t, const Shape& shape) {
@@ -66,30 +59,16 @@ void LaunchTest::fill(const Launch& l) {
 }
 
 void LaunchTest::compare(const Output& o, const HostTensor& got, const std::vector<double>& want,
-                         const Tolerance& tolerance, const std::string& where) {
-  const std::vector<double> values = got.values();
-  ASSERT_EQ(values.size(), want.size());
-  int wrong = 0, other = 0;
-  double worst = 0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    if (std::isnan(want[i]) && std::isnan(values[i])) continue;
-    const double diff = std::abs(values[i] - want[i]);
-    other += values[i] != want[i];
-    if (diff <= tolerance.at(want[i])) {
-      worst = std::max(worst, diff);
-      continue;
-    }
-    if (++wrong <= 3)
-      ADD_FAILURE() << where << ": " << o.buffer << got.shape.str() << "[" << i << "] = " << values[i] << ", expected "
-                    << want[i];
-  }
-  EXPECT_EQ(wrong, 0) << "of " << want.size() << " elements of " << o.buffer;
+                         const Rounding& rounding, const std::string& where, NaN nan) {
+  EXPECT_TRUE(agreement(tenon::compare(got, o.value.shape(), want, rounding.tolerance(), nan)))
+      << where << ": " << o.buffer;
   if (got.dtype == DType::E4M3) {
-    EXPECT_LE(other, static_cast<int>(want.size()) / 100 + 1) << "e4m3 values differ too often";
+    const Comparison bits = tenon::compare(got, o.value.shape(), want, Tolerance{}, nan);
+    EXPECT_LE(bits.different(), bits.compared() / 100 + 1) << "e4m3 values differ too often";
   }
 }
 
-void LaunchTest::expect(const Launch& l, const Tolerance& tolerance) {
+void LaunchTest::expect(const Launch& l, const Rounding& rounding, NaN nan) {
   Oracle oracle(tensors);
   std::vector<std::vector<double>> want;
   for (const Output& o : l.outputs) want.push_back(oracle.eval(o.value));
@@ -99,7 +78,7 @@ void LaunchTest::expect(const Launch& l, const Tolerance& tolerance) {
     const auto [same, fresh] = first.emplace(runner.same, got);
     for (size_t i = 0; i < l.outputs.size(); ++i) {
       const Output& o = l.outputs[i];
-      if (fresh) compare(o, got.at(o.buffer), want[i], tolerance, runner.name);
+      if (fresh) compare(o, got.at(o.buffer), want[i], rounding, runner.name, nan);
       EXPECT_TRUE(got.at(o.buffer).data == same->second.at(o.buffer).data)
           << runner.name << ": " << o.buffer << " is not what another run of " << runner.same << " gave";
     }

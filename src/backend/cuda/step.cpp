@@ -25,7 +25,8 @@ struct RowTeam {
 // The threads that leave the fewest places for fragments empty; lanes of a warp where they can hold a row. `held`:
 // registers of a fragment that live from one reduction to the next.
 RowTeam row_team(int64_t cols, int run, int held) {
-  constexpr int64_t kMostFragments = 6, kLanesRegisters = 60, kMostThreads = 1024, kRegisters = 48;
+  constexpr int64_t kMostFragments = 6, kLanesRegisters = 60, kRegisters = 48;
+  constexpr int kMostThreads = 1024, kMostLongFragments = 16;  // of long rows, even if a thread then keeps some in memory
   const int64_t fragments = div_up(cols, run);
   RowTeam best{32, 0};
   for (int lanes : {8, 16, 32}) {
@@ -42,6 +43,8 @@ RowTeam row_team(int64_t cols, int run, int held) {
       best = {static_cast<int>(threads), each};
   }
   if (best.fragments) return best;
+  for (int each = 9; each <= kMostLongFragments; ++each)
+    if (int64_t{kMostThreads} * each >= fragments) return {kMostThreads, each};
   throw Error(ErrorKind::Usage, "rows",
               "a row of " + std::to_string(cols) + " elements does not fit a block's registers");
 }
