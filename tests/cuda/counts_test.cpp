@@ -1,5 +1,5 @@
-// Statistics that an epilogue counts while it stores: the sums of exactly what is stored, the same bits for threads in
-// any order, on both tensor cores, and no step that reads the results again.
+// Statistics that an epilogue counts while it stores: those of exactly what is stored, however far from 0 it lies, the
+// same bits for threads in any order, on both tensor cores, and no step that reads the results again.
 #include <cstdlib>
 
 #include "cuda/emulated_runner.h"
@@ -10,14 +10,17 @@ namespace {
 
 class Counts : public LaunchTest {
  protected:
-  /// Checks y, sum and sq of `value` against y as it was stored: the sums of exactly those values.
+  /// Checks the statistics of `value` against y as it was stored: of exactly those values.
   void expect_counted(const std::string& skeleton, const Expr& value, const char* core, bool in_core = true) {
-    const Launch l = launch(
-        skeleton, {{"y", value}, {"sum", sum(value, ReduceOver::Inner)}, {"sq", sumsq(value, ReduceOver::Inner)}});
-    expect_sums(l, core, in_core);
+    const Launch l = launch(skeleton, {{"y", value},
+                                       {"sum", sum(value, ReduceOver::Inner)},
+                                       {"sq", sumsq(value, ReduceOver::Inner)},
+                                       {"mean", mean(value, ReduceOver::Inner)},
+                                       {"variance", variance(value, ReduceOver::Inner)}});
+    expect_statistics(l, core, in_core);
   }
 
-  void expect_sums(const Launch& l, const char* core, bool in_core) {
+  void expect_statistics(const Launch& l, const char* core, bool in_core) {
     setenv("TENON_CUDA_CORE", core, 1);
     const bool wgmma = std::string(core) == "wgmma";
     Tensors first;
@@ -28,7 +31,7 @@ class Counts : public LaunchTest {
       const Tensors got = run_on(device, l, tensors, &steps);
       EXPECT_EQ(steps.find("statistics") == std::string::npos, in_core) << steps;
       EXPECT_EQ(steps.find("Wgmma") != std::string::npos, wgmma) << steps;
-      compare_sums(got);
+      compare_statistics(got);
       if (first.empty()) first = got;
       for (const auto& [name, t] : got) EXPECT_TRUE(t.data == first.at(name).data) << name << " depends on the order";
     }
@@ -36,23 +39,32 @@ class Counts : public LaunchTest {
   }
 
  private:
-  void compare_sums(const Tensors& got) {
+  void compare_statistics(const Tensors& got) {
     const HostTensor& y = got.at("y");
     const std::vector<double> values = y.values();
     const int64_t samples = y.shape[0], channels = y.shape[-1], inner = y.shape.numel() / samples / channels;
-    std::vector<double> sums(static_cast<size_t>(samples * channels)), squares = sums;
-    for (int64_t i = 0; i < y.shape.numel(); ++i) {
-      const size_t at = static_cast<size_t>(i / (inner * channels) * channels + i % channels);
-      sums[at] += values[static_cast<size_t>(i)];
-      squares[at] += values[static_cast<size_t>(i)] * values[static_cast<size_t>(i)];
-    }
-    const double least = 1e-6 * static_cast<double>(inner);
-    for (const auto& [name, want] : {std::pair{"sum", &sums}, std::pair{"sq", &squares}}) {
-      if (!got.contains(name)) continue;
-      const std::vector<double> is = got.at(name).values();
-      ASSERT_EQ(is.size(), want->size());
-      for (size_t i = 0; i < is.size(); ++i)
-        ASSERT_LE(std::abs(is[i] - (*want)[i]), least + 1e-6 * squares[i]) << name << "[" << i << "]";
+    const double n = static_cast<double>(inner), u = unit_roundoff(DType::F32);
+    std::vector<double> means(static_cast<size_t>(samples * channels)), m2 = means;
+    const auto at = [&](int64_t i) { return static_cast<size_t>(i / (inner * channels) * channels + i % channels); };
+    for (int64_t i = 0; i < y.shape.numel(); ++i) means[at(i)] += values[static_cast<size_t>(i)] / n;
+    for (int64_t i = 0; i < y.shape.numel(); ++i)
+      m2[at(i)] += std::pow(values[static_cast<size_t>(i)] - means[at(i)], 2);
+    for (const auto& [name, found] : got) {
+      if (name == "y") continue;
+      const std::vector<double> is = found.values();
+      ASSERT_EQ(is.size(), means.size());
+      for (size_t i = 0; i < is.size(); ++i) {
+        // Roundings at each of some ten joinings: of a mean, by parts of it and of the deviation; of squared
+        // deviations, by parts of themselves and by what rounded means add.
+        const double deviation = std::sqrt(m2[i] / n), off = 3 * u * (std::abs(means[i]) + deviation),
+                     off_m2 = 16 * u * m2[i] + n * off * (off + 2 * deviation);
+        const double square = means[i] * means[i];
+        const auto [want, bound] = name == "sum"        ? std::pair{n * means[i], n * off}
+                                   : name == "mean"     ? std::pair{means[i], off}
+                                   : name == "variance" ? std::pair{m2[i] / n, off_m2 / n}
+                                                        : std::pair{m2[i] + n * square, off_m2 + 8 * u * n * square};
+        ASSERT_LE(std::abs(is[i] - want), bound) << name << "[" << i << "] = " << is[i] << ", not " << want;
+      }
     }
   }
 };
@@ -97,12 +109,23 @@ TEST_F(Counts, WhatTheEpilogueMakes) {
   }
 }
 
+TEST_F(Counts, FarFromZero) {
+  const Expr x = input(g, "x", DType::F16, {2, 128, 64}), w = weight("w", DType::F16, {64, 64});
+  const Expr image = input(g, "image", DType::F16, {2, 9, 23, 64}), taps = weight("taps", DType::F16, {64, 64, 3, 3});
+  for (const char* core : kCores)
+    for (double far : {100.0, -1000.0, 10000.0}) {
+      expect_counted("gemm", cast(linear(x, w) + far, DType::F16), core);
+      const bool counts = std::string(core) == "wgmma";  // warps of the other core would hold rows of two images
+      expect_counted("conv2d", cast(conv2d(image, taps, 1, {1, 1, 1, 1}) + far, DType::F16), core, counts);
+    }
+}
+
 TEST_F(Counts, OneOfThem) {
   const Expr x = input(g, "x", DType::F16, {2, 128, 64}), w = weight("w", DType::F16, {32, 64});
   const Expr y = cast(linear(x, w), DType::F16);
   for (const char* core : kCores) {
-    expect_sums(launch("gemm", {{"y", y}, {"sum", sum(y, ReduceOver::Inner)}}), core, true);
-    expect_sums(launch("gemm", {{"y", y}, {"sq", sumsq(y, ReduceOver::Inner)}}), core, true);
+    expect_statistics(launch("gemm", {{"y", y}, {"sum", sum(y, ReduceOver::Inner)}}), core, true);
+    expect_statistics(launch("gemm", {{"y", y}, {"variance", variance(y, ReduceOver::Inner)}}), core, true);
   }
 }
 

@@ -11,6 +11,7 @@ set_target_properties(test_cuda PROPERTIES UNITY_BUILD OFF)
 target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/plain_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/gemm_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/conv_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/attention_test.cpp
+               ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/group_norm_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/planned_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/optim/lion_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/optim/lion_path_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/optim/list_test.cpp)

@@ -96,6 +96,7 @@ class ProductKernel : public AnchorKernel {
     std::vector<std::pair<size_t, int64_t>> scratch;
     if (const Counted* c = counted_in_core()) {
       scratch.emplace_back(made.count_at + offsetof(device::CountSizes, partials), c->partials_at);
+      scratch.emplace_back(made.count_at + offsetof(device::CountSizes, rows), c->rows_at);
     }
     add_core(std::move(made.step), made.split_at, std::move(scratch));
   }

@@ -105,9 +105,9 @@ DEV constexpr int fragment_step() {
 
 /// Runs the epilogue over a warp's results in runs: a lane has 8 columns of row lane / 4 and of that row + 8 of each
 /// block of 16 x 32. Counts what is stored if the epilogue wants that.
-template <class Tile, class Epilogue, class Params, class RowOf>
+template <class Tile, class Epilogue, class Params, class RowOf, class Counts>
 DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
-                    int columns, WarpCounts<Tile, Epilogue>& counts) {
+                    int columns, Counts& counts) {
   constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kFragments = Tile::kWarpN / kLanes / 8;
   constexpr int kPieces = 8 / kRun, kItems = kFragments / 4 * 2 * kPieces;  // calls for 16 rows
   constexpr int kTogether = kItems < Tile::kMostRuns ? kItems : Tile::kMostRuns;
@@ -115,6 +115,7 @@ DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
   UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) {
     const int top = place.row + fragment_step<Tile>() * i + lane() / 4;
     const int rows[2] = {row_of(top), row_of(top + 8)};
+    if constexpr (Counting<Epilogue>) counts.begin_rows(rows[0] >= 0, rows[1] >= 0);
     UNROLL for (int first = 0; first < kItems; first += kTogether) {
       typename Epilogue::Computed computed[kTogether];
       UNROLL for (int t = 0; t < kTogether && first + t < kItems; ++t) {
@@ -134,11 +135,12 @@ DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
         const bool inside = row >= 0 && at < columns;
         if (inside) Epilogue::store(p, row, at, computed[t]);
         if constexpr (Counting<Epilogue>) {  // over the first lane's columns
-          counts.add(piece * kRun, inside ? computed[t].counted : splat<kRun>(0.0f));
+          counts.add(half == 1, piece * kRun, inside ? computed[t].counted : splat<kRun>(0.0f));
           if (half == 1 && piece == kPieces - 1) counts.end_block(block);
         }
       }
     }
+    if constexpr (Counting<Epilogue>) counts.end_rows();
   }
 }
 
@@ -194,7 +196,7 @@ template <class Tile, class Epilogue, class Params, class RowOf>
 DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
                    int columns) {
   if constexpr (in_runs<Tile, Epilogue::kLanes>()) {
-    WarpCounts<Tile, Epilogue> nothing;
+    WarpCounts<Tile, Epilogue, true> nothing;
     store_runs<Tile, Epilogue>(p, sums, place, row_of, column, columns, nothing);
   } else {
     store_slabs<Tile, Epilogue>(p, sums, place, row_of, column, columns);
@@ -208,7 +210,7 @@ DEV void mma_finish(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
                     int columns, SamplesOf samples) {
   if constexpr (Counting<Epilogue>) {
     static_assert(in_runs<Tile, Epilogue::kLanes>());
-    WarpCounts<Tile, Epilogue> counts;
+    WarpCounts<Tile, Epilogue, decltype(samples())::kWhole> counts;
     store_runs<Tile, Epilogue>(p, sums, place, row_of, column, columns, counts);
     mma_count<Tile, Epilogue, Crew>(p, counts, samples(), place.slab, column, columns);
   } else {
