@@ -37,9 +37,9 @@ Expr group_norm(const Expr& x, const GroupNorm& n, const Expr& gamma, const Expr
   Shape per_sample = x.shape();
   for (int a = 1; a < per_sample.rank() - 1; ++a) per_sample[a] = 1;
   const Expr means = reshape(channel_means(x), grouped), variances = reshape(channel_variances(x), grouped);
-  // Differences of means first: where a group is far from 0 they are exact, and sums of the means are not.
-  const Expr first = slice(means, -1, 0, 1), centre = first + mean(means - first), apart = means - centre;
-  const Expr rstd = rsqrt(mean(variances + apart * apart) + n.eps);
+  // A mean of numbers far from 0 is rounded: what it is off by is the mean of what they are apart from it.
+  const Expr about = mean(means), apart = means - about, off = mean(apart), centre = about + off;
+  const Expr rstd = rsqrt(mean(variances + apart * apart) - off * off + n.eps);
   const auto per_channel = [&](const Expr& y) { return reshape(broadcast(y, grouped), per_sample); };
   const Expr scale = per_channel(rstd) * gamma;
   return x * scale + (beta - per_channel(centre) * scale);

@@ -4,6 +4,8 @@
 
 #include "cuda/emulated_runner.h"
 #include "cuda/emulator.h"
+#include "cuda/library_launches.h"
+#include "tenon/backend/cuda/tile_table.h"
 
 namespace tenon::launches {
 namespace {
@@ -12,12 +14,14 @@ class Counts : public LaunchTest {
  protected:
   /// Checks the statistics of `value` against y as it was stored: of exactly those values.
   void expect_counted(const std::string& skeleton, const Expr& value, const char* core, bool in_core = true) {
-    const Launch l = launch(skeleton, {{"y", value},
-                                       {"sum", sum(value, ReduceOver::Inner)},
-                                       {"sq", sumsq(value, ReduceOver::Inner)},
-                                       {"mean", mean(value, ReduceOver::Inner)},
-                                       {"variance", variance(value, ReduceOver::Inner)}});
-    expect_statistics(l, core, in_core);
+    expect_statistics(with_statistics(skeleton, value), core, in_core);
+  }
+  Launch with_statistics(const std::string& skeleton, const Expr& value) {
+    return launch(skeleton, {{"y", value},
+                             {"sum", sum(value, ReduceOver::Inner)},
+                             {"sq", sumsq(value, ReduceOver::Inner)},
+                             {"mean", mean(value, ReduceOver::Inner)},
+                             {"variance", variance(value, ReduceOver::Inner)}});
   }
 
   void expect_statistics(const Launch& l, const char* core, bool in_core) {
@@ -38,7 +42,6 @@ class Counts : public LaunchTest {
     unsetenv("TENON_CUDA_CORE");
   }
 
- private:
   void compare_statistics(const Tensors& got) {
     const HostTensor& y = got.at("y");
     const std::vector<double> values = y.values();
@@ -144,6 +147,23 @@ TEST_F(Counts, BoxesThatReachOverTheEdge) {
   expect_counted("conv2d", cast(conv2d(x, w, 1, {1, 1, 1, 1}), DType::BF16), "wgmma");
   const Expr s = input(g, "s", DType::BF16, {2, 16, 16, 64});
   expect_counted("conv2d", cast(conv2d(s, w, 2, {1, 1, 1, 1}), DType::BF16), "wgmma");
+}
+
+// 207 pixels in tiles of 256 rows, whose warps have rows 64 apart.
+TEST_F(Counts, BoxesThatLeaveRowsOfATileEmpty) {
+  const Expr x = input(g, "x", DType::BF16, {2, 9, 23, 64}), w = weight("w", DType::BF16, {40, 64, 3, 3});
+  const auto root = std::filesystem::temp_directory_path() / numbered("tenon_counts_", getpid());
+  setenv("TENON_CACHE_DIR", root.c_str(), 1);
+  const auto device = std::make_shared<NamedEmulator>("sm_90a");
+  cuda::TileTable::of(device->facts())
+      .add("conv2d 2x9x23x64 -> 9x23x40 by 3x3x1 lanes 1 bytes 2",
+           "wgmma 256x96 stages 5 resident 1 cluster 1 splits 1", 1);
+  std::string steps;
+  compare_statistics(
+      run_on(device, with_statistics("conv2d", cast(conv2d(x, w, 1, {1, 1, 1, 1}), DType::BF16)), tensors, &steps));
+  EXPECT_NE(steps.find("WgmmaTile<256, 96"), std::string::npos) << steps;
+  unsetenv("TENON_CACHE_DIR");
+  std::filesystem::remove_all(root);
 }
 
 }  // namespace

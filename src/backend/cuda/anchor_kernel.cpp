@@ -230,8 +230,8 @@ std::string AnchorKernel::epilogue_text(Params& params, std::string& headers, in
   headers += program.includes();
   std::string count;
   if (counted)
-    count = "  static constexpr bool kCounts = true;\n" +
-            statistics_text("store_statistics", counted->wanted, params, headers);
+    count = std::string("  static constexpr bool kCounts = true, kWhole = ") + (counted->whole ? "true" : "false") +
+            ";\n" + statistics_text("store_statistics", counted->wanted, params, headers);
   return text + "struct Epilogue : Results {\n  static constexpr int kLanes = " + lanes + ";\n" + count + "};\n";
 }
 

@@ -121,6 +121,7 @@ bool LaunchKernel::core_can_count(const Counted& c) const {
 void LaunchKernel::reserve_in_core(Counted& c, const CountTiles& tiles) {
   const int64_t samples = c.shape[0], channels = c.shape[2];
   c.in_core = true;
+  c.whole = tiles.whole;
   c.sizes.inner = checked_int(c.shape[1]);
   c.sizes.slots = checked_int(tiles.slots);
   c.tile_rows = checked_int(tiles.tile_rows);
@@ -198,9 +199,9 @@ void LaunchKernel::make_groups_step(const Counted& c) {
   params.set_sizes("GroupsSizes", sizes);
   KernelText text;
   text.name = name_ + " statistics";
+  text.functors = program.functor("Value");
   text.headers = "#include \"tenon/device/groups.h\"\n" + program.includes();
-  text.functors = program.functor("Value") + "struct Statistics {\n" +
-                  statistics_text("store", c.wanted, params, text.headers) + "};\n";
+  text.functors += "struct Statistics {\n" + statistics_text("store", c.wanted, params, text.headers) + "};\n";
   const int64_t cluster = has_clusters(*device_) ? kCluster : 1;
   text.kernel =
       "KERNEL(kGroupsThreads, 1, Params, p) { groups<Value, " + std::to_string(cluster) + ", Statistics>(p); }\n";

@@ -66,10 +66,10 @@ class LaunchKernel : public Kernel {
   struct Counted {
     Expr value;
     std::vector<Statistic> wanted;
-    Shape shape;  ///< [samples, inner, channels]
-    bool in_core = false;
-    device::CountSizes sizes;  ///< of a count in the core
-    int tile_rows = 0;         ///< of its tiles, where they straddle samples
+    Shape shape;                         ///< [samples, inner, channels]
+    bool in_core = false, whole = true;  ///< CountTiles
+    device::CountSizes sizes;            ///< of a count in the core
+    int tile_rows = 0;                   ///< of its tiles, where they straddle samples
     int64_t partials_at = 0, rows_at = 0, counters_at = 0;
     Expr source;              ///< else: the leaf or value that a step of its own reads, in chunks of the inner axis
     int64_t blocks = 1;       ///< of that step, along the inner axis

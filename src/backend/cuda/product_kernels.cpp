@@ -316,7 +316,8 @@ class ConvKernel : public ProductKernel {
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), c.phases == 1);
     reserve_statistics([this](const Shape& seen) {
       CountTiles tiles = tiles_of_rows(seen);
-      if (choice().core == Core::Wgmma) tiles = {can_count() ? slots_in_boxes(seen) : 0, 0};
+      if (choice().core == Core::Wgmma)
+        tiles = {can_count() ? slots_in_boxes(seen) : 0, 0, boxes_are_whole(sizes_for(choice()), choice().wgmma.m)};
       return tiles;
     });
   }

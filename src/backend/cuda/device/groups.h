@@ -1,7 +1,7 @@
 // The groups skeleton: moments (moments.h) over the inner axis of [samples, inner, channels]. A block takes some of the
-// rows (a chunk) for a range of columns, each thread those of a few columns in some rows, as deviations from the first
-// of them. A cluster that holds all blocks of a range joins theirs in shared memory; else the last block of a range to
-// arrive joins the chunks. Both in order: the result is the same on every run.
+// rows (a chunk) for a range of columns, each thread those of a few columns in some rows. A cluster that holds all
+// blocks of a range joins theirs in shared memory; else the last block of a range to arrive joins the chunks. Both in
+// order: the result is the same on every run.
 #pragma once
 #include "tenon/device/elements.h"
 #include "tenon/device/moments.h"
@@ -26,34 +26,48 @@ struct GroupsRows {
   }
 };
 
-/// Sums of the deviations of the columns of a fragment from the first row's, and of their squares.
+/// Moments of the columns of a fragment.
 template <int kRun>
-struct GroupsSums {
-  Frag<float, kRun> from = splat<kRun>(0.0f), sum = splat<kRun>(0.0f), squares = splat<kRun>(0.0f);
-  DEV void add(const Frag<float, kRun>& x, bool present) {
+struct GroupsMoments {
+  float count = 0;
+  Frag<float, kRun> mean = splat<kRun>(0.0f), m2 = splat<kRun>(0.0f);
+  /// Joins those of the first `rows` of x, which are taken as deviations from its first.
+  DEV void add(const Frag<float, kRun> (&x)[kGroupsAtOnce], int rows) {
+    const float n = static_cast<float>(rows), each = divide(1.0f, n);
+    const MomentWeights w = MomentWeights::of(count, n);
+    count += n;
     UNROLL for (int k = 0; k < kRun; ++k) {
-      const float apart = present ? x.v[k] - from.v[k] : 0.0f;
-      sum.v[k] += apart;
-      squares.v[k] += apart * apart;
+      float sum = 0, squares = 0;
+      UNROLL for (int j = 1; j < kGroupsAtOnce; ++j) {
+        const float apart = j < rows ? x[j].v[k] - x[0].v[k] : 0.0f;
+        sum += apart;
+        squares += apart * apart;
+      }
+      const float shift = sum * each, apart = x[0].v[k] - mean.v[k] + shift;
+      mean.v[k] += w.to_other * apart;
+      m2.v[k] += squares - sum * shift;
+      m2.v[k] += w.spread * apart * apart;
     }
   }
 };
 
 /// What a thread finds in its rows. All blocks walk from the first row to the last together, a line of threads a row.
 template <class Value, class Params>
-DEV GroupsSums<Value::kRun> groups_of_rows(const Params& p, int line, int col) {
-  const int inner = p.sizes.inner, row = block_z() * inner, first = block_x() * kGroupsLines + line,
-            apart = grid_x() * kGroupsLines;
-  GroupsSums<Value::kRun> sums;
-  NO_UNROLL for (int i = first; i < inner; i += kGroupsAtOnce * apart) {
+DEV GroupsMoments<Value::kRun> groups_of_rows(const Params& p, int line, int col) {
+  const int inner = p.sizes.inner, row = block_z() * inner, apart = grid_x() * kGroupsLines;
+  GroupsMoments<Value::kRun> moments;
+  NO_UNROLL for (int i = block_x() * kGroupsLines + line; i < inner; i += kGroupsAtOnce * apart) {
     Frag<float, Value::kRun> x[kGroupsAtOnce];
+    int rows = 0;
     // A row that is not there is row i once more: a load behind a branch would wait for the one before it.
-    UNROLL for (int j = 0; j < kGroupsAtOnce; ++j) x[j] =
-        Value::eval(p, row + (i + j * apart < inner ? i + j * apart : i), col);
-    UNROLL for (int k = 0; k < Value::kRun; ++k) sums.from.v[k] = i == first ? x[0].v[k] : sums.from.v[k];
-    UNROLL for (int j = 0; j < kGroupsAtOnce; ++j) sums.add(x[j], i + j * apart < inner);
+    UNROLL for (int j = 0; j < kGroupsAtOnce; ++j) {
+      const bool present = i + j * apart < inner;
+      x[j] = Value::eval(p, row + (present ? i + j * apart : i), col);
+      rows += present;
+    }
+    moments.add(x, rows);
   }
-  return sums;
+  return moments;
 }
 
 /// Joins parts of each column, [kParts][count, mean, m2][kWidth] in shared memory: thread c of the first kWidth gets
@@ -94,17 +108,9 @@ DEV void groups_of_block(const GroupsRows& rows, const float* lines, float* part
   groups_join<kParts, kWidth>(parts, store);
 }
 
-/// The same of a cluster's blocks, which meet in `of_blocks` of block 0: its threads get the moments.
+/// Joins what a cluster's blocks left in of_blocks[kCluster][2][kWidth] of this block, the same way.
 template <int kCluster, int kWidth, class Store>
-DEV void groups_of_cluster(const GroupsRows& rows, const float* lines, float* parts, float* of_blocks,
-                           const Store& store) {
-  groups_of_block<kWidth>(rows, lines, parts, [&](int c, const Moments& moments) {
-    const float* at = of_blocks + cluster_rank() * 2 * kWidth + c;
-    store_at(shared_address(at), moments.mean, 0);
-    store_at(shared_address(at + kWidth), moments.m2, 0);
-  });
-  sync_cluster();
-  if (cluster_rank() != 0) return;
+DEV void groups_of_cluster(const GroupsRows& rows, const float* of_blocks, const Store& store) {
   for (int c = thread_index(); c < kWidth; c += kGroupsThreads) {
     MomentSums sums;
     UNROLL for (int i = 0; i < kCluster; ++i) {
@@ -132,24 +138,24 @@ DEV bool groups_last(const Params& p, uint32_t* last) {
 }
 
 /// The last block of a range of columns joins the chunks: each thread some of them, for a few columns, which meet in
-/// `shared`.
+/// `shared`. (Partial results are few: places fit 32 bits, which saves registers.)
 template <int kRun, class Params, class Store>
 DEV void groups_finish(const Params& p, const GroupsRows& rows, float* shared, const Store& store) {
-  constexpr int kVector = kRun < 4 ? kRun : 4, kWidth = kGroupsFragments * kRun, kVectors = kWidth / kVector,
-                kParts = kGroupsThreads / kVectors, kAtOnce = 4;
+  constexpr int kVector = kRun < 2 ? kRun : 2, kWidth = kGroupsFragments * kRun, kVectors = kWidth / kVector,
+                kParts = kGroupsThreads / kVectors, kAtOnce = 8;
+  static_assert(3 * kParts * kWidth <= 2 * kGroupsLines * kWidth + 3 * kGroupsThreads, "they fit where lines were");
   const GroupsSizes& s = p.sizes;
   const int chunks = grid_x(), vector = thread_index() % kVectors * kVector, part = thread_index() / kVectors;
   const int column = block_y() * kWidth + vector;
   MomentSums sums[kVector];
   if (column < s.channels) {
-    const float* means = s.partials + static_cast<int64_t>(block_z()) * chunks * s.channels + column;
-    const float* m2 = means + static_cast<int64_t>(s.samples) * chunks * s.channels;
+    const uint32_t means = block_z() * chunks * s.channels + column, m2 = means + s.samples * chunks * s.channels;
     NO_UNROLL for (int i = part; i < chunks; i += kAtOnce * kParts) {
       Frag<float, kVector> x[kAtOnce], y[kAtOnce];
       UNROLL for (int j = 0; j < kAtOnce; ++j) {
-        const int64_t at = static_cast<int64_t>(i + j * kParts < chunks ? i + j * kParts : i) * s.channels;
-        x[j] = load<float, kVector>(means + at);
-        y[j] = load<float, kVector>(m2 + at);
+        const uint32_t at = (i + j * kParts < chunks ? i + j * kParts : i) * s.channels;
+        x[j] = load<float, kVector>(s.partials + (means + at));
+        y[j] = load<float, kVector>(s.partials + (m2 + at));
       }
       UNROLL for (int j = 0; j < kAtOnce; ++j) {
         const int chunk = i + j * kParts;
@@ -173,38 +179,46 @@ DEV void groups(const Params& p) {
   griddep_launch();
   constexpr int kRun = Value::kRun, kWidth = kGroupsFragments * kRun;
   const GroupsSizes& s = p.sizes;
-  const GroupsRows rows(s.inner, grid_x());
   const int fragment = thread_index() % kGroupsFragments, line = thread_index() / kGroupsFragments;
   const int col = (block_y() * kGroupsFragments + fragment) * kRun;
-  GroupsSums<kRun> found;
+  GroupsMoments<kRun> found;
   if (col < s.channels) found = groups_of_rows<Value>(p, line, col);
+  const GroupsRows rows(s.inner, grid_x());
   uint32_t* last = reinterpret_cast<uint32_t*>(shared_memory());
   float* lines = reinterpret_cast<float*>(last + 4);  // [2][kGroupsLines][kWidth]
   float *parts = lines + 2 * kGroupsLines * kWidth, *of_blocks = parts + 3 * kGroupsThreads;
-  Frag<float, kRun> means, m2;
-  const float count = rows.of_line(block_x(), line);
-  UNROLL for (int k = 0; k < kRun; ++k) {
-    const Moments own = MomentSums::of(count, found.from.v[k], found.sum.v[k], found.squares.v[k]);
-    means.v[k] = own.mean;
-    m2.v[k] = own.m2;
-  }
-  store(lines + line * kWidth + fragment * kRun, means);
-  store(lines + (kGroupsLines + line) * kWidth + fragment * kRun, m2);
+  store(lines + line * kWidth + fragment * kRun, found.mean);
+  store(lines + (kGroupsLines + line) * kWidth + fragment * kRun, found.m2);
   sync_block();
   const auto done = [&](int c, const Moments& moments) {
     const int channel = block_y() * kWidth + c;
     if (channel < s.channels) Statistics::store(p, static_cast<int64_t>(block_z()) * s.channels + channel, moments);
   };
-  if (grid_x() == 1) return groups_of_block<kWidth>(rows, lines, parts, done);
-  if constexpr (kCluster > 1)
-    if (s.in_cluster) return groups_of_cluster<kCluster, kWidth>(rows, lines, parts, of_blocks, done);
+  const bool alone = grid_x() == 1, in_cluster = kCluster > 1 && s.in_cluster;
   groups_of_block<kWidth>(rows, lines, parts, [&](int c, const Moments& moments) {
+    if (alone) return done(c, moments);
+    if constexpr (kCluster > 1) {
+      if (in_cluster) {
+        const float* at = of_blocks + cluster_rank() * 2 * kWidth + c;
+        store_at(shared_address(at), moments.mean, 0);
+        store_at(shared_address(at + kWidth), moments.m2, 0);
+        return;
+      }
+    }
     const int channel = block_y() * kWidth + c;
     if (channel >= s.channels) return;
     float* mean = s.partials + (static_cast<int64_t>(block_z()) * grid_x() + block_x()) * s.channels + channel;
     mean[0] = moments.mean;
     mean[static_cast<int64_t>(s.samples) * grid_x() * s.channels] = moments.m2;
   });
+  if (alone) return;
+  if constexpr (kCluster > 1) {
+    if (in_cluster) {
+      sync_cluster();
+      if (cluster_rank() == 0) groups_of_cluster<kCluster, kWidth>(rows, of_blocks, done);
+      return;
+    }
+  }
   if (groups_last(p, last)) groups_finish<kRun>(p, rows, lines, done);
 }
 

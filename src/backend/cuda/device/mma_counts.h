@@ -7,8 +7,8 @@
 // square goes to the deviations. The partial moments of a sample's tiles are joined by a kernel of their own
 // (count_sums.h): counters in memory and the fences before them would keep every tile waiting. The order of all
 // additions is fixed, so that the result is the same on every run. An epilogue that counts has kCounts = true, a member
-// `counted` of what it computed, and store_statistics(p, place, moments), place being sample * columns + column. The
-// rows of a warp lie in one sample.
+// `counted` of what it computed, and store_statistics(p, place, moments), place being sample * columns + column; kWhole
+// if 16 rows of a warp are always there together or not at all. The rows of a warp lie in one sample.
 #pragma once
 #include "tenon/device/core_sizes.h"
 #include "tenon/device/elements.h"
@@ -21,51 +21,62 @@ concept Counting = requires {
   requires Epilogue::kCounts;
 };
 
-/// A warp's moments over its rows, a few columns a lane; nothing where the epilogue does not count. kWhole: 16 rows of
-/// a warp are there together or not at all.
-template <class Tile, class Epilogue, bool kWhole>
+/// Rows from one 16-row fragment of a warp to its next: next to each other, or as the tile says.
+template <class Tile>
+DEV constexpr int fragment_step() {
+  if constexpr (requires { Tile::kFragmentStep; })
+    return Tile::kFragmentStep;
+  else
+    return 16;
+}
+
+/// A warp's moments over its rows, a few columns a lane; nothing where the epilogue does not count.
+template <class Tile, class Epilogue>
 struct WarpCounts {};
 
 /// Of results in runs: lane 4h + q ends up with column 8q + h of every 32.
-template <class Tile, Counting Epilogue, bool kWhole>
-struct WarpCounts<Tile, Epilogue, kWhole> {
+template <class Tile, Counting Epilogue>
+struct WarpCounts<Tile, Epilogue> {
+  static constexpr bool kWhole = Epilogue::kWhole;
   static constexpr int kLane = Tile::kWarpN / Epilogue::kLanes, kBlocks = kLane / 32;
   static_assert((2 * kLane + 1) * 4 <= Tile::kSlabBytes, "a warp's moments fit its slab");
   float rows = 0;  ///< of those that have ended
   float means[kBlocks] = {}, m2[kBlocks] = {};
   float run_means[8], run_m2[8];  ///< of this lane's 8 columns of a block, over its two rows
   MomentWeights of_halves, of_lanes[3], of_blocks;
-  float present;
+  float there;
 
   /// Begins 16 rows: row lane / 4 and the one 8 below it are there or not.
   DEV void begin_rows(bool upper, bool lower) {
     if constexpr (kWhole) upper = lower = true;
     const float one = upper ? 1.0f : 0.0f, other = lower ? 1.0f : 0.0f;
     of_halves = {lower ? (upper ? 0.5f : 1.0f) : 0.0f, upper && lower ? 0.5f : 0.0f};
-    present = one + other;
+    there = one + other;
     UNROLL for (int step = 0; step < 3; ++step) {
-      const float theirs = kWhole ? present : shuffle_xor(present, 16 >> step);
-      of_lanes[step] = weights(present, theirs);
-      present += theirs;
+      const float theirs = kWhole ? there : shuffle_xor(there, 16 >> step);
+      of_lanes[step] = weights(there, theirs);
+      there += theirs;
     }
-    of_blocks = weights(rows, present);
+    of_blocks = weights(rows, there);
   }
-  DEV void end_rows() { rows += present; }
+  DEV void end_rows() { rows += there; }
 
-  /// Adds columns `first` on of this lane's run in its upper row, and then in its lower one.
+  /// Adds columns `first` on of this lane's run in its upper row, and then in its lower one. What lies outside may be
+  /// any number: of a column it is never stored, of a row it has no weight (and is 0, as NaN without weight is NaN).
   template <int kRun>
-  DEV void add(bool lower, int first, const Frag<float, kRun>& x) {
+  DEV void add(bool lower, bool present, int first, const Frag<float, kRun>& values) {
     UNROLL for (int e = 0; e < kRun; ++e) {
+      const float x = kWhole || present ? values.v[e] : 0.0f;
       if (!lower) {
-        run_means[first + e] = x.v[e];
+        run_means[first + e] = x;
         run_m2[first + e] = 0;
       } else {
-        join(of_halves, run_means[first + e], run_m2[first + e], x.v[e], 0.0f);
+        join(of_halves, run_means[first + e], run_m2[first + e], x, 0.0f);
       }
     }
   }
-  /// Joins the block's runs of 8 lanes: each step halves the columns that a lane is left with.
-  DEV void end_block(int block) {
+  /// Joins the block's runs of 8 lanes: each step halves the columns that a lane is left with. `first`: 16 rows.
+  DEV void end_block(int block, bool first) {
     UNROLL for (int step = 0; step < 3; ++step) {
       const int width = 4 >> step;
       const bool upper = lane() & (4 * width);
@@ -77,7 +88,7 @@ struct WarpCounts<Tile, Epilogue, kWhole> {
         join(of_lanes[step], run_means[c], run_m2[c], mean, deviations);
       }
     }
-    if (kWhole && rows == 0)
+    if (first)
       means[block] = run_means[0], m2[block] = run_m2[0];
     else
       join(of_blocks, means[block], m2[block], run_means[0], run_m2[0]);
@@ -109,7 +120,6 @@ struct WarpCounts<Tile, Epilogue, kWhole> {
 
 /// Samples of tiles whose rows are in plain order: tile `tile` has rows from tile * tile_rows on, `rows` in all.
 struct RowSamples {
-  static constexpr bool kWhole = true;  ///< WarpCounts
   int inner, tile, tile_rows, rows;
   /// The sample of the tile's row i, below zero outside.
   DEV int sample(int i) const {
@@ -125,7 +135,6 @@ struct RowSamples {
 /// Samples of tiles that are boxes of pixels: `layers` images of `pixels` each from image `image` of `images` on, box
 /// `box` of the `boxes` that an image is cut into.
 struct BoxSamples {
-  static constexpr bool kWhole = false;
   int pixels, layers, image, images, box, boxes;
   DEV int sample(int i) const {
     const int layer = i / pixels;
@@ -160,18 +169,15 @@ template <class Tile, class Crew, class Columns, class Samples>
 DEV void count_tile(const Columns& columns, const Samples& samples, const float* slabs) {
   constexpr int kWarp = Columns::kColumns / (Tile::kN / Tile::kWarpN), kSlab = Tile::kSlabBytes / 4;
   constexpr int kAcross = Tile::kN / Tile::kWarpN, kDown = Tile::kM / Tile::kWarpM;
+  constexpr bool kScattered = fragment_step<Tile>() != 16 && Tile::kWarpM > 16;  // then all are of one sample
   for (int t = Crew::index(); t < Columns::kColumns; t += Tile::kSumThreads) {
     const float* from = slabs + t / kWarp * kSlab;
-    Moments of_warps[kDown];  // loads that do not wait for each other
-    UNROLL for (int w = 0; w < kDown; ++w) {
-      const float* slab = from + w * kAcross * kSlab;
-      of_warps[w] = {slab[2 * kWarp], slab[t % kWarp], slab[kWarp + t % kWarp]};
-    }
     int sample = samples.sample(0);
     MomentSums sums;
-    UNROLL for (int w = 0; w < kDown; ++w) {
-      sums.add(of_warps[w]);
-      const int next = w + 1 < kDown ? samples.sample((w + 1) * Tile::kWarpM) : -1;
+    NO_UNROLL for (int w = 0; w < kDown; ++w) {
+      const float* slab = from + w * kAcross * kSlab;
+      sums.add({slab[2 * kWarp], slab[t % kWarp], slab[kWarp + t % kWarp]});
+      const int next = w + 1 == kDown ? -1 : kScattered ? sample : samples.sample((w + 1) * Tile::kWarpM);
       if (next == sample) continue;
       if (sample >= 0) columns.put(sample, samples.slots(sample) > 1 ? samples.slot(sample) : -1, t, sums.total());
       sample = next;
@@ -182,8 +188,8 @@ DEV void count_tile(const Columns& columns, const Samples& samples, const float*
 
 /// Counts a tile. `samples`: RowSamples or BoxSamples; `slab`: the warp's.
 template <class Tile, class Epilogue, class Crew, class Params, class Samples>
-DEV void mma_count(const Params& p, const WarpCounts<Tile, Epilogue, Samples::kWhole>& counts, const Samples& samples,
-                   float* slab, int column, int columns) {
+DEV void mma_count(const Params& p, const WarpCounts<Tile, Epilogue>& counts, const Samples& samples, float* slab,
+                   int column, int columns) {
   const ColumnCounts<Tile, Epilogue, Params> out{p, column, columns};
   counts.put(slab);
   Crew::sync();

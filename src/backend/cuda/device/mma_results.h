@@ -94,20 +94,11 @@ struct WarpPlace {
   float* slab;  ///< the warp's Tile::kSlabBytes
 };
 
-/// Rows from one 16-row fragment of a warp to its next: next to each other, or as the tile says.
-template <class Tile>
-DEV constexpr int fragment_step() {
-  if constexpr (requires { Tile::kFragmentStep; })
-    return Tile::kFragmentStep;
-  else
-    return 16;
-}
-
 /// Runs the epilogue over a warp's results in runs: a lane has 8 columns of row lane / 4 and of that row + 8 of each
 /// block of 16 x 32. Counts what is stored if the epilogue wants that.
-template <class Tile, class Epilogue, class Params, class RowOf, class Counts>
+template <class Tile, class Epilogue, class Params, class RowOf>
 DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
-                    int columns, Counts& counts) {
+                    int columns, WarpCounts<Tile, Epilogue>& counts) {
   constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kFragments = Tile::kWarpN / kLanes / 8;
   constexpr int kPieces = 8 / kRun, kItems = kFragments / 4 * 2 * kPieces;  // calls for 16 rows
   constexpr int kTogether = kItems < Tile::kMostRuns ? kItems : Tile::kMostRuns;
@@ -135,8 +126,8 @@ DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
         const bool inside = row >= 0 && at < columns;
         if (inside) Epilogue::store(p, row, at, computed[t]);
         if constexpr (Counting<Epilogue>) {  // over the first lane's columns
-          counts.add(half == 1, piece * kRun, inside ? computed[t].counted : splat<kRun>(0.0f));
-          if (half == 1 && piece == kPieces - 1) counts.end_block(block);
+          counts.add(half == 1, row >= 0, piece * kRun, computed[t].counted);
+          if (half == 1 && piece == kPieces - 1) counts.end_block(block, i == 0);
         }
       }
     }
@@ -196,7 +187,7 @@ template <class Tile, class Epilogue, class Params, class RowOf>
 DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
                    int columns) {
   if constexpr (in_runs<Tile, Epilogue::kLanes>()) {
-    WarpCounts<Tile, Epilogue, true> nothing;
+    WarpCounts<Tile, Epilogue> nothing;
     store_runs<Tile, Epilogue>(p, sums, place, row_of, column, columns, nothing);
   } else {
     store_slabs<Tile, Epilogue>(p, sums, place, row_of, column, columns);
@@ -210,7 +201,7 @@ DEV void mma_finish(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
                     int columns, SamplesOf samples) {
   if constexpr (Counting<Epilogue>) {
     static_assert(in_runs<Tile, Epilogue::kLanes>());
-    WarpCounts<Tile, Epilogue, decltype(samples())::kWhole> counts;
+    WarpCounts<Tile, Epilogue> counts;
     store_runs<Tile, Epilogue>(p, sums, place, row_of, column, columns, counts);
     mma_count<Tile, Epilogue, Crew>(p, counts, samples(), place.slab, column, columns);
   } else {

@@ -23,10 +23,8 @@ struct MomentSums {
     squares += part.m2;
     squares += weighted * apart;
   }
-  DEV Moments total() const { return of(count, from, sum, squares); }
-  /// Of sums of deviations from `from`, and of their squares.
-  DEV static Moments of(float count, float from, float sum, float squares) {
-    const float shift = count > 0 ? sum / count : 0.0f, m2 = squares - sum * shift;
+  DEV Moments total() const {
+    const float shift = count > 0 ? divide(sum, count) : 0.0f, m2 = squares - sum * shift;
     return {count, from + shift, m2 < 0 ? 0.0f : m2};
   }
 };

@@ -28,13 +28,9 @@ struct GroupsSizes {
 inline constexpr int kGroupsThreads = 256,
                      kGroupsFragments = 8;  ///< threads along rows: kGroupsThreads / kGroupsFragments
 /// Bytes of shared memory that a groups block over `width` columns needs: a word, and behind that two floats of each
-/// line and column, three of each part of a column, two of each block of a cluster and column; or, in their place,
-/// three of each part of a column again.
+/// line and column, three of each thread, two of each block of a cluster and column.
 inline constexpr int groups_shared_bytes(int width, int cluster) {
-  const int lines = 2 * (kGroupsThreads / kGroupsFragments) * width, parts = 3 * kGroupsThreads,
-            meeting = lines + parts + 2 * cluster * width,
-            vector = width / kGroupsFragments < 4 ? width / kGroupsFragments : 4, finish = parts * vector;
-  return 4 * (4 + (meeting < finish ? finish : meeting));
+  return 4 * (4 + 2 * (kGroupsThreads / kGroupsFragments) * width + 3 * kGroupsThreads + 2 * cluster * width);
 }
 
 }  // namespace tenon::device
