@@ -38,11 +38,11 @@ Expr group_norm(const Expr& x, const GroupNorm& n, const Expr& gamma, const Expr
   for (int a = 1; a < per_sample.rank() - 1; ++a) per_sample[a] = 1;
   const Expr means = reshape(channel_means(x), grouped), variances = reshape(channel_variances(x), grouped);
   // A mean of numbers far from 0 is rounded: what it is off by is the mean of what they are apart from it.
-  const Expr about = mean(means), apart = means - about, off = mean(apart), centre = about + off;
+  const Expr about = mean(means), apart = means - about, off = mean(apart);
   const Expr rstd = rsqrt(mean(variances + apart * apart) - off * off + n.eps);
   const auto per_channel = [&](const Expr& y) { return reshape(broadcast(y, grouped), per_sample); };
-  const Expr scale = per_channel(rstd) * gamma;
-  return x * scale + (beta - per_channel(centre) * scale);
+  const Expr scale = per_channel(rstd) * gamma, shift = fma(per_channel(-(about + off)), scale, beta);
+  return fma(x, scale, shift);
 }
 
 Expr group_norm(const Scope& s, const Expr& x, const GroupNorm& n) {
