@@ -40,6 +40,10 @@ HD inline V max(V a, V b) {
   return a > b ? a : b;
 }
 template <class V>
+HD inline V fma(V a, V b, V c) {
+  return fmaf(a, b, c);
+}
+template <class V>
 HD inline V floor(V x) {
   return floorf(x);
 }

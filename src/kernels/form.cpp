@@ -112,11 +112,6 @@ class FormBuilder {
                       e};
   }
 
-  static bool is_statistic(const Expr& e) {
-    return (e.is<nodes::Sum>() || e.is<nodes::SumSquares>()) &&
-           e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
-  }
-
   void set_statistic(FormOutput& out, const Shape& s) {
     out.statistic_shape = {s[0], s.numel() / std::max<int64_t>(s[0] * s[-1], 1), s[-1]};
     out.place = input(g_, out.buffer, DType::F32, {s[0], s[-1]});
@@ -290,7 +285,8 @@ class FormBuilder {
       case Family::Reduce:
         if (e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner))
           throw Refused{std::string(e->name()) + " over a whole image is not known while the image is being read", e};
-        out = g_.make(*e->type, std::array{push_over(e->in[0], e->in[0])}, e->attrs);
+        out = e->type->reduce_over_rows ? push(e->type->reduce_over_rows(e->in[0]))
+                                        : g_.make(*e->type, std::array{push_over(e->in[0], e->in[0])}, e->attrs);
         break;
       case Family::View:
         out = push_view(e);
@@ -407,6 +403,11 @@ int acc_lane(const Expr& leaf) {
   for (int lane = 0; lane < kMaxFormLanes; ++lane)
     if (leaf->attrs.text == acc_name(lane)) return lane;
   return -1;
+}
+
+bool is_statistic(const Expr& e) {
+  return e->family() == Family::Reduce && e->type->reduce_of_moments &&
+         e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
 }
 
 bool reduces_rows(const Expr& value) {

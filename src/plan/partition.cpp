@@ -13,11 +13,6 @@ constexpr int kSharedPrologueUsers = 3;
 // Results without an anchor that share a launch: a device holds all of them in registers.
 constexpr size_t kResultsTogether = 8;
 
-bool is_statistic(const Expr& e) {
-  return (e.is<nodes::Sum>() || e.is<nodes::SumSquares>()) &&
-         e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
-}
-
 bool is_row_reduction(const Expr& e) {
   return e->family() == Family::Reduce && e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last);
 }
@@ -313,7 +308,7 @@ void Partitioner::drop_trailing_views(Region& region, const std::vector<Expr>& o
   }
 }
 
-// Sums of a stored result over its image leave through the same launch.
+// Statistics of a stored result over its image leave through the same launch.
 void Partitioner::add_statistics(std::vector<Expr>& values) const {
   std::vector<Expr> statistics;
   for (const Expr& x : values) {

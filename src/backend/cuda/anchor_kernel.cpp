@@ -230,14 +230,9 @@ std::string AnchorKernel::epilogue_text(Params& params, std::string& headers, in
   const std::string lanes = std::to_string(form_.lanes), text = program.functor("Results", form_.lanes);
   headers += program.includes();
   std::string count;
-  if (counted) {
-    const auto sums = [&params](const char* name, const Expr& leaf) {
-      return std::string("  DEV static float* ") + name + "(const Params& p) { return " +
-             (leaf ? params.pointer(leaf, true) : "nullptr") + "; }\n";
-    };
-    count =
-        "  static constexpr bool kCounts = true;\n" + sums("sums", counted->sums) + sums("squares", counted->squares);
-  }
+  if (counted)
+    count = std::string("  static constexpr bool kCounts = true, kWhole = ") + (counted->whole ? "true" : "false") +
+            ";\n" + statistics_text("store_statistics", counted->wanted, params, headers);
   return text + "struct Epilogue : Results {\n  static constexpr int kLanes = " + lanes + ";\n" + count + "};\n";
 }
 

@@ -95,7 +95,7 @@ void LaunchKernel::reserve_statistics(const std::function<CountTiles(const Shape
       found->value = o.value;
       found->shape = o.statistic_shape;
     }
-    (o.statistic == &node_type<nodes::Sum>() ? found->sums : found->squares) = o.place;
+    found->wanted.push_back({o.statistic, o.place});
   }
   for (Counted& c : counted_) {
     const CountTiles tiles = core && !counted_in_core() && core_can_count(c) ? core(c.shape) : CountTiles{};
@@ -121,30 +121,34 @@ bool LaunchKernel::core_can_count(const Counted& c) const {
 void LaunchKernel::reserve_in_core(Counted& c, const CountTiles& tiles) {
   const int64_t samples = c.shape[0], channels = c.shape[2];
   c.in_core = true;
+  c.whole = tiles.whole;
   c.sizes.inner = checked_int(c.shape[1]);
   c.sizes.slots = checked_int(tiles.slots);
   c.tile_rows = checked_int(tiles.tile_rows);
-  if (tiles.slots > 1) c.partials_at = reserve_scratch(samples * 2 * tiles.slots * channels * 4);
+  if (tiles.slots < 2) return;
+  c.partials_at = reserve_scratch(samples * 2 * tiles.slots * channels * 4);
+  c.rows_at = reserve_scratch(samples * tiles.slots * 4);
 }
 
-// Adds what the core's tiles left.
+// Joins what the core's tiles left.
 void LaunchKernel::make_sums_step(const Counted& c) {
   if (c.sizes.slots < 2) return;
   Params params;
-  params.set_sizes("CountSumsSizes",
-                   device::CountSumsSizes{checked_int(c.shape[2]), c.sizes.slots, c.sizes.inner, c.tile_rows, nullptr});
-  const std::string sums = c.sums ? params.pointer(c.sums, true) : "nullptr",
-                    squares = c.squares ? params.pointer(c.squares, true) : "nullptr";
+  params.set_sizes("CountSumsSizes", device::CountSumsSizes{checked_int(c.shape[2]), c.sizes.slots, c.sizes.inner,
+                                                            c.tile_rows, nullptr, nullptr});
   KernelText text;
   text.name = name_ + " sums";
   text.headers = "#include \"tenon/device/count_sums.h\"\n";
-  text.kernel = "KERNEL(kCountThreads, 1, Params, p) { count_sums(p, " + sums + ", " + squares + "); }\n";
+  text.functors = "struct Statistics {\n" + statistics_text("store", c.wanted, params, text.headers) + "};\n";
+  text.kernel = "KERNEL(kCountThreads, 1, Params, p) { count_sums<Statistics>(p); }\n";
   LaunchShape shape;
   shape.threads = 1024;
   shape.grid_x = static_cast<unsigned>((c.shape[2] + 31) / 32);
-  shape.grid_y = static_cast<unsigned>(2 * c.shape[0]);
-  shape.shared_bytes = 32 * 32 * 4;
-  add(Step(*device_, text, params, shape), {}, {{offsetof(device::CountSumsSizes, partials), c.partials_at}});
+  shape.grid_y = static_cast<unsigned>(c.shape[0]);
+  shape.shared_bytes = 3 * 32 * 32 * 4;
+  add(Step(*device_, text, params, shape), {},
+      {{offsetof(device::CountSumsSizes, partials), c.partials_at},
+       {offsetof(device::CountSumsSizes, rows), c.rows_at}});
 }
 
 void LaunchKernel::reserve_chunks(Counted& c) {
@@ -188,8 +192,6 @@ void LaunchKernel::make_groups_step(const Counted& c) {
   const MatrixDomain domain{c.source.shape(), c.source.shape().rank() - 1};
   const ProgramOutput value{c.source, {}, DType::F32};
   ProgramText program(std::array{value}, domain, params, 8);
-  const std::string sums = c.sums ? params.pointer(c.sums, true) : "nullptr",
-                    squares = c.squares ? params.pointer(c.squares, true) : "nullptr";
   sizes.samples = checked_int(samples);
   sizes.inner = checked_int(inner);
   sizes.channels = checked_int(channels);
@@ -199,9 +201,10 @@ void LaunchKernel::make_groups_step(const Counted& c) {
   text.name = name_ + " statistics";
   text.functors = program.functor("Value");
   text.headers = "#include \"tenon/device/groups.h\"\n" + program.includes();
+  text.functors += "struct Statistics {\n" + statistics_text("store", c.wanted, params, text.headers) + "};\n";
   const int64_t cluster = has_clusters(*device_) ? kCluster : 1;
-  text.kernel = "KERNEL(kGroupsThreads, 1, Params, p) { groups<Value, " + std::to_string(cluster) + ">(p, " + sums +
-                ", " + squares + "); }\n";
+  text.kernel =
+      "KERNEL(kGroupsThreads, 1, Params, p) { groups<Value, " + std::to_string(cluster) + ", Statistics>(p); }\n";
   LaunchShape shape;
   const int64_t width = int64_t{8} * program.run();
   shape.threads = 256;
@@ -209,7 +212,8 @@ void LaunchKernel::make_groups_step(const Counted& c) {
   shape.grid_y = static_cast<unsigned>((channels + width - 1) / width);
   shape.grid_z = static_cast<unsigned>(samples);
   shape.cluster = c.in_cluster ? kCluster : 1;
-  shape.shared_bytes = static_cast<unsigned>(2 * (32 + cluster) * width * 4);
+  shape.shared_bytes =
+      static_cast<unsigned>(device::groups_shared_bytes(static_cast<int>(width), static_cast<int>(cluster)));
   add(Step(*device_, text, params, shape), {{offsetof(device::GroupsSizes, arrived), kept(c.counters_at)}},
       {{offsetof(device::GroupsSizes, partials), c.partials_at}});
 }

@@ -8,6 +8,7 @@
 
 #include "tenon/backend/backend.h"
 #include "tenon/backend/bodies.h"
+#include "tenon/backend/cuda/codegen/statistics_text.h"
 #include "tenon/backend/cuda/core_counts.h"
 #include "tenon/backend/cuda/step.h"
 #include "tenon/kernels/form.h"
@@ -61,14 +62,15 @@ class LaunchKernel : public Kernel {
   /// What the launch writes but for its statistics.
   std::vector<ProgramOutput> results() const;
 
-  /// What is counted, and where the sums go: leaves, or empty.
+  /// A value whose moments are counted, and what is wanted of them.
   struct Counted {
-    Expr value, sums, squares;
-    Shape shape;  ///< [samples, inner, channels]
-    bool in_core = false;
-    device::CountSizes sizes;  ///< of a count in the core
-    int tile_rows = 0;         ///< of its tiles, where they straddle samples
-    int64_t partials_at = 0, counters_at = 0;
+    Expr value;
+    std::vector<Statistic> wanted;
+    Shape shape;                         ///< [samples, inner, channels]
+    bool in_core = false, whole = true;  ///< CountTiles
+    device::CountSizes sizes;            ///< of a count in the core
+    int tile_rows = 0;                   ///< of its tiles, where they straddle samples
+    int64_t partials_at = 0, rows_at = 0, counters_at = 0;
     Expr source;              ///< else: the leaf or value that a step of its own reads, in chunks of the inner axis
     int64_t blocks = 1;       ///< of that step, along the inner axis
     bool in_cluster = false;  ///< together

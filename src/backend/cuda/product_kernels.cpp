@@ -96,6 +96,7 @@ class ProductKernel : public AnchorKernel {
     std::vector<std::pair<size_t, int64_t>> scratch;
     if (const Counted* c = counted_in_core()) {
       scratch.emplace_back(made.count_at + offsetof(device::CountSizes, partials), c->partials_at);
+      scratch.emplace_back(made.count_at + offsetof(device::CountSizes, rows), c->rows_at);
     }
     add_core(std::move(made.step), made.split_at, std::move(scratch));
   }
@@ -315,7 +316,8 @@ class ConvKernel : public ProductKernel {
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), c.phases == 1);
     reserve_statistics([this](const Shape& seen) {
       CountTiles tiles = tiles_of_rows(seen);
-      if (choice().core == Core::Wgmma) tiles = {can_count() ? slots_in_boxes(seen) : 0, 0};
+      if (choice().core == Core::Wgmma)
+        tiles = {can_count() ? slots_in_boxes(seen) : 0, 0, boxes_are_whole(sizes_for(choice()), choice().wgmma.m)};
       return tiles;
     });
   }
