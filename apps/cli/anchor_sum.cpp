@@ -1,13 +1,12 @@
 // oneDNN's routes for single anchors, weights packed as it likes best.
 #include "anchor_sum.h"
+#include "tenon/core/stop.h"
 
 #include <omp.h>
 
 #include <algorithm>
 #include <chrono>
 #include <dnnl.hpp>
-
-#include "cancel.h"
 
 namespace tenon::cli {
 namespace {
@@ -109,7 +108,7 @@ double median_ms(const std::function<void()>& call) {
   std::vector<double> times;
   double spent = 0;
   while (times.size() < kLeast || (spent < kBudget && times.size() < kMost)) {
-    throw_if_stopped();
+    check_stop();
     const auto begin = Clock::now();
     call();
     times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
