@@ -132,13 +132,13 @@ ordered_json inspect_checkpoint(const fs::path& path) {
 void print_names(const ordered_json& from, const char* key, size_t limit) {
   if (!from.contains(key) || from[key].empty()) return;
   std::cout << "    " << key << ": " << from[key].size() << "\n";
-  size_t shown = 0;
+  size_t printed = 0;
   for (const auto& name : from[key]) {
-    if (shown++ == limit) {
+    if (printed++ == limit) {
       std::cout << "      ..\n";
       break;
     }
-    std::cout << "      " << (name.is_string() ? shown(name.get<std::string>()) : shown(name.dump())) << "\n";
+    std::cout << "      " << shown(name.is_string() ? name.get<std::string>() : name.dump()) << "\n";
   }
 }
 

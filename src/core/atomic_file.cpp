@@ -217,6 +217,8 @@ void check_output(const fs::path& path, Overwrite overwrite) {
               path.string())
       << "cannot create the file: " << system_reason(ENAMETOOLONG);
   int error = access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+  struct stat info {};
+  if (stat(folder.c_str(), &info) == 0 && info.st_nlink == 0) error = ENOENT;  // removed under whoever is in it
   if (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored)) error = ENOTDIR;
   TENON_CHECK(Internal, error == 0, path.string())
       << "cannot write into folder '" << folder.string() << "': " << system_reason(error);

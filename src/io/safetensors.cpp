@@ -14,6 +14,7 @@
 #include <tuple>
 #include <utility>
 
+#include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
 #include "tenon/core/text.h"
 #include "tenon/io/json.h"
@@ -63,7 +64,7 @@ std::optional<uint64_t> element_size(std::string_view name) {
 // One header entry.
 struct Entry {
   std::string name, dtype;
-  std::array<uint64_t, kMaxRank> extents{};
+  std::array<int64_t, kMaxRank> extents{};
   std::array<uint64_t, 2> offsets{};
   int rank = 0;
   uint64_t begin() const { return offsets[0]; }
@@ -107,7 +108,7 @@ class HeaderReader : public JsonEvents {
         break;
       case Place::Shape:
         TENON_CHECK(Model, last().rank < kMaxRank, file_) << where() << ": more extents than the limit of " << kMaxRank;
-        last().extents[static_cast<size_t>(last().rank++)] = number("shape", v);
+        last().extents[static_cast<size_t>(last().rank++)] = static_cast<int64_t>(number("shape", v));
         break;
       case Place::Offsets:
         if (count_ == 2) refuse_offsets("more");
@@ -276,8 +277,9 @@ void check_range(const Entry& e, uint64_t data_size, const std::string& file) {
   bool overflow = false;
   // A zero extent makes any overflow before it harmless, but no writer produces such a shape.
   for (int i = 0; i < e.rank; ++i)
-    overflow =
-        overflow || __builtin_mul_overflow(bytes, e.extents[static_cast<size_t>(i)], &bytes) || bytes > kLargestNumber;
+    overflow = overflow ||
+               __builtin_mul_overflow(bytes, static_cast<uint64_t>(e.extents[static_cast<size_t>(i)]), &bytes) ||
+               bytes > kLargestNumber;
   TENON_CHECK(Model, !overflow, file) << where() << ": " << e.dtype << " of shape " << e.shape_text()
                                       << " has more bytes than can be addressed";
   TENON_CHECK(Model, bytes == e.end() - e.begin(), file)
@@ -285,27 +287,25 @@ void check_range(const Entry& e, uint64_t data_size, const std::string& file) {
       << offsets_text(e) << " hold " << e.end() - e.begin();
 }
 
-void check_names(const std::vector<Entry>& entries, const std::string& file) {
-  std::vector<std::string_view> names;
-  names.reserve(entries.size());
-  for (const Entry& e : entries) names.push_back(e.name);
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
-  TENON_CHECK(Model, twice == names.end(), file) << "duplicate key '" << shown(*twice) << "' in JSON";
-}
+// A tensor's range and name; the name is its key in the file's maps.
+struct Place {
+  std::array<uint64_t, 2> offsets;
+  const std::string* name;
+};
 
-// Every byte of data belongs to exactly one tensor. Sorts the entries by where they lie.
-void check_cover(std::vector<Entry>& entries, uint64_t data_size, const std::string& file) {
-  std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return std::tie(a.offsets, a.name) < std::tie(b.offsets, b.name); });
+// Every byte of data belongs to exactly one tensor.
+void check_cover(std::vector<Place>& places, uint64_t data_size, const std::string& file) {
+  std::sort(places.begin(), places.end(),
+            [](const Place& a, const Place& b) { return std::tie(a.offsets, *a.name) < std::tie(b.offsets, *b.name); });
   uint64_t covered = 0;
-  for (const Entry& e : entries) {
-    TENON_CHECK(Model, e.begin() >= covered, file) << "tensor '" << shown(e.name) << "': " << offsets_text(e)
-                                                   << " overlap another tensor, which ends at " << covered;
-    TENON_CHECK(Model, e.begin() == covered, file)
-        << "tensor '" << shown(e.name) << "' begins at " << e.begin() << ", but bytes " << covered << " to "
-        << e.begin() << " of the data belong to no tensor";
-    covered = e.end();
+  for (const Place& p : places) {
+    const auto [begin, end] = p.offsets;
+    TENON_CHECK(Model, begin >= covered, file) << "tensor '" << shown(*p.name) << "': data_offsets [" << begin << ","
+                                               << end << "] overlap another tensor, which ends at " << covered;
+    TENON_CHECK(Model, begin == covered, file)
+        << "tensor '" << shown(*p.name) << "' begins at " << begin << ", but bytes " << covered << " to " << begin
+        << " of the data belong to no tensor";
+    covered = end;
   }
   TENON_CHECK(Model, covered == data_size, file)
       << "the tensors end at byte " << covered << " of the data, but the file holds " << data_size;
@@ -330,6 +330,7 @@ struct SafetensorsFile::Mapping {
   ~Mapping() { munmap(address, size); }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
+  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(address), size}; }
 };
 
 std::string_view safetensors_name(DType t) {
@@ -344,18 +345,26 @@ SafetensorsFile::SafetensorsFile(std::string name, std::span<const std::byte> by
   const std::span<const std::byte> data = bytes_.subspan(8 + text.size());
   HeaderReader header(name_);
   parse_json_events(text, name_, ErrorKind::Model, header);
-  for (const Entry& e : header.entries) check_range(e, data.size(), name_);
-  check_names(header.entries, name_);
-  check_cover(header.entries, data.size(), name_);
+  std::vector<Place> places;
+  places.reserve(header.entries.size());
   for (Entry& e : header.entries) {
+    check_range(e, data.size(), name_);
     const auto dtype = supported(e.dtype);
-    if (!dtype) {
-      unsupported_[std::move(e.name)] = {std::move(e.dtype), e.shape_text()};
-      continue;
-    }
-    const std::vector<int64_t> extents(e.extents.begin(), e.extents.begin() + e.rank);
-    tensors_[std::move(e.name)] = {*dtype, Shape(extents), data.data() + e.begin(), e.end() - e.begin()};
+    bool twice = (dtype ? unsupported_.count(e.name) : tensors_.count(e.name)) > 0;
+    const auto add = [&](auto& map, auto value) {  // most files are in the order of their names
+      const size_t before = map.size();
+      const auto at = map.emplace_hint(map.end(), std::move(e.name), std::move(value));
+      twice = twice || map.size() == before;
+      places.push_back({e.offsets, &at->first});
+    };
+    if (dtype)
+      add(tensors_, TensorView{*dtype, Shape(std::span(e.extents.data(), static_cast<size_t>(e.rank))),
+                               data.data() + e.begin(), e.end() - e.begin()});
+    else
+      add(unsupported_, UnsupportedTensor{std::move(e.dtype), e.shape_text()});
+    TENON_CHECK(Model, !twice, name_) << "duplicate key '" << shown(*places.back().name) << "' in JSON";
   }
+  check_cover(places, data.size(), name_);
   metadata_ = std::move(header.metadata);
 }
 
@@ -363,24 +372,32 @@ SafetensorsFile SafetensorsFile::from_bytes(std::span<const std::byte> bytes, co
   return SafetensorsFile(name, bytes);
 }
 
-SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
+std::shared_ptr<const SafetensorsFile::Mapping> SafetensorsFile::map(const std::filesystem::path& path) {
   const std::string name = path.string();
-  const auto reason = [] { return std::generic_category().message(errno); };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  TENON_CHECK(Model, fd >= 0, name) << "cannot open for reading: " << reason();
+  TENON_CHECK(Model, fd >= 0, name) << "cannot open for reading: " << system_reason(errno);
   struct stat info {};
   const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   const size_t size = regular ? static_cast<size_t>(info.st_size) : 0;
   void* address = size >= 8 ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
-  const std::string refusal = size >= 8 && address == MAP_FAILED ? reason() : "";
+  const int error = errno;
   close(fd);
   TENON_CHECK(Model, regular, name) << "expected a regular file";
   TENON_CHECK(Model, size >= 8, name) << "not a safetensors file: expected at least 8 bytes, found " << size;
-  TENON_CHECK(Model, address != MAP_FAILED, name) << "cannot map the file: " << refusal;
-  auto mapping = std::make_shared<const Mapping>(address, size);
-  SafetensorsFile file(name, {static_cast<const std::byte*>(address), size});
+  TENON_CHECK(Model, address != MAP_FAILED, name) << "cannot map the file: " << system_reason(error);
+  return std::make_shared<const Mapping>(address, size);
+}
+
+SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
+  auto mapping = map(path);
+  SafetensorsFile file(path.string(), mapping->bytes());
   file.mapping_ = std::move(mapping);
   return file;
+}
+
+bool SafetensorsFile::mentions(const std::filesystem::path& path, std::string_view text) {
+  const auto mapping = map(path);
+  return header_text(mapping->bytes(), path.string()).find(text) != std::string_view::npos;
 }
 
 const TensorView& SafetensorsFile::at(const std::string& tensor) const {

@@ -54,6 +54,8 @@ class SafetensorsFile {
  public:
   /// Maps and checks the file.
   static SafetensorsFile open(const std::filesystem::path& path);
+  /// Whether the header of a file has this text anywhere: a quick look, before the file is opened in earnest.
+  static bool mentions(const std::filesystem::path& path, std::string_view text);
   /// The same checks over bytes in memory, which must outlive the object. `name` stands in for the path in errors.
   static SafetensorsFile from_bytes(std::span<const std::byte> bytes, const std::string& name);
 
@@ -74,6 +76,7 @@ class SafetensorsFile {
  private:
   friend struct WeightSet;
   struct Mapping;
+  static std::shared_ptr<const Mapping> map(const std::filesystem::path& path);
   SafetensorsFile(std::string name, std::span<const std::byte> bytes);
 
   std::string name_;

@@ -115,6 +115,8 @@ bool ImageEncoder::reads(const fs::path& path) {
   const fs::path file = weight_file(path);
   if (file.empty() || (file.extension() != ".safetensors" && file.extension() != ".json")) return false;
   try {
+    // Every layout has a token of that name; large checkpoints of other kinds are not read twice.
+    if (file.extension() == ".safetensors" && !SafetensorsFile::mentions(file, "cls_token")) return false;
     return is_vit(shapes_in(open_weights(file)));
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::Cancelled) throw;
