@@ -10,8 +10,6 @@
 namespace tenon::cli {
 namespace {
 
-constexpr int kSignalBase = 128;  // a shell's exit code of a process that a signal ended
-
 std::atomic<int> g_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 timer_t g_deadline;

@@ -7,6 +7,9 @@ namespace tenon::cli {
 /// Seconds from the first signal to the end of what does not ask whether to stop: a launch, a compiler, a slow disk.
 inline constexpr double kStopPatience = 0.2;
 
+/// A shell's exit code of a process that a signal ended is this and the signal's number.
+inline constexpr int kSignalBase = 128;
+
 /// Also has writes beyond a limit on the size of files (SIGXFSZ) fail instead of ending the process.
 void install_signal_handlers();
 /// The signal that asked to stop, or 0.

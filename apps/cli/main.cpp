@@ -20,8 +20,6 @@
 namespace tenon::cli {
 namespace {
 
-constexpr int kSignalBase = 128;  // a shell's exit code of a process that a signal ended
-
 // An error is one short line, whatever names stand in it.
 void report(const std::string& message) {
   stopped_in_time();

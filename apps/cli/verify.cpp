@@ -43,7 +43,9 @@ struct Tally {
 };
 
 int run(const VerifyFlags& flags, const Common& common) {
-  TENON_CHECK(Usage, !flags.fixtures_given() || std::filesystem::exists(flags.fixtures / "parity.json"), "--fixtures")
+  std::error_code ignored;
+  TENON_CHECK(Usage, !flags.fixtures_given() || std::filesystem::exists(flags.fixtures / "parity.json", ignored),
+              "--fixtures")
       << "there is no " << (flags.fixtures / "parity.json").string();
   const auto backend = common.backend();
   const auto model = open_parts(flags.part.spec);

@@ -20,9 +20,9 @@ std::string without_tag(std::string_view message) {
 
 // Looks at the parser every 64 KiB of text: whether work is to stop, and whether one token goes on for too long (the
 // library copies a token several times before it says what is wrong with it).
-class Watch {
+class JsonWatch {
  public:
-  Watch(std::string_view text, const std::string& where, ErrorKind kind)
+  JsonWatch(std::string_view text, const std::string& where, ErrorKind kind)
       : where_(where), kind_(kind), pause_(reinterpret_cast<uintptr_t>(text.data()) + kStretch) {}
   void event() { ++events_; }
   void pass(const char* at) {
@@ -45,30 +45,30 @@ class Watch {
 };
 
 // The text as the library reads it.
-class Cursor {
+class JsonCursor {
  public:
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
   using difference_type = std::ptrdiff_t;
   using pointer = const char*;
   using reference = const char&;
-  Cursor(const char* at, Watch* watch) : at_(at), watch_(watch) {}
+  JsonCursor(const char* at, JsonWatch* watch) : at_(at), watch_(watch) {}
   reference operator*() const { return *at_; }
-  Cursor& operator++() {
+  JsonCursor& operator++() {
     watch_->pass(++at_);
     return *this;
   }
-  bool operator==(const Cursor& o) const { return at_ == o.at_; }
+  bool operator==(const JsonCursor& o) const { return at_ == o.at_; }
 
  private:
   const char* at_;
-  Watch* watch_;
+  JsonWatch* watch_;
 };
 
 // The library's events, as ours.
-class Sax : public nlohmann::json_sax<json> {
+class JsonSax : public nlohmann::json_sax<json> {
  public:
-  Sax(JsonEvents& events, Watch& watch, const std::string& where, ErrorKind kind)
+  JsonSax(JsonEvents& events, JsonWatch& watch, const std::string& where, ErrorKind kind)
       : events_(events), watch_(watch), where_(where), kind_(kind) {}
   bool null() override { return scalar(nullptr); }
   bool boolean(bool v) override { return scalar(v); }
@@ -111,7 +111,7 @@ class Sax : public nlohmann::json_sax<json> {
   }
 
   JsonEvents& events_;
-  Watch& watch_;
+  JsonWatch& watch_;
   const std::string& where_;
   ErrorKind kind_;
   int depth_ = 0;
@@ -119,9 +119,9 @@ class Sax : public nlohmann::json_sax<json> {
 
 // Events into a tree. (The library's own callback parser looks through all of a parent's members whenever a child ends:
 // quadratic.)
-class Tree : public JsonEvents {
+class JsonTree : public JsonEvents {
  public:
-  Tree(const std::string& where, ErrorKind kind) : where_(where), kind_(kind) {}
+  JsonTree(const std::string& where, ErrorKind kind) : where_(where), kind_(kind) {}
   void value(json v) override { place(std::move(v)); }
   void key(std::string name) override {
     const auto [at, added] = open_.back()->get_ref<json::object_t&>().emplace(std::move(name), nullptr);
@@ -168,13 +168,13 @@ nlohmann::ordered_json as_utf8_strings(const nlohmann::ordered_json& value) {
 void parse_json_events(std::string_view text, const std::string& where, ErrorKind kind, JsonEvents& events) {
   if (const auto bad = first_invalid_utf8(text))
     throw Error(kind, where, "invalid UTF-8 in JSON at byte " + std::to_string(*bad));
-  Watch watch(text, where, kind);
-  Sax sax(events, watch, where, kind);
-  json::sax_parse(Cursor(text.data(), &watch), Cursor(text.data() + text.size(), &watch), &sax);
+  JsonWatch watch(text, where, kind);
+  JsonSax sax(events, watch, where, kind);
+  json::sax_parse(JsonCursor(text.data(), &watch), JsonCursor(text.data() + text.size(), &watch), &sax);
 }
 
 json parse_json(std::string_view text, const std::string& where, ErrorKind kind) {
-  Tree tree(where, kind);
+  JsonTree tree(where, kind);
   parse_json_events(text, where, kind, tree);
   return tree.take();
 }

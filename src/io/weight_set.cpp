@@ -3,6 +3,7 @@
 #include <array>
 
 #include "tenon/core/error.h"
+#include "tenon/core/stop.h"
 #include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
@@ -93,7 +94,10 @@ void write_safetensors(const fs::path& path, std::span<const TensorData> tensors
   AtomicFile file(path, Overwrite::Yes);
   file.write(length);
   file.write(std::as_bytes(std::span(text)));
-  for (const TensorData* t : order) file.write(t->data);
+  for (const TensorData* t : order) {
+    check_stop(path.native());
+    file.write(t->data);
+  }
   file.commit();
 }
 

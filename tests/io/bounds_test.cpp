@@ -8,6 +8,7 @@
 #include "io_test_tools.h"
 #include "tenon/core/stop.h"
 #include "tenon/io/clip_tokenizer.h"
+#include "tenon/io/files.h"
 #include "tenon/io/json.h"
 
 namespace {
@@ -101,7 +102,8 @@ const std::vector<LargeHeader>& large_headers() {
   static const std::vector<LargeHeader> all = {
       {"Tensors", kSanitized ? 0 : 3, [] { return tensors(kBytes); }},
       {"Extents", 3, [] { return safetensors_bytes(R"({"a":{"dtype":"U8","shape":[1)" + repeated(",1", kBytes), 1); }},
-      {"String", kSanitized ? 0 : 3, [] { return safetensors_bytes(R"({"__metadata__":{"a":")" + repeated("a", kBytes) + "\"}}", 0); }},
+      {"String", kSanitized ? 0 : 3,
+       [] { return safetensors_bytes(R"({"__metadata__":{"a":")" + repeated("a", kBytes) + "\"}}", 0); }},
       {"NoEnd", 3, [] { return safetensors_bytes("{\"" + repeated("a", kBytes), 0); }},
       {"Escapes", 3, [] { return safetensors_bytes("{\"" + repeated("\\u0041", kBytes), 0); }},
       {"Blanks", 3, [] { return safetensors_bytes(repeated(" ", kBytes), 0); }},
