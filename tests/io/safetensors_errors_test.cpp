@@ -41,7 +41,7 @@ const std::vector<BadFile>& bad_files() {
       {"DuplicateMetadataKey", safetensors_bytes(R"({"__metadata__":{"a":"","a":""}})", 0), "duplicate key 'a'"},
       {"DuplicateField", with(R"({"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]})"),
        "duplicate key 'dtype'"},
-      {"DeepNesting", safetensors_bytes(std::string(100000, '['), 0), "nested deeper than"},
+      {"DeepNesting", safetensors_bytes(R"({"t":{"x":)" + std::string(100000, '['), 0), "nested deeper than"},
       {"NotAnObject", safetensors_bytes("[]", 0), "expected the header to be an object, found array"},
       {"EntryNotAnObject", with("3"), "tensor 't': expected an object, found number"},
       {"NoDtype", with(R"({"shape":[2],"data_offsets":[0,8]})"), "'dtype' is missing"},

@@ -85,7 +85,7 @@ TEST(Names, ReportOfDifferences) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Model);
-    EXPECT_THAT(e.what(), testing::AllOf(testing::HasSubstr("  b"), testing::Not(testing::HasSubstr("unexpected"))));
+    EXPECT_THAT(e.what(), testing::AllOf(testing::HasSubstr(": b"), testing::Not(testing::HasSubstr("unexpected"))));
   }
   EXPECT_NO_THROW(require_weights(check_weights({}, {{"d", {1}}}), "file"));
 }
