@@ -8,6 +8,8 @@
 #include "onednn.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
+#include "tenon/core/text.h"
+#include "tenon/io/json.h"
 #include "verb.h"
 #include "version.h"
 
@@ -78,7 +80,7 @@ void print_device(const ordered_json& device, const Line& line) {
 
 void print_env(const ordered_json& env) {
   const auto line = [](const std::string& key, const std::string& value) {
-    std::cout << key << std::string(key.size() < 20 ? 20 - key.size() : 1, ' ') << value << "\n";
+    std::cout << key << std::string(key.size() < 20 ? 20 - key.size() : 1, ' ') << escaped(value) << "\n";
   };
   for (const auto& [key, value] : env.items())
     if (value.is_string() || value.is_number()) line(key, value.is_string() ? value.get<std::string>() : value.dump());
@@ -92,7 +94,7 @@ const RegisterVerb kEnv{
        return [&common] {
          const ordered_json env = environment(common);
          if (common.json)
-           std::cout << env.dump(2) << "\n";
+           std::cout << json_text(env, 2) << "\n";
          else
            print_env(env);
          return 0;

@@ -4,13 +4,15 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "cancel.h"
 #include "compare.h"
 #include "explain_json.h"
 #include "parts.h"
 #include "sample_inputs.h"
 #include "tenon/core/error.h"
+#include "tenon/core/stop.h"
+#include "tenon/core/text.h"
 #include "tenon/io/files.h"
+#include "tenon/io/json.h"
 #include "tenon/runtime/dump.h"
 
 namespace tenon::cli {
@@ -56,10 +58,10 @@ Explanation explain_part(const ModelParts& model, const std::string& part, const
     dump_plan(plan);
   } else {  // which dumps it too
     Executable executable(plan, backend, *model.weights(part));
-    executable.stop_when(stop_asked);
     measured = run_timed(executable);
   }
   options.fusion = false;
+  check_stop();
   const Plan apart = model.plan(part, request, options);
   Explanation out = explain(plan, plan_memory(plan, *backend), apart.bytes(apart.phases.back().rate), measured);
   out.model = model.name();
@@ -81,7 +83,7 @@ void print(const std::vector<Explanation>& networks, bool json) {
   } else {
     nlohmann::ordered_json parts = nlohmann::ordered_json::object();
     for (const Explanation& e : networks) parts[e.part] = explanation_object(e);
-    std::cout << nlohmann::ordered_json{{"parts", parts}}.dump(2) << "\n";
+    std::cout << json_text({{"parts", parts}}, 2) << "\n";
   }
 }
 
@@ -92,13 +94,14 @@ int run_compare(const ExplainFlags& flags, const Common& common) {
   const auto model = open_parts(flags.part.spec);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const std::string& part : model->parts_named(flags.part.part)) {
+    check_stop();
     const Comparison c = compare(*model, part, flags.part.request, flags.part.networks(*backend));
     if (common.json)
       all.push_back(comparison_json(c));
     else
       std::cout << comparison_text(c) << "\n";
   }
-  if (common.json) std::cout << (all.size() == 1 ? all[0] : all).dump(2) << "\n";
+  if (common.json) std::cout << json_text(all.size() == 1 ? all[0] : all, 2) << "\n";
   return 0;
 }
 
@@ -109,7 +112,7 @@ int run(const ExplainFlags& flags, const Common& common) {
   const auto model = open_parts(flags.part.spec);
   std::vector<Explanation> networks;
   for (const std::string& part : model->parts_named(flags.part.part)) {
-    throw_if_stopped();
+    check_stop();
     if (!flags.plan) {
       networks.push_back(explain_part(*model, part, flags, backend));
       continue;
@@ -118,6 +121,7 @@ int run(const ExplainFlags& flags, const Common& common) {
     dump_plan(plan);
     std::cout << print_plan(plan);
   }
+  check_stop();
   if (flags.plan) return 0;
   if (flags.html.empty()) {
     print(networks, common.json);
@@ -127,7 +131,7 @@ int run(const ExplainFlags& flags, const Common& common) {
   if (common.json)
     print(networks, true);
   else
-    std::cout << flags.html << "\n";
+    std::cout << escaped(flags.html) << "\n";
   return 0;
 }
 

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "explain_json.h"
+#include "tenon/io/json.h"
 
 namespace tenon::cli {
 namespace {
@@ -92,6 +93,6 @@ ordered_json page_object(const Explanation& e) {
   return out;
 }
 
-std::string explanation_json(const Explanation& e) { return explanation_object(e).dump(2); }
+std::string explanation_json(const Explanation& e) { return json_text(explanation_object(e), 2); }
 
 }  // namespace tenon::cli

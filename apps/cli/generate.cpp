@@ -1,18 +1,20 @@
 // tenon generate: from a prompt, or a prompt and a picture, to PNG files.
 #include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "cancel.h"
 #include "output_names.h"
 #include "parts.h"
 #include "picture_text.h"
 #include "progress.h"
+#include "standard_input.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tenon/core/stop.h"
+#include "tenon/core/text.h"
+#include "tenon/core/utf8.h"
 #include "tenon/io/files.h"
+#include "tenon/io/json.h"
 #include "tenon/io/random.h"
-#include "tenon/io/utf8.h"
 #include "tenon/pipelines/text_to_image.h"
 
 namespace tenon::cli {
@@ -32,7 +34,8 @@ struct GenerateFlags {
 };
 
 std::string read_prompt_file(const std::string& path) {
-  std::string text = path == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : read_argument_file(path);
+  std::string text =
+      path == "-" ? read_standard_input("prompt", kMaxPromptBytes) : read_argument_file(path, kMaxPromptBytes);
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   return text;
 }
@@ -60,7 +63,7 @@ std::optional<bool> resolve_karras(const std::string& schedule) {
   if (schedule == "karras") return true;
   if (schedule == "discrete") return false;
   throw Error(ErrorKind::Usage, "--scheduler",
-              "unknown schedule '" + schedule + "'; expected default, discrete or karras");
+              "unknown schedule '" + shown(schedule) + "'; expected default, discrete or karras");
 }
 
 ImageRequest request_of(const GenerateFlags& f) {
@@ -92,7 +95,6 @@ void check_positive(const GenerateFlags& f, const char* flag, int64_t value) {
 }
 
 void check_flags(const GenerateFlags& f) {
-  TENON_CHECK(Usage, !f.given("--output") || !f.output.empty(), "--output") << "is empty";
   check_positive(f, "--width", f.width);
   check_positive(f, "--height", f.height);
   check_positive(f, "--steps", f.steps);
@@ -101,16 +103,17 @@ void check_flags(const GenerateFlags& f) {
 std::string result_line(const fs::path& path, const ImageResult& result, size_t i) {
   nlohmann::ordered_json out = picture_json(result, i);
   out["path"] = path.string();
-  return out.dump();
+  return json_text(out);
 }
 
 void write_batch(const GenerateFlags& f, const Common& common, const ImageResult& result, const ModelText& model,
                  const std::vector<fs::path>& names, size_t first) {
   for (size_t i = 0; i < result.images.size(); ++i) {
-    throw_if_stopped();
+    check_stop();
     const ImageText text = f.no_metadata ? ImageText{} : picture_text(result, i, model);
     write_png(names[first + i], result.images[i], text, f.overwrite ? Overwrite::Yes : Overwrite::No);
-    std::cout << (common.json ? result_line(names[first + i], result, i) : names[first + i].string()) << std::endl;
+    std::cout << (common.json ? result_line(names[first + i], result, i) : escaped(names[first + i].native()))
+              << std::endl;
   }
 }
 
@@ -126,7 +129,6 @@ int run(const GenerateFlags& f, const Common& common) {
   if (!f.type.empty()) options.type = parse_type(f.type);
   options.fusion = !fusion_is_off(f.no_fusion);
   options.keep_networks = f.batch_count > 1;
-  options.stop = stop_asked;
   const auto model = Model::open(f.model);
   TextToImage pipeline(model, options);
   request = pipeline.complete(std::move(request));
@@ -136,7 +138,7 @@ int run(const GenerateFlags& f, const Common& common) {
                request.cfg_scale, request.seed, pipeline.backend().describe());
   const ModelText about = f.no_metadata ? ModelText{} : model_text(*model);
   for (int b = 0; b < f.batch_count; ++b) {
-    throw_if_stopped();
+    check_stop();
     ImageRequest one = request;
     one.seed = request.seed + static_cast<uint64_t>(b) * static_cast<uint64_t>(f.batch_size);
     ImageResult result;

@@ -2,11 +2,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "cancel.h"
 #include "gates.h"
 #include "sample_inputs.h"
 #include "tenon/core/compare.h"
 #include "tenon/core/error.h"
+#include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/runtime/executable.h"
@@ -119,12 +119,11 @@ void oracle_gates(const std::string& part, const Plan& plan, const std::shared_p
                   const WeightSource& weights, const OnCase& done) {
   const OwnBuffers memory(plan, *backend);
   Executable run(plan, backend, weights, memory.bound());
-  run.stop_when(stop_asked);
   set_sample_inputs(run);
   run.run_all();
   for (const Phase& phase : plan.phases)
     for (const Launch& launch : phase.launches) {
-      throw_if_stopped();
+      check_stop();
       GateCase result = check_launch(launch, run, weights);
       result.name = "oracle " + part + " " + result.name;
       done(result);

@@ -1,9 +1,11 @@
 // Networks against results that diffusers and transformers computed in f64 (tests/fixtures).
-#include "cancel.h"
+#include <cmath>
+
 #include "gates.h"
 #include "tenon/core/compare.h"
 #include "tenon/core/error.h"
 #include "tenon/core/host_tensor.h"
+#include "tenon/core/stop.h"
 #include "tenon/io/json.h"
 #include "tenon/io/safetensors.h"
 #include "tenon/models/clip_text.h"
@@ -178,7 +180,7 @@ void parity_gates(const std::filesystem::path& folder, const std::shared_ptr<Bac
   const json all = read_json(folder / "parity.json");
   const SafetensorsFile file = SafetensorsFile::open(folder / "parity.safetensors");
   for (const json& c : all.at("cases")) {
-    throw_if_stopped();
+    check_stop();
     if (is_one_network(c)) done(check_case(c, all.at("models"), file, backend));
   }
 }

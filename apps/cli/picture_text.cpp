@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
-#include "cancel.h"
 #include "tenon/core/error.h"
+#include "tenon/core/log.h"
 #include "tenon/core/options.h"
+#include "tenon/core/stop.h"
 #include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
@@ -19,39 +21,53 @@ using nlohmann::ordered_json;
 constexpr size_t kShortHash = 10;  // digits of a model's hash in A1111's text
 constexpr uintmax_t kCachedFrom = 64u << 20;
 
-// SHA-256 of large files by path, size and time of change. A cache that cannot be read or written is no error.
+// SHA-256 of large files by path, size and time of change. A cache that cannot be read or written is no error: hashes
+// are worked out again.
 class HashCache {
  public:
   HashCache() : path_(cache_folder() / "sha256.json") {
     try {
-      if (fs::exists(path_)) known_ = read_json(path_);
-    } catch (const Error&) {
+      if (file_exists(path_)) known_ = read_json_object(path_);
+    } catch (const Error& e) {
+      if (e.kind() == ErrorKind::Cancelled) throw;
+      warn(e.what());
       known_ = nlohmann::json::object();
     }
-    if (!known_.is_object()) known_ = nlohmann::json::object();
   }
+
   std::string of(const fs::path& file) {
-    const uintmax_t size = fs::file_size(file);
-    if (size < kCachedFrom) return sha256_file(file);
-    const auto time = fs::last_write_time(file).time_since_epoch().count();
-    const std::string key =
-        fs::weakly_canonical(file).string() + " " + std::to_string(size) + " " + std::to_string(time);
+    std::error_code failed;
+    const uintmax_t size = fs::file_size(file, failed);
+    const auto time = fs::last_write_time(file, failed).time_since_epoch().count();
+    const fs::path place = fs::weakly_canonical(file, failed);
+    if (failed || size < kCachedFrom) return sha256_file(file);
+    const std::string key = as_utf8(place.native()) + " " + std::to_string(size) + " " + std::to_string(time);
     if (known_.contains(key) && known_[key].is_string()) return known_[key].get<std::string>();
     std::string hash = sha256_file(file);
     known_[key] = hash;
-    try {
-      fs::create_directories(path_.parent_path());
-      const std::string text = known_.dump(1);
-      write_file(path_, std::as_bytes(std::span(text)), Overwrite::Yes);
-    } catch (const std::exception&) {
-      return hash;
-    }
+    keep();
     return hash;
   }
 
  private:
+  void keep() {
+    std::error_code failed;
+    fs::create_directories(path_.parent_path(), failed);
+    const std::string text = known_.dump(1);
+    try {
+      if (!failed) write_file(path_, std::as_bytes(std::span(text)), Overwrite::Yes);
+    } catch (const Error& e) {
+      warn(e.what());
+    }
+    if (failed) warn(path_.string() + ": " + failed.message());
+  }
+  void warn(const std::string& why) {
+    if (!std::exchange(warned_, true)) spdlog::warn("cache of hashes: {}", why);
+  }
+
   fs::path path_;
   nlohmann::json known_ = nlohmann::json::object();
+  bool warned_ = false;
 };
 
 std::string pixel_hash(const Image& image) { return sha256_hex(std::as_bytes(std::span(image.pixels))); }
@@ -87,7 +103,7 @@ ModelText model_text(const Model& model) {
   }
   std::string list;
   for (const fs::path& file : files) {
-    throw_if_stopped();
+    check_stop();
     list += cache.of(file) + "\n";
   }
   out.sha256 = sha256_hex(std::as_bytes(std::span(list)));

@@ -8,6 +8,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
+#include "tenon/io/json.h"
 
 namespace tenon::cli {
 namespace {
@@ -93,7 +94,7 @@ std::string list_devices(const Common& common) {
     out.append(std::to_string(list.size())).append("\t").append(name).append("\t").append(about).append("\n");
     list.push_back({{"number", list.size()}, {"name", name}, {"description", about}});
   }
-  return common.json ? list.dump(2) + "\n" : out;
+  return common.json ? json_text(list, 2) + "\n" : out;
 }
 
 }  // namespace tenon::cli

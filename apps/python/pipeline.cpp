@@ -1,7 +1,6 @@
 // Text to image. Python's signals are asked before every launch, so that Ctrl-C ends a picture within a step.
 #include <atomic>
 #include <cstring>
-#include <mutex>
 #include <thread>
 
 #include "interrupt.h"
@@ -18,23 +17,22 @@ nb::object pixels_of(const Image& image) {
 
 class ImagePipeline {
  public:
-  ImagePipeline(const std::string& spec, const std::string& device, const std::string& dtype, int threads, bool fusion)
-      : interrupt_(std::make_shared<Interrupt>()) {
+  ImagePipeline(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
+                bool fusion) {
     PipelineOptions options;
     options.device = device;
     options.threads = threads;
     if (!dtype.empty()) options.type = parse_dtype(dtype);
     options.fusion = fusion;
     options.keep_networks = true;
-    options.stop = [state = interrupt_] { return state->pending(); };
-    pipeline_ = std::make_unique<TextToImage>(Model::open(spec), options);
+    pipeline_ = Interrupt::run([&] { return std::make_unique<TextToImage>(Model::open(spec.string()), options); });
   }
 
   ImageResult generate(const ImageRequest& request, const OnStep& on_step) {
     TENON_CHECK(Usage, drawing_ != std::this_thread::get_id(), "pipeline")
         << "is drawing already: its own callback cannot draw with it";
-    return interrupt_->run([&] {
-      const std::lock_guard busy(busy_);
+    return Interrupt::run([&] {
+      const auto turn = turns_.wait();
       drawing_ = std::this_thread::get_id();
       const std::shared_ptr<void> done(nullptr, [this](void*) { drawing_ = std::thread::id(); });
       return pipeline_->generate(request, on_step);
@@ -46,9 +44,8 @@ class ImagePipeline {
   std::string device() const { return pipeline_->backend().describe(); }
 
  private:
-  std::mutex busy_;
-  std::atomic<std::thread::id> drawing_{};  // the thread that holds busy_
-  std::shared_ptr<Interrupt> interrupt_;
+  Turns turns_;
+  std::atomic<std::thread::id> drawing_{};  // the thread whose turn it is
   std::unique_ptr<TextToImage> pipeline_;
 };
 
@@ -107,7 +104,7 @@ void bind_pipeline(nb::module_& m) {
         std::memcpy(r.latents.data(), values.c_str(), r.latents.size() * sizeof(float));
       });
   nb::class_<ImagePipeline>(m, "ImagePipeline")
-      .def(nb::init<const std::string&, const std::string&, const std::string&, int, bool>(), nb::arg("spec"),
+      .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool>(), nb::arg("spec"),
            nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"))
       .def("run", &run, nb::arg("request"), nb::arg("on_step").none())
       .def_prop_ro("name", [](const ImagePipeline& p) { return p.model().name(); })

@@ -161,7 +161,7 @@ _CLASSES: dict[str, type[ImageEncoder] | type[Pipeline]] = {
 
 
 def load(
-    spec: str | os.PathLike[str],
+    spec: str | bytes | os.PathLike[str] | os.PathLike[bytes],
     *,
     device: str | None = None,
     dtype: Any = None,
@@ -171,7 +171,7 @@ def load(
     """Opens a model of whatever kind: a folder, a .safetensors file or "random:NAME". The weights say what it is: an
     ImageEncoder for a vision transformer, a Pipeline for Stable Diffusion. `device`: "cpu" (None too) or "cuda". The
     rest as ImageEncoder.from_pretrained. Raises ModelError for what is neither, or is not there."""
-    if not isinstance(spec, (str, os.PathLike)):
+    if not isinstance(spec, (str, bytes, os.PathLike)):
         raise TypeError(f"spec: expected a path or random:NAME, got {type(spec).__name__}")
     if device is not None and not isinstance(device, str):
         raise TypeError(f'device: expected "cpu", "cuda" or None, got {type(device).__name__}')

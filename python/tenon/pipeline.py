@@ -92,7 +92,7 @@ class Pipeline:
     @classmethod
     def from_pretrained(
         cls,
-        path: str | os.PathLike[str] | None = None,
+        path: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
         *,
         device: str = "cpu",
         dtype: Any = None,

@@ -4,9 +4,13 @@
 #include <tuple>
 
 #include "tenon/core/error.h"
-#include "tenon/io/utf8.h"
+#include "tenon/core/text.h"
+#include "tenon/core/utf8.h"
 
 namespace tenon {
+namespace {
+constexpr size_t kSymbolBytes = 60;  // of a symbol in a message
+}
 
 const std::vector<std::string>& byte_alphabet() {
   static const std::vector<std::string> alphabet = [] {
@@ -37,10 +41,11 @@ BytePairEncoder::BytePairEncoder(const std::unordered_map<std::string, int32_t>&
     const auto& [left, right] = merges[rank];
     const int32_t a = id_or(left, -1), b = id_or(right, -1), joined = id_or(left + right, -1);
     TENON_CHECK(Model, a >= 0 && b >= 0 && joined >= 0, where)
-        << "merge " << rank << " ('" << left << "' '" << right << "'): '"
-        << (a < 0   ? left
-            : b < 0 ? right
-                    : left + right)
+        << "merge " << rank << " ('" << shown(left, kSymbolBytes) << "' '" << shown(right, kSymbolBytes) << "'): '"
+        << shown(a < 0   ? left
+                 : b < 0 ? right
+                         : left + right,
+                 kSymbolBytes)
         << "' is not in the vocabulary";
     merges_[key(a, b)] = {static_cast<int32_t>(rank), joined};
   }

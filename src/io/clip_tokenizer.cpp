@@ -4,11 +4,13 @@
 #include <unordered_map>
 
 #include "tenon/core/error.h"
+#include "tenon/core/stop.h"
+#include "tenon/core/text.h"
+#include "tenon/core/utf8.h"
 #include "tenon/io/bpe.h"
 #include "tenon/io/clip_text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
-#include "tenon/io/utf8.h"
 
 namespace tenon {
 namespace fs = std::filesystem;
@@ -19,6 +21,7 @@ using Merges = std::vector<std::pair<std::string, std::string>>;
 
 constexpr std::string_view kStart = "<|startoftext|>", kEnd = "<|endoftext|>";
 constexpr int64_t kWindow = 77;
+constexpr size_t kWordsBetweenStops = 256;
 constexpr int32_t kMaxId =
     1 << 24;  // far above every vocabulary in use; keeps a damaged file from asking for gigabytes
 
@@ -28,7 +31,7 @@ Vocabulary read_vocabulary(const json& object, const std::string& where) {
   out.reserve(object.size());
   for (const auto& [token, id] : object.items()) {
     TENON_CHECK(Model, id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(kMaxId), where)
-        << "token '" << token << "': expected an id from 0 to " << kMaxId - 1 << ", found " << id.dump();
+        << "token '" << shown(token) << "': expected an id from 0 to " << kMaxId - 1 << ", found " << shown_json(id);
     out[token] = id.get<int32_t>();
   }
   return out;
@@ -40,7 +43,7 @@ std::pair<std::string, std::string> split_merge(std::string_view line, const std
               blank != std::string_view::npos && blank > 0 && blank + 1 < line.size() &&
                   line.find(' ', blank + 1) == std::string_view::npos,
               place)
-      << "expected two symbols with a blank between them, found '" << line << "'";
+      << "expected two symbols with a blank between them, found '" << shown(line) << "'";
   return {std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))};
 }
 
@@ -70,15 +73,43 @@ Merges merges_of(const json& array, const std::string& where) {
       continue;
     }
     TENON_CHECK(Model, item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_string(), where)
-        << "expected a merge of two symbols, found " << item.dump();
+        << "expected a merge of two symbols, found " << shown_json(item);
     out.emplace_back(item[0].get<std::string>(), item[1].get<std::string>());
   }
   return out;
 }
 
+// What tokenizer_config.json may change.
+struct TokenizerSettings {
+  std::optional<std::string> pad;
+  std::optional<int64_t> window;
+};
+
+TokenizerSettings read_settings(const fs::path& file) {
+  TokenizerSettings out;
+  const json settings = read_json_object(file);
+  if (settings.is_null()) return out;
+  const auto find = [](const json& object, const char* key) {
+    const auto at = object.find(key);
+    return at == object.end() ? json() : *at;
+  };
+  json pad = find(settings, "pad_token");
+  if (pad.is_object()) pad = find(pad, "content");
+  TENON_CHECK(Model, pad.is_null() || pad.is_string(), file.string())
+      << "expected pad_token to be a string, found " << shown_json(pad);
+  if (pad.is_string()) out.pad = pad.get<std::string>();
+  const json length = find(settings, "model_max_length");
+  TENON_CHECK(Model, length.is_null() || length.is_number(), file.string())
+      << "expected model_max_length to be a number, found " << shown_json(length);
+  // "No limit" is written as 1e30.
+  if (length.is_number_unsigned() && length.get<uint64_t>() >= 3 && length.get<uint64_t>() <= 4096)
+    out.window = length.get<int64_t>();
+  return out;
+}
+
 int32_t id_of(const Vocabulary& vocabulary, std::string_view token, const std::string& where) {
   const auto found = vocabulary.find(std::string(token));
-  TENON_CHECK(Model, found != vocabulary.end(), where) << "the vocabulary has no token '" << token << "'";
+  TENON_CHECK(Model, found != vocabulary.end(), where) << "the vocabulary has no token '" << shown(token) << "'";
   return found->second;
 }
 }  // namespace
@@ -95,7 +126,11 @@ struct ClipTokenizer::State {
   // Text without special tokens.
   void encode_plain(std::string_view text, std::vector<int32_t>& out) const {
     const std::string normal = clip_normal_form(text);
-    words.each(normal, [&](std::string_view word) { bpe.encode(word, out); });
+    size_t number = 0;
+    words.each(normal, [&](std::string_view word) {
+      if (number++ % kWordsBetweenStops == 0) check_stop("prompt");
+      bpe.encode(word, out);
+    });
   }
 
   int32_t start, end, pad, size = 0;
@@ -131,11 +166,11 @@ ClipTokenizer ClipTokenizer::from_folder(const fs::path& folder) {
   const fs::path config = folder / "tokenizer_config.json";
   std::unique_ptr<State> state;
   Vocabulary vocabulary;
-  if (fs::exists(vocab) && fs::exists(merges)) {
+  if (file_exists(vocab) && file_exists(merges)) {
     vocabulary = read_vocabulary(read_json(vocab), vocab.string());
     state = std::make_unique<State>(vocabulary, parse_merges(read_file(merges), merges.string()), vocab.string());
   } else {
-    TENON_CHECK(Model, fs::exists(both), folder.string())
+    TENON_CHECK(Model, file_exists(both), folder.string())
         << "no tokenizer here: expected vocab.json and merges.txt, or tokenizer.json";
     const json tokenizer = read_json(both);
     TENON_CHECK(Model,
@@ -146,16 +181,9 @@ ClipTokenizer ClipTokenizer::from_folder(const fs::path& folder) {
     vocabulary = read_vocabulary(tokenizer["model"]["vocab"], both.string());
     state = std::make_unique<State>(vocabulary, merges_of(tokenizer["model"]["merges"], both.string()), both.string());
   }
-  if (fs::exists(config)) {
-    const json settings = read_json(config);
-    json pad = settings.value("pad_token", json());
-    if (pad.is_object()) pad = pad.value("content", json());
-    if (pad.is_string()) state->pad = id_of(vocabulary, pad.get<std::string>(), config.string());
-    const json length = settings.value("model_max_length", json());
-    // "No limit" is written as 1e30.
-    if (length.is_number_unsigned() && length.get<uint64_t>() >= 3 && length.get<uint64_t>() <= 4096)
-      state->window = length.get<int64_t>();
-  }
+  const TokenizerSettings settings = read_settings(config);
+  if (settings.pad) state->pad = id_of(vocabulary, *settings.pad, config.string());
+  if (settings.window) state->window = *settings.window;
   return ClipTokenizer(std::move(state));
 }
 
@@ -175,11 +203,14 @@ std::vector<int32_t> ClipTokenizer::encode(std::string_view text) const {
 }
 
 WeightedTokens ClipTokenizer::encode_weighted(std::string_view prompt) const {
+  TENON_CHECK(Usage, prompt.size() <= kMaxPromptBytes, "prompt")
+      << "has " << prompt.size() << " bytes; at most " << kMaxPromptBytes << " are read";
   // Before the prompt is cut into parts, so that the offset is the user's.
   if (const auto bad = first_invalid_utf8(prompt))
     throw Error(ErrorKind::Usage, "prompt", "invalid UTF-8 at byte " + std::to_string(*bad));
   WeightedTokens out;
   for (const WeightedText& part : parse_prompt_weights(prompt)) {
+    check_stop("prompt");
     const std::vector<int32_t> ids = encode(part.text);
     out.ids.insert(out.ids.end(), ids.begin(), ids.end());
     out.weights.insert(out.weights.end(), ids.size(), part.weight);

@@ -11,6 +11,8 @@
 namespace tenon {
 namespace {
 
+constexpr size_t kMaxPngBytes = size_t{1} << 30;
+
 // The PNG library reports errors by a jump that skips C++ destructors. So everything that owns memory lives in these
 // structs, outside the functions that call the library, and those functions hold only plain values.
 struct Failure {
@@ -151,12 +153,12 @@ Image decode_png(std::span<const std::byte> bytes, const std::string& where) {
 }
 
 Image read_png(const std::filesystem::path& path) {
-  const std::string bytes = read_argument_file(path);
+  const std::string bytes = read_argument_file(path, kMaxPngBytes);
   return decode_png(std::as_bytes(std::span(bytes)), path.string());
 }
 
 std::map<std::string, std::string> read_png_text(const std::filesystem::path& path) {
-  const std::string bytes = read_argument_file(path);
+  const std::string bytes = read_argument_file(path, kMaxPngBytes);
   TENON_CHECK(Usage, bytes.size() >= 8 && png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0, 8) == 0,
               path.string())
       << "is not a PNG file";

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
 
 namespace tenon {
 namespace {
@@ -78,7 +79,7 @@ class Parser {
                 parsed.ec == std::errc() && parsed.ptr == number.data() + number.size() &&
                     std::isfinite(static_cast<float>(weight)),
                 "prompt")
-        << "the weight '" << number << "' is not a number";
+        << "the weight '" << shown(number) << "' is not a number";
     close(round_, weight, bracket + 1);
     return true;
   }

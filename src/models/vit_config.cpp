@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
 #include "tenon/models/config_reader.h"
 #include "tenon/models/vit.h"
 #include "tenon/models/weight_names.h"
@@ -159,14 +160,14 @@ VitConfig detect_vit(const WeightShapes& stored, const nlohmann::json& config, c
   for (const auto& [name, shape] : stored)
     if (const std::string timm = vit_name(name); !timm.empty()) {
       TENON_CHECK(Model, named.emplace(timm, shape).second, where)
-          << "two tensors stand for '" << timm << "'; one is '" << name << "'";
+          << "two tensors stand for '" << shown(timm) << "'; one is '" << shown(name) << "'";
     }
   const WeightNames w(named, where, "a vision transformer");
   VitConfig c;
   const Shape filter = w.shape("patch_embed.proj.weight", 4);
   c.width = filter[0];
   c.patch = filter[2];
-  TENON_CHECK(Model, filter[1] == 3 && filter[2] == filter[3], where)
+  TENON_CHECK(Model, filter[1] == 3 && filter[2] == filter[3] && filter.numel() > 0, where)
       << "tensor 'patch_embed.proj.weight': expected filters [width,3,p,p], found " << filter.str();
   c.depth = w.count("blocks.", ".norm1.weight");
   c.registers = w.has("reg_token") ? w.shape("reg_token", 3)[1] : 0;

@@ -76,7 +76,6 @@ Executable& ImageEmbedding::executable(int64_t batch) {
     const int64_t side = preprocessing_.crop;
     executable_.emplace(plan_image_encoder(encoder_->config(), batch, side, side, networks_), backend_,
                         *encoder_->weights());
-    if (options_.stop) executable_->stop_when(options_.stop);
     executable_->run(Rate::Constant);
     prepared_ = batch;
   }

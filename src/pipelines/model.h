@@ -10,8 +10,12 @@
 #include "tenon/io/checkpoint.h"
 #include "tenon/io/clip_tokenizer.h"
 #include "tenon/models/stable_diffusion.h"
+#include "tenon/pipelines/schedulers/settings.h"
 
 namespace tenon {
+
+/// Most steps that a schedule is asked for.
+inline constexpr int kMaxSteps = 1000;
 
 /// What a model folder says about its use (model_index.json, key "_tenon_defaults"), or Stable Diffusion 1.5's values.
 struct GenerationDefaults {
@@ -29,7 +33,7 @@ class Model {
 
   const std::string& name() const { return name_; }
   const StableDiffusionConfig& config() const { return config_; }
-  const nlohmann::json& scheduler_config() const { return scheduler_config_; }
+  Settings scheduler_config() const { return {scheduler_config_, scheduler_file_}; }
   const GenerationDefaults& defaults() const { return defaults_; }
   /// Null for random models.
   const Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
@@ -43,6 +47,7 @@ class Model {
   std::string name_;
   StableDiffusionConfig config_;
   nlohmann::json scheduler_config_;
+  std::string scheduler_file_;  // for messages
   GenerationDefaults defaults_;
   std::optional<Checkpoint> checkpoint_;
   std::optional<ClipTokenizer> tokenizer_;
@@ -52,6 +57,8 @@ class Model {
 /// Folder of the embedded default model: beside an installed library, else in the source tree. Error(Model) lists the
 /// places that were tried.
 std::filesystem::path default_model_folder();
+/// What a model at `path` is called in results and messages: the last part of the path, as `shown` makes it.
+std::string model_name(const std::filesystem::path& path);
 /// The path that `spec` names, as it is or below TENON_MODEL_DIR. Error(Model) says what was looked for.
 std::filesystem::path find_model(const std::string& spec);
 

@@ -6,6 +6,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tenon/core/stop.h"
 #include "tenon/io/files.h"
 #include "tenon/io/random.h"
 #include "tenon/pipelines/emphasis.h"
@@ -16,7 +17,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-constexpr int kMaxSteps = 1000;
 constexpr int64_t kMaxBatch = 1024;
 
 }  // namespace
@@ -137,12 +137,11 @@ Executable& TextToImage::network(Network& slot, const std::string& key, const st
   if (!options_.keep_networks)
     for (Network* other : {&text_, &unet_, &decoder_, &encoder_}) other->executable.reset();
   slot.executable.reset();
-  check_stop();
+  check_stop("generate");
   const auto begin = Clock::now();
   Plan ready = plan();
   const auto planned = Clock::now();
   slot.executable = std::make_unique<Executable>(std::move(ready), backend_, *model_->weights(weights));
-  slot.executable->stop_when(options_.stop);
   slot.executable->warm_up();
   slot.key = key;
   spdlog::debug("{}: planned in {:.3f} s, weights ready in {:.3f} s", slot.executable->plan().name,
@@ -260,7 +259,7 @@ void TextToImage::denoise(const ImageRequest& r, Scheduler& scheduler, const std
     for (size_t b = 0; b < noise.size(); ++b) noise[b](out.subspan(b * per_image, per_image));
   };
   for (int i = 0; i < scheduler.calls(); ++i) {
-    check_stop();  // a device may repeat a whole step as one launch
+    check_stop("generate");  // a device may repeat a whole step as one launch
     const auto step_begin = Clock::now();
     std::vector<float> x = latents;
     scheduler.scale_model_input(x, i);
@@ -280,10 +279,6 @@ void TextToImage::denoise(const ImageRequest& r, Scheduler& scheduler, const std
       on_step({i + 1, scheduler.calls(), result.timings.steps.back(), steps[static_cast<size_t>(i)], latents});
   }
   result.timings.denoise = seconds_since(begin);
-}
-
-void TextToImage::check_stop() const {
-  TENON_CHECK(Cancelled, !options_.stop || !options_.stop(), "generate") << "stopped";
 }
 
 // Runs the step again, looking at every launch, to say where the first non-finite value came from.

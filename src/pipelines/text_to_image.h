@@ -72,10 +72,9 @@ struct PipelineOptions {
   std::optional<DType> type;  ///< bf16 or f32; unset: bf16 where the device has it
   bool fusion = true;
   bool keep_networks = false;  ///< keep every network ready between calls instead of one at a time
-  StopCheck stop;              ///< asked before every launch and step of generate
 };
 
-/// Not thread-safe.
+/// Not thread-safe. Asks check_stop().
 class TextToImage {
  public:
   TextToImage(std::shared_ptr<const Model> model, const PipelineOptions& options = {});
@@ -109,7 +108,6 @@ class TextToImage {
   /// Windows of the negative prompt (if guided) and of the prompt, equally many.
   std::vector<std::vector<TokenWindow>> windows_of(const ImageRequest& r) const;
   int64_t planned_bytes(const ImageRequest& r, int64_t windows) const;
-  void check_stop() const;
   void check_latents(const ImageRequest& r) const;
   [[noreturn]] void name_launch(Executable& unet, int step) const;
 

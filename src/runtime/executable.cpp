@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tenon/core/error.h"
+#include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/dump.h"
 
@@ -25,6 +26,7 @@ MemoryPlan plan_memory(const Plan& plan, const Backend& backend) {
   m.arena = plan.arena_bytes;
   for (const Phase& p : plan.phases)
     for (const Launch& l : p.launches) {
+      check_stop(plan.name);
       const LaunchMemory need = backend.memory_of(l);
       m.weights += need.weights;
       m.scratch = std::max(m.scratch, need.scratch);
@@ -43,7 +45,6 @@ struct Executable::State {
   };
   Plan plan;
   std::shared_ptr<Backend> backend;
-  StopCheck stop;
   std::map<std::string, void*> address;
   std::map<std::string, const Buffer*> buffer;
   std::shared_ptr<void> arena, scratch;
@@ -66,7 +67,7 @@ struct Executable::State {
     return *it->second;
   }
   void check_outputs(const Launch& launch) const;
-  void check_stop(const Launch& next) const;
+  void stop_before(const Launch& next) const;
 };
 
 Executable::Executable(Plan plan, std::shared_ptr<Backend> backend, const WeightSource& weights,
@@ -91,7 +92,10 @@ Executable::Executable(Plan plan, std::shared_ptr<Backend> backend, const Weight
     s.address[b.name] = it != bound.end() ? it->second : static_cast<char*>(s.arena.get()) + b.offset;
   }
   for (const Phase& p : s.plan.phases)
-    for (const Launch& l : p.launches) s.launches.push_back({s.backend->prepare(l, s.table(), weights), &l, p.rate});
+    for (const Launch& l : p.launches) {
+      check_stop(s.plan.name);
+      s.launches.push_back({s.backend->prepare(l, s.table(), weights), &l, p.rate});
+    }
   s.backend->synchronize();  // the first run may be on another stream
   dump_plan(s.plan);
 }
@@ -142,7 +146,7 @@ bool Executable::State::replay(Rate rate) {
   if (!phase.replay) return false;
   const auto first =
       std::find_if(launches.begin(), launches.end(), [rate](const Prepared& p) { return p.rate == rate; });
-  if (first != launches.end()) check_stop(*first->launch);
+  if (first != launches.end()) stop_before(*first->launch);
   phase.replay->run();
   return true;
 }
@@ -157,7 +161,7 @@ void Executable::State::launch(Rate rate) {
   using Clock = std::chrono::steady_clock;
   for (Prepared& p : launches) {
     if (p.rate != rate) continue;
-    check_stop(*p.launch);
+    stop_before(*p.launch);
     const auto begin = timing ? Clock::now() : Clock::time_point();
     p.kernel->run(scratch.get());
     p.ran = true;
@@ -183,10 +187,10 @@ void Executable::start() {
   for (const tenon::Phase& p : state_->plan.phases) state_->launch(p.rate);
 }
 
-void Executable::State::check_stop(const Launch& next) const {
-  if (!stop || !stop()) return;
+void Executable::State::stop_before(const Launch& next) const {
+  if (!stop_asked()) return;
   backend->synchronize();
-  throw Error(ErrorKind::Cancelled, plan.name, "stopped before '" + next.name + "'");
+  throw Error(ErrorKind::Cancelled, plan.name, "interrupted before '" + next.name + "'");
 }
 
 void Executable::State::check_outputs(const Launch& launch) const {
@@ -228,7 +232,6 @@ std::vector<float> Executable::get(const std::string& name) const {
 const Plan& Executable::plan() const { return state_->plan; }
 MemoryPlan Executable::allocated() const { return state_->allocated; }
 void Executable::time_launches(bool on) { state_->timing = on; }
-void Executable::stop_when(StopCheck stop) { state_->stop = std::move(stop); }
 void Executable::check_finite(bool on) { state_->checking = on; }
 
 std::vector<LaunchTime> Executable::times() const {

@@ -1,6 +1,5 @@
 // An executable: a plan prepared on a backend.
 #pragma once
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,10 +25,8 @@ struct LaunchTime {
   double seconds;
 };
 
-/// Asked while work is going on: true ends it with Error(Cancelled).
-using StopCheck = std::function<bool()>;
-
-/// Not thread-safe; one run at a time.
+/// Not thread-safe; one run at a time. Asks check_stop() before every launch that it prepares or runs; a run that ended
+/// so leaves the buffers of the rest as they were.
 class Executable {
  public:
   /// Allocates and prepares everything. Refuses with Error(Memory) before allocating if it does not fit the backend.
@@ -63,8 +60,6 @@ class Executable {
   const Plan& plan() const;
   /// Bytes really allocated, to compare with plan_memory.
   MemoryPlan allocated() const;
-  /// From now on `stop` is asked before every launch. A run that it ended leaves the buffers of the rest as they were.
-  void stop_when(StopCheck stop);
   /// From now on every run records the time of each launch (and waits for it).
   void time_launches(bool on);
   std::vector<LaunchTime> times() const;

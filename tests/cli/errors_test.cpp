@@ -107,7 +107,7 @@ TEST_F(CliErrors, SafetensorsThatLie) {
   expect_model_error(safetensors("{\"\xff\":1}", ""), "");
   expect_model_error(
       safetensors("{\"a\\n\\u001b\\u0000b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", "1234"),
-      "'a \\x1b b'");
+      "'a\\n\\x1b\\x00b'");
   expect_model_error(safetensors("{\"stray\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", "1234"), "");
 }
 
@@ -129,11 +129,14 @@ TEST_F(CliErrors, ModelConfigsThatLie) {
     std::ofstream(folder() / "odd/model_index.json") << index;
     expect_error(3, {"generate", "a circle", "-m", "odd"}, {"model_index.json", part});
   };
-  defaults({{"width", 100}}, "width is 100");
-  defaults({{"height", -8}}, "height is -8");
-  defaults({{"steps", 0}}, "steps is 0");
-  defaults({{"sampler", "magic"}}, "magic");
-  defaults({{"width", "wide"}}, "string");
+  defaults({{"width", 100}}, "'width' is 100, expected a multiple of 8");
+  defaults({{"height", -8}}, "'height' is -8");
+  defaults({{"steps", 0}}, "'steps' is 0");
+  defaults({{"steps", 4294967298}}, "'steps' is 4294967298, expected a whole number from 1 to 1000");
+  defaults({{"guidance_scale", -1}}, "'guidance_scale' is -1");
+  defaults({{"sampler", "magic"}}, "'sampler' is \"magic\", expected one of ddim");
+  defaults({{"width", "wide"}}, "'width' is \"wide\"");
+  defaults({1, 2}, "expected a JSON object");
   fs::remove_all(folder() / "odd");
   fs::copy(model(), folder() / "odd", fs::copy_options::recursive);
   std::ofstream(folder() / "odd/scheduler/scheduler_config.json") << R"({"_class_name": "MagicScheduler"})";

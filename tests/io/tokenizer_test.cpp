@@ -2,13 +2,13 @@
 #include <fstream>
 
 #include "io_test_tools.h"
+#include "tenon/core/utf8.h"
 #include "tenon/io/bpe.h"
 #include "tenon/io/clip_text.h"
 #include "tenon/io/clip_tokenizer.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/io/random.h"
-#include "tenon/io/utf8.h"
 
 namespace {
 using namespace io_test;

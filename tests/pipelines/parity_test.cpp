@@ -9,6 +9,7 @@
 #include "../fixtures/checkpoint.h"
 #include "../fixtures/parity.h"
 #include "tenon/core/error.h"
+#include "tenon/core/stop.h"
 #include "tenon/pipelines/text_to_image.h"
 
 namespace tenon {
@@ -127,15 +128,16 @@ TEST_F(WholePictures, FusionChangesNothing) {
   EXPECT_TRUE(close(a, b, Tolerance{1e-3}));
 }
 
-// Text, VAE and every step ask before each launch; a pipeline that was stopped draws the same picture afterwards.
+// Text, VAE and every step ask before each launch, when it is prepared and when it runs; a pipeline that was stopped
+// draws the same picture afterwards.
 TEST_F(WholePictures, StopAnywhere) {
   const fixtures::Parity parity;
   const ImageRequest r = request_of(parity.at("text-to-image euler 56x40 b1 g7.5"));
   int asked = 0, steps = 0, limit = std::numeric_limits<int>::max();
   std::vector<int> asked_at_step;
-  PipelineOptions options;
-  options.stop = [&] { return ++asked > limit; };
-  TextToImage pipeline(Model::open((folder_ / "folder").string()), options);
+  const StopScope scope([&] { return ++asked > limit; });
+  TextToImage pipeline(Model::open((folder_ / "folder").string()));
+  asked = 0;
   const ImageResult whole = pipeline.generate(r, [&](const Progress&) { asked_at_step.push_back(asked); });
   const int all = asked, first = asked_at_step.front(), last = asked_at_step.back();
   EXPECT_GE(asked_at_step[1] - first, 100) << "a step of the tiny UNet has more launches than that";

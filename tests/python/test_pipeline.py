@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import threading
 import time
@@ -154,3 +156,45 @@ def test_a_callback_cannot_draw_with_its_own_pipeline(pipe):
     with pytest.raises(tenon.Error, match="drawing already"):
         pipe("a red circle", num_inference_steps=2, seed=1, callback_on_step_end=lambda p, *_: p("b", seed=1) and None)
     assert pipe("a red circle", num_inference_steps=1, seed=1).images
+
+
+def test_an_interrupt_ends_the_call_that_waits_and_no_other(pipe):
+    drawn = []
+    other = threading.Thread(target=lambda: drawn.append(pipe("a star", seed=3, num_inference_steps=120).images))
+    other.start()
+    time.sleep(0.1)
+    timer = threading.Timer(0.2, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT))
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        pipe("a star", seed=4, num_inference_steps=1)
+    waited = time.monotonic() - begin
+    still_drawing = other.is_alive()
+    other.join()
+    assert waited < 2 and still_drawing
+    assert len(drawn) == 1
+    assert pipe("a star", seed=4, num_inference_steps=1).images
+
+
+def test_opening_a_model_is_interrupted(tmp_path):
+    entries = ",".join(f'"{i}":""' for i in range(6_000_000))
+    header = ('{"__metadata__":{' + entries + "}}").encode()
+    (tmp_path / "slow.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    timer = threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT))
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        tenon.Pipeline.from_pretrained(tmp_path / "slow.safetensors")
+    assert time.monotonic() - begin < 1
+
+
+def test_a_model_whose_name_is_not_utf8(tmp_path):
+    folder = os.path.join(os.fsencode(tmp_path), b"m\xff\x1b")
+    shutil.copytree(os.fsencode(tenon._core.default_model_folder()), folder)
+    for path in (folder, os.fsdecode(folder)):
+        assert tenon.Pipeline.from_pretrained(path).name == "m\\xff\\x1b"
+    os.remove(os.path.join(folder, b"vae", b"config.json"))
+    os.symlink("config.json", os.path.join(folder, b"vae", b"config.json"))
+    with pytest.raises(tenon.ModelError, match=r"m\\xff\\x1b/vae/config.json") as caught:
+        tenon.Pipeline.from_pretrained(folder)
+    assert "\\xff" in caught.value.where

@@ -4,6 +4,7 @@
 
 #include "tenon/backend/cpu/host_memory.h"
 #include "tenon/backend/cpu/tile/winograd.h"
+#include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cpu {
@@ -172,6 +173,7 @@ void WeightHole::pack(Engine& engine, const WeightSource& weights, std::byte* ds
     types.push_back(leaf.dtype());
     bases.push_back(own_.literal(i));
     if (own_.literal(i)) continue;
+    check_stop("weights");
     const HostView view = find_weight(weights, leaf);
     bases.back() = view.data;
     if (tape_ ? view.dtype == leaf.dtype() : reads_directly(view, leaf)) {
@@ -197,7 +199,10 @@ void WeightHole::pack(Engine& engine, Bases bases, const std::vector<DType>& typ
         engine, bases, [&](int thread) { return first + thread * each; }, dst, static_cast<std::byte*>(scratch.get()));
     return;
   }
-  for (const Part& p : parts_) pack_part(engine, p, bases[p.leaf], types[static_cast<size_t>(p.leaf)], dst);
+  for (const Part& p : parts_) {
+    check_stop("weights");
+    pack_part(engine, p, bases[p.leaf], types[static_cast<size_t>(p.leaf)], dst);
+  }
 }
 
 TapeCall WeightHole::rows_call(const Block& block, Bases bases, void* workspace, float* rows, int64_t ld) const {

@@ -66,8 +66,8 @@ const RegisterScheduler kRegisteredDdim({.name = "ddim",
                                          .aliases = {},
                                          .diffusers_class = "DDIMScheduler",
                                          .default_eta = 0,
-                                         .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
-                                           return std::make_unique<Ddim>(Settings(config), *options.eta);
+                                         .make = [](const Settings& config, const SchedulerOptions& options) {
+                                           return std::make_unique<Ddim>(config, *options.eta);
                                          }});
 
 }  // namespace

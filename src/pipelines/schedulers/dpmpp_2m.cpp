@@ -98,8 +98,8 @@ const RegisterScheduler kRegisteredDpmpp2m({.name = "dpm++2m",
                                             .aliases = {"dpmpp2m", "dpmsolver++", "dpmsolvermultistep"},
                                             .diffusers_class = "DPMSolverMultistepScheduler",
                                             .karras = KarrasLevels::IfConfigured,
-                                            .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
-                                              return std::make_unique<DpmSolver2M>(Settings(config), *options.karras);
+                                            .make = [](const Settings& config, const SchedulerOptions& options) {
+                                              return std::make_unique<DpmSolver2M>(config, *options.karras);
                                             }});
 
 }  // namespace

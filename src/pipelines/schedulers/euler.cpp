@@ -25,8 +25,8 @@ const RegisterScheduler kRegisteredEuler({.name = "euler",
                                           .aliases = {},
                                           .diffusers_class = "EulerDiscreteScheduler",
                                           .karras = KarrasLevels::IfConfigured,
-                                          .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
-                                            return std::make_unique<Euler>(Settings(config), *options.karras);
+                                          .make = [](const Settings& config, const SchedulerOptions& options) {
+                                            return std::make_unique<Euler>(config, *options.karras);
                                           }});
 
 }  // namespace

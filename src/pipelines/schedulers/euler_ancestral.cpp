@@ -38,10 +38,9 @@ const RegisterScheduler kRegisteredEulerAncestral({.name = "euler_a",
                                                    .diffusers_class = "EulerAncestralDiscreteScheduler",
                                                    .default_eta = 1,
                                                    .karras = KarrasLevels::IfAsked,
-                                                   .make = [](const nlohmann::json& config,
-                                                              const SchedulerOptions& options) {
-                                                     return std::make_unique<EulerAncestral>(
-                                                         Settings(config), *options.karras, *options.eta);
+                                                   .make = [](const Settings& config, const SchedulerOptions& options) {
+                                                     return std::make_unique<EulerAncestral>(config, *options.karras,
+                                                                                             *options.eta);
                                                    }});
 
 }  // namespace

@@ -18,7 +18,7 @@ struct SchedulerInfo {
   std::optional<double> default_eta = {};  ///< share of fresh noise; unset: the sampler has no eta
   KarrasLevels karras = KarrasLevels::Never;
   /// Gets the options of choose_sampler: set if the sampler has them.
-  std::function<std::unique_ptr<Scheduler>(const nlohmann::json&, const SchedulerOptions&)> make;
+  std::function<std::unique_ptr<Scheduler>(const Settings&, const SchedulerOptions&)> make;
 };
 
 struct RegisterScheduler {

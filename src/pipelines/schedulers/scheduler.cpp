@@ -9,7 +9,6 @@
 #include "tenon/core/error.h"
 #include "tenon/core/text.h"
 #include "tenon/pipelines/schedulers/registry.h"
-#include "tenon/pipelines/schedulers/settings.h"
 
 namespace tenon {
 namespace {
@@ -61,12 +60,11 @@ nlohmann::json sd15_scheduler_config() {
 
 namespace {
 
-const SchedulerInfo& of_config(const nlohmann::json& config) {
-  const auto at = config.find("_class_name");
-  TENON_CHECK(Model, at != config.end() && at->is_string(), "scheduler_config") << "no _class_name names the scheduler";
-  const SchedulerInfo* info = find(normalised(at->get<std::string>()));
+const SchedulerInfo& of_config(const Settings& config) {
+  const std::string name = config.class_name();
+  const SchedulerInfo* info = find(normalised(name));
   if (!info)
-    throw Error(ErrorKind::Model, "scheduler_config", "scheduler " + at->dump() + " is not implemented",
+    throw Error(ErrorKind::Model, config.where("_class_name"), "scheduler '" + shown(name) + "' is not implemented",
                 "name one of these samplers: " + joined_names());
   return *info;
 }
@@ -78,18 +76,18 @@ const SchedulerInfo& of_name(const std::string& name, SchedulerOptions& options)
   if (key.size() > kKarras.size() && key.ends_with(kKarras)) {
     key.resize(key.size() - kKarras.size());
     TENON_CHECK(Usage, options.karras.value_or(true), "sampler")
-        << "'" << name << "' asks for Karras noise levels, but a discrete schedule is asked for too";
+        << "'" << shown(name) << "' asks for Karras noise levels, but a discrete schedule is asked for too";
     options.karras = true;
   }
   const SchedulerInfo* info = find(key);
-  if (!info) throw Error(ErrorKind::Usage, "sampler", "unknown sampler '" + name + "'", "samplers: " + joined_names());
+  if (!info)
+    throw Error(ErrorKind::Usage, "sampler", "unknown sampler '" + shown(name) + "'", "samplers: " + joined_names());
   return *info;
 }
 
 }  // namespace
 
-SamplerChoice choose_sampler(std::string_view name, const nlohmann::json& config, const SchedulerOptions& options) {
-  TENON_CHECK(Model, config.is_object(), "scheduler_config") << "expected a JSON object, got " << config.type_name();
+SamplerChoice choose_sampler(std::string_view name, const Settings& config, const SchedulerOptions& options) {
   SchedulerOptions chosen = options;
   const SchedulerInfo& info = name.empty() ? of_config(config) : of_name(std::string(name), chosen);
   TENON_CHECK(Usage, info.karras != KarrasLevels::Never || !chosen.karras.value_or(false), info.name)
@@ -101,11 +99,11 @@ SamplerChoice choose_sampler(std::string_view name, const nlohmann::json& config
   if (info.karras == KarrasLevels::Never)
     chosen.karras.reset();
   else if (!chosen.karras)
-    chosen.karras = info.karras == KarrasLevels::IfConfigured && Settings(config).flag("use_karras_sigmas", false);
+    chosen.karras = info.karras == KarrasLevels::IfConfigured && config.flag("use_karras_sigmas", false);
   return {info.name, chosen};
 }
 
-std::unique_ptr<Scheduler> make_scheduler(std::string_view name, const nlohmann::json& config,
+std::unique_ptr<Scheduler> make_scheduler(std::string_view name, const Settings& config,
                                           const SchedulerOptions& options) {
   const SamplerChoice choice = choose_sampler(name, config, options);
   return find(normalised(choice.name))->make(config, choice.options);

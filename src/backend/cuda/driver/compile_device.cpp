@@ -58,15 +58,16 @@ class CompileDevice::Kernel : public Function {
     shared_bytes_ = std::max(shared_bytes_, static_cast<int>(shape.shared_bytes));
     parameter_sizes_.insert(static_cast<int>(params.size()));
   }
-  KernelResources resources() override { return read_cubin_kernel(pending_.get().cubin, kKernelName).resources(); }
+  KernelResources resources() override { return read_cubin_kernel(finished(pending_).cubin, kKernelName).resources(); }
 
   KernelReport report(const DeviceFacts& facts, const ExpectKernel& expect) const {
     KernelReport report{.name = source_.name, .key = key_, .error = {}, .kernel = {}, .log = {}, .violations = {}};
     try {
-      const KernelBinary& compiled = pending_.get();
+      const KernelBinary& compiled = finished(pending_);
       report.kernel = read_cubin_kernel(compiled.cubin, kKernelName);
       report.log = compiled.log;
     } catch (const Error& e) {
+      if (e.kind() == ErrorKind::Cancelled) throw;
       report.error = e.what();
       return report;
     }

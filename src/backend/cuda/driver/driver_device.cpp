@@ -76,7 +76,7 @@ class DriverFunction : public Function {
 };
 
 const CubinKernel& DriverFunction::code() {
-  if (!code_) code_ = read_cubin_kernel(pending_.get().cubin, kKernelName);
+  if (!code_) code_ = read_cubin_kernel(finished(pending_).cubin, kKernelName);
   return *code_;
 }
 
@@ -84,7 +84,7 @@ void DriverFunction::load() {
   if (function_) return;
   const DriverApi& api = context_->api();
   ModuleHandle module = nullptr;
-  context_->check(api.load_module(&module, pending_.get().cubin.data()), "load kernel '" + name_ + "'");
+  context_->check(api.load_module(&module, finished(pending_).cubin.data()), "load kernel '" + name_ + "'");
   const DriverResult found = api.module_function(&function_, module, kKernelName);
   if (found != kSuccess) api.unload_module(module);
   context_->check(found, "find the entry point of kernel '" + name_ + "'");

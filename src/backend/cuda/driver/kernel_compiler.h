@@ -17,6 +17,8 @@
 namespace tenon::cuda {
 
 using PendingKernel = std::shared_future<KernelBinary>;
+/// Waits for the kernel, asking check_stop(); throws what Nvrtc::compile throws.
+const KernelBinary& finished(const PendingKernel& pending);
 
 /// For one architecture, with a cache in `kernel_folder`. Calls come from one thread at a time.
 class KernelCompiler {
@@ -46,6 +48,7 @@ class KernelCompiler {
     std::promise<KernelBinary> result;
   };
   void work();
+  void add_thread();
   KernelBinary obtain(const Job& job);
 
   std::string arch_;

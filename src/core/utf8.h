@@ -7,8 +7,10 @@
 
 namespace tenon {
 
-/// Offset of the first byte that is not part of well-formed UTF-8 (Unicode 15, table 3-7: no surrogates, nothing above
-/// U+10FFFF, no overlong forms), or nothing if all of `text` is well formed.
+/// Bytes of the character that starts at `i`, 0 if what stands there is not well formed (Unicode 15, table 3-7: no
+/// surrogates, nothing above U+10FFFF, no overlong forms).
+size_t utf8_length(std::string_view text, size_t i);
+/// Offset of the first byte that is not part of well-formed UTF-8, or nothing if all of `text` is well formed.
 std::optional<size_t> first_invalid_utf8(std::string_view text);
 
 /// The code point that starts at `position`, which is moved behind it. `text` must be well formed there.

@@ -1,11 +1,14 @@
-#include "tenon/io/utf8.h"
+#include "tenon/core/utf8.h"
+
+#include <cstring>
 
 namespace tenon {
 namespace {
 uint8_t byte_at(std::string_view text, size_t i) { return static_cast<uint8_t>(text[i]); }
 
-// Length of the sequence that starts at i if it is well formed, else 0.
-size_t sequence_length(std::string_view text, size_t i) {
+}  // namespace
+
+size_t utf8_length(std::string_view text, size_t i) {
   const uint8_t first = byte_at(text, i);
   if (first < 0x80) return 1;
   size_t length = 0;
@@ -32,11 +35,18 @@ size_t sequence_length(std::string_view text, size_t i) {
   }
   return length;
 }
-}  // namespace
 
 std::optional<size_t> first_invalid_utf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
-    const size_t length = sequence_length(text, i);
+    uint64_t eight = 0;  // most text is ASCII
+    if (text.size() - i >= sizeof eight) {
+      std::memcpy(&eight, text.data() + i, sizeof eight);
+      if ((eight & 0x8080808080808080u) == 0) {
+        i += sizeof eight;
+        continue;
+      }
+    }
+    const size_t length = utf8_length(text, i);
     if (length == 0) return i;
     i += length;
   }
