@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tenon/core/error.h"
-#include "tenon/core/options.h"
 #include "tenon/explain/explanation.h"
 #include "tenon/pipelines/family.h"
 #include "tenon/pipelines/image_encoder.h"
@@ -13,16 +12,6 @@ namespace tenon::cli {
 namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
-
-fs::path checkpoint_path(const std::string& spec) {
-  if (spec.empty()) return default_model_folder();
-  const std::string base = option(Option::ModelDir);
-  std::error_code ignored;
-  if (!fs::exists(spec, ignored) && !base.empty() && fs::path(spec).is_relative() &&
-      fs::exists(fs::path(base) / spec, ignored))
-    return fs::path(base) / spec;
-  return spec;
-}
 
 ordered_json report_json(const WeightReport& report) {
   ordered_json wrong = ordered_json::array();
@@ -157,7 +146,9 @@ void print_text(const ordered_json& all, size_t limit) {
         print_names(c, key, limit);
     }
   if (all.contains("tokenizer") && all["tokenizer"].get<std::string>().empty())
-    std::cout << "  no tokenizer: prompts need a folder tokenizer/ beside the components\n";
+    std::cout
+        << "  no tokenizer of its own: CLIP's is used if its vocabulary is CLIP's, else a folder tokenizer/ beside the "
+           "components is needed\n";
   for (const char* key : {"missing_components", "unexpected", "ignored"}) print_names(all, key, limit);
   if (all.contains("problem")) std::cout << "problem: " << all["problem"].get<std::string>() << "\n";
   std::cout << (all["usable"].get<bool>() ? "usable" : "not usable") << "\n";
@@ -165,7 +156,8 @@ void print_text(const ordered_json& all, size_t limit) {
 
 int run(const std::string& spec, size_t limit, const Common& common) {
   const bool random = spec.starts_with("random:");
-  const ordered_json all = random ? inspect_random(spec.substr(7)) : inspect_checkpoint(checkpoint_path(spec));
+  const ordered_json all = random ? inspect_random(spec.substr(7))
+                                  : inspect_checkpoint(spec.empty() ? default_model_folder() : find_model(spec));
   if (common.json)
     std::cout << all.dump(2) << "\n";
   else
@@ -179,8 +171,9 @@ Action declare_inspect(CLI::App& app, const Common& common) {
     size_t limit = 8;
   };
   const auto flags = std::make_shared<Flags>();
-  app.add_option("model,-m,--model", flags->model,
-                 "folder, .safetensors file or random:NAME (default: the embedded model)");
+  offer(app.add_option("model,-m,--model", flags->model,
+                       "folder, .safetensors file or random:NAME (default: the embedded model)"),
+        random_models());
   app.add_option("--names", flags->limit, "names shown of each list")->transform(whole_number())->capture_default_str();
   return [flags, &common] { return run(flags->model, flags->limit, common); };
 }

@@ -6,7 +6,8 @@
 //     %0 = ...            the body, as expressions print
 //     return %a, %b
 //     into "buffer" ..    one name a result
-//     apart "what" "why"
+//     settled "buffer" .. if there are any
+//     apart kind "what" "why", and "launch" "hole" for each place where it went
 //   end
 #include <algorithm>
 #include <sstream>
@@ -19,6 +20,7 @@ namespace tenon {
 namespace {
 
 constexpr std::string_view kRoles[] = {"temporary", "input", "output"};
+constexpr std::string_view kApart[] = {"refused", "fused", "anchor"};
 
 std::string quoted(std::string_view s) {
   std::string out = "\"";
@@ -41,7 +43,13 @@ void print_launch(std::ostringstream& out, const Launch& l) {
   out << "  into";
   for (const Output& o : l.outputs) out << " " << quoted(o.buffer);
   out << "\n";
-  for (const KeptApart& k : l.apart) out << "  apart " << quoted(k.what) << " " << quoted(k.why) << "\n";
+  for (size_t i = 0; i < l.settled.size(); ++i) out << (i ? " " : "  settled ") << quoted(l.settled[i]);
+  if (!l.settled.empty()) out << "\n";
+  for (const KeptApart& k : l.apart) {
+    out << "  apart " << kApart[static_cast<size_t>(k.kind)] << " " << quoted(k.what) << " " << quoted(k.why);
+    for (const Place& place : k.into) out << " " << quoted(place.launch) << " " << quoted(place.hole);
+    out << "\n";
+  }
   out << "end\n";
 }
 
@@ -176,6 +184,20 @@ class PlanParser {
     plan_.buffers.push_back(std::move(b));
   }
 
+  KeptApart parse_apart(LineReader& in) {
+    KeptApart k;
+    const auto it = std::find(std::begin(kApart), std::end(kApart), in.word());
+    if (it == std::end(kApart)) in.fail("refused, fused or anchor");
+    k.kind = static_cast<Apart>(it - std::begin(kApart));
+    k.what = in.text();
+    k.why = in.text();
+    while (!in.done()) {
+      std::string launch = in.text();
+      k.into.push_back({std::move(launch), in.text()});
+    }
+    return k;
+  }
+
   void parse_launch(LineReader& head) {
     Launch l;
     l.skeleton = head.word();
@@ -192,9 +214,10 @@ class PlanParser {
         values = tenon::parse(*plan_.graph, body);
         for (const Expr& v : values) l.outputs.push_back({in.text(), v});
         if (!in.done()) in.fail("as many buffers as the body returns");
+      } else if (kind == "settled") {
+        while (!in.done()) l.settled.push_back(in.text());
       } else if (kind == "apart") {
-        std::string what = in.text();
-        l.apart.push_back({std::move(what), in.text()});
+        l.apart.push_back(parse_apart(in));
       } else {
         body += std::string(line) + "\n";
       }

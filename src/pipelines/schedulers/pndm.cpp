@@ -141,7 +141,8 @@ class Pndm : public Scheduler {
 };
 
 const RegisterScheduler kRegisteredPndm({.name = "pndm",
-                                         .aliases = {"plms"},
+                                         .a1111_name = "PLMS",
+                                         .aliases = {},
                                          .diffusers_class = "PNDMScheduler",
                                          .make = [](const nlohmann::json& config, const SchedulerOptions&) {
                                            return std::make_unique<Pndm>(Settings(config));
