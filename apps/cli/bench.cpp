@@ -218,9 +218,9 @@ Action declare_bench(CLI::App& app, const Common& common) {
   CLI::Option* anchors = app.add_flag("--anchors", flags->anchors, "list every anchor's routes");
   app.add_flag("--no-anchors", flags->no_anchors, "leave the anchors alone out")->excludes(anchors);
   app.add_flag("--no-unfused", flags->no_unfused, "leave the run without fusion out");
-  app.add_option("--peer", flags->peers, "measure a peer in the same run: torch")->check(CLI::IsMember({"torch"}));
-  app.add_option("--peer-mode", flags->peer_mode, "of torch")
-      ->check(CLI::IsMember({"eager", "compile", "both", "frozen", "graphs", "all"}))
+  only(app.add_option("--peer", flags->peers, "measure a peer in the same run: torch"), {"torch"});
+  only(app.add_option("--peer-mode", flags->peer_mode, "of torch"),
+       {"eager", "compile", "both", "frozen", "graphs", "all"})
       ->capture_default_str();
   app.add_option("--peer-python", flags->peer_python,
                  "interpreter with torch, and diffusers or timm: a path, or a name found on PATH");

@@ -108,7 +108,9 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
 Action declare_compile(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<CompileFlags>();
   f->part.declare(app, "all");
-  app.add_option("--arch", f->archs, "sm_89, sm_90a: comma-separated")->delimiter(',')->capture_default_str();
+  offer(app.add_option("--arch", f->archs, "sm_89, sm_90a: comma-separated"), {"sm_89", "sm_90a"})
+      ->delimiter(',')
+      ->capture_default_str();
   app.add_flag("--cudnn", f->cudnn, "see too whether cuDNN has a plan for every convolution and attention");
   return [f, &common] {
     ordered_json out = ordered_json::array();

@@ -103,7 +103,7 @@ int run(EmbedFlags f, const Common& common) {
   f.options.fusion = !fusion_is_off(f.no_fusion);
   f.options.fold_scales = !folding_is_off(f.no_fold);
   std::vector<Image> images;
-  for (const std::string& path : f.images) images.push_back(read_png(path));
+  for (const std::string& path : f.images) images.push_back(read_image(path));
   ImageEmbedding embed(ImageEncoder::open(f.model), f.options);
   spdlog::info("{}: {} pictures, {} preprocessing, {}x{}, {}, {}", embed.encoder().name(), images.size(),
                embed.preprocessing().kind, embed.preprocessing().crop, embed.preprocessing().crop,
@@ -126,13 +126,15 @@ int run(EmbedFlags f, const Common& common) {
 
 Action declare_embed(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<EmbedFlags>();
-  app.add_option("IMAGE", f->images, "PNG files")->required();
-  app.add_option("-m,--model", f->model, "folder or .safetensors file of a vision transformer, or random:NAME")
+  app.add_option("IMAGE", f->images, "PNG or JPEG files")->required();
+  offer(app.add_option("-m,--model", f->model, "folder or .safetensors file of a vision transformer, or random:NAME"),
+        random_models())
       ->required();
   app.add_option("-o,--output", f->output, "features, one row a picture: a .npy or .json file")->capture_default_str();
   app.add_option("--patches", f->patches, "features of the patches [pictures, rows, columns, width]: a .npy file");
   app.add_option("--pca", f->pca, "first three principal components of the patches: a PNG a picture (as generate -o)");
-  app.add_option("--preprocessing", f->options.preprocessing, "timm or hf (default: what the checkpoint is of)");
+  offer(app.add_option("--preprocessing", f->options.preprocessing, "timm or hf (default: what the checkpoint is of)"),
+        {"timm", "hf"});
   app.add_option("--size", f->options.side, "pixels of the square that the network sees (default: the preprocessing's)")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{1}, kMaxImageSide));
@@ -140,7 +142,7 @@ Action declare_embed(CLI::App& app, const Common& common) {
       ->transform(whole_number())
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--type", f->type, "bf16, f32 or, on a GPU, f16 (default: bf16 where the device computes in it)");
+  declare_type(app, f->type);
   app.add_flag("--no-fusion", f->no_fusion, "one launch a node");
   app.add_flag("--no-fold", f->no_fold, "constant scales of linear layers stay out of their weights");
   app.add_flag("--overwrite", f->overwrite, "replace existing files");

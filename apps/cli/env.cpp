@@ -89,8 +89,19 @@ void print_env(const ordered_json& env) {
     line(key, value.get<std::string>().empty() ? "-" : value.get<std::string>());
 }
 
+std::string variables_help() {
+  constexpr size_t kColumn = 24;
+  std::string text = "Environment variables (flags win over them):";
+  for (const OptionInfo& info : all_options()) {
+    const std::string name = info.variable;
+    text += "\n  " + name + std::string(name.size() < kColumn ? kColumn - name.size() : 1, ' ') + info.doc;
+  }
+  return text;
+}
+
 const RegisterVerb kEnv{
-    {"env", "print versions, devices, and every setting as it was resolved", [](CLI::App&, const Common& common) {
+    {"env", "print versions, devices, and every setting as it was resolved", [](CLI::App& app, const Common& common) {
+       app.footer(variables_help());
        return [&common] {
          const ordered_json env = environment(common);
          if (common.json)

@@ -20,7 +20,8 @@ namespace {
 
 struct ExplainFlags {
   PartFlags part;
-  std::string html;
+  std::string html, sort;
+  LaunchChoice choice;
   bool time = false, plan = false, compare = false, overwrite = false;
 };
 
@@ -48,8 +49,9 @@ Measurements run_timed(Executable& executable) {
   return out;
 }
 
+// `peak`: the device's, measured by the first part that is timed.
 Explanation explain_part(const ModelParts& model, const std::string& part, const ExplainFlags& flags,
-                         const std::shared_ptr<Backend>& backend) {
+                         const std::shared_ptr<Backend>& backend, std::optional<Roofline>& peak) {
   const PartRequest& request = flags.part.request;
   NetworkOptions options = flags.part.networks(*backend);
   const Plan plan = model.plan(part, request, options);
@@ -67,6 +69,9 @@ Explanation explain_part(const ModelParts& model, const std::string& part, const
   out.model = model.name();
   out.part = part;
   out.device = backend->describe();
+  if (flags.time && !peak) peak = measure_roofline(backend, options.precision.act);
+  out.roofline = peak;
+  keep(out, flags.choice);
   return out;
 }
 
@@ -77,7 +82,8 @@ void write_page(const ExplainFlags& flags, const std::vector<Explanation>& netwo
 
 void print(const std::vector<Explanation>& networks, bool json) {
   if (!json) {
-    for (const Explanation& e : networks) std::cout << explanation_text(e) << "\n";
+    for (const Explanation& e : networks)
+      if (!e.launches.empty()) std::cout << explanation_text(e) << "\n";
   } else if (networks.size() == 1) {
     std::cout << explanation_json(networks[0]) << "\n";
   } else {
@@ -105,16 +111,23 @@ int run_compare(const ExplainFlags& flags, const Common& common) {
   return 0;
 }
 
-int run(const ExplainFlags& flags, const Common& common) {
+LaunchOrder order_of(const ExplainFlags& flags) {
+  TENON_CHECK(Usage, flags.sort != "time" || flags.time, "--sort") << "time needs --time";
+  return flags.sort == "time" ? LaunchOrder::Time : flags.sort == "bytes" ? LaunchOrder::Bytes : LaunchOrder::Plan;
+}
+
+int run(ExplainFlags flags, const Common& common) {
+  flags.choice.order = order_of(flags);
   TENON_CHECK(Usage, !flags.plan || !common.json, "--plan") << "is a text of its own; leave --json out";
   const auto backend = common.backend();
   if (!flags.html.empty()) check_output(flags.html, flags.overwrite ? Overwrite::Yes : Overwrite::No);
   const auto model = open_parts(flags.part.spec);
   std::vector<Explanation> networks;
+  std::optional<Roofline> peak;
   for (const std::string& part : model->parts_named(flags.part.part)) {
     check_stop();
     if (!flags.plan) {
-      networks.push_back(explain_part(*model, part, flags, backend));
+      networks.push_back(explain_part(*model, part, flags, backend, peak));
       continue;
     }
     const Plan plan = model->plan(part, flags.part.request, flags.part.networks(*backend));
@@ -123,6 +136,10 @@ int run(const ExplainFlags& flags, const Common& common) {
   }
   check_stop();
   if (flags.plan) return 0;
+  if (!flags.choice.only.empty()) {
+    const bool any = std::ranges::any_of(networks, [](const Explanation& e) { return !e.launches.empty(); });
+    TENON_CHECK(Usage, any, "--only") << "no launch matches '" << flags.choice.only << "'";
+  }
   if (flags.html.empty()) {
     print(networks, common.json);
     return 0;
@@ -140,15 +157,22 @@ Action declare_explain(CLI::App& app, const Common& common) {
   flags->part.declare(app, "");
   CLI::Option* html =
       app.add_option("--html", flags->html, "write one self-contained page there (with --part all: every network)");
-  CLI::Option* time =
-      app.add_flag("--time", flags->time, "run with made-up inputs and show every launch's time, the median of three");
+  CLI::Option* time = app.add_flag("--time", flags->time,
+                                   "run with made-up inputs: every launch's time (the median of three), GB/s, FLOP a "
+                                   "byte, share of the device's peak");
+  CLI::Option* some = app.add_option("--only", flags->choice.only,
+                                     "launches with this in their names, or a pattern such as '*.attn1.*'");
+  CLI::Option* sort = only(app.add_option("--sort", flags->sort, "the costliest launches first"), {"time", "bytes"});
   CLI::Option* one_block =
       app.add_flag("--compare", flags->compare,
                    "one block: its nodes, what a compiler around library calls runs, and Tenon's launches");
-  one_block->excludes(html)->excludes(time);
+  html->excludes(some)->excludes(sort);  // the page filters by itself, and draws the memory of all launches
+  one_block->excludes(html)->excludes(time)->excludes(some)->excludes(sort);
   app.add_flag("--plan", flags->plan, "print the plan itself, in the form that parses back")
       ->excludes(html)
       ->excludes(time)
+      ->excludes(some)
+      ->excludes(sort)
       ->excludes(one_block);
   app.add_flag("--overwrite", flags->overwrite, "replace an existing page");
   return [flags, &common] { return flags->compare ? run_compare(*flags, common) : run(*flags, common); };

@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tenon/core/error.h"
-#include "tenon/core/options.h"
 #include "tenon/core/text.h"
 #include "tenon/explain/explanation.h"
 #include "tenon/io/files.h"
@@ -16,14 +15,6 @@ namespace tenon::cli {
 namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
-
-fs::path checkpoint_path(const std::string& spec) {
-  if (spec.empty()) return default_model_folder();
-  const std::string base = option(Option::ModelDir);
-  if (!base.empty() && fs::path(spec).is_relative() && !file_exists(spec) && file_exists(fs::path(base) / spec))
-    return fs::path(base) / spec;
-  return spec;
-}
 
 ordered_json report_json(const WeightReport& report) {
   ordered_json wrong = ordered_json::array();
@@ -158,7 +149,9 @@ void print_text(const ordered_json& all, size_t limit) {
         print_names(c, key, limit);
     }
   if (all.contains("tokenizer") && all["tokenizer"].get<std::string>().empty())
-    std::cout << "  no tokenizer: prompts need a folder tokenizer/ beside the components\n";
+    std::cout
+        << "  no tokenizer of its own: CLIP's is used if its vocabulary is CLIP's, else a folder tokenizer/ beside the "
+           "components is needed\n";
   for (const char* key : {"missing_components", "unexpected", "ignored"}) print_names(all, key, limit);
   if (all.contains("problem")) std::cout << "problem: " << all["problem"].get<std::string>() << "\n";
   std::cout << (all["usable"].get<bool>() ? "usable" : "not usable") << "\n";
@@ -166,7 +159,8 @@ void print_text(const ordered_json& all, size_t limit) {
 
 int run(const std::string& spec, size_t limit, const Common& common) {
   const bool random = spec.starts_with("random:");
-  const ordered_json all = random ? inspect_random(spec.substr(7)) : inspect_checkpoint(checkpoint_path(spec));
+  const ordered_json all = random ? inspect_random(spec.substr(7))
+                                  : inspect_checkpoint(spec.empty() ? default_model_folder() : find_model(spec));
   if (common.json)
     std::cout << json_text(all, 2) << "\n";
   else
@@ -180,8 +174,9 @@ Action declare_inspect(CLI::App& app, const Common& common) {
     size_t limit = 8;
   };
   const auto flags = std::make_shared<Flags>();
-  app.add_option("model,-m,--model", flags->model,
-                 "folder, .safetensors file or random:NAME (default: the embedded model)");
+  offer(app.add_option("model,-m,--model", flags->model,
+                       "folder, .safetensors file or random:NAME (default: the embedded model)"),
+        random_models());
   app.add_option("--names", flags->limit, "names shown of each list")->transform(whole_number())->capture_default_str();
   return [flags, &common] { return run(flags->model, flags->limit, common); };
 }

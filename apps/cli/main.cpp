@@ -9,6 +9,7 @@
 #include <new>
 
 #include "cancel.h"
+#include "suggest.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/options.h"
@@ -46,13 +47,18 @@ void add_common_flags(CLI::App& app, Common& common, bool& devices) {
   app.add_flag("--json", common.json, "results on stdout as JSON");
   app.add_flag("-v,--verbose", common.verbose, "more log lines");
   app.add_flag("-q,--quiet", common.quiet, "errors only");
-  app.add_option("--color", common.color, "colours in the log (NO_COLOR turns them off)")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
+  only(app.add_option("--color", common.color, "colours in the log (NO_COLOR turns them off)"),
+       {"auto", "always", "never"})
       ->capture_default_str();
   app.add_option("--threads", common.threads, "threads of the CPU backend (default: all processors)")
       ->transform(whole_number())
       ->check(CLI::Range(1, 1024));
-  app.add_option("--device", common.device, "device by name or number")->capture_default_str();
+  std::vector<std::string> names = backend_names();
+  names.emplace_back(kAutomaticDevice);
+  offer(app.add_option("--device", common.device,
+                       "device by name or number; auto: a GPU where one can be used, else cpu"),
+        names)
+      ->capture_default_str();
   app.add_flag("--list-devices", devices, "list devices and exit");
 }
 
@@ -66,21 +72,14 @@ void refuse_empty_values(CLI::App& app) {
   }
 }
 
-std::string environment_help() {
-  std::string text = "Environment:\n";
-  for (const OptionInfo& info : all_options())
-    text += "  " + std::string(info.variable) +
-            std::string(std::max<int>(1, 24 - static_cast<int>(std::string(info.variable).size())), ' ') + info.doc +
-            "\n";
-  return text +
-         "Exit codes: 0 ok, 1 failure, 2 usage, 3 model file, 4 memory, 5 numeric, 6 device, 130 interrupted, 143 "
-         "terminated";
-}
+constexpr const char* kExitCodes =
+    "Exit codes: 0 ok, 1 failure, 2 usage, 3 model file, 4 memory, 5 numeric, 6 device, 130 interrupted, 143 "
+    "terminated";
 
 int parse_and_run(int argc, char** argv) {
   CLI::App app{"Tenon runs diffusion models as a short list of fused kernels.", "tenon"};
   app.set_version_flag("--version", version_text());
-  app.footer(environment_help());
+  app.footer(std::string("Environment variables: tenon env --help\n") + kExitCodes);
   app.fallthrough();
   app.require_subcommand(0, 1);
   Common common;
@@ -90,9 +89,8 @@ int parse_and_run(int argc, char** argv) {
   Action action;
   for (const Verb& verb : verbs()) {
     CLI::App* sub = app.add_subcommand(verb.name, verb.help);
+    sub->footer("Every verb takes --json -v -q --color --threads --device too: see `tenon --help`");
     Action run = verb.declare(*sub, common);
-    sub->footer("Every verb takes --json -v -q --color --threads --device too: see `tenon --help`\n\n" +
-                environment_help());
     refuse_empty_values(*sub);
     sub->callback([&action, run = std::move(run)] { action = run; });
   }
@@ -101,15 +99,14 @@ int parse_and_run(int argc, char** argv) {
   } catch (const CLI::Success& e) {
     return app.exit(e, std::cout, std::cerr);  // --help, --version
   } catch (const CLI::ParseError& e) {
-    const std::string verb = app.get_subcommands().empty() ? "" : app.get_subcommands()[0]->get_name() + " ";
-    throw Error(ErrorKind::Usage, "", e.what(), "see `tenon " + verb + "--help`");
+    throw usage_error(app, {argv + 1, argv + argc}, e);
   }
   set_up_output(common);
   if (devices) {
     std::cout << list_devices(common);
     return 0;
   }
-  TENON_CHECK(Usage, static_cast<bool>(action), "") << "no command given (see `tenon --help`)";
+  if (!action) throw no_such_verb(app, "");
   const StopScope until_a_signal([] { return stop_signal() != 0; });
   return action();
 }

@@ -26,6 +26,7 @@ void translate(const std::exception_ptr& thrown, void*) {
 }  // namespace tenon::python
 
 NB_MODULE(_core, m) {
+  m.attr("__version__") = TENON_VERSION;
   nanobind::register_exception_translator(&tenon::python::translate);
   nanobind::set_leak_warnings(false);  // programs that end by an exception keep arrays alive in its traceback
   tenon::python::bind_devices(m);

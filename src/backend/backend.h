@@ -161,11 +161,31 @@ struct BackendFact {
 };
 /// Looks at the machine without making a backend; throws nothing.
 using BackendProbe = std::function<std::vector<BackendFact>()>;
+/// Whether the machine has what a backend runs on.
+struct Availability {
+  std::string device;   ///< "NVIDIA H200"; empty: there is none
+  std::string problem;  ///< why it cannot be used all the same; empty if it can
+};
+/// What a backend is to "auto".
+struct AutomaticChoice {
+  int preference = 0;  ///< of the backends that can be used the highest is taken; 0: never
+  /// Looks at the machine without making a backend; throws nothing. Empty: it can always be used.
+  std::function<Availability()> look = {};
+};
 /// Adds a backend to the registry: `static const RegisterBackend r("cpu", [](const BackendOptions& o) {...});`
 struct RegisterBackend {
-  RegisterBackend(std::string name, BackendFactory factory, BackendProbe probe = {});
+  RegisterBackend(std::string name, BackendFactory factory, BackendProbe probe = {}, AutomaticChoice automatic = {});
 };
-/// Makes the backend of this name; throws Error(Device) that lists the names.
+/// The device name that stands for the best backend of this machine.
+inline constexpr std::string_view kAutomaticDevice = "auto";
+/// What "auto" means here.
+struct ChosenBackend {
+  std::string name;
+  std::string device;   ///< what it was chosen for; empty for the one that every machine has
+  std::string problem;  ///< of a better device that is there and cannot be used
+};
+ChosenBackend choose_backend();
+/// Makes the backend of this name, or the one that "auto" means; throws Error(Device) that lists the names.
 std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOptions& options = {});
 std::vector<std::string> backend_names();
 /// What the probe of this backend found; nothing if it has none.

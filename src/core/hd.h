@@ -175,6 +175,16 @@ HD inline V pow(V x, V y) {
 }
 
 template <class V>
+HD inline V fmod(V x, V y) {
+  if constexpr (ScalarValue<V>) {
+    return std::fmod(x, y);
+  } else {
+    for (int i = 0; i < VecTraits<V>::kLanes; ++i) x[i] = std::fmod(x[i], y[i]);
+    return x;
+  }
+}
+
+template <class V>
 HD inline V sigmoid(V x) {
   return splat<V>(1) / (splat<V>(1) + exp(-x));
 }

@@ -85,6 +85,10 @@ HD inline V pow(V x, V y) {
   return powf(x, y);
 }
 template <class V>
+HD inline V fmod(V x, V y) {
+  return fmodf(x, y);
+}
+template <class V>
 HD inline V sigmoid(V x) {
 #ifdef __CUDACC__
   return __fdividef(1.0f, 1.0f + __expf(-x));

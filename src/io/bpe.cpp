@@ -12,13 +12,16 @@ namespace {
 constexpr size_t kSymbolBytes = 60;  // of a symbol in a message
 }
 
+bool stands_for_itself(int byte) {
+  return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || (byte >= 174 && byte <= 255);
+}
+
 const std::vector<std::string>& byte_alphabet() {
   static const std::vector<std::string> alphabet = [] {
     std::vector<std::string> out(256);
     uint32_t spare = 0x100;
     for (uint32_t b = 0; b < 256; ++b) {
-      const bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-      append_utf8(out[b], printable ? b : spare++);
+      append_utf8(out[b], stands_for_itself(static_cast<int>(b)) ? b : spare++);
     }
     return out;
   }();

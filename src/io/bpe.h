@@ -12,6 +12,8 @@ namespace tenon {
 /// Bytes as printable characters: 33..126, 161..172 and 174..255 stand for themselves, the other 68 for U+0100 onwards
 /// in ascending order (byte 0x20 is "Ġ"). Returns the UTF-8 form of each byte's character.
 const std::vector<std::string>& byte_alphabet();
+/// Whether a byte is printable and so stands for itself in byte_alphabet().
+bool stands_for_itself(int byte);
 
 /// A vocabulary with merges. Immutable after construction; safe to share between threads.
 class BytePairEncoder {

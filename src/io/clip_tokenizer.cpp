@@ -155,6 +155,24 @@ ClipTokenizer ClipTokenizer::from_text(std::string_view vocab_json, std::string_
   return ClipTokenizer(std::make_unique<const State>(vocabulary, parse_merges(merges, where), where));
 }
 
+ClipTokenizer ClipTokenizer::from_merges(std::string_view merges, const std::string& where) {
+  const Merges pairs = parse_merges(merges, where);
+  Vocabulary vocabulary;
+  const auto add = [&](std::string token) {
+    vocabulary.emplace(std::move(token), static_cast<int32_t>(vocabulary.size()));
+  };
+  for (const char* end_of_word : {"", "</w>"})
+    for (const bool printable : {true, false})  // bytes that stand for themselves come first
+      for (size_t byte = 0; byte < byte_alphabet().size(); ++byte)
+        if (stands_for_itself(static_cast<int>(byte)) == printable) add(byte_alphabet()[byte] + end_of_word);
+  for (const auto& [left, right] : pairs) add(left + right);
+  add(std::string(kStart));
+  add(std::string(kEnd));
+  TENON_CHECK(Model, vocabulary.size() == 2 * byte_alphabet().size() + pairs.size() + 2, where)
+      << "a merge makes a token that there is already";
+  return ClipTokenizer(std::make_unique<const State>(vocabulary, pairs, where));
+}
+
 ClipTokenizer ClipTokenizer::from_files(const fs::path& vocab, const fs::path& merges) {
   const Vocabulary vocabulary = read_vocabulary(read_json(vocab), vocab.string());
   const Merges pairs = parse_merges(read_file(merges), merges.string());

@@ -43,6 +43,10 @@ class ClipTokenizer {
   /// From the files' contents (`where` stands for them in errors).
   static ClipTokenizer from_text(std::string_view vocab_json, std::string_view merges, const std::string& where);
 
+  /// From merges alone, with the ids that CLIP's own vocabulary has: bytes, bytes that end a word, one for each merge
+  /// in order, start and end.
+  static ClipTokenizer from_merges(std::string_view merges, const std::string& where);
+
   ClipTokenizer(ClipTokenizer&&) noexcept;
   ClipTokenizer& operator=(ClipTokenizer&&) noexcept;
   ~ClipTokenizer();

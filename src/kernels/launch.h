@@ -14,10 +14,25 @@ struct Output {
   Expr value;
 };
 
-/// A neighbour that stayed out of a launch, and why.
+/// A launch by its name, and one of its holes ("out": its epilogue).
+struct Place {
+  std::string launch, hole;
+  bool operator==(const Place&) const = default;
+};
+
+/// What became of a reader of a launch's result that the launch does not compute.
+enum class Apart : uint8_t {
+  Refused,  ///< this launch could not take it in; it may have found a place in another anchor's all the same
+  Fused,    ///< in a hole of another anchor's launch, where it belongs as well
+  Anchor    ///< an anchor itself, which reads the result through an input hole
+};
+
+/// A reader that stayed out of a launch, why, and where it is computed.
 struct KeptApart {
   std::string what;
   std::string why;
+  Apart kind = Apart::Refused;
+  std::vector<Place> into = {};
 };
 
 /// Leaves of type Input, ScalarInput and State in the values name buffers; Param leaves name weights. All outputs

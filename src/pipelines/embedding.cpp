@@ -58,7 +58,7 @@ std::vector<float> ImageEmbedding::preprocess(const Image& image) const {
   TENON_CHECK(Usage, longer <= kMaxImageSide, "picture")
       << image.width << "x" << image.height << " is too long: scaled to a short side of " << p.short_side
       << " pixels it would be " << longer << " long, more than " << kMaxImageSide;
-  const Image scaled = resize_bicubic(image, wide ? longer : p.short_side, wide ? p.short_side : longer);
+  const Image scaled = resize(image, wide ? longer : p.short_side, wide ? p.short_side : longer, Resampling::Bicubic);
   const Image middle =
       crop(scaled, margin(scaled.width, p.crop, p.kind), margin(scaled.height, p.crop, p.kind), p.crop, p.crop);
   std::vector<float> out(middle.pixels.size());

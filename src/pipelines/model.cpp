@@ -4,9 +4,11 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
+#include "tenon/core/similar.h"
 #include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/image.h"
+#include "tenon/io/json.h"
 #include "tenon/models/config_reader.h"
 #include "tenon/models/registry.h"
 #include "tenon/pipelines/random_weights.h"
@@ -71,6 +73,23 @@ GenerationDefaults defaults_of(const Checkpoint& c, const VaeConfig& vae) {
 
 }  // namespace
 
+namespace {
+// What could have been meant by a path that is not there: folders and weights beside it and in TENON_MODEL_DIR. Looks
+// at a bounded number of entries.
+std::vector<std::string> names_beside(const fs::path& given, const std::string& base) {
+  constexpr int kMostEntries = 1000;
+  std::vector<std::string> out;
+  std::error_code ignored;
+  for (const fs::path& folder : {given.has_parent_path() ? given.parent_path() : fs::path("."), fs::path(base)}) {
+    fs::directory_iterator entry(folder, ignored);
+    for (int i = 0; i < kMostEntries && !ignored && entry != fs::directory_iterator(); ++i, entry.increment(ignored))
+      if (entry->path().extension() == ".safetensors" || entry->is_directory(ignored))
+        out.push_back(entry->path().filename().string());
+  }
+  return out;
+}
+}  // namespace
+
 fs::path find_model(const std::string& spec) {
   fs::path given(spec);
   if (file_exists(given)) return given;
@@ -80,34 +99,46 @@ fs::path find_model(const std::string& spec) {
   std::string tried = shown(given.native());
   if (below) tried += ", " + shown((fs::path(base) / given).native());
   throw Error(ErrorKind::Model, "model", "no model at " + tried,
-              "a folder, a .safetensors file or random:NAME is expected");
+              did_you_mean(given.filename().string(), names_beside(given, base),
+                           "a folder, a .safetensors file or random:NAME is expected"));
 }
 
 std::string model_name(const fs::path& path) {
   return shown((path.filename().empty() ? path.parent_path() : path).filename().native());
 }
 
-fs::path default_model_folder() {
+fs::path asset_folder(const std::string& name, const std::string& file) {
   std::vector<fs::path> places;
   Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&default_model_folder), &info) && info.dli_fname) {
+  if (dladdr(reinterpret_cast<void*>(&asset_folder), &info) && info.dli_fname) {
     std::error_code failed;  // without a working directory a relative name leads nowhere
     const fs::path library = fs::weakly_canonical(info.dli_fname, failed);
-    places.push_back(library.parent_path() / "../share/tenon/default-model");
-    places.push_back(library.parent_path() / "../../share/tenon/default-model");
+    places.push_back(library.parent_path() / "../share/tenon" / name);
+    places.push_back(library.parent_path() / "../../share/tenon" / name);
   }
-  places.emplace_back(TENON_DEFAULT_MODEL);
+  places.push_back(fs::path(TENON_ASSETS) / name);
   std::string tried;
   for (const fs::path& p : places) {
     std::error_code failed;
-    if (fs::exists(p / "model_index.json", failed)) {
+    if (fs::exists(p / file, failed)) {
       const fs::path real = fs::weakly_canonical(p, failed);
       return failed ? p : real;
     }
     tried += (tried.empty() ? "" : ", ") + p.lexically_normal().string();
   }
-  throw Error(ErrorKind::Model, "default model", "not found; looked in " + tried);
+  throw Error(ErrorKind::Model, name, "not found; looked in " + tried);
 }
+
+fs::path default_model_folder() { return asset_folder("default-model", "model_index.json"); }
+
+namespace {
+constexpr int64_t kClipVocabulary = 49408;
+
+ClipTokenizer clip_tokenizer() {
+  const fs::path file = asset_folder("clip", "merges.txt") / "merges.txt";
+  return ClipTokenizer::from_merges(read_file(file), file.string());
+}
+}  // namespace
 
 std::shared_ptr<const Model> Model::open(const std::string& spec, uint64_t random_seed) {
   auto m = std::make_shared<Model>();
@@ -128,13 +159,19 @@ std::shared_ptr<const Model> Model::open(const std::string& spec, uint64_t rando
   m->scheduler_file_ = (path / "scheduler/scheduler_config.json").string();
   if (m->scheduler_config_.is_null()) m->scheduler_config_ = sd15_scheduler_config();
   m->defaults_ = defaults_of(*m->checkpoint_, m->config_.vae);
-  if (m->checkpoint_->tokenizer()) m->tokenizer_ = ClipTokenizer::from_folder(*m->checkpoint_->tokenizer());
+  m->known_words_ = read_known_words(m->checkpoint_->model_index());
+  if (m->checkpoint_->tokenizer())
+    m->tokenizer_ = ClipTokenizer::from_folder(*m->checkpoint_->tokenizer());
+  else if (m->config_.text.vocabulary == kClipVocabulary)
+    m->tokenizer_ = clip_tokenizer();
   return m;
 }
 
 const ClipTokenizer& Model::tokenizer() const {
   if (tokenizer_) return *tokenizer_;
-  throw Error(ErrorKind::Model, name_, "the model has no tokenizer",
+  throw Error(ErrorKind::Model, name_,
+              "the model has no tokenizer, and its vocabulary of " + std::to_string(config_.text.vocabulary) +
+                  " tokens is not CLIP's",
               "a folder tokenizer/ with vocab.json and merges.txt is expected beside its components");
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tenon/io/image.h"
+#include "tenon/io/image_resize.h"
 #include "tenon/pipelines/networks.h"
 #include "tenon/pipelines/schedulers/scheduler.h"
 #include "tenon/runtime/executable.h"
@@ -22,6 +22,8 @@ struct InitImage {
   int64_t width = 0, height = 0;
   std::vector<float> values;
   std::string sha256;  ///< of the 8-bit pixels that it was made from; empty for values from elsewhere
+  /// Of the picture that it was scaled from; empty if it was not scaled.
+  std::optional<std::pair<int64_t, int64_t>> scaled_from;
 };
 
 /// What is asked for. Sizes in pixels; a size or a number of steps of 0, a negative guidance and an empty sampler mean
@@ -34,10 +36,16 @@ struct ImageRequest {
   std::string sampler;
   SchedulerOptions scheduler;
   uint64_t seed = 0;
-  int64_t batch = 1;              ///< image i uses seed + i
-  std::vector<float> latents;     ///< initial noise of unit variance [batch, channels, H/8, W/8]; empty: from the seed
-  std::optional<InitImage> init;  ///< image to image; of the asked size
-  double strength = 0.75;         ///< of image to image, in (0, 1]
+  int64_t batch = 1;           ///< image i uses seed + i
+  int64_t clip_skip = 0;       ///< layers of the text encoder left out for the prompt (not for the negative one)
+  bool decode = true;          ///< false: the latents are all that is wanted
+  std::vector<float> latents;  ///< initial noise of unit variance [batch, channels, H/8, W/8]; empty: from the seed
+  /// Image to image: a picture of any size, of which complete() makes `init`. Without a width and height the request
+  /// takes the picture's, down to what the model can.
+  std::optional<Image> picture;
+  ResizeMode resize_mode = ResizeMode::Stretch;  ///< of a picture of another size
+  std::optional<InitImage> init;                 ///< image to image; of the asked size
+  double strength = 0.75;                        ///< of image to image, in (0, 1]
 };
 
 struct Progress {
@@ -55,7 +63,7 @@ struct Timings {
 };
 
 struct ImageResult {
-  std::vector<Image> images;
+  std::vector<Image> images;  ///< none if the request does not want them decoded
   std::vector<uint64_t> seeds;
   ImageRequest request;  ///< with every default filled in, the sampler by its main name
   DType type = DType::F32;
@@ -82,6 +90,9 @@ class TextToImage {
 
   /// The request with every default of the model filled in and checked: Error(Usage) names what is wrong.
   ImageRequest complete(ImageRequest request) const;
+  /// What of a complete request the model was not trained for, a sentence each: words that it does not know, a size
+  /// that is not its own. Nothing for models that are not limited to a few words.
+  std::vector<std::string> warnings(const ImageRequest& request) const;
   /// Error(Memory) names the largest size that fits unless every network of this request fits the device.
   void check_fits(const ImageRequest& request) const;
   ImageResult generate(const ImageRequest& request, const OnStep& on_step = {});
@@ -97,6 +108,7 @@ class TextToImage {
   };
   Executable& network(Network& slot, const std::string& key, const std::function<Plan()>& plan,
                       const std::string& weights);
+  std::vector<float> encode_windows(const std::vector<TokenWindow>& windows, int64_t clip_skip, Timings& timings);
   std::vector<float> encode_prompts(const ImageRequest& r, int64_t& tokens, Timings& timings);
   std::vector<float> initial_latents(const ImageRequest& r, Scheduler& scheduler, std::vector<NoiseSource>& noise,
                                      Timings& timings);
@@ -109,6 +121,7 @@ class TextToImage {
   std::vector<std::vector<TokenWindow>> windows_of(const ImageRequest& r) const;
   int64_t planned_bytes(const ImageRequest& r, int64_t windows) const;
   void check_latents(const ImageRequest& r) const;
+  void take_picture(ImageRequest& r) const;
   [[noreturn]] void name_launch(Executable& unet, int step) const;
 
   std::shared_ptr<const Model> model_;

@@ -106,6 +106,7 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   std::map<Rate, std::vector<Expr>> values = values_by_phase(roots, options.hoist && options.fusion);
   for (Rate rate : kRates)
     if (!values[rate].empty()) partitioner.run(rate, values[rate], names);
+  partitioner.place_neighbours();
   for (Buffer& b : plan.buffers) b.outside = b.outside || (options.outside && b.role == BufferRole::Output);
   for (Phase& p : plan.phases) find_settled(p);
   lay_out_memory(plan);

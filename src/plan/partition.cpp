@@ -334,9 +334,14 @@ void Partitioner::add_statistics(std::vector<Expr>& values) const {
 
 // ---- results ----
 
-void Partitioner::commit(Trial trial, const std::vector<Expr>& values, std::vector<KeptApart> apart) {
+void Partitioner::commit(Trial trial, const std::vector<Expr>& values, std::vector<Neighbour> apart) {
   trial.launch.name = launch_name(trial.launch);
-  trial.launch.apart = std::move(apart);
+  remember_places(trial.launch, values);
+  for (Neighbour& n : apart) {
+    n.phase = plan_.phases.size() - 1;
+    n.launch = phase_->launches.size();
+    neighbours_.push_back(std::move(n));
+  }
   for (size_t i = 0; i < values.size(); ++i) {
     const Output& o = trial.launch.outputs[i];
     const bool result = result_name_.contains(values[i].get());
@@ -349,17 +354,21 @@ void Partitioner::commit(Trial trial, const std::vector<Expr>& values, std::vect
   phase_->launches.push_back(std::move(trial.launch));
 }
 
-std::vector<KeptApart> Partitioner::kept_apart(const std::vector<Expr>& values, const Region& region,
-                                               const std::map<uint32_t, std::string>& refused) const {
-  std::vector<KeptApart> out;
+std::vector<Partitioner::Neighbour> Partitioner::kept_apart(const std::vector<Expr>& values, const Region& region,
+                                                            const std::map<uint32_t, std::string>& refused) const {
+  std::vector<Neighbour> out;
   for (const Expr& x : values)
     for (const Expr& u : users_.of(x)) {
       if (region.contains(u.get()) || std::find(values.begin(), values.end(), u) != values.end()) continue;
       std::string why = refusal_of(u, region);
-      if (const auto it = refused.find(u->id); why.empty() && it != refused.end()) why = it->second;
+      Apart kind = u->family() == Family::Reduce ? Apart::Refused : Apart::Fused;
+      if (const auto it = refused.find(u->id); why.empty() && it != refused.end()) {
+        why = it->second;  // the skeleton's
+        kind = Apart::Refused;
+      }
       if (u->family() == Family::View) why = "a view: the reader looks through it";
       if (why.empty()) why = "the value has other readers and is stored once for all";
-      out.push_back({describe(u), why});
+      out.push_back({{describe(u), why, kind}, u, x});
     }
   return out;
 }

@@ -21,6 +21,9 @@ class Partitioner {
   /// Plans everything that `roots` need and that is not in memory yet. `names`: buffers of roots that are results.
   void run(Rate rate, const std::vector<Expr>& roots, const std::unordered_map<const Node*, std::string>& names);
 
+  /// Says of everything that stayed out of a launch where it went. After the last phase.
+  void place_neighbours();
+
   bool in_memory(const Expr& e) const { return is_memory_leaf(e) || buffer_of_.contains(e.get()); }
 
  private:
@@ -51,9 +54,17 @@ class Partitioner {
   bool leaves(const Expr& e, const Region& region) const;
   bool available(const Expr& e, const Region& region) const;
   std::string refusal_of(const Expr& user, const Region& region) const;
-  void commit(Trial trial, const std::vector<Expr>& values, std::vector<KeptApart> apart);
-  std::vector<KeptApart> kept_apart(const std::vector<Expr>& values, const Region& region,
+  // A reader of a launch's result `value` that is not part of the launch.
+  struct Neighbour {
+    KeptApart apart;
+    Expr reader, value;
+    size_t phase = 0, launch = 0;
+  };
+  void commit(Trial trial, const std::vector<Expr>& values, std::vector<Neighbour> apart);
+  std::vector<Neighbour> kept_apart(const std::vector<Expr>& values, const Region& region,
                                     const std::map<uint32_t, std::string>& refused) const;
+  void remember_places(const Launch& launch, const std::vector<Expr>& values);
+  std::vector<Place> places_of(const Neighbour& n) const;
   std::string launch_name(const Launch& launch);
   std::string describe(const Expr& e) const;
 
@@ -66,6 +77,9 @@ class Partitioner {
   std::unordered_map<const Node*, std::string> result_name_;
   std::unordered_set<const Node*> wanted_;  // must be in memory when the phase ends
   std::unordered_set<const Node*> emitted_anchor_;
+  std::vector<Neighbour> neighbours_;
+  std::unordered_map<const Node*, std::vector<Place>> places_;  // of every node that a launch computes
+  std::unordered_set<std::string> with_anchor_;                 // launches
   std::map<std::string, int> name_uses_;
   int next_buffer_ = 0;
 };

@@ -7,7 +7,7 @@
 //     return %a, %b
 //     into "buffer" ..    one name a result
 //     settled "buffer" .. those it reads that neither it nor the launch in front of it writes
-//     apart "what" "why"
+//     apart kind "what" "why", and "launch" "hole" for each place where it went
 //   end
 #include <algorithm>
 #include <sstream>
@@ -20,6 +20,7 @@ namespace tenon {
 namespace {
 
 constexpr std::string_view kRoles[] = {"temporary", "input", "output"};
+constexpr std::string_view kApart[] = {"refused", "fused", "anchor"};
 
 std::string quoted(std::string_view s) {
   std::string out = "\"";
@@ -42,10 +43,13 @@ void print_launch(std::ostringstream& out, const Launch& l) {
   out << "  into";
   for (const Output& o : l.outputs) out << " " << quoted(o.buffer);
   out << "\n";
-  if (!l.settled.empty()) out << "  settled";
-  for (const std::string& s : l.settled) out << " " << quoted(s);
+  for (size_t i = 0; i < l.settled.size(); ++i) out << (i ? " " : "  settled ") << quoted(l.settled[i]);
   if (!l.settled.empty()) out << "\n";
-  for (const KeptApart& k : l.apart) out << "  apart " << quoted(k.what) << " " << quoted(k.why) << "\n";
+  for (const KeptApart& k : l.apart) {
+    out << "  apart " << kApart[static_cast<size_t>(k.kind)] << " " << quoted(k.what) << " " << quoted(k.why);
+    for (const Place& place : k.into) out << " " << quoted(place.launch) << " " << quoted(place.hole);
+    out << "\n";
+  }
   out << "end\n";
 }
 
@@ -180,6 +184,20 @@ class PlanParser {
     plan_.buffers.push_back(std::move(b));
   }
 
+  KeptApart parse_apart(LineReader& in) {
+    KeptApart k;
+    const auto it = std::find(std::begin(kApart), std::end(kApart), in.word());
+    if (it == std::end(kApart)) in.fail("refused, fused or anchor");
+    k.kind = static_cast<Apart>(it - std::begin(kApart));
+    k.what = in.text();
+    k.why = in.text();
+    while (!in.done()) {
+      std::string launch = in.text();
+      k.into.push_back({std::move(launch), in.text()});
+    }
+    return k;
+  }
+
   void parse_launch(LineReader& head) {
     Launch l;
     l.skeleton = head.word();
@@ -199,8 +217,7 @@ class PlanParser {
       } else if (kind == "settled") {
         while (!in.done()) l.settled.push_back(in.text());
       } else if (kind == "apart") {
-        std::string what = in.text();
-        l.apart.push_back({std::move(what), in.text()});
+        l.apart.push_back(parse_apart(in));
       } else {
         body += std::string(line) + "\n";
       }

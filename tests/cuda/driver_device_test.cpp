@@ -76,6 +76,30 @@ struct Arguments {
 };
 std::span<const std::byte> bytes(const Arguments& arguments) { return std::as_bytes(std::span(&arguments, 1)); }
 
+TEST_F(DriverDeviceTest, LookingAtAGpuOpensNothing) {
+  const Availability good = look_at_gpu(options_.search);
+  EXPECT_EQ(good.device, "Fake GPU");
+  EXPECT_TRUE(good.problem.empty() || good.problem.find("NVRTC") != std::string::npos) << good.problem;
+  state_->major = 8;
+  state_->minor = 6;
+  EXPECT_THAT(look_at_gpu(options_.search).problem, HasSubstr("compute capability 8.6"));
+  state_->major = 9;
+  state_->minor = 0;
+  SearchSettings driver_only = options_.search;
+  driver_only.cuda_path = FAKE_DRIVER_FOLDER;
+  driver_only.cuda_home = driver_only.virtual_env = driver_only.conda_prefix = driver_only.path = driver_only.home = "";
+  driver_only.own_environment = driver_only.toolkits = "/nowhere";
+  driver_only.system_loader = false;
+  EXPECT_THAT(look_at_gpu(driver_only).problem, AllOf(HasSubstr("NVRTC"), HasSubstr("install nvidia-cuda-nvrtc")));
+  state_->devices = 0;
+  EXPECT_EQ(look_at_gpu(options_.search).device, "");
+  state_->devices = 1;
+  state_->version = 11000;
+  EXPECT_EQ(look_at_gpu(options_.search).device, "") << "a driver that is too old is none";
+  driver_only.cuda_path.clear();
+  EXPECT_EQ(look_at_gpu(driver_only).device, "");
+}
+
 TEST_F(DriverDeviceTest, NoDriver) {
   options_.search.cuda_path.clear();
   options_.search.system_loader = false;

@@ -195,6 +195,24 @@ TEST(GoldenPlan, PrintsAndParses) {
     for (size_t j = 0; j < p.phases[i].launches.size(); ++j)
       EXPECT_EQ(p.phases[i].launches[j].settled, back.phases[i].launches[j].settled);
   EXPECT_EQ(diff_plans(p, back), "");
+  size_t settled = 0, apart = 0;
+  ASSERT_EQ(back.phases.size(), p.phases.size());
+  for (size_t i = 0; i < p.phases.size(); ++i) {
+    ASSERT_EQ(back.phases[i].launches.size(), p.phases[i].launches.size());
+    for (size_t k = 0; k < p.phases[i].launches.size(); ++k) {
+      const Launch &a = p.phases[i].launches[k], &b = back.phases[i].launches[k];
+      EXPECT_EQ(a.settled, b.settled) << a.name;
+      settled += a.settled.size();
+      ASSERT_EQ(a.apart.size(), b.apart.size()) << a.name;
+      for (size_t n = 0; n < a.apart.size(); ++n) {
+        EXPECT_EQ(a.apart[n].kind, b.apart[n].kind);
+        EXPECT_EQ(a.apart[n].into.size(), b.apart[n].into.size());
+        apart += a.apart[n].into.size();
+      }
+    }
+  }
+  EXPECT_GT(settled, 20u);
+  EXPECT_GT(apart, 20u);
 }
 
 TEST(GoldenPlan, PlanningTwiceGivesTheSamePlan) {

@@ -124,6 +124,31 @@ TEST(Planner, ReductionsOfOtherTensorsStandBesideAnEpilogue) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("reduce_max of another tensor needs its whole rows"));
   }
+// y goes into the epilogue of the second product (it waits for that), z into the first one's; the norm is refused.
+TEST(Planner, SaysWhereAReaderWent) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 32});
+  const Expr h = silu(linear(x, param(g, "one.weight", DType::F32, {32, 32})));
+  const Expr y = linear(h, param(g, "two.weight", DType::F32, {32, 32})) + h;
+  const Plan p = plan_of(y - mean(y));
+  ASSERT_EQ(p.counts().total, 3);
+  const auto find = [&](size_t launch, const std::string& what) {
+    for (const KeptApart& k : step(p, launch).apart)
+      if (k.what.starts_with(what)) return k;
+    return KeptApart{};
+  };
+  const KeptApart product = find(0, "linear"), sum = find(0, "add"), norm = find(1, "mean");
+  EXPECT_EQ(product.kind, Apart::Anchor);
+  ASSERT_EQ(product.into.size(), 1u);
+  EXPECT_EQ(product.into[0].launch, "two");
+  EXPECT_EQ(product.into[0].hole, "a");
+  EXPECT_EQ(sum.kind, Apart::Fused);
+  ASSERT_EQ(sum.into.size(), 1u);
+  EXPECT_EQ(sum.into[0].launch, "two");
+  EXPECT_EQ(sum.into[0].hole, "out");
+  EXPECT_EQ(norm.kind, Apart::Refused);
+  ASSERT_EQ(norm.into.size(), 1u);
+  EXPECT_EQ(norm.into[0].launch, step(p, 2).name);
 }
 
 TEST(Planner, RowsAndQuantisation) {

@@ -10,6 +10,11 @@ class NoWeights : public WeightSource {
   HostView find(const std::string& name) const override { throw Error(ErrorKind::Model, name, "no such weight"); }
 };
 
+// A device that a machine may have: what a look at it finds is set by the test.
+Availability pretended;
+const RegisterBackend kPretended("pretended", [](const BackendOptions&) { return make_backend("null"); }, {},
+                                 {.preference = 9, .look = [] { return pretended; }});
+
 struct Backends : LaunchTest {
   Launch doubled() {
     const Expr x = input(g, "x", DType::F32, {3, 5});
@@ -21,6 +26,21 @@ TEST_F(Backends, AreRegistered) {
   const std::vector<std::string> names = backend_names();
   EXPECT_NE(std::find(names.begin(), names.end(), "cpu"), names.end());
   EXPECT_NE(std::find(names.begin(), names.end(), "null"), names.end());
+}
+
+TEST_F(Backends, AutoIsTheBestThatCanBeUsed) {
+  const std::string without = choose_backend().name;  // the CPU's, or a real GPU's
+  EXPECT_NE(without, "null");
+  EXPECT_EQ(choose_backend().problem.find("Device X"), std::string::npos);
+  pretended = {"Device X", "it is out of order"};
+  EXPECT_EQ(choose_backend().name, without);
+  EXPECT_EQ(choose_backend().problem, "Device X is not used: it is out of order");
+  pretended = {"Device X", ""};
+  EXPECT_EQ(choose_backend().name, "pretended");
+  EXPECT_EQ(choose_backend().device, "Device X");
+  EXPECT_EQ(make_backend("auto")->name(), "null");
+  pretended = {};
+  EXPECT_EQ(choose_backend().name, without);
 }
 
 TEST_F(Backends, CpuRunsALaunch) {

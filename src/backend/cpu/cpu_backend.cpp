@@ -44,9 +44,9 @@ class CpuBackend : public Backend {
   std::shared_ptr<Engine> engine_;
 };
 
-const RegisterBackend kRegisteredCpu("cpu", [](const BackendOptions& options) -> std::unique_ptr<Backend> {
-  return std::make_unique<CpuBackend>(options);
-});
+std::unique_ptr<Backend> make(const BackendOptions& options) { return std::make_unique<CpuBackend>(options); }
+
+const RegisterBackend kRegisteredCpu("cpu", &make, {}, {.preference = 1});
 
 }  // namespace
 }  // namespace tenon::cpu

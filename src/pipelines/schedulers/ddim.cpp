@@ -63,6 +63,7 @@ class Ddim : public Scheduler {
 };
 
 const RegisterScheduler kRegisteredDdim({.name = "ddim",
+                                         .a1111_name = "DDIM",
                                          .aliases = {},
                                          .diffusers_class = "DDIMScheduler",
                                          .default_eta = 0,

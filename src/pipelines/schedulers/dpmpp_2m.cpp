@@ -95,6 +95,7 @@ class DpmSolver2M : public Scheduler {
 };
 
 const RegisterScheduler kRegisteredDpmpp2m({.name = "dpm++2m",
+                                            .a1111_name = "DPM++ 2M",
                                             .aliases = {"dpmpp2m", "dpmsolver++", "dpmsolvermultistep"},
                                             .diffusers_class = "DPMSolverMultistepScheduler",
                                             .karras = KarrasLevels::IfConfigured,

@@ -22,6 +22,7 @@ class Euler : public EulerFamily {
 };
 
 const RegisterScheduler kRegisteredEuler({.name = "euler",
+                                          .a1111_name = "Euler",
                                           .aliases = {},
                                           .diffusers_class = "EulerDiscreteScheduler",
                                           .karras = KarrasLevels::IfConfigured,

@@ -34,6 +34,7 @@ class EulerAncestral : public EulerFamily {
 };
 
 const RegisterScheduler kRegisteredEulerAncestral({.name = "euler_a",
+                                                   .a1111_name = "Euler a",
                                                    .aliases = {"euler_ancestral"},
                                                    .diffusers_class = "EulerAncestralDiscreteScheduler",
                                                    .default_eta = 1,

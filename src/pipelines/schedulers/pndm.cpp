@@ -141,7 +141,8 @@ class Pndm : public Scheduler {
 };
 
 const RegisterScheduler kRegisteredPndm({.name = "pndm",
-                                         .aliases = {"plms"},
+                                         .a1111_name = "PLMS",
+                                         .aliases = {},
                                          .diffusers_class = "PNDMScheduler",
                                          .make = [](const Settings& config, const SchedulerOptions&) {
                                            return std::make_unique<Pndm>(config);

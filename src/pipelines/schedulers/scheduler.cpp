@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tenon/core/error.h"
+#include "tenon/core/similar.h"
 #include "tenon/core/text.h"
 #include "tenon/pipelines/schedulers/registry.h"
 
@@ -28,11 +29,23 @@ std::string normalised(std::string_view name) {
 
 const SchedulerInfo* find(const std::string& key) {
   for (const SchedulerInfo& info : registered()) {
-    if (normalised(info.name) == key || normalised(info.diffusers_class) == key) return &info;
+    for (const std::string& name : {info.name, info.a1111_name, info.diffusers_class})
+      if (normalised(name) == key) return &info;
     for (const std::string& alias : info.aliases)
       if (normalised(alias) == key) return &info;
   }
   return nullptr;
+}
+
+// Every name that find() knows, main names first.
+std::vector<std::string> all_names() {
+  std::vector<std::string> out = scheduler_names();
+  for (const SchedulerInfo& info : registered()) {
+    out.push_back(info.a1111_name);
+    out.insert(out.end(), info.aliases.begin(), info.aliases.end());
+    out.push_back(info.diffusers_class);
+  }
+  return out;
 }
 
 std::string joined_names() {
@@ -50,6 +63,11 @@ std::vector<std::string> scheduler_names() {
   for (const SchedulerInfo& info : registered()) names.push_back(info.name);
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::string a1111_sampler_name(std::string_view name) {
+  const SchedulerInfo* info = find(normalised(name));
+  return info ? info->a1111_name : std::string(name);
 }
 
 nlohmann::json sd15_scheduler_config() {
@@ -81,7 +99,8 @@ const SchedulerInfo& of_name(const std::string& name, SchedulerOptions& options)
   }
   const SchedulerInfo* info = find(key);
   if (!info)
-    throw Error(ErrorKind::Usage, "sampler", "unknown sampler '" + shown(name) + "'", "samplers: " + joined_names());
+    throw Error(ErrorKind::Usage, "sampler", "unknown sampler '" + shown(name) + "'; samplers: " + joined_names(),
+                did_you_mean(name, all_names()));
   return *info;
 }
 

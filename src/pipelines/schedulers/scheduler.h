@@ -105,6 +105,9 @@ std::unique_ptr<Scheduler> make_scheduler(std::string_view name, const Settings&
 /// The main name of every scheduler, sorted.
 std::vector<std::string> scheduler_names();
 
+/// What AUTOMATIC1111's web UI calls a sampler ("DPM++ 2M" for "dpm++2m"); the name itself if it is not known.
+std::string a1111_sampler_name(std::string_view name);
+
 /// The settings published with Stable Diffusion 1.5 (PNDM), for checkpoints that come without a scheduler_config.json.
 nlohmann::json sd15_scheduler_config();
 

@@ -24,7 +24,30 @@ std::string arch_of(int major, int minor) {
   return {};
 }
 
+std::string unsupported(int major, int minor) {
+  return "compute capability " + std::to_string(major) + "." + std::to_string(minor) +
+         "; there are kernels for 8.9 (Ada: L4, RTX 40) and 9.0 (Hopper: H100, H200)";
+}
+
 }  // namespace
+
+Availability look_at_gpu(const SearchSettings& settings) try {
+  const DriverApi api(settings);
+  int count = 0, device = 0, major = 0, minor = 0;
+  char name[256] = {};
+  const bool there = api.init(0) == kSuccess && api.device_count(&count) == kSuccess && count > 0 &&
+                     api.device(&device, 0) == kSuccess && api.device_name(name, sizeof name - 1, device) == kSuccess &&
+                     api.device_attribute(&major, DeviceAttribute::CapabilityMajor, device) == kSuccess &&
+                     api.device_attribute(&minor, DeviceAttribute::CapabilityMinor, device) == kSuccess;
+  if (!there) return {};
+  if (arch_of(major, minor).empty()) return {name, "it has " + unsupported(major, minor)};
+  if (!load_library(Library::Nvrtc, settings, api.version() / 1000).library)
+    return {name, "kernels cannot be compiled without " + library_name(Library::Nvrtc) +
+                      "; install it: " + install_command(Library::Nvrtc, settings, api.version() / 1000)};
+  return {name, ""};
+} catch (const Error&) {  // no driver, or none that we could use
+  return {};
+}
 
 DriverContext::DriverContext(const SearchSettings& settings, int ordinal) : api_(settings) {
   const DriverResult started = api_.init(0);
@@ -67,9 +90,7 @@ void DriverContext::read_facts(int ordinal) {
             .shared_bytes = attribute(DeviceAttribute::SharedBytesPerBlock),
             .memory_bytes = static_cast<int64_t>(memory)};
   if (facts_.arch.empty())
-    throw Error(ErrorKind::Device, "cuda",
-                facts_.name + " has compute capability " + std::to_string(major) + "." + std::to_string(minor) +
-                    "; there are kernels for 8.9 (Ada: L4, RTX 40) and 9.0 (Hopper: H100, H200)",
+    throw Error(ErrorKind::Device, "cuda", facts_.name + " has " + unsupported(major, minor),
                 "choose another GPU with CUDA_VISIBLE_DEVICES, or --device cpu");
 }
 

@@ -5,9 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "tenon/backend/backend.h"
 #include "tenon/backend/cuda/driver/driver_api.h"
 
 namespace tenon::cuda {
+
+/// The machine's first GPU and whether a context can be opened on it, found without opening one. Throws nothing.
+Availability look_at_gpu(const SearchSettings& settings);
 
 class DriverContext {
  public:

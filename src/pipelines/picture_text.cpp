@@ -1,4 +1,4 @@
-#include "picture_text.h"
+#include "tenon/pipelines/picture_text.h"
 
 #include <algorithm>
 #include <set>
@@ -11,9 +11,8 @@
 #include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
-#include "version.h"
 
-namespace tenon::cli {
+namespace tenon {
 namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
@@ -72,10 +71,10 @@ class HashCache {
 
 std::string pixel_hash(const Image& image) { return sha256_hex(std::as_bytes(std::span(image.pixels))); }
 
-PictureSettings a1111_settings(const ImageResult& result, size_t i, const ModelText& model) {
+PictureSettings a1111_settings(const ImageResult& result, size_t i, const ModelText& model, const MadeBy& by) {
   const ImageRequest& r = result.request;
   PictureSettings s{{"Steps", std::to_string(r.steps)},
-                    {"Sampler", r.sampler},
+                    {"Sampler", a1111_sampler_name(r.sampler)},
                     {"CFG scale", number_text(r.cfg_scale)},
                     {"Seed", std::to_string(result.seeds[i])},
                     {"Size", std::to_string(r.width) + "x" + std::to_string(r.height)}};
@@ -83,8 +82,9 @@ PictureSettings a1111_settings(const ImageResult& result, size_t i, const ModelT
   s.emplace_back("Model", model.name);
   if (r.init) s.emplace_back("Denoising strength", number_text(r.strength));
   if (r.scheduler.karras.value_or(false)) s.emplace_back("Schedule type", "Karras");
+  if (r.clip_skip) s.emplace_back("Clip skip", std::to_string(r.clip_skip + 1));  // there 1 is all layers
   s.emplace_back("RNG", "CPU");
-  s.emplace_back("Version", "tenon " + version());
+  s.emplace_back("Version", "tenon " + by.version);
   return s;
 }
 
@@ -112,28 +112,30 @@ ModelText model_text(const Model& model) {
 
 ordered_json picture_json(const ImageResult& result, size_t i) {
   const ImageRequest& r = result.request;
-  const Timings& t = result.timings;
   ordered_json out{{"seed", result.seeds[i]}, {"rng", "cpu"},
                    {"prompt", r.prompt},      {"negative_prompt", r.negative},
                    {"width", r.width},        {"height", r.height},
                    {"steps", r.steps},        {"cfg_scale", r.cfg_scale},
                    {"sampler", r.sampler},    {"schedule", r.scheduler.karras.value_or(false) ? "karras" : "discrete"}};
   if (r.scheduler.eta) out["eta"] = *r.scheduler.eta;
+  if (r.clip_skip) out["clip_skip"] = r.clip_skip;
   out.update({{"timesteps", result.timesteps}, {"sigmas", result.sigmas}, {"type", name_of(result.type)}});
   if (r.init) out.update({{"strength", r.strength}, {"init_sha256", r.init->sha256}});
-  out["timings"] = {{"load", t.load},       {"text", t.text},     {"encode", t.encode},
-                    {"denoise", t.denoise}, {"decode", t.decode}, {"steps", t.steps}};
-  out["peak_bytes"] = result.peak_bytes;
+  if (r.init && r.init->scaled_from)
+    out.update({{"init_size", {r.init->scaled_from->first, r.init->scaled_from->second}},
+                {"resize_mode", name_of(r.resize_mode)}});
   out["pixels_sha256"] = pixel_hash(result.images[i]);
   return out;
 }
 
-ImageText picture_text(const ImageResult& result, size_t i, const ModelText& model) {
-  ordered_json about{{"tenon", version()}, {"commit", commit()}, {"model", model.name}, {"model_sha256", model.sha256}};
+ImageText picture_text(const ImageResult& result, size_t i, const ModelText& model, const MadeBy& by) {
+  ordered_json about{{"tenon", by.version}};
+  if (!by.commit.empty()) about["commit"] = by.commit;
+  about.update({{"model", model.name}, {"model_sha256", model.sha256}});
   about.update(picture_json(result, i));
   const ImageRequest& r = result.request;
-  return {{"parameters", a1111_parameters(r.prompt, r.negative, a1111_settings(result, i, model))},
+  return {{"parameters", a1111_parameters(r.prompt, r.negative, a1111_settings(result, i, model, by))},
           {"tenon", about.dump()}};
 }
 
-}  // namespace tenon::cli
+}  // namespace tenon
