@@ -88,13 +88,14 @@ struct ByteLevelTokenizer::State {
       TENON_CHECK(Model, fresh, where) << "token '" << token << "' has the id " << id << " of another token";
       size = std::max(size, id + 1);
     };
+    std::unordered_set<std::string_view> added;
     for (const AddedToken& token : parts.added) {
-      name(token.id, token.content, token.content);
+      added.insert(token.content);
+      name(token.id, token.normalized && parts.nfc ? nfc(token.content) : token.content, token.content);
       if (token.special) special.insert(token.id);
     }
     for (const auto& [token, id] : parts.tokens) {
-      const auto added = bytes_by_id.find(id);
-      if (added != bytes_by_id.end() && added->second == token) continue;  // an added token, in the vocabulary too
+      if (added.count(token)) continue;  // check_added saw that it has the same id
       if (parts.whole_words) words.emplace(bytes_of(token), id);
       name(id, bytes_of(token), token);
     }

@@ -223,7 +223,7 @@ void PreTokenizer::run(size_t step, std::string_view text, const std::function<v
     if (text.starts_with(' '))
       run(step + 1, text, f);
     else
-      run(step + 1, " " + std::string(text), f);
+      run(step + 1, std::string(" ").append(text), f);
     return;
   }
   const Scanner scan(text);

@@ -1,7 +1,5 @@
 #include "tenon/io/sharded_weights.h"
 
-#include <set>
-
 #include "tenon/core/error.h"
 #include "tenon/io/json.h"
 
@@ -23,16 +21,15 @@ ShardedWeights ShardedWeights::open(const fs::path& path) {
       << "expected an object with an object 'weight_map'";
   ShardedWeights out;
   out.index_ = path;
-  std::set<std::string> names;
   for (const auto& [tensor, shard] : index["weight_map"].items()) {
     TENON_CHECK(Model, shard.is_string() && is_plain_name(shard.get_ref<const std::string&>()), where)
         << "weight_map: expected the plain name of a file beside the index for '" << tensor << "', found "
         << shard.dump();
     out.shard_of_[tensor] = shard.get<std::string>();
-    names.insert(shard.get<std::string>());
+    ++out.count_[shard.get<std::string>()];
   }
-  TENON_CHECK(Model, !names.empty(), where) << "weight_map: lists no tensors";
-  out.shards_.assign(names.begin(), names.end());
+  TENON_CHECK(Model, !out.count_.empty(), where) << "weight_map: lists no tensors";
+  for (const auto& [name, tensors] : out.count_) out.shards_.push_back(name);
   std::string missing;
   std::error_code ignored;
   for (const std::string& name : out.shards_)
@@ -59,6 +56,9 @@ SafetensorsFile ShardedWeights::open_shard(const std::string& shard) const {
   };
   for (const auto& [tensor, view] : file.tensors()) check_listed(tensor);
   for (const auto& [tensor, view] : file.unsupported()) check_listed(tensor);
+  const auto listed_here = count_.find(shard);
+  const size_t found = file.tensors().size() + file.unsupported().size();
+  if (listed_here == count_.end() || listed_here->second == found) return file;
   for (const auto& [tensor, name] : shard_of_)
     TENON_CHECK(Model, name != shard || file.contains(tensor) || file.unsupported().count(tensor), where)
         << "weight_map: tensor '" << tensor << "' is not in '" << shard << "'";

@@ -35,6 +35,7 @@ class ShardedWeights {
   std::filesystem::path index_;
   std::vector<std::string> shards_;
   std::map<std::string, std::string, std::less<>> shard_of_;
+  std::map<std::string, size_t> count_;  // tensors that the index puts into each file
   std::optional<int64_t> total_size_;
 };
 
