@@ -26,7 +26,7 @@ std::pair<std::string, std::string> read_merge(std::string_view line, const std:
               blank != std::string_view::npos && blank > 0 && blank + 1 < line.size() &&
                   line.find(' ', blank + 1) == std::string_view::npos,
               where)
-      << "expected a merge of two symbols with a blank between them, found '" << line << "'";
+      << "expected two symbols with a blank between them, found '" << line << "'";
   return {std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))};
 }
 

@@ -13,8 +13,8 @@ namespace tenon {
 /// Ids are below this: far above every vocabulary in use.
 inline constexpr int32_t kMaxTokenId = 1 << 24;
 
-using TokenIds = std::unordered_map<std::string, int32_t>;               ///< by the token's text in the byte alphabet
-using MergeList = std::vector<std::pair<std::string, std::string>>;      ///< best first
+using TokenIds = std::unordered_map<std::string, int32_t>;           ///< by the token's text in the byte alphabet
+using MergeList = std::vector<std::pair<std::string, std::string>>;  ///< best first
 
 /// An object of token ids. Error(Model) names `where`, the token, and what its id is instead.
 TokenIds read_token_ids(const nlohmann::json& object, const std::string& where);

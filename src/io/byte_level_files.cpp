@@ -40,8 +40,7 @@ AddedToken added_token(const json& object, const json& id, const std::string& wh
   AddedToken out;
   out.content = object["content"].get<std::string>();
   TENON_CHECK(Model, id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(kMaxTokenId), where)
-      << "added token '" << out.content << "': expected an id from 0 to " << kMaxTokenId - 1 << ", found "
-      << id.dump();
+      << "added token '" << out.content << "': expected an id from 0 to " << kMaxTokenId - 1 << ", found " << id.dump();
   out.id = id.get<int32_t>();
   out.special = flag(object, "special", where);
   out.normalized = flag(object, "normalized", where);
@@ -67,7 +66,7 @@ void read_model(const json& model, TokenizerParts& parts, const std::string& whe
   TENON_CHECK(Model, member(model, "type").is_null() || model["type"] == "BPE", where)
       << "model type " << member(model, "type").dump() << " is not supported; expected \"BPE\"";
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
-    TENON_CHECK(Model, member(model, key).is_null() || model[key] == "", where)
+    TENON_CHECK(Model, member(model, key).is_null() || model[key] == json(""), where)
         << "model." << key << " " << model[key].dump() << " is not supported; expected none";
   TENON_CHECK(Model, member(model, "dropout").is_null() || model["dropout"] == 0, where)
       << "model.dropout " << model["dropout"].dump() << " is not supported; expected none";
@@ -159,9 +158,8 @@ void read_config(const json& config, TokenizerParts& parts, const std::string& w
     TENON_CHECK(Model, is_number, where) << "added_tokens_decoder: expected an id, found '" << id << "'";
     AddedToken added = added_token(token, static_cast<uint64_t>(std::stoul(id)), where);
     const auto [at, fresh] = known.emplace(added.content, added.id);
-    TENON_CHECK(Model, at->second == added.id, where)
-        << "added_tokens_decoder: '" << added.content << "' has id " << added.id << ", the tokenizer's has "
-        << at->second;
+    TENON_CHECK(Model, at->second == added.id, where) << "added_tokens_decoder: '" << added.content << "' has id "
+                                                      << added.id << ", the tokenizer's has " << at->second;
     if (fresh) parts.added.push_back(std::move(added));
   }
   read_role(config, "bos_token", parts, parts.bos, where);
@@ -221,7 +219,7 @@ ByteLevelTokenizer ByteLevelTokenizer::from_folder(const fs::path& folder) {
 }
 
 ByteLevelTokenizer ByteLevelTokenizer::from_gguf(const GgufFile& file) {
-  const std::string where = file.name();
+  const std::string& where = file.name();
   const auto model = file.string("tokenizer.ggml.model"), pre = file.string("tokenizer.ggml.pre");
   TENON_CHECK(Model, model && *model == "gpt2", where)
       << "tokenizer.ggml.model: expected gpt2, found '" << model.value_or("") << "'";
@@ -238,7 +236,8 @@ ByteLevelTokenizer ByteLevelTokenizer::from_gguf(const GgufFile& file) {
       << "tokenizer.ggml.token_type has " << types.size() << " entries for " << tokens.size() << " tokens";
   for (size_t i = 0; i < tokens.size(); ++i) {
     const auto id = static_cast<int32_t>(i);
-    const bool control = !types.empty() && types[i] == kControl, added = control || (!types.empty() && types[i] == kUserDefined);
+    const bool control = !types.empty() && types[i] == kControl,
+               added = control || (!types.empty() && types[i] == kUserDefined);
     if (added) parts.added.push_back({id, std::string(tokens[i]), control});
     const bool fresh = added || parts.tokens.emplace(tokens[i], id).second;
     TENON_CHECK(Model, fresh, where) << "tokenizer.ggml.tokens: token '" << tokens[i] << "' occurs twice";
@@ -249,7 +248,8 @@ ByteLevelTokenizer ByteLevelTokenizer::from_gguf(const GgufFile& file) {
   parts.eos = gguf_id(file, "tokenizer.ggml.eos_token_id", tokens.size());
   parts.pad = gguf_id(file, "tokenizer.ggml.padding_token_id", tokens.size());
   // Llama 3 wants its start token where the file says nothing.
-  if (file.boolean("tokenizer.ggml.add_bos_token").value_or(parts.whole_words) && parts.bos) parts.prefix = {*parts.bos};
+  if (file.boolean("tokenizer.ggml.add_bos_token").value_or(parts.whole_words) && parts.bos)
+    parts.prefix = {*parts.bos};
   if (const auto text = file.string("tokenizer.chat_template")) parts.chat_template = std::string(*text);
   return {std::move(parts), where};
 }

@@ -66,8 +66,7 @@ void check_added(const TokenizerParts& parts, const std::string& where) {
     TENON_CHECK(Model, token.content.size() <= kMaxAddedTokenBytes, where)
         << "added token " << token.id << " has " << token.content.size() << " bytes; at most " << kMaxAddedTokenBytes
         << " are supported";
-    TENON_CHECK(Model, seen.insert(token.content).second, where)
-        << "two added tokens are '" << token.content << "'";
+    TENON_CHECK(Model, seen.insert(token.content).second, where) << "two added tokens are '" << token.content << "'";
     const auto known = parts.tokens.find(token.content);
     TENON_CHECK(Model, known == parts.tokens.end() || known->second == token.id, where)
         << "added token '" << token.content << "' has id " << token.id << ", the vocabulary's has " << known->second;
@@ -83,7 +82,7 @@ struct ByteLevelTokenizer::State {
         normal(added_of(parts, true)),
         bpe(parts.tokens, without_control(std::move(parts.merges), control), "", -1, where) {
     parts.merges.clear();
-    const auto name = [&](int32_t id, std::string bytes, const std::string& token) {
+    const auto name = [&](int32_t id, std::string&& bytes, const std::string& token) {
       const auto [at, fresh] = bytes_by_id.try_emplace(id, std::move(bytes));
       TENON_CHECK(Model, fresh, where) << "token '" << token << "' has the id " << id << " of another token";
       size = std::max(size, id + 1);

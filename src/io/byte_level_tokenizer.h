@@ -26,8 +26,8 @@ struct TokenizerParts {
   MergeList merges;
   std::vector<AddedToken> added;
   PreTokenizer pre_tokenizer{WordPattern::Gpt2};
-  bool nfc = false;           ///< text is brought to normal form C
-  bool whole_words = false;   ///< a word that is a token is not merged from bytes ("ignore_merges")
+  bool nfc = false;                      ///< text is brought to normal form C
+  bool whole_words = false;              ///< a word that is a token is not merged from bytes ("ignore_merges")
   std::vector<int32_t> prefix;           ///< ids in front of every text, where a model wants them (Llama 3)
   std::optional<int32_t> bos, eos, pad;  ///< as the file names them
   std::optional<std::string> chat_template;

@@ -1,8 +1,9 @@
 // Chat templates: a conversation to the text that a model was trained on, as its tokenizer files describe it in Jinja.
 //
-// A subset of Jinja, what published templates use, rendered as transformers renders it (trim_blocks, lstrip_blocks, JSON
-// as Python writes it):
-//   tags      {{ }} {% %} {# #} with - and +; for (.. in .. if .. else), if, elif, else, set (also blocks and members of
+// A subset of Jinja, what published templates use, rendered as transformers renders it (trim_blocks, lstrip_blocks,
+// JSON as Python writes it):
+//   tags      {{ }} {% %} {# #} with - and +; for (.. in .. if .. else), if, elif, else, set (also blocks and members
+//   of
 //             a namespace), break, continue, generation
 //   values    strings, numbers, true, false, none, lists, mappings; x.y, x["y"], x[0], x[1:2:3]; + - * / // % ~;
 //             == != < <= > >= in, not in; and, or, not; a if b else c; loop.index, .first, .previtem, ...
@@ -34,9 +35,9 @@ class ChatTemplate {
   static ChatTemplate compile(std::string_view source, const std::string& where);
 
   /// The text for `variables`, an object: "messages" (a list of {"role", "content", ...}), "add_generation_prompt",
-  /// and where the template wants them "tools", "enable_thinking", "bos_token", "eos_token", ... Keys keep their order in
-  /// the JSON that a template prints. Error(Usage): what raise_exception says, data that does not fit. Error(Model): more
-  /// steps, memory or output than a template may use.
+  /// and where the template wants them "tools", "enable_thinking", "bos_token", "eos_token", ... Keys keep their order
+  /// in the JSON that a template prints. Error(Usage): what raise_exception says, data that does not fit. Error(Model):
+  /// more steps, memory or output than a template may use.
   std::string render(const nlohmann::ordered_json& variables) const;
 
  private:

@@ -42,21 +42,29 @@ std::string_view kind_name(const GgufValue& v) {
 int64_t integer_at(const GgufValue& v, size_t i, const std::string& where, std::string_view key) {
   switch (v.type) {
     case GgufType::U8:
-    case GgufType::Bool: return load<uint8_t>(v.data, i);
-    case GgufType::I8: return load<int8_t>(v.data, i);
-    case GgufType::U16: return load<uint16_t>(v.data, 2 * i);
-    case GgufType::I16: return load<int16_t>(v.data, 2 * i);
-    case GgufType::U32: return load<uint32_t>(v.data, 4 * i);
-    case GgufType::I32: return load<int32_t>(v.data, 4 * i);
-    case GgufType::I64: return load<int64_t>(v.data, 8 * i);
+    case GgufType::Bool:
+      return load<uint8_t>(v.data, i);
+    case GgufType::I8:
+      return load<int8_t>(v.data, i);
+    case GgufType::U16:
+      return load<uint16_t>(v.data, 2 * i);
+    case GgufType::I16:
+      return load<int16_t>(v.data, 2 * i);
+    case GgufType::U32:
+      return load<uint32_t>(v.data, 4 * i);
+    case GgufType::I32:
+      return load<int32_t>(v.data, 4 * i);
+    case GgufType::I64:
+      return load<int64_t>(v.data, 8 * i);
     case GgufType::U64: {
       const auto out = load<uint64_t>(v.data, 8 * i);
       TENON_CHECK(Model, out <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()), where)
           << key << ": " << out << " is too large";
       return static_cast<int64_t>(out);
     }
-    default: throw Error(ErrorKind::Model, where, std::string(key) + ": expected an integer, found " +
-                                                      std::string(kind_name(v)));
+    default:
+      throw Error(ErrorKind::Model, where,
+                  std::string(key) + ": expected an integer, found " + std::string(kind_name(v)));
   }
 }
 
@@ -84,6 +92,9 @@ class GgufReader {
     uint64_t tensors = 0, keys = 0;
     read_header(tensors, keys);
     for (uint64_t i = 0; i < keys; ++i) read_value();
+    const int64_t parts = out_.integer("split.count").value_or(1);
+    TENON_CHECK(Model, parts <= 1, file())
+        << "is one of " << parts << " parts of a model; join them into one file first";
     for (uint64_t i = 0; i < tensors; ++i) read_tensor();
     place_tensors();
     return std::move(out_);
@@ -101,9 +112,8 @@ class GgufReader {
   uint64_t left() const { return bytes_.size() - at_; }
 
   std::span<const std::byte> take(uint64_t size, const char* what) {
-    TENON_CHECK(Model, size <= left(), file())
-        << "truncated, or not what it claims: " << what << " at byte " << at_ << " needs " << size << " bytes, "
-        << left() << " follow";
+    TENON_CHECK(Model, size <= left(), file()) << "truncated, or not what it claims: " << what << " at byte " << at_
+                                               << " needs " << size << " bytes, " << left() << " follow";
     const auto out = bytes_.subspan(at_, static_cast<size_t>(size));
     at_ += static_cast<size_t>(size);
     return out;
@@ -175,8 +185,9 @@ class GgufReader {
     uint64_t elements = 1;
     for (uint32_t i = 0; i < extents; ++i) {
       const auto extent = number<uint64_t>("tensor extent");
-      TENON_CHECK(Model, !__builtin_mul_overflow(elements, extent, &elements) && extent <= kLargestTensor &&
-                             elements <= kLargestTensor,
+      TENON_CHECK(Model,
+                  !__builtin_mul_overflow(elements, extent, &elements) && extent <= kLargestTensor &&
+                      elements <= kLargestTensor,
                   file())
           << where << ": has more elements than can be addressed";
       dims[extents - 1 - i] = static_cast<int64_t>(extent);

@@ -1,10 +1,10 @@
 // GGUF, versions 2 and 3, little endian: metadata by key, then tensors whose elements may be quantised in blocks.
 //
-// Invariants of an open file: keys and tensor names occur once; every string, array and tensor lies in the file; tensors
-// have a known type, whole blocks in a row, offsets that are multiples of the file's alignment, and no byte in common.
-// What breaks one of these is refused on opening, with one Error(Model) that names the file and the key or tensor.
-// Opening takes time and memory in proportion to the part of the file in front of the tensors' data, at most 12 times
-// its size. Values and tensors are views of the mapped file; nothing is copied.
+// Invariants of an open file: keys and tensor names occur once; every string, array and tensor lies in the file;
+// tensors have a known type, whole blocks in a row, offsets that are multiples of the file's alignment, and no byte in
+// common. What breaks one of these is refused on opening, with one Error(Model) that names the file and the key or
+// tensor. Opening takes time and memory in proportion to the part of the file in front of the tensors' data, at most 12
+// times its size. Values and tensors are views of the mapped file; nothing is copied.
 //
 // Shapes are in our order (rows first): GGUF writes them innermost first.
 #pragma once
@@ -29,7 +29,7 @@ enum class GgufType : uint32_t { U8, I8, U16, I16, U32, I32, F32, Bool, String, 
 
 /// A metadata value: a view of the file.
 struct GgufValue {
-  GgufType type = GgufType::U8;     ///< of the value, or of an array's elements
+  GgufType type = GgufType::U8;  ///< of the value, or of an array's elements
   bool is_array = false;
   uint64_t count = 1;               ///< elements of an array
   std::span<const std::byte> data;  ///< the numbers, or strings with a length (8 bytes) in front of each

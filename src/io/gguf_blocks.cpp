@@ -9,39 +9,18 @@
 namespace tenon {
 namespace {
 
-constexpr std::array<FileBlockType, 33> kTypes = {{{0, "F32", 1, 4, true},
-                                                   {1, "F16", 1, 2, true},
-                                                   {2, "Q4_0", 32, 18, true},
-                                                   {3, "Q4_1", 32, 20, true},
-                                                   {6, "Q5_0", 32, 22, true},
-                                                   {7, "Q5_1", 32, 24, true},
-                                                   {8, "Q8_0", 32, 34, true},
-                                                   {9, "Q8_1", 32, 40, false},
-                                                   {10, "Q2_K", 256, 84, false},
-                                                   {11, "Q3_K", 256, 110, false},
-                                                   {12, "Q4_K", 256, 144, true},
-                                                   {13, "Q5_K", 256, 176, true},
-                                                   {14, "Q6_K", 256, 210, true},
-                                                   {15, "Q8_K", 256, 292, false},
-                                                   {16, "IQ2_XXS", 256, 66, false},
-                                                   {17, "IQ2_XS", 256, 74, false},
-                                                   {18, "IQ3_XXS", 256, 98, false},
-                                                   {19, "IQ1_S", 256, 50, false},
-                                                   {20, "IQ4_NL", 32, 18, false},
-                                                   {21, "IQ3_S", 256, 110, false},
-                                                   {22, "IQ2_S", 256, 82, false},
-                                                   {23, "IQ4_XS", 256, 136, false},
-                                                   {24, "I8", 1, 1, false},
-                                                   {25, "I16", 1, 2, false},
-                                                   {26, "I32", 1, 4, false},
-                                                   {27, "I64", 1, 8, false},
-                                                   {28, "F64", 1, 8, false},
-                                                   {29, "IQ1_M", 256, 56, false},
-                                                   {30, "BF16", 1, 2, true},
-                                                   {34, "TQ1_0", 256, 54, false},
-                                                   {35, "TQ2_0", 256, 66, false},
-                                                   {39, "MXFP4", 32, 17, false},
-                                                   {40, "NVFP4", 64, 36, false}}};
+constexpr std::array<FileBlockType, 33> kTypes = {
+    {{0, "F32", 1, 4, true},          {1, "F16", 1, 2, true},          {2, "Q4_0", 32, 18, true},
+     {3, "Q4_1", 32, 20, true},       {6, "Q5_0", 32, 22, true},       {7, "Q5_1", 32, 24, true},
+     {8, "Q8_0", 32, 34, true},       {9, "Q8_1", 32, 40, false},      {10, "Q2_K", 256, 84, false},
+     {11, "Q3_K", 256, 110, false},   {12, "Q4_K", 256, 144, true},    {13, "Q5_K", 256, 176, true},
+     {14, "Q6_K", 256, 210, true},    {15, "Q8_K", 256, 292, false},   {16, "IQ2_XXS", 256, 66, false},
+     {17, "IQ2_XS", 256, 74, false},  {18, "IQ3_XXS", 256, 98, false}, {19, "IQ1_S", 256, 50, false},
+     {20, "IQ4_NL", 32, 18, false},   {21, "IQ3_S", 256, 110, false},  {22, "IQ2_S", 256, 82, false},
+     {23, "IQ4_XS", 256, 136, false}, {24, "I8", 1, 1, false},         {25, "I16", 1, 2, false},
+     {26, "I32", 1, 4, false},        {27, "I64", 1, 8, false},        {28, "F64", 1, 8, false},
+     {29, "IQ1_M", 256, 56, false},   {30, "BF16", 1, 2, true},        {34, "TQ1_0", 256, 54, false},
+     {35, "TQ2_0", 256, 66, false},   {39, "MXFP4", 32, 17, false},    {40, "NVFP4", 64, 36, false}}};
 
 const FileBlockType& info(BlockType t) {
   for (const FileBlockType& type : kTypes)
@@ -144,17 +123,28 @@ void q6_k_block(const uint8_t* b, float* out) {
 using BlockFunction = void (*)(const uint8_t*, float*);
 BlockFunction block_function(BlockType t) {
   switch (t) {
-    case BlockType::F32: return f32_block;
-    case BlockType::F16: return f16_block;
-    case BlockType::BF16: return bf16_block;
-    case BlockType::Q4_0: return q4_0_block;
-    case BlockType::Q4_1: return q4_1_block;
-    case BlockType::Q5_0: return q5_0_block;
-    case BlockType::Q5_1: return q5_1_block;
-    case BlockType::Q8_0: return q8_0_block;
-    case BlockType::Q4_K: return q4_k_block;
-    case BlockType::Q5_K: return q5_k_block;
-    case BlockType::Q6_K: return q6_k_block;
+    case BlockType::F32:
+      return f32_block;
+    case BlockType::F16:
+      return f16_block;
+    case BlockType::BF16:
+      return bf16_block;
+    case BlockType::Q4_0:
+      return q4_0_block;
+    case BlockType::Q4_1:
+      return q4_1_block;
+    case BlockType::Q5_0:
+      return q5_0_block;
+    case BlockType::Q5_1:
+      return q5_1_block;
+    case BlockType::Q8_0:
+      return q8_0_block;
+    case BlockType::Q4_K:
+      return q4_k_block;
+    case BlockType::Q5_K:
+      return q5_k_block;
+    case BlockType::Q6_K:
+      return q6_k_block;
   }
   throw Error(ErrorKind::Internal, "gguf", "no such block type");
 }

@@ -48,8 +48,8 @@ struct FileBlockType {
 /// Nothing for a number that ggml does not know, or no longer knows.
 std::optional<FileBlockType> file_block_type(uint32_t number);
 
-/// Converts whole blocks, block by block: out.size() elements, a multiple of block_elements, from exactly as many blocks
-/// in `in`. Error(Internal) if the sizes do not fit. The second form rounds to bf16 (nearest even).
+/// Converts whole blocks, block by block: out.size() elements, a multiple of block_elements, from exactly as many
+/// blocks in `in`. Error(Internal) if the sizes do not fit. The second form rounds to bf16 (nearest even).
 void dequantise(BlockType t, std::span<const std::byte> in, std::span<float> out);
 void dequantise_bf16(BlockType t, std::span<const std::byte> in, std::span<uint16_t> out);
 

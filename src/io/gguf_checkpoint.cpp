@@ -185,9 +185,8 @@ int64_t GgufSlice::file_row(int64_t row) const {
 }
 
 void read_rows(const GgufSlice& slice, int64_t first, std::span<float> out) {
-  each_row(slice, first, out, [&](std::span<const std::byte> from, std::span<float> to) {
-    dequantise(slice.tensor->type, from, to);
-  });
+  each_row(slice, first, out,
+           [&](std::span<const std::byte> from, std::span<float> to) { dequantise(slice.tensor->type, from, to); });
   order_vector(slice, out);
 }
 

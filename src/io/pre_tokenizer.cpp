@@ -17,7 +17,7 @@ constexpr const char* kQwen2 =
 constexpr const char* kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-constexpr int kMostNested = 8;   // Sequences in Sequences
+constexpr int kMostNested = 8;  // Sequences in Sequences
 constexpr size_t kMostSteps = 16;
 
 // A character's place and class, read ahead of the scan.
@@ -168,8 +168,9 @@ void PreTokenizer::add(const json& description, const std::string& where, int de
   } else if (type == "Split") {
     add_split(description, where);
   } else {
-    throw Error(ErrorKind::Model, where,
-                "pre_tokenizer '" + type + "' is not supported; expected ByteLevel, Split, Digits or a Sequence of them");
+    throw Error(
+        ErrorKind::Model, where,
+        "pre_tokenizer '" + type + "' is not supported; expected ByteLevel, Split, Digits or a Sequence of them");
   }
 }
 
@@ -203,8 +204,8 @@ PreTokenizer PreTokenizer::from_gguf_name(std::string_view name, const std::stri
   if (name == "gpt-2") return PreTokenizer(WordPattern::Gpt2);
   if (name == "qwen2") return PreTokenizer(WordPattern::Qwen2);
   if (name == "llama-bpe" || name == "llama3" || name == "llama-v3") return PreTokenizer(WordPattern::Llama3);
-  TENON_CHECK(Model, name == "smollm", where) << "tokenizer.ggml.pre '" << name
-                                              << "' is not supported; expected gpt-2, qwen2, llama-bpe or smollm";
+  TENON_CHECK(Model, name == "smollm", where)
+      << "tokenizer.ggml.pre '" << name << "' is not supported; expected gpt-2, qwen2, llama-bpe or smollm";
   PreTokenizer out(WordPattern::Gpt2);
   out.steps_.insert(out.steps_.begin(), Step::EachDigit);
   return out;
@@ -229,12 +230,23 @@ void PreTokenizer::run(size_t step, std::string_view text, const std::function<v
   const Scanner scan(text);
   for (size_t i = 0, end = 0; i < text.size(); i = end) {
     switch (steps_[step]) {
-      case Step::Gpt2: end = scan.gpt2(i); break;
-      case Step::Qwen2: end = scan.qwen2(i, 1); break;
-      case Step::Llama3: end = scan.qwen2(i, 3); break;
-      case Step::EachDigit: end = scan.digits(i, true); break;
-      case Step::DigitRuns: end = scan.digits(i, false); break;
-      case Step::PrefixSpace: break;
+      case Step::Gpt2:
+        end = scan.gpt2(i);
+        break;
+      case Step::Qwen2:
+        end = scan.qwen2(i, 1);
+        break;
+      case Step::Llama3:
+        end = scan.qwen2(i, 3);
+        break;
+      case Step::EachDigit:
+        end = scan.digits(i, true);
+        break;
+      case Step::DigitRuns:
+        end = scan.digits(i, false);
+        break;
+      case Step::PrefixSpace:
+        break;
     }
     run(step + 1, text.substr(i, end - i), f);
   }

@@ -1,7 +1,7 @@
 // How text is cut into pieces before byte-pair encoding: what a tokenizer.json calls pre_tokenizer.
 //
-// The word patterns in use are few, and each has a scanner here that walks the text once: linear time whatever the text,
-// and nothing of a file is run as a regular expression. A pattern without a scanner is refused by name.
+// The word patterns in use are few, and each has a scanner here that walks the text once: linear time whatever the
+// text, and nothing of a file is run as a regular expression. A pattern without a scanner is refused by name.
 #pragma once
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -30,8 +30,8 @@ class PreTokenizer {
   /// One word pattern alone.
   explicit PreTokenizer(WordPattern pattern);
 
-  /// Calls f with the pieces of `text` (well-formed UTF-8), in order; together they are the text (with a blank in front,
-  /// if the file asks for one). Linear in the text.
+  /// Calls f with the pieces of `text` (well-formed UTF-8), in order; together they are the text (with a blank in
+  /// front, if the file asks for one). Linear in the text.
   void each(std::string_view text, const std::function<void(std::string_view)>& f) const;
 
  private:

@@ -16,7 +16,8 @@ ByteLevelTokenizer make_tokenizer(WordPattern pattern, bool whole_words) {
   TokenizerParts parts;
   int32_t id = 0;
   for (const std::string& byte : byte_alphabet()) parts.tokens[byte] = id++;
-  for (const auto& [left, right] : {std::pair{"a", "a"}, {"aa", "aa"}, {"Ġ", "t"}, {"h", "e"}, {"Ġt", "he"}, {"1", "2"}}) {
+  for (const auto& [left, right] :
+       {std::pair{"a", "a"}, {"aa", "aa"}, {"Ġ", "t"}, {"h", "e"}, {"Ġt", "he"}, {"1", "2"}}) {
     parts.tokens[std::string(left) + right] = id++;
     parts.merges.emplace_back(left, right);
   }

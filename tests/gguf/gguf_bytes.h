@@ -35,7 +35,8 @@ class GgufBytes {
   GgufBytes& string_key(std::string_view name, std::string_view value) {
     return key(name, tenon::GgufType::String).text(value);
   }
-  GgufBytes& tensor(std::string_view name, const std::vector<uint64_t>& innermost_first, uint32_t type, uint64_t offset) {
+  GgufBytes& tensor(std::string_view name, const std::vector<uint64_t>& innermost_first, uint32_t type,
+                    uint64_t offset) {
     text(name).number(static_cast<uint32_t>(innermost_first.size()));
     for (const uint64_t extent : innermost_first) number(extent);
     return number(type).number(offset);

@@ -38,7 +38,8 @@ TEST(GgufErrors, Header) {
 
 TEST(GgufErrors, Metadata) {
   const GgufType string = GgufType::String, array = GgufType::Array;
-  expect_refused(GgufBytes().header(0, 1).key("k", string).number<uint64_t>(100).raw("abc"), "needs 100 bytes, 3 follow");
+  expect_refused(GgufBytes().header(0, 1).key("k", string).number<uint64_t>(100).raw("abc"),
+                 "needs 100 bytes, 3 follow");
   expect_refused(GgufBytes().header(0, 1).key("k", string).number(~uint64_t{0}).raw("abc"), "follow");
   expect_refused(GgufBytes().header(0, 1).number(~uint64_t{0}).raw("abcdefghijk"), "metadata key");
   expect_refused(GgufBytes().header(0, 1).text("k").number<uint32_t>(13).raw("abc"), "metadata 'k': unknown type 13");
@@ -46,11 +47,13 @@ TEST(GgufErrors, Metadata) {
                  "unknown type 9 of an array's elements");
   expect_refused(GgufBytes().header(0, 1).key("k", array).number<uint32_t>(10).number(uint64_t{1} << 61).raw("abc"),
                  "an array of 2305843009213693952 elements does not fit the 3 bytes");
-  expect_refused(GgufBytes().header(0, 1).key("k", array).number<uint32_t>(8).number<uint64_t>(2).text("a").raw("bcdefghi"),
-                 "follow");
+  expect_refused(
+      GgufBytes().header(0, 1).key("k", array).number<uint32_t>(8).number<uint64_t>(2).text("a").raw("bcdefghi"),
+      "follow");
   expect_refused(GgufBytes().header(0, 2).string_key("k", "a").string_key("k", "b"), "metadata 'k' occurs twice");
   expect_refused(GgufBytes().header(0, 1).string_key("\xff", "a"), "invalid UTF-8");
   expect_refused(GgufBytes().header(0, 1).string_key(std::string(70000, 'k'), "a"), "has 70000 bytes; at most 65535");
+  expect_refused(GgufBytes().header(0, 1).key("split.count", GgufType::U16).number<uint16_t>(3), "is one of 3 parts");
   GgufBytes bad;
   bad.header(0, 1).string_key("k", "ab\xff");
   expect_error(ErrorKind::Model, "k: invalid UTF-8 at byte 2", [&] { bad.read().string("k"); });
@@ -62,14 +65,16 @@ TEST(GgufErrors, Tensors) {
   EXPECT_EQ(one_tensor({}, kF32, 0, 4).read().at("w").shape, Shape{});
   EXPECT_EQ(one_tensor({0, 4}, kF32, 0, 0).read().at("w").data.size(), 0u);
   expect_refused(one_tensor({1, 1, 1, 1, 1}, kF32, 0, 4), "tensor 'w': 5 extents; at most 4");
-  expect_refused(one_tensor({uint64_t{1} << 32, uint64_t{1} << 32}, kF32, 0, 64), "more elements than can be addressed");
+  expect_refused(one_tensor({uint64_t{1} << 32, uint64_t{1} << 32}, kF32, 0, 64),
+                 "more elements than can be addressed");
   expect_refused(one_tensor({uint64_t{1} << 61}, kF32, 0, 64), "exceed the file's 64 bytes of data");
   expect_refused(one_tensor({uint64_t{1} << 62}, kF32, 0, 64), "more bytes than can be addressed");
   expect_refused(one_tensor({8}, 77, 0, 64), "tensor 'w': unknown element type 77");
   expect_refused(one_tensor({8}, 4, 0, 64), "unknown element type 4");
   expect_refused(one_tensor({33}, kQ4_1, 0, 64), "rows of 33 elements are no whole blocks of Q4_1 (32 elements)");
   expect_refused(one_tensor({8}, kF32, 8, 64), "offset 8 is no multiple of the alignment, 32");
-  expect_refused(one_tensor({32}, kF32, 0, 127), "128 bytes at offset 0 exceed the file's 127 bytes of data (truncated?)");
+  expect_refused(one_tensor({32}, kF32, 0, 127),
+                 "128 bytes at offset 0 exceed the file's 127 bytes of data (truncated?)");
   expect_refused(one_tensor({8}, kF32, ~uint64_t{31}, 64), "exceed the file's 64 bytes");
   GgufBytes twice;
   twice.header(2, 0).tensor("w", {8}, kF32, 0).tensor("w", {8}, kF32, 32).data(64);
@@ -84,9 +89,14 @@ TEST(GgufErrors, Tensors) {
 
 TEST(GgufErrors, Alignment) {
   for (const uint32_t wrong : {0u, 3u, 48u, 1u << 21})
-    expect_refused(GgufBytes().header(0, 1).key("general.alignment", GgufType::U32).number(wrong), "expected a power of two");
+    expect_refused(GgufBytes().header(0, 1).key("general.alignment", GgufType::U32).number(wrong),
+                   "expected a power of two");
   GgufBytes wide;
-  wide.header(1, 1).key("general.alignment", GgufType::U32).number<uint32_t>(128).tensor("w", {2}, kF32, 0).data(8, 128);
+  wide.header(1, 1)
+      .key("general.alignment", GgufType::U32)
+      .number<uint32_t>(128)
+      .tensor("w", {2}, kF32, 0)
+      .data(8, 128);
   const GgufTensor tensor = wide.read().at("w");
   EXPECT_EQ((reinterpret_cast<const char*>(tensor.data.data()) - wide.bytes().data()) % 128, 0);
 }
@@ -117,7 +127,8 @@ TEST(GgufErrors, Checkpoint) {
   GgufBytes twice;
   twice.header(2, 1).string_key("general.architecture", "lumina2").tensor("x_embedder.bias", {8}, kF32, 0);
   twice.tensor("model.diffusion_model.x_embedder.bias", {8}, kF32, 32).data(64);
-  expect_error(ErrorKind::Model, "two tensors stand for 'all_x_embedder.2-1.bias'", [&] { gguf_checkpoint(twice.read()); });
+  expect_error(ErrorKind::Model, "two tensors stand for 'all_x_embedder.2-1.bias'",
+               [&] { gguf_checkpoint(twice.read()); });
 }
 
 // Every truncation of a good file is refused, and every single byte of its front may be anything.

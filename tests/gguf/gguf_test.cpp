@@ -79,8 +79,10 @@ TEST(GgufBlocks, SizesMustFit) {
   std::vector<float> out(64);
   dequantise(BlockType::Q4_1, bytes, out);
   for (const size_t wrong : {39u, 20u})
-    expect_error(ErrorKind::Internal, "do not fit", [&] { dequantise(BlockType::Q4_1, std::span(bytes).first(wrong), out); });
-  expect_error(ErrorKind::Internal, "do not fit", [&] { dequantise(BlockType::Q4_1, bytes, std::span(out).first(63)); });
+    expect_error(ErrorKind::Internal, "do not fit",
+                 [&] { dequantise(BlockType::Q4_1, std::span(bytes).first(wrong), out); });
+  expect_error(ErrorKind::Internal, "do not fit",
+               [&] { dequantise(BlockType::Q4_1, bytes, std::span(out).first(63)); });
 }
 
 TEST(GgufFile, MetadataOfEveryType) {
@@ -106,8 +108,10 @@ TEST(GgufFile, MetadataOfEveryType) {
   EXPECT_EQ(file.integers("test.bools"), (std::vector<int64_t>{1, 0}));
   EXPECT_FALSE(file.string("nothing"));
   EXPECT_TRUE(file.strings("nothing").empty());
-  expect_error(ErrorKind::Model, "test.string: expected an integer, found string", [&] { file.integer("test.string"); });
-  expect_error(ErrorKind::Model, "test.ints: expected one value, found an array of i32", [&] { file.integer("test.ints"); });
+  expect_error(ErrorKind::Model, "test.string: expected an integer, found string",
+               [&] { file.integer("test.string"); });
+  expect_error(ErrorKind::Model, "test.ints: expected one value, found an array of i32",
+               [&] { file.integer("test.ints"); });
   expect_error(ErrorKind::Model, "test.u8: expected an array, found u8", [&] { file.integers("test.u8"); });
   expect_error(ErrorKind::Model, "test.ints: expected an array of strings, found one of i32",
                [&] { file.strings("test.ints"); });
@@ -128,7 +132,8 @@ TEST_P(GgufCheckpoints, TensorsAreThoseOfTheCheckpoint) {
   const GgufCheckpoint checkpoint = gguf_checkpoint(file);
   const json expected = read_json(fixture("gguf/tensors.json"))[name];
   EXPECT_EQ(checkpoint.tensors.size(), expected.size());
-  EXPECT_EQ(checkpoint.unexpected, name == "llama" ? std::vector<std::string>{"rope_freqs.weight"} : std::vector<std::string>{});
+  EXPECT_EQ(checkpoint.unexpected,
+            name == "llama" ? std::vector<std::string>{"rope_freqs.weight"} : std::vector<std::string>{});
   for (const auto& [tensor, want] : expected.items()) {
     ASSERT_TRUE(checkpoint.tensors.count(tensor)) << tensor;
     const GgufSlice& slice = checkpoint.tensors.at(tensor);

@@ -3,7 +3,6 @@
 #include <chrono>
 
 #include "io/io_test_tools.h"
-#include "text/real_vocabularies.h"
 #include "tenon/io/bpe.h"
 #include "tenon/io/byte_level_tokenizer.h"
 #include "tenon/io/files.h"
@@ -11,6 +10,7 @@
 #include "tenon/io/random.h"
 #include "tenon/io/unicode.h"
 #include "tenon/io/utf8.h"
+#include "text/real_vocabularies.h"
 
 namespace {
 using namespace io_test;
@@ -122,8 +122,8 @@ TEST(ByteLevelTokenizer, RealQwenVocabulary) {
   EXPECT_EQ(qwen.encode(" Hello world"), (Ids{21927, 1879}));
   EXPECT_EQ(qwen.encode("<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
                         "assistant.<|im_end|>\n"),
-            (Ids{151644, 8948, 198, 2610, 525, 1207, 16948, 11, 3465, 553, 54364, 14817, 13, 1446, 525, 264, 10950,
-                 17847, 13, 151645, 198}));
+            (Ids{151644, 8948, 198,  2610, 525, 1207,  16948, 11, 3465,   553, 54364,
+                 14817,  13,   1446, 525,  264, 10950, 17847, 13, 151645, 198}));
   EXPECT_EQ(qwen.encode("<|im_start|>user\n"), (Ids{151644, 872, 198}));
   EXPECT_EQ(qwen.encode("<|im_start|>assistant\n"), (Ids{151644, 77091, 198}));
   EXPECT_EQ(qwen.decode(std::array<int32_t, 4>{151644, 151657, 9707, 151645}, true), "<tool_call>Hello");
@@ -144,9 +144,10 @@ TEST(ByteLevelTokenizer, RealSmolLm2) {
   const std::string front =
       "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
       "<|im_start|>user\n";
-  EXPECT_EQ(smollm.encode(front + "What is 7 plus 5?<|im_end|>\n<|im_start|>assistant\n"),
-            (Ids{1,   9690, 198, 2683, 359,  253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407, 19712, 8182,
-                 2,   198,  1,   4093, 198,  1780, 314, 216,  39,    8055, 216,  37,  47,    2,  198,  1,   520, 9531,  198}));
+  EXPECT_EQ(
+      smollm.encode(front + "What is 7 plus 5?<|im_end|>\n<|im_start|>assistant\n"),
+      (Ids{1, 9690, 198, 2683, 359, 253,  5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407, 19712, 8182,
+           2, 198,  1,   4093, 198, 1780, 314,  216,  39,    8055, 216,  37,  47,    2,  198,  1,   520, 9531,  198}));
   EXPECT_EQ(smollm.decode(Ids{504, 3575, 282, 4649, 314, 7042, 30, 2}, true), "The capital of France is Paris.");
   expect_cases(smollm, "real-smollm2");
   expect_recorded(smollm, "real-smollm2");

@@ -47,7 +47,8 @@ void expect_recorded(const ChatTemplate& chat, const std::string& name) {
       got = e.kind() == ErrorKind::Usage ? "error" : e.what();
     }
     ASSERT_EQ(got, expected[i].get<std::string>())
-        << name << ", conversation " << i << ": " << conversations()["conversations"][i].dump() << "\n" << text;
+        << name << ", conversation " << i << ": " << conversations()["conversations"][i].dump() << "\n"
+        << text;
   }
   EXPECT_GT(texts, 100u);
 }
@@ -74,7 +75,9 @@ std::vector<ChatTemplate> family(const char* own, const char* published) {
   return out;
 }
 
-ordered_json turn(const std::string& role, const std::string& content) { return {{"role", role}, {"content", content}}; }
+ordered_json turn(const std::string& role, const std::string& content) {
+  return {{"role", role}, {"content", content}};
+}
 ordered_json chat(std::vector<ordered_json> messages, bool generate = true) {
   return {{"messages", std::move(messages)}, {"add_generation_prompt", generate}};
 }
@@ -90,7 +93,8 @@ const std::string kToolsText =
     "\"z\": 1, \"a\": \"é <b>\"}}\n</tools>\n\nFor each function call, return a json object with function name and "
     "arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": "
     "<args-json-object>}\n</tool_call><|im_end|>\n";
-const std::string kQwenSystem = "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
+const std::string kQwenSystem =
+    "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
 
 TEST(ChatTemplate, GoldenQwen25) {
   for (const ChatTemplate& qwen : family("qwen25", "qwen2_5")) {
@@ -101,12 +105,14 @@ TEST(ChatTemplate, GoldenQwen25) {
     EXPECT_EQ(qwen.render(with(chat({turn("user", "Hi")}), "tools", kTools)),
               kQwenSystem + "\n\n" + kToolsText + "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
     ordered_json called = turn("assistant", "");
-    called["tool_calls"] = {{{"type", "function"}, {"function", {{"name", "sum"}, {"arguments", {{"b", 1}, {"a", 2.5}}}}}}};
-    EXPECT_EQ(qwen.render(chat({turn("user", "1+2"), called, turn("tool", "3"), turn("tool", "4")}, false)),
-              kQwenSystem +
-                  "<|im_end|>\n<|im_start|>user\n1+2<|im_end|>\n<|im_start|>assistant\n<tool_call>\n{\"name\": \"sum\", "
-                  "\"arguments\": {\"b\": 1, \"a\": 2.5}}\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\n3\n"
-                  "</tool_response>\n<tool_response>\n4\n</tool_response><|im_end|>\n");
+    called["tool_calls"] = {
+        {{"type", "function"}, {"function", {{"name", "sum"}, {"arguments", {{"b", 1}, {"a", 2.5}}}}}}};
+    EXPECT_EQ(
+        qwen.render(chat({turn("user", "1+2"), called, turn("tool", "3"), turn("tool", "4")}, false)),
+        kQwenSystem +
+            "<|im_end|>\n<|im_start|>user\n1+2<|im_end|>\n<|im_start|>assistant\n<tool_call>\n{\"name\": \"sum\", "
+            "\"arguments\": {\"b\": 1, \"a\": 2.5}}\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\n3\n"
+            "</tool_response>\n<tool_response>\n4\n</tool_response><|im_end|>\n");
   }
 }
 
@@ -157,8 +163,9 @@ TEST(ChatTemplate, WhiteSpaceAroundTags) {
 TEST(ChatTemplate, WhatATemplateRefusesIsAUsageError) {
   expect_error(ErrorKind::Usage, "[test] line 2: roles must alternate",
                [] { render("{% if true %}\n{{ raise_exception('roles must ' ~ 'alternate') }}{% endif %}"); });
-  expect_error(ErrorKind::Usage, "'+' between a string and undefined 'content'",
-               [] { render("{{ 'x' + m.content }}", {{"m", ordered_json::object()}}); });
+  expect_error(ErrorKind::Usage, "'+' between a string and undefined 'content'", [] {
+    render("{{ 'x' + m.content }}", {{"m", ordered_json::object()}});
+  });
   expect_error(ErrorKind::Usage, "undefined 'm' has no 'content'", [] { render("{{ m.content }}"); });
 }
 
@@ -185,7 +192,8 @@ TEST(ChatTemplate, WhatIsNotOfTheSubsetIsRefusedWhenCompiled) {
       {"\xff", "invalid UTF-8 at byte 0"},
       {"{{ " + std::string(1000, '(') + "1" + std::string(1000, ')') + " }}", "nested deeper than 100 levels"},
       {"{{ " + std::string(1000, '-') + "1 }}", "nested deeper than 100 levels"}};
-  for (const auto& [source, part] : cases) expect_error(ErrorKind::Model, part, [&source = source] { of_text(source); });
+  for (const auto& [source, part] : cases)
+    expect_error(ErrorKind::Model, part, [&source = source] { of_text(source); });
   std::string chain = "{{ 1";
   for (int i = 0; i < 1000; ++i) chain += " + 1";
   expect_error(ErrorKind::Model, "an expression of more than 100 levels", [&] { of_text(chain + " }}"); });
@@ -197,9 +205,11 @@ TEST(ChatTemplate, AttributesLeadNowhere) {
                              "{{ 1.real }}", "{{ none.x }}", "{{ x.a.__init__ }}"})
     EXPECT_EQ(render(source, {{"x", {{"a", "s"}}}, {"messages", ordered_json::array()}}), "") << source;
   expect_error(ErrorKind::Usage, "has no '__mro__'", [] { render("{{ ''.__class__.__mro__ }}"); });
-  expect_error(ErrorKind::Model, "do not begin with '_'", [] { render("{% set n = namespace() %}{% set n._x = 1 %}"); });
-  expect_error(ErrorKind::Usage, "only a namespace's members can be set",
-               [] { render("{% set x.a = 1 %}", {{"x", {{"a", 1}}}}); });
+  expect_error(ErrorKind::Model, "do not begin with '_'",
+               [] { render("{% set n = namespace() %}{% set n._x = 1 %}"); });
+  expect_error(ErrorKind::Usage, "only a namespace's members can be set", [] {
+    render("{% set x.a = 1 %}", {{"x", {{"a", 1}}}});
+  });
 }
 
 TEST(ChatTemplate, TimeMemoryAndOutputAreBounded) {
@@ -210,7 +220,9 @@ TEST(ChatTemplate, TimeMemoryAndOutputAreBounded) {
       "{% set n = namespace(s=[1]) %}{% for a in range(99999) %}{% set n.s = [n.s] %}{% endfor %}",
       "{% set n = namespace(s=[1]) %}{% for a in range(60) %}{% set n.s = [n.s, n.s] %}{% endfor %}{{ n.s }}",
       "{% set n = namespace(s=[1]) %}{% for a in range(60) %}{% set n.s = [n.s, n.s] %}{% endfor %}{{ n.s == n.s[:] }}",
-      "{{ 'x' * 999999999999 }}", "{% for a in range(99999) %}{{ 'x' * 99999 }}{% endfor %}", "{{ range(1000000) }}",
+      "{{ 'x' * 999999999999 }}",
+      "{% for a in range(99999) %}{{ 'x' * 99999 }}{% endfor %}",
+      "{{ range(1000000) }}",
       "{% set s = 'a' * 9999999 %}{% for a in range(99999) %}{% if s == 'a' * 1 ~ s %}{% endif %}{% endfor %}",
       "{% set s = 'a' * 999999 %}{% for a in range(99999) %}{% if 'ab' in s %}{% endif %}{% endfor %}",
       "{% set s = 'a' * 999999 %}{% for a in range(99999) %}{% if s[:500000] ~ 'b' in s %}{% endif %}{% endfor %}",
@@ -227,7 +239,8 @@ TEST(ChatTemplate, TimeMemoryAndOutputAreBounded) {
 TEST(ChatTemplate, LongConversationsRender) {
   std::vector<ordered_json> messages;
   for (int i = 0; i < 5000; ++i) messages.push_back(turn(i % 2 ? "assistant" : "user", std::string(500, 'x')));
-  for (const char* name : {"qwen25", "qwen3", "smollm2"}) EXPECT_GT(in_tree(name).render(chat(messages)).size(), 2'500'000u);
+  for (const char* name : {"qwen25", "qwen3", "smollm2"})
+    EXPECT_GT(in_tree(name).render(chat(messages)).size(), 2'500'000u);
 }
 
 }  // namespace

@@ -60,9 +60,9 @@ std::string in_alphabet(const std::string& bytes) {
 void add_control_tokens(TokenizerParts& parts) {
   int32_t id = 151643;
   const auto add = [&](const std::string& content, bool special) { parts.added.push_back({id++, content, special}); };
-  for (const char* name : {"endoftext", "im_start", "im_end", "object_ref_start", "object_ref_end", "box_start",
-                           "box_end", "quad_start", "quad_end", "vision_start", "vision_end", "vision_pad", "image_pad",
-                           "video_pad"})
+  for (const char* name :
+       {"endoftext", "im_start", "im_end", "object_ref_start", "object_ref_end", "box_start", "box_end", "quad_start",
+        "quad_end", "vision_start", "vision_end", "vision_pad", "image_pad", "video_pad"})
     add(std::string("<|").append(name).append("|>"), true);
   for (const char* text : {"<tool_call>", "</tool_call>"}) add(text, false);
   for (const char* name : {"fim_prefix", "fim_middle", "fim_suffix", "fim_pad", "repo_name", "file_sep"})

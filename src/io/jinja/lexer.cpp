@@ -130,7 +130,8 @@ class Lexer {
 
   size_t skip_space() const {
     size_t n = 0;
-    while (at_ + n < source_.size() && (source_[at_ + n] == ' ' || (source_[at_ + n] >= 9 && source_[at_ + n] <= 13))) ++n;
+    while (at_ + n < source_.size() && (source_[at_ + n] == ' ' || (source_[at_ + n] >= 9 && source_[at_ + n] <= 13)))
+      ++n;
     return n;
   }
 
@@ -231,11 +232,13 @@ class Lexer {
       }
     constexpr std::string_view kOpen = "([{", kClose = ")]}";
     const char c = rest[0];
-    if (std::string_view("()[]{},.:|=<>+-*/%~").find(c) == std::string_view::npos) fail("a character that no expression has");
+    if (std::string_view("()[]{},.:|=<>+-*/%~").find(c) == std::string_view::npos)
+      fail("a character that no expression has");
     if (const size_t open = kOpen.find(c); open != std::string_view::npos) brackets_ += kClose[open];
     if (kClose.find(c) != std::string_view::npos) {
       if (brackets_.empty()) fail(std::string("'").append(1, c).append("' without its beginning"));
-      if (brackets_.back() != c) fail(std::string("expected '").append(1, brackets_.back()).append("', found '").append(1, c).append("'"));
+      if (brackets_.back() != c)
+        fail(std::string("expected '").append(1, brackets_.back()).append("', found '").append(1, c).append("'"));
       brackets_.pop_back();
     }
     add(TokenKind::Operator, std::string(1, c));

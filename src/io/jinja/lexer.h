@@ -13,7 +13,7 @@ enum class TokenKind {
   BlockBegin,  ///< {%
   BlockEnd,    ///< %}
   Name,
-  String,   ///< its value, escapes resolved
+  String,  ///< its value, escapes resolved
   Integer,
   Float,
   Operator  ///< ( ) [ ] { } , . : | = == != < <= > >= + - * / // % ~

@@ -197,7 +197,8 @@ Value length(const Call& c) {
 }
 
 Value tojson(const Call& c) {
-  const Value indent = c.argument(1, "indent"), sorted = c.argument(3, "sort_keys"), ascii = c.argument(0, "ensure_ascii");
+  const Value indent = c.argument(1, "indent"), sorted = c.argument(3, "sort_keys"),
+              ascii = c.argument(0, "ensure_ascii");
   if (truthy(ascii) || truthy(c.argument(2, "separators")))
     throw RenderError{"tojson: ensure_ascii and separators are not supported", true};
   int64_t width = -1;
@@ -242,12 +243,13 @@ Call inner_call(const Call& c, size_t skip, Value subject) {
 }
 
 Value map(const Call& c) {
-  const Value attribute = c.argument(c.arguments.size(), "attribute"), otherwise = c.argument(c.arguments.size(), "default");
+  const Value attribute = c.argument(c.arguments.size(), "attribute"),
+              otherwise = c.argument(c.arguments.size(), "default");
   List out;
   for (const Value& item : items_of(c.subject, c.budget)) {
     if (!attribute.is_undefined()) {
-      Value found = attribute_of(item, attribute, c.budget);
-      out.push_back(found.is_undefined() && !otherwise.is_undefined() ? otherwise : std::move(found));
+      const Value found = attribute_of(item, attribute, c.budget);
+      out.push_back(found.is_undefined() && !otherwise.is_undefined() ? otherwise : found);
     } else {
       const std::string& name = string_of(c.argument(0, "filter"), "map");
       if (!is_filter(name) || name == "map") throw RenderError{"map: there is no filter '" + name + "' for it", true};
@@ -314,7 +316,7 @@ Value reversed(const Call& c) {
 
 Value to_integer(const Call& c) {
   const Value otherwise = c.argument(0, "default");
-  const Value fallback = otherwise.is_undefined() ? Value(int64_t{0}) : otherwise;
+  Value fallback = otherwise.is_undefined() ? Value(int64_t{0}) : otherwise;
   if (c.subject.is_float()) {
     const double v = std::trunc(c.subject.number());
     return std::abs(v) < 9e18 ? Value(static_cast<int64_t>(v)) : fallback;
@@ -387,8 +389,7 @@ constexpr auto equals = [](const Call& c) { return equal(c.subject, c.argument(0
 const std::array<NamedTest, 20> kTests = {{
     {"boolean", [](const Call& c) { return c.subject.is_bool(); }},
     {"defined", [](const Call& c) { return !c.subject.is_undefined(); }},
-    {"divisibleby",
-     [](const Call& c) { return !truthy(arithmetic("%", c.subject, c.argument(0, "num"), c.budget)); }},
+    {"divisibleby", [](const Call& c) { return !truthy(arithmetic("%", c.subject, c.argument(0, "num"), c.budget)); }},
     {"eq", equals},
     {"equalto", equals},
     {"even", [](const Call& c) { return !truthy(arithmetic("%", c.subject, int64_t{2}, c.budget)); }},
@@ -414,9 +415,9 @@ const std::array<NamedTest, 20> kTests = {{
     {"undefined", [](const Call& c) { return c.subject.is_undefined(); }},
 }};
 
-constexpr std::array<std::string_view, 15> kMethods = {"capitalize", "endswith", "get",    "items",  "keys",
+constexpr std::array<std::string_view, 15> kMethods = {"capitalize", "endswith", "get",     "items",  "keys",
                                                        "lower",      "lstrip",   "replace", "rstrip", "split",
-                                                       "startswith", "strip",    "title",  "upper",  "values"};
+                                                       "startswith", "strip",    "title",   "upper",  "values"};
 
 template <class Table>
 auto find_named(const Table& table, std::string_view name) {

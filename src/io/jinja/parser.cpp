@@ -48,7 +48,9 @@ class Parser {
     if (!is(kind)) fail(std::string("expected ") + what + ", found '" + found() + "'");
     ++at_;
   }
-  std::string found() const { return at_end() ? "the end" : tokens_[at_].text.empty() ? "the end of a tag" : tokens_[at_].text; }
+  std::string found() const {
+    return at_end() ? "the end" : tokens_[at_].text.empty() ? "the end of a tag" : tokens_[at_].text;
+  }
   std::string name() {
     if (!is(TokenKind::Name)) fail("expected a name, found '" + found() + "'");
     return tokens_[at_++].text;
@@ -208,11 +210,13 @@ class Parser {
     const char* end = token.text.data() + token.text.size();
     if (token.kind == TokenKind::Float) {
       double value = 0;
-      if (std::from_chars(token.text.data(), end, value).ec != std::errc()) fail("the number " + token.text + " is too large");
+      if (std::from_chars(token.text.data(), end, value).ec != std::errc())
+        fail("the number " + token.text + " is too large");
       return literal(value);
     }
     int64_t value = 0;
-    if (std::from_chars(token.text.data(), end, value).ec != std::errc()) fail("the number " + token.text + " is too large");
+    if (std::from_chars(token.text.data(), end, value).ec != std::errc())
+      fail("the number " + token.text + " is too large");
     return literal(value);
   }
   ExpressionPtr list() {
@@ -336,7 +340,9 @@ class Parser {
   }
 
   // --- statements
-  static bool is_any(const std::string& text, Words words) { return std::find(words.begin(), words.end(), text) != words.end(); }
+  static bool is_any(const std::string& text, Words words) {
+    return std::find(words.begin(), words.end(), text) != words.end();
+  }
 
   // Whether {% word %} stands here, for one of the words.
   bool at_block(Words words) const {

@@ -67,21 +67,32 @@ class Renderer {
 
   Flow execute(const Statement& s, std::string& out) {
     switch (s.kind) {
-      case StatementKind::Text: print(s.text, out); return Flow::Next;
-      case StatementKind::Print: print(to_text(eval(*s.expression), budget_), out); return Flow::Next;
+      case StatementKind::Text:
+        print(s.text, out);
+        return Flow::Next;
+      case StatementKind::Print:
+        print(to_text(eval(*s.expression), budget_), out);
+        return Flow::Next;
       case StatementKind::If:
         for (const Branch& branch : s.branches)
           if (!branch.condition || truthy(eval(*branch.condition))) return execute(branch.body, out);
         return Flow::Next;
-      case StatementKind::For: return loop(s, out);
-      case StatementKind::Set: assign(s, eval(*s.expression)); return Flow::Next;
-      case StatementKind::SetBody: assign(s, captured(s.body)); return Flow::Next;
+      case StatementKind::For:
+        return loop(s, out);
+      case StatementKind::Set:
+        assign(s, eval(*s.expression));
+        return Flow::Next;
+      case StatementKind::SetBody:
+        assign(s, captured(s.body));
+        return Flow::Next;
       case StatementKind::Block: {
         const ScopeGuard guard(*this, nullptr);
         return execute(s.body, out);
       }
-      case StatementKind::Break: return Flow::Break;
-      case StatementKind::Continue: return Flow::Continue;
+      case StatementKind::Break:
+        return Flow::Break;
+      case StatementKind::Continue:
+        return Flow::Continue;
     }
     return Flow::Next;
   }
@@ -150,7 +161,8 @@ class Renderer {
       return;
     }
     const Value target = lookup(s.names[0]);
-    if (!target.is_namespace()) throw RenderError{"only a namespace's members can be set, not those of " + described(target)};
+    if (!target.is_namespace())
+      throw RenderError{"only a namespace's members can be set, not those of " + described(target)};
     if (s.attribute.starts_with('_')) throw RenderError{"a namespace's members do not begin with '_'", true};
     budget_.make(s.attribute.size() + sizeof(Value));
     target.members().set(s.attribute, std::move(value));
@@ -198,20 +210,34 @@ class Renderer {
     const auto operand = [&](size_t i) { return eval(*e.operands[i]); };
     const auto optional = [&](size_t i) { return e.operands[i] ? eval(*e.operands[i]) : Value(); };
     switch (e.kind) {
-      case ExpressionKind::Literal: return e.value;
-      case ExpressionKind::Name: return lookup(e.name);
-      case ExpressionKind::MakeList: return make_list(e);
-      case ExpressionKind::MakeDict: return make_dict(e);
-      case ExpressionKind::Attribute: return attribute(e);
-      case ExpressionKind::Item: return member_of(operand(0), operand(1), budget_);
-      case ExpressionKind::Slice: return slice_of(operand(0), optional(1), optional(2), optional(3), budget_);
-      case ExpressionKind::Call: return call_function(e);
-      case ExpressionKind::Method: return apply_method(e.name, call(e));
-      case ExpressionKind::Filter: return apply_filter(e.name, call(e));
-      case ExpressionKind::Test: return apply_test(e.name, call(e));
-      case ExpressionKind::Not: return !truthy(operand(0));
-      case ExpressionKind::Negative: return arithmetic("-", int64_t{0}, numeric(operand(0)), budget_);
-      case ExpressionKind::Positive: return arithmetic("+", int64_t{0}, numeric(operand(0)), budget_);
+      case ExpressionKind::Literal:
+        return e.value;
+      case ExpressionKind::Name:
+        return lookup(e.name);
+      case ExpressionKind::MakeList:
+        return make_list(e);
+      case ExpressionKind::MakeDict:
+        return make_dict(e);
+      case ExpressionKind::Attribute:
+        return attribute(e);
+      case ExpressionKind::Item:
+        return member_of(operand(0), operand(1), budget_);
+      case ExpressionKind::Slice:
+        return slice_of(operand(0), optional(1), optional(2), optional(3), budget_);
+      case ExpressionKind::Call:
+        return call_function(e);
+      case ExpressionKind::Method:
+        return apply_method(e.name, call(e));
+      case ExpressionKind::Filter:
+        return apply_filter(e.name, call(e));
+      case ExpressionKind::Test:
+        return apply_test(e.name, call(e));
+      case ExpressionKind::Not:
+        return !truthy(operand(0));
+      case ExpressionKind::Negative:
+        return arithmetic("-", int64_t{0}, numeric(operand(0)), budget_);
+      case ExpressionKind::Positive:
+        return arithmetic("+", int64_t{0}, numeric(operand(0)), budget_);
       case ExpressionKind::And: {
         Value left = operand(0);
         return truthy(left) ? operand(1) : left;
@@ -220,7 +246,8 @@ class Renderer {
         Value left = operand(0);
         return truthy(left) ? left : operand(1);
       }
-      case ExpressionKind::If: return truthy(operand(0)) ? operand(1) : optional(2);
+      case ExpressionKind::If:
+        return truthy(operand(0)) ? operand(1) : optional(2);
       case ExpressionKind::Compare: {
         const Value left = operand(0);
         return compare(e.name, left, operand(1), budget_);

@@ -19,7 +19,7 @@ std::string float_text(double v) {
   if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
   std::array<char, 64> buffer;
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), v, std::chars_format::scientific).ptr;
-  const std::string text(buffer.data(), end);
+  std::string text(buffer.data(), end);
   const size_t e = text.find('e');
   const int exponent = std::atoi(text.c_str() + e + 1);
   if (exponent < -4 || exponent >= 16) return text;  // both write at least two digits of exponent

@@ -50,8 +50,7 @@ class Value {
  public:
   Value() : data_(Undefined{}) {}
   template <class T>
-    requires(!std::is_same_v<std::decay_t<T>, Value>)
-  Value(T data) : data_(std::move(data)) {}
+  requires(!std::is_same_v<std::decay_t<T>, Value>) Value(T data) : data_(std::move(data)) {}
   Value(std::string text) : data_(std::make_shared<const std::string>(std::move(text))) {}
   Value(std::string_view text) : Value(std::string(text)) {}
   Value(const char* text) : Value(std::string(text)) {}
