@@ -82,8 +82,8 @@ struct ByteLevelTokenizer::State {
         normal(added_of(parts, true)),
         bpe(parts.tokens, without_control(std::move(parts.merges), control), "", -1, where) {
     parts.merges.clear();
-    const auto name = [&](int32_t id, std::string&& bytes, const std::string& token) {
-      const auto [at, fresh] = bytes_by_id.try_emplace(id, std::move(bytes));
+    const auto name = [&](int32_t id, const std::string& bytes, const std::string& token) {
+      const auto [at, fresh] = bytes_by_id.try_emplace(id, bytes);
       TENON_CHECK(Model, fresh, where) << "token '" << token << "' has the id " << id << " of another token";
       size = std::max(size, id + 1);
     };
