@@ -1,5 +1,5 @@
 // Where byte-level tokenizers come from: tokenizer.json, vocab.json with merges.txt, GGUF metadata.
-#include <array>
+#include <algorithm>
 #include <map>
 
 #include "tenon/core/error.h"
@@ -77,6 +77,14 @@ void read_model(const json& model, TokenizerParts& parts, const std::string& whe
   parts.tokens = read_token_ids(model["vocab"], where);
   parts.merges = read_merges(model["merges"], where);
   parts.whole_words = flag(model, "ignore_merges", where);
+  const auto unknown = token_text(member(model, "unk_token"), "model.unk_token", where);
+  const bool has_all_bytes = std::all_of(byte_alphabet().begin(), byte_alphabet().end(),
+                                         [&](const std::string& byte) { return parts.tokens.count(byte) > 0; });
+  if (!unknown || has_all_bytes) return;
+  const auto id = parts.tokens.find(*unknown);
+  TENON_CHECK(Model, id != parts.tokens.end(), where) << "model.unk_token: there is no token '" << *unknown << "'";
+  TENON_CHECK(Model, !flag(model, "fuse_unk", where), where) << "model.fuse_unk is not supported";
+  parts.unknown = id->second;
 }
 
 // What a post-processor puts in front of a text. Nothing but special tokens in front is supported.

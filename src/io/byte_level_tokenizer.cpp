@@ -80,7 +80,7 @@ struct ByteLevelTokenizer::State {
       : parts(std::move(p)),
         raw(added_of(parts, false)),
         normal(added_of(parts, true)),
-        bpe(parts.tokens, without_control(std::move(parts.merges), control), "", -1, where) {
+        bpe(parts.tokens, without_control(std::move(parts.merges), control), "", parts.unknown.value_or(-1), where) {
     parts.merges.clear();
     const auto name = [&](int32_t id, const std::string& bytes, const std::string& token) {
       const auto [at, fresh] = bytes_by_id.try_emplace(id, bytes);
@@ -133,6 +133,8 @@ struct ByteLevelTokenizer::State {
       const std::string form = parts.nfc ? nfc(part) : std::string(part);
       split(added_tokens ? normal : nothing, form, out, [&](std::string_view words_) { encode_words(words_, out); });
     });
+    // The one control token that can be left is an unknown byte's.
+    if (!added_tokens) std::erase_if(out, [&](int32_t id) { return special.count(id) > 0; });
     return out;
   }
 

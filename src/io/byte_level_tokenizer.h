@@ -28,6 +28,7 @@ struct TokenizerParts {
   PreTokenizer pre_tokenizer{WordPattern::Gpt2};
   bool nfc = false;                      ///< text is brought to normal form C
   bool whole_words = false;              ///< a word that is a token is not merged from bytes ("ignore_merges")
+  std::optional<int32_t> unknown;        ///< what a byte without a token becomes; it is left out if there is no such id
   std::vector<int32_t> prefix;           ///< ids in front of every text, where a model wants them (Llama 3)
   std::optional<int32_t> bos, eos, pad;  ///< as the file names them
   std::optional<std::string> chat_template;

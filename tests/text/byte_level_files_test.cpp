@@ -42,6 +42,18 @@ TEST(ByteLevelFiles, BytesWithoutATokenAreLeftOut) {
   EXPECT_EQ(read(tokenizer_json()).encode("t!e"), (Ids{0, 1}));
 }
 
+TEST(ByteLevelFiles, BytesWithoutATokenMayHaveOne) {
+  json file = changed("/model/unk_token", "<s>");
+  file["model"]["vocab"]["<s>"] = 5;
+  EXPECT_EQ(read(file).encode("txe!"), (Ids{0, 5, 1, 5}));
+  EXPECT_EQ(read(file).encode("xxte"), (Ids{5, 5, 2}));
+  EXPECT_EQ(read(file).encode_ordinary("txe!"), (Ids{0, 1}));  // it is a control token
+  file["model"]["fuse_unk"] = true;
+  expect_error(ErrorKind::Model, "model.fuse_unk is not supported", [&] { read(file); });
+  expect_error(ErrorKind::Model, "model.unk_token: there is no token '<u>'",
+               [] { read(changed("/model/unk_token", "<u>")); });
+}
+
 TEST(ByteLevelFiles, WhatIsNotSupportedIsNamed) {
   const std::vector<std::tuple<std::string, json, std::string>> cases = {
       {"/model/type", "WordPiece", "model type \"WordPiece\" is not supported"},
