@@ -182,14 +182,14 @@ class GgufReader {
     TENON_CHECK(Model, extents <= kMaxExtents, file())
         << where << ": " << extents << " extents; at most " << kMaxExtents << " are allowed";
     std::array<int64_t, kMaxExtents> dims{};
-    uint64_t elements = 1;
+    uint64_t elements = 1, largest = 1;  // the second without zeros: every product of some of the extents is as small
     for (uint32_t i = 0; i < extents; ++i) {
       const auto extent = number<uint64_t>("tensor extent");
-      TENON_CHECK(Model,
-                  !__builtin_mul_overflow(elements, extent, &elements) && extent <= kLargestTensor &&
-                      elements <= kLargestTensor,
-                  file())
+      TENON_CHECK(
+          Model, !__builtin_mul_overflow(largest, std::max<uint64_t>(extent, 1), &largest) && largest <= kLargestTensor,
+          file())
           << where << ": has more elements than can be addressed";
+      elements *= extent;
       dims[extents - 1 - i] = static_cast<int64_t>(extent);
     }
     t.shape = Shape(std::span<const int64_t>(dims.data(), extents));

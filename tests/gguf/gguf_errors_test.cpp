@@ -67,6 +67,8 @@ TEST(GgufErrors, Tensors) {
   expect_refused(one_tensor({1, 1, 1, 1, 1}, kF32, 0, 4), "tensor 'w': 5 extents; at most 4");
   expect_refused(one_tensor({uint64_t{1} << 32, uint64_t{1} << 32}, kF32, 0, 64),
                  "more elements than can be addressed");
+  expect_refused(one_tensor({0, uint64_t{1} << 32, uint64_t{1} << 32}, kF32, 0, 64), "more elements than can be");
+  expect_refused(one_tensor({uint64_t{1} << 32, uint64_t{1} << 32, 0}, kF32, 0, 64), "more elements than can be");
   expect_refused(one_tensor({uint64_t{1} << 61}, kF32, 0, 64), "exceed the file's 64 bytes of data");
   expect_refused(one_tensor({uint64_t{1} << 62}, kF32, 0, 64), "more bytes than can be addressed");
   expect_refused(one_tensor({8}, 77, 0, 64), "tensor 'w': unknown element type 77");
