@@ -61,8 +61,15 @@ void BytePairEncoder::encode(std::string_view word, std::vector<int32_t>& out) c
     int64_t previous, next;
   };
   using Candidate = std::tuple<int32_t, int64_t, int32_t, int32_t, int32_t>;  // rank, position, left, right, merged id
-  const auto n = static_cast<int64_t>(word.size());
-  std::vector<Symbol> symbols(word.size());
+  std::vector<Symbol> symbols;
+  symbols.reserve(word.size());
+  for (size_t i = 0; i < word.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(word[i]);
+    const auto position = static_cast<int64_t>(symbols.size());
+    const int32_t id = i + 1 == word.size() ? last_[byte] : inner_[byte];
+    if (id >= 0) symbols.push_back({id, position - 1, position + 1});
+  }
+  const auto n = static_cast<int64_t>(symbols.size());
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   const auto at = [&](int64_t i) -> Symbol& { return symbols[static_cast<size_t>(i)]; };
   const auto propose = [&](int64_t i) {
@@ -71,10 +78,6 @@ void BytePairEncoder::encode(std::string_view word, std::vector<int32_t>& out) c
     const auto found = merges_.find(key(left, right));
     if (found != merges_.end()) queue.emplace(found->second.rank, i, left, right, found->second.id);
   };
-  for (int64_t i = 0; i < n; ++i) {
-    const auto byte = static_cast<uint8_t>(word[static_cast<size_t>(i)]);
-    at(i) = {i + 1 == n ? last_[byte] : inner_[byte], i - 1, i + 1};
-  }
   for (int64_t i = 0; i < n; ++i) propose(i);
   while (!queue.empty()) {
     const auto [rank, i, left, right, id] = queue.top();

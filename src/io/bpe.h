@@ -19,7 +19,8 @@ bool stands_for_itself(int byte);
 class BytePairEncoder {
  public:
   /// `tokens` maps a token's text in the byte alphabet to its id; `merges` are pairs of token texts, best first. A
-  /// word's last byte carries `suffix` ("</w>" for CLIP, "" for none); a byte without a token becomes `unknown`.
+  /// word's last byte carries `suffix` ("</w>" for CLIP, "" for none); a byte without a token becomes `unknown`, or is
+  /// left out if that is negative.
   /// Error(Model) with `where` if a merge's parts or its result are not tokens.
   BytePairEncoder(const std::unordered_map<std::string, int32_t>& tokens,
                   std::span<const std::pair<std::string, std::string>> merges, const std::string& suffix,

@@ -8,6 +8,7 @@
 #include "tenon/core/text.h"
 #include "tenon/core/utf8.h"
 #include "tenon/io/bpe.h"
+#include "tenon/io/bpe_files.h"
 #include "tenon/io/clip_text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
@@ -16,68 +17,12 @@ namespace tenon {
 namespace fs = std::filesystem;
 namespace {
 using nlohmann::json;
-using Vocabulary = std::unordered_map<std::string, int32_t>;
-using Merges = std::vector<std::pair<std::string, std::string>>;
+using Vocabulary = TokenIds;
+using Merges = MergeList;
 
 constexpr std::string_view kStart = "<|startoftext|>", kEnd = "<|endoftext|>";
 constexpr int64_t kWindow = 77;
 constexpr size_t kWordsBetweenStops = 256;
-constexpr int32_t kMaxId =
-    1 << 24;  // far above every vocabulary in use; keeps a damaged file from asking for gigabytes
-
-Vocabulary read_vocabulary(const json& object, const std::string& where) {
-  TENON_CHECK(Model, object.is_object(), where) << "expected an object of token ids, found " << object.type_name();
-  Vocabulary out;
-  out.reserve(object.size());
-  for (const auto& [token, id] : object.items()) {
-    TENON_CHECK(Model, id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(kMaxId), where)
-        << "token '" << shown(token) << "': expected an id from 0 to " << kMaxId - 1 << ", found " << shown_json(id);
-    out[token] = id.get<int32_t>();
-  }
-  return out;
-}
-
-std::pair<std::string, std::string> split_merge(std::string_view line, const std::string& place) {
-  const size_t blank = line.find(' ');
-  TENON_CHECK(Model,
-              blank != std::string_view::npos && blank > 0 && blank + 1 < line.size() &&
-                  line.find(' ', blank + 1) == std::string_view::npos,
-              place)
-      << "expected two symbols with a blank between them, found '" << shown(line) << "'";
-  return {std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))};
-}
-
-// merges.txt: a version line, then one merge a line, best first.
-Merges parse_merges(std::string_view text, const std::string& where) {
-  if (const auto bad = first_invalid_utf8(text))
-    throw Error(ErrorKind::Model, where, "invalid UTF-8 at byte " + std::to_string(*bad));
-  Merges out;
-  for (size_t number = 1; !text.empty(); ++number) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.empty() || line.starts_with("#version")) continue;
-    out.push_back(split_merge(line, where + ", line " + std::to_string(number)));
-  }
-  return out;
-}
-
-// tokenizer.json has merges as ["a b", ...] (older) or [["a", "b"], ...].
-Merges merges_of(const json& array, const std::string& where) {
-  TENON_CHECK(Model, array.is_array(), where) << "expected model.merges to be an array, found " << array.type_name();
-  Merges out;
-  for (const json& item : array) {
-    if (item.is_string()) {
-      out.push_back(split_merge(item.get<std::string>(), where));
-      continue;
-    }
-    TENON_CHECK(Model, item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_string(), where)
-        << "expected a merge of two symbols, found " << shown_json(item);
-    out.emplace_back(item[0].get<std::string>(), item[1].get<std::string>());
-  }
-  return out;
-}
 
 // What tokenizer_config.json may change.
 struct TokenizerSettings {
@@ -151,12 +96,12 @@ int32_t ClipTokenizer::vocab_size() const { return state_->size; }
 int64_t ClipTokenizer::window_length() const { return state_->window; }
 
 ClipTokenizer ClipTokenizer::from_text(std::string_view vocab_json, std::string_view merges, const std::string& where) {
-  const Vocabulary vocabulary = read_vocabulary(parse_json(vocab_json, where), where);
-  return ClipTokenizer(std::make_unique<const State>(vocabulary, parse_merges(merges, where), where));
+  const Vocabulary vocabulary = read_token_ids(parse_json(vocab_json, where), where);
+  return ClipTokenizer(std::make_unique<const State>(vocabulary, read_merges_text(merges, where), where));
 }
 
 ClipTokenizer ClipTokenizer::from_merges(std::string_view merges, const std::string& where) {
-  const Merges pairs = parse_merges(merges, where);
+  const Merges pairs = read_merges_text(merges, where);
   Vocabulary vocabulary;
   const auto add = [&](std::string token) {
     vocabulary.emplace(std::move(token), static_cast<int32_t>(vocabulary.size()));
@@ -174,8 +119,8 @@ ClipTokenizer ClipTokenizer::from_merges(std::string_view merges, const std::str
 }
 
 ClipTokenizer ClipTokenizer::from_files(const fs::path& vocab, const fs::path& merges) {
-  const Vocabulary vocabulary = read_vocabulary(read_json(vocab), vocab.string());
-  const Merges pairs = parse_merges(read_file(merges), merges.string());
+  const Vocabulary vocabulary = read_token_ids(read_json(vocab), vocab.string());
+  const Merges pairs = read_merges_text(read_file(merges), merges.string());
   return ClipTokenizer(std::make_unique<const State>(vocabulary, pairs, vocab.string()));
 }
 
@@ -185,8 +130,8 @@ ClipTokenizer ClipTokenizer::from_folder(const fs::path& folder) {
   std::unique_ptr<State> state;
   Vocabulary vocabulary;
   if (file_exists(vocab) && file_exists(merges)) {
-    vocabulary = read_vocabulary(read_json(vocab), vocab.string());
-    state = std::make_unique<State>(vocabulary, parse_merges(read_file(merges), merges.string()), vocab.string());
+    vocabulary = read_token_ids(read_json(vocab), vocab.string());
+    state = std::make_unique<State>(vocabulary, read_merges_text(read_file(merges), merges.string()), vocab.string());
   } else {
     TENON_CHECK(Model, file_exists(both), folder.string())
         << "no tokenizer here: expected vocab.json and merges.txt, or tokenizer.json";
@@ -196,8 +141,9 @@ ClipTokenizer ClipTokenizer::from_folder(const fs::path& folder) {
                     tokenizer["model"].contains("vocab") && tokenizer["model"].contains("merges"),
                 both.string())
         << "expected an object 'model' with 'vocab' and 'merges'";
-    vocabulary = read_vocabulary(tokenizer["model"]["vocab"], both.string());
-    state = std::make_unique<State>(vocabulary, merges_of(tokenizer["model"]["merges"], both.string()), both.string());
+    vocabulary = read_token_ids(tokenizer["model"]["vocab"], both.string());
+    state =
+        std::make_unique<State>(vocabulary, read_merges(tokenizer["model"]["merges"], both.string()), both.string());
   }
   const TokenizerSettings settings = read_settings(config);
   if (settings.pad) state->pad = id_of(vocabulary, *settings.pad, config.string());
