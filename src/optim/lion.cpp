@@ -8,6 +8,7 @@
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/list.h"
+#include "tenon/kernels/skeleton.h"
 
 namespace tenon {
 namespace {
@@ -114,6 +115,8 @@ struct Lion::State {
     if (!slot) {
       auto made = std::make_unique<Prepared>();
       made->launch = make(made->graph);
+      const std::optional<std::string> refused = form_launch(made->launch);
+      TENON_CHECK(Internal, !refused, kWhere) << *refused;
       made->kernel = backend->prepare_list(made->launch);
       slot = std::move(made);
     }

@@ -1,4 +1,5 @@
-// Where buffers live: offsets by liveness, largest first, each at the lowest place free for its whole life.
+// Where buffers live: offsets by liveness, largest first, each at the lowest place free for its whole life; and which
+// of them are whole when a launch begins.
 #include <algorithm>
 #include <limits>
 
@@ -50,7 +51,28 @@ std::vector<Life> lives_of(Plan& plan) {
   return lives;
 }
 
+// Whoever writes nothing may have no kernel, so that the launch before it is the one in front.
+void find_settled(Phase& phase) {
+  for (size_t i = 1; i < phase.launches.size(); ++i) {
+    Launch& l = phase.launches[i];
+    const Launch& before = phase.launches[i - 1];
+    const auto writes = [](const Launch& by, const std::string& name) {
+      return std::any_of(by.outputs.begin(), by.outputs.end(), [&](const Output& o) { return o.buffer == name; });
+    };
+    if (std::all_of(before.outputs.begin(), before.outputs.end(),
+                    [](const Output& o) { return o.value.shape().numel() == 0; }))
+      continue;
+    for (const Expr& e : operands_of(l))
+      if (!e.is<nodes::Param>() && !writes(l, e->attrs.text) && !writes(before, e->attrs.text))
+        l.settled.push_back(e->attrs.text);
+  }
+}
+
 }  // namespace
+
+void find_settled(Plan& plan) {
+  for (Phase& p : plan.phases) find_settled(p);
+}
 
 void lay_out_memory(Plan& plan) {
   std::vector<Life> lives = lives_of(plan);

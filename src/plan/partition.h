@@ -24,15 +24,18 @@ class Partitioner {
   bool in_memory(const Expr& e) const { return is_memory_leaf(e) || buffer_of_.contains(e.get()); }
 
  private:
+  // A launch that may come to be, in a graph of its own: the plan's has what was committed.
   struct Trial {
+    std::shared_ptr<Graph> graph = std::make_shared<Graph>();
     Launch launch;
     Choice choice;
     std::unordered_map<const Node*, Expr> source;  // node of the body -> node of the model
   };
   using Region = std::unordered_set<const Node*>;
 
-  Trial attempt(const std::vector<Expr>& values) const;
-  Trial attempt_or_materialize(const std::vector<Expr>& values);
+  using TrialPtr = std::shared_ptr<const Trial>;
+  TrialPtr attempt(const std::vector<Expr>& values) const;
+  TrialPtr attempt_or_materialize(const std::vector<Expr>& values);
   void emit_anchor(const Expr& anchor);
   void emit_anchor_alone(const Expr& anchor);
   void emit_below_views(const Expr& e);
@@ -49,7 +52,7 @@ class Partitioner {
   bool leaves(const Expr& e, const Region& region) const;
   bool available(const Expr& e, const Region& region) const;
   std::string refusal_of(const Expr& user, const Region& region) const;
-  void commit(Trial trial, const std::vector<Expr>& values, std::vector<KeptApart> apart);
+  void commit(const Trial& trial, const std::vector<Expr>& values, std::vector<KeptApart> apart);
   std::vector<KeptApart> kept_apart(const std::vector<Expr>& values, const Region& region,
                                     const std::map<uint32_t, std::string>& refused) const;
   std::string launch_name(const Launch& launch);
@@ -66,6 +69,9 @@ class Partitioner {
   std::unordered_set<const Node*> emitted_anchor_;
   std::map<std::string, int> name_uses_;
   int next_buffer_ = 0;
+  // The last trial and what it was of, until something is committed: most are asked for twice in a row.
+  mutable std::vector<Expr> tried_;
+  mutable TrialPtr last_;
 };
 
 }  // namespace tenon

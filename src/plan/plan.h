@@ -78,6 +78,8 @@ struct PlanOptions {
 /// the node if something cannot be run by any skeleton.
 Plan make_plan(std::span<const Result> results, const PlanOptions& options = {});
 
+/// Fills in Launch::settled of every launch.
+void find_settled(Plan& plan);
 /// Assigns offsets by liveness and sets arena_bytes (exact peak of the arena).
 void lay_out_memory(Plan& plan);
 

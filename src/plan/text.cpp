@@ -13,6 +13,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/skeleton.h"
 #include "tenon/plan/plan.h"
 
 namespace tenon {
@@ -144,6 +145,7 @@ class PlanParser {
       }
     }
     TENON_CHECK(Usage, header, "plan") << "no text";
+    find_settled(plan_);
     return std::move(plan_);
   }
 
@@ -200,8 +202,18 @@ class PlanParser {
       }
     }
     if (l.outputs.empty()) head.fail("a launch with an 'into' line");
-    anchor_of(l);
+    form(l, head);
     plan_.phases.back().launches.push_back(std::move(l));
+  }
+
+  static void form(Launch& l, const LineReader& head) {
+    std::optional<std::string> reason;
+    try {
+      reason = form_launch(l);
+    } catch (const Error& e) {  // an unknown skeleton, two anchors
+      reason = e.what();
+    }
+    if (reason) head.fail("a launch that its skeleton runs (" + *reason + ")");
   }
 
   std::string_view text_;

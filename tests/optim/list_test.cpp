@@ -7,6 +7,7 @@
 #include "tenon/backend/null/null_backend.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/skeleton.h"
 
 namespace tenon::optim {
 namespace {
@@ -58,7 +59,13 @@ struct ListTest : testing::Test {
             << ground.name << ", element " << i << " of " << print(launch.outputs[0].value);
     }
   }
-  static Launch launch(std::vector<Output> outputs) { return {"test", "map", std::move(outputs), {}}; }
+  static Launch formed(Launch l) {
+    const std::optional<std::string> refused = form_launch(l);
+    TENON_CHECK(Usage, !refused, l.name) << *refused;
+    return l;
+  }
+  static Launch unformed(std::vector<Output> outputs) { return {"test", "map", std::move(outputs), {}}; }
+  static Launch launch(std::vector<Output> outputs) { return formed(unformed(std::move(outputs))); }
 };
 
 TEST_F(ListTest, SumsOfProducts) {
@@ -111,19 +118,19 @@ TEST_F(ListTest, Refuses) {
   for (int i = 0; i < 7; ++i) seven.push_back({"v" + std::to_string(i), a + static_cast<double>(i)});
   const Launch refused[] = {
       {"gemm", "gemm", {{"y", a}}, {}},
-      launch({{"y", sum(a, ReduceOver::Last)}}),
-      launch({{"y", slice(a, 0, 0, 8)}}),
-      launch({{"y", small * 2.0}}),
-      launch({{"y", a + param(g, "weight", DType::F32, Shape{kListLength})}}),
-      launch({{"a", cast(b, DType::BF16)}, {"b", a}}),  // a is read as f32
-      launch({{kFound, a}, {"y", b}}),
-      launch(seven),
+      unformed({{"y", sum(a, ReduceOver::Last)}}),
+      unformed({{"y", slice(a, 0, 0, 8)}}),
+      unformed({{"y", small * 2.0}}),
+      unformed({{"y", a + param(g, "weight", DType::F32, Shape{kListLength})}}),
+      unformed({{"a", cast(b, DType::BF16)}, {"b", a}}),  // a is read as f32
+      unformed({{kFound, a}, {"y", b}}),
+      unformed(seven),
   };
   std::vector<Ground> all = grounds();
   all.push_back({"null", make_backend("null")});
   for (const Ground& ground : all)
     for (const Launch& l : refused)
-      EXPECT_THROW(ground.backend->prepare_list(l), Error) << ground.name << ": " << print(l.outputs[0].value);
+      EXPECT_THROW(ground.backend->prepare_list(formed(l)), Error) << ground.name << ": " << print(l.outputs[0].value);
 }
 
 TEST_F(ListTest, NumbersAndKindsAreChecked) {

@@ -4,6 +4,8 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/form.h"
+#include "tenon/models/registry.h"
 #include "tenon/plan/one_launch.h"
 #include "tenon/plan/plan.h"
 
@@ -226,6 +228,48 @@ TEST(Settled, NothingThatTheLaunchItselfWrites) {
   EXPECT_THAT(step(p, 1).settled, ::testing::IsEmpty());
 }
 
+Plan whole_unet() {
+  UNetShape s;
+  s.height = 8;
+  s.width = 8;
+  s.tokens = 7;
+  Graph g;
+  return plan_of(unet(g, model_preset("tiny").config.unet, s, nn::kBf16));
+}
+
+// What was tried on the way and given up is nowhere in the plan.
+TEST(Planner, TrialsLeaveTheGraphAsItWas) {
+  const Plan p = whole_unet();
+  std::vector<Expr> committed;
+  for (const Phase& phase : p.phases)
+    for (const Launch& l : phase.launches)
+      for (const Output& o : l.outputs) committed.push_back(o.value);
+  EXPECT_EQ(p.graph->size(), topological(committed).size());
+}
+
+// A launch carries its form from the planner, or the text, to whoever runs it.
+TEST(Planner, LaunchesCarryTheirForm) {
+  const Plan p = whole_unet(), back = parse_plan(print_plan(p));
+  for (size_t i = 0; i < p.phases.size(); ++i)
+    for (size_t j = 0; j < p.phases[i].launches.size(); ++j) {
+      const Launch &l = p.phases[i].launches[j], &m = back.phases[i].launches[j];
+      ASSERT_TRUE(l.form && m.form) << l.name;
+      EXPECT_EQ(m.settled, l.settled) << l.name;
+      ASSERT_EQ(m.form->outputs.size(), l.form->outputs.size());
+      for (size_t o = 0; o < l.form->outputs.size(); ++o) {
+        EXPECT_EQ(print(m.form->outputs[o].value), print(l.form->outputs[o].value));
+        EXPECT_EQ(print(m.form->outputs[o].place), print(l.form->outputs[o].place));
+      }
+      const size_t nodes = l.form->graph->size();
+      const Form copy = l.form->copy();
+      for (size_t h = 0; h < l.form->holes.size(); ++h) EXPECT_EQ(print(copy.holes[h]), print(l.form->holes[h]));
+      input(*copy.graph, "more", DType::F32, {1});
+      EXPECT_EQ(l.form->graph->size(), nodes);
+    }
+  EXPECT_TRUE(
+      one_launch("map", {store("y", input(*p.graph, "z", DType::F32, {2, 2}) * 2.0)}).phases[0].launches[0].form);
+}
+
 TEST(PlanText, ErrorsNameTheLine) {
   EXPECT_THROW(parse_plan(""), Error);
   try {
@@ -233,6 +277,22 @@ TEST(PlanText, ErrorsNameTheLine) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), HasSubstr("plan line 2"));
+  }
+  const std::string text =
+      "plan \"p\" arena=0\nphase step\nlaunch SKELETON \"l\"\n  %0 = input<\"x\",f32,[2,2],3>()\n"
+      "  %1 = sum<0>(%0)\n  return %1\n  into \"y\"\nend\n";
+  for (const auto& [skeleton, why] : {std::pair{"map", "a reduction needs its whole row"},
+                                      {"gemm", "does not serve a body without an anchor"},
+                                      {"nobody", "no skeleton 'nobody'"}}) {
+    std::string of = text;
+    of.replace(of.find("SKELETON"), 8, skeleton);
+    try {
+      parse_plan(of);
+      FAIL() << skeleton;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Usage);
+      EXPECT_THAT(e.what(), ::testing::AllOf(HasSubstr("plan line "), HasSubstr(why)));
+    }
   }
 }
 

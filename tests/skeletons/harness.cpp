@@ -53,6 +53,7 @@ Launch LaunchTest::launch(const std::string& skeleton, std::vector<Output> outpu
     EXPECT_EQ(choice.skeleton->name(), skeleton);
   }
   l.skeleton = skeleton;
+  l.form = choice.form;
   fill(l);
   return l;
 }
@@ -94,6 +95,7 @@ void LaunchTest::expect(const Launch& l, const Tolerance& tolerance) {
   std::vector<std::vector<double>> want;
   for (const Output& o : l.outputs) want.push_back(oracle.eval(o.value));
   std::map<std::string, Tensors> first;
+  const size_t nodes = l.form->graph->size();
   for (const Runner& runner : runners()) {
     const Tensors got = runner.run(l, tensors);
     const auto [same, fresh] = first.emplace(runner.same, got);
@@ -104,6 +106,7 @@ void LaunchTest::expect(const Launch& l, const Tolerance& tolerance) {
           << runner.name << ": " << o.buffer << " is not what another run of " << runner.same << " gave";
     }
   }
+  EXPECT_EQ(l.form->graph->size(), nodes) << "a kernel added to a form that others read";
 }
 
 }  // namespace tenon::launches
