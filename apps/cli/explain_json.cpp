@@ -62,7 +62,10 @@ ordered_json explanation_object(const Explanation& e) {
             {"upsample", c.upsample}}},
           {"bytes", {{"fused", e.fused_bytes}, {"unfused", e.unfused_bytes}}},
           {"peak_bytes", e.peak_bytes()},
-          {"memory", {{"activations", e.memory.arena}, {"weights", e.memory.weights}, {"scratch", e.memory.scratch}}}};
+          {"memory",
+           {{"activations", e.memory.arena},
+            {"weights", e.memory.weights},
+            {"scratch", e.memory.scratch + e.memory.kept}}}};
 }
 
 ordered_json page_object(const Explanation& e) {

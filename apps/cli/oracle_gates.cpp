@@ -18,6 +18,7 @@ class OwnBuffers {
  public:
   OwnBuffers(const Plan& plan, Backend& backend) {
     for (const Buffer& b : plan.buffers) {
+      if (b.stored) continue;  // nobody else writes there
       memory_.push_back(backend.allocate(std::max<int64_t>(b.bytes, 1)));
       const std::vector<unsigned char> poison(static_cast<size_t>(b.bytes), 0xff);
       backend.copy_in(memory_.back().get(), poison.data(), b.bytes);

@@ -147,7 +147,7 @@ std::string Program::explain() const {
     for (size_t i = 0; i < how.size(); ++i) measured[plan_.phases.back().launches[i].name].how = how[i];
   }
   const std::lock_guard busy(device_->busy);
-  Explanation e = tenon::explain(plan_, plan_memory(plan_, *device_->backend),
+  Explanation e = tenon::explain(plan_, plan_memory(plan_, device_->backend),
                                  plan_of(plan_.name, results_, false).bytes(), measured);
   for (ExplainedLaunch& l : e.launches) l.seconds.reset();
   e.model = "tenon.fuse";

@@ -90,6 +90,7 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   for (Rate rate : kRates)
     if (!values[rate].empty()) partitioner.run(rate, values[rate], names);
   for (Buffer& b : plan.buffers) b.outside = b.outside || (options.outside && b.role == BufferRole::Output);
+  find_stored(plan);
   find_settled(plan);
   lay_out_memory(plan);
   return plan;

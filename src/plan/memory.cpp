@@ -1,5 +1,5 @@
-// Where buffers live: offsets by liveness, largest first, each at the lowest place free for its whole life; and which
-// of them are whole when a launch begins.
+// Where buffers live: with the weights, or at offsets by liveness, largest first, each at the lowest place free for its
+// whole life; and which of them are whole when a launch begins.
 #include <algorithm>
 #include <limits>
 
@@ -70,6 +70,27 @@ void find_settled(Phase& phase) {
 
 }  // namespace
 
+void find_stored(Plan& plan) {
+  std::map<std::string, Buffer*> buffers;
+  for (Buffer& b : plan.buffers) buffers[b.name] = &b;
+  const auto is_stored = [&](const std::string& name) { return buffers.contains(name) && buffers.at(name)->stored; };
+  const auto storable = [&](const std::string& name) {
+    const auto it = buffers.find(name);
+    return it != buffers.end() && !it->second->outside && it->second->role != BufferRole::Input;
+  };
+  for (Phase& p : plan.phases) {
+    if (p.rate != Rate::Constant) continue;
+    for (const Launch& l : p.launches) {
+      const std::vector<Expr> read = operands_of(l);
+      const bool good =
+          std::ranges::all_of(read, [&](const Expr& e) { return e.is<nodes::Param>() || is_stored(e->attrs.text); }) &&
+          std::ranges::all_of(l.outputs, [&](const Output& o) { return storable(o.buffer); });
+      for (const Output& o : l.outputs)
+        if (good) buffers.at(o.buffer)->stored = true;
+    }
+  }
+}
+
 void find_settled(Plan& plan) {
   for (Phase& p : plan.phases) find_settled(p);
 }
@@ -82,7 +103,7 @@ void lay_out_memory(Plan& plan) {
   plan.arena_bytes = 0;
   std::vector<const Life*> placed;
   for (const Life& l : lives) {
-    if (l.buffer->outside) continue;
+    if (l.buffer->outside || l.buffer->stored) continue;
     int64_t offset = 0;
     for (const Life* o : placed) {  // sorted by offset
       if (o->last < l.first || l.last < o->first) continue;

@@ -6,20 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "tenon/backend/backend.h"
-#include "tenon/plan/plan.h"
+#include "tenon/runtime/plan_kernels.h"
 
 namespace tenon {
 
-/// Bytes of an executable, exact and known before it is made.
-struct MemoryPlan {
-  int64_t arena = 0, weights = 0, scratch = 0;
-  int64_t total() const { return arena + weights + scratch; }
-};
-/// What `plan` will take on `backend`.
-MemoryPlan plan_memory(const Plan& plan, const Backend& backend);
-
-/// Seconds that a launch took in its last timed run.
+/// Seconds that a launch took in its last timed run; of launches whose results are stored there is none.
 struct LaunchTime {
   std::string name;
   Rate rate;
@@ -32,10 +23,13 @@ using StopCheck = std::function<bool()>;
 /// Not thread-safe; one run at a time.
 class Executable {
  public:
-  /// Allocates and prepares everything. Refuses with Error(Memory) before allocating if it does not fit the backend.
-  /// `bound`: buffers that live in the caller's memory instead of the arena; every one that the plan has outside.
+  /// Allocates and prepares everything, over the store's weights. Refuses with Error(Memory) before allocating if it
+  /// does not fit the backend. `bound`: buffers that live in the caller's memory instead of the arena; every one that
+  /// the plan has outside, none that is stored.
+  Executable(Plan plan, std::shared_ptr<WeightStore> store, const std::map<std::string, void*>& bound = {});
+  /// Over weights of its own, which are read now and never again.
   Executable(Plan plan, std::shared_ptr<Backend> backend, const WeightSource& weights,
-             std::map<std::string, void*> bound = {});
+             const std::map<std::string, void*>& bound = {});
   ~Executable();
   Executable(Executable&&) noexcept;
 
@@ -70,7 +64,7 @@ class Executable {
   std::vector<LaunchTime> times() const;
   /// From now on every run checks outputs of each launch for non-finite values: Error(Numeric) names the launch.
   void check_finite(bool on);
-  /// How each launch of a phase runs, as Kernel::describe.
+  /// How each launch of a phase runs, as Kernel::describe; empty for one whose results the store had already.
   std::vector<std::string> describe(Rate rate = Rate::Step) const;
 
  private:

@@ -31,7 +31,9 @@ Tensors run_on(const std::shared_ptr<cuda::Device>& device, const Launch& l, con
     out.emplace(o.buffer, HostTensor::zeros(o.value.dtype(), o.value.shape()));
     if (!buffers.contains(o.buffer)) buffers[o.buffer] = allocate(bytes_of(o.value.shape(), o.value.dtype()));
   }
-  kernel->bind([&](const std::string& name) { return buffers.at(name).get(); }, Weights(tensors));
+  const auto weights = weights_of(*kernel, tensors, [&](int64_t bytes) { return device->allocate(bytes); });
+  const std::shared_ptr<void> kept = device->allocate(kernel->memory().kept);
+  kernel->bind([&](const std::string& name) { return buffers.at(name).get(); }, addresses_of(weights), kept.get());
   const std::shared_ptr<void> scratch = allocate(kernel->memory().scratch);
   kernel->run(scratch.get());
   if (steps) {

@@ -218,6 +218,9 @@ void Emulator::copy_out(void* dst, const void* src, int64_t bytes) {
   run_late();
   if (bytes > 0) std::memcpy(dst, src, static_cast<size_t>(bytes));
 }
+void Emulator::copy(void* dst, const void* src, int64_t bytes) {
+  call({}, [dst, src, bytes](void*) { std::memcpy(dst, src, static_cast<size_t>(bytes)); });
+}
 void Emulator::fill_zero(void* dst, int64_t bytes) {
   call({}, [dst, bytes](void*) { std::memset(dst, 0, static_cast<size_t>(bytes)); });
 }

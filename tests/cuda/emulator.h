@@ -42,6 +42,7 @@ class Emulator : public Device {
   std::shared_ptr<void> allocate(int64_t bytes) override;
   void copy_in(void* dst, const void* src, int64_t bytes) override;
   void copy_out(void* dst, const void* src, int64_t bytes) override;
+  void copy(void* dst, const void* src, int64_t bytes) override;
   void fill_zero(void* dst, int64_t bytes) override;
   void synchronize() override { run_late(); }
   void begin_recording() override;

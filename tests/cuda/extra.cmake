@@ -7,13 +7,14 @@ target_compile_definitions(test_cuda PRIVATE TENON_HOST_COMPILER="${CMAKE_CXX_CO
 target_include_directories(test_cuda PRIVATE ${_device_root})
 target_link_libraries(test_cuda PRIVATE Boost::context ${CMAKE_DL_LIBS})
 set_target_properties(test_cuda PROPERTIES UNITY_BUILD OFF)
-# The launches of tests/skeletons and the steps of tests/optim, on the emulator.
+# The launches of tests/skeletons, the steps of tests/optim and the executables of tests/runtime, on the emulator.
 target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/plain_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/gemm_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/conv_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/attention_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/planned_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/optim/lion_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/optim/lion_path_test.cpp
-               ${CMAKE_CURRENT_SOURCE_DIR}/optim/list_test.cpp)
+               ${CMAKE_CURRENT_SOURCE_DIR}/optim/list_test.cpp
+               ${CMAKE_CURRENT_SOURCE_DIR}/runtime/weight_store_test.cpp)
 
 # A driver that pretends: found as libcuda.so.1 in a folder of its own. Under another soname, or NVRTC would take it for
 # the real one and ask it for more.

@@ -5,11 +5,6 @@
 namespace tenon::launches {
 namespace {
 
-class NoWeights : public WeightSource {
- public:
-  HostView find(const std::string& name) const override { throw Error(ErrorKind::Model, name, "no such weight"); }
-};
-
 struct Backends : LaunchTest {
   Launch doubled() {
     const Expr x = input(g, "x", DType::F32, {3, 5});
@@ -28,12 +23,13 @@ TEST_F(Backends, CpuRunsALaunch) {
   EXPECT_NE(cpu->describe().find("2 threads"), std::string::npos);
   EXPECT_GT(cpu->memory_available(), 1 << 20);
   const Launch l = doubled();
+  const std::unique_ptr<Kernel> kernel = cpu->make_kernel(l);
+  EXPECT_TRUE(kernel->weights().empty());
   const std::shared_ptr<void> x = cpu->allocate(60), y = cpu->allocate(60),
-                              scratch = cpu->allocate(cpu->memory_of(l).scratch);
+                              scratch = cpu->allocate(kernel->memory().scratch);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(x.get()) % 64, 0u);
   cpu->copy_in(x.get(), tensors.at("x").data.data(), 60);
-  const std::unique_ptr<Kernel> kernel = cpu->prepare(
-      l, [&](const std::string& name) { return name == "x" ? x.get() : y.get(); }, NoWeights());
+  kernel->bind([&](const std::string& name) { return name == "x" ? x.get() : y.get(); }, {}, nullptr);
   EXPECT_FALSE(kernel->describe().empty());
   kernel->run(scratch.get());
   cpu->synchronize();
@@ -55,26 +51,26 @@ TEST_F(Backends, AllocationIsZeroedAndLarge) {
 TEST_F(Backends, MissingBufferAndWeightAreNamed) {
   const std::unique_ptr<Backend> cpu = make_backend("cpu", {1});
   const Launch l = launch("gemm", {{"y", linear(input(g, "x", DType::F32, {3, 5}), weight("w", DType::F32, {4, 5}))}});
-  float memory[64];
+  const std::unique_ptr<Kernel> kernel = cpu->make_kernel(l);
+  ASSERT_EQ(kernel->weights().size(), 1u);
+  EXPECT_EQ(kernel->weights()[0].params, std::vector<std::string>{"w"});
   try {
-    cpu->prepare(
-        l, [&](const std::string&) { return memory; }, NoWeights());
+    weights_of(*kernel, {}, [&](int64_t bytes) { return cpu->allocate(bytes); });
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Model);
   }
-  EXPECT_THROW(cpu->prepare(
-                   doubled(), [](const std::string&) { return nullptr; }, NoWeights()),
-               Error);
+  const std::unique_ptr<Kernel> doubles = cpu->make_kernel(doubled());
+  EXPECT_THROW(doubles->bind([](const std::string&) { return nullptr; }, {}, nullptr), Error);
 }
 
 TEST_F(Backends, NullRecords) {
   null::clear_record();
   const std::unique_ptr<Backend> backend = make_backend("null");
   const Launch l = doubled();
-  EXPECT_EQ(backend->memory_of(l).scratch, 0);
-  const std::unique_ptr<Kernel> kernel = backend->prepare(
-      l, [](const std::string&) { return nullptr; }, NoWeights());
+  const std::unique_ptr<Kernel> kernel = backend->make_kernel(l);
+  EXPECT_EQ(kernel->memory().scratch, 0);
+  kernel->bind([](const std::string&) { return nullptr; }, {}, nullptr);
   kernel->run(nullptr);
   kernel->run(nullptr);
   ASSERT_EQ(null::record().size(), 2u);

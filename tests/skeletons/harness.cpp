@@ -19,6 +19,22 @@ HostView Weights::find(const std::string& name) const {
   return it->second;
 }
 
+std::vector<std::shared_ptr<void>> weights_of(const Kernel& kernel, const Tensors& tensors,
+                                              const std::function<std::shared_ptr<void>(int64_t)>& allocate) {
+  const Weights source(tensors);
+  const auto param = [&source](const std::string& name) {
+    const HostView view = source.find(name);
+    return ParamView{view.dtype, view.shape, view.data};
+  };
+  return make_apart(kernel.weights(), {param}, allocate);
+}
+
+std::vector<void*> addresses_of(const std::vector<std::shared_ptr<void>>& memory) {
+  std::vector<void*> out;
+  for (const auto& m : memory) out.push_back(m.get());
+  return out;
+}
+
 HostTensor random_tensor(DType t, const Shape& shape, unsigned seed, double spread) {
   std::mt19937 gen(seed);
   std::normal_distribution<double> normal(0, spread);

@@ -27,14 +27,8 @@ class CudaBackend : public Backend {
   }
   int64_t memory_available() const override { return device_->memory_available(); }
   std::vector<DType> types() const override { return {DType::BF16, DType::F16, DType::F32}; }
-  LaunchMemory memory_of(const Launch& launch) const override { return make_kernel(device_, launch)->memory(); }
   std::shared_ptr<void> allocate(int64_t bytes) override { return device_->allocate(bytes); }
-  std::unique_ptr<Kernel> prepare(const Launch& launch, const BufferTable& buffers,
-                                  const WeightSource& weights) override {
-    std::unique_ptr<LaunchKernel> kernel = make_kernel(device_, launch);
-    kernel->bind(buffers, weights);
-    return kernel;
-  }
+  std::unique_ptr<Kernel> make_kernel(const Launch& launch) override { return LaunchBodies::make(device_, launch); }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override { return make_list_kernel(device_, launch); }
   bool records() const override { return true; }
   std::unique_ptr<Replay> record(const std::function<void()>& runs) override {
@@ -48,6 +42,7 @@ class CudaBackend : public Backend {
     return std::make_unique<RecordedRuns>(device_->end_recording());
   }
   void use_stream(void* stream) override { device_->use_stream(stream); }
+  void copy(void* dst, const void* src, int64_t bytes) override { device_->copy(dst, src, bytes); }
   void copy_in(void* dst, const void* src, int64_t bytes) override { device_->copy_in(dst, src, bytes); }
   void copy_out(void* dst, const void* src, int64_t bytes) override { device_->copy_out(dst, src, bytes); }
   void synchronize() override { device_->synchronize(); }

@@ -96,6 +96,7 @@ class Device {
   virtual std::shared_ptr<void> allocate(int64_t bytes) = 0;
   virtual void copy_in(void* dst, const void* src, int64_t bytes) = 0;   ///< returns when src may change
   virtual void copy_out(void* dst, const void* src, int64_t bytes) = 0;  ///< waits for what was launched before
+  virtual void copy(void* dst, const void* src, int64_t bytes) = 0;      ///< on the stream
   virtual void fill_zero(void* dst, int64_t bytes) = 0;                  ///< on the stream
   /// The stream from now on: a CUstream of the caller's in this GPU's primary context, or the device's own (null).
   virtual void use_stream(void* stream) { static_cast<void>(stream); }

@@ -18,6 +18,9 @@ std::vector<std::string>& names() {
 class NullKernel : public Kernel {
  public:
   explicit NullKernel(std::string name) : name_(std::move(name)) {}
+  LaunchMemory memory() const override { return {}; }
+  std::span<const WeightRequest> weights() const override { return {}; }
+  void bind(const BufferTable&, std::span<void* const>, void*) override {}
   void run(void*) override { names().push_back(name_); }
   void rebind(const BufferTable&) override {}
   std::string describe() const override { return "recorded"; }
@@ -52,7 +55,6 @@ class NullBackend : public Backend {
   bool computes() const override { return false; }
   int64_t memory_available() const override { return std::numeric_limits<int64_t>::max(); }
   std::vector<DType> types() const override { return {DType::BF16, DType::F16, DType::F32}; }
-  LaunchMemory memory_of(const Launch&) const override { return {}; }
   /// Memory that reads as zeros: inputs may be set and outputs read, though nothing is ever computed.
   std::shared_ptr<void> allocate(int64_t bytes) override {
     void* p = std::calloc(static_cast<size_t>(bytes / 64 + 2), 64);  // pages of zeros that are not touched cost nothing
@@ -60,13 +62,14 @@ class NullBackend : public Backend {
     const uintptr_t aligned = (reinterpret_cast<uintptr_t>(p) + 63) / 64 * 64;
     return std::shared_ptr<void>(reinterpret_cast<void*>(aligned), [p](void*) { std::free(p); });
   }
-  std::unique_ptr<Kernel> prepare(const Launch& launch, const BufferTable&, const WeightSource&) override {
+  std::unique_ptr<Kernel> make_kernel(const Launch& launch) override {
     TENON_CHECK(Internal, launch.form != nullptr, launch.name) << "has no form";
     return std::make_unique<NullKernel>(launch.name);
   }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override {
     return std::make_unique<NullListKernel>(launch);
   }
+  void copy(void* dst, const void* src, int64_t bytes) override { std::memcpy(dst, src, static_cast<size_t>(bytes)); }
   void copy_in(void* dst, const void* src, int64_t bytes) override {
     std::memcpy(dst, src, static_cast<size_t>(bytes));
   }

@@ -95,6 +95,9 @@ DriverResult cuMemcpyHtoDAsync_v2(DeviceAddress to, const void* from, size_t byt
 DriverResult cuMemcpyDtoHAsync_v2(void* to, DeviceAddress from, size_t bytes, StreamHandle) {
   return std::memcpy(to, reinterpret_cast<void*>(from), bytes), result();
 }
+DriverResult cuMemcpyDtoDAsync_v2(DeviceAddress to, DeviceAddress from, size_t bytes, StreamHandle) {
+  return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes), result();
+}
 DriverResult cuMemsetD8Async(DeviceAddress to, unsigned char value, size_t bytes, StreamHandle) {
   if (const DriverResult failed = once(state.fail_fill)) return failed;
   return std::memset(reinterpret_cast<void*>(to), value, bytes), 0;

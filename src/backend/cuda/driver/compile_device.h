@@ -52,6 +52,7 @@ class CompileDevice : public Device {
   void copy_in(void*, const void*, int64_t) override {}
   /// Gives zeros.
   void copy_out(void* dst, const void* src, int64_t bytes) override;
+  void copy(void*, const void*, int64_t) override {}
   void fill_zero(void*, int64_t) override {}
   void synchronize() override {}
   void begin_recording() override {}

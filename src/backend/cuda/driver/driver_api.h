@@ -71,6 +71,7 @@ static_assert(sizeof(LaunchConfig) == 56);
   X(free, "cuMemFree_v2", (DeviceAddress))                                                                    \
   X(copy_in, "cuMemcpyHtoDAsync_v2", (DeviceAddress, const void*, size_t, StreamHandle))                      \
   X(copy_out, "cuMemcpyDtoHAsync_v2", (void*, DeviceAddress, size_t, StreamHandle))                           \
+  X(copy, "cuMemcpyDtoDAsync_v2", (DeviceAddress to, DeviceAddress from, size_t, StreamHandle))               \
   X(fill, "cuMemsetD8Async", (DeviceAddress, unsigned char, size_t, StreamHandle))                            \
   X(create_stream, "cuStreamCreate", (StreamHandle*, unsigned flags))                                         \
   X(destroy_stream, "cuStreamDestroy_v2", (StreamHandle))                                                     \

@@ -231,6 +231,13 @@ void DriverDevice::copy_out(void* dst, const void* src, int64_t bytes) {
   context_->synchronize();
 }
 
+void DriverDevice::copy(void* dst, const void* src, int64_t bytes) {
+  if (bytes == 0) return;
+  const KeptContext kept(*context_);
+  context_->check(context_->api().copy(address(dst), address(src), static_cast<size_t>(bytes), context_->stream()),
+                  "copy on the GPU");
+}
+
 void DriverDevice::fill_zero(void* dst, int64_t bytes) {
   if (bytes == 0) return;
   const KeptContext kept(*context_);

@@ -33,6 +33,7 @@ class DriverDevice : public Device {
   /// Pageable memory only, as all of ours is: the driver has copied it when this returns.
   void copy_in(void* dst, const void* src, int64_t bytes) override;
   void copy_out(void* dst, const void* src, int64_t bytes) override;
+  void copy(void* dst, const void* src, int64_t bytes) override;
   void fill_zero(void* dst, int64_t bytes) override;
   void use_stream(void* stream) override { context_->use_stream(static_cast<StreamHandle>(stream)); }
   void synchronize() override { context_->synchronize(); }
