@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tenon/backend/stream.h"
 #include "tenon/expr/expr.h"
 
 namespace tenon {
@@ -38,6 +39,7 @@ struct ParamView {
 
 /// What there is to make weights of.
 struct WeightMaking {
+  Stream& stream;  ///< that the work goes to
   std::function<ParamView(const std::string& name)> param;
   std::span<void* const> needs = {};  ///< memory of what the request needs, in its order
 

@@ -28,6 +28,7 @@ struct Executable::State {
   Plan plan;
   std::shared_ptr<WeightStore> store;
   std::shared_ptr<Backend> backend;
+  std::shared_ptr<Stream> stream, last;  // its own, and where work went last
   StopCheck stop;
   std::map<std::string, void*> address;
   std::map<std::string, const Buffer*> buffer;
@@ -46,8 +47,10 @@ struct Executable::State {
   void refuse_too_large() const;
   void allocate(const std::map<std::string, void*>& bound);
   void prepare(const PlanKernels& made);
-  bool replay(Rate rate);
-  void launch(Rate rate);
+  Stream& go_on(const std::shared_ptr<Stream>& next);
+  Stream& go_on() { return go_on(stream); }
+  bool replay(Stream& on, Rate rate);
+  void launch(Stream& on, Rate rate);
 
   BufferTable table();
   const Buffer& find(const std::string& name) const {
@@ -59,12 +62,14 @@ struct Executable::State {
   void check_stop(const Launch& next) const;
 };
 
-Executable::Executable(Plan plan, std::shared_ptr<WeightStore> store, const std::map<std::string, void*>& bound)
+Executable::Executable(Plan plan, std::shared_ptr<WeightStore> store, const std::map<std::string, void*>& bound,
+                       std::shared_ptr<Stream> stream)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.plan = std::move(plan);
   s.store = std::move(store);
   s.backend = s.store->backend();
+  s.stream = s.last = stream ? std::move(stream) : s.backend->make_stream();
   const PlanKernels made(s.plan, *s.store);
   s.allocated = made.memory;
   s.check_bound(bound);
@@ -72,16 +77,15 @@ Executable::Executable(Plan plan, std::shared_ptr<WeightStore> store, const std:
   s.weights = s.store->get(made.requests);
   s.allocate(bound);
   s.prepare(made);
-  s.backend->synchronize();  // the first run may be on another stream
   dump_plan(s.plan);
 }
 
 Executable::Executable(Plan plan, std::shared_ptr<Backend> backend, const WeightSource& weights,
-                       const std::map<std::string, void*>& bound)
+                       const std::map<std::string, void*>& bound, std::shared_ptr<Stream> stream)
     : Executable(std::move(plan),
                  std::make_shared<WeightStore>(std::move(backend),
                                                std::shared_ptr<const WeightSource>(std::shared_ptr<void>(), &weights)),
-                 bound) {}
+                 bound, std::move(stream)) {}
 
 void Executable::State::check_bound(const std::map<std::string, void*>& bound) const {
   for (const Buffer& b : plan.buffers) {
@@ -141,7 +145,7 @@ void Executable::set(const std::string& name, const HostView& value) {
   TENON_CHECK(Usage, b.role == BufferRole::Input, name) << "is not an input of " << state_->plan.name;
   TENON_CHECK(Usage, value.dtype == b.dtype && value.shape == b.shape, name)
       << "expected " << name_of(b.dtype) << b.shape.str() << ", got " << name_of(value.dtype) << value.shape.str();
-  state_->backend->copy_in(state_->address.at(name), value.data, b.bytes);
+  state_->backend->copy_in(state_->go_on(), state_->address.at(name), value.data, b.bytes);
 }
 
 void Executable::set(const std::string& name, std::span<const float> values) {
@@ -160,39 +164,54 @@ void Executable::set_scalar(const std::string& name, double value) {
   set(name, HostView{b.dtype, b.shape, bytes});
 }
 
-bool Executable::State::replay(Rate rate) {
+// The stream that work goes to next, behind what has gone to another.
+Stream& Executable::State::go_on(const std::shared_ptr<Stream>& next) {
+  if (next != last) next->wait(*last->mark());
+  last = next;
+  return *next;
+}
+
+bool Executable::State::replay(Stream& on, Rate rate) {
   Phase& phase = phases[rate];
   if (timing || checking || !std::exchange(phase.ran, true)) return false;
   const auto first =
       std::find_if(launches.begin(), launches.end(), [rate](const Prepared& p) { return p.rate == rate && p.kernel; });
   if (first == launches.end()) return false;
   if (!std::exchange(phase.tried, true))
-    phase.replay = backend->record([&] {
+    phase.replay = backend->record([&](Stream& recording) {
       for (Prepared& p : launches)
-        if (p.rate == rate && p.kernel) p.kernel->run(scratch.get());
+        if (p.rate == rate && p.kernel) p.kernel->run(recording, scratch.get());
     });
   if (!phase.replay) return false;
   check_stop(*first->launch);
-  phase.replay->run();
+  phase.replay->run(on);
   return true;
 }
 
-void Executable::run(Rate rate) {
+void Executable::enqueue(Rate rate, int n) {
   State& s = *state_;
-  if (!s.replay(rate)) s.launch(rate);
-  s.backend->synchronize();
+  Stream& on = s.go_on();
+  for (int i = 0; i < n; ++i)
+    if (!s.replay(on, rate)) s.launch(on, rate);
 }
 
-void Executable::State::launch(Rate rate) {
+void Executable::wait() { state_->last->synchronize(); }
+
+void Executable::run(Rate rate) {
+  enqueue(rate);
+  wait();
+}
+
+void Executable::State::launch(Stream& on, Rate rate) {
   using Clock = std::chrono::steady_clock;
   for (Prepared& p : launches) {
     if (p.rate != rate) continue;
     check_stop(*p.launch);
     if (p.kernel) {
       const auto begin = timing ? Clock::now() : Clock::time_point();
-      p.kernel->run(scratch.get());
+      p.kernel->run(on, scratch.get());
       if (timing) {
-        backend->synchronize();
+        on.synchronize();
         p.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
       }
     }
@@ -211,23 +230,29 @@ void Executable::bind(const std::map<std::string, void*>& buffers) {
   s.phases.clear();  // what was recorded has the old addresses
 }
 
-void Executable::start() {
-  for (const tenon::Phase& p : state_->plan.phases) state_->launch(p.rate);
+void Executable::start() { start(state_->stream); }
+
+void Executable::start(const std::shared_ptr<Stream>& on) {
+  Stream& stream = state_->go_on(on);
+  for (const tenon::Phase& p : state_->plan.phases) state_->launch(stream, p.rate);
 }
+
+void Executable::wait_for(const Executable& other) { state_->go_on().wait(*other.state_->last->mark()); }
+
+const std::shared_ptr<Stream>& Executable::stream() const { return state_->stream; }
 
 void Executable::State::check_stop(const Launch& next) const {
   if (!stop || !stop()) return;
-  backend->synchronize();
+  last->synchronize();
   throw Error(ErrorKind::Cancelled, plan.name, "stopped before '" + next.name + "'");
 }
 
 void Executable::State::check_outputs(const Launch& launch) const {
-  backend->synchronize();
   for (const Output& o : launch.outputs) {
     const Buffer& b = find(o.buffer);
     if (!is_float(b.dtype)) continue;
     std::vector<std::byte> bytes(static_cast<size_t>(b.bytes));
-    backend->copy_out(bytes.data(), address.at(o.buffer), b.bytes);
+    backend->copy_out(*last, bytes.data(), address.at(o.buffer), b.bytes);
     for (int64_t i = 0; i < b.shape.numel(); ++i) {
       const double v = load_element(b.dtype, bytes.data(), i);
       TENON_CHECK(Numeric, std::isfinite(v), plan.name)
@@ -247,7 +272,7 @@ void Executable::warm_up() {
 std::vector<float> Executable::get(const std::string& name) const {
   const Buffer& b = state_->find(name);
   std::vector<std::byte> bytes(static_cast<size_t>(b.bytes));
-  state_->backend->copy_out(bytes.data(), state_->address.at(name), b.bytes);
+  state_->backend->copy_out(*state_->last, bytes.data(), state_->address.at(name), b.bytes);
   std::vector<float> values(static_cast<size_t>(b.shape.numel()));
   if (b.dtype == DType::F32)
     std::memcpy(values.data(), bytes.data(), bytes.size());

@@ -6,7 +6,7 @@ namespace tenon {
 namespace {
 
 // Scratch starts on a cache line of its own.
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kScratchAlignment = 64;
 
 }  // namespace
 
@@ -30,7 +30,7 @@ PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store) {
       memory.scratch = std::max(memory.scratch, kernel->memory().scratch);
       memory.kept += kernel->memory().kept;
     }
-  memory.scratch = (memory.scratch + kAlignment - 1) / kAlignment * kAlignment;
+  memory.scratch = (memory.scratch + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
   const WeightStore::Bytes bytes = store.bytes_of(requests);
   memory.weights = bytes.all;
   memory.missing = bytes.missing;

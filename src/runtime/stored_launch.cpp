@@ -8,7 +8,7 @@
 namespace tenon {
 namespace {
 
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kStoredAlignment = 64;
 
 // A launch with what it takes to run it again when its plan has gone.
 struct Repeatable {
@@ -27,8 +27,8 @@ struct Repeatable {
     for (const auto& w : weights) addresses.push_back(w.get());
     const std::shared_ptr<void> kept = allocate(k->memory().kept), scratch = allocate(k->memory().scratch);
     k->bind([&](const std::string& name) { return address(name, with, parts); }, addresses, kept.get());
-    k->run(scratch.get());
-    backend->synchronize();
+    k->run(with.stream, scratch.get());
+    with.stream.synchronize();
   }
 
   void* address(const std::string& name, const WeightMaking& with, std::span<void* const> parts) const {
@@ -62,8 +62,8 @@ WeightRequest StoredLaunches::request(const Launch& launch, std::shared_ptr<Kern
   for (const Output& o : launch.outputs) {
     const Expr value = rebuild(graph_, o.value, memo);
     const int64_t bytes = bytes_of(o.value.shape(), o.value.dtype());
-    r.parts.push_back(
-        {"by " + launch.skeleton + "\n" + print(value), (bytes + kAlignment - 1) / kAlignment * kAlignment});
+    r.parts.push_back({"by " + launch.skeleton + "\n" + print(value),
+                       (bytes + kStoredAlignment - 1) / kStoredAlignment * kStoredAlignment});
     values_[o.buffer] = value;
     keys_[o.buffer] = r.parts.back().key;
   }

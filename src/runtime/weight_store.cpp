@@ -117,7 +117,13 @@ std::vector<std::shared_ptr<void>> WeightStore::get(std::span<const WeightReques
       out.emplace_back(entry, entry->memory.get());
     }
   }
+  stream().synchronize();  // whoever runs is on another stream
   return out;
+}
+
+Stream& WeightStore::stream() {
+  if (!stream_) stream_ = backend_->make_stream();
+  return *stream_;
 }
 
 std::shared_ptr<WeightStore::Maker> WeightStore::make(const WeightRequest& request,
@@ -146,7 +152,7 @@ void WeightStore::run(const Maker& maker) {
     parts.push_back(held.back().get());
   }
   for (const std::shared_ptr<Entry>& e : maker.needs) needs.push_back(e->memory.get());
-  const WeightMaking with{[this](const std::string& name) { return find(name); }, needs};
+  const WeightMaking with{stream(), [this](const std::string& name) { return find(name); }, needs};
   maker.request.make(with, parts);
 }
 
@@ -187,7 +193,7 @@ void WeightStore::update(const std::string& name, DType dtype, const Shape& shap
   const int64_t bytes = shape.numel() * size_of(dtype);
   const bool fits = o.device && o.shape == shape && o.dtype == dtype;
   o = {dtype, shape, {}, fits ? o.device : backend_->allocate(bytes)};
-  backend_->copy(o.device.get(), device_memory, bytes);
+  backend_->copy(stream(), o.device.get(), device_memory, bytes);
   remake(name);
 }
 
@@ -203,7 +209,7 @@ void WeightStore::remake(const std::string& name) {
   }
   for (const std::string& param : read)
     if (!overrides_.contains(param)) source_->done(param);
-  backend_->synchronize();
+  stream().synchronize();
 }
 
 void WeightStore::release_unused() {

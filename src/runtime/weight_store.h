@@ -62,6 +62,7 @@ class WeightStore {
   using Entries = std::map<std::string, std::shared_ptr<Entry>>;
   class Preparation;
 
+  Stream& stream();
   std::shared_ptr<Maker> make(const WeightRequest& request, std::vector<std::shared_ptr<Entry>> parts);
   void run(const Maker& maker);
   ParamView find(const std::string& name) const;
@@ -71,6 +72,7 @@ class WeightStore {
   mutable std::mutex mutex_;
   std::shared_ptr<Backend> backend_;
   std::shared_ptr<const WeightSource> source_;
+  std::shared_ptr<Stream> stream_;  // that weights are made on, once there are any
   Entries entries_;
   std::vector<std::weak_ptr<Maker>> makers_;  // in the order in which they made: what one needs comes before it
   std::map<std::string, Override> overrides_;

@@ -32,20 +32,20 @@ struct ListTest : testing::Test {
   // Runs over all vectors; numbers are 1, 2, ..
   static void run(const Ground& ground, const Launch& launch, Vectors& values) {
     const std::unique_ptr<ListKernel> kernel = ground.backend->prepare_list(launch);
+    const std::shared_ptr<Stream> stream = ground.backend->make_stream();
     ListItem item;
     item.count = kCount;
     std::vector<std::shared_ptr<void>> memory;
     for (const std::string& name : kernel->vectors()) {
       memory.push_back(ground.backend->allocate(kCount * 4));
-      ground.backend->copy_in(memory.back().get(), values.at(name).data(), kCount * 4);
+      ground.backend->copy_in(*stream, memory.back().get(), values.at(name).data(), kCount * 4);
       item.vectors[memory.size() - 1] = memory.back().get();
     }
     std::vector<float> numbers;
     for (size_t i = 0; i < kernel->scalars().size(); ++i) numbers.push_back(static_cast<float>(i + 1));
-    kernel->run(std::array{item}, numbers);
-    ground.backend->synchronize();
+    kernel->run(*stream, std::array{item}, numbers);
     for (size_t v = 0; v < memory.size(); ++v)
-      ground.backend->copy_out(values.at(kernel->vectors()[v]).data(), memory[v].get(), kCount * 4);
+      ground.backend->copy_out(*stream, values.at(kernel->vectors()[v]).data(), memory[v].get(), kCount * 4);
   }
   using Want = std::function<float(float a, float b, float c, float d)>;
   // EXPECTs the values of `output` everywhere; the numbers in the tests' vectors make every product exact.
@@ -138,20 +138,21 @@ TEST_F(ListTest, NumbersAndKindsAreChecked) {
   float x[4] = {0, 0, 0, 0}, y[4] = {};
   for (const Ground& ground : grounds()) {
     const auto kernel = ground.backend->prepare_list(scaled), looks = ground.backend->prepare_list(search);
+    const std::shared_ptr<Stream> stream = ground.backend->make_stream();
     ListItem item;
     item.vectors = {x, y};
     item.count = 4;
-    EXPECT_THROW(kernel->run(std::array{item}, {}), Error) << ground.name;
-    EXPECT_THROW(looks->run(std::array{item}, {}), Error) << ground.name;
-    EXPECT_THROW(kernel->find(std::array{item}, std::array{1.0f}), Error) << ground.name;
-    EXPECT_EQ(looks->find({}, {}), -1) << ground.name;
+    EXPECT_THROW(kernel->run(*stream, std::array{item}, {}), Error) << ground.name;
+    EXPECT_THROW(looks->run(*stream, std::array{item}, {}), Error) << ground.name;
+    EXPECT_THROW(kernel->find(*stream, std::array{item}, std::array{1.0f}), Error) << ground.name;
+    EXPECT_EQ(looks->find(*stream, {}, {}), -1) << ground.name;
   }
 }
 
 TEST_F(ListTest, NullRecords) {
   const std::unique_ptr<Backend> null = make_backend("null");
   null::clear_record();
-  null->prepare_list(launch({{"y", vector("a") * 2.0}}))->run({}, {});
+  null->prepare_list(launch({{"y", vector("a") * 2.0}}))->run(*null->make_stream(), {}, {});
   ASSERT_EQ(null::record().size(), 1u);
   EXPECT_EQ(null::record()[0], "test");
 }

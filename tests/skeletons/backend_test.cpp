@@ -28,13 +28,13 @@ TEST_F(Backends, CpuRunsALaunch) {
   const std::shared_ptr<void> x = cpu->allocate(60), y = cpu->allocate(60),
                               scratch = cpu->allocate(kernel->memory().scratch);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(x.get()) % 64, 0u);
-  cpu->copy_in(x.get(), tensors.at("x").data.data(), 60);
+  const std::shared_ptr<Stream> stream = cpu->make_stream();
+  cpu->copy_in(*stream, x.get(), tensors.at("x").data.data(), 60);
   kernel->bind([&](const std::string& name) { return name == "x" ? x.get() : y.get(); }, {}, nullptr);
   EXPECT_FALSE(kernel->describe().empty());
-  kernel->run(scratch.get());
-  cpu->synchronize();
+  kernel->run(*stream, scratch.get());
   float got[15];
-  cpu->copy_out(got, y.get(), 60);
+  cpu->copy_out(*stream, got, y.get(), 60);
   const std::vector<double> want = tensors.at("x").values();
   for (size_t i = 0; i < 15; ++i) EXPECT_EQ(static_cast<double>(got[i]), 2 * want[i]);
 }
@@ -55,7 +55,8 @@ TEST_F(Backends, MissingBufferAndWeightAreNamed) {
   ASSERT_EQ(kernel->weights().size(), 1u);
   EXPECT_EQ(kernel->weights()[0].params, std::vector<std::string>{"w"});
   try {
-    weights_of(*kernel, {}, [&](int64_t bytes) { return cpu->allocate(bytes); });
+    Stream stream;
+    weights_of(*kernel, stream, {}, [&](int64_t bytes) { return cpu->allocate(bytes); });
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Model);
@@ -71,8 +72,9 @@ TEST_F(Backends, NullRecords) {
   const std::unique_ptr<Kernel> kernel = backend->make_kernel(l);
   EXPECT_EQ(kernel->memory().scratch, 0);
   kernel->bind([](const std::string&) { return nullptr; }, {}, nullptr);
-  kernel->run(nullptr);
-  kernel->run(nullptr);
+  const std::shared_ptr<Stream> stream = backend->make_stream();
+  kernel->run(*stream, nullptr);
+  kernel->run(*stream, nullptr);
   ASSERT_EQ(null::record().size(), 2u);
   EXPECT_EQ(null::record()[1], l.name);
 }

@@ -19,14 +19,14 @@ HostView Weights::find(const std::string& name) const {
   return it->second;
 }
 
-std::vector<std::shared_ptr<void>> weights_of(const Kernel& kernel, const Tensors& tensors,
+std::vector<std::shared_ptr<void>> weights_of(const Kernel& kernel, Stream& stream, const Tensors& tensors,
                                               const std::function<std::shared_ptr<void>(int64_t)>& allocate) {
   const Weights source(tensors);
   const auto param = [&source](const std::string& name) {
     const HostView view = source.find(name);
     return ParamView{view.dtype, view.shape, view.data};
   };
-  return make_apart(kernel.weights(), {param}, allocate);
+  return make_apart(kernel.weights(), {stream, param}, allocate);
 }
 
 std::vector<void*> addresses_of(const std::vector<std::shared_ptr<void>>& memory) {

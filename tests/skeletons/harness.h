@@ -39,7 +39,7 @@ class Weights : public WeightSource {
 };
 
 /// What a kernel asks for, made of the tensors in memory that `allocate` gives.
-std::vector<std::shared_ptr<void>> weights_of(const Kernel& kernel, const Tensors& tensors,
+std::vector<std::shared_ptr<void>> weights_of(const Kernel& kernel, Stream& stream, const Tensors& tensors,
                                               const std::function<std::shared_ptr<void>(int64_t)>& allocate);
 /// Addresses alone.
 std::vector<void*> addresses_of(const std::vector<std::shared_ptr<void>>& memory);

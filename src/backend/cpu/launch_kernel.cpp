@@ -178,7 +178,7 @@ void LaunchKernel::run_tape(const Tape& tape, const Block& block, int thread) co
   tape.run(call);
 }
 
-void LaunchKernel::run(void* scratch) {
+void LaunchKernel::run(Stream&, void* scratch) {
   scratch_ = static_cast<std::byte*>(scratch);
   for (const auto& [leaf, offset] : in_scratch_) bases_[static_cast<size_t>(leaf)] = scratch_ + offset;
   for (const LetTape& let : lets_) run_tape(let.tape, {0, let.tape.rows(), 0, let.tape.cols()}, 0);

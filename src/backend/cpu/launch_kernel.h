@@ -26,7 +26,7 @@ class LaunchKernel : public Kernel {
   LaunchMemory memory() const final { return {0, scratch_bytes_}; }
   std::span<const WeightRequest> weights() const final { return requests_; }
   void bind(const BufferTable& buffers, std::span<void* const> weights, void* kept) final;
-  void run(void* scratch) final;
+  void run(Stream& stream, void* scratch) final;
   void rebind(const BufferTable& buffers) final;
 
  protected:

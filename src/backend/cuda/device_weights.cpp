@@ -12,17 +12,17 @@ namespace tenon::cuda {
 namespace {
 
 WeightRequest request_of(const Expr& leaf, std::string key, std::vector<std::string> params) {
-  return {{{std::move(key), div_up(leaf_bytes(leaf), kAlignment) * kAlignment}}, std::move(params), {}, {}};
+  return {{{std::move(key), div_up(leaf_bytes(leaf), kMemoryAlignment) * kMemoryAlignment}}, std::move(params), {}, {}};
 }
 
 // Elements of a parameter in memory of the device, in the leaf's type.
-void upload(Device& device, const ParamView& view, const Expr& leaf, void* dst) {
+void upload(Device& device, Stream& stream, const ParamView& view, const Expr& leaf, void* dst) {
   const int64_t bytes = view.shape.numel() * size_of(view.dtype);
   if (view.dtype == leaf.dtype()) {
     if (view.on_device)
-      device.copy(dst, view.data, bytes);
+      device.copy(stream, dst, view.data, bytes);
     else
-      device.copy_in(dst, view.data, bytes);
+      device.copy_in(stream, dst, view.data, bytes);
     return;
   }
   if (bytes == 0) return;
@@ -30,7 +30,7 @@ void upload(Device& device, const ParamView& view, const Expr& leaf, void* dst) 
   void* raw = const_cast<void*>(view.data);
   if (!view.on_device) {
     copy = device.allocate(bytes);
-    device.copy_in(copy.get(), view.data, bytes);
+    device.copy_in(stream, copy.get(), view.data, bytes);
     raw = copy.get();
   }
   Graph g;
@@ -38,8 +38,8 @@ void upload(Device& device, const ParamView& view, const Expr& leaf, void* dst) 
   const ProgramOutput cast_to{from, to, leaf.dtype()};
   Step step = plain_step(device, "convert weights", std::array{cast_to}, view.shape);
   step.bind([&](const Expr& l) { return l == from ? raw : dst; });
-  step.launch();
-  device.synchronize();
+  step.launch(stream);
+  stream.synchronize();
 }
 
 // A leaf and what is stored through views of it, in a graph of their own.
@@ -77,14 +77,14 @@ struct Packed {
       for (const Expr& l : memory_leaves(piece.value)) {
         if (memory.contains(l.get())) continue;
         memory[l.get()] = device.allocate(leaf_bytes(l));
-        upload(device, with.find(l), l, memory[l.get()].get());
+        upload(device, with.stream, with.find(l), l, memory[l.get()].get());
       }
       const ProgramOutput output{piece.value, piece.place, leaf.dtype()};
       Step step = plain_step(device, "pack weights", std::array{output}, domain_of(piece.value));
       step.bind([&](const Expr& l) { return l == leaf ? dst : memory.at(l.get()).get(); });
-      step.launch();
+      step.launch(with.stream);
     }
-    device.synchronize();
+    with.stream.synchronize();
   }
 };
 
@@ -103,7 +103,7 @@ WeightRequest plain_weight(std::shared_ptr<Device> device, const Expr& leaf) {
   const Expr own = rebuild(*graph, leaf, memo);
   WeightRequest r = request_of(leaf, plain_key(leaf), {leaf->attrs.text});
   r.make = [graph, own, device = std::move(device)](const WeightMaking& with, std::span<void* const> parts) {
-    upload(*device, with.find(own), own, parts[0]);
+    upload(*device, with.stream, with.find(own), own, parts[0]);
   };
   return r;
 }

@@ -9,7 +9,7 @@
 namespace tenon::cuda {
 
 /// What memory of ours begins at and is long: multiples of this.
-inline constexpr int64_t kAlignment = 256;
+inline constexpr int64_t kMemoryAlignment = 256;
 
 /// A value that reads nothing but weights, and the view of a leaf that it is stored through.
 struct PackedPiece {

@@ -17,7 +17,7 @@ constexpr int64_t kCluster = 8;  // blocks of a groups step that meet in shared 
 
 bool has_clusters(const Device& device) { return device.facts().arch == "sm_90a"; }
 
-int64_t round_up(int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t round_up(int64_t n) { return (n + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment; }
 
 }  // namespace
 
@@ -297,7 +297,7 @@ void LaunchKernel::add(Step step, const std::vector<SizesPointer>& kept,
 
 void LaunchKernel::add_zero(const Expr& leaf) { steps_.push_back({std::nullopt, leaf, {}}); }
 
-void LaunchKernel::run(void* scratch) {
+void LaunchKernel::run(Stream& stream, void* scratch) {
   if (!bound_ || scratch_ != scratch) {
     bound_ = true;
     scratch_ = static_cast<std::byte*>(scratch);
@@ -309,9 +309,9 @@ void LaunchKernel::run(void* scratch) {
   }
   for (Action& a : steps_) {
     if (a.step)
-      a.step->launch();
+      a.step->launch(stream);
     else
-      device_->fill_zero(address(a.zero), leaf_bytes(a.zero));
+      device_->fill_zero(stream, address(a.zero), leaf_bytes(a.zero));
   }
 }
 

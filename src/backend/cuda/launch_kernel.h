@@ -21,7 +21,7 @@ class LaunchKernel : public Kernel {
   std::span<const WeightRequest> weights() const final { return requests_; }
   /// Finds buffers, starts to compile.
   void bind(const BufferTable& buffers, std::span<void* const> weights, void* kept) final;
-  void run(void* scratch) final;
+  void run(Stream& stream, void* scratch) final;
   void rebind(const BufferTable& buffers) final;
   std::string describe() const override;
 

@@ -88,12 +88,12 @@ void Step::set(const SizesPointer& pointer) {
   std::memcpy(params_.data() + sizes_at_ + pointer.at, &pointer.address, sizeof(pointer.address));
 }
 
-void Step::launch() {
-  if (!call_) return function_->launch(shape_, params_);
+void Step::launch(Stream& stream) {
+  if (!call_) return function_->launch(stream, shape_, params_);
   std::vector<void*> addresses(1 + pointers_.size());
   std::memcpy(addresses.data(), params_.data(), params_.size());
-  device_->call(name_, [call = call_, addresses](void* stream) {
-    call->launch(stream, std::span<void* const>(addresses).subspan(1), addresses.front());
+  device_->call(stream, name_, [call = call_, addresses](void* native) {
+    call->launch(native, std::span<void* const>(addresses).subspan(1), addresses.front());
   });
 }
 

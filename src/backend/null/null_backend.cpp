@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <limits>
+#include <mutex>
 
 #include "tenon/core/error.h"
 #include "tenon/kernels/list.h"
@@ -10,9 +11,18 @@
 namespace tenon::null {
 namespace {
 
-std::vector<std::string>& names() {
-  static std::vector<std::string> all;
+struct Record {
+  std::mutex mutex;
+  std::vector<std::string> names;
+};
+Record& recorded() {
+  static Record all;
   return all;
+}
+
+void add(const std::string& name) {
+  const std::lock_guard lock(recorded().mutex);
+  recorded().names.push_back(name);
 }
 
 class NullKernel : public Kernel {
@@ -21,7 +31,7 @@ class NullKernel : public Kernel {
   LaunchMemory memory() const override { return {}; }
   std::span<const WeightRequest> weights() const override { return {}; }
   void bind(const BufferTable&, std::span<void* const>, void*) override {}
-  void run(void*) override { names().push_back(name_); }
+  void run(Stream&, void*) override { add(name_); }
   void rebind(const BufferTable&) override {}
   std::string describe() const override { return "recorded"; }
 
@@ -35,9 +45,9 @@ class NullListKernel : public ListKernel {
       : name_(launch.name), list_(make_list_form(launch)), vectors_(list_.vector_names()) {}
   std::span<const std::string> vectors() const override { return vectors_; }
   std::span<const std::string> scalars() const override { return list_.scalars; }
-  void run(std::span<const ListItem>, std::span<const float>) override { names().push_back(name_); }
-  int64_t find(std::span<const ListItem>, std::span<const float>) override {
-    names().push_back(name_);
+  void run(Stream&, std::span<const ListItem>, std::span<const float>) override { add(name_); }
+  int64_t find(Stream&, std::span<const ListItem>, std::span<const float>) override {
+    add(name_);
     return -1;
   }
   std::string describe() const override { return "recorded"; }
@@ -69,11 +79,13 @@ class NullBackend : public Backend {
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override {
     return std::make_unique<NullListKernel>(launch);
   }
-  void copy(void* dst, const void* src, int64_t bytes) override { std::memcpy(dst, src, static_cast<size_t>(bytes)); }
-  void copy_in(void* dst, const void* src, int64_t bytes) override {
+  void copy(Stream&, void* dst, const void* src, int64_t bytes) override {
     std::memcpy(dst, src, static_cast<size_t>(bytes));
   }
-  void copy_out(void* dst, const void* src, int64_t bytes) override {
+  void copy_in(Stream&, void* dst, const void* src, int64_t bytes) override {
+    std::memcpy(dst, src, static_cast<size_t>(bytes));
+  }
+  void copy_out(Stream&, void* dst, const void* src, int64_t bytes) override {
     std::memcpy(dst, src, static_cast<size_t>(bytes));
   }
 };
@@ -84,7 +96,13 @@ const RegisterBackend kRegistered("null", [](const BackendOptions&) -> std::uniq
 
 }  // namespace
 
-std::span<const std::string> record() { return names(); }
-void clear_record() { names().clear(); }
+std::vector<std::string> record() {
+  const std::lock_guard lock(recorded().mutex);
+  return recorded().names;
+}
+void clear_record() {
+  const std::lock_guard lock(recorded().mutex);
+  recorded().names.clear();
+}
 
 }  // namespace tenon::null

@@ -31,14 +31,12 @@ KernelCompiler::~KernelCompiler() {
 
 PendingKernel KernelCompiler::start(const KernelSource& source) {
   const std::string name = key(source);
+  const std::lock_guard lock(mutex_);
   if (const auto it = started_.find(name); it != started_.end()) return it->second;
   dump("kernels/" + arch_ + "/" + source.name + "-" + name.substr(0, 8) + ".cu", source.text);
   Job job{source, name, {}};
   PendingKernel pending = job.result.get_future().share();
-  {
-    const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(job));
-  }
+  queue_.push_back(std::move(job));
   if (threads_.size() < most_threads_) threads_.emplace_back([this] { work(); });
   wake_.notify_one();
   started_.emplace(name, pending);
