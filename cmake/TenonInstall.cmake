@@ -28,8 +28,9 @@ function(tenon_install)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/${layer}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/${layer}
             COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
   endforeach()
-  install(FILES ${PROJECT_SOURCE_DIR}/src/backend/backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/backend
-          COMPONENT development)
+  install(FILES ${PROJECT_SOURCE_DIR}/src/backend/backend.h ${PROJECT_SOURCE_DIR}/src/backend/stream.h
+                ${PROJECT_SOURCE_DIR}/src/backend/weights.h
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/backend COMPONENT development)
   install(FILES ${PROJECT_BINARY_DIR}/include/expr_generated/tenon/expr_generated/all_nodes.h
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/expr_generated COMPONENT development)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/assets/ DESTINATION ${CMAKE_INSTALL_DATADIR}/tenon COMPONENT runtime)

@@ -69,22 +69,24 @@ ordered_json explanation_object(const Explanation& e) {
   for (const ExplainedLaunch& l : e.launches)
     (l.rate == e.rate ? launches : hoisted).push_back(launch_json(l, e.roofline));
   const PlanCounts& c = e.counts;
-  ordered_json out{
-      {"model", e.model},
-      {"part", e.part},
-      {"device", e.device},
-      {"rate", name_of(e.rate)},
-      {"launches", launches},
-      {"hoisted", hoisted},
-      {"counts",
-       {{"total", c.total},
-        {"elementwise", c.elementwise},
-        {"concat", c.concat},
-        {"permute", c.permute},
-        {"upsample", c.upsample}}},
-      {"bytes", {{"fused", e.fused_bytes}, {"unfused", e.unfused_bytes}}},
-      {"peak_bytes", e.peak_bytes()},
-      {"memory", {{"activations", e.memory.arena}, {"weights", e.memory.weights}, {"scratch", e.memory.scratch}}}};
+  ordered_json out{{"model", e.model},
+                   {"part", e.part},
+                   {"device", e.device},
+                   {"rate", name_of(e.rate)},
+                   {"launches", launches},
+                   {"hoisted", hoisted},
+                   {"counts",
+                    {{"total", c.total},
+                     {"elementwise", c.elementwise},
+                     {"concat", c.concat},
+                     {"permute", c.permute},
+                     {"upsample", c.upsample}}},
+                   {"bytes", {{"fused", e.fused_bytes}, {"unfused", e.unfused_bytes}}},
+                   {"peak_bytes", e.peak_bytes()},
+                   {"memory",
+                    {{"activations", e.memory.arena},
+                     {"weights", e.memory.weights},
+                     {"scratch", e.memory.scratch + e.memory.kept}}}};
   if (e.roofline)
     out["roofline"] = {{"copy_gb_per_s", e.roofline->bytes_per_second / 1e9},
                        {"product_gflop_per_s", e.roofline->flops_per_second / 1e9},

@@ -21,8 +21,10 @@ std::string scaled(double value, const char* unit) {
 
 // Bytes of the launch's nodes, had each been a launch of its own.
 int64_t unfused(const Launch& launch) {
+  Graph g;  // planning adds nodes
+  Memo memo;
   std::vector<Result> results;
-  for (const Output& o : launch.outputs) results.push_back({o.buffer, o.value});
+  for (const Output& o : launch.outputs) results.push_back({o.buffer, rebuild(g, o.value, memo)});
   PlanOptions options;
   options.name = launch.name;
   options.fusion = false;
@@ -92,10 +94,7 @@ ExplainedLaunch explain_launch(const Launch& launch, Rate rate) {
   for (const Expr& e : operands_of(launch))
     if (!e.is<nodes::Param>()) out.reads.push_back(e->attrs.text);
   Readable readable(launch.name);
-  if (const FormResult form = make_form(launch); form.form)
-    fill_from_form(launch, *form.form, readable, out);
-  else
-    for (const Output& o : launch.outputs) out.sinks.push_back({o.buffer, readable.print(o.value), ""});
+  fill_from_form(launch, *launch.form, readable, out);
   for (size_t i = 0; i < out.sinks.size(); ++i)
     out.sinks[i].type = type_text(launch.outputs[i].value.dtype(), launch.outputs[i].value.shape());
   return out;

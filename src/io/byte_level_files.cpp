@@ -3,11 +3,11 @@
 #include <map>
 
 #include "tenon/core/error.h"
+#include "tenon/core/utf8.h"
 #include "tenon/io/bpe.h"
 #include "tenon/io/byte_level_tokenizer.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
-#include "tenon/core/utf8.h"
 
 namespace tenon {
 namespace fs = std::filesystem;
@@ -23,24 +23,26 @@ const json& member(const json& object, const char* key) {
 bool flag(const json& object, const char* key, const std::string& where) {
   const json& value = member(object, key);
   TENON_CHECK(Model, value.is_null() || value.is_boolean(), where)
-      << key << ": expected true or false, found " << value.dump();
+      << key << ": expected true or false, found " << shown_json(value);
   return value.is_boolean() && value.get<bool>();
 }
 
 // A token's text, written as itself or as an object with "content".
 std::optional<std::string> token_text(const json& value, const char* key, const std::string& where) {
   const json& text = value.is_object() ? member(value, "content") : value;
-  TENON_CHECK(Model, text.is_null() || text.is_string(), where) << key << ": expected a token, found " << value.dump();
+  TENON_CHECK(Model, text.is_null() || text.is_string(), where)
+      << key << ": expected a token, found " << shown_json(value);
   return text.is_string() ? std::optional(text.get<std::string>()) : std::nullopt;
 }
 
 AddedToken added_token(const json& object, const json& id, const std::string& where) {
   TENON_CHECK(Model, object.is_object() && member(object, "content").is_string(), where)
-      << "added token: expected an object with a string 'content', found " << object.dump();
+      << "added token: expected an object with a string 'content', found " << shown_json(object);
   AddedToken out;
   out.content = object["content"].get<std::string>();
   TENON_CHECK(Model, id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(kMaxTokenId), where)
-      << "added token '" << out.content << "': expected an id from 0 to " << kMaxTokenId - 1 << ", found " << id.dump();
+      << "added token '" << out.content << "': expected an id from 0 to " << kMaxTokenId - 1 << ", found "
+      << shown_json(id);
   out.id = id.get<int32_t>();
   out.special = flag(object, "special", where);
   out.normalized = flag(object, "normalized", where);
@@ -59,17 +61,18 @@ bool read_normalizer(const json& normalizer, const std::string& where) {
   const json& list = member(normalizer, "normalizers");
   if (type == "Sequence" && list.is_array() && list.empty()) return false;
   if (type == "Sequence" && list.is_array() && list.size() == 1 && member(list[0], "type") == "NFC") return true;
-  throw Error(ErrorKind::Model, where, "normalizer " + normalizer.dump() + " is not supported; expected none or NFC");
+  throw Error(ErrorKind::Model, where,
+              "normalizer " + shown_json(normalizer) + " is not supported; expected none or NFC");
 }
 
 void read_model(const json& model, TokenizerParts& parts, const std::string& where) {
   TENON_CHECK(Model, member(model, "type").is_null() || model["type"] == "BPE", where)
-      << "model type " << member(model, "type").dump() << " is not supported; expected \"BPE\"";
+      << "model type " << shown_json(member(model, "type")) << " is not supported; expected \"BPE\"";
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     TENON_CHECK(Model, member(model, key).is_null() || model[key] == json(""), where)
-        << "model." << key << " " << model[key].dump() << " is not supported; expected none";
+        << "model." << key << " " << shown_json(model[key]) << " is not supported; expected none";
   TENON_CHECK(Model, member(model, "dropout").is_null() || model["dropout"] == 0, where)
-      << "model.dropout " << model["dropout"].dump() << " is not supported; expected none";
+      << "model.dropout " << shown_json(model["dropout"]) << " is not supported; expected none";
   TENON_CHECK(Model, !flag(model, "byte_fallback", where), where)
       << "model.byte_fallback is not supported; expected a byte-level vocabulary";
   TENON_CHECK(Model, member(model, "vocab").is_object() && member(model, "merges").is_array(), where)
@@ -99,7 +102,7 @@ void read_post_processor(const json& processor, TokenizerParts& parts, const std
     return;
   }
   TENON_CHECK(Model, type == "TemplateProcessing" && member(processor, "single").is_array(), where)
-      << "post_processor " << type.dump() << " is not supported; expected ByteLevel or TemplateProcessing";
+      << "post_processor " << shown_json(type) << " is not supported; expected ByteLevel or TemplateProcessing";
   bool behind = false;
   for (const json& item : processor["single"]) {
     if (!member(item, "Sequence").is_null()) behind = true;
@@ -119,7 +122,7 @@ TokenizerParts read_tokenizer(const json& file, const std::string& where) {
   out.pre_tokenizer = PreTokenizer::from_json(member(file, "pre_tokenizer"), where);
   const json& decoder = member(file, "decoder");
   TENON_CHECK(Model, decoder.is_null() || member(decoder, "type") == "ByteLevel", where)
-      << "decoder " << member(decoder, "type").dump() << " is not supported; expected \"ByteLevel\"";
+      << "decoder " << shown_json(member(decoder, "type")) << " is not supported; expected \"ByteLevel\"";
   read_model(file["model"], out, where);
   const json& added = member(file, "added_tokens");
   TENON_CHECK(Model, added.is_null() || added.is_array(), where) << "expected added_tokens to be an array";
@@ -216,13 +219,13 @@ ByteLevelTokenizer ByteLevelTokenizer::from_json(std::string_view tokenizer_json
 ByteLevelTokenizer ByteLevelTokenizer::from_folder(const fs::path& folder) {
   const fs::path whole = folder / "tokenizer.json", vocab = folder / "vocab.json", merges = folder / "merges.txt";
   const fs::path config_file = folder / "tokenizer_config.json", template_file = folder / "chat_template.jinja";
-  const bool one = fs::exists(whole);
-  TENON_CHECK(Model, one || (fs::exists(vocab) && fs::exists(merges)), folder.string())
+  const bool one = file_exists(whole);
+  TENON_CHECK(Model, one || (file_exists(vocab) && fs::exists(merges)), folder.string())
       << "no tokenizer here: expected tokenizer.json, or vocab.json and merges.txt";
-  const json config = fs::exists(config_file) ? read_json(config_file) : json::object();
+  const json config = file_exists(config_file) ? read_json(config_file) : json::object();
   TokenizerParts parts = one ? read_tokenizer(read_json(whole), whole.string()) : read_two_files(folder, config);
   read_config(config, parts, config_file.string());
-  if (fs::exists(template_file)) parts.chat_template = read_file(template_file);
+  if (file_exists(template_file)) parts.chat_template = read_file(template_file);
   return {std::move(parts), one ? whole.string() : vocab.string()};
 }
 

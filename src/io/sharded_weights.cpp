@@ -24,7 +24,7 @@ ShardedWeights ShardedWeights::open(const fs::path& path) {
   for (const auto& [tensor, shard] : index["weight_map"].items()) {
     TENON_CHECK(Model, shard.is_string() && is_plain_name(shard.get_ref<const std::string&>()), where)
         << "weight_map: expected the plain name of a file beside the index for '" << tensor << "', found "
-        << shard.dump();
+        << shown_json(shard);
     out.shard_of_[tensor] = shard.get<std::string>();
     ++out.count_[shard.get<std::string>()];
   }

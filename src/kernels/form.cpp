@@ -29,12 +29,13 @@ class FormBuilder {
   FormBuilder(const Launch& launch, Form& form) : form_(form), g_(*form.graph) {
     Memo memo;
     for (const Output& o : launch.outputs) {
-      values_.push_back(rebuild(
-          g_, o.value, [](const Expr&, std::span<const Expr>) { return Expr(); }, memo));
+      const bool own = o.value->graph == &g_;
+      values_.push_back(own ? o.value : rebuild(g_, o.value, memo));
       buffers_.push_back(o.buffer);
     }
     for (const auto& [node, copy] : memo) original_[copy.get()] = Expr(node);
     for (const Expr& e : topological(values_)) {
+      original_.emplace(e.get(), e);
       bool above = e->family() == Family::Anchor;
       if (above) form_.anchor = e;
       for (const Expr& x : e->in) above = above || above_anchor_.contains(x.get());
@@ -86,8 +87,7 @@ class FormBuilder {
       FormOutput out;
       out.buffer = buffers_[i];
       out.dtype = values_[i].dtype();
-      const Expr core = rebuild(
-          g_, cores[i], [](const Expr&, std::span<const Expr>) { return Expr(); }, memo);
+      const Expr core = rebuild(g_, cores[i], memo);
       out.value = push(core);
       check_reduces_nothing(out.value);
       out.statistic = statistics[i];
@@ -433,14 +433,42 @@ const Node* literal_of(const Expr& e) {
   return repeats ? literal_of(e->in[0]) : nullptr;
 }
 
-FormResult make_form(const Launch& launch) {
+Form Form::copy() const {
+  Form out;
+  Memo memo;
+  const auto copied = [&](const Expr& e) {
+    if (!e) return Expr();
+    return rebuild(*out.graph, e, memo);
+  };
+  if (anchor) {
+    std::vector<Expr> operands;
+    for (const Expr& x : anchor->in)
+      operands.push_back(input(*out.graph, "operand." + std::to_string(operands.size()), x.dtype(), x.shape()));
+    out.anchor = out.graph->make(*anchor->type, operands, anchor->attrs);
+  }
+  for (const Let& let : lets) out.lets.push_back({copied(let.leaf), copied(let.value)});
+  for (const Expr& hole : holes) out.holes.push_back(copied(hole));
+  out.domain = domain;
+  out.lanes = lanes;
+  for (const FormOutput& o : outputs) {
+    out.outputs.push_back(o);
+    out.outputs.back().value = copied(o.value);
+    out.outputs.back().place = copied(o.place);
+  }
+  return out;
+}
+
+FormResult make_form(const Launch& launch) { return make_form(launch, std::make_shared<Graph>()); }
+
+FormResult make_form(const Launch& launch, std::shared_ptr<Graph> graph) {
   anchor_of(launch);
-  Form form;
-  FormBuilder builder(launch, form);
+  auto form = std::make_shared<Form>();
+  form->graph = std::move(graph);
+  FormBuilder builder(launch, *form);
   try {
     builder.build();
   } catch (const Refused& r) {
-    return {std::nullopt, {r.why, r.blocker ? builder.original(r.blocker) : Expr()}};
+    return {nullptr, {r.why, r.blocker ? builder.original(r.blocker) : Expr()}};
   }
   return {std::move(form), {}};
 }

@@ -46,6 +46,9 @@ struct Form {
   Shape domain;             ///< of the outputs: the anchor's result, or one of its lanes
   int lanes = 1;            ///< the anchor's last axis is `lanes` equal parts that the epilogue sees side by side
   std::vector<FormOutput> outputs;
+
+  /// The same in a graph of its own, which its owner may add to.
+  Form copy() const;
 };
 
 /// Name of the leaf that stands for lane i of the anchor's result: "acc.0", "acc.1", ...
@@ -73,9 +76,11 @@ struct Refusal {
 
 /// Either a form or a refusal. Pure: looks at the launch's outputs only.
 struct FormResult {
-  std::optional<Form> form;
+  std::shared_ptr<const Form> form;
   Refusal refusal;
 };
 FormResult make_form(const Launch& launch);
+/// The same in the graph of the launch's own body, which nobody adds to any more.
+FormResult make_form(const Launch& launch, std::shared_ptr<Graph> graph);
 
 }  // namespace tenon

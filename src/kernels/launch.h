@@ -1,6 +1,7 @@
 // A launch: one trip through memory. Its body is an expression over buffers and weights with at most one anchor; what
 // stands below the anchor fills the input holes of a skeleton, what stands above fills its epilogue.
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct KeptApart {
   std::vector<Place> into = {};
 };
 
+struct Form;
+
 /// Leaves of type Input, ScalarInput and State in the values name buffers; Param leaves name weights. All outputs
 /// belong to one Graph, which outlives the launch.
 struct Launch {
@@ -44,6 +47,8 @@ struct Launch {
   std::vector<KeptApart> apart;
   /// Buffers it reads that neither it nor the launch in front of it in its phase writes: whole before that one began.
   std::vector<std::string> settled = {};
+  /// The body taken apart (form.h), since it has a skeleton. Shared by all who read it: who adds to it copies it.
+  std::shared_ptr<const Form> form = {};
 };
 
 /// Memory leaves that the launch reads, each once, in topological order.

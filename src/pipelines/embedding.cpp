@@ -74,9 +74,8 @@ Executable& ImageEmbedding::executable(int64_t batch) {
     prepared_ = 0;        // until the next one is whole: preparing may be stopped
     executable_.reset();  // before the next one takes its memory
     const int64_t side = preprocessing_.crop;
-    executable_.emplace(plan_image_encoder(encoder_->config(), batch, side, side, networks_), backend_,
-                        *encoder_->weights());
-    executable_->run(Rate::Constant);
+    if (!store_) store_ = std::make_shared<WeightStore>(backend_, encoder_->weights());
+    executable_.emplace(plan_image_encoder(encoder_->config(), batch, side, side, networks_), store_);
     prepared_ = batch;
   }
   return *executable_;

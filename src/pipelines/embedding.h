@@ -60,7 +60,8 @@ class ImageEmbedding {
   std::shared_ptr<Backend> backend_;
   ImagePreprocessing preprocessing_;
   NetworkOptions networks_;
-  int64_t prepared_ = 0;  // the batch that the executable is for
+  std::shared_ptr<WeightStore> store_;  // of all batches
+  int64_t prepared_ = 0;                // the batch that the executable is for
   std::optional<Executable> executable_;
 };
 

@@ -151,10 +151,10 @@ GenerationShape TextToImage::shape_of(const ImageRequest& r, int64_t tokens, int
 // The largest network's memory: networks are ready one at a time.
 int64_t TextToImage::planned_bytes(const ImageRequest& r, int64_t windows) const {
   const GenerationShape s = shape_of(r, model_->config().text.positions * windows, r.steps);
-  int64_t most = plan_memory(plan_unet(*model_, s, networks_), *backend_).total();
-  most = std::max(most, plan_memory(plan_text(*model_, windows * (s.guided ? 2 : 1), networks_), *backend_).total());
-  most = std::max(most, plan_memory(plan_vae_decode(*model_, s, networks_), *backend_).total());
-  if (r.init) most = std::max(most, plan_memory(plan_vae_encode(*model_, s, networks_), *backend_).total());
+  int64_t most = plan_memory(plan_unet(*model_, s, networks_), backend_).total();
+  most = std::max(most, plan_memory(plan_text(*model_, windows * (s.guided ? 2 : 1), networks_), backend_).total());
+  most = std::max(most, plan_memory(plan_vae_decode(*model_, s, networks_), backend_).total());
+  if (r.init) most = std::max(most, plan_memory(plan_vae_encode(*model_, s, networks_), backend_).total());
   return most;
 }
 
@@ -190,22 +190,53 @@ void TextToImage::check_fits(const ImageRequest& request) const {
                        : "no size fits with a prompt of " + std::to_string(windows) + " windows of tokens");
 }
 
-Executable& TextToImage::network(Network& slot, const std::string& key, const std::function<Plan()>& plan,
-                                 const std::string& weights) {
-  if (slot.executable && slot.key == key) return *slot.executable;
-  if (!options_.keep_networks)
-    for (Network* other : {&text_, &unet_, &decoder_, &encoder_}) other->executable.reset();
-  slot.executable.reset();
+void TextToImage::free_networks() {
+  for (Network* n : {&text_, &unet_, &decoder_, &encoder_}) n->clear();
+  stores_.clear();
+}
+
+TextToImage::Kept TextToImage::kept() const {
+  Kept out;
+  for (const Network* n : {&text_, &unet_, &decoder_, &encoder_}) out.networks += static_cast<int>(n->size());
+  for (const auto& [component, store] : stores_) out.weights += store->counters();
+  return out;
+}
+
+std::unique_ptr<Executable> TextToImage::prepare(Plan plan, const std::string& component) {
+  std::shared_ptr<WeightStore>& store = stores_[component];
+  if (!store) store = std::make_shared<WeightStore>(backend_, model_->weights(component));
+  return std::make_unique<Executable>(std::move(plan), store);
+}
+
+Executable& TextToImage::network(Network& network, const std::string& key, const std::function<Plan()>& plan,
+                                 const std::string& component) {
+  const auto known = std::ranges::find(network, key, &Ready::key);
+  if (known != network.end()) {
+    network.splice(network.begin(), network, known);
+    return *network.front().executable;
+  }
   check_stop("generate");
   const auto begin = Clock::now();
   Plan ready = plan();
   const auto planned = Clock::now();
-  slot.executable = std::make_unique<Executable>(std::move(ready), backend_, *model_->weights(weights));
-  slot.executable->warm_up();
-  slot.key = key;
-  spdlog::debug("{}: planned in {:.3f} s, weights ready in {:.3f} s", slot.executable->plan().name,
+  if (!options_.keep_networks) free_networks();
+  while (!network.empty() && static_cast<int>(network.size()) >= options_.keep_sizes) network.pop_back();
+  if (const auto store = stores_.find(component); store != stores_.end()) store->second->release_unused();
+  std::unique_ptr<Executable> made;
+  try {
+    made = prepare(ready, component);
+  } catch (const Error& e) {
+    const bool alone = text_.empty() && unet_.empty() && decoder_.empty() && encoder_.empty();
+    if (e.kind() != ErrorKind::Memory || alone) throw;
+    free_networks();  // what is kept for other calls
+    made = prepare(std::move(ready), component);
+  }
+  network.push_front({key, std::move(made)});
+  Executable& executable = *network.front().executable;
+  executable.warm_up();
+  spdlog::debug("{}: planned in {:.3f} s, weights ready in {:.3f} s", executable.plan().name,
                 std::chrono::duration<double>(planned - begin).count(), seconds_since(planned));
-  return *slot.executable;
+  return executable;
 }
 
 std::vector<std::vector<TokenWindow>> TextToImage::windows_of(const ImageRequest& r) const {

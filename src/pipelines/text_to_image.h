@@ -1,6 +1,8 @@
 // Text to image and image to image with a Stable Diffusion 1.x model: tokens, hidden states, denoising loop, picture.
 #pragma once
 #include <functional>
+#include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -80,6 +82,7 @@ struct PipelineOptions {
   std::optional<DType> type;  ///< bf16 or f32; unset: bf16 where the device has it
   bool fusion = true;
   bool keep_networks = false;  ///< keep every network ready between calls instead of one at a time
+  int keep_sizes = 4;          ///< then: sizes that each is kept ready for, those used last, over one set of weights
 };
 
 /// Not thread-safe. Asks check_stop().
@@ -97,17 +100,28 @@ class TextToImage {
   void check_fits(const ImageRequest& request) const;
   ImageResult generate(const ImageRequest& request, const OnStep& on_step = {});
 
+  /// Networks that are ready now, one for each size, and what their weights take together.
+  struct Kept {
+    int networks = 0;
+    WeightStore::Counters weights;
+  };
+  Kept kept() const;
+
   const Model& model() const { return *model_; }
   Backend& backend() { return *backend_; }
   const NetworkOptions& networks() const { return networks_; }
 
  private:
-  struct Network {
+  // A network made ready for some sizes, by key; the one used last is first.
+  struct Ready {
     std::string key;
     std::unique_ptr<Executable> executable;
   };
-  Executable& network(Network& slot, const std::string& key, const std::function<Plan()>& plan,
-                      const std::string& weights);
+  using Network = std::list<Ready>;
+  Executable& network(Network& network, const std::string& key, const std::function<Plan()>& plan,
+                      const std::string& component);
+  std::unique_ptr<Executable> prepare(Plan plan, const std::string& component);
+  void free_networks();
   std::vector<float> encode_windows(const std::vector<TokenWindow>& windows, int64_t clip_skip, Timings& timings);
   std::vector<float> encode_prompts(const ImageRequest& r, int64_t& tokens, Timings& timings);
   std::vector<float> initial_latents(const ImageRequest& r, Scheduler& scheduler, std::vector<NoiseSource>& noise,
@@ -128,6 +142,7 @@ class TextToImage {
   PipelineOptions options_;
   std::shared_ptr<Backend> backend_;
   NetworkOptions networks_;
+  std::map<std::string, std::shared_ptr<WeightStore>> stores_;  // by component
   Network text_, unet_, decoder_, encoder_;
 };
 

@@ -27,16 +27,19 @@ class Partitioner {
   bool in_memory(const Expr& e) const { return is_memory_leaf(e) || buffer_of_.contains(e.get()); }
 
  private:
+  // A launch that may come to be, in a graph of its own: the plan's has what was committed.
   struct Trial {
+    std::shared_ptr<Graph> graph = std::make_shared<Graph>();
     Launch launch;
     Choice choice;
     std::unordered_map<const Node*, Expr> source;  // node of the body -> node of the model
   };
   using Region = std::unordered_set<const Node*>;
 
-  Trial attempt(const std::vector<Expr>& values) const;
-  Trial attempt_or_materialize(const std::vector<Expr>& values);
-  Trial attempt_with_reductions(const std::vector<Expr>& values);
+  using TrialPtr = std::shared_ptr<const Trial>;
+  TrialPtr attempt(const std::vector<Expr>& values) const;
+  TrialPtr attempt_or_materialize(const std::vector<Expr>& values);
+  TrialPtr attempt_with_reductions(const std::vector<Expr>& values);
   void emit_reductions(const Expr& reduction, const Trial& trial);
   void emit_anchor(const Expr& anchor);
   void emit_anchor_alone(const Expr& anchor);
@@ -60,7 +63,7 @@ class Partitioner {
     Expr reader, value;
     size_t phase = 0, launch = 0;
   };
-  void commit(Trial trial, const std::vector<Expr>& values, std::vector<Neighbour> apart);
+  void commit(const Trial& trial, const std::vector<Expr>& values, std::vector<Neighbour> apart);
   std::vector<Neighbour> kept_apart(const std::vector<Expr>& values, const Region& region,
                                     const std::map<uint32_t, std::string>& refused) const;
   void remember_places(const Launch& launch, const std::vector<Expr>& values);
@@ -82,6 +85,9 @@ class Partitioner {
   std::unordered_set<std::string> with_anchor_;                 // launches
   std::map<std::string, int> name_uses_;
   int next_buffer_ = 0;
+  // The last trial and what it was of, until something is committed: most are asked for twice in a row.
+  mutable std::vector<Expr> tried_;
+  mutable TrialPtr last_;
 };
 
 }  // namespace tenon

@@ -1,6 +1,6 @@
 // Plans as text. Line by line:
 //   plan "name" arena=BYTES
-//   buffer "name" dtype shape role rate offset=BYTES, or outside
+//   buffer "name" dtype shape role rate offset=BYTES, or outside, or stored
 //   phase rate
 //   launch skeleton "name"
 //     %0 = ...            the body, as expressions print
@@ -14,6 +14,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/skeleton.h"
 #include "tenon/plan/plan.h"
 
 namespace tenon {
@@ -152,6 +153,8 @@ class PlanParser {
       }
     }
     TENON_CHECK(Usage, header, "plan") << "no text";
+    check_stored();
+    find_settled(plan_);
     return std::move(plan_);
   }
 
@@ -179,7 +182,8 @@ class PlanParser {
     b.rate = in.rate();
     const std::string_view place = in.word();
     b.outside = place == "outside";
-    if (!b.outside) b.offset = in.field(place, "offset=");
+    b.stored = place == "stored";
+    if (!b.outside && !b.stored) b.offset = in.field(place, "offset=");
     b.bytes = bytes_of(b.shape, b.dtype);
     plan_.buffers.push_back(std::move(b));
   }
@@ -223,8 +227,30 @@ class PlanParser {
       }
     }
     if (l.outputs.empty()) head.fail("a launch with an 'into' line");
-    anchor_of(l);
+    form(l, head);
     plan_.phases.back().launches.push_back(std::move(l));
+  }
+
+  // All that the planner would store is stored, or none of it.
+  void check_stored() {
+    const std::vector<Buffer> said = plan_.buffers;
+    if (std::ranges::none_of(said, &Buffer::stored)) return;
+    for (Buffer& b : plan_.buffers) b.stored = false;
+    find_stored(plan_);
+    for (size_t i = 0; i < said.size(); ++i)
+      TENON_CHECK(Usage, said[i].stored == plan_.buffers[i].stored, "plan")
+          << "buffer " << quoted(said[i].name) << (said[i].stored ? " is stored, but is no value" : " is a value")
+          << " of weights alone" << (said[i].stored ? "" : ", but is not stored like the others");
+  }
+
+  static void form(Launch& l, const LineReader& head) {
+    std::optional<std::string> reason;
+    try {
+      reason = form_launch(l);
+    } catch (const Error& e) {  // an unknown skeleton, two anchors
+      reason = e.what();
+    }
+    if (reason) head.fail("a launch that its skeleton runs (" + *reason + ")");
   }
 
   std::string_view text_;
@@ -251,8 +277,8 @@ std::string print_plan(const Plan& plan) {
   for (const Buffer& b : plan.buffers) {
     out << "buffer " << quoted(b.name) << " " << name_of(b.dtype) << " " << b.shape.str() << " "
         << kRoles[static_cast<size_t>(b.role)] << " " << name_of(b.rate);
-    if (b.outside)
-      out << " outside\n";
+    if (b.outside || b.stored)
+      out << (b.stored ? " stored\n" : " outside\n");
     else
       out << " offset=" << b.offset << "\n";
   }

@@ -8,10 +8,11 @@ std::vector<float> AttentionCore::run(const AttentionProblem& x) const {
   std::vector<float> out[2];
   for (int backwards = 0; backwards < 2; ++backwards) {
     Emulator device(EmulatorOptions{.backwards = backwards == 1});
+    const auto stream = device.make_stream();
     const auto y = poisoned(device, static_cast<int64_t>(floats) * 4);
-    device.load(source)->launch(shape, params(device, x, static_cast<float*>(y.get())));
+    device.load(source)->launch(*stream, shape, params(device, x, static_cast<float*>(y.get())));
     out[backwards].resize(floats);
-    device.copy_out(out[backwards].data(), y.get(), static_cast<int64_t>(floats) * 4);
+    device.copy_out(*stream, out[backwards].data(), y.get(), static_cast<int64_t>(floats) * 4);
   }
   EXPECT_EQ(std::memcmp(out[0].data(), out[1].data(), floats * 4), 0);
   EXPECT_TRUE(std::all_of(out[0].end() - kBehind, out[0].end(), [](float f) { return std::isnan(f); }));

@@ -109,12 +109,13 @@ std::vector<float> run_core(const std::string& name, const std::string& text, co
   std::vector<float> out[2];
   for (int backwards = 0; backwards < 2; ++backwards) {
     Emulator device(EmulatorOptions{.backwards = backwards == 1});
+    const auto stream = device.make_stream();
     Meeting meeting(device, launch, params.sizes.split);
     auto y = poisoned(device, floats * 4);
     params.y = static_cast<float*>(y.get());
-    device.load({name, text})->launch(launch.shape, std::as_bytes(std::span(&params, 1)));
+    device.load({name, text})->launch(*stream, launch.shape, std::as_bytes(std::span(&params, 1)));
     out[backwards].resize(static_cast<size_t>(floats));
-    device.copy_out(out[backwards].data(), y.get(), floats * 4);
+    device.copy_out(*stream, out[backwards].data(), y.get(), floats * 4);
     EXPECT_TRUE(meeting.counters_are_zero());
   }
   EXPECT_EQ(std::memcmp(out[0].data(), out[1].data(), static_cast<size_t>(floats) * 4), 0);

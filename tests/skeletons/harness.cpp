@@ -21,6 +21,22 @@ HostView Weights::find(const std::string& name) const {
   return it->second;
 }
 
+std::vector<std::shared_ptr<void>> weights_of(const Kernel& kernel, Stream& stream, const Tensors& tensors,
+                                              const std::function<std::shared_ptr<void>(int64_t)>& allocate) {
+  const Weights source(tensors);
+  const auto param = [&source](const std::string& name) {
+    const HostView view = source.find(name);
+    return ParamView{view.dtype, view.shape, view.data};
+  };
+  return make_apart(kernel.weights(), {stream, param}, allocate);
+}
+
+std::vector<void*> addresses_of(const std::vector<std::shared_ptr<void>>& memory) {
+  std::vector<void*> out;
+  for (const auto& m : memory) out.push_back(m.get());
+  return out;
+}
+
 HostTensor random_tensor(DType t, const Shape& shape, unsigned seed, double spread) {
   std::mt19937 gen(seed);
   std::normal_distribution<double> normal(0, spread);
@@ -46,6 +62,7 @@ Launch LaunchTest::launch(const std::string& skeleton, std::vector<Output> outpu
     EXPECT_EQ(choice.skeleton->name(), skeleton);
   }
   l.skeleton = skeleton;
+  l.form = choice.form;
   fill(l);
   return l;
 }
@@ -73,6 +90,7 @@ void LaunchTest::expect(const Launch& l, const Rounding& rounding, NaN nan) {
   std::vector<std::vector<double>> want;
   for (const Output& o : l.outputs) want.push_back(oracle.eval(o.value));
   std::map<std::string, Tensors> first;
+  const size_t nodes = l.form->graph->size();
   for (const Runner& runner : runners()) {
     const Tensors got = runner.run(l, tensors);
     const auto [same, fresh] = first.emplace(runner.same, got);
@@ -83,6 +101,7 @@ void LaunchTest::expect(const Launch& l, const Rounding& rounding, NaN nan) {
           << runner.name << ": " << o.buffer << " is not what another run of " << runner.same << " gave";
     }
   }
+  EXPECT_EQ(l.form->graph->size(), nodes) << "a kernel added to a form that others read";
 }
 
 }  // namespace tenon::launches

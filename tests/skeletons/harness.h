@@ -39,6 +39,12 @@ class Weights : public WeightSource {
   std::map<std::string, HostView> views_;
 };
 
+/// What a kernel asks for, made of the tensors in memory that `allocate` gives.
+std::vector<std::shared_ptr<void>> weights_of(const Kernel& kernel, Stream& stream, const Tensors& tensors,
+                                              const std::function<std::shared_ptr<void>(int64_t)>& allocate);
+/// Addresses alone.
+std::vector<void*> addresses_of(const std::vector<std::shared_ptr<void>>& memory);
+
 /// prefix followed by a number.
 inline std::string numbered(std::string prefix, int64_t number) { return prefix += std::to_string(number); }
 

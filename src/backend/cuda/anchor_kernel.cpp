@@ -77,11 +77,11 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
   const std::string name = "hole." + std::to_string(i);
   const Expr leaf = input(*form_.graph, name, arithmetic_, stored);
   if (constant) {
-    keep_computed(leaf, {{value, layout(leaf)}});
+    ask_packed(leaf, {{value, layout(leaf)}});
     return leaf;
   }
   place_in_scratch(leaf);
-  keep_weights(value);
+  ask_weights(value);
   stored_.push_back({value, layout(leaf), leaf, stored.numel() != hole.shape().numel()});
   return leaf;
 }
@@ -118,8 +118,8 @@ void AnchorKernel::make_operands() {
 
 void AnchorKernel::reserve_split(const CoreLaunch& launch) {
   if (launch.counters == 0) return;
-  split_ = Split{.workspace_at = reserve_scratch(launch.workspace_bytes),
-                 .counters_at = reserve_weights(launch.counters * 4)};
+  split_ =
+      Split{.workspace_at = reserve_scratch(launch.workspace_bytes), .counters_at = reserve_kept(launch.counters * 4)};
 }
 
 void AnchorKernel::add_core(Step step, size_t split_at, std::vector<std::pair<size_t, int64_t>> scratch) {

@@ -13,20 +13,11 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr int64_t kAlignment = 256;
-
 constexpr int64_t kCluster = 8;  // blocks of a groups step that meet in shared memory
 
 bool has_clusters(const Device& device) { return device.facts().arch == "sm_90a"; }
 
-int64_t round_up(int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
-
-std::vector<Expr> memory_leaves(const Expr& value) {
-  std::vector<Expr> out;
-  for (const Expr& e : topological(std::array{value}))
-    if (is_memory_leaf(e)) out.push_back(e);
-  return out;
-}
+int64_t round_up(int64_t n) { return (n + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment; }
 
 }  // namespace
 
@@ -37,9 +28,9 @@ LaunchKernel::LaunchKernel(std::shared_ptr<Device> device, const Launch& launch,
       settled_(launch.settled.begin(), launch.settled.end()) {
   for (const Let& let : form_.lets) {
     place_in_scratch(let.leaf);
-    keep_weights(let.value);
+    ask_weights(let.value);
   }
-  for (const FormOutput& o : form_.outputs) keep_weights(o.value);
+  for (const FormOutput& o : form_.outputs) ask_weights(o.value);
 }
 
 // ---- sizes --------------------------------------------------------------------------------------------------------
@@ -50,25 +41,26 @@ int64_t LaunchKernel::reserve_scratch(int64_t bytes) {
   return at;
 }
 
-int64_t LaunchKernel::reserve_weights(int64_t bytes) {
-  const int64_t at = weight_bytes_;
-  weight_bytes_ += round_up(bytes);
+int64_t LaunchKernel::reserve_kept(int64_t bytes) {
+  const int64_t at = kept_bytes_;
+  kept_bytes_ += round_up(bytes);
   return at;
 }
 
 void LaunchKernel::place_in_scratch(const Expr& leaf) { in_scratch_[leaf.get()] = reserve_scratch(leaf_bytes(leaf)); }
 
-void LaunchKernel::keep_weights(const Expr& value) {
-  for (const Expr& leaf : memory_leaves(value)) {
-    if (!leaf.is<nodes::Param>() || in_weights_.contains(leaf.get())) continue;
-    in_weights_[leaf.get()] = reserve_weights(leaf_bytes(leaf));
-    plain_weights_.push_back(leaf);
-  }
+void LaunchKernel::ask(const Expr& leaf, WeightRequest request) {
+  in_weights_[leaf.get()] = requests_.size();
+  requests_.push_back(std::move(request));
 }
 
-void LaunchKernel::keep_computed(const Expr& leaf, std::vector<KeptPiece> pieces) {
-  in_weights_[leaf.get()] = reserve_weights(leaf_bytes(leaf));
-  computed_.push_back({leaf, std::move(pieces)});
+void LaunchKernel::ask_weights(const Expr& value) {
+  for (const Expr& leaf : memory_leaves(value))
+    if (leaf.is<nodes::Param>() && !in_weights_.contains(leaf.get())) ask(leaf, plain_weight(device_, leaf));
+}
+
+void LaunchKernel::ask_packed(const Expr& leaf, const std::vector<PackedPiece>& pieces) {
+  ask(leaf, packed_weight(device_, leaf, pieces));
 }
 
 bool LaunchKernel::stays(const Expr& value) const {
@@ -165,7 +157,7 @@ void LaunchKernel::reserve_chunks(Counted& c) {
   c.blocks = c.in_cluster ? kCluster : std::max<int64_t>(std::min(most, wanted), 1);
   if (c.in_cluster || c.blocks == 1) return;
   c.partials_at = reserve_scratch(2 * c.shape[0] * c.blocks * c.shape[2] * 4);
-  c.counters_at = reserve_weights(c.shape[0] * c.shape[2] * 4);
+  c.counters_at = reserve_kept(c.shape[0] * c.shape[2] * 4);
 }
 
 // The leaf that holds what is counted: an output, or a copy in the scratch.
@@ -220,49 +212,9 @@ void LaunchKernel::make_groups_step(const Counted& c) {
 
 // ---- memory -------------------------------------------------------------------------------------------------------
 
-void LaunchKernel::upload(const WeightSource& weights, const Expr& leaf, void* dst) {
-  const HostView view = weights.find(leaf->attrs.text);
-  TENON_CHECK(Model, view.shape == leaf.shape(), leaf->attrs.text)
-      << "weight has shape " << view.shape.str() << ", expected " << leaf.shape().str();
-  const int64_t bytes = view.shape.numel() * size_of(view.dtype);
-  if (view.dtype == leaf.dtype()) {
-    device_->copy_in(dst, view.data, bytes);
-  } else if (bytes) {
-    const std::shared_ptr<void> raw = device_->allocate(bytes);
-    device_->copy_in(raw.get(), view.data, bytes);
-    Graph g;
-    const Expr from = input(g, "from", view.dtype, view.shape), to = input(g, "to", leaf.dtype(), view.shape);
-    const ProgramOutput cast_to{from, to, leaf.dtype()};
-    Step step = plain_step(*device_, "convert weights", std::array{cast_to}, view.shape);
-    step.bind([&](const Expr& l) { return l == from ? raw.get() : dst; });
-    step.launch();
-    device_->synchronize();
-  }
-  weights.done(leaf->attrs.text);
-}
-
-void LaunchKernel::compute_kept(const WeightSource& weights, const Computed& c) {
-  std::map<const Node*, std::shared_ptr<void>> memory;
-  for (const KeptPiece& piece : c.pieces) {
-    if (piece.value.shape().numel() == 0) continue;
-    for (const Expr& leaf : memory_leaves(piece.value)) {
-      if (memory.contains(leaf.get())) continue;
-      memory[leaf.get()] = device_->allocate(leaf_bytes(leaf));
-      upload(weights, leaf, memory[leaf.get()].get());
-    }
-    const ProgramOutput output{piece.value, piece.place, c.leaf.dtype()};
-    Step step = plain_step(*device_, "pack weights", std::array{output}, domain_of(piece.value));
-    step.bind([&](const Expr& l) { return l == c.leaf ? kept(in_weights_.at(l.get())) : memory.at(l.get()).get(); });
-    step.launch();
-  }
-  device_->synchronize();
-}
-
-void LaunchKernel::bind(const BufferTable& buffers, const WeightSource& weights) {
-  weight_memory_ = weight_bytes_ ? device_->allocate(weight_bytes_) : nullptr;
-  weights_ = static_cast<std::byte*>(weight_memory_.get());
-  for (const Expr& leaf : plain_weights_) upload(weights, leaf, kept(in_weights_.at(leaf.get())));
-  for (const Computed& c : computed_) compute_kept(weights, c);
+void LaunchKernel::bind(const BufferTable& buffers, std::span<void* const> weights, void* kept) {
+  weights_.assign(weights.begin(), weights.end());
+  kept_ = static_cast<std::byte*>(kept);
   const auto find = [&](const Expr& value) {
     for (const Expr& leaf : memory_leaves(value))
       if (!in_scratch_.contains(leaf.get()) && !in_weights_.contains(leaf.get()) && !leaf.is<nodes::Param>() &&
@@ -329,7 +281,7 @@ void LaunchKernel::add_values(const std::string& step_name, std::span<const Prog
 }
 
 void* LaunchKernel::address(const Expr& leaf) const {
-  if (const auto it = in_weights_.find(leaf.get()); it != in_weights_.end()) return weights_ + it->second;
+  if (const auto it = in_weights_.find(leaf.get()); it != in_weights_.end()) return weights_[it->second];
   if (const auto it = in_scratch_.find(leaf.get()); it != in_scratch_.end()) return scratch_ + it->second;
   const auto it = buffers_.find(leaf.get());
   TENON_CHECK(Internal, it != buffers_.end(), name_) << "no memory for '" << leaf->attrs.text << "'";
@@ -349,7 +301,7 @@ void LaunchKernel::add(Step step, const std::vector<SizesPointer>& kept,
 
 void LaunchKernel::add_zero(const Expr& leaf) { steps_.push_back({std::nullopt, leaf, {}}); }
 
-void LaunchKernel::run(void* scratch) {
+void LaunchKernel::run(Stream& stream, void* scratch) {
   if (!bound_ || scratch_ != scratch) {
     bound_ = true;
     scratch_ = static_cast<std::byte*>(scratch);
@@ -361,9 +313,9 @@ void LaunchKernel::run(void* scratch) {
   }
   for (Action& a : steps_) {
     if (a.step)
-      a.step->launch();
+      a.step->launch(stream);
     else
-      device_->fill_zero(address(a.zero), leaf_bytes(a.zero));
+      device_->fill_zero(stream, address(a.zero), leaf_bytes(a.zero));
   }
 }
 

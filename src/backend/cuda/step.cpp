@@ -26,7 +26,8 @@ struct RowTeam {
 // registers of a fragment that live from one reduction to the next.
 RowTeam row_team(int64_t cols, int run, int held) {
   constexpr int64_t kMostFragments = 6, kLanesRegisters = 60, kRegisters = 48;
-  constexpr int kMostThreads = 1024, kMostLongFragments = 16;  // of long rows, even if a thread then keeps some in memory
+  constexpr int kMostThreads = 1024,
+                kMostLongFragments = 16;  // of long rows, even if a thread then keeps some in memory
   const int64_t fragments = div_up(cols, run);
   RowTeam best{32, 0};
   for (int lanes : {8, 16, 32}) {
@@ -91,12 +92,12 @@ void Step::set(const SizesPointer& pointer) {
   std::memcpy(params_.data() + sizes_at_ + pointer.at, &pointer.address, sizeof(pointer.address));
 }
 
-void Step::launch() {
-  if (!call_) return function_->launch(shape_, params_);
+void Step::launch(Stream& stream) {
+  if (!call_) return function_->launch(stream, shape_, params_);
   std::vector<void*> addresses(1 + pointers_.size());
   std::memcpy(addresses.data(), params_.data(), params_.size());
-  device_->call(name_, [call = call_, addresses](void* stream) {
-    call->launch(stream, std::span<void* const>(addresses).subspan(1), addresses.front());
+  device_->call(stream, name_, [call = call_, addresses](void* native) {
+    call->launch(native, std::span<void* const>(addresses).subspan(1), addresses.front());
   });
 }
 

@@ -38,6 +38,7 @@ KernelCompiler::~KernelCompiler() {
 
 PendingKernel KernelCompiler::start(const KernelSource& source) {
   const std::string name = key(source);
+  const std::lock_guard lock(mutex_);
   if (const auto it = started_.find(name); it != started_.end()) return it->second;
   dump("kernels/" + arch_ + "/" + source.name + "-" + name.substr(0, 8) + ".cu", source.text);
   Job job{source, name, {}};
