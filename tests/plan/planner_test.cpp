@@ -126,238 +126,240 @@ TEST(Planner, ReductionsOfOtherTensorsStandBesideAnEpilogue) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("reduce_max of another tensor needs its whole rows"));
   }
-  // y goes into the epilogue of the second product (it waits for that), z into the first one's; the norm is refused.
-  TEST(Planner, SaysWhereAReaderWent) {
-    Graph g;
-    const Expr x = input(g, "x", DType::F32, {4, 32});
-    const Expr h = silu(linear(x, param(g, "one.weight", DType::F32, {32, 32})));
-    const Expr y = linear(h, param(g, "two.weight", DType::F32, {32, 32})) + h;
-    const Plan p = plan_of(y - mean(y));
-    ASSERT_EQ(p.counts().total, 3);
-    const auto find = [&](size_t launch, const std::string& what) {
-      for (const KeptApart& k : step(p, launch).apart)
-        if (k.what.starts_with(what)) return k;
-      return KeptApart{};
-    };
-    const KeptApart product = find(0, "linear"), sum = find(0, "add"), norm = find(1, "mean");
-    EXPECT_EQ(product.kind, Apart::Anchor);
-    ASSERT_EQ(product.into.size(), 1u);
-    EXPECT_EQ(product.into[0].launch, "two");
-    EXPECT_EQ(product.into[0].hole, "a");
-    EXPECT_EQ(sum.kind, Apart::Fused);
-    ASSERT_EQ(sum.into.size(), 1u);
-    EXPECT_EQ(sum.into[0].launch, "two");
-    EXPECT_EQ(sum.into[0].hole, "out");
-    EXPECT_EQ(norm.kind, Apart::Refused);
-    ASSERT_EQ(norm.into.size(), 1u);
-    EXPECT_EQ(norm.into[0].launch, step(p, 2).name);
-  }
+}
 
-  TEST(Planner, RowsAndQuantisation) {
-    Graph g;
-    const Expr x = input(g, "x", DType::BF16, {6, 64});
-    const Expr n = x * rsqrt(mean(x * x) + 1e-6);
-    const Plan p = one_launch("rows", {row_quantize("q", "s", n)});
-    EXPECT_EQ(p.counts().total, 1);
-    EXPECT_EQ(p.buffer("q").dtype, DType::E4M3);
-    EXPECT_EQ(p.buffer("s").shape, (Shape{6, 1}));
-  }
+// y goes into the epilogue of the second product (it waits for that), z into the first one's; the norm is refused.
+TEST(Planner, SaysWhereAReaderWent) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 32});
+  const Expr h = silu(linear(x, param(g, "one.weight", DType::F32, {32, 32})));
+  const Expr y = linear(h, param(g, "two.weight", DType::F32, {32, 32})) + h;
+  const Plan p = plan_of(y - mean(y));
+  ASSERT_EQ(p.counts().total, 3);
+  const auto find = [&](size_t launch, const std::string& what) {
+    for (const KeptApart& k : step(p, launch).apart)
+      if (k.what.starts_with(what)) return k;
+    return KeptApart{};
+  };
+  const KeptApart product = find(0, "linear"), sum = find(0, "add"), norm = find(1, "mean");
+  EXPECT_EQ(product.kind, Apart::Anchor);
+  ASSERT_EQ(product.into.size(), 1u);
+  EXPECT_EQ(product.into[0].launch, "two");
+  EXPECT_EQ(product.into[0].hole, "a");
+  EXPECT_EQ(sum.kind, Apart::Fused);
+  ASSERT_EQ(sum.into.size(), 1u);
+  EXPECT_EQ(sum.into[0].launch, "two");
+  EXPECT_EQ(sum.into[0].hole, "out");
+  EXPECT_EQ(norm.kind, Apart::Refused);
+  ASSERT_EQ(norm.into.size(), 1u);
+  EXPECT_EQ(norm.into[0].launch, step(p, 2).name);
+}
 
-  TEST(Planner, ASkeletonFilledByHandSaysNo) {
-    Graph g;
-    const Expr x = input(g, "x", DType::F32, {4, 32});
+TEST(Planner, RowsAndQuantisation) {
+  Graph g;
+  const Expr x = input(g, "x", DType::BF16, {6, 64});
+  const Expr n = x * rsqrt(mean(x * x) + 1e-6);
+  const Plan p = one_launch("rows", {row_quantize("q", "s", n)});
+  EXPECT_EQ(p.counts().total, 1);
+  EXPECT_EQ(p.buffer("q").dtype, DType::E4M3);
+  EXPECT_EQ(p.buffer("s").shape, (Shape{6, 1}));
+}
+
+TEST(Planner, ASkeletonFilledByHandSaysNo) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 32});
+  try {
+    one_launch("map", {store("y", x - mean(x))});
+    FAIL() << "a row reduction ran in map";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("a reduction needs its whole row resident"));
+  }
+  EXPECT_THROW(one_launch("gemm", {store("y", x)}), Error);
+  EXPECT_THROW(one_launch("no such", {store("y", x)}), Error);
+}
+
+TEST(Planner, SumsOverNothingAreRefused) {
+  Graph g;
+  const auto leaf = [&g](const char* name, const Shape& s) { return input(g, name, DType::F32, s); };
+  const Expr image = leaf("image", {1, 4, 4, 0});
+  for (const Expr& y : {mean(leaf("rows", {3, 0})), linear(leaf("x", {3, 0}), leaf("w", {5, 0})),
+                        conv2d(image, leaf("kernel", {8, 0, 3, 3}))})
     try {
-      one_launch("map", {store("y", x - mean(x))});
-      FAIL() << "a row reduction ran in map";
+      plan_of(y);
+      FAIL() << y->name();
     } catch (const Error& e) {
-      EXPECT_THAT(e.what(), HasSubstr("a reduction needs its whole row resident"));
+      EXPECT_EQ(e.kind(), ErrorKind::Usage);
+      EXPECT_THAT(e.what(), HasSubstr("without elements"));
+      EXPECT_EQ(e.where(), y->name());
     }
-    EXPECT_THROW(one_launch("gemm", {store("y", x)}), Error);
-    EXPECT_THROW(one_launch("no such", {store("y", x)}), Error);
-  }
+}
 
-  TEST(Planner, SumsOverNothingAreRefused) {
-    Graph g;
-    const auto leaf = [&g](const char* name, const Shape& s) { return input(g, name, DType::F32, s); };
-    const Expr image = leaf("image", {1, 4, 4, 0});
-    for (const Expr& y : {mean(leaf("rows", {3, 0})), linear(leaf("x", {3, 0}), leaf("w", {5, 0})),
-                          conv2d(image, leaf("kernel", {8, 0, 3, 3}))})
-      try {
-        plan_of(y);
-        FAIL() << y->name();
-      } catch (const Error& e) {
-        EXPECT_EQ(e.kind(), ErrorKind::Usage);
-        EXPECT_THAT(e.what(), HasSubstr("without elements"));
-        EXPECT_EQ(e.where(), y->name());
+TEST(Planner, LiteralsFold) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4});
+  const Plan p = plan_of(x * (constant(g, 2) + constant(g, 3)));
+  EXPECT_THAT(print_plan(p), HasSubstr("constant<5.0>"));
+}
+
+TEST(Memory, BuffersThatLiveTogetherDoNotOverlap) {
+  Graph g;
+  Expr h = input(g, "x", DType::F32, {64, 64});
+  for (const char* w : {"a", "b", "c", "d", "e", "f"}) h = linear(h, param(g, w, DType::F32, {64, 64})) + h;
+  const Plan p = plan_of(h);
+  // A chain needs its input (kept), the result and at most two values at a time.
+  EXPECT_LE(p.arena_bytes, 4 * 64 * 64 * 4);
+  const Phase& s = *p.phase(Rate::Step);
+  for (const Launch& l : s.launches)
+    for (const Output& o : l.outputs)
+      for (const Expr& e : operands_of(l)) {
+        if (e.is<nodes::Param>()) continue;
+        const Buffer &a = p.buffer(o.buffer), &b = p.buffer(e->attrs.text);
+        EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset)
+            << l.name << " writes over " << b.name;
       }
+}
+
+using Names = std::vector<std::string>;
+
+// x = rms_norm(h), its sums, and a map that reads both: when the sums' launch begins, x is whole.
+TEST(Settled, WhatNeitherTheLaunchNorTheOneInFrontWrites) {
+  Graph g;
+  const Expr h = input(g, "h", DType::F32, {2, 8, 8, 16}), x = h * rsqrt(mean(h * h) + 1e-6);
+  const Plan p = plan_of((x - sum(x, ReduceOver::Inner) / 64.0) * input(g, "b", DType::F32, {16}));
+  ASSERT_EQ(p.counts().total, 3);
+  EXPECT_EQ(step(p, 1).skeleton, "groups");
+  EXPECT_THAT(step(p, 0).settled, ::testing::IsEmpty()) << "what ran before a phase is not known";
+  EXPECT_THAT(step(p, 1).settled, ::testing::IsEmpty());
+  EXPECT_THAT(step(p, 2).settled, ::testing::UnorderedElementsAre("b", step(p, 0).outputs.at(0).buffer));
+}
+
+TEST(Settled, NotParametersNorResultsOfTheLaunchInFront) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 32});
+  Expr h = x;
+  for (const char* w : {"a", "b", "c"}) h = linear(h, param(g, w, DType::F32, {32, 32})) + x;
+  const Plan p = plan_of(h);
+  ASSERT_EQ(p.counts().total, 3);
+  EXPECT_THAT(step(p, 0).settled, ::testing::IsEmpty());
+  for (size_t i : {1u, 2u}) EXPECT_EQ(step(p, i).settled, Names{"x"});
+}
+
+// Of two launches whose memory may be the same, the later's settled buffers lie beside what the launch in front
+// writes.
+TEST(Settled, LiesBesideWhatTheLaunchInFrontWrites) {
+  Graph g;
+  Expr h = input(g, "x", DType::F32, {64, 64}), before = h;
+  for (const char* w : {"a", "b", "c", "d", "e", "f"}) {
+    const Expr next = linear(h, param(g, w, DType::F32, {64, 64})) + before;
+    before = h;
+    h = next;
   }
-
-  TEST(Planner, LiteralsFold) {
-    Graph g;
-    const Expr x = input(g, "x", DType::F32, {4});
-    const Plan p = plan_of(x * (constant(g, 2) + constant(g, 3)));
-    EXPECT_THAT(print_plan(p), HasSubstr("constant<5.0>"));
-  }
-
-  TEST(Memory, BuffersThatLiveTogetherDoNotOverlap) {
-    Graph g;
-    Expr h = input(g, "x", DType::F32, {64, 64});
-    for (const char* w : {"a", "b", "c", "d", "e", "f"}) h = linear(h, param(g, w, DType::F32, {64, 64})) + h;
-    const Plan p = plan_of(h);
-    // A chain needs its input (kept), the result and at most two values at a time.
-    EXPECT_LE(p.arena_bytes, 4 * 64 * 64 * 4);
-    const Phase& s = *p.phase(Rate::Step);
-    for (const Launch& l : s.launches)
-      for (const Output& o : l.outputs)
-        for (const Expr& e : operands_of(l)) {
-          if (e.is<nodes::Param>()) continue;
-          const Buffer &a = p.buffer(o.buffer), &b = p.buffer(e->attrs.text);
-          EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset)
-              << l.name << " writes over " << b.name;
-        }
-  }
-
-  using Names = std::vector<std::string>;
-
-  // x = rms_norm(h), its sums, and a map that reads both: when the sums' launch begins, x is whole.
-  TEST(Settled, WhatNeitherTheLaunchNorTheOneInFrontWrites) {
-    Graph g;
-    const Expr h = input(g, "h", DType::F32, {2, 8, 8, 16}), x = h * rsqrt(mean(h * h) + 1e-6);
-    const Plan p = plan_of((x - sum(x, ReduceOver::Inner) / 64.0) * input(g, "b", DType::F32, {16}));
-    ASSERT_EQ(p.counts().total, 3);
-    EXPECT_EQ(step(p, 1).skeleton, "groups");
-    EXPECT_THAT(step(p, 0).settled, ::testing::IsEmpty()) << "what ran before a phase is not known";
-    EXPECT_THAT(step(p, 1).settled, ::testing::IsEmpty());
-    EXPECT_THAT(step(p, 2).settled, ::testing::UnorderedElementsAre("b", step(p, 0).outputs.at(0).buffer));
-  }
-
-  TEST(Settled, NotParametersNorResultsOfTheLaunchInFront) {
-    Graph g;
-    const Expr x = input(g, "x", DType::F32, {4, 32});
-    Expr h = x;
-    for (const char* w : {"a", "b", "c"}) h = linear(h, param(g, w, DType::F32, {32, 32})) + x;
-    const Plan p = plan_of(h);
-    ASSERT_EQ(p.counts().total, 3);
-    EXPECT_THAT(step(p, 0).settled, ::testing::IsEmpty());
-    for (size_t i : {1u, 2u}) EXPECT_EQ(step(p, i).settled, Names{"x"});
-  }
-
-  // Of two launches whose memory may be the same, the later's settled buffers lie beside what the launch in front
-  // writes.
-  TEST(Settled, LiesBesideWhatTheLaunchInFrontWrites) {
-    Graph g;
-    Expr h = input(g, "x", DType::F32, {64, 64}), before = h;
-    for (const char* w : {"a", "b", "c", "d", "e", "f"}) {
-      const Expr next = linear(h, param(g, w, DType::F32, {64, 64})) + before;
-      before = h;
-      h = next;
+  const Plan p = plan_of(h);
+  const Phase& s = *p.phase(Rate::Step);
+  int reused = 0, found = 0;
+  for (size_t i = 1; i < s.launches.size(); ++i)
+    for (const std::string& name : s.launches[i].settled) {
+      const Buffer& b = p.buffer(name);
+      found += b.role == BufferRole::Temporary;
+      for (const Output& o : s.launches[i - 1].outputs) {
+        const Buffer& a = p.buffer(o.buffer);
+        EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset)
+            << s.launches[i].name << " may read " << name << " while " << a.name << " is written there";
+      }
+      for (const Launch& l : s.launches)
+        for (const Output& o : l.outputs) reused += o.buffer != name && p.buffer(o.buffer).offset == b.offset;
     }
-    const Plan p = plan_of(h);
-    const Phase& s = *p.phase(Rate::Step);
-    int reused = 0, found = 0;
-    for (size_t i = 1; i < s.launches.size(); ++i)
-      for (const std::string& name : s.launches[i].settled) {
-        const Buffer& b = p.buffer(name);
-        found += b.role == BufferRole::Temporary;
-        for (const Output& o : s.launches[i - 1].outputs) {
-          const Buffer& a = p.buffer(o.buffer);
-          EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset)
-              << s.launches[i].name << " may read " << name << " while " << a.name << " is written there";
-        }
-        for (const Launch& l : s.launches)
-          for (const Output& o : l.outputs) reused += o.buffer != name && p.buffer(o.buffer).offset == b.offset;
+  EXPECT_GT(found, 0);
+  EXPECT_GT(reused, 0) << "no settled buffer shares its memory with another: this shows nothing";
+}
+
+// Where a result has the name of an input, its launch writes what it reads.
+TEST(Settled, NothingThatTheLaunchItselfWrites) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 32}), r = input(g, "r", DType::F32, {4, 32});
+  const Expr h = linear(x, param(g, "w", DType::F32, {32, 32}));
+  const std::array results{Result{"y", h}, Result{"r", linear(h, param(g, "v", DType::F32, {32, 32})) + r}};
+  const Plan p = make_plan(results);
+  ASSERT_EQ(p.counts().total, 2);
+  EXPECT_THAT(step(p, 1).settled, ::testing::IsEmpty());
+}
+
+Plan whole_unet() {
+  UNetShape s;
+  s.height = 8;
+  s.width = 8;
+  s.tokens = 7;
+  Graph g;
+  return plan_of(unet(g, model_preset("tiny").config.unet, s, nn::kBf16));
+}
+
+// What was tried on the way and given up is nowhere in the plan.
+TEST(Planner, TrialsLeaveTheGraphAsItWas) {
+  const Plan p = whole_unet();
+  std::vector<Expr> committed;
+  for (const Phase& phase : p.phases)
+    for (const Launch& l : phase.launches)
+      for (const Output& o : l.outputs) committed.push_back(o.value);
+  EXPECT_EQ(p.graph->size(), topological(committed).size());
+}
+
+// A launch carries its form from the planner, or the text, to whoever runs it.
+TEST(Planner, LaunchesCarryTheirForm) {
+  const Plan p = whole_unet(), back = parse_plan(print_plan(p));
+  for (size_t i = 0; i < p.phases.size(); ++i)
+    for (size_t j = 0; j < p.phases[i].launches.size(); ++j) {
+      const Launch &l = p.phases[i].launches[j], &m = back.phases[i].launches[j];
+      ASSERT_TRUE(l.form && m.form) << l.name;
+      EXPECT_EQ(m.settled, l.settled) << l.name;
+      ASSERT_EQ(m.form->outputs.size(), l.form->outputs.size());
+      for (size_t o = 0; o < l.form->outputs.size(); ++o) {
+        EXPECT_EQ(print(m.form->outputs[o].value), print(l.form->outputs[o].value));
+        EXPECT_EQ(print(m.form->outputs[o].place), print(l.form->outputs[o].place));
       }
-    EXPECT_GT(found, 0);
-    EXPECT_GT(reused, 0) << "no settled buffer shares its memory with another: this shows nothing";
-  }
+      const size_t nodes = l.form->graph->size();
+      const Form copy = l.form->copy();
+      for (size_t h = 0; h < l.form->holes.size(); ++h) EXPECT_EQ(print(copy.holes[h]), print(l.form->holes[h]));
+      input(*copy.graph, "more", DType::F32, {1});
+      EXPECT_EQ(l.form->graph->size(), nodes);
+    }
+  EXPECT_TRUE(
+      one_launch("map", {store("y", input(*p.graph, "z", DType::F32, {2, 2}) * 2.0)}).phases[0].launches[0].form);
+}
 
-  // Where a result has the name of an input, its launch writes what it reads.
-  TEST(Settled, NothingThatTheLaunchItselfWrites) {
-    Graph g;
-    const Expr x = input(g, "x", DType::F32, {4, 32}), r = input(g, "r", DType::F32, {4, 32});
-    const Expr h = linear(x, param(g, "w", DType::F32, {32, 32}));
-    const std::array results{Result{"y", h}, Result{"r", linear(h, param(g, "v", DType::F32, {32, 32})) + r}};
-    const Plan p = make_plan(results);
-    ASSERT_EQ(p.counts().total, 2);
-    EXPECT_THAT(step(p, 1).settled, ::testing::IsEmpty());
+TEST(PlanText, ErrorsNameTheLine) {
+  EXPECT_THROW(parse_plan(""), Error);
+  try {
+    parse_plan("plan \"p\" arena=0\nbuffer \"x\" f32 [2,2] sideways step offset=0\n");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("plan line 2"));
   }
-
-  Plan whole_unet() {
-    UNetShape s;
-    s.height = 8;
-    s.width = 8;
-    s.tokens = 7;
-    Graph g;
-    return plan_of(unet(g, model_preset("tiny").config.unet, s, nn::kBf16));
-  }
-
-  // What was tried on the way and given up is nowhere in the plan.
-  TEST(Planner, TrialsLeaveTheGraphAsItWas) {
-    const Plan p = whole_unet();
-    std::vector<Expr> committed;
-    for (const Phase& phase : p.phases)
-      for (const Launch& l : phase.launches)
-        for (const Output& o : l.outputs) committed.push_back(o.value);
-    EXPECT_EQ(p.graph->size(), topological(committed).size());
-  }
-
-  // A launch carries its form from the planner, or the text, to whoever runs it.
-  TEST(Planner, LaunchesCarryTheirForm) {
-    const Plan p = whole_unet(), back = parse_plan(print_plan(p));
-    for (size_t i = 0; i < p.phases.size(); ++i)
-      for (size_t j = 0; j < p.phases[i].launches.size(); ++j) {
-        const Launch &l = p.phases[i].launches[j], &m = back.phases[i].launches[j];
-        ASSERT_TRUE(l.form && m.form) << l.name;
-        EXPECT_EQ(m.settled, l.settled) << l.name;
-        ASSERT_EQ(m.form->outputs.size(), l.form->outputs.size());
-        for (size_t o = 0; o < l.form->outputs.size(); ++o) {
-          EXPECT_EQ(print(m.form->outputs[o].value), print(l.form->outputs[o].value));
-          EXPECT_EQ(print(m.form->outputs[o].place), print(l.form->outputs[o].place));
-        }
-        const size_t nodes = l.form->graph->size();
-        const Form copy = l.form->copy();
-        for (size_t h = 0; h < l.form->holes.size(); ++h) EXPECT_EQ(print(copy.holes[h]), print(l.form->holes[h]));
-        input(*copy.graph, "more", DType::F32, {1});
-        EXPECT_EQ(l.form->graph->size(), nodes);
-      }
-    EXPECT_TRUE(
-        one_launch("map", {store("y", input(*p.graph, "z", DType::F32, {2, 2}) * 2.0)}).phases[0].launches[0].form);
-  }
-
-  TEST(PlanText, ErrorsNameTheLine) {
-    EXPECT_THROW(parse_plan(""), Error);
+  const std::string text =
+      "plan \"p\" arena=0\nphase step\nlaunch SKELETON \"l\"\n  %0 = input<\"x\",f32,[2,2],3>()\n"
+      "  %1 = sum<0>(%0)\n  return %1\n  into \"y\"\nend\n";
+  for (const auto& [skeleton, why] : {std::pair{"map", "a reduction needs its whole row"},
+                                      {"gemm", "does not serve a body without an anchor"},
+                                      {"nobody", "no skeleton 'nobody'"}}) {
+    std::string of = text;
+    of.replace(of.find("SKELETON"), 8, skeleton);
     try {
-      parse_plan("plan \"p\" arena=0\nbuffer \"x\" f32 [2,2] sideways step offset=0\n");
-      FAIL();
+      parse_plan(of);
+      FAIL() << skeleton;
     } catch (const Error& e) {
-      EXPECT_THAT(e.what(), HasSubstr("plan line 2"));
-    }
-    const std::string text =
-        "plan \"p\" arena=0\nphase step\nlaunch SKELETON \"l\"\n  %0 = input<\"x\",f32,[2,2],3>()\n"
-        "  %1 = sum<0>(%0)\n  return %1\n  into \"y\"\nend\n";
-    for (const auto& [skeleton, why] : {std::pair{"map", "a reduction needs its whole row"},
-                                        {"gemm", "does not serve a body without an anchor"},
-                                        {"nobody", "no skeleton 'nobody'"}}) {
-      std::string of = text;
-      of.replace(of.find("SKELETON"), 8, skeleton);
-      try {
-        parse_plan(of);
-        FAIL() << skeleton;
-      } catch (const Error& e) {
-        EXPECT_EQ(e.kind(), ErrorKind::Usage);
-        EXPECT_THAT(e.what(), ::testing::AllOf(HasSubstr("plan line "), HasSubstr(why)));
-      }
+      EXPECT_EQ(e.kind(), ErrorKind::Usage);
+      EXPECT_THAT(e.what(), ::testing::AllOf(HasSubstr("plan line "), HasSubstr(why)));
     }
   }
+}
 
-  TEST(PlanText, DiffShowsWhatChanged) {
-    Graph g;
-    const Expr x = input(g, "x", DType::F32, {4, 4});
-    const Plan a = plan_of(silu(x)), b = plan_of(gelu(x));
-    EXPECT_THAT(diff_plans(a, b), HasSubstr("- "));
-    EXPECT_THAT(diff_plans(a, b), HasSubstr("gelu"));
-    EXPECT_EQ(diff_plans(a, a), "");
-  }
+TEST(PlanText, DiffShowsWhatChanged) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 4});
+  const Plan a = plan_of(silu(x)), b = plan_of(gelu(x));
+  EXPECT_THAT(diff_plans(a, b), HasSubstr("- "));
+  EXPECT_THAT(diff_plans(a, b), HasSubstr("gelu"));
+  EXPECT_EQ(diff_plans(a, a), "");
+}
 
 }  // namespace
 }  // namespace tenon

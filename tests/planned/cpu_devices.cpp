@@ -17,19 +17,16 @@ class IsaBackend : public Backend {
   std::string describe() const override { return engine_->tile.name; }
   int64_t memory_available() const override { return cpu::host_memory_available(); }
   std::vector<DType> types() const override { return {DType::F32, DType::BF16}; }
-  LaunchMemory memory_of(const Launch& launch) const override { return make_kernel(engine_, launch)->memory(); }
   std::shared_ptr<void> allocate(int64_t bytes) override { return cpu::allocate_host(bytes); }
-  std::unique_ptr<Kernel> prepare(const Launch& launch, const BufferTable& buffers,
-                                  const WeightSource& weights) override {
-    std::unique_ptr<cpu::LaunchKernel> kernel = make_kernel(engine_, launch);
-    kernel->bind(buffers, weights);
-    return kernel;
-  }
+  std::unique_ptr<Kernel> make_kernel(const Launch& launch) override { return cpu::make_kernel(engine_, launch); }
   std::unique_ptr<ListKernel> prepare_list(const Launch&) override { return nullptr; }
-  void copy_in(void* dst, const void* src, int64_t bytes) override {
+  void copy(Stream&, void* dst, const void* src, int64_t bytes) override {
     std::memcpy(dst, src, static_cast<size_t>(bytes));
   }
-  void copy_out(void* dst, const void* src, int64_t bytes) override {
+  void copy_in(Stream&, void* dst, const void* src, int64_t bytes) override {
+    std::memcpy(dst, src, static_cast<size_t>(bytes));
+  }
+  void copy_out(Stream&, void* dst, const void* src, int64_t bytes) override {
     std::memcpy(dst, src, static_cast<size_t>(bytes));
   }
 

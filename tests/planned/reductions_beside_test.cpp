@@ -143,11 +143,12 @@ class RowsOfEveryLength {
     const auto bytes = static_cast<int64_t>(sizeof(float));
     std::map<std::string, std::shared_ptr<void>> memory;
     std::map<std::string, void*> at;
+    const std::shared_ptr<Stream> stream = device.backend->make_stream();
     for (const auto& [name, size, values] : {std::tuple{"x", int64_t{2}, kX},
                                              {"h", 2 * n, h_.data()},
                                              {"y", 2 * n, static_cast<const float*>(y_.data())}}) {
       memory[name] = device.backend->allocate(size * bytes);
-      device.backend->copy_in(memory[name].get(), values, size * bytes);
+      device.backend->copy_in(*stream, memory[name].get(), values, size * bytes);
       at[name] = memory[name].get();
     }
     Executable run(plan, device.backend, weights, at);

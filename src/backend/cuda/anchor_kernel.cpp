@@ -70,7 +70,7 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
   const bool needs_boxes = arithmetic_ == DType::E4M3 && device().facts().arch == "sm_90a";
   if (same && !constant && rows_in_memory(hole, arithmetic_) && (!needs_boxes || rows_in_boxes(hole))) {
     read_in_place_.push_back(hole);
-    keep_weights(hole);  // those that stand beside what is computed
+    ask_weights(hole);  // those that stand beside what is computed
     return hole;
   }
   const Expr value = without_rounding(hole, arithmetic_);

@@ -20,16 +20,16 @@ struct Spot {
   std::vector<std::byte> after;
 };
 
-void run_right(LaunchKernel* kernel, void* scratch) {
-  using Run = void (*)(LaunchKernel*, void*);
-  static const Run run = reinterpret_cast<Run>(dlsym(RTLD_NEXT, "_ZN5tenon3cpu12LaunchKernel3runEPv"));
+void run_right(LaunchKernel* kernel, Stream& stream, void* scratch) {
+  using Run = void (*)(LaunchKernel*, Stream&, void*);
+  static const Run run = reinterpret_cast<Run>(dlsym(RTLD_NEXT, "_ZN5tenon3cpu12LaunchKernel3runERNS_6StreamEPv"));
   if (!run) std::abort();
-  run(kernel, scratch);
+  run(kernel, stream, scratch);
 }
 
 }  // namespace
 
-void LaunchKernel::run(void* scratch) {
+void LaunchKernel::run(Stream& stream, void* scratch) {
   const char* named = std::getenv("PLANTED_FAULT");
   const bool nan = named && std::strcmp(named, "nan") == 0, tile = named && std::strcmp(named, "tile") == 0;
   std::vector<Spot> spots;
@@ -52,7 +52,7 @@ void LaunchKernel::run(void* scratch) {
     if (nan) store_element(type, block.data(), 0, std::nan(""));
     spots.push_back({at, std::move(block)});
   }
-  run_right(this, scratch);
+  run_right(this, stream, scratch);
   if (nan || tile)
     for (const Spot& s : spots) std::memcpy(s.at, s.after.data(), s.after.size());
 }

@@ -22,6 +22,9 @@ using FunctionHandle = struct FunctionTag*;
 using GraphHandle = struct GraphTag*;
 using GraphExecHandle = struct GraphExecTag*;
 
+/// For create_stream: a stream that does not wait for the default one.
+inline constexpr unsigned kNonBlockingStream = 1;
+
 enum DriverCode : DriverResult { kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100 };
 
 enum class DeviceAttribute : int {

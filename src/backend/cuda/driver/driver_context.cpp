@@ -9,7 +9,6 @@ namespace tenon::cuda {
 namespace {
 
 constexpr size_t kRecentLaunches = 8;
-constexpr unsigned kNonBlockingStream = 1;
 
 // After these the context takes no more work: faults of kernels and of the hardware.
 bool unusable_after(DriverResult result) {

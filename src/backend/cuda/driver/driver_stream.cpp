@@ -5,7 +5,6 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr unsigned kNonBlockingStream = 1;
 constexpr int kRelaxedCapture = 2;  // memory may be allocated and modules loaded meanwhile
 constexpr unsigned kEventWithoutTime = 2;
 

@@ -43,10 +43,7 @@ PendingKernel KernelCompiler::start(const KernelSource& source) {
   dump("kernels/" + arch_ + "/" + source.name + "-" + name.substr(0, 8) + ".cu", source.text);
   Job job{source, name, {}};
   PendingKernel pending = job.result.get_future().share();
-  {
-    const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(job));
-  }
+  queue_.push_back(std::move(job));
   if (threads_.size() < most_threads_) add_thread();
   wake_.notify_one();
   started_.emplace(name, pending);
