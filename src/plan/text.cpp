@@ -154,7 +154,6 @@ class PlanParser {
     }
     TENON_CHECK(Usage, header, "plan") << "no text";
     check_stored();
-    find_settled(plan_);
     return std::move(plan_);
   }
 
