@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "tenon/core/error.h"
-#include "tenon/io/unicode.h"
 #include "tenon/core/utf8.h"
+#include "tenon/io/unicode.h"
 
 namespace tenon::jinja {
 namespace {

@@ -8,8 +8,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "tenon/io/jinja/lexer.h"
 #include "tenon/core/utf8.h"
+#include "tenon/io/jinja/lexer.h"
 
 namespace tenon::jinja {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <limits>
 
-#include "tenon/io/jinja/library.h"
 #include "tenon/core/utf8.h"
+#include "tenon/io/jinja/library.h"
 
 namespace tenon::jinja {
 namespace {
