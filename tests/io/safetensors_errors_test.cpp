@@ -103,9 +103,9 @@ TEST_P(BadSafetensors, IsRefused) {
   expect_error(ErrorKind::Model, GetParam().message,
                [] { SafetensorsFile::from_bytes(std::as_bytes(std::span(GetParam().bytes)), "memory"); });
 }
-const auto name_of = [](const auto& bad) { return std::string(bad.param.name); };
-INSTANTIATE_TEST_SUITE_P(Header, BadSafetensors, testing::ValuesIn(bad_headers()), name_of);
-INSTANTIATE_TEST_SUITE_P(Tensor, BadSafetensors, testing::ValuesIn(bad_tensors()), name_of);
+const auto name_of_case = [](const auto& bad) { return std::string(bad.param.name); };
+INSTANTIATE_TEST_SUITE_P(Header, BadSafetensors, testing::ValuesIn(bad_headers()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Tensor, BadSafetensors, testing::ValuesIn(bad_tensors()), name_of_case);
 
 TEST(SafetensorsErrors, MissingFileFolderAndEveryTruncation) {
   const TempFolder folder;
