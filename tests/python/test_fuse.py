@@ -28,7 +28,7 @@ def test_the_sentence_of_the_readme(rng):
     y = k(x, g)
     assert isinstance(y, np.ndarray) and y.dtype == np.float32
     assert_close(y, f64(x) * silu(f64(g)), 1e-5)
-    assert k.launches() == 1
+    assert k.launches() == (2 if name == "group_norm" else 1)  # a group's statistics first
     assert "x * silu(g)" in k.explain()
 
 
