@@ -4,6 +4,7 @@
 
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/ops.h"
+#include "tenon/expr/precision.h"
 
 namespace tenon {
 namespace {
@@ -32,6 +33,14 @@ std::string describe(const NodeType& type, std::span<const Expr> in) {
     out +=
         (i ? ", " : "") + (in[i] ? std::string(name_of(in[i].dtype())) + in[i].shape().str() : std::string("nothing"));
   return out + ")";
+}
+
+// An anchor that says what its operands are multiplied in rounds none of them.
+void check_arithmetic(const NodeType& type, std::span<const Expr> in, const Attrs& attrs) {
+  if (type.family != Family::Anchor || !attrs.has_dtype) return;
+  for (const Expr& x : in)
+    TENON_CHECK(Usage, holds(attrs.dtype, x.dtype()), type.name.data())
+        << "multiplies in " << name_of(attrs.dtype) << ", which does not hold the values of " << describe(type, in);
 }
 
 Expr memory_leaf(Graph& g, const NodeType& type, std::string name, DType dtype, Shape shape, Rate rate) {
@@ -84,6 +93,7 @@ Expr Graph::make(const NodeType& type, std::span<const Expr> in, Attrs attrs) {
   n.graph = this;
   n.id = static_cast<uint32_t>(nodes_.size());
   type.infer(in, attrs, n.shape, n.dtype);
+  check_arithmetic(type, in, attrs);
   for (int64_t d : n.shape) TENON_CHECK(Usage, d <= kMaxExtent, type.name.data()) << "extent " << d << " exceeds 2^48";
   n.shape.numel();  // throws where the elements cannot be counted
   for (const Expr& e : in) n.rate = std::max(n.rate, e->rate);

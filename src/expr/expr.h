@@ -29,7 +29,7 @@ std::string_view name_of(Rate r);
 struct Attrs {
   std::string text;  ///< leaf and sink names
   bool has_dtype = false;
-  DType dtype = DType::F32;  ///< leaves, casts and rounding points
+  DType dtype = DType::F32;  ///< leaves, casts and rounding points; what an anchor's operands are multiplied in
   bool has_dims = false;
   Shape dims;                 ///< leaves, reshape, broadcast
   std::vector<int64_t> ints;  ///< axes, bounds, strides

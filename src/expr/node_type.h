@@ -124,7 +124,8 @@ struct Sink {
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype);
 };
 
-/// Needs: name, kArity, infer, reference. A vjp is optional. Yields the f32 accumulator.
+/// Needs: name, kArity, infer, reference. A vjp is optional. Yields the f32 accumulator. Its dtype attribute, where it
+/// has one, is what the operands are multiplied in (precision.h).
 struct Anchor {
   static constexpr Family family = Family::Anchor;
   static constexpr int kParams = 0;

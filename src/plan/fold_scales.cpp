@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "tenon/expr/ops.h"
+#include "tenon/expr/precision.h"
 #include "tenon/plan/rewrite.h"
 
 namespace tenon {
@@ -47,8 +48,12 @@ Scaled shifted_by_constant(const Expr& e) {
   return {};
 }
 
+// Quantised numbers are what they are: another scale would round them again, or beyond their largest.
+bool quantized(const Expr& x) { return x.dtype() == DType::E4M3 || !is_float(x.dtype()); }
+
 bool constant_layer(const Expr& e) {
-  return e.is<nodes::Linear>() && e->in[1].shape().rank() == 2 && e->in[1]->rate == Rate::Constant;
+  return e.is<nodes::Linear>() && e->in[1].shape().rank() == 2 && e->in[1]->rate == Rate::Constant &&
+         !quantized(e->in[0]) && !quantized(e->in[1]);
 }
 
 // A weight as it was before it was rounded to the type that it is multiplied in.
@@ -102,7 +107,7 @@ class Folder {
     return s ? times(s.y, s.factor) : Expr();
   }
   static Expr times(const Expr& y, const Expr& factor) {
-    if (constant_layer(y)) return linear(y->in[0], scaled_weight(y->in[1], factor, 0));
+    if (constant_layer(y)) return with_operands(y, {y->in[0], scaled_weight(y->in[1], factor, 0)});
     const Scaled shifted = shifted_by_constant(y);
     return times(shifted.y, factor) + shifted.factor * factor;
   }
@@ -114,7 +119,7 @@ class Folder {
     if (!scaled_by_constant(product) || !only_layers_read(x) || (product != x && !only_one_user(product))) return {};
     const Scaled s = scaled_by_constant(in[0].is<nodes::Cast>() ? in[0]->in[0] : in[0]);
     if (!s) return {};  // folded into the layer below it
-    return linear(cast(s.y, in[0].dtype()), scaled_weight(in[1], s.factor, 1));
+    return with_operands(e, {cast(s.y, in[0].dtype()), scaled_weight(in[1], s.factor, 1)});
   }
   bool only_layers_read(const Expr& x) const {
     if (results_.contains(x.get())) return false;

@@ -71,12 +71,14 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   check_sums(roots);
   Plan plan;
   plan.name = options.name;
+  plan.precision = options.precision;
   plan.graph = std::make_shared<Graph>();
   add_input_buffers(plan, roots, options.outside);
   roots = fold_literals(g, roots);
   const bool rewrite = options.fusion && !options.anchors_alone;
   if (options.fold_scales && rewrite) roots = fold_scales(g, roots);
   if (options.merge_siblings && rewrite) roots = merge_sibling_linears(g, roots);
+  roots = set_precision(g, roots, options.precision);
 
   std::unordered_map<const Node*, std::string> names;
   for (size_t i = 0; i < roots.size(); ++i) {

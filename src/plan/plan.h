@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tenon/kernels/launch.h"
+#include "tenon/plan/precision.h"
 
 namespace tenon {
 
@@ -37,7 +38,8 @@ struct PlanCounts {
 
 struct Plan {
   std::string name;
-  std::shared_ptr<Graph> graph;  ///< owns the launches' bodies
+  PrecisionPolicy precision = {};  ///< by which the anchors' arithmetic was set
+  std::shared_ptr<Graph> graph;    ///< owns the launches' bodies
   std::vector<Buffer> buffers;
   std::vector<Phase> phases;  ///< slowest rate first
   int64_t arena_bytes = 0;
@@ -75,6 +77,7 @@ struct PlanOptions {
   /// and what stands between them fused. Siblings are not merged, scales not folded.
   bool anchors_alone = false;
   bool fold_scales = true;  ///< constant scales of linear layers into their weights
+  PrecisionPolicy precision = {};
 };
 
 /// Partitions the DAG below `results` into launches and lays out memory. Deterministic. Throws Error(Usage) that names

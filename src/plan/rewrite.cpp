@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 #include <unordered_set>
 
 #include "tenon/expr/ops.h"
+#include "tenon/expr/precision.h"
 
 namespace tenon {
 
@@ -39,20 +39,47 @@ std::vector<Expr> fold_literals(Graph& g, std::span<const Expr> roots) {
 
 namespace {
 
-// A linear layer with what belongs to it: its bias, a cast, and the node whose value the rest of the model reads.
+// A factor behind a linear layer: of each row, the same for all layers of a group, or of each column, joined like the
+// weights.
+struct Scale {
+  Expr value;
+  bool of_columns = false;
+};
+
+// A linear layer with what belongs to it: its scales, its bias, a cast, and the node whose value the rest of the model
+// reads.
 struct Layer {
-  Expr linear, bias, tail;
+  Expr linear;
+  std::vector<Scale> scales = {};
+  Expr bias = {}, tail;
   bool has_cast = false;
   DType cast = DType::F32;
 };
 
 bool constant_vector(const Expr& e) { return e->rate == Rate::Constant && e.shape().rank() == 1; }
 
+// What a product of the layer's result with `factor` scales by; without a value if it is more than rows or columns.
+Scale scale_of(const Expr& factor) {
+  if (!factor.is<nodes::Broadcast>()) return {};
+  const Expr& x = factor->in[0];
+  if (constant_vector(x) && x.shape()[0] == factor.shape().cols()) return {x, true};
+  return x.shape().rank() == 0 || x.shape()[-1] == 1 ? Scale{x} : Scale{};
+}
+
+// The operand of the binary node `u` that is not `x`.
+const Expr& other_operand(const Expr& u, const Expr& x) { return u->in[u->in[0] == x ? 1 : 0]; }
+
 Layer layer_of(const Expr& linear, const Users& users) {
-  Layer l{linear, {}, linear};
+  Layer l{.linear = linear, .tail = linear};
   const auto only_user = [&users](const Expr& e) { return users.of(e).size() == 1 ? users.of(e)[0] : Expr(); };
+  for (Expr u = only_user(l.tail); u && u.is<nodes::Mul>(); u = only_user(l.tail)) {
+    Scale s = scale_of(other_operand(u, l.tail));
+    if (!s.value) break;
+    l.scales.push_back(std::move(s));
+    l.tail = u;
+  }
   if (const Expr u = only_user(l.tail); u && u.is<nodes::Add>()) {
-    const Expr other = u->in[0] == l.tail ? u->in[1] : u->in[0];
+    const Expr& other = other_operand(u, l.tail);
     if (other.is<nodes::Broadcast>() && constant_vector(other->in[0])) {
       l.bias = other->in[0];
       l.tail = u;
@@ -66,6 +93,18 @@ Layer layer_of(const Expr& linear, const Users& users) {
   return l;
 }
 
+// Layers with one kind can be stacked: they read the same rows and do the same to what comes of them.
+using Kind = std::vector<uint32_t>;
+Kind kind_of(const Layer& l) {
+  const auto type = [](DType t) { return static_cast<uint32_t>(t); };
+  const Attrs& a = l.linear->attrs;
+  Kind kind = {l.linear->in[0]->id, type(l.linear->in[1].dtype()), a.has_dtype, type(a.dtype)};
+  for (const Scale& s : l.scales)
+    kind.insert(kind.end(), {1u + s.of_columns, s.of_columns ? type(s.value.dtype()) : s.value->id});
+  kind.insert(kind.end(), {0u, l.bias ? 1 + type(l.bias.dtype()) : 0, l.has_cast, type(l.cast)});
+  return kind;
+}
+
 bool only_rearranged(const Expr& tail, const Users& users) {
   const auto& list = users.of(tail);
   return !list.empty() && std::all_of(list.begin(), list.end(), [](const Expr& u) {
@@ -77,14 +116,19 @@ using Copy = std::function<Expr(const Expr&)>;
 
 // The stacked layer of a group, over copies of its operands.
 Expr stack(const std::vector<Layer>& group, const Copy& copy) {
-  std::vector<Expr> weights, biases;
-  for (const Layer& l : group) {
-    weights.push_back(copy(l.linear->in[1]));
-    if (l.bias) biases.push_back(copy(l.bias));
-  }
-  Expr y = linear(copy(group[0].linear->in[0]), concat(weights, 0));
-  if (!biases.empty()) y = y + concat(biases, 0);
-  return group[0].has_cast ? cast(y, group[0].cast) : y;
+  const auto joined = [&](const auto& part) {
+    std::vector<Expr> parts;
+    for (const Layer& l : group) parts.push_back(copy(part(l)));
+    return concat(parts, 0);
+  };
+  const Layer& first = group[0];
+  Expr y =
+      with_operands(first.linear, {copy(first.linear->in[0]), joined([](const Layer& l) { return l.linear->in[1]; })});
+  for (size_t i = 0; i < first.scales.size(); ++i)
+    y = y * (first.scales[i].of_columns ? joined([i](const Layer& l) { return l.scales[i].value; })
+                                        : copy(first.scales[i].value));
+  if (first.bias) y = y + joined([](const Layer& l) { return l.bias; });
+  return first.has_cast ? cast(y, first.cast) : y;
 }
 
 }  // namespace
@@ -96,15 +140,12 @@ std::vector<Expr> merge_sibling_linears(Graph& g, std::span<const Expr> roots) {
     for (const Expr& r : roots) set.insert(r.get());
     return set;
   }();
-  // Operand, whether there is a bias and a cast, and their types and the weights'.
-  using Key = std::tuple<uint32_t, bool, DType, bool, DType, DType>;
-  std::map<Key, std::vector<Layer>> groups;
+  std::map<Kind, std::vector<Layer>> groups;
   for (const Expr& e : topological(roots)) {
     if (!e.is<nodes::Linear>() || e->in[1].shape().rank() != 2 || e->in[1]->rate != Rate::Constant) continue;
-    const Layer l = layer_of(e, users);
+    Layer l = layer_of(e, users);
     if (results.contains(l.tail.get()) || !only_rearranged(l.tail, users)) continue;
-    const DType bias = l.bias ? l.bias.dtype() : DType::F32;
-    groups[{e->in[0]->id, static_cast<bool>(l.bias), bias, l.has_cast, l.cast, e->in[1].dtype()}].push_back(l);
+    groups[kind_of(l)].push_back(std::move(l));
   }
   std::unordered_map<const Node*, std::pair<const std::vector<Layer>*, size_t>> tails;
   for (const auto& [key, group] : groups)

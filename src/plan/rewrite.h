@@ -11,7 +11,8 @@ namespace tenon {
 std::vector<Expr> fold_literals(Graph& g, std::span<const Expr> roots);
 
 /// Linear layers that read the same rows become one: weights and biases are stacked, and each former result is a slice
-/// of the new one. Covers `linear`, `linear + bias` and a cast behind either, where what follows are views or anchors
+/// of the new one. Covers a linear layer, factors of its rows (the same for all) and of its columns (which are stacked
+/// too: the scales of quantised operands), a bias and a cast, in this order, where what follows are views or anchors
 /// only (other maths belongs to a layer's own epilogue).
 std::vector<Expr> merge_sibling_linears(Graph& g, std::span<const Expr> roots);
 

@@ -1,5 +1,5 @@
 // Plans as text. Line by line:
-//   plan "name" arena=BYTES
+//   plan "name" arena=BYTES precision "policy"
 //   buffer "name" dtype shape role rate offset=BYTES, or outside, or stored
 //   phase rate
 //   launch skeleton "name"
@@ -14,6 +14,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/expr/precision.h"
 #include "tenon/kernels/skeleton.h"
 #include "tenon/plan/plan.h"
 
@@ -141,6 +142,8 @@ class PlanParser {
       if (kind == "plan") {
         plan_.name = in.text();
         plan_.arena_bytes = in.field("arena=");
+        if (in.word() != "precision") in.fail("'precision'");
+        plan_.precision = PrecisionPolicy::parse(in.text());
       } else if (kind == "buffer") {
         parse_buffer(in);
       } else if (kind == "phase") {
@@ -246,6 +249,9 @@ class PlanParser {
     std::optional<std::string> reason;
     try {
       reason = form_launch(l);
+      const Expr anchor = anchor_of(l);
+      if (!reason && anchor && !arithmetic_of(anchor))
+        reason = std::string(anchor->name()) + " does not say what it multiplies in";
     } catch (const Error& e) {  // an unknown skeleton, two anchors
       reason = e.what();
     }
@@ -272,7 +278,8 @@ std::vector<std::string_view> lines_of(const std::string& text) {
 
 std::string print_plan(const Plan& plan) {
   std::ostringstream out;
-  out << "plan " << quoted(plan.name) << " arena=" << plan.arena_bytes << "\n";
+  out << "plan " << quoted(plan.name) << " arena=" << plan.arena_bytes << " precision " << quoted(plan.precision.text())
+      << "\n";
   for (const Buffer& b : plan.buffers) {
     out << "buffer " << quoted(b.name) << " " << name_of(b.dtype) << " " << b.shape.str() << " "
         << kRoles[static_cast<size_t>(b.role)] << " " << name_of(b.rate);

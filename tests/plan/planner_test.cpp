@@ -329,13 +329,14 @@ TEST(Planner, LaunchesCarryTheirForm) {
 TEST(PlanText, ErrorsNameTheLine) {
   EXPECT_THROW(parse_plan(""), Error);
   try {
-    parse_plan("plan \"p\" arena=0\nbuffer \"x\" f32 [2,2] sideways step offset=0\n");
+    parse_plan("plan \"p\" arena=0 precision \"operands\"\nbuffer \"x\" f32 [2,2] sideways step offset=0\n");
     FAIL();
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), HasSubstr("plan line 2"));
   }
   const std::string text =
-      "plan \"p\" arena=0\nphase step\nlaunch SKELETON \"l\"\n  %0 = input<\"x\",f32,[2,2],3>()\n"
+      "plan \"p\" arena=0 precision \"operands\"\nphase step\nlaunch SKELETON \"l\"\n"
+      "  %0 = input<\"x\",f32,[2,2],3>()\n"
       "  %1 = sum<0>(%0)\n  return %1\n  into \"y\"\nend\n";
   for (const auto& [skeleton, why] : {std::pair{"map", "a reduction needs its whole row"},
                                       {"gemm", "does not serve a body without an anchor"},

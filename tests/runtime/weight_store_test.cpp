@@ -315,6 +315,47 @@ TEST(WeightStore, WhatIsAllocatedIsWhatWasPlanned) {
   }
 }
 
+// A quantised layer keeps a byte an element and a number a row: nothing of the tensor that they were made of stays.
+TEST(WeightStore, QuantisedWeightsAreMadeOnce) {
+  constexpr int64_t kColumns = 256, kTerms = 512;
+  const auto layer = [](int64_t rows, const char* policy) {
+    Graph g;
+    PlanOptions o;
+    o.precision = PrecisionPolicy::parse(policy);
+    const Expr x = input(g, "x", DType::BF16, {rows, kTerms}), w = param(g, "w", DType::BF16, {kColumns, kTerms});
+    return make_plan(std::array{Result{"y", linear(x, w)}}, o);
+  };
+  for (const Place& place : places()) {
+    SCOPED_TRACE(place.name);
+    const auto source = std::make_shared<Tensors>(WeightShapes{{"w", {kColumns, kTerms}}});
+    const auto store = std::make_shared<WeightStore>(place.backend, source);
+    Executable first(layer(8, "e4m3 rows"), store);
+    EXPECT_EQ(source->finished, (std::set<std::string>{"w"}));
+    const WeightStore::Counters counters = store->counters();
+    EXPECT_EQ(counters.entries, 2);
+    EXPECT_EQ(counters.bytes, kColumns * kTerms + kColumns * 4);
+    EXPECT_EQ(first.allocated().weights, counters.bytes);
+    Executable longer(layer(24, "e4m3 rows"), store);
+    EXPECT_EQ(store->counters().made, counters.made);
+    // What it gives is the layer, but for two roundings to four bits; and what a fresh load of another tensor gives.
+    Executable exact(layer(8, "f32"), place.backend, *source);
+    const std::vector<float> got = result(first), want = result(exact);
+    double error = 0, size = 0;
+    for (size_t i = 0; i < want.size(); ++i) {
+      error += (got[i] - want[i]) * (got[i] - want[i]);
+      size += want[i] * want[i];
+    }
+    EXPECT_LT(error, 0.1 * 0.1 * size);
+    EXPECT_GT(error, 0);
+    HostTensor other = Tensors::drawn("w", DType::BF16, {kColumns, kTerms}, 4);
+    store->update("w", Tensors::view(other));
+    source->tensors().at("w") = other;
+    Executable fresh(layer(8, "e4m3 rows"), place.backend, *source);
+    EXPECT_EQ(result(first), result(fresh));
+    EXPECT_NE(result(first), got);
+  }
+}
+
 TEST(WeightStore, ATensorIsDoneWithWhenTheLastHasBeenMadeOfIt) {
   for (const Place& place : places()) {
     SCOPED_TRACE(place.name);

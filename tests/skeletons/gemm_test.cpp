@@ -173,6 +173,44 @@ TEST_F(GemmE4m3, BesideOtherTypes) {
   }
 }
 
+// Both operands quantised from what a model has, the weight once; y = (q_x q_w^T) s_x s_w against the same in fp64.
+TEST_F(GemmE4m3, QuantizedInTheGraph) {
+  const Expr x = input(g, "x", DType::BF16, {70, 200}), s = input(g, "s", DType::F32, {70, 1});
+  tensors.emplace("x", random_tensor(DType::BF16, {70, 200}, 3));
+  const HostTensor scale = run(launch("rows", {{"s", quantize_rows(x).scale}})).at("s");
+  tensors.emplace("s", scale);
+  const QuantizedRows w = quantize_rows(weight("w", DType::BF16, {90, 200}));
+  const Expr q = cast(x / s, DType::E4M3);
+  expect(launch("gemm", {{"y", linear(q, w.q) * s}}), {DType::F32, DType::E4M3, 200, 4 * 448.0, kLostOfE4m3});
+}
+
+// What a kernel must not decide: the arithmetic is the launch's, and one that it does not have is refused.
+TEST_F(GemmE4m3, ArithmeticIsObeyedOrRefused) {
+  const Expr x = input(g, "x", DType::BF16, {20, 64}), w = weight("w", DType::BF16, {24, 64});
+  const Launch plain = launch("gemm", {{"y", linear(x, w)}});
+  EXPECT_EQ(plain.form->anchor->attrs.dtype, DType::BF16);
+  const Launch wide = launch("gemm", {{"y", multiplied_in(linear(x, w), DType::F32)}});
+  EXPECT_EQ(wide.form->anchor->attrs.dtype, DType::F32);
+  expect(wide, {DType::F32, DType::BF16, 64, 4});
+  const Expr a = input(g, "a", DType::I8, {20, 64}), b = param(g, "b", DType::I8, {24, 64});
+  const Launch whole = launch("gemm", {{"y", multiplied_in(linear(a, b), DType::I8)}});
+  Launch unsettled = plain;
+  unsettled.outputs = {{"y", linear(x, w)}};
+  EXPECT_TRUE(!form_launch(unsettled));
+  for (const Runner& runner : runners())
+    for (const auto& [l, why] :
+         {std::pair<const Launch&, const char*>{whole, "linear multiplies in i8, expected one of"},
+          {unsettled, "linear does not say what it multiplies in"}}) {
+      try {
+        runner.run(l, tensors);
+        ADD_FAILURE() << runner.name << ": no error";
+      } catch (const Error& e) {
+        EXPECT_EQ(e.kind(), ErrorKind::Usage);
+        EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
+      }
+    }
+}
+
 TEST_F(GemmE4m3, FullSize) {
   const Expr x = input(g, "x", DType::E4M3, {192, 10240}), w = weight("w", DType::E4M3, {384, 10240});
   expect(launch("gemm", {{"y", linear(x, w) * scales("s", {192, 1}, false)}}), tolerance(DType::F32, 10240));

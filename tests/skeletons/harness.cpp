@@ -3,6 +3,7 @@
 #include <random>
 
 #include "support/close.h"
+#include "tenon/plan/precision.h"
 
 namespace tenon::launches {
 
@@ -55,7 +56,11 @@ Expr LaunchTest::weight(const std::string& name, DType t, const Shape& shape) {
 Launch LaunchTest::launch(const std::string& skeleton, std::vector<Output> outputs) {
   Launch l;
   l.name = testing::UnitTest::GetInstance()->current_test_info()->name();
+  std::vector<Expr> values;
+  for (const Output& o : outputs) values.push_back(o.value);
+  values = set_precision(g, values, {});
   l.outputs = std::move(outputs);
+  for (size_t i = 0; i < values.size(); ++i) l.outputs[i].value = values[i];
   const Choice choice = choose_skeleton(l);
   EXPECT_NE(choice.skeleton, nullptr) << choice.refusal.why;
   if (choice.skeleton) {

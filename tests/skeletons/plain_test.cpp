@@ -141,6 +141,45 @@ TEST_F(Plain, RowsQuantise) {
   expect(launch("rows", {{"q", q[0].value}, {"scale", q[1].value}}), {DType::E4M3});
 }
 
+// Rows of zeros, of numbers near the largest and among the smallest, with a NaN and an infinity: q and scale together.
+TEST_F(Plain, RowsQuantiseWhatIsExtreme) {
+  constexpr int64_t kRows = 9, kCols = 200;
+  std::vector<double> values(kRows * kCols);
+  const auto row = [&](int64_t r) { return std::span(values).subspan(static_cast<size_t>(r * kCols), kCols); };
+  const auto fill = [&](int64_t r, double size) {
+    for (int64_t i = 0; i < kCols; ++i)
+      row(r)[static_cast<size_t>(i)] = size * std::sin(0.7 * static_cast<double>(i + 3 * r));
+  };
+  fill(1, 3e38);
+  fill(2, 1e-30);
+  fill(3, 0x1p-140);  // subnormal in f32
+  for (int64_t r = 4; r < kRows; ++r) fill(r, 2);
+  row(4)[7] = NAN;
+  row(5)[199] = INFINITY;
+  row(6)[0] = 1e6;  // all others become subnormal e4m3 numbers or zeros
+  row(7)[3] = -0.0;
+  tensors.emplace("x", HostTensor::from(DType::F32, {kRows, kCols}, values));
+  const QuantizedRows q = quantize_rows(input(g, "x", DType::F32, {kRows, kCols}));
+  const Launch l = launch("rows", {{"q", q.q}, {"scale", q.scale}});
+  expect(l, {DType::E4M3}, NaN::MayBeExpected);
+  for (const Runner& runner : runners()) {
+    const Tensors got = runner.run(l, tensors);
+    const std::vector<double> numbers = got.at("q").values(), scales = got.at("scale").values();
+    for (int64_t i = 0; i < kCols; ++i) {
+      EXPECT_EQ(numbers[static_cast<size_t>(i)], 0) << runner.name;
+      EXPECT_TRUE(std::isnan(numbers[static_cast<size_t>(4 * kCols + i)])) << runner.name;
+      EXPECT_LE(std::abs(numbers[static_cast<size_t>(kCols + i)]), 448) << runner.name;
+    }
+    EXPECT_GT(scales[0], 0) << runner.name;
+    EXPECT_TRUE(std::isnan(scales[4])) << runner.name;
+    EXPECT_TRUE(std::isinf(scales[5])) << runner.name;
+    for (int64_t r = 6; r < kRows; ++r)
+      EXPECT_EQ(largest_magnitude(std::vector<double>(numbers.begin() + r * kCols, numbers.begin() + (r + 1) * kCols)),
+                448)
+          << runner.name << ", row " << r;
+  }
+}
+
 TEST_F(Plain, RowsStoredPermuted) {
   const Expr x = input(g, "x", DType::BF16, {2, 9, 4, 32});
   const Expr norm = x * rsqrt(mean(x * x) + 1e-6);

@@ -2,6 +2,7 @@
 // tensors are larger than what a launch may compute for itself (the lets of a form).
 #include "skeletons/harness.h"
 #include "support/close.h"
+#include "tenon/expr/precision.h"
 #include "tenon/plan/plan.h"
 
 namespace tenon::launches {
@@ -24,6 +25,25 @@ class Planned : public LaunchTest {
         for (auto& [name, t] : run(l)) tensors.insert_or_assign(name, std::move(t));
       }
     EXPECT_TRUE(agreement(tenon::compare(tensors.at("y"), value.shape(), want, Tolerance{1e-4}))) << print_plan(plan);
+  }
+  /// The same of layers over quantised rows, whose scales are within the epilogue.
+  void expect_quantized(const Expr& value) {
+    PlanOptions options;
+    options.precision = PrecisionPolicy::parse("e4m3 rows");
+    const Plan plan = make_plan(std::array{Result{"y", value}}, options);
+    for (const Phase& p : plan.phases)
+      for (const Launch& l : p.launches) {
+        if (const Expr& anchor = l.form->anchor) {
+          EXPECT_EQ(arithmetic_of(anchor), DType::E4M3);
+        }
+        expect(l, {l.outputs[0].value.dtype(), DType::E4M3, kCols, 4, kLostOfE4m3});
+        for (auto& [name, t] : run(l)) tensors.insert_or_assign(name, std::move(t));
+      }
+    // Against the layer as it was: what two roundings to four bits lose, over the terms of a sum.
+    const std::vector<double> want = Oracle(tensors).eval(value);
+    EXPECT_TRUE(
+        agreement(tenon::compare(tensors.at("y"), value.shape(), want, Tolerance{0.25 * largest_magnitude(want)})))
+        << print_plan(plan);
   }
   Expr made(const Expr& leaf) {
     tensors.emplace(leaf->attrs.text, random_tensor(leaf.dtype(), leaf.shape(), static_cast<unsigned>(tensors.size())));
@@ -70,6 +90,16 @@ TEST_F(Planned, ReductionsOfReductions) { expect_plan(sum(silu(mean(layer_norm(x
 
 TEST_F(Planned, ReducedRowsAsAnOperandOfAProduct) {
   expect_plan(linear(mean(layer_norm(x())), weight("w", DType::F32, {8, 1})));
+}
+
+TEST_F(Planned, LayersOverQuantizedRows) {
+  const auto layer = [&](const Expr& x, const std::string& name, int64_t n) {
+    return linear(x, weight(name, DType::BF16, {n, kCols})) + weight(name + ".b", DType::F32, {n});
+  };
+  expect_quantized(layer(cast(layer_norm(x()), DType::BF16), "w", 96));
+  const Expr h = cast(layer_norm(x("h")), DType::BF16);
+  const auto head = [&](const char* name) { return permute(reshape(layer(h, name, 64), {kRows, 4, 16}), {1, 0, 2}); };
+  expect_quantized(concat({head("q"), head("k"), head("v")}, 0));
 }
 
 TEST_F(Planned, StatisticsOfWhatReducesRows) {

@@ -21,9 +21,11 @@ struct Problem {
   std::vector<double> expected, bound;  // [batch * m, lanes, n]
   int64_t entries;
 
-  explicit Problem(const Case& shape) : c(shape), entries(shape.shared_b ? 1 : shape.batch) {
+  explicit Problem(const Case& shape, bool e4m3 = false) : c(shape), entries(shape.shared_b ? 1 : shape.batch) {
     a = random_bf16_values(c.batch * c.m * c.k, 1);
     w = random_bf16_values(entries * c.lanes * c.n * c.k, 2);
+    for (std::vector<float>* x : {&a, &w})
+      for (size_t i = 0; e4m3 && i < x->size(); ++i) (*x)[i] = e4m3_value(e4m3_bits(400 * (*x)[i]));
     const int64_t cols = c.lanes * c.n;
     expected.resize(static_cast<size_t>(c.batch * c.m * cols));
     bound = expected;
@@ -44,10 +46,11 @@ struct Problem {
 };
 
 // Runs the product; `source` F64 stands for the hook.
-std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int threads, DType source) {
+std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int threads, DType source, bool e4m3 = false) {
   const Case& c = p.c;
   ThreadPool pool(threads);
-  const PackedShape shape = linear_shape(type, c.n, c.k, c.lanes);
+  PackedShape shape = linear_shape(type, c.n, c.k, c.lanes);
+  shape.e4m3 = e4m3;
   const Poisoned packed(shape.bytes() * p.entries);
   for (int64_t e = 0; e < p.entries; ++e)
     pack_linear(pool, ops, p.w.data() + e * c.lanes * c.n * c.k, DType::F32, c.k, shape,
@@ -125,6 +128,39 @@ TEST(Gemm, Batches) {
   check_everywhere({20, 33, 24, 1, 3, false}, {DType::F64});
   check_everywhere({20, 33, 24, 1, 3, true}, {DType::BF16});
   check_everywhere({600, 16, 700, 1, 2, false}, {DType::F64});
+}
+
+// Rows and weights that are e4m3 numbers, the weights kept in a byte each: they give what they give as bf16, bit for
+// bit.
+void check_e4m3(const Case& c) {
+  const Problem p(c, true);
+  for (const TileOps* ops : all_ops()) {
+    const auto wide = run(p, *ops, DType::BF16, 1, DType::E4M3);
+    check(p, wide, ops->name);
+    for (int threads : {1, 2}) {
+      const auto kept = run(p, *ops, DType::BF16, threads, DType::E4M3, true);
+      EXPECT_EQ(0, std::memcmp(wide.data(), kept.data(), wide.size() * sizeof(float))) << ops->name;
+    }
+  }
+}
+
+TEST(Gemm, E4m3) {
+  for (int64_t m : {1, 17, 65})
+    for (int64_t n : {1, 17, 80, 130})
+      for (int64_t k : {1, 31, 33, 64}) check_e4m3({m, n, k});
+  check_e4m3({70, 100, 96, 3});
+  check_e4m3({5, 16, 2500, 4});
+  check_e4m3({20, 33, 24, 1, 3, false});
+  check_e4m3({600, 80, 3000});
+  PackedShape kept = linear_shape(DType::BF16, 100, 96, 3);
+  kept.e4m3 = true;
+  EXPECT_EQ(2 * kept.bytes(), linear_shape(DType::BF16, 100, 96, 3).bytes());
+}
+
+TEST(Gemm, E4m3OfAProductionSize) {
+  const Problem p({131, 3840, 3840}, true);
+  for (const TileOps* ops : all_ops())
+    if (ops != &emulated_amx()) check(p, run(p, *ops, DType::BF16, 2, DType::E4M3, true), ops->name);
 }
 
 TEST(Gemm, LongSumsAndManyBands) {

@@ -40,7 +40,7 @@ void AnchorKernel::write(const Block& block, float* const* acc, int64_t acc_ld, 
 
 std::string AnchorKernel::summary(const std::vector<std::pair<const char*, std::string>>& holes) const {
   std::string out = engine_->tile.name;
-  (out += ' ') += name_of(arithmetic_);
+  (out += ' ') += name_of(tiles_);
   for (const auto& [name, hole] : holes) (((out += ", ") += name) += ": ") += hole;
   return out += ", results: tape of " + std::to_string(results_->length());
 }

@@ -1,4 +1,5 @@
-// What the kernels with an anchor share: arithmetic, weights in scratch or memory, tiles into the results' tape.
+// What the kernels with an anchor share: the type of their tiles, weights in scratch or memory, tiles into the results'
+// tape.
 #pragma once
 #include "tenon/backend/cpu/holes.h"
 
@@ -7,7 +8,7 @@ namespace tenon::cpu {
 class AnchorKernel : public LaunchKernel {
  protected:
   AnchorKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form)
-      : LaunchKernel(std::move(engine), launch, std::move(form)), arithmetic_(arithmetic_of(form_)) {}
+      : LaunchKernel(std::move(engine), launch, std::move(form)), tiles_(tiles_of(launch)) {}
 
   /// Compiles the results for tiles of up to `max_cols` columns.
   void compile_epilogue(int64_t max_cols);
@@ -21,7 +22,7 @@ class AnchorKernel : public LaunchKernel {
   /// "amx bf16, a: tape of 5, results: tape of 3"
   std::string summary(const std::vector<std::pair<const char*, std::string>>& holes) const;
 
-  DType arithmetic_;
+  DType tiles_;
   std::unique_ptr<Tape> results_;
   WeightGeometry geometry_;  ///< of the weight
 

@@ -9,12 +9,12 @@ namespace {
 // Rows of an operand [batch, heads, rows, width], head by head.
 class HeadHole {
  public:
-  HeadHole(const Expr& hole, DType arithmetic, LeafTable& leaves, const VecOps& ops) : shape_(hole.shape()) {
-    const Expr value = without_rounding(hole, arithmetic);
+  HeadHole(const Expr& hole, DType tiles, LeafTable& leaves, const VecOps& ops) : shape_(hole.shape()) {
+    const Expr value = without_rounding(hole, tiles);
     memory_ = kernels_read(value.dtype()) ? strided(value, leaves) : std::nullopt;
     if (memory_ && memory_->step[3] != 1 && shape_[3] != 1) memory_.reset();
     type_ = value.dtype();
-    if (!memory_) tape_ = std::make_unique<RowHole>(hole, arithmetic, leaves, ops);
+    if (!memory_) tape_ = std::make_unique<RowHole>(hole, tiles, leaves, ops);
   }
 
   const RowHole* rows() const { return tape_.get(); }
@@ -66,9 +66,9 @@ class AttentionKernel : public AnchorKernel {
     shape_.d = q[3];
     shape_.scale = static_cast<float>(form_.anchor->attrs.nums[0]);
     shape_.causal = form_.anchor->attrs.ints[0] != 0;
-    shape_.type = arithmetic_;
+    shape_.type = tiles_;
     for (const Expr& hole : form_.holes) {
-      holes_.emplace_back(hole, arithmetic_, leaves_, engine_->vec);
+      holes_.emplace_back(hole, tiles_, leaves_, engine_->vec);
       if (holes_.back().tape()) use(*holes_.back().tape());
     }
     compile_epilogue(0);

@@ -36,10 +36,10 @@ constexpr int64_t kWinogradPixels = 1024, kWinogradChannels = 16;
 
 // What the transformed filters of a Winograd convolution are stored as, where that is faster than the direct sum. In
 // bf16 mode f16 filters under f32 sums err less than bf16 products do; only matrix tiles outrun them.
-std::optional<DType> winograd_filters(const ConvShape& s, DType arithmetic, const Expr& weight, const TileOps& ops) {
+std::optional<DType> winograd_filters(const ConvShape& s, DType tiles, const Expr& weight, const TileOps& ops) {
   if (!winograd_legal(s) || weight->rate != Rate::Constant) return {};
   if (s.out_h() * s.out_w() < kWinogradPixels || s.c < kWinogradChannels || s.o < kWinogradChannels) return {};
-  if (arithmetic == DType::F32) return DType::F32;
+  if (tiles == DType::F32) return DType::F32;
   return ops.isa == Isa::Amx ? std::nullopt : std::optional(DType::F16);
 }
 
@@ -49,17 +49,17 @@ class ConvKernel : public AnchorKernel {
       : AnchorKernel(std::move(engine), launch, std::move(form)),
         shape_(conv_shape_of(form_)),
         product_(is_product(shape_)),
-        winograd_(winograd_filters(shape_, arithmetic_, form_.holes[1], engine_->tile)) {
+        winograd_(winograd_filters(shape_, tiles_, form_.holes[1], engine_->tile)) {
     WeightGeometry geometry;
-    geometry.shape = product_ ? linear_shape(arithmetic_, shape_.o / form_.lanes, shape_.c, form_.lanes)
-                              : conv_shape(arithmetic_, shape_.o, shape_.c, shape_.kh, shape_.kw);
+    geometry.shape = product_ ? linear_shape(tiles_, shape_.o / form_.lanes, shape_.c, form_.lanes)
+                              : conv_shape(tiles_, shape_.o, shape_.c, shape_.kh, shape_.kw);
     geometry.convolution = true;
     geometry.winograd = winograd_;
     geometry.channels = shape_.c;
     geometry.kh = shape_.kh;
     geometry.kw = shape_.kw;
     compile_weight(form_.holes[1], geometry);
-    x_ = std::make_unique<RowHole>(form_.holes[0], arithmetic_, leaves_, engine_->vec);
+    x_ = std::make_unique<RowHole>(form_.holes[0], tiles_, leaves_, engine_->vec);
     if (x_->tape()) use(*x_->tape());
     compile_epilogue(kMaxTileCols);
     driver_at_ = reserve_scratch(driver_scratch(geometry.shape));
@@ -73,7 +73,7 @@ class ConvKernel : public AnchorKernel {
  private:
   int64_t driver_scratch(const PackedShape& packed) const {
     if (product_) return gemm_scratch_bytes(packed, shape_.out_pixels(), 1, threads());
-    return winograd_ ? winograd_scratch_bytes(shape_, threads()) : conv_scratch_bytes(shape_, arithmetic_, threads());
+    return winograd_ ? winograd_scratch_bytes(shape_, threads()) : conv_scratch_bytes(shape_, tiles_, threads());
   }
 
   void body(std::byte* scratch) override {

@@ -17,10 +17,11 @@ class GemmKernel : public AnchorKernel {
       rows_ = x.rows();
     }
     WeightGeometry geometry;
-    geometry.shape = linear_shape(arithmetic_, w[-2] / form_.lanes, w[-1], form_.lanes);
+    geometry.shape = linear_shape(tiles_, w[-2] / form_.lanes, w[-1], form_.lanes);
+    geometry.shape.e4m3 = tiles_ == DType::BF16 && form_.holes[1].dtype() == DType::E4M3;
     geometry.batch = batch_;
     compile_weight(form_.holes[1], geometry);
-    a_ = std::make_unique<RowHole>(form_.holes[0], arithmetic_, leaves_, engine_->vec);
+    a_ = std::make_unique<RowHole>(form_.holes[0], tiles_, leaves_, engine_->vec);
     if (a_->tape()) use(*a_->tape());
     compile_epilogue(kMaxTileCols);
     gemm_at_ = reserve_scratch(gemm_scratch_bytes(geometry.shape, rows_, batch_, threads()));

@@ -6,29 +6,38 @@
 #include "tenon/backend/cpu/tile/winograd.h"
 #include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/arithmetic.h"
 
 namespace tenon::cpu {
 namespace {
 using PackFn = void(ThreadPool&, const TileOps&, const void*, DType, int64_t, const PackedShape&, void*);
+
+// `rows` rows of one lane of a linear layer.
+PackedShape group_of(PackedShape shape, int64_t rows) {
+  shape.lanes = 1;
+  shape.cols = rows;
+  return shape;
+}
+}  // namespace
+
+DType tiles_of(const Launch& launch) {
+  static constexpr std::array kMultiplied = {DType::F32, DType::BF16, DType::F16, DType::E4M3};
+  const size_t types = launch.form->anchor.is<nodes::Attention>() ? 3 : kMultiplied.size();
+  const DType arithmetic = obeyed_arithmetic(launch, std::span(kMultiplied).first(types));
+  return arithmetic == DType::BF16 || arithmetic == DType::E4M3 ? DType::BF16 : DType::F32;
 }
 
-DType arithmetic_of(const Form& form) {
-  const bool bf16 =
-      std::all_of(form.holes.begin(), form.holes.end(), [](const Expr& h) { return h.dtype() == DType::BF16; });
-  return bf16 ? DType::BF16 : DType::F32;
-}
-
-Expr without_rounding(const Expr& hole, DType arithmetic) {
+Expr without_rounding(const Expr& hole, DType tiles) {
   const bool rounds = hole.is<nodes::Cast>() || hole.is<nodes::Round>();
-  return arithmetic == DType::BF16 && rounds && hole->attrs.dtype == DType::BF16 ? hole->in[0] : hole;
+  return tiles == DType::BF16 && rounds && hole->attrs.dtype == DType::BF16 ? hole->in[0] : hole;
 }
 
-bool kernels_read(DType t) { return t == DType::F32 || t == DType::BF16 || t == DType::F16; }
+bool kernels_read(DType t) { return is_float(t) && t != DType::F64; }
 
 // ---- rows ---------------------------------------------------------------------------------------------------------
 
-RowHole::RowHole(const Expr& hole, DType arithmetic, LeafTable& leaves, const VecOps& ops) {
-  const Expr value = without_rounding(hole, arithmetic);
+RowHole::RowHole(const Expr& hole, DType tiles, LeafTable& leaves, const VecOps& ops) {
+  const Expr value = without_rounding(hole, tiles);
   const Shape& domain = value.shape();
   if (is_view_chain(value) && kernels_read(value.dtype())) {
     const Access access(value, domain, std::max(domain.rank() - 1, 0), leaves);
@@ -75,7 +84,7 @@ std::string WeightGeometry::text() const {
   std::string out = "packed";
   const auto add = [&out](const char* what, int64_t value) { ((out += what) += ' ') += std::to_string(value); };
   if (winograd) (out += " by winograd to ") += name_of(*winograd);
-  (out += " as ") += name_of(shape.type);
+  (out += " as ") += name_of(shape.e4m3 ? DType::E4M3 : shape.type);
   add(", lanes", shape.lanes);
   add(" of", shape.cols);
   add(" by", shape.k);
@@ -120,7 +129,7 @@ WeightRequest packed_weights(const Expr& hole, const WeightGeometry& geometry, s
 
 bool WeightHole::find_parts(const Expr& hole, int split, LeafTable& leaves) {
   if (!is_view_chain(hole)) return false;
-  if (!kernels_read(hole.dtype()) && hole.dtype() != DType::E4M3) return false;
+  if (!kernels_read(hole.dtype())) return false;
   const Access access(hole, hole.shape(), split, leaves);
   const std::vector<Piece>& pieces = access.pieces();
   return !pieces.empty() && std::all_of(pieces.begin(), pieces.end(), [&](const Piece& p) { return cut(p); });
@@ -132,7 +141,7 @@ bool WeightHole::cut(const Piece& p) {
   const Digit inner = p.rows.back();
   const int64_t group = geometry_.shape.cols;
   const bool plain = p.cols[0].step == 1 || row_elements_ == 1, turned = !plain && inner.step == 1;
-  if (!plain && (!turned || geometry_.convolution)) return false;
+  if (!plain && (!turned || geometry_.convolution || geometry_.shape.e4m3)) return false;
   for (int64_t row = p.row_begin; row < p.row_end;) {
     const int64_t local = row - p.row_begin;
     const int64_t end = std::min({p.row_end, (row / group + 1) * group, row + inner.extent - local % inner.extent});
@@ -167,7 +176,7 @@ void WeightHole::pack_part(Engine& engine, const Part& part, const void* data, D
               to);
   else
     (part.turned ? pack_transposed : static_cast<PackFn*>(pack_linear))(engine.pool, engine.tile, from, type, part.ld,
-                                                                        linear_shape(s.type, part.rows, s.k), to);
+                                                                        group_of(s, part.rows), to);
 }
 
 void WeightHole::pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, std::byte* scratch) const {
@@ -182,14 +191,14 @@ void WeightHole::pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, st
       pack_conv(engine.pool, engine.tile, shifted, s.cols, geometry_.channels, geometry_.kh, geometry_.kw, s.type, to,
                 scratch);
     else
-      pack_linear(engine.pool, engine.tile, shifted, linear_shape(s.type, s.cols, s.k), to, scratch);
+      pack_linear(engine.pool, engine.tile, shifted, group_of(s, s.cols), to, scratch);
   }
 }
 
 // True if packing from the file's type gives the same as rounding to the leaf's type first.
 bool WeightHole::reads_directly(const ParamView& view, const Expr& leaf) const {
   if (view.dtype == leaf.dtype()) return true;
-  if (!kernels_read(view.dtype) && view.dtype != DType::E4M3) return false;
+  if (!kernels_read(view.dtype)) return false;
   return leaf.dtype() == DType::F32 || (leaf.dtype() == DType::BF16 && geometry_.shape.type == DType::BF16);
 }
 

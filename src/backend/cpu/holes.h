@@ -9,10 +9,11 @@
 
 namespace tenon::cpu {
 
-/// BF16 if all operands of the anchor are bf16, else F32.
-DType arithmetic_of(const Form& form);
-/// `hole` without an outermost rounding to bf16 where the arithmetic rounds its operands to bf16 anyway.
-Expr without_rounding(const Expr& hole, DType arithmetic);
+/// The element type of the tiles that multiply in the arithmetic of the launch's anchor, which hold all its values:
+/// BF16 for bf16 and e4m3, else F32. Throws Error(Usage) for an arithmetic that no tiles hold.
+DType tiles_of(const Launch& launch);
+/// `hole` without an outermost rounding to bf16 where packing to `tiles` rounds to bf16 anyway.
+Expr without_rounding(const Expr& hole, DType tiles);
 /// True if the matrix kernels read this type themselves.
 bool kernels_read(DType t);
 
@@ -20,7 +21,7 @@ bool kernels_read(DType t);
 class RowHole {
  public:
   /// Rows are the last axis of `hole`'s shape.
-  RowHole(const Expr& hole, DType arithmetic, LeafTable& leaves, const VecOps& ops);
+  RowHole(const Expr& hole, DType tiles, LeafTable& leaves, const VecOps& ops);
 
   const Tape* tape() const { return tape_.get(); }  ///< null if the rows lie in memory
   const void* data(Bases bases) const;              ///< null if they do not

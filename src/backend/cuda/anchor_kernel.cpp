@@ -9,6 +9,7 @@
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/affine.h"
+#include "tenon/kernels/arithmetic.h"
 
 namespace tenon::cuda {
 namespace {
@@ -37,7 +38,7 @@ Expr without_rounding(const Expr& hole, DType t) {
   return hole->type->round && hole->attrs.dtype == t ? hole->in[0] : hole;
 }
 
-bool multiplies_e4m3(const Form& form, const DeviceFacts& facts) {
+bool takes_e4m3(const Form& form, const DeviceFacts& facts) {
   const auto whole = [](const Expr& h) { return h.dtype() == DType::E4M3 && h.shape().numel() > 0; };
   if (!form.anchor.is<nodes::Linear>() || !std::all_of(form.holes.begin(), form.holes.end(), whole)) return false;
   if (facts.arch != "sm_90a") return true;
@@ -47,14 +48,11 @@ bool multiplies_e4m3(const Form& form, const DeviceFacts& facts) {
   return core_allowed(Core::Wgmma) && (in_runs || columns % (8 * lanes) == 0);
 }
 
-DType arithmetic_of(const Form& form, const DeviceFacts& facts) {
-  if (multiplies_e4m3(form, facts)) return DType::E4M3;
-  // e4m3 is exact in either, and so are its products with them in f32.
-  const bool widens = !form.anchor.is<nodes::Attention>();
-  const auto holds = [&](DType t, const Expr& h) { return h.dtype() == t || (widens && h.dtype() == DType::E4M3); };
-  for (const DType t : {DType::F16, DType::BF16})
-    if (std::all_of(form.holes.begin(), form.holes.end(), [&](const Expr& h) { return holds(t, h); })) return t;
-  return DType::F32;
+DType unit_of(const Launch& launch, const Form& form, const DeviceFacts& facts) {
+  static constexpr std::array kMultiplied = {DType::F32, DType::BF16, DType::F16, DType::E4M3};
+  const size_t types = form.anchor.is<nodes::Attention>() ? 3 : kMultiplied.size();
+  const DType arithmetic = obeyed_arithmetic(launch, std::span(kMultiplied).first(types));
+  return arithmetic == DType::E4M3 && !takes_e4m3(form, facts) ? DType::F16 : arithmetic;
 }
 
 bool lanes_apart(const Form& form) {
@@ -67,15 +65,15 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
   const bool same = hole.shape() == stored;
   const bool constant = of_weights_only(hole);
   // e4m3 has one core on sm_90a, which takes boxes.
-  const bool needs_boxes = arithmetic_ == DType::E4M3 && device().facts().arch == "sm_90a";
-  if (same && !constant && rows_in_memory(hole, arithmetic_) && (!needs_boxes || rows_in_boxes(hole))) {
+  const bool needs_boxes = unit_ == DType::E4M3 && device().facts().arch == "sm_90a";
+  if (same && !constant && rows_in_memory(hole, unit_) && (!needs_boxes || rows_in_boxes(hole))) {
     read_in_place_.push_back(hole);
     ask_weights(hole);  // those that stand beside what is computed
     return hole;
   }
-  const Expr value = without_rounding(hole, arithmetic_);
+  const Expr value = without_rounding(hole, unit_);
   const std::string name = "hole." + std::to_string(i);
-  const Expr leaf = input(*form_.graph, name, arithmetic_, stored);
+  const Expr leaf = input(*form_.graph, name, unit_, stored);
   if (constant) {
     ask_packed(leaf, {{value, layout(leaf)}});
     return leaf;
@@ -88,7 +86,7 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
 
 Expr AnchorKernel::padded_operand(size_t i) {
   Shape stored = form_.holes[i].shape();
-  const int64_t cols = stored[-1], run = tensor_cores() ? run_of(arithmetic_) : 1;
+  const int64_t cols = stored[-1], run = tensor_cores() ? run_of(unit_) : 1;
   stored[-1] = (cols + run - 1) / run * run;
   return operand(i, stored, [cols](const Expr& leaf) { return slice(leaf, -1, 0, cols); });
 }
@@ -111,7 +109,7 @@ void AnchorKernel::make_operands() {
   for (const Stored& s : stored_) {
     if (s.leaf.shape().numel() == 0) continue;
     if (s.clear) add_zero(s.leaf);
-    const ProgramOutput output{s.value, s.place, arithmetic_};
+    const ProgramOutput output{s.value, s.place, unit_};
     add_values(name() + " " + s.leaf->attrs.text, std::array{output}, domain_of(s.value));
   }
 }
@@ -135,8 +133,8 @@ std::vector<ProgramOutput> AnchorKernel::beside_maps() const {
   std::vector<ProgramOutput> out = results();
   if (counted_in_core()) out.push_back({counted_in_core()->value, {}, DType::F32});
   for (const Stored& s : stored_)
-    if (reduces_rows(s.value)) out.push_back({s.value, s.place, arithmetic_});
-  for (const Expr& operand : read_in_place_) out.push_back({operand, {}, arithmetic_});
+    if (reduces_rows(s.value)) out.push_back({s.value, s.place, unit_});
+  for (const Expr& operand : read_in_place_) out.push_back({operand, {}, unit_});
   return out;
 }
 
@@ -150,11 +148,11 @@ std::string AnchorKernel::operand_text(const std::string& name, const Expr& oper
     headers += program.includes();
     return text;
   }
-  return AccessText("x" + name, operand, domain, false, params).operand(name, run_of(arithmetic_));
+  return AccessText("x" + name, operand, domain, false, params).operand(name, run_of(unit_));
 }
 
 bool AnchorKernel::rows_in_boxes(const Expr& operand) const {
-  const int64_t size = size_of(arithmetic_), step = 128 / size;
+  const int64_t size = size_of(unit_), step = 128 / size;
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
   if (!pieces) return false;
   for (const AffinePiece& p : *pieces) {
@@ -176,7 +174,7 @@ std::string AnchorKernel::map_text(const std::string& name, const Expr& operand,
   std::string source;
   for (size_t i = 0; i < pieces->size(); ++i) {
     const AffinePiece& p = (*pieces)[i];
-    const int64_t offset = p.offset * size_of(arithmetic_), columns = p.col_end - p.col_begin;
+    const int64_t offset = p.offset * size_of(unit_), columns = p.col_end - p.col_begin;
     const int64_t stride = p.rows[0].extent == 1 ? operand.shape()[-1] : p.rows[0].step;
     const std::string map = params.map(
         p.leaf, [=](void* address) { return box(static_cast<std::byte*>(address) + offset, columns, stride); });
@@ -184,7 +182,7 @@ std::string AnchorKernel::map_text(const std::string& name, const Expr& operand,
     if (i + 1 < pieces->size()) source += "    if (column < " + params.integer("end", p.col_end) + ") ";
     source += "    return {" + map + ", " + column + "};\n";
   }
-  return "struct " + name + " {\n  using T = " + type_text(arithmetic_) +
+  return "struct " + name + " {\n  using T = " + type_text(unit_) +
          ";\n  static constexpr bool kConstant = " + (stays(operand) ? "true" : "false") +
          ";\n  DEV static TmaSource source(const Params& p, int column) {\n" + source + "  }\n};\n";
 }

@@ -1,4 +1,4 @@
-// What the kernels with an anchor share: the element type of the arithmetic, operands as functors, and results. A
+// What the kernels with an anchor share: the cores that do its arithmetic, operands as functors, and results. A
 // tensor-core kernel reads operands whose rows lie in memory; what a hole computes is stored by a step in front of it,
 // while the tensor is in the second-level cache (a prologue would be computed again for every tile and tap). Constant
 // weights are computed once, in the layout that the kernel reads. The f32 kernels compute holes where they read them.
@@ -8,9 +8,10 @@
 
 namespace tenon::cuda {
 
-/// The type that the anchor's operands are multiplied in: E4M3 where all of a linear's are and the device's core for it
-/// takes their shapes; F16 or BF16 where all are that or e4m3 (attention: all are that), which is widened; else F32.
-DType arithmetic_of(const Form& form, const DeviceFacts& facts);
+/// The cores that multiply in the arithmetic of the launch's anchor, by their element type: its own, or F16 for e4m3
+/// that the device's core for it does not take, which is exact. Throws Error(Usage) for an arithmetic that there is no
+/// core for.
+DType unit_of(const Launch& launch, const Form& form, const DeviceFacts& facts);
 
 /// True if there are lanes and every result reads one of them only (merged siblings: q, k and v).
 bool lanes_apart(const Form& form);
@@ -22,12 +23,12 @@ class AnchorKernel : public LaunchKernel {
  protected:
   AnchorKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
       : LaunchKernel(std::move(device), launch, std::move(form)),
-        arithmetic_(arithmetic_of(form_, this->device().facts())),
+        unit_(unit_of(launch, form_, this->device().facts())),
         apart_(lanes_apart(form_)) {}
 
   /// Parts of the anchor's columns that meet in the epilogue: 1 if no result reads two of them.
   int lanes() const { return apart_ ? 1 : form_.lanes; }
-  bool tensor_cores() const { return arithmetic_ != DType::F32; }
+  bool tensor_cores() const { return unit_ != DType::F32; }
   /// The rows of hole `i` as the kernel reads them: the hole itself where they lie in memory, else a leaf that a step
   /// in front of the kernel, or the binding of a constant, fills. `layout`: from a leaf to the view that the hole's
   /// elements are stored through; `stored`: that leaf's shape.
@@ -65,7 +66,7 @@ class AnchorKernel : public LaunchKernel {
   /// Adds the kernel's own step, whose SplitK, at `split_at` of its sizes, points to what was reserved.
   void add_core(Step step, size_t split_at, std::vector<std::pair<size_t, int64_t>> scratch = {});
 
-  DType arithmetic_;
+  DType unit_;  ///< element type of the cores: it holds all values of the anchor's arithmetic
 
  private:
   std::string lanes_text(Params& params, std::string& headers, int most);

@@ -20,8 +20,8 @@ class AttentionKernel : public AnchorKernel {
       : AnchorKernel(std::move(device), launch, std::move(form)) {
     const Shape q = form_.holes[0].shape(), k = form_.holes[1].shape();
     tile_ = pick_attention_tile(checked_int(q[3]), this->device().facts().shared_bytes);
-    // Its running maximum needs a positive scale.
-    if (q[3] % 8 || tile_.depth == 0 || form_.anchor->attrs.nums[0] <= 0) arithmetic_ = DType::F32;
+    // Other heads are multiplied in f32, which holds all values; the running maximum needs a positive scale.
+    if (q[3] % 8 || tile_.depth == 0 || form_.anchor->attrs.nums[0] <= 0) unit_ = DType::F32;
     TENON_CHECK(Usage, tensor_cores() || q[3] <= kMostDepth, name())
         << "heads of " << q[3] << " columns; at most " << kMostDepth;
     for (size_t i = 0; i < 3; ++i) operands_.push_back(padded_operand(i));
@@ -65,7 +65,7 @@ class AttentionKernel : public AnchorKernel {
   // Takes a library's attention where that was measured to be faster.
   void choose_library() {
     if (!tensor_cores()) return;
-    route_ = AttentionRoute::of(form_, operands_, arithmetic_);
+    route_ = AttentionRoute::of(form_, operands_, unit_);
     if (route_) plan_ = choose_dnn(device(), route_->key(), route_->problem);
   }
 
@@ -121,7 +121,7 @@ class AttentionKernel : public AnchorKernel {
         return head_box(static_cast<std::byte*>(address) + rows.offset * 2, rows.strides, s.batch,
                         queries ? s.heads : s.kv_heads, queries ? s.queries : s.keys, s.depth, queries ? 64 : box_keys);
       };
-      text.functors += std::string("struct ") + "QKV"[i] + " {\n  using T = " + type_text(arithmetic_) +
+      text.functors += std::string("struct ") + "QKV"[i] + " {\n  using T = " + type_text(unit_) +
                        ";\n  DEV static const TensorMap& map(const Params& p) { return " +
                        params.map(boxes_[i].leaf, box) + "; }\n};\n";
     }

@@ -34,13 +34,13 @@ class ProductKernel : public AnchorKernel {
     product_.k = k;
     product_.batch = batch;
     product_.lanes = lanes();
-    product_.element_bytes = size_of(arithmetic_);
+    product_.element_bytes = size_of(unit_);
     product_.wgmma_tiles_m = std::move(wgmma_tiles_m);
     // mma multiplies e4m3 on sm_89 only: on sm_90a it converts, and wgmma takes all that is multiplied in e4m3 there.
-    product_.mma = mma && (arithmetic_ != DType::E4M3 || device().facts().arch != "sm_90a");
+    product_.mma = mma && (unit_ != DType::E4M3 || device().facts().arch != "sm_90a");
     product_.counts = std::any_of(form_.outputs.begin(), form_.outputs.end(),
                                   [](const FormOutput& o) { return o.statistic != nullptr; });
-    product_.key = key + " lanes " + std::to_string(lanes()) + " bytes " + std::to_string(size_of(arithmetic_));
+    product_.key = key + " lanes " + std::to_string(lanes()) + " bytes " + std::to_string(size_of(unit_));
     if (route_) {
       product_.epilogue = route_->epilogue();
       product_.matmul = route_->problem();
@@ -61,12 +61,12 @@ class ProductKernel : public AnchorKernel {
     const Expr& hole = form_.holes[1];
     const int64_t rows = stored[0];
     if (!tensor_cores() || !of_weights_only(hole)) return in_order_.leaf = operand(1, stored, layout);
-    const Expr value = without_rounding(hole, arithmetic_);
-    in_order_.leaf = input(*form_.graph, "hole.1.in_order", arithmetic_, stored);
+    const Expr value = without_rounding(hole, unit_);
+    in_order_.leaf = input(*form_.graph, "hole.1.in_order", unit_, stored);
     in_order_.piece = {value, layout(in_order_.leaf)};
     in_runs_ = lanes() == 1 || rows % (32 * lanes()) == 0;
     if (lanes() == 1) stored[0] = div_up(rows, 32) * 32;
-    own_.leaf = input(*form_.graph, "hole.1", arithmetic_, stored);
+    own_.leaf = input(*form_.graph, "hole.1", unit_, stored);
     own_.piece = {value, layout(slice(in_runs_ ? in_runs(own_.leaf) : own_.leaf, 0, 0, rows))};
     return own_.leaf;
   }
@@ -199,7 +199,7 @@ class ProductKernel : public AnchorKernel {
   template <class Sizes>
   TunedStep core_step(const TileChoice& choice, KernelText text, const std::string& kernel, const std::string& tile,
                       int resident, const Params& params) {
-    text.name = name() + " " + std::string(name_of(arithmetic_)) + " " + tile +
+    text.name = name() + " " + std::string(name_of(unit_)) + " " + tile +
                 (choice.splits > 1 ? " x" + std::to_string(choice.splits) : "");
     text.headers = "#include \"tenon/device/" + kernel + ".h\"\n" + text.headers;
     text.functors += "using Tile = " + tile + ";\n";
@@ -259,7 +259,7 @@ class GemmKernel : public ProductKernel {
     const int b_split = b_.shape().rank() - 1;
     if (choice.core == Core::Simt) return simt_step("gemm", "GemmSizes", sizes_, a_, b_, b_split);
     if (choice.core == Core::Mma) return mma_step(choice, "gemm", "GemmSizes", sizes_, a_, b_, b_split);
-    const int bytes = static_cast<int>(size_of(arithmetic_));
+    const int bytes = static_cast<int>(size_of(unit_));
     const auto box = [bytes](int64_t rows, int box_rows) {
       return [=](void* address, int64_t columns, int64_t stride) {
         return rows_box(address, bytes, rows, columns, stride * bytes, box_rows);
@@ -297,7 +297,7 @@ class ConvKernel : public ProductKernel {
     else
       b_ = padded_operand(1);
     fill_sizes(channels);
-    const int bytes = static_cast<int>(size_of(arithmetic_));
+    const int bytes = static_cast<int>(size_of(unit_));
     const auto tiles_m = [this](const WgmmaTileShape& tile) {
       device::ConvSizes c = sizes_;
       choose_box(tile, c);
@@ -331,19 +331,19 @@ class ConvKernel : public ProductKernel {
       return false;
     const Shape from = x->in[0].shape();
     if (is_view_chain(x->in[0]) && !rows_in_boxes(x->in[0])) return false;
-    return x.shape()[1] == 2 * from[1] && x.shape()[2] == 2 * from[2] && from[3] * size_of(arithmetic_) % 128 == 0 &&
+    return x.shape()[1] == 2 * from[1] && x.shape()[2] == 2 * from[2] && from[3] * size_of(unit_) % 128 == 0 &&
            w.shape()[0] % 32 == 0 && w.shape()[2] == 3 && w.shape()[3] == 3 && form_.anchor->attrs.ints == same &&
-           lanes() == 1 && form_.lanes == 1 && of_weights_only(w) && is_view_chain(without_rounding(w, arithmetic_));
+           lanes() == 1 && form_.lanes == 1 && of_weights_only(w) && is_view_chain(without_rounding(w, unit_));
   }
 
   // The four filters of 2 x 2 taps, sums of those taps that meet the same pixel: of an even row the last two, of an odd
   // one the first two. Summed in f32, rounded once.
   void keep_phases(int64_t channels) {
     const Expr& hole = form_.holes[1];
-    const Expr w = without_rounding(hole, arithmetic_);
+    const Expr w = without_rounding(hole, unit_);
     const bool rounds = w != hole;
     const int64_t outputs = w.shape()[0], inputs = w.shape()[1];
-    b_ = input(*form_.graph, "hole.1", arithmetic_, {4 * outputs, 2, 2, channels});
+    b_ = input(*form_.graph, "hole.1", unit_, {4 * outputs, 2, 2, channels});
     in_runs_ = true;
     const Expr filters = in_runs(b_);
     struct Range {
@@ -358,7 +358,7 @@ class ConvKernel : public ProductKernel {
       for (int64_t y = rows.begin; y < rows.end; ++y)
         for (int64_t x = columns.begin; x < columns.end; ++x) {
           Expr tap = slice(slice(w, 2, y, y + 1), 3, x, x + 1);
-          if (rounds) tap = cast(tap, arithmetic_);
+          if (rounds) tap = cast(tap, unit_);
           tap = cast(tap, DType::F32);
           sum = sum ? sum + tap : tap;
         }
@@ -412,7 +412,7 @@ class ConvKernel : public ProductKernel {
     const device::ConvSizes sizes = sizes_for(choice);
     if (choice.core == Core::Simt) return simt_step("conv", "ConvSizes", sizes, a_, b_, 1);
     if (choice.core == Core::Mma) return mma_step(choice, "conv", "ConvSizes", sizes, a_, b_, 1);
-    const int bytes = static_cast<int>(size_of(arithmetic_));
+    const int bytes = static_cast<int>(size_of(unit_));
     const auto pixels = [sizes, bytes](void* address, int64_t columns, int64_t stride) {
       TensorBox box = pixels_box(address, bytes, sizes, checked_int(stride));
       if (sizes.stride == 1) box.extent[0] = columns;
@@ -429,8 +429,8 @@ class ConvKernel : public ProductKernel {
     if (!tensor_cores() || sizes_.phases > 1) return false;
     const std::vector<int64_t>& p = form_.anchor->attrs.ints;  // stride, top, left, bottom, right
     const device::ConvSizes& c = sizes_;
-    const DnnConv sizes = {arithmetic_, c.batch,    c.height, c.width, c.channels, c.out_height, c.out_width, c.outputs,
-                           c.kernel_h,  c.kernel_w, p[0],     p[1],    p[2],       p[3],         p[4]};
+    const DnnConv sizes = {unit_,      c.batch,    c.height, c.width, c.channels, c.out_height, c.out_width, c.outputs,
+                           c.kernel_h, c.kernel_w, p[0],     p[1],    p[2],       p[3],         p[4]};
     device().announce(sizes);
     conv_route_ = ConvRoute::of(form_, sizes, a_, in_order());
     if (conv_route_) plan_ = choose_dnn(device(), layers_key(), conv_route_->problem);

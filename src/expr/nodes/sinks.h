@@ -1,11 +1,9 @@
 // Sinks: what a launch writes. A sink means one or more named tensors, each an expression of its operand.
 #pragma once
 #include "tenon/expr/node_type.h"
-#include "tenon/expr/nodes/bounds.h"
-#include "tenon/expr/nodes/cast.h"
 #include "tenon/expr/nodes/permute.h"
-#include "tenon/expr/nodes/reduce.h"
 #include "tenon/expr/nodes/slice.h"
+#include "tenon/expr/precision.h"
 
 namespace tenon::nodes {
 
@@ -53,17 +51,15 @@ struct Partition : Sink {
   }
 };
 
-/// Writes each row as e4m3 with its own scale: scale = max(absmax(row), 1e-12) / 448 (f32, last axis 1), q = row /
-/// scale.
+/// Writes quantize_rows(x): each row as e4m3, and its scale.
 struct RowQuantize : Sink {
   static constexpr auto name = "row_quantize";
   static constexpr int kArity = 1;
   static std::vector<SinkOutput> expand(const Node& n) {
     const std::vector<std::string> names = sink_names(n);
     TENON_CHECK(Usage, names.size() == 2, "row_quantize") << "needs the names of the row and of its scale";
-    const Expr& x = n.in[0];
-    const Expr scale = max(absmax(x), constant(x.graph(), 1e-12)) / 448.0;
-    return {{names[0], cast(x / scale, DType::E4M3)}, {names[1], scale}};
+    const QuantizedRows rows = quantize_rows(n.in[0]);
+    return {{names[0], rows.q}, {names[1], rows.scale}};
   }
 };
 

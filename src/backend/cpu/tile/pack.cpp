@@ -148,7 +148,10 @@ template <class RowsOf>
 void pack_linear_from(ThreadPool& pool, const TileOps& ops, const PackedShape& shape, void* dst,
                       const RowsOf& rows_of) {
   for_panels(pool, shape, dst, rows_of, [&](const WeightRows& rows, int cols, char* panel) {
-    ops.pack_panel({rows.data, rows.type, rows.ld, shape.k, cols, panel, shape.type});
+    const AlignedBytes wide = shape.e4m3 ? aligned_bytes(shape.terms() * kBlock) : nullptr;
+    void* to = wide ? static_cast<void*>(wide.get()) : panel;
+    ops.pack_panel({rows.data, rows.type, rows.ld, shape.k, cols, to, shape.type});
+    if (wide) narrow_to_e4m3(wide.get(), panel, shape.panel_bytes());
   });
 }
 
@@ -173,6 +176,22 @@ PackedShape conv_shape(DType type, int64_t o, int64_t i, int kh, int kw) {
   return {type, o, 1, i, taps};
 }
 
+void narrow_to_e4m3(const void* bf16, void* e4m3, int64_t n) {
+  const auto* from = static_cast<const uint16_t*>(bf16);
+  auto* to = static_cast<uint8_t*>(e4m3);
+  for (int64_t i = 0; i < n; ++i) to[i] = e4m3_bits(bf16_value(from[i]));
+}
+
+void widen_e4m3(const TileOps& ops, const void* e4m3, void* bf16, int64_t n) {
+  constexpr int64_t kAtOnce = 512;
+  alignas(64) float values[kAtOnce];
+  for (int64_t i = 0; i < n; i += kAtOnce) {
+    const int64_t count = std::min(kAtOnce, n - i);
+    ops.widen(static_cast<const uint8_t*>(e4m3) + i, DType::E4M3, values, count);
+    ops.narrow(values, static_cast<uint16_t*>(bf16) + i, DType::BF16, count);
+  }
+}
+
 void pack_linear(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, int64_t ld,
                  const PackedShape& shape, void* dst) {
   check_types(src_type, shape.type);
@@ -188,7 +207,8 @@ void pack_linear(ThreadPool& pool, const TileOps& ops, WeightRowsFn rows, const 
 void pack_transposed(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, int64_t ld,
                      const PackedShape& shape, void* dst) {
   check_types(src_type, shape.type);
-  TENON_CHECK(Internal, shape.lanes == 1 && shape.taps == 1, "pack") << "expected one lane and one tap";
+  TENON_CHECK(Internal, shape.lanes == 1 && shape.taps == 1 && !shape.e4m3, "pack")
+      << "expected one lane and one tap, not kept as e4m3";
   const int64_t step = term_elements(shape.type), terms = shape.terms(), per_task = 8;
   pool.parallel_for(div_up(terms, per_task), [&](int64_t task, int) {
     const int64_t k0 = task * per_task * step, rows = std::min(per_task * step, shape.k - k0);

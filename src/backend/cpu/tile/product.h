@@ -11,6 +11,8 @@ namespace tenon::cpu {
 inline constexpr int kGroupPanels = kMaxTileCols / kPanel;
 /// Row tiles whose sums are kept while K is walked in chunks.
 inline constexpr int kTilesAtOnce = 4;
+/// Bytes of a group's panels that are widened from e4m3 at once: for all those row tiles, in the second-level cache.
+inline constexpr int64_t kWidenedBytes = 256 << 10;
 
 /// Hands out 64-byte aligned parts of a scratch buffer; without a buffer it only adds up sizes.
 class ScratchCursor {
@@ -53,9 +55,14 @@ class Product {
   void run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int thread) const;
 
  private:
+  // The terms of a group's panels in bf16, lane by lane and panel by panel.
+  void widen(int64_t term, int64_t term_end, int64_t panel0, int panels, std::byte* widened) const;
   // Adds terms [term, term_end) of `panels` panels from panel0 on to the sums of tiles [first, end).
   void multiply(int64_t first, int64_t end, int64_t term, int64_t term_end, int64_t panel0, int panels,
                 float* sums) const;
+  std::byte* widened(float* sums) const {
+    return reinterpret_cast<std::byte*>(sums + kTilesAtOnce * shape.lanes * kMaxTileRows * kMaxTileCols);
+  }
   float* sums_of(float* sums, int64_t tile_index, int lane) const {
     return sums + (tile_index * shape.lanes + lane) * kMaxTileRows * kMaxTileCols;
   }
@@ -65,7 +72,7 @@ class Product {
 int last_steps(int64_t k, DType type);
 /// Column groups of a lane.
 inline int64_t column_groups(const PackedShape& shape) { return div_up(shape.panels(), kGroupPanels); }
-/// Floats of a thread's buffer for the sums of one group.
+/// Floats of a thread's buffer for the sums of one group, and for what is widened behind them.
 int64_t sum_floats(const PackedShape& shape);
 /// Parts to split the row tiles into, so that (group, part) tasks keep the threads busy.
 int64_t row_parts(int64_t groups, int64_t tiles, int threads);

@@ -1,0 +1,33 @@
+#include "tenon/expr/precision.h"
+
+#include "tenon/expr/ops.h"
+
+namespace tenon {
+
+bool holds(DType arithmetic, DType t) {
+  if (arithmetic == t || arithmetic == DType::F32) return true;
+  return t == DType::E4M3 && (arithmetic == DType::F16 || arithmetic == DType::BF16);
+}
+
+std::optional<DType> arithmetic_of(const Expr& anchor) {
+  return anchor->attrs.has_dtype ? std::optional(anchor->attrs.dtype) : std::nullopt;
+}
+
+Expr multiplied_in(const Expr& anchor, DType arithmetic) {
+  TENON_CHECK(Usage, anchor->family() == Family::Anchor, std::string(anchor->name())) << "multiplies nothing";
+  Attrs attrs = anchor->attrs;
+  attrs.has_dtype = true;
+  attrs.dtype = arithmetic;
+  return anchor.graph().make(*anchor->type, anchor->in, std::move(attrs));
+}
+
+Expr with_operands(const Expr& anchor, std::initializer_list<Expr> in) {
+  return anchor.graph().make(*anchor->type, std::span(in.begin(), in.size()), anchor->attrs);
+}
+
+QuantizedRows quantize_rows(const Expr& x) {
+  const Expr scale = max(absmax(x), constant(x.graph(), 1e-12)) / 448.0;
+  return {cast(x / scale, DType::E4M3), scale};
+}
+
+}  // namespace tenon

@@ -1,0 +1,212 @@
+// What anchors multiply in: the policy's rules, what plans say of it, and what quantised layers become.
+#include "tenon/plan/precision.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/close.h"
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+#include "tenon/expr/oracle.h"
+#include "tenon/expr/precision.h"
+#include "tenon/plan/plan.h"
+#include "tenon/plan/rewrite.h"
+
+namespace tenon {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Expr set(const Expr& y, const std::string& policy) {
+  return set_precision(y.graph(), std::array{y}, PrecisionPolicy::parse(policy))[0];
+}
+DType arithmetic(const Expr& y) { return arithmetic_of(y).value_or(DType::Bool); }
+
+// The arithmetic of all anchors below y, in order.
+std::vector<DType> all_of(const Expr& y) {
+  std::vector<DType> out;
+  for (const Expr& e : topological(std::array{y}))
+    if (e->family() == Family::Anchor) out.push_back(arithmetic(e));
+  return out;
+}
+
+int count(const Expr& y, bool (Expr::*is)() const) {
+  int n = 0;
+  for (const Expr& e : topological(std::array{y})) n += (e.*is)();
+  return n;
+}
+
+std::vector<double> leaf(const Expr& e) {
+  std::vector<double> out;
+  const auto start = static_cast<double>(e->attrs.text.size() * 3 + static_cast<unsigned char>(e->attrs.text.back()));
+  for (int64_t i = 0; i < e.shape().numel(); ++i)
+    out.push_back(round_to(e.dtype(), std::sin(start + 1.3 * static_cast<double>(i)) + 0.2));
+  return out;
+}
+
+TEST(Precision, OfTheOperandsWhereNobodySaysMore) {
+  Graph g;
+  struct Case {
+    DType x, w, linear, conv, attention;
+  };
+  constexpr DType kF32 = DType::F32, kF16 = DType::F16, kBf16 = DType::BF16, kE4m3 = DType::E4M3;
+  for (const Case& c :
+       {Case{kF32, kF32, kF32, kF32, kF32}, Case{kBf16, kBf16, kBf16, kBf16, kBf16}, Case{kF16, kF16, kF16, kF16, kF16},
+        Case{kE4m3, kE4m3, kE4m3, kF16, kF32}, Case{kBf16, kE4m3, kBf16, kBf16, kF32},
+        Case{kE4m3, kF16, kF16, kF16, kF32}, Case{kF32, kBf16, kF32, kF32, kF32}, Case{kF16, kBf16, kF32, kF32, kF32},
+        Case{kF32, kE4m3, kF32, kF32, kF32}}) {
+    const std::string id = std::string(name_of(c.x)) + " by " + std::string(name_of(c.w));
+    const auto x = [&](const char* name, const Shape& s) { return input(g, id + name, c.x, s); };
+    const auto w = [&](const char* name, const Shape& s) { return param(g, id + name, c.w, s); };
+    EXPECT_EQ(arithmetic(set(linear(x("x", {4, 16}), w("w", {8, 16})), "operands")), c.linear) << id;
+    EXPECT_EQ(arithmetic(set(conv2d(x("p", {1, 4, 4, 16}), w("f", {8, 16, 3, 3})), "operands")), c.conv) << id;
+    const Expr q = x("q", {1, 2, 4, 16}), k = input(g, id + "k", c.w, {1, 2, 4, 16});
+    EXPECT_EQ(arithmetic(set(attention(q, k, k, 1), "operands")), c.attention) << id;
+  }
+}
+
+TEST(Precision, IsAnAttributeThatPrintsAndParses) {
+  Graph g;
+  const Expr x = input(g, "x", DType::BF16, {1, 4, 4, 16});
+  const Expr y = conv2d(x, param(g, "w", DType::BF16, {8, 16, 3, 3}), 1, {1, 1, 1, 1});
+  EXPECT_THAT(print(y), HasSubstr("conv2d<1,1,1,1,1>("));
+  const Expr bf16 = multiplied_in(y, DType::BF16), f32 = multiplied_in(y, DType::F32);
+  EXPECT_NE(bf16, f32);
+  EXPECT_EQ(multiplied_in(f32, DType::BF16), bf16);
+  EXPECT_THAT(print(bf16), HasSubstr("conv2d<bf16,1,1,1,1,1>("));
+  EXPECT_EQ(parse(g, print(bf16))[0], bf16);
+  const std::string text = print_plan(make_plan(std::array{Result{"y", y}}));
+  EXPECT_THAT(text, HasSubstr(" precision \"operands\"\n"));
+  EXPECT_EQ(print_plan(parse_plan(text)), text);
+  std::string unsaid = text;
+  unsaid.replace(unsaid.find("conv2d<bf16,"), 12, "conv2d<");
+  try {
+    parse_plan(unsaid);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("conv2d does not say what it multiplies in"));
+  }
+}
+
+TEST(Precision, RoundsNoOperandUnseen) {
+  Graph g;
+  const Expr y = linear(input(g, "x", DType::F32, {4, 16}), param(g, "w", DType::BF16, {8, 16}));
+  for (const DType t : {DType::BF16, DType::F16, DType::E4M3}) EXPECT_THROW(multiplied_in(y, t), Error);
+  EXPECT_NO_THROW(multiplied_in(y, DType::F32));
+  EXPECT_THROW(multiplied_in(input(g, "z", DType::F32, {4}), DType::F32), Error);
+}
+
+TEST(Precision, PoliciesRoundWhereTheySay) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 16}), w = param(g, "w", DType::BF16, {8, 16});
+  const Expr f16 = set(linear(x, w), "f16");
+  EXPECT_EQ(f16, multiplied_in(linear(cast(x, DType::F16), cast(w, DType::F16)), DType::F16));
+  EXPECT_EQ(set(linear(x, w), "bf16"), multiplied_in(linear(cast(x, DType::BF16), w), DType::BF16));
+  EXPECT_EQ(set(linear(x, w), "f32"), multiplied_in(linear(x, w), DType::F32));
+  const Expr pinned = multiplied_in(linear(x, w), DType::F32);
+  for (const char* policy : {"operands", "bf16", "f16", "e4m3 rows"}) EXPECT_EQ(set(pinned, policy), pinned) << policy;
+}
+
+TEST(Precision, PoliciesAreText) {
+  for (const char* text : {"operands", "f32", "bf16", "f16", "e4m3 rows", "e4m3 rows, bf16: t_embedder, f32: final.1"})
+    EXPECT_EQ(PrecisionPolicy::parse(text).text(), text);
+  EXPECT_EQ(PrecisionPolicy::parse("f32 ,f16:a b ").text(), "f32, f16: a b");
+  for (const char* text : {"", "e5m2", "f32,", "f32, bf16", "f32, bf16:", "f32, : w", "f32; bf16: w"}) {
+    try {
+      PrecisionPolicy::parse(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Usage) << text;
+    }
+  }
+}
+
+TEST(Precision, QuantisedLayersMeanTheirProducts) {
+  Graph g;
+  const Expr x = input(g, "x", DType::BF16, {3, 5, 32}), w = param(g, "w", DType::BF16, {24, 32});
+  const Expr y = set(linear(x, w) + param(g, "b", DType::F32, {24}), "e4m3 rows");
+  EXPECT_THAT(all_of(y), ElementsAre(DType::E4M3));
+  const QuantizedRows qx = quantize_rows(x), qw = quantize_rows(w);
+  const std::vector<double> want = Oracle(leaf).eval(
+      linear(cast(qx.q, DType::F32) * qx.scale, cast(qw.q, DType::F32) * qw.scale) + param(g, "b", DType::F32, {24}));
+  EXPECT_TRUE(close(Oracle(leaf).eval(y), want, Tolerance{1e-9, 1e-9}));
+  // Weights that are e4m3 already keep their numbers.
+  const Expr q = param(g, "q", DType::E4M3, {24, 32});
+  EXPECT_EQ(set(linear(x, q), "e4m3 rows"), multiplied_in(linear(qx.q, q), DType::E4M3) * qx.scale);
+  // Only layers of constant weights: an attention's products do not lie in rows that are known before.
+  const Expr k = input(g, "k", DType::BF16, {2, 6, 32}), v = input(g, "v", DType::BF16, {2, 4, 32});
+  EXPECT_THAT(all_of(set(linear(k, v), "e4m3 rows")), ElementsAre(DType::BF16));
+}
+
+TEST(Precision, ExceptionsByTheWeightsName) {
+  Graph g;
+  const Expr x = input(g, "x", DType::BF16, {4, 32});
+  const auto layer = [&](const Expr& in, const char* name) {
+    return cast(linear(in, param(g, name, DType::BF16, {32, 32})), DType::BF16);
+  };
+  const Expr y = layer(layer(layer(x, "t_embedder.0.weight"), "layers.0.w1.weight"), "final.weight");
+  EXPECT_THAT(all_of(set(y, "e4m3 rows, bf16: t_embedder, f32: final")),
+              ElementsAre(DType::BF16, DType::E4M3, DType::F32));
+  PlanOptions o;
+  o.precision = PrecisionPolicy::parse("e4m3 rows, bf16: t_embedder");
+  const Plan p = make_plan(std::array{Result{"y", y}}, o);
+  const std::string text = print_plan(p);
+  EXPECT_THAT(text, HasSubstr("precision \"e4m3 rows, bf16: t_embedder\""));
+  EXPECT_EQ(parse_plan(text).precision, o.precision);
+  EXPECT_EQ(print_plan(parse_plan(text)), text);
+}
+
+// Two projections of the same quantised rows are one product, whose columns have the scales of both.
+TEST(Precision, QuantisedSiblingsMergeWithTheirScales) {
+  Graph g;
+  const QuantizedRows x = quantize_rows(input(g, "x", DType::BF16, {2, 8, 32}));
+  const auto head = [&](const std::string& name, bool bias) {
+    const Expr w = param(g, name + ".q", DType::E4M3, {32, 32}), s = param(g, name + ".s", DType::F32, {32});
+    Expr y = linear(x.q, w) * x.scale * s;
+    if (bias) y = y + param(g, name + ".b", DType::F32, {32});
+    return permute(reshape(cast(y, DType::BF16), {2, 8, 2, 16}), {0, 2, 1, 3});
+  };
+  for (const bool bias : {false, true}) {
+    const Expr apart = attention(head(id + "q", bias), head(id + "k", bias), head(id + "v", bias), 0.25);
+    const Expr merged = merge_sibling_linears(g, std::array{apart})[0];
+    EXPECT_EQ(count(apart, &Expr::is<nodes::Linear>), 3);
+    EXPECT_EQ(count(merged, &Expr::is<nodes::Linear>), 1);
+    EXPECT_TRUE(close(Oracle(leaf).eval(merged), Oracle(leaf).eval(apart), Tolerance{1e-12, 1e-12}));
+  }
+  // Scaled by other rows it is another product.
+  const Expr rows = input(g, "rows", DType::F32, {2, 8, 1});
+  const Expr odd = linear(x.q, param(g, "odd.q", DType::E4M3, {32, 32})) * rows * param(g, "odd.s", DType::F32, {32});
+  const Expr other = permute(reshape(cast(odd, DType::BF16), {2, 8, 2, 16}), {0, 2, 1, 3});
+  const Expr y = attention(head("q", false), head("k", false), other, 0.25);
+  EXPECT_EQ(count(merge_sibling_linears(g, std::array{y})[0], &Expr::is<nodes::Linear>), 2);
+}
+
+TEST(Precision, PinnedSiblingsStayWhatTheyAre) {
+  Graph g;
+  const Expr x = input(g, "x", DType::BF16, {1, 8, 32});
+  const auto head = [&](const char* name, DType t) {
+    const Expr y = multiplied_in(linear(x, param(g, name, DType::BF16, {32, 32})), t);
+    return permute(reshape(y, {1, 8, 2, 16}), {0, 2, 1, 3});
+  };
+  const Expr y = attention(head("q", DType::F32), head("k", DType::BF16), head("v", DType::BF16), 0.25);
+  const Expr merged = merge_sibling_linears(g, std::array{y})[0];
+  EXPECT_THAT(all_of(set(merged, "operands")), ElementsAre(DType::F32, DType::BF16, DType::F32));
+}
+
+TEST(Precision, ScalesAreNotFoldedIntoQuantisedWeights) {
+  Graph g;
+  const Expr gamma = param(g, "gamma", DType::F32, {8}), s = param(g, "s", DType::F32, {16});
+  const Expr w = param(g, "w", DType::E4M3, {8, 16});
+  const Expr x = input(g, "x", DType::BF16, {4, 16});
+  for (const Expr& y : {linear(x, w) * gamma, linear(quantize_rows(x).q, w) * gamma,
+                        linear(cast(x * s, DType::E4M3), param(g, "v", DType::BF16, {8, 16}))})
+    EXPECT_EQ(fold_scales(g, std::array{y})[0], y) << print(y);
+  EXPECT_NE(fold_scales(g, std::array{linear(x, param(g, "v", DType::BF16, {8, 16})) * gamma})[0],
+            linear(x, param(g, "v", DType::BF16, {8, 16})) * gamma);
+}
+
+}  // namespace
+}  // namespace tenon
