@@ -170,7 +170,7 @@ TEST(Precision, QuantisedSiblingsMergeWithTheirScales) {
     return permute(reshape(cast(y, DType::BF16), {2, 8, 2, 16}), {0, 2, 1, 3});
   };
   for (const bool bias : {false, true}) {
-    const Expr apart = attention(head(id + "q", bias), head(id + "k", bias), head(id + "v", bias), 0.25);
+    const Expr apart = attention(head("q", bias), head("k", bias), head("v", bias), 0.25);
     const Expr merged = merge_sibling_linears(g, std::array{apart})[0];
     EXPECT_EQ(count(apart, &Expr::is<nodes::Linear>), 3);
     EXPECT_EQ(count(merged, &Expr::is<nodes::Linear>), 1);
