@@ -68,7 +68,7 @@ void bash_values(std::ostream& out, const std::string& verb, const std::vector<D
   for (const DescribedOption& o : options) {
     if (o.flags.empty() || o.argument.empty()) continue;
     std::vector<std::string> patterns;
-    for (const std::string& flag : o.flags) patterns.push_back(verb + ":" + flag);
+    for (const std::string& flag : o.flags) patterns.emplace_back(verb).append(":").append(flag);
     out << "    " << joined(patterns, "|") << ") ";
     if (o.choices.empty())
       out << "return 0 ;;\n";
@@ -119,8 +119,9 @@ void zsh_options(std::ostream& out, const std::vector<DescribedOption>& options)
   for (const DescribedOption& o : options) {
     if (o.positional) out << " \\\n      " << quoted("*" + zsh_action(o));
     const std::string text = "[" + zsh_text(o.help) + "]" + (o.argument.empty() ? "" : zsh_action(o));
+    const std::string exclusive = "(" + joined(o.flags, " ") + ")";
     for (const std::string& flag : o.flags)
-      out << " \\\n      " << quoted("(" + joined(o.flags, " ") + ")" + flag + text);
+      out << " \\\n      " << quoted(std::string(exclusive).append(flag).append(text));
   }
 }
 

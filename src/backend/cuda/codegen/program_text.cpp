@@ -223,6 +223,13 @@ ProgramText::Value ProgramText::load(const Expr& e) {
   return v;
 }
 
+int ProgramText::pieces() const {
+  int all = 0;
+  for (const auto& [node, from] : accesses_)
+    if (!from.uniform()) all += from.pieces();
+  return all;
+}
+
 bool ProgramText::in_shared(const Expr& view) const {
   const std::vector<Expr> below = topological(std::array{view});
   return std::any_of(below.begin(), below.end(), [this](const Expr& e) { return params_.in_shared(e); });

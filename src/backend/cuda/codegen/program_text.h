@@ -24,6 +24,8 @@ class ProgramText {
 
   int run() const { return run_; }
   bool reduces() const { return reduces_; }
+  /// Places that a fragment is loaded from: tensors, each of those that are joined.
+  int pieces() const;
   /// Headers of the node bodies in use, as include lines.
   std::string includes() const;
   /// The functor: `eval(p, row, col)`, in two parts too where it only stores, as device/map.h wants it; with
