@@ -20,8 +20,10 @@ DescribedOption describe(const CLI::Option& option) {
   out.argument = out.flags.empty() ? option.get_name(true) : argument_of(option);
   out.help = option.get_description();
   out.fallback = option.get_default_str();
-  out.choices = offered(&option);
-  out.positional = option.get_positional();
+  const Offer offer = offered(&option);
+  out.choices = offer.values;
+  out.beside = offer.beside;
+  if (option.get_positional()) out.positional = option.get_name(true);
   return out;
 }
 

@@ -52,12 +52,12 @@ WeightShapes shapes_in(const WeightSet& set) {
 }
 
 const VitPreset& preset(const std::string& name) {
-  std::string known;
+  std::vector<std::string> known;
   for (const VitPreset& p : vit_presets()) {
     if (p.name == name) return p;
-    known += (known.empty() ? "" : ", ") + p.name;
+    known.push_back(p.name);
   }
-  throw Error(ErrorKind::Usage, "model", "no image encoder named '" + shown(name) + "'; known are " + known);
+  refuse_preset(name, known);
 }
 
 // Three numbers from `low` to `high`, or the fallback.
