@@ -21,12 +21,6 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
-std::vector<std::string> flags_of(const std::vector<DescribedOption>& options) {
-  std::vector<std::string> out;
-  for (const DescribedOption& o : options) out.insert(out.end(), o.flags.begin(), o.flags.end());
-  return out;
-}
-
 // ---- bash ----
 
 // The frame: COMP_WORDS with the words put together again that bash cut at colons and equal signs; then what stands in

@@ -30,5 +30,7 @@ struct DescribedProgram {
 };
 
 DescribedProgram describe(const CLI::App& root);
+/// "-p", "--prompt", .. of all of them.
+std::vector<std::string> flags_of(const std::vector<DescribedOption>& options);
 
 }  // namespace tenon::cli

@@ -8,12 +8,6 @@
 namespace tenon::cli {
 namespace {
 
-std::vector<std::string> flags_of(const std::vector<DescribedOption>& options) {
-  std::vector<std::string> out;
-  for (const DescribedOption& o : options) out.insert(out.end(), o.flags.begin(), o.flags.end());
-  return out;
-}
-
 bool has(const std::vector<std::string>& all, const std::string& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
@@ -43,7 +37,7 @@ std::string given_flags(const DescribedOption& option, const std::vector<std::st
   for (const std::string& flag : option.flags)
     if (std::ranges::any_of(arguments, [&](const std::string& a) { return a.substr(0, a.find('=')) == flag; }))
       out += (out.empty() ? "" : ", ") + flag;
-  return out;
+  return out.empty() ? option.flags.back() : out;  // -W64 holds its value
 }
 
 // What a flag with too few or too many values wants: "--steps: needs a number".

@@ -9,6 +9,7 @@
 #include "tenon/io/image.h"
 #include "tenon/io/json.h"
 #include "tenon/models/config_reader.h"
+#include "tenon/models/registry.h"
 #include "tenon/pipelines/model.h"
 #include "tenon/pipelines/random_weights.h"
 
