@@ -50,7 +50,7 @@ std::vector<fs::path> check_outputs(const EmbedFlags& f) {
   std::set<fs::path> seen;
   for (const fs::path& p : all) {
     TENON_CHECK(Usage, seen.insert(output_place(p)).second, p.string()) << "would be written twice";
-    check_output(p, overwrite(f));
+    check_output(p, overwrite(f), kOverwriteHint);
   }
   return pictures;
 }
@@ -128,7 +128,7 @@ Action declare_embed(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<EmbedFlags>();
   app.add_option("IMAGE", f->images, "PNG or JPEG files")->required();
   offer(app.add_option("-m,--model", f->model, "folder or .safetensors file of a vision transformer, or random:NAME"),
-        random_models())
+        random_models("image encoder"), Beside::Files)
       ->required();
   app.add_option("-o,--output", f->output, "features, one row a picture: a .npy or .json file")->capture_default_str();
   app.add_option("--patches", f->patches, "features of the patches [pictures, rows, columns, width]: a .npy file");

@@ -26,8 +26,8 @@ constexpr time_t kSweepAfter = 60;  // seconds since a temporary file was last w
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-[[noreturn]] void refuse_existing(const fs::path& path) {
-  throw Error(ErrorKind::Usage, path.string(), "the file exists already", "choose another name or give --overwrite");
+[[noreturn]] void refuse_existing(const fs::path& path, const std::string& hint = kExistsHint) {
+  throw Error(ErrorKind::Usage, path.string(), "the file exists already", hint);
 }
 
 // A name for a temporary file in `folder`. Short, so that every name a file system takes can be written.
@@ -204,13 +204,13 @@ void write_file(const fs::path& path, std::span<const std::byte> bytes, Overwrit
   file.commit();
 }
 
-void check_output(const fs::path& path, Overwrite overwrite) {
+void check_output(const fs::path& path, Overwrite overwrite, const std::string& hint) {
   TENON_CHECK(Usage, path.has_filename(), path.string()) << "expected the name of a file to write";
   std::error_code ignored;
   const fs::file_status there = fs::status(path, ignored);
   TENON_CHECK(Usage, !fs::exists(there) || fs::is_regular_file(there), path.string())
       << "is a " << kind_of(there.type()) << ", not a file to write";
-  if (overwrite == Overwrite::No && fs::exists(fs::symlink_status(path, ignored))) refuse_existing(path);
+  if (overwrite == Overwrite::No && fs::exists(fs::symlink_status(path, ignored))) refuse_existing(path, hint);
   const fs::path target = behind_links(path), folder = folder_of(target);
   const long longest = pathconf(folder.c_str(), _PC_NAME_MAX);
   TENON_CHECK(Internal, longest <= 0 || target.filename().native().size() <= static_cast<size_t>(longest),

@@ -40,12 +40,15 @@ class AtomicFile {
   int fd_ = -1;
 };
 
+inline constexpr const char* kExistsHint = "choose another name or let it be overwritten";
+
 /// AtomicFile in one call.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes, Overwrite overwrite);
 
 /// Fails early, with the errors that write_file would give later, if `path` exists (and Overwrite::No), is a folder or
-/// no regular file, or its folder is missing or not writable. A run of minutes should not end in such an error.
-void check_output(const std::filesystem::path& path, Overwrite overwrite);
+/// no regular file, or its folder is missing or not writable. A run of minutes should not end in such an error. `hint`:
+/// what the caller's user can do about a file that exists.
+void check_output(const std::filesystem::path& path, Overwrite overwrite, const std::string& hint = kExistsHint);
 
 /// Where writing to `path` would put the file: an absolute path behind all links, equal for two names of one file.
 /// Error(Usage) for a loop of links.

@@ -45,7 +45,9 @@ TEST_F(CliGenerate, WritesOnePictureAndSaysWhere) {
 
 TEST_F(CliGenerate, NeverReplacesUnasked) {
   ASSERT_EQ(tenon(quick()).code, 0);
-  EXPECT_EQ(tenon(quick()).code, 2);
+  const Finished again = tenon(quick());
+  EXPECT_EQ(again.code, 2);
+  EXPECT_NE(again.err.find("--overwrite"), std::string::npos) << again.err;
   EXPECT_EQ(tenon(quick({"--overwrite"})).code, 0);
 }
 
@@ -103,6 +105,7 @@ TEST_F(CliGenerate, TheEmbeddedModelSaysWhatItDoesNotKnow) {
   const Finished f = tenon({"generate", "a castle on a Hill", "--steps", "1", "-W", "64", "-H", "64"});
   ASSERT_EQ(f.code, 0) << f.err;
   EXPECT_NE(f.err.find("does not know 'castle', 'hill'"), std::string::npos) << f.err;
+  EXPECT_NE(f.err.find("tenon generate --help"), std::string::npos) << f.err;
   EXPECT_NE(f.err.find("128x128 only, not on 64x64"), std::string::npos) << f.err;
   const Finished known = tenon({"generate", "a red circle on a white background", "--steps", "1", "-o", "b.png"});
   EXPECT_EQ(known.err.find("warning"), std::string::npos) << known.err;

@@ -70,6 +70,19 @@ TEST_F(CliVerbs, ExplainAsTextAndPage) {
   EXPECT_FALSE(json_of(with({"explain", "--html", "page.html", "--overwrite"}))["launches"].empty());
 }
 
+TEST_F(CliVerbs, ExplainSumsUpInUnitsThatFit) {
+  const Finished text = tenon({"explain", "-m", "random:tiny", "--part", "text"});
+  EXPECT_NE(text.out.find(" MFLOP\n"), std::string::npos) << text.out.substr(text.out.rfind("one "));
+  EXPECT_EQ(text.out.find(" 0 GFLOP"), std::string::npos);
+}
+
+// Launches that only repeat or move have a name for it too.
+TEST_F(CliVerbs, CompareNamesEveryLaunchsMaths) {
+  const json j = json_of({"explain", "--compare"});
+  for (const json& way : j["ways"])
+    for (const json& launch : way["launches"]) EXPECT_NE(launch["maths"], "") << launch;
+}
+
 TEST_F(CliVerbs, ExplainUnfused) {
   const json fused = json_of(with({"explain"})), unfused = json_of(with({"explain", "--no-fusion"}));
   EXPECT_GT(unfused["counts"]["total"], fused["counts"]["total"]);

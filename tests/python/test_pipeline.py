@@ -150,7 +150,8 @@ def test_an_interrupt_ends_the_call_within_a_step(pipe):
         ({"image": np.zeros((8, 8, 3), np.uint8), "resize_mode": "squeeze"}, ValueError, "resize_mode"),
         ({"image": [np.zeros((8, 8, 3), np.uint8)] * 2}, ValueError, "image: expected one picture"),
         ({"num_images_per_prompt": 0}, ValueError, "num_images_per_prompt"),
-        ({"negative_prompt": ["a", "b"]}, ValueError, "negative_prompt"),
+        ({"negative_prompt": ["a", "b"]}, ValueError, "negative_prompt: expected one for all prompts or one for each .1., got 2"),
+        ({"sampler": 3}, TypeError, "sampler: expected a string, got int"),
         ({"generator": 3}, TypeError, "generator"),
         ({"height": 1 << 20, "width": 1 << 20}, (ValueError, MemoryError), "height|size|largest"),
     ],
@@ -163,6 +164,10 @@ def test_bad_arguments(pipe, arguments, kind, message):
 def test_bad_prompts_and_models(pipe, tmp_path):
     with pytest.raises(TypeError, match="prompt: expected a string"):
         pipe(3)
+    with pytest.raises(tenon.ModelError, match="random weights have no tokenizer"):
+        tenon.Pipeline.from_pretrained("random:tiny")("a star")
+    with pytest.raises(tenon.UsageError, match="did you mean 'sd15'"):
+        tenon.Pipeline.from_pretrained("random:sd16")
     with pytest.raises(tenon.ModelError, match="no model at"):
         tenon.Pipeline.from_pretrained(tmp_path / "missing")
     with pytest.raises(tenon.ModelError):
@@ -321,7 +326,7 @@ def test_tensors(pipe):
 
 def test_words_that_the_model_does_not_know_warn(pipe):
     assert "circle" in pipe.known_words["shapes"]
-    with pytest.warns(UserWarning, match="does not know 'castle'"):
+    with pytest.warns(UserWarning, match="does not know 'castle'.*pipe.known_words"):
         pipe("a castle", num_inference_steps=1, seed=1)
     with pytest.warns(UserWarning, match="128x128 only"):
         pipe("a star", num_inference_steps=1, seed=1, height=64)
