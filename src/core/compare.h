@@ -15,7 +15,7 @@ namespace tenon {
 struct Tolerance {
   double absolute = 0, relative = 0;
 
-  double at(double want) const { return absolute + relative * std::abs(want); }
+  double at(double want) const { return absolute + (std::isfinite(want) ? relative * std::abs(want) : 0); }
 };
 
 /// How results were computed, as far as it says how much they may be off: sums of `length` terms of size / sqrt(length)

@@ -225,7 +225,8 @@ class CliVerifyRecordings : public CliVerbs {
   json verdict(int code) const {
     const Finished f = verify();
     EXPECT_EQ(f.code, code) << f.err;
-    for (const json& c : json::parse(f.out)["cases"])
+    const json report = json::parse(f.out);
+    for (const json& c : report["cases"])
       if (c["name"].get<std::string>().starts_with("parity")) return c;
     return json::object();
   }

@@ -68,6 +68,7 @@ TEST(Compare, WhatIsNotFiniteIsNoMagnitude) {
     EXPECT_EQ(largest_magnitude(want), 7);
     const Comparison c = compare(std::vector<double>{1, 2, -7}, want, Tolerance{0.1 * largest_magnitude(want)});
     EXPECT_THAT(c.text(), HasSubstr("1 of 3 differ, the first at 1: 2, expected "));
+    EXPECT_THAT(c.text(), HasSubstr(" within 0.7; "));
   }
 }
 
