@@ -247,7 +247,7 @@ TEST_F(CliGenerate, PromptFromAFile) {
 // The one step of this size takes many seconds: the end does not wait for it.
 TEST_F(CliGenerate, InterruptionBeforeTheFirstStepEnds) {
   Process process({"generate", "a circle", "-m", model(), "-W", "1024", "-H", "1024", "--steps", "1"}, folder());
-  ASSERT_TRUE(process.wait_for_log("1024x1024, 1 steps", 60));
+  ASSERT_TRUE(process.wait_for_log("1024x1024, 1 step of", 60));
   process.signal(SIGINT);
   const Finished f = process.finish();
   EXPECT_EQ(f.code, 130) << f.err;

@@ -112,7 +112,7 @@ TEST_F(DriverDeviceTest, NoDriver) {
   const auto [kind, text] = error_of_opening();
   EXPECT_EQ(kind, ErrorKind::Device);
   EXPECT_THAT(text,
-              AllOf(HasSubstr("no NVIDIA driver"), HasSubstr("install nvidia-driver"), HasSubstr("--device cpu")));
+              AllOf(HasSubstr("no NVIDIA driver"), HasSubstr("install nvidia-driver"), HasSubstr("the device cpu needs none")));
 }
 
 TEST_F(DriverDeviceTest, ADriverThatIsTooOld) {
