@@ -238,7 +238,8 @@ ReduceFn reduction(int node) { return kReductions[static_cast<size_t>(node)]; }
 
 // ---- moments of columns ----
 
-// Deviations are small where they are from the median of three rows: from one that stands out all others' would be large.
+// Deviations are small where they are from the median of three rows: from one that stands out all others' would be
+// large.
 inline V median(V a, V b, V c) { return hd::max<V>(hd::min<V>(a, b), hd::min<V>(hd::max<V>(a, b), c)); }
 
 // Eight rows at a time in f32: a square that stands out costs the few beside it their last bits.
