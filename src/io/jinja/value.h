@@ -105,7 +105,7 @@ class Value {
 /// counted, so that time and memory are bounded whatever the template does.
 class Budget {
  public:
-  static constexpr uint64_t kMostWork = uint64_t{64} << 20;  // bytes looked at; a step counts as kStep
+  static constexpr uint64_t kMostWork = uint64_t{64} << 20;   // bytes looked at; a step counts as kStep
   static constexpr uint64_t kMostMade = uint64_t{128} << 20;  // bytes of strings and lists made
   static constexpr uint64_t kStep = 64;
 
