@@ -339,9 +339,40 @@ void Partitioner::add_statistics(std::vector<Expr>& values) const {
 
 // ---- results ----
 
+// A weight would read what other readers have had stored, such as its scales: it is packed once if it is made of
+// parameters alone.
+void Partitioner::keep_weights_whole(Launch& launch, const Trial& trial) const {
+  const auto makes_itself = [](const Expr& x) {
+    return of_weights_only(x) && std::ranges::none_of(topological(std::array{x}),
+                                                      [](const Expr& e) { return e->family() == Family::Anchor; });
+  };
+  const Expr anchor = anchor_of(launch);
+  bool changed = false;
+  Memo memo, own;
+  const Replace whole = [&](const Expr& e, std::span<const Expr> in) -> Expr {
+    if (e != anchor) return {};
+    std::vector<Expr> operands(in.begin(), in.end());
+    for (Expr& x : operands) {
+      const Expr source = of_weights_only(x) ? Expr() : trial.source.at(x.get());
+      if (!source || in_memory(source) || !makes_itself(source)) continue;
+      x = rebuild(*trial.graph, source, own);
+      changed = true;
+    }
+    return trial.graph->make(*e->type, operands, e->attrs);
+  };
+  Launch made = launch;
+  for (Output& o : made.outputs) o.value = rebuild(*trial.graph, o.value, whole, memo);
+  if (!changed) return;
+  const Choice choice = choose_skeleton(made, trial.graph);
+  if (!choice.skeleton || choice.skeleton->name() != launch.skeleton) return;
+  made.form = choice.form;
+  launch = std::move(made);
+}
+
 void Partitioner::commit(const Trial& trial, const std::vector<Expr>& values, std::vector<Neighbour> apart) {
   last_ = nullptr;
   Launch launch = trial.launch;
+  if (phase_->rate != Rate::Constant) keep_weights_whole(launch, trial);
   Memo memo;
   for (Output& o : launch.outputs) o.value = rebuild(*plan_.graph, o.value, memo);
   launch.name = launch_name(launch);

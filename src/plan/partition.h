@@ -63,6 +63,7 @@ class Partitioner {
     Expr reader, value;
     size_t phase = 0, launch = 0;
   };
+  void keep_weights_whole(Launch& launch, const Trial& trial) const;
   void commit(const Trial& trial, const std::vector<Expr>& values, std::vector<Neighbour> apart);
   std::vector<Neighbour> kept_apart(const std::vector<Expr>& values, const Region& region,
                                     const std::map<uint32_t, std::string>& refused) const;

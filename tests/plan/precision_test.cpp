@@ -159,6 +159,21 @@ TEST(Precision, ExceptionsByTheWeightsName) {
   EXPECT_EQ(print_plan(parse_plan(text)), text);
 }
 
+// The scales of a weight's rows lie in memory for the epilogue, and yet the weight is made of the parameter alone: what
+// reads only parameters is packed once.
+TEST(Precision, QuantisedWeightsReadOnlyParameters) {
+  Graph g;
+  PlanOptions o;
+  o.precision = PrecisionPolicy::parse("e4m3 rows");
+  const Expr x = input(g, "x", DType::BF16, {4, 32});
+  const Expr y = linear(x, param(g, "w", DType::BF16, {24, 32})) + param(g, "b", DType::F32, {24});
+  const Plan p = make_plan(std::array{Result{"y", y}}, o);
+  ASSERT_EQ(p.phases.size(), 2u);
+  EXPECT_EQ(p.phases[0].rate, Rate::Constant);
+  ASSERT_EQ(p.phases[1].launches.size(), 1u);
+  EXPECT_TRUE(of_weights_only(p.phases[1].launches[0].form->holes[1])) << print_plan(p);
+}
+
 // Two projections of the same quantised rows are one product, whose columns have the scales of both.
 TEST(Precision, QuantisedSiblingsMergeWithTheirScales) {
   Graph g;

@@ -69,7 +69,9 @@ class NoisyBody {
       case Family::Anchor: {
         std::vector<Expr> operands;
         for (size_t k = 0; k < in.size(); ++k) operands.push_back(noisy(in[k], operand_error(e, k)));
-        return noisy(graph_.make(*e->type, operands, e->attrs), 4 * kF32);
+        Attrs attrs = e->attrs;
+        attrs.has_dtype = false;  // noise has made the operands wider than what they are multiplied in
+        return noisy(graph_.make(*e->type, operands, std::move(attrs)), 4 * kF32);
       }
       default: {
         if (!e.is<nodes::Concat>()) return {};

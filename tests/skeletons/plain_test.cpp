@@ -180,6 +180,28 @@ TEST_F(Plain, RowsQuantiseWhatIsExtreme) {
   }
 }
 
+// A row whose scale is 1, of all that lies halfway between two e4m3 numbers: the one whose last bit is 0 is taken.
+TEST_F(Plain, RowsQuantiseToNearestEven) {
+  std::vector<double> values = {448, -448};
+  std::vector<double> want = values;
+  for (int bits = 0; bits < 0x7e; ++bits) {
+    const double low = e4m3_value(static_cast<uint8_t>(bits)), high = e4m3_value(static_cast<uint8_t>(bits + 1));
+    for (const double sign : {1, -1}) {
+      values.push_back(sign * (low + high) / 2);
+      want.push_back(sign * (bits % 2 ? high : low));
+    }
+  }
+  const auto cols = static_cast<int64_t>(values.size());
+  tensors.emplace("x", HostTensor::from(DType::F32, {1, cols}, values));
+  const QuantizedRows rows = quantize_rows(input(g, "x", DType::F32, {1, cols}));
+  const Launch l = launch("rows", {{"q", rows.q}, {"scale", rows.scale}});
+  for (const Runner& runner : runners()) {
+    const Tensors got = runner.run(l, tensors);
+    EXPECT_EQ(got.at("scale").values(), std::vector<double>{1}) << runner.name;
+    EXPECT_EQ(got.at("q").values(), want) << runner.name;
+  }
+}
+
 TEST_F(Plain, RowsStoredPermuted) {
   const Expr x = input(g, "x", DType::BF16, {2, 9, 4, 32});
   const Expr norm = x * rsqrt(mean(x * x) + 1e-6);

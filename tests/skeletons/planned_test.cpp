@@ -26,23 +26,24 @@ class Planned : public LaunchTest {
       }
     EXPECT_TRUE(agreement(tenon::compare(tensors.at("y"), value.shape(), want, Tolerance{1e-4}))) << print_plan(plan);
   }
-  /// The same of layers over quantised rows, whose scales are within the epilogue.
-  void expect_quantized(const Expr& value) {
+  /// The same by a policy, after which the anchors multiply in these; `lost`: of the largest value, in all.
+  void expect_policy(const std::string& policy, const Expr& value, const std::vector<DType>& arithmetic, double lost) {
+    SCOPED_TRACE(policy);
     PlanOptions options;
-    options.precision = PrecisionPolicy::parse("e4m3 rows");
+    options.precision = PrecisionPolicy::parse(policy);
     const Plan plan = make_plan(std::array{Result{"y", value}}, options);
+    std::vector<DType> found;
     for (const Phase& p : plan.phases)
       for (const Launch& l : p.launches) {
-        if (const Expr& anchor = l.form->anchor) {
-          EXPECT_EQ(arithmetic_of(anchor), DType::E4M3);
-        }
-        expect(l, {l.outputs[0].value.dtype(), DType::E4M3, kCols, 4, kLostOfE4m3});
-        for (auto& [name, t] : run(l)) tensors.insert_or_assign(name, std::move(t));
+        const DType t = l.form->anchor ? arithmetic_of(l.form->anchor).value() : DType::F32;
+        if (l.form->anchor) found.push_back(t);
+        expect(l, {l.outputs[0].value.dtype(), t, kCols, 10, t == DType::E4M3 ? kLostOfE4m3 : 0});
+        for (auto& [name, made] : run(l)) tensors.insert_or_assign(name, std::move(made));
       }
-    // Against the layer as it was: what two roundings to four bits lose, over the terms of a sum.
+    EXPECT_EQ(found, arithmetic) << print_plan(plan);
     const std::vector<double> want = Oracle(tensors).eval(value);
     EXPECT_TRUE(
-        agreement(tenon::compare(tensors.at("y"), value.shape(), want, Tolerance{0.25 * largest_magnitude(want)})))
+        agreement(tenon::compare(tensors.at("y"), value.shape(), want, Tolerance{lost * largest_magnitude(want)})))
         << print_plan(plan);
   }
   Expr made(const Expr& leaf) {
@@ -92,14 +93,28 @@ TEST_F(Planned, ReducedRowsAsAnOperandOfAProduct) {
   expect_plan(linear(mean(layer_norm(x())), weight("w", DType::F32, {8, 1})));
 }
 
+TEST_F(Planned, ByEveryPolicy) {
+  constexpr DType kF32 = DType::F32, kF16 = DType::F16, kBf16 = DType::BF16, kE4m3 = DType::E4M3;
+  const Expr heads = permute(
+      reshape(linear(cast(layer_norm(x()), kBf16), weight("w", kBf16, {64, kCols})), {1, kRows, 4, 16}), {0, 2, 1, 3});
+  const Expr image = reshape(permute(attention(heads, heads, heads, 0.25), {0, 2, 1, 3}), {1, 16, 8, 64});
+  const Expr y = conv2d(image, weight("f", kBf16, {8, 64, 3, 3}), 1, {1, 1, 1, 1});
+  expect_policy("operands", y, {kBf16, kF32, kF32}, 1e-3);
+  expect_policy("f32", y, {kF32, kF32, kF32}, 1e-3);
+  expect_policy("f16", y, {kF16, kF16, kF16}, 1e-2);
+  expect_policy("bf16", y, {kBf16, kBf16, kBf16}, 0.05);
+  expect_policy("e4m3 rows", y, {kE4m3, kF32, kF32}, 0.25);
+  expect_policy("e4m3 rows, f16: w, bf16: f", y, {kF16, kF32, kBf16}, 0.05);
+}
+
 TEST_F(Planned, LayersOverQuantizedRows) {
   const auto layer = [&](const Expr& x, const std::string& name, int64_t n) {
     return linear(x, weight(name, DType::BF16, {n, kCols})) + weight(name + ".b", DType::F32, {n});
   };
-  expect_quantized(layer(cast(layer_norm(x()), DType::BF16), "w", 96));
-  const Expr h = cast(layer_norm(x("h")), DType::BF16);
+  expect_policy("e4m3 rows", layer(cast(layer_norm(x()), DType::BF16), "w", 96), {DType::E4M3}, 0.25);
+  const Expr h = cast(layer_norm(x("h")), DType::BF16);  // siblings: one product, one set of quantised rows
   const auto head = [&](const char* name) { return permute(reshape(layer(h, name, 64), {kRows, 4, 16}), {1, 0, 2}); };
-  expect_quantized(concat({head("q"), head("k"), head("v")}, 0));
+  expect_policy("e4m3 rows", concat({head("q"), head("k"), head("v")}, 0), {DType::E4M3}, 0.25);
 }
 
 TEST_F(Planned, StatisticsOfWhatReducesRows) {
