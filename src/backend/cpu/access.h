@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "tenon/backend/cpu/function_ref.h"
+#include "tenon/core/function_ref.h"
 #include "tenon/backend/cpu/leaves.h"
 #include "tenon/kernels/affine.h"
 
