@@ -1,7 +1,16 @@
-# What is installed, in two components: `runtime` (the program, the library, the default model), which packages hold, and
+# What is installed, in two components: `runtime` (the program, the library, the default model, CLIP's vocabulary), which packages hold, and
 # `development`. cmake --install (find_package(tenon) and find_package(Tenon) both work): the library as tenon::tenon with its public headers, the command line, and the default model.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+
+# What the program prints of itself (its manual page, completion for shells) when it is asked with `arguments`.
+function(_tenon_install_described arguments file destination)
+  set(made ${PROJECT_BINARY_DIR}/described/${destination})
+  install(CODE "file(MAKE_DIRECTORY \"${made}\")
+    execute_process(COMMAND \"$<TARGET_FILE:tenon_cli>\" ${arguments} OUTPUT_FILE \"${made}/${file}\" COMMAND_ERROR_IS_FATAL ANY)"
+          COMPONENT runtime)
+  install(FILES ${made}/${file} DESTINATION ${destination} COMPONENT runtime)
+endfunction()
 
 function(tenon_install)
   install(TARGETS tenon EXPORT tenon LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
@@ -10,17 +19,21 @@ function(tenon_install)
     file(RELATIVE_PATH to_library /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
     set_target_properties(tenon_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${to_library}")
     install(TARGETS tenon_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+    _tenon_install_described(man tenon.1 ${CMAKE_INSTALL_MANDIR}/man1)
+    _tenon_install_described("completion;bash" tenon ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    _tenon_install_described("completion;zsh" _tenon ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+    _tenon_install_described("completion;fish" tenon.fish ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
   endif()
   foreach(layer core expr kernels plan runtime explain optim io nn models pipelines)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/${layer}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/${layer}
             COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
   endforeach()
-  install(FILES ${PROJECT_SOURCE_DIR}/src/backend/backend.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/backend
-          COMPONENT development)
+  install(FILES ${PROJECT_SOURCE_DIR}/src/backend/backend.h ${PROJECT_SOURCE_DIR}/src/backend/stream.h
+                ${PROJECT_SOURCE_DIR}/src/backend/weights.h
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/backend COMPONENT development)
   install(FILES ${PROJECT_BINARY_DIR}/include/expr_generated/tenon/expr_generated/all_nodes.h
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/expr_generated COMPONENT development)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/assets/default-model/ DESTINATION ${CMAKE_INSTALL_DATADIR}/tenon/default-model
-          COMPONENT runtime OPTIONAL)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/assets/ DESTINATION ${CMAKE_INSTALL_DATADIR}/tenon COMPONENT runtime)
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tenon RENAME copyright
           COMPONENT runtime)
 

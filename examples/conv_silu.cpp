@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "tenon/core/compare.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
@@ -16,12 +17,6 @@ static std::vector<float> wave(const Shape& shape, float step) {
   std::vector<float> v(static_cast<size_t>(shape.numel()));
   for (size_t i = 0; i < v.size(); ++i) v[i] = std::sin(step * static_cast<float>(i));
   return v;
-}
-
-static double largest_difference(const std::vector<float>& got, const std::vector<double>& expected) {
-  double worst = got.size() == expected.size() ? 0 : NAN;
-  for (size_t i = 0; i < got.size(); ++i) worst = std::fmax(worst, std::abs(got[i] - expected[i]));
-  return worst;
 }
 
 int main() {
@@ -41,7 +36,7 @@ int main() {
   Oracle oracle({{"x", HostTensor::from(DType::F32, x_shape, x)},
                  {"w", HostTensor::from(DType::F32, w_shape, w)},
                  {"b", HostTensor::from(DType::F32, {24}, b)}});
-  const double worst = largest_difference(y, oracle.eval(result));
-  std::printf("launches %d, largest difference %.1e\n", launch.plan().counts().total, worst);
-  return launch.plan().counts().total == 1 && worst <= 1e-4 ? 0 : 1;
+  const Comparison found = compare(y, oracle.eval(result), Tolerance{1e-4});
+  std::printf("launches %d, %s\n", launch.plan().counts().total, found.text().c_str());
+  return launch.plan().counts().total == 1 && found.agrees() ? 0 : 1;
 }

@@ -1,14 +1,42 @@
 #!/usr/bin/env bash
-# Installs a build and builds tests/consumer against the install alone. tools/check_install.sh BUILD_FOLDER JOBS
+# Installs a build and uses the install alone: builds tests/consumer, then the program at the end of docs/tour.md with its
+# CMakeLists.txt as they stand there, runs both, and looks at what was installed. tools/check_install.sh BUILD_FOLDER JOBS
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
-cmake --install "$1" --prefix "$work/prefix" >/dev/null
-cmake -S tests/consumer -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$work/prefix" \
-  --log-level=WARNING
+fail() { echo "check_install: $*" >&2; exit 1; }
+prefix="$work/prefix"
+cmake --install "$1" --prefix "$prefix" >/dev/null
+configure() { cmake -S "$1" -B "$2" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix" --log-level=WARNING "${@:3}"; }
+
+configure tests/consumer "$work/build"
 cmake --build "$work/build" -j "$2"
 (cd "$work" && build/consumer)
-"$work/prefix/bin/tenon" --version
+"$prefix/bin/tenon" --version
 # A yardstick of `bench` is loaded when it runs, never linked.
-if readelf -d "$work"/prefix/bin/tenon "$work"/prefix/lib*/libtenon.so | grep -E 'NEEDED.*(libdnnl|libgomp|libOpenCL)'; then exit 1; fi
+if readelf -d "$prefix"/bin/tenon "$prefix"/lib*/libtenon.so | grep -E 'NEEDED.*(libdnnl|libgomp|libOpenCL)'; then exit 1; fi
+
+# The block of docs/tour.md that begins with a comment that names the file.
+block() { awk -v name="$1" '/^```/ { inside = 0 } inside { print } $0 ~ "^(//|#) " name "$" { inside = 1 }' docs/tour.md; }
+mkdir "$work/tour"
+for file in sharpen.cpp CMakeLists.txt; do
+  block "$file" >"$work/tour/$file"
+  [[ -s "$work/tour/$file" ]] || fail "docs/tour.md has no $file"
+done
+configure "$work/tour" "$work/tour/build"
+cmake --build "$work/tour/build" -j "$2"
+"$work/tour/build/sharpen" docs/images/star.png "$work/sharp.png" | grep -q '^launch conv2d' || fail "the tour's program plans no convolution"
+[[ -s "$work/sharp.png" ]] || fail "the tour's program wrote no picture"
+
+# What is missing is named.
+said() { configure tests/consumer "$work/missing" -DCMAKE_FIND_PACKAGE_PREFER_CONFIG=ON "$@" 2>&1; }
+said -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON | tr '\n' ' ' | grep -q 'nlohmann_json 3.11 or newer.*nlohmann-json3-dev' ||
+  fail "find_package(tenon) does not say that nlohmann_json is missing"
+
+share="$prefix/share"
+for file in man/man1/tenon.1 bash-completion/completions/tenon zsh/site-functions/_tenon fish/vendor_completions.d/tenon.fish \
+    tenon/default-model/model_index.json tenon/clip/merges.txt tenon/clip/LICENSE; do
+  [[ -s "$share/$file" ]] || fail "$file is not installed"
+done
+(cd "$work" && "$prefix/bin/tenon" generate "a red circle on a white background" --steps 1 -q)

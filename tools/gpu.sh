@@ -31,7 +31,7 @@ environment="$($bin/tenon env)" || exit
 echo "$environment"
 [[ "$environment" =~ 'device cuda '.*unavailable ]] && { echo "gpu.sh: no GPU that Tenon can use" >&2; exit 6; }
 export TENON_TEST_GPU_ONLY=1
-step tests $bin/test_cuda --gtest_filter='Plain.*:Gemm.*:GemmE4m3.*:Conv.*:Heads.*:GpuPictures.*'
+step tests $bin/test_cuda --gtest_filter='Plain.*:Gemm.*:GemmE4m3.*:Conv.*:Heads.*:Planned.*:ReductionsBeside*:*RandomProgramParts*:GpuPictures.*'
 for core in mma wgmma cublaslt; do
   step "tests with $core" env TENON_CUDA_CORE=$core $bin/test_cuda --gtest_filter='Gemm.*:GemmE4m3.*:Conv.*:CublasLt.*:GpuPictures.*'
 done

@@ -28,14 +28,14 @@ def node_stub(name, function):
     """Signature of a function that stands for a node."""
     doc = f'    """{function.__doc__}"""\n'
     if "Reduction" in function.__doc__:
-        return f"def {name}(x: Expr, axis: int = -1, keepdim: bool = False) -> Expr:\n{doc}\n"
+        return f"def {name}(x: Expr, axis: int | Sequence[int] | None = -1, keepdim: bool = False) -> Expr:\n{doc}\n"
     return f"def {name}(*args: Expr | float) -> Expr:\n{doc}\n"
 
 
 def package():
     """Stub of the package: its imports, its functions, and one function for each node."""
     source = (ROOT / "__init__.py").read_text()
-    lines = [HEAD.rstrip(), "from . import optim as optim"]
+    lines = [HEAD.rstrip(), "from collections.abc import Sequence", "", "from . import optim as optim"]
     for node in ast.parse(source).body:
         if isinstance(node, ast.ImportFrom) and node.level == 1:
             names = ", ".join(f"{a.name} as {a.name}" for a in node.names)

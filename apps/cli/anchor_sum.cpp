@@ -6,8 +6,8 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include "cancel.h"
 #include "onednn.h"
+#include "tenon/core/stop.h"
 
 namespace tenon::cli {
 namespace {
@@ -161,7 +161,7 @@ double median_ms(const std::function<void()>& call) {
   std::vector<double> times;
   double spent = 0;
   while (times.size() < kLeast || (spent < kBudget && times.size() < kMost)) {
-    throw_if_stopped();
+    check_stop();
     const auto begin = Clock::now();
     call();
     times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());

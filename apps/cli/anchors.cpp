@@ -4,9 +4,9 @@
 #include <map>
 
 #include "anchor_sum.h"
-#include "cancel.h"
 #include "sample_inputs.h"
 #include "tenon/core/error.h"
+#include "tenon/core/stop.h"
 #include "tenon/explain/readable.h"
 #include "tenon/expr/ops.h"
 #include "tenon/models/hash_weights.h"
@@ -146,7 +146,7 @@ std::vector<AnchorTime> anchors_of(const Plan& plan) {
 
 void time_anchors(std::vector<AnchorTime>& anchors, DType dtype, const std::shared_ptr<Backend>& backend, int threads) {
   for (AnchorTime& a : anchors) {
-    throw_if_stopped();
+    check_stop();
     a.own = time_own(a.shape, dtype, backend, a.weights());
     if (backend->name() != "cpu") continue;  // oneDNN's routes are the processor's
     if (dtype == DType::BF16) a.onednn_bf16 = time_onednn(a.shape, DType::BF16, false, a.weights(), threads);

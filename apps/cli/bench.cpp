@@ -6,13 +6,14 @@
 #include <nlohmann/json.hpp>
 
 #include "anchor_sum.h"
-#include "cancel.h"
 #include "onednn.h"
 #include "parts.h"
 #include "peers.h"
 #include "sample_inputs.h"
 #include "tenon/core/log.h"
+#include "tenon/core/stop.h"
 #include "tenon/explain/explanation.h"
+#include "tenon/io/json.h"
 #include "version.h"
 
 namespace tenon::cli {
@@ -57,7 +58,6 @@ Measured measure(const ModelParts& model, const std::string& part, Plan plan, co
   const auto begin = Clock::now();
   Executable executable(std::move(plan), backend, *model.weights(part));
   out.load_ms = ms_since(begin);
-  executable.stop_when(stop_asked);
   set_sample_inputs(executable);
   executable.run_all();
   executable.run(rate);  // a device may record now what it repeats from here on
@@ -200,11 +200,11 @@ int run(const BenchFlags& flags, const Common& common) {
   const auto model = open_parts(flags.part.spec);
   ordered_json all = ordered_json::array();
   for (const std::string& part : model->parts_named(flags.part.part)) {
-    throw_if_stopped();
+    check_stop();
     all.push_back(bench_part(*model, part, flags, common, backend));
     if (!common.json) print_text(all.back());
   }
-  if (common.json) std::cout << (all.size() == 1 ? all[0] : all).dump(2) << "\n";
+  if (common.json) std::cout << json_text(all.size() == 1 ? all[0] : all, 2) << "\n";
   return 0;
 }
 
@@ -218,9 +218,9 @@ Action declare_bench(CLI::App& app, const Common& common) {
   CLI::Option* anchors = app.add_flag("--anchors", flags->anchors, "list every anchor's routes");
   app.add_flag("--no-anchors", flags->no_anchors, "leave the anchors alone out")->excludes(anchors);
   app.add_flag("--no-unfused", flags->no_unfused, "leave the run without fusion out");
-  app.add_option("--peer", flags->peers, "measure a peer in the same run: torch")->check(CLI::IsMember({"torch"}));
-  app.add_option("--peer-mode", flags->peer_mode, "of torch")
-      ->check(CLI::IsMember({"eager", "compile", "both", "frozen", "graphs", "all"}))
+  only(app.add_option("--peer", flags->peers, "measure a peer in the same run: torch"), {"torch"});
+  only(app.add_option("--peer-mode", flags->peer_mode, "of torch"),
+       {"eager", "compile", "both", "frozen", "graphs", "all"})
       ->capture_default_str();
   app.add_option("--peer-python", flags->peer_python,
                  "interpreter with torch, and diffusers or timm: a path, or a name found on PATH");

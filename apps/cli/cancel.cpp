@@ -1,32 +1,57 @@
 #include "cancel.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <csignal>
-
-#include "tenon/core/error.h"
+#include <ctime>
+#include <string_view>
 
 namespace tenon::cli {
 namespace {
+
 std::atomic<int> g_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
+timer_t g_deadline;
+bool g_has_deadline = false;
+
+void set_deadline(double seconds) {
+  if (!g_has_deadline) return;
+  itimerspec when{};
+  when.it_value.tv_nsec = static_cast<long>(seconds * 1e9);
+  timer_settime(g_deadline, 0, &when, nullptr);
+}
 
 void on_signal(int number) {
   g_signal.store(number);
-  std::signal(number, SIG_DFL);
+  for (const int each : {SIGINT, SIGTERM}) std::signal(each, SIG_DFL);
+  set_deadline(kStopPatience);
 }
+
+// Files under construction have no name yet, so nothing is left behind.
+void on_deadline(int) {
+  constexpr std::string_view kMessage = "\ntenon: error: interrupted\n";
+  const bool terminal = isatty(STDERR_FILENO) == 1;  // where a progress bar may have to be ended
+  const std::string_view text = terminal ? kMessage : kMessage.substr(1);
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+  _exit(kSignalBase + g_signal.load());
+}
+
 }  // namespace
 
 void install_signal_handlers() {
+  std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGALRM, on_deadline);
+  sigevent event{};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGALRM;
+  g_has_deadline = timer_create(CLOCK_MONOTONIC, &event, &g_deadline) == 0;
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
 }
 
 int stop_signal() { return g_signal.load(); }
 
-bool stop_asked() { return stop_signal() != 0; }
-
-void throw_if_stopped() {
-  if (stop_asked()) throw Error(ErrorKind::Cancelled, "", "interrupted");
-}
+void stopped_in_time() { set_deadline(0); }
 
 }  // namespace tenon::cli

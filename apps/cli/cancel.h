@@ -1,15 +1,20 @@
-// Interruption by SIGINT and SIGTERM: the first signal asks the running work to stop before its next launch, the second
-// one ends the process at once.
+// Interruption by SIGINT and SIGTERM. The first signal asks the work under way to stop (a StopScope around the verb
+// asks stop_signal()); what has not stopped a moment later is ended where it stands, and so it is by a second signal.
 #pragma once
 
 namespace tenon::cli {
 
+/// Seconds from the first signal to the end of what does not ask whether to stop: a launch, a compiler, a slow disk.
+inline constexpr double kStopPatience = 0.2;
+
+/// A shell's exit code of a process that a signal ended is this and the signal's number.
+inline constexpr int kSignalBase = 128;
+
+/// Also has writes beyond a limit on the size of files (SIGXFSZ) fail instead of ending the process.
 void install_signal_handlers();
 /// The signal that asked to stop, or 0.
 int stop_signal();
-/// Whether a signal has come. Cheap: what runs launches asks before each (Executable::stop_when).
-bool stop_asked();
-/// Throws Error(Cancelled) once a signal has come.
-void throw_if_stopped();
+/// Work has stopped by itself: the process ends as its main function says.
+void stopped_in_time();
 
 }  // namespace tenon::cli

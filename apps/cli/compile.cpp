@@ -6,11 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cancel.h"
 #include "parts.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
+#include "tenon/io/json.h"
 #include "tenon/runtime/executable.h"
 
 namespace tenon::cli {
@@ -81,14 +82,13 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
   options.plan_libraries = f.cudnn;
   const std::shared_ptr<Backend> backend = make_backend("cuda", options);
   for (const std::string& part : model->parts_named(f.part.part)) {
-    throw_if_stopped();
+    check_stop();
     const Plan plan = model->plan(part, f.part.request, f.part.networks(*backend));
     Executable executable(plan, backend, ShapesOnly(plan));
-    executable.stop_when(stop_asked);
     executable.run_all();
   }
   const std::vector<CompiledKernel> compiled = backend->compiled();  // waits for the compiler
-  throw_if_stopped();
+  check_stop();
   ordered_json kernels = ordered_json::array();
   int bad = 0, most_registers = 0;
   for (const CompiledKernel& k : compiled) {
@@ -108,15 +108,17 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
 Action declare_compile(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<CompileFlags>();
   f->part.declare(app, "all");
-  app.add_option("--arch", f->archs, "sm_89, sm_90a: comma-separated")->delimiter(',')->capture_default_str();
+  offer(app.add_option("--arch", f->archs, "sm_89, sm_90a: comma-separated"), {"sm_89", "sm_90a"})
+      ->delimiter(',')
+      ->capture_default_str();
   app.add_flag("--cudnn", f->cudnn, "see too whether cuDNN has a plan for every convolution and attention");
   return [f, &common] {
     ordered_json out = ordered_json::array();
     int bad = 0;
     check_archs(f->archs);
     for (const std::string& arch : f->archs) bad += compile_for(arch, *f, common, out);
-    throw_if_stopped();
-    if (common.json) std::cout << out.dump(2) << "\n";
+    check_stop();
+    if (common.json) std::cout << json_text(out, 2) << "\n";
     return bad ? 1 : 0;
   };
 }

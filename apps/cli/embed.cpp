@@ -3,11 +3,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "cancel.h"
 #include "output_names.h"
 #include "parts.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tenon/core/stop.h"
+#include "tenon/core/text.h"
+#include "tenon/io/json.h"
 #include "tenon/io/npy.h"
 #include "tenon/pipelines/embedding.h"
 
@@ -32,7 +34,7 @@ void check_extension(const char* flag, const std::string& path, std::initializer
     if (extension == e) return;
     known.append(known.empty() ? "" : " or ").append(e);
   }
-  throw Error(ErrorKind::Usage, flag, "'" + path + "': expected a name that ends in " + known);
+  throw Error(ErrorKind::Usage, flag, "'" + shown(path) + "': expected a name that ends in " + known);
 }
 
 // Everything that will be written, checked before any work.
@@ -47,7 +49,7 @@ std::vector<fs::path> check_outputs(const EmbedFlags& f) {
   all.insert(all.end(), pictures.begin(), pictures.end());
   std::set<fs::path> seen;
   for (const fs::path& p : all) {
-    TENON_CHECK(Usage, seen.insert(fs::weakly_canonical(p)).second, p.string()) << "would be written twice";
+    TENON_CHECK(Usage, seen.insert(output_place(p)).second, p.string()) << "would be written twice";
     check_output(p, overwrite(f));
   }
   return pictures;
@@ -65,7 +67,7 @@ void write_features(const EmbedFlags& f, const std::string& model, const std::ve
     return write_npy(f.output, {count, width}, joined(all, &Embedding::feature), overwrite(f));
   ordered_json out{{"model", model}, {"width", width}, {"images", ordered_json::array()}};
   for (size_t i = 0; i < all.size(); ++i) out["images"].push_back({{"path", f.images[i]}, {"feature", all[i].feature}});
-  const std::string text = out.dump() + "\n";
+  const std::string text = json_text(out) + "\n";
   write_file(f.output, std::as_bytes(std::span(text)), overwrite(f));
 }
 
@@ -73,9 +75,9 @@ void write_features(const EmbedFlags& f, const std::string& model, const std::ve
 void print(const EmbedFlags& f, const ImageEmbedding& embed, const std::vector<Embedding>& all,
            const std::vector<fs::path>& pictures, bool json) {
   if (!json) {
-    std::cout << f.output << "\n";
-    if (!f.patches.empty()) std::cout << f.patches << "\n";
-    for (const fs::path& p : pictures) std::cout << p.string() << "\n";
+    std::cout << escaped(f.output) << "\n";
+    if (!f.patches.empty()) std::cout << escaped(f.patches) << "\n";
+    for (const fs::path& p : pictures) std::cout << escaped(p.native()) << "\n";
     return;
   }
   for (size_t i = 0; i < all.size(); ++i) {
@@ -89,33 +91,25 @@ void print(const EmbedFlags& f, const ImageEmbedding& embed, const std::vector<E
                       {"type", name_of(embed.type())}};
     if (!f.patches.empty()) line["patches"] = f.patches;
     if (!pictures.empty()) line["pca"] = pictures[i].string();
-    std::cout << line.dump() << "\n";
+    std::cout << json_text(line) << "\n";
   }
 }
 
-void check_inputs(const EmbedFlags& f) {
-  TENON_CHECK(Usage, !f.model.empty(), "--model") << "is empty";
-  for (const std::string& path : f.images)
-    TENON_CHECK(Usage, !path.empty(), "IMAGE") << "is empty: the path of a picture is expected";
-}
-
 int run(EmbedFlags f, const Common& common) {
-  check_inputs(f);
   const std::vector<fs::path> pictures = check_outputs(f);
   f.options.device = common.device_name();
   f.options.threads = common.backend_options().threads;
   if (!f.type.empty()) f.options.type = parse_type(f.type);
   f.options.fusion = !fusion_is_off(f.no_fusion);
   f.options.fold_scales = !folding_is_off(f.no_fold);
-  f.options.stop = stop_asked;
   std::vector<Image> images;
-  for (const std::string& path : f.images) images.push_back(read_png(path));
+  for (const std::string& path : f.images) images.push_back(read_image(path));
   ImageEmbedding embed(ImageEncoder::open(f.model), f.options);
   spdlog::info("{}: {} pictures, {} preprocessing, {}x{}, {}, {}", embed.encoder().name(), images.size(),
                embed.preprocessing().kind, embed.preprocessing().crop, embed.preprocessing().crop,
                name_of(embed.type()), embed.backend().describe());
   const std::vector<Embedding> all = embed(images);
-  throw_if_stopped();
+  check_stop();
   write_features(f, embed.encoder().name(), all);
   const Embedding& first = all[0];
   if (!f.patches.empty())
@@ -132,13 +126,15 @@ int run(EmbedFlags f, const Common& common) {
 
 Action declare_embed(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<EmbedFlags>();
-  app.add_option("IMAGE", f->images, "PNG files")->required();
-  app.add_option("-m,--model", f->model, "folder or .safetensors file of a vision transformer, or random:NAME")
+  app.add_option("IMAGE", f->images, "PNG or JPEG files")->required();
+  offer(app.add_option("-m,--model", f->model, "folder or .safetensors file of a vision transformer, or random:NAME"),
+        random_models())
       ->required();
   app.add_option("-o,--output", f->output, "features, one row a picture: a .npy or .json file")->capture_default_str();
   app.add_option("--patches", f->patches, "features of the patches [pictures, rows, columns, width]: a .npy file");
   app.add_option("--pca", f->pca, "first three principal components of the patches: a PNG a picture (as generate -o)");
-  app.add_option("--preprocessing", f->options.preprocessing, "timm or hf (default: what the checkpoint is of)");
+  offer(app.add_option("--preprocessing", f->options.preprocessing, "timm or hf (default: what the checkpoint is of)"),
+        {"timm", "hf"});
   app.add_option("--size", f->options.side, "pixels of the square that the network sees (default: the preprocessing's)")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{1}, kMaxImageSide));
@@ -146,7 +142,7 @@ Action declare_embed(CLI::App& app, const Common& common) {
       ->transform(whole_number())
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option("--type", f->type, "bf16, f32 or, on a GPU, f16 (default: bf16 where the device computes in it)");
+  declare_type(app, f->type);
   app.add_flag("--no-fusion", f->no_fusion, "one launch a node");
   app.add_flag("--no-fold", f->no_fold, "constant scales of linear layers stay out of their weights");
   app.add_flag("--overwrite", f->overwrite, "replace existing files");

@@ -8,6 +8,8 @@
 #include "onednn.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
+#include "tenon/core/text.h"
+#include "tenon/io/json.h"
 #include "verb.h"
 #include "version.h"
 
@@ -78,7 +80,7 @@ void print_device(const ordered_json& device, const Line& line) {
 
 void print_env(const ordered_json& env) {
   const auto line = [](const std::string& key, const std::string& value) {
-    std::cout << key << std::string(key.size() < 20 ? 20 - key.size() : 1, ' ') << value << "\n";
+    std::cout << key << std::string(key.size() < 20 ? 20 - key.size() : 1, ' ') << escaped(value) << "\n";
   };
   for (const auto& [key, value] : env.items())
     if (value.is_string() || value.is_number()) line(key, value.is_string() ? value.get<std::string>() : value.dump());
@@ -87,12 +89,23 @@ void print_env(const ordered_json& env) {
     line(key, value.get<std::string>().empty() ? "-" : value.get<std::string>());
 }
 
+std::string variables_help() {
+  constexpr size_t kColumn = 24;
+  std::string text = "Environment variables (flags win over them):";
+  for (const OptionInfo& info : all_options()) {
+    const std::string name = info.variable;
+    text += "\n  " + name + std::string(name.size() < kColumn ? kColumn - name.size() : 1, ' ') + info.doc;
+  }
+  return text;
+}
+
 const RegisterVerb kEnv{
-    {"env", "print versions, devices, and every setting as it was resolved", [](CLI::App&, const Common& common) {
+    {"env", "print versions, devices, and every setting as it was resolved", [](CLI::App& app, const Common& common) {
+       app.footer(variables_help());
        return [&common] {
          const ordered_json env = environment(common);
          if (common.json)
-           std::cout << env.dump(2) << "\n";
+           std::cout << json_text(env, 2) << "\n";
          else
            print_env(env);
          return 0;

@@ -4,13 +4,15 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "cancel.h"
 #include "compare.h"
 #include "explain_json.h"
 #include "parts.h"
 #include "sample_inputs.h"
 #include "tenon/core/error.h"
+#include "tenon/core/stop.h"
+#include "tenon/core/text.h"
 #include "tenon/io/files.h"
+#include "tenon/io/json.h"
 #include "tenon/runtime/dump.h"
 
 namespace tenon::cli {
@@ -18,7 +20,8 @@ namespace {
 
 struct ExplainFlags {
   PartFlags part;
-  std::string html;
+  std::string html, sort;
+  LaunchChoice choice;
   bool time = false, plan = false, compare = false, overwrite = false;
 };
 
@@ -46,8 +49,9 @@ Measurements run_timed(Executable& executable) {
   return out;
 }
 
+// `peak`: the device's, measured by the first part that is timed.
 Explanation explain_part(const ModelParts& model, const std::string& part, const ExplainFlags& flags,
-                         const std::shared_ptr<Backend>& backend) {
+                         const std::shared_ptr<Backend>& backend, std::optional<Roofline>& peak) {
   const PartRequest& request = flags.part.request;
   NetworkOptions options = flags.part.networks(*backend);
   const Plan plan = model.plan(part, request, options);
@@ -56,15 +60,18 @@ Explanation explain_part(const ModelParts& model, const std::string& part, const
     dump_plan(plan);
   } else {  // which dumps it too
     Executable executable(plan, backend, *model.weights(part));
-    executable.stop_when(stop_asked);
     measured = run_timed(executable);
   }
   options.fusion = false;
+  check_stop();
   const Plan apart = model.plan(part, request, options);
-  Explanation out = explain(plan, plan_memory(plan, *backend), apart.bytes(apart.phases.back().rate), measured);
+  Explanation out = explain(plan, plan_memory(plan, backend), apart.bytes(apart.phases.back().rate), measured);
   out.model = model.name();
   out.part = part;
   out.device = backend->describe();
+  if (flags.time && !peak) peak = measure_roofline(backend, options.precision.act);
+  out.roofline = peak;
+  keep(out, flags.choice);
   return out;
 }
 
@@ -75,13 +82,14 @@ void write_page(const ExplainFlags& flags, const std::vector<Explanation>& netwo
 
 void print(const std::vector<Explanation>& networks, bool json) {
   if (!json) {
-    for (const Explanation& e : networks) std::cout << explanation_text(e) << "\n";
+    for (const Explanation& e : networks)
+      if (!e.launches.empty()) std::cout << explanation_text(e) << "\n";
   } else if (networks.size() == 1) {
     std::cout << explanation_json(networks[0]) << "\n";
   } else {
     nlohmann::ordered_json parts = nlohmann::ordered_json::object();
     for (const Explanation& e : networks) parts[e.part] = explanation_object(e);
-    std::cout << nlohmann::ordered_json{{"parts", parts}}.dump(2) << "\n";
+    std::cout << json_text({{"parts", parts}}, 2) << "\n";
   }
 }
 
@@ -92,33 +100,46 @@ int run_compare(const ExplainFlags& flags, const Common& common) {
   const auto model = open_parts(flags.part.spec);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const std::string& part : model->parts_named(flags.part.part)) {
+    check_stop();
     const Comparison c = compare(*model, part, flags.part.request, flags.part.networks(*backend));
     if (common.json)
       all.push_back(comparison_json(c));
     else
       std::cout << comparison_text(c) << "\n";
   }
-  if (common.json) std::cout << (all.size() == 1 ? all[0] : all).dump(2) << "\n";
+  if (common.json) std::cout << json_text(all.size() == 1 ? all[0] : all, 2) << "\n";
   return 0;
 }
 
-int run(const ExplainFlags& flags, const Common& common) {
+LaunchOrder order_of(const ExplainFlags& flags) {
+  TENON_CHECK(Usage, flags.sort != "time" || flags.time, "--sort") << "time needs --time";
+  return flags.sort == "time" ? LaunchOrder::Time : flags.sort == "bytes" ? LaunchOrder::Bytes : LaunchOrder::Plan;
+}
+
+int run(ExplainFlags flags, const Common& common) {
+  flags.choice.order = order_of(flags);
   TENON_CHECK(Usage, !flags.plan || !common.json, "--plan") << "is a text of its own; leave --json out";
   const auto backend = common.backend();
   if (!flags.html.empty()) check_output(flags.html, flags.overwrite ? Overwrite::Yes : Overwrite::No);
   const auto model = open_parts(flags.part.spec);
   std::vector<Explanation> networks;
+  std::optional<Roofline> peak;
   for (const std::string& part : model->parts_named(flags.part.part)) {
-    throw_if_stopped();
+    check_stop();
     if (!flags.plan) {
-      networks.push_back(explain_part(*model, part, flags, backend));
+      networks.push_back(explain_part(*model, part, flags, backend, peak));
       continue;
     }
     const Plan plan = model->plan(part, flags.part.request, flags.part.networks(*backend));
     dump_plan(plan);
     std::cout << print_plan(plan);
   }
+  check_stop();
   if (flags.plan) return 0;
+  if (!flags.choice.only.empty()) {
+    const bool any = std::ranges::any_of(networks, [](const Explanation& e) { return !e.launches.empty(); });
+    TENON_CHECK(Usage, any, "--only") << "no launch matches '" << flags.choice.only << "'";
+  }
   if (flags.html.empty()) {
     print(networks, common.json);
     return 0;
@@ -127,7 +148,7 @@ int run(const ExplainFlags& flags, const Common& common) {
   if (common.json)
     print(networks, true);
   else
-    std::cout << flags.html << "\n";
+    std::cout << escaped(flags.html) << "\n";
   return 0;
 }
 
@@ -136,15 +157,22 @@ Action declare_explain(CLI::App& app, const Common& common) {
   flags->part.declare(app, "");
   CLI::Option* html =
       app.add_option("--html", flags->html, "write one self-contained page there (with --part all: every network)");
-  CLI::Option* time =
-      app.add_flag("--time", flags->time, "run with made-up inputs and show every launch's time, the median of three");
+  CLI::Option* time = app.add_flag("--time", flags->time,
+                                   "run with made-up inputs: every launch's time (the median of three), GB/s, FLOP a "
+                                   "byte, share of the device's peak");
+  CLI::Option* some = app.add_option("--only", flags->choice.only,
+                                     "launches with this in their names, or a pattern such as '*.attn1.*'");
+  CLI::Option* sort = only(app.add_option("--sort", flags->sort, "the costliest launches first"), {"time", "bytes"});
   CLI::Option* one_block =
       app.add_flag("--compare", flags->compare,
                    "one block: its nodes, what a compiler around library calls runs, and Tenon's launches");
-  one_block->excludes(html)->excludes(time);
+  html->excludes(some)->excludes(sort);  // the page filters by itself, and draws the memory of all launches
+  one_block->excludes(html)->excludes(time)->excludes(some)->excludes(sort);
   app.add_flag("--plan", flags->plan, "print the plan itself, in the form that parses back")
       ->excludes(html)
       ->excludes(time)
+      ->excludes(some)
+      ->excludes(sort)
       ->excludes(one_block);
   app.add_flag("--overwrite", flags->overwrite, "replace an existing page");
   return [flags, &common] { return flags->compare ? run_compare(*flags, common) : run(*flags, common); };

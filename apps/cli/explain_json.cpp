@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "explain_json.h"
+#include "tenon/io/json.h"
 
 namespace tenon::cli {
 namespace {
@@ -21,16 +22,35 @@ ordered_json holes_of(const ExplainedLaunch& l) {
   return holes;
 }
 
-ordered_json launch_json(const ExplainedLaunch& l) {
+ordered_json apart_json(const KeptApart& k) {
+  static constexpr const char* kKinds[] = {"refused", "fused", "anchor"};
+  ordered_json into = ordered_json::array();
+  for (const Place& place : k.into) into.push_back({{"launch", place.launch}, {"hole", place.hole}});
+  return {{"kind", kKinds[static_cast<int>(k.kind)]}, {"what", k.what}, {"why", k.why}, {"into", into}};
+}
+
+ordered_json launch_json(const ExplainedLaunch& l, const std::optional<Roofline>& peak) {
   ordered_json why = ordered_json::array();
-  for (const KeptApart& k : l.apart) why.push_back(k.what + ": " + k.why);
+  ordered_json apart = ordered_json::array();
+  for (const KeptApart& k : l.apart) {
+    why.push_back(k.what + ": " + k.why);
+    apart.push_back(apart_json(k));
+  }
   ordered_json out{
       {"name", l.name}, {"skeleton", l.skeleton}, {"holes", holes_of(l)}, {"bytes", l.bytes}, {"why_apart", why}};
+  out["number"] = l.number;
+  out["apart"] = apart;
   out["unfused_bytes"] = l.unfused_bytes;
   out["anchor"] = l.anchor;
   out["flops"] = l.flops;
   out["rate"] = name_of(l.rate);
+  if (l.flops > 0 && l.bytes > 0) out["flop_per_byte"] = l.flops / static_cast<double>(l.bytes);
   if (l.seconds) out["ms"] = *l.seconds * 1e3;
+  if (l.seconds.value_or(0) > 0) {
+    out["gb_per_s"] = static_cast<double>(l.bytes) / *l.seconds / 1e9;
+    out["gflop_per_s"] = l.flops / *l.seconds / 1e9;
+    if (peak) out["roofline_share"] = roofline_share(l, *peak);
+  }
   if (!l.how.empty()) out["how"] = l.how;
   return out;
 }
@@ -46,23 +66,32 @@ ordered_json lines_json(const std::vector<ExplainedHole>& holes) {
 
 ordered_json explanation_object(const Explanation& e) {
   ordered_json launches = ordered_json::array(), hoisted = ordered_json::array();
-  for (const ExplainedLaunch& l : e.launches) (l.rate == e.rate ? launches : hoisted).push_back(launch_json(l));
+  for (const ExplainedLaunch& l : e.launches)
+    (l.rate == e.rate ? launches : hoisted).push_back(launch_json(l, e.roofline));
   const PlanCounts& c = e.counts;
-  return {{"model", e.model},
-          {"part", e.part},
-          {"device", e.device},
-          {"rate", name_of(e.rate)},
-          {"launches", launches},
-          {"hoisted", hoisted},
-          {"counts",
-           {{"total", c.total},
-            {"elementwise", c.elementwise},
-            {"concat", c.concat},
-            {"permute", c.permute},
-            {"upsample", c.upsample}}},
-          {"bytes", {{"fused", e.fused_bytes}, {"unfused", e.unfused_bytes}}},
-          {"peak_bytes", e.peak_bytes()},
-          {"memory", {{"activations", e.memory.arena}, {"weights", e.memory.weights}, {"scratch", e.memory.scratch}}}};
+  ordered_json out{{"model", e.model},
+                   {"part", e.part},
+                   {"device", e.device},
+                   {"rate", name_of(e.rate)},
+                   {"launches", launches},
+                   {"hoisted", hoisted},
+                   {"counts",
+                    {{"total", c.total},
+                     {"elementwise", c.elementwise},
+                     {"concat", c.concat},
+                     {"permute", c.permute},
+                     {"upsample", c.upsample}}},
+                   {"bytes", {{"fused", e.fused_bytes}, {"unfused", e.unfused_bytes}}},
+                   {"peak_bytes", e.peak_bytes()},
+                   {"memory",
+                    {{"activations", e.memory.arena},
+                     {"weights", e.memory.weights},
+                     {"scratch", e.memory.scratch + e.memory.kept}}}};
+  if (e.roofline)
+    out["roofline"] = {{"copy_gb_per_s", e.roofline->bytes_per_second / 1e9},
+                       {"product_gflop_per_s", e.roofline->flops_per_second / 1e9},
+                       {"how", e.roofline->how}};
+  return out;
 }
 
 ordered_json page_object(const Explanation& e) {
@@ -70,7 +99,7 @@ ordered_json page_object(const Explanation& e) {
   out.erase("hoisted");
   out["launches"] = ordered_json::array();
   for (const ExplainedLaunch& l : e.launches) {
-    ordered_json launch = launch_json(l);
+    ordered_json launch = launch_json(l, e.roofline);
     launch.erase("holes");
     launch["lets"] = lines_json(l.lets);
     launch["holes"] = lines_json(l.holes);
@@ -92,6 +121,6 @@ ordered_json page_object(const Explanation& e) {
   return out;
 }
 
-std::string explanation_json(const Explanation& e) { return explanation_object(e).dump(2); }
+std::string explanation_json(const Explanation& e) { return json_text(explanation_object(e), 2); }
 
 }  // namespace tenon::cli

@@ -33,7 +33,9 @@ main { display:grid; grid-template-columns:minmax(0,1fr) minmax(360px,34%); gap:
   padding-right:14px; cursor:pointer; white-space:nowrap }
 .row:hover { background:var(--hover) } .row.on { background:var(--select) } .row.dim { opacity:.28 }
 .row .n { color:var(--soft); text-align:right; font-variant-numeric:tabular-nums }
-.row .what { overflow:hidden; text-overflow:ellipsis } .row .what u { text-decoration:none; color:var(--soft) } .row .what i { font-style:normal; color:var(--soft) }
+.row .what { display:flex; gap:0; overflow:hidden; white-space:pre } .row .what > * { overflow:hidden; text-overflow:ellipsis }
+.row .what u { text-decoration:none; color:var(--soft); flex:0 1 auto; min-width:1.6em } .row .what b { font-weight:400; flex:0 0 auto; max-width:90% }
+.row .what i { font-style:normal; color:var(--soft); flex:1 1 0; min-width:0; margin-left:8px }
 .chip { border-radius:5px; padding:0 7px; font-size:11.5px; color:#fff; text-align:center; line-height:18px }
 @media (prefers-color-scheme: dark) { .chip { color:#14171a } }
 .cost { display:grid; grid-template-columns:1fr 70px; gap:7px; align-items:center; font-size:12px; color:var(--soft); text-align:right; font-variant-numeric:tabular-nums }
@@ -76,7 +78,7 @@ const time = ms => ms >= 1000 ? three(ms/1000)+' s' : ms >= 1 ? three(ms)+' ms' 
 const color = k => `var(--${['gemm','conv2d','attention','rows','groups','map'].includes(k) ? k : 'map'})`;
 const timesCount = (a, b) => b > 0 ? (a/b).toFixed(1).replace(/\.0$/, '') + ' x' : '';
 const expression = t => esc(t).replace(/([A-Za-z_][A-Za-z0-9_]*)(?=\()/g, '<span class="fn">$1</span>').replace(/(^|[\s(,-])(\d+\.?\d*(?:e[-+]?\d+)?)(?=[\s),]|$)/g, '$1<span class="num">$2</span>');
-const title = name => { const at = name.search(/[^.]+\.[^.]*(?:\.\d+)?$/); return at > 0 ? `<u>${esc(name.slice(0, at))}</u>${esc(name.slice(at))}` : esc(name); };
+const title = name => { const at = name.search(/[^.]+\.[^.]*(?:\.\d+)?$/); return at > 0 ? `<u>${esc(name.slice(0, at))}</u><b>${esc(name.slice(at))}</b>` : `<b>${esc(name)}</b>`; };
 let net, selected = 0;
 
 function header() {
@@ -146,6 +148,13 @@ function links(names, others) {
   return names.map(n => { const to = others(n); return to.length ? `<code>${esc(n)}</code> ` + to.map(i => `<a data-to="${i}">#${i}</a>`).join(' ') : `<code>${esc(n)}</code>`; }).join(', ') || 'nothing';
 }
 
+function apart(a) {  // fused into or read by other launches, or refused and why
+  const to = a.into.map(p => { const i = net.launches.findIndex(o => o.name === p.launch); return `<a data-to="${i}">#${i}</a> (hole ${esc(p.hole)})`; }).join(', ');
+  const fused = a.into.some(p => net.launches.some(o => o.name === p.launch && o.anchor));
+  const how = a.kind === 'refused' ? `refused: ${esc(a.why)}${to ? `; ${fused ? 'fused into' : 'computed in'} ${to}` : ''}` : (a.kind === 'fused' ? 'fused into ' : 'read by ') + to;
+  return `<div class="apart"><code>${esc(a.what)}</code><div>${how}</div></div>`;
+}
+
 function select(i, scroll) {
   selected = i;
   const l = net.launches[i], writers = n => net.launches.flatMap((o, k) => o.writes.includes(n) ? [k] : []), readers = n => net.launches.flatMap((o, k) => o.reads.includes(n) ? [k] : []);
@@ -155,9 +164,10 @@ function select(i, scroll) {
     `<h3>writes</h3>${holes(l.sinks, 'out')}` +
     `<h3>cost</h3><div class="pair"><span>fused</span><div class="meter now" style="width:${100*l.bytes/worst}%"></div><span>unfused</span><div class="meter" style="width:${100*l.unfused_bytes/worst}%"></div></div>` +
     `<div>${bytes(l.bytes)} moved, ${bytes(l.unfused_bytes)} with one launch a node${l.flops ? `, ${three(l.flops/1e9)} GFLOP` : ''}${l.ms ? `, ${time(l.ms)}${l.flops ? ` (${three(l.flops/l.ms/1e6)} GFLOP/s)` : ''}` : ''}</div>` +
+    (l.ms ? `<div>${three(l.gb_per_s)} GB/s${l.flop_per_byte ? `, ${three(l.flop_per_byte)} FLOP a byte` : ''}${l.roofline_share !== undefined ? `, ${(100*l.roofline_share).toFixed(0)} % of the roofline` : ''}</div>` : '') +
     (l.how ? `<div style="color:var(--soft)">${esc(l.how)}</div>` : '') +
     `<h3>neighbours</h3><div>reads ${links(l.reads, writers)}</div><div>read by ${links(l.writes, readers)}</div>` +
-    (l.why_apart.length ? `<h3>kept apart</h3>${l.why_apart.map(w => { const at = w.indexOf(': '); return `<div class="apart"><code>${esc(w.slice(0, at))}</code><div>${esc(w.slice(at + 2))}</div></div>`; }).join('')}` : '');
+    (l.apart.length ? `<h3>readers that are not part of it</h3>${l.apart.map(apart).join('')}` : '');
   for (const a of byId('detail').querySelectorAll('a')) a.onclick = () => select(+a.dataset.to, true);
   filter();
   edges(byId('list'), layout());

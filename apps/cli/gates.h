@@ -17,7 +17,13 @@ struct GateCase {
   std::string name;
   Verdict verdict = Verdict::Failed;
   double error = 0, tolerance = 0;  ///< largest of error / tolerance decides; error is relative to the tensor's rms
-  std::string note;
+  std::string note;                 ///< why it was skipped, or what differs
+
+  /// Adds what differs to the note.
+  void fail(const std::string& difference) {
+    verdict = Verdict::Failed;
+    note += (note.empty() ? "" : "; ") + difference;
+  }
 };
 using OnCase = std::function<void(const GateCase&)>;
 

@@ -1,26 +1,30 @@
 // tenon generate: from a prompt, or a prompt and a picture, to PNG files.
 #include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "cancel.h"
 #include "output_names.h"
 #include "parts.h"
-#include "picture_text.h"
 #include "progress.h"
+#include "standard_input.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tenon/core/stop.h"
+#include "tenon/core/text.h"
+#include "tenon/core/utf8.h"
 #include "tenon/io/files.h"
+#include "tenon/io/json.h"
 #include "tenon/io/random.h"
-#include "tenon/io/utf8.h"
+#include "tenon/pipelines/picture_text.h"
 #include "tenon/pipelines/text_to_image.h"
+#include "version.h"
 
 namespace tenon::cli {
 namespace {
 namespace fs = std::filesystem;
 
 struct GenerateFlags {
-  std::string model, prompt_argument, prompt, prompt_file, negative, output, init, type, sampler, schedule, rng = "cpu";
+  std::string model, prompt_argument, prompt, prompt_file, negative, output, init, type, sampler, schedule,
+      rng = "cpu", resize_mode = "stretch";
   int64_t width = 0, height = 0, seed = 42, batch_size = 1;
   int steps = 0, batch_count = 1, first_number = 0;
   double cfg_scale = -1, strength = 0.75;
@@ -32,7 +36,8 @@ struct GenerateFlags {
 };
 
 std::string read_prompt_file(const std::string& path) {
-  std::string text = path == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : read_argument_file(path);
+  std::string text =
+      path == "-" ? read_standard_input("prompt", kMaxPromptBytes) : read_argument_file(path, kMaxPromptBytes);
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   return text;
 }
@@ -57,10 +62,7 @@ std::string resolve_prompt(const GenerateFlags& f) {
 
 std::optional<bool> resolve_karras(const std::string& schedule) {
   if (schedule.empty() || schedule == "default") return {};
-  if (schedule == "karras") return true;
-  if (schedule == "discrete") return false;
-  throw Error(ErrorKind::Usage, "--scheduler",
-              "unknown schedule '" + schedule + "'; expected default, discrete or karras");
+  return schedule == "karras";
 }
 
 ImageRequest request_of(const GenerateFlags& f) {
@@ -78,12 +80,12 @@ ImageRequest request_of(const GenerateFlags& f) {
   TENON_CHECK(Usage, f.seed >= -1, "--seed") << f.seed << " is negative; -1 draws one";
   r.seed = f.seed < 0 ? draw_seed() : static_cast<uint64_t>(f.seed);
   if (f.init.empty()) {
-    TENON_CHECK(Usage, !f.given("--strength"), "--strength") << "needs a picture (--init-img)";
+    for (const char* flag : {"--strength", "--resize-mode"})
+      TENON_CHECK(Usage, !f.given(flag), flag) << "needs a picture (--init-img)";
     return r;
   }
-  r.init = read_png(f.init);
-  if (!f.given("--width")) r.width = r.init->width;
-  if (!f.given("--height")) r.height = r.init->height;
+  r.picture = read_image(f.init);
+  r.resize_mode = parse_resize_mode(f.resize_mode);
   return r;
 }
 
@@ -92,25 +94,29 @@ void check_positive(const GenerateFlags& f, const char* flag, int64_t value) {
 }
 
 void check_flags(const GenerateFlags& f) {
-  TENON_CHECK(Usage, !f.given("--output") || !f.output.empty(), "--output") << "is empty";
   check_positive(f, "--width", f.width);
   check_positive(f, "--height", f.height);
   check_positive(f, "--steps", f.steps);
 }
 
 std::string result_line(const fs::path& path, const ImageResult& result, size_t i) {
+  const Timings& t = result.timings;
   nlohmann::ordered_json out = picture_json(result, i);
+  out["timings"] = {{"load", t.load},       {"text", t.text},     {"encode", t.encode},
+                    {"denoise", t.denoise}, {"decode", t.decode}, {"steps", t.steps}};
+  out["peak_bytes"] = result.peak_bytes;
   out["path"] = path.string();
-  return out.dump();
+  return json_text(out);
 }
 
 void write_batch(const GenerateFlags& f, const Common& common, const ImageResult& result, const ModelText& model,
                  const std::vector<fs::path>& names, size_t first) {
   for (size_t i = 0; i < result.images.size(); ++i) {
-    throw_if_stopped();
-    const ImageText text = f.no_metadata ? ImageText{} : picture_text(result, i, model);
+    check_stop();
+    const ImageText text = f.no_metadata ? ImageText{} : picture_text(result, i, model, {version(), commit()});
     write_png(names[first + i], result.images[i], text, f.overwrite ? Overwrite::Yes : Overwrite::No);
-    std::cout << (common.json ? result_line(names[first + i], result, i) : names[first + i].string()) << std::endl;
+    std::cout << (common.json ? result_line(names[first + i], result, i) : escaped(names[first + i].native()))
+              << std::endl;
   }
 }
 
@@ -126,17 +132,20 @@ int run(const GenerateFlags& f, const Common& common) {
   if (!f.type.empty()) options.type = parse_type(f.type);
   options.fusion = !fusion_is_off(f.no_fusion);
   options.keep_networks = f.batch_count > 1;
-  options.stop = stop_asked;
   const auto model = Model::open(f.model);
   TextToImage pipeline(model, options);
   request = pipeline.complete(std::move(request));
+  for (const std::string& warning : pipeline.warnings(request)) spdlog::warn("{}", warning);
   pipeline.check_fits(request);
+  if (request.init && request.init->scaled_from)
+    spdlog::info("{}: {}x{}, brought to {}x{} ({})", f.init, request.init->scaled_from->first,
+                 request.init->scaled_from->second, request.width, request.height, f.resize_mode);
   spdlog::info("{}: {}x{}, {} steps of {}{}, guidance {}, seed {}, {}", model->name(), request.width, request.height,
                request.steps, request.sampler, request.scheduler.karras.value_or(false) ? " (karras)" : "",
                request.cfg_scale, request.seed, pipeline.backend().describe());
   const ModelText about = f.no_metadata ? ModelText{} : model_text(*model);
   for (int b = 0; b < f.batch_count; ++b) {
-    throw_if_stopped();
+    check_stop();
     ImageRequest one = request;
     one.seed = request.seed + static_cast<uint64_t>(b) * static_cast<uint64_t>(f.batch_size);
     ImageResult result;
@@ -161,13 +170,12 @@ void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
   app.add_option("--steps,--num-inference-steps", f.steps, "steps (default: the model's)")->transform(whole_number());
   app.add_option("--cfg-scale,--guidance-scale", f.cfg_scale, "guidance; 1 turns it off (default: the model's)")
       ->check(guidance_scale());
-  app.add_option(
-      "--sampling-method", f.sampler, "sampler: " + [] {
-        std::string all;
-        for (const std::string& name : scheduler_names()) all += (all.empty() ? "" : ", ") + name;
-        return all;
-      }() + " (default: the model's)");
-  app.add_option("--scheduler", f.schedule, "noise levels: default, discrete or karras");
+  std::string samplers;
+  for (const std::string& name : scheduler_names()) samplers += (samplers.empty() ? "" : ", ") + name;
+  offer(app.add_option("--sampling-method,--sampler", f.sampler, "sampler: " + samplers + " (default: the model's)"),
+        scheduler_names());
+  only(app.add_option("--scheduler", f.schedule, "noise levels (default: the sampler's)"),
+       {"default", "discrete", "karras"});
   app.add_option("--eta", f.eta, "share of fresh noise, of samplers that have one");
   app.add_option("-s,--seed", f.seed, "-1 draws one; image i uses seed + i")
       ->transform(whole_number())
@@ -180,18 +188,38 @@ void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
       ->transform(whole_number())
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  app.add_option("-i,--init-img", f.init, "PNG to start from");
+  app.add_option("-i,--init-img", f.init, "PNG or JPEG to start from");
   app.add_option("--strength", f.strength, "how much of it is redrawn, above 0 up to 1")->capture_default_str();
+  only(
+      app.add_option("--resize-mode", f.resize_mode, "how it is brought to -W and -H: stretched, cropped or filled up"),
+      resize_mode_names())
+      ->capture_default_str();
+}
+
+// The words of the embedded model; nothing where it is missing.
+std::string vocabulary_help() {
+  std::string out;
+  try {
+    for (const auto& [kind, words] : read_known_words(read_json(default_model_folder() / "model_index.json"))) {
+      out += "\n  " + kind + ":";
+      for (const std::string& word : words) out += " " + word;
+    }
+  } catch (const Error&) {
+    return {};
+  }
+  return out.empty() ? out
+                     : "\nThe embedded model draws shapes on plain backgrounds. It knows these words and no "
+                       "others:" +
+                           out + "\n";
 }
 
 Action declare_generate(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<GenerateFlags>();
   f->app = &app;
+  app.footer(vocabulary_help);
   declare_picture_flags(app, *f);
-  app.add_option("--rng", f->rng, "generator of the noise: PyTorch's of the CPU")
-      ->check(CLI::IsMember({"cpu"}))
-      ->capture_default_str();
-  app.add_option("--type", f->type, "bf16, f32 or, on a GPU, f16 (default: bf16 where the device computes in it)");
+  only(app.add_option("--rng", f->rng, "generator of the noise: PyTorch's of the CPU"), {"cpu"})->capture_default_str();
+  declare_type(app, f->type);
   app.add_option("-o,--output", f->output, "file, pattern with %03d, or folder (default: output.png)");
   app.add_option("--output-begin-idx", f->first_number, "number of the first of several files")
       ->transform(whole_number())

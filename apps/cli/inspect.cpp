@@ -3,8 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "tenon/core/error.h"
-#include "tenon/core/options.h"
+#include "tenon/core/text.h"
 #include "tenon/explain/explanation.h"
+#include "tenon/io/files.h"
+#include "tenon/io/json.h"
 #include "tenon/pipelines/family.h"
 #include "tenon/pipelines/image_encoder.h"
 #include "verb.h"
@@ -13,16 +15,6 @@ namespace tenon::cli {
 namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
-
-fs::path checkpoint_path(const std::string& spec) {
-  if (spec.empty()) return default_model_folder();
-  const std::string base = option(Option::ModelDir);
-  std::error_code ignored;
-  if (!fs::exists(spec, ignored) && !base.empty() && fs::path(spec).is_relative() &&
-      fs::exists(fs::path(base) / spec, ignored))
-    return fs::path(base) / spec;
-  return spec;
-}
 
 ordered_json report_json(const WeightReport& report) {
   ordered_json wrong = ordered_json::array();
@@ -37,7 +29,7 @@ ordered_json component_json(const Component& c) {
   for (const fs::path& file : c.files) out["files"].push_back(file.string());
   out["ignored"] = c.ignored;
   out["unsupported"] = ordered_json::array();
-  for (const UnsupportedTensor& t : c.unsupported) out["unsupported"].push_back({{"name", t.name}, {"dtype", t.dtype}});
+  for (const auto& [name, t] : c.unsupported) out["unsupported"].push_back({{"name", name}, {"dtype", t.dtype}});
   out["tensors"] = ordered_json::object();
   for (const auto& [name, t] : c.tensors)
     out["tensors"][name] = {{"dtype", name_of(t.dtype)},
@@ -131,20 +123,20 @@ ordered_json inspect_checkpoint(const fs::path& path) {
 void print_names(const ordered_json& from, const char* key, size_t limit) {
   if (!from.contains(key) || from[key].empty()) return;
   std::cout << "    " << key << ": " << from[key].size() << "\n";
-  size_t shown = 0;
+  size_t printed = 0;
   for (const auto& name : from[key]) {
-    if (shown++ == limit) {
+    if (printed++ == limit) {
       std::cout << "      ..\n";
       break;
     }
-    std::cout << "      " << (name.is_string() ? name.get<std::string>() : name.dump()) << "\n";
+    std::cout << "      " << shown(name.is_string() ? name.get<std::string>() : name.dump()) << "\n";
   }
 }
 
 void print_text(const ordered_json& all, size_t limit) {
   for (const char* key : {"model", "kind", "architecture", "tokenizer"})
     if (all.contains(key) && !all[key].get<std::string>().empty())
-      std::cout << key << ": " << all[key].get<std::string>() << "\n";
+      std::cout << key << ": " << escaped(all[key].get<std::string>()) << "\n";
   if (all.contains("components"))
     for (const auto& [name, c] : all["components"].items()) {
       std::cout << "  " << name << ": " << c["tensors"].size() << " tensors, " << c["parameters"].get<int64_t>()
@@ -157,7 +149,9 @@ void print_text(const ordered_json& all, size_t limit) {
         print_names(c, key, limit);
     }
   if (all.contains("tokenizer") && all["tokenizer"].get<std::string>().empty())
-    std::cout << "  no tokenizer: prompts need a folder tokenizer/ beside the components\n";
+    std::cout
+        << "  no tokenizer of its own: CLIP's is used if its vocabulary is CLIP's, else a folder tokenizer/ beside the "
+           "components is needed\n";
   for (const char* key : {"missing_components", "unexpected", "ignored"}) print_names(all, key, limit);
   if (all.contains("problem")) std::cout << "problem: " << all["problem"].get<std::string>() << "\n";
   std::cout << (all["usable"].get<bool>() ? "usable" : "not usable") << "\n";
@@ -165,9 +159,10 @@ void print_text(const ordered_json& all, size_t limit) {
 
 int run(const std::string& spec, size_t limit, const Common& common) {
   const bool random = spec.starts_with("random:");
-  const ordered_json all = random ? inspect_random(spec.substr(7)) : inspect_checkpoint(checkpoint_path(spec));
+  const ordered_json all = random ? inspect_random(spec.substr(7))
+                                  : inspect_checkpoint(spec.empty() ? default_model_folder() : find_model(spec));
   if (common.json)
-    std::cout << all.dump(2) << "\n";
+    std::cout << json_text(all, 2) << "\n";
   else
     print_text(all, limit);
   return all["usable"].get<bool>() ? 0 : static_cast<int>(ErrorKind::Model);
@@ -179,8 +174,9 @@ Action declare_inspect(CLI::App& app, const Common& common) {
     size_t limit = 8;
   };
   const auto flags = std::make_shared<Flags>();
-  app.add_option("model,-m,--model", flags->model,
-                 "folder, .safetensors file or random:NAME (default: the embedded model)");
+  offer(app.add_option("model,-m,--model", flags->model,
+                       "folder, .safetensors file or random:NAME (default: the embedded model)"),
+        random_models());
   app.add_option("--names", flags->limit, "names shown of each list")->transform(whole_number())->capture_default_str();
   return [flags, &common] { return run(flags->model, flags->limit, common); };
 }

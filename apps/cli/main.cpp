@@ -9,36 +9,23 @@
 #include <new>
 
 #include "cancel.h"
+#include "suggest.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/options.h"
+#include "tenon/core/stop.h"
+#include "tenon/core/text.h"
 #include "verb.h"
 #include "version.h"
 
 namespace tenon::cli {
 namespace {
 
-constexpr int kSignalBase = 128;  // a shell's exit code of a process that a signal ended
-
-// An error is one line, whatever names stand in it: control characters of a file must not reach the terminal.
-std::string one_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  std::string out;
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (code >= 0x20 && code != 0x7f) {
-      out += c;
-    } else if (c == '\n' || c == '\t') {
-      out += ' ';
-    } else {
-      out += "\\x";
-      for (const int digit : {code >> 4, code & 15}) out += "0123456789abcdef"[digit];
-    }
-  }
-  return out;
+// An error is one short line, whatever names stand in it.
+void report(const std::string& message) {
+  stopped_in_time();
+  std::cerr << "tenon: error: " << shown(message, kMessageBytes) << std::endl;
 }
-
-void report(const std::string& message) { std::cerr << "tenon: error: " << one_line(message) << std::endl; }
 
 // A stream that the caller closed gets a place of its own, so that no file opened later takes its number and the log.
 // It is opened the wrong way round: writing to a closed stdout stays an error.
@@ -60,42 +47,51 @@ void add_common_flags(CLI::App& app, Common& common, bool& devices) {
   app.add_flag("--json", common.json, "results on stdout as JSON");
   app.add_flag("-v,--verbose", common.verbose, "more log lines");
   app.add_flag("-q,--quiet", common.quiet, "errors only");
-  app.add_option("--color", common.color, "colours in the log (NO_COLOR turns them off)")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
+  only(app.add_option("--color", common.color, "colours in the log (NO_COLOR turns them off)"),
+       {"auto", "always", "never"})
       ->capture_default_str();
   app.add_option("--threads", common.threads, "threads of the CPU backend (default: all processors)")
       ->transform(whole_number())
       ->check(CLI::Range(1, 1024));
-  app.add_option("--device", common.device, "device by name or number")->capture_default_str();
+  std::vector<std::string> names = backend_names();
+  names.emplace_back(kAutomaticDevice);
+  offer(app.add_option("--device", common.device,
+                       "device by name or number; auto: a GPU where one can be used, else cpu"),
+        names)
+      ->capture_default_str();
   app.add_flag("--list-devices", devices, "list devices and exit");
 }
 
-std::string environment_help() {
-  std::string text = "Environment:\n";
-  for (const OptionInfo& info : all_options())
-    text += "  " + std::string(info.variable) +
-            std::string(std::max<int>(1, 24 - static_cast<int>(std::string(info.variable).size())), ' ') + info.doc +
-            "\n";
-  return text +
-         "Exit codes: 0 ok, 1 failure, 2 usage, 3 model file, 4 memory, 5 numeric, 6 device, 130 interrupted, 143 "
-         "terminated";
+// A prompt may say nothing; every other value says something, and an empty one is a variable that was not set.
+void refuse_empty_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->check_name("PROMPT") || option->check_name("--prompt") || option->check_name("--negative-prompt"))
+      continue;
+    if (option->get_items_expected_max() > 0)
+      option->check([](const std::string& value) { return value.empty() ? std::string("is empty") : std::string(); });
+  }
 }
+
+constexpr const char* kExitCodes =
+    "Exit codes: 0 ok, 1 failure, 2 usage, 3 model file, 4 memory, 5 numeric, 6 device, 130 interrupted, 143 "
+    "terminated";
 
 int parse_and_run(int argc, char** argv) {
   CLI::App app{"Tenon runs diffusion models as a short list of fused kernels.", "tenon"};
   app.set_version_flag("--version", version_text());
-  app.footer(environment_help());
+  app.footer(std::string("Environment variables: tenon env --help\n") + kExitCodes);
   app.fallthrough();
   app.require_subcommand(0, 1);
   Common common;
   bool devices = false;
   add_common_flags(app, common, devices);
+  refuse_empty_values(app);
   Action action;
   for (const Verb& verb : verbs()) {
     CLI::App* sub = app.add_subcommand(verb.name, verb.help);
+    sub->footer("Every verb takes --json -v -q --color --threads --device too: see `tenon --help`");
     Action run = verb.declare(*sub, common);
-    sub->footer("Every verb takes --json -v -q --color --threads --device too: see `tenon --help`\n\n" +
-                environment_help());
+    refuse_empty_values(*sub);
     sub->callback([&action, run = std::move(run)] { action = run; });
   }
   try {
@@ -103,15 +99,15 @@ int parse_and_run(int argc, char** argv) {
   } catch (const CLI::Success& e) {
     return app.exit(e, std::cout, std::cerr);  // --help, --version
   } catch (const CLI::ParseError& e) {
-    const std::string verb = app.get_subcommands().empty() ? "" : app.get_subcommands()[0]->get_name() + " ";
-    throw Error(ErrorKind::Usage, "", e.what(), "see `tenon " + verb + "--help`");
+    throw usage_error(app, {argv + 1, argv + argc}, e);
   }
   set_up_output(common);
   if (devices) {
     std::cout << list_devices(common);
     return 0;
   }
-  TENON_CHECK(Usage, static_cast<bool>(action), "") << "no command given (see `tenon --help`)";
+  if (!action) throw no_such_verb(app, "");
+  const StopScope until_a_signal([] { return stop_signal() != 0; });
   return action();
 }
 
@@ -120,6 +116,7 @@ int run(int argc, char** argv) {
     const int code = parse_and_run(argc, argv);
     // Earlier failures too: what could not be written is dropped from the buffers.
     if (!std::cout.flush() || std::ferror(stdout)) throw Error(ErrorKind::Internal, "stdout", "cannot write");
+    stopped_in_time();
     return code;
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::Cancelled && stop_signal()) {

@@ -5,15 +5,18 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
+#include "tenon/core/similar.h"
 
 namespace tenon::cli {
 
 void PartFlags::declare(CLI::App& app, const std::string& default_part) {
   part = default_part;
   const CLI::Range positive(int64_t{1}, std::numeric_limits<int64_t>::max());
-  app.add_option("-m,--model", spec, "folder, .safetensors file or random:NAME (default: the embedded model)");
-  app.add_option("--part", part,
-                 "network, or all (default: " + (default_part.empty() ? "the main one" : default_part) + ")");
+  offer(app.add_option("-m,--model", spec, "folder, .safetensors file or random:NAME (default: the embedded model)"),
+        random_models());
+  offer(app.add_option("--part", part,
+                       "network, or all (default: " + (default_part.empty() ? "the main one" : default_part) + ")"),
+        {"all", "text", "unet", "vae-decode", "vae-encode", "encoder"});
   app.add_option("-W,--width", request.width, "pixels (default: the model's)")
       ->transform(whole_number())
       ->check(positive);
@@ -28,16 +31,22 @@ void PartFlags::declare(CLI::App& app, const std::string& default_part) {
       ->check(CLI::Range(1, 1000));
   app.add_option("--cfg-scale,--guidance-scale", request.cfg_scale, "1 or less: without guidance (half the batch)")
       ->check(guidance_scale());
-  app.add_option("--type", type, "bf16, f32 or, on a GPU, f16 (default: bf16 where the device computes in it)");
+  declare_type(app, type);
   app.add_flag("--no-fusion", no_fusion, "one launch a node");
   app.add_flag("--no-fold", no_fold, "constant scales of linear layers stay out of their weights");
+}
+
+void declare_type(CLI::App& app, std::string& type) {
+  offer(app.add_option("--type", type, "bf16, f32 or, on a GPU, f16 (default: bf16 where the device computes in it)"),
+        {"bf16", "f16", "f32"});
 }
 
 DType parse_type(const std::string& flag) {
   if (flag == "bf16" || flag == "bfloat16") return DType::BF16;
   if (flag == "f32" || flag == "fp32" || flag == "float32") return DType::F32;
   if (flag == "f16" || flag == "fp16" || flag == "float16") return DType::F16;
-  throw Error(ErrorKind::Usage, "--type", "'" + flag + "' is not computed in here; expected bf16, f16 or f32");
+  throw Error(ErrorKind::Usage, "--type", "'" + flag + "' is not computed in here; expected bf16, f16 or f32",
+              did_you_mean(flag, std::vector<std::string>{"bf16", "f16", "f32", "bfloat16", "float16", "float32"}));
 }
 
 namespace {

@@ -22,6 +22,8 @@ struct PartFlags {
   NetworkOptions networks(const Backend& backend) const;
 };
 
+/// Adds --type, whose value parse_type reads.
+void declare_type(CLI::App& app, std::string& type);
 /// --type as an element type: bf16, f16 or f32 ("fp32" and "float32" mean f32). Error(Usage) otherwise.
 DType parse_type(const std::string& flag);
 /// Whether --no-fusion or TENON_NO_FUSION asks for one launch a node.

@@ -1,15 +1,18 @@
 #include "peers.h"
 
+#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <sstream>
 
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/options.h"
+#include "tenon/core/stop.h"
 #include "tenon/io/json.h"
 
 extern char** environ;
@@ -53,12 +56,35 @@ void write_weights(const ModelParts& model, const std::string& part, const fs::p
 
 // A path, or a program's name that is looked for along PATH; empty if there is no such program.
 fs::path find_program(const std::string& name) {
-  const auto runs = [](const fs::path& p) { return fs::is_regular_file(p) && access(p.c_str(), X_OK) == 0; };
+  std::error_code ignored;  // what cannot be looked at cannot be run
+  const auto runs = [&](const fs::path& p) { return fs::is_regular_file(p, ignored) && access(p.c_str(), X_OK) == 0; };
   if (name.find('/') != name.npos) return runs(name) ? fs::path(name) : fs::path();
   std::istringstream folders(option(Option::Path));
   for (std::string folder; std::getline(folders, folder, ':');)
     if (fs::path found = fs::path(folder) / name; runs(found)) return found;
   return {};
+}
+
+// Everything up to the end of a pipe. Asks check_stop() ten times a second.
+std::string read_all(int fd) {
+  constexpr int kPatience = 100;  // milliseconds
+  std::string out;
+  char buffer[4096];
+  for (;;) {
+    check_stop();
+    pollfd input{fd, POLLIN, 0};
+    if (poll(&input, 1, kPatience) == 0) continue;
+    const ssize_t n = read(fd, buffer, sizeof buffer);
+    if (n == 0 || (n < 0 && errno != EINTR)) return out;
+    if (n > 0) out.append(buffer, static_cast<size_t>(n));
+  }
+}
+
+int wait_for(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
 }
 
 // Runs a program, its stderr on ours, and returns its stdout.
@@ -76,17 +102,17 @@ std::string output_of(const std::vector<std::string>& arguments) {
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   std::string out;
-  char buffer[4096];
-  for (ssize_t n = 0; !failed && (n = read(ends[0], buffer, sizeof buffer)) != 0;)
-    if (n > 0)
-      out.append(buffer, static_cast<size_t>(n));
-    else if (errno != EINTR)
-      break;
+  try {
+    if (!failed) out = read_all(ends[0]);
+  } catch (const Error&) {  // interrupted
+    kill(child, SIGKILL);
+    close(ends[0]);
+    wait_for(child);
+    throw;
+  }
   close(ends[0]);
   TENON_CHECK(Internal, !failed, arguments[0]) << "cannot run: " << std::strerror(failed);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = wait_for(child);
   TENON_CHECK(Internal, WIFEXITED(status) && WEXITSTATUS(status) == 0, arguments[1])
       << "failed; its last lines say why";
   return out;
@@ -106,7 +132,8 @@ fs::path peer_python(const std::string& program) {
 
 nlohmann::json run_torch(const ModelParts& model, const PeerRun& run) {
   const fs::path python = peer_python(run.python), script = fs::path(TENON_PEERS) / "torch_peer.py";
-  TENON_CHECK(Usage, fs::exists(script), "--peer torch") << "needs the source tree: no " << script.string();
+  std::error_code ignored;
+  TENON_CHECK(Usage, fs::exists(script, ignored), "--peer torch") << "needs the source tree: no " << script.string();
   std::vector<std::string> arguments{python.string(), script.string()};
   for (std::string& a : model.peer_arguments(run.part, run.request)) arguments.push_back(std::move(a));
   const TemporaryFolder folder;

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tenon/core/options.h"
+
 namespace tenon::cli {
 
 ProgressBar::ProgressBar(std::string what, bool quiet)
-    : what_(std::move(what)), quiet_(quiet), terminal_(isatty(STDERR_FILENO)) {}
+    : what_(std::move(what)), quiet_(quiet), terminal_(isatty(STDERR_FILENO) && option(Option::Term) != "dumb") {}
 
 ProgressBar::~ProgressBar() {
   if (drawn_) std::fputc('\n', stderr);

@@ -1,4 +1,5 @@
-// Progress of a run of steps on stderr: a bar on a terminal, a line a step elsewhere, nothing if quiet.
+// Progress of a run of steps on stderr: a bar on a terminal that is not dumb, a line a step elsewhere, nothing if
+// quiet.
 #pragma once
 #include <string>
 

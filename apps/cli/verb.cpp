@@ -4,16 +4,33 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tenon/core/error.h"
+#include "tenon/core/log.h"
 #include "tenon/core/options.h"
+#include "tenon/core/similar.h"
+#include "tenon/io/json.h"
+#include "tenon/pipelines/family.h"
+#include "tenon/pipelines/random_weights.h"
 
 namespace tenon::cli {
 namespace {
 std::vector<Verb>& registry() {
   static std::vector<Verb> all;
   return all;
+}
+
+std::map<const CLI::Option*, std::vector<std::string>>& offers() {
+  static std::map<const CLI::Option*, std::vector<std::string>> all;
+  return all;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& w : words) out += (out.empty() ? "" : ", ") + w;
+  return out;
 }
 
 // Digits only; -1 otherwise.
@@ -49,6 +66,14 @@ int Common::thread_count() const {
 }
 
 std::string Common::device_name() const {
+  if (device == kAutomaticDevice) {
+    if (!automatic.empty()) return automatic;
+    const ChosenBackend chosen = choose_backend();
+    if (!chosen.problem.empty()) spdlog::warn("{}", chosen.problem);
+    if (!chosen.device.empty())
+      spdlog::info("device {}: {} (another one: --device, see --list-devices)", chosen.name, chosen.device);
+    return automatic = chosen.name;
+  }
   const std::vector<std::string> names = backend_names();
   const int number = number_or_minus_one(device);
   const bool known = number >= 0 && number < static_cast<int>(names.size());
@@ -68,6 +93,35 @@ CLI::Validator whole_number() {
     return {};
   };
   return {read, "", "whole number"};
+}
+
+CLI::Option* offer(CLI::Option* option, std::vector<std::string> values) {
+  offers()[option] = std::move(values);
+  return option;
+}
+
+CLI::Option* only(CLI::Option* option, std::vector<std::string> values) {
+  const auto check = [values](std::string& text) -> std::string {
+    if (std::find(values.begin(), values.end(), text) != values.end()) return {};
+    const std::string near = did_you_mean(text, values);
+    return "'" + text + "' is none of " + joined(values) + (near.empty() ? "" : "; " + near);
+  };
+  std::string list;
+  for (const std::string& v : values) list += (list.empty() ? "{" : ",") + v;
+  option->check(CLI::Validator(check, list + "}", "choice"));
+  return offer(option, std::move(values));
+}
+
+std::vector<std::string> offered(const CLI::Option* option) {
+  const auto found = offers().find(option);
+  return found == offers().end() ? std::vector<std::string>{} : found->second;
+}
+
+std::vector<std::string> random_models() {
+  std::vector<std::string> out;
+  for (const ModelFamily* family : model_families())
+    for (const auto& [name, about] : family->presets()) out.push_back(std::string(kRandomModel) + name);
+  return out;
 }
 
 CLI::Validator guidance_scale() {
@@ -93,7 +147,7 @@ std::string list_devices(const Common& common) {
     out.append(std::to_string(list.size())).append("\t").append(name).append("\t").append(about).append("\n");
     list.push_back({{"number", list.size()}, {"name", name}, {"description", about}});
   }
-  return common.json ? list.dump(2) + "\n" : out;
+  return common.json ? json_text(list, 2) + "\n" : out;
 }
 
 }  // namespace tenon::cli

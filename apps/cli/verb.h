@@ -16,13 +16,14 @@ struct Common {
   bool json = false;
   int verbose = 0;
   bool quiet = false;
-  std::string color = "auto";  ///< auto, always, never
-  int threads = 0;             ///< 0: TENON_THREADS, else all processors
-  std::string device = "cpu";  ///< name or number of a line of --list-devices
+  std::string color = "auto";                          ///< auto, always, never
+  int threads = 0;                                     ///< 0: TENON_THREADS, else all processors
+  std::string device = std::string(kAutomaticDevice);  ///< "auto", or name or number of a line of --list-devices
+  mutable std::string automatic = {};                  ///< what "auto" came to; empty until it was asked
 
   /// The backend that the flags ask for. Error(Device) if there is none of that name.
   std::shared_ptr<Backend> backend() const;
-  /// The device's name, also where it was given by number.
+  /// The device's name, also where it was given by number or is automatic. Says in the log, once, which GPU was taken.
   std::string device_name() const;
   BackendOptions backend_options() const;
   /// Threads that the CPU backend runs with.
@@ -47,6 +48,14 @@ std::vector<Verb> verbs();
 /// For `transform` of every flag that holds a whole number: decimal digits with an optional '-', that fit 64 bits.
 /// (CLI11 reads 010 as eight and takes the nearest number that fits.)
 CLI::Validator whole_number();
+/// Names the values that an option is usually given, for completion in shells.
+CLI::Option* offer(CLI::Option* option, std::vector<std::string> values);
+/// offer(), and no other value is taken: the error names the nearest one.
+CLI::Option* only(CLI::Option* option, std::vector<std::string> values);
+/// What offer() said of an option; nothing if it said nothing.
+std::vector<std::string> offered(const CLI::Option* option);
+/// Names for -m of models that are made in memory: "random:sd15", ..
+std::vector<std::string> random_models();
 /// For `check` of --cfg-scale: a finite number, 0 or more. (To CLI11 "nan" is a number, and in every range.)
 CLI::Validator guidance_scale();
 

@@ -3,10 +3,11 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "cancel.h"
 #include "gates.h"
 #include "parts.h"
 #include "tenon/core/error.h"
+#include "tenon/core/stop.h"
+#include "tenon/io/json.h"
 
 namespace tenon::cli {
 namespace {
@@ -35,14 +36,16 @@ struct Tally {
     if (c.verdict == Verdict::Skipped)
       std::printf("%-7s  %s: %s\n", "skipped", c.name.c_str(), c.note.c_str());
     else
-      std::printf("%-7s  %s: error %.2g, tolerance %.2g\n", kNames[static_cast<int>(c.verdict)], c.name.c_str(),
-                  c.error, c.tolerance);
+      std::printf("%-7s  %s: error %.2g, tolerance %.2g%s%s\n", kNames[static_cast<int>(c.verdict)], c.name.c_str(),
+                  c.error, c.tolerance, c.note.empty() ? "" : "; ", c.note.c_str());
     std::fflush(stdout);
   }
 };
 
 int run(const VerifyFlags& flags, const Common& common) {
-  TENON_CHECK(Usage, !flags.fixtures_given() || std::filesystem::exists(flags.fixtures / "parity.json"), "--fixtures")
+  std::error_code ignored;
+  TENON_CHECK(Usage, !flags.fixtures_given() || std::filesystem::exists(flags.fixtures / "parity.json", ignored),
+              "--fixtures")
       << "there is no " << (flags.fixtures / "parity.json").string();
   const auto backend = common.backend();
   const auto model = open_parts(flags.part.spec);
@@ -50,16 +53,16 @@ int run(const VerifyFlags& flags, const Common& common) {
   const OnCase done = [&](const GateCase& c) { tally.add(c, common); };
   if (!flags.no_parity) parity_gates(flags.fixtures, backend, done);
   for (const std::string& part : model->parts_named(flags.part.part)) {
-    throw_if_stopped();
+    check_stop();
     const Plan plan = model->plan(part, flags.part.request, flags.part.networks(*backend));
     oracle_gates(part, plan, backend, *model->weights(part), done);
   }
   if (common.json)
-    std::cout << nlohmann::ordered_json{{"passed", tally.passed},
-                                        {"failed", tally.failed},
-                                        {"skipped", tally.skipped},
-                                        {"cases", tally.cases}}
-                     .dump(2)
+    std::cout << json_text({{"passed", tally.passed},
+                            {"failed", tally.failed},
+                            {"skipped", tally.skipped},
+                            {"cases", tally.cases}},
+                           2)
               << "\n";
   else
     std::printf("%d passed, %d failed, %d skipped\n", tally.passed, tally.failed, tally.skipped);

@@ -211,13 +211,7 @@ void* current_stream(nb::handle object, const DeviceName& device) {
 nb::object new_array(const std::vector<int64_t>& shape, const std::string& dtype, const Array& like) {
   const DType type = parse_dtype(dtype);
   const Shape dims{std::span<const int64_t>(shape)};
-  const std::shared_ptr<Device> device = open_device(like.device);
-  std::shared_ptr<void> memory;
-  {
-    const std::lock_guard busy(device->busy);
-    memory = device->backend->allocate(dims.numel() * size_of(type));
-    device->backend->synchronize();
-  }
+  const std::shared_ptr<void> memory = open_device(like.device)->allocate(dims.numel() * size_of(type));
   auto* owned = new std::shared_ptr<void>(memory);
   const nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::shared_ptr<void>*>(p); });
   const std::vector<size_t> extents(shape.begin(), shape.end());

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <map>
+#include <mutex>
 
 #include "nb.h"
 #include "tenon/core/error.h"
@@ -13,7 +14,7 @@ namespace {
 
 struct Devices {
   std::mutex mutex;
-  std::map<DeviceName, std::shared_ptr<Device>> open;
+  std::map<DeviceName, std::shared_ptr<Backend>> open;
   int threads = 0;
   pid_t process = 0;
 };
@@ -43,23 +44,21 @@ void set_num_threads(int threads) {
 
 }  // namespace
 
-std::shared_ptr<Device> open_device(const DeviceName& name) {
+std::shared_ptr<Backend> open_device(const DeviceName& name) {
   Devices& all = devices();
   const std::lock_guard lock(all.mutex);
   if (all.process != getpid()) {
     // The parent's threads did not come along; what belongs to them is left alone.
-    for (auto& [known, device] : all.open) new std::shared_ptr<Device>(std::move(device));
+    for (auto& [known, device] : all.open) new std::shared_ptr<Backend>(std::move(device));
     all.open.clear();
     all.process = getpid();
   }
-  std::shared_ptr<Device>& device = all.open[name];
+  std::shared_ptr<Backend>& device = all.open[name];
   if (device) return device;
   BackendOptions options;
   options.threads = all.threads > 0 ? all.threads : threads_from_environment();
   options.ordinal = name.ordinal;
-  auto made = std::make_shared<Device>();
-  made->backend = make_backend(name.backend, options);
-  return device = made;
+  return device = make_backend(name.backend, options);
 }
 
 void bind_devices(nb::module_& m) {
@@ -67,7 +66,7 @@ void bind_devices(nb::module_& m) {
   m.def(
       "describe_device",
       [](const std::string& backend, int ordinal) {
-        return open_device({backend, ordinal})->backend->describe();
+        return open_device({backend, ordinal})->describe();
       },
       nb::arg("backend") = "cpu", nb::arg("ordinal") = 0, nb::call_guard<nb::gil_scoped_release>());
   m.def("set_num_threads", &set_num_threads, nb::arg("threads"));

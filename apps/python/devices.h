@@ -1,7 +1,6 @@
 // Backends by device, made when they are first used and shared by everything in the process.
 #pragma once
 #include <memory>
-#include <mutex>
 #include <string>
 #include <tuple>
 
@@ -19,28 +18,7 @@ struct DeviceName {
   std::string str() const { return backend == "cuda" ? backend + ":" + std::to_string(ordinal) : backend; }
 };
 
-/// A backend serves one thread at a time: hold `busy` (never together with the GIL's being waited for) while using it.
-struct Device {
-  std::shared_ptr<Backend> backend;
-  std::mutex busy;
-};
-
-/// The device is this thread's alone, and its work goes to the caller's stream, for as long as this lives.
-class OnStream {
- public:
-  OnStream(Device& device, void* stream) : busy_(device.busy), backend_(*device.backend) {
-    backend_.use_stream(stream);
-  }
-  ~OnStream() { backend_.use_stream(nullptr); }
-  OnStream(const OnStream&) = delete;
-  OnStream& operator=(const OnStream&) = delete;
-
- private:
-  std::lock_guard<std::mutex> busy_;
-  Backend& backend_;
-};
-
 /// The device, opened if it is not. Error(Device) if the machine has none. A forked child gets devices of its own.
-std::shared_ptr<Device> open_device(const DeviceName& name);
+std::shared_ptr<Backend> open_device(const DeviceName& name);
 
 }  // namespace tenon::python

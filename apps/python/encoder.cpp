@@ -1,6 +1,5 @@
 // Features of pictures, and which class a model is for.
 #include <cstring>
-#include <mutex>
 
 #include "interrupt.h"
 #include "tenon/core/error.h"
@@ -45,13 +44,13 @@ Features array_of(std::vector<float> values, const std::vector<size_t>& shape) {
 // An ImageEmbedding for whatever was chosen last: another choice prepares the network anew, from the same files.
 class Encoder {
  public:
-  Encoder(const std::string& spec, const std::string& device, const std::string& dtype, int threads, bool fusion)
-      : interrupt_(std::make_shared<Interrupt>()), encoder_(ImageEncoder::open(spec)) {
+  Encoder(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
+          bool fusion) {
+    encoder_ = Interrupt::run([&] { return ImageEncoder::open(spec.string()); });
     options_.device = device;
     options_.threads = threads;
     if (!dtype.empty()) options_.type = parse_dtype(dtype);
     options_.fusion = fusion;
-    options_.stop = [state = interrupt_] { return state->pending(); };
     choose({});
     description_ = embedding_->backend().describe();
     type_ = embedding_->type();
@@ -63,8 +62,8 @@ class Encoder {
     for (const Pixels& p : pictures) images.push_back(image_of(p));
     std::vector<float> features, patches;
     std::vector<size_t> shape{images.size()};
-    interrupt_->run([&] {
-      const std::lock_guard busy(busy_);
+    Interrupt::run([&] {
+      const auto turn = turns_.wait();
       choose(choice);
       const std::vector<Embedding> all = (*embedding_)(images);
       for (const int64_t n : {all[0].rows, all[0].columns}) shape.push_back(static_cast<size_t>(n));
@@ -92,8 +91,7 @@ class Encoder {
     choice_ = choice;
   }
 
-  std::mutex busy_;
-  std::shared_ptr<Interrupt> interrupt_;
+  Turns turns_;
   std::shared_ptr<const ImageEncoder> encoder_;
   EmbeddingOptions options_;
   Choice choice_;
@@ -107,7 +105,7 @@ class Encoder {
 void bind_encoder(nb::module_& m) {
   m.attr("LARGEST_SIDE") = kMaxImageSide;
   nb::class_<Encoder>(m, "ImageEncoder")
-      .def(nb::init<const std::string&, const std::string&, const std::string&, int, bool>(), nb::arg("spec"),
+      .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool>(), nb::arg("spec"),
            nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"))
       .def(
           "embed",
@@ -120,7 +118,7 @@ void bind_encoder(nb::module_& m) {
       .def_prop_ro("device", &Encoder::device)
       .def_prop_ro("dtype", &Encoder::dtype);
   m.def(
-      "model_family", [](const std::string& spec) { return family_of(spec).name; }, nb::arg("spec"),
+      "model_family", [](const std::filesystem::path& spec) { return family_of(spec.string()).name; }, nb::arg("spec"),
       "Which kind of model `spec` names; raises what opening it would raise for what is none.");
 }
 

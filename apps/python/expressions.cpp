@@ -62,6 +62,11 @@ void bind_expressions(nb::module_& m) {
            [](const std::shared_ptr<Graph>& g, double v) {
              return Value{constant(*g, v), g};
            })
+      .def("input",
+           [](const std::shared_ptr<Graph>& g, std::string name, const std::string& dtype,
+              const std::vector<int64_t>& shape) {
+             return Value{input(*g, std::move(name), parse_dtype(dtype), Shape(shape)), g};
+           })
       .def("scalar", [](const std::shared_ptr<Graph>& g, std::string name) {
         return Value{scalar(*g, std::move(name)), g};
       });

@@ -1,19 +1,43 @@
-// Signals while the engine is at work: Ctrl-C ends it before its next launch.
+// Signals while the engine is at work: Ctrl-C ends a call before its next launch.
 #pragma once
 #include <chrono>
+#include <mutex>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "nb.h"
 #include "tenon/core/error.h"
+#include "tenon/core/stop.h"
 
 namespace tenon::python {
 
-/// Lives as long as the work that asks it.
+/// One call's: two calls, of one object too, know nothing of each other's signals.
 class Interrupt {
  public:
-  /// True once a signal's handler has raised an exception. Called without the GIL; asks Python at most every 20 ms,
-  /// because that takes the GIL.
+  /// What `work` returns, computed without the GIL. Once a signal's handler has raised an exception the work is asked
+  /// to stop, and that exception comes of it, also where the work was done nevertheless.
+  template <class Work>
+  static auto run(Work&& work) {
+    Interrupt call;
+    try {
+      const nb::gil_scoped_release released;
+      const StopScope until_a_signal([&call] { return call.pending(); });
+      if constexpr (std::is_void_v<decltype(work())>) {
+        work();
+        if (!call.raised_) return;
+      } else {
+        auto result = work();
+        if (!call.raised_) return result;
+      }
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::Cancelled || !call.raised_) throw;
+    }
+    throw nb::python_error(*std::move(call.raised_));
+  }
+
+ private:
+  // Called without the GIL; asks Python at most every 20 ms, because that takes the GIL.
   bool pending() {
     const auto now = std::chrono::steady_clock::now();
     if (raised_ || now - asked_ < std::chrono::milliseconds(20)) return raised_.has_value();
@@ -23,22 +47,21 @@ class Interrupt {
     return raised_.has_value();
   }
 
-  /// What `work` returns, computed without the GIL. Work that ended because `pending` said so becomes the exception of
-  /// the signal's handler.
-  template <class Work>
-  auto run(Work&& work) {
-    try {
-      const nb::gil_scoped_release released;
-      return work();
-    } catch (const Error& e) {
-      if (e.kind() != ErrorKind::Cancelled || !raised_) throw;
-    }
-    throw nb::python_error(std::exchange(raised_, std::nullopt).value());
+  std::optional<nb::python_error> raised_;
+  std::chrono::steady_clock::time_point asked_{};
+};
+
+/// An object's turn: held by one call at a time, and waited for so that a signal is answered.
+class Turns {
+ public:
+  std::unique_lock<std::timed_mutex> wait() {
+    std::unique_lock<std::timed_mutex> turn(busy_, std::defer_lock);
+    while (!turn.try_lock_for(std::chrono::milliseconds(20))) check_stop("pipeline");
+    return turn;
   }
 
  private:
-  std::optional<nb::python_error> raised_;
-  std::chrono::steady_clock::time_point asked_{};
+  std::timed_mutex busy_;
 };
 
 }  // namespace tenon::python

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <deque>
 #include <list>
+#include <mutex>
 #include <numeric>
-#include <tuple>
 
 #include "array.h"
 #include "tenon/core/error.h"
@@ -204,12 +204,21 @@ const Checked& check(const Arrays& all) {
   return known.front();
 }
 
-// One for each device and set of types, for as long as the process lives. Guarded by the GIL.
-Lion& lion_on(const std::shared_ptr<Device>& device, const LionTypes& types) {
-  static auto& made = *new std::list<std::tuple<std::shared_ptr<Device>, LionTypes, Lion>>;
-  for (auto& [on, known, lion] : made)
-    if (on == device && known == types) return lion;
-  return std::get<2>(made.emplace_back(device, types, Lion(device->backend, types)));
+// For a device and a set of types, used by one thread at a time.
+struct SharedLion {
+  std::shared_ptr<Backend> device;
+  LionTypes types;
+  Lion lion;
+  std::mutex busy;  // never taken together with the GIL
+  SharedLion(std::shared_ptr<Backend> on, const LionTypes& of) : device(std::move(on)), types(of), lion(device, of) {}
+};
+
+// Kept for as long as the process lives. Guarded by the GIL.
+SharedLion& lion_on(const std::shared_ptr<Backend>& device, const LionTypes& types) {
+  static auto& made = *new std::list<SharedLion>;
+  for (SharedLion& known : made)
+    if (known.device == device && known.types == types) return known;
+  return made.emplace_back(device, types);
 }
 
 NonFinite policy_of(const std::string& name) {
@@ -219,29 +228,28 @@ NonFinite policy_of(const std::string& name) {
   throw Error(ErrorKind::Usage, "non_finite", "expected propagate, skip or raise, got '" + name + "'");
 }
 
-// A group's Lion, ready to be used by this thread alone.
+// A group's Lion, and the stream that its step goes to.
 class Turn {
  public:
   Turn(const Group& group, const Arrays& all)
-      : device_(open_device(group.device)),
-        lion_(lion_on(device_, group.types)),
+      : lion_(lion_on(open_device(group.device), group.types)),
         stream_(current_stream(all.at(kParam, group.index[0]), group.device)) {}
   template <class Work>
   auto take(Work work) {
     const nb::gil_scoped_release released;
-    const OnStream on_stream(*device_, stream_);
-    return work(lion_);
+    const std::lock_guard lock(lion_.busy);
+    return work(lion_.lion, *lion_.device->borrow_stream(stream_));
   }
 
  private:
-  std::shared_ptr<Device> device_;
-  Lion& lion_;
+  SharedLion& lion_;
   void* stream_;
 };
 
 void refuse_non_finite(const std::vector<Group>& groups, const Arrays& all) {
   for (const Group& group : groups) {
-    const int64_t found = Turn(group, all).take([&](Lion& lion) { return lion.find_non_finite(group.tensors); });
+    const int64_t found =
+        Turn(group, all).take([&](Lion& lion, Stream& on) { return lion.find_non_finite(on, group.tensors); });
     if (found >= 0)
       throw Error(ErrorKind::Numeric, all.name(kGrad, group.index[static_cast<size_t>(found)]),
                   "is not finite; nothing was written");
@@ -257,13 +265,17 @@ void step(nb::object params, nb::object exp_avgs, nb::object grads, nb::object m
     refuse_non_finite(groups, all);
     options.non_finite = NonFinite::Propagate;
   }
-  for (const Group& group : groups) Turn(group, all).take([&](Lion& lion) { lion.step(group.tensors, options); });
+  for (const Group& group : groups)
+    Turn(group, all).take([&](Lion& lion, Stream& on) { lion.step(on, group.tensors, options); });
 }
 
 std::string explain(const std::string& param, const std::string& exp_avg, const std::string& grad, bool master,
                     const std::string& backend, int ordinal) {
-  const std::shared_ptr<Device> device = open_device({backend, ordinal});
-  return lion_on(device, {parse_dtype(param), parse_dtype(exp_avg), parse_dtype(grad), master}).explain();
+  SharedLion& shared =
+      lion_on(open_device({backend, ordinal}), {parse_dtype(param), parse_dtype(exp_avg), parse_dtype(grad), master});
+  const nb::gil_scoped_release released;
+  const std::lock_guard lock(shared.busy);
+  return shared.lion.explain();
 }
 
 }  // namespace

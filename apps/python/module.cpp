@@ -1,6 +1,7 @@
 // tenon._core: the engine as the package's Python files use it. Errors become the exceptions of tenon._errors.
 #include "nb.h"
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
 
 namespace tenon::python {
 namespace {
@@ -11,8 +12,9 @@ void translate(const std::exception_ptr& thrown, void*) {
     std::rethrow_exception(thrown);
   } catch (const Error& e) {
     try {
-      const nb::object made = nb::module_::import_("tenon._errors")
-                                  .attr("make")(static_cast<int>(e.kind()), std::string(e.what()), e.where(), e.hint());
+      const nb::object made =
+          nb::module_::import_("tenon._errors")
+              .attr("make")(static_cast<int>(e.kind()), std::string(e.what()), as_utf8(e.where()), e.hint());
       PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
     } catch (nb::python_error& failed) {
       failed.restore();
@@ -24,6 +26,7 @@ void translate(const std::exception_ptr& thrown, void*) {
 }  // namespace tenon::python
 
 NB_MODULE(_core, m) {
+  m.attr("__version__") = TENON_VERSION;
   nanobind::register_exception_translator(&tenon::python::translate);
   nanobind::set_leak_warnings(false);  // programs that end by an exception keep arrays alive in its traceback
   tenon::python::bind_devices(m);

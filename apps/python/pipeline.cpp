@@ -1,13 +1,12 @@
 // Text to image. Python's signals are asked before every launch, so that Ctrl-C ends a picture within a step.
 #include <atomic>
 #include <cstring>
-#include <mutex>
 #include <thread>
 
 #include "interrupt.h"
 #include "tenon/core/error.h"
 #include "tenon/io/random.h"
-#include "tenon/pipelines/text_to_image.h"
+#include "tenon/pipelines/picture_text.h"
 
 namespace tenon::python {
 namespace {
@@ -18,49 +17,61 @@ nb::object pixels_of(const Image& image) {
 
 class ImagePipeline {
  public:
-  ImagePipeline(const std::string& spec, const std::string& device, const std::string& dtype, int threads, bool fusion)
-      : interrupt_(std::make_shared<Interrupt>()) {
+  ImagePipeline(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
+                bool fusion) {
     PipelineOptions options;
     options.device = device;
     options.threads = threads;
     if (!dtype.empty()) options.type = parse_dtype(dtype);
     options.fusion = fusion;
     options.keep_networks = true;
-    options.stop = [state = interrupt_] { return state->pending(); };
-    pipeline_ = std::make_unique<TextToImage>(Model::open(spec), options);
+    pipeline_ = Interrupt::run([&] { return std::make_unique<TextToImage>(Model::open(spec.string()), options); });
   }
 
   ImageResult generate(const ImageRequest& request, const OnStep& on_step) {
     TENON_CHECK(Usage, drawing_ != std::this_thread::get_id(), "pipeline")
         << "is drawing already: its own callback cannot draw with it";
-    return interrupt_->run([&] {
-      const std::lock_guard busy(busy_);
+    return Interrupt::run([&] {
+      const auto turn = turns_.wait();
       drawing_ = std::this_thread::get_id();
       const std::shared_ptr<void> done(nullptr, [this](void*) { drawing_ = std::thread::id(); });
       return pipeline_->generate(request, on_step);
     });
   }
 
+  // What picture i says of itself. The model's files are hashed for the first one.
+  ImageText text_of(const ImageResult& result, size_t i) {
+    if (!about_)
+      about_ = Interrupt::run([&] {
+        const auto turn = turns_.wait();
+        return model_text(pipeline_->model());
+      });
+    return picture_text(result, i, *about_, {TENON_VERSION, ""});
+  }
+
   const Model& model() const { return pipeline_->model(); }
+  std::vector<std::string> warnings(const ImageRequest& request) const {
+    return pipeline_->warnings(pipeline_->complete(request));
+  }
   ImageRequest complete(const ImageRequest& request) const { return pipeline_->complete(request); }
   std::string device() const { return pipeline_->backend().describe(); }
 
  private:
-  std::mutex busy_;
-  std::atomic<std::thread::id> drawing_{};  // the thread that holds busy_
-  std::shared_ptr<Interrupt> interrupt_;
+  Turns turns_;
+  std::atomic<std::thread::id> drawing_{};  // the thread whose turn it is
   std::unique_ptr<TextToImage> pipeline_;
+  std::optional<ModelText> about_;
 };
 
 // [batch, channels, H/8, W/8]
-nb::tuple latent_shape(const ImagePipeline& pipeline, const ImageRequest& asked, size_t values) {
-  const ImageRequest request = pipeline.complete(asked);
+nb::tuple latent_shape(const ImagePipeline& pipeline, const ImageRequest& request, size_t values) {
   const int64_t factor = pipeline.model().config().vae.downsampling();
   const int64_t height = request.height / factor, width = request.width / factor;
   return nb::make_tuple(request.batch, static_cast<int64_t>(values) / (request.batch * height * width), height, width);
 }
 
-nb::dict run(ImagePipeline& pipeline, const ImageRequest& request, const nb::object& on_step) {
+nb::dict run(ImagePipeline& pipeline, const ImageRequest& asked, const nb::object& on_step, bool with_texts) {
+  const ImageRequest request = pipeline.complete(asked);
   OnStep call;
   if (!on_step.is_none())
     call = [&](const Progress& p) {
@@ -75,9 +86,20 @@ nb::dict run(ImagePipeline& pipeline, const ImageRequest& request, const nb::obj
     };
   const ImageResult result = pipeline.generate(request, call);
   nb::dict out;
-  nb::list images;
-  for (const Image& i : result.images) images.append(nb::make_tuple(i.width, i.height, i.channels, pixels_of(i)));
+  nb::list images, texts;
+  for (size_t i = 0; i < result.images.size(); ++i) {
+    const Image& image = result.images[i];
+    images.append(nb::make_tuple(image.width, image.height, image.channels, pixels_of(image)));
+    if (!with_texts) continue;
+    nb::dict text;
+    for (const auto& [key, value] : pipeline.text_of(result, i)) text[key.c_str()] = value;
+    texts.append(text);
+  }
   out["images"] = images;
+  out["texts"] = texts;
+  out["latents"] =
+      nb::bytes(reinterpret_cast<const char*>(result.latents.data()), result.latents.size() * sizeof(float));
+  out["latent_shape"] = latent_shape(pipeline, result.request, result.latents.size());
   out["seeds"] = nb::cast(result.seeds);
   out["timesteps"] = nb::cast(result.timesteps);
   out["width"] = result.request.width;
@@ -102,14 +124,28 @@ void bind_pipeline(nb::module_& m) {
       .def_rw("sampler", &ImageRequest::sampler)
       .def_rw("seed", &ImageRequest::seed)
       .def_rw("batch", &ImageRequest::batch)
+      .def_rw("strength", &ImageRequest::strength)
+      .def_rw("clip_skip", &ImageRequest::clip_skip)
+      .def_rw("decode", &ImageRequest::decode)
+      .def_prop_rw(
+          "eta", [](const ImageRequest& r) { return r.scheduler.eta; },
+          [](ImageRequest& r, std::optional<double> eta) { r.scheduler.eta = eta; })
+      .def("set_picture",
+           [](ImageRequest& r, int64_t width, int64_t height, const nb::bytes& rgb, const std::string& resize_mode) {
+             const auto* begin = reinterpret_cast<const uint8_t*>(rgb.c_str());
+             r.picture = Image{width, height, 3, std::vector<uint8_t>(begin, begin + rgb.size())};
+             r.resize_mode = parse_resize_mode(resize_mode);
+           })
       .def("set_latents", [](ImageRequest& r, const nb::bytes& values) {
         r.latents.resize(values.size() / sizeof(float));
         std::memcpy(r.latents.data(), values.c_str(), r.latents.size() * sizeof(float));
       });
   nb::class_<ImagePipeline>(m, "ImagePipeline")
-      .def(nb::init<const std::string&, const std::string&, const std::string&, int, bool>(), nb::arg("spec"),
+      .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool>(), nb::arg("spec"),
            nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"))
-      .def("run", &run, nb::arg("request"), nb::arg("on_step").none())
+      .def("run", &run, nb::arg("request"), nb::arg("on_step").none(), nb::arg("with_texts"))
+      .def("warnings", &ImagePipeline::warnings, nb::arg("request"))
+      .def_prop_ro("known_words", [](const ImagePipeline& p) { return p.model().known_words(); })
       .def_prop_ro("name", [](const ImagePipeline& p) { return p.model().name(); })
       .def_prop_ro("device", &ImagePipeline::device);
   m.def("draw_seed", &draw_seed);

@@ -129,29 +129,32 @@ void Program::run(const Call& call, const std::vector<Array>& outputs) {
   const auto empty = [](const Array& a) { return a.shape.numel() == 0; };
   if (std::all_of(outputs.begin(), outputs.end(), empty)) return;
   const nb::gil_scoped_release released;
-  const OnStream on_stream(*device_, call.stream);
+  const std::lock_guard lock(busy_);
   if (executable_) {
     executable_->bind(memory);
-  } else {
-    executable_.emplace(plan_, device_->backend, HostWeights(), memory);
+  } else {  // a program serves one stream
+    executable_.emplace(plan_, device_, HostWeights(), memory, device_->borrow_stream(call.stream));
     set_.assign(used_.size(), 0);
   }
   set_numbers(call);
   executable_->start();
 }
 
-std::string Program::explain() const {
+std::string Program::explain() {
   Measurements measured;
-  if (executable_) {
-    const std::vector<std::string> how = executable_->describe();
-    for (size_t i = 0; i < how.size(); ++i) measured[plan_.phases.back().launches[i].name].how = how[i];
+  {
+    const nb::gil_scoped_release released;
+    const std::lock_guard lock(busy_);
+    if (executable_) {
+      const std::vector<std::string> how = executable_->describe();
+      for (size_t i = 0; i < how.size(); ++i) measured[plan_.phases.back().launches[i].name].how = how[i];
+    }
   }
-  const std::lock_guard busy(device_->busy);
-  Explanation e = tenon::explain(plan_, plan_memory(plan_, *device_->backend),
-                                 plan_of(plan_.name, results_, false).bytes(), measured);
+  Explanation e =
+      tenon::explain(plan_, plan_memory(plan_, device_), plan_of(plan_.name, results_, false).bytes(), measured);
   for (ExplainedLaunch& l : e.launches) l.seconds.reset();
   e.model = "tenon.fuse";
-  e.device = device_->backend->describe();
+  e.device = device_->describe();
   return explanation_text(e);
 }
 

@@ -1,5 +1,6 @@
 // What tenon.fuse makes of a function for one set of shapes: a plan over the caller's arrays.
 #pragma once
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -44,7 +45,7 @@ class Program {
   /// shapes, devices, contiguity and aliasing of outputs. On a GPU it returns when the work is queued.
   void run(const Call& call, const std::vector<Array>& outputs);
 
-  std::string explain() const;
+  std::string explain();
   std::string plan_text() const { return print_plan(plan_); }
   int launches() const { return plan_.counts().total; }
 
@@ -56,8 +57,9 @@ class Program {
   std::vector<NamedValue> results_;
   std::vector<bool> used_;  // by argument
   DeviceName name_;
-  std::shared_ptr<Device> device_;
+  std::shared_ptr<Backend> device_;
   Plan plan_;
+  std::mutex busy_;  // of what is below; never taken together with the GIL
   std::optional<Executable> executable_;
   std::vector<double> set_;  // numbers as the device has them, by argument
 };

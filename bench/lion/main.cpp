@@ -105,11 +105,12 @@ nlohmann::json measure(const Case& c, const std::shared_ptr<tenon::Backend>& bac
     elements += c.counts[i];
   }
   tenon::Lion lion(backend, {});
+  const std::shared_ptr<tenon::Stream> stream = backend->make_stream();
   tenon::LionOptions options;
   options.weight_decay = 0.1;
   std::vector<double> steps, triads_;
   for (int i = -1; i < runs; ++i) {  // in turn, so that a busy neighbour meets both; the first pair warms up
-    const double step = seconds_of([&] { lion.step(tensors, options); });
+    const double step = seconds_of([&] { lion.step(*stream, tensors, options); });
     const double other = seconds_of([&] { triads(v, threads); });
     if (i < 0) continue;
     steps.push_back(step);

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._core import backend_names
+from ._core import __version__, backend_names
 from ._devices import describe_device, set_num_threads
 from ._errors import (
     CancelledError,
@@ -22,22 +22,24 @@ from ._errors import (
     UsageError,
 )
 from ._expr import (
-    NODES,
     Expr,
     attention,
     broadcast_to,
-    cast,
     concat,
     conv2d,
     gather,
-    group_norm,
-    layer_norm,
     linear,
     matmul,
     pad,
     permute,
     reshape,
     resize_nearest,
+)
+from ._functions import (
+    NODES,
+    cast,
+    group_norm,
+    layer_norm,
     rms_norm,
     round_to,
     softmax,
@@ -60,6 +62,7 @@ def __getattr__(name: str) -> Any:
 globals().update(NODES)  # tenon.silu, tenon.sum, ..: one for each node of the engine
 
 __all__ = [
+    "__version__",
     "CancelledError",
     "DeviceError",
     "Error",

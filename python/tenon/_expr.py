@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Sequence
 from typing import Any, Union
 
 from . import _core, _dtypes
@@ -70,6 +71,18 @@ class Expr:
     def __rtruediv__(self, other: Operand) -> Expr:
         return _apply("div", (other, self))
 
+    def __mod__(self, other: Operand) -> Expr:
+        return _remainder(self, other)
+
+    def __rmod__(self, other: Operand) -> Expr:
+        return _remainder(other, self)
+
+    def __floordiv__(self, other: Operand) -> Expr:
+        return _floor_quotient(self, other)
+
+    def __rfloordiv__(self, other: Operand) -> Expr:
+        return _floor_quotient(other, self)
+
     def __pow__(self, exponent: Operand) -> Expr:
         if isinstance(exponent, (int, float)) and exponent == 2:
             return self * self
@@ -80,6 +93,9 @@ class Expr:
 
     def __matmul__(self, other: Expr) -> Expr:
         return matmul(self, other)
+
+    def __rmatmul__(self, other: Expr) -> Expr:
+        return matmul(other, self)
 
     def __neg__(self) -> Expr:
         return _apply("neg", (self,))
@@ -151,6 +167,52 @@ class Expr:
         return f"Expr({self.dtype}{list(self.shape)})\n{self._value!r}"
 
 
+class Tracer:
+    """A function that is being traced, and the arrays that it has from elsewhere than its arguments: each becomes an
+    input of its own. Expressions find it while it is entered."""
+
+    _active = threading.local()
+
+    def __init__(self, graph: Any, taken: Sequence[str]) -> None:
+        self.graph = graph
+        self.captured: list[tuple[str, Any]] = []
+        self._taken = set(taken)
+        self._known: dict[int, Expr] = {}
+
+    def __enter__(self) -> Tracer:
+        self._before = Tracer.current()
+        Tracer._active.tracer = self
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        Tracer._active.tracer = self._before
+
+    @classmethod
+    def current(cls) -> Tracer | None:
+        """The innermost function that this thread traces."""
+        return getattr(cls._active, "tracer", None)
+
+    def capture(self, array: Any) -> Expr:
+        """The array as an input."""
+        found = self._known.get(id(array))
+        if found is not None:
+            return found
+        name = f"captured.{len(self.captured)}"
+        while name in self._taken:
+            name += "_"
+        call = _core.Call("captured", [name], (array,))
+        found = Expr(call.input(self.graph, 0), self.graph, call.dtype(0))
+        self.captured.append((name, array))
+        self._known[id(array)] = found
+        return found
+
+
+def _captured(operand: Any) -> Any:
+    """An array that a traced function has from elsewhere, as an expression; anything else as it is."""
+    tracer = None if isinstance(operand, (Expr, numbers.Real)) else Tracer.current()
+    return tracer.capture(operand) if tracer is not None and hasattr(operand, "__dlpack__") else operand
+
+
 def _integers(values: Any, name: str) -> list[int]:
     return [integer(v, name) for v in ((values,) if hasattr(values, "__index__") else values)]
 
@@ -166,6 +228,9 @@ def _graph_of(operands: Sequence[Any], name: str) -> Any:
     for o in operands:
         if isinstance(o, Expr):
             return o._graph
+    tracer = Tracer.current()
+    if tracer is not None and any(hasattr(o, "__dlpack__") for o in operands):
+        return tracer.graph
     raise TypeError(
         f"{name}: expected an expression, got {', '.join(type(o).__name__ for o in operands)}; "
         "tenon's operations are used inside a function that tenon.fuse traces"
@@ -173,6 +238,7 @@ def _graph_of(operands: Sequence[Any], name: str) -> Any:
 
 
 def _lift(operand: Any, graph: Any, name: str) -> Expr:
+    operand = _captured(operand)
     if isinstance(operand, Expr):
         return operand
     if isinstance(operand, numbers.Real):
@@ -184,7 +250,8 @@ def _apply(name: str, operands: Sequence[Any], numbers: Sequence[float] = (), dt
     graph = _graph_of(operands, name)
     lifted = [_lift(o, graph, name) for o in operands]
     if dtype is None:
-        dtype = _dtypes.promote([o.dtype for o in lifted if o.dtype])
+        kinds = [o.dtype for o in lifted if o.dtype]
+        dtype = _dtypes.promote(kinds) if kinds else ""  # numbers alone take the type of what they meet
     return Expr(_core.make(name, [o._value for o in lifted], nums=list(numbers)), graph, dtype)
 
 
@@ -193,8 +260,26 @@ def _either(a: Expr, b: Expr) -> Expr:
 
 
 def _only(x: Any, name: str) -> Expr:
+    x = _captured(x)
     _graph_of((x,), name)
     return x
+
+
+def _remainder(a: Any, b: Any) -> Expr:
+    """a - floor(a / b) b, of b's sign, as Python and NumPy have it; exact."""
+    rest = _apply("fmod", (a, b))
+    signs = _apply("mul", (_apply("sign", (rest,)), _apply("sign", (_lift(b, rest._graph, "fmod"),))))
+    return _apply("where", (signs < 0, rest + b, rest), dtype=rest.dtype)
+
+
+def _floor_quotient(a: Any, b: Any) -> Expr:
+    """floor(a / b) of the exact quotient, as NumPy has it: (a - a % b) / b is whole but for its rounding."""
+    rest = _remainder(a, b)
+    quotient = _apply("div", (_apply("sub", (a, rest)), b))
+    below = _apply("floor", (quotient,))
+    near = _apply("where", (quotient - below > 0.5, below + 1, below))
+    by_zero = _lift(b, rest._graph, "floor_divide") == 0.0
+    return _apply("where", (by_zero, _apply("div", (a, b)), near), dtype=rest.dtype)
 
 
 def _axis(axis: int, ndim: int, name: str) -> int:
@@ -266,16 +351,16 @@ def permute(x: Expr, axes: Sequence[int]) -> Expr:
 
 def broadcast_to(x: Expr, shape: Sequence[int]) -> Expr:
     """x repeated to `shape` by NumPy's rules."""
+    x = _only(x, "broadcast_to")
     dims = _integers(shape, "broadcast_to")
-    return x if tuple(dims) == _only(x, "broadcast_to").shape else x._view("broadcast", dims=dims)
+    return x if tuple(dims) == x.shape else x._view("broadcast", dims=dims)
 
 
 def concat(parts: Sequence[Expr], axis: int = -1) -> Expr:
     """The expressions one after the other along `axis`."""
-    parts = list(parts)
+    parts = [_only(p, "concat") for p in parts]
     graph = _graph_of(parts, "concat")
-    values = [_only(p, "concat")._value for p in parts]
-    joined = _core.make("concat", values, ints=[_axis(axis, parts[0].ndim, "concat")])
+    joined = _core.make("concat", [p._value for p in parts], ints=[_axis(axis, parts[0].ndim, "concat")])
     return Expr(joined, graph, _dtypes.promote([p.dtype for p in parts]))
 
 
@@ -301,8 +386,9 @@ def resize_nearest(x: Expr, height: int, width: int) -> Expr:
 
 
 def _anchor(node: str, operands: Sequence[Expr], **attributes: Any) -> Expr:
+    operands = [_only(o, node) for o in operands]
     graph = _graph_of(operands, node)
-    value = _make(node, [_only(o, node)._value for o in operands], **attributes)
+    value = _make(node, [o._value for o in operands], **attributes)
     return Expr(value, graph, _dtypes.promote([o.dtype for o in operands]))
 
 
@@ -325,107 +411,8 @@ def conv2d(x: Expr, weight: Expr, stride: int = 1, padding: int | Sequence[int] 
 
 def attention(q: Expr, k: Expr, v: Expr, scale: float | None = None, causal: bool = False) -> Expr:
     """softmax(scale q k^T) v per head: q [B, H, Sq, D], k [B, Hkv, Sk, D], v [B, Hkv, Sk, Dv]; scale: 1/sqrt(D)."""
-    width = _only(q, "attention").shape[-1] if q.ndim else 0
+    q = _only(q, "attention")
+    width = q.shape[-1] if q.ndim else 0
     if scale is None:
         scale = 1.0 / math.sqrt(width) if width else 1.0
     return _anchor("attention", (q, k, v), ints=[int(causal)], nums=[real(scale, "attention")])
-
-
-# ---- made of the above --------------------------------------------------------------------------------------------
-
-
-def cast(x: Expr, dtype: Any) -> Expr:
-    """x rounded to `dtype`, and stored as it where it is a result."""
-    return _only(x, "cast").cast(dtype)
-
-
-def round_to(x: Expr, dtype: Any) -> Expr:
-    """x rounded to the values of `dtype`, going on in f32."""
-    return _only(x, "round_to")._view("round", dtype=_dtypes.name_of(dtype))
-
-
-def softmax(x: Expr) -> Expr:
-    """Softmax over the last axis."""
-    e = _FUNCTIONS["exp"](x - _FUNCTIONS["max_last"](_only(x, "softmax")))
-    return e / _FUNCTIONS["sum_last"](e)
-
-
-def layer_norm(x: Expr, weight: Expr | None = None, bias: Expr | None = None, eps: float = 1e-5) -> Expr:
-    """(x - mean) / sqrt(var + eps) over the last axis with the biased variance, times weight plus bias."""
-    d = _only(x, "layer_norm") - _FUNCTIONS["mean_last"](x)
-    y = d * _FUNCTIONS["rsqrt"](_FUNCTIONS["mean_last"](d * d) + eps)
-    if weight is not None:
-        y = y * weight
-    return y if bias is None else y + bias
-
-
-def group_norm(
-    x: Expr, groups: int, weight: Expr | None = None, bias: Expr | None = None, eps: float = 1e-5
-) -> Expr:
-    """(x - mean) / sqrt(var + eps) of x [N, .., C] over each sample's groups of consecutive channels with the biased
-    variance, times weight [C] plus bias [C]."""
-    graph = _only(x, "group_norm")._graph
-    gamma, beta = (_lift(n if d is None else d, graph, "group_norm")._value for d, n in ((weight, 1.0), (bias, 0.0)))
-    return x._with(_core.group_norm(x._value, int(groups), gamma, beta, eps))
-
-
-def rms_norm(x: Expr, weight: Expr | None = None, eps: float = 1e-6) -> Expr:
-    """x / sqrt(mean(x^2) + eps) over the last axis, times weight."""
-    y = _only(x, "rms_norm") * _FUNCTIONS["rsqrt"](_FUNCTIONS["mean_last"](x * x) + eps)
-    return y if weight is None else y * weight
-
-
-def _over_last(node: str, name: str) -> Callable[..., Expr]:
-    def reduce(x: Expr, axis: int = -1, keepdim: bool = False) -> Expr:
-        x = _only(x, name)
-        if _axis(axis, x.ndim, name) != x.ndim - 1:
-            raise UsageError(f"{name}: expected the last axis, got axis {axis} of {x.ndim}; permute it first", name)
-        y = x._with(_core.make(node, [x._value], ints=[0]), _dtypes.promote([x.dtype]))
-        return y if keepdim else reshape(y, x.shape[:-1])
-
-    reduce.__name__ = reduce.__qualname__ = name
-    reduce.__doc__ = f"Reduction `{node}` over the last axis."
-    return reduce
-
-
-def _pointwise(node: str, arity: int, numbers: int) -> Callable[..., Expr]:
-    dtype = "bool" if node in ("less", "equal") else None
-
-    def function(*args: Any) -> Expr:
-        if len(args) != arity + numbers:
-            raise TypeError(f"{node}: expected {arity} operands and {numbers} numbers, got {len(args)} arguments")
-        given = [real(n, node) for n in args[arity:]]
-        if node == "where":
-            kinds = [a.dtype for a in args[1:] if isinstance(a, Expr) and a.dtype]
-            return _apply(node, args, given, _dtypes.promote(kinds) if kinds else None)
-        return _apply(node, args[:arity], given, dtype)
-
-    function.__name__ = function.__qualname__ = node
-    function.__doc__ = f"The pointwise node `{node}` of {arity} operand(s)" + (
-        f" and {numbers} number(s)." if numbers else "."
-    )
-    return function
-
-
-# NumPy's names where a node's own means something else there; all others go by their nodes' names.
-_POINTWISE = {"max": "maximum", "min": "minimum"}
-_REDUCTIONS = {"reduce_max": "max"}
-
-
-def _functions() -> dict[str, Callable[..., Expr]]:
-    """One function for each pointwise node and each reduction that the engine has."""
-    out = {_POINTWISE.get(name, name): _pointwise(name, *takes) for name, *takes in _core.pointwise_names()}
-    for node in _core.reduction_names():
-        name = _REDUCTIONS.get(node, node)
-        out[name] = _over_last(node, name)
-    return out
-
-
-NODES = _functions()
-_FUNCTIONS: dict[str, Callable[..., Expr]] = {
-    "exp": NODES["exp"],
-    "rsqrt": NODES["rsqrt"],
-    "max_last": lambda x: NODES["max"](x, keepdim=True),
-    "sum_last": lambda x: NODES["sum"](x, keepdim=True),
-    "mean_last": lambda x: NODES["mean"](x, keepdim=True),
-}

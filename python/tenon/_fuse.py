@@ -3,33 +3,58 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
 import sys
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import _arrays, _core, _dtypes
+from . import _arrays, _core
 from ._errors import UsageError
-from ._expr import Expr
+from ._expr import Expr, Tracer
 
-_ALL: weakref.WeakSet[Fused] = weakref.WeakSet()
+_ALL: weakref.WeakValueDictionary[int, Fused] = weakref.WeakValueDictionary()  # by handle
+_HANDLES = itertools.count()
+
+
+def by_handle(handle: int) -> Fused:
+    """The function of that handle, which PyTorch's operators know it by."""
+    return _ALL[handle]
+
+
+class _Bound:
+    """One call's arguments in the order of their names; the last of them are `keywords`."""
+
+    __slots__ = ("keywords", "names", "values")
+
+    def __init__(self, names: Sequence[str], values: tuple[Any, ...], keywords: tuple[str, ...]) -> None:
+        self.names = names
+        self.values = values
+        self.keywords = keywords
 
 
 class _Traced:
     """A function's plan for one set of shapes, types and strides, and how its results go back to the caller."""
 
-    def __init__(self, program: Any, results: list[tuple[tuple[int, ...], str]], structure: Any) -> None:
+    def __init__(
+        self, program: Any, results: list[tuple[tuple[int, ...], str]], structure: Any, captured: list[tuple[str, Any]]
+    ) -> None:
         self.program = program
         self.results = results  # shape and type of every array that is written
         self.structure = structure  # (kind, keys, position of each of the caller's results)
+        self.captured = captured  # arrays that the function has from elsewhere than its arguments, with their names
 
-    def pack(self, arrays: Sequence[Any]) -> Any:
-        kind, keys, positions = self.structure
-        values = [arrays[p] for p in positions]
-        if kind is None:
-            return values[0]
-        return dict(zip(keys, values)) if kind is dict else kind(values)
+
+def pack(structure: Any, arrays: Sequence[Any]) -> Any:
+    """The results in the form in which the function returns them."""
+    kind, keys, positions = structure
+    values = [arrays[p] for p in positions]
+    if kind is None:
+        return values[0]
+    if kind is dict:
+        return dict(zip(keys, values))
+    return values if kind is list else tuple(values)
 
 
 def _flatten(result: Any) -> tuple[Any, list[str], list[Expr]]:
@@ -57,12 +82,18 @@ def _apart(name: str, taken: set[str]) -> str:
     return name
 
 
+def _torch_compiles() -> bool:
+    """Whether torch.compile looks on; it reads this function too."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.compiler.is_compiling()
+
+
 class Fused:
     """A function that runs as fused kernels. Call it with arrays and numbers; `explain` shows what became of it.
 
     The function is traced once for every combination of shapes, types, strides and device. Arrays are read where they
     lie. Numbers given as arguments are values of a run: another number costs no new plan. Numbers inside the function
-    are constants of the plan.
+    are constants of the plan; arrays inside it are those of the trace, read anew by every call.
     """
 
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
@@ -71,41 +102,63 @@ class Fused:
         self._function = function
         self._name = name or getattr(function, "__name__", "fused").replace("<lambda>", "fused")
         self._signature = inspect.signature(function)
-        self._cache: dict[bytes, _Traced] = {}
+        kinds = {p.kind for p in self._signature.parameters.values()}
+        plain = kinds <= {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+        self._plain = list(self._signature.parameters) if plain else None
+        self._cache: dict[tuple[tuple[str, ...], bytes], _Traced] = {}
+        self._shapes: dict[Any, list[tuple[tuple[int, ...], str]]] = {}  # of results, by what they depend on
         self._last: _Traced | None = None
+        self._structure: Any = None  # of the last result_types(), for torch.compile
+        self._handle = next(_HANDLES)
         self.__doc__ = getattr(function, "__doc__", None)
-        _ALL.add(self)
+        _ALL[self._handle] = self
+        if "torch" in sys.modules:
+            from . import _torch  # noqa: F401  its operators exist before torch.compile wants them
 
-    def _names(self, count: int) -> list[str]:
+    def _names(self, positional: int) -> list[str]:
         names: list[str] = []
         for p in self._signature.parameters.values():
             if p.kind is p.VAR_POSITIONAL:
-                names += [f"{p.name}.{i}" for i in range(count - len(names))]
+                names += [f"{p.name}.{i}" for i in range(positional - len(names))]
             elif p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
                 names.append(p.name)
-        return names[:count]
+        return names[:positional]
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Bound:
+        if self._plain is not None and not kwargs and len(args) == len(self._plain):
+            return _Bound(self._plain, args, ())
         bound = self._signature.bind(*args, **kwargs)
-        if bound.kwargs:
-            raise TypeError(f"{self._name}: keyword-only arguments are not supported: {', '.join(bound.kwargs)}")
-        return bound.args
+        keywords = tuple(bound.kwargs)
+        return _Bound([*self._names(len(bound.args)), *keywords], (*bound.args, *bound.kwargs.values()), keywords)
 
-    def _read(self, args: tuple[Any, ...]) -> Any:
-        names = self._names(len(args))
+    def _check_gradients(self, names: Sequence[str], values: Sequence[Any]) -> None:
         torch = sys.modules.get("torch")
-        if torch is not None and torch.is_grad_enabled():
-            for name, a in zip(names, args):
-                if isinstance(a, torch.Tensor) and a.requires_grad:
-                    raise UsageError(
-                        f"{name}: requires gradients, which {self._name} does not carry; "
-                        "detach it or call under torch.no_grad()",
-                        name,
-                    )
-        call = _core.Call(self._name, names, args)
-        return call
+        if torch is None or not torch.is_grad_enabled():
+            return
+        for name, a in zip(names, values):
+            if isinstance(a, torch.Tensor) and a.requires_grad:
+                raise UsageError(
+                    f"{name}: requires gradients, which {self._name} does not carry; "
+                    "detach it or call under torch.no_grad()",
+                    name,
+                )
 
-    def _trace(self, call: Any, args: tuple[Any, ...]) -> _Traced:
+    def _read(self, bound: _Bound) -> Any:
+        self._check_gradients(bound.names, bound.values)
+        return _core.Call(self._name, bound.names, bound.values)
+
+    def _evaluate(self, given: list[Expr], keywords: tuple[str, ...], tracer: Tracer) -> Any:
+        """What the function makes of expressions: kind and keys of its results, and the results."""
+        positional = len(given) - len(keywords)
+        with tracer:
+            result = self._function(*given[:positional], **dict(zip(keywords, given[positional:])))
+        kind, keys, values = _flatten(result)
+        for key, value in zip(keys, values):
+            if value._graph is not tracer.graph:
+                raise UsageError(f"{self._name}: {key} belongs to another traced function", key)
+        return kind, keys, values
+
+    def _trace(self, call: Any, bound: _Bound) -> _Traced:
         graph = _core.Graph()
         given: list[Any] = []
         for i, name in enumerate(call.names):
@@ -113,15 +166,14 @@ class Fused:
                 given.append(Expr(graph.scalar(name), graph, ""))
             else:
                 given.append(Expr(call.input(graph, i), graph, call.dtype(i)))
-        kind, keys, values = _flatten(self._function(*given))
+        tracer = Tracer(graph, call.names)
+        kind, keys, values = self._evaluate(given, bound.keywords, tracer)
         stored: dict[Any, int] = {}
         positions: list[int] = []
         named: list[Any] = []
         results: list[tuple[tuple[int, ...], str]] = []
-        taken = set(call.names)
+        taken = {*call.names, *(name for name, _ in tracer.captured)}
         for key, value in zip(keys, values):
-            if value._graph is not graph:
-                raise UsageError(f"{self._name}: {key} belongs to another traced function", key)
             dtype = value.dtype or "f32"
             final = value.cast(dtype)._value
             if final not in stored:
@@ -129,53 +181,77 @@ class Fused:
                 named.append(_core.NamedValue(_apart(key, taken), final))
                 results.append((tuple(value.shape), dtype))
             positions.append(stored[final])
-        program = _core.Program(self._name, named, call)
-        return _Traced(program, results, (kind, keys, positions))
+        whole = self._with_captured(call, bound, tracer.captured)
+        program = _core.Program(self._name, named, whole)
+        return _Traced(program, results, (kind, keys, positions), tracer.captured)
 
-    def _find(self, call: Any, args: tuple[Any, ...]) -> _Traced:
-        traced = self._cache.get(call.key)
+    def _with_captured(self, call: Any, bound: _Bound, captured: list[tuple[str, Any]]) -> Any:
+        if not captured:
+            return call
+        names, arrays = zip(*captured)
+        self._check_gradients(names, arrays)
+        return _core.Call(self._name, [*bound.names, *names], (*bound.values, *arrays))
+
+    def _find(self, call: Any, bound: _Bound) -> _Traced:
+        key = (bound.keywords, call.key)
+        traced = self._cache.get(key)
         if traced is None:
-            traced = self._cache[call.key] = self._trace(call, args)
+            traced = self._cache[key] = self._trace(call, bound)
         self._last = traced
         return traced
+
+    def result_types(self, shapes: Sequence[tuple[int, ...] | None], dtypes: Sequence[str], bound: _Bound) -> Any:
+        """Shape and type of every array that a call with arguments of these shapes and types writes (None: a number), and
+        the form in which the function returns them; for compilers that ask before there are arrays."""
+        key = (bound.keywords, tuple(shapes), tuple(dtypes))
+        if key not in self._shapes:
+            graph = _core.Graph()
+            given = [
+                Expr(graph.scalar(n), graph, "") if s is None else Expr(graph.input(n, d, list(s)), graph, d)
+                for n, s, d in zip(bound.names, shapes, dtypes)
+            ]
+            kind, keys, values = self._evaluate(given, bound.keywords, Tracer(graph, bound.names))
+            stored: dict[Any, int] = {}
+            positions = [stored.setdefault(v.cast(v.dtype or "f32")._value, len(stored)) for v in values]
+            first = [positions.index(i) for i in range(len(stored))]
+            results = [(tuple(values[i].shape), values[i].dtype or "f32") for i in first]
+            self._shapes[key] = (results, (kind, keys, positions))
+        results, self._structure = self._shapes[key]
+        return results, self._structure
 
     def _outputs(self, traced: _Traced, like: Any, out: Any) -> list[Any]:
         if out is None:
             return [_arrays.empty_like(like, shape, dtype) for shape, dtype in traced.results]
-        kind, keys, positions = traced.structure
-        if len(positions) != len(traced.results):
-            raise UsageError(f"out: {self._name} returns one value under two names; out cannot hold both", "out")
-        if kind is None:
-            given = [out]
-        elif kind is dict:
-            if not isinstance(out, dict) or set(out) != set(keys):
-                raise UsageError(f"out: expected a dict with the keys {', '.join(keys)}", "out")
-            given = [out[k] for k in keys]
-        else:
-            if not isinstance(out, (tuple, list)) or len(out) != len(keys):
-                raise UsageError(f"out: expected {len(keys)} arrays", "out")
-            given = list(out)
-        for key, array in zip(keys, given):
+        given = unpack(traced.structure, out, self._name)
+        for key, array in zip(traced.structure[1], given):
             _arrays.check_writable(array, key)
         return given
 
+    def run(self, bound: _Bound, out: Any = None, stored: Any = None) -> tuple[list[Any], Any]:
+        """The arrays that a call writes, each once, and the form in which the function returns them. They are new, or
+        those of `out`, which has that form, or `stored`."""
+        call = self._read(bound)
+        traced = self._find(call, bound)
+        like = call.first
+        arrays = list(stored) if stored is not None else self._outputs(traced, like, out)
+        traced.program.run(self._with_captured(call, bound, traced.captured), arrays)
+        return [_arrays.finish(like, a) for a in arrays], traced.structure
+
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Runs on `args`; results are new arrays of the first array's library and device, or `out`."""
-        if kwargs or len(args) != len(self._signature.parameters):
-            args = self._bind(args, kwargs)
-        call = self._read(args)
-        traced = self._find(call, args)
-        like = call.first
-        arrays = self._outputs(traced, like, out)
-        traced.program.run(call, arrays)
-        if out is not None:
-            return out
-        return traced.pack([_arrays.finish(like, a) for a in arrays])
+        if _torch_compiles():
+            from . import _torch
+
+            arrays = _torch.call_fused(self._handle, args, kwargs, out)
+            structure = self._structure  # the call has just set it
+        else:
+            arrays, structure = self.run(self._bind(args, kwargs), out)
+        return pack(structure, arrays) if out is None else out
 
     def _traced_for(self, args: tuple[Any, ...], kwargs: dict[str, Any], what: str) -> _Traced:
         if args or kwargs:
-            args = self._bind(args, kwargs)
-            return self._find(self._read(args), args)
+            bound = self._bind(args, kwargs)
+            return self._find(self._read(bound), bound)
         if self._last is None:
             raise UsageError(f"{what}: {self._name} has not been called yet; give {what} its arguments", what)
         return self._last
@@ -196,6 +272,22 @@ class Fused:
         return f"<fused {self._name}, {len(self._cache)} plan(s)>"
 
 
+def unpack(structure: Any, out: Any, name: str) -> list[Any]:
+    """The caller's arrays to write to, in the order of the results that are stored."""
+    kind, keys, positions = structure
+    if len(positions) != len(set(positions)):
+        raise UsageError(f"out: {name} returns one value under two names; out cannot hold both", "out")
+    if kind is None:
+        return [out]
+    if kind is dict:
+        if not isinstance(out, dict) or set(out) != set(keys):
+            raise UsageError(f"out: expected a dict with the keys {', '.join(keys)}", "out")
+        return [out[k] for k in keys]
+    if not isinstance(out, (tuple, list)) or len(out) != len(keys):
+        raise UsageError(f"out: expected {len(keys)} arrays", "out")
+    return list(out)
+
+
 def fuse(function: Callable[..., Any], name: str | None = None) -> Fused:
     """`function`, called once with expressions, as fused kernels on arrays.
 
@@ -205,13 +297,14 @@ def fuse(function: Callable[..., Any], name: str | None = None) -> Fused:
         print(k.explain())       # which launches, and what fills their holes
 
     Results have the type of the operands (f32 where those differ); arithmetic in between is f32. A function with
-    matrix products, convolutions or attention takes one launch for each of them or more.
+    matrix products, convolutions or attention takes one launch for each of them or more. Arguments may be given by
+    position or keyword; arrays that the function has from elsewhere are read too. torch.compile takes a call whole.
     """
     return Fused(function, name)
 
 
 def _forget() -> None:
-    for fused in _ALL:
+    for fused in list(_ALL.values()):
         fused._cache.clear()
         fused._last = None
 

@@ -1,5 +1,5 @@
-"""PyTorch's operators `tenon::lion_step` and `tenon::lion_foreach`: schemas that say what they write, fake
-implementations for the compiler, and the real ones for CPU and CUDA tensors on the current stream."""
+"""PyTorch's operators `tenon::lion_step`, `tenon::lion_foreach` and `tenon::fused`: schemas that say what they write,
+fake implementations for the compiler, and the real ones for CPU and CUDA tensors on the current stream."""
 
 from __future__ import annotations
 
@@ -8,29 +8,35 @@ from typing import Any, Optional
 
 import torch
 
-from . import _core
+from . import _core, _dtypes, _fuse
+from ._errors import UsageError
 
 _increment_version = torch.autograd.graph.increment_version  # autograd sees that they were written to
 _OPTIONS = (
-    "float lr, float beta1, float beta2, float weight_decay, float eps=0.0, bool maximize=False, "
+    "float beta1, float beta2, float weight_decay, float eps=0.0, bool maximize=False, "
     'str non_finite="propagate"'
 )
 _library = torch.library.Library("tenon", "DEF")
-_library.define(
-    "lion_step(Tensor(a!) param, Tensor(b!) exp_avg, Tensor grad, " + _OPTIONS + ", Tensor(c!)? master=None) -> ()"
-)
-_library.define(
-    "lion_foreach(Tensor(a!)[] params, Tensor(b!)[] exp_avgs, Tensor[] grads, "
-    + _OPTIONS
-    + ", Tensor(c!)[]? masters=None) -> ()"
-)
+# One overload for each kind of learning rate: as a tensor it can change without another compilation.
+_RATES = {"": "float", ".tensor_lr": "Tensor"}
+for _overload, _rate in _RATES.items():
+    _library.define(
+        f"lion_step{_overload}(Tensor(a!) param, Tensor(b!) exp_avg, Tensor grad, {_rate} lr, "
+        + _OPTIONS
+        + ", Tensor(c!)? master=None) -> ()"
+    )
+    _library.define(
+        f"lion_foreach{_overload}(Tensor(a!)[] params, Tensor(b!)[] exp_avgs, Tensor[] grads, {_rate} lr, "
+        + _OPTIONS
+        + ", Tensor(c!)[]? masters=None) -> ()"
+    )
 
 
 def _step(
     param: Any,
     exp_avg: Any,
     grad: Any,
-    lr: float,
+    lr: Any,
     beta1: float,
     beta2: float,
     weight_decay: float,
@@ -40,7 +46,7 @@ def _step(
     master: Optional[Any] = None,
 ) -> None:
     masters = None if master is None else [master]
-    _core.lion_step([param], [exp_avg], [grad], masters, lr, beta1, beta2, weight_decay, maximize, non_finite)
+    _core.lion_step([param], [exp_avg], [grad], masters, float(lr), beta1, beta2, weight_decay, maximize, non_finite)
     _increment_version([param, exp_avg, *(masters or ())])
 
 
@@ -48,7 +54,7 @@ def _foreach(
     params: Sequence[Any],
     exp_avgs: Sequence[Any],
     grads: Sequence[Any],
-    lr: float,
+    lr: Any,
     beta1: float,
     beta2: float,
     weight_decay: float,
@@ -58,28 +64,27 @@ def _foreach(
     masters: Optional[Sequence[Any]] = None,
 ) -> None:
     _core.lion_step(
-        params, exp_avgs, grads, masters or None, lr, beta1, beta2, weight_decay, maximize, non_finite
+        params, exp_avgs, grads, masters or None, float(lr), beta1, beta2, weight_decay, maximize, non_finite
     )
     _increment_version([*params, *exp_avgs, *(masters or ())])
 
 
-for _key in ("CPU", "CUDA"):
-    _library.impl("lion_step", _step, _key)
-    _library.impl("lion_foreach", _foreach, _key)
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """What a compiler learns of an operator that only writes to its arguments."""
 
 
-@torch.library.register_fake("tenon::lion_step")
-def _fake_step(*args: Any, **kwargs: Any) -> None:
-    return None
+for _overload in _RATES:
+    for _name, _function in (("lion_step", _step), ("lion_foreach", _foreach)):
+        for _key in ("CPU", "CUDA"):
+            _library.impl(_name + _overload, _function, _key)
+        torch.library.register_fake(f"tenon::{_name}{_overload}", _nothing)
 
 
-@torch.library.register_fake("tenon::lion_foreach")
-def _fake_foreach(*args: Any, **kwargs: Any) -> None:
-    return None
-
-
-def _number(lr: Any) -> float:
-    return float(lr) if not isinstance(lr, float) else lr
+def _number(lr: Any) -> Any:
+    """The learning rate as the operators take it; a compiler's own numbers stay what they are."""
+    if isinstance(lr, torch.Tensor):
+        return lr.detach()
+    return lr if isinstance(lr, (float, torch.SymFloat)) else float(lr)
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -121,3 +126,71 @@ def lion_foreach(
             list(params), list(exp_avgs), list(grads), lr, beta1, beta2, weight_decay, eps, maximize,
             non_finite, list(masters) if masters else None,
         )  # fmt: skip
+
+
+# ---- tenon.fuse -----------------------------------------------------------------------------------------------------
+
+_library.define("fused(int handle, Tensor[] tensors, float[] numbers, str kinds, str[] keywords) -> Tensor[]")
+_library.define(
+    "fused_out(int handle, Tensor[] tensors, float[] numbers, str kinds, str[] keywords, Tensor(a!)[] out) -> ()"
+)
+
+
+def _bound(handle: int, tensors: Sequence[Any], numbers: Sequence[float], kinds: str, keywords: Sequence[str]) -> Any:
+    """The call's arguments in order: `kinds` has a t for every tensor and an n for every number."""
+    rest = {"t": iter(tensors), "n": iter(numbers)}
+    values = tuple(next(rest[kind]) for kind in kinds)
+    function, positional = _fuse.by_handle(handle), len(values) - len(keywords)
+    return function, function._bind(values[:positional], dict(zip(keywords, values[positional:])))
+
+
+def _fused(*call: Any) -> list[Any]:
+    function, bound = _bound(*call)
+    with torch.no_grad():
+        return function.run(bound)[0]
+
+
+def _fused_out(*call: Any) -> None:
+    function, bound = _bound(*call[:-1])
+    with torch.no_grad():
+        function.run(bound, stored=call[-1])
+    _increment_version(call[-1])
+
+
+def _types_of(function: Any, bound: Any) -> Any:
+    shapes = [tuple(int(n) for n in v.shape) if isinstance(v, torch.Tensor) else None for v in bound.values]
+    dtypes = [_dtypes.name_of(v.dtype) if isinstance(v, torch.Tensor) else "" for v in bound.values]
+    return function.result_types(shapes, dtypes, bound)
+
+
+def _fake_fused(*call: Any) -> list[Any]:
+    results, _ = _types_of(*_bound(*call))
+    like = call[1][0]
+    return [like.new_empty(shape, dtype=getattr(torch, _dtypes.torch_name(dtype))) for shape, dtype in results]
+
+
+for _key in ("CPU", "CUDA"):
+    _library.impl("fused", _fused, _key)
+    _library.impl("fused_out", _fused_out, _key)
+torch.library.register_fake("tenon::fused", _fake_fused)
+torch.library.register_fake("tenon::fused_out", _nothing)
+
+
+@torch.compiler.allow_in_graph
+def call_fused(handle: int, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> tuple[Any, ...]:
+    """A call of a fused function as torch.compile sees it: one operator. The arrays that it writes, each once."""
+    function = _fuse.by_handle(handle)
+    bound = function._bind(args, kwargs)
+    function._check_gradients(bound.names, bound.values)
+    tensors = [v for v in bound.values if isinstance(v, torch.Tensor)]
+    if not tensors:
+        raise UsageError(f"{function._name}: expected at least one tensor among the arguments", function._name)
+    numbers = [float(v) for v in bound.values if not isinstance(v, torch.Tensor)]
+    kinds = "".join("t" if isinstance(v, torch.Tensor) else "n" for v in bound.values)
+    call = (handle, tensors, numbers, kinds, list(bound.keywords))
+    _, structure = _types_of(function, bound)
+    if out is None:
+        return tuple(torch.ops.tenon.fused(*call))
+    written = _fuse.unpack(structure, out, function._name)
+    torch.ops.tenon.fused_out(*call, written)
+    return tuple(written)

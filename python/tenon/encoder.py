@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from . import _checks, _core, _dtypes
 from ._checks import whole
 from ._errors import UsageError
-from .pipeline import Pipeline, _numpy
+from ._pictures import check_mode, check_sides, is_array, is_pil, need_numpy, shape_text
+from .pipeline import Pipeline
 
 if TYPE_CHECKING:
     import numpy.typing
 
 _LARGEST_BATCH = 4096
-_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV")
 
 
 @dataclass
@@ -27,50 +27,34 @@ class ImageFeatures:
     patch_features: numpy.typing.NDArray[Any]
 
 
-def _is_pil(image: Any) -> bool:
-    return hasattr(image, "mode") and hasattr(image, "convert") and hasattr(image, "size")
-
-
-def _is_array(image: Any) -> bool:
-    return hasattr(image, "shape") and hasattr(image, "dtype")
-
-
-def _shape(array: Any) -> str:
-    return f"[{', '.join(str(n) for n in array.shape)}]"
-
-
 def _check_array(array: Any, name: str) -> None:
     if str(array.dtype).rpartition(".")[2] != "uint8":
         raise UsageError(f"{name}: expected uint8 values, 0 to 255, got {array.dtype}", name)
     if len(array.shape) != 3 or array.shape[2] != 3:
-        raise UsageError(f"{name}: expected shape [height, width, 3], got {_shape(array)}", name)
+        raise UsageError(f"{name}: expected shape [height, width, 3], got {shape_text(array)}", name)
 
 
 def _check(image: Any, name: str) -> None:
     """Refuses what is no picture; copies nothing."""
-    if _is_pil(image):
-        if image.mode not in _MODES:
-            raise UsageError(
-                f"{name}: pictures of mode {image.mode!r} have no 8-bit colours; convert it to RGB first", name
-            )
+    if is_pil(image):
+        check_mode(image, name)
         width, height = image.size
-    elif _is_array(image):
+    elif is_array(image):
         _check_array(image, name)
         height, width = image.shape[:2]
     else:
         raise TypeError(
             f"{name}: expected a PIL image or a uint8 array [height, width, 3], got {type(image).__name__}"
         )
-    if not (0 < width <= _core.LARGEST_SIDE and 0 < height <= _core.LARGEST_SIDE):
-        raise UsageError(f"{name}: expected sides from 1 to {_core.LARGEST_SIDE} pixels, got {width}x{height}", name)
+    check_sides(width, height, name)
 
 
 def _pictures(images: Any) -> list[Any]:
     """The pictures one by one, all checked."""
-    if _is_pil(images) or (_is_array(images) and len(images.shape) != 4):
+    if is_pil(images) or (is_array(images) and len(images.shape) != 4):
         _check(images, "images")
         return [images]
-    if not isinstance(images, (list, tuple)) and not _is_array(images):
+    if not isinstance(images, (list, tuple)) and not is_array(images):
         raise TypeError(
             "images: expected a PIL image, a uint8 array [height, width, 3] or a list of them, "
             f"got {type(images).__name__}"
@@ -84,8 +68,8 @@ def _pictures(images: Any) -> list[Any]:
 
 def _pixels(image: Any) -> Any:
     """A dense array of NumPy's. Transparency is dropped, as where files are read."""
-    np = _numpy("tenon.load")
-    if _is_pil(image):
+    np = need_numpy("tenon.load")
+    if is_pil(image):
         image = image.convert("RGB")
     elif hasattr(image, "detach"):  # a tensor of PyTorch's, of any device
         image = image.detach().cpu().numpy()
@@ -161,7 +145,7 @@ _CLASSES: dict[str, type[ImageEncoder] | type[Pipeline]] = {
 
 
 def load(
-    spec: str | os.PathLike[str],
+    spec: str | bytes | os.PathLike[str] | os.PathLike[bytes],
     *,
     device: str | None = None,
     dtype: Any = None,
@@ -171,7 +155,7 @@ def load(
     """Opens a model of whatever kind: a folder, a .safetensors file or "random:NAME". The weights say what it is: an
     ImageEncoder for a vision transformer, a Pipeline for Stable Diffusion. `device`: "cpu" (None too) or "cuda". The
     rest as ImageEncoder.from_pretrained. Raises ModelError for what is neither, or is not there."""
-    if not isinstance(spec, (str, os.PathLike)):
+    if not isinstance(spec, (str, bytes, os.PathLike)):
         raise TypeError(f"spec: expected a path or random:NAME, got {type(spec).__name__}")
     if device is not None and not isinstance(device, str):
         raise TypeError(f'device: expected "cpu", "cuda" or None, got {type(device).__name__}')

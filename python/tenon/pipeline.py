@@ -1,57 +1,46 @@
-"""Text to image with Stable Diffusion 1.x checkpoints."""
+"""Text to image and image to image with Stable Diffusion 1.x checkpoints."""
 
 from __future__ import annotations
 
 import numbers
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _checks, _core, _dtypes
+from . import _checks, _core, _dtypes, _pictures
 from ._checks import real, shown, whole
 from ._errors import UsageError
 
 StepCallback = Callable[["Pipeline", int, float, dict[str, Any]], "dict[str, Any] | None"]
 
+_OUTPUT_TYPES = ("pil", "np", "pt", "latent")
+_RESIZE_MODES = ("stretch", "crop", "fill")
+_UNSUPPORTED = ("timesteps", "sigmas", "prompt_embeds", "negative_prompt_embeds", "ip_adapter_image",
+                "ip_adapter_image_embeds", "cross_attention_kwargs", "guidance_rescale")  # fmt: skip
+
 
 @dataclass
 class ImageOutput:
-    """What a pipeline gives: the pictures, and what it takes to draw them again."""
+    """What a pipeline gives: the pictures, and what it takes to draw them again. `images`: a list of PIL images; with
+    output_type "np" an array [n, height, width, 3], with "pt" a tensor [n, 3, height, width], both f32 in 0..1; with
+    "latent" the latents [n, channels, height / 8, width / 8]."""
 
-    images: list[Any]
+    images: Any
     seeds: list[int] = field(default_factory=list)
     width: int = 0
     height: int = 0
     num_inference_steps: int = 0
     guidance_scale: float = 0.0
     sampler: str = ""
-
-
-def _numpy(caller: str = "tenon.Pipeline") -> Any:
-    try:
-        import numpy
-    except ImportError as e:
-        raise ImportError(f"{caller} needs NumPy here: pip install numpy") from e
-    return numpy
-
-
-def _picture(raw: tuple[int, int, int, bytes], output_type: str) -> Any:
-    width, height, channels, pixels = raw
-    if output_type == "np":
-        np = _numpy()
-        return np.frombuffer(pixels, np.uint8).reshape(height, width, channels).astype(np.float32) / 255.0
-    try:
-        from PIL import Image
-    except ImportError as e:
-        raise ImportError('pictures as PIL images need Pillow: pip install pillow, or pass output_type="np"') from e
-    return Image.frombytes("RGB", (width, height), pixels)
+    nsfw_content_detected: None = None  # diffusers' name; there is no such filter
 
 
 def _latent_bytes(latents: Any) -> bytes:
     if hasattr(latents, "detach"):  # a tensor of PyTorch's, of any type and device
         latents = latents.detach().float().cpu().numpy()
-    np = _numpy()
+    np = _pictures.need_numpy("tenon.Pipeline")
     try:
         return np.ascontiguousarray(latents, np.float32).tobytes()
     except (TypeError, ValueError) as e:
@@ -79,6 +68,46 @@ def _seed(seed: int | None, generator: Any) -> int:
     return int(seed)
 
 
+def _refuse(**given: Any) -> None:
+    """Arguments of diffusers that mean nothing here: refused by name unless they are left at what means nothing there."""
+    for name, value in given.items():
+        empty = value is None or (isinstance(value, (int, float)) and value == 0)
+        if not empty:
+            raise UsageError(f"{name}: is not supported; leave it out", name)
+
+
+def _flag(value: Any, name: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise UsageError(f"{name}: expected {', '.join(map(repr, allowed))}, got {value!r}", name)
+    return value
+
+
+@dataclass
+class _Drawn:
+    """What the engine gave for every prompt so far."""
+
+    pictures: list[tuple[int, int, int, bytes]] = field(default_factory=list)
+    texts: list[dict[str, str]] = field(default_factory=list)
+    latents: list[bytes] = field(default_factory=list)
+    latent_shape: tuple[int, ...] = ()
+
+    def images(self, output_type: str) -> Any:
+        """In the form that `output_type` names."""
+        if output_type == "pil":
+            return [_pictures.pil_image(w, h, p, t) for (w, h, _, p), t in zip(self.pictures, self.texts)]
+        if output_type == "np":
+            return _pictures.float_array(self.pictures)
+        if output_type == "pt":
+            torch = _pictures.need_torch('output_type="pt"')
+            return torch.from_numpy(_pictures.float_array(self.pictures)).permute(0, 3, 1, 2).contiguous()
+        np = _pictures.need_numpy("tenon.Pipeline")
+        latents = np.frombuffer(b"".join(self.latents), np.float32).reshape(-1, *self.latent_shape[1:]).copy()
+        try:
+            return _pictures.need_torch('output_type="latent"').from_numpy(latents)
+        except ImportError:
+            return latents
+
+
 class Pipeline:
     """A model ready to draw. Not for several threads at once: calls wait for one another.
 
@@ -92,15 +121,15 @@ class Pipeline:
     @classmethod
     def from_pretrained(
         cls,
-        path: str | os.PathLike[str] | None = None,
+        path: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
         *,
         device: str = "cpu",
         dtype: Any = None,
         threads: int = 0,
         fusion: bool = True,
     ) -> Pipeline:
-        """Opens a model: a diffusers folder, a single .safetensors file with its tokenizer beside it, "random:sd15", or
-        the package's own. `dtype` is the arithmetic (bf16, f16 or f32; by default what the device does best);
+        """Opens a model: a diffusers folder, a single .safetensors file, or the package's own. `device`: "cpu", "cuda",
+        or "auto" for a GPU where one can be used. `dtype` is the arithmetic (bf16, f16 or f32; by default what the device does best);
         `threads`: of the CPU, 0 for TENON_THREADS or all processors. Raises ModelError for what is no model,
         DeviceError for a device that is not there."""
         type_name = "" if dtype is None else _dtypes.name_of(dtype)
@@ -113,6 +142,11 @@ class Pipeline:
         return self._core.name
 
     @property
+    def known_words(self) -> dict[str, list[str]]:
+        """All the words that the model was trained on, by kind, of a model that knows only a few; empty otherwise."""
+        return self._core.known_words
+
+    @property
     def device(self) -> str:
         """What the pipeline runs on, in words."""
         return self._core.device
@@ -120,86 +154,157 @@ class Pipeline:
     def __call__(
         self,
         prompt: str | Sequence[str],
-        negative_prompt: str | Sequence[str] | None = None,
         height: int | None = None,
         width: int | None = None,
         num_inference_steps: int | None = None,
+        timesteps: None = None,
+        sigmas: None = None,
         guidance_scale: float | None = None,
-        *,
-        num_images_per_prompt: int = 1,
-        seed: int | None = None,
+        negative_prompt: str | Sequence[str] | None = None,
+        num_images_per_prompt: int | None = 1,
+        eta: float | None = None,
         generator: Any = None,
         latents: Any = None,
-        sampler: str | None = None,
-        output_type: str = "pil",
+        prompt_embeds: None = None,
+        negative_prompt_embeds: None = None,
+        ip_adapter_image: None = None,
+        ip_adapter_image_embeds: None = None,
+        output_type: str | None = "pil",
+        return_dict: bool = True,
+        cross_attention_kwargs: None = None,
+        guidance_rescale: float = 0.0,
+        clip_skip: int | None = None,
         callback_on_step_end: StepCallback | None = None,
+        callback_on_step_end_tensor_inputs: Sequence[str] = ("latents",),
+        *,
+        image: Any = None,
+        strength: float | None = None,
+        resize_mode: str = "stretch",
+        seed: int | None = None,
+        sampler: str | None = None,
+    ) -> Any:
+        """Draws. Arguments and their order are those of diffusers' StableDiffusionPipeline, `image` and `strength` those
+        of its StableDiffusionImg2ImgPipeline; what is left out takes the model's own default.
+
+        image: a PIL image, a uint8 or 0..1 array [height, width, 3], or a 0..1 tensor [3, height, width] to start from,
+            brought to `width` and `height` (its own, down to a multiple of 8) as `resize_mode` says: "stretch", "crop" or
+            "fill". strength: how much of it is redrawn, above 0 up to 1, by default 0.8.
+        seed or generator: image i of a prompt has the seed plus i; without either one is drawn and reported.
+        latents: initial noise of unit variance [images, channels, height / 8, width / 8].
+        clip_skip: layers of the text encoder left out at its end, for the prompt. eta: of samplers that have one.
+        callback_on_step_end: called as (pipe, step, timestep, {"latents": array}), may return a dict with other latents.
+        output_type: "pil", "np", "pt" or "latent" (see ImageOutput). return_dict=False gives (images, None).
+
+        Arguments that only diffusers can are refused by name. Ctrl-C ends the call within a step."""
+        given = locals()
+        _refuse(**{name: given[name] for name in _UNSUPPORTED})
+        if list(callback_on_step_end_tensor_inputs) != ["latents"]:
+            raise UsageError('callback_on_step_end_tensor_inputs: only "latents" are handed out', "callback_on_step_end")
+        kind = _flag(output_type or "pil", "output_type", _OUTPUT_TYPES)
+        request = self._request(
+            num_images_per_prompt, height, width, num_inference_steps, guidance_scale, eta, latents, clip_skip, sampler
+        )
+        request.decode = kind != "latent"
+        self._start_from(request, image, strength, resize_mode)
+        output = self._draw_all(request, prompt, negative_prompt, _seed(seed, generator), kind, callback_on_step_end)
+        return output if return_dict else (output.images, None)
+
+    @staticmethod
+    def _request(
+        count: Any, height: Any, width: Any, steps: Any, guidance: Any, eta: Any, latents: Any, clip_skip: Any, sampler: Any
+    ) -> Any:
+        request = _core.ImageRequest()
+        request.batch = whole(1 if count is None else count, "num_images_per_prompt")
+        if height is not None:
+            request.height = whole(height, "height")
+        if width is not None:
+            request.width = whole(width, "width")
+        if steps is not None:
+            request.steps = whole(steps, "num_inference_steps")
+        if guidance is not None:
+            request.guidance_scale = real(guidance, "guidance_scale")
+            if not request.guidance_scale >= 0:
+                raise UsageError(f"guidance_scale: expected 0 or more, got {guidance!r}", "guidance_scale")
+        if eta:
+            request.eta = real(eta, "eta")
+        if clip_skip is not None:
+            request.clip_skip = whole(clip_skip, "clip_skip", 0)
+        request.sampler = sampler or ""
+        if latents is not None:
+            request.set_latents(_latent_bytes(latents))
+        return request
+
+    @staticmethod
+    def _start_from(request: Any, image: Any, strength: Any, resize_mode: Any) -> None:
+        _flag(resize_mode, "resize_mode", _RESIZE_MODES)
+        if image is None:
+            if strength is not None:
+                raise UsageError("strength: needs an image to start from", "strength")
+            return
+        if isinstance(image, (list, tuple)):
+            if len(image) != 1:
+                raise UsageError(f"image: expected one picture for all prompts, got {len(image)}", "image")
+            image = image[0]
+        request.set_picture(*_pictures.rgb_bytes(image, "image"), resize_mode)
+        request.strength = 0.8 if strength is None else real(strength, "strength")
+
+    def _draw_all(
+        self, request: Any, prompt: Any, negative_prompt: Any, seed: int, kind: str, callback: StepCallback | None
     ) -> ImageOutput:
-        """Draws. What is left out takes the model's own default. Image i of a prompt has the seed plus i; without a
-        seed one is drawn and reported. `latents`: initial noise of unit variance [images, channels, height / 8,
-        width / 8]. `callback_on_step_end(pipe, step, timestep, {"latents": array})` may return a dict with other
-        latents. `output_type`: "pil" or "np" (f32 in 0..1). Ctrl-C ends the call within a step."""
-        if output_type not in ("pil", "np"):
-            raise UsageError(f'output_type: expected "pil" or "np", got {output_type!r}', "output_type")
+        if kind == "pt":
+            _pictures.need_torch('output_type="pt"')  # before any work
         prompts = _prompts(prompt, "prompt")
         negatives = _prompts(negative_prompt or "", "negative_prompt")
         if len(negatives) not in (1, len(prompts)):
             raise UsageError(
                 f"negative_prompt: expected 1 or {len(prompts)} prompts, got {len(negatives)}", "negative_prompt"
             )
-        request = _core.ImageRequest()
-        request.batch = whole(num_images_per_prompt, "num_images_per_prompt")
-        if height is not None:
-            request.height = whole(height, "height")
-        if width is not None:
-            request.width = whole(width, "width")
-        if num_inference_steps is not None:
-            request.steps = whole(num_inference_steps, "num_inference_steps")
-        if guidance_scale is not None:
-            request.guidance_scale = real(guidance_scale, "guidance_scale")
-            if not request.guidance_scale >= 0:
-                raise UsageError(f"guidance_scale: expected 0 or more, got {guidance_scale!r}", "guidance_scale")
-        request.sampler = sampler or ""
-        if latents is not None:
-            request.set_latents(_latent_bytes(latents))
-        first = _seed(seed, generator)
-        output = ImageOutput([])
+        output, drawn = ImageOutput([]), _Drawn()
         for i, text in enumerate(prompts):
             request.prompt = text
             request.negative = negatives[i % len(negatives)]
-            request.seed = (first + i * request.batch) % 2**64
-            self._draw(request, output_type, callback_on_step_end, output)
+            request.seed = (seed + i * request.batch) % 2**64
+            for warning in self._core.warnings(request):
+                warnings.warn(warning, stacklevel=4)
+            self._draw(request, callback, kind == "pil", output, drawn)
+        output.images = drawn.images(kind)
         return output
 
-    def _draw(self, request: Any, output_type: str, callback: StepCallback | None, output: ImageOutput) -> None:
-        on_step = None
-        if callback is not None:
-
-            def on_step(step: int, timestep: float, shape: tuple[int, ...], latents: bytes) -> bytes | None:
-                np = _numpy()
-                values = np.frombuffer(latents, np.float32).reshape(shape).copy()
-                answer = callback(self, step, timestep, {"latents": values})
-                if answer is None:
-                    return None
-                if not isinstance(answer, dict):
-                    raise UsageError(
-                        f"callback_on_step_end: expected it to return a dict or None, got {type(answer).__name__}",
-                        "callback_on_step_end",
-                    )
-                if "latents" not in answer:
-                    return None
-                changed = answer["latents"]
-                found = getattr(changed, "shape", None)
-                if found is None or tuple(found) != tuple(shape):
-                    got = type(changed).__name__ if found is None else str(tuple(found))
-                    raise UsageError(f"latents: expected an array of shape {shape} back, got {got}", "latents")
-                return _latent_bytes(changed)
-
-        result = self._core.run(request, on_step)
-        output.images += [_picture(raw, output_type) for raw in result["images"]]
+    def _draw(
+        self, request: Any, callback: StepCallback | None, with_texts: bool, output: ImageOutput, drawn: _Drawn
+    ) -> None:
+        result = self._core.run(request, None if callback is None else self._on_step(callback), with_texts)
+        drawn.pictures += result["images"]
+        drawn.texts += result["texts"]
+        drawn.latents.append(result["latents"])
+        drawn.latent_shape = result["latent_shape"]
         output.seeds += result["seeds"]
         output.width, output.height = result["width"], result["height"]
         output.num_inference_steps = result["steps"]
         output.guidance_scale, output.sampler = result["guidance_scale"], result["sampler"]
+
+    def _on_step(self, callback: StepCallback) -> Callable[..., bytes | None]:
+        def on_step(step: int, timestep: float, shape: tuple[int, ...], latents: bytes) -> bytes | None:
+            np = _pictures.need_numpy("callback_on_step_end")
+            values = np.frombuffer(latents, np.float32).reshape(shape).copy()
+            answer = callback(self, step, timestep, {"latents": values})
+            if answer is None:
+                return None
+            if not isinstance(answer, dict):
+                raise UsageError(
+                    f"callback_on_step_end: expected it to return a dict or None, got {type(answer).__name__}",
+                    "callback_on_step_end",
+                )
+            if "latents" not in answer:
+                return None
+            changed = answer["latents"]
+            found = getattr(changed, "shape", None)
+            if found is None or tuple(found) != tuple(shape):
+                got = type(changed).__name__ if found is None else str(tuple(found))
+                raise UsageError(f"latents: expected an array of shape {shape} back, got {got}", "latents")
+            return _latent_bytes(changed)
+
+        return on_step
 
     def __repr__(self) -> str:
         return f"<tenon.Pipeline {self.name} on {self.device}>"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tenon/core/error.h"
-#include "tenon/kernels/skeleton.h"
+#include "tenon/kernels/form.h"
 
 namespace tenon {
 
@@ -25,15 +25,13 @@ class Bodies {
     Register(std::string skeleton, Maker maker) { all().emplace(std::move(skeleton), maker); }
   };
 
-  /// Makes the kernel of a launch. Throws Error(Internal) for a launch that no skeleton can run.
+  /// Makes the kernel of a launch that has its form, with a copy of it. Throws Error(Internal) for one without, and for
+  /// a skeleton without a body.
   static std::unique_ptr<K> make(Machine machine, const Launch& launch) {
-    FormResult result = make_form(launch);
-    TENON_CHECK(Internal, result.form.has_value(), launch.name) << result.refusal.why;
-    const std::optional<std::string> refused = skeleton(launch.skeleton).legal(*result.form);
-    TENON_CHECK(Internal, !refused, launch.name) << launch.skeleton << ": " << *refused;
+    TENON_CHECK(Internal, launch.form != nullptr, launch.name) << "has no form";
     const auto found = all().find(launch.skeleton);
     TENON_CHECK(Internal, found != all().end(), launch.name) << "no body for skeleton " << launch.skeleton;
-    return found->second(std::move(machine), launch, std::move(*result.form));
+    return found->second(std::move(machine), launch, launch.form->copy());
   }
 
  private:

@@ -1,13 +1,16 @@
+#include <algorithm>
 #include <map>
 
 #include "tenon/backend/backend.h"
 #include "tenon/core/error.h"
+#include "tenon/core/similar.h"
 
 namespace tenon {
 namespace {
 struct Registered {
   BackendFactory make;
   BackendProbe probe;
+  AutomaticChoice automatic;
 };
 std::map<std::string, Registered>& registry() {
   static std::map<std::string, Registered> backends;
@@ -15,8 +18,9 @@ std::map<std::string, Registered>& registry() {
 }
 }  // namespace
 
-RegisterBackend::RegisterBackend(std::string name, BackendFactory factory, BackendProbe probe) {
-  registry().emplace(std::move(name), Registered{std::move(factory), std::move(probe)});
+RegisterBackend::RegisterBackend(std::string name, BackendFactory factory, BackendProbe probe,
+                                 AutomaticChoice automatic) {
+  registry().emplace(std::move(name), Registered{std::move(factory), std::move(probe), std::move(automatic)});
 }
 
 std::vector<std::string> backend_names() {
@@ -30,12 +34,35 @@ std::vector<BackendFact> probe_backend(const std::string& name) {
   return it != registry().end() && it->second.probe ? it->second.probe() : std::vector<BackendFact>{};
 }
 
+ChosenBackend choose_backend() {
+  std::vector<std::pair<std::string, const AutomaticChoice*>> all;
+  for (const auto& [name, registered] : registry())
+    if (registered.automatic.preference > 0) all.emplace_back(name, &registered.automatic);
+  std::ranges::sort(all, [](const auto& a, const auto& b) { return a.second->preference > b.second->preference; });
+  ChosenBackend out;
+  for (const auto& [name, automatic] : all) {
+    const Availability found = automatic->look ? automatic->look() : Availability{};
+    const bool usable = !automatic->look || (!found.device.empty() && found.problem.empty());
+    if (usable) {
+      out.name = name;
+      out.device = found.device;
+      return out;
+    }
+    if (!found.device.empty() && out.problem.empty()) out.problem = found.device + " is not used: " + found.problem;
+  }
+  throw Error(ErrorKind::Device, "device", "no backend of this build can be used");
+}
+
 std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOptions& options) {
+  if (name == kAutomaticDevice) return make_backend(choose_backend().name, options);
   const auto it = registry().find(name);
   if (it != registry().end()) return it->second.make(options);
-  std::string known;
-  for (const std::string& n : backend_names()) known += (known.empty() ? "" : ", ") + n;
-  throw Error(ErrorKind::Device, "device", "no backend '" + name + "'; expected one of " + known);
+  std::vector<std::string> known = backend_names();
+  std::string list(kAutomaticDevice);
+  for (const std::string& n : known) list += ", " + n;
+  known.emplace_back(kAutomaticDevice);
+  throw Error(ErrorKind::Device, "device", "no backend '" + name + "'; expected one of " + list,
+              did_you_mean(name, known));
 }
 
 }  // namespace tenon

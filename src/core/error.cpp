@@ -1,15 +1,23 @@
 #include "tenon/core/error.h"
 
-#include <algorithm>
 #include <utility>
 
-namespace tenon {
+#include "tenon/core/text.h"
 
-Error::Error(ErrorKind kind, std::string where, std::string what, std::string hint)
-    : kind_(kind), where_(std::move(where)), hint_(std::move(hint)) {
-  text_ = where_.empty() ? std::move(what) : "[" + where_ + "] " + what;
-  if (!hint_.empty()) text_ += " (" + hint_ + ")";
-  std::replace(text_.begin(), text_.end(), '\0', ' ');  // what() would end there, in the middle of a file's name
+namespace tenon {
+namespace {
+constexpr size_t kWhereBytes = 160, kHintBytes = 200;
 }
+
+// What stands in a message may come from anywhere: here it becomes fit for a terminal, however long it was.
+Error::Error(ErrorKind kind, std::string where, std::string what, std::string hint)
+    : kind_(kind), where_(std::move(where)), what_(std::move(what)), hint_(shown(hint, kHintBytes)) {
+  std::string advice;
+  if (!where_.empty()) text_.append("[").append(shown(where_, kWhereBytes)).append("] ");
+  if (!hint_.empty()) advice.append(" (").append(hint_).append(")");
+  text_.append(shown(what_, kMessageBytes - text_.size() - advice.size())).append(advice);
+}
+
+Error Error::with_kind(ErrorKind kind) const { return {kind, where_, what_, hint_}; }
 
 }  // namespace tenon

@@ -18,19 +18,23 @@ enum class ErrorKind {
 };
 
 /// An error that names the thing (`where`), says what was expected and found (`what`), and may say what to do (`hint`).
+/// what() is one line of at most kMessageBytes that a terminal can be given: foreign text is escaped and shortened.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, std::string where, std::string what, std::string hint = {});
   const char* what() const noexcept override { return text_.c_str(); }
   ErrorKind kind() const { return kind_; }
+  /// As it was given, not escaped.
   const std::string& where() const { return where_; }
   const std::string& hint() const { return hint_; }
   /// The process exit code of this kind of error (see ErrorKind).
   int exit_code() const { return static_cast<int>(kind_); }
+  /// The same error, of another kind.
+  Error with_kind(ErrorKind kind) const;
 
  private:
   ErrorKind kind_;
-  std::string where_, hint_, text_;
+  std::string where_, what_, hint_, text_;
 };
 
 namespace detail {

@@ -77,6 +77,17 @@ HD inline V max(V a, V b) {
   return select<V>(a > b, a, b);
 }
 
+/// a * b + c in one rounding.
+template <class V>
+HD inline V fma(V a, V b, V c) {
+  if constexpr (ScalarValue<V>) {
+    return std::fma(a, b, c);
+  } else {
+    for (int i = 0; i < VecTraits<V>::kLanes; ++i) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+    return c;
+  }
+}
+
 template <class V>
 HD inline V floor(V x) {
   if constexpr (ScalarValue<V>)
@@ -159,6 +170,16 @@ HD inline V pow(V x, V y) {
     return std::pow(x, y);
   } else {
     for (int i = 0; i < VecTraits<V>::kLanes; ++i) x[i] = std::pow(x[i], y[i]);
+    return x;
+  }
+}
+
+template <class V>
+HD inline V fmod(V x, V y) {
+  if constexpr (ScalarValue<V>) {
+    return std::fmod(x, y);
+  } else {
+    for (int i = 0; i < VecTraits<V>::kLanes; ++i) x[i] = std::fmod(x[i], y[i]);
     return x;
   }
 }

@@ -40,6 +40,10 @@ HD inline V max(V a, V b) {
   return a > b ? a : b;
 }
 template <class V>
+HD inline V fma(V a, V b, V c) {
+  return fmaf(a, b, c);
+}
+template <class V>
 HD inline V floor(V x) {
   return floorf(x);
 }
@@ -79,6 +83,10 @@ HD inline V cos(V x) {
 template <class V>
 HD inline V pow(V x, V y) {
   return powf(x, y);
+}
+template <class V>
+HD inline V fmod(V x, V y) {
+  return fmodf(x, y);
 }
 template <class V>
 HD inline V sigmoid(V x) {

@@ -1,5 +1,7 @@
 #include "tenon/explain/explanation.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <cstdio>
 
@@ -19,8 +21,10 @@ std::string scaled(double value, const char* unit) {
 
 // Bytes of the launch's nodes, had each been a launch of its own.
 int64_t unfused(const Launch& launch) {
+  Graph g;  // planning adds nodes
+  Memo memo;
   std::vector<Result> results;
-  for (const Output& o : launch.outputs) results.push_back({o.buffer, o.value});
+  for (const Output& o : launch.outputs) results.push_back({o.buffer, rebuild(g, o.value, memo)});
   PlanOptions options;
   options.name = launch.name;
   options.fusion = false;
@@ -45,17 +49,28 @@ void fill_from_form(const Launch& launch, const Form& form, Readable& readable, 
   }
 }
 
-// Neighbours of one kind with one reason become one: "slice, 3 times".
+bool same_holes(const std::vector<Place>& a, const std::vector<Place>& b) {
+  return std::ranges::equal(a, b, {}, &Place::hole, &Place::hole);
+}
+
+// Neighbours of one kind with one reason that went into holes of one name become one: "slice, 3 times".
 std::vector<KeptApart> merged(const std::vector<KeptApart>& all) {
   std::vector<KeptApart> out;
   std::vector<int> times;
+  std::vector<std::vector<Place>> first;  // places of the first of those that became one
   const auto kind = [](const KeptApart& k) { return k.what.substr(0, k.what.find(" [")); };
   for (const KeptApart& k : all) {
     size_t i = 0;
-    while (i < out.size() && (kind(out[i]) != kind(k) || out[i].why != k.why)) ++i;
+    while (i < out.size() &&
+           (kind(out[i]) != kind(k) || out[i].kind != k.kind || out[i].why != k.why || !same_holes(first[i], k.into)))
+      ++i;
     if (i == out.size()) {
       out.push_back(k);
       times.push_back(0);
+      first.push_back(k.into);
+    } else {
+      for (const Place& place : k.into)
+        if (std::ranges::find(out[i].into, place) == out[i].into.end()) out[i].into.push_back(place);
     }
     ++times[i];
   }
@@ -79,10 +94,7 @@ ExplainedLaunch explain_launch(const Launch& launch, Rate rate) {
   for (const Expr& e : operands_of(launch))
     if (!e.is<nodes::Param>()) out.reads.push_back(e->attrs.text);
   Readable readable(launch.name);
-  if (const FormResult form = make_form(launch); form.form)
-    fill_from_form(launch, *form.form, readable, out);
-  else
-    for (const Output& o : launch.outputs) out.sinks.push_back({o.buffer, readable.print(o.value), ""});
+  fill_from_form(launch, *launch.form, readable, out);
   for (size_t i = 0; i < out.sinks.size(); ++i)
     out.sinks[i].type = type_text(launch.outputs[i].value.dtype(), launch.outputs[i].value.shape());
   return out;
@@ -111,6 +123,25 @@ std::vector<ExplainedBuffer> explain_buffers(const Plan& plan, const std::vector
 
 }  // namespace
 
+void keep(Explanation& e, const LaunchChoice& choice) {
+  if (!choice.only.empty()) {
+    const bool pattern = choice.only.find_first_of("*?[") != std::string::npos;
+    std::erase_if(e.launches, [&](const ExplainedLaunch& l) {
+      return pattern ? fnmatch(choice.only.c_str(), l.name.c_str(), 0) != 0
+                     : l.name.find(choice.only) == std::string::npos;
+    });
+  }
+  if (choice.order == LaunchOrder::Plan) return;
+  std::ranges::stable_sort(e.launches, std::ranges::greater{}, [&](const ExplainedLaunch& l) {
+    return choice.order == LaunchOrder::Time ? l.seconds.value_or(0) : static_cast<double>(l.bytes);
+  });
+}
+
+double roofline_share(const ExplainedLaunch& l, const Roofline& peak) {
+  const double least = std::max(static_cast<double>(l.bytes) / peak.bytes_per_second, l.flops / peak.flops_per_second);
+  return l.seconds.value_or(0) > 0 ? least / *l.seconds : 0;
+}
+
 Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_bytes, const Measurements& measured) {
   Explanation out;
   out.part = plan.name;
@@ -128,6 +159,14 @@ Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_
       out.launches.back().how = it->second.how;
     }
   out.buffers = explain_buffers(plan, out.launches);
+  for (size_t i = 0; i < out.launches.size(); ++i) {
+    out.launches[i].number = i;
+    out.numbers[out.launches[i].name] = i;
+    if (!out.launches[i].anchor.empty()) out.with_anchor.insert(out.launches[i].name);
+    if (out.launches[i].rate != out.rate) continue;
+    out.flops += out.launches[i].flops;
+    out.seconds += out.launches[i].seconds.value_or(0);
+  }
   return out;
 }
 

@@ -2,10 +2,12 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "tenon/explain/readable.h"
+#include "tenon/explain/roofline.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
 
@@ -19,6 +21,7 @@ struct ExplainedHole {
 
 struct ExplainedLaunch {
   std::string name, skeleton, anchor;
+  size_t number = 0;  ///< in the whole plan, all phases in order
   Rate rate = Rate::Step;
   std::vector<ExplainedHole> lets;   ///< small values made first
   std::vector<ExplainedHole> holes;  ///< what fills the inputs of the anchor
@@ -41,11 +44,15 @@ struct ExplainedBuffer {
 struct Explanation {
   std::string model, part, device;
   std::vector<ExplainedLaunch> launches;  ///< of all phases, in order
+  std::map<std::string, size_t> numbers;  ///< of every launch by name, also where keep() left it out
+  std::set<std::string> with_anchor;      ///< launches that have one
   std::vector<ExplainedBuffer> buffers;
   Rate rate = Rate::Step;  ///< of the phase that runs most often: what the counts and bytes are of
   PlanCounts counts;
   int64_t fused_bytes = 0, unfused_bytes = 0;
+  double flops = 0, seconds = 0;  ///< seconds: 0 if it was not timed
   MemoryPlan memory;
+  std::optional<Roofline> roofline;  ///< of the device, where launches were timed
   int64_t peak_bytes() const { return memory.total(); }
 };
 
@@ -59,6 +66,19 @@ using Measurements = std::map<std::string, Measurement>;  ///< by launch name
 /// Takes a plan apart. `unfused_bytes`: what the plan of --no-fusion moves.
 Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_bytes,
                     const Measurements& measured = {});
+
+enum class LaunchOrder : uint8_t { Plan, Time, Bytes };
+/// Which launches to show, and the longest or largest first if asked.
+struct LaunchChoice {
+  std::string only;  ///< a part of the name, or a pattern with * ? [..] for the whole of it; empty: all
+  LaunchOrder order = LaunchOrder::Plan;
+};
+/// Leaves the other launches out; counts, bytes and memory stay those of the plan.
+void keep(Explanation& e, const LaunchChoice& choice);
+
+/// The time that the launch's bytes or its arithmetic take at the device's peaks, whichever is longer, as a part of the
+/// time that it took; 0 for a launch that was not timed. May exceed 1 where the operands lie in a cache.
+double roofline_share(const ExplainedLaunch& l, const Roofline& peak);
 
 std::string explanation_text(const Explanation& e);
 

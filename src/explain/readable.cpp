@@ -82,6 +82,10 @@ std::string Readable::inline_text(const Expr& e, int precedence) {
 
 std::string Readable::pointwise(const Expr& e, int precedence) {
   if (e.is<nodes::Mul>() && e->in[0] == e->in[1]) return text(e->in[0], kAtom) + "^2";
+  if (e.is<nodes::Fma>()) {
+    const std::string out = text(e->in[0], kProduct) + " * " + text(e->in[1], kProduct) + " + " + text(e->in[2], kSum);
+    return kSum < precedence ? "(" + out + ")" : out;
+  }
   if (const Infix* op = infix(e)) {
     const bool right_binds = e.is<nodes::Sub>() || e.is<nodes::Div>();
     const std::string left = text(e->in[0], op->precedence);

@@ -173,4 +173,9 @@ Expr rebuild(Graph& g, const Expr& root, const Replace& replace, Memo& memo) {
   return memo.at(root.get());
 }
 
+Expr rebuild(Graph& g, const Expr& root, Memo& memo) {
+  return rebuild(
+      g, root, [](const Expr&, std::span<const Expr>) { return Expr(); }, memo);
+}
+
 }  // namespace tenon

@@ -122,6 +122,8 @@ std::vector<Expr> topological(std::span<const Expr> roots);
 using Memo = std::unordered_map<const Node*, Expr>;
 using Replace = std::function<Expr(const Expr& node, std::span<const Expr> in)>;
 Expr rebuild(Graph& g, const Expr& root, const Replace& replace, Memo& memo);
+/// The same expression in graph `g`, where the memo does not say otherwise.
+Expr rebuild(Graph& g, const Expr& root, Memo& memo);
 
 // ---- text ---------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
-// The arithmetic that views are written in. A view says in its node's `map`, and nowhere else, where the elements of its
-// result are found: a few operations on their coordinates, then a read of an operand. What an operation does is up to
-// the algebra: it computes with numbers (walk.h: the oracle, the slow path of the CPU) or with affine terms
+// The arithmetic that views are written in. A view says in its node's `map`, and nowhere else, where the elements of
+// its result are found: a few operations on their coordinates, then a read of an operand. What an operation does is up
+// to the algebra: it computes with numbers (walk.h: the oracle, the slow path of the CPU) or with affine terms
 // (kernels/affine.cpp), gathers facts (kernels/view_facts.cpp) or writes kernel source (backend/cuda/codegen).
 #pragma once
 #include <array>
@@ -20,6 +20,7 @@ class Index {
 };
 using Indices = std::array<Index, kMaxRank>;
 
+/// Indices are never below 0, nor may what an operation yields be.
 class IndexAlgebra {
  public:
   IndexAlgebra() = default;
@@ -27,31 +28,36 @@ class IndexAlgebra {
   IndexAlgebra& operator=(const IndexAlgebra&) = delete;
   virtual ~IndexAlgebra() = default;
 
-  virtual Index zero() = 0;
-  /// i + n, not below 0.
+  virtual Index number(int64_t n) = 0;
+  /// i + n.
   virtual Index plus(Index i, int64_t n) = 0;
+  virtual Index times(Index i, int64_t n) = 0;
   virtual Index sum(Index i, Index j) = 0;
   /// n - 1 - i: place i of n, counted from the other end.
   virtual Index reversed(Index i, int64_t n) = 0;
-  /// i ^ 1: the other place of the pair that i is in.
-  virtual Index partner(Index i) = 0;
-  /// i / 2, rounded down.
-  virtual Index halved(Index i) = 0;
+  struct Divided {
+    Index quotient, remainder;
+  };
+  /// i / n and i % n. n is an extent: a kernel's source does not depend on it.
+  virtual Divided divided(Index i, int64_t n) = 0;
+  /// i / 2 and i % 2. The two is the view's own: a kernel's source may have it.
+  virtual Divided halved(Index i) { return divided(i, 2); }
   /// Place i of `to` among `from` places: nearest_source().
   virtual Index nearest(Index i, int64_t from, int64_t to) = 0;
-  /// The row-major number of coordinates in `shape`, and back.
-  virtual Index ravel(const Indices& c, const Shape& shape) = 0;
-  virtual Indices unravel(Index i, const Shape& shape) = 0;
   /// i - begin. Where that is not in [0, extent) the element is zero and nothing is read.
   virtual Index inside(Index i, int64_t begin, int64_t extent) = 0;
-  /// Parts of these extents follow one another: calls body(part, place in it) for the part that i is in; an algebra that
-  /// does not know which, for every one that it may be in.
+  /// Parts of these extents follow one another: calls body(part, place in it) for the part that i is in; an algebra
+  /// that does not know which, for every one that it may be in.
   using InPart = FunctionRef<void(int part, Index place)>;
   virtual void part(Index i, std::span<const int64_t> extents, InPart body) = 0;
   /// The whole number at `c` of an operand, which must be in [0, extent).
   virtual Index look_up(int operand, const Indices& c, int64_t extent) = 0;
   /// The element is the operand's at `c`. A map ends with it, once; once for each part.
   virtual void read(int operand, const Indices& c) = 0;
+
+  /// The row-major number of coordinates in `shape`, and back.
+  Index ravel(const Indices& c, const Shape& shape);
+  Indices unravel(Index i, const Shape& shape);
 
  protected:
   static Index index(int64_t value, int64_t step = 0) {

@@ -39,8 +39,12 @@ struct NodeType {
   bool (*invertible)(const Node& n) = nullptr;              ///< View: a bijection
   Expr (*inverse)(const Node& n, const Expr& y) = nullptr;  ///< View: the view that undoes it
   double reduce_init = 0;                                   ///< Reduce
-  double (*reduce_step)(double acc, double x) = nullptr;
+  double (*reduce_step)(double acc, double x) = nullptr;    ///< null: has reduce_over_rows
   double (*reduce_finish)(double acc, double n) = nullptr;
+  Expr (*reduce_over_rows)(const Expr& x) = nullptr;  ///< over the last axis, in other nodes
+  /// Reductions that follow from the number of elements, their mean and m2, the sum of their squared deviations from
+  /// it; else null.
+  double (*reduce_of_moments)(double n, double mean, double m2) = nullptr;
   std::vector<SinkOutput> (*expand)(const Node& n) = nullptr;  ///< Sink: what is written, as expressions
   void (*reference)(const Node& n, std::span<const double* const> in, double* out) = nullptr;  ///< Anchor, in fp64
   /// Gradients of a scalar loss with respect to the operands, given `g` = gradient with respect to the node; an empty
@@ -79,8 +83,8 @@ struct Pointwise {
   static constexpr int kArity = N, kParams = P;
 };
 
-/// Needs: name, kArity, `infer`, `vjp`; `map`, which says where the element at coordinates c is found, for every backend
-/// (index_algebra.h); bijections also `invertible` and `inverse`.
+/// Needs: name, kArity, `infer`, `vjp`; `map`, which says where the element at coordinates c is found, for every
+/// backend (index_algebra.h); bijections also `invertible` and `inverse`.
 struct View {
   static constexpr Family family = Family::View;
   static constexpr int kParams = 0;
@@ -88,8 +92,10 @@ struct View {
   static Expr inverse(const Node&, const Expr&) { return {}; }
 };
 
-/// attrs.ints[0] is a ReduceOver. Needs: name, init, step, finish, vjp; combine(a, b) if two partial results do not
-/// join by step(a, b). The reduced axes stay with extent 1.
+/// attrs.ints[0] is a ReduceOver. Needs: name, vjp; init, step and finish, and combine(a, b) if two partial results do
+/// not join by step(a, b). May have of_moments(n, mean, m2) (NodeType::reduce_of_moments); one that has, and cannot be
+/// taken element by element, has over_rows(x), the same over the last axis in other nodes, in place of init, step and
+/// finish. The reduced axes stay with extent 1.
 struct Reduce {
   static constexpr Family family = Family::Reduce;
   static constexpr int kArity = 1, kParams = 0;
@@ -163,9 +169,15 @@ constexpr NodeType make_node_type() {
       t.inverse = &T::inverse;
       t.vjp = &T::vjp;
     } else if constexpr (T::family == Family::Reduce) {
-      t.reduce_init = T::init;
-      t.reduce_step = &T::template step<double>;
-      t.reduce_finish = &T::template finish<double>;
+      constexpr bool kOfMoments = requires { T::template of_moments<double>(0, 0, 0); };
+      if constexpr (kOfMoments && requires { T::over_rows; }) {
+        t.reduce_over_rows = &T::over_rows;
+      } else {
+        t.reduce_init = T::init;
+        t.reduce_step = &T::template step<double>;
+        t.reduce_finish = &T::template finish<double>;
+      }
+      if constexpr (kOfMoments) t.reduce_of_moments = &T::template of_moments<double>;
       t.vjp = &T::vjp;
     } else if constexpr (T::family == Family::Sink) {
       t.expand = &T::expand;

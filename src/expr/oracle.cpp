@@ -49,6 +49,20 @@ std::vector<double> eval_view(const Node& n, const Operands& in) {
   return out;
 }
 
+// x[0], x[step], .., `count` of them.
+double eval_of_moments(const NodeType& type, const double* x, size_t count, size_t step) {
+  const double n = static_cast<double>(count);
+  double sum = 0, off = 0, m2 = 0;
+  for (size_t k = 0; k < count; ++k) sum += x[k * step];
+  const double mean = sum / n;
+  for (size_t k = 0; k < count; ++k) {
+    const double d = x[k * step] - mean;
+    off += d;  // what the rounding of the mean leaves
+    m2 += d * d;
+  }
+  return type.reduce_of_moments(n, mean + off / n, m2 - off * off / n);
+}
+
 std::vector<double> eval_reduce(const Node& n, const std::vector<double>& x) {
   // Both modes are a reduction of the middle axis of [outer, count, inner].
   const Shape& from = n.in[0].shape();
@@ -58,6 +72,11 @@ std::vector<double> eval_reduce(const Node& n, const std::vector<double>& x) {
   const size_t count = static_cast<size_t>(elements);
   std::vector<double> out(static_cast<size_t>(n.shape.numel()), n.type->reduce_init);
   const size_t outer = inner ? out.size() / inner : 0;
+  if (!n.type->reduce_step) {
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = eval_of_moments(*n.type, x.data() + (i / inner * count * inner + i % inner), count, inner);
+    return out;
+  }
   for (size_t o = 0; o < outer; ++o)
     for (size_t k = 0; k < count; ++k)
       for (size_t i = 0; i < inner; ++i) {

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
+
+#include "tenon/core/beside.h"
 
 namespace tenon {
 namespace {
@@ -93,9 +94,7 @@ void multiply_transposed(const MatrixView& a, const MatrixView& b, double* out, 
   upper.rows = half;
   lower.rows = a.rows - half;
   lower.data += half * a.stride;
-  std::thread second([&] { rows(lower, b, out + half * out_stride, out_stride); });
-  rows(upper, b, out, out_stride);
-  second.join();
+  run_beside([&] { rows(upper, b, out, out_stride); }, [&] { rows(lower, b, out + half * out_stride, out_stride); });
 }
 
 }  // namespace tenon

@@ -13,37 +13,22 @@ class Integers final : public IndexAlgebra {
  public:
   Integers(const Node& view, int64_t run, LookUp look_up) : run_(run), view_(view), read_number_(look_up) {}
 
-  Index zero() override { return index(0); }
+  Index number(int64_t n) override { return index(n); }
   Index plus(Index i, int64_t n) override { return index(value(i) + n, step(i)); }
+  Index times(Index i, int64_t n) override { return index(value(i) * n, step(i) * n); }
   Index sum(Index i, Index j) override { return index(value(i) + value(j), step(i) + step(j)); }
   Index reversed(Index i, int64_t n) override { return index(n - 1 - value(i), -step(i)); }
-  Index partner(Index i) override {
-    if (step(i) % 2 == 0) return index(value(i) ^ 1, step(i));
-    run_ = 1;
-    return index(value(i) ^ 1);
+  // A step that the divisor divides moves the quotient; the remainder moves by any other, until the quotient would
+  // change.
+  Divided divided(Index i, int64_t n) override {
+    const Index remainder = index(value(i) % n, step(i));
+    if (step(i) % n == 0) return {index(value(i) / n, step(i) / n), index(value(remainder))};
+    keep_in(remainder, n);
+    return {index(value(i) / n), remainder};
   }
-  Index halved(Index i) override { return divided(i, 2).first; }
   Index nearest(Index i, int64_t from, int64_t to) override {
     if (step(i)) run_ = 1;
     return index(nearest_source(value(i), from, to));
-  }
-  Index ravel(const Indices& c, const Shape& shape) override {
-    int64_t v = 0, s = 0;
-    for (int a = 0; a < shape.rank(); ++a) {
-      v = v * shape[a] + value(c[static_cast<size_t>(a)]);
-      s = s * shape[a] + step(c[static_cast<size_t>(a)]);
-    }
-    return index(v, s);
-  }
-  Indices unravel(Index i, const Shape& shape) override {
-    Indices c{};
-    for (int a = shape.rank(); a-- > 1;) {
-      const auto [quotient, remainder] = divided(i, shape[a]);
-      c[static_cast<size_t>(a)] = remainder;
-      i = quotient;
-    }
-    if (shape.rank()) c[0] = i;
-    return c;
   }
   Index inside(Index i, int64_t begin, int64_t extent) override {
     const Index local = plus(i, -begin);
@@ -68,7 +53,8 @@ class Integers final : public IndexAlgebra {
     const int rank = view_.in[static_cast<size_t>(operand)].shape().rank();
     if (std::any_of(c.begin(), c.begin() + rank, [](Index i) { return step(i) != 0; })) run_ = 1;
     const int64_t n = read_number_(operand, numbers(c, &value));
-    TENON_CHECK(Numeric, n >= 0 && n < extent, std::string(view_.name())) << "index " << n << " is outside 0.." << extent - 1;
+    TENON_CHECK(Numeric, n >= 0 && n < extent, std::string(view_.name()))
+        << "index " << n << " is outside 0.." << extent - 1;
     return index(n);
   }
   void read(int operand, const Indices& c) override {
@@ -101,15 +87,6 @@ class Integers final : public IndexAlgebra {
     keep_below(i, extent);
     keep_below(index(-value(i), -step(i)), 1);
   }
-  // Quotient and remainder. A step that the divisor divides moves the quotient; the remainder moves by any other, until
-  // the quotient would change.
-  std::pair<Index, Index> divided(Index i, int64_t n) {
-    const Index quotient = index(value(i) / n), remainder = index(value(i) % n, step(i));
-    if (step(i) % n == 0) return {index(value(quotient), step(i) / n), index(value(remainder))};
-    keep_in(remainder, n);
-    return {quotient, remainder};
-  }
-
   int64_t run_;
   const Node& view_;
   LookUp read_number_;
@@ -119,11 +96,6 @@ class Integers final : public IndexAlgebra {
 };
 
 }  // namespace
-
-int64_t nearest_source(int64_t i, int64_t from, int64_t to) {
-  const float scale = static_cast<float>(from) / static_cast<float>(to);
-  return std::min(static_cast<int64_t>(static_cast<float>(i) * scale), from - 1);
-}
 
 int follow(const Node& view, Walk& walk, LookUp look_up) {
   Integers integers(view, walk.run, look_up);

@@ -4,17 +4,24 @@
 #include <tuple>
 
 #include "tenon/core/error.h"
-#include "tenon/io/utf8.h"
+#include "tenon/core/text.h"
+#include "tenon/core/utf8.h"
 
 namespace tenon {
+namespace {
+constexpr size_t kSymbolBytes = 60;  // of a symbol in a message
+}
+
+bool stands_for_itself(int byte) {
+  return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || (byte >= 174 && byte <= 255);
+}
 
 const std::vector<std::string>& byte_alphabet() {
   static const std::vector<std::string> alphabet = [] {
     std::vector<std::string> out(256);
     uint32_t spare = 0x100;
     for (uint32_t b = 0; b < 256; ++b) {
-      const bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-      append_utf8(out[b], printable ? b : spare++);
+      append_utf8(out[b], stands_for_itself(static_cast<int>(b)) ? b : spare++);
     }
     return out;
   }();
@@ -37,10 +44,11 @@ BytePairEncoder::BytePairEncoder(const std::unordered_map<std::string, int32_t>&
     const auto& [left, right] = merges[rank];
     const int32_t a = id_or(left, -1), b = id_or(right, -1), joined = id_or(left + right, -1);
     TENON_CHECK(Model, a >= 0 && b >= 0 && joined >= 0, where)
-        << "merge " << rank << " ('" << left << "' '" << right << "'): '"
-        << (a < 0   ? left
-            : b < 0 ? right
-                    : left + right)
+        << "merge " << rank << " ('" << shown(left, kSymbolBytes) << "' '" << shown(right, kSymbolBytes) << "'): '"
+        << shown(a < 0   ? left
+                 : b < 0 ? right
+                         : left + right,
+                 kSymbolBytes)
         << "' is not in the vocabulary";
     merges_[key(a, b)] = {static_cast<int32_t>(rank), joined};
   }
@@ -53,8 +61,15 @@ void BytePairEncoder::encode(std::string_view word, std::vector<int32_t>& out) c
     int64_t previous, next;
   };
   using Candidate = std::tuple<int32_t, int64_t, int32_t, int32_t, int32_t>;  // rank, position, left, right, merged id
-  const auto n = static_cast<int64_t>(word.size());
-  std::vector<Symbol> symbols(word.size());
+  std::vector<Symbol> symbols;
+  symbols.reserve(word.size());
+  for (size_t i = 0; i < word.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(word[i]);
+    const auto position = static_cast<int64_t>(symbols.size());
+    const int32_t id = i + 1 == word.size() ? last_[byte] : inner_[byte];
+    if (id >= 0) symbols.push_back({id, position - 1, position + 1});
+  }
+  const auto n = static_cast<int64_t>(symbols.size());
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   const auto at = [&](int64_t i) -> Symbol& { return symbols[static_cast<size_t>(i)]; };
   const auto propose = [&](int64_t i) {
@@ -63,10 +78,6 @@ void BytePairEncoder::encode(std::string_view word, std::vector<int32_t>& out) c
     const auto found = merges_.find(key(left, right));
     if (found != merges_.end()) queue.emplace(found->second.rank, i, left, right, found->second.id);
   };
-  for (int64_t i = 0; i < n; ++i) {
-    const auto byte = static_cast<uint8_t>(word[static_cast<size_t>(i)]);
-    at(i) = {i + 1 == n ? last_[byte] : inner_[byte], i - 1, i + 1};
-  }
   for (int64_t i = 0; i < n; ++i) propose(i);
   while (!queue.empty()) {
     const auto [rank, i, left, right, id] = queue.top();

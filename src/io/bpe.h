@@ -12,12 +12,15 @@ namespace tenon {
 /// Bytes as printable characters: 33..126, 161..172 and 174..255 stand for themselves, the other 68 for U+0100 onwards
 /// in ascending order (byte 0x20 is "Ġ"). Returns the UTF-8 form of each byte's character.
 const std::vector<std::string>& byte_alphabet();
+/// Whether a byte is printable and so stands for itself in byte_alphabet().
+bool stands_for_itself(int byte);
 
 /// A vocabulary with merges. Immutable after construction; safe to share between threads.
 class BytePairEncoder {
  public:
   /// `tokens` maps a token's text in the byte alphabet to its id; `merges` are pairs of token texts, best first. A
-  /// word's last byte carries `suffix` ("</w>" for CLIP, "" for none); a byte without a token becomes `unknown`.
+  /// word's last byte carries `suffix` ("</w>" for CLIP, "" for none); a byte without a token becomes `unknown`, or is
+  /// left out if that is negative.
   /// Error(Model) with `where` if a merge's parts or its result are not tokens.
   BytePairEncoder(const std::unordered_map<std::string, int32_t>& tokens,
                   std::span<const std::pair<std::string, std::string>> merges, const std::string& suffix,

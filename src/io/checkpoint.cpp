@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
 
 namespace tenon {
 namespace {
@@ -71,10 +72,11 @@ std::string_view name_of(Architecture a) {
 const TensorView& Component::at(const std::string& tensor) const {
   const auto found = tensors.find(tensor);
   if (found != tensors.end()) return found->second;
-  for (const UnsupportedTensor& u : unsupported)
-    TENON_CHECK(Model, u.name != tensor, name)
-        << "tensor '" << tensor << "' " << u.shape << " has the unsupported element type " << u.dtype;
-  throw Error(ErrorKind::Model, name, "there is no tensor '" + tensor + "'");
+  const auto foreign = unsupported.find(tensor);
+  TENON_CHECK(Model, foreign == unsupported.end(), name)
+      << "tensor '" << shown(tensor) << "' " << foreign->second.shape << " has the unsupported element type "
+      << shown(foreign->second.dtype);
+  throw Error(ErrorKind::Model, name, "there is no tensor '" + shown(tensor) + "'");
 }
 
 int64_t Component::parameters() const {

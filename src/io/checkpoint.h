@@ -16,13 +16,15 @@ namespace tenon {
 
 /// A network of a pipeline and what belongs to it.
 struct Component {
-  std::string name;                            ///< "text_encoder", "unet" or "vae"
-  std::map<std::string, TensorView> tensors;   ///< by diffusers' newest names
-  std::vector<std::string> ignored;            ///< names of tensors that hold no weights (position_ids, ...), as stored
-  std::vector<UnsupportedTensor> unsupported;  ///< tensors of element types that cannot be read
-  nlohmann::json config;                       ///< config.json; null if there is none (single files)
+  std::string name;                           ///< "text_encoder", "unet" or "vae"
+  std::map<std::string, TensorView> tensors;  ///< by diffusers' newest names
+  std::vector<std::string> ignored;           ///< names of tensors that hold no weights (position_ids, ...), as stored
+  std::map<std::string, UnsupportedTensor> unsupported;  ///< tensors of element types that cannot be read
+  nlohmann::json config;                                 ///< config.json; null if there is none (single files)
   std::vector<std::filesystem::path> files;
 
+  /// Where `config` is from, for messages.
+  std::string config_file() const { return (files.front().parent_path() / "config.json").string(); }
   /// The tensor of that name; Error(Model) names the component, and the element type if that is the reason.
   const TensorView& at(const std::string& tensor) const;
   /// Elements of all tensors, and their bytes.
@@ -84,8 +86,8 @@ class Checkpoint {
   nlohmann::json scheduler_config_, model_index_;
   std::vector<std::string> unexpected_, ignored_;
   bool uses_ema_ = false;
-  std::optional<Architecture> foreign_;  // recognised by names that only another family has
-  std::vector<std::shared_ptr<const SafetensorsFile>> keep_;
+  std::optional<Architecture> foreign_;            // recognised by names that only another family has
+  std::vector<std::shared_ptr<const void>> keep_;  // the mapped files
 };
 
 }  // namespace tenon

@@ -5,7 +5,9 @@
 #include <fstream>
 
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
 #include "tenon/io/checkpoint.h"
+#include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/io/ldm_names.h"
 
@@ -34,11 +36,13 @@ bool is_pickle_name(const fs::path& path) {
   return e == ".ckpt" || e == ".pt" || e == ".pth" || e == ".bin" || e == ".pkl";
 }
 
-// A zip archive or a bare pickle: the forms of torch.save.
+// A zip archive or a bare pickle: the forms of torch.save. The first eight bytes of a safetensors file are a length,
+// and may be anything; its header begins behind them.
 bool has_pickle_content(const fs::path& path) {
-  std::array<char, 4> head{};
-  std::ifstream(path, std::ios::binary).read(head.data(), 4);
+  std::array<char, 9> head{};
+  std::ifstream(path, std::ios::binary).read(head.data(), head.size());
   const std::string_view text(head.data(), 4);
+  if (head[8] == '{') return false;
   return text == "PK\x03\x04" || (text[0] == '\x80' && text[1] >= 2 && text[1] <= 5 && text[2] != 0);
 }
 
@@ -140,11 +144,10 @@ class CheckpointReader {
 
   Checkpoint read() {
     const fs::path& path = out_.path_;
-    std::error_code ignored;
-    TENON_CHECK(Model, fs::exists(path, ignored), path.string())
+    TENON_CHECK(Model, file_exists(path), path.string())
         << "does not exist; expected a diffusers folder (model_index.json, unet/, vae/, text_encoder/), a .safetensors "
            "file or a .safetensors.index.json";
-    if (fs::is_directory(path, ignored))
+    if (folder_exists(path))
       read_folder();
     else
       read_file();
@@ -166,11 +169,11 @@ class CheckpointReader {
     add(set, "", {out_.path_});
     // Single files hold no tokenizer; one may lie beside them, as in the folder they were made from.
     const fs::path beside = out_.path_.parent_path() / "tokenizer";
-    if (whole && fs::is_directory(beside)) out_.tokenizer_ = beside;
+    if (whole && folder_exists(beside)) out_.tokenizer_ = beside;
     if (!out_.components_.empty() || out_.foreign_) return;
     std::string first;
     for (const std::string& name : out_.unexpected_)
-      if (first.size() < 120) first.append(first.empty() ? "" : ", ").append(name);
+      if (first.size() < kShownBytes) first.append(first.empty() ? "" : ", ").append(shown(name, kShownBytes / 2));
     throw Error(ErrorKind::Model, out_.path_.string(),
                 "holds no UNet, VAE or text encoder of a known layout; its tensors begin with: " +
                     (first.empty() ? "(none)" : first));
@@ -180,19 +183,19 @@ class CheckpointReader {
     const fs::path& path = out_.path_;
     if (read_component_folder()) return;
     out_.kind_ = CheckpointKind::DiffusersFolder;
-    out_.model_index_ = optional_json(path / "model_index.json");
+    out_.model_index_ = read_json_object(path / "model_index.json");
     for (const ComponentFolder& c : kFolders) {
-      if (!fs::is_directory(path / c.name)) continue;
+      if (!folder_exists(path / c.name)) continue;
       const fs::path file = find_weights(path / c.name, c.stem);
       WeightSet set = open_weights(file);
       add(set, c.name, {file});
-      out_.components_[c.name].config = optional_json(path / c.name / "config.json");
+      out_.components_[c.name].config = read_json_object(path / c.name / "config.json");
     }
     TENON_CHECK(Model, !out_.components_.empty(), path.string())
         << "is no model folder: looked for model_index.json, text_encoder/, unet/, vae/ and for "
            "diffusion_pytorch_model.safetensors or model.safetensors in it";
-    if (fs::is_directory(path / "tokenizer")) out_.tokenizer_ = path / "tokenizer";
-    out_.scheduler_config_ = optional_json(path / "scheduler" / "scheduler_config.json");
+    if (folder_exists(path / "tokenizer")) out_.tokenizer_ = path / "tokenizer";
+    out_.scheduler_config_ = read_json_object(path / "scheduler" / "scheduler_config.json");
   }
 
   // A folder that is itself one component: its weight file lies in it, whatever the folder is called.
@@ -206,7 +209,7 @@ class CheckpointReader {
       TENON_CHECK(Model, out_.components_.size() == 1, out_.path_.string())
           << "expected the tensors of one component in " << file->filename().string() << ", found those of "
           << out_.components_.size();
-      out_.components_.begin()->second.config = optional_json(out_.path_ / "config.json");
+      out_.components_.begin()->second.config = read_json_object(out_.path_ / "config.json");
       return true;
     }
     return false;
@@ -231,25 +234,18 @@ class CheckpointReader {
   }
 
   static std::optional<fs::path> first_existing(const std::vector<fs::path>& paths) {
-    const auto found = std::find_if(paths.begin(), paths.end(), [](const fs::path& p) { return fs::exists(p); });
+    const auto found = std::find_if(paths.begin(), paths.end(), file_exists);
     return found == paths.end() ? std::nullopt : std::optional(*found);
   }
 
   fs::path find_weights(const fs::path& folder, const std::string& stem) const {
     const std::vector<fs::path> tried = candidates(folder, stem);
     if (const auto file = first_existing(tried)) return *file;
-    for (const auto& entry : fs::directory_iterator(folder))
-      if (is_pickle_name(entry.path())) refuse_pickle(entry.path());
+    for (const fs::path& entry : list_folder(folder))
+      if (is_pickle_name(entry)) refuse_pickle(entry);
     std::string list;
     for (const fs::path& p : tried) list.append(list.empty() ? "" : ", ").append(p.filename().string());
     throw Error(ErrorKind::Model, folder.string(), "has no weights; looked for " + list);
-  }
-
-  static nlohmann::json optional_json(const fs::path& path) {
-    if (!fs::exists(path)) return nullptr;
-    nlohmann::json value = read_json(path);
-    TENON_CHECK(Model, value.is_object(), path.string()) << "expected an object, found " << value.type_name();
-    return value;
   }
 
   // Puts every tensor of `set` where it belongs: into `component`, or where its own name says.
@@ -277,13 +273,13 @@ class CheckpointReader {
       if (name.empty())
         out_.unexpected_.push_back(stored);
       else
-        out_.components_[r.component].unsupported.push_back({name, tensor.dtype, tensor.shape});
+        out_.components_[r.component].unsupported.emplace(name, tensor);
     }
     for (auto& [name, c] : out_.components_) {
       c.name = name;
       if (c.files.empty()) c.files = files;
     }
-    out_.keep_.insert(out_.keep_.end(), set.files.begin(), set.files.end());
+    out_.keep_.insert(out_.keep_.end(), set.bytes.begin(), set.bytes.end());
   }
 
   void add_tensor(const std::string& stored, const TensorView& view, const Route& r, int vae_levels) {
@@ -293,11 +289,10 @@ class CheckpointReader {
       return;
     }
     TensorView renamed = view;
-    renamed.name = name;
     renamed.shape = without_kernel(r.component, name, view.shape);
     const bool added = out_.components_[r.component].tensors.emplace(name, std::move(renamed)).second;
-    TENON_CHECK(Model, added, out_.path_.string())
-        << "two tensors stand for '" << name << "' of the " << r.component << "; one is '" << stored << "'";
+    TENON_CHECK(Model, added, out_.path_.string()) << "two tensors stand for '" << shown(name) << "' of the "
+                                                   << r.component << "; one is '" << shown(stored) << "'";
   }
 
   // Every UNet tensor must have its averaged partner.
@@ -306,7 +301,7 @@ class CheckpointReader {
       if (!stored.starts_with("model.diffusion_model.")) continue;
       const std::string partner = ema_name(route(stored).name);
       TENON_CHECK(Model, set.tensors.count(partner), out_.path_.string())
-          << "averaged weights were asked for, but there is no tensor '" << partner << "'";
+          << "averaged weights were asked for, but there is no tensor '" << shown(partner) << "'";
     }
     out_.uses_ema_ = true;
   }

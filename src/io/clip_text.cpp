@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "tenon/core/error.h"
-#include "tenon/io/utf8.h"
+#include "tenon/core/utf8.h"
 
 namespace tenon {
 namespace {
@@ -32,11 +32,24 @@ constexpr const char* kWord =
     R"(<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^)" TENON_SPACE R"(\p{L}\p{N}]+)";
 #undef TENON_SPACE
 
+// Normalising sorts the marks of one letter by swapping neighbours; a run of them is as long as that is no work.
+constexpr int kMostMarks = 256;
+
+void check_marks(std::string_view text) {
+  int marks = 0;
+  for (size_t i = 0; i < text.size();) {
+    const auto c = static_cast<utf8proc_int32_t>(next_code_point(text, i));
+    marks = utf8proc_get_property(c)->combining_class ? marks + 1 : 0;
+    TENON_CHECK(Usage, marks <= kMostMarks, "prompt") << "has more than " << kMostMarks << " combining marks in a row";
+  }
+}
+
 bool is_special(std::string_view word) { return word == "<|startoftext|>" || word == "<|endoftext|>"; }
 
 }  // namespace
 
 std::string clip_normal_form(std::string_view text) {
+  check_marks(text);
   utf8proc_uint8_t* mapped = nullptr;
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
   const utf8proc_ssize_t length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),

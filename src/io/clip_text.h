@@ -8,7 +8,7 @@
 namespace tenon {
 
 /// NFC, then runs of white space (Unicode White_Space) as one blank and every code point in lower case. `text` must be
-/// well-formed UTF-8.
+/// well-formed UTF-8. Error(Usage) for more than 256 combining marks in a row.
 std::string clip_normal_form(std::string_view text);
 
 /// Finds the words of normalised text. Immutable; safe to share between threads.

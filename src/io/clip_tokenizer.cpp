@@ -4,81 +4,57 @@
 #include <unordered_map>
 
 #include "tenon/core/error.h"
+#include "tenon/core/stop.h"
+#include "tenon/core/text.h"
+#include "tenon/core/utf8.h"
 #include "tenon/io/bpe.h"
+#include "tenon/io/bpe_files.h"
 #include "tenon/io/clip_text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
-#include "tenon/io/utf8.h"
 
 namespace tenon {
 namespace fs = std::filesystem;
 namespace {
 using nlohmann::json;
-using Vocabulary = std::unordered_map<std::string, int32_t>;
-using Merges = std::vector<std::pair<std::string, std::string>>;
+using Vocabulary = TokenIds;
+using Merges = MergeList;
 
 constexpr std::string_view kStart = "<|startoftext|>", kEnd = "<|endoftext|>";
 constexpr int64_t kWindow = 77;
-constexpr int32_t kMaxId =
-    1 << 24;  // far above every vocabulary in use; keeps a damaged file from asking for gigabytes
+constexpr size_t kWordsBetweenStops = 256;
 
-Vocabulary read_vocabulary(const json& object, const std::string& where) {
-  TENON_CHECK(Model, object.is_object(), where) << "expected an object of token ids, found " << object.type_name();
-  Vocabulary out;
-  out.reserve(object.size());
-  for (const auto& [token, id] : object.items()) {
-    TENON_CHECK(Model, id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(kMaxId), where)
-        << "token '" << token << "': expected an id from 0 to " << kMaxId - 1 << ", found " << id.dump();
-    out[token] = id.get<int32_t>();
-  }
-  return out;
-}
+// What tokenizer_config.json may change.
+struct TokenizerSettings {
+  std::optional<std::string> pad;
+  std::optional<int64_t> window;
+};
 
-std::pair<std::string, std::string> split_merge(std::string_view line, const std::string& place) {
-  const size_t blank = line.find(' ');
-  TENON_CHECK(Model,
-              blank != std::string_view::npos && blank > 0 && blank + 1 < line.size() &&
-                  line.find(' ', blank + 1) == std::string_view::npos,
-              place)
-      << "expected two symbols with a blank between them, found '" << line << "'";
-  return {std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))};
-}
-
-// merges.txt: a version line, then one merge a line, best first.
-Merges parse_merges(std::string_view text, const std::string& where) {
-  if (const auto bad = first_invalid_utf8(text))
-    throw Error(ErrorKind::Model, where, "invalid UTF-8 at byte " + std::to_string(*bad));
-  Merges out;
-  for (size_t number = 1; !text.empty(); ++number) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.empty() || line.starts_with("#version")) continue;
-    out.push_back(split_merge(line, where + ", line " + std::to_string(number)));
-  }
-  return out;
-}
-
-// tokenizer.json has merges as ["a b", ...] (older) or [["a", "b"], ...].
-Merges merges_of(const json& array, const std::string& where) {
-  TENON_CHECK(Model, array.is_array(), where) << "expected model.merges to be an array, found " << array.type_name();
-  Merges out;
-  for (const json& item : array) {
-    if (item.is_string()) {
-      out.push_back(split_merge(item.get<std::string>(), where));
-      continue;
-    }
-    TENON_CHECK(Model, item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_string(), where)
-        << "expected a merge of two symbols, found " << item.dump();
-    out.emplace_back(item[0].get<std::string>(), item[1].get<std::string>());
-  }
+TokenizerSettings read_settings(const fs::path& file) {
+  TokenizerSettings out;
+  const json settings = read_json_object(file);
+  if (settings.is_null()) return out;
+  const auto find = [](const json& object, const char* key) {
+    const auto at = object.find(key);
+    return at == object.end() ? json() : *at;
+  };
+  json pad = find(settings, "pad_token");
+  if (pad.is_object()) pad = find(pad, "content");
+  TENON_CHECK(Model, pad.is_null() || pad.is_string(), file.string())
+      << "expected pad_token to be a string, found " << shown_json(pad);
+  if (pad.is_string()) out.pad = pad.get<std::string>();
+  const json length = find(settings, "model_max_length");
+  TENON_CHECK(Model, length.is_null() || length.is_number(), file.string())
+      << "expected model_max_length to be a number, found " << shown_json(length);
+  // "No limit" is written as 1e30.
+  if (length.is_number_unsigned() && length.get<uint64_t>() >= 3 && length.get<uint64_t>() <= 4096)
+    out.window = length.get<int64_t>();
   return out;
 }
 
 int32_t id_of(const Vocabulary& vocabulary, std::string_view token, const std::string& where) {
   const auto found = vocabulary.find(std::string(token));
-  TENON_CHECK(Model, found != vocabulary.end(), where) << "the vocabulary has no token '" << token << "'";
+  TENON_CHECK(Model, found != vocabulary.end(), where) << "the vocabulary has no token '" << shown(token) << "'";
   return found->second;
 }
 }  // namespace
@@ -95,7 +71,11 @@ struct ClipTokenizer::State {
   // Text without special tokens.
   void encode_plain(std::string_view text, std::vector<int32_t>& out) const {
     const std::string normal = clip_normal_form(text);
-    words.each(normal, [&](std::string_view word) { bpe.encode(word, out); });
+    size_t number = 0;
+    words.each(normal, [&](std::string_view word) {
+      if (number++ % kWordsBetweenStops == 0) check_stop("prompt");
+      bpe.encode(word, out);
+    });
   }
 
   int32_t start, end, pad, size = 0;
@@ -116,13 +96,31 @@ int32_t ClipTokenizer::vocab_size() const { return state_->size; }
 int64_t ClipTokenizer::window_length() const { return state_->window; }
 
 ClipTokenizer ClipTokenizer::from_text(std::string_view vocab_json, std::string_view merges, const std::string& where) {
-  const Vocabulary vocabulary = read_vocabulary(parse_json(vocab_json, where), where);
-  return ClipTokenizer(std::make_unique<const State>(vocabulary, parse_merges(merges, where), where));
+  const Vocabulary vocabulary = read_token_ids(parse_json(vocab_json, where), where);
+  return ClipTokenizer(std::make_unique<const State>(vocabulary, read_merges_text(merges, where), where));
+}
+
+ClipTokenizer ClipTokenizer::from_merges(std::string_view merges, const std::string& where) {
+  const Merges pairs = read_merges_text(merges, where);
+  Vocabulary vocabulary;
+  const auto add = [&](std::string token) {
+    vocabulary.emplace(std::move(token), static_cast<int32_t>(vocabulary.size()));
+  };
+  for (const char* end_of_word : {"", "</w>"})
+    for (const bool printable : {true, false})  // bytes that stand for themselves come first
+      for (size_t byte = 0; byte < byte_alphabet().size(); ++byte)
+        if (stands_for_itself(static_cast<int>(byte)) == printable) add(byte_alphabet()[byte] + end_of_word);
+  for (const auto& [left, right] : pairs) add(left + right);
+  add(std::string(kStart));
+  add(std::string(kEnd));
+  TENON_CHECK(Model, vocabulary.size() == 2 * byte_alphabet().size() + pairs.size() + 2, where)
+      << "a merge makes a token that there is already";
+  return ClipTokenizer(std::make_unique<const State>(vocabulary, pairs, where));
 }
 
 ClipTokenizer ClipTokenizer::from_files(const fs::path& vocab, const fs::path& merges) {
-  const Vocabulary vocabulary = read_vocabulary(read_json(vocab), vocab.string());
-  const Merges pairs = parse_merges(read_file(merges), merges.string());
+  const Vocabulary vocabulary = read_token_ids(read_json(vocab), vocab.string());
+  const Merges pairs = read_merges_text(read_file(merges), merges.string());
   return ClipTokenizer(std::make_unique<const State>(vocabulary, pairs, vocab.string()));
 }
 
@@ -131,11 +129,11 @@ ClipTokenizer ClipTokenizer::from_folder(const fs::path& folder) {
   const fs::path config = folder / "tokenizer_config.json";
   std::unique_ptr<State> state;
   Vocabulary vocabulary;
-  if (fs::exists(vocab) && fs::exists(merges)) {
-    vocabulary = read_vocabulary(read_json(vocab), vocab.string());
-    state = std::make_unique<State>(vocabulary, parse_merges(read_file(merges), merges.string()), vocab.string());
+  if (file_exists(vocab) && file_exists(merges)) {
+    vocabulary = read_token_ids(read_json(vocab), vocab.string());
+    state = std::make_unique<State>(vocabulary, read_merges_text(read_file(merges), merges.string()), vocab.string());
   } else {
-    TENON_CHECK(Model, fs::exists(both), folder.string())
+    TENON_CHECK(Model, file_exists(both), folder.string())
         << "no tokenizer here: expected vocab.json and merges.txt, or tokenizer.json";
     const json tokenizer = read_json(both);
     TENON_CHECK(Model,
@@ -143,19 +141,13 @@ ClipTokenizer ClipTokenizer::from_folder(const fs::path& folder) {
                     tokenizer["model"].contains("vocab") && tokenizer["model"].contains("merges"),
                 both.string())
         << "expected an object 'model' with 'vocab' and 'merges'";
-    vocabulary = read_vocabulary(tokenizer["model"]["vocab"], both.string());
-    state = std::make_unique<State>(vocabulary, merges_of(tokenizer["model"]["merges"], both.string()), both.string());
+    vocabulary = read_token_ids(tokenizer["model"]["vocab"], both.string());
+    state =
+        std::make_unique<State>(vocabulary, read_merges(tokenizer["model"]["merges"], both.string()), both.string());
   }
-  if (fs::exists(config)) {
-    const json settings = read_json(config);
-    json pad = settings.value("pad_token", json());
-    if (pad.is_object()) pad = pad.value("content", json());
-    if (pad.is_string()) state->pad = id_of(vocabulary, pad.get<std::string>(), config.string());
-    const json length = settings.value("model_max_length", json());
-    // "No limit" is written as 1e30.
-    if (length.is_number_unsigned() && length.get<uint64_t>() >= 3 && length.get<uint64_t>() <= 4096)
-      state->window = length.get<int64_t>();
-  }
+  const TokenizerSettings settings = read_settings(config);
+  if (settings.pad) state->pad = id_of(vocabulary, *settings.pad, config.string());
+  if (settings.window) state->window = *settings.window;
   return ClipTokenizer(std::move(state));
 }
 
@@ -175,11 +167,14 @@ std::vector<int32_t> ClipTokenizer::encode(std::string_view text) const {
 }
 
 WeightedTokens ClipTokenizer::encode_weighted(std::string_view prompt) const {
+  TENON_CHECK(Usage, prompt.size() <= kMaxPromptBytes, "prompt")
+      << "has " << prompt.size() << " bytes; at most " << kMaxPromptBytes << " are read";
   // Before the prompt is cut into parts, so that the offset is the user's.
   if (const auto bad = first_invalid_utf8(prompt))
     throw Error(ErrorKind::Usage, "prompt", "invalid UTF-8 at byte " + std::to_string(*bad));
   WeightedTokens out;
   for (const WeightedText& part : parse_prompt_weights(prompt)) {
+    check_stop("prompt");
     const std::vector<int32_t> ids = encode(part.text);
     out.ids.insert(out.ids.end(), ids.begin(), ids.end());
     out.weights.insert(out.weights.end(), ids.size(), part.weight);

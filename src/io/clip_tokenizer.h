@@ -29,6 +29,9 @@ struct TokenWindow {
   int64_t text_tokens = 0;  ///< ids between start and end
 };
 
+/// Bytes of a prompt: 65,536 make up to 874 windows, which every step then attends to.
+inline constexpr size_t kMaxPromptBytes = 1 << 16;
+
 class ClipTokenizer {
  public:
   /// From the two files of a tokenizer folder. The start and end tokens are "<|startoftext|>" and "<|endoftext|>" of
@@ -39,6 +42,10 @@ class ClipTokenizer {
   static ClipTokenizer from_folder(const std::filesystem::path& folder);
   /// From the files' contents (`where` stands for them in errors).
   static ClipTokenizer from_text(std::string_view vocab_json, std::string_view merges, const std::string& where);
+
+  /// From merges alone, with the ids that CLIP's own vocabulary has: bytes, bytes that end a word, one for each merge
+  /// in order, start and end.
+  static ClipTokenizer from_merges(std::string_view merges, const std::string& where);
 
   ClipTokenizer(ClipTokenizer&&) noexcept;
   ClipTokenizer& operator=(ClipTokenizer&&) noexcept;
@@ -55,6 +62,7 @@ class ClipTokenizer {
   /// Ids of a text, without start, end and padding. Error(Usage) names the byte offset of invalid UTF-8.
   std::vector<int32_t> encode(std::string_view text) const;
   /// Ids and weights of a prompt with (emphasis) as prompt_weights.h describes; each part is encoded on its own.
+  /// Error(Usage) beyond kMaxPromptBytes. Asks check_stop().
   WeightedTokens encode_weighted(std::string_view prompt) const;
 
   /// The ids in as many windows as they need, at least one. `least` asks for more (a positive and a negative prompt

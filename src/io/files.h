@@ -1,58 +1,37 @@
-// Whole files: reading, hashing, and writing so that a reader sees all of a file or none of it.
+// Whole files: reading and hashing. (Writing is core's: atomic_file.h.)
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
+
+#include "tenon/core/atomic_file.h"
 
 namespace tenon {
 
-/// The bytes of a regular file; Error(Model) names the path and the reason if it cannot be read.
-std::string read_file(const std::filesystem::path& path);
+/// Bytes of a file that is read as a whole: a tokenizer, a configuration, an index.
+inline constexpr size_t kMaxFileBytes = 100'000'000;
+
+/// The bytes of a regular file; Error(Model) names the path and the reason if it cannot be read or has more than
+/// `most`.
+std::string read_file(const std::filesystem::path& path, size_t most = kMaxFileBytes);
 
 /// read_file of a file that a user named in an argument (a picture, a prompt): Error(Usage), as no model is at fault.
-std::string read_argument_file(const std::filesystem::path& path);
+std::string read_argument_file(const std::filesystem::path& path, size_t most = kMaxFileBytes);
+
+/// Whether there is a file or folder of that name. Error(Model) where that cannot be told (a folder without access, a
+/// loop of links), and for a link to nothing: what somebody put there would be passed by in silence.
+bool file_exists(const std::filesystem::path& path);
+/// file_exists, and it is a folder.
+bool folder_exists(const std::filesystem::path& path);
+/// What is in a folder, sorted; Error(Model) if it cannot be read.
+std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder);
 
 /// SHA-256 in lower-case hex.
 std::string sha256_hex(std::span<const std::byte> bytes);
 /// SHA-256 of a file's content, read in pieces; Error(Model) as read_file.
 std::string sha256_file(const std::filesystem::path& path);
-
-enum class Overwrite : bool { No, Yes };
-
-/// A file under construction. Bytes go to a file without a name in the target's folder (with a temporary name where the
-/// file system has none such); commit() makes them durable (fsync) and gives them the target's name in one step.
-/// Destroyed before commit(), it leaves nothing behind, nor does a process that is killed.
-///
-/// With Overwrite::No the last step never replaces a file, so that of two processes writing one name exactly one wins
-/// and the other gets Error(Usage). Failing system calls (no folder, no permission, full disk) are Error(Internal) with
-/// the path and the system's reason.
-class AtomicFile {
- public:
-  AtomicFile(std::filesystem::path target, Overwrite overwrite);
-  ~AtomicFile();
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
-
-  void write(std::span<const std::byte> bytes);
-  void commit();
-
- private:
-  void discard() noexcept;
-  int name_it();
-  [[noreturn]] void fail(const char* action, int error);
-
-  std::filesystem::path target_, temporary_;
-  Overwrite overwrite_;
-  int fd_ = -1;
-};
-
-/// AtomicFile in one call.
-void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes, Overwrite overwrite);
-
-/// Fails early, with the errors that write_file would give later, if `path` exists (and Overwrite::No), is a folder, or
-/// its folder is missing or not writable. A run of minutes should not end in such an error.
-void check_output(const std::filesystem::path& path, Overwrite overwrite);
 
 }  // namespace tenon

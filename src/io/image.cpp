@@ -11,6 +11,8 @@
 namespace tenon {
 namespace {
 
+constexpr size_t kMaxPngBytes = size_t{1} << 30;
+
 // The PNG library reports errors by a jump that skips C++ destructors. So everything that owns memory lives in these
 // structs, outside the functions that call the library, and those functions hold only plain values.
 struct Failure {
@@ -124,6 +126,10 @@ bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c > 0 && c < 127; });
 }
 
+bool is_png(std::span<const std::byte> bytes) {
+  return bytes.size() >= 8 && png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0, 8) == 0;
+}
+
 [[noreturn]] void refuse_png(const std::string& where, const Decoder& d) {
   throw Error(ErrorKind::Usage, where,
               std::string("cannot read as PNG: ") + (d.failure.message[0] ? d.failure.message : "out of memory"));
@@ -132,9 +138,7 @@ bool is_ascii(std::string_view text) {
 }  // namespace
 
 Image decode_png(std::span<const std::byte> bytes, const std::string& where) {
-  TENON_CHECK(Usage, bytes.size() >= 8 && png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0, 8) == 0,
-              where)
-      << "is not a PNG file";
+  TENON_CHECK(Usage, is_png(bytes), where) << "is not a PNG file";
   Decoder d(bytes);
   if (!read_header(d)) refuse_png(where, d);
   Image image{png_get_image_width(d.png, d.info), png_get_image_height(d.png, d.info), 3, {}};
@@ -151,15 +155,21 @@ Image decode_png(std::span<const std::byte> bytes, const std::string& where) {
 }
 
 Image read_png(const std::filesystem::path& path) {
-  const std::string bytes = read_argument_file(path);
+  const std::string bytes = read_argument_file(path, kMaxPngBytes);
   return decode_png(std::as_bytes(std::span(bytes)), path.string());
 }
 
-std::map<std::string, std::string> read_png_text(const std::filesystem::path& path) {
+Image read_image(const std::filesystem::path& path) {
   const std::string bytes = read_argument_file(path);
-  TENON_CHECK(Usage, bytes.size() >= 8 && png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0, 8) == 0,
-              path.string())
-      << "is not a PNG file";
+  const auto data = std::as_bytes(std::span(bytes));
+  if (is_jpeg(data)) return decode_jpeg(data, path.string());
+  TENON_CHECK(Usage, is_png(data), path.string()) << "is neither a PNG nor a JPEG file";
+  return decode_png(data, path.string());
+}
+
+std::map<std::string, std::string> read_png_text(const std::filesystem::path& path) {
+  const std::string bytes = read_argument_file(path, kMaxPngBytes);
+  TENON_CHECK(Usage, is_png(std::as_bytes(std::span(bytes))), path.string()) << "is not a PNG file";
   Decoder d(std::as_bytes(std::span(bytes)));
   if (!read_header(d)) refuse_png(path.string(), d);
   png_textp text = nullptr;

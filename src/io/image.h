@@ -1,4 +1,4 @@
-// Pictures: 8-bit images in memory, PNG in and out with text chunks.
+// Pictures: 8-bit images in memory, PNG in and out with text chunks, JPEG in.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -28,6 +28,14 @@ using ImageText = std::vector<std::pair<std::string, std::string>>;
 /// Decodes any PNG (grey, palette, alpha, 16 bit, interlaced) to three channels of 8 bits. Alpha is dropped, 16 bits
 /// are scaled. Error(Usage) that begins with `where` for what is no PNG, is damaged, or is larger than kMaxImageSide.
 Image decode_png(std::span<const std::byte> bytes, const std::string& where);
+/// Decodes a JPEG (grey, YCbCr, CMYK; baseline or progressive; 8 bits a sample) to three channels of 8 bits, turned
+/// upright as its EXIF orientation says. CMYK becomes RGB without a colour profile. Error(Usage) that begins with
+/// `where` for what is no JPEG, is damaged or cut short, has more bits, or is larger than kMaxImageSide.
+Image decode_jpeg(std::span<const std::byte> bytes, const std::string& where);
+/// Whether the bytes begin as a JPEG file does.
+bool is_jpeg(std::span<const std::byte> bytes);
+/// A PNG or JPEG file, by its content. Error(Usage) also for an unreadable file.
+Image read_image(const std::filesystem::path& path);
 /// decode_png over a file; an unreadable file is Error(Usage) too.
 Image read_png(const std::filesystem::path& path);
 /// The text chunks (tEXt, zTXt, iTXt) of a PNG file.
@@ -37,7 +45,8 @@ std::map<std::string, std::string> read_png_text(const std::filesystem::path& pa
 /// are 1 to 79 ASCII characters. Error(Usage) for other channels, a wrong number of pixels or a bad key.
 std::vector<std::byte> encode_png(const Image& image, const ImageText& text = {});
 /// encode_png into a file, through write_file: all or nothing, and never over an existing file with Overwrite::No.
-void write_png(const std::filesystem::path& path, const Image& image, const ImageText& text, Overwrite overwrite);
+void write_png(const std::filesystem::path& path, const Image& image, const ImageText& text = {},
+               Overwrite overwrite = Overwrite::No);
 
 /// The settings of a picture, in the order in which they are shown.
 using PictureSettings = std::vector<std::pair<std::string, std::string>>;

@@ -1,13 +1,16 @@
 #include "tenon/io/prompt_weights.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
 
 namespace tenon {
 namespace {
-constexpr double kStep = 1.1;        // of a bare bracket
+constexpr double kStep = 1.1;  // of a bare bracket
+constexpr size_t kShownOfNetwork = 60;
 constexpr size_t kMaxNesting = 100;  // bounds the work a prompt can ask for
 
 // The scan of one prompt. Weights are kept in double: products of 1.1 and 1/1.1 then cancel to float accuracy.
@@ -78,7 +81,7 @@ class Parser {
                 parsed.ec == std::errc() && parsed.ptr == number.data() + number.size() &&
                     std::isfinite(static_cast<float>(weight)),
                 "prompt")
-        << "the weight '" << number << "' is not a number";
+        << "the weight '" << shown(number) << "' is not a number";
     close(round_, weight, bracket + 1);
     return true;
   }
@@ -114,6 +117,30 @@ class Parser {
   std::vector<size_t> round_, square_;  // first part inside each open bracket
 };
 }  // namespace
+
+void refuse_extra_networks(std::string_view prompt, const std::string& where) {
+  struct Syntax {
+    std::string_view begin, what;
+  };
+  static constexpr Syntax kSyntaxes[] = {{"<lora:", "a LoRA"},
+                                         {"<lyco:", "a LyCORIS network"},
+                                         {"<hypernet:", "a hypernetwork"},
+                                         {"embedding:", "a textual inversion"}};
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  const auto in_word = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+  std::string text(prompt);
+  std::transform(text.begin(), text.end(), text.begin(), lower);
+  for (const auto& [begin, what] : kSyntaxes)
+    for (size_t at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1)) {
+      const size_t name = at + begin.size(), end = std::min(text.find_first_of(" \t\n\r>,()", name), text.size());
+      const bool inside_a_word = in_word(begin[0]) && at > 0 && in_word(text[at - 1]);
+      if (end == name || inside_a_word) continue;
+      throw Error(ErrorKind::Usage, where,
+                  "'" + std::string(prompt.substr(at, std::min(end - at, kShownOfNetwork))) + "' asks for " +
+                      std::string(what) + ", which cannot be loaded",
+                  "leave it out");
+    }
+}
 
 std::vector<WeightedText> parse_prompt_weights(std::string_view prompt) { return Parser(prompt).run(); }
 

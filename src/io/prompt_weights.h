@@ -25,4 +25,9 @@ struct WeightedText {
 /// brackets nest deeper than 100 levels.
 std::vector<WeightedText> parse_prompt_weights(std::string_view prompt);
 
+/// Error(Usage) with `where` for a prompt that asks for a network beside the model, as AUTOMATIC1111's web UI and
+/// ComfyUI write it: <lora:name:1>, <lyco:name>, <hypernet:name:0.5>, embedding:name. None can be loaded, and as plain
+/// text they would be drawn.
+void refuse_extra_networks(std::string_view prompt, const std::string& where);
+
 }  // namespace tenon

@@ -12,15 +12,17 @@
 #include <optional>
 #include <system_error>
 #include <tuple>
+#include <utility>
 
+#include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
 #include "tenon/io/json.h"
 
 namespace tenon {
 namespace {
-using nlohmann::json;
-
 constexpr uint64_t kLargestNumber = uint64_t{1} << 62;  // of an extent or an offset
+constexpr size_t kLongestType = 32;                     // name of an element type
 
 struct DTypeName {
   std::string_view name;
@@ -59,126 +61,255 @@ std::optional<uint64_t> element_size(std::string_view name) {
   return std::nullopt;
 }
 
-// One header entry, its types checked but not yet its numbers.
+// One header entry.
 struct Entry {
   std::string name, dtype;
-  std::vector<uint64_t> shape;
-  uint64_t begin = 0, end = 0;
+  std::array<int64_t, kMaxRank> extents{};
+  std::array<uint64_t, 2> offsets{};
+  int rank = 0;
+  uint64_t begin() const { return offsets[0]; }
+  uint64_t end() const { return offsets[1]; }
 
   std::string shape_text() const {
     std::string out = "[";
-    for (uint64_t extent : shape) out.append(out.size() > 1 ? "," : "").append(std::to_string(extent));
+    for (int i = 0; i < rank; ++i) out.append(i ? "," : "").append(std::to_string(extents[static_cast<size_t>(i)]));
     return out.append("]");
   }
 };
 
-// Checks of one file's header; every message names the file, and the tensor where there is one.
-class HeaderReader {
+std::string offsets_text(const Entry& e) {
+  return "data_offsets [" + std::to_string(e.begin()) + "," + std::to_string(e.end()) + "]";
+}
+
+// Reads a header event by event, so that nothing is kept of it but its tensors, and a header that lies is left at its
+// first lie. Every message names the file, and the tensor where there is one.
+class HeaderReader : public JsonEvents {
  public:
   explicit HeaderReader(const std::string& file) : file_(file) {}
 
-  // The header's text, after the checks of the length field.
-  std::string_view text(std::span<const std::byte> bytes) const {
-    TENON_CHECK(Model, bytes.size() >= 8, file_)
-        << "not a safetensors file: expected at least 8 bytes, found " << bytes.size();
-    uint64_t length = 0;
-    for (int i = 7; i >= 0; --i) length = (length << 8) | static_cast<uint64_t>(bytes[static_cast<size_t>(i)]);
-    TENON_CHECK(Model, length <= kMaxSafetensorsHeader, file_)
-        << "not a safetensors file: header length " << length << " exceeds the limit of " << kMaxSafetensorsHeader;
-    TENON_CHECK(Model, length <= bytes.size() - 8, file_)
-        << "truncated or not a safetensors file: header length " << length << " exceeds the " << bytes.size() - 8
-        << " bytes that follow it";
-    return {reinterpret_cast<const char*>(bytes.data()) + 8, static_cast<size_t>(length)};
-  }
+  std::vector<Entry> entries;
+  std::map<std::string, std::string> metadata;
 
-  Entry entry(const std::string& tensor, const json& value) const {
-    const std::string where = "tensor '" + tensor + "'";
-    TENON_CHECK(Model, value.is_object(), file_) << where << ": expected an object, found " << value.type_name();
-    for (const char* key : {"dtype", "shape", "data_offsets"})
-      TENON_CHECK(Model, value.contains(key), file_) << where << ": '" << key << "' is missing";
-    TENON_CHECK(Model, value["dtype"].is_string(), file_)
-        << where << ": expected dtype to be a string, found " << value["dtype"].type_name();
-    TENON_CHECK(Model, value["shape"].is_array(), file_)
-        << where << ": expected shape to be an array, found " << value["shape"].type_name();
-    const json& offsets = value["data_offsets"];
-    TENON_CHECK(Model, offsets.is_array() && offsets.size() == 2, file_)
-        << where << ": expected data_offsets to be an array of two numbers, found " << offsets.dump();
-    Entry out{tensor,
-              value["dtype"].get<std::string>(),
-              {},
-              number(where, "data_offsets", offsets[0]),
-              number(where, "data_offsets", offsets[1])};
-    for (const json& extent : value["shape"]) out.shape.push_back(number(where, "shape", extent));
-    return out;
-  }
-
-  void check_range(const Entry& e, uint64_t data_size) const {
-    const std::string where = "tensor '" + e.name + "'";
-    TENON_CHECK(Model, e.begin <= e.end, file_)
-        << where << ": data_offsets [" << e.begin << "," << e.end << "] are reversed";
-    TENON_CHECK(Model, e.end <= data_size, file_)
-        << where << ": data_offsets [" << e.begin << "," << e.end << "] exceed the file's " << data_size
-        << " bytes of data (truncated?)";
-    TENON_CHECK(Model, e.shape.size() <= static_cast<size_t>(kMaxRank), file_)
-        << where << ": rank " << e.shape.size() << " exceeds the limit of " << kMaxRank;
-    const auto width = element_size(e.dtype);
-    if (!width) return;
-    uint64_t bytes = *width;
-    bool overflow = false;
-    // A zero extent makes any overflow before it harmless, but no writer produces such a shape.
-    for (uint64_t extent : e.shape)
-      overflow = overflow || __builtin_mul_overflow(bytes, extent, &bytes) || bytes > kLargestNumber;
-    TENON_CHECK(Model, !overflow, file_) << where << ": " << e.dtype << " of shape " << e.shape_text()
-                                         << " has more bytes than can be addressed";
-    TENON_CHECK(Model, bytes == e.end - e.begin, file_)
-        << where << ": " << e.dtype << " of shape " << e.shape_text() << " needs " << bytes << " bytes, data_offsets ["
-        << e.begin << "," << e.end << "] hold " << e.end - e.begin;
-  }
-
-  // Every byte of data belongs to exactly one tensor.
-  void check_cover(std::vector<Entry>& entries, uint64_t data_size) const {
-    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-      return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
-    });
-    uint64_t covered = 0;
-    for (const Entry& e : entries) {
-      TENON_CHECK(Model, e.begin >= covered, file_) << "tensor '" << e.name << "': data_offsets [" << e.begin << ","
-                                                    << e.end << "] overlap another tensor, which ends at " << covered;
-      TENON_CHECK(Model, e.begin == covered, file_)
-          << "tensor '" << e.name << "' begins at " << e.begin << ", but bytes " << covered << " to " << e.begin
-          << " of the data belong to no tensor";
-      covered = e.end;
+  void value(nlohmann::json v) override {
+    switch (place_) {
+      case Place::Nothing:
+        refuse("expected the header to be an object, found ", v);
+      case Place::Header:
+        TENON_CHECK(Model, !in_metadata_, file_)
+            << "__metadata__: expected an object of strings, found " << v.type_name();
+        refuse(where() + ": expected an object, found ", v);
+      case Place::Metadata:
+        TENON_CHECK(Model, v.is_string(), file_)
+            << "__metadata__: expected '" << shown(key_) << "' to be a string, found " << v.type_name();
+        *text_ = std::move(v.get_ref<std::string&>());
+        break;
+      case Place::Entry:
+        field_value(v);
+        break;
+      case Place::Shape:
+        TENON_CHECK(Model, last().rank < kMaxRank, file_) << where() << ": more extents than the limit of " << kMaxRank;
+        last().extents[static_cast<size_t>(last().rank++)] = static_cast<int64_t>(number("shape", v));
+        break;
+      case Place::Offsets:
+        if (count_ == 2) refuse_offsets("more");
+        last().offsets[count_++] = number("data_offsets", v);
+        break;
+      case Place::Unknown:
+        break;
     }
-    TENON_CHECK(Model, covered == data_size, file_)
-        << "the tensors end at byte " << covered << " of the data, but the file holds " << data_size;
   }
 
-  std::map<std::string, std::string> metadata(const json& value) const {
-    TENON_CHECK(Model, value.is_object(), file_)
-        << "__metadata__: expected an object of strings, found " << value.type_name();
-    std::map<std::string, std::string> out;
-    for (const auto& [key, text] : value.items()) {
-      TENON_CHECK(Model, text.is_string(), file_)
-          << "__metadata__: expected '" << key << "' to be a string, found " << text.type_name();
-      out[key] = text.get<std::string>();
+  void key(std::string name) override {
+    if (place_ == Place::Header) {
+      in_metadata_ = name == "__metadata__";
+      if (in_metadata_) {
+        if (std::exchange(has_metadata_, true)) refuse_duplicate(name);
+        return;
+      }
+      TENON_CHECK(Model, entries.size() < kMaxTensors, file_) << "has more than " << kMaxTensors << " tensors";
+      entries.emplace_back().name = std::move(name);
+      fields_ = 0;
+    } else if (place_ == Place::Metadata) {
+      const auto [at, added] = metadata.emplace(name, "");
+      if (!added) refuse_duplicate(name);
+      text_ = &at->second;
+      key_ = std::move(name);
+    } else if (place_ == Place::Entry) {
+      field_ = name == "dtype" ? kDtype : name == "shape" ? kShape : name == "data_offsets" ? kOffsets : 0;
+      if (fields_ & field_) refuse_duplicate(name);
+      fields_ |= field_;
     }
-    return out;
+  }
+
+  void begin(bool object) override {
+    switch (place_) {
+      case Place::Nothing:
+        TENON_CHECK(Model, object, file_) << "expected the header to be an object, found array";
+        place_ = Place::Header;
+        return;
+      case Place::Header:
+        TENON_CHECK(Model, object || !in_metadata_, file_)
+            << "__metadata__: expected an object of strings, found array";
+        TENON_CHECK(Model, object, file_) << where() << ": expected an object, found array";
+        place_ = in_metadata_ ? Place::Metadata : Place::Entry;
+        return;
+      case Place::Metadata:
+        throw Error(
+            ErrorKind::Model, file_,
+            "__metadata__: expected '" + shown(key_) + "' to be a string, found " + (object ? "object" : "array"));
+      case Place::Entry:
+        return begin_field(object);
+      case Place::Shape:
+      case Place::Offsets:
+        throw Error(ErrorKind::Model, file_,
+                    where() + ": expected whole numbers in " + (place_ == Place::Shape ? "shape" : "data_offsets") +
+                        ", found " + (object ? "an object" : "an array"));
+      case Place::Unknown:
+        ++unknown_depth_;
+    }
+  }
+
+  void end() override {
+    switch (place_) {
+      case Place::Unknown:
+        if (--unknown_depth_ == 0) place_ = Place::Entry;
+        return;
+      case Place::Offsets:
+        if (count_ != 2) refuse_offsets("fewer");
+        [[fallthrough]];
+      case Place::Shape:
+        place_ = Place::Entry;
+        return;
+      case Place::Entry:
+        for (const auto& [bit, name] : {std::pair{kDtype, "dtype"}, {kShape, "shape"}, {kOffsets, "data_offsets"}})
+          TENON_CHECK(Model, fields_ & bit, file_) << where() << ": '" << name << "' is missing";
+        [[fallthrough]];
+      default:
+        place_ = Place::Header;
+    }
   }
 
  private:
-  uint64_t number(const std::string& where, const char* field, const json& value) const {
-    TENON_CHECK(Model, value.is_number_integer(), file_)
-        << where << ": expected whole numbers in " << field << ", found " << value.dump();
-    TENON_CHECK(Model, value.is_number_unsigned(), file_)
-        << where << ": negative number " << value.dump() << " in " << field;
-    const auto out = value.get<uint64_t>();
+  enum class Place : uint8_t { Nothing, Header, Metadata, Entry, Shape, Offsets, Unknown };
+  static constexpr unsigned kDtype = 1, kShape = 2, kOffsets = 4;
+
+  Entry& last() { return entries.back(); }
+  std::string where() const { return "tensor '" + shown(entries.back().name) + "'"; }
+
+  [[noreturn]] void refuse(const std::string& what, const nlohmann::json& found) const {
+    throw Error(ErrorKind::Model, file_, what + found.type_name());
+  }
+  [[noreturn]] void refuse_duplicate(const std::string& name) const {
+    throw Error(ErrorKind::Model, file_, "duplicate key '" + shown(name) + "' in JSON");
+  }
+  [[noreturn]] void refuse_offsets(const char* found) const {
+    throw Error(ErrorKind::Model, file_,
+                where() + ": expected data_offsets to be an array of two numbers, found " + found);
+  }
+
+  void field_value(nlohmann::json& v) {
+    if (field_ == kDtype) {
+      TENON_CHECK(Model, v.is_string(), file_) << where() << ": expected dtype to be a string, found " << v.type_name();
+      last().dtype = std::move(v.get_ref<std::string&>());
+      TENON_CHECK(Model, element_size(last().dtype) || last().dtype.size() <= kLongestType, file_)
+          << where() << ": '" << shown(last().dtype) << "' is no element type";
+    } else if (field_ == kShape) {
+      refuse(where() + ": expected shape to be an array, found ", v);
+    } else if (field_ == kOffsets) {
+      refuse_offsets(shown_json(v).c_str());
+    }
+  }
+
+  void begin_field(bool object) {
+    const char* found = object ? "object" : "array";
+    TENON_CHECK(Model, field_ != kDtype, file_) << where() << ": expected dtype to be a string, found " << found;
+    TENON_CHECK(Model, field_ != kShape || !object, file_)
+        << where() << ": expected shape to be an array, found object";
+    if (field_ == kOffsets && object) refuse_offsets("an object");
+    count_ = 0;
+    unknown_depth_ = 1;
+    place_ = field_ == kShape ? Place::Shape : field_ == kOffsets ? Place::Offsets : Place::Unknown;
+  }
+
+  uint64_t number(const char* field, const nlohmann::json& v) const {
+    TENON_CHECK(Model, v.is_number_integer(), file_)
+        << where() << ": expected whole numbers in " << field << ", found " << shown_json(v);
+    TENON_CHECK(Model, v.is_number_unsigned(), file_)
+        << where() << ": negative number " << shown_json(v) << " in " << field;
+    const auto out = v.get<uint64_t>();
     TENON_CHECK(Model, out <= kLargestNumber, file_)
-        << where << ": " << out << " in " << field << " is more than can be addressed";
+        << where() << ": " << out << " in " << field << " is more than can be addressed";
     return out;
   }
 
   const std::string& file_;
+  Place place_ = Place::Nothing;
+  bool in_metadata_ = false, has_metadata_ = false;
+  std::string key_;  // of the metadata, and the text that it stands for
+  std::string* text_ = nullptr;
+  unsigned field_ = 0, fields_ = 0;  // of the entry: the one whose value follows, those that were there
+  size_t count_ = 0;                 // of offsets
+  int unknown_depth_ = 0;
 };
+
+// The header's text, after the checks of the length field.
+std::string_view header_text(std::span<const std::byte> bytes, const std::string& file) {
+  TENON_CHECK(Model, bytes.size() >= 8, file)
+      << "not a safetensors file: expected at least 8 bytes, found " << bytes.size();
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = (length << 8) | static_cast<uint64_t>(bytes[static_cast<size_t>(i)]);
+  TENON_CHECK(Model, length <= kMaxSafetensorsHeader, file)
+      << "not a safetensors file: header length " << length << " exceeds the limit of " << kMaxSafetensorsHeader;
+  TENON_CHECK(Model, length <= bytes.size() - 8, file)
+      << "truncated or not a safetensors file: header length " << length << " exceeds the " << bytes.size() - 8
+      << " bytes that follow it";
+  return {reinterpret_cast<const char*>(bytes.data()) + 8, static_cast<size_t>(length)};
+}
+
+void check_range(const Entry& e, uint64_t data_size, const std::string& file) {
+  const auto where = [&] { return "tensor '" + shown(e.name) + "'"; };
+  TENON_CHECK(Model, e.begin() <= e.end(), file) << where() << ": " << offsets_text(e) << " are reversed";
+  TENON_CHECK(Model, e.end() <= data_size, file)
+      << where() << ": " << offsets_text(e) << " exceed the file's " << data_size << " bytes of data (truncated?)";
+  const auto width = element_size(e.dtype);
+  if (!width) return;
+  uint64_t bytes = *width;
+  bool overflow = false;
+  // A zero extent makes any overflow before it harmless, but no writer produces such a shape.
+  for (int i = 0; i < e.rank; ++i)
+    overflow = overflow ||
+               __builtin_mul_overflow(bytes, static_cast<uint64_t>(e.extents[static_cast<size_t>(i)]), &bytes) ||
+               bytes > kLargestNumber;
+  TENON_CHECK(Model, !overflow, file) << where() << ": " << e.dtype << " of shape " << e.shape_text()
+                                      << " has more bytes than can be addressed";
+  TENON_CHECK(Model, bytes == e.end() - e.begin(), file)
+      << where() << ": " << e.dtype << " of shape " << e.shape_text() << " needs " << bytes << " bytes, "
+      << offsets_text(e) << " hold " << e.end() - e.begin();
+}
+
+// A tensor's range and name; the name is its key in the file's maps.
+struct Place {
+  std::array<uint64_t, 2> offsets;
+  const std::string* name;
+};
+
+// Every byte of data belongs to exactly one tensor.
+void check_cover(std::vector<Place>& places, uint64_t data_size, const std::string& file) {
+  std::sort(places.begin(), places.end(),
+            [](const Place& a, const Place& b) { return std::tie(a.offsets, *a.name) < std::tie(b.offsets, *b.name); });
+  uint64_t covered = 0;
+  for (const Place& p : places) {
+    const auto [begin, end] = p.offsets;
+    TENON_CHECK(Model, begin >= covered, file) << "tensor '" << shown(*p.name) << "': data_offsets [" << begin << ","
+                                               << end << "] overlap another tensor, which ends at " << covered;
+    TENON_CHECK(Model, begin == covered, file)
+        << "tensor '" << shown(*p.name) << "' begins at " << begin << ", but bytes " << covered << " to " << begin
+        << " of the data belong to no tensor";
+    covered = end;
+  }
+  TENON_CHECK(Model, covered == data_size, file)
+      << "the tensors end at byte " << covered << " of the data, but the file holds " << data_size;
+}
 
 // Page-aligned part of a view: rounded inwards (whole pages only) or outwards.
 void advise(const TensorView& view, int advice, bool inwards) {
@@ -199,6 +330,7 @@ struct SafetensorsFile::Mapping {
   ~Mapping() { munmap(address, size); }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
+  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(address), size}; }
 };
 
 std::string_view safetensors_name(DType t) {
@@ -209,54 +341,63 @@ std::string_view safetensors_name(DType t) {
 
 SafetensorsFile::SafetensorsFile(std::string name, std::span<const std::byte> bytes)
     : name_(std::move(name)), bytes_(bytes) {
-  const HeaderReader reader(name_);
-  const std::string_view text = reader.text(bytes_);
-  const json header = parse_json(text, name_);
-  TENON_CHECK(Model, header.is_object(), name_) << "expected the header to be an object, found " << header.type_name();
+  const std::string_view text = header_text(bytes_, name_);
   const std::span<const std::byte> data = bytes_.subspan(8 + text.size());
-  std::vector<Entry> entries;
-  for (const auto& [key, value] : header.items()) {
-    if (key == "__metadata__") {
-      metadata_ = reader.metadata(value);
-      continue;
-    }
-    entries.push_back(reader.entry(key, value));
-    reader.check_range(entries.back(), data.size());
-  }
-  reader.check_cover(entries, data.size());
-  for (const Entry& e : entries) {
+  HeaderReader header(name_);
+  parse_json_events(text, name_, ErrorKind::Model, header);
+  std::vector<Place> places;
+  places.reserve(header.entries.size());
+  for (Entry& e : header.entries) {
+    check_range(e, data.size(), name_);
     const auto dtype = supported(e.dtype);
-    if (!dtype) {
-      unsupported_[e.name] = {e.name, e.dtype, e.shape_text()};
-      continue;
-    }
-    const std::vector<int64_t> extents(e.shape.begin(), e.shape.end());
-    tensors_[e.name] = {e.name, *dtype, Shape(extents), data.data() + e.begin, static_cast<size_t>(e.end - e.begin)};
+    bool twice = (dtype ? unsupported_.count(e.name) : tensors_.count(e.name)) > 0;
+    const auto add = [&](auto& map, auto value) {  // most files are in the order of their names
+      const size_t before = map.size();
+      const auto at = map.emplace_hint(map.end(), std::move(e.name), std::move(value));
+      twice = twice || map.size() == before;
+      places.push_back({e.offsets, &at->first});
+    };
+    if (dtype)
+      add(tensors_, TensorView{*dtype, Shape(std::span(e.extents.data(), static_cast<size_t>(e.rank))),
+                               data.data() + e.begin(), e.end() - e.begin()});
+    else
+      add(unsupported_, UnsupportedTensor{std::move(e.dtype), e.shape_text()});
+    TENON_CHECK(Model, !twice, name_) << "duplicate key '" << shown(*places.back().name) << "' in JSON";
   }
+  check_cover(places, data.size(), name_);
+  metadata_ = std::move(header.metadata);
 }
 
 SafetensorsFile SafetensorsFile::from_bytes(std::span<const std::byte> bytes, const std::string& name) {
   return SafetensorsFile(name, bytes);
 }
 
-SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
+std::shared_ptr<const SafetensorsFile::Mapping> SafetensorsFile::map(const std::filesystem::path& path) {
   const std::string name = path.string();
-  const auto reason = [] { return std::generic_category().message(errno); };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  TENON_CHECK(Model, fd >= 0, name) << "cannot open for reading: " << reason();
+  TENON_CHECK(Model, fd >= 0, name) << "cannot open for reading: " << system_reason(errno);
   struct stat info {};
   const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   const size_t size = regular ? static_cast<size_t>(info.st_size) : 0;
   void* address = size >= 8 ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
-  const std::string refusal = size >= 8 && address == MAP_FAILED ? reason() : "";
+  const int error = errno;
   close(fd);
   TENON_CHECK(Model, regular, name) << "expected a regular file";
   TENON_CHECK(Model, size >= 8, name) << "not a safetensors file: expected at least 8 bytes, found " << size;
-  TENON_CHECK(Model, address != MAP_FAILED, name) << "cannot map the file: " << refusal;
-  auto mapping = std::make_shared<const Mapping>(address, size);
-  SafetensorsFile file(name, {static_cast<const std::byte*>(address), size});
+  TENON_CHECK(Model, address != MAP_FAILED, name) << "cannot map the file: " << system_reason(error);
+  return std::make_shared<const Mapping>(address, size);
+}
+
+SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
+  auto mapping = map(path);
+  SafetensorsFile file(path.string(), mapping->bytes());
   file.mapping_ = std::move(mapping);
   return file;
+}
+
+bool SafetensorsFile::mentions(const std::filesystem::path& path, std::string_view text) {
+  const auto mapping = map(path);
+  return header_text(mapping->bytes(), path.string()).find(text) != std::string_view::npos;
 }
 
 const TensorView& SafetensorsFile::at(const std::string& tensor) const {
@@ -264,9 +405,9 @@ const TensorView& SafetensorsFile::at(const std::string& tensor) const {
   if (found != tensors_.end()) return found->second;
   const auto foreign = unsupported_.find(tensor);
   TENON_CHECK(Model, foreign == unsupported_.end(), name_)
-      << "tensor '" << tensor << "' " << foreign->second.shape << " has the unsupported element type "
-      << foreign->second.dtype;
-  throw Error(ErrorKind::Model, name_, "there is no tensor '" + tensor + "'");
+      << "tensor '" << shown(tensor) << "' " << foreign->second.shape << " has the unsupported element type "
+      << shown(foreign->second.dtype);
+  throw Error(ErrorKind::Model, name_, "there is no tensor '" + shown(tensor) + "'");
 }
 
 void release(const TensorView& view) { advise(view, MADV_DONTNEED, true); }

@@ -2,9 +2,10 @@
 // byte.
 //
 // Invariants of an open file: every tensor's range lies in the file and has exactly the bytes that its shape and
-// element type need; the ranges cover the data without overlap or gap; the header is valid, duplicate-free JSON.
-// Whatever breaks one of these is refused on opening, with one Error(Model) that names the file, the tensor, what was
-// expected and found.
+// element type need; the ranges cover the data without overlap or gap; the header is valid JSON that names no tensor
+// twice. Whatever breaks one of these is refused on opening, with one Error(Model) that names the file, the tensor,
+// what was expected and found. Opening takes time and memory in proportion to the header, less than 2 s and 8 times its
+// size for the longest, and asks check_stop().
 //
 // Views are zero-copy. Files whose header length is not a multiple of 8 are common (a published 4.3 GB checkpoint is
 // one), so `data` may have any alignment, down to one byte: read elements with load_element or memcpy, never through a
@@ -26,11 +27,12 @@ namespace tenon {
 
 /// Longest header accepted, as in the reference reader.
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
+/// Most tensors of one file: a hundred times what the largest published shards hold.
+inline constexpr size_t kMaxTensors = size_t{1} << 18;
 
 /// One tensor of an open file. Valid as long as the file's object lives; `data` has no alignment (see the file
 /// comment).
 struct TensorView {
-  std::string name;
   DType dtype = DType::F32;
   Shape shape;
   const std::byte* data = nullptr;
@@ -39,7 +41,6 @@ struct TensorView {
 
 /// A tensor whose element type we cannot represent (F8_E5M2, U16, ...): its range is checked as all others are.
 struct UnsupportedTensor {
-  std::string name;
   std::string dtype;  ///< as the file spells it
   std::string shape;  ///< "[2,3]"
 };
@@ -53,6 +54,8 @@ class SafetensorsFile {
  public:
   /// Maps and checks the file.
   static SafetensorsFile open(const std::filesystem::path& path);
+  /// Whether the header of a file has this text anywhere: a quick look, before the file is opened in earnest.
+  static bool mentions(const std::filesystem::path& path, std::string_view text);
   /// The same checks over bytes in memory, which must outlive the object. `name` stands in for the path in errors.
   static SafetensorsFile from_bytes(std::span<const std::byte> bytes, const std::string& name);
 
@@ -71,7 +74,9 @@ class SafetensorsFile {
   size_t size() const { return bytes_.size(); }
 
  private:
+  friend struct WeightSet;
   struct Mapping;
+  static std::shared_ptr<const Mapping> map(const std::filesystem::path& path);
   SafetensorsFile(std::string name, std::span<const std::byte> bytes);
 
   std::string name_;
@@ -94,7 +99,10 @@ struct WeightSet {
   std::map<std::string, TensorView> tensors;
   std::map<std::string, UnsupportedTensor> unsupported;
   std::map<std::string, std::string> metadata;
-  std::vector<std::shared_ptr<const SafetensorsFile>> files;
+  std::vector<std::shared_ptr<const void>> bytes;  ///< what the views look at, a file each
+
+  /// Moves a file's tensors into the set; Error(Model) for a name that is in it already.
+  void take(SafetensorsFile file);
 };
 
 /// Opens a .safetensors file or an index. An index must name files of its own folder, each tensor must be where the

@@ -3,6 +3,8 @@
 #include <array>
 
 #include "tenon/core/error.h"
+#include "tenon/core/stop.h"
+#include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/io/safetensors.h"
@@ -12,34 +14,26 @@ namespace fs = std::filesystem;
 namespace {
 using nlohmann::json;
 
-void add_file(WeightSet& set, std::shared_ptr<const SafetensorsFile> file) {
-  for (const auto& [name, view] : file->tensors())
-    TENON_CHECK(Model, set.tensors.emplace(name, view).second, file->name())
-        << "tensor '" << name << "' is in another file of the index too";
-  set.unsupported.insert(file->unsupported().begin(), file->unsupported().end());
-  set.metadata.insert(file->metadata().begin(), file->metadata().end());
-  set.files.push_back(std::move(file));
-}
-
 WeightSet open_index(const fs::path& path) {
   const std::string where = path.string();
   const json index = read_json(path);
   TENON_CHECK(Model, index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(), where)
       << "expected an object with an object 'weight_map'";
-  std::map<std::string, std::shared_ptr<const SafetensorsFile>> files;
+  std::map<std::string, SafetensorsFile> files;
   for (const auto& [tensor, value] : index["weight_map"].items()) {
     TENON_CHECK(Model, value.is_string(), where)
-        << "weight_map: expected a file name for '" << tensor << "', found " << value.type_name();
-    const auto file = value.get<std::string>();
-    TENON_CHECK(Model, !file.empty() && fs::path(file).filename() == file && file != "." && file != "..", where)
-        << "weight_map: '" << file << "' is not the plain name of a file beside the index";
-    auto& shard = files[file];
-    if (!shard) shard = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path.parent_path() / file));
-    TENON_CHECK(Model, shard->contains(tensor) || shard->unsupported().count(tensor), where)
-        << "weight_map: tensor '" << tensor << "' is not in '" << file << "'";
+        << "weight_map: expected a file name for '" << shown(tensor) << "', found " << value.type_name();
+    const auto& file = value.get_ref<const std::string&>();
+    const bool plain = !file.empty() && file.find_first_of(std::string_view("/\0", 2)) == file.npos;
+    TENON_CHECK(Model, plain && file != "." && file != "..", where)
+        << "weight_map: '" << shown(file) << "' is not the plain name of a file beside the index";
+    auto shard = files.find(file);
+    if (shard == files.end()) shard = files.emplace(file, SafetensorsFile::open(path.parent_path() / file)).first;
+    TENON_CHECK(Model, shard->second.contains(tensor) || shard->second.unsupported().count(tensor), where)
+        << "weight_map: tensor '" << shown(tensor) << "' is not in '" << shown(file) << "'";
   }
   WeightSet set;
-  for (auto& [name, file] : files) add_file(set, file);
+  for (auto& [name, file] : files) set.take(std::move(file));
   return set;
 }
 
@@ -56,10 +50,22 @@ std::vector<const TensorData*> write_order(std::span<const TensorData> tensors) 
 
 }  // namespace
 
+void WeightSet::take(SafetensorsFile file) {
+  tensors.merge(file.tensors_);  // what stays behind is here already
+  unsupported.merge(file.unsupported_);
+  if (!file.tensors_.empty() || !file.unsupported_.empty())
+    throw Error(ErrorKind::Model, file.name_,
+                "tensor '" +
+                    shown(file.tensors_.empty() ? file.unsupported_.begin()->first : file.tensors_.begin()->first) +
+                    "' is in another file of the index too");
+  metadata.merge(file.metadata_);
+  bytes.push_back(std::move(file.mapping_));
+}
+
 WeightSet open_weights(const fs::path& path) {
   if (path.extension() == ".json") return open_index(path);
   WeightSet set;
-  add_file(set, std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path)));
+  set.take(SafetensorsFile::open(path));
   return set;
 }
 
@@ -88,7 +94,10 @@ void write_safetensors(const fs::path& path, std::span<const TensorData> tensors
   AtomicFile file(path, Overwrite::Yes);
   file.write(length);
   file.write(std::as_bytes(std::span(text)));
-  for (const TensorData* t : order) file.write(t->data);
+  for (const TensorData* t : order) {
+    check_stop(path.native());
+    file.write(t->data);
+  }
   file.commit();
 }
 

@@ -1,7 +1,7 @@
 // Chains of views as addresses. Most chains are affine: every digit of the domain's coordinates (after splitting axes
 // where a reshape or a 2x resize needs it) moves the address by a fixed step. Concatenation and padding along the
 // leading axis of the rows or of the columns cut the domain into pieces that are affine each. All else (gather, odd
-// resizes, padding of inner axes) is not affine: a backend follows NodeType::map there.
+// resizes, padding of inner axes) is not affine: a backend follows NodeType::map in another algebra there.
 #pragma once
 #include <optional>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace tenon {
 
-/// One digit of a mixed-radix index and the elements that it moves an address by.
+/// One digit of a mixed-radix index and the elements that it moves an address by; below 0 where a view reverses it.
 struct Digit {
   int64_t extent, step;
 };

@@ -6,6 +6,7 @@
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/affine.h"
+#include "tenon/kernels/view_facts.h"
 
 namespace tenon {
 namespace {
@@ -29,12 +30,13 @@ class FormBuilder {
   FormBuilder(const Launch& launch, Form& form) : form_(form), g_(*form.graph) {
     Memo memo;
     for (const Output& o : launch.outputs) {
-      values_.push_back(rebuild(
-          g_, o.value, [](const Expr&, std::span<const Expr>) { return Expr(); }, memo));
+      const bool own = o.value->graph == &g_;
+      values_.push_back(own ? o.value : rebuild(g_, o.value, memo));
       buffers_.push_back(o.buffer);
     }
     for (const auto& [node, copy] : memo) original_[copy.get()] = Expr(node);
     for (const Expr& e : topological(values_)) {
+      original_.emplace(e.get(), e);
       bool above = e->family() == Family::Anchor;
       if (above) form_.anchor = e;
       for (const Expr& x : e->in) above = above || above_anchor_.contains(x.get());
@@ -86,9 +88,9 @@ class FormBuilder {
       FormOutput out;
       out.buffer = buffers_[i];
       out.dtype = values_[i].dtype();
-      const Expr core = rebuild(
-          g_, cores[i], [](const Expr&, std::span<const Expr>) { return Expr(); }, memo);
+      const Expr core = rebuild(g_, cores[i], memo);
       out.value = push(core);
+      check_reduces_nothing(out.value);
       out.statistic = statistics[i];
       if (out.statistic) {
         set_statistic(out, values[i].shape());
@@ -103,9 +105,12 @@ class FormBuilder {
     }
   }
 
-  static bool is_statistic(const Expr& e) {
-    return (e.is<nodes::Sum>() || e.is<nodes::SumSquares>()) &&
-           e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
+  // An epilogue sees some columns of a row at a time, also of the other tensors that it reads.
+  static void check_reduces_nothing(const Expr& value) {
+    for (const Expr& e : topological(std::array{value}))
+      if (e->family() == Family::Reduce)
+        throw Refused{std::string(e->name()) + " of another tensor needs its whole rows, a tile has some columns only",
+                      e};
   }
 
   void set_statistic(FormOutput& out, const Shape& s) {
@@ -138,7 +143,7 @@ class FormBuilder {
       Lifted l = lift(x);
       if (l.chain.empty() && l.core->family() == Family::Pointwise) return lift(above(distribute(e, l.core)));
     }
-    if (e.is<nodes::Concat>() || !e->type->invertible(*e))
+    if (!e->type->invertible(*e))
       throw Refused{
           std::string(e->name()) + " of the result is not a rearrangement of it: the consumer reads it instead", x};
     Lifted l = lift(x);
@@ -281,7 +286,8 @@ class FormBuilder {
       case Family::Reduce:
         if (e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner))
           throw Refused{std::string(e->name()) + " over a whole image is not known while the image is being read", e};
-        out = g_.make(*e->type, std::array{push_over(e->in[0], e->in[0])}, e->attrs);
+        out = e->type->reduce_over_rows ? push(e->type->reduce_over_rows(e->in[0]))
+                                        : g_.make(*e->type, std::array{push_over(e->in[0], e->in[0])}, e->attrs);
         break;
       case Family::View:
         out = push_view(e);
@@ -312,7 +318,8 @@ class FormBuilder {
   }
 
   Expr push_view(const Expr& e) {
-    if (e.is<nodes::Concat>()) return push_concat(e);
+    const ViewFacts facts = view_facts(e);
+    if (facts.joins) return push_joined(e);
     const Expr& x = e->in[0];
     if (e.is<nodes::Broadcast>() && let_pays(e, x)) return g_.make(*e->type, std::array{let(x)}, e->attrs);
     std::vector<Expr> in;
@@ -320,7 +327,7 @@ class FormBuilder {
     if (in.size() > 1 && !is_view_chain(in[1])) in[1] = let_or_refuse(e->in[1], "a computed index");
     const Expr base = in[0];
     if (is_view_chain(base)) return g_.make(*e->type, in, e->attrs);
-    if (e.is<nodes::Pad>()) throw Refused{"padding of a computed value: zeros must follow the maths", x};
+    if (facts.fills) throw Refused{"padding of a computed value: zeros must follow the maths", x};
     if (base->family() == Family::Pointwise) {
       const Expr v = g_.make(*e->type, in, e->attrs);
       return push(distribute(v, base));
@@ -335,11 +342,11 @@ class FormBuilder {
     return push(g_.make(*e->type, in, e->attrs));
   }
 
-  Expr push_concat(const Expr& e) {
+  Expr push_joined(const Expr& e) {
     std::vector<Expr> in;
     for (const Expr& x : e->in) {
       Expr p = push(x);
-      if (!is_view_chain(p)) p = let_or_refuse(x, "an operand of concat that is computed");
+      if (!is_view_chain(p)) p = let_or_refuse(x, "an operand of " + std::string(e->name()) + " that is computed");
       in.push_back(p);
     }
     return g_.make(*e->type, in, e->attrs);
@@ -400,6 +407,11 @@ int acc_lane(const Expr& leaf) {
   return -1;
 }
 
+bool is_statistic(const Expr& e) {
+  return e->family() == Family::Reduce && e->type->reduce_of_moments &&
+         e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
+}
+
 bool reduces_rows(const Expr& value) {
   const std::vector<Expr> all = topological(std::array{value});
   return std::any_of(all.begin(), all.end(), [](const Expr& e) { return e->family() == Family::Reduce; });
@@ -418,19 +430,49 @@ bool of_weights_only(const Expr& hole) {
 
 const Node* literal_of(const Expr& e) {
   if (e.is<nodes::Constant>()) return e.get();
-  const bool repeats =
-      e.is<nodes::Broadcast>() || e.is<nodes::Reshape>() || e.is<nodes::Permute>() || e.is<nodes::Slice>();
-  return repeats ? literal_of(e->in[0]) : nullptr;
+  if (e->family() != Family::View) return nullptr;
+  const Node* literal = literal_of(e->in[0]);
+  if (!literal) return nullptr;
+  const ViewFacts facts = view_facts(e);
+  return facts.fills || facts.joins || facts.looks_up ? nullptr : literal;
 }
 
-FormResult make_form(const Launch& launch) {
+Form Form::copy() const {
+  Form out;
+  Memo memo;
+  const auto copied = [&](const Expr& e) {
+    if (!e) return Expr();
+    return rebuild(*out.graph, e, memo);
+  };
+  if (anchor) {
+    std::vector<Expr> operands;
+    for (const Expr& x : anchor->in)
+      operands.push_back(input(*out.graph, "operand." + std::to_string(operands.size()), x.dtype(), x.shape()));
+    out.anchor = out.graph->make(*anchor->type, operands, anchor->attrs);
+  }
+  for (const Let& let : lets) out.lets.push_back({copied(let.leaf), copied(let.value)});
+  for (const Expr& hole : holes) out.holes.push_back(copied(hole));
+  out.domain = domain;
+  out.lanes = lanes;
+  for (const FormOutput& o : outputs) {
+    out.outputs.push_back(o);
+    out.outputs.back().value = copied(o.value);
+    out.outputs.back().place = copied(o.place);
+  }
+  return out;
+}
+
+FormResult make_form(const Launch& launch) { return make_form(launch, std::make_shared<Graph>()); }
+
+FormResult make_form(const Launch& launch, std::shared_ptr<Graph> graph) {
   anchor_of(launch);
-  Form form;
-  FormBuilder builder(launch, form);
+  auto form = std::make_shared<Form>();
+  form->graph = std::move(graph);
+  FormBuilder builder(launch, *form);
   try {
     builder.build();
   } catch (const Refused& r) {
-    return {std::nullopt, {r.why, r.blocker ? builder.original(r.blocker) : Expr()}};
+    return {nullptr, {r.why, r.blocker ? builder.original(r.blocker) : Expr()}};
   }
   return {std::move(form), {}};
 }

@@ -31,8 +31,8 @@ struct FormOutput {
   /// Where an element goes: a chain of views of the domain's shape over an Input leaf named `buffer`, whose shape is
   /// the stored tensor's. Reading it at a domain coordinate gives the element to write.
   Expr place;
-  /// Statistics outputs: `value` is reduced over the inner axes after the launch has formed it (sum or sum of squares
-  /// per sample and channel of what was stored, seen as [samples, inner, channels]).
+  /// Statistics outputs: `value` is reduced over the inner axes after the launch has formed it, by a reduction that is
+  /// a function of moments (per sample and channel of what was stored, seen as [samples, inner, channels]).
   const NodeType* statistic = nullptr;
   Shape statistic_shape;  ///< [samples, inner, channels]
 };
@@ -46,12 +46,18 @@ struct Form {
   Shape domain;             ///< of the outputs: the anchor's result, or one of its lanes
   int lanes = 1;            ///< the anchor's last axis is `lanes` equal parts that the epilogue sees side by side
   std::vector<FormOutput> outputs;
+
+  /// The same in a graph of its own, which its owner may add to.
+  Form copy() const;
 };
 
 /// Name of the leaf that stands for lane i of the anchor's result: "acc.0", "acc.1", ...
 std::string acc_name(int lane);
 /// The lane that `leaf` stands for, or -1.
 int acc_lane(const Expr& leaf);
+/// True if `e` can leave with the launch that stores what it reduces: a reduction over the inner axes that follows from
+/// count, mean and squared deviations (NodeType::reduce_of_moments).
+bool is_statistic(const Expr& e);
 /// True if a value in form reduces rows.
 bool reduces_rows(const Expr& value);
 /// The shape over which a value in form runs: that of its row reductions, else its own.
@@ -70,9 +76,11 @@ struct Refusal {
 
 /// Either a form or a refusal. Pure: looks at the launch's outputs only.
 struct FormResult {
-  std::optional<Form> form;
+  std::shared_ptr<const Form> form;
   Refusal refusal;
 };
 FormResult make_form(const Launch& launch);
+/// The same in the graph of the launch's own body, which nobody adds to any more.
+FormResult make_form(const Launch& launch, std::shared_ptr<Graph> graph);
 
 }  // namespace tenon

@@ -1,6 +1,7 @@
 // A launch: one trip through memory. Its body is an expression over buffers and weights with at most one anchor; what
 // stands below the anchor fills the input holes of a skeleton, what stands above fills its epilogue.
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,28 @@ struct Output {
   Expr value;
 };
 
-/// A neighbour that stayed out of a launch, and why.
+/// A launch by its name, and one of its holes ("out": its epilogue).
+struct Place {
+  std::string launch, hole;
+  bool operator==(const Place&) const = default;
+};
+
+/// What became of a reader of a launch's result that the launch does not compute.
+enum class Apart : uint8_t {
+  Refused,  ///< this launch could not take it in; it may have found a place in another anchor's all the same
+  Fused,    ///< in a hole of another anchor's launch, where it belongs as well
+  Anchor    ///< an anchor itself, which reads the result through an input hole
+};
+
+/// A reader that stayed out of a launch, why, and where it is computed.
 struct KeptApart {
   std::string what;
   std::string why;
+  Apart kind = Apart::Refused;
+  std::vector<Place> into = {};
 };
+
+struct Form;
 
 /// Leaves of type Input, ScalarInput and State in the values name buffers; Param leaves name weights. All outputs
 /// belong to one Graph, which outlives the launch.
@@ -29,6 +47,8 @@ struct Launch {
   std::vector<KeptApart> apart;
   /// Buffers it reads that neither it nor the launch in front of it in its phase writes: whole before that one began.
   std::vector<std::string> settled = {};
+  /// The body taken apart (form.h), since it has a skeleton. Shared by all who read it: who adds to it copies it.
+  std::shared_ptr<const Form> form = {};
 };
 
 /// Memory leaves that the launch reads, each once, in topological order.

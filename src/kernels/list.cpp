@@ -5,7 +5,6 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/skeleton.h"
 
 namespace tenon {
 namespace {
@@ -54,12 +53,9 @@ std::vector<std::string> ListForm::vector_names() const {
 
 ListForm make_list_form(const Launch& launch) {
   TENON_CHECK(Internal, launch.skeleton == "map", launch.name) << "lists are run by map, not by " << launch.skeleton;
-  FormResult result = make_form(launch);
-  TENON_CHECK(Internal, result.form.has_value(), launch.name) << result.refusal.why;
-  const std::optional<std::string> refused = skeleton(launch.skeleton).legal(*result.form);
-  TENON_CHECK(Internal, !refused, launch.name) << *refused;
+  TENON_CHECK(Internal, launch.form != nullptr, launch.name) << "has no form";
   ListForm list;
-  list.form = std::move(*result.form);
+  list.form = launch.form->copy();
   TENON_CHECK(Internal, list.form.lets.empty(), launch.name) << "numbers of a launch over lists come from the host";
   std::vector<Expr> values;
   for (const FormOutput& o : list.form.outputs) {

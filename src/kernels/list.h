@@ -30,7 +30,8 @@ struct ListForm {
   std::vector<std::string> vector_names() const;
 };
 
-/// Takes the launch apart; throws Error(Internal) for one that is more than a map over vectors.
+/// Of a launch that has its form, a copy of which it takes; throws Error(Internal) for one that is more than a map over
+/// vectors.
 ListForm make_list_form(const Launch& launch);
 
 }  // namespace tenon

@@ -31,24 +31,33 @@ const Skeleton& skeleton(std::string_view name) {
   throw Error(ErrorKind::Usage, "skeleton", "no skeleton '" + std::string(name) + "'; expected one of " + known);
 }
 
-Choice choose_skeleton(const Launch& launch) {
+Choice choose_skeleton(const Launch& launch) { return choose_skeleton(launch, std::make_shared<Graph>()); }
+
+Choice choose_skeleton(const Launch& launch, std::shared_ptr<Graph> graph) {
   Choice choice;
-  FormResult result = make_form(launch);
+  FormResult result = make_form(launch, std::move(graph));
   choice.refusal = result.refusal;
   if (!result.form) return choice;
   for (const Skeleton* s : registry()) {
     if (!s->serves(result.form->anchor)) continue;
     const std::optional<std::string> reason = s->legal(*result.form);
-    if (!reason) {
-      choice.skeleton = s;
-      choice.refusal = {};
-      choice.form = std::move(result.form);
-      return choice;
-    }
+    if (!reason) return {s, {}, std::move(result.form)};
     choice.refusal = {std::string(s->name()) + ": " + *reason, {}};
   }
   if (choice.refusal.why.empty()) choice.refusal.why = "no skeleton serves this anchor";
   return choice;
+}
+
+std::optional<std::string> form_launch(Launch& launch) {
+  const Skeleton& s = skeleton(launch.skeleton);
+  const Expr anchor = anchor_of(launch);
+  if (!s.serves(anchor))
+    return "does not serve " + (anchor ? std::string(anchor->name()) : std::string("a body without an anchor"));
+  FormResult result = make_form(launch);
+  if (!result.form) return result.refusal.why;
+  if (std::optional<std::string> reason = s.legal(*result.form)) return reason;
+  launch.form = std::move(result.form);
+  return std::nullopt;
 }
 
 }  // namespace tenon

@@ -40,8 +40,13 @@ const Skeleton& skeleton(std::string_view name);
 struct Choice {
   const Skeleton* skeleton = nullptr;
   Refusal refusal;
-  std::optional<Form> form;
+  std::shared_ptr<const Form> form;  ///< with a skeleton
 };
 Choice choose_skeleton(const Launch& launch);
+/// The same with a form in the graph of the launch's own body, which nobody adds to any more.
+Choice choose_skeleton(const Launch& launch, std::shared_ptr<Graph> graph);
+/// Gives a launch that names its skeleton its form; the reason if that skeleton cannot run it. Throws Error(Usage) for
+/// an unknown skeleton.
+std::optional<std::string> form_launch(Launch& launch);
 
 }  // namespace tenon

@@ -5,6 +5,8 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tenon/core/text.h"
+#include "tenon/io/json.h"
 
 namespace tenon {
 using nlohmann::json;
@@ -21,12 +23,12 @@ std::string range(int64_t lo, int64_t hi) {
 }  // namespace
 
 ConfigReader::ConfigReader(const json& config, std::string where) : config_(config), where_(std::move(where)) {
-  TENON_CHECK(Model, config.is_object(), where_) << "expected a JSON object, found " << config.type_name();
+  TENON_CHECK(Model, config.is_object(), where_) << "expected a JSON object, found " << shown_json(config);
 }
 
 void ConfigReader::refuse(std::string_view key, const std::string& expected) const {
   const auto it = config_.find(key);
-  const std::string value = it == config_.end() ? "(absent)" : it->dump();
+  const std::string value = it == config_.end() ? "(absent)" : shown_json(*it);
   throw Error(ErrorKind::Model, where_, "'" + std::string(key) + "' is " + value + ", expected " + expected);
 }
 
@@ -110,10 +112,14 @@ void ConfigReader::ignore(std::initializer_list<std::string_view> keys) {
 }
 
 void ConfigReader::finish() const {
+  constexpr int kMostNamed = 8;
+  int unknown = 0;
   for (const auto& [key, value] : config_.items()) {
     const bool idle = value.is_null() || value == json(false) || key.starts_with('_');
-    if (!idle && !read_.contains(key)) spdlog::warn("{}: key '{}' is not known and is ignored", where_, key);
+    if (idle || read_.contains(key) || ++unknown > kMostNamed) continue;
+    spdlog::warn("{}: key '{}' is not known and is ignored", shown(where_), shown(key));
   }
+  if (unknown > kMostNamed) spdlog::warn("{}: {} more such keys", shown(where_), unknown - kMostNamed);
 }
 
 }  // namespace tenon

@@ -12,8 +12,10 @@ void configure(Config& out, const Checkpoint& checkpoint, const char* name,
                Config (*detect)(const WeightShapes&, const std::string&)) {
   if (!checkpoint.has(name)) return;
   const Component& component = checkpoint.component(name);
-  const std::string where = checkpoint.path().string() + " (" + name + ")";
-  out = component.config.is_null() ? detect(shapes_of(component), where) : read(component.config, where);
+  if (component.config.is_null())
+    out = detect(shapes_of(component), checkpoint.path().string() + " (" + name + ")");
+  else
+    out = read(component.config, component.config_file());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
 #include "tenon/models/config_reader.h"
 #include "tenon/models/vit.h"
 #include "tenon/models/weight_names.h"
@@ -108,8 +109,10 @@ void read_block(VitConfig& c, const WeightNames& w) {
   c.gated = c.split_gate || w.shape(first + "mlp.fc1.weight", 2)[0] == 2 * c.hidden;
 }
 
+// Heads leave no trace in shapes. Those of the published networks are 64 wide; no other width is guessed from.
 void read_config(VitConfig& c, const nlohmann::json& config, const std::string& where) {
-  c.heads = std::max<int64_t>(c.width / 64, 1);
+  constexpr int64_t kHeadWidth = 64;
+  c.heads = c.width % kHeadWidth == 0 ? c.width / kHeadWidth : 0;
   if (config.is_object()) {
     ConfigReader r(config, where + " config.json");
     c.heads = r.integer("num_attention_heads", c.heads, 1, 4096);
@@ -119,6 +122,9 @@ void read_config(VitConfig& c, const nlohmann::json& config, const std::string& 
     r.expect("num_channels", {3});
     r.expect("model_type", {"dinov2", "dinov2_with_registers"});
   }
+  TENON_CHECK(Model, c.heads > 0, where) << "the width " << c.width << " is not a multiple of " << kHeadWidth
+                                         << ", so the number of heads is not known: config.json must give "
+                                            "num_attention_heads";
   TENON_CHECK(Model, c.width % c.heads == 0, where)
       << c.heads << " heads do not divide the width " << c.width << "; config.json must give num_attention_heads";
 }
@@ -154,14 +160,14 @@ VitConfig detect_vit(const WeightShapes& stored, const nlohmann::json& config, c
   for (const auto& [name, shape] : stored)
     if (const std::string timm = vit_name(name); !timm.empty()) {
       TENON_CHECK(Model, named.emplace(timm, shape).second, where)
-          << "two tensors stand for '" << timm << "'; one is '" << name << "'";
+          << "two tensors stand for '" << shown(timm) << "'; one is '" << shown(name) << "'";
     }
   const WeightNames w(named, where, "a vision transformer");
   VitConfig c;
   const Shape filter = w.shape("patch_embed.proj.weight", 4);
   c.width = filter[0];
   c.patch = filter[2];
-  TENON_CHECK(Model, filter[1] == 3 && filter[2] == filter[3], where)
+  TENON_CHECK(Model, filter[1] == 3 && filter[2] == filter[3] && filter.numel() > 0, where)
       << "tensor 'patch_embed.proj.weight': expected filters [width,3,p,p], found " << filter.str();
   c.depth = w.count("blocks.", ".norm1.weight");
   c.registers = w.has("reg_token") ? w.shape("reg_token", 3)[1] : 0;

@@ -1,6 +1,7 @@
 #include "tenon/models/weight_names.h"
 
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
 
 namespace tenon {
 
@@ -29,7 +30,7 @@ int64_t WeightNames::count(const std::string& prefix, const std::string& suffix)
 
 void WeightNames::refuse_if(bool condition, const std::string& name, const std::string& found) const {
   if (!condition) return;
-  throw Error(ErrorKind::Model, where_, "tensor '" + name + "' shows " + found + ", which is not supported",
+  throw Error(ErrorKind::Model, where_, "tensor '" + shown(name) + "' shows " + found + ", which is not supported",
               "Stable Diffusion 1.x is");
 }
 

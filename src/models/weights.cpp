@@ -1,6 +1,7 @@
 #include "tenon/models/weights.h"
 
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon {
@@ -16,11 +17,11 @@ bool same_but_ones(const Shape& a, const Shape& b) {
   return extents(a) == extents(b);
 }
 
-void append_list(std::string& out, const std::string& title, const std::vector<std::string>& items, size_t limit) {
+void append_list(std::string& out, const char* title, const std::vector<std::string>& items, size_t limit) {
   if (items.empty()) return;
-  out += title + " (" + std::to_string(items.size()) + "):\n";
-  for (size_t i = 0; i < items.size() && i < limit; ++i) out += "  " + items[i] + "\n";
-  if (items.size() > limit) out += "  .. and " + std::to_string(items.size() - limit) + " more\n";
+  out.append(out.empty() ? "" : "; ").append(std::to_string(items.size())).append(" ").append(title);
+  for (size_t i = 0; i < items.size() && i < limit; ++i) out.append(i ? ", " : ": ").append(shown(items[i]));
+  if (items.size() > limit) out.append(", ..");
 }
 
 }  // namespace
@@ -61,8 +62,8 @@ std::string WeightReport::str(size_t limit) const {
   append_list(out, "missing", missing, limit);
   std::vector<std::string> shapes;
   for (const WrongShape& w : wrong_shape)
-    shapes.push_back(w.name + ": expected " + w.expected.str() + ", found " + w.found.str());
-  append_list(out, "wrong shape", shapes, limit);
+    shapes.push_back(w.name + " (expected " + w.expected.str() + ", found " + w.found.str() + ")");
+  append_list(out, "of another shape", shapes, limit);
   append_list(out, "unexpected", unexpected, limit);
   return out;
 }

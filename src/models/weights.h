@@ -28,8 +28,8 @@ struct WeightReport {
   std::vector<WrongShape> wrong_shape;
   /// All that the network needs is there; unexpected names do no harm.
   bool usable() const { return missing.empty() && wrong_shape.empty(); }
-  /// One line a difference, at most `limit` of a kind; empty if there is none.
-  std::string str(size_t limit = 8) const;
+  /// In one line, the first `limit` differences of a kind by name; empty if there is none.
+  std::string str(size_t limit = 3) const;
 };
 
 /// Compares names and shapes. Extents of 1 are not compared: a linear layer may be stored as a 1x1 convolution.

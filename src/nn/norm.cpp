@@ -15,40 +15,19 @@ Expr reduce_parts(const Expr& x, Expr (*reduce_one)(const Expr&)) {
 
 }  // namespace
 
-Expr channel_sums(const Expr& x) {
-  return reduce_parts(x, [](const Expr& part) { return sum(part, ReduceOver::Inner); });
+// Without axes between the first and the last there is one value a channel.
+Expr channel_means(const Expr& x) {
+  return reduce_parts(x, [](const Expr& part) {
+    return part.shape().rank() < 3 ? cast(part, DType::F32) : mean(part, ReduceOver::Inner);
+  });
 }
 
-Expr channel_square_sums(const Expr& x) {
-  return reduce_parts(x, [](const Expr& part) { return sumsq(part, ReduceOver::Inner); });
+Expr channel_variances(const Expr& x) {
+  return reduce_parts(x, [](const Expr& part) {
+    return part.shape().rank() < 3 ? broadcast(constant(part.graph(), 0), part.shape())
+                                   : variance(part, ReduceOver::Inner);
+  });
 }
-
-namespace {
-
-// Images of fewer pixels get their variance in two passes: a group of a few elements may vary far less than its mean.
-constexpr int64_t kTwoPassPixels = 16;
-
-struct GroupMoments {
-  Expr mean, variance;  // [samples, groups, 1]
-  bool two_pass = false;
-};
-
-GroupMoments group_moments(const Expr& x, const Shape& grouped) {
-  const int64_t samples = grouped[0], groups = grouped[1], width = grouped[2];
-  const int64_t pixels = x.shape().numel() / (samples * groups * width);
-  if (pixels < kTwoPassPixels) {
-    const Expr apart = permute(reshape(x, {samples, pixels, groups, width}), {0, 2, 1, 3});
-    const Expr rows = reshape(apart, {samples, groups, pixels * width});
-    const Expr mu = mean(rows), d = rows - mu;
-    return {mu, mean(d * d), true};
-  }
-  const double count = static_cast<double>(pixels * width);
-  const Expr mu = sum(reshape(channel_sums(x), grouped)) / count;
-  const Expr square = sum(reshape(channel_square_sums(x), grouped)) / count;
-  return {mu, max(square - mu * mu, constant(x.graph(), 0)), false};
-}
-
-}  // namespace
 
 Expr group_norm(const Expr& x, const GroupNorm& n, const Expr& gamma, const Expr& beta) {
   const int64_t samples = x.shape()[0], channels = x.shape()[-1];
@@ -57,11 +36,13 @@ Expr group_norm(const Expr& x, const GroupNorm& n, const Expr& gamma, const Expr
   const Shape grouped{samples, n.groups, channels / n.groups};
   Shape per_sample = x.shape();
   for (int a = 1; a < per_sample.rank() - 1; ++a) per_sample[a] = 1;
-  const GroupMoments m = group_moments(x, grouped);
+  const Expr means = reshape(channel_means(x), grouped), variances = reshape(channel_variances(x), grouped);
+  // A mean of numbers far from 0 is rounded: what it is off by is the mean of what they are apart from it.
+  const Expr about = mean(means), apart = means - about, off = mean(apart);
+  const Expr rstd = rsqrt(mean(variances + apart * apart) - off * off + n.eps);
   const auto per_channel = [&](const Expr& y) { return reshape(broadcast(y, grouped), per_sample); };
-  const Expr scale = per_channel(rsqrt(m.variance + n.eps)) * gamma;
-  if (m.two_pass) return (x - per_channel(m.mean)) * scale + beta;
-  return x * scale + (beta - per_channel(m.mean) * scale);
+  const Expr scale = per_channel(rstd) * gamma, shift = fma(per_channel(-(about + off)), scale, beta);
+  return fma(x, scale, shift);
 }
 
 Expr group_norm(const Scope& s, const Expr& x, const GroupNorm& n) {

@@ -1,5 +1,6 @@
-// Normalisation, written so that statistics can be taken by whoever produces the values: group statistics are sums per
-// sample and channel, which an epilogue can accumulate, and what is applied to the values is one multiply-add.
+// Normalisation, written so that statistics can be taken by whoever produces the values: group statistics are made of
+// means and variances per sample and channel, which leave with the values, and what is applied to the values is one
+// multiply-add.
 #pragma once
 #include "tenon/nn/scope.h"
 
@@ -11,14 +12,15 @@ struct GroupNorm {
   double eps = 1e-5;
 };
 
-/// Sums of x [N,..,C] per sample and channel: f32 [N,1..,C]. Of a concatenation of channels they are the concatenated
-/// sums of the parts, so that each part's producer can supply its own.
-Expr channel_sums(const Expr& x);
-/// The same of x squared.
-Expr channel_square_sums(const Expr& x);
+/// Means of x [N,..,C] per sample and channel: f32 [N,1..,C]. Of a concatenation of channels they are the concatenated
+/// means of the parts, so that each part's producer can supply its own.
+Expr channel_means(const Expr& x);
+/// The same for biased variances.
+Expr channel_variances(const Expr& x);
 
-/// (x - mean) / sqrt(var + eps) * gamma + beta per sample and group of consecutive channels, with the biased variance
-/// E[x^2] - mean^2. x [N,..,C], gamma and beta [C]; yields f32. Throws Error(Usage) if the groups do not divide C.
+/// (x - mean) / sqrt(var + eps) * gamma + beta per sample and group of consecutive channels, with the biased variance,
+/// which is the mean of the channels' variances plus the variance of their means. x [N,..,C], gamma and beta [C];
+/// yields f32. Throws Error(Usage) if the groups do not divide C.
 Expr group_norm(const Expr& x, const GroupNorm& n, const Expr& gamma, const Expr& beta);
 /// group_norm with `weight` and `bias` [C] of the scope.
 Expr group_norm(const Scope& s, const Expr& x, const GroupNorm& n);

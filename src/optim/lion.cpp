@@ -8,6 +8,7 @@
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/list.h"
+#include "tenon/kernels/skeleton.h"
 
 namespace tenon {
 namespace {
@@ -114,6 +115,8 @@ struct Lion::State {
     if (!slot) {
       auto made = std::make_unique<Prepared>();
       made->launch = make(made->graph);
+      const std::optional<std::string> refused = form_launch(made->launch);
+      TENON_CHECK(Internal, !refused, kWhere) << *refused;
       made->kernel = backend->prepare_list(made->launch);
       slot = std::move(made);
     }
@@ -154,17 +157,17 @@ Lion& Lion::operator=(Lion&&) noexcept = default;
 
 const LionTypes& Lion::types() const { return state_->types; }
 
-int64_t Lion::find_non_finite(std::span<const LionTensor> tensors) {
+int64_t Lion::find_non_finite(Stream& stream, std::span<const LionTensor> tensors) {
   check_tensors(tensors, state_->types.master);
   ListKernel& look = *state_->looking().kernel;
-  return look.find(state_->items_of(tensors, look), {});
+  return look.find(stream, state_->items_of(tensors, look), {});
 }
 
-void Lion::step(std::span<const LionTensor> tensors, const LionOptions& options) {
+void Lion::step(Stream& stream, std::span<const LionTensor> tensors, const LionOptions& options) {
   check_options(options);
   check_tensors(tensors, state_->types.master);
   if (options.non_finite == NonFinite::Raise) {
-    const int64_t found = find_non_finite(tensors);
+    const int64_t found = find_non_finite(stream, tensors);
     TENON_CHECK(Numeric, found < 0, "tensor " + std::to_string(found))
         << "its gradient is not finite; nothing was written";
   }
@@ -174,7 +177,7 @@ void Lion::step(std::span<const LionTensor> tensors, const LionOptions& options)
   for (const std::string& name : kernel.scalars())
     for (const Number& number : kNumbers)
       if (name == number.name) numbers[n++] = static_cast<float>(number.value(options));
-  kernel.run(state_->items_of(tensors, kernel), std::span(numbers).first(n));
+  kernel.run(stream, state_->items_of(tensors, kernel), std::span(numbers).first(n));
 }
 
 std::string Lion::explain() const {

@@ -57,7 +57,7 @@ struct LionOptions {
 };
 
 /// Lion over lists of tensors of one set of types. Keep one for each: what it makes ready at its first step (compiled
-/// kernels) serves every later one, whatever the sizes, the number of tensors and the options.
+/// kernels) serves every later one, whatever the sizes, the number of tensors and the options. One call at a time.
 class Lion {
  public:
   /// Error(Usage) for a type that is not f32, bf16 or f16, or a master copy of an f32 parameter.
@@ -66,14 +66,14 @@ class Lion {
   Lion(Lion&&) noexcept;
   Lion& operator=(Lion&&) noexcept;
 
-  /// One step of every tensor. On a GPU the call returns when the launch is queued (Backend::use_stream says where),
-  /// and may be captured in a graph; NonFinite::Raise waits for the device and may not. Error(Usage) for a bad option
-  /// or a missing address, before anything is written; Error(Numeric) by NonFinite::Raise, which names the tensor.
-  void step(std::span<const LionTensor> tensors, const LionOptions& options);
+  /// One step of every tensor, put on the stream: on a GPU the call returns when the launch is queued, and may be
+  /// captured in a graph; NonFinite::Raise waits for the device and may not. Error(Usage) for a bad option or a missing
+  /// address, before anything is written; Error(Numeric) by NonFinite::Raise, which names the tensor.
+  void step(Stream& stream, std::span<const LionTensor> tensors, const LionOptions& options);
 
-  /// The first tensor whose gradient holds a NaN or an infinity, or -1. Waits for the device. For callers who step
+  /// The first tensor whose gradient holds a NaN or an infinity, or -1. Waits for the stream. For callers who step
   /// several lists and want nothing written if any of them is bad.
-  int64_t find_non_finite(std::span<const LionTensor> tensors);
+  int64_t find_non_finite(Stream& stream, std::span<const LionTensor> tensors);
 
   const LionTypes& types() const;
   /// The launch as text: skeleton, expression, bytes an element, how the backend runs it.

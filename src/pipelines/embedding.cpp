@@ -58,7 +58,7 @@ std::vector<float> ImageEmbedding::preprocess(const Image& image) const {
   TENON_CHECK(Usage, longer <= kMaxImageSide, "picture")
       << image.width << "x" << image.height << " is too long: scaled to a short side of " << p.short_side
       << " pixels it would be " << longer << " long, more than " << kMaxImageSide;
-  const Image scaled = resize_bicubic(image, wide ? longer : p.short_side, wide ? p.short_side : longer);
+  const Image scaled = resize(image, wide ? longer : p.short_side, wide ? p.short_side : longer, Resampling::Bicubic);
   const Image middle =
       crop(scaled, margin(scaled.width, p.crop, p.kind), margin(scaled.height, p.crop, p.kind), p.crop, p.crop);
   std::vector<float> out(middle.pixels.size());
@@ -74,10 +74,8 @@ Executable& ImageEmbedding::executable(int64_t batch) {
     prepared_ = 0;        // until the next one is whole: preparing may be stopped
     executable_.reset();  // before the next one takes its memory
     const int64_t side = preprocessing_.crop;
-    executable_.emplace(plan_image_encoder(encoder_->config(), batch, side, side, networks_), backend_,
-                        *encoder_->weights());
-    if (options_.stop) executable_->stop_when(options_.stop);
-    executable_->run(Rate::Constant);
+    if (!store_) store_ = std::make_shared<WeightStore>(backend_, encoder_->weights());
+    executable_.emplace(plan_image_encoder(encoder_->config(), batch, side, side, networks_), store_);
     prepared_ = batch;
   }
   return *executable_;

@@ -24,7 +24,6 @@ struct EmbeddingOptions {
   std::string preprocessing;  ///< "timm", "hf" or "": the checkpoint's kind
   int64_t side = 0;           ///< pixels of the square that the network sees; 0: the preprocessing's
   int64_t batch = 8;          ///< pictures computed together, at most
-  StopCheck stop = {};        ///< asked before every launch: true ends the run with Error(Cancelled)
 };
 
 /// What a network says of a picture.
@@ -34,7 +33,7 @@ struct Embedding {
   std::vector<float> patches;  ///< [rows, columns, width], from the top left
 };
 
-/// A network made ready. One call at a time.
+/// A network made ready. One call at a time, which asks check_stop().
 class ImageEmbedding {
  public:
   /// Error(Usage) for a type or size that cannot be computed in.
@@ -61,7 +60,8 @@ class ImageEmbedding {
   std::shared_ptr<Backend> backend_;
   ImagePreprocessing preprocessing_;
   NetworkOptions networks_;
-  int64_t prepared_ = 0;  // the batch that the executable is for
+  std::shared_ptr<WeightStore> store_;  // of all batches
+  int64_t prepared_ = 0;                // the batch that the executable is for
   std::optional<Executable> executable_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tenon/core/error.h"
+#include "tenon/core/similar.h"
 #include "tenon/pipelines/random_weights.h"
 
 namespace tenon {
@@ -14,13 +15,16 @@ std::vector<ModelFamily>& registry() {
 }
 
 const ModelFamily& family_of_preset(const std::string& name) {
-  std::string known;
+  std::vector<std::string> known;
+  std::string list;
   for (const ModelFamily* f : model_families())
     for (const auto& [preset, about] : f->presets()) {
       if (preset == name) return *f;
-      known += (known.empty() ? "" : ", ") + preset;
+      known.push_back(preset);
+      list += (list.empty() ? "" : ", ") + preset;
     }
-  throw Error(ErrorKind::Usage, "model", "no preset named '" + name + "'; known are " + known);
+  throw Error(ErrorKind::Usage, "model", "no preset named '" + name + "'; known are " + list,
+              did_you_mean(name, known));
 }
 
 }  // namespace
@@ -41,7 +45,9 @@ std::vector<std::string> ModelParts::parts_named(const std::string& part) const 
   if (std::ranges::find(all, part) != all.end()) return {part};
   std::string known = "all";
   for (const std::string& p : all) known += ", " + p;
-  throw Error(ErrorKind::Usage, "--part", "'" + part + "' is no part of " + name() + "; its parts are " + known);
+  all.emplace_back("all");
+  throw Error(ErrorKind::Usage, "--part", "'" + part + "' is no part of " + name() + "; its parts are " + known,
+              did_you_mean(part, all));
 }
 
 const ModelFamily& family_of(const std::string& spec) {

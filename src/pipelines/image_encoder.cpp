@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
+#include "tenon/io/files.h"
 #include "tenon/io/image.h"
 #include "tenon/io/json.h"
 #include "tenon/models/config_reader.h"
@@ -15,6 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 using nlohmann::json;
 
+constexpr const char *kSettings = "config.json", *kPreprocessor = "preprocessor_config.json";
 constexpr int64_t kHubShortSide = 256, kHubCrop = 224;  // what transformers and the original's evaluation use
 
 class TensorWeights : public WeightSource {
@@ -33,13 +36,12 @@ class TensorWeights : public WeightSource {
 
 // The weight file of a folder; empty if there is none, or several to choose from.
 fs::path weight_file(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return path;
+  if (!folder_exists(path)) return path;
   for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
-    if (fs::exists(path / name)) return path / name;
+    if (file_exists(path / name)) return path / name;
   std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(path, ignored))
-    if (entry.path().extension() == ".safetensors") found.push_back(entry.path());
+  for (const fs::path& entry : list_folder(path))
+    if (entry.extension() == ".safetensors") found.push_back(entry);
   return found.size() == 1 ? found[0] : fs::path();
 }
 
@@ -49,60 +51,62 @@ WeightShapes shapes_in(const WeightSet& set) {
   return out;
 }
 
-json optional_object(const fs::path& path) {
-  if (!fs::exists(path)) return nullptr;
-  json value = read_json(path);
-  TENON_CHECK(Model, value.is_object(), path.string()) << "expected an object, found " << value.type_name();
-  return value;
-}
-
 const VitPreset& preset(const std::string& name) {
   std::string known;
   for (const VitPreset& p : vit_presets()) {
     if (p.name == name) return p;
     known += (known.empty() ? "" : ", ") + p.name;
   }
-  throw Error(ErrorKind::Usage, "model", "no image encoder named '" + name + "'; known are " + known);
+  throw Error(ErrorKind::Usage, "model", "no image encoder named '" + shown(name) + "'; known are " + known);
 }
 
-std::array<double, 3> three_numbers(const json& settings, const char* key, std::array<double, 3> fallback) {
-  if (!settings.contains(key)) return fallback;
+// Three numbers from `low` to `high`, or the fallback.
+std::array<double, 3> three_numbers(ConfigReader& r, const json& settings, const char* key,
+                                    std::array<double, 3> fallback, double low, double high) {
+  if (!r.has(key)) return fallback;
   const json& v = settings[key];
-  const bool good = v.is_array() && v.size() == 3 && std::ranges::all_of(v, [](const json& x) {
-                      return x.is_number() && std::isfinite(x.get<double>());
+  const bool good = v.is_array() && v.size() == 3 && std::ranges::all_of(v, [&](const json& x) {
+                      return x.is_number() && x.get<double>() >= low && x.get<double>() <= high;
                     });
-  TENON_CHECK(Model, good, key) << "expected three numbers, found " << v.dump();
+  if (!good) r.refuse(key, "three numbers from " + number_text(low) + " to " + number_text(high));
   return {v[0], v[1], v[2]};
 }
 
 // A side in pixels out of 37, [37, 37], {"height": 37, ..} or {"shortest_edge": 37}.
-int64_t side_of(const json& settings, const char* key, int64_t fallback) {
-  if (!settings.contains(key)) return fallback;
+int64_t side_of(ConfigReader& r, const json& settings, const char* key, int64_t fallback) {
+  if (!r.has(key)) return fallback;
   const json& v = settings[key];
   const json* side = &v;
   for (const char* inner : {"shortest_edge", "height"})
     if (v.is_object() && v.contains(inner)) side = &v[inner];
   if (v.is_array() && !v.empty()) side = &v.back();
-  const bool good = side->is_number_integer() && side->get<int64_t>() > 0 && side->get<int64_t>() <= kMaxImageSide;
-  TENON_CHECK(Model, good, key) << "expected pixels from 1 to " << kMaxImageSide << ", found " << v.dump();
+  const bool good = side->is_number_unsigned() && side->get<uint64_t>() > 0 &&
+                    side->get<uint64_t>() <= static_cast<uint64_t>(kMaxImageSide);
+  if (!good) r.refuse(key, "pixels from 1 to " + std::to_string(kMaxImageSide));
   return side->get<int64_t>();
 }
 
-void read_timm(ImagePreprocessing& p, const json& cfg) {
-  p.crop = side_of(cfg, "input_size", p.crop);
-  double share = 1;
-  if (cfg.contains("crop_pct") && cfg["crop_pct"].is_number()) share = cfg["crop_pct"].get<double>();
-  TENON_CHECK(Model, share > 0 && share <= 1, "crop_pct") << "expected a share above 0 and up to 1, found " << share;
-  p.short_side = static_cast<int64_t>(std::floor(static_cast<double>(p.crop) / share));
-  p.mean = three_numbers(cfg, "mean", p.mean);
-  p.deviation = three_numbers(cfg, "std", p.deviation);
+constexpr double kLeastShare = 0.01, kLeastDeviation = 1e-6, kMostColour = 1e6;
+
+void read_normalisation(ImagePreprocessing& p, ConfigReader& r, const json& settings, const char* mean,
+                        const char* deviation) {
+  p.mean = three_numbers(r, settings, mean, p.mean, -kMostColour, kMostColour);
+  p.deviation = three_numbers(r, settings, deviation, p.deviation, kLeastDeviation, kMostColour);
 }
 
-void read_hugging_face(ImagePreprocessing& p, const json& settings) {
-  p.short_side = side_of(settings, "size", p.short_side);
-  p.crop = side_of(settings, "crop_size", p.crop);
-  p.mean = three_numbers(settings, "image_mean", p.mean);
-  p.deviation = three_numbers(settings, "image_std", p.deviation);
+void read_timm(ImagePreprocessing& p, const json& cfg, const std::string& where) {
+  ConfigReader r(cfg, where + " pretrained_cfg");
+  p.crop = side_of(r, cfg, "input_size", p.crop);
+  const double share = r.has("crop_pct") ? r.number("crop_pct", 1, kLeastShare, 1) : 1;
+  p.short_side = static_cast<int64_t>(std::floor(static_cast<double>(p.crop) / share));
+  read_normalisation(p, r, cfg, "mean", "std");
+}
+
+void read_hugging_face(ImagePreprocessing& p, const json& settings, const std::string& where) {
+  ConfigReader r(settings, where);
+  p.short_side = side_of(r, settings, "size", p.short_side);
+  p.crop = side_of(r, settings, "crop_size", p.crop);
+  read_normalisation(p, r, settings, "image_mean", "image_std");
 }
 
 }  // namespace
@@ -111,8 +115,11 @@ bool ImageEncoder::reads(const fs::path& path) {
   const fs::path file = weight_file(path);
   if (file.empty() || (file.extension() != ".safetensors" && file.extension() != ".json")) return false;
   try {
+    // Every layout has a token of that name; large checkpoints of other kinds are not read twice.
+    if (file.extension() == ".safetensors" && !SafetensorsFile::mentions(file, "cls_token")) return false;
     return is_vit(shapes_in(open_weights(file)));
-  } catch (const Error&) {
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::Cancelled) throw;
     return false;  // whoever opens it says what is wrong
   }
 }
@@ -129,11 +136,11 @@ std::shared_ptr<const ImageEncoder> ImageEncoder::open(const std::string& spec, 
   TENON_CHECK(Model, !file.empty(), path.string())
       << "has no weights of an image encoder; looked for model.safetensors, model.safetensors.index.json and one "
          "*.safetensors";
-  e->name_ = path.filename().empty() ? path.parent_path().filename().string() : path.filename().string();
+  e->name_ = model_name(path);
   e->stored_ = open_weights(file);
-  const fs::path folder = file.parent_path();
-  e->settings_ = optional_object(folder / "config.json");
-  e->preprocessor_ = optional_object(folder / "preprocessor_config.json");
+  e->folder_ = file.parent_path();
+  e->settings_ = read_json_object(e->folder_ / kSettings);
+  e->preprocessor_ = read_json_object(e->folder_ / kPreprocessor);
   const WeightShapes shapes = shapes_in(*e->stored_);
   e->config_ = detect_vit(shapes, e->settings_, path.string());
   WeightShapes named;
@@ -149,16 +156,17 @@ std::shared_ptr<const ImageEncoder> ImageEncoder::open(const std::string& spec, 
 ImagePreprocessing ImageEncoder::preprocessing(const std::string& kind) const {
   const bool own_timm = config_.source == VitSource::Timm;
   TENON_CHECK(Usage, kind.empty() || kind == "timm" || kind == "hf", "--preprocessing")
-      << "'" << kind << "' is not known; expected timm or hf";
+      << "'" << shown(kind) << "' is not known; expected timm or hf";
   ImagePreprocessing p;
   p.kind = !kind.empty() ? kind : own_timm ? "timm" : "hf";
   if (p.kind == "timm") {
     p.short_side = p.crop = config_.native_side();
-    if (settings_.is_object() && settings_.contains("pretrained_cfg")) read_timm(p, settings_["pretrained_cfg"]);
+    if (settings_.is_object() && settings_.contains("pretrained_cfg"))
+      read_timm(p, settings_["pretrained_cfg"], (folder_ / kSettings).string());
   } else {
     p.short_side = kHubShortSide;
     p.crop = kHubCrop;
-    if (preprocessor_.is_object()) read_hugging_face(p, preprocessor_);
+    if (preprocessor_.is_object()) read_hugging_face(p, preprocessor_, (folder_ / kPreprocessor).string());
   }
   return p;
 }

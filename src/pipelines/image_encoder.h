@@ -49,6 +49,7 @@ class ImageEncoder {
   VitConfig config_;
   std::optional<WeightSet> stored_;
   std::map<std::string, TensorView> tensors_;  // by timm's names
+  std::filesystem::path folder_;               // that these lie in:
   nlohmann::json settings_, preprocessor_;     // config.json, preprocessor_config.json
   uint64_t random_seed_ = 0;
 };

@@ -4,7 +4,12 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
+#include "tenon/core/similar.h"
+#include "tenon/core/text.h"
+#include "tenon/io/files.h"
+#include "tenon/io/image.h"
 #include "tenon/io/json.h"
+#include "tenon/models/config_reader.h"
 #include "tenon/models/registry.h"
 #include "tenon/pipelines/random_weights.h"
 #include "tenon/pipelines/schedulers/scheduler.h"
@@ -26,68 +31,114 @@ class CheckpointWeights : public WeightSource {
   const Component& component_;
 };
 
+void read_own_defaults(GenerationDefaults& d, const Checkpoint& c, int64_t factor) {
+  const nlohmann::json& index = c.model_index();
+  if (!index.is_object() || !index.contains("_tenon_defaults")) return;
+  ConfigReader own(index["_tenon_defaults"], (c.path() / "model_index.json").string() + " _tenon_defaults");
+  const auto side = [&](const char* key, int64_t fallback) {
+    const int64_t pixels = own.integer(key, fallback, 1, kMaxImageSide);
+    if (pixels % factor) own.refuse(key, "a multiple of " + std::to_string(factor));
+    return pixels;
+  };
+  d.width = side("width", d.width);
+  d.height = side("height", d.height);
+  d.steps = static_cast<int>(own.integer("steps", d.steps, 1, kMaxSteps));
+  d.cfg_scale = own.number("guidance_scale", d.cfg_scale, 0, 1e6);
+  d.sampler = own.name("sampler", d.sampler);
+  try {
+    if (!d.sampler.empty()) choose_sampler(d.sampler, sd15_scheduler_config());
+  } catch (const Error&) {
+    std::string list;
+    for (const std::string& name : scheduler_names()) list += (list.empty() ? "one of " : ", ") + name;
+    own.refuse("sampler", list);
+  }
+}
+
 GenerationDefaults defaults_of(const Checkpoint& c, const VaeConfig& vae) {
   GenerationDefaults d;
-  if (c.has("unet")) {
-    const nlohmann::json& config = c.component("unet").config;
-    if (config.is_object() && config.contains("sample_size") && config["sample_size"].is_number_integer())
-      d.width = d.height = config["sample_size"].get<int64_t>() * vae.downsampling();
-  }
-  const nlohmann::json& index = c.model_index();
-  if (!index.is_object() || !index.contains("_tenon_defaults")) return d;
-  const nlohmann::json& own = index["_tenon_defaults"];
-  try {
-    d.width = own.value("width", d.width);
-    d.height = own.value("height", d.height);
-    d.steps = own.value("steps", d.steps);
-    d.cfg_scale = own.value("guidance_scale", d.cfg_scale);
-    d.sampler = own.value("sampler", d.sampler);
-    if (!d.sampler.empty()) make_scheduler(d.sampler, sd15_scheduler_config());
-  } catch (const std::exception& e) {
-    throw Error(ErrorKind::Model, "model_index.json", std::string("_tenon_defaults: ") + e.what());
-  }
   const int64_t factor = vae.downsampling();
-  const auto check = [](bool good, const char* key, auto found) {
-    TENON_CHECK(Model, good, "model_index.json") << "_tenon_defaults: " << key << " is " << found;
-  };
-  check(d.width > 0 && d.width % factor == 0, "width", d.width);
-  check(d.height > 0 && d.height % factor == 0, "height", d.height);
-  check(d.steps > 0, "steps", d.steps);
-  check(d.cfg_scale >= 0, "guidance_scale", d.cfg_scale);
+  if (c.has("unet") && c.component("unet").config.is_object()) {
+    const Component& unet = c.component("unet");
+    ConfigReader r(unet.config, unet.config_file());
+    const int64_t most = std::max<int64_t>(kMaxImageSide / factor, 1);
+    if (r.has("sample_size")) {
+      const std::vector<int64_t> sides = r.integers("sample_size", {}, 2, 1, most);
+      d.height = sides[0] * factor;
+      d.width = sides[1] * factor;
+    }
+  }
+  read_own_defaults(d, c, factor);
   return d;
 }
 
 }  // namespace
 
+namespace {
+// What could have been meant by a path that is not there: folders and weights beside it and in TENON_MODEL_DIR. Looks
+// at a bounded number of entries.
+std::vector<std::string> names_beside(const fs::path& given, const std::string& base) {
+  constexpr int kMostEntries = 1000;
+  std::vector<std::string> out;
+  std::error_code ignored;
+  for (const fs::path& folder : {given.has_parent_path() ? given.parent_path() : fs::path("."), fs::path(base)}) {
+    fs::directory_iterator entry(folder, ignored);
+    for (int i = 0; i < kMostEntries && !ignored && entry != fs::directory_iterator(); ++i, entry.increment(ignored))
+      if (entry->path().extension() == ".safetensors" || entry->is_directory(ignored))
+        out.push_back(entry->path().filename().string());
+  }
+  return out;
+}
+}  // namespace
+
 fs::path find_model(const std::string& spec) {
   fs::path given(spec);
-  std::error_code ignored;  // a name that cannot be looked up names nothing
-  if (fs::exists(given, ignored)) return given;
+  if (file_exists(given)) return given;
   const std::string base = option(Option::ModelDir);
-  if (!base.empty() && given.is_relative() && fs::exists(fs::path(base) / given, ignored))
-    return fs::path(base) / given;
-  std::string tried = given.string();
-  if (!base.empty() && given.is_relative()) tried += ", " + (fs::path(base) / given).string();
+  const bool below = !base.empty() && given.is_relative();
+  if (below && file_exists(fs::path(base) / given)) return fs::path(base) / given;
+  std::string tried = shown(given.native());
+  if (below) tried += ", " + shown((fs::path(base) / given).native());
   throw Error(ErrorKind::Model, "model", "no model at " + tried,
-              "a folder, a .safetensors file or random:NAME is expected");
+              did_you_mean(given.filename().string(), names_beside(given, base),
+                           "a folder, a .safetensors file or random:NAME is expected"));
 }
 
-fs::path default_model_folder() {
+std::string model_name(const fs::path& path) {
+  return shown((path.filename().empty() ? path.parent_path() : path).filename().native());
+}
+
+fs::path asset_folder(const std::string& name, const std::string& file) {
   std::vector<fs::path> places;
   Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&default_model_folder), &info) && info.dli_fname) {
-    const fs::path library = fs::weakly_canonical(info.dli_fname);
-    places.push_back(library.parent_path() / "../share/tenon/default-model");
-    places.push_back(library.parent_path() / "../../share/tenon/default-model");
+  if (dladdr(reinterpret_cast<void*>(&asset_folder), &info) && info.dli_fname) {
+    std::error_code failed;  // without a working directory a relative name leads nowhere
+    const fs::path library = fs::weakly_canonical(info.dli_fname, failed);
+    places.push_back(library.parent_path() / "../share/tenon" / name);
+    places.push_back(library.parent_path() / "../../share/tenon" / name);
   }
-  places.emplace_back(TENON_DEFAULT_MODEL);
+  places.push_back(fs::path(TENON_ASSETS) / name);
   std::string tried;
   for (const fs::path& p : places) {
-    if (fs::exists(p / "model_index.json")) return fs::weakly_canonical(p);
+    std::error_code failed;
+    if (fs::exists(p / file, failed)) {
+      const fs::path real = fs::weakly_canonical(p, failed);
+      return failed ? p : real;
+    }
     tried += (tried.empty() ? "" : ", ") + p.lexically_normal().string();
   }
-  throw Error(ErrorKind::Model, "default model", "not found; looked in " + tried);
+  throw Error(ErrorKind::Model, name, "not found; looked in " + tried);
 }
+
+fs::path default_model_folder() { return asset_folder("default-model", "model_index.json"); }
+
+namespace {
+constexpr int64_t kClipVocabulary = 49408;
+
+ClipTokenizer clip_tokenizer() {
+  const fs::path file = asset_folder("clip", "merges.txt") / "merges.txt";
+  return ClipTokenizer::from_merges(read_file(file), file.string());
+}
+}  // namespace
 
 std::shared_ptr<const Model> Model::open(const std::string& spec, uint64_t random_seed) {
   auto m = std::make_shared<Model>();
@@ -100,20 +151,27 @@ std::shared_ptr<const Model> Model::open(const std::string& spec, uint64_t rando
     return m;
   }
   const fs::path path = spec.empty() ? default_model_folder() : find_model(spec);
-  m->name_ = path.filename().empty() ? path.parent_path().filename().string() : path.filename().string();
+  m->name_ = model_name(path);
   m->checkpoint_ = Checkpoint::open(path);
   m->checkpoint_->require_stable_diffusion_1();
   m->config_ = stable_diffusion_config(*m->checkpoint_);
   m->scheduler_config_ = m->checkpoint_->scheduler_config();
+  m->scheduler_file_ = (path / "scheduler/scheduler_config.json").string();
   if (m->scheduler_config_.is_null()) m->scheduler_config_ = sd15_scheduler_config();
   m->defaults_ = defaults_of(*m->checkpoint_, m->config_.vae);
-  if (m->checkpoint_->tokenizer()) m->tokenizer_ = ClipTokenizer::from_folder(*m->checkpoint_->tokenizer());
+  m->known_words_ = read_known_words(m->checkpoint_->model_index());
+  if (m->checkpoint_->tokenizer())
+    m->tokenizer_ = ClipTokenizer::from_folder(*m->checkpoint_->tokenizer());
+  else if (m->config_.text.vocabulary == kClipVocabulary)
+    m->tokenizer_ = clip_tokenizer();
   return m;
 }
 
 const ClipTokenizer& Model::tokenizer() const {
   if (tokenizer_) return *tokenizer_;
-  throw Error(ErrorKind::Model, name_, "the model has no tokenizer",
+  throw Error(ErrorKind::Model, name_,
+              "the model has no tokenizer, and its vocabulary of " + std::to_string(config_.text.vocabulary) +
+                  " tokens is not CLIP's",
               "a folder tokenizer/ with vocab.json and merges.txt is expected beside its components");
 }
 

@@ -10,8 +10,13 @@
 #include "tenon/io/checkpoint.h"
 #include "tenon/io/clip_tokenizer.h"
 #include "tenon/models/stable_diffusion.h"
+#include "tenon/pipelines/known_words.h"
+#include "tenon/pipelines/schedulers/settings.h"
 
 namespace tenon {
+
+/// Most steps that a schedule is asked for.
+inline constexpr int kMaxSteps = 1000;
 
 /// What a model folder says about its use (model_index.json, key "_tenon_defaults"), or Stable Diffusion 1.5's values.
 struct GenerationDefaults {
@@ -29,11 +34,14 @@ class Model {
 
   const std::string& name() const { return name_; }
   const StableDiffusionConfig& config() const { return config_; }
-  const nlohmann::json& scheduler_config() const { return scheduler_config_; }
+  Settings scheduler_config() const { return {scheduler_config_, scheduler_file_}; }
   const GenerationDefaults& defaults() const { return defaults_; }
+  /// All the words that it was trained on, of a model that was trained on few; empty otherwise.
+  const KnownWords& known_words() const { return known_words_; }
   /// Null for random models.
   const Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
-  /// Error(Model) if the model came without a tokenizer.
+  /// The model's own, or CLIP's (which comes with the program) for a model that came without one and has CLIP's
+  /// vocabulary. Error(Model) for another model without one.
   const ClipTokenizer& tokenizer() const;
   bool has_tokenizer() const { return tokenizer_.has_value(); }
   /// Weights of "text_encoder", "unet" or "vae". Error(Model) lists what is missing or has the wrong shape.
@@ -43,15 +51,21 @@ class Model {
   std::string name_;
   StableDiffusionConfig config_;
   nlohmann::json scheduler_config_;
+  std::string scheduler_file_;  // for messages
   GenerationDefaults defaults_;
+  KnownWords known_words_;
   std::optional<Checkpoint> checkpoint_;
   std::optional<ClipTokenizer> tokenizer_;
   uint64_t random_seed_ = 0;
 };
 
-/// Folder of the embedded default model: beside an installed library, else in the source tree. Error(Model) lists the
-/// places that were tried.
+/// What comes with the program: share/tenon/`name` beside an installed library, else assets/`name` of the source tree,
+/// whichever holds `file`. Error(Model) lists the places that were tried.
+std::filesystem::path asset_folder(const std::string& name, const std::string& file);
+/// Folder of the embedded default model.
 std::filesystem::path default_model_folder();
+/// What a model at `path` is called in results and messages: the last part of the path, as `shown` makes it.
+std::string model_name(const std::filesystem::path& path);
 /// The path that `spec` names, as it is or below TENON_MODEL_DIR. Error(Model) says what was looked for.
 std::filesystem::path find_model(const std::string& spec);
 

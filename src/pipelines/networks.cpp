@@ -14,10 +14,10 @@ Plan plan_one(const std::string& name, const std::string& result, const Expr& va
   return make_plan(std::array{Result{result, value}}, o);
 }
 
-Plan plan_text(const Model& model, int64_t texts, const NetworkOptions& options) {
+Plan plan_text(const Model& model, int64_t texts, const NetworkOptions& options, int64_t clip_skip) {
   Graph g;
   const ClipTextConfig& c = model.config().text;
-  return plan_one("text_encoder", "hidden", clip_text(g, c, texts, c.positions, options.precision), options);
+  return plan_one("text_encoder", "hidden", clip_text(g, c, texts, c.positions, options.precision, clip_skip), options);
 }
 
 Plan plan_unet(const Model& model, const GenerationShape& shape, const NetworkOptions& options) {

@@ -23,8 +23,9 @@ struct GenerationShape {
   int64_t timesteps = 20;
 };
 
-/// Inputs "tokens" i32 [texts, 77]; result "hidden" f32 [texts, 77, width].
-Plan plan_text(const Model& model, int64_t texts, const NetworkOptions& options);
+/// Inputs "tokens" i32 [texts, 77]; result "hidden" f32 [texts, 77, width]. `clip_skip`: layers left out at the end, as
+/// clip_text has it.
+Plan plan_text(const Model& model, int64_t texts, const NetworkOptions& options, int64_t clip_skip = 0);
 /// Inputs and result as models/unet.h; the result is named "noise".
 Plan plan_unet(const Model& model, const GenerationShape& shape, const NetworkOptions& options);
 /// Input "latents"; result "pixels" f32 [B,H,W,3] in [0,1].

@@ -1,7 +1,6 @@
 #include "tenon/pipelines/random_weights.h"
 
-#include <thread>
-
+#include "tenon/core/beside.h"
 #include "tenon/core/error.h"
 #include "tenon/models/hash_weights.h"
 
@@ -22,9 +21,7 @@ class RandomWeights : public WeightSource {
       const auto fill = [&](int64_t begin, int64_t end) {
         random_weight(name, shape, DType::BF16, begin, end, data.data() + 2 * begin, seed_);
       };
-      std::thread other([&] { fill(half, n); });
-      fill(0, half);
-      other.join();
+      run_beside([&] { fill(0, half); }, [&] { fill(half, n); });
     }
     return {DType::BF16, shape, data.data()};
   }

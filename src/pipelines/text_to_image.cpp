@@ -6,8 +6,11 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tenon/core/stop.h"
 #include "tenon/io/files.h"
+#include "tenon/io/prompt_weights.h"
 #include "tenon/io/random.h"
+#include "tenon/pipelines/emphasis.h"
 
 namespace tenon {
 namespace {
@@ -15,23 +18,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-constexpr int kMaxSteps = 1000;
 constexpr int64_t kMaxBatch = 1024;
+constexpr size_t kWordsShown = 8, kWordLength = 30;  // of what a model does not know
 
-// Hidden states times the weight of their token, then brought back to their mean (AUTOMATIC1111's rule).
-void apply_weights(std::span<float> hidden, const std::vector<TokenWindow>& windows, int64_t width) {
-  double before = 0, after = 0;
-  size_t at = 0;
-  for (float v : hidden) before += v;
-  for (const TokenWindow& w : windows)
-    for (float weight : w.weights)
-      for (int64_t c = 0; c < width; ++c, ++at) hidden[at] *= weight;
-  for (float v : hidden) after += v;
-  const bool weighted = std::any_of(windows.begin(), windows.end(), [](const TokenWindow& w) {
-    return std::any_of(w.weights.begin(), w.weights.end(), [](float x) { return x != 1.0f; });
-  });
-  if (!weighted || after == 0) return;
-  for (float& v : hidden) v = static_cast<float>(v * (before / after));
+// The beginning of a word, whole characters of UTF-8.
+std::string shortened(const std::string& word) {
+  if (word.size() <= kWordLength) return word;
+  size_t end = kWordLength;
+  while (end > 0 && (static_cast<unsigned char>(word[end]) & 0xc0) == 0x80) --end;
+  return word.substr(0, end) + "..";
 }
 
 }  // namespace
@@ -67,8 +62,28 @@ void TextToImage::check_latents(const ImageRequest& r) const {
   for (const float v : r.latents) TENON_CHECK(Usage, std::isfinite(v), "latents") << "hold the value " << v;
 }
 
+// Brings the request's picture to the request's size. A side that is not given is the picture's, rounded down to a
+// multiple that the model can (as diffusers does).
+void TextToImage::take_picture(ImageRequest& r) const {
+  const int64_t factor = model_->config().vae.downsampling();
+  const Image picture = std::move(*r.picture);
+  r.picture.reset();
+  TENON_CHECK(Usage, picture.width >= factor && picture.height >= factor, "init image")
+      << "is " << picture.width << "x" << picture.height << "; sides of at least " << factor << " are expected";
+  if (r.width == 0) r.width = picture.width / factor * factor;
+  if (r.height == 0) r.height = picture.height / factor * factor;
+  check_size(*model_, r.height, r.width);
+  r.init = InitImage(fit(picture, r.width, r.height, r.resize_mode));
+  if (r.width == picture.width && r.height == picture.height) return;
+  r.init->scaled_from = {picture.width, picture.height};
+  r.init->sha256 = sha256_hex(std::as_bytes(std::span(picture.pixels)));
+}
+
 ImageRequest TextToImage::complete(ImageRequest r) const {
   const GenerationDefaults& d = model_->defaults();
+  TENON_CHECK(Usage, !r.picture || r.latents.empty(), "latents")
+      << "cannot be given together with a picture to start from";
+  if (r.picture) take_picture(r);
   if (r.init) {
     if (r.width == 0) r.width = r.init->width;
     if (r.height == 0) r.height = r.init->height;
@@ -88,8 +103,13 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
   r.scheduler = sampler.options;
   make_scheduler(r.sampler, model_->scheduler_config(), r.scheduler);  // says what is wrong with the config
   check_size(*model_, r.height, r.width);
+  refuse_extra_networks(r.prompt, "prompt");
+  refuse_extra_networks(r.negative, "negative prompt");
   TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMaxSteps, "steps") << r.steps << " is outside 1.." << kMaxSteps;
   TENON_CHECK(Usage, r.batch >= 1 && r.batch <= kMaxBatch, "batch") << r.batch << " is outside 1.." << kMaxBatch;
+  const int64_t layers = model_->config().text.layers;
+  TENON_CHECK(Usage, r.clip_skip >= 0 && r.clip_skip < layers, "clip skip")
+      << r.clip_skip << " is outside 0.." << layers - 1;
   TENON_CHECK(Usage, std::isfinite(r.cfg_scale), "guidance") << "the scale must be a finite number";
   if (!r.latents.empty()) check_latents(r);
   if (r.init) {
@@ -100,6 +120,30 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
   return r;
 }
 
+std::vector<std::string> TextToImage::warnings(const ImageRequest& r) const {
+  std::vector<std::string> out;
+  const KnownWords& known = model_->known_words();
+  if (known.empty()) return out;
+  const auto check = [&](const char* where, const std::string& text) {
+    const std::vector<std::string> unknown = unknown_words(known, text);
+    if (unknown.empty()) return;
+    std::string list;
+    for (size_t i = 0; i < std::min(unknown.size(), kWordsShown); ++i)
+      list.append(i ? ", '" : "'").append(shortened(unknown[i])).append("'");
+    if (unknown.size() > kWordsShown) list += " and " + std::to_string(unknown.size() - kWordsShown) + " more";
+    out.push_back(std::string(where) + ": " + model_->name() + " does not know " + list +
+                  "; it draws something all the same (the words that it knows: tenon generate --help)");
+  };
+  check("prompt", r.prompt);
+  if (r.cfg_scale > 1) check("negative prompt", r.negative);
+  const GenerationDefaults& d = model_->defaults();
+  if (r.width != d.width || r.height != d.height)
+    out.push_back("size: " + model_->name() + " was trained on " + std::to_string(d.width) + "x" +
+                  std::to_string(d.height) + " only, not on " + std::to_string(r.width) + "x" +
+                  std::to_string(r.height));
+  return out;
+}
+
 GenerationShape TextToImage::shape_of(const ImageRequest& r, int64_t tokens, int64_t timesteps) const {
   return {r.batch, r.height, r.width, r.cfg_scale > 1, tokens, timesteps};
 }
@@ -107,10 +151,10 @@ GenerationShape TextToImage::shape_of(const ImageRequest& r, int64_t tokens, int
 // The largest network's memory: networks are ready one at a time.
 int64_t TextToImage::planned_bytes(const ImageRequest& r, int64_t windows) const {
   const GenerationShape s = shape_of(r, model_->config().text.positions * windows, r.steps);
-  int64_t most = plan_memory(plan_unet(*model_, s, networks_), *backend_).total();
-  most = std::max(most, plan_memory(plan_text(*model_, windows * (s.guided ? 2 : 1), networks_), *backend_).total());
-  most = std::max(most, plan_memory(plan_vae_decode(*model_, s, networks_), *backend_).total());
-  if (r.init) most = std::max(most, plan_memory(plan_vae_encode(*model_, s, networks_), *backend_).total());
+  int64_t most = plan_memory(plan_unet(*model_, s, networks_), backend_).total();
+  most = std::max(most, plan_memory(plan_text(*model_, windows * (s.guided ? 2 : 1), networks_), backend_).total());
+  most = std::max(most, plan_memory(plan_vae_decode(*model_, s, networks_), backend_).total());
+  if (r.init) most = std::max(most, plan_memory(plan_vae_encode(*model_, s, networks_), backend_).total());
   return most;
 }
 
@@ -146,23 +190,53 @@ void TextToImage::check_fits(const ImageRequest& request) const {
                        : "no size fits with a prompt of " + std::to_string(windows) + " windows of tokens");
 }
 
-Executable& TextToImage::network(Network& slot, const std::string& key, const std::function<Plan()>& plan,
-                                 const std::string& weights) {
-  if (slot.executable && slot.key == key) return *slot.executable;
-  if (!options_.keep_networks)
-    for (Network* other : {&text_, &unet_, &decoder_, &encoder_}) other->executable.reset();
-  slot.executable.reset();
-  check_stop();
+void TextToImage::free_networks() {
+  for (Network* n : {&text_, &unet_, &decoder_, &encoder_}) n->clear();
+  stores_.clear();
+}
+
+TextToImage::Kept TextToImage::kept() const {
+  Kept out;
+  for (const Network* n : {&text_, &unet_, &decoder_, &encoder_}) out.networks += static_cast<int>(n->size());
+  for (const auto& [component, store] : stores_) out.weights += store->counters();
+  return out;
+}
+
+std::unique_ptr<Executable> TextToImage::prepare(Plan plan, const std::string& component) {
+  std::shared_ptr<WeightStore>& store = stores_[component];
+  if (!store) store = std::make_shared<WeightStore>(backend_, model_->weights(component));
+  return std::make_unique<Executable>(std::move(plan), store);
+}
+
+Executable& TextToImage::network(Network& network, const std::string& key, const std::function<Plan()>& plan,
+                                 const std::string& component) {
+  const auto known = std::ranges::find(network, key, &Ready::key);
+  if (known != network.end()) {
+    network.splice(network.begin(), network, known);
+    return *network.front().executable;
+  }
+  check_stop("generate");
   const auto begin = Clock::now();
   Plan ready = plan();
   const auto planned = Clock::now();
-  slot.executable = std::make_unique<Executable>(std::move(ready), backend_, *model_->weights(weights));
-  slot.executable->stop_when(options_.stop);
-  slot.executable->warm_up();
-  slot.key = key;
-  spdlog::debug("{}: planned in {:.3f} s, weights ready in {:.3f} s", slot.executable->plan().name,
+  if (!options_.keep_networks) free_networks();
+  while (!network.empty() && static_cast<int>(network.size()) >= options_.keep_sizes) network.pop_back();
+  if (const auto store = stores_.find(component); store != stores_.end()) store->second->release_unused();
+  std::unique_ptr<Executable> made;
+  try {
+    made = prepare(ready, component);
+  } catch (const Error& e) {
+    const bool alone = text_.empty() && unet_.empty() && decoder_.empty() && encoder_.empty();
+    if (e.kind() != ErrorKind::Memory || alone) throw;
+    free_networks();  // what is kept for other calls
+    made = prepare(std::move(ready), component);
+  }
+  network.push_front({key, std::move(made)});
+  Executable& executable = *network.front().executable;
+  executable.warm_up();
+  spdlog::debug("{}: planned in {:.3f} s, weights ready in {:.3f} s", executable.plan().name,
                 std::chrono::duration<double>(planned - begin).count(), seconds_since(planned));
-  return *slot.executable;
+  return executable;
 }
 
 std::vector<std::vector<TokenWindow>> TextToImage::windows_of(const ImageRequest& r) const {
@@ -182,33 +256,49 @@ std::vector<std::vector<TokenWindow>> TextToImage::windows_of(const ImageRequest
   return texts;
 }
 
+std::vector<float> TextToImage::encode_windows(const std::vector<TokenWindow>& windows, int64_t clip_skip,
+                                               Timings& timings) {
+  const int64_t rows = static_cast<int64_t>(windows.size()), length = model_->config().text.positions;
+  const auto load = Clock::now();
+  Executable& e = network(
+      text_, std::to_string(rows) + "," + std::to_string(clip_skip),
+      [&] { return plan_text(*model_, rows, networks_, clip_skip); }, "text_encoder");
+  timings.load += seconds_since(load);
+  const auto begin = Clock::now();
+  std::vector<int32_t> ids;
+  for (const TokenWindow& w : windows) ids.insert(ids.end(), w.ids.begin(), w.ids.end());
+  e.set("tokens", HostView{DType::I32, {rows, length}, ids.data()});
+  e.run_all();
+  std::vector<float> hidden = e.get("hidden");
+  timings.text += seconds_since(begin);
+  return hidden;
+}
+
 std::vector<float> TextToImage::encode_prompts(const ImageRequest& r, int64_t& tokens, Timings& timings) {
   const ClipTextConfig& config = model_->config().text;
   const std::vector<std::vector<TokenWindow>> texts = windows_of(r);
   const size_t count = texts.front().size();
-  const int64_t rows = static_cast<int64_t>(texts.size() * count), length = config.positions;
-  const auto load = Clock::now();
-  Executable& e = network(
-      text_, std::to_string(rows), [&] { return plan_text(*model_, rows, networks_); }, "text_encoder");
-  timings.load += seconds_since(load);
-  const auto begin = Clock::now();
-  std::vector<int32_t> ids;
-  for (const auto& windows : texts)
-    for (const TokenWindow& w : windows) ids.insert(ids.end(), w.ids.begin(), w.ids.end());
-  e.set("tokens", HostView{DType::I32, {rows, length}, ids.data()});
-  e.run_all();
-  const std::vector<float> hidden = e.get("hidden");
+  const int64_t length = config.positions;
+  std::vector<TokenWindow> together;
+  std::vector<float> hidden;
+  for (const auto& windows : texts) {
+    together.insert(together.end(), windows.begin(), windows.end());
+    const bool last = &windows == &texts.back();
+    if (!last && r.clip_skip == 0) continue;  // one run for all texts
+    const std::vector<float> states = encode_windows(together, last ? r.clip_skip : 0, timings);
+    hidden.insert(hidden.end(), states.begin(), states.end());
+    together.clear();
+  }
   // [text][batch] order: the negative text of every image, then the positive ones.
   std::vector<float> context;
   const size_t per_text = hidden.size() / texts.size();
   for (size_t t = 0; t < texts.size(); ++t) {
     std::vector<float> part(hidden.begin() + static_cast<int64_t>(t * per_text),
                             hidden.begin() + static_cast<int64_t>((t + 1) * per_text));
-    apply_weights(part, texts[t], config.hidden);
+    apply_emphasis(part, texts[t], config.hidden);
     for (int64_t b = 0; b < r.batch; ++b) context.insert(context.end(), part.begin(), part.end());
   }
   tokens = length * static_cast<int64_t>(count);
-  timings.text = seconds_since(begin);
   return context;
 }
 
@@ -275,7 +365,7 @@ void TextToImage::denoise(const ImageRequest& r, Scheduler& scheduler, const std
     for (size_t b = 0; b < noise.size(); ++b) noise[b](out.subspan(b * per_image, per_image));
   };
   for (int i = 0; i < scheduler.calls(); ++i) {
-    check_stop();  // a device may repeat a whole step as one launch
+    check_stop("generate");  // a device may repeat a whole step as one launch
     const auto step_begin = Clock::now();
     std::vector<float> x = latents;
     scheduler.scale_model_input(x, i);
@@ -295,10 +385,6 @@ void TextToImage::denoise(const ImageRequest& r, Scheduler& scheduler, const std
       on_step({i + 1, scheduler.calls(), result.timings.steps.back(), steps[static_cast<size_t>(i)], latents});
   }
   result.timings.denoise = seconds_since(begin);
-}
-
-void TextToImage::check_stop() const {
-  TENON_CHECK(Cancelled, !options_.stop || !options_.stop(), "generate") << "stopped";
 }
 
 // Runs the step again, looking at every launch, to say where the first non-finite value came from.
@@ -362,7 +448,7 @@ ImageResult TextToImage::generate(const ImageRequest& request, const OnStep& on_
   const std::vector<float> context = encode_prompts(r, tokens, result.timings);
   std::vector<float> latents = initial_latents(r, *scheduler, noise, result.timings);
   denoise(r, *scheduler, context, tokens, latents, noise, result, on_step);
-  result.images = decode(r, latents, result.timings);
+  if (r.decode) result.images = decode(r, latents, result.timings);
   result.latents = std::move(latents);
   return result;
 }

@@ -25,7 +25,7 @@ void Partitioner::emit_anchor_alone(const Expr& anchor) {
     last = u;
   }
   const std::vector<Expr> values{last};
-  commit(attempt_or_materialize(values), values, {});
+  commit(*attempt_or_materialize(values), values, {});
 }
 
 void Partitioner::emit_below_views(const Expr& e) {
@@ -50,9 +50,9 @@ void Partitioner::emit_with_shared(const Expr& e) {
     std::vector<Expr> more = values;
     more.push_back(x);
     std::ranges::sort(more, {}, [](const Expr& v) { return v->id; });
-    if (attempt(more).choice.skeleton) values = std::move(more);
+    if (attempt(more)->choice.skeleton) values = std::move(more);
   }
-  commit(attempt_or_materialize(values), values, {});
+  commit(*attempt_or_materialize(values), values, {});
 }
 
 }  // namespace tenon

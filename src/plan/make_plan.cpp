@@ -61,23 +61,6 @@ void check_sums(const std::vector<Expr>& roots) {
   }
 }
 
-// Whoever writes nothing may have no kernel, so that the launch before it is the one in front.
-void find_settled(Phase& phase) {
-  for (size_t i = 1; i < phase.launches.size(); ++i) {
-    Launch& l = phase.launches[i];
-    const Launch& before = phase.launches[i - 1];
-    const auto writes = [](const Launch& by, const std::string& name) {
-      return std::any_of(by.outputs.begin(), by.outputs.end(), [&](const Output& o) { return o.buffer == name; });
-    };
-    if (std::all_of(before.outputs.begin(), before.outputs.end(),
-                    [](const Output& o) { return o.value.shape().numel() == 0; }))
-      continue;
-    for (const Expr& e : operands_of(l))
-      if (!e.is<nodes::Param>() && !writes(l, e->attrs.text) && !writes(before, e->attrs.text))
-        l.settled.push_back(e->attrs.text);
-  }
-}
-
 }  // namespace
 
 Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
@@ -106,8 +89,10 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   std::map<Rate, std::vector<Expr>> values = values_by_phase(roots, options.hoist && options.fusion);
   for (Rate rate : kRates)
     if (!values[rate].empty()) partitioner.run(rate, values[rate], names);
+  partitioner.place_neighbours();
   for (Buffer& b : plan.buffers) b.outside = b.outside || (options.outside && b.role == BufferRole::Output);
-  for (Phase& p : plan.phases) find_settled(p);
+  find_stored(plan);
+  find_settled(plan);
   lay_out_memory(plan);
   return plan;
 }

@@ -1,4 +1,5 @@
-// Where buffers live: offsets by liveness, largest first, each at the lowest place free for its whole life.
+// Where buffers live: with the weights, or at offsets by liveness, largest first, each at the lowest place free for its
+// whole life; and which of them are whole when a launch begins.
 #include <algorithm>
 #include <limits>
 
@@ -50,7 +51,49 @@ std::vector<Life> lives_of(Plan& plan) {
   return lives;
 }
 
+// Whoever writes nothing may have no kernel, so that the launch before it is the one in front.
+void find_settled(Phase& phase) {
+  for (size_t i = 1; i < phase.launches.size(); ++i) {
+    Launch& l = phase.launches[i];
+    const Launch& before = phase.launches[i - 1];
+    const auto writes = [](const Launch& by, const std::string& name) {
+      return std::any_of(by.outputs.begin(), by.outputs.end(), [&](const Output& o) { return o.buffer == name; });
+    };
+    if (std::all_of(before.outputs.begin(), before.outputs.end(),
+                    [](const Output& o) { return o.value.shape().numel() == 0; }))
+      continue;
+    for (const Expr& e : operands_of(l))
+      if (!e.is<nodes::Param>() && !writes(l, e->attrs.text) && !writes(before, e->attrs.text))
+        l.settled.push_back(e->attrs.text);
+  }
+}
+
 }  // namespace
+
+void find_stored(Plan& plan) {
+  std::map<std::string, Buffer*> buffers;
+  for (Buffer& b : plan.buffers) buffers[b.name] = &b;
+  const auto is_stored = [&](const std::string& name) { return buffers.contains(name) && buffers.at(name)->stored; };
+  const auto storable = [&](const std::string& name) {
+    const auto it = buffers.find(name);
+    return it != buffers.end() && !it->second->outside && it->second->role != BufferRole::Input;
+  };
+  for (Phase& p : plan.phases) {
+    if (p.rate != Rate::Constant) continue;
+    for (const Launch& l : p.launches) {
+      const std::vector<Expr> read = operands_of(l);
+      const bool good =
+          std::ranges::all_of(read, [&](const Expr& e) { return e.is<nodes::Param>() || is_stored(e->attrs.text); }) &&
+          std::ranges::all_of(l.outputs, [&](const Output& o) { return storable(o.buffer); });
+      for (const Output& o : l.outputs)
+        if (good) buffers.at(o.buffer)->stored = true;
+    }
+  }
+}
+
+void find_settled(Plan& plan) {
+  for (Phase& p : plan.phases) find_settled(p);
+}
 
 void lay_out_memory(Plan& plan) {
   std::vector<Life> lives = lives_of(plan);
@@ -60,7 +103,7 @@ void lay_out_memory(Plan& plan) {
   plan.arena_bytes = 0;
   std::vector<const Life*> placed;
   for (const Life& l : lives) {
-    if (l.buffer->outside) continue;
+    if (l.buffer->outside || l.buffer->stored) continue;
     int64_t offset = 0;
     for (const Life* o : placed) {  // sorted by offset
       if (o->last < l.first || l.last < o->first) continue;

@@ -7,26 +7,18 @@
 namespace tenon {
 
 Plan one_launch(const std::string& skeleton_name, std::span<const Expr> sinks) {
-  const Skeleton& s = skeleton(skeleton_name);
   Launch launch;
   launch.name = launch.skeleton = skeleton_name;
   for (SinkOutput& o : expand_sinks(sinks)) launch.outputs.push_back({o.name, o.value});
   TENON_CHECK(Usage, !launch.outputs.empty(), skeleton_name) << "needs a sink";
-  const Expr anchor = anchor_of(launch);
-  TENON_CHECK(Usage, s.serves(anchor), skeleton_name)
-      << "does not serve " << (anchor ? std::string(anchor->name()) : "a body without an anchor");
-  const FormResult form = make_form(launch);
-  TENON_CHECK(Usage, form.form.has_value(), skeleton_name) << form.refusal.why;
-  const std::optional<std::string> reason = s.legal(*form.form);
+  const std::optional<std::string> reason = form_launch(launch);
   TENON_CHECK(Usage, !reason, skeleton_name) << *reason;
 
   Plan plan;
   plan.name = skeleton_name;
   plan.graph = std::make_shared<Graph>();
   Memo memo;
-  for (Output& o : launch.outputs)
-    o.value = rebuild(
-        *plan.graph, o.value, [](const Expr&, std::span<const Expr>) { return Expr(); }, memo);
+  for (Output& o : launch.outputs) o.value = rebuild(*plan.graph, o.value, memo);
   for (const Expr& e : operands_of(launch))
     if (!e.is<nodes::Param>())
       plan.buffers.push_back({e->attrs.text, e.dtype(), e.shape(), BufferRole::Input, Rate::Step, -1, 0});

@@ -13,9 +13,8 @@ constexpr int kSharedPrologueUsers = 3;
 // Results without an anchor that share a launch: a device holds all of them in registers.
 constexpr size_t kResultsTogether = 8;
 
-bool is_statistic(const Expr& e) {
-  return (e.is<nodes::Sum>() || e.is<nodes::SumSquares>()) &&
-         e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
+bool is_row_reduction(const Expr& e) {
+  return e->family() == Family::Reduce && e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last);
 }
 
 bool weight_only(const Expr& e) { return e->rate == Rate::Constant; }
@@ -26,6 +25,7 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
                       const std::unordered_map<const Node*, std::string>& names) {
   plan_.phases.push_back({rate, {}});
   phase_ = &plan_.phases.back();
+  last_ = nullptr;
   for (const Expr& r : roots) wanted_.insert(r.get());
   for (const auto& [node, name] : names) result_name_[node] = name;
   for (const Expr& e : topological(roots)) {
@@ -38,10 +38,12 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
   emit_roots(roots);
 }
 
-Partitioner::Trial Partitioner::attempt(const std::vector<Expr>& values) const {
-  Trial t;
+Partitioner::TrialPtr Partitioner::attempt(const std::vector<Expr>& values) const {
+  if (last_ && tried_ == values) return last_;
+  const auto trial = std::make_shared<Trial>();
+  Trial& t = *trial;
   Memo memo;
-  Graph& g = *plan_.graph;
+  Graph& g = *t.graph;
   const Replace localise = [this, &g](const Expr& e, std::span<const Expr>) -> Expr {
     const auto it = buffer_of_.find(e.get());
     return it == buffer_of_.end() ? Expr() : input(g, it->second, e.dtype(), e.shape(), e->rate);
@@ -84,29 +86,58 @@ Partitioner::Trial Partitioner::attempt(const std::vector<Expr>& values) const {
         {it != result_name_.end() ? it->second : "t" + std::to_string(next_buffer_ + static_cast<int>(i)),
          memo.at(values[i].get())});
   }
-  t.choice = choose_skeleton(t.launch);
+  t.choice = choose_skeleton(t.launch, t.graph);
   if (t.choice.skeleton) t.launch.skeleton = t.choice.skeleton->name();
-  return t;
+  t.launch.form = t.choice.form;
+  tried_ = values;
+  return last_ = trial;
 }
 
 // Puts in memory whatever stands in the way, one value at a time.
-Partitioner::Trial Partitioner::attempt_or_materialize(const std::vector<Expr>& values) {
+Partitioner::TrialPtr Partitioner::attempt_or_materialize(const std::vector<Expr>& values) {
   for (;;) {
-    Trial t = attempt(values);
-    if (t.choice.skeleton) return t;
-    const Expr blocker = t.choice.refusal.blocker;
-    const auto it = blocker ? t.source.find(blocker.get()) : t.source.end();
-    const bool progress = it != t.source.end() && !in_memory(it->second) && it->second->family() != Family::Leaf &&
+    const TrialPtr t = attempt(values);
+    if (t->choice.skeleton) return t;
+    const Expr blocker = t->choice.refusal.blocker;
+    const auto it = blocker ? t->source.find(blocker.get()) : t->source.end();
+    const bool progress = it != t->source.end() && !in_memory(it->second) && it->second->family() != Family::Leaf &&
                           std::find(values.begin(), values.end(), it->second) == values.end();
-    TENON_CHECK(Usage, progress, plan_.name)
-        << "no skeleton runs " << describe(values[0]) << " " << values[0].shape().str() << ": " << t.choice.refusal.why;
+    TENON_CHECK(Usage, progress, plan_.name) << "no skeleton runs " << describe(values[0]) << " "
+                                             << values[0].shape().str() << ": " << t->choice.refusal.why;
     emit_plain(it->second);
   }
 }
 
+// Puts in memory the reductions of other tensors' rows that an anchor's epilogue reads.
+Partitioner::TrialPtr Partitioner::attempt_with_reductions(const std::vector<Expr>& values) {
+  for (;;) {
+    const TrialPtr t = attempt(values);
+    const auto it = t->source.find(t->choice.refusal.blocker.get());
+    if (it == t->source.end() || !is_row_reduction(it->second) || in_memory(it->second)) return t;
+    emit_reductions(it->second, *t);
+  }
+}
+
+// One walk over the rows computes all that the trial's epilogue wants of rows of that shape.
+void Partitioner::emit_reductions(const Expr& reduction, const Trial& trial) {
+  std::vector<Expr> values, stack;
+  std::unordered_set<const Node*> seen;
+  for (const Output& o : trial.launch.outputs) stack.push_back(o.value);
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    if (e->family() == Family::Anchor || !seen.insert(e.get()).second) continue;
+    if (is_row_reduction(e) && e->in[0].shape() == reduction->in[0].shape()) values.push_back(trial.source.at(e.get()));
+    stack.insert(stack.end(), e->in.begin(), e->in.end());
+  }
+  std::sort(values.begin(), values.end(), [](const Expr& a, const Expr& b) { return a->id < b->id; });
+  if (values.size() > kResultsTogether || !attempt(values)->choice.skeleton) values = {reduction};
+  commit(*attempt_or_materialize(values), values, {});
+}
+
 void Partitioner::emit_unfused(const Expr& e) {
   std::vector<Expr> values{e};
-  commit(attempt_or_materialize(values), values, {});
+  commit(*attempt_or_materialize(values), values, {});
 }
 
 void Partitioner::emit_plain(const Expr& e) {
@@ -114,14 +145,14 @@ void Partitioner::emit_plain(const Expr& e) {
   if (is_statistic(e) && fusion_)
     for (const Expr& u : users_.of(e->in[0]))
       if (u != e && is_statistic(u) && !in_memory(u)) values.push_back(u);
-  commit(attempt_or_materialize(values), values, {});
+  commit(*attempt_or_materialize(values), values, {});
 }
 
 // What is wanted and still not in memory: neighbours that read the same tensors share a launch.
 void Partitioner::emit_roots(const std::vector<Expr>& roots) {
   std::vector<Expr> values;
   const auto flush = [&] {
-    if (!values.empty()) commit(attempt_or_materialize(values), values, {});
+    if (!values.empty()) commit(*attempt_or_materialize(values), values, {});
     values.clear();
   };
   for (const Expr& r : roots) {
@@ -129,7 +160,7 @@ void Partitioner::emit_roots(const std::vector<Expr>& roots) {
     if (buffer_of_.contains(r.get())) continue;
     std::vector<Expr> together = values;
     together.push_back(r);
-    const bool join = fusion_ && values.size() < kResultsTogether && attempt(together).choice.skeleton;
+    const bool join = fusion_ && values.size() < kResultsTogether && attempt(together)->choice.skeleton;
     if (!values.empty() && !join) flush();
     values.push_back(r);
   }
@@ -144,17 +175,17 @@ void Partitioner::emit_anchor(const Expr& anchor) {
   std::map<uint32_t, std::string> refused;
   // Most launches take in all they may: ask the skeleton once at the end, and step by step only if it refuses that.
   grow(anchor, region, refused, false);
-  if (!attempt(frontier(region)).choice.skeleton) {
+  if (!attempt_with_reductions(frontier(region))->choice.skeleton) {
     region = {anchor.get()};
     refused.clear();
     grow(anchor, region, refused, true);
   }
   std::vector<Expr> values = frontier(region);
   add_statistics(values);
-  Trial t = attempt_or_materialize(values);
+  const TrialPtr t = attempt_or_materialize(values);
   for (const Node* n : region)
     if (n->family() == Family::Anchor) emitted_anchor_.insert(n);
-  commit(std::move(t), values, kept_apart(values, region, refused));
+  commit(*t, values, kept_apart(values, region, refused));
 }
 
 // The cost side: maths in front of several anchors is cheaper as one pass over memory.
@@ -191,7 +222,7 @@ void Partitioner::grow(const Expr& anchor, Region& region, std::map<uint32_t, st
   if (anchor.is<nodes::Attention>()) return;  // its reader wants whole rows: heads are rearranged on the way out
   Region smaller = region;
   drop_trailing_views(smaller, order);
-  if (smaller.size() < region.size() && attempt(frontier(smaller)).choice.skeleton) region = std::move(smaller);
+  if (smaller.size() < region.size() && attempt(frontier(smaller))->choice.skeleton) region = std::move(smaller);
 }
 
 // Takes all users of x in, or none: a value that must be stored anyway is read back more cheaply than stored twice.
@@ -210,9 +241,9 @@ bool Partitioner::absorb_users(const Expr& x, Region& region, std::map<uint32_t,
   Region larger = region;
   for (const Expr& u : joining) larger.insert(u.get());
   if (ask_each) {
-    const Trial t = attempt(frontier(larger));
-    if (!t.choice.skeleton) {
-      for (const Expr& u : joining) refused[u->id] = t.choice.refusal.why;
+    const TrialPtr t = attempt_with_reductions(frontier(larger));
+    if (!t->choice.skeleton) {
+      for (const Expr& u : joining) refused[u->id] = t->choice.refusal.why;
       return false;
     }
   }
@@ -282,7 +313,7 @@ void Partitioner::drop_trailing_views(Region& region, const std::vector<Expr>& o
   }
 }
 
-// Sums of a stored result over its image leave through the same launch.
+// Statistics of a stored result over its image leave through the same launch.
 void Partitioner::add_statistics(std::vector<Expr>& values) const {
   std::vector<Expr> statistics;
   for (const Expr& x : values) {
@@ -296,44 +327,57 @@ void Partitioner::add_statistics(std::vector<Expr>& values) const {
   if (statistics.empty()) return;
   std::vector<Expr> all = values;
   all.insert(all.end(), statistics.begin(), statistics.end());
-  if (attempt(all).choice.skeleton) {
+  if (attempt(all)->choice.skeleton) {
     values = std::move(all);
     return;
   }
   for (const Expr& u : statistics) {
     values.push_back(u);
-    if (!attempt(values).choice.skeleton) values.pop_back();
+    if (!attempt(values)->choice.skeleton) values.pop_back();
   }
 }
 
 // ---- results ----
 
-void Partitioner::commit(Trial trial, const std::vector<Expr>& values, std::vector<KeptApart> apart) {
-  trial.launch.name = launch_name(trial.launch);
-  trial.launch.apart = std::move(apart);
+void Partitioner::commit(const Trial& trial, const std::vector<Expr>& values, std::vector<Neighbour> apart) {
+  last_ = nullptr;
+  Launch launch = trial.launch;
+  Memo memo;
+  for (Output& o : launch.outputs) o.value = rebuild(*plan_.graph, o.value, memo);
+  launch.name = launch_name(launch);
+  remember_places(launch, values);
+  for (Neighbour& n : apart) {
+    n.phase = plan_.phases.size() - 1;
+    n.launch = phase_->launches.size();
+    neighbours_.push_back(std::move(n));
+  }
   for (size_t i = 0; i < values.size(); ++i) {
-    const Output& o = trial.launch.outputs[i];
+    const Output& o = launch.outputs[i];
     const bool result = result_name_.contains(values[i].get());
     buffer_of_[values[i].get()] = o.buffer;
-    launch_of_buffer_[o.buffer] = trial.launch.name;
+    launch_of_buffer_[o.buffer] = launch.name;
     plan_.buffers.push_back({o.buffer, o.value.dtype(), o.value.shape(),
                              result ? BufferRole::Output : BufferRole::Temporary, phase_->rate, -1, 0});
   }
   next_buffer_ += static_cast<int>(values.size());
-  phase_->launches.push_back(std::move(trial.launch));
+  phase_->launches.push_back(std::move(launch));
 }
 
-std::vector<KeptApart> Partitioner::kept_apart(const std::vector<Expr>& values, const Region& region,
-                                               const std::map<uint32_t, std::string>& refused) const {
-  std::vector<KeptApart> out;
+std::vector<Partitioner::Neighbour> Partitioner::kept_apart(const std::vector<Expr>& values, const Region& region,
+                                                            const std::map<uint32_t, std::string>& refused) const {
+  std::vector<Neighbour> out;
   for (const Expr& x : values)
     for (const Expr& u : users_.of(x)) {
       if (region.contains(u.get()) || std::find(values.begin(), values.end(), u) != values.end()) continue;
       std::string why = refusal_of(u, region);
-      if (const auto it = refused.find(u->id); why.empty() && it != refused.end()) why = it->second;
+      Apart kind = u->family() == Family::Reduce ? Apart::Refused : Apart::Fused;
+      if (const auto it = refused.find(u->id); why.empty() && it != refused.end()) {
+        why = it->second;  // the skeleton's
+        kind = Apart::Refused;
+      }
       if (u->family() == Family::View) why = "a view: the reader looks through it";
       if (why.empty()) why = "the value has other readers and is stored once for all";
-      out.push_back({describe(u), why});
+      out.push_back({{describe(u), why, kind}, u, x});
     }
   return out;
 }

@@ -21,18 +21,26 @@ class Partitioner {
   /// Plans everything that `roots` need and that is not in memory yet. `names`: buffers of roots that are results.
   void run(Rate rate, const std::vector<Expr>& roots, const std::unordered_map<const Node*, std::string>& names);
 
+  /// Says of everything that stayed out of a launch where it went. After the last phase.
+  void place_neighbours();
+
   bool in_memory(const Expr& e) const { return is_memory_leaf(e) || buffer_of_.contains(e.get()); }
 
  private:
+  // A launch that may come to be, in a graph of its own: the plan's has what was committed.
   struct Trial {
+    std::shared_ptr<Graph> graph = std::make_shared<Graph>();
     Launch launch;
     Choice choice;
     std::unordered_map<const Node*, Expr> source;  // node of the body -> node of the model
   };
   using Region = std::unordered_set<const Node*>;
 
-  Trial attempt(const std::vector<Expr>& values) const;
-  Trial attempt_or_materialize(const std::vector<Expr>& values);
+  using TrialPtr = std::shared_ptr<const Trial>;
+  TrialPtr attempt(const std::vector<Expr>& values) const;
+  TrialPtr attempt_or_materialize(const std::vector<Expr>& values);
+  TrialPtr attempt_with_reductions(const std::vector<Expr>& values);
+  void emit_reductions(const Expr& reduction, const Trial& trial);
   void emit_anchor(const Expr& anchor);
   void emit_anchor_alone(const Expr& anchor);
   void emit_below_views(const Expr& e);
@@ -49,9 +57,17 @@ class Partitioner {
   bool leaves(const Expr& e, const Region& region) const;
   bool available(const Expr& e, const Region& region) const;
   std::string refusal_of(const Expr& user, const Region& region) const;
-  void commit(Trial trial, const std::vector<Expr>& values, std::vector<KeptApart> apart);
-  std::vector<KeptApart> kept_apart(const std::vector<Expr>& values, const Region& region,
+  // A reader of a launch's result `value` that is not part of the launch.
+  struct Neighbour {
+    KeptApart apart;
+    Expr reader, value;
+    size_t phase = 0, launch = 0;
+  };
+  void commit(const Trial& trial, const std::vector<Expr>& values, std::vector<Neighbour> apart);
+  std::vector<Neighbour> kept_apart(const std::vector<Expr>& values, const Region& region,
                                     const std::map<uint32_t, std::string>& refused) const;
+  void remember_places(const Launch& launch, const std::vector<Expr>& values);
+  std::vector<Place> places_of(const Neighbour& n) const;
   std::string launch_name(const Launch& launch);
   std::string describe(const Expr& e) const;
 
@@ -64,8 +80,14 @@ class Partitioner {
   std::unordered_map<const Node*, std::string> result_name_;
   std::unordered_set<const Node*> wanted_;  // must be in memory when the phase ends
   std::unordered_set<const Node*> emitted_anchor_;
+  std::vector<Neighbour> neighbours_;
+  std::unordered_map<const Node*, std::vector<Place>> places_;  // of every node that a launch computes
+  std::unordered_set<std::string> with_anchor_;                 // launches
   std::map<std::string, int> name_uses_;
   int next_buffer_ = 0;
+  // The last trial and what it was of, until something is committed: most are asked for twice in a row.
+  mutable std::vector<Expr> tried_;
+  mutable TrialPtr last_;
 };
 
 }  // namespace tenon

@@ -21,6 +21,7 @@ struct Buffer {
   int64_t offset = -1;     ///< in the arena, bytes; multiples of 64
   int64_t bytes = 0;
   bool outside = false;  ///< an input or output in the caller's memory: takes no room in the arena
+  bool stored = false;   ///< a value of weights alone, kept where weights are: takes no room either
 };
 
 /// Launches that run equally often.
@@ -42,6 +43,8 @@ struct Plan {
   int64_t arena_bytes = 0;
 
   const Buffer& buffer(const std::string& name) const;
+  /// True if what the launch writes is stored: it runs when the plan is prepared, and again when a weight has changed.
+  bool stored(const Launch& launch) const;
   const Phase* phase(Rate rate) const;
   /// Launches of the Step phase by kind: those without an anchor count as elementwise, concat, permute or upsample if
   /// they do nothing but that.
@@ -78,6 +81,10 @@ struct PlanOptions {
 /// the node if something cannot be run by any skeleton.
 Plan make_plan(std::span<const Result> results, const PlanOptions& options = {});
 
+/// Fills in Buffer::stored: of launches of the constant phase that read weights, literals and stored buffers alone.
+void find_stored(Plan& plan);
+/// Fills in Launch::settled of every launch.
+void find_settled(Plan& plan);
 /// Assigns offsets by liveness and sets arena_bytes (exact peak of the arena).
 void lay_out_memory(Plan& plan);
 

@@ -96,13 +96,15 @@ std::vector<Expr> merge_sibling_linears(Graph& g, std::span<const Expr> roots) {
     for (const Expr& r : roots) set.insert(r.get());
     return set;
   }();
-  using Key = std::tuple<uint32_t, bool, bool, DType, DType>;
+  // Operand, whether there is a bias and a cast, and their types and the weights'.
+  using Key = std::tuple<uint32_t, bool, DType, bool, DType, DType>;
   std::map<Key, std::vector<Layer>> groups;
   for (const Expr& e : topological(roots)) {
     if (!e.is<nodes::Linear>() || e->in[1].shape().rank() != 2 || e->in[1]->rate != Rate::Constant) continue;
     const Layer l = layer_of(e, users);
     if (results.contains(l.tail.get()) || !only_rearranged(l.tail, users)) continue;
-    groups[{e->in[0]->id, static_cast<bool>(l.bias), l.has_cast, l.cast, e->in[1].dtype()}].push_back(l);
+    const DType bias = l.bias ? l.bias.dtype() : DType::F32;
+    groups[{e->in[0]->id, static_cast<bool>(l.bias), bias, l.has_cast, l.cast, e->in[1].dtype()}].push_back(l);
   }
   std::unordered_map<const Node*, std::pair<const std::vector<Layer>*, size_t>> tails;
   for (const auto& [key, group] : groups)

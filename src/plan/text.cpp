@@ -1,24 +1,27 @@
 // Plans as text. Line by line:
 //   plan "name" arena=BYTES
-//   buffer "name" dtype shape role rate offset=BYTES, or outside
+//   buffer "name" dtype shape role rate offset=BYTES, or outside, or stored
 //   phase rate
 //   launch skeleton "name"
 //     %0 = ...            the body, as expressions print
 //     return %a, %b
 //     into "buffer" ..    one name a result
-//     apart "what" "why"
+//     settled "buffer" .. those it reads that neither it nor the launch in front of it writes
+//     apart kind "what" "why", and "launch" "hole" for each place where it went
 //   end
 #include <algorithm>
 #include <sstream>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/skeleton.h"
 #include "tenon/plan/plan.h"
 
 namespace tenon {
 namespace {
 
 constexpr std::string_view kRoles[] = {"temporary", "input", "output"};
+constexpr std::string_view kApart[] = {"refused", "fused", "anchor"};
 
 std::string quoted(std::string_view s) {
   std::string out = "\"";
@@ -41,7 +44,13 @@ void print_launch(std::ostringstream& out, const Launch& l) {
   out << "  into";
   for (const Output& o : l.outputs) out << " " << quoted(o.buffer);
   out << "\n";
-  for (const KeptApart& k : l.apart) out << "  apart " << quoted(k.what) << " " << quoted(k.why) << "\n";
+  for (size_t i = 0; i < l.settled.size(); ++i) out << (i ? " " : "  settled ") << quoted(l.settled[i]);
+  if (!l.settled.empty()) out << "\n";
+  for (const KeptApart& k : l.apart) {
+    out << "  apart " << kApart[static_cast<size_t>(k.kind)] << " " << quoted(k.what) << " " << quoted(k.why);
+    for (const Place& place : k.into) out << " " << quoted(place.launch) << " " << quoted(place.hole);
+    out << "\n";
+  }
   out << "end\n";
 }
 
@@ -144,6 +153,7 @@ class PlanParser {
       }
     }
     TENON_CHECK(Usage, header, "plan") << "no text";
+    check_stored();
     return std::move(plan_);
   }
 
@@ -171,9 +181,24 @@ class PlanParser {
     b.rate = in.rate();
     const std::string_view place = in.word();
     b.outside = place == "outside";
-    if (!b.outside) b.offset = in.field(place, "offset=");
+    b.stored = place == "stored";
+    if (!b.outside && !b.stored) b.offset = in.field(place, "offset=");
     b.bytes = bytes_of(b.shape, b.dtype);
     plan_.buffers.push_back(std::move(b));
+  }
+
+  KeptApart parse_apart(LineReader& in) {
+    KeptApart k;
+    const auto it = std::find(std::begin(kApart), std::end(kApart), in.word());
+    if (it == std::end(kApart)) in.fail("refused, fused or anchor");
+    k.kind = static_cast<Apart>(it - std::begin(kApart));
+    k.what = in.text();
+    k.why = in.text();
+    while (!in.done()) {
+      std::string launch = in.text();
+      k.into.push_back({std::move(launch), in.text()});
+    }
+    return k;
   }
 
   void parse_launch(LineReader& head) {
@@ -192,16 +217,39 @@ class PlanParser {
         values = tenon::parse(*plan_.graph, body);
         for (const Expr& v : values) l.outputs.push_back({in.text(), v});
         if (!in.done()) in.fail("as many buffers as the body returns");
+      } else if (kind == "settled") {
+        while (!in.done()) l.settled.push_back(in.text());
       } else if (kind == "apart") {
-        std::string what = in.text();
-        l.apart.push_back({std::move(what), in.text()});
+        l.apart.push_back(parse_apart(in));
       } else {
         body += std::string(line) + "\n";
       }
     }
     if (l.outputs.empty()) head.fail("a launch with an 'into' line");
-    anchor_of(l);
+    form(l, head);
     plan_.phases.back().launches.push_back(std::move(l));
+  }
+
+  // All that the planner would store is stored, or none of it.
+  void check_stored() {
+    const std::vector<Buffer> said = plan_.buffers;
+    if (std::ranges::none_of(said, &Buffer::stored)) return;
+    for (Buffer& b : plan_.buffers) b.stored = false;
+    find_stored(plan_);
+    for (size_t i = 0; i < said.size(); ++i)
+      TENON_CHECK(Usage, said[i].stored == plan_.buffers[i].stored, "plan")
+          << "buffer " << quoted(said[i].name) << (said[i].stored ? " is stored, but is no value" : " is a value")
+          << " of weights alone" << (said[i].stored ? "" : ", but is not stored like the others");
+  }
+
+  static void form(Launch& l, const LineReader& head) {
+    std::optional<std::string> reason;
+    try {
+      reason = form_launch(l);
+    } catch (const Error& e) {  // an unknown skeleton, two anchors
+      reason = e.what();
+    }
+    if (reason) head.fail("a launch that its skeleton runs (" + *reason + ")");
   }
 
   std::string_view text_;
@@ -228,8 +276,8 @@ std::string print_plan(const Plan& plan) {
   for (const Buffer& b : plan.buffers) {
     out << "buffer " << quoted(b.name) << " " << name_of(b.dtype) << " " << b.shape.str() << " "
         << kRoles[static_cast<size_t>(b.role)] << " " << name_of(b.rate);
-    if (b.outside)
-      out << " outside\n";
+    if (b.outside || b.stored)
+      out << (b.stored ? " stored\n" : " outside\n");
     else
       out << " offset=" << b.offset << "\n";
   }

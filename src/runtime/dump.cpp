@@ -10,15 +10,14 @@ namespace tenon {
 namespace {
 
 std::string form_text(const Launch& launch) {
-  const FormResult made = make_form(launch);
-  if (!made.form) return "no form: " + made.refusal.why + "\n";
+  const Form& form = *launch.form;
   const auto names = skeleton(launch.skeleton).holes();
   std::string out;
   const auto add = [&](const std::string& title, const Expr& value) { out += "\n" + title + "\n" + print(value); };
-  for (const Let& let : made.form->lets) add("let " + let.leaf->attrs.text + ", once a launch", let.value);
-  for (size_t i = 0; i < made.form->holes.size(); ++i)
-    add("hole " + (i < names.size() ? std::string(names[i]) : std::to_string(i)), made.form->holes[i]);
-  for (const FormOutput& o : made.form->outputs)
+  for (const Let& let : form.lets) add("let " + let.leaf->attrs.text + ", once a launch", let.value);
+  for (size_t i = 0; i < form.holes.size(); ++i)
+    add("hole " + (i < names.size() ? std::string(names[i]) : std::to_string(i)), form.holes[i]);
+  for (const FormOutput& o : form.outputs)
     add("output " + o.buffer + (o.statistic ? ", " + std::string(o.statistic->name) + " of" : ""), o.value);
   return out;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tenon/core/error.h"
+#include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/dump.h"
 
@@ -15,38 +16,24 @@ namespace {
 
 std::string mebibytes(int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
 
-// Scratch starts on a cache line of its own.
-constexpr int64_t kAlignment = 64;
-
 }  // namespace
-
-MemoryPlan plan_memory(const Plan& plan, const Backend& backend) {
-  MemoryPlan m;
-  m.arena = plan.arena_bytes;
-  for (const Phase& p : plan.phases)
-    for (const Launch& l : p.launches) {
-      const LaunchMemory need = backend.memory_of(l);
-      m.weights += need.weights;
-      m.scratch = std::max(m.scratch, need.scratch);
-    }
-  m.scratch = (m.scratch + kAlignment - 1) / kAlignment * kAlignment;
-  return m;
-}
 
 struct Executable::State {
   struct Prepared {
-    std::unique_ptr<Kernel> kernel;
+    std::shared_ptr<Kernel> kernel;  // null where the results are stored
     const Launch* launch;
     Rate rate;
+    std::string how = {};  // then
     double seconds = 0;
-    bool ran = false;
   };
   Plan plan;
+  std::shared_ptr<WeightStore> store;
   std::shared_ptr<Backend> backend;
-  StopCheck stop;
+  std::shared_ptr<Stream> stream, last;  // its own, and where work went last
   std::map<std::string, void*> address;
   std::map<std::string, const Buffer*> buffer;
-  std::shared_ptr<void> arena, scratch;
+  std::vector<std::shared_ptr<void>> weights;  // outlive the kernels, as `kept` does
+  std::shared_ptr<void> arena, scratch, kept;
   MemoryPlan allocated;
   std::vector<Prepared> launches;
   bool timing = false, checking = false;
@@ -56,8 +43,14 @@ struct Executable::State {
     std::unique_ptr<Replay> replay;
   };
   std::map<Rate, Phase> phases;
-  bool replay(Rate rate);
-  void launch(Rate rate);
+  void check_bound(const std::map<std::string, void*>& bound) const;
+  void refuse_too_large() const;
+  void allocate(const std::map<std::string, void*>& bound);
+  void prepare(const PlanKernels& made);
+  Stream& go_on(const std::shared_ptr<Stream>& next);
+  Stream& go_on() { return go_on(stream); }
+  bool replay(Stream& on, Rate rate);
+  void launch(Stream& on, Rate rate);
 
   BufferTable table();
   const Buffer& find(const std::string& name) const {
@@ -66,34 +59,74 @@ struct Executable::State {
     return *it->second;
   }
   void check_outputs(const Launch& launch) const;
-  void check_stop(const Launch& next) const;
+  void stop_before(const Launch& next) const;
 };
 
-Executable::Executable(Plan plan, std::shared_ptr<Backend> backend, const WeightSource& weights,
-                       std::map<std::string, void*> bound)
+Executable::Executable(Plan plan, std::shared_ptr<WeightStore> store, const std::map<std::string, void*>& bound,
+                       std::shared_ptr<Stream> stream)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.plan = std::move(plan);
-  s.backend = std::move(backend);
-  const MemoryPlan need = plan_memory(s.plan, *s.backend);
-  const int64_t available = s.backend->memory_available();
-  TENON_CHECK(Memory, need.total() <= available, s.plan.name)
-      << "the plan needs " << mebibytes(need.total()) << " (activations " << mebibytes(need.arena) << ", weights "
-      << mebibytes(need.weights) << ", scratch " << mebibytes(need.scratch) << "), but " << mebibytes(available)
-      << " are available";
-  s.arena = s.backend->allocate(need.arena);
-  s.scratch = s.backend->allocate(need.scratch);
-  s.allocated = need;
-  for (const Buffer& b : s.plan.buffers) {
-    s.buffer[b.name] = &b;
-    const auto it = bound.find(b.name);
-    TENON_CHECK(Usage, !b.outside || it != bound.end(), b.name) << "lives outside the plan and was not bound";
-    s.address[b.name] = it != bound.end() ? it->second : static_cast<char*>(s.arena.get()) + b.offset;
-  }
-  for (const Phase& p : s.plan.phases)
-    for (const Launch& l : p.launches) s.launches.push_back({s.backend->prepare(l, s.table(), weights), &l, p.rate});
-  s.backend->synchronize();  // the first run may be on another stream
+  s.store = std::move(store);
+  s.backend = s.store->backend();
+  s.stream = s.last = stream ? std::move(stream) : s.backend->make_stream();
+  const PlanKernels made(s.plan, *s.store);
+  s.allocated = made.memory;
+  s.check_bound(bound);
+  s.refuse_too_large();
+  s.weights = s.store->get(made.requests);
+  s.allocate(bound);
+  s.prepare(made);
   dump_plan(s.plan);
+}
+
+Executable::Executable(Plan plan, std::shared_ptr<Backend> backend, const WeightSource& weights,
+                       const std::map<std::string, void*>& bound, std::shared_ptr<Stream> stream)
+    : Executable(std::move(plan),
+                 std::make_shared<WeightStore>(std::move(backend),
+                                               std::shared_ptr<const WeightSource>(std::shared_ptr<void>(), &weights)),
+                 bound, std::move(stream)) {}
+
+void Executable::State::check_bound(const std::map<std::string, void*>& bound) const {
+  for (const Buffer& b : plan.buffers) {
+    TENON_CHECK(Usage, !b.outside || bound.contains(b.name), b.name) << "lives outside the plan and was not bound";
+    TENON_CHECK(Usage, !b.stored || !bound.contains(b.name), b.name) << "is kept with the weights and cannot be bound";
+  }
+}
+
+void Executable::State::refuse_too_large() const {
+  const int64_t available = backend->memory_available();
+  TENON_CHECK(Memory, allocated.needed() <= available, plan.name)
+      << "the plan needs " << mebibytes(allocated.needed()) << " (activations " << mebibytes(allocated.arena)
+      << ", weights " << mebibytes(allocated.missing) << ", scratch " << mebibytes(allocated.scratch) << "), but "
+      << mebibytes(available) << " are available";
+}
+
+void Executable::State::allocate(const std::map<std::string, void*>& bound) {
+  arena = backend->allocate(allocated.arena);
+  scratch = backend->allocate(allocated.scratch);
+  kept = backend->allocate(allocated.kept);
+  for (const Buffer& b : plan.buffers) {
+    buffer[b.name] = &b;
+    const auto it = bound.find(b.name);
+    address[b.name] = it != bound.end() ? it->second : static_cast<char*>(arena.get()) + b.offset;
+  }
+}
+
+void Executable::State::prepare(const PlanKernels& made) {
+  int64_t kept_at = 0;
+  for (const PlanKernels::Made& m : made.kernels) {  // slowest first: stored results have addresses when they are read
+    std::vector<void*> own;
+    for (size_t i = 0; i < m.weights; ++i) own.push_back(weights[m.first + i].get());
+    if (m.stored) {
+      for (size_t i = 0; i < own.size(); ++i) address[m.launch->outputs[i].buffer] = own[i];
+      launches.push_back({nullptr, m.launch, m.rate, m.kernel->describe()});
+      continue;
+    }
+    m.kernel->bind(table(), own, static_cast<char*>(kept.get()) + kept_at);
+    kept_at += m.kernel->memory().kept;
+    launches.push_back({m.kernel, m.launch, m.rate});
+  }
 }
 
 BufferTable Executable::State::table() {
@@ -112,7 +145,7 @@ void Executable::set(const std::string& name, const HostView& value) {
   TENON_CHECK(Usage, b.role == BufferRole::Input, name) << "is not an input of " << state_->plan.name;
   TENON_CHECK(Usage, value.dtype == b.dtype && value.shape == b.shape, name)
       << "expected " << name_of(b.dtype) << b.shape.str() << ", got " << name_of(value.dtype) << value.shape.str();
-  state_->backend->copy_in(state_->address.at(name), value.data, b.bytes);
+  state_->backend->copy_in(state_->go_on(), state_->address.at(name), value.data, b.bytes);
 }
 
 void Executable::set(const std::string& name, std::span<const float> values) {
@@ -131,39 +164,56 @@ void Executable::set_scalar(const std::string& name, double value) {
   set(name, HostView{b.dtype, b.shape, bytes});
 }
 
-bool Executable::State::replay(Rate rate) {
+// The stream that work goes to next, behind what has gone to another.
+Stream& Executable::State::go_on(const std::shared_ptr<Stream>& next) {
+  if (next != last) next->wait(*last->mark());
+  last = next;
+  return *next;
+}
+
+bool Executable::State::replay(Stream& on, Rate rate) {
   Phase& phase = phases[rate];
   if (timing || checking || !std::exchange(phase.ran, true)) return false;
+  const auto first =
+      std::find_if(launches.begin(), launches.end(), [rate](const Prepared& p) { return p.rate == rate && p.kernel; });
+  if (first == launches.end()) return false;
   if (!std::exchange(phase.tried, true))
-    phase.replay = backend->record([&] {
+    phase.replay = backend->record([&](Stream& recording) {
       for (Prepared& p : launches)
-        if (p.rate == rate) p.kernel->run(scratch.get());
+        if (p.rate == rate && p.kernel) p.kernel->run(recording, scratch.get());
     });
   if (!phase.replay) return false;
-  const auto first =
-      std::find_if(launches.begin(), launches.end(), [rate](const Prepared& p) { return p.rate == rate; });
-  if (first != launches.end()) check_stop(*first->launch);
-  phase.replay->run();
+  stop_before(*first->launch);
+  phase.replay->run(on);
   return true;
 }
 
-void Executable::run(Rate rate) {
+void Executable::enqueue(Rate rate, int n) {
   State& s = *state_;
-  if (!s.replay(rate)) s.launch(rate);
-  s.backend->synchronize();
+  Stream& on = s.go_on();
+  for (int i = 0; i < n; ++i)
+    if (!s.replay(on, rate)) s.launch(on, rate);
 }
 
-void Executable::State::launch(Rate rate) {
+void Executable::wait() { state_->last->synchronize(); }
+
+void Executable::run(Rate rate) {
+  enqueue(rate);
+  wait();
+}
+
+void Executable::State::launch(Stream& on, Rate rate) {
   using Clock = std::chrono::steady_clock;
   for (Prepared& p : launches) {
     if (p.rate != rate) continue;
-    check_stop(*p.launch);
-    const auto begin = timing ? Clock::now() : Clock::time_point();
-    p.kernel->run(scratch.get());
-    p.ran = true;
-    if (timing) {
-      backend->synchronize();
-      p.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    stop_before(*p.launch);
+    if (p.kernel) {
+      const auto begin = timing ? Clock::now() : Clock::time_point();
+      p.kernel->run(on, scratch.get());
+      if (timing) {
+        on.synchronize();
+        p.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+      }
     }
     if (checking) check_outputs(*p.launch);
   }
@@ -175,27 +225,34 @@ void Executable::bind(const std::map<std::string, void*>& buffers) {
     TENON_CHECK(Usage, s.find(name).outside, name) << "lives in the arena of " << s.plan.name;
     s.address[name] = memory;
   }
-  for (State::Prepared& p : s.launches) p.kernel->rebind(s.table());
+  for (State::Prepared& p : s.launches)
+    if (p.kernel) p.kernel->rebind(s.table());
   s.phases.clear();  // what was recorded has the old addresses
 }
 
-void Executable::start() {
-  for (const tenon::Phase& p : state_->plan.phases) state_->launch(p.rate);
+void Executable::start() { start(state_->stream); }
+
+void Executable::start(const std::shared_ptr<Stream>& on) {
+  Stream& stream = state_->go_on(on);
+  for (const tenon::Phase& p : state_->plan.phases) state_->launch(stream, p.rate);
 }
 
-void Executable::State::check_stop(const Launch& next) const {
-  if (!stop || !stop()) return;
-  backend->synchronize();
-  throw Error(ErrorKind::Cancelled, plan.name, "stopped before '" + next.name + "'");
+void Executable::wait_for(const Executable& other) { state_->go_on().wait(*other.state_->last->mark()); }
+
+const std::shared_ptr<Stream>& Executable::stream() const { return state_->stream; }
+
+void Executable::State::stop_before(const Launch& next) const {
+  if (!stop_asked()) return;
+  last->synchronize();
+  throw Error(ErrorKind::Cancelled, plan.name, "interrupted before '" + next.name + "'");
 }
 
 void Executable::State::check_outputs(const Launch& launch) const {
-  backend->synchronize();
   for (const Output& o : launch.outputs) {
     const Buffer& b = find(o.buffer);
     if (!is_float(b.dtype)) continue;
     std::vector<std::byte> bytes(static_cast<size_t>(b.bytes));
-    backend->copy_out(bytes.data(), address.at(o.buffer), b.bytes);
+    backend->copy_out(*last, bytes.data(), address.at(o.buffer), b.bytes);
     for (int64_t i = 0; i < b.shape.numel(); ++i) {
       const double v = load_element(b.dtype, bytes.data(), i);
       TENON_CHECK(Numeric, std::isfinite(v), plan.name)
@@ -215,7 +272,7 @@ void Executable::warm_up() {
 std::vector<float> Executable::get(const std::string& name) const {
   const Buffer& b = state_->find(name);
   std::vector<std::byte> bytes(static_cast<size_t>(b.bytes));
-  state_->backend->copy_out(bytes.data(), state_->address.at(name), b.bytes);
+  state_->backend->copy_out(*state_->last, bytes.data(), state_->address.at(name), b.bytes);
   std::vector<float> values(static_cast<size_t>(b.shape.numel()));
   if (b.dtype == DType::F32)
     std::memcpy(values.data(), bytes.data(), bytes.size());
@@ -228,19 +285,19 @@ std::vector<float> Executable::get(const std::string& name) const {
 const Plan& Executable::plan() const { return state_->plan; }
 MemoryPlan Executable::allocated() const { return state_->allocated; }
 void Executable::time_launches(bool on) { state_->timing = on; }
-void Executable::stop_when(StopCheck stop) { state_->stop = std::move(stop); }
 void Executable::check_finite(bool on) { state_->checking = on; }
 
 std::vector<LaunchTime> Executable::times() const {
   std::vector<LaunchTime> out;
-  for (const State::Prepared& p : state_->launches) out.push_back({p.launch->name, p.rate, p.seconds});
+  for (const State::Prepared& p : state_->launches)
+    if (p.kernel) out.push_back({p.launch->name, p.rate, p.seconds});
   return out;
 }
 
 std::vector<std::string> Executable::describe(Rate rate) const {
   std::vector<std::string> out;
   for (const State::Prepared& p : state_->launches)
-    if (p.rate == rate) out.push_back(p.kernel->describe());
+    if (p.rate == rate) out.push_back(p.kernel ? p.kernel->describe() : p.how);
   return out;
 }
 

@@ -1,41 +1,34 @@
 // An executable: a plan prepared on a backend.
 #pragma once
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "tenon/backend/backend.h"
-#include "tenon/plan/plan.h"
+#include "tenon/runtime/plan_kernels.h"
 
 namespace tenon {
 
-/// Bytes of an executable, exact and known before it is made.
-struct MemoryPlan {
-  int64_t arena = 0, weights = 0, scratch = 0;
-  int64_t total() const { return arena + weights + scratch; }
-};
-/// What `plan` will take on `backend`.
-MemoryPlan plan_memory(const Plan& plan, const Backend& backend);
-
-/// Seconds that a launch took in its last timed run.
+/// Seconds that a launch took in its last timed run; of launches whose results are stored there is none.
 struct LaunchTime {
   std::string name;
   Rate rate;
   double seconds;
 };
 
-/// Asked while work is going on: true ends it with Error(Cancelled).
-using StopCheck = std::function<bool()>;
-
-/// Not thread-safe; one run at a time.
+/// A plan over memory of its own and a store's weights, whose work goes to a stream. Calls come from one thread at a
+/// time; several executables, over one store or several, may be used by several threads. Asks check_stop() before every
+/// launch that it prepares or runs; a run that ended so leaves the buffers of the rest as they were.
 class Executable {
  public:
-  /// Allocates and prepares everything. Refuses with Error(Memory) before allocating if it does not fit the backend.
-  /// `bound`: buffers that live in the caller's memory instead of the arena; every one that the plan has outside.
+  /// Allocates and prepares everything, over the store's weights. Refuses with Error(Memory) before allocating if it
+  /// does not fit the backend. `bound`: buffers that live in the caller's memory instead of the arena; every one that
+  /// the plan has outside, none that is stored. `stream`: where its work goes, a new one if there is none.
+  Executable(Plan plan, std::shared_ptr<WeightStore> store, const std::map<std::string, void*>& bound = {},
+             std::shared_ptr<Stream> stream = nullptr);
+  /// Over weights of its own, which are read now and never again.
   Executable(Plan plan, std::shared_ptr<Backend> backend, const WeightSource& weights,
-             std::map<std::string, void*> bound = {});
+             const std::map<std::string, void*>& bound = {}, std::shared_ptr<Stream> stream = nullptr);
   ~Executable();
   Executable(Executable&&) noexcept;
 
@@ -44,33 +37,42 @@ class Executable {
   /// f32 host values converted to the input's dtype.
   void set(const std::string& name, std::span<const float> values);
   void set_scalar(const std::string& name, double value);
-  /// Runs the launches of one phase. Phases run slowest first; a slower phase runs again only when its inputs change.
+  /// Runs the launches of one phase, and waits. Phases run slowest first; a slower phase runs again only when its
+  /// inputs change.
   void run(Rate rate = Rate::Step);
   /// All phases, slowest first.
   void run_all();
+  /// Puts `n` runs of a phase on the stream and waits for none of them: on a GPU they are repeats of one recording.
+  void enqueue(Rate rate, int n = 1);
+  /// Waits for everything that it has put on a stream.
+  void wait();
   /// Part of loading: where the backend records, runs all phases once over whatever inputs there are, so that kernels
   /// and libraries are loaded and the next run is recorded. Elsewhere nothing.
   void warm_up();
   /// From the next run on these buffers of the caller's are elsewhere: address by name, of the same device and, on a
   /// GPU, 16-byte aligned. Error(Usage) for a buffer that is not outside.
   void bind(const std::map<std::string, void*>& buffers);
-  /// run_all without waiting for its end, on the stream that the backend uses now. Scalars, temporaries and scratch are
-  /// in use until then: start again on the same stream only.
+  /// Puts all phases on the stream, launch by launch (a caller may be recording it), and waits for none. Scalars,
+  /// temporaries and scratch are in use until they are done.
   void start();
+  /// The same on another stream of the backend, behind what was put on the last one. What comes next without a stream
+  /// goes to the executable's own again, behind that.
+  void start(const std::shared_ptr<Stream>& on);
+  /// What it puts on its stream next waits for what `other`, on the same backend, has put on its own.
+  void wait_for(const Executable& other);
+  const std::shared_ptr<Stream>& stream() const;
   /// Copies an output (or any buffer) to f32 host values.
   std::vector<float> get(const std::string& name) const;
 
   const Plan& plan() const;
   /// Bytes really allocated, to compare with plan_memory.
   MemoryPlan allocated() const;
-  /// From now on `stop` is asked before every launch. A run that it ended leaves the buffers of the rest as they were.
-  void stop_when(StopCheck stop);
   /// From now on every run records the time of each launch (and waits for it).
   void time_launches(bool on);
   std::vector<LaunchTime> times() const;
   /// From now on every run checks outputs of each launch for non-finite values: Error(Numeric) names the launch.
   void check_finite(bool on);
-  /// How each launch of a phase runs, as Kernel::describe.
+  /// How each launch of a phase runs, as Kernel::describe; empty for one whose results the store had already.
   std::vector<std::string> describe(Rate rate = Rate::Step) const;
 
  private:

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "../fixtures/checkpoint.h"
+#include "tenon/core/text.h"
 
 namespace cli {
 namespace fs = std::filesystem;
@@ -40,7 +41,7 @@ struct TinyModel {
 }  // namespace
 
 Process::Process(std::vector<std::string> arguments, const fs::path& folder,
-                 const std::vector<std::string>& environment) {
+                 const std::vector<std::string>& environment, const std::function<void()>& prepare) {
   static int number = 0;
   const std::string tag = std::to_string(getpid()) + "-" + std::to_string(number++);
   out_ = fs::temp_directory_path() / ("tenon-out-" + tag);
@@ -58,6 +59,7 @@ Process::Process(std::vector<std::string> arguments, const fs::path& folder,
   if (chdir(folder.c_str()) != 0) _exit(127);
   for (const std::string& e : environment)
     setenv(e.substr(0, e.find('=')).c_str(), e.substr(e.find('=') + 1).c_str(), 1);
+  if (prepare) prepare();
   std::vector<char*> argv;
   for (std::string& a : arguments) argv.push_back(a.data());
   argv.push_back(nullptr);
@@ -107,8 +109,9 @@ std::string CliTest::model() {
   return (tiny.folder / "tiny").string();
 }
 
-Finished CliTest::tenon(std::vector<std::string> arguments, const std::vector<std::string>& environment) const {
-  return Process(std::move(arguments), folder_, environment).finish();
+Finished CliTest::tenon(std::vector<std::string> arguments, const std::vector<std::string>& environment,
+                        const std::function<void()>& prepare) const {
+  return Process(std::move(arguments), folder_, environment, prepare).finish();
 }
 
 std::vector<std::string> CliTest::files() const {
@@ -126,6 +129,8 @@ void CliTest::expect_error(int code, std::vector<std::string> arguments, const s
   EXPECT_EQ(f.out, "");
   EXPECT_TRUE(f.err.starts_with("tenon: error: ")) << f.err;
   EXPECT_EQ(std::count(f.err.begin(), f.err.end(), '\n'), 1) << f.err;
+  EXPECT_LE(f.err.size(), 500u) << f.err;
+  EXPECT_EQ(f.err.substr(0, f.err.size() - 1), tenon::escaped(f.err.substr(0, f.err.size() - 1)));
   for (const std::string& part : parts) EXPECT_NE(f.err.find(part), std::string::npos) << part << " in: " << f.err;
   EXPECT_EQ(files(), before);
 }

@@ -18,11 +18,11 @@ struct Finished {
   double seconds = 0;
 };
 
-/// A running `tenon`, started in `folder`.
+/// A running `tenon`, started in `folder`, where `prepare` runs in the process before it becomes tenon.
 class Process {
  public:
   Process(std::vector<std::string> arguments, const std::filesystem::path& folder,
-          const std::vector<std::string>& environment = {});
+          const std::vector<std::string>& environment = {}, const std::function<void()>& prepare = {});
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -43,8 +43,10 @@ class CliTest : public testing::Test {
   void SetUp() override;
   void TearDown() override;
 
-  Finished tenon(std::vector<std::string> arguments, const std::vector<std::string>& environment = {}) const;
-  /// Expects this exit code and one line "tenon: error: .." with all `parts` in it, nothing on stdout, and no new file.
+  Finished tenon(std::vector<std::string> arguments, const std::vector<std::string>& environment = {},
+                 const std::function<void()>& prepare = {}) const;
+  /// Expects this exit code and one line "tenon: error: .." with all `parts` in it, of at most 500 bytes that a
+  /// terminal can be given, nothing on stdout, and no new file.
   void expect_error(int code, std::vector<std::string> arguments, const std::vector<std::string>& parts) const;
   /// Names in the test's folder, sorted.
   std::vector<std::string> files() const;

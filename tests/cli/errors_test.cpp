@@ -29,6 +29,7 @@ TEST_F(CliErrors, UsageIsTwo) {
   expect_error(2, {}, {"no command"});
   expect_error(2, {"paint"}, {"paint"});
   expect_error(2, {"generate", "a circle", "--bogus"}, {"--bogus", "tenon generate --help"});
+  expect_error(2, {"generate", "a <lora:b:1>", "-m", model()}, {"<lora:b:1", "LoRA"});
   expect_error(2, {"generate", "a circle", "--steps", "many"}, {"many"});
   expect_error(2, {"generate", "-m", model()}, {"prompt"});
   expect_error(2, {"generate", "a circle", "-p", "a square", "-m", model()}, {"more than once"});
@@ -107,7 +108,7 @@ TEST_F(CliErrors, SafetensorsThatLie) {
   expect_model_error(safetensors("{\"\xff\":1}", ""), "");
   expect_model_error(
       safetensors("{\"a\\n\\u001b\\u0000b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", "1234"),
-      "'a \\x1b b'");
+      "'a\\n\\x1b\\x00b'");
   expect_model_error(safetensors("{\"stray\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", "1234"), "");
 }
 
@@ -129,11 +130,14 @@ TEST_F(CliErrors, ModelConfigsThatLie) {
     std::ofstream(folder() / "odd/model_index.json") << index;
     expect_error(3, {"generate", "a circle", "-m", "odd"}, {"model_index.json", part});
   };
-  defaults({{"width", 100}}, "width is 100");
-  defaults({{"height", -8}}, "height is -8");
-  defaults({{"steps", 0}}, "steps is 0");
-  defaults({{"sampler", "magic"}}, "magic");
-  defaults({{"width", "wide"}}, "string");
+  defaults({{"width", 100}}, "'width' is 100, expected a multiple of 8");
+  defaults({{"height", -8}}, "'height' is -8");
+  defaults({{"steps", 0}}, "'steps' is 0");
+  defaults({{"steps", 4294967298}}, "'steps' is 4294967298, expected a whole number from 1 to 1000");
+  defaults({{"guidance_scale", -1}}, "'guidance_scale' is -1");
+  defaults({{"sampler", "magic"}}, "'sampler' is \"magic\", expected one of ddim");
+  defaults({{"width", "wide"}}, "'width' is \"wide\"");
+  defaults({1, 2}, "expected a JSON object");
   fs::remove_all(folder() / "odd");
   fs::copy(model(), folder() / "odd", fs::copy_options::recursive);
   std::ofstream(folder() / "odd/scheduler/scheduler_config.json") << R"({"_class_name": "MagicScheduler"})";
@@ -175,10 +179,12 @@ TEST_F(CliErrors, InitPictures) {
   expect_error(2, {"generate", "a circle", "-m", model(), "-i", "missing.png"}, {"missing.png"});
   expect_error(2, {"generate", "a circle", "-m", model(), "--strength", "0.5"}, {"--init-img"});
   tenon::write_png(folder() / "odd.png", {100, 60, 3, std::vector<uint8_t>(18000)}, {}, tenon::Overwrite::No);
-  expect_error(2, {"generate", "a circle", "-m", model(), "-i", "odd.png"}, {"init image", "100x60"});
+  expect_error(2, {"generate", "a circle", "-m", model(), "-i", "odd.png", "--resize-mode", "squeeze"},
+               {"squeeze", "stretch, crop, fill"});
+  expect_error(2, {"generate", "a circle", "-m", model(), "--resize-mode", "crop"}, {"--resize-mode", "--init-img"});
+  tenon::write_png(folder() / "thin.png", {64, 4, 3, std::vector<uint8_t>(768)});
+  expect_error(2, {"generate", "a circle", "-m", model(), "-i", "thin.png"}, {"init image", "64x4", "at least 8"});
   tenon::write_png(folder() / "even.png", {64, 64, 3, std::vector<uint8_t>(12288)}, {}, tenon::Overwrite::No);
-  expect_error(2, {"generate", "a circle", "-m", model(), "-i", "even.png", "-W", "128"},
-               {"init image", "64x64", "128x64"});
   expect_error(2, {"generate", "a circle", "-m", model(), "-i", "even.png", "--strength", "0.01", "--steps", "2"},
                {"strength 0.01 of 2 steps"});
 }
@@ -205,6 +211,27 @@ TEST_F(CliErrors, PeersWithoutAnInterpreter) {
   // A name on PATH is found: what it runs then fails for want of torch or of sense.
   const Finished run = tenon(with({"--peer-python", "false"}));
   EXPECT_EQ(run.code, 1) << run.err;
+}
+
+// A GPU that cannot be used is named, and the work goes on without it.
+TEST_F(CliErrors, AutomaticDeviceWithoutAUsableGpu) {
+  const Finished none = tenon({"explain", "-m", model(), "--part", "text"}, {"CUDA_VISIBLE_DEVICES="});
+  EXPECT_EQ(none.code, 0) << none.err;
+  EXPECT_EQ(none.err, "");
+}
+
+// A pretended driver with one GPU; whether NVRTC is there depends on the machine.
+TEST_F(CliErrors, AutomaticDeviceNamesTheGpu) {
+  const std::string driver = TENON_BINARY_DIR "/fake_driver";
+  if (!std::filesystem::exists(driver + "/libcuda.so.1")) GTEST_SKIP() << "the pretended driver is not built";
+  const Finished found = tenon({"explain", "-m", model(), "--part", "text"}, {"TENON_CUDA_PATH=" + driver});
+  EXPECT_EQ(found.code, 0) << found.err;
+  EXPECT_NE(found.err.find("Fake GPU"), std::string::npos) << found.err;
+  const Finished quiet = tenon({"explain", "-m", model(), "--part", "text", "-q"}, {"TENON_CUDA_PATH=" + driver});
+  EXPECT_EQ(quiet.err, "");
+  const Finished asked =
+      tenon({"explain", "-m", model(), "--part", "text", "--device", "cpu"}, {"TENON_CUDA_PATH=" + driver});
+  EXPECT_EQ(asked.err, "");
 }
 
 // No driver, or one with every GPU hidden.

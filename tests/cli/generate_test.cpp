@@ -2,8 +2,10 @@
 #include <signal.h>
 
 #include <fstream>
+#include <set>
 #include <sstream>
 
+#include "../fixtures/checkpoint.h"
 #include "cli.h"
 #include "tenon/io/image.h"
 
@@ -79,10 +81,32 @@ TEST_F(CliGenerate, PictureHoldsItsSettings) {
        {"a circle", "Negative prompt: a square", "Steps: 2", "Seed: 9", "Size: 64x64", "CFG scale: 3"})
     EXPECT_NE(parameters.find(part), std::string::npos) << part << " in " << parameters;
   const json about = json::parse(text.at("tenon"));
-  for (const char* key : {"seed", "rng", "sampler", "model_sha256", "timings", "pixels_sha256"})
+  for (const char* key : {"seed", "rng", "sampler", "model_sha256", "pixels_sha256"})
     EXPECT_TRUE(about.contains(key)) << key;
+  for (const char* key : {"timings", "peak_bytes"}) EXPECT_FALSE(about.contains(key)) << key;
   ASSERT_EQ(tenon(quick({"--no-metadata", "-o", "plain.png"})).code, 0);
   EXPECT_TRUE(tenon::read_png_text(folder() / "plain.png").empty());
+}
+
+TEST_F(CliGenerate, TheSameRequestGivesTheSameFile) {
+  const auto bytes = [&](const std::string& name) {
+    std::ifstream in(folder() / name, std::ios::binary);
+    return std::string{std::istreambuf_iterator<char>(in), {}};
+  };
+  ASSERT_EQ(tenon(quick({"-o", "a.png", "--threads", "1"})).code, 0);
+  ASSERT_EQ(tenon(quick({"-o", "b.png", "--threads", "2"})).code, 0);
+  ASSERT_FALSE(bytes("a.png").empty());
+  EXPECT_TRUE(bytes("a.png") == bytes("b.png"));
+}
+
+TEST_F(CliGenerate, TheEmbeddedModelSaysWhatItDoesNotKnow) {
+  const Finished f = tenon({"generate", "a castle on a Hill", "--steps", "1", "-W", "64", "-H", "64"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.err.find("does not know 'castle', 'hill'"), std::string::npos) << f.err;
+  EXPECT_NE(f.err.find("128x128 only, not on 64x64"), std::string::npos) << f.err;
+  const Finished known = tenon({"generate", "a red circle on a white background", "--steps", "1", "-o", "b.png"});
+  EXPECT_EQ(known.err.find("warning"), std::string::npos) << known.err;
+  EXPECT_EQ(tenon({"generate", "a castle", "--steps", "1", "-o", "c.png", "-q"}).err, "");
 }
 
 // One name for a sampler however it is spelled, and its schedule, wherever it was asked for.
@@ -113,7 +137,7 @@ TEST_F(CliGenerate, PictureHoldsItsSamplerAndNoise) {
     EXPECT_EQ(j.at("type"), "f32");
     EXPECT_EQ(j.at("pixels_sha256"), named.at("pixels_sha256"));
     const std::string parameters = j.at("parameters"), log = j.at("log");
-    EXPECT_NE(parameters.find("Sampler: dpm++2m, "), std::string::npos) << parameters;
+    EXPECT_NE(parameters.find("Sampler: DPM++ 2M, "), std::string::npos) << parameters;
     EXPECT_NE(parameters.find("Schedule type: Karras"), std::string::npos) << parameters;
     EXPECT_NE(log.find("dpm++2m (karras)"), std::string::npos) << log;
     const auto sigmas = j.at("sigmas").get<std::vector<double>>();
@@ -157,6 +181,56 @@ TEST_F(CliGenerate, PictureToPicture) {
   const json second = json::parse(tenon::read_png_text(folder() / "second.png").at("tenon"));
   EXPECT_EQ(second.at("strength"), 0.5);
   EXPECT_EQ(second.at("init_sha256"), first.at("pixels_sha256"));
+}
+
+TEST_F(CliGenerate, PicturesOfOtherSizesAreBroughtToSize) {
+  tenon::write_png(folder() / "odd.png", {100, 60, 3, std::vector<uint8_t>(18000, 200)});
+  const auto drawn = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> all{"generate", "-p",      "a circle", "-m", model(), "-i",
+                                 "odd.png",  "--steps", "2",        "-o", name};
+    all.insert(all.end(), more.begin(), more.end());
+    const Finished f = tenon(all);
+    EXPECT_EQ(f.code, 0) << f.err;
+    EXPECT_NE(f.err.find("odd.png: 100x60, brought to"), std::string::npos) << f.err;
+    json about = json::parse(tenon::read_png_text(folder() / name).at("tenon"));
+    EXPECT_EQ(about.at("init_size"), json({100, 60}));
+    return about;
+  };
+  const json down = drawn("down.png", {});  // to multiples of 8
+  EXPECT_EQ(down.at("width"), 96);
+  EXPECT_EQ(down.at("height"), 56);
+  for (const char* mode : {"stretch", "crop", "fill"}) {
+    const json j = drawn(std::string(mode) + ".png", {"-W", "64", "-H", "64", "--resize-mode", mode});
+    EXPECT_EQ(j.at("width"), 64);
+    EXPECT_EQ(j.at("resize_mode"), mode);
+    EXPECT_EQ(j.at("init_sha256"), down.at("init_sha256"));
+  }
+}
+
+TEST_F(CliGenerate, PictureFromAJpeg) {
+  std::filesystem::copy_file(TENON_SOURCE_DIR "/tests/fuzz/corpus/jpeg/turned_6", folder() / "photo.jpg");
+  const Finished f = tenon({"generate", "-p", "a circle", "-m", model(), "-i", "photo.jpg", "--steps", "2", "--json"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(json::parse(f.out).at("width"), 8);  // 20 x 12 stored, 12 x 20 seen, multiples of 8
+  EXPECT_EQ(json::parse(f.out).at("height"), 16);
+}
+
+// A single file holds no tokenizer. CLIP's vocabulary, which comes with the program, is not this model's.
+TEST_F(CliGenerate, ASingleFileNeedsATokenizerOfItsVocabularyOnly) {
+  std::filesystem::copy_file(model() + ".safetensors", folder() / "alone.safetensors");
+  expect_error(3, {"generate", "a circle", "-m", "alone.safetensors"}, {"no tokenizer", "vocabulary", "tokenizer/"});
+}
+
+TEST_F(CliGenerate, ASingleFileWithClipsVocabularyNeedsNoTokenizer) {
+  fixtures::write_single_file(folder() / "clip.safetensors", tenon::DType::F32, true, 49408);
+  std::set<std::string> hashes;
+  for (const char* prompt : {"a cat", "a dog", "a  Cat"}) {
+    const Finished f = tenon({"generate", prompt, "-m", "clip.safetensors", "-W", "64", "-H", "64", "--steps", "2",
+                              "--json", "-o", "a.png", "--overwrite"});
+    ASSERT_EQ(f.code, 0) << f.err;
+    hashes.insert(json::parse(f.out).at("pixels_sha256").get<std::string>());
+  }
+  EXPECT_EQ(hashes.size(), 2u);
 }
 
 TEST_F(CliGenerate, PromptFromAFile) {

@@ -1,6 +1,8 @@
 // The verbs that look inside: their JSON shapes, which scripts rely on, and their pages.
 #include <algorithm>
 #include <fstream>
+#include <map>
+#include <set>
 
 #include "cli.h"
 
@@ -56,7 +58,7 @@ TEST_F(CliVerbs, Explain) {
 TEST_F(CliVerbs, ExplainAsTextAndPage) {
   const Finished text = tenon(with({"explain"}));
   EXPECT_EQ(text.code, 0) << text.err;
-  for (const char* part : {"silu(", "acc + bias", "kept apart", "unfused", "memory:"})
+  for (const char* part : {"silu(", "acc + bias", "fused into #", "read by #", "refused: ", "unfused", "memory:"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part;
   ASSERT_EQ(tenon(with({"explain", "--part", "all", "--time", "--html", "page.html"})).code, 0);
   std::ifstream in(folder() / "page.html");
@@ -82,7 +84,75 @@ TEST_F(CliVerbs, ExplainTimesEveryLaunch) {
   for (const json& launch : j["launches"]) {
     EXPECT_GT(launch["ms"], 0) << launch["name"];
     EXPECT_NE(launch["how"], "") << launch["name"];
+    EXPECT_GT(launch["gb_per_s"], 0) << launch["name"];
+    EXPECT_GT(launch["roofline_share"], 0) << launch["name"];
+    if (launch["flops"] > 0) {
+      const double bytes = launch["bytes"], flops = launch["flops"];
+      EXPECT_NEAR(launch["flop_per_byte"], flops / bytes, 1e-6 * flops / bytes);
+    }
   }
+  EXPECT_GT(j["roofline"]["copy_gb_per_s"], 0);
+  EXPECT_GT(j["roofline"]["product_gflop_per_s"], 0);
+  const json sorted = json_of(with({"explain", "--part", "text", "--time", "--sort", "time"}));
+  for (size_t i = 1; i < sorted["launches"].size(); ++i)
+    EXPECT_GE(sorted["launches"][i - 1]["ms"], sorted["launches"][i]["ms"]);
+}
+
+// Every reader that stayed out says where it is computed; refusals are those of maths that a tile could not do.
+TEST_F(CliVerbs, ExplainSaysWhereReadersWent) {
+  const json j = json_of({"explain", "-m", "random:sd15"});
+  std::set<std::string> names, anchors;
+  for (const char* list : {"launches", "hoisted"})
+    for (const json& launch : j[list]) {
+      names.insert(launch["name"].get<std::string>());
+      if (launch["anchor"] != "") anchors.insert(launch["name"].get<std::string>());
+    }
+  std::map<std::string, int> kinds;
+  for (const json& launch : j["launches"]) {
+    ASSERT_EQ(launch["apart"].size(), launch["why_apart"].size());
+    for (const json& a : launch["apart"]) {
+      ++kinds[a["kind"]];
+      ASSERT_FALSE(a["into"].empty()) << a;
+      bool fused = false;
+      for (const json& place : a["into"]) {
+        EXPECT_TRUE(names.contains(place["launch"])) << place;
+        fused = fused || anchors.contains(place["launch"]);
+      }
+      EXPECT_TRUE(fused) << a;
+      const bool reduces =
+          a["why"].get<std::string>().find("more of the result than a tile holds") != std::string::npos;
+      EXPECT_EQ(reduces, a["kind"] == "refused") << a;
+    }
+  }
+  EXPECT_GT(kinds["fused"], 100);
+  EXPECT_GT(kinds["anchor"], 50);
+  EXPECT_GT(kinds["refused"], 20);
+}
+
+TEST_F(CliVerbs, ExplainShowsSomeLaunches) {
+  const json all = json_of(with({"explain"}));
+  const json some = json_of(with({"explain", "--only", "attn1"})),
+             pattern = json_of(with({"explain", "--only", "*.conv?"}));
+  ASSERT_FALSE(some["launches"].empty());
+  EXPECT_LT(some["launches"].size(), all["launches"].size());
+  EXPECT_EQ(some["counts"], all["counts"]);
+  EXPECT_EQ(some["bytes"], all["bytes"]);
+  for (const json& launch : some["launches"]) {
+    const std::string name = launch["name"];
+    EXPECT_NE(name.find("attn1"), std::string::npos) << name;
+    EXPECT_EQ(all["launches"][launch["number"].get<size_t>() - all["hoisted"].size()]["name"], name);
+  }
+  for (const json& launch : pattern["launches"]) {
+    const std::string name = launch["name"];
+    EXPECT_TRUE(name.ends_with(".conv1") || name.ends_with(".conv2")) << name;
+  }
+  const json sorted = json_of(with({"explain", "--sort", "bytes"}));
+  ASSERT_EQ(sorted["launches"].size(), all["launches"].size());
+  for (size_t i = 1; i < sorted["launches"].size(); ++i)
+    EXPECT_GE(sorted["launches"][i - 1]["bytes"], sorted["launches"][i]["bytes"]);
+  expect_error(2, with({"explain", "--only", "lungs"}), {"--only", "lungs"});
+  expect_error(2, with({"explain", "--sort", "time"}), {"--sort", "--time"});
+  expect_error(2, with({"explain", "--sort", "size"}), {"size", "time, bytes"});
 }
 
 TEST_F(CliVerbs, ExplainNeedsNoWeights) {

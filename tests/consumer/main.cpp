@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tenon/backend/backend.h"
+#include "tenon/core/compare.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
@@ -34,15 +35,6 @@ tenon::HostTensor filled(const tenon::Shape& shape, double step) {
   return tenon::HostTensor::from(tenon::DType::F32, shape, std::span<const float>(values));
 }
 
-double largest_difference(const std::vector<float>& got, const std::vector<double>& expected) {
-  double worst = got.size() == expected.size() ? 0 : INFINITY;
-  for (size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
-    const double diff = std::abs(got[i] - expected[i]);
-    if (!(diff <= worst)) worst = diff;
-  }
-  return worst;
-}
-
 }  // namespace
 
 int main() {
@@ -62,7 +54,7 @@ int main() {
   run.run_all();
 
   Oracle oracle(std::map<std::string, HostTensor>{{"x", x_values}, {"w", w_values}});
-  const double worst = largest_difference(run.get("y"), oracle.eval(y));
-  std::printf("%d launches, largest difference from the oracle %.2g\n", plan.counts().total, worst);
-  return worst <= 1e-4 && plan.counts().total == 1 ? 0 : 1;
+  const Comparison found = compare(run.get("y"), oracle.eval(y), Tolerance{1e-4});
+  std::printf("%d launches, beside the oracle %s\n", plan.counts().total, found.text().c_str());
+  return found.agrees() && plan.counts().total == 1 ? 0 : 1;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 
+#include "support/close.h"
 #include "tenon/backend/cpu/tape/tape.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
@@ -99,15 +100,8 @@ inline void expect_oracle(const Expr& root, double tolerance, Tensors tensors = 
   const std::vector<double> want = oracle.eval(whole);
   for (Isa isa : isas()) {
     const std::vector<float> got = run_tape(root, tensors, isa);
-    ASSERT_EQ(got.size(), want.size());
-    int wrong = 0;
-    for (size_t i = 0; i < want.size() && wrong < 5; ++i) {
-      const double diff = std::abs(static_cast<double>(got[i]) - want[i]);
-      const bool same = diff <= tolerance * (1 + std::abs(want[i])) || (std::isnan(want[i]) && std::isnan(got[i])) ||
-                        static_cast<double>(got[i]) == want[i];
-      EXPECT_TRUE(same) << print(root) << "\nelement " << i << ": " << got[i] << " but " << want[i] << " on "
-                        << vec_ops(isa).name << (same ? 0 : ++wrong);
-    }
+    EXPECT_TRUE(close(got, want, Tolerance{tolerance, tolerance}, NaN::MayBeExpected))
+        << print(root) << "\non " << vec_ops(isa).name;
   }
 }
 

@@ -76,6 +76,8 @@ void check(const Variant& v, const device::AttentionSizes& s, bool tokens_first 
 
 Variant picked(int depth, DType type = DType::BF16) { return {pick_attention_tile(depth, kAdaShared), type}; }
 
+TEST(AttentionCore, FaultsFail) { check_faults_fail(core_of(picked(40))); }
+
 TEST(AttentionCore, SelfAttention) {
   check(picked(40), {.batch = 2, .heads = 2, .kv_heads = 2, .queries = 192, .keys = 192, .depth = 40});
   check(picked(64, DType::F16), {.heads = 2, .kv_heads = 2, .queries = 128, .keys = 257, .depth = 64});

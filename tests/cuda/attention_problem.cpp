@@ -8,10 +8,11 @@ std::vector<float> AttentionCore::run(const AttentionProblem& x) const {
   std::vector<float> out[2];
   for (int backwards = 0; backwards < 2; ++backwards) {
     Emulator device(EmulatorOptions{.backwards = backwards == 1});
+    const auto stream = device.make_stream();
     const auto y = poisoned(device, static_cast<int64_t>(floats) * 4);
-    device.load(source)->launch(shape, params(device, x, static_cast<float*>(y.get())));
+    device.load(source)->launch(*stream, shape, params(device, x, static_cast<float*>(y.get())));
     out[backwards].resize(floats);
-    device.copy_out(out[backwards].data(), y.get(), static_cast<int64_t>(floats) * 4);
+    device.copy_out(*stream, out[backwards].data(), y.get(), static_cast<int64_t>(floats) * 4);
   }
   EXPECT_EQ(std::memcmp(out[0].data(), out[1].data(), floats * 4), 0);
   EXPECT_TRUE(std::all_of(out[0].end() - kBehind, out[0].end(), [](float f) { return std::isnan(f); }));
@@ -65,6 +66,39 @@ std::vector<Expected> expected_row(const RandomTensor& q, const RandomTensor& k,
   return out;
 }
 
+// What a core computes, and how far from that it may be.
+struct Operands {
+  Emulator memory;
+  AttentionProblem x;
+  RandomTensor q, k, v;
+  std::vector<double> wanted, allowed;
+
+  Operands(DType type, device::AttentionSizes s, bool tokens_first)
+      : x{s, {}, {}, {}, tokens_first},
+        q(memory, type, static_cast<int64_t>(s.batch) * s.heads * s.queries * s.depth, 1),
+        k(memory, type, static_cast<int64_t>(s.batch) * s.kv_heads * s.keys * s.depth, 2),
+        v(memory, type, static_cast<int64_t>(s.batch) * s.kv_heads * s.keys * s.depth, 3) {
+    x.q = q.memory, x.k = k.memory, x.v = v.memory;
+    // Each weight is rounded once: independent errors of up to half a unit, and in f16 of half the smallest number.
+    const double unit = type == DType::BF16 ? 0x1p-9 : 0x1p-11, least = type == DType::BF16 ? 0 : 0x1p-25;
+    for (int64_t row = 0; row < x.rows(); ++row) {
+      const int64_t head = row / s.queries;
+      const auto want = expected_row(q, k, v, x, static_cast<int>(head / s.heads), static_cast<int>(head % s.heads),
+                                     static_cast<int>(row % s.queries));
+      for (int d = 0; d < s.depth; ++d) {
+        const Expected& e = want[static_cast<size_t>(d)];
+        const double added = static_cast<double>(row) + 0.5 * d;
+        wanted.push_back(e.value);
+        allowed.push_back(6 * (unit * std::sqrt(e.square) + least * std::sqrt(e.spread)) +
+                          0x1p-22 * (added + 8 * std::sqrt(s.depth)));
+      }
+    }
+  }
+  void compare(const std::vector<float>& y) const {
+    EXPECT_TRUE(close(y, wanted, [&](size_t i, double) { return allowed[i]; }));
+  }
+};
+
 }  // namespace
 
 void check_attention(const MakeAttentionCore& make, device::AttentionSizes s, bool tokens_first) {
@@ -73,33 +107,18 @@ void check_attention(const MakeAttentionCore& make, device::AttentionSizes s, bo
                std::to_string(s.kv_heads) + " " + std::to_string(s.queries) + " x " + std::to_string(s.keys) + " x " +
                std::to_string(s.depth) + (s.causal ? " causal" : ""));
   if (s.scale == 1) s.scale = 1.3f / std::sqrt(static_cast<float>(s.depth));
-  Emulator memory;
-  const int64_t kv = static_cast<int64_t>(s.batch) * s.kv_heads * s.keys * s.depth;
-  const RandomTensor q(memory, core.type, static_cast<int64_t>(s.batch) * s.heads * s.queries * s.depth, 1),
-      k(memory, core.type, kv, 2), w(memory, core.type, kv, 3);
-  const AttentionProblem x{s, q.memory, k.memory, w.memory, tokens_first};
+  const Operands operands(core.type, s, tokens_first);
   const int64_t conflicts = Emulator::statistics().bank_conflicts;
-  const std::vector<float> y = core.run(x);
+  const std::vector<float> y = core.run(operands.x);
   EXPECT_EQ(Emulator::statistics().bank_conflicts, conflicts);
-  // Each weight is rounded once: independent errors of up to half a unit, and in f16 of half the smallest number.
-  const double unit = core.type == DType::BF16 ? 0x1p-9 : 0x1p-11, least = core.type == DType::BF16 ? 0 : 0x1p-25;
-  int wrong = 0;
-  for (int64_t row = 0; row < x.rows(); ++row) {
-    const int64_t head = row / s.queries;
-    const auto want = expected_row(q, k, w, x, static_cast<int>(head / s.heads), static_cast<int>(head % s.heads),
-                                   static_cast<int>(row % s.queries));
-    for (int d = 0; d < s.depth && wrong < 5; ++d) {
-      const Expected& e = want[static_cast<size_t>(d)];
-      const double got = y[static_cast<size_t>(row * s.depth + d)], added = static_cast<double>(row) + 0.5 * d;
-      const double tolerance =
-          6 * (unit * std::sqrt(e.square) + least * std::sqrt(e.spread)) + 0x1p-22 * (added + 8 * std::sqrt(s.depth));
-      if (!(std::abs(got - e.value) <= tolerance)) {
-        ADD_FAILURE() << "at " << row << ", " << d << ": got " << got << ", want " << e.value << " within "
-                      << tolerance;
-        ++wrong;
-      }
-    }
-  }
+  operands.compare(y);
+}
+
+void check_faults_fail(const MakeAttentionCore& make) {
+  const device::AttentionSizes s{.heads = 2, .kv_heads = 2, .queries = 20, .keys = 30, .depth = 40, .scale = 0.2f};
+  const AttentionCore core = make(s);
+  const Operands operands(core.type, s, false);
+  expect_faults_fail(core.run(operands.x), [&](const std::vector<float>& y) { operands.compare(y); });
 }
 
 void check_nans_reach_those_who_see_them(const MakeAttentionCore& make, bool causal) {

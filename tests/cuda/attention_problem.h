@@ -30,6 +30,8 @@ struct AttentionCore {
 /// Of a tile, for sizes.
 using MakeAttentionCore = std::function<AttentionCore(const device::AttentionSizes& s)>;
 
+/// Fails for a NaN, and for a block that was never written.
+void check_faults_fail(const MakeAttentionCore& make);
 /// Compares with sums in double. A scale of 1 becomes 1.3 / sqrt(depth).
 void check_attention(const MakeAttentionCore& make, device::AttentionSizes s, bool tokens_first = false);
 /// One NaN in q, k or v.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/emulator.h"
+#include "support/close.h"
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -53,12 +54,12 @@ class CallerMemory : public testing::TestWithParam<std::string> {
   // A tensor of the device, f32 values in it.
   std::shared_ptr<void> tensor(const std::vector<float>& values) {
     std::shared_ptr<void> memory = backend_->allocate(static_cast<int64_t>(values.size() * sizeof(float)));
-    backend_->copy_in(memory.get(), values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
+    backend_->copy_in(*stream_, memory.get(), values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
     return memory;
   }
   std::vector<float> values_of(const std::shared_ptr<void>& memory, size_t count) {
     std::vector<float> values(count);
-    backend_->copy_out(values.data(), memory.get(), static_cast<int64_t>(count * sizeof(float)));
+    backend_->copy_out(*stream_, values.data(), memory.get(), static_cast<int64_t>(count * sizeof(float)));
     return values;
   }
   static std::vector<float> wave(int64_t count, float step) {
@@ -68,6 +69,7 @@ class CallerMemory : public testing::TestWithParam<std::string> {
   }
 
   std::shared_ptr<Backend> backend_ = backend_named(GetParam());
+  std::shared_ptr<Stream> stream_ = backend_->make_stream();
   Graph g_;
   Plan plan_ = scores(g_);
 };
@@ -87,9 +89,9 @@ TEST_P(CallerMemory, AddressesChangeFromRunToRun) {
     const double s = 0.5 + run;
     executable->set_scalar("s", s);
     executable->start();
-    backend_->synchronize();
+    executable->wait();
     const std::vector<float> found = values_of(p_at, kRows * kRows), expected = reference(x, w, s);
-    for (size_t i = 0; i < found.size(); ++i) EXPECT_LE(std::abs(found[i] - expected[i]), 1e-5f) << run << " " << i;
+    EXPECT_TRUE(close(found, expected, Tolerance{1e-5})) << "run " << run;
   }
 }
 

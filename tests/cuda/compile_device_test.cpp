@@ -48,9 +48,8 @@ TEST_F(CompileDeviceTest, FillsTheCacheForBothArchitectures) {
       const auto function = device.load(scale("scale by 2", "2.0f"));
       EXPECT_EQ(function, device.load(scale("again", "2.0f")));
       device.load(scale("scale by 3", "3.0f"));
-      device.begin_recording();
-      function->launch({.threads = 128}, kArguments);
-      device.end_recording()->launch();
+      const auto recording = device.record([&](Stream& on) { function->launch(on, {.threads = 128}, kArguments); });
+      recording->launch(*device.make_stream());
       const std::vector<KernelReport> reports = device.finish();
       ASSERT_EQ(reports.size(), 2U);
       EXPECT_EQ(reports[0].name, "scale by 2");
@@ -72,7 +71,7 @@ TEST_F(CompileDeviceTest, ErrorsAndViolationsAreReportedByKernel) {
   CompileDevice device("sm_89", options_);
   device.load(scale("broken", "no_such_thing"));
   const auto function = device.load(scale("narrow", "2.0f"));
-  function->launch({.threads = 256, .shared_bytes = 150000}, std::span(kArguments).first(8));
+  function->launch(*device.make_stream(), {.threads = 256, .shared_bytes = 150000}, std::span(kArguments).first(8));
   const std::vector<KernelReport> reports = device.finish([](const KernelSource& source) {
     KernelExpectations expected;
     if (source.name == "narrow") expected.wide_loads = 1;
@@ -116,8 +115,8 @@ TEST_F(CompileDeviceTest, MemoryIsAddressSpace) {
     EXPECT_EQ(device.memory_available(), 0);
     EXPECT_THROW(device.allocate(1), Error);
     int number = 7;
-    device.copy_in(memory.get(), &number, sizeof number);
-    device.copy_out(&number, memory.get(), sizeof number);
+    device.copy_in(*device.make_stream(), memory.get(), &number, sizeof number);
+    device.copy_out(*device.make_stream(), &number, memory.get(), sizeof number);
     EXPECT_EQ(number, 0);
   }
   EXPECT_EQ(device.memory_available(), all);

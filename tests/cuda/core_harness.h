@@ -1,6 +1,7 @@
 // What the tests of the tensor-core kernels share: operands and epilogues as code generation writes them, poisoned
 // results.
 #pragma once
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "emulator.h"
+#include "support/close.h"
 #include "tenon/backend/cuda/core_launch.h"
 #include "tenon/core/dtype.h"
 
@@ -88,6 +90,17 @@ struct Meeting {
   }
 };
 
+/// EXPECTs that `check` fails for a result with a NaN, and for one of which a block was never written.
+template <class Check>
+void expect_faults_fail(const std::vector<float>& y, const Check& check) {
+  std::vector<float> nan = y, dropped = y;
+  nan[0] = NAN;
+  std::fill_n(dropped.begin() + static_cast<std::ptrdiff_t>(y.size() / 2), std::min<size_t>(64, y.size() / 2), NAN);
+  check(y);
+  EXPECT_NONFATAL_FAILURE(check(nan), "the first at 0: nan");
+  EXPECT_NONFATAL_FAILURE(check(dropped), "64 of ");
+}
+
 /// The result of kernel `text` for `params`, `floats` numbers at params.y. Twice, the blocks' threads once in the
 /// opposite order: both must be the same to the bit.
 template <class Params>
@@ -96,12 +109,13 @@ std::vector<float> run_core(const std::string& name, const std::string& text, co
   std::vector<float> out[2];
   for (int backwards = 0; backwards < 2; ++backwards) {
     Emulator device(EmulatorOptions{.backwards = backwards == 1});
+    const auto stream = device.make_stream();
     Meeting meeting(device, launch, params.sizes.split);
     auto y = poisoned(device, floats * 4);
     params.y = static_cast<float*>(y.get());
-    device.load({name, text})->launch(launch.shape, std::as_bytes(std::span(&params, 1)));
+    device.load({name, text})->launch(*stream, launch.shape, std::as_bytes(std::span(&params, 1)));
     out[backwards].resize(static_cast<size_t>(floats));
-    device.copy_out(out[backwards].data(), y.get(), floats * 4);
+    device.copy_out(*stream, out[backwards].data(), y.get(), floats * 4);
     EXPECT_TRUE(meeting.counters_are_zero());
   }
   EXPECT_EQ(std::memcmp(out[0].data(), out[1].data(), static_cast<size_t>(floats) * 4), 0);

@@ -1,23 +1,31 @@
-// Statistics that an epilogue counts while it stores: the sums of exactly what is stored, the same bits for threads in
-// any order, on both tensor cores, and no step that reads the results again.
+// Statistics that an epilogue counts while it stores: those of exactly what is stored, however far from 0 it lies, the
+// same bits for threads in any order, on both tensor cores, and no step that reads the results again.
 #include <cstdlib>
 
 #include "cuda/emulated_runner.h"
 #include "cuda/emulator.h"
+#include "cuda/library_launches.h"
+#include "support/close.h"
+#include "tenon/backend/cuda/tile_table.h"
 
 namespace tenon::launches {
 namespace {
 
 class Counts : public LaunchTest {
  protected:
-  /// Checks y, sum and sq of `value` against y as it was stored: the sums of exactly those values.
+  /// Checks the statistics of `value` against y as it was stored: of exactly those values.
   void expect_counted(const std::string& skeleton, const Expr& value, const char* core, bool in_core = true) {
-    const Launch l = launch(
-        skeleton, {{"y", value}, {"sum", sum(value, ReduceOver::Inner)}, {"sq", sumsq(value, ReduceOver::Inner)}});
-    expect_sums(l, core, in_core);
+    expect_statistics(with_statistics(skeleton, value), core, in_core);
+  }
+  Launch with_statistics(const std::string& skeleton, const Expr& value) {
+    return launch(skeleton, {{"y", value},
+                             {"sum", sum(value, ReduceOver::Inner)},
+                             {"sq", sumsq(value, ReduceOver::Inner)},
+                             {"mean", mean(value, ReduceOver::Inner)},
+                             {"variance", variance(value, ReduceOver::Inner)}});
   }
 
-  void expect_sums(const Launch& l, const char* core, bool in_core) {
+  void expect_statistics(const Launch& l, const char* core, bool in_core) {
     setenv("TENON_CUDA_CORE", core, 1);
     const bool wgmma = std::string(core) == "wgmma";
     Tensors first;
@@ -28,31 +36,38 @@ class Counts : public LaunchTest {
       const Tensors got = run_on(device, l, tensors, &steps);
       EXPECT_EQ(steps.find("statistics") == std::string::npos, in_core) << steps;
       EXPECT_EQ(steps.find("Wgmma") != std::string::npos, wgmma) << steps;
-      compare_sums(got);
+      compare_statistics(got);
       if (first.empty()) first = got;
       for (const auto& [name, t] : got) EXPECT_TRUE(t.data == first.at(name).data) << name << " depends on the order";
     }
     unsetenv("TENON_CUDA_CORE");
   }
 
- private:
-  void compare_sums(const Tensors& got) {
+  void compare_statistics(const Tensors& got) {
     const HostTensor& y = got.at("y");
     const std::vector<double> values = y.values();
     const int64_t samples = y.shape[0], channels = y.shape[-1], inner = y.shape.numel() / samples / channels;
-    std::vector<double> sums(static_cast<size_t>(samples * channels)), squares = sums;
-    for (int64_t i = 0; i < y.shape.numel(); ++i) {
-      const size_t at = static_cast<size_t>(i / (inner * channels) * channels + i % channels);
-      sums[at] += values[static_cast<size_t>(i)];
-      squares[at] += values[static_cast<size_t>(i)] * values[static_cast<size_t>(i)];
-    }
-    const double least = 1e-6 * static_cast<double>(inner);
-    for (const auto& [name, want] : {std::pair{"sum", &sums}, std::pair{"sq", &squares}}) {
-      if (!got.contains(name)) continue;
-      const std::vector<double> is = got.at(name).values();
-      ASSERT_EQ(is.size(), want->size());
-      for (size_t i = 0; i < is.size(); ++i)
-        ASSERT_LE(std::abs(is[i] - (*want)[i]), least + 1e-6 * squares[i]) << name << "[" << i << "]";
+    const double n = static_cast<double>(inner), u = unit_roundoff(DType::F32);
+    std::vector<double> means(static_cast<size_t>(samples * channels)), m2 = means;
+    const auto at = [&](int64_t i) { return static_cast<size_t>(i / (inner * channels) * channels + i % channels); };
+    for (int64_t i = 0; i < y.shape.numel(); ++i) means[at(i)] += values[static_cast<size_t>(i)] / n;
+    for (int64_t i = 0; i < y.shape.numel(); ++i)
+      m2[at(i)] += std::pow(values[static_cast<size_t>(i)] - means[at(i)], 2);
+    for (const auto& [name, found] : got) {
+      if (name == "y") continue;
+      std::vector<double> want(means.size()), bound(means.size());
+      for (size_t i = 0; i < means.size(); ++i) {
+        // Roundings at each of some ten joinings: of a mean, by parts of it and of the deviation; of squared
+        // deviations, by parts of themselves and by what rounded means add.
+        const double deviation = std::sqrt(m2[i] / n), off = 3 * u * (std::abs(means[i]) + deviation),
+                     off_m2 = 16 * u * m2[i] + n * off * (off + 2 * deviation);
+        const double square = means[i] * means[i];
+        std::tie(want[i], bound[i]) = name == "sum"        ? std::pair{n * means[i], n * off}
+                                      : name == "mean"     ? std::pair{means[i], off}
+                                      : name == "variance" ? std::pair{m2[i] / n, off_m2 / n}
+                                                           : std::pair{m2[i] + n * square, off_m2 + 8 * u * n * square};
+      }
+      EXPECT_TRUE(close(found.values(), want, [&](size_t i, double) { return bound[i]; })) << name;
     }
   }
 };
@@ -97,12 +112,23 @@ TEST_F(Counts, WhatTheEpilogueMakes) {
   }
 }
 
+TEST_F(Counts, FarFromZero) {
+  const Expr x = input(g, "x", DType::F16, {2, 128, 64}), w = weight("w", DType::F16, {64, 64});
+  const Expr image = input(g, "image", DType::F16, {2, 9, 23, 64}), taps = weight("taps", DType::F16, {64, 64, 3, 3});
+  for (const char* core : kCores)
+    for (double far : {100.0, -1000.0, 10000.0}) {
+      expect_counted("gemm", cast(linear(x, w) + far, DType::F16), core);
+      const bool counts = std::string(core) == "wgmma";  // warps of the other core would hold rows of two images
+      expect_counted("conv2d", cast(conv2d(image, taps, 1, {1, 1, 1, 1}) + far, DType::F16), core, counts);
+    }
+}
+
 TEST_F(Counts, OneOfThem) {
   const Expr x = input(g, "x", DType::F16, {2, 128, 64}), w = weight("w", DType::F16, {32, 64});
   const Expr y = cast(linear(x, w), DType::F16);
   for (const char* core : kCores) {
-    expect_sums(launch("gemm", {{"y", y}, {"sum", sum(y, ReduceOver::Inner)}}), core, true);
-    expect_sums(launch("gemm", {{"y", y}, {"sq", sumsq(y, ReduceOver::Inner)}}), core, true);
+    expect_statistics(launch("gemm", {{"y", y}, {"sum", sum(y, ReduceOver::Inner)}}), core, true);
+    expect_statistics(launch("gemm", {{"y", y}, {"variance", variance(y, ReduceOver::Inner)}}), core, true);
   }
 }
 
@@ -121,6 +147,23 @@ TEST_F(Counts, BoxesThatReachOverTheEdge) {
   expect_counted("conv2d", cast(conv2d(x, w, 1, {1, 1, 1, 1}), DType::BF16), "wgmma");
   const Expr s = input(g, "s", DType::BF16, {2, 16, 16, 64});
   expect_counted("conv2d", cast(conv2d(s, w, 2, {1, 1, 1, 1}), DType::BF16), "wgmma");
+}
+
+// 207 pixels in tiles of 256 rows, whose warps have rows 64 apart.
+TEST_F(Counts, BoxesThatLeaveRowsOfATileEmpty) {
+  const Expr x = input(g, "x", DType::BF16, {2, 9, 23, 64}), w = weight("w", DType::BF16, {40, 64, 3, 3});
+  const auto root = std::filesystem::temp_directory_path() / numbered("tenon_counts_", getpid());
+  setenv("TENON_CACHE_DIR", root.c_str(), 1);
+  const auto device = std::make_shared<NamedEmulator>("sm_90a");
+  cuda::TileTable::of(device->facts())
+      .add("conv2d 2x9x23x64 -> 9x23x40 by 3x3x1 lanes 1 bytes 2",
+           "wgmma 256x96 stages 5 resident 1 cluster 1 splits 1", 1);
+  std::string steps;
+  compare_statistics(
+      run_on(device, with_statistics("conv2d", cast(conv2d(x, w, 1, {1, 1, 1, 1}), DType::BF16)), tensors, &steps));
+  EXPECT_NE(steps.find("WgmmaTile<256, 96"), std::string::npos) << steps;
+  unsetenv("TENON_CACHE_DIR");
+  std::filesystem::remove_all(root);
 }
 
 }  // namespace

@@ -333,26 +333,24 @@ TEST_F(CublasLtOnDevice, OneThatDoesNotStartIsNone) {
   EXPECT_EQ(state_->fail_create, 0);
 }
 
-TEST_F(CublasLtOnDevice, ACallGoesOnTheDevicesStreamAndAFailedOneEndsARecording) {
+TEST_F(CublasLtOnDevice, ACallGoesOnTheStreamAndAFailedOneEndsARecording) {
   cuda::DriverDevice device(options_);
   void* seen = nullptr;
   const auto put = [&](void* stream) {
     seen = stream;
     EXPECT_NE(driver_->current_context, 0U);
   };
-  device.call("a product", put);
+  device.call(*device.make_stream(), "a product", put);
   EXPECT_NE(seen, nullptr);
   int other = 0;
-  device.use_stream(&other);
-  device.call("a product", put);
+  device.call(*device.borrow_stream(&other), "a product", put);
   EXPECT_EQ(seen, &other);
-  device.use_stream(nullptr);
-  device.begin_recording();
-  EXPECT_THROW(device.call("a product", [](void*) { throw Error(ErrorKind::Device, "cuBLASLt", "no"); }), Error);
+  const auto fails = [&](Stream& on) {
+    device.call(on, "a product", [](void*) { throw Error(ErrorKind::Device, "cuBLASLt", "no"); });
+  };
+  EXPECT_THROW(device.record(fails), Error);
   EXPECT_FALSE(driver_->capturing);
-  device.begin_recording();
-  device.call("a product", put);
-  EXPECT_TRUE(device.end_recording());
+  EXPECT_TRUE(device.record([&](Stream& on) { device.call(on, "a product", put); }));
 }
 
 TEST_F(CublasLtPretended, WhereTheGpuIsGoneItIsLeftOpen) {

@@ -63,7 +63,7 @@ class Cudnn : public LibraryLaunchTest {
   bool has_library(cuda::Device& gpu) const override { return gpu.dnn_library() != nullptr; }
 
   /// Of a convolution whose products are rounded to `t` on the way.
-  static Tolerance rounded(DType t, int64_t length) { return {t, t, length, 4}; }
+  static Rounding rounded(DType t, int64_t length) { return {t, t, length, 4}; }
   Expr image(const std::string& name, DType t, int64_t side, int64_t channels) {
     return input(g, name, t, {2, side, side, channels});
   }
@@ -129,7 +129,7 @@ TEST_F(Cudnn, AttentionWhereHeadsLieInStrides) {
     const Expr qkv = input(g, id + ".qkv", t, {2, 70, 3 * 160});
     std::vector<Expr> parts;
     for (int i = 0; i < 3; ++i) parts.push_back(split_heads(slice(qkv, -1, i * 160, i * 160 + 160), 4));
-    const Tolerance near = {t, t, 70, 4};
+    const Rounding near = {t, t, 70, 4};
     expect_on_library(launch("attention", {{"o", merge_heads(cast(attention(parts[0], parts[1], parts[2], 0.16), t))}}),
                       near);
     // Keys of another length and fewer heads, results as they are.
@@ -143,7 +143,7 @@ TEST_F(Cudnn, AttentionWhereHeadsLieInStrides) {
 TEST_F(Cudnn, OtherAttentionIsOurs) {
   const DType t = DType::F16;
   const Expr q = input(g, "q", t, {1, 2, 40, 32}), k = input(g, "k", t, {1, 2, 48, 32});
-  const Tolerance near = {t, t, 48, 4};
+  const Rounding near = {t, t, 48, 4};
   expect_on_library(launch("attention", {{"o", cast(attention(q, q, q, 0.2, true), t)}}), near, false);
   expect_on_library(launch("attention", {{"o", attention(q, k, k, 0.2)}}), near, false);  // stored as f32
   expect_on_library(launch("attention", {{"o", cast(attention(q, k, k, 0.2) * 2.0, t)}}), near, false);

@@ -7,12 +7,16 @@
 
 #include <array>
 #include <cstring>
+#include <set>
 
 #include "fake_driver/fake_driver.h"
 #include "nvrtc_environment.h"
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
 #include "tenon/optim/lion.h"
+#include "tenon/runtime/executable.h"
+#include "tenon/runtime/host_weights.h"
 
 namespace tenon::cuda {
 namespace {
@@ -42,6 +46,7 @@ class DriverDeviceTest : public testing::Test {
     EXPECT_EQ(state_->graphs, 0);
     EXPECT_EQ(state_->graph_execs, 0);
     EXPECT_EQ(state_->streams, 0);
+    EXPECT_EQ(state_->events, 0);
     EXPECT_EQ(state_->contexts, 0);
     fs::remove_all(options_.kernel_folder);
   }
@@ -75,6 +80,30 @@ struct Arguments {
   int64_t n;
 };
 std::span<const std::byte> bytes(const Arguments& arguments) { return std::as_bytes(std::span(&arguments, 1)); }
+
+TEST_F(DriverDeviceTest, LookingAtAGpuOpensNothing) {
+  const Availability good = look_at_gpu(options_.search);
+  EXPECT_EQ(good.device, "Fake GPU");
+  EXPECT_TRUE(good.problem.empty() || good.problem.find("NVRTC") != std::string::npos) << good.problem;
+  state_->major = 8;
+  state_->minor = 6;
+  EXPECT_THAT(look_at_gpu(options_.search).problem, HasSubstr("compute capability 8.6"));
+  state_->major = 9;
+  state_->minor = 0;
+  SearchSettings driver_only = options_.search;
+  driver_only.cuda_path = FAKE_DRIVER_FOLDER;
+  driver_only.cuda_home = driver_only.virtual_env = driver_only.conda_prefix = driver_only.path = driver_only.home = "";
+  driver_only.own_environment = driver_only.toolkits = "/nowhere";
+  driver_only.system_loader = false;
+  EXPECT_THAT(look_at_gpu(driver_only).problem, AllOf(HasSubstr("NVRTC"), HasSubstr("install nvidia-cuda-nvrtc")));
+  state_->devices = 0;
+  EXPECT_EQ(look_at_gpu(options_.search).device, "");
+  state_->devices = 1;
+  state_->version = 11000;
+  EXPECT_EQ(look_at_gpu(options_.search).device, "") << "a driver that is too old is none";
+  driver_only.cuda_path.clear();
+  EXPECT_EQ(look_at_gpu(driver_only).device, "");
+}
 
 TEST_F(DriverDeviceTest, NoDriver) {
   options_.search.cuda_path.clear();
@@ -139,6 +168,7 @@ TEST_F(DriverDeviceTest, NoCompiler) {
 TEST_F(DriverDeviceTest, FactsAndMemory) {
   SKIP_WITHOUT_NVRTC();
   DriverDevice device(options_);
+  const auto stream = device.make_stream();
   EXPECT_EQ(device.facts().name, "Fake GPU");
   EXPECT_EQ(device.facts().arch, "sm_90a");
   EXPECT_EQ(device.facts().multiprocessors, 132);
@@ -147,13 +177,13 @@ TEST_F(DriverDeviceTest, FactsAndMemory) {
   const auto memory = device.allocate(sizeof numbers);
   EXPECT_EQ(device.memory_available(), (int64_t{1} << 30) - 16);
   std::array<int, 4> back = {9, 9, 9, 9};
-  device.copy_out(back.data(), memory.get(), sizeof back);
+  device.copy_out(*stream, back.data(), memory.get(), sizeof back);
   EXPECT_EQ(back, (std::array<int, 4>{}));
-  device.copy_in(memory.get(), numbers.data(), sizeof numbers);
-  device.copy_out(back.data(), memory.get(), sizeof back);
+  device.copy_in(*stream, memory.get(), numbers.data(), sizeof numbers);
+  device.copy_out(*stream, back.data(), memory.get(), sizeof back);
   EXPECT_EQ(back, numbers);
-  device.fill_zero(memory.get(), 8);
-  device.copy_out(back.data(), memory.get(), sizeof back);
+  device.fill_zero(*stream, memory.get(), 8);
+  device.copy_out(*stream, back.data(), memory.get(), sizeof back);
   EXPECT_EQ(back, (std::array<int, 4>{0, 0, 3, 4}));
 }
 
@@ -172,11 +202,13 @@ TEST_F(DriverDeviceTest, OutOfMemory) {
 TEST_F(DriverDeviceTest, ALaunch) {
   SKIP_WITHOUT_NVRTC();
   DriverDevice device(options_);
+  const auto stream = device.make_stream();
   const auto function = device.load(store_kernel("store"));
   EXPECT_EQ(function, device.load(store_kernel("the same under another name")));
   EXPECT_NE(function, device.load(store_kernel("another", "*p.to = 2 * p.n;")));
   const Arguments arguments{&device, 42};
-  function->launch({.grid_x = 7, .grid_y = 2, .threads = 128, .shared_bytes = 100000, .cluster = 2, .overlaps = true},
+  function->launch(*stream,
+                   {.grid_x = 7, .grid_y = 2, .threads = 128, .shared_bytes = 100000, .cluster = 2, .overlaps = true},
                    bytes(arguments));
   EXPECT_EQ(state_->launches, 1);
   EXPECT_EQ(state_->grid[0] * 100 + state_->grid[1] * 10 + state_->grid[2], 721U);
@@ -187,7 +219,7 @@ TEST_F(DriverDeviceTest, ALaunch) {
   EXPECT_TRUE(state_->overlaps);
   EXPECT_EQ(std::memcmp(state_->first_parameters, &arguments, sizeof arguments), 0);
   EXPECT_GT(function->resources().registers, 0);
-  function->launch({.threads = 128}, bytes(arguments));
+  function->launch(*stream, {.threads = 128}, bytes(arguments));
   EXPECT_EQ(state_->cluster, 0U);
   EXPECT_FALSE(state_->overlaps);
   EXPECT_EQ(state_->modules, 1);
@@ -199,20 +231,20 @@ TEST_F(DriverDeviceTest, ALaunchOnTheCallersStream) {
   EXPECT_EQ(device.facts().argument_bytes, kMostArgumentBytes);
   const auto function = device.load(store_kernel("store"));
   const Arguments arguments{&device, 42};
-  function->launch({.threads = 128}, bytes(arguments));
-  const uintptr_t ours = state_->stream, context = state_->current_context;
-  EXPECT_NE(ours, 0U);
-  state_->current_context = 7;                                  // the caller's thread is busy with another GPU
-  device.use_stream(reinterpret_cast<void*>(uintptr_t{0x55}));  // all work from now on
-  function->launch({.threads = 128}, bytes(arguments));
+  const auto ours = device.make_stream(), theirs = device.borrow_stream(reinterpret_cast<void*>(uintptr_t{0x55}));
+  function->launch(*ours, {.threads = 128}, bytes(arguments));
+  const uintptr_t own = state_->stream, context = state_->current_context;
+  EXPECT_NE(own, 0U);
+  state_->current_context = 7;  // the caller's thread is busy with another GPU
+  function->launch(*theirs, {.threads = 128}, bytes(arguments));
   EXPECT_EQ(state_->stream, 0x55U);
+  EXPECT_EQ(state_->context, context);
   int64_t word = 1;
-  device.copy_in(device.allocate(8).get(), &word, 8);
+  device.copy_in(*theirs, device.allocate(8).get(), &word, 8);
   EXPECT_EQ(state_->current_context, 7U);
-  device.use_stream(nullptr);
   state_->current_context = 0;  // a thread that has none yet keeps ours
-  function->launch({.threads = 128}, bytes(arguments));
-  EXPECT_EQ(state_->stream, ours);
+  function->launch(*ours, {.threads = 128}, bytes(arguments));
+  EXPECT_EQ(state_->stream, own);
   EXPECT_EQ(state_->current_context, context);
 }
 
@@ -224,23 +256,78 @@ TEST_F(DriverDeviceTest, ListsOnTheCallersStream) {
   const auto memory = backend->allocate(3 * 64);
   float* const at = static_cast<float*>(memory.get());
   const LionTensor tensor{.param = at, .exp_avg = at + 16, .grad = at + 32, .count = 16};
-  lion.step(std::array{tensor}, {});
-  const uintptr_t ours = state_->stream;
-  backend->use_stream(reinterpret_cast<void*>(uintptr_t{0x55}));
-  lion.step(std::array{tensor}, {});
+  const auto ours = backend->make_stream(), theirs = backend->borrow_stream(reinterpret_cast<void*>(uintptr_t{0x55}));
+  lion.step(*ours, std::array{tensor}, {});
+  const uintptr_t own = state_->stream;
+  lion.step(*theirs, std::array{tensor}, {});
   EXPECT_EQ(state_->stream, 0x55U);
-  backend->use_stream(nullptr);
-  EXPECT_EQ(lion.find_non_finite(std::array{tensor}), -1);
-  EXPECT_EQ(state_->stream, ours);
+  EXPECT_EQ(lion.find_non_finite(*ours, std::array{tensor}), -1);
+  EXPECT_EQ(state_->stream, own);
+}
+
+TEST_F(DriverDeviceTest, OneStreamWaitsForAnother) {
+  SKIP_WITHOUT_NVRTC();
+  DriverDevice device(options_);
+  const auto function = device.load(store_kernel("store"));
+  const Arguments arguments{&device, 42};
+  const auto first = device.make_stream(), second = device.make_stream();
+  function->launch(*first, {.threads = 128}, bytes(arguments));
+  const uintptr_t one = state_->stream;
+  function->launch(*second, {.threads = 128}, bytes(arguments));
+  const uintptr_t other = state_->stream;
+  EXPECT_NE(one, other);
+  {
+    const std::shared_ptr<const Event> written = first->mark();
+    EXPECT_EQ(state_->marked, one);
+    EXPECT_EQ(state_->events, 1);
+    second->wait(*written);
+  }
+  EXPECT_EQ(state_->waiting, other);
+  EXPECT_EQ(state_->events, 0);
+  EXPECT_THAT(error_of([&] { second->wait(Event()); }).second, HasSubstr("another backend's event"));
+}
+
+// Two GPUs of one process, with streams of their own and one model each: nothing is shared that should not be.
+TEST_F(DriverDeviceTest, TwoDevicesWithTwoStreamsEach) {
+  SKIP_WITHOUT_NVRTC();
+  state_->devices = 2;
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 16});
+  const Plan plan = make_plan(std::array{Result{"y", x * param(g, "scale", DType::F32, {16})}});
+  const std::vector<float> scale(16, 2.0f);
+  const auto source = std::make_shared<HostWeights>();
+  source->add("scale", {DType::F32, {16}, scale.data()});
+  std::vector<std::shared_ptr<WeightStore>> stores;
+  std::vector<std::unique_ptr<Executable>> all;
+  std::set<uintptr_t> streams;
+  for (const int ordinal : {0, 1}) {
+    options_.ordinal = ordinal;
+    stores.push_back(
+        std::make_shared<WeightStore>(make_cuda_backend(std::make_shared<DriverDevice>(options_)), source));
+    for (int i = 0; i < 2; ++i) all.push_back(std::make_unique<Executable>(plan, stores.back()));
+    EXPECT_EQ(stores.back()->counters().made, 1);
+  }
+  EXPECT_EQ(state_->contexts, 2);
+  for (int run = 0; run < 3; ++run)
+    for (size_t i = 0; i < all.size(); ++i) {
+      all[i]->start();
+      EXPECT_EQ(state_->context, 16 + i / 2);
+      EXPECT_EQ(state_->stream % 0x100, state_->context) << "a stream of the other GPU";
+      streams.insert(state_->stream);
+    }
+  EXPECT_EQ(streams.size(), 4U);
+  const auto other = stores[1]->backend()->make_stream();
+  EXPECT_THAT(error_of([&] { all[0]->start(other); }).second, HasSubstr("another's stream"));
 }
 
 TEST_F(DriverDeviceTest, LaunchesThatCannotBe) {
   SKIP_WITHOUT_NVRTC();
   DriverDevice device(options_);
+  const auto stream = device.make_stream();
   const auto function = device.load(store_kernel("rows: silly"));
   const Arguments arguments{};
   const auto launch = [&](const LaunchShape& shape, size_t size = sizeof arguments) {
-    return error_of([&] { function->launch(shape, bytes(arguments).first(size)); }).second;
+    return error_of([&] { function->launch(*stream, shape, bytes(arguments).first(size)); }).second;
   };
   EXPECT_THAT(launch({.threads = 128}, 8), AllOf(HasSubstr("rows: silly"), HasSubstr("takes 16 bytes")));
   EXPECT_THAT(launch({.threads = 256}), HasSubstr("at most 128 threads"));
@@ -262,27 +349,29 @@ TEST_F(DriverDeviceTest, AKernelThatDoesNotCompile) {
 TEST_F(DriverDeviceTest, FailuresOfTheDriverNameTheKernel) {
   SKIP_WITHOUT_NVRTC();
   DriverDevice device(options_);
+  const auto stream = device.make_stream();
   const auto function = device.load(store_kernel("rows: silly"));
   const Arguments arguments{};
   state_->fail_load = 209;
-  EXPECT_THAT(error_of([&] { function->launch({.threads = 128}, bytes(arguments)); }).second,
+  EXPECT_THAT(error_of([&] { function->launch(*stream, {.threads = 128}, bytes(arguments)); }).second,
               HasSubstr("cannot load kernel 'rows: silly'"));
   state_->fail_launch = 701;
-  EXPECT_THAT(error_of([&] { function->launch({.threads = 128}, bytes(arguments)); }).second,
+  EXPECT_THAT(error_of([&] { function->launch(*stream, {.threads = 128}, bytes(arguments)); }).second,
               HasSubstr("cannot launch kernel 'rows: silly'"));
-  function->launch({.threads = 128}, bytes(arguments));
-  device.synchronize();
+  function->launch(*stream, {.threads = 128}, bytes(arguments));
+  stream->synchronize();
 }
 
 TEST_F(DriverDeviceTest, AFaultNamesTheLastLaunchesAndStays) {
   SKIP_WITHOUT_NVRTC();
   DriverDevice device(options_);
+  const auto stream = device.make_stream();
   const auto memory = device.allocate(100);
   const auto function = device.load(store_kernel("rows: silly"));
   const Arguments arguments{};
-  function->launch({.threads = 128}, bytes(arguments));
+  function->launch(*stream, {.threads = 128}, bytes(arguments));
   state_->fault_at_wait = kIllegalAddress;
-  const auto [kind, text] = error_of([&] { device.synchronize(); });
+  const auto [kind, text] = error_of([&] { stream->synchronize(); });
   EXPECT_EQ(kind, ErrorKind::Device);
   EXPECT_THAT(text, AllOf(HasSubstr("ILLEGAL_ADDRESS"), HasSubstr("'rows: silly'"), HasSubstr("CUDA_LAUNCH_BLOCKING")));
   EXPECT_THAT(error_of([&] { device.allocate(100); }).second,
@@ -292,22 +381,26 @@ TEST_F(DriverDeviceTest, AFaultNamesTheLastLaunchesAndStays) {
 TEST_F(DriverDeviceTest, Recordings) {
   SKIP_WITHOUT_NVRTC();
   std::unique_ptr<Recording> recording;
+  std::shared_ptr<Stream> stream;
   {
     DriverDevice device(options_);
     const auto function = device.load(store_kernel("store"));
     const Arguments arguments{};
-    device.use_stream(reinterpret_cast<void*>(uintptr_t{0x55}));  // which need not be able to record
-    device.begin_recording();
-    for (int i = 0; i < 3; ++i) function->launch({.threads = 128}, bytes(arguments));
-    EXPECT_THAT(error_of([&] { device.allocate(1); }).second, HasSubstr("while launches are recorded"));
-    EXPECT_THAT(error_of([&] { device.begin_recording(); }).second, HasSubstr("under way already"));
-    recording = device.end_recording();
+    stream = device.borrow_stream(reinterpret_cast<void*>(uintptr_t{0x55}));  // which need not be able to record
+    recording = device.record([&](Stream& on) {
+      for (int i = 0; i < 3; ++i) function->launch(on, {.threads = 128}, bytes(arguments));
+      int word = 0;
+      EXPECT_THAT(error_of([&] { device.copy_in(on, &word, &word, 4); }).second,
+                  HasSubstr("while launches are recorded"));
+      EXPECT_THAT(error_of([&] { on.mark(); }).second, HasSubstr("while launches are recorded"));
+      function->launch(*stream, {.threads = 128}, bytes(arguments));  // others go on
+    });
     EXPECT_EQ(state_->recorded, 3);
-    EXPECT_EQ(state_->launches, 0);
-    recording->launch();
+    EXPECT_EQ(state_->launches, 1);
+    recording->launch(*stream);
     EXPECT_EQ(state_->graphs, 0);
   }
-  recording->launch();  // outlives the device
+  recording->launch(*stream);  // outlives the device
   EXPECT_EQ(state_->graph_launches, 2);
 }
 
@@ -316,18 +409,14 @@ TEST_F(DriverDeviceTest, ARecordingThatFails) {
   DriverDevice device(options_);
   const auto function = device.load(store_kernel("store"));
   const Arguments arguments{};
-  device.begin_recording();
+  const auto launch = [&](Stream& on) { function->launch(on, {.threads = 128}, bytes(arguments)); };
   state_->fail_launch = 701;
-  EXPECT_THROW(function->launch({.threads = 128}, bytes(arguments)), Error);
+  EXPECT_THROW(device.record(launch), Error);
   EXPECT_FALSE(state_->capturing);
-  EXPECT_THROW(device.end_recording(), Error);
-  device.begin_recording();
-  function->launch({.threads = 128}, bytes(arguments));
   state_->fail_instantiate = 1;
-  EXPECT_THROW(device.end_recording(), Error);
-  device.begin_recording();
-  function->launch({.threads = 128}, bytes(arguments));
-  device.end_recording()->launch();
+  EXPECT_THROW(device.record(launch), Error);
+  EXPECT_FALSE(state_->capturing);
+  device.record(launch)->launch(*device.make_stream());
 }
 
 TEST_F(DriverDeviceTest, TensorMaps) {

@@ -39,20 +39,20 @@ class EarlyLoads : public testing::Test {
     options.late = late;
     const auto device = std::make_shared<Emulator>(options);
     const std::shared_ptr<Backend> backend = cuda::make_cuda_backend(device);
+    const std::shared_ptr<Stream> stream = backend->make_stream();
     std::map<std::string, std::shared_ptr<void>> tensors;
     std::map<std::string, void*> memory;
     for (const auto& [name, count] : {std::pair{"x", kCount}, {"w", kChannels}, {"b", kChannels}, {"y", kCount}}) {
       std::vector<float> values(static_cast<size_t>(count));
       for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i) * 0.37f) * 2 + 0.5f;
       tensors[name] = backend->allocate(count * 4);
-      backend->copy_in(tensors[name].get(), values.data(), count * 4);
+      backend->copy_in(*stream, tensors[name].get(), values.data(), count * 4);
       memory[name] = tensors[name].get();
     }
-    Executable executable(plan, backend, HostWeights(), memory);
+    Executable executable(plan, backend, HostWeights(), memory, stream);
     executable.start();
-    backend->synchronize();
     std::vector<float> y(static_cast<size_t>(kCount));
-    backend->copy_out(y.data(), memory.at("y"), kCount * 4);
+    backend->copy_out(*stream, y.data(), memory.at("y"), kCount * 4);
     return y;
   }
   static std::vector<Launch>& launches(Plan& plan) { return plan.phases.back().launches; }

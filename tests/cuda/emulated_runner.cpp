@@ -12,11 +12,12 @@ namespace tenon::launches {
 Tensors run_on(const std::shared_ptr<cuda::Device>& device, const Launch& l, const Tensors& tensors,
                std::string* steps) {
   const std::unique_ptr<cuda::LaunchKernel> kernel = cuda::make_kernel(device, l);
+  const std::shared_ptr<Stream> stream = device->make_stream();
   std::map<std::string, std::shared_ptr<void>> buffers;
   const auto allocate = [&](int64_t bytes) {
     const std::vector<std::byte> poison(static_cast<size_t>(bytes), std::byte{0xff});
     std::shared_ptr<void> memory = device->allocate(bytes);
-    device->copy_in(memory.get(), poison.data(), bytes);
+    device->copy_in(*stream, memory.get(), poison.data(), bytes);
     return memory;
   };
   Tensors out;
@@ -25,21 +26,23 @@ Tensors run_on(const std::shared_ptr<cuda::Device>& device, const Launch& l, con
     const HostTensor& t = tensors.at(e->attrs.text);
     std::shared_ptr<void>& memory = buffers[e->attrs.text];
     memory = allocate(static_cast<int64_t>(t.data.size()));
-    device->copy_in(memory.get(), t.data.data(), static_cast<int64_t>(t.data.size()));
+    device->copy_in(*stream, memory.get(), t.data.data(), static_cast<int64_t>(t.data.size()));
   }
   for (const Output& o : l.outputs) {
     out.emplace(o.buffer, HostTensor::zeros(o.value.dtype(), o.value.shape()));
     if (!buffers.contains(o.buffer)) buffers[o.buffer] = allocate(bytes_of(o.value.shape(), o.value.dtype()));
   }
-  kernel->bind([&](const std::string& name) { return buffers.at(name).get(); }, Weights(tensors));
+  const auto weights = weights_of(*kernel, *stream, tensors, [&](int64_t bytes) { return device->allocate(bytes); });
+  const std::shared_ptr<void> kept = device->allocate(kernel->memory().kept);
+  kernel->bind([&](const std::string& name) { return buffers.at(name).get(); }, addresses_of(weights), kept.get());
   const std::shared_ptr<void> scratch = allocate(kernel->memory().scratch);
-  kernel->run(scratch.get());
+  kernel->run(*stream, scratch.get());
   if (steps) {
     *steps = kernel->describe();
-    kernel->run(scratch.get());  // counters are as before, and results too
+    kernel->run(*stream, scratch.get());  // counters are as before, and results too
   }
   for (auto& [name, t] : out)
-    device->copy_out(t.data.data(), buffers.at(name).get(), static_cast<int64_t>(t.data.size()));
+    device->copy_out(*stream, t.data.data(), buffers.at(name).get(), static_cast<int64_t>(t.data.size()));
   return out;
 }
 

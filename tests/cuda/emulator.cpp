@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -103,11 +104,59 @@ std::vector<std::string> EmulatorOptions::default_includes() {
   return roots;
 }
 
-// Launches that were recorded; null outside a recording.
+// Work in the order in which it was put there.
+struct Emulator::Work {
+  std::deque<std::function<void()>> waiting;
+  int64_t put = 0, done = 0;
+
+  void run_until(int64_t count) {
+    while (done < count && !waiting.empty()) {
+      const std::function<void()> one = std::move(waiting.front());
+      waiting.pop_front();
+      ++done;
+      one();
+    }
+  }
+};
+
+// A recording keeps what is put on it.
+class Emulator::Queue : public Stream {
+ public:
+  explicit Queue(Emulator& on, bool records = false) : on_(on), records_(records) {}
+
+  static Queue& of(Stream& stream) { return dynamic_cast<Queue&>(stream); }
+  void add(std::function<void()> one) {
+    work_->waiting.push_back(std::move(one));
+    ++work_->put;
+    if (!records_ && !on_.options_.lazy) work_->run_until(work_->put);
+  }
+  void synchronize() override {
+    work_->run_until(work_->put);
+    on_.run_late();
+  }
+  std::shared_ptr<const Event> mark() override { return std::make_shared<Mark>(work_, work_->put); }
+  void wait(const Event& event) override {
+    const Mark& mark = dynamic_cast<const Mark&>(event);
+    add([work = mark.work, at = mark.at] { work->run_until(at); });
+  }
+  const std::deque<std::function<void()>>& recorded() const { return work_->waiting; }
+
+ private:
+  struct Mark : Event {
+    Mark(std::shared_ptr<Work> of, int64_t behind) : work(std::move(of)), at(behind) {}
+    std::shared_ptr<Work> work;
+    int64_t at;
+  };
+
+  Emulator& on_;
+  bool records_;
+  std::shared_ptr<Work> work_ = std::make_shared<Work>();
+};
+
 struct Emulator::Tape : Recording {
-  std::vector<std::function<void()>> launches;
-  void launch() override {
-    for (const auto& one : launches) one();
+  std::deque<std::function<void()>> launches;
+  void launch(Stream& stream) override {
+    for (const auto& one : launches) Queue::of(stream).add(one);
   }
 };
 
@@ -121,7 +170,7 @@ class Emulator::Kernel : public Function {
     TENON_CHECK(Device, entry_ != nullptr && facts_ != nullptr, name_) << "defines no KERNEL";
   }
 
-  void launch(const LaunchShape& shape, std::span<const std::byte> params) override {
+  void launch(Stream& stream, const LaunchShape& shape, std::span<const std::byte> params) override {
     TENON_CHECK(Device, static_cast<int>(params.size()) == facts_[1], name_)
         << "takes " << facts_[1] << " bytes of parameters, got " << params.size();
     TENON_CHECK(Device, static_cast<int>(shape.threads) == facts_[0], name_)
@@ -135,10 +184,7 @@ class Emulator::Kernel : public Function {
                 name_)
         << "launched with a grid that no device takes";
     const std::vector<std::byte> copy(params.begin(), params.end());
-    if (on_.tape_)
-      on_.tape_->launches.emplace_back([this, shape, copy] { put(shape, copy); });
-    else
-      put(shape, copy);
+    Queue::of(stream).add([this, shape, copy] { put(shape, copy); });
   }
 
   KernelResources resources() override { return {}; }
@@ -210,36 +256,39 @@ std::shared_ptr<void> Emulator::allocate(int64_t bytes) {
   return {start + whole - page - used, [start, whole](void*) { munmap(start, whole); }};
 }
 
-void Emulator::copy_in(void* dst, const void* src, int64_t bytes) {
-  run_late();
+std::shared_ptr<Stream> Emulator::make_stream() { return std::make_shared<Queue>(*this); }
+std::shared_ptr<Stream> Emulator::borrow_stream(void*) { return make_stream(); }
+
+void Emulator::copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) {
+  const auto* const from = static_cast<const std::byte*>(src);
+  call(stream, {}, [dst, copy = std::vector<std::byte>(from, from + bytes)](void*) {
+    if (!copy.empty()) std::memcpy(dst, copy.data(), copy.size());
+  });
+}
+void Emulator::copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) {
+  stream.synchronize();
   if (bytes > 0) std::memcpy(dst, src, static_cast<size_t>(bytes));
 }
-void Emulator::copy_out(void* dst, const void* src, int64_t bytes) {
-  run_late();
-  if (bytes > 0) std::memcpy(dst, src, static_cast<size_t>(bytes));
+void Emulator::copy(Stream& stream, void* dst, const void* src, int64_t bytes) {
+  call(stream, {}, [dst, src, bytes](void*) { std::memcpy(dst, src, static_cast<size_t>(bytes)); });
 }
-void Emulator::fill_zero(void* dst, int64_t bytes) {
-  call({}, [dst, bytes](void*) { std::memset(dst, 0, static_cast<size_t>(bytes)); });
-}
-
-void Emulator::begin_recording() {
-  TENON_CHECK(Internal, !tape_, kWhere) << "is recording already";
-  tape_ = std::make_unique<Tape>();
-}
-std::unique_ptr<Recording> Emulator::end_recording() {
-  TENON_CHECK(Internal, tape_ != nullptr, kWhere) << "is not recording";
-  return std::move(tape_);
+void Emulator::fill_zero(Stream& stream, void* dst, int64_t bytes) {
+  call(stream, {}, [dst, bytes](void*) { std::memset(dst, 0, static_cast<size_t>(bytes)); });
 }
 
-void Emulator::call(const std::string&, const std::function<void(void* stream)>& put) {
-  const auto after = [this, put] {
+std::unique_ptr<Recording> Emulator::record(const std::function<void(Stream&)>& runs) {
+  Queue recording(*this, true);
+  runs(recording);
+  auto tape = std::make_unique<Tape>();
+  tape->launches = recording.recorded();
+  return tape;
+}
+
+void Emulator::call(Stream& stream, const std::string&, const std::function<void(void* native)>& put) {
+  Queue::of(stream).add([this, put] {
     run_late();
     put(nullptr);
-  };
-  if (tape_)
-    tape_->launches.emplace_back(after);
-  else
-    after();
+  });
 }
 
 TensorMap Emulator::encode(const TensorBox& box) const {

@@ -23,6 +23,8 @@ struct EmulatorOptions {
   bool backwards = false;
   /// This launch, the first is 0, runs as late as it can: when its successor waits for it, or the host does.
   int late = -1;
+  /// What is put on a stream is done when somebody waits for it: finds what was not waited for.
+  bool lazy = false;
 
   static std::vector<std::string> default_includes();
 };
@@ -40,24 +42,26 @@ class Emulator : public Device {
   /// headers.
   std::shared_ptr<Function> load(const KernelSource& source) override;
   std::shared_ptr<void> allocate(int64_t bytes) override;
-  void copy_in(void* dst, const void* src, int64_t bytes) override;
-  void copy_out(void* dst, const void* src, int64_t bytes) override;
-  void fill_zero(void* dst, int64_t bytes) override;
-  void synchronize() override { run_late(); }
-  void begin_recording() override;
-  std::unique_ptr<Recording> end_recording() override;
+  std::shared_ptr<Stream> make_stream() override;
+  std::shared_ptr<Stream> borrow_stream(void* stream) override;
+  void copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) override;
+  void copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) override;
+  void copy(Stream& stream, void* dst, const void* src, int64_t bytes) override;
+  void fill_zero(Stream& stream, void* dst, int64_t bytes) override;
+  std::unique_ptr<Recording> record(const std::function<void(Stream& recording)>& runs) override;
   TensorMap encode(const TensorBox& box) const override;
-  void call(const std::string& name, const std::function<void(void* stream)>& put) override;
+  void call(Stream& stream, const std::string& name, const std::function<void(void* native)>& put) override;
   /// Counted over all launches of the process; a test may set it to {}.
   static BlockStatistics& statistics();
 
  private:
+  struct Work;
+  class Queue;
   struct Tape;
   class Kernel;
   void run_late();
   EmulatorOptions options_;
   DeviceFacts facts_;
-  std::unique_ptr<Tape> tape_;
   int launches_ = 0;
   std::function<void()> late_;  ///< a launch that has not run yet
   std::map<std::string, std::shared_ptr<Kernel>> kernels_;

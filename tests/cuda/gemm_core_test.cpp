@@ -53,24 +53,19 @@ struct Problem {
     return total;
   }
   void compare(const std::vector<float>& y) const {
-    int wrong = 0;
-    for (int64_t row = 0; row < rows && wrong < 5; ++row)
-      for (int col = 0; col < columns && wrong < 5; ++col) {
+    std::vector<double> wanted, allowed;
+    for (int64_t row = 0; row < rows; ++row)
+      for (int col = 0; col < columns; ++col) {
         double want = 1, size = 1;
         for (int lane = 0; lane < lanes; ++lane) {
           const double part = sum(row, row / sizes.m * sizes.n + lane * columns + col);
           want *= part, size *= std::abs(part) + std::sqrt(sizes.k);
         }
         want += static_cast<double>(row) + 0.5 * col;
-        const double got = y[static_cast<size_t>(row * columns + col)];
-        const double tolerance =
-            0x1p-24 * (std::sqrt(sizes.k) * 4 * size + 2 * std::abs(want)) + stage_error(type) * size;
-        if (!(std::abs(got - want) <= tolerance)) {
-          ADD_FAILURE() << "at " << row << ", " << col << ": got " << got << ", want " << want << " within "
-                        << tolerance;
-          ++wrong;
-        }
+        wanted.push_back(want);
+        allowed.push_back(0x1p-24 * (std::sqrt(sizes.k) * 4 * size + 2 * std::abs(want)) + stage_error(type) * size);
       }
+    EXPECT_TRUE(close(y, wanted, [&](size_t i, double) { return allowed[i]; }));
   }
 };
 
@@ -100,6 +95,14 @@ TEST(GemmCore, TailsOfEverySize) {
   for (const auto& [m, n, k] :
        {std::tuple{1, 8, 8}, {63, 64, 64}, {64, 72, 56}, {65, 8, 264}, {130, 136, 16}, {7, 200, 384}})
     check({kSmall}, {.m = m, .n = n, .k = k});
+}
+
+TEST(GemmCore, FaultsFail) {
+  const Problem problem{DType::BF16, 1, {.m = 70, .n = 40, .k = 72}};
+  const std::vector<float> y = run_core<Params>(
+      "gemm", text_of(Variant{kSmall}), gemm_launch(kSmall, problem.sizes, 1),
+      {problem.sizes, problem.a.memory.get(), problem.b.memory.get(), nullptr}, problem.rows * problem.columns);
+  expect_faults_fail(y, [&](const std::vector<float>& out) { problem.compare(out); });
 }
 
 TEST(GemmCore, Batches) { check({kSmall}, {.m = 70, .n = 40, .k = 72, .batch = 3}); }

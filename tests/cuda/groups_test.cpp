@@ -2,6 +2,7 @@
 // blocks meet, the same bits for threads in any order.
 #include "cuda/emulated_runner.h"
 #include "cuda/emulator.h"
+#include "support/close.h"
 #include "tenon/backend/cuda/launch_kernel.h"
 
 namespace tenon::launches {
@@ -9,15 +10,18 @@ namespace {
 
 class Groups : public LaunchTest {
  protected:
-  /// Sums and squares of [samples, inner, channels] bf16 on `arch` against sums in double precision. `partials`: blocks
-  /// leave theirs in memory.
-  void expect_sums(const char* arch, const Shape& shape, bool partials) {
+  /// Means and variances of [samples, inner, channels] f16 about `far` on `arch` against double precision. `partials`:
+  /// blocks leave theirs in memory.
+  void expect_moments(const char* arch, const Shape& shape, bool partials, double far = 0) {
     SCOPED_TRACE(std::string(arch) + " " + shape.str());
     const bool hopper = std::string(arch) == "sm_90a";
     const std::string name = arch + shape.str();
-    tensors.emplace(name, random_tensor(DType::BF16, shape, 7));
-    const Expr x = input(g, name, DType::BF16, shape);
-    const Launch l = launch("groups", {{"sum", sum(x, ReduceOver::Inner)}, {"sq", sumsq(x, ReduceOver::Inner)}});
+    std::vector<double> values = random_tensor(DType::F16, shape, 7).values();
+    for (double& v : values) v += far;
+    tensors.insert_or_assign(name, HostTensor::from(DType::F16, shape, values));
+    const Expr x = input(g, name, DType::F16, shape);
+    const Launch l =
+        launch("groups", {{"mean", mean(x, ReduceOver::Inner)}, {"variance", variance(x, ReduceOver::Inner)}});
     Tensors first;
     for (const bool backwards : {false, true}) {
       const auto device = std::make_shared<cuda::test::Emulator>(
@@ -26,7 +30,7 @@ class Groups : public LaunchTest {
       EXPECT_EQ(memory.scratch > 0, partials);
       std::string steps;
       const Tensors got = run_on(device, l, tensors, &steps);
-      if (first.empty()) compare_sums(got, tensors.at(name), shape);
+      if (first.empty()) compare_moments(got, tensors.at(name), shape);
       if (first.empty()) first = got;
       for (const auto& [output, t] : got)
         EXPECT_TRUE(t.data == first.at(output).data) << output << " depends on the order";
@@ -34,42 +38,49 @@ class Groups : public LaunchTest {
   }
 
  private:
-  static void compare_sums(const Tensors& got, const HostTensor& x, const Shape& shape) {
+  static void compare_moments(const Tensors& got, const HostTensor& x, const Shape& shape) {
     const std::vector<double> values = x.values();
     const int64_t inner = shape[1], channels = shape[2];
-    std::vector<double> sums(static_cast<size_t>(shape[0] * channels)), squares = sums;
-    for (int64_t i = 0; i < shape.numel(); ++i) {
-      const size_t at = static_cast<size_t>(i / (inner * channels) * channels + i % channels);
-      const double v = values[static_cast<size_t>(i)];
-      sums[at] += v;
-      squares[at] += v * v;
-    }
-    const std::vector<double> sum = got.at("sum").values(), sq = got.at("sq").values();
-    ASSERT_EQ(sum.size(), sums.size());
-    ASSERT_EQ(sq.size(), squares.size());
-    for (size_t i = 0; i < sums.size(); ++i) {
-      ASSERT_LE(std::abs(sum[i] - sums[i]), 1e-6 * (static_cast<double>(inner) + squares[i])) << "sum " << i;
-      ASSERT_LE(std::abs(sq[i] - squares[i]), 1e-6 * squares[i]) << "sq " << i;
-    }
+    const double n = static_cast<double>(inner), u = unit_roundoff(DType::F32);
+    std::vector<double> means(static_cast<size_t>(shape[0] * channels)), variances = means;
+    const auto at = [&](int64_t i) { return static_cast<size_t>(i / (inner * channels) * channels + i % channels); };
+    for (int64_t i = 0; i < shape.numel(); ++i) means[at(i)] += values[static_cast<size_t>(i)] / n;
+    for (int64_t i = 0; i < shape.numel(); ++i)
+      variances[at(i)] += std::pow(values[static_cast<size_t>(i)] - means[at(i)], 2) / n;
+    const auto of_mean = [&](size_t i) { return 3 * u * (std::abs(means[i]) + std::sqrt(variances[i])); };
+    EXPECT_TRUE(close(got.at("mean").values(), means, [&](size_t i, double) { return of_mean(i); })) << "mean";
+    const auto of_variance = [&](size_t i, double) {
+      return 16 * u * variances[i] + of_mean(i) * (of_mean(i) + 2 * std::sqrt(variances[i]));
+    };
+    EXPECT_TRUE(close(got.at("variance").values(), variances, of_variance)) << "variance";
   }
 };
 
 TEST_F(Groups, FewRowsOfFewColumnsAreOneClusters) {
-  expect_sums("sm_90a", {2, 4096, 320}, false);
-  expect_sums("sm_90a", {2, 1024, 640}, false);
-  expect_sums("sm_90a", {3, 777, 40}, false);
+  expect_moments("sm_90a", {2, 4096, 320}, false);
+  expect_moments("sm_90a", {2, 1024, 640}, false);
+  expect_moments("sm_90a", {3, 777, 40}, false);
+}
+
+TEST_F(Groups, FarFromZero) {
+  for (double far : {100.0, 2000.0}) {
+    expect_moments("sm_90a", {2, 4096, 64}, false, far);
+    expect_moments("sm_89", {2, 300, 40}, false, far);
+    expect_moments("sm_89", {1, 65536, 24}, true, far);
+    expect_moments("sm_89", {2, 7, 3}, false, far);
+  }
 }
 
 TEST_F(Groups, FewerAreOneBlocks) {
-  for (const char* arch : {"sm_90a", "sm_89"}) expect_sums(arch, {2, 300, 40}, false);
+  for (const char* arch : {"sm_90a", "sm_89"}) expect_moments(arch, {2, 300, 40}, false);
 }
 
 TEST_F(Groups, OthersAreAddedByTheLastBlock) {
   for (const char* arch : {"sm_90a", "sm_89"}) {
-    expect_sums(arch, {1, 4224, 3840}, true);
-    expect_sums(arch, {1, 65536, 72}, true);
+    expect_moments(arch, {1, 4224, 3840}, true);
+    expect_moments(arch, {1, 65536, 72}, true);
   }
-  expect_sums("sm_89", {2, 4096, 320}, true);
+  expect_moments("sm_89", {2, 4096, 320}, true);
 }
 
 }  // namespace

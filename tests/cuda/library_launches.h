@@ -64,7 +64,7 @@ class LibraryLaunchTest : public LaunchTest {
   /// Whether a GPU has the library.
   virtual bool has_library(cuda::Device& gpu) const = 0;
   /// Runs the launch on all devices by the library, or by kernels of ours if not `native`, and compares.
-  void expect_on_library(const Launch& l, const Tolerance& tolerance, bool native = true) {
+  void expect_on_library(const Launch& l, const Rounding& tolerance, bool native = true) {
     Oracle oracle(tensors);
     std::vector<std::vector<double>> want;
     for (const Output& o : l.outputs) want.push_back(oracle.eval(o.value));

@@ -30,10 +30,11 @@ class ListCodeTest : public testing::Test {
     const auto device = std::make_shared<CompileDevice>(arch, options_);
     Lion lion(make_cuda_backend(device), types);
     const std::shared_ptr<void> memory = device->allocate(1 << 20);
+    const std::shared_ptr<Stream> stream = device->make_stream();
     LionOptions o;
     o.non_finite = non_finite;
     const LionTensor one = {memory.get(), memory.get(), memory.get(), types.master ? memory.get() : nullptr, 1000};
-    for (const size_t tensors : {1u, 400u}) lion.step(std::vector<LionTensor>(tensors, one), o);
+    for (const size_t tensors : {1u, 400u}) lion.step(*stream, std::vector<LionTensor>(tensors, one), o);
     KernelExpectations expected;
     expected.blocks = 4;
     return device->finish([expected](const KernelSource&) { return expected; });

@@ -107,8 +107,8 @@ TEST(Nvrtc, MissingIsOneErrorWithTheCommand) {
 }
 
 TEST(LogSummary, ErrorsBeforeTheRest) {
-  EXPECT_EQ(log_summary("remark\nkernel.cu(3): error: x\n\nmore\n"), "\n  kernel.cu(3): error: x");
-  EXPECT_EQ(log_summary("one\n\ntwo\nthree\n", 2), "\n  one\n  two");
+  EXPECT_EQ(log_summary("remark\nkernel.cu(3): error: x\n\nmore\n"), "; kernel.cu(3): error: x");
+  EXPECT_EQ(log_summary("one\n\ntwo\nthree\n", 2), "; one; two");
   EXPECT_EQ(log_summary(""), "");
 }
 

@@ -32,6 +32,7 @@ std::vector<float> latents(const std::string& device, DType type, int64_t side) 
 }
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return INFINITY;
   double difference = 0, size = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     difference += (a[i] - b[i]) * (a[i] - b[i]);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "emulator.h"
+#include "support/close.h"
 #include "tenon/core/dtype.h"
 #include "tenon/core/error.h"
 
@@ -34,13 +35,13 @@ class Vocabulary : public testing::Test {
                          int threads = 64, unsigned shared = 4096) {
     auto from = device.allocate(static_cast<int64_t>(in.size() * 4)),
          to = device.allocate(static_cast<int64_t>(floats * 4));
-    device.copy_in(from.get(), in.data(), static_cast<int64_t>(in.size() * 4));
+    device.copy_in(*stream, from.get(), in.data(), static_cast<int64_t>(in.size() * 4));
     const Buffers params{from.get(), static_cast<float*>(to.get())};
     device.load(source(body, threads))
-        ->launch({.threads = static_cast<unsigned>(threads), .shared_bytes = shared},
+        ->launch(*stream, {.threads = static_cast<unsigned>(threads), .shared_bytes = shared},
                  std::as_bytes(std::span(&params, 1)));
     std::vector<float> out(floats);
-    device.copy_out(out.data(), to.get(), static_cast<int64_t>(floats * 4));
+    device.copy_out(*stream, out.data(), to.get(), static_cast<int64_t>(floats * 4));
     return out;
   }
   std::string error_of(const std::string& body, int threads = 64) {
@@ -53,6 +54,7 @@ class Vocabulary : public testing::Test {
     return "no error";
   }
   Emulator device;
+  std::shared_ptr<Stream> stream = device.make_stream();
 };
 
 TEST_F(Vocabulary, ThreadsOfABlockMeetAndExchange) {
@@ -139,13 +141,12 @@ TEST_P(MmaTest, MultipliesWhatLdmatrixReads) {
                        in, 256);
   // Of e4m3, 33 addends are cut at 2^-13 of the power of two below 100.
   const double tolerance = type == DType::E4M3 ? 33 * 0x1p-13 * 64 : 1e-4;
-  for (int row = 0; row < 16; ++row)
-    for (int col = 0; col < 8; ++col) {
-      double want = 100;
-      for (int i = 0; i < k; ++i) want += a[index(row * k + i)] * b[index(col * k + i)];
-      EXPECT_LE(std::abs(out[index(row * 8 + col)] - want), tolerance) << row << ", " << col;
-      EXPECT_LE(std::abs(out[index(128 + row * 8 + col)] - want), tolerance) << row << ", " << col;
-    }
+  std::vector<double> want;
+  for (int at = 0; at < 256; ++at) {
+    want.push_back(100);
+    for (int i = 0; i < k; ++i) want.back() += a[index(at / 8 % 16 * k + i)] * b[index(at % 8 * k + i)];
+  }
+  EXPECT_TRUE(close(out, want, Tolerance{tolerance}));
 }
 INSTANTIATE_TEST_SUITE_P(Types, MmaTest, testing::Values(DType::BF16, DType::F16, DType::E4M3),
                          [](const auto& one) { return std::string(name_of(one.param)); });
@@ -218,7 +219,7 @@ TEST_F(Vocabulary, BoxesAndProductsComeAtTheirWaits) {
                                         .swizzle_bytes = 128}),
                          static_cast<float*>(out.get())};
   device.load({"probe", kBoxAndProduct})
-      ->launch({.threads = 128, .shared_bytes = 8200}, std::as_bytes(std::span(&params, 1)));
+      ->launch(*stream, {.threads = 128, .shared_bytes = 8200}, std::as_bytes(std::span(&params, 1)));
   EXPECT_TRUE(std::isnan(got[0]));
   EXPECT_EQ(got[1], 0.0f);  // row -1 lies outside
   EXPECT_EQ(got[2], values[0]);
@@ -259,12 +260,11 @@ TEST_F(Vocabulary, LaunchesAreRecorded) {
   EXPECT_EQ(x[5], 0.0f);
   const Buffers params{nullptr, x};
   auto kernel = device.load(source("p.out[thread_index()] += 1.0f;"));
-  device.begin_recording();
-  kernel->launch({.threads = 64}, std::as_bytes(std::span(&params, 1)));
-  auto recording = device.end_recording();
+  auto recording =
+      device.record([&](Stream& on) { kernel->launch(on, {.threads = 64}, std::as_bytes(std::span(&params, 1))); });
   EXPECT_EQ(x[5], 0.0f);
-  recording->launch();
-  recording->launch();
+  recording->launch(*stream);
+  recording->launch(*stream);
   EXPECT_EQ(x[5], 2.0f);
 }
 
@@ -276,8 +276,10 @@ TEST_F(Vocabulary, ALateLaunchRunsWhenItIsWaitedFor) {
   auto memory = late.allocate(1024);
   auto* x = static_cast<float*>(memory.get());
   const Buffers params{nullptr, x};
+  const auto late_stream = late.make_stream();
   const auto put = [&](const std::string& body, bool overlaps) {
-    late.load(source(body))->launch({.threads = 64, .overlaps = overlaps}, std::as_bytes(std::span(&params, 1)));
+    late.load(source(body))
+        ->launch(*late_stream, {.threads = 64, .overlaps = overlaps}, std::as_bytes(std::span(&params, 1)));
   };
   put("p.out[thread_index()] = 3.0f;", true);
   EXPECT_EQ(x[5], 0.0f);

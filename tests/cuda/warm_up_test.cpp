@@ -12,9 +12,9 @@ namespace {
 
 class CountingEmulator : public cuda::test::Emulator {
  public:
-  void begin_recording() override {
+  std::unique_ptr<cuda::Recording> record(const std::function<void(Stream&)>& runs) override {
     ++recordings;
-    Emulator::begin_recording();
+    return Emulator::record(runs);
   }
   int recordings = 0;
 };

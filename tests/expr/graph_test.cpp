@@ -31,7 +31,7 @@ TEST(Registry, EveryNodeHasWhatItsFamilyNeeds) {
     EXPECT_NE(t->infer, nullptr) << t->name;
     EXPECT_EQ(t->eval != nullptr, t->family == Family::Pointwise) << t->name;
     EXPECT_EQ(t->map != nullptr, t->family == Family::View) << t->name;
-    EXPECT_EQ(t->reduce_step != nullptr, t->family == Family::Reduce) << t->name;
+    EXPECT_EQ((t->reduce_step != nullptr) + (t->reduce_over_rows != nullptr), t->family == Family::Reduce) << t->name;
     EXPECT_EQ(t->expand != nullptr, t->family == Family::Sink) << t->name;
     EXPECT_EQ(t->reference != nullptr, t->family == Family::Anchor) << t->name;
     const bool differentiable =

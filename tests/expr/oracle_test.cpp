@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "samples.h"
+#include "support/close.h"
 
 namespace tenon {
 namespace {
@@ -12,8 +13,7 @@ using testing::Values;
 std::vector<double> eval(const Expr& e, const Values& values) { return testing::oracle_of(values).eval(e); }
 
 void expect_near(const std::vector<double>& got, const std::vector<double>& want, double tolerance) {
-  ASSERT_EQ(got.size(), want.size());
-  for (size_t i = 0; i < got.size(); ++i) EXPECT_LE(std::abs(got[i] - want[i]), tolerance) << i;
+  EXPECT_TRUE(close(got, want, Tolerance{tolerance}));
 }
 
 TEST(Oracle, LeavesGiveTheirStoredValues) {

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "tenon/expr/ops.h"
+#include "tenon/expr/oracle.h"
 
 namespace tenon {
 namespace {
@@ -52,7 +53,7 @@ TEST(Reductions, PiecesJoinToTheWhole) {
   std::mt19937 random(5);
   std::uniform_real_distribution<double> number(-3, 3);
   AllNodes::for_each([&]<class T>() {
-    if constexpr (T::family == Family::Reduce) {
+    if constexpr (requires { T::init; }) {
       std::vector<double> x(40);
       for (double& v : x) v = number(random);
       check_pieces<T>(x);
@@ -62,6 +63,39 @@ TEST(Reductions, PiecesJoinToTheWhole) {
       check_pieces<T>(x);
     }
   });
+}
+
+// What follows from moments is what the elements, or the nodes that it is made of over a row, give.
+TEST(Reductions, OfMoments) {
+  std::mt19937 random(6);
+  std::normal_distribution<double> number(30, 2);
+  std::vector<double> x(37);
+  for (double& v : x) v = number(random);
+  const double n = static_cast<double>(x.size());
+  double mean = 0, m2 = 0;
+  for (double v : x) mean += v / n;
+  for (double v : x) m2 += (v - mean) * (v - mean);
+  int kinds = 0;
+  for (const NodeType* t : node_types()) {
+    if (!t->reduce_of_moments) continue;
+    ++kinds;
+    double want = t->reduce_init;
+    if (t->reduce_step) {
+      for (double v : x) want = t->reduce_step(want, v);
+      want = t->reduce_finish(want, n);
+    } else {
+      Graph g;
+      const Expr row = input(g, "x", DType::F64, {37});
+      Oracle oracle({{"x", HostTensor::from(DType::F64, {37}, x)}});
+      want = oracle.eval(t->reduce_over_rows(row))[0];
+      Attrs over;
+      over.ints = {static_cast<int64_t>(ReduceOver::Last)};
+      const Expr itself = g.make(*t, std::array{row}, over);
+      EXPECT_LE(std::abs(oracle.eval(itself)[0] - want), 1e-12 * std::abs(want)) << t->name;
+    }
+    EXPECT_LE(std::abs(t->reduce_of_moments(n, mean, m2) - want), 1e-12 * std::abs(want)) << t->name;
+  }
+  EXPECT_EQ(kinds, 4);  // sum, mean, sum of squares, variance
 }
 
 }  // namespace

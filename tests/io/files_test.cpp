@@ -2,7 +2,9 @@
 #include "tenon/io/files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <atomic>
@@ -10,8 +12,8 @@
 #include <thread>
 
 #include "io_test_tools.h"
+#include "tenon/core/utf8.h"
 #include "tenon/io/json.h"
-#include "tenon/io/utf8.h"
 
 namespace {
 using namespace io_test;
@@ -134,6 +136,82 @@ TEST(WriteFile, AKilledProcessLeavesNothing) {
   waitpid(child, &status, 0);
   EXPECT_TRUE(WIFSIGNALED(status));
   EXPECT_EQ(folder.entries(), 0u);
+}
+
+TEST(WriteFile, TheFileBehindALinkIsReplacedAndTheLinkStays) {
+  const TempFolder folder;
+  put(folder / "sub/real", "old");
+  fs::create_symlink("sub/real", folder / "a");
+  fs::create_symlink(folder / "a", folder / "b");
+  fs::create_symlink("sub/new", folder / "dangling");
+  write_file(folder / "b", bytes_of("new"), Overwrite::Yes);
+  EXPECT_TRUE(fs::is_symlink(folder / "a") && fs::is_symlink(folder / "b"));
+  EXPECT_EQ(read_file(folder / "sub/real"), "new");
+  write_file(folder / "dangling", bytes_of("made"), Overwrite::Yes);
+  EXPECT_EQ(read_file(folder / "sub/new"), "made");
+  expect_error(ErrorKind::Usage, "exists already", [&] { write_file(folder / "a", bytes_of("x"), Overwrite::No); });
+}
+
+TEST(WriteFile, OnlyRegularFilesAreReplaced) {
+  const TempFolder folder;
+  ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
+  fs::create_symlink("loop", folder / "loop");
+  for (const Overwrite o : {Overwrite::Yes, Overwrite::No})
+    expect_error(ErrorKind::Usage, "is a FIFO, not a file", [&] { write_file(folder / "fifo", bytes_of("x"), o); });
+  expect_error(ErrorKind::Usage, "loop of links", [&] { write_file(folder / "loop", bytes_of("x"), Overwrite::Yes); });
+  expect_error(ErrorKind::Usage, "is a device", [] { write_file("/dev/null", bytes_of("x"), Overwrite::Yes); });
+}
+
+// What a process that was killed between link and rename left is removed; what another one holds is not.
+TEST(WriteFile, LeftoversAreSwept) {
+  const TempFolder folder;
+  put(folder / ".tenon-1-0.tmp", "left");
+  put(folder / ".tenon-1-1.tmp", "young");
+  put(folder / ".tenon-1-2.tmp", "held");
+  put(folder / ".tenon-1-3.txt", "another's");
+  put(folder / "a", "old");
+  for (const char* old : {".tenon-1-0.tmp", ".tenon-1-2.tmp", ".tenon-1-3.txt"})
+    fs::last_write_time(folder / old, fs::file_time_type::clock::now() - std::chrono::minutes(2));
+  const int held = open((folder / ".tenon-1-2.tmp").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(flock(held, LOCK_EX), 0);
+  write_file(folder / "a", bytes_of("new"), Overwrite::Yes);
+  EXPECT_FALSE(fs::exists(folder / ".tenon-1-0.tmp"));
+  for (const char* kept : {".tenon-1-1.tmp", ".tenon-1-2.tmp", ".tenon-1-3.txt"})
+    EXPECT_TRUE(fs::exists(folder / kept));
+  close(held);
+  write_file(folder / "a", bytes_of("newer"), Overwrite::Yes);
+  EXPECT_FALSE(fs::exists(folder / ".tenon-1-2.tmp"));
+  EXPECT_EQ(read_file(folder / "a"), "newer");
+}
+
+TEST(OutputPlace, OneForEveryNameOfAFile) {
+  const TempFolder folder;
+  put(folder / "sub/x", "");
+  fs::create_directory_symlink("sub", folder / "link");
+  fs::create_symlink("sub/new", folder / "dangling");
+  const fs::path real = fs::canonical(folder / "sub") / "new";
+  for (const char* name : {"sub/new", "./sub/new", "link/new", "sub/../sub/./new", "dangling"})
+    EXPECT_EQ(output_place(folder / name), real) << name;
+  EXPECT_EQ(output_place("new"), fs::current_path() / "new");
+  EXPECT_EQ(output_place("./new"), output_place("new"));
+  EXPECT_NE(output_place("new"), output_place("neu"));
+}
+
+TEST(FileExists, OrNobodyCanTell) {
+  const TempFolder folder;
+  put(folder / "file", "");
+  fs::create_symlink("loop", folder / "loop");
+  fs::create_symlink("nothing", folder / "dangling");
+  EXPECT_TRUE(file_exists(folder / "file"));
+  EXPECT_TRUE(folder_exists(folder.path()));
+  EXPECT_FALSE(folder_exists(folder / "file"));
+  EXPECT_FALSE(file_exists(folder / "none"));
+  EXPECT_FALSE(file_exists(folder / "file/inside"));
+  EXPECT_FALSE(file_exists(folder / std::string(300, 'n')));
+  expect_error(ErrorKind::Model, "Too many levels of symbolic links", [&] { file_exists(folder / "loop"); });
+  expect_error(ErrorKind::Model, "Too many levels of symbolic links", [&] { folder_exists(folder / "loop/inside"); });
+  expect_error(ErrorKind::Model, "link to a file that does not exist", [&] { file_exists(folder / "dangling"); });
+  expect_error(ErrorKind::Model, "cannot be read: Not a directory", [&] { list_folder(folder / "file"); });
 }
 
 TEST(ReadFile, Refusals) {

@@ -23,23 +23,46 @@ Image picture(int64_t width, int64_t height) {
   return image;
 }
 
+nlohmann::json recorded() {
+  return nlohmann::json::parse(std::ifstream(TENON_SOURCE_DIR "/tests/fixtures/io/resize.json"));
+}
+
+void expect_equal(const Image& out, const nlohmann::json& c) {
+  EXPECT_EQ(out.width, c["to"][0]);
+  EXPECT_EQ(out.height, c["to"][1]);
+  EXPECT_EQ(out.pixels, c["pixels"].get<std::vector<uint8_t>>()) << c["from"] << " to " << c["to"];
+}
+
 TEST(Resize, EqualsPillow) {
-  const auto all =
-      nlohmann::json::parse(std::ifstream(std::string(TENON_SOURCE_DIR) + "/tests/fixtures/io/bicubic.json"));
-  ASSERT_FALSE(all["cases"].empty());
+  const nlohmann::json all = recorded();
+  ASSERT_GE(all["cases"].size(), 12u);
   for (const auto& c : all["cases"]) {
-    const Image out = resize_bicubic(picture(c["from"][0], c["from"][1]), c["to"][0], c["to"][1]);
-    EXPECT_EQ(out.width, c["to"][0]);
-    EXPECT_EQ(out.height, c["to"][1]);
-    EXPECT_EQ(out.pixels, c["pixels"].get<std::vector<uint8_t>>()) << c["from"] << " to " << c["to"];
+    const Resampling kernel = c["kernel"] == "lanczos" ? Resampling::Lanczos : Resampling::Bicubic;
+    expect_equal(resize(picture(c["from"][0], c["from"][1]), c["to"][0], c["to"][1], kernel), c);
   }
 }
 
-TEST(Resize, TheSameSizeIsTheSamePicture) { EXPECT_EQ(resize_bicubic(picture(7, 5), 7, 5), picture(7, 5)); }
+TEST(Resize, TheSameSizeIsTheSamePicture) {
+  EXPECT_EQ(resize(picture(7, 5), 7, 5, Resampling::Bicubic), picture(7, 5));
+}
 
 TEST(Resize, RefusesAbsurdSizes) {
-  EXPECT_THROW(resize_bicubic(picture(4, 4), 0, 4), Error);
-  EXPECT_THROW(resize_bicubic(picture(4, 4), 4, kMaxImageSide + 1), Error);
+  EXPECT_THROW(resize(picture(4, 4), 0, 4, Resampling::Bicubic), Error);
+  EXPECT_THROW(resize(picture(4, 4), 4, kMaxImageSide + 1, Resampling::Lanczos), Error);
+}
+
+TEST(Fit, EqualsTheWebUi) {
+  const nlohmann::json all = recorded();
+  ASSERT_GE(all["fits"].size(), 12u);
+  for (const auto& c : all["fits"]) {
+    SCOPED_TRACE(c["mode"]);
+    expect_equal(fit(picture(c["from"][0], c["from"][1]), c["to"][0], c["to"][1], parse_resize_mode(c["mode"])), c);
+  }
+}
+
+TEST(Fit, NamesOfModes) {
+  for (const std::string& name : resize_mode_names()) EXPECT_EQ(name_of(parse_resize_mode(name)), name);
+  EXPECT_THROW(parse_resize_mode("squeeze"), Error);
 }
 
 TEST(Crop, CutsOutAndFillsWithBlack) {

@@ -33,7 +33,7 @@ TEST(Safetensors, RoundTripOfEveryType) {
     EXPECT_EQ(view.dtype, types[i]);
     EXPECT_EQ(view.shape, (Shape{2, 3}));
     ASSERT_EQ(view.size, bytes[i].size());
-    EXPECT_EQ(std::memcmp(view.data, bytes[i].data(), view.size), 0) << view.name;
+    EXPECT_EQ(std::memcmp(view.data, bytes[i].data(), view.size), 0) << tensors[i].name;
     EXPECT_EQ(reinterpret_cast<uintptr_t>(view.data) % static_cast<uintptr_t>(size_of(types[i])), 0u);
   }
   EXPECT_EQ(folder.entries(), 1u);
@@ -87,7 +87,7 @@ TEST(Safetensors, IndexOfShards) {
   put(folder / "m.safetensors.index.json",
       R"({"metadata":{"total_size":36},"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
   const WeightSet set = open_weights(folder / "m.safetensors.index.json");
-  EXPECT_EQ(set.files.size(), 2u);
+  EXPECT_EQ(set.bytes.size(), 2u);
   EXPECT_EQ(set.tensors.size(), 3u);
   EXPECT_EQ(first_value(set.tensors.at("b")), 1.0f);
 }

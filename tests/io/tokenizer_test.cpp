@@ -2,13 +2,13 @@
 #include <fstream>
 
 #include "io_test_tools.h"
+#include "tenon/core/utf8.h"
 #include "tenon/io/bpe.h"
 #include "tenon/io/clip_text.h"
 #include "tenon/io/clip_tokenizer.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/io/random.h"
-#include "tenon/io/utf8.h"
 
 namespace {
 using namespace io_test;
@@ -42,8 +42,8 @@ json vocabulary_of(const std::string& merges) {
 
 const ClipTokenizer& real() {
   static const ClipTokenizer tokenizer = [] {
-    const std::string merges = read_file(fixture("clip/merges.txt"));
-    return ClipTokenizer::from_text(vocabulary_of(merges).dump(), merges, "fixture");
+    const std::string merges = read_file(TENON_SOURCE_DIR "/assets/clip/merges.txt");
+    return ClipTokenizer::from_text(vocabulary_of(merges).dump(), merges, "CLIP");
   }();
   return tokenizer;
 }
@@ -54,6 +54,21 @@ TEST(ClipTokenizer, SpecialIdsOfTheRealVocabulary) {
   EXPECT_EQ(real().end_id(), 49407);
   EXPECT_EQ(real().pad_id(), 49407);
   EXPECT_EQ(real().window_length(), 77);
+}
+
+// Without a vocabulary.
+TEST(ClipTokenizer, MergesAloneGiveTheSameIds) {
+  const std::string merges = read_file(TENON_SOURCE_DIR "/assets/clip/merges.txt");
+  const ClipTokenizer alone = ClipTokenizer::from_merges(merges, "CLIP");
+  EXPECT_EQ(alone.vocab_size(), real().vocab_size());
+  EXPECT_EQ(alone.start_id(), real().start_id());
+  EXPECT_EQ(alone.end_id(), real().end_id());
+  std::ifstream in(fixture("clip/cases.jsonl"));
+  for (std::string line; std::getline(in, line);) {
+    const json c = json::parse(line);
+    EXPECT_EQ(alone.encode(c[0].get<std::string>()), c[1].get<Ids>()) << c[0];
+  }
+  EXPECT_THROW(ClipTokenizer::from_merges("a b\na b\n", "twice"), Error);
 }
 
 TEST(ClipTokenizer, KnownVectors) {

@@ -111,7 +111,8 @@ TEST_F(CheckpointFiles, RefusalNamesTheComponent) {
     stable_diffusion_config(Checkpoint::open(folder_));
     FAIL();
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), testing::AllOf(testing::HasSubstr("(unet)"), testing::HasSubstr("use_linear_projection")));
+    EXPECT_THAT(e.what(),
+                testing::AllOf(testing::HasSubstr("unet/config.json"), testing::HasSubstr("use_linear_projection")));
   }
 }
 

@@ -27,9 +27,9 @@ TEST(Layers, GroupNormOfAConcatenation) {
                                    {"beta", hash_input(4, 12)}});
   const auto found = oracle.eval(nn::group_norm(x, {3, 1e-3}, gamma, beta));
   const auto values = oracle.eval(x), scale = oracle.eval(gamma), shift = oracle.eval(beta);
-  // Sums of the parts, not of the whole, so that each producer can supply its own.
-  EXPECT_TRUE(nn::channel_sums(x).is<nodes::Concat>());
-  EXPECT_TRUE(nn::channel_square_sums(x).is<nodes::Concat>());
+  // Statistics of the parts, not of the whole, so that each producer can supply its own.
+  EXPECT_TRUE(nn::channel_means(x).is<nodes::Concat>());
+  EXPECT_TRUE(nn::channel_variances(x).is<nodes::Concat>());
   for (size_t n = 0; n < 2; ++n)
     for (size_t group = 0; group < 3; ++group) {
       double total = 0, squares = 0;

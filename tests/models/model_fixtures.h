@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../fixtures/hashing.h"
+#include "support/close.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/io/safetensors.h"
@@ -72,23 +73,18 @@ inline tenon::Oracle hash_oracle(const tenon::WeightShapes& names, std::map<std:
   });
 }
 
-/// Largest difference relative to the largest expected value; `stride` thins `found`.
-inline double relative_error(const std::vector<double>& found, const std::vector<double>& expected, size_t stride = 1) {
-  EXPECT_EQ((found.size() + stride - 1) / stride, expected.size());
-  double worst = 0, top = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const double d = std::abs(found.at(i * stride) - expected[i]);
-    worst = !(d <= worst) ? d : worst;
-    top = std::max(top, std::abs(expected[i]));
-  }
-  return worst / top;
+/// Every `stride`-th of `found` is what is expected, within `tolerance` of the largest expected value.
+inline testing::AssertionResult agrees(const std::vector<double>& found, const std::vector<double>& expected,
+                                       double tolerance, size_t stride = 1) {
+  return tenon::close_to_largest(tenon::every(found, stride), expected, tolerance);
 }
 
 /// Compares a whole or thinned tensor of a parity case with `found`.
 inline void expect_parity(const std::string& name, const std::string& tensor, const std::vector<double>& found,
                           double tolerance = 1e-5) {
   const auto& what = Parity::get().of(name)["expect"][tensor];
-  EXPECT_LE(relative_error(found, Parity::get().expected(name, tensor), what["stride"].get<size_t>()), tolerance)
+  EXPECT_EQ(static_cast<int64_t>(found.size()), shape_of(what["shape"]).numel()) << name << " " << tensor;
+  EXPECT_TRUE(agrees(found, Parity::get().expected(name, tensor), tolerance, what["stride"].get<size_t>()))
       << name << " " << tensor;
 }
 
@@ -99,8 +95,9 @@ inline double mean_magnitude(const std::vector<double>& x) {
 }
 
 inline void expect_starts_with(const std::vector<double>& x, std::initializer_list<double> first) {
-  size_t i = 0;
-  for (double v : first) EXPECT_LE(std::abs(x.at(i++) - v), 1e-4) << "element " << i - 1;
+  ASSERT_GE(x.size(), first.size());
+  EXPECT_TRUE(tenon::close(std::vector(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(first.size())),
+                           std::vector<double>(first), tenon::Tolerance{1e-4}));
 }
 
 /// The value behind `steps` further nodes of a chain that starts at the product or convolution with the weight `name`:

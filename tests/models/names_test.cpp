@@ -79,14 +79,13 @@ TEST(Names, ReportOfDifferences) {
   ASSERT_EQ(report.wrong_shape.size(), 1u);
   EXPECT_EQ(report.wrong_shape[0].name, "a");
   EXPECT_FALSE(report.usable());
-  EXPECT_EQ(report.str(),
-            "missing (1):\n  b\nwrong shape (1):\n  a: expected [2,3], found [3,2]\nunexpected (1):\n  d\n");
+  EXPECT_EQ(report.str(), "1 missing: b; 1 of another shape: a (expected [2,3], found [3,2]); 1 unexpected: d");
   try {
     require_weights(report, "file");
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Model);
-    EXPECT_THAT(e.what(), testing::AllOf(testing::HasSubstr("  b"), testing::Not(testing::HasSubstr("unexpected"))));
+    EXPECT_THAT(e.what(), testing::AllOf(testing::HasSubstr(": b"), testing::Not(testing::HasSubstr("unexpected"))));
   }
   EXPECT_NO_THROW(require_weights(check_weights({}, {{"d", {1}}}), "file"));
 }

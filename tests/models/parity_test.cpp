@@ -219,7 +219,7 @@ TEST(UNet, Bf16StaysNear) {
                                                    {"step", {0}}})
         .eval(unet(g, tiny_unet(), shape, p));
   };
-  EXPECT_LE(relative_error(evaluate(nn::kBf16), evaluate(nn::kF32)), 0.05);
+  EXPECT_TRUE(agrees(evaluate(nn::kBf16), evaluate(nn::kF32), 0.05));
 }
 
 }  // namespace

@@ -102,18 +102,18 @@ std::vector<double> expected(const nlohmann::json& c) {
   return out;
 }
 
-double error(const nlohmann::json& c, const std::vector<float>& found) {
-  return relative_error({found.begin(), found.end()}, expected(c), c["stride"]);
+testing::AssertionResult agrees_with(const nlohmann::json& c, const std::vector<float>& found, double tolerance) {
+  return agrees({found.begin(), found.end()}, expected(c), tolerance, c["stride"]);
 }
 
 TEST_P(VitParity, EqualsTheReference) {
   const nlohmann::json& c = cases().at(GetParam());
   const VitConfig config = detect_vit(shapes_in(c["stored"]), c["config"], c["name"]);
-  EXPECT_LE(error(c, run(c, config, {})), 1e-4);
+  EXPECT_TRUE(agrees_with(c, run(c, config, {}), 1e-4));
   PlanOptions apart;
   apart.fusion = false;
   if (config.width < 1000) {
-    EXPECT_LE(error(c, run(c, config, apart)), 1e-4);
+    EXPECT_TRUE(agrees_with(c, run(c, config, apart), 1e-4));
   }
 }
 
@@ -124,13 +124,13 @@ TEST_P(VitParity, FoldingScalesChangesRoundingOnly) {
   unfolded.fold_scales = false;
   const std::vector<float> folded = run(c, config, {}), plain = run(c, config, unfolded);
   EXPECT_NE(folded, plain);
-  EXPECT_LE(relative_error({folded.begin(), folded.end()}, {plain.begin(), plain.end()}), 1e-5);
+  EXPECT_TRUE(close_to_largest(folded, plain, 1e-5));
 }
 
 TEST_P(VitParity, Bf16StaysNear) {
   const nlohmann::json& c = cases().at(GetParam());
   const VitConfig config = detect_vit(shapes_in(c["stored"]), c["config"], c["name"]);
-  EXPECT_LE(error(c, run(c, config, {}, nn::kBf16)), 0.03);
+  EXPECT_TRUE(agrees_with(c, run(c, config, {}, nn::kBf16), 0.03));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, VitParity, testing::Range<size_t>(0, cases().size()), [](const auto& chosen) {
@@ -237,6 +237,10 @@ TEST(Vit, RefusesWhatItIsNot) {
   odd.erase("blocks.0.mlp.fc2.weight");
   refused(odd, "blocks.0.mlp.fc2.weight");
   refused(stored, "num_attention_heads", {{"num_attention_heads", 3}});
+  const VitConfig narrow{.grid = 4, .width = 96, .depth = 1, .heads = 3, .hidden = 128, .gated = false};
+  refused(vit_weights(narrow), "width 96 is not a multiple of 64");
+  refused(vit_weights(narrow), "num_attention_heads", {{"layer_norm_eps", 1e-6}});
+  EXPECT_EQ(detect_vit(vit_weights(narrow), {{"num_attention_heads", 3}}, "model").heads, 3);
   EXPECT_FALSE(is_vit({{"unet.conv_in.weight", {4, 4, 3, 3}}}));
   Graph g;
   EXPECT_THROW(vit(g, VitConfig(), 1, 224, 225, nn::kF32), Error);

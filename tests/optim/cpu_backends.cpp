@@ -18,16 +18,18 @@ class IsaBackend : public Backend {
   std::string describe() const override { return engine_->vec.name; }
   int64_t memory_available() const override { return cpu::host_memory_available(); }
   std::vector<DType> types() const override { return {DType::F32}; }
-  LaunchMemory memory_of(const Launch&) const override { return {}; }
   std::shared_ptr<void> allocate(int64_t bytes) override { return cpu::allocate_host(bytes); }
-  std::unique_ptr<Kernel> prepare(const Launch&, const BufferTable&, const WeightSource&) override { return nullptr; }
+  std::unique_ptr<Kernel> make_kernel(const Launch&) override { return nullptr; }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override {
     return cpu::make_list_kernel(engine_, launch);
   }
-  void copy_in(void* dst, const void* src, int64_t bytes) override {
+  void copy(Stream&, void* dst, const void* src, int64_t bytes) override {
     std::memcpy(dst, src, static_cast<size_t>(bytes));
   }
-  void copy_out(void* dst, const void* src, int64_t bytes) override {
+  void copy_in(Stream&, void* dst, const void* src, int64_t bytes) override {
+    std::memcpy(dst, src, static_cast<size_t>(bytes));
+  }
+  void copy_out(Stream&, void* dst, const void* src, int64_t bytes) override {
     std::memcpy(dst, src, static_cast<size_t>(bytes));
   }
 

@@ -69,14 +69,12 @@ class TensorList {
   /// Moves the tensors to the backend, steps, and moves everything back.
   void step(Lion& lion, const LionOptions& options) {
     upload();
-    lion.step(tensors(), options);
+    lion.step(*stream_, tensors(), options);
     download();
   }
-  void upload() { backend_->copy_in(memory_.get(), host_.data(), bytes_); }
-  void download() {
-    backend_->synchronize();
-    backend_->copy_out(host_.data(), memory_.get(), bytes_);
-  }
+  Stream& stream() const { return *stream_; }
+  void upload() { backend_->copy_in(*stream_, memory_.get(), host_.data(), bytes_); }
+  void download() { backend_->copy_out(*stream_, host_.data(), memory_.get(), bytes_); }
   std::vector<LionTensor> tensors() const {
     std::vector<LionTensor> out;
     std::byte* base = static_cast<std::byte*>(memory_.get());
@@ -102,6 +100,7 @@ class TensorList {
  private:
   static constexpr int64_t kGuard = 64;
   std::shared_ptr<Backend> backend_;
+  std::shared_ptr<Stream> stream_ = backend_->make_stream();
   LionTypes types_;
   std::vector<int64_t> counts_;
   std::vector<int64_t> starts_[4];

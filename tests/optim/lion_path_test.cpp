@@ -112,7 +112,7 @@ TEST_F(NonFiniteTest, RaisesBeforeAnythingIsWritten) {
       list.upload();
       const std::vector<std::byte> before = list.bytes();
       try {
-        lion.step(list.tensors(), o);
+        lion.step(list.stream(), list.tensors(), o);
         ADD_FAILURE() << ground.name << ": not raised";
       } catch (const Error& e) {
         EXPECT_EQ(e.kind(), ErrorKind::Numeric);

@@ -155,7 +155,7 @@ TEST(Lion, RefusesBadArguments) {
   const auto with = [&](auto change) {
     LionOptions o;
     change(o);
-    return [&, o] { lion.step(list.tensors(), o); };
+    return [&, o] { lion.step(list.stream(), list.tensors(), o); };
   };
   expect_refused(with([](LionOptions& o) { o.lr = -1; }), "lr");
   expect_refused(with([](LionOptions& o) { o.lr = NAN; }), "lr");
@@ -164,10 +164,10 @@ TEST(Lion, RefusesBadArguments) {
   expect_refused(with([](LionOptions& o) { o.weight_decay = INFINITY; }), "weight_decay");
   std::vector<LionTensor> tensors = list.tensors();
   tensors[0].grad = nullptr;
-  expect_refused([&] { lion.step(tensors, {}); }, "tensor 0");
-  expect_refused([&] { mastered.step(list.tensors(), {}); }, "master");
+  expect_refused([&] { lion.step(list.stream(), tensors, {}); }, "tensor 0");
+  expect_refused([&] { mastered.step(list.stream(), list.tensors(), {}); }, "master");
   tensors[0].count = -1;
-  expect_refused([&] { lion.step(tensors, {}); }, "count");
+  expect_refused([&] { lion.step(list.stream(), tensors, {}); }, "count");
   list.download();
   EXPECT_EQ(list.bytes(), before);
 }

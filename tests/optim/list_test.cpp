@@ -7,6 +7,7 @@
 #include "tenon/backend/null/null_backend.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/skeleton.h"
 
 namespace tenon::optim {
 namespace {
@@ -31,20 +32,20 @@ struct ListTest : testing::Test {
   // Runs over all vectors; numbers are 1, 2, ..
   static void run(const Ground& ground, const Launch& launch, Vectors& values) {
     const std::unique_ptr<ListKernel> kernel = ground.backend->prepare_list(launch);
+    const std::shared_ptr<Stream> stream = ground.backend->make_stream();
     ListItem item;
     item.count = kCount;
     std::vector<std::shared_ptr<void>> memory;
     for (const std::string& name : kernel->vectors()) {
       memory.push_back(ground.backend->allocate(kCount * 4));
-      ground.backend->copy_in(memory.back().get(), values.at(name).data(), kCount * 4);
+      ground.backend->copy_in(*stream, memory.back().get(), values.at(name).data(), kCount * 4);
       item.vectors[memory.size() - 1] = memory.back().get();
     }
     std::vector<float> numbers;
     for (size_t i = 0; i < kernel->scalars().size(); ++i) numbers.push_back(static_cast<float>(i + 1));
-    kernel->run(std::array{item}, numbers);
-    ground.backend->synchronize();
+    kernel->run(*stream, std::array{item}, numbers);
     for (size_t v = 0; v < memory.size(); ++v)
-      ground.backend->copy_out(values.at(kernel->vectors()[v]).data(), memory[v].get(), kCount * 4);
+      ground.backend->copy_out(*stream, values.at(kernel->vectors()[v]).data(), memory[v].get(), kCount * 4);
   }
   using Want = std::function<float(float a, float b, float c, float d)>;
   // EXPECTs the values of `output` everywhere; the numbers in the tests' vectors make every product exact.
@@ -58,7 +59,13 @@ struct ListTest : testing::Test {
             << ground.name << ", element " << i << " of " << print(launch.outputs[0].value);
     }
   }
-  static Launch launch(std::vector<Output> outputs) { return {"test", "map", std::move(outputs), {}}; }
+  static Launch formed(Launch l) {
+    const std::optional<std::string> refused = form_launch(l);
+    TENON_CHECK(Usage, !refused, l.name) << *refused;
+    return l;
+  }
+  static Launch unformed(std::vector<Output> outputs) { return {"test", "map", std::move(outputs), {}}; }
+  static Launch launch(std::vector<Output> outputs) { return formed(unformed(std::move(outputs))); }
 };
 
 TEST_F(ListTest, SumsOfProducts) {
@@ -111,19 +118,19 @@ TEST_F(ListTest, Refuses) {
   for (int i = 0; i < 7; ++i) seven.push_back({"v" + std::to_string(i), a + static_cast<double>(i)});
   const Launch refused[] = {
       {"gemm", "gemm", {{"y", a}}, {}},
-      launch({{"y", sum(a, ReduceOver::Last)}}),
-      launch({{"y", slice(a, 0, 0, 8)}}),
-      launch({{"y", small * 2.0}}),
-      launch({{"y", a + param(g, "weight", DType::F32, Shape{kListLength})}}),
-      launch({{"a", cast(b, DType::BF16)}, {"b", a}}),  // a is read as f32
-      launch({{kFound, a}, {"y", b}}),
-      launch(seven),
+      unformed({{"y", sum(a, ReduceOver::Last)}}),
+      unformed({{"y", slice(a, 0, 0, 8)}}),
+      unformed({{"y", small * 2.0}}),
+      unformed({{"y", a + param(g, "weight", DType::F32, Shape{kListLength})}}),
+      unformed({{"a", cast(b, DType::BF16)}, {"b", a}}),  // a is read as f32
+      unformed({{kFound, a}, {"y", b}}),
+      unformed(seven),
   };
   std::vector<Ground> all = grounds();
   all.push_back({"null", make_backend("null")});
   for (const Ground& ground : all)
     for (const Launch& l : refused)
-      EXPECT_THROW(ground.backend->prepare_list(l), Error) << ground.name << ": " << print(l.outputs[0].value);
+      EXPECT_THROW(ground.backend->prepare_list(formed(l)), Error) << ground.name << ": " << print(l.outputs[0].value);
 }
 
 TEST_F(ListTest, NumbersAndKindsAreChecked) {
@@ -131,20 +138,21 @@ TEST_F(ListTest, NumbersAndKindsAreChecked) {
   float x[4] = {0, 0, 0, 0}, y[4] = {};
   for (const Ground& ground : grounds()) {
     const auto kernel = ground.backend->prepare_list(scaled), looks = ground.backend->prepare_list(search);
+    const std::shared_ptr<Stream> stream = ground.backend->make_stream();
     ListItem item;
     item.vectors = {x, y};
     item.count = 4;
-    EXPECT_THROW(kernel->run(std::array{item}, {}), Error) << ground.name;
-    EXPECT_THROW(looks->run(std::array{item}, {}), Error) << ground.name;
-    EXPECT_THROW(kernel->find(std::array{item}, std::array{1.0f}), Error) << ground.name;
-    EXPECT_EQ(looks->find({}, {}), -1) << ground.name;
+    EXPECT_THROW(kernel->run(*stream, std::array{item}, {}), Error) << ground.name;
+    EXPECT_THROW(looks->run(*stream, std::array{item}, {}), Error) << ground.name;
+    EXPECT_THROW(kernel->find(*stream, std::array{item}, std::array{1.0f}), Error) << ground.name;
+    EXPECT_EQ(looks->find(*stream, {}, {}), -1) << ground.name;
   }
 }
 
 TEST_F(ListTest, NullRecords) {
   const std::unique_ptr<Backend> null = make_backend("null");
   null::clear_record();
-  null->prepare_list(launch({{"y", vector("a") * 2.0}}))->run({}, {});
+  null->prepare_list(launch({{"y", vector("a") * 2.0}}))->run(*null->make_stream(), {}, {});
   ASSERT_EQ(null::record().size(), 1u);
   EXPECT_EQ(null::record()[0], "test");
 }

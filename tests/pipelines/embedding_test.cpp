@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tenon/core/error.h"
+#include "tenon/core/stop.h"
 #include "tenon/models/hash_weights.h"
 #include "tenon/pipelines/family.h"
 
@@ -99,6 +100,32 @@ TEST_F(Embed, SettingsOfTheFilesWin) {
   EXPECT_EQ(q.crop, 28);
 }
 
+TEST_F(Embed, SettingsThatAreAbsurdNameTheirFile) {
+  const auto refused = [](const fs::path& model, const char* file, const std::string& text, const char* key) {
+    std::ofstream(model / file) << text;
+    try {
+      ImageEncoder::open(model.string())->preprocessing();
+      ADD_FAILURE() << text;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Model) << e.what();
+      EXPECT_NE(std::string(e.what()).find(file), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find(key), std::string::npos) << e.what();
+    }
+  };
+  const fs::path hf = write("transformers-registers"), timm = write("timm");
+  const char *own = "preprocessor_config.json", *config = "config.json";
+  refused(hf, own, R"({"size": 1e30})", "'size' is 1e+30");
+  refused(hf, own, R"({"size": 18446744073709551615})", "'size' is 18446744073709551615");
+  refused(hf, own, R"({"crop_size": {"height": -1}})", "'crop_size'");
+  refused(hf, own, R"({"image_std": [1, 0, 1]})", "'image_std' is [1,0,1]");
+  refused(hf, own, R"({"image_mean": [1, "x", 1]})", "'image_mean'");
+  refused(hf, own, "[]", "expected an object");
+  refused(timm, config, R"({"pretrained_cfg": 3})", "pretrained_cfg");
+  refused(timm, config, R"({"pretrained_cfg": {"crop_pct": 1e-300}})", "'crop_pct' is 1e-300");
+  refused(timm, config, R"({"pretrained_cfg": {"crop_pct": "x"}})", "'crop_pct'");
+  refused(timm, config, R"({"pretrained_cfg": {"std": [0, 0, 0]}})", "'std'");
+}
+
 TEST_F(Embed, APictureIsTheSameWhateverStandsBesideIt) {
   const auto encoder = ImageEncoder::open(write("timm-gated").string());
   const std::vector<Image> images{picture(60, 60, 1), picture(90, 57, 80), picture(57, 90, 160)};
@@ -120,9 +147,8 @@ TEST_F(Embed, APictureIsTheSameWhateverStandsBesideIt) {
 
 TEST_F(Embed, StaysUsableAfterAStop) {
   bool stop = false;
-  EmbeddingOptions o = f32();
-  o.stop = [&] { return stop; };
-  ImageEmbedding embed(ImageEncoder::open(write("timm").string()), o);
+  const StopScope scope([&] { return stop; });
+  ImageEmbedding embed(ImageEncoder::open(write("timm").string()), f32());
   const std::vector<Image> images{picture(60, 60, 1), picture(90, 57, 80)};
   const auto one = [&] { return embed(std::span(images).first(1))[0].feature; };
   const std::vector<float> before = one();

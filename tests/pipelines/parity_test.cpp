@@ -9,6 +9,7 @@
 #include "../fixtures/checkpoint.h"
 #include "../fixtures/parity.h"
 #include "tenon/core/error.h"
+#include "tenon/core/stop.h"
 #include "tenon/pipelines/text_to_image.h"
 
 namespace tenon {
@@ -76,14 +77,14 @@ TEST_F(WholePictures, AgreeWithDiffusers) {
         calls = std::stoi(name.substr(8));
       }
     ASSERT_FALSE(last.empty());
-    EXPECT_LE(parity.expected(c, last).error(result.latents), kTolerance);
+    EXPECT_TRUE(parity.expected(c, last).agrees_with(result.latents, kTolerance));
     const fixtures::Expected image = parity.expected(c, "image");
     std::vector<float> planes;
     for (const Image& picture : result.images)
       for (size_t k = 0; k < 3; ++k)
         for (size_t i = 0; i < picture.pixels.size() / 3; ++i)
           planes.push_back(static_cast<float>(picture.pixels[i * 3 + k]) / 255.0f);
-    EXPECT_LE(image.error(planes), kTolerance + 0.51 / 255);
+    EXPECT_TRUE(image.agrees_with(planes, kTolerance + 0.51 / 255));
     ++checked;
   }
   EXPECT_GE(checked, 12);
@@ -124,19 +125,19 @@ TEST_F(WholePictures, FusionChangesNothing) {
   options.fusion = false;
   TextToImage apart(Model::open((folder_ / "folder").string()), options);
   const std::vector<float> a = fused.generate(r).latents, b = apart.generate(r).latents;
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) ASSERT_LE(std::abs(a[i] - b[i]), 1e-3) << i;
+  EXPECT_TRUE(close(a, b, Tolerance{1e-3}));
 }
 
-// Text, VAE and every step ask before each launch; a pipeline that was stopped draws the same picture afterwards.
+// Text, VAE and every step ask before each launch, when it is prepared and when it runs; a pipeline that was stopped
+// draws the same picture afterwards.
 TEST_F(WholePictures, StopAnywhere) {
   const fixtures::Parity parity;
   const ImageRequest r = request_of(parity.at("text-to-image euler 56x40 b1 g7.5"));
   int asked = 0, steps = 0, limit = std::numeric_limits<int>::max();
   std::vector<int> asked_at_step;
-  PipelineOptions options;
-  options.stop = [&] { return ++asked > limit; };
-  TextToImage pipeline(Model::open((folder_ / "folder").string()), options);
+  const StopScope scope([&] { return ++asked > limit; });
+  TextToImage pipeline(Model::open((folder_ / "folder").string()));
+  asked = 0;
   const ImageResult whole = pipeline.generate(r, [&](const Progress&) { asked_at_step.push_back(asked); });
   const int all = asked, first = asked_at_step.front(), last = asked_at_step.back();
   EXPECT_GE(asked_at_step[1] - first, 100) << "a step of the tiny UNet has more launches than that";

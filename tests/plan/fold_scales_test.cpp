@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "support/close.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/plan/plan.h"
@@ -28,9 +29,7 @@ class FoldScales : public testing::Test {
   Expr folded(const Expr& y, double tolerance = 1e-12) {
     const Expr f = fold_scales(g, std::array{y})[0];
     const std::vector<double> before = Oracle(leaf).eval(y), after = Oracle(leaf).eval(f);
-    EXPECT_EQ(before.size(), after.size());
-    for (size_t i = 0; i < before.size(); ++i)
-      EXPECT_LE(std::abs(before[i] - after[i]), tolerance * (1 + std::abs(before[i]))) << i;
+    EXPECT_TRUE(close(after, before, Tolerance{tolerance, tolerance}));
     return f;
   }
   // Multiplications by something that is not computed from weights alone stand behind or in front of a layer.

@@ -8,7 +8,9 @@
 #include <set>
 #include <sstream>
 
-#include "tenon/expr/node_type.h"
+#include "tenon/core/text.h"
+#include "tenon/explain/readable.h"
+#include "tenon/expr/ops.h"
 #include "tenon/models/registry.h"
 #include "tenon/models/vit.h"
 #include "tenon/plan/plan.h"
@@ -16,22 +18,59 @@
 namespace tenon {
 namespace {
 
+std::string numbered(std::string prefix, size_t number) { return prefix += std::to_string(number); }
+
+// Values by the launch that makes them: a launch more or less changes no other line.
+using Makers = std::map<std::string, std::string>;
+
+// "slice<2,0,320>", without shapes, which follow from the operands.
+std::string node_text(const Expr& e) {
+  std::string attributes;
+  const auto item = [&](const std::string& text) { attributes += (attributes.empty() ? "" : ",") + text; };
+  for (const int64_t i : e->attrs.ints) item(std::to_string(i));
+  for (const double x : e->attrs.nums) item(number_text(x));
+  std::string out(e->name());
+  if (!attributes.empty() && e->family() != Family::Reduce) out.append("<").append(attributes).append(">");
+  return e->family() == Family::Anchor ? "[" + out + "]" : out;
+}
+
+// "%3=add(%2,<conv1>)": every node of a body with its operands, which are left out where the only one is the node
+// before.
+std::string body_text(const Launch& l, const Makers& makers) {
+  const Readable readable(l.name);
+  std::vector<Expr> roots;
+  for (const Output& o : l.outputs) roots.push_back(o.value);
+  std::unordered_map<const Node*, std::string> names;
+  std::string out;
+  size_t number = 0;
+  for (const Expr& e : topological(roots)) {
+    if (e->family() == Family::Leaf) {
+      const auto maker = makers.find(e->attrs.text);
+      names[e.get()] = maker != makers.end() ? std::string("<").append(maker->second) + ">" : readable.leaf(e);
+      continue;
+    }
+    const std::string before = numbered("%", number), name = numbered("%", ++number);
+    std::string operands;
+    for (const Expr& x : e->in) operands += (operands.empty() ? "" : ",") + names.at(x.get());
+    out += " " + name + "=" + node_text(e);
+    if (operands != before) out += "(" + operands + ")";
+    names[e.get()] = name;
+  }
+  out += " ->";
+  for (const Expr& r : roots) out += " " + names.at(r.get()) + " " + std::string(name_of(r.dtype())) + r.shape().str();
+  return out;
+}
+
 // One line a launch: skeleton, name, what is computed from what, in the order of the body.
 std::string summary(const Plan& plan) {
   std::ostringstream out;
+  Makers makers;
   for (const Phase& p : plan.phases) {
     out << "phase " << name_of(p.rate) << ": " << p.launches.size() << " launches\n";
     for (const Launch& l : p.launches) {
-      out << l.skeleton << " " << l.name << ":";
-      std::vector<Expr> roots;
-      for (const Output& o : l.outputs) roots.push_back(o.value);
-      for (const Expr& e : topological(roots))
-        if (e->family() != Family::Leaf)
-          out << (e->family() == Family::Anchor ? " [" : " ") << e->name()
-              << (e->family() == Family::Anchor ? "]" : "");
-      out << " ->";
-      for (const Output& o : l.outputs) out << " " << name_of(o.value.dtype()) << o.value.shape().str();
-      out << "\n";
+      out << l.skeleton << " " << l.name << ":" << body_text(l, makers) << "\n";
+      for (size_t i = 0; i < l.outputs.size(); ++i)
+        makers[l.outputs[i].buffer] = i ? numbered(l.name + ".", i) : l.name;
     }
   }
   return out.str();
@@ -120,6 +159,22 @@ TEST(GoldenPlan, VisionTransformer) {
   EXPECT_EQ(plan_of("vit", vit(k, registers, 1, 518, 518, nn::kF32)).counts().total, 5 * registers.depth + 2);
 }
 
+TEST(GoldenPlan, ShowsWhichTensorIsAdded) {
+  Graph g;
+  const Shape shape{4, 16};
+  const Expr a = input(g, "a", DType::F32, shape), b = input(g, "b", DType::F32, shape);
+  const auto layer = [&](const Expr& x, const char* w) { return linear(x, param(g, w, DType::F32, {16, 16})); };
+  const auto with = [&](const Expr& residual) { return summary(plan_of("plan", layer(a, "w.weight") + residual)); };
+  EXPECT_NE(with(a), with(b));
+  const Expr both = input(g, "both", DType::F32, {4, 32});
+  EXPECT_NE(with(slice(both, -1, 0, 16)), with(slice(both, -1, 16, 32)));
+  const Expr p = layer(a, "p.weight"), q = layer(b, "q.weight");
+  const auto with_layers = [&](const Expr& x, const Expr& y) {
+    return summary(plan_of("plan", layer(tanh(p) * q, "v.weight") + layer(x, "u.weight") * y));
+  };
+  EXPECT_NE(with_layers(p, q), with_layers(q, p));
+}
+
 TEST(GoldenPlan, TinyTextEncoderInFull) {
   Graph g;
   expect_golden("tiny_text.plan",
@@ -136,7 +191,28 @@ TEST(GoldenPlan, PrintsAndParses) {
   const std::string text = print_plan(p);
   const Plan back = parse_plan(text);
   EXPECT_EQ(print_plan(back), text);
+  for (size_t i = 0; i < p.phases.size(); ++i)
+    for (size_t j = 0; j < p.phases[i].launches.size(); ++j)
+      EXPECT_EQ(p.phases[i].launches[j].settled, back.phases[i].launches[j].settled);
   EXPECT_EQ(diff_plans(p, back), "");
+  size_t settled = 0, apart = 0;
+  ASSERT_EQ(back.phases.size(), p.phases.size());
+  for (size_t i = 0; i < p.phases.size(); ++i) {
+    ASSERT_EQ(back.phases[i].launches.size(), p.phases[i].launches.size());
+    for (size_t k = 0; k < p.phases[i].launches.size(); ++k) {
+      const Launch &a = p.phases[i].launches[k], &b = back.phases[i].launches[k];
+      EXPECT_EQ(a.settled, b.settled) << a.name;
+      settled += a.settled.size();
+      ASSERT_EQ(a.apart.size(), b.apart.size()) << a.name;
+      for (size_t n = 0; n < a.apart.size(); ++n) {
+        EXPECT_EQ(a.apart[n].kind, b.apart[n].kind);
+        EXPECT_EQ(a.apart[n].into.size(), b.apart[n].into.size());
+        apart += a.apart[n].into.size();
+      }
+    }
+  }
+  EXPECT_GT(settled, 20u);
+  EXPECT_GT(apart, 20u);
 }
 
 TEST(GoldenPlan, PlanningTwiceGivesTheSamePlan) {

@@ -4,6 +4,8 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/form.h"
+#include "tenon/models/registry.h"
 #include "tenon/plan/one_launch.h"
 #include "tenon/plan/plan.h"
 
@@ -43,6 +45,17 @@ TEST(Planner, MergesSiblings) {
   PlanOptions apart;
   apart.merge_siblings = false;
   EXPECT_EQ(plan_of(y, apart).counts().total, 4);
+}
+
+TEST(Planner, SiblingsWithBiasesOfOtherTypesStayApart) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {1, 8, 32});
+  const auto head = [&](const std::string& w, DType bias) {
+    const Expr y = linear(x, param(g, w, DType::F32, {32, 32})) + param(g, w + ".b", bias, {32});
+    return permute(reshape(y, {1, 8, 2, 16}), {0, 2, 1, 3});
+  };
+  const Expr y = attention(head("q", DType::BF16), head("k", DType::F32), head("v", DType::F32), 0.25);
+  EXPECT_EQ(plan_of(y).counts().total, 3);
 }
 
 TEST(Planner, HoistsWhatAStepDoesNotChange) {
@@ -96,6 +109,50 @@ TEST(Planner, SaysWhyAReaderStayedOut) {
   for (const KeptApart& k : step(p, 0).apart) why += k.what + ": " + k.why + "\n";
   EXPECT_THAT(why, HasSubstr("mean"));
   EXPECT_THAT(why, HasSubstr("more of the result than a tile holds"));
+}
+
+TEST(Planner, ReductionsOfOtherTensorsStandBesideAnEpilogue) {
+  Graph g;
+  const Expr h = input(g, "h", DType::F32, {4, 100}), e = exp(h - reduce_max(h)), softmax = e / sum(e);
+  const Expr y = linear(input(g, "x", DType::F32, {4, 32}), param(g, "w", DType::F32, {100, 32}));
+  const Plan p = plan_of(y + softmax);
+  ASSERT_EQ(p.counts().total, 2);
+  EXPECT_EQ(step(p, 0).skeleton, "rows");
+  EXPECT_EQ(step(p, 0).outputs.size(), 2u);  // the maximum and the sum; what is pointwise stays in the epilogue
+  EXPECT_EQ(step(p, 1).skeleton, "gemm");
+  try {
+    one_launch("gemm", {store("y", y + softmax)});
+    FAIL() << "an epilogue reduced rows";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("reduce_max of another tensor needs its whole rows"));
+  }
+}
+
+// y goes into the epilogue of the second product (it waits for that), z into the first one's; the norm is refused.
+TEST(Planner, SaysWhereAReaderWent) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 32});
+  const Expr h = silu(linear(x, param(g, "one.weight", DType::F32, {32, 32})));
+  const Expr y = linear(h, param(g, "two.weight", DType::F32, {32, 32})) + h;
+  const Plan p = plan_of(y - mean(y));
+  ASSERT_EQ(p.counts().total, 3);
+  const auto find = [&](size_t launch, const std::string& what) {
+    for (const KeptApart& k : step(p, launch).apart)
+      if (k.what.starts_with(what)) return k;
+    return KeptApart{};
+  };
+  const KeptApart product = find(0, "linear"), sum = find(0, "add"), norm = find(1, "mean");
+  EXPECT_EQ(product.kind, Apart::Anchor);
+  ASSERT_EQ(product.into.size(), 1u);
+  EXPECT_EQ(product.into[0].launch, "two");
+  EXPECT_EQ(product.into[0].hole, "a");
+  EXPECT_EQ(sum.kind, Apart::Fused);
+  ASSERT_EQ(sum.into.size(), 1u);
+  EXPECT_EQ(sum.into[0].launch, "two");
+  EXPECT_EQ(sum.into[0].hole, "out");
+  EXPECT_EQ(norm.kind, Apart::Refused);
+  ASSERT_EQ(norm.into.size(), 1u);
+  EXPECT_EQ(norm.into[0].launch, step(p, 2).name);
 }
 
 TEST(Planner, RowsAndQuantisation) {
@@ -187,7 +244,8 @@ TEST(Settled, NotParametersNorResultsOfTheLaunchInFront) {
   for (size_t i : {1u, 2u}) EXPECT_EQ(step(p, i).settled, Names{"x"});
 }
 
-// Of two launches whose memory may be the same, the later's settled buffers lie beside what the launch in front writes.
+// Of two launches whose memory may be the same, the later's settled buffers lie beside what the launch in front
+// writes.
 TEST(Settled, LiesBesideWhatTheLaunchInFrontWrites) {
   Graph g;
   Expr h = input(g, "x", DType::F32, {64, 64}), before = h;
@@ -226,6 +284,48 @@ TEST(Settled, NothingThatTheLaunchItselfWrites) {
   EXPECT_THAT(step(p, 1).settled, ::testing::IsEmpty());
 }
 
+Plan whole_unet() {
+  UNetShape s;
+  s.height = 8;
+  s.width = 8;
+  s.tokens = 7;
+  Graph g;
+  return plan_of(unet(g, model_preset("tiny").config.unet, s, nn::kBf16));
+}
+
+// What was tried on the way and given up is nowhere in the plan.
+TEST(Planner, TrialsLeaveTheGraphAsItWas) {
+  const Plan p = whole_unet();
+  std::vector<Expr> committed;
+  for (const Phase& phase : p.phases)
+    for (const Launch& l : phase.launches)
+      for (const Output& o : l.outputs) committed.push_back(o.value);
+  EXPECT_EQ(p.graph->size(), topological(committed).size());
+}
+
+// A launch carries its form from the planner, or the text, to whoever runs it.
+TEST(Planner, LaunchesCarryTheirForm) {
+  const Plan p = whole_unet(), back = parse_plan(print_plan(p));
+  for (size_t i = 0; i < p.phases.size(); ++i)
+    for (size_t j = 0; j < p.phases[i].launches.size(); ++j) {
+      const Launch &l = p.phases[i].launches[j], &m = back.phases[i].launches[j];
+      ASSERT_TRUE(l.form && m.form) << l.name;
+      EXPECT_EQ(m.settled, l.settled) << l.name;
+      ASSERT_EQ(m.form->outputs.size(), l.form->outputs.size());
+      for (size_t o = 0; o < l.form->outputs.size(); ++o) {
+        EXPECT_EQ(print(m.form->outputs[o].value), print(l.form->outputs[o].value));
+        EXPECT_EQ(print(m.form->outputs[o].place), print(l.form->outputs[o].place));
+      }
+      const size_t nodes = l.form->graph->size();
+      const Form copy = l.form->copy();
+      for (size_t h = 0; h < l.form->holes.size(); ++h) EXPECT_EQ(print(copy.holes[h]), print(l.form->holes[h]));
+      input(*copy.graph, "more", DType::F32, {1});
+      EXPECT_EQ(l.form->graph->size(), nodes);
+    }
+  EXPECT_TRUE(
+      one_launch("map", {store("y", input(*p.graph, "z", DType::F32, {2, 2}) * 2.0)}).phases[0].launches[0].form);
+}
+
 TEST(PlanText, ErrorsNameTheLine) {
   EXPECT_THROW(parse_plan(""), Error);
   try {
@@ -233,6 +333,22 @@ TEST(PlanText, ErrorsNameTheLine) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), HasSubstr("plan line 2"));
+  }
+  const std::string text =
+      "plan \"p\" arena=0\nphase step\nlaunch SKELETON \"l\"\n  %0 = input<\"x\",f32,[2,2],3>()\n"
+      "  %1 = sum<0>(%0)\n  return %1\n  into \"y\"\nend\n";
+  for (const auto& [skeleton, why] : {std::pair{"map", "a reduction needs its whole row"},
+                                      {"gemm", "does not serve a body without an anchor"},
+                                      {"nobody", "no skeleton 'nobody'"}}) {
+    std::string of = text;
+    of.replace(of.find("SKELETON"), 8, skeleton);
+    try {
+      parse_plan(of);
+      FAIL() << skeleton;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Usage);
+      EXPECT_THAT(e.what(), ::testing::AllOf(HasSubstr("plan line "), HasSubstr(why)));
+    }
   }
 }
 

@@ -19,12 +19,27 @@ def rng():
     return np.random.default_rng(20)
 
 
+def f64(x):
+    """An array of NumPy's from anything, PyTorch's tensors on any device included."""
+    return np.asarray(x.detach().double().cpu() if hasattr(x, "detach") else x, np.float64)
+
+
+def differing(found, expected, tolerance):
+    """Where two arrays differ: by more than `tolerance` (a number or an array of them), or because one has a NaN."""
+    found, expected = f64(found), f64(expected)
+    assert found.shape == expected.shape, f"shape {found.shape}, expected {expected.shape}"
+    with np.errstate(invalid="ignore"):
+        return ~((found == expected) | (np.isfinite(expected) & (np.abs(found - expected) <= f64(tolerance))))
+
+
 def assert_close(found, expected, tolerance):
-    """`diff <= tolerance`, so that NaN fails."""
-    found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
-    assert found.shape == expected.shape
-    worst = np.max(np.abs(found - expected), initial=0.0)
-    assert worst <= tolerance, f"largest difference {worst}, tolerance {tolerance}"
+    """The one comparison of these tests: shapes, and every element."""
+    wrong = differing(found, expected, tolerance)
+    if wrong.any():
+        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise AssertionError(
+            f"{wrong.sum()} of {wrong.size} differ, the first at {at}: {f64(found)[at]}, expected {f64(expected)[at]}"
+        )
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -240,7 +240,9 @@ def test_two_outputs_that_overlap_are_refused():
         (lambda x: x + "a", (np.zeros(3, np.float32),), TypeError, "expression or a number"),
         (lambda x: x[5], (np.zeros(3, np.float32),), IndexError, "outside"),
         (lambda x: x[::2], (np.zeros(3, np.float32),), ValueError, "step 1"),
-        (lambda x: tenon.sum(x, axis=0), (np.zeros((3, 3), np.float32),), ValueError, "last axis"),
+        (lambda x: tenon.sum(x, axis=2), (np.zeros((3, 3), np.float32),), ValueError, "axis 2 is outside"),
+        (lambda x: tenon.sum(x, axis=(0, -2)), (np.zeros((3, 3), np.float32),), ValueError, "different axes"),
+        (lambda x: x + np.zeros(3), (np.zeros(3, np.float32),), ValueError, "captured.0.*f64"),
         (lambda x: float(x), (np.zeros(3, np.float32),), TypeError, "no value"),
         (lambda x: x.cast("int12"), (np.zeros(3, np.float32),), TypeError, "dtype"),
         (lambda x, y: x, (np.zeros(3, np.float32),), TypeError, "y"),
@@ -274,7 +276,7 @@ def test_explain_shows_what_stayed_apart(rng):
     x, w = rng.standard_normal((64, 64), np.float32), rng.standard_normal((64, 64), np.float32)
     k = tenon.fuse(lambda x, w: tenon.softmax(tenon.linear(x, w)), name="scores")
     text = k.explain(x, w)
-    assert "gemm" in text and "rows" in text and "kept apart" in text
+    assert "gemm" in text and "rows" in text and "refused: " in text and "computed in #1" in text
     assert k.plan().startswith('plan "scores"')
 
 
@@ -319,6 +321,99 @@ def test_keyword_arguments_and_defaults(rng):
     assert_close(k(x), 2 * x, 0)
     assert_close(k(x, scale=3.0), 3 * x, 0)
     assert_close(k(x=x), 2 * x, 0)
+
+
+def test_keyword_only_arguments(rng):
+    x, y = (rng.standard_normal((3, 8)).astype(np.float32) for _ in range(2))
+    calls = []
+
+    def mixed(x, *more, scale, shift=1.0, **rest):
+        calls.append(1)
+        for m in more:
+            x = x + m
+        for name in sorted(rest):
+            x = x * rest[name]
+        return x * scale + shift
+
+    k = tenon.fuse(mixed)
+    assert_close(k(x, scale=y), x * y + 1, 1e-6)
+    assert_close(k(x, scale=2.0, shift=3.0), x * 2 + 3, 1e-6)
+    assert_close(k(x, y, y, scale=2.0), (x + y + y) * 2 + 1, 1e-5)
+    assert_close(k(x, scale=y, b=y, a=2.0), x * 2 * y * y + 1, 1e-5)
+    assert_close(k(x, scale=y, c=y, a=2.0), x * 2 * y * y + 1, 1e-5)
+    assert len(calls) == 5
+    assert_close(k(x, shift=4.0, scale=3.0), x * 3 + 4, 1e-5)
+    out = np.empty_like(x)
+    assert k(x, scale=y, out=out) is out
+    assert_close(out, x * y + 1, 1e-6)
+    assert k.launches(x, scale=y) == 1
+    with pytest.raises(TypeError, match="scale"):
+        k(x)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -3, (0, 2), (1, 0), (2, 1), (0, 1, 2), None])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_reductions_over_any_axes(rng, axis, keepdim):
+    x = rng.standard_normal((5, 7, 9), np.float32)
+    k = tenon.fuse(lambda x: (tenon.sum(x, axis=axis, keepdim=keepdim), tenon.max(x * x, axis=axis, keepdim=keepdim)))
+    total, most = k(x)
+    assert_close(total, f64(x).sum(axis, keepdims=keepdim), 1e-4)
+    assert_close(most, (f64(x) ** 2).max(axis, keepdims=keepdim), 1e-5)
+    if isinstance(axis, int):
+        e = np.exp(f64(x))
+        assert_close(tenon.fuse(lambda x: tenon.softmax(x, axis=axis))(x), e / e.sum(axis, keepdims=True), 1e-6)
+
+
+def test_remainders_and_floor_quotients_are_those_of_numpy(rng):
+    values = np.array([0.0, 1.0, -1.0, 0.1, -0.1, 0.3, 2.5, -2.5, 7.0, -7.0, 1e-30, -1e-30, 1e6, 123456.7, np.inf, np.nan])
+    a, b = (m.astype(np.float32).ravel() for m in np.meshgrid(values, values))
+    a = np.concatenate([a, (rng.standard_normal(4000) * 100).astype(np.float32)])
+    b = np.concatenate([b, rng.standard_normal(4000).astype(np.float32)])
+    with np.errstate(all="ignore"):
+        rest, quotient = a % b, a // b
+        mine, mine_quotient = tenon.fuse(lambda a, b: (a % b, a // b))(a, b)
+        by_number = tenon.fuse(lambda a: (a % 3, a // 3, 5.5 % a, 5.5 // a))(a)
+        expected = (a % np.float32(3), a // np.float32(3), np.float32(5.5) % a, np.float32(5.5) // a)
+    finite = np.isfinite(a) & np.isfinite(b) & (np.abs(quotient) < 2**23)
+    assert finite.mean() > 0.8
+    assert_close(mine[finite], rest[finite], 0)
+    assert_close(mine_quotient[finite & (b != 0)], quotient[finite & (b != 0)], 0)
+    by_zero = finite & (b == 0)
+    assert np.isnan(mine[by_zero]).all()
+    for found, want in zip(by_number, expected):
+        good = np.isfinite(want) & np.isfinite(a) & (np.abs(want) < 2**23)
+        assert_close(found[good], want[good], 0)
+
+
+def test_arrays_from_elsewhere_are_inputs(rng):
+    x = rng.standard_normal((4, 8)).astype(np.float32)
+    w, b = rng.standard_normal((8, 3)).astype(np.float32), rng.standard_normal(3).astype(np.float32)
+    calls = []
+
+    def layer(x):
+        calls.append(1)
+        return tenon.silu(x @ w + b) + b * tenon.exp(b)
+
+    k = tenon.fuse(layer)
+    for _ in range(2):
+        assert_close(k(x), silu(f64(x) @ w + b) + b * np.exp(f64(b)), 1e-5)
+        b += 1  # read where they lie, by every call
+    assert len(calls) == 1
+    assert_close(tenon.fuse(lambda x: w.T @ x.T)(x), w.T @ x.T, 1e-5)
+    assert_close(tenon.fuse(lambda x: np.float32(2) * x - b[:1])(x), 2 * x - b[:1], 1e-6)
+    assert_close(tenon.fuse(lambda x: tenon.linear(x, np.ascontiguousarray(w.T), b))(x), f64(x) @ w + b, 1e-5)
+    assert_close(tenon.fuse(lambda x: tenon.concat([x, x0], axis=0))(x), np.concatenate([x, x0]), 0)
+    assert_close(tenon.fuse(lambda x: w % x[0, 0])(x), w % x[0, 0], 0)
+
+
+x0 = np.arange(8, dtype=np.float32)[None]
+
+
+def test_numbers_alone_do_not_widen_a_result(rng):
+    x = rng.standard_normal(8).astype(np.float16)
+    y = tenon.fuse(lambda x, a: x * (a * 2))(x, 1.5)
+    assert y.dtype == np.float16
+    assert_close(y, x * np.float16(3), 0)
 
 
 def test_sums_over_no_elements_are_refused():

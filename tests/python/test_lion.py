@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from conftest import assert_close
@@ -201,3 +204,18 @@ def test_a_list_that_was_checked_is_checked_again_when_it_changes(rng):
 def test_explain_shows_the_expression():
     text = tenon.explain_lion("bf16", master=True)
     assert "sign" in text and "one launch" in text
+
+
+def test_optimizers_without_torch_say_what_to_install():
+    program = (
+        "import sys\n"
+        "sys.modules['torch'] = None\n"
+        "import tenon\n"
+        "try:\n"
+        "    import tenon.optim\n"
+        "except ImportError as e:\n"
+        "    assert str(e) == 'tenon.optim needs PyTorch: pip install torch', e\n"
+        "else:\n"
+        "    raise SystemExit('no error')\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+import io
+import json
+import os
+import shutil
 import signal
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
-from conftest import assert_close
+from PIL import Image
+from conftest import assert_close, needs_torch
 
 import tenon
 
@@ -125,7 +132,23 @@ def test_an_interrupt_ends_the_call_within_a_step(pipe):
         ({"guidance_scale": -1}, ValueError, "guidance_scale"),
         ({"seed": -2}, ValueError, "seed"),
         ({"sampler": "nonsense"}, ValueError, "nonsense"),
-        ({"output_type": "pt"}, ValueError, "output_type"),
+        ({"output_type": "jpeg"}, ValueError, "output_type"),
+        ({"timesteps": [1]}, ValueError, "timesteps: is not supported"),
+        ({"prompt_embeds": [[0.0]]}, ValueError, "prompt_embeds: is not supported"),
+        ({"cross_attention_kwargs": {"scale": 1}}, ValueError, "cross_attention_kwargs: is not supported"),
+        ({"guidance_rescale": 0.7}, ValueError, "guidance_rescale: is not supported"),
+        ({"callback_on_step_end_tensor_inputs": ["prompt_embeds"]}, ValueError, "only .latents."),
+        ({"clip_skip": 3}, ValueError, "clip skip"),
+        ({"clip_skip": -1}, ValueError, "clip_skip"),
+        ({"eta": 0.5}, ValueError, "eta"),
+        ({"strength": 0.5}, ValueError, "strength: needs an image"),
+        ({"image": 3}, TypeError, "image: expected a PIL image"),
+        ({"image": np.zeros((8, 8), np.uint8)}, ValueError, "image: expected shape"),
+        ({"image": np.full((8, 8, 3), 2.0)}, ValueError, "image: expected numbers in 0..1"),
+        ({"image": np.zeros((8, 8, 3), np.int32)}, ValueError, "image: expected uint8"),
+        ({"image": np.zeros((8, 8, 3), np.uint8), "strength": 2}, ValueError, "strength"),
+        ({"image": np.zeros((8, 8, 3), np.uint8), "resize_mode": "squeeze"}, ValueError, "resize_mode"),
+        ({"image": [np.zeros((8, 8, 3), np.uint8)] * 2}, ValueError, "image: expected one picture"),
         ({"num_images_per_prompt": 0}, ValueError, "num_images_per_prompt"),
         ({"negative_prompt": ["a", "b"]}, ValueError, "negative_prompt"),
         ({"generator": 3}, TypeError, "generator"),
@@ -154,3 +177,156 @@ def test_a_callback_cannot_draw_with_its_own_pipeline(pipe):
     with pytest.raises(tenon.Error, match="drawing already"):
         pipe("a red circle", num_inference_steps=2, seed=1, callback_on_step_end=lambda p, *_: p("b", seed=1) and None)
     assert pipe("a red circle", num_inference_steps=1, seed=1).images
+
+
+def test_an_interrupt_ends_the_call_that_waits_and_no_other(pipe):
+    drawn = []
+    other = threading.Thread(target=lambda: drawn.append(pipe("a star", seed=3, num_inference_steps=120).images))
+    other.start()
+    time.sleep(0.1)
+    timer = threading.Timer(0.2, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT))
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        pipe("a star", seed=4, num_inference_steps=1)
+    waited = time.monotonic() - begin
+    still_drawing = other.is_alive()
+    other.join()
+    assert waited < 2 and still_drawing
+    assert len(drawn) == 1
+    assert pipe("a star", seed=4, num_inference_steps=1).images
+
+
+def test_opening_a_model_is_interrupted(tmp_path):
+    entries = ",".join(f'"{i}":""' for i in range(6_000_000))
+    header = ('{"__metadata__":{' + entries + "}}").encode()
+    (tmp_path / "slow.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    timer = threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT))
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        tenon.Pipeline.from_pretrained(tmp_path / "slow.safetensors")
+    assert time.monotonic() - begin < 1
+
+
+def test_a_model_whose_name_is_not_utf8(tmp_path):
+    folder = os.path.join(os.fsencode(tmp_path), b"m\xff\x1b")
+    shutil.copytree(os.fsencode(tenon._core.default_model_folder()), folder)
+    for path in (folder, os.fsdecode(folder)):
+        assert tenon.Pipeline.from_pretrained(path).name == "m\\xff\\x1b"
+    os.remove(os.path.join(folder, b"vae", b"config.json"))
+    os.symlink("config.json", os.path.join(folder, b"vae", b"config.json"))
+    with pytest.raises(tenon.ModelError, match=r"m\\xff\\x1b/vae/config.json") as caught:
+        tenon.Pipeline.from_pretrained(folder)
+    assert "\\xff" in caught.value.where
+# The first names of diffusers' StableDiffusionPipeline.__call__, in its order.
+DIFFUSERS = (
+    "prompt height width num_inference_steps timesteps sigmas guidance_scale negative_prompt num_images_per_prompt eta "
+    "generator latents prompt_embeds negative_prompt_embeds ip_adapter_image ip_adapter_image_embeds output_type "
+    "return_dict cross_attention_kwargs guidance_rescale clip_skip callback_on_step_end "
+    "callback_on_step_end_tensor_inputs"
+).split()
+
+
+def test_arguments_are_those_of_diffusers_in_their_order(pipe):
+    parameters = list(inspect.signature(pipe.__call__).parameters.values())
+    assert [p.name for p in parameters[: len(DIFFUSERS)]] == DIFFUSERS
+    assert all(p.kind is p.KEYWORD_ONLY for p in parameters[len(DIFFUSERS) :])
+    by_place = pipe("a star", 64, 64, 1, None, None, 2.0, "a circle", 1, seed=3)
+    by_name = pipe("a star", height=64, width=64, num_inference_steps=1, guidance_scale=2.0, negative_prompt="a circle",
+                   seed=3)  # fmt: skip
+    assert by_place.images[0].tobytes() == by_name.images[0].tobytes()
+    images, flagged = pipe("a star", num_inference_steps=1, seed=3, return_dict=False)
+    assert len(images) == 1 and flagged is None
+
+
+def test_version():
+    assert tenon.__version__.count(".") == 2
+
+
+def test_pictures_keep_what_they_say_of_themselves_when_saved(pipe, tmp_path):
+    drawn = pipe("a red circle, (large)", negative_prompt="blue", seed=5, num_inference_steps=2, clip_skip=1)
+    image = drawn.images[0]
+    assert isinstance(image, Image.Image)
+    image.save(tmp_path / "a.png")
+    text = Image.open(tmp_path / "a.png").text
+    assert text["parameters"].startswith("a red circle, (large)\nNegative prompt: blue\nSteps: 2, Sampler: PLMS, ")
+    assert "Seed: 5" in text["parameters"] and "Clip skip: 2" in text["parameters"]
+    about = json.loads(text["tenon"])
+    assert about["seed"] == 5 and about["model"] == "default-model" and len(about["model_sha256"]) == 64
+    assert about["tenon"] == tenon.__version__ and about["clip_skip"] == 1 and "timings" not in about
+    for name, format in (("b.jpg", None), ("c.webp", None), ("d", "JPEG")):
+        image.save(tmp_path / name, format)
+        comment = Image.open(tmp_path / name).getexif().get_ifd(0x8769)[0x9286]
+        assert comment.removeprefix(b"UNICODE\0").decode("utf-16-be") == text["parameters"]
+    stream = io.BytesIO()
+    image.save(stream, "PNG")
+    assert stream.getvalue() == (tmp_path / "a.png").read_bytes()
+    again = pipe("a red circle, (large)", negative_prompt="blue", seed=5, num_inference_steps=2, clip_skip=1)
+    again.images[0].save(tmp_path / "again.png")
+    assert (tmp_path / "again.png").read_bytes() == (tmp_path / "a.png").read_bytes()
+    image.convert("L").save(tmp_path / "grey.png")
+
+
+def test_clip_skip_changes_the_prompt_alone(pipe):
+    def draw(**more):
+        return pipe("a blue ring", seed=7, num_inference_steps=2, output_type="np", **more).images
+
+    assert_close(draw(clip_skip=0), draw(), 0)
+    assert np.abs(draw(clip_skip=1) - draw()).max() > 0.01
+    # Without guidance the negative prompt is not read; with it, it is not skipped: guidance 1 has one text only.
+    assert np.abs(draw(clip_skip=1, guidance_scale=1.0) - draw(guidance_scale=1.0)).max() > 0.01
+
+
+def test_images_to_start_from(pipe):
+    start = pipe("a red circle on a white background", seed=42).images[0]
+
+    def draw(image, **more):
+        return pipe("a red circle on a white background", seed=1, image=image, strength=0.3, num_inference_steps=10,
+                    output_type="np", **more).images[0]  # fmt: skip
+
+    pixels = np.asarray(start)
+    from_pil = draw(start)
+    assert np.abs(from_pil - pixels / 255).mean() < 0.1  # little of it is redrawn
+    for same in (pixels, pixels / 255.0, (pixels / 255.0).astype(np.float32)[None], [start], start.convert("RGBA")):
+        assert_close(draw(same), from_pil, 0)
+    wide = draw(start.resize((200, 100)), resize_mode="crop", width=128, height=128)
+    assert wide.shape == (128, 128, 3)
+    assert draw(start.resize((101, 77))).shape == (72, 96, 3)  # its own size, down to multiples of 8
+
+
+def test_latents_come_out_undecoded(pipe):
+    latents = pipe("a star", seed=3, num_inference_steps=2, output_type="latent", num_images_per_prompt=2).images
+    assert tuple(latents.shape) == (2, 4, 16, 16)
+    one = pipe("a star", seed=4, num_inference_steps=2, output_type="latent").images
+    assert_close(latents[1:], one, 0)
+    seen = []
+    pipe("a star", seed=3, num_inference_steps=2, callback_on_step_end=lambda *a: seen.append(a[3]["latents"]))
+    assert_close(seen[-1], latents[:1], 0)
+
+
+@needs_torch
+def test_tensors(pipe):
+    import torch
+
+    options = {"seed": 3, "num_inference_steps": 2}
+    pt = pipe("a star", output_type="pt", **options).images
+    assert pt.shape == (1, 3, 128, 128) and pt.dtype == torch.float32
+    assert_close(pt.permute(0, 2, 3, 1), pipe("a star", output_type="np", **options).images, 0)
+    assert isinstance(pipe("a star", output_type="latent", **options).images, torch.Tensor)
+    a = pipe("a star", image=pt, strength=0.5, output_type="np", **options).images
+    b = pipe("a star", image=pt.permute(0, 2, 3, 1).numpy(), strength=0.5, output_type="np", **options).images
+    assert_close(a, b, 0)
+
+
+def test_words_that_the_model_does_not_know_warn(pipe):
+    assert "circle" in pipe.known_words["shapes"]
+    with pytest.warns(UserWarning, match="does not know 'castle'"):
+        pipe("a castle", num_inference_steps=1, seed=1)
+    with pytest.warns(UserWarning, match="128x128 only"):
+        pipe("a star", num_inference_steps=1, seed=1, height=64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipe("a red circle on a white background", num_inference_steps=1, seed=1)
+    with pytest.raises(tenon.UsageError, match="LoRA"):
+        pipe("a star <lora:x:1>")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tenon
+from conftest import assert_close as close
 
 torch = pytest.importorskip("torch")
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() and "cuda" in tenon.backend_names() else [])
@@ -13,11 +14,6 @@ DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() and "cuda" in tenon.b
 @pytest.fixture(params=DEVICES)
 def device(request):
     return request.param
-
-
-def close(found, expected, tolerance):
-    assert found.shape == expected.shape
-    assert bool(((found.double() - expected.double()).abs() <= tolerance).all())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -94,3 +90,83 @@ def test_a_graph_captures_a_fused_call():
     graph.replay()
     torch.cuda.synchronize()
     close(y, torch.full_like(y, 7.0), 0)
+
+
+@pytest.fixture(params=["eager", "aot_eager"])
+def compiled(request):
+    """torch.compile of whole graphs."""
+    torch.compiler.reset()
+    return lambda function: torch.compile(function, fullgraph=True, backend=request.param)
+
+
+def test_the_compiler_takes_a_call_whole(device, compiled):
+    k = tenon.fuse(lambda x, g: x * tenon.silu(g))
+    both = tenon.fuse(lambda x, *, scale: {"a": x * scale, "b": tenon.sum(x, axis=0), "again": x * scale})
+
+    def net(x, g):
+        y = k(x.relu(), g) + 1
+        out = both(y, scale=2.5)
+        return out["a"] + out["again"], out["b"].sum(), k(y, y)
+
+    for rows in (7, 12, 7):
+        x, g = (torch.randn(rows, 33, device=device) for _ in range(2))
+        for found, expected in zip(compiled(net)(x, g), net(x, g)):
+            close(found, expected, 1e-5)
+
+
+def test_compiled_calls_with_tuples_lists_and_types(device, compiled):
+    pair = tenon.fuse(lambda x: (x * 2, tenon.max(x)))
+    listed = tenon.fuse(lambda x: [x.cast("bf16"), x])
+
+    def net(x):
+        a, b = pair(x)
+        c, d = listed(a)
+        return a, b, c, d
+
+    x = torch.randn(4, 8, device=device).half()
+    found = compiled(net)(x)
+    assert [t.dtype for t in found] == [torch.float16, torch.float16, torch.bfloat16, torch.float16]
+    close(found[1], 2 * x.max(-1).values / 2, 0)
+
+
+def test_compiled_calls_write_to_out(device, compiled):
+    k = tenon.fuse(lambda x, a: x * a + 1)
+
+    def net(x, y):
+        k(x, 3.0, out=y)
+        return y * 2
+
+    x, y = torch.randn(5, 6, device=device), torch.zeros(5, 6, device=device)
+    close(compiled(net)(x, y), (x * 3 + 1) * 2, 1e-5)
+    close(y, x * 3 + 1, 1e-6)
+
+
+def test_compiled_calls_with_captured_constants(device, compiled):
+    w, factor = torch.randn(8, 3, device=device), 2.5
+    k = tenon.fuse(lambda x: tenon.gelu(x @ w) * factor)
+    x = torch.randn(4, 8, device=device)
+    close(compiled(lambda x: k(x) + x.sum())(x), torch.nn.functional.gelu(x @ w) * factor + x.sum(), 1e-4)
+
+
+def test_compiled_calls_that_need_gradients_are_refused(device, compiled):
+    k = tenon.fuse(lambda x: x * 2)
+    x = torch.randn(4, device=device, requires_grad=True)
+    with pytest.raises(Exception, match="x: requires gradients"):
+        compiled(lambda x: k(x) + 1)(x)
+    with torch.no_grad():
+        close(compiled(lambda x: k(x) + 1)(x), x * 2 + 1, 0)
+
+
+def test_the_default_compiler_runs_it(device):
+    torch.compiler.reset()
+    k = tenon.fuse(lambda x, g: x * tenon.silu(g))
+    x, g = (torch.randn(9, 33, device=device) for _ in range(2))
+    net = torch.compile(lambda x, g: torch.sigmoid(k(x + 1, g)) * 2, fullgraph=True)
+    close(net(x, g), torch.sigmoid((x + 1) * torch.nn.functional.silu(g)) * 2, 1e-5)
+
+
+def test_the_operator_is_registered_as_pytorch_wants_it():
+    k = tenon.fuse(lambda x, a: x * a)
+    x, y = torch.randn(6), torch.empty(6)
+    torch.library.opcheck(torch.ops.tenon.fused.default, (k._handle, [x], [2.0], "tn", []))
+    torch.library.opcheck(torch.ops.tenon.fused_out.default, (k._handle, [x], [2.0], "tn", [], [y]))

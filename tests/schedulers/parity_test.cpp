@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "../fixtures/hashing.h"
+#include "support/close.h"
 #include "tenon/pipelines/schedulers/scheduler.h"
 
 namespace {
@@ -37,9 +38,7 @@ std::unique_ptr<Scheduler> scheduler_of(const json& c) {
 
 // Relative to the largest magnitude of the recorded vector, so that an element near 0 is held to the same rounding.
 void expect_close(const std::vector<float>& got, const std::vector<double>& want, const std::string& what) {
-  double largest = 0;
-  for (const double w : want) largest = std::max(largest, std::abs(w));
-  for (size_t i = 0; i < want.size(); ++i) EXPECT_LE(std::abs(got.at(i) - want[i]), kTolerance * largest) << what << i;
+  EXPECT_TRUE(tenon::close_to_largest(got, want, kTolerance)) << what;
 }
 
 std::vector<float> start_sample(const json& c, const Scheduler& scheduler) {
@@ -80,15 +79,13 @@ TEST(SchedulerParity, EveryRecordedRun) {
     const auto scheduler = scheduler_of(c);
     scheduler->set_steps(c.at("steps"), c.at("strength"));
     const std::vector<double> times = c.at("timesteps");
-    ASSERT_EQ(scheduler->timesteps().size(), times.size());
-    for (size_t i = 0; i < times.size(); ++i)
-      EXPECT_LE(std::abs(scheduler->timesteps()[i] - times[i]), 2e-3) << "timestep " << i;
+    EXPECT_TRUE(tenon::close(scheduler->timesteps(), times, tenon::Tolerance{2e-3})) << "timesteps";
     EXPECT_LE(std::abs(scheduler->init_noise_sigma() / c.at("init_noise_sigma").get<double>() - 1), 1e-6);
     std::vector<float> x = start_sample(c, *scheduler);
-    expect_close(x, c.at("start"), "start ");
+    expect_close(x, c.at("start"), "start");
     const std::vector<float> after = sample(*scheduler, x);
-    expect_close(after, c.at("after"), "after call ");
-    expect_close(x, c.at("final"), "final ");
+    expect_close(after, c.at("after"), "after every call");
+    expect_close(x, c.at("final"), "final");
   }
 }
 

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "skeletons/harness.h"
+#include "tenon/backend/cpu/host_memory.h"
 #include "tenon/backend/cpu/launch_kernel.h"
 
 namespace tenon::launches {
@@ -36,9 +37,11 @@ Tensors run_on(const Launch& l, const Tensors& tensors, Isa isa, int threads) {
     out.emplace(o.buffer, HostTensor::zeros(o.value.dtype(), o.value.shape()));
     buffers.try_emplace(o.buffer, bytes_of(o.value.shape(), o.value.dtype()));
   }
-  kernel->bind([&](const std::string& name) { return buffers.at(name).data(); }, Weights(tensors));
+  Stream stream;
+  const auto weights = weights_of(*kernel, stream, tensors, cpu::allocate_host);
+  kernel->bind([&](const std::string& name) { return buffers.at(name).data(); }, addresses_of(weights), nullptr);
   Aligned scratch(kernel->memory().scratch);
-  kernel->run(scratch.data());
+  kernel->run(stream, scratch.data());
   for (auto& [name, t] : out) std::memcpy(t.data.data(), buffers.at(name).data(), t.data.size());
   return out;
 }

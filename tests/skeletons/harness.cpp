@@ -2,6 +2,8 @@
 
 #include <random>
 
+#include "support/close.h"
+
 namespace tenon::launches {
 
 Weights::Weights(const Tensors& tensors) {
@@ -19,21 +21,28 @@ HostView Weights::find(const std::string& name) const {
   return it->second;
 }
 
+std::vector<std::shared_ptr<void>> weights_of(const Kernel& kernel, Stream& stream, const Tensors& tensors,
+                                              const std::function<std::shared_ptr<void>(int64_t)>& allocate) {
+  const Weights source(tensors);
+  const auto param = [&source](const std::string& name) {
+    const HostView view = source.find(name);
+    return ParamView{view.dtype, view.shape, view.data};
+  };
+  return make_apart(kernel.weights(), {stream, param}, allocate);
+}
+
+std::vector<void*> addresses_of(const std::vector<std::shared_ptr<void>>& memory) {
+  std::vector<void*> out;
+  for (const auto& m : memory) out.push_back(m.get());
+  return out;
+}
+
 HostTensor random_tensor(DType t, const Shape& shape, unsigned seed, double spread) {
   std::mt19937 gen(seed);
   std::normal_distribution<double> normal(0, spread);
   std::vector<double> values(static_cast<size_t>(shape.numel()));
   for (double& v : values) v = normal(gen);
   return HostTensor::from(t, shape, values);
-}
-
-double Tolerance::at(double want) const {
-  const double terms = std::sqrt(static_cast<double>(length));
-  const double sum = 4 * unit_roundoff(DType::F32) * (terms + 8) * size;
-  // An operand within the error of f32 of a tie may round the other way: one step of one term, of at most ten spreads.
-  const double flip = arithmetic == DType::F32 ? 0 : 20 * unit_roundoff(arithmetic) * size / terms;
-  const double least = stored == DType::E4M3 ? 0x1p-9 : stored == DType::F16 ? 0x1p-24 : 0;
-  return 2 * unit_roundoff(stored) * std::abs(want) + sum + flip + lost * size + least;
 }
 
 Expr LaunchTest::weight(const std::string& name, DType t, const Shape& shape) {
@@ -53,6 +62,7 @@ Launch LaunchTest::launch(const std::string& skeleton, std::vector<Output> outpu
     EXPECT_EQ(choice.skeleton->name(), skeleton);
   }
   l.skeleton = skeleton;
+  l.form = choice.form;
   fill(l);
   return l;
 }
@@ -66,44 +76,32 @@ void LaunchTest::fill(const Launch& l) {
 }
 
 void LaunchTest::compare(const Output& o, const HostTensor& got, const std::vector<double>& want,
-                         const Tolerance& tolerance, const std::string& where) {
-  const std::vector<double> values = got.values();
-  ASSERT_EQ(values.size(), want.size());
-  int wrong = 0, other = 0;
-  double worst = 0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    if (std::isnan(want[i]) && std::isnan(values[i])) continue;
-    const double diff = std::abs(values[i] - want[i]);
-    other += values[i] != want[i];
-    if (diff <= tolerance.at(want[i])) {
-      worst = std::max(worst, diff);
-      continue;
-    }
-    if (++wrong <= 3)
-      ADD_FAILURE() << where << ": " << o.buffer << got.shape.str() << "[" << i << "] = " << values[i] << ", expected "
-                    << want[i];
-  }
-  EXPECT_EQ(wrong, 0) << "of " << want.size() << " elements of " << o.buffer;
+                         const Rounding& rounding, const std::string& where, NaN nan) {
+  EXPECT_TRUE(agreement(tenon::compare(got, o.value.shape(), want, rounding.tolerance(), nan)))
+      << where << ": " << o.buffer;
   if (got.dtype == DType::E4M3) {
-    EXPECT_LE(other, static_cast<int>(want.size()) / 100 + 1) << "e4m3 values differ too often";
+    const Comparison bits = tenon::compare(got, o.value.shape(), want, Tolerance{}, nan);
+    EXPECT_LE(bits.different(), bits.compared() / 100 + 1) << "e4m3 values differ too often";
   }
 }
 
-void LaunchTest::expect(const Launch& l, const Tolerance& tolerance) {
+void LaunchTest::expect(const Launch& l, const Rounding& rounding, NaN nan) {
   Oracle oracle(tensors);
   std::vector<std::vector<double>> want;
   for (const Output& o : l.outputs) want.push_back(oracle.eval(o.value));
   std::map<std::string, Tensors> first;
+  const size_t nodes = l.form->graph->size();
   for (const Runner& runner : runners()) {
     const Tensors got = runner.run(l, tensors);
     const auto [same, fresh] = first.emplace(runner.same, got);
     for (size_t i = 0; i < l.outputs.size(); ++i) {
       const Output& o = l.outputs[i];
-      if (fresh) compare(o, got.at(o.buffer), want[i], tolerance, runner.name);
+      if (fresh) compare(o, got.at(o.buffer), want[i], rounding, runner.name, nan);
       EXPECT_TRUE(got.at(o.buffer).data == same->second.at(o.buffer).data)
           << runner.name << ": " << o.buffer << " is not what another run of " << runner.same << " gave";
     }
   }
+  EXPECT_EQ(l.form->graph->size(), nodes) << "a kernel added to a form that others read";
 }
 
 }  // namespace tenon::launches

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tenon/backend/backend.h"
+#include "tenon/core/compare.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
@@ -38,6 +39,12 @@ class Weights : public WeightSource {
   std::map<std::string, HostView> views_;
 };
 
+/// What a kernel asks for, made of the tensors in memory that `allocate` gives.
+std::vector<std::shared_ptr<void>> weights_of(const Kernel& kernel, Stream& stream, const Tensors& tensors,
+                                              const std::function<std::shared_ptr<void>(int64_t)>& allocate);
+/// Addresses alone.
+std::vector<void*> addresses_of(const std::vector<std::shared_ptr<void>>& memory);
+
 /// prefix followed by a number.
 inline std::string numbered(std::string prefix, int64_t number) { return prefix += std::to_string(number); }
 
@@ -47,17 +54,6 @@ HostTensor random_tensor(DType t, const Shape& shape, unsigned seed, double spre
 /// Tensor cores keep 13 bits below the largest of the products of e4m3 that they add up in one go, at most 128; what
 /// the longest sums lost so was at most 4e-4 of their size.
 inline constexpr double kLostOfE4m3 = 0x1p-10;
-
-/// How far a result may be from the oracle.
-struct Tolerance {
-  DType stored = DType::F32;      ///< one step of the stored type: 2 u |want|
-  DType arithmetic = DType::F32;  ///< of the anchor's operands
-  int64_t length = 1;             ///< of the longest sum
-  double size = 1;                ///< of the terms' sum: sums of `length` terms of size / sqrt(length)
-  double lost = 0;                ///< of that size, by tensor cores that add up in fewer bits (kLostOfE4m3)
-
-  double at(double want) const;
-};
 
 class LaunchTest : public testing::Test {
  protected:
@@ -69,13 +65,13 @@ class LaunchTest : public testing::Test {
   /// A launch on the skeleton that takes it, which must be `skeleton`.
   Launch launch(const std::string& skeleton, std::vector<Output> outputs);
   /// Runs everywhere and EXPECTs the oracle's values.
-  void expect(const Launch& launch, const Tolerance& tolerance);
+  void expect(const Launch& launch, const Rounding& rounding, NaN nan = NaN::Differs);
   /// Runs once on the plainest runner; the outputs by buffer name.
   Tensors run(const Launch& launch) { return runners().front().run(launch, tensors); }
 
   /// EXPECTs that what was got for an output is what the oracle says.
-  void compare(const Output& output, const HostTensor& got, const std::vector<double>& want, const Tolerance& tolerance,
-               const std::string& where);
+  static void compare(const Output& output, const HostTensor& got, const std::vector<double>& want,
+                      const Rounding& rounding, const std::string& where, NaN nan = NaN::Differs);
 
  private:
   void fill(const Launch& launch);

@@ -1,6 +1,7 @@
 // Whole plans, launch by launch: what the planner puts in memory because no launch can compute it on the way. The
 // tensors are larger than what a launch may compute for itself (the lets of a form).
 #include "skeletons/harness.h"
+#include "support/close.h"
 #include "tenon/plan/plan.h"
 
 namespace tenon::launches {
@@ -22,14 +23,7 @@ class Planned : public LaunchTest {
         expect(l, {DType::F32, DType::F32, kCols, 10});
         for (auto& [name, t] : run(l)) tensors.insert_or_assign(name, std::move(t));
       }
-    const std::vector<double> got = tensors.at("y").values();
-    ASSERT_EQ(got.size(), want.size());
-    double worst = 0;
-    for (size_t i = 0; i < got.size(); ++i) {
-      const double diff = std::abs(got[i] - want[i]);
-      worst = diff <= worst ? worst : diff;
-    }
-    EXPECT_LE(worst, 1e-4) << print_plan(plan);
+    EXPECT_TRUE(agreement(tenon::compare(tensors.at("y"), value.shape(), want, Tolerance{1e-4}))) << print_plan(plan);
   }
   Expr made(const Expr& leaf) {
     tensors.emplace(leaf->attrs.text, random_tensor(leaf.dtype(), leaf.shape(), static_cast<unsigned>(tensors.size())));

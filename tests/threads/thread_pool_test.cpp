@@ -1,14 +1,19 @@
 #include "tenon/backend/cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "tenon/core/error.h"
+#include "tenon/core/log.h"
 
 namespace tenon::cpu {
 namespace {
@@ -84,6 +89,33 @@ TEST(ThreadPool, SeveralCallers) {
   for (std::thread& t : callers) t.join();
   EXPECT_EQ(sum.load(), 3 * 100 * 45);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Stacks need address space: with little of it the system gives some threads and refuses the rest.
+TEST(ThreadPool, MakesDoWithTheThreadsThatTheSystemGives) {
+  const pid_t child = fork();
+  if (child == 0) {
+    long pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t space = static_cast<rlim_t>(pages) * 4096 + (rlim_t{60} << 20);
+    const rlimit limit{space, space};
+    setrlimit(RLIMIT_AS, &limit);
+    spdlog::set_level(spdlog::level::off);
+    int64_t sum = 0;
+    {
+      ThreadPool pool(64);
+      if (pool.threads() < 2 || pool.threads() >= 64) _exit(2);
+      std::atomic<int64_t> all{0};
+      pool.parallel_for(1000, [&](int64_t task, int) { all += task; });
+      sum = all;
+    }
+    _exit(sum == 999 * 500 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+#endif
 
 TEST(ThreadPool, RefusesAbsurdCounts) {
   EXPECT_THROW(ThreadPool(0), Error);

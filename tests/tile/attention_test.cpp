@@ -95,16 +95,8 @@ std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int thr
 void check(const Problem& p, const std::vector<float>& out, DType type, const std::string& what) {
   const double tolerance =
       type == DType::BF16 ? 0.003 : 2e-6 * (1 + std::sqrt(static_cast<double>(p.s.d))) * p.score_size;
-  double worst = 0;
-  for (size_t i = 0; i < out.size(); ++i) {
-    if (std::isnan(p.expected[i])) {
-      EXPECT_TRUE(std::isnan(out[i])) << what;
-      continue;
-    }
-    const double diff = std::abs(out[i] - p.expected[i]);
-    if (!(diff <= worst)) worst = diff;
-  }
-  EXPECT_LE(worst, tolerance) << what << " sq " << p.s.sq << " sk " << p.s.sk << " d " << p.s.d;
+  EXPECT_TRUE(close(out, p.expected, Tolerance{tolerance}, NaN::MayBeExpected))  // rows that see no key
+      << what << " sq " << p.s.sq << " sk " << p.s.sk << " d " << p.s.d;
 }
 
 void check_everywhere(const AttentionShape& s, std::initializer_list<DType> sources, float spread = 1) {
@@ -166,6 +158,12 @@ TEST(Attention, GroupedHeads) {
 }
 
 TEST(Attention, LargeScores) { check_everywhere(shape(1, 1, 64, 400, 64), {DType::F64}, 40.0f); }
+
+TEST(Attention, FaultsFail) {
+  const Problem p(shape(1, 2, 20, 30, 16));
+  expect_faults_fail(run(p, tile_ops(), DType::F32, 1, DType::F64),
+                     [&](const std::vector<float>& out) { check(p, out, DType::F32, "planted"); });
+}
 
 TEST(Attention, NanAndInfinityComeOutAsNan) {
   Problem p(shape(1, 1, 20, 300, 40));

@@ -33,12 +33,7 @@ std::vector<float> run(const ConvProblem& p, const TileOps& ops, DType type, int
 }
 
 void check(const ConvProblem& p, const std::vector<float>& out, const std::string& what) {
-  double worst = 0;
-  for (size_t i = 0; i < out.size(); ++i) {
-    const double ratio = std::abs(out[i] - p.expected[i]) / p.bound[i];
-    if (!(ratio <= worst)) worst = ratio;
-  }
-  EXPECT_LE(worst, 1.0) << what << " " << describe(p.s);
+  EXPECT_TRUE(within(out, p.expected, p.bound)) << what << " " << describe(p.s);
 }
 
 void check_everywhere(const ConvShape& s, std::initializer_list<DType> sources) {
@@ -95,6 +90,12 @@ TEST(Conv, ManyBlocks) {
   check_everywhere({1, 70, 64, 320, 16}, {DType::F64});
   check_everywhere({1, 12, 192, 512, 8}, {DType::BF16});
   check_everywhere({1, 130, 130, 64, 4}, {DType::F64});
+}
+
+TEST(Conv, FaultsFail) {
+  const ConvProblem p({1, 9, 12, 16, 8});
+  expect_faults_fail(run(p, tile_ops(), DType::F32, 1, DType::F64),
+                     [&](const std::vector<float>& out) { check(p, out, "planted"); });
 }
 
 TEST(Conv, ProductionSizes) {

@@ -87,12 +87,8 @@ std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int thr
 }
 
 void check(const Problem& p, const std::vector<float>& out, const std::string& what) {
-  double worst = 0;
-  for (size_t i = 0; i < out.size(); ++i) {
-    const double ratio = std::abs(out[i] - p.expected[i]) / p.bound[i];
-    if (!(ratio <= worst)) worst = ratio;
-  }
-  EXPECT_LE(worst, 1.0) << what << " m " << p.c.m << " n " << p.c.n << " k " << p.c.k << " lanes " << p.c.lanes;
+  EXPECT_TRUE(within(out, p.expected, p.bound))
+      << what << " m " << p.c.m << " n " << p.c.n << " k " << p.c.k << " lanes " << p.c.lanes;
 }
 
 void check_everywhere(const Case& c, std::initializer_list<DType> sources) {
@@ -142,6 +138,12 @@ TEST(Gemm, ProductionSizes) {
   for (const TileOps* ops : all_ops())
     if (ops->isa != Isa::Amx || tile_ops(Isa::Amx) == ops)
       for (DType type : kPackedTypes) check(p, run(p, *ops, type, 2, DType::BF16), ops->name);
+}
+
+TEST(Gemm, FaultsFail) {
+  const Problem p({50, 40, 30});
+  expect_faults_fail(run(p, tile_ops(), DType::F32, 1, DType::F32),
+                     [&](const std::vector<float>& out) { check(p, out, "planted"); });
 }
 
 TEST(Gemm, NanStaysInItsRow) {

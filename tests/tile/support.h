@@ -1,6 +1,7 @@
 // What the tile kernels' tests share: poisoned buffers, random operands, and every table of kernels that can run here,
 // the matrix-tile kernel through an emulation.
 #pragma once
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "support/close.h"
 #include "tenon/backend/cpu/tile/tile_ops.h"
 
 namespace tenon::cpu::test {
@@ -72,6 +74,23 @@ inline std::vector<const TileOps*> all_ops() {
 /// Allowed difference of a sum of `k` products in f32 whose absolute values sum to `magnitude`.
 inline double sum_tolerance(int64_t k, double magnitude) {
   return 6e-8 * (4 + 2 * std::sqrt(static_cast<double>(k))) * magnitude + 1e-30;
+}
+
+/// `out` beside fp64, each element within its own bound.
+inline testing::AssertionResult within(const std::vector<float>& out, const std::vector<double>& expected,
+                                       const std::vector<double>& bound) {
+  return close(out, expected, [&](size_t i, double) { return bound[i]; });
+}
+
+/// EXPECTs that `check` fails for a result with a NaN, and for one of which a block was never written.
+template <class Check>
+void expect_faults_fail(const std::vector<float>& out, const Check& check) {
+  std::vector<float> nan = out, dropped = out;
+  nan[0] = std::numeric_limits<float>::quiet_NaN();
+  for (size_t i = out.size() / 2; i < std::min(out.size(), out.size() / 2 + 64); ++i) dropped[i] = -777.0f;
+  check(out);
+  EXPECT_NONFATAL_FAILURE(check(nan), "the first at 0: nan");
+  EXPECT_NONFATAL_FAILURE(check(dropped), ": -777, expected");
 }
 
 /// "bf16" / "f32" arithmetic of both packed types.

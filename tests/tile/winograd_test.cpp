@@ -34,19 +34,18 @@ std::vector<float> run(const ConvProblem& p, const TileOps& ops, DType w_type, i
   return std::move(hooks.out);
 }
 
-struct Errors {
-  double rms, worst;  // relative to the root mean square of the exact outputs
-};
-
-Errors errors(const ConvProblem& p, const std::vector<float>& out) {
-  double square = 0, total = 0, worst = 0;
-  for (size_t i = 0; i < out.size(); ++i) {
-    const double diff = std::abs(out[i] - p.expected[i]);
-    square += diff * diff;
+// EXPECTs errors of at most these, relative to the root mean square of the exact outputs.
+void expect_errors(const ConvProblem& p, const std::vector<float>& out, double rms, double worst,
+                   const std::string& what) {
+  double squares = 0, total = 0;
+  for (size_t i = 0; i < p.expected.size(); ++i) {
+    squares += (out.at(i) - p.expected[i]) * (out[i] - p.expected[i]);
     total += p.expected[i] * p.expected[i];
-    if (!(diff <= worst)) worst = diff;
   }
-  return {std::sqrt(square / total), worst / std::sqrt(total / static_cast<double>(out.size()))};
+  const double size = std::sqrt(total / static_cast<double>(p.expected.size()));
+  const testing::AssertionResult near = close(out, p.expected, Tolerance{worst * size});
+  EXPECT_TRUE(near && std::sqrt(squares / total) <= rms)
+      << what << " " << describe(p.s) << ", relative rms " << std::sqrt(squares / total) << ", " << near.message();
 }
 
 void check_everywhere(const ConvShape& s, std::initializer_list<DType> sources) {
@@ -55,9 +54,8 @@ void check_everywhere(const ConvShape& s, std::initializer_list<DType> sources) 
     for (DType w_type : {DType::F32, DType::F16})
       for (DType source : sources) {
         const auto one = run(p, *ops, w_type, 1, source), two = run(p, *ops, w_type, 2, source);
-        const Errors e = errors(p, one);
-        EXPECT_LE(e.rms, w_type == DType::F32 ? 5e-6 : 2e-3) << ops->name << " " << describe(s);
-        EXPECT_LE(e.worst, w_type == DType::F32 ? 4e-5 : 2e-2) << ops->name << " " << describe(s);
+        const bool exact = w_type == DType::F32;
+        expect_errors(p, one, exact ? 5e-6 : 2e-3, exact ? 4e-5 : 2e-2, ops->name);
         EXPECT_EQ(0, std::memcmp(one.data(), two.data(), one.size() * sizeof(float))) << "threads: " << describe(s);
       }
 }
@@ -82,11 +80,8 @@ TEST(Winograd, ErrorIsWhatTheHeaderSays) {
   const ConvProblem p({1, 32, 32, 320, 320});
   for (int i = 0; i < kIsaCount; ++i)
     if (const TileOps* ops = tile_ops(static_cast<Isa>(i))) {
-      const Errors exact = errors(p, run(p, *ops, DType::F32, 2, DType::F64));
-      const Errors half = errors(p, run(p, *ops, DType::F16, 2, DType::F64));
-      EXPECT_LE(exact.rms, 2.5e-6) << ops->name;
-      EXPECT_LE(exact.worst, 2.5e-5) << ops->name;
-      EXPECT_LE(half.rms, 1.5e-3) << ops->name;
+      expect_errors(p, run(p, *ops, DType::F32, 2, DType::F64), 2.5e-6, 2.5e-5, ops->name);
+      expect_errors(p, run(p, *ops, DType::F16, 2, DType::F64), 1.5e-3, 2e-2, ops->name);
     }
 }
 
@@ -96,8 +91,14 @@ TEST(Winograd, WeightsOfEverySize) {
     for (float& w : p.w) w *= size;
     for (double& x : p.expected) x *= size;
     for (const TileOps* ops : all_ops())
-      EXPECT_LE(errors(p, run(p, *ops, DType::F16, 1, DType::F64)).rms, 2e-3) << size;
+      expect_errors(p, run(p, *ops, DType::F16, 1, DType::F64), 2e-3, 2e-2, ops->name);
   }
+}
+
+TEST(Winograd, FaultsFail) {
+  const ConvProblem p({1, 9, 12, 16, 8});
+  expect_faults_fail(run(p, tile_ops(), DType::F32, 1, DType::F64),
+                     [&](const std::vector<float>& out) { expect_errors(p, out, 5e-6, 4e-5, "planted"); });
 }
 
 TEST(Winograd, Legality) {

@@ -7,7 +7,7 @@ from diffusers import AutoencoderKL, UNet2DConditionModel
 from safetensors.torch import load_file, save_file
 from transformers import CLIPTextConfig, CLIPTextModel
 
-from scenes import CANVAS
+from scenes import CANVAS, vocabulary
 from tokenizer import LENGTH
 
 TEXT_WIDTH = 96
@@ -94,7 +94,8 @@ def export(folder, tokenizer, vae, text, unet, scaling_factor):
         "scheduler": ["diffusers", "PNDMScheduler"], "text_encoder": ["transformers", "CLIPTextModel"],
         "tokenizer": ["transformers", "CLIPTokenizer"], "unet": ["diffusers", "UNet2DConditionModel"],
         "vae": ["diffusers", "AutoencoderKL"],
-        "_tenon_defaults": {"width": CANVAS, "height": CANVAS, "steps": 20, "guidance_scale": GUIDANCE}})
+        "_tenon_defaults": {"width": CANVAS, "height": CANVAS, "steps": 20, "guidance_scale": GUIDANCE},
+        "_tenon_knows": vocabulary()})
     for path in folder.rglob("*.safetensors"):
         path.chmod(0o644)  # safetensors leaves them private
 

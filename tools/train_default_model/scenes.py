@@ -240,4 +240,15 @@ def lexicon():
     return sorted(words)
 
 
+def vocabulary():
+    """The words of the lexicon by kind, as the model's index lists them for those who ask it to draw."""
+    def of(*tables):
+        return {w for table in tables for phrases in table.values() for p in phrases for w in p.split()}
+
+    kinds = {"shapes": of(SHAPE_WORDS), "colors": of(COLOR_WORDS) | set(COLORS), "sizes": of(SIZE_WORDS)}
+    kinds["places"] = of(POSITION_WORDS, RELATION_WORDS) - {"the", "of", "to", "and", "with"}
+    kinds["others"] = set(lexicon()).difference(*kinds.values())
+    return {kind: sorted(words) for kind, words in kinds.items()}
+
+
 _GRAMMAR_WORDS = {"a", "an", "the", "that", "is", "on", "with", "against", "over", "background"}

@@ -22,7 +22,8 @@ class Lion(torch.optim.Optimizer):
     """Lion with decoupled weight decay (Chen et al. 2023).
 
     params: tensors, dicts of groups, or named parameters, as everywhere in torch.optim.
-    lr: learning rate, typically a third to a tenth of AdamW's; betas: (beta1, beta2) in [0, 1).
+    lr: learning rate, typically a third to a tenth of AdamW's, a number or a tensor of one element (which torch.compile
+        lets change without compiling again; one on a GPU makes every step wait for it); betas: (beta1, beta2) in [0, 1).
     weight_decay: decoupled; typically three to ten times AdamW's.
     eps: accepted for programs that pass it, and ignored.
     maximize: steps along the gradient instead of against it.
@@ -33,6 +34,7 @@ class Lion(torch.optim.Optimizer):
         the distance of two neighbouring values is lost.
     non_finite: what a NaN or an infinity in a gradient does: "propagate", "skip" (its elements stay as they are), or
         "raise" (NumericError names the tensor, nothing is written; one more pass over the gradients).
+    fused, differentiable: what torch.optim's own can; refused unless they are left at None and False.
     """
 
     def __init__(
@@ -48,7 +50,11 @@ class Lion(torch.optim.Optimizer):
         capturable: bool = False,
         master_weights: bool = False,
         non_finite: str = "propagate",
+        differentiable: bool = False,
+        fused: Optional[bool] = None,
     ) -> None:
+        _check("fused", fused, not fused, "None or False: every step is one launch already (see foreach)")
+        _check("differentiable", differentiable, not differentiable, "False: no gradient flows through a step")
         _check("lr", lr, float(lr) >= 0.0, "a number of at least 0")
         _check("betas", betas, len(betas) == 2 and all(0.0 <= b < 1.0 for b in betas), "two numbers in [0, 1)")
         _check("weight_decay", weight_decay, weight_decay >= 0.0, "a number of at least 0")

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "tenon/expr/node_type.h"
+#include "tenon/expr/walk.h"
 
 namespace tenon::cpu {
 namespace {
@@ -112,45 +112,42 @@ int Access::number_of(const Expr& leaf) const {
   throw Error(ErrorKind::Internal, "access", "a leaf without a number");
 }
 
+// Follows a walk down to a leaf; empty for zeros.
+Expr Access::follow_down(Expr e, Walk& walk, Bases bases) const {
+  while (e->family() == Family::View) {
+    const auto number_at = [&](int operand, const Coord& at) {
+      Walk one{at, {}, 1};
+      const Expr leaf = follow_down(e->in[static_cast<size_t>(operand)], one, bases);
+      if (!leaf) return int64_t{0};
+      const int64_t linear = leaf.shape().ravel(one.at);
+      return static_cast<int64_t>(load_element(leaf.dtype(), bases[number_of(leaf)], linear));
+    };
+    const int operand = follow(*e, walk, number_at);
+    if (operand < 0) return {};
+    e = e->in[static_cast<size_t>(operand)];
+  }
+  return e;
+}
+
 void Access::resolve_mapped(Bases bases, const Block& block, RectFn fn) const {
-  // Follows `at` down to a leaf; false for zero fill.
-  const auto follow = [&](const Expr& from, At& at, Expr& leaf, const IndexReader& read) {
-    Expr e = from;
-    while (e->family() == Family::View) {
-      const int operand = e->type->map(*e, at, read).operand;
-      if (operand < 0) return false;
-      e = e->in[static_cast<size_t>(operand)];
-    }
-    leaf = e;
-    return true;
-  };
-  IndexReader read = [&](const Expr& index, int64_t linear) {
-    At at{index.shape().unravel(linear), -1, 1};
-    Expr leaf;
-    if (!follow(index, at, leaf, read)) return int64_t{0};
-    return static_cast<int64_t>(load_element(leaf.dtype(), bases[number_of(leaf)], leaf.shape().ravel(at.c)));
-  };
   int64_t cols = 1;
   for (int a = split_; a < domain_.rank(); ++a) cols *= domain_[a];
   const int lead = domain_.rank() - view_.shape().rank(), last = domain_.rank() - 1;
   for (int64_t r = 0; r < block.rows; ++r) {
     for (int64_t c = 0; c < block.cols;) {
       const Coord d = domain_.unravel((block.row0 + r) * cols + block.col0 + c);
-      At at;
-      for (int a = lead; a < domain_.rank(); ++a) at.c[a - lead] = view_.shape()[a - lead] == 1 ? 0 : d[a];
-      at.run = last >= 0 ? std::min(domain_[last] - d[last], block.cols - c) : 1;
-      at.axis = last >= lead && view_.shape().cols() != 1 ? last - lead : -1;
-      const int64_t wanted = at.run;
-      Expr leaf;
-      if (!follow(view_, at, leaf, read)) {
-        at.run = at.axis < 0 ? wanted : std::min(at.run, wanted);
-        fn({nullptr, 0, 0, r, 1, c, at.run});
+      Walk walk;
+      for (int a = lead; a < domain_.rank(); ++a)
+        walk.at[static_cast<size_t>(a - lead)] = view_.shape()[a - lead] == 1 ? 0 : d[static_cast<size_t>(a)];
+      if (last >= 0) walk.run = std::min(domain_[last] - d[static_cast<size_t>(last)], block.cols - c);
+      if (last >= lead && view_.shape().cols() != 1) walk.step[static_cast<size_t>(last - lead)] = 1;
+      if (const Expr leaf = follow_down(view_, walk, bases)) {
+        const auto* first = static_cast<const std::byte*>(bases[number_of(leaf)]);
+        fn({first + leaf.shape().ravel(walk.at) * size_, 0, leaf.shape().ravel(walk.step), r, 1, c, walk.run});
       } else {
-        const int64_t step = at.axis < 0 ? 0 : leaf.shape().strides()[at.axis];
-        fn({static_cast<const std::byte*>(bases[number_of(leaf)]) + leaf.shape().ravel(at.c) * size_, 0, step, r, 1, c,
-            at.run});
+        fn({nullptr, 0, 0, r, 1, c, walk.run});
       }
-      c += at.run;
+      c += walk.run;
     }
   }
 }

@@ -8,8 +8,9 @@
 #include <optional>
 #include <vector>
 
-#include "tenon/core/function_ref.h"
 #include "tenon/backend/cpu/leaves.h"
+#include "tenon/core/function_ref.h"
+#include "tenon/expr/walk.h"
 #include "tenon/kernels/affine.h"
 
 namespace tenon::cpu {
@@ -55,6 +56,7 @@ class Access {
  private:
   void resolve_piece(const Piece& p, Bases bases, const Block& block, RectFn fn) const;
   void resolve_mapped(Bases bases, const Block& block, RectFn fn) const;
+  Expr follow_down(Expr e, Walk& walk, Bases bases) const;
   int number_of(const Expr& leaf) const;
 
   Expr view_;

@@ -8,23 +8,20 @@ void AnchorKernel::compile_epilogue(int64_t max_cols) {
   results_ = compile_results(options);
 }
 
-void AnchorKernel::compile_weight(const Expr& hole, const WeightHole::Geometry& geometry) {
-  weight_ = std::make_unique<WeightHole>(hole, geometry, leaves_, *engine_);
-  if (weight_->constant()) {
-    weight_at_ = reserve_weights(weight_->bytes());
+void AnchorKernel::compile_weight(const Expr& hole, const WeightGeometry& geometry) {
+  geometry_ = geometry;
+  if (of_weights_only(hole)) {
+    constant_ = ask(packed_weights(hole, geometry, engine_));
     return;
   }
-  weight_at_ = reserve_scratch(weight_->bytes());
+  weight_ = std::make_unique<WeightHole>(hole, geometry, leaves_, *engine_);
+  weight_at_ = reserve_scratch(geometry.bytes());
   pack_scratch_at_ = reserve_scratch(weight_->pack_scratch());
   if (weight_->tape()) use(*weight_->tape());
 }
 
-void AnchorKernel::pack(const WeightSource& source, std::byte* weights) {
-  if (weight_ && weight_->constant()) weight_->pack(*engine_, source, weights + weight_at_);
-}
-
 const void* AnchorKernel::packed_weight(std::byte* scratch) {
-  if (weight_->constant()) return weights_ + weight_at_;
+  if (constant_) return weight(*constant_);
   weight_->pack(
       *engine_, bases(), [this](int thread) { return workspace(thread); }, scratch + weight_at_,
       scratch + pack_scratch_at_);

@@ -11,11 +11,10 @@ class AnchorKernel : public LaunchKernel {
 
   /// Compiles the results for tiles of up to `max_cols` columns.
   void compile_epilogue(int64_t max_cols);
-  /// Compiles weight hole `hole` and reserves its packed memory.
-  void compile_weight(const Expr& hole, const WeightHole::Geometry& geometry);
+  /// Asks for the packed form of weight hole `hole` if it is constant; else compiles it and reserves scratch.
+  void compile_weight(const Expr& hole, const WeightGeometry& geometry);
   /// The packed weight of this run; packs it if it is not constant.
   const void* packed_weight(std::byte* scratch);
-  void pack(const WeightSource& source, std::byte* weights) override;
 
   /// Hands a tile to the results' tape.
   void write(const Block& block, float* const* acc, int64_t acc_ld, int thread) const;
@@ -24,9 +23,11 @@ class AnchorKernel : public LaunchKernel {
 
   DType arithmetic_;
   std::unique_ptr<Tape> results_;
-  std::unique_ptr<WeightHole> weight_;
+  WeightGeometry geometry_;  ///< of the weight
 
  private:
+  std::optional<size_t> constant_;      // the weight's number among those asked for
+  std::unique_ptr<WeightHole> weight_;  // else
   int64_t weight_at_ = 0, pack_scratch_at_ = 0;
 };
 

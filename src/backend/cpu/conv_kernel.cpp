@@ -50,7 +50,7 @@ class ConvKernel : public AnchorKernel {
         shape_(conv_shape_of(form_)),
         product_(is_product(shape_)),
         winograd_(winograd_filters(shape_, arithmetic_, form_.holes[1], engine_->tile)) {
-    WeightHole::Geometry geometry;
+    WeightGeometry geometry;
     geometry.shape = product_ ? linear_shape(arithmetic_, shape_.o / form_.lanes, shape_.c, form_.lanes)
                               : conv_shape(arithmetic_, shape_.o, shape_.c, shape_.kh, shape_.kw);
     geometry.convolution = true;
@@ -77,7 +77,7 @@ class ConvKernel : public AnchorKernel {
   }
 
   void body(std::byte* scratch) override {
-    const PackedB w = {weight_->shape(), packed_weight(scratch)};
+    const PackedB w = {geometry_.shape, packed_weight(scratch)};
     const auto out = [this](const OutTile& t) { write({t.row0, t.rows, t.col0, t.cols}, t.acc, t.ld, t.thread); };
     product_ ? multiply(w, out, scratch) : convolve(w, out, scratch);
   }

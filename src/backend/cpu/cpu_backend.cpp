@@ -24,19 +24,16 @@ class CpuBackend : public Backend {
     if (engine_->tile.bf16_arithmetic) return {DType::BF16, DType::F32};
     return {DType::F32, DType::BF16};
   }
-  LaunchMemory memory_of(const Launch& launch) const override { return make_kernel(engine_, launch)->memory(); }
   std::shared_ptr<void> allocate(int64_t bytes) override { return allocate_host(bytes); }
-  std::unique_ptr<Kernel> prepare(const Launch& launch, const BufferTable& buffers,
-                                  const WeightSource& weights) override {
-    std::unique_ptr<LaunchKernel> kernel = make_kernel(engine_, launch);
-    kernel->bind(buffers, weights);
-    return kernel;
-  }
+  std::unique_ptr<Kernel> make_kernel(const Launch& launch) override { return LaunchBodies::make(engine_, launch); }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override { return make_list_kernel(engine_, launch); }
-  void copy_in(void* dst, const void* src, int64_t bytes) override {
+  void copy(Stream&, void* dst, const void* src, int64_t bytes) override {
     std::memcpy(dst, src, static_cast<size_t>(bytes));
   }
-  void copy_out(void* dst, const void* src, int64_t bytes) override {
+  void copy_in(Stream&, void* dst, const void* src, int64_t bytes) override {
+    std::memcpy(dst, src, static_cast<size_t>(bytes));
+  }
+  void copy_out(Stream&, void* dst, const void* src, int64_t bytes) override {
     std::memcpy(dst, src, static_cast<size_t>(bytes));
   }
 
@@ -44,9 +41,9 @@ class CpuBackend : public Backend {
   std::shared_ptr<Engine> engine_;
 };
 
-const RegisterBackend kRegisteredCpu("cpu", [](const BackendOptions& options) -> std::unique_ptr<Backend> {
-  return std::make_unique<CpuBackend>(options);
-});
+std::unique_ptr<Backend> make(const BackendOptions& options) { return std::make_unique<CpuBackend>(options); }
+
+const RegisterBackend kRegisteredCpu("cpu", &make, {}, {.preference = 1});
 
 }  // namespace
 }  // namespace tenon::cpu

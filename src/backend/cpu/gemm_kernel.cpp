@@ -16,7 +16,7 @@ class GemmKernel : public AnchorKernel {
     } else {
       rows_ = x.rows();
     }
-    WeightHole::Geometry geometry;
+    WeightGeometry geometry;
     geometry.shape = linear_shape(arithmetic_, w[-2] / form_.lanes, w[-1], form_.lanes);
     geometry.batch = batch_;
     compile_weight(form_.holes[1], geometry);
@@ -34,8 +34,8 @@ class GemmKernel : public AnchorKernel {
     GemmArgs args;
     args.m = rows_;
     args.batch = batch_;
-    args.b = {weight_->shape(), packed_weight(scratch)};
-    args.b_batch_stride = batch_ > 1 ? weight_->batch_bytes() : 0;
+    args.b = {geometry_.shape, packed_weight(scratch)};
+    args.b_batch_stride = batch_ > 1 ? geometry_.batch_bytes() : 0;
     args.a.data = a_->data(bases());
     args.a.type = a_->type();
     args.a.ld = a_->ld();

@@ -4,6 +4,7 @@
 
 #include "tenon/backend/cpu/host_memory.h"
 #include "tenon/backend/cpu/tile/winograd.h"
+#include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cpu {
@@ -66,25 +67,55 @@ std::string RowHole::describe() const {
 
 // ---- weights ------------------------------------------------------------------------------------------------------
 
-WeightHole::WeightHole(const Expr& hole, const Geometry& geometry, LeafTable& run_leaves, const Engine& engine)
-    : geometry_(geometry), constant_(of_weights_only(hole)), threads_(engine.pool.threads()) {
+int64_t WeightGeometry::batch_bytes() const {
+  return winograd ? winograd_weight_bytes(*winograd, shape.cols, channels) : shape.bytes();
+}
+
+std::string WeightGeometry::text() const {
+  std::string out = "packed";
+  const auto add = [&out](const char* what, int64_t value) { ((out += what) += ' ') += std::to_string(value); };
+  if (winograd) (out += " by winograd to ") += name_of(*winograd);
+  (out += " as ") += name_of(shape.type);
+  add(", lanes", shape.lanes);
+  add(" of", shape.cols);
+  add(" by", shape.k);
+  add(", batch", batch);
+  if (convolution) {
+    add(", channels", channels);
+    add(", kernel", kh);
+    add(" by", kw);
+  }
+  return out;
+}
+
+WeightHole::WeightHole(const Expr& hole, const WeightGeometry& geometry, LeafTable& leaves, const Engine& engine)
+    : geometry_(geometry), leaves_(leaves), threads_(engine.pool.threads()) {
   const Expr value = without_rounding(hole, geometry.shape.type);
   const Shape& domain = value.shape();
   const int split = geometry.convolution ? 1 : domain.rank() - 1;
-  leaves_ = constant_ ? &own_ : &run_leaves;
   row_elements_ = 1;
   for (int a = split; a < domain.rank(); ++a) row_elements_ *= domain[a];
-  if (find_parts(value, split, *leaves_) && (!geometry.winograd || parts_.size() == 1)) return;
+  if (find_parts(value, split, leaves) && (!geometry.winograd || parts_.size() == 1)) return;
   parts_.clear();
   TapeOptions options;
   options.split = split;
   tape_ =
-      std::make_unique<Tape>(std::array{TapeOutput{value, Expr(), DType::F32}}, domain, *leaves_, engine.vec, options);
+      std::make_unique<Tape>(std::array{TapeOutput{value, Expr(), DType::F32}}, domain, leaves, engine.vec, options);
 }
 
-int64_t WeightHole::batch_bytes() const {
-  const PackedShape& s = geometry_.shape;
-  return geometry_.winograd ? winograd_weight_bytes(*geometry_.winograd, s.cols, geometry_.channels) : s.bytes();
+WeightRequest packed_weights(const Expr& hole, const WeightGeometry& geometry, std::shared_ptr<Engine> engine) {
+  const auto graph = std::make_shared<Graph>();
+  Memo memo;
+  const Expr value = rebuild(*graph, without_rounding(hole, geometry.shape.type), memo);
+  const auto make = [graph, value, geometry, engine = std::move(engine)](const WeightMaking& with,
+                                                                         std::span<void* const> parts) {
+    LeafTable leaves;
+    WeightHole(value, geometry, leaves, *engine).pack(*engine, with, static_cast<std::byte*>(parts[0]));
+  };
+  return {{{geometry.text() + "\n" + print(value), round_up(geometry.bytes(), 64)}},
+          params_of(std::array{value}),
+          {},
+          make};
 }
 
 bool WeightHole::find_parts(const Expr& hole, int split, LeafTable& leaves) {
@@ -156,35 +187,34 @@ void WeightHole::pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, st
 }
 
 // True if packing from the file's type gives the same as rounding to the leaf's type first.
-bool WeightHole::reads_directly(const HostView& view, const Expr& leaf) const {
+bool WeightHole::reads_directly(const ParamView& view, const Expr& leaf) const {
   if (view.dtype == leaf.dtype()) return true;
   if (!kernels_read(view.dtype) && view.dtype != DType::E4M3) return false;
   return leaf.dtype() == DType::F32 || (leaf.dtype() == DType::BF16 && geometry_.shape.type == DType::BF16);
 }
 
-void WeightHole::pack(Engine& engine, const WeightSource& weights, std::byte* dst) const {
+void WeightHole::pack(Engine& engine, const WeightMaking& with, std::byte* dst) const {
   // Memory of every leaf, in the leaf's type unless all rows are packed straight from the file.
   std::vector<const void*> bases;
   std::vector<DType> types;
   std::vector<std::shared_ptr<void>> copies;
-  for (int i = 0; i < own_.size(); ++i) {
-    const Expr& leaf = own_.leaf(i);
+  for (int i = 0; i < leaves_.size(); ++i) {
+    const Expr& leaf = leaves_.leaf(i);
     types.push_back(leaf.dtype());
-    bases.push_back(own_.literal(i));
-    if (own_.literal(i)) continue;
-    const HostView view = find_weight(weights, leaf);
+    bases.push_back(leaves_.literal(i));
+    if (leaves_.literal(i)) continue;
+    check_stop("weights");
+    const ParamView view = with.find(leaf);
     bases.back() = view.data;
     if (tape_ ? view.dtype == leaf.dtype() : reads_directly(view, leaf)) {
       types.back() = view.dtype;
       continue;
     }
     copies.push_back(allocate_host(leaf.shape().numel() * size_of(leaf.dtype())));
-    copy_weight(weights, leaf, copies.back().get(), engine.vec);
+    copy_weight(view, leaf.dtype(), copies.back().get(), engine.vec);
     bases.back() = copies.back().get();
   }
   pack(engine, bases.data(), types, dst);
-  for (int i = 0; i < own_.size(); ++i)
-    if (!own_.literal(i)) weights.done(own_.leaf(i)->attrs.text);
 }
 
 void WeightHole::pack(Engine& engine, Bases bases, const std::vector<DType>& types, std::byte* dst) const {
@@ -197,7 +227,10 @@ void WeightHole::pack(Engine& engine, Bases bases, const std::vector<DType>& typ
         engine, bases, [&](int thread) { return first + thread * each; }, dst, static_cast<std::byte*>(scratch.get()));
     return;
   }
-  for (const Part& p : parts_) pack_part(engine, p, bases[p.leaf], types[static_cast<size_t>(p.leaf)], dst);
+  for (const Part& p : parts_) {
+    check_stop("weights");
+    pack_part(engine, p, bases[p.leaf], types[static_cast<size_t>(p.leaf)], dst);
+  }
 }
 
 TapeCall WeightHole::rows_call(const Block& block, Bases bases, void* workspace, float* rows, int64_t ld) const {
@@ -212,7 +245,7 @@ TapeCall WeightHole::rows_call(const Block& block, Bases bases, void* workspace,
 
 void WeightHole::pack(Engine& engine, Bases bases, FunctionRef<void*(int thread)> workspace, std::byte* dst,
                       std::byte* scratch) const {
-  for (const Part& p : parts_) pack_part(engine, p, bases[p.leaf], leaves_->leaf(p.leaf).dtype(), dst);
+  for (const Part& p : parts_) pack_part(engine, p, bases[p.leaf], leaves_.leaf(p.leaf).dtype(), dst);
   if (!tape_) return;
   const auto fill = [&](int64_t row0, int64_t rows, float* to, int64_t ld, int thread) {
     tape_->run(rows_call({row0, rows, 0, tape_->cols()}, bases, workspace(thread), to, ld));

@@ -38,29 +38,32 @@ class RowHole {
   DType type_ = DType::F32;
 };
 
-/// A weight: the shape of its packed form, and how its rows are found. Rows are numbered over groups (lanes of a linear
-/// layer or a convolution, matrices of a batched product) of `shape.cols` rows each.
+/// The packed form of a weight: rows over groups (lanes of a linear layer or a convolution, matrices of a batched
+/// product) of `shape.cols` rows each.
+struct WeightGeometry {
+  PackedShape shape;
+  int64_t batch = 1;
+  bool convolution = false;       ///< rows are [c, kh, kw]
+  std::optional<DType> winograd;  ///< packed by pack_winograd to this type; only for constant weights
+  int64_t channels = 0;
+  int kh = 1, kw = 1;
+
+  int64_t batch_bytes() const;
+  int64_t bytes() const { return batch * batch_bytes(); }
+  /// In words, all that the bytes depend on.
+  std::string text() const;
+};
+
+/// A hole that is a weight: how its rows are found and packed.
 class WeightHole {
  public:
-  struct Geometry {
-    PackedShape shape;
-    int64_t batch = 1;
-    bool convolution = false;       ///< rows are [c, kh, kw]
-    std::optional<DType> winograd;  ///< packed by pack_winograd to this type; only for constant weights
-    int64_t channels = 0;
-    int kh = 1, kw = 1;
-  };
-  WeightHole(const Expr& hole, const Geometry& geometry, LeafTable& run_leaves, const Engine& engine);
+  WeightHole(const Expr& hole, const WeightGeometry& geometry, LeafTable& leaves, const Engine& engine);
 
-  bool constant() const { return constant_; }
-  int64_t batch_bytes() const;
-  int64_t bytes() const { return geometry_.batch * batch_bytes(); }
   /// Null if rows are read from memory.
   const Tape* tape() const { return tape_.get(); }
   int64_t pack_scratch() const;
-  const PackedShape& shape() const { return geometry_.shape; }
-  /// Packs a constant weight.
-  void pack(Engine& engine, const WeightSource& weights, std::byte* dst) const;
+  /// Packs a weight whose leaves are parameters.
+  void pack(Engine& engine, const WeightMaking& with, std::byte* dst) const;
   /// Packs a weight that changes from run to run.
   void pack(Engine& engine, Bases bases, FunctionRef<void*(int thread)> workspace, std::byte* dst,
             std::byte* scratch) const;
@@ -80,16 +83,17 @@ class WeightHole {
   void pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, std::byte* scratch) const;
   void pack_winograd_rows(Engine& engine, Bases bases, std::byte* dst) const;
   TapeCall rows_call(const Block& block, Bases bases, void* workspace, float* rows, int64_t ld) const;
-  bool reads_directly(const HostView& view, const Expr& leaf) const;
+  bool reads_directly(const ParamView& view, const Expr& leaf) const;
 
-  Geometry geometry_;
-  bool constant_ = false;
+  WeightGeometry geometry_;
   int64_t row_elements_ = 0;
-  LeafTable own_;      // leaves of a constant weight
-  LeafTable* leaves_;  // own_ or the launch's
+  const LeafTable& leaves_;
   std::vector<Part> parts_;
   std::unique_ptr<Tape> tape_;
   int threads_;
 };
+
+/// The packed form of a hole that reads weights alone.
+WeightRequest packed_weights(const Expr& hole, const WeightGeometry& geometry, std::shared_ptr<Engine> engine);
 
 }  // namespace tenon::cpu

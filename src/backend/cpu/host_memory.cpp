@@ -11,35 +11,74 @@
 #include "tenon/core/error.h"
 
 namespace tenon::cpu {
+namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kPage = 4096, kHugePage = 2 << 20;
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 // The number in a file of one number; `none` if the file is missing or says "max".
-int64_t number_in(const char* path, int64_t none) {
+int64_t number_in(const fs::path& path, int64_t none) {
   std::ifstream file(path);
   int64_t value = 0;
   return file >> value ? value : none;
 }
 
-int64_t mem_available() {
-  std::ifstream file("/proc/meminfo");
-  std::string key, unit;
-  int64_t kib = 0;
-  while (file >> key >> kib) {
-    if (key == "MemAvailable:") return kib * 1024;
-    std::getline(file, unit);
-  }
-  return std::numeric_limits<int64_t>::max();
+// The number behind a name, in a file of a name and a number a line; `none` if there is none.
+int64_t number_of(const char* name, const fs::path& path, int64_t none) {
+  std::ifstream file(path);
+  std::string key, rest;
+  for (int64_t value = 0; file >> key >> value; std::getline(file, rest))
+    if (key == name) return value;
+  return none;
 }
 
-int64_t group_available(const char* limit, const char* used) {
-  constexpr int64_t none = std::numeric_limits<int64_t>::max();
-  const int64_t most = number_in(limit, none);
-  return most == none ? none : std::max<int64_t>(most - number_in(used, 0), 0);
+int64_t mem_available() {
+  const int64_t kib = number_of("MemAvailable:", "/proc/meminfo", -1);
+  return kib < 0 ? kNoLimit : kib * 1024;
+}
+
+// What one control group leaves to its members. Cache of files that was not used lately counts as used and is given
+// back under pressure, so it is left as well.
+int64_t group_available(const fs::path& group, const char* limit, const char* used, const char* idle) {
+  const int64_t most = number_in(group / limit, kNoLimit);
+  if (most == kNoLimit) return kNoLimit;
+  return std::clamp<int64_t>(most - number_in(group / used, 0) + number_of(idle, group / "memory.stat", 0), 0, most);
+}
+
+// The least that a group and the groups around it leave. `path` begins with '/', the root of the hierarchy; a container
+// may show its own group there instead, with the groups around it out of sight.
+int64_t hierarchy_available(const fs::path& root, const fs::path& path, const char* limit, const char* used,
+                            const char* idle) {
+  int64_t least = group_available(root, limit, used, idle);
+  fs::path group = root;
+  for (const fs::path& part : path.relative_path()) {
+    if (part == "..") break;  // outside what this process may see
+    least = std::min(least, group_available(group /= part, limit, used, idle));
+  }
+  return least;
 }
 
 }  // namespace
+
+int64_t control_group_available(const fs::path& groups, const fs::path& own) {
+  int64_t least = kNoLimit;
+  std::ifstream file(own);  // "0::/user.slice/x" (version 2), "9:memory:/x" (version 1)
+  for (std::string line; std::getline(file, line);) {
+    const size_t first = line.find(':'), second = first == line.npos ? line.npos : line.find(':', first + 1);
+    if (second == line.npos) continue;
+    const std::string controllers = line.substr(first, second - first) + ",";  // ":cpu,memory,"
+    const fs::path path = line.substr(second + 1);
+    if (controllers == ":,")
+      for (const char* root : {".", "unified"})  // a machine may have both versions
+        least =
+            std::min(least, hierarchy_available(groups / root, path, "memory.max", "memory.current", "inactive_file"));
+    if (controllers.find("memory,") != controllers.npos)
+      least = std::min(least, hierarchy_available(groups / "memory", path, "memory.limit_in_bytes",
+                                                  "memory.usage_in_bytes", "total_inactive_file"));
+  }
+  return least;
+}
 
 std::shared_ptr<void> allocate_host(int64_t bytes) {
   const int64_t size = round_up(std::max<int64_t>(bytes, 1), kPage);
@@ -62,9 +101,7 @@ std::shared_ptr<void> allocate_host(int64_t bytes) {
 }
 
 int64_t host_memory_available() {
-  return std::min(
-      {mem_available(), group_available("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-       group_available("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes")});
+  return std::min(mem_available(), control_group_available("/sys/fs/cgroup", "/proc/self/cgroup"));
 }
 
 }  // namespace tenon::cpu

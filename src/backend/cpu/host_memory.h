@@ -1,6 +1,7 @@
 // Memory of the host: blocks from the system, and how much is left.
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 
 namespace tenon::cpu {
@@ -8,7 +9,10 @@ namespace tenon::cpu {
 /// Zero-filled memory straight from the system, 64-byte aligned; blocks of 2 MiB and more start on a huge page and ask
 /// for them. Throws Error(Memory).
 std::shared_ptr<void> allocate_host(int64_t bytes);
-/// Bytes that may still be taken: the least of MemAvailable and what the control group allows.
+/// Bytes that may still be taken: the least of MemAvailable and what control groups leave.
 int64_t host_memory_available();
+/// What the control groups of a process leave to it, its own group and all around it, version 1 and 2: `groups` is
+/// where hierarchies are mounted (/sys/fs/cgroup), `own` the process's list of its groups (/proc/self/cgroup).
+int64_t control_group_available(const std::filesystem::path& groups, const std::filesystem::path& own);
 
 }  // namespace tenon::cpu

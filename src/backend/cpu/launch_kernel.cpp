@@ -9,6 +9,21 @@
 #include "tenon/expr/ops.h"
 
 namespace tenon::cpu {
+namespace {
+
+// A parameter in the leaf's type.
+WeightRequest plain_weight(const Expr& leaf, std::shared_ptr<Engine> engine) {
+  const auto graph = std::make_shared<Graph>();
+  Memo memo;
+  const Expr own = rebuild(*graph, leaf, memo);
+  const auto make = [graph, own, engine = std::move(engine)](const WeightMaking& with, std::span<void* const> parts) {
+    copy_weight(with.find(own), own.dtype(), parts[0], engine->vec);
+  };
+  return {
+      {{plain_key(leaf), round_up(leaf.shape().numel() * size_of(leaf.dtype()), 64)}}, {leaf->attrs.text}, {}, make};
+}
+
+}  // namespace
 
 LaunchKernel::LaunchKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form)
     : engine_(std::move(engine)), name_(launch.name), form_(std::move(form)) {
@@ -23,10 +38,9 @@ int64_t LaunchKernel::reserve_scratch(int64_t bytes) {
   return at;
 }
 
-int64_t LaunchKernel::reserve_weights(int64_t bytes) {
-  const int64_t at = weight_bytes_;
-  weight_bytes_ += round_up(bytes, 64);
-  return at;
+size_t LaunchKernel::ask(WeightRequest request) {
+  requests_.push_back(std::move(request));
+  return requests_.size() - 1;
 }
 
 void LaunchKernel::use(const Tape& tape) {
@@ -46,13 +60,10 @@ void LaunchKernel::seal() {
   statistics_at_ = reserve_scratch(most);
   for (int i = 0; i < leaves_.size(); ++i) {
     const Expr& leaf = leaves_.leaf(i);
-    if (leaf.is<nodes::Param>())
-      in_weights_.emplace_back(i, reserve_weights(leaf.shape().numel() * size_of(leaf.dtype())));
+    if (leaf.is<nodes::Param>()) in_weights_.emplace_back(i, ask(plain_weight(leaf, engine_)));
   }
   dump("tapes/" + name_ + ".txt", tapes_);
 }
-
-LaunchMemory LaunchKernel::memory() const { return {weight_bytes_, scratch_bytes_}; }
 
 // ---- lets ---------------------------------------------------------------------------------------------------------
 
@@ -115,44 +126,30 @@ void LaunchKernel::compile_statistics() {
 
 // ---- memory -------------------------------------------------------------------------------------------------------
 
-HostView find_weight(const WeightSource& weights, const Expr& leaf) {
-  const HostView view = weights.find(leaf->attrs.text);
-  TENON_CHECK(Model, view.shape == leaf.shape(), leaf->attrs.text)
-      << "weight has shape " << view.shape.str() << ", expected " << leaf.shape().str();
-  return view;
-}
-
-void copy_weight(const WeightSource& weights, const Expr& leaf, void* dst, const VecOps& ops) {
-  const HostView view = find_weight(weights, leaf);
-  const int64_t n = leaf.shape().numel();
-  if (view.dtype == leaf.dtype()) {
-    std::memcpy(dst, view.data, static_cast<size_t>(n * size_of(view.dtype)));
+void copy_weight(const ParamView& from, DType type, void* dst, const VecOps& ops) {
+  const int64_t n = from.shape.numel();
+  if (from.dtype == type) {
+    std::memcpy(dst, from.data, static_cast<size_t>(n * size_of(type)));
     return;
   }
   std::byte* to = static_cast<std::byte*>(dst);
-  const std::byte* from = static_cast<const std::byte*>(view.data);
+  const std::byte* data = static_cast<const std::byte*>(from.data);
   alignas(64) float values[1024];
   for (int64_t i = 0; i < n; i += 1024) {
     const int64_t part = std::min<int64_t>(1024, n - i);
-    void* source = const_cast<std::byte*>(from + i * size_of(view.dtype));
-    ops.load(view.dtype)({source, part, 1, 1, part, values, part, 0});
-    ops.store(leaf.dtype())({to + i * size_of(leaf.dtype()), part, 1, 1, part, values, part, 0});
+    void* source = const_cast<std::byte*>(data + i * size_of(from.dtype));
+    ops.load(from.dtype)({source, part, 1, 1, part, values, part, 0});
+    ops.store(type)({to + i * size_of(type), part, 1, 1, part, values, part, 0});
   }
 }
 
-void LaunchKernel::bind(const BufferTable& buffers, const WeightSource& weights) {
-  weight_memory_ = weight_bytes_ ? allocate_host(weight_bytes_) : nullptr;
-  weights_ = static_cast<std::byte*>(weight_memory_.get());
+void LaunchKernel::bind(const BufferTable& buffers, std::span<void* const> weights, void*) {
+  weights_.assign(weights.begin(), weights.end());
   bases_.assign(static_cast<size_t>(leaves_.size()), nullptr);
-  for (const auto& [leaf, offset] : in_weights_) {
-    copy_weight(weights, leaves_.leaf(leaf), weights_ + offset, engine_->vec);
-    weights.done(leaves_.leaf(leaf)->attrs.text);
-    bases_[static_cast<size_t>(leaf)] = weights_ + offset;
-  }
+  for (const auto& [leaf, number] : in_weights_) bases_[static_cast<size_t>(leaf)] = weight(number);
   for (int i = 0; i < leaves_.size(); ++i)
     if (leaves_.literal(i)) bases_[static_cast<size_t>(i)] = leaves_.literal(i);
   rebind(buffers);
-  pack(weights, weights_);
 }
 
 bool LaunchKernel::in_caller_memory(int leaf) const {
@@ -181,7 +178,7 @@ void LaunchKernel::run_tape(const Tape& tape, const Block& block, int thread) co
   tape.run(call);
 }
 
-void LaunchKernel::run(void* scratch) {
+void LaunchKernel::run(Stream&, void* scratch) {
   scratch_ = static_cast<std::byte*>(scratch);
   for (const auto& [leaf, offset] : in_scratch_) bases_[static_cast<size_t>(leaf)] = scratch_ + offset;
   for (const LetTape& let : lets_) run_tape(let.tape, {0, let.tape.rows(), 0, let.tape.cols()}, 0);

@@ -1,6 +1,6 @@
 // What all launches of the CPU backend share: leaves bound to memory, lets, scratch, and results with their statistics.
-// A skeleton's kernel compiles its tapes in its constructor (so that all sizes are known before anything is allocated),
-// packs weights when it is bound, and runs.
+// A skeleton's kernel compiles its tapes and asks for its weights in its constructor (so that all sizes are known
+// before anything is allocated), finds their addresses when it is bound, and runs.
 #pragma once
 #include <memory>
 #include <string>
@@ -23,18 +23,21 @@ struct Engine {
 
 class LaunchKernel : public Kernel {
  public:
-  LaunchMemory memory() const;
-  /// Finds buffers, copies small weights and packs large ones. Throws Error(Model) for a weight of the wrong shape.
-  void bind(const BufferTable& buffers, const WeightSource& weights);
-  void run(void* scratch) final;
+  LaunchMemory memory() const final { return {0, scratch_bytes_}; }
+  std::span<const WeightRequest> weights() const final { return requests_; }
+  void bind(const BufferTable& buffers, std::span<void* const> weights, void* kept) final;
+  void run(Stream& stream, void* scratch) final;
   void rebind(const BufferTable& buffers) final;
 
  protected:
   LaunchKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form);
 
-  /// Offset of `bytes` more bytes in the scratch (in the memory of weights), a multiple of 64.
+  /// Offset of `bytes` more bytes in the scratch, a multiple of 64.
   int64_t reserve_scratch(int64_t bytes);
-  int64_t reserve_weights(int64_t bytes);
+  /// Asks for memory made of weights; its number.
+  size_t ask(WeightRequest request);
+  /// The memory that has this number.
+  const void* weight(size_t number) const { return weights_[number]; }
   /// Makes the workspaces large enough for `tape`, and keeps its text for TENON_DUMP.
   void use(const Tape& tape);
   /// Compiles what the launch writes: `form.outputs` with a place, in a tape over the form's domain. Statistics are
@@ -42,10 +45,9 @@ class LaunchKernel : public Kernel {
   std::unique_ptr<Tape> compile_results(TapeOptions options);
   /// Compiles the form's statistics straight from their values, without a stored copy.
   void compile_statistics();
-  /// The last call of a constructor: fixes the layout of scratch and weights.
+  /// The last call of a constructor: fixes the layout of the scratch, asks for the weights that tapes read.
   void seal();
 
-  virtual void pack(const WeightSource&, std::byte* /*weights*/) {}
   virtual void body(std::byte* scratch) = 0;
 
   Bases bases() const { return bases_.data(); }
@@ -58,7 +60,6 @@ class LaunchKernel : public Kernel {
   std::string name_;
   Form form_;
   LeafTable leaves_;
-  std::byte* weights_ = nullptr;
 
  private:
   struct Counted {
@@ -76,26 +77,26 @@ class LaunchKernel : public Kernel {
   Statistics* statistics_of(const Expr& value);
   void place_in_scratch(const Expr& leaf);
 
-  int64_t scratch_bytes_ = 0, weight_bytes_ = 0;
+  int64_t scratch_bytes_ = 0;
   int64_t workspace_at_ = 0, workspace_bytes_ = 0, statistics_at_ = 0;
   std::vector<LetTape> lets_;
   std::string tapes_;
   std::vector<Counted> counted_;
-  std::vector<std::pair<int, int64_t>> in_scratch_, in_weights_;  // leaf, offset
+  std::vector<std::pair<int, int64_t>> in_scratch_;  // leaf, offset
+  std::vector<std::pair<int, size_t>> in_weights_;   // leaf, number of what was asked for
+  std::vector<WeightRequest> requests_;
   std::vector<const void*> bases_;
-  std::shared_ptr<void> weight_memory_;
+  std::vector<void*> weights_;
   std::byte* scratch_ = nullptr;
 };
 
-/// Copies weight `leaf` to `dst` in the leaf's type. Throws Error(Model) if the source's shape is another.
-void copy_weight(const WeightSource& weights, const Expr& leaf, void* dst, const VecOps& ops);
-/// The weight's memory after the same check.
-HostView find_weight(const WeightSource& weights, const Expr& leaf);
+/// Copies the elements of a parameter to `dst` in another type.
+void copy_weight(const ParamView& from, DType type, void* dst, const VecOps& ops);
 
 using LaunchBodies = Bodies<LaunchKernel, std::shared_ptr<Engine>>;
 using RegisterBody = LaunchBodies::Register;
 
-/// Makes the kernel of a launch, unbound. Throws Error(Internal) for a launch that no skeleton can run.
+/// Makes the kernel of a launch that has its form, unbound.
 inline std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Engine> engine, const Launch& launch) {
   return LaunchBodies::make(std::move(engine), launch);
 }

@@ -33,7 +33,7 @@ class TapeListKernel : public ListKernel {
   std::span<const std::string> vectors() const override { return names_; }
   std::span<const std::string> scalars() const override { return list_.scalars; }
 
-  void run(std::span<const ListItem> items, std::span<const float> scalars) override {
+  void run(Stream&, std::span<const ListItem> items, std::span<const float> scalars) override {
     check(items, scalars, false);
     cut(items);
     engine_->pool.parallel_for(static_cast<int64_t>(chunks_.size()), [&](int64_t task, int thread) {
@@ -42,7 +42,7 @@ class TapeListKernel : public ListKernel {
     });
   }
 
-  int64_t find(std::span<const ListItem> items, std::span<const float> scalars) override {
+  int64_t find(Stream&, std::span<const ListItem> items, std::span<const float> scalars) override {
     check(items, scalars, true);
     cut(items);
     std::atomic<size_t> first{items.size()};

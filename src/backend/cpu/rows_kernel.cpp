@@ -48,7 +48,7 @@ class GroupsKernel : public LaunchKernel {
     compile_statistics();
     seal();
   }
-  std::string describe() const override { return std::string(engine_->vec.name) + " column sums"; }
+  std::string describe() const override { return std::string(engine_->vec.name) + " column moments"; }
 
  private:
   void body(std::byte*) override {}

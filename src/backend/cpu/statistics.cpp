@@ -7,7 +7,7 @@
 
 namespace tenon::cpu {
 namespace {
-constexpr int64_t kBlockElements = 65536, kStepElements = 4096;
+constexpr int64_t kBlockElements = 65536, kStepElements = 4096, kLeastStepRows = 8, kMostStepRows = 32;
 }
 
 Statistics::Statistics(const Expr& value, const Shape& domain, const Shape& seen, LeafTable& leaves, const VecOps& ops)
@@ -15,58 +15,70 @@ Statistics::Statistics(const Expr& value, const Shape& domain, const Shape& seen
   TENON_CHECK(Internal, domain.cols() == channels_ && domain.rows() == samples_ * inner_, "statistics")
       << domain.str() << " is not " << seen.str();
   tape_ = std::make_shared<Tape>(std::array{TapeOutput{value, Expr(), DType::F32}}, domain, leaves, ops);
-  step_rows_ = std::clamp<int64_t>(kStepElements / ld(), 1, 32);
+  step_rows_ = std::clamp(kStepElements / ld(), kLeastStepRows, kMostStepRows);
   block_rows_ = round_up(std::max<int64_t>(kBlockElements / ld(), 1), step_rows_);
   blocks_ = div_up(inner_, block_rows_);
 }
 
-void Statistics::add(const NodeType* kind, int leaf) {
-  (kind == &node_type<nodes::Sum>() ? sums_ : squares_).push_back(leaf);
+int64_t Statistics::scratch_bytes(int threads) const {
+  return samples_ * blocks_ * sums_bytes() + threads * step_rows_ * ld() * 4;
 }
 
-int64_t Statistics::scratch_bytes(int threads) const {
-  return samples_ * blocks_ * 2 * ld() * 8 + threads * (step_rows_ + 2) * ld() * 4;
+Statistics::Sums Statistics::sums_of(int64_t block, std::byte* scratch) const {
+  double* sum = reinterpret_cast<double*>(scratch + block * sums_bytes());
+  return {sum, sum + ld(), reinterpret_cast<float*>(sum + 2 * ld())};
+}
+
+int64_t Statistics::rows_of(int64_t block) const {
+  return std::min(block_rows_, inner_ - block % blocks_ * block_rows_);
 }
 
 void Statistics::run(ThreadPool& pool, Bases bases, FunctionRef<void*(int thread)> workspace,
                      std::byte* scratch) const {
-  double* sums = reinterpret_cast<double*>(scratch);
-  float* rows = reinterpret_cast<float*>(scratch + samples_ * blocks_ * 2 * ld() * 8);
+  float* rows = reinterpret_cast<float*>(scratch + samples_ * blocks_ * sums_bytes());
   pool.parallel_for(samples_ * blocks_, [&](int64_t block, int thread) {
-    sum_block(block, bases, workspace(thread), rows + thread * (step_rows_ + 2) * ld(), sums + block * 2 * ld());
+    sum_block(block, bases, workspace(thread), rows + thread * step_rows_ * ld(), sums_of(block, scratch));
   });
-  pool.parallel_for(samples_, [&](int64_t sample, int) { finish(bases, sums + sample * blocks_ * 2 * ld(), sample); });
+  pool.parallel_for(samples_, [&](int64_t sample, int) { finish(bases, scratch, sample); });
 }
 
-void Statistics::sum_block(int64_t block, Bases bases, void* workspace, float* rows, double* sums) const {
-  const int64_t width = ld();
-  const int64_t first = block % blocks_ * block_rows_, last = std::min(first + block_rows_, inner_);
-  float* step = rows + step_rows_ * width;
-  std::fill_n(sums, 2 * width, 0.0);
-  for (int64_t r = first; r < last; r += step_rows_) {
+void Statistics::sum_block(int64_t block, Bases bases, void* workspace, float* rows, const Sums& sums) const {
+  const int64_t first = block / blocks_ * inner_ + block % blocks_ * block_rows_, count = rows_of(block);
+  std::fill_n(sums.sum, 2 * ld(), 0.0);  // and the squares
+  for (int64_t r = 0; r < count; r += step_rows_) {
     TapeCall call;
-    call.block = {block / blocks_ * inner_ + r, std::min(step_rows_, last - r), 0, channels_};
+    call.block = {first + r, std::min(step_rows_, count - r), 0, channels_};
     call.bases = bases;
     call.workspace = workspace;
     call.rows = rows;
-    call.rows_ld = width;
+    call.rows_ld = ld();
     tape_->run(call);
-    std::fill_n(step, 2 * width, 0.0f);
-    ops_->column_sums(rows, width, call.block.rows, channels_, step, step + width);
-    for (int64_t c = 0; c < 2 * width; ++c) sums[c] += static_cast<double>(step[c]);
+    if (r == 0) std::copy_n(rows, ld(), sums.from);
+    ops_->column_moments(rows, ld(), call.block.rows, channels_, sums.from, sums.sum, sums.squares);
   }
 }
 
-void Statistics::finish(Bases bases, double* sums, int64_t sample) const {
-  const int64_t width = 2 * ld();
-  for (int64_t b = 1; b < blocks_; ++b)
-    for (int64_t c = 0; c < width; ++c) sums[c] += sums[b * width + c];
-  const auto write = [&](int leaf, const double* totals) {
-    float* out = static_cast<float*>(const_cast<void*>(bases[leaf])) + sample * channels_;
-    for (int64_t c = 0; c < channels_; ++c) out[c] = static_cast<float>(totals[c]);
-  };
-  for (int leaf : sums_) write(leaf, sums);
-  for (int leaf : squares_) write(leaf, sums + ld());
+// Joins the blocks of a sample, in its first one, as deviations from the first row of all.
+void Statistics::finish(Bases bases, std::byte* scratch, int64_t sample) const {
+  const Sums all = sums_of(sample * blocks_, scratch);
+  for (int64_t b = 1; b < blocks_; ++b) {
+    const Sums block = sums_of(sample * blocks_ + b, scratch);
+    const double count = static_cast<double>(rows_of(b));
+    for (int64_t c = 0; c < channels_; ++c) {
+      const double apart = static_cast<double>(block.from[c]) - static_cast<double>(all.from[c]);
+      all.sum[c] += block.sum[c] + count * apart;
+      all.squares[c] += block.squares[c] + apart * (2 * block.sum[c] + count * apart);
+    }
+  }
+  const double n = static_cast<double>(inner_);
+  for (const Wanted& w : wanted_) {
+    float* out = static_cast<float*>(const_cast<void*>(bases[w.leaf])) + sample * channels_;
+    for (int64_t c = 0; c < channels_; ++c) {
+      const double shift = all.sum[c] / n, m2 = all.squares[c] - all.sum[c] * shift;
+      const double mean = static_cast<double>(all.from[c]) + shift;
+      out[c] = static_cast<float>(w.kind->reduce_of_moments(n, mean, m2 < 0 ? 0 : m2));
+    }
+  }
 }
 
 }  // namespace tenon::cpu

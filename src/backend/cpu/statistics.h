@@ -1,6 +1,7 @@
-// Sums and sums of squares per sample and channel of a value seen as [samples, inner, channels]. The rows are cut into
-// blocks by shape alone; a block is summed in f32 over few rows at a time and in f64 beyond, and blocks are added in
-// order, so the result is the same to the bit for any number of threads.
+// Moments (count, mean, sum of squared deviations) per sample and channel of a value seen as [samples, inner,
+// channels], and the reductions that follow from them. The rows are cut into blocks by shape alone. A block adds up
+// deviations from its first row, a few rows at a time in f32 and beyond in f64, and blocks are joined in order, so the
+// result is the same to the bit for any number of threads, and as exact for any mean.
 #pragma once
 #include <memory>
 
@@ -13,23 +14,35 @@ class Statistics {
   /// `value`: over a domain of samples * inner rows of `channels`.
   Statistics(const Expr& value, const Shape& domain, const Shape& seen, LeafTable& leaves, const VecOps& ops);
 
-  /// Asks for a sum or a sum of squares to be written to f32 [samples, channels] at `leaf`.
-  void add(const NodeType* kind, int leaf);
+  /// Asks for a reduction, one with reduce_of_moments, to be written to f32 [samples, channels] at `leaf`.
+  void add(const NodeType* kind, int leaf) { wanted_.push_back({kind, leaf}); }
   const Tape& tape() const { return *tape_; }
   int64_t scratch_bytes(int threads) const;
   /// `workspace(thread)` has the tape's workspace.
   void run(ThreadPool& pool, Bases bases, FunctionRef<void*(int thread)> workspace, std::byte* scratch) const;
 
  private:
-  void sum_block(int64_t block, Bases bases, void* workspace, float* rows, double* sums) const;
-  void finish(Bases bases, double* sums, int64_t sample) const;
+  // What a block knows of each channel: sums of the deviations from `from`, its first row, and of their squares.
+  struct Sums {
+    double *sum, *squares;
+    float* from;
+  };
+  struct Wanted {
+    const NodeType* kind;
+    int leaf;
+  };
+  int64_t sums_bytes() const { return ld() * (2 * 8 + 4); }
+  Sums sums_of(int64_t block, std::byte* scratch) const;
+  int64_t rows_of(int64_t block) const;
+  void sum_block(int64_t block, Bases bases, void* workspace, float* rows, const Sums& sums) const;
+  void finish(Bases bases, std::byte* scratch, int64_t sample) const;
   int64_t ld() const { return round_up(channels_, 16); }
 
   std::shared_ptr<const Tape> tape_;
   const VecOps* ops_;
   int64_t samples_, inner_, channels_;
   int64_t block_rows_, blocks_, step_rows_;  // rows of a block, blocks a sample, rows summed in f32
-  std::vector<int> sums_, squares_;          // leaves
+  std::vector<Wanted> wanted_;
 };
 
 }  // namespace tenon::cpu

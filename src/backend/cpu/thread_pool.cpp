@@ -6,10 +6,12 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "tenon/core/error.h"
+#include "tenon/core/log.h"
 
 namespace tenon::cpu {
 namespace {
@@ -110,7 +112,11 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   TENON_CHECK(Usage, threads >= 1 && threads <= 1024, "threads") << "expected 1 to 1024, got " << threads;
-  for (int i = 1; i < threads; ++i) state_->workers.emplace_back([state = state_.get(), i] { state->work(i); });
+  try {
+    for (int i = 1; i < threads; ++i) state_->workers.emplace_back([state = state_.get(), i] { state->work(i); });
+  } catch (const std::system_error& e) {  // results do not depend on how many there are
+    spdlog::warn("threads: the system gives {} of {}: {}", this->threads(), threads, e.what());
+  }
 }
 
 ThreadPool::~ThreadPool() {

@@ -15,7 +15,8 @@ using TaskFn = FunctionRef<void(int64_t task, int thread)>;
 /// threads are served one after the other.
 class ThreadPool {
  public:
-  /// Starts threads - 1 workers; throws Error(Usage) unless 1 <= threads <= 1024.
+  /// Starts threads - 1 workers, or as many as the system gives, with a warning; throws Error(Usage) unless
+  /// 1 <= threads <= 1024.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

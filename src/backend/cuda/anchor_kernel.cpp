@@ -70,17 +70,18 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
   const bool needs_boxes = arithmetic_ == DType::E4M3 && device().facts().arch == "sm_90a";
   if (same && !constant && rows_in_memory(hole, arithmetic_) && (!needs_boxes || rows_in_boxes(hole))) {
     read_in_place_.push_back(hole);
+    ask_weights(hole);  // those that stand beside what is computed
     return hole;
   }
   const Expr value = without_rounding(hole, arithmetic_);
   const std::string name = "hole." + std::to_string(i);
   const Expr leaf = input(*form_.graph, name, arithmetic_, stored);
   if (constant) {
-    keep_computed(leaf, {{value, layout(leaf)}});
+    ask_packed(leaf, {{value, layout(leaf)}});
     return leaf;
   }
   place_in_scratch(leaf);
-  keep_weights(value);
+  ask_weights(value);
   stored_.push_back({value, layout(leaf), leaf, stored.numel() != hole.shape().numel()});
   return leaf;
 }
@@ -117,8 +118,8 @@ void AnchorKernel::make_operands() {
 
 void AnchorKernel::reserve_split(const CoreLaunch& launch) {
   if (launch.counters == 0) return;
-  split_ = Split{.workspace_at = reserve_scratch(launch.workspace_bytes),
-                 .counters_at = reserve_weights(launch.counters * 4)};
+  split_ =
+      Split{.workspace_at = reserve_scratch(launch.workspace_bytes), .counters_at = reserve_kept(launch.counters * 4)};
 }
 
 void AnchorKernel::add_core(Step step, size_t split_at, std::vector<std::pair<size_t, int64_t>> scratch) {
@@ -159,14 +160,17 @@ bool AnchorKernel::rows_in_boxes(const Expr& operand) const {
   for (const AffinePiece& p : *pieces) {
     const bool whole = p.row_begin == 0 && p.row_end == operand.shape().rows() && p.col_begin % step == 0;
     const bool strided = p.leaf && p.rows.size() == 1 && p.cols.size() == 1 && p.cols[0].step == 1;
-    if (!whole || !strided || p.rows[0].step * size % 16 || p.offset * size % 16) return false;
+    if (!whole || !strided || p.rows[0].step < 0 || p.rows[0].step * size % 16 || p.offset * size % 16) return false;
   }
   return true;
 }
 
 bool AnchorKernel::dense(const Expr& operand) const {
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
-  return pieces && pieces->size() == 1 && pieces->front().rows[0].step == operand.shape()[-1];
+  if (!pieces || pieces->size() != 1) return false;
+  const AffinePiece& p = pieces->front();
+  const bool side_by_side = p.cols.size() == 1 && (p.cols[0].step == 1 || operand.shape()[-1] == 1);
+  return side_by_side && p.rows[0].step == operand.shape()[-1];
 }
 
 std::string AnchorKernel::map_text(const std::string& name, const Expr& operand, Params& params,
@@ -229,14 +233,9 @@ std::string AnchorKernel::epilogue_text(Params& params, std::string& headers, in
   const std::string lanes = std::to_string(form_.lanes), text = program.functor("Results", form_.lanes);
   headers += program.includes();
   std::string count;
-  if (counted) {
-    const auto sums = [&params](const char* name, const Expr& leaf) {
-      return std::string("  DEV static float* ") + name + "(const Params& p) { return " +
-             (leaf ? params.pointer(leaf, true) : "nullptr") + "; }\n";
-    };
-    count =
-        "  static constexpr bool kCounts = true;\n" + sums("sums", counted->sums) + sums("squares", counted->squares);
-  }
+  if (counted)
+    count = std::string("  static constexpr bool kCounts = true, kWhole = ") + (counted->whole ? "true" : "false") +
+            ";\n" + statistics_text("store_statistics", counted->wanted, params, headers);
   return text + "struct Epilogue : Results {\n  static constexpr int kLanes = " + lanes + ";\n" + count + "};\n";
 }
 

@@ -1,8 +1,6 @@
 # The CUDA backend needs nothing of CUDA to be built: driver and compiler are loaded at run time (driver/libraries.h), and
 # kernels are text that is embedded here.
 target_link_libraries(tenon_backend_cuda PRIVATE OpenSSL::Crypto ${CMAKE_DL_LIBS})
-# GCC 12 takes sums of strings for overlapping copies (its bug 105651), and kernels' text is made of them.
-target_compile_options(tenon_backend_cuda PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 
 # device/*.h are "tenon/device/x.h" to the host's compiler too, which runs them in the tests.
 _tenon_include_root(device ${PROJECT_SOURCE_DIR}/src/backend/cuda/device _root)

@@ -51,8 +51,7 @@ std::optional<ConvRoute> ConvRoute::of(const Form& form, const DnnConv& sizes, c
     for (const Expr& e : topological(std::array{o.value}))
       if (acc_lane(e) == 0) memo[e.get()] = cast(out.products, DType::F32);
   for (const FormOutput& o : form.outputs) {
-    const Expr value = rebuild(
-        *form.graph, o.value, [](const Expr&, std::span<const Expr>) { return Expr(); }, memo);
+    const Expr value = rebuild(*form.graph, o.value, memo);
     out.pass.push_back({value, o.place, o.dtype});
   }
   return out;

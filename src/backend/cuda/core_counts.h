@@ -9,10 +9,11 @@
 
 namespace tenon::cuda {
 
-/// Tiles of a core as counting sees them: partial sums a sample at most, and the rows of a tile where tiles straddle
-/// samples. No slots: it cannot.
+/// Tiles of a core as counting sees them: partial sums a sample at most, the rows of a tile where tiles straddle
+/// samples, and whether 16 rows of a warp are there together or not at all. No slots: it cannot.
 struct CountTiles {
   int64_t slots = 0, tile_rows = 0;
+  bool whole = true;
 };
 
 /// Tiles of `tile_rows` rows in plain order, whose warps have `warp_rows`, over samples of `inner` rows.
@@ -28,6 +29,13 @@ inline int64_t slots_of_rows(int64_t samples, int64_t inner, int64_t tile_rows, 
 inline int64_t slots_of_boxes(const device::ConvSizes& c) {
   if (c.box_images > 1 && c.box_width * c.box_height % 16) return 0;
   return div_up(c.out_width, c.box_width) * div_up(c.out_height, c.box_height);
+}
+
+/// True if these boxes fill tiles of `tile_rows` rows, or 16 of them at a time, and never reach over an edge.
+inline bool boxes_are_whole(const device::ConvSizes& c, int64_t tile_rows) {
+  const int pixels = c.box_width * c.box_height * c.box_images;
+  return c.out_width % c.box_width == 0 && c.out_height % c.box_height == 0 && c.batch % c.box_images == 0 &&
+         (pixels == tile_rows || (tile_rows <= 128 && pixels % 16 == 0));
 }
 
 }  // namespace tenon::cuda

@@ -86,7 +86,7 @@ struct WgmmaTileShape {
     const int registers = m / 64 / groups() * n / 2 + apart_columns() / 2;
     return apart_columns() % 32 == 0 && registers <= (resident > 1 ? 64 : 192);
   }
-  int shared_bytes() const { return stages * (m + n) * 128 + 4 * groups() * 2 * n * 4 + 16 * stages + 16; }
+  int shared_bytes() const { return stages * (m + n) * 128 + 4 * groups() * (2 * n + 4) * 4 + 16 * stages + 16; }
   /// Columns of K in a stage.
   int columns(int element_bytes) const { return 128 / element_bytes; }
   std::string type() const {

@@ -9,7 +9,7 @@ namespace {
 class RecordedRuns : public Replay {
  public:
   explicit RecordedRuns(std::unique_ptr<Recording> recording) : recording_(std::move(recording)) {}
-  void run() override { recording_->launch(); }
+  void run(Stream& stream) override { recording_->launch(stream); }
 
  private:
   std::unique_ptr<Recording> recording_;
@@ -27,30 +27,24 @@ class CudaBackend : public Backend {
   }
   int64_t memory_available() const override { return device_->memory_available(); }
   std::vector<DType> types() const override { return {DType::BF16, DType::F16, DType::F32}; }
-  LaunchMemory memory_of(const Launch& launch) const override { return make_kernel(device_, launch)->memory(); }
   std::shared_ptr<void> allocate(int64_t bytes) override { return device_->allocate(bytes); }
-  std::unique_ptr<Kernel> prepare(const Launch& launch, const BufferTable& buffers,
-                                  const WeightSource& weights) override {
-    std::unique_ptr<LaunchKernel> kernel = make_kernel(device_, launch);
-    kernel->bind(buffers, weights);
-    return kernel;
-  }
+  std::unique_ptr<Kernel> make_kernel(const Launch& launch) override { return LaunchBodies::make(device_, launch); }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override { return make_list_kernel(device_, launch); }
   bool records() const override { return true; }
-  std::unique_ptr<Replay> record(const std::function<void()>& runs) override {
-    device_->begin_recording();
-    try {
-      runs();
-    } catch (...) {
-      device_->end_recording();
-      throw;
-    }
-    return std::make_unique<RecordedRuns>(device_->end_recording());
+  std::unique_ptr<Replay> record(const std::function<void(Stream&)>& runs) override {
+    return std::make_unique<RecordedRuns>(device_->record(runs));
   }
-  void use_stream(void* stream) override { device_->use_stream(stream); }
-  void copy_in(void* dst, const void* src, int64_t bytes) override { device_->copy_in(dst, src, bytes); }
-  void copy_out(void* dst, const void* src, int64_t bytes) override { device_->copy_out(dst, src, bytes); }
-  void synchronize() override { device_->synchronize(); }
+  std::shared_ptr<Stream> make_stream() override { return device_->make_stream(); }
+  std::shared_ptr<Stream> borrow_stream(void* native) override { return device_->borrow_stream(native); }
+  void copy(Stream& stream, void* dst, const void* src, int64_t bytes) override {
+    device_->copy(stream, dst, src, bytes);
+  }
+  void copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) override {
+    device_->copy_in(stream, dst, src, bytes);
+  }
+  void copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) override {
+    device_->copy_out(stream, dst, src, bytes);
+  }
   std::vector<CompiledKernel> compiled() override { return compiled_ ? compiled_() : std::vector<CompiledKernel>(); }
   PlannedCalls planned() override { return planned_ ? planned_() : PlannedCalls(); }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tenon/backend/cuda/dnn_library.h"
+#include "tenon/backend/stream.h"
 
 namespace tenon::cuda {
 
@@ -47,8 +48,8 @@ struct KernelResources {
 class Function {
  public:
   virtual ~Function() = default;
-  /// Puts a launch on the device's stream. `params` is the kernel's one argument, byte for byte.
-  virtual void launch(const LaunchShape& shape, std::span<const std::byte> params) = 0;
+  /// Puts a launch on the stream. `params` is the kernel's one argument, byte for byte.
+  virtual void launch(Stream& stream, const LaunchShape& shape, std::span<const std::byte> params) = 0;
   virtual KernelResources resources() = 0;
 };
 
@@ -56,7 +57,7 @@ class Function {
 class Recording {
  public:
   virtual ~Recording() = default;
-  virtual void launch() = 0;
+  virtual void launch(Stream& stream) = 0;
 };
 
 /// A rectangular box of a tensor of 1 to 5 dimensions that the copy engine moves to shared memory (TMA). Innermost
@@ -84,7 +85,8 @@ struct DeviceFacts {
 
 class MatmulLibrary;
 
-/// One GPU and its stream. Calls come from one thread at a time; nothing but copies out and `synchronize` waits.
+/// One GPU. Calls may come from several threads, for different streams; nothing but copies out, allocation and
+/// Stream::synchronize waits. Streams are those that it has given.
 class Device {
  public:
   virtual ~Device() = default;
@@ -92,21 +94,21 @@ class Device {
   virtual int64_t memory_available() const = 0;
   /// Starts to compile, or finds in the cache. Equal sources give the same function.
   virtual std::shared_ptr<Function> load(const KernelSource& source) = 0;
-  /// 256-byte aligned, zero-filled. Throws Error(Memory).
+  virtual std::shared_ptr<Stream> make_stream() = 0;
+  /// A CUstream of the caller's in this GPU's primary context.
+  virtual std::shared_ptr<Stream> borrow_stream(void* stream) = 0;
+  /// 256-byte aligned, filled with zeros when it returns. Throws Error(Memory).
   virtual std::shared_ptr<void> allocate(int64_t bytes) = 0;
-  virtual void copy_in(void* dst, const void* src, int64_t bytes) = 0;   ///< returns when src may change
-  virtual void copy_out(void* dst, const void* src, int64_t bytes) = 0;  ///< waits for what was launched before
-  virtual void fill_zero(void* dst, int64_t bytes) = 0;                  ///< on the stream
-  /// The stream from now on: a CUstream of the caller's in this GPU's primary context, or the device's own (null).
-  virtual void use_stream(void* stream) { static_cast<void>(stream); }
-  virtual void synchronize() = 0;
-  /// From now on launches are recorded, not run, until end_recording.
-  virtual void begin_recording() = 0;
-  virtual std::unique_ptr<Recording> end_recording() = 0;
+  virtual void copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) = 0;  ///< returns when src may change
+  virtual void copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) = 0;  ///< returns when it is there
+  virtual void copy(Stream& stream, void* dst, const void* src, int64_t bytes) = 0;
+  virtual void fill_zero(Stream& stream, void* dst, int64_t bytes) = 0;
+  /// Records what `runs` puts on the stream that it gets, instead of running it.
+  virtual std::unique_ptr<Recording> record(const std::function<void(Stream& recording)>& runs) = 0;
   virtual TensorMap encode(const TensorBox& box) const = 0;
-  /// Puts a library's work on the stream, which `put` gets with the GPU's context current; recorded like launches are.
-  /// `name`: as a kernel's, for people.
-  virtual void call(const std::string& name, const std::function<void(void* stream)>& put) = 0;
+  /// Puts a library's work on the stream, which `put` gets as a CUstream with the GPU's context current; recorded like
+  /// launches are. `name`: as a kernel's, for people.
+  virtual void call(Stream& stream, const std::string& name, const std::function<void(void* native)>& put) = 0;
   /// The library of products, loaded when it is first asked for, or null: there is none here.
   virtual MatmulLibrary* matmul_library() { return nullptr; }
   /// The library of convolutions and attention, likewise.

@@ -13,20 +13,11 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr int64_t kAlignment = 256;
-
 constexpr int64_t kCluster = 8;  // blocks of a groups step that meet in shared memory
 
 bool has_clusters(const Device& device) { return device.facts().arch == "sm_90a"; }
 
-int64_t round_up(int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
-
-std::vector<Expr> memory_leaves(const Expr& value) {
-  std::vector<Expr> out;
-  for (const Expr& e : topological(std::array{value}))
-    if (is_memory_leaf(e)) out.push_back(e);
-  return out;
-}
+int64_t round_up(int64_t n) { return (n + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment; }
 
 }  // namespace
 
@@ -37,9 +28,9 @@ LaunchKernel::LaunchKernel(std::shared_ptr<Device> device, const Launch& launch,
       settled_(launch.settled.begin(), launch.settled.end()) {
   for (const Let& let : form_.lets) {
     place_in_scratch(let.leaf);
-    keep_weights(let.value);
+    ask_weights(let.value);
   }
-  for (const FormOutput& o : form_.outputs) keep_weights(o.value);
+  for (const FormOutput& o : form_.outputs) ask_weights(o.value);
 }
 
 // ---- sizes --------------------------------------------------------------------------------------------------------
@@ -50,25 +41,26 @@ int64_t LaunchKernel::reserve_scratch(int64_t bytes) {
   return at;
 }
 
-int64_t LaunchKernel::reserve_weights(int64_t bytes) {
-  const int64_t at = weight_bytes_;
-  weight_bytes_ += round_up(bytes);
+int64_t LaunchKernel::reserve_kept(int64_t bytes) {
+  const int64_t at = kept_bytes_;
+  kept_bytes_ += round_up(bytes);
   return at;
 }
 
 void LaunchKernel::place_in_scratch(const Expr& leaf) { in_scratch_[leaf.get()] = reserve_scratch(leaf_bytes(leaf)); }
 
-void LaunchKernel::keep_weights(const Expr& value) {
-  for (const Expr& leaf : memory_leaves(value)) {
-    if (!leaf.is<nodes::Param>() || in_weights_.contains(leaf.get())) continue;
-    in_weights_[leaf.get()] = reserve_weights(leaf_bytes(leaf));
-    plain_weights_.push_back(leaf);
-  }
+void LaunchKernel::ask(const Expr& leaf, WeightRequest request) {
+  in_weights_[leaf.get()] = requests_.size();
+  requests_.push_back(std::move(request));
 }
 
-void LaunchKernel::keep_computed(const Expr& leaf, std::vector<KeptPiece> pieces) {
-  in_weights_[leaf.get()] = reserve_weights(leaf_bytes(leaf));
-  computed_.push_back({leaf, std::move(pieces)});
+void LaunchKernel::ask_weights(const Expr& value) {
+  for (const Expr& leaf : memory_leaves(value))
+    if (leaf.is<nodes::Param>() && !in_weights_.contains(leaf.get())) ask(leaf, plain_weight(device_, leaf));
+}
+
+void LaunchKernel::ask_packed(const Expr& leaf, const std::vector<PackedPiece>& pieces) {
+  ask(leaf, packed_weight(device_, leaf, pieces));
 }
 
 bool LaunchKernel::stays(const Expr& value) const {
@@ -95,7 +87,7 @@ void LaunchKernel::reserve_statistics(const std::function<CountTiles(const Shape
       found->value = o.value;
       found->shape = o.statistic_shape;
     }
-    (o.statistic == &node_type<nodes::Sum>() ? found->sums : found->squares) = o.place;
+    found->wanted.push_back({o.statistic, o.place});
   }
   for (Counted& c : counted_) {
     const CountTiles tiles = core && !counted_in_core() && core_can_count(c) ? core(c.shape) : CountTiles{};
@@ -121,30 +113,34 @@ bool LaunchKernel::core_can_count(const Counted& c) const {
 void LaunchKernel::reserve_in_core(Counted& c, const CountTiles& tiles) {
   const int64_t samples = c.shape[0], channels = c.shape[2];
   c.in_core = true;
+  c.whole = tiles.whole;
   c.sizes.inner = checked_int(c.shape[1]);
   c.sizes.slots = checked_int(tiles.slots);
   c.tile_rows = checked_int(tiles.tile_rows);
-  if (tiles.slots > 1) c.partials_at = reserve_scratch(samples * 2 * tiles.slots * channels * 4);
+  if (tiles.slots < 2) return;
+  c.partials_at = reserve_scratch(samples * 2 * tiles.slots * channels * 4);
+  c.rows_at = reserve_scratch(samples * tiles.slots * 4);
 }
 
-// Adds what the core's tiles left.
+// Joins what the core's tiles left.
 void LaunchKernel::make_sums_step(const Counted& c) {
   if (c.sizes.slots < 2) return;
   Params params;
-  params.set_sizes("CountSumsSizes",
-                   device::CountSumsSizes{checked_int(c.shape[2]), c.sizes.slots, c.sizes.inner, c.tile_rows, nullptr});
-  const std::string sums = c.sums ? params.pointer(c.sums, true) : "nullptr",
-                    squares = c.squares ? params.pointer(c.squares, true) : "nullptr";
+  params.set_sizes("CountSumsSizes", device::CountSumsSizes{checked_int(c.shape[2]), c.sizes.slots, c.sizes.inner,
+                                                            c.tile_rows, nullptr, nullptr});
   KernelText text;
   text.name = name_ + " sums";
   text.headers = "#include \"tenon/device/count_sums.h\"\n";
-  text.kernel = "KERNEL(kCountThreads, 1, Params, p) { count_sums(p, " + sums + ", " + squares + "); }\n";
+  text.functors = "struct Statistics {\n" + statistics_text("store", c.wanted, params, text.headers) + "};\n";
+  text.kernel = "KERNEL(kCountThreads, 1, Params, p) { count_sums<Statistics>(p); }\n";
   LaunchShape shape;
   shape.threads = 1024;
   shape.grid_x = static_cast<unsigned>((c.shape[2] + 31) / 32);
-  shape.grid_y = static_cast<unsigned>(2 * c.shape[0]);
-  shape.shared_bytes = 32 * 32 * 4;
-  add(Step(*device_, text, params, shape), {}, {{offsetof(device::CountSumsSizes, partials), c.partials_at}});
+  shape.grid_y = static_cast<unsigned>(c.shape[0]);
+  shape.shared_bytes = 3 * 32 * 32 * 4;
+  add(Step(*device_, text, params, shape), {},
+      {{offsetof(device::CountSumsSizes, partials), c.partials_at},
+       {offsetof(device::CountSumsSizes, rows), c.rows_at}});
 }
 
 void LaunchKernel::reserve_chunks(Counted& c) {
@@ -161,7 +157,7 @@ void LaunchKernel::reserve_chunks(Counted& c) {
   c.blocks = c.in_cluster ? kCluster : std::max<int64_t>(std::min(most, wanted), 1);
   if (c.in_cluster || c.blocks == 1) return;
   c.partials_at = reserve_scratch(2 * c.shape[0] * c.blocks * c.shape[2] * 4);
-  c.counters_at = reserve_weights(c.shape[0] * c.shape[2] * 4);
+  c.counters_at = reserve_kept(c.shape[0] * c.shape[2] * 4);
 }
 
 // The leaf that holds what is counted: an output, or a copy in the scratch.
@@ -188,8 +184,6 @@ void LaunchKernel::make_groups_step(const Counted& c) {
   const MatrixDomain domain{c.source.shape(), c.source.shape().rank() - 1};
   const ProgramOutput value{c.source, {}, DType::F32};
   ProgramText program(std::array{value}, domain, params, 8);
-  const std::string sums = c.sums ? params.pointer(c.sums, true) : "nullptr",
-                    squares = c.squares ? params.pointer(c.squares, true) : "nullptr";
   sizes.samples = checked_int(samples);
   sizes.inner = checked_int(inner);
   sizes.channels = checked_int(channels);
@@ -199,9 +193,10 @@ void LaunchKernel::make_groups_step(const Counted& c) {
   text.name = name_ + " statistics";
   text.functors = program.functor("Value");
   text.headers = "#include \"tenon/device/groups.h\"\n" + program.includes();
+  text.functors += "struct Statistics {\n" + statistics_text("store", c.wanted, params, text.headers) + "};\n";
   const int64_t cluster = has_clusters(*device_) ? kCluster : 1;
-  text.kernel = "KERNEL(kGroupsThreads, 1, Params, p) { groups<Value, " + std::to_string(cluster) + ">(p, " + sums +
-                ", " + squares + "); }\n";
+  text.kernel =
+      "KERNEL(kGroupsThreads, 1, Params, p) { groups<Value, " + std::to_string(cluster) + ", Statistics>(p); }\n";
   LaunchShape shape;
   const int64_t width = int64_t{8} * program.run();
   shape.threads = 256;
@@ -209,56 +204,17 @@ void LaunchKernel::make_groups_step(const Counted& c) {
   shape.grid_y = static_cast<unsigned>((channels + width - 1) / width);
   shape.grid_z = static_cast<unsigned>(samples);
   shape.cluster = c.in_cluster ? kCluster : 1;
-  shape.shared_bytes = static_cast<unsigned>(2 * (32 + cluster) * width * 4);
+  shape.shared_bytes =
+      static_cast<unsigned>(device::groups_shared_bytes(static_cast<int>(width), static_cast<int>(cluster)));
   add(Step(*device_, text, params, shape), {{offsetof(device::GroupsSizes, arrived), kept(c.counters_at)}},
       {{offsetof(device::GroupsSizes, partials), c.partials_at}});
 }
 
 // ---- memory -------------------------------------------------------------------------------------------------------
 
-void LaunchKernel::upload(const WeightSource& weights, const Expr& leaf, void* dst) {
-  const HostView view = weights.find(leaf->attrs.text);
-  TENON_CHECK(Model, view.shape == leaf.shape(), leaf->attrs.text)
-      << "weight has shape " << view.shape.str() << ", expected " << leaf.shape().str();
-  const int64_t bytes = view.shape.numel() * size_of(view.dtype);
-  if (view.dtype == leaf.dtype()) {
-    device_->copy_in(dst, view.data, bytes);
-  } else if (bytes) {
-    const std::shared_ptr<void> raw = device_->allocate(bytes);
-    device_->copy_in(raw.get(), view.data, bytes);
-    Graph g;
-    const Expr from = input(g, "from", view.dtype, view.shape), to = input(g, "to", leaf.dtype(), view.shape);
-    const ProgramOutput cast_to{from, to, leaf.dtype()};
-    Step step = plain_step(*device_, "convert weights", std::array{cast_to}, view.shape);
-    step.bind([&](const Expr& l) { return l == from ? raw.get() : dst; });
-    step.launch();
-    device_->synchronize();
-  }
-  weights.done(leaf->attrs.text);
-}
-
-void LaunchKernel::compute_kept(const WeightSource& weights, const Computed& c) {
-  std::map<const Node*, std::shared_ptr<void>> memory;
-  for (const KeptPiece& piece : c.pieces) {
-    if (piece.value.shape().numel() == 0) continue;
-    for (const Expr& leaf : memory_leaves(piece.value)) {
-      if (memory.contains(leaf.get())) continue;
-      memory[leaf.get()] = device_->allocate(leaf_bytes(leaf));
-      upload(weights, leaf, memory[leaf.get()].get());
-    }
-    const ProgramOutput output{piece.value, piece.place, c.leaf.dtype()};
-    Step step = plain_step(*device_, "pack weights", std::array{output}, domain_of(piece.value));
-    step.bind([&](const Expr& l) { return l == c.leaf ? kept(in_weights_.at(l.get())) : memory.at(l.get()).get(); });
-    step.launch();
-  }
-  device_->synchronize();
-}
-
-void LaunchKernel::bind(const BufferTable& buffers, const WeightSource& weights) {
-  weight_memory_ = weight_bytes_ ? device_->allocate(weight_bytes_) : nullptr;
-  weights_ = static_cast<std::byte*>(weight_memory_.get());
-  for (const Expr& leaf : plain_weights_) upload(weights, leaf, kept(in_weights_.at(leaf.get())));
-  for (const Computed& c : computed_) compute_kept(weights, c);
+void LaunchKernel::bind(const BufferTable& buffers, std::span<void* const> weights, void* kept) {
+  weights_.assign(weights.begin(), weights.end());
+  kept_ = static_cast<std::byte*>(kept);
   const auto find = [&](const Expr& value) {
     for (const Expr& leaf : memory_leaves(value))
       if (!in_scratch_.contains(leaf.get()) && !in_weights_.contains(leaf.get()) && !leaf.is<nodes::Param>() &&
@@ -325,7 +281,7 @@ void LaunchKernel::add_values(const std::string& step_name, std::span<const Prog
 }
 
 void* LaunchKernel::address(const Expr& leaf) const {
-  if (const auto it = in_weights_.find(leaf.get()); it != in_weights_.end()) return weights_ + it->second;
+  if (const auto it = in_weights_.find(leaf.get()); it != in_weights_.end()) return weights_[it->second];
   if (const auto it = in_scratch_.find(leaf.get()); it != in_scratch_.end()) return scratch_ + it->second;
   const auto it = buffers_.find(leaf.get());
   TENON_CHECK(Internal, it != buffers_.end(), name_) << "no memory for '" << leaf->attrs.text << "'";
@@ -345,7 +301,7 @@ void LaunchKernel::add(Step step, const std::vector<SizesPointer>& kept,
 
 void LaunchKernel::add_zero(const Expr& leaf) { steps_.push_back({std::nullopt, leaf, {}}); }
 
-void LaunchKernel::run(void* scratch) {
+void LaunchKernel::run(Stream& stream, void* scratch) {
   if (!bound_ || scratch_ != scratch) {
     bound_ = true;
     scratch_ = static_cast<std::byte*>(scratch);
@@ -357,9 +313,9 @@ void LaunchKernel::run(void* scratch) {
   }
   for (Action& a : steps_) {
     if (a.step)
-      a.step->launch();
+      a.step->launch(stream);
     else
-      device_->fill_zero(address(a.zero), leaf_bytes(a.zero));
+      device_->fill_zero(stream, address(a.zero), leaf_bytes(a.zero));
   }
 }
 

@@ -1,6 +1,6 @@
 // What all launches of the CUDA backend share: leaves bound to memory, lets, statistics, and a list of steps. A
-// skeleton's kernel decides in its constructor what it keeps and needs (so that all sizes are known before anything is
-// allocated), makes its steps when it is bound, and runs them in order.
+// skeleton's kernel decides in its constructor what it needs and asks for its weights (so that all sizes are known
+// before anything is allocated), makes its steps when it is bound, and runs them in order.
 #pragma once
 #include <map>
 #include <optional>
@@ -8,7 +8,9 @@
 
 #include "tenon/backend/backend.h"
 #include "tenon/backend/bodies.h"
+#include "tenon/backend/cuda/codegen/statistics_text.h"
 #include "tenon/backend/cuda/core_counts.h"
+#include "tenon/backend/cuda/device_weights.h"
 #include "tenon/backend/cuda/step.h"
 #include "tenon/kernels/form.h"
 
@@ -16,31 +18,27 @@ namespace tenon::cuda {
 
 class LaunchKernel : public Kernel {
  public:
-  LaunchMemory memory() const { return {weight_bytes_, scratch_bytes_}; }
-  /// Finds buffers, moves weights to the device, starts to compile. Throws Error(Model) for a weight of the wrong
-  /// shape.
-  void bind(const BufferTable& buffers, const WeightSource& weights);
-  void run(void* scratch) final;
+  LaunchMemory memory() const final { return {kept_bytes_, scratch_bytes_}; }
+  std::span<const WeightRequest> weights() const final { return requests_; }
+  /// Finds buffers, starts to compile.
+  void bind(const BufferTable& buffers, std::span<void* const> weights, void* kept) final;
+  void run(Stream& stream, void* scratch) final;
   void rebind(const BufferTable& buffers) final;
   std::string describe() const override;
 
  protected:
   LaunchKernel(std::shared_ptr<Device> device, const Launch& launch, Form form);
 
-  /// Bytes at an offset of the scratch (of the memory that stays), a multiple of 256.
+  /// Bytes at an offset of the scratch (of the memory that the kernel keeps), a multiple of 256.
   int64_t reserve_scratch(int64_t bytes);
-  int64_t reserve_weights(int64_t bytes);
+  int64_t reserve_kept(int64_t bytes);
   /// Gives `leaf` memory in the scratch.
   void place_in_scratch(const Expr& leaf);
-  /// Gives the weights that `value` reads memory that stays, as they are.
-  void keep_weights(const Expr& value);
-  /// A value that reads nothing but weights, and the view of a leaf that it is stored through.
-  struct KeptPiece {
-    Expr value, place;
-  };
-  /// Gives `leaf` memory that stays, zero where nothing is written: the pieces are computed once.
-  void keep_computed(const Expr& leaf, std::vector<KeptPiece> pieces);
-  /// True if all that `value` reads is memory that stays.
+  /// Asks for the weights that `value` reads, as they are.
+  void ask_weights(const Expr& value);
+  /// Asks for memory for `leaf` that the pieces, which read weights alone, are computed into.
+  void ask_packed(const Expr& leaf, const std::vector<PackedPiece>& pieces);
+  /// True if all that `value` reads is weights.
   bool stays(const Expr& value) const;
   /// The last call of a constructor. `core`: tiles of the launch's core for a value seen as [samples, inner, channels].
   void reserve_statistics(const std::function<CountTiles(const Shape& seen)>& core = {});
@@ -52,23 +50,24 @@ class LaunchKernel : public Kernel {
   /// Adds a step that computes `outputs` over `domain`, and the lets they read if nobody else has.
   void add_values(const std::string& step_name, std::span<const ProgramOutput> outputs, const Shape& domain);
   void add(Step step) { add(std::move(step), {}, {}); }
-  /// A step whose sizes point into memory that stays or into the scratch.
+  /// A step whose sizes point into memory that the kernel keeps or into the scratch.
   void add(Step step, const std::vector<SizesPointer>& kept, std::vector<std::pair<size_t, int64_t>> scratch);
   /// Zeroes the leaf's memory in the scratch.
   void add_zero(const Expr& leaf);
-  void* kept(int64_t offset) const { return weights_ + offset; }
+  void* kept(int64_t offset) const { return kept_ + offset; }
 
   /// What the launch writes but for its statistics.
   std::vector<ProgramOutput> results() const;
 
-  /// What is counted, and where the sums go: leaves, or empty.
+  /// A value whose moments are counted, and what is wanted of them.
   struct Counted {
-    Expr value, sums, squares;
-    Shape shape;  ///< [samples, inner, channels]
-    bool in_core = false;
-    device::CountSizes sizes;  ///< of a count in the core
-    int tile_rows = 0;         ///< of its tiles, where they straddle samples
-    int64_t partials_at = 0, counters_at = 0;
+    Expr value;
+    std::vector<Statistic> wanted;
+    Shape shape;                         ///< [samples, inner, channels]
+    bool in_core = false, whole = true;  ///< CountTiles
+    device::CountSizes sizes;            ///< of a count in the core
+    int tile_rows = 0;                   ///< of its tiles, where they straddle samples
+    int64_t partials_at = 0, rows_at = 0, counters_at = 0;
     Expr source;              ///< else: the leaf or value that a step of its own reads, in chunks of the inner axis
     int64_t blocks = 1;       ///< of that step, along the inner axis
     bool in_cluster = false;  ///< together
@@ -88,10 +87,6 @@ class LaunchKernel : public Kernel {
     Expr zero;  // or: the leaf to fill with zeros
     std::vector<std::pair<size_t, int64_t>> scratch_pointers;
   };
-  struct Computed {
-    Expr leaf;
-    std::vector<KeptPiece> pieces;
-  };
   std::vector<ProgramOutput> lets() const;
   bool lets_read_outputs() const;
   void make_lets();
@@ -101,23 +96,22 @@ class LaunchKernel : public Kernel {
   Expr stored_copy(const Counted& counted);
   void make_groups_step(const Counted& counted);
   void make_sums_step(const Counted& counted);
-  void upload(const WeightSource& weights, const Expr& leaf, void* dst);
-  void compute_kept(const WeightSource& weights, const Computed& computed);
+  void ask(const Expr& leaf, WeightRequest request);
   void* address(const Expr& leaf) const;
 
   std::shared_ptr<Device> device_;
   std::string name_;
   std::set<std::string> settled_;  // buffers: Launch::settled
-  int64_t scratch_bytes_ = 0, weight_bytes_ = 0;
-  std::map<const Node*, int64_t> in_scratch_, in_weights_;
-  std::vector<Expr> plain_weights_;
-  std::vector<Computed> computed_;
+  int64_t scratch_bytes_ = 0, kept_bytes_ = 0;
+  std::map<const Node*, int64_t> in_scratch_;
+  std::map<const Node*, size_t> in_weights_;  // the number of what was asked for
+  std::vector<WeightRequest> requests_;
   std::vector<ProgramOutput> copies_;  // of values that are counted but not stored
   std::vector<Counted> counted_;
   std::vector<Action> steps_;
   std::map<const Node*, void*> buffers_;
-  std::shared_ptr<void> weight_memory_;
-  std::byte* weights_ = nullptr;
+  std::vector<void*> weights_;
+  std::byte* kept_ = nullptr;
   std::byte* scratch_ = nullptr;
   bool lets_in_maps_ = false, counts_in_core_ = true;
   bool bound_ = false;  // the steps know their addresses, with this scratch
@@ -126,7 +120,7 @@ class LaunchKernel : public Kernel {
 using LaunchBodies = Bodies<LaunchKernel, std::shared_ptr<Device>>;
 using RegisterBody = LaunchBodies::Register;
 
-/// Makes the kernel of a launch, unbound. Throws Error(Internal) for a launch that no skeleton can run.
+/// Makes the kernel of a launch that has its form, unbound.
 inline std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Device> device, const Launch& launch) {
   return LaunchBodies::make(std::move(device), launch);
 }

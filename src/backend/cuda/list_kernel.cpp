@@ -39,11 +39,11 @@ class DeviceListKernel : public ListKernel {
 
   std::span<const std::string> vectors() const override { return names_; }
   std::span<const std::string> scalars() const override { return list_.scalars; }
-  void run(std::span<const ListItem> items, std::span<const float> scalars) override {
+  void run(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars) override {
     TENON_CHECK(Internal, !list_.finds, name_) << "it looks for something, and writes nothing";
-    launch(items, scalars);
+    launch(stream, items, scalars);
   }
-  int64_t find(std::span<const ListItem> items, std::span<const float> scalars) override;
+  int64_t find(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars) override;
   std::string describe() const override {
     return "one kernel, " + std::to_string(run_) + " elements a thread at a time, up to " +
            std::to_string(variants_.back().most) + " tensors a launch";
@@ -62,10 +62,10 @@ class DeviceListKernel : public ListKernel {
   std::vector<std::byte> head(std::span<const float> scalars) const;
   size_t entry_bytes() const { return 8 * names_.size() + 16; }
   bool wide(const ListItem& item) const;
-  void launch(std::span<const ListItem> items, std::span<const float> scalars);
+  void launch(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars);
   void append_entry(std::vector<std::byte>& bytes, const ListItem& item, int64_t first_chunk) const;
-  void start(std::vector<std::byte>& argument, size_t head_bytes, int32_t count, int64_t blocks, int64_t first,
-             int64_t total);
+  void start(Stream& stream, std::vector<std::byte>& argument, size_t head_bytes, int32_t count, int64_t blocks,
+             int64_t first, int64_t total);
 
   std::shared_ptr<Device> device_;
   std::string name_;
@@ -166,7 +166,7 @@ void DeviceListKernel::append_entry(std::vector<std::byte>& bytes, const ListIte
   append(bytes, static_cast<int32_t>(wide(item)));
 }
 
-void DeviceListKernel::launch(std::span<const ListItem> items, std::span<const float> scalars) {
+void DeviceListKernel::launch(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars) {
   TENON_CHECK(Internal, scalars.size() == list_.scalars.size(), name_)
       << "expected " << list_.scalars.size() << " numbers, got " << scalars.size();
   std::vector<std::byte> argument = head(scalars);
@@ -179,7 +179,7 @@ void DeviceListKernel::launch(std::span<const ListItem> items, std::span<const f
     const int64_t more = div_up(item.count, kChunk);
     TENON_CHECK(Memory, more <= kMostBlocks, name_) << "a tensor of " << item.count << " elements";
     if (static_cast<size_t>(count) == variants_.back().most || blocks + more > kMostBlocks) {
-      start(argument, head_bytes, count, blocks, first, total);
+      start(stream, argument, head_bytes, count, blocks, first, total);
       argument.resize(head_bytes);
       count = 0, blocks = 0;
     }
@@ -189,11 +189,11 @@ void DeviceListKernel::launch(std::span<const ListItem> items, std::span<const f
     append_entry(argument, item, blocks);
     ++count, blocks += more;
   }
-  if (count) start(argument, head_bytes, count, blocks, first, total);
+  if (count) start(stream, argument, head_bytes, count, blocks, first, total);
 }
 
-void DeviceListKernel::start(std::vector<std::byte>& argument, size_t head_bytes, int32_t count, int64_t blocks,
-                             int64_t first, int64_t total) {
+void DeviceListKernel::start(Stream& stream, std::vector<std::byte>& argument, size_t head_bytes, int32_t count,
+                             int64_t blocks, int64_t first, int64_t total) {
   const Variant& variant = *std::find_if(variants_.begin(), variants_.end(),
                                          [&](const Variant& v) { return static_cast<size_t>(count) <= v.most; });
   argument.resize(head_bytes + variant.most * entry_bytes());
@@ -203,15 +203,15 @@ void DeviceListKernel::start(std::vector<std::byte>& argument, size_t head_bytes
   LaunchShape shape;
   shape.threads = kThreads;
   shape.grid_x = static_cast<unsigned>(blocks);
-  variant.function->launch(shape, argument);
+  variant.function->launch(stream, shape, argument);
 }
 
-int64_t DeviceListKernel::find(std::span<const ListItem> items, std::span<const float> scalars) {
+int64_t DeviceListKernel::find(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars) {
   TENON_CHECK(Internal, list_.finds, name_) << "it looks for nothing";
-  device_->fill_zero(found_.get(), sizeof(uint32_t));
-  launch(items, scalars);
+  device_->fill_zero(stream, found_.get(), sizeof(uint32_t));
+  launch(stream, items, scalars);
   uint32_t from_end = 0;
-  device_->copy_out(&from_end, found_.get(), sizeof(from_end));
+  device_->copy_out(stream, &from_end, found_.get(), sizeof(from_end));
   return from_end ? static_cast<int64_t>(items.size()) - from_end : -1;
 }
 

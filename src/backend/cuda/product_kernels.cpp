@@ -48,8 +48,8 @@ class ProductKernel : public AnchorKernel {
     }
     if (tensor_cores()) choice_ = choose_tile(product_, device().facts());
     const bool layers = choose_layers(), library = layers || choice_.core == Core::CublasLt;
-    if (own_.leaf && (!library || tunes())) keep_computed(own_.leaf, {own_.piece});
-    if (own_.leaf && library) keep_computed(in_order_.leaf, {in_order_.piece});
+    if (own_.leaf && (!library || tunes())) ask_packed(own_.leaf, {own_.piece});
+    if (own_.leaf && library) ask_packed(in_order_.leaf, {in_order_.piece});
     if (layers) return;
     library ? reserve_library() : reserve_split(core_launch(choice_));
   }
@@ -57,7 +57,7 @@ class ProductKernel : public AnchorKernel {
   /// Operand B, hole 1, stored as [rows][..]: `stored`, its rows padded to blocks of 32, and `layout` from a leaf of
   /// that shape to the hole's view of it. Constants lie in runs where a lane is whole blocks; for a library they lie in
   /// order. Which of the two is kept is decided by choose().
-  Expr weights(Shape stored, const Layout& layout) {
+  Expr weight_operand(Shape stored, const Layout& layout) {
     const Expr& hole = form_.holes[1];
     const int64_t rows = stored[0];
     if (!tensor_cores() || !of_weights_only(hole)) return in_order_.leaf = operand(1, stored, layout);
@@ -96,6 +96,7 @@ class ProductKernel : public AnchorKernel {
     std::vector<std::pair<size_t, int64_t>> scratch;
     if (const Counted* c = counted_in_core()) {
       scratch.emplace_back(made.count_at + offsetof(device::CountSizes, partials), c->partials_at);
+      scratch.emplace_back(made.count_at + offsetof(device::CountSizes, rows), c->rows_at);
     }
     add_core(std::move(made.step), made.split_at, std::move(scratch));
   }
@@ -122,7 +123,7 @@ class ProductKernel : public AnchorKernel {
     const MatmulRoute::Bias& bias = route_->bias();
     if (!bias.value) return;
     if (of_weights_only(bias.value))
-      keep_computed(bias.leaf, {{bias.value, bias.leaf}});
+      ask_packed(bias.leaf, {{bias.value, bias.leaf}});
     else
       place_in_scratch(bias.leaf);
   }
@@ -211,7 +212,7 @@ class ProductKernel : public AnchorKernel {
   // Constant weights as our cores read them, and in plain order.
   struct Weights {
     Expr leaf;
-    KeptPiece piece;
+    PackedPiece piece;
   };
   Weights own_, in_order_;
   int64_t library_workspace_at_ = 0;
@@ -233,7 +234,7 @@ class GemmKernel : public ProductKernel {
     if (batched)
       b_ = padded_operand(1);
     else
-      b_ = weights({w[0], sizes_.k}, [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
+      b_ = weight_operand({w[0], sizes_.k}, [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
     if (tensor_cores()) route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
     const auto tiles_m = [this](const WgmmaTileShape& tile) { return div_up(sizes_.m, tile.m); };
     const bool boxes =
@@ -290,7 +291,7 @@ class ConvKernel : public ProductKernel {
     if (sizes_.phases == 2)
       keep_phases(channels);
     else if (tensor_cores())
-      b_ = weights({w[0], w[2], w[3], channels}, [&](const Expr& leaf) {
+      b_ = weight_operand({w[0], w[2], w[3], channels}, [&](const Expr& leaf) {
         return permute(slice(leaf, -1, 0, w[1]), {0, 3, 1, 2});
       });
     else
@@ -315,7 +316,8 @@ class ConvKernel : public ProductKernel {
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), c.phases == 1);
     reserve_statistics([this](const Shape& seen) {
       CountTiles tiles = tiles_of_rows(seen);
-      if (choice().core == Core::Wgmma) tiles = {can_count() ? slots_in_boxes(seen) : 0, 0};
+      if (choice().core == Core::Wgmma)
+        tiles = {can_count() ? slots_in_boxes(seen) : 0, 0, boxes_are_whole(sizes_for(choice()), choice().wgmma.m)};
       return tiles;
     });
   }
@@ -348,7 +350,7 @@ class ConvKernel : public ProductKernel {
       int64_t begin, end;
     };
     constexpr Range kTaps[2][2] = {{{0, 1}, {1, 3}}, {{0, 2}, {2, 3}}};
-    std::vector<KeptPiece> pieces;
+    std::vector<PackedPiece> pieces;
     for (int64_t i = 0; i < 16; ++i) {
       const int64_t phase = i / 4, tap_y = i / 2 % 2, tap_x = i % 2;
       const Range rows = kTaps[phase / 2][tap_y], columns = kTaps[phase % 2][tap_x];
@@ -364,7 +366,7 @@ class ConvKernel : public ProductKernel {
                               tap_x, tap_x + 1);
       pieces.push_back({sum, permute(slice(part, -1, 0, inputs), {0, 3, 1, 2})});
     }
-    keep_computed(b_, std::move(pieces));
+    ask_packed(b_, std::move(pieces));
   }
 
   void fill_sizes(int64_t channels) {

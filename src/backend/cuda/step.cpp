@@ -9,6 +9,7 @@
 #include "tenon/device/sizes.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"
+#include "tenon/kernels/view_facts.h"
 
 namespace tenon::cuda {
 namespace {
@@ -25,7 +26,9 @@ struct RowTeam {
 // The threads that leave the fewest places for fragments empty; lanes of a warp where they can hold a row. `held`:
 // registers of a fragment that live from one reduction to the next.
 RowTeam row_team(int64_t cols, int run, int held) {
-  constexpr int64_t kMostFragments = 6, kLanesRegisters = 60, kMostThreads = 1024, kRegisters = 48;
+  constexpr int64_t kMostFragments = 6, kLanesRegisters = 60, kRegisters = 48;
+  constexpr int kMostThreads = 1024,
+                kMostLongFragments = 16;  // of long rows, even if a thread then keeps some in memory
   const int64_t fragments = div_up(cols, run);
   RowTeam best{32, 0};
   for (int lanes : {8, 16, 32}) {
@@ -42,6 +45,8 @@ RowTeam row_team(int64_t cols, int run, int held) {
       best = {static_cast<int>(threads), each};
   }
   if (best.fragments) return best;
+  for (int each = 9; each <= kMostLongFragments; ++each)
+    if (int64_t{kMostThreads} * each >= fragments) return {kMostThreads, each};
   throw Error(ErrorKind::Usage, "rows",
               "a row of " + std::to_string(cols) + " elements does not fit a block's registers");
 }
@@ -88,12 +93,12 @@ void Step::set(const SizesPointer& pointer) {
   std::memcpy(params_.data() + sizes_at_ + pointer.at, &pointer.address, sizeof(pointer.address));
 }
 
-void Step::launch() {
-  if (!call_) return function_->launch(shape_, params_);
+void Step::launch(Stream& stream) {
+  if (!call_) return function_->launch(stream, shape_, params_);
   std::vector<void*> addresses(1 + pointers_.size());
   std::memcpy(addresses.data(), params_.data(), params_.size());
-  device_->call(name_, [call = call_, addresses](void* stream) {
-    call->launch(stream, std::span<void* const>(addresses).subspan(1), addresses.front());
+  device_->call(stream, name_, [call = call_, addresses](void* native) {
+    call->launch(native, std::span<void* const>(addresses).subspan(1), addresses.front());
   });
 }
 
@@ -154,7 +159,8 @@ bool gathers(std::span<const ProgramOutput> outputs) {
   std::vector<Expr> values;
   for (const ProgramOutput& o : outputs) values.push_back(o.value);
   const std::vector<Expr> all = topological(values);
-  return std::any_of(all.begin(), all.end(), [](const Expr& e) { return e.is<nodes::Gather>(); });
+  return std::any_of(all.begin(), all.end(),
+                     [](const Expr& e) { return e->family() == Family::View && view_facts(e).looks_up; });
 }
 
 // True if all that the values read but for lets is settled: loads in front of a kernel's wait read nothing else.

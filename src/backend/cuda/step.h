@@ -44,7 +44,7 @@ class Step {
   void bind(const Resolve& resolve);
   /// Sets a pointer inside the sizes, or a call's workspace (at kLibraryWorkspace).
   void set(const SizesPointer& pointer);
-  void launch();
+  void launch(Stream& stream);
   /// Starts when its predecessor has ended: what is no kernel (a fill) cannot be overlapped.
   void wait_whole() { shape_.overlaps = false; }
   const std::string& name() const { return name_; }

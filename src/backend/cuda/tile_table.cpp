@@ -4,7 +4,8 @@
 #include <memory>
 #include <sstream>
 
-#include "tenon/backend/cuda/publish_file.h"
+#include "tenon/core/atomic_file.h"
+#include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/options.h"
 
@@ -89,10 +90,15 @@ void TileTable::add(const std::string& key, const std::string& choice, double mi
   for (const auto& [name, entry] : here_) text << name << " = " << entry.choice << "  # " << entry.comment << '\n';
   std::error_code error;
   fs::create_directories(file_.parent_path(), error);
-  if (!error) error.assign(publish_file(file_, text.str()), std::generic_category());
-  if (error && !warned_)
-    spdlog::warn("{}: cannot be written ({}); what was measured is not kept", file_.string(), error.message());
-  warned_ |= static_cast<bool>(error);
+  std::string failed = error ? file_.string() + ": " + error.message() : "";
+  try {
+    const std::string bytes = text.str();
+    if (!error) write_file(file_, std::as_bytes(std::span(bytes)), Overwrite::Yes);
+  } catch (const Error& e) {
+    failed = e.what();
+  }
+  if (!failed.empty() && !warned_) spdlog::warn("{}; what was measured is not kept", failed);
+  warned_ |= !failed.empty();
 }
 
 }  // namespace tenon::cuda

@@ -26,12 +26,15 @@ constexpr int64_t kCopiesBytes = 200 << 20;  // several times the second-level c
 // Memory for every leaf of the product, with small random numbers where elements have 16 or 8 bits.
 class TuningMemory {
  public:
-  TuningMemory(Device& device, std::vector<Expr> constants) : device_(device), constants_(std::move(constants)) {
+  TuningMemory(Device& device, std::vector<Expr> constants)
+      : device_(device), stream_(device.make_stream()), constants_(std::move(constants)) {
     std::mt19937 random(1);
     std::uniform_int_distribution<int> mantissa(0, 0x7ff);
     for (uint16_t& x : noise_) x = static_cast<uint16_t>(0x2c00 | (random() & 1) << 15 | mantissa(random));
     for (uint16_t& x : small_noise_) x = static_cast<uint16_t>(0x2020 | (random() & 0x9f9f));
   }
+  /// That it is filled on: what uses it goes there too.
+  Stream& stream() { return *stream_; }
   void* of(const Expr& leaf, int launch) {
     std::vector<std::shared_ptr<void>>& copies = memory_[leaf.get()];
     const int64_t bytes = std::max<int64_t>(leaf_bytes(leaf), 1);
@@ -43,13 +46,15 @@ class TuningMemory {
       const int64_t piece = static_cast<int64_t>(noise.size() * sizeof(noise[0]));
       if (size_of(leaf.dtype()) == 2 || leaf.dtype() == DType::E4M3)
         for (int64_t at = 0; at < bytes; at += piece)
-          device_.copy_in(static_cast<std::byte*>(copies.back().get()) + at, noise.data(), std::min(piece, bytes - at));
+          device_.copy_in(*stream_, static_cast<std::byte*>(copies.back().get()) + at, noise.data(),
+                          std::min(piece, bytes - at));
     }
     return copies[static_cast<size_t>(launch) % copies.size()].get();
   }
 
  private:
   Device& device_;
+  std::shared_ptr<Stream> stream_;
   std::vector<Expr> constants_;
   std::vector<uint16_t> noise_ = std::vector<uint16_t>(1 << 21);
   std::vector<uint16_t> small_noise_ = std::vector<uint16_t>(1 << 21);  ///< of two e4m3 each, 2^-3 to 2 in size
@@ -60,7 +65,7 @@ class TuningMemory {
 class Replays {
  public:
   Replays(Device& device, TuningMemory& memory, TunedStep& tuned)
-      : device_(device),
+      : stream_(memory.stream()),
         workspace_(device.allocate(tuned.launch.workspace_bytes + 16)),
         counters_(device.allocate(tuned.launch.counters * 4 + 16)) {
     if (tuned.step.calls_library()) {
@@ -69,19 +74,19 @@ class Replays {
       tuned.step.set({tuned.split_at + offsetof(device::SplitK, workspace), workspace_.get()});
       tuned.step.set({tuned.split_at + offsetof(device::SplitK, counters), counters_.get()});
     }
-    const auto run = [&](Step& step, int number) {
+    const auto run = [&](Stream& stream, Step& step, int number) {
       step.bind([&](const Expr& leaf) { return memory.of(leaf, number); });
-      step.launch();
+      step.launch(stream);
     };
-    const auto launch = [&](int number) {
-      for (Step& step : tuned.before) run(step, number);
-      run(tuned.step, number);
-      for (Step& step : tuned.after) run(step, number);
+    const auto launch = [&](Stream& stream) {
+      for (int i = 0; i < kLaunches; ++i) {
+        for (Step& step : tuned.before) run(stream, step, i);
+        run(stream, tuned.step, i);
+        for (Step& step : tuned.after) run(stream, step, i);
+      }
     };
-    for (int i = 0; i < kLaunches; ++i) launch(i);  // memory is there before the recording
-    device.begin_recording();
-    for (int i = 0; i < kLaunches; ++i) launch(i);
-    recording_ = device.end_recording();
+    launch(stream_);  // memory is there before the recording
+    recording_ = device.record(launch);
   }
 
   /// Microseconds of one launch among others, the least of some replays.
@@ -110,15 +115,15 @@ class Replays {
 
  private:
   double once() {
-    device_.synchronize();
+    stream_.synchronize();
     const auto start = std::chrono::steady_clock::now();
-    recording_->launch();
-    device_.synchronize();
+    recording_->launch(stream_);
+    stream_.synchronize();
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
     return took.count() / kLaunches;
   }
 
-  Device& device_;
+  Stream& stream_;
   std::shared_ptr<void> workspace_, counters_;
   std::unique_ptr<Recording> recording_;
 };

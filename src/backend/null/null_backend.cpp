@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <limits>
+#include <mutex>
 
 #include "tenon/core/error.h"
 #include "tenon/kernels/list.h"
@@ -10,15 +11,27 @@
 namespace tenon::null {
 namespace {
 
-std::vector<std::string>& names() {
-  static std::vector<std::string> all;
+struct Record {
+  std::mutex mutex;
+  std::vector<std::string> names;
+};
+Record& recorded() {
+  static Record all;
   return all;
+}
+
+void add(const std::string& name) {
+  const std::lock_guard lock(recorded().mutex);
+  recorded().names.push_back(name);
 }
 
 class NullKernel : public Kernel {
  public:
   explicit NullKernel(std::string name) : name_(std::move(name)) {}
-  void run(void*) override { names().push_back(name_); }
+  LaunchMemory memory() const override { return {}; }
+  std::span<const WeightRequest> weights() const override { return {}; }
+  void bind(const BufferTable&, std::span<void* const>, void*) override {}
+  void run(Stream&, void*) override { add(name_); }
   void rebind(const BufferTable&) override {}
   std::string describe() const override { return "recorded"; }
 
@@ -32,9 +45,9 @@ class NullListKernel : public ListKernel {
       : name_(launch.name), list_(make_list_form(launch)), vectors_(list_.vector_names()) {}
   std::span<const std::string> vectors() const override { return vectors_; }
   std::span<const std::string> scalars() const override { return list_.scalars; }
-  void run(std::span<const ListItem>, std::span<const float>) override { names().push_back(name_); }
-  int64_t find(std::span<const ListItem>, std::span<const float>) override {
-    names().push_back(name_);
+  void run(Stream&, std::span<const ListItem>, std::span<const float>) override { add(name_); }
+  int64_t find(Stream&, std::span<const ListItem>, std::span<const float>) override {
+    add(name_);
     return -1;
   }
   std::string describe() const override { return "recorded"; }
@@ -52,7 +65,6 @@ class NullBackend : public Backend {
   bool computes() const override { return false; }
   int64_t memory_available() const override { return std::numeric_limits<int64_t>::max(); }
   std::vector<DType> types() const override { return {DType::BF16, DType::F16, DType::F32}; }
-  LaunchMemory memory_of(const Launch&) const override { return {}; }
   /// Memory that reads as zeros: inputs may be set and outputs read, though nothing is ever computed.
   std::shared_ptr<void> allocate(int64_t bytes) override {
     void* p = std::calloc(static_cast<size_t>(bytes / 64 + 2), 64);  // pages of zeros that are not touched cost nothing
@@ -60,21 +72,20 @@ class NullBackend : public Backend {
     const uintptr_t aligned = (reinterpret_cast<uintptr_t>(p) + 63) / 64 * 64;
     return std::shared_ptr<void>(reinterpret_cast<void*>(aligned), [p](void*) { std::free(p); });
   }
-  /// A launch must have a skeleton that takes it, as on a device.
-  std::unique_ptr<Kernel> prepare(const Launch& launch, const BufferTable&, const WeightSource&) override {
-    const FormResult result = make_form(launch);
-    TENON_CHECK(Internal, result.form.has_value(), launch.name) << result.refusal.why;
-    const std::optional<std::string> refused = skeleton(launch.skeleton).legal(*result.form);
-    TENON_CHECK(Internal, !refused, launch.name) << launch.skeleton << ": " << *refused;
+  std::unique_ptr<Kernel> make_kernel(const Launch& launch) override {
+    TENON_CHECK(Internal, launch.form != nullptr, launch.name) << "has no form";
     return std::make_unique<NullKernel>(launch.name);
   }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override {
     return std::make_unique<NullListKernel>(launch);
   }
-  void copy_in(void* dst, const void* src, int64_t bytes) override {
+  void copy(Stream&, void* dst, const void* src, int64_t bytes) override {
     std::memcpy(dst, src, static_cast<size_t>(bytes));
   }
-  void copy_out(void* dst, const void* src, int64_t bytes) override {
+  void copy_in(Stream&, void* dst, const void* src, int64_t bytes) override {
+    std::memcpy(dst, src, static_cast<size_t>(bytes));
+  }
+  void copy_out(Stream&, void* dst, const void* src, int64_t bytes) override {
     std::memcpy(dst, src, static_cast<size_t>(bytes));
   }
 };
@@ -85,7 +96,13 @@ const RegisterBackend kRegistered("null", [](const BackendOptions&) -> std::uniq
 
 }  // namespace
 
-std::span<const std::string> record() { return names(); }
-void clear_record() { names().clear(); }
+std::vector<std::string> record() {
+  const std::lock_guard lock(recorded().mutex);
+  return recorded().names;
+}
+void clear_record() {
+  const std::lock_guard lock(recorded().mutex);
+  recorded().names.clear();
+}
 
 }  // namespace tenon::null

@@ -1,6 +1,5 @@
 // The null backend records launches instead of running them, so that plans are tested without a device.
 #pragma once
-#include <span>
 #include <string>
 #include <vector>
 
@@ -9,7 +8,7 @@
 namespace tenon::null {
 
 /// Names of the launches that null kernels of this process ran, oldest first.
-std::span<const std::string> record();
+std::vector<std::string> record();
 /// Forgets them.
 void clear_record();
 

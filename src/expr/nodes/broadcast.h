@@ -19,7 +19,7 @@ struct Broadcast : View {
     const int lead = n.shape.rank() - from.rank();
     Indices x{};
     for (int i = 0; i < from.rank(); ++i)
-      x[static_cast<size_t>(i)] = from[i] == 1 ? a.zero() : c[static_cast<size_t>(i + lead)];
+      x[static_cast<size_t>(i)] = from[i] == 1 ? a.number(0) : c[static_cast<size_t>(i + lead)];
     a.read(0, x);
   }
   static std::vector<Expr> vjp(const Expr& node, const Expr& g) { return {sum_to_shape(g, node->in[0].shape())}; }

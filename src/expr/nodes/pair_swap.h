@@ -15,7 +15,8 @@ struct PairSwap : View {
   }
   static void map(const Node& n, IndexAlgebra& a, Indices c) {
     Index& i = c[static_cast<size_t>(n.shape.rank() - 1)];
-    i = a.partner(i);
+    const auto [pair, place] = a.halved(i);
+    i = a.sum(a.times(pair, 2), a.reversed(place, 2));
     a.read(0, c);
   }
   static bool invertible(const Node&) { return true; }

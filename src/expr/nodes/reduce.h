@@ -1,5 +1,6 @@
 // Reductions over the last axis, or over all axes between the first and the last (per sample and channel, which is what
-// group statistics are made of). The reduced axes stay with extent 1.
+// group statistics are made of). The reduced axes stay with extent 1. Those with `of_moments` can leave a launch as
+// statistics of what it stores.
 #pragma once
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/nodes/arithmetic.h"
@@ -20,6 +21,10 @@ struct Sum : Reduce {
   HD static V finish(V acc, V) {
     return acc;
   }
+  template <class V>
+  HD static V of_moments(V n, V mean, V) {
+    return n * mean;
+  }
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
 
@@ -29,6 +34,10 @@ struct Mean : Sum {
   template <class V>
   HD static V finish(V acc, V n) {
     return acc / n;
+  }
+  template <class V>
+  HD static V of_moments(V, V mean, V) {
+    return mean;
   }
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
@@ -49,6 +58,21 @@ struct SumSquares : Reduce {
   HD static V finish(V acc, V) {
     return acc;
   }
+  template <class V>
+  HD static V of_moments(V n, V mean, V m2) {
+    return m2 + n * mean * mean;
+  }
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
+};
+
+/// Biased variance: mean square of the deviations from the mean. Of a row that is in two passes over it.
+struct Variance : Reduce {
+  static constexpr auto name = "variance";
+  template <class V>
+  HD static V of_moments(V n, V, V m2) {
+    return m2 / n;
+  }
+  static Expr over_rows(const Expr& x);
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
 
@@ -88,6 +112,7 @@ struct AbsMax : Reduce {
 NODE(Sum)
 NODE(Mean)
 NODE(SumSquares)
+NODE(Variance)
 NODE(ReduceMax)
 NODE(AbsMax)
 
@@ -107,6 +132,7 @@ Expr reduce(const Expr& x, ReduceOver over) {
 inline Expr sum(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::Sum>(x, over); }
 inline Expr mean(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::Mean>(x, over); }
 inline Expr sumsq(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::SumSquares>(x, over); }
+inline Expr variance(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::Variance>(x, over); }
 inline Expr reduce_max(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::ReduceMax>(x, over); }
 inline Expr absmax(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::AbsMax>(x, over); }
 
@@ -119,6 +145,15 @@ inline std::vector<Expr> nodes::Mean::vjp(const Expr& node, const Expr& g) {
 inline std::vector<Expr> nodes::SumSquares::vjp(const Expr& node, const Expr& g) {
   const Expr& x = node->in[0];
   return {broadcast(g, x.shape()) * x * 2.0};
+}
+inline Expr nodes::Variance::over_rows(const Expr& x) {
+  const Expr d = x - mean(x);
+  return mean(d * d);
+}
+inline std::vector<Expr> nodes::Variance::vjp(const Expr& node, const Expr& g) {
+  const Expr& x = node->in[0];
+  const Expr centre = mean(x, static_cast<ReduceOver>(node->attrs.ints[0]));
+  return {broadcast(g * (2.0 / count(x, node->attrs)), x.shape()) * (x - centre)};
 }
 
 }  // namespace tenon

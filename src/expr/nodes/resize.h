@@ -24,7 +24,7 @@ struct Resize : View {
     for (int axis = 1; axis <= 2; ++axis) {
       const int64_t from = n.in[0].shape()[axis], to = n.shape[axis];
       Index& i = c[static_cast<size_t>(axis)];
-      if (to != from) i = to == 2 * from ? a.halved(i) : a.nearest(i, from, to);
+      if (to != from) i = to == 2 * from ? a.halved(i).quotient : a.nearest(i, from, to);
     }
     a.read(0, c);
   }

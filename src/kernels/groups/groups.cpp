@@ -1,4 +1,4 @@
-// Sums and sums of squares over the inner axes, per sample and channel, where no producer can supply them.
+// Statistics (means, variances, ..) over the inner axes, per sample and channel, where no producer can supply them.
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/plain.h"
 #include "tenon/kernels/skeleton.h"

@@ -63,11 +63,12 @@ class Ddim : public Scheduler {
 };
 
 const RegisterScheduler kRegisteredDdim({.name = "ddim",
+                                         .a1111_name = "DDIM",
                                          .aliases = {},
                                          .diffusers_class = "DDIMScheduler",
                                          .default_eta = 0,
-                                         .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
-                                           return std::make_unique<Ddim>(Settings(config), *options.eta);
+                                         .make = [](const Settings& config, const SchedulerOptions& options) {
+                                           return std::make_unique<Ddim>(config, *options.eta);
                                          }});
 
 }  // namespace

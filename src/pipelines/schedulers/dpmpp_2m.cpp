@@ -95,11 +95,12 @@ class DpmSolver2M : public Scheduler {
 };
 
 const RegisterScheduler kRegisteredDpmpp2m({.name = "dpm++2m",
+                                            .a1111_name = "DPM++ 2M",
                                             .aliases = {"dpmpp2m", "dpmsolver++", "dpmsolvermultistep"},
                                             .diffusers_class = "DPMSolverMultistepScheduler",
                                             .karras = KarrasLevels::IfConfigured,
-                                            .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
-                                              return std::make_unique<DpmSolver2M>(Settings(config), *options.karras);
+                                            .make = [](const Settings& config, const SchedulerOptions& options) {
+                                              return std::make_unique<DpmSolver2M>(config, *options.karras);
                                             }});
 
 }  // namespace

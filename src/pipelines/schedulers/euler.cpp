@@ -22,11 +22,12 @@ class Euler : public EulerFamily {
 };
 
 const RegisterScheduler kRegisteredEuler({.name = "euler",
+                                          .a1111_name = "Euler",
                                           .aliases = {},
                                           .diffusers_class = "EulerDiscreteScheduler",
                                           .karras = KarrasLevels::IfConfigured,
-                                          .make = [](const nlohmann::json& config, const SchedulerOptions& options) {
-                                            return std::make_unique<Euler>(Settings(config), *options.karras);
+                                          .make = [](const Settings& config, const SchedulerOptions& options) {
+                                            return std::make_unique<Euler>(config, *options.karras);
                                           }});
 
 }  // namespace

@@ -34,14 +34,14 @@ class EulerAncestral : public EulerFamily {
 };
 
 const RegisterScheduler kRegisteredEulerAncestral({.name = "euler_a",
+                                                   .a1111_name = "Euler a",
                                                    .aliases = {"euler_ancestral"},
                                                    .diffusers_class = "EulerAncestralDiscreteScheduler",
                                                    .default_eta = 1,
                                                    .karras = KarrasLevels::IfAsked,
-                                                   .make = [](const nlohmann::json& config,
-                                                              const SchedulerOptions& options) {
-                                                     return std::make_unique<EulerAncestral>(
-                                                         Settings(config), *options.karras, *options.eta);
+                                                   .make = [](const Settings& config, const SchedulerOptions& options) {
+                                                     return std::make_unique<EulerAncestral>(config, *options.karras,
+                                                                                             *options.eta);
                                                    }});
 
 }  // namespace

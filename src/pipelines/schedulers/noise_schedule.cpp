@@ -43,10 +43,10 @@ std::vector<float> read_betas(const Settings& settings) {
   const size_t kind = settings.choice("beta_schedule", "linear", {"linear", "scaled_linear", "squaredcos_cap_v2"});
   std::vector<float> betas;
   if (const std::vector<double> given = settings.list("trained_betas"); !given.empty()) {
-    TENON_CHECK(Model, given.size() == static_cast<size_t>(n), "scheduler_config trained_betas")
+    TENON_CHECK(Model, given.size() == static_cast<size_t>(n), settings.where("trained_betas"))
         << "expected num_train_timesteps = " << n << " numbers, got " << given.size();
     for (const double b : given) {
-      TENON_CHECK(Model, b >= 0 && b < 1, "scheduler_config trained_betas") << "expected numbers in 0..1, got " << b;
+      TENON_CHECK(Model, b >= 0 && b < 1, settings.where("trained_betas")) << "expected numbers in 0..1, got " << b;
       betas.push_back(static_cast<float>(b));
     }
   } else if (kind == 0) {
@@ -93,7 +93,7 @@ NoiseSchedule::NoiseSchedule(const Settings& settings, const ScheduleDefaults& d
           settings.choice("timestep_spacing", defaults.spacing, {"leading", "trailing", "linspace"}))),
       steps_offset_(settings.integer("steps_offset", 0, 0, kMaxTrainSteps)) {
   if (defaults.zero_snr_key && settings.flag("rescale_betas_zero_snr", false)) {
-    TENON_CHECK(Model, product_.front() > product_.back(), "scheduler_config rescale_betas_zero_snr")
+    TENON_CHECK(Model, product_.front() > product_.back(), settings.where("rescale_betas_zero_snr"))
         << "the betas add no noise";
     product_ = zero_terminal_snr(product_);
     if (defaults.nudge_zero) product_.back() = std::exp2(-24);

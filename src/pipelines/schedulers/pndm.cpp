@@ -20,7 +20,7 @@ constexpr int kRungeKuttaCalls = 12;
 class Pndm : public Scheduler {
  public:
   explicit Pndm(const Settings& settings) : schedule_(settings, kPndmDefaults) {
-    TENON_CHECK(Model, schedule_.prediction() != Prediction::Sample, "scheduler_config prediction_type")
+    TENON_CHECK(Model, schedule_.prediction() != Prediction::Sample, settings.where("prediction_type"))
         << "'sample' is not defined for PNDM";
     skip_prk_ = settings.flag("skip_prk_steps", false);
     final_product_ = settings.flag("set_alpha_to_one", false) ? 1.0 : schedule_.product(0);
@@ -141,10 +141,11 @@ class Pndm : public Scheduler {
 };
 
 const RegisterScheduler kRegisteredPndm({.name = "pndm",
-                                         .aliases = {"plms"},
+                                         .a1111_name = "PLMS",
+                                         .aliases = {},
                                          .diffusers_class = "PNDMScheduler",
-                                         .make = [](const nlohmann::json& config, const SchedulerOptions&) {
-                                           return std::make_unique<Pndm>(Settings(config));
+                                         .make = [](const Settings& config, const SchedulerOptions&) {
+                                           return std::make_unique<Pndm>(config);
                                          }});
 
 }  // namespace

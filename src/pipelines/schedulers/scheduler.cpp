@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "tenon/core/error.h"
+#include "tenon/core/similar.h"
 #include "tenon/core/text.h"
 #include "tenon/pipelines/schedulers/registry.h"
-#include "tenon/pipelines/schedulers/settings.h"
 
 namespace tenon {
 namespace {
@@ -29,11 +29,23 @@ std::string normalised(std::string_view name) {
 
 const SchedulerInfo* find(const std::string& key) {
   for (const SchedulerInfo& info : registered()) {
-    if (normalised(info.name) == key || normalised(info.diffusers_class) == key) return &info;
+    for (const std::string& name : {info.name, info.a1111_name, info.diffusers_class})
+      if (normalised(name) == key) return &info;
     for (const std::string& alias : info.aliases)
       if (normalised(alias) == key) return &info;
   }
   return nullptr;
+}
+
+// Every name that find() knows, main names first.
+std::vector<std::string> all_names() {
+  std::vector<std::string> out = scheduler_names();
+  for (const SchedulerInfo& info : registered()) {
+    out.push_back(info.a1111_name);
+    out.insert(out.end(), info.aliases.begin(), info.aliases.end());
+    out.push_back(info.diffusers_class);
+  }
+  return out;
 }
 
 std::string joined_names() {
@@ -53,6 +65,11 @@ std::vector<std::string> scheduler_names() {
   return names;
 }
 
+std::string a1111_sampler_name(std::string_view name) {
+  const SchedulerInfo* info = find(normalised(name));
+  return info ? info->a1111_name : std::string(name);
+}
+
 nlohmann::json sd15_scheduler_config() {
   return {{"_class_name", "PNDMScheduler"},   {"beta_start", 0.00085},       {"beta_end", 0.012},
           {"beta_schedule", "scaled_linear"}, {"num_train_timesteps", 1000}, {"set_alpha_to_one", false},
@@ -61,12 +78,11 @@ nlohmann::json sd15_scheduler_config() {
 
 namespace {
 
-const SchedulerInfo& of_config(const nlohmann::json& config) {
-  const auto at = config.find("_class_name");
-  TENON_CHECK(Model, at != config.end() && at->is_string(), "scheduler_config") << "no _class_name names the scheduler";
-  const SchedulerInfo* info = find(normalised(at->get<std::string>()));
+const SchedulerInfo& of_config(const Settings& config) {
+  const std::string name = config.class_name();
+  const SchedulerInfo* info = find(normalised(name));
   if (!info)
-    throw Error(ErrorKind::Model, "scheduler_config", "scheduler " + at->dump() + " is not implemented",
+    throw Error(ErrorKind::Model, config.where("_class_name"), "scheduler '" + shown(name) + "' is not implemented",
                 "name one of these samplers: " + joined_names());
   return *info;
 }
@@ -78,18 +94,19 @@ const SchedulerInfo& of_name(const std::string& name, SchedulerOptions& options)
   if (key.size() > kKarras.size() && key.ends_with(kKarras)) {
     key.resize(key.size() - kKarras.size());
     TENON_CHECK(Usage, options.karras.value_or(true), "sampler")
-        << "'" << name << "' asks for Karras noise levels, but a discrete schedule is asked for too";
+        << "'" << shown(name) << "' asks for Karras noise levels, but a discrete schedule is asked for too";
     options.karras = true;
   }
   const SchedulerInfo* info = find(key);
-  if (!info) throw Error(ErrorKind::Usage, "sampler", "unknown sampler '" + name + "'", "samplers: " + joined_names());
+  if (!info)
+    throw Error(ErrorKind::Usage, "sampler", "unknown sampler '" + shown(name) + "'; samplers: " + joined_names(),
+                did_you_mean(name, all_names()));
   return *info;
 }
 
 }  // namespace
 
-SamplerChoice choose_sampler(std::string_view name, const nlohmann::json& config, const SchedulerOptions& options) {
-  TENON_CHECK(Model, config.is_object(), "scheduler_config") << "expected a JSON object, got " << config.type_name();
+SamplerChoice choose_sampler(std::string_view name, const Settings& config, const SchedulerOptions& options) {
   SchedulerOptions chosen = options;
   const SchedulerInfo& info = name.empty() ? of_config(config) : of_name(std::string(name), chosen);
   TENON_CHECK(Usage, info.karras != KarrasLevels::Never || !chosen.karras.value_or(false), info.name)
@@ -101,11 +118,11 @@ SamplerChoice choose_sampler(std::string_view name, const nlohmann::json& config
   if (info.karras == KarrasLevels::Never)
     chosen.karras.reset();
   else if (!chosen.karras)
-    chosen.karras = info.karras == KarrasLevels::IfConfigured && Settings(config).flag("use_karras_sigmas", false);
+    chosen.karras = info.karras == KarrasLevels::IfConfigured && config.flag("use_karras_sigmas", false);
   return {info.name, chosen};
 }
 
-std::unique_ptr<Scheduler> make_scheduler(std::string_view name, const nlohmann::json& config,
+std::unique_ptr<Scheduler> make_scheduler(std::string_view name, const Settings& config,
                                           const SchedulerOptions& options) {
   const SamplerChoice choice = choose_sampler(name, config, options);
   return find(normalised(choice.name))->make(config, choice.options);

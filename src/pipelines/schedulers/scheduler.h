@@ -7,12 +7,13 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tenon/pipelines/schedulers/settings.h"
 
 namespace tenon {
 
@@ -95,14 +96,17 @@ struct SamplerChoice {
 /// "plms", "euler_a", "DPM++ 2M Karras", "EulerDiscreteScheduler"); case, blanks, '_' and '-' do not count. An empty
 /// name means the config's `_class_name`. Throws Error(Usage) for an unknown name, an option that the sampler does not
 /// take or that contradicts its name, and Error(Model) for a config that names no known class.
-SamplerChoice choose_sampler(std::string_view name, const nlohmann::json& config, const SchedulerOptions& options = {});
+SamplerChoice choose_sampler(std::string_view name, const Settings& config, const SchedulerOptions& options = {});
 
 /// Builds the scheduler that choose_sampler chooses; Error(Model) also for a config that is not understood.
-std::unique_ptr<Scheduler> make_scheduler(std::string_view name, const nlohmann::json& config,
+std::unique_ptr<Scheduler> make_scheduler(std::string_view name, const Settings& config,
                                           const SchedulerOptions& options = {});
 
 /// The main name of every scheduler, sorted.
 std::vector<std::string> scheduler_names();
+
+/// What AUTOMATIC1111's web UI calls a sampler ("DPM++ 2M" for "dpm++2m"); the name itself if it is not known.
+std::string a1111_sampler_name(std::string_view name);
 
 /// The settings published with Stable Diffusion 1.5 (PNDM), for checkpoints that come without a scheduler_config.json.
 nlohmann::json sd15_scheduler_config();

@@ -12,8 +12,13 @@ namespace tenon {
 /// does not implement, is Error(Model) and names the key. Refers to the config, which must outlive it.
 class Settings {
  public:
-  explicit Settings(const nlohmann::json& config) : config_(config) {}
+  /// `where` begins every message: the file's name.
+  Settings(const nlohmann::json& config, std::string where = "scheduler_config");  // NOLINT: json is what callers have
 
+  /// "scheduler_config beta_start": a key's place in messages.
+  std::string where(const char* key) const { return where_ + " " + key; }
+  /// The name of the class that the config is of; Error(Model) if it names none.
+  std::string class_name() const;
   bool flag(const char* key, bool fallback) const;
   /// A finite number in [low, high].
   double number(const char* key, double fallback, double low, double high) const;
@@ -29,6 +34,7 @@ class Settings {
  private:
   const nlohmann::json* value(const char* key) const;
   const nlohmann::json& config_;
+  std::string where_;
 };
 
 }  // namespace tenon

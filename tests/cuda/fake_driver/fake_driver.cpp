@@ -55,9 +55,9 @@ DriverResult cuDeviceGetAttribute(int* value, DeviceAttribute which, int) {
   return 0;
 }
 DriverResult cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = state.memory, 0; }
-DriverResult cuDevicePrimaryCtxRetain(ContextHandle* context, int) {
+DriverResult cuDevicePrimaryCtxRetain(ContextHandle* context, int device) {
   ++state.contexts;
-  return *context = handle<ContextHandle>(16), 0;
+  return *context = handle<ContextHandle>(16 + static_cast<uintptr_t>(device)), 0;
 }
 DriverResult cuDevicePrimaryCtxRelease_v2(int) { return --state.contexts, 0; }
 DriverResult cuCtxSetCurrent(ContextHandle context) {
@@ -95,6 +95,9 @@ DriverResult cuMemcpyHtoDAsync_v2(DeviceAddress to, const void* from, size_t byt
 DriverResult cuMemcpyDtoHAsync_v2(void* to, DeviceAddress from, size_t bytes, StreamHandle) {
   return std::memcpy(to, reinterpret_cast<void*>(from), bytes), result();
 }
+DriverResult cuMemcpyDtoDAsync_v2(DeviceAddress to, DeviceAddress from, size_t bytes, StreamHandle) {
+  return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes), result();
+}
 DriverResult cuMemsetD8Async(DeviceAddress to, unsigned char value, size_t bytes, StreamHandle) {
   if (const DriverResult failed = once(state.fail_fill)) return failed;
   return std::memset(reinterpret_cast<void*>(to), value, bytes), 0;
@@ -102,7 +105,19 @@ DriverResult cuMemsetD8Async(DeviceAddress to, unsigned char value, size_t bytes
 
 DriverResult cuStreamCreate(StreamHandle* stream, unsigned) {
   ++state.streams;
-  return *stream = handle<StreamHandle>(32), 0;
+  return *stream = handle<StreamHandle>((state.made += 0x100) + state.current_context), 0;
+}
+DriverResult cuEventCreate(EventHandle* event, unsigned) {
+  ++state.events;
+  return *event = handle<EventHandle>((state.made += 0x100) + state.current_context), 0;
+}
+DriverResult cuEventDestroy_v2(EventHandle) { return --state.events, 0; }
+DriverResult cuEventRecord(EventHandle, StreamHandle stream) {
+  return state.marked = reinterpret_cast<uintptr_t>(stream), result();
+}
+DriverResult cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
+  state.waiting = reinterpret_cast<uintptr_t>(stream);
+  return state.waited = reinterpret_cast<uintptr_t>(event), result();
 }
 DriverResult cuStreamDestroy_v2(StreamHandle) { return --state.streams, 0; }
 DriverResult cuStreamSynchronize(StreamHandle) {
@@ -156,6 +171,7 @@ DriverResult cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle, void**
   std::copy(config->grid, config->grid + 3, state.grid);
   state.threads = config->block[0];
   state.stream = reinterpret_cast<uintptr_t>(config->stream);
+  state.context = state.current_context;
   state.shared_bytes = config->shared_bytes;
   state.cluster = 0;
   state.overlaps = false;

@@ -15,14 +15,17 @@ struct FakeDriverState {
   int fail_instantiate = 0, fail_load = 0, fail_fill = 0;
   // Counted by the library.
   size_t used = 0;
-  int allocations = 0, modules = 0, graphs = 0, graph_execs = 0, streams = 0, contexts = 0;
+  int allocations = 0, modules = 0, graphs = 0, graph_execs = 0, streams = 0, events = 0, contexts = 0;
   int launches = 0, graph_launches = 0, recorded = 0;
   bool capturing = false, faulted = false;
   uintptr_t current_context = 0, capture = 0;  ///< `capture`: the stream that records
+  uintptr_t made = 0x1000;  ///< a number for every stream and event, and the context where it was made behind it
+  uintptr_t marked = 0, waiting = 0,
+            waited = 0;  ///< the last stream that was marked, that was made to wait, and for what
   // The last launch.
   unsigned grid[3] = {}, threads = 0, shared_bytes = 0, cluster = 0;
   bool overlaps = false;
-  uintptr_t stream = 0;
+  uintptr_t stream = 0, context = 0;
   unsigned char first_parameters[16] = {};
   int dynamic_shared_allowed = 0;
   // The last tensor map.

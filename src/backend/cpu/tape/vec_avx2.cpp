@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include "tenon/backend/cpu/tape/vec_tables.h"
+#include "tenon/core/hd.h"
 
 namespace tenon::cpu {
 namespace {
@@ -17,6 +18,17 @@ inline Halves to_f16(V x) {
 
 }  // namespace
 }  // namespace tenon::cpu
+
+// One instruction here. Always inlined: no code of this name leaves this file.
+namespace tenon::hd {
+
+template <>
+__attribute__((always_inline)) inline cpu::V fma<cpu::V>(cpu::V a, cpu::V b, cpu::V c) {
+  return reinterpret_cast<cpu::V>(
+      _mm256_fmadd_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b), reinterpret_cast<__m256>(c)));
+}
+
+}  // namespace tenon::hd
 
 #include "tenon/backend/cpu/tape/vec_kernels.h"
 

@@ -20,8 +20,8 @@ inline Halves to_f16(V x) {
 }  // namespace
 }  // namespace tenon::cpu
 
-// Rounding, scaling by powers of two and reciprocals are single instructions here; what most activations are made of is
-// built on them. Always inlined: no code of these names leaves this file.
+// Rounding, scaling by powers of two, reciprocals and a * b + c are single instructions here; what most activations are
+// made of is built on them. Always inlined: no code of these names leaves this file.
 namespace tenon::hd {
 
 /// As the general one, to 1 ulp, and down to the smallest denormal.
@@ -53,6 +53,12 @@ __attribute__((always_inline)) inline cpu::V sigmoid<cpu::V>(cpu::V x) {
   // 0 where d is infinite: the step would make NaN of it.
   const __mmask16 finite = _mm512_cmp_ps_mask(d, _mm512_set1_ps(INFINITY), _CMP_NEQ_UQ);
   return reinterpret_cast<cpu::V>(_mm512_maskz_fmadd_ps(finite, _mm512_fnmadd_ps(d, y, one), y, y));
+}
+
+template <>
+__attribute__((always_inline)) inline cpu::V fma<cpu::V>(cpu::V a, cpu::V b, cpu::V c) {
+  return reinterpret_cast<cpu::V>(
+      _mm512_fmadd_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b), reinterpret_cast<__m512>(c)));
 }
 
 }  // namespace tenon::hd

@@ -224,7 +224,7 @@ void reduce_rows(const ReduceArgs& a) {
 
 template <class T>
 constexpr ReduceFn reduction_of() {
-  if constexpr (T::family == Family::Reduce)
+  if constexpr (requires { T::init; })
     return &reduce_rows<T>;
   else
     return nullptr;
@@ -236,35 +236,47 @@ constexpr auto kReductions = []<class... T>(TypeList<T...>) {
 
 ReduceFn reduction(int node) { return kReductions[static_cast<size_t>(node)]; }
 
-// ---- sums over rows ----
+// ---- moments of columns ----
 
 template <int kVectors>
-inline void strip_sums(const float* x, int64_t ld, int64_t rows, float* sum, float* squares) {
-  V s[kVectors], q[kVectors];
-  for (int i = 0; i < kVectors; ++i) s[i] = q[i] = V{};
-  for (int64_t r = 0; r < rows; ++r)
+inline void strip_moments(const float* x, int64_t ld, int64_t rows, const float* from, double* sum, double* squares) {
+  constexpr int kColumns = kVectors * kLanes;
+  V first[kVectors], s[kVectors], q[kVectors];
+  for (int i = 0; i < kVectors; ++i) {
+    first[i] = load_v(x + i * kLanes);
+    s[i] = q[i] = V{};
+  }
+  for (int64_t r = 1; r < rows; ++r)
 #pragma GCC unroll 4
     for (int i = 0; i < kVectors; ++i) {
-      const V v = load_v(x + r * ld + i * kLanes);
-      s[i] += v;
-      q[i] += v * v;
+      const V d = load_v(x + r * ld + i * kLanes) - first[i];
+      s[i] += d;
+      q[i] += d * d;
     }
+  float sums[kColumns], squared[kColumns];
   for (int i = 0; i < kVectors; ++i) {
-    if (sum) store_v(sum + i * kLanes, load_v(sum + i * kLanes) + s[i]);
-    if (squares) store_v(squares + i * kLanes, load_v(squares + i * kLanes) + q[i]);
+    store_v(sums + i * kLanes, s[i]);
+    store_v(squared + i * kLanes, q[i]);
+  }
+  const double count = static_cast<double>(rows);
+  for (int c = 0; c < kColumns; ++c) {
+    const double apart = static_cast<double>(x[c]) - static_cast<double>(from[c]);
+    const double of_rows = static_cast<double>(sums[c]);
+    sum[c] += of_rows + count * apart;
+    squares[c] += static_cast<double>(squared[c]) + apart * (2 * of_rows + count * apart);
   }
 }
 
-void column_sums(const float* x, int64_t ld, int64_t rows, int64_t cols, float* sum, float* squares) {
+void column_moments(const float* x, int64_t ld, int64_t rows, int64_t cols, const float* from, double* sum,
+                    double* squares) {
   int64_t c = 0;
-  const auto at = [](float* p, int64_t i) { return p ? p + i : nullptr; };
-  for (; c + 4 * kLanes <= cols; c += 4 * kLanes) strip_sums<4>(x + c, ld, rows, at(sum, c), at(squares, c));
-  for (; c < cols; c += kLanes) strip_sums<1>(x + c, ld, rows, at(sum, c), at(squares, c));
+  for (; c + 4 * kLanes <= cols; c += 4 * kLanes) strip_moments<4>(x + c, ld, rows, from + c, sum + c, squares + c);
+  for (; c < cols; c += kLanes) strip_moments<1>(x + c, ld, rows, from + c, sum + c, squares + c);
 }
 
 constexpr VecOps make_table(const char* name) {
-  return {name,      &pointwise_bodies, &products_of, &round_of,   &load_of,
-          &store_of, &reduction,        &expand_rows, &column_sums};
+  return {name,      &pointwise_bodies, &products_of, &round_of,      &load_of,
+          &store_of, &reduction,        &expand_rows, &column_moments};
 }
 
 }  // namespace

@@ -60,8 +60,11 @@ struct VecOps {
   ReduceFn (*reduce)(int node);
   /// dst[r][c] = src[0][r * ld]: a row value over columns.
   PointwiseFn expand;
-  /// sum[c] += x[r][c], squares[c] += x[r][c]^2 over rows, in f32; sums may be null.
-  void (*column_sums)(const float* x, int64_t ld, int64_t rows, int64_t cols, float* sum, float* squares);
+  /// sum[c] += d, squares[c] += d^2 of d = x[r][c] - from[c] over a few rows. Added up in f32 as deviations from the
+  /// first row, and only then in f64 as deviations from `from`: a sum of squares is then at most 1 + rows times that of
+  /// deviations from the mean, so its rounding costs little whatever the mean is.
+  void (*column_moments)(const float* x, int64_t ld, int64_t rows, int64_t cols, const float* from, double* sum,
+                         double* squares);
 };
 
 /// The table for the instruction set that the tile kernels use.

@@ -13,20 +13,6 @@ namespace {
 
 constexpr int64_t kShortRow = 128;
 
-struct Body {
-  const char* name;
-  const char* header;
-};
-
-const Body& body_named(const NodeType* type) {
-  static const std::map<const NodeType*, Body> all = {
-#define NODE_BODY(T, header) {&node_type<nodes::T>(), {#T, header}},
-#include "tenon/expr_generated/node_bodies.inc"
-#undef NODE_BODY
-  };
-  return all.at(type);
-}
-
 bool is_rounding(const Expr& e) { return e->type->round != nullptr; }
 
 // What is stored as a type is rounded to it by the store.
@@ -35,6 +21,15 @@ Expr stored_value(const ProgramOutput& o) {
 }
 
 }  // namespace
+
+const NodeBody& node_body(const NodeType* type) {
+  static const std::map<const NodeType*, NodeBody> all = {
+#define NODE_BODY(T, header) {&node_type<nodes::T>(), {#T, header}},
+#include "tenon/expr_generated/node_bodies.inc"
+#undef NODE_BODY
+  };
+  return all.at(type);
+}
 
 MatrixDomain matrix_domain(const Shape& shape, bool joins) {
   MatrixDomain d{shape, std::max(shape.rank() - 1, 0)};
@@ -159,7 +154,7 @@ void ProgramText::find_arrays() {
 // ---- values -------------------------------------------------------------------------------------------------------
 
 std::string ProgramText::struct_name(const Expr& e) {
-  const Body& b = body_named(e->type);
+  const NodeBody& b = node_body(e->type);
   headers_.insert(b.header);
   return std::string("nodes::") + b.name;
 }

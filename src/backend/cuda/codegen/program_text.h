@@ -99,6 +99,13 @@ class ProgramText {
   std::set<std::string> headers_;
 };
 
+/// The struct with a node's body, in tenon::nodes, and the header that has it.
+struct NodeBody {
+  const char* name;
+  const char* header;
+};
+const NodeBody& node_body(const NodeType* type);
+
 /// The domain as a matrix: rows of the last axis, or longer ones where `joins` and rows are short.
 MatrixDomain matrix_domain(const Shape& shape, bool joins);
 

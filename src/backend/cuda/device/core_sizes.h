@@ -11,19 +11,21 @@ struct SplitK {
   unsigned* counters = nullptr;  ///< one a tile, zero before and after; unused with one split
 };
 
-/// Where tiles leave the sums over a sample's rows of what they store (mma_counts.h), for device/count_sums.h to add
-/// up. Unused where nothing is counted, or a sample has one tile.
+/// Where tiles leave the moments over a sample's rows of what they store (mma_counts.h), for device/count_sums.h to
+/// join. Unused where nothing is counted, or a sample has one tile.
 struct CountSizes {
   int inner = 0;              ///< rows of a sample
   int slots = 0;              ///< tiles of a sample, at most
-  float* partials = nullptr;  ///< [samples][2][slots][columns]
+  float* partials = nullptr;  ///< [samples][2][slots][columns]: means, m2
+  float* rows = nullptr;      ///< [samples][slots]: how many they are of
 };
 
-/// Adds the partial sums of CountSizes.
+/// Joins the partial moments of CountSizes.
 struct CountSumsSizes {
   int columns, slots;
   int inner, tile_rows;  ///< rows of a sample and of a tile where tiles straddle samples, else tile_rows is 0
   float* partials;
+  float* rows;
 };
 
 /// y[b, m, n] = sum over k of A[b, m, k] B[b, n, k]. Row b * m + i of A, b * n + j of B.

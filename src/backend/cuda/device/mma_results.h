@@ -94,15 +94,6 @@ struct WarpPlace {
   float* slab;  ///< the warp's Tile::kSlabBytes
 };
 
-/// Rows from one 16-row fragment of a warp to its next: next to each other, or as the tile says.
-template <class Tile>
-DEV constexpr int fragment_step() {
-  if constexpr (requires { Tile::kFragmentStep; })
-    return Tile::kFragmentStep;
-  else
-    return 16;
-}
-
 /// Runs the epilogue over a warp's results in runs: a lane has 8 columns of row lane / 4 and of that row + 8 of each
 /// block of 16 x 32. Counts what is stored if the epilogue wants that.
 template <class Tile, class Epilogue, class Params, class RowOf>
@@ -115,6 +106,7 @@ DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
   UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) {
     const int top = place.row + fragment_step<Tile>() * i + lane() / 4;
     const int rows[2] = {row_of(top), row_of(top + 8)};
+    if constexpr (Counting<Epilogue>) counts.begin_rows(rows[0] >= 0, rows[1] >= 0);
     UNROLL for (int first = 0; first < kItems; first += kTogether) {
       typename Epilogue::Computed computed[kTogether];
       UNROLL for (int t = 0; t < kTogether && first + t < kItems; ++t) {
@@ -134,11 +126,12 @@ DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
         const bool inside = row >= 0 && at < columns;
         if (inside) Epilogue::store(p, row, at, computed[t]);
         if constexpr (Counting<Epilogue>) {  // over the first lane's columns
-          counts.add(piece * kRun, inside ? computed[t].counted : splat<kRun>(0.0f));
-          if (half == 1 && piece == kPieces - 1) counts.end_block(block);
+          counts.add(half == 1, row >= 0, piece * kRun, computed[t].counted);
+          if (half == 1 && piece == kPieces - 1) counts.end_block(block, i == 0);
         }
       }
     }
+    if constexpr (Counting<Epilogue>) counts.end_rows();
   }
 }
 

@@ -135,6 +135,8 @@ DEV float e4m3_to_float(uint8_t bits) {
   return f16_to_float(static_cast<uint16_t>(two));
 }
 
+/// a / b to 2 ulp, for b up to 2^126.
+DEV float divide(float a, float b) { return __fdividef(a, b); }
 /// What the compiler may rely on.
 DEV void assume(bool fact) { __builtin_assume(fact); }
 /// x, in a way that the compiler computes what follows from it anew instead of keeping it in registers.

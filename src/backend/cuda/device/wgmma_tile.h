@@ -26,7 +26,7 @@ struct WgmmaTile {
   static constexpr int kMostRuns = kResident > 1 && kN > 128 ? 4 : 8;
   /// Columns whose sums of a stage are kept apart at a time, where they are (kAddsStages): both must fit the registers.
   static constexpr int kApartN = kParts * kN > 192 && kN > 128 ? kN / 2 : kN;
-  static constexpr int kSlabBytes = 2 * kN * 4;  ///< a warp's counts
+  static constexpr int kSlabBytes = (2 * kN + 4) * 4;  ///< a warp's moments, and how many rows they are of
   static constexpr int kStageBytes = (kM + kN) * kRowBytes;
   static constexpr int kSlabsAt = kStages * kStageBytes, kBarriersAt = kSlabsAt + kSumWarps * kSlabBytes;
   static constexpr int kSharedBytes = kBarriersAt + 16 * kStages + 16;

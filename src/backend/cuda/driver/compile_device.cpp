@@ -42,7 +42,7 @@ DeviceFacts facts_of(const std::string& arch) {
 
 class NoRecording : public Recording {
  public:
-  void launch() override {}
+  void launch(Stream&) override {}
 };
 
 }  // namespace
@@ -52,21 +52,23 @@ class CompileDevice::Kernel : public Function {
   Kernel(KernelSource source, std::string key, PendingKernel pending)
       : source_(std::move(source)), key_(std::move(key)), pending_(std::move(pending)) {}
 
-  void launch(const LaunchShape& shape, std::span<const std::byte> params) override {
+  void launch(Stream&, const LaunchShape& shape, std::span<const std::byte> params) override {
+    const std::lock_guard lock(mutex_);
     ++launches_;
     threads_ = std::max(threads_, static_cast<int>(shape.threads));
     shared_bytes_ = std::max(shared_bytes_, static_cast<int>(shape.shared_bytes));
     parameter_sizes_.insert(static_cast<int>(params.size()));
   }
-  KernelResources resources() override { return read_cubin_kernel(pending_.get().cubin, kKernelName).resources(); }
+  KernelResources resources() override { return read_cubin_kernel(finished(pending_).cubin, kKernelName).resources(); }
 
   KernelReport report(const DeviceFacts& facts, const ExpectKernel& expect) const {
     KernelReport report{.name = source_.name, .key = key_, .error = {}, .kernel = {}, .log = {}, .violations = {}};
     try {
-      const KernelBinary& compiled = pending_.get();
+      const KernelBinary& compiled = finished(pending_);
       report.kernel = read_cubin_kernel(compiled.cubin, kKernelName);
       report.log = compiled.log;
     } catch (const Error& e) {
+      if (e.kind() == ErrorKind::Cancelled) throw;
       report.error = e.what();
       return report;
     }
@@ -90,6 +92,7 @@ class CompileDevice::Kernel : public Function {
   KernelSource source_;
   std::string key_;
   PendingKernel pending_;
+  std::mutex mutex_;
   int launches_ = 0, threads_ = 0, shared_bytes_ = 0;
   std::set<int> parameter_sizes_;
 };
@@ -109,6 +112,7 @@ std::vector<std::string> CompileDevice::architectures() {
 
 std::shared_ptr<Function> CompileDevice::load(const KernelSource& source) {
   const std::string key = compiler_.key(source);
+  const std::lock_guard lock(mutex_);
   std::shared_ptr<Kernel>& kernel = by_key_[key];
   if (!kernel) {
     kernel = std::make_shared<Kernel>(source, key, compiler_.start(source));
@@ -130,9 +134,15 @@ std::shared_ptr<void> CompileDevice::allocate(int64_t bytes) {
           }};
 }
 
-void CompileDevice::copy_out(void* dst, const void*, int64_t bytes) { std::memset(dst, 0, static_cast<size_t>(bytes)); }
+void CompileDevice::copy_out(Stream&, void* dst, const void*, int64_t bytes) {
+  std::memset(dst, 0, static_cast<size_t>(bytes));
+}
 
-std::unique_ptr<Recording> CompileDevice::end_recording() { return std::make_unique<NoRecording>(); }
+std::unique_ptr<Recording> CompileDevice::record(const std::function<void(Stream&)>& runs) {
+  Stream none;
+  runs(none);
+  return std::make_unique<NoRecording>();
+}
 
 std::vector<KernelReport> CompileDevice::finish(const ExpectKernel& expect) {
   std::vector<KernelReport> reports;

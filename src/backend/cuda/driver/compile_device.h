@@ -1,10 +1,12 @@
 // A device that only compiles: fills the cache for an architecture on a machine without a GPU, and says of every kernel
 // what its machine code takes and what is wrong with it. Nothing runs; memory is address space.
 #pragma once
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -49,19 +51,21 @@ class CompileDevice : public Device {
   std::shared_ptr<Function> load(const KernelSource& source) override;
   /// Address space that cannot be accessed, of a device as large as the one named.
   std::shared_ptr<void> allocate(int64_t bytes) override;
-  void copy_in(void*, const void*, int64_t) override {}
+  std::shared_ptr<Stream> make_stream() override { return std::make_shared<Stream>(); }
+  std::shared_ptr<Stream> borrow_stream(void*) override { return make_stream(); }
+  void copy_in(Stream&, void*, const void*, int64_t) override {}
   /// Gives zeros.
-  void copy_out(void* dst, const void* src, int64_t bytes) override;
-  void fill_zero(void*, int64_t) override {}
-  void synchronize() override {}
-  void begin_recording() override {}
-  std::unique_ptr<Recording> end_recording() override;
+  void copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) override;
+  void copy(Stream&, void*, const void*, int64_t) override {}
+  void fill_zero(Stream&, void*, int64_t) override {}
+  std::unique_ptr<Recording> record(const std::function<void(Stream& recording)>& runs) override;
   TensorMap encode(const TensorBox&) const override { return {}; }
-  void call(const std::string&, const std::function<void(void*)>&) override {}
+  void call(Stream&, const std::string&, const std::function<void(void*)>&) override {}
 
   /// Waits for every kernel loaded so far; in the order of loading.
   std::vector<KernelReport> finish(const ExpectKernel& expect = {});
   void announce(const DnnProblem& problem) override {
+    const std::lock_guard lock(mutex_);
     if (cudnn_) cudnn_->plan(problem);
   }
 
@@ -74,7 +78,8 @@ class CompileDevice : public Device {
   DeviceFacts facts_;
   KernelCompiler compiler_;
   std::unique_ptr<CudnnCheck> cudnn_;
-  std::shared_ptr<int64_t> allocated_ = std::make_shared<int64_t>(0);
+  std::shared_ptr<std::atomic<int64_t>> allocated_ = std::make_shared<std::atomic<int64_t>>(0);
+  std::mutex mutex_;  ///< of all below, and of cudnn_
   std::map<std::string, std::shared_ptr<Kernel>> by_key_;
   std::vector<std::shared_ptr<Kernel>> kernels_;
 };

@@ -1,5 +1,7 @@
 #include "tenon/backend/cuda/driver/cudnn.h"
 
+#include <mutex>
+
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 
@@ -25,6 +27,7 @@ struct Cudnn::Session {
   std::shared_ptr<const CudnnApi> api;
   MakeCurrent current;
   CudnnHandle handle = nullptr;
+  mutable std::mutex mutex;  ///< of the handle, which has one stream at a time
 };
 
 namespace {
@@ -36,6 +39,7 @@ class CudnnCall : public LibraryCall {
 
   int64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
   void launch(void* stream, std::span<void* const> addresses, void* workspace) override {
+    const std::lock_guard lock(session_->mutex);
     session_->api->check(session_->api->set_stream(session_->handle, stream), "take a stream");
     plan_.execute(session_->handle, addresses, workspace);
   }
@@ -58,6 +62,7 @@ Cudnn::Cudnn(const std::shared_ptr<const CudnnApi>& api, MakeCurrent current)
     : session_(std::make_shared<const Session>(api, std::move(current))), name_(cudnn_name(*api)) {}
 
 std::vector<DnnPlan> Cudnn::likeliest(const DnnProblem& problem, size_t most) {
+  const std::lock_guard lock(session_->mutex);
   const std::shared_ptr<void> scope = session_->current();
   std::vector<DnnPlan> out;
   for (const CudnnConfig& config : CudnnPlanner(session_->api, session_->handle).configs(problem)) {
@@ -69,6 +74,7 @@ std::vector<DnnPlan> Cudnn::likeliest(const DnnProblem& problem, size_t most) {
 }
 
 std::shared_ptr<LibraryCall> Cudnn::plan(const DnnProblem& problem, const std::string& engine) {
+  const std::lock_guard lock(session_->mutex);
   if (const auto it = calls_.find(key_of(problem, engine)); it != calls_.end()) return it->second;
   const std::shared_ptr<void> scope = session_->current();
   for (const CudnnConfig& config : CudnnPlanner(session_->api, session_->handle).configs(problem))
@@ -76,7 +82,8 @@ std::shared_ptr<LibraryCall> Cudnn::plan(const DnnProblem& problem, const std::s
   return calls_[key_of(problem, engine)] = nullptr;
 }
 
-// The call that a configuration of the problem stands for; null if it cannot be run. The GPU's context is current.
+// The call that a configuration of the problem stands for; null if it cannot be run. The GPU's context is current, the
+// session locked.
 std::shared_ptr<LibraryCall> Cudnn::prepared(const DnnProblem& problem, const CudnnConfig& config) {
   const std::string key = key_of(problem, config.engine);
   if (const auto it = calls_.find(key); it != calls_.end()) return it->second;

@@ -30,7 +30,7 @@ class Cudnn : public DnnLibrary {
 
   std::shared_ptr<const Session> session_;
   std::string name_;
-  std::map<std::string, std::shared_ptr<LibraryCall>> calls_;  ///< by problem and engine
+  std::map<std::string, std::shared_ptr<LibraryCall>> calls_;  ///< by problem and engine; guarded by the session
 };
 
 }  // namespace tenon::cuda

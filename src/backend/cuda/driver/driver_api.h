@@ -16,10 +16,14 @@ using DriverResult = int;
 using DeviceAddress = uint64_t;
 using ContextHandle = struct ContextTag*;
 using StreamHandle = struct StreamTag*;
+using EventHandle = struct EventTag*;
 using ModuleHandle = struct ModuleTag*;
 using FunctionHandle = struct FunctionTag*;
 using GraphHandle = struct GraphTag*;
 using GraphExecHandle = struct GraphExecTag*;
+
+/// For create_stream: a stream that does not wait for the default one.
+inline constexpr unsigned kNonBlockingStream = 1;
 
 enum DriverCode : DriverResult { kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100 };
 
@@ -71,10 +75,15 @@ static_assert(sizeof(LaunchConfig) == 56);
   X(free, "cuMemFree_v2", (DeviceAddress))                                                                    \
   X(copy_in, "cuMemcpyHtoDAsync_v2", (DeviceAddress, const void*, size_t, StreamHandle))                      \
   X(copy_out, "cuMemcpyDtoHAsync_v2", (void*, DeviceAddress, size_t, StreamHandle))                           \
+  X(copy, "cuMemcpyDtoDAsync_v2", (DeviceAddress to, DeviceAddress from, size_t, StreamHandle))               \
   X(fill, "cuMemsetD8Async", (DeviceAddress, unsigned char, size_t, StreamHandle))                            \
   X(create_stream, "cuStreamCreate", (StreamHandle*, unsigned flags))                                         \
   X(destroy_stream, "cuStreamDestroy_v2", (StreamHandle))                                                     \
   X(synchronize, "cuStreamSynchronize", (StreamHandle))                                                       \
+  X(create_event, "cuEventCreate", (EventHandle*, unsigned flags))                                            \
+  X(destroy_event, "cuEventDestroy_v2", (EventHandle))                                                        \
+  X(record_event, "cuEventRecord", (EventHandle, StreamHandle))                                               \
+  X(wait_event, "cuStreamWaitEvent", (StreamHandle, EventHandle, unsigned flags))                             \
   X(begin_capture, "cuStreamBeginCapture_v2", (StreamHandle, int mode))                                       \
   X(end_capture, "cuStreamEndCapture", (StreamHandle, GraphHandle*))                                          \
   X(instantiate, "cuGraphInstantiateWithFlags", (GraphExecHandle*, GraphHandle, unsigned long long flags))    \

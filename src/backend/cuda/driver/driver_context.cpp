@@ -9,8 +9,6 @@ namespace tenon::cuda {
 namespace {
 
 constexpr size_t kRecentLaunches = 8;
-constexpr unsigned kNonBlockingStream = 1;
-constexpr int kRelaxedCapture = 2;  // memory may be allocated and modules loaded meanwhile
 
 // After these the context takes no more work: faults of kernels and of the hardware.
 bool unusable_after(DriverResult result) {
@@ -24,7 +22,30 @@ std::string arch_of(int major, int minor) {
   return {};
 }
 
+std::string unsupported(int major, int minor) {
+  return "compute capability " + std::to_string(major) + "." + std::to_string(minor) +
+         "; there are kernels for 8.9 (Ada: L4, RTX 40) and 9.0 (Hopper: H100, H200)";
+}
+
 }  // namespace
+
+Availability look_at_gpu(const SearchSettings& settings) try {
+  const DriverApi api(settings);
+  int count = 0, device = 0, major = 0, minor = 0;
+  char name[256] = {};
+  const bool there = api.init(0) == kSuccess && api.device_count(&count) == kSuccess && count > 0 &&
+                     api.device(&device, 0) == kSuccess && api.device_name(name, sizeof name - 1, device) == kSuccess &&
+                     api.device_attribute(&major, DeviceAttribute::CapabilityMajor, device) == kSuccess &&
+                     api.device_attribute(&minor, DeviceAttribute::CapabilityMinor, device) == kSuccess;
+  if (!there) return {};
+  if (arch_of(major, minor).empty()) return {name, "it has " + unsupported(major, minor)};
+  if (!load_library(Library::Nvrtc, settings, api.version() / 1000).library)
+    return {name, "kernels cannot be compiled without " + library_name(Library::Nvrtc) +
+                      "; install it: " + install_command(Library::Nvrtc, settings, api.version() / 1000)};
+  return {name, ""};
+} catch (const Error&) {  // no driver, or none that we could use
+  return {};
+}
 
 DriverContext::DriverContext(const SearchSettings& settings, int ordinal) : api_(settings) {
   const DriverResult started = api_.init(0);
@@ -42,7 +63,6 @@ DriverContext::DriverContext(const SearchSettings& settings, int ordinal) : api_
   try {
     use();
     check(api_.create_stream(&stream_, kNonBlockingStream), "make a stream");
-    in_use_ = stream_;
   } catch (...) {
     api_.release_context(device_);
     throw;
@@ -67,22 +87,21 @@ void DriverContext::read_facts(int ordinal) {
             .shared_bytes = attribute(DeviceAttribute::SharedBytesPerBlock),
             .memory_bytes = static_cast<int64_t>(memory)};
   if (facts_.arch.empty())
-    throw Error(ErrorKind::Device, "cuda",
-                facts_.name + " has compute capability " + std::to_string(major) + "." + std::to_string(minor) +
-                    "; there are kernels for 8.9 (Ada: L4, RTX 40) and 9.0 (Hopper: H100, H200)",
+    throw Error(ErrorKind::Device, "cuda", facts_.name + " has " + unsupported(major, minor),
                 "choose another GPU with CUDA_VISIBLE_DEVICES, or --device cpu");
 }
 
 DriverContext::~DriverContext() {
-  if (api_.set_context(context_) == kSuccess) {
-    abandon_capture();
-    api_.destroy_stream(stream_);
-  }
+  if (api_.set_context(context_) == kSuccess) api_.destroy_stream(stream_);
   api_.release_context(device_);
 }
 
 void DriverContext::use() const {
-  if (!broken_.empty()) throw Error(ErrorKind::Device, facts_.name, "it takes no more work since a fault: " + broken_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!broken_.empty())
+      throw Error(ErrorKind::Device, facts_.name, "it takes no more work since a fault: " + broken_);
+  }
   check(api_.set_context(context_), "select " + facts_.name);
 }
 
@@ -91,62 +110,30 @@ void DriverContext::check(DriverResult result, const std::string& action) const 
   std::string what = "cannot " + action + ": " + api_.describe(result);
   if (result == kOutOfMemory) throw Error(ErrorKind::Memory, facts_.name, what);
   if (!unusable_after(result)) throw Error(ErrorKind::Device, facts_.name.empty() ? "cuda" : facts_.name, what);
+  const std::lock_guard lock(mutex_);
   if (!recent_.empty()) {
     what += "; the fault lies in one of the last launches: ";
-    for (size_t i = 0; i < recent_.size(); ++i) what += (i ? ", " : "") + ("'" + recent_[i] + "'");
+    for (size_t i = 0; i < recent_.size(); ++i) what += (i ? ", " : "") + ("'" + recent_[i].second + "'");
   }
   broken_ = what;
   throw Error(ErrorKind::Device, facts_.name, what, "with CUDA_LAUNCH_BLOCKING=1 the launch itself fails");
 }
 
-void DriverContext::launched(const std::string& kernel) {
-  if (capturing_) {
-    ++captured_;
-    return;
-  }
+void DriverContext::launched(StreamHandle stream, const std::string& kernel) {
+  const std::lock_guard lock(mutex_);
   if (recent_.size() == kRecentLaunches) recent_.erase(recent_.begin());
-  recent_.push_back(kernel);
+  recent_.emplace_back(stream, kernel);
 }
 
-void DriverContext::synchronize() const {
-  use();
-  check(api_.synchronize(in_use_), "finish what was launched");
-  recent_.clear();
+void DriverContext::waited(StreamHandle stream) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(recent_, [stream](const auto& launch) { return launch.first == stream; });
 }
 
-void DriverContext::begin_capture() {
-  TENON_CHECK(Internal, !capturing_, "cuda") << "a recording is under way already";
-  use();
-  check(api_.begin_capture(stream_, kRelaxedCapture), "begin to record launches");
-  capturing_ = true;
-  captured_ = 0;
-}
-
-void DriverContext::not_capturing(const char* action) const {
-  TENON_CHECK(Internal, !capturing_, "cuda") << "cannot " << action << " while launches are recorded";
-}
-
-GraphExecHandle DriverContext::end_capture() {
-  TENON_CHECK(Internal, capturing_, "cuda") << "no recording is under way";
-  use();
-  capturing_ = false;
-  GraphHandle graph = nullptr;
-  check(api_.end_capture(stream_, &graph), "record launches");
-  GraphExecHandle exec = nullptr;
-  const DriverResult made = api_.instantiate(&exec, graph, 0);
-  api_.destroy_graph(graph);
-  check(made, "make one graph of the recorded launches");
-  const DriverResult uploaded = api_.upload_graph(exec, stream_);
-  if (uploaded != kSuccess) api_.destroy_graph_exec(exec);
-  check(uploaded, "move a graph to the GPU");
-  return exec;
-}
-
-void DriverContext::abandon_capture() noexcept {
-  if (!capturing_) return;
-  capturing_ = false;
-  GraphHandle graph = nullptr;
-  if (api_.end_capture(stream_, &graph) == kSuccess && graph) api_.destroy_graph(graph);
+void DriverContext::clear(DeviceAddress memory, size_t bytes) {
+  const KeptContext kept(*this);
+  check(api_.fill(memory, 0, bytes, stream_), "fill memory with zeros");
+  check(api_.synchronize(stream_), "fill memory with zeros");
 }
 
 }  // namespace tenon::cuda

@@ -6,6 +6,7 @@
 #include "tenon/backend/cuda/driver/cubin.h"
 #include "tenon/backend/cuda/driver/cublaslt.h"
 #include "tenon/backend/cuda/driver/cudnn.h"
+#include "tenon/backend/cuda/driver/driver_stream.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 
@@ -17,56 +18,38 @@ constexpr int kSharedWithoutOptIn = 48 * 1024;
 
 DeviceAddress address(const void* p) { return reinterpret_cast<uintptr_t>(p); }
 
-// Our GPU's context, current for as long as this lives; then the caller's again. Threads that launch for a caller on
-// another GPU are left as they were.
-class KeptContext {
- public:
-  explicit KeptContext(const DriverContext& context) : context_(context) {
-    if (context_.api().get_context(&before_) != kSuccess) before_ = nullptr;
-    context_.use();
-  }
-  ~KeptContext() {
-    if (before_ && before_ != context_.handle()) context_.api().set_context(before_);
-  }
-  KeptContext(const KeptContext&) = delete;
-  KeptContext& operator=(const KeptContext&) = delete;
-
- private:
-  const DriverContext& context_;
-  ContextHandle before_ = nullptr;
-};
-
 // A kernel: compiled elsewhere, loaded into the context when it is first launched.
 class DriverFunction : public Function {
  public:
   DriverFunction(std::shared_ptr<DriverContext> context, std::string name, PendingKernel pending)
       : context_(std::move(context)), name_(std::move(name)), pending_(std::move(pending)) {}
   ~DriverFunction() override {
-    if (module_ && context_->api().set_context(context_->handle()) == kSuccess) context_->api().unload_module(module_);
+    const KeptContext kept(*context_, std::nothrow);
+    if (module_) context_->api().unload_module(module_);
   }
   DriverFunction(const DriverFunction&) = delete;
   DriverFunction& operator=(const DriverFunction&) = delete;
 
-  void launch(const LaunchShape& shape, std::span<const std::byte> params) override {
-    try {
-      const KeptContext kept(*context_);
-      prepare(shape, params.size());
-      start(shape, params);
-    } catch (...) {
-      context_->abandon_capture();
-      throw;
-    }
+  void launch(Stream& stream, const LaunchShape& shape, std::span<const std::byte> params) override {
+    DriverStream& on = DriverStream::of(stream, *context_);
+    const KeptContext kept(*context_);
+    prepare(shape, params.size());
+    start(on, shape, params);
   }
-  KernelResources resources() override { return code().resources(); }
+  KernelResources resources() override {
+    const std::lock_guard lock(mutex_);
+    return code().resources();
+  }
 
  private:
   const CubinKernel& code();
   void load();
   void prepare(const LaunchShape& shape, size_t params);
-  void start(const LaunchShape& shape, std::span<const std::byte> params);
+  void start(DriverStream& on, const LaunchShape& shape, std::span<const std::byte> params);
 
   std::shared_ptr<DriverContext> context_;
   std::string name_;
+  std::mutex mutex_;  // of all below
   PendingKernel pending_;
   std::optional<CubinKernel> code_;
   ModuleHandle module_ = nullptr;
@@ -76,7 +59,7 @@ class DriverFunction : public Function {
 };
 
 const CubinKernel& DriverFunction::code() {
-  if (!code_) code_ = read_cubin_kernel(pending_.get().cubin, kKernelName);
+  if (!code_) code_ = read_cubin_kernel(finished(pending_).cubin, kKernelName);
   return *code_;
 }
 
@@ -84,7 +67,7 @@ void DriverFunction::load() {
   if (function_) return;
   const DriverApi& api = context_->api();
   ModuleHandle module = nullptr;
-  context_->check(api.load_module(&module, pending_.get().cubin.data()), "load kernel '" + name_ + "'");
+  context_->check(api.load_module(&module, finished(pending_).cubin.data()), "load kernel '" + name_ + "'");
   const DriverResult found = api.module_function(&function_, module, kKernelName);
   if (found != kSuccess) api.unload_module(module);
   context_->check(found, "find the entry point of kernel '" + name_ + "'");
@@ -94,6 +77,7 @@ void DriverFunction::load() {
 // Loads the kernel, and refuses what the driver would refuse without saying why.
 void DriverFunction::prepare(const LaunchShape& shape, size_t params) {
   const std::string where = "kernel " + name_;
+  const std::lock_guard lock(mutex_);
   const CubinKernel& kernel = code();
   TENON_CHECK(Internal, static_cast<int>(params) == kernel.argument_bytes, where)
       << "takes " << kernel.argument_bytes << " bytes of arguments and was given " << params;
@@ -117,7 +101,7 @@ void DriverFunction::prepare(const LaunchShape& shape, size_t params) {
   }
 }
 
-void DriverFunction::start(const LaunchShape& shape, std::span<const std::byte> params) {
+void DriverFunction::start(DriverStream& on, const LaunchShape& shape, std::span<const std::byte> params) {
   if (shape.grid_x == 0 || shape.grid_y == 0 || shape.grid_z == 0) return;
   LaunchAttribute attributes[2];
   unsigned count = 0;
@@ -135,29 +119,31 @@ void DriverFunction::start(const LaunchShape& shape, std::span<const std::byte> 
   const LaunchConfig config{{shape.grid_x, shape.grid_y, shape.grid_z},
                             {shape.threads, 1, 1},
                             shape.shared_bytes,
-                            context_->stream(),
+                            on.handle(),
                             attributes,
                             count};
   void* arguments[] = {const_cast<std::byte*>(params.data())};
-  context_->launched(name_);
+  on.launched(name_);
   context_->check(context_->api().launch(&config, function_, arguments, nullptr), "launch kernel '" + name_ + "'");
 }
 
 class DriverRecording : public Recording {
  public:
-  DriverRecording(std::shared_ptr<DriverContext> context, GraphExecHandle graph)
+  DriverRecording(std::shared_ptr<DriverContext> context, GraphExecHandle graph, int launches)
       : context_(std::move(context)),
         graph_(graph),
-        name_("a recording of " + std::to_string(context_->captured()) + " launches") {}
+        name_("a recording of " + std::to_string(launches) + " launches") {}
   ~DriverRecording() override {
-    if (context_->api().set_context(context_->handle()) == kSuccess) context_->api().destroy_graph_exec(graph_);
+    const KeptContext kept(*context_, std::nothrow);
+    context_->api().destroy_graph_exec(graph_);
   }
   DriverRecording(const DriverRecording&) = delete;
   DriverRecording& operator=(const DriverRecording&) = delete;
-  void launch() override {
-    context_->use();
-    context_->launched(name_);
-    context_->check(context_->api().launch_graph(graph_, context_->stream()), "launch " + name_);
+  void launch(Stream& stream) override {
+    DriverStream& on = DriverStream::of(stream, *context_);
+    const KeptContext kept(*context_);
+    on.launched(name_);
+    context_->check(context_->api().launch_graph(graph_, on.handle()), "launch " + name_);
   }
 
  private:
@@ -188,13 +174,20 @@ int64_t DriverDevice::memory_available() const {
 }
 
 std::shared_ptr<Function> DriverDevice::load(const KernelSource& source) {
-  std::shared_ptr<Function>& function = functions_[compiler_.key(source)];
+  const std::string key = compiler_.key(source);
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Function>& function = functions_[key];
   if (!function) function = std::make_shared<DriverFunction>(context_, source.name, compiler_.start(source));
   return function;
 }
 
+std::shared_ptr<Stream> DriverDevice::make_stream() { return std::make_shared<DriverStream>(context_); }
+
+std::shared_ptr<Stream> DriverDevice::borrow_stream(void* stream) {
+  return std::make_shared<DriverStream>(context_, static_cast<StreamHandle>(stream));
+}
+
 std::shared_ptr<void> DriverDevice::allocate(int64_t bytes) {
-  context_->not_capturing("allocate memory");
   const KeptContext kept(*context_);
   const size_t size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
   DeviceAddress memory = 0;
@@ -205,55 +198,64 @@ std::shared_ptr<void> DriverDevice::allocate(int64_t bytes) {
                     " bytes are free");
   context_->check(result, "allocate memory");
   std::shared_ptr<void> owner(reinterpret_cast<void*>(memory), [context = context_](void* p) {
-    ContextHandle before = nullptr;
-    if (context->api().get_context(&before) != kSuccess) before = nullptr;
-    if (context->api().set_context(context->handle()) == kSuccess) context->api().free(address(p));
-    if (before) context->api().set_context(before);
+    const KeptContext then(*context, std::nothrow);
+    context->api().free(address(p));
   });
-  fill_zero(owner.get(), static_cast<int64_t>(size));
+  context_->clear(memory, size);
   return owner;
 }
 
-void DriverDevice::copy_in(void* dst, const void* src, int64_t bytes) {
-  context_->not_capturing("copy");
+void DriverDevice::copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) {
+  DriverStream& on = DriverStream::of(stream, *context_);
+  on.not_capturing("copy");
   if (bytes == 0) return;
   const KeptContext kept(*context_);
-  context_->check(context_->api().copy_in(address(dst), src, static_cast<size_t>(bytes), context_->stream()),
+  context_->check(context_->api().copy_in(address(dst), src, static_cast<size_t>(bytes), on.handle()),
                   "copy to the GPU");
 }
 
-void DriverDevice::copy_out(void* dst, const void* src, int64_t bytes) {
-  context_->not_capturing("copy");
+void DriverDevice::copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) {
+  DriverStream& on = DriverStream::of(stream, *context_);
+  on.not_capturing("copy");
   const KeptContext kept(*context_);
   if (bytes > 0)
-    context_->check(context_->api().copy_out(dst, address(src), static_cast<size_t>(bytes), context_->stream()),
+    context_->check(context_->api().copy_out(dst, address(src), static_cast<size_t>(bytes), on.handle()),
                     "copy from the GPU");
-  context_->synchronize();
+  on.synchronize();
 }
 
-void DriverDevice::fill_zero(void* dst, int64_t bytes) {
+void DriverDevice::copy(Stream& stream, void* dst, const void* src, int64_t bytes) {
   if (bytes == 0) return;
+  DriverStream& on = DriverStream::of(stream, *context_);
   const KeptContext kept(*context_);
-  context_->check(context_->api().fill(address(dst), 0, static_cast<size_t>(bytes), context_->stream()),
+  context_->check(context_->api().copy(address(dst), address(src), static_cast<size_t>(bytes), on.handle()),
+                  "copy on the GPU");
+}
+
+void DriverDevice::fill_zero(Stream& stream, void* dst, int64_t bytes) {
+  if (bytes == 0) return;
+  DriverStream& on = DriverStream::of(stream, *context_);
+  const KeptContext kept(*context_);
+  context_->check(context_->api().fill(address(dst), 0, static_cast<size_t>(bytes), on.handle()),
                   "fill memory with zeros");
 }
 
-std::unique_ptr<Recording> DriverDevice::end_recording() {
-  return std::make_unique<DriverRecording>(context_, context_->end_capture());
+std::unique_ptr<Recording> DriverDevice::record(const std::function<void(Stream&)>& runs) {
+  DriverStream stream(context_);  // the caller's need not be able to
+  stream.begin_capture();
+  runs(stream);
+  return std::make_unique<DriverRecording>(context_, stream.end_capture(), stream.captured());
 }
 
-void DriverDevice::call(const std::string& name, const std::function<void(void* stream)>& put) {
-  try {
-    const KeptContext kept(*context_);
-    context_->launched(name);
-    put(context_->stream());
-  } catch (...) {
-    context_->abandon_capture();
-    throw;
-  }
+void DriverDevice::call(Stream& stream, const std::string& name, const std::function<void(void* native)>& put) {
+  DriverStream& on = DriverStream::of(stream, *context_);
+  const KeptContext kept(*context_);
+  on.launched(name);
+  put(on.handle());
 }
 
 MatmulLibrary* DriverDevice::matmul_library() {
+  const std::lock_guard lock(mutex_);
   if (matmul_library_) return matmul_library_->get();
   matmul_library_.emplace();
   SearchResult found = load_library(Library::CublasLt, search_, context_->api().version() / 1000);
@@ -271,6 +273,7 @@ MatmulLibrary* DriverDevice::matmul_library() {
 }
 
 DnnLibrary* DriverDevice::dnn_library() {
+  const std::lock_guard lock(mutex_);
   if (dnn_library_) return dnn_library_->get();
   dnn_library_.emplace();
   try {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "tenon/backend/cuda/device.h"
@@ -29,19 +30,18 @@ class DriverDevice : public Device {
   const DeviceFacts& facts() const override { return facts_; }
   int64_t memory_available() const override;
   std::shared_ptr<Function> load(const KernelSource& source) override;
+  std::shared_ptr<Stream> make_stream() override;
+  std::shared_ptr<Stream> borrow_stream(void* stream) override;
   std::shared_ptr<void> allocate(int64_t bytes) override;
   /// Pageable memory only, as all of ours is: the driver has copied it when this returns.
-  void copy_in(void* dst, const void* src, int64_t bytes) override;
-  void copy_out(void* dst, const void* src, int64_t bytes) override;
-  void fill_zero(void* dst, int64_t bytes) override;
-  void use_stream(void* stream) override { context_->use_stream(static_cast<StreamHandle>(stream)); }
-  void synchronize() override { context_->synchronize(); }
-  /// A launch that fails ends the recording.
-  void begin_recording() override { context_->begin_capture(); }
-  std::unique_ptr<Recording> end_recording() override;
+  void copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) override;
+  void copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) override;
+  void copy(Stream& stream, void* dst, const void* src, int64_t bytes) override;
+  void fill_zero(Stream& stream, void* dst, int64_t bytes) override;
+  /// On a stream of its own. A launch or call that fails ends the recording.
+  std::unique_ptr<Recording> record(const std::function<void(Stream& recording)>& runs) override;
   TensorMap encode(const TensorBox& box) const override;
-  /// A call that fails ends the recording.
-  void call(const std::string& name, const std::function<void(void* stream)>& put) override;
+  void call(Stream& stream, const std::string& name, const std::function<void(void* native)>& put) override;
   /// cuBLASLt; why there is none is told in the log, once.
   MatmulLibrary* matmul_library() override;
   /// cuDNN, likewise.
@@ -53,6 +53,7 @@ class DriverDevice : public Device {
   std::shared_ptr<DriverContext> context_;
   KernelCompiler compiler_;
   DeviceFacts facts_;
+  std::mutex mutex_;                                            ///< of all below
   std::map<std::string, std::shared_ptr<Function>> functions_;  ///< by the key of their source
   SearchSettings search_;
   std::optional<std::unique_ptr<MatmulLibrary>> matmul_library_;  ///< once it was asked for

@@ -14,7 +14,7 @@
 
 #include "tenon/backend/cuda/driver/embedded_headers.h"
 #include "tenon/backend/cuda/file_descriptor.h"
-#include "tenon/backend/cuda/publish_file.h"
+#include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/options.h"
@@ -72,8 +72,6 @@ const std::string& headers_digest() {
   return digest;
 }
 
-std::string reason(int error) { return std::generic_category().message(error); }
-
 // All of a regular file, or nothing if it cannot be read or is too large to be ours.
 std::optional<std::string> read_entry(const fs::path& path) {
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -95,7 +93,17 @@ Digest entry_digest(const std::string& key, std::string_view rest) {
   return Sha256().text(key).bytes(rest.data(), rest.size()).digest();
 }
 
-std::string encode(const std::string& key, const KernelBinary& kernel) {
+}  // namespace
+
+std::string kernel_key(const KernelSource& source, const std::string& arch, std::pair<int, int> compiler_version) {
+  Sha256 hash;
+  hash.text("tenon kernel").text(std::to_string(kKernelAbi)).text(arch);
+  hash.text(std::to_string(compiler_version.first) + "." + std::to_string(compiler_version.second));
+  for (const std::string& option : compile_options(source, arch)) hash.text(option);
+  return hex(hash.text(headers_digest()).text(source.text).digest());
+}
+
+std::string encode_entry(const std::string& key, const KernelBinary& kernel) {
   const uint64_t sizes[2] = {kernel.cubin.size(), kernel.log.size()};
   std::string rest(reinterpret_cast<const char*>(sizes), sizeof sizes);
   rest.append(reinterpret_cast<const char*>(kernel.cubin.data()), kernel.cubin.size());
@@ -104,7 +112,7 @@ std::string encode(const std::string& key, const KernelBinary& kernel) {
   return std::string(kMagic, sizeof kMagic) + std::string(digest.begin(), digest.end()) + rest;
 }
 
-std::optional<KernelBinary> decode(const std::string& key, std::string_view bytes) {
+std::optional<KernelBinary> decode_entry(const std::string& key, std::string_view bytes) {
   if (bytes.size() < kHeaderBytes || std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0) return {};
   const std::string_view rest = bytes.substr(sizeof kMagic + kDigestBytes);
   const Digest digest = entry_digest(key, rest);
@@ -117,16 +125,6 @@ std::optional<KernelBinary> decode(const std::string& key, std::string_view byte
   return KernelBinary{{cubin, cubin + sizes[0]}, std::string(payload.substr(sizes[0]))};
 }
 
-}  // namespace
-
-std::string kernel_key(const KernelSource& source, const std::string& arch, std::pair<int, int> compiler_version) {
-  Sha256 hash;
-  hash.text("tenon kernel").text(std::to_string(kKernelAbi)).text(arch);
-  hash.text(std::to_string(compiler_version.first) + "." + std::to_string(compiler_version.second));
-  for (const std::string& option : compile_options(source, arch)) hash.text(option);
-  return hex(hash.text(headers_digest()).text(source.text).digest());
-}
-
 KernelCache::KernelCache(fs::path folder) : folder_(std::move(folder)) {}
 
 fs::path KernelCache::default_folder() { return cache_folder() / "kernels"; }
@@ -135,7 +133,7 @@ std::optional<KernelBinary> KernelCache::find(const std::string& key) const {
   const fs::path path = file_of(key);
   const std::optional<std::string> bytes = read_entry(path);
   if (!bytes) return {};
-  std::optional<KernelBinary> kernel = decode(key, *bytes);
+  std::optional<KernelBinary> kernel = decode_entry(key, *bytes);
   if (!kernel) {
     spdlog::warn("kernel cache: {} is damaged and is compiled again", path.string());
     unlink(path.c_str());
@@ -147,10 +145,15 @@ void KernelCache::store(const std::string& key, const KernelBinary& kernel) cons
   if (unwritable_) return;
   std::error_code error;
   fs::create_directories(folder_, error);
-  const int failed = error ? error.value() : publish_file(file_of(key), encode(key, kernel));
-  if (failed && !unwritable_.exchange(true))
-    spdlog::warn("kernel cache: cannot write to {}: {}; kernels are compiled but not kept", folder_.string(),
-                 reason(failed));
+  std::string failed = error ? folder_.string() + ": " + error.message() : "";
+  try {
+    const std::string bytes = encode_entry(key, kernel);
+    if (!error) write_file(file_of(key), std::as_bytes(std::span(bytes)), Overwrite::Yes);
+  } catch (const Error& e) {
+    failed = e.what();
+  }
+  if (!failed.empty() && !unwritable_.exchange(true))
+    spdlog::warn("kernel cache: {}; kernels are compiled but not kept", failed);
 }
 
 }  // namespace tenon::cuda

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "tenon/backend/cuda/driver/nvrtc.h"
@@ -20,6 +21,11 @@ inline constexpr int kKernelAbi = 1;
 /// SHA-256, in hex, of architecture, compiler version, options, ABI number and the complete source: the kernel's text
 /// and every embedded header. The kernel's name for people is no part of it.
 std::string kernel_key(const KernelSource& source, const std::string& arch, std::pair<int, int> compiler_version);
+
+/// A kernel as a file's bytes.
+std::string encode_entry(const std::string& key, const KernelBinary& kernel);
+/// The kernel of a file's bytes, which may be any; nothing if they are not whole, or of another key.
+std::optional<KernelBinary> decode_entry(const std::string& key, std::string_view bytes);
 
 /// Thread-safe. No failure of the file system is an error: a kernel that cannot be kept is compiled again next time.
 class KernelCache {

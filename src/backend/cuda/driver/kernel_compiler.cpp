@@ -6,8 +6,15 @@
 #include "tenon/core/dump.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tenon/core/stop.h"
 
 namespace tenon::cuda {
+
+const KernelBinary& finished(const PendingKernel& pending) {
+  constexpr std::chrono::milliseconds kPatience(20);
+  while (pending.wait_for(kPatience) == std::future_status::timeout) check_stop("kernels");
+  return pending.get();
+}
 
 KernelCompiler::KernelCompiler(std::string arch, std::filesystem::path kernel_folder, const SearchSettings& settings,
                                int newest_major, int threads)
@@ -31,18 +38,27 @@ KernelCompiler::~KernelCompiler() {
 
 PendingKernel KernelCompiler::start(const KernelSource& source) {
   const std::string name = key(source);
+  const std::lock_guard lock(mutex_);
   if (const auto it = started_.find(name); it != started_.end()) return it->second;
   dump("kernels/" + arch_ + "/" + source.name + "-" + name.substr(0, 8) + ".cu", source.text);
   Job job{source, name, {}};
   PendingKernel pending = job.result.get_future().share();
-  {
-    const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(job));
-  }
-  if (threads_.size() < most_threads_) threads_.emplace_back([this] { work(); });
+  queue_.push_back(std::move(job));
+  if (threads_.size() < most_threads_) add_thread();
   wake_.notify_one();
   started_.emplace(name, pending);
   return pending;
+}
+
+// One thread is enough; without any nothing would ever be compiled.
+void KernelCompiler::add_thread() {
+  try {
+    threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error& e) {
+    TENON_CHECK(Internal, !threads_.empty(), "threads")
+        << "the system gives no thread to compile kernels: " << e.what();
+    most_threads_ = threads_.size();
+  }
 }
 
 void KernelCompiler::work() {

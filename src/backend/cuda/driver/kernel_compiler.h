@@ -17,8 +17,10 @@
 namespace tenon::cuda {
 
 using PendingKernel = std::shared_future<KernelBinary>;
+/// Waits for the kernel, asking check_stop(); throws what Nvrtc::compile throws.
+const KernelBinary& finished(const PendingKernel& pending);
 
-/// For one architecture, with a cache in `kernel_folder`. Calls come from one thread at a time.
+/// For one architecture, with a cache in `kernel_folder`. Calls may come from several threads.
 class KernelCompiler {
  public:
   /// `threads` 0: all processors. Error(Device) if there is no NVRTC.
@@ -46,18 +48,19 @@ class KernelCompiler {
     std::promise<KernelBinary> result;
   };
   void work();
+  void add_thread();
   KernelBinary obtain(const Job& job);
 
   std::string arch_;
   KernelCache cache_;
   Nvrtc nvrtc_;
   size_t most_threads_;
-  std::map<std::string, PendingKernel> started_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<Job> queue_;  ///< guarded by mutex_, as is ending_
-  bool ending_ = false;
   std::atomic<int> compiled_{0}, found_{0};
+  std::mutex mutex_;  ///< of all below
+  std::condition_variable wake_;
+  std::map<std::string, PendingKernel> started_;
+  std::deque<Job> queue_;
+  bool ending_ = false;
   std::vector<std::thread> threads_;  ///< started when there is work for them
 };
 

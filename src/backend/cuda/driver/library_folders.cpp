@@ -94,7 +94,8 @@ void add_python_of_path(const std::string& path, Folders& folders) {
 fs::path site_packages_around() {
   Dl_info info{};
   if (!dladdr(reinterpret_cast<const void*>(&site_packages_around), &info) || !info.dli_fname) return {};
-  const fs::path package = fs::absolute(info.dli_fname).parent_path().parent_path();
+  std::error_code failed;  // without a working directory
+  const fs::path package = fs::absolute(info.dli_fname, failed).parent_path().parent_path();
   return package.filename() == "tenon" ? package.parent_path() : fs::path();
 }
 

@@ -39,8 +39,8 @@ std::string log_summary(const std::string& log, int lines) {
   int error_lines = 0, first_lines = 0;
   for (std::string line; std::getline(in, line);) {
     const bool says_most = line.find("error") != std::string::npos || line.find("(C75") != std::string::npos;
-    if (says_most && error_lines++ < lines) errors += "\n  " + line;
-    if (!line.empty() && first_lines++ < lines) first += "\n  " + line;
+    if (says_most && error_lines++ < lines) errors += "; " + line;
+    if (!line.empty() && first_lines++ < lines) first += "; " + line;
   }
   return errors.empty() ? first : errors;
 }

@@ -3,6 +3,7 @@
 
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/backend/cuda/driver/compile_device.h"
+#include "tenon/backend/cuda/driver/driver_context.h"
 #include "tenon/backend/cuda/driver/driver_device.h"
 #include "tenon/backend/cuda/driver/libraries.h"
 #include "tenon/backend/cuda/tile_choice.h"
@@ -96,7 +97,9 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
       device, [device] { return compiled(*device); }, [device] { return planned(*device); });
 }
 
-const RegisterBackend kRegisteredCuda("cuda", &make, probe);
+const RegisterBackend kRegisteredCuda("cuda", &make, probe, {.preference = 2, .look = [] {
+                                                               return look_at_gpu(SearchSettings::from_environment());
+                                                             }});
 
 }  // namespace
 }  // namespace tenon::cuda

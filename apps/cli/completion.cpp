@@ -1,0 +1,190 @@
+// tenon completion SHELL: a script that completes verbs, flags and their values in bash, zsh or fish, made of the
+// descriptions that --help prints.
+#include <algorithm>
+#include <iostream>
+
+#include "described.h"
+
+namespace tenon::cli {
+namespace {
+
+std::string joined(const std::vector<std::string>& words, const char* separator) {
+  std::string out;
+  for (const std::string& w : words) out += (out.empty() ? "" : separator) + w;
+  return out;
+}
+
+// 'text' as one word of a shell. fish alone knows \' inside quotes; '\'' is understood by all three.
+std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+std::vector<std::string> flags_of(const std::vector<DescribedOption>& options) {
+  std::vector<std::string> out;
+  for (const DescribedOption& o : options) out.insert(out.end(), o.flags.begin(), o.flags.end());
+  return out;
+}
+
+// ---- bash ----
+
+// The frame: COMP_WORDS with the words put together again that bash cut at colons and equal signs; then what stands in
+// front of the cursor decides. Where nothing is offered, bash completes file names.
+constexpr const char* kBashBegin = R"bash(# bash completion for tenon, made by `tenon completion bash`
+_tenon() {
+  local -a words=()
+  local i word glue=0 verb= cur prev flags= values= head
+  COMPREPLY=()
+  for ((i = 0; i <= COMP_CWORD; i++)); do
+    word=${COMP_WORDS[i]}
+    if ((${#words[@]})) && { ((glue)) || [[ $word == : ]]; }; then
+      words[${#words[@]}-1]+=$word
+    elif [[ $word != = ]]; then
+      words+=("$word")
+    elif ((i == COMP_CWORD)); then
+      words+=("")
+    fi
+    [[ $word == *: && $COMP_WORDBREAKS == *:* ]] && glue=1 || glue=0
+  done
+  cur=${words[${#words[@]}-1]} prev=${words[${#words[@]}-2]}
+  for ((i = 1; i < ${#words[@]} - 1; i++)); do
+    case ${words[i]} in
+)bash";
+
+constexpr const char* kBashEnd = R"bash(  [[ $cur == -* ]] && values=$flags
+  [[ -n $values ]] || return 0
+  COMPREPLY=($(compgen -W "$values" -- "$cur"))
+  if [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]]; then  # bash replaces what is behind the last colon only
+    head=${cur%"${cur##*:}"}
+    for i in "${!COMPREPLY[@]}"; do COMPREPLY[i]=${COMPREPLY[i]#"$head"}; done
+  fi
+}
+complete -o default -F _tenon tenon
+)bash";
+
+// Cases of `case "$verb:$prev"` for flags that take a value. One without choices ends the search: a file may follow.
+void bash_values(std::ostream& out, const std::string& verb, const std::vector<DescribedOption>& options) {
+  for (const DescribedOption& o : options) {
+    if (o.flags.empty() || o.argument.empty()) continue;
+    std::vector<std::string> patterns;
+    for (const std::string& flag : o.flags) patterns.push_back(verb + ":" + flag);
+    out << "    " << joined(patterns, "|") << ") ";
+    if (o.choices.empty())
+      out << "return 0 ;;\n";
+    else
+      out << "values=" << quoted(joined(o.choices, " ")) << "; cur_is_value=1 ;;\n";
+  }
+}
+
+void print_bash(std::ostream& out, const DescribedProgram& program) {
+  std::vector<std::string> verbs;
+  for (const DescribedVerb& v : program.verbs) verbs.push_back(v.name);
+  out << kBashBegin << "      " << joined(verbs, "|") << ") verb=${words[i]}; break ;;\n    esac\n  done\n"
+      << "  local cur_is_value=0\n  case $verb:$prev in\n";
+  for (const DescribedVerb& v : program.verbs) bash_values(out, v.name, v.options);
+  bash_values(out, "*", program.common);
+  out << "  esac\n  if ((cur_is_value)); then flags=$values; else case $verb in\n";
+  for (const DescribedVerb& v : program.verbs) {
+    out << "    " << v.name << ") flags=" << quoted(joined(flags_of(v.options), " "));
+    for (const DescribedOption& o : v.options)
+      if (o.positional && !o.choices.empty()) out << " values=" << quoted(joined(o.choices, " "));
+    out << " ;;\n";
+  }
+  out << "    *) values=" << quoted(joined(verbs, " "))
+      << " ;;\n  esac\n  flags+=" << quoted(" " + joined(flags_of(program.common), " ")) << "; fi\n"
+      << kBashEnd;
+}
+
+// ---- zsh ----
+
+// Inside [..] of a specification of _arguments.
+std::string zsh_text(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += (c == '[' || c == ']' || c == '\\' ? "\\" : "") + std::string(1, c);
+  return out;
+}
+
+std::string zsh_action(const DescribedOption& o) {
+  if (o.choices.empty()) return ":" + o.argument + ":_files";
+  std::string out = ":" + o.argument + ":(";
+  for (const std::string& choice : o.choices) {
+    if (out.back() != '(') out += ' ';
+    for (const char c : choice) out += (c == ':' ? "\\" : "") + std::string(1, c);
+  }
+  return out + ")";
+}
+
+void zsh_options(std::ostream& out, const std::vector<DescribedOption>& options) {
+  for (const DescribedOption& o : options) {
+    if (o.positional) out << " \\\n      " << quoted("*" + zsh_action(o));
+    const std::string text = "[" + zsh_text(o.help) + "]" + (o.argument.empty() ? "" : zsh_action(o));
+    for (const std::string& flag : o.flags)
+      out << " \\\n      " << quoted("(" + joined(o.flags, " ") + ")" + flag + text);
+  }
+}
+
+void print_zsh(std::ostream& out, const DescribedProgram& program) {
+  out << "#compdef tenon\n# zsh completion for tenon, made by `tenon completion zsh`\n_tenon() {\n"
+         "  local curcontext=$curcontext state line\n  local -a verbs\n  verbs=(\n";
+  for (const DescribedVerb& v : program.verbs) out << "    " << quoted(v.name + ":" + v.help) << "\n";
+  out << "  )\n  _arguments -C";
+  zsh_options(out, program.common);
+  out << " \\\n      '1: :->verb' '*:: :->rest'\n  case $state in\n  verb) _describe -t commands command verbs ;;\n"
+         "  rest)\n    case $words[1] in\n";
+  for (const DescribedVerb& v : program.verbs) {
+    out << "    " << v.name << ") _arguments";
+    zsh_options(out, program.common);
+    zsh_options(out, v.options);
+    out << " ;;\n";
+  }
+  out << "    esac ;;\n  esac\n}\n"
+         "if [[ $funcstack[1] == _tenon ]]; then _tenon \"$@\"; else compdef _tenon tenon; fi\n";
+}
+
+// ---- fish ----
+
+void fish_options(std::ostream& out, const std::string& condition, const std::vector<DescribedOption>& options) {
+  for (const DescribedOption& o : options) {
+    if (o.flags.empty() && o.choices.empty()) continue;  // files, as without us
+    out << "complete -c tenon" << condition;
+    for (const std::string& flag : o.flags)
+      out << (flag.starts_with("--") ? " -l " + flag.substr(2) : " -s " + flag.substr(1));
+    const bool takes_value = !o.flags.empty() && !o.argument.empty();
+    if (takes_value) out << (o.choices.empty() ? " -r" : " -x");
+    if (o.flags.empty()) out << " -f";
+    if (!o.choices.empty()) out << " -a " << quoted(joined(o.choices, " "));
+    out << " -d " << quoted(o.help) << "\n";
+    if (o.positional && !o.flags.empty() && !o.choices.empty())
+      out << "complete -c tenon" << condition << " -a " << quoted(joined(o.choices, " ")) << "\n";
+  }
+}
+
+void print_fish(std::ostream& out, const DescribedProgram& program) {
+  std::vector<std::string> verbs;
+  for (const DescribedVerb& v : program.verbs) verbs.push_back(v.name);
+  const std::string list = joined(verbs, " ");
+  out << "# fish completion for tenon, made by `tenon completion fish`\n";
+  for (const DescribedVerb& v : program.verbs)
+    out << "complete -c tenon -f -n 'not __fish_seen_subcommand_from " << list << "' -a " << v.name << " -d "
+        << quoted(v.help) << "\n";
+  fish_options(out, "", program.common);
+  for (const DescribedVerb& v : program.verbs)
+    fish_options(out, " -n '__fish_seen_subcommand_from " + v.name + "'", v.options);
+}
+
+Action declare_completion(CLI::App& app, const Common&) {
+  const auto shell = std::make_shared<std::string>();
+  only(app.add_option("SHELL", *shell, "the shell that the script is for"), {"bash", "zsh", "fish"})->required();
+  return [&app, shell] {
+    const DescribedProgram program = describe(*app.get_parent());
+    (*shell == "bash" ? print_bash : *shell == "zsh" ? print_zsh : print_fish)(std::cout, program);
+    return 0;
+  };
+}
+
+const RegisterVerb kCompletion{
+    {"completion", "print a script that completes verbs, flags and values in a shell", declare_completion}};
+
+}  // namespace
+}  // namespace tenon::cli

@@ -1,0 +1,47 @@
+#include "described.h"
+
+#include <algorithm>
+
+namespace tenon::cli {
+namespace {
+
+// "UINT" and the like of CLI11, without the lists of choices, which are said apart.
+std::string argument_of(const CLI::Option& option) {
+  if (option.get_items_expected_max() == 0) return {};
+  const std::string type = option.get_type_name();
+  const std::string plain = type.substr(0, type.find_first_of(" :{"));
+  return plain.empty() ? "VALUE" : plain;
+}
+
+DescribedOption describe(const CLI::Option& option) {
+  DescribedOption out;
+  for (const std::string& name : option.get_snames()) out.flags.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) out.flags.push_back("--" + name);
+  out.argument = out.flags.empty() ? option.get_name(true) : argument_of(option);
+  out.help = option.get_description();
+  out.fallback = option.get_default_str();
+  out.choices = offered(&option);
+  out.positional = option.get_positional();
+  return out;
+}
+
+std::vector<DescribedOption> options_of(const CLI::App& app) {
+  std::vector<DescribedOption> out;
+  for (const CLI::Option* option : app.get_options()) out.push_back(describe(*option));
+  return out;
+}
+
+}  // namespace
+
+DescribedProgram describe(const CLI::App& root) {
+  DescribedProgram out{root.get_name(), root.get_description(), options_of(root), {}};
+  for (const CLI::App* app : root.get_subcommands([](const CLI::App*) { return true; })) {
+    DescribedVerb& verb = out.verbs.emplace_back(DescribedVerb{app->get_name(), app->get_description(), {}});
+    for (DescribedOption& option : options_of(*app))
+      if (option.flags != std::vector<std::string>{"-h", "--help"}) verb.options.push_back(std::move(option));
+  }
+  std::ranges::sort(out.verbs, {}, &DescribedVerb::name);
+  return out;
+}
+
+}  // namespace tenon::cli

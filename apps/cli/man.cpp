@@ -1,0 +1,74 @@
+// tenon man: the manual page, made of the descriptions that --help prints.
+#include <iostream>
+
+#include "described.h"
+#include "tenon/core/options.h"
+#include "version.h"
+
+namespace tenon::cli {
+namespace {
+
+// Plain text in roff: a hyphen stays a hyphen, a backslash a backslash, and no line is taken for a request.
+std::string roff(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (out.empty() && (c == '.' || c == '\'')) out += "\\&";
+    if (c == '-')
+      out += "\\-";
+    else if (c == '\\')
+      out += "\\e";
+    else if (c == '\n')
+      out += ' ';
+    else
+      out += c;
+  }
+  return out;
+}
+
+void print_options(std::ostream& out, const std::vector<DescribedOption>& options) {
+  for (const DescribedOption& o : options) {
+    out << ".TP\n";
+    std::string names;
+    for (const std::string& flag : o.flags) names += (names.empty() ? "\\fB" : ", \\fB") + roff(flag) + "\\fR";
+    if (!o.argument.empty()) names += (names.empty() ? "\\fI" : " \\fI") + roff(o.argument) + "\\fR";
+    out << names << "\n" << roff(o.help);
+    if (!o.fallback.empty()) out << " (default: " << roff(o.fallback) << ")";
+    out << "\n";
+    if (!o.choices.empty()) {
+      std::string list;
+      for (const std::string& choice : o.choices) list += (list.empty() ? "" : ", ") + choice;
+      out << ".br\n" << roff(list) << "\n";
+    }
+  }
+}
+
+void print_page(std::ostream& out, const DescribedProgram& program) {
+  out << ".\\\" Made by `tenon man`.\n.TH TENON 1 \"\" \"tenon " << roff(version()) << "\" \"User Commands\"\n"
+      << ".SH NAME\ntenon \\- run diffusion models and vision transformers as a short list of fused kernels\n"
+      << ".SH SYNOPSIS\n.B tenon\n.I VERB\n[\\fIflags\\fR]\n"
+      << ".SH DESCRIPTION\n"
+      << roff(program.help) << "\nResults go to standard output, the log and the progress bar to standard error.\n"
+      << ".SH FLAGS OF EVERY VERB\n";
+  print_options(out, program.common);
+  out << ".SH VERBS\n";
+  for (const DescribedVerb& v : program.verbs) {
+    out << ".SS tenon " << roff(v.name) << "\n" << roff(v.help) << "\n";
+    print_options(out, v.options);
+  }
+  out << ".SH EXIT STATUS\n0 ok; 1 failure; 2 usage; 3 model missing, unreadable or not matching; 4 out of memory; 5 "
+         "numeric failure; 6 no usable device; 130 interrupted; 143 terminated.\n"
+      << ".SH ENVIRONMENT\nFlags win over these.\n";
+  for (const OptionInfo& info : all_options()) out << ".TP\n.B " << info.variable << "\n" << roff(info.doc) << "\n";
+}
+
+Action declare_man(CLI::App& app, const Common&) {
+  return [&app] {
+    print_page(std::cout, describe(*app.get_parent()));
+    return 0;
+  };
+}
+
+const RegisterVerb kMan{{"man", "print the manual page, for man(1)", declare_man}};
+
+}  // namespace
+}  // namespace tenon::cli

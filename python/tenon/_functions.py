@@ -1,0 +1,128 @@
+"""Functions made of nodes, for use in a function that `tenon.fuse` traces: norms, reductions, and one function for each
+pointwise node of the engine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import _core, _dtypes
+from ._checks import real
+from ._errors import UsageError
+from ._expr import Expr, _apply, _axis, _integers, _lift, _only, permute, reshape
+
+
+def cast(x: Expr, dtype: Any) -> Expr:
+    """x rounded to `dtype`, and stored as it where it is a result."""
+    return _only(x, "cast").cast(dtype)
+
+
+def round_to(x: Expr, dtype: Any) -> Expr:
+    """x rounded to the values of `dtype`, going on in f32."""
+    return _only(x, "round_to")._view("round", dtype=_dtypes.name_of(dtype))
+
+
+def softmax(x: Expr, axis: int = -1) -> Expr:
+    """Softmax over one axis."""
+    x = _only(x, "softmax")
+    at = _axis(axis, x.ndim, "softmax")
+    if at != x.ndim - 1:
+        order = [i for i in range(x.ndim) if i != at] + [at]
+        return permute(softmax(permute(x, order)), [order.index(i) for i in range(x.ndim)])
+    e = _FUNCTIONS["exp"](x - _FUNCTIONS["max_last"](x))
+    return e / _FUNCTIONS["sum_last"](e)
+
+
+def layer_norm(x: Expr, weight: Expr | None = None, bias: Expr | None = None, eps: float = 1e-5) -> Expr:
+    """(x - mean) / sqrt(var + eps) over the last axis with the biased variance, times weight plus bias."""
+    x = _only(x, "layer_norm")
+    d = x - _FUNCTIONS["mean_last"](x)
+    y = d * _FUNCTIONS["rsqrt"](_FUNCTIONS["mean_last"](d * d) + eps)
+    if weight is not None:
+        y = y * weight
+    return y if bias is None else y + bias
+
+
+def group_norm(
+    x: Expr, groups: int, weight: Expr | None = None, bias: Expr | None = None, eps: float = 1e-5
+) -> Expr:
+    """(x - mean) / sqrt(var + eps) of x [N, .., C] over each sample's groups of consecutive channels with the biased
+    variance, times weight [C] plus bias [C]."""
+    graph = _only(x, "group_norm")._graph
+    gamma, beta = (_lift(n if d is None else d, graph, "group_norm")._value for d, n in ((weight, 1.0), (bias, 0.0)))
+    return x._with(_core.group_norm(x._value, int(groups), gamma, beta, eps))
+
+
+def rms_norm(x: Expr, weight: Expr | None = None, eps: float = 1e-6) -> Expr:
+    """x / sqrt(mean(x^2) + eps) over the last axis, times weight."""
+    x = _only(x, "rms_norm")
+    y = x * _FUNCTIONS["rsqrt"](_FUNCTIONS["mean_last"](x * x) + eps)
+    return y if weight is None else y * weight
+
+
+def _axes(axis: Any, ndim: int, name: str) -> list[int]:
+    """Axes to reduce over, ascending: one number, several, or None for all."""
+    if axis is None:
+        return list(range(ndim))
+    axes = sorted(_axis(a, ndim, name) for a in _integers(axis, name))
+    if len(set(axes)) != len(axes) or not axes:
+        raise UsageError(f"{name}: expected different axes, got {axis!r}", name)
+    return axes
+
+
+def _reduction(node: str, name: str) -> Callable[..., Expr]:
+    def reduce(x: Expr, axis: int | Sequence[int] | None = -1, keepdim: bool = False) -> Expr:
+        x = _only(x, name)
+        axes = _axes(axis, x.ndim, name)
+        kept = [i for i in range(x.ndim) if i not in axes]
+        rows = reshape(permute(x, kept + axes), [*(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes)])
+        y = rows._with(_core.make(node, [rows._value], ints=[0]), _dtypes.promote([x.dtype]))
+        return reshape(y, [1 if i in axes else x.shape[i] for i in range(x.ndim)] if keepdim else rows.shape[:-1])
+
+    reduce.__name__ = reduce.__qualname__ = name
+    reduce.__doc__ = f"Reduction `{node}` over an axis, several, or with None all."
+    return reduce
+
+
+def _pointwise(node: str, arity: int, numbers: int) -> Callable[..., Expr]:
+    dtype = "bool" if node in ("less", "equal") else None
+
+    def function(*args: Any) -> Expr:
+        if len(args) != arity + numbers:
+            raise TypeError(f"{node}: expected {arity} operands and {numbers} numbers, got {len(args)} arguments")
+        given = [real(n, node) for n in args[arity:]]
+        if node == "where":
+            kinds = [a.dtype for a in args[1:] if isinstance(a, Expr) and a.dtype]
+            return _apply(node, args, given, _dtypes.promote(kinds) if kinds else None)
+        return _apply(node, args[:arity], given, dtype)
+
+    function.__name__ = function.__qualname__ = node
+    function.__doc__ = f"The pointwise node `{node}` of {arity} operand(s)" + (
+        f" and {numbers} number(s)." if numbers else "."
+    )
+    return function
+
+
+# NumPy's names where a node's own means something else there; all others go by their nodes' names.
+_POINTWISE = {"max": "maximum", "min": "minimum"}
+_REDUCTIONS = {"reduce_max": "max"}
+
+
+def _functions() -> dict[str, Callable[..., Expr]]:
+    """One function for each pointwise node and each reduction that the engine has."""
+    out = {_POINTWISE.get(name, name): _pointwise(name, *takes) for name, *takes in _core.pointwise_names()}
+    for node in _core.reduction_names():
+        name = _REDUCTIONS.get(node, node)
+        out[name] = _reduction(node, name)
+    return out
+
+
+NODES = _functions()
+_FUNCTIONS: dict[str, Callable[..., Expr]] = {
+    "exp": NODES["exp"],
+    "rsqrt": NODES["rsqrt"],
+    "max_last": lambda x: NODES["max"](x, keepdim=True),
+    "sum_last": lambda x: NODES["sum"](x, keepdim=True),
+    "mean_last": lambda x: NODES["mean"](x, keepdim=True),
+}

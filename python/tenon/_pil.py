@@ -1,0 +1,45 @@
+"""PIL images that keep what they say of themselves when they are saved. Importing this module imports Pillow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PIL import Image, PngImagePlugin
+
+_PARAMETERS = "parameters"
+_EXIF_IFD, _USER_COMMENT = 0x8769, 0x9286
+
+
+class Picture(Image.Image):
+    """An image that a pipeline drew. `info` holds "parameters" (as AUTOMATIC1111's web UI writes them) and "tenon" (JSON);
+    `save` writes both into PNG files and "parameters" into the EXIF comment of JPEG and WebP, unless it is given other
+    text. Copies and edits are plain images."""
+
+    @classmethod
+    def of(cls, width: int, height: int, pixels: bytes, text: dict[str, str]) -> Picture:
+        """The image of these RGB bytes."""
+        image = Image.frombytes("RGB", (width, height), pixels)
+        image.__class__ = cls
+        image.info.update(text)
+        return image  # type: ignore[return-value]
+
+    def save(self, fp: Any, format: str | None = None, **params: Any) -> None:
+        """As PIL.Image.Image.save, with the picture's text."""
+        kind = (format or _format_of(fp)).upper()
+        text = {k: v for k, v in self.info.items() if k in (_PARAMETERS, "tenon")}
+        if kind == "PNG" and text and "pnginfo" not in params:
+            chunks = PngImagePlugin.PngInfo()
+            for key, value in text.items():
+                (chunks.add_text if value.isascii() else chunks.add_itxt)(key, value)
+            params["pnginfo"] = chunks
+        elif kind in ("JPEG", "WEBP") and _PARAMETERS in text and "exif" not in params:
+            exif = Image.Exif()
+            exif.get_ifd(_EXIF_IFD)[_USER_COMMENT] = b"UNICODE\0" + text[_PARAMETERS].encode("utf-16-be")
+            params["exif"] = exif
+        super().save(fp, format, **params)
+
+
+def _format_of(fp: Any) -> str:
+    name = str(getattr(fp, "name", fp))
+    Image.init()
+    return Image.EXTENSION.get("." + name.rpartition(".")[2].lower(), "")

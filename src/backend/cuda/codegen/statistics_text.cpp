@@ -1,0 +1,23 @@
+#include "tenon/backend/cuda/codegen/statistics_text.h"
+
+#include <set>
+
+#include "tenon/backend/cuda/codegen/program_text.h"
+
+namespace tenon::cuda {
+
+std::string statistics_text(const std::string& name, std::span<const Statistic> wanted, Params& params,
+                            std::string& headers) {
+  std::string stores;
+  std::set<std::string> needed;
+  for (const Statistic& s : wanted) {
+    const NodeBody& body = node_body(s.kind);
+    needed.insert(body.header);
+    stores += "    " + params.pointer(s.place, true) + "[at] = nodes::" + body.name +
+              "::of_moments<float>(m.count, m.mean, m.m2);\n";
+  }
+  for (const std::string& header : needed) headers += "#include \"" + header + "\"\n";
+  return "  DEV static void " + name + "(const Params& p, int64_t at, const Moments& m) {\n" + stores + "  }\n";
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,21 @@
+// Text of what is made of moments (device/moments.h): the reductions of a value over the inner axes that a launch
+// wants.
+#pragma once
+#include <span>
+
+#include "tenon/backend/cuda/codegen/params.h"
+
+namespace tenon::cuda {
+
+/// A reduction with reduce_of_moments, and the leaf f32 [samples, channels] that it goes to.
+struct Statistic {
+  const NodeType* kind;
+  Expr place;
+};
+
+/// "DEV static void <name>(const Params& p, int64_t at, const Moments& m) {..}": stores element `at` of each. Adds the
+/// include lines it needs to `headers`.
+std::string statistics_text(const std::string& name, std::span<const Statistic> wanted, Params& params,
+                            std::string& headers);
+
+}  // namespace tenon::cuda

@@ -1,0 +1,119 @@
+#include "tenon/backend/cuda/driver/driver_stream.h"
+
+#include "tenon/core/error.h"
+
+namespace tenon::cuda {
+namespace {
+
+constexpr int kRelaxedCapture = 2;  // memory may be allocated and modules loaded meanwhile
+constexpr unsigned kEventWithoutTime = 2;
+
+class DriverEvent : public Event {
+ public:
+  DriverEvent(std::shared_ptr<DriverContext> context, StreamHandle stream) : context_(std::move(context)) {
+    context_->check(context_->api().create_event(&handle, kEventWithoutTime), "make an event");
+    const DriverResult marked = context_->api().record_event(handle, stream);
+    if (marked != kSuccess) context_->api().destroy_event(handle);
+    context_->check(marked, "mark a point of a stream");
+  }
+  ~DriverEvent() override {
+    const KeptContext kept(*context_, std::nothrow);
+    context_->api().destroy_event(handle);
+  }
+  DriverEvent(const DriverEvent&) = delete;
+  DriverEvent& operator=(const DriverEvent&) = delete;
+
+  EventHandle handle = nullptr;
+
+ private:
+  std::shared_ptr<DriverContext> context_;
+};
+
+}  // namespace
+
+DriverStream::DriverStream(std::shared_ptr<DriverContext> context) : context_(std::move(context)), own_(true) {
+  const KeptContext kept(*context_);
+  context_->check(context_->api().create_stream(&handle_, kNonBlockingStream), "make a stream");
+}
+
+DriverStream::DriverStream(std::shared_ptr<DriverContext> context, StreamHandle borrowed)
+    : context_(std::move(context)), handle_(borrowed) {}
+
+DriverStream::~DriverStream() {
+  if (!own_) return;
+  const KeptContext kept(*context_, std::nothrow);
+  abandon_capture();
+  context_->api().destroy_stream(handle_);
+}
+
+DriverStream& DriverStream::of(Stream& stream, const DriverContext& context) {
+  auto* const own = dynamic_cast<DriverStream*>(&stream);
+  TENON_CHECK(Internal, own && own->context_.get() == &context, context.facts().name) << "was given another's stream";
+  return *own;
+}
+
+void DriverStream::synchronize() {
+  const KeptContext kept(*context_);
+  context_->check(context_->api().synchronize(handle_), "finish what was launched");
+  context_->waited(handle_);
+}
+
+std::shared_ptr<const Event> DriverStream::mark() {
+  not_capturing("mark a point of a stream");
+  const KeptContext kept(*context_);
+  return std::make_shared<DriverEvent>(context_, handle_);
+}
+
+void DriverStream::wait(const Event& event) {
+  not_capturing("wait for another stream");
+  const auto* const mark = dynamic_cast<const DriverEvent*>(&event);
+  TENON_CHECK(Internal, mark, context_->facts().name) << "was given another backend's event";
+  const KeptContext kept(*context_);
+  context_->check(context_->api().wait_event(handle_, mark->handle, 0), "wait for another stream");
+}
+
+void DriverStream::begin_capture() {
+  TENON_CHECK(Internal, !capturing_, "cuda") << "a recording is under way already";
+  const KeptContext kept(*context_);
+  context_->check(context_->api().begin_capture(handle_, kRelaxedCapture), "begin to record launches");
+  capturing_ = true;
+  captured_ = 0;
+}
+
+void DriverStream::not_capturing(const char* action) const {
+  TENON_CHECK(Internal, !capturing_, "cuda") << "cannot " << action << " while launches are recorded";
+}
+
+GraphExecHandle DriverStream::end_capture() {
+  TENON_CHECK(Internal, capturing_, "cuda") << "no recording is under way";
+  const KeptContext kept(*context_);
+  const DriverApi& api = context_->api();
+  capturing_ = false;
+  GraphHandle graph = nullptr;
+  context_->check(api.end_capture(handle_, &graph), "record launches");
+  GraphExecHandle exec = nullptr;
+  const DriverResult made = api.instantiate(&exec, graph, 0);
+  api.destroy_graph(graph);
+  context_->check(made, "make one graph of the recorded launches");
+  DriverResult uploaded = api.upload_graph(exec, handle_);
+  if (uploaded == kSuccess) uploaded = api.synchronize(handle_);  // other streams launch it
+  if (uploaded != kSuccess) api.destroy_graph_exec(exec);
+  context_->check(uploaded, "move a graph to the GPU");
+  return exec;
+}
+
+void DriverStream::abandon_capture() noexcept {
+  if (!capturing_) return;
+  capturing_ = false;
+  GraphHandle graph = nullptr;
+  if (context_->api().end_capture(handle_, &graph) == kSuccess && graph) context_->api().destroy_graph(graph);
+}
+
+void DriverStream::launched(const std::string& kernel) {
+  if (capturing_)
+    ++captured_;
+  else
+    context_->launched(handle_, kernel);
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,47 @@
+// Streams of a GPU: of our own, or a caller's; and those that record.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "tenon/backend/cuda/driver/driver_context.h"
+#include "tenon/backend/stream.h"
+
+namespace tenon::cuda {
+
+class DriverStream : public Stream {
+ public:
+  /// A stream of its own.
+  explicit DriverStream(std::shared_ptr<DriverContext> context);
+  /// The caller's.
+  DriverStream(std::shared_ptr<DriverContext> context, StreamHandle borrowed);
+  ~DriverStream() override;
+  DriverStream(const DriverStream&) = delete;
+  DriverStream& operator=(const DriverStream&) = delete;
+
+  /// `stream` as one of this GPU's. Throws Error(Internal) for another.
+  static DriverStream& of(Stream& stream, const DriverContext& context);
+
+  StreamHandle handle() const { return handle_; }
+  void synchronize() override;
+  std::shared_ptr<const Event> mark() override;
+  void wait(const Event& event) override;
+
+  /// Between begin and end what is put on it is recorded. abandon throws away what was recorded.
+  void begin_capture();
+  GraphExecHandle end_capture();
+  void abandon_capture() noexcept;
+  /// Throws Error(Internal) while it records: what `action` does would be recorded too.
+  void not_capturing(const char* action) const;
+  /// Launches of the recording that is under way, or was the last.
+  int captured() const { return captured_; }
+  /// Remembers a launch until the next wait; while launches are recorded, counts it.
+  void launched(const std::string& kernel);
+
+ private:
+  std::shared_ptr<DriverContext> context_;
+  StreamHandle handle_ = nullptr;
+  bool own_ = false, capturing_ = false;
+  int captured_ = 0;
+};
+
+}  // namespace tenon::cuda

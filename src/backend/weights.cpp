@@ -1,0 +1,38 @@
+#include "tenon/backend/weights.h"
+
+#include <array>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon {
+
+ParamView WeightMaking::find(const Expr& leaf) const {
+  const ParamView view = param(leaf->attrs.text);
+  TENON_CHECK(Model, view.shape == leaf.shape(), leaf->attrs.text)
+      << "weight has shape " << view.shape.str() << ", expected " << leaf.shape().str();
+  return view;
+}
+
+std::vector<std::string> params_of(std::span<const Expr> roots) {
+  std::vector<std::string> names;
+  for (const Expr& e : topological(roots))
+    if (e.is<nodes::Param>() && std::find(names.begin(), names.end(), e->attrs.text) == names.end())
+      names.push_back(e->attrs.text);
+  return names;
+}
+
+std::string plain_key(const Expr& leaf) { return "as it is\n" + print(leaf); }
+
+std::vector<std::shared_ptr<void>> make_apart(std::span<const WeightRequest> requests, const WeightMaking& with,
+                                              const std::function<std::shared_ptr<void>(int64_t bytes)>& allocate) {
+  std::vector<std::shared_ptr<void>> out;
+  for (const WeightRequest& r : requests) {
+    std::vector<void*> parts;
+    for (const WeightRequest::Part& p : r.parts) parts.push_back(out.emplace_back(allocate(p.bytes)).get());
+    r.make(with, parts);
+  }
+  return out;
+}
+
+}  // namespace tenon

@@ -1,0 +1,227 @@
+#include "tenon/core/atomic_file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <ctime>
+#include <memory>
+#include <string_view>
+
+#include "tenon/core/error.h"
+
+namespace tenon {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr int kAttempts = 100;  // at a temporary name that nobody has
+constexpr int kMostLinks = 40;  // one after the other, as Linux has it
+constexpr std::string_view kTemporaryBegin = ".tenon-", kTemporaryEnd = ".tmp";
+constexpr time_t kSweepAfter = 60;  // seconds since a temporary file was last written
+
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+[[noreturn]] void refuse_existing(const fs::path& path) {
+  throw Error(ErrorKind::Usage, path.string(), "the file exists already", "choose another name or give --overwrite");
+}
+
+// A name for a temporary file in `folder`. Short, so that every name a file system takes can be written.
+fs::path temporary_name(const fs::path& folder) {
+  static std::atomic<unsigned> counter{0};
+  std::string name(kTemporaryBegin);
+  name.append(std::to_string(getpid())).append("-").append(std::to_string(counter++)).append(kTemporaryEnd);
+  return folder / name;
+}
+
+// Removes temporary files of processes that ended before they could. Whoever lives holds a lock on what it writes.
+void sweep(const fs::path& folder) {
+  const std::shared_ptr<DIR> open_folder(opendir(folder.c_str()), [](DIR* d) { return d ? closedir(d) : 0; });
+  if (!open_folder) return;
+  while (const dirent* entry = readdir(open_folder.get())) {
+    const std::string_view name = entry->d_name;
+    if (!name.starts_with(kTemporaryBegin) || !name.ends_with(kTemporaryEnd)) continue;
+    const int at = dirfd(open_folder.get());
+    const int fd = openat(at, entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat info {};
+    const bool old =
+        fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_mtime + kSweepAfter < time(nullptr);
+    if (old && flock(fd, LOCK_EX | LOCK_NB) == 0) unlinkat(at, entry->d_name, 0);
+    if (fd >= 0) close(fd);
+  }
+}
+
+// A file without a name: a process that is killed leaves nothing. -1 where the file system has no such thing.
+int open_nameless(const fs::path& folder) {
+  if (access("/proc/self/fd", X_OK) != 0) return -1;
+  return open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+}
+
+// Gives a nameless file a name without ever replacing; the error number, 0 for success.
+int link_nameless(int fd, const fs::path& to) {
+  const std::string from = "/proc/self/fd/" + std::to_string(fd);
+  return linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+}
+
+// Renames without ever replacing; the error number, 0 for success.
+int rename_to_free_name(const fs::path& from, const fs::path& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  // A file system without that flag: a hard link has the same guarantee.
+  if (link(from.c_str(), to.c_str()) != 0) return errno;
+  unlink(from.c_str());
+  return 0;
+}
+
+// The file that a link (or a link to a link) names, whether it exists or not; any other path is itself.
+fs::path behind_links(fs::path path) {
+  std::error_code none;
+  const fs::path given = path;
+  for (int i = 0; i < kMostLinks; ++i) {
+    const fs::path next = fs::read_symlink(path, none);
+    if (none) return path;
+    path = next.is_absolute() ? next : folder_of(path) / next;
+  }
+  throw Error(ErrorKind::Usage, given.string(), "is a loop of links, not a file to write");
+}
+
+const char* kind_of(fs::file_type type) {
+  switch (type) {
+    case fs::file_type::fifo:
+      return "FIFO";
+    case fs::file_type::socket:
+      return "socket";
+    case fs::file_type::directory:
+      return "folder";
+    default:
+      return "device";
+  }
+}
+
+}  // namespace
+
+std::string system_reason(int error) {
+  return std::generic_category().message(error) + ", errno " + std::to_string(error);
+}
+
+fs::path output_place(const fs::path& path) {
+  const fs::path target = behind_links(path), folder = folder_of(target);
+  std::error_code failed;
+  // A folder that does not exist yet has no canonical form beyond its text.
+  fs::path place = fs::canonical(folder, failed);
+  if (failed) place = fs::absolute(folder, failed).lexically_normal();
+  return (failed ? folder : place) / target.filename();
+}
+
+AtomicFile::AtomicFile(fs::path target, Overwrite overwrite)
+    : name_(std::move(target)), target_(name_), overwrite_(overwrite) {
+  check_output(name_, overwrite_);
+  if (overwrite_ == Overwrite::Yes) target_ = behind_links(name_);
+  fd_ = open_nameless(folder_of(target_));
+  if (fd_ < 0 && !take_temporary_name()) fail("create", errno);
+  flock(fd_, LOCK_EX | LOCK_NB);  // says that its writer lives; where there are no locks nobody sweeps either
+}
+
+AtomicFile::~AtomicFile() { discard(); }
+
+// For a nameless file one that links to it, else a new file.
+bool AtomicFile::take_temporary_name() {
+  const fs::path folder = folder_of(target_);
+  sweep(folder);
+  int error = EEXIST;
+  for (int attempt = 0; error == EEXIST && attempt < kAttempts; ++attempt) {
+    const fs::path name = temporary_name(folder);
+    if (fd_ >= 0)
+      error = link_nameless(fd_, name);
+    else
+      error = (fd_ = open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) >= 0 ? 0 : errno;
+    if (error == 0) temporary_ = name;
+  }
+  errno = error;
+  return error == 0;
+}
+
+void AtomicFile::discard() noexcept {
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+  temporary_.clear();
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
+void AtomicFile::fail(const char* action, int error) {
+  discard();
+  throw Error(ErrorKind::Internal, name_.string(),
+              std::string("cannot ") + action + " the file: " + system_reason(error));
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("write", errno);
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+}
+
+// Gives the written file its name; the error number, 0 for success.
+int AtomicFile::name_it() {
+  const bool nameless = temporary_.empty();
+  if (nameless) {
+    const int error = link_nameless(fd_, target_);
+    if (error != EEXIST || overwrite_ == Overwrite::No) return error;
+    if (!take_temporary_name()) return errno;  // only a rename replaces, and it needs a name to start from
+  }
+  if (overwrite_ == Overwrite::No) return rename_to_free_name(temporary_, target_);
+  return rename(temporary_.c_str(), target_.c_str()) == 0 ? 0 : errno;
+}
+
+void AtomicFile::commit() {
+  if (fsync(fd_) != 0) fail("write", errno);
+  const int error = name_it();
+  if (error == EEXIST) {
+    discard();
+    refuse_existing(name_);
+  }
+  if (error != 0) fail("name", error);
+  temporary_.clear();
+  close(fd_);  // after fsync nothing is left to be written
+  fd_ = -1;
+  // The new name survives a power cut only when its folder is on disk too; a file system may not offer that.
+  const int folder = open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder >= 0) {
+    fsync(folder);
+    close(folder);
+  }
+}
+
+void write_file(const fs::path& path, std::span<const std::byte> bytes, Overwrite overwrite) {
+  AtomicFile file(path, overwrite);
+  file.write(bytes);
+  file.commit();
+}
+
+void check_output(const fs::path& path, Overwrite overwrite) {
+  TENON_CHECK(Usage, path.has_filename(), path.string()) << "expected the name of a file to write";
+  std::error_code ignored;
+  const fs::file_status there = fs::status(path, ignored);
+  TENON_CHECK(Usage, !fs::exists(there) || fs::is_regular_file(there), path.string())
+      << "is a " << kind_of(there.type()) << ", not a file to write";
+  if (overwrite == Overwrite::No && fs::exists(fs::symlink_status(path, ignored))) refuse_existing(path);
+  const fs::path target = behind_links(path), folder = folder_of(target);
+  const long longest = pathconf(folder.c_str(), _PC_NAME_MAX);
+  TENON_CHECK(Internal, longest <= 0 || target.filename().native().size() <= static_cast<size_t>(longest),
+              path.string())
+      << "cannot create the file: " << system_reason(ENAMETOOLONG);
+  int error = access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+  struct stat info {};
+  if (stat(folder.c_str(), &info) == 0 && info.st_nlink == 0) error = ENOENT;  // removed under whoever is in it
+  if (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored)) error = ENOTDIR;
+  TENON_CHECK(Internal, error == 0, path.string())
+      << "cannot write into folder '" << folder.string() << "': " << system_reason(error);
+}
+
+}  // namespace tenon

@@ -1,0 +1,114 @@
+// The one comparison of computed values with expected ones, for `tenon verify`, tests and examples.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tenon/core/host_tensor.h"
+
+namespace tenon {
+
+/// |got - want| <= absolute + relative * |want|.
+struct Tolerance {
+  double absolute = 0, relative = 0;
+
+  double at(double want) const { return absolute + relative * std::abs(want); }
+};
+
+/// How results were computed, as far as it says how much they may be off: sums of `length` terms of size / sqrt(length)
+/// each, of operands rounded to `operands`, added up in f32 and rounded to `stored`.
+struct Rounding {
+  DType stored = DType::F32;
+  DType operands = DType::F32;
+  int64_t length = 1;
+  double size = 1;
+  double lost = 0;  ///< of `size`, by hardware that adds up in fewer bits
+
+  /// Errors of n roundings add up like sqrt(n). An operand within f32's error of a tie may be rounded the other way:
+  /// one step of one term, which is taken to be at most ten times its usual size.
+  Tolerance tolerance() const;
+};
+
+/// Whether a NaN agrees where a NaN is expected. A NaN anywhere else never does.
+enum class NaN : uint8_t { Differs, MayBeExpected };
+
+/// What a comparison found.
+class Comparison {
+ public:
+  /// Of values of these shapes; different ones differ, whatever their elements are.
+  Comparison(const Shape& got, const Shape& want, NaN nan = NaN::Differs);
+
+  /// The next element. Numbers agree if they are equal or, where a finite one is expected, at most `allowed` apart.
+  void add(double got, double want, double allowed);
+
+  bool agrees() const { return shapes_.empty() && different_ == 0; }
+  int64_t compared() const { return compared_; }
+  int64_t different() const { return different_; }
+  /// The largest difference, infinite if one of the different elements is not a number.
+  double worst() const { return worst_; }
+  /// The largest difference relative to what was allowed there.
+  double worst_share() const { return worst_share_; }
+  /// "all 80 agree, at most 1e-06 apart", or "3 of 80 differ, the first at 17: nan, expected 0.25 within 1e-05; the
+  /// largest difference is inf"
+  std::string text() const;
+
+ private:
+  NaN nan_;
+  std::string shapes_;  ///< what is wrong with them
+  int64_t compared_ = 0, different_ = 0, first_ = -1;
+  double first_got_ = 0, first_want_ = 0, first_allowed_ = 0;
+  double worst_ = 0, worst_share_ = 0;
+};
+
+/// What may be off at element i, of which `want` is expected: a Tolerance, or a function of both.
+template <class A>
+double allowed_at(const A& allowed, size_t i, double want) {
+  if constexpr (std::same_as<A, Tolerance>)
+    return allowed.at(want);
+  else
+    return allowed(i, want);
+}
+
+/// Compares two ranges of numbers, element by element.
+template <class Got, class Want, class Allowed>
+Comparison compare(const Got& got, const Want& want, const Allowed& allowed, NaN nan = NaN::Differs) {
+  const auto length = [](const auto& x) { return Shape{static_cast<int64_t>(std::size(x))}; };
+  Comparison c(length(got), length(want), nan);
+  for (size_t i = 0; i < std::size(want) && i < std::size(got); ++i) {
+    const double expected = static_cast<double>(want[i]);
+    c.add(static_cast<double>(got[i]), expected, allowed_at(allowed, i, expected));
+  }
+  return c;
+}
+
+/// Compares what was computed with expected values of a shape.
+template <class Allowed>
+Comparison compare(const HostTensor& got, const Shape& shape, const std::vector<double>& want, const Allowed& allowed,
+                   NaN nan = NaN::Differs) {
+  if (got.shape != shape) return Comparison(got.shape, shape, nan);
+  return compare(got.values(), want, allowed, nan);
+}
+
+/// The largest magnitude, NaN if one of the values is: a tolerance made of it then allows nothing.
+template <class Values>
+double largest_magnitude(const Values& values) {
+  double largest = 0;
+  for (const auto v : values) {
+    if (std::isnan(v)) return std::numeric_limits<double>::quiet_NaN();
+    largest = std::max(largest, std::abs(static_cast<double>(v)));
+  }
+  return largest;
+}
+
+/// Elements 0, stride, 2 stride, ..
+template <class Values>
+std::vector<double> every(const Values& values, size_t stride) {
+  std::vector<double> out;
+  for (size_t i = 0; i < std::size(values); i += stride) out.push_back(static_cast<double>(values[i]));
+  return out;
+}
+
+}  // namespace tenon

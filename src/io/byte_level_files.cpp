@@ -1,0 +1,268 @@
+// Where byte-level tokenizers come from: tokenizer.json, vocab.json with merges.txt, GGUF metadata.
+#include <algorithm>
+#include <map>
+
+#include "tenon/core/error.h"
+#include "tenon/core/utf8.h"
+#include "tenon/io/bpe.h"
+#include "tenon/io/byte_level_tokenizer.h"
+#include "tenon/io/files.h"
+#include "tenon/io/json.h"
+
+namespace tenon {
+namespace fs = std::filesystem;
+namespace {
+using nlohmann::json;
+
+const json& member(const json& object, const char* key) {
+  static const json none;
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return found == object.end() ? none : *found;
+}
+
+bool flag(const json& object, const char* key, const std::string& where) {
+  const json& value = member(object, key);
+  TENON_CHECK(Model, value.is_null() || value.is_boolean(), where)
+      << key << ": expected true or false, found " << shown_json(value);
+  return value.is_boolean() && value.get<bool>();
+}
+
+// A token's text, written as itself or as an object with "content".
+std::optional<std::string> token_text(const json& value, const char* key, const std::string& where) {
+  const json& text = value.is_object() ? member(value, "content") : value;
+  TENON_CHECK(Model, text.is_null() || text.is_string(), where)
+      << key << ": expected a token, found " << shown_json(value);
+  return text.is_string() ? std::optional(text.get<std::string>()) : std::nullopt;
+}
+
+AddedToken added_token(const json& object, const json& id, const std::string& where) {
+  TENON_CHECK(Model, object.is_object() && member(object, "content").is_string(), where)
+      << "added token: expected an object with a string 'content', found " << shown_json(object);
+  AddedToken out;
+  out.content = object["content"].get<std::string>();
+  TENON_CHECK(Model, id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(kMaxTokenId), where)
+      << "added token '" << out.content << "': expected an id from 0 to " << kMaxTokenId - 1 << ", found "
+      << shown_json(id);
+  out.id = id.get<int32_t>();
+  out.special = flag(object, "special", where);
+  out.normalized = flag(object, "normalized", where);
+  out.lstrip = flag(object, "lstrip", where);
+  out.rstrip = flag(object, "rstrip", where);
+  TENON_CHECK(Model, !flag(object, "single_word", where), where)
+      << "added token '" << out.content << "': single_word is not supported";
+  return out;
+}
+
+// Whether text is brought to normal form C: the one normalizer of byte-level tokenizers.
+bool read_normalizer(const json& normalizer, const std::string& where) {
+  if (normalizer.is_null()) return false;
+  const json& type = member(normalizer, "type");
+  if (type == "NFC") return true;
+  const json& list = member(normalizer, "normalizers");
+  if (type == "Sequence" && list.is_array() && list.empty()) return false;
+  if (type == "Sequence" && list.is_array() && list.size() == 1 && member(list[0], "type") == "NFC") return true;
+  throw Error(ErrorKind::Model, where,
+              "normalizer " + shown_json(normalizer) + " is not supported; expected none or NFC");
+}
+
+void read_model(const json& model, TokenizerParts& parts, const std::string& where) {
+  TENON_CHECK(Model, member(model, "type").is_null() || model["type"] == "BPE", where)
+      << "model type " << shown_json(member(model, "type")) << " is not supported; expected \"BPE\"";
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
+    TENON_CHECK(Model, member(model, key).is_null() || model[key] == json(""), where)
+        << "model." << key << " " << shown_json(model[key]) << " is not supported; expected none";
+  TENON_CHECK(Model, member(model, "dropout").is_null() || model["dropout"] == 0, where)
+      << "model.dropout " << shown_json(model["dropout"]) << " is not supported; expected none";
+  TENON_CHECK(Model, !flag(model, "byte_fallback", where), where)
+      << "model.byte_fallback is not supported; expected a byte-level vocabulary";
+  TENON_CHECK(Model, member(model, "vocab").is_object() && member(model, "merges").is_array(), where)
+      << "expected an object 'model' with an object 'vocab' and an array 'merges'";
+  parts.tokens = read_token_ids(model["vocab"], where);
+  parts.merges = read_merges(model["merges"], where);
+  parts.whole_words = flag(model, "ignore_merges", where);
+  const auto unknown = token_text(member(model, "unk_token"), "model.unk_token", where);
+  const bool has_all_bytes = std::all_of(byte_alphabet().begin(), byte_alphabet().end(),
+                                         [&](const std::string& byte) { return parts.tokens.count(byte) > 0; });
+  if (!unknown || has_all_bytes) return;
+  const auto id = parts.tokens.find(*unknown);
+  TENON_CHECK(Model, id != parts.tokens.end(), where) << "model.unk_token: there is no token '" << *unknown << "'";
+  TENON_CHECK(Model, !flag(model, "fuse_unk", where), where) << "model.fuse_unk is not supported";
+  parts.unknown = id->second;
+}
+
+// What a post-processor puts in front of a text. Nothing but special tokens in front is supported.
+void read_post_processor(const json& processor, TokenizerParts& parts, const std::string& where) {
+  const json& type = member(processor, "type");
+  if (processor.is_null() || type == "ByteLevel") return;
+  if (type == "Sequence") {
+    for (const json& item : member(processor, "processors")) {
+      TENON_CHECK(Model, member(item, "type") != "Sequence", where) << "post_processor: nested Sequences";
+      read_post_processor(item, parts, where);
+    }
+    return;
+  }
+  TENON_CHECK(Model, type == "TemplateProcessing" && member(processor, "single").is_array(), where)
+      << "post_processor " << shown_json(type) << " is not supported; expected ByteLevel or TemplateProcessing";
+  bool behind = false;
+  for (const json& item : processor["single"]) {
+    if (!member(item, "Sequence").is_null()) behind = true;
+    const auto token = token_text(member(member(item, "SpecialToken"), "id"), "post_processor", where);
+    if (!token) continue;
+    TENON_CHECK(Model, !behind, where) << "post_processor: a token behind the text is not supported";
+    for (const AddedToken& added : parts.added)
+      if (added.content == *token) parts.prefix.push_back(added.id);
+  }
+}
+
+TokenizerParts read_tokenizer(const json& file, const std::string& where) {
+  TENON_CHECK(Model, file.is_object() && member(file, "model").is_object(), where)
+      << "expected an object with an object 'model'";
+  TokenizerParts out;
+  out.nfc = read_normalizer(member(file, "normalizer"), where);
+  out.pre_tokenizer = PreTokenizer::from_json(member(file, "pre_tokenizer"), where);
+  const json& decoder = member(file, "decoder");
+  TENON_CHECK(Model, decoder.is_null() || member(decoder, "type") == "ByteLevel", where)
+      << "decoder " << shown_json(member(decoder, "type")) << " is not supported; expected \"ByteLevel\"";
+  read_model(file["model"], out, where);
+  const json& added = member(file, "added_tokens");
+  TENON_CHECK(Model, added.is_null() || added.is_array(), where) << "expected added_tokens to be an array";
+  for (const json& token : added) out.added.push_back(added_token(token, member(token, "id"), where));
+  read_post_processor(member(file, "post_processor"), out, where);
+  return out;
+}
+
+std::optional<int32_t> id_in(const TokenizerParts& parts, const std::string& token) {
+  for (const AddedToken& added : parts.added)
+    if (added.content == token) return added.id;
+  const auto found = parts.tokens.find(token);
+  return found == parts.tokens.end() ? std::nullopt : std::optional(found->second);
+}
+
+// A named role of tokenizer_config.json ("eos_token"); the token must exist.
+void read_role(const json& config, const char* key, const TokenizerParts& parts, std::optional<int32_t>& id,
+               const std::string& where) {
+  const auto token = token_text(member(config, key), key, where);
+  if (!token) return;
+  id = id_in(parts, *token);
+  TENON_CHECK(Model, id, where) << key << ": there is no token '" << *token << "'";
+}
+
+// The template, or of several the one called "default".
+std::optional<std::string> read_template(const json& value, const std::string& where) {
+  if (value.is_string()) return value.get<std::string>();
+  TENON_CHECK(Model, value.is_null() || value.is_array(), where)
+      << "chat_template: expected a string or an array, found " << value.type_name();
+  for (const json& item : value)
+    if (member(item, "name") == "default" && member(item, "template").is_string())
+      return item["template"].get<std::string>();
+  return std::nullopt;
+}
+
+void read_config(const json& config, TokenizerParts& parts, const std::string& where) {
+  TENON_CHECK(Model, config.is_object(), where) << "expected an object, found " << config.type_name();
+  std::map<std::string, int32_t> known;
+  for (const AddedToken& token : parts.added) known[token.content] = token.id;
+  const json& more = member(config, "added_tokens_decoder");
+  TENON_CHECK(Model, more.is_null() || more.is_object(), where) << "expected added_tokens_decoder to be an object";
+  for (const auto& [id, token] : more.items()) {
+    const bool is_number = !id.empty() && id.size() <= 8 && id.find_first_not_of("0123456789") == std::string::npos;
+    TENON_CHECK(Model, is_number, where) << "added_tokens_decoder: expected an id, found '" << id << "'";
+    AddedToken added = added_token(token, static_cast<uint64_t>(std::stoul(id)), where);
+    const auto [at, fresh] = known.emplace(added.content, added.id);
+    TENON_CHECK(Model, at->second == added.id, where) << "added_tokens_decoder: '" << added.content << "' has id "
+                                                      << added.id << ", the tokenizer's has " << at->second;
+    if (fresh) parts.added.push_back(std::move(added));
+  }
+  read_role(config, "bos_token", parts, parts.bos, where);
+  read_role(config, "eos_token", parts, parts.eos, where);
+  read_role(config, "pad_token", parts, parts.pad, where);
+  parts.chat_template = read_template(member(config, "chat_template"), where);
+}
+
+// vocab.json and merges.txt say nothing of words and normal forms: the tokenizer's class does.
+TokenizerParts read_two_files(const fs::path& folder, const json& config) {
+  const fs::path vocab = folder / "vocab.json", merges = folder / "merges.txt";
+  TokenizerParts out;
+  out.tokens = read_token_ids(read_json(vocab), vocab.string());
+  out.merges = read_merges_text(read_file(merges), merges.string());
+  const json& name = member(config, "tokenizer_class");
+  const std::string type = name.is_string() ? name.get<std::string>() : "";
+  if (type == "Qwen2Tokenizer" || type == "Qwen2TokenizerFast") {
+    out.pre_tokenizer = PreTokenizer(WordPattern::Qwen2);
+    out.nfc = true;
+  } else {
+    TENON_CHECK(Model, type == "GPT2Tokenizer" || type == "GPT2TokenizerFast", folder.string())
+        << "vocab.json and merges.txt need a tokenizer_config.json whose tokenizer_class is Qwen2Tokenizer or "
+           "GPT2Tokenizer; found '"
+        << type << "'";
+  }
+  return out;
+}
+
+// Token types in GGUF metadata.
+constexpr int64_t kControl = 3, kUserDefined = 4;
+
+std::optional<int32_t> gguf_id(const GgufFile& file, const char* key, size_t tokens) {
+  const auto id = file.integer(key);
+  if (!id) return std::nullopt;
+  TENON_CHECK(Model, *id >= 0 && static_cast<uint64_t>(*id) < tokens, file.name())
+      << key << ": expected an id below " << tokens << ", found " << *id;
+  return static_cast<int32_t>(*id);
+}
+
+}  // namespace
+
+ByteLevelTokenizer ByteLevelTokenizer::from_json(std::string_view tokenizer_json, const std::string& where) {
+  return {read_tokenizer(parse_json(tokenizer_json, where), where), where};
+}
+
+ByteLevelTokenizer ByteLevelTokenizer::from_folder(const fs::path& folder) {
+  const fs::path whole = folder / "tokenizer.json", vocab = folder / "vocab.json", merges = folder / "merges.txt";
+  const fs::path config_file = folder / "tokenizer_config.json", template_file = folder / "chat_template.jinja";
+  const bool one = file_exists(whole);
+  TENON_CHECK(Model, one || (file_exists(vocab) && fs::exists(merges)), folder.string())
+      << "no tokenizer here: expected tokenizer.json, or vocab.json and merges.txt";
+  const json config = file_exists(config_file) ? read_json(config_file) : json::object();
+  TokenizerParts parts = one ? read_tokenizer(read_json(whole), whole.string()) : read_two_files(folder, config);
+  read_config(config, parts, config_file.string());
+  if (file_exists(template_file)) parts.chat_template = read_file(template_file);
+  return {std::move(parts), one ? whole.string() : vocab.string()};
+}
+
+ByteLevelTokenizer ByteLevelTokenizer::from_gguf(const GgufFile& file) {
+  const std::string& where = file.name();
+  const auto model = file.string("tokenizer.ggml.model"), pre = file.string("tokenizer.ggml.pre");
+  TENON_CHECK(Model, model && *model == "gpt2", where)
+      << "tokenizer.ggml.model: expected gpt2, found '" << model.value_or("") << "'";
+  TENON_CHECK(Model, pre, where) << "has no metadata 'tokenizer.ggml.pre', which says how text is cut into words";
+  TokenizerParts parts;
+  parts.pre_tokenizer = PreTokenizer::from_gguf_name(*pre, where);
+  parts.nfc = *pre == "qwen2";  // not in the metadata, but in the tokenizer that this name stands for
+  parts.whole_words = pre->starts_with("llama");
+  const std::vector<std::string_view> tokens = file.strings("tokenizer.ggml.tokens");
+  const std::vector<int64_t> types = file.integers("tokenizer.ggml.token_type");
+  TENON_CHECK(Model, !tokens.empty() && tokens.size() < static_cast<size_t>(kMaxTokenId), where)
+      << "tokenizer.ggml.tokens: expected 1 to " << kMaxTokenId - 1 << " tokens, found " << tokens.size();
+  TENON_CHECK(Model, types.empty() || types.size() == tokens.size(), where)
+      << "tokenizer.ggml.token_type has " << types.size() << " entries for " << tokens.size() << " tokens";
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const auto id = static_cast<int32_t>(i);
+    const bool control = !types.empty() && types[i] == kControl,
+               added = control || (!types.empty() && types[i] == kUserDefined);
+    if (added) parts.added.push_back({id, std::string(tokens[i]), control});
+    const bool fresh = added || parts.tokens.emplace(tokens[i], id).second;
+    TENON_CHECK(Model, fresh, where) << "tokenizer.ggml.tokens: token '" << tokens[i] << "' occurs twice";
+  }
+  for (const std::string_view merge : file.strings("tokenizer.ggml.merges"))
+    parts.merges.push_back(read_merge(merge, where + ", tokenizer.ggml.merges"));
+  parts.bos = gguf_id(file, "tokenizer.ggml.bos_token_id", tokens.size());
+  parts.eos = gguf_id(file, "tokenizer.ggml.eos_token_id", tokens.size());
+  parts.pad = gguf_id(file, "tokenizer.ggml.padding_token_id", tokens.size());
+  // Llama 3 wants its start token where the file says nothing.
+  if (file.boolean("tokenizer.ggml.add_bos_token").value_or(parts.whole_words) && parts.bos)
+    parts.prefix = {*parts.bos};
+  if (const auto text = file.string("tokenizer.chat_template")) parts.chat_template = std::string(*text);
+  return {std::move(parts), where};
+}
+
+}  // namespace tenon

@@ -1,0 +1,234 @@
+#include "tenon/io/gguf_checkpoint.h"
+
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "tenon/core/error.h"
+
+namespace tenon {
+namespace {
+
+using Rename = std::pair<std::string_view, std::string_view>;
+
+// llama, qwen2 and qwen3, without ".weight" or ".bias".
+constexpr std::array<Rename, 3> kOutside = {
+    {{"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}}};
+constexpr std::array<Rename, 11> kInBlock = {{{"attn_norm", "input_layernorm"},
+                                              {"attn_q", "self_attn.q_proj"},
+                                              {"attn_k", "self_attn.k_proj"},
+                                              {"attn_v", "self_attn.v_proj"},
+                                              {"attn_output", "self_attn.o_proj"},
+                                              {"attn_q_norm", "self_attn.q_norm"},
+                                              {"attn_k_norm", "self_attn.k_norm"},
+                                              {"ffn_norm", "post_attention_layernorm"},
+                                              {"ffn_gate", "mlp.gate_proj"},
+                                              {"ffn_up", "mlp.up_proj"},
+                                              {"ffn_down", "mlp.down_proj"}}};
+// lumina2: parts of a name, which may stand anywhere in it.
+constexpr std::array<Rename, 3> kLumina = {{{".attention.out.", ".attention.to_out.0."},
+                                            {".attention.q_norm.", ".attention.norm_q."},
+                                            {".attention.k_norm.", ".attention.norm_k."}}};
+constexpr std::array<Rename, 2> kLuminaFront = {
+    {{"x_embedder.", "all_x_embedder.2-1."}, {"final_layer.", "all_final_layer.2-1."}}};
+
+bool is_language_model(std::string_view architecture) {
+  return architecture == "llama" || architecture == "qwen2" || architecture == "qwen3";
+}
+
+template <size_t N>
+std::string_view renamed(const std::array<Rename, N>& table, std::string_view name) {
+  for (const auto& [from, to] : table)
+    if (from == name) return to;
+  return {};
+}
+
+// "blk.12.attn_q.weight" -> "model.layers.12.self_attn.q_proj.weight"; "" without a counterpart.
+std::string language_model_name(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return "";
+  const std::string_view kind = name.substr(dot);
+  if (kind != ".weight" && kind != ".bias") return "";
+  std::string_view stem = name.substr(0, dot);
+  if (const std::string_view to = renamed(kOutside, stem); !to.empty()) return std::string(to).append(kind);
+  if (!stem.starts_with("blk.")) return "";
+  stem.remove_prefix(4);
+  const size_t end = stem.find('.');
+  const std::string_view number = stem.substr(0, end);
+  if (end == std::string_view::npos || number.empty() || number.size() > 6 ||
+      number.find_first_not_of("0123456789") != std::string_view::npos)
+    return "";
+  const std::string_view to = renamed(kInBlock, stem.substr(end + 1));
+  return to.empty() ? "" : std::string("model.layers.").append(number).append(".").append(to).append(kind);
+}
+
+std::string lumina_name(std::string name) {
+  for (const auto& [from, to] : kLuminaFront)
+    if (name.starts_with(from)) return name.replace(0, from.size(), to);
+  for (const auto& [from, to] : kLumina)
+    if (const size_t at = name.find(from); at != std::string::npos) return name.replace(at, from.size(), to);
+  return name;
+}
+
+class Mapper {
+ public:
+  explicit Mapper(const GgufFile& file) : file_(file), architecture_(file.architecture()) {}
+
+  GgufCheckpoint map() {
+    const bool lumina = architecture_ == "lumina2";
+    TENON_CHECK(Model, lumina || is_language_model(architecture_), file_.name())
+        << "architecture '" << architecture_ << "' is not supported; expected llama, qwen2, qwen3 or lumina2";
+    for (const auto& [name, type] : file_.unsupported()) static_cast<void>(file_.at(name));  // says which and why
+    for (const auto& [name, tensor] : file_.tensors()) {
+      if (lumina)
+        add_lumina(tensor);
+      else
+        add_language_model(tensor);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void add(const std::string& name, const GgufSlice& slice) {
+    TENON_CHECK(Model, out_.tensors.emplace(name, slice).second, file_.name())
+        << "two tensors stand for '" << name << "'; one is '" << slice.tensor->name << "'";
+  }
+
+  int64_t heads(const char* key) const {
+    auto out = file_.integer(architecture_ + ".attention." + key);
+    if (!out) out = file_.integer(architecture_ + ".attention.head_count");
+    TENON_CHECK(Model, out && *out > 0, file_.name())
+        << architecture_ << ".attention.head_count: expected a number of heads";
+    return *out;
+  }
+
+  void add_language_model(const GgufTensor& tensor) {
+    const std::string name = language_model_name(tensor.name);
+    if (name.empty()) {
+      out_.unexpected.push_back(tensor.name);
+      return;
+    }
+    GgufSlice slice{&tensor, tensor.shape, 0, 0};
+    const bool q = name.find(".q_proj.") != std::string::npos, k = name.find(".k_proj.") != std::string::npos;
+    if (architecture_ == "llama" && (q || k)) {
+      const int64_t count = heads(q ? "head_count" : "head_count_kv"), rows = tensor.shape.rank() ? tensor.shape[0] : 0;
+      TENON_CHECK(Model, rows % count == 0 && rows / count % 2 == 0, file_.name())
+          << "tensor '" << tensor.name << "': " << rows << " rows cannot be those of " << count << " heads";
+      slice.head_rows = rows / count;
+    }
+    add(name, slice);
+  }
+
+  void add_lumina(const GgufTensor& tensor) {
+    constexpr std::string_view kPrefix = "model.diffusion_model.", kJoined = ".attention.qkv.";
+    std::string name = tensor.name;
+    if (name.starts_with(kPrefix)) name.erase(0, kPrefix.size());
+    const size_t joined = name.find(kJoined);
+    if (joined == std::string::npos) {
+      add(lumina_name(name), {&tensor, tensor.shape, 0, 0});
+      return;
+    }
+    TENON_CHECK(Model, tensor.shape.rank() == 2 && tensor.shape[0] % 3 == 0, file_.name())
+        << "tensor '" << tensor.name << "': expected a matrix of three times as many rows as a query has, found "
+        << tensor.shape.str();
+    const int64_t rows = tensor.shape[0] / 3;
+    constexpr std::array<std::string_view, 3> kParts = {".attention.to_q.", ".attention.to_k.", ".attention.to_v."};
+    for (size_t i = 0; i < kParts.size(); ++i)
+      add(std::string(name).replace(joined, kJoined.size(), kParts[i]),
+          {&tensor, Shape{rows, tensor.shape[1]}, static_cast<int64_t>(i) * rows, 0});
+  }
+
+  const GgufFile& file_;
+  std::string architecture_;
+  GgufCheckpoint out_;
+};
+
+// Calls f(a row's bytes, its numbers' place) for each row.
+template <class T, class F>
+void each_row(const GgufSlice& s, int64_t first, std::span<T> out, const F& f) {
+  const int64_t cols = s.shape.cols(), rows = s.shape.rows();
+  const int64_t count = cols > 0 ? static_cast<int64_t>(out.size()) / cols : 0;
+  TENON_CHECK(Internal, first >= 0 && count * cols == static_cast<int64_t>(out.size()) && first + count <= rows, "gguf")
+      << "rows " << first << " to " << first + count << " of '" << s.tensor->name << "' " << s.shape.str();
+  const size_t bytes = s.tensor->row_bytes();
+  for (int64_t i = 0; i < count; ++i) {
+    const auto from = static_cast<size_t>(s.first_row + s.file_row(first + i)) * bytes;
+    f(s.tensor->data.subspan(from, bytes), out.subspan(static_cast<size_t>(i * cols), static_cast<size_t>(cols)));
+  }
+}
+
+// A vector's elements are what a matrix's rows are: interleaved ones are put back one by one.
+template <class T>
+void order_vector(const GgufSlice& s, std::span<T> out) {
+  if (s.head_rows == 0 || s.shape.rank() != 1 || out.empty()) return;
+  const std::vector<T> stored(out.begin(), out.end());
+  GgufSlice elements = s;
+  elements.shape = Shape{s.shape[0], 1};
+  for (int64_t i = 0; i < s.shape[0]; ++i)
+    out[static_cast<size_t>(i)] = stored[static_cast<size_t>(elements.file_row(i))];
+}
+
+// Integers of config.json, by the end of the GGUF's key.
+constexpr std::array<Rename, 6> kNeeded = {{{"embedding_length", "hidden_size"},
+                                            {"block_count", "num_hidden_layers"},
+                                            {"feed_forward_length", "intermediate_size"},
+                                            {"attention.head_count", "num_attention_heads"},
+                                            {"attention.head_count_kv", "num_key_value_heads"},
+                                            {"context_length", "max_position_embeddings"}}};
+
+}  // namespace
+
+int64_t GgufSlice::file_row(int64_t row) const {
+  if (head_rows == 0 || shape.rank() == 1) return row;
+  const int64_t half = head_rows / 2, head = row / head_rows, at = row % head_rows;
+  return head * head_rows + at % half * 2 + at / half;
+}
+
+void read_rows(const GgufSlice& slice, int64_t first, std::span<float> out) {
+  each_row(slice, first, out,
+           [&](std::span<const std::byte> from, std::span<float> to) { dequantise(slice.tensor->type, from, to); });
+  order_vector(slice, out);
+}
+
+void read_rows_bf16(const GgufSlice& slice, int64_t first, std::span<uint16_t> out) {
+  each_row(slice, first, out, [&](std::span<const std::byte> from, std::span<uint16_t> to) {
+    dequantise_bf16(slice.tensor->type, from, to);
+  });
+  order_vector(slice, out);
+}
+
+GgufCheckpoint gguf_checkpoint(const GgufFile& file) { return Mapper(file).map(); }
+
+nlohmann::json gguf_config(const GgufFile& file) {
+  const std::string architecture = file.architecture(), front = architecture + ".";
+  TENON_CHECK(Model, is_language_model(architecture), file.name())
+      << "architecture '" << architecture << "' has no configuration in the file; expected llama, qwen2 or qwen3";
+  nlohmann::json out = {{"model_type", architecture}};
+  const auto copy_integer = [&](std::string_view key, std::string_view to) {
+    const auto value = file.integer(front + std::string(key));
+    if (value) out[std::string(to)] = *value;
+    return value.has_value();
+  };
+  for (const auto& [key, to] : kNeeded) {
+    if (copy_integer(key, to)) continue;
+    TENON_CHECK(Model, to == "num_key_value_heads", file.name()) << "has no metadata '" << front << key << "'";
+    out[std::string(to)] = out["num_attention_heads"];
+  }
+  const auto eps = file.number(front + "attention.layer_norm_rms_epsilon");
+  TENON_CHECK(Model, eps, file.name()) << "has no metadata '" << front << "attention.layer_norm_rms_epsilon'";
+  out["rms_norm_eps"] = *eps;
+  out["rope_theta"] = file.number(front + "rope.freq_base").value_or(10000.0);
+  copy_integer("attention.key_length", "head_dim");
+  const auto scaling = file.string(front + "rope.scaling.type");
+  if (scaling && *scaling != "none")
+    out["rope_scaling"] = {{"rope_type", std::string(*scaling)},
+                           {"factor", file.number(front + "rope.scaling.factor").value_or(1.0)}};
+  const GgufTensor& embedding = file.at("token_embd.weight");
+  out["vocab_size"] = embedding.shape.rank() == 2 ? embedding.shape[0] : 0;
+  out["tie_word_embeddings"] = file.tensors().count("output.weight") == 0;
+  for (const char* id : {"bos_token_id", "eos_token_id"})
+    if (const auto value = file.integer(std::string("tokenizer.ggml.") + id)) out[id] = *value;
+  return out;
+}
+
+}  // namespace tenon

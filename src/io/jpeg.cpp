@@ -1,0 +1,185 @@
+// JPEG in, through libjpeg: any colour space to three channels of 8 bits, turned as its EXIF orientation says.
+#include <cstddef>
+#include <cstdio>
+// jpeglib.h wants size_t and FILE in front of it.
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include <algorithm>
+#include <csetjmp>
+
+#include "tenon/core/error.h"
+#include "tenon/io/image.h"
+
+namespace tenon {
+namespace {
+
+constexpr int kMostScans = 500;           // a small progressive file could ask for thousands of passes over all blocks
+constexpr int64_t kPixelsAByte = 8 * 64;  // Huffman codes take at least one bit a block of 8 x 8 pixels
+constexpr unsigned kExifMarker = JPEG_APP0 + 1, kWholeMarker = 0xffff;
+
+// As with PNG: the library reports errors by a jump that skips destructors, so what owns memory lives outside the
+// functions that call it.
+struct Failure {
+  jpeg_error_mgr base;
+  std::jmp_buf jump;
+  char message[JMSG_LENGTH_MAX] = {};
+};
+
+[[noreturn]] void fail(j_common_ptr info) {
+  auto* failure = reinterpret_cast<Failure*>(info->err);
+  (*info->err->format_message)(info, failure->message);
+  std::longjmp(failure->jump, 1);
+}
+// Missing data would be drawn grey; other faults of sloppy writers change no pixel.
+void on_message(j_common_ptr info, int level) {
+  const int code = info->err->msg_code;
+  if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE)) fail(info);
+}
+void on_progress(j_common_ptr info) {
+  if (!info->is_decompressor || reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
+  auto* failure = reinterpret_cast<Failure*>(info->err);
+  std::snprintf(failure->message, sizeof failure->message, "more than %d scans", kMostScans);
+  std::longjmp(failure->jump, 1);
+}
+
+struct Decoder {
+  Failure failure;
+  jpeg_decompress_struct info{};
+  jpeg_progress_mgr progress{};
+  bool made = false;
+
+  Decoder() {
+    info.err = jpeg_std_error(&failure.base);
+    failure.base.error_exit = fail;
+    failure.base.emit_message = on_message;
+    progress.progress_monitor = on_progress;
+  }
+  ~Decoder() {
+    if (made) jpeg_destroy_decompress(&info);
+  }
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+};
+
+bool read_header(Decoder& d, const unsigned char* bytes, unsigned long size) {
+  if (setjmp(d.failure.jump)) return false;
+  jpeg_create_decompress(&d.info);
+  d.made = true;
+  d.info.progress = &d.progress;
+  jpeg_save_markers(&d.info, kExifMarker, kWholeMarker);
+  jpeg_mem_src(&d.info, bytes, size);
+  jpeg_read_header(&d.info, TRUE);
+  // The library makes RGB of grey and YCbCr, but of YCCK no more than CMYK.
+  const bool four = d.info.jpeg_color_space == JCS_CMYK || d.info.jpeg_color_space == JCS_YCCK;
+  d.info.out_color_space = four ? JCS_CMYK : JCS_RGB;
+  return true;
+}
+
+bool read_rows(Decoder& d, unsigned char* pixels, size_t row_bytes) {
+  if (setjmp(d.failure.jump)) return false;
+  jpeg_start_decompress(&d.info);
+  while (d.info.output_scanline < d.info.output_height) {
+    JSAMPROW row = pixels + d.info.output_scanline * row_bytes;
+    jpeg_read_scanlines(&d.info, &row, 1);
+  }
+  jpeg_finish_decompress(&d.info);
+  return true;
+}
+
+// Ink to light, channel by channel: no profile is applied. Adobe's files, which say so in a marker, store 255 - ink.
+std::vector<uint8_t> rgb_of_cmyk(const std::vector<uint8_t>& cmyk, bool inverted) {
+  std::vector<uint8_t> out;
+  out.reserve(cmyk.size() / 4 * 3);
+  for (size_t i = 0; i + 3 < cmyk.size(); i += 4)
+    for (size_t c = 0; c < 3; ++c) {
+      const int colour = inverted ? cmyk[i + c] : 255 - cmyk[i + c], key = inverted ? cmyk[i + 3] : 255 - cmyk[i + 3];
+      out.push_back(static_cast<uint8_t>((colour * key + 127) / 255));
+    }
+  return out;
+}
+
+// Numbers of a TIFF structure, in its byte order; 0 outside of it.
+class Tiff {
+ public:
+  explicit Tiff(std::span<const uint8_t> bytes) : bytes_(bytes), little_(bytes.size() > 1 && bytes[0] == 'I') {}
+  uint32_t number(size_t at, size_t count) const {
+    uint32_t out = 0;
+    if (at > bytes_.size() || count > bytes_.size() - at) return 0;
+    for (size_t i = 0; i < count; ++i) out = out << 8 | bytes_[at + (little_ ? count - 1 - i : i)];
+    return out;
+  }
+
+ private:
+  std::span<const uint8_t> bytes_;
+  bool little_;
+};
+
+// The tag 0x0112 of the first directory: 1 (as stored) to 8, 1 also where there is none.
+int exif_orientation(const jpeg_decompress_struct& info) {
+  constexpr std::string_view kExif("Exif\0\0", 6);
+  for (jpeg_saved_marker_ptr m = info.marker_list; m; m = m->next) {
+    const std::string_view data(reinterpret_cast<const char*>(m->data), m->data_length);
+    if (m->marker != kExifMarker || !data.starts_with(kExif)) continue;
+    const Tiff tiff({m->data + kExif.size(), m->data_length - kExif.size()});
+    const size_t directory = tiff.number(4, 4), entries = tiff.number(directory, 2);
+    for (size_t i = 0; i < entries; ++i) {
+      const size_t entry = directory + 2 + 12 * i;
+      if (tiff.number(entry, 2) != 0x0112) continue;
+      const uint32_t value = tiff.number(entry + 8, 2);
+      return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
+    }
+  }
+  return 1;
+}
+
+// The picture as it is meant to be seen. Bit by bit of orientation - 1: mirrored left to right, turned by half, and
+// rows and columns exchanged (5 to 8), as the standard numbers them.
+Image turned(Image image, int orientation) {
+  if (orientation == 1) return image;
+  const bool exchanged = orientation >= 5;
+  const bool right_to_left = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  const bool bottom_to_top = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  Image out{exchanged ? image.height : image.width, exchanged ? image.width : image.height, 3, {}};
+  out.pixels.resize(image.pixels.size());
+  for (int64_t y = 0; y < out.height; ++y)
+    for (int64_t x = 0; x < out.width; ++x) {
+      int64_t from_x = exchanged ? y : x, from_y = exchanged ? x : y;
+      if (right_to_left) from_x = image.width - 1 - from_x;
+      if (bottom_to_top) from_y = image.height - 1 - from_y;
+      std::copy_n(image.pixels.begin() + (from_y * image.width + from_x) * 3, 3,
+                  out.pixels.begin() + (y * out.width + x) * 3);
+    }
+  return out;
+}
+
+[[noreturn]] void refuse(const std::string& where, const Decoder& d) {
+  throw Error(ErrorKind::Usage, where,
+              std::string("cannot read as JPEG: ") + (d.failure.message[0] ? d.failure.message : "out of memory"));
+}
+
+}  // namespace
+
+Image decode_jpeg(std::span<const std::byte> bytes, const std::string& where) {
+  TENON_CHECK(Usage, is_jpeg(bytes), where) << "is not a JPEG file";
+  Decoder d;
+  if (!read_header(d, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size())) refuse(where, d);
+  Image image{d.info.image_width, d.info.image_height, 3, {}};
+  TENON_CHECK(Usage, image.width <= kMaxImageSide && image.height <= kMaxImageSide, where)
+      << "is " << image.width << "x" << image.height << " pixels; sides of at most " << kMaxImageSide << " are read";
+  TENON_CHECK(Usage, image.width * image.height / kPixelsAByte <= static_cast<int64_t>(bytes.size()), where)
+      << "cannot read as JPEG: " << image.width << "x" << image.height << " pixels in " << bytes.size() << " bytes";
+  const bool four = d.info.out_color_space == JCS_CMYK;
+  const int orientation = exif_orientation(d.info);  // markers go when decoding ends
+  const size_t row_bytes = static_cast<size_t>(image.width) * (four ? 4 : 3);
+  image.pixels.resize(row_bytes * static_cast<size_t>(image.height));
+  if (!read_rows(d, image.pixels.data(), row_bytes)) refuse(where, d);
+  if (four) image.pixels = rgb_of_cmyk(image.pixels, d.info.saw_Adobe_marker);
+  return turned(std::move(image), orientation);
+}
+
+bool is_jpeg(std::span<const std::byte> bytes) {
+  return bytes.size() >= 3 && bytes[0] == std::byte{0xff} && bytes[1] == std::byte{0xd8} && bytes[2] == std::byte{0xff};
+}
+
+}  // namespace tenon

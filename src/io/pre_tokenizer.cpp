@@ -1,0 +1,255 @@
+#include "tenon/io/pre_tokenizer.h"
+
+#include <array>
+#include <optional>
+
+#include "tenon/core/error.h"
+#include "tenon/core/utf8.h"
+#include "tenon/io/unicode.h"
+
+namespace tenon {
+namespace {
+using nlohmann::json;
+
+constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr const char* kQwen2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+constexpr int kMostNested = 8;  // Sequences in Sequences
+constexpr size_t kMostSteps = 16;
+
+// A character's place and class, read ahead of the scan.
+struct Character {
+  size_t end;
+  CharClass kind;
+};
+
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text) : text_(text) {}
+
+  bool at_end(size_t i) const { return i >= text_.size(); }
+  Character at(size_t i) const {
+    const uint32_t c = next_code_point(text_, i);
+    return {i, char_class(c)};
+  }
+  bool is(size_t i, CharClass kind) const { return !at_end(i) && at(i).kind == kind; }
+  bool is_blank(size_t i) const { return !at_end(i) && text_[i] == ' '; }
+
+  // End of the run of one class that begins at i.
+  size_t run_end(size_t i, CharClass kind, size_t most = std::string_view::npos) const {
+    for (size_t n = 0; n < most && !at_end(i); ++n) {
+      const Character c = at(i);
+      if (c.kind != kind) break;
+      i = c.end;
+    }
+    return i;
+  }
+
+  // End of 's 't 're 've 'm 'll 'd at i, or i. U+017F folds to s.
+  size_t contraction_end(size_t i, bool any_case) const {
+    if (at_end(i) || text_[i] != '\'' || at_end(i + 1)) return i;
+    const auto lower = [&](size_t k) {
+      const char c = k < text_.size() ? text_[k] : '\0';
+      return any_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+    };
+    const char first = lower(i + 1), second = lower(i + 2);
+    if (first == 's' || first == 't' || first == 'm' || first == 'd') return i + 2;
+    if ((first == 'r' && second == 'e') || (first == 'v' && second == 'e') || (first == 'l' && second == 'l'))
+      return i + 3;
+    if (any_case && text_.substr(i + 1).starts_with("\xc5\xbf")) return i + 3;
+    return i;
+  }
+
+  // \s+(?!\S)|\s+ : white space in front of a word leaves its last character to the word.
+  size_t space_end(size_t i) const {
+    size_t last = i, end = i;
+    while (!at_end(end)) {
+      const Character c = at(end);
+      if (c.kind != CharClass::Space && c.kind != CharClass::Newline) break;
+      last = end;
+      end = c.end;
+    }
+    return at_end(end) || last == i ? end : last;
+  }
+
+  // \s*[\r\n]+ : through the last line end of the white space, or i if it has none.
+  size_t lines_end(size_t i) const {
+    size_t out = i;
+    while (!at_end(i)) {
+      const Character c = at(i);
+      if (c.kind != CharClass::Space && c.kind != CharClass::Newline) break;
+      i = c.end;
+      if (c.kind == CharClass::Newline) out = i;
+    }
+    return out;
+  }
+
+  size_t gpt2(size_t i) const {
+    if (const size_t end = contraction_end(i, false); end != i) return end;
+    const size_t word = is_blank(i) ? i + 1 : i;
+    if (!at_end(word)) {
+      const CharClass kind = at(word).kind;
+      if (kind != CharClass::Space && kind != CharClass::Newline) return run_end(word, kind);
+    }
+    return space_end(i);
+  }
+
+  size_t qwen2(size_t i, size_t most_digits) const {
+    if (const size_t end = contraction_end(i, true); end != i) return end;
+    const Character first = at(i);
+    if (first.kind == CharClass::Letter) return run_end(i, CharClass::Letter);
+    const bool may_lead = first.kind != CharClass::Newline && first.kind != CharClass::Number;
+    if (may_lead && is(first.end, CharClass::Letter)) return run_end(first.end, CharClass::Letter);
+    if (first.kind == CharClass::Number) return run_end(i, CharClass::Number, most_digits);
+    const size_t word = is_blank(i) ? i + 1 : i;
+    if (is(word, CharClass::Other)) return run_end(run_end(word, CharClass::Other), CharClass::Newline);
+    if (const size_t end = lines_end(i); end != i) return end;
+    return space_end(i);
+  }
+
+  size_t digits(size_t i, bool each) const {
+    if (at(i).kind == CharClass::Number) return each ? at(i).end : run_end(i, CharClass::Number);
+    while (!at_end(i) && at(i).kind != CharClass::Number) i = at(i).end;
+    return i;
+  }
+
+ private:
+  std::string_view text_;
+};
+
+std::string type_of(const json& description, const std::string& where) {
+  TENON_CHECK(Model, description.is_object() && description.contains("type") && description["type"].is_string(), where)
+      << "pre_tokenizer: expected an object with a string 'type', found " << description.type_name();
+  return description["type"].get<std::string>();
+}
+
+bool flag(const json& description, const char* key, bool otherwise) {
+  const auto found = description.find(key);
+  return found != description.end() && found->is_boolean() ? found->get<bool>() : otherwise;
+}
+
+std::string text_of(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+}  // namespace
+
+PreTokenizer::Step PreTokenizer::step_of(WordPattern pattern) {
+  return pattern == WordPattern::Gpt2 ? Step::Gpt2 : pattern == WordPattern::Qwen2 ? Step::Qwen2 : Step::Llama3;
+}
+
+PreTokenizer::PreTokenizer(WordPattern pattern) : steps_{step_of(pattern)}, byte_level_(true) {}
+
+PreTokenizer PreTokenizer::from_json(const json& description, const std::string& where) {
+  PreTokenizer out;
+  if (!description.is_null()) out.add(description, where, 0);
+  TENON_CHECK(Model, out.byte_level_, where)
+      << "pre_tokenizer: expected a ByteLevel step; other kinds of byte-pair encoding are not read";
+  return out;
+}
+
+void PreTokenizer::add(const json& description, const std::string& where, int depth) {
+  TENON_CHECK(Model, steps_.size() < kMostSteps && depth < kMostNested, where)
+      << "pre_tokenizer: more than " << kMostSteps << " steps, or nested deeper than " << kMostNested << " levels";
+  const std::string type = type_of(description, where);
+  if (type == "Sequence") {
+    const auto list = description.find("pretokenizers");
+    TENON_CHECK(Model, list != description.end() && list->is_array() && list->size() <= kMostSteps, where)
+        << "pre_tokenizer: expected a Sequence to have an array 'pretokenizers' of at most " << kMostSteps;
+    for (const json& item : *list) add(item, where, depth + 1);
+  } else if (type == "ByteLevel") {
+    add_byte_level(description);
+  } else if (type == "Digits") {
+    steps_.push_back(flag(description, "individual_digits", false) ? Step::EachDigit : Step::DigitRuns);
+  } else if (type == "Split") {
+    add_split(description, where);
+  } else {
+    throw Error(
+        ErrorKind::Model, where,
+        "pre_tokenizer '" + type + "' is not supported; expected ByteLevel, Split, Digits or a Sequence of them");
+  }
+}
+
+void PreTokenizer::add_byte_level(const json& description) {
+  if (flag(description, "add_prefix_space", true)) steps_.push_back(Step::PrefixSpace);
+  if (flag(description, "use_regex", true)) steps_.push_back(Step::Gpt2);
+  byte_level_ = true;
+}
+
+void PreTokenizer::add_split(const json& description, const std::string& where) {
+  const auto pattern = description.find("pattern");
+  const std::string regex = pattern != description.end() && pattern->is_object() ? text_of(*pattern, "Regex") : "";
+  const std::array<std::pair<const char*, Step>, 3> known = {
+      {{kGpt2, Step::Gpt2}, {kQwen2, Step::Qwen2}, {kLlama3, Step::Llama3}}};
+  std::optional<Step> step;
+  for (const auto& [text, s] : known)
+    if (regex == text) step = s;
+  TENON_CHECK(Model, step, where) << "pre_tokenizer: splitting by '"
+                                  << (regex.empty() && pattern != description.end() ? pattern->dump() : regex)
+                                  << "' is not supported; expected the pattern of GPT-2, Qwen2 or Llama 3";
+  // These patterns match everything, so that keeping the matches alone is the same as isolating them.
+  const std::string behavior = text_of(description, "behavior");
+  const bool invert = flag(description, "invert", false);
+  TENON_CHECK(Model, (behavior == "Isolated" && !invert) || (behavior == "Removed" && invert), where)
+      << "pre_tokenizer: Split with behavior '" << behavior << "' and invert " << (invert ? "true" : "false")
+      << " is not supported; expected Isolated, not inverted";
+  steps_.push_back(*step);
+}
+
+PreTokenizer PreTokenizer::from_gguf_name(std::string_view name, const std::string& where) {
+  if (name == "gpt-2") return PreTokenizer(WordPattern::Gpt2);
+  if (name == "qwen2") return PreTokenizer(WordPattern::Qwen2);
+  if (name == "llama-bpe" || name == "llama3" || name == "llama-v3") return PreTokenizer(WordPattern::Llama3);
+  TENON_CHECK(Model, name == "smollm", where)
+      << "tokenizer.ggml.pre '" << name << "' is not supported; expected gpt-2, qwen2, llama-bpe or smollm";
+  PreTokenizer out(WordPattern::Gpt2);
+  out.steps_.insert(out.steps_.begin(), Step::EachDigit);
+  return out;
+}
+
+void PreTokenizer::each(std::string_view text, const std::function<void(std::string_view)>& f) const {
+  if (!text.empty()) run(0, text, f);
+}
+
+void PreTokenizer::run(size_t step, std::string_view text, const std::function<void(std::string_view)>& f) const {
+  if (step == steps_.size()) {
+    f(text);
+    return;
+  }
+  if (steps_[step] == Step::PrefixSpace) {
+    if (text.starts_with(' '))
+      run(step + 1, text, f);
+    else
+      run(step + 1, std::string(" ").append(text), f);
+    return;
+  }
+  const Scanner scan(text);
+  for (size_t i = 0, end = 0; i < text.size(); i = end) {
+    switch (steps_[step]) {
+      case Step::Gpt2:
+        end = scan.gpt2(i);
+        break;
+      case Step::Qwen2:
+        end = scan.qwen2(i, 1);
+        break;
+      case Step::Llama3:
+        end = scan.qwen2(i, 3);
+        break;
+      case Step::EachDigit:
+        end = scan.digits(i, true);
+        break;
+      case Step::DigitRuns:
+        end = scan.digits(i, false);
+        break;
+      case Step::PrefixSpace:
+        break;
+    }
+    run(step + 1, text.substr(i, end - i), f);
+  }
+}
+
+}  // namespace tenon

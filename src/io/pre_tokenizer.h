@@ -1,0 +1,50 @@
+// How text is cut into pieces before byte-pair encoding: what a tokenizer.json calls pre_tokenizer.
+//
+// The word patterns in use are few, and each has a scanner here that walks the text once: linear time whatever the
+// text, and nothing of a file is run as a regular expression. A pattern without a scanner is refused by name.
+#pragma once
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon {
+
+/// The word patterns that have a scanner. L, N, \s are Unicode's letters, numbers and white space.
+enum class WordPattern {
+  Gpt2,   ///< 's|'t|'re|'ve|'m|'ll|'d| ?L+| ?N+| ?[^\sLN]+|\s+(?!\S)|\s+
+  Qwen2,  ///< (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\nLN]?L+|N| ?[^\sLN]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+  Llama3  ///< Qwen2's with N{1,3} for N
+};
+
+/// A list of steps, each of which cuts every piece that the step before left. Immutable; a plain value.
+class PreTokenizer {
+ public:
+  /// From a tokenizer.json's "pre_tokenizer": ByteLevel, Split by one of the patterns, Digits, or a Sequence of these.
+  /// Error(Model) for anything else, and unless one step is ByteLevel.
+  static PreTokenizer from_json(const nlohmann::json& description, const std::string& where);
+  /// By the name in a GGUF's tokenizer.ggml.pre: gpt-2, qwen2, llama-bpe (llama3, llama-v3), smollm. Error(Model) that
+  /// lists them for any other.
+  static PreTokenizer from_gguf_name(std::string_view name, const std::string& where);
+  /// One word pattern alone.
+  explicit PreTokenizer(WordPattern pattern);
+
+  /// Calls f with the pieces of `text` (well-formed UTF-8), in order; together they are the text (with a blank in
+  /// front, if the file asks for one). Linear in the text.
+  void each(std::string_view text, const std::function<void(std::string_view)>& f) const;
+
+ private:
+  enum class Step { Gpt2, Qwen2, Llama3, EachDigit, DigitRuns, PrefixSpace };
+  PreTokenizer() = default;
+  static Step step_of(WordPattern pattern);
+  void add(const nlohmann::json& description, const std::string& where, int depth);
+  void add_byte_level(const nlohmann::json& description);
+  void add_split(const nlohmann::json& description, const std::string& where);
+  void run(size_t step, std::string_view text, const std::function<void(std::string_view)>& f) const;
+
+  std::vector<Step> steps_;
+  bool byte_level_ = false;
+};
+
+}  // namespace tenon

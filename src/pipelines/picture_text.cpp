@@ -1,0 +1,141 @@
+#include "tenon/pipelines/picture_text.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/core/options.h"
+#include "tenon/core/stop.h"
+#include "tenon/core/text.h"
+#include "tenon/io/files.h"
+#include "tenon/io/json.h"
+
+namespace tenon {
+namespace {
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr size_t kShortHash = 10;  // digits of a model's hash in A1111's text
+constexpr uintmax_t kCachedFrom = 64u << 20;
+
+// SHA-256 of large files by path, size and time of change. A cache that cannot be read or written is no error: hashes
+// are worked out again.
+class HashCache {
+ public:
+  HashCache() : path_(cache_folder() / "sha256.json") {
+    try {
+      if (file_exists(path_)) known_ = read_json_object(path_);
+    } catch (const Error& e) {
+      if (e.kind() == ErrorKind::Cancelled) throw;
+      warn(e.what());
+      known_ = nlohmann::json::object();
+    }
+  }
+
+  std::string of(const fs::path& file) {
+    std::error_code failed;
+    const uintmax_t size = fs::file_size(file, failed);
+    const auto time = fs::last_write_time(file, failed).time_since_epoch().count();
+    const fs::path place = fs::weakly_canonical(file, failed);
+    if (failed || size < kCachedFrom) return sha256_file(file);
+    const std::string key = as_utf8(place.native()) + " " + std::to_string(size) + " " + std::to_string(time);
+    if (known_.contains(key) && known_[key].is_string()) return known_[key].get<std::string>();
+    std::string hash = sha256_file(file);
+    known_[key] = hash;
+    keep();
+    return hash;
+  }
+
+ private:
+  void keep() {
+    std::error_code failed;
+    fs::create_directories(path_.parent_path(), failed);
+    const std::string text = known_.dump(1);
+    try {
+      if (!failed) write_file(path_, std::as_bytes(std::span(text)), Overwrite::Yes);
+    } catch (const Error& e) {
+      warn(e.what());
+    }
+    if (failed) warn(path_.string() + ": " + failed.message());
+  }
+  void warn(const std::string& why) {
+    if (!std::exchange(warned_, true)) spdlog::warn("cache of hashes: {}", why);
+  }
+
+  fs::path path_;
+  nlohmann::json known_ = nlohmann::json::object();
+  bool warned_ = false;
+};
+
+std::string pixel_hash(const Image& image) { return sha256_hex(std::as_bytes(std::span(image.pixels))); }
+
+PictureSettings a1111_settings(const ImageResult& result, size_t i, const ModelText& model, const MadeBy& by) {
+  const ImageRequest& r = result.request;
+  PictureSettings s{{"Steps", std::to_string(r.steps)},
+                    {"Sampler", a1111_sampler_name(r.sampler)},
+                    {"CFG scale", number_text(r.cfg_scale)},
+                    {"Seed", std::to_string(result.seeds[i])},
+                    {"Size", std::to_string(r.width) + "x" + std::to_string(r.height)}};
+  if (!model.sha256.empty()) s.emplace_back("Model hash", model.sha256.substr(0, kShortHash));
+  s.emplace_back("Model", model.name);
+  if (r.init) s.emplace_back("Denoising strength", number_text(r.strength));
+  if (r.scheduler.karras.value_or(false)) s.emplace_back("Schedule type", "Karras");
+  if (r.clip_skip) s.emplace_back("Clip skip", std::to_string(r.clip_skip + 1));  // there 1 is all layers
+  s.emplace_back("RNG", "CPU");
+  s.emplace_back("Version", "tenon " + by.version);
+  return s;
+}
+
+}  // namespace
+
+ModelText model_text(const Model& model) {
+  ModelText out{model.name(), {}};
+  if (!model.checkpoint()) return out;
+  std::set<fs::path> files;
+  for (const auto& [name, component] : model.checkpoint()->components())
+    files.insert(component.files.begin(), component.files.end());
+  HashCache cache;
+  if (files.size() == 1) {
+    out.sha256 = cache.of(*files.begin());
+    return out;
+  }
+  std::string list;
+  for (const fs::path& file : files) {
+    check_stop();
+    list += cache.of(file) + "\n";
+  }
+  out.sha256 = sha256_hex(std::as_bytes(std::span(list)));
+  return out;
+}
+
+ordered_json picture_json(const ImageResult& result, size_t i) {
+  const ImageRequest& r = result.request;
+  ordered_json out{{"seed", result.seeds[i]}, {"rng", "cpu"},
+                   {"prompt", r.prompt},      {"negative_prompt", r.negative},
+                   {"width", r.width},        {"height", r.height},
+                   {"steps", r.steps},        {"cfg_scale", r.cfg_scale},
+                   {"sampler", r.sampler},    {"schedule", r.scheduler.karras.value_or(false) ? "karras" : "discrete"}};
+  if (r.scheduler.eta) out["eta"] = *r.scheduler.eta;
+  if (r.clip_skip) out["clip_skip"] = r.clip_skip;
+  out.update({{"timesteps", result.timesteps}, {"sigmas", result.sigmas}, {"type", name_of(result.type)}});
+  if (r.init) out.update({{"strength", r.strength}, {"init_sha256", r.init->sha256}});
+  if (r.init && r.init->scaled_from)
+    out.update({{"init_size", {r.init->scaled_from->first, r.init->scaled_from->second}},
+                {"resize_mode", name_of(r.resize_mode)}});
+  out["pixels_sha256"] = pixel_hash(result.images[i]);
+  return out;
+}
+
+ImageText picture_text(const ImageResult& result, size_t i, const ModelText& model, const MadeBy& by) {
+  ordered_json about{{"tenon", by.version}};
+  if (!by.commit.empty()) about["commit"] = by.commit;
+  about.update({{"model", model.name}, {"model_sha256", model.sha256}});
+  about.update(picture_json(result, i));
+  const ImageRequest& r = result.request;
+  return {{"parameters", a1111_parameters(r.prompt, r.negative, a1111_settings(result, i, model, by))},
+          {"tenon", about.dump()}};
+}
+
+}  // namespace tenon

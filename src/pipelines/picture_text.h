@@ -1,0 +1,32 @@
+// What a picture says about itself: the text chunks of its PNG file. Equal requests give equal texts: nothing in them
+// depends on when, how fast or on how many threads it was drawn.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tenon/pipelines/text_to_image.h"
+
+namespace tenon {
+
+/// Name and SHA-256 of a model's weights.
+struct ModelText {
+  std::string name;
+  std::string sha256;  ///< empty for random weights; of several files: of the list of their hashes
+};
+
+/// The program that drew a picture.
+struct MadeBy {
+  std::string version;  ///< "0.1.0"
+  std::string commit;   ///< may be empty
+};
+
+/// Hashes the model's files. Hashes of large files are kept in the cache folder by path, size and time.
+/// Asks check_stop().
+ModelText model_text(const Model& model);
+
+/// Settings, seed, noise levels and pixel hash of image i.
+nlohmann::ordered_json picture_json(const ImageResult& result, size_t i);
+/// The chunks "parameters" (as A1111's web UI writes it) and "tenon" (JSON).
+ImageText picture_text(const ImageResult& result, size_t i, const ModelText& model, const MadeBy& by);
+
+}  // namespace tenon

@@ -1,0 +1,61 @@
+// Where the readers of a launch's result went that are not part of it: fused into another anchor's launch, or refused.
+#include <algorithm>
+
+#include "tenon/plan/partition.h"
+
+namespace tenon {
+
+// Notes every node that `launch` computes for `values`, before they count as being in memory.
+void Partitioner::remember_places(const Launch& launch, const std::vector<Expr>& values) {
+  Expr anchor;
+  const auto walk = [&](std::vector<Expr> stack, const std::string& hole) {
+    std::unordered_set<const Node*> seen;
+    while (!stack.empty()) {
+      const Expr e = stack.back();
+      stack.pop_back();
+      if (e->family() == Family::Leaf || buffer_of_.contains(e.get()) || !seen.insert(e.get()).second) continue;
+      places_[e.get()].push_back({launch.name, hole});
+      if (e->family() == Family::Anchor)
+        anchor = e;
+      else
+        stack.insert(stack.end(), e->in.begin(), e->in.end());
+    }
+  };
+  walk(values, "out");
+  if (!anchor) return;
+  with_anchor_.insert(launch.name);
+  const auto holes = skeleton(launch.skeleton).holes();
+  for (size_t i = 0; i < anchor->in.size(); ++i)
+    walk({anchor->in[i]}, i < holes.size() ? std::string(holes[i]) : std::to_string(i));
+}
+
+// An anchor reads the value through the hole of its operand, whatever else the value goes into.
+std::vector<Place> Partitioner::places_of(const Neighbour& n) const {
+  const auto found = places_.find(n.reader.get());
+  std::vector<Place> out = found == places_.end() ? std::vector<Place>{} : found->second;
+  if (n.reader->family() != Family::Anchor) return out;
+  for (Place& place : out)
+    for (const Phase& phase : plan_.phases)
+      for (const Launch& l : phase.launches) {
+        const auto holes = l.name == place.launch ? skeleton(l.skeleton).holes() : std::span<const std::string_view>{};
+        for (size_t i = 0; i < std::min(holes.size(), n.reader->in.size()); ++i)
+          if (n.reader->in[i] == n.value) place.hole = holes[i];
+      }
+  return out;
+}
+
+void Partitioner::place_neighbours() {
+  for (Neighbour& n : neighbours_) {
+    n.apart.into = places_of(n);
+    const bool fused =
+        std::ranges::any_of(n.apart.into, [&](const Place& p) { return with_anchor_.contains(p.launch); });
+    if (n.reader->family() == Family::Anchor)
+      n.apart.kind = Apart::Anchor;
+    else if (!fused)
+      n.apart.kind = Apart::Refused;
+    plan_.phases[n.phase].launches[n.launch].apart.push_back(std::move(n.apart));
+  }
+  neighbours_.clear();
+}
+
+}  // namespace tenon

@@ -1,0 +1,43 @@
+// The kernels of a plan, each made once, and what they take together.
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "tenon/plan/plan.h"
+#include "tenon/runtime/weight_store.h"
+
+namespace tenon {
+
+/// Bytes of an executable, exact and known before it is made.
+struct MemoryPlan {
+  int64_t arena = 0, weights = 0, scratch = 0;
+  int64_t kept = 0;       ///< kernels' own
+  int64_t missing = 0;    ///< of the weights, what its store does not have yet
+  int64_t transient = 0;  ///< while values of weights alone are computed, before anything but weights is allocated
+  int64_t total() const { return arena + weights + scratch + kept; }
+  /// The most that making it takes beside what the store has.
+  int64_t needed() const { return std::max(total() - weights + missing, missing + transient); }
+};
+/// What `plan` will take over a store.
+MemoryPlan plan_memory(const Plan& plan, const WeightStore& store);
+/// What it will take on a backend, over weights of its own.
+MemoryPlan plan_memory(const Plan& plan, const std::shared_ptr<Backend>& backend);
+
+struct PlanKernels {
+  struct Made {
+    std::shared_ptr<Kernel> kernel;
+    const Launch* launch;
+    Rate rate;
+    bool stored;            ///< its results are: it runs when the store first makes them
+    size_t first, weights;  ///< its weights, or its results, among the parts of all requests
+  };
+  std::vector<Made> kernels;            ///< in the plan's order
+  std::vector<WeightRequest> requests;  ///< of all kernels, and results that are stored
+  MemoryPlan memory;
+
+  /// `plan` outlives them.
+  PlanKernels(const Plan& plan, const WeightStore& store);
+};
+
+}  // namespace tenon

@@ -1,0 +1,242 @@
+#include "tenon/runtime/weight_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "tenon/core/error.h"
+#include "tenon/core/stop.h"
+
+namespace tenon {
+namespace {
+
+// Larger parts have memory of their own; the small ones of a call share a block.
+constexpr int64_t kOwnMemory = 256 << 10;
+
+}  // namespace
+
+// What made some entries, and can again.
+struct WeightStore::Maker {
+  WeightRequest request;
+  std::vector<std::weak_ptr<Entry>> parts;
+  std::vector<std::shared_ptr<Entry>> needs;
+  std::set<std::string> depends;  // on parameters, by way of what it needs too
+};
+
+struct WeightStore::Entry {
+  std::shared_ptr<void> memory;
+  int64_t bytes = 0;
+  std::shared_ptr<Maker> maker;
+};
+
+// A parameter that an update has replaced: a copy of what it is.
+struct WeightStore::Override {
+  DType dtype = DType::F32;
+  Shape shape;
+  std::vector<std::byte> host;
+  std::shared_ptr<void> device;
+};
+
+WeightStore::WeightStore(std::shared_ptr<Backend> backend, std::shared_ptr<const WeightSource> source)
+    : backend_(std::move(backend)), source_(std::move(source)) {}
+WeightStore::~WeightStore() = default;
+
+WeightStore::Bytes WeightStore::bytes_of(std::span<const WeightRequest> requests) const {
+  const std::lock_guard lock(mutex_);
+  Bytes out;
+  std::set<std::string_view> seen;
+  for (const WeightRequest& r : requests)
+    for (const WeightRequest::Part& p : r.parts) {
+      if (!seen.insert(p.key).second) continue;
+      out.all += p.bytes;
+      if (!entries_.contains(p.key)) out.missing += p.bytes;
+    }
+  return out;
+}
+
+// One call of `get`: what is to be made, and when parameters are done with.
+class WeightStore::Preparation {
+ public:
+  Preparation(WeightStore& store, std::span<const WeightRequest> requests) : store_(store) {
+    std::set<std::string_view> seen;
+    int64_t small = 0;
+    for (const WeightRequest& r : requests) {
+      bool missing = false;
+      for (const WeightRequest::Part& p : r.parts) {
+        if (store.entries_.contains(p.key) || !seen.insert(p.key).second) continue;
+        missing = true;
+        if (p.bytes < kOwnMemory) small += p.bytes;
+      }
+      if (!missing) continue;
+      to_make_.insert(&r);
+      for (const std::string& name : r.params) ++uses_[name];
+    }
+    if (small) block_ = store.backend_->allocate(small);
+  }
+
+  void make(const WeightRequest& r) {
+    if (!to_make_.contains(&r)) return;
+    std::vector<std::shared_ptr<Entry>> parts;
+    for (const WeightRequest::Part& p : r.parts)  // what is here already may be read meanwhile: it stays as it is
+      parts.push_back(store_.entries_.contains(p.key) ? nullptr : std::make_shared<Entry>(memory(p), p.bytes));
+    const std::shared_ptr<Maker> maker = store_.make(r, parts);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (!parts[i]) continue;
+      parts[i]->maker = maker;
+      store_.entries_.emplace(r.parts[i].key, parts[i]);
+      ++store_.counters_.made;
+      store_.counters_.made_bytes += parts[i]->bytes;
+    }
+    store_.makers_.push_back(maker);
+    for (const std::string& name : r.params)
+      if (--uses_[name] == 0) store_.source_->done(name);
+  }
+
+ private:
+  std::shared_ptr<void> memory(const WeightRequest::Part& p) {
+    if (p.bytes >= kOwnMemory) return store_.backend_->allocate(p.bytes);
+    std::byte* const at = static_cast<std::byte*>(block_.get()) + taken_;
+    taken_ += p.bytes;
+    return {block_, at};
+  }
+
+  WeightStore& store_;
+  std::set<const WeightRequest*> to_make_;
+  std::map<std::string, int> uses_;  // of parameters, by what is still to be made
+  std::shared_ptr<void> block_;
+  int64_t taken_ = 0;
+};
+
+std::vector<std::shared_ptr<void>> WeightStore::get(std::span<const WeightRequest> requests) {
+  const std::lock_guard lock(mutex_);
+  Preparation preparation(*this, requests);
+  std::vector<std::shared_ptr<void>> out;
+  for (const WeightRequest& r : requests) {
+    check_stop("weights");
+    preparation.make(r);
+    for (const WeightRequest::Part& p : r.parts) {
+      const std::shared_ptr<Entry>& entry = entries_.at(p.key);
+      out.emplace_back(entry, entry->memory.get());
+    }
+  }
+  stream().synchronize();  // whoever runs is on another stream
+  return out;
+}
+
+Stream& WeightStore::stream() {
+  if (!stream_) stream_ = backend_->make_stream();
+  return *stream_;
+}
+
+std::shared_ptr<WeightStore::Maker> WeightStore::make(const WeightRequest& request,
+                                                      std::vector<std::shared_ptr<Entry>> parts) {
+  auto maker = std::make_shared<Maker>();
+  maker->request = request;
+  maker->depends.insert(request.params.begin(), request.params.end());
+  for (const std::string& key : request.needs) {
+    const auto it = entries_.find(key);
+    TENON_CHECK(Internal, it != entries_.end(), "weights") << "needed before it was made: " << key;
+    maker->needs.push_back(it->second);
+    maker->depends.insert(it->second->maker->depends.begin(), it->second->maker->depends.end());
+  }
+  maker->parts.assign(parts.begin(), parts.end());
+  run(*maker);
+  return maker;
+}
+
+void WeightStore::run(const Maker& maker) {
+  std::vector<std::shared_ptr<void>> held;
+  std::vector<void*> parts, needs;
+  for (size_t i = 0; i < maker.parts.size(); ++i) {
+    const std::shared_ptr<Entry> entry = maker.parts[i].lock();
+    // Others made together with it may have been here before, or have been released.
+    held.push_back(entry ? entry->memory : backend_->allocate(maker.request.parts[i].bytes));
+    parts.push_back(held.back().get());
+  }
+  for (const std::shared_ptr<Entry>& e : maker.needs) needs.push_back(e->memory.get());
+  const WeightMaking with{stream(), [this](const std::string& name) { return find(name); }, needs};
+  maker.request.make(with, parts);
+}
+
+ParamView WeightStore::find(const std::string& name) const {
+  if (const auto it = overrides_.find(name); it != overrides_.end()) {
+    const Override& o = it->second;
+    return {o.dtype, o.shape, o.device ? o.device.get() : o.host.data(), o.device != nullptr};
+  }
+  const HostView view = source_->find(name);
+  return {view.dtype, view.shape, view.data};
+}
+
+// ---- updates ------------------------------------------------------------------------------------------------------
+
+void WeightStore::check(const std::string& name, DType dtype, const Shape& shape) const {
+  const HostView known = source_->find(name);
+  const Shape expected = known.shape;
+  const DType type = known.dtype;
+  source_->done(name);
+  TENON_CHECK(Model, shape == expected, name) << "weight has shape " << shape.str() << ", expected " << expected.str();
+  TENON_CHECK(Model, is_float(dtype) == is_float(type), name)
+      << "weight has type " << name_of(dtype) << ", expected one like " << name_of(type);
+}
+
+void WeightStore::update(const std::string& name, const HostView& value) {
+  const std::lock_guard lock(mutex_);
+  check(name, value.dtype, value.shape);
+  const std::byte* const data = static_cast<const std::byte*>(value.data);
+  const int64_t bytes = value.shape.numel() * size_of(value.dtype);
+  overrides_[name] = {value.dtype, value.shape, {data, data + bytes}, nullptr};
+  remake(name);
+}
+
+void WeightStore::update(const std::string& name, DType dtype, const Shape& shape, const void* device_memory) {
+  const std::lock_guard lock(mutex_);
+  check(name, dtype, shape);
+  Override& o = overrides_[name];
+  const int64_t bytes = shape.numel() * size_of(dtype);
+  const bool fits = o.device && o.shape == shape && o.dtype == dtype;
+  o = {dtype, shape, {}, fits ? o.device : backend_->allocate(bytes)};
+  backend_->copy(stream(), o.device.get(), device_memory, bytes);
+  remake(name);
+}
+
+void WeightStore::remake(const std::string& name) {
+  std::set<std::string> read;
+  std::erase_if(makers_, [](const std::weak_ptr<Maker>& m) { return m.expired(); });
+  for (const std::weak_ptr<Maker>& weak : makers_) {
+    const std::shared_ptr<Maker> maker = weak.lock();
+    if (!maker->depends.contains(name)) continue;
+    run(*maker);
+    ++counters_.remade;
+    read.insert(maker->request.params.begin(), maker->request.params.end());
+  }
+  for (const std::string& param : read)
+    if (!overrides_.contains(param)) source_->done(param);
+  stream().synchronize();
+}
+
+void WeightStore::release_unused() {
+  const std::lock_guard lock(mutex_);
+  // What another entry needs goes when that has gone.
+  while (std::erase_if(entries_, [](const auto& e) { return e.second.use_count() == 1; }) > 0) {
+  }
+  std::erase_if(makers_, [](const std::weak_ptr<Maker>& m) { return m.expired(); });
+}
+
+WeightStore::Counters& WeightStore::Counters::operator+=(const Counters& o) {
+  entries += o.entries;
+  bytes += o.bytes;
+  made += o.made;
+  made_bytes += o.made_bytes;
+  remade += o.remade;
+  return *this;
+}
+
+WeightStore::Counters WeightStore::counters() const {
+  const std::lock_guard lock(mutex_);
+  Counters out = counters_;
+  out.entries = static_cast<int64_t>(entries_.size());
+  for (const auto& [key, entry] : entries_) out.bytes += entry->bytes;
+  return out;
+}
+
+}  // namespace tenon

@@ -1,0 +1,82 @@
+// The weights of one model component on one backend. An entry is memory that holds what a constant expression over
+// parameters becomes in a layout and an element type (backend/weights.h), or a value that a plan computes of weights
+// alone. Executables over one store that want the same hold it once, whatever their sizes.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tenon/backend/backend.h"
+
+namespace tenon {
+
+/// Calls may come from several threads; they wait for one another. Entries stay until they are released.
+class WeightStore {
+ public:
+  WeightStore(std::shared_ptr<Backend> backend, std::shared_ptr<const WeightSource> source);
+  WeightStore(const WeightStore&) = delete;
+  WeightStore& operator=(const WeightStore&) = delete;
+  ~WeightStore();
+
+  const std::shared_ptr<Backend>& backend() const { return backend_; }
+
+  /// Bytes of all parts of the requests, each key once, and of those that are not here.
+  struct Bytes {
+    int64_t all = 0, missing = 0;
+  };
+  Bytes bytes_of(std::span<const WeightRequest> requests) const;
+
+  /// Memory of all parts of the requests, in order. What is not here is made, in order; a request comes behind what it
+  /// needs. A parameter is done with (WeightSource::done) when the last that was to be made of it now has been. What is
+  /// given keeps its memory for as long as it lives. Throws Error(Model) for parameters that are missing or of another
+  /// shape, Error(Memory).
+  std::vector<std::shared_ptr<void>> get(std::span<const WeightRequest> requests);
+
+  /// From now on parameter `name` is `value`, a copy of which is kept: whatever was made of it is made again, in place,
+  /// so that executables and what they recorded stay as they are. Waits for the end. Nobody may run meanwhile.
+  /// Error(Model) for an unknown name, another shape or another kind of type than the source's; what was made of it
+  /// before an error is of no use.
+  void update(const std::string& name, const HostView& value);
+  /// The same from the device's memory.
+  void update(const std::string& name, DType dtype, const Shape& shape, const void* device_memory);
+
+  /// Frees what nobody holds.
+  void release_unused();
+
+  struct Counters {
+    int64_t entries = 0, bytes = 0;    ///< that are here now
+    int64_t made = 0, made_bytes = 0;  ///< so far, for the first time
+    int64_t remade = 0;                ///< so far, by updates
+    Counters& operator+=(const Counters& o);
+  };
+  Counters counters() const;
+
+ private:
+  struct Entry;
+  struct Maker;
+  struct Override;
+  using Entries = std::map<std::string, std::shared_ptr<Entry>>;
+  class Preparation;
+
+  Stream& stream();
+  std::shared_ptr<Maker> make(const WeightRequest& request, std::vector<std::shared_ptr<Entry>> parts);
+  void run(const Maker& maker);
+  ParamView find(const std::string& name) const;
+  void check(const std::string& name, DType dtype, const Shape& shape) const;
+  void remake(const std::string& name);
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<Backend> backend_;
+  std::shared_ptr<const WeightSource> source_;
+  std::shared_ptr<Stream> stream_;  // that weights are made on, once there are any
+  Entries entries_;
+  std::vector<std::weak_ptr<Maker>> makers_;  // in the order in which they made: what one needs comes before it
+  std::map<std::string, Override> overrides_;
+  Counters counters_;
+};
+
+}  // namespace tenon

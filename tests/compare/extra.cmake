@@ -1,0 +1,15 @@
+# What makes launches wrong, and the programs that must notice.
+add_library(tenon_plant SHARED ${CMAKE_CURRENT_LIST_DIR}/plant/plant.cpp)
+target_link_libraries(tenon_plant PRIVATE tenon tenon_flags ${CMAKE_DL_LIBS})
+target_compile_definitions(test_compare PRIVATE PLANT_LIBRARY="$<TARGET_FILE:tenon_plant>")
+if(TENON_SANITIZE)
+  target_compile_definitions(test_compare PRIVATE PLANT_SANITIZED)
+else()
+  add_executable(consumer ${CMAKE_CURRENT_SOURCE_DIR}/consumer/main.cpp)
+  target_link_libraries(consumer PRIVATE tenon tenon_flags)
+  add_dependencies(test_compare tenon_plant consumer test_planned test_skeletons test_models test_pipelines example_conv_silu
+                   example_permuting_sink example_residual)
+  if(TARGET tenon_cli)
+    add_dependencies(test_compare tenon_cli)
+  endif()
+endif()

@@ -1,0 +1,99 @@
+// Programs that compare, run on a CPU backend whose every launch is wrong in one place (plant/plant.cpp): the examples,
+// the consumer, `tenon verify` and the launch tests must all fail. (That they pass without the fault is their own
+// test.)
+#include <gmock/gmock.h>
+
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace {
+
+using testing::HasSubstr;
+
+struct Finished {
+  int code;
+  std::string out;
+};
+
+Finished run(const std::string& command, const std::string& fault) {
+  const std::string line = (fault.empty() ? "" : "LD_PRELOAD='" PLANT_LIBRARY "' PLANTED_FAULT=" + fault + " ") +
+                           TENON_BINARY_DIR "/bin/" + command + " 2>&1";
+  FILE* pipe = popen(line.c_str(), "r");
+  if (!pipe) throw std::runtime_error("cannot run " + line);
+  Finished f;
+  std::array<char, 4096> part;
+  for (size_t n; (n = fread(part.data(), 1, part.size(), pipe)) > 0;) f.out.append(part.data(), n);
+  const int status = pclose(pipe);
+  f.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return f;
+}
+
+std::string lines_with(const std::string& part, const std::string& text) {
+  std::istringstream in(text);
+  std::string out;
+  for (std::string line; std::getline(in, line);)
+    if (line.find(part) != std::string::npos) out += line + "\n";
+  return out;
+}
+
+class Planted : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+#ifdef PLANT_SANITIZED
+    GTEST_SKIP() << "a sanitizer's library must be loaded first";
+#endif
+  }
+};
+
+TEST_P(Planted, ExamplesFail) {
+  for (const std::string name : {"example_conv_silu", "example_permuting_sink", "example_residual", "consumer"}) {
+    EXPECT_EQ(run(name, "").code, 0) << name;
+    const Finished f = run(name, GetParam());
+    EXPECT_EQ(f.code, 1) << name << ": " << f.out;
+    EXPECT_THAT(f.out, HasSubstr(" differ, the first at ")) << name;
+  }
+}
+
+TEST_P(Planted, EveryGateOfVerifyFails) {
+  const std::string verify = "tenon verify -m random:tiny --part text --type f32 --json";
+  EXPECT_EQ(nlohmann::json::parse(run(verify, "").out).at("failed"), 0);
+  const Finished f = run(verify, GetParam());
+  EXPECT_EQ(f.code, 5) << f.out;
+  const auto report = nlohmann::json::parse(f.out);
+  EXPECT_EQ(report.at("passed"), 0) << f.out;
+  EXPECT_GE(report.at("failed"), 20);
+  for (const auto& c : report.at("cases"))
+    EXPECT_THAT(c.at("note").get<std::string>(), HasSubstr(" differ, the first at ")) << c;
+}
+
+TEST_P(Planted, EveryLaunchTestFails) {
+  const std::string tests =
+      "test_skeletons --gtest_filter='Gemm.*:Conv.*:Heads.*:Plain.*:Planned.*"
+      "-*FullSize*:*IsAModelError'";
+  const Finished f = run(tests, GetParam());
+  EXPECT_EQ(f.code, 1);
+  EXPECT_EQ(lines_with("[       OK ]", f.out), "");
+  const Finished plans = run("test_planned --gtest_filter='ReductionsBeside*'", GetParam());
+  EXPECT_EQ(plans.code, 1);
+  EXPECT_EQ(lines_with("[       OK ]", plans.out), "");
+}
+
+TEST_P(Planted, NetworksFail) {
+  for (const auto& [name, says] :
+       {std::pair<std::string, const char*>{"test_models --gtest_filter='*VitParity*EqualsTheReference/timm'",
+                                            " differ, the first at "},
+        {"test_pipelines --gtest_filter='WholePictures.AgreeWithDiffusers'", "wrote"}}) {  // pipelines look for NaN
+    const Finished f = run(name, GetParam());
+    EXPECT_EQ(f.code, 1) << name;
+    EXPECT_THAT(f.out, HasSubstr(says)) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, Planted, testing::Values("nan", "tile"),
+                         [](const auto& fault) { return fault.param; });
+
+}  // namespace

@@ -1,0 +1,99 @@
+// What control groups leave, over trees of files as the kernel shows them.
+#include "tenon/backend/cpu/host_memory.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <limits>
+
+namespace {
+namespace fs = std::filesystem;
+using namespace tenon::cpu;
+
+constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+
+class ControlGroups : public testing::Test {
+ protected:
+  ControlGroups() {
+    std::string name = (fs::temp_directory_path() / "tenon-groups-XXXXXX").string();
+    root_ = mkdtemp(name.data());
+  }
+  ~ControlGroups() override { fs::remove_all(root_); }
+  void put(const std::string& file, const std::string& text) const {
+    fs::create_directories((root_ / file).parent_path());
+    std::ofstream(root_ / file) << text;
+  }
+  void group(const std::string& path, const std::string& most, int64_t used, int64_t idle = 0) const {
+    put(path + "/memory.max", most + "\n");
+    put(path + "/memory.current", std::to_string(used) + "\n");
+    put(path + "/memory.stat", "anon 5\ninactive_file " + std::to_string(idle) + "\nactive_file 7\n");
+  }
+  void group1(const std::string& path, const std::string& most, int64_t used, int64_t idle = 0) const {
+    put("memory" + path + "/memory.limit_in_bytes", most + "\n");
+    put("memory" + path + "/memory.usage_in_bytes", std::to_string(used) + "\n");
+    put("memory" + path + "/memory.stat", "inactive_file 3\ntotal_inactive_file " + std::to_string(idle) + "\n");
+  }
+  int64_t available(const std::string& own) const {
+    put("own", own);
+    return control_group_available(root_, root_ / "own");
+  }
+
+ private:
+  fs::path root_;
+};
+
+TEST_F(ControlGroups, NoneMeansNoLimit) {
+  EXPECT_EQ(available(""), kNone);
+  EXPECT_EQ(available("0::/\n"), kNone);
+  EXPECT_EQ(available("0::/a/b\n"), kNone);
+  EXPECT_EQ(available("nonsense\n::\n4:memory\n"), kNone);
+}
+
+TEST_F(ControlGroups, TheOwnGroupCounts) {
+  group("user.slice/app.scope", "1000", 300);
+  EXPECT_EQ(available("0::/user.slice/app.scope\n"), 700);
+  EXPECT_EQ(available("0::/user.slice/other.scope\n"), kNone);
+}
+
+TEST_F(ControlGroups, TheLeastOfAllGroupsAround) {
+  group("a", "5000", 100);
+  group("a/b", "900", 800);
+  group("a/b/c", "max", 10);
+  EXPECT_EQ(available("0::/a/b/c\n"), 100);
+  EXPECT_EQ(available("0::/a\n"), 4900);
+}
+
+TEST_F(ControlGroups, IdleCacheOfFilesIsLeft) {
+  group("a", "1000", 900, 400);
+  EXPECT_EQ(available("0::/a\n"), 500);
+  group("a", "1000", 100, 2000);
+  EXPECT_EQ(available("0::/a\n"), 1000);
+  group("a", "1000", 1200);
+  EXPECT_EQ(available("0::/a\n"), 0);
+}
+
+// A container shows its own group at the root of the hierarchy, whatever the group is called outside.
+TEST_F(ControlGroups, TheRootOfAContainerCounts) {
+  group(".", "2000", 500);
+  EXPECT_EQ(available("0::/docker/abc\n"), 1500);
+  EXPECT_EQ(available("0::/../outside\n"), 1500);
+}
+
+TEST_F(ControlGroups, VersionOne) {
+  group1("", "9223372036854771712", 10);
+  group1("/docker", "3000", 1000);
+  group1("/docker/abc", "2000", 500, 100);
+  EXPECT_EQ(available("9:name=systemd:/x\n4:cpu,memory:/docker/abc\n0::/\n"), 1600);
+  EXPECT_EQ(available("4:memory:/docker\n"), 2000);
+}
+
+TEST_F(ControlGroups, BothVersionsAtOnce) {
+  group1("/a", "3000", 0);
+  group("unified/b", "2500", 0);
+  EXPECT_EQ(available("4:memory:/a\n0::/b\n"), 2500);
+}
+
+TEST(HostMemory, IsThere) { EXPECT_GT(host_memory_available(), 0); }
+
+}  // namespace

@@ -1,0 +1,98 @@
+// JPEG against Pillow's decoding (tools/fixtures/io_jpeg.py), EXIF orientation, damaged files.
+#include <nlohmann/json.hpp>
+
+#include "io_test_tools.h"
+#include "tenon/io/image.h"
+
+namespace {
+using namespace io_test;
+using namespace tenon;
+using Bytes = std::vector<std::byte>;
+
+constexpr int kTolerance = 2;  // levels: decoders may differ in the last bit of the transform and of the colours
+
+Bytes from_base64(const std::string& text) {
+  static const std::string kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  Bytes out;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    if (c == '=') break;
+    bits = bits << 6 | static_cast<uint32_t>(kDigits.find(c));
+    if ((count += 6) >= 8) out.push_back(static_cast<std::byte>(bits >> (count -= 8)));
+  }
+  return out;
+}
+
+nlohmann::json cases() { return nlohmann::json::parse(std::ifstream(fixture("io/jpeg.json")))["cases"]; }
+
+Bytes file_of(const std::string& name) {
+  for (const auto& c : cases())
+    if (c["name"] == name) return from_base64(c["file"]);
+  throw std::runtime_error("no " + name);
+}
+
+TEST(Jpeg, EqualsPillow) {
+  ASSERT_GE(cases().size(), 12u);
+  for (const auto& c : cases()) {
+    SCOPED_TRACE(c["name"]);
+    const Image image = decode_jpeg(from_base64(c["file"]), "memory");
+    EXPECT_EQ(image.width, c["size"][0]);
+    EXPECT_EQ(image.height, c["size"][1]);
+    const auto want = c["pixels"].get<std::vector<int>>();
+    ASSERT_EQ(image.pixels.size(), want.size());
+    int worst = 0;
+    for (size_t i = 0; i < want.size(); ++i) worst = std::max(worst, std::abs(want[i] - image.pixels[i]));
+    EXPECT_LE(worst, kTolerance);
+  }
+}
+
+TEST(Jpeg, IsKnownByItsContent) {
+  TempFolder folder;
+  const Bytes bytes = file_of("rgb");
+  put(folder / "picture.png", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  EXPECT_EQ(read_image(folder / "picture.png"), decode_jpeg(bytes, "memory"));
+  put(folder / "neither.jpg", "GIF89a");
+  expect_error(ErrorKind::Usage, "neither a PNG nor a JPEG", [&] { read_image(folder / "neither.jpg"); });
+  write_png(folder / "a.jpg", {1, 1, 3, {1, 2, 3}});
+  EXPECT_EQ(read_image(folder / "a.jpg").pixels, (std::vector<uint8_t>{1, 2, 3}));
+}
+
+TEST(Jpeg, FilesThatAreCutShortAreRefused) {
+  for (const char* name : {"rgb", "progressive", "cmyk"}) {
+    const Bytes whole = file_of(name);
+    for (size_t size = 0; size + 2 < whole.size(); ++size)
+      EXPECT_THROW(decode_jpeg(std::span(whole).first(size), "cut"), Error) << name << " " << size;
+  }
+}
+
+TEST(Jpeg, DamageIsAnErrorOrAPicture) {
+  const Bytes whole = file_of("turned 6");
+  for (size_t i = 0; i < whole.size(); ++i)
+    for (const int value : {0x00, 0xff, 0x12}) {
+      Bytes bad = whole;
+      bad[i] = static_cast<std::byte>(value);
+      try {
+        const Image image = decode_jpeg(bad, "bad");
+        EXPECT_EQ(static_cast<int64_t>(image.pixels.size()), image.width * image.height * 3);
+      } catch (const Error& e) {
+        EXPECT_EQ(e.kind(), ErrorKind::Usage);
+      }
+    }
+}
+
+// The header's size, in a file of a few hundred bytes.
+TEST(Jpeg, AbsurdSizesAreNotBelieved) {
+  Bytes bytes = file_of("grey");
+  for (size_t i = 0; i + 9 < bytes.size(); ++i)
+    if (bytes[i] == std::byte{0xff} && bytes[i + 1] == std::byte{0xc0}) {
+      for (const size_t at : {i + 5, i + 7}) bytes[at] = std::byte{0x70}, bytes[at + 1] = std::byte{0};
+      expect_error(ErrorKind::Usage, "28672x28672 pixels", [&] { decode_jpeg(bytes, "huge"); });
+      bytes[i + 5] = std::byte{0xff};
+      expect_error(ErrorKind::Usage, "at most 32768", [&] { decode_jpeg(bytes, "huge"); });
+      return;
+    }
+  FAIL() << "no frame header";
+}
+
+}  // namespace

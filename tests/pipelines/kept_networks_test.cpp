@@ -1,0 +1,54 @@
+// Networks that a pipeline keeps ready for several sizes, over one set of weights for each component.
+#include <gtest/gtest.h>
+
+#include "tenon/pipelines/text_to_image.h"
+
+namespace tenon {
+namespace {
+
+std::vector<Image> draw(TextToImage& pipeline, int64_t width, int64_t height) {
+  ImageRequest r;
+  r.prompt = "a red circle";
+  r.width = width;
+  r.height = height;
+  r.steps = 2;
+  r.seed = 5;
+  return pipeline.generate(r).images;
+}
+
+TEST(KeptNetworks, SizesShareWeightsWithinABound) {
+  PipelineOptions options;
+  options.type = DType::F32;
+  TextToImage alone(Model::open(""), options);
+  options.keep_networks = true;
+  options.keep_sizes = 2;
+  TextToImage pipeline(Model::open(""), options);
+  struct Size {
+    int64_t width, height;
+    int ready;   // networks, behind it: one text encoder, two of the others at most
+    bool fresh;  // the size is not kept
+  };
+  const int64_t first = [&] {
+    draw(pipeline, 64, 64);
+    return pipeline.kept().weights.made_bytes;
+  }();
+  EXPECT_EQ(pipeline.kept().networks, 3);
+  int64_t made = first;
+  for (const Size& s : {Size{64, 128, 5, true},
+                        {64, 64, 5, false},
+                        {128, 64, 5, true},
+                        {64, 64, 5, false},
+                        {64, 128, 5, true},
+                        {128, 64, 5, true}}) {
+    SCOPED_TRACE(std::to_string(s.width) + "x" + std::to_string(s.height));
+    EXPECT_EQ(draw(pipeline, s.width, s.height), draw(alone, s.width, s.height));
+    const TextToImage::Kept kept = pipeline.kept();
+    EXPECT_EQ(kept.networks, s.ready);
+    EXPECT_LE(kept.weights.made_bytes - made, s.fresh ? first / 2 : 0);  // some filters have another layout there
+    made = kept.weights.made_bytes;
+  }
+  EXPECT_LE(alone.kept().networks, 1);
+}
+
+}  // namespace
+}  // namespace tenon

@@ -1,0 +1,27 @@
+// The devices that whole plans run on in this test program: every instruction set of the machine, or a GPU's kernels on
+// an emulator.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tenon/backend/backend.h"
+
+namespace tenon::planned {
+
+struct Device {
+  std::string name;
+  std::shared_ptr<Backend> backend;
+};
+/// The machine's best first.
+const std::vector<Device>& devices();
+/// Under a sanitizer, where everything takes ten times as long, a test runs a part of its cases.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+/// Whether a device takes long: kernels are compiled for it while tests run, and emulated.
+bool slow_devices();
+
+}  // namespace tenon::planned

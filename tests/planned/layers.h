@@ -1,0 +1,79 @@
+// The pieces that random programs are made of. Each keeps numbers near 1 and gives an empty Expr where it does not fit.
+#pragma once
+#include <random>
+
+#include "tenon/expr/ops.h"
+
+namespace tenon::planned {
+
+class Layers {
+ public:
+  Layers(Graph& g, uint32_t seed, int64_t elements);
+
+  int below(int n) { return static_cast<int>(random_() % static_cast<uint32_t>(n)); }
+  bool chance(double p) { return static_cast<double>(random_()) < p * 4294967296.0; }
+
+  /// The program's first value: tokens, rows or an image.
+  Expr start();
+  /// As the program stores its values: rounded to its type, or left in f32.
+  Expr stored(const Expr& x);
+  /// Rounded to any narrow type.
+  Expr narrow(const Expr& x);
+
+  Expr unary(const Expr& x);
+  /// With `like`, a value of x's shape (or empty), or with something new.
+  Expr binary(const Expr& x, const Expr& like);
+  /// A linear layer or a convolution, with what may stand on both sides of it.
+  Expr dense(const Expr& x);
+  /// Of the same shape as x.
+  Expr dense_like(const Expr& x);
+  /// GEGLU and its relatives: equal parts of the columns side by side.
+  Expr gate(const Expr& x);
+  Expr norm(const Expr& x);
+  /// Pre-norm, post-norm and sandwich-norm.
+  Expr residual(const Expr& x);
+  /// Attention over x [B,S,C], and over `other` if that fits.
+  Expr attend(const Expr& x, const Expr& other);
+  /// The results of two anchors in one piece of maths.
+  Expr several_anchors(const Expr& x, const Expr& other);
+  /// An anchor with a reduction of another tensor beside it.
+  Expr beside(const Expr& x);
+  Expr product_of_activations(const Expr& x, const Expr& other);
+  Expr reduced(const Expr& x);
+  /// Rows quantised to e4m3, multiplied, and scaled back.
+  Expr quantised_dense(const Expr& x);
+  Expr joined(const Expr& x, const Expr& other);
+  Expr view(const Expr& x);
+
+ private:
+  template <class T>
+  T pick(std::initializer_list<T> from) {
+    return from.begin()[below(static_cast<int>(from.size()))];
+  }
+  std::string name(std::string kind) { return kind += std::to_string(next_++); }
+  DType any_type() { return pick({DType::F32, DType::F32, act_, DType::BF16, DType::F16}); }
+  Expr fresh(const Shape& shape);
+  Expr weight(const Shape& shape);
+  Expr vector(int64_t n) { return param(g_, name("b"), any_type(), {n}); }
+  int64_t width();
+  int64_t head_count(int64_t channels);
+  Expr activation(const Expr& x);
+  Expr linear_layer(const Expr& x, int64_t outputs);
+  Expr convolution(const Expr& x, int64_t outputs, bool same_size);
+  Expr per_sample(const Expr& x);
+  Expr heads_of(const Expr& x, int64_t heads, int64_t depth);
+  Expr slice_of(const Expr& x);
+  Expr reshaped(const Expr& x);
+  Expr permuted(const Expr& x);
+  Expr padded(const Expr& x);
+  Expr rows_by_index(const Expr& x);
+
+  Graph& g_;
+  std::mt19937 random_;
+  int64_t elements_;
+  DType act_ = DType::F32;  ///< of what is stored
+  int next_ = 0;
+  std::vector<Expr> weights_;
+};
+
+}  // namespace tenon::planned

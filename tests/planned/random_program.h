@@ -1,0 +1,39 @@
+// Random networks: what models are made of, in combinations that no model has. The same for the same seed.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tenon/core/host_tensor.h"
+#include "tenon/expr/expr.h"
+#include "tenon/plan/plan.h"
+
+namespace tenon::planned {
+
+/// A network, and the graph that holds it.
+struct Program {
+  std::shared_ptr<Graph> graph;
+  std::vector<Result> results;
+
+  std::vector<Expr> roots() const;
+  /// One line a node, as expressions print.
+  std::string text() const;
+};
+
+/// How large a program may become.
+struct ProgramSize {
+  int steps = 8;            ///< layers and pieces of maths, at most
+  int64_t elements = 6000;  ///< of a tensor
+};
+
+Program random_program(uint32_t seed, const ProgramSize& size = {});
+
+/// The value of a leaf: depends on its name, type and shape alone. Floats are normal numbers, weights spread so that
+/// products keep their operands' size. Integers named "index<n>.." are below n.
+HostTensor leaf_tensor(const Expr& leaf);
+/// leaf_tensor of every leaf in memory below the roots.
+std::map<std::string, HostTensor> leaf_tensors(std::span<const Expr> roots);
+
+}  // namespace tenon::planned

@@ -1,0 +1,125 @@
+// Random programs: each is planned in several ways, every plan must mean what the program means, and run as it means. A
+// program that fails is made smaller and printed. Again: TENON_RANDOM_SEED=<the printed seed> test_planned
+// --gtest_filter='RandomPrograms.OfASeed'; more of them: TENON_RANDOM_PROGRAMS=<how many>, from another first seed:
+// TENON_RANDOM_FIRST=<seed>.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <random>
+
+#include "planned/check.h"
+#include "planned/shrink.h"
+
+namespace tenon::planned {
+namespace {
+
+constexpr uint32_t kFirstSeed = 20261122;
+constexpr int kParts = 20;  // that run side by side
+
+constexpr int kPrograms = kSanitized ? 200 : 2000;
+constexpr int kProgramsOnSlowDevices = kSanitized ? 10 : 40;
+
+uint32_t number_from(const char* variable, uint32_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text ? static_cast<uint32_t>(std::strtoul(text, nullptr, 10)) : otherwise;
+}
+
+int programs() {
+  return static_cast<int>(number_from("TENON_RANDOM_PROGRAMS", slow_devices() ? kProgramsOnSlowDevices : kPrograms));
+}
+
+PlanOptions some_options(std::mt19937& random) {
+  const auto coin = [&] { return random() % 2 == 0; };
+  PlanOptions o;
+  o.fusion = random() % 8 != 0;
+  o.hoist = coin();
+  o.merge_siblings = coin();
+  o.outside = coin();
+  o.anchors_alone = random() % 4 == 0;
+  o.fold_scales = coin();
+  return o;
+}
+
+PlanOptions exact_options() {
+  PlanOptions o;
+  o.fold_scales = false;
+  return o;
+}
+
+PlanOptions unfused_options() {
+  PlanOptions o;
+  o.fusion = false;
+  return o;
+}
+
+// A check by name, so that a smaller program fails in the same way.
+struct Check {
+  std::string name;
+  std::function<Finding(const Program&)> run;
+};
+
+std::vector<Check> checks_of(uint32_t seed) {
+  std::mt19937 random(seed ^ 0x5bd1e995u);
+  std::vector<Check> out;
+  const auto meaning = [&](const PlanOptions& o) {
+    out.push_back({"meaning, " + text_of(o), [o](const Program& p) { return check_meaning(p, o); }});
+  };
+  const auto runs = [&](const PlanOptions& o) {
+    const Device& device = devices()[random() % devices().size()];
+    out.push_back({"run on " + device.name + ", " + text_of(o),
+                   [o, &device](const Program& p) { return check_run(p, o, device); }});
+  };
+  const PlanOptions some = some_options(random);
+  if (slow_devices()) {
+    runs(seed % 4 ? PlanOptions() : some);
+    return out;
+  }
+  for (const PlanOptions& o : {PlanOptions(), exact_options(), unfused_options(), some}) meaning(o);
+  runs(PlanOptions());
+  if (seed % 2 == 0) runs(some);
+  if (seed % 4 == 1) runs(unfused_options());
+  return out;
+}
+
+ProgramSize size_of(uint32_t seed) {
+  if (slow_devices()) return {5, 3000};
+  return seed % 150 == 0 ? ProgramSize{4, 80000} : ProgramSize{};  // some with more than a launch computes for itself
+}
+
+void check(uint32_t seed) {
+  const Program program = random_program(seed, size_of(seed));
+  for (const Check& c : checks_of(seed)) {
+    const Finding found = c.run(program);
+    if (!found) continue;
+    const auto begin = std::chrono::steady_clock::now();
+    const Program small = shrink(program, [&](const Program& p) {
+      const bool time_left = std::chrono::steady_clock::now() - begin < std::chrono::seconds(60);
+      return time_left && static_cast<bool>(c.run(p));
+    });
+    ADD_FAILURE() << "TENON_RANDOM_SEED=" << seed << " (" << c.name << ")\n"
+                  << found.what << "\n\nThe program made smaller:\n"
+                  << small.text() << "\n"
+                  << c.run(small).what;
+    return;
+  }
+}
+
+class RandomProgramParts : public testing::TestWithParam<int> {};
+
+TEST_P(RandomProgramParts, MeanAndRunAsWritten) {
+  const uint32_t first = number_from("TENON_RANDOM_FIRST", kFirstSeed);
+  for (int i = GetParam(); i < programs(); i += kParts) check(first + static_cast<uint32_t>(i));
+}
+
+INSTANTIATE_TEST_SUITE_P(Random, RandomProgramParts, testing::Range(0, kParts));
+
+TEST(RandomPrograms, OfASeed) {
+  if (!std::getenv("TENON_RANDOM_SEED")) GTEST_SKIP() << "TENON_RANDOM_SEED is not set";
+  const uint32_t seed = number_from("TENON_RANDOM_SEED", 0);
+  std::puts(random_program(seed, size_of(seed)).text().c_str());
+  check(seed);
+}
+
+}  // namespace
+}  // namespace tenon::planned

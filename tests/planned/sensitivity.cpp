@@ -1,0 +1,134 @@
+#include "planned/sensitivity.h"
+
+#include <cmath>
+#include <random>
+
+#include "tenon/expr/ops.h"
+
+namespace tenon::planned {
+namespace {
+
+constexpr double kF32 = 0x1p-24;
+constexpr int kSamples = 3;
+
+// A launch's body, its values multiplied by 1 + noise.
+class NoisyBody {
+ public:
+  explicit NoisyBody(const Launch& launch) {
+    Memo memo;
+    const Replace add_noise = [this](const Expr& e, std::span<const Expr> in) { return noisy_node(e, in); };
+    for (const Output& o : launch.outputs) roots_.push_back(o.value);
+    for (const Output& o : launch.outputs) values_.push_back(rebuild(graph_, o.value, add_noise, memo));
+  }
+
+  const std::vector<Expr>& values() const { return values_; }
+
+  std::vector<double> leaf(const Expr& e, int sample, const Oracle::Leaves& leaves) const {
+    const auto it = noise_.find(e->attrs.text);
+    if (it == noise_.end()) return leaves(e);
+    std::mt19937 random(static_cast<uint32_t>(it->second.number * kSamples + sample));
+    std::uniform_real_distribution<double> uniform(-1, 1);
+    std::vector<double> values(static_cast<size_t>(e.shape().numel()));
+    const size_t some = values.empty() ? 0 : random() % values.size();
+    for (size_t i = 0; i < values.size(); ++i) {
+      const bool here = !it->second.sparse || i == some || random() % 16 == 0;
+      const double x = uniform(random);
+      values[i] = here ? 1 + it->second.size * (it->second.sparse ? std::copysign(1, x) : x) : 1;
+    }
+    return values;
+  }
+
+ private:
+  struct Noise {
+    int number;
+    double size;
+    bool sparse;  ///< of few elements, but whole steps: a value near a tie rounds the other way
+  };
+
+  Expr noisy(const Expr& x, double size, bool sparse = false) {
+    std::string name = "noise.";
+    name += std::to_string(noise_.size());
+    noise_.emplace(name, Noise{static_cast<int>(noise_.size()), size, sparse});
+    return x * input(graph_, name, DType::F64, x.shape());
+  }
+
+  Expr noisy_node(const Expr& e, std::span<const Expr> in) {
+    switch (e->family()) {
+      case Family::Pointwise: {
+        if (is_decision(e)) return without_noise(e);
+        const Expr y = graph_.make(*e->type, in, e->attrs);
+        if (is_difference(e)) return noisy(y, 8 * kF32) + (noisy(clamp(in[0], -1, 1), 8 * kF32) - clamp(in[0], -1, 1));
+        if (!e->type->round) return noisy(y, 8 * kF32);
+        const bool stored = std::find(roots_.begin(), roots_.end(), e) != roots_.end();
+        return stored || unit_roundoff(e->attrs.dtype) <= kF32 ? y : noisy(y, 2 * unit_roundoff(e->attrs.dtype), true);
+      }
+      case Family::Reduce: {
+        const Expr x = noisy(in[0], 4 * kF32);
+        return noisy(graph_.make(*e->type, std::array{x}, e->attrs), 4 * kF32);
+      }
+      case Family::Anchor: {
+        std::vector<Expr> operands;
+        for (size_t k = 0; k < in.size(); ++k) operands.push_back(noisy(in[k], operand_error(e, k)));
+        return noisy(graph_.make(*e->type, operands, e->attrs), 4 * kF32);
+      }
+      default: {
+        if (!e.is<nodes::Concat>()) return {};
+        std::vector<Expr> operands;  // noise has made some of them wider
+        for (const Expr& x : in) operands.push_back(cast(x, DType::F64));
+        return graph_.make(*e->type, operands, e->attrs);
+      }
+    }
+  }
+
+  // What has no derivative decides as it does without noise: programs decide on values that are exact on both sides.
+  static bool is_decision(const Expr& e) {
+    return e.is<nodes::Equal>() || e.is<nodes::Less>() || e.is<nodes::Sign>() || e.is<nodes::Floor>() ||
+           e.is<nodes::Ceil>();
+  }
+  Expr without_noise(const Expr& e) {
+    return rebuild(
+        graph_, e, [](const Expr&, std::span<const Expr>) { return Expr(); }, exact_);
+  }
+
+  // Bodies that are small where they subtract what is near 1: their error there is small against x.
+  static bool is_difference(const Expr& e) {
+    return e.is<nodes::Gelu>() || e.is<nodes::GeluTanh>() || e.is<nodes::QuickGelu>() || e.is<nodes::Erf>();
+  }
+
+  // What a kernel loses of an operand on its way into the products.
+  static double operand_error(const Expr& anchor, size_t k) {
+    const DType first = anchor->in[0].dtype(), t = anchor->in[k].dtype();
+    if (anchor.is<nodes::Attention>() && k == 2 && unit_roundoff(t) > kF32) return 0x1p-8;  // rounded weights
+    if (anchor.is<nodes::Conv2d>() && k == 1 && first == DType::BF16 &&
+        anchor.shape().numel() >= 1024 * anchor.shape()[3])
+      return 0x1p-10;                                             // Winograd's filters in f16
+    if (t == DType::E4M3 && first == DType::E4M3) return 0x1p-9;  // tensor cores keep 13 bits
+    return 8 * kF32;
+  }
+
+  Graph graph_;
+  std::vector<Expr> roots_, values_;
+  std::map<std::string, Noise> noise_;
+  Memo exact_;
+};
+
+}  // namespace
+
+std::vector<double> rounding_noise(const Launch& launch, const Oracle::Leaves& leaves) {
+  const NoisyBody body(launch);
+  Oracle exact(leaves);
+  std::vector<double> out(launch.outputs.size(), 0);
+  for (int sample = 0; sample < kSamples; ++sample) {
+    Oracle oracle([&](const Expr& e) { return body.leaf(e, sample, leaves); });
+    for (size_t o = 0; o < out.size(); ++o) {
+      const std::vector<double> x = oracle.eval(body.values()[o]), y = exact.eval(launch.outputs[o].value);
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double moved = std::abs(x[i] - y[i]);
+        if (std::isfinite(moved)) out[o] = std::max(out[o], moved);
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace tenon::planned

@@ -1,0 +1,338 @@
+// Weights that executables share: made once, given back by their source, replaced in place.
+#include "tenon/runtime/weight_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "runtime/places.h"
+#include "tenon/core/error.h"
+#include "tenon/core/host_tensor.h"
+#include "tenon/expr/ops.h"
+#include "tenon/models/clip_text.h"
+#include "tenon/models/hash_weights.h"
+#include "tenon/models/registry.h"
+#include "tenon/models/unet.h"
+#include "tenon/runtime/executable.h"
+
+namespace tenon {
+namespace {
+using places::Place;
+using places::places;
+using testing::HasSubstr;
+
+// Tensors by name, in bf16 as a checkpoint has them, that can be replaced. It keeps account of who asks.
+class Tensors : public WeightSource {
+ public:
+  explicit Tensors(const WeightShapes& shapes, DType dtype = DType::BF16) {
+    for (const auto& [name, shape] : shapes) tensors_[name] = drawn(name, dtype, shape, 0);
+  }
+  HostView find(const std::string& name) const override {
+    const auto it = tensors_.find(name);
+    TENON_CHECK(Model, it != tensors_.end(), "tensors") << "no tensor '" << name << "'";
+    EXPECT_TRUE(!finished.contains(name) || may_ask_again) << name << " was done with";
+    found.insert(name);
+    return {it->second.dtype, it->second.shape, it->second.data.data()};
+  }
+  void done(const std::string& name) const override { finished.insert(name); }
+
+  static HostTensor drawn(const std::string& name, DType dtype, const Shape& shape, uint64_t seed) {
+    HostTensor t = HostTensor::zeros(DType::BF16, shape);
+    random_weight(name, shape, DType::BF16, 0, shape.numel(), t.data.data(), seed);
+    return dtype == DType::BF16 ? t : HostTensor::from(dtype, shape, t.values());
+  }
+  static HostView view(const HostTensor& t) { return {t.dtype, t.shape, t.data.data()}; }
+  std::map<std::string, HostTensor>& tensors() { return tensors_; }
+
+  mutable std::set<std::string> found, finished;
+  bool may_ask_again = true;
+
+ private:
+  std::map<std::string, HostTensor> tensors_;
+};
+
+Plan plan_of(const Expr& value) { return make_plan(std::array{Result{"y", value}}); }
+
+Plan text_plan(int64_t length) {
+  Graph g;
+  return plan_of(clip_text(g, model_preset("tiny").config.text, 1, length, nn::kF32));
+}
+
+Plan unet_plan(int64_t height, int64_t width, nn::Precision p) {
+  UNetShape s;
+  s.height = height;
+  s.width = width;
+  s.tokens = 5;
+  s.timesteps = 3;
+  Graph g;
+  return plan_of(unet(g, model_preset("tiny").config.unet, s, p));
+}
+
+void fill_inputs(Executable& e) {
+  for (const Buffer& b : e.plan().buffers) {
+    if (b.role != BufferRole::Input) continue;
+    std::vector<float> values(static_cast<size_t>(b.shape.numel()));
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = b.dtype == DType::I32 ? static_cast<float>(i % 3) : std::sin(0.7f * static_cast<float>(i));
+    e.set(b.name, values);
+  }
+}
+
+// The result of a run, by an executable that has just been made or has run before.
+std::vector<float> result(Executable& e) {
+  fill_inputs(e);
+  e.run_all();
+  return e.get("y");
+}
+
+TEST(WeightStore, TwentyPromptLengthsPackOnce) {
+  for (const Place& place : places()) {
+    SCOPED_TRACE(place.name);
+    const auto source = std::make_shared<Tensors>(clip_text_weights(model_preset("tiny").config.text));
+    const auto store = std::make_shared<WeightStore>(place.backend, source);
+    const Executable first(text_plan(77), store);
+    const WeightStore::Counters before = store->counters();
+    EXPECT_EQ(before.made_bytes, first.allocated().weights);
+    EXPECT_EQ(before.bytes, first.allocated().weights);
+    source->found.clear();
+    for (int64_t length = 1; length <= 20; ++length) {
+      const Plan plan = text_plan(length);
+      EXPECT_EQ(plan_memory(plan, *store).missing, 0) << length;
+      Executable e(plan, store);
+      if (length % 7 == 0) {
+        EXPECT_EQ(result(e), [&] {
+          Executable alone(plan, place.backend, *source);
+          return result(alone);
+        }()) << length;
+        source->found.clear();
+      }
+    }
+    EXPECT_EQ(store->counters().made_bytes, before.made_bytes);
+    EXPECT_TRUE(source->found.empty());
+  }
+}
+
+TEST(WeightStore, ThreePictureSizesPackOnce) {
+  for (const Place& place : places())
+    for (const nn::Precision p : {nn::kBf16, nn::kF32}) {
+      if (place.compiles && p.act == DType::F32) continue;
+      SCOPED_TRACE(place.name);
+      const auto source = std::make_shared<Tensors>(unet_weights(model_preset("tiny").config.unet));
+      const auto store = std::make_shared<WeightStore>(place.backend, source);
+      std::vector<std::unique_ptr<Executable>> all;
+      for (const auto& [height, width] : {std::pair<int64_t, int64_t>{8, 8}, {16, 8}, {12, 12}}) {
+        const int64_t before = store->counters().made_bytes;
+        all.push_back(std::make_unique<Executable>(unet_plan(height, width, p), store));
+        EXPECT_EQ(store->counters().made_bytes - before, all.size() == 1 ? all.back()->allocated().weights : 0);
+      }
+      EXPECT_EQ(store->counters().bytes, all.front()->allocated().weights);
+      Executable alone(unet_plan(16, 8, p), place.backend, *source);
+      const std::vector<float> before = result(alone);
+      EXPECT_EQ(result(*all[1]), before);
+      // Filters, and one of three stacked projections.
+      for (const char* name : {"conv_in.weight", "up_blocks.1.attentions.0.transformer_blocks.0.attn1.to_k.weight"}) {
+        HostTensor& t = source->tensors().at(name);
+        t = Tensors::drawn(name, DType::BF16, t.shape, 4);
+        store->update(name, Tensors::view(t));
+      }
+      Executable fresh(unet_plan(16, 8, p), place.backend, *source);
+      const std::vector<float> after = result(fresh);
+      EXPECT_EQ(result(*all[1]), after);
+      EXPECT_NE(after, before);
+    }
+}
+
+// Every way in which a tensor reaches a kernel, and two products of tensors alone, one behind the other.
+constexpr int64_t kSide = 40;  // beyond a thousand pixels the processor's filters have another layout
+
+const WeightShapes& network_weights() {
+  static const WeightShapes shapes = {{"conv", {24, 24, 3, 3}}, {"bias", {24}},     {"scale", {24}},
+                                      {"q", {16, 24}},          {"k", {16, 24}},    {"table", {10, 24}},
+                                      {"left", {7, 8}},         {"right", {16, 8}}, {"behind", {16, 16}}};
+  return shapes;
+}
+
+Plan network_plan(DType t) {
+  Graph g;
+  const auto weight = [&](const char* name) { return param(g, name, t, network_weights().at(name)); };
+  const auto numbers = [&](const char* name) { return param(g, name, DType::F32, network_weights().at(name)); };
+  const Expr x = input(g, "x", t, {1, kSide, kSide, 24}), index = input(g, "index", DType::I32, {7});
+  const Expr pixels =
+      reshape(cast(silu(conv2d(x, weight("conv"), 1, {1, 1, 1, 1}) + numbers("bias")), t), {kSide * kSide, 24});
+  const Expr rows = cast(slice(pixels, 0, 0, 7) + gather(weight("table"), index) * numbers("scale"), t);
+  const Expr product = cast(linear(weight("left"), weight("right")), t);
+  const Expr constant = linear(product, weight("behind"));
+  return plan_of(linear(rows, weight("q")) * 1.5 + linear(rows, weight("k")) + constant);
+}
+
+HostTensor replacement(const std::string& name, DType dtype = DType::BF16) {
+  return Tensors::drawn(name, dtype, network_weights().at(name), 9);
+}
+
+// The network after each tensor was replaced in turn is what a fresh load of the same tensors is.
+void expect_updates(const Place& place, DType t, DType given, bool from_device) {
+  const auto source = std::make_shared<Tensors>(network_weights());
+  const auto store = std::make_shared<WeightStore>(place.backend, source);
+  Executable e(network_plan(t), store), other(network_plan(t), store);
+  std::vector<float> last = result(e);
+  EXPECT_EQ(result(e), last);
+  const int recorded = place.recordings();
+  Tensors now(network_weights());
+  for (const auto& [name, shape] : network_weights()) {
+    SCOPED_TRACE(name);
+    const HostTensor fresh = replacement(name, given);
+    if (from_device) {
+      const auto stream = place.backend->make_stream();
+      const auto memory = place.backend->allocate(static_cast<int64_t>(fresh.data.size()));
+      place.backend->copy_in(*stream, memory.get(), fresh.data.data(), static_cast<int64_t>(fresh.data.size()));
+      stream->synchronize();
+      store->update(name, fresh.dtype, fresh.shape, memory.get());
+    } else {
+      HostTensor gone = fresh;  // what was given need not stay
+      store->update(name, Tensors::view(gone));
+      std::ranges::fill(gone.data, std::byte{0xff});
+    }
+    now.tensors()[name] = fresh;
+    const std::vector<float> y = result(e);
+    EXPECT_NE(y, last);
+    Executable alone(network_plan(t), place.backend, now);
+    EXPECT_EQ(y, result(alone));
+    last = y;
+  }
+  EXPECT_EQ(place.recordings(), recorded);
+  EXPECT_EQ(result(other), last);
+  Executable later(network_plan(t == DType::F32 ? DType::BF16 : DType::F32), store);  // other layouts of the same
+  Executable alone(later.plan(), place.backend, now);
+  EXPECT_EQ(result(later), result(alone));
+}
+
+TEST(WeightStore, AnUpdateIsAFreshLoad) {
+  for (const DType t : {DType::F32, DType::BF16})
+    for (const DType given : {DType::BF16, DType::F32})
+      for (const bool from_device : {false, true})
+        for (const Place& place : places()) {
+          SCOPED_TRACE(place.name + " " + std::string(name_of(t)) + " of " + std::string(name_of(given)) +
+                       (from_device ? " from the device" : ""));
+          expect_updates(place, t, given, from_device);
+        }
+}
+
+TEST(WeightStore, AnUpdateThatDoesNotFitIsNamed) {
+  for (const Place& place : places()) {
+    const auto store = std::make_shared<WeightStore>(place.backend, std::make_shared<Tensors>(network_weights()));
+    Executable e(network_plan(DType::F32), store);
+    const std::vector<float> before = result(e);
+    const auto refused = [&](const std::string& name, const HostTensor& t) -> std::string {
+      try {
+        store->update(name, Tensors::view(t));
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::Model);
+        return error.what();
+      }
+      return "";
+    };
+    EXPECT_THAT(refused("nobody", replacement("q")), HasSubstr("nobody"));
+    EXPECT_THAT(refused("q", replacement("table")), HasSubstr("[q] weight has shape [10,24], expected [16,24]"));
+    EXPECT_THAT(refused("q", HostTensor::zeros(DType::I32, {16, 24})), HasSubstr("type i32, expected one like bf16"));
+    EXPECT_EQ(result(e), before);
+    EXPECT_EQ(store->counters().remade, 0);
+  }
+}
+
+// Bytes that a backend has given and that are still held.
+class Counting : public Backend {
+ public:
+  explicit Counting(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
+  std::string_view name() const override { return backend_->name(); }
+  std::string describe() const override { return backend_->describe(); }
+  int64_t memory_available() const override { return available - *held; }
+  std::vector<DType> types() const override { return backend_->types(); }
+  std::shared_ptr<void> allocate(int64_t bytes) override {
+    *held += bytes;
+    most = std::max(most, *held);
+    const auto count = held;
+    const std::shared_ptr<void> memory = backend_->allocate(bytes);
+    return {memory.get(), [memory, count, bytes](void*) { *count -= bytes; }};
+  }
+  std::unique_ptr<Kernel> make_kernel(const Launch& l) override { return backend_->make_kernel(l); }
+  std::unique_ptr<ListKernel> prepare_list(const Launch& l) override { return backend_->prepare_list(l); }
+  std::shared_ptr<Stream> make_stream() override { return backend_->make_stream(); }
+  void copy(Stream& s, void* dst, const void* src, int64_t bytes) override { backend_->copy(s, dst, src, bytes); }
+  void copy_in(Stream& s, void* dst, const void* src, int64_t bytes) override { backend_->copy_in(s, dst, src, bytes); }
+  void copy_out(Stream& s, void* dst, const void* src, int64_t bytes) override {
+    backend_->copy_out(s, dst, src, bytes);
+  }
+
+  std::shared_ptr<int64_t> held = std::make_shared<int64_t>(0);
+  int64_t most = 0, available = int64_t{1} << 40;
+
+ private:
+  std::shared_ptr<Backend> backend_;
+};
+
+TEST(WeightStore, WhatIsAllocatedIsWhatWasPlanned) {
+  for (const Place& place : places()) {
+    SCOPED_TRACE(place.name);
+    const auto backend = std::make_shared<Counting>(place.backend);
+    const auto store = std::make_shared<WeightStore>(backend, std::make_shared<Tensors>(network_weights()));
+    const Plan plan = network_plan(DType::F32), half = network_plan(DType::BF16);
+    const MemoryPlan planned = plan_memory(plan, backend);
+    EXPECT_EQ(planned.missing, planned.weights);
+    EXPECT_GT(planned.transient, 0);
+    EXPECT_EQ(*backend->held, 0);
+    {
+      Executable first(plan, store);
+      EXPECT_EQ(*backend->held, planned.total());
+      EXPECT_EQ(backend->most, planned.needed());
+      EXPECT_EQ(first.allocated().total(), planned.total());
+      const MemoryPlan more = plan_memory(plan, *store);
+      EXPECT_EQ(more.weights, planned.weights);
+      EXPECT_EQ(more.missing, 0);
+      Executable second(plan, store);
+      EXPECT_EQ(*backend->held, planned.total() + more.total() - more.weights);
+      const int64_t before = *backend->held;
+      const MemoryPlan other = plan_memory(half, *store);
+      EXPECT_GT(other.missing, 0);
+      EXPECT_LT(other.missing, other.weights);  // numbers are f32 in both
+      {
+        Executable third(half, store);
+        EXPECT_EQ(*backend->held, before + other.total() - other.weights + other.missing);
+      }
+      EXPECT_EQ(*backend->held, before + other.missing);
+      store->release_unused();
+      EXPECT_EQ(*backend->held, before);
+    }
+    EXPECT_EQ(*backend->held, planned.weights);  // for whoever comes next
+    store->release_unused();
+    EXPECT_EQ(*backend->held, 0);
+    EXPECT_EQ(store->counters().entries, 0);
+    backend->available = planned.needed() - 1;
+    EXPECT_THROW(Executable(plan, store), Error);
+    EXPECT_EQ(*backend->held, 0);
+    backend->available = planned.needed();
+    Executable again(plan, store);
+  }
+}
+
+TEST(WeightStore, ATensorIsDoneWithWhenTheLastHasBeenMadeOfIt) {
+  for (const Place& place : places()) {
+    SCOPED_TRACE(place.name);
+    Graph g;
+    const Expr table = param(g, "table", DType::F32, {12, 16}), other = param(g, "other", DType::F32, {12, 16});
+    const Expr rows = gather(table, input(g, "index", DType::I32, {5}));  // as it is
+    const Plan plan = plan_of(linear(linear(rows, table), cast(linear(other, other), DType::F32)));
+    const auto source = std::make_shared<Tensors>(WeightShapes{{"table", {12, 16}}, {"other", {12, 16}}});
+    source->may_ask_again = false;  // neither before nor after
+    const auto store = std::make_shared<WeightStore>(place.backend, source);
+    Executable e(plan, store);
+    EXPECT_EQ(source->found, (std::set<std::string>{"other", "table"}));
+    EXPECT_EQ(source->finished, source->found);
+    source->may_ask_again = true;
+    Executable alone(plan, place.backend, *source);
+    EXPECT_EQ(result(e), result(alone));
+  }
+}
+
+}  // namespace
+}  // namespace tenon

@@ -1,0 +1,206 @@
+// Tokenizers' files: what is read from where, and what is refused.
+#include "gguf/gguf_bytes.h"
+#include "io/io_test_tools.h"
+#include "tenon/io/bpe.h"
+#include "tenon/io/byte_level_tokenizer.h"
+#include "tenon/io/json.h"
+
+namespace {
+using namespace io_test;
+using namespace tenon;
+using gguf_test::GgufBytes;
+using nlohmann::json;
+using Ids = std::vector<int32_t>;
+
+// "t", "e", "te" and a control token, in the form of a tokenizer.json.
+json tokenizer_json() {
+  return json::parse(R"({
+    "added_tokens": [{"id": 5, "content": "<s>", "special": true, "normalized": false, "lstrip": false, "rstrip": false,
+                      "single_word": false}],
+    "normalizer": null,
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+    "post_processor": null,
+    "decoder": {"type": "ByteLevel"},
+    "model": {"type": "BPE", "vocab": {"t": 0, "e": 1, "te": 2, "Ġ": 3}, "merges": [["t", "e"]]}})");
+}
+ByteLevelTokenizer read(const json& file) { return ByteLevelTokenizer::from_json(file.dump(), "tokenizer.json"); }
+
+json changed(const std::string& pointer, const json& value) {
+  json out = tokenizer_json();
+  out[json::json_pointer(pointer)] = value;
+  return out;
+}
+
+TEST(ByteLevelFiles, MergesAsPairsOrStrings) {
+  EXPECT_EQ(read(tokenizer_json()).encode("te t<s>e"), (Ids{2, 3, 0, 5, 1}));
+  EXPECT_EQ(read(changed("/model/merges", {"t e"})).encode("te"), Ids{2});
+}
+
+// As Hugging Face's tokenizers do it: what stood beside them in the word become neighbours.
+TEST(ByteLevelFiles, BytesWithoutATokenAreLeftOut) {
+  EXPECT_EQ(read(tokenizer_json()).encode("txe!"), Ids{2});
+  EXPECT_EQ(read(tokenizer_json()).encode("t!e"), (Ids{0, 1}));
+}
+
+TEST(ByteLevelFiles, BytesWithoutATokenMayHaveOne) {
+  json file = changed("/model/unk_token", "<s>");
+  file["model"]["vocab"]["<s>"] = 5;
+  EXPECT_EQ(read(file).encode("txe!"), (Ids{0, 5, 1, 5}));
+  EXPECT_EQ(read(file).encode("xxte"), (Ids{5, 5, 2}));
+  EXPECT_EQ(read(file).encode_ordinary("txe!"), (Ids{0, 1}));  // it is a control token
+  file["model"]["fuse_unk"] = true;
+  expect_error(ErrorKind::Model, "model.fuse_unk is not supported", [&] { read(file); });
+  expect_error(ErrorKind::Model, "model.unk_token: there is no token '<u>'",
+               [] { read(changed("/model/unk_token", "<u>")); });
+}
+
+TEST(ByteLevelFiles, WhatIsNotSupportedIsNamed) {
+  const std::vector<std::tuple<std::string, json, std::string>> cases = {
+      {"/model/type", "WordPiece", "model type \"WordPiece\" is not supported"},
+      {"/model/byte_fallback", true, "model.byte_fallback is not supported"},
+      {"/model/end_of_word_suffix", "</w>", "model.end_of_word_suffix \"</w>\" is not supported"},
+      {"/model/dropout", 0.1, "model.dropout 0.1 is not supported"},
+      {"/model/vocab", json::array(), "expected an object 'model' with an object 'vocab' and an array 'merges'"},
+      {"/model/vocab/t", -1, "token 't': expected an id from 0 to"},
+      {"/model/vocab/t", 1, "of another token"},
+      {"/model/merges", json::array({json::array({"t", "x"})}), "'x' is not in the vocabulary"},
+      {"/model/merges", {"t e e"}, "expected two symbols with a blank between them, found 't e e'"},
+      {"/model/merges", {3}, "expected a merge of two symbols, found 3"},
+      {"/normalizer", {{"type", "Lowercase"}}, "normalizer {\"type\":\"Lowercase\"} is not supported"},
+      {"/decoder", {{"type", "Metaspace"}}, "decoder \"Metaspace\" is not supported"},
+      {"/pre_tokenizer", nullptr, "expected a ByteLevel step"},
+      {"/pre_tokenizer", {{"type", "Metaspace"}}, "pre_tokenizer 'Metaspace' is not supported"},
+      {"/pre_tokenizer",
+       {{"type", "Split"}, {"pattern", {{"Regex", "(a+)+"}}}},
+       "splitting by '(a+)+' is not supported"},
+      {"/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", 3}}, "expected a Sequence to have an array"},
+      {"/post_processor", {{"type", "BertProcessing"}}, "post_processor \"BertProcessing\" is not supported"},
+      {"/added_tokens/0/id", 1 << 24, "added token '<s>': expected an id from 0 to"},
+      {"/added_tokens/0/id", 1, "of another token"},
+      {"/added_tokens/0/content", "t", "added token 't' has id 5, the vocabulary's has 0"},
+      {"/added_tokens/0/content", 1, "expected an object with a string 'content'"},
+      {"/added_tokens/0/content", std::string(300, 'x'), "has 300 bytes; at most 256"},
+      {"/added_tokens/0/single_word", true, "single_word is not supported"},
+      {"/added_tokens/0/special", "yes", "special: expected true or false"},
+      {"/added_tokens", {{{"id", 4}, {"content", "a"}}, {{"id", 5}, {"content", "a"}}}, "two added tokens are 'a'"}};
+  for (const auto& [pointer, value, part] : cases) {
+    const json file = changed(pointer, value);
+    expect_error(ErrorKind::Model, part, [&] { read(file); });
+    expect_error(ErrorKind::Model, "[tokenizer.json", [&] { read(file); });
+  }
+  json control = tokenizer_json();
+  control["added_tokens"][0] = {{"id", 0}, {"content", "t"}, {"special", true}};
+  expect_error(ErrorKind::Model, "control token 't' is the token of a byte too", [&] { read(control); });
+  expect_error(ErrorKind::Model, "expected an object with an object 'model'", [] { read(json::array()); });
+  expect_error(ErrorKind::Model, "invalid JSON", [] { ByteLevelTokenizer::from_json("{", "x"); });
+}
+
+TEST(ByteLevelFiles, TokensInFrontOfAText) {
+  const json front = {{"type", "TemplateProcessing"},
+                      {"single", {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}}}}}}};
+  EXPECT_EQ(read(changed("/post_processor", front)).prefix(), Ids{5});
+  EXPECT_EQ(read(changed("/post_processor", {{"type", "Sequence"}, {"processors", {{{"type", "ByteLevel"}}, front}}}))
+                .prefix(),
+            Ids{5});
+  json behind = front;
+  std::swap(behind["single"][0], behind["single"][1]);
+  expect_error(ErrorKind::Model, "a token behind the text is not supported",
+               [&] { read(changed("/post_processor", behind)); });
+}
+
+TEST(ByteLevelFiles, FolderWithTokenizerJson) {
+  const TempFolder folder;
+  expect_error(ErrorKind::Model, "no tokenizer here: expected tokenizer.json, or vocab.json and merges.txt",
+               [&] { ByteLevelTokenizer::from_folder(folder.path()); });
+  put(folder / "tokenizer.json", tokenizer_json().dump());
+  EXPECT_FALSE(ByteLevelTokenizer::from_folder(folder.path()).eos_id());
+  put(folder / "tokenizer_config.json", R"({
+    "added_tokens_decoder": {"5": {"content": "<s>", "special": true}, "7": {"content": "<e>", "special": true}},
+    "bos_token": null, "eos_token": "<e>", "pad_token": {"content": "<s>"}, "chat_template": "{{ 1 }}"})");
+  const auto tokenizer = ByteLevelTokenizer::from_folder(folder.path());
+  EXPECT_EQ(tokenizer.bos_id(), std::nullopt);
+  EXPECT_EQ(tokenizer.eos_id(), 7);
+  EXPECT_EQ(tokenizer.pad_id(), 5);
+  EXPECT_EQ(tokenizer.vocab_size(), 8);
+  EXPECT_EQ(tokenizer.encode("t<e>"), (Ids{0, 7}));
+  EXPECT_EQ(tokenizer.chat_template(), "{{ 1 }}");
+  put(folder / "chat_template.jinja", "{{ 2 }}");
+  EXPECT_EQ(ByteLevelTokenizer::from_folder(folder.path()).chat_template(), "{{ 2 }}");
+}
+
+TEST(ByteLevelFiles, ConfigsThatDoNotFit) {
+  const TempFolder folder;
+  put(folder / "tokenizer.json", tokenizer_json().dump());
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"eos_token": "<none>"})", "eos_token: there is no token '<none>'"},
+      {R"({"eos_token": 3})", "eos_token: expected a token, found 3"},
+      {R"({"added_tokens_decoder": {"x": {"content": "<e>"}}})", "added_tokens_decoder: expected an id, found 'x'"},
+      {R"({"added_tokens_decoder": {"9": {"content": "<s>"}}})", "'<s>' has id 9, the tokenizer's has 5"},
+      {R"({"chat_template": 3})", "chat_template: expected a string or an array, found number"},
+      {R"([])", "expected an object, found array"}};
+  for (const auto& [config, part] : cases) {
+    put(folder / "tokenizer_config.json", config);
+    expect_error(ErrorKind::Model, part, [&] { ByteLevelTokenizer::from_folder(folder.path()); });
+    expect_error(ErrorKind::Model, "tokenizer_config.json", [&] { ByteLevelTokenizer::from_folder(folder.path()); });
+  }
+  put(folder / "tokenizer_config.json",
+      R"({"chat_template": [{"name": "tool_use", "template": "a"}, {"name": "default", "template": "b"}]})");
+  EXPECT_EQ(ByteLevelTokenizer::from_folder(folder.path()).chat_template(), "b");
+}
+
+TEST(ByteLevelFiles, FolderWithTwoFiles) {
+  const TempFolder folder;
+  put(folder / "vocab.json", R"({"t": 0, "e": 1, "te": 2, "1": 3})");
+  put(folder / "merges.txt", "#version: 0.2\nt e\r\n");
+  expect_error(ErrorKind::Model,
+               "need a tokenizer_config.json whose tokenizer_class is Qwen2Tokenizer or GPT2Tokenizer",
+               [&] { ByteLevelTokenizer::from_folder(folder.path()); });
+  put(folder / "tokenizer_config.json",
+      R"({"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": {"4": {"content": "<|im_end|>", "special": true}}})");
+  EXPECT_EQ(ByteLevelTokenizer::from_folder(folder.path()).encode("te1<|im_end|>"), (Ids{2, 3, 4}));
+  put(folder / "merges.txt", "t e\ntt\n");
+  expect_error(ErrorKind::Model, "merges.txt, line 2", [&] { ByteLevelTokenizer::from_folder(folder.path()); });
+}
+
+struct GgufTokens {
+  std::string model = "gpt2", pre = "qwen2";
+  std::vector<std::string> tokens = {"t", "e", "te", "<|im_end|>", "<tool>"}, merges = {"t e"};
+  std::vector<int32_t> types = {1, 1, 1, 3, 4};
+  uint32_t eos = 3;
+
+  GgufBytes bytes() const {
+    GgufBytes out;
+    out.header(0, 6).string_key("tokenizer.ggml.model", model).string_key("tokenizer.ggml.pre", pre);
+    out.key("tokenizer.ggml.tokens", GgufType::Array).number<uint32_t>(8).number<uint64_t>(tokens.size());
+    for (const std::string& t : tokens) out.text(t);
+    out.key("tokenizer.ggml.merges", GgufType::Array).number<uint32_t>(8).number<uint64_t>(merges.size());
+    for (const std::string& m : merges) out.text(m);
+    out.key("tokenizer.ggml.token_type", GgufType::Array).number<uint32_t>(5).number<uint64_t>(types.size());
+    for (const int32_t t : types) out.number(t);
+    out.key("tokenizer.ggml.eos_token_id", GgufType::U32).number(eos);
+    return out;
+  }
+};
+
+TEST(ByteLevelFiles, GgufMetadata) {
+  const GgufBytes bytes = GgufTokens{}.bytes();
+  const auto tokenizer = ByteLevelTokenizer::from_gguf(bytes.read());
+  EXPECT_EQ(tokenizer.encode("te<tool>t<|im_end|>"), (Ids{2, 4, 0, 3}));
+  EXPECT_TRUE(tokenizer.is_special(3));
+  EXPECT_FALSE(tokenizer.is_special(4));
+  EXPECT_EQ(tokenizer.eos_id(), 3);
+  const auto refuse = [](const GgufTokens& t, const std::string& part) {
+    const GgufBytes made = t.bytes();
+    expect_error(ErrorKind::Model, part, [&] { ByteLevelTokenizer::from_gguf(made.read()); });
+  };
+  refuse({.model = "llama"}, "tokenizer.ggml.model: expected gpt2, found 'llama'");
+  refuse({.pre = "deepseek-llm"},
+         "tokenizer.ggml.pre 'deepseek-llm' is not supported; expected gpt-2, qwen2, llama-bpe or smollm");
+  refuse({.types = {1, 1}}, "tokenizer.ggml.token_type has 2 entries for 5 tokens");
+  refuse({.tokens = {"t", "e", "te", "t", "x"}, .types = {1, 1, 1, 1, 1}}, "token 't' occurs twice");
+  refuse({.eos = 5}, "tokenizer.ggml.eos_token_id: expected an id below 5, found 5");
+  refuse({.merges = {"te"}}, "tokenizer.ggml.merges] expected two symbols");
+  refuse({.tokens = {}, .types = {}}, "expected 1 to");
+}
+
+}  // namespace
