@@ -195,7 +195,8 @@ class CheckpointReader {
         << "is no model folder: looked for model_index.json, text_encoder/, unet/, vae/ and for "
            "diffusion_pytorch_model.safetensors or model.safetensors in it";
     if (folder_exists(path / "tokenizer")) out_.tokenizer_ = path / "tokenizer";
-    out_.scheduler_config_ = read_json_object(path / "scheduler" / "scheduler_config.json");
+    if (folder_exists(path / "scheduler"))
+      out_.scheduler_config_ = read_json_object(path / "scheduler" / "scheduler_config.json");
   }
 
   // A folder that is itself one component: its weight file lies in it, whatever the folder is called.

@@ -61,8 +61,8 @@ TEST_F(CliEmbed, Errors) {
   expect_error(2, small({"embed", "a.png", "-o", "a.txt"}), {"--output", "a.txt", ".npy"});
   expect_error(2, small({"embed", "a.png", "--patches", "features.npy"}), {"features.npy", "twice"});
   expect_error(2, small({"embed", "none.png"}), {"none.png"});
-  expect_error(2, small({"embed", "a.png", ""}), {"[IMAGE] is empty"});
-  expect_error(2, {"embed", "a.png", "-m", ""}, {"[--model] is empty"});
+  expect_error(2, small({"embed", "a.png", ""}), {"IMAGE: is empty"});
+  expect_error(2, {"embed", "a.png", "-m", ""}, {"--model: is empty"});
   expect_error(2, small({"embed", "a.png", "--pca", "a.png"}), {"a.png", "exists"});
   expect_error(2, {"embed", "a.png", "-m", "random:vit-s14", "--size", "43"}, {"[size] 43", "nearest is 42"});
   expect_error(2, small({"embed", "a.png", "--pca", "a.jpg"}), {"--pca", "a.jpg"});
