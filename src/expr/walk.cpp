@@ -50,6 +50,7 @@ class Integers final : public IndexAlgebra {
     body(k, i);
   }
   Index look_up(int operand, const Indices& c, int64_t extent) override {
+    if (zero_) return index(0);
     const int rank = view_.in[static_cast<size_t>(operand)].shape().rank();
     if (std::any_of(c.begin(), c.begin() + rank, [](Index i) { return step(i) != 0; })) run_ = 1;
     const int64_t n = read_number_(operand, numbers(c, &value));
@@ -80,7 +81,7 @@ class Integers final : public IndexAlgebra {
   }
   // The run ends before i reaches `end` from below.
   void keep_below(Index i, int64_t end) {
-    if (step(i) > 0) run_ = std::min(run_, (end - value(i) + step(i) - 1) / step(i));
+    if (step(i) > 0) run_ = std::clamp<int64_t>((end - value(i) + step(i) - 1) / step(i), 1, run_);
   }
   // The run ends before i, which is in [0, extent), leaves it.
   void keep_in(Index i, int64_t extent) {

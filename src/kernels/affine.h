@@ -13,6 +13,7 @@ namespace tenon {
 /// One digit of a mixed-radix index and the elements that it moves an address by; below 0 where a view reverses it.
 struct Digit {
   int64_t extent, step;
+  bool operator==(const Digit& o) const = default;
 };
 
 /// Rows [row_begin, row_end) by columns [col_begin, col_end) of a domain, all affine in one leaf. Digits, outermost
@@ -22,6 +23,7 @@ struct AffinePiece {
   int64_t offset = 0;  ///< elements from the leaf's first
   int64_t row_begin = 0, row_end = 0, col_begin = 0, col_end = 0;
   std::vector<Digit> rows, cols;  ///< never empty
+  bool operator==(const AffinePiece& o) const = default;
 };
 
 /// The pieces of `view` over `domain`, which has view's shape or is what it is repeated to (missing leading axes, axes

@@ -334,12 +334,25 @@ class FormBuilder {
     }
     const Expr candidate = g_.make(*e->type, in, e->attrs);
     if (is_row_broadcast(candidate)) return candidate;
+    if (is_row_broadcast(base) && stays_in_rows(e, base)) return base;
     // A reduction, or its broadcast, under another view: its value must stand by itself.
     const Expr reduced = base->family() == Family::Reduce ? base : base->in[0];
     const Expr leaf = let_or_refuse(reduced, "a row reduction seen through " + std::string(e->name()));
     const Expr under = base->family() == Family::Reduce ? leaf : g_.make(*base->type, std::array{leaf}, base->attrs);
     in[0] = under;
     return push(g_.make(*e->type, in, e->attrs));
+  }
+
+  // True if `view` leaves a row's number, repeated along the row by `repeat`, as it was.
+  static bool stays_in_rows(const Expr& view, const Expr& repeat) {
+    if (view.shape() != repeat.shape() || view->in.size() != 1) return false;
+    Graph g;
+    const Expr numbers = input(g, "rows", DType::F32, repeat->in[0].shape());
+    const Expr before = g.make(*repeat->type, std::array{numbers}, repeat->attrs);
+    const Expr after = g.make(*view->type, std::array{before}, view->attrs);
+    const Shape& domain = view.shape();
+    const auto pieces = affine_pieces(after, domain, domain.rank() - 1);
+    return pieces && pieces == affine_pieces(before, domain, domain.rank() - 1);
   }
 
   Expr push_joined(const Expr& e) {

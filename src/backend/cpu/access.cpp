@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "tenon/core/error.h"
+#include "tenon/expr/node_type.h"
 #include "tenon/expr/walk.h"
 
 namespace tenon::cpu {
@@ -68,6 +70,7 @@ Access::Access(const Expr& view, const Shape& domain, int split, LeafTable& leav
     uniform_ = pieces_.size() == 1 && all_still(pieces_[0].cols);
     for (const Piece& p : pieces_)
       if (p.number >= 0) leaf_numbers_.push_back(p.number);
+    find_group();
     return;
   }
   uniform_ = view.shape().cols() == 1 && split == domain.rank() - 1;
@@ -78,12 +81,26 @@ Access::Access(const Expr& view, const Shape& domain, int split, LeafTable& leav
   }
 }
 
-void Access::resolve(Bases bases, const Block& block, RectFn fn) const {
+// Digits (n, g), (g, -1): the other way round, the columns of a group lie side by side, and so do the groups.
+void Access::find_group() {
+  if (!affine() || pieces_[0].cols.size() < 2) return;
+  in_order_ = pieces_[0];
+  const Digit inner = in_order_.cols.back(), outer = in_order_.cols[in_order_.cols.size() - 2];
+  if (inner.step != -1 || outer.step != inner.extent) return;
+  group_ = inner.extent;
+  in_order_.offset -= group_ - 1;
+  in_order_.cols.pop_back();
+  in_order_.cols.back() = {outer.extent * group_, 1};
+}
+
+void Access::resolve(Bases bases, const Block& block, RectFn fn, bool groups) const {
   if (pieces_.empty()) return resolve_mapped(bases, block, fn);
+  if (groups && group_ > 1 && block.col0 % group_ == 0 && block.cols % group_ == 0)
+    return resolve_piece(in_order_, bases, block, fn, group_);
   for (const Piece& p : pieces_) resolve_piece(p, bases, block, fn);
 }
 
-void Access::resolve_piece(const Piece& p, Bases bases, const Block& block, RectFn fn) const {
+void Access::resolve_piece(const Piece& p, Bases bases, const Block& block, RectFn fn, int64_t group) const {
   const int64_t r0 = std::max(block.row0, p.row_begin), r1 = std::min(block.row0 + block.rows, p.row_end);
   const int64_t c0 = std::max(block.col0, p.col_begin), c1 = std::min(block.col0 + block.cols, p.col_end);
   if (r0 >= r1 || c0 >= c1) return;
@@ -97,7 +114,7 @@ void Access::resolve_piece(const Piece& p, Bases bases, const Block& block, Rect
     for (int64_t c = c0; c < c1;) {
       const int64_t cols = std::min(col.left(), c1 - c);
       fn({base + (p.offset + row.offset + col.offset) * size_, p.rows.back().step, p.cols.back().step, r - block.row0,
-          rows, c - block.col0, cols});
+          rows, c - block.col0, cols, group});
       c += cols;
       if (c < c1) col.next_run();
     }

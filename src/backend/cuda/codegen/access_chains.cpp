@@ -170,7 +170,11 @@ class AccessText::Chain final : public SymbolicAlgebra<std::string> {
              " - " + q + " * static_cast<int>(" + d + ".divisor); ";
     return {hold(q), hold(r)};
   }
-  Divided halved(Index i) override { return {hold("(" + held(i) + " >> 1)"), hold("(" + held(i) + " & 1)")}; }
+  Divided halved(Index i) override {
+    const bool name = held(i).find(' ') == std::string::npos;
+    const std::string x = name ? held(i) : "(" + held(i) + ")";
+    return {hold("(" + x + " >> 1)"), hold("(" + x + " & 1)")};
+  }
   Index nearest(Index i, int64_t from, int64_t to) override {
     const float scale = static_cast<float>(from) / static_cast<float>(to);
     return hold("resized(" + held(i) + ", " + access_.dim(from) + ", " +

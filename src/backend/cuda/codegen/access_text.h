@@ -70,6 +70,7 @@ class AccessText {
   std::string select(const std::function<std::string(size_t piece)>& body) const;
   std::string column_offset(const PieceText& t, const std::string& col) const;
   bool vector(const PieceText& t, int run) const;
+  std::vector<int64_t> exchanged(const PieceText& t, int run) const;
   bool cut_by_rows() const;
   bool cut_by_columns() const;
   std::string load_vector(size_t i, int run) const;
