@@ -13,7 +13,8 @@ struct Source {
   bool operator==(const Source& o) const = default;
 };
 
-int64_t odd(int, const Coord& at) { return at[0] % 2; }
+// What a gather looks up.
+constexpr auto odd = [](int, const Coord& at) { return at[0] % 2; };
 
 // Element k of what a walk found.
 Source element(int operand, const Walk& walk, int64_t k) {
