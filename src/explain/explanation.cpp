@@ -74,8 +74,16 @@ std::vector<KeptApart> merged(const std::vector<KeptApart>& all) {
     }
     ++times[i];
   }
-  for (size_t i = 0; i < out.size(); ++i)
-    if (times[i] > 1) out[i].what = kind(out[i]) + ", " + std::to_string(times[i]) + " times";
+  for (size_t i = out.size(); i-- > 0;) {  // from the end: those before still have their own words
+    const auto alike = [&](const KeptApart& k) {
+      return k.kind == out[i].kind && k.why == out[i].why && kind(k) == kind(out[i]);
+    };
+    const bool more = std::any_of(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(i), alike);
+    if (times[i] > 1)
+      out[i].what = kind(out[i]) + ", " + std::to_string(times[i]) + (more ? " more" : " times");
+    else if (more)
+      out[i].what += ", one more";
+  }
   return out;
 }
 
@@ -175,6 +183,14 @@ std::string bytes_text(double bytes) {
   if (bytes < 1e6) return scaled(bytes / 1e3, "kB");
   return bytes < 1e9 ? scaled(bytes / 1e6, "MB") : scaled(bytes / 1e9, "GB");
 }
+
+std::string flops_text(double flops) {
+  if (flops < 1e6) return scaled(flops / 1e3, "kFLOP");
+  if (flops < 1e9) return scaled(flops / 1e6, "MFLOP");
+  return flops < 1e12 ? scaled(flops / 1e9, "GFLOP") : scaled(flops / 1e12, "TFLOP");
+}
+
+std::string launches_text(int64_t count) { return std::to_string(count) + (count == 1 ? " launch" : " launches"); }
 
 std::string seconds_text(double seconds) {
   if (seconds < 1e-3) return scaled(seconds * 1e6, "us");

@@ -291,7 +291,7 @@ class CheckpointReader {
     }
     TensorView renamed = view;
     renamed.shape = without_kernel(r.component, name, view.shape);
-    const bool added = out_.components_[r.component].tensors.emplace(name, std::move(renamed)).second;
+    const bool added = out_.components_[r.component].tensors.emplace(name, renamed).second;
     TENON_CHECK(Model, added, out_.path_.string()) << "two tensors stand for '" << shown(name) << "' of the "
                                                    << r.component << "; one is '" << shown(stored) << "'";
   }

@@ -96,7 +96,7 @@ Partitioner::TrialPtr Partitioner::attempt(const std::vector<Expr>& values) cons
 // Puts in memory whatever stands in the way, one value at a time.
 Partitioner::TrialPtr Partitioner::attempt_or_materialize(const std::vector<Expr>& values) {
   for (;;) {
-    const TrialPtr t = attempt(values);
+    TrialPtr t = attempt(values);
     if (t->choice.skeleton) return t;
     const Expr blocker = t->choice.refusal.blocker;
     const auto it = blocker ? t->source.find(blocker.get()) : t->source.end();
@@ -111,7 +111,7 @@ Partitioner::TrialPtr Partitioner::attempt_or_materialize(const std::vector<Expr
 // Puts in memory the reductions of other tensors' rows that an anchor's epilogue reads.
 Partitioner::TrialPtr Partitioner::attempt_with_reductions(const std::vector<Expr>& values) {
   for (;;) {
-    const TrialPtr t = attempt(values);
+    TrialPtr t = attempt(values);
     const auto it = t->source.find(t->choice.refusal.blocker.get());
     if (it == t->source.end() || !is_row_reduction(it->second) || in_memory(it->second)) return t;
     emit_reductions(it->second, *t);
