@@ -51,9 +51,10 @@ class Integers final : public IndexAlgebra {
   }
   Index look_up(int operand, const Indices& c, int64_t extent) override {
     if (zero_) return index(0);
-    const int rank = view_.in[static_cast<size_t>(operand)].shape().rank();
-    if (std::any_of(c.begin(), c.begin() + rank, [](Index i) { return step(i) != 0; })) run_ = 1;
-    const int64_t n = read_number_(operand, numbers(c, &value));
+    Indices at{};
+    std::copy_n(c.begin(), view_.in[static_cast<size_t>(operand)].shape().rank(), at.begin());
+    if (std::ranges::any_of(at, [](Index i) { return step(i) != 0; })) run_ = 1;
+    const int64_t n = read_number_(operand, numbers(at, &value));
     TENON_CHECK(Numeric, n >= 0 && n < extent, std::string(view_.name()))
         << "index " << n << " is outside 0.." << extent - 1;
     return index(n);

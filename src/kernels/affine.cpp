@@ -52,6 +52,7 @@ class Affine final : public SymbolicAlgebra<Linear> {
       c[static_cast<size_t>(a)] = hold(i);
     }
     follow(view, c);
+    std::ranges::sort(pieces, {}, [](const AffinePiece& p) { return std::pair(p.row_begin, p.col_begin); });
     return !failed_;
   }
 
@@ -112,10 +113,10 @@ class Affine final : public SymbolicAlgebra<Linear> {
     if (failed_ || nothing_) return i;
     const Linear v = now(i);
     const Box whole = box_;
-    if (begin > 0 && narrow(v, 0, begin)) pieces.push_back(zeros());
-    box_ = whole;
-    if (narrow(v, begin + extent, kFar)) zeros_behind_.push_back(zeros());
-    box_ = whole;
+    for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, begin}, {begin + extent, kFar}}) {
+      if (narrow(v, first, last)) pieces.push_back(zeros());
+      box_ = whole;
+    }
     nothing_ = !narrow(v, begin, begin + extent);
     return nothing_ ? i : plus(i, -begin);
   }
@@ -146,10 +147,7 @@ class Affine final : public SymbolicAlgebra<Linear> {
     const Node* view = std::exchange(view_, e.get());
     const bool nothing = std::exchange(nothing_, false);
     const Box box = box_;
-    std::vector<AffinePiece> behind = std::exchange(zeros_behind_, {});
     e->type->map(*e, *this, c);
-    for (; !zeros_behind_.empty(); zeros_behind_.pop_back()) pieces.push_back(std::move(zeros_behind_.back()));
-    zeros_behind_ = std::move(behind);
     box_ = box;
     nothing_ = nothing;
     view_ = view;
@@ -267,8 +265,7 @@ class Affine final : public SymbolicAlgebra<Linear> {
   Box box_;  // that is being followed
   const Node* view_ = nullptr;
   bool failed_ = false;
-  bool nothing_ = false;                   // of view_'s operand is in the box
-  std::vector<AffinePiece> zeros_behind_;  // what view_ reads; pieces keep the domain's order
+  bool nothing_ = false;  // of view_'s operand is in the box
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ struct AffinePiece {
 
 /// The pieces of `view` over `domain`, which has view's shape or is what it is repeated to (missing leading axes, axes
 /// of extent 1), or nothing if some part is not affine. The axes before `split` make the row number, the rest the
-/// column number.
+/// column number. Pieces are in the order of their first rows, then columns.
 std::optional<std::vector<AffinePiece>> affine_pieces(const Expr& view, const Shape& domain, int split);
 
 /// True if all nodes below `e` are views and leaves.

@@ -93,7 +93,8 @@ TEST(Views, RunsOfUsualShapesAreLong) {
 TEST(Views, FlippedAndSwapped) {
   Graph g;
   const Expr x = input(g, "x", DType::F64, {2, 4});
-  Oracle oracle = testing::oracle_of({{"x", {1, 2, 3, 4, 5, 6, 7, 8}}});
+  const testing::Values values = {{"x", {1, 2, 3, 4, 5, 6, 7, 8}}};
+  Oracle oracle = testing::oracle_of(values);
   EXPECT_EQ(oracle.eval(flip(x, 1)), (std::vector<double>{4, 3, 2, 1, 8, 7, 6, 5}));
   EXPECT_EQ(oracle.eval(flip(x, -2)), (std::vector<double>{5, 6, 7, 8, 1, 2, 3, 4}));
   EXPECT_EQ(oracle.eval(pair_swap(x)), (std::vector<double>{2, 1, 4, 3, 6, 5, 8, 7}));

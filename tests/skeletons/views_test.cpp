@@ -33,7 +33,7 @@ TEST_F(Views, MapThroughOtherViews) {
   expect(launch("map", {{"odd", pair_swap(slice(x, 3, 1, 9))}}), {DType::BF16});
   expect(launch("map", {{"split", flip(reshape(pair_swap(reshape(x, {12, 120})), {2, 6, 5, 24}), 1)}}), {DType::BF16});
   expect(launch("map", {{"resized", flip(resize_nearest(flip(x, 1), 8, 7), 2)}}), {DType::BF16});
-  expect(launch("map", {{"stored", pair_swap(permute(flip(x + 1.0, 0), {0, 3, 1, 2}))}}), {});
+  expect(launch("map", {{"stored", pair_swap(permute(flip(x + 1.0, 0), {0, 3, 2, 1}))}}), {});
 }
 
 TEST_F(Views, MapOfGatheredRows) {
@@ -65,6 +65,26 @@ TEST_F(Views, ProductPrologue) {
   expect(launch("gemm", {{"weights", of(x, pair_swap(w))}}), kProduct);
 }
 
+// Parts of an operand, the last of them first.
+TEST_F(Views, ProductOfJoinedOperands) {
+  const Expr w = weight("w", DType::BF16, {80, 96});
+  const auto of = [&](const Expr& a, const Expr& b) { return cast(linear(a, b), DType::BF16); };
+  const Expr top = input(g, "top", DType::BF16, {40, 96}), end = input(g, "end", DType::BF16, {30, 96});
+  expect(launch("gemm", {{"rows", of(flip(concat({top, end}, 0), 0), w)}}), kProduct);
+  const Expr left = input(g, "left", DType::BF16, {70, 1, 48}), right = input(g, "right", DType::BF16, {70, 1, 48});
+  expect(launch("gemm", {{"columns", of(reshape(flip(concat({left, right}, 1), 1), {70, 96}), w)}}), kProduct);
+  expect(launch("gemm", {{"weights", of(top, flip(concat({w, end}, 0), 0))}}), kProduct);
+}
+
+TEST_F(Views, ProductOfRowsUpwards) {
+  for (DType t : {DType::F32, DType::BF16}) {
+    const std::string id(name_of(t));
+    const Expr x = input(g, id + ".x", t, {70, 96}), w = weight(id + ".w", t, {80, 96});
+    expect(launch("gemm", {{id + ".y", cast(linear(flip(x, 0), w), t)}}), {t, t, 96, 4});
+    expect(launch("gemm", {{id + ".z", flip(cast(linear(x, w), t), 0)}}), {t, t, 96, 4});
+  }
+}
+
 TEST_F(Views, ProductEpilogue) {
   const Expr x = input(g, "x", DType::BF16, {2, 70, 96}), w = weight("w", DType::BF16, {80, 96});
   const Expr r = input(g, "r", DType::BF16, {2, 70, 80}), b = param(g, "b", DType::BF16, {80});
@@ -87,6 +107,8 @@ TEST_F(Views, Convolution) {
   for (int axis : {0, 1, 2, 3})
     expect(launch("conv2d", {{numbered("flip", axis), cast(of(flip(x, axis), w) + flip(r, axis), DType::BF16)}}),
            rounding);
+  const Expr one = input(g, "one", DType::BF16, {1, 12, 10, 32});
+  expect(launch("conv2d", {{"turned", cast(of(flip(flip(one, 1), 2), w), DType::BF16)}}), rounding);
   expect(launch("conv2d", {{"swap", pair_swap(cast(of(pair_swap(x), flip(w, 0)), DType::BF16))}}), rounding);
   expect(launch("conv2d", {{"mirrored", flip(cast(of(x, flip(flip(w, 2), 3)), DType::BF16), 2)}}), rounding);
 }
