@@ -57,7 +57,7 @@ Expr spread(const Expr& x) { return x.graph().make(node_type<nodes::Spread>(), s
 
 using NewView = LaunchTest;
 
-constexpr Rounding kProduct = {DType::BF16, DType::BF16, 96, 4};
+constexpr Rounding kRounded = {DType::BF16, DType::BF16, 96, 4};
 
 TEST_F(NewView, Meaning) {
   const Expr x = input(g, "x", DType::F32, {2, 3});
@@ -80,10 +80,10 @@ TEST_F(NewView, Product) {
   const Expr x = input(g, "x", DType::BF16, {70, 96}), w = weight("w", DType::BF16, {80, 96});
   const Expr half = input(g, "half", DType::BF16, {70, 48}), r = input(g, "r", DType::BF16, {70, 80});
   const auto of = [](const Expr& a, const Expr& b) { return cast(linear(a, b), DType::BF16); };
-  expect(launch("gemm", {{"rolled", of(roll(x, 1, 8), roll(w, 0, 16))}}), kProduct);
-  expect(launch("gemm", {{"spread", of(spread(half), w)}}), kProduct);
-  expect(launch("gemm", {{"residual", cast(linear(x, w) + roll(r, 0, 7), DType::BF16)}}), kProduct);
-  expect(launch("gemm", {{"stored", roll(of(x, w), 1, 24)}}), kProduct);
+  expect(launch("gemm", {{"rolled", of(roll(x, 1, 8), roll(w, 0, 16))}}), kRounded);
+  expect(launch("gemm", {{"spread", of(spread(half), w)}}), kRounded);
+  expect(launch("gemm", {{"residual", cast(linear(x, w) + roll(r, 0, 7), DType::BF16)}}), kRounded);
+  expect(launch("gemm", {{"stored", roll(of(x, w), 1, 24)}}), kRounded);
 }
 
 }  // namespace
