@@ -170,7 +170,7 @@ bool AnchorKernel::dense(const Expr& operand) const {
   if (!pieces || pieces->size() != 1) return false;
   const AffinePiece& p = pieces->front();
   const bool side_by_side = p.cols.size() == 1 && (p.cols[0].step == 1 || operand.shape()[-1] == 1);
-  return side_by_side && p.rows[0].step == operand.shape()[-1];
+  return side_by_side && p.rows.size() == 1 && p.rows[0].step == operand.shape()[-1];
 }
 
 std::string AnchorKernel::map_text(const std::string& name, const Expr& operand, Params& params,
