@@ -11,7 +11,17 @@ namespace {
 // Indices are numbers that grow by a step from one position to the next.
 class Integers final : public IndexAlgebra {
  public:
-  Integers(const Node& view, int64_t run, LookUp look_up) : run_(run), view_(view), read_number_(look_up) {}
+  Integers(const Node& view, Walk& walk, LookUp look_up)
+      : view_(view), walk_(walk), run_(walk.run), read_number_(look_up) {}
+
+  // The operand that the walk is in from now on, or -1.
+  int follow() {
+    Indices c;
+    for (size_t a = 0; a < c.size(); ++a) c[a] = index(walk_.at[a], walk_.step[a]);
+    view_.type->map(view_, *this, c);
+    walk_.run = run_;
+    return zero_ ? -1 : operand_;
+  }
 
   Index number(int64_t n) override { return index(n); }
   Index plus(Index i, int64_t n) override { return index(value(i) + n, step(i)); }
@@ -51,35 +61,25 @@ class Integers final : public IndexAlgebra {
   }
   Index look_up(int operand, const Indices& c, int64_t extent) override {
     if (zero_) return index(0);
-    Indices at{};
-    std::copy_n(c.begin(), view_.in[static_cast<size_t>(operand)].shape().rank(), at.begin());
-    if (std::ranges::any_of(at, [](Index i) { return step(i) != 0; })) run_ = 1;
-    const int64_t n = read_number_(operand, numbers(at, &value));
+    Coord at{};
+    for (size_t a = 0; a < static_cast<size_t>(view_.in[static_cast<size_t>(operand)].shape().rank()); ++a) {
+      at[a] = value(c[a]);
+      if (step(c[a])) run_ = 1;
+    }
+    const int64_t n = read_number_(operand, at);
     TENON_CHECK(Numeric, n >= 0 && n < extent, std::string(view_.name()))
         << "index " << n << " is outside 0.." << extent - 1;
     return index(n);
   }
   void read(int operand, const Indices& c) override {
     operand_ = operand;
-    found_ = c;
-  }
-
-  int result(Walk& walk) const {
-    walk = {numbers(found_, &value), numbers(found_, &step), run_};
-    return zero_ ? -1 : operand_;
-  }
-  static Indices start(const Walk& walk) {
-    Indices c{};
-    for (size_t a = 0; a < c.size(); ++a) c[a] = index(walk.at[a], walk.step[a]);
-    return c;
+    for (size_t a = 0; a < c.size(); ++a) {
+      walk_.at[a] = value(c[a]);
+      walk_.step[a] = step(c[a]);
+    }
   }
 
  private:
-  static Coord numbers(const Indices& c, int64_t (*part)(Index)) {
-    Coord out{};
-    for (size_t a = 0; a < c.size(); ++a) out[a] = part(c[a]);
-    return out;
-  }
   // The run ends before i reaches `end` from below.
   void keep_below(Index i, int64_t end) {
     if (step(i) > 0) run_ = std::clamp<int64_t>((end - value(i) + step(i) - 1) / step(i), 1, run_);
@@ -89,20 +89,17 @@ class Integers final : public IndexAlgebra {
     keep_below(i, extent);
     keep_below(index(-value(i), -step(i)), 1);
   }
-  int64_t run_;
+
   const Node& view_;
+  Walk& walk_;  // read() writes where it goes on
+  int64_t run_;
   LookUp read_number_;
   bool zero_ = false;
   int operand_ = 0;
-  Indices found_{};
 };
 
 }  // namespace
 
-int follow(const Node& view, Walk& walk, LookUp look_up) {
-  Integers integers(view, walk.run, look_up);
-  view.type->map(view, integers, Integers::start(walk));
-  return integers.result(walk);
-}
+int follow(const Node& view, Walk& walk, LookUp look_up) { return Integers(view, walk, look_up).follow(); }
 
 }  // namespace tenon
