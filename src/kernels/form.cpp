@@ -6,6 +6,7 @@
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/affine.h"
+#include "tenon/kernels/view_facts.h"
 
 namespace tenon {
 namespace {
@@ -142,7 +143,7 @@ class FormBuilder {
       Lifted l = lift(x);
       if (l.chain.empty() && l.core->family() == Family::Pointwise) return lift(above(distribute(e, l.core)));
     }
-    if (e.is<nodes::Concat>() || !e->type->invertible(*e))
+    if (!e->type->invertible(*e))
       throw Refused{
           std::string(e->name()) + " of the result is not a rearrangement of it: the consumer reads it instead", x};
     Lifted l = lift(x);
@@ -317,7 +318,8 @@ class FormBuilder {
   }
 
   Expr push_view(const Expr& e) {
-    if (e.is<nodes::Concat>()) return push_concat(e);
+    const ViewFacts facts = view_facts(e);
+    if (facts.joins) return push_joined(e);
     const Expr& x = e->in[0];
     if (e.is<nodes::Broadcast>() && let_pays(e, x)) return g_.make(*e->type, std::array{let(x)}, e->attrs);
     std::vector<Expr> in;
@@ -325,13 +327,14 @@ class FormBuilder {
     if (in.size() > 1 && !is_view_chain(in[1])) in[1] = let_or_refuse(e->in[1], "a computed index");
     const Expr base = in[0];
     if (is_view_chain(base)) return g_.make(*e->type, in, e->attrs);
-    if (e.is<nodes::Pad>()) throw Refused{"padding of a computed value: zeros must follow the maths", x};
+    if (facts.fills) throw Refused{"padding of a computed value: zeros must follow the maths", x};
     if (base->family() == Family::Pointwise) {
       const Expr v = g_.make(*e->type, in, e->attrs);
       return push(distribute(v, base));
     }
     const Expr candidate = g_.make(*e->type, in, e->attrs);
     if (is_row_broadcast(candidate)) return candidate;
+    if (is_row_broadcast(base) && stays_in_rows(e, base)) return base;
     // A reduction, or its broadcast, under another view: its value must stand by itself.
     const Expr reduced = base->family() == Family::Reduce ? base : base->in[0];
     const Expr leaf = let_or_refuse(reduced, "a row reduction seen through " + std::string(e->name()));
@@ -340,11 +343,23 @@ class FormBuilder {
     return push(g_.make(*e->type, in, e->attrs));
   }
 
-  Expr push_concat(const Expr& e) {
+  // True if `view` leaves a row's number, repeated along the row by `repeat`, as it was.
+  static bool stays_in_rows(const Expr& view, const Expr& repeat) {
+    if (view.shape() != repeat.shape() || view->in.size() != 1) return false;
+    Graph g;
+    const Expr numbers = input(g, "rows", DType::F32, repeat->in[0].shape());
+    const Expr before = g.make(*repeat->type, std::array{numbers}, repeat->attrs);
+    const Expr after = g.make(*view->type, std::array{before}, view->attrs);
+    const Shape& domain = view.shape();
+    const auto pieces = affine_pieces(after, domain, domain.rank() - 1);
+    return pieces && pieces == affine_pieces(before, domain, domain.rank() - 1);
+  }
+
+  Expr push_joined(const Expr& e) {
     std::vector<Expr> in;
     for (const Expr& x : e->in) {
       Expr p = push(x);
-      if (!is_view_chain(p)) p = let_or_refuse(x, "an operand of concat that is computed");
+      if (!is_view_chain(p)) p = let_or_refuse(x, "an operand of " + std::string(e->name()) + " that is computed");
       in.push_back(p);
     }
     return g_.make(*e->type, in, e->attrs);
@@ -428,9 +443,11 @@ bool of_weights_only(const Expr& hole) {
 
 const Node* literal_of(const Expr& e) {
   if (e.is<nodes::Constant>()) return e.get();
-  const bool repeats =
-      e.is<nodes::Broadcast>() || e.is<nodes::Reshape>() || e.is<nodes::Permute>() || e.is<nodes::Slice>();
-  return repeats ? literal_of(e->in[0]) : nullptr;
+  if (e->family() != Family::View) return nullptr;
+  const Node* literal = literal_of(e->in[0]);
+  if (!literal) return nullptr;
+  const ViewFacts facts = view_facts(e);
+  return facts.fills || facts.joins || facts.looks_up ? nullptr : literal;
 }
 
 Form Form::copy() const {
