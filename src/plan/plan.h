@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tenon/kernels/launch.h"
-#include "tenon/plan/precision.h"
+#include "tenon/kernels/precision.h"
 
 namespace tenon {
 

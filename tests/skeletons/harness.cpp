@@ -3,7 +3,7 @@
 #include <random>
 
 #include "support/close.h"
-#include "tenon/plan/precision.h"
+#include "tenon/kernels/precision.h"
 
 namespace tenon::launches {
 

@@ -1,4 +1,4 @@
-#include "tenon/plan/precision.h"
+#include "tenon/kernels/precision.h"
 
 #include <algorithm>
 
