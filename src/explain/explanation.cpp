@@ -13,12 +13,6 @@ namespace {
 
 std::string type_text(DType dtype, const Shape& shape) { return std::string(name_of(dtype)) + shape.str(); }
 
-std::string scaled(double value, const char* unit) {
-  char text[48];
-  std::snprintf(text, sizeof text, value < 10 ? "%.2f %s" : value < 100 ? "%.1f %s" : "%.0f %s", value, unit);
-  return text;
-}
-
 // Bytes of the launch's nodes, had each been a launch of its own.
 int64_t unfused(const Launch& launch) {
   Graph g;  // planning adds nodes
@@ -97,6 +91,8 @@ ExplainedLaunch explain_launch(const Launch& launch, Rate rate) {
   fill_from_form(launch, *launch.form, readable, out);
   for (size_t i = 0; i < out.sinks.size(); ++i)
     out.sinks[i].type = type_text(launch.outputs[i].value.dtype(), launch.outputs[i].value.shape());
+  for (const Output& o : launch.outputs)
+    if (!o.why.empty()) out.stored.emplace_back(o.buffer, o.why);
   return out;
 }
 
@@ -168,17 +164,6 @@ Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_
     out.seconds += out.launches[i].seconds.value_or(0);
   }
   return out;
-}
-
-std::string bytes_text(double bytes) {
-  if (bytes < 1000) return scaled(bytes, "B");
-  if (bytes < 1e6) return scaled(bytes / 1e3, "kB");
-  return bytes < 1e9 ? scaled(bytes / 1e6, "MB") : scaled(bytes / 1e9, "GB");
-}
-
-std::string seconds_text(double seconds) {
-  if (seconds < 1e-3) return scaled(seconds * 1e6, "us");
-  return seconds < 1 ? scaled(seconds * 1e3, "ms") : scaled(seconds, "s");
 }
 
 }  // namespace tenon

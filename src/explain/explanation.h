@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tenon/core/text.h"
 #include "tenon/explain/readable.h"
 #include "tenon/explain/roofline.h"
 #include "tenon/plan/plan.h"
@@ -26,6 +27,7 @@ struct ExplainedLaunch {
   std::vector<ExplainedHole> lets;   ///< small values made first
   std::vector<ExplainedHole> holes;  ///< what fills the inputs of the anchor
   std::vector<ExplainedHole> sinks;  ///< what is written; `name` is the buffer
+  std::vector<std::pair<std::string, std::string>> stored;  ///< buffers and what decided that they are
   std::vector<KeptApart> apart;
   std::vector<std::string> reads, writes;  ///< buffers
   int64_t bytes = 0, unfused_bytes = 0;
@@ -82,9 +84,5 @@ double roofline_share(const ExplainedLaunch& l, const Roofline& peak);
 
 std::string explanation_text(const Explanation& e);
 
-/// "1.2 GB", "340 kB": decimal units.
-std::string bytes_text(double bytes);
-/// "41.2 us", "1.30 ms", "2.1 s".
-std::string seconds_text(double seconds);
 
 }  // namespace tenon

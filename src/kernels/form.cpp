@@ -48,6 +48,7 @@ class FormBuilder {
       build_anchor();
     else
       build_plain();
+    check_rows();
   }
 
   /// The node of the launch's own graph whose value `e` is; of a node made on the way, the first computed one below it.
@@ -332,12 +333,48 @@ class FormBuilder {
     }
     const Expr candidate = g_.make(*e->type, in, e->attrs);
     if (is_row_broadcast(candidate)) return candidate;
+    if (const Expr broadcast = row_broadcast_below(base)) {
+      if (keeps_rows(candidate, broadcast)) return broadcast;
+      if (cone(broadcast->in[0]) > kLetElements) return candidate;  // views to come may bring the rows back
+    }
     // A reduction, or its broadcast, under another view: its value must stand by itself.
     const Expr reduced = base->family() == Family::Reduce ? base : base->in[0];
     const Expr leaf = let_or_refuse(reduced, "a row reduction seen through " + std::string(e->name()));
     const Expr under = base->family() == Family::Reduce ? leaf : g_.make(*base->type, std::array{leaf}, base->attrs);
     in[0] = under;
     return push(g_.make(*e->type, in, e->attrs));
+  }
+
+  // The broadcast of a row's reduction that `e` shows through views, if it does.
+  static Expr row_broadcast_below(Expr e) {
+    while (e->family() == Family::View && !is_row_broadcast(e) && e->in.size() == 1) e = e->in[0];
+    return is_row_broadcast(e) ? e : Expr();
+  }
+
+  // True if a chain of views over a row's broadcast reduction gives every row its own value, all along it.
+  bool keeps_rows(const Expr& chain, const Expr& broadcast) {
+    const Expr& reduced = broadcast->in[0];
+    if (chain.shape() != broadcast.shape()) return false;
+    Memo memo;
+    memo.emplace(reduced.get(), input(g_, "row", reduced.dtype(), reduced.shape()));
+    const auto pieces = affine_pieces(rebuild(g_, chain, memo), chain.shape(), chain.shape().rank() - 1);
+    if (!pieces || pieces->size() != 1 || pieces->front().offset != 0) return false;
+    const AffinePiece& p = pieces->front();
+    const int64_t count = reduced.shape().numel();
+    return p.rows.size() == 1 && p.rows[0].extent == count && (p.rows[0].step == 1 || count == 1) &&
+           std::ranges::all_of(p.cols, [](const Digit& d) { return d.step == 0; });
+  }
+
+  // Views over row reductions that did not bring the rows back.
+  void check_rows() const {
+    std::vector<Expr> values = form_.holes;
+    for (const FormOutput& o : form_.outputs) values.push_back(o.value);
+    for (const Let& l : form_.lets) values.push_back(l.value);
+    for (const Expr& e : topological(values))
+      if (const Expr broadcast = row_broadcast_below(e); broadcast && broadcast != e)
+        throw Refused{"a row reduction seen through " + std::string(e->name()) +
+                          " is too large to be computed inside the launch",
+                      broadcast->in[0]};
   }
 
   Expr push_concat(const Expr& e) {

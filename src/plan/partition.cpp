@@ -8,15 +8,6 @@
 namespace tenon {
 namespace {
 
-// An expensive prologue that this many anchors would repeat is computed once instead.
-constexpr int kSharedPrologueUsers = 3;
-// Results without an anchor that share a launch: a device holds all of them in registers.
-constexpr size_t kResultsTogether = 8;
-
-bool is_row_reduction(const Expr& e) {
-  return e->family() == Family::Reduce && e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last);
-}
-
 bool weight_only(const Expr& e) { return e->rate == Rate::Constant; }
 
 }  // namespace
@@ -28,14 +19,27 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
   last_ = nullptr;
   for (const Expr& r : roots) wanted_.insert(r.get());
   for (const auto& [node, name] : names) result_name_[node] = name;
-  for (const Expr& e : topological(roots)) {
-    if (e->family() == Family::Leaf || in_memory(e)) continue;
+  const std::vector<Expr> all = topological(roots);
+  for (const Expr& e : all)
+    if (e.is<nodes::Materialize>() && !weight_only(e)) wanted_.insert(e.get());
+  for (const Expr& e : all) {
+    if (e->family() == Family::Leaf || in_memory(e) || stored_below(e)) continue;
     if (!fusion_ && !(weight_only(e) && rate != Rate::Constant))
       emit_unfused(e);
     else if (e->family() == Family::Anchor)
       anchors_alone_ ? emit_anchor_alone(e) : emit_anchor(e);
   }
   emit_roots(roots);
+}
+
+// True if `e` pins a value that is stored already: it is that tensor then.
+bool Partitioner::stored_below(const Expr& e) {
+  if (!e.is<nodes::Materialize>() || result_name_.contains(e.get())) return false;
+  const auto it = buffer_of_.find(e->in[0].get());
+  if (it == buffer_of_.end()) return false;
+  const std::string buffer = it->second;
+  buffer_of_[e.get()] = buffer;
+  return true;
 }
 
 Partitioner::TrialPtr Partitioner::attempt(const std::vector<Expr>& values) const {
@@ -73,7 +77,8 @@ Partitioner::TrialPtr Partitioner::attempt(const std::vector<Expr>& values) cons
       } else {
         std::vector<Expr> in;
         for (const Expr& x : e->in) in.push_back(memo.at(x.get()));
-        const Expr made = g.make(*e->type, in, e->attrs);
+        // A boundary between launches is nothing within one.
+        const Expr made = e.is<nodes::Materialize>() ? in[0] : g.make(*e->type, in, e->attrs);
         memo.emplace(e.get(), made);
         work.pop_back();
       }
@@ -109,30 +114,10 @@ Partitioner::TrialPtr Partitioner::attempt_or_materialize(const std::vector<Expr
 }
 
 // Puts in memory the reductions of other tensors' rows that an anchor's epilogue reads.
-Partitioner::TrialPtr Partitioner::attempt_with_reductions(const std::vector<Expr>& values) {
-  for (;;) {
-    const TrialPtr t = attempt(values);
-    const auto it = t->source.find(t->choice.refusal.blocker.get());
-    if (it == t->source.end() || !is_row_reduction(it->second) || in_memory(it->second)) return t;
-    emit_reductions(it->second, *t);
-  }
-}
-
-// One walk over the rows computes all that the trial's epilogue wants of rows of that shape.
-void Partitioner::emit_reductions(const Expr& reduction, const Trial& trial) {
-  std::vector<Expr> values, stack;
-  std::unordered_set<const Node*> seen;
-  for (const Output& o : trial.launch.outputs) stack.push_back(o.value);
-  while (!stack.empty()) {
-    const Expr e = stack.back();
-    stack.pop_back();
-    if (e->family() == Family::Anchor || !seen.insert(e.get()).second) continue;
-    if (is_row_reduction(e) && e->in[0].shape() == reduction->in[0].shape()) values.push_back(trial.source.at(e.get()));
-    stack.insert(stack.end(), e->in.begin(), e->in.end());
-  }
-  std::sort(values.begin(), values.end(), [](const Expr& a, const Expr& b) { return a->id < b->id; });
-  if (values.size() > kResultsTogether || !attempt(values)->choice.skeleton) values = {reduction};
-  commit(*attempt_or_materialize(values), values, {});
+Partitioner::TrialPtr Partitioner::attempt_with_reductions(const Region& region) {
+  assume_stored(frontier(region), true);
+  if (std::vector<Expr> forced = end_assumptions(); !forced.empty()) emit_stored(region, std::move(forced));
+  return attempt(frontier(region));
 }
 
 void Partitioner::emit_unfused(const Expr& e) {
@@ -148,34 +133,24 @@ void Partitioner::emit_plain(const Expr& e) {
   commit(*attempt_or_materialize(values), values, {});
 }
 
-// What is wanted and still not in memory: neighbours that read the same tensors share a launch.
+// What is wanted and still not in memory.
 void Partitioner::emit_roots(const std::vector<Expr>& roots) {
   std::vector<Expr> values;
-  const auto flush = [&] {
-    if (!values.empty()) commit(*attempt_or_materialize(values), values, {});
-    values.clear();
-  };
-  for (const Expr& r : roots) {
-    if (in_memory(r) && !result_name_.contains(r.get())) continue;
-    if (buffer_of_.contains(r.get())) continue;
-    std::vector<Expr> together = values;
-    together.push_back(r);
-    const bool join = fusion_ && values.size() < kResultsTogether && attempt(together)->choice.skeleton;
-    if (!values.empty() && !join) flush();
-    values.push_back(r);
-  }
-  flush();
+  for (const Expr& r : roots)
+    if ((!in_memory(r) || result_name_.contains(r.get())) && !buffer_of_.contains(r.get())) values.push_back(r);
+  if (fusion_) return emit_stored({}, std::move(values));
+  for (const Expr& r : values) commit(*attempt_or_materialize({r}), {r}, {});
 }
 
 void Partitioner::emit_anchor(const Expr& anchor) {
   if (emitted_anchor_.contains(anchor.get())) return;
-  share_prologue(anchor);
+  store_in_front(anchor);
   attempt_or_materialize({anchor});
   Region region{anchor.get()};
   std::map<uint32_t, std::string> refused;
   // Most launches take in all they may: ask the skeleton once at the end, and step by step only if it refuses that.
   grow(anchor, region, refused, false);
-  if (!attempt_with_reductions(frontier(region))->choice.skeleton) {
+  if (!attempt_with_reductions(region)->choice.skeleton) {
     region = {anchor.get()};
     refused.clear();
     grow(anchor, region, refused, true);
@@ -186,20 +161,6 @@ void Partitioner::emit_anchor(const Expr& anchor) {
   for (const Node* n : region)
     if (n->family() == Family::Anchor) emitted_anchor_.insert(n);
   commit(*t, values, kept_apart(values, region, refused));
-}
-
-// The cost side: maths in front of several anchors is cheaper as one pass over memory.
-void Partitioner::share_prologue(const Expr& anchor) {
-  for (const Expr& x : anchor->in) {
-    if (in_memory(x) || weight_only(x)) continue;
-    const bool computed =
-        x->family() == Family::Pointwise &&
-        !std::all_of(x->in.begin(), x->in.end(), [](const Expr& i) { return i->family() == Family::Leaf; });
-    const auto& users = users_.of(x);
-    const auto anchors =
-        std::count_if(users.begin(), users.end(), [](const Expr& u) { return u->family() == Family::Anchor; });
-    if (computed && anchors >= kSharedPrologueUsers) emit_plain(x);
-  }
 }
 
 // ---- growing an anchor's launch into its epilogue ----
@@ -241,7 +202,7 @@ bool Partitioner::absorb_users(const Expr& x, Region& region, std::map<uint32_t,
   Region larger = region;
   for (const Expr& u : joining) larger.insert(u.get());
   if (ask_each) {
-    const TrialPtr t = attempt_with_reductions(frontier(larger));
+    const TrialPtr t = attempt_with_reductions(larger);
     if (!t->choice.skeleton) {
       for (const Expr& u : joining) refused[u->id] = t->choice.refusal.why;
       return false;
@@ -352,8 +313,10 @@ void Partitioner::commit(const Trial& trial, const std::vector<Expr>& values, st
     neighbours_.push_back(std::move(n));
   }
   for (size_t i = 0; i < values.size(); ++i) {
-    const Output& o = launch.outputs[i];
+    Output& o = launch.outputs[i];
     const bool result = result_name_.contains(values[i].get());
+    if (const auto why = why_stored_.find(values[i].get()); why != why_stored_.end())
+      o.why = why->second;
     buffer_of_[values[i].get()] = o.buffer;
     launch_of_buffer_[o.buffer] = launch.name;
     plan_.buffers.push_back({o.buffer, o.value.dtype(), o.value.shape(),

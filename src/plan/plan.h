@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tenon/kernels/launch.h"
+#include "tenon/plan/target.h"
 
 namespace tenon {
 
@@ -75,6 +76,7 @@ struct PlanOptions {
   /// and what stands between them fused. Siblings are not merged, scales not folded.
   bool anchors_alone = false;
   bool fold_scales = true;  ///< constant scales of linear layers into their weights
+  Target target = {};
 };
 
 /// Partitions the DAG below `results` into launches and lays out memory. Deterministic. Throws Error(Usage) that names

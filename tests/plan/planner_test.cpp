@@ -155,6 +155,19 @@ TEST(Planner, SaysWhereAReaderWent) {
   EXPECT_EQ(norm.into[0].launch, step(p, 2).name);
 }
 
+TEST(Planner, AMaterializedValueIsABoundary) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 32}), w = param(g, "w", DType::F32, {32, 32});
+  const auto launches = [](const Expr& y) { return plan_of(y).counts().total; };
+  EXPECT_EQ(launches(silu(linear(gelu(x), w)) + x), 1);
+  EXPECT_EQ(launches(silu(linear(materialize(gelu(x)), w)) + x), 2);
+  EXPECT_EQ(launches(silu(materialize(linear(gelu(x), w))) + x), 2);
+  EXPECT_EQ(launches(materialize(gelu(x)) + x), 2);
+  EXPECT_EQ(launches(materialize(x) + x), 1) << "where it lies already";
+  const Plan p = plan_of(silu(linear(materialize(cast(gelu(x), DType::BF16)), w)));
+  EXPECT_EQ(p.buffer(step(p, 0).outputs[0].buffer).dtype, DType::BF16);
+}
+
 TEST(Planner, RowsAndQuantisation) {
   Graph g;
   const Expr x = input(g, "x", DType::BF16, {6, 64});

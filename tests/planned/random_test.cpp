@@ -10,6 +10,7 @@
 
 #include "planned/check.h"
 #include "planned/shrink.h"
+#include "tenon/kernels/affine.h"
 
 namespace tenon::planned {
 namespace {
@@ -29,6 +30,9 @@ int programs() {
   return static_cast<int>(number_from("TENON_RANDOM_PROGRAMS", slow_devices() ? kProgramsOnSlowDevices : kPrograms));
 }
 
+// A target whose kernels compute nothing in front of an anchor.
+bool reads_views(const Form& form, size_t hole) { return is_view_chain(form.holes[hole]); }
+
 PlanOptions some_options(std::mt19937& random) {
   const auto coin = [&] { return random() % 2 == 0; };
   PlanOptions o;
@@ -38,6 +42,8 @@ PlanOptions some_options(std::mt19937& random) {
   o.outside = coin();
   o.anchors_alone = random() % 4 == 0;
   o.fold_scales = coin();
+  if (coin()) o.target.launch_bytes = 0;  // as if tensors were large
+  if (coin()) o.target.reads = reads_views;
   return o;
 }
 

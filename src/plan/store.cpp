@@ -1,0 +1,333 @@
+// Which values between anchors are stored: those that move no more bytes written and read once than computed again by
+// each of their readers. A launch's readers are looked at together, before it is made.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "tenon/core/text.h"
+#include "tenon/expr/ops.h"
+#include "tenon/plan/partition.h"
+
+namespace tenon {
+namespace {
+
+// Results without an anchor that share a launch: a device holds all of them in registers.
+constexpr size_t kResultsTogether = 8;
+// Values that are considered together, the last ones where there are more: what is tried grows with their square.
+constexpr size_t kCandidates = 128;
+
+bool earlier(const Expr& a, const Expr& b) { return a->id < b->id; }
+
+bool is_row_reduction(const Expr& e) {
+  return e->family() == Family::Reduce && e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last);
+}
+
+int64_t own_bytes(const Expr& e) { return bytes_of(e.shape(), e.dtype()); }
+
+bool has(const std::vector<Expr>& values, const Expr& e) { return std::ranges::find(values, e) != values.end(); }
+
+std::vector<Expr> with(std::vector<Expr> values, const Expr& e) {
+  values.insert(std::ranges::upper_bound(values, e, earlier), e);
+  return values;
+}
+
+// True if one walk may serve both domains: they differ in what a row holds at most.
+bool same_rows(Shape a, Shape b) {
+  if (a.rank() != b.rank() || a.rank() == 0) return a == b;
+  const bool one = a[-1] == b[-1] || a[-1] == 1 || b[-1] == 1;
+  a[-1] = b[-1] = 1;
+  return one && a == b;
+}
+
+std::vector<Expr> without(std::vector<Expr> values, const Expr& e) {
+  std::erase(values, e);
+  return values;
+}
+
+}  // namespace
+
+// What is decided together.
+struct Partitioner::Choosing {
+  const Region& region;  // the launch that is about to be made
+  std::vector<Expr> cone;                       // what may be stored and what is computed from, in order
+  std::map<uint32_t, std::vector<Expr>> sites;  // launches that come anyway, and the values that they read
+  std::vector<Expr> stored;                     // in order
+  std::vector<Shape> domains;                   // that launches without an anchor walk over
+  std::unordered_map<const Node*, Shape> domain_of = {};
+};
+
+// ---- what must be stored ----
+
+void Partitioner::store_in_front(const Expr& anchor) {
+  Region region{anchor.get()};
+  std::map<uint32_t, std::string> refused;
+  assume_stored({anchor}, false);
+  assume_unreadable(anchor);
+  grow(anchor, region, refused, false);
+  assume_stored(frontier(region), true);
+  emit_stored(region, end_assumptions());
+}
+
+// Assumes in memory what stands in the way of a launch of these values.
+void Partitioner::assume_stored(const std::vector<Expr>& values, bool reductions_only) {
+  for (;;) {
+    const TrialPtr t = attempt(values);
+    const auto it = t->source.find(t->choice.refusal.blocker.get());
+    if (it == t->source.end() || (reductions_only && !is_row_reduction(it->second))) return;
+    if (has(values, it->second) || !assume(it->second, t->choice.refusal.why)) return;
+  }
+}
+
+// Of a row's reduction, what becomes of it before anybody else reads it: a scale rather than a maximum.
+bool Partitioner::assume(Expr e, const std::string& why) {
+  if (in_memory(e) || e->family() == Family::Leaf) return false;
+  while (e.shape().rank() && e.shape()[-1] == 1 && !wanted_.contains(e.get()) && users_.of(e).size() == 1) {
+    const Expr& u = users_.of(e)[0];
+    const auto known = [&](const Expr& x) { return x == e || literal_of(x); };
+    if (u->family() != Family::Pointwise || u.shape() != e.shape() || !std::ranges::all_of(u->in, known)) break;
+    e = u;
+  }
+  buffer_of_[e.get()] = "assumed." + std::to_string(assumed_.size());
+  why_stored_.emplace(e.get(), why);
+  assumed_.push_back(e);
+  last_ = nullptr;
+  return true;
+}
+
+std::vector<Expr> Partitioner::end_assumptions() {
+  if (!assumed_.empty()) last_ = nullptr;
+  for (const Expr& e : assumed_) buffer_of_.erase(e.get());
+  return std::exchange(assumed_, {});
+}
+
+// What the target's kernels of the anchor cannot compute in front of it, without the views on top.
+void Partitioner::assume_unreadable(const Expr& anchor) {
+  if (!target_.reads) return;
+  const TrialPtr t = attempt({anchor});
+  for (size_t i = 0; t->choice.skeleton && i < anchor->in.size(); ++i) {
+    if (anchor->in[i]->rate == Rate::Constant || target_.reads(*t->launch.form, i)) continue;
+    Expr e = anchor->in[i];
+    while (e->family() == Family::View && !e.is<nodes::Concat>() && !is_memory_leaf(e->in[0])) e = e->in[0];
+    assume(in_memory(e) || e->family() == Family::View ? anchor->in[i] : e,
+           std::string(anchor->name()) + " reads tensors only through hole " +
+               std::string(skeleton(t->launch.skeleton).holes()[i]));
+  }
+}
+
+// ---- what is cheaper to store ----
+
+// Stores `forced`, and what else saves bytes below a region and them.
+void Partitioner::emit_stored(const Region& region, std::vector<Expr> forced) {
+  Choosing c{region, {}, {}, {}, {}};
+  std::ranges::sort(forced, earlier);
+  c.stored = std::move(forced);
+  std::vector<Expr> roots = read_by(region);
+  roots.insert(roots.end(), c.stored.begin(), c.stored.end());
+  add_cone(c, roots);
+  for (const Expr& e : c.stored) c.domain_of.emplace(e.get(), Shape{});  // a leaf, or of weights alone
+  const auto memory = [this](const Expr& e) { return counts_as_memory(e); };
+  for (const Expr& e : c.cone) {
+    const bool wanted = wanted_.contains(e.get()) && own_bytes(e) <= bytes_read(e->in, memory);
+    if ((wanted || e.is<nodes::Materialize>()) && !has(c.stored, e)) c.stored = with(std::move(c.stored), e);
+  }
+  const std::vector<Expr> needed = c.stored;
+  if (!c.cone.empty()) add_sites(c, region);
+  if (needed.size() + c.sites.size() > 1) choose(c);
+  for (const Expr& e : c.stored)
+    if (!has(needed, e)) why_stored_[e.get()] = reason(c, e);
+  emit_together(c.stored);
+}
+
+std::vector<Expr> Partitioner::read_by(const Region& region) const {
+  std::vector<Expr> out;
+  for (const Node* n : region)
+    for (const Expr& x : n->in)
+      if (!region.contains(x.get()) && !has(out, x)) out.push_back(x);
+  std::ranges::sort(out, earlier);
+  return out;
+}
+
+// Anchors to come are as good as in memory, and weights are packed.
+bool Partitioner::counts_as_memory(const Expr& e) const {
+  if (e->family() == Family::Leaf) return is_memory_leaf(e);
+  return in_memory(e) || e->family() == Family::Anchor || e->rate == Rate::Constant;
+}
+
+void Partitioner::add_cone(Choosing& c, const std::vector<Expr>& roots) const {
+  std::vector<Expr> stack = roots;
+  std::unordered_set<const Node*> seen;
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    if (e->family() == Family::Leaf || counts_as_memory(e) || !seen.insert(e.get()).second) continue;
+    c.cone.push_back(e);
+    stack.insert(stack.end(), e->in.begin(), e->in.end());
+  }
+  std::ranges::sort(c.cone, earlier);
+  for (const Expr& e : c.cone) {
+    const Shape domain = domain_below(e);
+    if (std::ranges::find(c.domains, domain) == c.domains.end()) c.domains.push_back(domain);
+    c.domain_of.emplace(e.get(), domain);
+  }
+}
+
+// The last anchor that `e` waits for, or null.
+const Node* Partitioner::awaited_anchor(const Expr& e) const {
+  const Node* last = nullptr;
+  std::vector<Expr> stack{e};
+  std::unordered_set<const Node*> seen;
+  while (!stack.empty()) {
+    const Expr x = stack.back();
+    stack.pop_back();
+    if (in_memory(x) || !seen.insert(x.get()).second) continue;
+    if (x->family() != Family::Anchor)
+      stack.insert(stack.end(), x->in.begin(), x->in.end());
+    else if (!last || last->id < x->id)
+      last = x.get();
+  }
+  return last;
+}
+
+// The launches that read the cone: the region's, those of other anchors behind values computed from memory, and, of
+// values that wait for an anchor, that anchor's: it computes them or something behind it does, once.
+void Partitioner::add_sites(Choosing& c, const Region& region) const {
+  constexpr uint32_t kThisLaunch = 0;  // a leaf has this number
+  if (!region.empty()) c.sites[kThisLaunch] = read_by(region);
+  std::vector<Expr> stack = c.cone;
+  std::unordered_set<const Node*> seen;
+  for (const Expr& e : c.cone) seen.insert(e.get());
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    for (const Expr& u : users_.of(e)) {
+      if (region.contains(u.get()) || in_memory(u) || !seen.insert(u.get()).second) continue;
+      if (u->family() == Family::Anchor)
+        c.sites[u->id] = u->in;
+      else if (const Node* anchor = awaited_anchor(u))
+        c.sites[anchor->id].insert(c.sites[anchor->id].end(), u->in.begin(), u->in.end());
+      else if (wanted_.contains(u.get()) || u->rate > phase_->rate)
+        c.sites[u->id] = {u};
+      else
+        stack.push_back(u);
+    }
+  }
+}
+
+// The shape whose rows a launch of `e` walks over.
+Shape Partitioner::domain_below(const Expr& root) const {
+  std::vector<Expr> stack{root};
+  std::unordered_set<const Node*> seen;
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    if (counts_as_memory(e) || !seen.insert(e.get()).second) continue;
+    if (is_row_reduction(e)) return e->in[0].shape();
+    stack.insert(stack.end(), e->in.begin(), e->in.end());
+  }
+  return root.shape();
+}
+
+// Bytes of each launch that stores some of `stored`, by domain (values of one share a launch), and of each that reads
+// them.
+std::vector<int64_t> Partitioner::bytes_with(const Choosing& c, const std::vector<Expr>& stored) const {
+  std::vector<int64_t> out;
+  for (const Shape& domain : c.domains) {
+    std::vector<Expr> together;
+    for (const Expr& e : stored)
+      if (c.domain_of.at(e.get()) == domain) together.push_back(e);
+    out.push_back(together.empty() ? 0 : target_.launch_bytes);
+    for (const Expr& e : together) out.back() += own_bytes(e);
+    out.back() += bytes_read(
+        together, [&](const Expr& e) { return counts_as_memory(e) || (has(stored, e) && !has(together, e)); });
+  }
+  for (const auto& [anchor, values] : c.sites)
+    out.push_back(bytes_read(values, [&](const Expr& e) {
+      return counts_as_memory(e) || c.region.contains(e.get()) || has(stored, e);
+    }));
+  return out;
+}
+
+// Adds the value that saves most, until none saves anything; of equal ones the last, which leaves least to do.
+void Partitioner::choose(Choosing& c) const {
+  const auto total = [&](const std::vector<Expr>& stored) {
+    const std::vector<int64_t> bytes = bytes_with(c, stored);
+    return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+  };
+  std::vector<Expr> candidates;
+  for (const Expr& e : c.cone) {
+    if (e->family() != Family::Pointwise && !is_row_reduction(e)) continue;
+    const std::vector<Expr>& users = users_.of(e);
+    const bool passed_on = users.size() == 1 && users[0]->family() == Family::Pointwise &&
+                           std::ranges::binary_search(c.cone, users[0], earlier) &&
+                           own_bytes(users[0]) <= own_bytes(e);  // then rather what its only reader makes of it
+    if (!passed_on) candidates.push_back(e);
+  }
+  if (candidates.size() > kCandidates) candidates.erase(candidates.begin(), candidates.end() - static_cast<std::ptrdiff_t>(kCandidates));
+  const std::vector<Expr> needed = c.stored;
+  for (;;) {
+    int64_t least = total(c.stored);
+    Expr best;
+    for (const Expr& e : candidates) {
+      if (has(c.stored, e)) continue;
+      const int64_t bytes = total(with(c.stored, e));
+      if (bytes <= least) best = e;
+      least = std::min(least, bytes);
+    }
+    if (!best) break;
+    c.stored = with(std::move(c.stored), best);
+  }
+  for (const Expr& e : candidates)  // what others made superfluous
+    if (has(c.stored, e) && !has(needed, e) && total(without(c.stored, e)) < total(c.stored))
+      c.stored = without(std::move(c.stored), e);
+}
+
+// "moves 62 MB, 186 MB if 3 launches computed it"
+std::string Partitioner::reason(const Choosing& c, const Expr& value) const {
+  const std::vector<int64_t> read_back = bytes_with(c, c.stored), again = bytes_with(c, without(c.stored, value));
+  int64_t once = 0, otherwise = 0;
+  int launches = 0;
+  for (size_t i = 0; i < read_back.size(); ++i) {
+    if (read_back[i] == again[i]) continue;
+    once += read_back[i];
+    otherwise += again[i];
+    ++launches;
+  }
+  return bytes_text(static_cast<double>(once)) + " moved with it in memory, " +
+         bytes_text(static_cast<double>(otherwise)) + " if " + std::to_string(launches) + " launches compute it";
+}
+
+// ---- launches without an anchor ----
+
+// True if a launch of `e` would compute one of `values`, which a launch of their own stores later.
+bool Partitioner::computes(const Expr& root, const std::vector<Expr>& values) const {
+  std::vector<Expr> stack{root};
+  std::unordered_set<const Node*> seen;
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    if (has(values, e)) return true;
+    if (!buffer_of_.contains(e.get()) && seen.insert(e.get()).second)
+      stack.insert(stack.end(), e->in.begin(), e->in.end());
+  }
+  return false;
+}
+
+// As few launches as skeletons take: what one walk over rows or elements can compute leaves with it.
+void Partitioner::emit_together(std::vector<Expr> values) {
+  while (!values.empty()) {
+    std::vector<Expr> now{values[0]}, later;
+    for (const Expr& e : std::span(values).subspan(1)) {
+      const bool may = !is_statistic(now[0]) && !is_statistic(e) && now.size() < kResultsTogether &&
+                       same_rows(domain_below(now[0]), domain_below(e)) && !computes(e, later);
+      (may && attempt(with(now, e))->choice.skeleton ? now : later).push_back(e);
+    }
+    if (is_statistic(now[0]))
+      emit_plain(now[0]);
+    else
+      commit(*attempt_or_materialize(now), now, {});
+    std::erase_if(later, [this](const Expr& e) { return buffer_of_.contains(e.get()); });
+    values = std::move(later);
+  }
+}
+
+}  // namespace tenon
