@@ -105,12 +105,15 @@ class FormBuilder {
     }
   }
 
-  // An epilogue sees some columns of a row at a time, also of the other tensors that it reads.
+  // An epilogue sees some columns of a row at a time, also of the other tensors that it reads. The outermost reduction
+  // is named: with that in memory those below it may not be read at all.
   static void check_reduces_nothing(const Expr& value) {
+    Expr last;
     for (const Expr& e : topological(std::array{value}))
-      if (e->family() == Family::Reduce)
-        throw Refused{std::string(e->name()) + " of another tensor needs its whole rows, a tile has some columns only",
-                      e};
+      if (e->family() == Family::Reduce) last = e;
+    if (last)
+      throw Refused{
+          std::string(last->name()) + " of another tensor needs its whole rows, a tile has some columns only", last};
   }
 
   void set_statistic(FormOutput& out, const Shape& s) {

@@ -121,14 +121,14 @@ TEST(SandwichNorms, EveryBlockCostsTheSame) {
     }
     EXPECT_EQ(count[3] - count[2], count[1] - count[0]);
     EXPECT_EQ(bytes[3] - bytes[2], bytes[1] - bytes[0]);
-    EXPECT_EQ(count[1] - count[0], target.reads ? 10 : 9);
+    EXPECT_EQ(count[1] - count[0], 10);
   }
 }
 
 TEST(SandwichNorms, GoldenPlans) {
   expect_golden("sandwich.txt", summary(network(2, {})));
   expect_golden("sandwich_views_only.txt", summary(network(2, views_only())));
-  EXPECT_EQ(launches(network(6, views_only())).size(), 61u);
+  EXPECT_EQ(launches(network(6, views_only())).size(), 62u);
 }
 
 TEST(SandwichNorms, NormModulateQuantise) {
@@ -163,10 +163,11 @@ TEST(SandwichNorms, HeadNormRopeOfQueriesAndKeys) {
   Sandwich s;
   const Expr q = s.head_norm_rope("norm_q", s.tokens("q")), k = s.head_norm_rope("norm_k", s.tokens("k"));
   const Expr v = s.in("v", {1, kHeads, kTokens, kHead});
-  const Plan p = plan_of({{"y", attention(q, k, v, 0.1)}}, views_only());
-  ASSERT_EQ(launches(p).size(), 2u);
-  EXPECT_EQ(sinks(launches(p)[0]), "rows: bf16[1,4352,30,128] bf16[1,4352,30,128]");
-  EXPECT_EQ(launches(plan_of({{"y", attention(q, k, v, 0.1)}})).size(), 1u) << "which may compute its operands";
+  for (const Target& target : {Target{}, views_only()}) {
+    const Plan p = plan_of({{"y", attention(q, k, v, 0.1)}}, target);
+    ASSERT_EQ(launches(p).size(), 2u);
+    EXPECT_EQ(sinks(launches(p)[0]), "rows: bf16[1,30,4352,128] bf16[1,30,4352,128]");
+  }
 }
 
 TEST(SandwichNorms, PermuteQuantise) {
