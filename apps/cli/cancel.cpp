@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <ctime>
@@ -22,9 +23,18 @@ void set_deadline(double seconds) {
   timer_settime(g_deadline, 0, &when, nullptr);
 }
 
+constexpr std::array kStopSignals = {SIGINT, SIGTERM};
+
+// Whoever started us may have had a signal ignored (a shell does so for what runs in its background): it stays so.
+bool is_ignored(int number) {
+  struct sigaction now {};
+  return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 void on_signal(int number) {
   g_signal.store(number);
-  for (const int each : {SIGINT, SIGTERM}) std::signal(each, SIG_DFL);
+  for (const int each : kStopSignals)
+    if (!is_ignored(each)) std::signal(each, SIG_DFL);
   set_deadline(kStopPatience);
 }
 
@@ -46,8 +56,8 @@ void install_signal_handlers() {
   event.sigev_notify = SIGEV_SIGNAL;
   event.sigev_signo = SIGALRM;
   g_has_deadline = timer_create(CLOCK_MONOTONIC, &event, &g_deadline) == 0;
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+  for (const int each : kStopSignals)
+    if (!is_ignored(each)) std::signal(each, on_signal);
 }
 
 int stop_signal() { return g_signal.load(); }

@@ -63,6 +63,7 @@ ComparedLaunch compared(const Launch& l, DType act) {
     const std::string name(e->name());
     out.maths += (out.maths.empty() ? "" : " ") + (e->family() == Family::Anchor ? "[" + name + "]" : name);
   }
+  if (out.maths.empty()) out.maths = std::string(roots.front()->name());  // it only repeats or copies
   return out;
 }
 
@@ -112,7 +113,7 @@ Comparison compare(const ModelParts& model, const std::string& part, const PartR
 std::string comparison_text(const Comparison& c) {
   std::string out = c.model + " " + c.part + ", " + c.works_on + ", " + c.type + ": " + c.block + "\n";
   for (const ComparedWay& way : c.ways) {
-    out += "\n" + way.title + ": " + std::to_string(way.launches.size()) + " launches, " +
+    out += "\n" + way.title + ": " + launches_text(static_cast<int64_t>(way.launches.size())) + ", " +
            bytes_text(static_cast<double>(way.bytes())) + "\n";
     for (const ComparedLaunch& l : way.launches) {
       char bytes[32];

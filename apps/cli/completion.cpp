@@ -21,12 +21,6 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
-std::vector<std::string> flags_of(const std::vector<DescribedOption>& options) {
-  std::vector<std::string> out;
-  for (const DescribedOption& o : options) out.insert(out.end(), o.flags.begin(), o.flags.end());
-  return out;
-}
-
 // ---- bash ----
 
 // The frame: COMP_WORDS with the words put together again that bash cut at colons and equal signs; then what stands in
@@ -68,7 +62,7 @@ void bash_values(std::ostream& out, const std::string& verb, const std::vector<D
   for (const DescribedOption& o : options) {
     if (o.flags.empty() || o.argument.empty()) continue;
     std::vector<std::string> patterns;
-    for (const std::string& flag : o.flags) patterns.push_back(verb + ":" + flag);
+    for (const std::string& flag : o.flags) patterns.emplace_back(verb).append(":").append(flag);
     out << "    " << joined(patterns, "|") << ") ";
     if (o.choices.empty())
       out << "return 0 ;;\n";
@@ -88,7 +82,7 @@ void print_bash(std::ostream& out, const DescribedProgram& program) {
   for (const DescribedVerb& v : program.verbs) {
     out << "    " << v.name << ") flags=" << quoted(joined(flags_of(v.options), " "));
     for (const DescribedOption& o : v.options)
-      if (o.positional && !o.choices.empty()) out << " values=" << quoted(joined(o.choices, " "));
+      if (!o.positional.empty() && !o.choices.empty()) out << " values=" << quoted(joined(o.choices, " "));
     out << " ;;\n";
   }
   out << "    *) values=" << quoted(joined(verbs, " "))
@@ -106,21 +100,20 @@ std::string zsh_text(const std::string& text) {
 }
 
 std::string zsh_action(const DescribedOption& o) {
-  if (o.choices.empty()) return ":" + o.argument + ":_files";
-  std::string out = ":" + o.argument + ":(";
-  for (const std::string& choice : o.choices) {
-    if (out.back() != '(') out += ' ';
-    for (const char c : choice) out += (c == ':' ? "\\" : "") + std::string(1, c);
-  }
-  return out + ")";
+  const std::string begin = ":" + o.argument + ":";
+  if (o.choices.empty()) return begin + "_files";
+  std::string list;
+  for (const char c : joined(o.choices, " ")) list += (c == ':' ? "\\" : "") + std::string(1, c);
+  return begin + (o.beside == Beside::Files ? "{compadd -- " + list + "; _files}" : "(" + list + ")");
 }
 
 void zsh_options(std::ostream& out, const std::vector<DescribedOption>& options) {
   for (const DescribedOption& o : options) {
-    if (o.positional) out << " \\\n      " << quoted("*" + zsh_action(o));
+    if (!o.positional.empty()) out << " \\\n      " << quoted("*" + zsh_action(o));
     const std::string text = "[" + zsh_text(o.help) + "]" + (o.argument.empty() ? "" : zsh_action(o));
+    const std::string exclusive = "(" + joined(o.flags, " ") + ")";
     for (const std::string& flag : o.flags)
-      out << " \\\n      " << quoted("(" + joined(o.flags, " ") + ")" + flag + text);
+      out << " \\\n      " << quoted(std::string(exclusive).append(flag).append(text));
   }
 }
 
@@ -151,11 +144,12 @@ void fish_options(std::ostream& out, const std::string& condition, const std::ve
     for (const std::string& flag : o.flags)
       out << (flag.starts_with("--") ? " -l " + flag.substr(2) : " -s " + flag.substr(1));
     const bool takes_value = !o.flags.empty() && !o.argument.empty();
-    if (takes_value) out << (o.choices.empty() ? " -r" : " -x");
-    if (o.flags.empty()) out << " -f";
+    const bool files = o.beside == Beside::Files;
+    if (takes_value) out << (files ? " -r -F" : o.choices.empty() ? " -r" : " -x");
+    if (o.flags.empty() && !files) out << " -f";
     if (!o.choices.empty()) out << " -a " << quoted(joined(o.choices, " "));
     out << " -d " << quoted(o.help) << "\n";
-    if (o.positional && !o.flags.empty() && !o.choices.empty())
+    if (!o.positional.empty() && !o.flags.empty() && !o.choices.empty())
       out << "complete -c tenon" << condition << " -a " << quoted(joined(o.choices, " ")) << "\n";
   }
 }

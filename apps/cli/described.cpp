@@ -20,8 +20,10 @@ DescribedOption describe(const CLI::Option& option) {
   out.argument = out.flags.empty() ? option.get_name(true) : argument_of(option);
   out.help = option.get_description();
   out.fallback = option.get_default_str();
-  out.choices = offered(&option);
-  out.positional = option.get_positional();
+  const Offer values = offered(&option);
+  out.choices = values.values;
+  out.beside = values.beside;
+  if (option.get_positional()) out.positional = option.get_name(true);
   return out;
 }
 
@@ -32,6 +34,12 @@ std::vector<DescribedOption> options_of(const CLI::App& app) {
 }
 
 }  // namespace
+
+std::vector<std::string> flags_of(const std::vector<DescribedOption>& options) {
+  std::vector<std::string> out;
+  for (const DescribedOption& o : options) out.insert(out.end(), o.flags.begin(), o.flags.end());
+  return out;
+}
 
 DescribedProgram describe(const CLI::App& root) {
   DescribedProgram out{root.get_name(), root.get_description(), options_of(root), {}};

@@ -14,7 +14,8 @@ struct DescribedOption {
   std::string help;                  ///< one line
   std::string fallback;              ///< value where it is not given, if --help shows one
   std::vector<std::string> choices;  ///< values that it is usually given; may be empty
-  bool positional = false;           ///< can be given without a flag
+  Beside beside = Beside::Words;     ///< what else it may be given, where there are choices
+  std::string positional;            ///< "MODEL", where it can be given without a flag
 };
 
 struct DescribedVerb {
@@ -29,5 +30,7 @@ struct DescribedProgram {
 };
 
 DescribedProgram describe(const CLI::App& root);
+/// "-p", "--prompt", .. of all of them.
+std::vector<std::string> flags_of(const std::vector<DescribedOption>& options);
 
 }  // namespace tenon::cli

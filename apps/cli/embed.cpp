@@ -1,5 +1,8 @@
 // tenon embed: features of pictures by a vision transformer.
+#include <sys/resource.h>
+
 #include <iostream>
+#include <list>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -37,6 +40,17 @@ void check_extension(const char* flag, const std::string& path, std::initializer
   throw Error(ErrorKind::Usage, flag, "'" + shown(path) + "': expected a name that ends in " + known);
 }
 
+// All outputs are open before the first one gets its name.
+void allow_open_files(size_t count) {
+  constexpr rlim_t kOthers = 64;  // weights, devices, the standard streams
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count + kOthers) return;
+  TENON_CHECK(Usage, limit.rlim_max >= count + kOthers, "--pca")
+      << count << " files to write, and no more than " << limit.rlim_max << " may be open at once (ulimit -Hn)";
+  limit.rlim_cur = count + kOthers;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 // Everything that will be written, checked before any work.
 std::vector<fs::path> check_outputs(const EmbedFlags& f) {
   check_extension("--output", f.output, {".npy", ".json"});
@@ -47,11 +61,16 @@ std::vector<fs::path> check_outputs(const EmbedFlags& f) {
   }
   if (!f.pca.empty()) pictures = output_names("--pca", f.pca, static_cast<int>(f.images.size()), 0);
   all.insert(all.end(), pictures.begin(), pictures.end());
-  std::set<fs::path> seen;
+  std::set<fs::path> read, seen;
+  std::error_code unreadable;  // reading it says so
+  for (const std::string& image : f.images) read.insert(fs::canonical(image, unreadable));
   for (const fs::path& p : all) {
-    TENON_CHECK(Usage, seen.insert(output_place(p)).second, p.string()) << "would be written twice";
-    check_output(p, overwrite(f));
+    const fs::path place = output_place(p);
+    TENON_CHECK(Usage, seen.insert(place).second, p.string()) << "would be written twice";
+    check_output(p, overwrite(f), kOverwriteHint);
+    TENON_CHECK(Usage, !read.count(place), p.string()) << "is one of the pictures to read: choose another name";
   }
+  allow_open_files(all.size());
   return pictures;
 }
 
@@ -61,14 +80,33 @@ std::vector<float> joined(const std::vector<Embedding>& all, std::vector<float> 
   return out;
 }
 
-void write_features(const EmbedFlags& f, const std::string& model, const std::vector<Embedding>& all) {
+void write_features(AtomicFile& file, const EmbedFlags& f, const std::string& model,
+                    const std::vector<Embedding>& all) {
   const int64_t count = static_cast<int64_t>(all.size()), width = static_cast<int64_t>(all[0].feature.size());
   if (fs::path(f.output).extension() == ".npy")
-    return write_npy(f.output, {count, width}, joined(all, &Embedding::feature), overwrite(f));
+    return write_npy(file, {count, width}, joined(all, &Embedding::feature));
   ordered_json out{{"model", model}, {"width", width}, {"images", ordered_json::array()}};
   for (size_t i = 0; i < all.size(); ++i) out["images"].push_back({{"path", f.images[i]}, {"feature", all[i].feature}});
   const std::string text = json_text(out) + "\n";
-  write_file(f.output, std::as_bytes(std::span(text)), overwrite(f));
+  file.write(std::as_bytes(std::span(text)));
+}
+
+// All files or, where one cannot be written, none.
+void write_outputs(const EmbedFlags& f, const ImageEncoder& encoder, const std::vector<Embedding>& all,
+                   const std::vector<fs::path>& pictures) {
+  std::list<AtomicFile> files;
+  write_features(files.emplace_back(f.output, overwrite(f)), f, encoder.name(), all);
+  const Embedding& first = all[0];
+  if (!f.patches.empty())
+    write_npy(files.emplace_back(f.patches, overwrite(f)),
+              {static_cast<int64_t>(all.size()), first.rows, first.columns, static_cast<int64_t>(first.feature.size())},
+              joined(all, &Embedding::patches));
+  if (!pictures.empty()) {
+    const std::vector<Image> drawn = principal_components(all, encoder.config().patch);
+    for (size_t i = 0; i < drawn.size(); ++i) files.emplace_back(pictures[i], overwrite(f)).write(encode_png(drawn[i]));
+  }
+  for (AtomicFile& file : files) file.sync();
+  for (AtomicFile& file : files) file.commit();
 }
 
 // One line a picture as JSON, else the paths of what was written.
@@ -110,16 +148,7 @@ int run(EmbedFlags f, const Common& common) {
                name_of(embed.type()), embed.backend().describe());
   const std::vector<Embedding> all = embed(images);
   check_stop();
-  write_features(f, embed.encoder().name(), all);
-  const Embedding& first = all[0];
-  if (!f.patches.empty())
-    write_npy(f.patches,
-              {static_cast<int64_t>(all.size()), first.rows, first.columns, static_cast<int64_t>(first.feature.size())},
-              joined(all, &Embedding::patches), overwrite(f));
-  if (!pictures.empty()) {
-    const std::vector<Image> drawn = principal_components(all, embed.encoder().config().patch);
-    for (size_t i = 0; i < drawn.size(); ++i) write_png(pictures[i], drawn[i], {}, overwrite(f));
-  }
+  write_outputs(f, embed.encoder(), all, pictures);
   print(f, embed, all, pictures, common.json);
   return 0;
 }
@@ -128,7 +157,7 @@ Action declare_embed(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<EmbedFlags>();
   app.add_option("IMAGE", f->images, "PNG or JPEG files")->required();
   offer(app.add_option("-m,--model", f->model, "folder or .safetensors file of a vision transformer, or random:NAME"),
-        random_models())
+        random_models("image encoder"), Beside::Files)
       ->required();
   app.add_option("-o,--output", f->output, "features, one row a picture: a .npy or .json file")->capture_default_str();
   app.add_option("--patches", f->patches, "features of the patches [pictures, rows, columns, width]: a .npy file");

@@ -6,6 +6,7 @@
 
 #include "compare.h"
 #include "explain_json.h"
+#include "output_names.h"
 #include "parts.h"
 #include "sample_inputs.h"
 #include "tenon/core/error.h"
@@ -120,7 +121,7 @@ int run(ExplainFlags flags, const Common& common) {
   flags.choice.order = order_of(flags);
   TENON_CHECK(Usage, !flags.plan || !common.json, "--plan") << "is a text of its own; leave --json out";
   const auto backend = common.backend();
-  if (!flags.html.empty()) check_output(flags.html, flags.overwrite ? Overwrite::Yes : Overwrite::No);
+  if (!flags.html.empty()) check_output(flags.html, flags.overwrite ? Overwrite::Yes : Overwrite::No, kOverwriteHint);
   const auto model = open_parts(flags.part.spec);
   std::vector<Explanation> networks;
   std::optional<Roofline> peak;

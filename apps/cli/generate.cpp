@@ -17,6 +17,7 @@
 #include "tenon/pipelines/picture_text.h"
 #include "tenon/pipelines/text_to_image.h"
 #include "version.h"
+#include "vocabulary.h"
 
 namespace tenon::cli {
 namespace {
@@ -125,7 +126,7 @@ int run(const GenerateFlags& f, const Common& common) {
   ImageRequest request = request_of(f);
   const int total = f.batch_count * static_cast<int>(f.batch_size);
   const std::vector<fs::path> names = output_names("--output", f.output, total, f.first_number);
-  for (const fs::path& name : names) check_output(name, f.overwrite ? Overwrite::Yes : Overwrite::No);
+  for (const fs::path& name : names) check_output(name, f.overwrite ? Overwrite::Yes : Overwrite::No, kOverwriteHint);
   PipelineOptions options;
   options.device = common.device_name();
   options.threads = common.backend_options().threads;
@@ -135,14 +136,15 @@ int run(const GenerateFlags& f, const Common& common) {
   const auto model = Model::open(f.model);
   TextToImage pipeline(model, options);
   request = pipeline.complete(std::move(request));
-  for (const std::string& warning : pipeline.warnings(request)) spdlog::warn("{}", warning);
+  for (const std::string& warning : pipeline.warnings(request, "tenon generate --help")) spdlog::warn("{}", warning);
   pipeline.check_fits(request);
   if (request.init && request.init->scaled_from)
     spdlog::info("{}: {}x{}, brought to {}x{} ({})", f.init, request.init->scaled_from->first,
                  request.init->scaled_from->second, request.width, request.height, f.resize_mode);
-  spdlog::info("{}: {}x{}, {} steps of {}{}, guidance {}, seed {}, {}", model->name(), request.width, request.height,
-               request.steps, request.sampler, request.scheduler.karras.value_or(false) ? " (karras)" : "",
-               request.cfg_scale, request.seed, pipeline.backend().describe());
+  spdlog::info("{}: {}x{}, {} {} of {}{}, guidance {}, seed {}, {}", model->name(), request.width, request.height,
+               request.steps, request.steps == 1 ? "step" : "steps", request.sampler,
+               request.scheduler.karras.value_or(false) ? " (karras)" : "", request.cfg_scale, request.seed,
+               pipeline.backend().describe());
   const ModelText about = f.no_metadata ? ModelText{} : model_text(*model);
   for (int b = 0; b < f.batch_count; ++b) {
     check_stop();
@@ -199,18 +201,11 @@ void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
 // The words of the embedded model; nothing where it is missing.
 std::string vocabulary_help() {
   std::string out;
-  try {
-    for (const auto& [kind, words] : read_known_words(read_json(default_model_folder() / "model_index.json"))) {
-      out += "\n  " + kind + ":";
-      for (const std::string& word : words) out += " " + word;
-    }
-  } catch (const Error&) {
-    return {};
+  for (const auto& [kind, words] : vocabulary()) {
+    out += "\n  " + kind + ":";
+    for (const std::string& word : words) out += " " + word;
   }
-  return out.empty() ? out
-                     : "\nThe embedded model draws shapes on plain backgrounds. It knows these words and no "
-                       "others:" +
-                           out + "\n";
+  return out.empty() ? out : std::string("\n") + kVocabularyIntroduction + out + "\n";
 }
 
 Action declare_generate(CLI::App& app, const Common& common) {

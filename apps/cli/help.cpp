@@ -1,7 +1,9 @@
 // tenon help, tenon version: what --help and --version say, as verbs.
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "suggest.h"
+#include "tenon/io/json.h"
 #include "version.h"
 
 namespace tenon::cli {
@@ -32,9 +34,17 @@ Action declare_help(CLI::App& app, const Common&) {
   };
 }
 
-Action declare_version(CLI::App&, const Common&) {
-  return [] {
-    std::cout << version_text() << "\n";
+Action declare_version(CLI::App&, const Common& common) {
+  return [&common] {
+    if (common.json)
+      std::cout << json_text({{"version", version()},
+                              {"commit", commit()},
+                              {"compiler", compiler()},
+                              {"build_type", build_type()}},
+                             2)
+                << "\n";
+    else
+      std::cout << version_text() << "\n";
     return 0;
   };
 }

@@ -174,9 +174,9 @@ Action declare_inspect(CLI::App& app, const Common& common) {
     size_t limit = 8;
   };
   const auto flags = std::make_shared<Flags>();
-  offer(app.add_option("model,-m,--model", flags->model,
+  offer(app.add_option("MODEL,-m,--model", flags->model,
                        "folder, .safetensors file or random:NAME (default: the embedded model)"),
-        random_models());
+        random_models(), Beside::Files);
   app.add_option("--names", flags->limit, "names shown of each list")->transform(whole_number())->capture_default_str();
   return [flags, &common] { return run(flags->model, flags->limit, common); };
 }

@@ -44,7 +44,7 @@ void set_up_output(const Common& common) {
 }
 
 void add_common_flags(CLI::App& app, Common& common, bool& devices) {
-  app.add_flag("--json", common.json, "results on stdout as JSON");
+  app.add_flag("--json", common.json, "results on stdout as JSON (help, completion and man stay text)");
   app.add_flag("-v,--verbose", common.verbose, "more log lines");
   app.add_flag("-q,--quiet", common.quiet, "errors only");
   only(app.add_option("--color", common.color, "colours in the log (NO_COLOR turns them off)"),

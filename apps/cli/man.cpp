@@ -4,6 +4,7 @@
 #include "described.h"
 #include "tenon/core/options.h"
 #include "version.h"
+#include "vocabulary.h"
 
 namespace tenon::cli {
 namespace {
@@ -29,6 +30,7 @@ void print_options(std::ostream& out, const std::vector<DescribedOption>& option
   for (const DescribedOption& o : options) {
     out << ".TP\n";
     std::string names;
+    if (!o.positional.empty() && !o.flags.empty()) names = "\\fI" + roff(o.positional) + "\\fR";
     for (const std::string& flag : o.flags) names += (names.empty() ? "\\fB" : ", \\fB") + roff(flag) + "\\fR";
     if (!o.argument.empty()) names += (names.empty() ? "\\fI" : " \\fI") + roff(o.argument) + "\\fR";
     out << names << "\n" << roff(o.help);
@@ -37,8 +39,20 @@ void print_options(std::ostream& out, const std::vector<DescribedOption>& option
     if (!o.choices.empty()) {
       std::string list;
       for (const std::string& choice : o.choices) list += (list.empty() ? "" : ", ") + choice;
-      out << ".br\n" << roff(list) << "\n";
+      out << ".br\n" << (o.beside == Beside::Nothing ? "one of " : "such as ") << roff(list) << "\n";
     }
+  }
+}
+
+void print_vocabulary(std::ostream& out) {
+  const KnownWords known = vocabulary();
+  if (known.empty()) return;
+  out << ".SH VOCABULARY\n" << roff(kVocabularyIntroduction) << "\n";
+  for (const auto& [kind, words] : known) {
+    out << ".TP\n.B " << roff(kind) << "\n";
+    std::string list;
+    for (const std::string& word : words) list += (list.empty() ? "" : " ") + word;
+    out << roff(list) << "\n";
   }
 }
 
@@ -55,8 +69,9 @@ void print_page(std::ostream& out, const DescribedProgram& program) {
     out << ".SS tenon " << roff(v.name) << "\n" << roff(v.help) << "\n";
     print_options(out, v.options);
   }
-  out << ".SH EXIT STATUS\n0 ok; 1 failure; 2 usage; 3 model missing, unreadable or not matching; 4 out of memory; 5 "
-         "numeric failure; 6 no usable device; 130 interrupted; 143 terminated.\n"
+  print_vocabulary(out);
+  out << ".SH EXIT STATUS\n0 ok; 1 failure; 2 usage; 3 model missing, unreadable or not matching; 4 out of memory or "
+         "the plan does not fit; 5 numeric failure; 6 no usable device; 130 interrupted; 143 terminated.\n"
       << ".SH ENVIRONMENT\nFlags win over these.\n";
   for (const OptionInfo& info : all_options()) out << ".TP\n.B " << info.variable << "\n" << roff(info.doc) << "\n";
 }

@@ -6,6 +6,9 @@
 
 namespace tenon::cli {
 
+/// What to do about a file that exists already.
+inline constexpr const char* kOverwriteHint = "choose another name or give --overwrite";
+
 /// Paths of `count` pictures for `spec`, the value of `flag`, numbered from `begin`:
 ///   ""              output.png; of several output_0.png, output_1.png, ..
 ///   a folder        0000.png, 0001.png, .. in it (it exists, or spec ends with '/')

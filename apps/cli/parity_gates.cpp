@@ -52,7 +52,9 @@ Shape shape_from(const json& dims) {
 struct HashedInput {
   Shape shape;
   std::vector<float> values;
-  explicit HashedInput(const json& about) : shape(shape_from(about.at("shape"))) {
+  HashedInput(const json& about, int rank) : shape(shape_from(about.at("shape"))) {
+    TENON_CHECK(Model, shape.rank() == rank, "parity.json")
+        << "expected an input of " << rank << " dimensions, found shape " << shape.str();
     values.resize(static_cast<size_t>(shape.numel()));
     const double scale = about.at("scale"), offset = about.value("offset", 0.0);
     for (size_t i = 0; i < values.size(); ++i)
@@ -70,11 +72,18 @@ std::vector<float> to_nhwc(const HashedInput& x) {
   return out;
 }
 
-std::vector<float> to_nchw(const std::vector<float>& x, const Shape& nchw) {
-  const int64_t n = nchw[0], c = nchw[1], area = nchw[2] * nchw[3];
-  std::vector<float> out(x.size());
+// What a network computed.
+struct Output {
+  Shape shape;
+  std::vector<float> values;
+};
+
+Output to_nchw(const Output& nhwc) {
+  const int64_t n = nhwc.shape[0], h = nhwc.shape[1], w = nhwc.shape[2], c = nhwc.shape[3], area = h * w;
+  Output out{{n, c, h, w}, std::vector<float>(nhwc.values.size())};
   for (int64_t i = 0; i < n * c * area; ++i)
-    out[static_cast<size_t>(i)] = x[static_cast<size_t>((i / (c * area) * area + i % area) * c + i / area % c)];
+    out.values[static_cast<size_t>(i)] =
+        nhwc.values[static_cast<size_t>((i / (c * area) * area + i % area) * c + i / area % c)];
   return out;
 }
 
@@ -84,19 +93,20 @@ struct Network {
   Expr value;
   WeightShapes weights;
   std::map<std::string, std::vector<float>> inputs;
-  std::vector<float> run(const std::shared_ptr<Backend>& backend) const {
+  Output run(const std::shared_ptr<Backend>& backend) const {
     const Plan plan = make_plan(std::array{Result{"out", value}});
     Executable executable(plan, backend, HashedWeights(weights));
     for (const auto& [name, values] : inputs) executable.set(name, values);
     executable.run_all();
-    return executable.get("out");
+    return {value.shape(), executable.get("out")};
   }
 };
 
-std::vector<float> run_text(const json& c, const json& models, const std::shared_ptr<Backend>& backend) {
+Output run_text(const json& c, const json& models, const std::shared_ptr<Backend>& backend) {
   Network n;
   const ClipTextConfig config = clip_text_config(c.contains("config") ? c["config"] : models.at("text"), "parity.json");
   const auto ids = c.at("ids").get<std::vector<std::vector<int>>>();
+  TENON_CHECK(Model, !ids.empty(), "parity.json") << "expected rows of ids, found none";
   n.value = clip_text(n.graph, config, static_cast<int64_t>(ids.size()), static_cast<int64_t>(ids[0].size()), nn::kF32,
                       0, DType::F32);
   n.weights = clip_text_weights(config);
@@ -104,10 +114,10 @@ std::vector<float> run_text(const json& c, const json& models, const std::shared
   return n.run(backend);
 }
 
-std::vector<float> run_unet(const json& c, const json& models, const std::shared_ptr<Backend>& backend) {
+Output run_unet(const json& c, const json& models, const std::shared_ptr<Backend>& backend) {
   Network n;
   const UNetConfig config = unet_config(models.at("unet"), "parity.json");
-  const HashedInput x(c.at("x")), context(c.at("context"));
+  const HashedInput x(c.at("x"), 4), context(c.at("context"), 3);
   UNetShape shape;
   shape.batch = x.shape[0];
   shape.height = x.shape[2];
@@ -120,11 +130,11 @@ std::vector<float> run_unet(const json& c, const json& models, const std::shared
   return n.run(backend);
 }
 
-std::vector<float> run_vae(const json& c, const json& models, bool encode, const std::shared_ptr<Backend>& backend) {
+Output run_vae(const json& c, const json& models, bool encode, const std::shared_ptr<Backend>& backend) {
   Network n;
   VaeConfig config = vae_config(models.at("vae"), "parity.json");
   config.scaling_factor = 1;  // the recorded latents are not scaled
-  const HashedInput x(c.at("x"));
+  const HashedInput x(c.at("x"), 4);
   n.weights = vae_weights(config);
   if (encode) {
     n.value = vae_encode(n.graph, config, x.shape[0], x.shape[2], x.shape[3], nn::kF32);
@@ -133,10 +143,10 @@ std::vector<float> run_vae(const json& c, const json& models, bool encode, const
   }
   n.value = vae_decode(n.graph, config, x.shape[0], x.shape[2], x.shape[3], nn::kF32, ImageRange::Signed);
   n.inputs = {{"latents", x.values}};
-  return to_nchw(n.run(backend), shape_from(c.at("expect").at("out").at("shape")));
+  return to_nchw(n.run(backend));
 }
 
-std::vector<float> run_network(const json& c, const json& models, const std::shared_ptr<Backend>& backend) {
+Output run_network(const json& c, const json& models, const std::shared_ptr<Backend>& backend) {
   const std::string kind = c.at("kind");
   if (kind == "text") return run_text(c, models, backend);
   if (kind == "unet") return run_unet(c, models, backend);
@@ -149,6 +159,17 @@ bool is_one_network(const json& c) {
   return kind == "text" || kind == "unet" || kind == "vae-encode" || kind == "vae-decode";
 }
 
+void expect_shape(GateCase& c, const Shape& got, const Shape& recorded) {
+  const Comparison found(got, recorded);
+  if (!found.agrees()) c.fail(found.text());
+}
+
+// What nlohmann::json says, without its own names.
+std::string reason(const json::exception& e) {
+  const std::string text = e.what();
+  return text.substr(text.find("] ") + 2);
+}
+
 GateCase check_case(const json& c, const json& models, const SafetensorsFile& file,
                     const std::shared_ptr<Backend>& backend) {
   const std::string name = c.at("name");
@@ -157,14 +178,15 @@ GateCase check_case(const json& c, const json& models, const SafetensorsFile& fi
   const Shape shape = shape_from(about.at("shape"));
   const auto stride = about.at("stride").get<int64_t>();
   TENON_CHECK(Model, stride > 0, "parity.json") << "case " << name << " has a stride of " << stride;
-  const std::vector<float> got = run_network(c, models, backend);
-  if (static_cast<int64_t>(got.size()) != shape.numel())
-    out.fail(std::to_string(got.size()) + " values, expected " + shape.str());
+  const Output got = run_network(c, models, backend);
+  expect_shape(out, got.shape, shape);
+  const std::vector<double> kept = every(got.values, static_cast<size_t>(stride));
   const TensorView& recorded = file.at(name + "/out");
+  expect_shape(out, {static_cast<int64_t>(kept.size())}, recorded.shape);
   std::vector<double> want;
   for (int64_t i = 0; i < recorded.shape.numel(); ++i) want.push_back(load_element(recorded.dtype, recorded.data, i));
   const double largest = largest_magnitude(want);
-  const Comparison found = compare(every(got, static_cast<size_t>(stride)), want, Tolerance{out.tolerance * largest});
+  const Comparison found = compare(kept, want, Tolerance{out.tolerance * largest});
   out.error = found.worst_share() * out.tolerance;
   if (!found.agrees()) out.fail(found.text());
   return out;
@@ -177,12 +199,25 @@ void parity_gates(const std::filesystem::path& folder, const std::shared_ptr<Bac
     done({"parity", Verdict::Skipped, 0, 0, "there are no recorded results (parity.json) in " + folder.string()});
     return;
   }
-  const json all = read_json(folder / "parity.json");
+  const std::filesystem::path path = folder / "parity.json";
+  const json all = read_json(path);
   const SafetensorsFile file = SafetensorsFile::open(folder / "parity.safetensors");
-  for (const json& c : all.at("cases")) {
-    check_stop();
-    if (is_one_network(c)) done(check_case(c, all.at("models"), file, backend));
+  int compared = 0;
+  std::string now;  // what is read
+  try {
+    const json& models = all.at("models");
+    for (const json& c : all.at("cases")) {
+      check_stop();
+      now = "a case: ";
+      now = "case '" + c.at("name").get<std::string>() + "': ";
+      if (!is_one_network(c)) continue;
+      done(check_case(c, models, file, backend));
+      ++compared;
+    }
+  } catch (const json::exception& e) {
+    throw Error(ErrorKind::Model, path.string(), now + reason(e));
   }
+  if (compared == 0) done({"parity", Verdict::Skipped, 0, 0, path.string() + " has no case of one network"});
 }
 
 }  // namespace tenon::cli

@@ -1,28 +1,26 @@
 #include "parts.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
 #include "tenon/core/similar.h"
+#include "tenon/io/image.h"
 
 namespace tenon::cli {
 
 void PartFlags::declare(CLI::App& app, const std::string& default_part) {
   part = default_part;
-  const CLI::Range positive(int64_t{1}, std::numeric_limits<int64_t>::max());
+  const CLI::Range side(int64_t{1}, kMaxImageSide);
   offer(app.add_option("-m,--model", spec, "folder, .safetensors file or random:NAME (default: the embedded model)"),
-        random_models());
+        random_models(), Beside::Files);
   offer(app.add_option("--part", part,
                        "network, or all (default: " + (default_part.empty() ? "the main one" : default_part) + ")"),
         {"all", "text", "unet", "vae-decode", "vae-encode", "encoder"});
-  app.add_option("-W,--width", request.width, "pixels (default: the model's)")
-      ->transform(whole_number())
-      ->check(positive);
+  app.add_option("-W,--width", request.width, "pixels (default: the model's)")->transform(whole_number())->check(side);
   app.add_option("-H,--height", request.height, "pixels (default: the model's)")
       ->transform(whole_number())
-      ->check(positive);
+      ->check(side);
   app.add_option("--batch-size", request.batch, "images in one run")
       ->transform(whole_number())
       ->check(CLI::Range(1, 4096));

@@ -8,10 +8,6 @@
 namespace tenon::cli {
 namespace {
 
-void add_flags(const std::vector<DescribedOption>& options, std::vector<std::string>& flags) {
-  for (const DescribedOption& o : options) flags.insert(flags.end(), o.flags.begin(), o.flags.end());
-}
-
 bool has(const std::vector<std::string>& all, const std::string& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
@@ -35,6 +31,38 @@ std::string verb_of(const DescribedProgram& program, const std::vector<std::stri
   return {};
 }
 
+// The flags of `option` that stand among the arguments: "--sampler, --sampling-method".
+std::string given_flags(const DescribedOption& option, const std::vector<std::string>& arguments) {
+  std::string out;
+  for (const std::string& flag : option.flags)
+    if (std::ranges::any_of(arguments, [&](const std::string& a) { return a.substr(0, a.find('=')) == flag; }))
+      out += (out.empty() ? "" : ", ") + flag;
+  return out.empty() ? option.flags.back() : out;  // -W64 holds its value
+}
+
+// What a flag with too few or too many values wants: "--steps: needs a number".
+std::string wanted_values(const DescribedOption& option, const std::vector<std::string>& arguments, bool too_many) {
+  const std::string names = given_flags(option, arguments) + ": ";
+  if (too_many) return names + "given more than once";
+  if (option.argument.ends_with("INT") || option.argument.starts_with("FLOAT")) return names + "needs a number";
+  std::string list;
+  if (option.beside == Beside::Nothing)
+    for (const std::string& choice : option.choices) list += (list.empty() ? ": " : ", ") + choice;
+  return names + "needs a value" + list;
+}
+
+// The same of the flag that `failure` names first; empty for a failure of another kind.
+std::string mismatch(const CLI::App& app, const std::vector<DescribedOption>& options,
+                     const std::vector<std::string>& arguments, const CLI::ParseError& failure) {
+  if (!dynamic_cast<const CLI::ArgumentMismatch*>(&failure)) return {};
+  const std::string text = failure.what(), name = text.substr(0, text.find(':'));
+  const CLI::Option* option = app.get_option_no_throw(name);
+  const auto described = std::ranges::find_if(
+      options, [&](const DescribedOption& o) { return std::ranges::find(o.flags, name) != o.flags.end(); });
+  if (!option || described == options.end()) return {};
+  return wanted_values(*described, arguments, static_cast<int>(option->count()) > option->get_items_expected_max());
+}
+
 }  // namespace
 
 Error no_such_verb(const CLI::App& root, const std::string& asked) {
@@ -53,10 +81,10 @@ Error usage_error(const CLI::App& root, const std::vector<std::string>& argument
   const DescribedProgram program = describe(root);
   const std::string verb = verb_of(program, arguments);
   const std::string help = "see `tenon " + (verb.empty() ? "" : verb + " ") + "--help`";
-  std::vector<std::string> flags;
-  add_flags(program.common, flags);
+  std::vector<DescribedOption> options = program.common;
   for (const DescribedVerb& v : program.verbs)
-    if (v.name == verb) add_flags(v.options, flags);
+    if (v.name == verb) options.insert(options.end(), v.options.begin(), v.options.end());
+  const std::vector<std::string> flags = flags_of(options);
   const auto hint = [&](const std::string& argument) {
     const std::string near = meant_flag(argument, flags);
     return near.empty() ? help : "did you mean `" + near + "`?";
@@ -67,11 +95,18 @@ Error usage_error(const CLI::App& root, const std::vector<std::string>& argument
     if (flag != left.end())
       return {ErrorKind::Usage, "", "there is no flag " + flag->substr(0, flag->find('=')), hint(*flag)};
     if (verb.empty() && !left.empty()) return no_such_verb(root, left.front());
-    if (!left.empty()) return {ErrorKind::Usage, "", "'" + left.front() + "' was not expected", help};
+    const bool words = verb == "generate";  // of a prompt
+    if (!left.empty())
+      return {ErrorKind::Usage, "", "'" + left.front() + "' was not expected",
+              words ? "a prompt of several words needs quotes: tenon generate \"a red circle\"" : help};
   }
   for (const std::string& argument : arguments)  // -steps is read as -s teps
     if (!argument.starts_with("--") && !meant_flag(argument, flags).empty())
       return {ErrorKind::Usage, "", failure.what(), hint(argument)};
+  const CLI::App* app = verb.empty() ? &root : root.get_subcommand(verb);
+  for (const CLI::App* place : {app, &root})
+    if (const std::string wanted = mismatch(*place, options, arguments, failure); !wanted.empty())
+      return {ErrorKind::Usage, "", wanted, help};
   return {ErrorKind::Usage, "", failure.what(), help};
 }
 

@@ -22,8 +22,8 @@ std::vector<Verb>& registry() {
   return all;
 }
 
-std::map<const CLI::Option*, std::vector<std::string>>& offers() {
-  static std::map<const CLI::Option*, std::vector<std::string>> all;
+std::map<const CLI::Option*, Offer>& offers() {
+  static std::map<const CLI::Option*, Offer> all;
   return all;
 }
 
@@ -95,8 +95,8 @@ CLI::Validator whole_number() {
   return {read, "", "whole number"};
 }
 
-CLI::Option* offer(CLI::Option* option, std::vector<std::string> values) {
-  offers()[option] = std::move(values);
+CLI::Option* offer(CLI::Option* option, std::vector<std::string> values, Beside beside) {
+  offers()[option] = {std::move(values), beside};
   return option;
 }
 
@@ -109,18 +109,19 @@ CLI::Option* only(CLI::Option* option, std::vector<std::string> values) {
   std::string list;
   for (const std::string& v : values) list += (list.empty() ? "{" : ",") + v;
   option->check(CLI::Validator(check, list + "}", "choice"));
-  return offer(option, std::move(values));
+  return offer(option, std::move(values), Beside::Nothing);
 }
 
-std::vector<std::string> offered(const CLI::Option* option) {
+Offer offered(const CLI::Option* option) {
   const auto found = offers().find(option);
-  return found == offers().end() ? std::vector<std::string>{} : found->second;
+  return found == offers().end() ? Offer{} : found->second;
 }
 
-std::vector<std::string> random_models() {
+std::vector<std::string> random_models(const std::string& family) {
   std::vector<std::string> out;
-  for (const ModelFamily* family : model_families())
-    for (const auto& [name, about] : family->presets()) out.push_back(std::string(kRandomModel) + name);
+  for (const ModelFamily* f : model_families())
+    if (family.empty() || f->name == family)
+      for (const auto& [name, about] : f->presets()) out.push_back(std::string(kRandomModel) + name);
   return out;
 }
 

@@ -48,14 +48,20 @@ std::vector<Verb> verbs();
 /// For `transform` of every flag that holds a whole number: decimal digits with an optional '-', that fit 64 bits.
 /// (CLI11 reads 010 as eight and takes the nearest number that fits.)
 CLI::Validator whole_number();
-/// Names the values that an option is usually given, for completion in shells.
-CLI::Option* offer(CLI::Option* option, std::vector<std::string> values);
-/// offer(), and no other value is taken: the error names the nearest one.
+/// What may stand beside the values that an option is offered with: nothing, other words, or names of files.
+enum class Beside : uint8_t { Nothing, Words, Files };
+struct Offer {
+  std::vector<std::string> values;
+  Beside beside = Beside::Words;
+};
+/// Names the values that an option is usually given, for completion in shells and the manual page.
+CLI::Option* offer(CLI::Option* option, std::vector<std::string> values, Beside beside = Beside::Words);
+/// offer() with nothing beside: no other value is taken, and the error names the nearest one.
 CLI::Option* only(CLI::Option* option, std::vector<std::string> values);
-/// What offer() said of an option; nothing if it said nothing.
-std::vector<std::string> offered(const CLI::Option* option);
-/// Names for -m of models that are made in memory: "random:sd15", ..
-std::vector<std::string> random_models();
+/// What offer() said of an option; no values if it said nothing.
+Offer offered(const CLI::Option* option);
+/// Names for -m of models that are made in memory, of one family or all: "random:sd15", ..
+std::vector<std::string> random_models(const std::string& family = {});
 /// For `check` of --cfg-scale: a finite number, 0 or more. (To CLI11 "nan" is a number, and in every range.)
 CLI::Validator guidance_scale();
 

@@ -51,7 +51,7 @@ class ImagePipeline {
 
   const Model& model() const { return pipeline_->model(); }
   std::vector<std::string> warnings(const ImageRequest& request) const {
-    return pipeline_->warnings(pipeline_->complete(request));
+    return pipeline_->warnings(pipeline_->complete(request), "pipe.known_words");
   }
   ImageRequest complete(const ImageRequest& request) const { return pipeline_->complete(request); }
   std::string device() const { return pipeline_->backend().describe(); }

@@ -56,6 +56,10 @@ def floor(*args: Expr | float) -> Expr:
     """The pointwise node `floor` of 1 operand(s)."""
 
 
+def fma(*args: Expr | float) -> Expr:
+    """The pointwise node `fma` of 3 operand(s)."""
+
+
 def fmod(*args: Expr | float) -> Expr:
     """The pointwise node `fmod` of 2 operand(s)."""
 
@@ -158,6 +162,10 @@ def sumsq(x: Expr, axis: int | Sequence[int] | None = -1, keepdim: bool = False)
 
 def tanh(*args: Expr | float) -> Expr:
     """The pointwise node `tanh` of 1 operand(s)."""
+
+
+def variance(x: Expr, axis: int | Sequence[int] | None = -1, keepdim: bool = False) -> Expr:
+    """Reduction `variance` over an axis, several, or with None all."""
 
 
 def where(*args: Expr | float) -> Expr:

@@ -265,25 +265,37 @@ def _only(x: Any, name: str) -> Expr:
     return x
 
 
-def _remainder(a: Any, b: Any) -> Expr:
-    """a - floor(a / b) b, of b's sign, as Python and NumPy have it; exact."""
+def _truncated(a: Any, b: Any) -> tuple[Expr, Expr]:
+    """a - trunc(a / b) b, exact, and whether it is of another sign than b."""
     rest = _apply("fmod", (a, b))
     signs = _apply("mul", (_apply("sign", (rest,)), _apply("sign", (_lift(b, rest._graph, "fmod"),))))
-    return _apply("where", (signs < 0, rest + b, rest), dtype=rest.dtype)
+    return rest, signs < 0
+
+
+def _remainder(a: Any, b: Any) -> Expr:
+    """a - floor(a / b) b, of b's sign, as Python and NumPy have it; exact."""
+    rest, signs_differ = _truncated(a, b)
+    return _apply("where", (signs_differ, rest + b, rest), dtype=rest.dtype)
 
 
 def _floor_quotient(a: Any, b: Any) -> Expr:
-    """floor(a / b) of the exact quotient, as NumPy has it: (a - a % b) / b is whole but for its rounding."""
-    rest = _remainder(a, b)
-    quotient = _apply("div", (_apply("sub", (a, rest)), b))
+    """floor(a / b) of the exact quotient, as NumPy has it: (a - fmod(a, b)) / b is whole but for its rounding, and
+    finite where b is infinite."""
+    rest, signs_differ = _truncated(a, b)
+    ratio = _apply("div", (a, b))
+    toward_zero = _apply("div", (_apply("sub", (a, rest)), b))
+    quotient = _apply("where", (signs_differ, toward_zero - 1, toward_zero))
     below = _apply("floor", (quotient,))
     near = _apply("where", (quotient - below > 0.5, below + 1, below))
+    signed = _apply("where", (quotient == 0.0, ratio * 0.0, near))  # a zero has the sign of the ratio
     by_zero = _lift(b, rest._graph, "floor_divide") == 0.0
-    return _apply("where", (by_zero, _apply("div", (a, b)), near), dtype=rest.dtype)
+    return _apply("where", (by_zero, ratio, signed), dtype=rest.dtype)
 
 
-def _axis(axis: int, ndim: int, name: str) -> int:
-    at = axis + ndim if axis < 0 else axis
+def _axis(axis: Any, ndim: int, name: str) -> int:
+    if not isinstance(axis, numbers.Integral):
+        raise TypeError(f"{name}: axis: expected a whole number, got {type(axis).__name__}")
+    at = int(axis) + ndim if axis < 0 else int(axis)
     if not 0 <= at < ndim:
         raise UsageError(f"{name}: axis {axis} is outside the {ndim} axes of its operand", name)
     return at

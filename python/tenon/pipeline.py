@@ -229,6 +229,8 @@ class Pipeline:
             request.eta = real(eta, "eta")
         if clip_skip is not None:
             request.clip_skip = whole(clip_skip, "clip_skip", 0)
+        if not isinstance(sampler, (str, type(None))):
+            raise TypeError(f"sampler: expected a string, got {type(sampler).__name__}")
         request.sampler = sampler or ""
         if latents is not None:
             request.set_latents(_latent_bytes(latents))
@@ -257,7 +259,8 @@ class Pipeline:
         negatives = _prompts(negative_prompt or "", "negative_prompt")
         if len(negatives) not in (1, len(prompts)):
             raise UsageError(
-                f"negative_prompt: expected 1 or {len(prompts)} prompts, got {len(negatives)}", "negative_prompt"
+                f"negative_prompt: expected one for all prompts or one for each ({len(prompts)}), got {len(negatives)}",
+                "negative_prompt",
             )
         output, drawn = ImageOutput([]), _Drawn()
         for i, text in enumerate(prompts):

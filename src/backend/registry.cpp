@@ -16,6 +16,15 @@ std::map<std::string, Registered>& registry() {
   static std::map<std::string, Registered> backends;
   return backends;
 }
+
+bool is_any_gpu(const std::string& name) { return name == "gpu" || name == "GPU"; }
+
+// For what names no backend but a kind of device: the backend whose device has to be looked for.
+std::string hint_of_a_gpu() {
+  for (const auto& [name, registered] : registry())
+    if (registered.automatic.look) return "did you mean '" + name + "'?";
+  return {};
+}
 }  // namespace
 
 RegisterBackend::RegisterBackend(std::string name, BackendFactory factory, BackendProbe probe,
@@ -62,7 +71,7 @@ std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOpti
   for (const std::string& n : known) list += ", " + n;
   known.emplace_back(kAutomaticDevice);
   throw Error(ErrorKind::Device, "device", "no backend '" + name + "'; expected one of " + list,
-              did_you_mean(name, known));
+              is_any_gpu(name) ? hint_of_a_gpu() : did_you_mean(name, known));
 }
 
 }  // namespace tenon

@@ -26,8 +26,8 @@ constexpr time_t kSweepAfter = 60;  // seconds since a temporary file was last w
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-[[noreturn]] void refuse_existing(const fs::path& path) {
-  throw Error(ErrorKind::Usage, path.string(), "the file exists already", "choose another name or give --overwrite");
+[[noreturn]] void refuse_existing(const fs::path& path, const std::string& hint = kExistsHint) {
+  throw Error(ErrorKind::Usage, path.string(), "the file exists already", hint);
 }
 
 // A name for a temporary file in `folder`. Short, so that every name a file system takes can be written.
@@ -38,13 +38,24 @@ fs::path temporary_name(const fs::path& folder) {
   return folder / name;
 }
 
+// Whether temporary_name makes such names.
+bool is_temporary_name(std::string_view name) {
+  const size_t around = kTemporaryBegin.size() + kTemporaryEnd.size();
+  if (name.size() < around || !name.starts_with(kTemporaryBegin) || !name.ends_with(kTemporaryEnd)) return false;
+  name = name.substr(kTemporaryBegin.size(), name.size() - around);
+  const size_t dash = name.find('-');
+  const auto is_number = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+  };
+  return dash != name.npos && is_number(name.substr(0, dash)) && is_number(name.substr(dash + 1));
+}
+
 // Removes temporary files of processes that ended before they could. Whoever lives holds a lock on what it writes.
 void sweep(const fs::path& folder) {
   const std::shared_ptr<DIR> open_folder(opendir(folder.c_str()), [](DIR* d) { return d ? closedir(d) : 0; });
   if (!open_folder) return;
   while (const dirent* entry = readdir(open_folder.get())) {
-    const std::string_view name = entry->d_name;
-    if (!name.starts_with(kTemporaryBegin) || !name.ends_with(kTemporaryEnd)) continue;
+    if (!is_temporary_name(entry->d_name)) continue;
     const int at = dirfd(open_folder.get());
     const int fd = openat(at, entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat info {};
@@ -123,6 +134,8 @@ AtomicFile::AtomicFile(fs::path target, Overwrite overwrite)
   if (overwrite_ == Overwrite::Yes) target_ = behind_links(name_);
   fd_ = open_nameless(folder_of(target_));
   if (fd_ < 0 && !take_temporary_name()) fail("create", errno);
+  struct stat replaced {};
+  if (overwrite_ == Overwrite::Yes && stat(target_.c_str(), &replaced) == 0) fchmod(fd_, replaced.st_mode & 0777);
   flock(fd_, LOCK_EX | LOCK_NB);  // says that its writer lives; where there are no locks nobody sweeps either
 }
 
@@ -179,8 +192,12 @@ int AtomicFile::name_it() {
   return rename(temporary_.c_str(), target_.c_str()) == 0 ? 0 : errno;
 }
 
-void AtomicFile::commit() {
+void AtomicFile::sync() {
   if (fsync(fd_) != 0) fail("write", errno);
+}
+
+void AtomicFile::commit() {
+  sync();
   const int error = name_it();
   if (error == EEXIST) {
     discard();
@@ -204,13 +221,13 @@ void write_file(const fs::path& path, std::span<const std::byte> bytes, Overwrit
   file.commit();
 }
 
-void check_output(const fs::path& path, Overwrite overwrite) {
+void check_output(const fs::path& path, Overwrite overwrite, const std::string& hint) {
   TENON_CHECK(Usage, path.has_filename(), path.string()) << "expected the name of a file to write";
   std::error_code ignored;
   const fs::file_status there = fs::status(path, ignored);
   TENON_CHECK(Usage, !fs::exists(there) || fs::is_regular_file(there), path.string())
       << "is a " << kind_of(there.type()) << ", not a file to write";
-  if (overwrite == Overwrite::No && fs::exists(fs::symlink_status(path, ignored))) refuse_existing(path);
+  if (overwrite == Overwrite::No && fs::exists(fs::symlink_status(path, ignored))) refuse_existing(path, hint);
   const fs::path target = behind_links(path), folder = folder_of(target);
   const long longest = pathconf(folder.c_str(), _PC_NAME_MAX);
   TENON_CHECK(Internal, longest <= 0 || target.filename().native().size() <= static_cast<size_t>(longest),

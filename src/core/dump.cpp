@@ -1,8 +1,10 @@
 #include "tenon/core/dump.h"
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
+#include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
 
@@ -37,9 +39,13 @@ void dump(const std::string& name, std::string_view text) {
   }
   std::error_code failed;
   fs::create_directories(path.parent_path(), failed);
+  errno = 0;
   std::ofstream file(path);
   file << text;
-  TENON_CHECK(Usage, file.flush().good(), "TENON_DUMP") << "cannot write " << path.string();
+  if (file.flush().good()) return;
+  const int error = failed ? failed.value() : errno;
+  if (file.is_open()) fs::remove(path, failed);  // not half of it
+  throw Error(ErrorKind::Internal, "TENON_DUMP", "cannot write " + path.string() + ": " + system_reason(error));
 }
 
 }  // namespace tenon

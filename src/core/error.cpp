@@ -10,7 +10,7 @@ constexpr size_t kWhereBytes = 160, kHintBytes = 200;
 }
 
 // What stands in a message may come from anywhere: here it becomes fit for a terminal, however long it was.
-Error::Error(ErrorKind kind, std::string where, std::string what, std::string hint)
+Error::Error(ErrorKind kind, std::string where, std::string what, const std::string& hint)
     : kind_(kind), where_(std::move(where)), what_(std::move(what)), hint_(shown(hint, kHintBytes)) {
   std::string advice;
   if (!where_.empty()) text_.append("[").append(shown(where_, kWhereBytes)).append("] ");

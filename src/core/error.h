@@ -21,7 +21,7 @@ enum class ErrorKind {
 /// what() is one line of at most kMessageBytes that a terminal can be given: foreign text is escaped and shortened.
 class Error : public std::exception {
  public:
-  Error(ErrorKind kind, std::string where, std::string what, std::string hint = {});
+  Error(ErrorKind kind, std::string where, std::string what, const std::string& hint = {});
   const char* what() const noexcept override { return text_.c_str(); }
   ErrorKind kind() const { return kind_; }
   /// As it was given, not escaped.

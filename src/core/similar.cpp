@@ -19,6 +19,16 @@ bool begins_with(std::string_view name, std::string_view start) {
   return name.size() > start.size() && std::equal(start.begin(), start.end(), name.begin(), equal);
 }
 
+// The name that begins with `start` and that all others which do begin with too.
+std::string name_that_begins(std::string_view start, std::span<const std::string> known) {
+  std::string shortest;
+  for (const std::string& name : known)
+    if (begins_with(name, start) && (shortest.empty() || name.size() < shortest.size())) shortest = name;
+  for (const std::string& name : known)
+    if (begins_with(name, start) && name != shortest && !begins_with(name, shortest)) return {};
+  return shortest;
+}
+
 }  // namespace
 
 int edit_distance(std::string_view a, std::string_view b) {
@@ -41,18 +51,15 @@ int edit_distance(std::string_view a, std::string_view b) {
 std::string closest(std::string_view word, std::span<const std::string> known) {
   if (word.size() > kLongestWord) return {};
   int least = static_cast<int>(word.size()) / kLettersPerEdit + 1;
-  std::string best, beginning;
-  int begin = 0;
+  std::string best;
   for (const std::string& name : known) {
-    if (begins_with(name, word) && ++begin == 1) beginning = name;
     if (name.size() > kLongestWord) continue;
     const int distance = edit_distance(word, name);
     if (distance >= least) continue;
     least = distance;
     best = name;
   }
-  if (best.empty() && begin == 1 && word.size() >= kShortestStart) return beginning;
-  return best;
+  return best.empty() && word.size() >= kShortestStart ? name_that_begins(word, known) : best;
 }
 
 std::string did_you_mean(std::string_view word, std::span<const std::string> known, std::string otherwise) {

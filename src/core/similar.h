@@ -11,7 +11,8 @@ namespace tenon {
 int edit_distance(std::string_view a, std::string_view b);
 
 /// The name of `known` nearest to `word`: at most one edit for every three letters of `word`, the first of several
-/// equally near; or else the only name that begins with `word` (three letters or more). Empty if there is none.
+/// equally near; or else the name that begins with `word` (three letters or more) and that all others which do begin
+/// with too. Empty if there is none.
 std::string closest(std::string_view word, std::span<const std::string> known);
 
 /// closest() as the hint of an Error: "did you mean 'euler'?", or `otherwise` where nothing is near.

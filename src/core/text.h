@@ -8,10 +8,6 @@ namespace tenon {
 
 /// Six significant digits, without trailing zeros: "7.5", "0.01", "1e-05".
 std::string number_text(double value);
-/// "1.2 GB", "340 kB": decimal units.
-std::string bytes_text(double bytes);
-/// "41.2 us", "1.30 ms", "2.1 s".
-std::string seconds_text(double seconds);
 
 /// Foreign text (a name, a value of a file, an argument) as one line that a terminal can be given: control characters,
 /// C1 controls, marks that turn the direction of writing, invisible characters and bytes that are not UTF-8 become

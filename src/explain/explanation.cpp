@@ -3,7 +3,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/skeleton.h"
@@ -68,8 +67,16 @@ std::vector<KeptApart> merged(const std::vector<KeptApart>& all) {
     }
     ++times[i];
   }
-  for (size_t i = 0; i < out.size(); ++i)
-    if (times[i] > 1) out[i].what = kind(out[i]) + ", " + std::to_string(times[i]) + " times";
+  for (size_t i = out.size(); i-- > 0;) {  // from the end: those before still have their own words
+    const auto alike = [&](const KeptApart& k) {
+      return k.kind == out[i].kind && k.why == out[i].why && kind(k) == kind(out[i]);
+    };
+    const bool more = std::any_of(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(i), alike);
+    if (times[i] > 1)
+      out[i].what = kind(out[i]) + ", " + std::to_string(times[i]) + (more ? " more" : " times");
+    else if (more)
+      out[i].what += ", one more";
+  }
   return out;
 }
 
@@ -165,5 +172,7 @@ Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_
   }
   return out;
 }
+
+std::string launches_text(int64_t count) { return std::to_string(count) + (count == 1 ? " launch" : " launches"); }
 
 }  // namespace tenon

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tenon/core/text.h"
+#include "tenon/core/units.h"
 #include "tenon/explain/readable.h"
 #include "tenon/explain/roofline.h"
 #include "tenon/plan/plan.h"
@@ -84,5 +84,7 @@ double roofline_share(const ExplainedLaunch& l, const Roofline& peak);
 
 std::string explanation_text(const Explanation& e);
 
+/// "1 launch", "2 launches".
+std::string launches_text(int64_t count);
 
 }  // namespace tenon

@@ -86,13 +86,12 @@ std::string explanation_text(const Explanation& e) {
     add_launch(out, l, e);
   }
   const PlanCounts& c = e.counts;
-  out += "\none " + std::string(e.rate == Rate::Step ? "step" : "run") + ": " + std::to_string(c.total) +
-         " launches (" + std::to_string(c.elementwise) + " elementwise, " + std::to_string(c.concat) + " concat, " +
+  out += "\none " + std::string(e.rate == Rate::Step ? "step" : "run") + ": " + launches_text(c.total) + " (" +
+         std::to_string(c.elementwise) + " elementwise, " + std::to_string(c.concat) + " concat, " +
          std::to_string(c.permute) + " permute, " + std::to_string(c.upsample) + " upsample), " +
          bytes_text(static_cast<double>(e.fused_bytes)) + " moved (" +
-         bytes_text(static_cast<double>(e.unfused_bytes)) + " unfused), " +
-         std::to_string(static_cast<int64_t>(e.flops / 1e9)) + " GFLOP" +
-         (e.seconds > 0 ? ", " + seconds_text(e.seconds) : "") + "\n";
+         bytes_text(static_cast<double>(e.unfused_bytes)) + " unfused)" +
+         (e.flops > 0 ? ", " + flops_text(e.flops) : "") + (e.seconds > 0 ? ", " + seconds_text(e.seconds) : "") + "\n";
   out += "memory: " + bytes_text(static_cast<double>(e.peak_bytes())) + " at most (activations " +
          bytes_text(static_cast<double>(e.memory.arena)) + ", weights " +
          bytes_text(static_cast<double>(e.memory.weights)) + ", scratch " +

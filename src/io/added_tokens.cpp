@@ -1,7 +1,7 @@
 #include "tenon/io/added_tokens.h"
 
-#include "tenon/io/unicode.h"
 #include "tenon/core/utf8.h"
+#include "tenon/io/unicode.h"
 
 namespace tenon {
 namespace {

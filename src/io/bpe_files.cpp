@@ -16,7 +16,8 @@ TokenIds read_token_ids(const json& object, const std::string& where) {
   out.reserve(object.size());
   for (const auto& [token, id] : object.items()) {
     TENON_CHECK(Model, id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(kMaxTokenId), where)
-        << "token '" << shown(token) << "': expected an id from 0 to " << kMaxTokenId - 1 << ", found " << shown_json(id);
+        << "token '" << shown(token) << "': expected an id from 0 to " << kMaxTokenId - 1 << ", found "
+        << shown_json(id);
     out[token] = id.get<int32_t>();
   }
   return out;

@@ -220,7 +220,7 @@ ByteLevelTokenizer ByteLevelTokenizer::from_folder(const fs::path& folder) {
   const fs::path whole = folder / "tokenizer.json", vocab = folder / "vocab.json", merges = folder / "merges.txt";
   const fs::path config_file = folder / "tokenizer_config.json", template_file = folder / "chat_template.jinja";
   const bool one = file_exists(whole);
-  TENON_CHECK(Model, one || (file_exists(vocab) && fs::exists(merges)), folder.string())
+  TENON_CHECK(Model, one || (file_exists(vocab) && file_exists(merges)), folder.string())
       << "no tokenizer here: expected tokenizer.json, or vocab.json and merges.txt";
   const json config = file_exists(config_file) ? read_json(config_file) : json::object();
   TokenizerParts parts = one ? read_tokenizer(read_json(whole), whole.string()) : read_two_files(folder, config);

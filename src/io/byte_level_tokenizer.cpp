@@ -5,9 +5,9 @@
 #include <unordered_set>
 
 #include "tenon/core/error.h"
+#include "tenon/core/utf8.h"
 #include "tenon/io/bpe.h"
 #include "tenon/io/unicode.h"
-#include "tenon/core/utf8.h"
 
 namespace tenon {
 namespace {

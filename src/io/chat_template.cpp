@@ -1,9 +1,9 @@
 #include "tenon/io/chat_template.h"
 
 #include "tenon/core/error.h"
+#include "tenon/core/utf8.h"
 #include "tenon/io/jinja/parser.h"
 #include "tenon/io/jinja/render.h"
-#include "tenon/core/utf8.h"
 
 namespace tenon {
 

@@ -195,7 +195,8 @@ class CheckpointReader {
         << "is no model folder: looked for model_index.json, text_encoder/, unet/, vae/ and for "
            "diffusion_pytorch_model.safetensors or model.safetensors in it";
     if (folder_exists(path / "tokenizer")) out_.tokenizer_ = path / "tokenizer";
-    out_.scheduler_config_ = read_json_object(path / "scheduler" / "scheduler_config.json");
+    if (folder_exists(path / "scheduler"))
+      out_.scheduler_config_ = read_json_object(path / "scheduler" / "scheduler_config.json");
   }
 
   // A folder that is itself one component: its weight file lies in it, whatever the folder is called.
@@ -290,7 +291,7 @@ class CheckpointReader {
     }
     TensorView renamed = view;
     renamed.shape = without_kernel(r.component, name, view.shape);
-    const bool added = out_.components_[r.component].tensors.emplace(name, std::move(renamed)).second;
+    const bool added = out_.components_[r.component].tensors.emplace(name, renamed).second;
     TENON_CHECK(Model, added, out_.path_.string()) << "two tensors stand for '" << shown(name) << "' of the "
                                                    << r.component << "; one is '" << shown(stored) << "'";
   }

@@ -8,10 +8,9 @@
 
 namespace tenon {
 
-void write_npy(const std::filesystem::path& path, const Shape& shape, std::span<const float> values,
-               Overwrite overwrite) {
+void write_npy(AtomicFile& file, const Shape& shape, std::span<const float> values) {
   static_assert(std::endian::native == std::endian::little);
-  TENON_CHECK(Usage, shape.numel() == static_cast<int64_t>(values.size()), path.string())
+  TENON_CHECK(Usage, shape.numel() == static_cast<int64_t>(values.size()), "npy")
       << shape.str() << " needs " << shape.numel() << " values, got " << values.size();
   std::string dims;
   for (const int64_t d : shape) dims += std::to_string(d) + ", ";
@@ -23,9 +22,14 @@ void write_npy(const std::filesystem::path& path, const Shape& shape, std::span<
   head.push_back(static_cast<char>(header.size() & 255));
   head.push_back(static_cast<char>(header.size() >> 8));
   head += header;
-  AtomicFile file(path, overwrite);
   file.write(std::as_bytes(std::span(head)));
   file.write(std::as_bytes(values));
+}
+
+void write_npy(const std::filesystem::path& path, const Shape& shape, std::span<const float> values,
+               Overwrite overwrite) {
+  AtomicFile file(path, overwrite);
+  write_npy(file, shape, values);
   file.commit();
 }
 

@@ -8,8 +8,10 @@
 
 namespace tenon {
 
-/// Row-major values of `shape` as '<f4', through write_file: all or nothing. Error(Usage) if their number is not
+/// Row-major values of `shape` as '<f4' into a file under construction. Error(Usage) if their number is not
 /// shape.numel().
+void write_npy(AtomicFile& file, const Shape& shape, std::span<const float> values);
+/// The same as a whole file: all or nothing.
 void write_npy(const std::filesystem::path& path, const Shape& shape, std::span<const float> values,
                Overwrite overwrite);
 

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "tenon/core/error.h"
-#include "tenon/io/unicode.h"
 #include "tenon/core/utf8.h"
+#include "tenon/io/unicode.h"
 
 namespace tenon {
 namespace {

@@ -135,8 +135,9 @@ void refuse_extra_networks(std::string_view prompt, const std::string& where) {
       const size_t name = at + begin.size(), end = std::min(text.find_first_of(" \t\n\r>,()", name), text.size());
       const bool inside_a_word = in_word(begin[0]) && at > 0 && in_word(text[at - 1]);
       if (end == name || inside_a_word) continue;
+      const size_t whole = end - at + (end < text.size() && text[end] == '>');
       throw Error(ErrorKind::Usage, where,
-                  "'" + std::string(prompt.substr(at, std::min(end - at, kShownOfNetwork))) + "' asks for " +
+                  "'" + std::string(prompt.substr(at, std::min(whole, kShownOfNetwork))) + "' asks for " +
                       std::string(what) + ", which cannot be loaded",
                   "leave it out");
     }

@@ -130,6 +130,8 @@ class HeaderReader : public JsonEvents {
       entries.emplace_back().name = std::move(name);
       fields_ = 0;
     } else if (place_ == Place::Metadata) {
+      TENON_CHECK(Model, metadata.size() < kMaxMetadata, file_)
+          << "has more than " << kMaxMetadata << " metadata entries";
       const auto [at, added] = metadata.emplace(name, "");
       if (!added) refuse_duplicate(name);
       text_ = &at->second;

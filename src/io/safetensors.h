@@ -29,6 +29,8 @@ namespace tenon {
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
 /// Most tensors of one file: a hundred times what the largest published shards hold.
 inline constexpr size_t kMaxTensors = size_t{1} << 18;
+/// Most entries of __metadata__; training tools write some hundreds.
+inline constexpr size_t kMaxMetadata = size_t{1} << 16;
 
 /// One tensor of an open file. Valid as long as the file's object lives; `data` has no alignment (see the file
 /// comment).

@@ -3,6 +3,8 @@
 #include <map>
 
 #include "tenon/core/error.h"
+#include "tenon/core/similar.h"
+#include "tenon/core/text.h"
 
 namespace tenon {
 namespace {
@@ -27,9 +29,16 @@ std::vector<const ModelPreset*> model_presets() {
 const ModelPreset& model_preset(std::string_view name) {
   const auto it = presets().find(name);
   if (it != presets().end()) return it->second;
-  std::string known;
-  for (const auto& [other, preset] : presets()) known += (known.empty() ? "" : ", ") + other;
-  throw Error(ErrorKind::Usage, "model", "no preset named '" + std::string(name) + "'; known are " + known);
+  std::vector<std::string> known;
+  for (const auto& [other, preset] : presets()) known.push_back(other);
+  refuse_preset(std::string(name), known);
+}
+
+void refuse_preset(const std::string& name, const std::vector<std::string>& known) {
+  std::string list;
+  for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
+  throw Error(ErrorKind::Usage, "model", "no preset named '" + shown(name) + "'; known are " + list,
+              did_you_mean(name, known));
 }
 
 }  // namespace tenon

@@ -19,6 +19,9 @@ std::vector<const ModelPreset*> model_presets();
 /// The preset of this name; Error(Usage) lists the names otherwise.
 const ModelPreset& model_preset(std::string_view name);
 
+/// Error(Usage) that there is no model random:`name`, with the names that there are and the nearest of them.
+[[noreturn]] void refuse_preset(const std::string& name, const std::vector<std::string>& known);
+
 /// A namespace-scope object of this type adds a preset: `const RegisterModel sd15({"sd15", "...", {}});`
 struct RegisterModel {
   explicit RegisterModel(ModelPreset preset);

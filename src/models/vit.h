@@ -74,9 +74,9 @@ WeightShapes vit_weights(const VitConfig& c);
 std::string vit_name(const std::string& stored);
 /// True if these tensors (stored names) are a network of this kind.
 bool is_vit(const WeightShapes& stored);
-/// From stored names and shapes: everything but heads. `config`: config.json of the checkpoint or null; its heads and eps
-/// are taken. Without its heads they are 64 wide, and Error(Model) where the width is no multiple of that. Error(Model)
-/// names what does not fit.
+/// From stored names and shapes: everything but heads. `config`: config.json of the checkpoint or null; its heads and
+/// eps are taken. Without its heads they are 64 wide, and Error(Model) where the width is no multiple of that.
+/// Error(Model) names what does not fit.
 VitConfig detect_vit(const WeightShapes& stored, const nlohmann::json& config, const std::string& where);
 
 }  // namespace tenon

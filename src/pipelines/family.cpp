@@ -4,6 +4,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/similar.h"
+#include "tenon/models/registry.h"
 #include "tenon/pipelines/random_weights.h"
 
 namespace tenon {
@@ -16,15 +17,12 @@ std::vector<ModelFamily>& registry() {
 
 const ModelFamily& family_of_preset(const std::string& name) {
   std::vector<std::string> known;
-  std::string list;
   for (const ModelFamily* f : model_families())
     for (const auto& [preset, about] : f->presets()) {
       if (preset == name) return *f;
       known.push_back(preset);
-      list += (list.empty() ? "" : ", ") + preset;
     }
-  throw Error(ErrorKind::Usage, "model", "no preset named '" + name + "'; known are " + list,
-              did_you_mean(name, known));
+  refuse_preset(name, known);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "tenon/io/image.h"
 #include "tenon/io/json.h"
 #include "tenon/models/config_reader.h"
+#include "tenon/models/registry.h"
 #include "tenon/pipelines/model.h"
 #include "tenon/pipelines/random_weights.h"
 
@@ -52,12 +53,12 @@ WeightShapes shapes_in(const WeightSet& set) {
 }
 
 const VitPreset& preset(const std::string& name) {
-  std::string known;
+  std::vector<std::string> known;
   for (const VitPreset& p : vit_presets()) {
     if (p.name == name) return p;
-    known += (known.empty() ? "" : ", ") + p.name;
+    known.push_back(p.name);
   }
-  throw Error(ErrorKind::Usage, "model", "no image encoder named '" + shown(name) + "'; known are " + known);
+  refuse_preset(name, known);
 }
 
 // Three numbers from `low` to `high`, or the fallback.

@@ -11,8 +11,9 @@
 namespace tenon {
 namespace {
 
+// An ending such as 's, which CLIP splits off, is none.
 bool is_word(std::string_view text) {
-  return std::any_of(text.begin(), text.end(), [](char c) {
+  return !text.starts_with('\'') && std::any_of(text.begin(), text.end(), [](char c) {
     const auto code = static_cast<unsigned char>(c);
     return code >= 0x80 || (code >= '0' && code <= '9') || (code >= 'a' && code <= 'z');
   });

@@ -15,8 +15,8 @@ using KnownWords = std::map<std::string, std::vector<std::string>>;
 /// any other form.
 KnownWords read_known_words(const nlohmann::json& model_index);
 
-/// Words of `prompt` that are not among `known`, lower case, each once, in order. Signs of ASCII are no words. Nothing
-/// if `known` is empty. `prompt` must be well-formed UTF-8.
+/// Words of `prompt` that are not among `known`, lower case, each once, in order. Signs of ASCII and endings such as 's
+/// are no words. Nothing if `known` is empty. `prompt` must be well-formed UTF-8.
 std::vector<std::string> unknown_words(const KnownWords& known, std::string_view prompt);
 
 }  // namespace tenon

@@ -11,6 +11,7 @@
 #include "tenon/io/json.h"
 #include "tenon/models/config_reader.h"
 #include "tenon/models/registry.h"
+#include "tenon/pipelines/family.h"
 #include "tenon/pipelines/random_weights.h"
 #include "tenon/pipelines/schedulers/scheduler.h"
 
@@ -88,6 +89,17 @@ std::vector<std::string> names_beside(const fs::path& given, const std::string& 
   }
   return out;
 }
+
+// The name of random weights that `spec` is, but for its "random:" or a few letters; empty if there is none.
+std::string random_name_near(const std::string& spec) {
+  std::vector<std::string> names;
+  for (const ModelFamily* family : model_families())
+    for (const auto& [preset, about] : family->presets()) {
+      names.push_back(std::string(kRandomModel) + preset);
+      if (preset == spec) return names.back();
+    }
+  return spec.find(':') == std::string::npos ? "" : closest(spec, names);
+}
 }  // namespace
 
 fs::path find_model(const std::string& spec) {
@@ -97,10 +109,12 @@ fs::path find_model(const std::string& spec) {
   const bool below = !base.empty() && given.is_relative();
   if (below && file_exists(fs::path(base) / given)) return fs::path(base) / given;
   std::string tried = shown(given.native());
-  if (below) tried += ", " + shown((fs::path(base) / given).native());
+  if (below) tried += " or " + shown((fs::path(base) / given).native());
+  const std::string random = random_name_near(spec);
   throw Error(ErrorKind::Model, "model", "no model at " + tried,
               did_you_mean(given.filename().string(), names_beside(given, base),
-                           "a folder, a .safetensors file or random:NAME is expected"));
+                           random.empty() ? "a folder, a .safetensors file or random:NAME is expected"
+                                          : "did you mean '" + random + "'?"));
 }
 
 std::string model_name(const fs::path& path) {
@@ -169,6 +183,8 @@ std::shared_ptr<const Model> Model::open(const std::string& spec, uint64_t rando
 
 const ClipTokenizer& Model::tokenizer() const {
   if (tokenizer_) return *tokenizer_;
+  TENON_CHECK(Model, checkpoint_, name_) << "random weights have no tokenizer: nothing can be drawn with them, but "
+                                            "`tenon explain`, bench, verify and compile take them";
   throw Error(ErrorKind::Model, name_,
               "the model has no tokenizer, and its vocabulary of " + std::to_string(config_.text.vocabulary) +
                   " tokens is not CLIP's",

@@ -120,7 +120,7 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
   return r;
 }
 
-std::vector<std::string> TextToImage::warnings(const ImageRequest& r) const {
+std::vector<std::string> TextToImage::warnings(const ImageRequest& r, const std::string& word_list) const {
   std::vector<std::string> out;
   const KnownWords& known = model_->known_words();
   if (known.empty()) return out;
@@ -132,7 +132,7 @@ std::vector<std::string> TextToImage::warnings(const ImageRequest& r) const {
       list.append(i ? ", '" : "'").append(shortened(unknown[i])).append("'");
     if (unknown.size() > kWordsShown) list += " and " + std::to_string(unknown.size() - kWordsShown) + " more";
     out.push_back(std::string(where) + ": " + model_->name() + " does not know " + list +
-                  "; it draws something all the same (the words that it knows: tenon generate --help)");
+                  "; it draws something all the same (the words that it knows: " + word_list + ")");
   };
   check("prompt", r.prompt);
   if (r.cfg_scale > 1) check("negative prompt", r.negative);

@@ -94,8 +94,9 @@ class TextToImage {
   /// The request with every default of the model filled in and checked: Error(Usage) names what is wrong.
   ImageRequest complete(ImageRequest request) const;
   /// What of a complete request the model was not trained for, a sentence each: words that it does not know, a size
-  /// that is not its own. Nothing for models that are not limited to a few words.
-  std::vector<std::string> warnings(const ImageRequest& request) const;
+  /// that is not its own. Nothing for models that are not limited to a few words. `word_list`: where the caller's user
+  /// finds those that it knows.
+  std::vector<std::string> warnings(const ImageRequest& request, const std::string& word_list) const;
   /// Error(Memory) names the largest size that fits unless every network of this request fits the device.
   void check_fits(const ImageRequest& request) const;
   ImageResult generate(const ImageRequest& request, const OnStep& on_step = {});

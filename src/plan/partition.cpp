@@ -101,7 +101,7 @@ Partitioner::TrialPtr Partitioner::attempt(const std::vector<Expr>& values) cons
 // Puts in memory whatever stands in the way, one value at a time.
 Partitioner::TrialPtr Partitioner::attempt_or_materialize(const std::vector<Expr>& values) {
   for (;;) {
-    const TrialPtr t = attempt(values);
+    TrialPtr t = attempt(values);
     if (t->choice.skeleton) return t;
     const Expr blocker = t->choice.refusal.blocker;
     const auto it = blocker ? t->source.find(blocker.get()) : t->source.end();

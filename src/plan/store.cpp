@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "tenon/core/text.h"
+#include "tenon/core/units.h"
 #include "tenon/expr/ops.h"
 #include "tenon/plan/partition.h"
 

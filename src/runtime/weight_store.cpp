@@ -24,8 +24,10 @@ struct WeightStore::Maker {
 };
 
 struct WeightStore::Entry {
+  Entry(std::shared_ptr<void> at, int64_t size) : memory(std::move(at)), bytes(size) {}
+
   std::shared_ptr<void> memory;
-  int64_t bytes = 0;
+  int64_t bytes;
   std::shared_ptr<Maker> maker;
 };
 

@@ -59,6 +59,7 @@ Process::Process(std::vector<std::string> arguments, const fs::path& folder,
   if (chdir(folder.c_str()) != 0) _exit(127);
   for (const std::string& e : environment)
     setenv(e.substr(0, e.find('=')).c_str(), e.substr(e.find('=') + 1).c_str(), 1);
+  ::signal(SIGINT, SIG_DFL);  // a shell ignores it for tests in its background
   if (prepare) prepare();
   std::vector<char*> argv;
   for (std::string& a : arguments) argv.push_back(a.data());

@@ -1,4 +1,6 @@
 // Features through the command line; one block compared; what TENON_DUMP writes.
+#include <sys/resource.h>
+
 #include <fstream>
 #include <sstream>
 
@@ -61,8 +63,8 @@ TEST_F(CliEmbed, Errors) {
   expect_error(2, small({"embed", "a.png", "-o", "a.txt"}), {"--output", "a.txt", ".npy"});
   expect_error(2, small({"embed", "a.png", "--patches", "features.npy"}), {"features.npy", "twice"});
   expect_error(2, small({"embed", "none.png"}), {"none.png"});
-  expect_error(2, small({"embed", "a.png", ""}), {"[IMAGE] is empty"});
-  expect_error(2, {"embed", "a.png", "-m", ""}, {"[--model] is empty"});
+  expect_error(2, small({"embed", "a.png", ""}), {"IMAGE: is empty"});
+  expect_error(2, {"embed", "a.png", "-m", ""}, {"--model: is empty"});
   expect_error(2, small({"embed", "a.png", "--pca", "a.png"}), {"a.png", "exists"});
   expect_error(2, {"embed", "a.png", "-m", "random:vit-s14", "--size", "43"}, {"[size] 43", "nearest is 42"});
   expect_error(2, small({"embed", "a.png", "--pca", "a.jpg"}), {"--pca", "a.jpg"});
@@ -72,6 +74,47 @@ TEST_F(CliEmbed, Errors) {
   expect_error(3, {"embed", "a.png", "-m", model()}, {"image encoder"});
   expect_error(2, small({"embed", "a.png", "--preprocessing", "x"}), {"x", "timm or hf"});
   expect_error(2, {"explain", "-m", "random:vit-s14", "--part", "unet"}, {"unet", "encoder"});
+}
+
+// All outputs or none: the patches (28 kB) are too large, the features (3 kB) are not.
+TEST_F(CliEmbed, OutputsBelongTogether) {
+  const auto limit = [] {
+    const rlimit small{8000, 8000};
+    setrlimit(RLIMIT_FSIZE, &small);
+  };
+  const std::vector<std::string> before = files();
+  const auto command = small({"embed", "a.png", "b.png", "--patches", "p.npy", "--pca", "c.png", "-q"});
+  const Finished f = tenon(command, {}, limit);
+  EXPECT_EQ(f.code, 1) << f.err;
+  EXPECT_NE(f.err.find("[p.npy] cannot write the file: File too large"), std::string::npos) << f.err;
+  EXPECT_EQ(files(), before);
+  EXPECT_EQ(tenon(command).code, 0);
+}
+
+TEST_F(CliEmbed, ItsOwnPicturesAreNotReplaced) {
+  const std::string picture = bytes("a.png");
+  std::filesystem::create_symlink("a.png", folder() / "link.png");
+  for (const char* output : {"./a.png", "link.png"})
+    expect_error(2, small({"embed", "a.png", "--pca", output, "--overwrite"}), {output, "pictures to read"});
+  expect_error(2, small({"embed", "link.png", "--pca", "a.png", "--overwrite"}), {"a.png", "pictures to read"});
+  EXPECT_EQ(bytes("a.png"), picture);
+}
+
+TEST_F(CliEmbed, MoreFilesThanMayBeOpen) {
+  std::vector<std::string> command = small({"embed", "--pca", "c.png", "-o", "c.npy"});
+  for (int i = 0; i < 40; ++i) command.emplace_back("a.png");
+  const auto limit = [](rlim_t soft, rlim_t hard) {
+    return [soft, hard] {
+      const rlimit files{soft, hard};
+      setrlimit(RLIMIT_NOFILE, &files);
+    };
+  };
+  const std::vector<std::string> before = files();
+  const Finished few = tenon(command, {}, limit(32, 64));
+  EXPECT_EQ(few.code, 2) << few.err;
+  EXPECT_NE(few.err.find("41 files to write, and no more than 64 may be open"), std::string::npos) << few.err;
+  EXPECT_EQ(files(), before);
+  EXPECT_EQ(tenon(command, {}, limit(32, 200)).code, 0);
 }
 
 TEST_F(CliEmbed, InspectsAndExplainsVisionTransformers) {
@@ -111,6 +154,21 @@ TEST_F(CliEmbed, Dumps) {
   for (const auto& entry : std::filesystem::directory_iterator(folder() / "dumped/forms/image_encoder"))
     forms += entry.path().extension() == ".txt";
   EXPECT_GE(forms, 62);
+}
+
+TEST_F(CliEmbed, ADumpThatCannotBeWritten) {
+  const auto limit = [] {
+    const rlimit small{1000, 1000};
+    setrlimit(RLIMIT_FSIZE, &small);
+  };
+  const Finished full = tenon(small({"embed", "a.png", "-q"}), {"TENON_DUMP=dumped"}, limit);
+  EXPECT_EQ(full.code, 1) << full.err;
+  EXPECT_NE(full.err.find("[TENON_DUMP] cannot write dumped/"), std::string::npos) << full.err;
+  EXPECT_NE(full.err.find("File too large, errno 27"), std::string::npos) << full.err;
+  EXPECT_FALSE(std::filesystem::exists(folder() / "dumped/image_encoder.plan"));
+  const Finished file = tenon(small({"embed", "a.png", "-q"}), {"TENON_DUMP=a.png"});
+  EXPECT_EQ(file.code, 1) << file.err;
+  EXPECT_NE(file.err.find("Not a directory, errno 20"), std::string::npos) << file.err;
 }
 
 TEST_F(CliEmbed, DumpsWhatIsOnlyExplained) {

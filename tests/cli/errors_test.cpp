@@ -29,7 +29,7 @@ TEST_F(CliErrors, UsageIsTwo) {
   expect_error(2, {}, {"no command"});
   expect_error(2, {"paint"}, {"paint"});
   expect_error(2, {"generate", "a circle", "--bogus"}, {"--bogus", "tenon generate --help"});
-  expect_error(2, {"generate", "a <lora:b:1>", "-m", model()}, {"<lora:b:1", "LoRA"});
+  expect_error(2, {"generate", "a <lora:b:1>", "-m", model()}, {"<lora:b:1>", "LoRA"});
   expect_error(2, {"generate", "a circle", "--steps", "many"}, {"many"});
   expect_error(2, {"generate", "-m", model()}, {"prompt"});
   expect_error(2, {"generate", "a circle", "-p", "a square", "-m", model()}, {"more than once"});
@@ -87,6 +87,9 @@ TEST_F(CliErrors, ModelsThatAreNone) {
   expect_error(3, {"generate", "a circle", "-m", "nowhere"}, {"nowhere"});
   expect_error(3, {"inspect", "nowhere"}, {"nowhere"});
   expect_error(2, {"generate", "a circle", "-m", "random:unknown"}, {"unknown", "sd15"});
+  expect_error(3, {"generate", "a circle", "-m", "random:sd15"}, {"random:sd15", "random weights have no tokenizer"});
+  const Finished nowhere = tenon({"inspect", "nowhere"}, {"TENON_MODEL_DIR=/models"});
+  EXPECT_NE(nowhere.err.find("no model at nowhere or /models/nowhere"), std::string::npos) << nowhere.err;
   expect_error(3, {"generate", "a circle", "-m", std::string(300, 'm')}, {"no model at"});
   expect_error(3, {"inspect", std::string(300, 'm')}, {"mmm"});
   write("weights.ckpt", "PK");
@@ -238,7 +241,7 @@ TEST_F(CliErrors, AutomaticDeviceNamesTheGpu) {
 TEST_F(CliErrors, NoGpu) {
   const Finished run = tenon({"generate", "a circle", "-m", model(), "--device", "cuda"}, {"CUDA_VISIBLE_DEVICES="});
   EXPECT_EQ(run.code, 6);
-  EXPECT_NE(run.err.find("--device cpu"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("the device cpu needs none"), std::string::npos) << run.err;
 }
 
 TEST_F(CliErrors, DeviceThatComputesNothing) {

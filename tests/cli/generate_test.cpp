@@ -45,7 +45,9 @@ TEST_F(CliGenerate, WritesOnePictureAndSaysWhere) {
 
 TEST_F(CliGenerate, NeverReplacesUnasked) {
   ASSERT_EQ(tenon(quick()).code, 0);
-  EXPECT_EQ(tenon(quick()).code, 2);
+  const Finished again = tenon(quick());
+  EXPECT_EQ(again.code, 2);
+  EXPECT_NE(again.err.find("--overwrite"), std::string::npos) << again.err;
   EXPECT_EQ(tenon(quick({"--overwrite"})).code, 0);
 }
 
@@ -103,6 +105,7 @@ TEST_F(CliGenerate, TheEmbeddedModelSaysWhatItDoesNotKnow) {
   const Finished f = tenon({"generate", "a castle on a Hill", "--steps", "1", "-W", "64", "-H", "64"});
   ASSERT_EQ(f.code, 0) << f.err;
   EXPECT_NE(f.err.find("does not know 'castle', 'hill'"), std::string::npos) << f.err;
+  EXPECT_NE(f.err.find("tenon generate --help"), std::string::npos) << f.err;
   EXPECT_NE(f.err.find("128x128 only, not on 64x64"), std::string::npos) << f.err;
   const Finished known = tenon({"generate", "a red circle on a white background", "--steps", "1", "-o", "b.png"});
   EXPECT_EQ(known.err.find("warning"), std::string::npos) << known.err;
@@ -244,7 +247,7 @@ TEST_F(CliGenerate, PromptFromAFile) {
 // The one step of this size takes many seconds: the end does not wait for it.
 TEST_F(CliGenerate, InterruptionBeforeTheFirstStepEnds) {
   Process process({"generate", "a circle", "-m", model(), "-W", "1024", "-H", "1024", "--steps", "1"}, folder());
-  ASSERT_TRUE(process.wait_for_log("1024x1024, 1 steps", 60));
+  ASSERT_TRUE(process.wait_for_log("1024x1024, 1 step of", 60));
   process.signal(SIGINT);
   const Finished f = process.finish();
   EXPECT_EQ(f.code, 130) << f.err;

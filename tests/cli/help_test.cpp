@@ -59,6 +59,8 @@ TEST_F(CliHelp, HelpAndVersionAreVerbsToo) {
   EXPECT_EQ(out_of({"help"}), out_of({"--help"}));
   EXPECT_EQ(out_of({"help", "generate"}), out_of({"generate", "--help"}));
   EXPECT_EQ(out_of({"version"}), out_of({"--version"}));
+  const nlohmann::json version = nlohmann::json::parse(out_of({"version", "--json"}));
+  for (const char* key : {"version", "commit", "compiler", "build_type"}) EXPECT_TRUE(version.contains(key)) << key;
   expect_error(2, {"help", "generat"}, {"generat", "did you mean `generate`?"});
 }
 
@@ -94,10 +96,34 @@ TEST_F(CliHelp, MisspelledValues) {
   expect_error(2, {"generate", "a circle", "-m", model(), "--sampling-method", "DPM++ 2N"}, {"did you mean"});
   expect_error(2, {"generate", "a circle", "--scheduler", "karas"}, {"karas", "did you mean 'karras'?"});
   expect_error(2, {"explain", "-m", "random:sd51"}, {"sd51", "did you mean 'sd15'?"});
+  expect_error(2, {"generate", "a circle", "-m", "random:sd16"}, {"sd16", "did you mean 'sd15'?"});
+  expect_error(2, {"explain", "-m", "random:vit-s"}, {"vit-s", "did you mean 'vit-s14'?"});
+  expect_error(3, {"explain", "-m", "randm:sd15"}, {"did you mean 'random:sd15'?"});
+  expect_error(3, {"explain", "-m", "sd15"}, {"did you mean 'random:sd15'?"});
   expect_error(2, {"explain", "--part", "uent"}, {"uent", "did you mean 'unet'?"});
   expect_error(6, {"explain", "--device", "cup"}, {"cup", "did you mean 'cpu'?"});
+  EXPECT_EQ(tenon({"explain", "--device", "gpu"}).err.find("'cpu'?"), std::string::npos);
   std::filesystem::create_directory(folder() / "stable-diffusion");
   expect_error(3, {"inspect", "stable-difusion"}, {"did you mean 'stable-diffusion'?"});
+}
+
+TEST_F(CliHelp, FlagsWithoutAValueAndGivenTwice) {
+  expect_error(2, {"generate", "a circle", "--steps", "2", "--steps", "3"}, {"error: --steps: given more than once"});
+  expect_error(2, {"generate", "a circle", "--sampler", "euler", "--sampling-method", "ddim"},
+               {"--sampling-method, --sampler: given more than once"});
+  const auto expect_last = [this](const std::vector<std::string>& arguments, const std::string& part) {
+    const Finished run = tenon(arguments);  // expect_error would put -q behind it
+    EXPECT_EQ(run.code, 2);
+    EXPECT_NE(run.err.find(part), std::string::npos) << run.err;
+  };
+  expect_last({"generate", "a circle", "--steps"}, "error: --steps: needs a number");
+  expect_last({"generate", "a circle", "--cfg-scale"}, "--cfg-scale: needs a number");
+  expect_last({"explain", "-m"}, "error: -m: needs a value");
+  expect_last({"explain", "--color"}, "--color: needs a value: auto, always, never");
+}
+
+TEST_F(CliHelp, APromptWithoutQuotes) {
+  expect_error(2, {"generate", "a", "red", "circle"}, {"'red' was not expected", "tenon generate \"a red circle\""});
 }
 
 TEST_F(CliHelp, SamplerIsAnAliasOfSamplingMethod) {
@@ -128,6 +154,13 @@ TEST_F(CliHelp, NothingIsMissingInWhatIsMadeOfTheDescriptions) {
   expect_error(2, {"completion", "csh"}, {"csh", "bash, zsh, fish"});
 }
 
+TEST_F(CliHelp, TheManualPageSaysWhatValuesAre) {
+  const std::string man = std::regex_replace(out_of({"man"}), std::regex(R"(\\-)"), "-");
+  for (const char* part : {"\\fIMODEL\\fR, \\fB-m\\fR", "one of auto, always, never", "such as random:", " triangle",
+                           "4 out of memory or the plan does not fit"})
+    EXPECT_NE(man.find(part), std::string::npos) << part;
+}
+
 TEST_F(CliHelp, BashCompletes) {
   const std::string frame =
       "source <(tenon completion bash)\n"
@@ -150,9 +183,32 @@ TEST_F(CliHelp, FishCompletes) {
                                 "tenon completion fish | source\n"
                                 "complete -C 'tenon gen'\n"
                                 "complete -C 'tenon generate --ste'\n"
-                                "complete -C 'tenon generate x --sampler eul'\n");
+                                "complete -C 'tenon generate x --sampler eul'\n"
+                                "complete -C 'tenon explain -m '\n");
   if (out.empty()) GTEST_SKIP() << "no fish here";
-  for (const char* part : {"generate\t", "--steps\t", "euler_a"}) EXPECT_NE(out.find(part), std::string::npos) << out;
+  for (const char* part : {"generate\t", "--steps\t", "euler_a", "\nscript\n", "random:sd15\t"})
+    EXPECT_NE(out.find(part), std::string::npos) << out;
+}
+
+// A model is a name or a file; embed's is none of the models that draw.
+TEST_F(CliHelp, ModelsAreCompletedAsNamesAndFiles) {
+  const std::string zsh = out_of({"completion", "zsh"}), fish = out_of({"completion", "fish"});
+  const auto lines_with = [](const std::string& script, const std::string& verb, const std::string& flag) {
+    std::istringstream lines(script.substr(script.find(verb)));
+    std::string line;
+    while (std::getline(lines, line) && line.find(flag) == std::string::npos) continue;
+    return line;
+  };
+  for (const char* verb : {"explain", "inspect", "embed"}) {
+    const std::string in_zsh = lines_with(zsh, std::string("    ") + verb + ") _arguments", "--model["),
+                      in_fish = lines_with(fish, std::string("__fish_seen_subcommand_from ") + verb + "'", "-l model");
+    for (const std::string& line : {in_zsh, in_fish}) {
+      EXPECT_NE(line.find("vit-s14"), std::string::npos) << line;
+      EXPECT_EQ(line.find("sd15") == std::string::npos, verb == std::string("embed")) << line;
+    }
+    EXPECT_NE(in_zsh.find("_files"), std::string::npos) << in_zsh;
+    EXPECT_NE(in_fish.find(" -F"), std::string::npos) << in_fish;
+  }
 }
 
 TEST_F(CliHelp, ZshReadsTheScript) {

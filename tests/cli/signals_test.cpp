@@ -61,14 +61,30 @@ TEST_F(CliSignals, WhileANetworkIsPlanned) {
 
 TEST_F(CliSignals, WhileAHeaderIsRead) {
   constexpr size_t kBytes = 90'000'000;
-  std::string header = "{\"__metadata__\":{";
-  for (int i = 0; header.size() < kBytes; ++i)
-    header.append(i ? ",\"" : "\"").append(std::to_string(i)).append("\":\"\"");
-  header += "}}";
+  std::string header = R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":[0)";
+  while (header.size() < kBytes) header += ",0";
+  header += "]}}";
   std::string length(8, '\0');
   for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(header.size() >> (8 * i));
   std::ofstream(folder() / "slow.safetensors", std::ios::binary) << length << header;
   expect_answer({"inspect", "slow.safetensors"}, 0.2);
+}
+
+// As a shell leaves it for what runs in its background: SIGINT is not for us, SIGTERM is.
+TEST_F(CliSignals, AnIgnoredSignalStaysIgnored) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  Process process({"generate", "-", "-m", model()}, folder(), {}, [&] {
+    dup2(ends[0], STDIN_FILENO);
+    ::signal(SIGINT, SIG_IGN);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  process.signal(SIGINT);
+  EXPECT_FALSE(process.wait_for_log("interrupted", 0.7));
+  process.signal(SIGTERM);
+  EXPECT_EQ(process.finish().code, 143);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST_F(CliSignals, WhileKernelsAreCompiled) {

@@ -1,6 +1,9 @@
 // The verbs that look inside: their JSON shapes, which scripts rely on, and their pages.
 #include <algorithm>
+#include <cstring>
 #include <fstream>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -68,6 +71,19 @@ TEST_F(CliVerbs, ExplainAsTextAndPage) {
     EXPECT_EQ(page.find(outside), std::string::npos) << outside;
   EXPECT_EQ(tenon(with({"explain", "--html", "page.html"})).code, 2);
   EXPECT_FALSE(json_of(with({"explain", "--html", "page.html", "--overwrite"}))["launches"].empty());
+}
+
+TEST_F(CliVerbs, ExplainSumsUpInUnitsThatFit) {
+  const Finished text = tenon({"explain", "-m", "random:tiny", "--part", "text"});
+  EXPECT_NE(text.out.find(" MFLOP\n"), std::string::npos) << text.out.substr(text.out.rfind("one "));
+  EXPECT_EQ(text.out.find(" 0 GFLOP"), std::string::npos);
+}
+
+// Launches that only repeat or move have a name for it too.
+TEST_F(CliVerbs, CompareNamesEveryLaunchsMaths) {
+  const json j = json_of({"explain", "--compare"});
+  for (const json& way : j["ways"])
+    for (const json& launch : way["launches"]) EXPECT_NE(launch["maths"], "") << launch;
 }
 
 TEST_F(CliVerbs, ExplainUnfused) {
@@ -199,6 +215,93 @@ TEST_F(CliVerbs, VerifySkipsOnlyWhatIsNotThere) {
   bool parity = false;
   for (const json& c : j["cases"]) parity = parity || c["name"].get<std::string>().starts_with("parity ");
   EXPECT_TRUE(parity);
+}
+
+// Recorded results that are not what the networks compute, or are none.
+class CliVerifyRecordings : public CliVerbs {
+ protected:
+  void SetUp() override {
+    CliVerbs::SetUp();
+    for (const char* name : {"parity.json", "parity.safetensors"})
+      std::filesystem::copy(std::string(TENON_SOURCE_DIR "/tests/fixtures/") + name, folder());
+    std::ifstream(folder() / "parity.json") >> recorded_;
+    json kept = json::array();
+    for (const json& c : recorded_["cases"])
+      if (c["name"] == kCase) kept.push_back(c);
+    recorded_["cases"] = kept;
+  }
+  Finished verify() const {
+    std::ofstream(folder() / "parity.json") << recorded_;
+    return tenon(with({"verify", "--part", "text", "--fixtures", ".", "--json", "-q"}));
+  }
+  // The recorded case's entry of the report.
+  json verdict(int code) const {
+    const Finished f = verify();
+    EXPECT_EQ(f.code, code) << f.err;
+    const json report = json::parse(f.out);
+    for (const json& c : report["cases"])
+      if (c["name"].get<std::string>().starts_with("parity")) return c;
+    return json::object();
+  }
+  // The file's header, changed by `change`, and its data.
+  void rewrite(const std::function<void(json& header, std::string& data)>& change) const {
+    std::ifstream in(folder() / "parity.safetensors", std::ios::binary);
+    std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    in.close();
+    uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), sizeof length);
+    json header = json::parse(bytes.substr(8, length));
+    std::string data = bytes.substr(8 + length);
+    change(header, data);
+    const std::string text = header.dump();
+    length = text.size();
+    bytes.assign(reinterpret_cast<const char*>(&length), sizeof length);
+    std::ofstream(folder() / "parity.safetensors", std::ios::binary) << bytes << text << data;
+  }
+
+  static constexpr const char* kCase = "unet-9x7-b2";
+  json recorded_;
+};
+
+TEST_F(CliVerifyRecordings, ShapesAreCompared) {
+  EXPECT_EQ(verdict(0)["result"], "passed");
+  recorded_["cases"][0]["expect"]["out"]["shape"] = {2, 4, 7, 9};
+  EXPECT_NE(verdict(5)["note"].get<std::string>().find("shape [2,4,9,7], expected [2,4,7,9]"), std::string::npos);
+  recorded_["cases"][0]["expect"]["out"]["shape"] = {2, 4, 9, 7};
+  rewrite([](json& header, std::string&) { header[std::string(kCase) + "/out"]["shape"] = {4, 126}; });
+  EXPECT_NE(verdict(5)["note"].get<std::string>().find("shape [504], expected [4,126]"), std::string::npos);
+}
+
+TEST_F(CliVerifyRecordings, OneNaNIsOneDifference) {
+  rewrite([](json& header, std::string& data) {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    const auto end = header[std::string(kCase) + "/out"]["data_offsets"][1].get<size_t>();
+    std::memcpy(data.data() + end - sizeof nan, &nan, sizeof nan);
+  });
+  EXPECT_NE(verdict(5)["note"].get<std::string>().find("1 of 504 differ, the first at 503: "), std::string::npos);
+}
+
+TEST_F(CliVerifyRecordings, NoCaseIsSaid) {
+  recorded_["cases"] = json::array();
+  const json entry = verdict(0);
+  EXPECT_EQ(entry["result"], "skipped");
+  EXPECT_EQ(entry["note"], "./parity.json has no case of one network");
+}
+
+TEST_F(CliVerifyRecordings, WhatIsMissingIsNamed) {
+  const json whole = recorded_;
+  const auto expect = [&](const std::string& says) {
+    const Finished f = verify();
+    EXPECT_EQ(f.code, 3);
+    EXPECT_EQ(f.err, "tenon: error: [./parity.json] " + says + "\n");
+    recorded_ = whole;
+  };
+  recorded_["cases"][0]["expect"] = json::object();
+  expect("case 'unet-9x7-b2': key 'out' not found");
+  recorded_["cases"][0].erase("name");
+  expect("a case: key 'name' not found");
+  recorded_.erase("models");
+  expect("key 'models' not found");
 }
 
 // The time embedding takes sines of large numbers, whose rounding is not the launch's fault.

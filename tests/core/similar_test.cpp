@@ -38,6 +38,8 @@ TEST(Similar, TheOnlyNameThatBeginsSo) {
   EXPECT_EQ(closest("gen", verbs), "generate");
   EXPECT_EQ(closest("expl", verbs), "explain");
   EXPECT_EQ(closest("ge", verbs), "");
+  EXPECT_EQ(closest("small", std::vector<std::string>{"small-tall-reg", "small-tall"}), "small-tall");
+  EXPECT_EQ(closest("small", std::vector<std::string>{"small-a", "small-b"}), "");
   EXPECT_EQ(closest("verif", std::vector<std::string>{"verify all", "verify none"}), "");
 }
 

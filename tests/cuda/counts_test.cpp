@@ -4,8 +4,8 @@
 
 #include "cuda/emulated_runner.h"
 #include "cuda/emulator.h"
-#include "support/close.h"
 #include "cuda/library_launches.h"
+#include "support/close.h"
 #include "tenon/backend/cuda/tile_table.h"
 
 namespace tenon::launches {

@@ -2,6 +2,7 @@
 #pragma once
 #include <stdlib.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -60,6 +61,7 @@ bool refuses_only(std::initializer_list<tenon::ErrorKind> kinds, const F& f) {
   } catch (const tenon::Error& e) {
     for (const tenon::ErrorKind k : kinds)
       if (e.kind() == k) return false;
+    std::fprintf(stderr, "an Error of another kind: %s\n", e.what());
     std::abort();
   }
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "io/io_test_tools.h"
+#include "support/base64.h"
 #include "tenon/core/options.h"
 #include "tenon/io/files.h"
 #include "tenon/io/gguf_checkpoint.h"
@@ -13,23 +14,6 @@ namespace {
 using namespace io_test;
 using namespace tenon;
 using nlohmann::json;
-
-std::string from_base64(std::string_view text) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text) {
-    const size_t digit = kDigits.find(c);
-    if (digit == std::string_view::npos) break;
-    bits = (bits << 6) | static_cast<uint32_t>(digit);
-    count += 6;
-    if (count < 8) continue;
-    count -= 8;
-    out += static_cast<char>((bits >> count) & 0xff);
-  }
-  return out;
-}
 
 std::vector<float> floats(const json& base64) {
   const std::string bytes = from_base64(base64.get<std::string>());

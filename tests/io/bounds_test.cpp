@@ -80,11 +80,11 @@ std::string repeated(const std::string& text, size_t bytes) {
   return out;
 }
 
-// Metadata of short texts, and tensors with names of 400 bytes: what is read to its end.
-std::string short_texts() {
+// Metadata of texts of one length; of 2,000 bytes, and tensors with names of 400 bytes, are read to their end.
+std::string metadata_texts(size_t length) {
   std::string header = R"({"__metadata__":{"a":"")";
   for (int i = 0; header.size() < kBytes; ++i)
-    header.append(",\"").append(std::to_string(i)).append("\":\"").append(100, 'v').append("\"");
+    header.append(",\"").append(std::to_string(i)).append("\":\"").append(length, 'v').append("\"");
   return safetensors_bytes(header + "}}", 0);
 }
 std::string long_names() {
@@ -113,7 +113,8 @@ const std::vector<LargeHeader>& large_headers() {
       {"Escapes", 3, [] { return safetensors_bytes("{\"" + repeated("\\u0041", kBytes), 0); }},
       {"Blanks", 3, [] { return safetensors_bytes(repeated(" ", kBytes), 0); }},
       {"Brackets", 3, [] { return safetensors_bytes(repeated("[", kBytes), 0); }},
-      {"ShortTexts", 0, short_texts},
+      {"NoTexts", 3, [] { return metadata_texts(0); }},
+      {"Texts", 0, [] { return metadata_texts(2000); }},
       {"LongNames", 0, long_names}};
   return all;
 }

@@ -152,6 +152,17 @@ TEST(WriteFile, TheFileBehindALinkIsReplacedAndTheLinkStays) {
   expect_error(ErrorKind::Usage, "exists already", [&] { write_file(folder / "a", bytes_of("x"), Overwrite::No); });
 }
 
+TEST(WriteFile, PermissionsOfWhatIsReplacedStay) {
+  const TempFolder folder;
+  for (const fs::perms mode : {fs::perms{0600}, fs::perms{0640}, fs::perms{0666}, fs::perms{0755}}) {
+    put(folder / "a", "old");
+    fs::permissions(folder / "a", mode);
+    write_file(folder / "a", bytes_of("new"), Overwrite::Yes);
+    EXPECT_EQ(read_file(folder / "a"), "new");
+    EXPECT_EQ(fs::status(folder / "a").permissions(), mode);
+  }
+}
+
 TEST(WriteFile, OnlyRegularFilesAreReplaced) {
   const TempFolder folder;
   ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
@@ -169,8 +180,13 @@ TEST(WriteFile, LeftoversAreSwept) {
   put(folder / ".tenon-1-1.tmp", "young");
   put(folder / ".tenon-1-2.tmp", "held");
   put(folder / ".tenon-1-3.txt", "another's");
+  const std::vector<const char*> others = {".tenon-notes.tmp", ".tenon-.tmp",     ".tenon.tmp",  ".tenon-1-.tmp",
+                                           ".tenon-1-a.tmp",   ".tenon-1-0-.tmp", ".tenon-1.tmp"};
+  for (const char* name : others) put(folder / name, "another's");
   put(folder / "a", "old");
-  for (const char* old : {".tenon-1-0.tmp", ".tenon-1-2.tmp", ".tenon-1-3.txt"})
+  std::vector<const char*> aged = {".tenon-1-0.tmp", ".tenon-1-2.tmp", ".tenon-1-3.txt"};
+  aged.insert(aged.end(), others.begin(), others.end());
+  for (const char* old : aged)
     fs::last_write_time(folder / old, fs::file_time_type::clock::now() - std::chrono::minutes(2));
   const int held = open((folder / ".tenon-1-2.tmp").c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_EQ(flock(held, LOCK_EX), 0);
@@ -178,6 +194,7 @@ TEST(WriteFile, LeftoversAreSwept) {
   EXPECT_FALSE(fs::exists(folder / ".tenon-1-0.tmp"));
   for (const char* kept : {".tenon-1-1.tmp", ".tenon-1-2.tmp", ".tenon-1-3.txt"})
     EXPECT_TRUE(fs::exists(folder / kept));
+  for (const char* kept : others) EXPECT_TRUE(fs::exists(folder / kept)) << kept;
   close(held);
   write_file(folder / "a", bytes_of("newer"), Overwrite::Yes);
   EXPECT_FALSE(fs::exists(folder / ".tenon-1-2.tmp"));

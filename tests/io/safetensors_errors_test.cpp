@@ -18,7 +18,7 @@ std::string tensor(const std::string& dtype, const std::string& shape, const std
   return "{\"dtype\":\"" + dtype + "\",\"shape\":" + shape + ",\"data_offsets\":" + offsets + "}";
 }
 
-const std::vector<BadFile>& bad_files() {
+const std::vector<BadFile>& bad_headers() {
   static const std::vector<BadFile> files = {
       {"Empty", "", "expected at least 8 bytes, found 0"},
       {"ShorterThanLength", "1234567", "expected at least 8 bytes, found 7"},
@@ -44,6 +44,12 @@ const std::vector<BadFile>& bad_files() {
       {"DeepNesting", safetensors_bytes(R"({"t":{"x":)" + std::string(100000, '['), 0), "nested deeper than"},
       {"NotAnObject", safetensors_bytes("[]", 0), "expected the header to be an object, found array"},
       {"EntryNotAnObject", with("3"), "tensor 't': expected an object, found number"},
+  };
+  return files;
+}
+
+const std::vector<BadFile>& bad_tensors() {
+  static const std::vector<BadFile> files = {
       {"NoDtype", with(R"({"shape":[2],"data_offsets":[0,8]})"), "'dtype' is missing"},
       {"NoShape", with(R"({"dtype":"F32","data_offsets":[0,8]})"), "'shape' is missing"},
       {"NoOffsets", with(R"({"dtype":"F32","shape":[2]})"), "'data_offsets' is missing"},
@@ -97,8 +103,9 @@ TEST_P(BadSafetensors, IsRefused) {
   expect_error(ErrorKind::Model, GetParam().message,
                [] { SafetensorsFile::from_bytes(std::as_bytes(std::span(GetParam().bytes)), "memory"); });
 }
-INSTANTIATE_TEST_SUITE_P(Each, BadSafetensors, testing::ValuesIn(bad_files()),
-                         [](const auto& bad) { return std::string(bad.param.name); });
+const auto name_of_case = [](const auto& bad) { return std::string(bad.param.name); };
+INSTANTIATE_TEST_SUITE_P(Header, BadSafetensors, testing::ValuesIn(bad_headers()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Tensor, BadSafetensors, testing::ValuesIn(bad_tensors()), name_of_case);
 
 TEST(SafetensorsErrors, MissingFileFolderAndEveryTruncation) {
   const TempFolder folder;

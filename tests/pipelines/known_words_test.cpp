@@ -14,6 +14,7 @@
 
 namespace tenon {
 namespace {
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -25,6 +26,7 @@ TEST(KnownWords, WordsThatAreNotAmongThem) {
   EXPECT_THAT(unknown_words(kFew, "A red (circle:1.3), a Circle."), IsEmpty());
   EXPECT_THAT(unknown_words(kFew, "a castle and [a] red Dragon, castle"), ElementsAre("castle", "and", "dragon"));
   EXPECT_THAT(unknown_words(kFew, "3 circles, naïve 城"), ElementsAre("3", "circles", "naïve", "城"));
+  EXPECT_THAT(unknown_words(kFew, "a dragon's circle"), ElementsAre("dragon")) << "its ending is no word";
   EXPECT_THAT(unknown_words({}, "a castle"), IsEmpty());
   EXPECT_THAT(unknown_words(kFew, ""), IsEmpty());
 }
@@ -77,10 +79,12 @@ TEST(KnownWords, WarnOfPromptsAndSizes) {
     r.negative = negative;
     r.width = r.height = side;
     r.cfg_scale = scale;
-    return pipeline.warnings(pipeline.complete(r));
+    return pipeline.warnings(pipeline.complete(r), "the list");
   };
   EXPECT_THAT(warnings("a red circle on a white background", "", 0, 1.5), IsEmpty());
-  EXPECT_THAT(warnings("a castle", "ugly", 0, 1.5), ElementsAre(HasSubstr("'castle'"), HasSubstr("'ugly'")));
+  EXPECT_THAT(
+      warnings("a castle", "ugly", 0, 1.5),
+      ElementsAre(AllOf(HasSubstr("'castle'"), HasSubstr("(the words that it knows: the list)")), HasSubstr("'ugly'")));
   EXPECT_THAT(warnings("a circle", "ugly", 0, 1), IsEmpty()) << "without guidance it is not looked at";
   EXPECT_THAT(warnings("a circle", "", 64, 1), ElementsAre(HasSubstr("128x128 only, not on 64x64")));
   std::string many;
@@ -107,7 +111,7 @@ TEST(Prompts, NetworksBesideTheModelAreRefused) {
     }
     return std::string();
   };
-  EXPECT_THAT(refused("a cat <lora:fur:0.8> in a hat"), HasSubstr("'<lora:fur:0.8' asks for a LoRA"));
+  EXPECT_THAT(refused("a cat <lora:fur:0.8> in a hat"), HasSubstr("'<lora:fur:0.8>' asks for a LoRA"));
   EXPECT_THAT(refused("a cat", "<LoRA:fur>"), HasSubstr("[negative prompt]"));
   EXPECT_THAT(refused("<lyco:x>"), HasSubstr("LyCORIS"));
   EXPECT_THAT(refused("<hypernet:x:1>"), HasSubstr("hypernetwork"));

@@ -247,6 +247,10 @@ def test_bad_options():
                     {"capturable": True, "non_finite": "raise"}):  # fmt: skip
         with pytest.raises(tenon.UsageError):
             tenon.optim.Lion(p, **options)
+    for options in ({"lr": torch.ones(2)}, {"lr": "a"}, {"weight_decay": "a"}, {"betas": 0.9}, {"betas": ("a", 0.9)}):
+        name = next(iter(options))
+        with pytest.raises(tenon.UsageError, match=f"{name}: expected"):
+            tenon.optim.Lion(p, **options)
     p[0].grad = torch.ones(2).to_sparse()
     with pytest.raises(tenon.UsageError, match="sparse"):
         tenon.optim.Lion(p).step()

@@ -123,6 +123,18 @@ TEST_F(GroupNorms, OfOneThatStandsOut) {
   }
 }
 
+// Numbers about 100 and a 0 among them: deviations from it would lose what the others deviate.
+TEST_F(GroupNorms, OfOneThatStandsOutOfOthersThatDeviate) {
+  for (int64_t where : {0, 8, 255}) {
+    SCOPED_TRACE(where);
+    far("x", DType::F32, {1, 16, 16, 32}, 100);
+    std::vector<double> values = tensors.at("x").values();
+    values[static_cast<size_t>(where * 32)] = 0;
+    tensors.insert_or_assign("x", HostTensor::from(DType::F32, {1, 16, 16, 32}, values));
+    expect_two_passes(normed("n", input(g, "x", DType::F32, {1, 16, 16, 32}), 8));
+  }
+}
+
 TEST_F(GroupNorms, OfAConstantIsItsShift) {
   for (double value : {0.1, 1e3, 1e5}) {
     tensors.insert_or_assign("x", HostTensor::from(DType::F32, {1, 16, 16, 40}, std::vector<double>(256 * 40, value)));

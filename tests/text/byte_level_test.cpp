@@ -3,13 +3,13 @@
 #include <chrono>
 
 #include "io/io_test_tools.h"
+#include "tenon/core/utf8.h"
 #include "tenon/io/bpe.h"
 #include "tenon/io/byte_level_tokenizer.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/io/random.h"
 #include "tenon/io/unicode.h"
-#include "tenon/core/utf8.h"
 #include "text/real_vocabularies.h"
 
 namespace {

@@ -1,6 +1,6 @@
 // Chat templates against Jinja as transformers sets it up (fixture made by tools/fixtures/chat_templates.py), golden
 // texts of Qwen2.5, Qwen3 and SmolLM2, and the limits of what a template may do.
-#include <chrono>
+#include <ctime>
 
 #include "io/io_test_tools.h"
 #include "tenon/io/chat_template.h"
@@ -212,7 +212,14 @@ TEST(ChatTemplate, AttributesLeadNowhere) {
   });
 }
 
+std::string repeated(const std::string& text, int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i) out += text;
+  return out;
+}
+
 TEST(ChatTemplate, TimeMemoryAndOutputAreBounded) {
+  const std::string kLongKey = "{% set b = 'ab' * 2000000 %}{% set d = {'x': 1} %}";
   const std::vector<std::string> greedy = {
       "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
       "{% set n = namespace(s='ab') %}{% for a in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
@@ -220,17 +227,38 @@ TEST(ChatTemplate, TimeMemoryAndOutputAreBounded) {
       "{% set n = namespace(s=[1]) %}{% for a in range(99999) %}{% set n.s = [n.s] %}{% endfor %}",
       "{% set n = namespace(s=[1]) %}{% for a in range(60) %}{% set n.s = [n.s, n.s] %}{% endfor %}{{ n.s }}",
       "{% set n = namespace(s=[1]) %}{% for a in range(60) %}{% set n.s = [n.s, n.s] %}{% endfor %}{{ n.s == n.s[:] }}",
-      "{{ 'x' * 999999999999 }}",
-      "{% for a in range(99999) %}{{ 'x' * 99999 }}{% endfor %}",
-      "{{ range(1000000) }}",
+      "{{ 'x' * 999999999999 }}", "{% for a in range(99999) %}{{ 'x' * 99999 }}{% endfor %}", "{{ range(1000000) }}",
       "{% set s = 'a' * 9999999 %}{% for a in range(99999) %}{% if s == 'a' * 1 ~ s %}{% endif %}{% endfor %}",
       "{% set s = 'a' * 999999 %}{% for a in range(99999) %}{% if 'ab' in s %}{% endif %}{% endfor %}",
       "{% set s = 'a' * 999999 %}{% for a in range(99999) %}{% if s[:500000] ~ 'b' in s %}{% endif %}{% endfor %}",
-      "{{ 9223372036854775807 + 1 }}"};
+      "{{ 9223372036854775807 + 1 }}",
+      // Loops with nothing in them, and names that are looked for in many scopes.
+      "{% set l = range(99999) %}{% for a in l %}{% for b in l %}{% endfor %}{% endfor %}",
+      "{% set l = range(99999) %}{% for a in l %}{% for b in l if no %}{% endfor %}{% endfor %}",
+      repeated("{% if 1 %}{% set q = 1 %}", 45) + repeated("{% for a in range(9) %}", 45) + "{{ q ~ q ~ q }}" +
+          repeated("{% endfor %}", 45) + repeated("{% endif %}", 45),
+      // Long keys, found or not.
+      kLongKey + "{% set n = namespace(l=[]) %}{% for i in range(200) %}{% set n.l = n.l + [d[b]] %}{% endfor %}",
+      kLongKey + "{% for i in range(9999) %}{% set q = d[b] is defined %}{% endfor %}",
+      kLongKey + "{% for i in range(9999) %}{% set q = b in d %}{% endfor %}",
+      kLongKey + "{% for i in range(9999) %}{% set q = d.get(b) %}{% endfor %}",
+      kLongKey + "{% for i in range(9999) %}{% set q = {b: 1} %}{% endfor %}",
+      kLongKey + "{% set e = {b: 1} %}{% for i in range(9999) %}{% set q = e == e %}{% endfor %}",
+      kLongKey + "{% set n = namespace() %}{% for i in range(9999) %}{% set q = n[b] %}{% endfor %}",
+      // Characters to strip, attributes of attributes, arguments of filters for every item.
+      "{% set b = 'ab' * 500000 %}{% for i in range(9999) %}{{ ''.strip(b) }}{% endfor %}",
+      "{% set b = 'ab' * 500000 %}{% for i in range(9999) %}{{ 'ab' | trim(b) }}{% endfor %}",
+      "{% set n = namespace() %}{% set n.x = n %}{% set l = [n, n, n, n] %}{% for i in range(9999) %}{% set q = l | "
+      "map(attribute='" +
+          repeated("x.", 99999) + "x') | list %}{% endfor %}",
+      "{% set b = ' ' * 4000000 %}{% for i in range(9999) %}{% set q = b | int %}{% endfor %}",
+      "{% set l = range(99999) %}{% for a in range(99) %}{% set q = l | map('default'" + repeated(", 1", 2000) +
+          ") %}{% endfor %}",
+      "{{ " + std::string(129, 'x') + " }}"};
   for (const std::string& source : greedy) {
-    const auto start = std::chrono::steady_clock::now();
-    EXPECT_EQ(error_of([&] { render(source); }).kind(), ErrorKind::Model) << source;
-    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 20.0) << source;
+    const std::clock_t start = std::clock();
+    EXPECT_EQ(error_of([&] { render(source); }).kind(), ErrorKind::Model) << source.substr(0, 300);
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 5.0) << source.substr(0, 300);
   }
   // Namespaces that hold themselves are let go all the same.
   EXPECT_EQ(render("{% set n = namespace() %}{% set n.me = [n] %}{{ n.me | length }}"), "1");

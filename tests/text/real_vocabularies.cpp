@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "support/base64.h"
 #include "tenon/core/options.h"
 #include "tenon/io/bpe.h"
 #include "tenon/io/files.h"
@@ -11,23 +12,6 @@ namespace io_test {
 namespace fs = std::filesystem;
 using namespace tenon;
 namespace {
-
-std::string from_base64(std::string_view text) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text) {
-    const size_t digit = kDigits.find(c);
-    if (digit == std::string_view::npos) break;
-    bits = (bits << 6) | static_cast<uint32_t>(digit);
-    count += 6;
-    if (count < 8) continue;
-    count -= 8;
-    out += static_cast<char>((bits >> count) & 0xff);
-  }
-  return out;
-}
 
 using Ranks = std::unordered_map<std::string, int32_t>;
 

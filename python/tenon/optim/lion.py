@@ -13,6 +13,18 @@ from .._errors import UsageError
 _NON_FINITE = ("propagate", "skip", "raise")
 
 
+def _number(value: Any) -> float:
+    """The value as a float; NaN, which no check lets through, for what is no single number."""
+    try:
+        return float(value)
+    except (OverflowError, RuntimeError, TypeError, ValueError):
+        return float("nan")
+
+
+def _are_betas(values: Any) -> bool:
+    return isinstance(values, (tuple, list)) and len(values) == 2 and all(0.0 <= _number(b) < 1.0 for b in values)
+
+
 def _check(name: str, value: Any, good: bool, expected: str) -> None:
     if not good:
         raise UsageError(f"{name}: expected {expected}, got {value!r}", name)
@@ -55,9 +67,9 @@ class Lion(torch.optim.Optimizer):
     ) -> None:
         _check("fused", fused, not fused, "None or False: every step is one launch already (see foreach)")
         _check("differentiable", differentiable, not differentiable, "False: no gradient flows through a step")
-        _check("lr", lr, float(lr) >= 0.0, "a number of at least 0")
-        _check("betas", betas, len(betas) == 2 and all(0.0 <= b < 1.0 for b in betas), "two numbers in [0, 1)")
-        _check("weight_decay", weight_decay, weight_decay >= 0.0, "a number of at least 0")
+        _check("lr", lr, _number(lr) >= 0.0, "a number of at least 0")
+        _check("betas", betas, _are_betas(betas), "two numbers in [0, 1)")
+        _check("weight_decay", weight_decay, _number(weight_decay) >= 0.0, "a number of at least 0")
         _check("non_finite", non_finite, non_finite in _NON_FINITE, f"one of {', '.join(_NON_FINITE)}")
         _check(
             "non_finite",

@@ -366,7 +366,7 @@ class ConvKernel : public ProductKernel {
                               tap_x, tap_x + 1);
       pieces.push_back({sum, permute(slice(part, -1, 0, inputs), {0, 3, 1, 2})});
     }
-    ask_packed(b_, std::move(pieces));
+    ask_packed(b_, pieces);
   }
 
   void fill_sizes(int64_t channels) {

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "tenon/core/error.h"
-#include "tenon/io/unicode.h"
 #include "tenon/core/utf8.h"
+#include "tenon/io/unicode.h"
 
 namespace tenon::jinja {
 namespace {
@@ -22,6 +22,9 @@ std::string with_plain_lines(std::string_view source) {
   if (out.ends_with('\n')) out.pop_back();
   return out;
 }
+
+// So that a step of the renderer, which reads and copies names, is short.
+constexpr size_t kLongestName = 128;
 
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -139,6 +142,7 @@ class Lexer {
     if (is_name_start(rest[0])) {
       size_t n = 1;
       while (n < rest.size() && (is_name_start(rest[n]) || is_digit(rest[n]))) ++n;
+      if (n > kLongestName) fail("a name of more than " + std::to_string(kLongestName) + " characters");
       add(TokenKind::Name, std::string(rest.substr(0, n)));
       at_ += n;
     } else if (is_digit(rest[0])) {

@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cmath>
 
-#include "tenon/io/jinja/lexer.h"
 #include "tenon/core/utf8.h"
+#include "tenon/io/jinja/lexer.h"
 
 namespace tenon::jinja {
 namespace {
@@ -89,9 +90,14 @@ std::string stripped(const std::string& text, const Value& characters, bool left
   }
   std::vector<uint32_t> set;
   const std::string& listed = string_of(characters, "strip");
+  budget.make(listed.size() * sizeof(uint32_t));
+  budget.work(listed.size() * sizeof(uint32_t) * static_cast<uint64_t>(std::bit_width(listed.size())));  // to sort
   for (size_t i = 0; i < listed.size();) set.push_back(next_code_point(listed, i));
   std::sort(set.begin(), set.end());
-  const auto is_in = [&](size_t at) { return std::binary_search(set.begin(), set.end(), next_code_point(out, at)); };
+  const auto is_in = [&](size_t at) {
+    budget.work(static_cast<uint64_t>(std::bit_width(set.size())));
+    return std::binary_search(set.begin(), set.end(), next_code_point(out, at));
+  };
   while (left && !out.empty() && is_in(0)) {
     size_t next = 0;
     next_code_point(out, next);
@@ -105,6 +111,9 @@ std::string stripped(const std::string& text, const Value& characters, bool left
   }
   return std::string(out);
 }
+
+// Most that the parts of a text take.
+uint64_t split_bytes(const std::string& text) { return text.size() * (2 + sizeof(Value) / 2); }
 
 List split_at(const std::string& text, const std::string& separator, int64_t most) {
   if (separator.empty()) throw RenderError{"split: an empty separator"};
@@ -138,7 +147,7 @@ List split_at_space(std::string_view text, int64_t most) {
 Value split(const Call& c) {
   const std::string& text = c.subject.string();
   const Value separator = c.argument(0, "sep"), most = c.argument(1, "maxsplit");
-  c.budget.make(text.size() * (2 + sizeof(Value) / 2));
+  c.budget.make(split_bytes(text));
   const int64_t count = most.is_int() ? most.integer() : -1;
   if (separator.is_undefined() || separator.is_none()) return split_at_space(text, count);
   return split_at(text, string_of(separator, "split"), count);
@@ -179,7 +188,7 @@ bool begins_or_ends(const Call& c, bool begins) {
   const std::string& text = c.subject.string();
   const auto fits = [&](const Value& part) {
     const std::string& s = string_of(part, begins ? "startswith" : "endswith");
-    c.budget.work(s.size());
+    c.budget.work(Budget::kStep + s.size());
     return begins ? text.starts_with(s) : text.ends_with(s);
   };
   if (!what.is_list()) return fits(what);
@@ -210,10 +219,12 @@ Value tojson(const Call& c) {
 // A value's member by "a.b".
 Value attribute_of(const Value& v, const Value& path, Budget& budget) {
   if (!path.is_string()) return member_of(v, path, budget);
+  budget.make(split_bytes(path.string()));
   Value out = v;
   for (const Value& part : split_at(path.string(), ".", -1)) {
     int64_t index = 0;
     const std::string& text = part.string();
+    budget.work(Budget::kStep);
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), index);
     const bool is_index = !text.empty() && parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
     out = member_of(out, is_index ? Value(index) : part, budget);
@@ -237,6 +248,7 @@ Value join(const Call& c) {
 
 // The call of a filter or test that another filter names: what stands behind the name are its arguments.
 Call inner_call(const Call& c, size_t skip, Value subject) {
+  c.budget.make(Budget::kStep + c.arguments.size() * sizeof(Value));
   Call out{std::move(subject), {}, {}, c.budget};
   for (size_t i = skip; i < c.arguments.size(); ++i) out.arguments.push_back(c.arguments[i]);
   return out;
@@ -244,14 +256,14 @@ Call inner_call(const Call& c, size_t skip, Value subject) {
 
 Value map(const Call& c) {
   const Value attribute = c.argument(c.arguments.size(), "attribute"),
-              otherwise = c.argument(c.arguments.size(), "default");
+              otherwise = c.argument(c.arguments.size(), "default"), filter = c.argument(0, "filter");
   List out;
   for (const Value& item : items_of(c.subject, c.budget)) {
     if (!attribute.is_undefined()) {
       const Value found = attribute_of(item, attribute, c.budget);
       out.push_back(found.is_undefined() && !otherwise.is_undefined() ? otherwise : found);
     } else {
-      const std::string& name = string_of(c.argument(0, "filter"), "map");
+      const std::string& name = string_of(filter, "map");
       if (!is_filter(name) || name == "map") throw RenderError{"map: there is no filter '" + name + "' for it", true};
       out.push_back(apply_filter(name, inner_call(c, 1, item)));
     }
@@ -262,9 +274,10 @@ Value map(const Call& c) {
 // select, reject (by a test of the item) and selectattr, rejectattr (of its member).
 Value chosen(const Call& c, bool by_member, bool keep) {
   const size_t skip = by_member ? 1 : 0;
+  const Value member = by_member ? c.argument(0, "attr") : Value();
   List out;
   for (const Value& item : items_of(c.subject, c.budget)) {
-    const Value tested = by_member ? attribute_of(item, c.argument(0, "attr"), c.budget) : item;
+    const Value tested = by_member ? attribute_of(item, member, c.budget) : item;
     bool holds = truthy(tested);
     if (c.arguments.size() > skip) {
       const std::string& name = string_of(c.arguments[skip], "select");
@@ -323,6 +336,7 @@ Value to_integer(const Call& c) {
   }
   if (c.subject.is_number()) return c.subject.integer();
   if (!c.subject.is_string()) return fallback;
+  c.budget.work(c.subject.string().size());
   const std::string_view text = without_leading_space(without_trailing_space(c.subject.string()));
   int64_t out = 0;
   double real = 0;
@@ -427,7 +441,7 @@ auto find_named(const Table& table, std::string_view name) {
 Value dict_method(const std::string& name, const Call& c) {
   const Dict& dict = c.subject.dict();
   if (name == "get") {
-    const Value* found = dict.find(string_of(c.argument(0, "key"), "get"));
+    const Value* found = c.budget.find(dict, string_of(c.argument(0, "key"), "get"));
     if (found) return *found;
     const Value given = c.argument(1, "default");
     return given.is_undefined() ? Value(None{}) : given;

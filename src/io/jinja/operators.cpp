@@ -5,8 +5,8 @@
 #include <cstring>
 #include <limits>
 
-#include "tenon/io/jinja/library.h"
 #include "tenon/core/utf8.h"
+#include "tenon/io/jinja/library.h"
 
 namespace tenon::jinja {
 namespace {
@@ -61,7 +61,7 @@ bool contains(const Value& whole, const Value& part, Budget& budget) {
     budget.work(whole.string().size() + part.string().size());
     return find_part(whole.string(), part.string()) != std::string::npos;
   }
-  if (whole.is_dict()) return part.is_string() && whole.dict().find(part.string());
+  if (whole.is_dict()) return part.is_string() && budget.find(whole.dict(), part.string());
   if (!whole.is_list()) no_operator("in", part, whole);
   for (const Value& item : whole.list())
     if (equal(item, part, budget)) return true;
@@ -158,10 +158,10 @@ Value member_of(const Value& v, const Value& key, Budget& budget) {
   if (v.is_undefined())
     throw RenderError{described(v) + " has no " + (key.is_string() ? "'" + key.string() + "'" : std::string("items"))};
   if (key.is_string()) {
-    const Value* found = v.is_dict()        ? v.dict().find(key.string())
-                         : v.is_namespace() ? v.members().find(key.string())
+    const Value* found = v.is_dict()        ? budget.find(v.dict(), key.string())
+                         : v.is_namespace() ? budget.find(v.members(), key.string())
                                             : nullptr;
-    return found ? *found : Value(Undefined{key.string()});
+    return found ? *found : Value::undefined(key);
   }
   if (!key.is_int() && !key.is_bool()) return Undefined{};
   int64_t i = key.integer();

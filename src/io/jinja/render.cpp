@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kFunctions = {"namespace", "raise_exception", "range"};
 constexpr int64_t kMostRange = 100'000;
+constexpr uint64_t kScope = Budget::kStep / 2;  // work of looking for a name in one scope
 
 // What {{ loop }} knows of the loop that runs.
 struct LoopState {
@@ -132,6 +133,7 @@ class Renderer {
     if (!s.condition) return items;
     List kept;
     for (const Value& item : items) {
+      budget_.work(Budget::kStep);
       const ScopeGuard guard(*this, nullptr);
       bind(s.names, item);
       if (truthy(eval(*s.condition))) kept.push_back(item);
@@ -146,6 +148,7 @@ class Renderer {
     const List& items = as_it_is ? source.list() : own;
     LoopState state{items};
     for (; state.index < items.size(); ++state.index) {
+      budget_.work(Budget::kStep);
       const ScopeGuard guard(*this, &state);
       bind(s.names, items[state.index]);
       if (execute(s.body, out) == Flow::Break) break;
@@ -178,7 +181,7 @@ class Renderer {
   }
 
   Value lookup(const std::string& name) {
-    budget_.work(Budget::kStep + name.size());
+    budget_.work(scopes_.size() * kScope);
     for (size_t i = scopes_.size(); i-- > 0;) {
       const auto found = scopes_[i].variables.find(name);
       if (found != scopes_[i].variables.end()) return found->second;
@@ -187,7 +190,8 @@ class Renderer {
     if (const Value* v = variables_.find(name)) return *v;
     for (const std::string_view function : kFunctions)
       if (name == function) return Function{name};
-    return Undefined{name};
+    budget_.make(sizeof(Value) + name.size());
+    return Value::undefined(name);
   }
 
   static Value loop_member(const LoopState& loop, const std::string& name) {
@@ -199,9 +203,9 @@ class Renderer {
     if (name == "first") return index == 0;
     if (name == "last") return index + 1 == size;
     if (name == "length") return size;
-    if (name == "previtem") return index > 0 ? loop.items[loop.index - 1] : Value(Undefined{"previtem"});
-    if (name == "nextitem") return index + 1 < size ? loop.items[loop.index + 1] : Value(Undefined{"nextitem"});
-    return Undefined{name};
+    if (name == "previtem") return index > 0 ? loop.items[loop.index - 1] : Value::undefined(name);
+    if (name == "nextitem") return index + 1 < size ? loop.items[loop.index + 1] : Value::undefined(name);
+    return Value::undefined(name);
   }
 
   // --- expressions
@@ -278,6 +282,7 @@ class Renderer {
     for (size_t i = 0; i + 1 < e.operands.size(); i += 2) {
       const Value key = eval(*e.operands[i]);
       if (!key.is_string()) throw RenderError{"a mapping's keys are strings, not " + described(key)};
+      budget_.make(2 * key.string().size());
       out.set(key.string(), eval(*e.operands[i + 1]));
     }
     return out;

@@ -193,7 +193,7 @@ bool equal(const Value& a, const Value& b, Budget& budget) {
   if (a.is_dict() && b.is_dict()) {
     if (a.dict().items().size() != b.dict().items().size()) return false;
     for (const auto& [key, value] : a.dict().items()) {
-      const Value* other = b.dict().find(key);
+      const Value* other = budget.find(b.dict(), key);
       if (!other || !equal(value, *other, budget)) return false;
     }
     return true;
@@ -213,6 +213,10 @@ Value::Value(Dict dict) {
   for (const auto& [key, item] : dict.items()) deepest = std::max(deepest, item.depth());
   if (deepest >= kMostValueDepth) throw RenderError{"values nested too deep", true};
   data_ = std::make_shared<const Nested<Dict>>(Nested<Dict>{std::move(dict), deepest + 1});
+}
+
+Value Value::undefined(const Value& name) {
+  return Undefined{std::get<std::shared_ptr<const std::string>>(name.data_)};
 }
 
 int Value::depth() const {
@@ -243,7 +247,7 @@ void Budget::spend(uint64_t& spent, uint64_t bytes, uint64_t most, const char* w
 }
 
 std::string described(const Value& v) {
-  if (v.is_undefined()) return "undefined" + (v.name().empty() ? std::string() : " '" + v.name() + "'");
+  if (v.is_undefined()) return "undefined" + (v.name().empty() ? std::string() : " '" + std::string(v.name()) + "'");
   if (v.is_none()) return "none";
   if (v.is_bool()) return "a truth value";
   if (v.is_number()) return "a number";

@@ -29,7 +29,7 @@ class Dict {
 };
 
 struct Undefined {
-  std::string name;  ///< what was looked for, for messages
+  std::shared_ptr<const std::string> name;  ///< what was looked for, for messages; may be null
 };
 struct None {};
 /// The one thing that templates can change: {% set ns.x = 1 %}.
@@ -56,6 +56,8 @@ class Value {
   Value(const char* text) : Value(std::string(text)) {}
   Value(List list);
   Value(Dict dict);
+  /// Undefined by the name that a string is; shares the string.
+  static Value undefined(const Value& name);
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
   bool is_none() const { return std::holds_alternative<None>(data_); }
@@ -78,8 +80,10 @@ class Value {
   const List& list() const { return std::get<Shared<List>>(data_)->items; }
   const Dict& dict() const { return std::get<Shared<Dict>>(data_)->items; }
   Dict& members() const { return *std::get<Namespace>(data_).members; }
-  const std::string& name() const {
-    return is_function() ? std::get<Function>(data_).name : std::get<Undefined>(data_).name;
+  /// What an undefined value was looked for as, empty if that is not known.
+  std::string_view name() const {
+    const auto& name = std::get<Undefined>(data_).name;
+    return name ? std::string_view(*name) : std::string_view();
   }
 
  private:
@@ -101,9 +105,15 @@ class Value {
 /// counted, so that time and memory are bounded whatever the template does.
 class Budget {
  public:
-  static constexpr uint64_t kMostWork = uint64_t{256} << 20;  // bytes looked at; a step counts as kStep
+  static constexpr uint64_t kMostWork = uint64_t{64} << 20;   // bytes looked at; a step counts as kStep
   static constexpr uint64_t kMostMade = uint64_t{128} << 20;  // bytes of strings and lists made
   static constexpr uint64_t kStep = 64;
+
+  /// A key is read to find it among others, whatever their number.
+  const Value* find(const Dict& dict, const std::string& key) {
+    work(kStep + key.size());
+    return dict.find(key);
+  }
 
   void work(uint64_t bytes) { spend(work_, bytes, kMostWork, "work"); }
   void make(uint64_t bytes) {

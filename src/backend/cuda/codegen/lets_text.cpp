@@ -43,12 +43,14 @@ struct LetTeam {
   int lanes = 0, fragments = 1;
 };
 
-LetTeam let_team(const Batch& batch, int64_t fragments) {
+// `pieces`: tensors that a fragment is loaded from. A thread of 64 registers holds four fragments of one or two.
+LetTeam let_team(const Batch& batch, int64_t fragments, int pieces) {
   const bool one_value = std::all_of(batch.lets.begin(), batch.lets.end(),
                                      [&](const ProgramOutput& o) { return o.value.shape() != batch.domain; });
   for (int lanes : {8, 32})
     for (int each : {1, 2, 4})
-      if ((lanes == 32 || one_value) && int64_t{lanes} * each >= fragments) return {lanes, each};
+      if ((lanes == 32 || one_value) && (each < 4 || lanes == 32 || pieces < 3) && int64_t{lanes} * each >= fragments)
+        return {lanes, each};
   return {};
 }
 
@@ -85,7 +87,7 @@ std::optional<LetsText> lets_text(std::span<const ProgramOutput> lets, Params& p
       run += "    let_map<" + functor + ", " + t + ">(p, " + over + ", " + (apart ? "f." + lower : loads) + ");\n";
       continue;
     }
-    const LetTeam team = let_team(batch, div_up(matrix.cols(), program.run()));
+    const LetTeam team = let_team(batch, div_up(matrix.cols(), program.run()), program.pieces());
     if (team.lanes == 0) return std::nullopt;
     run += "    let_rows<" + functor + ", " + std::to_string(team.fragments) + ", " + std::to_string(team.lanes) +
            ", " + t + ">(p, " + rows + ", " + params.integer("cols", matrix.cols()) + ");\n";

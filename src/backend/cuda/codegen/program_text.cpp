@@ -206,6 +206,7 @@ ProgramText::Value ProgramText::load(const Expr& e) {
   if (loads_apart_ && !is_uniform && !in_shared(e)) {
     AccessText& from = access(e);
     burden_ += from.pieces() * (from.halves(run_) ? 1 : 2);
+    joined_ = joined_ || from.pieces() > 1;
     if (early_) early_ = from.load_past_l1(run_);
     const std::string member = "l." + v.name;
     if (from.halves(run_)) {
@@ -218,9 +219,17 @@ ProgramText::Value ProgramText::load(const Expr& e) {
     loads_ += "    " + from.load(member, run_) + "\n";
     return {member, false, v.holds};
   }
+  if (!is_uniform) ++beside_;
   (is_uniform ? before_ : loop_) +=
       (is_uniform ? "    " : "        ") + type + v.name + "; " + access(e).load(v.name, run_) + "\n";
   return v;
+}
+
+int ProgramText::pieces() const {
+  int all = 0;
+  for (const auto& [node, from] : accesses_)
+    if (!from.uniform()) all += from.pieces();
+  return all;
 }
 
 bool ProgramText::in_shared(const Expr& view) const {
@@ -399,7 +408,8 @@ std::string ProgramText::plain_body(int lanes) {
   const std::string results = row + before_ + loop_ + end + "  }\n";
   if (!loads_apart_) return "  DEV static Frag<float, kRun> eval(" + at + ") {\n" + results;
   // As many rows at once as leave registers for the maths.
-  at_once_ = burden_ > 2 ? 1 : burden_ > 1 ? 2 : 4;
+  const bool full = burden_ > 2 || (joined_ && beside_ > 1);
+  at_once_ = full ? 1 : burden_ > 1 ? 2 : 4;
   return "  static constexpr int kAtOnce = " + std::to_string(at_once_) + ";\n  struct Loads {\n" + members_ +
          "  };\n  DEV static Loads loads(" + at + ") {\n" + row + "    Loads l;\n" + loads_ +
          "    return l;\n  }\n  DEV static void results(" + at + ", const Loads& l) {\n" + results +

@@ -24,6 +24,8 @@ class ProgramText {
 
   int run() const { return run_; }
   bool reduces() const { return reduces_; }
+  /// Places that a fragment is loaded from: tensors, each of those that are joined.
+  int pieces() const;
   /// Headers of the node bodies in use, as include lines.
   std::string includes() const;
   /// The functor: `eval(p, row, col)`, in two parts too where it only stores, as device/map.h wants it; with
@@ -79,6 +81,8 @@ class ProgramText {
   MatrixDomain domain_;
   Params& params_;
   int run_ = 1, made_ = 0, lines_ = 0, stages_ = 1, at_once_ = 1;
+  int beside_ = 0;       // fragments that are loaded where they are used
+  bool joined_ = false;  // whether a tensor that is loaded apart is made of several
   int burden_ = 0;  // of what is loaded apart, on registers: tensors, those of floats and each of joined ones once more
   bool reduces_ = false;
   std::deque<std::pair<const Node*, AccessText>> accesses_;  // of loads, in a fixed order: equal launches, equal text

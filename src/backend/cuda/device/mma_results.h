@@ -94,6 +94,16 @@ struct WarpPlace {
   float* slab;  ///< the warp's Tile::kSlabBytes
 };
 
+/// Calls of an epilogue that are under way at once where it counts: moments want registers, and of those a block that
+/// shares its multiprocessor has half.
+template <class Tile>
+DEV constexpr int counted_together() {
+  if constexpr (requires { Tile::kResident; })
+    return Tile::kResident > 1 ? 4 : Tile::kMostRuns;
+  else
+    return Tile::kMostRuns;
+}
+
 /// Runs the epilogue over a warp's results in runs: a lane has 8 columns of row lane / 4 and of that row + 8 of each
 /// block of 16 x 32. Counts what is stored if the epilogue wants that.
 template <class Tile, class Epilogue, class Params, class RowOf>
@@ -101,7 +111,8 @@ DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace&
                     int columns, WarpCounts<Tile, Epilogue>& counts) {
   constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kFragments = Tile::kWarpN / kLanes / 8;
   constexpr int kPieces = 8 / kRun, kItems = kFragments / 4 * 2 * kPieces;  // calls for 16 rows
-  constexpr int kTogether = kItems < Tile::kMostRuns ? kItems : Tile::kMostRuns;
+  constexpr int kMost = Counting<Epilogue> ? counted_together<Tile>() : Tile::kMostRuns;
+  constexpr int kTogether = kItems < kMost ? kItems : kMost;
   const int some_row = row_of(0), first_column = column + place.column + lane() % 4 * 8;
   UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) {
     const int top = place.row + fragment_step<Tile>() * i + lane() / 4;

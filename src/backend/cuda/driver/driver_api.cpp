@@ -13,7 +13,7 @@ LoadedLibrary find(const SearchSettings& settings) {
   throw Error(ErrorKind::Device, "cuda",
               "no NVIDIA driver: libcuda.so.1 " + (result.problem.empty() ? "not found" : result.problem),
               "install it: " + install_command(Library::Driver, settings) +
-                  "; in a container, start that with its GPUs; --device cpu needs none");
+                  "; in a container, start that with its GPUs; the device cpu needs none");
 }
 
 std::string cuda_version(int version) { return version_text(Library::Driver, static_cast<size_t>(version)); }

@@ -57,7 +57,7 @@ DriverContext::DriverContext(const SearchSettings& settings, int ordinal) : api_
     throw Error(ErrorKind::Device, "cuda",
                 count == 0 ? std::string("the driver shows no GPU")
                            : "no GPU " + std::to_string(ordinal) + "; the driver shows " + std::to_string(count),
-                "CUDA_VISIBLE_DEVICES may hide GPUs; --device cpu needs none");
+                "CUDA_VISIBLE_DEVICES may hide GPUs; the device cpu needs none");
   read_facts(ordinal);
   check(api_.retain_context(&context_, device_), "open " + facts_.name);
   try {
