@@ -6,6 +6,7 @@
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/affine.h"
+#include "tenon/kernels/row_broadcast.h"
 
 namespace tenon {
 namespace {
@@ -19,10 +20,6 @@ struct Refused {
 // Lets on a refusal path (a reduction seen through a reshape) may read this many elements; beyond, a launch of its own.
 constexpr int64_t kLetElements = 65536;
 constexpr int kMaxFormLanes = 4;
-
-bool is_row_broadcast(const Expr& e) {
-  return e.is<nodes::Broadcast>() && e->in[0]->family() == Family::Reduce && e->in[0]->in[0].shape() == e.shape();
-}
 
 class FormBuilder {
  public:
@@ -112,8 +109,8 @@ class FormBuilder {
     for (const Expr& e : topological(std::array{value}))
       if (e->family() == Family::Reduce) last = e;
     if (last)
-      throw Refused{
-          std::string(last->name()) + " of another tensor needs its whole rows, a tile has some columns only", last};
+      throw Refused{std::string(last->name()) + " of another tensor needs its whole rows, a tile has some columns only",
+                    last};
   }
 
   void set_statistic(FormOutput& out, const Shape& s) {
@@ -348,26 +345,6 @@ class FormBuilder {
     return push(g_.make(*e->type, in, e->attrs));
   }
 
-  // The broadcast of a row's reduction that `e` shows through views, if it does.
-  static Expr row_broadcast_below(Expr e) {
-    while (e->family() == Family::View && !is_row_broadcast(e) && e->in.size() == 1) e = e->in[0];
-    return is_row_broadcast(e) ? e : Expr();
-  }
-
-  // True if a chain of views over a row's broadcast reduction gives every row its own value, all along it.
-  bool keeps_rows(const Expr& chain, const Expr& broadcast) {
-    const Expr& reduced = broadcast->in[0];
-    if (chain.shape() != broadcast.shape()) return false;
-    Memo memo;
-    memo.emplace(reduced.get(), input(g_, "row", reduced.dtype(), reduced.shape()));
-    const auto pieces = affine_pieces(rebuild(g_, chain, memo), chain.shape(), chain.shape().rank() - 1);
-    if (!pieces || pieces->size() != 1 || pieces->front().offset != 0) return false;
-    const AffinePiece& p = pieces->front();
-    const int64_t count = reduced.shape().numel();
-    return p.rows.size() == 1 && p.rows[0].extent == count && (p.rows[0].step == 1 || count == 1) &&
-           std::ranges::all_of(p.cols, [](const Digit& d) { return d.step == 0; });
-  }
-
   // Views over row reductions that did not bring the rows back.
   void check_rows() const {
     std::vector<Expr> values = form_.holes;
@@ -375,9 +352,9 @@ class FormBuilder {
     for (const Let& l : form_.lets) values.push_back(l.value);
     for (const Expr& e : topological(values))
       if (const Expr broadcast = row_broadcast_below(e); broadcast && broadcast != e)
-        throw Refused{"a row reduction seen through " + std::string(e->name()) +
-                          " is too large to be computed inside the launch",
-                      broadcast->in[0]};
+        throw Refused{
+            "a row reduction seen through " + std::string(e->name()) + " is too large to be computed inside the launch",
+            broadcast->in[0]};
   }
 
   Expr push_concat(const Expr& e) {

@@ -8,6 +8,9 @@
 namespace tenon {
 namespace {
 
+// Trials that are asked for again: of the anchor alone and of what it absorbs, before and after what stands in front.
+constexpr size_t kRemembered = 4;
+
 bool weight_only(const Expr& e) { return e->rate == Rate::Constant; }
 
 }  // namespace
@@ -16,7 +19,7 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
                       const std::unordered_map<const Node*, std::string>& names) {
   plan_.phases.push_back({rate, {}});
   phase_ = &plan_.phases.back();
-  last_ = nullptr;
+  trials_.clear();
   for (const Expr& r : roots) wanted_.insert(r.get());
   for (const auto& [node, name] : names) result_name_[node] = name;
   const std::vector<Expr> all = topological(roots);
@@ -43,9 +46,16 @@ bool Partitioner::stored_below(const Expr& e) {
 }
 
 Partitioner::TrialPtr Partitioner::attempt(const std::vector<Expr>& values) const {
-  if (last_ && tried_ == values) return last_;
+  for (const TrialPtr& t : trials_)
+    if (t->values == values) return t;
+  if (trials_.size() == kRemembered) trials_.erase(trials_.begin());
+  return trials_.emplace_back(trial_of(values));
+}
+
+Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) const {
   const auto trial = std::make_shared<Trial>();
   Trial& t = *trial;
+  t.values = values;
   Memo memo;
   Graph& g = *t.graph;
   const Replace localise = [this, &g](const Expr& e, std::span<const Expr>) -> Expr {
@@ -84,7 +94,10 @@ Partitioner::TrialPtr Partitioner::attempt(const std::vector<Expr>& values) cons
       }
     }
   }
-  for (const auto& [node, local] : memo) t.source[local.get()] = Expr(node);
+  for (const auto& [node, local] : memo) {
+    Expr& source = t.source[local.get()];
+    if (!source || source->id < node->id) source = Expr(node);  // a boundary rather than what it pins
+  }
   for (size_t i = 0; i < values.size(); ++i) {
     const auto it = result_name_.find(values[i].get());
     t.launch.outputs.push_back(
@@ -94,8 +107,7 @@ Partitioner::TrialPtr Partitioner::attempt(const std::vector<Expr>& values) cons
   t.choice = choose_skeleton(t.launch, t.graph);
   if (t.choice.skeleton) t.launch.skeleton = t.choice.skeleton->name();
   t.launch.form = t.choice.form;
-  tried_ = values;
-  return last_ = trial;
+  return trial;
 }
 
 // Puts in memory whatever stands in the way, one value at a time.
@@ -301,7 +313,7 @@ void Partitioner::add_statistics(std::vector<Expr>& values) const {
 // ---- results ----
 
 void Partitioner::commit(const Trial& trial, const std::vector<Expr>& values, std::vector<Neighbour> apart) {
-  last_ = nullptr;
+  trials_.clear();
   Launch launch = trial.launch;
   Memo memo;
   for (Output& o : launch.outputs) o.value = rebuild(*plan_.graph, o.value, memo);
@@ -315,8 +327,7 @@ void Partitioner::commit(const Trial& trial, const std::vector<Expr>& values, st
   for (size_t i = 0; i < values.size(); ++i) {
     Output& o = launch.outputs[i];
     const bool result = result_name_.contains(values[i].get());
-    if (const auto why = why_stored_.find(values[i].get()); why != why_stored_.end())
-      o.why = why->second;
+    if (const auto why = why_stored_.find(values[i].get()); why != why_stored_.end()) o.why = why->second;
     buffer_of_[values[i].get()] = o.buffer;
     launch_of_buffer_[o.buffer] = launch.name;
     plan_.buffers.push_back({o.buffer, o.value.dtype(), o.value.shape(),

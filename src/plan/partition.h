@@ -33,6 +33,7 @@ class Partitioner {
  private:
   // A launch that may come to be, in a graph of its own: the plan's has what was committed.
   struct Trial {
+    std::vector<Expr> values;
     std::shared_ptr<Graph> graph = std::make_shared<Graph>();
     Launch launch;
     Choice choice;
@@ -42,6 +43,7 @@ class Partitioner {
 
   using TrialPtr = std::shared_ptr<const Trial>;
   TrialPtr attempt(const std::vector<Expr>& values) const;
+  TrialPtr trial_of(const std::vector<Expr>& values) const;
   TrialPtr attempt_or_materialize(const std::vector<Expr>& values);
   TrialPtr attempt_with_reductions(const Region& region);
   void emit_anchor(const Expr& anchor);
@@ -69,15 +71,15 @@ class Partitioner {
   void assume_unreadable(const Expr& anchor);
   std::vector<Expr> read_by(const Region& region) const;
   void add_cone(Choosing& c, const std::vector<Expr>& roots) const;
+  void add_domains(Choosing& c) const;
   void add_sites(Choosing& c, const Region& region) const;
-  const Node* awaited_anchor(const Expr& e) const;
+  const Node* awaited_anchor(const Expr& e, const std::unordered_set<const Node*>& ready) const;
   bool counts_as_memory(const Expr& e) const;
   std::vector<int64_t> bytes_with(const Choosing& c, const std::vector<Expr>& stored) const;
-  Shape domain_below(const Expr& e) const;
   void choose(Choosing& c) const;
   std::string reason(const Choosing& c, const Expr& value) const;
-  bool computes(const Expr& e, const std::vector<Expr>& values) const;
-  void emit_together(std::vector<Expr> values);
+  bool computes(const Expr& root, const std::unordered_set<const Node*>& values) const;
+  void emit_together(const Choosing& c);
   bool leaves(const Expr& e, const Region& region) const;
   bool available(const Expr& e, const Region& region) const;
   std::string refusal_of(const Expr& user, const Region& region) const;
@@ -105,16 +107,14 @@ class Partitioner {
   std::unordered_map<const Node*, std::string> result_name_;
   std::unordered_set<const Node*> wanted_;  // must be in memory when the phase ends
   std::unordered_set<const Node*> emitted_anchor_;
-  std::vector<Expr> assumed_;               // to be in memory, while it is decided what will be
+  std::vector<Expr> assumed_;  // to be in memory, while it is decided what will be
   std::unordered_map<const Node*, std::string> why_stored_;
   std::vector<Neighbour> neighbours_;
   std::unordered_map<const Node*, std::vector<Place>> places_;  // of every node that a launch computes
   std::unordered_set<std::string> with_anchor_;                 // launches
   std::map<std::string, int> name_uses_;
   int next_buffer_ = 0;
-  // The last trial and what it was of, until something is committed: most are asked for twice in a row.
-  mutable std::vector<Expr> tried_;
-  mutable TrialPtr last_;
+  mutable std::vector<TrialPtr> trials_;  // the last ones, until something is put in memory
 };
 
 }  // namespace tenon

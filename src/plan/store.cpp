@@ -14,7 +14,7 @@ namespace {
 // Results without an anchor that share a launch: a device holds all of them in registers.
 constexpr size_t kResultsTogether = 8;
 // Values that are considered together, the last ones where there are more: what is tried grows with their square.
-constexpr size_t kCandidates = 128;
+constexpr size_t kCandidates = 32;
 
 bool earlier(const Expr& a, const Expr& b) { return a->id < b->id; }
 
@@ -24,7 +24,8 @@ bool is_row_reduction(const Expr& e) {
 
 int64_t own_bytes(const Expr& e) { return bytes_of(e.shape(), e.dtype()); }
 
-bool has(const std::vector<Expr>& values, const Expr& e) { return std::ranges::find(values, e) != values.end(); }
+// Values are kept in order.
+bool has(const std::vector<Expr>& values, const Expr& e) { return std::ranges::binary_search(values, e, earlier); }
 
 std::vector<Expr> with(std::vector<Expr> values, const Expr& e) {
   values.insert(std::ranges::upper_bound(values, e, earlier), e);
@@ -48,12 +49,16 @@ std::vector<Expr> without(std::vector<Expr> values, const Expr& e) {
 
 // What is decided together.
 struct Partitioner::Choosing {
-  const Region& region;  // the launch that is about to be made
+  const Region& region;                         // the launch that is about to be made
   std::vector<Expr> cone;                       // what may be stored and what is computed from, in order
   std::map<uint32_t, std::vector<Expr>> sites;  // launches that come anyway, and the values that they read
   std::vector<Expr> stored;                     // in order
-  std::vector<Shape> domains;                   // that launches without an anchor walk over
-  std::unordered_map<const Node*, Shape> domain_of = {};
+  struct Domain {
+    Shape shape;
+    size_t number;
+  };
+  std::unordered_map<const Node*, Domain> domain_of;  // what a launch of the value walks over
+  size_t domains = 0;
 };
 
 // ---- what must be stored ----
@@ -90,12 +95,12 @@ bool Partitioner::assume(Expr e, const std::string& why) {
   buffer_of_[e.get()] = "assumed." + std::to_string(assumed_.size());
   why_stored_.emplace(e.get(), why);
   assumed_.push_back(e);
-  last_ = nullptr;
+  trials_.clear();
   return true;
 }
 
 std::vector<Expr> Partitioner::end_assumptions() {
-  if (!assumed_.empty()) last_ = nullptr;
+  if (!assumed_.empty()) trials_.clear();
   for (const Expr& e : assumed_) buffer_of_.erase(e.get());
   return std::exchange(assumed_, {});
 }
@@ -118,32 +123,32 @@ void Partitioner::assume_unreadable(const Expr& anchor) {
 
 // Stores `forced`, and what else saves bytes below a region and them.
 void Partitioner::emit_stored(const Region& region, std::vector<Expr> forced) {
-  Choosing c{region, {}, {}, {}, {}};
   std::ranges::sort(forced, earlier);
-  c.stored = std::move(forced);
+  Choosing c{region, {}, {}, std::move(forced), {}};
   std::vector<Expr> roots = read_by(region);
   roots.insert(roots.end(), c.stored.begin(), c.stored.end());
   add_cone(c, roots);
-  for (const Expr& e : c.stored) c.domain_of.emplace(e.get(), Shape{});  // a leaf, or of weights alone
   const auto memory = [this](const Expr& e) { return counts_as_memory(e); };
   for (const Expr& e : c.cone) {
     const bool wanted = wanted_.contains(e.get()) && own_bytes(e) <= bytes_read(e->in, memory);
     if ((wanted || e.is<nodes::Materialize>()) && !has(c.stored, e)) c.stored = with(std::move(c.stored), e);
   }
+  add_domains(c);
   const std::vector<Expr> needed = c.stored;
   if (!c.cone.empty()) add_sites(c, region);
   if (needed.size() + c.sites.size() > 1) choose(c);
   for (const Expr& e : c.stored)
     if (!has(needed, e)) why_stored_[e.get()] = reason(c, e);
-  emit_together(c.stored);
+  emit_together(c);
 }
 
 std::vector<Expr> Partitioner::read_by(const Region& region) const {
   std::vector<Expr> out;
   for (const Node* n : region)
     for (const Expr& x : n->in)
-      if (!region.contains(x.get()) && !has(out, x)) out.push_back(x);
+      if (!region.contains(x.get())) out.push_back(x);
   std::ranges::sort(out, earlier);
+  out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 
@@ -164,22 +169,41 @@ void Partitioner::add_cone(Choosing& c, const std::vector<Expr>& roots) const {
     stack.insert(stack.end(), e->in.begin(), e->in.end());
   }
   std::ranges::sort(c.cone, earlier);
-  for (const Expr& e : c.cone) {
-    const Shape domain = domain_below(e);
-    if (std::ranges::find(c.domains, domain) == c.domains.end()) c.domains.push_back(domain);
-    c.domain_of.emplace(e.get(), domain);
-  }
 }
 
-// The last anchor that `e` waits for, or null.
-const Node* Partitioner::awaited_anchor(const Expr& e) const {
+// The rows that are reduced below a value, or its own shape.
+void Partitioner::add_domains(Choosing& c) const {
+  std::unordered_map<const Node*, Shape> rows;
+  for (const Expr& e : c.cone) {
+    const auto reduced =
+        std::find_if(e->in.rbegin(), e->in.rend(), [&](const Expr& x) { return rows.contains(x.get()); });
+    if (is_row_reduction(e))
+      rows.emplace(e.get(), e->in[0].shape());
+    else if (reduced != e->in.rend())
+      rows.emplace(e.get(), Shape(rows.at(reduced->get())));
+  }
+  std::map<std::vector<int64_t>, size_t> numbers;
+  const auto add = [&](const Expr& e) {
+    const auto it = rows.find(e.get());
+    const Shape shape = it == rows.end() ? e.shape() : it->second;
+    const size_t next = numbers.size();
+    c.domain_of.emplace(e.get(),
+                        Choosing::Domain{shape, numbers.try_emplace({shape.begin(), shape.end()}, next).first->second});
+  };
+  std::ranges::for_each(c.cone, add);
+  std::ranges::for_each(c.stored, add);
+  c.domains = numbers.size();
+}
+
+// The last anchor that `e` waits for, or null. `ready` wait for none.
+const Node* Partitioner::awaited_anchor(const Expr& e, const std::unordered_set<const Node*>& ready) const {
   const Node* last = nullptr;
   std::vector<Expr> stack{e};
   std::unordered_set<const Node*> seen;
   while (!stack.empty()) {
     const Expr x = stack.back();
     stack.pop_back();
-    if (in_memory(x) || !seen.insert(x.get()).second) continue;
+    if (in_memory(x) || ready.contains(x.get()) || !seen.insert(x.get()).second) continue;
     if (x->family() != Family::Anchor)
       stack.insert(stack.end(), x->in.begin(), x->in.end());
     else if (!last || last->id < x->id)
@@ -194,56 +218,40 @@ void Partitioner::add_sites(Choosing& c, const Region& region) const {
   constexpr uint32_t kThisLaunch = 0;  // a leaf has this number
   if (!region.empty()) c.sites[kThisLaunch] = read_by(region);
   std::vector<Expr> stack = c.cone;
-  std::unordered_set<const Node*> seen;
-  for (const Expr& e : c.cone) seen.insert(e.get());
+  std::unordered_set<const Node*> seen, ready;
+  for (const Expr& e : c.cone) ready.insert(e.get());
   while (!stack.empty()) {
     const Expr e = stack.back();
     stack.pop_back();
     for (const Expr& u : users_.of(e)) {
-      if (region.contains(u.get()) || in_memory(u) || !seen.insert(u.get()).second) continue;
+      if (region.contains(u.get()) || in_memory(u) || ready.contains(u.get()) || !seen.insert(u.get()).second) continue;
       if (u->family() == Family::Anchor)
         c.sites[u->id] = u->in;
-      else if (const Node* anchor = awaited_anchor(u))
+      else if (const Node* anchor = awaited_anchor(u, ready))
         c.sites[anchor->id].insert(c.sites[anchor->id].end(), u->in.begin(), u->in.end());
       else if (wanted_.contains(u.get()) || u->rate > phase_->rate)
         c.sites[u->id] = {u};
-      else
+      else if (ready.insert(u.get()).second)
         stack.push_back(u);
     }
   }
 }
 
-// The shape whose rows a launch of `e` walks over.
-Shape Partitioner::domain_below(const Expr& root) const {
-  std::vector<Expr> stack{root};
-  std::unordered_set<const Node*> seen;
-  while (!stack.empty()) {
-    const Expr e = stack.back();
-    stack.pop_back();
-    if (counts_as_memory(e) || !seen.insert(e.get()).second) continue;
-    if (is_row_reduction(e)) return e->in[0].shape();
-    stack.insert(stack.end(), e->in.begin(), e->in.end());
-  }
-  return root.shape();
-}
-
 // Bytes of each launch that stores some of `stored`, by domain (values of one share a launch), and of each that reads
 // them.
 std::vector<int64_t> Partitioner::bytes_with(const Choosing& c, const std::vector<Expr>& stored) const {
+  std::vector<std::vector<Expr>> launches(c.domains);
+  for (const Expr& e : stored) launches[c.domain_of.at(e.get()).number].push_back(e);
   std::vector<int64_t> out;
-  for (const Shape& domain : c.domains) {
-    std::vector<Expr> together;
-    for (const Expr& e : stored)
-      if (c.domain_of.at(e.get()) == domain) together.push_back(e);
+  for (const std::vector<Expr>& together : launches) {
     out.push_back(together.empty() ? 0 : target_.launch_bytes);
     for (const Expr& e : together) out.back() += own_bytes(e);
     out.back() += bytes_read(
         together, [&](const Expr& e) { return counts_as_memory(e) || (has(stored, e) && !has(together, e)); });
   }
   for (const auto& [anchor, values] : c.sites)
-    out.push_back(bytes_read(values, [&](const Expr& e) {
-      return counts_as_memory(e) || c.region.contains(e.get()) || has(stored, e);
-    }));
+    out.push_back(bytes_read(
+        values, [&](const Expr& e) { return counts_as_memory(e) || c.region.contains(e.get()) || has(stored, e); }));
   return out;
 }
 
@@ -262,9 +270,10 @@ void Partitioner::choose(Choosing& c) const {
                            own_bytes(users[0]) <= own_bytes(e);  // then rather what its only reader makes of it
     if (!passed_on) candidates.push_back(e);
   }
-  if (candidates.size() > kCandidates) candidates.erase(candidates.begin(), candidates.end() - static_cast<std::ptrdiff_t>(kCandidates));
+  if (candidates.size() > kCandidates)
+    candidates.erase(candidates.begin(), candidates.end() - static_cast<std::ptrdiff_t>(kCandidates));
   const std::vector<Expr> needed = c.stored;
-  for (;;) {
+  while (!candidates.empty()) {
     int64_t least = total(c.stored);
     Expr best;
     for (const Expr& e : candidates) {
@@ -298,14 +307,15 @@ std::string Partitioner::reason(const Choosing& c, const Expr& value) const {
 
 // ---- launches without an anchor ----
 
-// True if a launch of `e` would compute one of `values`, which a launch of their own stores later.
-bool Partitioner::computes(const Expr& root, const std::vector<Expr>& values) const {
+// True if a launch of `root` would compute one of `values`.
+bool Partitioner::computes(const Expr& root, const std::unordered_set<const Node*>& values) const {
+  if (values.empty()) return false;
   std::vector<Expr> stack{root};
   std::unordered_set<const Node*> seen;
   while (!stack.empty()) {
     const Expr e = stack.back();
     stack.pop_back();
-    if (has(values, e)) return true;
+    if (values.contains(e.get())) return true;
     if (!buffer_of_.contains(e.get()) && seen.insert(e.get()).second)
       stack.insert(stack.end(), e->in.begin(), e->in.end());
   }
@@ -313,13 +323,20 @@ bool Partitioner::computes(const Expr& root, const std::vector<Expr>& values) co
 }
 
 // As few launches as skeletons take: what one walk over rows or elements can compute leaves with it.
-void Partitioner::emit_together(std::vector<Expr> values) {
-  while (!values.empty()) {
+void Partitioner::emit_together(const Choosing& c) {
+  for (std::vector<Expr> values = c.stored; !values.empty();) {
     std::vector<Expr> now{values[0]}, later;
+    const Shape& domain = c.domain_of.at(now[0].get()).shape;
+    std::unordered_set<const Node*> apart;  // other launches store them
+    if (now[0].is<nodes::Materialize>()) apart.insert(now[0].get());
+    size_t refusals = is_statistic(now[0]) ? kResultsTogether : 0;
     for (const Expr& e : std::span(values).subspan(1)) {
-      const bool may = !is_statistic(now[0]) && !is_statistic(e) && now.size() < kResultsTogether &&
-                       same_rows(domain_below(now[0]), domain_below(e)) && !computes(e, later);
-      (may && attempt(with(now, e))->choice.skeleton ? now : later).push_back(e);
+      const bool may = now.size() < kResultsTogether && refusals < kResultsTogether && !is_statistic(e) &&
+                       same_rows(domain, c.domain_of.at(e.get()).shape) && !computes(e, apart);
+      const bool joins = may && attempt(with(now, e))->choice.skeleton;
+      if (may && !joins) ++refusals;
+      if (!joins || e.is<nodes::Materialize>()) apart.insert(e.get());
+      (joins ? now : later).push_back(e);
     }
     if (is_statistic(now[0]))
       emit_plain(now[0]);
