@@ -24,7 +24,7 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
   for (const auto& [node, name] : names) result_name_[node] = name;
   const std::vector<Expr> all = topological(roots);
   for (const Expr& e : all)
-    if (e.is<nodes::Materialize>() && !weight_only(e)) wanted_.insert(e.get());
+    if (is_boundary(e)) wanted_.insert(e.get());
   for (const Expr& e : all) {
     if (e->family() == Family::Leaf || in_memory(e) || stored_below(e)) continue;
     if (!fusion_ && !(weight_only(e) && rate != Rate::Constant))
@@ -35,9 +35,14 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
   emit_roots(roots);
 }
 
+// A tensor that lies in memory needs none, and constants are stored as the kernels that read them want them.
+bool Partitioner::is_boundary(const Expr& e) {
+  return e.is<nodes::Materialize>() && !is_memory_leaf(e->in[0]) && !weight_only(e);
+}
+
 // True if `e` pins a value that is stored already: it is that tensor then.
 bool Partitioner::stored_below(const Expr& e) {
-  if (!e.is<nodes::Materialize>() || result_name_.contains(e.get())) return false;
+  if (!is_boundary(e) || result_name_.contains(e.get())) return false;
   const auto it = buffer_of_.find(e->in[0].get());
   if (it == buffer_of_.end()) return false;
   const std::string buffer = it->second;

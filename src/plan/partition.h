@@ -54,6 +54,7 @@ class Partitioner {
   void emit_roots(const std::vector<Expr>& roots);
   void emit_unfused(const Expr& e);
   bool stored_below(const Expr& e);
+  static bool is_boundary(const Expr& e);
   void grow(const Expr& anchor, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each);
   bool absorb_users(const Expr& x, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each);
   void drop_trailing_views(Region& region, const std::vector<Expr>& order) const;

@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kResultsTogether = 8;
 // Values that are considered together, the last ones where there are more: what is tried grows with their square.
 constexpr size_t kCandidates = 32;
+// Launches that are considered as readers: with so many, another one decides nothing.
+constexpr size_t kSites = 16;
 
 bool earlier(const Expr& a, const Expr& b) { return a->id < b->id; }
 
@@ -131,7 +133,7 @@ void Partitioner::emit_stored(const Region& region, std::vector<Expr> forced) {
   const auto memory = [this](const Expr& e) { return counts_as_memory(e); };
   for (const Expr& e : c.cone) {
     const bool wanted = wanted_.contains(e.get()) && own_bytes(e) <= bytes_read(e->in, memory);
-    if ((wanted || e.is<nodes::Materialize>()) && !has(c.stored, e)) c.stored = with(std::move(c.stored), e);
+    if ((wanted || is_boundary(e)) && !has(c.stored, e)) c.stored = with(std::move(c.stored), e);
   }
   add_domains(c);
   const std::vector<Expr> needed = c.stored;
@@ -225,11 +227,14 @@ void Partitioner::add_sites(Choosing& c, const Region& region) const {
     stack.pop_back();
     for (const Expr& u : users_.of(e)) {
       if (region.contains(u.get()) || in_memory(u) || ready.contains(u.get()) || !seen.insert(u.get()).second) continue;
+      if (c.sites.size() > kSites) return;
       if (u->family() == Family::Anchor)
         c.sites[u->id] = u->in;
+      else if (u->rate > phase_->rate)
+        c.sites[u->id] = {e};
       else if (const Node* anchor = awaited_anchor(u, ready))
         c.sites[anchor->id].insert(c.sites[anchor->id].end(), u->in.begin(), u->in.end());
-      else if (wanted_.contains(u.get()) || u->rate > phase_->rate)
+      else if (wanted_.contains(u.get()))
         c.sites[u->id] = {u};
       else if (ready.insert(u.get()).second)
         stack.push_back(u);
@@ -328,14 +333,14 @@ void Partitioner::emit_together(const Choosing& c) {
     std::vector<Expr> now{values[0]}, later;
     const Shape& domain = c.domain_of.at(now[0].get()).shape;
     std::unordered_set<const Node*> apart;  // other launches store them
-    if (now[0].is<nodes::Materialize>()) apart.insert(now[0].get());
+    if (is_boundary(now[0])) apart.insert(now[0].get());
     size_t refusals = is_statistic(now[0]) ? kResultsTogether : 0;
     for (const Expr& e : std::span(values).subspan(1)) {
       const bool may = now.size() < kResultsTogether && refusals < kResultsTogether && !is_statistic(e) &&
                        same_rows(domain, c.domain_of.at(e.get()).shape) && !computes(e, apart);
       const bool joins = may && attempt(with(now, e))->choice.skeleton;
       if (may && !joins) ++refusals;
-      if (!joins || e.is<nodes::Materialize>()) apart.insert(e.get());
+      if (!joins || is_boundary(e)) apart.insert(e.get());
       (joins ? now : later).push_back(e);
     }
     if (is_statistic(now[0]))

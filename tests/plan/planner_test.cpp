@@ -164,6 +164,7 @@ TEST(Planner, AMaterializedValueIsABoundary) {
   EXPECT_EQ(launches(silu(materialize(linear(gelu(x), w))) + x), 2);
   EXPECT_EQ(launches(materialize(gelu(x)) + x), 2);
   EXPECT_EQ(launches(materialize(x) + x), 1) << "where it lies already";
+  EXPECT_EQ(launches(g.make(node_type<nodes::Materialize>(), std::array{x}, {}) + x), 1);
   const Plan p = plan_of(silu(linear(materialize(cast(gelu(x), DType::BF16)), w)));
   EXPECT_EQ(p.buffer(step(p, 0).outputs[0].buffer).dtype, DType::BF16);
 }

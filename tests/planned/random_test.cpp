@@ -4,6 +4,7 @@
 // TENON_RANDOM_FIRST=<seed>.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <random>
@@ -42,7 +43,9 @@ PlanOptions some_options(std::mt19937& random) {
   o.outside = coin();
   o.anchors_alone = random() % 4 == 0;
   o.fold_scales = coin();
-  if (coin()) o.target.launch_bytes = 0;  // as if tensors were large
+  // As if tensors were large; as if a launch were dear, or worth something: what is stored may cost time, no value.
+  constexpr int64_t kMuch = int64_t{1} << 40;
+  if (coin()) o.target.launch_bytes = std::array<int64_t, 3>{0, kMuch, -kMuch}[random() % 3];
   if (coin()) o.target.reads = reads_views;
   return o;
 }
