@@ -45,7 +45,8 @@ class FormBuilder {
       build_anchor();
     else
       build_plain();
-    check_rows();
+    check_rows(form_.holes);
+    for (const Let& l : form_.lets) check_rows(std::array{l.value});
   }
 
   /// The node of the launch's own graph whose value `e` is; of a node made on the way, the first computed one below it.
@@ -87,6 +88,7 @@ class FormBuilder {
       out.dtype = values_[i].dtype();
       const Expr core = rebuild(g_, cores[i], memo);
       out.value = push(core);
+      check_rows(std::array{out.value});
       check_reduces_nothing(out.value);
       out.statistic = statistics[i];
       if (out.statistic) {
@@ -251,6 +253,7 @@ class FormBuilder {
         out.place = unchain(input(g_, out.buffer, out.dtype, values_[i].shape()), chain);
       }
       out.value = push(core);
+      check_rows(std::array{out.value});
       const Shape domain = domain_of(out.value);
       if (domain_set && domain != form_.domain)
         throw Refused{"results over " + domain.str() + " and over " + form_.domain.str() + " cannot share a launch",
@@ -346,10 +349,7 @@ class FormBuilder {
   }
 
   // Views over row reductions that did not bring the rows back.
-  void check_rows() const {
-    std::vector<Expr> values = form_.holes;
-    for (const FormOutput& o : form_.outputs) values.push_back(o.value);
-    for (const Let& l : form_.lets) values.push_back(l.value);
+  static void check_rows(std::span<const Expr> values) {
     for (const Expr& e : topological(values))
       if (const Expr broadcast = row_broadcast_below(e); broadcast && broadcast != e)
         throw Refused{

@@ -61,6 +61,7 @@ struct Partitioner::Choosing {
   };
   std::unordered_map<const Node*, Domain> domain_of;  // what a launch of the value walks over
   size_t domains = 0;
+  std::unordered_map<const Node*, uint64_t> readers = {};  // a bit for each site that computes the value
 };
 
 // ---- what must be stored ----
@@ -138,6 +139,7 @@ void Partitioner::emit_stored(const Region& region, std::vector<Expr> forced) {
   add_domains(c);
   const std::vector<Expr> needed = c.stored;
   if (!c.cone.empty()) add_sites(c, region);
+  add_readers(c);
   if (needed.size() + c.sites.size() > 1) choose(c);
   for (const Expr& e : c.stored)
     if (!has(needed, e)) why_stored_[e.get()] = reason(c, e);
@@ -242,28 +244,51 @@ void Partitioner::add_sites(Choosing& c, const Region& region) const {
   }
 }
 
+void Partitioner::add_readers(Choosing& c) const {
+  uint64_t bit = 1;
+  for (const auto& [anchor, values] : c.sites) {
+    std::vector<Expr> stack = values;
+    while (!stack.empty()) {
+      const Expr e = stack.back();
+      stack.pop_back();
+      if (counts_as_memory(e) || c.region.contains(e.get()) || (c.readers[e.get()] & bit)) continue;
+      c.readers[e.get()] |= bit;
+      stack.insert(stack.end(), e->in.begin(), e->in.end());
+    }
+    bit <<= 1;
+  }
+}
+
 // Bytes of each launch that stores some of `stored`, by domain (values of one share a launch), and of each that reads
-// them.
-std::vector<int64_t> Partitioner::bytes_with(const Choosing& c, const std::vector<Expr>& stored) const {
+// them. With `changed`, what readers of that move only, otherwise as `before`.
+std::vector<int64_t> Partitioner::bytes_with(const Choosing& c, const std::vector<Expr>& stored, const Expr& changed,
+                                             const std::vector<int64_t>& before) const {
   std::vector<std::vector<Expr>> launches(c.domains);
   for (const Expr& e : stored) launches[c.domain_of.at(e.get()).number].push_back(e);
   std::vector<int64_t> out;
   for (const std::vector<Expr>& together : launches) {
     out.push_back(together.empty() ? 0 : target_.launch_bytes);
+    if (together.empty()) continue;
     for (const Expr& e : together) out.back() += own_bytes(e);
     out.back() += bytes_read(
         together, [&](const Expr& e) { return counts_as_memory(e) || (has(stored, e) && !has(together, e)); });
   }
-  for (const auto& [anchor, values] : c.sites)
-    out.push_back(bytes_read(
-        values, [&](const Expr& e) { return counts_as_memory(e) || c.region.contains(e.get()) || has(stored, e); }));
+  const auto readers = c.readers.find(changed.get());
+  uint64_t read = changed ? readers == c.readers.end() ? 0 : readers->second : ~uint64_t{0};
+  const auto memory = [&](const Expr& e) {
+    return counts_as_memory(e) || c.region.contains(e.get()) || has(stored, e);
+  };
+  for (const auto& [anchor, values] : c.sites) {
+    out.push_back(read & 1 ? bytes_read(values, memory) : before[out.size()]);
+    read >>= 1;
+  }
   return out;
 }
 
 // Adds the value that saves most, until none saves anything; of equal ones the last, which leaves least to do.
 void Partitioner::choose(Choosing& c) const {
-  const auto total = [&](const std::vector<Expr>& stored) {
-    const std::vector<int64_t> bytes = bytes_with(c, stored);
+  std::vector<int64_t> now = bytes_with(c, c.stored);
+  const auto total = [](const std::vector<int64_t>& bytes) {
     return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
   };
   std::vector<Expr> candidates;
@@ -279,25 +304,31 @@ void Partitioner::choose(Choosing& c) const {
     candidates.erase(candidates.begin(), candidates.end() - static_cast<std::ptrdiff_t>(kCandidates));
   const std::vector<Expr> needed = c.stored;
   while (!candidates.empty()) {
-    int64_t least = total(c.stored);
+    int64_t least = total(now);
     Expr best;
     for (const Expr& e : candidates) {
       if (has(c.stored, e)) continue;
-      const int64_t bytes = total(with(c.stored, e));
+      const int64_t bytes = total(bytes_with(c, with(c.stored, e), e, now));
       if (bytes <= least) best = e;
       least = std::min(least, bytes);
     }
     if (!best) break;
     c.stored = with(std::move(c.stored), best);
+    now = bytes_with(c, c.stored, best, now);
   }
-  for (const Expr& e : candidates)  // what others made superfluous
-    if (has(c.stored, e) && !has(needed, e) && total(without(c.stored, e)) < total(c.stored))
-      c.stored = without(std::move(c.stored), e);
+  for (const Expr& e : candidates) {  // what others made superfluous
+    if (!has(c.stored, e) || has(needed, e)) continue;
+    const std::vector<int64_t> bytes = bytes_with(c, without(c.stored, e), e, now);
+    if (total(bytes) >= total(now)) continue;
+    c.stored = without(std::move(c.stored), e);
+    now = bytes;
+  }
 }
 
 // "moves 62 MB, 186 MB if 3 launches computed it"
 std::string Partitioner::reason(const Choosing& c, const Expr& value) const {
-  const std::vector<int64_t> read_back = bytes_with(c, c.stored), again = bytes_with(c, without(c.stored, value));
+  const std::vector<int64_t> read_back = bytes_with(c, c.stored),
+                             again = bytes_with(c, without(c.stored, value), value, read_back);
   int64_t once = 0, otherwise = 0;
   int launches = 0;
   for (size_t i = 0; i < read_back.size(); ++i) {
