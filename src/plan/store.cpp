@@ -325,7 +325,7 @@ void Partitioner::choose(Choosing& c) const {
   }
 }
 
-// "moves 62 MB, 186 MB if 3 launches computed it"
+// "62 MB moved with it in memory, 186 MB if 3 launches compute it"
 std::string Partitioner::reason(const Choosing& c, const Expr& value) const {
   const std::vector<int64_t> read_back = bytes_with(c, c.stored),
                              again = bytes_with(c, without(c.stored, value), value, read_back);

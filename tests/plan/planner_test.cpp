@@ -169,6 +169,17 @@ TEST(Planner, AMaterializedValueIsABoundary) {
   EXPECT_EQ(p.buffer(step(p, 0).outputs[0].buffer).dtype, DType::BF16);
 }
 
+TEST(Planner, CountsBytesThatViewsLetThrough) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 32});
+  const auto row = [&](int64_t i) { return slice(x, 0, i, i + 1); };
+  EXPECT_EQ(plan_of(row(0) * 2.0).bytes(), 4 * (32 + 32));
+  EXPECT_EQ(plan_of(row(0) + row(1)).bytes(), 4 * (64 + 32));
+  EXPECT_EQ(plan_of(x + row(0)).bytes(), 4 * (128 + 128)) << "no more than there is";
+  const Expr table = param(g, "table", DType::F32, {1000, 32}), at = input(g, "at", DType::I32, {4});
+  EXPECT_EQ(plan_of(gather(table, at) + x).bytes(), 4 * (128 + 4 + 128 + 128));
+}
+
 TEST(Planner, RowsAndQuantisation) {
   Graph g;
   const Expr x = input(g, "x", DType::BF16, {6, 64});

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/golden.h"
+#include "tenon/explain/explanation.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/affine.h"
 
@@ -188,6 +189,7 @@ TEST(SandwichNorms, TheReasonHasFigures) {
                        "[0-9.]+ MB moved with it in memory, [0-9.]+ MB if 2 launches compute it")));
   EXPECT_THAT(why, testing::Contains("absmax of another tensor needs its whole rows, a tile has some columns only"));
   EXPECT_EQ(print_plan(parse_plan(print_plan(p))), print_plan(p));
+  EXPECT_THAT(explanation_text(explain(p, {}, 0)), testing::ContainsRegex("stored: t[0-9]+: [0-9.]+ MB moved with it"));
 }
 
 }  // namespace
