@@ -4,15 +4,10 @@
 #include <iostream>
 
 #include "described.h"
+#include "tenon/core/text.h"
 
 namespace tenon::cli {
 namespace {
-
-std::string joined(const std::vector<std::string>& words, const char* separator) {
-  std::string out;
-  for (const std::string& w : words) out += (out.empty() ? "" : separator) + w;
-  return out;
-}
 
 // 'text' as one word of a shell. fish alone knows \' inside quotes; '\'' is understood by all three.
 std::string quoted(const std::string& text) {

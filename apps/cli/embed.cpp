@@ -74,7 +74,7 @@ std::vector<fs::path> check_outputs(const EmbedFlags& f) {
   return pictures;
 }
 
-std::vector<float> joined(const std::vector<Embedding>& all, std::vector<float> Embedding::*part) {
+std::vector<float> concatenated(const std::vector<Embedding>& all, std::vector<float> Embedding::*part) {
   std::vector<float> out;
   for (const Embedding& e : all) out.insert(out.end(), (e.*part).begin(), (e.*part).end());
   return out;
@@ -84,7 +84,7 @@ void write_features(AtomicFile& file, const EmbedFlags& f, const std::string& mo
                     const std::vector<Embedding>& all) {
   const int64_t count = static_cast<int64_t>(all.size()), width = static_cast<int64_t>(all[0].feature.size());
   if (fs::path(f.output).extension() == ".npy")
-    return write_npy(file, {count, width}, joined(all, &Embedding::feature));
+    return write_npy(file, {count, width}, concatenated(all, &Embedding::feature));
   ordered_json out{{"model", model}, {"width", width}, {"images", ordered_json::array()}};
   for (size_t i = 0; i < all.size(); ++i) out["images"].push_back({{"path", f.images[i]}, {"feature", all[i].feature}});
   const std::string text = json_text(out) + "\n";
@@ -100,7 +100,7 @@ void write_outputs(const EmbedFlags& f, const ImageEncoder& encoder, const std::
   if (!f.patches.empty())
     write_npy(files.emplace_back(f.patches, overwrite(f)),
               {static_cast<int64_t>(all.size()), first.rows, first.columns, static_cast<int64_t>(first.feature.size())},
-              joined(all, &Embedding::patches));
+              concatenated(all, &Embedding::patches));
   if (!pictures.empty()) {
     const std::vector<Image> drawn = principal_components(all, encoder.config().patch);
     for (size_t i = 0; i < drawn.size(); ++i) files.emplace_back(pictures[i], overwrite(f)).write(encode_png(drawn[i]));

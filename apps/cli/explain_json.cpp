@@ -23,10 +23,9 @@ ordered_json holes_of(const ExplainedLaunch& l) {
 }
 
 ordered_json apart_json(const KeptApart& k) {
-  static constexpr const char* kKinds[] = {"refused", "fused", "anchor"};
   ordered_json into = ordered_json::array();
   for (const Place& place : k.into) into.push_back({{"launch", place.launch}, {"hole", place.hole}});
-  return {{"kind", kKinds[static_cast<int>(k.kind)]}, {"what", k.what}, {"why", k.why}, {"into", into}};
+  return {{"kind", kApartNames[static_cast<size_t>(k.kind)]}, {"what", k.what}, {"why", k.why}, {"into", into}};
 }
 
 ordered_json launch_json(const ExplainedLaunch& l, const std::optional<Roofline>& peak) {

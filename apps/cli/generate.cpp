@@ -172,10 +172,10 @@ void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
   app.add_option("--steps,--num-inference-steps", f.steps, "steps (default: the model's)")->transform(whole_number());
   app.add_option("--cfg-scale,--guidance-scale", f.cfg_scale, "guidance; 1 turns it off (default: the model's)")
       ->check(guidance_scale());
-  std::string samplers;
-  for (const std::string& name : scheduler_names()) samplers += (samplers.empty() ? "" : ", ") + name;
-  offer(app.add_option("--sampling-method,--sampler", f.sampler, "sampler: " + samplers + " (default: the model's)"),
-        scheduler_names());
+  const std::vector<std::string> samplers = scheduler_names();
+  offer(app.add_option("--sampling-method,--sampler", f.sampler,
+                       "sampler: " + joined(samplers) + " (default: the model's)"),
+        samplers);
   only(app.add_option("--scheduler", f.schedule, "noise levels (default: the sampler's)"),
        {"default", "discrete", "karras"});
   app.add_option("--eta", f.eta, "share of fresh noise, of samplers that have one");

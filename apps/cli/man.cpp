@@ -3,6 +3,7 @@
 
 #include "described.h"
 #include "tenon/core/options.h"
+#include "tenon/core/text.h"
 #include "version.h"
 #include "vocabulary.h"
 
@@ -36,11 +37,8 @@ void print_options(std::ostream& out, const std::vector<DescribedOption>& option
     out << names << "\n" << roff(o.help);
     if (!o.fallback.empty()) out << " (default: " << roff(o.fallback) << ")";
     out << "\n";
-    if (!o.choices.empty()) {
-      std::string list;
-      for (const std::string& choice : o.choices) list += (list.empty() ? "" : ", ") + choice;
-      out << ".br\n" << (o.beside == Beside::Nothing ? "one of " : "such as ") << roff(list) << "\n";
-    }
+    if (!o.choices.empty())
+      out << ".br\n" << (o.beside == Beside::Nothing ? "one of " : "such as ") << roff(joined(o.choices)) << "\n";
   }
 }
 
@@ -48,12 +46,7 @@ void print_vocabulary(std::ostream& out) {
   const KnownWords known = vocabulary();
   if (known.empty()) return;
   out << ".SH VOCABULARY\n" << roff(kVocabularyIntroduction) << "\n";
-  for (const auto& [kind, words] : known) {
-    out << ".TP\n.B " << roff(kind) << "\n";
-    std::string list;
-    for (const std::string& word : words) list += (list.empty() ? "" : " ") + word;
-    out << roff(list) << "\n";
-  }
+  for (const auto& [kind, words] : known) out << ".TP\n.B " << roff(kind) << "\n" << roff(joined(words, " ")) << "\n";
 }
 
 void print_page(std::ostream& out, const DescribedProgram& program) {

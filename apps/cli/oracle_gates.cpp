@@ -10,29 +10,10 @@
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/runtime/executable.h"
+#include "tenon/runtime/own_buffers.h"
 
 namespace tenon::cli {
 namespace {
-
-// Buffers in memory of their own, poisoned with NaN, so that each still holds its value when the run is over.
-class OwnBuffers {
- public:
-  OwnBuffers(const Plan& plan, Backend& backend) {
-    const std::shared_ptr<Stream> stream = backend.make_stream();
-    for (const Buffer& b : plan.buffers) {
-      if (b.stored) continue;  // nobody else writes there
-      memory_.push_back(backend.allocate(std::max<int64_t>(b.bytes, 1)));
-      const std::vector<unsigned char> poison(static_cast<size_t>(b.bytes), 0xff);
-      backend.copy_in(*stream, memory_.back().get(), poison.data(), b.bytes);
-      bound_[b.name] = memory_.back().get();
-    }
-  }
-  const std::map<std::string, void*>& bound() const { return bound_; }
-
- private:
-  std::vector<std::shared_ptr<void>> memory_;
-  std::map<std::string, void*> bound_;
-};
 
 int64_t reduction_length(const Launch& launch) {
   const Expr anchor = anchor_of(launch);
@@ -120,7 +101,7 @@ GateCase check_launch(const Launch& launch, const Executable& run, const WeightS
 void oracle_gates(const std::string& part, const Plan& plan, const std::shared_ptr<Backend>& backend,
                   const WeightSource& weights, const OnCase& done) {
   const OwnBuffers memory(plan, *backend);
-  Executable run(plan, backend, weights, memory.bound());
+  Executable run(plan, backend, weights, memory.all());
   set_sample_inputs(run);
   run.run_all();
   for (const Phase& phase : plan.phases)

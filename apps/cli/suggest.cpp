@@ -4,6 +4,7 @@
 
 #include "described.h"
 #include "tenon/core/similar.h"
+#include "tenon/core/text.h"
 
 namespace tenon::cli {
 namespace {
@@ -45,10 +46,8 @@ std::string wanted_values(const DescribedOption& option, const std::vector<std::
   const std::string names = given_flags(option, arguments) + ": ";
   if (too_many) return names + "given more than once";
   if (option.argument.ends_with("INT") || option.argument.starts_with("FLOAT")) return names + "needs a number";
-  std::string list;
-  if (option.beside == Beside::Nothing)
-    for (const std::string& choice : option.choices) list += (list.empty() ? ": " : ", ") + choice;
-  return names + "needs a value" + list;
+  const bool listed = option.beside == Beside::Nothing && !option.choices.empty();
+  return names + "needs a value" + (listed ? ": " + joined(option.choices) : "");
 }
 
 // The same of the flag that `failure` names first; empty for a failure of another kind.

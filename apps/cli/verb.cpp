@@ -11,6 +11,7 @@
 #include "tenon/core/log.h"
 #include "tenon/core/options.h"
 #include "tenon/core/similar.h"
+#include "tenon/core/text.h"
 #include "tenon/io/json.h"
 #include "tenon/pipelines/family.h"
 #include "tenon/pipelines/random_weights.h"
@@ -25,12 +26,6 @@ std::vector<Verb>& registry() {
 std::map<const CLI::Option*, Offer>& offers() {
   static std::map<const CLI::Option*, Offer> all;
   return all;
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& w : words) out += (out.empty() ? "" : ", ") + w;
-  return out;
 }
 
 // Digits only; -1 otherwise.

@@ -68,6 +68,12 @@ std::string number_text(double value) {
   return text;
 }
 
+std::string joined(std::span<const std::string> words, std::string_view separator) {
+  std::string out;
+  for (size_t i = 0; i < words.size(); ++i) out.append(i ? separator : "").append(words[i]);
+  return out;
+}
+
 std::string escaped(std::string_view foreign) {
   std::string out;
   for (size_t at = 0; at < foreign.size();) out += next_shown(foreign, at);

@@ -1,6 +1,7 @@
 // Text for people: numbers, and what comes from files and users.
 #pragma once
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -8,6 +9,9 @@ namespace tenon {
 
 /// Six significant digits, without trailing zeros: "7.5", "0.01", "1e-05".
 std::string number_text(double value);
+
+/// "a, b, c".
+std::string joined(std::span<const std::string> words, std::string_view separator = ", ");
 
 /// Foreign text (a name, a value of a file, an argument) as one line that a terminal can be given: control characters,
 /// C1 controls, marks that turn the direction of writing, invisible characters and bytes that are not UTF-8 become

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tenon/expr/expr.h"
@@ -30,6 +31,8 @@ enum class Apart : uint8_t {
   Fused,    ///< in a hole of another anchor's launch, where it belongs as well
   Anchor    ///< an anchor itself, which reads the result through an input hole
 };
+/// Their names in texts and JSON.
+inline constexpr std::string_view kApartNames[] = {"refused", "fused", "anchor"};
 
 /// A reader that stayed out of a launch, why, and where it is computed.
 struct KeptApart {

@@ -35,9 +35,7 @@ const ModelPreset& model_preset(std::string_view name) {
 }
 
 void refuse_preset(const std::string& name, const std::vector<std::string>& known) {
-  std::string list;
-  for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
-  throw Error(ErrorKind::Usage, "model", "no preset named '" + shown(name) + "'; known are " + list,
+  throw Error(ErrorKind::Usage, "model", "no preset named '" + shown(name) + "'; known are " + joined(known),
               did_you_mean(name, known));
 }
 

@@ -75,7 +75,9 @@ std::string_view without_prefix(std::string_view name) {
   return name;
 }
 
+// The whole root of a square of at least 1; 0 of anything else.
 int64_t root_of(int64_t n) {
+  if (n < 1) return 0;
   const auto r = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(n))));
   return r * r == n ? r : 0;
 }

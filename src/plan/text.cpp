@@ -22,7 +22,6 @@ namespace tenon {
 namespace {
 
 constexpr std::string_view kRoles[] = {"temporary", "input", "output"};
-constexpr std::string_view kApart[] = {"refused", "fused", "anchor"};
 
 std::string quoted(std::string_view s) {
   std::string out = "\"";
@@ -50,7 +49,7 @@ void print_launch(std::ostringstream& out, const Launch& l) {
   for (size_t i = 0; i < l.settled.size(); ++i) out << (i ? " " : "  settled ") << quoted(l.settled[i]);
   if (!l.settled.empty()) out << "\n";
   for (const KeptApart& k : l.apart) {
-    out << "  apart " << kApart[static_cast<size_t>(k.kind)] << " " << quoted(k.what) << " " << quoted(k.why);
+    out << "  apart " << kApartNames[static_cast<size_t>(k.kind)] << " " << quoted(k.what) << " " << quoted(k.why);
     for (const Place& place : k.into) out << " " << quoted(place.launch) << " " << quoted(place.hole);
     out << "\n";
   }
@@ -192,9 +191,9 @@ class PlanParser {
 
   KeptApart parse_apart(LineReader& in) {
     KeptApart k;
-    const auto it = std::find(std::begin(kApart), std::end(kApart), in.word());
-    if (it == std::end(kApart)) in.fail("refused, fused or anchor");
-    k.kind = static_cast<Apart>(it - std::begin(kApart));
+    const auto it = std::find(std::begin(kApartNames), std::end(kApartNames), in.word());
+    if (it == std::end(kApartNames)) in.fail("refused, fused or anchor");
+    k.kind = static_cast<Apart>(it - std::begin(kApartNames));
     k.what = in.text();
     k.why = in.text();
     while (!in.done()) {

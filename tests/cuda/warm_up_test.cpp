@@ -1,7 +1,7 @@
 // Warming up: what a first run would load is loaded before, and the first run after it is recorded already.
 #include <gtest/gtest.h>
 
-#include "cuda/emulator.h"
+#include "cuda/counting_emulator.h"
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
@@ -9,15 +9,6 @@
 
 namespace tenon {
 namespace {
-
-class CountingEmulator : public cuda::test::Emulator {
- public:
-  std::unique_ptr<cuda::Recording> record(const std::function<void(Stream&)>& runs) override {
-    ++recordings;
-    return Emulator::record(runs);
-  }
-  int recordings = 0;
-};
 
 Plan squares(Graph& g) {
   const Expr x = input(g, "x", DType::F32, {4, 16});
@@ -33,7 +24,7 @@ std::vector<float> ramp() {
 TEST(WarmUp, TheNextRunIsRecorded) {
   for (const bool warm : {false, true}) {
     Graph g;
-    const auto device = std::make_shared<CountingEmulator>();
+    const auto device = std::make_shared<cuda::test::CountingEmulator>();
     Executable e(squares(g), cuda::make_cuda_backend(device), HostWeights());
     if (warm) e.warm_up();
     EXPECT_EQ(device->recordings, 0);

@@ -94,12 +94,13 @@ inline float first_value(const tenon::TensorView& view) {
   return static_cast<float>(tenon::load_element(view.dtype, view.data, 0));
 }
 
-/// 64-bit FNV-1a over 32-bit words, little endian, as the fixtures' scripts compute it.
+/// 64-bit FNV-1a over bytes and 32-bit words, little endian, as tools/fixtures/hashing.py computes it.
 class Fnv {
  public:
   void add(uint32_t word) {
-    for (int i = 0; i < 4; ++i) state_ = (state_ ^ ((word >> (8 * i)) & 255u)) * 0x100000001b3u;
+    for (int i = 0; i < 4; ++i) add_byte((word >> (8 * i)) & 255u);
   }
+  void add_byte(uint32_t byte) { state_ = (state_ ^ byte) * 0x100000001b3u; }
   std::string hex() const {
     char text[17];
     std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(state_));
@@ -109,5 +110,11 @@ class Fnv {
  private:
   uint64_t state_ = 0xcbf29ce484222325u;
 };
+
+inline std::string fnv_of(std::string_view bytes) {
+  Fnv hash;
+  for (const char c : bytes) hash.add_byte(static_cast<unsigned char>(c));
+  return hash.hex();
+}
 
 }  // namespace io_test

@@ -2,13 +2,12 @@
 #include <fstream>
 
 #include "io_test_tools.h"
-#include "tenon/core/utf8.h"
+#include "random_strings.h"
 #include "tenon/io/bpe.h"
 #include "tenon/io/clip_text.h"
 #include "tenon/io/clip_tokenizer.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
-#include "tenon/io/random.h"
 
 namespace {
 using namespace io_test;
@@ -90,30 +89,6 @@ TEST(ClipTokenizer, HandPickedCorpusEqualsTransformers) {
   }
   EXPECT_GE(cases, 50);
 }
-
-// The recipe of tools/fixtures/tokenizer_clip.py: the same draws from the same generator make the same strings.
-class RandomStrings {
- public:
-  explicit RandomStrings(const json& recipe) : generator_(recipe["seed"].get<uint64_t>()), pools_(recipe["pools"]) {}
-  std::string next() {
-    std::string text;
-    for (uint32_t pieces = 1 + draw(12); pieces > 0; --pieces) {
-      const json& pool = pools_[draw(pools_.size())];
-      for (uint32_t n = 1 + draw(6); n > 0; --n) {
-        if (pool[0].is_string())
-          text += pool[draw(pool.size())].get<std::string>();
-        else
-          append_utf8(text, pool[0].get<uint32_t>() + draw(pool[1].get<size_t>() - pool[0].get<size_t>() + 1));
-      }
-    }
-    return text;
-  }
-
- private:
-  uint32_t draw(size_t n) { return generator_.next() % static_cast<uint32_t>(n); }
-  TorchGenerator generator_;
-  json pools_;
-};
 
 TEST(ClipTokenizer, RandomStringsEqualTransformers) {
   const json recipe = read_json(fixture("clip/random.json"));

@@ -11,6 +11,7 @@
 #include "tenon/expr/oracle.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
+#include "tenon/runtime/own_buffers.h"
 
 namespace tenon::planned {
 namespace {
@@ -68,31 +69,12 @@ std::string parses_back(const Plan& plan) {
                        : "the plan prints, parses and prints otherwise:\n" + diff_plans(plan, parse_plan(text));
 }
 
-// Buffers in memory of their own, poisoned with NaN.
-class OwnBuffers {
- public:
-  OwnBuffers(const Plan& plan, Backend& backend) {
-    const std::shared_ptr<Stream> stream = backend.make_stream();
-    for (const Buffer& b : plan.buffers) {
-      if (b.stored) continue;  // nobody else writes there
-      memory_.push_back(backend.allocate(std::max<int64_t>(b.bytes, 1)));
-      const std::vector<unsigned char> poison(static_cast<size_t>(b.bytes), 0xff);
-      backend.copy_in(*stream, memory_.back().get(), poison.data(), b.bytes);
-      bound_[b.name] = memory_.back().get();
-    }
-  }
-  const std::map<std::string, void*>& all() const { return bound_; }
-  std::map<std::string, void*> outside(const Plan& plan) const {
-    std::map<std::string, void*> out;
-    for (const Buffer& b : plan.buffers)
-      if (b.outside) out[b.name] = bound_.at(b.name);
-    return out;
-  }
-
- private:
-  std::vector<std::shared_ptr<void>> memory_;
-  std::map<std::string, void*> bound_;
-};
+std::map<std::string, void*> outside(const Plan& plan, const OwnBuffers& own) {
+  std::map<std::string, void*> out;
+  for (const Buffer& b : plan.buffers)
+    if (b.outside) out[b.name] = own.all().at(b.name);
+  return out;
+}
 
 void set_inputs(Executable& run, const Tensors& tensors) {
   for (const Buffer& b : run.plan().buffers) {
@@ -142,7 +124,7 @@ std::string run_checks(const Plan& plan, const Device& device, const Tensors& te
   for (const Phase& p : plan.phases)
     for (const Launch& l : p.launches)
       if (const std::string wrong = check_launch(l, apart, tensors); !wrong.empty()) return wrong;
-  Executable together(plan, device.backend, weights, again.outside(plan));
+  Executable together(plan, device.backend, weights, outside(plan, again));
   set_inputs(together, tensors);
   together.run_all();
   if (const std::string wrong = same_bits(apart, together, "in the arena"); !wrong.empty()) return wrong;

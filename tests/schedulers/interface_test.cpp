@@ -154,6 +154,8 @@ TEST(Schedulers, BadSettings) {
   json zero = with("rescale_betas_zero_snr", true);
   zero["timestep_spacing"] = "trailing";
   expect_error(ErrorKind::Model, "no signal", [&] { timesteps("ddim", zero, 4); });
+  for (const char* sampler : {"euler", "euler_a", "dpm++2m"})  // 0.5^1000 is 0 in f32: infinite noise
+    expect_error(ErrorKind::Model, "no signal", [&] { timesteps(sampler, with("beta_start", 0.5), 4); });
   EXPECT_NO_THROW(make_scheduler("ddim", with("trained_betas", nullptr))) << "null means absent";
 }
 

@@ -3,12 +3,12 @@
 #include <chrono>
 
 #include "io/io_test_tools.h"
+#include "io/random_strings.h"
 #include "tenon/core/utf8.h"
 #include "tenon/io/bpe.h"
 #include "tenon/io/byte_level_tokenizer.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
-#include "tenon/io/random.h"
 #include "tenon/io/unicode.h"
 #include "text/real_vocabularies.h"
 
@@ -32,46 +32,22 @@ ByteLevelTokenizer small(const std::string& variant) {
   return ByteLevelTokenizer::from_json(file.dump(), "fixture");
 }
 
-// The recipe of tools/fixtures/byte_level.py: the same draws from the same generator make the same strings.
+// One of `break` of the random strings has a byte of its own, which may not be UTF-8.
 class ByteLevelStrings {
  public:
-  ByteLevelStrings() : generator_(recipe()["seed"].get<uint64_t>()), pools_(recipe()["pools"]) {}
   std::string next() {
-    std::string text;
-    for (uint32_t pieces = 1 + draw(12); pieces > 0; --pieces) {
-      const json& pool = pools_[draw(pools_.size())];
-      for (uint32_t n = 1 + draw(6); n > 0; --n) {
-        if (pool[0].is_string())
-          text += pool[draw(pool.size())].get<std::string>();
-        else
-          append_utf8(text, pool[0].get<uint32_t>() + draw(pool[1].get<size_t>() - pool[0].get<size_t>() + 1));
-      }
-    }
+    std::string text = strings_.next();
     if (index_++ % recipe()["break"].get<uint32_t>() == 0) {
-      const uint32_t at = draw(text.size());
-      text[at] = static_cast<char>(draw(256));
+      const uint32_t at = strings_.draw(text.size());
+      text[at] = static_cast<char>(strings_.draw(256));
     }
     return replace_invalid_utf8(text);
   }
 
  private:
-  uint32_t draw(size_t n) { return generator_.next() % static_cast<uint32_t>(n); }
-  TorchGenerator generator_;
-  json pools_;
+  RandomStrings strings_{recipe()};
   uint32_t index_ = 0;
 };
-
-uint64_t fnv(std::string_view data) {
-  uint64_t h = 0xcbf29ce484222325u;
-  for (const char c : data) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-  return h;
-}
-
-std::string hex(uint64_t value) {
-  char out[20];
-  std::snprintf(out, sizeof out, "%016llx", static_cast<unsigned long long>(value));
-  return out;
-}
 
 std::string ids_bytes(Ids ids) {
   ids.push_back(-1);
@@ -97,8 +73,8 @@ void expect_recorded(const ByteLevelTokenizer& tokenizer, const std::string& nam
       for (const int32_t id : row) streamed += stream.push(id);
       ASSERT_EQ(streamed + stream.finish(), tokenizer.decode(row, true));
     }
-    EXPECT_EQ(hex(fnv(ids)), expected["ids"][b]) << name << ", ids of block " << b;
-    EXPECT_EQ(hex(fnv(text)), expected["text"][b]) << name << ", text of block " << b;
+    EXPECT_EQ(fnv_of(ids), expected["ids"][b]) << name << ", ids of block " << b;
+    EXPECT_EQ(fnv_of(text), expected["text"][b]) << name << ", text of block " << b;
   }
 }
 

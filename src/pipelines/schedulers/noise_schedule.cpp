@@ -111,6 +111,8 @@ std::vector<double> NoiseSchedule::sigmas() const {
   std::vector<double> out;
   for (const double a : product_) {
     const float variance = static_cast<float>(1 - a) / static_cast<float>(a);
+    TENON_CHECK(Model, std::isfinite(variance), "beta_start, beta_end")
+        << "the betas leave no signal at timestep " << out.size() << " of 0.." << train_steps() - 1;
     out.push_back(static_cast<double>(std::sqrt(variance)));
   }
   return out;

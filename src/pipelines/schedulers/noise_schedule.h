@@ -36,7 +36,7 @@ class NoiseSchedule {
   int steps_offset() const { return steps_offset_; }
   /// a[t]; t outside 0..train_steps-1 is Error(Usage): the spacing leaves the schedule.
   double product(int64_t t) const;
-  /// sqrt((1 - a) / a) for every training timestep, as f32 numbers.
+  /// sqrt((1 - a) / a) for every training timestep, as f32 numbers. Error(Model) where a is 0 in f32.
   std::vector<double> sigmas() const;
 
   /// Whole timesteps of `steps` steps, latest (noisiest) first: leading, trailing or rounded linspace.

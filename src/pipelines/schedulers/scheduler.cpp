@@ -48,12 +48,6 @@ std::vector<std::string> all_names() {
   return out;
 }
 
-std::string joined_names() {
-  std::string out;
-  for (const std::string& name : scheduler_names()) out += (out.empty() ? "" : ", ") + name;
-  return out;
-}
-
 }  // namespace
 
 RegisterScheduler::RegisterScheduler(SchedulerInfo info) { registered().push_back(std::move(info)); }
@@ -83,7 +77,7 @@ const SchedulerInfo& of_config(const Settings& config) {
   const SchedulerInfo* info = find(normalised(name));
   if (!info)
     throw Error(ErrorKind::Model, config.where("_class_name"), "scheduler '" + shown(name) + "' is not implemented",
-                "name one of these samplers: " + joined_names());
+                "name one of these samplers: " + joined(scheduler_names()));
   return *info;
 }
 
@@ -99,7 +93,8 @@ const SchedulerInfo& of_name(const std::string& name, SchedulerOptions& options)
   }
   const SchedulerInfo* info = find(key);
   if (!info)
-    throw Error(ErrorKind::Usage, "sampler", "unknown sampler '" + shown(name) + "'; samplers: " + joined_names(),
+    throw Error(ErrorKind::Usage, "sampler",
+                "unknown sampler '" + shown(name) + "'; samplers: " + joined(scheduler_names()),
                 did_you_mean(name, all_names()));
   return *info;
 }

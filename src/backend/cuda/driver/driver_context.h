@@ -58,10 +58,9 @@ class DriverContext {
 class KeptContext {
  public:
   /// Throws what DriverContext::use throws.
-  explicit KeptContext(const DriverContext& context) : KeptContext(context, std::nothrow) { context.use(); }
+  explicit KeptContext(const DriverContext& context) : context_(context), before_(current(context)) { context.use(); }
   /// The same where nothing may be thrown.
-  KeptContext(const DriverContext& context, std::nothrow_t) : context_(context) {
-    if (context_.api().get_context(&before_) != kSuccess) before_ = nullptr;
+  KeptContext(const DriverContext& context, std::nothrow_t) : context_(context), before_(current(context)) {
     context_.api().set_context(context_.handle());
   }
   ~KeptContext() {
@@ -71,8 +70,13 @@ class KeptContext {
   KeptContext& operator=(const KeptContext&) = delete;
 
  private:
+  static ContextHandle current(const DriverContext& context) {
+    ContextHandle handle = nullptr;
+    return context.api().get_context(&handle) == kSuccess ? handle : nullptr;
+  }
+
   const DriverContext& context_;
-  ContextHandle before_ = nullptr;
+  ContextHandle before_;
 };
 
 }  // namespace tenon::cuda

@@ -1,0 +1,16 @@
+// An emulator that counts its recordings.
+#pragma once
+#include "cuda/emulator.h"
+
+namespace tenon::cuda::test {
+
+class CountingEmulator : public Emulator {
+ public:
+  std::unique_ptr<Recording> record(const std::function<void(Stream&)>& runs) override {
+    ++recordings;
+    return Emulator::record(runs);
+  }
+  int recordings = 0;
+};
+
+}  // namespace tenon::cuda::test
