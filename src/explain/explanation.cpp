@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/skeleton.h"
@@ -11,6 +12,12 @@ namespace tenon {
 namespace {
 
 std::string type_text(DType dtype, const Shape& shape) { return std::string(name_of(dtype)) + shape.str(); }
+
+std::string scaled(double value, const char* unit) {
+  char text[48];
+  std::snprintf(text, sizeof text, value < 10 ? "%.2f %s" : value < 100 ? "%.1f %s" : "%.0f %s", value, unit);
+  return text;
+}
 
 // Bytes of the launch's nodes, had each been a launch of its own.
 int64_t unfused(const Launch& launch) {
@@ -173,6 +180,23 @@ Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_
   return out;
 }
 
+std::string bytes_text(double bytes) {
+  if (bytes < 1000) return scaled(bytes, "B");
+  if (bytes < 1e6) return scaled(bytes / 1e3, "kB");
+  return bytes < 1e9 ? scaled(bytes / 1e6, "MB") : scaled(bytes / 1e9, "GB");
+}
+
+std::string flops_text(double flops) {
+  if (flops < 1e6) return scaled(flops / 1e3, "kFLOP");
+  if (flops < 1e9) return scaled(flops / 1e6, "MFLOP");
+  return flops < 1e12 ? scaled(flops / 1e9, "GFLOP") : scaled(flops / 1e12, "TFLOP");
+}
+
 std::string launches_text(int64_t count) { return std::to_string(count) + (count == 1 ? " launch" : " launches"); }
+
+std::string seconds_text(double seconds) {
+  if (seconds < 1e-3) return scaled(seconds * 1e6, "us");
+  return seconds < 1 ? scaled(seconds * 1e3, "ms") : scaled(seconds, "s");
+}
 
 }  // namespace tenon

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "tenon/core/units.h"
 #include "tenon/explain/readable.h"
 #include "tenon/explain/roofline.h"
 #include "tenon/plan/plan.h"
@@ -84,7 +83,13 @@ double roofline_share(const ExplainedLaunch& l, const Roofline& peak);
 
 std::string explanation_text(const Explanation& e);
 
+/// "1.2 GB", "340 kB": decimal units.
+std::string bytes_text(double bytes);
+/// "340 MFLOP", "1.2 TFLOP".
+std::string flops_text(double flops);
 /// "1 launch", "2 launches".
 std::string launches_text(int64_t count);
+/// "41.2 us", "1.30 ms", "2.1 s".
+std::string seconds_text(double seconds);
 
 }  // namespace tenon

@@ -4,7 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "tenon/core/units.h"
 #include "tenon/expr/ops.h"
 #include "tenon/plan/partition.h"
 
@@ -25,6 +24,11 @@ bool is_row_reduction(const Expr& e) {
 }
 
 int64_t own_bytes(const Expr& e) { return bytes_of(e.shape(), e.dtype()); }
+
+std::string amount(int64_t bytes) {
+  constexpr int64_t kMega = 1000000;
+  return bytes < 10 * kMega ? std::to_string(bytes / 1000) + " kB" : std::to_string(bytes / kMega) + " MB";
+}
 
 // Values are kept in order.
 bool has(const std::vector<Expr>& values, const Expr& e) { return std::ranges::binary_search(values, e, earlier); }
@@ -133,8 +137,8 @@ void Partitioner::emit_stored(const Region& region, std::vector<Expr> forced) {
   add_cone(c, roots);
   const auto memory = [this](const Expr& e) { return counts_as_memory(e); };
   for (const Expr& e : c.cone) {
-    const bool wanted = wanted_.contains(e.get()) && own_bytes(e) <= bytes_read(e->in, memory);
-    if ((wanted || is_boundary(e)) && !has(c.stored, e)) c.stored = with(std::move(c.stored), e);
+    if (has(c.stored, e) || !wanted_.contains(e.get())) continue;  // boundaries are wanted too
+    if (is_boundary(e) || own_bytes(e) <= bytes_read(e->in, memory)) c.stored = with(std::move(c.stored), e);
   }
   add_domains(c);
   const std::vector<Expr> needed = c.stored;
@@ -337,8 +341,8 @@ std::string Partitioner::reason(const Choosing& c, const Expr& value) const {
     otherwise += again[i];
     ++launches;
   }
-  return bytes_text(static_cast<double>(once)) + " moved with it in memory, " +
-         bytes_text(static_cast<double>(otherwise)) + " if " + std::to_string(launches) + " launches compute it";
+  return amount(once) + " moved with it in memory, " + amount(otherwise) + " if " + std::to_string(launches) +
+         " launches compute it";
 }
 
 // ---- launches without an anchor ----
