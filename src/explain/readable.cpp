@@ -121,8 +121,9 @@ std::string Readable::view(const Expr& e) {
   if (e.is<nodes::Gather>()) return text(e->in[0], kAtom) + "[" + text(e->in[1], 0) + "]";
   std::string out =
       call(e, e.is<nodes::Resize>() && ints[0] == 2 * e->in[0].shape()[1] ? "upsample2x" : std::string(e->name()));
-  if (e.is<nodes::Permute>()) out.insert(out.size() - 1, "; " + list(ints, " "));
-  if (e.is<nodes::Concat>() && ints[0] != rank - 1) out.insert(out.size() - 1, "; axis " + std::to_string(ints[0]));
+  if (e.is<nodes::Resize>() || ints.empty()) return out;
+  const std::string axis = ints[0] == rank - 1 ? "" : "; axis " + std::to_string(ints[0]);
+  out.insert(out.size() - 1, e.is<nodes::Concat>() ? axis : "; " + list(ints, " "));
   return out;
 }
 

@@ -13,24 +13,9 @@
 #include "tenon/core/hd.h"
 #include "tenon/core/type_list.h"
 #include "tenon/expr/expr.h"
+#include "tenon/expr/index_algebra.h"
 
 namespace tenon {
-
-/// A position in a tensor and what is known of the elements that follow it along the walk of a consumer: the next `run`
-/// elements lie one apart along `axis` (axis -1: they are all the same element).
-struct At {
-  Coord c{};
-  int axis = -1;
-  int64_t run = 1;
-};
-
-/// Reads element `linear` of an index operand of a gather.
-using IndexReader = std::function<int64_t(const Expr& index, int64_t linear)>;
-
-/// Where a view finds an element: operand number, or -1 for zero fill.
-struct ViewSource {
-  int operand = 0;
-};
 
 enum class ReduceOver : int64_t { Last = 0, Inner = 1 };  ///< last axis; or all axes but the first and the last
 
@@ -49,11 +34,12 @@ struct NodeType {
   void (*infer)(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) = nullptr;
   double (*eval)(const double* x, const double* p) = nullptr;  ///< Pointwise, in fp64
   double (*round)(const Attrs& attrs, double x) = nullptr;     ///< Pointwise rounding points, else null
-  ViewSource (*map)(const Node& n, At& at, const IndexReader& read) = nullptr;  ///< View: output to input position
-  bool (*invertible)(const Node& n) = nullptr;                                  ///< View: a bijection
-  Expr (*inverse)(const Node& n, const Expr& y) = nullptr;                      ///< View: the view that undoes it
-  double reduce_init = 0;                                                       ///< Reduce
-  double (*reduce_step)(double acc, double x) = nullptr;                        ///< null: has reduce_over_rows
+  /// View: where the element at `c` of the result is found.
+  void (*map)(const Node& n, IndexAlgebra& a, Indices c) = nullptr;
+  bool (*invertible)(const Node& n) = nullptr;              ///< View: a bijection
+  Expr (*inverse)(const Node& n, const Expr& y) = nullptr;  ///< View: the view that undoes it
+  double reduce_init = 0;                                   ///< Reduce
+  double (*reduce_step)(double acc, double x) = nullptr;    ///< null: has reduce_over_rows
   double (*reduce_finish)(double acc, double n) = nullptr;
   Expr (*reduce_over_rows)(const Expr& x) = nullptr;  ///< over the last axis, in other nodes
   /// Reductions that follow from the number of elements, their mean and m2, the sum of their squared deviations from
@@ -97,7 +83,8 @@ struct Pointwise {
   static constexpr int kArity = N, kParams = P;
 };
 
-/// Needs: name, kArity, `infer`, `map`, `vjp`; bijections also `invertible` and `inverse`.
+/// Needs: name, kArity, `infer`, `vjp`; `map`, which says where the element at coordinates c is found, for every
+/// backend (index_algebra.h); bijections also `invertible` and `inverse`.
 struct View {
   static constexpr Family family = Family::View;
   static constexpr int kParams = 0;

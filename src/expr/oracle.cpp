@@ -1,6 +1,7 @@
 #include "tenon/expr/oracle.h"
 
 #include "tenon/expr/ops.h"
+#include "tenon/expr/walk.h"
 
 namespace tenon {
 namespace {
@@ -25,21 +26,25 @@ std::vector<double> eval_pointwise(const Node& n, const Operands& in) {
 
 std::vector<double> eval_view(const Node& n, const Operands& in) {
   std::vector<double> out(static_cast<size_t>(n.shape.numel()));
-  const IndexReader read = [&](const Expr& index, int64_t linear) {
-    for (size_t k = 0; k < in.size(); ++k)
-      if (n.in[k] == index) return static_cast<int64_t>((*in[k])[static_cast<size_t>(linear)]);
-    throw Error(ErrorKind::Internal, "oracle", "a view read an index that is not its operand");
+  const auto number_at = [&](int operand, const Coord& at) {
+    const size_t k = static_cast<size_t>(operand);
+    return static_cast<int64_t>(in[k]->at(static_cast<size_t>(n.in[k].shape().ravel(at))));
   };
-  Coord c{};
-  for (double& v : out) {
-    At at{c, -1, 1};
-    const ViewSource from = n.type->map(n, at, read);
-    if (from.operand >= 0) {
-      const size_t k = static_cast<size_t>(from.operand);
-      v = in[k]->at(static_cast<size_t>(n.in[k].shape().ravel(at.c)));
+  const size_t last = static_cast<size_t>(std::max(n.shape.rank() - 1, 0));
+  for (size_t i = 0; i < out.size();) {
+    Walk walk{n.shape.unravel(static_cast<int64_t>(i)), {}, 1};
+    if (n.shape.rank()) {
+      walk.run = n.shape[-1] - walk.at[last];
+      walk.step[last] = 1;
     }
-    for (int a = n.shape.rank() - 1; a >= 0 && ++c[static_cast<size_t>(a)] == n.shape[a]; --a)
-      c[static_cast<size_t>(a)] = 0;
+    const int operand = follow(n, walk, number_at);
+    if (operand >= 0) {
+      const size_t k = static_cast<size_t>(operand);
+      const int64_t from = n.in[k].shape().ravel(walk.at), step = n.in[k].shape().ravel(walk.step);
+      for (int64_t r = 0; r < walk.run; ++r)
+        out[i + static_cast<size_t>(r)] = in[k]->at(static_cast<size_t>(from + r * step));
+    }
+    i += static_cast<size_t>(walk.run);
   }
   return out;
 }

@@ -1,268 +1,254 @@
 #include "tenon/kernels/affine.h"
 
 #include <algorithm>
+#include <limits>
 
-#include "tenon/expr/ops.h"
+#include "tenon/expr/node_type.h"
 
 namespace tenon {
 namespace {
 
-// digit = (coordinate of `axis` / divisor) % extent, times `weight`.
+constexpr int64_t kFar = std::numeric_limits<int64_t>::max() / 2;
+
+// digit = (coordinate of `axis`, counted from a box's corner, / divisor) % extent, from its other end where `reversed`;
+// times `weight`, which is above 0.
 struct Term {
   int axis;
   int64_t extent, divisor, weight;
+  bool reversed = false;
+
+  // The step of the digit and, of a digit that falls, where it starts.
+  int64_t step() const { return reversed ? -weight : weight; }
+  int64_t start() const { return reversed ? (extent - 1) * weight : 0; }
 };
 
-// A coordinate of the tensor under view: base + sum of terms. No digit of the domain is in two coordinates.
+// A part of the domain.
+struct Box {
+  Coord begin{}, extent{};
+  bool operator==(const Box& o) const = default;
+};
+
+// base + sum of terms, in `box`.
 struct Linear {
   int64_t base = 0;
-  std::vector<Term> terms;
+  std::vector<Term> terms = {};
+  Box box = {};
 };
 
-// A box of the domain and the coordinates of the tensor under view there. Terms count from the box's corner.
-struct State {
-  std::vector<Linear> coords;
-  Coord begin{}, extent{};
-};
-
-class Builder {
+// What views compute with: sums of digits of the domain's coordinates. Cuts of the domain narrow the box, and operands
+// found there become pieces.
+class Affine final : public SymbolicAlgebra<Linear> {
  public:
-  Builder(const Shape& domain, int split) : domain_(domain), split_(split) {}
+  Affine(const Shape& domain, int split) : domain_(domain), split_(split) {
+    for (int a = 0; a < domain.rank(); ++a) box_.extent[static_cast<size_t>(a)] = domain[a];
+  }
 
   bool build(const Expr& view) {
-    State s;
-    for (int a = 0; a < domain_.rank(); ++a) s.extent[a] = domain_[a];
+    Indices c{};
     const int lead = domain_.rank() - view.shape().rank();
     for (int a = 0; a < view.shape().rank(); ++a) {
-      Linear c;
-      const int axis = a + lead;
-      if (view.shape()[a] != 1) c.terms.push_back({axis, domain_[axis], 1, 1});
-      s.coords.push_back(c);
+      Linear i{0, {}, box_};
+      if (view.shape()[a] != 1) i.terms.push_back({a + lead, domain_[a + lead], 1, 1});
+      c[static_cast<size_t>(a)] = hold(i);
     }
-    return descend(view, std::move(s));
+    follow(view, c);
+    std::ranges::sort(pieces, {}, [](const AffinePiece& p) { return std::pair(p.row_begin, p.col_begin); });
+    return !failed_;
   }
 
   std::vector<AffinePiece> pieces;
 
- private:
-  bool descend(const Expr& e, State s) {
-    if (e->family() == Family::Leaf) return emit(e, s);
-    if (e.is<nodes::Concat>()) return concat(e, s);
-    if (e.is<nodes::Pad>()) return pad(e, s, 0);
-    bool good = false;
-    if (e.is<nodes::Slice>())
-      good = slice(*e, s);
-    else if (e.is<nodes::Permute>())
-      good = permute(*e, s);
-    else if (e.is<nodes::Broadcast>())
-      good = broadcast(*e, s);
-    else if (e.is<nodes::Reshape>())
-      good = reshape(*e, s);
-    else if (e.is<nodes::Resize>())
-      good = resize(*e, s);
-    return good && descend(e->in[0], std::move(s));
+  Index number(int64_t n) override { return hold({n, {}, box_}); }
+  Index plus(Index i, int64_t n) override {
+    Linear v = now(i);
+    v.base += n;
+    return hold(std::move(v));
   }
-
-  static bool slice(const Node& n, State& s) {
-    s.coords[static_cast<size_t>(n.attrs.ints[0])].base += n.attrs.ints[1];
-    return true;
+  Index times(Index i, int64_t n) override {
+    Linear v = now(i);
+    v.base *= n;
+    for (Term& t : v.terms) t.weight *= n;
+    if (n == 0) v.terms.clear();
+    return hold(std::move(v));
   }
-
-  static bool permute(const Node& n, State& s) {
-    std::vector<Linear> out(s.coords.size());
-    for (size_t i = 0; i < out.size(); ++i) out[static_cast<size_t>(n.attrs.ints[i])] = s.coords[i];
-    s.coords = std::move(out);
-    return true;
+  Index sum(Index i, Index j) override {
+    Linear v = now(i);
+    const Linear w = now(j);
+    v.base += w.base;
+    v.terms.insert(v.terms.end(), w.terms.begin(), w.terms.end());
+    return hold(std::move(v));
   }
-
-  static bool broadcast(const Node& n, State& s) {
-    const Shape& from = n.in[0].shape();
-    s.coords.erase(s.coords.begin(), s.coords.begin() + (n.shape.rank() - from.rank()));
-    for (int a = 0; a < from.rank(); ++a)
-      if (from[a] == 1) s.coords[static_cast<size_t>(a)] = {};
-    return true;
+  Index reversed(Index i, int64_t n) override {
+    Linear v = now(i);
+    v.base = n - 1 - most(v);
+    for (Term& t : v.terms) t.reversed = !t.reversed;
+    return hold(std::move(v));
   }
-
-  // Twice the size: an even position and the one behind it read the same element.
-  static bool resize(const Node& n, State& s) {
-    const Shape& from = n.in[0].shape();
-    for (int a = 1; a <= 2; ++a) {
-      if (n.shape[a] == from[a]) continue;
-      Linear& c = s.coords[static_cast<size_t>(a)];
-      if (n.shape[a] != 2 * from[a] || c.base % 2) return false;
-      std::vector<Term> halved;
-      for (Term t : c.terms) {
-        if (t.weight % 2) {
-          if (t.weight != 1 || t.extent % 2) return false;
-          t = {t.axis, t.extent / 2, t.divisor * 2, 2};
-        }
-        t.weight /= 2;
-        if (t.extent > 1) halved.push_back(t);
+  Divided divided(Index i, int64_t n) override {
+    const Linear v = now(i);
+    if (n <= 0) return fail(), Divided{i, i};
+    Linear quotient{v.base / n, {}, box_}, remainder{v.base % n, {}, box_};
+    for (Term t : v.terms) {
+      if (t.extent == 1) continue;
+      if (t.weight % n == 0) {
+        t.weight /= n;
+        quotient.terms.push_back(t);
+        continue;
       }
-      c = {c.base / 2, std::move(halved)};
-    }
-    return true;
-  }
-
-  static bool reshape(const Node& n, State& s) {
-    const Shape& from = n.in[0].shape();
-    const Coord strides = n.shape.strides();
-    int64_t base = 0;
-    std::vector<Term> terms;
-    for (size_t a = 0; a < s.coords.size(); ++a) {
-      base += s.coords[a].base * strides[a];
-      for (Term t : s.coords[a].terms) {
-        t.weight *= strides[a];
-        if (t.extent > 1) terms.push_back(t);
+      if (t.weight * t.extent > n) {  // reaches into the quotient: split it there
+        const int64_t low = n / t.weight;
+        if (n % t.weight || t.extent % low) return fail(), Divided{i, i};
+        quotient.terms.push_back({t.axis, t.extent / low, t.divisor * low, 1, t.reversed});
+        t.extent = low;
       }
+      remainder.terms.push_back(t);
     }
-    const Coord to = from.strides();
-    s.coords.assign(static_cast<size_t>(from.rank()), {});
-    for (int a = 0; a < from.rank(); ++a) s.coords[static_cast<size_t>(a)].base = base / to[a] % from[a];
-    while (!terms.empty()) {
-      const Term t = terms.back();
-      terms.pop_back();
-      int a = 0;
-      while (a < from.rank() && (from[a] == 1 || to[a] > t.weight)) ++a;
-      if (a == from.rank() || t.weight % to[a]) return false;
-      const int64_t limit = to[a] * from[a];
-      Term low = t;
-      if (t.weight * t.extent > limit) {  // reaches into the next axis: split it there
-        const int64_t m = limit / t.weight;
-        if (limit % t.weight || t.extent % m) return false;
-        low.extent = m;
-        terms.push_back({t.axis, t.extent / m, t.divisor * m, limit});
-      }
-      low.weight /= to[a];
-      if (low.extent > 1) s.coords[static_cast<size_t>(a)].terms.push_back(low);
-    }
-    return no_carry(from, s);
+    if (most(remainder) >= n) fail();  // carries
+    return {hold(std::move(quotient)), hold(std::move(remainder))};
   }
+  Index nearest(Index i, int64_t, int64_t) override { return fail(), i; }
+  Index look_up(int, const Indices& c, int64_t) override { return fail(), c[0]; }
 
-  static bool no_carry(const Shape& shape, const State& s) {
-    for (int a = 0; a < shape.rank(); ++a) {
-      int64_t most = s.coords[static_cast<size_t>(a)].base;
-      for (const Term& t : s.coords[static_cast<size_t>(a)].terms) most += (t.extent - 1) * t.weight;
-      if (most >= shape[a]) return false;
+  Index inside(Index i, int64_t begin, int64_t extent) override {
+    if (failed_ || nothing_) return i;
+    const Linear v = now(i);
+    const Box whole = box_;
+    for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, begin}, {begin + extent, kFar}}) {
+      if (narrow(v, first, last)) pieces.push_back(zeros());
+      box_ = whole;
     }
-    return true;
+    nothing_ = !narrow(v, begin, begin + extent);
+    return nothing_ ? i : plus(i, -begin);
   }
-
-  // Restricts the box to where coordinate `axis` is in [lo, hi). `empty` if that is nowhere; false if it is not a box.
-  bool restrict_to(State& s, int axis, int64_t lo, int64_t hi, bool& empty) const {
-    Linear& c = s.coords[static_cast<size_t>(axis)];
-    if (c.terms.empty()) {
-      empty = c.base < lo || c.base >= hi;
-      return true;
-    }
-    Term& t = c.terms[0];
-    const size_t a = static_cast<size_t>(t.axis);
-    if (c.terms.size() > 1 || t.weight != 1 || t.extent * t.divisor != s.extent[a]) return false;
-    const int64_t first = std::max<int64_t>(lo - c.base, 0), last = std::min(hi - c.base, t.extent);
-    empty = first >= last;
-    if (empty || last - first == t.extent) return true;
-    s.begin[a] += first * t.divisor;
-    s.extent[a] = (last - first) * t.divisor;
-    c.base += first;
-    t.extent = last - first;
-    return true;
-  }
-
-  bool concat(const Expr& e, const State& s) {
-    const int axis = static_cast<int>(e->attrs.ints[0]);
+  void part(Index i, std::span<const int64_t> extents, InPart body) override {
+    const Linear v = now(i);
+    const Box whole = box_;
     int64_t begin = 0;
-    for (const Expr& x : e->in) {
-      State part = s;
-      bool empty = false;
-      if (!restrict_to(part, axis, begin, begin + x.shape()[axis], empty)) return false;
-      part.coords[static_cast<size_t>(axis)].base -= begin;
-      if (!empty && !descend(x, std::move(part))) return false;
-      begin += x.shape()[axis];
+    for (size_t k = 0; k < extents.size() && !failed_; begin += extents[k++]) {
+      if (narrow(v, begin, begin + extents[k])) body(static_cast<int>(k), plus(i, -begin));
+      box_ = whole;
     }
+  }
+  void read(int operand, const Indices& c) override {
+    if (!failed_ && !nothing_) follow(view_->in[static_cast<size_t>(operand)], c);
+  }
+
+ private:
+  void fail() { failed_ = true; }
+
+  static int64_t most(const Linear& v) {
+    int64_t out = v.base;
+    for (const Term& t : v.terms) out += (t.extent - 1) * t.weight;
+    return out;
+  }
+
+  void follow(const Expr& e, const Indices& c) {
+    if (e->family() == Family::Leaf) return emit(e, c);
+    const Node* view = std::exchange(view_, e.get());
+    const bool nothing = std::exchange(nothing_, false);
+    const Box box = box_;
+    e->type->map(*e, *this, c);
+    box_ = box;
+    nothing_ = nothing;
+    view_ = view;
+  }
+
+  // The index in the box of now, which may be a part of that in which it was computed.
+  Linear now(Index i) {
+    if (failed_) return {0, {}, box_};
+    Linear v = held(i);
+    if (v.box == box_) return v;
+    for (Term& t : v.terms) {
+      const size_t a = static_cast<size_t>(t.axis);
+      const int64_t shift = box_.begin[a] - v.box.begin[a], extent = box_.extent[a], period = t.divisor * t.extent;
+      if (shift % period == 0 && extent % period == 0) continue;
+      const int64_t first = shift / t.divisor % t.extent, seen = extent / t.divisor;
+      if (shift % t.divisor || extent % t.divisor || first + seen > t.extent) {
+        fail();
+        return v;
+      }
+      v.base += t.weight * (t.reversed ? t.extent - first - seen : first);
+      t.extent = seen;
+    }
+    v.box = box_;
+    return v;
+  }
+
+  // Narrows the box to where v is in [begin, end); false if that is nowhere. Only a whole axis can be cut.
+  bool narrow(const Linear& v, int64_t begin, int64_t end) {
+    if (v.terms.empty()) return v.base >= begin && v.base < end;
+    const Term& t = v.terms[0];
+    const size_t a = static_cast<size_t>(t.axis);
+    if (v.terms.size() > 1 || t.weight != 1 || t.extent * t.divisor != box_.extent[a]) return fail(), false;
+    const int64_t first = std::max<int64_t>(begin - v.base, 0), last = std::min(end - v.base, t.extent);
+    if (first >= last) return false;
+    box_.begin[a] += (t.reversed ? t.extent - last : first) * t.divisor;
+    box_.extent[a] = (last - first) * t.divisor;
     return true;
   }
 
-  bool pad(const Expr& e, const State& s, int axis) {
-    if (axis == e.shape().rank()) {
-      State inside = s;
-      for (int a = 0; a < axis; ++a)
-        inside.coords[static_cast<size_t>(a)].base -= e->attrs.ints[2 * static_cast<size_t>(a)];
-      return descend(e->in[0], std::move(inside));
-    }
-    const int64_t lo = e->attrs.ints[2 * static_cast<size_t>(axis)], hi = lo + e->in[0].shape()[axis];
-    const int64_t cuts[4] = {0, lo, hi, e.shape()[axis]};
-    for (int i = 0; i < 3; ++i) {
-      if (cuts[i] == cuts[i + 1]) continue;
-      State part = s;
-      bool empty = false;
-      if (!restrict_to(part, axis, cuts[i], cuts[i + 1], empty)) return false;
-      if (!empty && !(i == 1 ? pad(e, part, axis + 1) : emit_zeros(part))) return false;
-    }
-    return true;
-  }
-
-  bool emit_zeros(const State& s) {
+  AffinePiece zeros() {
     AffinePiece p;
-    if (!place(p, s)) return false;
+    place(p);
     p.rows = {{std::max<int64_t>(p.row_end - p.row_begin, 1), 0}};
     p.cols = {{std::max<int64_t>(p.col_end - p.col_begin, 1), 0}};
-    pieces.push_back(std::move(p));
-    return true;
+    return p;
   }
 
-  bool emit(const Expr& leaf, const State& s) {
+  void emit(const Expr& leaf, const Indices& c) {
     AffinePiece p;
     const Coord strides = leaf.shape().strides();
     std::vector<Term> terms;
-    for (size_t a = 0; a < s.coords.size(); ++a) {
-      p.offset += s.coords[a].base * strides[a];
-      for (Term t : s.coords[a].terms) {
-        t.weight *= strides[a];
+    for (int a = 0; a < leaf.shape().rank(); ++a) {
+      const Linear v = now(times(c[static_cast<size_t>(a)], strides[static_cast<size_t>(a)]));
+      p.offset += v.base;
+      for (const Term& t : v.terms) {
+        p.offset += t.start();
         terms.push_back(t);
       }
     }
-    if (!place(p, s) || !digits(s, terms, 0, split_, p.rows) || !digits(s, terms, split_, domain_.rank(), p.cols))
-      return false;
+    place(p);
+    digits(terms, 0, split_, p.rows);
+    digits(terms, split_, domain_.rank(), p.cols);
     p.leaf = leaf;
     pieces.push_back(std::move(p));
-    return true;
   }
 
-  // Row and column range of a box: only the leading axis of either group may be restricted.
-  bool place(AffinePiece& p, const State& s) const {
-    return range(s, 0, split_, p.row_begin, p.row_end) && range(s, split_, domain_.rank(), p.col_begin, p.col_end);
+  // Row and column range of the box: only the leading axis of either group may be restricted.
+  void place(AffinePiece& p) {
+    range(0, split_, p.row_begin, p.row_end);
+    range(split_, domain_.rank(), p.col_begin, p.col_end);
   }
 
-  bool range(const State& s, int first, int last, int64_t& begin, int64_t& end) const {
+  void range(int first, int last, int64_t& begin, int64_t& end) {
     begin = 0;
     end = 1;
     bool leading = true;
-    for (int a = first; a < last; ++a) {
-      if (s.extent[a] != domain_[a] && !leading) return false;
-      begin = leading ? s.begin[a] : begin * domain_[a];
-      end = leading ? s.begin[a] + s.extent[a] : end * domain_[a];
-      leading = leading && domain_[a] == 1;
+    for (int axis = first; axis < last; ++axis) {
+      const size_t a = static_cast<size_t>(axis);
+      if (box_.extent[a] != domain_[axis] && !leading) return fail();
+      begin = leading ? box_.begin[a] : begin * domain_[axis];
+      end = leading ? box_.begin[a] + box_.extent[a] : end * domain_[axis];
+      leading = leading && domain_[axis] == 1;
     }
-    return true;
   }
 
-  static bool digits(const State& s, const std::vector<Term>& terms, int first, int last, std::vector<Digit>& out) {
+  void digits(const std::vector<Term>& terms, int first, int last, std::vector<Digit>& out) {
     for (int a = first; a < last; ++a) {
       std::vector<Term> mine;
       for (const Term& t : terms)
         if (t.axis == a) mine.push_back(t);
       std::sort(mine.begin(), mine.end(), [](const Term& x, const Term& y) { return x.divisor > y.divisor; });
-      int64_t left = s.extent[a];
+      int64_t left = box_.extent[static_cast<size_t>(a)];
       for (const Term& t : mine) {
-        if (left % (t.divisor * t.extent)) return false;
+        if (left % (t.divisor * t.extent)) return fail();
         append(out, {left / (t.divisor * t.extent), 0});
-        append(out, {t.extent, t.weight});
+        append(out, {t.extent, t.step()});
         left = t.divisor;
       }
       append(out, {left, 0});
     }
     if (out.empty()) out.push_back({1, 0});
-    return true;
   }
 
   // Adds a digit below the last one, joined to it where one step serves both.
@@ -276,14 +262,19 @@ class Builder {
 
   const Shape& domain_;
   int split_;
+  Box box_;  // that is being followed
+  const Node* view_ = nullptr;
+  bool failed_ = false;
+  bool nothing_ = false;  // of view_'s operand is in the box
 };
 
 }  // namespace
 
 std::optional<std::vector<AffinePiece>> affine_pieces(const Expr& view, const Shape& domain, int split) {
-  Builder b(domain, split);
-  if (domain.numel() == 0 || !b.build(view)) return std::nullopt;
-  return std::move(b.pieces);
+  if (domain.numel() == 0) return std::nullopt;
+  Affine affine(domain, split);
+  if (!affine.build(view)) return std::nullopt;
+  return std::move(affine.pieces);
 }
 
 bool is_view_chain(const Expr& e) {

@@ -1,7 +1,7 @@
 // Chains of views as addresses. Most chains are affine: every digit of the domain's coordinates (after splitting axes
 // where a reshape or a 2x resize needs it) moves the address by a fixed step. Concatenation and padding along the
 // leading axis of the rows or of the columns cut the domain into pieces that are affine each. All else (gather, odd
-// resizes, padding of inner axes) is not affine: a backend follows NodeType::map there.
+// resizes, padding of inner axes) is not affine: a backend follows NodeType::map in another algebra there.
 #pragma once
 #include <optional>
 #include <vector>
@@ -10,9 +10,10 @@
 
 namespace tenon {
 
-/// One digit of a mixed-radix index and the elements that it moves an address by.
+/// One digit of a mixed-radix index and the elements that it moves an address by; below 0 where a view reverses it.
 struct Digit {
   int64_t extent, step;
+  bool operator==(const Digit& o) const = default;
 };
 
 /// Rows [row_begin, row_end) by columns [col_begin, col_end) of a domain, all affine in one leaf. Digits, outermost
@@ -22,11 +23,12 @@ struct AffinePiece {
   int64_t offset = 0;  ///< elements from the leaf's first
   int64_t row_begin = 0, row_end = 0, col_begin = 0, col_end = 0;
   std::vector<Digit> rows, cols;  ///< never empty
+  bool operator==(const AffinePiece& o) const = default;
 };
 
 /// The pieces of `view` over `domain`, which has view's shape or is what it is repeated to (missing leading axes, axes
 /// of extent 1), or nothing if some part is not affine. The axes before `split` make the row number, the rest the
-/// column number.
+/// column number. Pieces are in the order of their first rows, then columns.
 std::optional<std::vector<AffinePiece>> affine_pieces(const Expr& view, const Shape& domain, int split);
 
 /// True if all nodes below `e` are views and leaves.

@@ -7,6 +7,7 @@
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/affine.h"
 #include "tenon/kernels/row_broadcast.h"
+#include "tenon/kernels/view_facts.h"
 
 namespace tenon {
 namespace {
@@ -145,7 +146,7 @@ class FormBuilder {
       Lifted l = lift(x);
       if (l.chain.empty() && l.core->family() == Family::Pointwise) return lift(above(distribute(e, l.core)));
     }
-    if (e.is<nodes::Concat>() || !e->type->invertible(*e))
+    if (!e->type->invertible(*e))
       throw Refused{
           std::string(e->name()) + " of the result is not a rearrangement of it: the consumer reads it instead", x};
     Lifted l = lift(x);
@@ -321,7 +322,8 @@ class FormBuilder {
   }
 
   Expr push_view(const Expr& e) {
-    if (e.is<nodes::Concat>()) return push_concat(e);
+    const ViewFacts facts = view_facts(e);
+    if (facts.joins) return push_joined(e);
     const Expr& x = e->in[0];
     if (e.is<nodes::Broadcast>() && let_pays(e, x)) return g_.make(*e->type, std::array{let(x)}, e->attrs);
     std::vector<Expr> in;
@@ -329,7 +331,7 @@ class FormBuilder {
     if (in.size() > 1 && !is_view_chain(in[1])) in[1] = let_or_refuse(e->in[1], "a computed index");
     const Expr base = in[0];
     if (is_view_chain(base)) return g_.make(*e->type, in, e->attrs);
-    if (e.is<nodes::Pad>()) throw Refused{"padding of a computed value: zeros must follow the maths", x};
+    if (facts.fills) throw Refused{"padding of a computed value: zeros must follow the maths", x};
     if (base->family() == Family::Pointwise) {
       const Expr v = g_.make(*e->type, in, e->attrs);
       return push(distribute(v, base));
@@ -357,11 +359,11 @@ class FormBuilder {
             broadcast->in[0]};
   }
 
-  Expr push_concat(const Expr& e) {
+  Expr push_joined(const Expr& e) {
     std::vector<Expr> in;
     for (const Expr& x : e->in) {
       Expr p = push(x);
-      if (!is_view_chain(p)) p = let_or_refuse(x, "an operand of concat that is computed");
+      if (!is_view_chain(p)) p = let_or_refuse(x, "an operand of " + std::string(e->name()) + " that is computed");
       in.push_back(p);
     }
     return g_.make(*e->type, in, e->attrs);
@@ -445,9 +447,11 @@ bool of_weights_only(const Expr& hole) {
 
 const Node* literal_of(const Expr& e) {
   if (e.is<nodes::Constant>()) return e.get();
-  const bool repeats =
-      e.is<nodes::Broadcast>() || e.is<nodes::Reshape>() || e.is<nodes::Permute>() || e.is<nodes::Slice>();
-  return repeats ? literal_of(e->in[0]) : nullptr;
+  if (e->family() != Family::View) return nullptr;
+  const Node* literal = literal_of(e->in[0]);
+  if (!literal) return nullptr;
+  const ViewFacts facts = view_facts(e);
+  return facts.fills || facts.joins || facts.looks_up ? nullptr : literal;
 }
 
 Form Form::copy() const {

@@ -1,10 +1,8 @@
 #include "tenon/kernels/row_broadcast.h"
 
-#include <algorithm>
-#include <array>
-
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/affine.h"
+#include "tenon/kernels/view_facts.h"
 
 namespace tenon {
 
@@ -13,7 +11,8 @@ bool is_row_broadcast(const Expr& e) {
 }
 
 Expr row_broadcast_below(Expr e) {
-  while (e->family() == Family::View && !e.is<nodes::Concat>() && !is_row_broadcast(e)) e = e->in[0];
+  while (e->family() == Family::View && !is_row_broadcast(e) && !(e->in.size() > 1 && view_facts(e).joins))
+    e = e->in[0];
   return is_row_broadcast(e) ? e : Expr();
 }
 
@@ -22,12 +21,10 @@ bool keeps_rows(const Expr& e, const Expr& broadcast) {
   if (e.shape() != broadcast.shape()) return false;
   Graph g;
   Memo memo{{reduced.get(), input(g, "row", reduced.dtype(), reduced.shape())}};
-  const auto pieces = affine_pieces(rebuild(g, e, memo), e.shape(), e.shape().rank() - 1);
-  if (!pieces || pieces->size() != 1 || pieces->front().offset != 0) return false;
-  const AffinePiece& p = pieces->front();
-  const int64_t count = reduced.shape().numel();
-  return p.leaf && p.rows.size() == 1 && p.rows[0].extent == count && (p.rows[0].step == 1 || count == 1) &&
-         std::ranges::all_of(p.cols, [](const Digit& d) { return d.step == 0; });
+  const Shape& domain = e.shape();
+  const auto pieces = [&](const Expr& x) { return affine_pieces(rebuild(g, x, memo), domain, domain.rank() - 1); };
+  const auto as_it_was = pieces(broadcast);
+  return as_it_was && pieces(e) == as_it_was;
 }
 
 }  // namespace tenon

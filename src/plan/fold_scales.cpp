@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/view_facts.h"
 #include "tenon/plan/rewrite.h"
 
 namespace tenon {
@@ -57,7 +58,7 @@ Expr unrounded(const Expr& w) {
   if (w.dtype() == DType::F32) return w;
   if (w.is<nodes::Param>()) return param(g, w->attrs.text, DType::F32, w.shape());
   if (w.is<nodes::Cast>()) return cast(w->in[0], DType::F32);
-  if (w->family() != Family::View || w.is<nodes::Gather>()) return cast(w, DType::F32);
+  if (w->family() != Family::View || view_facts(w).looks_up) return cast(w, DType::F32);
   std::vector<Expr> in;
   for (const Expr& x : w->in) in.push_back(unrounded(x));
   return g.make(*w->type, in, w->attrs);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tenon/expr/ops.h"
+#include "tenon/kernels/view_facts.h"
 #include "tenon/plan/partition.h"
 
 namespace tenon {
@@ -119,7 +120,7 @@ void Partitioner::assume_unreadable(const Expr& anchor) {
   for (size_t i = 0; t->choice.skeleton && i < anchor->in.size(); ++i) {
     if (anchor->in[i]->rate == Rate::Constant || target_.reads(*t->launch.form, i)) continue;
     Expr e = anchor->in[i];
-    while (e->family() == Family::View && !e.is<nodes::Concat>() && !is_memory_leaf(e->in[0])) e = e->in[0];
+    while (e->family() == Family::View && !view_facts(e).joins && !is_memory_leaf(e->in[0])) e = e->in[0];
     assume(in_memory(e) || e->family() == Family::View ? anchor->in[i] : e,
            std::string(anchor->name()) + " reads tensors only through hole " +
                std::string(skeleton(t->launch.skeleton).holes()[i]));

@@ -120,6 +120,68 @@ TEST_F(Views, ReshapeThatDoesNotDivide) {
   expect_oracle(reshape(slice(input(g, "z", DType::F32, {6, 10}), 1, 1, 8), {7, 6}), 0);
 }
 
+TEST_F(Views, FlipAndPairSwap) {
+  const Expr y = input(g, "y", DType::F32, {2, 6, 8, 24});
+  for (int axis : {0, 1, 2, 3}) {
+    for (const Expr& e : {x, concat({x, y}, 3), concat({x, flip(x, 0)}, 0), pad(x, {1, 2, 0, 0, 0, 0, 0, 0}),
+                          pad(x, {0, 0, 0, 0, 0, 0, 8, 4}), upsample2x(x)}) {
+      expect_oracle(flip(e, axis), 0);
+      EXPECT_TRUE(affine(flip(e, axis))) << axis << "\n" << print(e);
+      expect_oracle(pair_swap(flip(e, axis)), 0);
+    }
+  }
+  for (int64_t cols : {2, 14, 16, 40, 64}) {
+    const Expr z = input(g, numbered("z", cols), DType::BF16, {5, cols});
+    expect_oracle(pair_swap(z), 0);
+    EXPECT_TRUE(affine(pair_swap(z)));
+  }
+  expect_oracle(reshape(flip(reshape(x, {2, 6, 8, 4, 10}), 4), {2, 6, 8, 40}), 0);
+}
+
+// Any views over one another: what the pieces of an access say against what each view says.
+TEST_F(Views, RandomChains) {
+  std::mt19937 random(7);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  const auto view = [&](const Expr& e) -> Expr {
+    const Shape& s = e.shape();
+    const int axis = static_cast<int>(below(s.rank()));
+    const int64_t n = s[axis], first = below(n);
+    switch (below(10)) {
+      case 0:
+        return slice(e, axis, first, first + 1 + below(n - first));
+      case 1:
+        return permute(e, axis == 0 ? std::vector<int64_t>{1, 0, 2} : std::vector<int64_t>{0, 2, 1});
+      case 2:
+        return reshape(e, n % 2 ? Shape{1, s[0] * s[1], s[2]} : Shape{s.numel() / n, 2, n / 2});
+      case 3: {
+        std::vector<int64_t> counts(6, 0);
+        counts[static_cast<size_t>(below(6))] = 1 + below(3);
+        return pad(e, counts);
+      }
+      case 4:
+        return concat({e, slice(e, axis, first, n), e}, axis);
+      case 5:
+        return reshape(upsample2x(reshape(e, {1, s[0], s[1], s[2]})), {2 * s[0], 2 * s[1], s[2]});
+      case 6:
+        return s[-1] % 2 ? e : pair_swap(e);
+      case 7:
+        return broadcast(reshape(e, {s[0] * s[1], 1, s[2]}), {s[0] * s[1], 2, s[2]});
+      default:
+        return flip(e, axis);
+    }
+  };
+  int of_pieces = 0;
+  for (int i = 0; i < 600; ++i) {
+    Expr e = input(g, numbered("r", i), DType::F32, {1 + below(4), 2 * (1 + below(4)), 4 * (1 + below(4))});
+    for (int64_t k = 1 + below(6); k > 0 && e.shape().numel() < 4000; --k) e = view(e);
+    of_pieces += affine(e);
+    expect_oracle(e, 0);
+    if (HasFailure()) FAIL() << print(e);
+  }
+  EXPECT_GT(of_pieces, 200);
+  EXPECT_LT(of_pieces, 550);
+}
+
 TEST_F(Views, LowRanks) {
   expect_oracle(input(g, "v", DType::F32, {50}), 0);
   expect_oracle(scalar(g, "s"), 0);

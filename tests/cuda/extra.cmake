@@ -14,7 +14,8 @@ endforeach()
 target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/plain_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/gemm_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/conv_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/attention_test.cpp
-               ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/group_norm_test.cpp
+               ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/group_norm_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/views_test.cpp
+               ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/new_view_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/planned_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/planned/reductions_beside_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/planned/random_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/planned/random_program.cpp

@@ -62,6 +62,15 @@ TEST_F(NodeError, OperandsThatDoNotBroadcast) {
 TEST_F(NodeError, BroadcastToAShapeThatDoesNotFit) {
   refused("[broadcast] cannot repeat [2,3,4] to [3,4]", [&] { broadcast(x, {3, 4}); });
 }
+TEST_F(NodeError, FlipOfNoAxis) {
+  refused("[flip] needs an axis inside [2,3,4]", [&] { flip(x, 3); });
+  refused("[flip] needs an axis inside [2,3,4]", [&] { flip(x, -4); });
+  refused<nodes::Flip>("[flip] needs an axis inside [2,3,4]", {x});
+}
+TEST_F(NodeError, PairSwapOfAnOddAxis) {
+  refused("[pair_swap] needs pairs along the last axis, got [2,3,3]", [&] { pair_swap(slice(x, 2, 0, 3)); });
+  refused("[pair_swap] needs pairs along the last axis, got []", [&] { pair_swap(constant(g, 1)); });
+}
 TEST_F(NodeError, BroadcastWithoutAShape) { refused<nodes::Broadcast>("[broadcast] needs a shape", {x}); }
 TEST_F(NodeError, CastWithoutAType) { refused<nodes::Cast>("[cast] needs an element type", {x}); }
 TEST_F(NodeError, Rate) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "samples.h"
+#include "tenon/expr/walk.h"
 
 namespace tenon {
 namespace {
@@ -12,43 +13,46 @@ struct Source {
   bool operator==(const Source& o) const = default;
 };
 
-Source source_of(const Expr& y, const Coord& c, const IndexReader& read) {
-  At at{c, -1, 1};
-  const int operand = y->type->map(*y, at, read).operand;
-  if (operand < 0) at.c = {};  // zero fill has no position
-  return {operand, at.c};
+// What a gather looks up.
+constexpr auto odd = [](int, const Coord& at) { return at[0] % 2; };
+
+// Element k of what a walk found.
+Source element(int operand, const Walk& walk, int64_t k) {
+  Source s{operand, {}};
+  if (operand < 0) return s;  // zero fill has no position
+  for (size_t a = 0; a < s.c.size(); ++a) s.c[a] = walk.at[a] + k * walk.step[a];
+  return s;
 }
 
-// At every position and along every axis: the claimed run is as long as asked at most, and each element of it is where
-// the view says.
+// At every position, along every axis and both ways: the claimed run is as long as asked at most, and each element of
+// it is where the view says.
 void check_runs(const Expr& y) {
-  const IndexReader read = [](const Expr&, int64_t linear) { return linear % 2; };
   const Shape& shape = y.shape();
   for (int64_t linear = 0; linear < shape.numel(); ++linear) {
     const Coord c = shape.unravel(linear);
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-      const int64_t rest = shape[axis] - c[static_cast<size_t>(axis)];
-      At at{c, axis, rest};
-      const int operand = y->type->map(*y, at, read).operand;
-      ASSERT_GE(at.run, 1) << print(y);
-      ASSERT_LE(at.run, rest) << print(y);
-      for (int64_t k = 0; k < at.run; ++k) {
-        Coord there = c;
-        there[static_cast<size_t>(axis)] += k;
-        Source claimed{operand, at.c};
-        if (operand < 0)
-          claimed.c = {};
-        else if (at.axis >= 0)
-          claimed.c[static_cast<size_t>(at.axis)] += k;
-        ASSERT_EQ(claimed, source_of(y, there, read))
-            << "axis " << axis << ", element " << linear << " + " << k << " of " << at.run << "\n"
-            << print(y);
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      for (const int64_t step : {1, 2, -1}) {
+        const size_t a = static_cast<size_t>(axis);
+        const int64_t rest = step < 0 ? c[a] + 1 : (shape[axis] - c[a] + step - 1) / step;
+        Walk walk{c, {}, rest};
+        walk.step[a] = step;
+        const int operand = follow(*y.get(), walk, odd);
+        ASSERT_GE(walk.run, 1) << print(y);
+        ASSERT_LE(walk.run, rest) << print(y);
+        for (int64_t k = 0; k < walk.run; ++k) {
+          Walk there{c, {}, 1};
+          there.at[a] += k * step;
+          const int from = follow(*y.get(), there, odd);
+          ASSERT_EQ(element(operand, walk, k), element(from, there, 0))
+              << "axis " << axis << ", element " << linear << " + " << k << " times " << step << " of " << walk.run
+              << "\n"
+              << print(y);
+        }
       }
-    }
     // A walk that stays on one element stays on one element.
-    At still{c, -1, 5};
-    y->type->map(*y, still, read);
-    ASSERT_EQ(still.axis, -1) << print(y);
+    Walk still{c, {}, 5};
+    follow(*y.get(), still, odd);
+    ASSERT_EQ(still.step, Coord{}) << print(y);
     ASSERT_EQ(still.run, 5) << print(y);
   }
 }
@@ -66,19 +70,34 @@ TEST(Views, RunsOfUsualShapesAreLong) {
   Graph g;
   const Expr x = input(g, "x", DType::F32, {2, 6, 4, 8});
   const auto run = [](const Expr& y, int axis) {
-    At at{{}, axis, y.shape()[axis]};
-    y->type->map(*y, at, nullptr);
-    return at;
+    Walk walk{{}, {}, y.shape()[axis]};
+    walk.step[static_cast<size_t>(axis)] = 1;
+    follow(*y.get(), walk, odd);
+    return walk;
   };
   EXPECT_EQ(run(reshape(x, {2, 24, 8}), 2).run, 8);
   EXPECT_EQ(run(reshape(x, {48, 8}), 0).run, 4);  // rows 4, 5, .. lie in the next row of pixels
   EXPECT_EQ(run(reshape(x, {2, 6, 4, 2, 4}), 4).run, 4);
   EXPECT_EQ(run(reshape(x, {2, 6, 32}), 2).run, 8);
   EXPECT_EQ(run(permute(x, {0, 2, 1, 3}), 3).run, 8);
-  EXPECT_EQ(run(permute(x, {0, 2, 3, 1}), 3).axis, 1);
+  EXPECT_EQ(run(permute(x, {0, 2, 3, 1}), 3).step[1], 1);
   EXPECT_EQ(run(concat({x, x}, 3), 3).run, 8);
   EXPECT_EQ(run(upsample2x(x), 3).run, 8);
-  EXPECT_EQ(run(broadcast(slice(x, 3, 0, 1), {2, 6, 4, 8}), 3).axis, -1);
+  EXPECT_EQ(run(broadcast(slice(x, 3, 0, 1), {2, 6, 4, 8}), 3).step, Coord{});
+  EXPECT_EQ(run(flip(x, 3), 3).run, 8);
+  EXPECT_EQ(run(flip(x, 3), 3).step[3], -1);
+  EXPECT_EQ(run(pair_swap(x), 3).run, 2);
+  EXPECT_EQ(run(pair_swap(x), 2).run, 4);
+}
+
+TEST(Views, FlippedAndSwapped) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F64, {2, 4});
+  const testing::Values values = {{"x", {1, 2, 3, 4, 5, 6, 7, 8}}};
+  Oracle oracle = testing::oracle_of(values);
+  EXPECT_EQ(oracle.eval(flip(x, 1)), (std::vector<double>{4, 3, 2, 1, 8, 7, 6, 5}));
+  EXPECT_EQ(oracle.eval(flip(x, -2)), (std::vector<double>{5, 6, 7, 8, 1, 2, 3, 4}));
+  EXPECT_EQ(oracle.eval(pair_swap(x)), (std::vector<double>{2, 1, 4, 3, 6, 5, 8, 7}));
 }
 
 TEST(Views, InversesUndo) {

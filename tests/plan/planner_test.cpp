@@ -34,6 +34,41 @@ TEST(Planner, GatesShareTheTile) {
   EXPECT_EQ(p.counts().total, 1);
 }
 
+// Interleaved rotary position embedding: pairs of neighbours turn by the angles whose cosines and sines stand at both.
+Expr rotated(const Expr& x) {
+  Graph& g = x.graph();
+  const Shape table = {x.shape()[-2], x.shape()[-1]};
+  return x * input(g, "cos", DType::F32, table) + pair_swap(x) * input(g, "sin", DType::F32, table);
+}
+
+TEST(Planner, InterleavedRotationsAreOneLaunch) {
+  Graph g;
+  const Expr x = input(g, "x", DType::BF16, {1, 4, 8, 32}), y = input(g, "y", DType::BF16, {1, 4, 8, 32});
+  const auto only = [](const Expr& value) {
+    const Plan p = plan_of(value);
+    EXPECT_EQ(p.counts().total, 1);
+    return step(p, 0).skeleton;
+  };
+  EXPECT_EQ(only(cast(rotated(x), DType::BF16)), "map");
+  EXPECT_EQ(only(cast(rotated(x * rsqrt(mean(x * x) + 1e-6) * param(g, "w", DType::BF16, {32})), DType::BF16)), "rows");
+  EXPECT_EQ(only(linear(rotated(x), param(g, "v", DType::F32, {16, 32}))), "gemm");
+  const auto turned = [](const Expr& e) { return cast(rotated(e), DType::BF16); };
+  EXPECT_EQ(only(attention(turned(x), turned(y), y, 0.18, true)), "attention");
+}
+
+TEST(Planner, RotatedHeadsOfAProductAreReadByAttention) {
+  Graph g;
+  const Expr x = input(g, "x", DType::BF16, {1, 8, 96});
+  const Expr qkv = cast(linear(x, param(g, "w", DType::BF16, {288, 96})), DType::BF16);
+  const auto head = [&](int i) {
+    return permute(reshape(slice(qkv, -1, i * 96, i * 96 + 96), {1, 8, 3, 32}), {0, 2, 1, 3});
+  };
+  const auto turned = [](const Expr& e) { return cast(rotated(e), DType::BF16); };
+  const Plan p = plan_of(attention(turned(head(0)), turned(head(1)), head(2), 0.18));
+  ASSERT_EQ(p.counts().total, 2);
+  EXPECT_EQ(step(p, 1).skeleton, "attention");
+}
+
 TEST(Planner, MergesSiblings) {
   Graph g;
   const Expr x = input(g, "x", DType::F32, {1, 8, 32});

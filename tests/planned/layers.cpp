@@ -56,7 +56,7 @@ Expr Layers::weight(const Shape& shape) {
   const Expr w = param(g_, name("w"), t, shape);
   weights_.push_back(w);
   if (shape.rank() != 2 || chance(0.85)) return w;
-  switch (below(4)) {
+  switch (below(5)) {
     case 0:
       return transpose(param(g_, name("w"), t, {shape[1], shape[0]}));
     case 1:
@@ -64,6 +64,8 @@ Expr Layers::weight(const Shape& shape) {
     case 2:
       if (shape[0] == 1) return w;
       return concat({param(g_, name("w"), t, {1, shape[1]}), param(g_, name("w"), t, {shape[0] - 1, shape[1]})}, 0);
+    case 3:
+      return shape[1] % 2 || chance(0.5) ? flip(w, below(2)) : pair_swap(w);
     default:
       return cast(w * 0.5, t);
   }
@@ -290,7 +292,14 @@ Expr Layers::residual(const Expr& x) {
 
 Expr Layers::heads_of(const Expr& x, int64_t heads, int64_t depth) {
   const Expr y = permute(reshape(x, {x.shape()[0], x.shape()[1], heads, depth}), {0, 2, 1, 3});
-  return chance(0.15) ? cast(y * rsqrt(mean(y * y) + 1e-2), x.dtype()) : y;
+  const Expr z = chance(0.15) ? cast(y * rsqrt(mean(y * y) + 1e-2), x.dtype()) : y;
+  return chance(0.15) ? cast(rotated(z), x.dtype()) : z;
+}
+
+// Pairs of neighbours turned, as an interleaved rotary embedding does.
+Expr Layers::rotated(const Expr& x) {
+  const Shape table = {x.shape().rank() > 1 ? x.shape()[-2] : 1, x.shape()[-1]};
+  return x * input(g_, name("cos"), DType::F32, table) + pair_swap(x) * input(g_, name("sin"), DType::F32, table);
 }
 
 Expr Layers::attend(const Expr& x, const Expr& other) {
@@ -437,7 +446,7 @@ Expr Layers::rows_by_index(const Expr& x) {
 Expr Layers::view(const Expr& x) {
   const Shape& s = x.shape();
   if (s.rank() < 1 || s.numel() == 0) return {};
-  switch (below(8)) {
+  switch (below(9)) {
     case 0:
       return slice_of(x);
     case 1:
@@ -454,6 +463,9 @@ Expr Layers::view(const Expr& x) {
     case 6:
       if (s.rank() == 4) return reshape(x, {s[0], s[1] * s[2], s[3]});
       return s.rank() == 2 ? reshape(x, {1, s[0], s[1]}) : permuted(x);
+    case 7:
+      if (s[-1] % 2 || chance(0.4)) return flip(x, below(s.rank()));
+      return chance(0.5) ? pair_swap(x) : stored(rotated(x));
     default:
       return narrow(x);
   }

@@ -62,6 +62,7 @@ class Layers {
   Expr convolution(const Expr& x, int64_t outputs, bool same_size);
   Expr per_sample(const Expr& x);
   Expr heads_of(const Expr& x, int64_t heads, int64_t depth);
+  Expr rotated(const Expr& x);
   Expr slice_of(const Expr& x);
   Expr reshaped(const Expr& x);
   Expr permuted(const Expr& x);

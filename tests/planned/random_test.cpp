@@ -2,15 +2,18 @@
 // program that fails is made smaller and printed. Again: TENON_RANDOM_SEED=<the printed seed> test_planned
 // --gtest_filter='RandomPrograms.OfASeed'; more of them: TENON_RANDOM_PROGRAMS=<how many>, from another first seed:
 // TENON_RANDOM_FIRST=<seed>.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <chrono>
 #include <cstdlib>
 #include <random>
+#include <set>
 
 #include "planned/check.h"
 #include "planned/shrink.h"
+#include "tenon/expr/node_type.h"
 #include "tenon/kernels/affine.h"
 
 namespace tenon::planned {
@@ -122,6 +125,20 @@ TEST_P(RandomProgramParts, MeanAndRunAsWritten) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Random, RandomProgramParts, testing::Range(0, kParts));
+
+// A view that is added is added to Layers::view too.
+TEST(RandomPrograms, HaveEveryView) {
+  if (kSanitized) GTEST_SKIP() << "too few programs";
+  std::set<std::string_view> missing;
+  for (const NodeType* type : node_types())
+    if (type->family == Family::View) missing.insert(type->name);
+  const int count = slow_devices() ? kProgramsOnSlowDevices : kPrograms;
+  for (uint32_t seed = kFirstSeed; seed < kFirstSeed + static_cast<uint32_t>(count); ++seed) {
+    const Program program = random_program(seed, size_of(seed));
+    for (const Expr& e : topological(program.roots())) missing.erase(e->name());
+  }
+  EXPECT_THAT(missing, testing::IsEmpty());
+}
 
 TEST(RandomPrograms, OfASeed) {
   if (!std::getenv("TENON_RANDOM_SEED")) GTEST_SKIP() << "TENON_RANDOM_SEED is not set";

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "tenon/core/error.h"
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/walk.h"
 
 namespace tenon::cpu {
 namespace {
@@ -68,6 +70,7 @@ Access::Access(const Expr& view, const Shape& domain, int split, LeafTable& leav
     uniform_ = pieces_.size() == 1 && all_still(pieces_[0].cols);
     for (const Piece& p : pieces_)
       if (p.number >= 0) leaf_numbers_.push_back(p.number);
+    find_group();
     return;
   }
   uniform_ = view.shape().cols() == 1 && split == domain.rank() - 1;
@@ -78,12 +81,26 @@ Access::Access(const Expr& view, const Shape& domain, int split, LeafTable& leav
   }
 }
 
-void Access::resolve(Bases bases, const Block& block, RectFn fn) const {
+// Digits (n, g), (g, -1): the other way round, the columns of a group lie side by side, and so do the groups.
+void Access::find_group() {
+  if (!affine() || pieces_[0].cols.size() < 2) return;
+  in_order_ = pieces_[0];
+  const Digit inner = in_order_.cols.back(), outer = in_order_.cols[in_order_.cols.size() - 2];
+  if (inner.step != -1 || outer.step != inner.extent) return;
+  group_ = inner.extent;
+  in_order_.offset -= group_ - 1;
+  in_order_.cols.pop_back();
+  in_order_.cols.back() = {outer.extent * group_, 1};
+}
+
+void Access::resolve(Bases bases, const Block& block, RectFn fn, bool groups) const {
   if (pieces_.empty()) return resolve_mapped(bases, block, fn);
+  if (groups && group_ > 1 && block.col0 % group_ == 0 && block.cols % group_ == 0)
+    return resolve_piece(in_order_, bases, block, fn, group_);
   for (const Piece& p : pieces_) resolve_piece(p, bases, block, fn);
 }
 
-void Access::resolve_piece(const Piece& p, Bases bases, const Block& block, RectFn fn) const {
+void Access::resolve_piece(const Piece& p, Bases bases, const Block& block, RectFn fn, int64_t group) const {
   const int64_t r0 = std::max(block.row0, p.row_begin), r1 = std::min(block.row0 + block.rows, p.row_end);
   const int64_t c0 = std::max(block.col0, p.col_begin), c1 = std::min(block.col0 + block.cols, p.col_end);
   if (r0 >= r1 || c0 >= c1) return;
@@ -97,7 +114,7 @@ void Access::resolve_piece(const Piece& p, Bases bases, const Block& block, Rect
     for (int64_t c = c0; c < c1;) {
       const int64_t cols = std::min(col.left(), c1 - c);
       fn({base + (p.offset + row.offset + col.offset) * size_, p.rows.back().step, p.cols.back().step, r - block.row0,
-          rows, c - block.col0, cols});
+          rows, c - block.col0, cols, group});
       c += cols;
       if (c < c1) col.next_run();
     }
@@ -112,45 +129,42 @@ int Access::number_of(const Expr& leaf) const {
   throw Error(ErrorKind::Internal, "access", "a leaf without a number");
 }
 
+// Follows a walk down to a leaf; empty for zeros.
+Expr Access::follow_down(Expr e, Walk& walk, Bases bases) const {
+  while (e->family() == Family::View) {
+    const auto number_at = [&](int operand, const Coord& at) {
+      Walk one{at, {}, 1};
+      const Expr leaf = follow_down(e->in[static_cast<size_t>(operand)], one, bases);
+      if (!leaf) return int64_t{0};
+      const int64_t linear = leaf.shape().ravel(one.at);
+      return static_cast<int64_t>(load_element(leaf.dtype(), bases[number_of(leaf)], linear));
+    };
+    const int operand = follow(*e, walk, number_at);
+    if (operand < 0) return {};
+    e = e->in[static_cast<size_t>(operand)];
+  }
+  return e;
+}
+
 void Access::resolve_mapped(Bases bases, const Block& block, RectFn fn) const {
-  // Follows `at` down to a leaf; false for zero fill.
-  const auto follow = [&](const Expr& from, At& at, Expr& leaf, const IndexReader& read) {
-    Expr e = from;
-    while (e->family() == Family::View) {
-      const int operand = e->type->map(*e, at, read).operand;
-      if (operand < 0) return false;
-      e = e->in[static_cast<size_t>(operand)];
-    }
-    leaf = e;
-    return true;
-  };
-  IndexReader read = [&](const Expr& index, int64_t linear) {
-    At at{index.shape().unravel(linear), -1, 1};
-    Expr leaf;
-    if (!follow(index, at, leaf, read)) return int64_t{0};
-    return static_cast<int64_t>(load_element(leaf.dtype(), bases[number_of(leaf)], leaf.shape().ravel(at.c)));
-  };
   int64_t cols = 1;
   for (int a = split_; a < domain_.rank(); ++a) cols *= domain_[a];
   const int lead = domain_.rank() - view_.shape().rank(), last = domain_.rank() - 1;
   for (int64_t r = 0; r < block.rows; ++r) {
     for (int64_t c = 0; c < block.cols;) {
       const Coord d = domain_.unravel((block.row0 + r) * cols + block.col0 + c);
-      At at;
-      for (int a = lead; a < domain_.rank(); ++a) at.c[a - lead] = view_.shape()[a - lead] == 1 ? 0 : d[a];
-      at.run = last >= 0 ? std::min(domain_[last] - d[last], block.cols - c) : 1;
-      at.axis = last >= lead && view_.shape().cols() != 1 ? last - lead : -1;
-      const int64_t wanted = at.run;
-      Expr leaf;
-      if (!follow(view_, at, leaf, read)) {
-        at.run = at.axis < 0 ? wanted : std::min(at.run, wanted);
-        fn({nullptr, 0, 0, r, 1, c, at.run});
+      Walk walk;
+      for (int a = lead; a < domain_.rank(); ++a)
+        walk.at[static_cast<size_t>(a - lead)] = view_.shape()[a - lead] == 1 ? 0 : d[static_cast<size_t>(a)];
+      if (last >= 0) walk.run = std::min(domain_[last] - d[static_cast<size_t>(last)], block.cols - c);
+      if (last >= lead && view_.shape().cols() != 1) walk.step[static_cast<size_t>(last - lead)] = 1;
+      if (const Expr leaf = follow_down(view_, walk, bases)) {
+        const auto* first = static_cast<const std::byte*>(bases[number_of(leaf)]);
+        fn({first + leaf.shape().ravel(walk.at) * size_, 0, leaf.shape().ravel(walk.step), r, 1, c, walk.run});
       } else {
-        const int64_t step = at.axis < 0 ? 0 : leaf.shape().strides()[at.axis];
-        fn({static_cast<const std::byte*>(bases[number_of(leaf)]) + leaf.shape().ravel(at.c) * size_, 0, step, r, 1, c,
-            at.run});
+        fn({nullptr, 0, 0, r, 1, c, walk.run});
       }
-      c += at.run;
+      c += walk.run;
     }
   }
 }

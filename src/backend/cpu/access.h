@@ -1,15 +1,16 @@
 // An Access finds the elements of a chain of views in memory. Compiled once from an expression over a domain; a run
 // asks for blocks of the domain (rows by linear index, a range of columns) and gets them as rectangles of memory.
 //
-// Affine pieces (kernels/affine.h) are walked digit by digit; what is not affine goes through NodeType::map, run by
-// run.
+// Affine pieces (kernels/affine.h) are walked digit by digit; what is not affine is followed in numbers (expr/walk.h),
+// run by run.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "tenon/backend/cpu/function_ref.h"
 #include "tenon/backend/cpu/leaves.h"
+#include "tenon/core/function_ref.h"
+#include "tenon/expr/walk.h"
 #include "tenon/kernels/affine.h"
 
 namespace tenon::cpu {
@@ -20,11 +21,12 @@ struct Block {
 };
 
 /// Elements of a block at `row`, `col` counted from the block's corner: `data` + i * row_step + j * col_step (steps in
-/// elements). data == nullptr: zeros.
+/// elements). data == nullptr: zeros. The elements of each `group` of columns, from `col` on, lie the other way round.
 struct Rect {
   const void* data;
   int64_t row_step, col_step;
   int64_t row, rows, col, cols;
+  int64_t group = 1;
 };
 using RectFn = FunctionRef<void(const Rect&)>;
 
@@ -47,14 +49,16 @@ class Access {
   /// All pieces; empty if the chain is not affine piece by piece.
   const std::vector<Piece>& pieces() const { return pieces_; }
   /// Calls `fn` for rectangles that cover `block`, each element once; columns ascend within equal rows. Throws
-  /// Error(Numeric) for a gather index out of range.
-  void resolve(Bases bases, const Block& block, RectFn fn) const;
+  /// Error(Numeric) for a gather index out of range. `groups`: Rect::group may be above 1.
+  void resolve(Bases bases, const Block& block, RectFn fn, bool groups = false) const;
   /// Every leaf whose memory is read.
   const std::vector<int>& leaves() const { return leaf_numbers_; }
 
  private:
-  void resolve_piece(const Piece& p, Bases bases, const Block& block, RectFn fn) const;
+  void find_group();
+  void resolve_piece(const Piece& p, Bases bases, const Block& block, RectFn fn, int64_t group = 1) const;
   void resolve_mapped(Bases bases, const Block& block, RectFn fn) const;
+  Expr follow_down(Expr e, Walk& walk, Bases bases) const;
   int number_of(const Expr& leaf) const;
 
   Expr view_;
@@ -64,6 +68,8 @@ class Access {
   int64_t size_ = 4;  // bytes of an element
   bool uniform_ = false;
   std::vector<Piece> pieces_;
+  int64_t group_ = 1;  // the only piece is in_order_, but that columns of a group lie the other way round
+  Piece in_order_;
   std::vector<int> leaf_numbers_;
   std::vector<std::pair<const Node*, int>> mapped_;  // leaf numbers, for chains that are not affine
 };

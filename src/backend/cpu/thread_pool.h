@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "tenon/backend/cpu/function_ref.h"
+#include "tenon/core/function_ref.h"
 
 namespace tenon::cpu {
 

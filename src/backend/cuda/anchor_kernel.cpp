@@ -160,14 +160,17 @@ bool AnchorKernel::rows_in_boxes(const Expr& operand) const {
   for (const AffinePiece& p : *pieces) {
     const bool whole = p.row_begin == 0 && p.row_end == operand.shape().rows() && p.col_begin % step == 0;
     const bool strided = p.leaf && p.rows.size() == 1 && p.cols.size() == 1 && p.cols[0].step == 1;
-    if (!whole || !strided || p.rows[0].step * size % 16 || p.offset * size % 16) return false;
+    if (!whole || !strided || p.rows[0].step < 0 || p.rows[0].step * size % 16 || p.offset * size % 16) return false;
   }
   return true;
 }
 
 bool AnchorKernel::dense(const Expr& operand) const {
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
-  return pieces && pieces->size() == 1 && pieces->front().rows[0].step == operand.shape()[-1];
+  if (!pieces || pieces->size() != 1) return false;
+  const AffinePiece& p = pieces->front();
+  const bool side_by_side = p.cols.size() == 1 && (p.cols[0].step == 1 || operand.shape()[-1] == 1);
+  return side_by_side && p.rows.size() == 1 && p.rows[0].step == operand.shape()[-1];
 }
 
 std::string AnchorKernel::map_text(const std::string& name, const Expr& operand, Params& params,

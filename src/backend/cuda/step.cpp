@@ -9,6 +9,7 @@
 #include "tenon/device/sizes.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"
+#include "tenon/kernels/view_facts.h"
 
 namespace tenon::cuda {
 namespace {
@@ -158,7 +159,8 @@ bool gathers(std::span<const ProgramOutput> outputs) {
   std::vector<Expr> values;
   for (const ProgramOutput& o : outputs) values.push_back(o.value);
   const std::vector<Expr> all = topological(values);
-  return std::any_of(all.begin(), all.end(), [](const Expr& e) { return e.is<nodes::Gather>(); });
+  return std::any_of(all.begin(), all.end(),
+                     [](const Expr& e) { return e->family() == Family::View && view_facts(e).looks_up; });
 }
 
 // True if all that the values read but for lets is settled: loads in front of a kernel's wait read nothing else.

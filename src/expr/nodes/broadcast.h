@@ -14,14 +14,13 @@ struct Broadcast : View {
     shape = attrs.dims;
     dtype = in[0].dtype();
   }
-  static ViewSource map(const Node& n, At& at, const IndexReader&) {
+  static void map(const Node& n, IndexAlgebra& a, Indices c) {
     const Shape& from = n.in[0].shape();
     const int lead = n.shape.rank() - from.rank();
-    Coord c{};
-    for (int a = 0; a < from.rank(); ++a) c[a] = from[a] == 1 ? 0 : at.c[a + lead];
-    at.c = c;
-    if (at.axis >= 0) at.axis = at.axis < lead || from[at.axis - lead] == 1 ? -1 : at.axis - lead;
-    return {};
+    Indices x{};
+    for (int i = 0; i < from.rank(); ++i)
+      x[static_cast<size_t>(i)] = from[i] == 1 ? a.number(0) : c[static_cast<size_t>(i + lead)];
+    a.read(0, x);
   }
   static std::vector<Expr> vjp(const Expr& node, const Expr& g) { return {sum_to_shape(g, node->in[0].shape())}; }
 };

@@ -25,14 +25,15 @@ struct Concat : View {
       shape[axis] += extent;
     }
   }
-  static ViewSource map(const Node& n, At& at, const IndexReader&) {
+  static void map(const Node& n, IndexAlgebra& a, Indices c) {
     const int axis = static_cast<int>(n.attrs.ints[0]);
-    int64_t& c = at.c[axis];
-    int operand = 0;
-    while (c >= n.in[static_cast<size_t>(operand)].shape()[axis])
-      c -= n.in[static_cast<size_t>(operand++)].shape()[axis];
-    if (at.axis == axis) at.run = std::min(at.run, n.in[static_cast<size_t>(operand)].shape()[axis] - c);
-    return {operand};
+    std::vector<int64_t> extents;
+    for (const Expr& x : n.in) extents.push_back(x.shape()[axis]);
+    a.part(c[static_cast<size_t>(axis)], extents, [&](int operand, Index place) {
+      Indices x = c;
+      x[static_cast<size_t>(axis)] = place;
+      a.read(operand, x);
+    });
   }
   static std::vector<Expr> vjp(const Expr& node, const Expr& g) {
     std::vector<Expr> grads;

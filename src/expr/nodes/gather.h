@@ -22,20 +22,13 @@ struct Gather : View {
     shape = Shape(dims);
     dtype = in[0].dtype();
   }
-  static ViewSource map(const Node& n, At& at, const IndexReader& read) {
-    const Shape &x = n.in[0].shape(), &index = n.in[1].shape();
-    const int lead = index.rank();
-    int64_t linear = 0;
-    for (int a = 0; a < lead; ++a) linear = linear * index[a] + at.c[a];
-    const int64_t row = read(n.in[1], linear);
-    TENON_CHECK(Numeric, row >= 0 && row < x[0], "gather") << "index " << row << " is outside 0.." << x[0] - 1;
-    Coord c{};
-    c[0] = row;
-    for (int a = 1; a < x.rank(); ++a) c[a] = at.c[a - 1 + lead];
-    at.c = c;
-    if (at.axis >= 0 && at.axis < lead) at.run = 1;
-    at.axis = at.axis < 0 ? -1 : at.axis < lead ? 0 : at.axis - lead + 1;
-    return {};
+  static void map(const Node& n, IndexAlgebra& a, Indices c) {
+    const Shape& x = n.in[0].shape();
+    Indices at{};
+    at[0] = a.look_up(1, c, x[0]);
+    for (int i = 1; i < x.rank(); ++i)
+      at[static_cast<size_t>(i)] = c[static_cast<size_t>(i - 1 + n.in[1].shape().rank())];
+    a.read(0, at);
   }
   /// Rows of g summed into the rows that they came from, as a product with a one-hot matrix.
   static std::vector<Expr> vjp(const Expr& node, const Expr& g) {

@@ -19,17 +19,13 @@ struct Pad : View {
     }
     dtype = in[0].dtype();
   }
-  static ViewSource map(const Node& n, At& at, const IndexReader&) {
+  static void map(const Node& n, IndexAlgebra& a, Indices c) {
     const Shape& from = n.in[0].shape();
-    bool inside = true;
-    for (int a = 0; a < from.rank(); ++a) {
-      int64_t& c = at.c[a];
-      c -= n.attrs.ints[2 * static_cast<size_t>(a)];
-      const bool here = c >= 0 && c < from[a];
-      if (a == at.axis) at.run = std::min(at.run, here ? from[a] - c : c < 0 ? -c : at.run);
-      inside = inside && here;
+    for (int axis = 0; axis < from.rank(); ++axis) {
+      Index& i = c[static_cast<size_t>(axis)];
+      if (n.shape[axis] != from[axis]) i = a.inside(i, n.attrs.ints[2 * static_cast<size_t>(axis)], from[axis]);
     }
-    return {inside ? 0 : -1};
+    a.read(0, c);
   }
   static std::vector<Expr> vjp(const Expr& node, const Expr& g) {
     Expr dx = g;

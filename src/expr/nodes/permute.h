@@ -23,12 +23,10 @@ struct Permute : View {
                                         << from.str();
     dtype = in[0].dtype();
   }
-  static ViewSource map(const Node& n, At& at, const IndexReader&) {
-    Coord c{};
-    for (size_t i = 0; i < n.attrs.ints.size(); ++i) c[static_cast<size_t>(n.attrs.ints[i])] = at.c[i];
-    at.c = c;
-    if (at.axis >= 0) at.axis = static_cast<int>(n.attrs.ints[static_cast<size_t>(at.axis)]);
-    return {};
+  static void map(const Node& n, IndexAlgebra& a, Indices c) {
+    Indices x{};
+    for (size_t i = 0; i < n.attrs.ints.size(); ++i) x[static_cast<size_t>(n.attrs.ints[i])] = c[i];
+    a.read(0, x);
   }
   static bool invertible(const Node&) { return true; }
   static Expr inverse(const Node& n, const Expr& y);

@@ -13,19 +13,8 @@ struct Reshape : View {
     shape = attrs.dims;
     dtype = in[0].dtype();
   }
-  static ViewSource map(const Node& n, At& at, const IndexReader&) {
-    const Shape& from = n.in[0].shape();
-    const int64_t linear = n.shape.ravel(at.c);
-    const int64_t stride = at.axis < 0 ? 0 : n.shape.strides()[at.axis];
-    at.c = from.unravel(linear);
-    if (at.axis < 0) return {};
-    const Coord strides = from.strides();
-    int best = -1;
-    for (int a = 0; a < from.rank(); ++a)
-      if (strides[a] == stride && (best < 0 || from[a] > from[best])) best = a;
-    at.run = best < 0 ? 1 : std::min(at.run, from[best] - at.c[best]);
-    at.axis = best < 0 ? (from.rank() ? from.rank() - 1 : -1) : best;
-    return {};
+  static void map(const Node& n, IndexAlgebra& a, Indices c) {
+    a.read(0, a.unravel(a.ravel(c, n.shape), n.in[0].shape()));
   }
   static bool invertible(const Node&) { return true; }
   static Expr inverse(const Node& n, const Expr& y);

@@ -7,15 +7,10 @@
 
 namespace tenon::nodes {
 
-/// Source row of output row i: floor(i * H / H') computed in f32, as PyTorch's interpolate(mode="nearest") does.
+/// Row i of the result is row nearest_source(i, H, H') of the image.
 struct Resize : View {
   static constexpr auto name = "resize";
   static constexpr int kArity = 1;
-  static int64_t source(int64_t i, int64_t from, int64_t to) {
-    if (to == 2 * from) return i >> 1;
-    const float scale = static_cast<float>(from) / static_cast<float>(to);
-    return std::min(static_cast<int64_t>(static_cast<float>(i) * scale), from - 1);
-  }
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
     shape = in[0].shape();
     TENON_CHECK(Usage, shape.rank() == 4 && attrs.ints.size() == 2 && attrs.ints[0] > 0 && attrs.ints[1] > 0, "resize")
@@ -25,11 +20,13 @@ struct Resize : View {
     shape[2] = attrs.ints[1];
     dtype = in[0].dtype();
   }
-  static ViewSource map(const Node& n, At& at, const IndexReader&) {
-    const Shape& from = n.in[0].shape();
-    for (int a = 1; a <= 2; ++a) at.c[a] = source(at.c[a], from[a], n.shape[a]);
-    if (at.axis == 1 || at.axis == 2) at.run = 1;
-    return {};
+  static void map(const Node& n, IndexAlgebra& a, Indices c) {
+    for (int axis = 1; axis <= 2; ++axis) {
+      const int64_t from = n.in[0].shape()[axis], to = n.shape[axis];
+      Index& i = c[static_cast<size_t>(axis)];
+      if (to != from) i = to == 2 * from ? a.halved(i).quotient : a.nearest(i, from, to);
+    }
+    a.read(0, c);
   }
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };

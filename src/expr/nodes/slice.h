@@ -17,9 +17,10 @@ struct Slice : View {
     shape[axis] = attrs.ints[2] - attrs.ints[1];
     dtype = in[0].dtype();
   }
-  static ViewSource map(const Node& n, At& at, const IndexReader&) {
-    at.c[static_cast<size_t>(n.attrs.ints[0])] += n.attrs.ints[1];
-    return {};
+  static void map(const Node& n, IndexAlgebra& a, Indices c) {
+    Index& i = c[static_cast<size_t>(n.attrs.ints[0])];
+    i = a.plus(i, n.attrs.ints[1]);
+    a.read(0, c);
   }
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };

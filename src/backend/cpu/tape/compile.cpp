@@ -291,7 +291,7 @@ class TapeCompiler {
     int x = value_of(value);
     if (!o.place) return to_caller(x);
     Access place(o.place, domain_, split_, leaves_);
-    TENON_CHECK(Internal, place.affine() || place.pieces().empty(), "tape")
+    TENON_CHECK(Internal, std::ranges::all_of(place.pieces(), [](const Piece& p) { return p.number >= 0; }), "tape")
         << "the place of " << leaf_name(o.place) << " is not a rearrangement";
     const bool per_row = o.value.shape() != domain_ || t_.cols_ == 1;
     if (!per_row) x = full(x);

@@ -14,6 +14,21 @@ void fill_zeros(float* slot, int64_t ld, int64_t rows, int64_t cols) {
   for (int64_t r = 0; r < rows; ++r) std::fill_n(slot + r * ld, cols, 0.0f);
 }
 
+// Turns the columns of each group round, in rows of a slot.
+void turn_groups(const Rect& r, float* slot, int64_t ld) {
+  for (int64_t i = 0; i < r.rows; ++i) {
+    float* row = slot + i * ld;
+    if (r.group == 2)
+      for (int64_t c = 0; c + 1 < r.cols; c += 2) {
+        const float first = row[c];
+        row[c] = row[c + 1];
+        row[c + 1] = first;
+      }
+    else
+      for (int64_t c = 0; c < r.cols; c += r.group) std::reverse(row + c, row + c + r.group);
+  }
+}
+
 bool covers(const Rect& r, int64_t rows, int64_t cols) { return r.rows == rows && r.cols == cols; }
 
 }  // namespace
@@ -85,25 +100,29 @@ void Tape::load(const Instruction& in, const Frame& f) const {
   Live& live = f.live[in.dst];
   live = to;
   const Block& b = f.block;
-  accesses_[static_cast<size_t>(in.index)].resolve(f.call.bases, b, [&](const Rect& rect) {
-    Rect r = rect;
-    const int64_t pad = r.col + r.cols == b.cols ? round_up(b.cols, 16) - b.cols : 0;
-    float* slot = to.p + r.row * to.ld + r.col;
-    if (!r.data) return fill_zeros(slot, to.ld, r.rows, r.cols + pad);
-    if (!in.every_row && covers(r, b.rows, b.cols)) {
-      if (in.in_place && r.col_step == 1 && pad == 0) {
-        live = {static_cast<float*>(const_cast<void*>(r.data)), r.row_step, r.row_step == 0};
-        return;
-      }
-      if (r.row_step == 0) {
-        r.rows = 1;
-        live = {to.p, 0, true};
-      }
-    }
-    MoveArgs args = move_args(r, slot, to.ld);
-    args.pad = pad;
-    in.move(args);
-  });
+  accesses_[static_cast<size_t>(in.index)].resolve(
+      f.call.bases, b,
+      [&](const Rect& rect) {
+        Rect r = rect;
+        const int64_t pad = r.col + r.cols == b.cols ? round_up(b.cols, 16) - b.cols : 0;
+        float* slot = to.p + r.row * to.ld + r.col;
+        if (!r.data) return fill_zeros(slot, to.ld, r.rows, r.cols + pad);
+        if (!in.every_row && covers(r, b.rows, b.cols)) {
+          if (in.in_place && r.col_step == 1 && r.group == 1 && pad == 0) {
+            live = {static_cast<float*>(const_cast<void*>(r.data)), r.row_step, r.row_step == 0};
+            return;
+          }
+          if (r.row_step == 0) {
+            r.rows = 1;
+            live = {to.p, 0, true};
+          }
+        }
+        MoveArgs args = move_args(r, slot, to.ld);
+        args.pad = pad;
+        in.move(args);
+        if (r.group > 1) turn_groups(r, slot, to.ld);
+      },
+      true);
 }
 
 void Tape::load_uniform(const Instruction& in, const Frame& f) const {

@@ -1,5 +1,7 @@
-// Chains of views that are not affine: coordinates are followed down the chain, a statement a view.
+// Chains of views that are not affine: coordinates are followed down the chain as text, a statement or two a view.
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "tenon/backend/cuda/codegen/access_text.h"
 #include "tenon/core/error.h"
@@ -8,31 +10,94 @@
 namespace tenon::cuda {
 namespace {
 
-// What stands where a gather's row does not exist: NaN for a load's zero, so that the check of a result finds it.
-std::string not_there(std::string outside) {
-  const std::string zero = "0.0f";
-  const size_t at = outside.find(zero);
-  return at == std::string::npos ? outside : outside.replace(at, zero.size(), "bits_to_float(0x7fc00000u)");
-}
+bool is_memory(const Expr& leaf) { return !leaf.is<nodes::Iota>() && !leaf.is<nodes::Constant>(); }
 
-// True if `run` elements of the last axis, from a multiple of `run` on, lie side by side and aligned in one leaf, or
+// What is known of an index for the elements of a fragment: it is the same for all of them or grows by one with each,
+// and for the first it is a multiple of `multiple` (0: it is 0).
+struct InFragment {
+  bool grows = false;
+  int64_t multiple = 1;
+};
+
+// Whether `run` elements of the last axis, from a multiple of `run` on, lie side by side and aligned in one leaf, or
 // are all outside.
-bool side_by_side(const Expr& e, int run) {
-  const int last = e.shape().rank() - 1;
-  if (last < 0 || e.shape()[last] % run) return false;
-  if (e->family() == Family::Leaf) return !e.is<nodes::Iota>() && !e.is<nodes::Constant>();
-  const Expr& x = e->in[0];
-  const auto& ints = e->attrs.ints;
-  if (e.is<nodes::Concat>() || e.is<nodes::Reshape>())
-    return std::all_of(e->in.begin(), e->in.end(), [run](const Expr& part) { return side_by_side(part, run); });
-  bool keeps = e.is<nodes::Resize>();
-  if (e.is<nodes::Slice>()) keeps = ints[0] != last || ints[1] % run == 0;
-  if (e.is<nodes::Permute>()) keeps = ints.back() == last;
-  if (e.is<nodes::Broadcast>()) keeps = x.shape().rank() > 0 && x.shape()[-1] == e.shape()[last];
-  if (e.is<nodes::Gather>()) keeps = x.shape().rank() > 1;
-  if (e.is<nodes::Pad>()) keeps = ints[2 * static_cast<size_t>(last)] % run == 0;
-  return keeps && side_by_side(x, run);
-}
+class SideBySide final : public SymbolicAlgebra<InFragment> {
+ public:
+  explicit SideBySide(int run) : run_(run) {}
+
+  bool operator()(const Expr& view) {
+    const int last = view.shape().rank() - 1;
+    if (last < 0 || view.shape()[last] % run_) return false;
+    Indices c;
+    c.fill(hold({}));
+    c[static_cast<size_t>(last)] = hold({true, run_});
+    follow(view, c);
+    return good_;
+  }
+
+  Index number(int64_t n) override { return hold({false, n}); }
+  Index plus(Index i, int64_t n) override { return hold({held(i).grows, std::gcd(held(i).multiple, n)}); }
+  Index times(Index i, int64_t n) override {
+    if (held(i).grows && n != 1) return unknown();
+    return hold({held(i).grows, held(i).multiple * n});
+  }
+  Index sum(Index i, Index j) override {
+    if (held(i).grows && held(j).grows) return unknown();
+    return hold({held(i).grows || held(j).grows, std::gcd(held(i).multiple, held(j).multiple)});
+  }
+  Index reversed(Index i, int64_t) override { return held(i).grows ? unknown() : hold({}); }
+  Divided divided(Index i, int64_t n) override {
+    const InFragment v = held(i);
+    if (v.grows && (n % run_ || v.multiple % run_)) return {unknown(), unknown()};
+    const int64_t quotient = n && v.multiple % n == 0 ? v.multiple / n : 1;
+    return {hold({false, quotient}), hold({v.grows, std::gcd(v.multiple, n)})};
+  }
+  Index nearest(Index i, int64_t, int64_t) override { return held(i).grows ? unknown() : hold({}); }
+  Index inside(Index i, int64_t begin, int64_t extent) override {
+    good_ = good_ && !(held(i).grows && (begin % run_ || extent % run_));
+    return plus(i, begin);
+  }
+  void part(Index i, std::span<const int64_t> extents, InPart body) override {
+    int64_t begin = 0;
+    for (size_t k = 0; k < extents.size(); begin += extents[k++]) {
+      good_ = good_ && !(held(i).grows && extents[k] % run_);
+      body(static_cast<int>(k), plus(i, begin));
+    }
+  }
+  Index look_up(int operand, const Indices& c, int64_t) override {
+    for (int a = 0; a < view_->in[static_cast<size_t>(operand)].shape().rank(); ++a)
+      if (held(c[static_cast<size_t>(a)]).grows) return unknown();
+    return hold({});
+  }
+  void read(int operand, const Indices& c) override { follow(view_->in[static_cast<size_t>(operand)], c); }
+
+ private:
+  Index unknown() {
+    good_ = false;
+    return hold({});
+  }
+  void follow(const Expr& e, const Indices& c) {
+    if (!good_) return;
+    if (e->family() == Family::Leaf) {
+      const int last = e.shape().rank() - 1;
+      good_ = is_memory(e) && last >= 0 && e.shape()[last] % run_ == 0;
+      for (int a = 0; a <= last; ++a) {
+        const InFragment v = held(c[static_cast<size_t>(a)]);
+        good_ = good_ && v.grows == (a == last) && !(v.grows && v.multiple % run_);
+      }
+      return;
+    }
+    const Node* view = std::exchange(view_, e.get());
+    e->type->map(*e, *this, c);
+    view_ = view;
+  }
+
+  int run_;
+  bool good_ = true;
+  const Node* view_ = nullptr;
+};
+
+bool side_by_side(const Expr& e, int run) { return SideBySide(run)(e); }
 
 }  // namespace
 
@@ -71,146 +136,147 @@ std::string AccessText::store_chain(const std::string& src, int run) {
   return "UNROLL for (int k = 0; k < " + std::to_string(run) + "; ++k) { " + one(src + ".v[k]", "(col + k)") + " }";
 }
 
-// Follows coordinates down the chain; `outside` stands where zeros are.
-std::string AccessText::follow(const Expr& e, std::vector<std::string> coords, const std::string& outside,
-                               const Leaf& leaf) {
-  if (e->family() == Family::Leaf) {
-    std::string index = "0";
-    for (int a = 0; a < e.shape().rank(); ++a)
-      if (e.shape()[a] != 1)
-        index = plus(index == "0" ? "0" : "(" + index + ") * " + dim(e.shape()[a]), coords[static_cast<size_t>(a)]);
-    return leaf(e, index);
+// Indices are text: sums, whose terms are names, numbers and products.
+class AccessText::Chain final : public SymbolicAlgebra<std::string> {
+ public:
+  Chain(AccessText& access, std::string outside, Leaf leaf)
+      : access_(access), params_(access.params_), outside_(std::move(outside)), leaf_(std::move(leaf)) {}
+
+  /// Statements for the element of `e` at `coords`.
+  std::string text(const Expr& e, std::span<const std::string> coords) {
+    Indices c{};
+    for (size_t a = 0; a < coords.size(); ++a) c[a] = hold(coords[a]);
+    follow(e, c);
+    return code_;
   }
-  const Expr& x = e->in[0];
-  const auto axis = [&] { return static_cast<size_t>(e->attrs.ints[0]); };
-  if (e.is<nodes::Slice>()) {
-    if (e->attrs.ints[1]) coords[axis()] = "(" + coords[axis()] + " + " + dim(e->attrs.ints[1]) + ")";
-    return follow(x, coords, outside, leaf);
+
+  Index number(int64_t n) override { return hold(access_.dim(n)); }
+  Index plus(Index i, int64_t n) override {
+    if (n == 0) return i;
+    if (n < 0) return hold("(" + held(i) + " - " + access_.dim(-n) + ")");
+    return hold("(" + held(i) + " + " + access_.dim(n) + ")");
   }
-  if (e.is<nodes::Permute>()) {
-    std::vector<std::string> out(coords.size());
-    for (size_t i = 0; i < out.size(); ++i) out[static_cast<size_t>(e->attrs.ints[i])] = coords[i];
-    return follow(x, out, outside, leaf);
+  Index times(Index i, int64_t n) override {
+    if (n == 1 || held(i) == "0") return i;
+    return n == 0 ? number(0) : hold("(" + held(i) + ") * " + access_.dim(n));
   }
-  if (e.is<nodes::Broadcast>()) {
-    coords.erase(coords.begin(), coords.begin() + (e.shape().rank() - x.shape().rank()));
-    for (int a = 0; a < x.shape().rank(); ++a)
-      if (x.shape()[a] == 1) coords[static_cast<size_t>(a)] = "0";
-    return follow(x, coords, outside, leaf);
+  Index sum(Index i, Index j) override { return hold(tenon::cuda::plus(held(i), held(j))); }
+  Index reversed(Index i, int64_t n) override { return hold("(" + access_.dim(n - 1) + " - (" + held(i) + "))"); }
+  Divided divided(Index i, int64_t n) override {
+    const std::string x = held(i), q = access_.fresh(), r = access_.fresh();
+    if (x == "0") return {i, i};
+    const std::string whole = access_.fresh(), d = params_.divisor(access_.name_ + "_extent", n);
+    code_ += "const int " + whole + " = " + x + ", " + q + " = " + whole + " / " + d + ", " + r + " = " + whole +
+             " - " + q + " * static_cast<int>(" + d + ".divisor); ";
+    return {hold(q), hold(r)};
   }
-  if (e.is<nodes::Reshape>()) return follow_reshape(e, coords, outside, leaf);
-  if (e.is<nodes::Gather>()) return follow_gather(e, coords, outside, leaf);
-  if (e.is<nodes::Resize>()) return follow_resize(e, coords, outside, leaf);
-  if (e.is<nodes::Pad>()) return follow_pad(e, coords, outside, leaf);
-  if (e.is<nodes::Concat>()) return follow_concat(e, coords, outside, leaf);
-  throw Error(ErrorKind::Internal, "cuda", "no text for view " + std::string(e->name()));
-}
+  Divided halved(Index i) override {
+    const bool name = held(i).find(' ') == std::string::npos;
+    const std::string x = name ? held(i) : "(" + held(i) + ")";
+    return {hold("(" + x + " >> 1)"), hold("(" + x + " & 1)")};
+  }
+  Index nearest(Index i, int64_t from, int64_t to) override {
+    const float scale = static_cast<float>(from) / static_cast<float>(to);
+    return hold("resized(" + held(i) + ", " + access_.dim(from) + ", " +
+                params_.number(access_.name_ + "_scale", scale) + ")");
+  }
+
+  Index inside(Index i, int64_t begin, int64_t extent) override {
+    const std::string c = access_.fresh();
+    code_ += "const int " + c + " = " + held(i) + " - " + access_.dim(begin) + "; ";
+    inside_ += (inside_.empty() ? "" : " && ") + c + " >= 0 && " + c + " < " + access_.dim(extent);
+    return hold(c);
+  }
+  void part(Index i, std::span<const int64_t> extents, InPart body) override {
+    check_inside();
+    const std::string end = std::exchange(end_, {});
+    int64_t begin = 0;
+    for (size_t k = 0; k < extents.size(); begin += extents[k++]) {
+      if (k) code_ += " else ";
+      if (k + 1 < extents.size()) code_ += "if (" + held(i) + " < " + access_.dim(begin + extents[k]) + ") ";
+      code_ += "{ ";
+      body(static_cast<int>(k), plus(i, -begin));
+      code_ += std::exchange(end_, {}) + " }";
+    }
+    end_ = end;
+  }
+  // For a number that is out of range the nearest is read: a load behind a branch would wait for the one before it.
+  Index look_up(int operand, const Indices& c, int64_t extent) override {
+    check_inside();
+    const Expr& numbers = view_->in[static_cast<size_t>(operand)];
+    const std::string n = access_.fresh(), type = type_text(numbers.dtype());  // not cut before it is compared
+    const auto load = [&](const Expr& l, const std::string& at) {
+      return n + " = " + (l.is<nodes::Iota>() ? at : params_.pointer(l, false) + "[" + at + "]") + ";";
+    };
+    code_ += type + " " + n + " = 0; ";
+    const std::string outside = std::exchange(outside_, n + " = 0;");
+    const Leaf leaf = std::exchange(leaf_, load);
+    follow(numbers, c);
+    outside_ = outside;
+    leaf_ = leaf;
+    if (extent == 0) {
+      nothing_ = true;
+      return number(0);
+    }
+    const std::string near = access_.fresh(), dim = params_.integer(access_.name_ + "_dim", extent);
+    code_ += " const int " + near + " = " + n + " < 0 ? 0 : " + n + " < " + dim + " ? static_cast<int>(" + n +
+             ") : " + dim + " - 1; ";
+    end_ = " if (" + near + " != " + n + ") { " + not_there() + " }" + end_;
+    return hold(near);
+  }
+  void read(int operand, const Indices& c) override {
+    check_inside();
+    if (nothing_)
+      code_ += not_there();
+    else
+      follow(view_->in[static_cast<size_t>(operand)], c);
+  }
+
+ private:
+  // What follows is for elements inside only.
+  void check_inside() {
+    if (inside_.empty()) return;
+    code_ += "if (" + std::exchange(inside_, {}) + ") { ";
+    end_ = " } else { " + outside_ + " }" + end_;
+  }
+
+  // What stands where a looked-up place does not exist: NaN for a load's zero, so that the check of a result finds it.
+  std::string not_there() const {
+    const std::string zero = "0.0f";
+    std::string out = outside_;
+    const size_t at = out.find(zero);
+    return at == std::string::npos ? out : out.replace(at, zero.size(), "bits_to_float(0x7fc00000u)");
+  }
+
+  void follow(const Expr& e, const Indices& c) {
+    if (e->family() == Family::Leaf) {
+      const Index at = ravel(c, e.shape());
+      code_ += leaf_(e, held(at));
+      return;
+    }
+    const Node* view = std::exchange(view_, e.get());
+    const std::string inside = std::exchange(inside_, {}), end = std::exchange(end_, {});
+    const bool nothing = std::exchange(nothing_, false);
+    code_ += "{ ";
+    e->type->map(*e, *this, c);
+    code_ += end_ + " }";
+    nothing_ = nothing;
+    end_ = end;
+    inside_ = inside;
+    view_ = view;
+  }
+
+  AccessText& access_;
+  Params& params_;
+  std::string code_, outside_;
+  Leaf leaf_;
+  const Node* view_ = nullptr;
+  std::string inside_, end_;  // of view_: what must hold; what ends the statements begun
+  bool nothing_ = false;      // there is no place to read
+};
 
 std::string AccessText::dim(int64_t n) {
   return n == 0 || n == 1 ? std::to_string(n) : params_.integer(name_ + "_dim", n);
-}
-
-std::string AccessText::follow_resize(const Expr& e, std::vector<std::string> coords, const std::string& outside,
-                                      const Leaf& leaf) {
-  const Expr& x = e->in[0];
-  for (size_t a = 1; a <= 2; ++a) {
-    const int64_t from = x.shape()[static_cast<int>(a)], to = e.shape()[static_cast<int>(a)];
-    if (from == to) continue;
-    if (to == 2 * from) {
-      coords[a] = "(" + coords[a] + " >> 1)";
-      continue;
-    }
-    const float scale = static_cast<float>(from) / static_cast<float>(to);
-    coords[a] = "resized(" + coords[a] + ", " + dim(from) + ", " + params_.number(name_ + "_scale", scale) + ")";
-  }
-  return follow(x, std::move(coords), outside, leaf);
-}
-
-std::string AccessText::follow_pad(const Expr& e, std::vector<std::string> coords, const std::string& outside,
-                                   const Leaf& leaf) {
-  const Expr& x = e->in[0];
-  std::string inside, code;
-  for (int a = 0; a < x.shape().rank(); ++a) {
-    if (e.shape()[a] == x.shape()[a]) continue;
-    const std::string c = fresh();
-    std::string& at = coords[static_cast<size_t>(a)];
-    code += "const int " + c + " = " + at + " - " + dim(e->attrs.ints[2 * static_cast<size_t>(a)]) + "; ";
-    inside += (inside.empty() ? "" : " && ") + c + " >= 0 && " + c + " < " + dim(x.shape()[a]);
-    at = c;
-  }
-  return "{ " + code + "if (" + inside + ") { " + follow(x, std::move(coords), outside, leaf) + " } else { " + outside +
-         " } }";
-}
-
-std::string AccessText::follow_concat(const Expr& e, std::vector<std::string> coords, const std::string& outside,
-                                      const Leaf& leaf) {
-  std::string out;
-  const int axis = static_cast<int>(e->attrs.ints[0]);
-  std::string& at = coords[static_cast<size_t>(axis)];
-  const std::string whole = at;
-  int64_t begin = 0;
-  for (size_t i = 0; i < e->in.size(); ++i) {
-    const Expr& part = e->in[i];
-    const int64_t end = begin + part.shape()[axis];
-    at = begin ? "(" + whole + " - " + dim(begin) + ")" : whole;
-    if (i) out += " else ";
-    if (i + 1 < e->in.size()) out += "if (" + whole + " < " + dim(end) + ") ";
-    out += "{ " + follow(part, coords, outside, leaf) + " }";
-    begin = end;
-  }
-  return out;
-}
-
-std::string AccessText::follow_reshape(const Expr& e, const std::vector<std::string>& coords,
-                                       const std::string& outside, const Leaf& leaf) {
-  const Shape &to = e.shape(), &from = e->in[0].shape();
-  std::string code = "{ int ", i = fresh();
-  std::string linear = "0";
-  for (int a = 0; a < to.rank(); ++a)
-    if (to[a] != 1)
-      linear = linear == "0" ? coords[static_cast<size_t>(a)]
-                             : "(" + linear + ") * " + params_.integer(name_ + "_dim", to[a]) + " + " +
-                                   coords[static_cast<size_t>(a)];
-  code += i + " = " + linear + "; ";
-  std::vector<std::string> out(static_cast<size_t>(from.rank()), "0");
-  bool outermost = true;
-  int first = 0;
-  while (first < from.rank() && from[first] == 1) ++first;
-  for (int a = from.rank(); a-- > first;) {
-    if (from[a] == 1) continue;
-    outermost = a == first;
-    const std::string c = fresh();
-    if (outermost) {
-      code += "const int " + c + " = " + i + "; ";
-    } else {
-      const std::string d = params_.divisor(name_ + "_extent", from[a]), q = fresh();
-      code += "const int " + q + " = " + i + " / " + d + ", " + c + " = " + i + " - " + q + " * static_cast<int>(" + d +
-              ".divisor); " + i + " = " + q + "; ";
-    }
-    out[static_cast<size_t>(a)] = c;
-  }
-  return code + follow(e->in[0], out, outside, leaf) + " }";
-}
-
-std::string AccessText::follow_gather(const Expr& e, const std::vector<std::string>& coords, const std::string& outside,
-                                      const Leaf& leaf) {
-  const Expr &x = e->in[0], &index = e->in[1];
-  const size_t lead = static_cast<size_t>(index.shape().rank());
-  const std::string row = fresh(), type = type_text(index.dtype());  // not cut before it is compared
-  const std::vector<std::string> at(coords.begin(), coords.begin() + static_cast<std::ptrdiff_t>(lead));
-  std::string code =
-      "{ " + type + " " + row + " = 0; " + follow(index, at, row + " = 0;", [&](const Expr& l, const std::string& i) {
-        if (l.is<nodes::Iota>()) return row + " = " + i + ";";
-        return row + " = " + params_.pointer(l, false) + "[" + i + "];";
-      });
-  if (x.shape()[0] == 0) return code + not_there(outside) + " }";
-  // For a row that is not there the nearest is read: a load behind a branch would wait for the one before it.
-  const std::string near = fresh(), dim = params_.integer(name_ + "_dim", x.shape()[0]);
-  std::vector<std::string> out = {near};
-  out.insert(out.end(), coords.begin() + static_cast<std::ptrdiff_t>(lead), coords.end());
-  return code + " const int " + near + " = " + row + " < 0 ? 0 : " + row + " < " + dim + " ? static_cast<int>(" + row +
-         ") : " + dim + " - 1; " + follow(x, out, outside, leaf) + " if (" + near + " != " + row + ") { " +
-         not_there(outside) + " } }";
 }
 
 std::string AccessText::mapped(const std::string& row, const std::string& col, const std::string& outside,
@@ -239,7 +305,7 @@ std::string AccessText::mapped(const std::string& row, const std::string& col, c
   std::vector<std::string> inner(coords.begin() + lead, coords.end());
   for (int a = 0; a < view_.shape().rank(); ++a)
     if (view_.shape()[a] == 1) inner[static_cast<size_t>(a)] = "0";
-  return "{ " + code + follow(view_, inner, outside, leaf) + " }";
+  return "{ " + code + Chain(*this, outside, leaf).text(view_, inner) + " }";
 }
 
 }  // namespace tenon::cuda

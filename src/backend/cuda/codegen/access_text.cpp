@@ -157,6 +157,31 @@ bool AccessText::vector(const PieceText& t, int run) const {
   return steps_fit(p.rows, p.rows.size()) && steps_fit(p.cols, p.cols.size() - 1);
 }
 
+// Where the elements of a fragment lie, counted from its first column's, if every fragment is the same rearrangement of
+// `run` elements that lie side by side and aligned; empty if not.
+std::vector<int64_t> AccessText::exchanged(const PieceText& t, int run) const {
+  const AffinePiece& p = t.piece;
+  if (!p.leaf || t.pointer.empty() || p.col_begin % run || run == 1) return {};
+  const int64_t size = size_of(p.leaf.dtype()), bytes = std::min<int64_t>(run * size, kLeafAlignment);
+  const auto fits = [&](int64_t elements) { return elements * size % bytes == 0; };
+  std::vector<int64_t> places = {0};
+  int64_t left = run;
+  for (size_t k = p.cols.size(); k-- > 0;) {
+    const Digit& d = p.cols[k];
+    const int64_t here = std::min(left, d.extent);
+    if (left % here || d.extent % here || (here < d.extent && !fits(d.step * here))) return {};
+    for (size_t within = places.size(), i = within; i < within * static_cast<size_t>(here); ++i)
+      places.push_back(places[i - within] + d.step);
+    left /= here;
+  }
+  std::vector<int64_t> sorted = places;
+  std::sort(sorted.begin(), sorted.end());
+  for (size_t i = 0; i < sorted.size(); ++i)
+    if (sorted[i] != sorted[0] + static_cast<int64_t>(i)) return {};
+  const bool rows = std::all_of(p.rows.begin(), p.rows.end(), [&](const Digit& d) { return fits(d.step); });
+  return left == 1 && rows && fits(p.offset + sorted[0]) ? places : std::vector<int64_t>();
+}
+
 std::string AccessText::element(const PieceText& t, const std::string& index) const {
   if (t.piece.leaf.is<nodes::Iota>()) return "static_cast<float>(" + index + ")";
   return "to_float(" + t.pointer + "[" + index + "])";
@@ -179,6 +204,15 @@ std::string AccessText::load_piece(size_t i, const std::string& dst, int run) co
   }
   if (uniform_) return dst + " = " + element(t, row) + ";";
   if (vector(t, run)) return column_offset(t, "col") + dst + " = to_floats(" + load_vector(i, run) + ");";
+  if (const std::vector<int64_t> places = exchanged(t, run); !places.empty()) {
+    const int64_t first = *std::min_element(places.begin(), places.end());
+    std::string out = column_offset(t, "col") + "const Frag<float, " + n + "> whole = to_floats(load<" +
+                      type_text(p.leaf.dtype()) + ", " + n + ">(" + t.pointer + " + " + row + " + at - " +
+                      std::to_string(-first) + "));";
+    for (size_t k = 0; k < places.size(); ++k)
+      out += " " + dst + ".v[" + std::to_string(k) + "] = whole.v[" + std::to_string(places[k] - first) + "];";
+    return out;
+  }
   const bool still = p.cols.back().step == 0 && (p.cols.size() == 1 || p.cols.back().extent % run == 0);
   if (still) return column_offset(t, "col") + dst + " = splat<" + n + ">(" + element(t, row + " + at") + ");";
   return "UNROLL for (int k = 0; k < " + n + "; ++k) { " + column_offset(t, "col + k") + dst +
@@ -196,6 +230,14 @@ std::string AccessText::store_piece(size_t i, const std::string& src, int run) c
   if (vector(t, run))
     return column_offset(t, "col") + "device::store<" + type + ", " + n + ">(" + t.pointer + " + " + row +
            " + at, from_floats<" + type + ">(" + src + "));";
+  if (const std::vector<int64_t> places = exchanged(t, run); !places.empty()) {
+    const int64_t first = *std::min_element(places.begin(), places.end());
+    std::string out = column_offset(t, "col") + "Frag<float, " + n + "> whole;";
+    for (size_t k = 0; k < places.size(); ++k)
+      out += " whole.v[" + std::to_string(places[k] - first) + "] = " + src + ".v[" + std::to_string(k) + "];";
+    return out + " device::store<" + type + ", " + n + ">(" + t.pointer + " + " + row + " + at - " +
+           std::to_string(-first) + ", from_floats<" + type + ">(whole));";
+  }
   return "UNROLL for (int k = 0; k < " + n + "; ++k) { " + column_offset(t, "col + k") + t.pointer + "[" + row +
          " + at] = from_float<" + type + ">(" + src + ".v[k]); }";
 }

@@ -70,6 +70,7 @@ class AccessText {
   std::string select(const std::function<std::string(size_t piece)>& body) const;
   std::string column_offset(const PieceText& t, const std::string& col) const;
   bool vector(const PieceText& t, int run) const;
+  std::vector<int64_t> exchanged(const PieceText& t, int run) const;
   bool cut_by_rows() const;
   bool cut_by_columns() const;
   std::string load_vector(size_t i, int run) const;
@@ -81,16 +82,7 @@ class AccessText {
   std::string load_chain(const std::string& dst, int run);
   std::string store_chain(const std::string& src, int run);
   using Leaf = std::function<std::string(const Expr& leaf, const std::string& index)>;
-  std::string follow(const Expr& e, std::vector<std::string> coords, const std::string& outside, const Leaf& leaf);
-  std::string follow_resize(const Expr& e, std::vector<std::string> coords, const std::string& outside,
-                            const Leaf& leaf);
-  std::string follow_pad(const Expr& e, std::vector<std::string> coords, const std::string& outside, const Leaf& leaf);
-  std::string follow_concat(const Expr& e, std::vector<std::string> coords, const std::string& outside,
-                            const Leaf& leaf);
-  std::string follow_reshape(const Expr& e, const std::vector<std::string>& coords, const std::string& outside,
-                             const Leaf& leaf);
-  std::string follow_gather(const Expr& e, const std::vector<std::string>& coords, const std::string& outside,
-                            const Leaf& leaf);
+  class Chain;
   std::string mapped(const std::string& row, const std::string& col, const std::string& outside, const Leaf& leaf);
   std::string dim(int64_t n);
   std::string fresh() { return name_ + "_" + std::to_string(locals_++); }

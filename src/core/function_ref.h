@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace tenon::cpu {
+namespace tenon {
 
 template <class Signature>
 class FunctionRef;
@@ -30,4 +30,4 @@ class FunctionRef<R(A...)> {
   R (*call_)(void*, A...) = nullptr;
 };
 
-}  // namespace tenon::cpu
+}  // namespace tenon

@@ -1,0 +1,90 @@
+// The arithmetic that views are written in. A view says in its node's `map`, and nowhere else, where the elements of
+// its result are found: a few operations on their coordinates, then a read of an operand. What an operation does is up
+// to the algebra: it computes with numbers (walk.h: the oracle, the slow path of the CPU) or with affine terms
+// (kernels/affine.cpp), gathers facts (kernels/view_facts.cpp) or writes kernel source (backend/cuda/codegen).
+#pragma once
+#include <array>
+#include <deque>
+#include <span>
+#include <utility>
+
+#include "tenon/core/function_ref.h"
+#include "tenon/core/shape.h"
+
+namespace tenon {
+
+/// A coordinate in the terms of one algebra, which alone looks inside.
+class Index {
+  friend class IndexAlgebra;
+  int64_t value_ = 0, step_ = 0;
+};
+using Indices = std::array<Index, kMaxRank>;
+
+/// Indices are never below 0, nor may what an operation yields be.
+class IndexAlgebra {
+ public:
+  IndexAlgebra() = default;
+  IndexAlgebra(const IndexAlgebra&) = delete;
+  IndexAlgebra& operator=(const IndexAlgebra&) = delete;
+  virtual ~IndexAlgebra() = default;
+
+  virtual Index number(int64_t n) = 0;
+  /// i + n.
+  virtual Index plus(Index i, int64_t n) = 0;
+  virtual Index times(Index i, int64_t n) = 0;
+  virtual Index sum(Index i, Index j) = 0;
+  /// n - 1 - i: place i of n, counted from the other end.
+  virtual Index reversed(Index i, int64_t n) = 0;
+  struct Divided {
+    Index quotient, remainder;
+  };
+  /// i / n and i % n. n is an extent: a kernel's source does not depend on it.
+  virtual Divided divided(Index i, int64_t n) = 0;
+  /// i / 2 and i % 2. The two is the view's own: a kernel's source may have it.
+  virtual Divided halved(Index i) { return divided(i, 2); }
+  /// Place i of `to` among `from` places: nearest_source().
+  virtual Index nearest(Index i, int64_t from, int64_t to) = 0;
+  /// i - begin. Where that is not in [0, extent) the element is zero and nothing is read.
+  virtual Index inside(Index i, int64_t begin, int64_t extent) = 0;
+  /// Parts of these extents follow one another: calls body(part, place in it) for the part that i is in; an algebra
+  /// that does not know which, for every one that it may be in.
+  using InPart = FunctionRef<void(int part, Index place)>;
+  virtual void part(Index i, std::span<const int64_t> extents, InPart body) = 0;
+  /// The whole number at `c` of an operand, which must be in [0, extent).
+  virtual Index look_up(int operand, const Indices& c, int64_t extent) = 0;
+  /// The element is the operand's at `c`. A map ends with it, once; once for each part.
+  virtual void read(int operand, const Indices& c) = 0;
+
+  /// The row-major number of coordinates in `shape`, and back.
+  Index ravel(const Indices& c, const Shape& shape);
+  Indices unravel(Index i, const Shape& shape);
+
+ protected:
+  static Index index(int64_t value, int64_t step = 0) {
+    Index i;
+    i.value_ = value;
+    i.step_ = step;
+    return i;
+  }
+  static int64_t value(Index i) { return i.value_; }
+  static int64_t step(Index i) { return i.step_; }
+};
+
+/// An algebra whose coordinates are Values in a table of its own.
+template <class Value>
+class SymbolicAlgebra : public IndexAlgebra {
+ protected:
+  Index hold(Value v) {
+    values_.push_back(std::move(v));
+    return index(static_cast<int64_t>(values_.size()) - 1);
+  }
+  const Value& held(Index i) const { return values_[static_cast<size_t>(value(i))]; }
+
+ private:
+  std::deque<Value> values_;
+};
+
+/// floor(i * from / to), computed in f32 as PyTorch's interpolate(mode="nearest") does.
+int64_t nearest_source(int64_t i, int64_t from, int64_t to);
+
+}  // namespace tenon
