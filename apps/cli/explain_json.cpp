@@ -39,6 +39,7 @@ ordered_json launch_json(const ExplainedLaunch& l, const std::optional<Roofline>
       {"name", l.name}, {"skeleton", l.skeleton}, {"holes", holes_of(l)}, {"bytes", l.bytes}, {"why_apart", why}};
   out["number"] = l.number;
   out["apart"] = apart;
+  for (const auto& [buffer, reason] : l.stored) out["stored"].push_back({{"buffer", buffer}, {"why", reason}});
   out["unfused_bytes"] = l.unfused_bytes;
   out["anchor"] = l.anchor;
   out["flops"] = l.flops;

@@ -161,7 +161,7 @@ function select(i, scroll) {
   const worst = Math.max(l.bytes, l.unfused_bytes, 1);
   byId('detail').innerHTML = `<h2>#${i} ${esc(l.name)}</h2><span class="chip" style="background:${color(l.skeleton)}">${esc(l.skeleton)}</span> <span style="color:var(--soft)">${esc(l.anchor)}</span>` +
     (l.lets.length ? `<h3>made first</h3>${holes(l.lets)}` : '') + (l.holes.length ? `<h3>fills the holes</h3>${holes(l.holes)}` : '') +
-    `<h3>writes</h3>${holes(l.sinks, 'out')}` +
+    `<h3>writes</h3>${holes(l.sinks, 'out')}` + (l.stored || []).map(s => `<div style="color:var(--soft)">${esc(s.buffer)}: ${esc(s.why)}</div>`).join('') +
     `<h3>cost</h3><div class="pair"><span>fused</span><div class="meter now" style="width:${100*l.bytes/worst}%"></div><span>unfused</span><div class="meter" style="width:${100*l.unfused_bytes/worst}%"></div></div>` +
     `<div>${bytes(l.bytes)} moved, ${bytes(l.unfused_bytes)} with one launch a node${l.flops ? `, ${three(l.flops/1e9)} GFLOP` : ''}${l.ms ? `, ${time(l.ms)}${l.flops ? ` (${three(l.flops/l.ms/1e6)} GFLOP/s)` : ''}` : ''}</div>` +
     (l.ms ? `<div>${three(l.gb_per_s)} GB/s${l.flop_per_byte ? `, ${three(l.flop_per_byte)} FLOP a byte` : ''}${l.roofline_share !== undefined ? `, ${(100*l.roofline_share).toFixed(0)} % of the roofline` : ''}</div>` : '') +

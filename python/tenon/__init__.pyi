@@ -88,6 +88,10 @@ def log(*args: Expr | float) -> Expr:
     """The pointwise node `log` of 1 operand(s)."""
 
 
+def materialize(*args: Expr | float) -> Expr:
+    """The pointwise node `materialize` of 1 operand(s)."""
+
+
 def max(x: Expr, axis: int | Sequence[int] | None = -1, keepdim: bool = False) -> Expr:
     """Reduction `reduce_max` over an axis, several, or with None all."""
 

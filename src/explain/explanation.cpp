@@ -105,6 +105,8 @@ ExplainedLaunch explain_launch(const Launch& launch, Rate rate) {
   fill_from_form(launch, *launch.form, readable, out);
   for (size_t i = 0; i < out.sinks.size(); ++i)
     out.sinks[i].type = type_text(launch.outputs[i].value.dtype(), launch.outputs[i].value.shape());
+  for (const Output& o : launch.outputs)
+    if (!o.why.empty()) out.stored.emplace_back(o.buffer, o.why);
   return out;
 }
 

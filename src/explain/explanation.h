@@ -23,9 +23,10 @@ struct ExplainedLaunch {
   std::string name, skeleton, anchor;
   size_t number = 0;  ///< in the whole plan, all phases in order
   Rate rate = Rate::Step;
-  std::vector<ExplainedHole> lets;   ///< small values made first
-  std::vector<ExplainedHole> holes;  ///< what fills the inputs of the anchor
-  std::vector<ExplainedHole> sinks;  ///< what is written; `name` is the buffer
+  std::vector<ExplainedHole> lets;                          ///< small values made first
+  std::vector<ExplainedHole> holes;                         ///< what fills the inputs of the anchor
+  std::vector<ExplainedHole> sinks;                         ///< what is written; `name` is the buffer
+  std::vector<std::pair<std::string, std::string>> stored;  ///< buffers and what decided that they are
   std::vector<KeptApart> apart;
   std::vector<std::string> reads, writes;  ///< buffers
   int64_t bytes = 0, unfused_bytes = 0;

@@ -6,6 +6,7 @@
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/affine.h"
+#include "tenon/kernels/row_broadcast.h"
 #include "tenon/kernels/view_facts.h"
 
 namespace tenon {
@@ -20,10 +21,6 @@ struct Refused {
 // Lets on a refusal path (a reduction seen through a reshape) may read this many elements; beyond, a launch of its own.
 constexpr int64_t kLetElements = 65536;
 constexpr int kMaxFormLanes = 4;
-
-bool is_row_broadcast(const Expr& e) {
-  return e.is<nodes::Broadcast>() && e->in[0]->family() == Family::Reduce && e->in[0]->in[0].shape() == e.shape();
-}
 
 class FormBuilder {
  public:
@@ -49,6 +46,8 @@ class FormBuilder {
       build_anchor();
     else
       build_plain();
+    check_rows(form_.holes);
+    for (const Let& l : form_.lets) check_rows(std::array{l.value});
   }
 
   /// The node of the launch's own graph whose value `e` is; of a node made on the way, the first computed one below it.
@@ -90,6 +89,7 @@ class FormBuilder {
       out.dtype = values_[i].dtype();
       const Expr core = rebuild(g_, cores[i], memo);
       out.value = push(core);
+      check_rows(std::array{out.value});
       check_reduces_nothing(out.value);
       out.statistic = statistics[i];
       if (out.statistic) {
@@ -105,12 +105,15 @@ class FormBuilder {
     }
   }
 
-  // An epilogue sees some columns of a row at a time, also of the other tensors that it reads.
+  // An epilogue sees some columns of a row at a time, also of the other tensors that it reads. The outermost reduction
+  // is named: with that in memory those below it may not be read at all.
   static void check_reduces_nothing(const Expr& value) {
+    Expr last;
     for (const Expr& e : topological(std::array{value}))
-      if (e->family() == Family::Reduce)
-        throw Refused{std::string(e->name()) + " of another tensor needs its whole rows, a tile has some columns only",
-                      e};
+      if (e->family() == Family::Reduce) last = e;
+    if (last)
+      throw Refused{std::string(last->name()) + " of another tensor needs its whole rows, a tile has some columns only",
+                    last};
   }
 
   void set_statistic(FormOutput& out, const Shape& s) {
@@ -251,6 +254,7 @@ class FormBuilder {
         out.place = unchain(input(g_, out.buffer, out.dtype, values_[i].shape()), chain);
       }
       out.value = push(core);
+      check_rows(std::array{out.value});
       const Shape domain = domain_of(out.value);
       if (domain_set && domain != form_.domain)
         throw Refused{"results over " + domain.str() + " and over " + form_.domain.str() + " cannot share a launch",
@@ -334,7 +338,10 @@ class FormBuilder {
     }
     const Expr candidate = g_.make(*e->type, in, e->attrs);
     if (is_row_broadcast(candidate)) return candidate;
-    if (is_row_broadcast(base) && stays_in_rows(e, base)) return base;
+    if (const Expr broadcast = row_broadcast_below(base)) {
+      if (keeps_rows(candidate, broadcast)) return broadcast;
+      if (cone(broadcast->in[0]) > kLetElements) return candidate;  // views to come may bring the rows back
+    }
     // A reduction, or its broadcast, under another view: its value must stand by itself.
     const Expr reduced = base->family() == Family::Reduce ? base : base->in[0];
     const Expr leaf = let_or_refuse(reduced, "a row reduction seen through " + std::string(e->name()));
@@ -343,16 +350,13 @@ class FormBuilder {
     return push(g_.make(*e->type, in, e->attrs));
   }
 
-  // True if `view` leaves a row's number, repeated along the row by `repeat`, as it was.
-  static bool stays_in_rows(const Expr& view, const Expr& repeat) {
-    if (view.shape() != repeat.shape() || view->in.size() != 1) return false;
-    Graph g;
-    const Expr numbers = input(g, "rows", DType::F32, repeat->in[0].shape());
-    const Expr before = g.make(*repeat->type, std::array{numbers}, repeat->attrs);
-    const Expr after = g.make(*view->type, std::array{before}, view->attrs);
-    const Shape& domain = view.shape();
-    const auto pieces = affine_pieces(after, domain, domain.rank() - 1);
-    return pieces && pieces == affine_pieces(before, domain, domain.rank() - 1);
+  // Views over row reductions that did not bring the rows back.
+  static void check_rows(std::span<const Expr> values) {
+    for (const Expr& e : topological(values))
+      if (const Expr broadcast = row_broadcast_below(e); broadcast && broadcast != e)
+        throw Refused{
+            "a row reduction seen through " + std::string(e->name()) + " is too large to be computed inside the launch",
+            broadcast->in[0]};
   }
 
   Expr push_joined(const Expr& e) {

@@ -1,6 +1,9 @@
 #include "tenon/kernels/launch.h"
 
+#include <algorithm>
+#include <limits>
 #include <set>
+#include <unordered_map>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/node_type.h"
@@ -34,11 +37,37 @@ Expr anchor_of(const Launch& launch) {
 
 int64_t bytes_of(const Shape& shape, DType dtype) { return shape.numel() * size_of(dtype); }
 
+int64_t bytes_read(std::span<const Expr> values, const std::function<bool(const Expr&)>& in_memory) {
+  constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+  std::vector<std::pair<Expr, int64_t>> stack;  // with how many elements its reader takes at most
+  std::set<std::pair<const Node*, int64_t>> seen;
+  std::unordered_map<const Node*, int64_t> elements;
+  for (const Expr& v : values) stack.emplace_back(v, kAll);
+  while (!stack.empty()) {
+    const auto [e, most] = stack.back();
+    stack.pop_back();
+    const int64_t all = e.shape().numel();
+    if (in_memory(e)) {
+      int64_t& read = elements[e.get()];
+      read = std::min(all, read + std::min(all, most));
+    } else if (const int64_t taken = e->family() == Family::View ? std::min(all, most) : kAll;
+               seen.emplace(e.get(), taken).second) {
+      for (const Expr& x : e->in) stack.emplace_back(x, taken);
+    }
+  }
+  int64_t bytes = 0;
+  for (const auto& [node, count] : elements) bytes += count * size_of(Expr(node).dtype());
+  return bytes;
+}
+
 int64_t bytes_moved(const Launch& launch) {
   int64_t bytes = 0;
-  for (const Expr& e : operands_of(launch)) bytes += bytes_of(e.shape(), e.dtype());
-  for (const Output& o : launch.outputs) bytes += bytes_of(o.value.shape(), o.value.dtype());
-  return bytes;
+  std::vector<Expr> values;
+  for (const Output& o : launch.outputs) {
+    bytes += bytes_of(o.value.shape(), o.value.dtype());
+    values.push_back(o.value);
+  }
+  return bytes + bytes_read(values, is_memory_leaf);
 }
 
 }  // namespace tenon

@@ -1,7 +1,9 @@
 // A launch: one trip through memory. Its body is an expression over buffers and weights with at most one anchor; what
 // stands below the anchor fills the input holes of a skeleton, what stands above fills its epilogue.
 #pragma once
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +16,7 @@ namespace tenon {
 struct Output {
   std::string buffer;
   Expr value;
+  std::string why = {};  ///< what decided that it is stored, with figures; empty where that needs no reason
 };
 
 /// A launch by its name, and one of its holes ("out": its epilogue).
@@ -58,7 +61,10 @@ struct Launch {
 std::vector<Expr> operands_of(const Launch& launch);
 /// The only anchor among the launch's nodes, or an empty Expr; throws Error(Internal) if there are several.
 Expr anchor_of(const Launch& launch);
-/// Bytes that one run moves: every distinct operand read once plus every output written once.
+/// Bytes that are read from memory to compute `values`, down to what `in_memory` says is there: of every tensor once,
+/// and no more of it than the views on the way let through.
+int64_t bytes_read(std::span<const Expr> values, const std::function<bool(const Expr&)>& in_memory);
+/// Bytes that one run moves: what is read of every distinct operand, once, plus every output written once.
 int64_t bytes_moved(const Launch& launch);
 /// Bytes of a tensor of this shape and type.
 int64_t bytes_of(const Shape& shape, DType dtype);

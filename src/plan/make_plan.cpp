@@ -87,7 +87,7 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
                                          << "' are the same value";
   }
   const Users users(roots);
-  Partitioner partitioner(plan, users, options.fusion, options.anchors_alone);
+  Partitioner partitioner(plan, users, options);
   std::map<Rate, std::vector<Expr>> values = values_by_phase(roots, options.hoist && options.fusion);
   for (Rate rate : kRates)
     if (!values[rate].empty()) partitioner.run(rate, values[rate], names);

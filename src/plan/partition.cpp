@@ -8,14 +8,8 @@
 namespace tenon {
 namespace {
 
-// An expensive prologue that this many anchors would repeat is computed once instead.
-constexpr int kSharedPrologueUsers = 3;
-// Results without an anchor that share a launch: a device holds all of them in registers.
-constexpr size_t kResultsTogether = 8;
-
-bool is_row_reduction(const Expr& e) {
-  return e->family() == Family::Reduce && e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last);
-}
+// Trials that are asked for again: of the anchor alone and of what it absorbs, before and after what stands in front.
+constexpr size_t kRemembered = 4;
 
 bool weight_only(const Expr& e) { return e->rate == Rate::Constant; }
 
@@ -25,11 +19,14 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
                       const std::unordered_map<const Node*, std::string>& names) {
   plan_.phases.push_back({rate, {}});
   phase_ = &plan_.phases.back();
-  last_ = nullptr;
+  trials_.clear();
   for (const Expr& r : roots) wanted_.insert(r.get());
   for (const auto& [node, name] : names) result_name_[node] = name;
-  for (const Expr& e : topological(roots)) {
-    if (e->family() == Family::Leaf || in_memory(e)) continue;
+  const std::vector<Expr> all = topological(roots);
+  for (const Expr& e : all)
+    if (is_boundary(e)) wanted_.insert(e.get());
+  for (const Expr& e : all) {
+    if (e->family() == Family::Leaf || in_memory(e) || stored_below(e)) continue;
     if (!fusion_ && !(weight_only(e) && rate != Rate::Constant))
       emit_unfused(e);
     else if (e->family() == Family::Anchor)
@@ -38,10 +35,32 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
   emit_roots(roots);
 }
 
+// A tensor that lies in memory needs none, and constants are stored as the kernels that read them want them.
+bool Partitioner::is_boundary(const Expr& e) {
+  return e.is<nodes::Materialize>() && !is_memory_leaf(e->in[0]) && !weight_only(e);
+}
+
+// True if `e` pins a value that is stored already: it is that tensor then.
+bool Partitioner::stored_below(const Expr& e) {
+  if (!is_boundary(e) || result_name_.contains(e.get())) return false;
+  const auto it = buffer_of_.find(e->in[0].get());
+  if (it == buffer_of_.end()) return false;
+  const std::string buffer = it->second;
+  buffer_of_[e.get()] = buffer;
+  return true;
+}
+
 Partitioner::TrialPtr Partitioner::attempt(const std::vector<Expr>& values) const {
-  if (last_ && tried_ == values) return last_;
+  for (const TrialPtr& t : trials_)
+    if (t->values == values) return t;
+  if (trials_.size() == kRemembered) trials_.erase(trials_.begin());
+  return trials_.emplace_back(trial_of(values));
+}
+
+Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) const {
   const auto trial = std::make_shared<Trial>();
   Trial& t = *trial;
+  t.values = values;
   Memo memo;
   Graph& g = *t.graph;
   const Replace localise = [this, &g](const Expr& e, std::span<const Expr>) -> Expr {
@@ -73,13 +92,17 @@ Partitioner::TrialPtr Partitioner::attempt(const std::vector<Expr>& values) cons
       } else {
         std::vector<Expr> in;
         for (const Expr& x : e->in) in.push_back(memo.at(x.get()));
-        const Expr made = g.make(*e->type, in, e->attrs);
+        // A boundary between launches is nothing within one.
+        const Expr made = e.is<nodes::Materialize>() ? in[0] : g.make(*e->type, in, e->attrs);
         memo.emplace(e.get(), made);
         work.pop_back();
       }
     }
   }
-  for (const auto& [node, local] : memo) t.source[local.get()] = Expr(node);
+  for (const auto& [node, local] : memo) {
+    Expr& source = t.source[local.get()];
+    if (!source || source->id < node->id) source = Expr(node);  // a boundary rather than what it pins
+  }
   for (size_t i = 0; i < values.size(); ++i) {
     const auto it = result_name_.find(values[i].get());
     t.launch.outputs.push_back(
@@ -89,8 +112,7 @@ Partitioner::TrialPtr Partitioner::attempt(const std::vector<Expr>& values) cons
   t.choice = choose_skeleton(t.launch, t.graph);
   if (t.choice.skeleton) t.launch.skeleton = t.choice.skeleton->name();
   t.launch.form = t.choice.form;
-  tried_ = values;
-  return last_ = trial;
+  return trial;
 }
 
 // Puts in memory whatever stands in the way, one value at a time.
@@ -109,30 +131,10 @@ Partitioner::TrialPtr Partitioner::attempt_or_materialize(const std::vector<Expr
 }
 
 // Puts in memory the reductions of other tensors' rows that an anchor's epilogue reads.
-Partitioner::TrialPtr Partitioner::attempt_with_reductions(const std::vector<Expr>& values) {
-  for (;;) {
-    TrialPtr t = attempt(values);
-    const auto it = t->source.find(t->choice.refusal.blocker.get());
-    if (it == t->source.end() || !is_row_reduction(it->second) || in_memory(it->second)) return t;
-    emit_reductions(it->second, *t);
-  }
-}
-
-// One walk over the rows computes all that the trial's epilogue wants of rows of that shape.
-void Partitioner::emit_reductions(const Expr& reduction, const Trial& trial) {
-  std::vector<Expr> values, stack;
-  std::unordered_set<const Node*> seen;
-  for (const Output& o : trial.launch.outputs) stack.push_back(o.value);
-  while (!stack.empty()) {
-    const Expr e = stack.back();
-    stack.pop_back();
-    if (e->family() == Family::Anchor || !seen.insert(e.get()).second) continue;
-    if (is_row_reduction(e) && e->in[0].shape() == reduction->in[0].shape()) values.push_back(trial.source.at(e.get()));
-    stack.insert(stack.end(), e->in.begin(), e->in.end());
-  }
-  std::sort(values.begin(), values.end(), [](const Expr& a, const Expr& b) { return a->id < b->id; });
-  if (values.size() > kResultsTogether || !attempt(values)->choice.skeleton) values = {reduction};
-  commit(*attempt_or_materialize(values), values, {});
+Partitioner::TrialPtr Partitioner::attempt_with_reductions(const Region& region) {
+  assume_stored(frontier(region), true);
+  if (std::vector<Expr> forced = end_assumptions(); !forced.empty()) emit_stored(region, std::move(forced));
+  return attempt(frontier(region));
 }
 
 void Partitioner::emit_unfused(const Expr& e) {
@@ -148,34 +150,24 @@ void Partitioner::emit_plain(const Expr& e) {
   commit(*attempt_or_materialize(values), values, {});
 }
 
-// What is wanted and still not in memory: neighbours that read the same tensors share a launch.
+// What is wanted and still not in memory.
 void Partitioner::emit_roots(const std::vector<Expr>& roots) {
   std::vector<Expr> values;
-  const auto flush = [&] {
-    if (!values.empty()) commit(*attempt_or_materialize(values), values, {});
-    values.clear();
-  };
-  for (const Expr& r : roots) {
-    if (in_memory(r) && !result_name_.contains(r.get())) continue;
-    if (buffer_of_.contains(r.get())) continue;
-    std::vector<Expr> together = values;
-    together.push_back(r);
-    const bool join = fusion_ && values.size() < kResultsTogether && attempt(together)->choice.skeleton;
-    if (!values.empty() && !join) flush();
-    values.push_back(r);
-  }
-  flush();
+  for (const Expr& r : roots)
+    if ((!in_memory(r) || result_name_.contains(r.get())) && !buffer_of_.contains(r.get())) values.push_back(r);
+  if (fusion_) return emit_stored({}, std::move(values));
+  for (const Expr& r : values) commit(*attempt_or_materialize({r}), {r}, {});
 }
 
 void Partitioner::emit_anchor(const Expr& anchor) {
   if (emitted_anchor_.contains(anchor.get())) return;
-  share_prologue(anchor);
+  store_in_front(anchor);
   attempt_or_materialize({anchor});
   Region region{anchor.get()};
   std::map<uint32_t, std::string> refused;
   // Most launches take in all they may: ask the skeleton once at the end, and step by step only if it refuses that.
   grow(anchor, region, refused, false);
-  if (!attempt_with_reductions(frontier(region))->choice.skeleton) {
+  if (!attempt_with_reductions(region)->choice.skeleton) {
     region = {anchor.get()};
     refused.clear();
     grow(anchor, region, refused, true);
@@ -186,20 +178,6 @@ void Partitioner::emit_anchor(const Expr& anchor) {
   for (const Node* n : region)
     if (n->family() == Family::Anchor) emitted_anchor_.insert(n);
   commit(*t, values, kept_apart(values, region, refused));
-}
-
-// The cost side: maths in front of several anchors is cheaper as one pass over memory.
-void Partitioner::share_prologue(const Expr& anchor) {
-  for (const Expr& x : anchor->in) {
-    if (in_memory(x) || weight_only(x)) continue;
-    const bool computed =
-        x->family() == Family::Pointwise &&
-        !std::all_of(x->in.begin(), x->in.end(), [](const Expr& i) { return i->family() == Family::Leaf; });
-    const auto& users = users_.of(x);
-    const auto anchors =
-        std::count_if(users.begin(), users.end(), [](const Expr& u) { return u->family() == Family::Anchor; });
-    if (computed && anchors >= kSharedPrologueUsers) emit_plain(x);
-  }
 }
 
 // ---- growing an anchor's launch into its epilogue ----
@@ -241,7 +219,7 @@ bool Partitioner::absorb_users(const Expr& x, Region& region, std::map<uint32_t,
   Region larger = region;
   for (const Expr& u : joining) larger.insert(u.get());
   if (ask_each) {
-    const TrialPtr t = attempt_with_reductions(frontier(larger));
+    const TrialPtr t = attempt_with_reductions(larger);
     if (!t->choice.skeleton) {
       for (const Expr& u : joining) refused[u->id] = t->choice.refusal.why;
       return false;
@@ -370,7 +348,7 @@ void Partitioner::keep_weights_whole(Launch& launch, const Trial& trial) const {
 }
 
 void Partitioner::commit(const Trial& trial, const std::vector<Expr>& values, std::vector<Neighbour> apart) {
-  last_ = nullptr;
+  trials_.clear();
   Launch launch = trial.launch;
   if (phase_->rate != Rate::Constant) keep_weights_whole(launch, trial);
   Memo memo;
@@ -383,8 +361,9 @@ void Partitioner::commit(const Trial& trial, const std::vector<Expr>& values, st
     neighbours_.push_back(std::move(n));
   }
   for (size_t i = 0; i < values.size(); ++i) {
-    const Output& o = launch.outputs[i];
+    Output& o = launch.outputs[i];
     const bool result = result_name_.contains(values[i].get());
+    if (const auto why = why_stored_.find(values[i].get()); why != why_stored_.end()) o.why = why->second;
     buffer_of_[values[i].get()] = o.buffer;
     launch_of_buffer_[o.buffer] = launch.name;
     plan_.buffers.push_back({o.buffer, o.value.dtype(), o.value.shape(),

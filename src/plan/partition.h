@@ -15,8 +15,12 @@ namespace tenon {
 /// made in the plan's graph, where a value in memory is an Input leaf named after its buffer.
 class Partitioner {
  public:
-  Partitioner(Plan& plan, const Users& users, bool fusion, bool anchors_alone = false)
-      : plan_(plan), users_(users), fusion_(fusion), anchors_alone_(anchors_alone) {}
+  Partitioner(Plan& plan, const Users& users, const PlanOptions& options)
+      : plan_(plan),
+        users_(users),
+        target_(options.target),
+        fusion_(options.fusion),
+        anchors_alone_(options.anchors_alone) {}
 
   /// Plans everything that `roots` need and that is not in memory yet. `names`: buffers of roots that are results.
   void run(Rate rate, const std::vector<Expr>& roots, const std::unordered_map<const Node*, std::string>& names);
@@ -29,6 +33,7 @@ class Partitioner {
  private:
   // A launch that may come to be, in a graph of its own: the plan's has what was committed.
   struct Trial {
+    std::vector<Expr> values;
     std::shared_ptr<Graph> graph = std::make_shared<Graph>();
     Launch launch;
     Choice choice;
@@ -38,9 +43,9 @@ class Partitioner {
 
   using TrialPtr = std::shared_ptr<const Trial>;
   TrialPtr attempt(const std::vector<Expr>& values) const;
+  TrialPtr trial_of(const std::vector<Expr>& values) const;
   TrialPtr attempt_or_materialize(const std::vector<Expr>& values);
-  TrialPtr attempt_with_reductions(const std::vector<Expr>& values);
-  void emit_reductions(const Expr& reduction, const Trial& trial);
+  TrialPtr attempt_with_reductions(const Region& region);
   void emit_anchor(const Expr& anchor);
   void emit_anchor_alone(const Expr& anchor);
   void emit_below_views(const Expr& e);
@@ -48,12 +53,36 @@ class Partitioner {
   void emit_plain(const Expr& e);
   void emit_roots(const std::vector<Expr>& roots);
   void emit_unfused(const Expr& e);
+  bool stored_below(const Expr& e);
+  static bool is_boundary(const Expr& e);
   void grow(const Expr& anchor, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each);
   bool absorb_users(const Expr& x, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each);
   void drop_trailing_views(Region& region, const std::vector<Expr>& order) const;
   void add_statistics(std::vector<Expr>& values) const;
-  void share_prologue(const Expr& anchor);
   std::vector<Expr> frontier(const Region& region) const;
+
+  // ---- what is stored in front of a launch (store.cpp) ----
+  // Values to be stored, and what the launches to come read them for.
+  struct Choosing;
+  void store_in_front(const Expr& anchor);
+  void emit_stored(const Region& region, std::vector<Expr> forced);
+  void assume_stored(const std::vector<Expr>& values, bool reductions_only);
+  bool assume(Expr e, const std::string& why);
+  std::vector<Expr> end_assumptions();
+  void assume_unreadable(const Expr& anchor);
+  std::vector<Expr> read_by(const Region& region) const;
+  void add_cone(Choosing& c, const std::vector<Expr>& roots) const;
+  void add_domains(Choosing& c) const;
+  void add_sites(Choosing& c, const Region& region) const;
+  const Node* awaited_anchor(const Expr& e, const std::unordered_set<const Node*>& ready) const;
+  bool counts_as_memory(const Expr& e) const;
+  void add_readers(Choosing& c) const;
+  std::vector<int64_t> bytes_with(const Choosing& c, const std::vector<Expr>& stored, const Expr& changed = {},
+                                  const std::vector<int64_t>& before = {}) const;
+  void choose(Choosing& c) const;
+  std::string reason(const Choosing& c, const Expr& value) const;
+  bool computes(const Expr& root, const std::unordered_set<const Node*>& values) const;
+  void emit_together(const Choosing& c);
   bool leaves(const Expr& e, const Region& region) const;
   bool available(const Expr& e, const Region& region) const;
   std::string refusal_of(const Expr& user, const Region& region) const;
@@ -74,6 +103,7 @@ class Partitioner {
 
   Plan& plan_;
   const Users& users_;
+  const Target& target_;
   const bool fusion_, anchors_alone_;
   Phase* phase_ = nullptr;
   std::unordered_map<const Node*, std::string> buffer_of_;
@@ -81,14 +111,14 @@ class Partitioner {
   std::unordered_map<const Node*, std::string> result_name_;
   std::unordered_set<const Node*> wanted_;  // must be in memory when the phase ends
   std::unordered_set<const Node*> emitted_anchor_;
+  std::vector<Expr> assumed_;  // to be in memory, while it is decided what will be
+  std::unordered_map<const Node*, std::string> why_stored_;
   std::vector<Neighbour> neighbours_;
   std::unordered_map<const Node*, std::vector<Place>> places_;  // of every node that a launch computes
   std::unordered_set<std::string> with_anchor_;                 // launches
   std::map<std::string, int> name_uses_;
   int next_buffer_ = 0;
-  // The last trial and what it was of, until something is committed: most are asked for twice in a row.
-  mutable std::vector<Expr> tried_;
-  mutable TrialPtr last_;
+  mutable std::vector<TrialPtr> trials_;  // the last ones, until something is put in memory
 };
 
 }  // namespace tenon

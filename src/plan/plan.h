@@ -7,6 +7,7 @@
 
 #include "tenon/kernels/launch.h"
 #include "tenon/kernels/precision.h"
+#include "tenon/plan/target.h"
 
 namespace tenon {
 
@@ -78,6 +79,7 @@ struct PlanOptions {
   bool anchors_alone = false;
   bool fold_scales = true;  ///< constant scales of linear layers into their weights
   PrecisionPolicy precision = {};
+  Target target = {};
 };
 
 /// Partitions the DAG below `results` into launches and lays out memory. Deterministic. Throws Error(Usage) that names

@@ -6,6 +6,7 @@
 //     %0 = ...            the body, as expressions print
 //     return %a, %b
 //     into "buffer" ..    one name a result
+//     stored "buffer" "why"  for each result whose storing had to be decided
 //     settled "buffer" .. those it reads that neither it nor the launch in front of it writes
 //     apart kind "what" "why", and "launch" "hole" for each place where it went
 //   end
@@ -44,6 +45,8 @@ void print_launch(std::ostringstream& out, const Launch& l) {
   out << "  into";
   for (const Output& o : l.outputs) out << " " << quoted(o.buffer);
   out << "\n";
+  for (const Output& o : l.outputs)
+    if (!o.why.empty()) out << "  stored " << quoted(o.buffer) << " " << quoted(o.why) << "\n";
   for (size_t i = 0; i < l.settled.size(); ++i) out << (i ? " " : "  settled ") << quoted(l.settled[i]);
   if (!l.settled.empty()) out << "\n";
   for (const KeptApart& k : l.apart) {
@@ -219,6 +222,11 @@ class PlanParser {
         values = tenon::parse(*plan_.graph, body);
         for (const Expr& v : values) l.outputs.push_back({in.text(), v});
         if (!in.done()) in.fail("as many buffers as the body returns");
+      } else if (kind == "stored") {
+        const std::string buffer = in.text();
+        const auto it = std::ranges::find(l.outputs, buffer, &Output::buffer);
+        if (it == l.outputs.end()) in.fail("a buffer of the 'into' line");
+        it->why = in.text();
       } else if (kind == "settled") {
         while (!in.done()) l.settled.push_back(in.text());
       } else if (kind == "apart") {

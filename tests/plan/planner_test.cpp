@@ -159,7 +159,7 @@ TEST(Planner, ReductionsOfOtherTensorsStandBesideAnEpilogue) {
     one_launch("gemm", {store("y", y + softmax)});
     FAIL() << "an epilogue reduced rows";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("reduce_max of another tensor needs its whole rows"));
+    EXPECT_THAT(error.what(), HasSubstr("sum of another tensor needs its whole rows"));
   }
 }
 
@@ -188,6 +188,31 @@ TEST(Planner, SaysWhereAReaderWent) {
   EXPECT_EQ(norm.kind, Apart::Refused);
   ASSERT_EQ(norm.into.size(), 1u);
   EXPECT_EQ(norm.into[0].launch, step(p, 2).name);
+}
+
+TEST(Planner, AMaterializedValueIsABoundary) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 32}), w = param(g, "w", DType::F32, {32, 32});
+  const auto launches = [](const Expr& y) { return plan_of(y).counts().total; };
+  EXPECT_EQ(launches(silu(linear(gelu(x), w)) + x), 1);
+  EXPECT_EQ(launches(silu(linear(materialize(gelu(x)), w)) + x), 2);
+  EXPECT_EQ(launches(silu(materialize(linear(gelu(x), w))) + x), 2);
+  EXPECT_EQ(launches(materialize(gelu(x)) + x), 2);
+  EXPECT_EQ(launches(materialize(x) + x), 1) << "where it lies already";
+  EXPECT_EQ(launches(g.make(node_type<nodes::Materialize>(), std::array{x}, {}) + x), 1);
+  const Plan p = plan_of(silu(linear(materialize(cast(gelu(x), DType::BF16)), w)));
+  EXPECT_EQ(p.buffer(step(p, 0).outputs[0].buffer).dtype, DType::BF16);
+}
+
+TEST(Planner, CountsBytesThatViewsLetThrough) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4, 32});
+  const auto row = [&](int64_t i) { return slice(x, 0, i, i + 1); };
+  EXPECT_EQ(plan_of(row(0) * 2.0).bytes(), 4 * (32 + 32));
+  EXPECT_EQ(plan_of(row(0) + row(1)).bytes(), 4 * (64 + 32));
+  EXPECT_EQ(plan_of(x + row(0)).bytes(), 4 * (128 + 128)) << "no more than there is";
+  const Expr table = param(g, "table", DType::F32, {1000, 32}), at = input(g, "at", DType::I32, {4});
+  EXPECT_EQ(plan_of(gather(table, at) + x).bytes(), 4 * (128 + 4 + 128 + 128));
 }
 
 TEST(Planner, RowsAndQuantisation) {

@@ -137,7 +137,8 @@ std::string run_checks(const Plan& plan, const Device& device, const Tensors& te
 std::string text_of(const PlanOptions& o) {
   std::ostringstream out;
   out << "fusion=" << o.fusion << " hoist=" << o.hoist << " merge_siblings=" << o.merge_siblings
-      << " outside=" << o.outside << " anchors_alone=" << o.anchors_alone << " fold_scales=" << o.fold_scales;
+      << " outside=" << o.outside << " anchors_alone=" << o.anchors_alone << " fold_scales=" << o.fold_scales
+      << " launch_bytes=" << o.target.launch_bytes << " reads_views_only=" << static_cast<bool>(o.target.reads);
   return out.str();
 }
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <random>
@@ -13,6 +14,7 @@
 #include "planned/check.h"
 #include "planned/shrink.h"
 #include "tenon/expr/node_type.h"
+#include "tenon/kernels/affine.h"
 
 namespace tenon::planned {
 namespace {
@@ -32,6 +34,9 @@ int programs() {
   return static_cast<int>(number_from("TENON_RANDOM_PROGRAMS", slow_devices() ? kProgramsOnSlowDevices : kPrograms));
 }
 
+// A target whose kernels compute nothing in front of an anchor.
+bool reads_views(const Form& form, size_t hole) { return is_view_chain(form.holes[hole]); }
+
 PlanOptions some_options(std::mt19937& random) {
   const auto coin = [&] { return random() % 2 == 0; };
   PlanOptions o;
@@ -41,6 +46,10 @@ PlanOptions some_options(std::mt19937& random) {
   o.outside = coin();
   o.anchors_alone = random() % 4 == 0;
   o.fold_scales = coin();
+  // As if tensors were large; as if a launch were dear, or worth something: what is stored may cost time, no value.
+  constexpr int64_t kMuch = int64_t{1} << 40;
+  if (coin()) o.target.launch_bytes = std::array<int64_t, 3>{0, kMuch, -kMuch}[random() % 3];
+  if (coin()) o.target.reads = reads_views;
   return o;
 }
 

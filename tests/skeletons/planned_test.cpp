@@ -72,6 +72,24 @@ TEST_F(Planned, ReductionsSeenThroughAConcatenation) {
   expect_plan(layer_norm(pad(concat({softmax(x()), x("z", 24)}, 1), {1, 0, 0, 2})));
 }
 
+// Heads whose neighbours are turned in pairs, behind a norm of every head: no view moves a number to another row.
+TEST_F(Planned, ReductionsOfRowsThatAreSplitAndJoinedAgain) {
+  const Shape heads{kRows, 4, kCols / 4}, pairs{kRows, 4, kCols / 8, 2};
+  const Expr n = layer_norm(reshape(x(), heads));
+  const auto both = [&](int64_t i) { return reshape(broadcast(slice(reshape(n, pairs), -1, i, i + 1), pairs), heads); };
+  const auto table = [&](const char* name) { return made(input(g, name, DType::F32, {kRows, 1, kCols / 4})); };
+  const Expr turned = n * table("cos") + both(1) * table("minus_sin_even") + both(0) * table("sin_odd");
+  EXPECT_EQ(make_plan(std::array{Result{"y", turned}}).counts().total, 1);
+  expect_plan(turned);
+}
+
+TEST_F(Planned, ReductionsOfRowsThatAreSplitAndStayApart) {
+  const Expr rows = mean(x() * x());
+  const Expr again = reshape(broadcast(rows, {kRows, kCols}), {kRows, 4, kCols / 4});
+  expect_plan(again + made(input(g, "z", DType::F32, {kRows, 4, kCols / 4})));
+  expect_plan(permute(broadcast(rows, {kRows, kCols}), {1, 0}) + made(input(g, "t", DType::F32, {kCols, kRows})));
+}
+
 TEST_F(Planned, ReductionsThatChooseRows) {
   const Expr a = layer_norm(x());
   const Expr row = clamp(floor(reshape(reduce_max(a), {kRows})), 0, 3);

@@ -1,0 +1,391 @@
+// Which values between anchors are stored: those that move no more bytes written and read once than computed again by
+// each of their readers. A launch's readers are looked at together, before it is made.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/view_facts.h"
+#include "tenon/plan/partition.h"
+
+namespace tenon {
+namespace {
+
+// Results without an anchor that share a launch: a device holds all of them in registers.
+constexpr size_t kResultsTogether = 8;
+// Values that are considered together, the last ones where there are more: what is tried grows with their square.
+constexpr size_t kCandidates = 32;
+// Launches that are considered as readers: with so many, another one decides nothing.
+constexpr size_t kSites = 16;
+
+bool earlier(const Expr& a, const Expr& b) { return a->id < b->id; }
+
+bool is_row_reduction(const Expr& e) {
+  return e->family() == Family::Reduce && e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last);
+}
+
+int64_t own_bytes(const Expr& e) { return bytes_of(e.shape(), e.dtype()); }
+
+std::string amount(int64_t bytes) {
+  constexpr int64_t kMega = 1000000;
+  return bytes < 10 * kMega ? std::to_string(bytes / 1000) + " kB" : std::to_string(bytes / kMega) + " MB";
+}
+
+// Values are kept in order.
+bool has(const std::vector<Expr>& values, const Expr& e) { return std::ranges::binary_search(values, e, earlier); }
+
+std::vector<Expr> with(std::vector<Expr> values, const Expr& e) {
+  values.insert(std::ranges::upper_bound(values, e, earlier), e);
+  return values;
+}
+
+// True if one walk may serve both domains: they differ in what a row holds at most.
+bool same_rows(Shape a, Shape b) {
+  if (a.rank() != b.rank() || a.rank() == 0) return a == b;
+  const bool one = a[-1] == b[-1] || a[-1] == 1 || b[-1] == 1;
+  a[-1] = b[-1] = 1;
+  return one && a == b;
+}
+
+std::vector<Expr> without(std::vector<Expr> values, const Expr& e) {
+  std::erase(values, e);
+  return values;
+}
+
+}  // namespace
+
+// What is decided together.
+struct Partitioner::Choosing {
+  const Region& region;                         // the launch that is about to be made
+  std::vector<Expr> cone;                       // what may be stored and what is computed from, in order
+  std::map<uint32_t, std::vector<Expr>> sites;  // launches that come anyway, and the values that they read
+  std::vector<Expr> stored;                     // in order
+  struct Domain {
+    Shape shape;
+    size_t number;
+  };
+  std::unordered_map<const Node*, Domain> domain_of;  // what a launch of the value walks over
+  size_t domains = 0;
+  std::unordered_map<const Node*, uint64_t> readers = {};  // a bit for each site that computes the value
+};
+
+// ---- what must be stored ----
+
+void Partitioner::store_in_front(const Expr& anchor) {
+  Region region{anchor.get()};
+  std::map<uint32_t, std::string> refused;
+  assume_stored({anchor}, false);
+  assume_unreadable(anchor);
+  grow(anchor, region, refused, false);
+  assume_stored(frontier(region), true);
+  emit_stored(region, end_assumptions());
+}
+
+// Assumes in memory what stands in the way of a launch of these values.
+void Partitioner::assume_stored(const std::vector<Expr>& values, bool reductions_only) {
+  for (;;) {
+    const TrialPtr t = attempt(values);
+    const auto it = t->source.find(t->choice.refusal.blocker.get());
+    if (it == t->source.end() || (reductions_only && !is_row_reduction(it->second))) return;
+    if (has(values, it->second) || !assume(it->second, t->choice.refusal.why)) return;
+  }
+}
+
+// Of a row's reduction, what becomes of it before anybody else reads it: a scale rather than a maximum.
+bool Partitioner::assume(Expr e, const std::string& why) {
+  if (in_memory(e) || e->family() == Family::Leaf) return false;
+  while (e.shape().rank() && e.shape()[-1] == 1 && !wanted_.contains(e.get()) && users_.of(e).size() == 1) {
+    const Expr& u = users_.of(e)[0];
+    const auto known = [&](const Expr& x) { return x == e || literal_of(x); };
+    if (u->family() != Family::Pointwise || u.shape() != e.shape() || !std::ranges::all_of(u->in, known)) break;
+    e = u;
+  }
+  buffer_of_[e.get()] = "assumed." + std::to_string(assumed_.size());
+  why_stored_.emplace(e.get(), why);
+  assumed_.push_back(e);
+  trials_.clear();
+  return true;
+}
+
+std::vector<Expr> Partitioner::end_assumptions() {
+  if (!assumed_.empty()) trials_.clear();
+  for (const Expr& e : assumed_) buffer_of_.erase(e.get());
+  return std::exchange(assumed_, {});
+}
+
+// What the target's kernels of the anchor cannot compute in front of it, without the views on top.
+void Partitioner::assume_unreadable(const Expr& anchor) {
+  if (!target_.reads) return;
+  const TrialPtr t = attempt({anchor});
+  for (size_t i = 0; t->choice.skeleton && i < anchor->in.size(); ++i) {
+    if (anchor->in[i]->rate == Rate::Constant || target_.reads(*t->launch.form, i)) continue;
+    Expr e = anchor->in[i];
+    while (e->family() == Family::View && !view_facts(e).joins && !is_memory_leaf(e->in[0])) e = e->in[0];
+    assume(in_memory(e) || e->family() == Family::View ? anchor->in[i] : e,
+           std::string(anchor->name()) + " reads tensors only through hole " +
+               std::string(skeleton(t->launch.skeleton).holes()[i]));
+  }
+}
+
+// ---- what is cheaper to store ----
+
+// Stores `forced`, and what else saves bytes below a region and them.
+void Partitioner::emit_stored(const Region& region, std::vector<Expr> forced) {
+  std::ranges::sort(forced, earlier);
+  Choosing c{region, {}, {}, std::move(forced), {}};
+  std::vector<Expr> roots = read_by(region);
+  roots.insert(roots.end(), c.stored.begin(), c.stored.end());
+  add_cone(c, roots);
+  const auto memory = [this](const Expr& e) { return counts_as_memory(e); };
+  for (const Expr& e : c.cone) {
+    if (has(c.stored, e) || !wanted_.contains(e.get())) continue;  // boundaries are wanted too
+    if (is_boundary(e) || own_bytes(e) <= bytes_read(e->in, memory)) c.stored = with(std::move(c.stored), e);
+  }
+  add_domains(c);
+  const std::vector<Expr> needed = c.stored;
+  if (!c.cone.empty()) add_sites(c, region);
+  add_readers(c);
+  if (needed.size() + c.sites.size() > 1) choose(c);
+  for (const Expr& e : c.stored)
+    if (!has(needed, e)) why_stored_[e.get()] = reason(c, e);
+  emit_together(c);
+}
+
+std::vector<Expr> Partitioner::read_by(const Region& region) const {
+  std::vector<Expr> out;
+  for (const Node* n : region)
+    for (const Expr& x : n->in)
+      if (!region.contains(x.get())) out.push_back(x);
+  std::ranges::sort(out, earlier);
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+// Anchors to come are as good as in memory, and weights are packed.
+bool Partitioner::counts_as_memory(const Expr& e) const {
+  if (e->family() == Family::Leaf) return is_memory_leaf(e);
+  return in_memory(e) || e->family() == Family::Anchor || e->rate == Rate::Constant;
+}
+
+void Partitioner::add_cone(Choosing& c, const std::vector<Expr>& roots) const {
+  std::vector<Expr> stack = roots;
+  std::unordered_set<const Node*> seen;
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    if (e->family() == Family::Leaf || counts_as_memory(e) || !seen.insert(e.get()).second) continue;
+    c.cone.push_back(e);
+    stack.insert(stack.end(), e->in.begin(), e->in.end());
+  }
+  std::ranges::sort(c.cone, earlier);
+}
+
+// The rows that are reduced below a value, or its own shape.
+void Partitioner::add_domains(Choosing& c) const {
+  std::unordered_map<const Node*, Shape> rows;
+  for (const Expr& e : c.cone) {
+    const auto reduced =
+        std::find_if(e->in.rbegin(), e->in.rend(), [&](const Expr& x) { return rows.contains(x.get()); });
+    if (is_row_reduction(e))
+      rows.emplace(e.get(), e->in[0].shape());
+    else if (reduced != e->in.rend())
+      rows.emplace(e.get(), Shape(rows.at(reduced->get())));
+  }
+  std::map<std::vector<int64_t>, size_t> numbers;
+  const auto add = [&](const Expr& e) {
+    const auto it = rows.find(e.get());
+    const Shape shape = it == rows.end() ? e.shape() : it->second;
+    const size_t next = numbers.size();
+    c.domain_of.emplace(e.get(),
+                        Choosing::Domain{shape, numbers.try_emplace({shape.begin(), shape.end()}, next).first->second});
+  };
+  std::ranges::for_each(c.cone, add);
+  std::ranges::for_each(c.stored, add);
+  c.domains = numbers.size();
+}
+
+// The last anchor that `e` waits for, or null. `ready` wait for none.
+const Node* Partitioner::awaited_anchor(const Expr& e, const std::unordered_set<const Node*>& ready) const {
+  const Node* last = nullptr;
+  std::vector<Expr> stack{e};
+  std::unordered_set<const Node*> seen;
+  while (!stack.empty()) {
+    const Expr x = stack.back();
+    stack.pop_back();
+    if (in_memory(x) || ready.contains(x.get()) || !seen.insert(x.get()).second) continue;
+    if (x->family() != Family::Anchor)
+      stack.insert(stack.end(), x->in.begin(), x->in.end());
+    else if (!last || last->id < x->id)
+      last = x.get();
+  }
+  return last;
+}
+
+// The launches that read the cone: the region's, those of other anchors behind values computed from memory, and, of
+// values that wait for an anchor, that anchor's: it computes them or something behind it does, once.
+void Partitioner::add_sites(Choosing& c, const Region& region) const {
+  constexpr uint32_t kThisLaunch = 0;  // a leaf has this number
+  if (!region.empty()) c.sites[kThisLaunch] = read_by(region);
+  std::vector<Expr> stack = c.cone;
+  std::unordered_set<const Node*> seen, ready;
+  for (const Expr& e : c.cone) ready.insert(e.get());
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    for (const Expr& u : users_.of(e)) {
+      if (region.contains(u.get()) || in_memory(u) || ready.contains(u.get()) || !seen.insert(u.get()).second) continue;
+      if (c.sites.size() > kSites) return;
+      if (u->family() == Family::Anchor)
+        c.sites[u->id] = u->in;
+      else if (u->rate > phase_->rate)
+        c.sites[u->id] = {e};
+      else if (const Node* anchor = awaited_anchor(u, ready))
+        c.sites[anchor->id].insert(c.sites[anchor->id].end(), u->in.begin(), u->in.end());
+      else if (wanted_.contains(u.get()))
+        c.sites[u->id] = {u};
+      else if (ready.insert(u.get()).second)
+        stack.push_back(u);
+    }
+  }
+}
+
+void Partitioner::add_readers(Choosing& c) const {
+  uint64_t bit = 1;
+  for (const auto& [anchor, values] : c.sites) {
+    std::vector<Expr> stack = values;
+    while (!stack.empty()) {
+      const Expr e = stack.back();
+      stack.pop_back();
+      if (counts_as_memory(e) || c.region.contains(e.get()) || (c.readers[e.get()] & bit)) continue;
+      c.readers[e.get()] |= bit;
+      stack.insert(stack.end(), e->in.begin(), e->in.end());
+    }
+    bit <<= 1;
+  }
+}
+
+// Bytes of each launch that stores some of `stored`, by domain (values of one share a launch), and of each that reads
+// them. With `changed`, what readers of that move only, otherwise as `before`.
+std::vector<int64_t> Partitioner::bytes_with(const Choosing& c, const std::vector<Expr>& stored, const Expr& changed,
+                                             const std::vector<int64_t>& before) const {
+  std::vector<std::vector<Expr>> launches(c.domains);
+  for (const Expr& e : stored) launches[c.domain_of.at(e.get()).number].push_back(e);
+  std::vector<int64_t> out;
+  for (const std::vector<Expr>& together : launches) {
+    out.push_back(together.empty() ? 0 : target_.launch_bytes);
+    if (together.empty()) continue;
+    for (const Expr& e : together) out.back() += own_bytes(e);
+    out.back() += bytes_read(
+        together, [&](const Expr& e) { return counts_as_memory(e) || (has(stored, e) && !has(together, e)); });
+  }
+  const auto readers = c.readers.find(changed.get());
+  uint64_t read = changed ? readers == c.readers.end() ? 0 : readers->second : ~uint64_t{0};
+  const auto memory = [&](const Expr& e) {
+    return counts_as_memory(e) || c.region.contains(e.get()) || has(stored, e);
+  };
+  for (const auto& [anchor, values] : c.sites) {
+    out.push_back(read & 1 ? bytes_read(values, memory) : before[out.size()]);
+    read >>= 1;
+  }
+  return out;
+}
+
+// Adds the value that saves most, until none saves anything; of equal ones the last, which leaves least to do.
+void Partitioner::choose(Choosing& c) const {
+  std::vector<int64_t> now = bytes_with(c, c.stored);
+  const auto total = [](const std::vector<int64_t>& bytes) {
+    return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+  };
+  std::vector<Expr> candidates;
+  for (const Expr& e : c.cone) {
+    if (e->family() != Family::Pointwise && !is_row_reduction(e)) continue;
+    const std::vector<Expr>& users = users_.of(e);
+    const bool passed_on = users.size() == 1 && users[0]->family() == Family::Pointwise &&
+                           std::ranges::binary_search(c.cone, users[0], earlier) &&
+                           own_bytes(users[0]) <= own_bytes(e);  // then rather what its only reader makes of it
+    if (!passed_on) candidates.push_back(e);
+  }
+  if (candidates.size() > kCandidates)
+    candidates.erase(candidates.begin(), candidates.end() - static_cast<std::ptrdiff_t>(kCandidates));
+  const std::vector<Expr> needed = c.stored;
+  while (!candidates.empty()) {
+    int64_t least = total(now);
+    Expr best;
+    for (const Expr& e : candidates) {
+      if (has(c.stored, e)) continue;
+      const int64_t bytes = total(bytes_with(c, with(c.stored, e), e, now));
+      if (bytes <= least) best = e;
+      least = std::min(least, bytes);
+    }
+    if (!best) break;
+    c.stored = with(std::move(c.stored), best);
+    now = bytes_with(c, c.stored, best, now);
+  }
+  for (const Expr& e : candidates) {  // what others made superfluous
+    if (!has(c.stored, e) || has(needed, e)) continue;
+    const std::vector<int64_t> bytes = bytes_with(c, without(c.stored, e), e, now);
+    if (total(bytes) >= total(now)) continue;
+    c.stored = without(std::move(c.stored), e);
+    now = bytes;
+  }
+}
+
+// "62 MB moved with it in memory, 186 MB if 3 launches compute it"
+std::string Partitioner::reason(const Choosing& c, const Expr& value) const {
+  const std::vector<int64_t> read_back = bytes_with(c, c.stored),
+                             again = bytes_with(c, without(c.stored, value), value, read_back);
+  int64_t once = 0, otherwise = 0;
+  int launches = 0;
+  for (size_t i = 0; i < read_back.size(); ++i) {
+    if (read_back[i] == again[i]) continue;
+    once += read_back[i];
+    otherwise += again[i];
+    ++launches;
+  }
+  return amount(once) + " moved with it in memory, " + amount(otherwise) + " if " + std::to_string(launches) +
+         " launches compute it";
+}
+
+// ---- launches without an anchor ----
+
+// True if a launch of `root` would compute one of `values`.
+bool Partitioner::computes(const Expr& root, const std::unordered_set<const Node*>& values) const {
+  if (values.empty()) return false;
+  std::vector<Expr> stack{root};
+  std::unordered_set<const Node*> seen;
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    if (values.contains(e.get())) return true;
+    if (!buffer_of_.contains(e.get()) && seen.insert(e.get()).second)
+      stack.insert(stack.end(), e->in.begin(), e->in.end());
+  }
+  return false;
+}
+
+// As few launches as skeletons take: what one walk over rows or elements can compute leaves with it.
+void Partitioner::emit_together(const Choosing& c) {
+  for (std::vector<Expr> values = c.stored; !values.empty();) {
+    std::vector<Expr> now{values[0]}, later;
+    const Shape& domain = c.domain_of.at(now[0].get()).shape;
+    std::unordered_set<const Node*> apart;  // other launches store them
+    if (is_boundary(now[0])) apart.insert(now[0].get());
+    size_t refusals = is_statistic(now[0]) ? kResultsTogether : 0;
+    for (const Expr& e : std::span(values).subspan(1)) {
+      const bool may = now.size() < kResultsTogether && refusals < kResultsTogether && !is_statistic(e) &&
+                       same_rows(domain, c.domain_of.at(e.get()).shape) && !computes(e, apart);
+      const bool joins = may && attempt(with(now, e))->choice.skeleton;
+      if (may && !joins) ++refusals;
+      if (!joins || is_boundary(e)) apart.insert(e.get());
+      (joins ? now : later).push_back(e);
+    }
+    if (is_statistic(now[0]))
+      emit_plain(now[0]);
+    else
+      commit(*attempt_or_materialize(now), now, {});
+    std::erase_if(later, [this](const Expr& e) { return buffer_of_.contains(e.get()); });
+    values = std::move(later);
+  }
+}
+
+}  // namespace tenon
