@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Budgets: a file has at most 500 lines, a function at most 60, the core of the engine at most 8500 in all.
+"""Budgets: a file has at most 500 lines, a function at most 60, the core of the engine at most 8750 in all.
 
 Prints lines by folder, the longest files and functions, and everything over budget.
 """
@@ -11,8 +11,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FILE_BUDGET, FUNCTION_BUDGET, CORE_BUDGET = 500, 60, 8500
-CORE = ("src/core/", "src/expr/", "src/plan/", "src/runtime/")
+FILE_BUDGET, FUNCTION_BUDGET, CORE_BUDGET = 500, 60, 8750
+CORE = ("src/expr/", "src/kernels/", "src/plan/", "src/runtime/")
 BAD_NAME = re.compile(r"\b[a-z][a-z0-9_]*(?:_v[0-9]+|kernel[0-9]+|_new|(?<!_from)_old|_fast)\b")
 
 
@@ -83,9 +83,9 @@ def main():
     errors += [f"{p}: {n} lines, budget {FILE_BUDGET}" for p, n in lines.items() if n > FILE_BUDGET]
     errors += [f"{p}:{at}: {f} has {n} lines, budget {FUNCTION_BUDGET}" for n, p, at, f in functions if n > FUNCTION_BUDGET]
     core = sum(n for p, n in lines.items() if p.startswith(CORE))
-    print(f"core, expr, plan and runtime: {core} of {CORE_BUDGET} lines")
+    print(f"expr, kernels, plan and runtime: {core} of {CORE_BUDGET} lines")
     if core > CORE_BUDGET:
-        errors.append(f"core, expr, plan and runtime have {core} lines, budget {CORE_BUDGET}")
+        errors.append(f"expr, kernels, plan and runtime have {core} lines, budget {CORE_BUDGET}")
     print("\n".join(errors) if errors else "sizes: all within budget")
     return 1 if errors else 0
 
