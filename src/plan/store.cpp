@@ -13,9 +13,10 @@ namespace {
 
 // Results without an anchor that share a launch: a device holds all of them in registers.
 constexpr size_t kResultsTogether = 8;
-// Values that are considered together, the last ones where there are more: what is tried grows with their square.
-constexpr size_t kCandidates = 32;
-// Launches that are considered as readers: with so many, another one decides nothing.
+// Values that are considered together, the last ones where there are more: what is tried grows with their square. Fewer
+// where each of them means to look at many.
+constexpr size_t kCandidates = 32, kTried = 4096;
+// Launches that are considered as readers, the nearest ones: with so many, another one decides nothing.
 constexpr size_t kSites = 16;
 
 bool earlier(const Expr& a, const Expr& b) { return a->id < b->id; }
@@ -226,26 +227,27 @@ const Node* Partitioner::awaited_anchor(const Expr& e, const std::unordered_set<
 void Partitioner::add_sites(Choosing& c, const Region& region) const {
   constexpr uint32_t kThisLaunch = 0;  // a leaf has this number
   if (!region.empty()) c.sites[kThisLaunch] = read_by(region);
-  std::vector<Expr> stack = c.cone;
   std::unordered_set<const Node*> seen, ready;
-  for (const Expr& e : c.cone) ready.insert(e.get());
-  while (!stack.empty()) {
-    const Expr e = stack.back();
-    stack.pop_back();
-    for (const Expr& u : users_.of(e)) {
-      if (region.contains(u.get()) || in_memory(u) || ready.contains(u.get()) || !seen.insert(u.get()).second) continue;
-      if (c.sites.size() > kSites) return;
-      if (u->family() == Family::Anchor)
-        c.sites[u->id] = u->in;
-      else if (u->rate > phase_->rate)
-        c.sites[u->id] = {e};
-      else if (const Node* anchor = awaited_anchor(u, ready))
-        c.sites[anchor->id].insert(c.sites[anchor->id].end(), u->in.begin(), u->in.end());
-      else if (wanted_.contains(u.get()))
-        c.sites[u->id] = {u};
-      else if (ready.insert(u.get()).second)
-        stack.push_back(u);
-    }
+  std::map<uint32_t, std::pair<Expr, Expr>> next;  // users to look at, the nearest first, and what they read
+  const auto add_users = [&](const Expr& e) {
+    ready.insert(e.get());
+    for (const Expr& u : users_.of(e))
+      if (!region.contains(u.get()) && !in_memory(u)) next.try_emplace(u->id, u, e);
+  };
+  std::ranges::for_each(c.cone, add_users);
+  while (!next.empty() && c.sites.size() <= kSites) {
+    const auto [u, e] = next.extract(next.begin()).mapped();
+    if (ready.contains(u.get()) || !seen.insert(u.get()).second) continue;
+    if (u->family() == Family::Anchor)
+      c.sites[u->id] = u->in;
+    else if (u->rate > phase_->rate)
+      c.sites[u->id] = {e};
+    else if (const Node* anchor = awaited_anchor(u, ready))
+      c.sites[anchor->id].insert(c.sites[anchor->id].end(), u->in.begin(), u->in.end());
+    else if (wanted_.contains(u.get()))
+      c.sites[u->id] = {u};
+    else
+      add_users(u);
   }
 }
 
@@ -305,8 +307,9 @@ void Partitioner::choose(Choosing& c) const {
                            own_bytes(users[0]) <= own_bytes(e);  // then rather what its only reader makes of it
     if (!passed_on) candidates.push_back(e);
   }
-  if (candidates.size() > kCandidates)
-    candidates.erase(candidates.begin(), candidates.end() - static_cast<std::ptrdiff_t>(kCandidates));
+  const size_t most = std::clamp<size_t>(kTried / std::max<size_t>(c.cone.size(), 1), 4, kCandidates);
+  if (candidates.size() > most)
+    candidates.erase(candidates.begin(), candidates.end() - static_cast<std::ptrdiff_t>(most));
   const std::vector<Expr> needed = c.stored;
   while (!candidates.empty()) {
     int64_t least = total(now);
