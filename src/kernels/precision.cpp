@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
 
@@ -21,7 +22,7 @@ std::string_view trimmed(std::string_view s) {
 Rule parse_rule(std::string_view text) {
   const auto* it = std::ranges::find(kRules, trimmed(text));
   TENON_CHECK(Usage, it != std::end(kRules), "precision")
-      << "'" << text << "' is none of operands, f32, bf16, f16 and e4m3 rows";
+      << "'" << shown(text) << "' is none of operands, f32, bf16, f16 and e4m3 rows";
   return static_cast<Rule>(it - std::begin(kRules));
 }
 
@@ -97,7 +98,8 @@ PrecisionPolicy PrecisionPolicy::parse(std::string_view text) {
     const size_t colon = std::min(item.find(':'), item.size());
     const std::string_view name = trimmed(item.substr(std::min(colon + 1, item.size())));
     TENON_CHECK(Usage, !name.empty(), "precision")
-        << "'" << item << "' is no exception: expected a rule and a part of weights' names, such as bf16: t_embedder";
+        << "'" << shown(item)
+        << "' is no exception: expected a rule and a part of weights' names, such as bf16: t_embedder";
     out.exceptions.push_back({parse_rule(item.substr(0, colon)), std::string(name)});
   }
   return out;

@@ -84,8 +84,7 @@ void LaunchTest::compare(const Output& o, const HostTensor& got, const std::vect
                          const Rounding& rounding, const std::string& where, NaN nan) {
   Rounding own = rounding;
   if (unit_roundoff(got.dtype) > unit_roundoff(own.stored)) own.stored = got.dtype;  // of several outputs, this one
-  EXPECT_TRUE(agreement(tenon::compare(got, o.value.shape(), want, own.tolerance(), nan)))
-      << where << ": " << o.buffer;
+  EXPECT_TRUE(agreement(tenon::compare(got, o.value.shape(), want, own.tolerance(), nan))) << where << ": " << o.buffer;
   if (got.dtype == DType::E4M3) {
     const Comparison bits = tenon::compare(got, o.value.shape(), want, Tolerance{}, nan);
     EXPECT_LE(bits.different(), bits.compared() / 100 + 1) << "e4m3 values differ too often";
