@@ -73,9 +73,9 @@ Layer layer_of(const Expr& linear, const Users& users) {
   Layer l{.linear = linear, .tail = linear};
   const auto only_user = [&users](const Expr& e) { return users.of(e).size() == 1 ? users.of(e)[0] : Expr(); };
   for (Expr u = only_user(l.tail); u && u.is<nodes::Mul>(); u = only_user(l.tail)) {
-    Scale s = scale_of(other_operand(u, l.tail));
+    const Scale s = scale_of(other_operand(u, l.tail));
     if (!s.value) break;
-    l.scales.push_back(std::move(s));
+    l.scales.push_back(s);
     l.tail = u;
   }
   if (const Expr u = only_user(l.tail); u && u.is<nodes::Add>()) {
