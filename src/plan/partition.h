@@ -57,6 +57,10 @@ class Partitioner {
   static bool is_boundary(const Expr& e);
   void grow(const Expr& anchor, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each);
   bool absorb_users(const Expr& x, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each);
+  void absorb_stored(Region& region);
+  std::vector<Expr> maths_behind(const Region& region) const;
+  bool add_path(const Expr& v, Region& region) const;
+  bool stored_anyway(const Expr& v, const Region& region);
   void drop_trailing_views(Region& region, const std::vector<Expr>& order) const;
   void add_statistics(std::vector<Expr>& values) const;
   std::vector<Expr> frontier(const Region& region) const;
