@@ -17,7 +17,7 @@ constexpr size_t kLookedAt = 64;
 void Partitioner::absorb_stored(Region& region) {
   for (const Expr& v : maths_behind(region)) {
     Region larger = region;
-    if (!add_path(v, larger) || !stored_anyway(v, region)) continue;
+    if (!add_path(v, larger) || behind_boundary(v, region) || !stored_anyway(v, region)) continue;
     std::vector<Expr> before = frontier(region);
     before.push_back(v);
     const std::vector<Expr> values = frontier(larger);
@@ -54,6 +54,20 @@ bool Partitioner::add_path(const Expr& v, Region& region) const {
   if (!refusal_of(v, region).empty()) return false;
   region.insert(v.get());
   return true;
+}
+
+// True if a launch of `v` would compute what is to be in memory first.
+bool Partitioner::behind_boundary(const Expr& v, const Region& region) const {
+  std::vector<Expr> stack(v->in.begin(), v->in.end());
+  Region seen;
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    if (in_memory(e) || !seen.insert(e.get()).second) continue;
+    if (is_boundary(e)) return true;
+    if (!region.contains(e.get())) stack.insert(stack.end(), e->in.begin(), e->in.end());
+  }
+  return false;
 }
 
 // True if `v` is a result, or an operand that no kernel of its reader computes from what the region leaves in memory.

@@ -60,6 +60,7 @@ class Partitioner {
   void absorb_stored(Region& region);
   std::vector<Expr> maths_behind(const Region& region) const;
   bool add_path(const Expr& v, Region& region) const;
+  bool behind_boundary(const Expr& v, const Region& region) const;
   bool stored_anyway(const Expr& v, const Region& region);
   void drop_trailing_views(Region& region, const std::vector<Expr>& order) const;
   void add_statistics(std::vector<Expr>& values) const;

@@ -79,8 +79,7 @@ TEST(CudaTarget, UNet) {
   const KernelCounts kernels = kernels_of(plan);
   for (const Launch& l : plan.phase(Rate::Step)->launches) {
     const bool padded = l.name == "conv_in";
-    if (!counts_statistics(l) && !padded) EXPECT_EQ(kernels.at(l.name), 1) << l.name;
-    EXPECT_LE(kernels.at(l.name), padded ? 4 : 2) << l.name;
+    EXPECT_LE(kernels.at(l.name), 1 + counts_statistics(l) + 2 * padded) << l.name;
   }
   EXPECT_LE(kernels_of_step(plan), kernels_of_step(elsewhere));
 }
@@ -150,7 +149,7 @@ TEST(CudaTarget, SandwichParts) {
   using testing::ElementsAre, testing::StartsWith;
   EXPECT_THAT(sinks_of(product(modulated(a.tokens("x")))), ElementsAre(quantised, StartsWith("gemm:")));
 
-  const Expr gate = tanh(a.in("gate", {1, s::kDim}, DType::F32));
+  const Expr gate = tanh(a.in("gate", {1, s::kDim}, DType::F32, Rate::Schedule));
   const Expr x = cast(a.tokens("x") + gate * a.norm("norm2", a.tokens("o")), DType::BF16);
   const Expr last = a.quantised_linear("v", s::quantise(cast(x + a.norm("n", product(modulated(x))), DType::BF16)), 256);
   EXPECT_THAT(sinks_of(last), ElementsAre(std::string("rows: bf16[1,4352,3840] ") + s::kScale + " " + s::kRow,
