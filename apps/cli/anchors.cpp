@@ -82,7 +82,9 @@ int64_t weight_elements(const AnchorShape& s) {
 
 double time_own(const AnchorShape& s, DType dtype, const std::shared_ptr<Backend>& backend, int weights) {
   Graph g;
-  const Plan plan = make_plan(std::array{Result{"y", cast(bare_anchor(g, s, dtype), dtype)}});
+  PlanOptions options;
+  options.target = backend->target();
+  const Plan plan = make_plan(std::array{Result{"y", cast(bare_anchor(g, s, dtype), dtype)}}, options);
   const bool convolution = s.kind == AnchorShape::Kind::Conv2d;
   const Shape weight =
       convolution ? Shape{s.o, s.c, s.kernel, s.kernel} : Shape{std::max<int64_t>(s.n, 1), std::max<int64_t>(s.k, 1)};

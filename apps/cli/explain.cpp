@@ -66,7 +66,8 @@ Explanation explain_part(const ModelParts& model, const std::string& part, const
   options.fusion = false;
   check_stop();
   const Plan apart = model.plan(part, request, options);
-  Explanation out = explain(plan, plan_memory(plan, backend), apart.bytes(apart.phases.back().rate), measured);
+  const PlanKernels made(plan, WeightStore(backend, nullptr));
+  Explanation out = explain(plan, made.memory, apart.bytes(apart.phases.back().rate), measured, made.launched());
   out.model = model.name();
   out.part = part;
   out.device = backend->describe();

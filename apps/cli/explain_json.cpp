@@ -43,6 +43,7 @@ ordered_json launch_json(const ExplainedLaunch& l, const std::optional<Roofline>
   out["unfused_bytes"] = l.unfused_bytes;
   out["anchor"] = l.anchor;
   out["flops"] = l.flops;
+  out["kernels"] = l.kernels;
   out["rate"] = name_of(l.rate);
   if (l.flops > 0 && l.bytes > 0) out["flop_per_byte"] = l.flops / static_cast<double>(l.bytes);
   if (l.seconds) out["ms"] = *l.seconds * 1e3;
@@ -77,6 +78,7 @@ ordered_json explanation_object(const Explanation& e) {
                    {"hoisted", hoisted},
                    {"counts",
                     {{"total", c.total},
+                     {"kernels", e.kernels},
                      {"elementwise", c.elementwise},
                      {"concat", c.concat},
                      {"permute", c.permute},

@@ -86,7 +86,7 @@ function header() {
   const steps = net.launches.filter(l => l.rate === net.rate), ms = steps.reduce((s, l) => s + (l.ms || 0), 0);
   const flops = steps.reduce((s, l) => s + l.flops, 0), c = net.counts, unit = net.rate === 'step' ? 'step' : 'run', hoisted = net.launches.length - steps.length;
   const meter = (v, max, now) => `<div class="meter ${now ? 'now' : ''}" style="width:${Math.max(1, 100*v/max)}%"></div>`;
-  const tiles = [`<b>${c.total}</b> <small>launches a ${unit}</small><p>${c.elementwise} elementwise, ${c.concat} concat, ${c.permute} permute, ${c.upsample} upsample` +
+  const tiles = [`<b>${c.total}</b> <small>launches a ${unit}</small><p>${c.kernels} kernels: ${c.elementwise} elementwise, ${c.concat} concat, ${c.permute} permute, ${c.upsample} upsample` +
       (hoisted ? `; ${hoisted} more that run less often` : '') + `</p>`,
     `<b>${bytes(net.bytes.fused)}</b> <small>moved a ${unit}</small><div class="pair"><span>fused</span>${meter(net.bytes.fused, net.bytes.unfused, true)}<span>unfused</span>${meter(net.bytes.unfused, net.bytes.unfused)}</div><p>${bytes(net.bytes.unfused)} unfused, ${timesCount(net.bytes.unfused, net.bytes.fused)} as much</p>`,
     `<b>${bytes(net.peak_bytes)}</b> <small>memory at most</small><p>activations ${bytes(net.memory.activations)}, weights ${bytes(net.memory.weights)}, scratch ${bytes(net.memory.scratch)}</p>`,

@@ -62,7 +62,10 @@ NetworkOptions PartFlags::networks(const Backend& backend) const {
   const DType dtype = type.empty() ? types.front() : parse_type(type);
   TENON_CHECK(Usage, std::find(types.begin(), types.end(), dtype) != types.end(), "--type")
       << name_of(dtype) << " is not computed in by " << backend.name();
-  return {{dtype, dtype}, !fusion_is_off(no_fusion), !folding_is_off(no_fold)};
+  return {.precision = {dtype, dtype},
+          .fusion = !fusion_is_off(no_fusion),
+          .fold_scales = !folding_is_off(no_fold),
+          .target = backend.target()};
 }
 
 }  // namespace tenon::cli

@@ -9,12 +9,14 @@
 namespace tenon::python {
 namespace {
 
-Plan plan_of(const std::string& name, const std::vector<NamedValue>& results, bool fusion) {
+Plan plan_of(const std::string& name, const std::vector<NamedValue>& results, const Target& target,
+             bool fusion = true) {
   PlanOptions options;
   options.name = name;
   options.hoist = false;
   options.outside = true;
   options.fusion = fusion;
+  options.target = target;
   std::vector<Result> values;
   for (const NamedValue& r : results) values.push_back({r.name, r.value.expr});
   return make_plan(values, options);
@@ -84,7 +86,7 @@ Program::Program(const std::string& name, std::vector<NamedValue> results, const
     : results_(std::move(results)),
       name_(call.device),
       device_(open_device(call.device)),
-      plan_(plan_of(name, results_, true)) {
+      plan_(plan_of(name, results_, device_->target())) {
   for (const Call::Argument& a : call.arguments) used_.push_back(has_buffer(plan_, a.name));
 }
 
@@ -150,8 +152,9 @@ std::string Program::explain() {
       for (size_t i = 0; i < how.size(); ++i) measured[plan_.phases.back().launches[i].name].how = how[i];
     }
   }
-  Explanation e =
-      tenon::explain(plan_, plan_memory(plan_, device_), plan_of(plan_.name, results_, false).bytes(), measured);
+  const PlanKernels made(plan_, WeightStore(device_, nullptr));
+  Explanation e = tenon::explain(plan_, made.memory, plan_of(plan_.name, results_, {}, false).bytes(), measured,
+                                 made.launched());
   for (ExplainedLaunch& l : e.launches) l.seconds.reset();
   e.model = "tenon.fuse";
   e.device = device_->describe();

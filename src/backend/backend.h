@@ -14,6 +14,7 @@
 #include "tenon/backend/weights.h"
 #include "tenon/kernels/launch.h"
 #include "tenon/kernels/list.h"
+#include "tenon/kernels/target.h"
 
 namespace tenon {
 
@@ -40,6 +41,8 @@ class Kernel {
   virtual void rebind(const BufferTable& buffers) = 0;
   /// Puts one run on the stream. `scratch` has at least the kernel's scratch bytes, 64-byte aligned.
   virtual void run(Stream& stream, void* scratch) = 0;
+  /// Kernels that a run puts on the stream, a library's call and a fill of memory among them; known once it is made.
+  virtual int kernels() const { return 1; }
   /// How it runs, in a phrase: "avx512bf16 tiles, 2 bands" (for explain).
   virtual std::string describe() const { return {}; }
 };
@@ -108,6 +111,9 @@ class Backend {
   virtual int64_t memory_available() const = 0;
   /// Element types that plans may compute in here, the default first.
   virtual std::vector<DType> types() const = 0;
+  /// What plans for it should know. One that was made for another target runs all the same: what a kernel cannot read as
+  /// it is it stores itself, in scratch, by kernels that the plan does not show (Kernel::kernels). May outlive this.
+  virtual Target target() const = 0;
   /// 64-byte aligned memory, zero-filled, that any stream may use at once; throws Error(Memory).
   virtual std::shared_ptr<void> allocate(int64_t bytes) = 0;
   /// The kernel of a launch that has its form, unbound. Allocates nothing.

@@ -152,7 +152,8 @@ double roofline_share(const ExplainedLaunch& l, const Roofline& peak) {
   return l.seconds.value_or(0) > 0 ? least / *l.seconds : 0;
 }
 
-Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_bytes, const Measurements& measured) {
+Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_bytes, const Measurements& measured,
+                    const KernelCounts& launched) {
   Explanation out;
   out.part = plan.name;
   out.rate = plan.phases.empty() ? Rate::Step : plan.phases.back().rate;
@@ -163,6 +164,8 @@ Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_
   for (const Phase& p : plan.phases)
     for (const Launch& l : p.launches) {
       out.launches.push_back(explain_launch(l, p.rate));
+      if (const auto count = launched.find(l.name); count != launched.end())
+        out.launches.back().kernels = count->second;
       const auto it = measured.find(l.name);
       if (it == measured.end()) continue;
       out.launches.back().seconds = it->second.seconds;
@@ -175,6 +178,7 @@ Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_
     if (!out.launches[i].anchor.empty()) out.with_anchor.insert(out.launches[i].name);
     if (out.launches[i].rate != out.rate) continue;
     out.flops += out.launches[i].flops;
+    out.kernels += out.launches[i].kernels;
     out.seconds += out.launches[i].seconds.value_or(0);
   }
   return out;
@@ -193,6 +197,8 @@ std::string flops_text(double flops) {
 }
 
 std::string launches_text(int64_t count) { return std::to_string(count) + (count == 1 ? " launch" : " launches"); }
+
+std::string kernels_text(int64_t count) { return std::to_string(count) + (count == 1 ? " kernel" : " kernels"); }
 
 std::string seconds_text(double seconds) {
   if (seconds < 1e-3) return scaled(seconds * 1e6, "us");

@@ -10,6 +10,7 @@
 #include "tenon/explain/roofline.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
+#include "tenon/runtime/plan_kernels.h"
 
 namespace tenon {
 
@@ -31,6 +32,7 @@ struct ExplainedLaunch {
   std::vector<std::string> reads, writes;  ///< buffers
   int64_t bytes = 0, unfused_bytes = 0;
   double flops = 0;
+  int kernels = 1;  ///< that a run of it puts on the device
   std::optional<double> seconds;
   std::string how;  ///< how the backend runs it
 };
@@ -50,6 +52,7 @@ struct Explanation {
   std::vector<ExplainedBuffer> buffers;
   Rate rate = Rate::Step;  ///< of the phase that runs most often: what the counts and bytes are of
   PlanCounts counts;
+  int kernels = 0;  ///< of these launches
   int64_t fused_bytes = 0, unfused_bytes = 0;
   double flops = 0, seconds = 0;  ///< seconds: 0 if it was not timed
   MemoryPlan memory;
@@ -64,9 +67,10 @@ struct Measurement {
 };
 using Measurements = std::map<std::string, Measurement>;  ///< by launch name
 
-/// Takes a plan apart. `unfused_bytes`: what the plan of --no-fusion moves.
+/// Takes a plan apart. `unfused_bytes`: what the plan of --no-fusion moves. `launched`: PlanKernels::launched; a launch
+/// that is not there is one kernel.
 Explanation explain(const Plan& plan, const MemoryPlan& memory, int64_t unfused_bytes,
-                    const Measurements& measured = {});
+                    const Measurements& measured = {}, const KernelCounts& launched = {});
 
 enum class LaunchOrder : uint8_t { Plan, Time, Bytes };
 /// Which launches to show, and the longest or largest first if asked.
@@ -89,6 +93,8 @@ std::string bytes_text(double bytes);
 std::string flops_text(double flops);
 /// "1 launch", "2 launches".
 std::string launches_text(int64_t count);
+/// "1 kernel", "2 kernels".
+std::string kernels_text(int64_t count);
 /// "41.2 us", "1.30 ms", "2.1 s".
 std::string seconds_text(double seconds);
 

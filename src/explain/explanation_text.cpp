@@ -71,6 +71,7 @@ void add_launch(std::string& out, const ExplainedLaunch& l, const Explanation& e
     out.append("    stored: ").append(buffer).append(": ").append(why).append("\n");
   for (const KeptApart& k : l.apart) out += "    " + apart_text(k, e) + "\n";
   out += "    " + cost_text(l, e.roofline);
+  if (l.kernels != 1) out += "  " + kernels_text(l.kernels);
   if (!l.how.empty()) out += "  " + l.how;
   out += "\n";
 }
@@ -87,7 +88,7 @@ std::string explanation_text(const Explanation& e) {
     add_launch(out, l, e);
   }
   const PlanCounts& c = e.counts;
-  out += "\none " + std::string(e.rate == Rate::Step ? "step" : "run") + ": " + launches_text(c.total) + " (" +
+  out += "\none " + std::string(e.rate == Rate::Step ? "step" : "run") + ": " + launches_text(c.total) + ", " + kernels_text(e.kernels) + " (" +
          std::to_string(c.elementwise) + " elementwise, " + std::to_string(c.concat) + " concat, " +
          std::to_string(c.permute) + " permute, " + std::to_string(c.upsample) + " upsample), " +
          bytes_text(static_cast<double>(e.fused_bytes)) + " moved (" +

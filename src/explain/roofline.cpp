@@ -24,6 +24,7 @@ double best_time(const Expr& value, const std::vector<float>& x, const HostWeigh
   PlanOptions options;
   options.name = "peak";
   options.hoist = false;
+  options.target = backend->target();
   const Result result{"y", value};
   Executable executable(make_plan({&result, 1}, options), backend, weights);
   executable.set("x", x);

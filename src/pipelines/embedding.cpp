@@ -36,7 +36,10 @@ ImageEmbedding::ImageEmbedding(std::shared_ptr<const ImageEncoder> encoder, Embe
   TENON_CHECK(Usage, backend_->computes(), "device")
       << backend_->name() << " computes nothing: no features can come of it";
   TENON_CHECK(Usage, options_.batch > 0, "batch") << "expected a positive number, got " << options_.batch;
-  networks_ = {{t, t}, options_.fusion, options_.fold_scales};
+  networks_ = {.precision = {t, t},
+               .fusion = options_.fusion,
+               .fold_scales = options_.fold_scales,
+               .target = backend_->target()};
   if (options_.side) {
     check_side(encoder_->config(), "size", options_.side);
     // The scaled picture keeps its proportion to what is cut out of it.

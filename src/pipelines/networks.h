@@ -10,6 +10,7 @@ struct NetworkOptions {
   nn::Precision precision = nn::kBf16;
   bool fusion = true;
   bool fold_scales = true, anchors_alone = false;  ///< as PlanOptions
+  Target target = {};                              ///< of the backend that runs the plans
 };
 
 /// The plan `name` with the one result `result`.

@@ -46,7 +46,7 @@ TextToImage::TextToImage(std::shared_ptr<const Model> model, const PipelineOptio
   for (DType t : types) (known += known.empty() ? "" : " or ") += name_of(t);
   TENON_CHECK(Usage, std::find(types.begin(), types.end(), type) != types.end(), "type")
       << name_of(type) << " is not computed in by " << backend_->name() << "; use " << known;
-  networks_ = {{type, type}, options.fusion};
+  networks_ = {.precision = {type, type}, .fusion = options.fusion, .target = backend_->target()};
   TENON_CHECK(Usage, backend_->computes(), "device") << options.device << " computes nothing, so it cannot draw";
 }
 

@@ -172,6 +172,7 @@ void Partitioner::emit_anchor(const Expr& anchor) {
     refused.clear();
     grow(anchor, region, refused, true);
   }
+  absorb_stored(region);
   std::vector<Expr> values = frontier(region);
   add_statistics(values);
   const TrialPtr t = attempt_or_materialize(values);
@@ -203,7 +204,8 @@ void Partitioner::grow(const Expr& anchor, Region& region, std::map<uint32_t, st
   if (smaller.size() < region.size() && attempt(frontier(smaller))->choice.skeleton) region = std::move(smaller);
 }
 
-// Takes all users of x in, or none: a value that must be stored anyway is read back more cheaply than stored twice.
+// Takes all users of x in, or none: a value that must be stored anyway is read back more cheaply than stored twice, but
+// by what is stored anyway too (absorb.cpp).
 bool Partitioner::absorb_users(const Expr& x, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each) {
   std::vector<Expr> joining;
   for (const Expr& u : users_.of(x)) {

@@ -57,6 +57,11 @@ class Partitioner {
   static bool is_boundary(const Expr& e);
   void grow(const Expr& anchor, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each);
   bool absorb_users(const Expr& x, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each);
+  void absorb_stored(Region& region);
+  std::vector<Expr> maths_behind(const Region& region) const;
+  bool add_path(const Expr& v, Region& region) const;
+  bool behind_boundary(const Expr& v, const Region& region) const;
+  bool stored_anyway(const Expr& v, const Region& region);
   void drop_trailing_views(Region& region, const std::vector<Expr>& order) const;
   void add_statistics(std::vector<Expr>& values) const;
   std::vector<Expr> frontier(const Region& region) const;
@@ -70,6 +75,7 @@ class Partitioner {
   bool assume(Expr e, const std::string& why);
   std::vector<Expr> end_assumptions();
   void assume_unreadable(const Expr& anchor);
+  void forget_last_assumption();
   std::vector<Expr> read_by(const Region& region) const;
   void add_cone(Choosing& c, const std::vector<Expr>& roots) const;
   void add_domains(Choosing& c) const;

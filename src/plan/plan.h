@@ -7,7 +7,7 @@
 
 #include "tenon/kernels/launch.h"
 #include "tenon/kernels/precision.h"
-#include "tenon/plan/target.h"
+#include "tenon/kernels/target.h"
 
 namespace tenon {
 

@@ -114,18 +114,33 @@ std::vector<Expr> Partitioner::end_assumptions() {
   return std::exchange(assumed_, {});
 }
 
-// What the target's kernels of the anchor cannot compute in front of it, without the views on top.
+// What the target's kernels of the anchor cannot compute in front of it: without the views on top, if they read it
+// through these.
 void Partitioner::assume_unreadable(const Expr& anchor) {
   if (!target_.reads) return;
-  const TrialPtr t = attempt({anchor});
-  for (size_t i = 0; t->choice.skeleton && i < anchor->in.size(); ++i) {
-    if (anchor->in[i]->rate == Rate::Constant || target_.reads(*t->launch.form, i)) continue;
-    Expr e = anchor->in[i];
+  for (size_t i = 0; i < anchor->in.size(); ++i) {
+    const Expr& hole = anchor->in[i];
+    const auto unread = [&] {
+      const TrialPtr t = attempt({anchor});
+      return t->choice.skeleton && !target_.reads(*t->launch.form, i);
+    };
+    if (hole->rate == Rate::Constant || !unread()) continue;
+    const std::string why = std::string(anchor->name()) + " reads tensors only through hole " +
+                            std::string(skeleton(attempt({anchor})->launch.skeleton).holes()[i]);
+    Expr e = hole;
     while (e->family() == Family::View && !view_facts(e).joins && !is_memory_leaf(e->in[0])) e = e->in[0];
-    assume(in_memory(e) || e->family() == Family::View ? anchor->in[i] : e,
-           std::string(anchor->name()) + " reads tensors only through hole " +
-               std::string(skeleton(t->launch.skeleton).holes()[i]));
+    const bool below = e->family() != Family::View && assume(e, why);
+    if (below && !unread()) continue;
+    if (below) forget_last_assumption();
+    assume(hole, why);
   }
+}
+
+void Partitioner::forget_last_assumption() {
+  buffer_of_.erase(assumed_.back().get());
+  why_stored_.erase(assumed_.back().get());
+  assumed_.pop_back();
+  trials_.clear();
 }
 
 // ---- what is cheaper to store ----

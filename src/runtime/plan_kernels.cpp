@@ -38,6 +38,12 @@ PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store) {
   memory.missing = bytes.missing;
 }
 
+KernelCounts PlanKernels::launched() const {
+  KernelCounts out;
+  for (const Made& m : kernels) out[m.launch->name] = m.kernel->kernels();
+  return out;
+}
+
 MemoryPlan plan_memory(const Plan& plan, const WeightStore& store) { return PlanKernels(plan, store).memory; }
 
 MemoryPlan plan_memory(const Plan& plan, const std::shared_ptr<Backend>& backend) {

@@ -1,7 +1,9 @@
 // The kernels of a plan, each made once, and what they take together.
 #pragma once
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tenon/plan/plan.h"
@@ -24,6 +26,9 @@ MemoryPlan plan_memory(const Plan& plan, const WeightStore& store);
 /// What it will take on a backend, over weights of its own.
 MemoryPlan plan_memory(const Plan& plan, const std::shared_ptr<Backend>& backend);
 
+/// Kernels that a run of a launch puts on its stream, by the launch's name.
+using KernelCounts = std::map<std::string, int>;
+
 struct PlanKernels {
   struct Made {
     std::shared_ptr<Kernel> kernel;
@@ -36,6 +41,8 @@ struct PlanKernels {
   std::vector<WeightRequest> requests;  ///< of all kernels, and results that are stored
   MemoryPlan memory;
 
+  /// Kernel::kernels of each launch, by its name.
+  KernelCounts launched() const;
   /// `plan` outlives them.
   PlanKernels(const Plan& plan, const WeightStore& store);
 };

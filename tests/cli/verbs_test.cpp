@@ -49,11 +49,12 @@ TEST_F(CliVerbs, HelpAndVersion) {
 TEST_F(CliVerbs, Explain) {
   const json j = json_of(with({"explain"}));
   expect_keys(j, {"launches", "counts", "bytes", "peak_bytes"});
-  expect_keys(j["counts"], {"total", "elementwise", "concat", "permute", "upsample"});
+  expect_keys(j["counts"], {"total", "kernels", "elementwise", "concat", "permute", "upsample"});
   expect_keys(j["bytes"], {"fused", "unfused"});
   ASSERT_FALSE(j["launches"].empty());
   for (const json& launch : j["launches"]) expect_keys(launch, {"name", "skeleton", "holes", "bytes", "why_apart"});
   EXPECT_EQ(j["counts"]["total"], j["launches"].size());
+  EXPECT_EQ(j["counts"]["kernels"], j["launches"].size());
   for (const char* kind : {"elementwise", "concat", "permute", "upsample"}) EXPECT_EQ(j["counts"][kind], 0) << kind;
   EXPECT_LT(j["bytes"]["fused"], j["bytes"]["unfused"]);
 }

@@ -77,14 +77,15 @@ std::vector<Check> checks_of(uint32_t seed) {
   const auto meaning = [&](const PlanOptions& o) {
     out.push_back({"meaning, " + text_of(o), [o](const Program& p) { return check_meaning(p, o); }});
   };
-  const auto runs = [&](const PlanOptions& o) {
+  const auto runs = [&](PlanOptions o, bool for_device = false) {
     const Device& device = devices()[random() % devices().size()];
+    if (for_device) o.target = device.backend->target();
     out.push_back({"run on " + device.name + ", " + text_of(o),
                    [o, &device](const Program& p) { return check_run(p, o, device); }});
   };
   const PlanOptions some = some_options(random);
   if (slow_devices()) {
-    runs(seed % 4 ? PlanOptions() : some);
+    runs(seed % 4 ? PlanOptions() : some, seed % 4 > 1);
     return out;
   }
   for (const PlanOptions& o : {PlanOptions(), exact_options(), unfused_options(), some}) meaning(o);

@@ -248,6 +248,7 @@ class Counting : public Backend {
   std::string describe() const override { return backend_->describe(); }
   int64_t memory_available() const override { return available - *held; }
   std::vector<DType> types() const override { return backend_->types(); }
+  Target target() const override { return backend_->target(); }
   std::shared_ptr<void> allocate(int64_t bytes) override {
     *held += bytes;
     most = std::max(most, *held);

@@ -15,6 +15,7 @@ class IsaBackend : public Backend {
   std::string describe() const override { return engine_->tile.name; }
   int64_t memory_available() const override { return cpu::host_memory_available(); }
   std::vector<DType> types() const override { return {DType::F32, DType::BF16}; }
+  Target target() const override { return {}; }
   std::shared_ptr<void> allocate(int64_t bytes) override { return cpu::allocate_host(bytes); }
   std::unique_ptr<Kernel> make_kernel(const Launch& launch) override { return cpu::make_kernel(engine_, launch); }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override {

@@ -24,6 +24,8 @@ class CpuBackend : public Backend {
     if (engine_->tile.bf16_arithmetic) return {DType::BF16, DType::F32};
     return {DType::F32, DType::BF16};
   }
+  /// Tapes compute whatever fills a hole.
+  Target target() const override { return {}; }
   std::shared_ptr<void> allocate(int64_t bytes) override { return allocate_host(bytes); }
   std::unique_ptr<Kernel> make_kernel(const Launch& launch) override { return LaunchBodies::make(engine_, launch); }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override { return make_list_kernel(engine_, launch); }

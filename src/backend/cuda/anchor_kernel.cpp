@@ -3,70 +3,22 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <set>
 
-#include "tenon/backend/cuda/tile_choice.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/affine.h"
-#include "tenon/kernels/arithmetic.h"
 
 namespace tenon::cuda {
-namespace {
-
-// Elements of a 16-byte fragment.
-int run_of(DType t) { return static_cast<int>(16 / size_of(t)); }
-
-// The lanes that `value` reads.
-std::set<int> lanes_of(const Expr& value) {
-  std::set<int> out;
-  for (const Expr& e : topological(std::array{value}))
-    if (acc_lane(e) >= 0) out.insert(acc_lane(e));
-  return out;
-}
-
-bool rows_in_memory(const Expr& hole, DType t) {
-  if (!is_view_chain(hole) || hole.dtype() != t || hole.shape().rank() == 0 || hole.shape().numel() == 0) return false;
-  Params unused;
-  const AccessText access("x", hole, {hole.shape(), hole.shape().rank() - 1}, false, unused);
-  return access.allows(run_of(t)) && access.contiguous(run_of(t)) && hole.shape()[-1] % run_of(t) == 0;
-}
-
-}  // namespace
 
 Expr without_rounding(const Expr& hole, DType t) {
   return hole->type->round && hole->attrs.dtype == t ? hole->in[0] : hole;
-}
-
-bool takes_e4m3(const Form& form, const DeviceFacts& facts) {
-  const auto whole = [](const Expr& h) { return h.dtype() == DType::E4M3 && h.shape().numel() > 0; };
-  if (!form.anchor.is<nodes::Linear>() || !std::all_of(form.holes.begin(), form.holes.end(), whole)) return false;
-  if (facts.arch != "sm_90a") return true;
-  const Expr& b = form.holes[1];
-  const int64_t columns = b.shape()[-2], lanes = lanes_apart(form) ? 1 : form.lanes;
-  const bool in_runs = b.shape().rank() == 2 && of_weights_only(b) && (lanes == 1 || columns % (32 * lanes) == 0);
-  return core_allowed(Core::Wgmma) && (in_runs || columns % (8 * lanes) == 0);
-}
-
-DType unit_of(const Launch& launch, const Form& form, const DeviceFacts& facts) {
-  static constexpr std::array kMultiplied = {DType::F32, DType::BF16, DType::F16, DType::E4M3};
-  const size_t types = form.anchor.is<nodes::Attention>() ? 3 : kMultiplied.size();
-  const DType arithmetic = obeyed_arithmetic(launch, std::span(kMultiplied).first(types));
-  return arithmetic == DType::E4M3 && !takes_e4m3(form, facts) ? DType::F16 : arithmetic;
-}
-
-bool lanes_apart(const Form& form) {
-  return form.lanes > 1 && std::all_of(form.outputs.begin(), form.outputs.end(),
-                                       [&](const FormOutput& o) { return lanes_of(o.value).size() == 1; });
 }
 
 Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) {
   const Expr& hole = form_.holes[i];
   const bool same = hole.shape() == stored;
   const bool constant = of_weights_only(hole);
-  // e4m3 has one core on sm_90a, which takes boxes.
-  const bool needs_boxes = unit_ == DType::E4M3 && device().facts().arch == "sm_90a";
-  if (same && !constant && rows_in_memory(hole, unit_) && (!needs_boxes || rows_in_boxes(hole))) {
+  if (same && !constant && read_in_place(hole, unit_, device().facts())) {
     read_in_place_.push_back(hole);
     ask_weights(hole);  // those that stand beside what is computed
     return hole;
@@ -114,6 +66,13 @@ void AnchorKernel::make_operands() {
   }
 }
 
+int AnchorKernel::operand_steps() const {
+  int n = 0;
+  for (const Stored& s : stored_)
+    if (s.leaf.shape().numel() > 0) n += s.clear ? 2 : 1;
+  return n;
+}
+
 void AnchorKernel::reserve_split(const CoreLaunch& launch) {
   if (launch.counters == 0) return;
   split_ =
@@ -149,18 +108,6 @@ std::string AnchorKernel::operand_text(const std::string& name, const Expr& oper
     return text;
   }
   return AccessText("x" + name, operand, domain, false, params).operand(name, run_of(unit_));
-}
-
-bool AnchorKernel::rows_in_boxes(const Expr& operand) const {
-  const int64_t size = size_of(unit_), step = 128 / size;
-  const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
-  if (!pieces) return false;
-  for (const AffinePiece& p : *pieces) {
-    const bool whole = p.row_begin == 0 && p.row_end == operand.shape().rows() && p.col_begin % step == 0;
-    const bool strided = p.leaf && p.rows.size() == 1 && p.cols.size() == 1 && p.cols[0].step == 1;
-    if (!whole || !strided || p.rows[0].step < 0 || p.rows[0].step * size % 16 || p.offset * size % 16) return false;
-  }
-  return true;
 }
 
 bool AnchorKernel::dense(const Expr& operand) const {

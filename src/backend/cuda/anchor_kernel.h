@@ -1,20 +1,13 @@
-// What the kernels with an anchor share: the cores that do its arithmetic, operands as functors, and results. A
-// tensor-core kernel reads operands whose rows lie in memory; what a hole computes is stored by a step in front of it,
-// while the tensor is in the second-level cache (a prologue would be computed again for every tile and tap). Constant
-// weights are computed once, in the layout that the kernel reads. The f32 kernels compute holes where they read them.
+// What the kernels with an anchor share: the cores that do its arithmetic, operands as functors, and results. A kernel
+// reads operands whose rows lie in memory (a prologue would be computed again for every tile and tap). What the plan did
+// not put there (operands.h) a step in front of it stores, padded, widened or rearranged. Constant weights are computed
+// once, in the layout that the kernel reads.
 #pragma once
 #include "tenon/backend/cuda/core_launch.h"
 #include "tenon/backend/cuda/launch_kernel.h"
+#include "tenon/backend/cuda/operands.h"
 
 namespace tenon::cuda {
-
-/// The cores that multiply in the arithmetic of the launch's anchor, by their element type: its own, or F16 for e4m3
-/// that the device's core for it does not take, which is exact. Throws Error(Usage) for an arithmetic that there is no
-/// core for.
-DType unit_of(const Launch& launch, const Form& form, const DeviceFacts& facts);
-
-/// True if there are lanes and every result reads one of them only (merged siblings: q, k and v).
-bool lanes_apart(const Form& form);
 
 /// `hole` without an outermost rounding to the type it is stored in anyway.
 Expr without_rounding(const Expr& hole, DType t);
@@ -41,14 +34,13 @@ class AnchorKernel : public LaunchKernel {
   static Expr in_runs(const Expr& rows);
   /// Adds the steps that store computed operands.
   void make_operands();
+  /// How many these are.
+  int operand_steps() const;
   std::vector<ProgramOutput> beside_maps() const override;
 
   /// "struct A { .. }": rows in memory for a tensor-core kernel, or single elements for an f32 kernel.
   std::string operand_text(const std::string& name, const Expr& operand, int split, Params& params,
                            std::string& headers);
-  /// True if the copy engine can bring boxes of the operand's rows: of one tensor, or of several side by side that meet
-  /// at whole steps of 128 bytes.
-  bool rows_in_boxes(const Expr& operand) const;
   /// True if the operand is a tensor with nothing between its rows.
   bool dense(const Expr& operand) const;
   /// The box of one of the operand's tensors, from the address of its first element, its columns, and the elements from

@@ -20,8 +20,6 @@ class AttentionKernel : public AnchorKernel {
       : AnchorKernel(std::move(device), launch, std::move(form)) {
     const Shape q = form_.holes[0].shape(), k = form_.holes[1].shape();
     tile_ = pick_attention_tile(checked_int(q[3]), this->device().facts().shared_bytes);
-    // Other heads are multiplied in f32, which holds all values; the running maximum needs a positive scale.
-    if (q[3] % 8 || tile_.depth == 0 || form_.anchor->attrs.nums[0] <= 0) unit_ = DType::F32;
     TENON_CHECK(Usage, tensor_cores() || q[3] <= kMostDepth, name())
         << "heads of " << q[3] << " columns; at most " << kMostDepth;
     for (size_t i = 0; i < 3; ++i) operands_.push_back(padded_operand(i));
@@ -68,6 +66,8 @@ class AttentionKernel : public AnchorKernel {
     route_ = AttentionRoute::of(form_, operands_, unit_);
     if (route_) plan_ = choose_dnn(device(), route_->key(), route_->problem);
   }
+
+  int own_steps() const override { return operand_steps() + (form_.domain.numel() > 0 ? 1 : 0); }
 
   void make_steps() override {
     make_operands();

@@ -2,6 +2,7 @@
 
 #include "tenon/backend/cuda/launch_kernel.h"
 #include "tenon/backend/cuda/list_kernel.h"
+#include "tenon/backend/cuda/operands.h"
 
 namespace tenon::cuda {
 namespace {
@@ -27,6 +28,7 @@ class CudaBackend : public Backend {
   }
   int64_t memory_available() const override { return device_->memory_available(); }
   std::vector<DType> types() const override { return {DType::BF16, DType::F16, DType::F32}; }
+  Target target() const override { return target_of(device_); }
   std::shared_ptr<void> allocate(int64_t bytes) override { return device_->allocate(bytes); }
   std::unique_ptr<Kernel> make_kernel(const Launch& launch) override { return LaunchBodies::make(device_, launch); }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override { return make_list_kernel(device_, launch); }

@@ -231,6 +231,16 @@ void LaunchKernel::bind(const BufferTable& buffers, std::span<void* const> weigh
   make_lets();
   make_steps();
   for (const Counted& c : counted_) c.in_core ? make_sums_step(c) : make_groups_step(c);
+  TENON_CHECK(Internal, std::ssize(steps_) == kernels(), name_)
+      << "has " << steps_.size() << " kernels, " << kernels() << " were foreseen";
+}
+
+int LaunchKernel::kernels() const {
+  const std::vector<ProgramOutput> all = lets();
+  int n = own_steps();
+  if (!all.empty() && !lets_stay_in_maps()) n += lets_fit_block(all) ? 1 : static_cast<int>(all.size());
+  for (const Counted& c : counted_) n += c.in_core ? c.sizes.slots > 1 : c.shape.numel() > 0;
+  return n;
 }
 
 void LaunchKernel::rebind(const BufferTable& buffers) {
@@ -255,15 +265,20 @@ bool LaunchKernel::lets_read_outputs() const {
 }
 
 // Lets that only maps read are computed by every block of these; a kernel of one block in front costs more.
-void LaunchKernel::make_lets() {
+bool LaunchKernel::lets_stay_in_maps() const {
   const std::vector<ProgramOutput> all = lets();
-  if (all.empty()) return;
   std::vector<ProgramOutput> others = beside_maps();
   for (const Counted& c : counted_)
     if (!c.in_core) others.push_back({c.source, {}, DType::F32});
   int64_t largest = form_.domain.numel();
   for (const Expr& hole : form_.holes) largest = std::max(largest, hole.shape().numel());
-  lets_in_maps_ = !lets_read_outputs() && lets_read_by(others, all).empty() && lets_fit_map(*device_, all, largest);
+  return !lets_read_outputs() && lets_read_by(others, all).empty() && lets_fit_map(*device_, all, largest);
+}
+
+void LaunchKernel::make_lets() {
+  const std::vector<ProgramOutput> all = lets();
+  if (all.empty()) return;
+  lets_in_maps_ = lets_stay_in_maps();
   if (lets_in_maps_) return;
   if (std::optional<Step> step = lets_step(*device_, name_, all)) return add(std::move(*step));
   for (const ProgramOutput& o : all)

@@ -24,6 +24,7 @@ class LaunchKernel : public Kernel {
   void bind(const BufferTable& buffers, std::span<void* const> weights, void* kept) final;
   void run(Stream& stream, void* scratch) final;
   void rebind(const BufferTable& buffers) final;
+  int kernels() const final;
   std::string describe() const override;
 
  protected:
@@ -45,6 +46,8 @@ class LaunchKernel : public Kernel {
 
   /// Adds the launch's own steps, between the lets and the statistics.
   virtual void make_steps() = 0;
+  /// How many these are.
+  virtual int own_steps() const = 0;
   /// The results of steps of other kinds than map: those that read lets need them in memory.
   virtual std::vector<ProgramOutput> beside_maps() const = 0;
   /// Adds a step that computes `outputs` over `domain`, and the lets they read if nobody else has.
@@ -89,6 +92,7 @@ class LaunchKernel : public Kernel {
   };
   std::vector<ProgramOutput> lets() const;
   bool lets_read_outputs() const;
+  bool lets_stay_in_maps() const;
   void make_lets();
   bool core_can_count(const Counted& counted) const;
   void reserve_in_core(Counted& counted, const CountTiles& tiles);

@@ -20,6 +20,8 @@ class PlainKernel : public LaunchKernel {
         std::any_of(outputs.begin(), outputs.end(), [](const ProgramOutput& o) { return reduces_rows(o.value); });
     return reduces ? outputs : std::vector<ProgramOutput>{};
   }
+  int own_steps() const override { return !results().empty() && form_.domain.numel() > 0 ? 1 : 0; }
+
   void make_steps() override {
     const std::vector<ProgramOutput> outputs = results();
     if (!outputs.empty() && form_.domain.numel() > 0) add_values(name(), outputs, form_.domain);

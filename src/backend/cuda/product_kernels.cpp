@@ -80,6 +80,8 @@ class ProductKernel : public AnchorKernel {
   virtual bool choose_layers() { return false; }
   /// Adds its steps, if it was chosen.
   virtual bool add_layers() { return false; }
+  /// How many these are: none if it was not.
+  virtual int layer_steps() const { return 0; }
   /// Measures it beside the step of ours.
   virtual void measure_layers(const std::function<TunedStep()>& own) { static_cast<void>(own); }
   const std::string& key() const { return product_.key; }
@@ -101,6 +103,12 @@ class ProductKernel : public AnchorKernel {
     add_core(std::move(made.step), made.split_at, std::move(scratch));
   }
 
+  int own_steps() const final {
+    if (form_.domain.numel() == 0) return operand_steps();
+    if (const int layers = layer_steps()) return operand_steps() + layers;
+    return operand_steps() + (choice_.core == Core::CublasLt && fills_bias() ? 2 : 1);
+  }
+
   bool tunes() const { return tensor_cores() && tuning(device()); }
 
   void measure() {
@@ -112,8 +120,12 @@ class ProductKernel : public AnchorKernel {
 
   TunedStep step_of(const TileChoice& choice) {
     if (choice.core != Core::CublasLt) return step(choice);
+    return route_->step(device(), name(), choice.algorithm, fills_bias());
+  }
+
+  bool fills_bias() const {
     const Expr& bias = route_->bias().value;
-    return route_->step(device(), name(), choice.algorithm, bias && !of_weights_only(bias));
+    return bias && !of_weights_only(bias);
   }
 
   // Memory that the library works in, and its bias where that is not the launch's own.
@@ -238,7 +250,7 @@ class GemmKernel : public ProductKernel {
     if (tensor_cores()) route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
     const auto tiles_m = [this](const WgmmaTileShape& tile) { return div_up(sizes_.m, tile.m); };
     const bool boxes =
-        tensor_cores() && rows_in_boxes(a_) && rows_in_boxes(b_) && (in_runs_ || sizes_.n % (8 * lanes()) == 0);
+        tensor_cores() && rows_in_boxes(a_, unit_) && rows_in_boxes(b_, unit_) && (in_runs_ || sizes_.n % (8 * lanes()) == 0);
     choose(sizes_.m, sizes_.n, sizes_.k, sizes_.batch,
            "gemm " + joined({sizes_.m, sizes_.n, sizes_.k}) + " batch " + std::to_string(sizes_.batch),
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>());
@@ -303,7 +315,7 @@ class ConvKernel : public ProductKernel {
       choose_box(tile, c);
       return div_up(c.out_width, c.box_width) * div_up(c.out_height, c.box_height) * div_up(c.batch, c.box_images);
     };
-    const bool boxes = tensor_cores() && conv_fits_boxes(sizes_, bytes) && rows_in_boxes(a_) &&
+    const bool boxes = tensor_cores() && conv_fits_boxes(sizes_, bytes) && rows_in_boxes(a_, unit_) &&
                        (sizes_.stride == 1 || dense(a_)) && dense(b_) && (in_runs_ || w[0] % (8 * lanes()) == 0);
     const device::ConvSizes& c = sizes_;
     const char* input = c.phases > 1                         ? "conv2d of twice "
@@ -330,7 +342,7 @@ class ConvKernel : public ProductKernel {
     if (!tensor_cores() || device().facts().arch != "sm_90a" || !core_allowed(Core::Wgmma) || !x.is<nodes::Resize>())
       return false;
     const Shape from = x->in[0].shape();
-    if (is_view_chain(x->in[0]) && !rows_in_boxes(x->in[0])) return false;
+    if (is_view_chain(x->in[0]) && !rows_in_boxes(x->in[0], unit_)) return false;
     return x.shape()[1] == 2 * from[1] && x.shape()[2] == 2 * from[2] && from[3] * size_of(unit_) % 128 == 0 &&
            w.shape()[0] % 32 == 0 && w.shape()[2] == 3 && w.shape()[3] == 3 && form_.anchor->attrs.ints == same &&
            lanes() == 1 && form_.lanes == 1 && of_weights_only(w) && is_view_chain(without_rounding(w, unit_));
@@ -447,6 +459,8 @@ class ConvKernel : public ProductKernel {
     if (conv_route_->products) add_values(name() + " results", conv_route_->pass, form_.domain);
     return true;
   }
+
+  int layer_steps() const override { return !plan_ ? 0 : conv_route_->products ? 2 : 1; }
 
   void measure_layers(const std::function<TunedStep()>& own) override {
     if (!conv_route_) return;

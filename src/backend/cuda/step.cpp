@@ -15,6 +15,7 @@ namespace tenon::cuda {
 namespace {
 
 constexpr int kWarpRowThreads = 128;
+constexpr int kLetsThreads = 1024;
 constexpr int kMapThreads = 256, kMapLetsThreads = 512;  // lets are computed by every block: fewer blocks
 
 // Who holds a row: some lanes of a warp, or a block of whole warps.
@@ -104,11 +105,16 @@ void Step::launch(Stream& stream) {
 
 int64_t leaf_bytes(const Expr& leaf) { return leaf.shape().numel() * size_of(leaf.dtype()); }
 
+bool lets_fit_block(std::span<const ProgramOutput> outputs) {
+  Params unused;
+  constants_text(outputs, unused, kLetsThreads);
+  return lets_text(outputs, unused, kLetsThreads).has_value();
+}
+
 std::optional<Step> lets_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs) {
-  constexpr int kThreads = 1024;
   Params params;
-  const std::string constants = constants_text(outputs, params, kThreads);
-  const std::optional<LetsText> lets = lets_text(outputs, params, kThreads);
+  const std::string constants = constants_text(outputs, params, kLetsThreads);
+  const std::optional<LetsText> lets = lets_text(outputs, params, kLetsThreads);
   if (!lets) return std::nullopt;
   KernelText text;
   text.name = name + " lets";
@@ -118,7 +124,7 @@ std::optional<Step> lets_step(Device& device, const std::string& name, std::span
                 std::string(constants.empty() ? "NoConstants" : "Constants") +
                 ">(p);\n  Lets::run(p, Lets::first(p));\n}\n";
   LaunchShape shape;
-  shape.threads = kThreads;
+  shape.threads = kLetsThreads;
   shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
   return Step(device, text, params, shape);
 }

@@ -75,6 +75,9 @@ bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int
 /// large for that. `outputs`: one each.
 std::optional<Step> lets_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs);
 
+/// Whether there is one.
+bool lets_fit_block(std::span<const ProgramOutput> outputs);
+
 /// Bytes of the leaf's elements.
 int64_t leaf_bytes(const Expr& leaf);
 

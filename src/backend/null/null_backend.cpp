@@ -65,6 +65,7 @@ class NullBackend : public Backend {
   bool computes() const override { return false; }
   int64_t memory_available() const override { return std::numeric_limits<int64_t>::max(); }
   std::vector<DType> types() const override { return {DType::BF16, DType::F16, DType::F32}; }
+  Target target() const override { return {}; }
   /// Memory that reads as zeros: inputs may be set and outputs read, though nothing is ever computed.
   std::shared_ptr<void> allocate(int64_t bytes) override {
     void* p = std::calloc(static_cast<size_t>(bytes / 64 + 2), 64);  // pages of zeros that are not touched cost nothing

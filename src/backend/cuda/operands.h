@@ -1,0 +1,36 @@
+// What the kernels with an anchor read where it lies: one answer for the kernels, which store the rest themselves, and
+// for the planner, which stores it before.
+#pragma once
+#include <memory>
+#include <set>
+
+#include "tenon/backend/cuda/device.h"
+#include "tenon/kernels/target.h"
+
+namespace tenon::cuda {
+
+/// The cores that multiply in the arithmetic of the launch's anchor, by their element type: its own; F16 for e4m3 that
+/// the device's core for it does not take, which is exact; F32 for heads that no tensor-core kernel has. Throws
+/// Error(Usage) for an arithmetic that there is no core for.
+DType unit_of(const Launch& launch, const Form& form, const DeviceFacts& facts);
+
+/// The lanes that `value` reads.
+std::set<int> lanes_of(const Expr& value);
+/// True if there are lanes and every result reads one of them only (merged siblings: q, k and v).
+bool lanes_apart(const Form& form);
+
+/// Elements of a 16-byte fragment.
+int run_of(DType t);
+
+/// True if rows of `hole` lie in memory as a kernel of these cores reads them.
+bool read_in_place(const Expr& hole, DType unit, const DeviceFacts& facts);
+
+/// True if the copy engine can bring boxes of the operand's rows: of one tensor, or of several side by side that meet
+/// at whole steps of 128 bytes.
+bool rows_in_boxes(const Expr& operand, DType unit);
+
+/// Holes must lie in memory, but for those that a tensor in memory would be copied for again: into padded rows, another
+/// type or another order. These the kernel computes and stores in one pass.
+Target target_of(std::shared_ptr<Device> device);
+
+}  // namespace tenon::cuda

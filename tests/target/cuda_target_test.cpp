@@ -1,0 +1,171 @@
+// What an H200's kernels read where it lies, and what is a launch of the plan instead. Kernels are made, and none runs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/golden.h"
+#include "plan/sandwich.h"
+#include "tenon/backend/cuda/cuda_backend.h"
+#include "tenon/core/error.h"
+#include "tenon/explain/explanation.h"
+#include "tenon/models/registry.h"
+#include "tenon/models/vit.h"
+#include "tenon/runtime/plan_kernels.h"
+
+namespace tenon {
+namespace {
+
+// Facts of an H200, and nothing else of it.
+class H200 : public cuda::Device {
+ public:
+  const cuda::DeviceFacts& facts() const override { return facts_; }
+  int64_t memory_available() const override { return facts_.memory_bytes; }
+  std::shared_ptr<cuda::Function> load(const cuda::KernelSource&) override { absent(); }
+  std::shared_ptr<Stream> make_stream() override { absent(); }
+  std::shared_ptr<Stream> borrow_stream(void*) override { absent(); }
+  std::shared_ptr<void> allocate(int64_t) override { absent(); }
+  void copy_in(Stream&, void*, const void*, int64_t) override { absent(); }
+  void copy_out(Stream&, void*, const void*, int64_t) override { absent(); }
+  void copy(Stream&, void*, const void*, int64_t) override { absent(); }
+  void fill_zero(Stream&, void*, int64_t) override { absent(); }
+  std::unique_ptr<cuda::Recording> record(const std::function<void(Stream&)>&) override { absent(); }
+  cuda::TensorMap encode(const cuda::TensorBox&) const override { absent(); }
+  void call(Stream&, const std::string&, const std::function<void(void*)>&) override { absent(); }
+
+ private:
+  [[noreturn]] static void absent() { throw Error(ErrorKind::Device, "H200", "is not here"); }
+  cuda::DeviceFacts facts_{.name = "NVIDIA H200",
+                           .arch = "sm_90a",
+                           .multiprocessors = 132,
+                           .shared_bytes = 232448,
+                           .memory_bytes = int64_t{1} << 37,
+                           .argument_bytes = cuda::kMostArgumentBytes};
+};
+
+std::shared_ptr<Backend> h200() {
+  static const std::shared_ptr<Backend> backend = cuda::make_cuda_backend(std::make_shared<H200>());
+  return backend;
+}
+
+KernelCounts kernels_of(const Plan& plan) { return PlanKernels(plan, WeightStore(h200(), nullptr)).launched(); }
+
+int kernels_of_step(const Plan& plan) {
+  const KernelCounts all = kernels_of(plan);
+  int n = 0;
+  for (const Launch& l : plan.phase(Rate::Step)->launches) n += all.at(l.name);
+  return n;
+}
+
+bool counts_statistics(const Launch& l) {
+  return std::ranges::any_of(l.form->outputs, [](const FormOutput& o) { return o.statistic != nullptr; });
+}
+
+Plan unet_plan(const Target& target) {
+  UNetShape s;
+  s.guided = true;
+  s.timesteps = 20;
+  Graph g;
+  PlanOptions o;
+  o.name = "unet";
+  o.target = target;
+  const nn::Precision f16{DType::F16, DType::F16};
+  return make_plan(std::array{Result{"result", unet(g, model_preset("sd15").config.unet, s, f16)}}, o);
+}
+
+// One launch is one kernel, but for sums of statistics that several tiles count, and the first convolution's four
+// channels, which are padded to eight.
+TEST(CudaTarget, UNet) {
+  const Plan plan = unet_plan(h200()->target()), elsewhere = unet_plan({});
+  expect_golden("sd15_unet_h200.txt", summary(plan));
+  const KernelCounts kernels = kernels_of(plan);
+  for (const Launch& l : plan.phase(Rate::Step)->launches) {
+    const bool padded = l.name == "conv_in";
+    EXPECT_LE(kernels.at(l.name), 1 + counts_statistics(l) + 2 * padded) << l.name;
+  }
+  EXPECT_LE(kernels_of_step(plan), kernels_of_step(elsewhere));
+}
+
+TEST(CudaTarget, ExplainCountsBoth) {
+  const Plan plan = unet_plan({});
+  const PlanKernels made(plan, WeightStore(h200(), nullptr));
+  const Explanation e = explain(plan, made.memory, 0, {}, made.launched());
+  EXPECT_EQ(e.kernels, kernels_of_step(plan));
+  EXPECT_GT(e.kernels, e.counts.total);
+  EXPECT_THAT(explanation_text(e), testing::HasSubstr("one step: " + launches_text(e.counts.total) + ", " +
+                                                      kernels_text(e.kernels) + " ("));
+}
+
+// What is on top of a stored value stays there only if kernels read through it.
+TEST(CudaTarget, ViewsThatNoKernelReadsThroughAreStoredToo) {
+  Graph g;
+  const Expr x = input(g, "x", DType::BF16, {64, 128}), w = param(g, "w", DType::BF16, {32, 64});
+  const Expr y = linear(permute(cast(tanh(x), DType::BF16), {1, 0}), w);
+  PlanOptions o;
+  o.target = h200()->target();
+  const Plan plan = make_plan(std::array{Result{"y", y}}, o);
+  ASSERT_EQ(plan.counts().total, 2);
+  EXPECT_EQ(plan.phase(Rate::Step)->launches[0].outputs[0].value.shape(), (Shape{128, 64}));
+  EXPECT_EQ(kernels_of_step(plan), 2);
+}
+
+// Storing such a hole would save nothing: the kernel's copy has padded rows.
+TEST(CudaTarget, PaddedRowsAreTheKernelsOwn) {
+  Graph g;
+  const Expr x = input(g, "x", DType::BF16, {64, 12}), w = param(g, "w", DType::BF16, {32, 12});
+  PlanOptions o;
+  o.target = h200()->target();
+  const Plan plan = make_plan(std::array{Result{"y", linear(cast(tanh(x), DType::BF16), w)}}, o);
+  EXPECT_EQ(plan.counts().total, 1);
+  EXPECT_EQ(kernels_of_step(plan), 3);  // zeros, operand, product
+}
+
+namespace s = sandwich;
+
+TEST(CudaTarget, SandwichNorms) {
+  const Target target = h200()->target();
+  const Plan two = s::network(2, target), six = s::network(6, target);
+  expect_golden("sandwich_h200.txt", summary(two));
+  EXPECT_EQ(s::launches(six).size() - s::launches(two).size(), 40u);
+  for (const Launch& l : s::launches(two)) EXPECT_EQ(kernels_of(two).at(l.name), 1) << l.name;
+}
+
+// The launches in front of a plan's last product.
+std::vector<std::string> sinks_of(const Expr& y) {
+  const Plan plan = s::plan_of({{"y", y}}, h200()->target());
+  EXPECT_EQ(kernels_of_step(plan), plan.counts().total);
+  std::vector<std::string> out;
+  for (const Launch& l : s::launches(plan)) out.push_back(s::sinks(l));
+  return out;
+}
+
+TEST(CudaTarget, SandwichParts) {
+  s::Sandwich a;
+  const std::string quantised = std::string("rows: ") + s::kScale + " " + s::kRow;
+  const auto modulated = [&](const Expr& x) {
+    return a.modulate(a.norm("norm", x), a.in("scale", {1, s::kDim}, DType::F32));
+  };
+  const auto product = [&](const Expr& x, int64_t columns = s::kDim) {
+    return a.quantised_linear("w", s::quantise(x), columns);
+  };
+  using testing::ElementsAre, testing::StartsWith;
+  EXPECT_THAT(sinks_of(product(modulated(a.tokens("x")))), ElementsAre(quantised, StartsWith("gemm:")));
+
+  const Expr gate = tanh(a.in("gate", {1, s::kDim}, DType::F32, Rate::Schedule));
+  const Expr x = cast(a.tokens("x") + gate * a.norm("norm2", a.tokens("o")), DType::BF16);
+  const Expr last = a.quantised_linear("v", s::quantise(cast(x + a.norm("n", product(modulated(x))), DType::BF16)), 256);
+  EXPECT_THAT(sinks_of(last), ElementsAre(std::string("rows: bf16[1,4352,3840] ") + s::kScale + " " + s::kRow,
+                                          StartsWith("gemm:"), quantised, StartsWith("gemm:")));
+
+  const Expr gated = silu(a.tokens("a", s::kInner)) * a.tokens("b", s::kInner);
+  EXPECT_THAT(sinks_of(product(gated)),
+              ElementsAre(std::string("rows: ") + s::kScale + " e4m3[1,4352,10240]", StartsWith("gemm:")));
+
+  const Expr q = a.head_norm_rope("norm_q", a.tokens("q")), k = a.head_norm_rope("norm_k", a.tokens("k"));
+  EXPECT_THAT(sinks_of(attention(q, k, a.in("v", {1, s::kHeads, s::kTokens, s::kHead}), 0.1)),
+              ElementsAre("rows: bf16[1,30,4352,128] bf16[1,30,4352,128]", StartsWith("attention:")));
+
+  const Expr heads = permute(a.in("heads", {1, s::kHeads, s::kTokens, s::kHead}), {0, 2, 1, 3});
+  EXPECT_THAT(sinks_of(product(reshape(heads, {1, s::kTokens, s::kDim}))), ElementsAre(quantised, StartsWith("gemm:")));
+}
+
+}  // namespace
+}  // namespace tenon
