@@ -7,6 +7,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/state.h"
 
 namespace tenon {
 namespace {
@@ -52,7 +53,7 @@ int64_t bytes_read(std::span<const Expr> values, const std::function<bool(const 
       read = std::min(all, read + std::min(all, most));
     } else if (const int64_t taken = e->family() == Family::View ? std::min(all, most) : kAll;
                seen.emplace(e.get(), taken).second) {
-      for (const Expr& x : e->in) stack.emplace_back(x, taken);
+      for (size_t i = is_update(e) ? 1 : 0; i < e->in.size(); ++i) stack.emplace_back(e->in[i], taken);
     }
   }
   int64_t bytes = 0;
@@ -64,7 +65,7 @@ int64_t bytes_moved(const Launch& launch) {
   int64_t bytes = 0;
   std::vector<Expr> values;
   for (const Output& o : launch.outputs) {
-    bytes += bytes_of(o.value.shape(), o.value.dtype());
+    bytes += bytes_of(written_by(o.value).shape(), o.value.dtype());
     values.push_back(o.value);
   }
   return bytes + bytes_read(values, is_memory_leaf);

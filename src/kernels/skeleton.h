@@ -13,7 +13,8 @@ class Skeleton {
  public:
   virtual ~Skeleton() = default;
   virtual std::string_view name() const = 0;
-  /// Names of the input holes by anchor operand ("a", "b"; "x", "w"; "q", "k", "v"); one hole "load" without an anchor.
+  /// Names of the input holes by anchor operand ("a", "b"; "x", "w"; "q", "k", "v", "keys"), of operands that
+  /// may be missing too; one hole "load" without an anchor.
   virtual std::span<const std::string_view> holes() const = 0;
   /// True if this skeleton serves launches whose anchor is `anchor` (empty: launches without one) with this form.
   virtual bool serves(const Expr& anchor) const = 0;

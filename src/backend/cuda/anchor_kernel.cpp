@@ -67,8 +67,7 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
   // e4m3 has one core on sm_90a, which takes boxes.
   const bool needs_boxes = unit_ == DType::E4M3 && device().facts().arch == "sm_90a";
   if (same && !constant && rows_in_memory(hole, unit_) && (!needs_boxes || rows_in_boxes(hole))) {
-    read_in_place_.push_back(hole);
-    ask_weights(hole);  // those that stand beside what is computed
+    read_beside(hole);  // weights may stand beside what is computed
     return hole;
   }
   const Expr value = without_rounding(hole, unit_);
@@ -82,6 +81,11 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
   ask_weights(value);
   stored_.push_back({value, layout(leaf), leaf, stored.numel() != hole.shape().numel()});
   return leaf;
+}
+
+void AnchorKernel::read_beside(const Expr& value) {
+  read_in_place_.push_back(value);
+  ask_weights(value);
 }
 
 Expr AnchorKernel::padded_operand(size_t i) {

@@ -10,7 +10,7 @@ class Attention : public Skeleton {
  public:
   std::string_view name() const override { return "attention"; }
   std::span<const std::string_view> holes() const override {
-    static constexpr std::string_view names[] = {"q", "k", "v"};
+    static constexpr std::string_view names[] = {"q", "k", "v", "keys"};
     return names;
   }
   bool serves(const Expr& anchor) const override { return anchor && anchor.is<nodes::Attention>(); }

@@ -18,10 +18,9 @@
 namespace tenon::device {
 /// Whole tiles of keys and values, all columns at once.
 template <class Tile, class Q, class K, class V, class Params>
-DEV void attend(const Params& p, const AttentionPlace<Tile>& at, MmaSums<Tile>& sums, StreamingSoftmax<Tile>& softmax) {
+DEV void attend(const Params& p, const AttentionSizes& s, const AttentionPlace<Tile>& at, MmaSums<Tile>& sums, StreamingSoftmax<Tile>& softmax) {
   using T = typename Q::T;
   constexpr int kChunks = Tile::kDepth / 8, kValueChunks = Tile::kValueColumns / 8;
-  const AttentionSizes& s = p.sizes;
   const uint32_t shared = shared_address(shared_memory());
   RowTiles<Tile, Q, Tile::kQueries, kChunks> queries;
   queries.move(p, at.q_row, at.query, s.queries);
@@ -101,11 +100,10 @@ struct DeepStream {
 
 /// A deep head: keys and values block by block.
 template <class Tile, class Q, class K, class V, class Params>
-DEV void attend_deep(const Params& p, const AttentionPlace<Tile>& at, MmaSums<Tile>& sums,
+DEV void attend_deep(const Params& p, const AttentionSizes& s, const AttentionPlace<Tile>& at, MmaSums<Tile>& sums,
                      StreamingSoftmax<Tile>& softmax) {
   using T = typename Q::T;
   constexpr int kChunks = Tile::kBlock / 8, kQueryBlock = Tile::kQueries * Tile::kBlock * 2;
-  const AttentionSizes& s = p.sizes;
   const uint32_t shared = shared_address(shared_memory());
   DeepStream<Tile, K, V> stream(s, at.column);
   RowTiles<Tile, Q, Tile::kQueries, kChunks> queries;
@@ -143,19 +141,20 @@ DEV void attend_deep(const Params& p, const AttentionPlace<Tile>& at, MmaSums<Ti
   }
 }
 
-template <class Tile, class Q, class K, class V, class Epilogue, class Params>
+/// Keys: count(p, batch) of a batch entry, where that is not in the sizes.
+template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Params>
 DEV void attention_mma(const Params& p) {
   static_assert(Q::kRun == 8 && K::kRun == 8 && V::kRun == 8 && Epilogue::kLanes == 1);
-  const AttentionSizes& s = p.sizes;
+  const AttentionSizes s = sizes_of_entry<Keys>(p, block_z());
   const AttentionPlace<Tile> at(s);
   MmaSums<Tile> sums = {};
   StreamingSoftmax<Tile> softmax(s.scale);
   griddep_wait();
   griddep_launch();
   if constexpr (Tile::kDeep)
-    attend_deep<Tile, Q, K, V>(p, at, sums, softmax);
+    attend_deep<Tile, Q, K, V>(p, s, at, sums, softmax);
   else
-    attend<Tile, Q, K, V>(p, at, sums, softmax);
+    attend<Tile, Q, K, V>(p, s, at, sums, softmax);
   softmax.divide(sums);
   cp_async_wait<0>();
   sync_block();
