@@ -20,7 +20,6 @@ struct Refused {
 
 // Lets on a refusal path (a reduction seen through a reshape) may read this many elements; beyond, a launch of its own.
 constexpr int64_t kLetElements = 65536;
-constexpr int kMaxFormLanes = 4;
 
 class FormBuilder {
  public:

@@ -51,6 +51,8 @@ struct Form {
   Form copy() const;
 };
 
+/// Lanes of a form, at most.
+inline constexpr int kMaxFormLanes = 4;
 /// Name of the leaf that stands for lane i of the anchor's result: "acc.0", "acc.1", ...
 std::string acc_name(int lane);
 /// The lane that `leaf` stands for, or -1.

@@ -53,6 +53,8 @@ void Partitioner::emit_whole(const Expr& e) {
     if (x->family() == Family::Leaf || in_memory(x) || emitted_anchor_.contains(x.get())) continue;
     if (is_update(x))
       emit_update(x);
+    else if (x->rate == Rate::Constant)
+      continue;
     else if (!fusion_)
       emit_unfused(x);
     else if (x->family() == Family::Anchor)

@@ -54,16 +54,19 @@ class NullKernel : public Kernel {
   void bind(const BufferTable& buffers, std::span<void* const>, void*) override { rebind(buffers); }
   void run(Stream&, void* scratch) override {
     const TouchingRun by{scratch, ++runs_, name_};  // scratch tells executables apart
-    for (const Touched& t : reads_) contents().read(t, by);
-    for (const Touched& t : writes_) contents().write(t, by);
+    for (const Touched& t : reads_)
+      if (t.address) contents().read(t, by);
+    for (const Touched& t : writes_)
+      if (t.address) contents().write(t, by);
     add(name_);
   }
   void rebind(const BufferTable& buffers) override {
     for (Touched& t : reads_) t.address = buffers(t.buffer);
-    for (Touched& t : writes_) contents().promise(t = {t.buffer, t.bytes, t.version, buffers(t.buffer)});
+    for (Touched& t : writes_)
+      if ((t.address = buffers(t.buffer))) contents().promise(t);
     for (const Touched& r : reads_)
       for (const Touched& w : writes_)
-        TENON_CHECK(Internal, end_of(r) <= w.address || end_of(w) <= r.address || !r.bytes || !w.bytes, name_)
+        TENON_CHECK(Internal, end_of(r) <= w.address || end_of(w) <= r.address || !r.bytes || !w.bytes || !r.address, name_)
             << "writes '" << w.buffer << "' over '" << r.buffer << "', which it reads";
   }
   std::string describe() const override { return "recorded"; }
