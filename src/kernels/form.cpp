@@ -34,7 +34,7 @@ class FormBuilder {
     for (const Expr& e : topological(values_)) {
       original_.emplace(e.get(), e);
       bool above = e->family() == Family::Anchor;
-      if (above) form_.anchor = e;
+      if (above && !(form_.anchor && is_companion(e, form_.anchor))) form_.anchor = e;
       for (const Expr& x : e->in) above = above || above_anchor_.contains(x.get());
       if (above) above_anchor_.emplace(e.get(), true);
     }
@@ -76,7 +76,7 @@ class FormBuilder {
         values[i] = values[i]->in[0];
       }
       values[i] = written_by(values[i]);
-      lifted.push_back(lift(values[i]));
+      lifted.push_back(is_companion(values[i], form_.anchor) ? Lifted{form_.anchor, {}} : lift(values[i]));
     }
     for (const Expr& operand : form_.anchor->in) form_.holes.push_back(push_over(operand, operand));
     std::vector<Expr> cores;
@@ -87,6 +87,13 @@ class FormBuilder {
       FormOutput out;
       out.buffer = buffers_[i];
       out.dtype = values_[i].dtype();
+      if (is_companion(values[i], form_.anchor)) {
+        out.companion = values[i]->type;
+        out.value = input(g_, "companion", out.dtype, values[i].shape());
+        out.place = tensor_of(out, values_[i]);
+        form_.outputs.push_back(std::move(out));
+        continue;
+      }
       const Expr core = rebuild(g_, cores[i], memo);
       out.value = push(core);
       check_rows(std::array{out.value});
@@ -206,8 +213,8 @@ class FormBuilder {
     for (size_t i = 1; i + 1 < value->in.size(); ++i) {
       const Expr& x = value->in[i];
       if (above_anchor_.contains(x.get())) throw Refused{"a place that depends on the result itself", x};
-      const Expr pushed = push(x);
-      in.push_back(is_view_chain(pushed) ? pushed : let_or_refuse(x, "a computed place"));
+      in.push_back(push(x));
+      if (!is_view_chain(in.back())) throw Refused{"a computed place", x};
     }
     return value->type->place(in);
   }

@@ -35,6 +35,8 @@ struct FormOutput {
   /// a function of moments (per sample and channel of what was stored, seen as [samples, inner, channels]).
   const NodeType* statistic = nullptr;
   Shape statistic_shape;  ///< [samples, inner, channels]
+  /// Another result of the anchor, as it is: `value` is a leaf that stands for it, `place` the whole tensor.
+  const NodeType* companion = nullptr;
 };
 
 /// A launch taken apart. Owns the graph that its expressions live in.

@@ -28,12 +28,16 @@ std::vector<Expr> operands_of(const Launch& launch) {
 Expr anchor_of(const Launch& launch) {
   Expr anchor;
   for (const Expr& e : nodes_of(launch)) {
-    if (e->family() != Family::Anchor) continue;
-    TENON_CHECK(Internal, !anchor, launch.name)
+    if (e->family() != Family::Anchor || (anchor && is_companion(e, anchor))) continue;
+    TENON_CHECK(Internal, !anchor || is_companion(anchor, e), launch.name)
         << "two anchors in one launch: " << anchor->name() << " and " << e->name();
     anchor = e;
   }
   return anchor;
+}
+
+bool is_companion(const Expr& e, const Expr& of) {
+  return e->type->companion_of == of->name() && e->in == of->in && e->attrs == of->attrs;
 }
 
 int64_t bytes_of(const Shape& shape, DType dtype) { return shape.numel() * size_of(dtype); }

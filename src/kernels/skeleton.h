@@ -20,6 +20,11 @@ class Skeleton {
   virtual bool serves(const Expr& anchor) const = 0;
   /// Empty if the form can run, else the reason it cannot, in a sentence that `explain` prints.
   virtual std::optional<std::string> legal(const Form& form) const = 0;
+  /// Whether it stores this other result of its anchor too.
+  virtual bool delivers(const NodeType& companion) const {
+    static_cast<void>(companion);
+    return false;
+  }
   /// Lower is preferred among skeletons that serve the same launch.
   virtual int preference() const { return 0; }
 };

@@ -147,6 +147,7 @@ void Partitioner::emit_unfused(const Expr& e) {
   if (!updates_.empty()) emit_updates(topological(e->in));
   if (in_memory(e)) return;
   std::vector<Expr> values{e};
+  if (e->family() == Family::Anchor) values = frontier(with_companions(main_anchor(e)));
   commit(*attempt_or_materialize(values), values, {});
 }
 
@@ -168,18 +169,36 @@ void Partitioner::emit_roots(const std::vector<Expr>& roots) {
   for (const Expr& r : values) commit(*attempt_or_materialize({r}), {r}, {});
 }
 
-void Partitioner::emit_anchor(const Expr& anchor) {
+// Of an anchor's companion that anchor.
+Expr Partitioner::main_anchor(const Expr& anchor) const {
+  if (anchor->type->companion_of.empty()) return anchor;
+  for (const Expr& u : users_.of(anchor->in[0]))
+    if (is_companion(anchor, u)) return u;
+  throw Error(ErrorKind::Usage, plan_.name,
+              std::string(anchor->name()) + " is a second result of " + std::string(anchor->type->companion_of) +
+                  ", of which nobody reads the first");
+}
+
+Partitioner::Region Partitioner::with_companions(const Expr& anchor) const {
+  Region out{anchor.get()};
+  for (const Expr& u : users_.of(anchor->in[0]))
+    if (is_companion(u, anchor)) out.insert(u.get());
+  return out;
+}
+
+void Partitioner::emit_anchor(const Expr& any) {
+  const Expr anchor = main_anchor(any);
   if (emitted_anchor_.contains(anchor.get())) return;
   if (!updates_.empty()) emit_updates(topological(std::array{anchor}));
   if (emitted_anchor_.contains(anchor.get())) return;  // it read what one of them replaces
   store_in_front(anchor);
   attempt_or_materialize({anchor});
-  Region region{anchor.get()};
+  Region region = with_companions(anchor);
   std::map<uint32_t, std::string> refused;
   // Most launches take in all they may: ask the skeleton once at the end, and step by step only if it refuses that.
   grow(anchor, region, refused, false);
   if (!attempt_with_reductions(region)->choice.skeleton) {
-    region = {anchor.get()};
+    region = with_companions(anchor);
     refused.clear();
     grow(anchor, region, refused, true);
   }

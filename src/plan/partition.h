@@ -47,6 +47,8 @@ class Partitioner {
   TrialPtr attempt_or_materialize(const std::vector<Expr>& values);
   TrialPtr attempt_with_reductions(const Region& region);
   void emit_anchor(const Expr& anchor);
+  Expr main_anchor(const Expr& anchor) const;
+  Region with_companions(const Expr& anchor) const;
   void emit_anchor_alone(const Expr& anchor);
   void emit_below_views(const Expr& e);
   void emit_with_shared(const Expr& e);

@@ -73,7 +73,7 @@ struct Partitioner::Choosing {
 // ---- what must be stored ----
 
 void Partitioner::store_in_front(const Expr& anchor) {
-  Region region{anchor.get()};
+  Region region = with_companions(anchor);
   std::map<uint32_t, std::string> refused;
   assume_stored({anchor}, false);
   assume_unreadable(anchor);

@@ -79,6 +79,8 @@ class AttentionKernel : public AnchorKernel {
       keys_at_ = reserve_scratch(round_up(numbers_, 16) * 4);
     }
     compile_epilogue(0);
+    for (const FormOutput& o : form_.outputs)
+      if (o.companion) lse_ = leaves_.add(o.place);
     driver_at_ = reserve_scratch(attention_scratch_bytes(shape_, threads()));
     seal();
   }
@@ -105,6 +107,7 @@ class AttentionKernel : public AnchorKernel {
       write({(b * shape_.heads + h) * shape_.sq + row0, rows, 0, shape_.d}, acc, ld, thread);
     };
     args.out = out;
+    if (lse_ >= 0) args.lse = static_cast<float*>(const_cast<void*>(bases()[lse_]));
     if (keys_) args.keys = keys_of_batch(reinterpret_cast<float*>(scratch + keys_at_));
     attention(engine_->pool, engine_->tile, args, scratch + driver_at_);
   }
@@ -122,6 +125,7 @@ class AttentionKernel : public AnchorKernel {
   }
 
   AttentionShape shape_;
+  int lse_ = -1;  // the leaf of the second result
   std::vector<HeadHole> holes_;
   std::unique_ptr<RowHole> keys_;  // how many there are, where that is an operand
   std::vector<int64_t> keys_of_;   // each batch entry

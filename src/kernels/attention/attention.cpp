@@ -20,6 +20,7 @@ class Attention : public Skeleton {
     if (k[3] != form.anchor->in[2].shape()[3]) return "value rows of another width than key rows";
     return std::nullopt;
   }
+  bool delivers(const NodeType& companion) const override { return &companion == &node_type<nodes::AttentionLse>(); }
   int preference() const override { return 0; }
 };
 

@@ -1,7 +1,7 @@
 #include "tenon/backend/cpu/tile/attention.h"
 
 #include <algorithm>
-
+#include <cmath>
 #include <numbers>
 
 #include "tenon/backend/cpu/tile/product.h"
@@ -175,6 +175,11 @@ class Attention {
     const int64_t blind = s.causal ? std::clamp<int64_t>(s.sq - there - row0, 0, rows) : there > 0 ? 0 : rows;
     std::fill_n(own.o, blind * plan_.o_ld(), 0.0f);
     std::fill_n(own.row_sum, blind, 0.0f);
+    if (args_.lse)
+      for (int r = 0; r < rows; ++r) {
+        const float sum = own.row_sum[r], top = sum == 0 ? 0 : own.row_max[r];
+        args_.lse[(b * s.heads + h) * s.sq + row0 + r] = (top + std::log2(sum)) * std::numbers::ln2_v<float>;
+      }
     ops_.softmax_end(own.o, plan_.o_ld(), rows, static_cast<int>(s.d), own.row_sum);
     args_.out(b, h, row0, rows, own.o, plan_.o_ld(), thread);
   }

@@ -35,6 +35,7 @@ struct AttentionArgs {
   AttentionShape shape;
   HeadSource q, k, v;
   HeadOutFn out;
+  float* lse = nullptr;                ///< [batch, heads, sq]: log of the sum of e^score of each row; none: not wanted
   std::span<const int64_t> keys = {};  ///< of each batch entry, 0..sk: the rows of k and v that there are; none: sk
 };
 

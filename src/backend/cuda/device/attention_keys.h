@@ -1,4 +1,5 @@
-// How many keys attention has, where that is a number in memory.
+// What attention may be asked for besides: how many keys there are, as a number in memory, and the logarithms of the
+// sums that its softmax divides by.
 #pragma once
 #include "tenon/device/core_sizes.h"
 #include "tenon/device/vocabulary.h"
@@ -8,6 +9,10 @@ namespace tenon::device {
 /// The number of keys is in the sizes.
 struct AllKeys {
   static constexpr bool kGiven = false;
+};
+/// These logarithms are not wanted.
+struct NoLse {
+  static constexpr bool kWanted = false;
 };
 /// The sizes as a block of batch entry `batch` sees them: with the keys that there are, where Keys has them in memory.
 /// Nothing is read before the predecessor's end.

@@ -100,7 +100,7 @@ DEV void conv_simt(const Params& p) {
 }
 
 /// One query a block, 128 keys at a time. Grid: x = queries, y = heads, z = batch. Depth up to 512.
-template <class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Params>
+template <class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse, class Params>
 DEV void attention_simt(const Params& p) {
   griddep_wait();
   griddep_launch();
@@ -147,6 +147,8 @@ DEV void attention_simt(const Params& p) {
     const int d = w * kThreads + t;
     if (d < s.depth) q[d] = out[w] / total;
   }
+  if constexpr (Lse::kWanted)
+    if (t == 0) Lse::store(p, row, total == 0 ? bits_to_float(0xff800000u) : top + logf(total));
   sync_block();
   for (int d = t * Epilogue::kRun; d < s.depth; d += kThreads * Epilogue::kRun) {
     Frag<float, Epilogue::kRun> acc[1];
