@@ -119,8 +119,8 @@ struct Sink {
 };
 
 /// Needs: name, kArity, infer, reference. A vjp is optional. Yields the f32 accumulator. Its dtype attribute, where it
-/// has one, is what the operands are multiplied in (precision.h); kFactors: the first so many, if not all; companion_of: of what it
-/// is another result.
+/// has one, is what the operands are multiplied in (precision.h); kFactors: the first so many, if not all;
+/// companion_of: of what it is another result.
 struct Anchor {
   static constexpr Family family = Family::Anchor;
   static constexpr int kParams = 0;

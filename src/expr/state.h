@@ -1,5 +1,5 @@
-// Values of a state: the leaf, what it holds when a run begins, and behind it one update after the other. Within a launch
-// an update that is in memory is a leaf again, with the number of updates before it.
+// Values of a state: the leaf, what it holds when a run begins, and behind it one update after the other. Within a
+// launch an update that is in memory is a leaf again, with the number of updates before it.
 #pragma once
 #include "tenon/expr/expr.h"
 

@@ -78,7 +78,8 @@ class FormBuilder {
       values[i] = written_by(values[i]);
       lifted.push_back(is_companion(values[i], form_.anchor) ? Lifted{form_.anchor, {}} : lift(values[i]));
     }
-    for (const Expr& operand : form_.anchor->in) form_.holes.push_back(push_over(operand, operand));
+    for (const Expr& operand : form_.anchor->in)
+      form_.holes.push_back(push_over(operand.shape().rank() ? operand : reshape(operand, {1}), operand));
     std::vector<Expr> cores;
     for (const Lifted& l : lifted) cores.push_back(l.core);
     const Memo lanes = find_lanes(cores);
@@ -201,14 +202,15 @@ class FormBuilder {
     return {above(g_.make(*e->type, in, e->attrs)), first->chain};
   }
 
-  // Where the elements of an output go before views above it are undone: its tensor, or, of an update, a part of a state,
-  // which nothing else in the launch may read.
+  // Where the elements of an output go before views above it are undone: its tensor, or, of an update, a part of a
+  // state, which nothing else in the launch may read.
   Expr tensor_of(const FormOutput& out, const Expr& value) {
     const Expr leaf = input(g_, out.buffer, out.dtype, value.shape());
     if (!is_update(value)) return leaf;
     for (const Expr& other : values_)
       for (const Expr& e : topological(std::array{written_by(other)}))
-        if (e == value->in[0]) throw Refused{"reads the state '" + out.buffer + "', which it writes", written_by(other)};
+        if (e == value->in[0])
+          throw Refused{"reads the state '" + out.buffer + "', which it writes", written_by(other)};
     std::vector<Expr> in{leaf};
     for (size_t i = 1; i + 1 < value->in.size(); ++i) {
       const Expr& x = value->in[i];

@@ -2,7 +2,7 @@
 //
 //   lets      small values computed once a launch, in order (group statistics turned into scale and shift);
 //             later lets, holes and the epilogue read them as leaves
-//   holes     one expression per anchor operand, over the operand's shape
+//   holes     one expression per anchor operand, over the operand's shape ([1] of a number)
 //   outputs   one expression each over the launch's domain; `acc` leaves in it stand for the anchor's result
 //
 // In holes, outputs and lets every view stands directly on a leaf (or on another view): `Pointwise`, `Reduce` over the

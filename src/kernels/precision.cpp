@@ -108,7 +108,9 @@ PrecisionPolicy PrecisionPolicy::parse(std::string_view text) {
 
 DType arithmetic_of_operands(const Expr& anchor) {
   const auto factors = static_cast<size_t>(anchor->type->factors);
-  const auto all = [&](const auto& fits) { return std::ranges::all_of(std::span(anchor->in).first(factors), fits, &Expr::dtype); };
+  const auto all = [&](const auto& fits) {
+    return std::ranges::all_of(std::span(anchor->in).first(factors), fits, &Expr::dtype);
+  };
   if (anchor.is<nodes::Linear>() && all([](DType t) { return t == DType::E4M3; })) return DType::E4M3;
   const bool widens = !anchor.is<nodes::Attention>();
   for (const DType t : {DType::F16, DType::BF16})

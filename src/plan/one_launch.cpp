@@ -28,7 +28,8 @@ Plan one_launch(const std::string& skeleton_name, std::span<const Expr> sinks) {
       plan.buffers.push_back({e->attrs.text, e.dtype(), e.shape(),
                               e.is<nodes::State>() ? BufferRole::State : BufferRole::Input, Rate::Step, -1, 0});
   for (const Output& o : launch.outputs)
-    if (!is_update(o.value)) plan.buffers.push_back({o.buffer, o.value.dtype(), o.value.shape(), BufferRole::Output, Rate::Step, -1, 0});
+    if (!is_update(o.value))
+      plan.buffers.push_back({o.buffer, o.value.dtype(), o.value.shape(), BufferRole::Output, Rate::Step, -1, 0});
   plan.phases.push_back({Rate::Step, {std::move(launch)}});
   lay_out_memory(plan);
   return plan;

@@ -123,7 +123,7 @@ class Partitioner {
   std::unordered_set<const Node*> emitted_anchor_;
   std::unordered_set<const Node*> begun_;  // updates whose turn it is
   std::vector<Expr> updates_;              // of the phase
-  std::vector<Expr> assumed_;  // to be in memory, while it is decided what will be
+  std::vector<Expr> assumed_;              // to be in memory, while it is decided what will be
   std::unordered_map<const Node*, std::string> why_stored_;
   std::vector<Neighbour> neighbours_;
   std::unordered_map<const Node*, std::vector<Place>> places_;  // of every node that a launch computes

@@ -10,8 +10,9 @@
 
 namespace tenon {
 
-/// States by name, on one backend: executables over one of these share what they name alike. Calls may come from several
-/// threads; who runs first where several executables write one state is for their streams to say (Executable::wait_for).
+/// States by name, on one backend: executables over one of these share what they name alike. Calls may come from
+/// several threads; who runs first where several executables write one state is for their streams to say
+/// (Executable::wait_for).
 class Buffers {
  public:
   explicit Buffers(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}

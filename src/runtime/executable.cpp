@@ -103,8 +103,7 @@ void Executable::State::refuse_too_large() const {
   TENON_CHECK(Memory, allocated.needed() <= available, plan.name)
       << "the plan needs " << mebibytes(allocated.needed()) << " (activations " << mebibytes(allocated.arena)
       << ", weights " << mebibytes(allocated.missing) << ", states " << mebibytes(allocated.states - allocated.shared)
-      << ", scratch " << mebibytes(allocated.scratch) << "), but "
-      << mebibytes(available) << " are available";
+      << ", scratch " << mebibytes(allocated.scratch) << "), but " << mebibytes(available) << " are available";
 }
 
 void Executable::State::allocate(const std::map<std::string, void*>& bound) {
@@ -152,7 +151,8 @@ Executable::Executable(Executable&&) noexcept = default;
 
 void Executable::set(const std::string& name, const HostView& value) {
   const Buffer& b = state_->find(name);
-  TENON_CHECK(Usage, b.role == BufferRole::Input || b.role == BufferRole::State, name) << "is not an input of " << state_->plan.name;
+  TENON_CHECK(Usage, b.role == BufferRole::Input || b.role == BufferRole::State, name)
+      << "is not an input of " << state_->plan.name;
   TENON_CHECK(Usage, value.dtype == b.dtype && value.shape == b.shape, name)
       << "expected " << name_of(b.dtype) << b.shape.str() << ", got " << name_of(value.dtype) << value.shape.str();
   state_->backend->copy_in(state_->go_on(), state_->address.at(name), value.data, b.bytes);
@@ -276,8 +276,8 @@ void Executable::run_all() {
 }
 
 void Executable::warm_up() {
-  const bool writes_states = std::ranges::any_of(
-      state_->plan.buffers, [](const Buffer& b) { return b.role == BufferRole::State; });
+  const bool writes_states =
+      std::ranges::any_of(state_->plan.buffers, [](const Buffer& b) { return b.role == BufferRole::State; });
   if (state_->backend->records() && !writes_states) run_all();
 }
 

@@ -60,8 +60,13 @@ TEST(State, WhatDoesNotFitIsNamed) {
   Graph g;
   const Expr k = state(g, "k", DType::BF16, {4, 2}), x = input(g, "x", DType::BF16, {4, 2}), i = iota(g, 3);
   const auto rows = [&](DType t, const Shape& s) { return input(g, "r", t, s); };
-  EXPECT_THAT(usage_of([&] { update_rows(x, i, rows(DType::BF16, {3, 2})); }), HasSubstr("a state or an update of one"));
-  EXPECT_THAT(usage_of([&] { update_rows(k, i, rows(DType::F32, {3, 2})); }),
+  EXPECT_THAT(usage_of([&] {
+                update_rows(x, i, rows(DType::BF16, {3, 2}));
+              }),
+              HasSubstr("a state or an update of one"));
+  EXPECT_THAT(usage_of([&] {
+                update_rows(k, i, rows(DType::F32, {3, 2}));
+              }),
               HasSubstr("rows of 'k' are bf16[3,2], got f32[3,2]"));
   EXPECT_THAT(usage_of([&] { update_rows(k, i, rows(DType::BF16, {2, 2})); }), HasSubstr("got bf16[2,2]"));
   EXPECT_THAT(usage_of([&] { update_rows(k, x, rows(DType::BF16, {3, 2})); }), HasSubstr("i32 or i64"));

@@ -76,29 +76,37 @@ TEST(States, ReadersOfTheOldValueGoFirst) {
     const std::vector<std::string> order = writes_of(p);
     const auto place = [&](const std::string& name) { return std::ranges::find(order, name) - order.begin(); };
     EXPECT_LT(place("old"), place("k"));
-    EXPECT_LT(place("product"), place("k"));
+    if (fusion) {
+      EXPECT_LT(place("product"), place("k"));
+    }
     EXPECT_LT(place("k"), place("later"));
     EXPECT_EQ(found_by_null(p), "nothing was thrown");
     EXPECT_EQ(print_plan(parse_plan(print_plan(p))), print_plan(p));
 
+    int checked = 0;
     // Any other order is found, by whoever reads the plan and by the null backend.
     for (size_t i = 0; i + 1 < order.size(); ++i) {
       Plan wrong = p;
       std::vector<Launch>& launches = wrong.phases.back().launches;
       std::swap(launches[i], launches[i + 1]);
-      const bool matters = order[i] == "k" || order[i + 1] == "k";
+      const auto reads = [&](const Launch& l) {
+        return std::ranges::any_of(operands_of(l), [](const Expr& e) { return e.is<nodes::State>(); });
+      };
+      const bool writes = order[i] == "k" || order[i + 1] == "k";
       const std::string hazard = state_hazard(wrong);
-      if (!matters) continue;
+      if (!writes || !reads(launches[i]) || !reads(launches[i + 1])) continue;
+      ++checked;
       EXPECT_THAT(hazard, HasSubstr("reads the state 'k' behind")) << i;
       EXPECT_THAT(thrown_by([&] { parse_plan(print_plan(wrong)); }), HasSubstr(hazard));
       EXPECT_THAT(found_by_null(wrong), HasSubstr("reads 'k' behind"));
     }
+    EXPECT_GE(checked, 1);
   }
 }
 
 TEST(States, UpdatesOfUpdatesAreOrdered) {
   Cache c;
-  const Expr twice = update_rows(c.updated, iota(c.g, 1), slice(c.updated, 0, 4, 5) + slice(c.k, 0, 4, 5));
+  const Expr twice = update_rows(c.updated, iota(c.g, 1), slice(c.updated, 0, 4, 5) * 2.0);
   const Plan p = make_plan(std::array{Result{"k", twice}, Result{"y", exp(c.updated)}, Result{"z", exp(twice)}});
   EXPECT_EQ(found_by_null(p), "nothing was thrown");
   const std::vector<std::string> order = writes_of(p);
@@ -130,7 +138,8 @@ TEST(States, RowsThatReadTheStateAreInMemoryFirst) {
 TEST(States, CyclesAreRefusedByName) {
   Cache c;
   const auto refusal = [](const std::vector<Result>& results) { return thrown_by([&] { make_plan(results); }); };
-  EXPECT_THAT(refusal({{"y", c.k + c.updated}}), HasSubstr("reads the old value of the state 'k' after it was replaced"));
+  EXPECT_THAT(refusal({{"y", c.k + c.updated}}),
+              HasSubstr("reads the old value of the state 'k' after it was replaced"));
   EXPECT_THAT(refusal({{"k", c.updated}, {"y", linear(exp(c.updated), c.k)}}),
               HasSubstr("reads the old value of the state 'k' after it was replaced"));
   // Neither of two can be first.

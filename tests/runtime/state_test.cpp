@@ -17,8 +17,8 @@ namespace tenon {
 namespace {
 using places::Place;
 using places::places;
-using testing::ElementsAre;
 using testing::Each;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 HostView state_view(const HostTensor& t) { return {t.dtype, t.shape, t.data.data()}; }
@@ -104,13 +104,15 @@ struct Decoder {
     return permute(reshape(x, {1, s[0], s[1], s[2]}), {0, 2, 1, 3});
   }
   // Rows of keys or values, at first those of this run, then, where there is a cache, all that is there.
-  Expr cached(const std::string& name, const Expr& rows, const Expr& position, bool cache, std::vector<Result>& out) const {
+  Expr cached(const std::string& name, const Expr& rows, const Expr& position, bool cache,
+              std::vector<Result>& out) const {
     if (!cache) return heads(rows);
     const Expr all = update_rows(state(g, name, act, {kCapacity, kKeyHeads, kDepth}), position, rows);
     out.push_back({name, all});
     return heads(all);
   }
-  Expr layer(const std::string& name, const Expr& x, const Expr& position, const Expr& keys, std::vector<Result>& out) const {
+  Expr layer(const std::string& name, const Expr& x, const Expr& position, const Expr& keys,
+             std::vector<Result>& out) const {
     const int64_t n = x.shape()[0];
     const Expr y = norm(x);
     const auto split = [&](const char* part, int64_t count) {
@@ -137,10 +139,12 @@ class DecoderTensors {
  public:
   explicit DecoderTensors(DType act) : act_(act) {
     for (const char* layer : {"one", "two"})
-      for (const auto& [name, rows, cols] :
-           {std::tuple{".wk", kKeyHeads * kDepth, kWidth}, {".wv", kKeyHeads * kDepth, kWidth},
-            {".wq", kHeads * kDepth, kWidth}, {".wo", kWidth, kWidth}, {".w1", 2 * kWidth, kWidth},
-            {".w2", kWidth, 2 * kWidth}})
+      for (const auto& [name, rows, cols] : {std::tuple{".wk", kKeyHeads * kDepth, kWidth},
+                                             {".wv", kKeyHeads * kDepth, kWidth},
+                                             {".wq", kHeads * kDepth, kWidth},
+                                             {".wo", kWidth, kWidth},
+                                             {".w1", 2 * kWidth, kWidth},
+                                             {".w2", kWidth, 2 * kWidth}})
         add(std::string(layer) + name, act_, {rows, cols}, 1.5);
     add("out", act_, {kWords, kWidth}, 1.5);
     add("words", DType::F32, {kWords, kWidth}, 4);

@@ -74,7 +74,7 @@ class AttentionKernel : public AnchorKernel {
     }
     if (form_.holes.size() > 3) {  // whole numbers are not read in place
       numbers_ = form_.holes[3].shape().numel();
-      keys_ = std::make_unique<RowHole>(reshape(form_.holes[3], {numbers_}), DType::F32, leaves_, engine_->vec);
+      keys_ = std::make_unique<RowHole>(form_.holes[3], DType::F32, leaves_, engine_->vec);
       use(*keys_->tape());
       keys_at_ = reserve_scratch(round_up(numbers_, 16) * 4);
     }

@@ -97,7 +97,8 @@ class AttentionKernel : public AnchorKernel {
     if (!boxes_.empty()) return box_step(text, params);
     for (size_t i = 0; i < 3; ++i)
       text.functors += operand_text(std::string(1, "QKV"[i]), operands_[i], 3, params, text.headers);
-    text.functors += keys_text(params, text.headers) + lse_text(params) + epilogue_text(params, text.headers, tensor_cores() ? 8 : 4);
+    text.functors += keys_text(params, text.headers) + lse_text(params) +
+                     epilogue_text(params, text.headers, tensor_cores() ? 8 : 4);
     text.headers =
         std::string("#include \"tenon/device/") + (tensor_cores() ? "attention_mma" : "simt") + ".h\"\n" + text.headers;
     return tensor_cores() ? streaming_step(text, params) : simt_step(text, params);
@@ -106,7 +107,8 @@ class AttentionKernel : public AnchorKernel {
   // "struct Lse { .. };": where the logarithm of each row's sum goes.
   std::string lse_text(Params& params) const {
     if (!lse_) return "using Lse = NoLse;\n";
-    return "struct Lse {\n  static constexpr bool kWanted = true;\n  DEV static void store(const Params& p, int row, float "
+    return "struct Lse {\n  static constexpr bool kWanted = true;\n  DEV static void store(const Params& p, int row, "
+           "float "
            "value) { " +
            params.pointer(lse_, true) + "[row] = value; }\n};\n";
   }
@@ -115,11 +117,12 @@ class AttentionKernel : public AnchorKernel {
   std::string keys_text(Params& params, std::string& headers) {
     if (form_.holes.size() == 3) return "using Keys = AllKeys;\n";
     const int64_t numbers = form_.holes[3].shape().numel();
-    const ProgramOutput value{reshape(form_.holes[3], {numbers}), {}, DType::F32};
+    const ProgramOutput value{form_.holes[3], {}, DType::F32};
     ProgramText program(std::array{value}, {value.value.shape(), 0}, params, 1);
     const std::string text = program.functor("KeyCount");
     headers += program.includes();
-    return text + "struct Keys {\n  static constexpr bool kGiven = true;\n  DEV static int count(const Params& p, int " +
+    return text +
+           "struct Keys {\n  static constexpr bool kGiven = true;\n  DEV static int count(const Params& p, int " +
            (numbers == 1 ? ") { return static_cast<int>(KeyCount::eval(p, 0, 0).v[0]); }\n};\n"
                          : "batch) { return static_cast<int>(KeyCount::eval(p, 0, batch).v[0]); }\n};\n");
   }

@@ -66,7 +66,8 @@ class NullKernel : public Kernel {
       if ((t.address = buffers(t.buffer))) contents().promise(t);
     for (const Touched& r : reads_)
       for (const Touched& w : writes_)
-        TENON_CHECK(Internal, end_of(r) <= w.address || end_of(w) <= r.address || !r.bytes || !w.bytes || !r.address, name_)
+        TENON_CHECK(Internal, end_of(r) <= w.address || end_of(w) <= r.address || !r.bytes || !w.bytes || !r.address,
+                    name_)
             << "writes '" << w.buffer << "' over '" << r.buffer << "', which it reads";
   }
   std::string describe() const override { return "recorded"; }

@@ -6,9 +6,9 @@
 namespace tenon::nodes {
 
 /// q [B, H, Sq, D]; k [B, Hkv, Sk, D], v [B, Hkv, Sk, Dv] with H a multiple of Hkv (grouped queries: query head h reads
-/// key head h / (H / Hkv)). nums[0] = scale; ints[0] = 1 if causal: query i sees keys j <= i + n - Sq. n is Sk, or, with
-/// an operand `keys` (i32, one number or [B]), the number it has for the batch entry, 0..Sk: nothing is read of keys and
-/// values behind it. Accumulates in f32 and yields f32 [B, H, Sq, Dv], NaN where a query sees no key.
+/// key head h / (H / Hkv)). nums[0] = scale; ints[0] = 1 if causal: query i sees keys j <= i + n - Sq. n is Sk, or,
+/// with an operand `keys` (i32, one number or [B]), the number it has for the batch entry, 0..Sk: nothing is read of
+/// keys and values behind it. Accumulates in f32 and yields f32 [B, H, Sq, Dv], NaN where a query sees no key.
 struct Attention : Anchor {
   static constexpr auto name = "attention";
   static constexpr int kArity = -1, kFactors = 3;
@@ -22,8 +22,8 @@ struct Attention : Anchor {
     TENON_CHECK(Usage, attrs.nums.size() == 1 && attrs.ints.size() == 1, "attention")
         << "needs a scale and a causal flag";
     TENON_CHECK(Usage, !attrs.ints[0] || k[2] >= q[2], "attention") << "causal with fewer keys than queries";
-    const bool counted = in.size() == 3 || (in[3].dtype() == DType::I32 &&
-                                            (in[3].shape().rank() == 0 || in[3].shape() == Shape{q[0]}));
+    const bool counted =
+        in.size() == 3 || (in[3].dtype() == DType::I32 && (in[3].shape().rank() == 0 || in[3].shape() == Shape{q[0]}));
     TENON_CHECK(Usage, counted, "attention") << "keys must be i32, one number or one for each batch entry, got "
                                              << name_of(in[3].dtype()) << in[3].shape().str();
     shape = {q[0], q[1], q[2], v[3]};
@@ -78,8 +78,8 @@ NODE(Attention)
 
 namespace tenon {
 
-/// softmax(scale * q k^T) v per head; q [B,H,Sq,D], k [B,Hkv,Sk,D], v [B,Hkv,Sk,Dv]. `keys`: how many of the Sk there are,
-/// i32, known when it runs; causal counts from their end.
+/// softmax(scale * q k^T) v per head; q [B,H,Sq,D], k [B,Hkv,Sk,D], v [B,Hkv,Sk,Dv]. `keys`: how many of the Sk there
+/// are, i32, known when it runs; causal counts from their end.
 inline Expr attention(const Expr& q, const Expr& k, const Expr& v, double scale, bool causal = false,
                       const Expr& keys = {}) {
   Attrs a;

@@ -4,8 +4,8 @@
 
 namespace tenon::nodes {
 
-/// Operands and attributes of Attention. f32 [B, H, Sq, 1]: log of the sum of e^(scale q k^T) over the keys that a query
-/// sees; -inf where it sees none.
+/// Operands and attributes of Attention. f32 [B, H, Sq, 1]: log of the sum of e^(scale q k^T) over the keys that a
+/// query sees; -inf where it sees none.
 struct AttentionLse : Anchor {
   static constexpr auto name = "attention_lse";
   static constexpr std::string_view companion_of = "attention";

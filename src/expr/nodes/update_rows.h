@@ -13,7 +13,8 @@ struct UpdateRows : Sink {
   static constexpr auto name = "update_rows";
   static constexpr int kArity = 3;
   static void infer(std::span<const Expr> in, const Attrs&, Shape& shape, DType& dtype) {
-    TENON_CHECK(Usage, state_of(in[0]), "update_rows") << "writes into a state or an update of one, got " << in[0]->name();
+    TENON_CHECK(Usage, state_of(in[0]), "update_rows")
+        << "writes into a state or an update of one, got " << in[0]->name();
     Attrs none;
     Gather::infer(in.first(2), none, shape, dtype);
     TENON_CHECK(Usage, in[2].shape() == shape && in[2].dtype() == dtype, "update_rows")

@@ -169,7 +169,8 @@ class Attention {
     const Buffers own = work_.buffers(plan_, thread);
     const HeadRows q = head_rows(args_.q, b, h, row0, rows, s.d, own.staging, thread);
     ops_.pack_rows({q.data, q.type, q.ld, rows, s.d, own.q, s.type, kLine, kQueryRows * kLine});
-    const int64_t there = keys_of(b), visible = s.causal ? std::clamp<int64_t>(row0 + rows + there - s.sq, 0, there) : there;
+    const int64_t there = keys_of(b),
+                  visible = s.causal ? std::clamp<int64_t>(row0 + rows + there - s.sq, 0, there) : there;
     for (int64_t key0 = 0; key0 < visible; key0 += plan_.keys) key_block(own, slot, row0, rows, key0, there);
     // Rows that see no key: 0 / 0.
     const int64_t blind = s.causal ? std::clamp<int64_t>(s.sq - there - row0, 0, rows) : there > 0 ? 0 : rows;

@@ -18,7 +18,8 @@
 namespace tenon::device {
 /// Whole tiles of keys and values, all columns at once.
 template <class Tile, class Q, class K, class V, class Params>
-DEV void attend(const Params& p, const AttentionSizes& s, const AttentionPlace<Tile>& at, MmaSums<Tile>& sums, StreamingSoftmax<Tile>& softmax) {
+DEV void attend(const Params& p, const AttentionSizes& s, const AttentionPlace<Tile>& at, MmaSums<Tile>& sums,
+                StreamingSoftmax<Tile>& softmax) {
   using T = typename Q::T;
   constexpr int kChunks = Tile::kDepth / 8, kValueChunks = Tile::kValueColumns / 8;
   const uint32_t shared = shared_address(shared_memory());
