@@ -24,6 +24,11 @@ Expr state_leaf(Graph& g, const Expr& value) {
   return g.make(node_type<nodes::State>(), {}, attrs);
 }
 
+std::vector<Expr> needed_for(const Expr& value) {
+  if (!is_update(value)) return {value};
+  return {value->in.begin() + 1, value->in.end()};
+}
+
 const Expr& written_by(const Expr& value) { return is_update(value) ? value->in.back() : value; }
 
 }  // namespace tenon

@@ -202,15 +202,19 @@ class FormBuilder {
     return {above(g_.make(*e->type, in, e->attrs)), first->chain};
   }
 
+  static bool reads(const Expr& value, const Expr& leaf) {
+    const std::vector<Expr> all = topological(std::array{value});
+    return std::ranges::find(all, leaf) != all.end();
+  }
+
   // Where the elements of an output go before views above it are undone: its tensor, or, of an update, a part of a
   // state, which nothing else in the launch may read.
   Expr tensor_of(const FormOutput& out, const Expr& value) {
     const Expr leaf = input(g_, out.buffer, out.dtype, value.shape());
     if (!is_update(value)) return leaf;
     for (const Expr& other : values_)
-      for (const Expr& e : topological(std::array{written_by(other)}))
-        if (e == value->in[0])
-          throw Refused{"reads the state '" + out.buffer + "', which it writes", written_by(other)};
+      for (const Expr& x : needed_for(other))
+        if (reads(x, value->in[0])) throw Refused{"reads the state '" + out.buffer + "', which it writes", x};
     std::vector<Expr> in{leaf};
     for (size_t i = 1; i + 1 < value->in.size(); ++i) {
       const Expr& x = value->in[i];

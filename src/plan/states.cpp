@@ -1,5 +1,7 @@
 // States: a state holds one value at a time, so that all who read the value that an update replaces go first, and who
 // reads the update's goes behind it.
+#include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "tenon/core/error.h"
@@ -91,7 +93,7 @@ std::string state_hazard(const Plan& plan) {
   for (const Phase& p : plan.phases)
     for (const Launch& l : p.launches) {
       std::vector<Expr> values;
-      for (const Output& o : l.outputs) values.push_back(written_by(o.value));
+      for (const Output& o : l.outputs) std::ranges::copy(needed_for(o.value), std::back_inserter(values));
       for (const Expr& e : topological(values)) {
         if (!e.is<nodes::State>()) continue;
         const std::string& name = e->attrs.text;

@@ -133,6 +133,10 @@ TEST(States, RowsThatReadTheStateAreInMemoryFirst) {
   const Plan p = make_plan(std::array{Result{"k", update_rows(k, at, gather(k, at) * 2.0)}});
   EXPECT_EQ(p.counts().total, 2);
   EXPECT_EQ(found_by_null(p), "nothing was thrown");
+  const Expr n = state(g, "n", DType::I32, {4}), next = update_rows(n, slice(n, 0, 0, 1), iota(g, 1));
+  const Plan q = make_plan(std::array{Result{"n", next}});
+  EXPECT_EQ(q.counts().total, 2) << "a place that is read where it is written";
+  EXPECT_EQ(found_by_null(q), "nothing was thrown");
 }
 
 TEST(States, CyclesAreRefusedByName) {

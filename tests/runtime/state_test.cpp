@@ -262,7 +262,9 @@ TEST(State, ADecoderWithACacheSaysWhatOneWithoutDoes) {
         }
         expect_logits(token.get("logits"), want, i, act);
       }
-      if (place.compiles) EXPECT_GT(place.recordings(), 0);
+      if (place.compiles) {
+        EXPECT_GT(place.recordings(), 0);
+      }
     }
 }
 

@@ -1,6 +1,8 @@
 #include "tenon/backend/null/null_backend.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <mutex>
 
@@ -40,10 +42,7 @@ class NullKernel : public Kernel {
     for (const Output& o : launch.outputs) {
       const bool update = is_update(o.value);
       writes_.push_back({o.buffer, bytes_of(o.value.shape(), o.value.dtype()), update ? version_of(o.value) : -1});
-      if (update)
-        values.insert(values.end(), o.value->in.begin() + 1, o.value->in.end());
-      else
-        values.push_back(o.value);
+      std::ranges::copy(needed_for(o.value), std::back_inserter(values));
     }
     for (const Expr& e : topological(values))
       if (is_memory_leaf(e) && !e.is<nodes::Param>())
