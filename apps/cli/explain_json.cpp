@@ -111,7 +111,7 @@ ordered_json page_object(const Explanation& e) {
     out["launches"].push_back(std::move(launch));
   }
   out["buffers"] = ordered_json::array();
-  static constexpr const char* kRoles[] = {"temporary", "input", "output"};
+  static constexpr const char* kRoles[] = {"temporary", "input", "output", "state"};
   for (const ExplainedBuffer& b : e.buffers)
     out["buffers"].push_back({{"name", b.name},
                               {"type", b.type},

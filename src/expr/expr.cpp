@@ -38,7 +38,7 @@ std::string describe(const NodeType& type, std::span<const Expr> in) {
 // An anchor that says what its operands are multiplied in rounds none of them.
 void check_arithmetic(const NodeType& type, std::span<const Expr> in, const Attrs& attrs) {
   if (type.family != Family::Anchor || !attrs.has_dtype) return;
-  for (const Expr& x : in)
+  for (const Expr& x : in.first(std::min(in.size(), static_cast<size_t>(type.factors))))
     TENON_CHECK(Usage, holds(attrs.dtype, x.dtype()), type.name.data())
         << "multiplies in " << name_of(attrs.dtype) << ", which does not hold the values of " << describe(type, in);
 }

@@ -103,7 +103,7 @@ Expr input(Graph& g, std::string name, DType dtype, Shape shape, Rate rate = Rat
 Expr param(Graph& g, std::string name, DType dtype, Shape shape);
 /// A rank-0 value supplied at each run (a step index, a guidance scale). f32 or i32.
 Expr scalar(Graph& g, std::string name, DType dtype = DType::F32, Rate rate = Rate::Step);
-/// A tensor that launches read and write in place across runs (a cache, an optimizer moment).
+/// Memory that outlives runs (a cache, an optimizer's moment), zero at first; written by updates of it (update_rows).
 Expr state(Graph& g, std::string name, DType dtype, Shape shape);
 /// A literal number, rank 0, f32.
 Expr constant(Graph& g, double value);

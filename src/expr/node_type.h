@@ -46,7 +46,14 @@ struct NodeType {
   /// it; else null.
   double (*reduce_of_moments)(double n, double mean, double m2) = nullptr;
   std::vector<SinkOutput> (*expand)(const Node& n) = nullptr;  ///< Sink: what is written, as expressions
-  void (*reference)(const Node& n, std::span<const double* const> in, double* out) = nullptr;  ///< Anchor, in fp64
+  /// Sink that writes its last operand into a part of a state, its first (state.h): where the elements go, as views of
+  /// the state over that operand's shape. Null for sinks that write whole tensors.
+  Expr (*place)(std::span<const Expr> in) = nullptr;
+  /// Anchor, and Sink with a place: in fp64.
+  void (*reference)(const Node& n, std::span<const double* const> in, double* out) = nullptr;
+  int factors = 0;  ///< Anchor: operands that are multiplied, the first ones
+  /// Anchor: another result of the anchor of this name with the same operands and attributes, for the same launch.
+  std::string_view companion_of = {};
   /// Gradients of a scalar loss with respect to the operands, given `g` = gradient with respect to the node; an empty
   /// Expr where none flows (indices). Null if the node has no rule.
   std::vector<Expr> (*vjp)(const Expr& node, const Expr& g) = nullptr;
@@ -104,7 +111,7 @@ struct Reduce {
   static double count(const Expr& x, const Attrs& attrs);
 };
 
-/// Needs: name, kArity, expand.
+/// Needs: name, kArity, expand. One that writes into a part of a state also infer, place and reference.
 struct Sink {
   static constexpr Family family = Family::Sink;
   static constexpr int kParams = 0;
@@ -112,7 +119,8 @@ struct Sink {
 };
 
 /// Needs: name, kArity, infer, reference. A vjp is optional. Yields the f32 accumulator. Its dtype attribute, where it
-/// has one, is what the operands are multiplied in (precision.h).
+/// has one, is what the operands are multiplied in (precision.h); kFactors: the first so many, if not all;
+/// companion_of: of what it is another result.
 struct Anchor {
   static constexpr Family family = Family::Anchor;
   static constexpr int kParams = 0;
@@ -182,8 +190,15 @@ constexpr NodeType make_node_type() {
       t.vjp = &T::vjp;
     } else if constexpr (T::family == Family::Sink) {
       t.expand = &T::expand;
+      if constexpr (requires { T::place; }) {
+        t.place = &T::place;
+        t.reference = &T::reference;
+      }
     } else if constexpr (T::family == Family::Anchor) {
       t.reference = &T::reference;
+      t.factors = T::kArity;
+      if constexpr (requires { T::kFactors; }) t.factors = T::kFactors;
+      if constexpr (requires { T::companion_of; }) t.companion_of = T::companion_of;
       if constexpr (requires { T::vjp; }) t.vjp = &T::vjp;
     }
   }

@@ -136,6 +136,7 @@ std::vector<double> Oracle::node_values(const Expr& e) {
     case Family::Anchor:
       return eval_anchor(*e, in);
     case Family::Sink:
+      if (e->type->place) return eval_anchor(*e, in);
       break;
   }
   throw Error(ErrorKind::Usage, "oracle", "the sink " + std::string(e->name()) + " is an operand of another node");

@@ -20,7 +20,6 @@ struct Refused {
 
 // Lets on a refusal path (a reduction seen through a reshape) may read this many elements; beyond, a launch of its own.
 constexpr int64_t kLetElements = 65536;
-constexpr int kMaxFormLanes = 4;
 
 class FormBuilder {
  public:
@@ -35,7 +34,7 @@ class FormBuilder {
     for (const Expr& e : topological(values_)) {
       original_.emplace(e.get(), e);
       bool above = e->family() == Family::Anchor;
-      if (above) form_.anchor = e;
+      if (above && !(form_.anchor && is_companion(e, form_.anchor))) form_.anchor = e;
       for (const Expr& x : e->in) above = above || above_anchor_.contains(x.get());
       if (above) above_anchor_.emplace(e.get(), true);
     }
@@ -76,9 +75,11 @@ class FormBuilder {
         statistics[i] = values[i]->type;
         values[i] = values[i]->in[0];
       }
-      lifted.push_back(lift(values[i]));
+      values[i] = written_by(values[i]);
+      lifted.push_back(is_companion(values[i], form_.anchor) ? Lifted{form_.anchor, {}} : lift(values[i]));
     }
-    for (const Expr& operand : form_.anchor->in) form_.holes.push_back(push_over(operand, operand));
+    for (const Expr& operand : form_.anchor->in)
+      form_.holes.push_back(push_over(operand.shape().rank() ? operand : reshape(operand, {1}), operand));
     std::vector<Expr> cores;
     for (const Lifted& l : lifted) cores.push_back(l.core);
     const Memo lanes = find_lanes(cores);
@@ -87,6 +88,13 @@ class FormBuilder {
       FormOutput out;
       out.buffer = buffers_[i];
       out.dtype = values_[i].dtype();
+      if (is_companion(values[i], form_.anchor)) {
+        out.companion = values[i]->type;
+        out.value = input(g_, "companion", out.dtype, values[i].shape());
+        out.place = tensor_of(out, values_[i]);
+        form_.outputs.push_back(std::move(out));
+        continue;
+      }
       const Expr core = rebuild(g_, cores[i], memo);
       out.value = push(core);
       check_rows(std::array{out.value});
@@ -97,7 +105,7 @@ class FormBuilder {
         for (const Expr& v : lifted[i].chain)
           if (!v.is<nodes::Reshape>()) throw Refused{"statistics of a permuted result need it in memory", values[i]};
       } else
-        out.place = unchain(input(g_, out.buffer, out.dtype, values[i].shape()), lifted[i].chain);
+        out.place = unchain(tensor_of(out, values_[i]), lifted[i].chain);
       if (core.shape() != form_.domain)
         throw Refused{
             "results over " + core.shape().str() + " and over " + form_.domain.str() + " cannot share a launch", {}};
@@ -194,6 +202,29 @@ class FormBuilder {
     return {above(g_.make(*e->type, in, e->attrs)), first->chain};
   }
 
+  static bool reads(const Expr& value, const Expr& leaf) {
+    const std::vector<Expr> all = topological(std::array{value});
+    return std::ranges::find(all, leaf) != all.end();
+  }
+
+  // Where the elements of an output go before views above it are undone: its tensor, or, of an update, a part of a
+  // state, which nothing else in the launch may read.
+  Expr tensor_of(const FormOutput& out, const Expr& value) {
+    const Expr leaf = input(g_, out.buffer, out.dtype, value.shape());
+    if (!is_update(value)) return leaf;
+    for (const Expr& other : values_)
+      for (const Expr& x : needed_for(other))
+        if (reads(x, value->in[0])) throw Refused{"reads the state '" + out.buffer + "', which it writes", x};
+    std::vector<Expr> in{leaf};
+    for (size_t i = 1; i + 1 < value->in.size(); ++i) {
+      const Expr& x = value->in[i];
+      if (above_anchor_.contains(x.get())) throw Refused{"a place that depends on the result itself", x};
+      in.push_back(push(x));
+      if (!is_view_chain(in.back())) throw Refused{"a computed place", x};
+    }
+    return value->type->place(in);
+  }
+
   static Expr unchain(Expr y, const std::vector<Expr>& chain) {
     for (auto v = chain.rbegin(); v != chain.rend(); ++v) y = (*v)->type->inverse(**v, y);
     return y;
@@ -240,7 +271,7 @@ class FormBuilder {
       FormOutput out;
       out.buffer = buffers_[i];
       out.dtype = values_[i].dtype();
-      Expr core = values_[i];
+      Expr core = written_by(values_[i]);
       std::vector<Expr> chain;
       if (is_statistic(core)) {
         out.statistic = core->type;
@@ -251,7 +282,7 @@ class FormBuilder {
         if (reduces_rows(core))
           for (; core->family() == Family::View && core->type->invertible(*core); core = core->in[0])
             chain.insert(chain.begin(), core);
-        out.place = unchain(input(g_, out.buffer, out.dtype, values_[i].shape()), chain);
+        out.place = unchain(tensor_of(out, values_[i]), chain);
       }
       out.value = push(core);
       check_rows(std::array{out.value});
@@ -414,70 +445,6 @@ class FormBuilder {
 };
 
 }  // namespace
-
-std::string acc_name(int lane) { return "acc." + std::to_string(lane); }
-
-int acc_lane(const Expr& leaf) {
-  if (!leaf.is<nodes::Input>()) return -1;
-  for (int lane = 0; lane < kMaxFormLanes; ++lane)
-    if (leaf->attrs.text == acc_name(lane)) return lane;
-  return -1;
-}
-
-bool is_statistic(const Expr& e) {
-  return e->family() == Family::Reduce && e->type->reduce_of_moments &&
-         e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
-}
-
-bool reduces_rows(const Expr& value) {
-  const std::vector<Expr> all = topological(std::array{value});
-  return std::any_of(all.begin(), all.end(), [](const Expr& e) { return e->family() == Family::Reduce; });
-}
-
-Shape domain_of(const Expr& value) {
-  for (const Expr& e : topological(std::array{value}))
-    if (e->family() == Family::Reduce) return e->in[0].shape();
-  return value.shape();
-}
-
-bool of_weights_only(const Expr& hole) {
-  const std::vector<Expr> all = topological(std::array{hole});
-  return std::all_of(all.begin(), all.end(), [](const Expr& e) { return !is_memory_leaf(e) || e.is<nodes::Param>(); });
-}
-
-const Node* literal_of(const Expr& e) {
-  if (e.is<nodes::Constant>()) return e.get();
-  if (e->family() != Family::View) return nullptr;
-  const Node* literal = literal_of(e->in[0]);
-  if (!literal) return nullptr;
-  const ViewFacts facts = view_facts(e);
-  return facts.fills || facts.joins || facts.looks_up ? nullptr : literal;
-}
-
-Form Form::copy() const {
-  Form out;
-  Memo memo;
-  const auto copied = [&](const Expr& e) {
-    if (!e) return Expr();
-    return rebuild(*out.graph, e, memo);
-  };
-  if (anchor) {
-    std::vector<Expr> operands;
-    for (const Expr& x : anchor->in)
-      operands.push_back(input(*out.graph, "operand." + std::to_string(operands.size()), x.dtype(), x.shape()));
-    out.anchor = out.graph->make(*anchor->type, operands, anchor->attrs);
-  }
-  for (const Let& let : lets) out.lets.push_back({copied(let.leaf), copied(let.value)});
-  for (const Expr& hole : holes) out.holes.push_back(copied(hole));
-  out.domain = domain;
-  out.lanes = lanes;
-  for (const FormOutput& o : outputs) {
-    out.outputs.push_back(o);
-    out.outputs.back().value = copied(o.value);
-    out.outputs.back().place = copied(o.place);
-  }
-  return out;
-}
 
 FormResult make_form(const Launch& launch) { return make_form(launch, std::make_shared<Graph>()); }
 

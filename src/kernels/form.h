@@ -2,7 +2,7 @@
 //
 //   lets      small values computed once a launch, in order (group statistics turned into scale and shift);
 //             later lets, holes and the epilogue read them as leaves
-//   holes     one expression per anchor operand, over the operand's shape
+//   holes     one expression per anchor operand, over the operand's shape ([1] of a number)
 //   outputs   one expression each over the launch's domain; `acc` leaves in it stand for the anchor's result
 //
 // In holes, outputs and lets every view stands directly on a leaf (or on another view): `Pointwise`, `Reduce` over the
@@ -35,6 +35,8 @@ struct FormOutput {
   /// a function of moments (per sample and channel of what was stored, seen as [samples, inner, channels]).
   const NodeType* statistic = nullptr;
   Shape statistic_shape;  ///< [samples, inner, channels]
+  /// Another result of the anchor, as it is: `value` is a leaf that stands for it, `place` the whole tensor.
+  const NodeType* companion = nullptr;
 };
 
 /// A launch taken apart. Owns the graph that its expressions live in.
@@ -51,6 +53,8 @@ struct Form {
   Form copy() const;
 };
 
+/// Lanes of a form, at most.
+inline constexpr int kMaxFormLanes = 4;
 /// Name of the leaf that stands for lane i of the anchor's result: "acc.0", "acc.1", ...
 std::string acc_name(int lane);
 /// The lane that `leaf` stands for, or -1.

@@ -7,6 +7,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/state.h"
 
 namespace tenon {
 namespace {
@@ -27,12 +28,16 @@ std::vector<Expr> operands_of(const Launch& launch) {
 Expr anchor_of(const Launch& launch) {
   Expr anchor;
   for (const Expr& e : nodes_of(launch)) {
-    if (e->family() != Family::Anchor) continue;
-    TENON_CHECK(Internal, !anchor, launch.name)
+    if (e->family() != Family::Anchor || (anchor && is_companion(e, anchor))) continue;
+    TENON_CHECK(Internal, !anchor || is_companion(anchor, e), launch.name)
         << "two anchors in one launch: " << anchor->name() << " and " << e->name();
     anchor = e;
   }
   return anchor;
+}
+
+bool is_companion(const Expr& e, const Expr& of) {
+  return e->type->companion_of == of->name() && e->in == of->in && e->attrs == of->attrs;
 }
 
 int64_t bytes_of(const Shape& shape, DType dtype) { return shape.numel() * size_of(dtype); }
@@ -52,7 +57,7 @@ int64_t bytes_read(std::span<const Expr> values, const std::function<bool(const 
       read = std::min(all, read + std::min(all, most));
     } else if (const int64_t taken = e->family() == Family::View ? std::min(all, most) : kAll;
                seen.emplace(e.get(), taken).second) {
-      for (const Expr& x : e->in) stack.emplace_back(x, taken);
+      for (size_t i = is_update(e) ? 1 : 0; i < e->in.size(); ++i) stack.emplace_back(e->in[i], taken);
     }
   }
   int64_t bytes = 0;
@@ -64,7 +69,7 @@ int64_t bytes_moved(const Launch& launch) {
   int64_t bytes = 0;
   std::vector<Expr> values;
   for (const Output& o : launch.outputs) {
-    bytes += bytes_of(o.value.shape(), o.value.dtype());
+    bytes += bytes_of(written_by(o.value).shape(), o.value.dtype());
     values.push_back(o.value);
   }
   return bytes + bytes_read(values, is_memory_leaf);

@@ -59,8 +59,11 @@ struct Launch {
 
 /// Memory leaves that the launch reads, each once, in topological order.
 std::vector<Expr> operands_of(const Launch& launch);
-/// The only anchor among the launch's nodes, or an empty Expr; throws Error(Internal) if there are several.
+/// The only anchor among the launch's nodes, or an empty Expr; throws Error(Internal) if there are several. Its
+/// companions do not count.
 Expr anchor_of(const Launch& launch);
+/// True if `e` is another result of the anchor `of`, which leaves with it, stored as it is.
+bool is_companion(const Expr& e, const Expr& of);
 /// Bytes that are read from memory to compute `values`, down to what `in_memory` says is there: of every tensor once,
 /// and no more of it than the views on the way let through.
 int64_t bytes_read(std::span<const Expr> values, const std::function<bool(const Expr&)>& in_memory);

@@ -42,7 +42,8 @@ Rule rule_of(const Expr& anchor, const PrecisionPolicy& policy) {
 
 Expr rounded_to(const Expr& anchor, DType t) {
   std::vector<Expr> in;
-  for (const Expr& x : anchor->in) in.push_back(holds(t, x.dtype()) ? x : cast(x, t));
+  for (const Expr& x : anchor->in)
+    in.push_back(static_cast<int>(in.size()) >= anchor->type->factors || holds(t, x.dtype()) ? x : cast(x, t));
   return multiplied_in(anchor.graph().make(*anchor->type, in, anchor->attrs), t);
 }
 
@@ -106,7 +107,10 @@ PrecisionPolicy PrecisionPolicy::parse(std::string_view text) {
 }
 
 DType arithmetic_of_operands(const Expr& anchor) {
-  const auto all = [&](const auto& fits) { return std::ranges::all_of(anchor->in, fits, &Expr::dtype); };
+  const auto factors = static_cast<size_t>(anchor->type->factors);
+  const auto all = [&](const auto& fits) {
+    return std::ranges::all_of(std::span(anchor->in).first(factors), fits, &Expr::dtype);
+  };
   if (anchor.is<nodes::Linear>() && all([](DType t) { return t == DType::E4M3; })) return DType::E4M3;
   const bool widens = !anchor.is<nodes::Attention>();
   for (const DType t : {DType::F16, DType::BF16})

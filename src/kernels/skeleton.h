@@ -13,12 +13,18 @@ class Skeleton {
  public:
   virtual ~Skeleton() = default;
   virtual std::string_view name() const = 0;
-  /// Names of the input holes by anchor operand ("a", "b"; "x", "w"; "q", "k", "v"); one hole "load" without an anchor.
+  /// Names of the input holes by anchor operand ("a", "b"; "x", "w"; "q", "k", "v", "keys"), of operands that
+  /// may be missing too; one hole "load" without an anchor.
   virtual std::span<const std::string_view> holes() const = 0;
   /// True if this skeleton serves launches whose anchor is `anchor` (empty: launches without one) with this form.
   virtual bool serves(const Expr& anchor) const = 0;
   /// Empty if the form can run, else the reason it cannot, in a sentence that `explain` prints.
   virtual std::optional<std::string> legal(const Form& form) const = 0;
+  /// Whether it stores this other result of its anchor too.
+  virtual bool delivers(const NodeType& companion) const {
+    static_cast<void>(companion);
+    return false;
+  }
   /// Lower is preferred among skeletons that serve the same launch.
   virtual int preference() const { return 0; }
 };

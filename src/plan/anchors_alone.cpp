@@ -16,7 +16,11 @@ bool adds_bias(const Expr& e) {
 
 }  // namespace
 
-void Partitioner::emit_anchor_alone(const Expr& anchor) {
+void Partitioner::emit_anchor_alone(const Expr& any) {
+  const Expr anchor = main_anchor(any);
+  if (emitted_anchor_.contains(anchor.get())) return;
+  if (!updates_.empty()) emit_updates(topological(std::array{anchor}));
+  if (!emitted_anchor_.insert(anchor.get()).second) return;
   for (const Expr& x : anchor->in) emit_below_views(x);
   Expr last = anchor;
   while (!wanted_.contains(last.get()) && users_.of(last).size() == 1) {
@@ -24,12 +28,16 @@ void Partitioner::emit_anchor_alone(const Expr& anchor) {
     if (!adds_bias(u) && !u.is<nodes::Cast>()) break;
     last = u;
   }
-  const std::vector<Expr> values{last};
+  Region region = with_companions(anchor);
+  region.erase(anchor.get());
+  std::vector<Expr> values = frontier(region);
+  values.insert(values.begin(), last);
   commit(*attempt_or_materialize(values), values, {});
 }
 
 void Partitioner::emit_below_views(const Expr& e) {
   if (e->rate == Rate::Constant || e->family() == Family::Leaf || in_memory(e)) return;
+  if (is_update(e)) return emit_update(e);
   if (e->family() != Family::View) return emit_with_shared(e);
   for (const Expr& x : e->in) emit_below_views(x);
 }

@@ -46,7 +46,8 @@ void add_input_buffers(Plan& plan, std::span<const Expr> roots, bool outside) {
     for (const Buffer& b : plan.buffers)
       TENON_CHECK(Usage, b.name != e->attrs.text, plan.name)
           << "two inputs named '" << b.name << "' of different shape or type";
-    plan.buffers.push_back({e->attrs.text, e.dtype(), e.shape(), BufferRole::Input, e->rate, -1, 0});
+    const BufferRole role = e.is<nodes::State>() ? BufferRole::State : BufferRole::Input;
+    plan.buffers.push_back({e->attrs.text, e.dtype(), e.shape(), role, e->rate, -1, 0});
     plan.buffers.back().outside = outside && !e.is<nodes::ScalarInput>();
   }
 }
@@ -83,6 +84,9 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   std::unordered_map<const Node*, std::string> names;
   for (size_t i = 0; i < roots.size(); ++i) {
     const bool fresh = names.emplace(roots[i].get(), results[i].name).second;
+    TENON_CHECK(Usage, !is_update(roots[i]) || results[i].name == state_of(roots[i])->attrs.text, plan.name)
+        << "result '" << results[i].name << "' is an update of the state '" << state_of(roots[i])->attrs.text
+        << "': it is stored there, under that name";
     TENON_CHECK(Usage, fresh, plan.name) << "results '" << names.at(roots[i].get()) << "' and '" << results[i].name
                                          << "' are the same value";
   }
@@ -96,6 +100,8 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   find_stored(plan);
   find_settled(plan);
   lay_out_memory(plan);
+  const std::string hazard = state_hazard(plan);
+  TENON_CHECK(Internal, hazard.empty(), plan.name) << hazard;
   return plan;
 }
 

@@ -76,7 +76,7 @@ void find_stored(Plan& plan) {
   const auto is_stored = [&](const std::string& name) { return buffers.contains(name) && buffers.at(name)->stored; };
   const auto storable = [&](const std::string& name) {
     const auto it = buffers.find(name);
-    return it != buffers.end() && !it->second->outside && it->second->role != BufferRole::Input;
+    return it != buffers.end() && it->second->in_arena() && it->second->role != BufferRole::Input;
   };
   for (Phase& p : plan.phases) {
     if (p.rate != Rate::Constant) continue;
@@ -103,7 +103,7 @@ void lay_out_memory(Plan& plan) {
   plan.arena_bytes = 0;
   std::vector<const Life*> placed;
   for (const Life& l : lives) {
-    if (l.buffer->outside || l.buffer->stored) continue;
+    if (!l.buffer->in_arena()) continue;
     int64_t offset = 0;
     for (const Life* o : placed) {  // sorted by offset
       if (o->last < l.first || l.last < o->first) continue;

@@ -25,9 +25,11 @@ Plan one_launch(const std::string& skeleton_name, std::span<const Expr> sinks) {
   for (Output& o : launch.outputs) o.value = rebuild(*plan.graph, o.value, memo);
   for (const Expr& e : operands_of(launch))
     if (!e.is<nodes::Param>())
-      plan.buffers.push_back({e->attrs.text, e.dtype(), e.shape(), BufferRole::Input, Rate::Step, -1, 0});
+      plan.buffers.push_back({e->attrs.text, e.dtype(), e.shape(),
+                              e.is<nodes::State>() ? BufferRole::State : BufferRole::Input, Rate::Step, -1, 0});
   for (const Output& o : launch.outputs)
-    plan.buffers.push_back({o.buffer, o.value.dtype(), o.value.shape(), BufferRole::Output, Rate::Step, -1, 0});
+    if (!is_update(o.value))
+      plan.buffers.push_back({o.buffer, o.value.dtype(), o.value.shape(), BufferRole::Output, Rate::Step, -1, 0});
   plan.phases.push_back({Rate::Step, {std::move(launch)}});
   lay_out_memory(plan);
   return plan;

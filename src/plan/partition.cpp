@@ -23,15 +23,20 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
   for (const Expr& r : roots) wanted_.insert(r.get());
   for (const auto& [node, name] : names) result_name_[node] = name;
   const std::vector<Expr> all = topological(roots);
-  for (const Expr& e : all)
+  for (const Expr& e : all) {
     if (is_boundary(e)) wanted_.insert(e.get());
+    if (is_update(e)) updates_.push_back(e);
+  }
   for (const Expr& e : all) {
     if (e->family() == Family::Leaf || in_memory(e) || stored_below(e)) continue;
-    if (!fusion_ && !(weight_only(e) && rate != Rate::Constant))
+    if (is_update(e))
+      may_replace(e) ? emit_update(e) : void();  // else when somebody reads it
+    else if (!fusion_ && !(weight_only(e) && rate != Rate::Constant))
       emit_unfused(e);
     else if (e->family() == Family::Anchor)
       anchors_alone_ ? emit_anchor_alone(e) : emit_anchor(e);
   }
+  emit_updates(updates_);
   emit_roots(roots);
 }
 
@@ -65,7 +70,8 @@ Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) con
   Graph& g = *t.graph;
   const Replace localise = [this, &g](const Expr& e, std::span<const Expr>) -> Expr {
     const auto it = buffer_of_.find(e.get());
-    return it == buffer_of_.end() ? Expr() : input(g, it->second, e.dtype(), e.shape(), e->rate);
+    if (it == buffer_of_.end()) return {};
+    return is_update(e) ? state_leaf(g, e) : input(g, it->second, e.dtype(), e.shape(), e->rate);
   };
   // Nodes below a value in memory are not rebuilt: the memo answers for the value itself.
   std::vector<Expr> stack(values);
@@ -105,9 +111,9 @@ Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) con
   }
   for (size_t i = 0; i < values.size(); ++i) {
     const auto it = result_name_.find(values[i].get());
-    t.launch.outputs.push_back(
-        {it != result_name_.end() ? it->second : "t" + std::to_string(next_buffer_ + static_cast<int>(i)),
-         memo.at(values[i].get())});
+    std::string name = it != result_name_.end() ? it->second : "t" + std::to_string(next_buffer_ + static_cast<int>(i));
+    if (is_update(values[i])) name = state_of(values[i])->attrs.text;
+    t.launch.outputs.push_back({std::move(name), memo.at(values[i].get())});
   }
   t.choice = choose_skeleton(t.launch, t.graph);
   if (t.choice.skeleton) t.launch.skeleton = t.choice.skeleton->name();
@@ -138,11 +144,15 @@ Partitioner::TrialPtr Partitioner::attempt_with_reductions(const Region& region)
 }
 
 void Partitioner::emit_unfused(const Expr& e) {
+  if (!updates_.empty()) emit_updates(topological(e->in));
+  if (in_memory(e)) return;
   std::vector<Expr> values{e};
+  if (e->family() == Family::Anchor) values = frontier(with_companions(main_anchor(e)));
   commit(*attempt_or_materialize(values), values, {});
 }
 
 void Partitioner::emit_plain(const Expr& e) {
+  if (is_update(e)) return emit_update(e);
   std::vector<Expr> values{e};
   if (is_statistic(e) && fusion_)
     for (const Expr& u : users_.of(e->in[0]))
@@ -159,16 +169,36 @@ void Partitioner::emit_roots(const std::vector<Expr>& roots) {
   for (const Expr& r : values) commit(*attempt_or_materialize({r}), {r}, {});
 }
 
-void Partitioner::emit_anchor(const Expr& anchor) {
+// Of an anchor's companion that anchor.
+Expr Partitioner::main_anchor(const Expr& anchor) const {
+  if (anchor->type->companion_of.empty()) return anchor;
+  for (const Expr& u : users_.of(anchor->in[0]))
+    if (is_companion(anchor, u)) return u;
+  throw Error(ErrorKind::Usage, plan_.name,
+              std::string(anchor->name()) + " is a second result of " + std::string(anchor->type->companion_of) +
+                  ", of which nobody reads the first");
+}
+
+Partitioner::Region Partitioner::with_companions(const Expr& anchor) const {
+  Region out{anchor.get()};
+  for (const Expr& u : users_.of(anchor->in[0]))
+    if (is_companion(u, anchor)) out.insert(u.get());
+  return out;
+}
+
+void Partitioner::emit_anchor(const Expr& any) {
+  const Expr anchor = main_anchor(any);
   if (emitted_anchor_.contains(anchor.get())) return;
+  if (!updates_.empty()) emit_updates(topological(std::array{anchor}));
+  if (emitted_anchor_.contains(anchor.get())) return;  // it read what one of them replaces
   store_in_front(anchor);
   attempt_or_materialize({anchor});
-  Region region{anchor.get()};
+  Region region = with_companions(anchor);
   std::map<uint32_t, std::string> refused;
   // Most launches take in all they may: ask the skeleton once at the end, and step by step only if it refuses that.
   grow(anchor, region, refused, false);
   if (!attempt_with_reductions(region)->choice.skeleton) {
-    region = {anchor.get()};
+    region = with_companions(anchor);
     refused.clear();
     grow(anchor, region, refused, true);
   }
@@ -207,6 +237,7 @@ void Partitioner::grow(const Expr& anchor, Region& region, std::map<uint32_t, st
 // Takes all users of x in, or none: a value that must be stored anyway is read back more cheaply than stored twice, but
 // by what is stored anyway too (absorb.cpp).
 bool Partitioner::absorb_users(const Expr& x, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each) {
+  if (is_update(x)) return false;  // who reads it reads memory
   std::vector<Expr> joining;
   for (const Expr& u : users_.of(x)) {
     if (region.contains(u.get())) continue;
@@ -238,6 +269,9 @@ std::string Partitioner::refusal_of(const Expr& user, const Region& region) cons
     case Family::Reduce:
       return std::string(user->name()) + " needs more of the result than a tile holds";
     case Family::Sink:
+      if (!is_update(user)) return "not maths";
+      if (!may_replace(user)) return "waits: the old value of '" + state_of(user)->attrs.text + "' is still to be read";
+      break;
     case Family::Leaf:
       return "not maths";
     default:
@@ -262,7 +296,7 @@ bool Partitioner::available(const Expr& e, const Region& region) const {
       if (x == e) continue;
       return false;
     }
-    if (x->family() == Family::Anchor || is_statistic(x)) return false;
+    if (x->family() == Family::Anchor || is_update(x) || is_statistic(x)) return false;
     stack.insert(stack.end(), x->in.begin(), x->in.end());
   }
   return true;
@@ -368,6 +402,7 @@ void Partitioner::commit(const Trial& trial, const std::vector<Expr>& values, st
     if (const auto why = why_stored_.find(values[i].get()); why != why_stored_.end()) o.why = why->second;
     buffer_of_[values[i].get()] = o.buffer;
     launch_of_buffer_[o.buffer] = launch.name;
+    if (is_update(values[i])) continue;
     plan_.buffers.push_back({o.buffer, o.value.dtype(), o.value.shape(),
                              result ? BufferRole::Output : BufferRole::Temporary, phase_->rate, -1, 0});
   }

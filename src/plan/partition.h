@@ -47,10 +47,13 @@ class Partitioner {
   TrialPtr attempt_or_materialize(const std::vector<Expr>& values);
   TrialPtr attempt_with_reductions(const Region& region);
   void emit_anchor(const Expr& anchor);
+  Expr main_anchor(const Expr& anchor) const;
+  Region with_companions(const Expr& anchor) const;
   void emit_anchor_alone(const Expr& anchor);
   void emit_below_views(const Expr& e);
   void emit_with_shared(const Expr& e);
   void emit_plain(const Expr& e);
+  void emit_whole(const Expr& e);
   void emit_roots(const std::vector<Expr>& roots);
   void emit_unfused(const Expr& e);
   bool stored_below(const Expr& e);
@@ -65,6 +68,13 @@ class Partitioner {
   void drop_trailing_views(Region& region, const std::vector<Expr>& order) const;
   void add_statistics(std::vector<Expr>& values) const;
   std::vector<Expr> frontier(const Region& region) const;
+
+  // ---- states (states.cpp) ----
+  void emit_update(const Expr& update);
+  void emit_updates(const std::vector<Expr>& values);
+  std::vector<Expr> waiting_readers(const Expr& update) const;
+  bool is_awaited(const Expr& e, const Expr& by_others_than) const;
+  bool may_replace(const Expr& update) const;
 
   // ---- what is stored in front of a launch (store.cpp) ----
   // Values to be stored, and what the launches to come read them for.
@@ -117,7 +127,9 @@ class Partitioner {
   std::unordered_map<const Node*, std::string> result_name_;
   std::unordered_set<const Node*> wanted_;  // must be in memory when the phase ends
   std::unordered_set<const Node*> emitted_anchor_;
-  std::vector<Expr> assumed_;  // to be in memory, while it is decided what will be
+  std::unordered_set<const Node*> begun_;  // updates whose turn it is
+  std::vector<Expr> updates_;              // of the phase
+  std::vector<Expr> assumed_;              // to be in memory, while it is decided what will be
   std::unordered_map<const Node*, std::string> why_stored_;
   std::vector<Neighbour> neighbours_;
   std::unordered_map<const Node*, std::vector<Place>> places_;  // of every node that a launch computes

@@ -12,7 +12,7 @@
 namespace tenon {
 
 /// What a buffer is to the caller.
-enum class BufferRole : uint8_t { Temporary, Input, Output };
+enum class BufferRole : uint8_t { Temporary, Input, Output, State };
 
 struct Buffer {
   std::string name;
@@ -24,6 +24,9 @@ struct Buffer {
   int64_t bytes = 0;
   bool outside = false;  ///< an input or output in the caller's memory: takes no room in the arena
   bool stored = false;   ///< a value of weights alone, kept where weights are: takes no room either
+
+  /// Neither outside, nor stored, nor a state, which outlives the plan.
+  bool in_arena() const { return !outside && !stored && role != BufferRole::State; }
 };
 
 /// Launches that run equally often.
@@ -90,6 +93,9 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options = {})
 void find_stored(Plan& plan);
 /// Fills in Launch::settled of every launch.
 void find_settled(Plan& plan);
+/// The first launch that would not find a state at the value it reads, or that reads what it writes itself, in a
+/// sentence; empty if there is none.
+std::string state_hazard(const Plan& plan);
 /// Assigns offsets by liveness and sets arena_bytes (exact peak of the arena).
 void lay_out_memory(Plan& plan);
 

@@ -73,7 +73,7 @@ struct Partitioner::Choosing {
 // ---- what must be stored ----
 
 void Partitioner::store_in_front(const Expr& anchor) {
-  Region region{anchor.get()};
+  Region region = with_companions(anchor);
   std::map<uint32_t, std::string> refused;
   assume_stored({anchor}, false);
   assume_unreadable(anchor);
@@ -180,7 +180,7 @@ std::vector<Expr> Partitioner::read_by(const Region& region) const {
 // Anchors to come are as good as in memory, and weights are packed.
 bool Partitioner::counts_as_memory(const Expr& e) const {
   if (e->family() == Family::Leaf) return is_memory_leaf(e);
-  return in_memory(e) || e->family() == Family::Anchor || e->rate == Rate::Constant;
+  return in_memory(e) || e->family() == Family::Anchor || is_update(e) || e->rate == Rate::Constant;
 }
 
 void Partitioner::add_cone(Choosing& c, const std::vector<Expr>& roots) const {
@@ -253,7 +253,7 @@ void Partitioner::add_sites(Choosing& c, const Region& region) const {
   while (!next.empty() && c.sites.size() <= kSites) {
     const auto [u, e] = next.extract(next.begin()).mapped();
     if (ready.contains(u.get()) || !seen.insert(u.get()).second) continue;
-    if (u->family() == Family::Anchor)
+    if (u->family() == Family::Anchor || is_update(u))
       c.sites[u->id] = u->in;
     else if (u->rate > phase_->rate)
       c.sites[u->id] = {e};

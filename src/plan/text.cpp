@@ -1,6 +1,6 @@
 // Plans as text. Line by line:
 //   plan "name" arena=BYTES precision "policy"
-//   buffer "name" dtype shape role rate offset=BYTES, or outside, or stored
+//   buffer "name" dtype shape role rate offset=BYTES, or outside, or stored; nothing for a state of the runtime's
 //   phase rate
 //   launch skeleton "name"
 //     %0 = ...            the body, as expressions print
@@ -22,7 +22,7 @@
 namespace tenon {
 namespace {
 
-constexpr std::string_view kRoles[] = {"temporary", "input", "output"};
+constexpr std::string_view kRoles[] = {"temporary", "input", "output", "state"};
 
 std::string quoted(std::string_view s) {
   std::string out = "\"";
@@ -159,6 +159,8 @@ class PlanParser {
     }
     TENON_CHECK(Usage, header, "plan") << "no text";
     check_stored();
+    const std::string hazard = state_hazard(plan_);
+    TENON_CHECK(Usage, hazard.empty(), "plan") << hazard;
     return std::move(plan_);
   }
 
@@ -181,13 +183,15 @@ class PlanParser {
     b.shape = in.shape();
     const std::string_view role = in.word();
     const auto it = std::find(std::begin(kRoles), std::end(kRoles), role);
-    if (it == std::end(kRoles)) in.fail("temporary, input or output");
+    if (it == std::end(kRoles)) in.fail("temporary, input, output or state");
     b.role = static_cast<BufferRole>(it - std::begin(kRoles));
     b.rate = in.rate();
-    const std::string_view place = in.word();
-    b.outside = place == "outside";
-    b.stored = place == "stored";
-    if (!b.outside && !b.stored) b.offset = in.field(place, "offset=");
+    if (b.role != BufferRole::State || !in.done()) {
+      const std::string_view place = in.word();
+      b.outside = place == "outside";
+      b.stored = place == "stored";
+      if (b.in_arena()) b.offset = in.field(place, "offset=");
+    }
     b.bytes = bytes_of(b.shape, b.dtype);
     plan_.buffers.push_back(std::move(b));
   }
@@ -290,10 +294,8 @@ std::string print_plan(const Plan& plan) {
   for (const Buffer& b : plan.buffers) {
     out << "buffer " << quoted(b.name) << " " << name_of(b.dtype) << " " << b.shape.str() << " "
         << kRoles[static_cast<size_t>(b.role)] << " " << name_of(b.rate);
-    if (b.outside || b.stored)
-      out << (b.stored ? " stored\n" : " outside\n");
-    else
-      out << " offset=" << b.offset << "\n";
+    if (b.in_arena()) out << " offset=" << b.offset;
+    out << (b.stored ? " stored\n" : b.outside ? " outside\n" : "\n");
   }
   for (const Phase& p : plan.phases) {
     out << "phase " << name_of(p.rate) << "\n";

@@ -28,6 +28,7 @@ struct Executable::State {
   };
   Plan plan;
   std::shared_ptr<WeightStore> store;
+  std::shared_ptr<Buffers> states;
   std::shared_ptr<Backend> backend;
   std::shared_ptr<Stream> stream, last;  // its own, and where work went last
   std::map<std::string, void*> address;
@@ -63,14 +64,16 @@ struct Executable::State {
 };
 
 Executable::Executable(Plan plan, std::shared_ptr<WeightStore> store, const std::map<std::string, void*>& bound,
-                       std::shared_ptr<Stream> stream)
+                       std::shared_ptr<Stream> stream, std::shared_ptr<Buffers> states)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.plan = std::move(plan);
   s.store = std::move(store);
   s.backend = s.store->backend();
   s.stream = s.last = stream ? std::move(stream) : s.backend->make_stream();
-  const PlanKernels made(s.plan, *s.store);
+  TENON_CHECK(Usage, !states || states->backend() == s.backend, s.plan.name) << "its states are on another backend";
+  s.states = states ? std::move(states) : std::make_shared<Buffers>(s.backend);
+  const PlanKernels made(s.plan, *s.store, s.states.get());
   s.allocated = made.memory;
   s.check_bound(bound);
   s.refuse_too_large();
@@ -81,11 +84,12 @@ Executable::Executable(Plan plan, std::shared_ptr<WeightStore> store, const std:
 }
 
 Executable::Executable(Plan plan, std::shared_ptr<Backend> backend, const WeightSource& weights,
-                       const std::map<std::string, void*>& bound, std::shared_ptr<Stream> stream)
+                       const std::map<std::string, void*>& bound, std::shared_ptr<Stream> stream,
+                       std::shared_ptr<Buffers> states)
     : Executable(std::move(plan),
                  std::make_shared<WeightStore>(std::move(backend),
                                                std::shared_ptr<const WeightSource>(std::shared_ptr<void>(), &weights)),
-                 bound, std::move(stream)) {}
+                 bound, std::move(stream), std::move(states)) {}
 
 void Executable::State::check_bound(const std::map<std::string, void*>& bound) const {
   for (const Buffer& b : plan.buffers) {
@@ -98,8 +102,8 @@ void Executable::State::refuse_too_large() const {
   const int64_t available = backend->memory_available();
   TENON_CHECK(Memory, allocated.needed() <= available, plan.name)
       << "the plan needs " << mebibytes(allocated.needed()) << " (activations " << mebibytes(allocated.arena)
-      << ", weights " << mebibytes(allocated.missing) << ", scratch " << mebibytes(allocated.scratch) << "), but "
-      << mebibytes(available) << " are available";
+      << ", weights " << mebibytes(allocated.missing) << ", states " << mebibytes(allocated.states - allocated.shared)
+      << ", scratch " << mebibytes(allocated.scratch) << "), but " << mebibytes(available) << " are available";
 }
 
 void Executable::State::allocate(const std::map<std::string, void*>& bound) {
@@ -109,7 +113,12 @@ void Executable::State::allocate(const std::map<std::string, void*>& bound) {
   for (const Buffer& b : plan.buffers) {
     buffer[b.name] = &b;
     const auto it = bound.find(b.name);
-    address[b.name] = it != bound.end() ? it->second : static_cast<char*>(arena.get()) + b.offset;
+    if (it != bound.end())
+      address[b.name] = it->second;
+    else if (b.role == BufferRole::State)  // outlives this, who holds `states`
+      address[b.name] = states->get(b).get();
+    else
+      address[b.name] = static_cast<char*>(arena.get()) + b.offset;
   }
 }
 
@@ -142,7 +151,8 @@ Executable::Executable(Executable&&) noexcept = default;
 
 void Executable::set(const std::string& name, const HostView& value) {
   const Buffer& b = state_->find(name);
-  TENON_CHECK(Usage, b.role == BufferRole::Input, name) << "is not an input of " << state_->plan.name;
+  TENON_CHECK(Usage, b.role == BufferRole::Input || b.role == BufferRole::State, name)
+      << "is not an input of " << state_->plan.name;
   TENON_CHECK(Usage, value.dtype == b.dtype && value.shape == b.shape, name)
       << "expected " << name_of(b.dtype) << b.shape.str() << ", got " << name_of(value.dtype) << value.shape.str();
   state_->backend->copy_in(state_->go_on(), state_->address.at(name), value.data, b.bytes);
@@ -266,7 +276,9 @@ void Executable::run_all() {
 }
 
 void Executable::warm_up() {
-  if (state_->backend->records()) run_all();
+  const bool writes_states =
+      std::ranges::any_of(state_->plan.buffers, [](const Buffer& b) { return b.role == BufferRole::State; });
+  if (state_->backend->records() && !writes_states) run_all();
 }
 
 std::vector<float> Executable::get(const std::string& name) const {

@@ -23,16 +23,18 @@ class Executable {
  public:
   /// Allocates and prepares everything, over the store's weights. Refuses with Error(Memory) before allocating if it
   /// does not fit the backend. `bound`: buffers that live in the caller's memory instead of the arena; every one that
-  /// the plan has outside, none that is stored. `stream`: where its work goes, a new one if there is none.
+  /// the plan has outside, none that is stored. `stream`: where its work goes, a new one if there is none. `states`: of
+  /// the same backend, where the plan's states are; if there is none they are its own, zeros at first.
   Executable(Plan plan, std::shared_ptr<WeightStore> store, const std::map<std::string, void*>& bound = {},
-             std::shared_ptr<Stream> stream = nullptr);
+             std::shared_ptr<Stream> stream = nullptr, std::shared_ptr<Buffers> states = nullptr);
   /// Over weights of its own, which are read now and never again.
   Executable(Plan plan, std::shared_ptr<Backend> backend, const WeightSource& weights,
-             const std::map<std::string, void*>& bound = {}, std::shared_ptr<Stream> stream = nullptr);
+             const std::map<std::string, void*>& bound = {}, std::shared_ptr<Stream> stream = nullptr,
+             std::shared_ptr<Buffers> states = nullptr);
   ~Executable();
   Executable(Executable&&) noexcept;
 
-  /// Copies a host tensor into input `name`; dtype and shape must be the buffer's.
+  /// Copies a host tensor into the input or state `name`; dtype and shape must be the buffer's.
   void set(const std::string& name, const HostView& value);
   /// f32 host values converted to the input's dtype.
   void set(const std::string& name, std::span<const float> values);
@@ -47,7 +49,7 @@ class Executable {
   /// Waits for everything that it has put on a stream.
   void wait();
   /// Part of loading: where the backend records, runs all phases once over whatever inputs there are, so that kernels
-  /// and libraries are loaded and the next run is recorded. Elsewhere nothing.
+  /// and libraries are loaded and the next run is recorded. Elsewhere, and where it would write states, nothing.
   void warm_up();
   /// From the next run on these buffers of the caller's are elsewhere: address by name, of the same device and, on a
   /// GPU, 16-byte aligned. Error(Usage) for a buffer that is not outside.

@@ -11,9 +11,14 @@ constexpr int64_t kScratchAlignment = 64;
 
 }  // namespace
 
-PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store) {
+PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffers* states) {
   StoredLaunches results(store.backend());
   memory.arena = plan.arena_bytes;
+  for (const Buffer& b : plan.buffers) {
+    if (b.role != BufferRole::State || b.outside) continue;
+    memory.states += b.bytes;
+    if (states && states->has(b.name)) memory.shared += b.bytes;
+  }
   size_t parts = 0;
   for (const Phase& p : plan.phases)
     for (const Launch& l : p.launches) {
@@ -44,7 +49,9 @@ KernelCounts PlanKernels::launched() const {
   return out;
 }
 
-MemoryPlan plan_memory(const Plan& plan, const WeightStore& store) { return PlanKernels(plan, store).memory; }
+MemoryPlan plan_memory(const Plan& plan, const WeightStore& store, const Buffers* states) {
+  return PlanKernels(plan, store, states).memory;
+}
 
 MemoryPlan plan_memory(const Plan& plan, const std::shared_ptr<Backend>& backend) {
   return plan_memory(plan, WeightStore(backend, nullptr));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tenon/plan/plan.h"
+#include "tenon/runtime/buffers.h"
 #include "tenon/runtime/weight_store.h"
 
 namespace tenon {
@@ -14,15 +15,17 @@ namespace tenon {
 /// Bytes of an executable, exact and known before it is made.
 struct MemoryPlan {
   int64_t arena = 0, weights = 0, scratch = 0;
+  int64_t states = 0;     ///< that outlive it
   int64_t kept = 0;       ///< kernels' own
   int64_t missing = 0;    ///< of the weights, what its store does not have yet
+  int64_t shared = 0;     ///< of the states, what is there already
   int64_t transient = 0;  ///< while values of weights alone are computed, before anything but weights is allocated
-  int64_t total() const { return arena + weights + scratch + kept; }
-  /// The most that making it takes beside what the store has.
-  int64_t needed() const { return std::max(total() - weights + missing, missing + transient); }
+  int64_t total() const { return arena + weights + states + scratch + kept; }
+  /// The most that making it takes beside what is there.
+  int64_t needed() const { return std::max(total() - weights - shared + missing, missing + transient); }
 };
-/// What `plan` will take over a store.
-MemoryPlan plan_memory(const Plan& plan, const WeightStore& store);
+/// What `plan` will take over a store, and over states that may be there.
+MemoryPlan plan_memory(const Plan& plan, const WeightStore& store, const Buffers* states = nullptr);
 /// What it will take on a backend, over weights of its own.
 MemoryPlan plan_memory(const Plan& plan, const std::shared_ptr<Backend>& backend);
 
@@ -44,7 +47,7 @@ struct PlanKernels {
   /// Kernel::kernels of each launch, by its name.
   KernelCounts launched() const;
   /// `plan` outlives them.
-  PlanKernels(const Plan& plan, const WeightStore& store);
+  PlanKernels(const Plan& plan, const WeightStore& store, const Buffers* states = nullptr);
 };
 
 }  // namespace tenon

@@ -23,7 +23,8 @@ target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.c
                ${CMAKE_CURRENT_SOURCE_DIR}/planned/sensitivity.cpp ${CMAKE_CURRENT_SOURCE_DIR}/planned/shrink.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/optim/lion_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/optim/lion_path_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/optim/list_test.cpp
-               ${CMAKE_CURRENT_SOURCE_DIR}/runtime/weight_store_test.cpp)
+               ${CMAKE_CURRENT_SOURCE_DIR}/runtime/weight_store_test.cpp
+               ${CMAKE_CURRENT_SOURCE_DIR}/runtime/state_test.cpp)
 
 # A driver that pretends: found as libcuda.so.1 in a folder of its own. Under another soname, or NVRTC would take it for
 # the real one and ask it for more.

@@ -64,6 +64,44 @@ TEST_F(Heads, KeysFromE4m3) {
   expect(launch("attention", {{"o", attention(q, k, v, 0.2)}}), tolerance(DType::F32, DType::F32, 40));
 }
 
+// What lies behind the keys that there are is not read: it may be NaN.
+TEST_F(Heads, AsManyKeysAsANumberSays) {
+  for (DType t : {DType::F32, DType::BF16})
+    for (const bool causal : {false, true})
+      for (const int64_t depth : {40, 192}) {  // the second: in blocks of columns
+        const std::string id = numbered(std::string(name_of(t)) + (causal ? ".causal" : ""), depth);
+        const auto there = [&](int64_t b) { return b == 0 ? 70 : 9; };
+        const auto cache = [&](const std::string& name) {
+          HostTensor x = random_tensor(t, {2, 2, 300, depth}, 7);
+          for (int64_t b = 0; b < 2; ++b)
+            for (int64_t i = 0; i < 600; ++i)
+              if (i % 300 >= there(b))
+                for (int64_t d = 0; d < depth; ++d) store_element(t, x.data.data(), (b * 600 + i) * depth + d, NAN);
+          tensors.emplace(id + name, x);
+          return input(g, id + name, t, {2, 2, 300, depth});
+        };
+        const Expr q = input(g, id + ".q", t, {2, 4, 3, depth}), k = cache(".k"), v = cache(".v");
+        tensors.emplace(id + ".n", HostTensor::from(DType::I32, {2}, std::vector<double>{70, 9}));
+        tensors.emplace(id + ".one", HostTensor::from(DType::I32, {}, std::vector<double>{9}));
+        const double scale = 1 / std::sqrt(static_cast<double>(depth));
+        const Expr of_each = attention(q, k, v, scale, causal, input(g, id + ".n", DType::I32, {2}));
+        expect(launch("attention", {{id, cast(of_each, t)}}), tolerance(t, t, 70));
+        const Expr n = input(g, id + ".one", DType::I32, {});
+        expect(launch("attention", {{id + ".few", cast(attention(q, k, v, scale, causal, n), t)}}), tolerance(t, t, 9));
+      }
+}
+
+TEST_F(Heads, LogsOfSumsLeaveWithTheResult) {
+  for (DType t : {DType::F32, DType::BF16})
+    for (const bool causal : {false, true})
+      for (const int64_t depth : {40, 192}) {
+        const std::string id = numbered(std::string(name_of(t)) + (causal ? ".causal" : ""), depth);
+        const Expr q = input(g, id + ".q", t, {2, 4, 33, depth}), k = input(g, id + ".k", t, {2, 2, 300, depth});
+        const Expr y = attention(q, k, k, 1 / std::sqrt(static_cast<double>(depth)), causal);
+        expect(launch("attention", {{id, cast(y, t)}, {id + ".lse", attention_lse(y)}}), tolerance(t, t, 300));
+      }
+}
+
 TEST_F(Heads, NaNInOneQuery) {
   tensors.emplace("q", random_tensor(DType::BF16, {1, 2, 40, 32}, 3));
   store_element(DType::BF16, tensors.at("q").data.data(), 45 * 32 + 3, NAN);

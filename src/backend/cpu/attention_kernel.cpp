@@ -1,6 +1,7 @@
 // The attention skeleton: heads of q, k and v read where they lie or through a tape, rows of a head to the results.
 #include "tenon/backend/cpu/anchor_kernel.h"
 #include "tenon/backend/cpu/tile/attention.h"
+#include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cpu {
@@ -67,11 +68,19 @@ class AttentionKernel : public AnchorKernel {
     shape_.scale = static_cast<float>(form_.anchor->attrs.nums[0]);
     shape_.causal = form_.anchor->attrs.ints[0] != 0;
     shape_.type = tiles_;
-    for (const Expr& hole : form_.holes) {
-      holes_.emplace_back(hole, tiles_, leaves_, engine_->vec);
+    for (size_t i = 0; i < 3; ++i) {
+      holes_.emplace_back(form_.holes[i], tiles_, leaves_, engine_->vec);
       if (holes_.back().tape()) use(*holes_.back().tape());
     }
+    if (form_.holes.size() > 3) {  // whole numbers are not read in place
+      numbers_ = form_.holes[3].shape().numel();
+      keys_ = std::make_unique<RowHole>(form_.holes[3], DType::F32, leaves_, engine_->vec);
+      use(*keys_->tape());
+      keys_at_ = reserve_scratch(round_up(numbers_, 16) * 4);
+    }
     compile_epilogue(0);
+    for (const FormOutput& o : form_.outputs)
+      if (o.companion) lse_ = leaves_.add(o.place);
     driver_at_ = reserve_scratch(attention_scratch_bytes(shape_, threads()));
     seal();
   }
@@ -98,11 +107,29 @@ class AttentionKernel : public AnchorKernel {
       write({(b * shape_.heads + h) * shape_.sq + row0, rows, 0, shape_.d}, acc, ld, thread);
     };
     args.out = out;
+    if (lse_ >= 0) args.lse = static_cast<float*>(const_cast<void*>(bases()[lse_]));
+    if (keys_) args.keys = keys_of_batch(reinterpret_cast<float*>(scratch + keys_at_));
     attention(engine_->pool, engine_->tile, args, scratch + driver_at_);
   }
 
+  std::span<const int64_t> keys_of_batch(float* row) {
+    keys_->fill(0, 1, row, round_up(numbers_, 16), bases(), workspace(0));
+    keys_of_.resize(static_cast<size_t>(shape_.batch));
+    for (int64_t b = 0; b < shape_.batch; ++b) {
+      const float keys = row[numbers_ == 1 ? 0 : b];
+      TENON_CHECK(Numeric, keys >= 0 && keys <= static_cast<float>(shape_.sk), name_)
+          << keys << " keys, expected 0.." << shape_.sk;
+      keys_of_[static_cast<size_t>(b)] = static_cast<int64_t>(keys);
+    }
+    return keys_of_;
+  }
+
   AttentionShape shape_;
+  int lse_ = -1;  // the leaf of the second result
   std::vector<HeadHole> holes_;
+  std::unique_ptr<RowHole> keys_;  // how many there are, where that is an operand
+  std::vector<int64_t> keys_of_;   // each batch entry
+  int64_t numbers_ = 0, keys_at_ = 0;
   int64_t driver_at_ = 0;
 };
 

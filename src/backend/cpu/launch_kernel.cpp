@@ -94,7 +94,7 @@ void LaunchKernel::compile_statistic(const FormOutput& output, const Expr& sourc
 Expr LaunchKernel::stored_copy(const FormOutput& output, std::vector<TapeOutput>& stored) {
   LeafTable unused;
   for (const FormOutput& o : form_.outputs) {
-    if (o.statistic || o.value != output.value || o.dtype != o.value.dtype()) continue;
+    if (o.statistic || o.companion || o.value != output.value || o.dtype != o.value.dtype()) continue;
     const Access place(o.place, form_.domain, 0, unused);
     if (place.affine() && place.affine()->offset == 0 && place.affine()->cols.size() == 1 &&
         place.affine()->cols[0].step == 1)
@@ -109,7 +109,7 @@ Expr LaunchKernel::stored_copy(const FormOutput& output, std::vector<TapeOutput>
 std::unique_ptr<Tape> LaunchKernel::compile_results(TapeOptions options) {
   std::vector<TapeOutput> stored;
   for (const FormOutput& o : form_.outputs)
-    if (!o.statistic) stored.push_back({o.value, o.place, o.dtype});
+    if (!o.statistic && !o.companion) stored.push_back({o.value, o.place, o.dtype});
   for (const FormOutput& o : form_.outputs) {
     if (!o.statistic) continue;
     const Expr source = statistics_of(o.value) ? Expr() : stored_copy(o, stored);

@@ -20,7 +20,7 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
   const bool constant = of_weights_only(hole);
   if (same && !constant && read_in_place(hole, unit_, device().facts())) {
     read_in_place_.push_back(hole);
-    ask_weights(hole);  // those that stand beside what is computed
+    read_beside(hole);  // weights may stand beside what is computed
     return hole;
   }
   const Expr value = without_rounding(hole, unit_);
@@ -34,6 +34,11 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
   ask_weights(value);
   stored_.push_back({value, layout(leaf), leaf, stored.numel() != hole.shape().numel()});
   return leaf;
+}
+
+void AnchorKernel::read_beside(const Expr& value) {
+  read_in_place_.push_back(value);
+  ask_weights(value);
 }
 
 Expr AnchorKernel::padded_operand(size_t i) {

@@ -27,6 +27,8 @@ class AnchorKernel : public LaunchKernel {
   /// elements are stored through; `stored`: that leaf's shape.
   using Layout = std::function<Expr(const Expr& leaf)>;
   Expr operand(size_t i, const Shape& stored, const Layout& layout);
+  /// A value that the kernel computes element by element where it wants it.
+  void read_beside(const Expr& value);
   /// Hole `i` with its last axis padded by zeros to fragments of 16 bytes.
   Expr padded_operand(size_t i);
   /// From rows in plain order to where they lie in runs (device/mma_results.h): the first axis of `rows`, a multiple of

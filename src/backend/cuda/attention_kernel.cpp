@@ -31,8 +31,14 @@ class AttentionKernel : public AnchorKernel {
     sizes_.depth = checked_int(q[3]);
     sizes_.scale = static_cast<float>(form_.anchor->attrs.nums[0]);
     sizes_.causal = form_.anchor->attrs.ints[0] != 0;
-    choose_boxes();
-    choose_library();
+    for (const FormOutput& o : form_.outputs)
+      if (o.companion) lse_ = o.place;
+    if (form_.holes.size() > 3) read_beside(form_.holes[3]);
+    // Cores that read boxes, and libraries, are told the number of keys beforehand, and keep sums to themselves.
+    if (form_.holes.size() == 3 && !lse_) {
+      choose_boxes();
+      choose_library();
+    }
     if (plan_)
       workspace_at_ = reserve_scratch(plan_->call->workspace_bytes());
     else if (!boxes_.empty() && wgmma_tile_.depth == 0)
@@ -91,10 +97,34 @@ class AttentionKernel : public AnchorKernel {
     if (!boxes_.empty()) return box_step(text, params);
     for (size_t i = 0; i < 3; ++i)
       text.functors += operand_text(std::string(1, "QKV"[i]), operands_[i], 3, params, text.headers);
-    text.functors += epilogue_text(params, text.headers, tensor_cores() ? 8 : 4);
+    text.functors += keys_text(params, text.headers) + lse_text(params) +
+                     epilogue_text(params, text.headers, tensor_cores() ? 8 : 4);
     text.headers =
         std::string("#include \"tenon/device/") + (tensor_cores() ? "attention_mma" : "simt") + ".h\"\n" + text.headers;
     return tensor_cores() ? streaming_step(text, params) : simt_step(text, params);
+  }
+
+  // "struct Lse { .. };": where the logarithm of each row's sum goes.
+  std::string lse_text(Params& params) const {
+    if (!lse_) return "using Lse = NoLse;\n";
+    return "struct Lse {\n  static constexpr bool kWanted = true;\n  DEV static void store(const Params& p, int row, "
+           "float "
+           "value) { " +
+           params.pointer(lse_, true) + "[row] = value; }\n};\n";
+  }
+
+  // "struct Keys { .. };": how many keys a batch entry has.
+  std::string keys_text(Params& params, std::string& headers) {
+    if (form_.holes.size() == 3) return "using Keys = AllKeys;\n";
+    const int64_t numbers = form_.holes[3].shape().numel();
+    const ProgramOutput value{form_.holes[3], {}, DType::F32};
+    ProgramText program(std::array{value}, {value.value.shape(), 0}, params, 1);
+    const std::string text = program.functor("KeyCount");
+    headers += program.includes();
+    return text +
+           "struct Keys {\n  static constexpr bool kGiven = true;\n  DEV static int count(const Params& p, int " +
+           (numbers == 1 ? ") { return static_cast<int>(KeyCount::eval(p, 0, 0).v[0]); }\n};\n"
+                         : "batch) { return static_cast<int>(KeyCount::eval(p, 0, batch).v[0]); }\n};\n");
   }
 
   // A core that reads boxes: its name, its tile's, keys of a box, and how it is launched.
@@ -136,12 +166,12 @@ class AttentionKernel : public AnchorKernel {
   TunedStep streaming_step(KernelText& text, const Params& params) {
     text.name += " " + tile_.type();
     text.functors += "using Tile = " + tile_.type() + ";\n";
-    text.kernel = "KERNEL(Tile::kThreads, 1, Params, p) { attention_mma<Tile, Q, K, V, Epilogue>(p); }\n";
+    text.kernel = "KERNEL(Tile::kThreads, 1, Params, p) { attention_mma<Tile, Q, K, V, Epilogue, Keys, Lse>(p); }\n";
     return {Step(device(), text, params, attention_launch(tile_, sizes_).shape), {}, kSplitAt};
   }
 
   TunedStep simt_step(KernelText& text, const Params& params) {
-    text.kernel = "KERNEL(kSimtAttentionThreads, 1, Params, p) { attention_simt<Q, K, V, Epilogue>(p); }\n";
+    text.kernel = "KERNEL(kSimtAttentionThreads, 1, Params, p) { attention_simt<Q, K, V, Epilogue, Keys, Lse>(p); }\n";
     LaunchShape shape;
     shape.grid_x = static_cast<unsigned>(sizes_.queries);
     shape.grid_y = static_cast<unsigned>(sizes_.heads);
@@ -161,6 +191,7 @@ class AttentionKernel : public AnchorKernel {
   AttentionDeepShape deep_tile_;
   std::vector<HeadRows> boxes_;  // of q, k and v for those, or none
   std::vector<Expr> operands_;
+  Expr lse_;                             // where the second result goes, if it is wanted
   std::optional<AttentionRoute> route_;  // where a library could do it
   std::optional<DnnPlan> plan_;          // by which it does
   int64_t workspace_at_ = 0;

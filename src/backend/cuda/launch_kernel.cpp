@@ -30,7 +30,10 @@ LaunchKernel::LaunchKernel(std::shared_ptr<Device> device, const Launch& launch,
     place_in_scratch(let.leaf);
     ask_weights(let.value);
   }
-  for (const FormOutput& o : form_.outputs) ask_weights(o.value);
+  for (const FormOutput& o : form_.outputs) {
+    ask_weights(o.value);
+    ask_weights(o.place);
+  }
 }
 
 // ---- sizes --------------------------------------------------------------------------------------------------------
@@ -71,7 +74,7 @@ bool LaunchKernel::stays(const Expr& value) const {
 std::vector<ProgramOutput> LaunchKernel::results() const {
   std::vector<ProgramOutput> out;
   for (const FormOutput& o : form_.outputs)
-    if (!o.statistic) out.push_back({o.value, o.place, o.dtype});
+    if (!o.statistic && !o.companion) out.push_back({o.value, o.place, o.dtype});
   out.insert(out.end(), copies_.begin(), copies_.end());
   return out;
 }
@@ -163,7 +166,7 @@ void LaunchKernel::reserve_chunks(Counted& c) {
 // The leaf that holds what is counted: an output, or a copy in the scratch.
 Expr LaunchKernel::stored_copy(const Counted& c) {
   for (const FormOutput& other : form_.outputs) {
-    if (other.statistic || other.value != c.value || other.dtype != c.value.dtype()) continue;
+    if (other.statistic || other.companion || other.value != c.value || other.dtype != c.value.dtype()) continue;
     const auto pieces = affine_pieces(other.place, form_.domain, 0);
     if (!pieces || pieces->size() != 1) continue;
     const AffinePiece& p = pieces->front();
@@ -224,7 +227,7 @@ void LaunchKernel::bind(const BufferTable& buffers, std::span<void* const> weigh
   for (const Let& let : form_.lets) find(let.value);
   for (const Expr& hole : form_.holes) find(hole);
   for (const FormOutput& o : form_.outputs) {
-    find(o.value);
+    if (!o.companion) find(o.value);
     find(o.place);
   }
   rebind(buffers);

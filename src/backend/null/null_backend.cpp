@@ -1,10 +1,14 @@
 #include "tenon/backend/null/null_backend.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <mutex>
 
+#include "tenon/backend/null/contents.h"
 #include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
 #include "tenon/kernels/list.h"
 #include "tenon/kernels/skeleton.h"
 
@@ -25,18 +29,54 @@ void add(const std::string& name) {
   recorded().names.push_back(name);
 }
 
+Contents& contents() {
+  static Contents& all = *new Contents;  // memory that statics hold goes later
+  return all;
+}
+
+// Checks that it finds what it reads.
 class NullKernel : public Kernel {
  public:
-  explicit NullKernel(std::string name) : name_(std::move(name)) {}
+  explicit NullKernel(const Launch& launch) : name_(launch.name) {
+    std::vector<Expr> values;
+    for (const Output& o : launch.outputs) {
+      const bool update = is_update(o.value);
+      writes_.push_back({o.buffer, bytes_of(o.value.shape(), o.value.dtype()), update ? version_of(o.value) : -1});
+      std::ranges::copy(needed_for(o.value), std::back_inserter(values));
+    }
+    for (const Expr& e : topological(values))
+      if (is_memory_leaf(e) && !e.is<nodes::Param>())
+        reads_.push_back({e->attrs.text, bytes_of(e.shape(), e.dtype()), e.is<nodes::State>() ? version_of(e) : -1});
+  }
   LaunchMemory memory() const override { return {}; }
   std::span<const WeightRequest> weights() const override { return {}; }
-  void bind(const BufferTable&, std::span<void* const>, void*) override {}
-  void run(Stream&, void*) override { add(name_); }
-  void rebind(const BufferTable&) override {}
+  void bind(const BufferTable& buffers, std::span<void* const>, void*) override { rebind(buffers); }
+  void run(Stream&, void* scratch) override {
+    const TouchingRun by{scratch, ++runs_, name_};  // scratch tells executables apart
+    for (const Touched& t : reads_)
+      if (t.address) contents().read(t, by);
+    for (const Touched& t : writes_)
+      if (t.address) contents().write(t, by);
+    add(name_);
+  }
+  void rebind(const BufferTable& buffers) override {
+    for (Touched& t : reads_) t.address = buffers(t.buffer);
+    for (Touched& t : writes_)
+      if ((t.address = buffers(t.buffer))) contents().promise(t);
+    for (const Touched& r : reads_)
+      for (const Touched& w : writes_)
+        TENON_CHECK(Internal, end_of(r) <= w.address || end_of(w) <= r.address || !r.bytes || !w.bytes || !r.address,
+                    name_)
+            << "writes '" << w.buffer << "' over '" << r.buffer << "', which it reads";
+  }
   std::string describe() const override { return "recorded"; }
 
  private:
+  static const void* end_of(const Touched& t) { return static_cast<const std::byte*>(t.address) + t.bytes; }
+
   std::string name_;
+  std::vector<Touched> reads_, writes_;
+  int64_t runs_ = 0;
 };
 
 class NullListKernel : public ListKernel {
@@ -71,19 +111,24 @@ class NullBackend : public Backend {
     void* p = std::calloc(static_cast<size_t>(bytes / 64 + 2), 64);  // pages of zeros that are not touched cost nothing
     if (!p) throw Error(ErrorKind::Memory, "memory", "the system refused " + std::to_string(bytes) + " bytes");
     const uintptr_t aligned = (reinterpret_cast<uintptr_t>(p) + 63) / 64 * 64;
-    return std::shared_ptr<void>(reinterpret_cast<void*>(aligned), [p](void*) { std::free(p); });
+    return std::shared_ptr<void>(reinterpret_cast<void*>(aligned), [p, bytes](void* memory) {
+      contents().forget(memory, bytes + 1, true);
+      std::free(p);
+    });
   }
   std::unique_ptr<Kernel> make_kernel(const Launch& launch) override {
     TENON_CHECK(Internal, launch.form != nullptr, launch.name) << "has no form";
-    return std::make_unique<NullKernel>(launch.name);
+    return std::make_unique<NullKernel>(launch);
   }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override {
     return std::make_unique<NullListKernel>(launch);
   }
   void copy(Stream&, void* dst, const void* src, int64_t bytes) override {
+    contents().forget(dst, bytes, false);
     std::memcpy(dst, src, static_cast<size_t>(bytes));
   }
   void copy_in(Stream&, void* dst, const void* src, int64_t bytes) override {
+    contents().forget(dst, bytes, false);
     std::memcpy(dst, src, static_cast<size_t>(bytes));
   }
   void copy_out(Stream&, void* dst, const void* src, int64_t bytes) override {

@@ -6,12 +6,14 @@
 namespace tenon::nodes {
 
 /// q [B, H, Sq, D]; k [B, Hkv, Sk, D], v [B, Hkv, Sk, Dv] with H a multiple of Hkv (grouped queries: query head h reads
-/// key head h / (H / Hkv)). nums[0] = scale; ints[0] = 1 if causal: query i sees keys j <= i + Sk - Sq.
-/// Accumulates in f32 and yields f32 [B, H, Sq, Dv].
+/// key head h / (H / Hkv)). nums[0] = scale; ints[0] = 1 if causal: query i sees keys j <= i + n - Sq. n is Sk, or,
+/// with an operand `keys` (i32, one number or [B]), the number it has for the batch entry, 0..Sk: nothing is read of
+/// keys and values behind it. Accumulates in f32 and yields f32 [B, H, Sq, Dv], NaN where a query sees no key.
 struct Attention : Anchor {
   static constexpr auto name = "attention";
-  static constexpr int kArity = 3;
+  static constexpr int kArity = -1, kFactors = 3;
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
+    TENON_CHECK(Usage, in.size() == 3 || in.size() == 4, "attention") << "needs q, k, v and perhaps keys";
     const Shape &q = in[0].shape(), &k = in[1].shape(), &v = in[2].shape();
     const bool good = q.rank() == 4 && k.rank() == 4 && v.rank() == 4 && q[0] == k[0] && k[0] == v[0] && k[1] == v[1] &&
                       k[2] == v[2] && q[3] == k[3] && k[1] > 0 && q[1] % k[1] == 0 && k[2] > 0;
@@ -20,6 +22,10 @@ struct Attention : Anchor {
     TENON_CHECK(Usage, attrs.nums.size() == 1 && attrs.ints.size() == 1, "attention")
         << "needs a scale and a causal flag";
     TENON_CHECK(Usage, !attrs.ints[0] || k[2] >= q[2], "attention") << "causal with fewer keys than queries";
+    const bool counted =
+        in.size() == 3 || (in[3].dtype() == DType::I32 && (in[3].shape().rank() == 0 || in[3].shape() == Shape{q[0]}));
+    TENON_CHECK(Usage, counted, "attention") << "keys must be i32, one number or one for each batch entry, got "
+                                             << name_of(in[3].dtype()) << in[3].shape().str();
     shape = {q[0], q[1], q[2], v[3]};
     dtype = DType::F32;
   }
@@ -31,11 +37,15 @@ struct Attention : Anchor {
     const int64_t block = causal ? 1 : 64;
     std::vector<double> p(static_cast<size_t>(block * keys)), vt(static_cast<size_t>(width * keys));
     for (int64_t head = 0; head < q[0] * q[1]; ++head) {
-      const int64_t kv = head / q[1] * k[1] + head % q[1] / group;
+      const int64_t kv = head / q[1] * k[1] + head % q[1] / group, there = keys_of(n, in, head / q[1]);
       for (int64_t i = 0; i < keys * width; ++i)
         vt[static_cast<size_t>(i % width * keys + i / width)] = in[2][kv * keys * width + i];
       for (int64_t i = 0; i < q[2]; i += block) {
-        const int64_t rows = std::min(block, q[2] - i), seen = causal ? i + keys - q[2] + 1 : keys;
+        const int64_t rows = std::min(block, q[2] - i), seen = causal ? i + there - q[2] + 1 : there;
+        if (seen <= 0) {
+          std::fill_n(out + (head * q[2] + i) * width, rows * width, NAN);
+          continue;
+        }
         multiply_transposed({in[0] + (head * q[2] + i) * depth, rows, depth, depth},
                             {in[1] + kv * keys * depth, seen, depth, depth}, p.data(), keys);
         for (int64_t r = 0; r < rows; ++r) softmax({p.data() + r * keys, static_cast<size_t>(seen)}, n.attrs.nums[0]);
@@ -43,6 +53,15 @@ struct Attention : Anchor {
                             out + (head * q[2] + i) * width, width);
       }
     }
+  }
+  /// The keys that batch entry `b` has.
+  static int64_t keys_of(const Node& n, std::span<const double* const> in, int64_t b) {
+    const int64_t all = n.in[1].shape()[2];
+    if (n.in.size() == 3) return all;
+    const double keys = in[3][n.in[3].shape().rank() ? b : 0];
+    TENON_CHECK(Numeric, keys >= 0 && keys <= static_cast<double>(all), "attention")
+        << keys << " keys, expected 0.." << all;
+    return static_cast<int64_t>(keys);
   }
   /// In place: e^(scale s - top) / total.
   static void softmax(std::span<double> s, double scale) {
@@ -59,12 +78,16 @@ NODE(Attention)
 
 namespace tenon {
 
-/// softmax(scale * q k^T) v per head; q [B,H,Sq,D], k [B,Hkv,Sk,D], v [B,Hkv,Sk,Dv].
-inline Expr attention(const Expr& q, const Expr& k, const Expr& v, double scale, bool causal = false) {
+/// softmax(scale * q k^T) v per head; q [B,H,Sq,D], k [B,Hkv,Sk,D], v [B,Hkv,Sk,Dv]. `keys`: how many of the Sk there
+/// are, i32, known when it runs; causal counts from their end.
+inline Expr attention(const Expr& q, const Expr& k, const Expr& v, double scale, bool causal = false,
+                      const Expr& keys = {}) {
   Attrs a;
   a.ints = {causal ? 1 : 0};
   a.nums = {scale};
-  return q.graph().make(node_type<nodes::Attention>(), std::array{q, k, v}, a);
+  std::vector<Expr> in{q, k, v};
+  if (keys) in.push_back(keys);
+  return q.graph().make(node_type<nodes::Attention>(), in, a);
 }
 
 }  // namespace tenon

@@ -24,9 +24,14 @@ struct Param : MemoryLeaf {
 struct ScalarInput : MemoryLeaf {
   static constexpr auto name = "scalar";
 };
-/// Read and written in place across runs.
+/// Outlives runs; ints[0] is its Rate, ints[1], if there is one, how many updates it has behind it (state.h).
 struct State : MemoryLeaf {
   static constexpr auto name = "state";
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
+    MemoryLeaf::infer(in, attrs, shape, dtype);
+    TENON_CHECK(Usage, attrs.ints.size() < 2 || (attrs.ints.size() == 2 && attrs.ints[1] > 0), "state")
+        << "has a rate and a number of updates from 1";
+  }
 };
 /// A literal: nums[0].
 struct Constant : Leaf {

@@ -10,7 +10,7 @@ class Attention : public Skeleton {
  public:
   std::string_view name() const override { return "attention"; }
   std::span<const std::string_view> holes() const override {
-    static constexpr std::string_view names[] = {"q", "k", "v"};
+    static constexpr std::string_view names[] = {"q", "k", "v", "keys"};
     return names;
   }
   bool serves(const Expr& anchor) const override { return anchor && anchor.is<nodes::Attention>(); }
@@ -20,6 +20,7 @@ class Attention : public Skeleton {
     if (k[3] != form.anchor->in[2].shape()[3]) return "value rows of another width than key rows";
     return std::nullopt;
   }
+  bool delivers(const NodeType& companion) const override { return &companion == &node_type<nodes::AttentionLse>(); }
   int preference() const override { return 0; }
 };
 

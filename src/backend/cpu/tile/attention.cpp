@@ -1,7 +1,7 @@
 #include "tenon/backend/cpu/tile/attention.h"
 
 #include <algorithm>
-
+#include <cmath>
 #include <numbers>
 
 #include "tenon/backend/cpu/tile/product.h"
@@ -141,11 +141,14 @@ class Attention {
   }
 
  private:
+  int64_t keys_of(int64_t b) const { return args_.keys.empty() ? plan_.s.sk : args_.keys[static_cast<size_t>(b)]; }
+
   // Packs rows [row0, row0 + 64) of k and v of kv head `first + slot` into the slot's operands.
   void pack_keys(int64_t first, int64_t slot, int64_t row0, int thread) const {
     const AttentionShape& s = plan_.s;
     const int64_t b = (first + slot) / s.kv_heads, h = (first + slot) % s.kv_heads;
-    const int64_t rows = std::min(kPackRows, s.sk - row0);
+    const int64_t rows = std::min(kPackRows, keys_of(b) - row0);
+    if (rows <= 0) return;
     const Buffers own = work_.buffers(plan_, thread);
     const HeadRows k = head_rows(args_.k, b, h, row0, rows, s.d, own.staging, thread);
     std::byte* k_to = work_.k + slot * plan_.k_bytes() + row0 / kPanel * plan_.d_terms * kBlock;
@@ -166,24 +169,31 @@ class Attention {
     const Buffers own = work_.buffers(plan_, thread);
     const HeadRows q = head_rows(args_.q, b, h, row0, rows, s.d, own.staging, thread);
     ops_.pack_rows({q.data, q.type, q.ld, rows, s.d, own.q, s.type, kLine, kQueryRows * kLine});
-    const int64_t visible = s.causal ? std::clamp<int64_t>(row0 + rows + s.sk - s.sq, 0, s.sk) : s.sk;
-    for (int64_t key0 = 0; key0 < visible; key0 += plan_.keys) key_block(own, slot, row0, rows, key0);
+    const int64_t there = keys_of(b),
+                  visible = s.causal ? std::clamp<int64_t>(row0 + rows + there - s.sq, 0, there) : there;
+    for (int64_t key0 = 0; key0 < visible; key0 += plan_.keys) key_block(own, slot, row0, rows, key0, there);
     // Rows that see no key: 0 / 0.
-    const int64_t blind = s.causal ? std::clamp<int64_t>(s.sq - s.sk - row0, 0, rows) : 0;
+    const int64_t blind = s.causal ? std::clamp<int64_t>(s.sq - there - row0, 0, rows) : there > 0 ? 0 : rows;
     std::fill_n(own.o, blind * plan_.o_ld(), 0.0f);
     std::fill_n(own.row_sum, blind, 0.0f);
+    if (args_.lse)
+      for (int r = 0; r < rows; ++r) {
+        const float sum = own.row_sum[r], top = sum == 0 ? 0 : own.row_max[r];
+        args_.lse[(b * s.heads + h) * s.sq + row0 + r] = (top + std::log2(sum)) * std::numbers::ln2_v<float>;
+      }
     ops_.softmax_end(own.o, plan_.o_ld(), rows, static_cast<int>(s.d), own.row_sum);
     args_.out(b, h, row0, rows, own.o, plan_.o_ld(), thread);
   }
 
-  void key_block(const Buffers& own, int64_t slot, int64_t row0, int rows, int64_t key0) const {
+  // `there`: the keys of the batch entry.
+  void key_block(const Buffers& own, int64_t slot, int64_t row0, int rows, int64_t key0, int64_t there) const {
     const AttentionShape& s = plan_.s;
-    const int keys = static_cast<int>(std::min(plan_.keys, s.sk - key0));
+    const int keys = static_cast<int>(std::min(plan_.keys, there - key0));
     const int64_t k_stride = plan_.d_terms * kBlock;
     const std::byte* k = work_.k + slot * plan_.k_bytes() + key0 / kPanel * k_stride;
     ops_.gemm(s.type, {own.q, work_.offsets, kLine, k, k_stride, own.scores, plan_.score_ld(), plan_.d_terms, rows,
                        static_cast<int>(div_up(keys, kPanel)), false, last_steps(s.d, s.type)});
-    if (s.causal) mask(own.scores, row0 + s.sk - s.sq - key0, rows, keys);
+    if (s.causal) mask(own.scores, row0 + there - s.sq - key0, rows, keys);
     const float to_log2 = s.scale * std::numbers::log2e_v<float>;
     ops_.softmax({own.scores, plan_.score_ld(), rows, keys, to_log2, own.row_max, own.row_sum, own.p, s.type,
                   kQueryRows * kLine, own.o, plan_.o_ld(), static_cast<int>(s.d), key0 == 0});

@@ -1,6 +1,7 @@
 // Attention with streaming softmax: softmax(scale * Q K^T) V, block by block, without the matrix of scores.
 #pragma once
 #include <cstdint>
+#include <span>
 
 #include "tenon/backend/cpu/tile/gemm.h"
 
@@ -26,7 +27,7 @@ struct AttentionShape {
           kv_heads = 1;  ///< heads is a multiple of kv_heads; head h reads kv head h / (heads / kv_heads)
   int64_t sq = 0, sk = 0, d = 0;
   float scale = 1;
-  bool causal = false;       ///< query i sees keys j <= i + sk - sq
+  bool causal = false;       ///< query i sees keys j <= i + n - sq, n the keys of its batch entry
   DType type = DType::BF16;  ///< arithmetic of both products: BF16 or F32 (sums and softmax are f32)
 };
 
@@ -34,6 +35,8 @@ struct AttentionArgs {
   AttentionShape shape;
   HeadSource q, k, v;
   HeadOutFn out;
+  float* lse = nullptr;                ///< [batch, heads, sq]: log of the sum of e^score of each row; none: not wanted
+  std::span<const int64_t> keys = {};  ///< of each batch entry, 0..sk: the rows of k and v that there are; none: sk
 };
 
 /// Exact bytes of scratch that attention() needs.

@@ -18,10 +18,10 @@
 namespace tenon::device {
 /// Whole tiles of keys and values, all columns at once.
 template <class Tile, class Q, class K, class V, class Params>
-DEV void attend(const Params& p, const AttentionPlace<Tile>& at, MmaSums<Tile>& sums, StreamingSoftmax<Tile>& softmax) {
+DEV void attend(const Params& p, const AttentionSizes& s, const AttentionPlace<Tile>& at, MmaSums<Tile>& sums,
+                StreamingSoftmax<Tile>& softmax) {
   using T = typename Q::T;
   constexpr int kChunks = Tile::kDepth / 8, kValueChunks = Tile::kValueColumns / 8;
-  const AttentionSizes& s = p.sizes;
   const uint32_t shared = shared_address(shared_memory());
   RowTiles<Tile, Q, Tile::kQueries, kChunks> queries;
   queries.move(p, at.q_row, at.query, s.queries);
@@ -101,11 +101,10 @@ struct DeepStream {
 
 /// A deep head: keys and values block by block.
 template <class Tile, class Q, class K, class V, class Params>
-DEV void attend_deep(const Params& p, const AttentionPlace<Tile>& at, MmaSums<Tile>& sums,
+DEV void attend_deep(const Params& p, const AttentionSizes& s, const AttentionPlace<Tile>& at, MmaSums<Tile>& sums,
                      StreamingSoftmax<Tile>& softmax) {
   using T = typename Q::T;
   constexpr int kChunks = Tile::kBlock / 8, kQueryBlock = Tile::kQueries * Tile::kBlock * 2;
-  const AttentionSizes& s = p.sizes;
   const uint32_t shared = shared_address(shared_memory());
   DeepStream<Tile, K, V> stream(s, at.column);
   RowTiles<Tile, Q, Tile::kQueries, kChunks> queries;
@@ -143,19 +142,37 @@ DEV void attend_deep(const Params& p, const AttentionPlace<Tile>& at, MmaSums<Ti
   }
 }
 
-template <class Tile, class Q, class K, class V, class Epilogue, class Params>
+/// Gives a warp's logarithms of sums to Lse, each by one of the four lanes that hold a row.
+template <class Tile, class Lse, class Params>
+DEV void store_lse(const Params& p, const AttentionSizes& s, const AttentionPlace<Tile>& at,
+                   const StreamingSoftmax<Tile>& softmax) {
+  UNROLL for (int i = 0; i < Tile::kWarpM / 16; ++i) UNROLL for (int half = 0; half < 2; ++half) {
+    float sum = softmax.total[i][half];
+    sum += shuffle_xor(sum, 1);
+    sum += shuffle_xor(sum, 2);
+    const int query = at.query + warp() * Tile::kWarpM + 16 * i + 8 * half + lane() / 4;
+    const float top = sum == 0.0f ? 0.0f : softmax.top[i][half] * softmax.scale;
+    if (lane() % 4 == 0 && query < s.queries && at.column == 0)
+      Lse::store(p, at.q_row + query, (top + log2_approximate(sum)) * 0.6931471805599453f);
+  }
+}
+
+/// Keys: count(p, batch) of a batch entry, where that is not in the sizes. Lse: store(p, row, value), where they are
+/// wanted.
+template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse, class Params>
 DEV void attention_mma(const Params& p) {
   static_assert(Q::kRun == 8 && K::kRun == 8 && V::kRun == 8 && Epilogue::kLanes == 1);
-  const AttentionSizes& s = p.sizes;
+  const AttentionSizes s = sizes_of_entry<Keys>(p, block_z());
   const AttentionPlace<Tile> at(s);
   MmaSums<Tile> sums = {};
   StreamingSoftmax<Tile> softmax(s.scale);
   griddep_wait();
   griddep_launch();
   if constexpr (Tile::kDeep)
-    attend_deep<Tile, Q, K, V>(p, at, sums, softmax);
+    attend_deep<Tile, Q, K, V>(p, s, at, sums, softmax);
   else
-    attend<Tile, Q, K, V>(p, at, sums, softmax);
+    attend<Tile, Q, K, V>(p, s, at, sums, softmax);
+  if constexpr (Lse::kWanted) store_lse<Tile, Lse>(p, s, at, softmax);
   softmax.divide(sums);
   cp_async_wait<0>();
   sync_block();

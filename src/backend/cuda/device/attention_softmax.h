@@ -2,6 +2,7 @@
 // and the streaming softmax between the two products. A Tile has kQueries, kKeys, kValueColumns, kWarpM and kWarpN (a
 // warp has all columns of its rows), and kPolynomial: of 8 exponentials, how many the multipliers compute.
 #pragma once
+#include "tenon/device/attention_keys.h"
 #include "tenon/device/mma_results.h"
 
 namespace tenon::device {
@@ -29,7 +30,7 @@ struct AttentionPlace {
   DEV void look(const AttentionSizes& s, int batch, int head, int first, int queries) {
     query = first;
     q_row = (batch * s.heads + head) * s.queries;
-    kv_row = (batch * s.kv_heads + head / (s.heads / s.kv_heads)) * s.keys;
+    kv_row = (batch * s.kv_heads + head / (s.heads / s.kv_heads)) * (s.capacity ? s.capacity : s.keys);
     const int end = query + queries < s.queries ? query + queries : s.queries;
     seen = s.causal ? end + s.keys - s.queries : s.keys;
     seen_by_first = s.causal ? query + 1 + s.keys - s.queries : s.keys;

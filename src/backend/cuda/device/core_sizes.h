@@ -58,6 +58,7 @@ struct AttentionSizes {
   float scale = 1;
   int causal = 0;     ///< query i sees keys j <= i + keys - queries
   SplitK split = {};  ///< of the keys; for attention_deep
+  int capacity = 0;   ///< rows from a head of k and v to the next, where `keys` is what there is of them; 0: keys
 };
 
 }  // namespace tenon::device

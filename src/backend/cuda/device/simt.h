@@ -1,7 +1,7 @@
 // Products, convolutions and attention in f32 on the plain arithmetic units: for f32 plans, and the yardstick of the
 // tensor-core kernels. Operands are functors of single elements, so that any hole is computed where it is read.
 #pragma once
-#include "tenon/device/core_sizes.h"
+#include "tenon/device/attention_keys.h"
 #include "tenon/device/elements.h"
 
 namespace tenon::device {
@@ -100,14 +100,15 @@ DEV void conv_simt(const Params& p) {
 }
 
 /// One query a block, 128 keys at a time. Grid: x = queries, y = heads, z = batch. Depth up to 512.
-template <class Q, class K, class V, class Epilogue, class Params>
+template <class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse, class Params>
 DEV void attention_simt(const Params& p) {
   griddep_wait();
   griddep_launch();
   constexpr int kThreads = kSimtAttentionThreads, kWide = 4;
-  const AttentionSizes& s = p.sizes;
+  const AttentionSizes s = sizes_of_entry<Keys>(p, block_z());
   const int query = block_x(), row = (block_z() * s.heads + block_y()) * s.queries + query;
-  const int kv = (block_z() * s.kv_heads + block_y() / (s.heads / s.kv_heads)) * s.keys, t = thread_index();
+  const int kv = (block_z() * s.kv_heads + block_y() / (s.heads / s.kv_heads)) * (s.capacity ? s.capacity : s.keys),
+            t = thread_index();
   const int seen = s.causal && query + s.keys - s.queries + 1 < s.keys ? query + s.keys - s.queries + 1 : s.keys;
   float* q = reinterpret_cast<float*>(shared_memory());  // [depth]
   float* weights = q + s.depth;
@@ -146,6 +147,8 @@ DEV void attention_simt(const Params& p) {
     const int d = w * kThreads + t;
     if (d < s.depth) q[d] = out[w] / total;
   }
+  if constexpr (Lse::kWanted)
+    if (t == 0) Lse::store(p, row, total == 0 ? bits_to_float(0xff800000u) : top + logf(total));
   sync_block();
   for (int d = t * Epilogue::kRun; d < s.depth; d += kThreads * Epilogue::kRun) {
     Frag<float, Epilogue::kRun> acc[1];

@@ -1,0 +1,75 @@
+// What is asked of values in form, and the copy of a form.
+#include <algorithm>
+#include <array>
+
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/form.h"
+#include "tenon/kernels/view_facts.h"
+
+namespace tenon {
+
+std::string acc_name(int lane) { return "acc." + std::to_string(lane); }
+
+int acc_lane(const Expr& leaf) {
+  if (!leaf.is<nodes::Input>()) return -1;
+  for (int lane = 0; lane < kMaxFormLanes; ++lane)
+    if (leaf->attrs.text == acc_name(lane)) return lane;
+  return -1;
+}
+
+bool is_statistic(const Expr& e) {
+  return e->family() == Family::Reduce && e->type->reduce_of_moments &&
+         e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
+}
+
+bool reduces_rows(const Expr& value) {
+  const std::vector<Expr> all = topological(std::array{value});
+  return std::any_of(all.begin(), all.end(), [](const Expr& e) { return e->family() == Family::Reduce; });
+}
+
+Shape domain_of(const Expr& value) {
+  for (const Expr& e : topological(std::array{value}))
+    if (e->family() == Family::Reduce) return e->in[0].shape();
+  return value.shape();
+}
+
+bool of_weights_only(const Expr& hole) {
+  const std::vector<Expr> all = topological(std::array{hole});
+  return std::all_of(all.begin(), all.end(), [](const Expr& e) { return !is_memory_leaf(e) || e.is<nodes::Param>(); });
+}
+
+const Node* literal_of(const Expr& e) {
+  if (e.is<nodes::Constant>()) return e.get();
+  if (e->family() != Family::View) return nullptr;
+  const Node* literal = literal_of(e->in[0]);
+  if (!literal) return nullptr;
+  const ViewFacts facts = view_facts(e);
+  return facts.fills || facts.joins || facts.looks_up ? nullptr : literal;
+}
+
+Form Form::copy() const {
+  Form out;
+  Memo memo;
+  const auto copied = [&](const Expr& e) {
+    if (!e) return Expr();
+    return rebuild(*out.graph, e, memo);
+  };
+  if (anchor) {
+    std::vector<Expr> operands;
+    for (const Expr& x : anchor->in)
+      operands.push_back(input(*out.graph, "operand." + std::to_string(operands.size()), x.dtype(), x.shape()));
+    out.anchor = out.graph->make(*anchor->type, operands, anchor->attrs);
+  }
+  for (const Let& let : lets) out.lets.push_back({copied(let.leaf), copied(let.value)});
+  for (const Expr& hole : holes) out.holes.push_back(copied(hole));
+  out.domain = domain;
+  out.lanes = lanes;
+  for (const FormOutput& o : outputs) {
+    out.outputs.push_back(o);
+    out.outputs.back().value = copied(o.value);
+    out.outputs.back().place = copied(o.place);
+  }
+  return out;
+}
+
+}  // namespace tenon

@@ -1,0 +1,118 @@
+// States: a state holds one value at a time, so that all who read the value that an update replaces go first, and who
+// reads the update's goes behind it.
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+#include "tenon/plan/partition.h"
+
+namespace tenon {
+
+// True if somebody still has to compute `e`, not only for this update.
+bool Partitioner::is_awaited(const Expr& e, const Expr& by_others_than) const {
+  std::vector<Expr> stack{e};
+  std::unordered_set<const Node*> seen{by_others_than.get()};
+  while (!stack.empty()) {
+    const Expr x = stack.back();
+    stack.pop_back();
+    if (!seen.insert(x.get()).second || in_memory(x) || emitted_anchor_.contains(x.get())) continue;
+    if (wanted_.contains(x.get()) || x->family() == Family::Anchor || is_update(x)) return true;
+    stack.insert(stack.end(), users_.of(x).begin(), users_.of(x).end());
+  }
+  return false;
+}
+
+// What reads the value that an update replaces, other than the update, and is not computed yet; views of it are read
+// by who reads them.
+std::vector<Expr> Partitioner::waiting_readers(const Expr& update) const {
+  std::vector<Expr> out, stack{update->in[0]};
+  std::unordered_set<const Node*> seen{update.get()};
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    for (const Expr& u : users_.of(e)) {
+      if (!seen.insert(u.get()).second) continue;
+      TENON_CHECK(Usage, !is_update(u) || u->in[0] != e, plan_.name)
+          << "two updates of the same value of the state '" << state_of(e)->attrs.text << "'";
+      if (u->family() == Family::View && !wanted_.contains(u.get()))
+        stack.push_back(u);
+      else if (is_awaited(u, update))
+        out.push_back(u);
+    }
+  }
+  return out;
+}
+
+bool Partitioner::may_replace(const Expr& update) const {
+  return in_memory(update->in[0]) && waiting_readers(update).empty();
+}
+
+// Puts `e` in memory with all that it needs, or in the launch of an anchor.
+void Partitioner::emit_whole(const Expr& e) {
+  for (const Expr& x : topological(std::array{e})) {
+    if (x->family() == Family::Leaf || in_memory(x) || emitted_anchor_.contains(x.get())) continue;
+    if (is_update(x))
+      emit_update(x);
+    else if (x->rate == Rate::Constant)
+      continue;
+    else if (!fusion_)
+      emit_unfused(x);
+    else if (x->family() == Family::Anchor)
+      anchors_alone_ ? emit_anchor_alone(x) : emit_anchor(x);
+  }
+  if (!in_memory(e) && !emitted_anchor_.contains(e.get())) emit_plain(e);
+}
+
+void Partitioner::emit_updates(const std::vector<Expr>& values) {
+  for (const Expr& e : values)
+    if (is_update(e)) emit_update(e);
+}
+
+// Updates of other states whose rows are ready leave with it, where one walk serves them.
+void Partitioner::emit_update(const Expr& update) {
+  if (in_memory(update)) return;
+  TENON_CHECK(Usage, begun_.insert(update.get()).second, plan_.name)
+      << "reads the old value of the state '" << state_of(update)->attrs.text << "' after it was replaced";
+  for (const Expr& reader : waiting_readers(update)) emit_whole(reader);
+  if (in_memory(update)) return;
+  std::vector<Expr> values{update};
+  for (const Expr& other : fusion_ && !anchors_alone_ ? updates_ : std::vector<Expr>()) {
+    const auto ready = [&](const Expr& x) { return available(x, {}); };
+    if (other == update || in_memory(other) || !std::ranges::all_of(other->in, ready) || !may_replace(other)) continue;
+    values.push_back(other);
+    if (!attempt(values)->choice.skeleton) values.pop_back();
+  }
+  commit(*attempt_or_materialize(values), values, {});
+}
+
+std::string state_hazard(const Plan& plan) {
+  std::map<std::string, int64_t> updates;
+  const auto times = [](int64_t n) { return n == 1 ? std::string("1 update") : std::to_string(n) + " updates"; };
+  for (const Phase& p : plan.phases)
+    for (const Launch& l : p.launches) {
+      std::vector<Expr> values;
+      for (const Output& o : l.outputs) std::ranges::copy(needed_for(o.value), std::back_inserter(values));
+      for (const Expr& e : topological(values)) {
+        if (!e.is<nodes::State>()) continue;
+        const std::string& name = e->attrs.text;
+        if (const int64_t now = updates[name]; version_of(e) != now)
+          return "launch '" + l.name + "' reads the state '" + name + "' behind " + times(version_of(e)) +
+                 ", and finds it behind " + times(now);
+        if (std::ranges::any_of(l.outputs, [&](const Output& o) { return is_update(o.value) && o.buffer == name; }))
+          return "launch '" + l.name + "' reads the state '" + name + "' while it writes it";
+      }
+      for (const Output& o : l.outputs) {
+        if (!is_update(o.value)) continue;
+        const std::string& name = state_of(o.value)->attrs.text;
+        if (name != o.buffer) return "launch '" + l.name + "' writes '" + name + "' into '" + o.buffer + "'";
+        if (version_of(o.value) != ++updates[name])
+          return "launch '" + l.name + "' is update " + std::to_string(version_of(o.value)) + " of the state '" + name +
+                 "', but comes as number " + std::to_string(updates[name]);
+      }
+    }
+  return {};
+}
+
+}  // namespace tenon

@@ -1,0 +1,181 @@
+// States in plans: who reads the old value goes first, who reads the new one behind, and what cannot be is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/form.h"
+#include "tenon/plan/plan.h"
+#include "tenon/runtime/executable.h"
+#include "tenon/runtime/host_weights.h"
+
+namespace tenon {
+namespace {
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+template <class F>
+std::string thrown_by(const F& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
+// Runs twice where nothing is computed and everything is checked.
+std::string found_by_null(const Plan& plan) {
+  return thrown_by([&] {
+    Executable e(plan, make_backend("null"), HostWeights());
+    e.run_all();
+    e.run_all();
+  });
+}
+
+std::vector<std::string> writes_of(const Plan& p) {
+  std::vector<std::string> out;
+  for (const Launch& l : p.phase(Rate::Step)->launches)
+    for (const Output& o : l.outputs) out.push_back(o.buffer);
+  return out;
+}
+
+// A cache of keys, read before and behind the write of what a linear layer makes.
+struct Cache {
+  Graph g;
+  Expr k = state(g, "k", DType::F32, {8, 16}), at = input(g, "at", DType::I32, {3}),
+       x = input(g, "x", DType::F32, {3, 16}), w = param(g, "w", DType::F32, {16, 16});
+  Expr updated = update_rows(k, at, linear(x, w) * 2.0);
+};
+
+TEST(States, AnUpdateLeavesWithTheProductThatMakesItsRows) {
+  Cache c;
+  const Plan p = make_plan(std::array{Result{"k", c.updated}});
+  ASSERT_EQ(p.counts().total, 1);
+  const Launch& l = p.phase(Rate::Step)->launches[0];
+  EXPECT_EQ(l.skeleton, "gemm");
+  EXPECT_EQ(l.outputs[0].buffer, "k");
+  EXPECT_EQ(l.form->outputs[0].place.shape(), (Shape{3, 16}));
+  EXPECT_EQ(bytes_moved(l), (3 * 16 + 16 * 16 + 3 * 16) * 4 + 3 * 4);
+  EXPECT_EQ(p.buffer("k").role, BufferRole::State);
+  EXPECT_EQ(p.arena_bytes, 256) << "x and where it goes";
+  EXPECT_EQ(print_plan(parse_plan(print_plan(p))), print_plan(p));
+  EXPECT_EQ(found_by_null(p), "nothing was thrown");
+}
+
+TEST(States, ReadersOfTheOldValueGoFirst) {
+  for (const bool fusion : {true, false}) {
+    Cache c;
+    const Expr old_rows = sum(c.k), later = sum(c.updated), through = exp(slice(c.k, 0, 0, 2));
+    PlanOptions o;
+    o.fusion = fusion;
+    const std::array results = {Result{"k", c.updated}, Result{"later", later}, Result{"old", old_rows},
+                                Result{"product", linear(through, c.w)}};
+    const Plan p = make_plan(results, o);
+    const std::vector<std::string> order = writes_of(p);
+    const auto place = [&](const std::string& name) { return std::ranges::find(order, name) - order.begin(); };
+    EXPECT_LT(place("old"), place("k"));
+    if (fusion) {
+      EXPECT_LT(place("product"), place("k"));
+    }
+    EXPECT_LT(place("k"), place("later"));
+    EXPECT_EQ(found_by_null(p), "nothing was thrown");
+    EXPECT_EQ(print_plan(parse_plan(print_plan(p))), print_plan(p));
+
+    int checked = 0;
+    // Any other order is found, by whoever reads the plan and by the null backend.
+    for (size_t i = 0; i + 1 < order.size(); ++i) {
+      Plan wrong = p;
+      std::vector<Launch>& launches = wrong.phases.back().launches;
+      std::swap(launches[i], launches[i + 1]);
+      const auto reads = [&](const Launch& l) {
+        return std::ranges::any_of(operands_of(l), [](const Expr& e) { return e.is<nodes::State>(); });
+      };
+      const bool writes = order[i] == "k" || order[i + 1] == "k";
+      const std::string hazard = state_hazard(wrong);
+      if (!writes || !reads(launches[i]) || !reads(launches[i + 1])) continue;
+      ++checked;
+      EXPECT_THAT(hazard, HasSubstr("reads the state 'k' behind")) << i;
+      EXPECT_THAT(thrown_by([&] { parse_plan(print_plan(wrong)); }), HasSubstr(hazard));
+      EXPECT_THAT(found_by_null(wrong), HasSubstr("reads 'k' behind"));
+    }
+    EXPECT_GE(checked, 1);
+  }
+}
+
+TEST(States, UpdatesOfUpdatesAreOrdered) {
+  Cache c;
+  const Expr twice = update_rows(c.updated, iota(c.g, 1), slice(c.updated, 0, 4, 5) * 2.0);
+  const Plan p = make_plan(std::array{Result{"k", twice}, Result{"y", exp(c.updated)}, Result{"z", exp(twice)}});
+  EXPECT_EQ(found_by_null(p), "nothing was thrown");
+  const std::vector<std::string> order = writes_of(p);
+  EXPECT_EQ(std::ranges::count(order, "k"), 2);
+  EXPECT_LT(std::ranges::find(order, "y"), std::ranges::find(order, "z"));
+}
+
+TEST(States, OneLaunchWritesSeveralStates) {
+  Graph g;
+  const Expr at = input(g, "at", DType::I32, {3}), x = input(g, "x", DType::F32, {3, 16}),
+             y = input(g, "y", DType::F32, {3, 16});
+  const Expr k = update_rows(state(g, "k", DType::F32, {8, 16}), at, exp(x)),
+             v = update_rows(state(g, "v", DType::F32, {9, 16}), at, x * y);
+  const Plan p = make_plan(std::array{Result{"k", k}, Result{"v", v}});
+  EXPECT_EQ(p.counts().total, 1);
+  EXPECT_THAT(writes_of(p), ElementsAre("k", "v"));
+  EXPECT_EQ(found_by_null(p), "nothing was thrown");
+}
+
+// What reads a state and writes it is two launches, or threads would read what others have written.
+TEST(States, RowsThatReadTheStateAreInMemoryFirst) {
+  Graph g;
+  const Expr k = state(g, "k", DType::F32, {8, 16}), at = input(g, "at", DType::I32, {3});
+  const Plan p = make_plan(std::array{Result{"k", update_rows(k, at, gather(k, at) * 2.0)}});
+  EXPECT_EQ(p.counts().total, 2);
+  EXPECT_EQ(found_by_null(p), "nothing was thrown");
+  const Expr n = state(g, "n", DType::I32, {4}), next = update_rows(n, slice(n, 0, 0, 1), iota(g, 1));
+  const Plan q = make_plan(std::array{Result{"n", next}});
+  EXPECT_EQ(q.counts().total, 2) << "a place that is read where it is written";
+  EXPECT_EQ(found_by_null(q), "nothing was thrown");
+}
+
+TEST(States, CyclesAreRefusedByName) {
+  Cache c;
+  const auto refusal = [](const std::vector<Result>& results) { return thrown_by([&] { make_plan(results); }); };
+  EXPECT_THAT(refusal({{"y", c.k + c.updated}}),
+              HasSubstr("reads the old value of the state 'k' after it was replaced"));
+  EXPECT_THAT(refusal({{"k", c.updated}, {"y", linear(exp(c.updated), c.k)}}),
+              HasSubstr("reads the old value of the state 'k' after it was replaced"));
+  // Neither of two can be first.
+  const Expr v = state(c.g, "v", DType::F32, {8, 16}), new_v = update_rows(v, c.at, c.x);
+  EXPECT_THAT(refusal({{"y", c.k * new_v}, {"z", v * c.updated}}), HasSubstr("reads the old value of the state"));
+  EXPECT_THAT(refusal({{"y", c.k * new_v}, {"v", new_v}, {"z", exp(c.updated)}}), HasSubstr("nothing was thrown"));
+  EXPECT_THAT(refusal({{"y", exp(c.updated)}, {"z", exp(update_rows(c.k, c.at, c.x))}}),
+              HasSubstr("two updates of the same value of the state 'k'"));
+  EXPECT_THAT(refusal({{"y", c.updated}}), HasSubstr("result 'y' is an update of the state 'k'"));
+}
+
+// The null backend finds what is wrong with any plan's memory or order.
+TEST(States, NullFindsOtherHazardsToo) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {64, 64}), w = param(g, "w", DType::F32, {64, 64});
+  const Expr a = linear(x, w), b = linear(exp(sum(a) + a), w), c = linear(exp(sum(b) + b), w);
+  Plan p = make_plan(std::array{Result{"y", c + a}});
+  ASSERT_GE(p.counts().total, 3);
+  EXPECT_EQ(found_by_null(p), "nothing was thrown");
+  Plan swapped = p;
+  std::swap(swapped.phases.back().launches[0], swapped.phases.back().launches[1]);
+  EXPECT_THAT(found_by_null(swapped), HasSubstr("which nothing has written"));
+  size_t found = 0;
+  for (const Buffer& one : p.buffers)
+    for (const Buffer& other : p.buffers) {
+      if (&one == &other || one.offset == other.offset) continue;
+      Plan moved = p;
+      moved.buffers[static_cast<size_t>(&one - p.buffers.data())].offset = other.offset;
+      found += found_by_null(moved) != "nothing was thrown";
+    }
+  EXPECT_GT(found, 0U);
+}
+
+}  // namespace
+}  // namespace tenon
