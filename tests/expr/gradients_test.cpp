@@ -61,7 +61,8 @@ Checked check_gradients(const Expr& y, Values values) {
 
 TEST(Gradients, EveryPointwiseNode) {
   for (const NodeType* type : testing::types_of(Family::Pointwise)) {
-    if (type->round) continue;  // straight through: RoundingPassesTheGradient
+    if (type->round) continue;                                // straight through: RoundingPassesTheGradient
+    if (type == &node_type<nodes::StopGradient>()) continue;  // NoneFlowsThroughAStop
     Graph g;
     Checked total;
     for (const Expr& y : testing::sample_nodes(g, *type, 2))
@@ -134,6 +135,14 @@ TEST(Gradients, LinearPlainAndBatched) {
     EXPECT_EQ(check_gradients(y, testing::random_values(y, -2, 2)).skipped, 0) << print(y);
 }
 
+TEST(Gradients, NoneFlowsThroughAStop) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {3}), seed = input(g, "s", DType::F32, {3});
+  EXPECT_EQ(gradients(stop_gradient(silu(x)), seed, std::array{x})[0], broadcast(constant(g, 0), {3}));
+  EXPECT_EQ(gradients(x * stop_gradient(x), seed, std::array{x})[0], seed * stop_gradient(x));
+  EXPECT_EQ(gradients(barrier(x, 2), seed, std::array{x})[0], seed);
+}
+
 TEST(Gradients, CompositesWithSharedSubexpressions) {
   Graph g;
   const Expr x = input(g, "x", DType::F64, {2, 4, 3}), w = param(g, "w", DType::F64, {3, 3});
@@ -196,16 +205,27 @@ TEST(Gradients, OfAnInnerNodeAndOfTheResultItself) {
   EXPECT_EQ(grads[1], seed);
 }
 
+// An anchor that the tree does not have: it may lack a rule.
+struct Ruleless : Anchor {
+  static constexpr auto name = "ruleless";
+  static constexpr int kArity = 1;
+  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape, DType& dtype) {
+    shape = in[0].shape();
+    dtype = DType::F32;
+  }
+  static void reference(const Node&, std::span<const double* const>, double*) {}
+};
+
 TEST(Gradients, AMissingRuleIsNamed) {
   Graph g;
-  const Expr x = input(g, "x", DType::F32, {1, 4, 4, 2}), w = param(g, "w", DType::F32, {3, 2, 3, 3});
-  const Expr y = conv2d(x, w, 2);
+  const Expr x = input(g, "x", DType::F32, {3});
+  const Expr y = g.make(node_type<Ruleless>(), std::array{x});
   try {
     gradients(y, {}, std::array{x});
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Usage);
-    EXPECT_STREQ(e.what(), "[gradients] the node conv2d<2,0,0,0,0>(f32[1,4,4,2], f32[3,2,3,3]) has no gradient rule");
+    EXPECT_STREQ(e.what(), "[gradients] the node ruleless(f32[3]) has no gradient rule");
   }
   // Behind a node that nothing wanted depends on, it does no harm.
   const Expr z = input(g, "z", DType::F32, {3});
