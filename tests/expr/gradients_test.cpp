@@ -59,6 +59,12 @@ Checked check_gradients(const Expr& y, Values values) {
   return count;
 }
 
+// `values`, and some for the leaves of x.
+Values with_random(Values values, const Expr& x) {
+  values.merge(testing::random_values(x, -2, 2));
+  return values;
+}
+
 TEST(Gradients, EveryPointwiseNode) {
   for (const NodeType* type : testing::types_of(Family::Pointwise)) {
     if (type->round) continue;                                // straight through: RoundingPassesTheGradient
@@ -141,6 +147,34 @@ TEST(Gradients, NoneFlowsThroughAStop) {
   EXPECT_EQ(gradients(stop_gradient(silu(x)), seed, std::array{x})[0], broadcast(constant(g, 0), {3}));
   EXPECT_EQ(gradients(x * stop_gradient(x), seed, std::array{x})[0], seed * stop_gradient(x));
   EXPECT_EQ(gradients(barrier(x, 2), seed, std::array{x})[0], seed);
+}
+
+// Every way in which rows repeat, stay away, or are more than there are sums.
+TEST(Gradients, GatherAddsRowsUp) {
+  Graph g;
+  const Expr table = input(g, "table", DType::F64, {9, 3}), number = scalar(g, "i", DType::I32);
+  const auto of = [&](const Shape& shape) { return input(g, "i" + shape.str(), DType::I32, shape); };
+  Values values = {{"i", {8}}};
+  for (const Shape& shape : {Shape{4}, Shape{2, 2, 2}, Shape{9}, Shape{5, 4}, Shape{1}}) {
+    std::vector<double>& index = values["i" + shape.str()];
+    for (int64_t i = 0; i < shape.numel(); ++i) index.push_back(static_cast<double>(i * i % 9));
+    EXPECT_EQ(check_gradients(gather(table, of(shape)), with_random(values, table)).skipped, 0) << shape.str();
+  }
+  EXPECT_EQ(check_gradients(gather(table, number), with_random(values, table)).skipped, 0);
+  const Expr none = gradients(gather(table, of({0})), {}, std::array{table})[0];
+  EXPECT_EQ(none, broadcast(constant(g, 0), {9, 3}));
+}
+
+TEST(Gradients, AddRows) {
+  Graph g;
+  const Expr rows = input(g, "rows", DType::F32, {4, 2}), index = input(g, "index", DType::I32, {4});
+  const Values values = {{"rows", {1, 2, 3, 4, 5, 6, 7, 8}}, {"index", {2, 0, 2, 5}}};
+  using ::testing::ElementsAre;
+  EXPECT_THAT(testing::oracle_of(values).eval(add_rows(rows, index, 6)),
+              ElementsAre(3, 4, 0, 0, 6, 8, 0, 0, 0, 0, 7, 8));
+  const Values few = {{"rows", {1, 2, 3, 4, 5, 6, 7, 8}}, {"index", {1, 0, 1, 1}}};
+  EXPECT_THAT(testing::oracle_of(few).eval(add_rows(rows, index, 2)), ElementsAre(3, 4, 13, 16));
+  EXPECT_THROW(add_rows(rows, index, int64_t{1} << 25), Error);
 }
 
 TEST(Gradients, CompositesWithSharedSubexpressions) {
