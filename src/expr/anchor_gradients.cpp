@@ -8,7 +8,69 @@ namespace {
 
 constexpr int64_t kWholeInF32 = int64_t{1} << 24;
 
+// x with `low` and `high` zeros on either side of an axis; fewer than none takes elements away.
+Expr padded(const Expr& x, int axis, int64_t low, int64_t high) {
+  const auto some = [](int64_t n) { return std::max<int64_t>(n, 0); };
+  const Expr kept = slice(x, axis, some(-low), x.shape()[axis] - some(-high));
+  std::vector<int64_t> counts(2 * static_cast<size_t>(x.shape().rank()), 0);
+  counts[2 * static_cast<size_t>(axis)] = some(low);
+  counts[2 * static_cast<size_t>(axis) + 1] = some(high);
+  return pad(kept, std::move(counts));
+}
+
+// [N,H,W,C] with stride - 1 zeros behind each row and each column.
+Expr spread(const Expr& x, int64_t stride) {
+  const Shape& s = x.shape();
+  const Expr apart =
+      pad(reshape(x, {s[0], s[1], 1, s[2], 1, s[3]}), {0, 0, 0, 0, 0, stride - 1, 0, 0, 0, stride - 1, 0, 0});
+  return reshape(apart, {s[0], s[1] * stride, s[2] * stride, s[3]});
+}
+
+Expr image_gradient(const Node& n, const Expr& g) {
+  const Shape &x = n.in[0].shape(), &w = n.in[1].shape();
+  const auto& p = n.attrs.ints;
+  Expr y = spread(g, p[0]);
+  std::array<int64_t, 4> pads{};
+  for (size_t axis : {size_t{0}, size_t{1}}) {
+    const int at = static_cast<int>(axis) + 1;
+    const int64_t low = w[at + 1] - 1 - p[1 + axis], high = x[at] - y.shape()[at] + p[1 + axis];
+    y = padded(y, at, std::min<int64_t>(low, 0), std::min<int64_t>(high, 0));
+    pads[axis] = std::max<int64_t>(low, 0);
+    pads[axis + 2] = std::max<int64_t>(high, 0);
+  }
+  return conv2d(y, flip(flip(permute(n.in[1], {1, 0, 2, 3}), 2), 3), 1, pads);
+}
+
+Expr filter_gradient(const Node& n, const Expr& g) {
+  const Shape &x = n.in[0].shape(), &w = n.in[1].shape(), &y = n.shape;
+  const auto& p = n.attrs.ints;
+  const int64_t stride = p[0], height = y[1] * stride, width = y[2] * stride, pixels = y[0] * y[1] * y[2];
+  const Expr of_outputs = transpose(reshape(g, {pixels, y[3]}));
+  const auto on_grid = [&](const Expr& image) {  // [N, H', stride, W', stride, C]
+    return reshape(image, {x[0], y[1], stride, y[2], stride, x[3]});
+  };
+  if (w[2] == stride && w[3] == stride) {  // no pixel is read twice
+    const Expr image = padded(padded(n.in[0], 1, p[1], height - x[1] - p[1]), 2, p[2], width - x[2] - p[2]);
+    const Expr patches = reshape(permute(on_grid(image), {0, 1, 3, 5, 2, 4}), {pixels, w[1] * stride * stride});
+    return reshape(linear(of_outputs, transpose(patches)), w);
+  }
+  const Expr image =
+      padded(padded(n.in[0], 1, p[1], height + w[2] - 1 - x[1] - p[1]), 2, p[2], width + w[3] - 1 - x[2] - p[2]);
+  std::vector<Expr> taps;
+  for (int64_t tap = 0; tap < w[2] * w[3]; ++tap) {
+    const int64_t top = tap / w[3], left = tap % w[3];
+    const Expr seen = on_grid(slice(slice(image, 1, top, top + height), 2, left, left + width));
+    const Expr values = reshape(slice(slice(seen, 2, 0, 1), 4, 0, 1), {pixels, x[3]});
+    taps.push_back(reshape(linear(of_outputs, transpose(values)), {w[0], w[1], 1}));
+  }
+  return reshape(concat(taps, 2), w);
+}
+
 }  // namespace
+
+std::vector<Expr> nodes::Conv2d::vjp(const Expr& node, const Expr& g) {
+  return {image_gradient(*node, g), filter_gradient(*node, g)};
+}
 
 std::vector<Expr> nodes::Gather::vjp(const Expr& node, const Expr& g) {
   return {add_rows(g, node->in[1], node->in[0].shape()[0]), Expr()};

@@ -177,6 +177,23 @@ TEST(Gradients, AddRows) {
   EXPECT_THROW(add_rows(rows, index, int64_t{1} << 25), Error);
 }
 
+TEST(Gradients, Convolutions) {
+  struct Case {
+    Shape x, w;
+    int64_t stride;
+    std::array<int64_t, 4> pads;
+  };
+  for (const Case& c :
+       {Case{{2, 5, 4, 3}, {2, 3, 3, 3}, 1, {1, 1, 1, 1}}, Case{{1, 6, 7, 2}, {3, 2, 3, 3}, 2, {0, 0, 1, 1}},
+        Case{{1, 7, 5, 2}, {2, 2, 3, 2}, 2, {1, 0, 1, 2}}, Case{{2, 4, 4, 2}, {3, 2, 1, 1}, 1, {0, 0, 0, 0}},
+        Case{{1, 7, 8, 2}, {2, 2, 2, 2}, 2, {0, 0, 0, 0}}, Case{{1, 8, 5, 1}, {2, 1, 2, 1}, 3, {0, 1, 0, 0}},
+        Case{{1, 2, 1, 2}, {2, 2, 2, 1}, 1, {3, 2, 0, 4}}, Case{{1, 6, 6, 1}, {1, 1, 3, 3}, 3, {1, 2, 2, 0}}}) {
+    Graph g;
+    const Expr y = conv2d(input(g, "x", DType::F64, c.x), param(g, "w", DType::F64, c.w), c.stride, c.pads);
+    EXPECT_EQ(check_gradients(y, testing::random_values(y, -2, 2)).skipped, 0) << print(y);
+  }
+}
+
 TEST(Gradients, CompositesWithSharedSubexpressions) {
   Graph g;
   const Expr x = input(g, "x", DType::F64, {2, 4, 3}), w = param(g, "w", DType::F64, {3, 3});
