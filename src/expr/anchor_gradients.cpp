@@ -7,6 +7,7 @@ namespace tenon {
 namespace {
 
 constexpr int64_t kWholeInF32 = int64_t{1} << 24;
+constexpr double kUnseen = -1e30;  // a score whose exponential is 0
 
 // x with `low` and `high` zeros on either side of an axis; fewer than none takes elements away.
 Expr padded(const Expr& x, int axis, int64_t low, int64_t high) {
@@ -66,10 +67,34 @@ Expr filter_gradient(const Node& n, const Expr& g) {
   return reshape(concat(taps, 2), w);
 }
 
+// [rows, keys] where row r is query r % queries: 1 where it sees the key.
+Expr causal_mask(Graph& g, int64_t groups, int64_t queries, int64_t keys) {
+  const int64_t rows = groups * queries;
+  const Expr query = reshape(broadcast(iota(g, queries), {groups, queries}), {rows, 1});
+  return less(iota(g, keys), query + static_cast<double>(keys - queries + 1));
+}
+
 }  // namespace
 
 std::vector<Expr> nodes::Conv2d::vjp(const Expr& node, const Expr& g) {
   return {image_gradient(*node, g), filter_gradient(*node, g)};
+}
+
+std::vector<Expr> nodes::Attention::vjp(const Expr& node, const Expr& g) {
+  const Expr &q = node->in[0], &k = node->in[1], &v = node->in[2];
+  const Shape &sq = q.shape(), &sk = k.shape();
+  const int64_t groups = sq[1] / sk[1];
+  const auto by_keys = [&](const Expr& x) { return reshape(x, {sk[0], sk[1], groups * sq[2], x.shape()[3]}); };
+  const double scale = node->attrs.nums[0];
+  const Expr queries = by_keys(q), of_result = by_keys(g);
+  Expr scores = linear(queries, k) * scale;
+  if (node->attrs.ints[0])
+    scores = where(causal_mask(g.graph(), groups, sq[2], sk[2]), scores, constant(g.graph(), kUnseen));
+  const Expr top = reduce_max(scores), lse = top + log(sum(exp(scores - top)));
+  const Expr p = exp(scores - lse), of_p = linear(of_result, v);
+  const Expr of_scores = p * (of_p - sum(p * of_p)) * scale;
+  return {reshape(linear(of_scores, transpose(k)), sq), linear(transpose(of_scores), transpose(queries)),
+          linear(transpose(p), transpose(of_result))};
 }
 
 std::vector<Expr> nodes::Gather::vjp(const Expr& node, const Expr& g) {

@@ -194,6 +194,17 @@ TEST(Gradients, Convolutions) {
   }
 }
 
+TEST(Gradients, Attention) {
+  for (const bool causal : {false, true})
+    for (const int64_t kv_heads : {1, 2, 4}) {
+      Graph g;
+      const Expr q = input(g, "q", DType::F64, {2, 4, 3, 2}), k = input(g, "k", DType::F64, {2, kv_heads, 5, 2}),
+                 v = input(g, "v", DType::F64, {2, kv_heads, 5, 3});
+      const Expr y = attention(q, k, v, 0.7, causal);
+      EXPECT_EQ(check_gradients(y, testing::random_values(y, -2, 2)).skipped, 0) << print(y);
+    }
+}
+
 TEST(Gradients, CompositesWithSharedSubexpressions) {
   Graph g;
   const Expr x = input(g, "x", DType::F64, {2, 4, 3}), w = param(g, "w", DType::F64, {3, 3});

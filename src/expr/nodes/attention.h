@@ -44,6 +44,9 @@ struct Attention : Anchor {
       }
     }
   }
+  /// Computes the scores again, with the logarithm of each row's sum of exponentials in place of the row itself:
+  /// p = e^(s - lse). The queries that share keys are rows of one matrix, which sums their gradients in a fixed order.
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
   /// In place: e^(scale s - top) / total.
   static void softmax(std::span<double> s, double scale) {
     double top = -INFINITY, total = 0;
