@@ -49,6 +49,30 @@ TEST(CrossEntropy, AgainstFiniteDifferences) {
   EXPECT_EQ(loss_at(nn::cross_entropy(hidden, weight, target, 4).loss, values), 0);
 }
 
+// Rows that are reduced in pieces: of equal length, or where nothing near divides a prime number of classes.
+TEST(CrossEntropy, OfManyClasses) {
+  for (const int64_t classes : {16385, 40000, 40009}) {
+    Graph g;
+    const Expr hidden = input(g, "hidden", DType::F64, {2, 1}), weight = param(g, "weight", DType::F64, {classes, 1});
+    const nn::CrossEntropy c = nn::cross_entropy(hidden, weight, input(g, "target", DType::I32, {2}), 1);
+    for (const Expr& e : topological(std::array{c.loss, c.d_hidden, c.d_weight}))
+      if (e->family() == Family::Reduce) EXPECT_LE(e->in[0].shape()[-1], 16384);
+    std::mt19937 random(6);
+    std::normal_distribution<double> normal;
+    LossValues values{{"hidden", {1.5, -0.5}}, {"weight", {}}, {"target", {16384, 3}}};
+    for (int64_t i = 0; i < classes; ++i) values["weight"].push_back(normal(random));
+    double want = 0;
+    for (const size_t row : {0u, 1u}) {
+      double total = 0;
+      for (const double w : values["weight"]) total += std::exp(values["hidden"][row] * w);
+      const auto target = static_cast<size_t>(values["target"][row]);
+      want += (std::log(total) - values["hidden"][row] * values["weight"][target]) / 2;
+    }
+    EXPECT_NEAR(loss_at(c.loss, values), want, 1e-9) << classes;
+    EXPECT_EQ(c.d_weight.shape(), weight.shape());
+  }
+}
+
 // 64 rows in chunks of 8: never more than two chunks of logits at a time, whatever is planned in front.
 TEST(CrossEntropy, HoldsNoMoreThanAChunkOrTwo) {
   Graph g;
