@@ -1,6 +1,7 @@
 #include "tenon/plan/partition.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -20,7 +21,9 @@ bool is_order_only(const Expr& e) { return e.is<nodes::Materialize>() || e.is<no
 std::unordered_map<const Node*, double> stages_of(const std::vector<Expr>& order) {
   std::unordered_map<const Node*, double> stages;
   for (const Expr& e : order) {
-    double& stage = stages.emplace(e.get(), e.is<nodes::Barrier>() ? e->attrs.nums[0] : -1).first->second;
+    const double own = e.is<nodes::Barrier>() ? e->attrs.nums[0] : -1;
+    TENON_CHECK(Usage, std::isfinite(own), "barrier") << "the stage must be a finite number";
+    double& stage = stages.emplace(e.get(), own).first->second;
     for (const Expr& x : e->in) stage = std::max(stage, stages.at(x.get()));
   }
   return stages;

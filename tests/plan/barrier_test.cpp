@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/plan/plan.h"
 
@@ -43,6 +46,15 @@ TEST(Barrier, IsNotCrossed) {
   EXPECT_EQ(launches(silu(barrier(linear(x, w), 0)) * 2.0), 2);
   EXPECT_EQ(launches(gelu(linear(barrier(silu(x), 0), w))), 2);
   EXPECT_EQ(launches(silu(barrier(x, 0))), 1);
+}
+
+TEST(Barrier, NeedsAStage) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {4});
+  Attrs a;
+  a.nums = {NAN};
+  const Expr y = silu(g.make(node_type<nodes::Barrier>(), std::array{x}, a));
+  EXPECT_THROW(make_plan(std::array{Result{"y", y}}), Error);
 }
 
 TEST(StopGradient, IsNotInThePlan) {
