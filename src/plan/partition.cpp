@@ -1,6 +1,7 @@
 #include "tenon/plan/partition.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -13,6 +14,21 @@ constexpr size_t kRemembered = 4;
 
 bool weight_only(const Expr& e) { return e->rate == Rate::Constant; }
 
+// Nothing within a launch.
+bool is_order_only(const Expr& e) { return e.is<nodes::Materialize>() || e.is<nodes::Barrier>(); }
+
+// The highest stage of the barriers that each value stands behind; -1 behind none.
+std::unordered_map<const Node*, double> stages_of(const std::vector<Expr>& order) {
+  std::unordered_map<const Node*, double> stages;
+  for (const Expr& e : order) {
+    const double own = e.is<nodes::Barrier>() ? e->attrs.nums[0] : -1;
+    TENON_CHECK(Usage, std::isfinite(own), "barrier") << "the stage must be a finite number";
+    double& stage = stages.emplace(e.get(), own).first->second;
+    for (const Expr& x : e->in) stage = std::max(stage, stages.at(x.get()));
+  }
+  return stages;
+}
+
 }  // namespace
 
 void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
@@ -22,12 +38,21 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
   trials_.clear();
   for (const Expr& r : roots) wanted_.insert(r.get());
   for (const auto& [node, name] : names) result_name_[node] = name;
-  const std::vector<Expr> all = topological(roots);
+  std::vector<Expr> all = topological(roots), due;
+  const std::unordered_map<const Node*, double> stages = stages_of(all);
+  const auto stage = [&](const Expr& e) { return stages.at(e.get()); };
+  std::ranges::stable_sort(all, {}, stage);  // operands stay in front
   for (const Expr& e : all) {
-    if (is_boundary(e)) wanted_.insert(e.get());
     if (is_update(e)) updates_.push_back(e);
+    const Expr pinned = e.is<nodes::Barrier>() ? e->in[0] : e;
+    if (!is_boundary(e) || !wanted_.insert(pinned.get()).second) continue;
+    if (stage(pinned) < stage(all.back())) due.push_back(pinned);
   }
-  for (const Expr& e : all) {
+  due.insert(due.end(), roots.begin(), roots.end());
+  std::ranges::stable_sort(due, {}, stage);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Expr& e = all[i];
+    if (i > 0 && stage(all[i - 1]) < stage(e)) emit_due(due, [&](const Expr& x) { return stage(x) < stage(e); });
     if (e->family() == Family::Leaf || in_memory(e) || stored_below(e)) continue;
     if (is_update(e))
       may_replace(e) ? emit_update(e) : void();  // else when somebody reads it
@@ -37,12 +62,19 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
       anchors_alone_ ? emit_anchor_alone(e) : emit_anchor(e);
   }
   emit_updates(updates_);
-  emit_roots(roots);
+  emit_roots(due);
+}
+
+// Puts in memory, before the next stage begins, the first of `due`, and takes them from it.
+void Partitioner::emit_due(std::vector<Expr>& due, const std::function<bool(const Expr&)>& is_now) {
+  const auto end = std::ranges::find_if_not(due, is_now);
+  emit_roots({due.begin(), end});
+  due.erase(due.begin(), end);
 }
 
 // A tensor that lies in memory needs none, and constants are stored as the kernels that read them want them.
 bool Partitioner::is_boundary(const Expr& e) {
-  return e.is<nodes::Materialize>() && !is_memory_leaf(e->in[0]) && !weight_only(e);
+  return is_order_only(e) && !is_memory_leaf(e->in[0]) && !weight_only(e);
 }
 
 // True if `e` pins a value that is stored already: it is that tensor then.
@@ -99,7 +131,7 @@ Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) con
         std::vector<Expr> in;
         for (const Expr& x : e->in) in.push_back(memo.at(x.get()));
         // A boundary between launches is nothing within one.
-        const Expr made = e.is<nodes::Materialize>() ? in[0] : g.make(*e->type, in, e->attrs);
+        const Expr made = is_order_only(e) ? in[0] : g.make(*e->type, in, e->attrs);
         memo.emplace(e.get(), made);
         work.pop_back();
       }
@@ -278,6 +310,7 @@ std::string Partitioner::refusal_of(const Expr& user, const Region& region) cons
       break;
   }
   if (in_memory(user)) return "already computed";
+  if (user.is<nodes::Barrier>()) return "behind a barrier";
   if (user->rate > phase_->rate) return "changes every " + std::string(name_of(user->rate));
   for (const Expr& x : user->in)
     if (!available(x, region)) return "waits: " + describe(x) + " is not computed before this launch";

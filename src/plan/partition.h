@@ -55,6 +55,7 @@ class Partitioner {
   void emit_plain(const Expr& e);
   void emit_whole(const Expr& e);
   void emit_roots(const std::vector<Expr>& roots);
+  void emit_due(std::vector<Expr>& due, const std::function<bool(const Expr&)>& is_now);
   void emit_unfused(const Expr& e);
   bool stored_below(const Expr& e);
   static bool is_boundary(const Expr& e);

@@ -24,6 +24,7 @@ const std::vector<Expr>& Users::of(const Expr& e) const {
 
 std::vector<Expr> fold_literals(Graph& g, std::span<const Expr> roots) {
   const Replace fold = [&g](const Expr& e, std::span<const Expr> in) -> Expr {
+    if (e.is<nodes::StopGradient>()) return in[0];
     const bool literal = e->family() == Family::Pointwise && !e->type->round &&
                          std::all_of(in.begin(), in.end(), [](const Expr& x) { return x.is<nodes::Constant>(); });
     if (!literal) return {};

@@ -7,7 +7,7 @@
 
 namespace tenon {
 
-/// Pointwise maths on literals only becomes a literal.
+/// Pointwise maths on literals only becomes a literal, and what only gradients see becomes its operand.
 std::vector<Expr> fold_literals(Graph& g, std::span<const Expr> roots);
 
 /// Linear layers that read the same rows become one: weights and biases are stacked, and each former result is a slice

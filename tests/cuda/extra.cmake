@@ -10,7 +10,8 @@ target_link_libraries(test_cuda PRIVATE Boost::context ${CMAKE_DL_LIBS})
 foreach(_apart attention_core attention_deep attention_short attention_wgmma conv_core core_code cudnn gemm_core)
   set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/${_apart}_test.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endforeach()
-# The launches of tests/skeletons, the steps of tests/optim and the executables of tests/runtime, on the emulator.
+# The launches of tests/skeletons, the steps of tests/optim, the executables of tests/runtime and gradients, on the
+# emulator.
 target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/plain_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/gemm_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/conv_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/attention_test.cpp
@@ -23,6 +24,7 @@ target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.c
                ${CMAKE_CURRENT_SOURCE_DIR}/planned/sensitivity.cpp ${CMAKE_CURRENT_SOURCE_DIR}/planned/shrink.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/optim/lion_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/optim/lion_path_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/optim/list_test.cpp
+               ${CMAKE_CURRENT_SOURCE_DIR}/gradients/autograd_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/gradients/cases.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/runtime/weight_store_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/runtime/state_test.cpp)
 

@@ -59,9 +59,16 @@ Checked check_gradients(const Expr& y, Values values) {
   return count;
 }
 
+// `values`, and some for the leaves of x.
+Values with_random(Values values, const Expr& x) {
+  values.merge(testing::random_values(x, -2, 2));
+  return values;
+}
+
 TEST(Gradients, EveryPointwiseNode) {
   for (const NodeType* type : testing::types_of(Family::Pointwise)) {
-    if (type->round) continue;  // straight through: RoundingPassesTheGradient
+    if (type->round) continue;                                // straight through: RoundingPassesTheGradient
+    if (type == &node_type<nodes::StopGradient>()) continue;  // NoneFlowsThroughAStop
     Graph g;
     Checked total;
     for (const Expr& y : testing::sample_nodes(g, *type, 2))
@@ -134,6 +141,70 @@ TEST(Gradients, LinearPlainAndBatched) {
     EXPECT_EQ(check_gradients(y, testing::random_values(y, -2, 2)).skipped, 0) << print(y);
 }
 
+TEST(Gradients, NoneFlowsThroughAStop) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {3}), seed = input(g, "s", DType::F32, {3});
+  EXPECT_EQ(gradients(stop_gradient(silu(x)), seed, std::array{x})[0], broadcast(constant(g, 0), {3}));
+  EXPECT_EQ(gradients(x * stop_gradient(x), seed, std::array{x})[0], seed * stop_gradient(x));
+  EXPECT_EQ(gradients(barrier(x, 2), seed, std::array{x})[0], seed);
+}
+
+// Every way in which rows repeat, stay away, or are more than there are sums.
+TEST(Gradients, GatherAddsRowsUp) {
+  Graph g;
+  const Expr table = input(g, "table", DType::F64, {9, 3}), number = scalar(g, "i", DType::I32);
+  const auto of = [&](const Shape& shape) { return input(g, "i" + shape.str(), DType::I32, shape); };
+  Values values = {{"i", {8}}};
+  for (const Shape& shape : {Shape{4}, Shape{2, 2, 2}, Shape{9}, Shape{5, 4}, Shape{1}}) {
+    std::vector<double>& index = values["i" + shape.str()];
+    for (int64_t i = 0; i < shape.numel(); ++i) index.push_back(static_cast<double>(i * i % 9));
+    EXPECT_EQ(check_gradients(gather(table, of(shape)), with_random(values, table)).skipped, 0) << shape.str();
+  }
+  EXPECT_EQ(check_gradients(gather(table, number), with_random(values, table)).skipped, 0);
+  const Expr none = gradients(gather(table, of({0})), {}, std::array{table})[0];
+  EXPECT_EQ(none, broadcast(constant(g, 0), {9, 3}));
+}
+
+TEST(Gradients, AddRows) {
+  Graph g;
+  const Expr rows = input(g, "rows", DType::F32, {4, 2}), index = input(g, "index", DType::I32, {4});
+  const Values values = {{"rows", {1, 2, 3, 4, 5, 6, 7, 8}}, {"index", {2, 0, 2, 5}}};
+  using ::testing::ElementsAre;
+  EXPECT_THAT(testing::oracle_of(values).eval(add_rows(rows, index, 6)),
+              ElementsAre(3, 4, 0, 0, 6, 8, 0, 0, 0, 0, 7, 8));
+  const Values few = {{"rows", {1, 2, 3, 4, 5, 6, 7, 8}}, {"index", {1, 0, 1, 1}}};
+  EXPECT_THAT(testing::oracle_of(few).eval(add_rows(rows, index, 2)), ElementsAre(3, 4, 13, 16));
+  EXPECT_THROW(add_rows(rows, index, int64_t{1} << 25), Error);
+}
+
+TEST(Gradients, Convolutions) {
+  struct Case {
+    Shape x, w;
+    int64_t stride;
+    std::array<int64_t, 4> pads;
+  };
+  for (const Case& c :
+       {Case{{2, 5, 4, 3}, {2, 3, 3, 3}, 1, {1, 1, 1, 1}}, Case{{1, 6, 7, 2}, {3, 2, 3, 3}, 2, {0, 0, 1, 1}},
+        Case{{1, 7, 5, 2}, {2, 2, 3, 2}, 2, {1, 0, 1, 2}}, Case{{2, 4, 4, 2}, {3, 2, 1, 1}, 1, {0, 0, 0, 0}},
+        Case{{1, 7, 8, 2}, {2, 2, 2, 2}, 2, {0, 0, 0, 0}}, Case{{1, 8, 5, 1}, {2, 1, 2, 1}, 3, {0, 1, 0, 0}},
+        Case{{1, 2, 1, 2}, {2, 2, 2, 1}, 1, {3, 2, 0, 4}}, Case{{1, 6, 6, 1}, {1, 1, 3, 3}, 3, {1, 2, 2, 0}}}) {
+    Graph g;
+    const Expr y = conv2d(input(g, "x", DType::F64, c.x), param(g, "w", DType::F64, c.w), c.stride, c.pads);
+    EXPECT_EQ(check_gradients(y, testing::random_values(y, -2, 2)).skipped, 0) << print(y);
+  }
+}
+
+TEST(Gradients, Attention) {
+  for (const bool causal : {false, true})
+    for (const int64_t kv_heads : {1, 2, 4}) {
+      Graph g;
+      const Expr q = input(g, "q", DType::F64, {2, 4, 3, 2}), k = input(g, "k", DType::F64, {2, kv_heads, 5, 2}),
+                 v = input(g, "v", DType::F64, {2, kv_heads, 5, 3});
+      const Expr y = attention(q, k, v, 0.7, causal);
+      EXPECT_EQ(check_gradients(y, testing::random_values(y, -2, 2)).skipped, 0) << print(y);
+    }
+}
+
 TEST(Gradients, CompositesWithSharedSubexpressions) {
   Graph g;
   const Expr x = input(g, "x", DType::F64, {2, 4, 3}), w = param(g, "w", DType::F64, {3, 3});
@@ -196,16 +267,27 @@ TEST(Gradients, OfAnInnerNodeAndOfTheResultItself) {
   EXPECT_EQ(grads[1], seed);
 }
 
+// An anchor that the tree does not have: it may lack a rule.
+struct Ruleless : Anchor {
+  static constexpr auto name = "ruleless";
+  static constexpr int kArity = 1;
+  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape, DType& dtype) {
+    shape = in[0].shape();
+    dtype = DType::F32;
+  }
+  static void reference(const Node&, std::span<const double* const>, double*) {}
+};
+
 TEST(Gradients, AMissingRuleIsNamed) {
   Graph g;
-  const Expr x = input(g, "x", DType::F32, {1, 4, 4, 2}), w = param(g, "w", DType::F32, {3, 2, 3, 3});
-  const Expr y = conv2d(x, w, 2);
+  const Expr x = input(g, "x", DType::F32, {3});
+  const Expr y = g.make(node_type<Ruleless>(), std::array{x});
   try {
     gradients(y, {}, std::array{x});
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Usage);
-    EXPECT_STREQ(e.what(), "[gradients] the node conv2d<2,0,0,0,0>(f32[1,4,4,2], f32[3,2,3,3]) has no gradient rule");
+    EXPECT_STREQ(e.what(), "[gradients] the node ruleless(f32[3]) has no gradient rule");
   }
   // Behind a node that nothing wanted depends on, it does no harm.
   const Expr z = input(g, "z", DType::F32, {3});

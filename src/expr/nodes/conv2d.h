@@ -23,6 +23,9 @@ struct Conv2d : Anchor {
     shape = {x[0], h / p[0] + 1, v / p[0] + 1, w[0]};
     dtype = DType::F32;
   }
+  /// To the image: the convolution of g, spread to the stride, with the filters turned about and their channels
+  /// exchanged. To the filters: one product for each of their taps.
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
   /// Row of images by row: gathers the patches of one output row, then one product with w as [O, kh * kw * C].
   static void reference(const Node& n, std::span<const double* const> in, double* out) {
     const Shape &x = n.in[0].shape(), &w = n.in[1].shape(), &y = n.shape;

@@ -1,9 +1,6 @@
 // Gather: rows of x chosen by whole numbers: out[i.., :] = x[index[i..], :].
 #pragma once
 #include "tenon/expr/node_type.h"
-#include "tenon/expr/nodes/broadcast.h"
-#include "tenon/expr/nodes/compare.h"
-#include "tenon/expr/nodes/linear.h"
 
 namespace tenon::nodes {
 
@@ -30,14 +27,8 @@ struct Gather : View {
       at[static_cast<size_t>(i)] = c[static_cast<size_t>(i - 1 + n.in[1].shape().rank())];
     a.read(0, at);
   }
-  /// Rows of g summed into the rows that they came from, as a product with a one-hot matrix.
-  static std::vector<Expr> vjp(const Expr& node, const Expr& g) {
-    const Expr &x = node->in[0], &index = node->in[1];
-    const int64_t n = index.shape().numel(), v = x.shape()[0], d = v ? x.shape().numel() / v : 0;
-    const Expr wanted = broadcast(reshape(index, {1, n}), {v, n});
-    const Expr row = broadcast(reshape(iota(x.graph(), v), {v, 1}), {v, n});
-    return {reshape(linear(equal(row, wanted), transpose(reshape(g, {n, d}))), x.shape()), Expr()};
-  }
+  /// Rows of g added up where they came from: add_rows.
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
 
 }  // namespace tenon::nodes
@@ -50,5 +41,11 @@ namespace tenon {
 inline Expr gather(const Expr& x, const Expr& index) {
   return x.graph().make(node_type<nodes::Gather>(), std::array{x, index});
 }
+
+/// What gather reads, added up: out[v, ..] = sum of rows[i.., ..] over i with index[i] = v, for v < count; rows has
+/// shape index.shape + the rest of out's. f32. The order of a sum depends on shapes only, so that equal runs give equal
+/// bits; of fewer rows than `count` only as many sums are computed. A row that is not finite spoils the other sums too.
+/// Throws Error(Usage) for a count above 2^24.
+Expr add_rows(const Expr& rows, const Expr& index, int64_t count);
 
 }  // namespace tenon

@@ -1,0 +1,124 @@
+// Gradient rules that are programs of their own: of convolutions, attention and gathered rows.
+#include <algorithm>
+
+#include "tenon/expr/ops.h"
+
+namespace tenon {
+namespace {
+
+constexpr int64_t kWholeInF32 = int64_t{1} << 24;
+constexpr double kUnseen = -1e30;  // a score whose exponential is 0
+
+// x with `low` and `high` zeros on either side of an axis; fewer than none takes elements away.
+Expr padded(const Expr& x, int axis, int64_t low, int64_t high) {
+  const auto some = [](int64_t n) { return std::max<int64_t>(n, 0); };
+  const Expr kept = slice(x, axis, some(-low), x.shape()[axis] - some(-high));
+  std::vector<int64_t> counts(2 * static_cast<size_t>(x.shape().rank()), 0);
+  counts[2 * static_cast<size_t>(axis)] = some(low);
+  counts[2 * static_cast<size_t>(axis) + 1] = some(high);
+  return pad(kept, std::move(counts));
+}
+
+// [N,H,W,C] with stride - 1 zeros behind each row and each column.
+Expr spread(const Expr& x, int64_t stride) {
+  const Shape& s = x.shape();
+  const Expr apart =
+      pad(reshape(x, {s[0], s[1], 1, s[2], 1, s[3]}), {0, 0, 0, 0, 0, stride - 1, 0, 0, 0, stride - 1, 0, 0});
+  return reshape(apart, {s[0], s[1] * stride, s[2] * stride, s[3]});
+}
+
+Expr image_gradient(const Node& n, const Expr& g) {
+  const Shape &x = n.in[0].shape(), &w = n.in[1].shape();
+  const auto& p = n.attrs.ints;
+  Expr y = spread(g, p[0]);
+  std::array<int64_t, 4> pads{};
+  for (size_t axis : {size_t{0}, size_t{1}}) {
+    const int at = static_cast<int>(axis) + 1;
+    const int64_t low = w[at + 1] - 1 - p[1 + axis], high = x[at] - y.shape()[at] + p[1 + axis];
+    y = padded(y, at, std::min<int64_t>(low, 0), std::min<int64_t>(high, 0));
+    pads[axis] = std::max<int64_t>(low, 0);
+    pads[axis + 2] = std::max<int64_t>(high, 0);
+  }
+  return conv2d(y, flip(flip(permute(n.in[1], {1, 0, 2, 3}), 2), 3), 1, pads);
+}
+
+Expr filter_gradient(const Node& n, const Expr& g) {
+  const Shape &x = n.in[0].shape(), &w = n.in[1].shape(), &y = n.shape;
+  const auto& p = n.attrs.ints;
+  const int64_t stride = p[0], height = y[1] * stride, width = y[2] * stride, pixels = y[0] * y[1] * y[2];
+  const Expr of_outputs = transpose(reshape(g, {pixels, y[3]}));
+  const auto on_grid = [&](const Expr& image) {  // [N, H', stride, W', stride, C]
+    return reshape(image, {x[0], y[1], stride, y[2], stride, x[3]});
+  };
+  if (w[2] == stride && w[3] == stride) {  // no pixel is read twice
+    const Expr image = padded(padded(n.in[0], 1, p[1], height - x[1] - p[1]), 2, p[2], width - x[2] - p[2]);
+    const Expr patches = reshape(permute(on_grid(image), {0, 1, 3, 5, 2, 4}), {pixels, w[1] * stride * stride});
+    return reshape(linear(of_outputs, transpose(patches)), w);
+  }
+  const Expr image =
+      padded(padded(n.in[0], 1, p[1], height + w[2] - 1 - x[1] - p[1]), 2, p[2], width + w[3] - 1 - x[2] - p[2]);
+  std::vector<Expr> taps;
+  for (int64_t tap = 0; tap < w[2] * w[3]; ++tap) {
+    const int64_t top = tap / w[3], left = tap % w[3];
+    const Expr seen = on_grid(slice(slice(image, 1, top, top + height), 2, left, left + width));
+    const Expr values = reshape(slice(slice(seen, 2, 0, 1), 4, 0, 1), {pixels, x[3]});
+    taps.push_back(reshape(linear(of_outputs, transpose(values)), {w[0], w[1], 1}));
+  }
+  return reshape(concat(taps, 2), w);
+}
+
+// [rows, keys] where row r is query r % queries: 1 where it sees the key.
+Expr causal_mask(Graph& g, int64_t groups, int64_t queries, int64_t keys) {
+  const int64_t rows = groups * queries;
+  const Expr query = reshape(broadcast(iota(g, queries), {groups, queries}), {rows, 1});
+  return less(iota(g, keys), query + static_cast<double>(keys - queries + 1));
+}
+
+}  // namespace
+
+std::vector<Expr> nodes::Conv2d::vjp(const Expr& node, const Expr& g) {
+  return {image_gradient(*node, g), filter_gradient(*node, g)};
+}
+
+std::vector<Expr> nodes::Attention::vjp(const Expr& node, const Expr& g) {
+  const Expr &q = node->in[0], &k = node->in[1], &v = node->in[2];
+  const Shape &sq = q.shape(), &sk = k.shape();
+  const int64_t groups = sq[1] / sk[1];
+  const auto by_keys = [&](const Expr& x) { return reshape(x, {sk[0], sk[1], groups * sq[2], x.shape()[3]}); };
+  const double scale = node->attrs.nums[0];
+  const Expr queries = by_keys(q), of_result = by_keys(g);
+  Expr scores = linear(queries, k) * scale;
+  if (node->attrs.ints[0])
+    scores = where(causal_mask(g.graph(), groups, sq[2], sk[2]), scores, constant(g.graph(), kUnseen));
+  const Expr top = reduce_max(scores), lse = top + log(sum(exp(scores - top)));
+  const Expr p = exp(scores - lse), of_p = linear(of_result, v);
+  const Expr of_scores = p * (of_p - sum(p * of_p)) * scale;
+  return {reshape(linear(of_scores, transpose(k)), sq), linear(transpose(of_scores), transpose(queries)),
+          linear(transpose(p), transpose(of_result))};
+}
+
+std::vector<Expr> nodes::Gather::vjp(const Expr& node, const Expr& g) {
+  return {add_rows(g, node->in[1], node->in[0].shape()[0]), Expr()};
+}
+
+Expr add_rows(const Expr& rows, const Expr& index, int64_t count) {
+  Graph& g = rows.graph();
+  const Shape& from = rows.shape();
+  TENON_CHECK(Usage, from.rank() >= index.shape().rank() && count >= 0 && count <= kWholeInF32, "add_rows")
+      << "rows " << from.str() << " for the index " << index.shape().str() << " and " << count << " sums";
+  std::vector<int64_t> dims(from.begin() + index.shape().rank(), from.end());
+  dims.insert(dims.begin(), count);
+  const Shape shape(dims);
+  const int64_t n = index.shape().numel(), width = count ? shape.numel() / count : 0;
+  if (n == 0 || shape.numel() == 0) return broadcast(constant(g, 0), shape);
+  // One product with a matrix of ones and zeros adds up rows of equal number.
+  const Expr numbers = reshape(index, {1, n}), values = transpose(reshape(rows, {n, width}));
+  const auto is = [&](const Expr& wanted, int64_t m) { return equal(reshape(wanted, {m, 1}), numbers); };
+  if (n >= count) return reshape(linear(is(iota(g, count), count), values), shape);
+  // Each row's own sum, and for each number the last row that has it; 0 stands for none.
+  const Expr sums = linear(is(index, n), values);
+  const Expr place = reduce_max(is(iota(g, count), count) * (iota(g, n) + 1.0));
+  return reshape(gather(pad(sums, {1, 0, 0, 0}), reshape(cast(place, DType::I32), {count})), shape);
+}
+
+}  // namespace tenon

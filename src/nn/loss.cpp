@@ -1,0 +1,90 @@
+#include "tenon/nn/loss.h"
+
+#include <algorithm>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon::nn {
+namespace {
+
+// Each row's part of the mean, [rows, 1]: 0 without a target.
+Expr shares(const Expr& target) {
+  const int64_t rows = target.shape()[0];
+  const Expr counts = 1.0 - less(target, constant(target.graph(), 0));
+  const Expr number = max(sum(reshape(counts, {1, rows})), constant(target.graph(), 1));
+  return materialize(counts / number);
+}
+
+// Rows of more classes are reduced in pieces, so that a device holds each whole.
+constexpr int64_t kPiece = 16384;
+constexpr double kNoClass = -1e30;  // a logit whose exponential is 0
+
+// Classes as pieces of equal length: a few more than there are where nothing near divides them.
+struct Pieces {
+  int64_t classes, count, length;
+  explicit Pieces(int64_t n) : classes(n), count((n + kPiece - 1) / kPiece), length(n) {
+    const int64_t least = count;
+    while (count < 2 * least && n % count) ++count;
+    if (n % count) count = least;
+    length = (n + count - 1) / count;
+  }
+  int64_t padded() const { return count * length; }
+};
+
+struct LossOfRows {
+  Expr losses, d_hidden, d_weight;
+};
+
+// The loss of some rows: hidden [m, D]; weight with rows of zeros up to whole pieces; target and share [m, 1].
+LossOfRows of_rows(const Expr& hidden, const Expr& weight, const Expr& target, const Expr& share, const Pieces& p) {
+  Graph& g = weight.graph();
+  const int64_t rows = hidden.shape()[0];
+  const Expr classes = iota(g, p.padded());
+  Expr logits = tenon::linear(hidden, weight);
+  if (p.padded() > p.classes)
+    logits = where(less(classes, constant(g, static_cast<double>(p.classes))), logits, constant(g, kNoClass));
+  const Expr hit = equal(classes, target);
+  const auto in_pieces = [&](const Expr& x) { return reshape(x, {rows, p.count, p.length}); };
+  const auto joined = [&](const Expr& x) { return reshape(x, {rows, p.count}); };
+  const Expr pieces = in_pieces(logits), tops = reduce_max(pieces), sums = sum(exp(pieces - tops));
+  const Expr chosen = sum(joined(sum(in_pieces(where(hit, logits, constant(g, 0))))));
+  const Expr top = reduce_max(joined(tops)), lse = top + log(sum(joined(sums) * exp(joined(tops) - top)));
+  const Expr d_logits = cast((exp(logits - lse) - hit) * share, weight.dtype());
+  return {materialize((lse - chosen) * share), tenon::linear(d_logits, transpose(weight)),
+          tenon::linear(transpose(d_logits), transpose(hidden))};
+}
+
+}  // namespace
+
+CrossEntropy cross_entropy(const Expr& hidden, const Expr& weight, const Expr& target, int64_t chunk, int first_stage) {
+  const Shape &h = hidden.shape(), &w = weight.shape();
+  constexpr int64_t kMostClasses = int64_t{1} << 24;  // numbers that f32 tells apart
+  TENON_CHECK(Usage, w.rank() == 2 && h.rank() >= 1 && h[-1] == w[1] && w.numel() > 0 && w[0] <= kMostClasses,
+              "cross_entropy")
+      << "hidden " << h.str() << " and weight " << w.str() << " do not fit: expected [.., D] and [V, D]";
+  TENON_CHECK(Usage, target.dtype() == DType::I32 && h.rows() > 0 && target.shape().numel() == h.rows(),
+              "cross_entropy")
+      << "expected one i32 target for each of " << h.rows() << " rows, got " << name_of(target.dtype())
+      << target.shape().str();
+  TENON_CHECK(Usage, chunk >= 1 && first_stage >= 0, "cross_entropy") << "chunks of " << chunk << " rows";
+  const int64_t rows = h.rows();
+  const Expr targets = reshape(target, {rows, 1}), share = shares(targets);
+  const Pieces pieces(w[0]);
+  const Expr padded = pad(weight, {0, pieces.padded() - w[0], 0, 0});
+  std::vector<Expr> losses, d_hidden;
+  Expr d_weight;
+  int stage = first_stage;
+  for (int64_t begin = 0; begin < rows; begin += chunk, ++stage) {
+    const auto part = [&](const Expr& x) { return slice(x, 0, begin, std::min(begin + chunk, rows)); };
+    const Expr all = cast(reshape(barrier(hidden, stage), {rows, h[-1]}), weight.dtype());
+    const LossOfRows r = of_rows(part(all), padded, part(targets), part(share), pieces);
+    losses.push_back(r.losses);
+    d_hidden.push_back(r.d_hidden);
+    d_weight = d_weight ? d_weight + r.d_weight : r.d_weight;
+  }
+  return {reshape(sum(reshape(concat(losses, 0), {1, rows})), {}), reshape(concat(d_hidden, 0), h),
+          slice(d_weight, 0, 0, w[0])};
+}
+
+}  // namespace tenon::nn

@@ -1,0 +1,103 @@
+// The loss over a large vocabulary: its gradients against finite differences, and what a plan of it holds.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "support/close.h"
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+#include "tenon/expr/oracle.h"
+#include "tenon/nn/loss.h"
+#include "tenon/plan/plan.h"
+
+namespace tenon {
+namespace {
+
+using LossValues = std::map<std::string, std::vector<double>>;
+
+double loss_at(const Expr& loss, const LossValues& values) {
+  return Oracle([&](const Expr& leaf) { return values.at(leaf->attrs.text); }).eval(loss)[0];
+}
+
+TEST(CrossEntropy, AgainstFiniteDifferences) {
+  Graph g;
+  const Expr hidden = input(g, "hidden", DType::F64, {2, 3, 4}), weight = param(g, "weight", DType::F64, {7, 4});
+  const Expr target = input(g, "target", DType::I32, {2, 3});
+  std::mt19937 random(5);
+  std::normal_distribution<double> normal;
+  LossValues values{{"hidden", std::vector<double>(24)}, {"weight", std::vector<double>(28)}};
+  for (auto& [name, v] : values) std::ranges::generate(v, [&] { return normal(random); });
+  values["target"] = {3, -1, 6, 0, 3, -100};
+  for (const int64_t chunk : {1, 4, 6, 100}) {
+    const nn::CrossEntropy c = nn::cross_entropy(hidden, weight, target, chunk);
+    for (const auto& [name, gradient] : {std::pair{"hidden", c.d_hidden}, std::pair{"weight", c.d_weight}}) {
+      const std::vector<double> got =
+          Oracle([&](const Expr& leaf) { return values.at(leaf->attrs.text); }).eval(gradient);
+      std::vector<double> want;
+      for (double& x : values.at(name)) {
+        const double kept = x, h = 1e-5;
+        x = kept + h;
+        const double up = loss_at(c.loss, values);
+        x = kept - h;
+        want.push_back((up - loss_at(c.loss, values)) / (2 * h));
+        x = kept;
+      }
+      EXPECT_TRUE(close(got, want, Tolerance{1e-9, 1e-7})) << name << ", chunks of " << chunk;
+    }
+  }
+  values["target"].assign(6, -1);
+  EXPECT_EQ(loss_at(nn::cross_entropy(hidden, weight, target, 4).loss, values), 0);
+}
+
+// Rows that are reduced in pieces: of equal length, or where nothing near divides a prime number of classes.
+TEST(CrossEntropy, OfManyClasses) {
+  for (const int64_t classes : {16385, 40000, 40009}) {
+    Graph g;
+    const Expr hidden = input(g, "hidden", DType::F64, {2, 1}), weight = param(g, "weight", DType::F64, {classes, 1});
+    const nn::CrossEntropy c = nn::cross_entropy(hidden, weight, input(g, "target", DType::I32, {2}), 1);
+    for (const Expr& e : topological(std::array{c.loss, c.d_hidden, c.d_weight}))
+      if (e->family() == Family::Reduce) {
+        EXPECT_LE(e->in[0].shape()[-1], 16384);
+      }
+    std::mt19937 random(6);
+    std::normal_distribution<double> normal;
+    LossValues values{{"hidden", {1.5, -0.5}}, {"weight", {}}, {"target", {16384, 3}}};
+    for (int64_t i = 0; i < classes; ++i) values["weight"].push_back(normal(random));
+    double want = 0;
+    for (const size_t row : {0u, 1u}) {
+      double total = 0;
+      for (const double w : values["weight"]) total += std::exp(values["hidden"][row] * w);
+      const auto target = static_cast<size_t>(values["target"][row]);
+      want += (std::log(total) - values["hidden"][row] * values["weight"][target]) / 2;
+    }
+    EXPECT_NEAR(loss_at(c.loss, values), want, 1e-9) << classes;
+    EXPECT_EQ(c.d_weight.shape(), weight.shape());
+  }
+}
+
+// 64 rows in chunks of 8: never more than two chunks of logits at a time, whatever is planned in front.
+TEST(CrossEntropy, HoldsNoMoreThanAChunkOrTwo) {
+  Graph g;
+  constexpr int64_t kRows = 64, kClasses = 5000, kWidth = 4, kChunk = 8;
+  const Expr x = input(g, "x", DType::F32, {kRows, kWidth}), w = param(g, "w", DType::F32, {kWidth, kWidth});
+  const Expr target = input(g, "target", DType::I32, {kRows});
+  const nn::CrossEntropy c =
+      nn::cross_entropy(silu(linear(x, w)), param(g, "head", DType::F32, {kClasses, kWidth}), target, kChunk);
+  const Plan plan = make_plan(std::array{Result{"loss", c.loss}, Result{"dh", c.d_hidden}, Result{"dw", c.d_weight}});
+  const int64_t chunk = kChunk * kClasses * 4, gradient = kClasses * kWidth * 4;
+  for (const Buffer& b : plan.buffers) EXPECT_LE(b.bytes, std::max(chunk, gradient)) << b.name;
+  EXPECT_LE(plan.arena_bytes, 2 * chunk + 3 * gradient + 16384) << print_plan(plan);
+}
+
+TEST(CrossEntropy, RefusesWhatDoesNotFit) {
+  Graph g;
+  const Expr hidden = input(g, "hidden", DType::F32, {3, 4}), weight = param(g, "weight", DType::F32, {7, 4});
+  const Expr target = input(g, "target", DType::I32, {3});
+  EXPECT_THROW(nn::cross_entropy(hidden, param(g, "w5", DType::F32, {7, 5}), target, 2), Error);
+  EXPECT_THROW(nn::cross_entropy(hidden, weight, input(g, "t4", DType::I32, {4}), 2), Error);
+  EXPECT_THROW(nn::cross_entropy(hidden, weight, input(g, "tf", DType::F32, {3}), 2), Error);
+  EXPECT_THROW(nn::cross_entropy(hidden, weight, target, 0), Error);
+}
+
+}  // namespace
+}  // namespace tenon
