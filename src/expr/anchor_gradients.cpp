@@ -7,7 +7,6 @@ namespace tenon {
 namespace {
 
 constexpr int64_t kWholeInF32 = int64_t{1} << 24;
-constexpr double kUnseen = -1e30;  // a score whose exponential is 0
 
 // x with `low` and `high` zeros on either side of an axis; fewer than none takes elements away.
 Expr padded(const Expr& x, int axis, int64_t low, int64_t high) {
@@ -67,12 +66,45 @@ Expr filter_gradient(const Node& n, const Expr& g) {
   return reshape(concat(taps, 2), w);
 }
 
-// [rows, keys] where row r is query r % queries: 1 where it sees the key.
-Expr causal_mask(Graph& g, int64_t groups, int64_t queries, int64_t keys) {
-  const int64_t rows = groups * queries;
-  const Expr query = reshape(broadcast(iota(g, queries), {groups, queries}), {rows, 1});
-  return less(iota(g, keys), query + static_cast<double>(keys - queries + 1));
+// Where row r, query r % queries, sees a key: 1 in [rows, keys], or in [B, 1, rows, keys] if each batch entry has a
+// number of keys of its own.
+Expr visible(const Node& n, int64_t rows) {
+  Graph& g = n.in[0].graph();
+  const int64_t queries = n.in[0].shape()[2], all = n.in[1].shape()[2];
+  Expr there = constant(g, static_cast<double>(all));
+  if (n.in.size() == 4) there = cast(n.in[3], DType::F32);
+  if (there.shape().rank() == 1) there = reshape(there, {there.shape()[0], 1, 1, 1});
+  if (!n.attrs.ints[0]) return less(iota(g, all), there);
+  const Expr query = reshape(broadcast(iota(g, queries), {rows / queries, queries}), {rows, 1});
+  return less(iota(g, all), query + there - static_cast<double>(queries - 1));
 }
+
+// The queries that share keys, as rows of one matrix, and their softmax, [B, Hkv, rows, Sk], where they see a key.
+struct AttentionRows {
+  const Node& node;
+  int64_t count = node.in[0].shape()[1] / node.in[1].shape()[1] * node.in[0].shape()[2];
+  Expr queries, p;
+
+  AttentionRows(const Node& n, const Expr& lse) : node(n), queries(by_keys(n.in[0])) {
+    p = exp(linear(queries, n.in[1]) * n.attrs.nums[0] - by_keys(lse));
+  }
+  Expr by_keys(const Expr& x) const {
+    const Shape& k = node.in[1].shape();
+    return reshape(x, {k[0], k[1], count, x.shape()[3]});
+  }
+  Expr seen(const Expr& x) const {
+    if (!node.attrs.ints[0] && node.in.size() == 3) return x;
+    return where(visible(node, count), x, constant(x.graph(), 0));
+  }
+  // Of every operand, from those of the scaled scores; of values and of `keys` none.
+  std::vector<Expr> gradients(const Expr& of_scaled) const {
+    const Expr of_scores = seen(of_scaled) * node.attrs.nums[0];
+    std::vector<Expr> out(node.in.size());
+    out[0] = reshape(linear(of_scores, transpose(node.in[1])), node.in[0].shape());
+    out[1] = linear(transpose(of_scores), transpose(queries));
+    return out;
+  }
+};
 
 }  // namespace
 
@@ -81,20 +113,17 @@ std::vector<Expr> nodes::Conv2d::vjp(const Expr& node, const Expr& g) {
 }
 
 std::vector<Expr> nodes::Attention::vjp(const Expr& node, const Expr& g) {
-  const Expr &q = node->in[0], &k = node->in[1], &v = node->in[2];
-  const Shape &sq = q.shape(), &sk = k.shape();
-  const int64_t groups = sq[1] / sk[1];
-  const auto by_keys = [&](const Expr& x) { return reshape(x, {sk[0], sk[1], groups * sq[2], x.shape()[3]}); };
-  const double scale = node->attrs.nums[0];
-  const Expr queries = by_keys(q), of_result = by_keys(g);
-  Expr scores = linear(queries, k) * scale;
-  if (node->attrs.ints[0])
-    scores = where(causal_mask(g.graph(), groups, sq[2], sk[2]), scores, constant(g.graph(), kUnseen));
-  const Expr top = reduce_max(scores), lse = top + log(sum(exp(scores - top)));
-  const Expr p = exp(scores - lse), of_p = linear(of_result, v);
-  const Expr of_scores = p * (of_p - sum(p * of_p)) * scale;
-  return {reshape(linear(of_scores, transpose(k)), sq), linear(transpose(of_scores), transpose(queries)),
-          linear(transpose(p), transpose(of_result))};
+  const AttentionRows rows(*node, attention_lse(node));
+  const Expr of_result = rows.by_keys(g);
+  const Expr p = rows.seen(rows.p), of_p = linear(of_result, node->in[2]) - rows.by_keys(sum(g * node));
+  std::vector<Expr> out = rows.gradients(p * of_p);
+  out[2] = linear(transpose(p), transpose(of_result));
+  return out;
+}
+
+std::vector<Expr> nodes::AttentionLse::vjp(const Expr& node, const Expr& g) {
+  const AttentionRows rows(*node, node);
+  return rows.gradients(rows.p * rows.by_keys(g));
 }
 
 std::vector<Expr> nodes::Gather::vjp(const Expr& node, const Expr& g) {

@@ -201,7 +201,22 @@ TEST(Gradients, Attention) {
       const Expr q = input(g, "q", DType::F64, {2, 4, 3, 2}), k = input(g, "k", DType::F64, {2, kv_heads, 5, 2}),
                  v = input(g, "v", DType::F64, {2, kv_heads, 5, 3});
       const Expr y = attention(q, k, v, 0.7, causal);
-      EXPECT_EQ(check_gradients(y, testing::random_values(y, -2, 2)).skipped, 0) << print(y);
+      for (const Expr& x : {y, attention_lse(y)})
+        EXPECT_EQ(check_gradients(x, testing::random_values(x, -2, 2)).skipped, 0) << print(x);
+    }
+}
+
+TEST(Gradients, AttentionOverSomeOfTheKeys) {
+  for (const bool causal : {false, true})
+    for (const Shape& counts : {Shape{}, Shape{2}}) {
+      Graph g;
+      const Expr q = input(g, "q", DType::F64, {2, 2, 3, 2}), k = input(g, "k", DType::F64, {2, 1, 6, 2}),
+                 v = input(g, "v", DType::F64, {2, 1, 6, 3});
+      const Expr y = attention(q, k, v, 0.7, causal, input(g, "keys", DType::I32, counts));
+      for (const Expr& x : {y, attention_lse(y)}) {
+        Values values{{"keys", counts.rank() ? std::vector<double>{4, 3} : std::vector<double>{5}}};
+        EXPECT_EQ(check_gradients(x, with_random(values, x)).skipped, 0) << print(x);
+      }
     }
 }
 

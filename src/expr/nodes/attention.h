@@ -63,8 +63,8 @@ struct Attention : Anchor {
         << keys << " keys, expected 0.." << all;
     return static_cast<int64_t>(keys);
   }
-  /// Computes the scores again, with the logarithm of each row's sum of exponentials in place of the row itself:
-  /// p = e^(s - lse). The queries that share keys are rows of one matrix, which sums their gradients in a fixed order.
+  /// Computes the scores again: p = e^(scale q k^T - log-sum-exp), which leaves the forward pass beside its result. The
+  /// queries that share keys are rows of one matrix, which sums their gradients in a fixed order.
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
   /// In place: e^(scale s - top) / total.
   static void softmax(std::span<double> s, double scale) {

@@ -29,6 +29,7 @@ struct AttentionLse : Anchor {
       }
     }
   }
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
   static double log_of_sum(std::span<const double> s, double scale) {
     double top = -INFINITY, total = 0;
     for (const double x : s) top = std::max(top, x * scale);
