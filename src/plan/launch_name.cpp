@@ -1,0 +1,63 @@
+// What a launch is called: by the weights it reads, or by whom it follows.
+#include <algorithm>
+
+#include "tenon/expr/ops.h"
+#include "tenon/plan/partition.h"
+
+namespace tenon {
+namespace {
+
+std::string without_suffix(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string::npos ? name : name.substr(0, dot);
+}
+
+// "a.b.q" + "a.b.k" -> "a.b.q+k"; of many, or of several parents, what they are and where the first one is:
+// "q+k of 32 siblings from a.b"
+std::string joined(const std::vector<std::string>& names) {
+  constexpr size_t kSpelledOut = 4;
+  std::vector<std::string> kinds;
+  for (const std::string& name : names) {
+    std::string kind = name.substr(name.rfind('.') + 1);
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(std::move(kind));
+  }
+  const bool few = names.size() <= kSpelledOut && std::all_of(names.begin(), names.end(), [&](const std::string& n) {
+                     return without_suffix(n) == without_suffix(names[0]);
+                   });
+  std::string out = few ? names[0] : kinds[0];
+  for (size_t i = 1; i < std::min(kinds.size(), kSpelledOut); ++i) out += "+" + kinds[i];
+  if (few) return out;
+  if (kinds.size() > kSpelledOut) out += "+..";
+  return out + " of " + std::to_string(names.size()) + " siblings from " + without_suffix(names[0]);
+}
+
+}  // namespace
+
+std::string Partitioner::launch_name(const Launch& launch) {
+  std::vector<std::string> weights;
+  std::string base;
+  const Expr anchor = anchor_of(launch);
+  if (anchor && !anchor.is<nodes::Attention>()) {
+    for (const Expr& e : topological(std::array{anchor->in[1]}))  // not the scales folded into it
+      if (e.is<nodes::Param>() && e.shape().rank() > 1) weights.push_back(without_suffix(e->attrs.text));
+  } else if (anchor) {
+    for (const Expr& e : topological(std::array{anchor->in[0]}))
+      if (const auto it = launch_of_buffer_.find(e->attrs.text); is_memory_leaf(e) && it != launch_of_buffer_.end())
+        base = without_suffix(it->second) + ".attention";
+  } else {
+    for (const Expr& e : operands_of(launch))
+      if (e.is<nodes::Param>()) weights.push_back(without_suffix(e->attrs.text));
+    weights.resize(std::min<size_t>(weights.size(), 1));
+    if (weights.empty()) base = launch.outputs[0].buffer;
+    if (phase_->rate == Rate::Constant) {
+      base = "constants";
+      weights.clear();
+    }
+  }
+  if (!weights.empty()) base = joined(weights);
+  if (base.empty()) base = launch.skeleton;
+  const int uses = ++name_uses_[base];
+  return uses == 1 ? base : base + "#" + std::to_string(uses);
+}
+
+}  // namespace tenon
