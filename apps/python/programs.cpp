@@ -153,8 +153,8 @@ std::string Program::explain() {
     }
   }
   const PlanKernels made(plan_, WeightStore(device_, nullptr));
-  Explanation e = tenon::explain(plan_, made.memory, plan_of(plan_.name, results_, {}, false).bytes(), measured,
-                                 made.launched());
+  Explanation e =
+      tenon::explain(plan_, made.memory, plan_of(plan_.name, results_, {}, false).bytes(), measured, made.launched());
   for (ExplainedLaunch& l : e.launches) l.seconds.reset();
   e.model = "tenon.fuse";
   e.device = device_->describe();
