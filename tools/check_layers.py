@@ -3,6 +3,7 @@
 
 - A file of src/<layer> includes only "tenon/<layer>/..." and the layers that CMakeLists.txt names behind DEPENDS.
 - A backend's folder includes the backend interface, what that may include, and itself; nobody includes a backend.
+- Nobody includes the inside of a family of models (src/pipelines/families/<name>) but the family itself.
 - Instruction sets and device libraries are named in backends only; getenv is called in src/core/options.cpp only.
 """
 import pathlib
@@ -50,6 +51,13 @@ def check_include(path, line, allowed, backend):
     return None
 
 
+def check_family(path, text):
+    """Includes of a family's folder from outside it."""
+    for family in re.findall(r'^\s*#\s*include\s+"tenon/pipelines/families/([^/"]+)', text, flags=re.M):
+        if not path.startswith(f"src/pipelines/families/{family}/"):
+            yield f"{path}: includes the inside of the family {family}"
+
+
 def check_file(path, closed):
     parts = path.split("/")
     layer = parts[1]
@@ -61,6 +69,7 @@ def check_file(path, closed):
         error = check_include(path, line, closed[layer] | own, backend)
         if error and not line.strip().startswith('#include "tenon/core/options.def"'):
             yield error
+    yield from check_family(path, text)
     code = without_comments(text)
     if path not in OPTIONS:
         if re.search(r"\bgetenv\b", code):
@@ -79,6 +88,7 @@ def main():
         text = without_comments((ROOT / path).read_text(errors="replace")) if (ROOT / path).exists() else ""
         if path.endswith((".h", ".cpp")) and re.search(r"\bgetenv\b", text):
             errors.append(f"{path}: getenv belongs in src/core/options.cpp")
+        errors += check_family(path, text)
     print("\n".join(errors) if errors else f"layers: {len(files)} files, {len(closed)} layers, no include points upward")
     return 1 if errors else 0
 

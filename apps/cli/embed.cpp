@@ -1,4 +1,4 @@
-// tenon embed: features of pictures by a vision transformer.
+// tenon embed: features of pictures.
 #include <sys/resource.h>
 
 #include <iostream>
@@ -14,7 +14,7 @@
 #include "tenon/core/text.h"
 #include "tenon/io/json.h"
 #include "tenon/io/npy.h"
-#include "tenon/pipelines/embedding.h"
+#include "tenon/pipelines/image_embedder.h"
 
 namespace tenon::cli {
 namespace {
@@ -92,17 +92,17 @@ void write_features(AtomicFile& file, const EmbedFlags& f, const std::string& mo
 }
 
 // All files or, where one cannot be written, none.
-void write_outputs(const EmbedFlags& f, const ImageEncoder& encoder, const std::vector<Embedding>& all,
+void write_outputs(const EmbedFlags& f, const ImageEmbedder& embed, const std::vector<Embedding>& all,
                    const std::vector<fs::path>& pictures) {
   std::list<AtomicFile> files;
-  write_features(files.emplace_back(f.output, overwrite(f)), f, encoder.name(), all);
+  write_features(files.emplace_back(f.output, overwrite(f)), f, embed.name(), all);
   const Embedding& first = all[0];
   if (!f.patches.empty())
     write_npy(files.emplace_back(f.patches, overwrite(f)),
               {static_cast<int64_t>(all.size()), first.rows, first.columns, static_cast<int64_t>(first.feature.size())},
               concatenated(all, &Embedding::patches));
   if (!pictures.empty()) {
-    const std::vector<Image> drawn = principal_components(all, encoder.config().patch);
+    const std::vector<Image> drawn = principal_components(all, embed.patch_side());
     for (size_t i = 0; i < drawn.size(); ++i) files.emplace_back(pictures[i], overwrite(f)).write(encode_png(drawn[i]));
   }
   for (AtomicFile& file : files) file.sync();
@@ -110,7 +110,7 @@ void write_outputs(const EmbedFlags& f, const ImageEncoder& encoder, const std::
 }
 
 // One line a picture as JSON, else the paths of what was written.
-void print(const EmbedFlags& f, const ImageEmbedding& embed, const std::vector<Embedding>& all,
+void print(const EmbedFlags& f, const ImageEmbedder& embed, const std::vector<Embedding>& all,
            const std::vector<fs::path>& pictures, bool json) {
   if (!json) {
     std::cout << escaped(f.output) << "\n";
@@ -142,22 +142,22 @@ int run(EmbedFlags f, const Common& common) {
   f.options.fold_scales = !folding_is_off(f.no_fold);
   std::vector<Image> images;
   for (const std::string& path : f.images) images.push_back(read_image(path));
-  ImageEmbedding embed(ImageEncoder::open(f.model), f.options);
-  spdlog::info("{}: {} pictures, {} preprocessing, {}x{}, {}, {}", embed.encoder().name(), images.size(),
-               embed.preprocessing().kind, embed.preprocessing().crop, embed.preprocessing().crop,
-               name_of(embed.type()), embed.backend().describe());
-  const std::vector<Embedding> all = embed(images);
+  const std::unique_ptr<ImageEmbedder> model = open_as<ImageEmbedder>(f.model, f.options);
+  const ImagePreprocessing& seen = model->preprocessing();
+  spdlog::info("{}: {} pictures, {} preprocessing, {}x{}, {}, {}", model->name(), images.size(), seen.kind, seen.crop,
+               seen.crop, name_of(model->type()), model->backend().describe());
+  const std::vector<Embedding> all = (*model)(images);
   check_stop();
-  write_outputs(f, embed.encoder(), all, pictures);
-  print(f, embed, all, pictures, common.json);
+  write_outputs(f, *model, all, pictures);
+  print(f, *model, all, pictures, common.json);
   return 0;
 }
 
 Action declare_embed(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<EmbedFlags>();
   app.add_option("IMAGE", f->images, "PNG or JPEG files")->required();
-  offer(app.add_option("-m,--model", f->model, "folder or .safetensors file of a vision transformer, or random:NAME"),
-        random_models("image encoder"), Beside::Files)
+  offer(app.add_option("-m,--model", f->model, "folder or .safetensors file of a model that embeds, or random:NAME"),
+        random_models(ImageEmbedder::kAbility), Beside::Files)
       ->required();
   app.add_option("-o,--output", f->output, "features, one row a picture: a .npy or .json file")->capture_default_str();
   app.add_option("--patches", f->patches, "features of the patches [pictures, rows, columns, width]: a .npy file");
@@ -178,7 +178,7 @@ Action declare_embed(CLI::App& app, const Common& common) {
   return [f, &common] { return run(*f, common); };
 }
 
-const RegisterVerb kEmbed{{"embed", "features of pictures by a vision transformer", declare_embed}};
+const RegisterVerb kEmbed{{"embed", "features of pictures", declare_embed}};
 
 }  // namespace
 }  // namespace tenon::cli

@@ -1,7 +1,7 @@
 #include "folders.h"
 
 #include "tenon/core/error.h"
-#include "tenon/pipelines/model.h"
+#include "tenon/pipelines/model_files.h"
 
 namespace tenon::cli {
 

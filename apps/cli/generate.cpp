@@ -13,9 +13,10 @@
 #include "tenon/core/utf8.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
+#include "tenon/io/prompt_weights.h"
 #include "tenon/io/random.h"
+#include "tenon/pipelines/image_generator.h"
 #include "tenon/pipelines/picture_text.h"
-#include "tenon/pipelines/text_to_image.h"
 #include "version.h"
 #include "vocabulary.h"
 
@@ -133,18 +134,17 @@ int run(const GenerateFlags& f, const Common& common) {
   if (!f.type.empty()) options.type = parse_type(f.type);
   options.fusion = !fusion_is_off(f.no_fusion);
   options.keep_networks = f.batch_count > 1;
-  const auto model = Model::open(f.model);
-  TextToImage pipeline(model, options);
-  request = pipeline.complete(std::move(request));
-  for (const std::string& warning : pipeline.warnings(request, "tenon generate --help")) spdlog::warn("{}", warning);
-  pipeline.check_fits(request);
+  const std::unique_ptr<ImageGenerator> model = open_as<ImageGenerator>(f.model, options);
+  request = model->complete(std::move(request));
+  for (const std::string& warning : model->warnings(request, "tenon generate --help")) spdlog::warn("{}", warning);
+  model->check_fits(request);
   if (request.init && request.init->scaled_from)
     spdlog::info("{}: {}x{}, brought to {}x{} ({})", f.init, request.init->scaled_from->first,
                  request.init->scaled_from->second, request.width, request.height, f.resize_mode);
   spdlog::info("{}: {}x{}, {} {} of {}{}, guidance {}, seed {}, {}", model->name(), request.width, request.height,
                request.steps, request.steps == 1 ? "step" : "steps", request.sampler,
                request.scheduler.karras.value_or(false) ? " (karras)" : "", request.cfg_scale, request.seed,
-               pipeline.backend().describe());
+               model->backend().describe());
   const ModelText about = f.no_metadata ? ModelText{} : model_text(*model);
   for (int b = 0; b < f.batch_count; ++b) {
     check_stop();
@@ -153,7 +153,7 @@ int run(const GenerateFlags& f, const Common& common) {
     ImageResult result;
     {
       ProgressBar bar("step", common.quiet);
-      result = pipeline.generate(one, [&bar](const Progress& p) { bar.step(p.step, p.steps, p.seconds); });
+      result = model->generate(one, [&bar](const Progress& p) { bar.step(p.step, p.steps, p.seconds); });
     }
     write_batch(f, common, result, about, names, static_cast<size_t>(b) * static_cast<size_t>(f.batch_size));
   }

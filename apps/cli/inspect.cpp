@@ -7,8 +7,9 @@
 #include "tenon/explain/explanation.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
-#include "tenon/pipelines/family.h"
-#include "tenon/pipelines/image_encoder.h"
+#include "tenon/pipelines/model_files.h"
+#include "tenon/pipelines/model_parts.h"
+#include "tenon/pipelines/model_report.h"
 #include "verb.h"
 
 namespace tenon::cli {
@@ -59,64 +60,21 @@ ordered_json inspect_random(const std::string& name) {
   return out;
 }
 
-// The one network of an image encoder, by timm's names.
-ordered_json inspect_encoder(const fs::path& path) {
-  const auto encoder = ImageEncoder::open(path.string());
-  const VitConfig& c = encoder->config();
-  static constexpr const char* kLayouts[] = {"timm", "original", "transformers"};
-  const std::string architecture = "vision transformer, width " + std::to_string(c.width) + ", " +
-                                   std::to_string(c.depth) + " blocks, patch " + std::to_string(c.patch) +
-                                   (c.gated ? ", SwiGLU" : ", GELU") +
-                                   (c.registers ? ", " + std::to_string(c.registers) + " registers" : "");
-  ordered_json out{{"model", path.string()},
-                   {"kind", std::string("image encoder, ") + kLayouts[static_cast<int>(c.source)] + " layout"},
-                   {"architecture", architecture}};
-  Component all;
-  for (const auto& [stored, view] : encoder->checkpoint()->tensors) {
-    const std::string timm = vit_name(stored);
-    if (timm.empty())
-      all.ignored.push_back(stored);
-    else
-      all.tensors.emplace(timm, view);
-  }
-  all.name = "encoder";
-  all.files = {path};
-  out["components"]["encoder"] = component_json(all);
-  out["components"]["encoder"].update(report_json(check_weights(encoder->shapes(), shapes_of(all))));
-  out["usable"] = true;
-  return out;
-}
-
 ordered_json inspect_checkpoint(const fs::path& path) {
-  if (ImageEncoder::reads(path)) return inspect_encoder(path);
-  const Checkpoint checkpoint = Checkpoint::open(path);
-  static constexpr const char* kKinds[] = {"diffusers folder", "single file", "component file"};
-  ordered_json out{{"model", path.string()},
-                   {"kind", kKinds[static_cast<int>(checkpoint.kind())]},
-                   {"architecture", name_of(checkpoint.architecture())},
-                   {"tokenizer", checkpoint.tokenizer() ? checkpoint.tokenizer()->string() : ""}};
-  for (const auto& [name, component] : checkpoint.components()) out["components"][name] = component_json(component);
-  out["unexpected"] = checkpoint.unexpected();
-  out["ignored"] = checkpoint.ignored();
-  bool usable = true;
-  try {
-    checkpoint.require_stable_diffusion_1();
-    const StableDiffusionConfig config = stable_diffusion_config(checkpoint);
-    for (const auto& [name, report] : check_checkpoint(checkpoint, config)) {
-      out["components"][name].update(report_json(report));
-      usable = usable && report.usable();
-    }
-    out["missing_components"] = ordered_json::array();
-    for (const auto& [name, shapes] : expected_weights(config))
-      if (!checkpoint.has(name)) out["missing_components"].push_back(name);
-    // A file of one network is all that it claims to be; a whole model is not usable without one of them.
-    usable = usable && (checkpoint.kind() == CheckpointKind::ComponentFile || out["missing_components"].empty());
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::Model) throw;
-    out["problem"] = e.what();
-    usable = false;
-  }
-  out["usable"] = usable;
+  const ModelFamily& family = family_of(path.string());
+  TENON_CHECK(Model, family.inspect, path.string())
+      << "is of the family '" << family.name << "', whose files cannot be looked at";
+  const ModelReport report = family.inspect(path);
+  ordered_json out{{"model", path.string()}, {"kind", report.kind}, {"architecture", report.architecture}};
+  if (report.tokenizer) out["tokenizer"] = *report.tokenizer;
+  for (const auto& [name, component] : report.components) out["components"][name] = component_json(component);
+  for (const auto& [name, differences] : report.differences) out["components"][name].update(report_json(differences));
+  out["unexpected"] = report.unexpected;
+  out["ignored"] = report.ignored;
+  out["missing_components"] = report.missing_components;
+  out["notes"] = report.notes;
+  if (!report.problem.empty()) out["problem"] = report.problem;
+  out["usable"] = report.usable;
   return out;
 }
 
@@ -148,10 +106,8 @@ void print_text(const ordered_json& all, size_t limit) {
       for (const char* key : {"missing", "wrong_shape", "unexpected", "unsupported", "ignored"})
         print_names(c, key, limit);
     }
-  if (all.contains("tokenizer") && all["tokenizer"].get<std::string>().empty())
-    std::cout
-        << "  no tokenizer of its own: CLIP's is used if its vocabulary is CLIP's, else a folder tokenizer/ beside the "
-           "components is needed\n";
+  if (all.contains("notes"))
+    for (const auto& note : all["notes"]) std::cout << "  " << escaped(note.get<std::string>()) << "\n";
   for (const char* key : {"missing_components", "unexpected", "ignored"}) print_names(all, key, limit);
   if (all.contains("problem")) std::cout << "problem: " << all["problem"].get<std::string>() << "\n";
   std::cout << (all["usable"].get<bool>() ? "usable" : "not usable") << "\n";
@@ -176,7 +132,7 @@ Action declare_inspect(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<Flags>();
   offer(app.add_option("MODEL,-m,--model", flags->model,
                        "folder, .safetensors file or random:NAME (default: the embedded model)"),
-        random_models(), Beside::Files);
+        random_models(ModelParts::kAbility), Beside::Files);
   app.add_option("--names", flags->limit, "names shown of each list")->transform(whole_number())->capture_default_str();
   return [flags, &common] { return run(flags->model, flags->limit, common); };
 }

@@ -6,17 +6,34 @@
 #include "tenon/core/options.h"
 #include "tenon/core/similar.h"
 #include "tenon/io/image.h"
+#include "tenon/pipelines/random_weights.h"
 
 namespace tenon::cli {
+namespace {
+
+// Parts of a model of each family, and "all".
+std::vector<std::string> part_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> out{"all"};
+    for (const ModelFamily* family : families_that(ModelParts::kAbility))
+      if (const Presets presets = family->presets(); !presets.empty())
+        for (const std::string& part : open_parts(std::string(kRandomModel) + presets.front().first)->parts())
+          if (std::ranges::find(out, part) == out.end()) out.push_back(part);
+    return out;
+  }();
+  return names;
+}
+
+}  // namespace
 
 void PartFlags::declare(CLI::App& app, const std::string& default_part) {
   part = default_part;
   const CLI::Range side(int64_t{1}, kMaxImageSide);
   offer(app.add_option("-m,--model", spec, "folder, .safetensors file or random:NAME (default: the embedded model)"),
-        random_models(), Beside::Files);
+        random_models(ModelParts::kAbility), Beside::Files);
   offer(app.add_option("--part", part,
                        "network, or all (default: " + (default_part.empty() ? "the main one" : default_part) + ")"),
-        {"all", "text", "unet", "vae-decode", "vae-encode", "encoder"});
+        part_names());
   app.add_option("-W,--width", request.width, "pixels (default: the model's)")->transform(whole_number())->check(side);
   app.add_option("-H,--height", request.height, "pixels (default: the model's)")
       ->transform(whole_number())

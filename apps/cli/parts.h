@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tenon/pipelines/family.h"
+#include "tenon/pipelines/model_parts.h"
 #include "verb.h"
 
 namespace tenon::cli {

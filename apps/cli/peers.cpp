@@ -14,6 +14,7 @@
 #include "tenon/core/options.h"
 #include "tenon/core/stop.h"
 #include "tenon/io/json.h"
+#include "tenon/io/safetensors.h"
 
 extern char** environ;
 

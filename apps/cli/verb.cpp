@@ -13,7 +13,6 @@
 #include "tenon/core/similar.h"
 #include "tenon/core/text.h"
 #include "tenon/io/json.h"
-#include "tenon/pipelines/family.h"
 #include "tenon/pipelines/random_weights.h"
 
 namespace tenon::cli {
@@ -33,6 +32,22 @@ int number_or_minus_one(const std::string& text) {
   int value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() ? value : -1;
+}
+
+// Backends and, behind them, further devices of those that have several: "cuda:1", ..
+std::vector<std::string> device_names(const BackendOptions& options) {
+  std::vector<std::string> names = backend_names();
+  const size_t backends = names.size();
+  for (size_t i = 0; i < backends; ++i) try {
+      for (int ordinal = 1;; ++ordinal) {
+        const std::string name = names[i] + ":" + std::to_string(ordinal);
+        make_backend(name, options);
+        names.push_back(name);
+      }
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::Device) throw;  // there are no more
+    }
+  return names;
 }
 }  // namespace
 
@@ -69,10 +84,10 @@ std::string Common::device_name() const {
       spdlog::info("device {}: {} (another one: --device, see --list-devices)", chosen.name, chosen.device);
     return automatic = chosen.name;
   }
-  const std::vector<std::string> names = backend_names();
   const int number = number_or_minus_one(device);
-  const bool known = number >= 0 && number < static_cast<int>(names.size());
-  return known ? names[static_cast<size_t>(number)] : device;
+  std::vector<std::string> names = backend_names();
+  if (number >= static_cast<int>(names.size())) names = device_names(backend_options());
+  return number >= 0 && number < static_cast<int>(names.size()) ? names[static_cast<size_t>(number)] : device;
 }
 
 std::shared_ptr<Backend> Common::backend() const { return make_backend(device_name(), backend_options()); }
@@ -112,11 +127,10 @@ Offer offered(const CLI::Option* option) {
   return found == offers().end() ? Offer{} : found->second;
 }
 
-std::vector<std::string> random_models(const std::string& family) {
+std::vector<std::string> random_models(const AbilityName& ability) {
   std::vector<std::string> out;
-  for (const ModelFamily* f : model_families())
-    if (family.empty() || f->name == family)
-      for (const auto& [name, about] : f->presets()) out.push_back(std::string(kRandomModel) + name);
+  for (const ModelFamily* f : families_that(ability))
+    for (const auto& [name, about] : f->presets()) out.push_back(std::string(kRandomModel) + name);
   return out;
 }
 
@@ -133,7 +147,7 @@ CLI::Validator guidance_scale() {
 std::string list_devices(const Common& common) {
   std::string out;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const std::string& name : backend_names()) {
+  for (const std::string& name : device_names(common.backend_options())) {
     std::string about;
     try {
       about = make_backend(name, common.backend_options())->describe();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tenon/backend/backend.h"
+#include "tenon/pipelines/family.h"
 
 namespace tenon::cli {
 
@@ -60,8 +61,8 @@ CLI::Option* offer(CLI::Option* option, std::vector<std::string> values, Beside 
 CLI::Option* only(CLI::Option* option, std::vector<std::string> values);
 /// What offer() said of an option; no values if it said nothing.
 Offer offered(const CLI::Option* option);
-/// Names for -m of models that are made in memory, of one family or all: "random:sd15", ..
-std::vector<std::string> random_models(const std::string& family = {});
+/// Names for -m of models that are made in memory and can do this: "random:sd15", ..
+std::vector<std::string> random_models(const AbilityName& ability);
 /// For `check` of --cfg-scale: a finite number, 0 or more. (To CLI11 "nan" is a number, and in every range.)
 CLI::Validator guidance_scale();
 

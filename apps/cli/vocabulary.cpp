@@ -4,7 +4,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/io/json.h"
-#include "tenon/pipelines/model.h"
+#include "tenon/pipelines/model_files.h"
 
 namespace tenon::cli {
 

@@ -1,10 +1,10 @@
-// Features of pictures, and which class a model is for.
+// Features of pictures, and what a model can do.
 #include <cstring>
 
 #include "interrupt.h"
 #include "tenon/core/error.h"
-#include "tenon/pipelines/embedding.h"
 #include "tenon/pipelines/family.h"
+#include "tenon/pipelines/image_embedder.h"
 
 namespace tenon::python {
 namespace {
@@ -41,17 +41,17 @@ Features array_of(std::vector<float> values, const std::vector<size_t>& shape) {
   return {kept.release()->data(), shape.size(), shape.data(), owner};
 }
 
-// An ImageEmbedding for whatever was chosen last: another choice prepares the network anew, from the same files.
+// An ImageEmbedder for whatever was chosen last: another choice prepares the network anew, from the same files.
 class Encoder {
  public:
   Encoder(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
           bool fusion) {
-    encoder_ = Interrupt::run([&] { return ImageEncoder::open(spec.string()); });
     options_.device = device;
     options_.threads = threads;
     if (!dtype.empty()) options_.type = parse_dtype(dtype);
     options_.fusion = fusion;
-    choose({});
+    embedding_ = Interrupt::run([&] { return open_as<ImageEmbedder>(spec.string(), options_); });
+    name_ = embedding_->name();
     description_ = embedding_->backend().describe();
     type_ = embedding_->type();
   }
@@ -75,28 +75,27 @@ class Encoder {
     return nb::make_tuple(array_of(std::move(features), {images.size(), width}), array_of(std::move(patches), shape));
   }
 
-  const std::string& name() const { return encoder_->name(); }
+  const std::string& name() const { return name_; }
   std::string device() const { return description_; }
   std::string dtype() const { return std::string(name_of(type_)); }
 
  private:
   void choose(const Choice& choice) {
-    if (embedding_ && choice == choice_) return;
+    if (choice == choice_) return;
     EmbeddingOptions options = options_;
     options.preprocessing = choice.preprocessing;
     options.side = choice.side;
     options.batch = choice.batch;
-    auto made = std::make_unique<ImageEmbedding>(encoder_, options);  // a bad choice leaves the last one in place
+    auto made = embedding_->with(options);  // a bad choice leaves the last one in place
     embedding_ = std::move(made);
     choice_ = choice;
   }
 
   Turns turns_;
-  std::shared_ptr<const ImageEncoder> encoder_;
   EmbeddingOptions options_;
   Choice choice_;
-  std::unique_ptr<ImageEmbedding> embedding_;
-  std::string description_;
+  std::unique_ptr<ImageEmbedder> embedding_;
+  std::string name_, description_;
   DType type_ = DType::F32;
 };
 
@@ -118,8 +117,13 @@ void bind_encoder(nb::module_& m) {
       .def_prop_ro("device", &Encoder::device)
       .def_prop_ro("dtype", &Encoder::dtype);
   m.def(
-      "model_family", [](const std::filesystem::path& spec) { return family_of(spec.string()).name; }, nb::arg("spec"),
-      "Which kind of model `spec` names; raises what opening it would raise for what is none.");
+      "model_abilities",
+      [](const std::filesystem::path& spec) {
+        std::vector<std::string> verbs;
+        for (const Ability& a : family_of(spec.string()).abilities) verbs.emplace_back(a.name.verb);
+        return verbs;
+      },
+      nb::arg("spec"), "Verbs of what the model can do; raises what opening it would raise for what is none.");
 }
 
 }  // namespace tenon::python

@@ -6,6 +6,7 @@
 #include "interrupt.h"
 #include "tenon/core/error.h"
 #include "tenon/io/random.h"
+#include "tenon/pipelines/model_files.h"
 #include "tenon/pipelines/picture_text.h"
 
 namespace tenon::python {
@@ -25,7 +26,7 @@ class ImagePipeline {
     if (!dtype.empty()) options.type = parse_dtype(dtype);
     options.fusion = fusion;
     options.keep_networks = true;
-    pipeline_ = Interrupt::run([&] { return std::make_unique<TextToImage>(Model::open(spec.string()), options); });
+    pipeline_ = Interrupt::run([&] { return open_as<ImageGenerator>(spec.string(), options); });
   }
 
   ImageResult generate(const ImageRequest& request, const OnStep& on_step) {
@@ -44,12 +45,12 @@ class ImagePipeline {
     if (!about_)
       about_ = Interrupt::run([&] {
         const auto turn = turns_.wait();
-        return model_text(pipeline_->model());
+        return model_text(*pipeline_);
       });
     return picture_text(result, i, *about_, {TENON_VERSION, ""});
   }
 
-  const Model& model() const { return pipeline_->model(); }
+  const ImageGenerator& model() const { return *pipeline_; }
   std::vector<std::string> warnings(const ImageRequest& request) const {
     return pipeline_->warnings(pipeline_->complete(request), "pipe.known_words");
   }
@@ -59,15 +60,13 @@ class ImagePipeline {
  private:
   Turns turns_;
   std::atomic<std::thread::id> drawing_{};  // the thread whose turn it is
-  std::unique_ptr<TextToImage> pipeline_;
+  std::unique_ptr<ImageGenerator> pipeline_;
   std::optional<ModelText> about_;
 };
 
-// [batch, channels, H/8, W/8]
-nb::tuple latent_shape(const ImagePipeline& pipeline, const ImageRequest& request, size_t values) {
-  const int64_t factor = pipeline.model().config().vae.downsampling();
-  const int64_t height = request.height / factor, width = request.width / factor;
-  return nb::make_tuple(request.batch, static_cast<int64_t>(values) / (request.batch * height * width), height, width);
+nb::tuple latent_shape(const ImagePipeline& pipeline, const ImageRequest& request) {
+  const Shape s = pipeline.model().latent_shape(request);
+  return nb::make_tuple(s[0], s[1], s[2], s[3]);
 }
 
 nb::dict run(ImagePipeline& pipeline, const ImageRequest& asked, const nb::object& on_step, bool with_texts) {
@@ -77,7 +76,7 @@ nb::dict run(ImagePipeline& pipeline, const ImageRequest& asked, const nb::objec
     call = [&](const Progress& p) {
       const nb::gil_scoped_acquire gil;
       const nb::object changed =
-          on_step(p.step - 1, p.timestep, latent_shape(pipeline, request, p.latents.size()),
+          on_step(p.step - 1, p.timestep, latent_shape(pipeline, request),
                   nb::bytes(reinterpret_cast<const char*>(p.latents.data()), p.latents.size_bytes()));
       if (changed.is_none()) return;
       const nb::bytes values = nb::cast<nb::bytes>(changed);
@@ -99,7 +98,7 @@ nb::dict run(ImagePipeline& pipeline, const ImageRequest& asked, const nb::objec
   out["texts"] = texts;
   out["latents"] =
       nb::bytes(reinterpret_cast<const char*>(result.latents.data()), result.latents.size() * sizeof(float));
-  out["latent_shape"] = latent_shape(pipeline, result.request, result.latents.size());
+  out["latent_shape"] = latent_shape(pipeline, result.request);
   out["seeds"] = nb::cast(result.seeds);
   out["timesteps"] = nb::cast(result.timesteps);
   out["width"] = result.request.width;

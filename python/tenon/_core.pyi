@@ -231,9 +231,9 @@ class ImageEncoder:
     @property
     def dtype(self) -> str: ...
 
-def model_family(spec: str | os.PathLike) -> str:
+def model_abilities(spec: str | os.PathLike) -> list[str]:
     """
-    Which kind of model `spec` names; raises what opening it would raise for what is none.
+    Verbs of what the model can do; raises what opening it would raise for what is none.
     """
 
 def lion_step(params: object, exp_avgs: object, grads: object, masters: object | None, lr: float, beta1: float, beta2: float, weight_decay: float, maximize: bool, non_finite: str) -> None: ...

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _checks, _core, _dtypes
 from ._checks import whole
-from ._errors import UsageError
+from ._errors import ModelError, UsageError
 from ._pictures import check_mode, check_sides, is_array, is_pil, need_numpy, shape_text
 from .pipeline import Pipeline
 
@@ -137,11 +137,8 @@ class ImageEncoder:
         return f"<tenon.ImageEncoder {self.name} in {self.dtype} on {self.device}>"
 
 
-# By the engine's name of a family of models.
-_CLASSES: dict[str, type[ImageEncoder] | type[Pipeline]] = {
-    "image encoder": ImageEncoder,
-    "stable diffusion": Pipeline,
-}
+# By the engine's name of what a model can do.
+_CLASSES: dict[str, type[ImageEncoder] | type[Pipeline]] = {"embed": ImageEncoder, "generate": Pipeline}
 
 
 def load(
@@ -153,7 +150,7 @@ def load(
     fusion: bool = True,
 ) -> ImageEncoder | Pipeline:
     """Opens a model of whatever kind: a folder, a .safetensors file or "random:NAME". The weights say what it is: an
-    ImageEncoder for a vision transformer, a Pipeline for Stable Diffusion. `device`: "cpu" (None too) or "cuda". The
+    ImageEncoder for what makes features of pictures, a Pipeline for what draws. `device`: "cpu" (None too) or "cuda". The
     rest as ImageEncoder.from_pretrained. Raises ModelError for what is neither, or is not there."""
     if not isinstance(spec, (str, bytes, os.PathLike)):
         raise TypeError(f"spec: expected a path or random:NAME, got {type(spec).__name__}")
@@ -162,5 +159,8 @@ def load(
     path = os.fspath(spec)
     if not path:
         raise UsageError("spec: expected a path or random:NAME, got an empty string", "spec")
-    kind = _CLASSES[_core.model_family(path)]
+    abilities = _core.model_abilities(path)
+    kind = next((_CLASSES[a] for a in abilities if a in _CLASSES), None)
+    if kind is None:
+        raise ModelError(f"spec: {path!r} can {' and '.join(abilities) or 'do nothing'}; expected {' or '.join(_CLASSES)}", "spec")
     return kind.from_pretrained(path, device=device or "cpu", dtype=dtype, threads=threads, fusion=fusion)

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 #include "tenon/backend/backend.h"
@@ -18,6 +19,17 @@ std::map<std::string, Registered>& registry() {
 }
 
 bool is_any_gpu(const std::string& name) { return name == "gpu" || name == "GPU"; }
+
+// "cuda:1" as a backend and the number of its device. The number is -1 where there is none, or it is malformed.
+std::pair<std::string, int> with_ordinal(const std::string& name) {
+  const size_t colon = name.rfind(':');
+  if (colon == std::string::npos) return {name, -1};
+  int ordinal = -1;
+  const char *begin = name.data() + colon + 1, *end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(begin, end, ordinal);
+  const bool number = begin != end && *begin != '-' && error == std::errc() && rest == end;
+  return {number ? name.substr(0, colon) : name, number ? ordinal : -1};
+}
 
 // For what names no backend but a kind of device: the backend whose device has to be looked for.
 std::string hint_of_a_gpu() {
@@ -64,8 +76,16 @@ ChosenBackend choose_backend() {
 
 std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOptions& options) {
   if (name == kAutomaticDevice) return make_backend(choose_backend().name, options);
-  const auto it = registry().find(name);
-  if (it != registry().end()) return it->second.make(options);
+  const auto [plain, ordinal] = with_ordinal(name);
+  const auto it = registry().find(plain);
+  if (it != registry().end() && ordinal < 0) return it->second.make(options);
+  if (it != registry().end()) {
+    TENON_CHECK(Device, ordinal == 0 || it->second.automatic.look, "device")
+        << "no device " << ordinal << " of '" << plain << "', which is one";
+    BackendOptions numbered = options;
+    numbered.ordinal = ordinal;
+    return it->second.make(numbered);
+  }
   std::vector<std::string> known = backend_names();
   std::string list(kAutomaticDevice);
   for (const std::string& n : known) list += ", " + n;

@@ -29,9 +29,6 @@ struct TokenWindow {
   int64_t text_tokens = 0;  ///< ids between start and end
 };
 
-/// Bytes of a prompt: 65,536 make up to 874 windows, which every step then attends to.
-inline constexpr size_t kMaxPromptBytes = 1 << 16;
-
 class ClipTokenizer {
  public:
   /// From the two files of a tokenizer folder. The start and end tokens are "<|startoftext|>" and "<|endoftext|>" of

@@ -1,10 +1,14 @@
 // Emphasis in prompts, as AUTOMATIC1111's web UI writes it.
 #pragma once
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace tenon {
+
+/// Bytes of a prompt: 65,536 make up to 874 windows of CLIP's, which every step then attends to.
+inline constexpr size_t kMaxPromptBytes = 1 << 16;
 
 /// A stretch of a prompt and its weight.
 struct WeightedText {

@@ -1,17 +1,19 @@
 #include "tenon/pipelines/family.h"
 
 #include <algorithm>
+#include <deque>
 
 #include "tenon/core/error.h"
-#include "tenon/core/similar.h"
+#include "tenon/core/text.h"
 #include "tenon/models/registry.h"
+#include "tenon/pipelines/model_files.h"
 #include "tenon/pipelines/random_weights.h"
 
 namespace tenon {
 namespace {
 
-std::vector<ModelFamily>& registry() {
-  static std::vector<ModelFamily> all;
+std::deque<ModelFamily>& registry() {
+  static std::deque<ModelFamily> all;  // who holds one keeps it
   return all;
 }
 
@@ -25,6 +27,10 @@ const ModelFamily& family_of_preset(const std::string& name) {
   refuse_preset(name, known);
 }
 
+bool has(const ModelFamily& family, const AbilityName& wanted) {
+  return std::ranges::any_of(family.abilities, [&](const Ability& a) { return a.name.verb == wanted.verb; });
+}
+
 }  // namespace
 
 RegisterFamily::RegisterFamily(ModelFamily family) { registry().push_back(std::move(family)); }
@@ -36,16 +42,10 @@ std::vector<const ModelFamily*> model_families() {
   return out;
 }
 
-std::vector<std::string> ModelParts::parts_named(const std::string& part) const {
-  std::vector<std::string> all = parts();
-  if (part.empty()) return {default_part()};
-  if (part == "all") return all;
-  if (std::ranges::find(all, part) != all.end()) return {part};
-  std::string known = "all";
-  for (const std::string& p : all) known += ", " + p;
-  all.emplace_back("all");
-  throw Error(ErrorKind::Usage, "--part", "'" + part + "' is no part of " + name() + "; its parts are " + known,
-              did_you_mean(part, all));
+std::vector<const ModelFamily*> families_that(const AbilityName& ability) {
+  std::vector<const ModelFamily*> out = model_families();
+  std::erase_if(out, [&](const ModelFamily* f) { return !has(*f, ability); });
+  return out;
 }
 
 const ModelFamily& family_of(const std::string& spec) {
@@ -54,10 +54,23 @@ const ModelFamily& family_of(const std::string& spec) {
   for (const ModelFamily* f : model_families())
     if (f->reads && f->reads(path)) return *f;
   for (const ModelFamily* f : model_families())
-    if (!f->reads) return *f;
+    if (f->last_resort) return *f;
   throw Error(ErrorKind::Model, path.string(), "is no model of a known kind");
 }
 
-std::shared_ptr<const ModelParts> open_parts(const std::string& spec) { return family_of(spec).open(spec); }
+void refuse_ability(const ModelFamily& family, const std::string& spec, const AbilityName& wanted) {
+  const bool preset = spec.starts_with(kRandomModel);
+  std::vector<std::string> can, others;
+  for (const Ability& a : family.abilities)
+    can.push_back(std::string(a.name.words) + " (" + std::string(a.name.verb) + ")");
+  for (const ModelFamily* f : families_that(wanted)) {
+    if (!preset) others.push_back(f->name);
+    for (const auto& [name, about] : preset ? f->presets() : Presets()) others.push_back(name);
+  }
+  throw Error(preset ? ErrorKind::Usage : ErrorKind::Model, preset || spec.empty() ? "model" : spec,
+              (preset ? shown(spec) + " is" : "is") + " of the family '" + family.name + "', which cannot " +
+                  std::string(wanted.words) + "; it can " + (can.empty() ? "do nothing" : joined(can)),
+              others.empty() ? "" : "these can: " + joined(others));
+}
 
 }  // namespace tenon

@@ -1,59 +1,55 @@
-// Models as the verbs that look at single networks see them: named parts, each with a plan and weights, whatever the
-// model is for. A family (latent diffusion, image encoders, ..) is one file in families/ that registers itself.
+// Families of models by what they can do. A family (Stable Diffusion, image encoders, ..) is a folder of families/ that
+// registers itself; whoever needs a model asks for an ability (ImageGenerator, ImageEmbedder, ModelParts, ..) and names
+// no family.
 #pragma once
+#include <any>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "tenon/pipelines/networks.h"
-
 namespace tenon {
 
-/// What a caller asks of a part; what is not given is the model's own.
-struct PartRequest {
-  int64_t batch = 1;
-  int64_t width = 0, height = 0;  ///< pixels; 0: the model's
-  int steps = 0;                  ///< of a schedule; 0: the model's
-  double cfg_scale = -1;          ///< below 0: the model's
+struct ModelReport;
+
+/// What messages and scripts call an ability.
+struct AbilityName {
+  std::string_view verb;   ///< that asks for it: "generate"
+  std::string_view words;  ///< of a model that can: "draw pictures"
 };
 
-/// A model taken apart into its networks.
-class ModelParts {
- public:
-  virtual ~ModelParts() = default;
-  /// As it was asked for: "random:sd15", or the folder's name.
-  virtual std::string name() const = 0;
-  /// Names for --part, and the one that is meant where none is given.
-  virtual std::vector<std::string> parts() const = 0;
-  virtual std::string default_part() const { return parts().front(); }
-  /// "512x512 batch 2": what a run of the part works on.
-  virtual std::string describe(const std::string& part, const PartRequest& request) const = 0;
-  /// Error(Usage) for sizes that the part cannot have.
-  virtual Plan plan(const std::string& part, const PartRequest& request, const NetworkOptions& options) const = 0;
-  /// The component that the part's weights belong to, their names and shapes, and the weights themselves.
-  virtual std::string component(const std::string& part) const { return part; }
-  virtual WeightShapes shapes(const std::string& part) const = 0;
-  virtual std::unique_ptr<WeightSource> weights(const std::string& part) const = 0;
-  /// Arguments that make bench/peers/torch_peer.py run the same network. Error(Usage) if it has none.
-  virtual std::vector<std::string> peer_arguments(const std::string& part, const PartRequest& request) const = 0;
+/// Opens the model that `spec` names as an interface with a constant kAbility (its AbilityName) and a type Options.
+template <class Interface>
+using Opener =
+    std::function<std::unique_ptr<Interface>(const std::string& spec, const typename Interface::Options& options)>;
 
-  /// The part of this name, the default one for "" or every part for "all"; Error(Usage) lists them otherwise.
-  std::vector<std::string> parts_named(const std::string& part) const;
+/// Something that the models of a family can do.
+struct Ability {
+  AbilityName name;
+  std::any open;  ///< an Opener
 };
+template <class Interface>
+Ability ability(Opener<Interface> open) {
+  return {Interface::kAbility, std::move(open)};
+}
+
+/// Names for random:NAME and a line about each.
+using Presets = std::vector<std::pair<std::string, std::string>>;
 
 /// One kind of model.
 struct ModelFamily {
   std::string name;
-  /// Names for random:NAME and a line about each.
-  std::function<std::vector<std::pair<std::string, std::string>>()> presets;
-  /// True for a path that holds a model of this family. Empty: the family of last resort, whose errors say what a model
-  /// is expected to look like.
-  std::function<bool(const std::filesystem::path&)> reads;
-  /// `spec`: a path, "random:NAME" with one of the presets, or "" (the embedded model; the family that reads it).
-  std::function<std::shared_ptr<const ModelParts>(const std::string& spec)> open;
+  std::function<Presets()> presets = [] { return Presets(); };
+  /// True for a path that holds a model of this family. Empty: its models are presets only.
+  std::function<bool(const std::filesystem::path&)> reads = {};
+  /// What is at a path that it reads. Throws Error(Model) for what cannot be looked at.
+  std::function<ModelReport(const std::filesystem::path&)> inspect = {};
+  std::vector<Ability> abilities = {};
+  /// Takes the paths that no family reads: its errors say what a model is expected to look like. One family does.
+  bool last_resort = false;
 };
 
 /// A namespace-scope object of this type adds a family.
@@ -62,11 +58,26 @@ struct RegisterFamily {
 };
 /// All families by name.
 std::vector<const ModelFamily*> model_families();
+/// Those that have the ability.
+std::vector<const ModelFamily*> families_that(const AbilityName& ability);
 
-/// The family that knows `spec` (as Model::open has it). Error(Usage) lists the presets for an unknown random:NAME;
-/// Error(Model) for a path that is not there or that no family reads.
+/// The family that knows `spec`: a path, tried as it is and below TENON_MODEL_DIR, "random:NAME" with a preset, or ""
+/// (the embedded model). Error(Usage) lists the presets for an unknown random:NAME; Error(Model) for a path that is not
+/// there.
 const ModelFamily& family_of(const std::string& spec);
-/// The model that `spec` names, by its family.
-std::shared_ptr<const ModelParts> open_parts(const std::string& spec);
+
+/// Throws that models of `family`, which `spec` is one of, cannot do what is wanted: what they can, and who can that.
+/// Error(Usage) for a preset, Error(Model) for a path.
+[[noreturn]] void refuse_ability(const ModelFamily& family, const std::string& spec, const AbilityName& wanted);
+
+/// The model that `spec` names, as an ImageGenerator, ImageEmbedder, .. by its family. Errors as family_of and
+/// refuse_ability, and what opening it throws.
+template <class Interface>
+std::unique_ptr<Interface> open_as(const std::string& spec, const typename Interface::Options& options = {}) {
+  const ModelFamily& family = family_of(spec);
+  for (const Ability& a : family.abilities)
+    if (const auto* open = std::any_cast<Opener<Interface>>(&a.open)) return (*open)(spec, options);
+  refuse_ability(family, spec, Interface::kAbility);
+}
 
 }  // namespace tenon

@@ -1,6 +1,8 @@
-// The networks of a model as plans: from a configuration and a size to what a backend runs.
+// Networks as plans: from an expression and options to what a backend runs.
 #pragma once
-#include "tenon/pipelines/model.h"
+#include <string>
+
+#include "tenon/nn/scope.h"
 #include "tenon/plan/plan.h"
 
 namespace tenon {
@@ -15,27 +17,5 @@ struct NetworkOptions {
 
 /// The plan `name` with the one result `result`.
 Plan plan_one(const std::string& name, const std::string& result, const Expr& value, const NetworkOptions& options);
-
-/// Sizes of one generation. Height and width in pixels.
-struct GenerationShape {
-  int64_t batch = 1, height = 512, width = 512;
-  bool guided = true;
-  int64_t tokens = 77;
-  int64_t timesteps = 20;
-};
-
-/// Inputs "tokens" i32 [texts, 77]; result "hidden" f32 [texts, 77, width]. `clip_skip`: layers left out at the end, as
-/// clip_text has it.
-Plan plan_text(const Model& model, int64_t texts, const NetworkOptions& options, int64_t clip_skip = 0);
-/// Inputs and result as models/unet.h; the result is named "noise".
-Plan plan_unet(const Model& model, const GenerationShape& shape, const NetworkOptions& options);
-/// Input "latents"; result "pixels" f32 [B,H,W,3] in [0,1].
-Plan plan_vae_decode(const Model& model, const GenerationShape& shape, const NetworkOptions& options);
-/// Input "image" f32 [B,H,W,3] in [-1,1]; result "moments".
-Plan plan_vae_encode(const Model& model, const GenerationShape& shape, const NetworkOptions& options);
-
-/// Throws Error(Usage) unless height and width are positive multiples of the VAE's factor and not absurd; names the
-/// nearest valid size.
-void check_size(const Model& model, int64_t height, int64_t width);
 
 }  // namespace tenon

@@ -1,7 +1,6 @@
 #include "tenon/pipelines/picture_text.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "tenon/core/error.h"
@@ -90,15 +89,13 @@ PictureSettings a1111_settings(const ImageResult& result, size_t i, const ModelT
 
 }  // namespace
 
-ModelText model_text(const Model& model) {
+ModelText model_text(const ImageGenerator& model) {
   ModelText out{model.name(), {}};
-  if (!model.checkpoint()) return out;
-  std::set<fs::path> files;
-  for (const auto& [name, component] : model.checkpoint()->components())
-    files.insert(component.files.begin(), component.files.end());
+  const std::vector<fs::path> files = model.files();
+  if (files.empty()) return out;
   HashCache cache;
   if (files.size() == 1) {
-    out.sha256 = cache.of(*files.begin());
+    out.sha256 = cache.of(files.front());
     return out;
   }
   std::string list;

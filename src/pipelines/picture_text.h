@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tenon/pipelines/text_to_image.h"
+#include "tenon/pipelines/image_generator.h"
 
 namespace tenon {
 
@@ -22,7 +22,7 @@ struct MadeBy {
 
 /// Hashes the model's files. Hashes of large files are kept in the cache folder by path, size and time.
 /// Asks check_stop().
-ModelText model_text(const Model& model);
+ModelText model_text(const ImageGenerator& model);
 
 /// Settings, seed, noise levels and pixel hash of image i.
 nlohmann::ordered_json picture_json(const ImageResult& result, size_t i);

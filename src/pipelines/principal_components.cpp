@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "tenon/core/error.h"
-#include "tenon/pipelines/embedding.h"
+#include "tenon/pipelines/image_embedder.h"
 
 namespace tenon {
 namespace {

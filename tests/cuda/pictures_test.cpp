@@ -6,7 +6,7 @@
 #include "cuda/emulator.h"
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/core/error.h"
-#include "tenon/pipelines/text_to_image.h"
+#include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 
 namespace tenon {
 namespace {
@@ -20,7 +20,7 @@ std::vector<float> latents(const std::string& device, DType type, int64_t side) 
   PipelineOptions options;
   options.device = device;
   options.type = type;
-  TextToImage pipeline(Model::open(""), options);
+  TextToImage pipeline(StableDiffusionModel::open(""), options);
   ImageRequest r;
   r.prompt = "a red circle on a white background";
   r.width = r.height = side;

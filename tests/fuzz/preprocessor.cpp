@@ -5,7 +5,7 @@
 
 #include "fuzz_tools.h"
 #include "tenon/io/image.h"
-#include "tenon/pipelines/image_encoder.h"
+#include "tenon/pipelines/families/image_encoder/image_encoder.h"
 
 namespace {
 using namespace tenon;

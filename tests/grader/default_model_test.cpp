@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "grader/grader.h"
-#include "tenon/pipelines/text_to_image.h"
+#include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 
 namespace tenon::grader {
 namespace {
@@ -14,7 +14,7 @@ TEST(DefaultModel, DrawsWhatPromptsAskFor) {
   ASSERT_EQ(prompts.size(), 100u);
   PipelineOptions options;
   options.keep_networks = true;
-  TextToImage pipeline(Model::open(""), options);
+  TextToImage pipeline(StableDiffusionModel::open(""), options);
   int passed = 0;
   std::string failures;
   for (const Prompt& p : prompts) {
@@ -33,7 +33,7 @@ TEST(DefaultModel, DrawsWhatPromptsAskFor) {
 }
 
 TEST(DefaultModel, IsSmall) {
-  const auto model = Model::open("");
+  const auto model = StableDiffusionModel::open("");
   int64_t bytes = 0;
   for (const auto& [name, component] : model->checkpoint()->components()) bytes += component.bytes();
   EXPECT_LE(bytes, 12 << 20);

@@ -1,5 +1,5 @@
 // Features of pictures: checkpoints of every layout from a folder, preprocessing, batches, principal components.
-#include "tenon/pipelines/embedding.h"
+#include "tenon/pipelines/families/image_encoder/embedding.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -11,7 +11,8 @@
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
 #include "tenon/models/hash_weights.h"
-#include "tenon/pipelines/family.h"
+#include "tenon/pipelines/image_generator.h"
+#include "tenon/pipelines/model_parts.h"
 
 namespace tenon {
 namespace {
@@ -82,6 +83,20 @@ TEST_F(Embed, ReadsEveryLayoutAndChoosesItsPreprocessing) {
     EXPECT_EQ(e[0].rows, 4);
     EXPECT_EQ(e[0].patches.size(), 16u * 128u);
     EXPECT_EQ(open_parts(path.string())->parts(), std::vector<std::string>{"encoder"});
+  }
+}
+
+TEST_F(Embed, WhatEmbedsDoesNotDraw) {
+  const fs::path path = write("timm-registers");
+  EXPECT_EQ(open_as<ImageEmbedder>(path.string(), f32())->with(f32())->patch_side(), 14);
+  try {
+    open_as<ImageGenerator>(path.string());
+    ADD_FAILURE() << "drawn with";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::Model);
+    EXPECT_NE(std::string(e.what()).find("timm-registers] is of the family 'image encoder', which cannot draw"),
+              std::string::npos)
+        << e.what();
   }
 }
 

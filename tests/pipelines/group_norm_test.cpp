@@ -8,7 +8,8 @@
 
 #include "support/close.h"
 #include "tenon/io/safetensors.h"
-#include "tenon/pipelines/text_to_image.h"
+#include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
+#include "tenon/pipelines/model_files.h"
 
 namespace tenon {
 namespace {
@@ -39,7 +40,7 @@ Image picture(const fs::path& folder) {
   ImageRequest r;
   r.prompt = "a red circle on a blue background";
   r.seed = 3;
-  return TextToImage(Model::open(folder.string()), options).generate(r).images.at(0);
+  return TextToImage(StableDiffusionModel::open(folder.string()), options).generate(r).images.at(0);
 }
 
 TEST(GroupNormFarFromZero, PicturesStayWithinALevel) {

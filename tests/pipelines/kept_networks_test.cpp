@@ -1,7 +1,7 @@
 // Networks that a pipeline keeps ready for several sizes, over one set of weights for each component.
 #include <gtest/gtest.h>
 
-#include "tenon/pipelines/text_to_image.h"
+#include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 
 namespace tenon {
 namespace {
@@ -19,10 +19,10 @@ std::vector<Image> draw(TextToImage& pipeline, int64_t width, int64_t height) {
 TEST(KeptNetworks, SizesShareWeightsWithinABound) {
   PipelineOptions options;
   options.type = DType::F32;
-  TextToImage alone(Model::open(""), options);
+  TextToImage alone(StableDiffusionModel::open(""), options);
   options.keep_networks = true;
   options.keep_sizes = 2;
-  TextToImage pipeline(Model::open(""), options);
+  TextToImage pipeline(StableDiffusionModel::open(""), options);
   struct Size {
     int64_t width, height;
     int ready;   // networks, behind it: one text encoder, two of the others at most

@@ -10,7 +10,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/pipelines/known_words.h"
-#include "tenon/pipelines/text_to_image.h"
+#include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 
 namespace tenon {
 namespace {
@@ -42,7 +42,7 @@ TEST(KnownWords, OfAnIndex) {
 
 // Each is one token of the model's own tokenizer, and the prompts of the grader hold no others.
 TEST(KnownWords, OfTheEmbeddedModelAreItsTokens) {
-  const auto model = Model::open("");
+  const auto model = StableDiffusionModel::open("");
   ASSERT_FALSE(model->known_words().empty());
   for (const auto& [kind, words] : model->known_words())
     for (const std::string& word : words) EXPECT_EQ(model->tokenizer().encode(word).size(), 1u) << word;
@@ -66,13 +66,13 @@ TEST(KnownWords, StandInTheReadme) {
   std::ranges::replace_if(
       words, [](char c) { return !std::isalpha(static_cast<unsigned char>(c)); }, ' ');
   words = " " + words + " ";
-  const auto model = Model::open("");
+  const auto model = StableDiffusionModel::open("");
   for (const auto& [kind, list] : model->known_words())
     for (const std::string& word : list) EXPECT_NE(words.find(" " + word + " "), std::string::npos) << word;
 }
 
 TEST(KnownWords, WarnOfPromptsAndSizes) {
-  const TextToImage pipeline(Model::open(""));
+  const TextToImage pipeline(StableDiffusionModel::open(""));
   const auto warnings = [&](const std::string& prompt, const std::string& negative, int64_t side, double scale) {
     ImageRequest r;
     r.prompt = prompt;
@@ -95,10 +95,10 @@ TEST(KnownWords, WarnOfPromptsAndSizes) {
   EXPECT_THAT(long_one[0], HasSubstr("and 18 more"));
 }
 
-TEST(KnownWords, OtherModelsAreNotLimited) { EXPECT_THAT(Model::open("random:tiny")->known_words(), IsEmpty()); }
+TEST(KnownWords, OtherModelsAreNotLimited) { EXPECT_THAT(StableDiffusionModel::open("random:tiny")->known_words(), IsEmpty()); }
 
 TEST(Prompts, NetworksBesideTheModelAreRefused) {
-  const TextToImage pipeline(Model::open(""));
+  const TextToImage pipeline(StableDiffusionModel::open(""));
   const auto refused = [&](const std::string& prompt, const std::string& negative = "") {
     ImageRequest r;
     r.prompt = prompt;

@@ -10,7 +10,7 @@
 #include "../fixtures/parity.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
-#include "tenon/pipelines/text_to_image.h"
+#include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 
 namespace tenon {
 namespace {
@@ -62,7 +62,7 @@ TEST_F(WholePictures, AgreeWithDiffusers) {
   PipelineOptions options;
   options.type = DType::F32;
   options.keep_networks = true;
-  TextToImage pipeline(Model::open((folder_ / "folder").string()), options);
+  TextToImage pipeline(StableDiffusionModel::open((folder_ / "folder").string()), options);
   int checked = 0;
   for (const auto& c : parity.cases()) {
     const std::string kind = c.at("kind");
@@ -96,11 +96,11 @@ TEST_F(WholePictures, AreTheSameFromASingleFileAndForAnyThreads) {
   ImageRequest r = request_of(parity.at("text-to-image euler 56x40 b1 g7.5"));
   PipelineOptions options;
   options.threads = 1;
-  TextToImage one(Model::open((folder_ / "folder").string()), options);
+  TextToImage one(StableDiffusionModel::open((folder_ / "folder").string()), options);
   options.threads = 2;
-  TextToImage two(Model::open((folder_ / "folder").string()), options);
+  TextToImage two(StableDiffusionModel::open((folder_ / "folder").string()), options);
   EXPECT_EQ(one.generate(r).images, two.generate(r).images);
-  const auto single = Model::open((folder_ / "single.safetensors").string());
+  const auto single = StableDiffusionModel::open((folder_ / "single.safetensors").string());
   EXPECT_EQ(single->config().unet.levels.size(), 4u);
   EXPECT_THROW(single->tokenizer(), Error);
   single->weights("unet");
@@ -109,7 +109,7 @@ TEST_F(WholePictures, AreTheSameFromASingleFileAndForAnyThreads) {
 TEST_F(WholePictures, ABatchIsItsImages) {
   const fixtures::Parity parity;
   ImageRequest r = request_of(parity.at("text-to-image ddim 56x40 b2 g7.5"));
-  TextToImage pipeline(Model::open((folder_ / "folder").string()));
+  TextToImage pipeline(StableDiffusionModel::open((folder_ / "folder").string()));
   const ImageResult both = pipeline.generate(r);
   r.seed += 1;
   r.batch = 1;
@@ -121,9 +121,9 @@ TEST_F(WholePictures, FusionChangesNothing) {
   const ImageRequest r = request_of(parity.at("text-to-image ddim 40x56 b1 g1"));
   PipelineOptions options;
   options.type = DType::F32;
-  TextToImage fused(Model::open((folder_ / "folder").string()), options);
+  TextToImage fused(StableDiffusionModel::open((folder_ / "folder").string()), options);
   options.fusion = false;
-  TextToImage apart(Model::open((folder_ / "folder").string()), options);
+  TextToImage apart(StableDiffusionModel::open((folder_ / "folder").string()), options);
   const std::vector<float> a = fused.generate(r).latents, b = apart.generate(r).latents;
   EXPECT_TRUE(close(a, b, Tolerance{1e-3}));
 }
@@ -136,7 +136,7 @@ TEST_F(WholePictures, StopAnywhere) {
   int asked = 0, steps = 0, limit = std::numeric_limits<int>::max();
   std::vector<int> asked_at_step;
   const StopScope scope([&] { return ++asked > limit; });
-  TextToImage pipeline(Model::open((folder_ / "folder").string()));
+  TextToImage pipeline(StableDiffusionModel::open((folder_ / "folder").string()));
   asked = 0;
   const ImageResult whole = pipeline.generate(r, [&](const Progress&) { asked_at_step.push_back(asked); });
   const int all = asked, first = asked_at_step.front(), last = asked_at_step.back();
@@ -165,7 +165,7 @@ TEST_F(WholePictures, StopAnywhere) {
 TEST_F(WholePictures, BadRequests) {
   const fixtures::Parity parity;
   ImageRequest r = request_of(parity.at("text-to-image euler 56x40 b1 g7.5"));
-  TextToImage pipeline(Model::open((folder_ / "folder").string()));
+  TextToImage pipeline(StableDiffusionModel::open((folder_ / "folder").string()));
   const auto rejects = [&](auto change) {
     ImageRequest bad = r;
     change(bad);

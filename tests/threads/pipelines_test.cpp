@@ -6,7 +6,7 @@
 
 #include <spdlog/spdlog.h>
 
-#include "tenon/pipelines/text_to_image.h"
+#include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 
 namespace tenon {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 std::vector<uint8_t> picture(int threads, const std::string& prompt) {
   PipelineOptions options;
   options.threads = threads;
-  TextToImage pipeline(Model::open(""), options);
+  TextToImage pipeline(StableDiffusionModel::open(""), options);
   ImageRequest r;
   r.prompt = prompt;
   r.width = r.height = 64;

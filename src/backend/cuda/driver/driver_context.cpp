@@ -61,7 +61,7 @@ DriverContext::DriverContext(const SearchSettings& settings, int ordinal) : api_
   read_facts(ordinal);
   check(api_.retain_context(&context_, device_), "open " + facts_.name);
   try {
-    use();
+    const KeptContext kept(*this);
     check(api_.create_stream(&stream_, kNonBlockingStream), "make a stream");
   } catch (...) {
     api_.release_context(device_);
@@ -92,7 +92,10 @@ void DriverContext::read_facts(int ordinal) {
 }
 
 DriverContext::~DriverContext() {
-  if (api_.set_context(context_) == kSuccess) api_.destroy_stream(stream_);
+  {
+    const KeptContext kept(*this, std::nothrow);
+    api_.destroy_stream(stream_);
+  }
   api_.release_context(device_);
 }
 

@@ -167,7 +167,7 @@ DriverDevice::DriverDevice(const DriverOptions& options)
 }
 
 int64_t DriverDevice::memory_available() const {
-  context_->use();
+  const KeptContext kept(*context_);
   size_t left = 0, total = 0;
   context_->check(context_->api().memory_info(&left, &total), "ask for the memory that is left");
   return static_cast<int64_t>(left);

@@ -1,18 +1,18 @@
-// Text to image and image to image with a Stable Diffusion 1.x model: tokens, hidden states, denoising loop, picture.
+// Models that draw: what is asked of them and what they give, whatever the family.
 #pragma once
+#include <filesystem>
 #include <functional>
-#include <list>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "tenon/backend/backend.h"
 #include "tenon/io/image_resize.h"
-#include "tenon/pipelines/networks.h"
+#include "tenon/pipelines/family.h"
+#include "tenon/pipelines/known_words.h"
 #include "tenon/pipelines/schedulers/scheduler.h"
-#include "tenon/runtime/executable.h"
 
 namespace tenon {
 
@@ -85,66 +85,34 @@ struct PipelineOptions {
   int keep_sizes = 4;          ///< then: sizes that each is kept ready for, those used last, over one set of weights
 };
 
-/// Not thread-safe. Asks check_stop().
-class TextToImage {
+/// A model ready to draw. Not thread-safe. Asks check_stop().
+class ImageGenerator {
  public:
-  TextToImage(std::shared_ptr<const Model> model, const PipelineOptions& options = {});
-  ~TextToImage();
+  static constexpr AbilityName kAbility{"generate", "draw pictures"};
+  using Options = PipelineOptions;
 
+  virtual ~ImageGenerator() = default;
+  virtual const std::string& name() const = 0;
+  /// The files that its weights are from; none for random weights.
+  virtual std::vector<std::filesystem::path> files() const = 0;
+  /// All the words that it was trained on, of a model that was trained on few; empty otherwise.
+  virtual KnownWords known_words() const { return {}; }
   /// The request with every default of the model filled in and checked: Error(Usage) names what is wrong.
-  ImageRequest complete(ImageRequest request) const;
+  virtual ImageRequest complete(ImageRequest request) const = 0;
   /// What of a complete request the model was not trained for, a sentence each: words that it does not know, a size
   /// that is not its own. Nothing for models that are not limited to a few words. `word_list`: where the caller's user
   /// finds those that it knows.
-  std::vector<std::string> warnings(const ImageRequest& request, const std::string& word_list) const;
+  virtual std::vector<std::string> warnings(const ImageRequest& request, const std::string& word_list) const {
+    static_cast<void>(request), static_cast<void>(word_list);
+    return {};
+  }
+  /// Of a complete request: [batch, channels, height, width], as Progress and ImageResult have them.
+  virtual Shape latent_shape(const ImageRequest& request) const = 0;
   /// Error(Memory) names the largest size that fits unless every network of this request fits the device.
-  void check_fits(const ImageRequest& request) const;
-  ImageResult generate(const ImageRequest& request, const OnStep& on_step = {});
-
-  /// Networks that are ready now, one for each size, and what their weights take together.
-  struct Kept {
-    int networks = 0;
-    WeightStore::Counters weights;
-  };
-  Kept kept() const;
-
-  const Model& model() const { return *model_; }
-  Backend& backend() { return *backend_; }
-  const NetworkOptions& networks() const { return networks_; }
-
- private:
-  // A network made ready for some sizes, by key; the one used last is first.
-  struct Ready {
-    std::string key;
-    std::unique_ptr<Executable> executable;
-  };
-  using Network = std::list<Ready>;
-  Executable& network(Network& network, const std::string& key, const std::function<Plan()>& plan,
-                      const std::string& component);
-  std::unique_ptr<Executable> prepare(Plan plan, const std::string& component);
-  void free_networks();
-  std::vector<float> encode_windows(const std::vector<TokenWindow>& windows, int64_t clip_skip, Timings& timings);
-  std::vector<float> encode_prompts(const ImageRequest& r, int64_t& tokens, Timings& timings);
-  std::vector<float> initial_latents(const ImageRequest& r, Scheduler& scheduler, std::vector<NoiseSource>& noise,
-                                     Timings& timings);
-  void denoise(const ImageRequest& r, Scheduler& scheduler, const std::vector<float>& context, int64_t tokens,
-               std::vector<float>& latents, const std::vector<NoiseSource>& noise, ImageResult& result,
-               const OnStep& on_step);
-  std::vector<Image> decode(const ImageRequest& r, const std::vector<float>& latents, Timings& timings);
-  GenerationShape shape_of(const ImageRequest& r, int64_t tokens, int64_t timesteps) const;
-  /// Windows of the negative prompt (if guided) and of the prompt, equally many.
-  std::vector<std::vector<TokenWindow>> windows_of(const ImageRequest& r) const;
-  int64_t planned_bytes(const ImageRequest& r, int64_t windows) const;
-  void check_latents(const ImageRequest& r) const;
-  void take_picture(ImageRequest& r) const;
-  [[noreturn]] void name_launch(Executable& unet, int step) const;
-
-  std::shared_ptr<const Model> model_;
-  PipelineOptions options_;
-  std::shared_ptr<Backend> backend_;
-  NetworkOptions networks_;
-  std::map<std::string, std::shared_ptr<WeightStore>> stores_;  // by component
-  Network text_, unet_, decoder_, encoder_;
+  virtual void check_fits(const ImageRequest& request) const = 0;
+  /// Draws what `request`, completed, asks for. Error(Numeric) names where a value stopped being finite.
+  virtual ImageResult generate(const ImageRequest& request, const OnStep& on_step = {}) = 0;
+  virtual Backend& backend() = 0;
 };
 
 }  // namespace tenon

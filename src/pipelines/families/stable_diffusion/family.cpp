@@ -1,7 +1,13 @@
-// Stable Diffusion 1.x as parts: text encoder, UNet, both halves of the VAE.
+// Stable Diffusion 1.x: draws; as parts a text encoder, a UNet, both halves of a VAE.
+#include "tenon/pipelines/family.h"
+
+#include <algorithm>
+
 #include "tenon/core/error.h"
 #include "tenon/models/registry.h"
-#include "tenon/pipelines/family.h"
+#include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
+#include "tenon/pipelines/model_parts.h"
+#include "tenon/pipelines/model_report.h"
 
 namespace tenon {
 namespace {
@@ -12,7 +18,7 @@ const char* component_of(const std::string& part) {
 
 class DiffusionParts : public ModelParts {
  public:
-  explicit DiffusionParts(std::shared_ptr<const Model> model) : model_(std::move(model)) {}
+  explicit DiffusionParts(std::shared_ptr<const StableDiffusionModel> model) : model_(std::move(model)) {}
 
   std::string name() const override { return model_->name(); }
   std::vector<std::string> parts() const override { return {"text", "unet", "vae-decode", "vae-encode"}; }
@@ -64,21 +70,60 @@ class DiffusionParts : public ModelParts {
     return s;
   }
 
-  std::shared_ptr<const Model> model_;
+  std::shared_ptr<const StableDiffusionModel> model_;
 };
 
-std::vector<std::pair<std::string, std::string>> stable_diffusion_presets() {
-  std::vector<std::pair<std::string, std::string>> out;
+Presets stable_diffusion_presets() {
+  Presets out;
   for (const ModelPreset* p : model_presets()) out.emplace_back(p->name, p->summary);
   return out;
 }
 
-const RegisterFamily kStableDiffusion({"stable diffusion",
-                                       stable_diffusion_presets,
-                                       {},
-                                       [](const std::string& spec) -> std::shared_ptr<const ModelParts> {
-                                         return std::make_shared<DiffusionParts>(Model::open(spec));
-                                       }});
+// Checks what there is against what the networks need.
+void judge(ModelReport& out, const Checkpoint& checkpoint) {
+  checkpoint.require_stable_diffusion_1();
+  const StableDiffusionConfig config = stable_diffusion_config(checkpoint);
+  out.differences = check_checkpoint(checkpoint, config);
+  for (const auto& [name, shapes] : expected_weights(config))
+    if (!checkpoint.has(name)) out.missing_components.push_back(name);
+  // A file of one network is all that it claims to be; a whole model is not usable without one of them.
+  const bool whole = checkpoint.kind() == CheckpointKind::ComponentFile || out.missing_components.empty();
+  out.usable = whole && std::ranges::all_of(out.differences, [](const auto& d) { return d.second.usable(); });
+}
+
+ModelReport inspect(const std::filesystem::path& path) {
+  const Checkpoint checkpoint = Checkpoint::open(path);
+  static constexpr const char* kKinds[] = {"diffusers folder", "single file", "component file"};
+  ModelReport out{.kind = kKinds[static_cast<int>(checkpoint.kind())],
+                  .architecture = std::string(name_of(checkpoint.architecture())),
+                  .tokenizer = checkpoint.tokenizer() ? checkpoint.tokenizer()->string() : "",
+                  .components = checkpoint.components(),
+                  .unexpected = checkpoint.unexpected(),
+                  .ignored = checkpoint.ignored()};
+  if (!checkpoint.tokenizer())
+    out.notes.emplace_back(
+        "no tokenizer of its own: CLIP's is used if its vocabulary is CLIP's, else a folder tokenizer/ beside the "
+        "components is needed");
+  try {
+    judge(out, checkpoint);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Model) throw;
+    out.problem = e.what();
+  }
+  return out;
+}
+
+const RegisterFamily kStableDiffusion{
+    {.name = "stable diffusion",
+     .presets = stable_diffusion_presets,
+     .inspect = inspect,
+     .abilities = {ability<ImageGenerator>([](const std::string& spec, const PipelineOptions& options) {
+                     return std::make_unique<TextToImage>(StableDiffusionModel::open(spec), options);
+                   }),
+                   ability<ModelParts>([](const std::string& spec, const ModelParts::Options&) {
+                     return std::make_unique<DiffusionParts>(StableDiffusionModel::open(spec));
+                   })},
+     .last_resort = true}};
 
 }  // namespace
 }  // namespace tenon

@@ -1,7 +1,6 @@
 // A vision transformer to run: a checkpoint on disk in any of three layouts, or a named architecture with random
 // weights.
 #pragma once
-#include <array>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -11,21 +10,14 @@
 #include "tenon/backend/backend.h"
 #include "tenon/io/safetensors.h"
 #include "tenon/models/vit.h"
+#include "tenon/pipelines/image_embedder.h"
 #include "tenon/pipelines/networks.h"
 
 namespace tenon {
 
-/// From a picture to pixels: the short side is scaled (bicubic), the middle cut out, channels normalised.
-struct ImagePreprocessing {
-  std::string kind = "timm";  ///< "timm" or "hf": also how an odd margin is split when the middle is cut out
-  int64_t short_side = 518;   ///< pixels, before cutting
-  int64_t crop = 518;         ///< pixels along a side
-  std::array<double, 3> mean = {0.485, 0.456, 0.406}, deviation = {0.229, 0.224, 0.225};  ///< of values in [0,1]
-};
-
 class ImageEncoder {
  public:
-  /// `spec`: "random:NAME" or a path, as Model::open. A folder holds model.safetensors (or its index, or one other
+  /// `spec`: "random:NAME" or a path, as -m takes it. A folder holds model.safetensors (or its index, or one other
   /// .safetensors file) and maybe config.json and preprocessor_config.json. Error(Model) for anything else, and for
   /// weights that are not of a vision transformer or not complete.
   static std::shared_ptr<const ImageEncoder> open(const std::string& spec, uint64_t random_seed = 0);

@@ -1,4 +1,4 @@
-#include "tenon/pipelines/embedding.h"
+#include "tenon/pipelines/families/image_encoder/embedding.h"
 
 #include <algorithm>
 #include <cmath>
@@ -51,6 +51,10 @@ ImageEmbedding::ImageEmbedding(std::shared_ptr<const ImageEncoder> encoder, Embe
 }
 
 ImageEmbedding::~ImageEmbedding() = default;
+
+std::unique_ptr<ImageEmbedder> ImageEmbedding::with(const EmbeddingOptions& options) const {
+  return std::make_unique<ImageEmbedding>(encoder_, options);
+}
 
 std::vector<float> ImageEmbedding::preprocess(const Image& image) const {
   const ImagePreprocessing& p = preprocessing_;

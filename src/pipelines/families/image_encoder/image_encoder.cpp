@@ -1,4 +1,4 @@
-#include "tenon/pipelines/image_encoder.h"
+#include "tenon/pipelines/families/image_encoder/image_encoder.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include "tenon/io/json.h"
 #include "tenon/models/config_reader.h"
 #include "tenon/models/registry.h"
-#include "tenon/pipelines/model.h"
+#include "tenon/pipelines/model_files.h"
 #include "tenon/pipelines/random_weights.h"
 
 namespace tenon {

@@ -1,8 +1,9 @@
-#include "tenon/pipelines/text_to_image.h"
+#include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <set>
 
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
@@ -31,14 +32,7 @@ std::string shortened(const std::string& word) {
 
 }  // namespace
 
-InitImage::InitImage(const Image& image) : width(image.width), height(image.height) {
-  TENON_CHECK(Usage, image.channels == 3, "init image") << "expected 3 channels, got " << image.channels;
-  values.reserve(image.pixels.size());
-  for (uint8_t p : image.pixels) values.push_back(static_cast<float>(p) / 127.5f - 1.0f);
-  sha256 = sha256_hex(std::as_bytes(std::span(image.pixels)));
-}
-
-TextToImage::TextToImage(std::shared_ptr<const Model> model, const PipelineOptions& options)
+TextToImage::TextToImage(std::shared_ptr<const StableDiffusionModel> model, const PipelineOptions& options)
     : model_(std::move(model)), options_(options), backend_(make_backend(options.device, {options.threads})) {
   const std::vector<DType> types = backend_->types();
   const DType type = options.type.value_or(types.front());
@@ -52,11 +46,22 @@ TextToImage::TextToImage(std::shared_ptr<const Model> model, const PipelineOptio
 
 TextToImage::~TextToImage() = default;
 
+std::vector<std::filesystem::path> TextToImage::files() const {
+  std::set<std::filesystem::path> out;
+  if (model_->checkpoint())
+    for (const auto& [name, component] : model_->checkpoint()->components())
+      out.insert(component.files.begin(), component.files.end());
+  return {out.begin(), out.end()};
+}
+
+Shape TextToImage::latent_shape(const ImageRequest& r) const {
+  const VaeConfig& vae = model_->config().vae;
+  return {r.batch, vae.latent_channels, r.height / vae.downsampling(), r.width / vae.downsampling()};
+}
+
 void TextToImage::check_latents(const ImageRequest& r) const {
   TENON_CHECK(Usage, !r.init, "latents") << "cannot be given together with a picture to start from";
-  const VaeConfig& vae = model_->config().vae;
-  const int64_t factor = vae.downsampling();
-  const Shape shape{r.batch, vae.latent_channels, r.height / factor, r.width / factor};
+  const Shape shape = latent_shape(r);
   TENON_CHECK(Usage, static_cast<int64_t>(r.latents.size()) == shape.numel(), "latents")
       << "expected " << shape.numel() << " values " << shape.str() << ", got " << r.latents.size();
   for (const float v : r.latents) TENON_CHECK(Usage, std::isfinite(v), "latents") << "hold the value " << v;

@@ -1,6 +1,5 @@
-// A model to run: a checkpoint on disk, or a named architecture with reproducible random weights in memory.
+// A Stable Diffusion 1.x model to run: a checkpoint on disk, or a preset with reproducible random weights in memory.
 #pragma once
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -26,11 +25,11 @@ struct GenerationDefaults {
   std::string sampler;  ///< empty: the scheduler_config's own
 };
 
-class Model {
+class StableDiffusionModel {
  public:
   /// `spec`: "" = the embedded default model; "random:NAME" = a preset with random weights; otherwise a path, tried as
   /// it is and below TENON_MODEL_DIR. Error(Model) says what was looked for.
-  static std::shared_ptr<const Model> open(const std::string& spec, uint64_t random_seed = 0);
+  static std::shared_ptr<const StableDiffusionModel> open(const std::string& spec, uint64_t random_seed = 0);
 
   const std::string& name() const { return name_; }
   const StableDiffusionConfig& config() const { return config_; }
@@ -58,15 +57,5 @@ class Model {
   std::optional<ClipTokenizer> tokenizer_;
   uint64_t random_seed_ = 0;
 };
-
-/// What comes with the program: share/tenon/`name` beside an installed library, else assets/`name` of the source tree,
-/// whichever holds `file`. Error(Model) lists the places that were tried.
-std::filesystem::path asset_folder(const std::string& name, const std::string& file);
-/// Folder of the embedded default model.
-std::filesystem::path default_model_folder();
-/// What a model at `path` is called in results and messages: the last part of the path, as `shown` makes it.
-std::string model_name(const std::filesystem::path& path);
-/// The path that `spec` names, as it is or below TENON_MODEL_DIR. Error(Model) says what was looked for.
-std::filesystem::path find_model(const std::string& spec);
 
 }  // namespace tenon

@@ -1,0 +1,66 @@
+// Models that embed: one vector a picture and one a patch, whatever the family.
+#pragma once
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tenon/backend/backend.h"
+#include "tenon/io/image.h"
+#include "tenon/pipelines/family.h"
+
+namespace tenon {
+
+/// From a picture to pixels: the short side is scaled (bicubic), the middle cut out, channels normalised.
+struct ImagePreprocessing {
+  std::string kind = "timm";  ///< "timm" or "hf": also how an odd margin is split when the middle is cut out
+  int64_t short_side = 518;   ///< pixels, before cutting
+  int64_t crop = 518;         ///< pixels along a side
+  std::array<double, 3> mean = {0.485, 0.456, 0.406}, deviation = {0.229, 0.224, 0.225};  ///< of values in [0,1]
+};
+
+struct EmbeddingOptions {
+  std::string device = "cpu";
+  int threads = 0;            ///< of the CPU backend; 0: all processors
+  std::optional<DType> type;  ///< empty: the device's default
+  bool fusion = true, fold_scales = true;
+  std::string preprocessing;  ///< "timm", "hf" or "": the checkpoint's kind
+  int64_t side = 0;           ///< pixels of the square that the network sees; 0: the preprocessing's
+  int64_t batch = 8;          ///< pictures computed together, at most
+};
+
+/// What a network says of a picture.
+struct Embedding {
+  std::vector<float> feature;  ///< [width]: the class token behind the final norm
+  int64_t rows = 0, columns = 0;
+  std::vector<float> patches;  ///< [rows, columns, width], from the top left
+};
+
+/// A model ready to embed. One call at a time, which asks check_stop().
+class ImageEmbedder {
+ public:
+  static constexpr AbilityName kAbility{"embed", "make features of pictures"};
+  using Options = EmbeddingOptions;
+
+  virtual ~ImageEmbedder() = default;
+  virtual const std::string& name() const = 0;
+  /// Embeddings in the order of the pictures. A picture's are the same, to the bit, whatever stands beside it.
+  /// Error(Usage) for a picture without three channels, or so long that scaling it would pass kMaxImageSide.
+  /// Error(Numeric) if the network's arithmetic overflows.
+  virtual std::vector<Embedding> operator()(std::span<const Image> images) = 0;
+  /// The same model made ready for other options, from what it has read already.
+  virtual std::unique_ptr<ImageEmbedder> with(const EmbeddingOptions& options) const = 0;
+  virtual const ImagePreprocessing& preprocessing() const = 0;
+  /// Pixels along a side of a patch.
+  virtual int64_t patch_side() const = 0;
+  virtual const Backend& backend() const = 0;
+  virtual DType type() const = 0;
+};
+
+/// Pictures of the first three principal components of all patches together, red, green and blue; each component is
+/// stretched to 0..255 over all patches. `scale` pixels a patch, along a side. All embeddings are of one width.
+std::vector<Image> principal_components(std::span<const Embedding> embeddings, int64_t scale);
+
+}  // namespace tenon

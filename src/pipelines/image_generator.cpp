@@ -1,0 +1,15 @@
+#include "tenon/pipelines/image_generator.h"
+
+#include "tenon/core/error.h"
+#include "tenon/io/files.h"
+
+namespace tenon {
+
+InitImage::InitImage(const Image& image) : width(image.width), height(image.height) {
+  TENON_CHECK(Usage, image.channels == 3, "init image") << "expected 3 channels, got " << image.channels;
+  values.reserve(image.pixels.size());
+  for (uint8_t p : image.pixels) values.push_back(static_cast<float>(p) / 127.5f - 1.0f);
+  sha256 = sha256_hex(std::as_bytes(std::span(image.pixels)));
+}
+
+}  // namespace tenon

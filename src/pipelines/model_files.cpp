@@ -1,0 +1,88 @@
+#include "tenon/pipelines/model_files.h"
+
+#include <dlfcn.h>
+
+#include <vector>
+
+#include "tenon/core/error.h"
+#include "tenon/core/options.h"
+#include "tenon/core/similar.h"
+#include "tenon/core/text.h"
+#include "tenon/io/files.h"
+#include "tenon/pipelines/family.h"
+#include "tenon/pipelines/random_weights.h"
+
+namespace tenon {
+namespace fs = std::filesystem;
+namespace {
+// What could have been meant by a path that is not there: folders and weights beside it and in TENON_MODEL_DIR. Looks
+// at a bounded number of entries.
+std::vector<std::string> names_beside(const fs::path& given, const std::string& base) {
+  constexpr int kMostEntries = 1000;
+  std::vector<std::string> out;
+  std::error_code ignored;
+  for (const fs::path& folder : {given.has_parent_path() ? given.parent_path() : fs::path("."), fs::path(base)}) {
+    fs::directory_iterator entry(folder, ignored);
+    for (int i = 0; i < kMostEntries && !ignored && entry != fs::directory_iterator(); ++i, entry.increment(ignored))
+      if (entry->path().extension() == ".safetensors" || entry->is_directory(ignored))
+        out.push_back(entry->path().filename().string());
+  }
+  return out;
+}
+
+// The name of random weights that `spec` is, but for its "random:" or a few letters; empty if there is none.
+std::string random_name_near(const std::string& spec) {
+  std::vector<std::string> names;
+  for (const ModelFamily* family : model_families())
+    for (const auto& [preset, about] : family->presets()) {
+      names.push_back(std::string(kRandomModel) + preset);
+      if (preset == spec) return names.back();
+    }
+  return spec.find(':') == std::string::npos ? "" : closest(spec, names);
+}
+}  // namespace
+
+fs::path find_model(const std::string& spec) {
+  fs::path given(spec);
+  if (file_exists(given)) return given;
+  const std::string base = option(Option::ModelDir);
+  const bool below = !base.empty() && given.is_relative();
+  if (below && file_exists(fs::path(base) / given)) return fs::path(base) / given;
+  std::string tried = shown(given.native());
+  if (below) tried += " or " + shown((fs::path(base) / given).native());
+  const std::string random = random_name_near(spec);
+  throw Error(ErrorKind::Model, "model", "no model at " + tried,
+              did_you_mean(given.filename().string(), names_beside(given, base),
+                           random.empty() ? "a folder, a .safetensors file or random:NAME is expected"
+                                          : "did you mean '" + random + "'?"));
+}
+
+std::string model_name(const fs::path& path) {
+  return shown((path.filename().empty() ? path.parent_path() : path).filename().native());
+}
+
+fs::path asset_folder(const std::string& name, const std::string& file) {
+  std::vector<fs::path> places;
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&asset_folder), &info) && info.dli_fname) {
+    std::error_code failed;  // without a working directory a relative name leads nowhere
+    const fs::path library = fs::weakly_canonical(info.dli_fname, failed);
+    places.push_back(library.parent_path() / "../share/tenon" / name);
+    places.push_back(library.parent_path() / "../../share/tenon" / name);
+  }
+  places.push_back(fs::path(TENON_ASSETS) / name);
+  std::string tried;
+  for (const fs::path& p : places) {
+    std::error_code failed;
+    if (fs::exists(p / file, failed)) {
+      const fs::path real = fs::weakly_canonical(p, failed);
+      return failed ? p : real;
+    }
+    tried += (tried.empty() ? "" : ", ") + p.lexically_normal().string();
+  }
+  throw Error(ErrorKind::Model, name, "not found; looked in " + tried);
+}
+
+fs::path default_model_folder() { return asset_folder("default-model", "model_index.json"); }
+
+}  // namespace tenon

@@ -1,0 +1,18 @@
+// Where models are: paths that -m names, what comes with the program, and what a model is called.
+#pragma once
+#include <filesystem>
+#include <string>
+
+namespace tenon {
+
+/// What comes with the program: share/tenon/`name` beside an installed library, else assets/`name` of the source tree,
+/// whichever holds `file`. Error(Model) lists the places that were tried.
+std::filesystem::path asset_folder(const std::string& name, const std::string& file);
+/// Folder of the embedded default model.
+std::filesystem::path default_model_folder();
+/// What a model at `path` is called in results and messages: the last part of the path, as `shown` makes it.
+std::string model_name(const std::filesystem::path& path);
+/// The path that `spec` names, as it is or below TENON_MODEL_DIR. Error(Model) says what was looked for.
+std::filesystem::path find_model(const std::string& spec);
+
+}  // namespace tenon
