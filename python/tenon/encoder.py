@@ -150,8 +150,9 @@ def load(
     fusion: bool = True,
 ) -> ImageEncoder | Pipeline:
     """Opens a model of whatever kind: a folder, a .safetensors file or "random:NAME". The weights say what it is: an
-    ImageEncoder for what makes features of pictures, a Pipeline for what draws. `device`: "cpu" (None too) or "cuda". The
-    rest as ImageEncoder.from_pretrained. Raises ModelError for what is neither, or is not there."""
+    ImageEncoder for what makes features of pictures, a Pipeline for what draws. `device`: "cpu" (None too), "cuda" or,
+    of several GPUs, "cuda:1". The rest as ImageEncoder.from_pretrained. Raises ModelError for what is neither, or is
+    not there."""
     if not isinstance(spec, (str, bytes, os.PathLike)):
         raise TypeError(f"spec: expected a path or random:NAME, got {type(spec).__name__}")
     if device is not None and not isinstance(device, str):
@@ -162,5 +163,6 @@ def load(
     abilities = _core.model_abilities(path)
     kind = next((_CLASSES[a] for a in abilities if a in _CLASSES), None)
     if kind is None:
-        raise ModelError(f"spec: {path!r} can {' and '.join(abilities) or 'do nothing'}; expected {' or '.join(_CLASSES)}", "spec")
+        expected = " or ".join(_CLASSES)
+        raise ModelError(f"spec: {path!r} can {' and '.join(abilities)}; expected one that can {expected}", "spec")
     return kind.from_pretrained(path, device=device or "cpu", dtype=dtype, threads=threads, fusion=fusion)

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 
 #include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
@@ -37,6 +38,8 @@ void dump(const std::string& name, std::string_view text) {
     path /= plain(std::string_view(name).substr(begin, end - begin));
     begin = end + 1;
   }
+  static std::mutex writing;  // several threads may write one name
+  const std::lock_guard lock(writing);
   std::error_code failed;
   fs::create_directories(path.parent_path(), failed);
   errno = 0;

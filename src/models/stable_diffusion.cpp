@@ -7,7 +7,7 @@ namespace {
 
 // A component's configuration from its config.json or, failing that, from its weights.
 template <class Config>
-void configure(Config& out, const Checkpoint& checkpoint, const char* name,
+void configure(Config& out, const StableDiffusionCheckpoint& checkpoint, const char* name,
                Config (*read)(const nlohmann::json&, const std::string&),
                Config (*detect)(const WeightShapes&, const std::string&)) {
   if (!checkpoint.has(name)) return;
@@ -26,7 +26,7 @@ WeightShapes shapes_of(const Component& component) {
   return out;
 }
 
-StableDiffusionConfig stable_diffusion_config(const Checkpoint& checkpoint) {
+StableDiffusionConfig stable_diffusion_config(const StableDiffusionCheckpoint& checkpoint) {
   StableDiffusionConfig c;
   configure(c.unet, checkpoint, "unet", unet_config, detect_unet);
   configure(c.text, checkpoint, "text_encoder", clip_text_config, detect_clip_text);
@@ -48,7 +48,8 @@ std::map<std::string, WeightShapes> expected_weights(const StableDiffusionConfig
   return {{"text_encoder", clip_text_weights(c.text)}, {"unet", unet_weights(c.unet)}, {"vae", vae_weights(c.vae)}};
 }
 
-std::map<std::string, WeightReport> check_checkpoint(const Checkpoint& checkpoint, const StableDiffusionConfig& c) {
+std::map<std::string, WeightReport> check_checkpoint(const StableDiffusionCheckpoint& checkpoint,
+                                                     const StableDiffusionConfig& c) {
   std::map<std::string, WeightReport> out;
   for (const auto& [name, expected] : expected_weights(c))
     if (checkpoint.has(name)) out.emplace(name, check_weights(expected, shapes_of(checkpoint.component(name))));

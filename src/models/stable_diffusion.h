@@ -4,8 +4,8 @@
 #include <map>
 #include <string>
 
-#include "tenon/io/checkpoint.h"
 #include "tenon/models/clip_text.h"
+#include "tenon/models/stable_diffusion_checkpoint.h"
 #include "tenon/models/unet.h"
 #include "tenon/models/vae.h"
 
@@ -21,7 +21,7 @@ struct StableDiffusionConfig {
 /// The configurations of the components that the checkpoint has (the others stay at Stable Diffusion 1.5's): from their
 /// config.json, or from their weights where there is none. Error(Model) for another architecture, an unsupported
 /// configuration, or parts that do not fit one another.
-StableDiffusionConfig stable_diffusion_config(const Checkpoint& checkpoint);
+StableDiffusionConfig stable_diffusion_config(const StableDiffusionCheckpoint& checkpoint);
 /// Checks that the networks fit one another (text width, latent channels); Error(Model) at `where` names both sides.
 void check_parts_fit(const StableDiffusionConfig& c, const std::string& where);
 
@@ -30,6 +30,7 @@ WeightShapes shapes_of(const Component& component);
 /// Names and shapes that each component ("text_encoder", "unet", "vae") should have.
 std::map<std::string, WeightShapes> expected_weights(const StableDiffusionConfig& c);
 /// check_weights of every component that the checkpoint has.
-std::map<std::string, WeightReport> check_checkpoint(const Checkpoint& checkpoint, const StableDiffusionConfig& c);
+std::map<std::string, WeightReport> check_checkpoint(const StableDiffusionCheckpoint& checkpoint,
+                                                     const StableDiffusionConfig& c);
 
 }  // namespace tenon

@@ -30,8 +30,8 @@ int64_t WeightNames::count(const std::string& prefix, const std::string& suffix)
 
 void WeightNames::refuse_if(bool condition, const std::string& name, const std::string& found) const {
   if (!condition) return;
-  throw Error(ErrorKind::Model, where_, "tensor '" + shown(name) + "' shows " + found + ", which is not supported",
-              "Stable Diffusion 1.x is");
+  throw Error(ErrorKind::Model, where_,
+              "not " + kind_ + " of a supported kind: tensor '" + shown(name) + "' shows " + found);
 }
 
 }  // namespace tenon

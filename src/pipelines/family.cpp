@@ -27,6 +27,21 @@ const ModelFamily& family_of_preset(const std::string& name) {
   refuse_preset(name, known);
 }
 
+// Null for a path that none reads.
+const ModelFamily* family_that_knows(const std::string& spec) {
+  if (spec.starts_with(kRandomModel)) return &family_of_preset(spec.substr(kRandomModel.size()));
+  const std::filesystem::path path = spec.empty() ? default_model_folder() : find_model(spec);
+  for (const ModelFamily* f : model_families())
+    if (f->reads && f->reads(path)) return f;
+  return nullptr;
+}
+
+const ModelFamily& last_resort() {
+  for (const ModelFamily* f : model_families())
+    if (f->last_resort) return *f;
+  throw Error(ErrorKind::Internal, "families", "none is the last resort");
+}
+
 bool has(const ModelFamily& family, const AbilityName& wanted) {
   return std::ranges::any_of(family.abilities, [&](const Ability& a) { return a.name.verb == wanted.verb; });
 }
@@ -49,13 +64,16 @@ std::vector<const ModelFamily*> families_that(const AbilityName& ability) {
 }
 
 const ModelFamily& family_of(const std::string& spec) {
-  if (spec.starts_with(kRandomModel)) return family_of_preset(spec.substr(kRandomModel.size()));
-  const std::filesystem::path path = spec.empty() ? default_model_folder() : find_model(spec);
-  for (const ModelFamily* f : model_families())
-    if (f->reads && f->reads(path)) return *f;
-  for (const ModelFamily* f : model_families())
-    if (f->last_resort) return *f;
-  throw Error(ErrorKind::Model, path.string(), "is no model of a known kind");
+  if (const ModelFamily* known = family_that_knows(spec)) return *known;
+  return last_resort();
+}
+
+const ModelFamily& family_asked(const std::string& spec, const AbilityName& wanted) {
+  if (const ModelFamily* known = family_that_knows(spec)) return *known;
+  if (has(last_resort(), wanted)) return last_resort();
+  for (const ModelFamily* f : families_that(wanted))
+    if (f->reads) return *f;
+  return last_resort();
 }
 
 void refuse_ability(const ModelFamily& family, const std::string& spec, const AbilityName& wanted) {

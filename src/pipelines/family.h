@@ -48,7 +48,7 @@ struct ModelFamily {
   /// What is at a path that it reads. Throws Error(Model) for what cannot be looked at.
   std::function<ModelReport(const std::filesystem::path&)> inspect = {};
   std::vector<Ability> abilities = {};
-  /// Takes the paths that no family reads: its errors say what a model is expected to look like. One family does.
+  /// Takes the paths that no family knows as its own, to say what a model is expected to look like. One family does.
   bool last_resort = false;
 };
 
@@ -66,6 +66,10 @@ std::vector<const ModelFamily*> families_that(const AbilityName& ability);
 /// there.
 const ModelFamily& family_of(const std::string& spec);
 
+/// The family that is asked for an ability of `spec`: the one that knows it, whatever it can do; for a path that none
+/// knows, one that has the ability, whose errors say what it expects there. Errors as family_of.
+const ModelFamily& family_asked(const std::string& spec, const AbilityName& wanted);
+
 /// Throws that models of `family`, which `spec` is one of, cannot do what is wanted: what they can, and who can that.
 /// Error(Usage) for a preset, Error(Model) for a path.
 [[noreturn]] void refuse_ability(const ModelFamily& family, const std::string& spec, const AbilityName& wanted);
@@ -74,7 +78,7 @@ const ModelFamily& family_of(const std::string& spec);
 /// refuse_ability, and what opening it throws.
 template <class Interface>
 std::unique_ptr<Interface> open_as(const std::string& spec, const typename Interface::Options& options = {}) {
-  const ModelFamily& family = family_of(spec);
+  const ModelFamily& family = family_asked(spec, Interface::kAbility);
   for (const Ability& a : family.abilities)
     if (const auto* open = std::any_cast<Opener<Interface>>(&a.open)) return (*open)(spec, options);
   refuse_ability(family, spec, Interface::kAbility);

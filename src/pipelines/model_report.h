@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tenon/io/checkpoint.h"
+#include "tenon/io/component.h"
 #include "tenon/models/weights.h"
 
 namespace tenon {

@@ -57,6 +57,10 @@ TEST_F(CliFamilies, WhatAModelCannotDoIsRefusedByItsFamily) {
   expect_error(2, {"embed", "a.png", "-m", "random:sd15"},
                {"random:sd15", "'stable diffusion'", "cannot make features of pictures", "draw pictures (generate)"});
   expect_error(3, {"embed", "a.png", "-m", model()}, {"tiny", "'stable diffusion'", "draw pictures", "image encoder"});
+  // Of what no family knows those speak that could do it.
+  std::ofstream(folder() / "broken.safetensors") << "broken";
+  expect_error(3, {"embed", "a.png", "-m", "broken.safetensors"}, {"broken.safetensors", "8 bytes"});
+  expect_error(3, {"generate", "a circle", "-m", "broken.safetensors"}, {"broken.safetensors", "8 bytes"});
   for (const std::vector<std::string>& wanted : {std::vector<std::string>{"embed", "a.png"}, {"explain"}, {"bench"}}) {
     std::vector<std::string> arguments = wanted;
     arguments.insert(arguments.end(), {"-m", "random:flat"});

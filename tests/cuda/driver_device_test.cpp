@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 
@@ -241,6 +242,14 @@ TEST_F(DriverDeviceTest, ALaunchOnTheCallersStream) {
   EXPECT_EQ(state_->context, context);
   int64_t word = 1;
   device.copy_in(*theirs, device.allocate(8).get(), &word, 8);
+  EXPECT_GT(device.memory_available(), 0);
+  EXPECT_EQ(state_->current_context, 7U);
+  {
+    state_->devices = 2;
+    options_.ordinal = 1;
+    const DriverDevice another(options_);
+    EXPECT_EQ(state_->current_context, 7U);
+  }
   EXPECT_EQ(state_->current_context, 7U);
   state_->current_context = 0;  // a thread that has none yet keeps ours
   function->launch(*ours, {.threads = 128}, bytes(arguments));
@@ -318,6 +327,28 @@ TEST_F(DriverDeviceTest, TwoDevicesWithTwoStreamsEach) {
   EXPECT_EQ(streams.size(), 4U);
   const auto other = stores[1]->backend()->make_stream();
   EXPECT_THAT(error_of([&] { all[0]->start(other); }).second, HasSubstr("another's stream"));
+}
+
+// By name, as flags and Python have it.
+TEST_F(DriverDeviceTest, ADeviceIsNamedByItsNumber) {
+  EXPECT_THAT(error_of([] { make_backend("cpu:1"); }),
+              testing::Pair(ErrorKind::Device, HasSubstr("no device 1 of 'cpu'")));
+  EXPECT_EQ(make_backend("cpu:0")->name(), "cpu");
+  for (const char* wrong : {"cuda:", "cuda:-1", "cuda:x", "cuda:1x", "cuda:99999999999", ":1", "gpu:1"})
+    EXPECT_THAT(error_of([&] { make_backend(wrong); }), testing::Pair(ErrorKind::Device, HasSubstr("no backend '")))
+        << wrong;
+  SKIP_WITHOUT_NVRTC();
+  const std::string path = options_.search.cuda_path + ":" + test::find_nvrtc().nvrtc->path().parent_path().string();
+  setenv("TENON_CUDA_PATH", path.c_str(), 1);
+  state_->devices = 2;
+  for (const auto& [name, context] : {std::pair{"cuda", 16U}, {"cuda:0", 16U}, {"cuda:1", 17U}}) {
+    const std::shared_ptr<Backend> backend = make_backend(name);
+    state_->current_context = 0;
+    EXPECT_GT(backend->memory_available(), 0);
+    EXPECT_EQ(state_->current_context, context) << name;
+  }
+  EXPECT_THAT(error_of([] { make_backend("cuda:2"); }), testing::Pair(ErrorKind::Device, HasSubstr("no GPU 2")));
+  unsetenv("TENON_CUDA_PATH");
 }
 
 TEST_F(DriverDeviceTest, LaunchesThatCannotBe) {

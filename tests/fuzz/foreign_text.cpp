@@ -4,7 +4,7 @@
 #include "tenon/core/text.h"
 #include "tenon/core/utf8.h"
 #include "tenon/io/json.h"
-#include "tenon/io/ldm_names.h"
+#include "tenon/models/stable_diffusion_names.h"
 #include "tenon/models/vit.h"
 
 namespace {

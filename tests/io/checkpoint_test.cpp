@@ -1,11 +1,11 @@
 // Checkpoints: every layout ends in the same names, and what is not a checkpoint is refused.
-#include "tenon/io/checkpoint.h"
+#include "tenon/models/stable_diffusion_checkpoint.h"
 
 #include <fstream>
 #include <set>
 
 #include "io_test_tools.h"
-#include "tenon/io/ldm_names.h"
+#include "tenon/models/stable_diffusion_names.h"
 
 namespace {
 using namespace io_test;
@@ -66,7 +66,7 @@ void write_folder(const TempFolder& f, const std::string& variant = "") {
 TEST(Checkpoint, DiffusersFolder) {
   const TempFolder folder;
   write_folder(folder);
-  const Checkpoint c = Checkpoint::open(folder.path());
+  const StableDiffusionCheckpoint c = StableDiffusionCheckpoint::open(folder.path());
   EXPECT_EQ(c.kind(), CheckpointKind::DiffusersFolder);
   EXPECT_EQ(c.components().size(), 3u);
   EXPECT_EQ(c.component("unet").config["in_channels"], 4);
@@ -89,10 +89,11 @@ TEST(Checkpoint, VariantsAndShards) {
   for (const char* variant : {".fp16", ".non_ema"}) {
     const TempFolder folder;
     write_folder(folder, variant);
-    EXPECT_EQ(Checkpoint::open(folder.path()).components().size(), 3u);
-    EXPECT_EQ(Checkpoint::open(folder.path(), {std::string(variant + 1), false}).components().size(), 3u);
+    EXPECT_EQ(StableDiffusionCheckpoint::open(folder.path()).components().size(), 3u);
+    EXPECT_EQ(StableDiffusionCheckpoint::open(folder.path(), {std::string(variant + 1), false}).components().size(),
+              3u);
     expect_error(ErrorKind::Model, "has no weights; looked for model.none.safetensors", [&] {
-      Checkpoint::open(folder.path(), {"none", false});
+      StableDiffusionCheckpoint::open(folder.path(), {"none", false});
     });
   }
   const TempFolder folder;
@@ -100,7 +101,7 @@ TEST(Checkpoint, VariantsAndShards) {
   write_f32(folder / "unet/b.safetensors", {{"conv_in.bias", {8}}});
   put(folder / "unet/diffusion_pytorch_model.safetensors.index.fp16.json",
       R"({"weight_map":{"conv_in.weight":"a.safetensors","conv_in.bias":"b.safetensors"}})");
-  EXPECT_EQ(Checkpoint::open(folder.path()).component("unet").tensors.size(), 2u);
+  EXPECT_EQ(StableDiffusionCheckpoint::open(folder.path()).component("unet").tensors.size(), 2u);
 }
 
 TEST(Checkpoint, SingleFile) {
@@ -121,7 +122,7 @@ TEST(Checkpoint, SingleFile) {
              {"cond_stage_model.transformer.encoder.layers.0.mlp.fc1.bias", {8}},
              {"cond_stage_model.transformer.text_model.embeddings.position_ids", {1, 7}},
              {"something.else", {1}}});
-  const Checkpoint c = Checkpoint::open(folder / "sd.safetensors");
+  const StableDiffusionCheckpoint c = StableDiffusionCheckpoint::open(folder / "sd.safetensors");
   EXPECT_EQ(c.kind(), CheckpointKind::SingleFile);
   EXPECT_EQ(first_value(c.component("unet").at("conv_in.weight")), 0.0f);
   EXPECT_EQ(c.component("unet").tensors.size(), 1u);
@@ -137,9 +138,9 @@ TEST(Checkpoint, SingleFile) {
   EXPECT_FALSE(c.tokenizer().has_value());
 
   put(folder / "tokenizer/vocab.json", "{}");  // beside the file, where a user can put one
-  EXPECT_EQ(Checkpoint::open(folder / "sd.safetensors").tokenizer(), folder / "tokenizer");
+  EXPECT_EQ(StableDiffusionCheckpoint::open(folder / "sd.safetensors").tokenizer(), folder / "tokenizer");
 
-  const Checkpoint averaged = Checkpoint::open(folder / "sd.safetensors", {"", true});
+  const StableDiffusionCheckpoint averaged = StableDiffusionCheckpoint::open(folder / "sd.safetensors", {"", true});
   EXPECT_TRUE(averaged.uses_ema());
   EXPECT_EQ(first_value(averaged.component("unet").at("conv_in.weight")), 2.0f);
 }
@@ -147,7 +148,7 @@ TEST(Checkpoint, SingleFile) {
 TEST(Checkpoint, BareComponents) {
   const TempFolder folder;
   write_f32(folder / "vae.safetensors", {{"decoder.conv_in.weight", {8, 4, 3, 3}}, {"decoder.mid.attn_1.k.bias", {8}}});
-  const Checkpoint vae = Checkpoint::open(folder / "vae.safetensors");
+  const StableDiffusionCheckpoint vae = StableDiffusionCheckpoint::open(folder / "vae.safetensors");
   EXPECT_EQ(vae.kind(), CheckpointKind::ComponentFile);
   EXPECT_TRUE(vae.component("vae").tensors.count("decoder.mid_block.attentions.0.to_k.bias"));
   expect_error(ErrorKind::Model, "has no unet (it has: vae)", [&] { vae.component("unet"); });
@@ -156,11 +157,11 @@ TEST(Checkpoint, BareComponents) {
 
   write_f32(folder / "te.safetensors",
             {{"embeddings.token_embedding.weight", {10, 8}}, {"encoder.layers.0.mlp.fc1.bias", {8}}});
-  EXPECT_EQ(Checkpoint::open(folder / "te.safetensors").component("text_encoder").tensors.size(), 2u);
+  EXPECT_EQ(StableDiffusionCheckpoint::open(folder / "te.safetensors").component("text_encoder").tensors.size(), 2u);
 
   write_f32(folder / "x/diffusion_pytorch_model.safetensors", {{"conv_in.weight", {8, 4, 3, 3}}});
   put(folder / "x/config.json", R"({"in_channels":4})");
-  EXPECT_EQ(Checkpoint::open(folder / "x").component("unet").config["in_channels"], 4);
+  EXPECT_EQ(StableDiffusionCheckpoint::open(folder / "x").component("unet").config["in_channels"], 4);
 }
 
 TEST(Checkpoint, ArchitectureFromTheWeights) {
@@ -193,7 +194,7 @@ TEST(Checkpoint, ArchitectureFromTheWeights) {
   for (const Case& c : cases) {
     const TempFolder folder;
     write_f32(folder / "m.safetensors", c.tensors);
-    const Checkpoint checkpoint = Checkpoint::open(folder / "m.safetensors");
+    const StableDiffusionCheckpoint checkpoint = StableDiffusionCheckpoint::open(folder / "m.safetensors");
     EXPECT_EQ(checkpoint.architecture(), c.architecture) << name_of(c.architecture);
     expect_error(ErrorKind::Model, c.message, [&] { checkpoint.require_stable_diffusion_1(); });
   }
@@ -203,7 +204,7 @@ TEST(Checkpoint, UnsupportedElementTypesAreNamed) {
   const TempFolder folder;
   put(folder / "m.safetensors",
       safetensors_bytes(R"({"conv_in.weight":{"dtype":"F8_E5M2","shape":[1,4,1,1],"data_offsets":[0,4]}})", 4));
-  const Checkpoint c = Checkpoint::open(folder / "m.safetensors");
+  const StableDiffusionCheckpoint c = StableDiffusionCheckpoint::open(folder / "m.safetensors");
   expect_error(ErrorKind::Model, "[1,4,1,1] has the unsupported element type F8_E5M2",
                [&] { c.component("unet").at("conv_in.weight"); });
 }
@@ -211,7 +212,7 @@ TEST(Checkpoint, UnsupportedElementTypesAreNamed) {
 TEST(Checkpoint, Refusals) {
   const TempFolder folder;
   const auto expect = [&](const std::string& name, const std::string& part, const CheckpointOptions& options = {}) {
-    expect_error(ErrorKind::Model, part, [&] { Checkpoint::open(folder / name, options); });
+    expect_error(ErrorKind::Model, part, [&] { StableDiffusionCheckpoint::open(folder / name, options); });
   };
   expect("missing", "does not exist; expected a diffusers folder");
   put(folder / "a.ckpt", "anything");

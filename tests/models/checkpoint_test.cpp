@@ -58,7 +58,7 @@ class CheckpointFiles : public testing::Test {
 
 TEST_F(CheckpointFiles, FolderWithConfigurations) {
   write_tiny();
-  const Checkpoint checkpoint = Checkpoint::open(folder_);
+  const StableDiffusionCheckpoint checkpoint = StableDiffusionCheckpoint::open(folder_);
   const StableDiffusionConfig c = stable_diffusion_config(checkpoint);
   EXPECT_EQ(c.unet.levels[0].heads, 2);
   EXPECT_EQ(c.text.heads, 3);
@@ -70,7 +70,7 @@ TEST_F(CheckpointFiles, FolderWithConfigurations) {
 TEST_F(CheckpointFiles, FolderWithoutConfigurations) {
   write_tiny();
   for (const char* component : {"unet", "vae", "text_encoder"}) fs::remove(folder_ / component / "config.json");
-  const Checkpoint checkpoint = Checkpoint::open(folder_);
+  const StableDiffusionCheckpoint checkpoint = StableDiffusionCheckpoint::open(folder_);
   for (const auto& [name, report] : check_checkpoint(checkpoint, stable_diffusion_config(checkpoint)))
     EXPECT_EQ(report.str(), "") << name;
 }
@@ -81,7 +81,7 @@ TEST_F(CheckpointFiles, MissingAndUnexpectedTensors) {
   weights.erase("conv_out.bias");
   weights.insert({"conv_out.extra", {1}});
   write(folder_ / "unet/diffusion_pytorch_model.safetensors", {{"", weights}});
-  const Checkpoint checkpoint = Checkpoint::open(folder_);
+  const StableDiffusionCheckpoint checkpoint = StableDiffusionCheckpoint::open(folder_);
   const WeightReport report = check_checkpoint(checkpoint, stable_diffusion_config(checkpoint)).at("unet");
   EXPECT_THAT(report.missing, testing::ElementsAre("conv_out.bias"));
   EXPECT_FALSE(report.usable());
@@ -92,7 +92,7 @@ TEST_F(CheckpointFiles, PartsThatDoNotFit) {
   nlohmann::json config = Parity::get().config("unet");
   config["cross_attention_dim"] = 32;
   write_config("unet", config);
-  const Checkpoint checkpoint = Checkpoint::open(folder_);
+  const StableDiffusionCheckpoint checkpoint = StableDiffusionCheckpoint::open(folder_);
   try {
     stable_diffusion_config(checkpoint);
     FAIL();
@@ -108,7 +108,7 @@ TEST_F(CheckpointFiles, RefusalNamesTheComponent) {
   config["use_linear_projection"] = true;
   write_config("unet", config);
   try {
-    stable_diffusion_config(Checkpoint::open(folder_));
+    stable_diffusion_config(StableDiffusionCheckpoint::open(folder_));
     FAIL();
   } catch (const Error& e) {
     EXPECT_THAT(e.what(),

@@ -211,7 +211,7 @@ def test_bad_choices(enc, arguments, message):
 def test_other_models():
     pipe = tenon.load(ROOT / "assets/default-model")
     assert isinstance(pipe, tenon.Pipeline)
-    with pytest.raises(tenon.ModelError, match="image encoder"):
+    with pytest.raises(tenon.ModelError, match="cannot make features of pictures"):
         tenon.ImageEncoder.from_pretrained(ROOT / "assets/default-model")
 
 

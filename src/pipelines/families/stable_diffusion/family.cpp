@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tenon/core/error.h"
+#include "tenon/io/files.h"
 #include "tenon/models/registry.h"
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 #include "tenon/pipelines/model_parts.h"
@@ -79,8 +80,19 @@ Presets stable_diffusion_presets() {
   return out;
 }
 
+// A UNet in its folder, or in a file of the single-file layout.
+bool reads(const std::filesystem::path& path) {
+  if (folder_exists(path)) return folder_exists(path / "unet");
+  try {
+    return path.extension() == ".safetensors" && SafetensorsFile::mentions(path, "model.diffusion_model.input_blocks.");
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::Cancelled) throw;
+    return false;  // whoever opens it says what is wrong
+  }
+}
+
 // Checks what there is against what the networks need.
-void judge(ModelReport& out, const Checkpoint& checkpoint) {
+void judge(ModelReport& out, const StableDiffusionCheckpoint& checkpoint) {
   checkpoint.require_stable_diffusion_1();
   const StableDiffusionConfig config = stable_diffusion_config(checkpoint);
   out.differences = check_checkpoint(checkpoint, config);
@@ -92,7 +104,7 @@ void judge(ModelReport& out, const Checkpoint& checkpoint) {
 }
 
 ModelReport inspect(const std::filesystem::path& path) {
-  const Checkpoint checkpoint = Checkpoint::open(path);
+  const StableDiffusionCheckpoint checkpoint = StableDiffusionCheckpoint::open(path);
   static constexpr const char* kKinds[] = {"diffusers folder", "single file", "component file"};
   ModelReport out{.kind = kKinds[static_cast<int>(checkpoint.kind())],
                   .architecture = std::string(name_of(checkpoint.architecture())),
@@ -116,6 +128,7 @@ ModelReport inspect(const std::filesystem::path& path) {
 const RegisterFamily kStableDiffusion{
     {.name = "stable diffusion",
      .presets = stable_diffusion_presets,
+     .reads = reads,
      .inspect = inspect,
      .abilities = {ability<ImageGenerator>([](const std::string& spec, const PipelineOptions& options) {
                      return std::make_unique<TextToImage>(StableDiffusionModel::open(spec), options);

@@ -27,7 +27,7 @@ class CheckpointWeights : public WeightSource {
   const Component& component_;
 };
 
-void read_own_defaults(GenerationDefaults& d, const Checkpoint& c, int64_t factor) {
+void read_own_defaults(GenerationDefaults& d, const StableDiffusionCheckpoint& c, int64_t factor) {
   const nlohmann::json& index = c.model_index();
   if (!index.is_object() || !index.contains("_tenon_defaults")) return;
   ConfigReader own(index["_tenon_defaults"], (c.path() / "model_index.json").string() + " _tenon_defaults");
@@ -50,7 +50,7 @@ void read_own_defaults(GenerationDefaults& d, const Checkpoint& c, int64_t facto
   }
 }
 
-GenerationDefaults defaults_of(const Checkpoint& c, const VaeConfig& vae) {
+GenerationDefaults defaults_of(const StableDiffusionCheckpoint& c, const VaeConfig& vae) {
   GenerationDefaults d;
   const int64_t factor = vae.downsampling();
   if (c.has("unet") && c.component("unet").config.is_object()) {
@@ -87,7 +87,7 @@ std::shared_ptr<const StableDiffusionModel> StableDiffusionModel::open(const std
   }
   const fs::path path = spec.empty() ? default_model_folder() : find_model(spec);
   m->name_ = model_name(path);
-  m->checkpoint_ = Checkpoint::open(path);
+  m->checkpoint_ = StableDiffusionCheckpoint::open(path);
   m->checkpoint_->require_stable_diffusion_1();
   m->config_ = stable_diffusion_config(*m->checkpoint_);
   m->scheduler_config_ = m->checkpoint_->scheduler_config();

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "tenon/backend/backend.h"
-#include "tenon/io/checkpoint.h"
 #include "tenon/io/clip_tokenizer.h"
 #include "tenon/models/stable_diffusion.h"
+#include "tenon/models/stable_diffusion_checkpoint.h"
 #include "tenon/pipelines/known_words.h"
 #include "tenon/pipelines/schedulers/settings.h"
 
@@ -38,7 +38,7 @@ class StableDiffusionModel {
   /// All the words that it was trained on, of a model that was trained on few; empty otherwise.
   const KnownWords& known_words() const { return known_words_; }
   /// Null for random models.
-  const Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
+  const StableDiffusionCheckpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
   /// The model's own, or CLIP's (which comes with the program) for a model that came without one and has CLIP's
   /// vocabulary. Error(Model) for another model without one.
   const ClipTokenizer& tokenizer() const;
@@ -53,7 +53,7 @@ class StableDiffusionModel {
   std::string scheduler_file_;  // for messages
   GenerationDefaults defaults_;
   KnownWords known_words_;
-  std::optional<Checkpoint> checkpoint_;
+  std::optional<StableDiffusionCheckpoint> checkpoint_;
   std::optional<ClipTokenizer> tokenizer_;
   uint64_t random_seed_ = 0;
 };

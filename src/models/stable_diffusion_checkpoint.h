@@ -1,6 +1,6 @@
-// Model checkpoints: a diffusers folder, a single-file (LDM) checkpoint, or one component, brought to one form: for
-// each component a map from diffusers' tensor names to tensors. No tensor is copied. What a name should be, and whether
-// all are there, is for the models to say; what the checkpoint is, is said here.
+// Stable Diffusion checkpoints: a diffusers folder, a single-file (LDM) checkpoint, or one component, brought to one
+// form: for each component a map from diffusers' tensor names to tensors. No tensor is copied. What a name should be,
+// and whether all are there, is for the models to say; what the checkpoint is, is said here.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -10,29 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "tenon/io/safetensors.h"
+#include "tenon/io/component.h"
 
 namespace tenon {
-
-/// A network of a pipeline and what belongs to it.
-struct Component {
-  std::string name;                           ///< "text_encoder", "unet" or "vae"
-  std::map<std::string, TensorView> tensors;  ///< by diffusers' newest names
-  std::vector<std::string> ignored;           ///< names of tensors that hold no weights (position_ids, ...), as stored
-  std::map<std::string, UnsupportedTensor> unsupported;  ///< tensors of element types that cannot be read
-  nlohmann::json config;                                 ///< config.json; null if there is none (single files)
-  std::vector<std::filesystem::path> files;
-
-  /// Where `config` is from, for messages.
-  std::string config_file() const { return (files.front().parent_path() / "config.json").string(); }
-  /// The tensor of that name; Error(Model) names the component, and the element type if that is the reason.
-  const TensorView& at(const std::string& tensor) const;
-  /// Elements of all tensors, and their bytes.
-  int64_t parameters() const;
-  int64_t bytes() const;
-  /// Tensors of each element type.
-  std::map<DType, int64_t> dtypes() const;
-};
 
 /// What a set of weights is, as far as their shapes tell.
 enum class Architecture { StableDiffusion1, Inpainting, InstructPix2Pix, StableDiffusion2, StableDiffusionXL, Unknown };
@@ -47,12 +27,12 @@ struct CheckpointOptions {
 
 enum class CheckpointKind { DiffusersFolder, SingleFile, ComponentFile };
 
-class Checkpoint {
+class StableDiffusionCheckpoint {
  public:
   /// Opens a folder with model_index.json or component folders, one component's folder, a .safetensors file or a
   /// *.safetensors.index.json. Error(Model): nothing at that path (with the list of what was looked for), a pickle
   /// (.ckpt, .bin, .pt: refused, with a hint), a file that breaks its format, tensors of no known component.
-  static Checkpoint open(const std::filesystem::path& path, const CheckpointOptions& options = {});
+  static StableDiffusionCheckpoint open(const std::filesystem::path& path, const CheckpointOptions& options = {});
 
   const std::filesystem::path& path() const { return path_; }
   CheckpointKind kind() const { return kind_; }

@@ -1,4 +1,4 @@
-#include "tenon/io/ldm_names.h"
+#include "tenon/models/stable_diffusion_names.h"
 
 #include <array>
 #include <charconv>

@@ -1,9 +1,8 @@
-#include "tenon/io/checkpoint.h"
+#include "tenon/models/stable_diffusion_checkpoint.h"
 
 #include <algorithm>
 
 #include "tenon/core/error.h"
-#include "tenon/core/text.h"
 
 namespace tenon {
 namespace {
@@ -38,7 +37,7 @@ Evidence judge_unet(const Component& unet) {
   return {Architecture::Unknown, found};
 }
 
-Evidence judge(const Checkpoint& checkpoint, const std::optional<Architecture>& foreign) {
+Evidence judge(const StableDiffusionCheckpoint& checkpoint, const std::optional<Architecture>& foreign) {
   if (foreign) return {*foreign, "tensor names of that family"};
   if (checkpoint.has("unet")) return judge_unet(checkpoint.component("unet"));
   if (checkpoint.has("text_encoder")) {
@@ -69,35 +68,7 @@ std::string_view name_of(Architecture a) {
   return "unknown";
 }
 
-const TensorView& Component::at(const std::string& tensor) const {
-  const auto found = tensors.find(tensor);
-  if (found != tensors.end()) return found->second;
-  const auto foreign = unsupported.find(tensor);
-  TENON_CHECK(Model, foreign == unsupported.end(), name)
-      << "tensor '" << shown(tensor) << "' " << foreign->second.shape << " has the unsupported element type "
-      << shown(foreign->second.dtype);
-  throw Error(ErrorKind::Model, name, "there is no tensor '" + shown(tensor) + "'");
-}
-
-int64_t Component::parameters() const {
-  int64_t sum = 0;
-  for (const auto& [unused, view] : tensors) sum += view.shape.numel();
-  return sum;
-}
-
-int64_t Component::bytes() const {
-  int64_t sum = 0;
-  for (const auto& [unused, view] : tensors) sum += static_cast<int64_t>(view.size);
-  return sum;
-}
-
-std::map<DType, int64_t> Component::dtypes() const {
-  std::map<DType, int64_t> out;
-  for (const auto& [unused, view] : tensors) ++out[view.dtype];
-  return out;
-}
-
-const Component& Checkpoint::component(const std::string& name) const {
+const Component& StableDiffusionCheckpoint::component(const std::string& name) const {
   const auto found = components_.find(name);
   if (found != components_.end()) return found->second;
   std::string present;
@@ -106,9 +77,9 @@ const Component& Checkpoint::component(const std::string& name) const {
               "has no " + name + " (it has: " + (present.empty() ? "nothing" : present) + ")");
 }
 
-Architecture Checkpoint::architecture() const { return judge(*this, foreign_).architecture; }
+Architecture StableDiffusionCheckpoint::architecture() const { return judge(*this, foreign_).architecture; }
 
-void Checkpoint::require_stable_diffusion_1() const {
+void StableDiffusionCheckpoint::require_stable_diffusion_1() const {
   const Evidence e = judge(*this, foreign_);
   if (e.architecture == Architecture::StableDiffusion1) return;
   throw Error(ErrorKind::Model, path_.string(),

@@ -1,4 +1,4 @@
-// Checkpoint::open: which files a path stands for, and which component each tensor belongs to.
+// StableDiffusionCheckpoint::open: which files a path stands for, and which component each tensor belongs to.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -6,10 +6,10 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/text.h"
-#include "tenon/io/checkpoint.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
-#include "tenon/io/ldm_names.h"
+#include "tenon/models/stable_diffusion_checkpoint.h"
+#include "tenon/models/stable_diffusion_names.h"
 
 namespace tenon {
 namespace fs = std::filesystem;
@@ -142,7 +142,7 @@ class CheckpointReader {
  public:
   CheckpointReader(const fs::path& path, const CheckpointOptions& options) : options_(options) { out_.path_ = path; }
 
-  Checkpoint read() {
+  StableDiffusionCheckpoint read() {
     const fs::path& path = out_.path_;
     TENON_CHECK(Model, file_exists(path), path.string())
         << "does not exist; expected a diffusers folder (model_index.json, unet/, vae/, text_encoder/), a .safetensors "
@@ -308,10 +308,10 @@ class CheckpointReader {
   }
 
   CheckpointOptions options_;
-  Checkpoint out_;
+  StableDiffusionCheckpoint out_;
 };
 
-Checkpoint Checkpoint::open(const fs::path& path, const CheckpointOptions& options) {
+StableDiffusionCheckpoint StableDiffusionCheckpoint::open(const fs::path& path, const CheckpointOptions& options) {
   return CheckpointReader(path, options).read();
 }
 

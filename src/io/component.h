@@ -1,0 +1,33 @@
+// One network of a checkpoint: its tensors by name, and what belongs to it. No tensor is copied.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tenon/io/safetensors.h"
+
+namespace tenon {
+
+/// A network of a pipeline and what belongs to it.
+struct Component {
+  std::string name;                           ///< "unet", "vae", ..
+  std::map<std::string, TensorView> tensors;  ///< by the names that the network reads
+  std::vector<std::string> ignored;           ///< names of tensors that hold no weights (position_ids, ...), as stored
+  std::map<std::string, UnsupportedTensor> unsupported;  ///< tensors of element types that cannot be read
+  nlohmann::json config;                                 ///< config.json; null if there is none (single files)
+  std::vector<std::filesystem::path> files;
+
+  /// Where `config` is from, for messages.
+  std::string config_file() const { return (files.front().parent_path() / "config.json").string(); }
+  /// The tensor of that name; Error(Model) names the component, and the element type if that is the reason.
+  const TensorView& at(const std::string& tensor) const;
+  /// Elements of all tensors, and their bytes.
+  int64_t parameters() const;
+  int64_t bytes() const;
+  /// Tensors of each element type.
+  std::map<DType, int64_t> dtypes() const;
+};
+
+}  // namespace tenon
