@@ -16,7 +16,7 @@ void PartFlags::declare(CLI::App& app, const std::string& default_part) {
         random_models(), Beside::Files);
   offer(app.add_option("--part", part,
                        "network, or all (default: " + (default_part.empty() ? "the main one" : default_part) + ")"),
-        {"all", "text", "unet", "vae-decode", "vae-encode", "encoder"});
+        {"all", "text", "unet", "vae-decode", "vae-encode", "encoder", "decode", "prefill"});
   app.add_option("-W,--width", request.width, "pixels (default: the model's)")->transform(whole_number())->check(side);
   app.add_option("-H,--height", request.height, "pixels (default: the model's)")
       ->transform(whole_number())
