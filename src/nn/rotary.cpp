@@ -16,7 +16,9 @@ Rotary rotary(const Expr& positions, int64_t depth, double theta, DType act) {
   const Expr angle = reshape(cast(positions, DType::F32), {s[0], s[1], 1, 1, 1}) * frequency;  // [B,T,1,1,half]
   const Expr sign = reshape(cast(iota(g, 2), DType::F32) * 2.0 - 1.0, {2, 1});
   const Shape both{s[0], s[1], 1, 2, half}, whole{s[0], s[1], 1, depth};
-  return {cast(reshape(broadcast(cos(angle), both), whole), act), cast(reshape(sin(angle) * sign, whole), act)};
+  // Every layer reads them: in memory, once.
+  const auto table = [&](const Expr& x) { return materialize(cast(reshape(broadcast(x, both), whole), act)); };
+  return {table(cos(angle)), table(sin(angle) * sign)};
 }
 
 Expr rotate(const Expr& x, const Rotary& by) {

@@ -117,6 +117,16 @@ struct Golden {
 const std::vector<Golden>& golden() {
   static const std::vector<Golden> all = {
       {"What is the capital of France?", {504, 3575, 282, 4649, 314, 7042, 30, 2}, "The capital of France is Paris."},
+      {"Name three primary colours.",
+       {504, 3003, 14797, 359, 42,  198,  198, 12869, 314, 260, 768, 4959, 7302, 284, 314, 1129, 2188, 351, 2892, 284,
+        1670, 30,  198,   23390, 314, 260, 1796, 768,  4959, 7302, 284, 314, 1129, 2188, 351, 260, 6376, 284, 260, 5065},
+       "The primary colours are:\n\nRed is the most fundamental colour and is often associated with fire and blood.\nBlue "
+       "is the second most fundamental colour a"},
+      {"What is 7 plus 5?",
+       {2068, 803, 216, 39, 284, 216,  37,  28,   392,  416, 722, 260,  1909, 282, 216, 39,  284, 216, 37,  28,
+        527,  314, 253, 1273, 7132, 3905, 30, 533, 6530, 28, 645, 346, 457, 253, 2028, 282, 827, 2966, 28, 346},
+       "To add 7 and 5, we can use the concept of 7 and 5, which is a common mathematical identity. In mathematics, when "
+       "you have a sum of two numbers, you"},
       {"Write one sentence about the sea.",
        {504,  3426, 314, 253,  4749, 284, 11965, 7815, 28, 30055, 351, 1029, 284, 551, 1719, 281,
         624,  1038, 970, 28,   253,  21651, 288, 260, 551, 1719, 6122, 282,  260, 6128, 30,  2},
@@ -139,6 +149,7 @@ TEST(SmolLM2, AnswersAsTransformersDoes) {
   }
   const auto generator = make_text_generator(model, f32_options());
   for (const Golden& g : golden()) {
+    SCOPED_TRACE(g.question);
     TextRequest r;
     r.prompt = model->tokenizer().encode(
         model->render_chat(nlohmann::ordered_json::array({{{"role", "user"}, {"content", g.question}}})));
@@ -147,7 +158,7 @@ TEST(SmolLM2, AnswersAsTransformersDoes) {
     std::vector<int32_t> ids;
     for (const TextToken& t : made.tokens) ids.push_back(t.id);
     EXPECT_EQ(ids, g.answer) << g.question;
-    EXPECT_EQ(made.text, g.text);
+    EXPECT_THAT(made.text, testing::StartsWith(g.text));  // which the record cuts off
     EXPECT_EQ(made.end, g.answer.back() == 2 ? TextEnd::StopToken : TextEnd::MaxTokens);
   }
 }
