@@ -11,7 +11,7 @@
 namespace tenon::cli {
 namespace {
 
-std::atomic<int> g_signal{0};
+std::atomic<int> g_signal{0}, g_turn{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 timer_t g_deadline;
 bool g_has_deadline = false;
@@ -38,6 +38,10 @@ void on_signal(int number) {
   set_deadline(kStopPatience);
 }
 
+void on_turn_interrupt(int number) {
+  if (g_turn.exchange(number) != 0) on_signal(number);
+}
+
 // Files under construction have no name yet, so nothing is left behind.
 void on_deadline(int) {
   constexpr std::string_view kMessage = "\ntenon: error: interrupted\n";
@@ -61,6 +65,17 @@ void install_signal_handlers() {
 }
 
 int stop_signal() { return g_signal.load(); }
+
+TurnInterrupt::TurnInterrupt() {
+  g_turn.store(0);
+  if (g_signal.load() == 0 && !is_ignored(SIGINT)) std::signal(SIGINT, on_turn_interrupt);
+}
+
+TurnInterrupt::~TurnInterrupt() {
+  if (g_signal.load() == 0 && !is_ignored(SIGINT)) std::signal(SIGINT, on_signal);
+}
+
+bool TurnInterrupt::asked() const { return g_turn.load() != 0; }
 
 void stopped_in_time() { set_deadline(0); }
 

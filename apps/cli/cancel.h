@@ -14,6 +14,17 @@ inline constexpr int kSignalBase = 128;
 void install_signal_handlers();
 /// The signal that asked to stop, or 0.
 int stop_signal();
+/// While it lives, SIGINT ends a turn of a conversation instead of the program: the first one that comes is for asked(),
+/// a second one is a stop_signal().
+class TurnInterrupt {
+ public:
+  TurnInterrupt();
+  ~TurnInterrupt();
+  TurnInterrupt(const TurnInterrupt&) = delete;
+  TurnInterrupt& operator=(const TurnInterrupt&) = delete;
+  bool asked() const;
+};
+
 /// Work has stopped by itself: the process ends as its main function says.
 void stopped_in_time();
 

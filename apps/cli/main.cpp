@@ -62,11 +62,11 @@ void add_common_flags(CLI::App& app, Common& common, bool& devices) {
   app.add_flag("--list-devices", devices, "list devices and exit");
 }
 
-// A prompt may say nothing; every other value says something, and an empty one is a variable that was not set.
+// A prompt and what a chat begins with may say nothing; every other value says something, and an empty one is a variable that was not set.
 void refuse_empty_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
-    if (option->check_name("PROMPT") || option->check_name("--prompt") || option->check_name("--negative-prompt"))
-      continue;
+    const auto is = [&](const char* name) { return option->check_name(name); };
+    if (is("PROMPT") || is("--prompt") || is("--negative-prompt") || is("--system")) continue;
     if (option->get_items_expected_max() > 0)
       option->check([](const std::string& value) { return value.empty() ? std::string("is empty") : std::string(); });
   }
@@ -77,7 +77,7 @@ constexpr const char* kExitCodes =
     "terminated";
 
 int parse_and_run(int argc, char** argv) {
-  CLI::App app{"Tenon runs diffusion models as a short list of fused kernels.", "tenon"};
+  CLI::App app{"Tenon runs transformers and diffusion models as a short list of fused kernels.", "tenon"};
   app.set_version_flag("--version", version_text());
   app.footer(std::string("Environment variables: tenon env --help\n") + kExitCodes);
   app.fallthrough();

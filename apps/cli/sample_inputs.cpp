@@ -1,11 +1,14 @@
 #include "sample_inputs.h"
 
+#include <algorithm>
+
 #include "tenon/io/random.h"
 
 namespace tenon::cli {
 namespace {
 constexpr uint64_t kSeed = 7;
 constexpr int64_t kTokenRange = 256;  // every vocabulary is larger
+constexpr float kPosition = 511;      // tokens that a language model's cache holds already: half of what it can
 }  // namespace
 
 HostTensor sample_input(const Buffer& buffer) {
@@ -17,6 +20,8 @@ HostTensor sample_input(const Buffer& buffer) {
     } else {
       TorchGenerator(kSeed).randn(values);
     }
+  } else if (buffer.name == "position") {
+    std::ranges::fill(values, kPosition);
   } else if (buffer.shape.rank() > 0) {
     for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(static_cast<int64_t>(i * 37 + 11) % kTokenRange);
   }

@@ -24,7 +24,12 @@ int64_t unfused(const Launch& launch) {
   Graph g;  // planning adds nodes
   Memo memo;
   std::vector<Result> results;
-  for (const Output& o : launch.outputs) results.push_back({o.buffer, rebuild(g, o.value, memo)});
+  for (const Output& o : launch.outputs) {
+    // What it reads of a state was written by launches in front of it, which are not here.
+    for (const Expr& e : topological(std::array{o.value}))
+      if (e.is<nodes::State>()) memo.emplace(e.get(), state(g, e->attrs.text, e.dtype(), e.shape()));
+    results.push_back({o.buffer, rebuild(g, o.value, memo)});
+  }
   PlanOptions options;
   options.name = launch.name;
   options.fusion = false;

@@ -60,4 +60,13 @@ Expr layer_norm(const Scope& s, const Expr& x, double eps) {
   return layer_norm(x, eps, s.small("weight", channels), s.small("bias", channels));
 }
 
+Expr rms_norm(const Expr& x, double eps, const Expr& gamma, DType act) {
+  const Expr n = x * rsqrt(mean(x * x) + eps);
+  return (act == DType::F32 ? n : round(n, act)) * gamma;
+}
+
+Expr rms_norm(const Scope& s, const Expr& x, double eps) {
+  return rms_norm(x, eps, s.small("weight", {x.shape()[-1]}), s.act());
+}
+
 }  // namespace tenon::nn

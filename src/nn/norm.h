@@ -30,4 +30,10 @@ Expr layer_norm(const Expr& x, double eps, const Expr& gamma, const Expr& beta);
 /// layer_norm with `weight` and `bias` [C] of the scope.
 Expr layer_norm(const Scope& s, const Expr& x, double eps);
 
+/// x / sqrt(mean(x^2) + eps) over the last axis, rounded to `act`, then times gamma; yields f32. That order is the
+/// published language models': the weight multiplies a rounded number.
+Expr rms_norm(const Expr& x, double eps, const Expr& gamma, DType act);
+/// rms_norm with `weight` [C] of the scope.
+Expr rms_norm(const Scope& s, const Expr& x, double eps);
+
 }  // namespace tenon::nn

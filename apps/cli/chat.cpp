@@ -1,0 +1,106 @@
+// tenon chat: a conversation in a terminal, or line by line through a pipe.
+#include <unistd.h>
+
+#include <iostream>
+
+#include "cancel.h"
+#include "standard_input.h"
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/core/stop.h"
+#include "tenon/io/json.h"
+#include "text_flags.h"
+
+namespace tenon::cli {
+namespace {
+using nlohmann::ordered_json;
+
+struct ChatFlags {
+  TextFlags text;
+  std::string system;
+  const CLI::App* app = nullptr;
+};
+
+class Conversation {
+ public:
+  Conversation(const ChatFlags& flags, const Common& common)
+      : flags_(flags), common_(common), generator_(flags.text.open(common)) {
+    reset();
+    generator_->model().render_chat(ordered_json::array({{{"role", "user"}, {"content", ""}}}));  // refuses early
+  }
+
+  void reset() {
+    messages_ = ordered_json::array();
+    if (flags_.app->count("--system") > 0) add("system", flags_.system);
+  }
+
+  // The question and its answer; on SIGINT as much of the answer as there is.
+  void turn(const std::string& question) {
+    add("user", question);
+    TextRequest r = flags_.text.request(generator_->model());
+    r.prompt = generator_->model().tokenizer().encode(generator_->model().render_chat(messages_));
+    std::string answer;
+    TextResult result;
+    const TurnInterrupt interrupt;
+    const StopScope until([&] { return interrupt.asked(); });
+    try {
+      result = generator_->generate(r, [&](const TextToken& t) {
+        answer += t.text;
+        if (!common_.json) print_piece(t.text);
+      });
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::Cancelled || stop_signal() != 0) throw;
+      result.text = answer;
+    }
+    if (common_.json)
+      std::cout << json_text(text_json(*generator_, r, result, false)) << std::endl;
+    else
+      print_piece("\n");
+    add("assistant", answer);
+    log_speed(r, result);
+  }
+
+ private:
+  void add(const char* role, const std::string& content) { messages_.push_back({{"role", role}, {"content", content}}); }
+
+  const ChatFlags& flags_;
+  const Common& common_;
+  std::unique_ptr<TextGenerator> generator_;
+  ordered_json messages_;
+};
+
+int run_chat(const ChatFlags& f, const Common& common) {
+  check_utf8("--system", f.system);
+  Conversation conversation(f, common);
+  const bool terminal = isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1;
+  InputLines lines("question");
+  for (;;) {
+    if (terminal) std::cerr << "> " << std::flush;
+    const std::optional<std::string> line = lines.next();
+    if (!line || *line == "/exit") break;
+    if (*line == "/reset") {
+      conversation.reset();
+    } else if (line->starts_with("/")) {
+      spdlog::error("there are /reset, which forgets the conversation, and /exit");
+    } else if (!line->empty()) {
+      check_utf8("question", *line);
+      conversation.turn(*line);
+    }
+  }
+  return 0;
+}
+
+Action declare_chat(CLI::App& app, const Common& common) {
+  const auto f = std::make_shared<ChatFlags>();
+  app.footer("A line is a question. Ctrl-C ends an answer; /reset forgets the conversation; /exit or the end of the "
+             "input ends it.");
+  f->app = &app;
+  app.add_option("--system", f->system, "what the model is told before the first question");
+  f->text.declare(app);
+  return [f, &common] { return run_chat(*f, common); };
+}
+
+const RegisterVerb kChat{{"chat", "talk to a language model", declare_chat}};
+
+}  // namespace
+}  // namespace tenon::cli

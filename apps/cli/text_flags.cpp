@@ -1,0 +1,152 @@
+#include "text_flags.h"
+
+#include <unistd.h>
+
+#include <iostream>
+
+#include "parts.h"
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/core/text.h"
+#include "tenon/core/utf8.h"
+#include "tenon/io/random.h"
+
+namespace tenon::cli {
+namespace {
+
+// To CLI11 "nan" is a number, and in every range.
+CLI::Validator number_in(double low, double high, const char* expected) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        double value = 0;
+        const bool good = CLI::detail::lexical_cast(text, value) && value >= low && value <= high;
+        return good ? std::string() : "'" + escaped(text) + "': expected " + expected;
+      },
+      "NUMBER");
+}
+
+constexpr double kMostNumber = 1e6;
+
+}  // namespace
+
+void TextFlags::declare(CLI::App& app) {
+  app_ = &app;
+  offer(app.add_option("-m,--model", model, "folder or .gguf file of a language model, or a name below TENON_MODEL_DIR"),
+        {"smollm2"}, Beside::Files)
+      ->required();
+  app.add_option("--max-tokens", max_tokens, "tokens to write, at most; 0: as many as the context has room for")
+      ->transform(whole_number())
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
+      ->capture_default_str();
+  app.add_option("--temperature", temperature, "0 takes the likeliest token (default: the model's)")
+      ->check(number_in(0, kMostNumber, "a number, 0 or more"));
+  app.add_option("--top-k", top_k, "draw from the k likeliest tokens; 0: all (default: the model's)")
+      ->transform(whole_number())
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 24));
+  app.add_option("--top-p", top_p, "draw from the likeliest tokens that reach this probability (default: the model's)")
+      ->check(number_in(1e-9, 1, "a number above 0, up to 1"));
+  app.add_option("--min-p", min_p, "drop tokens below this share of the largest probability (default: the model's)")
+      ->check(number_in(0, 1, "a number from 0 to 1"));
+  app.add_option("--repetition-penalty", repetition_penalty,
+                 "divides scores of tokens that occurred; 1: none (default: the model's)")
+      ->check(number_in(1e-6, kMostNumber, "a number above 0"));
+  app.add_option("--stop", stop, "end in front of this text; may be given several times")->take_all();
+  app.add_option("-s,--seed", seed, "-1 draws one")->transform(whole_number())->capture_default_str();
+  app.add_option("--context", context, "tokens of prompt and text together, at most (default: the model's positions)")
+      ->transform(whole_number())
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+  declare_type(app, type);
+  app.add_flag("--no-fusion", no_fusion, "one launch a node");
+}
+
+std::unique_ptr<TextGenerator> TextFlags::open(const Common& common) const {
+  TextOptions options;
+  options.device = common.device_name();
+  options.threads = common.backend_options().threads;
+  if (!type.empty()) options.type = parse_type(type);
+  options.fusion = !fusion_is_off(no_fusion);
+  options.fold_scales = !folding_is_off(false);
+  options.context = context;
+  auto generator = open_as<TextGenerator>(model, options);
+  spdlog::info("{}: {}, {}", generator->model().name(), name_of(generator->type()), generator->backend().describe());
+  return generator;
+}
+
+Sampling TextFlags::sampling(Sampling s) const {
+  const auto given = [&](const char* flag) { return app_->count(flag) > 0; };
+  const bool likeliest = given("--temperature") && temperature == 0;
+  for (const char* flag : {"--top-k", "--top-p", "--min-p"}) {
+    TENON_CHECK(Usage, !likeliest || !given(flag), flag) << "chooses what is drawn from, and --temperature 0 draws nothing";
+    s.draw = s.draw || given(flag);
+  }
+  if (given("--temperature")) s.draw = !likeliest;
+  if (given("--temperature") && !likeliest) s.temperature = temperature;
+  if (given("--top-k")) s.top_k = top_k;
+  if (given("--top-p")) s.top_p = top_p;
+  if (given("--min-p")) s.min_p = min_p;
+  if (given("--repetition-penalty")) s.repetition_penalty = repetition_penalty;
+  return s;
+}
+
+TextRequest TextFlags::request(const LanguageModel& of) const {
+  TENON_CHECK(Usage, seed >= -1, "--seed") << seed << " is negative; -1 draws one";
+  TextRequest r;
+  r.max_tokens = max_tokens;
+  r.sampling = sampling(of.sampling());
+  r.seed = seed < 0 ? draw_seed() : static_cast<uint64_t>(seed);
+  for (const std::string& text : stop) check_utf8("--stop", text);
+  r.stop = stop;
+  return r;
+}
+
+void print_piece(const std::string& text) {
+  static const bool terminal = isatty(STDOUT_FILENO) == 1;
+  std::string out = text;
+  if (terminal) {
+    out.clear();
+    for (size_t from = 0; from < text.size();) {
+      const size_t end = std::min(text.find_first_of("\n\t", from), text.size());
+      out += escaped(std::string_view(text).substr(from, end - from));
+      if (end < text.size()) out += text[end];
+      from = end + 1;
+    }
+  }
+  std::cout << out << std::flush;
+}
+
+void print_token(const TextToken& token) {
+  std::cout << number_text(token.log_probability) << "\t" << token.id << "\t" << escaped(token.text) << "\n";
+}
+
+nlohmann::ordered_json text_json(const TextGenerator& generator, const TextRequest& request, const TextResult& result,
+                                 bool logprobs) {
+  nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
+  nlohmann::ordered_json out{{"model", generator.model().name()},
+                             {"text", result.text},
+                             {"finish_reason", finish_reason(result.end)},
+                             {"usage", {{"prompt_tokens", request.prompt.size()},
+                                        {"completion_tokens", result.tokens.size()},
+                                        {"cached_tokens", result.reused}}},
+                             {"type", name_of(generator.type())}};
+  if (request.sampling.draw) out["seed"] = request.seed;
+  if (logprobs) {
+    for (const TextToken& t : result.tokens)
+      tokens.push_back({{"id", t.id}, {"logprob", t.log_probability}, {"text", t.text}});
+    out["tokens"] = tokens;
+  }
+  return out;
+}
+
+void log_speed(const TextRequest& request, const TextResult& result) {
+  const size_t runs = result.tokens.empty() ? 0 : result.tokens.size() - 1;  // the first comes of the prompt
+  spdlog::info("{} tokens of a prompt ({} of them in the cache) in {:.3f} s, then {:.1f} tokens a second",
+               request.prompt.size(), result.reused, result.prompt_seconds,
+               result.token_seconds > 0 ? static_cast<double>(runs) / result.token_seconds : 0.0);
+}
+
+void check_utf8(const std::string& what, const std::string& text) {
+  if (const auto at = first_invalid_utf8(text))
+    throw Error(ErrorKind::Usage, what, "is not UTF-8: byte " + std::to_string(*at) + " is not part of a character");
+}
+
+}  // namespace tenon::cli

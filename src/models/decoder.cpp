@@ -1,0 +1,134 @@
+#include "tenon/models/decoder.h"
+
+#include <cmath>
+
+#include "tenon/expr/ops.h"
+#include "tenon/nn/linear.h"
+#include "tenon/nn/norm.h"
+#include "tenon/nn/rotary.h"
+
+namespace tenon {
+namespace {
+
+nn::Bias bias(bool there) { return there ? nn::Bias::Yes : nn::Bias::No; }
+
+// One product with the named layers' weights one below the other.
+Expr packed_linear(const nn::Scope& s, const Expr& x, std::initializer_list<std::pair<const char*, int64_t>> parts,
+                   bool with_bias) {
+  std::vector<Expr> weights, biases;
+  for (const auto& [part, outputs] : parts) {
+    weights.push_back((s / part).weight("weight", {outputs, x.shape()[-1]}));
+    if (with_bias) biases.push_back((s / part).small("bias", {outputs}));
+  }
+  return nn::linear(x, concat(weights, 0), with_bias ? concat(biases, 0) : Expr());
+}
+
+class Network {
+ public:
+  Network(const DecoderConfig& c, const DecoderShape& shape, const Expr& position, nn::Precision p)
+      : c_(c), shape_(shape), model_(nn::Scope(position.graph(), p) / "model") {
+    Graph& g = position.graph();
+    const auto count = [&](int64_t n, const Shape& as) { return reshape(cast(iota(g, n), DType::F32), as); };
+    const Expr first = reshape(cast(position, DType::F32), {shape.batch, 1});
+    const Expr positions = first + count(shape.tokens, {1, shape.tokens});
+    const Expr begin = count(shape.batch, {shape.batch, 1}) * static_cast<double>(shape.capacity);
+    place_ = cast(positions + begin, DType::I32);
+    keys_ = cast(cast(position, DType::F32) + static_cast<double>(shape.tokens), DType::I32);
+    rotary_ = nn::rotary(positions, c.head_width, c.theta, p.act);
+  }
+
+  Decoder run(const Expr& tokens, const Expr& row) {
+    const Expr table = (model_ / "embed_tokens").weight("weight", {c_.vocabulary, c_.width});
+    Expr x = cast(gather(table, tokens), model_.act());
+    for (int64_t i = 0; i < c_.layers; ++i) x = layer(i, x);
+    if (!shape_.all_logits) {
+      x = reshape(x, {shape_.batch * shape_.tokens, c_.width});
+      if (row) x = gather(x, row);
+    }
+    const nn::Scope head = nn::Scope(model_.graph(), model_.precision()) / "lm_head";
+    const Expr weight = c_.tied ? table : head.weight("weight", {c_.vocabulary, c_.width});
+    return {nn::linear(nn::rms_norm(model_ / "norm", x, c_.eps), weight), std::move(states_)};
+  }
+
+ private:
+  Expr layer(int64_t index, const Expr& input) {
+    const nn::Scope s = model_ / "layers" / index;
+    const Expr mixed = attend(s / "self_attn", index, nn::rms_norm(s / "input_layernorm", input, c_.eps));
+    const Expr x = cast(input + mixed, s.act());
+    return cast(x + feed_forward(s / "mlp", nn::rms_norm(s / "post_attention_layernorm", x, c_.eps)), s.act());
+  }
+
+  Expr attend(const nn::Scope& s, int64_t index, const Expr& x) {
+    const int64_t d = c_.head_width, q_width = c_.heads * d, k_width = c_.key_heads * d;
+    const Expr qkv = cast(
+        packed_linear(s, x, {{"q_proj", q_width}, {"k_proj", k_width}, {"v_proj", k_width}}, c_.qkv_bias), s.act());
+    const auto heads = [&](int64_t from, int64_t count) {
+      return reshape(slice(qkv, -1, from, from + count * d), {shape_.batch, shape_.tokens, count, d});
+    };
+    const auto turned = [&](const char* norm, int64_t from, int64_t count) {
+      const Expr x0 = heads(from, count), x1 = c_.head_norm ? nn::rms_norm(s / norm, x0, c_.eps) : x0;
+      return cast(nn::rotate(x1, rotary_), s.act());
+    };
+    const Expr k = cached(index, ".k", turned("k_norm", q_width, c_.key_heads));
+    const Expr v = cached(index, ".v", heads(q_width + k_width, c_.key_heads));
+    const Expr q = permute(turned("q_norm", 0, c_.heads), {0, 2, 1, 3});
+    const double scale = 1 / std::sqrt(static_cast<double>(d));
+    const Expr mixed = cast(attention(q, k, v, scale, true, keys_), s.act());
+    const Expr rows = reshape(permute(mixed, {0, 2, 1, 3}), {shape_.batch, shape_.tokens, q_width});
+    return nn::linear(s / "o_proj", rows, c_.width, bias(c_.output_bias));
+  }
+
+  // [batch, key heads, capacity, D] of the layer's cache with these rows [batch, tokens, key heads, D] written.
+  Expr cached(int64_t index, const char* part, const Expr& rows) {
+    const Shape all{shape_.batch * shape_.capacity, c_.key_heads, c_.head_width};
+    const std::string name = "cache." + std::to_string(index) + part;
+    const Expr after = update_rows(state(model_.graph(), name, model_.act(), all), place_, rows);
+    states_.emplace_back(name, after);
+    return permute(reshape(after, {shape_.batch, shape_.capacity, c_.key_heads, c_.head_width}), {0, 2, 1, 3});
+  }
+
+  Expr feed_forward(const nn::Scope& s, const Expr& x) const {
+    const Expr both = packed_linear(s, x, {{"gate_proj", c_.hidden}, {"up_proj", c_.hidden}}, c_.mlp_bias);
+    const Expr h = silu(slice(both, -1, 0, c_.hidden)) * slice(both, -1, c_.hidden, 2 * c_.hidden);
+    return nn::linear(s / "down_proj", cast(h, s.act()), c_.width, bias(c_.mlp_bias));
+  }
+
+  const DecoderConfig& c_;
+  const DecoderShape& shape_;
+  nn::Scope model_;
+  Expr place_, keys_;  // rows of the cache [batch, tokens]; what it holds of each sequence, these tokens included
+  nn::Rotary rotary_;
+  std::vector<std::pair<std::string, Expr>> states_;
+};
+
+}  // namespace
+
+Decoder decoder(const DecoderConfig& c, const DecoderShape& shape, const Expr& tokens, const Expr& position,
+                const Expr& row, nn::Precision p) {
+  TENON_CHECK(Usage, shape.batch > 0 && shape.tokens > 0 && shape.capacity >= shape.tokens, "decoder")
+      << shape.tokens << " tokens of " << shape.batch << " sequences over a cache of " << shape.capacity;
+  TENON_CHECK(Usage, shape.batch * shape.capacity < (int64_t{1} << 24), "decoder")
+      << "a cache of " << shape.batch << " times " << shape.capacity << " tokens has more rows than 2^24";
+  const Shape ids{shape.batch, shape.tokens};
+  TENON_CHECK(Usage, tokens.shape() == ids && position.shape() == Shape{shape.batch}, "decoder")
+      << "expected tokens " << ids.str() << " and a position for each sequence, got " << tokens.shape().str() << " and "
+      << position.shape().str();
+  return Network(c, shape, position, p).run(tokens, row);
+}
+
+Decoder decoder(Graph& g, const DecoderConfig& c, const DecoderShape& shape, nn::Precision p) {
+  const Expr tokens = input(g, "tokens", DType::I32, {shape.batch, shape.tokens});
+  const Expr position = input(g, "position", DType::I32, {shape.batch});
+  const bool chosen = shape.tokens > 1 && !shape.all_logits;
+  return decoder(c, shape, tokens, position, chosen ? input(g, "row", DType::I32, {shape.batch}) : Expr(), p);
+}
+
+WeightShapes decoder_weights(const DecoderConfig& c) {
+  Graph g;
+  DecoderShape one;
+  one.capacity = 1;
+  const Decoder d = decoder(g, c, one, nn::kF32);
+  return weights_of(std::array{d.logits});
+}
+
+}  // namespace tenon

@@ -1,0 +1,69 @@
+// Decoder language models of one kind of block (Qwen2, Qwen2.5, Qwen3, Llama, SmolLM): RMS norms, grouped queries over
+// a cache of keys and values, rotary positions, a SiLU-gated feed-forward.
+//
+// Weights go by transformers' names ("model.layers.0.self_attn.q_proj.weight").
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tenon/models/weights.h"
+#include "tenon/nn/scope.h"
+
+namespace tenon {
+
+/// The defaults are Qwen2.5-0.5B.
+struct DecoderConfig {
+  std::string family = "qwen2";  ///< model_type: "qwen2", "qwen3" or "llama"
+  int64_t vocabulary = 151936, width = 896, hidden = 4864, layers = 24;
+  int64_t heads = 14, key_heads = 2, head_width = 64;
+  int64_t positions = 32768;  ///< tokens of a context, at most
+  double theta = 1e6, eps = 1e-6;
+  bool qkv_bias = true;     ///< of the projections to queries, keys and values
+  bool output_bias = false; ///< of attention's output projection
+  bool mlp_bias = false;
+  bool head_norm = false;   ///< queries and keys are normed head by head (Qwen3)
+  bool tied = true;         ///< the head's matrix is the embedding
+
+  /// Bytes that a token takes in the cache.
+  int64_t cache_bytes(DType act) const;
+};
+
+/// From a config.json (or gguf_config). Error(Model) names key and value of what is missing, absurd or not
+/// implemented: another model_type, another activation, scaled rotary positions, sliding windows.
+DecoderConfig read_decoder_config(const nlohmann::json& config, const std::string& where);
+
+/// Named architectures, ordered by name.
+struct DecoderPreset {
+  std::string name, summary;
+  DecoderConfig config;
+};
+const std::vector<DecoderPreset>& decoder_presets();
+
+struct DecoderShape {
+  int64_t batch = 1;
+  int64_t tokens = 1;       ///< new ones of a run, in each sequence
+  int64_t capacity = 1024;  ///< tokens that the cache holds of a sequence
+  bool all_logits = false;  ///< of every new token; false: of one token of each sequence
+};
+
+struct Decoder {
+  Expr logits;  ///< f32 [batch, V], or [batch, tokens, V]
+  /// The caches behind this run by their states' names: "cache.<layer>.k" and ".v", [batch * capacity, key heads, D].
+  std::vector<std::pair<std::string, Expr>> states;
+};
+
+/// The network over tokens i32 [batch, tokens] that follow `position` i32 [batch] tokens which the cache holds
+/// already. position + tokens must not pass the capacity. `row` i32 [batch], read only where logits of one token are
+/// asked for among several: which of the batch * tokens. Tokens behind it change nothing of what is computed for those
+/// in front, so that a run may end with tokens that mean nothing; the next run overwrites them.
+Decoder decoder(const DecoderConfig& c, const DecoderShape& shape, const Expr& tokens, const Expr& position,
+                const Expr& row, nn::Precision p);
+/// With inputs "tokens", "position" and, if it is read, "row".
+Decoder decoder(Graph& g, const DecoderConfig& c, const DecoderShape& shape, nn::Precision p);
+
+/// What the network reads of a checkpoint.
+WeightShapes decoder_weights(const DecoderConfig& c);
+
+}  // namespace tenon

@@ -1,0 +1,107 @@
+// Configurations of decoder language models: config.json and what GGUF metadata say, and named architectures.
+#include <algorithm>
+
+#include "tenon/core/error.h"
+#include "tenon/models/config_reader.h"
+#include "tenon/models/decoder.h"
+
+namespace tenon {
+namespace {
+using nlohmann::json;
+
+constexpr int64_t kMostWidth = 1 << 17, kMostLayers = 4096, kMostTokens = int64_t{1} << 24;
+
+// How fast rotary positions turn: a flat rope_theta, or rope_parameters with a rope_type beside it. Positions that are
+// scaled (another rope_type) are refused.
+void read_rotary(DecoderConfig& c, ConfigReader& r, const json& config, const std::string& where) {
+  const double fallback = c.family == "llama" ? 1e4 : c.theta;
+  c.theta = r.number("rope_theta", fallback, 1, 1e12);
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    r.ignore({key});
+    if (!r.has(key)) continue;
+    ConfigReader inner(config[key], where + " " + key);
+    inner.expect("rope_type", {"default"});
+    inner.expect("type", {"default"});
+    c.theta = inner.number("rope_theta", c.theta, 1, 1e12);
+  }
+  r.expect("partial_rotary_factor", {1, 1.0});
+}
+
+void read_attention(DecoderConfig& c, ConfigReader& r, const std::string& where) {
+  c.heads = r.integer("num_attention_heads", c.heads, 1, kMostWidth);
+  c.key_heads = r.integer("num_key_value_heads", c.heads, 1, kMostWidth);
+  TENON_CHECK(Model, c.heads % c.key_heads == 0, where)
+      << c.key_heads << " heads of keys do not divide the " << c.heads << " of queries";
+  const bool given = r.has("head_dim");
+  TENON_CHECK(Model, given || c.family == "qwen3" || c.width % c.heads == 0, where)
+      << c.heads << " heads do not divide the width " << c.width;
+  c.head_width = given ? r.integer("head_dim", 0, 2, kMostWidth) : c.family == "qwen3" ? 128 : c.width / c.heads;
+  r.ignore({"head_dim"});
+  TENON_CHECK(Model, c.head_width % 2 == 0, where) << "heads of " << c.head_width << " have no halves to rotate";
+  const bool attention_bias = c.family != "qwen2" && r.flag("attention_bias", false);
+  c.qkv_bias = c.family == "qwen2" || attention_bias;
+  c.output_bias = attention_bias;
+  c.head_norm = c.family == "qwen3";
+  r.expect("use_sliding_window", {false});
+}
+
+DecoderConfig sized(std::string family, int64_t vocabulary, int64_t width, int64_t hidden, int64_t layers,
+                    int64_t heads, int64_t key_heads, int64_t head_width, int64_t positions) {
+  DecoderConfig c;
+  c.family = std::move(family);
+  c.vocabulary = vocabulary;
+  c.width = width;
+  c.hidden = hidden;
+  c.layers = layers;
+  c.heads = heads;
+  c.key_heads = key_heads;
+  c.head_width = head_width;
+  c.positions = positions;
+  c.qkv_bias = c.family == "qwen2";
+  c.head_norm = c.family == "qwen3";
+  return c;
+}
+
+DecoderConfig smollm2_135m() {
+  DecoderConfig c = sized("llama", 49152, 576, 1536, 30, 9, 3, 64, 8192);
+  c.theta = 1e5;
+  c.eps = 1e-5;
+  return c;
+}
+
+}  // namespace
+
+int64_t DecoderConfig::cache_bytes(DType act) const { return 2 * layers * key_heads * head_width * size_of(act); }
+
+DecoderConfig read_decoder_config(const json& config, const std::string& where) {
+  ConfigReader r(config, where);
+  DecoderConfig c;
+  for (const char* key : {"model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+                          "vocab_size"})
+    if (!r.has(key)) r.refuse(key, "to be given");
+  r.expect("model_type", {"llama", "qwen2", "qwen3"});
+  c.family = r.name("model_type", c.family);
+  c.vocabulary = r.integer("vocab_size", c.vocabulary, 1, kMostTokens);
+  c.width = r.integer("hidden_size", c.width, 1, kMostWidth);
+  c.hidden = r.integer("intermediate_size", c.hidden, 1, 8 * kMostWidth);
+  c.layers = r.integer("num_hidden_layers", c.layers, 1, kMostLayers);
+  c.positions = r.integer("max_position_embeddings", c.family == "llama" ? 2048 : c.positions, 1, kMostTokens - 1);
+  c.eps = r.number("rms_norm_eps", 1e-6, 0, 1);
+  c.tied = r.flag("tie_word_embeddings", false);
+  c.mlp_bias = c.family == "llama" && r.flag("mlp_bias", false);
+  r.expect("hidden_act", {"silu"});
+  read_attention(c, r, where);
+  read_rotary(c, r, config, where);
+  return c;
+}
+
+const std::vector<DecoderPreset>& decoder_presets() {
+  static const std::vector<DecoderPreset> all = {
+      {"qwen2.5-0.5b", "Qwen2.5-0.5B: 494 M parameters", DecoderConfig()},
+      {"qwen3-0.6b", "Qwen3-0.6B: 596 M parameters", sized("qwen3", 151936, 1024, 3072, 28, 16, 8, 128, 40960)},
+      {"qwen3-4b", "Qwen3-4B: 4022 M parameters", sized("qwen3", 151936, 2560, 9728, 36, 32, 8, 128, 40960)},
+      {"smollm2-135m", "SmolLM2-135M: 135 M parameters", smollm2_135m()}};
+  return all;
+}
+
+}  // namespace tenon

@@ -1,0 +1,65 @@
+// Decoder language models: write text; as parts a chunk of a prompt, and a token behind a full half of a cache.
+#include "tenon/pipelines/families/language_model/language_model.h"
+
+#include "tenon/core/error.h"
+#include "tenon/pipelines/family.h"
+#include "tenon/pipelines/model_parts.h"
+#include "tenon/pipelines/text_generator.h"
+
+namespace tenon {
+namespace {
+
+constexpr int64_t kPrefillTokens = 512, kCacheTokens = 1024;
+
+class DecoderParts : public ModelParts {
+ public:
+  explicit DecoderParts(std::shared_ptr<const LanguageModel> model) : model_(std::move(model)) {}
+
+  std::string name() const override { return model_->name(); }
+  std::vector<std::string> parts() const override { return {"decode", "prefill"}; }
+  std::string describe(const std::string& part, const PartRequest& r) const override {
+    const DecoderShape s = shape(part, r);
+    return std::to_string(s.tokens) + (s.tokens > 1 ? " tokens" : " token") + " over a cache of " +
+           std::to_string(s.capacity) + ", batch " + std::to_string(s.batch);
+  }
+  Plan plan(const std::string& part, const PartRequest& r, const NetworkOptions& options) const override {
+    return plan_decoder(model_->config(), shape(part, r), options);
+  }
+  std::string component(const std::string&) const override { return "decoder"; }
+  WeightShapes shapes(const std::string&) const override { return model_->shapes(); }
+  std::unique_ptr<WeightSource> weights(const std::string&) const override { return model_->weights(); }
+  std::vector<std::string> peer_arguments(const std::string&, const PartRequest&) const override {
+    throw Error(ErrorKind::Usage, "--peer torch", "measures no language models");
+  }
+
+ private:
+  DecoderShape shape(const std::string& part, const PartRequest& r) const {
+    DecoderShape s;
+    s.batch = r.batch;
+    s.capacity = std::min(kCacheTokens, model_->config().positions);
+    s.tokens = part == "decode" ? 1 : std::min(kPrefillTokens, s.capacity / 2);
+    return s;
+  }
+
+  std::shared_ptr<const LanguageModel> model_;
+};
+
+Presets language_model_presets() {
+  Presets out;
+  for (const DecoderPreset& p : decoder_presets()) out.emplace_back(p.name, p.summary);
+  return out;
+}
+
+const RegisterFamily kLanguageModels{
+    {.name = "language model",
+     .presets = language_model_presets,
+     .reads = LanguageModel::reads,
+     .abilities = {ability<TextGenerator>([](const std::string& spec, const TextOptions& options) {
+                     return make_text_generator(LanguageModel::open(spec), options);
+                   }),
+                   ability<ModelParts>([](const std::string& spec, const ModelParts::Options&) {
+                     return std::make_unique<DecoderParts>(LanguageModel::open(spec));
+                   })}}};
+
+}  // namespace
+}  // namespace tenon

@@ -1,0 +1,233 @@
+#include "tenon/pipelines/families/language_model/language_model.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "tenon/core/beside.h"
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/core/text.h"
+#include "tenon/io/chat_template.h"
+#include "tenon/io/files.h"
+#include "tenon/io/json.h"
+#include "tenon/models/config_reader.h"
+#include "tenon/models/registry.h"
+#include "tenon/pipelines/model_files.h"
+#include "tenon/pipelines/random_weights.h"
+
+namespace tenon {
+namespace fs = std::filesystem;
+namespace {
+using nlohmann::json;
+
+constexpr const char *kLanguageConfig = "config.json", *kGenerationConfig = "generation_config.json";
+constexpr const char *kHeadName = "lm_head.weight", *kEmbeddingName = "model.embed_tokens.weight";
+
+bool is_family(const std::string& type) { return type == "llama" || type == "qwen2" || type == "qwen3"; }
+
+// The one file of a folder with this extension; empty if there is none, or several to choose from.
+fs::path only_file(const fs::path& folder, const char* extension) {
+  std::vector<fs::path> found;
+  for (const fs::path& entry : list_folder(folder))
+    if (entry.extension() == extension) found.push_back(entry);
+  return found.size() == 1 ? found[0] : fs::path();
+}
+
+fs::path gguf_of(const fs::path& path) {
+  if (!folder_exists(path)) return path.extension() == ".gguf" ? path : fs::path();
+  return file_exists(path / kLanguageConfig) ? fs::path() : only_file(path, ".gguf");
+}
+
+fs::path safetensors_of(const fs::path& folder) {
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
+    if (file_exists(folder / name)) return folder / name;
+  return only_file(folder, ".safetensors");
+}
+
+class ViewedTensors : public WeightSource {
+ public:
+  explicit ViewedTensors(const std::map<std::string, TensorView>& tensors) : tensors_(tensors) {}
+  HostView find(const std::string& name) const override {
+    const auto it = tensors_.find(name);
+    TENON_CHECK(Model, it != tensors_.end(), "weights") << "no tensor '" << name << "'";
+    return {it->second.dtype, it->second.shape, it->second.data};
+  }
+  void done(const std::string& name) const override { release(tensors_.at(name)); }
+
+ private:
+  const std::map<std::string, TensorView>& tensors_;
+};
+
+// Tensors of a GGUF file as numbers, each made when it is asked for and dropped when it has been packed.
+class GgufWeights : public WeightSource {
+ public:
+  explicit GgufWeights(const GgufCheckpoint& checkpoint) : checkpoint_(checkpoint) {}
+  HostView find(const std::string& name) const override {
+    const auto it = checkpoint_.tensors.find(name);
+    TENON_CHECK(Model, it != checkpoint_.tensors.end(), "weights") << "no tensor '" << name << "'";
+    const GgufSlice& slice = it->second;
+    std::vector<float>& data = made_[name];
+    if (data.empty() && slice.shape.numel() > 0) {
+      data.resize(static_cast<size_t>(slice.shape.numel()));
+      const int64_t rows = slice.shape.rows(), half = slice.shape.rank() > 1 ? rows / 2 : 0, cols = slice.shape.cols();
+      const std::span<float> all(data);
+      run_beside([&] { read_rows(slice, 0, all.first(static_cast<size_t>(half * cols))); },
+                 [&] { read_rows(slice, half, all.subspan(static_cast<size_t>(half * cols))); });
+    }
+    return {DType::F32, slice.shape, data.data()};
+  }
+  void done(const std::string& name) const override { made_.erase(name); }
+
+ private:
+  const GgufCheckpoint& checkpoint_;
+  mutable std::map<std::string, std::vector<float>> made_;
+};
+
+const DecoderPreset& decoder_preset(const std::string& name) {
+  std::vector<std::string> known;
+  for (const DecoderPreset& p : decoder_presets()) {
+    if (p.name == name) return p;
+    known.push_back(p.name);
+  }
+  refuse_preset(name, known);
+}
+
+bool same_tensor(const TensorView& a, const TensorView& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && a.size == b.size && std::memcmp(a.data, b.data, a.size) == 0;
+}
+
+}  // namespace
+
+bool LanguageModel::reads(const fs::path& path) {
+  try {
+    if (const fs::path gguf = gguf_of(path); !gguf.empty()) return is_family(GgufFile::open(gguf).architecture());
+    if (!folder_exists(path) || !file_exists(path / kLanguageConfig)) return false;
+    const json config = read_json(path / kLanguageConfig);
+    const auto type = config.is_object() ? config.find("model_type") : config.end();
+    return config.is_object() && type != config.end() && type->is_string() && is_family(type->get<std::string>());
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::Cancelled) throw;
+    return false;  // whoever opens it says what is wrong
+  }
+}
+
+std::shared_ptr<const LanguageModel> LanguageModel::open(const std::string& spec, uint64_t random_seed) {
+  auto m = std::make_shared<LanguageModel>();
+  m->random_seed_ = random_seed;
+  if (spec.starts_with(kRandomModel)) {
+    m->name_ = spec;
+    m->config_ = decoder_preset(spec.substr(kRandomModel.size())).config;
+    return m;
+  }
+  const fs::path path = find_model(spec), gguf = gguf_of(path);
+  m->name_ = model_name(path);
+  if (!gguf.empty())
+    m->open_gguf(gguf);
+  else
+    m->open_folder(path);
+  return m;
+}
+
+void LanguageModel::open_gguf(const fs::path& file) {
+  gguf_ = GgufFile::open(file);
+  const json config = gguf_config(*gguf_);
+  gguf_tensors_ = gguf_checkpoint(*gguf_);
+  config_ = read_decoder_config(config, file.string());
+  WeightShapes found;
+  for (const auto& [name, slice] : gguf_tensors_.tensors) found.emplace(name, slice.shape);
+  config_.qkv_bias = found.contains("model.layers.0.self_attn.q_proj.bias");
+  check(found);
+  if (gguf_->has("tokenizer.ggml.model")) tokenizer_ = ByteLevelTokenizer::from_gguf(*gguf_);
+  read_stop_ids(config, file.string());
+}
+
+void LanguageModel::open_folder(const fs::path& folder) {
+  TENON_CHECK(Model, folder_exists(folder) && file_exists(folder / kLanguageConfig), folder.string())
+      << "is no language model: expected a .gguf file, or a folder with config.json and model.safetensors";
+  const std::string where = (folder / kLanguageConfig).string();
+  const json config = read_json(folder / kLanguageConfig);
+  config_ = read_decoder_config(config, where);
+  const fs::path file = safetensors_of(folder);
+  TENON_CHECK(Model, !file.empty(), folder.string())
+      << "has no weights; looked for model.safetensors, model.safetensors.index.json and one *.safetensors";
+  stored_ = open_weights(file);
+  WeightShapes found;
+  for (const auto& [stored, view] : stored_->tensors) {
+    const bool bare = !stored.starts_with("model.") && !stored.starts_with("lm_head.");
+    const std::string name = bare ? "model." + stored : stored;
+    TENON_CHECK(Model, tensors_.emplace(name, view).second, file.string()) << "two tensors stand for '" << name << "'";
+    found.emplace(name, view.shape);
+  }
+  check(found);
+  if (config_.tied && tensors_.contains(kHeadName) && !same_tensor(tensors_.at(kHeadName), tensors_.at(kEmbeddingName)))
+    spdlog::warn("{}: '{}' differs from the embedding that config.json says it is; the embedding is used",
+                 shown(file.string()), kHeadName);
+  if (file_exists(folder / "tokenizer.json") || file_exists(folder / "vocab.json"))
+    tokenizer_ = ByteLevelTokenizer::from_folder(folder);
+  read_stop_ids(config, where);
+  if (!file_exists(folder / kGenerationConfig)) return;
+  const json generation = read_json(folder / kGenerationConfig);
+  read_generation_config(generation, (folder / kGenerationConfig).string());
+  read_stop_ids(generation, (folder / kGenerationConfig).string());
+}
+
+void LanguageModel::check(const WeightShapes& found) const {
+  require_weights(check_weights(shapes(), found), name_);
+}
+
+void LanguageModel::read_generation_config(const json& config, const std::string& where) {
+  ConfigReader r(config, where);
+  const auto given = [&](const char* key) { return r.has(key); };
+  sampling_.draw = r.flag("do_sample", false);
+  if (given("temperature")) sampling_.temperature = r.number("temperature", 1, 0, 1e6);
+  if (given("top_k")) sampling_.top_k = r.integer("top_k", 0, 0, int64_t{1} << 24);
+  if (given("top_p")) sampling_.top_p = r.number("top_p", 1, 0, 1);
+  if (given("min_p")) sampling_.min_p = r.number("min_p", 0, 0, 1);
+  if (given("repetition_penalty")) sampling_.repetition_penalty = r.number("repetition_penalty", 1, 1e-6, 1e6);
+  if (sampling_.temperature == 0) {  // what people write for it
+    sampling_.draw = false;
+    sampling_.temperature = 1;
+  }
+  if (sampling_.top_p == 0) r.refuse("top_p", "a number above 0");
+}
+
+// A number or an array of them; absent: what was known before stays.
+void LanguageModel::read_stop_ids(const json& config, const std::string& where) {
+  constexpr const char* kKey = "eos_token_id";
+  ConfigReader r(config, where);
+  if (r.has(kKey)) {
+    stop_ids_.clear();
+    for (const int64_t id : r.integers(kKey, {}, 0, 0, config_.vocabulary - 1))
+      stop_ids_.push_back(static_cast<int32_t>(id));
+  }
+  if (stop_ids_.empty() && tokenizer_ && tokenizer_->eos_id()) stop_ids_ = {*tokenizer_->eos_id()};
+}
+
+const ByteLevelTokenizer& LanguageModel::tokenizer() const {
+  if (tokenizer_) return *tokenizer_;
+  TENON_CHECK(Model, stored_ || gguf_, name_) << "random weights have no tokenizer: nothing can be written with them, "
+                                                 "but `tenon explain`, bench and compile take them";
+  throw Error(ErrorKind::Model, name_, "has no tokenizer",
+              "tokenizer.json, or vocab.json and merges.txt, is expected beside config.json");
+}
+
+std::unique_ptr<WeightSource> LanguageModel::weights() const {
+  if (stored_) return std::make_unique<ViewedTensors>(tensors_);
+  if (gguf_) return std::make_unique<GgufWeights>(gguf_tensors_);
+  return random_weights(shapes(), random_seed_);
+}
+
+std::string LanguageModel::render_chat(const nlohmann::ordered_json& messages) const {
+  const ByteLevelTokenizer& t = tokenizer();
+  TENON_CHECK(Model, t.chat_template(), name_) << "has no chat template: `tenon complete` continues texts with it";
+  nlohmann::ordered_json variables{{"messages", messages}, {"add_generation_prompt", true}};
+  const auto add = [&](const char* key, const std::optional<int32_t>& id) {
+    if (id) variables[key] = std::string(t.token_bytes(*id));
+  };
+  add("bos_token", t.bos_id());
+  add("eos_token", t.eos_id());
+  return ChatTemplate::compile(*t.chat_template(), name_ + " chat template").render(variables);
+}
+
+}  // namespace tenon

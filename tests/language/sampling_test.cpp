@@ -1,0 +1,158 @@
+// Tokens drawn from scores: which are left, how likely they are, and that a seed and a position decide.
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "language_fixtures.h"
+#include "support/close.h"
+#include "tenon/core/error.h"
+#include "tenon/core/utf8.h"
+#include "tenon/io/random.h"
+#include "tenon/pipelines/families/language_model/text_stream.h"
+
+namespace tenon {
+namespace {
+using namespace language_test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Known answers of the generator's authors.
+TEST(Philox, KnownAnswers) {
+  EXPECT_THAT(philox(0, 0), ElementsAre(0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u));
+  EXPECT_THAT(philox(~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}),
+              ElementsAre(0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu));
+  EXPECT_THAT(philox(0x299f31d0a4093822u, 0x85a308d3243f6a88u, 0x0370734413198a2eu),
+              ElementsAre(0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u));
+}
+
+class SampledLikeTransformers : public testing::TestWithParam<size_t> {};
+
+// Every token that is drawn has transformers' log-probability, and tokens come as often as they should: chi-square
+// over all that transformers leaves, against the value that a right sampler passes once in ten thousand seeds.
+TEST_P(SampledLikeTransformers, ChiSquare) {
+  const nlohmann::json& c = recorded()["sampling"][GetParam()];
+  const std::string front = "sampling" + std::to_string(GetParam());
+  const std::vector<float> scores = recorded_tensor(front + "/scores"), want = recorded_tensor(front + "/log_probabilities");
+  Sampling s{true, c["temperature"], c["top_k"], c["top_p"], c["min_p"], c["penalty"]};
+  constexpr int kDraws = 20000;
+  std::vector<int> count(scores.size());
+  TokenSampler sampler(s, 99);
+  for (const int32_t id : c["seen"]) sampler.saw(id);
+  for (int i = 0; i < kDraws; ++i) {
+    const SampledToken t = sampler.next(scores, i);
+    const auto id = static_cast<size_t>(t.id);
+    ASSERT_NEAR(t.log_probability, want[id], 2e-5) << "token " << id;
+    ++count[id];
+  }
+  double chi = 0, freedom = -1, rare = 0, rare_count = 0;
+  const auto add = [&](double expected, double found) {
+    chi += (found - expected) * (found - expected) / expected;
+    freedom += 1;
+  };
+  for (size_t i = 0; i < scores.size(); ++i) {
+    const double expected = kDraws * std::exp(static_cast<double>(want[i]));
+    if (expected >= 5) {
+      add(expected, count[i]);
+    } else {
+      rare += expected;
+      rare_count += count[i];
+    }
+  }
+  if (rare >= 5) add(rare, rare_count);
+  // Wilson and Hilferty: the cube root of chi-square over its freedom is nearly normal.
+  const double v = 2 / (9 * std::max(freedom, 1.0)), limit = std::max(freedom, 1.0) * std::pow(1 - v + 3.72 * std::sqrt(v), 3);
+  EXPECT_LT(chi, limit) << "of freedom " << freedom;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SampledLikeTransformers, testing::Range(size_t{0}, size_t{8}));
+
+TEST(TokenSampler, ASeedAndAPositionDecide) {
+  const std::vector<float> scores = recorded_tensor("sampling0/scores");
+  std::vector<int32_t> once, again, other;
+  TokenSampler a({.draw = true}, 7), b({.draw = true}, 7), c({.draw = true}, 8);
+  for (int i = 0; i < 50; ++i) once.push_back(a.next(scores, i).id);
+  for (int i = 49; i >= 0; --i) again.insert(again.begin(), b.next(scores, i).id);
+  for (int i = 0; i < 50; ++i) other.push_back(c.next(scores, i).id);
+  EXPECT_EQ(once, again);
+  EXPECT_NE(once, other);
+}
+
+TEST(TokenSampler, EqualScoresAndEmptyOnes) {
+  TokenSampler greedy({}, 0), one({.draw = true, .top_k = 1}, 3);
+  EXPECT_EQ(greedy.next(std::vector<float>{1, 5, 5, 2}, 0).id, 1);
+  bool second = false;
+  for (int i = 0; i < 40; ++i) second = second || one.next(std::vector<float>{1, 5, 5, 2}, i).id == 2;
+  EXPECT_TRUE(second) << "tokens that equal the k-th are kept";
+  EXPECT_EQ(greedy.next(std::vector<float>{-INFINITY, -3}, 0).id, 1);
+  EXPECT_NEAR(greedy.next(std::vector<float>{0, 0}, 0).log_probability, std::log(0.5), 1e-12);
+  EXPECT_THROW(greedy.next(std::vector<float>{1, NAN}, 0), Error);
+  EXPECT_THROW(greedy.next(std::vector<float>{1, INFINITY}, 0), Error);
+  EXPECT_THROW(greedy.next(std::vector<float>{-INFINITY}, 0), Error);
+  EXPECT_THROW(greedy.next({}, 0), Error);
+}
+
+TEST(TokenSampler, OptionsOutOfRange) {
+  for (const Sampling& s : {Sampling{.temperature = 0}, Sampling{.temperature = NAN}, Sampling{.top_k = -1},
+                            Sampling{.top_p = 0}, Sampling{.top_p = 1.5}, Sampling{.min_p = 2},
+                            Sampling{.repetition_penalty = -1}})
+    EXPECT_THROW(check_sampling(s), Error);
+}
+
+// ---- text -----------------------------------------------------------------------------------------------------------
+
+ByteLevelTokenizer small_tokenizer() {
+  std::ifstream in(fixture("byte_level/tokenizer.json"));
+  return ByteLevelTokenizer::from_json(std::string(std::istreambuf_iterator<char>(in), {}), "tokenizer.json");
+}
+
+struct Streamed {
+  std::string text;
+  std::vector<std::string> pieces;
+  bool stopped;
+};
+
+Streamed stream(const std::string& text, const std::vector<std::string>& stops) {
+  const ByteLevelTokenizer t = small_tokenizer();
+  TextStream s(t, stops);
+  Streamed out;
+  for (const int32_t id : t.encode(text)) out.pieces.push_back(s.push(id));
+  out.pieces.push_back(s.finish());
+  for (const std::string& p : out.pieces) {
+    EXPECT_FALSE(first_invalid_utf8(p)) << p;
+    out.text += p;
+  }
+  out.stopped = s.stopped();
+  return out;
+}
+
+TEST(TextStream, WholeCharactersAndStops) {
+  const std::string text = "na\u00efve caf\u00e9 \u65e5\u672c \U0001F600 the end";
+  EXPECT_EQ(stream(text, {}).text, text);
+  EXPECT_EQ(stream(text, {"\u672c"}).text, "na\u00efve caf\u00e9 \u65e5");
+  EXPECT_EQ(stream("one two three", {"three", "two th"}).text, "one ");
+  EXPECT_EQ(stream("aab", {"ab"}).text, "a");
+  EXPECT_EQ(stream("aa", {"ab"}).text, "aa") << "what was held back comes in the end";
+  EXPECT_EQ(stream("one two", {"", "x"}).text, "one two");
+  EXPECT_TRUE(stream("one two", {"ne"}).stopped);
+  EXPECT_FALSE(stream("one two", {"xx"}).stopped);
+  const Streamed cut = stream("stop here", {"top"});
+  EXPECT_EQ(cut.text, "s");
+}
+
+// Bytes that never become a character, and half of one at the end.
+TEST(TextStream, BytesThatAreNoText) {
+  const ByteLevelTokenizer t = small_tokenizer();
+  TextStream s(t, {});
+  std::string out;
+  for (const char* bytes : {"\xc3", "A", "\xf0"}) {
+    const std::string symbol = bytes == std::string("A") ? "A" : std::string(bytes) == "\xc3" ? "\u00c3" : "\u00f0";
+    const auto id = t.id_of(symbol);
+    ASSERT_TRUE(id);
+    out += s.push(*id);
+  }
+  out += s.finish();
+  EXPECT_EQ(out, "\ufffdA\ufffd");
+}
+
+}  // namespace
+}  // namespace tenon
