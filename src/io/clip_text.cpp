@@ -12,7 +12,7 @@
 namespace tenon {
 namespace {
 
-bool is_white_space(uint32_t c) {
+bool is_any_space(uint32_t c) {
   return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
          c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
@@ -62,7 +62,7 @@ std::string clip_normal_form(std::string_view text) {
   bool blank = false;
   for (size_t i = 0; i < composed.size();) {
     const uint32_t c = next_code_point(composed, i);
-    const bool space = is_white_space(c);
+    const bool space = is_any_space(c);
     if (space && !blank) out += ' ';
     if (!space) append_lower(out, c);
     blank = space;

@@ -138,6 +138,28 @@ TEST_F(Streams, WeightsAreDoneWhenTheyAreGiven) {
   }
 }
 
+// Two devices of one process: waiting for one leaves the work of the other where it is, and a point of one's stream is
+// something that the other's can wait for.
+TEST_F(Streams, TwoDevicesGoOnApart) {
+  const auto second_device = std::make_shared<LazyEmulator>();
+  const std::shared_ptr<Backend> second = cuda::make_cuda_backend(second_device);
+  const auto x = filled(1), y = filled(1);
+  const auto twice = [](const Expr& v) { return v * 2.0; };
+  Executable one(plan_of("x", "x", twice), backend_, HostWeights(), {{"x", x.get()}});
+  Executable two(plan_of("y", "y", twice), second, HostWeights(), {{"y", y.get()}});
+  one.enqueue(Rate::Step, 3);
+  two.enqueue(Rate::Step, 4);
+  two.wait();
+  EXPECT_EQ(read(y.get()), std::vector<float>(kCount, 16));
+  EXPECT_EQ(read(x.get()), std::vector<float>(kCount, 1)) << "nobody has waited for the first device";
+  EXPECT_EQ(device_->recordings + second_device->recordings, 2);
+  two.stream()->wait(*one.stream()->mark());
+  two.enqueue(Rate::Step);
+  two.wait();
+  EXPECT_EQ(read(x.get()), std::vector<float>(kCount, 8));
+  EXPECT_EQ(read(y.get()), std::vector<float>(kCount, 32));
+}
+
 TEST(Enqueue, OnTheProcessorEveryRunIsDone) {
   Graph g;
   std::vector<float> x(kCount, 1);
