@@ -1,0 +1,100 @@
+// Texts and conversations through the command line.
+#include <csignal>
+#include <fstream>
+
+#include "../language/language_fixtures.h"
+#include "cli.h"
+
+namespace cli {
+namespace {
+using nlohmann::json;
+
+class CliText : public CliTest {
+ protected:
+  // A model of random weights whose texts mean nothing, in a folder of the test's own.
+  static const std::filesystem::path& small() {
+    static const language_test::Folder all;
+    static const bool written = [] {
+      language_test::write_model(language_test::recorded()["cases"][0], all);
+      all.write("tokenizer_config.json",
+                R"({"chat_template": "{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}assistant:"})");
+      all.write("generation_config.json", R"({"do_sample": true, "temperature": 0.7, "eos_token_id": [3, 4]})");
+      return true;
+    }();
+    static_cast<void>(written);
+    return all.path();
+  }
+  static std::vector<std::string> with(std::vector<std::string> arguments) {
+    for (const std::string& a : {std::string("-m"), small().string(), std::string("--type"), std::string("f32"),
+                                 std::string("--threads"), std::string("1")})
+      arguments.push_back(a);
+    return arguments;
+  }
+  std::function<void()> reading(const std::string& text) const {
+    std::ofstream(folder() / "input") << text;
+    const std::string name = (folder() / "input").string();
+    return [name] {
+      if (!std::freopen(name.c_str(), "r", stdin)) std::abort();
+    };
+  }
+};
+
+TEST_F(CliText, TheSameSeedTheSameText) {
+  const auto text = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"complete", "Ann has three apples", "--max-tokens", "24", "--json"});
+    const Finished f = tenon(with(more));
+    EXPECT_EQ(f.code, 0) << f.err;
+    return json::parse(f.out);
+  };
+  const json one = text({"-s", "5"}), again = text({"-s", "5"}), other = text({"-s", "6"});
+  EXPECT_EQ(one["text"], again["text"]);
+  EXPECT_NE(one["text"], other["text"]);
+  EXPECT_EQ(one["seed"], 5);
+  const json greedy = text({"--temperature", "0", "--logprobs"});
+  EXPECT_FALSE(greedy.contains("seed"));
+  EXPECT_EQ(greedy["tokens"].size(), greedy["usage"]["completion_tokens"]);
+  std::string joined;
+  for (const json& t : greedy["tokens"]) {
+    EXPECT_LE(t["logprob"].get<double>(), 0);
+    joined += t["text"];
+  }
+  EXPECT_EQ(joined, greedy["text"]);
+  // Without JSON the same text, and from standard input.
+  const auto plain = with({"complete", "-", "--max-tokens", "24", "--temperature", "0", "-q"});
+  EXPECT_EQ(tenon(plain, {}, reading("Ann has three apples")).out, greedy["text"].get<std::string>() + "\n");
+}
+
+TEST_F(CliText, WhatCannotBeWritten) {
+  expect_error(2, with({"complete"}), {"prompt", "missing"});
+  expect_error(2, with({"complete", "a", "-p", "b"}), {"prompt", "more than once"});
+  expect_error(2, with({"complete", ""}), {"prompt", "no tokens"});
+  expect_error(2, with({"complete", "a\xff"}), {"prompt", "not UTF-8", "byte 1"});
+  expect_error(2, {"complete", "a"}, {"--model"});
+  expect_error(2, with({"complete", "a", "--context", "513"}), {"context", "513", "512 positions"});
+  expect_error(2, with({"complete", "one two three four five six", "--context", "4"}), {"prompt", "context has 4"});
+  for (const auto& [flag, value] : {std::pair{"--temperature", "nan"}, {"--temperature", "-1"}, {"--top-p", "0"},
+                                    {"--top-p", "1.1"}, {"--min-p", "2"}, {"--top-k", "-1"}, {"--stop", ""},
+                                    {"--repetition-penalty", "0"}, {"--max-tokens", "-1"}, {"--seed", "-2"}})
+    expect_error(2, with({"complete", "a", flag, value}), {flag});
+  expect_error(2, with({"complete", "a", "--temperature", "0", "--top-k", "5"}), {"--top-k", "--temperature 0"});
+  expect_error(3, {"complete", "a", "-m", "random:qwen2.5-0.5b"}, {"tokenizer"});
+  expect_error(3, {"complete", "a", "-m", "nowhere"}, {"nowhere"});
+  expect_error(3, {"complete", "a", "-m", model()}, {"language model"});
+}
+
+TEST_F(CliText, AConversationLineByLine) {
+  const auto command = with({"chat", "--max-tokens", "6", "--temperature", "0", "--json", "--system", "be brief"});
+  const Finished f = tenon(command, {}, reading("hello\n\nhello\n/reset\nhello"));
+  ASSERT_EQ(f.code, 0) << f.err;
+  std::istringstream lines(f.out);
+  std::vector<json> turns;
+  for (std::string line; std::getline(lines, line);) turns.push_back(json::parse(line));
+  ASSERT_EQ(turns.size(), 3u);
+  EXPECT_EQ(turns[0]["text"], turns[2]["text"]) << "reset forgets";
+  EXPECT_EQ(turns[0]["usage"]["prompt_tokens"], turns[2]["usage"]["prompt_tokens"]);
+  EXPECT_GT(turns[1]["usage"]["prompt_tokens"], turns[0]["usage"]["prompt_tokens"]);
+  EXPECT_GT(turns[1]["usage"]["cached_tokens"], 0) << "what was read is not read again";
+}
+
+}  // namespace
+}  // namespace cli

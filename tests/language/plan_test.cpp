@@ -1,0 +1,41 @@
+// What the plans of language models are made of: launches a layer, and what explain says of them.
+#include <gmock/gmock.h>
+
+#include "tenon/explain/explanation.h"
+#include "tenon/pipelines/text_generator.h"
+#include "tenon/runtime/executable.h"
+
+namespace tenon {
+namespace {
+
+int64_t launches(const std::string& preset, int64_t layers, int64_t tokens, bool fusion = true) {
+  DecoderConfig c;
+  for (const DecoderPreset& p : decoder_presets())
+    if (p.name == preset) c = p.config;
+  c.layers = layers;
+  DecoderShape s;
+  s.tokens = tokens;
+  NetworkOptions options;
+  options.fusion = fusion;
+  const Plan plan = plan_decoder(c, s, options);
+  const std::shared_ptr<Backend> nothing = make_backend("null");
+  const PlanKernels made(plan, WeightStore(nothing, nullptr));
+  const Explanation e = explain(plan, made.memory, 0);
+  EXPECT_FALSE(explanation_text(e).empty());
+  EXPECT_EQ(print_plan(parse_plan(print_plan(plan))), print_plan(plan));
+  return static_cast<int64_t>(plan.phases.back().launches.size());
+}
+
+// A layer: norm and q, k, v; both caches with keys rotated; rotated queries and attention; what comes back and the
+// residual; norm, gate and up; down and the residual. Where heads are normed the norm and rotation of queries leave
+// with the caches.
+TEST(LanguagePlans, SixLaunchesALayer) {
+  for (const char* preset : {"qwen2.5-0.5b", "smollm2-135m", "qwen3-0.6b"})
+    for (const int64_t tokens : {1, 64}) {
+      EXPECT_EQ(launches(preset, 5, tokens) - launches(preset, 4, tokens), 6) << preset << " " << tokens;
+      EXPECT_GT(launches(preset, 3, tokens, false) - launches(preset, 2, tokens, false), 30);
+    }
+}
+
+}  // namespace
+}  // namespace tenon
