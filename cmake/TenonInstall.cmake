@@ -13,7 +13,7 @@ function(_tenon_install_described arguments file destination)
 endfunction()
 
 function(tenon_install)
-  install(TARGETS tenon EXPORT tenon LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
+  install(TARGETS tenon_installed EXPORT tenon LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
           NAMELINK_COMPONENT development)
   if(TARGET tenon_cli)
     file(RELATIVE_PATH to_library /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
@@ -24,15 +24,6 @@ function(tenon_install)
     _tenon_install_described("completion;zsh" _tenon ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
     _tenon_install_described("completion;fish" tenon.fish ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
   endif()
-  foreach(layer core expr kernels plan runtime explain optim io nn models pipelines)
-    install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/${layer}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/${layer}
-            COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
-  endforeach()
-  install(FILES ${PROJECT_SOURCE_DIR}/src/backend/backend.h ${PROJECT_SOURCE_DIR}/src/backend/stream.h
-                ${PROJECT_SOURCE_DIR}/src/backend/weights.h
-          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/backend COMPONENT development)
-  install(FILES ${PROJECT_BINARY_DIR}/include/expr_generated/tenon/expr_generated/all_nodes.h
-          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon/expr_generated COMPONENT development)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/assets/ DESTINATION ${CMAKE_INSTALL_DATADIR}/tenon COMPONENT runtime)
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tenon RENAME copyright
           COMPONENT runtime)

@@ -113,9 +113,18 @@ function(tenon_library)
   foreach(layer core expr kernels plan backend runtime explain optim io nn models pipelines)
     target_include_directories(tenon PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include/${layer}>)
   endforeach()
-  target_include_directories(tenon PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include/expr_generated>
-                                          $<INSTALL_INTERFACE:include>)
-  target_link_libraries(tenon INTERFACE nlohmann_json::nlohmann_json spdlog::spdlog)  # public headers show them
-  target_compile_features(tenon PUBLIC cxx_std_20)
-  set_target_properties(tenon PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
+  target_include_directories(tenon PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include/expr_generated>)
+  tenon_usage(tenon)
+endfunction()
+
+# What whoever links the library needs.
+function(tenon_usage library)
+  target_include_directories(${library} INTERFACE $<INSTALL_INTERFACE:include>)
+  target_link_libraries(${library} INTERFACE nlohmann_json::nlohmann_json spdlog::spdlog)  # public headers show them
+  target_compile_features(${library} PUBLIC cxx_std_20)
+  if(SKBUILD)  # wheels hold no symbolic links
+    set_target_properties(${library} PROPERTIES VERSION 0 SOVERSION 0)
+  else()
+    set_target_properties(${library} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
+  endif()
 endfunction()

@@ -14,6 +14,12 @@ configure tests/consumer "$work/build"
 cmake --build "$work/build" -j "$2"
 (cd "$work" && build/consumer)
 "$prefix/bin/tenon" --version
+# The program and the door: it finds in the installed library all that it needs, and users find nothing of a backend.
+if hidden="$(ldd -r "$prefix/bin/tenon" 2>&1 | grep 'undefined symbol')"; then fail "the installed library hides: $hidden"; fi
+shown="$(nm -DC --defined-only "$prefix"/lib*/libtenon.so)"
+if grep -E ' tenon::(cpu|cuda)::' <<<"$shown"; then fail "the installed library shows what backends are made of"; fi
+[[ -e "$prefix/include/tenon/plan/plan.h" && ! -e "$prefix/include/tenon/plan/partition.h" ]] || fail "headers that are not the door's are installed"
+echo "the installed library shows $(wc -l <<<"$shown") symbols"
 # A yardstick of `bench` is loaded when it runs, never linked.
 if readelf -d "$prefix"/bin/tenon "$prefix"/lib*/libtenon.so | grep -E 'NEEDED.*(libdnnl|libgomp|libOpenCL)'; then exit 1; fi
 

@@ -8,7 +8,7 @@ jobs="${1:-$(nproc)}" python="$PWD/build/python-env/bin/python" out="$PWD/build/
 export CXX=c++ CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1 CMAKE_BUILD_PARALLEL_LEVEL="$jobs" PATH="${python%/*}:$PATH"
 tools/setup.sh
 cmake --preset release --log-level=WARNING
-cmake --build --preset release -j "$jobs" --target tenon tenon_cli
+cmake --build --preset release -j "$jobs" --target tenon_installed tenon_cli
 rm -rf "$out"
 mkdir -p "$out"
 

@@ -136,7 +136,9 @@ TEST_F(ListTest, Refuses) {
 TEST_F(ListTest, NumbersAndKindsAreChecked) {
   const Launch scaled = launch({{"y", vector("a") * scalar(g, "s")}}), search = launch({{kFound, vector("a")}});
   float x[4] = {0, 0, 0, 0}, y[4] = {};
-  for (const Ground& ground : grounds()) {
+  std::vector<Ground> all = grounds();
+  all.push_back({"null", make_backend("null")});
+  for (const Ground& ground : all) {
     const auto kernel = ground.backend->prepare_list(scaled), looks = ground.backend->prepare_list(search);
     const std::shared_ptr<Stream> stream = ground.backend->make_stream();
     ListItem item;

@@ -4,8 +4,8 @@
 #include <atomic>
 
 #include "tenon/backend/cpu/host_memory.h"
+#include "tenon/backend/list_body.h"
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/list.h"
 
 namespace tenon::cpu {
 namespace {
@@ -13,10 +13,9 @@ namespace {
 // A chunk moves at most this many bytes: many blocks for each start-up, and enough chunks to spread.
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
 
-class TapeListKernel : public ListKernel {
+class TapeListKernel : public ListBody {
  public:
-  TapeListKernel(std::shared_ptr<Engine> engine, const Launch& launch)
-      : engine_(std::move(engine)), list_(make_list_form(launch)), names_(list_.vector_names()) {
+  TapeListKernel(std::shared_ptr<Engine> engine, const Launch& launch) : ListBody(launch), engine_(std::move(engine)) {
     std::vector<TapeOutput> outputs;
     for (const FormOutput& o : list_.form.outputs)
       outputs.push_back({o.value, list_.finds ? Expr() : o.place, o.dtype});
@@ -29,9 +28,6 @@ class TapeListKernel : public ListKernel {
     workspace_bytes_ = round_up(tape_->workspace_bytes(), 64) + (list_.finds ? kFindStep * 4 : 0);
     workspace_ = allocate_host(workspace_bytes_ * engine_->pool.threads());
   }
-
-  std::span<const std::string> vectors() const override { return names_; }
-  std::span<const std::string> scalars() const override { return list_.scalars; }
 
   void run(Stream&, std::span<const ListItem> items, std::span<const float> scalars) override {
     check(items, scalars, false);
@@ -91,15 +87,6 @@ class TapeListKernel : public ListKernel {
     return s;
   }
 
-  void check(std::span<const ListItem> items, std::span<const float> scalars, bool finds) const {
-    TENON_CHECK(Internal, finds == list_.finds, "list") << "a launch that looks for something does nothing else";
-    TENON_CHECK(Internal, scalars.size() == list_.scalars.size(), "list")
-        << "expected " << list_.scalars.size() << " numbers, got " << scalars.size();
-    for (const ListItem& item : items)
-      for (size_t v = 0; v < names_.size() && item.count > 0; ++v)
-        TENON_CHECK(Internal, item.vectors[v] != nullptr, names_[v]) << "no address";
-  }
-
   void cut(std::span<const ListItem> items) {
     chunks_.clear();
     for (size_t i = 0; i < items.size(); ++i) {
@@ -140,8 +127,6 @@ class TapeListKernel : public ListKernel {
   }
 
   std::shared_ptr<Engine> engine_;
-  ListForm list_;
-  std::vector<std::string> names_;
   LeafTable leaves_;
   std::unique_ptr<Tape> tape_;
   std::vector<Source> sources_;

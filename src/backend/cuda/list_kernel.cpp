@@ -5,10 +5,10 @@
 #include <cstring>
 
 #include "tenon/backend/cuda/codegen/program_text.h"
+#include "tenon/backend/list_body.h"
 #include "tenon/core/error.h"
 #include "tenon/device/list_sizes.h"
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/list.h"
 
 namespace tenon::cuda {
 namespace {
@@ -29,18 +29,16 @@ void append(std::vector<std::byte>& bytes, const T& value) {
   append(bytes, &value, sizeof(value));
 }
 
-class DeviceListKernel : public ListKernel {
+class DeviceListKernel : public ListBody {
  public:
   DeviceListKernel(std::shared_ptr<Device> device, const Launch& launch)
-      : device_(std::move(device)), name_(launch.name), list_(make_list_form(launch)), names_(list_.vector_names()) {
+      : ListBody(launch), device_(std::move(device)) {
     compile();
     if (list_.finds) found_ = device_->allocate(sizeof(uint32_t));
   }
 
-  std::span<const std::string> vectors() const override { return names_; }
-  std::span<const std::string> scalars() const override { return list_.scalars; }
   void run(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars) override {
-    TENON_CHECK(Internal, !list_.finds, name_) << "it looks for something, and writes nothing";
+    check(items, scalars, false);
     launch(stream, items, scalars);
   }
   int64_t find(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars) override;
@@ -68,9 +66,6 @@ class DeviceListKernel : public ListKernel {
              int64_t first, int64_t total);
 
   std::shared_ptr<Device> device_;
-  std::string name_;
-  ListForm list_;
-  std::vector<std::string> names_;
   int run_ = 1;
   std::string headers_, functors_;
   std::vector<std::byte> base_;    // the programs' own argument, without its pointers
@@ -157,18 +152,13 @@ bool DeviceListKernel::wide(const ListItem& item) const {
 }
 
 void DeviceListKernel::append_entry(std::vector<std::byte>& bytes, const ListItem& item, int64_t first_chunk) const {
-  for (size_t v = 0; v < names_.size(); ++v) {
-    TENON_CHECK(Internal, item.vectors[v] != nullptr || item.count == 0, names_[v]) << "no address";
-    append(bytes, item.vectors[v]);
-  }
+  for (size_t v = 0; v < names_.size(); ++v) append(bytes, item.vectors[v]);
   append(bytes, item.count);
   append(bytes, static_cast<int32_t>(first_chunk));
   append(bytes, static_cast<int32_t>(wide(item)));
 }
 
 void DeviceListKernel::launch(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars) {
-  TENON_CHECK(Internal, scalars.size() == list_.scalars.size(), name_)
-      << "expected " << list_.scalars.size() << " numbers, got " << scalars.size();
   std::vector<std::byte> argument = head(scalars);
   const size_t head_bytes = argument.size();
   int32_t count = 0;
@@ -207,7 +197,7 @@ void DeviceListKernel::start(Stream& stream, std::vector<std::byte>& argument, s
 }
 
 int64_t DeviceListKernel::find(Stream& stream, std::span<const ListItem> items, std::span<const float> scalars) {
-  TENON_CHECK(Internal, list_.finds, name_) << "it looks for nothing";
+  check(items, scalars, true);
   device_->fill_zero(stream, found_.get(), sizeof(uint32_t));
   launch(stream, items, scalars);
   uint32_t from_end = 0;

@@ -6,10 +6,10 @@
 #include <limits>
 #include <mutex>
 
+#include "tenon/backend/list_body.h"
 #include "tenon/backend/null/contents.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/list.h"
 #include "tenon/kernels/skeleton.h"
 
 namespace tenon::null {
@@ -79,23 +79,19 @@ class NullKernel : public Kernel {
   int64_t runs_ = 0;
 };
 
-class NullListKernel : public ListKernel {
+class NullListKernel : public ListBody {
  public:
-  explicit NullListKernel(const Launch& launch)
-      : name_(launch.name), list_(make_list_form(launch)), vectors_(list_.vector_names()) {}
-  std::span<const std::string> vectors() const override { return vectors_; }
-  std::span<const std::string> scalars() const override { return list_.scalars; }
-  void run(Stream&, std::span<const ListItem>, std::span<const float>) override { add(name_); }
-  int64_t find(Stream&, std::span<const ListItem>, std::span<const float>) override {
+  explicit NullListKernel(const Launch& launch) : ListBody(launch) {}
+  void run(Stream&, std::span<const ListItem> items, std::span<const float> scalars) override {
+    check(items, scalars, false);
+    add(name_);
+  }
+  int64_t find(Stream&, std::span<const ListItem> items, std::span<const float> scalars) override {
+    check(items, scalars, true);
     add(name_);
     return -1;
   }
   std::string describe() const override { return "recorded"; }
-
- private:
-  std::string name_;
-  ListForm list_;
-  std::vector<std::string> vectors_;
 };
 
 class NullBackend : public Backend {

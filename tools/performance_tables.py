@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Writes the tables of docs/performance.md from bench/results: what stands between `<!-- table NAME -->` and `<!-- end -->`.
+
+Of each kind of run the newest file counts, by the date in its name; of networks the newest with PyTorch in the same run. `--check` compares instead of writing.
+"""
+import json
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs/performance.md"
+RESULTS = ROOT / "bench/results"
+GPU = "NVIDIA-H200"
+
+
+def newest(kind):
+    """(name, content) of the newest result of a kind ("unet", "lion" ..): of those beside PyTorch, if there is one."""
+    found = [(f.name, json.loads(f.read_text())) for f in sorted(RESULTS.glob(f"20??-??-??-{GPU}-{kind}.json"))]
+    if not found:
+        raise SystemExit(f"performance_tables: no bench/results/*-{GPU}-{kind}.json")
+    return ([f for f in found if f[1].get("peers")] or found)[-1]
+
+
+def ms(value):
+    return "-" if value is None else f"{value:.3f}" if value < 1 else f"{value:.2f}" if value < 100 else f"{value:.1f}"
+
+
+def table(head, rows):
+    return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def peer(run):
+    """Milliseconds of the best mode of PyTorch measured beside a run, and that mode."""
+    modes = {"torch_compile_graphs": "compiled, graphs", "torch_compile": "compiled", "torch_frozen": "frozen", "torch_eager": "eager"}
+    times = {name: run["peers"][name] for name in modes if name in (run.get("peers") or {})}
+    if not times:
+        return None, ""
+    best = min(times, key=times.get)
+    return times[best], modes[best]
+
+
+def against(time, other, text):
+    """`text`, bold where `time` is no longer than the other's."""
+    return f"**{text}**" if time <= other else text
+
+
+def networks():
+    rows = []
+    for kind, name in (("unet", "UNet step of Stable Diffusion 1.5, 512 x 512, batch 2"), ("unet-b1", "the same, batch 1"),
+                       ("vae-decode", "VAE decoder, 512 x 512"), ("text", "text encoder, 2 prompts"), ("vit-1", "ViT-g/14, 1 picture"),
+                       ("vit-8", "ViT-g/14, 8 pictures"), ("vit-256", "ViT-g/14, 256 pictures")):
+        file, run = newest(kind)
+        time, mode = peer(run)
+        rows.append([name, f"**{ms(run['median_ms'])}**", ms(run["min_ms"]), str(run["launches"]),
+                     f"{ms(time)} ({mode})" if time else "-", f"{time / run['median_ms']:.2f}x" if time else "-", file[:10]])
+    return table(["f16, ms", "Tenon", "fastest", "launches", "PyTorch", "ratio", "measured"], rows)
+
+
+def lion():
+    _, run = newest("lion")
+    names = {"tenon_graph": "in a graph", "tenon": "called from Python", "compile": "torch.compile", "foreach": "foreach", "eager": "eager"}
+    modes = [m for m in names if any(m in c["modes"] for c in run["cases"])]
+    rows = [[c["name"], *(ms(c["modes"][m]["median_ms"]) if m in c["modes"] else "-" for m in modes),
+             f"{max(v['gb_s'] for m, v in c['modes'].items() if m.startswith('tenon')):.0f}"] for c in run["cases"]]
+    return table(["f32, ms", *(names[m] for m in modes), "GB/s"], rows)
+
+
+def e4m3():
+    _, run = newest("e4m3")
+    rows = [[name.replace("x", " x "), against(c["tenon_ms"], c["torch_ms"], f"{c['tenon_ms'] * 1000:.0f} us") + f", {c['tenon_tflops']:.0f}", f"{c['torch_ms'] * 1000:.0f} us, {c['torch_tflops']:.0f}",
+             f"{c['torch_fast_ms'] * 1000:.0f} us, {c['torch_fast_tflops']:.0f}"] for name, c in run["cases"].items()]
+    return table(["rows x columns x K; TFLOP/s", "Tenon", "`_scaled_mm`", "with fast accumulation"], rows)
+
+
+def memory_bound():
+    _, run = newest("memory-bound")
+    rows = [[name, against(c["tenon_ms"], c["torch_compile_ms"], f"{c['tenon_ms'] * 1000:.1f} us") + f", {c['tenon_gb_s']:.0f} GB/s", f"{c['part_of_copy'] * 100:.0f} %",
+             f"{c['torch_compile_ms'] * 1000:.1f} us"] for name, c in run["cases"].items()]
+    return table(["function, bf16", "Tenon", "of a copy's speed", "torch.compile"], rows)
+
+
+TABLES = {"networks": networks, "lion": lion, "e4m3": e4m3, "memory-bound": memory_bound}
+
+
+def main(arguments):
+    text = PAGE.read_text()
+    made = {name: make() for name, make in TABLES.items()}
+    missing = [name for name in made if f"<!-- table {name} -->" not in text]
+    if missing:
+        raise SystemExit(f"performance_tables: docs/performance.md has no place for {', '.join(missing)}")
+    new = re.sub(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", lambda m: f"{m[1]}{made[m[2]]}\n{m[3]}", text, flags=re.S)
+    if arguments == ["--check"]:
+        if new != text:
+            raise SystemExit("performance_tables: docs/performance.md is not what bench/results say; run tools/performance_tables.py")
+        return
+    PAGE.write_text(new)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
