@@ -9,7 +9,7 @@ set(TENON_DOOR
     # running them
     backend/backend.h runtime/executable.h runtime/host_weights.h core/compare.h core/host_tensor.h core/log.h core/stop.h
     # pipelines
-    pipelines/embedding.h pipelines/image_encoder.h pipelines/text_to_image.h io/image.h)
+    pipelines/image_embedder.h pipelines/image_generator.h pipelines/text_generator.h io/image.h)
 
 # All headers, as paths below `root`/`prefix`, that `headers` include directly or not.
 function(_tenon_closure out root headers)
