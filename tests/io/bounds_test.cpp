@@ -14,7 +14,6 @@ namespace {
 using namespace io_test;
 using namespace tenon;
 
-using tenon::testing::kSanitized;
 constexpr size_t kBytes = kSanitized ? 3'000'000 : 99'000'000;  // of a header: nearly the most that is accepted
 
 constexpr double kSeconds = kSanitized ? 60 : 2;  // of a processor: other tests run at the same time

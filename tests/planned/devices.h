@@ -16,8 +16,6 @@ struct Device {
 };
 /// The machine's best first.
 const std::vector<Device>& devices();
-/// Under a sanitizer a test runs a part of its cases.
-using testing::kSanitized;
 /// Whether a device takes long: kernels are compiled for it while tests run, and emulated.
 bool slow_devices();
 

@@ -9,7 +9,7 @@
 #endif
 #endif
 
-namespace tenon::testing {
+namespace tenon {
 
 #ifdef TENON_SANITIZED
 inline constexpr bool kSanitized = true;
@@ -17,4 +17,4 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-}  // namespace tenon::testing
+}  // namespace tenon
