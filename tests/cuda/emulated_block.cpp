@@ -7,16 +7,10 @@
 #include <new>
 #include <utility>
 
+#include "support/sanitized.h"
 #include "tenon/core/dtype.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define TENON_FIBERS_FOR_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define TENON_FIBERS_FOR_ASAN 1
-#endif
-#endif
-#ifdef TENON_FIBERS_FOR_ASAN
+#ifdef TENON_SANITIZED  // of the two, the address sanitizer: the thread sanitizer's build has no GPU
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #define FORGET_FRAMES(stack, bytes) __asan_unpoison_memory_region(stack, bytes)

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include "io_test_tools.h"
+#include "support/sanitized.h"
 #include "tenon/core/stop.h"
 #include "tenon/io/clip_tokenizer.h"
 #include "tenon/io/files.h"
@@ -13,11 +14,6 @@ namespace {
 using namespace io_test;
 using namespace tenon;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 constexpr size_t kBytes = kSanitized ? 3'000'000 : 99'000'000;  // of a header: nearly the most that is accepted
 
 constexpr double kSeconds = kSanitized ? 60 : 2;  // of a processor: other tests run at the same time

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "support/sanitized.h"
 #include "tenon/backend/backend.h"
 
 namespace tenon::planned {
@@ -15,12 +16,6 @@ struct Device {
 };
 /// The machine's best first.
 const std::vector<Device>& devices();
-/// Under a sanitizer, where everything takes ten times as long, a test runs a part of its cases.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
 /// Whether a device takes long: kernels are compiled for it while tests run, and emulated.
 bool slow_devices();
 

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/sanitized.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 
@@ -90,7 +91,7 @@ TEST(ThreadPool, SeveralCallers) {
   EXPECT_EQ(sum.load(), 3 * 100 * 45);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef TENON_SANITIZED
 // Stacks need address space: with little of it the system gives some threads and refuses the rest.
 TEST(ThreadPool, MakesDoWithTheThreadsThatTheSystemGives) {
   const pid_t child = fork();
