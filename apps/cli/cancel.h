@@ -14,8 +14,8 @@ inline constexpr int kSignalBase = 128;
 void install_signal_handlers();
 /// The signal that asked to stop, or 0.
 int stop_signal();
-/// While it lives, SIGINT ends a turn of a conversation instead of the program: the first one that comes is for asked(),
-/// a second one is a stop_signal().
+/// While it lives, SIGINT ends a turn of a conversation instead of the program: the first one that comes is for
+/// asked(), a second one is a stop_signal().
 class TurnInterrupt {
  public:
   TurnInterrupt();

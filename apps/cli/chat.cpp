@@ -61,7 +61,9 @@ class Conversation {
   }
 
  private:
-  void add(const char* role, const std::string& content) { messages_.push_back({{"role", role}, {"content", content}}); }
+  void add(const char* role, const std::string& content) {
+    messages_.push_back({{"role", role}, {"content", content}});
+  }
 
   const ChatFlags& flags_;
   const Common& common_;
@@ -92,8 +94,9 @@ int run_chat(const ChatFlags& f, const Common& common) {
 
 Action declare_chat(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<ChatFlags>();
-  app.footer("A line is a question. Ctrl-C ends an answer; /reset forgets the conversation; /exit or the end of the "
-             "input ends it.");
+  app.footer(
+      "A line is a question. Ctrl-C ends an answer; /reset forgets the conversation; /exit or the end of the "
+      "input ends it.");
   f->app = &app;
   app.add_option("--system", f->system, "what the model is told before the first question");
   f->text.declare(app);

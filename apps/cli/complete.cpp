@@ -22,8 +22,8 @@ struct CompleteFlags {
 std::string text_to_continue(const CompleteFlags& f) {
   const auto given = [&](const char* flag) { return f.app->count(flag) > 0; };
   const int count = given("PROMPT") + given("--prompt") + given("--prompt-file");
-  TENON_CHECK(Usage, count == 1, "prompt") << (count ? "given more than once"
-                                                     : "missing: tenon complete \"Once upon a time\"");
+  TENON_CHECK(Usage, count == 1, "prompt")
+      << (count ? "given more than once" : "missing: tenon complete \"Once upon a time\"");
   const bool from_file = given("--prompt-file");
   const std::string& named = from_file ? f.file : given("--prompt") ? f.prompt : f.argument;
   std::string text = named == "-" ? read_standard_input("prompt", kMostText)

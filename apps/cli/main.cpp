@@ -62,7 +62,8 @@ void add_common_flags(CLI::App& app, Common& common, bool& devices) {
   app.add_flag("--list-devices", devices, "list devices and exit");
 }
 
-// A prompt and what a chat begins with may say nothing; every other value says something, and an empty one is a variable that was not set.
+// A prompt and what a chat begins with may say nothing; every other value says something, and an empty one is a
+// variable that was not set.
 void refuse_empty_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     const auto is = [&](const char* name) { return option->check_name(name); };

@@ -31,8 +31,9 @@ constexpr double kMostNumber = 1e6;
 
 void TextFlags::declare(CLI::App& app) {
   app_ = &app;
-  offer(app.add_option("-m,--model", model, "folder or .gguf file of a language model, or a name below TENON_MODEL_DIR"),
-        {"smollm2"}, Beside::Files)
+  offer(
+      app.add_option("-m,--model", model, "folder or .gguf file of a language model, or a name below TENON_MODEL_DIR"),
+      {"smollm2"}, Beside::Files)
       ->required();
   app.add_option("--max-tokens", max_tokens, "tokens to write, at most; 0: as many as the context has room for")
       ->transform(whole_number())
@@ -76,7 +77,8 @@ Sampling TextFlags::sampling(Sampling s) const {
   const auto given = [&](const char* flag) { return app_->count(flag) > 0; };
   const bool likeliest = given("--temperature") && temperature == 0;
   for (const char* flag : {"--top-k", "--top-p", "--min-p"}) {
-    TENON_CHECK(Usage, !likeliest || !given(flag), flag) << "chooses what is drawn from, and --temperature 0 draws nothing";
+    TENON_CHECK(Usage, !likeliest || !given(flag), flag)
+        << "chooses what is drawn from, and --temperature 0 draws nothing";
     s.draw = s.draw || given(flag);
   }
   if (given("--temperature")) s.draw = !likeliest;
@@ -124,9 +126,10 @@ nlohmann::ordered_json text_json(const TextGenerator& generator, const TextReque
   nlohmann::ordered_json out{{"model", generator.model().name()},
                              {"text", result.text},
                              {"finish_reason", finish_reason(result.end)},
-                             {"usage", {{"prompt_tokens", request.prompt.size()},
-                                        {"completion_tokens", result.tokens.size()},
-                                        {"cached_tokens", result.reused}}},
+                             {"usage",
+                              {{"prompt_tokens", request.prompt.size()},
+                               {"completion_tokens", result.tokens.size()},
+                               {"cached_tokens", result.reused}}},
                              {"type", name_of(generator.type())}};
   if (request.sampling.draw) out["seed"] = request.seed;
   if (logprobs) {

@@ -20,11 +20,11 @@ struct DecoderConfig {
   int64_t heads = 14, key_heads = 2, head_width = 64;
   int64_t positions = 32768;  ///< tokens of a context, at most
   double theta = 1e6, eps = 1e-6;
-  bool qkv_bias = true;     ///< of the projections to queries, keys and values
-  bool output_bias = false; ///< of attention's output projection
+  bool qkv_bias = true;      ///< of the projections to queries, keys and values
+  bool output_bias = false;  ///< of attention's output projection
   bool mlp_bias = false;
-  bool head_norm = false;   ///< queries and keys are normed head by head (Qwen3)
-  bool tied = true;         ///< the head's matrix is the embedding
+  bool head_norm = false;  ///< queries and keys are normed head by head (Qwen3)
+  bool tied = true;        ///< the head's matrix is the embedding
 
   /// Bytes that a token takes in the cache.
   int64_t cache_bytes(DType act) const;

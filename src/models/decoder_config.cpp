@@ -76,8 +76,8 @@ int64_t DecoderConfig::cache_bytes(DType act) const { return 2 * layers * key_he
 DecoderConfig read_decoder_config(const json& config, const std::string& where) {
   ConfigReader r(config, where);
   DecoderConfig c;
-  for (const char* key : {"model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
-                          "vocab_size"})
+  for (const char* key :
+       {"model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"})
     if (!r.has(key)) r.refuse(key, "to be given");
   r.expect("model_type", {"llama", "qwen2", "qwen3"});
   c.family = r.name("model_type", c.family);

@@ -172,9 +172,7 @@ void LanguageModel::open_folder(const fs::path& folder) {
   read_stop_ids(generation, (folder / kGenerationConfig).string());
 }
 
-void LanguageModel::check(const WeightShapes& found) const {
-  require_weights(check_weights(shapes(), found), name_);
-}
+void LanguageModel::check(const WeightShapes& found) const { require_weights(check_weights(shapes(), found), name_); }
 
 void LanguageModel::read_generation_config(const json& config, const std::string& where) {
   ConfigReader r(config, where);

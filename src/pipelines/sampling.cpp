@@ -97,8 +97,8 @@ SampledToken TokenSampler::next(std::span<const float> logits, int64_t position)
   for (size_t i = 0; i < scores_.size(); ++i) {
     TENON_CHECK(Numeric, !std::isnan(scores_[i]) && scores_[i] < INFINITY, "logits")
         << "the score of token " << i << " at position " << position << " is " << scores_[i];
-    all.push_back({options_.draw ? scores_[i] / static_cast<float>(options_.temperature) : scores_[i],
-                   static_cast<int32_t>(i)});
+    all.push_back(
+        {options_.draw ? scores_[i] / static_cast<float>(options_.temperature) : scores_[i], static_cast<int32_t>(i)});
   }
   TENON_CHECK(Numeric, !all.empty(), "logits") << "there are none";
   const Candidate best = *std::ranges::min_element(all, better);

@@ -9,12 +9,12 @@ namespace tenon {
 
 /// Repetition penalty, then, only where tokens are drawn: temperature, top-k, top-p, min-p.
 struct Sampling {
-  bool draw = false;               ///< false: the largest score is taken
-  double temperature = 1;          ///< scores are divided by it; above 0
-  int64_t top_k = 0;               ///< scores below the k-th largest are dropped; 0: none
-  double top_p = 1;                ///< the fewest tokens whose probabilities reach it are kept; above 0, 1: all
-  double min_p = 0;                ///< probabilities below this share of the largest are dropped; 0 to 1
-  double repetition_penalty = 1;   ///< scores of tokens that occurred are divided by it, negative ones multiplied
+  bool draw = false;              ///< false: the largest score is taken
+  double temperature = 1;         ///< scores are divided by it; above 0
+  int64_t top_k = 0;              ///< scores below the k-th largest are dropped; 0: none
+  double top_p = 1;               ///< the fewest tokens whose probabilities reach it are kept; above 0, 1: all
+  double min_p = 0;               ///< probabilities below this share of the largest are dropped; 0 to 1
+  double repetition_penalty = 1;  ///< scores of tokens that occurred are divided by it, negative ones multiplied
 };
 
 /// Error(Usage) that names what is out of its range.

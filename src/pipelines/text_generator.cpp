@@ -15,7 +15,8 @@ namespace tenon {
 namespace {
 using Clock = std::chrono::steady_clock;
 
-// Tokens of a run. What is left of a prompt takes the smallest that holds it; more than the largest goes on in the next.
+// Tokens of a run. What is left of a prompt takes the smallest that holds it; more than the largest goes on in the
+// next.
 constexpr std::array<int64_t, 4> kChunks = {1, 8, 64, 512};
 constexpr int64_t kLeastCapacity = 256;
 
@@ -109,9 +110,8 @@ class DecoderGenerator : public TextGenerator {
     executables_.clear();
     states_.reset();
     const int64_t free = backend_->memory_available(), fits = std::max<int64_t>(free / row - kChunks.back(), 0);
-    TENON_CHECK(Memory, bytes <= free, "context")
-        << next << " tokens take " << bytes << " bytes of cache, and " << free << " are free: at most " << fits
-        << " tokens fit";
+    TENON_CHECK(Memory, bytes <= free, "context") << next << " tokens take " << bytes << " bytes of cache, and " << free
+                                                  << " are free: at most " << fits << " tokens fit";
     cached_.clear();
     capacity_ = next;
     states_ = std::make_shared<Buffers>(backend_);

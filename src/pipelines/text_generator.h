@@ -1,5 +1,5 @@
-// Text from a language model: a prompt's tokens go through the network a chunk at a time, then one token a run, over one
-// cache of keys and values.
+// Text from a language model: a prompt's tokens go through the network a chunk at a time, then one token a run, over
+// one cache of keys and values.
 //
 //   auto model = LanguageModel::open("smollm2");
 //   const auto generator = make_text_generator(model, {});

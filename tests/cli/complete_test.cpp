@@ -72,9 +72,16 @@ TEST_F(CliText, WhatCannotBeWritten) {
   expect_error(2, {"complete", "a"}, {"--model"});
   expect_error(2, with({"complete", "a", "--context", "513"}), {"context", "513", "512 positions"});
   expect_error(2, with({"complete", "one two three four five six", "--context", "4"}), {"prompt", "context has 4"});
-  for (const auto& [flag, value] : {std::pair{"--temperature", "nan"}, {"--temperature", "-1"}, {"--top-p", "0"},
-                                    {"--top-p", "1.1"}, {"--min-p", "2"}, {"--top-k", "-1"}, {"--stop", ""},
-                                    {"--repetition-penalty", "0"}, {"--max-tokens", "-1"}, {"--seed", "-2"}})
+  for (const auto& [flag, value] : {std::pair{"--temperature", "nan"},
+                                    {"--temperature", "-1"},
+                                    {"--top-p", "0"},
+                                    {"--top-p", "1.1"},
+                                    {"--min-p", "2"},
+                                    {"--top-k", "-1"},
+                                    {"--stop", ""},
+                                    {"--repetition-penalty", "0"},
+                                    {"--max-tokens", "-1"},
+                                    {"--seed", "-2"}})
     expect_error(2, with({"complete", "a", flag, value}), {flag});
   expect_error(2, with({"complete", "a", "--temperature", "0", "--top-k", "5"}), {"--top-k", "--temperature 0"});
   expect_error(3, {"complete", "a", "-m", "random:qwen2.5-0.5b"}, {"tokenizer"});

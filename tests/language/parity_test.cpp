@@ -70,7 +70,8 @@ TEST_P(LanguageParity, GreedyTextOf200Tokens) {
   ASSERT_EQ(made.tokens.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) {
     if (made.tokens[i].id == want[i]) continue;
-    EXPECT_LT(c()["margins"][i].get<double>(), kNearTie) << "token " << i << " is " << made.tokens[i].id << ", expected " << want[i];
+    EXPECT_LT(c()["margins"][i].get<double>(), kNearTie)
+        << "token " << i << " is " << made.tokens[i].id << ", expected " << want[i];
     GTEST_SKIP() << "equal as far as token " << i << ", a near tie of " << c()["margins"][i];
   }
   EXPECT_EQ(made.end, TextEnd::MaxTokens);
@@ -118,24 +119,29 @@ const std::vector<Golden>& golden() {
   static const std::vector<Golden> all = {
       {"What is the capital of France?", {504, 3575, 282, 4649, 314, 7042, 30, 2}, "The capital of France is Paris."},
       {"Name three primary colours.",
-       {504, 3003, 14797, 359, 42,  198,  198, 12869, 314, 260, 768, 4959, 7302, 284, 314, 1129, 2188, 351, 2892, 284,
-        1670, 30,  198,   23390, 314, 260, 1796, 768,  4959, 7302, 284, 314, 1129, 2188, 351, 260, 6376, 284, 260, 5065},
-       "The primary colours are:\n\nRed is the most fundamental colour and is often associated with fire and blood.\nBlue "
+       {504,  3003, 14797, 359, 42,   198,  198,  12869, 314,  260,   768, 4959, 7302, 284,
+        314,  1129, 2188,  351, 2892, 284,  1670, 30,    198,  23390, 314, 260,  1796, 768,
+        4959, 7302, 284,   314, 1129, 2188, 351,  260,   6376, 284,   260, 5065},
+       "The primary colours are:\n\nRed is the most fundamental colour and is often associated with fire and "
+       "blood.\nBlue "
        "is the second most fundamental colour a"},
       {"What is 7 plus 5?",
-       {2068, 803, 216, 39, 284, 216,  37,  28,   392,  416, 722, 260,  1909, 282, 216, 39,  284, 216, 37,  28,
-        527,  314, 253, 1273, 7132, 3905, 30, 533, 6530, 28, 645, 346, 457, 253, 2028, 282, 827, 2966, 28, 346},
-       "To add 7 and 5, we can use the concept of 7 and 5, which is a common mathematical identity. In mathematics, when "
+       {2068, 803, 216, 39,   284,  216,  37, 28,  392,  416, 722, 260, 1909, 282, 216,  39,  284, 216,  37, 28,
+        527,  314, 253, 1273, 7132, 3905, 30, 533, 6530, 28,  645, 346, 457,  253, 2028, 282, 827, 2966, 28, 346},
+       "To add 7 and 5, we can use the concept of 7 and 5, which is a common mathematical identity. In mathematics, "
+       "when "
        "you have a sum of two numbers, you"},
       {"Write one sentence about the sea.",
-       {504,  3426, 314, 253,  4749, 284, 11965, 7815, 28, 30055, 351, 1029, 284, 551, 1719, 281,
-        624,  1038, 970, 28,   253,  21651, 288, 260, 551, 1719, 6122, 282,  260, 6128, 30,  2},
+       {504, 3426, 314, 253, 4749, 284,   11965, 7815, 28,  30055, 351,  1029, 284, 551,  1719, 281,
+        624, 1038, 970, 28,  253,  21651, 288,   260,  551, 1719,  6122, 282,  260, 6128, 30,   2},
        "The sea is a vast and mysterious realm, teeming with life and unending in its own way, a testament to the "
        "unending beauty of the universe."},
       {"How many legs does a spider have?",
-       {504,  2988, 288, 451, 8170, 1962, 5721, 281, 260, 16198, 506, 16209, 30, 330, 16198, 506, 7225, 359, 2390, 915,
-        827,  9180, 282, 7225, 28, 527, 359, 3431, 5124, 288, 347, 7225, 30, 1423, 28, 645, 12634, 288, 260, 4277},
-       "The answer to this classic question lies in the spider's anatomy. A spider's legs are actually just two pairs of "
+       {504,   2988, 288,  451,  8170, 1962, 5721, 281,  260,   16198, 506, 16209, 30,  330,
+        16198, 506,  7225, 359,  2390, 915,  827,  9180, 282,   7225,  28,  527,   359, 3431,
+        5124,  288,  347,  7225, 30,   1423, 28,   645,  12634, 288,   260, 4277},
+       "The answer to this classic question lies in the spider's anatomy. A spider's legs are actually just two pairs "
+       "of "
        "legs, which are typically referred to"}};
   return all;
 }

@@ -32,7 +32,8 @@ class SampledLikeTransformers : public testing::TestWithParam<size_t> {};
 TEST_P(SampledLikeTransformers, ChiSquare) {
   const nlohmann::json& c = recorded()["sampling"][GetParam()];
   const std::string front = "sampling" + std::to_string(GetParam());
-  const std::vector<float> scores = recorded_tensor(front + "/scores"), want = recorded_tensor(front + "/log_probabilities");
+  const std::vector<float> scores = recorded_tensor(front + "/scores"),
+                           want = recorded_tensor(front + "/log_probabilities");
   Sampling s{true, c["temperature"], c["top_k"], c["top_p"], c["min_p"], c["penalty"]};
   constexpr int kDraws = 20000;
   std::vector<int> count(scores.size());
@@ -60,7 +61,8 @@ TEST_P(SampledLikeTransformers, ChiSquare) {
   }
   if (rare >= 5) add(rare, rare_count);
   // Wilson and Hilferty: the cube root of chi-square over its freedom is nearly normal.
-  const double v = 2 / (9 * std::max(freedom, 1.0)), limit = std::max(freedom, 1.0) * std::pow(1 - v + 3.72 * std::sqrt(v), 3);
+  const double v = 2 / (9 * std::max(freedom, 1.0)),
+               limit = std::max(freedom, 1.0) * std::pow(1 - v + 3.72 * std::sqrt(v), 3);
   EXPECT_LT(chi, limit) << "of freedom " << freedom;
 }
 
@@ -92,9 +94,9 @@ TEST(TokenSampler, EqualScoresAndEmptyOnes) {
 }
 
 TEST(TokenSampler, OptionsOutOfRange) {
-  for (const Sampling& s : {Sampling{.temperature = 0}, Sampling{.temperature = NAN}, Sampling{.top_k = -1},
-                            Sampling{.top_p = 0}, Sampling{.top_p = 1.5}, Sampling{.min_p = 2},
-                            Sampling{.repetition_penalty = -1}})
+  for (const Sampling& s :
+       {Sampling{.temperature = 0}, Sampling{.temperature = NAN}, Sampling{.top_k = -1}, Sampling{.top_p = 0},
+        Sampling{.top_p = 1.5}, Sampling{.min_p = 2}, Sampling{.repetition_penalty = -1}})
     EXPECT_THROW(check_sampling(s), Error);
 }
 
