@@ -32,7 +32,7 @@ class Network {
     const Expr first = reshape(cast(position, DType::F32), {shape.batch, 1});
     const Expr positions = first + count(shape.tokens, {1, shape.tokens});
     const Expr begin = count(shape.batch, {shape.batch, 1}) * static_cast<double>(shape.capacity);
-    place_ = cast(positions + begin, DType::I32);
+    place_ = materialize(cast(positions + begin, DType::I32));  // every layer reads it
     keys_ = cast(cast(position, DType::F32) + static_cast<double>(shape.tokens), DType::I32);
     rotary_ = nn::rotary(positions, c.head_width, c.theta, p.act);
   }
