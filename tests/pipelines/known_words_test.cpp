@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tenon/core/error.h"
-#include "tenon/pipelines/known_words.h"
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
+#include "tenon/pipelines/known_words.h"
 
 namespace tenon {
 namespace {
@@ -95,7 +95,9 @@ TEST(KnownWords, WarnOfPromptsAndSizes) {
   EXPECT_THAT(long_one[0], HasSubstr("and 18 more"));
 }
 
-TEST(KnownWords, OtherModelsAreNotLimited) { EXPECT_THAT(StableDiffusionModel::open("random:tiny")->known_words(), IsEmpty()); }
+TEST(KnownWords, OtherModelsAreNotLimited) {
+  EXPECT_THAT(StableDiffusionModel::open("random:tiny")->known_words(), IsEmpty());
+}
 
 TEST(Prompts, NetworksBesideTheModelAreRefused) {
   const TextToImage pipeline(StableDiffusionModel::open(""));
