@@ -8,25 +8,6 @@
 #include "tenon/plan/rewrite.h"
 
 namespace tenon {
-
-bool quantized(const Expr& x) { return x.dtype() == DType::E4M3 || !is_float(x.dtype()); }
-
-bool constant_layer(const Expr& e) {
-  return e.is<nodes::Linear>() && e->in[1].shape().rank() == 2 && e->in[1]->rate == Rate::Constant &&
-         !quantized(e->in[0]) && !quantized(e->in[1]);
-}
-
-Expr unrounded(const Expr& w) {
-  Graph& g = w.graph();
-  if (w.dtype() == DType::F32) return w;
-  if (w.is<nodes::Param>()) return param(g, w->attrs.text, DType::F32, w.shape());
-  if (w.is<nodes::Cast>()) return cast(w->in[0], DType::F32);
-  if (w->family() != Family::View || view_facts(w).looks_up) return cast(w, DType::F32);
-  std::vector<Expr> in;
-  for (const Expr& x : w->in) in.push_back(unrounded(x));
-  return g.make(*w->type, in, w->attrs);
-}
-
 namespace {
 
 // `e` as a factor for each of `channels` columns: rank 0 (a literal) or [channels]. Empty if it is no such constant.
@@ -66,6 +47,26 @@ Scaled shifted_by_constant(const Expr& e) {
       if (const Expr f = channel_factor(e->in[static_cast<size_t>(i)], e.shape().cols()); f)
         return {e->in[static_cast<size_t>(1 - i)], f};
   return {};
+}
+
+// Quantised numbers are what they are: another scale would round them again, or beyond their largest.
+bool quantized(const Expr& x) { return x.dtype() == DType::E4M3 || !is_float(x.dtype()); }
+
+bool constant_layer(const Expr& e) {
+  return e.is<nodes::Linear>() && e->in[1].shape().rank() == 2 && e->in[1]->rate == Rate::Constant &&
+         !quantized(e->in[0]) && !quantized(e->in[1]);
+}
+
+// A weight as it was before it was rounded to the type that it is multiplied in.
+Expr unrounded(const Expr& w) {
+  Graph& g = w.graph();
+  if (w.dtype() == DType::F32) return w;
+  if (w.is<nodes::Param>()) return param(g, w->attrs.text, DType::F32, w.shape());
+  if (w.is<nodes::Cast>()) return cast(w->in[0], DType::F32);
+  if (w->family() != Family::View || view_facts(w).looks_up) return cast(w, DType::F32);
+  std::vector<Expr> in;
+  for (const Expr& x : w->in) in.push_back(unrounded(x));
+  return g.make(*w->type, in, w->attrs);
 }
 
 // Weights [N,K] times a factor of their rows (axis 0) or columns (axis 1), rounded once, at the end.

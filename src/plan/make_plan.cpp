@@ -1,6 +1,5 @@
 // From a model's DAG to a plan: rewrites, phases by rate, partition, memory.
 #include <algorithm>
-#include <array>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -26,15 +25,10 @@ std::map<Rate, std::vector<Expr>> values_by_phase(std::span<const Expr> roots, b
         out[e->rate].push_back(e);
     }
   };
-  const auto packed = [](const Expr& x) {  // where weights are, not stored
-    return x->rate == Rate::Constant && std::ranges::none_of(topological(std::array{x}), [](const Expr& e) {
-             return e->family() == Family::Anchor;
-           });
-  };
   for (const Expr& e : topological(roots)) {
     if (!hoist) break;
     for (size_t i = 0; i < e->in.size(); ++i) {
-      const bool weight = e->family() == Family::Anchor && packed(e->in[i]);
+      const bool weight = e->family() == Family::Anchor && e->in[i]->rate == Rate::Constant;  // packed, not stored
       if (e->in[i]->rate < e->rate && !weight) want(e->in[i]);
     }
   }
@@ -57,9 +51,6 @@ void add_input_buffers(Plan& plan, std::span<const Expr> roots, bool outside) {
     plan.buffers.back().outside = outside && !e.is<nodes::ScalarInput>();
   }
 }
-
-// Launches that cost as much (in bytes) as a small product: fewer of them are worth a longer loading.
-constexpr int64_t kLaunchOfAProduct = int64_t{1} << 20;
 
 // Backends sum over at least one element: what is computed over none has no launch.
 void check_sums(const std::vector<Expr>& roots) {
@@ -87,8 +78,6 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   roots = fold_literals(g, roots);
   const bool rewrite = options.fusion && !options.anchors_alone;
   if (options.fold_scales && rewrite) roots = fold_scales(g, roots);
-  if (options.fold_scales && rewrite && options.hoist && options.target.launch_bytes >= kLaunchOfAProduct)
-    roots = compose_layers(g, roots);
   if (options.merge_siblings && rewrite) roots = merge_sibling_linears(g, roots);
   roots = set_precision(g, roots, options.precision);
 

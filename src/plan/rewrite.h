@@ -21,19 +21,6 @@ std::vector<Expr> merge_sibling_linears(Graph& g, std::span<const Expr> roots);
 /// (w f) + b f, (z f) w = z (f w). Weights are scaled in f32, from the unrounded parameter, and rounded once.
 std::vector<Expr> fold_scales(Graph& g, std::span<const Expr> roots);
 
-/// A linear layer whose result a linear layer reads alone becomes part of that one, with a bias and a residual added in
-/// between: w2 (w1 h + b + r) = [w2 w1, w2] [h, r] + w2 b, where that takes no more multiplications. Saves a launch, a
-/// store and a load, and the rounding of what was stored. w2 w1 is computed in f32 from unrounded parameters, by
-/// launches of the constant phase, and rounded once. For targets whose launches cost much.
-std::vector<Expr> compose_layers(Graph& g, std::span<const Expr> roots);
-
-/// True for a quantised type: its numbers are what they are, another scale would round them again.
-bool quantized(const Expr& x);
-/// True for a linear layer [.., K] x [N, K] whose weights do not change and are not quantised.
-bool constant_layer(const Expr& e);
-/// A weight as it was before it was rounded to the type that it is multiplied in, as f32.
-Expr unrounded(const Expr& w);
-
 /// The users of every node below `roots`.
 class Users {
  public:
