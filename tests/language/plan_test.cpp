@@ -27,12 +27,12 @@ int64_t launches(const std::string& preset, int64_t layers, int64_t tokens, bool
 }
 
 // A layer: norm and q, k, v; both caches with keys rotated; rotated queries and attention; what comes back and the
-// residual; norm, gate and up; down and the residual. Where heads are normed the norm and rotation of queries leave
-// with the caches.
+// residual; norm, gate and up; down and the residual. Normed heads of many tokens are a launch of their own.
 TEST(LanguagePlans, SixLaunchesALayer) {
   for (const char* preset : {"qwen2.5-0.5b", "smollm2-135m", "qwen3-0.6b"})
     for (const int64_t tokens : {1, 64}) {
-      EXPECT_EQ(launches(preset, 5, tokens) - launches(preset, 4, tokens), 6) << preset << " " << tokens;
+      const int64_t want = preset == std::string("qwen3-0.6b") && tokens > 1 ? 7 : 6;
+      EXPECT_EQ(launches(preset, 5, tokens) - launches(preset, 4, tokens), want) << preset << " " << tokens;
       EXPECT_GT(launches(preset, 3, tokens, false) - launches(preset, 2, tokens, false), 30);
     }
 }
