@@ -1,5 +1,5 @@
-# Layers as link targets. A layer's headers are reachable as "tenon/<layer>/x.h" only through the link target
-# tenon_<layer>, because each layer has an include root of its own; an include that points upward finds no file.
+# Layers as object libraries. An include names a path of the tree, so there is one include root, the checkout (and one for
+# generated headers). That no include points upward is checked whenever the library is built (tools/check_layers.py).
 
 set(TENON_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wno-psabi)
 # GCC 12 sees overlapping copies in "literal" + std::string (its bug 105651).
@@ -11,6 +11,7 @@ if(TENON_WERROR)
 endif()
 add_library(tenon_flags INTERFACE)
 # Nothing here reads errno or floating-point traps, and only without them do roots and rounding become vector instructions.
+target_include_directories(tenon_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
 target_compile_options(tenon_flags INTERFACE ${TENON_WARNINGS} -fno-math-errno -fno-trapping-math)
 if(TENON_SANITIZE)
   target_compile_options(tenon_flags INTERFACE -fsanitize=${TENON_SANITIZE} -fno-omit-frame-pointer
@@ -28,20 +29,11 @@ endif()
 
 set(TENON_LAYERS "" CACHE INTERNAL "")
 
-# One include root a layer: build/include/<layer>/tenon/<layer> -> src/<layer>
-function(_tenon_include_root layer folder out)
-  set(root ${PROJECT_BINARY_DIR}/include/${layer})
-  file(MAKE_DIRECTORY ${root}/tenon)
-  file(CREATE_LINK ${folder} ${root}/tenon/${layer} SYMBOLIC)
-  set(${out} ${root} PARENT_SCOPE)
-endfunction()
-
 # FLAT: sub-folders are something else (backends). Sanitizers and fuzzing compile several files of a layer as one (unity
 # builds): file-local names differ within a layer.
 function(tenon_layer name)
   cmake_parse_arguments(A "FLAT" "" "DEPENDS;LIBRARIES" ${ARGN})
-  set(folder ${PROJECT_SOURCE_DIR}/src/${name})
-  _tenon_include_root(${name} ${folder} root)
+  set(folder ${PROJECT_SOURCE_DIR}/tenon/${name})
   list(TRANSFORM A_DEPENDS PREPEND tenon_)
   if(A_FLAT)
     file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
@@ -53,7 +45,6 @@ function(tenon_layer name)
     file(CONFIGURE OUTPUT ${sources} CONTENT "")
   endif()
   add_library(tenon_${name} OBJECT ${sources})
-  target_include_directories(tenon_${name} PUBLIC ${root})
   target_link_libraries(tenon_${name} PUBLIC tenon_flags ${A_DEPENDS} ${A_LIBRARIES} PRIVATE tenon_counted)
   if(name STREQUAL "expr")
     _tenon_node_list(${folder}/nodes)
@@ -65,9 +56,9 @@ endfunction()
 function(_tenon_node_list folder)
   file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.h)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${headers})
-  set(text "// Generated from src/expr/nodes: every node of the expression algebra.\n#pragma once\n")
+  set(text "// Generated from tenon/expr/nodes: every node of the expression algebra.\n#pragma once\n")
   set(names "")
-  set(bodies "// Generated from src/expr/nodes: NODE_BODY(struct, header) for every node.\n")
+  set(bodies "// Generated from tenon/expr/nodes: NODE_BODY(struct, header) for every node.\n")
   foreach(header ${headers})
     get_filename_component(base ${header} NAME)
     file(STRINGS ${header} lines REGEX "^NODE\\(")
@@ -80,14 +71,12 @@ function(_tenon_node_list folder)
   endforeach()
   list(JOIN names ", nodes::" joined)
   string(APPEND text "namespace tenon { using AllNodes = TypeList<nodes::${joined}>; }\n")
-  set(root ${PROJECT_BINARY_DIR}/include/expr_generated)
-  file(MAKE_DIRECTORY ${root}/tenon/expr_generated)
-  file(CONFIGURE OUTPUT ${root}/tenon/expr_generated/all_nodes.h CONTENT "${text}" @ONLY)
-  file(CONFIGURE OUTPUT ${root}/tenon/expr_generated/node_bodies.inc CONTENT "${bodies}" @ONLY)
-  target_include_directories(tenon_expr PUBLIC ${root})
+  set(generated ${PROJECT_BINARY_DIR}/generated/tenon/expr_generated)
+  file(CONFIGURE OUTPUT ${generated}/all_nodes.h CONTENT "${text}" @ONLY)
+  file(CONFIGURE OUTPUT ${generated}/node_bodies.inc CONTENT "${bodies}" @ONLY)
 endfunction()
 
-# Every folder below src/backend is a backend: it may include backend.h and the kernels' contracts.
+# Every folder below tenon/backend is a backend: it may include backend.h and the kernels' contracts.
 # A backend's own CMake file, if it has one, adds flags or libraries to tenon_backend_<name>.
 function(tenon_backends folder)
   file(GLOB backends CONFIGURE_DEPENDS LIST_DIRECTORIES true ${PROJECT_SOURCE_DIR}/${folder}/*)
@@ -113,16 +102,30 @@ function(tenon_backends folder)
   endforeach()
 endfunction()
 
+# Building the library checks that no include points upward: one that does fails the build, as one of a missing file would.
+function(_tenon_check_layers)
+  find_package(Python3 COMPONENTS Interpreter QUIET)
+  set(check ${PROJECT_SOURCE_DIR}/tools/check_layers.py)
+  if(NOT Python3_FOUND OR NOT EXISTS ${check})  # the archive that wheels are made of has no tools
+    return()
+  endif()
+  set(patterns ${PROJECT_SOURCE_DIR}/tenon/*.h ${PROJECT_SOURCE_DIR}/tenon/*.cpp ${PROJECT_SOURCE_DIR}/tenon/*.def)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${patterns})
+  set(stamp ${PROJECT_BINARY_DIR}/generated/layers_checked)
+  add_custom_command(OUTPUT ${stamp} COMMAND ${Python3_EXECUTABLE} ${check} COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
+                     DEPENDS ${sources} ${check} ${PROJECT_SOURCE_DIR}/CMakeLists.txt COMMENT "Checking the layers" VERBATIM)
+  add_custom_target(tenon_layers_checked DEPENDS ${stamp})
+  add_dependencies(tenon tenon_layers_checked)
+endfunction()
+
 # libtenon: shared, so that nodes, skeletons, backends and schedulers that register themselves are never dropped.
 function(tenon_library)
   add_library(tenon SHARED)
   add_library(tenon::tenon ALIAS tenon)
   target_link_libraries(tenon PRIVATE ${TENON_LAYERS})
-  foreach(layer core expr kernels plan backend runtime explain optim io nn models pipelines)
-    target_include_directories(tenon PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include/${layer}>)
-  endforeach()
-  target_include_directories(tenon PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include/expr_generated>)
+  target_include_directories(tenon PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR};${PROJECT_BINARY_DIR}/generated>")
   tenon_usage(tenon)
+  _tenon_check_layers()
 endfunction()
 
 # What whoever links the library needs.

@@ -1,22 +1,26 @@
 #!/usr/bin/env python3
-"""Repeats the layer rules on #include lines, and keeps names where they belong.
+"""The layer rules, read off #include lines, and names where they belong. The build runs it before it links the library.
 
-- A file of src/<layer> includes only "tenon/<layer>/..." and the layers that CMakeLists.txt names behind DEPENDS.
-- A backend's folder includes the backend interface, what that may include, and itself; nobody includes a backend.
-- Nobody includes the inside of a family of models (src/pipelines/families/<name>) but the family itself.
-- Instruction sets and device libraries are named in backends only; getenv is called in src/core/options.cpp only.
+- A quoted include is the path of a file from the root of the tree, or a header that the build generates.
+- A file of tenon/<layer> includes only tenon/<layer> and the layers that CMakeLists.txt names behind DEPENDS.
+- A backend's folder includes the backend interface, what that may include, and itself. Nobody else includes a backend's
+  folder, but for tests and what plants faults in them.
+- Programs, examples and benches include tenon/ and their own folder; tests whatever is in the tree.
+- Instruction sets and device libraries are named in backends only; getenv is called in tenon/core/options.cpp only.
+
+--planted: breaks every rule in turn, in texts that are never written, and fails if one breach is not found.
 """
 import pathlib
 import re
-import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-INCLUDE = re.compile(r'^\s*#\s*include\s+"tenon/([a-z_]+)/([^"]*)"')
-QUOTED = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+FOLDERS = ("tenon", "apps", "bench", "examples", "tests")
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(tenon/[^>]+)>)', re.M)
+GENERATED = re.compile(r"tenon/(?P<layer>[a-z]+)_generated/|tenon_commit\.h$")
 FOREIGN = re.compile(r"\b(cuda|cublas\w*|cudnn|nvrtc|dnnl\w*|onednn|avx\w*|amx\w*|_mm\d*_\w+|sm_\d+\w*)\b", re.IGNORECASE)
-OPTIONS = {"src/core/options.def", "src/core/options.cpp"}
-COMPILED_TWICE = {"src/expr/reference.cpp"}  # the oracle's loops, one body for two instruction sets
+OPTIONS = {"tenon/core/options.def", "tenon/core/options.cpp"}
+COMPILED_TWICE = {"tenon/expr/reference.cpp"}  # the oracle's loops, one body for two instruction sets
 
 
 def layers():
@@ -38,60 +42,88 @@ def without_comments(text):
     return re.sub(r"//[^\n]*", "", text)
 
 
-def check_include(path, line, allowed, backend):
-    match = INCLUDE.match(line)
-    if not match:
-        return None if not QUOTED.match(line) else f'{path}: include as "tenon/<layer>/..."'
-    layer, rest = match.groups()
-    layer = layer.removesuffix("_generated")
-    if layer not in allowed:
-        return f"{path}: includes {layer}, which is not below it"
-    if layer == "backend" and "/" in rest and rest.split("/")[0] != backend:
-        return f"{path}: includes the inside of backend {rest.split('/')[0]}"
-    return None
-
-
-def check_family(path, text):
-    """Includes of a family's folder from outside it."""
-    for family in re.findall(r'^\s*#\s*include\s+"tenon/pipelines/families/([^/"]+)', text, flags=re.M):
-        if not path.startswith(f"src/pipelines/families/{family}/"):
-            yield f"{path}: includes the inside of the family {family}"
-
-
-def check_file(path, closed):
+def backend_of(path):
+    """The backend whose folder a path is in, or None."""
     parts = path.split("/")
-    layer = parts[1]
-    backend = parts[2] if layer == "backend" and len(parts) > 3 else None
-    text = (ROOT / path).read_text()
-    # Kernels' text, which a backend has below device/, is "tenon/device/x.h" to every compiler that reads it.
-    own = {"device"} if backend and (ROOT / "src/backend" / backend / "device").is_dir() else set()
-    for line in text.splitlines():
-        error = check_include(path, line, closed[layer] | own, backend)
-        if error and not line.strip().startswith('#include "tenon/core/options.def"'):
+    return parts[2] if parts[:2] == ["tenon", "backend"] and len(parts) > 3 else None
+
+
+def check_include(path, name, closed):
+    """What is wrong with file `path` including `name`, or None."""
+    generated = GENERATED.match(name)
+    if not generated and not (ROOT / name).is_file():
+        return f'{path}: "{name}" is no file of the tree; an include is a path from its root'
+    top, own = path.split("/")[0], backend_of(path)
+    if top == "tests":
+        return None
+    if backend_of(name) not in (None, own):
+        return f"{path}: includes the inside of backend {backend_of(name)}"
+    if top == "tenon":
+        layer = generated["layer"] if generated else name.split("/")[1] if name.startswith("tenon/") else name.split("/")[0]
+        return None if layer in closed[path.split("/")[1]] else f"{path}: includes {layer}, which is not below it"
+    folder = str(pathlib.PurePath(path).parent) + "/"
+    return None if generated or name.startswith(("tenon/", folder)) else f"{path}: includes neither tenon/ nor its own folder: {name}"
+
+
+def check_text(path, text, closed):
+    """All that is wrong with a file of this text."""
+    for match in INCLUDE.finditer(text):
+        error = check_include(path, match[1] or match[2], closed)
+        if error:
             yield error
-    yield from check_family(path, text)
     code = without_comments(text)
-    if path not in OPTIONS:
-        if re.search(r"\bgetenv\b", code):
-            yield f"{path}: getenv belongs in src/core/options.cpp"
-        found = None if backend or path in COMPILED_TWICE else FOREIGN.search(code)
+    library = path.startswith("tenon/")
+    if path not in OPTIONS and path.startswith(("tenon/", "apps/")) and re.search(r"\bgetenv\b", code):
+        yield f"{path}: getenv belongs in tenon/core/options.cpp"
+    if library and path not in OPTIONS | COMPILED_TWICE and not backend_of(path):
+        found = FOREIGN.search(code)
         if found:
             yield f"{path}: '{found.group()}' belongs in a backend's folder"
 
 
-def main():
+def breaches(closed):
+    """(path, text) that break a rule each."""
+    header = {layer: next((ROOT / "tenon" / layer).glob("*.h")).relative_to(ROOT) for layer in closed}
+    for layer, allowed in closed.items():
+        for other in closed.keys() - allowed:
+            yield f"tenon/{layer}/planted.h", f'#include "{header[other]}"\n'
+            yield f"tenon/{layer}/planted.cpp", f"#include <{header[other]}>\n"
+        yield f"tenon/{layer}/planted.cpp", f'#include "{header[layer].name}"\n'
+        yield f"tenon/{layer}/planted.cpp", f'#include "tenon/{layer}/no_such_file.h"\n'
+    inside = {b.name: next(b.rglob("*.h")).relative_to(ROOT) for b in (ROOT / "tenon/backend").iterdir() if b.is_dir()}
+    for backend, name in inside.items():
+        for path in ("tenon/runtime/planted.h", "tenon/backend/planted.cpp", "apps/cli/planted.cpp", "examples/planted.cpp"):
+            yield path, f'#include "{name}"\n'
+        for other in inside.keys() - {backend}:
+            yield f"tenon/backend/{other}/planted.cpp", f'#include "{name}"\n'
+        yield f"tenon/backend/{backend}/planted.cpp", f'#include "{header["plan"]}"\n'
+    yield "tenon/core/planted.h", '#include "tests/support/close.h"\n'
+    yield "apps/python/planted.cpp", '#include "apps/cli/verb.h"\n'
+    yield "tests/cuda/planted.cpp", '#include "emulator.h"\n'
+    yield "tests/plan/planted.cpp", '#include "device/sizes.h"\n'
+    yield "tenon/io/planted.cpp", "const char* x = getenv(name);\n"
+    yield "apps/cli/planted.cpp", "const char* x = getenv(name);\n"
+    yield "tenon/kernels/planted.cpp", "bool cuda = false;\n"
+
+
+def planted(closed):
+    tried = list(breaches(closed))
+    missed = [(path, text) for path, text in tried if not list(check_text(path, text, closed))]
+    for path, text in missed:
+        print(f"layers: not found in {path}: {text.strip()}")
+    print(f"layers: {len(tried)} breaches planted, {len(tried) - len(missed)} found")
+    return bool(missed)
+
+
+def main(arguments):
     closed = layers()
-    files = subprocess.check_output(["git", "ls-files", "src"], cwd=ROOT, text=True).split()
-    files = [f for f in files if f.endswith((".h", ".cpp", ".def")) and (ROOT / f).exists()]
-    errors = [e for f in files for e in check_file(f, closed)]
-    for path in subprocess.check_output(["git", "ls-files", "apps"], cwd=ROOT, text=True).split():
-        text = without_comments((ROOT / path).read_text(errors="replace")) if (ROOT / path).exists() else ""
-        if path.endswith((".h", ".cpp")) and re.search(r"\bgetenv\b", text):
-            errors.append(f"{path}: getenv belongs in src/core/options.cpp")
-        errors += check_family(path, text)
+    if arguments == ["--planted"]:
+        return planted(closed)
+    files = [f for folder in FOLDERS for f in sorted((ROOT / folder).rglob("*")) if f.suffix in (".h", ".cpp", ".def")]
+    errors = [e for f in files for e in check_text(str(f.relative_to(ROOT)), f.read_text(), closed)]
     print("\n".join(errors) if errors else f"layers: {len(files)} files, {len(closed)} layers, no include points upward")
-    return 1 if errors else 0
+    return bool(errors)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -12,7 +12,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILE_BUDGET, FUNCTION_BUDGET, CORE_BUDGET = 500, 60, 10000
-CORE = ("src/expr/", "src/kernels/", "src/plan/", "src/runtime/")
+CORE = ("tenon/expr/", "tenon/kernels/", "tenon/plan/", "tenon/runtime/")
 BAD_NAME = re.compile(r"\b[a-z][a-z0-9_]*(?:_v[0-9]+|kernel[0-9]+|_new|(?<!_from)_old|_fast)\b")
 
 
@@ -70,11 +70,11 @@ def main():
         lines[path] = text.count("\n")
         find = python_functions if path.endswith(".py") else cpp_functions
         functions += [(count, path, at, name) for at, count, name in find(text)]
-        if path.startswith(("src/", "apps/")):
+        if path.startswith(("tenon/", "apps/")):
             errors += [f"{path}: '{n}' names a history, not an idea" for n in sorted(set(BAD_NAME.findall(code_of(text))))]
     folders = collections.Counter()
     for path, count in lines.items():
-        folders["/".join(path.split("/")[: 2 if path.startswith("src/") else 1])] += count
+        folders["/".join(path.split("/")[: 2 if path.startswith("tenon/") else 1])] += count
     for folder, count in sorted(folders.items()):
         print(f"{count:7d}  {folder}")
     print(f"{sum(lines.values()):7d}  in {len(files)} files, {len(functions)} functions")

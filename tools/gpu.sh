@@ -75,7 +75,7 @@ for pictures in 1 8 256; do
     bench "${vit[@]}" "${short[@]}" --batch-size $pictures --runs 10 --json "${peers[@]}"
 done
 # Lion and products of e4m3 are measured through the Python package, where PyTorch and the package are installed.
-if "$python" -c 'import tenon, torch; assert torch.cuda.is_available()' 2>/dev/null; then
+if "$python" -c 'import tenon._core, torch; assert torch.cuda.is_available()' 2>/dev/null; then
   step "bench Lion" "$python" bench/lion_torch.py --device cuda --json "$out-lion.json"
   step "bench products of e4m3" "$python" bench/e4m3_torch.py --json "$out-e4m3.json"
 else

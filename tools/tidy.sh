@@ -10,7 +10,7 @@ folder="$1" jobs="$2"
 shift 2
 left_out='/isa/'
 grep -q apps/python "$folder/compile_commands.json" || left_out+='|^apps/python/'  # not configured in this folder
-if (($#)); then files=("$@"); else mapfile -t files < <(git ls-files 'src/*.cpp' 'apps/*.cpp' | grep -vE "$left_out"); fi
+if (($#)); then files=("$@"); else mapfile -t files < <(git ls-files 'tenon/*.cpp' 'apps/*.cpp' | grep -vE "$left_out"); fi
 
 units="$(mktemp -d)" clean="${TENON_TIDY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tenon/tidy}"
 trap 'rm -rf "$units"' EXIT

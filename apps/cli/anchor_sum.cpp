@@ -1,12 +1,12 @@
 // oneDNN's routes for single anchors, weights packed as it likes best.
-#include "anchor_sum.h"
+#include "apps/cli/anchor_sum.h"
 
 #include <algorithm>
 #include <chrono>
 #include <initializer_list>
 #include <type_traits>
 
-#include "onednn.h"
+#include "apps/cli/onednn.h"
 #include "tenon/core/stop.h"
 
 namespace tenon::cli {

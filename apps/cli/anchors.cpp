@@ -3,8 +3,8 @@
 #include <limits>
 #include <map>
 
-#include "anchor_sum.h"
-#include "sample_inputs.h"
+#include "apps/cli/anchor_sum.h"
+#include "apps/cli/sample_inputs.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
 #include "tenon/explain/readable.h"

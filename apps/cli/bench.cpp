@@ -5,16 +5,16 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "anchor_sum.h"
-#include "onednn.h"
-#include "parts.h"
-#include "peers.h"
-#include "sample_inputs.h"
+#include "apps/cli/anchor_sum.h"
+#include "apps/cli/onednn.h"
+#include "apps/cli/parts.h"
+#include "apps/cli/peers.h"
+#include "apps/cli/sample_inputs.h"
+#include "apps/cli/version.h"
 #include "tenon/core/log.h"
 #include "tenon/core/stop.h"
 #include "tenon/explain/explanation.h"
 #include "tenon/io/json.h"
-#include "version.h"
 
 namespace tenon::cli {
 namespace {

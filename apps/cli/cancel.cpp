@@ -1,4 +1,4 @@
-#include "cancel.h"
+#include "apps/cli/cancel.h"
 
 #include <unistd.h>
 

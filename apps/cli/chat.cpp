@@ -3,13 +3,13 @@
 
 #include <iostream>
 
-#include "cancel.h"
-#include "standard_input.h"
+#include "apps/cli/cancel.h"
+#include "apps/cli/standard_input.h"
+#include "apps/cli/text_flags.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/stop.h"
 #include "tenon/io/json.h"
-#include "text_flags.h"
 
 namespace tenon::cli {
 namespace {

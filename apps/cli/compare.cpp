@@ -1,4 +1,4 @@
-#include "compare.h"
+#include "apps/cli/compare.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "parts.h"
+#include "apps/cli/parts.h"
 
 namespace tenon::cli {
 

@@ -1,12 +1,12 @@
 // tenon complete: a text that goes on.
 #include <iostream>
 
-#include "standard_input.h"
+#include "apps/cli/standard_input.h"
+#include "apps/cli/text_flags.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
-#include "text_flags.h"
 
 namespace tenon::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iostream>
 
-#include "described.h"
+#include "apps/cli/described.h"
 #include "tenon/core/text.h"
 
 namespace tenon::cli {

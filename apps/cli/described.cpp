@@ -1,4 +1,4 @@
-#include "described.h"
+#include "apps/cli/described.h"
 
 #include <algorithm>
 

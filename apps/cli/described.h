@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "verb.h"
+#include "apps/cli/verb.h"
 
 namespace tenon::cli {
 

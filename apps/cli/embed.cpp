@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "output_names.h"
-#include "parts.h"
+#include "apps/cli/output_names.h"
+#include "apps/cli/parts.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/stop.h"

@@ -4,14 +4,14 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "folders.h"
-#include "onednn.h"
+#include "apps/cli/folders.h"
+#include "apps/cli/onednn.h"
+#include "apps/cli/verb.h"
+#include "apps/cli/version.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
 #include "tenon/core/text.h"
 #include "tenon/io/json.h"
-#include "verb.h"
-#include "version.h"
 
 namespace tenon::cli {
 namespace {

@@ -4,11 +4,11 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "compare.h"
-#include "explain_json.h"
-#include "output_names.h"
-#include "parts.h"
-#include "sample_inputs.h"
+#include "apps/cli/compare.h"
+#include "apps/cli/explain_json.h"
+#include "apps/cli/output_names.h"
+#include "apps/cli/parts.h"
+#include "apps/cli/sample_inputs.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
 #include "tenon/core/text.h"

@@ -1,6 +1,6 @@
 // An explanation as one page: no request leaves it, everything is drawn from the JSON that stands in it.
-#include "explain_json.h"
-#include "explain_page.h"
+#include "apps/cli/explain_json.h"
+#include "apps/cli/explain_page.h"
 
 namespace tenon::cli {
 namespace {

@@ -1,7 +1,7 @@
 // An explanation as JSON, in the shape that scripts rely on (docs/cli.md), and with more for the page.
 #include <nlohmann/json.hpp>
 
-#include "explain_json.h"
+#include "apps/cli/explain_json.h"
 #include "tenon/io/json.h"
 
 namespace tenon::cli {

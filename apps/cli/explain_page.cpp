@@ -1,4 +1,4 @@
-#include "explain_page.h"
+#include "apps/cli/explain_page.h"
 
 namespace tenon::cli {
 

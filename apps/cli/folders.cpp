@@ -1,4 +1,4 @@
-#include "folders.h"
+#include "apps/cli/folders.h"
 
 #include "tenon/core/error.h"
 #include "tenon/pipelines/model_files.h"

@@ -2,10 +2,12 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "output_names.h"
-#include "parts.h"
-#include "progress.h"
-#include "standard_input.h"
+#include "apps/cli/output_names.h"
+#include "apps/cli/parts.h"
+#include "apps/cli/progress.h"
+#include "apps/cli/standard_input.h"
+#include "apps/cli/version.h"
+#include "apps/cli/vocabulary.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/stop.h"
@@ -17,8 +19,6 @@
 #include "tenon/io/random.h"
 #include "tenon/pipelines/image_generator.h"
 #include "tenon/pipelines/picture_text.h"
-#include "version.h"
-#include "vocabulary.h"
 
 namespace tenon::cli {
 namespace {

@@ -2,9 +2,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "suggest.h"
+#include "apps/cli/suggest.h"
+#include "apps/cli/version.h"
 #include "tenon/io/json.h"
-#include "version.h"
 
 namespace tenon::cli {
 namespace {

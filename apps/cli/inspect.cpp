@@ -2,6 +2,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/verb.h"
 #include "tenon/core/error.h"
 #include "tenon/core/text.h"
 #include "tenon/explain/explanation.h"
@@ -10,7 +11,6 @@
 #include "tenon/pipelines/model_files.h"
 #include "tenon/pipelines/model_parts.h"
 #include "tenon/pipelines/model_report.h"
-#include "verb.h"
 
 namespace tenon::cli {
 namespace {

@@ -8,15 +8,15 @@
 #include <iostream>
 #include <new>
 
-#include "cancel.h"
-#include "suggest.h"
+#include "apps/cli/cancel.h"
+#include "apps/cli/suggest.h"
+#include "apps/cli/verb.h"
+#include "apps/cli/version.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/options.h"
 #include "tenon/core/stop.h"
 #include "tenon/core/text.h"
-#include "verb.h"
-#include "version.h"
 
 namespace tenon::cli {
 namespace {

@@ -1,11 +1,11 @@
 // tenon man: the manual page, made of the descriptions that --help prints.
 #include <iostream>
 
-#include "described.h"
+#include "apps/cli/described.h"
+#include "apps/cli/version.h"
+#include "apps/cli/vocabulary.h"
 #include "tenon/core/options.h"
 #include "tenon/core/text.h"
-#include "version.h"
-#include "vocabulary.h"
 
 namespace tenon::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "onednn.h"
+#include "apps/cli/onednn.h"
 
 #include <dlfcn.h>
 

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "gates.h"
-#include "sample_inputs.h"
+#include "apps/cli/gates.h"
+#include "apps/cli/sample_inputs.h"
 #include "tenon/core/compare.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"

@@ -1,4 +1,4 @@
-#include "output_names.h"
+#include "apps/cli/output_names.h"
 
 #include <algorithm>
 #include <optional>

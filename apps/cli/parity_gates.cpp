@@ -1,7 +1,7 @@
 // Networks against results that diffusers and transformers computed in f64 (tests/fixtures).
 #include <cmath>
 
-#include "gates.h"
+#include "apps/cli/gates.h"
 #include "tenon/core/compare.h"
 #include "tenon/core/error.h"
 #include "tenon/core/host_tensor.h"

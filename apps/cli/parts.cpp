@@ -1,4 +1,4 @@
-#include "parts.h"
+#include "apps/cli/parts.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "peers.h"
+#include "apps/cli/peers.h"
 
 #include <poll.h>
 #include <spawn.h>

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "parts.h"
+#include "apps/cli/parts.h"
 
 namespace tenon::cli {
 

@@ -1,4 +1,4 @@
-#include "progress.h"
+#include "apps/cli/progress.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "sample_inputs.h"
+#include "apps/cli/sample_inputs.h"
 
 #include <algorithm>
 

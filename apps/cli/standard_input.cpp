@@ -1,4 +1,4 @@
-#include "standard_input.h"
+#include "apps/cli/standard_input.h"
 
 #include <poll.h>
 #include <unistd.h>

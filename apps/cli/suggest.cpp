@@ -1,8 +1,8 @@
-#include "suggest.h"
+#include "apps/cli/suggest.h"
 
 #include <algorithm>
 
-#include "described.h"
+#include "apps/cli/described.h"
 #include "tenon/core/similar.h"
 #include "tenon/core/text.h"
 

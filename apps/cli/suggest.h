@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/cli/verb.h"
 #include "tenon/core/error.h"
-#include "verb.h"
 
 namespace tenon::cli {
 

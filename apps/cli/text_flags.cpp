@@ -1,10 +1,10 @@
-#include "text_flags.h"
+#include "apps/cli/text_flags.h"
 
 #include <unistd.h>
 
 #include <iostream>
 
-#include "parts.h"
+#include "apps/cli/parts.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/text.h"

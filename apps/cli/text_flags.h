@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/cli/verb.h"
 #include "tenon/pipelines/text_generator.h"
-#include "verb.h"
 
 namespace tenon::cli {
 

@@ -1,4 +1,4 @@
-#include "verb.h"
+#include "apps/cli/verb.h"
 
 #include <sched.h>
 

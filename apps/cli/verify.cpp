@@ -3,8 +3,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "gates.h"
-#include "parts.h"
+#include "apps/cli/gates.h"
+#include "apps/cli/parts.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
 #include "tenon/io/json.h"

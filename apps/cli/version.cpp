@@ -1,4 +1,4 @@
-#include "version.h"
+#include "apps/cli/version.h"
 
 #include <sched.h>
 

@@ -1,4 +1,4 @@
-#include "vocabulary.h"
+#include "apps/cli/vocabulary.h"
 
 #include <nlohmann/json.hpp>
 

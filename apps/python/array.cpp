@@ -1,4 +1,4 @@
-#include "array.h"
+#include "apps/python/array.h"
 
 #include <algorithm>
 #include <optional>

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "devices.h"
-#include "nb.h"
+#include "apps/python/devices.h"
+#include "apps/python/nb.h"
 #include "tenon/core/dtype.h"
 #include "tenon/core/shape.h"
 

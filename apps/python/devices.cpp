@@ -1,11 +1,11 @@
-#include "devices.h"
+#include "apps/python/devices.h"
 
 #include <unistd.h>
 
 #include <map>
 #include <mutex>
 
-#include "nb.h"
+#include "apps/python/nb.h"
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
 

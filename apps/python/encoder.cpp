@@ -1,7 +1,7 @@
 // Features of pictures, and what a model can do.
 #include <cstring>
 
-#include "interrupt.h"
+#include "apps/python/interrupt.h"
 #include "tenon/core/error.h"
 #include "tenon/pipelines/family.h"
 #include "tenon/pipelines/image_embedder.h"

@@ -1,6 +1,6 @@
 // Expressions for tenon.fuse. Nodes are made by name from the registry, so that a new one is known here by itself. (And
 // only so: a node is known by the address of its type, of which this module, compiled for itself, would have another.)
-#include "graph.h"
+#include "apps/python/graph.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/node_type.h"
 #include "tenon/nn/norm.h"

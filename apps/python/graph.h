@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "array.h"
+#include "apps/python/array.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/expr.h"
 

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "nb.h"
+#include "apps/python/nb.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
 

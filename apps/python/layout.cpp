@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "graph.h"
+#include "apps/python/graph.h"
 
 namespace tenon::python {
 namespace {

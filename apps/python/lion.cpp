@@ -6,7 +6,7 @@
 #include <mutex>
 #include <numeric>
 
-#include "array.h"
+#include "apps/python/array.h"
 #include "tenon/core/error.h"
 #include "tenon/optim/lion.h"
 

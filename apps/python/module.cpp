@@ -1,5 +1,5 @@
 // tenon._core: the engine as the package's Python files use it. Errors become the exceptions of tenon._errors.
-#include "nb.h"
+#include "apps/python/nb.h"
 #include "tenon/core/error.h"
 #include "tenon/core/text.h"
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <thread>
 
-#include "interrupt.h"
+#include "apps/python/interrupt.h"
 #include "tenon/core/error.h"
 #include "tenon/io/random.h"
 #include "tenon/pipelines/model_files.h"

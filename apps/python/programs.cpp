@@ -1,4 +1,4 @@
-#include "programs.h"
+#include "apps/python/programs.h"
 
 #include <algorithm>
 

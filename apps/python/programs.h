@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "graph.h"
+#include "apps/python/graph.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
 

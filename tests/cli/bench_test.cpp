@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "cli.h"
+#include "tests/cli/cli.h"
 
 namespace cli {
 namespace {

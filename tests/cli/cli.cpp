@@ -1,4 +1,4 @@
-#include "cli.h"
+#include "tests/cli/cli.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -10,8 +10,8 @@
 #include <iterator>
 #include <thread>
 
-#include "../fixtures/checkpoint.h"
 #include "tenon/core/text.h"
+#include "tests/fixtures/checkpoint.h"
 
 namespace cli {
 namespace fs = std::filesystem;

@@ -2,8 +2,8 @@
 #include <csignal>
 #include <fstream>
 
-#include "../language/language_fixtures.h"
-#include "cli.h"
+#include "tests/cli/cli.h"
+#include "tests/language/language_fixtures.h"
 
 namespace cli {
 namespace {

@@ -2,8 +2,8 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "cli.h"
 #include "tenon/io/image.h"
+#include "tests/cli/cli.h"
 
 namespace cli {
 namespace {

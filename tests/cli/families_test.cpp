@@ -4,8 +4,8 @@
 
 #include <fstream>
 
-#include "cli.h"
 #include "tenon/io/image.h"
+#include "tests/cli/cli.h"
 
 namespace cli {
 namespace {

@@ -5,9 +5,9 @@
 #include <set>
 #include <sstream>
 
-#include "../fixtures/checkpoint.h"
-#include "cli.h"
 #include "tenon/io/image.h"
+#include "tests/cli/cli.h"
+#include "tests/fixtures/checkpoint.h"
 
 namespace cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 #include <sstream>
 
-#include "cli.h"
+#include "tests/cli/cli.h"
 
 namespace cli {
 namespace {

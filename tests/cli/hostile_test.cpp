@@ -7,10 +7,10 @@
 
 #include <fstream>
 
-#include "cli.h"
 #include "tenon/core/text.h"
 #include "tenon/core/utf8.h"
 #include "tenon/io/image.h"
+#include "tests/cli/cli.h"
 
 namespace cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <thread>
 
-#include "cli.h"
+#include "tests/cli/cli.h"
 
 namespace cli {
 namespace {

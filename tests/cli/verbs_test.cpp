@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "cli.h"
+#include "tests/cli/cli.h"
 
 namespace cli {
 namespace {

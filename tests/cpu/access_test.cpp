@@ -1,5 +1,5 @@
 // Chains of views, loaded through accesses, against the oracle: exact.
-#include "cpu/tape_fixture.h"
+#include "tests/cpu/tape_fixture.h"
 
 namespace tenon::cpu {
 namespace {

@@ -6,12 +6,12 @@
 #include <map>
 #include <random>
 
-#include "support/close.h"
 #include "tenon/backend/cpu/tape/tape.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/kernels/form.h"
+#include "tests/support/close.h"
 
 namespace tenon::cpu {
 

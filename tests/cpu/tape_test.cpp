@@ -1,5 +1,5 @@
 // Pointwise maths, rounding points and row reductions on a tape, against the oracle.
-#include "cpu/tape_fixture.h"
+#include "tests/cpu/tape_fixture.h"
 
 namespace tenon::cpu {
 namespace {

@@ -5,10 +5,10 @@
 
 #include <span>
 
-#include "attention_problem.h"
-#include "nvrtc_environment.h"
 #include "tenon/backend/cuda/attention_launch.h"
 #include "tenon/backend/cuda/driver/cubin.h"
+#include "tests/cuda/attention_problem.h"
+#include "tests/cuda/nvrtc_environment.h"
 
 namespace tenon::cuda::test {
 
@@ -33,7 +33,7 @@ struct BoxKernel {
 
   /// `run`: of the epilogue.
   std::string text(DType type, int run) const {
-    std::string text = "#include \"tenon/device/" + core +
+    std::string text = "#include \"tenon/backend/cuda/device/" + core +
                        ".h\"\nusing namespace tenon::device;\nstruct Params { TensorMap q, k, v; AttentionSizes sizes; "
                        "float* y; };\n";
     for (const auto& [name, map] : {std::pair{"Q", "q"}, {"K", "k"}, {"V", "v"}})

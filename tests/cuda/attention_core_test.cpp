@@ -2,10 +2,10 @@
 // grouped queries, heads that lie in strides, NaNs.
 #include <gmock/gmock.h>
 
-#include "attention_problem.h"
-#include "nvrtc_environment.h"
 #include "tenon/backend/cuda/attention_launch.h"
 #include "tenon/backend/cuda/driver/cubin.h"
+#include "tests/cuda/attention_problem.h"
+#include "tests/cuda/nvrtc_environment.h"
 
 namespace tenon::cuda::test {
 namespace {
@@ -47,7 +47,7 @@ std::string head_operand(const std::string& name, const std::string& pointer, co
 }
 
 std::string text_of(const Variant& v) {
-  return "#include \"tenon/device/attention_mma.h\"\nusing namespace tenon::device;\nusing Element = " +
+  return "#include \"tenon/backend/cuda/device/attention_mma.h\"\nusing namespace tenon::device;\nusing Element = " +
          element_name(v.type) +
          ";\nstruct Params { AttentionSizes sizes; const Element *q, *k, *v; float* y; int tokens_first; };\n" +
          head_operand("Q", "q", "heads", "queries") + head_operand("K", "k", "kv_heads", "keys") +

@@ -1,6 +1,6 @@
 // attention_deep on the emulator beside sums in double: tails of queries and keys, causal masks, grouped queries, heads
 // in strides, runs of keys that meet, NaNs; its machine code.
-#include "attention_boxes.h"
+#include "tests/cuda/attention_boxes.h"
 
 namespace tenon::cuda::test {
 namespace {

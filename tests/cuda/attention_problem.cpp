@@ -1,4 +1,4 @@
-#include "attention_problem.h"
+#include "tests/cuda/attention_problem.h"
 
 namespace tenon::cuda::test {
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <functional>
 
-#include "core_harness.h"
+#include "tests/cuda/core_harness.h"
 
 namespace tenon::cuda::test {
 

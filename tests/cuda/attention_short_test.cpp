@@ -1,5 +1,5 @@
 // attention_short on the emulator beside sums in double; which problems it takes, and in how many parts.
-#include "attention_boxes.h"
+#include "tests/cuda/attention_boxes.h"
 
 namespace tenon::cuda::test {
 namespace {

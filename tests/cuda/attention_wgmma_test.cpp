@@ -1,6 +1,6 @@
 // attention_wgmma on the emulator beside sums in double: every tile that the backend chooses and others, tails of
 // queries and keys, causal masks, grouped queries, heads that lie in strides, NaNs; its machine code.
-#include "attention_boxes.h"
+#include "tests/cuda/attention_boxes.h"
 
 namespace tenon::cuda::test {
 namespace {

@@ -2,13 +2,13 @@
 // at every run, temporaries in the arena, and what is refused.
 #include <gtest/gtest.h>
 
-#include "cuda/emulator.h"
-#include "support/close.h"
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
+#include "tests/cuda/emulator.h"
+#include "tests/support/close.h"
 
 namespace tenon {
 namespace {

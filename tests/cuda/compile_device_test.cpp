@@ -8,8 +8,8 @@
 #include <array>
 #include <fstream>
 
-#include "nvrtc_environment.h"
 #include "tenon/core/error.h"
+#include "tests/cuda/nvrtc_environment.h"
 
 namespace tenon::cuda {
 namespace {

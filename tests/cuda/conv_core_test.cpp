@@ -1,7 +1,7 @@
 // conv_mma on the emulator beside sums in double: windows, strides, paddings, tails, splits, joined inputs.
 #include <sstream>
 
-#include "core_harness.h"
+#include "tests/cuda/core_harness.h"
 
 namespace tenon::cuda::test {
 namespace {
@@ -38,7 +38,8 @@ std::string joined_operand(const std::string& t, int run) {
 std::string text_of(const Variant& v) {
   const std::string t = element_name(v.type);
   const int run = v.operand_bytes / static_cast<int>(size_of(v.type));
-  return "#include \"tenon/device/conv_mma.h\"\nusing namespace tenon::device;\nstruct Params { ConvSizes sizes; "
+  return "#include \"tenon/backend/cuda/device/conv_mma.h\"\nusing namespace tenon::device;\nstruct Params { ConvSizes "
+         "sizes; "
          "const " +
          t + " *a, *a2, *b; float* y; int first_channels; };\n" +
          (v.first_channels > 0 ? joined_operand(t, run) : operand("A", v.type, "a", "p.sizes.channels", run)) +
@@ -216,7 +217,7 @@ void check(const HopperVariant& v, device::ConvSizes c) {
   ASSERT_TRUE(conv_fits_boxes(c, bytes));
   const std::string t = element_name(v.type);
   const std::string text =
-      "#include \"tenon/device/conv_wgmma.h\"\nusing namespace tenon::device;\n"
+      "#include \"tenon/backend/cuda/device/conv_wgmma.h\"\nusing namespace tenon::device;\n"
       "struct Params { ConvSizes sizes; TensorMap a, a2, b; int first_channels; float* y; };\n"
       "struct A { using T = " +
       t +

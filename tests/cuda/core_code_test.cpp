@@ -2,10 +2,10 @@
 // tensor-core and copy instructions that are meant, 16 bytes an access, as many blocks on a multiprocessor as planned.
 #include <gtest/gtest.h>
 
-#include "nvrtc_environment.h"
 #include "tenon/backend/cuda/core_launch.h"
 #include "tenon/backend/cuda/driver/cubin.h"
 #include "tenon/backend/cuda/tile_choice.h"
+#include "tests/cuda/nvrtc_environment.h"
 
 namespace tenon::cuda::test {
 namespace {
@@ -34,7 +34,7 @@ struct Epilogue {
 
 std::string head_of(const std::string& core, const std::string& type, const std::string& sizes,
                     const std::string& members) {
-  return "#include \"tenon/device/" + core + ".h\"\nusing namespace tenon::device;\nusing T = " + type +
+  return "#include \"tenon/backend/cuda/device/" + core + ".h\"\nusing namespace tenon::device;\nusing T = " + type +
          ";\nstruct Params { " + sizes + " sizes; " + members + " const T *bias, *residual; T* y; };\n";
 }
 std::string kernel_of(const std::string& core, const std::string& tile, int blocks) {

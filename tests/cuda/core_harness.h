@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "emulator.h"
-#include "support/close.h"
 #include "tenon/backend/cuda/core_launch.h"
 #include "tenon/core/dtype.h"
+#include "tests/cuda/emulator.h"
+#include "tests/support/close.h"
 
 namespace tenon::cuda::test {
 

@@ -1,6 +1,6 @@
 // An emulator that counts its recordings.
 #pragma once
-#include "cuda/emulator.h"
+#include "tests/cuda/emulator.h"
 
 namespace tenon::cuda::test {
 

@@ -2,11 +2,11 @@
 // same bits for threads in any order, on both tensor cores, and no step that reads the results again.
 #include <cstdlib>
 
-#include "cuda/emulated_runner.h"
-#include "cuda/emulator.h"
-#include "cuda/library_launches.h"
-#include "support/close.h"
 #include "tenon/backend/cuda/tile_table.h"
+#include "tests/cuda/emulated_runner.h"
+#include "tests/cuda/emulator.h"
+#include "tests/cuda/library_launches.h"
+#include "tests/support/close.h"
 
 namespace tenon::launches {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <cstring>
 
-#include "nvrtc_environment.h"
 #include "tenon/core/error.h"
+#include "tests/cuda/nvrtc_environment.h"
 
 namespace tenon::cuda {
 namespace {

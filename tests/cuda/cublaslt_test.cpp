@@ -4,13 +4,13 @@
 
 #include <gmock/gmock.h>
 
-#include "cuda/fake_cublaslt/fake_cublaslt.h"
-#include "cuda/fake_driver/fake_driver.h"
-#include "cuda/library_launches.h"
-#include "cuda/nvrtc_environment.h"
 #include "tenon/backend/cuda/driver/cublaslt_api.h"
 #include "tenon/backend/cuda/launch_kernel.h"
 #include "tenon/backend/cuda/tile_choice.h"
+#include "tests/cuda/fake_cublaslt/fake_cublaslt.h"
+#include "tests/cuda/fake_driver/fake_driver.h"
+#include "tests/cuda/library_launches.h"
+#include "tests/cuda/nvrtc_environment.h"
 
 namespace tenon::launches {
 namespace {

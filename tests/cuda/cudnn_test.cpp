@@ -5,8 +5,8 @@
 
 #include <gmock/gmock.h>
 
-#include "cuda/fake_cudnn/fake_cudnn.h"
-#include "cuda/library_launches.h"
+#include "tests/cuda/fake_cudnn/fake_cudnn.h"
+#include "tests/cuda/library_launches.h"
 
 namespace tenon::launches {
 namespace {

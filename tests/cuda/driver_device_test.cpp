@@ -10,14 +10,14 @@
 #include <cstring>
 #include <set>
 
-#include "fake_driver/fake_driver.h"
-#include "nvrtc_environment.h"
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/optim/lion.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
+#include "tests/cuda/fake_driver/fake_driver.h"
+#include "tests/cuda/nvrtc_environment.h"
 
 namespace tenon::cuda {
 namespace {

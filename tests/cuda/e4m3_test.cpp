@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "cuda/emulated_runner.h"
-#include "cuda/emulator.h"
-#include "cuda/nvrtc_environment.h"
 #include "tenon/backend/cuda/driver/compile_device.h"
+#include "tests/cuda/emulated_runner.h"
+#include "tests/cuda/emulator.h"
+#include "tests/cuda/nvrtc_environment.h"
 
 namespace tenon::launches {
 namespace {

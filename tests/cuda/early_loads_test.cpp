@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cuda/emulator.h"
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/expr/ops.h"
 #include "tenon/nn/norm.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
+#include "tests/cuda/emulator.h"
 
 namespace tenon {
 namespace {

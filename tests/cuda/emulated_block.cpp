@@ -1,4 +1,4 @@
-#include "emulated_block.h"
+#include "tests/cuda/emulated_block.h"
 
 #include <sys/mman.h>
 
@@ -7,8 +7,8 @@
 #include <new>
 #include <utility>
 
-#include "support/sanitized.h"
 #include "tenon/core/dtype.h"
+#include "tests/support/sanitized.h"
 
 #ifdef TENON_SANITIZED  // of the two, the address sanitizer: the thread sanitizer's build has no GPU
 #include <sanitizer/asan_interface.h>

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "emulated_tensor_core.h"
 #include "tenon/backend/cuda/device.h"
 #include "tenon/backend/cuda/device/vocabulary_host.h"
+#include "tests/cuda/emulated_tensor_core.h"
 
 namespace tenon::cuda::test {
 

@@ -1,11 +1,11 @@
 // Whole plans on the emulator, as the GPUs of both architectures, and on a GPU where there is one.
 #include <cstdlib>
 
-#include "cuda/emulator.h"
-#include "planned/devices.h"
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/backend/cuda/driver/driver_device.h"
 #include "tenon/core/error.h"
+#include "tests/cuda/emulator.h"
+#include "tests/planned/devices.h"
 
 namespace tenon::planned {
 

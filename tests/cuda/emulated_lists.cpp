@@ -1,7 +1,7 @@
 // Lists on the emulator: with the argument sizes of old drivers and of new ones.
-#include "cuda/emulator.h"
-#include "optim/backends.h"
 #include "tenon/backend/cuda/cuda_backend.h"
+#include "tests/cuda/emulator.h"
+#include "tests/optim/backends.h"
 
 namespace tenon::optim {
 

@@ -1,7 +1,7 @@
 // Executables on the emulator.
-#include "cuda/counting_emulator.h"
-#include "runtime/places.h"
 #include "tenon/backend/cuda/cuda_backend.h"
+#include "tests/cuda/counting_emulator.h"
+#include "tests/runtime/places.h"
 
 namespace tenon::places {
 std::vector<Place> places() {

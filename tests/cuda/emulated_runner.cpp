@@ -1,11 +1,11 @@
 // The CUDA backend's launches on the emulator, and on a GPU where there is one.
-#include "cuda/emulated_runner.h"
+#include "tests/cuda/emulated_runner.h"
 
 #include <cstdlib>
 
-#include "cuda/emulator.h"
 #include "tenon/backend/cuda/driver/driver_device.h"
 #include "tenon/backend/cuda/launch_kernel.h"
+#include "tests/cuda/emulator.h"
 
 namespace tenon::launches {
 

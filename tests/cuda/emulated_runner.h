@@ -1,7 +1,7 @@
 // Runs one launch on a device of the CUDA backend, for tests.
 #pragma once
-#include "skeletons/harness.h"
 #include "tenon/backend/cuda/device.h"
+#include "tests/skeletons/harness.h"
 
 namespace tenon::launches {
 

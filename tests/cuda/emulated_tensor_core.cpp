@@ -1,4 +1,4 @@
-#include "emulated_tensor_core.h"
+#include "tests/cuda/emulated_tensor_core.h"
 
 #include <algorithm>
 #include <bit>

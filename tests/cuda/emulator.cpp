@@ -1,4 +1,4 @@
-#include "emulator.h"
+#include "tests/cuda/emulator.h"
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -14,8 +14,8 @@
 #include <sstream>
 #include <utility>
 
-#include "emulated_block.h"
 #include "tenon/core/error.h"
+#include "tests/cuda/emulated_block.h"
 
 namespace tenon::cuda::test {
 namespace fs = std::filesystem;

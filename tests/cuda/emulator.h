@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "emulated_block.h"
 #include "tenon/backend/cuda/device.h"
+#include "tests/cuda/emulated_block.h"
 
 namespace tenon::cuda::test {
 
@@ -17,7 +17,7 @@ struct EmulatorOptions {
   std::string arch = "sm_90a";
   int multiprocessors = 4;
   int argument_bytes = 4096;
-  /// Roots of includes, "tenon/device/x.h" and what that includes in turn.
+  /// Roots of includes, "tenon/backend/cuda/device/x.h" and what that includes in turn.
   std::vector<std::string> includes = default_includes();
   /// Threads of a block start in the opposite order: finds what the usual order hides.
   bool backwards = false;

@@ -1,10 +1,7 @@
 # Kernels are compiled by the tests themselves, for the host: where their headers lie, and with which compiler.
 find_package(Boost REQUIRED COMPONENTS context)
-_tenon_include_root(device ${PROJECT_SOURCE_DIR}/src/backend/cuda/device _device_root)
-set(_roots ${_device_root} ${PROJECT_BINARY_DIR}/include/core ${PROJECT_BINARY_DIR}/include/expr)
-list(JOIN _roots ":" _roots)
-target_compile_definitions(test_cuda PRIVATE TENON_HOST_COMPILER="${CMAKE_CXX_COMPILER}" TENON_DEVICE_INCLUDES="${_roots}")
-target_include_directories(test_cuda PRIVATE ${_device_root})
+target_compile_definitions(test_cuda PRIVATE TENON_HOST_COMPILER="${CMAKE_CXX_COMPILER}"
+                                             TENON_DEVICE_INCLUDES="${PROJECT_SOURCE_DIR}")
 target_link_libraries(test_cuda PRIVATE Boost::context ${CMAKE_DL_LIBS})
 # These have file-local names in common with others.
 foreach(_apart attention_core attention_deep attention_short attention_wgmma conv_core core_code cudnn gemm_core)

@@ -1,8 +1,8 @@
 // Gathers whose index does not exist: NaN, for the check of results to find.
 #include <cmath>
 
-#include "cuda/emulated_runner.h"
-#include "cuda/emulator.h"
+#include "tests/cuda/emulated_runner.h"
+#include "tests/cuda/emulator.h"
 
 namespace tenon::launches {
 namespace {

@@ -1,7 +1,7 @@
 // gemm_mma on the emulator beside sums in double: every tile, tails, batches, lanes, splits, runs, element types.
 #include <chrono>
 
-#include "core_harness.h"
+#include "tests/cuda/core_harness.h"
 
 namespace tenon::cuda::test {
 namespace {
@@ -22,7 +22,8 @@ struct Variant {
 std::string text_of(const Variant& v) {
   const std::string t = element_name(v.type);
   const int run = v.operand_bytes / static_cast<int>(size_of(v.type));
-  return "#include \"tenon/device/gemm_mma.h\"\nusing namespace tenon::device;\nstruct Params { GemmSizes sizes; "
+  return "#include \"tenon/backend/cuda/device/gemm_mma.h\"\nusing namespace tenon::device;\nstruct Params { GemmSizes "
+         "sizes; "
          "const " +
          t + "*a, *b; float* y; };\n" + operand("A", v.type, "a", "p.sizes.k", run) +
          operand("B", v.type, "b", "p.sizes.k", run) + epilogue(v.lanes, v.run, "p.sizes.n / kLanes") +
@@ -160,7 +161,7 @@ void check(const HopperVariant& v, device::GemmSizes sizes) {
   const auto bytes = static_cast<int>(size_of(v.type));
   const std::string t = element_name(v.type);
   const std::string text =
-      "#include \"tenon/device/gemm_wgmma.h\"\nusing namespace tenon::device;\n"
+      "#include \"tenon/backend/cuda/device/gemm_wgmma.h\"\nusing namespace tenon::device;\n"
       "struct Params { GemmSizes sizes; TensorMap a, a2, b; int first_columns; float* y; };\n"
       "struct A { using T = " +
       t +

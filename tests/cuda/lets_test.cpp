@@ -1,7 +1,7 @@
 // Lets: computed by the blocks of the map that reads them, or by a step of their own where something else reads them,
 // they are large beside the map, or the launch writes what they read.
-#include "cuda/emulated_runner.h"
-#include "cuda/emulator.h"
+#include "tests/cuda/emulated_runner.h"
+#include "tests/cuda/emulator.h"
 
 namespace tenon::launches {
 namespace {

@@ -8,11 +8,11 @@
 #include <fstream>
 #include <sstream>
 
-#include "cuda/emulated_runner.h"
-#include "cuda/emulator.h"
 #include "tenon/backend/cuda/driver/driver_device.h"
 #include "tenon/backend/cuda/driver/libraries.h"
 #include "tenon/core/error.h"
+#include "tests/cuda/emulated_runner.h"
+#include "tests/cuda/emulator.h"
 
 namespace tenon::launches {
 

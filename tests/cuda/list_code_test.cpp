@@ -6,10 +6,10 @@
 
 #include <filesystem>
 
-#include "nvrtc_environment.h"
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/backend/cuda/driver/compile_device.h"
 #include "tenon/optim/lion.h"
+#include "tests/cuda/nvrtc_environment.h"
 
 namespace tenon::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "nvrtc_environment.h"
+#include "tests/cuda/nvrtc_environment.h"
 
 #include "tenon/core/error.h"
 

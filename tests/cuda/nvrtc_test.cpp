@@ -6,9 +6,9 @@
 
 #include <thread>
 
-#include "nvrtc_environment.h"
 #include "tenon/backend/cuda/driver/cubin.h"
 #include "tenon/core/error.h"
+#include "tests/cuda/nvrtc_environment.h"
 
 namespace tenon::cuda {
 namespace {
@@ -39,7 +39,7 @@ TEST(Nvrtc, CompilesForBothArchitectures) {
 TEST(Nvrtc, TheVocabularyAndElements) {
   SKIP_WITHOUT_NVRTC();
   const KernelSource source{"copy of fragments", R"(
-#include "tenon/device/elements.h"
+#include "tenon/backend/cuda/device/elements.h"
 struct Params { const float* from; float* to; };
 using namespace tenon::device;
 KERNEL(128, 2, Params, p) { store(p.to + thread_index() * 4, load<float, 4>(p.from + thread_index() * 4)); })"};

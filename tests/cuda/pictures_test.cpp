@@ -3,10 +3,10 @@
 
 #include <cmath>
 
-#include "cuda/emulator.h"
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/core/error.h"
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
+#include "tests/cuda/emulator.h"
 
 namespace tenon {
 namespace {

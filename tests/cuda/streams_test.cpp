@@ -1,11 +1,11 @@
 // Executables on streams, where a device does what is put on a stream only when somebody waits for it.
 #include <gtest/gtest.h>
 
-#include "cuda/emulator.h"
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
+#include "tests/cuda/emulator.h"
 
 namespace tenon {
 namespace {

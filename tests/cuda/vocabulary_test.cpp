@@ -7,10 +7,10 @@
 #include <random>
 #include <vector>
 
-#include "emulator.h"
-#include "support/close.h"
 #include "tenon/core/dtype.h"
 #include "tenon/core/error.h"
+#include "tests/cuda/emulator.h"
+#include "tests/support/close.h"
 
 namespace tenon::cuda::test {
 namespace {
@@ -26,7 +26,7 @@ class Vocabulary : public testing::Test {
  protected:
   static KernelSource source(const std::string& body, int threads = 64) {
     return {"probe",
-            "#include \"tenon/device/elements.h\"\nusing namespace tenon::device;\n"
+            "#include \"tenon/backend/cuda/device/elements.h\"\nusing namespace tenon::device;\n"
             "struct Params { const void* in; float* out; };\nKERNEL(" +
                 std::to_string(threads) + ", 1, Params, p) {\n" + body + "\n}\n"};
   }
@@ -164,7 +164,7 @@ TEST_F(Vocabulary, MistakesAreFound) {
 }
 
 const char kBoxAndProduct[] = R"(
-#include "tenon/device/elements.h"
+#include "tenon/backend/cuda/device/elements.h"
 using namespace tenon::device;
 struct Params { TensorMap map; float* out; };
 KERNEL(128, 1, Params, p) {

@@ -1,11 +1,11 @@
 // Warming up: what a first run would load is loaded before, and the first run after it is recorded already.
 #include <gtest/gtest.h>
 
-#include "cuda/counting_emulator.h"
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
+#include "tests/cuda/counting_emulator.h"
 
 namespace tenon {
 namespace {

@@ -1,7 +1,7 @@
 // What nodes refuse: one test for each error text.
 #include <gtest/gtest.h>
 
-#include "samples.h"
+#include "tests/expr/samples.h"
 
 namespace tenon {
 namespace {

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "samples.h"
 #include "tenon/expr/vjp.h"
+#include "tests/expr/samples.h"
 
 namespace tenon {
 namespace {

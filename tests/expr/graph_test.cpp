@@ -5,7 +5,7 @@
 #include <fstream>
 #include <set>
 
-#include "samples.h"
+#include "tests/expr/samples.h"
 
 namespace tenon {
 namespace {
@@ -18,7 +18,7 @@ TEST(Registry, EveryAnnouncedNodeIsThereOnce) {
     for (char c : t->name) EXPECT_TRUE((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_') << t->name;
   }
   size_t announced = 0;
-  for (const auto& file : std::filesystem::directory_iterator(TENON_SOURCE_DIR "/src/expr/nodes")) {
+  for (const auto& file : std::filesystem::directory_iterator(TENON_SOURCE_DIR "/tenon/expr/nodes")) {
     std::ifstream in(file.path());
     for (std::string line; std::getline(in, line);) announced += line.starts_with("NODE(");
   }

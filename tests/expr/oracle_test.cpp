@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "samples.h"
-#include "support/close.h"
+#include "tests/expr/samples.h"
+#include "tests/support/close.h"
 
 namespace tenon {
 namespace {

@@ -1,4 +1,4 @@
-#include "samples.h"
+#include "tests/expr/samples.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // Expressions as text: the format, the way back, and one test for each thing that the parser refuses.
 #include <gtest/gtest.h>
 
-#include "samples.h"
+#include "tests/expr/samples.h"
 
 namespace tenon {
 namespace {

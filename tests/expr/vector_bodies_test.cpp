@@ -6,8 +6,8 @@
 #include <cstring>
 #include <random>
 
-#include "support/close.h"
 #include "tenon/expr/ops.h"
+#include "tests/support/close.h"
 
 namespace tenon {
 namespace {

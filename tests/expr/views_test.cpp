@@ -1,8 +1,8 @@
 // What a view says of the elements that follow one another: kernels load whole runs on the strength of it.
 #include <gtest/gtest.h>
 
-#include "samples.h"
 #include "tenon/expr/walk.h"
+#include "tests/expr/samples.h"
 
 namespace tenon {
 namespace {

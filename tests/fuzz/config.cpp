@@ -1,10 +1,10 @@
 // The first byte chooses a network, the rest is its config.json: either an Error(Model), or a network whose weights can
 // be listed.
-#include "fuzz_tools.h"
 #include "tenon/io/json.h"
 #include "tenon/models/clip_text.h"
 #include "tenon/models/unet.h"
 #include "tenon/models/vae.h"
+#include "tests/fuzz/fuzz_tools.h"
 
 namespace {
 using namespace tenon;

@@ -1,11 +1,11 @@
 // Any bytes as a name from elsewhere: what is shown of it can be given to a terminal, and no rule about tensors' names
 // comes to harm.
-#include "fuzz_tools.h"
 #include "tenon/core/text.h"
 #include "tenon/core/utf8.h"
 #include "tenon/io/json.h"
 #include "tenon/models/stable_diffusion_names.h"
 #include "tenon/models/vit.h"
+#include "tests/fuzz/fuzz_tools.h"
 
 namespace {
 using namespace tenon;

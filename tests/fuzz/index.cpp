@@ -1,6 +1,6 @@
 // Any bytes as a *.safetensors.index.json beside two shards: either an Error(Model), or tensors of those shards.
-#include "fuzz_tools.h"
 #include "tenon/io/safetensors.h"
+#include "tests/fuzz/fuzz_tools.h"
 
 namespace {
 using namespace tenon;

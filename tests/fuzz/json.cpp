@@ -1,6 +1,6 @@
 // Any bytes as JSON: either an Error(Model), or what the library's own parser makes of them.
 #include "tenon/io/json.h"
-#include "fuzz_tools.h"
+#include "tests/fuzz/fuzz_tools.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tenon;

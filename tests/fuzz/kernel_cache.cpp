@@ -1,7 +1,7 @@
 // Any bytes as an entry of the cache of kernels, as they are and with the digest that makes them believed.
 #include "tenon/backend/cuda/driver/kernel_cache.h"
 
-#include "fuzz_tools.h"
+#include "tests/fuzz/fuzz_tools.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tenon::cuda;

@@ -1,10 +1,10 @@
 // The first byte is a number of pictures, the rest a value of --output: either an Error(Usage), or as many names, all
 // different, of PNG files.
-#include "output_names.h"
+#include "apps/cli/output_names.h"
 
 #include <set>
 
-#include "fuzz_tools.h"
+#include "tests/fuzz/fuzz_tools.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tenon;

@@ -3,9 +3,9 @@
 #include <array>
 #include <cmath>
 
-#include "fuzz_tools.h"
 #include "tenon/io/image.h"
 #include "tenon/pipelines/families/image_encoder/image_encoder.h"
+#include "tests/fuzz/fuzz_tools.h"
 
 namespace {
 using namespace tenon;

@@ -5,8 +5,8 @@
 #include <array>
 #include <cmath>
 
-#include "fuzz_tools.h"
 #include "tenon/io/json.h"
+#include "tests/fuzz/fuzz_tools.h"
 
 namespace {
 using namespace tenon;

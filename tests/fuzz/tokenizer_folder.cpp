@@ -1,6 +1,6 @@
 // A zero byte apart: tokenizer.json and tokenizer_config.json. Either an Error(Model), or a tokenizer that can be used.
-#include "fuzz_tools.h"
 #include "tenon/io/clip_tokenizer.h"
+#include "tests/fuzz/fuzz_tools.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tenon;

@@ -2,8 +2,8 @@
 // transformer whose weights can be listed.
 #include "tenon/models/vit.h"
 
-#include "fuzz_tools.h"
 #include "tenon/io/json.h"
+#include "tests/fuzz/fuzz_tools.h"
 
 namespace {
 using namespace tenon;

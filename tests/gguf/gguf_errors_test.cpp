@@ -3,9 +3,9 @@
 
 #include <chrono>
 
-#include "gguf/gguf_bytes.h"
-#include "io/io_test_tools.h"
 #include "tenon/io/gguf_checkpoint.h"
+#include "tests/gguf/gguf_bytes.h"
+#include "tests/io/io_test_tools.h"
 
 namespace {
 using namespace io_test;

@@ -3,12 +3,12 @@
 
 #include <cmath>
 
-#include "io/io_test_tools.h"
-#include "support/base64.h"
 #include "tenon/core/options.h"
 #include "tenon/io/files.h"
 #include "tenon/io/gguf_checkpoint.h"
 #include "tenon/io/json.h"
+#include "tests/io/io_test_tools.h"
+#include "tests/support/base64.h"
 
 namespace {
 using namespace io_test;

@@ -1,8 +1,8 @@
 // The embedded default model through the whole engine: prompts it was never trained on, judged by the grader.
 #include <gtest/gtest.h>
 
-#include "grader/grader.h"
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
+#include "tests/grader/grader.h"
 
 namespace tenon::grader {
 namespace {

@@ -1,4 +1,4 @@
-#include "grader/grader.h"
+#include "tests/grader/grader.h"
 
 #include <algorithm>
 #include <array>

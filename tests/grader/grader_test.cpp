@@ -1,5 +1,5 @@
 // The grader on pictures drawn here: it must accept every clean scene and refuse everything else.
-#include "grader/grader.h"
+#include "tests/grader/grader.h"
 
 #include <gtest/gtest.h>
 

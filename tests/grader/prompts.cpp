@@ -4,7 +4,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "grader/grader.h"
+#include "tests/grader/grader.h"
 
 namespace tenon::grader {
 namespace {

@@ -2,13 +2,13 @@
 // device.
 #include <gtest/gtest.h>
 
-#include "gradients/cases.h"
-#include "planned/devices.h"
-#include "support/close.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
+#include "tests/gradients/cases.h"
+#include "tests/planned/devices.h"
+#include "tests/support/close.h"
 
 namespace tenon::gradient_cases {
 namespace {

@@ -1,12 +1,12 @@
-#include "gradients/cases.h"
+#include "tests/gradients/cases.h"
 
 #include <cmath>
 #include <fstream>
 
-#include "fixtures/hashing.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/vjp.h"
 #include "tenon/nn/loss.h"
+#include "tests/fixtures/hashing.h"
 
 namespace tenon::gradient_cases {
 namespace {

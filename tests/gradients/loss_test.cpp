@@ -3,12 +3,12 @@
 
 #include <random>
 
-#include "support/close.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/nn/loss.h"
 #include "tenon/plan/plan.h"
+#include "tests/support/close.h"
 
 namespace tenon {
 namespace {

@@ -3,12 +3,12 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "io_test_tools.h"
-#include "support/sanitized.h"
 #include "tenon/core/stop.h"
 #include "tenon/io/clip_tokenizer.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
+#include "tests/io/io_test_tools.h"
+#include "tests/support/sanitized.h"
 
 namespace {
 using namespace io_test;

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <set>
 
-#include "io_test_tools.h"
 #include "tenon/models/stable_diffusion_names.h"
+#include "tests/io/io_test_tools.h"
 
 namespace {
 using namespace io_test;

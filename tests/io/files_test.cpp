@@ -11,9 +11,9 @@
 #include <csignal>
 #include <thread>
 
-#include "io_test_tools.h"
 #include "tenon/core/utf8.h"
 #include "tenon/io/json.h"
+#include "tests/io/io_test_tools.h"
 
 namespace {
 using namespace io_test;

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "io_test_tools.h"
 #include "tenon/core/error.h"
 #include "tenon/io/npy.h"
+#include "tests/io/io_test_tools.h"
 
 namespace tenon {
 namespace {

@@ -1,8 +1,8 @@
 // PNG: what is written is read, other tools' variants are read, damaged files are refused, text survives.
 #include "tenon/io/image.h"
 
-#include "io_test_tools.h"
 #include "tenon/io/json.h"
+#include "tests/io/io_test_tools.h"
 
 namespace {
 using namespace io_test;

@@ -1,10 +1,10 @@
 // JPEG against Pillow's decoding (tools/fixtures/io_jpeg.py), EXIF orientation, damaged files.
 #include <nlohmann/json.hpp>
 
-#include "io_test_tools.h"
-#include "support/base64.h"
-#include "support/close.h"
 #include "tenon/io/image.h"
+#include "tests/io/io_test_tools.h"
+#include "tests/support/base64.h"
+#include "tests/support/close.h"
 
 namespace {
 using namespace io_test;

@@ -1,7 +1,7 @@
 // Emphasis: the examples of AUTOMATIC1111's parser, and the corners of the syntax.
 #include "tenon/io/prompt_weights.h"
 
-#include "io_test_tools.h"
+#include "tests/io/io_test_tools.h"
 
 namespace {
 using namespace io_test;

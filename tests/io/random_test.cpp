@@ -4,8 +4,8 @@
 #include <bit>
 #include <set>
 
-#include "io_test_tools.h"
 #include "tenon/io/json.h"
+#include "tests/io/io_test_tools.h"
 
 namespace {
 using namespace io_test;

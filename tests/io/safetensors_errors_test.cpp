@@ -1,6 +1,6 @@
 // Every way in which a safetensors file can lie gets one Error(Model) that names the file, and nothing is read.
-#include "io_test_tools.h"
 #include "tenon/io/safetensors.h"
+#include "tests/io/io_test_tools.h"
 
 namespace {
 using namespace io_test;

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
-#include "io_test_tools.h"
 #include "tenon/io/files.h"
+#include "tests/io/io_test_tools.h"
 
 namespace {
 using namespace io_test;

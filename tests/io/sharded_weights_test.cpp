@@ -1,7 +1,7 @@
 // Weights in several files: the index, and what may be wrong with it.
 #include "tenon/io/sharded_weights.h"
 
-#include "io_test_tools.h"
+#include "tests/io/io_test_tools.h"
 
 namespace {
 using namespace io_test;

@@ -1,13 +1,13 @@
 // CLIP's tokenizer against transformers', on the real vocabulary (fixtures made by tools/fixtures/tokenizer_clip.py).
 #include <fstream>
 
-#include "io_test_tools.h"
-#include "random_strings.h"
 #include "tenon/io/bpe.h"
 #include "tenon/io/clip_text.h"
 #include "tenon/io/clip_tokenizer.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
+#include "tests/io/io_test_tools.h"
+#include "tests/io/random_strings.h"
 
 namespace {
 using namespace io_test;

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "../fixtures/hashing.h"
 #include "tenon/io/safetensors.h"
 #include "tenon/pipelines/text_generator.h"
+#include "tests/fixtures/hashing.h"
 
 namespace language_test {
 

@@ -1,10 +1,10 @@
 // Language models of three families against transformers on equal hash weights (tools/fixtures/language.py).
 #include <gmock/gmock.h>
 
-#include "language_fixtures.h"
-#include "support/close.h"
 #include "tenon/core/error.h"
 #include "tenon/runtime/executable.h"
+#include "tests/language/language_fixtures.h"
+#include "tests/support/close.h"
 
 namespace tenon {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <filesystem>
 
-#include "model_fixtures.h"
 #include "tenon/models/registry.h"
+#include "tests/models/model_fixtures.h"
 
 namespace tenon {
 namespace {

@@ -1,10 +1,10 @@
 // Configurations: class defaults, published files, and a refusal by key and value for all that is not implemented.
 #include <gmock/gmock.h>
 
-#include "model_fixtures.h"
 #include "tenon/models/clip_text.h"
 #include "tenon/models/unet.h"
 #include "tenon/models/vae.h"
+#include "tests/models/model_fixtures.h"
 
 namespace tenon {
 namespace {

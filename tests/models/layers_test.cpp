@@ -1,7 +1,6 @@
 // Layers by themselves, and what the planner relies on in the networks' graphs: rates, storage points, random weights.
 #include <set>
 
-#include "model_fixtures.h"
 #include "tenon/expr/ops.h"
 #include "tenon/models/clip_text.h"
 #include "tenon/models/hash_weights.h"
@@ -11,6 +10,7 @@
 #include "tenon/nn/diffusion.h"
 #include "tenon/nn/linear.h"
 #include "tenon/nn/norm.h"
+#include "tests/models/model_fixtures.h"
 
 namespace tenon {
 namespace {

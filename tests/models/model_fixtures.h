@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "../fixtures/hashing.h"
-#include "support/close.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/io/safetensors.h"
 #include "tenon/models/weights.h"
+#include "tests/fixtures/hashing.h"
+#include "tests/support/close.h"
 
 namespace models_test {
 

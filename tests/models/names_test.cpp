@@ -3,8 +3,8 @@
 
 #include <sstream>
 
-#include "model_fixtures.h"
 #include "tenon/models/registry.h"
+#include "tests/models/model_fixtures.h"
 
 namespace tenon {
 namespace {

@@ -1,10 +1,10 @@
 // The networks, evaluated in fp64, against the numbers of the specification and of diffusers and transformers, on equal
 // hash weights.
-#include "model_fixtures.h"
 #include "tenon/expr/ops.h"
 #include "tenon/models/clip_text.h"
 #include "tenon/models/unet.h"
 #include "tenon/models/vae.h"
+#include "tests/models/model_fixtures.h"
 
 namespace tenon {
 namespace {

@@ -2,10 +2,10 @@
 // tools/fixtures/vit.py), layouts told apart by their names, and the resampling of positions against published weights.
 #include "tenon/models/vit.h"
 
-#include "model_fixtures.h"
 #include "tenon/expr/ops.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
+#include "tests/models/model_fixtures.h"
 
 namespace tenon {
 namespace {

@@ -1,6 +1,6 @@
 // Every instruction set, with one thread and with three.
-#include "optim/backends.h"
-#include "support/isa_backend.h"
+#include "tests/optim/backends.h"
+#include "tests/support/isa_backend.h"
 
 namespace tenon::optim {
 using cpu::Isa;

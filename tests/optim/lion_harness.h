@@ -6,9 +6,9 @@
 #include <cstring>
 #include <random>
 
-#include "optim/backends.h"
 #include "tenon/core/dtype.h"
 #include "tenon/optim/lion.h"
+#include "tests/optim/backends.h"
 
 namespace tenon::optim {
 

@@ -1,6 +1,6 @@
 // Many steps, and gradients that are no numbers.
-#include "optim/lion_harness.h"
 #include "tenon/core/error.h"
+#include "tests/optim/lion_harness.h"
 
 namespace tenon::optim {
 namespace {

@@ -1,6 +1,6 @@
 // One step, of everything: types, lengths, offsets, lists, options.
-#include "optim/lion_harness.h"
 #include "tenon/core/error.h"
+#include "tests/optim/lion_harness.h"
 
 namespace tenon::optim {
 namespace {

@@ -2,12 +2,12 @@
 #include <functional>
 #include <map>
 
-#include "gtest/gtest.h"
-#include "optim/backends.h"
+#include <gtest/gtest.h>
 #include "tenon/backend/null/null_backend.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/skeleton.h"
+#include "tests/optim/backends.h"
 
 namespace tenon::optim {
 namespace {

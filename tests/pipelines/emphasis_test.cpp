@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "support/close.h"
 #include "tenon/core/error.h"
+#include "tests/support/close.h"
 
 namespace tenon {
 namespace {

@@ -6,10 +6,10 @@
 
 #include <filesystem>
 
-#include "support/close.h"
 #include "tenon/io/safetensors.h"
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 #include "tenon/pipelines/model_files.h"
+#include "tests/support/close.h"
 
 namespace tenon {
 namespace {

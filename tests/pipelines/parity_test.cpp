@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <limits>
 
-#include "../fixtures/checkpoint.h"
-#include "../fixtures/parity.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
+#include "tests/fixtures/checkpoint.h"
+#include "tests/fixtures/parity.h"
 
 namespace tenon {
 namespace {

@@ -3,11 +3,11 @@
 
 #include <cmath>
 
-#include "support/close.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/plan/plan.h"
 #include "tenon/plan/rewrite.h"
+#include "tests/support/close.h"
 
 namespace tenon {
 namespace {

@@ -1,4 +1,4 @@
-#include "plan/golden.h"
+#include "tests/plan/golden.h"
 
 #include <gtest/gtest.h>
 

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "plan/golden.h"
 #include "tenon/expr/ops.h"
 #include "tenon/models/registry.h"
 #include "tenon/models/vit.h"
 #include "tenon/plan/plan.h"
+#include "tests/plan/golden.h"
 
 namespace tenon {
 namespace {

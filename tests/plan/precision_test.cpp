@@ -6,13 +6,13 @@
 
 #include <cmath>
 
-#include "support/close.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/expr/precision.h"
 #include "tenon/plan/plan.h"
 #include "tenon/plan/rewrite.h"
+#include "tests/support/close.h"
 
 namespace tenon {
 namespace {

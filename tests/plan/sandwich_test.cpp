@@ -1,12 +1,12 @@
 // Sandwich norms on any target, and on one whose kernels read tensors only.
-#include "plan/sandwich.h"
+#include "tests/plan/sandwich.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plan/golden.h"
 #include "tenon/explain/explanation.h"
 #include "tenon/kernels/affine.h"
+#include "tests/plan/golden.h"
 
 namespace tenon::sandwich {
 namespace {

@@ -1,10 +1,9 @@
-#include "planned/check.h"
+#include "tests/planned/check.h"
 
 #include <cmath>
 #include <cstring>
 #include <sstream>
 
-#include "planned/sensitivity.h"
 #include "tenon/core/compare.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -12,6 +11,7 @@
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
 #include "tenon/runtime/own_buffers.h"
+#include "tests/planned/sensitivity.h"
 
 namespace tenon::planned {
 namespace {

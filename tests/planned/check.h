@@ -1,7 +1,7 @@
 // Checks of a plan against the meaning of its program.
 #pragma once
-#include "planned/devices.h"
-#include "planned/random_program.h"
+#include "tests/planned/devices.h"
+#include "tests/planned/random_program.h"
 
 namespace tenon::planned {
 

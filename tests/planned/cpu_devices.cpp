@@ -1,6 +1,6 @@
 // Every instruction set, the best one with one thread and with two.
-#include "planned/devices.h"
-#include "support/isa_backend.h"
+#include "tests/planned/devices.h"
+#include "tests/support/isa_backend.h"
 
 namespace tenon::planned {
 using cpu::Isa;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "support/sanitized.h"
 #include "tenon/backend/backend.h"
+#include "tests/support/sanitized.h"
 
 namespace tenon::planned {
 

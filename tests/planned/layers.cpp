@@ -1,4 +1,4 @@
-#include "planned/layers.h"
+#include "tests/planned/layers.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,12 +1,12 @@
-#include "planned/random_program.h"
+#include "tests/planned/random_program.h"
 
 #include <cmath>
 #include <random>
 
-#include "planned/layers.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/vjp.h"
+#include "tests/planned/layers.h"
 
 namespace tenon::planned {
 namespace {

@@ -11,10 +11,10 @@
 #include <random>
 #include <set>
 
-#include "planned/check.h"
-#include "planned/shrink.h"
 #include "tenon/expr/node_type.h"
 #include "tenon/kernels/affine.h"
+#include "tests/planned/check.h"
+#include "tests/planned/shrink.h"
 
 namespace tenon::planned {
 namespace {

@@ -4,13 +4,13 @@
 
 #include <random>
 
-#include "planned/devices.h"
-#include "support/close.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
+#include "tests/planned/devices.h"
+#include "tests/support/close.h"
 
 namespace tenon::planned {
 namespace {

@@ -1,4 +1,4 @@
-#include "planned/sensitivity.h"
+#include "tests/planned/sensitivity.h"
 
 #include <cmath>
 #include <random>

@@ -1,4 +1,4 @@
-#include "planned/shrink.h"
+#include "tests/planned/shrink.h"
 
 #include <optional>
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <functional>
 
-#include "planned/random_program.h"
+#include "tests/planned/random_program.h"
 
 namespace tenon::planned {
 

@@ -1,4 +1,4 @@
-#include "runtime/places.h"
+#include "tests/runtime/places.h"
 
 namespace tenon::places {
 

@@ -2,14 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/places.h"
-#include "support/close.h"
 #include "tenon/core/error.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
+#include "tests/runtime/places.h"
+#include "tests/support/close.h"
 
 namespace tenon {
 namespace {

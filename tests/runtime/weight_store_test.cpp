@@ -6,7 +6,6 @@
 
 #include <set>
 
-#include "runtime/places.h"
 #include "tenon/core/error.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
@@ -15,6 +14,7 @@
 #include "tenon/models/registry.h"
 #include "tenon/models/unet.h"
 #include "tenon/runtime/executable.h"
+#include "tests/runtime/places.h"
 
 namespace tenon {
 namespace {

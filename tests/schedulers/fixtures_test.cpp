@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
-#include "../fixtures/checkpoint.h"
-#include "../fixtures/hashing.h"
-#include "../fixtures/parity.h"
+#include "tests/fixtures/checkpoint.h"
+#include "tests/fixtures/hashing.h"
+#include "tests/fixtures/parity.h"
 
 namespace {
 

@@ -5,9 +5,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "../fixtures/hashing.h"
-#include "support/close.h"
 #include "tenon/pipelines/schedulers/scheduler.h"
+#include "tests/fixtures/hashing.h"
+#include "tests/support/close.h"
 
 namespace {
 

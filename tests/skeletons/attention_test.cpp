@@ -1,5 +1,5 @@
 // The attention skeleton.
-#include "skeletons/harness.h"
+#include "tests/skeletons/harness.h"
 
 namespace tenon::launches {
 namespace {

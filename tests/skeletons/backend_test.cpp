@@ -1,6 +1,6 @@
 // The backends behind their interface: memory, sizes, names, and what null records.
-#include "skeletons/harness.h"
 #include "tenon/backend/null/null_backend.h"
+#include "tests/skeletons/harness.h"
 
 namespace tenon::launches {
 namespace {

@@ -1,7 +1,7 @@
 // The conv2d skeleton.
 #include <cmath>
 
-#include "skeletons/harness.h"
+#include "tests/skeletons/harness.h"
 
 namespace tenon::launches {
 namespace {

@@ -1,9 +1,9 @@
 // Every instruction set of the machine, with one thread and with two.
 #include <cstring>
 
-#include "skeletons/harness.h"
 #include "tenon/backend/cpu/host_memory.h"
 #include "tenon/backend/cpu/launch_kernel.h"
+#include "tests/skeletons/harness.h"
 
 namespace tenon::launches {
 namespace {

@@ -1,5 +1,5 @@
 // The gemm skeleton.
-#include "skeletons/harness.h"
+#include "tests/skeletons/harness.h"
 
 namespace tenon::launches {
 namespace {

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <random>
 
-#include "skeletons/harness.h"
 #include "tenon/nn/diffusion.h"
 #include "tenon/nn/norm.h"
 #include "tenon/plan/plan.h"
+#include "tests/skeletons/harness.h"
 
 namespace tenon::launches {
 namespace {

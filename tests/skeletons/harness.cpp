@@ -1,9 +1,9 @@
-#include "skeletons/harness.h"
+#include "tests/skeletons/harness.h"
 
 #include <random>
 
-#include "support/close.h"
 #include "tenon/kernels/precision.h"
+#include "tests/support/close.h"
 
 namespace tenon::launches {
 

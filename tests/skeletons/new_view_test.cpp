@@ -1,5 +1,5 @@
 // Views that the tree does not have: what a view's file says is all that the oracle and the backends need.
-#include "skeletons/harness.h"
+#include "tests/skeletons/harness.h"
 
 namespace tenon::nodes {
 

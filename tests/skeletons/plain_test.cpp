@@ -1,5 +1,5 @@
 // map, rows and groups.
-#include "skeletons/harness.h"
+#include "tests/skeletons/harness.h"
 
 namespace tenon::launches {
 namespace {

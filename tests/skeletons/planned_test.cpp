@@ -1,9 +1,9 @@
 // Whole plans, launch by launch: what the planner puts in memory because no launch can compute it on the way. The
 // tensors are larger than what a launch may compute for itself (the lets of a form).
-#include "skeletons/harness.h"
-#include "support/close.h"
 #include "tenon/expr/precision.h"
 #include "tenon/plan/plan.h"
+#include "tests/skeletons/harness.h"
+#include "tests/support/close.h"
 
 namespace tenon::launches {
 namespace {

@@ -1,5 +1,5 @@
 // Views that reverse and exchange elements, wherever a launch reads or writes through views.
-#include "skeletons/harness.h"
+#include "tests/skeletons/harness.h"
 
 namespace tenon::launches {
 namespace {

@@ -2,14 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plan/golden.h"
-#include "plan/sandwich.h"
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/core/error.h"
 #include "tenon/explain/explanation.h"
 #include "tenon/models/registry.h"
 #include "tenon/models/vit.h"
 #include "tenon/runtime/plan_kernels.h"
+#include "tests/plan/golden.h"
+#include "tests/plan/sandwich.h"
 
 namespace tenon {
 namespace {
@@ -90,8 +90,8 @@ TEST(CudaTarget, ExplainCountsBoth) {
   const Explanation e = explain(plan, made.memory, 0, {}, made.launched());
   EXPECT_EQ(e.kernels, kernels_of_step(plan));
   EXPECT_GT(e.kernels, e.counts.total);
-  EXPECT_THAT(explanation_text(e), testing::HasSubstr("one step: " + launches_text(e.counts.total) + ", " +
-                                                      kernels_text(e.kernels) + " ("));
+  EXPECT_THAT(explanation_text(e),
+              testing::HasSubstr("one step: " + launches_text(e.counts.total) + ", " + kernels_text(e.kernels) + " ("));
 }
 
 // What is on top of a stored value stays there only if kernels read through it.
@@ -151,7 +151,8 @@ TEST(CudaTarget, SandwichParts) {
 
   const Expr gate = tanh(a.in("gate", {1, s::kDim}, DType::F32, Rate::Schedule));
   const Expr x = cast(a.tokens("x") + gate * a.norm("norm2", a.tokens("o")), DType::BF16);
-  const Expr last = a.quantised_linear("v", s::quantise(cast(x + a.norm("n", product(modulated(x))), DType::BF16)), 256);
+  const Expr last =
+      a.quantised_linear("v", s::quantise(cast(x + a.norm("n", product(modulated(x))), DType::BF16)), 256);
   EXPECT_THAT(sinks_of(last), ElementsAre(std::string("rows: bf16[1,4352,3840] ") + s::kScale + " " + s::kRow,
                                           StartsWith("gemm:"), quantised, StartsWith("gemm:")));
 

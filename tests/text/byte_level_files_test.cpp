@@ -1,9 +1,9 @@
 // Tokenizers' files: what is read from where, and what is refused.
-#include "gguf/gguf_bytes.h"
-#include "io/io_test_tools.h"
 #include "tenon/io/bpe.h"
 #include "tenon/io/byte_level_tokenizer.h"
 #include "tenon/io/json.h"
+#include "tests/gguf/gguf_bytes.h"
+#include "tests/io/io_test_tools.h"
 
 namespace {
 using namespace io_test;

@@ -2,15 +2,15 @@
 // every pre-tokenizer, and two real vocabularies where they have been fetched.
 #include <chrono>
 
-#include "io/io_test_tools.h"
-#include "io/random_strings.h"
 #include "tenon/core/utf8.h"
 #include "tenon/io/bpe.h"
 #include "tenon/io/byte_level_tokenizer.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/io/unicode.h"
-#include "text/real_vocabularies.h"
+#include "tests/io/io_test_tools.h"
+#include "tests/io/random_strings.h"
+#include "tests/text/real_vocabularies.h"
 
 namespace {
 using namespace io_test;

@@ -2,10 +2,10 @@
 // texts of Qwen2.5, Qwen3 and SmolLM2, and the limits of what a template may do.
 #include <ctime>
 
-#include "io/io_test_tools.h"
 #include "tenon/io/chat_template.h"
 #include "tenon/io/files.h"
-#include "text/real_vocabularies.h"
+#include "tests/io/io_test_tools.h"
+#include "tests/text/real_vocabularies.h"
 
 namespace {
 using namespace io_test;

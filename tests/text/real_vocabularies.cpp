@@ -1,12 +1,12 @@
-#include "text/real_vocabularies.h"
+#include "tests/text/real_vocabularies.h"
 
 #include <algorithm>
 #include <sstream>
 
-#include "support/base64.h"
 #include "tenon/core/options.h"
 #include "tenon/io/bpe.h"
 #include "tenon/io/files.h"
+#include "tests/support/base64.h"
 
 namespace io_test {
 namespace fs = std::filesystem;

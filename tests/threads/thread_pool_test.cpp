@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "support/sanitized.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tests/support/sanitized.h"
 
 namespace tenon::cpu {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "support.h"
+#include "tests/tile/support.h"
 
 namespace tenon::cpu::test {
 namespace {

@@ -3,8 +3,8 @@
 #include <atomic>
 #include <sstream>
 
-#include "support.h"
 #include "tenon/backend/cpu/tile/conv.h"
+#include "tests/tile/support.h"
 
 namespace tenon::cpu::test {
 

@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "conv_problem.h"
+#include "tests/tile/conv_problem.h"
 
 namespace tenon::cpu::test {
 namespace {

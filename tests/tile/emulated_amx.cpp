@@ -1,7 +1,7 @@
 // The matrix-tile kernel of the AMX table on emulated tiles: the same source text, sixteen lines of 64 bytes a tile.
 #include "tenon/backend/cpu/tile/isa/amx_gemm.h"
 
-#include "support.h"
+#include "tests/tile/support.h"
 
 namespace tenon::cpu::test {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "support.h"
+#include "tests/tile/support.h"
 
 namespace tenon::cpu::test {
 namespace {

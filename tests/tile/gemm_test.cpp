@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "support.h"
+#include "tests/tile/support.h"
 
 namespace tenon::cpu::test {
 namespace {

@@ -1,7 +1,7 @@
 // Packed weights, element by element, from every storage type at every alignment; conversions; softmax blocks.
 #include "tenon/backend/cpu/tile/pack.h"
 
-#include "support.h"
+#include "tests/tile/support.h"
 
 namespace tenon::cpu::test {
 namespace {

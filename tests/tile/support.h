@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "support/close.h"
 #include "tenon/backend/cpu/tile/tile_ops.h"
+#include "tests/support/close.h"
 
 namespace tenon::cpu::test {
 

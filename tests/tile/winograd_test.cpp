@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "conv_problem.h"
+#include "tests/tile/conv_problem.h"
 
 namespace tenon::cpu::test {
 namespace {

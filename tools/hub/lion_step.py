@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes hub/lion-step/lion_update.h: the update of one element, from Tenon's own expression of Lion and the bodies of
-its nodes in src/expr/nodes. `--check` compares instead of writing. Needs the tenon package."""
+its nodes in tenon/expr/nodes. `--check` compares instead of writing. Needs the tenon package."""
 
 import pathlib
 import re
@@ -48,14 +48,14 @@ LION_FUNCTION V select(bool condition, V a, V b) {
 
 def body_of(node):
     """The statements of a pointwise node's eval, and the names of its operands."""
-    for header in sorted((ROOT / "src/expr/nodes").glob("*.h")):
+    for header in sorted((ROOT / "tenon/expr/nodes").glob("*.h")):
         text = header.read_text()
         struct = re.search(
             r'static constexpr auto name = "%s";.*?HD static V eval\(([^)]*)\) \{\n(.*?)\n  \}' % node, text, re.S
         )
         if struct:
             return [a.split()[-1] for a in struct.group(1).split(",")], struct.group(2)
-    raise SystemExit(f"no node {node} in src/expr/nodes")
+    raise SystemExit(f"no node {node} in tenon/expr/nodes")
 
 
 def node_function(node):

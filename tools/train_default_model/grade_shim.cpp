@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "grader/grader.h"
+#include "tests/grader/grader.h"
 
 extern "C" int tenon_grade(const unsigned char* rgb, int w, int h, const char* line, char* reason, int size) {
   try {

@@ -15,7 +15,7 @@ class Grader:
         library = pathlib.Path(self.folder.name) / "libgrade.so"
         sources = [ROOT / "tests/grader/grader.cpp", ROOT / "tests/grader/prompts.cpp",
                    pathlib.Path(__file__).with_name("grade_shim.cpp")]
-        subprocess.run(["g++", "-std=c++20", "-O2", "-shared", "-fPIC", "-I", str(ROOT / "tests"),
+        subprocess.run(["g++", "-std=c++20", "-O2", "-shared", "-fPIC", "-I", str(ROOT),
                         *map(str, sources), "-o", str(library)], check=True)
         self.library = ctypes.CDLL(str(library))
 

@@ -1,4 +1,4 @@
-#include "fake_cublaslt.h"
+#include "tests/cuda/fake_cublaslt/fake_cublaslt.h"
 
 #include <chrono>
 #include <cstdint>

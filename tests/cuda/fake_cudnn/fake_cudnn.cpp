@@ -1,4 +1,4 @@
-#include "fake_cudnn.h"
+#include "tests/cuda/fake_cudnn/fake_cudnn.h"
 
 #include <algorithm>
 #include <cmath>

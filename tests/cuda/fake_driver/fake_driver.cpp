@@ -1,4 +1,4 @@
-#include "fake_driver.h"
+#include "tests/cuda/fake_driver/fake_driver.h"
 
 #include <algorithm>
 #include <cstdlib>

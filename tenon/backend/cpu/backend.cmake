@@ -1,0 +1,10 @@
+# One file per instruction set, each with its own flags; which one runs is chosen at run time (tile_ops.cpp). Optimised in
+# every build type: their loops are unusable otherwise.
+set(_isa ${PROJECT_SOURCE_DIR}/tenon/backend/cpu/tile/isa)
+set(_avx512 -Wno-maybe-uninitialized -Wno-uninitialized # GCC 12 warns of its own intrinsics
+    -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c -mprefer-vector-width=512)
+set_source_files_properties(${_isa}/avx2.cpp PROPERTIES COMPILE_OPTIONS "-O3;-mavx2;-mfma;-mf16c")
+set_source_files_properties(${_isa}/avx512.cpp PROPERTIES COMPILE_OPTIONS "-O3;${_avx512}")
+set_source_files_properties(${_isa}/avx512bf16.cpp PROPERTIES COMPILE_OPTIONS "-O3;${_avx512};-mavx512bf16")
+set_source_files_properties(${_isa}/amx.cpp PROPERTIES COMPILE_OPTIONS "-O3")
+include(${CMAKE_CURRENT_LIST_DIR}/tape/flags.cmake)

@@ -1,0 +1,188 @@
+// What both attention cores share: which part of the problem a block has, scores and weights as fragments of a warp,
+// and the streaming softmax between the two products. A Tile has kQueries, kKeys, kValueColumns, kWarpM and kWarpN (a
+// warp has all columns of its rows), and kPolynomial: of 8 exponentials, how many the multipliers compute.
+#pragma once
+#include "tenon/backend/cuda/device/attention_keys.h"
+#include "tenon/backend/cuda/device/mma_results.h"
+
+namespace tenon::device {
+
+/// Which part of the problem a block has.
+template <class Tile>
+struct AttentionPlace {
+  int query, column = 0;  ///< the first of the tile
+  int q_row, kv_row;      ///< row 0 of the head
+  int seen;               ///< keys that some query of the tile sees
+  int seen_by_first;      ///< keys that the tile's first query sees, and so all of them
+  int key_tiles;
+
+  DEV explicit AttentionPlace(const AttentionSizes& s) : AttentionPlace(s, block_x(), grid_x()) {}
+  /// Of block `index` of `count` blocks of a head.
+  DEV AttentionPlace(const AttentionSizes& s, int index, int count) {
+    const int parts = (s.depth + Tile::kValueColumns - 1) / Tile::kValueColumns;
+    const int tile = index / parts, tiles = count / parts;
+    column = index % parts * Tile::kValueColumns;
+    // The last queries see most keys under a causal mask: they start first.
+    look(s, block_z(), block_y(), (tiles - 1 - tile) * Tile::kQueries, Tile::kQueries);
+  }
+  AttentionPlace() = default;
+  /// From `first` on, `queries` of a head.
+  DEV void look(const AttentionSizes& s, int batch, int head, int first, int queries) {
+    query = first;
+    q_row = (batch * s.heads + head) * s.queries;
+    kv_row = (batch * s.kv_heads + head / (s.heads / s.kv_heads)) * (s.capacity ? s.capacity : s.keys);
+    const int end = query + queries < s.queries ? query + queries : s.queries;
+    seen = s.causal ? end + s.keys - s.queries : s.keys;
+    seen_by_first = s.causal ? query + 1 + s.keys - s.queries : s.keys;
+    key_tiles = seen > 0 ? (seen + Tile::kKeys - 1) / Tile::kKeys : 0;
+  }
+};
+
+/// A warp's scores: [16 queries][8 keys] fragments as mma and wgmma leave them.
+template <class Tile>
+struct AttentionScores {
+  static constexpr int kRows = Tile::kWarpM / 16, kColumns = Tile::kKeys / 8;
+  float v[kRows][kColumns][4];
+
+  /// Hides what a query does not see of the tile of keys from `key` on, in fragments from kFrom on.
+  template <int kFrom = 0>
+  DEV void mask(const AttentionSizes& s, int query, int key) {
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
+      const int mine = query + warp() * Tile::kWarpM + 16 * i + lane() / 4 + 8 * half;
+      const int sees = s.causal && mine < s.queries ? mine + 1 + s.keys - s.queries : s.keys;
+      const int here = sees - key - lane() % 4 * 2;
+      UNROLL for (int j = kFrom; j < kColumns; ++j) UNROLL for (int e = 0; e < 2; ++e) if (8 * j + e >= here)
+          v[i][j][2 * half + e] = minus_infinity();
+    }
+  }
+
+  DEV static float minus_infinity() { return bits_to_float(0xff800000u); }
+};
+
+DEV uint32_t pack(BF16, float low, float high) { return floats_to_bf16(low, high); }
+DEV uint32_t pack(F16, float low, float high) { return floats_to_f16(low, high); }
+
+/// The second product's left fragments.
+template <class Tile>
+struct AttentionWeights {
+  uint32_t f[Tile::kKeys / 16][Tile::kWarpM / 16][4];
+
+  template <class T>
+  DEV void round(T, const AttentionScores<Tile>& s) {
+    UNROLL for (int step = 0; step < Tile::kKeys / 16; ++step) UNROLL for (int i = 0; i < s.kRows; ++i)
+        UNROLL for (int e = 0; e < 4; ++e) {
+      const float(&from)[4] = s.v[i][2 * step + e / 2];
+      f[step][i][e] = pack(T{}, from[e % 2 * 2], from[e % 2 * 2 + 1]);
+    }
+  }
+};
+
+/// 2^x for x <= 0 (or a little above) on the multipliers instead of the special function unit, relative error 2^-13.7:
+/// 2^n from the exponent's bits, n the nearest integer, times a cubic (least largest relative error) for the rest. Zero
+/// from -126.5 down.
+DEV float exp2_polynomial(float x) {
+  constexpr float kRounds = 12582912.0f + 127.0f;  // 1.5 * 2^23: its sum with x ends in n + 127
+  x = max_or_nan(x, -127.0f);
+  const float n = x + kRounds, rest = x - (n - kRounds);
+  float y = fused_multiply_add(rest, 0.05517167f, 0.24261113f);
+  y = fused_multiply_add(y, rest, 0.69326099f);
+  y = fused_multiply_add(y, rest, 0.99992807f);
+  return y * bits_to_float(float_to_bits(n) << 23);
+}
+
+/// The highest of `next` and a lane's scores of row `half` of fragment row i. The maximum passes NaNs by, their weights
+/// do not.
+template <class Tile>
+DEV float highest_score(const AttentionScores<Tile>& s, int i, int half, float next) {
+  UNROLL for (int j = 0; j < s.kColumns; ++j) next =
+      max_number(next, max_number(s.v[i][j][2 * half], s.v[i][j][2 * half + 1]));
+  return next;
+}
+/// Of the four lanes that hold a row.
+DEV float highest_of_row(float next) {
+  next = max_number(next, shuffle_xor(next, 1));
+  return max_number(next, shuffle_xor(next, 2));
+}
+
+/// Turns these scores into weights 2^(score * scale + shift); returns `sum` and theirs.
+template <class Tile>
+DEV float weigh_scores(AttentionScores<Tile>& s, int i, int half, float scale, float shift, float sum) {
+  UNROLL for (int j = 0; j < s.kColumns; ++j) UNROLL for (int e = 0; e < 2; ++e) {
+    constexpr int kPart = Tile::kPolynomial;
+    const int index = 2 * j + e;
+    float& weight = s.v[i][j][2 * half + e];
+    weight = fused_multiply_add(weight, scale, shift);
+    weight = (index + 1) * kPart / 8 > index * kPart / 8 ? exp2_polynomial(weight) : exp2_approximate(weight);
+    sum += weight;
+  }
+  return sum;
+}
+
+/// One row of the softmax of the keys so far: turns these scores into weights relative to the new top, and adds this
+/// lane's to `total`. `keep`: what that leaves of the sums before. A row that has seen nothing yet keeps zeros.
+template <class Tile>
+DEV void weigh_row(AttentionScores<Tile>& s, int i, int half, float scale, float& top, float& keep, float& total) {
+  const float next = highest_of_row(highest_score(s, i, half, top));
+  const float origin = next == s.minus_infinity() ? 0.0f : next;
+  keep = exp2_approximate((top - origin) * scale);
+  top = next;
+  total = weigh_scores(s, i, half, scale, -origin * scale, total * keep);
+}
+
+/// Divides sums of weighted values by the sums of weights, of which each lane has a part.
+template <class Tile>
+DEV void divide_sums(MmaSums<Tile>& sums, const float (&total)[Tile::kWarpM / 16][2]) {
+  UNROLL for (int i = 0; i < sums.kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
+    float sum = total[i][half];
+    sum += shuffle_xor(sum, 1);
+    sum += shuffle_xor(sum, 2);
+    const float part = reciprocal_approximate(sum);
+    UNROLL for (int j = 0; j < sums.kColumns; ++j) UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e)
+        sums.v[i][j][e] *= part;
+  }
+}
+
+/// The softmax of the keys so far: of each row its highest score and this lane's part of the sum of weights.
+template <class Tile>
+struct StreamingSoftmax {
+  static constexpr int kRows = Tile::kWarpM / 16;
+  float top[kRows][2], total[kRows][2];
+  float keep[kRows][2];  ///< what the last weights leave of the sums before them
+  float scale;           ///< of scores that are exponents of 2
+
+  DEV explicit StreamingSoftmax(float natural_scale) : scale(natural_scale * 1.4426950408889634f) {
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) top[i][half] =
+        AttentionScores<Tile>::minus_infinity(),
+                                                                                       total[i][half] = 0.0f;
+  }
+
+  /// What weights relative to `top` count relative to a top `next`, no lower.
+  DEV float kept(float top, float next) const {
+    return exp2_approximate((top - (next == AttentionScores<Tile>::minus_infinity() ? 0.0f : next)) * scale);
+  }
+
+  /// Turns scores into weights relative to the new tops; `rescale` brings what was summed before to them.
+  DEV void weigh(AttentionScores<Tile>& s) {
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half)
+        weigh_row(s, i, half, scale, top[i][half], keep[i][half], total[i][half]);
+  }
+
+  DEV void rescale(MmaSums<Tile>& sums) const {
+    bool moved = false;  // tops that stay are the rule
+    UNROLL for (int i = 0; i < kRows; ++i) moved = moved || keep[i][0] != 1.0f || keep[i][1] != 1.0f;
+    if (ballot(moved) == 0) return;
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < sums.kColumns; ++j)
+        UNROLL for (int e = 0; e < 4; ++e) sums.v[i][j][e] *= keep[i][e / 2];
+  }
+
+  /// Zero, but known only when all weights so far are.
+  DEV int negative() const {
+    bool below = false;
+    UNROLL for (int i = 0; i < kRows; ++i) below = below || total[i][0] < 0.0f || total[i][1] < 0.0f;
+    return below;
+  }
+
+  DEV void divide(MmaSums<Tile>& sums) const { divide_sums(sums, total); }
+};
+
+}  // namespace tenon::device

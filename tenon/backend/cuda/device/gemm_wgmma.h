@@ -1,0 +1,60 @@
+// The matrix product with wgmma: GemmSizes, a grid of at most one block a multiprocessor.
+//
+// grid.x = min(multiprocessors, tiles of m * tiles of n * batch * splits); WgmmaTile::kThreads, kSharedBytes. Operands
+// are dense tensors [batch * rows][columns] that the copy engine reads (device.h's TensorBox, swizzle 128): A in boxes
+// of 128 bytes x kM rows, B of 128 bytes x kN / max(kLanes, kCluster) rows if it lies in runs, else x 32. An operand is
+//   struct A { using T = BF16; DEV static TmaSource source(const Params& p, int column) { return {p.a, column}; }
+//     static constexpr bool kConstant = false;   // true: there before the kernels before this one have ended
+//     static constexpr bool kInRuns = false; };  // of B: mma_results.h
+// where the columns of one step (128 bytes) must come from one map.
+#pragma once
+#include "tenon/backend/cuda/device/wgmma_tile.h"
+
+namespace tenon::device {
+
+template <class Tile, class A, class B, class Epilogue, class Params>
+struct GemmProblem {
+  static constexpr int kColumns = Tile::kRowBytes / sizeof(typename A::T);
+  static constexpr bool kConstantB = B::kConstant;
+  using Lanes = LaneColumns<Tile, Epilogue::kLanes>;
+  const Params& p;
+  int tiles_m, tiles_n;
+
+  DEV explicit GemmProblem(const Params& params)
+      : p(params),
+        tiles_m(wgmma_tiles_m<Tile>((p.sizes.m + Tile::kM - 1) / Tile::kM)),
+        tiles_n((columns() + Lanes::kTile - 1) / Lanes::kTile) {}
+  DEV int items() const { return tiles_m / Tile::kCluster * tiles_n * p.sizes.batch * p.sizes.split.splits; }
+  DEV WgmmaItem item(int index) const {
+    return {index, tiles_m, tiles_n, p.sizes.split.splits, Tile::kCluster, rank_in_cluster<Tile>()};
+  }
+  DEV StepRange steps(const WgmmaItem& item) const {
+    return {(p.sizes.k + kColumns - 1) / kColumns, item.parts, item.part};
+  }
+  DEV static int stage_bytes() { return Tile::kStageBytes; }
+  DEV int batch(const WgmmaItem& item) const { return item.tile / (tiles_m * tiles_n); }
+  DEV int columns() const { return p.sizes.n / Epilogue::kLanes; }
+  DEV int column(const WgmmaItem& item) const { return item.n * Lanes::kTile; }
+  DEV int row_of(const WgmmaItem& item, int i) const {
+    const int row = item.m * Tile::kM + i;
+    return row < p.sizes.m ? batch(item) * p.sizes.m + row : -1;
+  }
+  DEV RowSamples samples(const WgmmaItem& item) const { return {p.sizes.count.inner, item.m, Tile::kM, p.sizes.m}; }
+  DEV void load_a(const WgmmaItem& item, int step, uint32_t a, uint32_t full) const {
+    const TmaSource from = A::source(p, step * kColumns);
+    tma_load(a, from.map, full, from.column, batch(item) * p.sizes.m + item.m * Tile::kM);
+  }
+  DEV void load_b(const WgmmaItem& item, int step, uint32_t b, uint32_t full) const {
+    const TmaSource from = B::source(p, step * kColumns);
+    load_rows_of_b<Tile, Epilogue::kLanes, B::kInRuns>(
+        b, batch(item) * p.sizes.n + column(item), columns(),
+        [&](uint32_t dst, int row) { load_box_of_b<Tile, B::kInRuns>(dst, from.map, full, row, from.column); });
+  }
+};
+
+template <class Tile, class A, class B, class Epilogue, class Params>
+DEV void gemm_wgmma(const Params& p) {
+  wgmma_run<Tile, typename A::T, Epilogue>(p, GemmProblem<Tile, A, B, Epilogue, Params>(p));
+}
+
+}  // namespace tenon::device

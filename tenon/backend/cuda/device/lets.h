@@ -1,0 +1,41 @@
+// Several small programs one after the other in one block: what a launch computes before its own kernel (group
+// statistics turned into scale and shift). Each reads what the ones before it wrote, behind a barrier: sync_block().
+// They are a kernel of one block, or the beginning of every block of a map, which then finds them in shared memory.
+#pragma once
+#include "tenon/backend/cuda/device/rows.h"
+
+namespace tenon::device {
+
+inline constexpr int kLetsThreads = 1024;
+
+/// What a thread loads for its first fragment of let_map, or for the last there is.
+template <class Program, class Params>
+DEV typename Program::Loads let_loads(const Params& p, int rows, const Divisor& row_fragments) {
+  const int width = static_cast<int>(row_fragments.divisor), last = rows * width - 1,
+            i = thread_index() < last ? thread_index() : last, row = i / row_fragments;
+  return Program::loads(p, row, (i - row * width) * Program::kRun);
+}
+
+/// A program without reductions over rows * row_fragments fragments. `first`: let_loads.
+template <class Program, int threads, class Params>
+DEV void let_map(const Params& p, int rows, const Divisor& row_fragments, const typename Program::Loads& first) {
+  const int width = static_cast<int>(row_fragments.divisor);
+  typename Program::Loads loads = first;
+  NO_UNROLL for (int i = thread_index(); i < rows * width; i += threads) {
+    const int row = i / row_fragments, col = (i - row * width) * Program::kRun;
+    if (i != thread_index()) loads = Program::loads(p, row, col);
+    Program::results(p, row, col, loads);
+  }
+}
+
+/// A program that reduces rows, `lanes` lanes of a warp a row; with fewer than 32 it stores one value a row.
+template <class Program, int R, int lanes, int threads, class Params>
+DEV void let_rows(const Params& p, int rows, int cols) {
+  NO_UNROLL for (int first = warp() * (32 / lanes); first < rows; first += threads / lanes) {
+    const int row = first + lane() / lanes;
+    const LanesTeam<lanes> team{row < rows};
+    Program::template run<R>(p, team.present ? row : first, team.present ? cols : 0, team, [] {});
+  }
+}
+
+}  // namespace tenon::device

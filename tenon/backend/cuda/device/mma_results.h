@@ -1,0 +1,247 @@
+// Results of a block's tile, wherever they were computed: registers as mma and wgmma leave them, their meeting under
+// split K, and their way to the epilogue, which gets whole runs of columns.
+//
+// mma leaves a lane two columns of every 8. Where the rows of operand B lie in shared memory *in runs*, row 8j + 2q + e
+// of 32 being column 8q + 2j + e, the two columns of four fragments are 8 columns side by side, and results go from
+// registers to the epilogue. Where they cannot (attention, narrow warps) results change lanes in a slab of shared
+// memory. Constant operands lie in runs in memory too (B::kInRuns), others are put in order on their way.
+//
+// An epilogue is a struct with kLanes (the product's columns are kLanes equal parts, and one column of each is given
+// together), kRun (columns a call: 1, 2, 4 or 8; a lane's columns are a multiple), a type Computed,
+// Computed compute(p, row, col, acc) with a Frag<float, kRun> for each lane, and store(p, row, col, computed). There
+// are two so that the loads of several fragments are under way at once: nothing moves over a store by itself. One that
+// counts what it stores: mma_counts.h.
+#pragma once
+#include "tenon/backend/cuda/device/core_sizes.h"
+#include "tenon/backend/cuda/device/elements.h"
+#include "tenon/backend/cuda/device/mma_counts.h"
+
+namespace tenon::device {
+
+/// A warp's part of the results: [16 rows][8 columns] fragments as mma leaves them.
+template <class Tile>
+struct MmaSums {
+  static constexpr int kRows = Tile::kWarpM / 16, kColumns = Tile::kWarpN / 8;
+  float v[kRows][kColumns][4];
+};
+
+/// Gives the sums of this block to the last block of its tile, in a fixed order. False in all others: they are done.
+/// `came`: a word of shared memory that nobody else uses; Crew: the threads with sums, Tile::kSumThreads of them.
+template <class Tile, class Crew>
+DEV bool mma_meet(const SplitK& split, int tile, int part, MmaSums<Tile>& sums, uint32_t* came) {
+  using Piece = Frag<float, 4>;
+  constexpr int kColumns = MmaSums<Tile>::kColumns, kPieces = MmaSums<Tile>::kRows * kColumns;
+  auto pieces = [&](int from) {
+    const int64_t first = (static_cast<int64_t>(tile) * split.splits + from) * (Tile::kM * Tile::kN);
+    return reinterpret_cast<Piece*>(split.workspace + first) + Crew::index();
+  };
+  Piece* mine = pieces(part);
+  UNROLL for (int i = 0; i < kPieces; ++i) {
+    const float(&v)[4] = sums.v[i / kColumns][i % kColumns];
+    mine[i * Tile::kSumThreads] = Piece{{v[0], v[1], v[2], v[3]}};
+  }
+  fence_device();
+  Crew::sync();
+  if (Crew::index() == 0) *came = atomic_add(split.counters + tile, 1);
+  Crew::sync();
+  const bool last = *came == static_cast<uint32_t>(split.splits - 1);
+  Crew::sync();
+  if (!last) return false;
+  if (Crew::index() == 0) split.counters[tile] = 0;
+  fence_device();
+  sums = {};
+  NO_UNROLL for (int from = 0; from < split.splits; ++from) {
+    const Piece* other = pieces(from);
+    UNROLL for (int i = 0; i < kPieces; ++i) {
+      const Piece piece = other[i * Tile::kSumThreads];
+      UNROLL for (int e = 0; e < 4; ++e) sums.v[i / kColumns][i % kColumns][e] += piece.v[e];
+    }
+  }
+  return true;
+}
+
+/// True if the rows of B lie in runs: of tiles that say so, where a lane's columns of a warp are blocks of 32.
+template <class Tile, int kLanes>
+DEV constexpr bool in_runs() {
+  if constexpr (requires { Tile::kRuns; })
+    return Tile::kWarpN / kLanes % 32 == 0;
+  else
+    return false;
+}
+/// The column of a block of 32 behind row i of it, in runs; and the row behind column i.
+DEV constexpr int column_in_runs(int i) { return i / 2 % 4 * 8 + i / 8 * 2 + i % 2; }
+
+/// The columns of a tile whose epilogue has kLanes lanes: each warp's columns are kLanes equal parts, one a lane, so
+/// that the columns that meet in the epilogue lie in one warp.
+template <class Tile, int kLanes>
+struct LaneColumns {
+  static constexpr int kTile = Tile::kN / kLanes, kWarp = Tile::kWarpN / kLanes;  ///< columns of a lane
+  static_assert(kWarp % 8 == 0, "a lane has whole fragments");
+  /// The row of B behind row i of the tile: column `first` on of each lane, clamped to the lane's `columns`. kStored: B
+  /// lies in memory in runs.
+  template <bool kStored>
+  DEV static int source(int i, int first, int columns) {
+    const int inside = i % Tile::kWarpN, place = inside % kWarp;
+    const int in_warp = in_runs<Tile, kLanes>() ? place / 32 * 32 + column_in_runs(place % 32) : place;
+    const int column = first + i / Tile::kWarpN * kWarp + in_warp;
+    const int row = inside / kWarp * columns + (column < columns ? column : columns - 1);
+    return kStored ? row / 32 * 32 + column_in_runs(row % 32) : row;
+  }
+};
+
+struct WarpPlace {
+  int row, column;
+  float* slab;  ///< the warp's Tile::kSlabBytes
+};
+
+/// Calls of an epilogue that are under way at once where it counts: moments want registers, and of those a block that
+/// shares its multiprocessor has half.
+template <class Tile>
+DEV constexpr int counted_together() {
+  if constexpr (requires { Tile::kResident; })
+    return Tile::kResident > 1 ? 4 : Tile::kMostRuns;
+  else
+    return Tile::kMostRuns;
+}
+
+/// Runs the epilogue over a warp's results in runs: a lane has 8 columns of row lane / 4 and of that row + 8 of each
+/// block of 16 x 32. Counts what is stored if the epilogue wants that.
+template <class Tile, class Epilogue, class Params, class RowOf>
+DEV void store_runs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
+                    int columns, WarpCounts<Tile, Epilogue>& counts) {
+  constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kFragments = Tile::kWarpN / kLanes / 8;
+  constexpr int kPieces = 8 / kRun, kItems = kFragments / 4 * 2 * kPieces;  // calls for 16 rows
+  constexpr int kMost = Counting<Epilogue> ? counted_together<Tile>() : Tile::kMostRuns;
+  constexpr int kTogether = kItems < kMost ? kItems : kMost;
+  const int some_row = row_of(0), first_column = column + place.column + lane() % 4 * 8;
+  UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) {
+    const int top = place.row + fragment_step<Tile>() * i + lane() / 4;
+    const int rows[2] = {row_of(top), row_of(top + 8)};
+    if constexpr (Counting<Epilogue>) counts.begin_rows(rows[0] >= 0, rows[1] >= 0);
+    UNROLL for (int first = 0; first < kItems; first += kTogether) {
+      typename Epilogue::Computed computed[kTogether];
+      UNROLL for (int t = 0; t < kTogether && first + t < kItems; ++t) {
+        const int item = first + t, piece = item % kPieces, half = item / kPieces % 2, block = item / kPieces / 2;
+        const int row = rows[half], at = first_column + block * 32 + piece * kRun;
+        Frag<float, kRun> values[kLanes];
+        UNROLL for (int part = 0; part < kLanes; ++part) UNROLL for (int e = 0; e < kRun; ++e) {
+          const int in_run = piece * kRun + e;
+          values[part].v[e] = sums.v[i][part * kFragments + block * 4 + in_run / 2][2 * half + in_run % 2];
+        }
+        // What lies outside is computed where something lies and not stored: a branch would keep loads apart.
+        computed[t] = Epilogue::compute(p, row < 0 ? some_row : row, at < columns ? at : column, values);
+      }
+      UNROLL for (int t = 0; t < kTogether && first + t < kItems; ++t) {
+        const int item = first + t, piece = item % kPieces, half = item / kPieces % 2, block = item / kPieces / 2;
+        const int row = rows[half], at = first_column + block * 32 + piece * kRun;
+        const bool inside = row >= 0 && at < columns;
+        if (inside) Epilogue::store(p, row, at, computed[t]);
+        if constexpr (Counting<Epilogue>) {  // over the first lane's columns
+          counts.add(half == 1, row >= 0, piece * kRun, computed[t].counted);
+          if (half == 1 && piece == kPieces - 1) counts.end_block(block, i == 0);
+        }
+      }
+    }
+    if constexpr (Counting<Epilogue>) counts.end_rows();
+  }
+}
+
+/// The same for results that are not in runs, a slab of 16 rows and Tile::kSlabColumns columns at a time; slabs have 8
+/// floats more a row, so that the lanes' pairs meet no bank twice.
+template <class Tile, class Epilogue, class Params, class RowOf>
+DEV void store_slabs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
+                     int columns) {
+  constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kSlabRow = Tile::kSlabColumns + 8;
+  constexpr int kLane = Tile::kSlabColumns / kLanes;  // columns of a lane in a slab
+  constexpr int kRuns = kLane / kRun, kFragments = kLane / 8, kItems = 16 * kRuns, kPasses = (kItems + 31) / 32;
+  constexpr int kTogether = kPasses < 4 ? kPasses : 4;
+  static_assert(kLane % 8 == 0 && kLane % kRun == 0, "a slab holds whole fragments of every lane");
+  const int l = lane(), some_row = row_of(0);
+  float* pair = place.slab + l / 4 * kSlabRow + l % 4 * 2;
+  UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) {
+    int rows[kPasses];
+    UNROLL for (int pass = 0; pass < kPasses; ++pass) {
+      const int item = pass * 32 + l;
+      rows[pass] = item < kItems ? row_of(place.row + fragment_step<Tile>() * i + item / kRuns) : -1;
+    }
+    UNROLL for (int slab = 0; slab < Tile::kWarpN / Tile::kSlabColumns; ++slab) {
+      UNROLL for (int j = 0; j < Tile::kSlabColumns / 8; ++j) {
+        const int from = j / kFragments * (Tile::kWarpN / kLanes / 8) + slab * kFragments + j % kFragments;
+        const float(&v)[4] = sums.v[i][from];
+        store(pair + 8 * j, Frag<float, 2>{{v[0], v[1]}});
+        store(pair + 8 * kSlabRow + 8 * j, Frag<float, 2>{{v[2], v[3]}});
+      }
+      sync_warp();
+      UNROLL for (int first = 0; first < kPasses; first += kTogether) {
+        typename Epilogue::Computed computed[kTogether];
+        UNROLL for (int t = 0; t < kTogether && first + t < kPasses; ++t) {
+          const int item = (first + t) * 32 + l, at = column + place.column + slab * kLane + item % kRuns * kRun;
+          const int row = rows[first + t];
+          const float* from = place.slab + (item < kItems ? item / kRuns : 0) * kSlabRow + item % kRuns * kRun;
+          Frag<float, kRun> values[kLanes];
+          UNROLL for (int part = 0; part < kLanes; ++part) values[part] = load<float, kRun>(from + part * kLane);
+          computed[t] = Epilogue::compute(p, row < 0 ? some_row : row, at < columns ? at : column, values);
+        }
+        UNROLL for (int t = 0; t < kTogether && first + t < kPasses; ++t) {
+          const int item = (first + t) * 32 + l, at = column + place.column + slab * kLane + item % kRuns * kRun;
+          if (rows[first + t] >= 0 && at < columns) Epilogue::store(p, rows[first + t], at, computed[t]);
+        }
+      }
+      sync_warp();
+    }
+  }
+}
+
+/// Runs the epilogue over a warp's results. row_of(i): what the epilogue calls row i of the tile, below zero outside
+/// (row 0 is inside); `column`: the tile's first, of `columns` in a lane.
+template <class Tile, class Epilogue, class Params, class RowOf>
+DEV void mma_store(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
+                   int columns) {
+  if constexpr (in_runs<Tile, Epilogue::kLanes>()) {
+    WarpCounts<Tile, Epilogue> nothing;
+    store_runs<Tile, Epilogue>(p, sums, place, row_of, column, columns, nothing);
+  } else {
+    store_slabs<Tile, Epilogue>(p, sums, place, row_of, column, columns);
+  }
+}
+
+/// mma_store, and the count of what an epilogue that counts stores: `samples()` says which samples the tile's rows
+/// belong to. Only results in runs are counted.
+template <class Tile, class Epilogue, class Crew, class Params, class RowOf, class SamplesOf>
+DEV void mma_finish(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
+                    int columns, SamplesOf samples) {
+  if constexpr (Counting<Epilogue>) {
+    static_assert(in_runs<Tile, Epilogue::kLanes>());
+    WarpCounts<Tile, Epilogue> counts;
+    store_runs<Tile, Epilogue>(p, sums, place, row_of, column, columns, counts);
+    mma_count<Tile, Epilogue, Crew>(p, counts, samples(), place.slab, column, columns);
+  } else {
+    mma_store<Tile, Epilogue>(p, sums, place, row_of, column, columns);
+  }
+}
+
+/// Steps of K that part `part` of `splits` does.
+struct StepRange {
+  int first, count;
+  DEV StepRange(int all, int splits, int part) {
+    const int each = (all + splits - 1) / splits;
+    first = part * each;
+    count = first + each < all ? each : all - first;  // below zero: nothing
+  }
+};
+
+/// Tile `index` of a grid of tiles, so that blocks that run together share rows of both operands: groups of 8 rows of
+/// tiles, column by column.
+struct TileAt {
+  int m, n;
+  DEV TileAt(int index, int tiles_m, int tiles_n) {
+    constexpr int kGroup = 8;
+    const int group = index / (kGroup * tiles_n), first = group * kGroup;
+    const int height = tiles_m - first < kGroup ? tiles_m - first : kGroup;
+    const int inside = index - group * kGroup * tiles_n;
+    m = first + inside % height;
+    n = inside / height;
+  }
+};
+
+}  // namespace tenon::device

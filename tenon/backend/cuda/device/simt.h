@@ -1,0 +1,160 @@
+// Products, convolutions and attention in f32 on the plain arithmetic units: for f32 plans, and the yardstick of the
+// tensor-core kernels. Operands are functors of single elements, so that any hole is computed where it is read.
+#pragma once
+#include "tenon/backend/cuda/device/attention_keys.h"
+#include "tenon/backend/cuda/device/elements.h"
+
+namespace tenon::device {
+
+inline constexpr int kSimtTile = 64, kSimtDepth = 16, kSimtThreads = 256, kSimtAttentionThreads = 128;
+
+/// Rows of a product's left operand: X::eval(p, row, k).
+template <class X, class Params>
+struct ProductRows {
+  const Params& p;
+  int first;  // row of the batch's matrix
+  DEV float operator()(int row, int k) const { return X::eval(p, first + row, k).v[0]; }
+};
+
+/// Rows of a convolution's left operand, one an output pixel; k counts channels, then the taps of a row, then rows:
+/// the order of a filter [o, c, kh, kw].
+template <class X, class Params>
+struct PixelRows {
+  const Params& p;
+  DEV float operator()(int row, int k) const {
+    const ConvSizes& s = p.sizes;
+    const int taps = s.kernel_h * s.kernel_w, c = k / taps, tap = k % taps;
+    const int plane = s.out_height * s.out_width, n = row / plane, at = row % plane;
+    const int y = at / s.out_width * s.stride - s.pad_top + tap / s.kernel_w;
+    const int x = at % s.out_width * s.stride - s.pad_left + tap % s.kernel_w;
+    if (y < 0 || y >= s.height || x < 0 || x >= s.width) return 0.0f;
+    return X::eval(p, (n * s.height + y) * s.width + x, c).v[0];
+  }
+};
+
+template <class Epilogue, class Params, class Sums>
+DEV void store_result(const Params& p, int row, int col, const Sums& acc) {
+  Epilogue::store(p, row, col, Epilogue::compute(p, row, col, acc));
+}
+
+/// A tile of `rows` x `lane_columns` results: block (x, y), 4 x 4 results a thread and lane. W::eval(p, n, k).
+template <class W, class Epilogue, class Rows, class Params>
+DEV void simt_tile(const Params& p, const Rows& a, int m, int lane_columns, int depth, int first_row,
+                   int first_weight) {
+  constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kLine = kSimtTile + 4;
+  static_assert(kRun <= 4);
+  float* left = reinterpret_cast<float*>(shared_memory());  // [depth][line]
+  float* right = left + kSimtDepth * kLine;                 // [lane][depth][line]
+  const int row0 = block_y() * kSimtTile, col0 = block_x() * kSimtTile;
+  const int tx = thread_index() % 16 * 4, ty = thread_index() / 16 * 4;
+  float sum[kLanes][4][4] = {};
+  for (int k0 = 0; k0 < depth; k0 += kSimtDepth) {
+    for (int i = thread_index(); i < kSimtTile * kSimtDepth; i += kSimtThreads) {
+      const int line = i / kSimtDepth, k = i % kSimtDepth;
+      left[k * kLine + line] = row0 + line < m && k0 + k < depth ? a(row0 + line, k0 + k) : 0.0f;
+      for (int l = 0; l < kLanes; ++l)
+        right[(l * kSimtDepth + k) * kLine + line] =
+            col0 + line < lane_columns && k0 + k < depth
+                ? W::eval(p, first_weight + l * lane_columns + col0 + line, k0 + k).v[0]
+                : 0.0f;
+    }
+    sync_block();
+    UNROLL for (int k = 0; k < kSimtDepth; ++k) {
+      UNROLL for (int l = 0; l < kLanes; ++l) {
+        UNROLL for (int i = 0; i < 4; ++i) {
+          UNROLL for (int j = 0; j < 4; ++j) sum[l][i][j] +=
+              left[k * kLine + ty + i] * right[(l * kSimtDepth + k) * kLine + tx + j];
+        }
+      }
+    }
+    sync_block();
+  }
+  UNROLL for (int i = 0; i < 4; ++i) {
+    UNROLL for (int j = 0; j < 4; j += kRun) {
+      if (row0 + ty + i >= m || col0 + tx + j >= lane_columns) continue;
+      Frag<float, kRun> acc[kLanes];
+      UNROLL for (int l = 0; l < kLanes; ++l) { UNROLL for (int k = 0; k < kRun; ++k) acc[l].v[k] = sum[l][i][j + k]; }
+      store_result<Epilogue>(p, first_row + row0 + ty + i, col0 + tx + j, acc);
+    }
+  }
+}
+
+/// Grid: x = columns of a lane / 64, y = rows / 64, z = batch.
+template <class X, class W, class Epilogue, class Params>
+DEV void gemm_simt(const Params& p) {
+  griddep_wait();
+  griddep_launch();
+  const GemmSizes& s = p.sizes;
+  const ProductRows<X, Params> rows{p, block_z() * s.m};
+  simt_tile<W, Epilogue>(p, rows, s.m, s.n / Epilogue::kLanes, s.k, block_z() * s.m, block_z() * s.n);
+}
+
+template <class X, class W, class Epilogue, class Params>
+DEV void conv_simt(const Params& p) {
+  griddep_wait();
+  griddep_launch();
+  const ConvSizes& s = p.sizes;
+  const PixelRows<X, Params> rows{p};
+  simt_tile<W, Epilogue>(p, rows, s.batch * s.out_height * s.out_width, s.outputs / Epilogue::kLanes,
+                         s.channels * s.kernel_h * s.kernel_w, 0, 0);
+}
+
+/// One query a block, 128 keys at a time. Grid: x = queries, y = heads, z = batch. Depth up to 512.
+template <class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse, class Params>
+DEV void attention_simt(const Params& p) {
+  griddep_wait();
+  griddep_launch();
+  constexpr int kThreads = kSimtAttentionThreads, kWide = 4;
+  const AttentionSizes s = sizes_of_entry<Keys>(p, block_z());
+  const int query = block_x(), row = (block_z() * s.heads + block_y()) * s.queries + query;
+  const int kv = (block_z() * s.kv_heads + block_y() / (s.heads / s.kv_heads)) * (s.capacity ? s.capacity : s.keys),
+            t = thread_index();
+  const int seen = s.causal && query + s.keys - s.queries + 1 < s.keys ? query + s.keys - s.queries + 1 : s.keys;
+  float* q = reinterpret_cast<float*>(shared_memory());  // [depth]
+  float* weights = q + s.depth;
+  for (int d = t; d < s.depth; d += kThreads) q[d] = Q::eval(p, row, d).v[0];
+  float top = bits_to_float(0xff800000u), total = 0, out[kWide] = {};
+  for (int k0 = 0; k0 < seen; k0 += kThreads) {
+    sync_block();
+    float score = bits_to_float(0xff800000u);
+    if (k0 + t < seen) {
+      score = 0;
+      for (int d = 0; d < s.depth; ++d) score += q[d] * K::eval(p, kv + k0 + t, d).v[0];
+      score *= s.scale;
+    }
+    weights[t] = score;
+    sync_block();
+    float next = top;
+    for (int k = 0; k < kThreads; ++k) next = next < weights[k] || weights[k] != weights[k] ? weights[k] : next;
+    sync_block();
+    weights[t] = k0 + t < seen ? expf(score - next) : 0.0f;
+    sync_block();
+    const float keep = top == bits_to_float(0xff800000u) ? 0.0f : expf(top - next);
+    top = next;
+    total *= keep;
+    UNROLL for (int w = 0; w < kWide; ++w) out[w] *= keep;
+    const int here = seen - k0 < kThreads ? seen - k0 : kThreads;
+    for (int k = 0; k < here; ++k) {
+      total += weights[k];
+      UNROLL for (int w = 0; w < kWide; ++w) {
+        const int d = w * kThreads + t;
+        if (d < s.depth) out[w] += weights[k] * V::eval(p, kv + k0 + k, d).v[0];
+      }
+    }
+  }
+  sync_block();
+  UNROLL for (int w = 0; w < kWide; ++w) {
+    const int d = w * kThreads + t;
+    if (d < s.depth) q[d] = out[w] / total;
+  }
+  if constexpr (Lse::kWanted)
+    if (t == 0) Lse::store(p, row, total == 0 ? bits_to_float(0xff800000u) : top + logf(total));
+  sync_block();
+  for (int d = t * Epilogue::kRun; d < s.depth; d += kThreads * Epilogue::kRun) {
+    Frag<float, Epilogue::kRun> acc[1];
+    UNROLL for (int k = 0; k < Epilogue::kRun; ++k) acc[0].v[k] = q[d + k];
+    store_result<Epilogue>(p, row, d, acc);
+  }
+}
+
+}  // namespace tenon::device

@@ -1,0 +1,292 @@
+// Tiles of a matrix product on sm_90's tensor cores, one block a multiprocessor that works through a list of items:
+//
+//   warpgroup 0, one thread: boxes of both operands --TMA, kStages deep--> shared [rows][128 bytes], swizzled
+//   the other warpgroups, 64 rows of the tile each: shared --wgmma--> registers, in runs --> the epilogue
+//
+// Two barriers a stage: `full` counts the bytes that came, `empty` the warps that are done with them. The copies of the
+// next item run ahead while the epilogue of this one does its work.
+#pragma once
+#include "tenon/backend/cuda/device/mma_results.h"
+
+namespace tenon::device {
+
+/// kM_ (64, 128 or 256) x kN_ (a multiple of 32 up to 256) results, 128 bytes of K a stage. kResident_: blocks that
+/// share a multiprocessor. kCluster_: blocks side by side along m (1 or 2) that share operand B: each copies a part to
+/// all.
+template <int kM_, int kN_, int kStages_, int kResident_ = 1, int kCluster_ = 1>
+struct WgmmaTile {
+  static constexpr int kM = kM_, kN = kN_, kStages = kStages_, kResident = kResident_, kRowBytes = 128;
+  static constexpr int kCluster = kCluster_;
+  /// Warpgroups that multiply: 64 rows each, or twice 64.
+  static constexpr int kGroups = kM > 128 ? 2 : kM / 64, kParts = kM / 64 / kGroups;
+  static constexpr int kWarpM = 16 * kParts, kWarpN = kN, kFragmentStep = 64;
+  static constexpr int kSumThreads = 128 * kGroups, kSumWarps = kSumThreads / 32, kThreads = kSumThreads + 128;
+  static constexpr bool kRuns = true;
+  /// Runs of results whose loads are under way together in the epilogue: as many as registers allow.
+  static constexpr int kMostRuns = kResident > 1 && kN > 128 ? 4 : 8;
+  /// Columns whose sums of a stage are kept apart at a time, where they are (kAddsStages): both must fit the registers.
+  static constexpr int kApartN = kParts * kN > 192 && kN > 128 ? kN / 2 : kN;
+  static constexpr int kSlabBytes = (2 * kN + 4) * 4;  ///< a warp's moments, and how many rows they are of
+  static constexpr int kStageBytes = (kM + kN) * kRowBytes;
+  static constexpr int kSlabsAt = kStages * kStageBytes, kBarriersAt = kSlabsAt + kSumWarps * kSlabBytes;
+  static constexpr int kSharedBytes = kBarriersAt + 16 * kStages + 16;
+  static_assert(kM % 64 == 0 && kN % 32 == 0 && kN <= 256 && kParts * kN <= 256);
+};
+
+DEV void wgmma(BF16, auto& d, uint64_t a, uint64_t b) { wgmma_bf16(d, a, b, true); }
+DEV void wgmma(F16, auto& d, uint64_t a, uint64_t b) { wgmma_f16(d, a, b, true); }
+
+/// Where columns of an operand come from: an operand's `source(p, column)`. Joined operands have several maps.
+struct TmaSource {
+  const TensorMap& map;
+  int column;
+};
+
+/// One piece of work: a tile and a range of K, of those cut into `parts`.
+struct WgmmaItem {
+  int tile, part, parts, m, n;  ///< m, n: the tile's place, in tiles
+  /// Number `index` of tiles_m x tiles_n x splits items of each batch; the parts of a tile are neighbours. A cluster of
+  /// `blocks` takes an item of as many tiles along m: block `rank` of it has one, which may lie outside.
+  DEV WgmmaItem(int index, int tiles_m, int tiles_n, int splits, int blocks, int rank)
+      : part(index % splits), parts(splits) {
+    const int rows = tiles_m / blocks, number = index / splits, batch = number / (rows * tiles_n);
+    const TileAt at(number - batch * rows * tiles_n, rows, tiles_n);
+    m = at.m * blocks + rank, n = at.n;
+    tile = number * blocks + rank;
+  }
+};
+/// Tiles along m, a multiple of a cluster's blocks.
+template <class Tile>
+DEV int wgmma_tiles_m(int tiles) {
+  return (tiles + Tile::kCluster - 1) / Tile::kCluster * Tile::kCluster;
+}
+template <class Tile>
+DEV int rank_in_cluster() {
+  if constexpr (Tile::kCluster > 1)
+    return cluster_rank();
+  else
+    return 0;
+}
+/// The item that a block starts with, and from one to its next.
+template <class Tile>
+DEV int first_item() {
+  return block_x() / Tile::kCluster;
+}
+template <class Tile>
+DEV int item_step() {
+  return grid_x() / Tile::kCluster;
+}
+
+/// Copies a tile's rows of B, of all lanes. In a cluster each block copies its part to all blocks: a lane, or a share
+/// of the rows. `row` is the first of lane 0, `lane_rows` from one lane to the next. load(dst, row) copies as many rows
+/// as lie together if B lies in runs in memory, else 32, which the copy puts in order.
+template <class Tile, int kLanes, bool kInRuns, class Load>
+DEV void load_rows_of_b(uint32_t b, int row, int lane_rows, Load load) {
+  constexpr int kLaneRows = Tile::kN / kLanes, kShare = Tile::kN / Tile::kCluster;
+  constexpr int kRows = !kInRuns ? 32 : kLaneRows < kShare ? kLaneRows : kShare;
+  static_assert(kLaneRows % kRows == 0 && kShare % kRows == 0 && kRows % 32 == 0);
+  const int rank = rank_in_cluster<Tile>();
+  UNROLL for (int i = 0; i < kShare; i += kRows) {
+    const int at = rank * kShare + i, lane = at / kLaneRows;
+    load(b + at * Tile::kRowBytes, row + lane * lane_rows + at - lane * kLaneRows);
+  }
+}
+/// One copy of such rows, `at` being the coordinates inside a row. The boxes that put rows in order (core_launch.h's
+/// runs_box and taps_runs_box) count rows by eights, between two dimensions that they have whole.
+template <class Tile, bool kInRuns, class... At>
+DEV void load_box_of_b(uint32_t dst, const TensorMap& map, uint32_t full, int row, At... at) {
+  const auto load = [&](auto... coordinates) {
+    if constexpr (Tile::kCluster == 1)
+      tma_load(dst, map, full, coordinates...);
+    else
+      tma_load_shared(dst, map, full, (1u << Tile::kCluster) - 1, coordinates...);
+  };
+  if constexpr (kInRuns)
+    load(at..., row);
+  else
+    load(at..., 0, row / 8, 0);
+}
+
+/// The barriers of one stage after the other.
+template <class Tile>
+struct StageRing {
+  uint32_t shared = shared_address(shared_memory());
+  int stage = 0, phase = 0;
+  DEV uint32_t a() const { return shared + stage * Tile::kStageBytes; }
+  DEV uint32_t b() const { return a() + Tile::kM * Tile::kRowBytes; }
+  DEV uint32_t full() const { return shared + Tile::kBarriersAt + 16 * stage; }
+  DEV uint32_t empty() const { return full() + 8; }
+  DEV void advance() {
+    if (++stage == Tile::kStages) stage = 0, phase ^= 1;
+  }
+};
+
+template <class Tile>
+struct SumCrew {
+  DEV static int index() { return thread_index() - 128; }
+  DEV static void sync() { sync_named(1, Tile::kSumThreads); }
+};
+
+/// Copies the operands of all this block's items. What does not depend on the kernels before this one, the constant
+/// operand of the first stages, is copied while they still run.
+template <class Tile, class Problem>
+DEV void wgmma_produce(const Problem& problem) {
+  StageRing<Tile> ring;
+  int ahead = 0;  // stages whose constant operand is under way
+  if (Problem::kConstantB && first_item<Tile>() < problem.items()) {
+    const auto item = problem.item(first_item<Tile>());
+    const StepRange steps = problem.steps(item);
+    NO_UNROLL for (; ahead < Tile::kStages && ahead < steps.count; ++ahead) {
+      mbarrier_arrive_expecting(ring.full(), problem.stage_bytes());
+      problem.load_b(item, steps.first + ahead, ring.b(), ring.full());
+      ring.advance();
+    }
+    ring = {};
+  }
+  griddep_wait();
+  for (int index = first_item<Tile>(); index < problem.items(); index += item_step<Tile>()) {
+    const auto item = problem.item(index);
+    const StepRange steps = problem.steps(item);
+    NO_UNROLL for (int step = 0; step < steps.count; ++step) {
+      if (ahead > 0) {
+        --ahead;
+      } else {
+        mbarrier_wait(ring.empty(), ring.phase ^ 1);
+        mbarrier_arrive_expecting(ring.full(), problem.stage_bytes());
+        problem.load_b(item, steps.first + step, ring.b(), ring.full());
+      }
+      problem.load_a(item, steps.first + step, ring.a(), ring.full());
+      ring.advance();
+    }
+  }
+}
+
+/// Says to all blocks that fill the stage that this warp is done with it.
+template <class Tile>
+DEV void leave_stage(uint32_t empty) {
+  if constexpr (Tile::kCluster == 1) {
+    if (lane() == 0) mbarrier_arrive(empty);
+  } else {
+    if (lane() < Tile::kCluster) mbarrier_arrive_at(empty, lane());
+  }
+}
+
+/// Where the warp's warpgroup has its first row of operand A, from the stage's begin.
+template <class Tile>
+DEV uint32_t rows_of_group() {
+  return (warp_uniform() - 4) / 4 * (64 * Tile::kParts) * Tile::kRowBytes;
+}
+
+/// True for types whose products wgmma adds up in fewer bits than f32 has: of e4m3 it keeps some 14 of the largest
+/// addend, so that a long sum loses what is small beside it.
+template <class T>
+inline constexpr bool kAddsStages = false;
+template <>
+inline constexpr bool kAddsStages<E4M3> = true;
+
+/// The sums of `steps` stages of e4m3: those of a stage (128 products) by wgmma, the stages' in f32. While one
+/// warpgroup adds, another one's products run.
+template <class Tile, class T>
+requires kAddsStages<T> DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps) {
+  constexpr int kColumns = Tile::kApartN, kFragments = kColumns / 8, kPieces = Tile::kParts * (Tile::kN / kColumns);
+  const uint32_t rows = rows_of_group<Tile>();
+  float apart[kFragments][4] = {};
+  sums = {};
+  NO_UNROLL for (int step = 0; step < steps; ++step) {
+    mbarrier_wait(ring.full(), ring.phase);
+    UNROLL for (int piece = 0; piece < kPieces; ++piece) {
+      const int part = piece % Tile::kParts, column = piece / Tile::kParts * kColumns;
+      const uint64_t a = wgmma_rows(ring.a() + rows + part * 64 * Tile::kRowBytes);
+      const uint64_t b = wgmma_rows(ring.b() + column * Tile::kRowBytes);
+      wgmma_fence();
+      UNROLL for (int k = 0; k < Tile::kRowBytes / 32; ++k) wgmma_e4m3(apart, a + 2 * k, b + 2 * k, k > 0);
+      wgmma_commit();
+      wgmma_wait<0>();
+      wgmma_settle(apart);
+      if (piece == kPieces - 1) leave_stage<Tile>(ring.empty());
+      UNROLL for (int j = 0; j < kFragments; ++j) UNROLL for (int e = 0; e < 4; ++e) sums.v[part][column / 8 + j][e] +=
+          apart[j][e];
+    }
+    ring.advance();
+  }
+}
+
+/// The sums of `steps` stages.
+template <class Tile, class T>
+DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps) {
+  constexpr int kParts = Tile::kParts;
+  const uint32_t rows = rows_of_group<Tile>();
+  uint32_t last_empty = 0;
+  sums = {};
+  NO_UNROLL for (int step = 0; step < steps; ++step) {
+    mbarrier_wait(ring.full(), ring.phase);
+    const uint64_t b = wgmma_rows(ring.b());
+    wgmma_fence();
+    UNROLL for (int part = 0; part < kParts; ++part) {
+      const uint64_t a = wgmma_rows(ring.a() + rows + part * 64 * Tile::kRowBytes);
+      UNROLL for (int k = 0; k < Tile::kRowBytes / 32; ++k) wgmma(T{}, sums.v[part], a + 2 * k, b + 2 * k);
+    }
+    wgmma_commit();
+    wgmma_wait<1>();  // the step before this one is done with its stage
+    if (step > 0) leave_stage<Tile>(last_empty);
+    last_empty = ring.empty();
+    ring.advance();
+  }
+  wgmma_wait<0>();
+  UNROLL for (int part = 0; part < kParts; ++part) wgmma_settle(sums.v[part]);
+  if (steps > 0) leave_stage<Tile>(last_empty);
+}
+
+/// Multiplies and runs the epilogue of all this block's items.
+template <class Tile, class T, class Epilogue, class Params, class Problem>
+DEV void wgmma_consume(const Params& p, const Problem& problem) {
+  StageRing<Tile> ring;
+  MmaSums<Tile> sums;
+  const int w = warp() - 4;
+  unsigned char* shared = shared_memory();
+  const WarpPlace place{w / 4 * (64 * Tile::kParts) + w % 4 * 16, 0,
+                        reinterpret_cast<float*>(shared + Tile::kSlabsAt + w * Tile::kSlabBytes)};
+  uint32_t* came = reinterpret_cast<uint32_t*>(shared + Tile::kBarriersAt + 16 * Tile::kStages);
+  for (int index = first_item<Tile>(); index < problem.items(); index += item_step<Tile>()) {
+    const auto item = problem.item(index);
+    wgmma_loop<Tile, T>(sums, ring, problem.steps(item).count);
+    if (problem.row_of(item, 0) < 0) continue;  // a cluster's tile that lies outside
+    if (item.parts > 1 && !mma_meet<Tile, SumCrew<Tile>>(p.sizes.split, item.tile, item.part, sums, came)) continue;
+    mma_finish<Tile, Epilogue, SumCrew<Tile>>(
+        p, sums, place, [&](int i) { return problem.row_of(item, i); }, problem.column(item), problem.columns(),
+        [&] { return problem.samples(item); });
+  }
+}
+
+/// The whole kernel. A Problem says which items there are, what to copy for a step of one, how many
+/// bytes that is, what its rows are, which samples they belong to, and whether B is there before the kernels before
+/// this one have ended.
+template <class Tile, class T, class Epilogue, class Params, class Problem>
+DEV void wgmma_run(const Params& p, const Problem& problem) {
+  StageRing<Tile> ring;
+  if (thread_index() == 0) {
+    for (; ring.phase == 0; ring.advance()) {
+      mbarrier_init(ring.full(), 1);
+      mbarrier_init(ring.empty(), Tile::kSumWarps * Tile::kCluster);
+    }
+    mbarrier_init_fence();
+  }
+  if constexpr (Tile::kCluster > 1)
+    sync_cluster();
+  else
+    sync_block();
+  // 384 threads have 168 registers each: those who copy need few.
+  constexpr bool kMovesRegisters = Tile::kThreads > 256 && Tile::kResident == 1;
+  if (warp_uniform() < 4) {
+    if constexpr (kMovesRegisters) registers_decrease<40>();
+    if (thread_index() == 0) wgmma_produce<Tile>(problem);
+  } else {
+    if constexpr (kMovesRegisters) registers_increase<232>();
+    griddep_wait();
+    griddep_launch();  // the next kernel's blocks wait for this one's end themselves
+    wgmma_consume<Tile, T, Epilogue>(p, problem);
+  }
+  if constexpr (Tile::kCluster > 1) sync_cluster();  // others may still reach this block's shared memory
+}
+
+}  // namespace tenon::device

@@ -1,0 +1,105 @@
+// The name "cuda": the backend on a GPU through the driver, and what it needs of the machine.
+#include <sstream>
+
+#include "tenon/backend/cuda/cuda_backend.h"
+#include "tenon/backend/cuda/driver/compile_device.h"
+#include "tenon/backend/cuda/driver/driver_context.h"
+#include "tenon/backend/cuda/driver/driver_device.h"
+#include "tenon/backend/cuda/driver/libraries.h"
+#include "tenon/backend/cuda/tile_choice.h"
+#include "tenon/backend/cuda/tile_tuning.h"
+
+namespace tenon::cuda {
+namespace {
+
+std::vector<BackendFact> probe() {
+  std::vector<BackendFact> facts;
+  for (const LibraryReport& report : report_libraries()) {
+    const std::string found = (report.version.empty() ? "version unknown" : report.version) + ", " + report.path;
+    const std::string missing = "not found" + (report.problem.empty() ? "" : ": " + report.problem);
+    facts.push_back({report.name, report.found ? found : missing, report.hint});
+  }
+  facts.push_back({"kernels", KernelCache::default_folder().string(), ""});
+  return facts;
+}
+
+int occurrences(const std::string& text, const std::string& of) {
+  int n = 0;
+  for (size_t at = text.find(of); at != std::string::npos; at = text.find(of, at + 1)) ++n;
+  return n;
+}
+
+// The part of a text's loads that it has as fragments of 16 bytes. Lines that are unrolled over a fragment count for
+// it.
+double wide_part(const std::string& text) {
+  constexpr int kRun = 8;
+  int wide = 0, narrow = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    for (const char* load : {"load<BF16, 8>(p.", "load<F16, 8>(p.", "load<float, 4>(p.", "load<float, 8>(p."})
+      wide += occurrences(line, load);
+    for (const char* load : {"load<float, 2>(p.", "load<F16, 4>(p.", "load<BF16, 4>(p."})
+      narrow += occurrences(line, load);
+    narrow += occurrences(line, "to_float(p.") * (line.find("UNROLL") != std::string::npos ? kRun : 1);
+  }
+  return wide ? static_cast<double>(wide) / (wide + narrow) : 0;
+}
+
+// Tensor-core kernels must have their instructions and copy 16 bytes at a time; of the others, most loads that the text
+// has in one piece must be in one piece.
+KernelExpectations expect(const KernelSource& source) {
+  KernelExpectations e;
+  const std::string& t = source.text;
+  const auto has = [&t](const char* what) { return t.find(what) != std::string::npos; };
+  if (has("_mma<")) e.contains = {Opcode::Hmma, Opcode::CopyAsync};
+  if (has("_wgmma<")) e.contains = {Opcode::Hgmma, Opcode::TensorLoad};
+  e.may_use_stack = has("nodes/trigonometric.h");  // the reduction of large arguments needs a table
+  const bool plain = has("tenon/backend/cuda/device/map.h") || has("tenon/backend/cuda/device/rows.h");
+  if (plain && !e.may_use_stack) e.wide_loads = 0.5 * wide_part(t);
+  return e;
+}
+
+std::vector<CompiledKernel> compiled(CompileDevice& device) {
+  std::vector<CompiledKernel> out;
+  for (const KernelReport& r : device.finish(expect)) {
+    CompiledKernel k{r.name,     r.kernel.registers, r.kernel.stack_bytes, r.kernel.static_shared_bytes,
+                     r.launches, r.violations};
+    if (!r.error.empty()) k.problems.push_back(r.error);
+    out.push_back(std::move(k));
+  }
+  return out;
+}
+
+PlannedCalls planned(const CompileDevice& device) {
+  PlannedCalls out;
+  const CudnnCheck* cudnn = device.cudnn();
+  if (!cudnn) return out;
+  out.library = cudnn->name();
+  out.seconds = cudnn->seconds();
+  for (const CudnnVerdict& v : cudnn->verdicts()) out.calls.push_back({v.problem, v.engine, v.why_not});
+  return out;
+}
+
+std::unique_ptr<Backend> make(const BackendOptions& options) {
+  // Wrong values are named at once, also where there is no GPU.
+  static_cast<void>(asked_core());
+  static_cast<void>(asked_to_tune());
+  if (options.compile_for.empty()) {
+    DriverOptions driver;
+    driver.ordinal = options.ordinal;
+    return make_cuda_backend(std::make_shared<DriverDevice>(driver));
+  }
+  CompileOptions compile;
+  compile.threads = options.threads;
+  compile.cudnn = options.plan_libraries;
+  const auto device = std::make_shared<CompileDevice>(options.compile_for, compile);
+  return make_cuda_backend(
+      device, [device] { return compiled(*device); }, [device] { return planned(*device); });
+}
+
+const RegisterBackend kRegisteredCuda("cuda", &make, probe, {.preference = 2, .look = [] {
+                                                               return look_at_gpu(SearchSettings::from_environment());
+                                                             }});
+
+}  // namespace
+}  // namespace tenon::cuda

@@ -1,0 +1,100 @@
+// Users of a stored value that leave with it one by one, where all of them cannot: what is stored anyway is written by
+// the launch that has its operand in registers.
+#include <algorithm>
+
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/view_facts.h"
+#include "tenon/plan/partition.h"
+
+namespace tenon {
+namespace {
+
+// Values behind a launch's results that are looked at.
+constexpr size_t kLookedAt = 64;
+
+}  // namespace
+
+void Partitioner::absorb_stored(Region& region) {
+  for (const Expr& v : maths_behind(region)) {
+    Region larger = region;
+    if (!add_path(v, larger) || behind_boundary(v, region) || !stored_anyway(v, region)) continue;
+    std::vector<Expr> before = frontier(region);
+    before.push_back(v);
+    const std::vector<Expr> values = frontier(larger);
+    const auto known = [&](const Expr& e) { return std::ranges::find(before, e) != before.end(); };
+    if (std::ranges::all_of(values, known) && attempt(values)->choice.skeleton) region = std::move(larger);
+  }
+}
+
+// Pointwise values that are computed from results of the region, in order.
+std::vector<Expr> Partitioner::maths_behind(const Region& region) const {
+  std::vector<Expr> out, stack = frontier(region);
+  Region seen;
+  while (!stack.empty() && seen.size() < kLookedAt) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    for (const Expr& u : users_.of(e)) {
+      const bool maths = u->family() == Family::Pointwise || u->family() == Family::View;
+      if (!maths || region.contains(u.get()) || in_memory(u) || !seen.insert(u.get()).second) continue;
+      stack.push_back(u);
+      if (u->family() == Family::Pointwise) out.push_back(u);
+    }
+  }
+  std::ranges::sort(out, {}, [](const Expr& e) { return e->id; });
+  return out;
+}
+
+// Adds `v` and what leads from the region to it, if the launch can compute all of that.
+bool Partitioner::add_path(const Expr& v, Region& region) const {
+  if (region.contains(v.get()) || (v->family() != Family::Pointwise && v->family() != Family::View)) return false;
+  for (const Expr& e : std::vector<Expr>(v->in.begin(), v->in.end())) {
+    if (region.contains(e.get()) || available(e, region)) continue;
+    if (e->family() == Family::Leaf || !add_path(e, region)) return false;
+  }
+  if (!refusal_of(v, region).empty()) return false;
+  region.insert(v.get());
+  return true;
+}
+
+// True if a launch of `v` would compute what is to be in memory first.
+bool Partitioner::behind_boundary(const Expr& v, const Region& region) const {
+  std::vector<Expr> stack(v->in.begin(), v->in.end());
+  Region seen;
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    if (in_memory(e) || !seen.insert(e.get()).second) continue;
+    if (is_boundary(e)) return true;
+    if (!region.contains(e.get())) stack.insert(stack.end(), e->in.begin(), e->in.end());
+  }
+  return false;
+}
+
+// True if `v` is a result, or an operand that no kernel of its reader computes from what the region leaves in memory.
+bool Partitioner::stored_anyway(const Expr& v, const Region& region) {
+  if (wanted_.contains(v.get())) return !is_boundary(v) || !region.contains(v->in[0].get());
+  if (!target_.reads) return false;
+  const std::vector<Expr> results = frontier(region);
+  for (const Expr& r : results) buffer_of_.emplace(r.get(), "behind." + std::to_string(r->id));
+  trials_.clear();
+  bool found = false;
+  std::vector<Expr> stack{v};
+  while (!stack.empty() && !found) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    for (const Expr& u : users_.of(e)) {
+      if (u->family() == Family::View && !view_facts(u).joins) stack.push_back(u);
+      if (u->family() != Family::Anchor || emitted_anchor_.contains(u.get())) continue;
+      const bool waits = std::ranges::any_of(u->in, [&](const Expr& x) { return !available(x, {}); });
+      if (waits) continue;
+      const TrialPtr t = attempt({u});
+      for (size_t i = 0; t->choice.skeleton && i < u->in.size(); ++i)
+        found = found || (u->in[i] == e && !target_.reads(*t->launch.form, i));
+    }
+  }
+  for (const Expr& r : results) buffer_of_.erase(r.get());
+  trials_.clear();
+  return found;
+}
+
+}  // namespace tenon
