@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "tenon/backend/cuda/attention_launch.h"
+#include "tenon/backend/cuda/attention/attention_launch.h"
 #include "tenon/backend/cuda/driver/cubin.h"
 #include "tests/cuda/attention_problem.h"
 #include "tests/cuda/nvrtc_environment.h"

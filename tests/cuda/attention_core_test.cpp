@@ -2,7 +2,7 @@
 // grouped queries, heads that lie in strides, NaNs.
 #include <gmock/gmock.h>
 
-#include "tenon/backend/cuda/attention_launch.h"
+#include "tenon/backend/cuda/attention/attention_launch.h"
 #include "tenon/backend/cuda/driver/cubin.h"
 #include "tests/cuda/attention_problem.h"
 #include "tests/cuda/nvrtc_environment.h"

@@ -2,9 +2,9 @@
 // tensor-core and copy instructions that are meant, 16 bytes an access, as many blocks on a multiprocessor as planned.
 #include <gtest/gtest.h>
 
-#include "tenon/backend/cuda/core_launch.h"
 #include "tenon/backend/cuda/driver/cubin.h"
-#include "tenon/backend/cuda/tile_choice.h"
+#include "tenon/backend/cuda/products/core_launch.h"
+#include "tenon/backend/cuda/products/tile_choice.h"
 #include "tests/cuda/nvrtc_environment.h"
 
 namespace tenon::cuda::test {

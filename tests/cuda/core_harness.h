@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tenon/backend/cuda/core_launch.h"
+#include "tenon/backend/cuda/products/core_launch.h"
 #include "tenon/core/dtype.h"
 #include "tests/cuda/emulator.h"
 #include "tests/support/close.h"

@@ -2,7 +2,7 @@
 // same bits for threads in any order, on both tensor cores, and no step that reads the results again.
 #include <cstdlib>
 
-#include "tenon/backend/cuda/tile_table.h"
+#include "tenon/backend/cuda/products/tile_table.h"
 #include "tests/cuda/emulated_runner.h"
 #include "tests/cuda/emulator.h"
 #include "tests/cuda/library_launches.h"

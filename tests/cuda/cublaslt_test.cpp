@@ -1,12 +1,12 @@
 // Products by cuBLASLt: what is asked of the library, checked by one that multiplies through the descriptors it is
 // given (fake_cublaslt/), and on a GPU by the real one; what is not asked of it; and what becomes of its failures.
-#include "tenon/backend/cuda/driver/cublaslt.h"
+#include "tenon/backend/cuda/libraries/cublaslt.h"
 
 #include <gmock/gmock.h>
 
-#include "tenon/backend/cuda/driver/cublaslt_api.h"
-#include "tenon/backend/cuda/launch_kernel.h"
-#include "tenon/backend/cuda/tile_choice.h"
+#include "tenon/backend/cuda/launches/launch_kernel.h"
+#include "tenon/backend/cuda/libraries/cublaslt_api.h"
+#include "tenon/backend/cuda/products/tile_choice.h"
 #include "tests/cuda/fake_cublaslt/fake_cublaslt.h"
 #include "tests/cuda/fake_driver/fake_driver.h"
 #include "tests/cuda/library_launches.h"

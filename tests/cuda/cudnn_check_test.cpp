@@ -1,5 +1,5 @@
 // cuDNN's plans for a GPU that is not here: by the library that pretends, and by the real one where it is installed.
-#include "tenon/backend/cuda/driver/cudnn_check.h"
+#include "tenon/backend/cuda/libraries/cudnn_check.h"
 
 #include <gmock/gmock.h>
 

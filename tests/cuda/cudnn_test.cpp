@@ -1,7 +1,7 @@
 // Convolutions and attention by cuDNN: what is asked of the library, checked by one that computes through the
 // descriptors it is given (fake_cudnn/), and on a GPU by the real one; what is not asked of it; and what becomes of its
 // failures.
-#include "tenon/backend/cuda/driver/cudnn.h"
+#include "tenon/backend/cuda/libraries/cudnn.h"
 
 #include <gmock/gmock.h>
 

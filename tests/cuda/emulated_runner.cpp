@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "tenon/backend/cuda/driver/driver_device.h"
-#include "tenon/backend/cuda/launch_kernel.h"
+#include "tenon/backend/cuda/launches/launch_kernel.h"
 #include "tests/cuda/emulator.h"
 
 namespace tenon::launches {

@@ -1,6 +1,6 @@
 // The groups skeleton at sizes of production, with the multiprocessors of an H200 and of an L4: every way in which its
 // blocks meet, the same bits for threads in any order.
-#include "tenon/backend/cuda/launch_kernel.h"
+#include "tenon/backend/cuda/launches/launch_kernel.h"
 #include "tests/cuda/emulated_runner.h"
 #include "tests/cuda/emulator.h"
 #include "tests/support/close.h"

@@ -1,6 +1,6 @@
 // Which tile a product runs on: choices as text, what the device and the product allow, and the tables of what was
 // measured, the one that comes with Tenon and the file of this machine.
-#include "tenon/backend/cuda/tile_choice.h"
+#include "tenon/backend/cuda/products/tile_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@
 #include <sstream>
 #include <thread>
 
-#include "tenon/backend/cuda/dnn_choice.h"
-#include "tenon/backend/cuda/tile_table.h"
+#include "tenon/backend/cuda/libraries/dnn_choice.h"
+#include "tenon/backend/cuda/products/tile_table.h"
 #include "tenon/core/error.h"
 
 namespace tenon::cuda {

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "tenon/backend/cpu/host_memory.h"
-#include "tenon/backend/cpu/launch_kernel.h"
+#include "tenon/backend/cpu/launches/launch_kernel.h"
 #include "tests/skeletons/harness.h"
 
 namespace tenon::launches {

@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "tenon/backend/cpu/host_memory.h"
-#include "tenon/backend/cpu/launch_kernel.h"
-#include "tenon/backend/cpu/list_kernel.h"
+#include "tenon/backend/cpu/launches/launch_kernel.h"
+#include "tenon/backend/cpu/launches/list_kernel.h"
 
 namespace tenon {
 

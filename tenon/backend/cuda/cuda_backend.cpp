@@ -1,8 +1,8 @@
 #include "tenon/backend/cuda/cuda_backend.h"
 
-#include "tenon/backend/cuda/launch_kernel.h"
-#include "tenon/backend/cuda/list_kernel.h"
-#include "tenon/backend/cuda/operands.h"
+#include "tenon/backend/cuda/launches/launch_kernel.h"
+#include "tenon/backend/cuda/launches/list_kernel.h"
+#include "tenon/backend/cuda/launches/operands.h"
 
 namespace tenon::cuda {
 namespace {

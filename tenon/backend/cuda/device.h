@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tenon/backend/cuda/dnn_library.h"
+#include "tenon/backend/cuda/libraries/dnn_library.h"
 #include "tenon/backend/stream.h"
 
 namespace tenon::cuda {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tenon/backend/cpu/launch_kernel.h"
+#include "tenon/backend/cpu/launches/launch_kernel.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cpu {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tenon/backend/cuda/driver/cudnn_api.h"
+#include "tenon/backend/cuda/libraries/cudnn_api.h"
 #include "tenon/core/dtype.h"
 
 namespace {

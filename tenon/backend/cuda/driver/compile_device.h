@@ -12,8 +12,8 @@
 
 #include "tenon/backend/cuda/device.h"
 #include "tenon/backend/cuda/driver/cubin.h"
-#include "tenon/backend/cuda/driver/cudnn_check.h"
 #include "tenon/backend/cuda/driver/kernel_compiler.h"
+#include "tenon/backend/cuda/libraries/cudnn_check.h"
 
 namespace tenon::cuda {
 

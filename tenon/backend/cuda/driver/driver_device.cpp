@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "tenon/backend/cuda/driver/cubin.h"
-#include "tenon/backend/cuda/driver/cublaslt.h"
-#include "tenon/backend/cuda/driver/cudnn.h"
 #include "tenon/backend/cuda/driver/driver_stream.h"
+#include "tenon/backend/cuda/libraries/cublaslt.h"
+#include "tenon/backend/cuda/libraries/cudnn.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 

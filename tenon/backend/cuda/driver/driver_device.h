@@ -9,7 +9,7 @@
 #include "tenon/backend/cuda/device.h"
 #include "tenon/backend/cuda/driver/driver_context.h"
 #include "tenon/backend/cuda/driver/kernel_compiler.h"
-#include "tenon/backend/cuda/matmul_library.h"
+#include "tenon/backend/cuda/libraries/matmul_library.h"
 
 namespace tenon::cuda {
 

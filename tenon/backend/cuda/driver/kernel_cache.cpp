@@ -13,7 +13,7 @@
 #include <system_error>
 
 #include "tenon/backend/cuda/driver/embedded_headers.h"
-#include "tenon/backend/cuda/file_descriptor.h"
+#include "tenon/backend/cuda/driver/file_descriptor.h"
 #include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"

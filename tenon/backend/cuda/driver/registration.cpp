@@ -6,8 +6,8 @@
 #include "tenon/backend/cuda/driver/driver_context.h"
 #include "tenon/backend/cuda/driver/driver_device.h"
 #include "tenon/backend/cuda/driver/libraries.h"
-#include "tenon/backend/cuda/tile_choice.h"
-#include "tenon/backend/cuda/tile_tuning.h"
+#include "tenon/backend/cuda/products/tile_choice.h"
+#include "tenon/backend/cuda/products/tile_tuning.h"
 
 namespace tenon::cuda {
 namespace {

@@ -1,0 +1,35 @@
+// What the kernels with an anchor share: the type of their tiles, weights in scratch or memory, tiles into the results'
+// tape.
+#pragma once
+#include "tenon/backend/cpu/launches/holes.h"
+
+namespace tenon::cpu {
+
+class AnchorKernel : public LaunchKernel {
+ protected:
+  AnchorKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form)
+      : LaunchKernel(std::move(engine), launch, std::move(form)), tiles_(tiles_of(launch)) {}
+
+  /// Compiles the results for tiles of up to `max_cols` columns.
+  void compile_epilogue(int64_t max_cols);
+  /// Asks for the packed form of weight hole `hole` if it is constant; else compiles it and reserves scratch.
+  void compile_weight(const Expr& hole, const WeightGeometry& geometry);
+  /// The packed weight of this run; packs it if it is not constant.
+  const void* packed_weight(std::byte* scratch);
+
+  /// Hands a tile to the results' tape.
+  void write(const Block& block, float* const* acc, int64_t acc_ld, int thread) const;
+  /// "amx bf16, a: tape of 5, results: tape of 3"
+  std::string summary(const std::vector<std::pair<const char*, std::string>>& holes) const;
+
+  DType tiles_;
+  std::unique_ptr<Tape> results_;
+  WeightGeometry geometry_;  ///< of the weight
+
+ private:
+  std::optional<size_t> constant_;      // the weight's number among those asked for
+  std::unique_ptr<WeightHole> weight_;  // else
+  int64_t weight_at_ = 0, pack_scratch_at_ = 0;
+};
+
+}  // namespace tenon::cpu

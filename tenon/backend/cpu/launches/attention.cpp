@@ -1,0 +1,139 @@
+// The attention skeleton: heads of q, k and v read where they lie or through a tape, rows of a head to the results.
+#include "tenon/backend/cpu/tile/attention.h"
+#include "tenon/backend/cpu/launches/anchor_kernel.h"
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon::cpu {
+namespace {
+
+// Rows of an operand [batch, heads, rows, width], head by head.
+class HeadHole {
+ public:
+  HeadHole(const Expr& hole, DType tiles, LeafTable& leaves, const VecOps& ops) : shape_(hole.shape()) {
+    const Expr value = without_rounding(hole, tiles);
+    memory_ = kernels_read(value.dtype()) ? strided(value, leaves) : std::nullopt;
+    if (memory_ && memory_->step[3] != 1 && shape_[3] != 1) memory_.reset();
+    type_ = value.dtype();
+    if (!memory_) tape_ = std::make_unique<RowHole>(hole, tiles, leaves, ops);
+  }
+
+  const RowHole* rows() const { return tape_.get(); }
+  const Tape* tape() const { return tape_ ? tape_->tape() : nullptr; }
+
+  /// `fill`: the tape of this hole.
+  HeadSource source(Bases bases, HeadRowsFn fill) const {
+    HeadSource s;
+    if (memory_) {
+      s.data = static_cast<const std::byte*>(bases[memory_->leaf]) + memory_->offset * size_of(type_);
+      s.type = type_;
+      s.batch_stride = memory_->step[0];
+      s.head_stride = memory_->step[1];
+      s.ld = memory_->step[2];
+    } else if (tape_->data(bases)) {
+      s.data = tape_->data(bases);
+      s.type = tape_->type();
+      s.ld = tape_->ld();
+      s.head_stride = shape_[2] * s.ld;
+      s.batch_stride = shape_[1] * s.head_stride;
+    } else {
+      s.rows = fill;
+    }
+    return s;
+  }
+  void fill(int64_t b, int64_t h, int64_t row0, int64_t rows, float* dst, int64_t ld, Bases bases,
+            void* workspace) const {
+    tape_->fill((b * shape_[1] + h) * shape_[2] + row0, rows, dst, ld, bases, workspace);
+  }
+  std::string describe() const { return tape_ ? tape_->describe() : "memory"; }
+
+ private:
+  Shape shape_;
+  std::optional<Strided> memory_;
+  DType type_;
+  std::unique_ptr<RowHole> tape_;
+};
+
+class AttentionKernel : public AnchorKernel {
+ public:
+  AttentionKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form)
+      : AnchorKernel(std::move(engine), launch, std::move(form)) {
+    const Shape &q = form_.holes[0].shape(), &k = form_.holes[1].shape();
+    shape_.batch = q[0];
+    shape_.heads = q[1];
+    shape_.kv_heads = k[1];
+    shape_.sq = q[2];
+    shape_.sk = k[2];
+    shape_.d = q[3];
+    shape_.scale = static_cast<float>(form_.anchor->attrs.nums[0]);
+    shape_.causal = form_.anchor->attrs.ints[0] != 0;
+    shape_.type = tiles_;
+    for (size_t i = 0; i < 3; ++i) {
+      holes_.emplace_back(form_.holes[i], tiles_, leaves_, engine_->vec);
+      if (holes_.back().tape()) use(*holes_.back().tape());
+    }
+    if (form_.holes.size() > 3) {  // whole numbers are not read in place
+      numbers_ = form_.holes[3].shape().numel();
+      keys_ = std::make_unique<RowHole>(form_.holes[3], DType::F32, leaves_, engine_->vec);
+      use(*keys_->tape());
+      keys_at_ = reserve_scratch(round_up(numbers_, 16) * 4);
+    }
+    compile_epilogue(0);
+    for (const FormOutput& o : form_.outputs)
+      if (o.companion) lse_ = leaves_.add(o.place);
+    driver_at_ = reserve_scratch(attention_scratch_bytes(shape_, threads()));
+    seal();
+  }
+
+  std::string describe() const override {
+    return summary({{"q", holes_[0].describe()}, {"k", holes_[1].describe()}, {"v", holes_[2].describe()}});
+  }
+
+ private:
+  void body(std::byte* scratch) override {
+    const auto filler = [this](size_t i) {
+      return [this, i](int64_t b, int64_t h, int64_t row0, int64_t rows, float* dst, int64_t ld, int thread) {
+        holes_[i].fill(b, h, row0, rows, dst, ld, bases(), workspace(thread));
+      };
+    };
+    const auto q = filler(0), k = filler(1), v = filler(2);
+    AttentionArgs args;
+    args.shape = shape_;
+    args.q = holes_[0].source(bases(), q);
+    args.k = holes_[1].source(bases(), k);
+    args.v = holes_[2].source(bases(), v);
+    const auto out = [this](int64_t b, int64_t h, int64_t row0, int64_t rows, float* o, int64_t ld, int thread) {
+      float* acc[1] = {o};
+      write({(b * shape_.heads + h) * shape_.sq + row0, rows, 0, shape_.d}, acc, ld, thread);
+    };
+    args.out = out;
+    if (lse_ >= 0) args.lse = static_cast<float*>(const_cast<void*>(bases()[lse_]));
+    if (keys_) args.keys = keys_of_batch(reinterpret_cast<float*>(scratch + keys_at_));
+    attention(engine_->pool, engine_->tile, args, scratch + driver_at_);
+  }
+
+  std::span<const int64_t> keys_of_batch(float* row) {
+    keys_->fill(0, 1, row, round_up(numbers_, 16), bases(), workspace(0));
+    keys_of_.resize(static_cast<size_t>(shape_.batch));
+    for (int64_t b = 0; b < shape_.batch; ++b) {
+      const float keys = row[numbers_ == 1 ? 0 : b];
+      TENON_CHECK(Numeric, keys >= 0 && keys <= static_cast<float>(shape_.sk), name_)
+          << keys << " keys, expected 0.." << shape_.sk;
+      keys_of_[static_cast<size_t>(b)] = static_cast<int64_t>(keys);
+    }
+    return keys_of_;
+  }
+
+  AttentionShape shape_;
+  int lse_ = -1;  // the leaf of the second result
+  std::vector<HeadHole> holes_;
+  std::unique_ptr<RowHole> keys_;  // how many there are, where that is an operand
+  std::vector<int64_t> keys_of_;   // each batch entry
+  int64_t numbers_ = 0, keys_at_ = 0;
+  int64_t driver_at_ = 0;
+};
+
+const RegisterBody kRegisteredAttention("attention", &LaunchBodies::body<AttentionKernel>);
+
+}  // namespace
+}  // namespace tenon::cpu

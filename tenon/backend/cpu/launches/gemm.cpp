@@ -1,0 +1,59 @@
+// The gemm skeleton: rows of a by packed b, tiles to the results.
+#include "tenon/backend/cpu/launches/anchor_kernel.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon::cpu {
+namespace {
+
+class GemmKernel : public AnchorKernel {
+ public:
+  GemmKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form)
+      : AnchorKernel(std::move(engine), launch, std::move(form)) {
+    const Shape &x = form_.holes[0].shape(), &w = form_.holes[1].shape();
+    if (nodes::Linear::batched(x, w)) {
+      rows_ = x[-2];
+      batch_ = x.rows() / std::max<int64_t>(rows_, 1);
+    } else {
+      rows_ = x.rows();
+    }
+    WeightGeometry geometry;
+    geometry.shape = linear_shape(tiles_, w[-2] / form_.lanes, w[-1], form_.lanes);
+    geometry.shape.e4m3 = tiles_ == DType::BF16 && form_.holes[1].dtype() == DType::E4M3;
+    geometry.batch = batch_;
+    compile_weight(form_.holes[1], geometry);
+    a_ = std::make_unique<RowHole>(form_.holes[0], tiles_, leaves_, engine_->vec);
+    if (a_->tape()) use(*a_->tape());
+    compile_epilogue(kMaxTileCols);
+    gemm_at_ = reserve_scratch(gemm_scratch_bytes(geometry.shape, rows_, batch_, threads()));
+    seal();
+  }
+
+  std::string describe() const override { return summary({{"a", a_->describe()}}); }
+
+ private:
+  void body(std::byte* scratch) override {
+    GemmArgs args;
+    args.m = rows_;
+    args.batch = batch_;
+    args.b = {geometry_.shape, packed_weight(scratch)};
+    args.b_batch_stride = batch_ > 1 ? geometry_.batch_bytes() : 0;
+    args.a.data = a_->data(bases());
+    args.a.type = a_->type();
+    args.a.ld = a_->ld();
+    const auto fill = [this](int64_t row0, int64_t rows, float* dst, int64_t ld, int thread) {
+      a_->fill(row0, rows, dst, ld, bases(), workspace(thread));
+    };
+    if (!args.a.data) args.a.rows = fill;
+    const auto out = [this](const OutTile& t) { write({t.row0, t.rows, t.col0, t.cols}, t.acc, t.ld, t.thread); };
+    args.out = out;
+    gemm(engine_->pool, engine_->tile, args, scratch + gemm_at_);
+  }
+
+  std::unique_ptr<RowHole> a_;
+  int64_t rows_ = 0, batch_ = 1, gemm_at_ = 0;
+};
+
+const RegisterBody kRegisteredGemm("gemm", &LaunchBodies::body<GemmKernel>);
+
+}  // namespace
+}  // namespace tenon::cpu

@@ -1,0 +1,279 @@
+#include "tenon/backend/cpu/launches/holes.h"
+
+#include <algorithm>
+
+#include "tenon/backend/cpu/host_memory.h"
+#include "tenon/backend/cpu/tile/winograd.h"
+#include "tenon/core/stop.h"
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/arithmetic.h"
+
+namespace tenon::cpu {
+namespace {
+using PackFn = void(ThreadPool&, const TileOps&, const void*, DType, int64_t, const PackedShape&, void*);
+
+// `rows` rows of one lane of a linear layer.
+PackedShape group_of(PackedShape shape, int64_t rows) {
+  shape.lanes = 1;
+  shape.cols = rows;
+  return shape;
+}
+}  // namespace
+
+DType tiles_of(const Launch& launch) {
+  static constexpr std::array kMultiplied = {DType::F32, DType::BF16, DType::F16, DType::E4M3};
+  const size_t types = launch.form->anchor.is<nodes::Attention>() ? 3 : kMultiplied.size();
+  const DType arithmetic = obeyed_arithmetic(launch, std::span(kMultiplied).first(types));
+  return arithmetic == DType::BF16 || arithmetic == DType::E4M3 ? DType::BF16 : DType::F32;
+}
+
+Expr without_rounding(const Expr& hole, DType tiles) {
+  const bool rounds = hole.is<nodes::Cast>() || hole.is<nodes::Round>();
+  return tiles == DType::BF16 && rounds && hole->attrs.dtype == DType::BF16 ? hole->in[0] : hole;
+}
+
+bool kernels_read(DType t) { return is_float(t) && t != DType::F64; }
+
+// ---- rows ---------------------------------------------------------------------------------------------------------
+
+RowHole::RowHole(const Expr& hole, DType tiles, LeafTable& leaves, const VecOps& ops) {
+  const Expr value = without_rounding(hole, tiles);
+  const Shape& domain = value.shape();
+  if (is_view_chain(value) && kernels_read(value.dtype())) {
+    const Access access(value, domain, std::max(domain.rank() - 1, 0), leaves);
+    const Piece* p = access.affine();
+    const bool joined = p && p->rows.size() == 1 && p->cols.size() == 1;
+    if (joined && (p->cols[0].step == 1 || domain.cols() == 1)) {
+      leaf_ = p->number;
+      offset_ = p->offset;
+      ld_ = p->rows[0].step;
+      type_ = value.dtype();
+      return;
+    }
+  }
+  tape_ = std::make_unique<Tape>(std::array{TapeOutput{value, Expr(), DType::F32}}, domain, leaves, ops);
+}
+
+const void* RowHole::data(Bases bases) const {
+  return tape_ ? nullptr : static_cast<const std::byte*>(bases[leaf_]) + offset_ * size_of(type_);
+}
+
+void RowHole::fill(int64_t row0, int64_t rows, float* dst, int64_t ld, Bases bases, void* workspace) const {
+  TapeCall call;
+  call.block = {row0, rows, 0, tape_->cols()};
+  call.bases = bases;
+  call.workspace = workspace;
+  call.rows = dst;
+  call.rows_ld = ld;
+  tape_->run(call);
+}
+
+std::string RowHole::describe() const {
+  if (!tape_) return "memory";
+  std::string out = "tape of ";
+  return out += std::to_string(tape_->length());
+}
+
+// ---- weights ------------------------------------------------------------------------------------------------------
+
+int64_t WeightGeometry::batch_bytes() const {
+  return winograd ? winograd_weight_bytes(*winograd, shape.cols, channels) : shape.bytes();
+}
+
+std::string WeightGeometry::text() const {
+  std::string out = "packed";
+  const auto add = [&out](const char* what, int64_t value) { ((out += what) += ' ') += std::to_string(value); };
+  if (winograd) (out += " by winograd to ") += name_of(*winograd);
+  (out += " as ") += name_of(shape.e4m3 ? DType::E4M3 : shape.type);
+  add(", lanes", shape.lanes);
+  add(" of", shape.cols);
+  add(" by", shape.k);
+  add(", batch", batch);
+  if (convolution) {
+    add(", channels", channels);
+    add(", kernel", kh);
+    add(" by", kw);
+  }
+  return out;
+}
+
+WeightHole::WeightHole(const Expr& hole, const WeightGeometry& geometry, LeafTable& leaves, const Engine& engine)
+    : geometry_(geometry), leaves_(leaves), threads_(engine.pool.threads()) {
+  const Expr value = without_rounding(hole, geometry.shape.type);
+  const Shape& domain = value.shape();
+  const int split = geometry.convolution ? 1 : domain.rank() - 1;
+  row_elements_ = 1;
+  for (int a = split; a < domain.rank(); ++a) row_elements_ *= domain[a];
+  if (find_parts(value, split, leaves) && (!geometry.winograd || parts_.size() == 1)) return;
+  parts_.clear();
+  TapeOptions options;
+  options.split = split;
+  tape_ =
+      std::make_unique<Tape>(std::array{TapeOutput{value, Expr(), DType::F32}}, domain, leaves, engine.vec, options);
+}
+
+WeightRequest packed_weights(const Expr& hole, const WeightGeometry& geometry, std::shared_ptr<Engine> engine) {
+  const auto graph = std::make_shared<Graph>();
+  Memo memo;
+  const Expr value = rebuild(*graph, without_rounding(hole, geometry.shape.type), memo);
+  const auto make = [graph, value, geometry, engine = std::move(engine)](const WeightMaking& with,
+                                                                         std::span<void* const> parts) {
+    LeafTable leaves;
+    WeightHole(value, geometry, leaves, *engine).pack(*engine, with, static_cast<std::byte*>(parts[0]));
+  };
+  return {{{geometry.text() + "\n" + print(value), round_up(geometry.bytes(), 64)}},
+          params_of(std::array{value}),
+          {},
+          make};
+}
+
+bool WeightHole::find_parts(const Expr& hole, int split, LeafTable& leaves) {
+  if (!is_view_chain(hole)) return false;
+  if (!kernels_read(hole.dtype())) return false;
+  const Access access(hole, hole.shape(), split, leaves);
+  const std::vector<Piece>& pieces = access.pieces();
+  return !pieces.empty() && std::all_of(pieces.begin(), pieces.end(), [&](const Piece& p) { return cut(p); });
+}
+
+// Cuts a piece where groups begin and where rows stop being one step apart; each part must begin on a panel.
+bool WeightHole::cut(const Piece& p) {
+  if (p.number < 0 || p.cols.size() != 1 || p.col_end - p.col_begin != row_elements_) return false;
+  const Digit inner = p.rows.back();
+  const int64_t group = geometry_.shape.cols;
+  const bool plain = p.cols[0].step == 1 || row_elements_ == 1, turned = !plain && inner.step == 1;
+  if (!plain && (!turned || geometry_.convolution || geometry_.shape.e4m3)) return false;
+  for (int64_t row = p.row_begin; row < p.row_end;) {
+    const int64_t local = row - p.row_begin;
+    const int64_t end = std::min({p.row_end, (row / group + 1) * group, row + inner.extent - local % inner.extent});
+    int64_t offset = p.offset, rest = local;
+    for (size_t i = p.rows.size(); i-- > 0; rest /= p.rows[i].extent)
+      offset += rest % p.rows[i].extent * p.rows[i].step;
+    if (row % group % kPanel) return false;
+    if (geometry_.convolution && inner.step != row_elements_ && end - row > 1) return false;
+    parts_.push_back({p.number, row, end - row, offset, turned ? p.cols[0].step : inner.step, turned});
+    row = end;
+  }
+  return true;
+}
+
+int64_t WeightHole::position(int64_t row) const {
+  const PackedShape& s = geometry_.shape;
+  return (row / s.cols * s.panels() + row % s.cols / kPanel) * s.panel_bytes();
+}
+
+int64_t WeightHole::pack_scratch() const {
+  return tape_ && !geometry_.winograd ? pack_scratch_bytes(row_elements_, threads_) : 0;
+}
+
+void WeightHole::pack_part(Engine& engine, const Part& part, const void* data, DType type, std::byte* dst) const {
+  const PackedShape& s = geometry_.shape;
+  const std::byte* from = static_cast<const std::byte*>(data) + part.offset * size_of(type);
+  std::byte* to = dst + position(part.row);
+  if (geometry_.winograd)
+    pack_winograd(engine.pool, engine.tile, from, type, part.rows, geometry_.channels, *geometry_.winograd, dst);
+  else if (geometry_.convolution)
+    pack_conv(engine.pool, engine.tile, from, type, part.rows, geometry_.channels, geometry_.kh, geometry_.kw, s.type,
+              to);
+  else
+    (part.turned ? pack_transposed : static_cast<PackFn*>(pack_linear))(engine.pool, engine.tile, from, type, part.ld,
+                                                                        group_of(s, part.rows), to);
+}
+
+void WeightHole::pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, std::byte* scratch) const {
+  const PackedShape& s = geometry_.shape;
+  const int64_t groups = geometry_.batch * s.lanes;
+  for (int64_t g = 0; g < groups; ++g) {
+    const auto shifted = [&](int64_t row0, int64_t n, float* to, int64_t ld, int thread) {
+      rows(row0 + g * s.cols, n, to, ld, thread);
+    };
+    std::byte* to = dst + g * s.panels() * s.panel_bytes();
+    if (geometry_.convolution)
+      pack_conv(engine.pool, engine.tile, shifted, s.cols, geometry_.channels, geometry_.kh, geometry_.kw, s.type, to,
+                scratch);
+    else
+      pack_linear(engine.pool, engine.tile, shifted, group_of(s, s.cols), to, scratch);
+  }
+}
+
+// True if packing from the file's type gives the same as rounding to the leaf's type first.
+bool WeightHole::reads_directly(const ParamView& view, const Expr& leaf) const {
+  if (view.dtype == leaf.dtype()) return true;
+  if (!kernels_read(view.dtype)) return false;
+  return leaf.dtype() == DType::F32 || (leaf.dtype() == DType::BF16 && geometry_.shape.type == DType::BF16);
+}
+
+void WeightHole::pack(Engine& engine, const WeightMaking& with, std::byte* dst) const {
+  // Memory of every leaf, in the leaf's type unless all rows are packed straight from the file.
+  std::vector<const void*> bases;
+  std::vector<DType> types;
+  std::vector<std::shared_ptr<void>> copies;
+  for (int i = 0; i < leaves_.size(); ++i) {
+    const Expr& leaf = leaves_.leaf(i);
+    types.push_back(leaf.dtype());
+    bases.push_back(leaves_.literal(i));
+    if (leaves_.literal(i)) continue;
+    check_stop("weights");
+    const ParamView view = with.find(leaf);
+    bases.back() = view.data;
+    if (tape_ ? view.dtype == leaf.dtype() : reads_directly(view, leaf)) {
+      types.back() = view.dtype;
+      continue;
+    }
+    copies.push_back(allocate_host(leaf.shape().numel() * size_of(leaf.dtype())));
+    copy_weight(view, leaf.dtype(), copies.back().get(), engine.vec);
+    bases.back() = copies.back().get();
+  }
+  pack(engine, bases.data(), types, dst);
+}
+
+void WeightHole::pack(Engine& engine, Bases bases, const std::vector<DType>& types, std::byte* dst) const {
+  if (tape_ && geometry_.winograd) return pack_winograd_rows(engine, bases, dst);
+  if (tape_) {
+    const int64_t each = round_up(tape_->workspace_bytes(), 64);
+    const std::shared_ptr<void> workspaces = allocate_host(each * threads_), scratch = allocate_host(pack_scratch());
+    std::byte* first = static_cast<std::byte*>(workspaces.get());
+    pack(
+        engine, bases, [&](int thread) { return first + thread * each; }, dst, static_cast<std::byte*>(scratch.get()));
+    return;
+  }
+  for (const Part& p : parts_) {
+    check_stop("weights");
+    pack_part(engine, p, bases[p.leaf], types[static_cast<size_t>(p.leaf)], dst);
+  }
+}
+
+TapeCall WeightHole::rows_call(const Block& block, Bases bases, void* workspace, float* rows, int64_t ld) const {
+  TapeCall call;
+  call.block = block;
+  call.bases = bases;
+  call.workspace = workspace;
+  call.rows = rows;
+  call.rows_ld = ld;
+  return call;
+}
+
+void WeightHole::pack(Engine& engine, Bases bases, FunctionRef<void*(int thread)> workspace, std::byte* dst,
+                      std::byte* scratch) const {
+  for (const Part& p : parts_) pack_part(engine, p, bases[p.leaf], leaves_.leaf(p.leaf).dtype(), dst);
+  if (!tape_) return;
+  const auto fill = [&](int64_t row0, int64_t rows, float* to, int64_t ld, int thread) {
+    tape_->run(rows_call({row0, rows, 0, tape_->cols()}, bases, workspace(thread), to, ld));
+  };
+  pack_rows(engine, fill, dst, scratch);
+}
+
+// The transform reads whole filters from memory: computed ones are written there first.
+void WeightHole::pack_winograd_rows(Engine& engine, Bases bases, std::byte* dst) const {
+  const int64_t rows = tape_->rows(), ld = round_up(row_elements_, 16);
+  const std::shared_ptr<void> padded = allocate_host(ld * 4), plain = allocate_host(rows * row_elements_ * 4);
+  const std::shared_ptr<void> workspace = allocate_host(tape_->workspace_bytes());
+  for (int64_t r = 0; r < rows; ++r) {
+    float* row = static_cast<float*>(padded.get());
+    tape_->run(rows_call({r, 1, 0, row_elements_}, bases, workspace.get(), row, ld));
+    std::copy_n(row, row_elements_, static_cast<float*>(plain.get()) + r * row_elements_);
+  }
+  pack_winograd(engine.pool, engine.tile, plain.get(), DType::F32, geometry_.shape.cols, geometry_.channels,
+                *geometry_.winograd, dst);
+}
+
+}  // namespace tenon::cpu

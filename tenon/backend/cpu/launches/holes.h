@@ -1,0 +1,100 @@
+// Input holes of anchors: rows of an operand read in place where they lie in memory, computed by a tape elsewhere; and
+// weights, packed once if they are constant.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "tenon/backend/cpu/launches/launch_kernel.h"
+#include "tenon/backend/cpu/tile/pack.h"
+
+namespace tenon::cpu {
+
+/// The element type of the tiles that multiply in the arithmetic of the launch's anchor, which hold all its values:
+/// BF16 for bf16 and e4m3, else F32. Throws Error(Usage) for an arithmetic that no tiles hold.
+DType tiles_of(const Launch& launch);
+/// `hole` without an outermost rounding to bf16 where packing to `tiles` rounds to bf16 anyway.
+Expr without_rounding(const Expr& hole, DType tiles);
+/// True if the matrix kernels read this type themselves.
+bool kernels_read(DType t);
+
+/// Rows of an operand seen as a matrix.
+class RowHole {
+ public:
+  /// Rows are the last axis of `hole`'s shape.
+  RowHole(const Expr& hole, DType tiles, LeafTable& leaves, const VecOps& ops);
+
+  const Tape* tape() const { return tape_.get(); }  ///< null if the rows lie in memory
+  const void* data(Bases bases) const;              ///< null if they do not
+  DType type() const { return type_; }
+  int64_t ld() const { return ld_; }
+  /// f32 rows by the tape.
+  void fill(int64_t row0, int64_t rows, float* dst, int64_t ld, Bases bases, void* workspace) const;
+  /// "memory" or "tape of 5".
+  std::string describe() const;
+
+ private:
+  std::unique_ptr<Tape> tape_;
+  int leaf_ = -1;
+  int64_t offset_ = 0, ld_ = 0;
+  DType type_ = DType::F32;
+};
+
+/// The packed form of a weight: rows over groups (lanes of a linear layer or a convolution, matrices of a batched
+/// product) of `shape.cols` rows each.
+struct WeightGeometry {
+  PackedShape shape;
+  int64_t batch = 1;
+  bool convolution = false;       ///< rows are [c, kh, kw]
+  std::optional<DType> winograd;  ///< packed by pack_winograd to this type; only for constant weights
+  int64_t channels = 0;
+  int kh = 1, kw = 1;
+
+  int64_t batch_bytes() const;
+  int64_t bytes() const { return batch * batch_bytes(); }
+  /// In words, all that the bytes depend on.
+  std::string text() const;
+};
+
+/// A hole that is a weight: how its rows are found and packed.
+class WeightHole {
+ public:
+  WeightHole(const Expr& hole, const WeightGeometry& geometry, LeafTable& leaves, const Engine& engine);
+
+  /// Null if rows are read from memory.
+  const Tape* tape() const { return tape_.get(); }
+  int64_t pack_scratch() const;
+  /// Packs a weight whose leaves are parameters.
+  void pack(Engine& engine, const WeightMaking& with, std::byte* dst) const;
+  /// Packs a weight that changes from run to run.
+  void pack(Engine& engine, Bases bases, FunctionRef<void*(int thread)> workspace, std::byte* dst,
+            std::byte* scratch) const;
+
+ private:
+  // Rows [row, row + rows) at `offset` elements of a leaf: rows `ld` apart, or (turned) elements of K `ld` apart.
+  struct Part {
+    int leaf;
+    int64_t row, rows, offset, ld;
+    bool turned;
+  };
+  bool find_parts(const Expr& hole, int split, LeafTable& leaves);
+  bool cut(const Piece& piece);
+  int64_t position(int64_t row) const;
+  void pack(Engine& engine, Bases bases, const std::vector<DType>& types, std::byte* dst) const;
+  void pack_part(Engine& engine, const Part& part, const void* data, DType type, std::byte* dst) const;
+  void pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, std::byte* scratch) const;
+  void pack_winograd_rows(Engine& engine, Bases bases, std::byte* dst) const;
+  TapeCall rows_call(const Block& block, Bases bases, void* workspace, float* rows, int64_t ld) const;
+  bool reads_directly(const ParamView& view, const Expr& leaf) const;
+
+  WeightGeometry geometry_;
+  int64_t row_elements_ = 0;
+  const LeafTable& leaves_;
+  std::vector<Part> parts_;
+  std::unique_ptr<Tape> tape_;
+  int threads_;
+};
+
+/// The packed form of a hole that reads weights alone.
+WeightRequest packed_weights(const Expr& hole, const WeightGeometry& geometry, std::shared_ptr<Engine> engine);
+
+}  // namespace tenon::cpu

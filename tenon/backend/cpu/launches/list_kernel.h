@@ -1,0 +1,12 @@
+// A launch over lists: a tape over chunks of equal bytes, taken by all threads.
+#pragma once
+#include <memory>
+
+#include "tenon/backend/cpu/launches/launch_kernel.h"
+
+namespace tenon::cpu {
+
+/// Throws Error(Internal) for a launch that is more than a map over vectors (kernels/list.h).
+std::unique_ptr<ListKernel> make_list_kernel(std::shared_ptr<Engine> engine, const Launch& launch);
+
+}  // namespace tenon::cpu

@@ -1,0 +1,62 @@
+// The skeletons without an anchor: map, rows (both: a tape over rows, in parallel) and groups (statistics only).
+#include <algorithm>
+
+#include "tenon/backend/cpu/launches/launch_kernel.h"
+
+namespace tenon::cpu {
+namespace {
+
+// Elements of a task: long enough to hide its start, short enough to spread.
+constexpr int64_t kTaskElements = 32768;
+
+class RowsKernel : public LaunchKernel {
+ public:
+  RowsKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form)
+      : LaunchKernel(std::move(engine), launch, std::move(form)) {
+    TapeOptions options;
+    options.collapse = true;
+    tape_ = compile_results(options);
+    task_cols_ = tape_->reduces_rows() ? tape_->cols() : std::min(tape_->cols(), kTaskElements);
+    task_rows_ = std::max<int64_t>(kTaskElements / std::max<int64_t>(task_cols_, 1), 1);
+    seal();
+  }
+
+  std::string describe() const override {
+    return std::string(engine_->vec.name) + " tape of " + std::to_string(tape_->length()) + ", rows of " +
+           std::to_string(tape_->cols());
+  }
+
+ private:
+  void body(std::byte*) override {
+    if (tape_->rows() == 0 || tape_->cols() == 0) return;
+    const int64_t across = div_up(tape_->cols(), task_cols_), down = div_up(tape_->rows(), task_rows_);
+    engine_->pool.parallel_for(across * down, [&](int64_t task, int thread) {
+      const int64_t row = task / across * task_rows_, col = task % across * task_cols_;
+      run_tape(*tape_, {row, std::min(task_rows_, tape_->rows() - row), col, std::min(task_cols_, tape_->cols() - col)},
+               thread);
+    });
+  }
+
+  std::unique_ptr<Tape> tape_;
+  int64_t task_rows_ = 1, task_cols_ = 1;
+};
+
+class GroupsKernel : public LaunchKernel {
+ public:
+  GroupsKernel(std::shared_ptr<Engine> engine, const Launch& launch, Form form)
+      : LaunchKernel(std::move(engine), launch, std::move(form)) {
+    compile_statistics();
+    seal();
+  }
+  std::string describe() const override { return std::string(engine_->vec.name) + " column moments"; }
+
+ private:
+  void body(std::byte*) override {}
+};
+
+const RegisterBody kRegisteredRows[] = {{"map", &LaunchBodies::body<RowsKernel>},
+                                        {"rows", &LaunchBodies::body<RowsKernel>},
+                                        {"groups", &LaunchBodies::body<GroupsKernel>}};
+
+}  // namespace
+}  // namespace tenon::cpu

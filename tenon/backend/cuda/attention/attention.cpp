@@ -1,0 +1,203 @@
+// The attention skeleton: streaming softmax; q, k and v are read where their heads lie in memory.
+#include <cstddef>
+
+#include "tenon/backend/cuda/attention/attention_route.h"
+#include "tenon/backend/cuda/device/core_sizes.h"
+#include "tenon/backend/cuda/launches/anchor_kernel.h"
+#include "tenon/backend/cuda/libraries/dnn_choice.h"
+#include "tenon/backend/cuda/products/tile_choice.h"
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon::cuda {
+namespace {
+
+constexpr int64_t kMostDepth = 512;  // of the f32 kernel: four results a thread
+
+class AttentionKernel : public AnchorKernel {
+ public:
+  AttentionKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
+      : AnchorKernel(std::move(device), launch, std::move(form)) {
+    const Shape q = form_.holes[0].shape(), k = form_.holes[1].shape();
+    tile_ = pick_attention_tile(checked_int(q[3]), this->device().facts().shared_bytes);
+    TENON_CHECK(Usage, tensor_cores() || q[3] <= kMostDepth, name())
+        << "heads of " << q[3] << " columns; at most " << kMostDepth;
+    for (size_t i = 0; i < 3; ++i) operands_.push_back(padded_operand(i));
+    sizes_.batch = checked_int(q[0]);
+    sizes_.heads = checked_int(q[1]);
+    sizes_.kv_heads = checked_int(k[1]);
+    sizes_.queries = checked_int(q[2]);
+    sizes_.keys = checked_int(k[2]);
+    sizes_.depth = checked_int(q[3]);
+    sizes_.scale = static_cast<float>(form_.anchor->attrs.nums[0]);
+    sizes_.causal = form_.anchor->attrs.ints[0] != 0;
+    for (const FormOutput& o : form_.outputs)
+      if (o.companion) lse_ = o.place;
+    if (form_.holes.size() > 3) read_beside(form_.holes[3]);
+    // Cores that read boxes, and libraries, are told the number of keys beforehand, and keep sums to themselves.
+    if (form_.holes.size() == 3 && !lse_) {
+      choose_boxes();
+      choose_library();
+    }
+    if (plan_)
+      workspace_at_ = reserve_scratch(plan_->call->workspace_bytes());
+    else if (!boxes_.empty() && wgmma_tile_.depth == 0)
+      reserve_split(attention_launch(deep_tile_, sizes_));
+    reserve_statistics();
+  }
+
+ private:
+  // Takes a wgmma core where the operands come in boxes.
+  void choose_boxes() {
+    if (!tensor_cores() || device().facts().arch != "sm_90a" || !core_allowed(Core::Wgmma)) return;
+    for (const Expr& operand : operands_) {
+      const auto rows = head_rows(operand);
+      if (!rows) return boxes_.clear();
+      boxes_.push_back(*rows);
+    }
+    short_tile_ = pick_attention_short(sizes_, device().facts());
+    wgmma_tile_ = pick_attention_wgmma(sizes_, device().facts());
+    if (wgmma_tile_.depth == 0) choose_deep();
+  }
+
+  void choose_deep() {
+    deep_tile_ = pick_attention_deep(sizes_.depth, device().facts());
+    if (deep_tile_.depth == 0) return boxes_.clear();
+    sizes_.split.splits = attention_deep_splits(deep_tile_, sizes_, device().facts().multiprocessors);
+  }
+
+  // Takes a library's attention where that was measured to be faster.
+  void choose_library() {
+    if (!tensor_cores()) return;
+    route_ = AttentionRoute::of(form_, operands_, unit_);
+    if (route_) plan_ = choose_dnn(device(), route_->key(), route_->problem);
+  }
+
+  int own_steps() const override { return operand_steps() + (form_.domain.numel() > 0 ? 1 : 0); }
+
+  void make_steps() override {
+    make_operands();
+    if (form_.domain.numel() == 0) return;
+    const auto library_step = [this](const DnnPlan& plan) {
+      return dnn_step(device(), name(), plan, route_->operands);
+    };
+    if (route_ && tuning(device()))
+      tune_dnn(
+          device(), route_->key(), route_->problem, {}, [this] { return own_step(); }, library_step);
+    if (plan_) return add(library_step(*plan_).step, {}, {{kLibraryWorkspace, workspace_at_}});
+    TunedStep own = own_step();
+    add_core(std::move(own.step), own.split_at);
+  }
+
+  TunedStep own_step() {
+    Params params;
+    params.set_sizes("AttentionSizes", sizes_);
+    KernelText text;
+    text.name = name();
+    if (!boxes_.empty()) return box_step(text, params);
+    for (size_t i = 0; i < 3; ++i)
+      text.functors += operand_text(std::string(1, "QKV"[i]), operands_[i], 3, params, text.headers);
+    text.functors += keys_text(params, text.headers) + lse_text(params) +
+                     epilogue_text(params, text.headers, tensor_cores() ? 8 : 4);
+    text.headers = std::string("#include \"tenon/backend/cuda/device/") + (tensor_cores() ? "attention_mma" : "simt") +
+                   ".h\"\n" + text.headers;
+    return tensor_cores() ? streaming_step(text, params) : simt_step(text, params);
+  }
+
+  // "struct Lse { .. };": where the logarithm of each row's sum goes.
+  std::string lse_text(Params& params) const {
+    if (!lse_) return "using Lse = NoLse;\n";
+    return "struct Lse {\n  static constexpr bool kWanted = true;\n  DEV static void store(const Params& p, int row, "
+           "float "
+           "value) { " +
+           params.pointer(lse_, true) + "[row] = value; }\n};\n";
+  }
+
+  // "struct Keys { .. };": how many keys a batch entry has.
+  std::string keys_text(Params& params, std::string& headers) {
+    if (form_.holes.size() == 3) return "using Keys = AllKeys;\n";
+    const int64_t numbers = form_.holes[3].shape().numel();
+    const ProgramOutput value{form_.holes[3], {}, DType::F32};
+    ProgramText program(std::array{value}, {value.value.shape(), 0}, params, 1);
+    const std::string text = program.functor("KeyCount");
+    headers += program.includes();
+    return text +
+           "struct Keys {\n  static constexpr bool kGiven = true;\n  DEV static int count(const Params& p, int " +
+           (numbers == 1 ? ") { return static_cast<int>(KeyCount::eval(p, 0, 0).v[0]); }\n};\n"
+                         : "batch) { return static_cast<int>(KeyCount::eval(p, 0, batch).v[0]); }\n};\n");
+  }
+
+  // A core that reads boxes: its name, its tile's, keys of a box, and how it is launched.
+  struct BoxCore {
+    std::string name, tile;
+    int box_keys, blocks;
+    CoreLaunch launch;
+  };
+  BoxCore box_core() const {
+    const int multiprocessors = device().facts().multiprocessors;
+    if (short_tile_.depth)
+      return {"attention_short", short_tile_.type(), short_tile_.keys / 2, 1,
+              attention_launch(short_tile_, sizes_, multiprocessors)};
+    if (wgmma_tile_.depth)
+      return {"attention_wgmma", wgmma_tile_.type(), wgmma_tile_.keys, wgmma_tile_.blocks,
+              attention_launch(wgmma_tile_, sizes_, multiprocessors)};
+    return {"attention_deep", deep_tile_.type(), deep_tile_.keys, 1, attention_launch(deep_tile_, sizes_)};
+  }
+
+  TunedStep box_step(KernelText& text, Params& params) {
+    const BoxCore core = box_core();
+    for (size_t i = 0; i < 3; ++i) {
+      const auto box = [rows = boxes_[i], s = sizes_, queries = i == 0, box_keys = core.box_keys](void* address) {
+        return head_box(static_cast<std::byte*>(address) + rows.offset * 2, rows.strides, s.batch,
+                        queries ? s.heads : s.kv_heads, queries ? s.queries : s.keys, s.depth, queries ? 64 : box_keys);
+      };
+      text.functors += std::string("struct ") + "QKV"[i] + " {\n  using T = " + type_text(unit_) +
+                       ";\n  DEV static const TensorMap& map(const Params& p) { return " +
+                       params.map(boxes_[i].leaf, box) + "; }\n};\n";
+    }
+    text.functors += epilogue_text(params, text.headers, 8) + "using Tile = " + core.tile + ";\n";
+    text.headers = "#include \"tenon/backend/cuda/device/" + core.name + ".h\"\n" + text.headers;
+    text.name += " " + core.tile + (sizes_.split.splits > 1 ? " x" + std::to_string(sizes_.split.splits) : "");
+    text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(core.blocks) + ", Params, p) { " + core.name +
+                  "<Tile, Q, K, V, Epilogue>(p); }\n";
+    return {Step(device(), text, params, core.launch.shape), core.launch, kSplitAt};
+  }
+
+  TunedStep streaming_step(KernelText& text, const Params& params) {
+    text.name += " " + tile_.type();
+    text.functors += "using Tile = " + tile_.type() + ";\n";
+    text.kernel = "KERNEL(Tile::kThreads, 1, Params, p) { attention_mma<Tile, Q, K, V, Epilogue, Keys, Lse>(p); }\n";
+    return {Step(device(), text, params, attention_launch(tile_, sizes_).shape), {}, kSplitAt};
+  }
+
+  TunedStep simt_step(KernelText& text, const Params& params) {
+    text.kernel = "KERNEL(kSimtAttentionThreads, 1, Params, p) { attention_simt<Q, K, V, Epilogue, Keys, Lse>(p); }\n";
+    LaunchShape shape;
+    shape.grid_x = static_cast<unsigned>(sizes_.queries);
+    shape.grid_y = static_cast<unsigned>(sizes_.heads);
+    shape.grid_z = static_cast<unsigned>(sizes_.batch);
+    shape.threads = 128;
+    shape.shared_bytes = static_cast<unsigned>((sizes_.depth + 128) * 4);
+    return {Step(device(), text, params, shape), {}, kSplitAt};
+  }
+
+  static constexpr size_t kSplitAt = offsetof(device::AttentionSizes, split);
+
+  device::AttentionSizes sizes_;
+  AttentionTileShape tile_;
+  // Of the cores that read boxes, the first that has a depth.
+  AttentionShortShape short_tile_;
+  AttentionWgmmaShape wgmma_tile_;
+  AttentionDeepShape deep_tile_;
+  std::vector<HeadRows> boxes_;  // of q, k and v for those, or none
+  std::vector<Expr> operands_;
+  Expr lse_;                             // where the second result goes, if it is wanted
+  std::optional<AttentionRoute> route_;  // where a library could do it
+  std::optional<DnnPlan> plan_;          // by which it does
+  int64_t workspace_at_ = 0;
+};
+
+const RegisterBody kRegisteredAttention("attention", &LaunchBodies::body<AttentionKernel>);
+
+}  // namespace
+}  // namespace tenon::cuda

@@ -1,0 +1,305 @@
+// Host side of device/attention_mma.h, attention_wgmma.h, attention_short.h and attention_deep.h: what a tile takes,
+// which one suits a head, and how a problem is launched. Formulas only.
+#pragma once
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tenon/backend/cuda/products/core_launch.h"
+
+namespace tenon::cuda {
+
+/// device::AttentionTile as a value. Elements have 2 bytes.
+struct AttentionTileShape {
+  int depth = 64, value_columns = 64, queries = 128, keys = 64, warps = 4, stages = 3;
+
+  static constexpr int kMostShallow = 160;  ///< deeper heads stream keys and values in blocks of 64 columns
+  bool deep() const { return depth > kMostShallow; }
+  int threads() const { return 32 * warps; }
+  /// Whether the queries stay in registers.
+  bool queries_stay() const {
+    return !deep() && queries / warps / 16 * (depth / 4 + value_columns / 2 + keys / 2) <= 170;
+  }
+  int shared_bytes() const {
+    const int stage = deep() ? keys * 64 * 2 : keys * (depth + value_columns) * 2;
+    const int with_queries = (queries_stay() ? stages - 1 : stages) * stage + queries * depth * 2;
+    const int slabs = warps * 16 * ((value_columns % 64 == 0 ? 64 : value_columns) + 8) * 4;
+    return std::max({stages * stage, with_queries, slabs});
+  }
+  /// The type in kernels' text.
+  std::string type() const {
+    std::string text = "AttentionTile<" + std::to_string(depth);
+    for (int x : {value_columns, queries, keys, warps, stages}) text += ", " + std::to_string(x);
+    return text + ">";
+  }
+};
+
+/// Tiles for heads of `depth` (a multiple of 8) on a device whose blocks have up to `shared_limit` bytes of shared
+/// memory, the likeliest first; none where there is no room for the queries. Two blocks of four warps, or one of eight,
+/// share a multiprocessor. Warps of 32 queries read shared memory half as often: they suit devices whose tensor cores
+/// are fast beside it, which have more of it.
+inline std::vector<AttentionTileShape> attention_tiles(int depth, int shared_limit) {
+  std::vector<AttentionTileShape> tiles;
+  const auto add = [&](AttentionTileShape tile) {
+    while (tile.shared_bytes() > shared_limit && tile.stages > 2) --tile.stages;
+    if (tile.shared_bytes() <= shared_limit) tiles.push_back(tile);
+  };
+  if (depth > AttentionTileShape::kMostShallow) {
+    for (int columns : {256, 128}) add({(depth + 63) / 64 * 64, columns, 64, 64, 4, 4});
+    return tiles;
+  }
+  const int padded = (depth + 15) / 16 * 16;
+  const bool small = shared_limit < 128 << 10;  // no room for two blocks of wide rows
+  const AttentionTileShape wide{padded, depth, 128, 64, 4, 3}, tall{padded, depth, 128, 64, 8, 3},
+      square{padded, depth, 64, 64, 4, 3};
+  if (depth <= 64 || (depth <= 80 && !small)) {
+    for (const AttentionTileShape& tile : {wide, tall, square}) add(tile);
+  } else if (depth <= 128 && small) {
+    for (const AttentionTileShape& tile : {tall, square}) add(tile);
+  } else {
+    for (const AttentionTileShape& tile : {square, tall}) add(tile);
+  }
+  return tiles;
+}
+
+/// The likeliest of them; a tile of depth 0 where there is none.
+inline AttentionTileShape pick_attention_tile(int depth, int shared_limit) {
+  const auto tiles = attention_tiles(depth, shared_limit);
+  return tiles.empty() ? AttentionTileShape{.depth = 0} : tiles.front();
+}
+
+/// Grid, threads and shared memory; there is no workspace.
+inline CoreLaunch attention_launch(const AttentionTileShape& tile, const device::AttentionSizes& s) {
+  const int tiles = (s.queries + tile.queries - 1) / tile.queries;
+  const int parts = (s.depth + tile.value_columns - 1) / tile.value_columns;
+  CoreLaunch launch;
+  launch.shape = {.grid_x = static_cast<unsigned>(tiles * parts),
+                  .grid_y = static_cast<unsigned>(s.heads),
+                  .grid_z = static_cast<unsigned>(s.batch),
+                  .threads = static_cast<unsigned>(tile.threads()),
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  return launch;
+}
+
+/// device::AttentionWgmmaTile as a value.
+struct AttentionWgmmaShape {
+  int depth = 64, value_columns = 64, groups = 2, keys = 128, stages = 2, blocks = 1, polynomial = 0;
+  bool turns = false;
+
+  int queries() const { return 64 * groups; }
+  int threads() const { return 128 * groups + 128; }
+  int shared_bytes() const {
+    const int column_blocks = (depth + 63) / 64, n = value_columns;
+    const int slab = 16 * ((n % 80 == 0 ? 80 : n % 64 == 0 ? 64 : n) + 8) * 4;
+    const int group = std::max(column_blocks * 64 * 128, (4 * slab + 1023) / 1024 * 1024);
+    return stages * 2 * column_blocks * keys * 128 + groups * group + 32 * stages + 16;
+  }
+  std::string type() const {
+    std::string text = "AttentionWgmmaTile<" + std::to_string(depth);
+    for (int x : {value_columns, groups, keys, stages, blocks, polynomial}) text += ", " + std::to_string(x);
+    return text + (turns ? ", true>" : ", false>");
+  }
+};
+
+/// Columns of the results that there are products for, `depth` or the next more; 0 beyond the last.
+inline int wgmma_value_columns(int depth) {
+  for (const int n : {40, 64, 80, 96, 128, 160, 192, 256})
+    if (depth <= n) return n;
+  return 0;
+}
+
+/// The wgmma tile for a problem, depth 0 if there is none. The rules are what was fastest on an H200:
+///  - keys: the tile that pads least, and of those the widest that leaves registers;
+///  - a few tiles of keys: little is there to overlap within a block, so blocks of one warpgroup, and as many a
+///    multiprocessor as there is work, registers and shared memory for;
+///  - many: one block of two warpgroups, three if heads are shallow, taking turns (their softmax costs as much as their
+///    products); deep heads take none: their products alone fill the tensor cores;
+///  - three stages of keys and values where they fit.
+inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s, const DeviceFacts& facts) {
+  AttentionWgmmaShape tile;
+  tile.depth = (s.depth + 15) / 16 * 16;
+  tile.value_columns = wgmma_value_columns(s.depth);
+  if (tile.value_columns == 0) return {.depth = 0};
+  const auto padded = [&](int keys) { return (s.keys + keys - 1) / keys * keys; };
+  const int64_t halves = int64_t{s.batch} * s.heads * ((s.queries + 63) / 64);  // of 64 queries
+  const bool few_keys = padded(64) <= 6 * 64;
+  tile.groups = few_keys || halves <= facts.multiprocessors                               ? 1
+                : tile.value_columns <= 64 && halves > int64_t{3} * facts.multiprocessors ? 3
+                                                                                          : 2;
+  // Scores, weights and sums of a thread, and 40 registers for the rest.
+  const auto registers = [&](int keys) { return (3 * keys + 2 * tile.value_columns) / 4 + 40; };
+  const auto room = [&](int keys) {
+    AttentionWgmmaShape with = tile;
+    with.keys = keys, with.stages = s.keys <= keys ? 1 : 2;
+    return registers(keys) <= 240 && with.shared_bytes() <= facts.shared_bytes;
+  };
+  tile.keys = 64;
+  for (const int keys : {80, 96, 128})
+    if (padded(keys) <= padded(tile.keys) && room(keys)) tile.keys = keys;
+  const int key_tiles = padded(tile.keys) / tile.keys;
+  tile.stages = std::clamp(key_tiles, 1, 3);
+  while (tile.stages > 2 && tile.shared_bytes() > facts.shared_bytes) --tile.stages;
+  const int most_blocks = static_cast<int>(std::min<int64_t>(3, halves / facts.multiprocessors + 1));
+  const auto fits = [&](int blocks) {
+    return registers(tile.keys) <= 512 / blocks - 24 && blocks * (tile.shared_bytes() + 1024) <= facts.shared_bytes;
+  };
+  while (tile.groups == 1 && tile.blocks < most_blocks && fits(tile.blocks + 1)) ++tile.blocks;
+  tile.turns = tile.groups > 1 && tile.depth <= 96;
+  return tile.shared_bytes() <= facts.shared_bytes ? tile : AttentionWgmmaShape{.depth = 0};
+}
+
+/// Tiles of a head's queries: as few as hold them, or some more if smaller last ones let the device's multiprocessors
+/// end together. `heads`: of the batch.
+inline int attention_query_tiles(const AttentionWgmmaShape& tile, int queries, int64_t heads, int multiprocessors) {
+  const int all = (queries + 63) / 64, fewest = (all + tile.groups - 1) / tile.groups;
+  // Of a tile of `groups` 64s: what it takes to begin and to end, and what an idle warpgroup leaves undone.
+  const auto cost = [&](int groups) { return groups + 0.3 + 0.3 * (tile.groups - groups); };
+  const auto makespan = [&](int tiles) {
+    const int64_t slots = int64_t{multiprocessors} * tile.blocks, large = heads * (all % tiles);
+    int64_t small = heads * (tiles - all % tiles);
+    const double large_cost = cost(all / tiles + 1), small_cost = cost(all / tiles);
+    // Slots that have taken one large tile more than the others, and those.
+    double loads[2] = {static_cast<double>(large / slots + 1) * large_cost,
+                       static_cast<double>(large / slots) * large_cost};
+    const int64_t counts[2] = {large % slots, slots - large % slots};
+    double end = counts[0] ? loads[0] : loads[1];
+    while (small > 0) {
+      const int next = counts[0] && loads[0] < loads[1] ? 0 : 1;
+      loads[next] += small_cost;
+      small -= counts[next];
+      end = std::max(end, loads[next]);
+    }
+    return end;
+  };
+  int best = fewest;
+  for (int tiles = fewest + 1; tile.groups > 1 && tiles <= std::min(all, fewest + fewest / 4); ++tiles)
+    if (makespan(tiles) < makespan(best)) best = tiles;
+  return best;
+}
+
+/// Grid, threads and shared memory; there is no workspace.
+inline CoreLaunch attention_launch(const AttentionWgmmaShape& tile, const device::AttentionSizes& s,
+                                   int multiprocessors) {
+  CoreLaunch launch;
+  launch.shape = {.grid_x = static_cast<unsigned>(
+                      attention_query_tiles(tile, s.queries, int64_t{s.batch} * s.heads, multiprocessors)),
+                  .grid_y = static_cast<unsigned>(s.heads),
+                  .grid_z = static_cast<unsigned>(s.batch),
+                  .threads = static_cast<unsigned>(tile.threads()),
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  return launch;
+}
+
+/// device::AttentionShortTile as a value.
+struct AttentionShortShape {
+  int depth = 64, value_columns = 64, groups = 3, keys = 272, stages = 2, slots = 2;
+
+  int threads() const { return 128 * groups + 128; }
+  int shared_bytes() const {
+    const int column_blocks = (depth + 63) / 64, slab = value_columns % 32 ? 16 * (value_columns + 8) * 4 : 0;
+    return stages * (2 * column_blocks * keys * 128 + 32) + groups * slots * (column_blocks * 64 * 128 + 16) +
+           4 * groups * slab;
+  }
+  std::string type() const {
+    std::string text = "AttentionShortTile<" + std::to_string(depth);
+    for (int x : {value_columns, groups, keys, stages, slots}) text += ", " + std::to_string(x);
+    return text + ">";
+  }
+};
+
+/// The tile of device/attention_short.h for a problem, depth 0 if there is none. It takes 129 to 272 keys (the
+/// streaming core is faster over fewer) and shallow heads, two of which have room in shared memory; a causal mask lets
+/// the streaming core leave out tiles of keys.
+inline AttentionShortShape pick_attention_short(const device::AttentionSizes& s, const DeviceFacts& facts) {
+  AttentionShortShape tile{.depth = (s.depth + 15) / 16 * 16, .value_columns = wgmma_value_columns(s.depth), .keys = 0};
+  // Only the last 32 keys of a tile are masked.
+  for (const int keys : {272, 256, 224, 208, 192, 160})
+    if (s.keys <= keys && s.keys > keys - 32) tile.keys = keys;
+  const bool fits = tile.shared_bytes() <= facts.shared_bytes;
+  return s.depth <= 64 && tile.keys > 0 && !s.causal && fits ? tile : AttentionShortShape{.depth = 0};
+}
+
+/// Grid, threads and shared memory; there is no workspace. A block a multiprocessor; a head's tiles of queries are
+/// dealt to as many parts as end first.
+inline CoreLaunch attention_launch(const AttentionShortShape& tile, const device::AttentionSizes& s,
+                                   int multiprocessors) {
+  const int64_t heads = int64_t{s.batch} * s.heads;
+  const int tiles = (s.queries + 63) / 64;
+  const auto walkers = [&](int parts) { return std::min<int64_t>(heads, std::max(1, multiprocessors / parts)); };
+  // In fifths of the time of a tile of queries: what shows of the time that keys and values take to come is one.
+  const auto makespan = [&](int parts) {
+    const int64_t rounds = (heads + walkers(parts) - 1) / walkers(parts), each = (tiles + parts - 1) / parts;
+    return 5 * ((rounds * each + tile.groups - 1) / tile.groups) + rounds;
+  };
+  int parts = 1;
+  for (int more = 2; more <= tiles; ++more)
+    if (makespan(more) <= makespan(parts)) parts = more;
+  CoreLaunch launch;
+  launch.shape = {.grid_x = static_cast<unsigned>(walkers(parts)),
+                  .grid_y = static_cast<unsigned>(parts),
+                  .grid_z = 1,
+                  .threads = static_cast<unsigned>(tile.threads()),
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  return launch;
+}
+
+/// device::AttentionDeepTile as a value.
+struct AttentionDeepShape {
+  int depth = 512, keys = 64;
+
+  static constexpr int kQueries = 128, kValueColumns = 256, kThreads = 384;
+  int shared_bytes() const {
+    const int key_stages = depth / 128, stages = key_stages + 2;
+    return stages * keys * 256 + depth * kQueries * 2 + 16 * stages + 8 * key_stages + 8;
+  }
+  std::string type() const { return "AttentionDeepTile<" + std::to_string(depth) + ", " + std::to_string(keys) + ">"; }
+};
+
+/// Its tile for heads of `depth`, depth 0 where there is no room.
+inline AttentionDeepShape pick_attention_deep(int depth, const DeviceFacts& facts) {
+  const AttentionDeepShape tile{.depth = (depth + 127) / 128 * 128};
+  return depth > 256 && tile.shared_bytes() <= facts.shared_bytes ? tile : AttentionDeepShape{.depth = 0};
+}
+
+/// Runs of keys that fill the device with blocks; a run has at least four tiles.
+inline int attention_deep_splits(const AttentionDeepShape& tile, const device::AttentionSizes& s, int multiprocessors) {
+  const int64_t blocks = int64_t{s.batch} * s.heads * ((s.queries + 127) / 128) * ((s.depth + 255) / 256);
+  const int64_t most = std::max(1, (s.keys + tile.keys - 1) / tile.keys / 4);
+  return static_cast<int>(std::clamp<int64_t>(multiprocessors / blocks, 1, most));
+}
+
+/// The launch of sizes with their splits.
+inline CoreLaunch attention_launch(const AttentionDeepShape& tile, const device::AttentionSizes& s) {
+  const int64_t tiles = int64_t{(s.queries + tile.kQueries - 1) / tile.kQueries} *
+                        ((s.depth + tile.kValueColumns - 1) / tile.kValueColumns);
+  CoreLaunch launch;
+  launch.shape = {.grid_x = static_cast<unsigned>(tiles * s.split.splits),
+                  .grid_y = static_cast<unsigned>(s.heads),
+                  .grid_z = static_cast<unsigned>(s.batch),
+                  .threads = static_cast<unsigned>(tile.kThreads),
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  if (s.split.splits == 1) return launch;
+  launch.counters = tiles * s.heads * s.batch;
+  // Sums, and four numbers of each of 256 threads.
+  launch.workspace_bytes = launch.counters * s.split.splits * (tile.kQueries * tile.kValueColumns + 4 * 256) * 4;
+  return launch;
+}
+
+/// How far apart tokens, heads and batches of q, k or v lie, in elements of 2 bytes: multiples of 8.
+struct HeadStrides {
+  int64_t token, head, batch;
+};
+/// An operand of a wgmma core, [batch][heads][tokens][depth] from `address` on; boxes of 64 columns, zeros beyond
+/// the depth, by `box_tokens`: 64 of q, the core's keys of k and v.
+inline TensorBox head_box(const void* address, const HeadStrides& strides, int batch, int heads, int tokens, int depth,
+                          int box_tokens) {
+  return {.address = const_cast<void*>(address),
+          .element_bytes = 2,
+          .rank = 4,
+          .extent = {depth, tokens, heads, batch},
+          .stride_bytes = {2, strides.token * 2, strides.head * 2, strides.batch * 2},
+          .box = {64, box_tokens, 1, 1},
+          .swizzle_bytes = 128};
+}
+
+}  // namespace tenon::cuda

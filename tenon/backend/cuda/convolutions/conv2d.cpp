@@ -1,0 +1,200 @@
+// The conv2d skeleton: tensor cores for f16 and bf16, plain f32 arithmetic elsewhere.
+#include "tenon/backend/cuda/convolutions/conv_route.h"
+#include "tenon/backend/cuda/products/product_kernel.h"
+
+namespace tenon::cuda {
+namespace {
+
+class Conv2dKernel : public ProductKernel {
+ public:
+  Conv2dKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
+      : ProductKernel(std::move(device), launch, std::move(form)) {
+    const Shape w = form_.holes[1].shape();
+    if (doubles()) {
+      form_.holes[0] = form_.holes[0]->in[0];
+      sizes_.phases = 2;
+    }
+    a_ = padded_operand(0);
+    const int64_t channels = a_.shape()[-1];
+    if (sizes_.phases == 2)
+      keep_phases(channels);
+    else if (tensor_cores())
+      b_ = weight_operand({w[0], w[2], w[3], channels}, [&](const Expr& leaf) {
+        return permute(slice(leaf, -1, 0, w[1]), {0, 3, 1, 2});
+      });
+    else
+      b_ = padded_operand(1);
+    fill_sizes(channels);
+    const int bytes = static_cast<int>(size_of(unit_));
+    const auto tiles_m = [this](const WgmmaTileShape& tile) {
+      device::ConvSizes c = sizes_;
+      choose_box(tile, c);
+      return div_up(c.out_width, c.box_width) * div_up(c.out_height, c.box_height) * div_up(c.batch, c.box_images);
+    };
+    const bool boxes = tensor_cores() && conv_fits_boxes(sizes_, bytes) && rows_in_boxes(a_, unit_) &&
+                       (sizes_.stride == 1 || dense(a_)) && dense(b_) && (in_runs_ || w[0] % (8 * lanes()) == 0);
+    const device::ConvSizes& c = sizes_;
+    const char* input = c.phases > 1                         ? "conv2d of twice "
+                        : form_.holes[0].is<nodes::Resize>() ? "conv2d of resized "
+                                                             : "conv2d ";
+    choose(int64_t{c.batch} * c.out_height * c.out_width, int64_t{c.outputs} * c.phases * c.phases,
+           int64_t{c.kernel_h} * c.kernel_w * channels, 1,
+           input + by_x({c.batch, c.height, c.width, c.channels}) + " -> " +
+               by_x({c.out_height, c.out_width, c.outputs}) + " by " + by_x({c.kernel_h, c.kernel_w, c.stride}),
+           boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), c.phases == 1);
+    reserve_statistics([this](const Shape& seen) {
+      CountTiles tiles = tiles_of_rows(seen);
+      if (choice().core == Core::Wgmma)
+        tiles = {can_count() ? slots_in_boxes(seen) : 0, 0, boxes_are_whole(sizes_for(choice()), choice().wgmma.m)};
+      return tiles;
+    });
+  }
+
+ private:
+  // True if the input is another one at twice its size, which the wgmma core reads as it is.
+  bool doubles() const {
+    const Expr &x = form_.holes[0], &w = form_.holes[1];
+    const std::vector<int64_t> same = {1, 1, 1, 1, 1};  // stride, and padding on four sides
+    if (!tensor_cores() || device().facts().arch != "sm_90a" || !core_allowed(Core::Wgmma) || !x.is<nodes::Resize>())
+      return false;
+    const Shape from = x->in[0].shape();
+    if (is_view_chain(x->in[0]) && !rows_in_boxes(x->in[0], unit_)) return false;
+    return x.shape()[1] == 2 * from[1] && x.shape()[2] == 2 * from[2] && from[3] * size_of(unit_) % 128 == 0 &&
+           w.shape()[0] % 32 == 0 && w.shape()[2] == 3 && w.shape()[3] == 3 && form_.anchor->attrs.ints == same &&
+           lanes() == 1 && form_.lanes == 1 && of_weights_only(w) && is_view_chain(without_rounding(w, unit_));
+  }
+
+  // The four filters of 2 x 2 taps, sums of those taps that meet the same pixel: of an even row the last two, of an odd
+  // one the first two. Summed in f32, rounded once.
+  void keep_phases(int64_t channels) {
+    const Expr& hole = form_.holes[1];
+    const Expr w = without_rounding(hole, unit_);
+    const bool rounds = w != hole;
+    const int64_t outputs = w.shape()[0], inputs = w.shape()[1];
+    b_ = input(*form_.graph, "hole.1", unit_, {4 * outputs, 2, 2, channels});
+    in_runs_ = true;
+    const Expr filters = in_runs(b_);
+    struct Range {
+      int64_t begin, end;
+    };
+    constexpr Range kTaps[2][2] = {{{0, 1}, {1, 3}}, {{0, 2}, {2, 3}}};
+    std::vector<PackedPiece> pieces;
+    for (int64_t i = 0; i < 16; ++i) {
+      const int64_t phase = i / 4, tap_y = i / 2 % 2, tap_x = i % 2;
+      const Range rows = kTaps[phase / 2][tap_y], columns = kTaps[phase % 2][tap_x];
+      Expr sum;
+      for (int64_t y = rows.begin; y < rows.end; ++y)
+        for (int64_t x = columns.begin; x < columns.end; ++x) {
+          Expr tap = slice(slice(w, 2, y, y + 1), 3, x, x + 1);
+          if (rounds) tap = cast(tap, unit_);
+          tap = cast(tap, DType::F32);
+          sum = sum ? sum + tap : tap;
+        }
+      const Expr part = slice(slice(slice(filters, 0, phase * outputs, (phase + 1) * outputs), 1, tap_y, tap_y + 1), 2,
+                              tap_x, tap_x + 1);
+      pieces.push_back({sum, permute(slice(part, -1, 0, inputs), {0, 3, 1, 2})});
+    }
+    ask_packed(b_, pieces);
+  }
+
+  void fill_sizes(int64_t channels) {
+    const Shape x = form_.holes[0].shape(), w = form_.holes[1].shape(), y = form_.anchor.shape();
+    const std::vector<int64_t>& p = form_.anchor->attrs.ints;  // stride, top, left, bottom, right
+    sizes_.batch = checked_int(x[0]);
+    sizes_.height = checked_int(x[1]);
+    sizes_.width = checked_int(x[2]);
+    sizes_.channels = checked_int(channels);
+    sizes_.out_height = checked_int(y[1]) / sizes_.phases;
+    sizes_.out_width = checked_int(y[2]) / sizes_.phases;
+    sizes_.outputs = checked_int(w[0]);
+    sizes_.kernel_h = sizes_.phases == 2 ? 2 : checked_int(w[2]);
+    sizes_.kernel_w = sizes_.phases == 2 ? 2 : checked_int(w[3]);
+    sizes_.stride = checked_int(p[0]);
+    sizes_.pad_top = checked_int(p[1]);
+    sizes_.pad_left = checked_int(p[2]);
+  }
+
+  CoreLaunch core_launch(const TileChoice& choice) const override {
+    device::ConvSizes sizes = sizes_for(choice);
+    if (choice.core == Core::Mma) return conv_launch(choice.mma, sizes, lanes());
+    if (choice.core == Core::Simt) return {};
+    return conv_launch(choice.wgmma, sizes, lanes(), device().facts().multiprocessors);
+  }
+  // Partial sums a sample where the boxes of a tile keep samples apart.
+  int64_t slots_in_boxes(const Shape& seen) const {
+    const device::ConvSizes c = sizes_for(choice());
+    const int64_t phases = int64_t{c.phases} * c.phases;
+    if (seen[0] != c.batch || seen[1] != int64_t{c.out_height} * c.out_width * phases) return 0;
+    if (wgmma_warp_rows() > 16 && c.box_images > 1) return 0;
+    return slots_of_boxes(c) * phases;
+  }
+  device::ConvSizes sizes_for(const TileChoice& choice) const {
+    device::ConvSizes sizes = sizes_;
+    sizes.split.splits = choice.splits;
+    if (choice.core == Core::Wgmma) choose_box(choice.wgmma, sizes);
+    return sizes;
+  }
+  const Expr& constant() const override { return b_; }
+
+  TunedStep step(const TileChoice& choice) override {
+    const device::ConvSizes sizes = sizes_for(choice);
+    if (choice.core == Core::Simt) return simt_step("conv", "ConvSizes", sizes, a_, b_, 1);
+    if (choice.core == Core::Mma) return mma_step(choice, "conv", "ConvSizes", sizes, a_, b_, 1);
+    const int bytes = static_cast<int>(size_of(unit_));
+    const auto pixels = [sizes, bytes](void* address, int64_t columns, int64_t stride) {
+      TensorBox box = pixels_box(address, bytes, sizes, checked_int(stride));
+      if (sizes.stride == 1) box.extent[0] = columns;
+      return box;
+    };
+    const auto taps = [=, this, rows = b_.shape()[0]](void* address, int64_t, int64_t) {
+      return in_runs_ ? taps_box(address, bytes, sizes, rows, choice.wgmma.rows_of_b(lanes()))
+                      : taps_runs_box(address, bytes, sizes, rows);
+    };
+    return wgmma_step(choice, "conv", "ConvSizes", sizes, a_, pixels, b_, taps);
+  }
+
+  bool choose_layers() override {
+    if (!tensor_cores() || sizes_.phases > 1) return false;
+    const std::vector<int64_t>& p = form_.anchor->attrs.ints;  // stride, top, left, bottom, right
+    const device::ConvSizes& c = sizes_;
+    const DnnConv sizes = {unit_,      c.batch,    c.height, c.width, c.channels, c.out_height, c.out_width, c.outputs,
+                           c.kernel_h, c.kernel_w, p[0],     p[1],    p[2],       p[3],         p[4]};
+    device().announce(sizes);
+    conv_route_ = ConvRoute::of(form_, sizes, a_, in_order());
+    if (conv_route_) plan_ = choose_dnn(device(), layers_key(), conv_route_->problem);
+    if (!plan_) return false;
+    workspace_at_ = reserve_scratch(plan_->call->workspace_bytes());
+    if (conv_route_->products) place_in_scratch(conv_route_->products);
+    return true;
+  }
+  std::string layers_key() const { return key() + " epilogue " + conv_route_->epilogue; }
+
+  bool add_layers() override {
+    if (!plan_) return false;
+    add(dnn_step(device(), name(), *plan_, conv_route_->operands).step, {}, {{kLibraryWorkspace, workspace_at_}});
+    if (conv_route_->products) add_values(name() + " results", conv_route_->pass, form_.domain);
+    return true;
+  }
+
+  int layer_steps() const override { return !plan_ ? 0 : conv_route_->products ? 2 : 1; }
+
+  void measure_layers(const std::function<TunedStep()>& own) override {
+    if (!conv_route_) return;
+    tune_dnn(device(), layers_key(), conv_route_->problem, {b_, in_order()}, own, [this](const DnnPlan& plan) {
+      TunedStep out = dnn_step(device(), name(), plan, conv_route_->operands);
+      if (conv_route_->products) out.after.push_back(plain_step(device(), name(), conv_route_->pass, form_.domain));
+      return out;
+    });
+  }
+
+  device::ConvSizes sizes_;
+  Expr a_, b_;
+  std::optional<ConvRoute> conv_route_;  // where a library could do it
+  std::optional<DnnPlan> plan_;          // by which it does
+  int64_t workspace_at_ = 0;
+};
+
+const RegisterBody kRegisteredConv2d("conv2d", &LaunchBodies::body<Conv2dKernel>);
+
+}  // namespace
+}  // namespace tenon::cuda

@@ -1,0 +1,192 @@
+#include "tenon/backend/cuda/launches/anchor_kernel.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/affine.h"
+
+namespace tenon::cuda {
+
+Expr without_rounding(const Expr& hole, DType t) {
+  return hole->type->round && hole->attrs.dtype == t ? hole->in[0] : hole;
+}
+
+Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) {
+  const Expr& hole = form_.holes[i];
+  const bool same = hole.shape() == stored;
+  const bool constant = of_weights_only(hole);
+  if (same && !constant && read_in_place(hole, unit_, device().facts())) {
+    read_in_place_.push_back(hole);
+    read_beside(hole);  // weights may stand beside what is computed
+    return hole;
+  }
+  const Expr value = without_rounding(hole, unit_);
+  const std::string name = "hole." + std::to_string(i);
+  const Expr leaf = input(*form_.graph, name, unit_, stored);
+  if (constant) {
+    ask_packed(leaf, {{value, layout(leaf)}});
+    return leaf;
+  }
+  place_in_scratch(leaf);
+  ask_weights(value);
+  stored_.push_back({value, layout(leaf), leaf, stored.numel() != hole.shape().numel()});
+  return leaf;
+}
+
+void AnchorKernel::read_beside(const Expr& value) {
+  read_in_place_.push_back(value);
+  ask_weights(value);
+}
+
+Expr AnchorKernel::padded_operand(size_t i) {
+  Shape stored = form_.holes[i].shape();
+  const int64_t cols = stored[-1], run = tensor_cores() ? run_of(unit_) : 1;
+  stored[-1] = (cols + run - 1) / run * run;
+  return operand(i, stored, [cols](const Expr& leaf) { return slice(leaf, -1, 0, cols); });
+}
+
+Expr AnchorKernel::in_runs(const Expr& rows) {
+  const Shape shape = rows.shape();
+  std::vector<int64_t> blocks = {shape[0] / 32, 4, 4, 2}, order = {0, 2, 1, 3};
+  for (int axis = 1; axis < shape.rank(); ++axis) {
+    blocks.push_back(shape[axis]);
+    order.push_back(axis + 3);
+  }
+  return reshape(permute(reshape(rows, Shape(blocks)), order), shape);
+}
+
+std::string AnchorKernel::with_runs(bool runs) {
+  return std::string("struct B : Rows { static constexpr bool kInRuns = ") + (runs ? "true" : "false") + "; };\n";
+}
+
+void AnchorKernel::make_operands() {
+  for (const Stored& s : stored_) {
+    if (s.leaf.shape().numel() == 0) continue;
+    if (s.clear) add_zero(s.leaf);
+    const ProgramOutput output{s.value, s.place, unit_};
+    add_values(name() + " " + s.leaf->attrs.text, std::array{output}, domain_of(s.value));
+  }
+}
+
+int AnchorKernel::operand_steps() const {
+  int n = 0;
+  for (const Stored& s : stored_)
+    if (s.leaf.shape().numel() > 0) n += s.clear ? 2 : 1;
+  return n;
+}
+
+void AnchorKernel::reserve_split(const CoreLaunch& launch) {
+  if (launch.counters == 0) return;
+  split_ =
+      Split{.workspace_at = reserve_scratch(launch.workspace_bytes), .counters_at = reserve_kept(launch.counters * 4)};
+}
+
+void AnchorKernel::add_core(Step step, size_t split_at, std::vector<std::pair<size_t, int64_t>> scratch) {
+  std::vector<SizesPointer> counters;
+  if (split_) {
+    counters.push_back({split_at + offsetof(device::SplitK, counters), kept(split_->counters_at)});
+    scratch.emplace_back(split_at + offsetof(device::SplitK, workspace), split_->workspace_at);
+  }
+  add(std::move(step), counters, std::move(scratch));
+}
+
+std::vector<ProgramOutput> AnchorKernel::beside_maps() const {
+  std::vector<ProgramOutput> out = results();
+  if (counted_in_core()) out.push_back({counted_in_core()->value, {}, DType::F32});
+  for (const Stored& s : stored_)
+    if (reduces_rows(s.value)) out.push_back({s.value, s.place, unit_});
+  for (const Expr& operand : read_in_place_) out.push_back({operand, {}, unit_});
+  return out;
+}
+
+std::string AnchorKernel::operand_text(const std::string& name, const Expr& operand, int split, Params& params,
+                                       std::string& headers) {
+  const MatrixDomain domain{operand.shape(), split};
+  if (!tensor_cores()) {
+    const ProgramOutput value{operand, {}, DType::F32};
+    ProgramText program(std::array{value}, domain, params, 1);
+    std::string text = program.functor(name);
+    headers += program.includes();
+    return text;
+  }
+  return AccessText("x" + name, operand, domain, false, params).operand(name, run_of(unit_));
+}
+
+bool AnchorKernel::dense(const Expr& operand) const {
+  const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
+  if (!pieces || pieces->size() != 1) return false;
+  const AffinePiece& p = pieces->front();
+  const bool side_by_side = p.cols.size() == 1 && (p.cols[0].step == 1 || operand.shape()[-1] == 1);
+  return side_by_side && p.rows.size() == 1 && p.rows[0].step == operand.shape()[-1];
+}
+
+std::string AnchorKernel::map_text(const std::string& name, const Expr& operand, Params& params,
+                                   const MakeRowsBox& box) const {
+  const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
+  std::string source;
+  for (size_t i = 0; i < pieces->size(); ++i) {
+    const AffinePiece& p = (*pieces)[i];
+    const int64_t offset = p.offset * size_of(unit_), columns = p.col_end - p.col_begin;
+    const int64_t stride = p.rows[0].extent == 1 ? operand.shape()[-1] : p.rows[0].step;
+    const std::string map = params.map(
+        p.leaf, [=](void* address) { return box(static_cast<std::byte*>(address) + offset, columns, stride); });
+    const std::string column = i ? "column - " + params.integer("begin", p.col_begin) : "column";
+    if (i + 1 < pieces->size()) source += "    if (column < " + params.integer("end", p.col_end) + ") ";
+    source += "    return {" + map + ", " + column + "};\n";
+  }
+  return "struct " + name + " {\n  using T = " + type_text(unit_) +
+         ";\n  static constexpr bool kConstant = " + (stays(operand) ? "true" : "false") +
+         ";\n  DEV static TmaSource source(const Params& p, int column) {\n" + source + "  }\n};\n";
+}
+
+// Results of lanes that do not meet: one functor a lane, chosen by the column.
+std::string AnchorKernel::lanes_text(Params& params, std::string& headers, int most) {
+  const MatrixDomain domain{form_.domain, std::max(form_.domain.rank() - 1, 0)};
+  const std::string width = params.integer("lane_columns", domain.cols());
+  std::vector<std::vector<ProgramOutput>> outputs(static_cast<size_t>(form_.lanes));
+  for (const ProgramOutput& o : results()) outputs[static_cast<size_t>(*lanes_of(o.value).begin())].push_back(o);
+  std::string text, store;
+  for (const auto& lane : outputs) {  // all with the narrowest fragment
+    if (lane.empty()) continue;
+    Params unused;
+    most = std::min(most, ProgramText(lane, domain, unused, most).run());
+  }
+  for (size_t lane = 0; lane < outputs.size(); ++lane) {
+    if (outputs[lane].empty()) continue;
+    ProgramText program(outputs[lane], domain, params, most);
+    const std::string n = std::to_string(lane), functor = "Lane" + n;
+    text += program.functor(functor, form_.lanes);
+    headers += program.includes();
+    store += "    if (lane == " + n + ") {\n      Frag<float, kRun> lanes[" + std::to_string(form_.lanes) +
+             "];\n      lanes[" + n + "] = acc;\n      const int at = col - lane * " + width + ";\n      " + functor +
+             "::store(p, row, at, " + functor + "::compute(p, row, at, lanes));\n    }\n";
+  }
+  return text + "struct Epilogue {\n  static constexpr int kLanes = 1, kRun = " + std::to_string(most) +
+         ";\n  using Computed = Frag<float, kRun>;\n"
+         "  DEV static Computed compute(const Params&, int, int, const Frag<float, kRun> (&acc)[1]) { return acc[0]; "
+         "}\n"
+         "  DEV static void store(const Params& p, int row, int col, const Computed& acc) {\n"
+         "    const int lane = col / " +
+         params.divisor("lane", domain.cols()) + ";\n" + store + "  }\n};\n";
+}
+
+std::string AnchorKernel::epilogue_text(Params& params, std::string& headers, int most) {
+  if (apart_) return lanes_text(params, headers, most);
+  const MatrixDomain domain{form_.domain, std::max(form_.domain.rank() - 1, 0)};
+  std::vector<ProgramOutput> outputs = results();
+  const Counted* counted = counted_in_core();
+  if (counted) outputs.push_back({counted->value, {}, DType::F32});
+  ProgramText program(outputs, domain, params, most);
+  const std::string lanes = std::to_string(form_.lanes), text = program.functor("Results", form_.lanes);
+  headers += program.includes();
+  std::string count;
+  if (counted)
+    count = std::string("  static constexpr bool kCounts = true, kWhole = ") + (counted->whole ? "true" : "false") +
+            ";\n" + statistics_text("store_statistics", counted->wanted, params, headers);
+  return text + "struct Epilogue : Results {\n  static constexpr int kLanes = " + lanes + ";\n" + count + "};\n";
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,347 @@
+#include "tenon/backend/cuda/launches/launch_kernel.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "tenon/backend/cuda/codegen/lets_text.h"
+#include "tenon/backend/cuda/device/sizes.h"
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/affine.h"
+
+namespace tenon::cuda {
+namespace {
+
+constexpr int64_t kCluster = 8;  // blocks of a groups step that meet in shared memory
+
+bool has_clusters(const Device& device) { return device.facts().arch == "sm_90a"; }
+
+int64_t round_up(int64_t n) { return (n + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment; }
+
+}  // namespace
+
+LaunchKernel::LaunchKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
+    : form_(std::move(form)),
+      device_(std::move(device)),
+      name_(launch.name),
+      settled_(launch.settled.begin(), launch.settled.end()) {
+  for (const Let& let : form_.lets) {
+    place_in_scratch(let.leaf);
+    ask_weights(let.value);
+  }
+  for (const FormOutput& o : form_.outputs) {
+    ask_weights(o.value);
+    ask_weights(o.place);
+  }
+}
+
+// ---- sizes --------------------------------------------------------------------------------------------------------
+
+int64_t LaunchKernel::reserve_scratch(int64_t bytes) {
+  const int64_t at = scratch_bytes_;
+  scratch_bytes_ += round_up(bytes);
+  return at;
+}
+
+int64_t LaunchKernel::reserve_kept(int64_t bytes) {
+  const int64_t at = kept_bytes_;
+  kept_bytes_ += round_up(bytes);
+  return at;
+}
+
+void LaunchKernel::place_in_scratch(const Expr& leaf) { in_scratch_[leaf.get()] = reserve_scratch(leaf_bytes(leaf)); }
+
+void LaunchKernel::ask(const Expr& leaf, WeightRequest request) {
+  in_weights_[leaf.get()] = requests_.size();
+  requests_.push_back(std::move(request));
+}
+
+void LaunchKernel::ask_weights(const Expr& value) {
+  for (const Expr& leaf : memory_leaves(value))
+    if (leaf.is<nodes::Param>() && !in_weights_.contains(leaf.get())) ask(leaf, plain_weight(device_, leaf));
+}
+
+void LaunchKernel::ask_packed(const Expr& leaf, const std::vector<PackedPiece>& pieces) {
+  ask(leaf, packed_weight(device_, leaf, pieces));
+}
+
+bool LaunchKernel::stays(const Expr& value) const {
+  const std::vector<Expr> leaves = memory_leaves(value);
+  return std::all_of(leaves.begin(), leaves.end(), [this](const Expr& l) { return in_weights_.contains(l.get()); });
+}
+
+std::vector<ProgramOutput> LaunchKernel::results() const {
+  std::vector<ProgramOutput> out;
+  for (const FormOutput& o : form_.outputs)
+    if (!o.statistic && !o.companion) out.push_back({o.value, o.place, o.dtype});
+  out.insert(out.end(), copies_.begin(), copies_.end());
+  return out;
+}
+
+// ---- statistics ---------------------------------------------------------------------------------------------------
+
+void LaunchKernel::reserve_statistics(const std::function<CountTiles(const Shape& seen)>& core) {
+  for (const FormOutput& o : form_.outputs) {
+    if (!o.statistic) continue;
+    auto found = std::find_if(counted_.begin(), counted_.end(), [&](const Counted& c) { return c.value == o.value; });
+    if (found == counted_.end()) {
+      found = counted_.emplace(found);
+      found->value = o.value;
+      found->shape = o.statistic_shape;
+    }
+    found->wanted.push_back({o.statistic, o.place});
+  }
+  for (Counted& c : counted_) {
+    const CountTiles tiles = core && !counted_in_core() && core_can_count(c) ? core(c.shape) : CountTiles{};
+    if (tiles.slots)
+      reserve_in_core(c, tiles);
+    else
+      reserve_chunks(c);
+  }
+}
+
+const LaunchKernel::Counted* LaunchKernel::counted_in_core() const {
+  for (const Counted& c : counted_)
+    if (c.in_core && counts_in_core_) return &c;
+  return nullptr;
+}
+
+// The epilogue sees the value's elements as rows of all its channels.
+bool LaunchKernel::core_can_count(const Counted& c) const {
+  return c.shape.numel() > 0 && c.value.shape() == form_.domain && domain_of(c.value) == form_.domain &&
+         form_.domain[-1] == c.shape[2];
+}
+
+void LaunchKernel::reserve_in_core(Counted& c, const CountTiles& tiles) {
+  const int64_t samples = c.shape[0], channels = c.shape[2];
+  c.in_core = true;
+  c.whole = tiles.whole;
+  c.sizes.inner = checked_int(c.shape[1]);
+  c.sizes.slots = checked_int(tiles.slots);
+  c.tile_rows = checked_int(tiles.tile_rows);
+  if (tiles.slots < 2) return;
+  c.partials_at = reserve_scratch(samples * 2 * tiles.slots * channels * 4);
+  c.rows_at = reserve_scratch(samples * tiles.slots * 4);
+}
+
+// Joins what the core's tiles left.
+void LaunchKernel::make_sums_step(const Counted& c) {
+  if (c.sizes.slots < 2) return;
+  Params params;
+  params.set_sizes("CountSumsSizes", device::CountSumsSizes{checked_int(c.shape[2]), c.sizes.slots, c.sizes.inner,
+                                                            c.tile_rows, nullptr, nullptr});
+  KernelText text;
+  text.name = name_ + " sums";
+  text.headers = "#include \"tenon/backend/cuda/device/count_sums.h\"\n";
+  text.functors = "struct Statistics {\n" + statistics_text("store", c.wanted, params, text.headers) + "};\n";
+  text.kernel = "KERNEL(kCountThreads, 1, Params, p) { count_sums<Statistics>(p); }\n";
+  LaunchShape shape;
+  shape.threads = 1024;
+  shape.grid_x = static_cast<unsigned>((c.shape[2] + 31) / 32);
+  shape.grid_y = static_cast<unsigned>(c.shape[0]);
+  shape.shared_bytes = 3 * 32 * 32 * 4;
+  add(Step(*device_, text, params, shape), {},
+      {{offsetof(device::CountSumsSizes, partials), c.partials_at},
+       {offsetof(device::CountSumsSizes, rows), c.rows_at}});
+}
+
+void LaunchKernel::reserve_chunks(Counted& c) {
+  c.source = form_.anchor || domain_of(c.value) != c.value.shape() ? stored_copy(c) : c.value;
+  // Blocks along the inner axis: as many as are at work at once, unless a thread of theirs had too few rows. Few rows
+  // of few columns are one cluster's, which needs no memory to meet in; many clusters take longer than they save.
+  constexpr int64_t kLines = 32, kBlocksOfMultiprocessor = 4, kBytesOfBlock = 128,  // of a row
+      kLeastRows = 8;                                                               // of a thread
+  const int64_t ranges =
+                    std::max<int64_t>(c.shape[0] * div_up(c.shape[2] * size_of(c.source.dtype()), kBytesOfBlock), 1),
+                most = device_->facts().multiprocessors * kBlocksOfMultiprocessor / ranges,
+                wanted = c.shape[1] / (kLines * kLeastRows);
+  c.in_cluster = has_clusters(*device_) && most >= 2 * kCluster && wanted > 1 && wanted <= 2 * kCluster;
+  c.blocks = c.in_cluster ? kCluster : std::max<int64_t>(std::min(most, wanted), 1);
+  if (c.in_cluster || c.blocks == 1) return;
+  c.partials_at = reserve_scratch(2 * c.shape[0] * c.blocks * c.shape[2] * 4);
+  c.counters_at = reserve_kept(c.shape[0] * c.shape[2] * 4);
+}
+
+// The leaf that holds what is counted: an output, or a copy in the scratch.
+Expr LaunchKernel::stored_copy(const Counted& c) {
+  for (const FormOutput& other : form_.outputs) {
+    if (other.statistic || other.companion || other.value != c.value || other.dtype != c.value.dtype()) continue;
+    const auto pieces = affine_pieces(other.place, form_.domain, 0);
+    if (!pieces || pieces->size() != 1) continue;
+    const AffinePiece& p = pieces->front();
+    if (p.leaf && p.offset == 0 && p.cols.size() == 1 && p.cols[0].step == 1) return reshape(p.leaf, c.shape);
+  }
+  const Expr copy = input(*form_.graph, "copy." + std::to_string(copies_.size()), DType::F32, c.shape);
+  copies_.push_back({c.value, reshape(copy, form_.domain), DType::F32});
+  place_in_scratch(copy);
+  return copy;
+}
+
+void LaunchKernel::make_groups_step(const Counted& c) {
+  const int64_t samples = c.shape[0], inner = c.shape[1], channels = c.shape[2];
+  if (c.shape.numel() == 0) return;
+  Params params;
+  device::GroupsSizes sizes{};
+  params.set_sizes("GroupsSizes", sizes);
+  const MatrixDomain domain{c.source.shape(), c.source.shape().rank() - 1};
+  const ProgramOutput value{c.source, {}, DType::F32};
+  ProgramText program(std::array{value}, domain, params, 8);
+  sizes.samples = checked_int(samples);
+  sizes.inner = checked_int(inner);
+  sizes.channels = checked_int(channels);
+  sizes.in_cluster = c.in_cluster;
+  params.set_sizes("GroupsSizes", sizes);
+  KernelText text;
+  text.name = name_ + " statistics";
+  text.functors = program.functor("Value");
+  text.headers = "#include \"tenon/backend/cuda/device/groups.h\"\n" + program.includes();
+  text.functors += "struct Statistics {\n" + statistics_text("store", c.wanted, params, text.headers) + "};\n";
+  const int64_t cluster = has_clusters(*device_) ? kCluster : 1;
+  text.kernel =
+      "KERNEL(kGroupsThreads, 1, Params, p) { groups<Value, " + std::to_string(cluster) + ", Statistics>(p); }\n";
+  LaunchShape shape;
+  const int64_t width = int64_t{8} * program.run();
+  shape.threads = 256;
+  shape.grid_x = static_cast<unsigned>(c.blocks);
+  shape.grid_y = static_cast<unsigned>((channels + width - 1) / width);
+  shape.grid_z = static_cast<unsigned>(samples);
+  shape.cluster = c.in_cluster ? kCluster : 1;
+  shape.shared_bytes =
+      static_cast<unsigned>(device::groups_shared_bytes(static_cast<int>(width), static_cast<int>(cluster)));
+  add(Step(*device_, text, params, shape), {{offsetof(device::GroupsSizes, arrived), kept(c.counters_at)}},
+      {{offsetof(device::GroupsSizes, partials), c.partials_at}});
+}
+
+// ---- memory -------------------------------------------------------------------------------------------------------
+
+void LaunchKernel::bind(const BufferTable& buffers, std::span<void* const> weights, void* kept) {
+  weights_.assign(weights.begin(), weights.end());
+  kept_ = static_cast<std::byte*>(kept);
+  const auto find = [&](const Expr& value) {
+    for (const Expr& leaf : memory_leaves(value))
+      if (!in_scratch_.contains(leaf.get()) && !in_weights_.contains(leaf.get()) && !leaf.is<nodes::Param>() &&
+          acc_lane(leaf) < 0)
+        buffers_[leaf.get()] = nullptr;
+  };
+  for (const Let& let : form_.lets) find(let.value);
+  for (const Expr& hole : form_.holes) find(hole);
+  for (const FormOutput& o : form_.outputs) {
+    if (!o.companion) find(o.value);
+    find(o.place);
+  }
+  rebind(buffers);
+  make_lets();
+  make_steps();
+  for (const Counted& c : counted_) c.in_core ? make_sums_step(c) : make_groups_step(c);
+  TENON_CHECK(Internal, std::ssize(steps_) == kernels(), name_)
+      << "has " << steps_.size() << " kernels, " << kernels() << " were foreseen";
+}
+
+int LaunchKernel::kernels() const {
+  const std::vector<ProgramOutput> all = lets();
+  int n = own_steps();
+  if (!all.empty() && !lets_stay_in_maps()) n += lets_fit_block(all) ? 1 : static_cast<int>(all.size());
+  for (const Counted& c : counted_) n += c.in_core ? c.sizes.slots > 1 : c.shape.numel() > 0;
+  return n;
+}
+
+void LaunchKernel::rebind(const BufferTable& buffers) {
+  for (auto& [leaf, address] : buffers_) address = buffers(leaf->attrs.text);
+  bound_ = false;
+}
+
+std::vector<ProgramOutput> LaunchKernel::lets() const {
+  std::vector<ProgramOutput> out;
+  for (const Let& let : form_.lets) out.push_back({let.value, let.leaf, let.leaf.dtype()});
+  return out;
+}
+
+// True if a let reads what the launch overwrites: all blocks would have to be done with it before one writes.
+bool LaunchKernel::lets_read_outputs() const {
+  for (const Let& let : form_.lets)
+    for (const Expr& leaf : memory_leaves(let.value))
+      if (std::any_of(form_.outputs.begin(), form_.outputs.end(),
+                      [&](const FormOutput& o) { return o.buffer == leaf->attrs.text; }))
+        return true;
+  return false;
+}
+
+// Lets that only maps read are computed by every block of these; a kernel of one block in front costs more.
+bool LaunchKernel::lets_stay_in_maps() const {
+  const std::vector<ProgramOutput> all = lets();
+  std::vector<ProgramOutput> others = beside_maps();
+  for (const Counted& c : counted_)
+    if (!c.in_core) others.push_back({c.source, {}, DType::F32});
+  int64_t largest = form_.domain.numel();
+  for (const Expr& hole : form_.holes) largest = std::max(largest, hole.shape().numel());
+  return !lets_read_outputs() && lets_read_by(others, all).empty() && lets_fit_map(*device_, all, largest);
+}
+
+void LaunchKernel::make_lets() {
+  const std::vector<ProgramOutput> all = lets();
+  if (all.empty()) return;
+  lets_in_maps_ = lets_stay_in_maps();
+  if (lets_in_maps_) return;
+  if (std::optional<Step> step = lets_step(*device_, name_, all)) return add(std::move(*step));
+  for (const ProgramOutput& o : all)
+    add(plain_step(*device_, name_ + " " + o.place->attrs.text, std::array{o}, domain_of(o.value)));
+}
+
+void LaunchKernel::add_values(const std::string& step_name, std::span<const ProgramOutput> outputs,
+                              const Shape& domain) {
+  const std::vector<ProgramOutput> read = lets_in_maps_ ? lets_read_by(outputs, lets()) : std::vector<ProgramOutput>{};
+  const auto settled = [this](const Expr& leaf) {
+    return in_weights_.contains(leaf.get()) ||
+           (!in_scratch_.contains(leaf.get()) && settled_.contains(leaf->attrs.text));
+  };
+  add(plain_step(*device_, step_name, outputs, domain, read, settled));
+}
+
+void* LaunchKernel::address(const Expr& leaf) const {
+  if (const auto it = in_weights_.find(leaf.get()); it != in_weights_.end()) return weights_[it->second];
+  if (const auto it = in_scratch_.find(leaf.get()); it != in_scratch_.end()) return scratch_ + it->second;
+  const auto it = buffers_.find(leaf.get());
+  TENON_CHECK(Internal, it != buffers_.end(), name_) << "no memory for '" << leaf->attrs.text << "'";
+  TENON_CHECK(Usage, reinterpret_cast<uintptr_t>(it->second) % kLeafAlignment == 0, leaf->attrs.text)
+      << "buffers on the device must be " << kLeafAlignment << "-byte aligned";
+  return it->second;
+}
+
+// ---- run ----------------------------------------------------------------------------------------------------------
+
+void LaunchKernel::add(Step step, const std::vector<SizesPointer>& kept,
+                       std::vector<std::pair<size_t, int64_t>> scratch) {
+  for (const SizesPointer& p : kept) step.set(p);
+  if (!steps_.empty() && steps_.back().zero) step.wait_whole();
+  steps_.push_back({std::move(step), {}, std::move(scratch)});
+}
+
+void LaunchKernel::add_zero(const Expr& leaf) { steps_.push_back({std::nullopt, leaf, {}}); }
+
+void LaunchKernel::run(Stream& stream, void* scratch) {
+  if (!bound_ || scratch_ != scratch) {
+    bound_ = true;
+    scratch_ = static_cast<std::byte*>(scratch);
+    for (Action& a : steps_) {
+      if (!a.step) continue;
+      a.step->bind([this](const Expr& leaf) { return address(leaf); });
+      for (const auto& [at, offset] : a.scratch_pointers) a.step->set({at, scratch_ + offset});
+    }
+  }
+  for (Action& a : steps_) {
+    if (a.step)
+      a.step->launch(stream);
+    else
+      device_->fill_zero(stream, address(a.zero), leaf_bytes(a.zero));
+  }
+}
+
+std::string LaunchKernel::describe() const {
+  std::string out;
+  for (const Action& a : steps_)
+    if (a.step) out += (out.empty() ? "" : "; ") + a.step->name();
+  return out;
+}
+
+}  // namespace tenon::cuda

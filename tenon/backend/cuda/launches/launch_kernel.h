@@ -1,0 +1,132 @@
+// What all launches of the CUDA backend share: leaves bound to memory, lets, statistics, and a list of steps. A
+// skeleton's kernel decides in its constructor what it needs and asks for its weights (so that all sizes are known
+// before anything is allocated), makes its steps when it is bound, and runs them in order.
+#pragma once
+#include <map>
+#include <optional>
+#include <set>
+
+#include "tenon/backend/backend.h"
+#include "tenon/backend/bodies.h"
+#include "tenon/backend/cuda/codegen/statistics_text.h"
+#include "tenon/backend/cuda/launches/device_weights.h"
+#include "tenon/backend/cuda/launches/step.h"
+#include "tenon/backend/cuda/products/core_counts.h"
+#include "tenon/kernels/form.h"
+
+namespace tenon::cuda {
+
+class LaunchKernel : public Kernel {
+ public:
+  LaunchMemory memory() const final { return {kept_bytes_, scratch_bytes_}; }
+  std::span<const WeightRequest> weights() const final { return requests_; }
+  /// Finds buffers, starts to compile.
+  void bind(const BufferTable& buffers, std::span<void* const> weights, void* kept) final;
+  void run(Stream& stream, void* scratch) final;
+  void rebind(const BufferTable& buffers) final;
+  int kernels() const final;
+  std::string describe() const override;
+
+ protected:
+  LaunchKernel(std::shared_ptr<Device> device, const Launch& launch, Form form);
+
+  /// Bytes at an offset of the scratch (of the memory that the kernel keeps), a multiple of 256.
+  int64_t reserve_scratch(int64_t bytes);
+  int64_t reserve_kept(int64_t bytes);
+  /// Gives `leaf` memory in the scratch.
+  void place_in_scratch(const Expr& leaf);
+  /// Asks for the weights that `value` reads, as they are.
+  void ask_weights(const Expr& value);
+  /// Asks for memory for `leaf` that the pieces, which read weights alone, are computed into.
+  void ask_packed(const Expr& leaf, const std::vector<PackedPiece>& pieces);
+  /// True if all that `value` reads is weights.
+  bool stays(const Expr& value) const;
+  /// The last call of a constructor. `core`: tiles of the launch's core for a value seen as [samples, inner, channels].
+  void reserve_statistics(const std::function<CountTiles(const Shape& seen)>& core = {});
+
+  /// Adds the launch's own steps, between the lets and the statistics.
+  virtual void make_steps() = 0;
+  /// How many these are.
+  virtual int own_steps() const = 0;
+  /// The results of steps of other kinds than map: those that read lets need them in memory.
+  virtual std::vector<ProgramOutput> beside_maps() const = 0;
+  /// Adds a step that computes `outputs` over `domain`, and the lets they read if nobody else has.
+  void add_values(const std::string& step_name, std::span<const ProgramOutput> outputs, const Shape& domain);
+  void add(Step step) { add(std::move(step), {}, {}); }
+  /// A step whose sizes point into memory that the kernel keeps or into the scratch.
+  void add(Step step, const std::vector<SizesPointer>& kept, std::vector<std::pair<size_t, int64_t>> scratch);
+  /// Zeroes the leaf's memory in the scratch.
+  void add_zero(const Expr& leaf);
+  void* kept(int64_t offset) const { return kept_ + offset; }
+
+  /// What the launch writes but for its statistics.
+  std::vector<ProgramOutput> results() const;
+
+  /// A value whose moments are counted, and what is wanted of them.
+  struct Counted {
+    Expr value;
+    std::vector<Statistic> wanted;
+    Shape shape;                         ///< [samples, inner, channels]
+    bool in_core = false, whole = true;  ///< CountTiles
+    device::CountSizes sizes;            ///< of a count in the core
+    int tile_rows = 0;                   ///< of its tiles, where they straddle samples
+    int64_t partials_at = 0, rows_at = 0, counters_at = 0;
+    Expr source;              ///< else: the leaf or value that a step of its own reads, in chunks of the inner axis
+    int64_t blocks = 1;       ///< of that step, along the inner axis
+    bool in_cluster = false;  ///< together
+  };
+  /// While a core is measured: what it would count goes uncounted.
+  void count_in_core(bool does) { counts_in_core_ = does; }
+  /// What the core's epilogue counts, or null.
+  const Counted* counted_in_core() const;
+  Device& device() const { return *device_; }
+  const std::string& name() const { return name_; }
+
+  Form form_;
+
+ private:
+  struct Action {
+    std::optional<Step> step;
+    Expr zero;  // or: the leaf to fill with zeros
+    std::vector<std::pair<size_t, int64_t>> scratch_pointers;
+  };
+  std::vector<ProgramOutput> lets() const;
+  bool lets_read_outputs() const;
+  bool lets_stay_in_maps() const;
+  void make_lets();
+  bool core_can_count(const Counted& counted) const;
+  void reserve_in_core(Counted& counted, const CountTiles& tiles);
+  void reserve_chunks(Counted& counted);
+  Expr stored_copy(const Counted& counted);
+  void make_groups_step(const Counted& counted);
+  void make_sums_step(const Counted& counted);
+  void ask(const Expr& leaf, WeightRequest request);
+  void* address(const Expr& leaf) const;
+
+  std::shared_ptr<Device> device_;
+  std::string name_;
+  std::set<std::string> settled_;  // buffers: Launch::settled
+  int64_t scratch_bytes_ = 0, kept_bytes_ = 0;
+  std::map<const Node*, int64_t> in_scratch_;
+  std::map<const Node*, size_t> in_weights_;  // the number of what was asked for
+  std::vector<WeightRequest> requests_;
+  std::vector<ProgramOutput> copies_;  // of values that are counted but not stored
+  std::vector<Counted> counted_;
+  std::vector<Action> steps_;
+  std::map<const Node*, void*> buffers_;
+  std::vector<void*> weights_;
+  std::byte* kept_ = nullptr;
+  std::byte* scratch_ = nullptr;
+  bool lets_in_maps_ = false, counts_in_core_ = true;
+  bool bound_ = false;  // the steps know their addresses, with this scratch
+};
+
+using LaunchBodies = Bodies<LaunchKernel, std::shared_ptr<Device>>;
+using RegisterBody = LaunchBodies::Register;
+
+/// Makes the kernel of a launch that has its form, unbound.
+inline std::unique_ptr<LaunchKernel> make_kernel(std::shared_ptr<Device> device, const Launch& launch) {
+  return LaunchBodies::make(std::move(device), launch);
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,103 @@
+#include "tenon/backend/cuda/launches/operands.h"
+
+#include <algorithm>
+#include <array>
+
+#include "tenon/backend/cuda/attention/attention_launch.h"
+#include "tenon/backend/cuda/codegen/program_text.h"
+#include "tenon/backend/cuda/products/tile_choice.h"
+#include "tenon/expr/ops.h"
+#include "tenon/expr/precision.h"
+#include "tenon/kernels/affine.h"
+#include "tenon/kernels/arithmetic.h"
+
+namespace tenon::cuda {
+namespace {
+
+bool takes_e4m3(const Form& form, const DeviceFacts& facts) {
+  const auto whole = [](const Expr& h) { return h.dtype() == DType::E4M3 && h.shape().numel() > 0; };
+  if (!form.anchor.is<nodes::Linear>() || !std::all_of(form.holes.begin(), form.holes.end(), whole)) return false;
+  if (facts.arch != "sm_90a") return true;
+  const Expr& b = form.holes[1];
+  const int64_t columns = b.shape()[-2], lanes = lanes_apart(form) ? 1 : form.lanes;
+  const bool in_runs = b.shape().rank() == 2 && of_weights_only(b) && (lanes == 1 || columns % (32 * lanes) == 0);
+  return core_allowed(Core::Wgmma) && (in_runs || columns % (8 * lanes) == 0);
+}
+
+// Heads of other sizes are multiplied in f32, which holds all values; the running maximum needs a positive scale.
+bool takes_heads(const Form& form, const DeviceFacts& facts) {
+  const int depth = checked_int(form.holes[0].shape()[3]);
+  return depth % 8 == 0 && pick_attention_tile(depth, facts.shared_bytes).depth > 0 && form.anchor->attrs.nums[0] > 0;
+}
+
+DType core_for(DType arithmetic, const Form& form, const DeviceFacts& facts) {
+  if (form.anchor.is<nodes::Attention>() && !takes_heads(form, facts)) return DType::F32;
+  return arithmetic == DType::E4M3 && !takes_e4m3(form, facts) ? DType::F16 : arithmetic;
+}
+
+bool rows_in_memory(const Expr& hole, DType t) {
+  if (!is_view_chain(hole) || hole.dtype() != t || hole.shape().rank() == 0 || hole.shape().numel() == 0) return false;
+  Params unused;
+  const AccessText access("x", hole, {hole.shape(), hole.shape().rank() - 1}, false, unused);
+  return access.allows(run_of(t)) && access.contiguous(run_of(t)) && hole.shape()[-1] % run_of(t) == 0;
+}
+
+// True if a tensor of the hole's shape and type is read in place: filters that change are put in another order.
+bool would_be_read(const Form& form, size_t hole, DType unit) {
+  const Expr& h = form.holes[hole];
+  return h.dtype() == unit && h.shape().numel() > 0 && h.shape()[-1] % run_of(unit) == 0 &&
+         !(form.anchor.is<nodes::Conv2d>() && hole == 1);
+}
+
+}  // namespace
+
+DType unit_of(const Launch& launch, const Form& form, const DeviceFacts& facts) {
+  static constexpr std::array kMultiplied = {DType::F32, DType::BF16, DType::F16, DType::E4M3};
+  const size_t types = form.anchor.is<nodes::Attention>() ? 3 : kMultiplied.size();
+  return core_for(obeyed_arithmetic(launch, std::span(kMultiplied).first(types)), form, facts);
+}
+
+std::set<int> lanes_of(const Expr& value) {
+  std::set<int> out;
+  for (const Expr& e : topological(std::array{value}))
+    if (acc_lane(e) >= 0) out.insert(acc_lane(e));
+  return out;
+}
+
+bool lanes_apart(const Form& form) {
+  return form.lanes > 1 && std::all_of(form.outputs.begin(), form.outputs.end(),
+                                       [&](const FormOutput& o) { return lanes_of(o.value).size() == 1; });
+}
+
+int run_of(DType t) { return static_cast<int>(16 / size_of(t)); }
+
+bool read_in_place(const Expr& hole, DType unit, const DeviceFacts& facts) {
+  // e4m3 has one core on sm_90a, which takes boxes.
+  const bool needs_boxes = unit == DType::E4M3 && facts.arch == "sm_90a";
+  return rows_in_memory(hole, unit) && (!needs_boxes || rows_in_boxes(hole, unit));
+}
+
+bool rows_in_boxes(const Expr& operand, DType unit) {
+  const int64_t size = size_of(unit), step = 128 / size;
+  const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
+  if (!pieces) return false;
+  for (const AffinePiece& p : *pieces) {
+    const bool whole = p.row_begin == 0 && p.row_end == operand.shape().rows() && p.col_begin % step == 0;
+    const bool strided = p.leaf && p.rows.size() == 1 && p.cols.size() == 1 && p.cols[0].step == 1;
+    if (!whole || !strided || p.rows[0].step < 0 || p.rows[0].step * size % 16 || p.offset * size % 16) return false;
+  }
+  return true;
+}
+
+Target target_of(std::shared_ptr<Device> device) {
+  constexpr int64_t kLaunchBytes = int64_t{2} << 20;  // what an H200 moves while a launch of a recorded graph begins
+  const auto reads = [device = std::move(device)](const Form& form, size_t hole) {
+    const std::optional<DType> arithmetic = arithmetic_of(form.anchor);
+    if (!arithmetic) return true;  // its kernel refuses that
+    const DType unit = core_for(*arithmetic, form, device->facts());
+    return !would_be_read(form, hole, unit) || read_in_place(form.holes[hole], unit, device->facts());
+  };
+  return {.reads = reads, .launch_bytes = kLaunchBytes};
+}
+
+}  // namespace tenon::cuda

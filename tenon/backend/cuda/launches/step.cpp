@@ -1,0 +1,261 @@
+#include "tenon/backend/cuda/launches/step.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "tenon/backend/cuda/codegen/lets_text.h"
+#include "tenon/backend/cuda/device/sizes.h"
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/form.h"
+#include "tenon/kernels/view_facts.h"
+
+namespace tenon::cuda {
+namespace {
+
+constexpr int kWarpRowThreads = 128;
+constexpr int kLetsThreads = 1024;
+constexpr int kMapThreads = 256, kMapLetsThreads = 512;  // lets are computed by every block: fewer blocks
+
+// Who holds a row: some lanes of a warp, or a block of whole warps.
+struct RowTeam {
+  int threads = 32, fragments = 1;
+  bool block() const { return threads > 32; }
+};
+
+// The threads that leave the fewest places for fragments empty; lanes of a warp where they can hold a row. `held`:
+// registers of a fragment that live from one reduction to the next.
+RowTeam row_team(int64_t cols, int run, int held) {
+  constexpr int64_t kMostFragments = 6, kLanesRegisters = 60, kRegisters = 48;
+  constexpr int kMostThreads = 1024,
+                kMostLongFragments = 16;  // of long rows, even if a thread then keeps some in memory
+  const int64_t fragments = div_up(cols, run);
+  RowTeam best{32, 0};
+  for (int lanes : {8, 16, 32}) {
+    const int64_t each = div_up(fragments, lanes);
+    if (each > kMostFragments || (each > 1 && each * held > kLanesRegisters)) continue;
+    if (best.fragments == 0 || lanes * each <= int64_t{best.threads} * best.fragments)
+      best = {lanes, static_cast<int>(each)};
+  }
+  if (best.fragments) return best;
+  for (int each : {4, 5, 3, 6, 2, 7, 1, 8}) {
+    const int64_t threads = div_up(fragments, int64_t{32} * each) * 32;
+    if (threads > kMostThreads || (each > 1 && each * held > kRegisters && threads * 2 <= kMostThreads)) continue;
+    if (best.fragments == 0 || threads * each < int64_t{best.threads} * best.fragments)
+      best = {static_cast<int>(threads), each};
+  }
+  if (best.fragments) return best;
+  for (int each = 9; each <= kMostLongFragments; ++each)
+    if (int64_t{kMostThreads} * each >= fragments) return {kMostThreads, each};
+  throw Error(ErrorKind::Usage, "rows",
+              "a row of " + std::to_string(cols) + " elements does not fit a block's registers");
+}
+
+}  // namespace
+
+Step::Step(Device& device, const KernelText& text, const Params& params, const LaunchShape& shape)
+    : name_(text.name),
+      params_(params.bytes()),
+      pointers_(params.pointers()),
+      maps_(params.maps()),
+      sizes_at_(params.sizes_at()),
+      device_(&device),
+      shape_(shape) {
+  shape_.overlaps = true;  // every kernel waits for its predecessor itself
+  KernelSource source;
+  source.name = text.name;
+  source.text = "#define TENON_DEVICE\n" + text.headers + "\nnamespace tenon::device {\n" + params.declaration() +
+                text.functors + "}  // namespace tenon::device\nusing namespace tenon::device;\n" + text.kernel;
+  function_ = device.load(source);
+}
+
+Step::Step(Device& device, std::string name, std::shared_ptr<LibraryCall> call,
+           const std::vector<LibraryOperand>& operands)
+    : name_(std::move(name)), call_(std::move(call)), params_((1 + operands.size()) * sizeof(void*)), device_(&device) {
+  for (const LibraryOperand& o : operands) {
+    pointers_.push_back({(1 + pointers_.size()) * sizeof(void*), o.leaf});
+    offsets_.push_back(o.offset_bytes);
+  }
+}
+
+void Step::bind(const Resolve& resolve) {
+  for (size_t i = 0; i < pointers_.size(); ++i) {
+    std::byte* address = static_cast<std::byte*>(resolve(pointers_[i].leaf)) + (call_ ? offsets_[i] : 0);
+    std::memcpy(params_.data() + pointers_[i].at, &address, sizeof(address));
+  }
+  for (const Params::Map& m : maps_) {
+    const TensorMap map = device_->encode(m.box(resolve(m.leaf)));
+    std::memcpy(params_.data() + m.at, &map, sizeof(map));
+  }
+}
+
+void Step::set(const SizesPointer& pointer) {
+  std::memcpy(params_.data() + sizes_at_ + pointer.at, &pointer.address, sizeof(pointer.address));
+}
+
+void Step::launch(Stream& stream) {
+  if (!call_) return function_->launch(stream, shape_, params_);
+  std::vector<void*> addresses(1 + pointers_.size());
+  std::memcpy(addresses.data(), params_.data(), params_.size());
+  device_->call(stream, name_, [call = call_, addresses](void* native) {
+    call->launch(native, std::span<void* const>(addresses).subspan(1), addresses.front());
+  });
+}
+
+int64_t leaf_bytes(const Expr& leaf) { return leaf.shape().numel() * size_of(leaf.dtype()); }
+
+bool lets_fit_block(std::span<const ProgramOutput> outputs) {
+  Params unused;
+  constants_text(outputs, unused, kLetsThreads);
+  return lets_text(outputs, unused, kLetsThreads).has_value();
+}
+
+std::optional<Step> lets_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs) {
+  Params params;
+  const std::string constants = constants_text(outputs, params, kLetsThreads);
+  const std::optional<LetsText> lets = lets_text(outputs, params, kLetsThreads);
+  if (!lets) return std::nullopt;
+  KernelText text;
+  text.name = name + " lets";
+  text.headers = "#include \"tenon/backend/cuda/device/lets.h\"\n" + lets->includes;
+  text.functors = constants + lets->functors;
+  text.kernel = "KERNEL(kLetsThreads, 1, Params, p) {\n  begin_plain<" +
+                std::string(constants.empty() ? "NoConstants" : "Constants") +
+                ">(p);\n  Lets::run(p, Lets::first(p));\n}\n";
+  LaunchShape shape;
+  shape.threads = kLetsThreads;
+  shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
+  return Step(device, text, params, shape);
+}
+
+namespace {
+
+Step rows_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
+               const MatrixDomain& matrix) {
+  Params params;
+  params.set_sizes("RowsSizes", device::RowsSizes{checked_int(matrix.rows()), checked_int(matrix.cols())});
+  // What a fragment holds does not depend on the team.
+  Params unused;
+  constants_text(outputs, unused, kWarpRowThreads);
+  const ProgramText trial(outputs, matrix, unused, 8);
+  const RowTeam team = row_team(matrix.cols(), trial.run(), trial.held());
+  LaunchShape shape;
+  shape.threads = static_cast<unsigned>(team.block() ? team.threads : kWarpRowThreads);
+  if (team.block()) params.reserve_shared(shape.threads / 32 * 8);  // for BlockTeam
+  KernelText text;
+  text.name = name;
+  text.functors = constants_text(outputs, params, static_cast<int>(shape.threads));
+  const std::string r = std::to_string(team.fragments), t = std::to_string(team.threads);
+  const std::string program_types = std::string("<Program, ") + (text.functors.empty() ? "NoConstants" : "Constants");
+  ProgramText program(outputs, matrix, params, 8);
+  text.functors += program.functor("Program");
+  text.headers = "#include \"tenon/backend/cuda/device/rows.h\"\n" + program.includes();
+  shape.grid_x =
+      static_cast<unsigned>(team.block() ? matrix.rows() : div_up(matrix.rows(), kWarpRowThreads / team.threads));
+  shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
+  text.kernel = (team.block() ? "KERNEL(" + t + ", 1, Params, p) { rows_by_block" + program_types
+                              : "KERNEL(kWarpRowThreads, 1, Params, p) { rows_by_lanes" + program_types) +
+                ", " + r + ", " + t + ">(p); }\n";
+  return Step(device, text, params, shape);
+}
+
+// Loads that wait for an index: threads have a second one on the way. Others are faster with more threads instead.
+bool gathers(std::span<const ProgramOutput> outputs) {
+  std::vector<Expr> values;
+  for (const ProgramOutput& o : outputs) values.push_back(o.value);
+  const std::vector<Expr> all = topological(values);
+  return std::any_of(all.begin(), all.end(),
+                     [](const Expr& e) { return e->family() == Family::View && view_facts(e).looks_up; });
+}
+
+// True if all that the values read but for lets is settled: loads in front of a kernel's wait read nothing else.
+bool all_settled(std::span<const ProgramOutput> outputs, const Params& params, const SettledLeaf& settled) {
+  std::vector<Expr> values;
+  for (const ProgramOutput& o : outputs) values.push_back(o.value);
+  const std::vector<Expr> all = topological(values);
+  return settled && std::all_of(all.begin(), all.end(),
+                                [&](const Expr& e) { return !is_memory_leaf(e) || params.in_shared(e) || settled(e); });
+}
+
+// Threads that hold whole rows of fragments. Blocks that stay, because each computes lets, all walk as many rows;
+// others come and go, and none has to wait for the slowest.
+struct MapGrid {
+  int64_t blocks, lines;
+  MapGrid(const DeviceFacts& facts, int64_t rows, int64_t width, int threads, int at_once, bool stay) {
+    constexpr int64_t kThreadsOfStaying = 1024, kThreads = 2048;  // of a multiprocessor
+    const int64_t most = std::max<int64_t>(
+        facts.multiprocessors * (stay ? kThreadsOfStaying : kThreads) / std::max<int64_t>(width, 1), 1);
+    const int64_t turns = stay ? div_up(rows, most * at_once) : 1;
+    lines = std::min(std::max(div_up(rows, turns * at_once), std::min(most, div_up(rows, turns))), rows);
+    blocks = std::max<int64_t>(div_up(lines * width, threads), 1);
+  }
+};
+
+}  // namespace
+
+static Step map_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
+                     const MatrixDomain& matrix, std::span<const ProgramOutput> lets, const SettledLeaf& settled) {
+  Params params;
+  params.set_sizes("MapSizes", device::MapSizes{});
+  KernelText text;
+  LaunchShape shape;
+  shape.threads = lets.empty() ? kMapThreads : kMapLetsThreads;
+  text.headers = "#include \"tenon/backend/cuda/device/map.h\"\n";
+  if (!lets.empty()) text.functors = constants_text(lets, params, static_cast<int>(shape.threads));
+  const std::string constants = text.functors.empty() ? "NoConstants" : "Constants";
+  for (const ProgramOutput& let : lets) params.keep_shared(let.place);
+  shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
+  const std::string threads = std::to_string(shape.threads);
+  device::MapSizes sizes{};
+  if (!lets.empty()) {
+    const std::optional<LetsText> first = lets_text(lets, params, static_cast<int>(shape.threads));
+    TENON_CHECK(Internal, first.has_value(), name) << "its lets do not fit a block";
+    text.headers += "#include \"tenon/backend/cuda/device/lets.h\"\n" + first->includes;
+    text.functors += first->functors;
+    sizes.settled_lets = all_settled(first->loaded_first, params, settled);
+  }
+  ProgramText program(outputs, matrix, params, 8);
+  const int64_t width = matrix.cols() / program.run();
+  text.name = name;
+  if (!lets.empty()) program.load_early();
+  text.functors += program.functor("Program");
+  sizes.settled = program.loads_early() && all_settled(outputs, params, settled);
+  const int at_once = lets.empty() && !gathers(outputs) ? 1 : program.at_once();
+  const MapGrid grid(device.facts(), matrix.rows(), width, static_cast<int>(shape.threads), at_once, !lets.empty());
+  shape.grid_x = static_cast<unsigned>(grid.blocks);
+  sizes.rows = checked_int(matrix.rows());
+  sizes.lines = checked_int(grid.lines);
+  sizes.row_fragments = divisor_of(width);
+  params.set_sizes("MapSizes", sizes);
+  text.headers += program.includes();
+  text.kernel = "KERNEL(" + threads + ", " + (lets.empty() ? "1" : "2") + ", Params, p) { map<Program, " + constants +
+                ", " + (lets.empty() ? "NoLets" : "Lets") + ", " + threads + ", " + std::to_string(at_once) +
+                ">(p); }\n";
+  return Step(device, text, params, shape);
+}
+
+bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int64_t elements_of_map) {
+  constexpr int64_t kMostElements = 32768;  // of all lets: every block computes them
+  int64_t bytes = 32768, elements = 0;      // weights lie in shared memory too
+  for (const ProgramOutput& let : lets) {
+    bytes += leaf_bytes(let.place) + kLeafAlignment;
+    elements += domain_of(let.value).numel();
+  }
+  if (elements > std::min(kMostElements, elements_of_map / 8) || bytes > device.facts().shared_bytes / 2) return false;
+  Params unused;
+  return lets_text(lets, unused, kMapLetsThreads).has_value();
+}
+
+Step plain_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs, const Shape& domain,
+                std::span<const ProgramOutput> lets, const SettledLeaf& settled) {
+  const bool joins = std::all_of(outputs.begin(), outputs.end(), [&](const ProgramOutput& o) {
+    return o.value.shape() == domain && domain_of(o.value) == domain;
+  });
+  const bool reduces =
+      std::any_of(outputs.begin(), outputs.end(), [](const ProgramOutput& o) { return reduces_rows(o.value); });
+  const MatrixDomain matrix = matrix_domain(domain, joins && !reduces);
+  return reduces ? rows_step(device, name, outputs, matrix) : map_step(device, name, outputs, matrix, lets, settled);
+}
+
+}  // namespace tenon::cuda

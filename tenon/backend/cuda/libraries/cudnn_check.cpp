@@ -1,0 +1,62 @@
+#include "tenon/backend/cuda/libraries/cudnn_check.h"
+
+#include <dlfcn.h>
+
+#include <chrono>
+
+#include "tenon/backend/cuda/libraries/cudnn.h"
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+
+namespace tenon::cuda {
+namespace fs = std::filesystem;
+namespace {
+
+// cuDNN compiles no engine where it does not find libcuda.so.1. On a machine without a driver a toolkit's stub of it
+// will do, which has that name too.
+bool has_driver(const SearchSettings& settings) {
+  constexpr const char* kName = "libcuda.so.1";
+  if (dlopen(kName, RTLD_NOW | RTLD_LOCAL)) return true;
+  for (const fs::path& folder : library_folders(settings))
+    if (!folder.empty() && dlopen((folder / "stubs/libcuda.so").c_str(), RTLD_NOW | RTLD_LOCAL) &&
+        dlopen(kName, RTLD_NOW | RTLD_LOCAL))
+      return true;
+  return false;
+}
+
+}  // namespace
+
+CudnnCheck::CudnnCheck(const SearchSettings& settings, const DeviceFacts& facts)
+    : api_(std::make_shared<CudnnApi>(settings)),
+      planner_(api_, facts),
+      name_(cudnn_name(*api_)),
+      compiles_(has_driver(settings)) {
+  if (!compiles_)
+    spdlog::warn("neither a driver nor a toolkit's stubs/libcuda.so: cuDNN's plans for attention are not checked");
+}
+
+void CudnnCheck::plan(const DnnProblem& problem) {
+  if (std::holds_alternative<DnnAttention>(problem) && !compiles_) return;
+  const std::string text = describe(problem);
+  if (!seen_.insert(text).second) return;
+  const auto begin = std::chrono::steady_clock::now();
+  CudnnVerdict& verdict = verdicts_.emplace_back();
+  verdict.problem = text;
+  verdict.why_not = "no engine that gives the same bits at every run";
+  try {
+    for (CudnnConfig& config : planner_.configs(problem)) {
+      if (!verdict.engine.empty()) break;
+      try {
+        verdict.engine = CudnnPlan(std::move(config)).engine();
+      } catch (const Error& e) {
+        verdict.why_not = e.what();
+      }
+    }
+  } catch (const Error& e) {
+    verdict.why_not = e.what();
+  }
+  if (!verdict.engine.empty()) verdict.why_not.clear();
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace tenon::cuda

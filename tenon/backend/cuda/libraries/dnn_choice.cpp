@@ -1,0 +1,32 @@
+#include "tenon/backend/cuda/libraries/dnn_choice.h"
+
+#include "tenon/backend/cuda/products/tile_choice.h"
+#include "tenon/backend/cuda/products/tile_table.h"
+
+namespace tenon::cuda {
+
+std::optional<DnnPlan> choose_dnn(Device& device, const std::string& key, const DnnProblem& problem) {
+  device.announce(problem);
+  if (!core_allowed(Core::Cudnn)) return std::nullopt;
+  const std::optional<std::string> line = TileTable::of(device.facts()).find(key);
+  const bool asked = library_asked(Core::Cudnn), measured = line && line->starts_with("cudnn ");
+  DnnLibrary* const library = asked || measured ? device.dnn_library() : nullptr;
+  if (!library) return std::nullopt;
+  const std::string by_it = library->name() + " ";
+  if (measured && line->starts_with(by_it)) {
+    const std::string engine = line->substr(by_it.size());
+    if (std::shared_ptr<LibraryCall> call = library->plan(problem, engine)) return DnnPlan{engine, false, call};
+  }
+  if (!asked) return std::nullopt;
+  std::vector<DnnPlan> plans = library->likeliest(problem, 1);
+  return plans.empty() ? std::nullopt : std::optional(std::move(plans.front()));
+}
+
+TunedStep dnn_step(Device& device, const std::string& name, const DnnPlan& plan,
+                   const std::vector<LibraryOperand>& operands) {
+  CoreLaunch launch;
+  launch.workspace_bytes = plan.call->workspace_bytes();
+  return {Step(device, name + " " + device.dnn_library()->name() + " " + plan.engine, plan.call, operands), launch};
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,104 @@
+#include "tenon/backend/cuda/products/tile_table.h"
+
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "tenon/core/atomic_file.h"
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/core/options.h"
+
+namespace tenon::cuda {
+namespace fs = std::filesystem;
+namespace {
+
+std::string file_name(const DeviceFacts& facts) {
+  std::string name = facts.arch + "-" + facts.name + ".txt";
+  for (char& c : name)
+    if (c == ' ' || c == '/') c = '-';
+  return name;
+}
+
+std::string trimmed(std::string_view s) {
+  const size_t first = s.find_first_not_of(" \t\r"), last = s.find_last_not_of(" \t\r");
+  return first == std::string_view::npos ? std::string() : std::string(s.substr(first, last - first + 1));
+}
+
+// The file's text, nothing where there is none.
+std::string table_text(const fs::path& file) {
+  std::ifstream in(file);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+TileTable& TileTable::of(const DeviceFacts& facts) {
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<TileTable>> tables;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<TileTable>& table = tables[file_name(facts)];
+  if (!table)
+    table = std::make_unique<TileTable>(measured_tiles(facts.arch), cache_folder() / "tiles" / file_name(facts));
+  return *table;
+}
+
+TileTable::TileTable(std::string_view shipped, fs::path file) : file_(std::move(file)) {
+  read(shipped, shipped_);
+  read(table_text(file_), here_);
+}
+
+// Lines that are none are passed by: the worst that a bad file does is to leave the estimate.
+void TileTable::read(std::string_view text, std::map<std::string, Entry>& into) {
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+    const size_t comment = line.find('#'), equals = line.find('=');
+    if (equals == std::string_view::npos || (comment != std::string_view::npos && comment < equals)) continue;
+    const size_t choice_end = comment == std::string_view::npos ? line.size() : comment;
+    into[trimmed(line.substr(0, equals))] = {
+        trimmed(line.substr(equals + 1, choice_end - equals - 1)),
+        comment == std::string_view::npos ? "" : trimmed(line.substr(comment + 1))};
+  }
+}
+
+std::optional<std::string> TileTable::find(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto* entries : {&here_, &shipped_})
+    if (const auto it = entries->find(key); it != entries->end()) return it->second.choice;
+  return std::nullopt;
+}
+
+bool TileTable::measured_here(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  return here_.contains(key);
+}
+
+void TileTable::add(const std::string& key, const std::string& choice, double microseconds, const std::string& note) {
+  const std::lock_guard lock(mutex_);
+  std::ostringstream comment;
+  comment.precision(2);
+  comment << std::fixed << microseconds << " us" << (note.empty() ? "" : ", ") << note;
+  std::map<std::string, Entry> others;  // what other processes have measured since
+  read(table_text(file_), others);
+  here_.merge(others);
+  here_[key] = {choice, comment.str()};
+  std::ostringstream text;
+  for (const auto& [name, entry] : here_) text << name << " = " << entry.choice << "  # " << entry.comment << '\n';
+  std::error_code error;
+  fs::create_directories(file_.parent_path(), error);
+  std::string failed = error ? file_.string() + ": " + error.message() : "";
+  try {
+    const std::string bytes = text.str();
+    if (!error) write_file(file_, std::as_bytes(std::span(bytes)), Overwrite::Yes);
+  } catch (const Error& e) {
+    failed = e.what();
+  }
+  if (!failed.empty() && !warned_) spdlog::warn("{}; what was measured is not kept", failed);
+  warned_ |= !failed.empty();
+}
+
+}  // namespace tenon::cuda

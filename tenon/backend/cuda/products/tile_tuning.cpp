@@ -1,0 +1,241 @@
+#include "tenon/backend/cuda/products/tile_tuning.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <random>
+
+#include "tenon/backend/cuda/libraries/dnn_choice.h"
+#include "tenon/backend/cuda/products/tile_table.h"
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/core/options.h"
+
+namespace tenon::cuda {
+namespace {
+
+constexpr size_t kMostChoices = 40;
+constexpr int kLaunches = 24, kReplays = 5;
+constexpr double kNever = 1e30, kLongMicroseconds = 200, kNearlyAsFast = 1.15;
+constexpr double kWarmMicroseconds = 1e5, kOnEndMicroseconds = 1e5;
+// A library's kernels overlap neither neighbour: 38 us gained singly in a UNet step of 42 such calls were 10 us of it.
+constexpr double kCallMicroseconds = 1;
+constexpr int64_t kCopiesBytes = 200 << 20;  // several times the second-level cache
+
+// Memory for every leaf of the product, with small random numbers where elements have 16 or 8 bits.
+class TuningMemory {
+ public:
+  TuningMemory(Device& device, std::vector<Expr> constants)
+      : device_(device), stream_(device.make_stream()), constants_(std::move(constants)) {
+    std::mt19937 random(1);
+    std::uniform_int_distribution<int> mantissa(0, 0x7ff);
+    for (uint16_t& x : noise_) x = static_cast<uint16_t>(0x2c00 | (random() & 1) << 15 | mantissa(random));
+    for (uint16_t& x : small_noise_) x = static_cast<uint16_t>(0x2020 | (random() & 0x9f9f));
+  }
+  /// That it is filled on: what uses it goes there too.
+  Stream& stream() { return *stream_; }
+  void* of(const Expr& leaf, int launch) {
+    std::vector<std::shared_ptr<void>>& copies = memory_[leaf.get()];
+    const int64_t bytes = std::max<int64_t>(leaf_bytes(leaf), 1);
+    const bool constant = std::find(constants_.begin(), constants_.end(), leaf) != constants_.end();
+    const int64_t count = constant ? std::clamp<int64_t>(kCopiesBytes / bytes, 1, kLaunches) : 1;
+    while (static_cast<int64_t>(copies.size()) < count) {
+      copies.push_back(device_.allocate(bytes));
+      const std::vector<uint16_t>& noise = leaf.dtype() == DType::E4M3 ? small_noise_ : noise_;
+      const int64_t piece = static_cast<int64_t>(noise.size() * sizeof(noise[0]));
+      if (size_of(leaf.dtype()) == 2 || leaf.dtype() == DType::E4M3)
+        for (int64_t at = 0; at < bytes; at += piece)
+          device_.copy_in(*stream_, static_cast<std::byte*>(copies.back().get()) + at, noise.data(),
+                          std::min(piece, bytes - at));
+    }
+    return copies[static_cast<size_t>(launch) % copies.size()].get();
+  }
+
+ private:
+  Device& device_;
+  std::shared_ptr<Stream> stream_;
+  std::vector<Expr> constants_;
+  std::vector<uint16_t> noise_ = std::vector<uint16_t>(1 << 21);
+  std::vector<uint16_t> small_noise_ = std::vector<uint16_t>(1 << 21);  ///< of two e4m3 each, 2^-3 to 2 in size
+  std::map<const Node*, std::vector<std::shared_ptr<void>>> memory_;
+};
+
+// Launches of a step, recorded as one: replayed, with everything they need.
+class Replays {
+ public:
+  Replays(Device& device, TuningMemory& memory, TunedStep& tuned)
+      : stream_(memory.stream()),
+        workspace_(device.allocate(tuned.launch.workspace_bytes + 16)),
+        counters_(device.allocate(tuned.launch.counters * 4 + 16)) {
+    if (tuned.step.calls_library()) {
+      tuned.step.set({kLibraryWorkspace, workspace_.get()});
+    } else {
+      tuned.step.set({tuned.split_at + offsetof(device::SplitK, workspace), workspace_.get()});
+      tuned.step.set({tuned.split_at + offsetof(device::SplitK, counters), counters_.get()});
+    }
+    const auto run = [&](Stream& stream, Step& step, int number) {
+      step.bind([&](const Expr& leaf) { return memory.of(leaf, number); });
+      step.launch(stream);
+    };
+    const auto launch = [&](Stream& stream) {
+      for (int i = 0; i < kLaunches; ++i) {
+        for (Step& step : tuned.before) run(stream, step, i);
+        run(stream, tuned.step, i);
+        for (Step& step : tuned.after) run(stream, step, i);
+      }
+    };
+    launch(stream_);  // memory is there before the recording
+    recording_ = device.record(launch);
+  }
+
+  /// Microseconds of one launch among others, the least of some replays.
+  double least() {
+    double out = kNever;
+    for (int replay = 0; replay < kReplays; ++replay) out = std::min(out, once());
+    return out;
+  }
+  /// The same; of long launches, as they run on end.
+  double typical() {
+    const double out = least();
+    return out < kLongMicroseconds ? out : on_end();
+  }
+  /// Microseconds of one launch where they run on end, at the clock that the power limit leaves then.
+  double on_end() {
+    double spent = 0, sum = 0;
+    while (spent < kWarmMicroseconds) spent += once() * kLaunches;
+    int count = 0;
+    for (spent = 0; spent < kOnEndMicroseconds; ++count) {
+      const double each = once();
+      spent += each * kLaunches;
+      sum += each;
+    }
+    return sum / count;
+  }
+
+ private:
+  double once() {
+    stream_.synchronize();
+    const auto start = std::chrono::steady_clock::now();
+    recording_->launch(stream_);
+    stream_.synchronize();
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    return took.count() / kLaunches;
+  }
+
+  Stream& stream_;
+  std::shared_ptr<void> workspace_, counters_;
+  std::unique_ptr<Recording> recording_;
+};
+
+struct Fastest {
+  TileChoice choice;
+  std::string name;  ///< of its step, for people
+  double time = kNever;
+};
+
+// The fastest of `choices`. Long launches, of which a network has many in a row, run into the power limit, where the
+// fastest alone may not be: those nearly as fast as it run on end. What a library refuses when it is called is none.
+Fastest fastest(Device& device, const ProductShape& product, const std::vector<TileChoice>& choices,
+                TuningMemory& memory, const MakeTunedStep& make) {
+  std::vector<TunedStep> steps;
+  for (const TileChoice& c : choices) steps.push_back(make(c));  // they compile at the same time
+  std::vector<double> times(choices.size(), kNever);
+  std::string all;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    try {
+      times[i] = Replays(device, memory, steps[i]).least();
+    } catch (const Error& e) {
+      if (!steps[i].step.calls_library() || e.kind() != ErrorKind::Device) throw;
+      spdlog::debug("{}: {}", steps[i].step.name(), e.what());
+    }
+    ((((all += "\n    ") += choices[i].text()) += ": ") += std::to_string(times[i])) += " us";
+  }
+  Fastest best;
+  const double least = choices.empty() ? kNever : *std::min_element(times.begin(), times.end());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (times[i] > least * kNearlyAsFast) continue;
+    const bool runs_on_end = least >= kLongMicroseconds && least < kNever;
+    const double time = runs_on_end ? Replays(device, memory, steps[i]).on_end() : times[i];
+    if (runs_on_end) (((all += "\n    on end ") += choices[i].text()) += ": ") += std::to_string(time) + " us";
+    if (time < best.time) best = {choices[i], steps[i].step.name(), time};
+  }
+  spdlog::debug("{}: {}{}", product.key, best.choice.text(), all);
+  return best;
+}
+
+// Ours: what was measured here, or the likeliest.
+std::vector<TileChoice> own_choices(const ProductShape& product, const DeviceFacts& facts) {
+  const TileTable& table = TileTable::of(facts);
+  std::vector<TileChoice> out = tile_choices(product, facts);
+  if (table.measured_here(product.key)) {
+    const std::string known = table.find(product.key).value_or("");
+    const auto same = std::find_if(out.begin(), out.end(), [&](const TileChoice& c) { return c.text() == known; });
+    if (same != out.end()) return {*same};
+  }
+  out.resize(std::min(out.size(), kMostChoices));
+  return out;
+}
+
+}  // namespace
+
+bool asked_to_tune() {
+  const std::string asked = option(Option::CudaTune);
+  TENON_CHECK(Usage, asked.empty() || asked == "0" || asked == "1", "TENON_CUDA_TUNE")
+      << "expected 1 or nothing, got \"" << asked << "\"";
+  return asked == "1";
+}
+
+bool tuning(const Device& device) { return asked_to_tune() && device.facts().multiprocessors > 1; }
+
+void tune_tiles(Device& device, const ProductShape& product, const std::vector<Expr>& constants,
+                const MakeTunedStep& make) {
+  TileTable& table = TileTable::of(device.facts());
+  const bool known = table.measured_here(product.key);
+  const std::vector<TileChoice> theirs = product.epilogue.empty() || table.measured_here(product.epilogue_key())
+                                             ? std::vector<TileChoice>()
+                                             : library_choices(product);
+  if (known && theirs.empty()) return;
+  const std::vector<TileChoice> ours = own_choices(product, device.facts());
+  TuningMemory memory(device, constants);
+  const Fastest own = fastest(device, product, ours, memory, make);
+  if (!known) table.add(product.key, own.choice.text(), own.time);
+  if (theirs.empty()) return;
+  const Fastest library = fastest(device, product, theirs, memory, make);
+  if (library.time + kCallMicroseconds < own.time)
+    table.add(product.epilogue_key(), library.choice.text(), library.time, library.name);
+  else
+    table.add(product.epilogue_key(), own.choice.text(), own.time);
+}
+
+void tune_dnn(Device& device, const std::string& key, const DnnProblem& problem, const std::vector<Expr>& constants,
+              const std::function<TunedStep()>& own, const std::function<TunedStep(const DnnPlan& plan)>& make) {
+  constexpr size_t kPlans = 8;
+  constexpr double kCompiledGain = 13.0 / 14;
+  TileTable& table = TileTable::of(device.facts());
+  DnnLibrary* const library = table.measured_here(key) ? nullptr : device.dnn_library();
+  const std::vector<DnnPlan> plans = library ? library->likeliest(problem, kPlans) : std::vector<DnnPlan>();
+  if (plans.empty()) return;
+  TuningMemory memory(device, constants);
+  TunedStep ours = own();
+  const double own_time = Replays(device, memory, ours).typical();
+  std::string best = kOwnKernel, all;
+  double least = own_time;
+  for (const DnnPlan& plan : plans) {
+    const std::string text = library->name() + " " + plan.engine;
+    try {
+      TunedStep theirs = make(plan);
+      const double time = Replays(device, memory, theirs).typical();
+      ((((all += "\n    ") += text) += ": ") += std::to_string(time)) += " us";
+      const bool gains = time + kCallMicroseconds < own_time && (!plan.compiles || time < own_time * kCompiledGain);
+      if (time < least && gains) best = text, least = time;
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::Device) throw;
+      spdlog::debug("{}: {}", text, e.what());
+    }
+  }
+  spdlog::debug("{}: {}, own {} us{}", key, best, own_time, all);
+  table.add(key, best, least, best == kOwnKernel ? "" : "own " + std::to_string(own_time));
+}
+
+}  // namespace tenon::cuda
