@@ -118,7 +118,7 @@ function(_tenon_check_layers)
   add_dependencies(tenon tenon_layers_checked)
 endfunction()
 
-# libtenon: shared, so that nodes, skeletons, backends and schedulers that register themselves are never dropped.
+# libtenon: shared, so that nodes, skeletons, backends and samplers that register themselves are never dropped.
 function(tenon_library)
   add_library(tenon SHARED)
   add_library(tenon::tenon ALIAS tenon)

@@ -76,7 +76,7 @@ ImageRequest request_of(const GenerateFlags& f) {
   r.steps = f.steps;
   r.cfg_scale = f.cfg_scale;
   r.sampler = f.sampler;
-  r.scheduler = {f.eta, resolve_karras(f.schedule)};
+  r.sampler_options = {f.eta, resolve_karras(f.schedule)};
   r.batch = f.batch_size;
   r.strength = f.strength;
   TENON_CHECK(Usage, f.seed >= -1, "--seed") << f.seed << " is negative; -1 draws one";
@@ -143,7 +143,7 @@ int run(const GenerateFlags& f, const Common& common) {
                  request.init->scaled_from->second, request.width, request.height, f.resize_mode);
   spdlog::info("{}: {}x{}, {} {} of {}{}, guidance {}, seed {}, {}", model->name(), request.width, request.height,
                request.steps, request.steps == 1 ? "step" : "steps", request.sampler,
-               request.scheduler.karras.value_or(false) ? " (karras)" : "", request.cfg_scale, request.seed,
+               request.sampler_options.karras.value_or(false) ? " (karras)" : "", request.cfg_scale, request.seed,
                model->backend().describe());
   const ModelText about = f.no_metadata ? ModelText{} : model_text(*model);
   for (int b = 0; b < f.batch_count; ++b) {
@@ -172,7 +172,7 @@ void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
   app.add_option("--steps,--num-inference-steps", f.steps, "steps (default: the model's)")->transform(whole_number());
   app.add_option("--cfg-scale,--guidance-scale", f.cfg_scale, "guidance; 1 turns it off (default: the model's)")
       ->check(guidance_scale());
-  const std::vector<std::string> samplers = scheduler_names();
+  const std::vector<std::string> samplers = sampler_names();
   offer(app.add_option("--sampling-method,--sampler", f.sampler,
                        "sampler: " + joined(samplers) + " (default: the model's)"),
         samplers);

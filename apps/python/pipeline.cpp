@@ -127,8 +127,8 @@ void bind_pipeline(nb::module_& m) {
       .def_rw("clip_skip", &ImageRequest::clip_skip)
       .def_rw("decode", &ImageRequest::decode)
       .def_prop_rw(
-          "eta", [](const ImageRequest& r) { return r.scheduler.eta; },
-          [](ImageRequest& r, std::optional<double> eta) { r.scheduler.eta = eta; })
+          "eta", [](const ImageRequest& r) { return r.sampler_options.eta; },
+          [](ImageRequest& r, std::optional<double> eta) { r.sampler_options.eta = eta; })
       .def("set_picture",
            [](ImageRequest& r, int64_t width, int64_t height, const nb::bytes& rgb, const std::string& resize_mode) {
              const auto* begin = reinterpret_cast<const uint8_t*>(rgb.c_str());

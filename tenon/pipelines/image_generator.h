@@ -12,7 +12,7 @@
 #include "tenon/io/image_resize.h"
 #include "tenon/pipelines/family.h"
 #include "tenon/pipelines/known_words.h"
-#include "tenon/pipelines/schedulers/scheduler.h"
+#include "tenon/pipelines/samplers/sampler.h"
 
 namespace tenon {
 
@@ -36,7 +36,7 @@ struct ImageRequest {
   int steps = 0;
   double cfg_scale = -1;  ///< 1 or less: one conditional pass, no guidance
   std::string sampler;
-  SchedulerOptions scheduler;
+  SamplerOptions sampler_options;
   uint64_t seed = 0;
   int64_t batch = 1;           ///< image i uses seed + i
   int64_t clip_skip = 0;       ///< layers of the text encoder left out for the prompt (not for the negative one)

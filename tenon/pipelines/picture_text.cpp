@@ -80,7 +80,7 @@ PictureSettings a1111_settings(const ImageResult& result, size_t i, const ModelT
   if (!model.sha256.empty()) s.emplace_back("Model hash", model.sha256.substr(0, kShortHash));
   s.emplace_back("Model", model.name);
   if (r.init) s.emplace_back("Denoising strength", number_text(r.strength));
-  if (r.scheduler.karras.value_or(false)) s.emplace_back("Schedule type", "Karras");
+  if (r.sampler_options.karras.value_or(false)) s.emplace_back("Schedule type", "Karras");
   if (r.clip_skip) s.emplace_back("Clip skip", std::to_string(r.clip_skip + 1));  // there 1 is all layers
   s.emplace_back("RNG", "CPU");
   s.emplace_back("Version", "tenon " + by.version);
@@ -109,12 +109,13 @@ ModelText model_text(const ImageGenerator& model) {
 
 ordered_json picture_json(const ImageResult& result, size_t i) {
   const ImageRequest& r = result.request;
-  ordered_json out{{"seed", result.seeds[i]}, {"rng", "cpu"},
-                   {"prompt", r.prompt},      {"negative_prompt", r.negative},
-                   {"width", r.width},        {"height", r.height},
-                   {"steps", r.steps},        {"cfg_scale", r.cfg_scale},
-                   {"sampler", r.sampler},    {"schedule", r.scheduler.karras.value_or(false) ? "karras" : "discrete"}};
-  if (r.scheduler.eta) out["eta"] = *r.scheduler.eta;
+  ordered_json out{
+      {"seed", result.seeds[i]}, {"rng", "cpu"},
+      {"prompt", r.prompt},      {"negative_prompt", r.negative},
+      {"width", r.width},        {"height", r.height},
+      {"steps", r.steps},        {"cfg_scale", r.cfg_scale},
+      {"sampler", r.sampler},    {"schedule", r.sampler_options.karras.value_or(false) ? "karras" : "discrete"}};
+  if (r.sampler_options.eta) out["eta"] = *r.sampler_options.eta;
   if (r.clip_skip) out["clip_skip"] = r.clip_skip;
   out.update({{"timesteps", result.timesteps}, {"sigmas", result.sigmas}, {"type", name_of(result.type)}});
   if (r.init) out.update({{"strength", r.strength}, {"init_sha256", r.init->sha256}});

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tenon/backend/cuda/codegen/access_text.h"
+#include "tenon/backend/cuda/codegen/access_source.h"
 #include "tenon/expr/ops.h"
 
 namespace tenon::cuda {
@@ -18,11 +18,11 @@ struct AccessTexts : testing::Test {
 
   static std::string load(const Expr& view, int run = 8) {
     Params params;
-    return AccessText("a", view, {view.shape(), view.shape().rank() - 1}, false, params).load("v", run);
+    return AccessSource("a", view, {view.shape(), view.shape().rank() - 1}, false, params).load("v", run);
   }
   static std::string store(const Expr& view) {
     Params params;
-    return AccessText("a", view, {view.shape(), view.shape().rank() - 1}, true, params).store("v", 8);
+    return AccessSource("a", view, {view.shape(), view.shape().rank() - 1}, true, params).store("v", 8);
   }
 };
 

@@ -57,14 +57,14 @@ std::string map_of(const std::string& name, const std::string& map) {
          map + ", col}; } };\n";
 }
 
-std::string mma_text(bool conv, const std::string& type, const MmaTileShape& tile, int blocks) {
+std::string mma_source(bool conv, const std::string& type, const MmaTileShape& tile, int blocks) {
   const std::string core = conv ? "conv_mma" : "gemm_mma";
   return head_of(core, type, conv ? "ConvSizes" : "GemmSizes", "const T *a, *b;") +
          rows_of("A", "a", conv ? "p.sizes.channels" : "p.sizes.k") +
          rows_of("B", "b", conv ? "(p.sizes.kernel_h * p.sizes.kernel_w * p.sizes.channels)" : "p.sizes.k") +
          epilogue_of(conv ? "p.sizes.outputs" : "p.sizes.n") + kernel_of(core, tile.type(), blocks);
 }
-std::string wgmma_text(bool conv, const std::string& type, const WgmmaTileShape& tile, int blocks) {
+std::string wgmma_source(bool conv, const std::string& type, const WgmmaTileShape& tile, int blocks) {
   const std::string core = conv ? "conv_wgmma" : "gemm_wgmma";
   return head_of(core, type, conv ? "ConvSizes" : "GemmSizes", "TensorMap a, b;") + map_of("A", "a") +
          map_of("B", "b") + epilogue_of(conv ? "p.sizes.outputs" : "p.sizes.n") + kernel_of(core, tile.type(), blocks);
@@ -94,7 +94,7 @@ TEST(CoreCode, MmaTiles) {
     for (const bool conv : {false, true})
       for (const char* arch : {"sm_89", "sm_90a"}) {
         SCOPED_TRACE(planned.tile.type() + (conv ? " conv " : " gemm ") + arch);
-        check(mma_text(conv, "BF16", planned.tile, planned.blocks), arch,
+        check(mma_source(conv, "BF16", planned.tile, planned.blocks), arch,
               {.blocks = planned.blocks,
                .contains = {Opcode::Hmma, Opcode::LoadMatrix, Opcode::CopyAsync},
                .wide_loads = 0.9,
@@ -116,8 +116,8 @@ TEST(CoreCode, E4m3IsNativeEverywhere) {
       SCOPED_TRACE(choice.text() + " " + arch);
       const Opcode native = hopper ? Opcode::Qgmma : Opcode::Qmma;
       check(
-          hopper ? wgmma_text(false, "E4M3", choice.wgmma, choice.wgmma.resident)
-                 : mma_text(false, "E4M3", choice.mma, 1),
+          hopper ? wgmma_source(false, "E4M3", choice.wgmma, choice.wgmma.resident)
+                 : mma_source(false, "E4M3", choice.mma, 1),
           arch,
           {.blocks = hopper ? choice.wgmma.resident : 1, .contains = {native}, .lacks = {Opcode::Hmma, Opcode::Hgmma}});
     }
@@ -139,7 +139,7 @@ TEST(CoreCode, WgmmaTiles) {
     for (const bool conv : {false, true}) {
       SCOPED_TRACE(tile.type() + (conv ? " conv" : " gemm"));
       EXPECT_LE(tile.shared_bytes(), 232448);
-      check(wgmma_text(conv, "F16", tile, 1), "sm_90a",
+      check(wgmma_source(conv, "F16", tile, 1), "sm_90a",
             {.contains = {Opcode::Hgmma, Opcode::TensorLoad, Opcode::Barrier},
              .lacks = {Opcode::Hmma},
              .wide_loads = 0.9,

@@ -73,39 +73,39 @@ class AttentionKernel : public AnchorKernel {
     if (route_) plan_ = choose_dnn(device(), route_->key(), route_->problem);
   }
 
-  int own_steps() const override { return operand_steps() + (form_.domain.numel() > 0 ? 1 : 0); }
+  int own_calls() const override { return operand_calls() + (form_.domain.numel() > 0 ? 1 : 0); }
 
-  void make_steps() override {
+  void make_calls() override {
     make_operands();
     if (form_.domain.numel() == 0) return;
-    const auto library_step = [this](const DnnPlan& plan) {
-      return dnn_step(device(), name(), plan, route_->operands);
+    const auto library_call = [this](const DnnPlan& plan) {
+      return dnn_call(device(), name(), plan, route_->operands);
     };
     if (route_ && tuning(device()))
       tune_dnn(
-          device(), route_->key(), route_->problem, {}, [this] { return own_step(); }, library_step);
-    if (plan_) return add(library_step(*plan_).step, {}, {{kLibraryWorkspace, workspace_at_}});
-    TunedStep own = own_step();
-    add_core(std::move(own.step), own.split_at);
+          device(), route_->key(), route_->problem, {}, [this] { return own_call(); }, library_call);
+    if (plan_) return add(library_call(*plan_).call, {}, {{kLibraryWorkspace, workspace_at_}});
+    TunedCall own = own_call();
+    add_core(std::move(own.call), own.split_at);
   }
 
-  TunedStep own_step() {
+  TunedCall own_call() {
     Params params;
     params.set_sizes("AttentionSizes", sizes_);
-    KernelText text;
+    KernelParts text;
     text.name = name();
-    if (!boxes_.empty()) return box_step(text, params);
+    if (!boxes_.empty()) return box_call(text, params);
     for (size_t i = 0; i < 3; ++i)
-      text.functors += operand_text(std::string(1, "QKV"[i]), operands_[i], 3, params, text.headers);
-    text.functors += keys_text(params, text.headers) + lse_text(params) +
-                     epilogue_text(params, text.headers, tensor_cores() ? 8 : 4);
+      text.functors += operand_source(std::string(1, "QKV"[i]), operands_[i], 3, params, text.headers);
+    text.functors += keys_source(params, text.headers) + lse_source(params) +
+                     epilogue_source(params, text.headers, tensor_cores() ? 8 : 4);
     text.headers = std::string("#include \"tenon/backend/cuda/device/") + (tensor_cores() ? "attention_mma" : "simt") +
                    ".h\"\n" + text.headers;
-    return tensor_cores() ? streaming_step(text, params) : simt_step(text, params);
+    return tensor_cores() ? streaming_call(text, params) : simt_call(text, params);
   }
 
   // "struct Lse { .. };": where the logarithm of each row's sum goes.
-  std::string lse_text(Params& params) const {
+  std::string lse_source(Params& params) const {
     if (!lse_) return "using Lse = NoLse;\n";
     return "struct Lse {\n  static constexpr bool kWanted = true;\n  DEV static void store(const Params& p, int row, "
            "float "
@@ -114,11 +114,11 @@ class AttentionKernel : public AnchorKernel {
   }
 
   // "struct Keys { .. };": how many keys a batch entry has.
-  std::string keys_text(Params& params, std::string& headers) {
+  std::string keys_source(Params& params, std::string& headers) {
     if (form_.holes.size() == 3) return "using Keys = AllKeys;\n";
     const int64_t numbers = form_.holes[3].shape().numel();
     const ProgramOutput value{form_.holes[3], {}, DType::F32};
-    ProgramText program(std::array{value}, {value.value.shape(), 0}, params, 1);
+    ProgramSource program(std::array{value}, {value.value.shape(), 0}, params, 1);
     const std::string text = program.functor("KeyCount");
     headers += program.includes();
     return text +
@@ -144,33 +144,33 @@ class AttentionKernel : public AnchorKernel {
     return {"attention_deep", deep_tile_.type(), deep_tile_.keys, 1, attention_launch(deep_tile_, sizes_)};
   }
 
-  TunedStep box_step(KernelText& text, Params& params) {
+  TunedCall box_call(KernelParts& text, Params& params) {
     const BoxCore core = box_core();
     for (size_t i = 0; i < 3; ++i) {
       const auto box = [rows = boxes_[i], s = sizes_, queries = i == 0, box_keys = core.box_keys](void* address) {
         return head_box(static_cast<std::byte*>(address) + rows.offset * 2, rows.strides, s.batch,
                         queries ? s.heads : s.kv_heads, queries ? s.queries : s.keys, s.depth, queries ? 64 : box_keys);
       };
-      text.functors += std::string("struct ") + "QKV"[i] + " {\n  using T = " + type_text(unit_) +
+      text.functors += std::string("struct ") + "QKV"[i] + " {\n  using T = " + type_source(unit_) +
                        ";\n  DEV static const TensorMap& map(const Params& p) { return " +
                        params.map(boxes_[i].leaf, box) + "; }\n};\n";
     }
-    text.functors += epilogue_text(params, text.headers, 8) + "using Tile = " + core.tile + ";\n";
+    text.functors += epilogue_source(params, text.headers, 8) + "using Tile = " + core.tile + ";\n";
     text.headers = "#include \"tenon/backend/cuda/device/" + core.name + ".h\"\n" + text.headers;
     text.name += " " + core.tile + (sizes_.split.splits > 1 ? " x" + std::to_string(sizes_.split.splits) : "");
     text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(core.blocks) + ", Params, p) { " + core.name +
                   "<Tile, Q, K, V, Epilogue>(p); }\n";
-    return {Step(device(), text, params, core.launch.shape), core.launch, kSplitAt};
+    return {KernelCall(device(), text, params, core.launch.shape), core.launch, kSplitAt};
   }
 
-  TunedStep streaming_step(KernelText& text, const Params& params) {
+  TunedCall streaming_call(KernelParts& text, const Params& params) {
     text.name += " " + tile_.type();
     text.functors += "using Tile = " + tile_.type() + ";\n";
     text.kernel = "KERNEL(Tile::kThreads, 1, Params, p) { attention_mma<Tile, Q, K, V, Epilogue, Keys, Lse>(p); }\n";
-    return {Step(device(), text, params, attention_launch(tile_, sizes_).shape), {}, kSplitAt};
+    return {KernelCall(device(), text, params, attention_launch(tile_, sizes_).shape), {}, kSplitAt};
   }
 
-  TunedStep simt_step(KernelText& text, const Params& params) {
+  TunedCall simt_call(KernelParts& text, const Params& params) {
     text.kernel = "KERNEL(kSimtAttentionThreads, 1, Params, p) { attention_simt<Q, K, V, Epilogue, Keys, Lse>(p); }\n";
     LaunchShape shape;
     shape.grid_x = static_cast<unsigned>(sizes_.queries);
@@ -178,7 +178,7 @@ class AttentionKernel : public AnchorKernel {
     shape.grid_z = static_cast<unsigned>(sizes_.batch);
     shape.threads = 128;
     shape.shared_bytes = static_cast<unsigned>((sizes_.depth + 128) * 4);
-    return {Step(device(), text, params, shape), {}, kSplitAt};
+    return {KernelCall(device(), text, params, shape), {}, kSplitAt};
   }
 
   static constexpr size_t kSplitAt = offsetof(device::AttentionSizes, split);

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <utility>
 
-#include "tenon/backend/cuda/codegen/access_text.h"
+#include "tenon/backend/cuda/codegen/access_source.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 
@@ -101,7 +101,7 @@ bool side_by_side(const Expr& e, int run) { return SideBySide(run)(e); }
 
 }  // namespace
 
-std::string AccessText::load_chain(const std::string& dst, int run) {
+std::string AccessSource::load_chain(const std::string& dst, int run) {
   const auto filled = [&](const std::string& into, const std::string& col, const std::string& outside,
                           const auto& read) {
     return mapped("r.row", col, into + " = " + outside + ";", [&](const Expr& leaf, const std::string& index) {
@@ -119,16 +119,16 @@ std::string AccessText::load_chain(const std::string& dst, int run) {
   const std::string n = std::to_string(run);
   if (side_by_side(view_, run))
     return filled(dst, "col", "splat<" + n + ">(0.0f)", [&](const Expr& leaf, const std::string& index) {
-      return "to_floats(load<" + type_text(leaf.dtype()) + ", " + n + ">(" + params_.pointer(leaf, false) + " + " +
+      return "to_floats(load<" + type_source(leaf.dtype()) + ", " + n + ">(" + params_.pointer(leaf, false) + " + " +
              index + "))";
     });
   return "UNROLL for (int k = 0; k < " + n + "; ++k) { " + one(dst + ".v[k]", "(col + k)") + " }";
 }
 
-std::string AccessText::store_chain(const std::string& src, int run) {
+std::string AccessSource::store_chain(const std::string& src, int run) {
   const auto one = [&](const std::string& value, const std::string& col) {
     return mapped("r.row", col, "", [&](const Expr& leaf, const std::string& index) {
-      return params_.pointer(leaf, true) + "[" + index + "] = from_float<" + type_text(leaf.dtype()) + ">(" + value +
+      return params_.pointer(leaf, true) + "[" + index + "] = from_float<" + type_source(leaf.dtype()) + ">(" + value +
              ");";
     });
   };
@@ -137,9 +137,9 @@ std::string AccessText::store_chain(const std::string& src, int run) {
 }
 
 // Indices are text: sums, whose terms are names, numbers and products.
-class AccessText::Chain final : public SymbolicAlgebra<std::string> {
+class AccessSource::Chain final : public SymbolicAlgebra<std::string> {
  public:
-  Chain(AccessText& access, std::string outside, Leaf leaf)
+  Chain(AccessSource& access, std::string outside, Leaf leaf)
       : access_(access), params_(access.params_), outside_(std::move(outside)), leaf_(std::move(leaf)) {}
 
   /// Statements for the element of `e` at `coords`.
@@ -204,7 +204,7 @@ class AccessText::Chain final : public SymbolicAlgebra<std::string> {
   Index look_up(int operand, const Indices& c, int64_t extent) override {
     check_inside();
     const Expr& numbers = view_->in[static_cast<size_t>(operand)];
-    const std::string n = access_.fresh(), type = type_text(numbers.dtype());  // not cut before it is compared
+    const std::string n = access_.fresh(), type = type_source(numbers.dtype());  // not cut before it is compared
     const auto load = [&](const Expr& l, const std::string& at) {
       return n + " = " + (l.is<nodes::Iota>() ? at : params_.pointer(l, false) + "[" + at + "]") + ";";
     };
@@ -266,7 +266,7 @@ class AccessText::Chain final : public SymbolicAlgebra<std::string> {
     view_ = view;
   }
 
-  AccessText& access_;
+  AccessSource& access_;
   Params& params_;
   std::string code_, outside_;
   Leaf leaf_;
@@ -275,12 +275,12 @@ class AccessText::Chain final : public SymbolicAlgebra<std::string> {
   bool nothing_ = false;      // there is no place to read
 };
 
-std::string AccessText::dim(int64_t n) {
+std::string AccessSource::dim(int64_t n) {
   return n == 0 || n == 1 ? std::to_string(n) : params_.integer(name_ + "_dim", n);
 }
 
-std::string AccessText::mapped(const std::string& row, const std::string& col, const std::string& outside,
-                               const Leaf& leaf) {
+std::string AccessSource::mapped(const std::string& row, const std::string& col, const std::string& outside,
+                                 const Leaf& leaf) {
   const Shape& shape = domain_.shape;
   std::vector<std::string> coords(static_cast<size_t>(shape.rank()), "0");
   std::string code;

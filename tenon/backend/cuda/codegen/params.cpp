@@ -22,7 +22,7 @@ device::Divisor divisor_of(int64_t d) {
   return {n, static_cast<uint32_t>(multiplier), shift};
 }
 
-std::string type_text(DType t) {
+std::string type_source(DType t) {
   switch (t) {
     case DType::F64:
       return "double";
@@ -59,13 +59,13 @@ std::string Params::keep_shared(const Expr& leaf) {
 
 std::string Params::pointer(const Expr& leaf, bool written) {
   if (const auto it = shared_.find(leaf.get()); it != shared_.end())
-    return "in_shared<" + type_text(leaf.dtype()) + ">(" + it->second + ")";
+    return "in_shared<" + type_source(leaf.dtype()) + ">(" + it->second + ")";
   for (const Field& f : pointers_)
     if (f.leaf == leaf && f.written == written) return "p." + f.name;
   const auto same =
       std::count_if(pointers_.begin(), pointers_.end(), [&](const Field& f) { return f.written == written; });
   Field f;
-  f.type = (written ? "" : "const ") + type_text(leaf.dtype()) + "*";
+  f.type = (written ? "" : "const ") + type_source(leaf.dtype()) + "*";
   f.name = (written ? "out" : "in") + std::to_string(same);
   f.leaf = leaf;
   f.written = written;

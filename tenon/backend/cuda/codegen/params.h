@@ -85,6 +85,6 @@ int32_t checked_int(int64_t value);
 /// What kernels need to divide by `d`.
 device::Divisor divisor_of(int64_t d);
 /// The element type in kernel text: "BF16", "float".
-std::string type_text(DType t);
+std::string type_source(DType t);
 
 }  // namespace tenon::cuda

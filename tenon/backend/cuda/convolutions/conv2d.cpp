@@ -136,10 +136,10 @@ class Conv2dKernel : public ProductKernel {
   }
   const Expr& constant() const override { return b_; }
 
-  TunedStep step(const TileChoice& choice) override {
+  TunedCall call(const TileChoice& choice) override {
     const device::ConvSizes sizes = sizes_for(choice);
-    if (choice.core == Core::Simt) return simt_step("conv", "ConvSizes", sizes, a_, b_, 1);
-    if (choice.core == Core::Mma) return mma_step(choice, "conv", "ConvSizes", sizes, a_, b_, 1);
+    if (choice.core == Core::Simt) return simt_call("conv", "ConvSizes", sizes, a_, b_, 1);
+    if (choice.core == Core::Mma) return mma_call(choice, "conv", "ConvSizes", sizes, a_, b_, 1);
     const int bytes = static_cast<int>(size_of(unit_));
     const auto pixels = [sizes, bytes](void* address, int64_t columns, int64_t stride) {
       TensorBox box = pixels_box(address, bytes, sizes, checked_int(stride));
@@ -150,7 +150,7 @@ class Conv2dKernel : public ProductKernel {
       return in_runs_ ? taps_box(address, bytes, sizes, rows, choice.wgmma.rows_of_b(lanes()))
                       : taps_runs_box(address, bytes, sizes, rows);
     };
-    return wgmma_step(choice, "conv", "ConvSizes", sizes, a_, pixels, b_, taps);
+    return wgmma_call(choice, "conv", "ConvSizes", sizes, a_, pixels, b_, taps);
   }
 
   bool choose_layers() override {
@@ -171,18 +171,18 @@ class Conv2dKernel : public ProductKernel {
 
   bool add_layers() override {
     if (!plan_) return false;
-    add(dnn_step(device(), name(), *plan_, conv_route_->operands).step, {}, {{kLibraryWorkspace, workspace_at_}});
+    add(dnn_call(device(), name(), *plan_, conv_route_->operands).call, {}, {{kLibraryWorkspace, workspace_at_}});
     if (conv_route_->products) add_values(name() + " results", conv_route_->pass, form_.domain);
     return true;
   }
 
-  int layer_steps() const override { return !plan_ ? 0 : conv_route_->products ? 2 : 1; }
+  int layer_calls() const override { return !plan_ ? 0 : conv_route_->products ? 2 : 1; }
 
-  void measure_layers(const std::function<TunedStep()>& own) override {
+  void measure_layers(const std::function<TunedCall()>& own) override {
     if (!conv_route_) return;
     tune_dnn(device(), layers_key(), conv_route_->problem, {b_, in_order()}, own, [this](const DnnPlan& plan) {
-      TunedStep out = dnn_step(device(), name(), plan, conv_route_->operands);
-      if (conv_route_->products) out.after.push_back(plain_step(device(), name(), conv_route_->pass, form_.domain));
+      TunedCall out = dnn_call(device(), name(), plan, conv_route_->operands);
+      if (conv_route_->products) out.after.push_back(plain_call(device(), name(), conv_route_->pass, form_.domain));
       return out;
     });
   }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tenon/backend/cuda/launches/step.h"
+#include "tenon/backend/cuda/launches/kernel_call.h"
 #include "tenon/backend/cuda/libraries/dnn_library.h"
 #include "tenon/kernels/form.h"
 

@@ -71,7 +71,7 @@ void AnchorKernel::make_operands() {
   }
 }
 
-int AnchorKernel::operand_steps() const {
+int AnchorKernel::operand_calls() const {
   int n = 0;
   for (const Stored& s : stored_)
     if (s.leaf.shape().numel() > 0) n += s.clear ? 2 : 1;
@@ -84,13 +84,13 @@ void AnchorKernel::reserve_split(const CoreLaunch& launch) {
       Split{.workspace_at = reserve_scratch(launch.workspace_bytes), .counters_at = reserve_kept(launch.counters * 4)};
 }
 
-void AnchorKernel::add_core(Step step, size_t split_at, std::vector<std::pair<size_t, int64_t>> scratch) {
+void AnchorKernel::add_core(KernelCall call, size_t split_at, std::vector<std::pair<size_t, int64_t>> scratch) {
   std::vector<SizesPointer> counters;
   if (split_) {
     counters.push_back({split_at + offsetof(device::SplitK, counters), kept(split_->counters_at)});
     scratch.emplace_back(split_at + offsetof(device::SplitK, workspace), split_->workspace_at);
   }
-  add(std::move(step), counters, std::move(scratch));
+  add(std::move(call), counters, std::move(scratch));
 }
 
 std::vector<ProgramOutput> AnchorKernel::beside_maps() const {
@@ -102,17 +102,17 @@ std::vector<ProgramOutput> AnchorKernel::beside_maps() const {
   return out;
 }
 
-std::string AnchorKernel::operand_text(const std::string& name, const Expr& operand, int split, Params& params,
-                                       std::string& headers) {
+std::string AnchorKernel::operand_source(const std::string& name, const Expr& operand, int split, Params& params,
+                                         std::string& headers) {
   const MatrixDomain domain{operand.shape(), split};
   if (!tensor_cores()) {
     const ProgramOutput value{operand, {}, DType::F32};
-    ProgramText program(std::array{value}, domain, params, 1);
+    ProgramSource program(std::array{value}, domain, params, 1);
     std::string text = program.functor(name);
     headers += program.includes();
     return text;
   }
-  return AccessText("x" + name, operand, domain, false, params).operand(name, run_of(unit_));
+  return AccessSource("x" + name, operand, domain, false, params).operand(name, run_of(unit_));
 }
 
 bool AnchorKernel::dense(const Expr& operand) const {
@@ -123,8 +123,8 @@ bool AnchorKernel::dense(const Expr& operand) const {
   return side_by_side && p.rows.size() == 1 && p.rows[0].step == operand.shape()[-1];
 }
 
-std::string AnchorKernel::map_text(const std::string& name, const Expr& operand, Params& params,
-                                   const MakeRowsBox& box) const {
+std::string AnchorKernel::map_source(const std::string& name, const Expr& operand, Params& params,
+                                     const MakeRowsBox& box) const {
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
   std::string source;
   for (size_t i = 0; i < pieces->size(); ++i) {
@@ -137,13 +137,13 @@ std::string AnchorKernel::map_text(const std::string& name, const Expr& operand,
     if (i + 1 < pieces->size()) source += "    if (column < " + params.integer("end", p.col_end) + ") ";
     source += "    return {" + map + ", " + column + "};\n";
   }
-  return "struct " + name + " {\n  using T = " + type_text(unit_) +
+  return "struct " + name + " {\n  using T = " + type_source(unit_) +
          ";\n  static constexpr bool kConstant = " + (stays(operand) ? "true" : "false") +
          ";\n  DEV static TmaSource source(const Params& p, int column) {\n" + source + "  }\n};\n";
 }
 
 // Results of lanes that do not meet: one functor a lane, chosen by the column.
-std::string AnchorKernel::lanes_text(Params& params, std::string& headers, int most) {
+std::string AnchorKernel::lanes_source(Params& params, std::string& headers, int most) {
   const MatrixDomain domain{form_.domain, std::max(form_.domain.rank() - 1, 0)};
   const std::string width = params.integer("lane_columns", domain.cols());
   std::vector<std::vector<ProgramOutput>> outputs(static_cast<size_t>(form_.lanes));
@@ -152,11 +152,11 @@ std::string AnchorKernel::lanes_text(Params& params, std::string& headers, int m
   for (const auto& lane : outputs) {  // all with the narrowest fragment
     if (lane.empty()) continue;
     Params unused;
-    most = std::min(most, ProgramText(lane, domain, unused, most).run());
+    most = std::min(most, ProgramSource(lane, domain, unused, most).run());
   }
   for (size_t lane = 0; lane < outputs.size(); ++lane) {
     if (outputs[lane].empty()) continue;
-    ProgramText program(outputs[lane], domain, params, most);
+    ProgramSource program(outputs[lane], domain, params, most);
     const std::string n = std::to_string(lane), functor = "Lane" + n;
     text += program.functor(functor, form_.lanes);
     headers += program.includes();
@@ -173,19 +173,19 @@ std::string AnchorKernel::lanes_text(Params& params, std::string& headers, int m
          params.divisor("lane", domain.cols()) + ";\n" + store + "  }\n};\n";
 }
 
-std::string AnchorKernel::epilogue_text(Params& params, std::string& headers, int most) {
-  if (apart_) return lanes_text(params, headers, most);
+std::string AnchorKernel::epilogue_source(Params& params, std::string& headers, int most) {
+  if (apart_) return lanes_source(params, headers, most);
   const MatrixDomain domain{form_.domain, std::max(form_.domain.rank() - 1, 0)};
   std::vector<ProgramOutput> outputs = results();
   const Counted* counted = counted_in_core();
   if (counted) outputs.push_back({counted->value, {}, DType::F32});
-  ProgramText program(outputs, domain, params, most);
+  ProgramSource program(outputs, domain, params, most);
   const std::string lanes = std::to_string(form_.lanes), text = program.functor("Results", form_.lanes);
   headers += program.includes();
   std::string count;
   if (counted)
     count = std::string("  static constexpr bool kCounts = true, kWhole = ") + (counted->whole ? "true" : "false") +
-            ";\n" + statistics_text("store_statistics", counted->wanted, params, headers);
+            ";\n" + statistics_source("store_statistics", counted->wanted, params, headers);
   return text + "struct Epilogue : Results {\n  static constexpr int kLanes = " + lanes + ";\n" + count + "};\n";
 }
 

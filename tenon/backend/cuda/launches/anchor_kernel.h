@@ -1,7 +1,7 @@
 // What the kernels with an anchor share: the cores that do its arithmetic, operands as functors, and results. A kernel
 // reads operands whose rows lie in memory (a prologue would be computed again for every tile and tap). What the plan
-// did not put there (operands.h) a step in front of it stores, padded, widened or rearranged. Constant weights are
-// computed once, in the layout that the kernel reads.
+// did not put there (operands.h) a kernel call in front of it stores, padded, widened or rearranged. Constant weights
+// are computed once, in the layout that the kernel reads.
 #pragma once
 #include "tenon/backend/cuda/launches/launch_kernel.h"
 #include "tenon/backend/cuda/launches/operands.h"
@@ -22,9 +22,9 @@ class AnchorKernel : public LaunchKernel {
   /// Parts of the anchor's columns that meet in the epilogue: 1 if no result reads two of them.
   int lanes() const { return apart_ ? 1 : form_.lanes; }
   bool tensor_cores() const { return unit_ != DType::F32; }
-  /// The rows of hole `i` as the kernel reads them: the hole itself where they lie in memory, else a leaf that a step
-  /// in front of the kernel, or the binding of a constant, fills. `layout`: from a leaf to the view that the hole's
-  /// elements are stored through; `stored`: that leaf's shape.
+  /// The rows of hole `i` as the kernel reads them: the hole itself where they lie in memory, else a leaf that a kernel
+  /// call in front of the kernel, or the binding of a constant, fills. `layout`: from a leaf to the view that the
+  /// hole's elements are stored through; `stored`: that leaf's shape.
   using Layout = std::function<Expr(const Expr& leaf)>;
   Expr operand(size_t i, const Shape& stored, const Layout& layout);
   /// A value that the kernel computes element by element where it wants it.
@@ -34,36 +34,36 @@ class AnchorKernel : public LaunchKernel {
   /// From rows in plain order to where they lie in runs (device/mma_results.h): the first axis of `rows`, a multiple of
   /// 32.
   static Expr in_runs(const Expr& rows);
-  /// Adds the steps that store computed operands.
+  /// Adds the kernel calls that store computed operands.
   void make_operands();
   /// How many these are.
-  int operand_steps() const;
+  int operand_calls() const;
   std::vector<ProgramOutput> beside_maps() const override;
 
   /// "struct A { .. }": rows in memory for a tensor-core kernel, or single elements for an f32 kernel.
-  std::string operand_text(const std::string& name, const Expr& operand, int split, Params& params,
-                           std::string& headers);
+  std::string operand_source(const std::string& name, const Expr& operand, int split, Params& params,
+                             std::string& headers);
   /// True if the operand is a tensor with nothing between its rows.
   bool dense(const Expr& operand) const;
   /// The box of one of the operand's tensors, from the address of its first element, its columns, and the elements from
   /// one row to the next.
   using MakeRowsBox = std::function<TensorBox(void* address, int64_t columns, int64_t stride)>;
-  /// "struct B : Rows { .. }": operand B of a tensor-core kernel from what operand_text or map_text calls Rows.
+  /// "struct B : Rows { .. }": operand B of a tensor-core kernel from what operand_source or map_source calls Rows.
   static std::string with_runs(bool runs);
   /// "struct A { .. }" for wgmma: tensor maps.
-  std::string map_text(const std::string& name, const Expr& operand, Params& params, const MakeRowsBox& box) const;
+  std::string map_source(const std::string& name, const Expr& operand, Params& params, const MakeRowsBox& box) const;
   /// "struct Epilogue { .. }" with fragments of up to `most` columns.
-  std::string epilogue_text(Params& params, std::string& headers, int most);
+  std::string epilogue_source(Params& params, std::string& headers, int most);
 
   /// Reserves the memory that the parts of a split K (of keys, in attention) meet in: none where `launch` is not split.
   void reserve_split(const CoreLaunch& launch);
-  /// Adds the kernel's own step, whose SplitK, at `split_at` of its sizes, points to what was reserved.
-  void add_core(Step step, size_t split_at, std::vector<std::pair<size_t, int64_t>> scratch = {});
+  /// Adds the kernel's own kernel call, whose SplitK, at `split_at` of its sizes, points to what was reserved.
+  void add_core(KernelCall call, size_t split_at, std::vector<std::pair<size_t, int64_t>> scratch = {});
 
   DType unit_;  ///< element type of the cores: it holds all values of the anchor's arithmetic
 
  private:
-  std::string lanes_text(Params& params, std::string& headers, int most);
+  std::string lanes_source(Params& params, std::string& headers, int most);
 
   bool apart_;
   struct Split {

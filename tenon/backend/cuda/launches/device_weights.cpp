@@ -3,7 +3,7 @@
 #include <array>
 #include <map>
 
-#include "tenon/backend/cuda/launches/step.h"
+#include "tenon/backend/cuda/launches/kernel_call.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"
@@ -36,9 +36,9 @@ void upload(Device& device, Stream& stream, const ParamView& view, const Expr& l
   Graph g;
   const Expr from = input(g, "from", view.dtype, view.shape), to = input(g, "to", leaf.dtype(), view.shape);
   const ProgramOutput cast_to{from, to, leaf.dtype()};
-  Step step = plain_step(device, "convert weights", std::array{cast_to}, view.shape);
-  step.bind([&](const Expr& l) { return l == from ? raw : dst; });
-  step.launch(stream);
+  KernelCall call = plain_call(device, "convert weights", std::array{cast_to}, view.shape);
+  call.bind([&](const Expr& l) { return l == from ? raw : dst; });
+  call.launch(stream);
   stream.synchronize();
 }
 
@@ -80,9 +80,9 @@ struct Packed {
         upload(device, with.stream, with.find(l), l, memory[l.get()].get());
       }
       const ProgramOutput output{piece.value, piece.place, leaf.dtype()};
-      Step step = plain_step(device, "pack weights", std::array{output}, domain_of(piece.value));
-      step.bind([&](const Expr& l) { return l == leaf ? dst : memory.at(l.get()).get(); });
-      step.launch(with.stream);
+      KernelCall call = plain_call(device, "pack weights", std::array{output}, domain_of(piece.value));
+      call.bind([&](const Expr& l) { return l == leaf ? dst : memory.at(l.get()).get(); });
+      call.launch(with.stream);
     }
     with.stream.synchronize();
   }

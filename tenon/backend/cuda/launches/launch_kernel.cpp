@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 
-#include "tenon/backend/cuda/codegen/lets_text.h"
+#include "tenon/backend/cuda/codegen/lets_source.h"
 #include "tenon/backend/cuda/device/sizes.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -13,7 +13,7 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr int64_t kCluster = 8;  // blocks of a groups step that meet in shared memory
+constexpr int64_t kCluster = 8;  // blocks of a groups kernel call that meet in shared memory
 
 bool has_clusters(const Device& device) { return device.facts().arch == "sm_90a"; }
 
@@ -126,22 +126,22 @@ void LaunchKernel::reserve_in_core(Counted& c, const CountTiles& tiles) {
 }
 
 // Joins what the core's tiles left.
-void LaunchKernel::make_sums_step(const Counted& c) {
+void LaunchKernel::make_sums_call(const Counted& c) {
   if (c.sizes.slots < 2) return;
   Params params;
   params.set_sizes("CountSumsSizes", device::CountSumsSizes{checked_int(c.shape[2]), c.sizes.slots, c.sizes.inner,
                                                             c.tile_rows, nullptr, nullptr});
-  KernelText text;
+  KernelParts text;
   text.name = name_ + " sums";
   text.headers = "#include \"tenon/backend/cuda/device/count_sums.h\"\n";
-  text.functors = "struct Statistics {\n" + statistics_text("store", c.wanted, params, text.headers) + "};\n";
+  text.functors = "struct Statistics {\n" + statistics_source("store", c.wanted, params, text.headers) + "};\n";
   text.kernel = "KERNEL(kCountThreads, 1, Params, p) { count_sums<Statistics>(p); }\n";
   LaunchShape shape;
   shape.threads = 1024;
   shape.grid_x = static_cast<unsigned>((c.shape[2] + 31) / 32);
   shape.grid_y = static_cast<unsigned>(c.shape[0]);
   shape.shared_bytes = 3 * 32 * 32 * 4;
-  add(Step(*device_, text, params, shape), {},
+  add(KernelCall(*device_, text, params, shape), {},
       {{offsetof(device::CountSumsSizes, partials), c.partials_at},
        {offsetof(device::CountSumsSizes, rows), c.rows_at}});
 }
@@ -178,7 +178,7 @@ Expr LaunchKernel::stored_copy(const Counted& c) {
   return copy;
 }
 
-void LaunchKernel::make_groups_step(const Counted& c) {
+void LaunchKernel::make_groups_call(const Counted& c) {
   const int64_t samples = c.shape[0], inner = c.shape[1], channels = c.shape[2];
   if (c.shape.numel() == 0) return;
   Params params;
@@ -186,17 +186,17 @@ void LaunchKernel::make_groups_step(const Counted& c) {
   params.set_sizes("GroupsSizes", sizes);
   const MatrixDomain domain{c.source.shape(), c.source.shape().rank() - 1};
   const ProgramOutput value{c.source, {}, DType::F32};
-  ProgramText program(std::array{value}, domain, params, 8);
+  ProgramSource program(std::array{value}, domain, params, 8);
   sizes.samples = checked_int(samples);
   sizes.inner = checked_int(inner);
   sizes.channels = checked_int(channels);
   sizes.in_cluster = c.in_cluster;
   params.set_sizes("GroupsSizes", sizes);
-  KernelText text;
+  KernelParts text;
   text.name = name_ + " statistics";
   text.functors = program.functor("Value");
   text.headers = "#include \"tenon/backend/cuda/device/groups.h\"\n" + program.includes();
-  text.functors += "struct Statistics {\n" + statistics_text("store", c.wanted, params, text.headers) + "};\n";
+  text.functors += "struct Statistics {\n" + statistics_source("store", c.wanted, params, text.headers) + "};\n";
   const int64_t cluster = has_clusters(*device_) ? kCluster : 1;
   text.kernel =
       "KERNEL(kGroupsThreads, 1, Params, p) { groups<Value, " + std::to_string(cluster) + ", Statistics>(p); }\n";
@@ -209,7 +209,7 @@ void LaunchKernel::make_groups_step(const Counted& c) {
   shape.cluster = c.in_cluster ? kCluster : 1;
   shape.shared_bytes =
       static_cast<unsigned>(device::groups_shared_bytes(static_cast<int>(width), static_cast<int>(cluster)));
-  add(Step(*device_, text, params, shape), {{offsetof(device::GroupsSizes, arrived), kept(c.counters_at)}},
+  add(KernelCall(*device_, text, params, shape), {{offsetof(device::GroupsSizes, arrived), kept(c.counters_at)}},
       {{offsetof(device::GroupsSizes, partials), c.partials_at}});
 }
 
@@ -232,15 +232,15 @@ void LaunchKernel::bind(const BufferTable& buffers, std::span<void* const> weigh
   }
   rebind(buffers);
   make_lets();
-  make_steps();
-  for (const Counted& c : counted_) c.in_core ? make_sums_step(c) : make_groups_step(c);
-  TENON_CHECK(Internal, std::ssize(steps_) == kernels(), name_)
-      << "has " << steps_.size() << " kernels, " << kernels() << " were foreseen";
+  make_calls();
+  for (const Counted& c : counted_) c.in_core ? make_sums_call(c) : make_groups_call(c);
+  TENON_CHECK(Internal, std::ssize(calls_) == kernels(), name_)
+      << "has " << calls_.size() << " kernels, " << kernels() << " were foreseen";
 }
 
 int LaunchKernel::kernels() const {
   const std::vector<ProgramOutput> all = lets();
-  int n = own_steps();
+  int n = own_calls();
   if (!all.empty() && !lets_stay_in_maps()) n += lets_fit_block(all) ? 1 : static_cast<int>(all.size());
   for (const Counted& c : counted_) n += c.in_core ? c.sizes.slots > 1 : c.shape.numel() > 0;
   return n;
@@ -283,19 +283,19 @@ void LaunchKernel::make_lets() {
   if (all.empty()) return;
   lets_in_maps_ = lets_stay_in_maps();
   if (lets_in_maps_) return;
-  if (std::optional<Step> step = lets_step(*device_, name_, all)) return add(std::move(*step));
+  if (std::optional<KernelCall> call = lets_call(*device_, name_, all)) return add(std::move(*call));
   for (const ProgramOutput& o : all)
-    add(plain_step(*device_, name_ + " " + o.place->attrs.text, std::array{o}, domain_of(o.value)));
+    add(plain_call(*device_, name_ + " " + o.place->attrs.text, std::array{o}, domain_of(o.value)));
 }
 
-void LaunchKernel::add_values(const std::string& step_name, std::span<const ProgramOutput> outputs,
+void LaunchKernel::add_values(const std::string& call_name, std::span<const ProgramOutput> outputs,
                               const Shape& domain) {
   const std::vector<ProgramOutput> read = lets_in_maps_ ? lets_read_by(outputs, lets()) : std::vector<ProgramOutput>{};
   const auto settled = [this](const Expr& leaf) {
     return in_weights_.contains(leaf.get()) ||
            (!in_scratch_.contains(leaf.get()) && settled_.contains(leaf->attrs.text));
   };
-  add(plain_step(*device_, step_name, outputs, domain, read, settled));
+  add(plain_call(*device_, call_name, outputs, domain, read, settled));
 }
 
 void* LaunchKernel::address(const Expr& leaf) const {
@@ -310,28 +310,28 @@ void* LaunchKernel::address(const Expr& leaf) const {
 
 // ---- run ----------------------------------------------------------------------------------------------------------
 
-void LaunchKernel::add(Step step, const std::vector<SizesPointer>& kept,
+void LaunchKernel::add(KernelCall call, const std::vector<SizesPointer>& kept,
                        std::vector<std::pair<size_t, int64_t>> scratch) {
-  for (const SizesPointer& p : kept) step.set(p);
-  if (!steps_.empty() && steps_.back().zero) step.wait_whole();
-  steps_.push_back({std::move(step), {}, std::move(scratch)});
+  for (const SizesPointer& p : kept) call.set(p);
+  if (!calls_.empty() && calls_.back().zero) call.wait_whole();
+  calls_.push_back({std::move(call), {}, std::move(scratch)});
 }
 
-void LaunchKernel::add_zero(const Expr& leaf) { steps_.push_back({std::nullopt, leaf, {}}); }
+void LaunchKernel::add_zero(const Expr& leaf) { calls_.push_back({std::nullopt, leaf, {}}); }
 
 void LaunchKernel::run(Stream& stream, void* scratch) {
   if (!bound_ || scratch_ != scratch) {
     bound_ = true;
     scratch_ = static_cast<std::byte*>(scratch);
-    for (Action& a : steps_) {
-      if (!a.step) continue;
-      a.step->bind([this](const Expr& leaf) { return address(leaf); });
-      for (const auto& [at, offset] : a.scratch_pointers) a.step->set({at, scratch_ + offset});
+    for (Action& a : calls_) {
+      if (!a.call) continue;
+      a.call->bind([this](const Expr& leaf) { return address(leaf); });
+      for (const auto& [at, offset] : a.scratch_pointers) a.call->set({at, scratch_ + offset});
     }
   }
-  for (Action& a : steps_) {
-    if (a.step)
-      a.step->launch(stream);
+  for (Action& a : calls_) {
+    if (a.call)
+      a.call->launch(stream);
     else
       device_->fill_zero(stream, address(a.zero), leaf_bytes(a.zero));
   }
@@ -339,8 +339,8 @@ void LaunchKernel::run(Stream& stream, void* scratch) {
 
 std::string LaunchKernel::describe() const {
   std::string out;
-  for (const Action& a : steps_)
-    if (a.step) out += (out.empty() ? "" : "; ") + a.step->name();
+  for (const Action& a : calls_)
+    if (a.call) out += (out.empty() ? "" : "; ") + a.call->name();
   return out;
 }
 

@@ -1,6 +1,6 @@
-// What all launches of the CUDA backend share: leaves bound to memory, lets, statistics, and a list of steps. A
+// What all launches of the CUDA backend share: leaves bound to memory, lets, statistics, and a list of kernel calls. A
 // skeleton's kernel decides in its constructor what it needs and asks for its weights (so that all sizes are known
-// before anything is allocated), makes its steps when it is bound, and runs them in order.
+// before anything is allocated), makes its kernel calls when it is bound, and runs them in order.
 #pragma once
 #include <map>
 #include <optional>
@@ -8,9 +8,9 @@
 
 #include "tenon/backend/backend.h"
 #include "tenon/backend/bodies.h"
-#include "tenon/backend/cuda/codegen/statistics_text.h"
+#include "tenon/backend/cuda/codegen/statistics_source.h"
 #include "tenon/backend/cuda/launches/device_weights.h"
-#include "tenon/backend/cuda/launches/step.h"
+#include "tenon/backend/cuda/launches/kernel_call.h"
 #include "tenon/backend/cuda/products/core_counts.h"
 #include "tenon/kernels/form.h"
 
@@ -44,17 +44,17 @@ class LaunchKernel : public Kernel {
   /// The last call of a constructor. `core`: tiles of the launch's core for a value seen as [samples, inner, channels].
   void reserve_statistics(const std::function<CountTiles(const Shape& seen)>& core = {});
 
-  /// Adds the launch's own steps, between the lets and the statistics.
-  virtual void make_steps() = 0;
+  /// Adds the launch's own kernel calls, between the lets and the statistics.
+  virtual void make_calls() = 0;
   /// How many these are.
-  virtual int own_steps() const = 0;
-  /// The results of steps of other kinds than map: those that read lets need them in memory.
+  virtual int own_calls() const = 0;
+  /// The results of kernel calls of other kinds than map: those that read lets need them in memory.
   virtual std::vector<ProgramOutput> beside_maps() const = 0;
-  /// Adds a step that computes `outputs` over `domain`, and the lets they read if nobody else has.
-  void add_values(const std::string& step_name, std::span<const ProgramOutput> outputs, const Shape& domain);
-  void add(Step step) { add(std::move(step), {}, {}); }
-  /// A step whose sizes point into memory that the kernel keeps or into the scratch.
-  void add(Step step, const std::vector<SizesPointer>& kept, std::vector<std::pair<size_t, int64_t>> scratch);
+  /// Adds a kernel call that computes `outputs` over `domain`, and the lets they read if nobody else has.
+  void add_values(const std::string& call_name, std::span<const ProgramOutput> outputs, const Shape& domain);
+  void add(KernelCall call) { add(std::move(call), {}, {}); }
+  /// A kernel call whose sizes point into memory that the kernel keeps or into the scratch.
+  void add(KernelCall call, const std::vector<SizesPointer>& kept, std::vector<std::pair<size_t, int64_t>> scratch);
   /// Zeroes the leaf's memory in the scratch.
   void add_zero(const Expr& leaf);
   void* kept(int64_t offset) const { return kept_ + offset; }
@@ -71,8 +71,8 @@ class LaunchKernel : public Kernel {
     device::CountSizes sizes;            ///< of a count in the core
     int tile_rows = 0;                   ///< of its tiles, where they straddle samples
     int64_t partials_at = 0, rows_at = 0, counters_at = 0;
-    Expr source;              ///< else: the leaf or value that a step of its own reads, in chunks of the inner axis
-    int64_t blocks = 1;       ///< of that step, along the inner axis
+    Expr source;         ///< else: the leaf or value that a kernel call of its own reads, in chunks of the inner axis
+    int64_t blocks = 1;  ///< of that kernel call, along the inner axis
     bool in_cluster = false;  ///< together
   };
   /// While a core is measured: what it would count goes uncounted.
@@ -86,7 +86,7 @@ class LaunchKernel : public Kernel {
 
  private:
   struct Action {
-    std::optional<Step> step;
+    std::optional<KernelCall> call;
     Expr zero;  // or: the leaf to fill with zeros
     std::vector<std::pair<size_t, int64_t>> scratch_pointers;
   };
@@ -98,8 +98,8 @@ class LaunchKernel : public Kernel {
   void reserve_in_core(Counted& counted, const CountTiles& tiles);
   void reserve_chunks(Counted& counted);
   Expr stored_copy(const Counted& counted);
-  void make_groups_step(const Counted& counted);
-  void make_sums_step(const Counted& counted);
+  void make_groups_call(const Counted& counted);
+  void make_sums_call(const Counted& counted);
   void ask(const Expr& leaf, WeightRequest request);
   void* address(const Expr& leaf) const;
 
@@ -112,13 +112,13 @@ class LaunchKernel : public Kernel {
   std::vector<WeightRequest> requests_;
   std::vector<ProgramOutput> copies_;  // of values that are counted but not stored
   std::vector<Counted> counted_;
-  std::vector<Action> steps_;
+  std::vector<Action> calls_;
   std::map<const Node*, void*> buffers_;
   std::vector<void*> weights_;
   std::byte* kept_ = nullptr;
   std::byte* scratch_ = nullptr;
   bool lets_in_maps_ = false, counts_in_core_ = true;
-  bool bound_ = false;  // the steps know their addresses, with this scratch
+  bool bound_ = false;  // the kernel calls know their addresses, with this scratch
 };
 
 using LaunchBodies = Bodies<LaunchKernel, std::shared_ptr<Device>>;

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "tenon/backend/cuda/codegen/program_text.h"
+#include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/cuda/device/list_sizes.h"
 #include "tenon/backend/list_body.h"
 #include "tenon/core/error.h"
@@ -80,7 +80,7 @@ void DeviceListKernel::compile() {
   for (const FormOutput& o : list_.form.outputs) outputs.push_back({o.value, list_.finds ? Expr() : o.place, o.dtype});
   const MatrixDomain domain = matrix_domain(list_.form.domain, false);
   Params params;
-  ProgramText program(outputs, domain, params, 8), single(outputs, domain, params, 1);
+  ProgramSource program(outputs, domain, params, 8), single(outputs, domain, params, 1);
   run_ = program.run();
   functors_ = program.functor("Program") + single.functor("Single");
   headers_ = "#include \"tenon/backend/cuda/device/list.h\"\n" + program.includes();
@@ -108,7 +108,7 @@ std::string DeviceListKernel::binding(const Params& params) const {
       continue;
     }
     const auto at = std::find(names_.begin(), names_.end(), leaf) - names_.begin();
-    const std::string type = (pointer.written ? "" : "const ") + type_text(pointer.leaf.dtype()) + "*";
+    const std::string type = (pointer.written ? "" : "const ") + type_source(pointer.leaf.dtype()) + "*";
     out += "  q." + pointer.name + " = static_cast<" + type + ">(p.items[c.item].vectors[" + std::to_string(at) +
            "]) + c.begin;\n";
   }

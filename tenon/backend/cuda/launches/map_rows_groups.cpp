@@ -1,4 +1,4 @@
-// The skeletons without an anchor: map, rows (both: one step) and groups (statistics only).
+// The skeletons without an anchor: map, rows (both: one kernel call) and groups (statistics only).
 #include <algorithm>
 
 #include "tenon/backend/cuda/launches/launch_kernel.h"
@@ -20,9 +20,9 @@ class RowsKernel : public LaunchKernel {
         std::any_of(outputs.begin(), outputs.end(), [](const ProgramOutput& o) { return reduces_rows(o.value); });
     return reduces ? outputs : std::vector<ProgramOutput>{};
   }
-  int own_steps() const override { return !results().empty() && form_.domain.numel() > 0 ? 1 : 0; }
+  int own_calls() const override { return !results().empty() && form_.domain.numel() > 0 ? 1 : 0; }
 
-  void make_steps() override {
+  void make_calls() override {
     const std::vector<ProgramOutput> outputs = results();
     if (!outputs.empty() && form_.domain.numel() > 0) add_values(name(), outputs, form_.domain);
   }

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "tenon/backend/cuda/attention/attention_launch.h"
-#include "tenon/backend/cuda/codegen/program_text.h"
+#include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/cuda/products/tile_choice.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
@@ -38,7 +38,7 @@ DType core_for(DType arithmetic, const Form& form, const DeviceFacts& facts) {
 bool rows_in_memory(const Expr& hole, DType t) {
   if (!is_view_chain(hole) || hole.dtype() != t || hole.shape().rank() == 0 || hole.shape().numel() == 0) return false;
   Params unused;
-  const AccessText access("x", hole, {hole.shape(), hole.shape().rank() - 1}, false, unused);
+  const AccessSource access("x", hole, {hole.shape(), hole.shape().rank() - 1}, false, unused);
   return access.allows(run_of(t)) && access.contiguous(run_of(t)) && hole.shape()[-1] % run_of(t) == 0;
 }
 

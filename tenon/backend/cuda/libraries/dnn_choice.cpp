@@ -22,11 +22,12 @@ std::optional<DnnPlan> choose_dnn(Device& device, const std::string& key, const 
   return plans.empty() ? std::nullopt : std::optional(std::move(plans.front()));
 }
 
-TunedStep dnn_step(Device& device, const std::string& name, const DnnPlan& plan,
+TunedCall dnn_call(Device& device, const std::string& name, const DnnPlan& plan,
                    const std::vector<LibraryOperand>& operands) {
   CoreLaunch launch;
   launch.workspace_bytes = plan.call->workspace_bytes();
-  return {Step(device, name + " " + device.dnn_library()->name() + " " + plan.engine, plan.call, operands), launch};
+  return {KernelCall(device, name + " " + device.dnn_library()->name() + " " + plan.engine, plan.call, operands),
+          launch};
 }
 
 }  // namespace tenon::cuda

@@ -15,8 +15,8 @@ inline constexpr const char* kOwnKernel = "own";
 /// What was measured for `key` (tile_table.h: "cudnn 9.19.0 engine .."), if this device's library can run it; with
 /// TENON_CUDA_CORE=cudnn, else what the library holds fastest; else nothing.
 std::optional<DnnPlan> choose_dnn(Device& device, const std::string& key, const DnnProblem& problem);
-/// The call as a step, named after `name` and its engine.
-TunedStep dnn_step(Device& device, const std::string& name, const DnnPlan& plan,
+/// The library's call as a kernel call, named after `name` and its engine.
+TunedCall dnn_call(Device& device, const std::string& name, const DnnPlan& plan,
                    const std::vector<LibraryOperand>& operands);
 
 }  // namespace tenon::cuda

@@ -1,4 +1,4 @@
-// What a step asks of a vendor's library (cuBLASLt, cuDNN): a call that was planned once, on addresses. Everything is
+// What is asked of a vendor's library (cuBLASLt, cuDNN): a call that was planned once, on addresses. Everything is
 // decided and made when the launch is (so that its memory is known before anything is allocated); a call only puts work
 // on a stream, so that it can be recorded into a graph.
 //
@@ -22,7 +22,7 @@ class LibraryCall {
   /// Bytes that a call works in, 256-byte aligned; the caller's.
   virtual int64_t workspace_bytes() const = 0;
   /// Puts the call on `stream` (a CUstream), with the GPU's context current; allocates nothing and waits for nothing.
-  /// `addresses`: of the step's operands, in their order. Throws Error(Device).
+  /// `addresses`: of the kernel call's operands, in their order. Throws Error(Device).
   virtual void launch(void* stream, std::span<void* const> addresses, void* workspace) = 0;
 };
 

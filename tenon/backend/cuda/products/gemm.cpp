@@ -39,10 +39,10 @@ class GemmKernel : public ProductKernel {
   }
   const Expr& constant() const override { return b_; }
 
-  TunedStep step(const TileChoice& choice) override {
+  TunedCall call(const TileChoice& choice) override {
     const int b_split = b_.shape().rank() - 1;
-    if (choice.core == Core::Simt) return simt_step("gemm", "GemmSizes", sizes_, a_, b_, b_split);
-    if (choice.core == Core::Mma) return mma_step(choice, "gemm", "GemmSizes", sizes_, a_, b_, b_split);
+    if (choice.core == Core::Simt) return simt_call("gemm", "GemmSizes", sizes_, a_, b_, b_split);
+    if (choice.core == Core::Mma) return mma_call(choice, "gemm", "GemmSizes", sizes_, a_, b_, b_split);
     const int bytes = static_cast<int>(size_of(unit_));
     const auto box = [bytes](int64_t rows, int box_rows) {
       return [=](void* address, int64_t columns, int64_t stride) {
@@ -53,7 +53,7 @@ class GemmKernel : public ProductKernel {
     const auto box_in_order = [=](void* address, int64_t columns, int64_t stride) {
       return runs_box(address, bytes, rows_b, columns, stride * bytes);
     };
-    return wgmma_step(choice, "gemm", "GemmSizes", sizes_, a_, box(a_.shape().rows(), choice.wgmma.m), b_,
+    return wgmma_call(choice, "gemm", "GemmSizes", sizes_, a_, box(a_.shape().rows(), choice.wgmma.m), b_,
                       in_runs_ ? MakeRowsBox(box(rows_b, choice.wgmma.rows_of_b(lanes()))) : box_in_order);
   }
 

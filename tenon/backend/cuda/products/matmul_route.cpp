@@ -43,17 +43,17 @@ std::optional<MatmulRoute> MatmulRoute::of(const Form& form, const Expr& a, cons
   return out;
 }
 
-TunedStep MatmulRoute::step(Device& device, const std::string& name, const MatmulAlgorithm& algorithm,
+TunedCall MatmulRoute::call(Device& device, const std::string& name, const MatmulAlgorithm& algorithm,
                             bool fill_bias) const {
   MatmulLibrary* const library = device.matmul_library();
   std::shared_ptr<LibraryCall> call = library ? library->plan(problem_, algorithm) : nullptr;
   TENON_CHECK(Internal, call != nullptr, name) << "cublaslt " << algorithm.text() << " was chosen and cannot run";
   CoreLaunch launch;
   launch.workspace_bytes = call->workspace_bytes();
-  TunedStep out{Step(device, name + " " + library->describe(algorithm), std::move(call), operands_), launch};
+  TunedCall out{KernelCall(device, name + " " + library->describe(algorithm), std::move(call), operands_), launch};
   if (fill_bias) {
     const ProgramOutput filled{bias_.value, bias_.leaf, problem_.type};
-    out.before.push_back(plain_step(device, name + " bias", std::array{filled}, bias_.leaf.shape()));
+    out.before.push_back(plain_call(device, name + " bias", std::array{filled}, bias_.leaf.shape()));
   }
   return out;
 }

@@ -25,8 +25,9 @@ class MatmulRoute {
   };
   const Bias& bias() const { return bias_; }
 
-  /// The call as a step, behind one that fills the bias if `fill_bias`. Error(Internal) if the library cannot run it.
-  TunedStep step(Device& device, const std::string& name, const MatmulAlgorithm& algorithm, bool fill_bias) const;
+  /// The library's call as a kernel call, behind one that fills the bias if `fill_bias`. Error(Internal) if the library
+  /// cannot run it.
+  TunedCall call(Device& device, const std::string& name, const MatmulAlgorithm& algorithm, bool fill_bias) const;
 
  private:
   MatmulProblem problem_;

@@ -18,8 +18,8 @@
 
 namespace tenon::cuda {
 
-/// A kind of product supplies its sizes (with a member `split`), operands and boxes, and makes the step of any choice;
-/// this chooses, measures and adds it.
+/// A kind of product supplies its sizes (with a member `split`), operands and boxes, and makes the kernel call of any
+/// choice; this chooses, measures and adds it.
 class ProductKernel : public AnchorKernel {
  protected:
   using AnchorKernel::AnchorKernel;
@@ -72,16 +72,16 @@ class ProductKernel : public AnchorKernel {
   bool in_runs_ = false;  ///< operand B lies in runs
 
   virtual CoreLaunch core_launch(const TileChoice& choice) const = 0;
-  virtual TunedStep step(const TileChoice& choice) = 0;
+  virtual TunedCall call(const TileChoice& choice) = 0;
   virtual const Expr& constant() const = 0;
   /// For a kind that a library of network layers has: true if the launch runs on it, whose memory is reserved then.
   virtual bool choose_layers() { return false; }
-  /// Adds its steps, if it was chosen.
+  /// Adds its kernel calls, if it was chosen.
   virtual bool add_layers() { return false; }
   /// How many these are: none if it was not.
-  virtual int layer_steps() const { return 0; }
-  /// Measures it beside the step of ours.
-  virtual void measure_layers(const std::function<TunedStep()>& own) { static_cast<void>(own); }
+  virtual int layer_calls() const { return 0; }
+  /// Measures it beside the kernel call of ours.
+  virtual void measure_layers(const std::function<TunedCall()>& own) { static_cast<void>(own); }
   const std::string& key() const { return product_.key; }
 
   // "8192x320x320".
@@ -91,41 +91,41 @@ class ProductKernel : public AnchorKernel {
     return out;
   }
 
-  void make_steps() final {
+  void make_calls() final {
     make_operands();
     if (form_.domain.numel() == 0) return;
     if (tunes()) measure();
     if (add_layers()) return;
-    TunedStep made = step_of(choice_);
-    for (Step& before : made.before) add(std::move(before));
+    TunedCall made = call_of(choice_);
+    for (KernelCall& before : made.before) add(std::move(before));
     if (choice_.core == Core::CublasLt)
-      return add(std::move(made.step), {}, {{kLibraryWorkspace, library_workspace_at_}});
+      return add(std::move(made.call), {}, {{kLibraryWorkspace, library_workspace_at_}});
     std::vector<std::pair<size_t, int64_t>> scratch;
     if (const Counted* c = counted_in_core()) {
       scratch.emplace_back(made.count_at + offsetof(device::CountSizes, partials), c->partials_at);
       scratch.emplace_back(made.count_at + offsetof(device::CountSizes, rows), c->rows_at);
     }
-    add_core(std::move(made.step), made.split_at, std::move(scratch));
+    add_core(std::move(made.call), made.split_at, std::move(scratch));
   }
 
-  int own_steps() const final {
-    if (form_.domain.numel() == 0) return operand_steps();
-    if (const int layers = layer_steps()) return operand_steps() + layers;
-    return operand_steps() + (choice_.core == Core::CublasLt && fills_bias() ? 2 : 1);
+  int own_calls() const final {
+    if (form_.domain.numel() == 0) return operand_calls();
+    if (const int layers = layer_calls()) return operand_calls() + layers;
+    return operand_calls() + (choice_.core == Core::CublasLt && fills_bias() ? 2 : 1);
   }
 
   bool tunes() const { return tensor_cores() && tuning(device()); }
 
   void measure() {
     count_in_core(false);
-    tune_tiles(device(), product_, {constant(), in_order()}, [this](const TileChoice& c) { return step_of(c); });
-    measure_layers([this] { return step_of(choose_tile(product_, device().facts())); });
+    tune_tiles(device(), product_, {constant(), in_order()}, [this](const TileChoice& c) { return call_of(c); });
+    measure_layers([this] { return call_of(choose_tile(product_, device().facts())); });
     count_in_core(true);
   }
 
-  TunedStep step_of(const TileChoice& choice) {
-    if (choice.core != Core::CublasLt) return step(choice);
-    return route_->step(device(), name(), choice.algorithm, fills_bias());
+  TunedCall call_of(const TileChoice& choice) {
+    if (choice.core != Core::CublasLt) return call(choice);
+    return route_->call(device(), name(), choice.algorithm, fills_bias());
   }
 
   bool fills_bias() const {
@@ -135,7 +135,7 @@ class ProductKernel : public AnchorKernel {
 
   // Memory that the library works in, and its bias where that is not the launch's own.
   void reserve_library() {
-    const TunedStep made = route_->step(device(), name(), choice_.algorithm, false);
+    const TunedCall made = route_->call(device(), name(), choice_.algorithm, false);
     library_workspace_at_ = reserve_scratch(made.launch.workspace_bytes);
     const MatmulRoute::Bias& bias = route_->bias();
     if (!bias.value) return;
@@ -146,14 +146,14 @@ class ProductKernel : public AnchorKernel {
   }
 
   template <class Sizes>
-  TunedStep simt_step(const std::string& kernel, const char* type, const Sizes& sizes, const Expr& a, const Expr& b,
+  TunedCall simt_call(const std::string& kernel, const char* type, const Sizes& sizes, const Expr& a, const Expr& b,
                       int b_split) {
-    KernelText text;
+    KernelParts text;
     text.name = name();
     Params params;
     params.set_sizes(type, sizes);
-    text.functors = operand_text("A", a, a.shape().rank() - 1, params, text.headers) +
-                    operand_text("B", b, b_split, params, text.headers) + epilogue_text(params, text.headers, 4);
+    text.functors = operand_source("A", a, a.shape().rank() - 1, params, text.headers) +
+                    operand_source("B", b, b_split, params, text.headers) + epilogue_source(params, text.headers, 4);
     text.headers = "#include \"tenon/backend/cuda/device/simt.h\"\n" + text.headers;
     text.kernel = "KERNEL(kSimtThreads, 1, Params, p) { " + kernel + "_simt<A, B, Epilogue>(p); }\n";
     LaunchShape launch;
@@ -162,35 +162,35 @@ class ProductKernel : public AnchorKernel {
     launch.grid_z = static_cast<unsigned>(product_.batch);
     launch.threads = 256;
     launch.shared_bytes = static_cast<unsigned>((1 + lanes()) * 16 * 68 * 4);
-    return {Step(device(), text, params, launch), {}, offsetof(Sizes, split), offsetof(Sizes, count)};
+    return {KernelCall(device(), text, params, launch), {}, offsetof(Sizes, split), offsetof(Sizes, count)};
   }
 
   template <class Sizes>
-  TunedStep mma_step(const TileChoice& choice, const std::string& kernel, const char* type, Sizes sizes, const Expr& a,
+  TunedCall mma_call(const TileChoice& choice, const std::string& kernel, const char* type, Sizes sizes, const Expr& a,
                      const Expr& b, int b_split) {
-    KernelText text;
+    KernelParts text;
     Params params;
     sizes.split.splits = choice.splits;
     if (counted_in_core()) sizes.count = counted_in_core()->sizes;
     params.set_sizes(type, sizes);
-    text.functors = operand_text("A", a, a.shape().rank() - 1, params, text.headers) +
-                    operand_text("Rows", b, b_split, params, text.headers) + with_runs(in_runs_) +
-                    epilogue_text(params, text.headers, 8);
-    return core_step<Sizes>(choice, std::move(text), kernel + "_mma", choice.mma.type(), 1, params);
+    text.functors = operand_source("A", a, a.shape().rank() - 1, params, text.headers) +
+                    operand_source("Rows", b, b_split, params, text.headers) + with_runs(in_runs_) +
+                    epilogue_source(params, text.headers, 8);
+    return core_call<Sizes>(choice, std::move(text), kernel + "_mma", choice.mma.type(), 1, params);
   }
 
   /// `box_a`, `box_b`: of one tensor of the operand, from its address, its columns and the elements between its rows.
   template <class Sizes>
-  TunedStep wgmma_step(const TileChoice& choice, const std::string& kernel, const char* type, Sizes sizes,
+  TunedCall wgmma_call(const TileChoice& choice, const std::string& kernel, const char* type, Sizes sizes,
                        const Expr& a, const MakeRowsBox& box_a, const Expr& b, const MakeRowsBox& box_b) {
-    KernelText text;
+    KernelParts text;
     Params params;
     sizes.split.splits = choice.splits;
     if (counted_in_core()) sizes.count = counted_in_core()->sizes;
     params.set_sizes(type, sizes);
-    text.functors = map_text("A", a, params, box_a) + map_text("Rows", b, params, box_b) + with_runs(in_runs_) +
-                    epilogue_text(params, text.headers, 8);
-    return core_step<Sizes>(choice, std::move(text), kernel + "_wgmma", choice.wgmma.type(), choice.wgmma.resident,
+    text.functors = map_source("A", a, params, box_a) + map_source("Rows", b, params, box_b) + with_runs(in_runs_) +
+                    epilogue_source(params, text.headers, 8);
+    return core_call<Sizes>(choice, std::move(text), kernel + "_wgmma", choice.wgmma.type(), choice.wgmma.resident,
                             params);
   }
 
@@ -214,7 +214,7 @@ class ProductKernel : public AnchorKernel {
 
  private:
   template <class Sizes>
-  TunedStep core_step(const TileChoice& choice, KernelText text, const std::string& kernel, const std::string& tile,
+  TunedCall core_call(const TileChoice& choice, KernelParts text, const std::string& kernel, const std::string& tile,
                       int resident, const Params& params) {
     text.name = name() + " " + std::string(name_of(unit_)) + " " + tile +
                 (choice.splits > 1 ? " x" + std::to_string(choice.splits) : "");
@@ -223,7 +223,7 @@ class ProductKernel : public AnchorKernel {
     text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(resident) + ", Params, p) { " + kernel +
                   "<Tile, A, B, Epilogue>(p); }\n";
     const CoreLaunch launch = core_launch(choice);
-    return {Step(device(), text, params, launch.shape), launch, offsetof(Sizes, split), offsetof(Sizes, count)};
+    return {KernelCall(device(), text, params, launch.shape), launch, offsetof(Sizes, split), offsetof(Sizes, count)};
   }
 
   // Constant weights as our cores read them, and in plain order.

@@ -64,25 +64,25 @@ class TuningMemory {
 // Launches of a step, recorded as one: replayed, with everything they need.
 class Replays {
  public:
-  Replays(Device& device, TuningMemory& memory, TunedStep& tuned)
+  Replays(Device& device, TuningMemory& memory, TunedCall& tuned)
       : stream_(memory.stream()),
         workspace_(device.allocate(tuned.launch.workspace_bytes + 16)),
         counters_(device.allocate(tuned.launch.counters * 4 + 16)) {
-    if (tuned.step.calls_library()) {
-      tuned.step.set({kLibraryWorkspace, workspace_.get()});
+    if (tuned.call.calls_library()) {
+      tuned.call.set({kLibraryWorkspace, workspace_.get()});
     } else {
-      tuned.step.set({tuned.split_at + offsetof(device::SplitK, workspace), workspace_.get()});
-      tuned.step.set({tuned.split_at + offsetof(device::SplitK, counters), counters_.get()});
+      tuned.call.set({tuned.split_at + offsetof(device::SplitK, workspace), workspace_.get()});
+      tuned.call.set({tuned.split_at + offsetof(device::SplitK, counters), counters_.get()});
     }
-    const auto run = [&](Stream& stream, Step& step, int number) {
-      step.bind([&](const Expr& leaf) { return memory.of(leaf, number); });
-      step.launch(stream);
+    const auto run = [&](Stream& stream, KernelCall& call, int number) {
+      call.bind([&](const Expr& leaf) { return memory.of(leaf, number); });
+      call.launch(stream);
     };
     const auto launch = [&](Stream& stream) {
       for (int i = 0; i < kLaunches; ++i) {
-        for (Step& step : tuned.before) run(stream, step, i);
-        run(stream, tuned.step, i);
-        for (Step& step : tuned.after) run(stream, step, i);
+        for (KernelCall& call : tuned.before) run(stream, call, i);
+        run(stream, tuned.call, i);
+        for (KernelCall& call : tuned.after) run(stream, call, i);
       }
     };
     launch(stream_);  // memory is there before the recording
@@ -130,35 +130,35 @@ class Replays {
 
 struct Fastest {
   TileChoice choice;
-  std::string name;  ///< of its step, for people
+  std::string name;  ///< of its kernel call, for people
   double time = kNever;
 };
 
 // The fastest of `choices`. Long launches, of which a network has many in a row, run into the power limit, where the
 // fastest alone may not be: those nearly as fast as it run on end. What a library refuses when it is called is none.
 Fastest fastest(Device& device, const ProductShape& product, const std::vector<TileChoice>& choices,
-                TuningMemory& memory, const MakeTunedStep& make) {
-  std::vector<TunedStep> steps;
-  for (const TileChoice& c : choices) steps.push_back(make(c));  // they compile at the same time
+                TuningMemory& memory, const MakeTunedCall& make) {
+  std::vector<TunedCall> calls;
+  for (const TileChoice& c : choices) calls.push_back(make(c));  // they compile at the same time
   std::vector<double> times(choices.size(), kNever);
   std::string all;
-  for (size_t i = 0; i < steps.size(); ++i) {
+  for (size_t i = 0; i < calls.size(); ++i) {
     try {
-      times[i] = Replays(device, memory, steps[i]).least();
+      times[i] = Replays(device, memory, calls[i]).least();
     } catch (const Error& e) {
-      if (!steps[i].step.calls_library() || e.kind() != ErrorKind::Device) throw;
-      spdlog::debug("{}: {}", steps[i].step.name(), e.what());
+      if (!calls[i].call.calls_library() || e.kind() != ErrorKind::Device) throw;
+      spdlog::debug("{}: {}", calls[i].call.name(), e.what());
     }
     ((((all += "\n    ") += choices[i].text()) += ": ") += std::to_string(times[i])) += " us";
   }
   Fastest best;
   const double least = choices.empty() ? kNever : *std::min_element(times.begin(), times.end());
-  for (size_t i = 0; i < steps.size(); ++i) {
+  for (size_t i = 0; i < calls.size(); ++i) {
     if (times[i] > least * kNearlyAsFast) continue;
     const bool runs_on_end = least >= kLongMicroseconds && least < kNever;
-    const double time = runs_on_end ? Replays(device, memory, steps[i]).on_end() : times[i];
+    const double time = runs_on_end ? Replays(device, memory, calls[i]).on_end() : times[i];
     if (runs_on_end) (((all += "\n    on end ") += choices[i].text()) += ": ") += std::to_string(time) + " us";
-    if (time < best.time) best = {choices[i], steps[i].step.name(), time};
+    if (time < best.time) best = {choices[i], calls[i].call.name(), time};
   }
   spdlog::debug("{}: {}{}", product.key, best.choice.text(), all);
   return best;
@@ -189,7 +189,7 @@ bool asked_to_tune() {
 bool tuning(const Device& device) { return asked_to_tune() && device.facts().multiprocessors > 1; }
 
 void tune_tiles(Device& device, const ProductShape& product, const std::vector<Expr>& constants,
-                const MakeTunedStep& make) {
+                const MakeTunedCall& make) {
   TileTable& table = TileTable::of(device.facts());
   const bool known = table.measured_here(product.key);
   const std::vector<TileChoice> theirs = product.epilogue.empty() || table.measured_here(product.epilogue_key())
@@ -209,7 +209,7 @@ void tune_tiles(Device& device, const ProductShape& product, const std::vector<E
 }
 
 void tune_dnn(Device& device, const std::string& key, const DnnProblem& problem, const std::vector<Expr>& constants,
-              const std::function<TunedStep()>& own, const std::function<TunedStep(const DnnPlan& plan)>& make) {
+              const std::function<TunedCall()>& own, const std::function<TunedCall(const DnnPlan& plan)>& make) {
   constexpr size_t kPlans = 8;
   constexpr double kCompiledGain = 13.0 / 14;
   TileTable& table = TileTable::of(device.facts());
@@ -217,14 +217,14 @@ void tune_dnn(Device& device, const std::string& key, const DnnProblem& problem,
   const std::vector<DnnPlan> plans = library ? library->likeliest(problem, kPlans) : std::vector<DnnPlan>();
   if (plans.empty()) return;
   TuningMemory memory(device, constants);
-  TunedStep ours = own();
+  TunedCall ours = own();
   const double own_time = Replays(device, memory, ours).typical();
   std::string best = kOwnKernel, all;
   double least = own_time;
   for (const DnnPlan& plan : plans) {
     const std::string text = library->name() + " " + plan.engine;
     try {
-      TunedStep theirs = make(plan);
+      TunedCall theirs = make(plan);
       const double time = Replays(device, memory, theirs).typical();
       ((((all += "\n    ") += text) += ": ") += std::to_string(time)) += " us";
       const bool gains = time + kCallMicroseconds < own_time && (!plan.compiles || time < own_time * kCompiledGain);

@@ -4,20 +4,20 @@
 #include <functional>
 #include <vector>
 
-#include "tenon/backend/cuda/launches/step.h"
+#include "tenon/backend/cuda/launches/kernel_call.h"
 #include "tenon/backend/cuda/products/tile_choice.h"
 
 namespace tenon::cuda {
 
-/// A step of the product on this choice, bound to nothing, and what its split K or the library's call wants.
-struct TunedStep {
-  Step step;
+/// A kernel call of the product on this choice, bound to nothing, and what its split K or the library's call wants.
+struct TunedCall {
+  KernelCall call;
   CoreLaunch launch;
-  size_t split_at = 0, count_at = 0;  ///< of SplitK and CountSizes in the sizes of a kernel
-  std::vector<Step> before = {};      ///< what this choice alone needs done in front of it
-  std::vector<Step> after = {};       ///< and behind it
+  size_t split_at = 0, count_at = 0;    ///< of SplitK and CountSizes in the sizes of a kernel
+  std::vector<KernelCall> before = {};  ///< what this choice alone needs done in front of it
+  std::vector<KernelCall> after = {};   ///< and behind it
 };
-using MakeTunedStep = std::function<TunedStep(const TileChoice& choice)>;
+using MakeTunedCall = std::function<TunedCall(const TileChoice& choice)>;
 
 /// True if TENON_CUDA_TUNE is 1. Error(Usage) if it is neither that nor 0 nor nothing.
 bool asked_to_tune();
@@ -28,12 +28,12 @@ bool tuning(const Device& device);
 /// the device's TileTable under the product's key; where a library could do it, the fastest of all under
 /// epilogue_key(). `constants`: the leaves that a network's weights lie in.
 void tune_tiles(Device& device, const ProductShape& product, const std::vector<Expr>& constants,
-                const MakeTunedStep& make);
+                const MakeTunedCall& make);
 
-/// Measures what a library of network layers offers for a problem beside `own`, the launch's own step, and adds the
-/// faster to the TileTable under `key`, unless this machine has. `make`: the step of a plan's call. A plan that every
-/// process compiles anew must save a fourteenth.
+/// Measures what a library of network layers offers for a problem beside `own`, the launch's own kernel call, and adds
+/// the faster to the TileTable under `key`, unless this machine has. `make`: the kernel call that calls a plan. A plan
+/// that every process compiles anew must save a fourteenth.
 void tune_dnn(Device& device, const std::string& key, const DnnProblem& problem, const std::vector<Expr>& constants,
-              const std::function<TunedStep()>& own, const std::function<TunedStep(const DnnPlan& plan)>& make);
+              const std::function<TunedCall()>& own, const std::function<TunedCall(const DnnPlan& plan)>& make);
 
 }  // namespace tenon::cuda

@@ -8,7 +8,7 @@
 #include "tenon/models/registry.h"
 #include "tenon/pipelines/model_files.h"
 #include "tenon/pipelines/random_weights.h"
-#include "tenon/pipelines/schedulers/scheduler.h"
+#include "tenon/pipelines/samplers/sampler.h"
 
 namespace tenon {
 namespace fs = std::filesystem;
@@ -45,7 +45,7 @@ void read_own_defaults(GenerationDefaults& d, const StableDiffusionCheckpoint& c
     if (!d.sampler.empty()) choose_sampler(d.sampler, sd15_scheduler_config());
   } catch (const Error&) {
     std::string list;
-    for (const std::string& name : scheduler_names()) list += (list.empty() ? "one of " : ", ") + name;
+    for (const std::string& name : sampler_names()) list += (list.empty() ? "one of " : ", ") + name;
     own.refuse("sampler", list);
   }
 }

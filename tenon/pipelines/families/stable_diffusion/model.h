@@ -10,7 +10,7 @@
 #include "tenon/models/stable_diffusion.h"
 #include "tenon/models/stable_diffusion_checkpoint.h"
 #include "tenon/pipelines/known_words.h"
-#include "tenon/pipelines/schedulers/settings.h"
+#include "tenon/pipelines/samplers/settings.h"
 
 namespace tenon {
 

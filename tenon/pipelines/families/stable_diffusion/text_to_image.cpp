@@ -103,10 +103,10 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
   if (r.steps == 0) r.steps = d.steps;
   if (r.cfg_scale < 0) r.cfg_scale = d.cfg_scale;
   if (r.sampler.empty()) r.sampler = d.sampler;
-  const SamplerChoice sampler = choose_sampler(r.sampler, model_->scheduler_config(), r.scheduler);
+  const SamplerChoice sampler = choose_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);
   r.sampler = sampler.name;
-  r.scheduler = sampler.options;
-  make_scheduler(r.sampler, model_->scheduler_config(), r.scheduler);  // says what is wrong with the config
+  r.sampler_options = sampler.options;
+  make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);  // says what is wrong with the config
   check_size(*model_, r.height, r.width);
   refuse_extra_networks(r.prompt, "prompt");
   refuse_extra_networks(r.negative, "negative prompt");
@@ -307,7 +307,7 @@ std::vector<float> TextToImage::encode_prompts(const ImageRequest& r, int64_t& t
   return context;
 }
 
-std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Scheduler& scheduler,
+std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Sampler& sampler,
                                                 std::vector<NoiseSource>& noise, Timings& timings) {
   const VaeConfig& vae = model_->config().vae;
   const int64_t factor = vae.downsampling(), area = (r.height / factor) * (r.width / factor);
@@ -319,7 +319,7 @@ std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Scheduler
   if (!r.init) {
     for (int64_t b = 0; b < r.batch && r.latents.empty(); ++b) noise[static_cast<size_t>(b)](image(latents, b));
     if (!r.latents.empty()) latents = r.latents;
-    for (float& v : latents) v = static_cast<float>(v * scheduler.init_noise_sigma());
+    for (float& v : latents) v = static_cast<float>(v * sampler.init_noise_sigma());
     return latents;
   }
   const auto begin = Clock::now();
@@ -339,16 +339,16 @@ std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Scheduler
     for (size_t i = 0; i < per_image; ++i)
       z[i] = static_cast<float>(vae.scaling_factor * (moments[i] + std::exp(0.5f * moments[per_image + i]) * draw[i]));
     noise[static_cast<size_t>(b)](draw);
-    scheduler.add_noise(z, draw, 0);
+    sampler.add_noise(z, draw, 0);
   }
   timings.encode = seconds_since(begin);
   return latents;
 }
 
-void TextToImage::denoise(const ImageRequest& r, Scheduler& scheduler, const std::vector<float>& context,
-                          int64_t tokens, std::vector<float>& latents, const std::vector<NoiseSource>& noise,
-                          ImageResult& result, const OnStep& on_step) {
-  const std::vector<double> steps(scheduler.timesteps().begin(), scheduler.timesteps().end());
+void TextToImage::denoise(const ImageRequest& r, Sampler& sampler, const std::vector<float>& context, int64_t tokens,
+                          std::vector<float>& latents, const std::vector<NoiseSource>& noise, ImageResult& result,
+                          const OnStep& on_step) {
+  const std::vector<double> steps(sampler.timesteps().begin(), sampler.timesteps().end());
   const GenerationShape shape = shape_of(r, tokens, static_cast<int64_t>(steps.size()));
   const auto load = Clock::now();
   const std::string key = std::to_string(r.batch) + "," + std::to_string(r.height) + "," + std::to_string(r.width) +
@@ -369,11 +369,11 @@ void TextToImage::denoise(const ImageRequest& r, Scheduler& scheduler, const std
   const NoiseSource draw = [&](std::span<float> out) {
     for (size_t b = 0; b < noise.size(); ++b) noise[b](out.subspan(b * per_image, per_image));
   };
-  for (int i = 0; i < scheduler.calls(); ++i) {
+  for (int i = 0; i < sampler.calls(); ++i) {
     check_stop("generate");  // a device may repeat a whole step as one launch
     const auto step_begin = Clock::now();
     std::vector<float> x = latents;
-    scheduler.scale_model_input(x, i);
+    sampler.scale_model_input(x, i);
     unet.set("latents", x);
     unet.set_scalar("step", i);
     unet.run(Rate::Step);
@@ -384,10 +384,9 @@ void TextToImage::denoise(const ImageRequest& r, Scheduler& scheduler, const std
       e.resize(latents.size());
     }
     if (!std::all_of(e.begin(), e.end(), [](float v) { return std::isfinite(v); })) name_launch(unet, i);
-    scheduler.step(e, i, latents, draw);
+    sampler.step(e, i, latents, draw);
     result.timings.steps.push_back(seconds_since(step_begin));
-    if (on_step)
-      on_step({i + 1, scheduler.calls(), result.timings.steps.back(), steps[static_cast<size_t>(i)], latents});
+    if (on_step) on_step({i + 1, sampler.calls(), result.timings.steps.back(), steps[static_cast<size_t>(i)], latents});
   }
   result.timings.denoise = seconds_since(begin);
 }
@@ -434,12 +433,12 @@ std::vector<Image> TextToImage::decode(const ImageRequest& r, const std::vector<
 ImageResult TextToImage::generate(const ImageRequest& request, const OnStep& on_step) {
   ImageResult result;
   const ImageRequest r = result.request = complete(request);
-  const std::unique_ptr<Scheduler> scheduler = make_scheduler(r.sampler, model_->scheduler_config(), r.scheduler);
-  scheduler->set_steps(r.steps, r.init ? r.strength : 1.0);
+  const std::unique_ptr<Sampler> sampler = make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);
+  sampler->set_steps(r.steps, r.init ? r.strength : 1.0);
   result.type = networks_.precision.act;
-  result.timesteps.assign(scheduler->timesteps().begin(), scheduler->timesteps().end());
-  for (int i = 0; i < scheduler->calls(); ++i) {
-    const NoiseLevel level = scheduler->noise_level(i);
+  result.timesteps.assign(sampler->timesteps().begin(), sampler->timesteps().end());
+  for (int i = 0; i < sampler->calls(); ++i) {
+    const NoiseLevel level = sampler->noise_level(i);
     result.sigmas.push_back(level.sigma / level.alpha);
   }
   std::vector<TorchGenerator> generators;
@@ -451,8 +450,8 @@ ImageResult TextToImage::generate(const ImageRequest& request, const OnStep& on_
   for (TorchGenerator& g : generators) noise.emplace_back([&g](std::span<float> out) { g.randn(out); });
   int64_t tokens = 0;
   const std::vector<float> context = encode_prompts(r, tokens, result.timings);
-  std::vector<float> latents = initial_latents(r, *scheduler, noise, result.timings);
-  denoise(r, *scheduler, context, tokens, latents, noise, result, on_step);
+  std::vector<float> latents = initial_latents(r, *sampler, noise, result.timings);
+  denoise(r, *sampler, context, tokens, latents, noise, result, on_step);
   if (r.decode) result.images = decode(r, latents, result.timings);
   result.latents = std::move(latents);
   return result;

@@ -51,9 +51,9 @@ class TextToImage : public ImageGenerator {
   void free_networks();
   std::vector<float> encode_windows(const std::vector<TokenWindow>& windows, int64_t clip_skip, Timings& timings);
   std::vector<float> encode_prompts(const ImageRequest& r, int64_t& tokens, Timings& timings);
-  std::vector<float> initial_latents(const ImageRequest& r, Scheduler& scheduler, std::vector<NoiseSource>& noise,
+  std::vector<float> initial_latents(const ImageRequest& r, Sampler& sampler, std::vector<NoiseSource>& noise,
                                      Timings& timings);
-  void denoise(const ImageRequest& r, Scheduler& scheduler, const std::vector<float>& context, int64_t tokens,
+  void denoise(const ImageRequest& r, Sampler& sampler, const std::vector<float>& context, int64_t tokens,
                std::vector<float>& latents, const std::vector<NoiseSource>& noise, ImageResult& result,
                const OnStep& on_step);
   std::vector<Image> decode(const ImageRequest& r, const std::vector<float>& latents, Timings& timings);

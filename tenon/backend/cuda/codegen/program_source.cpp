@@ -1,4 +1,4 @@
-#include "tenon/backend/cuda/codegen/program_text.h"
+#include "tenon/backend/cuda/codegen/program_source.h"
 
 #include <algorithm>
 #include <array>
@@ -38,7 +38,8 @@ MatrixDomain matrix_domain(const Shape& shape, bool joins) {
   return d;
 }
 
-ProgramText::ProgramText(std::span<const ProgramOutput> outputs, const MatrixDomain& domain, Params& params, int most)
+ProgramSource::ProgramSource(std::span<const ProgramOutput> outputs, const MatrixDomain& domain, Params& params,
+                             int most)
     : domain_(domain), params_(params) {
   for (const ProgramOutput& o : outputs) outputs_.push_back({stored_value(o), o.place, o.dtype});
   std::vector<Expr> roots;
@@ -59,7 +60,7 @@ ProgramText::ProgramText(std::span<const ProgramOutput> outputs, const MatrixDom
   if (reduces_) find_arrays();
 }
 
-ProgramText::Kind ProgramText::kind(const Expr& e) const {
+ProgramSource::Kind ProgramSource::kind(const Expr& e) const {
   if (e->family() == Family::Leaf && acc_lane(e) >= 0) return Kind::Accumulator;
   if (literal_of(e)) return Kind::Literal;
   const bool view = e->family() == Family::Leaf || (e->family() == Family::View && is_view_chain(e));
@@ -67,7 +68,7 @@ ProgramText::Kind ProgramText::kind(const Expr& e) const {
 }
 
 // Number of reductions that must be known before `e` is.
-int ProgramText::level(const Expr& e) {
+int ProgramSource::level(const Expr& e) {
   if (const auto it = levels_.find(e.get()); it != levels_.end()) return it->second;
   int most = 0;
   if (kind(e) == Kind::Computed) {
@@ -77,7 +78,7 @@ int ProgramText::level(const Expr& e) {
   return levels_[e.get()] = most;
 }
 
-bool ProgramText::uniform(const Expr& e) {
+bool ProgramSource::uniform(const Expr& e) {
   if (const auto it = uniforms_.find(e.get()); it != uniforms_.end()) return it->second;
   bool yes = false;
   switch (kind(e)) {
@@ -96,28 +97,28 @@ bool ProgramText::uniform(const Expr& e) {
   return uniforms_[e.get()] = yes;
 }
 
-AccessText& ProgramText::access(const Expr& view) {
+AccessSource& ProgramSource::access(const Expr& view) {
   for (auto& [node, a] : accesses_)
     if (node == view.get()) return a;
   return accesses_
-      .emplace_back(view.get(), AccessText("a" + std::to_string(accesses_.size()), view, domain_, false, params_))
+      .emplace_back(view.get(), AccessSource("a" + std::to_string(accesses_.size()), view, domain_, false, params_))
       .second;
 }
 
-void ProgramText::collect(const Expr& e, std::set<const Node*>& seen) {
+void ProgramSource::collect(const Expr& e, std::set<const Node*>& seen) {
   if (!seen.insert(e.get()).second) return;
   if (kind(e) == Kind::Load) access(e);
   if (kind(e) != Kind::Computed) return;
   for (const Expr& x : e->in) collect(x, seen);
 }
 
-void ProgramText::choose_run(std::span<const ProgramOutput> outputs, int most) {
+void ProgramSource::choose_run(std::span<const ProgramOutput> outputs, int most) {
   int64_t narrowest = 4;
   for (const auto& [node, a] : accesses_)
     if (!a.uniform()) narrowest = std::min(narrowest, size_of(a.dtype()));
   for (const ProgramOutput& o : outputs) narrowest = std::min(narrowest, size_of(o.dtype));
   const auto allowed = [this](int run) {
-    const auto ok = [run](const AccessText& a) { return a.allows(run); };
+    const auto ok = [run](const AccessSource& a) { return a.allows(run); };
     return domain_.cols() % run == 0 && std::all_of(places_.begin(), places_.end(), ok) &&
            std::all_of(accesses_.begin(), accesses_.end(), [&](const auto& a) { return ok(a.second); });
   };
@@ -127,7 +128,7 @@ void ProgramText::choose_run(std::span<const ProgramOutput> outputs, int most) {
 
 // Loads that more than one stage needs stay in registers; what only later ones need is loaded with them, so that memory
 // is waited for once.
-void ProgramText::find_arrays() {
+void ProgramSource::find_arrays() {
   std::map<const Node*, std::set<int>> needed;
   std::vector<Expr> order;
   const auto visit = [&](const Expr& root, int stage) {
@@ -153,13 +154,13 @@ void ProgramText::find_arrays() {
 
 // ---- values -------------------------------------------------------------------------------------------------------
 
-std::string ProgramText::struct_name(const Expr& e) {
+std::string ProgramSource::struct_name(const Expr& e) {
   const NodeBody& b = node_body(e->type);
   headers_.insert(b.header);
   return std::string("nodes::") + b.name;
 }
 
-ProgramText::Value ProgramText::value(const Expr& e) {
+ProgramSource::Value ProgramSource::value(const Expr& e) {
   const bool is_uniform = uniform(e);
   auto& known = is_uniform ? outer_ : inner_;
   if (const auto it = known.find(e.get()); it != known.end()) return it->second;
@@ -168,7 +169,7 @@ ProgramText::Value ProgramText::value(const Expr& e) {
   return v;
 }
 
-ProgramText::Value ProgramText::compute(const Expr& e) {
+ProgramSource::Value ProgramSource::compute(const Expr& e) {
   switch (kind(e)) {
     case Kind::Accumulator:
       return {"acc[" + std::to_string(acc_lane(e)) + "]", false, DType::F32};
@@ -192,7 +193,7 @@ ProgramText::Value ProgramText::compute(const Expr& e) {
   return is_rounding(e) ? rounding(e) : pointwise(e);
 }
 
-ProgramText::Value ProgramText::load(const Expr& e) {
+ProgramSource::Value ProgramSource::load(const Expr& e) {
   const bool is_uniform = uniform(e);
   for (const Held& h : arrays_) {
     if (h.view != e) continue;
@@ -204,13 +205,13 @@ ProgramText::Value ProgramText::load(const Expr& e) {
   Value v{fresh(), is_uniform, e.dtype()};
   const std::string type = is_uniform ? "float " : "Frag<float, kRun> ";
   if (loads_apart_ && !is_uniform && !in_shared(e)) {
-    AccessText& from = access(e);
+    AccessSource& from = access(e);
     burden_ += from.pieces() * (from.halves(run_) ? 1 : 2);
     joined_ = joined_ || from.pieces() > 1;
     if (early_) early_ = from.load_past_l1(run_);
     const std::string member = "l." + v.name;
     if (from.halves(run_)) {
-      members_ += "    Frag<" + type_text(e.dtype()) + ", kRun> " + v.name + ";\n";
+      members_ += "    Frag<" + type_source(e.dtype()) + ", kRun> " + v.name + ";\n";
       loads_ += "    " + from.load_halves(member, run_) + "\n";
       loop_ += "        const " + type + v.name + " = to_floats(" + member + ");\n";
       return v;
@@ -225,20 +226,20 @@ ProgramText::Value ProgramText::load(const Expr& e) {
   return v;
 }
 
-int ProgramText::pieces() const {
+int ProgramSource::pieces() const {
   int all = 0;
   for (const auto& [node, from] : accesses_)
     if (!from.uniform()) all += from.pieces();
   return all;
 }
 
-bool ProgramText::in_shared(const Expr& view) const {
+bool ProgramSource::in_shared(const Expr& view) const {
   const std::vector<Expr> below = topological(std::array{view});
   return std::any_of(below.begin(), below.end(), [this](const Expr& e) { return params_.in_shared(e); });
 }
 
 // A node's body over named operands: `call` is left with nodes::Lerp::eval<float>(a, b, c), element by element.
-void ProgramText::body_of(const Expr& e, std::string& call, const std::function<std::string(const Value&)>& element) {
+void ProgramSource::body_of(const Expr& e, std::string& call, const std::function<std::string(const Value&)>& element) {
   call = struct_name(e) + "::eval<float>(";
   bool first = true;
   for (const Expr& x : e->in) {
@@ -249,7 +250,7 @@ void ProgramText::body_of(const Expr& e, std::string& call, const std::function<
   call += ")";
 }
 
-ProgramText::Value ProgramText::pointwise(const Expr& e) {
+ProgramSource::Value ProgramSource::pointwise(const Expr& e) {
   std::string call;
   if (uniform(e)) {
     body_of(e, call, [](const Value& v) { return v.name; });
@@ -264,12 +265,12 @@ ProgramText::Value ProgramText::pointwise(const Expr& e) {
   return out;
 }
 
-ProgramText::Value ProgramText::rounding(const Expr& e) {
+ProgramSource::Value ProgramSource::rounding(const Expr& e) {
   Value x = value(e->in[0]);
   const DType type = e->attrs.dtype;
   if (type == x.holds || type == DType::F32 || type == DType::F64) return x;
   Value out{fresh(), x.uniform, type};
-  const std::string round = "round_to<" + type_text(type) + ">(";
+  const std::string round = "round_to<" + type_source(type) + ">(";
   if (x.uniform)
     before_ += "    const float " + out.name + " = " + round + x.name + ");\n";
   else
@@ -280,14 +281,14 @@ ProgramText::Value ProgramText::rounding(const Expr& e) {
 
 // ---- the functor --------------------------------------------------------------------------------------------------
 
-std::string ProgramText::includes() const {
+std::string ProgramSource::includes() const {
   std::string out;
   for (const std::string& h : headers_) out += "#include \"" + h + "\"\n";
   return out;
 }
 
 // The place of output `o`.
-AccessText& ProgramText::place_of(const ProgramOutput& o) {
+AccessSource& ProgramSource::place_of(const ProgramOutput& o) {
   size_t number = 0;
   for (const ProgramOutput& other : outputs_) {
     if (&other == &o) break;
@@ -297,14 +298,14 @@ AccessText& ProgramText::place_of(const ProgramOutput& o) {
 }
 
 // What output `o` stores, emitted before: a float where its place has one element a row, else a fragment.
-std::string ProgramText::result(const ProgramOutput& o) {
+std::string ProgramSource::result(const ProgramOutput& o) {
   const Value v = value(o.value);
   if (place_of(o).uniform()) return v.uniform ? v.name : v.name + ".v[0]";
   return v.uniform ? "splat<kRun>(" + v.name + ")" : v.name;
 }
 
 // Statements that store output `o`, whose value is emitted before them.
-std::string ProgramText::stored(const ProgramOutput& o) { return place_of(o).store(result(o), run_); }
+std::string ProgramSource::stored(const ProgramOutput& o) { return place_of(o).store(result(o), run_); }
 
 namespace {
 
@@ -317,24 +318,24 @@ std::string over_row(const std::string& statements) {
 
 }  // namespace
 
-int ProgramText::held() const {
+int ProgramSource::held() const {
   int registers = 0;
   for (const Held& h : arrays_) registers += h.halves ? run_ / 2 : run_;
   return registers;
 }
 
-std::string ProgramText::first_loads() {
+std::string ProgramSource::first_loads() {
   std::string arrays, loads;
   for (const Held& h : arrays_) {
     const std::string at = h.name + "[f]";
-    arrays += "    Frag<" + (h.halves ? type_text(h.view.dtype()) : "float") + ", kRun> " + h.name + "[R];\n";
+    arrays += "    Frag<" + (h.halves ? type_source(h.view.dtype()) : "float") + ", kRun> " + h.name + "[R];\n";
     loads += "        " + (h.halves ? access(h.view).load_halves(at, run_) : access(h.view).load(at, run_)) + "\n";
   }
   return arrays + (loads.empty() ? "" : over_row(loads)) + "    ready();\n";
 }
 
 // One loop over the row: what the reductions of this stage need, or the stores.
-std::string ProgramText::stage(int number, bool last) {
+std::string ProgramSource::stage(int number, bool last) {
   inner_.clear();
   before_.clear();
   loop_.clear();
@@ -363,13 +364,13 @@ std::string ProgramText::stage(int number, bool last) {
 }
 
 // The end of a functor that returns its value.
-std::string ProgramText::returned(const ProgramOutput& o) {
+std::string ProgramSource::returned(const ProgramOutput& o) {
   const Value v = value(o.value);
   return v.uniform ? "splat<kRun>(" + v.name + ")" : v.name;
 }
 
 // Computing and storing, apart. An output without a place is what is counted.
-std::string ProgramText::in_two(const std::string& at, const std::string& accumulators, const std::string& row) {
+std::string ProgramSource::in_two(const std::string& at, const std::string& accumulators, const std::string& row) {
   std::string members, fill, stores;
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const ProgramOutput& o = outputs_[i];
@@ -385,7 +386,7 @@ std::string ProgramText::in_two(const std::string& at, const std::string& accumu
          "  }\n";
 }
 
-std::string ProgramText::reducing_body() {
+std::string ProgramSource::reducing_body() {
   std::string stages;
   for (int s = 0; s < stages_; ++s) stages += stage(s, s + 1 == stages_);
   std::string body =
@@ -395,7 +396,7 @@ std::string ProgramText::reducing_body() {
   return body + first_loads() + stages + "  }\n";
 }
 
-std::string ProgramText::plain_body(int lanes) {
+std::string ProgramSource::plain_body(int lanes) {
   const bool returns = !outputs_[0].place && lanes == 0;
   const std::string at = "const Params& p, int row_number, int col", row = "    const Row r = row(p, row_number);\n";
   if (lanes) return in_two(at, ", const Frag<float, kRun> (&acc)[" + std::to_string(lanes) + "]", row);
@@ -416,15 +417,15 @@ std::string ProgramText::plain_body(int lanes) {
          "  DEV static void eval(" + at + ") { results(p, row_number, col, loads(p, row_number, col)); }\n";
 }
 
-std::string ProgramText::functor(const std::string& name, int lanes) {
+std::string ProgramSource::functor(const std::string& name, int lanes) {
   const std::string body = reduces_ ? reducing_body() : plain_body(lanes);
   std::string row = "  struct Row {\n    int row;\n", code;
-  const auto add = [&](const AccessText& a) {
+  const auto add = [&](const AccessSource& a) {
     row += a.row_members();
     code += a.row_code();
   };
   for (const auto& [node, a] : accesses_) add(a);
-  for (const AccessText& a : places_) add(a);
+  for (const AccessSource& a : places_) add(a);
   return "struct " + name + " {\n  static constexpr int kRun = " + std::to_string(run_) + ";\n" + row +
          "  };\n  DEV static Row row(const Params& p, int row) {\n    Row r;\n    r.row = row;\n" + code +
          "    return r;\n  }\n" + body + "};\n";

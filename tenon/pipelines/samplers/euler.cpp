@@ -1,6 +1,6 @@
 // Euler's method on the probability-flow equation in sigma (Karras et al. 2022, algorithm 2 without churn).
-#include "tenon/pipelines/schedulers/registry.h"
-#include "tenon/pipelines/schedulers/sigma_schedule.h"
+#include "tenon/pipelines/samplers/registry.h"
+#include "tenon/pipelines/samplers/sigma_schedule.h"
 
 namespace tenon {
 namespace {
@@ -21,14 +21,14 @@ class Euler : public EulerFamily {
   }
 };
 
-const RegisterScheduler kRegisteredEuler({.name = "euler",
-                                          .a1111_name = "Euler",
-                                          .aliases = {},
-                                          .diffusers_class = "EulerDiscreteScheduler",
-                                          .karras = KarrasLevels::IfConfigured,
-                                          .make = [](const Settings& config, const SchedulerOptions& options) {
-                                            return std::make_unique<Euler>(config, *options.karras);
-                                          }});
+const RegisterSampler kRegisteredEuler({.name = "euler",
+                                        .a1111_name = "Euler",
+                                        .aliases = {},
+                                        .diffusers_class = "EulerDiscreteScheduler",
+                                        .karras = KarrasLevels::IfConfigured,
+                                        .make = [](const Settings& config, const SamplerOptions& options) {
+                                          return std::make_unique<Euler>(config, *options.karras);
+                                        }});
 
 }  // namespace
 }  // namespace tenon

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "tenon/core/error.h"
-#include "tenon/pipelines/schedulers/registry.h"
-#include "tenon/pipelines/schedulers/sigma_schedule.h"
+#include "tenon/pipelines/samplers/registry.h"
+#include "tenon/pipelines/samplers/sigma_schedule.h"
 
 namespace tenon {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 constexpr ScheduleDefaults kDefaults{.spacing = "linspace", .zero_snr_key = true, .nudge_zero = true};
 constexpr int kFewSteps = 15;  // below this, lower_order_final makes the last step first-order
 
-class DpmSolver2M : public Scheduler {
+class DpmSolver2M : public Sampler {
  public:
   DpmSolver2M(const Settings& settings, bool karras)
       : schedule_(settings, kDefaults), karras_(karras), last_sigma_(final_sigma(settings, schedule_)) {
@@ -94,14 +94,14 @@ class DpmSolver2M : public Scheduler {
   std::vector<float> clean_before_;
 };
 
-const RegisterScheduler kRegisteredDpmpp2m({.name = "dpm++2m",
-                                            .a1111_name = "DPM++ 2M",
-                                            .aliases = {"dpmpp2m", "dpmsolver++", "dpmsolvermultistep"},
-                                            .diffusers_class = "DPMSolverMultistepScheduler",
-                                            .karras = KarrasLevels::IfConfigured,
-                                            .make = [](const Settings& config, const SchedulerOptions& options) {
-                                              return std::make_unique<DpmSolver2M>(config, *options.karras);
-                                            }});
+const RegisterSampler kRegisteredDpmpp2m({.name = "dpm++2m",
+                                          .a1111_name = "DPM++ 2M",
+                                          .aliases = {"dpmpp2m", "dpmsolver++", "dpmsolvermultistep"},
+                                          .diffusers_class = "DPMSolverMultistepScheduler",
+                                          .karras = KarrasLevels::IfConfigured,
+                                          .make = [](const Settings& config, const SamplerOptions& options) {
+                                            return std::make_unique<DpmSolver2M>(config, *options.karras);
+                                          }});
 
 }  // namespace
 }  // namespace tenon

@@ -1,9 +1,9 @@
-// One step of a launch: a kernel of ours (compiled text, its argument and its grid), or a call of a vendor's library. A
-// launch is a list of steps.
+// One kernel call of a launch: a kernel of ours (compiled text, its argument and its grid), or a call of a vendor's
+// library. A launch is a list of kernel calls.
 #pragma once
 #include <optional>
 
-#include "tenon/backend/cuda/codegen/program_text.h"
+#include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/cuda/device.h"
 #include "tenon/backend/cuda/libraries/library_call.h"
 
@@ -26,20 +26,20 @@ struct SizesPointer {
 inline constexpr size_t kLibraryWorkspace = 0;
 
 /// Text of a kernel before it is put together.
-struct KernelText {
+struct KernelParts {
   std::string name;      ///< for people
   std::string headers;   ///< include lines of device/ and of node bodies
   std::string functors;  ///< in namespace tenon::device
   std::string kernel;    ///< KERNEL(..) { .. }
 };
 
-class Step {
+class KernelCall {
  public:
   /// Starts to compile.
-  Step(Device& device, const KernelText& text, const Params& params, const LaunchShape& shape);
+  KernelCall(Device& device, const KernelParts& text, const Params& params, const LaunchShape& shape);
   /// A library's call on `operands`.
-  Step(Device& device, std::string name, std::shared_ptr<LibraryCall> call,
-       const std::vector<LibraryOperand>& operands);
+  KernelCall(Device& device, std::string name, std::shared_ptr<LibraryCall> call,
+             const std::vector<LibraryOperand>& operands);
   /// Fills the argument's pointers; before the first launch, and again if an address has changed.
   void bind(const Resolve& resolve);
   /// Sets a pointer inside the sizes, or a call's workspace (at kLibraryWorkspace).
@@ -63,17 +63,17 @@ class Step {
   LaunchShape shape_;
 };
 
-/// A step that computes `outputs` over `domain`: the rows skeleton where a value reduces rows, else map, each of whose
-/// blocks begins with `lets`, which then need no memory. The graph that the values live in outlives the step.
-/// `settled`: leaves that nobody writes who may still run when the step's predecessor has begun.
-Step plain_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs, const Shape& domain,
-                std::span<const ProgramOutput> lets = {}, const SettledLeaf& settled = {});
+/// A kernel call that computes `outputs` over `domain`: the rows skeleton where a value reduces rows, else map, each of
+/// whose blocks begins with `lets`, which then need no memory. The graph that the values live in outlives the kernel
+/// call. `settled`: leaves that nobody writes who may still run when the kernel call's predecessor has begun.
+KernelCall plain_call(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
+                      const Shape& domain, std::span<const ProgramOutput> lets = {}, const SettledLeaf& settled = {});
 /// True if each block of a map over a domain of `elements_of_map` should compute `lets`: they are small beside it.
 bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int64_t elements_of_map);
 
-/// Small values in order, each of which may read the ones before it, in one step of one block; nothing if one is too
-/// large for that. `outputs`: one each.
-std::optional<Step> lets_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs);
+/// Small values in order, each of which may read the ones before it, in one kernel call of one block; nothing if one is
+/// too large for that. `outputs`: one each.
+std::optional<KernelCall> lets_call(Device& device, const std::string& name, std::span<const ProgramOutput> outputs);
 
 /// Whether there is one.
 bool lets_fit_block(std::span<const ProgramOutput> outputs);

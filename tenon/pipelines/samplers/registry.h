@@ -1,29 +1,29 @@
-// Self-registration of schedulers: a scheduler's file holds one RegisterScheduler at namespace scope.
+// Self-registration of samplers: a sampler's file holds one RegisterSampler at namespace scope.
 #pragma once
-#include "tenon/pipelines/schedulers/scheduler.h"
+#include "tenon/pipelines/samplers/sampler.h"
 
 namespace tenon {
 
 /// When a sampler takes Karras noise levels.
 enum class KarrasLevels : uint8_t {
   Never,
-  IfAsked,      ///< its class of diffusers has no use_karras_sigmas: only SchedulerOptions turn them on
-  IfConfigured  ///< where SchedulerOptions say nothing, use_karras_sigmas of the config decides
+  IfAsked,      ///< its class of diffusers has no use_karras_sigmas: only SamplerOptions turn them on
+  IfConfigured  ///< where SamplerOptions say nothing, use_karras_sigmas of the config decides
 };
 
-struct SchedulerInfo {
-  std::string name;                        ///< main name, as scheduler_names() prints it
+struct SamplerInfo {
+  std::string name;                        ///< main name, as sampler_names() prints it
   std::string a1111_name;                  ///< as AUTOMATIC1111's web UI calls it, in what pictures say of themselves
   std::vector<std::string> aliases;        ///< other accepted names
   std::string diffusers_class;             ///< `_class_name` that selects it
   std::optional<double> default_eta = {};  ///< share of fresh noise; unset: the sampler has no eta
   KarrasLevels karras = KarrasLevels::Never;
   /// Gets the options of choose_sampler: set if the sampler has them.
-  std::function<std::unique_ptr<Scheduler>(const Settings&, const SchedulerOptions&)> make;
+  std::function<std::unique_ptr<Sampler>(const Settings&, const SamplerOptions&)> make;
 };
 
-struct RegisterScheduler {
-  explicit RegisterScheduler(SchedulerInfo info);
+struct RegisterSampler {
+  explicit RegisterSampler(SamplerInfo info);
 };
 
 }  // namespace tenon

@@ -1,6 +1,6 @@
-// Schedulers: how a sample moves from noise to picture, given what the model says at each call.
+// Samplers: how a sample moves from noise to picture, given what the model says at each call.
 //
-// A scheduler is one file in this folder that registers itself under a name; there is no list to edit. Meaning of the
+// A sampler is one file in this folder that registers itself under a name; there is no list to edit. Meaning of the
 // settings and their defaults follow the scheduler_config.json of diffusers, class by class. The sample stays in f32,
 // updates are computed in f64. What a step does depends on the model output, the sample and the outputs seen since
 // set_steps, and on nothing else.
@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tenon/pipelines/schedulers/settings.h"
+#include "tenon/pipelines/samplers/settings.h"
 
 namespace tenon {
 
@@ -28,9 +28,9 @@ struct NoiseLevel {
 
 /// One sampling method over one noise schedule. Use: set_steps, then for call i of timesteps(): scale_model_input on a
 /// copy of the sample, run the model, step. Calls are numbered from 0 and made in order.
-class Scheduler {
+class Sampler {
  public:
-  virtual ~Scheduler() = default;
+  virtual ~Sampler() = default;
 
   /// Lays out `steps` steps and forgets all history. `strength` < 1 (image-to-image) keeps only the last
   /// trunc(steps * strength) of them. Throws Error(Usage) for steps outside 1..train steps, for a strength outside
@@ -81,29 +81,29 @@ class Scheduler {
 };
 
 /// Choices that scheduler_config.json does not hold.
-struct SchedulerOptions {
+struct SamplerOptions {
   std::optional<double> eta;   ///< share of fresh noise, 0..1: DDIM (default 0), Euler ancestral (default 1)
   std::optional<bool> karras;  ///< Karras noise levels; unset: use_karras_sigmas of the config
 };
 
 /// A sampler with every choice made.
 struct SamplerChoice {
-  std::string name;          ///< the main name
-  SchedulerOptions options;  ///< what the sampler has is set, what it has not is unset
+  std::string name;        ///< the main name
+  SamplerOptions options;  ///< what the sampler has is set, what it has not is unset
 };
 
 /// What a name and options mean with this config. Names are those of stable-diffusion.cpp, diffusers and A1111 ("ddim",
 /// "plms", "euler_a", "DPM++ 2M Karras", "EulerDiscreteScheduler"); case, blanks, '_' and '-' do not count. An empty
 /// name means the config's `_class_name`. Throws Error(Usage) for an unknown name, an option that the sampler does not
 /// take or that contradicts its name, and Error(Model) for a config that names no known class.
-SamplerChoice choose_sampler(std::string_view name, const Settings& config, const SchedulerOptions& options = {});
+SamplerChoice choose_sampler(std::string_view name, const Settings& config, const SamplerOptions& options = {});
 
-/// Builds the scheduler that choose_sampler chooses; Error(Model) also for a config that is not understood.
-std::unique_ptr<Scheduler> make_scheduler(std::string_view name, const Settings& config,
-                                          const SchedulerOptions& options = {});
+/// Builds the sampler that choose_sampler chooses; Error(Model) also for a config that is not understood.
+std::unique_ptr<Sampler> make_sampler(std::string_view name, const Settings& config,
+                                      const SamplerOptions& options = {});
 
-/// The main name of every scheduler, sorted.
-std::vector<std::string> scheduler_names();
+/// The main name of every sampler, sorted.
+std::vector<std::string> sampler_names();
 
 /// What AUTOMATIC1111's web UI calls a sampler ("DPM++ 2M" for "dpm++2m"); the name itself if it is not known.
 std::string a1111_sampler_name(std::string_view name);

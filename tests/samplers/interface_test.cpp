@@ -1,4 +1,4 @@
-// Names, options, settings and misuse of the schedulers.
+// Names, options, settings and misuse of the samplers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,15 +7,15 @@
 #include <nlohmann/json.hpp>
 
 #include "tenon/core/error.h"
-#include "tenon/pipelines/schedulers/scheduler.h"
+#include "tenon/pipelines/samplers/sampler.h"
 
 namespace {
 
 using nlohmann::json;
 using tenon::Error;
 using tenon::ErrorKind;
-using tenon::make_scheduler;
-using tenon::SchedulerOptions;
+using tenon::make_sampler;
+using tenon::SamplerOptions;
 using tenon::sd15_scheduler_config;
 
 json with(const std::string& key, const json& value) {
@@ -36,47 +36,47 @@ void expect_error(ErrorKind kind, const std::string& part, F&& f) {
 }
 
 std::vector<double> timesteps(const std::string& name, const json& config, int steps, double strength = 1) {
-  const auto scheduler = make_scheduler(name, config);
-  scheduler->set_steps(steps, strength);
-  return {scheduler->timesteps().begin(), scheduler->timesteps().end()};
+  const auto sampler = make_sampler(name, config);
+  sampler->set_steps(steps, strength);
+  return {sampler->timesteps().begin(), sampler->timesteps().end()};
 }
 
-TEST(Schedulers, Names) {
-  EXPECT_THAT(tenon::scheduler_names(), testing::ElementsAre("ddim", "dpm++2m", "euler", "euler_a", "pndm"));
+TEST(Samplers, Names) {
+  EXPECT_THAT(tenon::sampler_names(), testing::ElementsAre("ddim", "dpm++2m", "euler", "euler_a", "pndm"));
   for (const char* name : {"ddim", "DDIM", "pndm", "PLMS", "euler", "Euler", "euler_a", "Euler a", "euler_ancestral",
                            "dpm++2m", "DPM++ 2M", "dpmpp_2m", "DPM++ 2M Karras", "dpm++_2m_karras",
                            "EulerDiscreteScheduler", "DPMSolverMultistepScheduler"})
-    EXPECT_NE(make_scheduler(name, sd15_scheduler_config()), nullptr) << name;
+    EXPECT_NE(make_sampler(name, sd15_scheduler_config()), nullptr) << name;
   EXPECT_EQ(timesteps("", sd15_scheduler_config(), 20).size(), 21u) << "an empty name takes the config's class";
   EXPECT_EQ(timesteps("", with("_class_name", "DDIMScheduler"), 20).size(), 20u);
 }
 
-TEST(Schedulers, UnknownNames) {
-  expect_error(ErrorKind::Usage, "euler_a", [] { make_scheduler("heun", sd15_scheduler_config()); });
-  expect_error(ErrorKind::Usage, "unknown sampler", [] { make_scheduler("karras", sd15_scheduler_config()); });
+TEST(Samplers, UnknownNames) {
+  expect_error(ErrorKind::Usage, "euler_a", [] { make_sampler("heun", sd15_scheduler_config()); });
+  expect_error(ErrorKind::Usage, "unknown sampler", [] { make_sampler("karras", sd15_scheduler_config()); });
   expect_error(ErrorKind::Model, "HeunDiscreteScheduler",
-               [] { make_scheduler("", with("_class_name", "HeunDiscreteScheduler")); });
-  expect_error(ErrorKind::Model, "_class_name", [] { make_scheduler("", json::object()); });
-  expect_error(ErrorKind::Model, "JSON object", [] { make_scheduler("ddim", json::array()); });
+               [] { make_sampler("", with("_class_name", "HeunDiscreteScheduler")); });
+  expect_error(ErrorKind::Model, "_class_name", [] { make_sampler("", json::object()); });
+  expect_error(ErrorKind::Model, "JSON object", [] { make_sampler("ddim", json::array()); });
 }
 
-TEST(Schedulers, Options) {
+TEST(Samplers, Options) {
   const json config = sd15_scheduler_config();
-  expect_error(ErrorKind::Usage, "Karras", [&] { make_scheduler("ddim karras", config); });
-  expect_error(ErrorKind::Usage, "Karras", [&] { make_scheduler("pndm", config, {.eta = {}, .karras = true}); });
-  expect_error(ErrorKind::Usage, "eta", [&] { make_scheduler("euler", config, {.eta = 0.5, .karras = {}}); });
+  expect_error(ErrorKind::Usage, "Karras", [&] { make_sampler("ddim karras", config); });
+  expect_error(ErrorKind::Usage, "Karras", [&] { make_sampler("pndm", config, {.eta = {}, .karras = true}); });
+  expect_error(ErrorKind::Usage, "eta", [&] { make_sampler("euler", config, {.eta = 0.5, .karras = {}}); });
   for (const double eta : {-0.1, 1.5, std::numeric_limits<double>::quiet_NaN()})
-    expect_error(ErrorKind::Usage, "eta", [&] { make_scheduler("ddim", config, {.eta = eta, .karras = {}}); });
-  EXPECT_FALSE(make_scheduler("ddim", config)->needs_noise());
-  EXPECT_TRUE(make_scheduler("ddim", config, {.eta = 1.0, .karras = {}})->needs_noise());
-  EXPECT_TRUE(make_scheduler("euler_a", config)->needs_noise());
-  const auto karras = make_scheduler("euler", with("use_karras_sigmas", true), {.eta = {}, .karras = false});
+    expect_error(ErrorKind::Usage, "eta", [&] { make_sampler("ddim", config, {.eta = eta, .karras = {}}); });
+  EXPECT_FALSE(make_sampler("ddim", config)->needs_noise());
+  EXPECT_TRUE(make_sampler("ddim", config, {.eta = 1.0, .karras = {}})->needs_noise());
+  EXPECT_TRUE(make_sampler("euler_a", config)->needs_noise());
+  const auto karras = make_sampler("euler", with("use_karras_sigmas", true), {.eta = {}, .karras = false});
   karras->set_steps(20);
   EXPECT_EQ(karras->timesteps()[1], static_cast<double>(static_cast<float>(999.0 * 18 / 19))) << "the option wins";
 }
 
-TEST(Schedulers, OneNameForEverySpelling) {
-  const auto chosen = [](const std::string& name, const json& config, const SchedulerOptions& options = {}) {
+TEST(Samplers, OneNameForEverySpelling) {
+  const auto chosen = [](const std::string& name, const json& config, const SamplerOptions& options = {}) {
     const tenon::SamplerChoice c = tenon::choose_sampler(name, config, options);
     return c.name + (c.options.karras ? *c.options.karras ? " karras" : " discrete" : "") +
            (c.options.eta ? " " + std::to_string(*c.options.eta).substr(0, 3) : "");
@@ -94,10 +94,10 @@ TEST(Schedulers, OneNameForEverySpelling) {
   EXPECT_EQ(chosen("Euler a", karras), "euler_a discrete 1.0");
   EXPECT_EQ(chosen("Euler a Karras", config, {.eta = 0.5, .karras = {}}), "euler_a karras 0.5");
   expect_error(ErrorKind::Usage, "DPM++ 2M Karras",
-               [&] { make_scheduler("DPM++ 2M Karras", config, {.eta = {}, .karras = false}); });
+               [&] { make_sampler("DPM++ 2M Karras", config, {.eta = {}, .karras = false}); });
 }
 
-TEST(Schedulers, Timesteps) {
+TEST(Samplers, Timesteps) {
   const json config = sd15_scheduler_config();
   EXPECT_THAT(timesteps("ddim", config, 4), testing::ElementsAre(751, 501, 251, 1));
   EXPECT_THAT(timesteps("pndm", config, 4), testing::ElementsAre(751, 501, 501, 251, 1));
@@ -108,14 +108,14 @@ TEST(Schedulers, Timesteps) {
   EXPECT_THAT(timesteps("ddim", config, 10, 0.29), testing::ElementsAre(101, 1)) << "10 * 0.29 is truncated";
 }
 
-TEST(Schedulers, StepCounts) {
-  for (const std::string& name : tenon::scheduler_names()) {
-    const auto scheduler = make_scheduler(name, sd15_scheduler_config());
+TEST(Samplers, StepCounts) {
+  for (const std::string& name : tenon::sampler_names()) {
+    const auto sampler = make_sampler(name, sd15_scheduler_config());
     for (const int steps : {-1, 0, 1001, 1000000000})
-      expect_error(ErrorKind::Usage, "steps", [&] { scheduler->set_steps(steps); });
+      expect_error(ErrorKind::Usage, "steps", [&] { sampler->set_steps(steps); });
     for (const double strength : {0.0, -0.5, 1.01, std::numeric_limits<double>::quiet_NaN()})
-      expect_error(ErrorKind::Usage, "strength", [&] { scheduler->set_steps(10, strength); });
-    expect_error(ErrorKind::Usage, "leaves no step", [&] { scheduler->set_steps(10, 0.05); });
+      expect_error(ErrorKind::Usage, "strength", [&] { sampler->set_steps(10, strength); });
+    expect_error(ErrorKind::Usage, "leaves no step", [&] { sampler->set_steps(10, 0.05); });
   }
   expect_error(ErrorKind::Usage, "timestep 1000", [] { timesteps("ddim", sd15_scheduler_config(), 1000); });
   expect_error(ErrorKind::Usage, "one noise level",
@@ -124,11 +124,11 @@ TEST(Schedulers, StepCounts) {
   expect_error(ErrorKind::Usage, "Runge-Kutta", [] { timesteps("pndm", with("skip_prk_steps", false), 9, 0.5); });
 }
 
-TEST(Schedulers, BadSettings) {
+TEST(Samplers, BadSettings) {
   const auto bad = [](const std::string& name, const std::string& key, const json& value) {
-    expect_error(ErrorKind::Model, key, [&] { make_scheduler(name, with(key, value)); });
+    expect_error(ErrorKind::Model, key, [&] { make_sampler(name, with(key, value)); });
   };
-  for (const std::string& name : tenon::scheduler_names()) {
+  for (const std::string& name : tenon::sampler_names()) {
     bad(name, "prediction_type", "flow");
     bad(name, "beta_schedule", "sigmoid");
     bad(name, "timestep_spacing", "random");
@@ -156,31 +156,31 @@ TEST(Schedulers, BadSettings) {
   expect_error(ErrorKind::Model, "no signal", [&] { timesteps("ddim", zero, 4); });
   for (const char* sampler : {"euler", "euler_a", "dpm++2m"})  // 0.5^1000 is 0 in f32: infinite noise
     expect_error(ErrorKind::Model, "no signal", [&] { timesteps(sampler, with("beta_start", 0.5), 4); });
-  EXPECT_NO_THROW(make_scheduler("ddim", with("trained_betas", nullptr))) << "null means absent";
+  EXPECT_NO_THROW(make_sampler("ddim", with("trained_betas", nullptr))) << "null means absent";
 }
 
-TEST(Schedulers, Misuse) {
-  const auto scheduler = make_scheduler("euler_a", sd15_scheduler_config());
-  scheduler->set_steps(3);
+TEST(Samplers, Misuse) {
+  const auto sampler = make_sampler("euler_a", sd15_scheduler_config());
+  sampler->set_steps(3);
   std::vector<float> x(4, 1.0f);
   const std::vector<float> e(4, 0.5f), wrong(3, 0.5f);
   const tenon::NoiseSource noise = [](std::span<float> out) { std::fill(out.begin(), out.end(), 0.0f); };
-  expect_error(ErrorKind::Internal, "call 0", [&] { scheduler->step(e, 1, x, noise); });
-  expect_error(ErrorKind::Internal, "elements", [&] { scheduler->step(wrong, 0, x, noise); });
-  expect_error(ErrorKind::Internal, "noise source", [&] { scheduler->step(e, 0, x); });
-  expect_error(ErrorKind::Internal, "elements", [&] { scheduler->add_noise(x, wrong, 0); });
-  expect_error(ErrorKind::Internal, "call 3", [&] { scheduler->add_noise(x, e, 3); });
-  for (int call = 0; call < 3; ++call) scheduler->step(e, call, x, noise);
-  expect_error(ErrorKind::Internal, "call 3", [&] { scheduler->step(e, 3, x, noise); });
+  expect_error(ErrorKind::Internal, "call 0", [&] { sampler->step(e, 1, x, noise); });
+  expect_error(ErrorKind::Internal, "elements", [&] { sampler->step(wrong, 0, x, noise); });
+  expect_error(ErrorKind::Internal, "noise source", [&] { sampler->step(e, 0, x); });
+  expect_error(ErrorKind::Internal, "elements", [&] { sampler->add_noise(x, wrong, 0); });
+  expect_error(ErrorKind::Internal, "call 3", [&] { sampler->add_noise(x, e, 3); });
+  for (int call = 0; call < 3; ++call) sampler->step(e, call, x, noise);
+  expect_error(ErrorKind::Internal, "call 3", [&] { sampler->step(e, 3, x, noise); });
 }
 
-TEST(Schedulers, NoiseIsDrawnOnceACall) {
-  const auto scheduler = make_scheduler("euler_a", sd15_scheduler_config());
-  scheduler->set_steps(5);
+TEST(Samplers, NoiseIsDrawnOnceACall) {
+  const auto sampler = make_sampler("euler_a", sd15_scheduler_config());
+  sampler->set_steps(5);
   int draws = 0;
   std::vector<float> x(4, 1.0f), e(4, 0.1f);
   for (int call = 0; call < 5; ++call)
-    scheduler->step(e, call, x, [&](std::span<float> out) {
+    sampler->step(e, call, x, [&](std::span<float> out) {
       ++draws;
       std::fill(out.begin(), out.end(), 1.0f);
     });
@@ -188,22 +188,22 @@ TEST(Schedulers, NoiseIsDrawnOnceACall) {
 }
 
 // With the exact noise as model output every sampler must undo the mixture: x0 is a fixed point of all of them.
-TEST(Schedulers, TrueNoiseLeadsToTheCleanSample) {
-  for (const std::string& name : tenon::scheduler_names()) {
-    const auto scheduler = make_scheduler(name, with("set_alpha_to_one", true));
+TEST(Samplers, TrueNoiseLeadsToTheCleanSample) {
+  for (const std::string& name : tenon::sampler_names()) {
+    const auto sampler = make_sampler(name, with("set_alpha_to_one", true));
     for (const double strength : {1.0, 0.6}) {
       if (name == "pndm" && strength < 1) continue;  // one timestep ahead of its sample, see pndm.cpp
-      scheduler->set_steps(25, strength);
+      sampler->set_steps(25, strength);
       const std::vector<float> clean = {0.3f, -1.2f, 0.7f}, noise = {1.1f, 0.4f, -0.9f};
       std::vector<float> x = clean;
-      scheduler->add_noise(x, noise, 0);
-      for (int call = 0; call < scheduler->calls(); ++call) {
+      sampler->add_noise(x, noise, 0);
+      for (int call = 0; call < sampler->calls(); ++call) {
         // What noise separates the sample from the clean one now; PNDM's repeated call sits on another level.
-        const tenon::NoiseLevel level = scheduler->noise_level(call);
+        const tenon::NoiseLevel level = sampler->noise_level(call);
         std::vector<float> e(3);
         for (size_t i = 0; i < 3; ++i)
           e[i] = name == "pndm" ? noise[i] : static_cast<float>((x[i] - level.alpha * clean[i]) / level.sigma);
-        scheduler->step(e, call, x, [](std::span<float> out) { std::fill(out.begin(), out.end(), 0.3f); });
+        sampler->step(e, call, x, [](std::span<float> out) { std::fill(out.begin(), out.end(), 0.3f); });
       }
       for (size_t i = 0; i < 3; ++i) EXPECT_LE(std::abs(x[i] - clean[i]), 2e-4) << name << " " << strength;
     }

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tenon/pipelines/schedulers/registry.h"
-#include "tenon/pipelines/schedulers/sigma_schedule.h"
+#include "tenon/pipelines/samplers/registry.h"
+#include "tenon/pipelines/samplers/sigma_schedule.h"
 
 namespace tenon {
 namespace {
@@ -33,16 +33,16 @@ class EulerAncestral : public EulerFamily {
   std::vector<float> noise_;
 };
 
-const RegisterScheduler kRegisteredEulerAncestral({.name = "euler_a",
-                                                   .a1111_name = "Euler a",
-                                                   .aliases = {"euler_ancestral"},
-                                                   .diffusers_class = "EulerAncestralDiscreteScheduler",
-                                                   .default_eta = 1,
-                                                   .karras = KarrasLevels::IfAsked,
-                                                   .make = [](const Settings& config, const SchedulerOptions& options) {
-                                                     return std::make_unique<EulerAncestral>(config, *options.karras,
-                                                                                             *options.eta);
-                                                   }});
+const RegisterSampler kRegisteredEulerAncestral({.name = "euler_a",
+                                                 .a1111_name = "Euler a",
+                                                 .aliases = {"euler_ancestral"},
+                                                 .diffusers_class = "EulerAncestralDiscreteScheduler",
+                                                 .default_eta = 1,
+                                                 .karras = KarrasLevels::IfAsked,
+                                                 .make = [](const Settings& config, const SamplerOptions& options) {
+                                                   return std::make_unique<EulerAncestral>(config, *options.karras,
+                                                                                           *options.eta);
+                                                 }});
 
 }  // namespace
 }  // namespace tenon

@@ -2,8 +2,8 @@
 #pragma once
 #include <vector>
 
-#include "tenon/pipelines/schedulers/scheduler.h"
-#include "tenon/pipelines/schedulers/settings.h"
+#include "tenon/pipelines/samplers/sampler.h"
+#include "tenon/pipelines/samplers/settings.h"
 
 namespace tenon {
 

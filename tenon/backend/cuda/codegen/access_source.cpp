@@ -1,4 +1,4 @@
-#include "tenon/backend/cuda/codegen/access_text.h"
+#include "tenon/backend/cuda/codegen/access_source.h"
 
 #include <algorithm>
 
@@ -31,7 +31,7 @@ std::string plus(const std::string& a, const std::string& b) {
 int64_t MatrixDomain::rows() const { return product(shape, 0, split); }
 int64_t MatrixDomain::cols() const { return product(shape, split, shape.rank()); }
 
-AccessText::AccessText(std::string name, const Expr& view, const MatrixDomain& domain, bool written, Params& params)
+AccessSource::AccessSource(std::string name, const Expr& view, const MatrixDomain& domain, bool written, Params& params)
     : name_(std::move(name)), view_(view), domain_(domain), written_(written), params_(params) {
   TENON_CHECK(Internal, is_view_chain(view), "cuda") << view->name() << " is not a view of memory";
   const std::optional<std::vector<AffinePiece>> pieces = affine_pieces(view, domain.shape, domain.split);
@@ -41,7 +41,7 @@ AccessText::AccessText(std::string name, const Expr& view, const MatrixDomain& d
   }
   affine_ = true;
   for (const AffinePiece& p : *pieces) {
-    PieceText t;
+    PieceSource t;
     t.piece = p;
     pieces_.push_back(std::move(t));
   }
@@ -52,7 +52,7 @@ AccessText::AccessText(std::string name, const Expr& view, const MatrixDomain& d
 
 // ---- affine pieces ------------------------------------------------------------------------------------------------
 
-void AccessText::name_fields() {
+void AccessSource::name_fields() {
   const auto number = [this](const char* role, int64_t v) {
     return v == 0 || v == 1 ? std::to_string(v) : params_.integer(name_ + role, v);
   };
@@ -63,7 +63,7 @@ void AccessText::name_fields() {
       divisors.push_back(i ? params_.divisor(name_ + "_extent", list[i].extent) : std::string());
     }
   };
-  for (PieceText& t : pieces_) {
+  for (PieceSource& t : pieces_) {
     const AffinePiece& p = t.piece;
     if (p.leaf && !p.leaf.is<nodes::Iota>() && !p.leaf.is<nodes::Constant>())
       t.pointer = params_.pointer(p.leaf, written_);
@@ -77,12 +77,13 @@ void AccessText::name_fields() {
   }
 }
 
-bool AccessText::allows(int run) const {
-  return std::all_of(pieces_.begin(), pieces_.end(),
-                     [run](const PieceText& t) { return t.piece.col_begin % run == 0 && t.piece.col_end % run == 0; });
+bool AccessSource::allows(int run) const {
+  return std::all_of(pieces_.begin(), pieces_.end(), [run](const PieceSource& t) {
+    return t.piece.col_begin % run == 0 && t.piece.col_end % run == 0;
+  });
 }
 
-std::string AccessText::row_members() const {
+std::string AccessSource::row_members() const {
   std::string out;
   for (size_t i = 0; i < pieces_.size(); ++i)
     if (pieces_[i].piece.leaf) out += "    int " + name_ + "_" + std::to_string(i) + ";\n";
@@ -103,10 +104,10 @@ static std::string digit_code(const std::string& index, const std::string& start
   return out + " " + to + " = " + plus("o", times("i", steps[0])) + "; }";
 }
 
-std::string AccessText::row_code() const {
+std::string AccessSource::row_code() const {
   std::string out;
   for (size_t i = 0; i < pieces_.size(); ++i) {
-    const PieceText& t = pieces_[i];
+    const PieceSource& t = pieces_[i];
     if (!t.piece.leaf) continue;
     const std::string row = t.row_begin.empty() ? "row" : "row - " + t.row_begin;
     out +=
@@ -115,7 +116,7 @@ std::string AccessText::row_code() const {
   return out;
 }
 
-std::string AccessText::condition(const PieceText& t) const {
+std::string AccessSource::condition(const PieceSource& t) const {
   std::string out;
   const auto also = [&out](const std::string& what, const std::string& bound) {
     if (!bound.empty()) out += (out.empty() ? "" : " && ") + what + bound;
@@ -127,7 +128,7 @@ std::string AccessText::condition(const PieceText& t) const {
   return out;
 }
 
-std::string AccessText::select(const std::function<std::string(size_t)>& body) const {
+std::string AccessSource::select(const std::function<std::string(size_t)>& body) const {
   std::string out;
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const std::string when = i + 1 < pieces_.size() ? condition(pieces_[i]) : "";
@@ -139,12 +140,12 @@ std::string AccessText::select(const std::function<std::string(size_t)>& body) c
   return out;
 }
 
-std::string AccessText::column_offset(const PieceText& t, const std::string& col) const {
+std::string AccessSource::column_offset(const PieceSource& t, const std::string& col) const {
   const std::string index = t.col_begin.empty() ? col : col + " - " + t.col_begin;
   return "int at; " + digit_code(index, "0", t.col_steps, t.col_divisors, "at") + " ";
 }
 
-bool AccessText::vector(const PieceText& t, int run) const {
+bool AccessSource::vector(const PieceSource& t, int run) const {
   const AffinePiece& p = t.piece;
   if (!p.leaf || t.pointer.empty() || p.cols.back().step != 1) return false;
   if (p.cols.size() > 1 && p.cols.back().extent % run) return false;
@@ -159,7 +160,7 @@ bool AccessText::vector(const PieceText& t, int run) const {
 
 // Where the elements of a fragment lie, counted from its first column's, if every fragment is the same rearrangement of
 // `run` elements that lie side by side and aligned; empty if not.
-std::vector<int64_t> AccessText::exchanged(const PieceText& t, int run) const {
+std::vector<int64_t> AccessSource::exchanged(const PieceSource& t, int run) const {
   const AffinePiece& p = t.piece;
   if (!p.leaf || t.pointer.empty() || p.col_begin % run || run == 1) return {};
   const int64_t size = size_of(p.leaf.dtype()), bytes = std::min<int64_t>(run * size, kLeafAlignment);
@@ -182,19 +183,19 @@ std::vector<int64_t> AccessText::exchanged(const PieceText& t, int run) const {
   return left == 1 && rows && fits(p.offset + sorted[0]) ? places : std::vector<int64_t>();
 }
 
-std::string AccessText::element(const PieceText& t, const std::string& index) const {
+std::string AccessSource::element(const PieceSource& t, const std::string& index) const {
   if (t.piece.leaf.is<nodes::Iota>()) return "static_cast<float>(" + index + ")";
   return "to_float(" + t.pointer + "[" + index + "])";
 }
 
-std::string AccessText::load_vector(size_t i, int run) const {
-  const PieceText& t = pieces_[i];
-  return (past_l1_ ? "load_past_l1<" : "load<") + type_text(t.piece.leaf.dtype()) + ", " + std::to_string(run) + ">(" +
-         t.pointer + " + r." + name_ + "_" + std::to_string(i) + " + at)";
+std::string AccessSource::load_vector(size_t i, int run) const {
+  const PieceSource& t = pieces_[i];
+  return (past_l1_ ? "load_past_l1<" : "load<") + type_source(t.piece.leaf.dtype()) + ", " + std::to_string(run) +
+         ">(" + t.pointer + " + r." + name_ + "_" + std::to_string(i) + " + at)";
 }
 
-std::string AccessText::load_piece(size_t i, const std::string& dst, int run) const {
-  const PieceText& t = pieces_[i];
+std::string AccessSource::load_piece(size_t i, const std::string& dst, int run) const {
+  const PieceSource& t = pieces_[i];
   const std::string n = std::to_string(run), row = "r." + name_ + "_" + std::to_string(i);
   const AffinePiece& p = t.piece;
   if (!p.leaf) return uniform_ ? dst + " = 0.0f;" : dst + " = splat<" + n + ">(0.0f);";
@@ -207,7 +208,7 @@ std::string AccessText::load_piece(size_t i, const std::string& dst, int run) co
   if (const std::vector<int64_t> places = exchanged(t, run); !places.empty()) {
     const int64_t first = *std::min_element(places.begin(), places.end());
     std::string out = column_offset(t, "col") + "const Frag<float, " + n + "> whole = to_floats(load<" +
-                      type_text(p.leaf.dtype()) + ", " + n + ">(" + t.pointer + " + " + row + " + at - " +
+                      type_source(p.leaf.dtype()) + ", " + n + ">(" + t.pointer + " + " + row + " + at - " +
                       std::to_string(-first) + "));";
     for (size_t k = 0; k < places.size(); ++k)
       out += " " + dst + ".v[" + std::to_string(k) + "] = whole.v[" + std::to_string(places[k] - first) + "];";
@@ -219,10 +220,10 @@ std::string AccessText::load_piece(size_t i, const std::string& dst, int run) co
          ".v[k] = " + element(t, row + " + at") + "; }";
 }
 
-std::string AccessText::store_piece(size_t i, const std::string& src, int run) const {
-  const PieceText& t = pieces_[i];
+std::string AccessSource::store_piece(size_t i, const std::string& src, int run) const {
+  const PieceSource& t = pieces_[i];
   const std::string n = std::to_string(run), row = "r." + name_ + "_" + std::to_string(i);
-  const std::string type = type_text(t.piece.leaf.dtype());
+  const std::string type = type_source(t.piece.leaf.dtype());
   if (uniform_ || domain_.cols() == 1) {
     const std::string value = uniform_ ? src : src + ".v[0]";
     return t.pointer + "[" + row + "] = from_float<" + type + ">(" + value + ");";
@@ -242,53 +243,54 @@ std::string AccessText::store_piece(size_t i, const std::string& src, int run) c
          " + at] = from_float<" + type + ">(" + src + ".v[k]); }";
 }
 
-std::string AccessText::load(const std::string& dst, int run) {
+std::string AccessSource::load(const std::string& dst, int run) {
   return affine_ ? select([&](size_t i) { return load_piece(i, dst, run); }) : load_chain(dst, run);
 }
 
-bool AccessText::halves(int run) const {
+bool AccessSource::halves(int run) const {
   return affine_ && !uniform_ && size_of(dtype()) == 2 &&
          std::all_of(pieces_.begin(), pieces_.end(),
-                     [&](const PieceText& t) { return vector(t, run) && t.piece.leaf.dtype() == dtype(); });
+                     [&](const PieceSource& t) { return vector(t, run) && t.piece.leaf.dtype() == dtype(); });
 }
 
-bool AccessText::load_past_l1(int run) {
-  past_l1_ = affine_ && std::all_of(pieces_.begin(), pieces_.end(), [&](const PieceText& t) { return vector(t, run); });
+bool AccessSource::load_past_l1(int run) {
+  past_l1_ =
+      affine_ && std::all_of(pieces_.begin(), pieces_.end(), [&](const PieceSource& t) { return vector(t, run); });
   return past_l1_;
 }
 
-std::string AccessText::load_halves(const std::string& dst, int run) const {
+std::string AccessSource::load_halves(const std::string& dst, int run) const {
   return select([&](size_t i) { return column_offset(pieces_[i], "col") + dst + " = " + load_vector(i, run) + ";"; });
 }
 
-std::string AccessText::store(const std::string& src, int run) {
+std::string AccessSource::store(const std::string& src, int run) {
   return affine_ ? select([&](size_t i) { return store_piece(i, src, run); }) : store_chain(src, run);
 }
 
-bool AccessText::cut_by_rows() const {
+bool AccessSource::cut_by_rows() const {
   return std::any_of(pieces_.begin(), pieces_.end(),
-                     [](const PieceText& t) { return !t.row_begin.empty() || !t.row_end.empty(); });
+                     [](const PieceSource& t) { return !t.row_begin.empty() || !t.row_end.empty(); });
 }
 
-bool AccessText::cut_by_columns() const {
+bool AccessSource::cut_by_columns() const {
   return std::any_of(pieces_.begin(), pieces_.end(),
-                     [](const PieceText& t) { return !t.col_begin.empty() || !t.col_end.empty(); });
+                     [](const PieceSource& t) { return !t.col_begin.empty() || !t.col_end.empty(); });
 }
 
-bool AccessText::contiguous(int run) const {
+bool AccessSource::contiguous(int run) const {
   const bool divides = !pieces_.empty() && pieces_[0].piece.cols.size() > 1;
   return affine_ && !pieces_.empty() && allows(run) && !(cut_by_rows() && cut_by_columns()) &&
          !(divides && pieces_.size() > 1) &&
-         std::all_of(pieces_.begin(), pieces_.end(), [&](const PieceText& t) { return vector(t, run); });
+         std::all_of(pieces_.begin(), pieces_.end(), [&](const PieceSource& t) { return vector(t, run); });
 }
 
-std::string AccessText::operand(const std::string& name, int run) const {
+std::string AccessSource::operand(const std::string& name, int run) const {
   TENON_CHECK(Internal, contiguous(run), "cuda") << "an operand's rows do not lie side by side";
   const bool divides =
-      std::any_of(pieces_.begin(), pieces_.end(), [](const PieceText& t) { return t.piece.cols.size() > 1; });
+      std::any_of(pieces_.begin(), pieces_.end(), [](const PieceSource& t) { return t.piece.cols.size() > 1; });
   std::string members, code, at;
   for (size_t i = 0; i < pieces_.size(); ++i) {
-    const PieceText& t = pieces_[i];
+    const PieceSource& t = pieces_[i];
     const std::string n = std::to_string(i), row = t.row_begin.empty() ? "row" : "row - " + t.row_begin;
     const bool last = i + 1 == pieces_.size();
     const std::string start = digit_code(row, t.offset, t.row_steps, t.row_divisors, "start");
@@ -314,7 +316,7 @@ std::string AccessText::operand(const std::string& name, int run) const {
     code += "    r.p = &p;\n";
     column = "    const Params& p = *r.p;\n    " + column_offset(pieces_[0], "col") + "\n";
   }
-  return "struct " + name + " {\n  using T = " + type_text(dtype()) +
+  return "struct " + name + " {\n  using T = " + type_source(dtype()) +
          ";\n  static constexpr int kRun = " + std::to_string(run) + ";\n  struct Row {\n" + members +
          "  };\n  DEV static Row row(const Params& p, int row) {\n    Row r;\n" + code +
          "    return r;\n  }\n  DEV static const T* at(const Row& r, int col) {\n" + column + at + "  }\n};\n";

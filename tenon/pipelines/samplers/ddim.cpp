@@ -4,13 +4,13 @@
 #include <limits>
 
 #include "tenon/core/error.h"
-#include "tenon/pipelines/schedulers/noise_schedule.h"
-#include "tenon/pipelines/schedulers/registry.h"
+#include "tenon/pipelines/samplers/noise_schedule.h"
+#include "tenon/pipelines/samplers/registry.h"
 
 namespace tenon {
 namespace {
 
-class Ddim : public Scheduler {
+class Ddim : public Sampler {
  public:
   Ddim(const Settings& settings, double eta) : schedule_(settings, {}), eta_(eta) {
     settings.refuse({"thresholding"});
@@ -62,14 +62,14 @@ class Ddim : public Scheduler {
   std::vector<float> noise_;
 };
 
-const RegisterScheduler kRegisteredDdim({.name = "ddim",
-                                         .a1111_name = "DDIM",
-                                         .aliases = {},
-                                         .diffusers_class = "DDIMScheduler",
-                                         .default_eta = 0,
-                                         .make = [](const Settings& config, const SchedulerOptions& options) {
-                                           return std::make_unique<Ddim>(config, *options.eta);
-                                         }});
+const RegisterSampler kRegisteredDdim({.name = "ddim",
+                                       .a1111_name = "DDIM",
+                                       .aliases = {},
+                                       .diffusers_class = "DDIMScheduler",
+                                       .default_eta = 0,
+                                       .make = [](const Settings& config, const SamplerOptions& options) {
+                                         return std::make_unique<Ddim>(config, *options.eta);
+                                       }});
 
 }  // namespace
 }  // namespace tenon

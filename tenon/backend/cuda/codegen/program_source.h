@@ -6,7 +6,7 @@
 #include <span>
 #include <unordered_map>
 
-#include "tenon/backend/cuda/codegen/access_text.h"
+#include "tenon/backend/cuda/codegen/access_source.h"
 
 namespace tenon::cuda {
 
@@ -17,10 +17,10 @@ struct ProgramOutput {
   DType dtype = DType::F32;
 };
 
-class ProgramText {
+class ProgramSource {
  public:
   /// `most`: columns of a fragment at most. Throws Error(Internal) for what is not in form.
-  ProgramText(std::span<const ProgramOutput> outputs, const MatrixDomain& domain, Params& params, int most);
+  ProgramSource(std::span<const ProgramOutput> outputs, const MatrixDomain& domain, Params& params, int most);
 
   int run() const { return run_; }
   bool reduces() const { return reduces_; }
@@ -53,7 +53,7 @@ class ProgramText {
   Kind kind(const Expr& e) const;
   bool uniform(const Expr& e);
   int level(const Expr& e);
-  AccessText& access(const Expr& view);
+  AccessSource& access(const Expr& view);
   void choose_run(std::span<const ProgramOutput> outputs, int most);
   void find_arrays();
   std::string first_loads();
@@ -67,7 +67,7 @@ class ProgramText {
   Value rounding(const Expr& e);
   void body_of(const Expr& e, std::string& call, const std::function<std::string(const Value&)>& element);
   std::string fresh() { return "v" + std::to_string(made_++); }
-  AccessText& place_of(const ProgramOutput& o);
+  AccessSource& place_of(const ProgramOutput& o);
   std::string result(const ProgramOutput& o);
   std::string stored(const ProgramOutput& o);
   std::string returned(const ProgramOutput& o);
@@ -85,8 +85,8 @@ class ProgramText {
   bool joined_ = false;  // whether a tensor that is loaded apart is made of several
   int burden_ = 0;  // of what is loaded apart, on registers: tensors, those of floats and each of joined ones once more
   bool reduces_ = false;
-  std::deque<std::pair<const Node*, AccessText>> accesses_;  // of loads, in a fixed order: equal launches, equal text
-  std::vector<AccessText> places_;                           // by output; not of those without a place
+  std::deque<std::pair<const Node*, AccessSource>> accesses_;  // of loads, in a fixed order: equal launches, equal text
+  std::vector<AccessSource> places_;                           // by output; not of those without a place
   std::unordered_map<const Node*, int> levels_;
   std::unordered_map<const Node*, bool> uniforms_;
   std::vector<Expr> reductions_;

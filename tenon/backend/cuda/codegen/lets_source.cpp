@@ -1,4 +1,4 @@
-#include "tenon/backend/cuda/codegen/lets_text.h"
+#include "tenon/backend/cuda/codegen/lets_source.h"
 
 #include <algorithm>
 #include <array>
@@ -56,17 +56,17 @@ LetTeam let_team(const Batch& batch, int64_t fragments, int pieces) {
 
 }  // namespace
 
-std::optional<LetsText> lets_text(std::span<const ProgramOutput> lets, Params& params, int threads) {
+std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Params& params, int threads) {
   constexpr int64_t kMostElements = 65536;
   constexpr int kMostOfSum = 8, kMostColumns = 2;  // of a fragment: without sums, more threads at work and less text
   const std::string t = std::to_string(threads);
-  LetsText text;
+  LetsSource text;
   std::string members, first, run;
   int made = 0, level = 0;
   for (const Batch& batch : batches_of(lets)) {
     const MatrixDomain matrix = matrix_domain(batch.domain, false);
     if (batch.domain.numel() > kMostElements || batch.domain.numel() == 0) return std::nullopt;
-    ProgramText program(batch.lets, matrix, params, batch.reduces ? kMostOfSum : kMostColumns);
+    ProgramSource program(batch.lets, matrix, params, batch.reduces ? kMostOfSum : kMostColumns);
     const std::string functor = "Let" + std::to_string(made++);
     program.load_early();
     text.functors += program.functor(functor);
@@ -99,7 +99,7 @@ std::optional<LetsText> lets_text(std::span<const ProgramOutput> lets, Params& p
   return text;
 }
 
-std::string constants_text(std::span<const ProgramOutput> values, Params& params, int threads) {
+std::string constants_source(std::span<const ProgramOutput> values, Params& params, int threads) {
   constexpr int64_t kMostBytes = 24576;
   std::vector<Expr> roots;
   for (const ProgramOutput& o : values) roots.push_back(o.value);

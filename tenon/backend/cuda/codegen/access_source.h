@@ -27,10 +27,10 @@ int64_t product(const Shape& s, int begin, int end);
 /// Text of a sum, without a "0".
 std::string plus(const std::string& a, const std::string& b);
 
-class AccessText {
+class AccessSource {
  public:
   /// `name`: prefix of what stands in the row's state. `written`: the chain is a place to store to.
-  AccessText(std::string name, const Expr& view, const MatrixDomain& domain, bool written, Params& params);
+  AccessSource(std::string name, const Expr& view, const MatrixDomain& domain, bool written, Params& params);
 
   /// True if a fragment of `run` columns never straddles two pieces.
   bool allows(int run) const;
@@ -60,23 +60,23 @@ class AccessText {
   std::string operand(const std::string& name, int run) const;
 
  private:
-  struct PieceText {
+  struct PieceSource {
     AffinePiece piece;
     std::string pointer, offset, row_begin, row_end, col_begin, col_end;
     std::vector<std::string> row_steps, row_divisors, col_steps, col_divisors;  // by digit
   };
   void name_fields();
-  std::string condition(const PieceText& t) const;
+  std::string condition(const PieceSource& t) const;
   std::string select(const std::function<std::string(size_t piece)>& body) const;
-  std::string column_offset(const PieceText& t, const std::string& col) const;
-  bool vector(const PieceText& t, int run) const;
-  std::vector<int64_t> exchanged(const PieceText& t, int run) const;
+  std::string column_offset(const PieceSource& t, const std::string& col) const;
+  bool vector(const PieceSource& t, int run) const;
+  std::vector<int64_t> exchanged(const PieceSource& t, int run) const;
   bool cut_by_rows() const;
   bool cut_by_columns() const;
   std::string load_vector(size_t i, int run) const;
   std::string load_piece(size_t i, const std::string& dst, int run) const;
   std::string store_piece(size_t i, const std::string& src, int run) const;
-  std::string element(const PieceText& t, const std::string& index) const;
+  std::string element(const PieceSource& t, const std::string& index) const;
 
   // Chains that are not affine: access_chains.cpp.
   std::string load_chain(const std::string& dst, int run);
@@ -92,7 +92,7 @@ class AccessText {
   MatrixDomain domain_;
   bool written_ = false, uniform_ = false, affine_ = false, past_l1_ = false;
   Params& params_;
-  std::vector<PieceText> pieces_;
+  std::vector<PieceSource> pieces_;
   int locals_ = 0;
 };
 

@@ -3,11 +3,11 @@
 #pragma once
 #include <optional>
 
-#include "tenon/backend/cuda/codegen/program_text.h"
+#include "tenon/backend/cuda/codegen/program_source.h"
 
 namespace tenon::cuda {
 
-struct LetsText {
+struct LetsSource {
   std::string functors;  ///< ending with "struct Lets { .. };", which map.h wants; its run(..) ends with a barrier
   std::string includes;
   std::vector<ProgramOutput> loaded_first;  ///< the lets that Lets::first(..) loads for
@@ -15,11 +15,11 @@ struct LetsText {
 
 /// Text for a block of `threads`. Nothing if a let is too large for one block. `lets`: in an order in which each reads
 /// only ones before it; their places are leaves.
-std::optional<LetsText> lets_text(std::span<const ProgramOutput> lets, Params& params, int threads);
+std::optional<LetsSource> lets_source(std::span<const ProgramOutput> lets, Params& params, int threads);
 
 /// Small weights that `values` read move to shared memory: "struct Constants { .. };" for device/plain.h, to be asked
 /// for before other text is made of these params, or nothing.
-std::string constants_text(std::span<const ProgramOutput> values, Params& params, int threads);
+std::string constants_source(std::span<const ProgramOutput> values, Params& params, int threads);
 
 /// The lets that `values` read, through others too, in their order.
 std::vector<ProgramOutput> lets_read_by(std::span<const ProgramOutput> values, std::span<const ProgramOutput> lets);

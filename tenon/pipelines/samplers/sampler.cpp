@@ -1,5 +1,5 @@
-// What all schedulers share: checks, the start of image-to-image, the registry.
-#include "tenon/pipelines/schedulers/scheduler.h"
+// What all samplers share: checks, the start of image-to-image, the registry.
+#include "tenon/pipelines/samplers/sampler.h"
 
 #include <algorithm>
 #include <cctype>
@@ -9,14 +9,14 @@
 #include "tenon/core/error.h"
 #include "tenon/core/similar.h"
 #include "tenon/core/text.h"
-#include "tenon/pipelines/schedulers/registry.h"
+#include "tenon/pipelines/samplers/registry.h"
 
 namespace tenon {
 namespace {
 
 // Function-local, so that registrations of other files may run before this file's own initialisers.
-std::vector<SchedulerInfo>& registered() {
-  static std::vector<SchedulerInfo> all;
+std::vector<SamplerInfo>& registered() {
+  static std::vector<SamplerInfo> all;
   return all;
 }
 
@@ -27,8 +27,8 @@ std::string normalised(std::string_view name) {
   return out;
 }
 
-const SchedulerInfo* find(const std::string& key) {
-  for (const SchedulerInfo& info : registered()) {
+const SamplerInfo* find(const std::string& key) {
+  for (const SamplerInfo& info : registered()) {
     for (const std::string& name : {info.name, info.a1111_name, info.diffusers_class})
       if (normalised(name) == key) return &info;
     for (const std::string& alias : info.aliases)
@@ -39,8 +39,8 @@ const SchedulerInfo* find(const std::string& key) {
 
 // Every name that find() knows, main names first.
 std::vector<std::string> all_names() {
-  std::vector<std::string> out = scheduler_names();
-  for (const SchedulerInfo& info : registered()) {
+  std::vector<std::string> out = sampler_names();
+  for (const SamplerInfo& info : registered()) {
     out.push_back(info.a1111_name);
     out.insert(out.end(), info.aliases.begin(), info.aliases.end());
     out.push_back(info.diffusers_class);
@@ -50,17 +50,17 @@ std::vector<std::string> all_names() {
 
 }  // namespace
 
-RegisterScheduler::RegisterScheduler(SchedulerInfo info) { registered().push_back(std::move(info)); }
+RegisterSampler::RegisterSampler(SamplerInfo info) { registered().push_back(std::move(info)); }
 
-std::vector<std::string> scheduler_names() {
+std::vector<std::string> sampler_names() {
   std::vector<std::string> names;
-  for (const SchedulerInfo& info : registered()) names.push_back(info.name);
+  for (const SamplerInfo& info : registered()) names.push_back(info.name);
   std::sort(names.begin(), names.end());
   return names;
 }
 
 std::string a1111_sampler_name(std::string_view name) {
-  const SchedulerInfo* info = find(normalised(name));
+  const SamplerInfo* info = find(normalised(name));
   return info ? info->a1111_name : std::string(name);
 }
 
@@ -72,17 +72,17 @@ nlohmann::json sd15_scheduler_config() {
 
 namespace {
 
-const SchedulerInfo& of_config(const Settings& config) {
+const SamplerInfo& of_config(const Settings& config) {
   const std::string name = config.class_name();
-  const SchedulerInfo* info = find(normalised(name));
+  const SamplerInfo* info = find(normalised(name));
   if (!info)
     throw Error(ErrorKind::Model, config.where("_class_name"), "scheduler '" + shown(name) + "' is not implemented",
-                "name one of these samplers: " + joined(scheduler_names()));
+                "name one of these samplers: " + joined(sampler_names()));
   return *info;
 }
 
 // "DPM++ 2M Karras" is a sampler and an option.
-const SchedulerInfo& of_name(const std::string& name, SchedulerOptions& options) {
+const SamplerInfo& of_name(const std::string& name, SamplerOptions& options) {
   std::string key = normalised(name);
   constexpr std::string_view kKarras = "karras";
   if (key.size() > kKarras.size() && key.ends_with(kKarras)) {
@@ -91,19 +91,19 @@ const SchedulerInfo& of_name(const std::string& name, SchedulerOptions& options)
         << "'" << shown(name) << "' asks for Karras noise levels, but a discrete schedule is asked for too";
     options.karras = true;
   }
-  const SchedulerInfo* info = find(key);
+  const SamplerInfo* info = find(key);
   if (!info)
     throw Error(ErrorKind::Usage, "sampler",
-                "unknown sampler '" + shown(name) + "'; samplers: " + joined(scheduler_names()),
+                "unknown sampler '" + shown(name) + "'; samplers: " + joined(sampler_names()),
                 did_you_mean(name, all_names()));
   return *info;
 }
 
 }  // namespace
 
-SamplerChoice choose_sampler(std::string_view name, const Settings& config, const SchedulerOptions& options) {
-  SchedulerOptions chosen = options;
-  const SchedulerInfo& info = name.empty() ? of_config(config) : of_name(std::string(name), chosen);
+SamplerChoice choose_sampler(std::string_view name, const Settings& config, const SamplerOptions& options) {
+  SamplerOptions chosen = options;
+  const SamplerInfo& info = name.empty() ? of_config(config) : of_name(std::string(name), chosen);
   TENON_CHECK(Usage, info.karras != KarrasLevels::Never || !chosen.karras.value_or(false), info.name)
       << "has no noise levels that the Karras schedule could replace";
   TENON_CHECK(Usage, info.default_eta || chosen.eta.value_or(0) == 0, info.name) << "takes no eta";
@@ -117,13 +117,12 @@ SamplerChoice choose_sampler(std::string_view name, const Settings& config, cons
   return {info.name, chosen};
 }
 
-std::unique_ptr<Scheduler> make_scheduler(std::string_view name, const Settings& config,
-                                          const SchedulerOptions& options) {
+std::unique_ptr<Sampler> make_sampler(std::string_view name, const Settings& config, const SamplerOptions& options) {
   const SamplerChoice choice = choose_sampler(name, config, options);
   return find(normalised(choice.name))->make(config, choice.options);
 }
 
-void Scheduler::set_steps(int steps, double strength) {
+void Sampler::set_steps(int steps, double strength) {
   TENON_CHECK(Usage, steps >= 1 && steps <= max_steps(), "steps") << "expected 1.." << max_steps() << ", got " << steps;
   TENON_CHECK(Usage, strength > 0 && strength <= 1, "strength")
       << "expected more than 0 and at most 1, got " << strength;
@@ -140,28 +139,28 @@ void Scheduler::set_steps(int steps, double strength) {
   next_call_ = 0;
 }
 
-std::span<const double> Scheduler::timesteps() const {
+std::span<const double> Sampler::timesteps() const {
   return std::span<const double>(all_timesteps_).subspan(std::min(first_, all_timesteps_.size()));
 }
 
-void Scheduler::scale_model_input(std::span<float>, int) const {}
+void Sampler::scale_model_input(std::span<float>, int) const {}
 
-void Scheduler::step(std::span<const float> output, int call, std::span<float> sample, const NoiseSource& noise) {
-  TENON_CHECK(Internal, output.size() == sample.size(), "scheduler step")
+void Sampler::step(std::span<const float> output, int call, std::span<float> sample, const NoiseSource& noise) {
+  TENON_CHECK(Internal, output.size() == sample.size(), "sampler step")
       << "model output has " << output.size() << " elements, the sample " << sample.size();
-  TENON_CHECK(Internal, call == next_call_ && call < calls(), "scheduler step")
+  TENON_CHECK(Internal, call == next_call_ && call < calls(), "sampler step")
       << "expected call " << next_call_ << " of " << calls() << ", got " << call;
-  TENON_CHECK(Internal, noise || !needs_noise(), "scheduler step") << "no noise source for a sampler that adds noise";
+  TENON_CHECK(Internal, noise || !needs_noise(), "sampler step") << "no noise source for a sampler that adds noise";
   advance(output, static_cast<int>(first_) + call, call, sample, noise);
   ++next_call_;
 }
 
-NoiseLevel Scheduler::noise_level(int call) const {
+NoiseLevel Sampler::noise_level(int call) const {
   TENON_CHECK(Internal, call >= 0 && call < calls(), "noise_level") << "call " << call << " of " << calls();
   return level(static_cast<int>(first_) + call);
 }
 
-void Scheduler::add_noise(std::span<float> sample, std::span<const float> noise, int call) const {
+void Sampler::add_noise(std::span<float> sample, std::span<const float> noise, int call) const {
   TENON_CHECK(Internal, sample.size() == noise.size(), "add_noise")
       << "sample has " << sample.size() << " elements, the noise " << noise.size();
   const NoiseLevel mix = noise_level(call);

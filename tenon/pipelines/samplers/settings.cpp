@@ -1,4 +1,4 @@
-#include "tenon/pipelines/schedulers/settings.h"
+#include "tenon/pipelines/samplers/settings.h"
 
 #include <cmath>
 

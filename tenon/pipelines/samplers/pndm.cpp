@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "tenon/core/error.h"
-#include "tenon/pipelines/schedulers/noise_schedule.h"
-#include "tenon/pipelines/schedulers/registry.h"
+#include "tenon/pipelines/samplers/noise_schedule.h"
+#include "tenon/pipelines/samplers/registry.h"
 
 namespace tenon {
 namespace {
@@ -17,7 +17,7 @@ constexpr ScheduleDefaults kPndmDefaults{.spacing = "leading", .zero_snr_key = f
 constexpr int kOrder = 4;
 constexpr int kRungeKuttaCalls = 12;
 
-class Pndm : public Scheduler {
+class Pndm : public Sampler {
  public:
   explicit Pndm(const Settings& settings) : schedule_(settings, kPndmDefaults) {
     TENON_CHECK(Model, schedule_.prediction() != Prediction::Sample, settings.where("prediction_type"))
@@ -140,13 +140,13 @@ class Pndm : public Scheduler {
   std::vector<double> sum_;                  // weighted Runge-Kutta outputs so far
 };
 
-const RegisterScheduler kRegisteredPndm({.name = "pndm",
-                                         .a1111_name = "PLMS",
-                                         .aliases = {},
-                                         .diffusers_class = "PNDMScheduler",
-                                         .make = [](const Settings& config, const SchedulerOptions&) {
-                                           return std::make_unique<Pndm>(config);
-                                         }});
+const RegisterSampler kRegisteredPndm({.name = "pndm",
+                                       .a1111_name = "PLMS",
+                                       .aliases = {},
+                                       .diffusers_class = "PNDMScheduler",
+                                       .make = [](const Settings& config, const SamplerOptions&) {
+                                         return std::make_unique<Pndm>(config);
+                                       }});
 
 }  // namespace
 }  // namespace tenon

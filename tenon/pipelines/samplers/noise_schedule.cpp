@@ -1,4 +1,4 @@
-#include "tenon/pipelines/schedulers/noise_schedule.h"
+#include "tenon/pipelines/samplers/noise_schedule.h"
 
 #include <algorithm>
 #include <cmath>

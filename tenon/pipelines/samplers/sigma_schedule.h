@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "tenon/pipelines/schedulers/noise_schedule.h"
+#include "tenon/pipelines/samplers/noise_schedule.h"
 
 namespace tenon {
 
@@ -19,7 +19,7 @@ double timestep_of(const std::vector<double>& table, double sigma);
 double final_sigma(const Settings& settings, const NoiseSchedule& schedule);
 
 /// Base of the samplers that step from sigma to sigma in xhat = x / sqrt(a): Euler and its ancestral form.
-class EulerFamily : public Scheduler {
+class EulerFamily : public Sampler {
  public:
   double init_noise_sigma() const override;
   void scale_model_input(std::span<float> x, int call) const override;

@@ -1,13 +1,13 @@
-#include "tenon/backend/cuda/codegen/statistics_text.h"
+#include "tenon/backend/cuda/codegen/statistics_source.h"
 
 #include <set>
 
-#include "tenon/backend/cuda/codegen/program_text.h"
+#include "tenon/backend/cuda/codegen/program_source.h"
 
 namespace tenon::cuda {
 
-std::string statistics_text(const std::string& name, std::span<const Statistic> wanted, Params& params,
-                            std::string& headers) {
+std::string statistics_source(const std::string& name, std::span<const Statistic> wanted, Params& params,
+                              std::string& headers) {
   std::string stores;
   std::set<std::string> needed;
   for (const Statistic& s : wanted) {

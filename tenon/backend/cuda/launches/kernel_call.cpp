@@ -1,10 +1,10 @@
-#include "tenon/backend/cuda/launches/step.h"
+#include "tenon/backend/cuda/launches/kernel_call.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 
-#include "tenon/backend/cuda/codegen/lets_text.h"
+#include "tenon/backend/cuda/codegen/lets_source.h"
 #include "tenon/backend/cuda/device/sizes.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -54,7 +54,7 @@ RowTeam row_team(int64_t cols, int run, int held) {
 
 }  // namespace
 
-Step::Step(Device& device, const KernelText& text, const Params& params, const LaunchShape& shape)
+KernelCall::KernelCall(Device& device, const KernelParts& text, const Params& params, const LaunchShape& shape)
     : name_(text.name),
       params_(params.bytes()),
       pointers_(params.pointers()),
@@ -70,8 +70,8 @@ Step::Step(Device& device, const KernelText& text, const Params& params, const L
   function_ = device.load(source);
 }
 
-Step::Step(Device& device, std::string name, std::shared_ptr<LibraryCall> call,
-           const std::vector<LibraryOperand>& operands)
+KernelCall::KernelCall(Device& device, std::string name, std::shared_ptr<LibraryCall> call,
+                       const std::vector<LibraryOperand>& operands)
     : name_(std::move(name)), call_(std::move(call)), params_((1 + operands.size()) * sizeof(void*)), device_(&device) {
   for (const LibraryOperand& o : operands) {
     pointers_.push_back({(1 + pointers_.size()) * sizeof(void*), o.leaf});
@@ -79,7 +79,7 @@ Step::Step(Device& device, std::string name, std::shared_ptr<LibraryCall> call,
   }
 }
 
-void Step::bind(const Resolve& resolve) {
+void KernelCall::bind(const Resolve& resolve) {
   for (size_t i = 0; i < pointers_.size(); ++i) {
     std::byte* address = static_cast<std::byte*>(resolve(pointers_[i].leaf)) + (call_ ? offsets_[i] : 0);
     std::memcpy(params_.data() + pointers_[i].at, &address, sizeof(address));
@@ -90,11 +90,11 @@ void Step::bind(const Resolve& resolve) {
   }
 }
 
-void Step::set(const SizesPointer& pointer) {
+void KernelCall::set(const SizesPointer& pointer) {
   std::memcpy(params_.data() + sizes_at_ + pointer.at, &pointer.address, sizeof(pointer.address));
 }
 
-void Step::launch(Stream& stream) {
+void KernelCall::launch(Stream& stream) {
   if (!call_) return function_->launch(stream, shape_, params_);
   std::vector<void*> addresses(1 + pointers_.size());
   std::memcpy(addresses.data(), params_.data(), params_.size());
@@ -107,16 +107,16 @@ int64_t leaf_bytes(const Expr& leaf) { return leaf.shape().numel() * size_of(lea
 
 bool lets_fit_block(std::span<const ProgramOutput> outputs) {
   Params unused;
-  constants_text(outputs, unused, kLetsThreads);
-  return lets_text(outputs, unused, kLetsThreads).has_value();
+  constants_source(outputs, unused, kLetsThreads);
+  return lets_source(outputs, unused, kLetsThreads).has_value();
 }
 
-std::optional<Step> lets_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs) {
+std::optional<KernelCall> lets_call(Device& device, const std::string& name, std::span<const ProgramOutput> outputs) {
   Params params;
-  const std::string constants = constants_text(outputs, params, kLetsThreads);
-  const std::optional<LetsText> lets = lets_text(outputs, params, kLetsThreads);
+  const std::string constants = constants_source(outputs, params, kLetsThreads);
+  const std::optional<LetsSource> lets = lets_source(outputs, params, kLetsThreads);
   if (!lets) return std::nullopt;
-  KernelText text;
+  KernelParts text;
   text.name = name + " lets";
   text.headers = "#include \"tenon/backend/cuda/device/lets.h\"\n" + lets->includes;
   text.functors = constants + lets->functors;
@@ -126,29 +126,29 @@ std::optional<Step> lets_step(Device& device, const std::string& name, std::span
   LaunchShape shape;
   shape.threads = kLetsThreads;
   shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
-  return Step(device, text, params, shape);
+  return KernelCall(device, text, params, shape);
 }
 
 namespace {
 
-Step rows_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
-               const MatrixDomain& matrix) {
+KernelCall rows_call(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
+                     const MatrixDomain& matrix) {
   Params params;
   params.set_sizes("RowsSizes", device::RowsSizes{checked_int(matrix.rows()), checked_int(matrix.cols())});
   // What a fragment holds does not depend on the team.
   Params unused;
-  constants_text(outputs, unused, kWarpRowThreads);
-  const ProgramText trial(outputs, matrix, unused, 8);
+  constants_source(outputs, unused, kWarpRowThreads);
+  const ProgramSource trial(outputs, matrix, unused, 8);
   const RowTeam team = row_team(matrix.cols(), trial.run(), trial.held());
   LaunchShape shape;
   shape.threads = static_cast<unsigned>(team.block() ? team.threads : kWarpRowThreads);
   if (team.block()) params.reserve_shared(shape.threads / 32 * 8);  // for BlockTeam
-  KernelText text;
+  KernelParts text;
   text.name = name;
-  text.functors = constants_text(outputs, params, static_cast<int>(shape.threads));
+  text.functors = constants_source(outputs, params, static_cast<int>(shape.threads));
   const std::string r = std::to_string(team.fragments), t = std::to_string(team.threads);
   const std::string program_types = std::string("<Program, ") + (text.functors.empty() ? "NoConstants" : "Constants");
-  ProgramText program(outputs, matrix, params, 8);
+  ProgramSource program(outputs, matrix, params, 8);
   text.functors += program.functor("Program");
   text.headers = "#include \"tenon/backend/cuda/device/rows.h\"\n" + program.includes();
   shape.grid_x =
@@ -157,7 +157,7 @@ Step rows_step(Device& device, const std::string& name, std::span<const ProgramO
   text.kernel = (team.block() ? "KERNEL(" + t + ", 1, Params, p) { rows_by_block" + program_types
                               : "KERNEL(kWarpRowThreads, 1, Params, p) { rows_by_lanes" + program_types) +
                 ", " + r + ", " + t + ">(p); }\n";
-  return Step(device, text, params, shape);
+  return KernelCall(device, text, params, shape);
 }
 
 // Loads that wait for an index: threads have a second one on the way. Others are faster with more threads instead.
@@ -194,28 +194,29 @@ struct MapGrid {
 
 }  // namespace
 
-static Step map_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
-                     const MatrixDomain& matrix, std::span<const ProgramOutput> lets, const SettledLeaf& settled) {
+static KernelCall map_call(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
+                           const MatrixDomain& matrix, std::span<const ProgramOutput> lets,
+                           const SettledLeaf& settled) {
   Params params;
   params.set_sizes("MapSizes", device::MapSizes{});
-  KernelText text;
+  KernelParts text;
   LaunchShape shape;
   shape.threads = lets.empty() ? kMapThreads : kMapLetsThreads;
   text.headers = "#include \"tenon/backend/cuda/device/map.h\"\n";
-  if (!lets.empty()) text.functors = constants_text(lets, params, static_cast<int>(shape.threads));
+  if (!lets.empty()) text.functors = constants_source(lets, params, static_cast<int>(shape.threads));
   const std::string constants = text.functors.empty() ? "NoConstants" : "Constants";
   for (const ProgramOutput& let : lets) params.keep_shared(let.place);
   shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
   const std::string threads = std::to_string(shape.threads);
   device::MapSizes sizes{};
   if (!lets.empty()) {
-    const std::optional<LetsText> first = lets_text(lets, params, static_cast<int>(shape.threads));
+    const std::optional<LetsSource> first = lets_source(lets, params, static_cast<int>(shape.threads));
     TENON_CHECK(Internal, first.has_value(), name) << "its lets do not fit a block";
     text.headers += "#include \"tenon/backend/cuda/device/lets.h\"\n" + first->includes;
     text.functors += first->functors;
     sizes.settled_lets = all_settled(first->loaded_first, params, settled);
   }
-  ProgramText program(outputs, matrix, params, 8);
+  ProgramSource program(outputs, matrix, params, 8);
   const int64_t width = matrix.cols() / program.run();
   text.name = name;
   if (!lets.empty()) program.load_early();
@@ -232,7 +233,7 @@ static Step map_step(Device& device, const std::string& name, std::span<const Pr
   text.kernel = "KERNEL(" + threads + ", " + (lets.empty() ? "1" : "2") + ", Params, p) { map<Program, " + constants +
                 ", " + (lets.empty() ? "NoLets" : "Lets") + ", " + threads + ", " + std::to_string(at_once) +
                 ">(p); }\n";
-  return Step(device, text, params, shape);
+  return KernelCall(device, text, params, shape);
 }
 
 bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int64_t elements_of_map) {
@@ -244,18 +245,18 @@ bool lets_fit_map(const Device& device, std::span<const ProgramOutput> lets, int
   }
   if (elements > std::min(kMostElements, elements_of_map / 8) || bytes > device.facts().shared_bytes / 2) return false;
   Params unused;
-  return lets_text(lets, unused, kMapLetsThreads).has_value();
+  return lets_source(lets, unused, kMapLetsThreads).has_value();
 }
 
-Step plain_step(Device& device, const std::string& name, std::span<const ProgramOutput> outputs, const Shape& domain,
-                std::span<const ProgramOutput> lets, const SettledLeaf& settled) {
+KernelCall plain_call(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
+                      const Shape& domain, std::span<const ProgramOutput> lets, const SettledLeaf& settled) {
   const bool joins = std::all_of(outputs.begin(), outputs.end(), [&](const ProgramOutput& o) {
     return o.value.shape() == domain && domain_of(o.value) == domain;
   });
   const bool reduces =
       std::any_of(outputs.begin(), outputs.end(), [](const ProgramOutput& o) { return reduces_rows(o.value); });
   const MatrixDomain matrix = matrix_domain(domain, joins && !reduces);
-  return reduces ? rows_step(device, name, outputs, matrix) : map_step(device, name, outputs, matrix, lets, settled);
+  return reduces ? rows_call(device, name, outputs, matrix) : map_call(device, name, outputs, matrix, lets, settled);
 }
 
 }  // namespace tenon::cuda

@@ -1,4 +1,4 @@
-#include "tenon/pipelines/schedulers/sigma_schedule.h"
+#include "tenon/pipelines/samplers/sigma_schedule.h"
 
 #include <algorithm>
 #include <cmath>

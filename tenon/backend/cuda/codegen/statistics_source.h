@@ -15,7 +15,7 @@ struct Statistic {
 
 /// "DEV static void <name>(const Params& p, int64_t at, const Moments& m) {..}": stores element `at` of each. Adds the
 /// include lines it needs to `headers`.
-std::string statistics_text(const std::string& name, std::span<const Statistic> wanted, Params& params,
-                            std::string& headers);
+std::string statistics_source(const std::string& name, std::span<const Statistic> wanted, Params& params,
+                              std::string& headers);
 
 }  // namespace tenon::cuda
