@@ -11,7 +11,7 @@ namespace tenon {
 bool holds(DType arithmetic, DType t);
 
 /// The element type that the anchor's operands are multiplied in (sums are f32): an attribute of the node. Empty as
-/// long as nobody has said; planning settles it (kernels/precision.h).
+/// long as nobody has said; planning settles it (plan/precision.h).
 std::optional<DType> arithmetic_of(const Expr& anchor);
 /// The same anchor, multiplied in `arithmetic`. Throws Error(Usage) if an operand has values that it does not hold.
 Expr multiplied_in(const Expr& anchor, DType arithmetic);

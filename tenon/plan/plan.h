@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tenon/kernels/launch.h"
-#include "tenon/kernels/precision.h"
 #include "tenon/kernels/target.h"
+#include "tenon/plan/precision.h"
 
 namespace tenon {
 

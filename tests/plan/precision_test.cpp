@@ -1,5 +1,5 @@
 // What anchors multiply in: the policy's rules, what plans say of it, and what quantised layers become.
-#include "tenon/kernels/precision.h"
+#include "tenon/plan/precision.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 
 #include <random>
 
-#include "tenon/kernels/precision.h"
+#include "tenon/plan/precision.h"
 #include "tests/support/close.h"
 
 namespace tenon::launches {

@@ -1,4 +1,4 @@
-#include "tenon/kernels/precision.h"
+#include "tenon/plan/precision.h"
 
 #include <algorithm>
 
