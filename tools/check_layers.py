@@ -5,6 +5,7 @@
 - A file of tenon/<layer> includes only tenon/<layer> and the layers that CMakeLists.txt names behind DEPENDS.
 - A backend's folder includes the backend interface, what that may include, and itself. Nobody else includes a backend's
   folder, but for tests and what plants faults in them.
+- Nobody includes the inside of a family of models (tenon/pipelines/families/<name>) but the family itself, and tests.
 - Programs, examples and benches include tenon/ and their own folder; tests whatever is in the tree.
 - Instruction sets and device libraries are named in backends only; getenv is called in tenon/core/options.cpp only.
 
@@ -48,6 +49,12 @@ def backend_of(path):
     return parts[2] if parts[:2] == ["tenon", "backend"] and len(parts) > 3 else None
 
 
+def family_of(path):
+    """The family of models whose folder a path is in, or None."""
+    parts = path.split("/")
+    return parts[3] if parts[:3] == ["tenon", "pipelines", "families"] and len(parts) > 4 else None
+
+
 def check_include(path, name, closed):
     """What is wrong with file `path` including `name`, or None."""
     generated = GENERATED.match(name)
@@ -58,6 +65,8 @@ def check_include(path, name, closed):
         return None
     if backend_of(name) not in (None, own):
         return f"{path}: includes the inside of backend {backend_of(name)}"
+    if family_of(name) not in (None, family_of(path)):
+        return f"{path}: includes the inside of the family {family_of(name)}"
     if top == "tenon":
         layer = generated["layer"] if generated else name.split("/")[1] if name.startswith("tenon/") else name.split("/")[0]
         return None if layer in closed[path.split("/")[1]] else f"{path}: includes {layer}, which is not below it"
@@ -97,6 +106,11 @@ def breaches(closed):
         for other in inside.keys() - {backend}:
             yield f"tenon/backend/{other}/planted.cpp", f'#include "{name}"\n'
         yield f"tenon/backend/{backend}/planted.cpp", f'#include "{header["plan"]}"\n'
+    families = [f.name for f in (ROOT / "tenon/pipelines/families").iterdir() if f.is_dir()]
+    for family, other in zip(families, families[1:] + families[:1]):
+        name = next((ROOT / "tenon/pipelines/families" / family).glob("*.*")).relative_to(ROOT)
+        for path in (f"tenon/pipelines/families/{other}/planted.cpp", "tenon/pipelines/planted.h", "apps/cli/planted.cpp"):
+            yield path, f'#include "{name}"\n'
     yield "tenon/core/planted.h", '#include "tests/support/close.h"\n'
     yield "apps/python/planted.cpp", '#include "apps/cli/verb.h"\n'
     yield "tests/cuda/planted.cpp", '#include "emulator.h"\n'

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "tenon/backend/backend.h"
-#include "tenon/pipelines/families/language_model/language_model.h"
+#include "tenon/pipelines/language_model.h"
 #include "tenon/pipelines/family.h"
 #include "tenon/pipelines/networks.h"
 #include "tenon/pipelines/sampling.h"

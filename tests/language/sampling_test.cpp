@@ -6,7 +6,7 @@
 #include "tenon/core/error.h"
 #include "tenon/core/utf8.h"
 #include "tenon/io/random.h"
-#include "tenon/pipelines/families/language_model/text_stream.h"
+#include "tenon/pipelines/text_stream.h"
 #include "tests/language/language_fixtures.h"
 #include "tests/support/close.h"
 

@@ -1,5 +1,5 @@
 // Decoder language models: write text; as parts a chunk of a prompt, and a token behind a full half of a cache.
-#include "tenon/pipelines/families/language_model/language_model.h"
+#include "tenon/pipelines/language_model.h"
 
 #include "tenon/core/error.h"
 #include "tenon/pipelines/family.h"

@@ -8,7 +8,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
-#include "tenon/pipelines/families/language_model/text_stream.h"
+#include "tenon/pipelines/text_stream.h"
 #include "tenon/runtime/executable.h"
 
 namespace tenon {

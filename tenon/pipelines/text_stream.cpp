@@ -1,4 +1,4 @@
-#include "tenon/pipelines/families/language_model/text_stream.h"
+#include "tenon/pipelines/text_stream.h"
 
 #include <algorithm>
 

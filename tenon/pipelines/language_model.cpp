@@ -1,4 +1,4 @@
-#include "tenon/pipelines/families/language_model/language_model.h"
+#include "tenon/pipelines/language_model.h"
 
 #include <algorithm>
 #include <cstring>
