@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "tenon/backend/backend.h"
-#include "tenon/pipelines/language_model.h"
 #include "tenon/pipelines/family.h"
+#include "tenon/pipelines/language_model.h"
 #include "tenon/pipelines/networks.h"
 #include "tenon/pipelines/sampling.h"
 

@@ -9,7 +9,8 @@
 
 namespace tenon::sandwich {
 
-inline constexpr int64_t kTokens = 4352, kDim = 3840, kHeads = 30, kHead = kDim / kHeads, kInner = 10240, kCondition = 256;
+inline constexpr int64_t kTokens = 4352, kDim = 3840, kHeads = 30, kHead = kDim / kHeads, kInner = 10240,
+                         kCondition = 256;
 
 struct Quantised {
   Expr q, scale;
