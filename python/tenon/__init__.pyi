@@ -24,6 +24,10 @@ def add(*args: Expr | float) -> Expr:
     """The pointwise node `add` of 2 operand(s)."""
 
 
+def barrier(*args: Expr | float) -> Expr:
+    """The pointwise node `barrier` of 1 operand(s) and 1 number(s)."""
+
+
 def ceil(*args: Expr | float) -> Expr:
     """The pointwise node `ceil` of 1 operand(s)."""
 
@@ -150,6 +154,10 @@ def sin(*args: Expr | float) -> Expr:
 
 def sqrt(*args: Expr | float) -> Expr:
     """The pointwise node `sqrt` of 1 operand(s)."""
+
+
+def stop_gradient(*args: Expr | float) -> Expr:
+    """The pointwise node `stop_gradient` of 1 operand(s)."""
 
 
 def sub(*args: Expr | float) -> Expr:

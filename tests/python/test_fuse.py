@@ -30,7 +30,7 @@ def test_the_sentence_of_the_readme(rng):
     assert_close(y, f64(x) * silu(f64(g)), 1e-5)
     assert k.launches() == 1
     assert "x * silu(g)" in k.explain()
-    assert "1 launch (" in k.explain() and "FLOP" not in k.explain()  # no anchor: none is counted
+    assert "1 launch, 1 kernel (" in k.explain() and "FLOP" not in k.explain()  # no anchor: none is counted
 
 
 @pytest.mark.parametrize(
