@@ -9,8 +9,8 @@ OwnBuffers::OwnBuffers(const Plan& plan, Backend& backend) {
   for (const Buffer& b : plan.buffers) {
     if (b.stored) continue;  // nobody else writes there
     memory_.push_back(backend.allocate(std::max<int64_t>(b.bytes, 1)));
-    const std::vector<unsigned char> poison(static_cast<size_t>(b.bytes), 0xff);
-    backend.copy_in(*stream, memory_.back().get(), poison.data(), b.bytes);
+    const std::vector<unsigned char> before(static_cast<size_t>(b.bytes), b.role == BufferRole::State ? 0 : 0xff);
+    backend.copy_in(*stream, memory_.back().get(), before.data(), b.bytes);
     bound_[b.name] = memory_.back().get();
   }
 }

@@ -11,7 +11,8 @@
 namespace tenon {
 
 /// Memory for every buffer of a plan apart from the arena, which shares it: an Executable bound to all() still holds
-/// each value after its run. Filled with NaN, so that reading what nobody wrote shows.
+/// each value after its run. Filled with NaN, so that reading what nobody wrote shows; states with zeros, as they
+/// begin.
 class OwnBuffers {
  public:
   /// Throws what Backend::allocate throws.

@@ -89,6 +89,14 @@ TEST_F(CliText, WhatCannotBeWritten) {
   expect_error(3, {"complete", "a", "-m", model()}, {"language model"});
 }
 
+// Caches begin as zeros there too.
+TEST_F(CliText, EveryLaunchAgreesWithTheOracle) {
+  for (const char* part : {"decode", "prefill"}) {
+    const Finished f = tenon(with({"verify", "--no-parity", "--part", part, "--json"}));
+    EXPECT_EQ(f.code, 0) << part << f.out << f.err;
+  }
+}
+
 TEST_F(CliText, AConversationLineByLine) {
   const auto command = with({"chat", "--max-tokens", "6", "--temperature", "0", "--json", "--system", "be brief"});
   const Finished f = tenon(command, {}, reading("hello\n\nhello\n/reset\nhello"));
