@@ -18,8 +18,8 @@ struct Broadcast : View {
     const Shape& from = n.in[0].shape();
     const int lead = n.shape.rank() - from.rank();
     Indices x{};
-    for (int i = 0; i < from.rank(); ++i)
-      x[static_cast<size_t>(i)] = from[i] == 1 ? a.number(0) : c[static_cast<size_t>(i + lead)];
+    for (int i = 0, at = lead; i < from.rank(); ++i, ++at)
+      x[static_cast<size_t>(i)] = from[i] == 1 ? a.number(0) : c[static_cast<size_t>(at)];
     a.read(0, x);
   }
   static std::vector<Expr> vjp(const Expr& node, const Expr& g) { return {sum_to_shape(g, node->in[0].shape())}; }

@@ -23,8 +23,8 @@ struct Gather : View {
     const Shape& x = n.in[0].shape();
     Indices at{};
     at[0] = a.look_up(1, c, x[0]);
-    for (int i = 1; i < x.rank(); ++i)
-      at[static_cast<size_t>(i)] = c[static_cast<size_t>(i - 1 + n.in[1].shape().rank())];
+    for (int i = 1, from = n.in[1].shape().rank(); i < x.rank(); ++i, ++from)
+      at[static_cast<size_t>(i)] = c[static_cast<size_t>(from)];
     a.read(0, at);
   }
   /// Rows of g added up where they came from: add_rows.
