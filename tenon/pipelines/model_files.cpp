@@ -49,7 +49,7 @@ fs::path find_model(const std::string& spec) {
   const bool below = !base.empty() && given.is_relative();
   if (below && file_exists(fs::path(base) / given)) return fs::path(base) / given;
   // What the scripts of the source tree have fetched (tools/get_smollm2.sh).
-  const fs::path fetched = cache_folder() / "fetched" / given;
+  fs::path fetched = cache_folder() / "fetched" / given;
   if (given == given.filename() && folder_exists(fetched)) return fetched;
   std::string tried = shown(given.native());
   if (below) tried += " or " + shown((fs::path(base) / given).native());

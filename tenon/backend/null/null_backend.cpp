@@ -65,14 +65,18 @@ class NullKernel : public Kernel {
       if ((t.address = buffers(t.buffer))) contents().promise(t);
     for (const Touched& r : reads_)
       for (const Touched& w : writes_)
-        TENON_CHECK(Internal, end_of(r) <= w.address || end_of(w) <= r.address || !r.bytes || !w.bytes || !r.address,
-                    name_)
+        TENON_CHECK(Internal, !overlap(r, w), name_)
             << "writes '" << w.buffer << "' over '" << r.buffer << "', which it reads";
   }
   std::string describe() const override { return "recorded"; }
 
  private:
-  static const void* end_of(const Touched& t) { return static_cast<const std::byte*>(t.address) + t.bytes; }
+  static bool overlap(const Touched& a, const Touched& b) {
+    if (!a.address || !b.address || !a.bytes || !b.bytes) return false;
+    const auto* begin_a = static_cast<const std::byte*>(a.address);
+    const auto* begin_b = static_cast<const std::byte*>(b.address);
+    return begin_a < begin_b + b.bytes && begin_b < begin_a + a.bytes;
+  }
 
   std::string name_;
   std::vector<Touched> reads_, writes_;
