@@ -11,18 +11,16 @@ namespace tenon::cuda::test {
 namespace {
 
 // y = product + bias + residual, all of one type.
-std::string epilogue_of(const std::string& columns) {
-  return R"(
-struct Epilogue {
-  static constexpr int kLanes = 1, kRun = 8;
-  using Computed = Frag<float, 8>;
+std::string epilogue_of(const std::string& columns, int run = 8) {
+  return "struct Epilogue {\n  static constexpr int kLanes = 1, kRun = " + std::to_string(run) + R"(;
+  using Computed = Frag<float, kRun>;
   DEV static int64_t at_of(const Params& p, int row, int col) { return static_cast<int64_t>(row) * )" +
          columns + R"( + col; }
-  DEV static Computed compute(const Params& p, int row, int col, const Frag<float, 8> (&acc)[1]) {
+  DEV static Computed compute(const Params& p, int row, int col, const Frag<float, kRun> (&acc)[1]) {
     const int64_t at = at_of(p, row, col);
-    const Frag<T, 8> bias = load<T, 8>(p.bias + col), residual = load<T, 8>(p.residual + at);
-    Frag<float, 8> sum;
-    UNROLL for (int i = 0; i < 8; ++i) sum.v[i] = acc[0].v[i] + to_float(bias.v[i]) + to_float(residual.v[i]);
+    const Frag<T, kRun> bias = load<T, kRun>(p.bias + col), residual = load<T, kRun>(p.residual + at);
+    Frag<float, kRun> sum;
+    UNROLL for (int i = 0; i < kRun; ++i) sum.v[i] = acc[0].v[i] + to_float(bias.v[i]) + to_float(residual.v[i]);
     return sum;
   }
   DEV static void store(const Params& p, int row, int col, const Computed& sum) {
@@ -100,6 +98,22 @@ TEST(CoreCode, MmaTiles) {
                .wide_loads = 0.9,
                .wide_stores = 0.8});
       }
+}
+
+// Every tile for a few rows, without a spill, and with whole runs of B.
+TEST(CoreCode, SkinnyTiles) {
+  SKIP_WITHOUT_NVRTC();
+  for (const int m : {1, 16})
+    for (const SkinnyTileShape& tile : {SkinnyTileShape{1, 4}, {1, 8}, {1, 16}, {2, 8}, {4, 8}, {4, 16}}) {
+      const std::string text = head_of("gemm_skinny", "BF16", "GemmSizes", "const T *a, *b;") +
+                               rows_of("A", "a", "p.sizes.k") + rows_of("Rows", "b", "p.sizes.k") +
+                               "struct B : Rows { static constexpr bool kInRuns = true, kConstant = true; };\n" +
+                               epilogue_of("p.sizes.n", 2) + kernel_of("gemm_skinny", tile.type(m, 1), 1);
+      for (const char* arch : {"sm_89", "sm_90a"}) {
+        SCOPED_TRACE(tile.type(m, 1) + " " + arch);
+        check(text, arch, {.blocks = 1, .contains = {Opcode::Hmma}});
+      }
+    }
 }
 
 // Every tile that a product of e4m3 may be given, by the tensor cores' own instructions for it.

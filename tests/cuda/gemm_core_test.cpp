@@ -1,4 +1,5 @@
-// gemm_mma on the emulator beside sums in double: every tile, tails, batches, lanes, splits, runs, element types.
+// The cores of products on the emulator beside sums in double: every tile, tails, batches, lanes, splits, runs, element
+// types.
 #include <chrono>
 
 #include "tests/cuda/core_harness.h"
@@ -137,6 +138,76 @@ TEST(GemmCore, ALayerOfStableDiffusion) {
   check({{128, 64, 2, 2, 64, 4}, DType::F16}, {.m = 256, .n = 320, .k = 320});
   RecordProperty("seconds",
                  std::to_string(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
+}
+
+// gemm_skinny: rows of B may lie in runs.
+struct SkinnyVariant {
+  SkinnyTileShape tile;
+  DType type = DType::BF16;
+  int lanes = 1, run = 2;
+  bool in_runs = false, constant = true;
+};
+
+std::vector<float> run_skinny(const SkinnyVariant& v, const Problem& problem) {
+  const device::GemmSizes& sizes = problem.sizes;
+  const std::string t = element_name(v.type);
+  const std::string text =
+      "#include \"tenon/backend/cuda/device/gemm_skinny.h\"\nusing namespace tenon::device;\n"
+      "struct Params { GemmSizes sizes; const " +
+      t + "*a, *b; float* y; };\n" + operand("A", v.type, "a", "p.sizes.k", 8) +
+      operand("Rows", v.type, "b", "p.sizes.k", 8) +
+      "struct B : Rows { static constexpr bool kInRuns = " + (v.in_runs ? "true" : "false") +
+      ", kConstant = " + (v.constant ? "true" : "false") + "; };\n" + epilogue(v.lanes, v.run, "p.sizes.n / kLanes") +
+      "using Tile = " + v.tile.type(sizes.m, v.lanes) +
+      ";\nKERNEL(Tile::kThreads, 1, Params, p) { gemm_skinny<Tile, A, B, Epilogue>(p); }\n";
+  const int64_t row_bytes = int64_t{sizes.k} * size_of(v.type), stored = div_up(problem.weights, 32) * 32;
+  const std::shared_ptr<void> b = poisoned(const_cast<Emulator&>(problem.memory), stored * row_bytes);
+  for (int64_t row = 0; row < problem.weights; ++row) {
+    const int64_t in_block = row % 32, place = row / 32 * 32 + in_block / 2 % 4 * 8 + in_block / 8 * 2 + in_block % 2;
+    std::memcpy(static_cast<char*>(b.get()) + (v.in_runs ? place : row) * row_bytes,
+                static_cast<const char*>(problem.b.memory.get()) + row * row_bytes, static_cast<size_t>(row_bytes));
+  }
+  return run_core<Params>("gemm", text, gemm_launch(v.tile, sizes, v.lanes),
+                          {sizes, problem.a.memory.get(), b.get(), nullptr}, problem.rows * problem.columns);
+}
+
+void check(const SkinnyVariant& v, device::GemmSizes sizes) {
+  const Problem problem{v.type, v.lanes, sizes};
+  SCOPED_TRACE(v.tile.type(sizes.m, v.lanes) + " " + problem.name());
+  problem.compare(run_skinny(v, problem));
+}
+
+TEST(GemmSkinny, EveryTile) {
+  for (const int warps : {4, 8, 16})
+    for (const int groups : {1, 2, 4})
+      for (const bool in_runs : {false, true})
+        check(SkinnyVariant{.tile = {groups, warps}, .in_runs = in_runs}, {.m = 5, .n = 104, .k = 600});
+}
+TEST(GemmSkinny, RowsAndTails) {
+  for (int m = 1; m <= 16; ++m) check(SkinnyVariant{.tile = {1, 4}, .in_runs = m % 2 == 0}, {.m = m, .n = 72, .k = 72});
+  for (const auto& [n, k] : {std::pair{1, 8}, {2, 24}, {33, 32}, {31, 4872}, {8, 136}})
+    check(SkinnyVariant{.tile = {2, 8}, .run = n % 2 ? 1 : 2, .in_runs = n != 33}, {.m = 3, .n = n, .k = k});
+}
+TEST(GemmSkinny, LanesTypesAndComputedOperands) {
+  for (const bool in_runs : {false, true})
+    check(SkinnyVariant{.tile = {2, 8}, .lanes = 2, .in_runs = in_runs}, {.m = 9, .n = 192, .k = 200});
+  check(SkinnyVariant{.tile = {1, 8}, .type = DType::F16, .constant = false}, {.m = 9, .n = 40, .k = 200});
+}
+TEST(GemmSkinny, AQwenLayer) {
+  check(SkinnyVariant{.tile = {1, 16}, .in_runs = true}, {.m = 1, .n = 896, .k = 4864});
+  check(SkinnyVariant{.tile = {2, 8}, .lanes = 2, .in_runs = true}, {.m = 16, .n = 2 * 4864, .k = 896});
+}
+// A row's result has the same bits alone and among others.
+TEST(GemmSkinny, RowsDoNotDependOnTheBatch) {
+  const SkinnyVariant v{.tile = {1, 8}, .in_runs = true};
+  const Problem many{v.type, 1, {.m = 16, .n = 64, .k = 896}}, one{v.type, 1, {.m = 1, .n = 64, .k = 896}};
+  const std::vector<float> all = run_skinny(v, many), alone = run_skinny(v, one);
+  for (size_t i = 0; i < alone.size(); ++i) EXPECT_EQ(all[i], alone[i]) << i;
+}
+TEST(GemmSkinny, FaultsFail) {
+  const SkinnyVariant v{.tile = {1, 4}};
+  const Problem problem{v.type, 1, {.m = 7, .n = 40, .k = 72}};
+  expect_faults_fail(run_skinny(v, problem), [&](const std::vector<float>& out) { problem.compare(out); });
 }
 
 // gemm_wgmma: A may be joined from two tensors.

@@ -41,7 +41,7 @@ class Conv2dKernel : public ProductKernel {
            int64_t{c.kernel_h} * c.kernel_w * channels, 1,
            input + by_x({c.batch, c.height, c.width, c.channels}) + " -> " +
                by_x({c.out_height, c.out_width, c.outputs}) + " by " + by_x({c.kernel_h, c.kernel_w, c.stride}),
-           boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), c.phases == 1);
+           boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), {.mma = c.phases == 1});
     reserve_statistics([this](const Shape& seen) {
       CountTiles tiles = tiles_of_rows(seen);
       if (choice().core == Core::Wgmma)

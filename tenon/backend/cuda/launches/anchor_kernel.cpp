@@ -58,8 +58,9 @@ Expr AnchorKernel::in_runs(const Expr& rows) {
   return reshape(permute(reshape(rows, Shape(blocks)), order), shape);
 }
 
-std::string AnchorKernel::with_runs(bool runs) {
-  return std::string("struct B : Rows { static constexpr bool kInRuns = ") + (runs ? "true" : "false") + "; };\n";
+std::string AnchorKernel::with_runs(bool runs, bool constant) {
+  return std::string("struct B : Rows { static constexpr bool kInRuns = ") + (runs ? "true" : "false") +
+         ", kConstant = " + (constant ? "true" : "false") + "; };\n";
 }
 
 void AnchorKernel::make_operands() {

@@ -49,7 +49,8 @@ class AnchorKernel : public LaunchKernel {
   /// one row to the next.
   using MakeRowsBox = std::function<TensorBox(void* address, int64_t columns, int64_t stride)>;
   /// "struct B : Rows { .. }": operand B of a tensor-core kernel from what operand_source or map_source calls Rows.
-  static std::string with_runs(bool runs);
+  /// `constant`: no kernel changes it.
+  static std::string with_runs(bool runs, bool constant);
   /// "struct A { .. }" for wgmma: tensor maps.
   std::string map_source(const std::string& name, const Expr& operand, Params& params, const MakeRowsBox& box) const;
   /// "struct Epilogue { .. }" with fragments of up to `most` columns.

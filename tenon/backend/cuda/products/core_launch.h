@@ -68,6 +68,33 @@ inline CoreLaunch conv_launch(const MmaTileShape& tile, const device::ConvSizes&
   return mma_launch(tile, c.batch * c.out_height * c.out_width, c.outputs, lanes, 1, c.split.splits);
 }
 
+/// device::SkinnyTile as a value, whose rows are the product's.
+struct SkinnyTileShape {
+  int groups = 1, warps = 8;
+
+  bool operator==(const SkinnyTileShape&) const = default;
+  static constexpr int kMostRows = 16;
+  static int rows(int m) { return m > 8 ? 16 : 8; }
+  int threads() const { return 32 * warps; }
+  /// Pieces of B on their way in a lane: 16 registers and more.
+  int ahead(int lanes) const { return std::max(2, 4 / (groups * lanes)); }
+  int shared_bytes(int m, int lanes) const { return warps * groups * lanes * rows(m) / 8 * 256; }
+  /// The type in kernels' text.
+  std::string type(int m, int lanes) const {
+    std::string text = "SkinnyTile<" + std::to_string(rows(m));
+    for (int x : {groups, warps, ahead(lanes)}) text += ", " + std::to_string(x);
+    return text + ">";
+  }
+};
+/// Of at most kMostRows rows, one batch, operand B in memory.
+inline CoreLaunch gemm_launch(const SkinnyTileShape& tile, const device::GemmSizes& g, int lanes) {
+  CoreLaunch launch;
+  launch.shape = {.grid_x = static_cast<unsigned>((g.n / lanes + 31) / 32 * (4 / tile.groups)),
+                  .threads = static_cast<unsigned>(tile.threads()),
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes(g.m, lanes))};
+  return launch;
+}
+
 /// device::WgmmaTile as a value.
 struct WgmmaTileShape {
   int m = 128, n = 128, stages = 4, resident = 1, cluster = 1;

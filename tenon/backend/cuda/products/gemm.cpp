@@ -21,11 +21,13 @@ class GemmKernel : public ProductKernel {
       b_ = weight_operand({w[0], sizes_.k}, [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
     if (tensor_cores()) route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
     const auto tiles_m = [this](const WgmmaTileShape& tile) { return div_up(sizes_.m, tile.m); };
+    const bool few_rows =
+        tensor_cores() && unit_ != DType::E4M3 && sizes_.batch == 1 && sizes_.m <= SkinnyTileShape::kMostRows;
     const bool boxes = tensor_cores() && rows_in_boxes(a_, unit_) && rows_in_boxes(b_, unit_) &&
                        (in_runs_ || sizes_.n % (8 * lanes()) == 0);
     choose(sizes_.m, sizes_.n, sizes_.k, sizes_.batch,
            "gemm " + by_x({sizes_.m, sizes_.n, sizes_.k}) + " batch " + std::to_string(sizes_.batch),
-           boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>());
+           boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), {.skinny = few_rows});
     reserve_statistics([this](const Shape& seen) { return tiles_of_rows(seen); });
   }
 
@@ -35,6 +37,7 @@ class GemmKernel : public ProductKernel {
     sizes.split.splits = choice.splits;
     if (choice.core == Core::Mma) return gemm_launch(choice.mma, sizes, lanes());
     if (choice.core == Core::Simt) return {};
+    if (choice.core == Core::Skinny) return gemm_launch(choice.skinny, sizes, lanes());
     return gemm_launch(choice.wgmma, sizes, lanes(), device().facts().multiprocessors);
   }
   const Expr& constant() const override { return b_; }
@@ -43,6 +46,7 @@ class GemmKernel : public ProductKernel {
     const int b_split = b_.shape().rank() - 1;
     if (choice.core == Core::Simt) return simt_call("gemm", "GemmSizes", sizes_, a_, b_, b_split);
     if (choice.core == Core::Mma) return mma_call(choice, "gemm", "GemmSizes", sizes_, a_, b_, b_split);
+    if (choice.core == Core::Skinny) return skinny_call(choice, sizes_, a_, b_);
     const int bytes = static_cast<int>(size_of(unit_));
     const auto box = [bytes](int64_t rows, int box_rows) {
       return [=](void* address, int64_t columns, int64_t stride) {

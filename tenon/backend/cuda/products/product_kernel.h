@@ -24,9 +24,13 @@ class ProductKernel : public AnchorKernel {
  protected:
   using AnchorKernel::AnchorKernel;
 
+  /// Which cores but wgmma could do a product.
+  struct Cores {
+    bool mma = true, skinny = false;
+  };
   /// A product of m x n x k. `wgmma_tiles_m`: tiles along m, or nothing if boxes do not fit the operands.
   void choose(int64_t m, int64_t n, int64_t k, int64_t batch, const std::string& key,
-              std::function<int64_t(const WgmmaTileShape&)> wgmma_tiles_m, bool mma = true) {
+              std::function<int64_t(const WgmmaTileShape&)> wgmma_tiles_m, Cores cores) {
     product_.m = m;
     product_.n = n;
     product_.k = k;
@@ -35,7 +39,8 @@ class ProductKernel : public AnchorKernel {
     product_.element_bytes = size_of(unit_);
     product_.wgmma_tiles_m = std::move(wgmma_tiles_m);
     // mma multiplies e4m3 on sm_89 only: on sm_90a it converts, and wgmma takes all that is multiplied in e4m3 there.
-    product_.mma = mma && (unit_ != DType::E4M3 || device().facts().arch != "sm_90a");
+    product_.skinny = cores.skinny;
+    product_.mma = cores.mma && (unit_ != DType::E4M3 || device().facts().arch != "sm_90a");
     product_.counts = std::any_of(form_.outputs.begin(), form_.outputs.end(),
                                   [](const FormOutput& o) { return o.statistic != nullptr; });
     product_.key = key + " lanes " + std::to_string(lanes()) + " bytes " + std::to_string(size_of(unit_));
@@ -174,9 +179,20 @@ class ProductKernel : public AnchorKernel {
     if (counted_in_core()) sizes.count = counted_in_core()->sizes;
     params.set_sizes(type, sizes);
     text.functors = operand_source("A", a, a.shape().rank() - 1, params, text.headers) +
-                    operand_source("Rows", b, b_split, params, text.headers) + with_runs(in_runs_) +
+                    operand_source("Rows", b, b_split, params, text.headers) + with_runs(in_runs_, stays(b)) +
                     epilogue_source(params, text.headers, 8);
     return core_call<Sizes>(choice, std::move(text), kernel + "_mma", choice.mma.type(), 1, params);
+  }
+
+  TunedCall skinny_call(const TileChoice& choice, const device::GemmSizes& sizes, const Expr& a, const Expr& b) {
+    KernelParts text;
+    Params params;
+    params.set_sizes("GemmSizes", sizes);
+    text.functors = operand_source("A", a, a.shape().rank() - 1, params, text.headers) +
+                    operand_source("Rows", b, b.shape().rank() - 1, params, text.headers) +
+                    with_runs(in_runs_, stays(b)) + epilogue_source(params, text.headers, 2);
+    return core_call<device::GemmSizes>(choice, std::move(text), "gemm_skinny", choice.skinny.type(sizes.m, lanes()), 1,
+                                        params);
   }
 
   /// `box_a`, `box_b`: of one tensor of the operand, from its address, its columns and the elements between its rows.
@@ -188,8 +204,8 @@ class ProductKernel : public AnchorKernel {
     sizes.split.splits = choice.splits;
     if (counted_in_core()) sizes.count = counted_in_core()->sizes;
     params.set_sizes(type, sizes);
-    text.functors = map_source("A", a, params, box_a) + map_source("Rows", b, params, box_b) + with_runs(in_runs_) +
-                    epilogue_source(params, text.headers, 8);
+    text.functors = map_source("A", a, params, box_a) + map_source("Rows", b, params, box_b) +
+                    with_runs(in_runs_, stays(b)) + epilogue_source(params, text.headers, 8);
     return core_call<Sizes>(choice, std::move(text), kernel + "_wgmma", choice.wgmma.type(), choice.wgmma.resident,
                             params);
   }

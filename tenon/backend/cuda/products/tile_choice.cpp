@@ -58,7 +58,7 @@ void add_mma(std::vector<TileChoice>& out, const ProductShape& p, const DeviceFa
     for_splits(steps, tiles, facts.multiprocessors, [&, &tile = tile, &rate = rate](int splits) {
       const double time = time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), tile.row_bytes, rate,
                                   splits, facts.multiprocessors);
-      out.push_back({Core::Mma, tile, {}, splits, time});
+      out.push_back({.core = Core::Mma, .mma = tile, .splits = splits, .time = time});
     });
   }
 }
@@ -79,12 +79,28 @@ void add_wgmma(std::vector<TileChoice>& out, const ProductShape& p, const Device
     for_splits(steps, tiles, places, [&, &tile = tile, &rate = rate](int splits) {
       const double time =
           time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), 128, rate, splits, places);
-      out.push_back({Core::Wgmma, {}, tile, splits, time});
+      out.push_back({.core = Core::Wgmma, .wgmma = tile, .splits = splits, .time = time});
     });
   }
 }
 
-constexpr const char* kCoreNames[] = {"simt", "mma", "wgmma", "cublaslt", "cudnn"};  // of Core
+// A few rows take as long as their weights' way, whatever the tile, and less than with any other core. What counts is
+// that enough warps load at once, and that a warp has enough to do; the split of K must not depend on the rows.
+void add_skinny(std::vector<TileChoice>& out, const ProductShape& p, const DeviceFacts& facts) {
+  constexpr int kWarpsWanted = 24;  // of a multiprocessor
+  for (const int warps : {4, 8, 16})
+    for (const int groups : {1, 2, 4}) {
+      const SkinnyTileShape tile{groups, warps};
+      if (groups * p.lanes > 4 || tile.shared_bytes(SkinnyTileShape::kMostRows, p.lanes) > facts.shared_bytes) continue;
+      const double blocks = static_cast<double>(p.n / p.lanes) / (8 * groups);
+      const double loading = blocks * warps / facts.multiprocessors / kWarpsWanted;
+      const double pieces = static_cast<double>(p.k) / 32 / warps;
+      const double time = 1e-3 * (1 / std::min(loading, 1.0) + 2 / pieces + 0.05 * groups);
+      out.push_back({.core = Core::Skinny, .skinny = tile, .time = time});
+    }
+}
+
+constexpr const char* kCoreNames[] = {"simt", "mma", "wgmma", "skinny", "cublaslt", "cudnn"};  // of Core
 
 bool is_library(Core core) { return core == Core::CublasLt || core == Core::Cudnn; }
 
@@ -95,7 +111,7 @@ std::string asked_core() {
   const bool known = asked.empty() || asked == "own" ||
                      std::find(std::begin(kCoreNames), std::end(kCoreNames), asked) != std::end(kCoreNames);
   TENON_CHECK(Usage, known, "TENON_CUDA_CORE")
-      << "expected simt, mma, wgmma, cublaslt, cudnn or own, got \"" << asked << "\"";
+      << "expected simt, mma, wgmma, skinny, cublaslt, cudnn or own, got \"" << asked << "\"";
   return asked;
 }
 
@@ -115,6 +131,10 @@ std::string TileChoice::text() const {
   std::ostringstream out;
   if (core == Core::Simt) return "simt";
   if (core == Core::CublasLt) return "cublaslt " + algorithm.text();
+  if (core == Core::Skinny) {
+    out << "skinny groups " << skinny.groups << " warps " << skinny.warps;
+    return out.str();
+  }
   if (core == Core::Mma)
     out << "mma " << mma.m << 'x' << mma.n << " warps " << mma.warps_m << 'x' << mma.warps_n << " bytes "
         << mma.row_bytes << " stages " << mma.stages;
@@ -148,6 +168,9 @@ std::optional<TileChoice> TileChoice::parse(const std::string& text) {
     c.core = Core::Wgmma;
     in >> c.wgmma.m >> x >> c.wgmma.n >> word >> c.wgmma.stages >> word >> c.wgmma.resident >> word >>
         c.wgmma.cluster >> word >> c.splits;
+  } else if (word == "skinny") {
+    c.core = Core::Skinny;
+    in >> word >> c.skinny.groups >> word >> c.skinny.warps;
   } else {
     return std::nullopt;
   }
@@ -160,6 +183,7 @@ std::vector<TileChoice> tile_choices(const ProductShape& p, const DeviceFacts& f
   const bool wgmma = p.wgmma_tiles_m && facts.arch == "sm_90a";
   if (p.mma && core_allowed(Core::Mma)) add_mma(out, p, facts);
   if (wgmma && core_allowed(Core::Wgmma)) add_wgmma(out, p, facts);
+  if (p.skinny && core_allowed(Core::Skinny)) add_skinny(out, p, facts);
   if (out.empty() && p.mma) add_mma(out, p, facts);  // what is asked for alone cannot do it
   std::stable_sort(out.begin(), out.end(), [](const TileChoice& a, const TileChoice& b) { return a.time < b.time; });
   return out;

@@ -11,8 +11,9 @@
 
 namespace tenon::cuda {
 
-/// Plain f32 arithmetic; mma with cp.async, on every GPU of ours; wgmma with the copy engine, on sm_90a; a library.
-enum class Core { Simt, Mma, Wgmma, CublasLt, Cudnn };
+/// Plain f32 arithmetic; mma with cp.async, on every GPU of ours; wgmma with the copy engine, on sm_90a; mma for a few
+/// rows; a library.
+enum class Core { Simt, Mma, Wgmma, Skinny, CublasLt, Cudnn };
 
 struct ProductShape {
   int64_t m = 0, n = 0, k = 0, batch = 1;
@@ -22,6 +23,7 @@ struct ProductShape {
   std::function<int64_t(const WgmmaTileShape&)> wgmma_tiles_m = {};
   bool counts = false;   ///< the epilogue counts what it stores, which takes registers
   bool mma = true;       ///< the mma core can do it
+  bool skinny = false;   ///< the core for a few rows can do it
   std::string key = {};  ///< equal for products that take equal time on equal cores: "gemm 8192x320x320 lanes 1"
 
   /// Where a library could do all of it: what its epilogue adds (NativeEpilogue::words), the problem in its terms, and
@@ -36,17 +38,18 @@ struct TileChoice {
   Core core = Core::Simt;
   MmaTileShape mma = {};
   WgmmaTileShape wgmma = {};
+  SkinnyTileShape skinny = {};
   int splits = 1;
   double time = 0;  ///< estimated, in units that choices of one product share
   MatmulAlgorithm algorithm = {};
 
   /// True if both run the same core, tile and splits, whatever was estimated.
   bool same_as(const TileChoice& other) const {
-    return core == other.core && mma == other.mma && wgmma == other.wgmma && splits == other.splits &&
-           algorithm == other.algorithm;
+    return core == other.core && mma == other.mma && wgmma == other.wgmma && skinny == other.skinny &&
+           splits == other.splits && algorithm == other.algorithm;
   }
-  /// "wgmma 128x160 stages 5 resident 1 cluster 1 splits 1", "cublaslt 13.1.0 42-1500000000", and back; nothing for
-  /// what is no choice.
+  /// "wgmma 128x160 stages 5 resident 1 cluster 1 splits 1", "skinny groups 1 warps 8", "cublaslt 13.1.0
+  /// 42-1500000000", and back; nothing for what is no choice.
   std::string text() const;
   static std::optional<TileChoice> parse(const std::string& text);
 };
