@@ -178,7 +178,7 @@ TEST_F(Cudnn, TuningMeasuresItBesideOurKernel) {
   if (!emulated()) GTEST_SKIP();
   unsetenv("TENON_CUDA_CORE");
   const DType t = DType::F16;
-  const Expr q = input(g, "q", t, {1, 2, 16, 16});
+  const Expr q = input(g, "q", t, {1, 2, 24, 16});
   const Launch conv = launch(
       "conv2d", {{"y", clamp(conv2d(image("x", t, 4, 8), weight("w", t, {8, 8, 1, 1}), 1, {0, 0, 0, 0}), 0, 1)}});
   const Launch heads = launch("attention", {{"o", cast(attention(q, q, q, 0.2), t)}});
@@ -191,7 +191,7 @@ TEST_F(Cudnn, TuningMeasuresItBesideOurKernel) {
   EXPECT_GT(state_->executions, 100);
   // The emulator is slow beside plain loops.
   EXPECT_THAT(table_text(*device), HasSubstr("by 1x1x1 lanes 1 bytes 2 epilogue pass = cudnn 9.19.0 engine "));
-  EXPECT_THAT(table_text(*device), HasSubstr("attention 1x2x16 over 2x16 by 16 bytes 2 epilogue plain = cudnn 9.19.0"));
+  EXPECT_THAT(table_text(*device), HasSubstr("attention 1x2x24 over 2x24 by 16 bytes 2 epilogue plain = cudnn 9.19.0"));
   run_on(device, conv, tensors, &steps_);
   EXPECT_THAT(steps_, HasSubstr("cudnn 9.19.0 engine"));
   run_on(device, heads, tensors, &steps_);
@@ -271,14 +271,14 @@ TEST_F(Cudnn, EveryConvolutionAndAttentionIsAnnounced) {
   setenv("TENON_CUDA_CORE", "own", 1);
   const DType t = DType::F16;
   const Expr y = cast(conv2d(image("x", t, 6, 8), weight("w", t, {16, 8, 3, 3}), 2, {0, 0, 1, 1}), t);
-  const Expr q = input(g, "q", t, {1, 2, 16, 16});
+  const Expr q = input(g, "q", t, {1, 2, 24, 16});
   const auto device = std::make_shared<EmulatorWithLibrary>();
   run_on(device, launch("conv2d", {{"y", y}, {"sum", sum(reshape(y, {2, 9, 16}), ReduceOver::Inner)}}), tensors,
          &steps_);
   EXPECT_EQ(device->announced.back(), "conv2d f16 2x6x6x8 -> 3x3x16 by 3x3x2 pad 0 0 1 1");
   run_on(device, launch("attention", {{"o", cast(attention(q, q, q, 0.25), t)}}), tensors, &steps_);
   EXPECT_EQ(device->announced.back(),
-            "attention f16 1x2x16 over 2x16 by 16 scale 0.25 at 512 256 16 at 512 256 16 at 512 256 16 at 512 256 16");
+            "attention f16 1x2x24 over 2x24 by 16 scale 0.25 at 768 384 16 at 768 384 16 at 768 384 16 at 768 384 16");
 }
 
 }  // namespace

@@ -262,8 +262,22 @@ TEST_F(Tiles, TheVariableLeavesOneCore) {
     ADD_FAILURE() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Usage);
-    EXPECT_THAT(e.what(), HasSubstr("expected simt, mma, wgmma, cublaslt, cudnn or own, got \"cublas\""));
+    EXPECT_THAT(e.what(), HasSubstr("expected simt, mma, wgmma, skinny, cublaslt, cudnn or own, got \"cublas\""));
   }
+}
+
+TEST_F(Tiles, AFewRowsTakeTheirOwnCore) {
+  ProductShape p = gemm(1, 896, 4864);
+  EXPECT_NE(choose_tile(p, kH200).core, Core::Skinny);
+  p.skinny = true;
+  const TileChoice one = choose_tile(p, kH200);
+  EXPECT_EQ(one.core, Core::Skinny);
+  EXPECT_EQ(one.text(), "skinny groups 1 warps 16");
+  EXPECT_TRUE(TileChoice::parse(one.text())->same_as(one));
+  EXPECT_FALSE(TileChoice::parse("skinny groups 1 warps"));
+  p.m = 16;  // a row's sums do not depend on the rows beside it
+  EXPECT_EQ(choose_tile(p, kH200).skinny.warps, one.skinny.warps);
+  EXPECT_EQ(choose_tile(p, kL4).core, Core::Skinny);
 }
 
 TEST_F(Tiles, WhatComesWithTenonCanRunOnTheMachineItWasMeasuredOn) {

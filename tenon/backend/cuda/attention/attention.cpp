@@ -22,7 +22,15 @@ class AttentionKernel : public AnchorKernel {
     tile_ = pick_attention_tile(checked_int(q[3]), this->device().facts().shared_bytes);
     TENON_CHECK(Usage, tensor_cores() || q[3] <= kMostDepth, name())
         << "heads of " << q[3] << " columns; at most " << kMostDepth;
-    for (size_t i = 0; i < 3; ++i) operands_.push_back(padded_operand(i));
+    grouped_ = grouped_tile(form_, unit_);
+    for (size_t i = 0; i < 3; ++i) {
+      if (i == 0 && grouped_.depth) {
+        operands_.push_back(form_.holes[0]);
+        read_beside(form_.holes[0]);
+      } else {
+        operands_.push_back(padded_operand(i));
+      }
+    }
     sizes_.batch = checked_int(q[0]);
     sizes_.heads = checked_int(q[1]);
     sizes_.kv_heads = checked_int(k[1]);
@@ -35,11 +43,13 @@ class AttentionKernel : public AnchorKernel {
       if (o.companion) lse_ = o.place;
     if (form_.holes.size() > 3) read_beside(form_.holes[3]);
     // Cores that read boxes, and libraries, are told the number of keys beforehand, and keep sums to themselves.
-    if (form_.holes.size() == 3 && !lse_) {
+    if (form_.holes.size() == 3 && !lse_ && grouped_.depth == 0) {
       choose_boxes();
       choose_library();
     }
-    if (plan_)
+    if (grouped_.depth)
+      reserve_split(attention_launch(grouped_, sizes_));
+    else if (plan_)
       workspace_at_ = reserve_scratch(plan_->call->workspace_bytes());
     else if (!boxes_.empty() && wgmma_tile_.depth == 0)
       reserve_split(attention_launch(deep_tile_, sizes_));
@@ -94,6 +104,7 @@ class AttentionKernel : public AnchorKernel {
     params.set_sizes("AttentionSizes", sizes_);
     KernelParts text;
     text.name = name();
+    if (grouped_.depth) return grouped_call(text, params);
     if (!boxes_.empty()) return box_call(text, params);
     for (size_t i = 0; i < 3; ++i)
       text.functors += operand_source(std::string(1, "QKV"[i]), operands_[i], 3, params, text.headers);
@@ -163,6 +174,23 @@ class AttentionKernel : public AnchorKernel {
     return {KernelCall(device(), text, params, core.launch.shape), core.launch, kSplitAt};
   }
 
+  TunedCall grouped_call(KernelParts& text, Params& params) {
+    const ProgramOutput queries{operands_[0], {}, DType::F32};
+    ProgramSource program(std::array{queries}, {operands_[0].shape(), 3}, params, 8);
+    text.functors = program.functor("Q");
+    text.headers += program.includes();
+    for (size_t i = 1; i < 3; ++i)
+      text.functors += operand_source(std::string(1, "QKV"[i]), operands_[i], 3, params, text.headers);
+    text.functors += keys_source(params, text.headers) + lse_source(params) + epilogue_source(params, text.headers, 8) +
+                     "using Tile = " + grouped_.type() + ";\n";
+    text.headers = "#include \"tenon/backend/cuda/device/attention_grouped.h\"\n" + text.headers;
+    text.name += " " + grouped_.type();
+    text.kernel =
+        "KERNEL(Tile::kThreads, 1, Params, p) { attention_grouped<Tile, Q, K, V, Epilogue, Keys, Lse>(p); }\n";
+    const CoreLaunch launch = attention_launch(grouped_, sizes_);
+    return {KernelCall(device(), text, params, launch.shape), launch, kSplitAt};
+  }
+
   TunedCall streaming_call(KernelParts& text, const Params& params) {
     text.name += " " + tile_.type();
     text.functors += "using Tile = " + tile_.type() + ";\n";
@@ -185,6 +213,7 @@ class AttentionKernel : public AnchorKernel {
 
   device::AttentionSizes sizes_;
   AttentionTileShape tile_;
+  AttentionGroupedShape grouped_;  // takes the launch if it has a depth
   // Of the cores that read boxes, the first that has a depth.
   AttentionShortShape short_tile_;
   AttentionWgmmaShape wgmma_tile_;

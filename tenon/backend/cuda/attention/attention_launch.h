@@ -1,5 +1,5 @@
-// Host side of device/attention_mma.h, attention_wgmma.h, attention_short.h and attention_deep.h: what a tile takes,
-// which one suits a head, and how a problem is launched. Formulas only.
+// Host side of device/attention_mma.h, attention_wgmma.h, attention_short.h, attention_deep.h and attention_grouped.h:
+// what a tile takes, which one suits a head, and how a problem is launched. Formulas only.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -282,6 +282,37 @@ inline CoreLaunch attention_launch(const AttentionDeepShape& tile, const device:
   launch.counters = tiles * s.heads * s.batch;
   // Sums, and four numbers of each of 256 threads.
   launch.workspace_bytes = launch.counters * s.split.splits * (tile.kQueries * tile.kValueColumns + 4 * 256) * 4;
+  return launch;
+}
+
+/// device::GroupedTile as a value.
+struct AttentionGroupedShape {
+  int depth = 64, rows = 8;
+
+  static constexpr int kWarps = 8, kThreads = 32 * kWarps, kKeys = 32 * kWarps, kMostRows = 16;
+  int shared_bytes() const { return 4 * (kWarps * rows * depth + kKeys * rows + 2 * kWarps * rows + 1); }
+  std::string type() const { return "GroupedTile<" + std::to_string(depth) + ", " + std::to_string(rows) + ">"; }
+};
+
+/// Its tile for `rows` queries that share a head of keys, of any head and place; depth 0 where there is none.
+inline AttentionGroupedShape pick_attention_grouped(int64_t rows, int64_t depth) {
+  const bool takes = depth >= 16 && depth <= 128 && (depth & (depth - 1)) == 0;
+  if (!takes || rows < 1 || rows > AttentionGroupedShape::kMostRows) return {.depth = 0};
+  return {.depth = static_cast<int>(depth), .rows = rows > 8 ? 16 : 8};
+}
+
+/// `s.keys`: the capacity. A block for each run of it, of which those without keys leave at once.
+inline CoreLaunch attention_launch(const AttentionGroupedShape& tile, const device::AttentionSizes& s) {
+  const int runs = std::max(1, (s.keys + tile.kKeys - 1) / tile.kKeys);
+  CoreLaunch launch;
+  launch.shape = {.grid_x = static_cast<unsigned>(runs),
+                  .grid_y = static_cast<unsigned>(s.kv_heads),
+                  .grid_z = static_cast<unsigned>(s.batch),
+                  .threads = static_cast<unsigned>(tile.kThreads),
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+  if (runs == 1) return launch;
+  launch.counters = int64_t{s.kv_heads} * s.batch;
+  launch.workspace_bytes = launch.counters * runs * tile.rows * (tile.depth + 2) * 4;
   return launch;
 }
 

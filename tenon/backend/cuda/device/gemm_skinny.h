@@ -5,9 +5,12 @@
 //
 //   B [8 rows a group][32 of K] --16 bytes a lane--> fragments of two mma, whose K is permuted; A likewise
 //
+// A may be computed in front of the product, a row a warp, into shared memory behind the sums.
+//
 // grid.x = blocks of 32 columns of a lane / SkinnyTile::kColumns; SkinnyTile::kThreads, SkinnyTile::kSharedBytes.
 #pragma once
 #include "tenon/backend/cuda/device/mma_tile.h"
+#include "tenon/backend/cuda/device/rows.h"
 
 namespace tenon::device {
 
@@ -26,10 +29,36 @@ struct SkinnyTile {
 struct SkinnyPiece {
   uint32_t words[4];
 
-  template <class Operand>
+  /// kShared: the operand lies in shared memory.
+  template <class Operand, bool kShared = false>
   DEV void load(const typename Operand::Row& row, int column, bool present) {
     UNROLL for (int i = 0; i < 4; ++i) words[i] = 0;
-    if (present) copy_past_l1<16>(words, Operand::at(row, column));
+    if (!present) return;
+    if constexpr (kShared) {
+      const auto x = device::load<uint32_t, 4>(reinterpret_cast<const uint32_t*>(Operand::at(row, column)));
+      UNROLL for (int i = 0; i < 4; ++i) words[i] = x.v[i];
+    } else {
+      copy_past_l1<16>(words, Operand::at(row, column));
+    }
+  }
+};
+
+/// Operand A lies in memory.
+struct NoFront {
+  static constexpr bool kGiven = false;
+};
+/// Operand A is computed in front of the product, by every block for itself, and lies in its shared memory: whole rows,
+/// one a warp, by Program as device/rows.h has it, of up to R * kRun * 32 columns.
+template <class Program, int R>
+struct RowsInFront {
+  static constexpr bool kGiven = true;
+  struct Loaded {
+    DEV void operator()() const {}
+  };
+  template <class Params>
+  DEV static void compute(const Params& p) {
+    NO_UNROLL for (int row = warp(); row < p.sizes.m; row += block_threads() / 32)
+        Program::template run<R>(p, row, p.sizes.k, WarpTeam{true}, Loaded{});
   }
 };
 
@@ -74,7 +103,7 @@ DEV void skinny_store(const Params& p, int first, int columns) {
   }
 }
 
-template <class Tile, class A, class B, class Epilogue, class Params>
+template <class Tile, class A, class B, class Epilogue, class Front = NoFront, class Params>
 DEV void gemm_skinny(const Params& p) {
   using T = typename A::T;
   constexpr int kLanes = Epilogue::kLanes, kTiles = kLanes * Tile::kGroups, kHalves = Tile::kRows / 8;
@@ -97,10 +126,15 @@ DEV void gemm_skinny(const Params& p) {
 
   if constexpr (B::kConstant) griddep_wait();
   griddep_launch();
+  if constexpr (Front::kGiven) {
+    Front::compute(p);
+    sync_block();
+  }
   typename A::Row a[kHalves];
   UNROLL for (int h = 0; h < kHalves; ++h) a[h] = A::row(p, 8 * h + member < g.m ? 8 * h + member : 0);
   auto fetch_left = [&](int i, int k) {
-    UNROLL for (int h = 0; h < kHalves; ++h) left[i][h].template load<A>(a[h], k, 8 * h + member < g.m && k < g.k);
+    UNROLL for (int h = 0; h < kHalves; ++h) left[i][h].template load<A, Front::kGiven>(
+        a[h], k, 8 * h + member < g.m && k < g.k);
   };
   UNROLL for (int i = 0; i < kAhead; ++i) fetch_left(i, k_first + i * kStep);
 

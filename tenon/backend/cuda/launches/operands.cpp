@@ -77,6 +77,26 @@ bool read_in_place(const Expr& hole, DType unit, const DeviceFacts& facts) {
   return rows_in_memory(hole, unit) && (!needs_boxes || rows_in_boxes(hole, unit));
 }
 
+AttentionGroupedShape grouped_tile(const Form& form, DType unit) {
+  if (!form.anchor.is<nodes::Attention>() || unit == DType::F32 || !core_allowed(Core::Skinny)) return {.depth = 0};
+  const Shape q = form.holes[0].shape(), k = form.holes[1].shape();
+  return pick_attention_grouped(k[1] ? q[1] / k[1] * q[2] : 0, q[3]);
+}
+
+bool takes_few_rows(const Form& form, DType unit) {
+  if (!form.anchor.is<nodes::Linear>() || size_of(unit) != 2 || !core_allowed(Core::Skinny)) return false;
+  const Shape x = form.holes[0].shape();
+  return !nodes::Linear::batched(x, form.holes[1].shape()) && x.rows() <= SkinnyTileShape::kMostRows;
+}
+
+bool computes_rows(const Form& form, DType unit) {
+  constexpr int64_t kMostColumns = 4096, kMostBytes = 64 << 10;  // of a warp's registers and of shared memory
+  const Expr& hole = form.holes[0];
+  const int64_t columns = hole.shape()[-1];
+  return takes_few_rows(form, unit) && reduces_rows(hole) && columns % run_of(unit) == 0 && columns <= kMostColumns &&
+         hole.shape().numel() * size_of(unit) <= kMostBytes;
+}
+
 bool rows_in_boxes(const Expr& operand, DType unit) {
   const int64_t size = size_of(unit), step = 128 / size;
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
@@ -95,6 +115,7 @@ Target target_of(std::shared_ptr<Device> device) {
     const std::optional<DType> arithmetic = arithmetic_of(form.anchor);
     if (!arithmetic) return true;  // its kernel refuses that
     const DType unit = core_for(*arithmetic, form, device->facts());
+    if (hole == 0 && (grouped_tile(form, unit).depth || computes_rows(form, unit))) return true;
     return !would_be_read(form, hole, unit) || read_in_place(form.holes[hole], unit, device->facts());
   };
   return {.reads = reads, .launch_bytes = kLaunchBytes};

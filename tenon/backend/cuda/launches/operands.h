@@ -4,6 +4,7 @@
 #include <memory>
 #include <set>
 
+#include "tenon/backend/cuda/attention/attention_launch.h"
 #include "tenon/backend/cuda/device.h"
 #include "tenon/kernels/target.h"
 
@@ -24,6 +25,15 @@ int run_of(DType t);
 
 /// True if rows of `hole` lie in memory as a kernel of these cores reads them.
 bool read_in_place(const Expr& hole, DType unit, const DeviceFacts& facts);
+
+/// The tile of the core for a few queries a head of keys, which computes its queries; depth 0 where it does not take
+/// the launch's attention.
+AttentionGroupedShape grouped_tile(const Form& form, DType unit);
+
+/// True if the core for products of a few rows takes the launch's.
+bool takes_few_rows(const Form& form, DType unit);
+/// True if it computes operand A in front of the product: rows that are reduced (a norm), in every block.
+bool computes_rows(const Form& form, DType unit);
 
 /// True if the copy engine can bring boxes of the operand's rows: of one tensor, or of several side by side that meet
 /// at whole steps of 128 bytes.

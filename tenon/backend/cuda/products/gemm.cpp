@@ -13,21 +13,20 @@ class GemmKernel : public ProductKernel {
     sizes_.m = checked_int(batched ? x[-2] : x.rows());
     sizes_.n = checked_int(w[-2]);
     sizes_.batch = checked_int(batched && sizes_.m ? x.rows() / sizes_.m : 1);
-    a_ = padded_operand(0);
+    const bool few_rows = takes_few_rows(form_, unit_);
+    a_ = few_rows && computes_rows(form_, unit_) ? front_operand(0) : padded_operand(0);
     sizes_.k = checked_int(a_.shape()[-1]);
     if (batched)
       b_ = padded_operand(1);
     else
       b_ = weight_operand({w[0], sizes_.k}, [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
-    if (tensor_cores()) route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
+    if (tensor_cores() && !front()) route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
     const auto tiles_m = [this](const WgmmaTileShape& tile) { return div_up(sizes_.m, tile.m); };
-    const bool few_rows =
-        tensor_cores() && unit_ != DType::E4M3 && sizes_.batch == 1 && sizes_.m <= SkinnyTileShape::kMostRows;
-    const bool boxes = tensor_cores() && rows_in_boxes(a_, unit_) && rows_in_boxes(b_, unit_) &&
+    const bool boxes = tensor_cores() && !front() && rows_in_boxes(a_, unit_) && rows_in_boxes(b_, unit_) &&
                        (in_runs_ || sizes_.n % (8 * lanes()) == 0);
     choose(sizes_.m, sizes_.n, sizes_.k, sizes_.batch,
            "gemm " + by_x({sizes_.m, sizes_.n, sizes_.k}) + " batch " + std::to_string(sizes_.batch),
-           boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), {.skinny = few_rows});
+           boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), {.mma = !front(), .skinny = few_rows});
     reserve_statistics([this](const Shape& seen) { return tiles_of_rows(seen); });
   }
 
@@ -37,7 +36,7 @@ class GemmKernel : public ProductKernel {
     sizes.split.splits = choice.splits;
     if (choice.core == Core::Mma) return gemm_launch(choice.mma, sizes, lanes());
     if (choice.core == Core::Simt) return {};
-    if (choice.core == Core::Skinny) return gemm_launch(choice.skinny, sizes, lanes());
+    if (choice.core == Core::Skinny) return skinny_launch(choice, sizes);
     return gemm_launch(choice.wgmma, sizes, lanes(), device().facts().multiprocessors);
   }
   const Expr& constant() const override { return b_; }

@@ -1,6 +1,7 @@
 // What the gemm and conv2d skeletons share: which core, tile or library runs a product, its operands and its results.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/cuda/launches/anchor_kernel.h"
 #include "tenon/backend/cuda/libraries/dnn_choice.h"
 #include "tenon/backend/cuda/products/core_launch.h"
@@ -184,15 +186,41 @@ class ProductKernel : public AnchorKernel {
     return core_call<Sizes>(choice, std::move(text), kernel + "_mma", choice.mma.type(), 1, params);
   }
 
+  /// Hole `i`, which the core for a few rows computes in front of the product: the leaf in shared memory.
+  Expr front_operand(size_t i) {
+    const Expr& hole = form_.holes[i];
+    front_ = {without_rounding(hole, unit_), input(*form_.graph, "hole." + std::to_string(i), unit_, hole.shape())};
+    read_beside(hole);
+    return front_->leaf;
+  }
+  /// True if there is one.
+  bool front() const { return front_.has_value(); }
+
+  CoreLaunch skinny_launch(const TileChoice& choice, const device::GemmSizes& sizes) const {
+    CoreLaunch launch = gemm_launch(choice.skinny, sizes, lanes());
+    if (front_) launch.shape.shared_bytes += static_cast<unsigned>(front_->leaf.shape().numel() * size_of(unit_));
+    return launch;
+  }
   TunedCall skinny_call(const TileChoice& choice, const device::GemmSizes& sizes, const Expr& a, const Expr& b) {
     KernelParts text;
     Params params;
     params.set_sizes("GemmSizes", sizes);
-    text.functors = operand_source("A", a, a.shape().rank() - 1, params, text.headers) +
-                    operand_source("Rows", b, b.shape().rank() - 1, params, text.headers) +
-                    with_runs(in_runs_, stays(b)) + epilogue_source(params, text.headers, 2);
+    std::string arguments;
+    if (front_) {
+      params.reserve_shared(choice.skinny.shared_bytes(sizes.m, lanes()));
+      params.keep_shared(front_->leaf);
+      const ProgramOutput rows{front_->value, front_->leaf, unit_};
+      const Shape& shape = front_->leaf.shape();
+      ProgramSource program(std::array{rows}, {shape, shape.rank() - 1}, params, 8);
+      text.functors = program.functor("Front");
+      text.headers += program.includes();
+      arguments = ", RowsInFront<Front, " + std::to_string(div_up(sizes.k, 32 * program.run())) + ">";
+    }
+    text.functors += operand_source("A", a, a.shape().rank() - 1, params, text.headers) +
+                     operand_source("Rows", b, b.shape().rank() - 1, params, text.headers) +
+                     with_runs(in_runs_, stays(b)) + epilogue_source(params, text.headers, 2);
     return core_call<device::GemmSizes>(choice, std::move(text), "gemm_skinny", choice.skinny.type(sizes.m, lanes()), 1,
-                                        params);
+                                        params, arguments);
   }
 
   /// `box_a`, `box_b`: of one tensor of the operand, from its address, its columns and the elements between its rows.
@@ -231,16 +259,22 @@ class ProductKernel : public AnchorKernel {
  private:
   template <class Sizes>
   TunedCall core_call(const TileChoice& choice, KernelParts text, const std::string& kernel, const std::string& tile,
-                      int resident, const Params& params) {
+                      int resident, const Params& params, const std::string& arguments = {}) {
     text.name = name() + " " + std::string(name_of(unit_)) + " " + tile +
                 (choice.splits > 1 ? " x" + std::to_string(choice.splits) : "");
     text.headers = "#include \"tenon/backend/cuda/device/" + kernel + ".h\"\n" + text.headers;
     text.functors += "using Tile = " + tile + ";\n";
     text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(resident) + ", Params, p) { " + kernel +
-                  "<Tile, A, B, Epilogue>(p); }\n";
+                  "<Tile, A, B, Epilogue" + arguments + ">(p); }\n";
     const CoreLaunch launch = core_launch(choice);
     return {KernelCall(device(), text, params, launch.shape), launch, offsetof(Sizes, split), offsetof(Sizes, count)};
   }
+
+  // What the core computes in front of the product.
+  struct Front {
+    Expr value, leaf;
+  };
+  std::optional<Front> front_;
 
   // Constant weights as our cores read them, and in plain order.
   struct Weights {
