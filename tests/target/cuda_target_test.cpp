@@ -7,6 +7,7 @@
 #include "tenon/explain/explanation.h"
 #include "tenon/models/registry.h"
 #include "tenon/models/vit.h"
+#include "tenon/pipelines/text_generator.h"
 #include "tenon/runtime/plan_kernels.h"
 #include "tests/plan/golden.h"
 #include "tests/plan/sandwich.h"
@@ -92,6 +93,21 @@ TEST(CudaTarget, ExplainCountsBoth) {
   EXPECT_GT(e.kernels, e.counts.total);
   EXPECT_THAT(explanation_text(e),
               testing::HasSubstr("one step: " + launches_text(e.counts.total) + ", " + kernels_text(e.kernels) + " ("));
+}
+
+// A token's layer is six launches of one kernel each: norm and queries, keys, values; the caches; attention, which
+// turns its queries; the way back; norm, gate and up; down.
+TEST(CudaTarget, ATokenOfALanguageModel) {
+  NetworkOptions options;
+  options.target = h200()->target();
+  const auto plan_of = [&](int64_t layers) {
+    DecoderConfig c;
+    c.layers = layers;
+    return plan_decoder(c, {}, options);
+  };
+  const Plan two = plan_of(2), four = plan_of(4);
+  EXPECT_EQ(four.phase(Rate::Step)->launches.size() - two.phase(Rate::Step)->launches.size(), 12u);
+  EXPECT_EQ(kernels_of_step(four) - kernels_of_step(two), 12);
 }
 
 // What is on top of a stored value stays there only if kernels read through it.
