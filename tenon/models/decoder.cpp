@@ -94,8 +94,8 @@ class Network {
     return nn::linear(s / "o_proj", rows, c_.width, bias(c_.output_bias));
   }
 
-  // [batch, key heads, capacity, D] of the layer's cache with these rows [batch, tokens, key heads, D] written; without a
-  // cache the rows alone.
+  // [batch, key heads, capacity, D] of the layer's cache with these rows [batch, tokens, key heads, D] written; without
+  // a cache the rows alone.
   Expr cached(int64_t index, const char* part, const Expr& rows) {
     if (!place_) return permute(rows, {0, 2, 1, 3});
     const Shape all{shape_.batch * shape_.capacity, c_.key_heads, c_.head_width};
@@ -114,7 +114,8 @@ class Network {
   const DecoderConfig& c_;
   const DecoderShape& shape_;
   nn::Scope model_;
-  Expr place_, keys_;  // where there is a cache: its rows [batch, tokens]; what it holds of each sequence, these tokens included
+  Expr place_,
+      keys_;  // where there is a cache: its rows [batch, tokens]; what it holds of each sequence, these tokens included
   nn::Rotary rotary_;
   std::vector<std::pair<std::string, Expr>> states_;
 };

@@ -31,8 +31,8 @@ using TokenTerms = std::function<TokenTerm(const Expr& nll, int64_t begin, int64
 
 /// A loss that is a sum over tokens, and its gradients.
 struct TokenLoss {
-  Expr loss;      ///< f32, rank 0
-  Expr nll;       ///< f32 [rows]: -log softmax(hidden weight^T)[target]; what it is where there is no target means nothing
+  Expr loss;  ///< f32, rank 0
+  Expr nll;   ///< f32 [rows]: -log softmax(hidden weight^T)[target]; what it is where there is no target means nothing
   Expr d_hidden;  ///< f32, hidden's shape
   Expr d_weight;  ///< f32 [V, D]
 };

@@ -53,10 +53,14 @@ Expr token_weights(const Expr& mask, PolicyLoss kind, double longest, const Expr
   const Expr one = constant(mask.graph(), 1);
   const auto rows = static_cast<double>(s[0]);
   switch (kind) {
-    case PolicyLoss::DrGrpo: return mask * (1 / (rows * longest));
-    case PolicyLoss::Grpo: return mask / (max(sum(mask), one) * rows);
-    case PolicyLoss::Bnpo: return mask / max(sum(reshape(mask, {1, s.numel()})), one);
-    case PolicyLoss::Dapo: break;
+    case PolicyLoss::DrGrpo:
+      return mask * (1 / (rows * longest));
+    case PolicyLoss::Grpo:
+      return mask / (max(sum(mask), one) * rows);
+    case PolicyLoss::Bnpo:
+      return mask / max(sum(reshape(mask, {1, s.numel()})), one);
+    case PolicyLoss::Dapo:
+      break;
   }
   return mask / max(tokens, one);
 }

@@ -40,8 +40,8 @@ void check_policy(const PolicyOptions& o);
 Expr policy_terms(const Expr& logp, const Expr& old, const Expr& reference, const Expr& advantage, const Expr& weight,
                   const PolicyOptions& o);
 
-/// The weights of tokens, `mask`'s shape [N, C] (1 for a token of a completion, else 0). `longest`: DrGrpo's constant, 1
-/// for sums of tokens alone. `tokens`: rank 0, Dapo's. A batch without any token weighs nothing.
+/// The weights of tokens, `mask`'s shape [N, C] (1 for a token of a completion, else 0). `longest`: DrGrpo's constant,
+/// 1 for sums of tokens alone. `tokens`: rank 0, Dapo's. A batch without any token weighs nothing.
 Expr token_weights(const Expr& mask, PolicyLoss kind, double longest, const Expr& tokens = {});
 
 }  // namespace tenon::nn

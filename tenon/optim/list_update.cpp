@@ -40,7 +40,8 @@ void ListUpdate::run(Stream& stream, std::span<const OptimizerTensor> tensors, s
     const auto at = std::ranges::find(moments, name) - moments.begin();
     return tensors[i].moments[static_cast<size_t>(at)];
   };
-  run(stream, tensors.size(), [&](size_t i) { return tensors[i].count; }, vector, number);
+  run(
+      stream, tensors.size(), [&](size_t i) { return tensors[i].count; }, vector, number);
 }
 
 void check_step(const OptimizerStep& step, std::span<const OptimizerTensor> tensors, size_t moments) {

@@ -90,7 +90,9 @@ void Gradients::add_up(bool first) {
   }
   sum_.run(
       stream, all.size(), [&](size_t i) { return all[i].count(); },
-      [&](size_t i, const std::string& name) { return name == "sum" ? all[i].grad.get() : fresh_.at(all[i].name).get(); },
+      [&](size_t i, const std::string& name) {
+        return name == "sum" ? all[i].grad.get() : fresh_.at(all[i].name).get();
+      },
       [](const std::string&) { return 0.0; });
 }
 

@@ -30,7 +30,8 @@ void check_schedule(const Schedule& s) {
   TENON_CHECK(Usage, s.peak >= 0 && std::isfinite(s.peak), "learning rate")
       << s.peak << ": expected a number of at least 0";
   TENON_CHECK(Usage, s.warm_up >= 0, "warm-up") << s.warm_up << " steps: expected 0 or more";
-  TENON_CHECK(Usage, s.least >= 0 && s.least <= 1, "schedule") << "ends at " << s.least << " of the peak: expected 0 to 1";
+  TENON_CHECK(Usage, s.least >= 0 && s.least <= 1, "schedule")
+      << "ends at " << s.least << " of the peak: expected 0 to 1";
   TENON_CHECK(Usage, s.decay == Decay::Constant || s.steps > 0, "schedule")
       << "falls to its end at step " << s.steps << ": expected 1 or more";
 }

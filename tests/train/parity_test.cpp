@@ -73,7 +73,8 @@ TEST_P(TrainingParity, GradientsOfEveryWeight) {
 
 TEST_P(TrainingParity, LossesOfManySteps) {
   const Path run = train(about(), nn::kF32);
-  const auto want = about().at("losses").get<std::vector<double>>(), norms = about().at("norms").get<std::vector<double>>();
+  const auto want = about().at("losses").get<std::vector<double>>(),
+             norms = about().at("norms").get<std::vector<double>>();
   for (size_t i = 0; i < want.size(); ++i) {
     EXPECT_LE(std::abs(run.losses[i] - want[i]), kOfPath * want[i]) << "step " << i;
     EXPECT_LE(std::abs(run.norms[i] - norms[i]), 10 * kOfPath * norms[i]) << "step " << i;
@@ -121,7 +122,8 @@ TEST(TrainingFaults, NonFiniteLossAndGradients) {
   Updater updater(parameters, make_optimizer("adamw", backend), 1);
   std::vector<float> bad(static_cast<size_t>(parameters.all()[1].count()), 1);
   bad[2] = INFINITY;
-  for (const Parameter& p : parameters.all()) parameters.set(p.grad, std::vector<float>(static_cast<size_t>(p.count())));
+  for (const Parameter& p : parameters.all())
+    parameters.set(p.grad, std::vector<float>(static_cast<size_t>(p.count())));
   parameters.set(parameters.all()[1].grad, bad);
   const std::vector<float> before = parameters.values(parameters.all()[1].master, parameters.all()[1].count());
   try {

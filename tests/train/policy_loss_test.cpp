@@ -1,5 +1,5 @@
-// Policy losses on the worked example of a batch of two completions: what the expressions mean, in fp64, their gradients,
-// and what plans of them compute.
+// Policy losses on the worked example of a batch of two completions: what the expressions mean, in fp64, their
+// gradients, and what plans of them compute.
 #include "tenon/nn/policy_loss.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,8 @@ struct Example {
   Expr total(const Expr& x) const { return sum(reshape(x, {1, 8})); }
   // The oracle reads the example in fp64; a device in f32.
   Values exact(const Expr& e) const {
-    static const std::map<std::string, Values> all{{"cur", kCur}, {"old", kOld}, {"ref", kRef}, {"mask", kMask}, {"A", kAdvantages}};
+    static const std::map<std::string, Values> all{
+        {"cur", kCur}, {"old", kOld}, {"ref", kRef}, {"mask", kMask}, {"A", kAdvantages}};
     Oracle oracle([](const Expr& leaf) { return all.at(leaf->attrs.text); });
     return oracle.eval(e);
   }
@@ -109,8 +110,8 @@ TEST(PolicyLoss, GoldenLossesAndGradients) {
 TEST(PolicyLoss, OnPolicyValue) {
   Example x;
   const Expr weight = token_weights(x.mask, PolicyLoss::DrGrpo, 1);
-  EXPECT_TRUE(
-      close(x.exact(x.total(policy_terms(x.cur, x.cur, {}, x.advantage, weight, {}))), Values{.225}, Tolerance{kDigits}));
+  EXPECT_TRUE(close(x.exact(x.total(policy_terms(x.cur, x.cur, {}, x.advantage, weight, {}))), Values{.225},
+                    Tolerance{kDigits}));
 }
 
 // Equal rewards leave the reference's gradient; without a reference nothing.

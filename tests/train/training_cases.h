@@ -30,7 +30,9 @@ class Model : public WeightSource {
     uint32_t rank = 0;
     for (const auto& [name, dims] : about.at("shapes").items()) fill(name, rank++, dims.get<std::vector<int64_t>>());
   }
-  HostView find(const std::string& name) const override { return {DType::F32, shapes.at(name), values.at(name).data()}; }
+  HostView find(const std::string& name) const override {
+    return {DType::F32, shapes.at(name), values.at(name).data()};
+  }
 
   DecoderConfig config;
   WeightShapes shapes;
