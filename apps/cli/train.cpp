@@ -120,7 +120,8 @@ train::GrpoData data_of(const TrainFlags& f, train::GrpoOptions& o) {
     };
     return {problems(SumsSplit::Train), problems(SumsSplit::HeldOut), {{"dataset", f.dataset}}};
   }
-  ordered_json about{{"data", sha256_file(f.data)}};
+  std::vector<Problem> rows = train::read_problems(f.data);
+  const ordered_json about{{"data", sha256_file(f.data)}};
   train::ProblemAt evaluation;
   if (f.evaluation.empty()) {
     o.evaluate_every = 0;
@@ -130,7 +131,7 @@ train::GrpoData data_of(const TrainFlags& f, train::GrpoOptions& o) {
     o.evaluate_count = std::min(o.evaluate_count, std::ssize(held));
     evaluation = [held = std::move(held)](int64_t k) { return held[static_cast<size_t>(k) % held.size()]; };
   }
-  return {train::shuffled(train::read_problems(f.data), o.seed), evaluation, about};
+  return {train::shuffled(std::move(rows), o.seed), evaluation, about};
 }
 
 // A step in a line: on a terminal over the last one.
@@ -184,8 +185,10 @@ int run_train(const TrainFlags& f, const Common& common) {
   const std::shared_ptr<Backend> backend = common.backend();
   train::GrpoOptions o = options_of(f, *backend);
   train::check_grpo(o);
-  train::GrpoData data = data_of(f, o);
   const auto model = LanguageModel::open(f.model);
+  train::GrpoData data = data_of(f, o);
+  if (f.app->count("--max-tokens") == 0)  // room for a prompt remains
+    o.most_tokens = std::min(o.most_tokens, std::max<int64_t>(model->config().positions / 2, 1));
   train::Grpo grpo(backend, model, std::move(data), o, f.output);
   spdlog::info("{} parameters, {:.1f} MB with gradients and moments", parameter_count(model->shapes()),
                static_cast<double>(grpo.parameter_bytes()) / 1e6);

@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr int64_t kLengthStep = 16;      // plans are made for multiples of this many tokens
+constexpr size_t kMostPlans = 8;         // of different lengths, each with an arena
 constexpr int64_t kEvaluationRows = 16;  // evaluated together
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
@@ -183,16 +184,23 @@ void Grpo::State::checkpoint() {
 
 std::vector<int32_t> Grpo::State::prompt_ids(const std::string& prompt) const {
   const ByteLevelTokenizer& t = model->tokenizer();
-  if (!t.chat_template()) {
-    std::vector<int32_t> ids = t.prefix();
+  std::vector<int32_t> ids;
+  if (t.chat_template()) {
+    ordered_json messages = ordered_json::array();
+    if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
+    messages.push_back({{"role", "user"}, {"content", prompt}});
+    ids = t.encode(model->render_chat(messages));
+  } else {
+    ids = t.prefix();
     const std::vector<int32_t> text = t.encode(prompt);
     ids.insert(ids.end(), text.begin(), text.end());
-    return ids;
   }
-  ordered_json messages = ordered_json::array();
-  if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
-  messages.push_back({{"role", "user"}, {"content", prompt}});
-  return t.encode(model->render_chat(messages));
+  const int64_t positions = model->config().positions;
+  TENON_CHECK(Usage, !ids.empty() && std::ssize(ids) + o.most_tokens <= positions,
+              "problem '" + prompt.substr(0, 60) + "'")
+      << "has " << ids.size() << " tokens; with " << o.most_tokens << " for the answer the model's " << positions
+      << " positions are too few";
+  return ids;
 }
 
 std::vector<Judgement> Grpo::State::judge(const std::vector<Problem>& of_rows,
@@ -207,6 +215,7 @@ std::vector<Judgement> Grpo::State::judge(const std::vector<Problem>& of_rows,
 }
 
 Gradients& Grpo::State::gradients_for(int64_t tokens) {
+  if (gradients.size() >= kMostPlans && !gradients.contains(tokens)) gradients.clear();
   std::unique_ptr<Gradients>& made = gradients[tokens];
   if (!made) {
     Graph g;
@@ -220,6 +229,7 @@ Gradients& Grpo::State::gradients_for(int64_t tokens) {
 
 void Grpo::State::ask_reference(PolicyBatch& batch) {
   if (!reference) return;
+  if (reference_runs.size() >= kMostPlans && !reference_runs.contains(batch.tokens)) reference_runs.clear();
   std::unique_ptr<Executable>& e = reference_runs[batch.tokens];
   const BatchShape shape{rows(), batch.tokens, 512};
   if (!e)

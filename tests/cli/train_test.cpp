@@ -28,10 +28,11 @@ class CliTrain : public CliTest {
     return all.path();
   }
   static std::vector<std::string> arguments(const std::string& output, std::vector<std::string> more = {}) {
-    std::vector<std::string> out{"train",    "grpo",     "-m",     small().string(),     "-o",     output,
-                                 "--reward", "length",   "--lr",   "1e-3",               "--threads", "1",
-                                 "--device", "cpu",      "--max-tokens", "8",            "--group", "4"};
-    if (std::ranges::find(more, "--data") == more.end()) out.insert(out.end(), {"--dataset", "sums"});
+    const auto given = [&](const char* flag) { return std::ranges::find(more, flag) != more.end(); };
+    std::vector<std::string> out{"train", "grpo", "-m", small().string(), "-o", output, "--lr", "1e-3"};
+    out.insert(out.end(), {"--threads", "1", "--device", "cpu", "--max-tokens", "8", "--group", "4"});
+    if (!given("--data")) out.insert(out.end(), {"--dataset", "sums"});
+    if (!given("--reward")) out.insert(out.end(), {"--reward", "length"});
     out.insert(out.end(), more.begin(), more.end());
     return out;
   }
@@ -52,8 +53,8 @@ class CliTrain : public CliTest {
 
 // Twenty times killed at any moment, and gone on with: the bits of a run that was left alone.
 TEST_F(CliTrain, KilledAnywhereGoesOnToTheBit) {
-  const std::vector<std::string> recipe{"--steps",      "30",  "--checkpoint-every", "1", "--eval-every",
-                                        "7", "--eval-count", "3", "--beta", "0.02", "-q"};
+  const std::vector<std::string> recipe{
+      "--steps", "30", "--checkpoint-every", "1", "--eval-every", "7", "--eval-count", "3", "--beta", "0.02", "-q"};
   const Finished alone = tenon(arguments("alone", recipe));
   ASSERT_EQ(alone.code, 0) << alone.err;
   std::mt19937 random(11);
@@ -119,10 +120,12 @@ TEST_F(CliTrain, ErrorsNameTheThing) {
 
 // Data, a reward of several parts, JSON: and a folder that is a model again.
 TEST_F(CliTrain, ARunOverAFile) {
-  std::ofstream(folder() / "data.jsonl") << "{\"question\":\"a\",\"answer\":\"#### 1\"}\n{\"prompt\":\"b\",\"answer\":\"2\"}\n";
-  const Finished f = tenon(arguments("run", {"--data", "data.jsonl", "--eval-data", "data.jsonl", "--steps", "3", "--reward",
-                                             "exact=1,format=0.5,length=0.1", "--json", "-q", "--loss", "grpo",
-                                             "--scale-rewards", "group", "--optimizer", "lion", "--type", "bf16"}));
+  std::ofstream(folder() / "data.jsonl")
+      << "{\"question\":\"a\",\"answer\":\"#### 1\"}\n{\"prompt\":\"b\",\"answer\":\"2\"}\n";
+  const Finished f =
+      tenon(arguments("run", {"--data", "data.jsonl", "--eval-data", "data.jsonl", "--steps", "3", "--reward",
+                              "exact=1,format=0.5,length=0.1", "--json", "-q", "--loss", "grpo", "--scale-rewards",
+                              "group", "--optimizer", "lion", "--type", "bf16"}));
   ASSERT_EQ(f.code, 0) << f.err;
   std::istringstream lines(f.out);
   std::vector<json> out;
@@ -131,7 +134,8 @@ TEST_F(CliTrain, ARunOverAFile) {
   EXPECT_EQ(out[0]["count"], 2);
   for (const char* key : {"loss", "reward", "kl", "grad_norm", "ratio_error", "truncated", "lr"})
     EXPECT_TRUE(out[1].contains(key)) << key;
-  const Finished text = tenon({"complete", "a", "-m", "run", "--max-tokens", "3", "--temperature", "0", "--device", "cpu"});
+  const Finished text =
+      tenon({"complete", "a", "-m", "run", "--max-tokens", "3", "--temperature", "0", "--device", "cpu"});
   EXPECT_EQ(text.code, 0) << text.err;
   EXPECT_EQ(json::parse(bytes(folder() / "run/config.json"))["torch_dtype"], "float32");
 }
