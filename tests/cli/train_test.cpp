@@ -1,5 +1,6 @@
 // Training through the command line: its results, its errors, and what is left of a run that is killed.
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <fstream>
@@ -86,6 +87,28 @@ TEST_F(CliTrain, SigtermLeavesACheckpointOfThatStep) {
   EXPECT_NE(f.err.find("interrupted behind step "), std::string::npos) << f.err;
   const std::string step = std::to_string(metrics(folder() / "run").back().at("step").get<int>());
   EXPECT_TRUE(fs::exists(folder() / "run" / ("checkpoint-" + step) / "optimizer.safetensors"));
+}
+
+// A disk that takes no more: the error names the checkpoint, those that were there stay, and the run goes on from them.
+TEST_F(CliTrain, AFullDiskLosesNothing) {
+  const std::vector<std::string> more{"--checkpoint-every", "1", "--eval-every", "0", "-q", "--steps"};
+  const auto steps = [&](const std::string& run, const std::string& count) {
+    std::vector<std::string> all = more;
+    all.push_back(count);
+    return arguments(run, all);
+  };
+  ASSERT_EQ(tenon(steps("run", "3")).code, 0);
+  const Finished full = tenon(steps("run", "6"), {}, [] {
+    const rlimit limit{100'000, 100'000};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) std::abort();
+  });
+  EXPECT_EQ(full.code, 1);
+  EXPECT_NE(full.err.find("run/"), std::string::npos) << full.err;
+  EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-3/trainer.json"));
+  EXPECT_FALSE(fs::exists(folder() / "run/checkpoint-4"));
+  EXPECT_EQ(tenon(steps("run", "6")).code, 0);
+  EXPECT_EQ(tenon(steps("alone", "6")).code, 0);
+  EXPECT_EQ(bytes(folder() / "run/model.safetensors"), bytes(folder() / "alone/model.safetensors"));
 }
 
 TEST_F(CliTrain, OneRunAFolder) {
