@@ -85,7 +85,7 @@ struct Grpo::State {
   std::vector<int32_t> prompt_ids(const std::string& prompt) const;
   std::vector<Judgement> judge(const std::vector<Problem>& of_rows, const std::vector<Completion>& made) const;
   ordered_json train_step();
-  double update(const PolicyBatch& batch, int64_t micro_tokens, double lr, ordered_json& metrics, bool first_epoch);
+  double update(const PolicyBatch& batch, int64_t tokens, double lr, ordered_json& metrics, bool first_epoch);
   Gradients& gradients_for(int64_t tokens);
   void ask_reference(PolicyBatch& batch);
   ordered_json evaluate();
