@@ -7,6 +7,7 @@
 #include <csignal>
 #include <ctime>
 #include <string_view>
+#include <utility>
 
 namespace tenon::cli {
 namespace {
@@ -66,16 +67,18 @@ void install_signal_handlers() {
 
 int stop_signal() { return g_signal.load(); }
 
-TurnInterrupt::TurnInterrupt() {
+TurnInterrupt::TurnInterrupt(std::vector<int> signals) : signals_(std::move(signals)) {
   g_turn.store(0);
-  if (g_signal.load() == 0 && !is_ignored(SIGINT)) std::signal(SIGINT, on_turn_interrupt);
+  for (const int each : signals_)
+    if (g_signal.load() == 0 && !is_ignored(each)) std::signal(each, on_turn_interrupt);
 }
 
 TurnInterrupt::~TurnInterrupt() {
-  if (g_signal.load() == 0 && !is_ignored(SIGINT)) std::signal(SIGINT, on_signal);
+  for (const int each : signals_)
+    if (g_signal.load() == 0 && !is_ignored(each)) std::signal(each, on_signal);
 }
 
-bool TurnInterrupt::asked() const { return g_turn.load() != 0; }
+int TurnInterrupt::asked() const { return g_turn.load(); }
 
 void stopped_in_time() { set_deadline(0); }
 

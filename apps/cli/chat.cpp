@@ -1,6 +1,7 @@
 // tenon chat: a conversation in a terminal, or line by line through a pipe.
 #include <unistd.h>
 
+#include <csignal>
 #include <iostream>
 
 #include "apps/cli/cancel.h"
@@ -41,8 +42,8 @@ class Conversation {
     r.prompt = generator_->model().tokenizer().encode(generator_->model().render_chat(messages_));
     std::string answer;
     TextResult result;
-    const TurnInterrupt interrupt;
-    const StopScope until([&] { return interrupt.asked(); });
+    const TurnInterrupt interrupt({SIGINT});
+    const StopScope until([&] { return interrupt.asked() != 0; });
     try {
       result = generator_->generate(r, [&](const TextToken& t) {
         answer += t.text;

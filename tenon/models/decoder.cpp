@@ -25,10 +25,15 @@ Expr packed_linear(const nn::Scope& s, const Expr& x, std::initializer_list<std:
 
 class Network {
  public:
-  Network(const DecoderConfig& c, const DecoderShape& shape, const Expr& position, nn::Precision p)
-      : c_(c), shape_(shape), model_(nn::Scope(position.graph(), p) / "model") {
-    Graph& g = position.graph();
+  // Over caches if `position` says how many tokens they hold; without it over whole sequences.
+  Network(const DecoderConfig& c, const DecoderShape& shape, Graph& g, const Expr& position, nn::Precision p)
+      : c_(c), shape_(shape), model_(nn::Scope(g, p) / "model") {
     const auto count = [&](int64_t n, const Shape& as) { return reshape(cast(iota(g, n), DType::F32), as); };
+    if (!position) {
+      const Expr each = broadcast(count(shape.tokens, {1, shape.tokens}), {shape.batch, shape.tokens});
+      rotary_ = nn::rotary(each, c.head_width, c.theta, p.act);
+      return;
+    }
     const Expr first = reshape(cast(position, DType::F32), {shape.batch, 1});
     const Expr positions = first + count(shape.tokens, {1, shape.tokens});
     const Expr begin = count(shape.batch, {shape.batch, 1}) * static_cast<double>(shape.capacity);
@@ -38,19 +43,30 @@ class Network {
   }
 
   Decoder run(const Expr& tokens, const Expr& row) {
-    const Expr table = (model_ / "embed_tokens").weight("weight", {c_.vocabulary, c_.width});
-    Expr x = cast(gather(table, tokens), model_.act());
-    for (int64_t i = 0; i < c_.layers; ++i) x = layer(i, x);
+    Expr x = blocks(tokens);
     if (!shape_.all_logits) {
       x = reshape(x, {shape_.batch * shape_.tokens, c_.width});
       if (row) x = gather(x, row);
     }
-    const nn::Scope head = nn::Scope(model_.graph(), model_.precision()) / "lm_head";
-    const Expr weight = c_.tied ? table : head.weight("weight", {c_.vocabulary, c_.width});
-    return {nn::linear(nn::rms_norm(model_ / "norm", x, c_.eps), weight), std::move(states_)};
+    return {nn::linear(last_norm(x), head()), std::move(states_)};
   }
 
+  DecoderHidden hidden(const Expr& tokens) { return {last_norm(blocks(tokens)), head()}; }
+
  private:
+  Expr table() const { return (model_ / "embed_tokens").weight("weight", {c_.vocabulary, c_.width}); }
+  Expr head() const {
+    if (c_.tied) return table();
+    return (nn::Scope(model_.graph(), model_.precision()) / "lm_head").weight("weight", {c_.vocabulary, c_.width});
+  }
+  Expr last_norm(const Expr& x) const { return nn::rms_norm(model_ / "norm", x, c_.eps); }
+
+  Expr blocks(const Expr& tokens) {
+    Expr x = cast(gather(table(), tokens), model_.act());
+    for (int64_t i = 0; i < c_.layers; ++i) x = layer(i, x);
+    return x;
+  }
+
   Expr layer(int64_t index, const Expr& input) {
     const nn::Scope s = model_ / "layers" / index;
     const Expr mixed = attend(s / "self_attn", index, nn::rms_norm(s / "input_layernorm", input, c_.eps));
@@ -78,8 +94,10 @@ class Network {
     return nn::linear(s / "o_proj", rows, c_.width, bias(c_.output_bias));
   }
 
-  // [batch, key heads, capacity, D] of the layer's cache with these rows [batch, tokens, key heads, D] written.
+  // [batch, key heads, capacity, D] of the layer's cache with these rows [batch, tokens, key heads, D] written; without
+  // a cache the rows alone.
   Expr cached(int64_t index, const char* part, const Expr& rows) {
+    if (!place_) return permute(rows, {0, 2, 1, 3});
     const Shape all{shape_.batch * shape_.capacity, c_.key_heads, c_.head_width};
     const std::string name = "cache." + std::to_string(index) + part;
     const Expr after = update_rows(state(model_.graph(), name, model_.act(), all), place_, rows);
@@ -96,7 +114,8 @@ class Network {
   const DecoderConfig& c_;
   const DecoderShape& shape_;
   nn::Scope model_;
-  Expr place_, keys_;  // rows of the cache [batch, tokens]; what it holds of each sequence, these tokens included
+  Expr place_,
+      keys_;  // where there is a cache: its rows [batch, tokens]; what it holds of each sequence, these tokens included
   nn::Rotary rotary_;
   std::vector<std::pair<std::string, Expr>> states_;
 };
@@ -113,7 +132,7 @@ Decoder decoder(const DecoderConfig& c, const DecoderShape& shape, const Expr& t
   TENON_CHECK(Usage, tokens.shape() == ids && position.shape() == Shape{shape.batch}, "decoder")
       << "expected tokens " << ids.str() << " and a position for each sequence, got " << tokens.shape().str() << " and "
       << position.shape().str();
-  return Network(c, shape, position, p).run(tokens, row);
+  return Network(c, shape, tokens.graph(), position, p).run(tokens, row);
 }
 
 Decoder decoder(Graph& g, const DecoderConfig& c, const DecoderShape& shape, nn::Precision p) {
@@ -121,6 +140,16 @@ Decoder decoder(Graph& g, const DecoderConfig& c, const DecoderShape& shape, nn:
   const Expr position = input(g, "position", DType::I32, {shape.batch});
   const bool chosen = shape.tokens > 1 && !shape.all_logits;
   return decoder(c, shape, tokens, position, chosen ? input(g, "row", DType::I32, {shape.batch}) : Expr(), p);
+}
+
+DecoderHidden decoder_hidden(const DecoderConfig& c, const Expr& tokens, nn::Precision p) {
+  const Shape& s = tokens.shape();
+  TENON_CHECK(Usage, s.rank() == 2 && s.numel() > 0 && s[1] <= c.positions, "decoder")
+      << "expected tokens [batch, 1 to " << c.positions << "], got " << s.str();
+  DecoderShape shape;
+  shape.batch = s[0];
+  shape.tokens = s[1];
+  return Network(c, shape, tokens.graph(), Expr(), p).hidden(tokens);
 }
 
 WeightShapes decoder_weights(const DecoderConfig& c) {

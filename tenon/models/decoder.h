@@ -63,6 +63,15 @@ Decoder decoder(const DecoderConfig& c, const DecoderShape& shape, const Expr& t
 /// With inputs "tokens", "position" and, if it is read, "row".
 Decoder decoder(Graph& g, const DecoderConfig& c, const DecoderShape& shape, nn::Precision p);
 
+/// What a loss is taken of.
+struct DecoderHidden {
+  Expr hidden;  ///< f32 [batch, tokens, width]: of every token, behind the last norm
+  Expr head;    ///< [V, width]; logits are hidden head^T
+};
+/// The network over whole sequences from position 0, tokens i32 [batch, tokens]: no cache is read or written, and there
+/// is a gradient for every weight. Tokens behind a sequence's end change nothing of what is in front of them.
+DecoderHidden decoder_hidden(const DecoderConfig& c, const Expr& tokens, nn::Precision p);
+
 /// What the network reads of a checkpoint.
 WeightShapes decoder_weights(const DecoderConfig& c);
 

@@ -33,11 +33,13 @@ struct Pieces {
 };
 
 struct LossOfRows {
-  Expr losses, d_hidden, d_weight;
+  Expr losses, nll, d_hidden, d_weight;
 };
+using TermsOfRows = std::function<TokenTerm(const Expr& nll)>;
 
-// The loss of some rows: hidden [m, D]; weight with rows of zeros up to whole pieces; target and share [m, 1].
-LossOfRows of_rows(const Expr& hidden, const Expr& weight, const Expr& target, const Expr& share, const Pieces& p) {
+// The loss of some rows: hidden [m, D]; weight with rows of zeros up to whole pieces; target [m, 1].
+LossOfRows of_rows(const Expr& hidden, const Expr& weight, const Expr& target, const TermsOfRows& terms,
+                   const Pieces& p) {
   Graph& g = weight.graph();
   const int64_t rows = hidden.shape()[0];
   const Expr classes = iota(g, p.padded());
@@ -50,14 +52,27 @@ LossOfRows of_rows(const Expr& hidden, const Expr& weight, const Expr& target, c
   const Expr pieces = in_pieces(logits), tops = reduce_max(pieces), sums = sum(exp(pieces - tops));
   const Expr chosen = sum(joined(sum(in_pieces(where(hit, logits, constant(g, 0))))));
   const Expr top = reduce_max(joined(tops)), lse = top + log(sum(joined(sums) * exp(joined(tops) - top)));
-  const Expr d_logits = cast((exp(logits - lse) - hit) * share, weight.dtype());
-  return {materialize((lse - chosen) * share), tenon::linear(d_logits, transpose(weight)),
+  const Expr nll = lse - chosen;
+  const TokenTerm term = terms(nll);
+  const Expr d_logits = cast((exp(logits - lse) - hit) * term.slope, weight.dtype());
+  return {materialize(term.loss), nll, tenon::linear(d_logits, transpose(weight)),
           tenon::linear(transpose(d_logits), transpose(hidden))};
 }
 
 }  // namespace
 
 CrossEntropy cross_entropy(const Expr& hidden, const Expr& weight, const Expr& target, int64_t chunk, int first_stage) {
+  const Expr share = shares(reshape(target, {target.shape().numel(), 1}));
+  const auto terms = [&](const Expr& nll, int64_t begin, int64_t end) -> TokenTerm {
+    const Expr part = slice(share, 0, begin, end);
+    return {nll * part, part};
+  };
+  const TokenLoss l = token_loss(hidden, weight, target, terms, chunk, first_stage);
+  return {l.loss, l.d_hidden, l.d_weight};
+}
+
+TokenLoss token_loss(const Expr& hidden, const Expr& weight, const Expr& target, const TokenTerms& terms, int64_t chunk,
+                     int first_stage) {
   const Shape &h = hidden.shape(), &w = weight.shape();
   constexpr int64_t kMostClasses = int64_t{1} << 24;  // numbers that f32 tells apart
   TENON_CHECK(Usage, w.rank() == 2 && h.rank() >= 1 && h[-1] == w[1] && w.numel() > 0 && w[0] <= kMostClasses,
@@ -69,22 +84,25 @@ CrossEntropy cross_entropy(const Expr& hidden, const Expr& weight, const Expr& t
       << target.shape().str();
   TENON_CHECK(Usage, chunk >= 1 && first_stage >= 0, "cross_entropy") << "chunks of " << chunk << " rows";
   const int64_t rows = h.rows();
-  const Expr targets = reshape(target, {rows, 1}), share = shares(targets);
+  const Expr targets = reshape(target, {rows, 1});
   const Pieces pieces(w[0]);
   const Expr padded = pad(weight, {0, pieces.padded() - w[0], 0, 0});
-  std::vector<Expr> losses, d_hidden;
+  std::vector<Expr> losses, nll, d_hidden;
   Expr d_weight;
   int stage = first_stage;
   for (int64_t begin = 0; begin < rows; begin += chunk, ++stage) {
-    const auto part = [&](const Expr& x) { return slice(x, 0, begin, std::min(begin + chunk, rows)); };
+    const int64_t end = std::min(begin + chunk, rows);
+    const auto part = [&](const Expr& x) { return slice(x, 0, begin, end); };
     const Expr all = cast(reshape(barrier(hidden, stage), {rows, h[-1]}), weight.dtype());
-    const LossOfRows r = of_rows(part(all), padded, part(targets), part(share), pieces);
+    const LossOfRows r = of_rows(
+        part(all), padded, part(targets), [&](const Expr& x) { return terms(x, begin, end); }, pieces);
     losses.push_back(r.losses);
+    nll.push_back(r.nll);
     d_hidden.push_back(r.d_hidden);
     d_weight = d_weight ? d_weight + r.d_weight : r.d_weight;
   }
-  return {reshape(sum(reshape(concat(losses, 0), {1, rows})), {}), reshape(concat(d_hidden, 0), h),
-          slice(d_weight, 0, 0, w[0])};
+  return {reshape(sum(reshape(concat(losses, 0), {1, rows})), {}), reshape(concat(nll, 0), {rows}),
+          reshape(concat(d_hidden, 0), h), slice(d_weight, 0, 0, w[0])};
 }
 
 }  // namespace tenon::nn

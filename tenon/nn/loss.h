@@ -1,5 +1,7 @@
 // Losses of training.
 #pragma once
+#include <functional>
+
 #include "tenon/expr/expr.h"
 
 namespace tenon::nn {
@@ -18,5 +20,26 @@ struct CrossEntropy {
 /// + 1, .. Throws Error(Usage) for shapes that do not fit, and for more than 2^24 classes.
 CrossEntropy cross_entropy(const Expr& hidden, const Expr& weight, const Expr& target, int64_t chunk,
                            int first_stage = 0);
+
+/// One token's part of a loss, as a function of its negative log-probability.
+struct TokenTerm {
+  Expr loss;   ///< [m, 1]
+  Expr slope;  ///< its derivative by the negative log-probability, [m, 1]
+};
+/// Of rows begin..end: `nll` [end - begin, 1] are their targets' negative log-probabilities.
+using TokenTerms = std::function<TokenTerm(const Expr& nll, int64_t begin, int64_t end)>;
+
+/// A loss that is a sum over tokens, and its gradients.
+struct TokenLoss {
+  Expr loss;  ///< f32, rank 0
+  Expr nll;   ///< f32 [rows]: -log softmax(hidden weight^T)[target]; what it is where there is no target means nothing
+  Expr d_hidden;  ///< f32, hidden's shape
+  Expr d_weight;  ///< f32 [V, D]
+};
+
+/// cross_entropy with any function of a token's log-probability in the place of its share of the mean. `terms` gives a
+/// slope of 0 for a row whose target is negative.
+TokenLoss token_loss(const Expr& hidden, const Expr& weight, const Expr& target, const TokenTerms& terms, int64_t chunk,
+                     int first_stage = 0);
 
 }  // namespace tenon::nn

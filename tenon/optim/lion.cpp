@@ -9,6 +9,7 @@
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/list.h"
 #include "tenon/kernels/skeleton.h"
+#include "tenon/optim/optimizer.h"
 
 namespace tenon {
 namespace {
@@ -20,12 +21,12 @@ struct Number {
   const char* name;
   double (*value)(const LionOptions&);
 };
-double sign_of_gradient(const LionOptions& o) { return o.maximize ? -1.0 : 1.0; }
+double scale_of_gradient(const LionOptions& o) { return o.maximize ? -o.grad_scale : o.grad_scale; }
 constexpr Number kNumbers[] = {
     {"beta1", [](const LionOptions& o) { return o.beta1; }},
-    {"grad1", [](const LionOptions& o) { return sign_of_gradient(o) * (1.0 - o.beta1); }},
+    {"grad1", [](const LionOptions& o) { return scale_of_gradient(o) * (1.0 - o.beta1); }},
     {"beta2", [](const LionOptions& o) { return o.beta2; }},
-    {"grad2", [](const LionOptions& o) { return sign_of_gradient(o) * (1.0 - o.beta2); }},
+    {"grad2", [](const LionOptions& o) { return scale_of_gradient(o) * (1.0 - o.beta2); }},
     {"lr", [](const LionOptions& o) { return o.lr; }},
     {"decay", [](const LionOptions& o) { return 1.0 - o.lr * o.weight_decay; }},
 };
@@ -73,6 +74,7 @@ void check_options(const LionOptions& o) {
   TENON_CHECK(Usage, std::isfinite(o.lr) && o.lr >= 0, "lr") << "expected a number of at least 0, found " << o.lr;
   TENON_CHECK(Usage, o.beta1 >= 0 && o.beta1 < 1, "beta1") << "expected 0 <= beta1 < 1, found " << o.beta1;
   TENON_CHECK(Usage, o.beta2 >= 0 && o.beta2 < 1, "beta2") << "expected 0 <= beta2 < 1, found " << o.beta2;
+  TENON_CHECK(Usage, std::isfinite(o.grad_scale), "grad_scale") << "expected a number, found " << o.grad_scale;
   TENON_CHECK(Usage, std::isfinite(o.weight_decay) && o.weight_decay >= 0, "weight_decay")
       << "expected a number of at least 0, found " << o.weight_decay;
 }
@@ -193,4 +195,35 @@ std::string Lion::explain() const {
   return out.str();
 }
 
+namespace {
+
+// Lion as training asks for it.
+class LionInTraining : public Optimizer {
+ public:
+  LionInTraining(std::shared_ptr<Backend> backend, const OptimizerOptions& o) : lion_(std::move(backend), {}) {
+    if (o.beta1 >= 0) options_.beta1 = o.beta1;
+    if (o.beta2 >= 0) options_.beta2 = o.beta2;
+    options_.weight_decay = o.weight_decay;
+  }
+  std::span<const std::string> moments() const override { return names_; }
+  void step(Stream& stream, std::span<const OptimizerTensor> tensors, const OptimizerStep& s) override {
+    list_.clear();
+    for (const OptimizerTensor& t : tensors) list_.push_back({t.param, t.moments[0], t.grad, nullptr, t.count});
+    options_.lr = s.lr;
+    options_.grad_scale = s.grad_scale;
+    lion_.step(stream, list_, options_);
+  }
+
+ private:
+  Lion lion_;
+  LionOptions options_;
+  std::vector<std::string> names_{"exp_avg"};
+  std::vector<LionTensor> list_;
+};
+
+const RegisterOptimizer kLion("lion", [](std::shared_ptr<Backend> backend, const OptimizerOptions& o) {
+  return std::make_unique<LionInTraining>(std::move(backend), o);
+});
+
+}  // namespace
 }  // namespace tenon

@@ -54,6 +54,7 @@ struct LionOptions {
   double weight_decay = 0;
   bool maximize = false;  ///< takes the gradient's negative
   NonFinite non_finite = NonFinite::Propagate;
+  double grad_scale = 1;  ///< gradients are multiplied by it first
 };
 
 /// Lion over lists of tensors of one set of types. Keep one for each: what it makes ready at its first step (compiled

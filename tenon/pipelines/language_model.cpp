@@ -148,6 +148,8 @@ void LanguageModel::open_folder(const fs::path& folder) {
   const std::string where = (folder / kLanguageConfig).string();
   const json config = read_json(folder / kLanguageConfig);
   config_ = read_decoder_config(config, where);
+  folder_ = folder;
+  saved_config_ = config;
   const fs::path file = safetensors_of(folder);
   TENON_CHECK(Model, !file.empty(), folder.string())
       << "has no weights; looked for model.safetensors, model.safetensors.index.json and one *.safetensors";
@@ -208,6 +210,20 @@ const ByteLevelTokenizer& LanguageModel::tokenizer() const {
                                                  "but `tenon explain`, bench and compile take them";
   throw Error(ErrorKind::Model, name_, "has no tokenizer",
               "tokenizer.json, or vocab.json and merges.txt, is expected beside config.json");
+}
+
+const nlohmann::ordered_json& LanguageModel::saved_config() const {
+  TENON_CHECK(Model, !folder_.empty(), name_) << "is no folder with config.json and model.safetensors, which is needed "
+                                                 "to save another model like it";
+  return saved_config_;
+}
+
+std::vector<fs::path> LanguageModel::saved_files() const {
+  std::vector<fs::path> out;
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "added_tokens.json",
+                           "special_tokens_map.json", "chat_template.jinja", kGenerationConfig})
+    if (file_exists(folder_ / name)) out.push_back(folder_ / name);
+  return out;
 }
 
 std::unique_ptr<WeightSource> LanguageModel::weights() const {

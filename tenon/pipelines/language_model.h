@@ -36,6 +36,10 @@ class LanguageModel {
   /// Tokens that end a text: generation_config.json's, else config.json's, else the tokenizer's.
   const std::vector<int32_t>& stop_ids() const { return stop_ids_; }
   std::unique_ptr<WeightSource> weights() const;
+  /// The folder's config.json, and the files that belong to a saved model beside it and its weights (tokenizer,
+  /// generation_config.json), as they are. Error(Model) for what is no folder of transformers'.
+  const nlohmann::ordered_json& saved_config() const;
+  std::vector<std::filesystem::path> saved_files() const;
   WeightShapes shapes() const { return decoder_weights(config_); }
   /// The text that the model's chat template makes of a conversation, with the beginning of an answer behind it.
   /// Error(Model) if there is no template; Error(Usage) if it refuses the messages.
@@ -49,6 +53,8 @@ class LanguageModel {
   void check(const WeightShapes& found) const;
 
   std::string name_;
+  std::filesystem::path folder_;  // if it is one, with its config.json
+  nlohmann::ordered_json saved_config_;
   DecoderConfig config_;
   std::optional<WeightSet> stored_;
   std::map<std::string, TensorView> tensors_;  // by transformers' names

@@ -28,6 +28,8 @@ std::vector<Expr> values_of(std::span<const Result> results) {
   return out;
 }
 
+bool is_second_result(const Expr& e) { return !e->type->companion_of.empty(); }
+
 double bytes_to_compute(const Expr& e) {
   const double out = static_cast<double>(bytes_of(e.shape(), e.dtype()));
   if (e->family() != Family::Anchor) return out;
@@ -117,6 +119,9 @@ class Rematerialiser {
   Rematerialiser(std::span<const Expr> roots, std::span<const Expr> forward)
       : roots_(roots.begin(), roots.end()), forward_(below(forward)) {
     const std::vector<Expr> order = by_stage(roots_);
+    for (const Expr& e : order)  // leaves with an anchor below `forward`; only gradients read it
+      if (is_second_result(e) && std::ranges::all_of(e->in, [&](const Expr& x) { return forward_.contains(x.get()); }))
+        forward_.insert(e.get());
     Nodes kept = stored_values(order, roots_);
     for (const Expr& e : forward) kept.insert(e.get());
     double last = -1;
@@ -127,7 +132,8 @@ class Rematerialiser {
     first_stage_ = static_cast<int>(last) + 1;
     for (const Expr& e : kept_) is_kept_.insert(e.get());
     for (const Expr& e : kept_)
-      if (std::ranges::find(forward, e) == forward.end() && std::ranges::find(roots_, e) == roots_.end())
+      if (std::ranges::find(forward, e) == forward.end() && std::ranges::find(roots_, e) == roots_.end() &&
+          !is_second_result(e))  // it cannot be computed by itself
         candidates_.push_back(e);
   }
 

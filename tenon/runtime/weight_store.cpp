@@ -1,8 +1,8 @@
 #include "tenon/runtime/weight_store.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <set>
 
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
@@ -187,26 +187,34 @@ void WeightStore::update(const std::string& name, const HostView& value) {
   const std::byte* const data = static_cast<const std::byte*>(value.data);
   const int64_t bytes = value.shape.numel() * size_of(value.dtype);
   overrides_[name] = {value.dtype, value.shape, {data, data + bytes}, nullptr};
-  remake(name);
+  remake({name});
 }
 
 void WeightStore::update(const std::string& name, DType dtype, const Shape& shape, const void* device_memory) {
-  const std::lock_guard lock(mutex_);
-  check(name, dtype, shape);
-  Override& o = overrides_[name];
-  const int64_t bytes = shape.numel() * size_of(dtype);
-  const bool fits = o.device && o.shape == shape && o.dtype == dtype;
-  o = {dtype, shape, {}, fits ? o.device : backend_->allocate(bytes)};
-  backend_->copy(stream(), o.device.get(), device_memory, bytes);
-  remake(name);
+  update(std::array{DeviceTensor{name, dtype, shape, device_memory}});
 }
 
-void WeightStore::remake(const std::string& name) {
+void WeightStore::update(std::span<const DeviceTensor> tensors) {
+  const std::lock_guard lock(mutex_);
+  std::set<std::string> names;
+  for (const DeviceTensor& t : tensors) {
+    check(t.name, t.dtype, t.shape);
+    Override& o = overrides_[t.name];
+    const int64_t bytes = t.shape.numel() * size_of(t.dtype);
+    const bool fits = o.device && o.shape == t.shape && o.dtype == t.dtype;
+    o = {t.dtype, t.shape, {}, fits ? o.device : backend_->allocate(bytes)};
+    backend_->copy(stream(), o.device.get(), t.memory, bytes);
+    names.insert(t.name);
+  }
+  remake(names);
+}
+
+void WeightStore::remake(const std::set<std::string>& names) {
   std::set<std::string> read;
   std::erase_if(makers_, [](const std::weak_ptr<Maker>& m) { return m.expired(); });
   for (const std::weak_ptr<Maker>& weak : makers_) {
     const std::shared_ptr<Maker> maker = weak.lock();
-    if (!maker->depends.contains(name)) continue;
+    if (std::ranges::none_of(maker->depends, [&](const std::string& n) { return names.contains(n); })) continue;
     run(*maker);
     ++counters_.remade;
     read.insert(maker->request.params.begin(), maker->request.params.end());

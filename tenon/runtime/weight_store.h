@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,14 @@ class WeightStore {
   void update(const std::string& name, const HostView& value);
   /// The same from the device's memory.
   void update(const std::string& name, DType dtype, const Shape& shape, const void* device_memory);
+  /// Several at once: what was made of more than one of them is made again once.
+  struct DeviceTensor {
+    std::string name;
+    DType dtype = DType::F32;
+    Shape shape;
+    const void* memory = nullptr;
+  };
+  void update(std::span<const DeviceTensor> tensors);
 
   /// Frees what nobody holds.
   void release_unused();
@@ -67,7 +76,7 @@ class WeightStore {
   void run(const Maker& maker);
   ParamView find(const std::string& name) const;
   void check(const std::string& name, DType dtype, const Shape& shape) const;
-  void remake(const std::string& name);
+  void remake(const std::set<std::string>& names);
 
   mutable std::mutex mutex_;
   std::shared_ptr<Backend> backend_;

@@ -218,6 +218,33 @@ TEST(WeightStore, AnUpdateIsAFreshLoad) {
         }
 }
 
+// All tensors at once: what a fresh load of them is, and nothing is made twice.
+TEST(WeightStore, SeveralAtOnce) {
+  for (const Place& place : places()) {
+    const auto store = std::make_shared<WeightStore>(place.backend, std::make_shared<Tensors>(network_weights()));
+    Executable e(network_plan(DType::F32), store);
+    const std::vector<float> before = result(e);
+    Tensors now(network_weights());
+    const auto stream = place.backend->make_stream();
+    std::vector<std::shared_ptr<void>> memory;
+    std::vector<WeightStore::DeviceTensor> all;
+    for (const auto& [name, shape] : network_weights()) {
+      const HostTensor& t = now.tensors()[name] = replacement(name);
+      const auto bytes = static_cast<int64_t>(t.data.size());
+      memory.push_back(place.backend->allocate(bytes));
+      place.backend->copy_in(*stream, memory.back().get(), t.data.data(), bytes);
+      all.push_back({name, t.dtype, t.shape, memory.back().get()});
+    }
+    stream->synchronize();
+    const int64_t remade = store->counters().remade;
+    store->update(all);
+    EXPECT_LE(store->counters().remade - remade, store->counters().entries) << place.name;
+    EXPECT_NE(result(e), before) << place.name;
+    Executable alone(network_plan(DType::F32), place.backend, now);
+    EXPECT_EQ(result(e), result(alone)) << place.name;
+  }
+}
+
 TEST(WeightStore, AnUpdateThatDoesNotFitIsNamed) {
   for (const Place& place : places()) {
     const auto store = std::make_shared<WeightStore>(place.backend, std::make_shared<Tensors>(network_weights()));

@@ -1,0 +1,223 @@
+// tenon train: a language model learns from rewards.
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+
+#include "apps/cli/cancel.h"
+#include "apps/cli/parts.h"
+#include "apps/cli/verb.h"
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/core/options.h"
+#include "tenon/io/files.h"
+#include "tenon/io/json.h"
+#include "tenon/train/grpo.h"
+
+namespace tenon::cli {
+namespace {
+using nlohmann::ordered_json;
+
+struct TrainFlags {
+  train::GrpoOptions o;
+  std::string method, model, data, evaluation, dataset, output, loss = "dr_grpo", scale = "none", decay = "constant",
+                                                                rewards = "exact", type;
+  double clip_high = -1;
+  const CLI::App* app = nullptr;
+};
+
+const std::vector<std::pair<std::string, nn::PolicyLoss>> kLosses{{"dr_grpo", nn::PolicyLoss::DrGrpo},
+                                                                  {"grpo", nn::PolicyLoss::Grpo},
+                                                                  {"bnpo", nn::PolicyLoss::Bnpo},
+                                                                  {"dapo", nn::PolicyLoss::Dapo}};
+
+void declare_what(CLI::App& app, TrainFlags& f) {
+  only(app.add_option("METHOD", f.method, "how it learns"), {"grpo"})->required();
+  offer(app.add_option("-m,--model", f.model, "folder of a language model, or a name below TENON_MODEL_DIR"), {},
+        Beside::Files)
+      ->required();
+  offer(app.add_option("--data", f.data, "JSON Lines with \"prompt\" or \"question\", and \"answer\""), {},
+        Beside::Files);
+  offer(app.add_option("--eval-data", f.evaluation, "the same, for evaluation"), {}, Beside::Files);
+  only(app.add_option("--dataset", f.dataset, "a built-in generator of problems, in the place of --data"), {"sums"});
+  app.add_option("-o,--output", f.output, "folder for checkpoints, metrics and the model; a run in it goes on")
+      ->required();
+  app.add_option("--reward", f.rewards, "exact, compat, format, length, with weights: exact=1,format=0.1")
+      ->capture_default_str();
+  app.add_option("--system", f.o.system, "the chat's system message");
+}
+
+void declare_count(CLI::App& app, const char* flag, int64_t& value, const char* help, int64_t least) {
+  app.add_option(flag, value, help)
+      ->transform(whole_number())
+      ->check(CLI::Range(least, int64_t{1} << 40))
+      ->capture_default_str();
+}
+
+void declare_recipe(CLI::App& app, TrainFlags& f) {
+  train::GrpoOptions& o = f.o;
+  declare_count(app, "--steps", o.schedule.steps, "steps of the whole run", 1);
+  declare_count(app, "--prompts", o.prompts, "problems of a step", 1);
+  declare_count(app, "--group", o.group, "completions of each problem", 1);
+  declare_count(app, "--epochs", o.epochs, "updates on a step's completions", 1);
+  declare_count(app, "--micro-rows", o.micro_rows, "completions that gradients are computed of at a time; 0: all", 0);
+  declare_count(app, "--max-tokens", o.most_tokens, "tokens of a completion, at most", 1);
+  declare_count(app, "--warmup-steps", o.schedule.warm_up, "steps until the learning rate is reached", 0);
+  declare_count(app, "--eval-every", o.evaluate_every, "steps between evaluations; 0: none", 0);
+  declare_count(app, "--eval-count", o.evaluate_count, "problems of an evaluation", 1);
+  declare_count(app, "--checkpoint-every", o.checkpoint_every, "steps between checkpoints; 0: at the end only", 0);
+  declare_count(app, "--keep", o.keep, "checkpoints that are kept, beside the best; 0: all", 0);
+  app.add_option("-s,--seed", o.seed, "of completions and the order of problems")
+      ->transform(whole_number())
+      ->capture_default_str();
+  app.add_option("--learning-rate,--lr", o.schedule.peak, "learning rate")->capture_default_str();
+  only(app.add_option("--lr-scheduler", f.decay, "what becomes of it"), train::decay_names())->capture_default_str();
+  only(app.add_option("--optimizer", o.optimizer, "optimizer"), optimizer_names())->capture_default_str();
+  app.add_option("--weight-decay", o.optimizer_options.weight_decay, "weight decay")->capture_default_str();
+  app.add_option("--max-grad-norm", o.clip, "gradients are clipped to this norm; 0: not")->capture_default_str();
+}
+
+void declare_loss(CLI::App& app, TrainFlags& f) {
+  train::GrpoOptions& o = f.o;
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : kLosses) names.push_back(name);
+  only(app.add_option("--loss", f.loss, "what tokens weigh"), names)->capture_default_str();
+  only(app.add_option("--scale-rewards", f.scale, "what advantages are divided by"), {"none", "group"})
+      ->capture_default_str();
+  app.add_option("--clip-low", o.terms.clip_low, "the ratio is clipped to 1 - this")->capture_default_str();
+  app.add_option("--clip-high", f.clip_high, "and to 1 + this (default: as --clip-low)");
+  app.add_option("--delta", o.terms.delta, "upper bound of the ratio in the other product; 0: none")
+      ->capture_default_str();
+  app.add_option("--beta", o.terms.beta, "weight of the divergence from the model at the beginning; 0: none")
+      ->capture_default_str();
+  app.add_flag("--mask-truncated", o.mask_truncated, "completions without an end are not learnt from");
+}
+
+train::GrpoOptions options_of(const TrainFlags& f, const Backend& backend) {
+  train::GrpoOptions o = f.o;
+  for (const auto& [name, kind] : kLosses)
+    if (name == f.loss) o.loss = kind;
+  o.scale = f.scale == "group" ? train::ScaleRewards::Group : train::ScaleRewards::None;
+  o.terms.clip_high = f.clip_high < 0 ? o.terms.clip_low : f.clip_high;
+  o.rewards = train::parse_rewards(f.rewards);
+  o.schedule.decay = train::decay_of(f.decay);
+  const DType type = f.type.empty() ? DType::F32 : parse_type(f.type);
+  const std::vector<DType> types = backend.types();
+  TENON_CHECK(Usage, std::ranges::find(types, type) != types.end(), "type")
+      << name_of(type) << " is not computed in by " << backend.name();
+  o.precision = {type, type};
+  return o;
+}
+
+train::GrpoData data_of(const TrainFlags& f, train::GrpoOptions& o) {
+  TENON_CHECK(Usage, f.data.empty() != f.dataset.empty(), "data")
+      << (f.data.empty() ? "missing: --data FILE.jsonl or --dataset sums" : "given twice: --data and --dataset");
+  if (!f.dataset.empty()) {
+    const auto problems = [seed = o.seed](SumsSplit split) -> train::ProblemAt {
+      return [=](int64_t k) { return sums_problem(seed, k, split); };
+    };
+    return {problems(SumsSplit::Train), problems(SumsSplit::HeldOut), {{"dataset", f.dataset}}};
+  }
+  std::vector<Problem> rows = train::read_problems(f.data);
+  const ordered_json about{{"data", sha256_file(f.data)}};
+  train::ProblemAt evaluation;
+  if (f.evaluation.empty()) {
+    o.evaluate_every = 0;
+    spdlog::info("no --eval-data: the model is not evaluated");
+  } else {
+    std::vector<Problem> held = train::read_problems(f.evaluation);
+    o.evaluate_count = std::min(o.evaluate_count, std::ssize(held));
+    evaluation = [held = std::move(held)](int64_t k) { return held[static_cast<size_t>(k) % held.size()]; };
+  }
+  return {train::shuffled(std::move(rows), o.seed), evaluation, about};
+}
+
+// A step in a line: on a terminal over the last one.
+class LiveLine {
+ public:
+  LiveLine(const Common& common, int64_t first, int64_t steps)
+      : quiet_(common.quiet),
+        json_(common.json),
+        first_(first),
+        steps_(steps),
+        terminal_(isatty(STDERR_FILENO) == 1 && option(Option::Term) != "dumb") {}
+  ~LiveLine() {
+    if (drawn_) std::fputc('\n', stderr);
+  }
+  LiveLine(const LiveLine&) = delete;
+  LiveLine& operator=(const LiveLine&) = delete;
+
+  void operator()(const ordered_json& m) {
+    if (json_) std::cout << json_text(m) << std::endl;
+    if (quiet_) return;
+    const int64_t step = m.at("step");
+    if (!m.contains("loss")) {
+      std::fprintf(stderr, "%sstep %lld: %.1f %% of %lld right\n", drawn_ ? "\r\x1b[K" : "",
+                   static_cast<long long>(step), 100 * m.at("exact_match").get<double>(),
+                   m.at("count").get<long long>());
+      drawn_ = false;
+      return;
+    }
+    const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+    const double left =
+        spent / static_cast<double>(std::max<int64_t>(step - first_, 1)) * static_cast<double>(steps_ - step);
+    const auto number = [&](const char* key) { return m.at(key).get<double>(); };
+    std::fprintf(stderr,
+                 "%sstep %lld/%lld  loss %.4f  reward %.3f  norm %.3g  |ratio-1| %.1e  rollout %.2f s  update %.2f s  "
+                 "%.0f s left%s",
+                 terminal_ ? "\r" : "", static_cast<long long>(step), static_cast<long long>(steps_), number("loss"),
+                 number("reward"), number("grad_norm"), number("ratio_error"), number("rollout_seconds"),
+                 number("update_seconds"), left, terminal_ ? " \x1b[K" : "\n");
+    std::fflush(stderr);
+    drawn_ = terminal_;
+  }
+
+ private:
+  bool quiet_, json_;
+  int64_t first_, steps_;
+  bool terminal_, drawn_ = false;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+int run_train(const TrainFlags& f, const Common& common) {
+  const std::shared_ptr<Backend> backend = common.backend();
+  train::GrpoOptions o = options_of(f, *backend);
+  train::check_grpo(o);
+  const auto model = LanguageModel::open(f.model);
+  train::GrpoData data = data_of(f, o);
+  if (f.app->count("--max-tokens") == 0)  // room for a prompt remains
+    o.most_tokens = std::min(o.most_tokens, std::max<int64_t>(model->config().positions / 2, 1));
+  train::Grpo grpo(backend, model, std::move(data), o, f.output);
+  spdlog::info("{} parameters, {:.1f} MB with gradients and moments", parameter_count(model->shapes()),
+               static_cast<double>(grpo.parameter_bytes()) / 1e6);
+  if (grpo.step() > 0) spdlog::info("goes on behind step {}", grpo.step());
+  const TurnInterrupt signals({SIGINT, SIGTERM});
+  bool whole = false;
+  {
+    LiveLine line(common, grpo.step(), o.schedule.steps);
+    whole = grpo.run([&](const ordered_json& m) { line(m); }, [&] { return signals.asked() != 0; });
+  }
+  if (!whole) {
+    std::cerr << "tenon: interrupted behind step " << grpo.step() << ", of which there is a checkpoint\n";
+    return kSignalBase + signals.asked();
+  }
+  if (!common.json) std::cout << f.output << "\n";
+  return 0;
+}
+
+Action declare_train(CLI::App& app, const Common& common) {
+  const auto f = std::make_shared<TrainFlags>();
+  f->app = &app;
+  declare_what(app, *f);
+  declare_recipe(app, *f);
+  declare_loss(app, *f);
+  declare_type(app, f->type);
+  return [f, &common] { return run_train(*f, common); };
+}
+
+const RegisterVerb kTrain{{"train", "train a language model by rewards", declare_train}};
+
+}  // namespace
+}  // namespace tenon::cli

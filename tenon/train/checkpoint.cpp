@@ -1,0 +1,173 @@
+#include "tenon/train/checkpoint.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "tenon/core/atomic_file.h"
+#include "tenon/core/error.h"
+#include "tenon/io/files.h"
+#include "tenon/io/json.h"
+#include "tenon/io/safetensors.h"
+
+namespace tenon::train {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kPrefix = "checkpoint-", kUnfinished = ".unfinished-";
+constexpr const char *kModel = "model.safetensors", *kMoments = "optimizer.safetensors", *kTrainer = "trainer.json";
+
+std::optional<int64_t> step_of(const fs::path& entry) {
+  const std::string name = entry.filename().string();
+  if (!name.starts_with(kPrefix)) return {};
+  int64_t step = 0;
+  const char* const last = name.data() + name.size();
+  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), last, step);
+  return error == std::errc() && end == last && step >= 0 ? std::optional(step) : std::nullopt;
+}
+
+void sync_folder(const fs::path& folder) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool done = fd >= 0 && fsync(fd) == 0;
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  TENON_CHECK(Internal, done, folder.string()) << "cannot be synced: " << system_reason(error);
+}
+
+void write_text(const fs::path& path, const std::string& text) {
+  write_file(path, std::as_bytes(std::span(text)), Overwrite::Yes);
+}
+
+// f32 tensors of the device as a safetensors file.
+class HostCopies {
+ public:
+  void add(const Parameters& from, const std::string& name, const Shape& shape, const std::shared_ptr<void>& memory) {
+    const std::vector<float>& values = held_.emplace_back(from.values(memory, shape.numel()));
+    tensors_.push_back({name, DType::F32, shape, std::as_bytes(std::span(values))});
+  }
+  void write(const fs::path& path) const { write_safetensors(path, tensors_, {{"format", "pt"}}); }
+
+ private:
+  std::vector<std::vector<float>> held_;  // moving a vector keeps its numbers where they are
+  std::vector<TensorData> tensors_;
+};
+
+void read_into(const SafetensorsFile& file, const std::string& name, const Shape& shape, Parameters& to,
+               const std::shared_ptr<void>& memory) {
+  const TensorView& t = file.at(name);
+  TENON_CHECK(Model, t.dtype == DType::F32 && t.shape == shape, file.name())
+      << "'" << name << "' is " << name_of(t.dtype) << t.shape.str() << ", expected f32" << shape.str();
+  std::vector<float> values(static_cast<size_t>(shape.numel()));
+  std::memcpy(values.data(), t.data, t.size);
+  to.set(memory, values);
+}
+
+void remove_unfinished(const fs::path& folder) {
+  for (const fs::path& entry : list_folder(folder))
+    if (entry.filename().string().starts_with(kUnfinished)) fs::remove_all(entry);
+}
+
+// No folder is half removed under its name.
+void remove_whole(const fs::path& place) {
+  if (!fs::exists(place)) return;
+  const fs::path away = place.parent_path() / (std::string(kUnfinished) + "old-" + place.filename().string());
+  fs::remove_all(away);
+  fs::rename(place, away);
+  fs::remove_all(away);
+}
+
+}  // namespace
+
+RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
+  std::error_code error;
+  fs::create_directories(path_, error);
+  TENON_CHECK(Usage, !error && fs::is_directory(path_), path_.string())
+      << "cannot be made a folder: " << (error ? error.message() : "it is a file");
+  lock_ = open((path_ / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+  TENON_CHECK(Usage, lock_ >= 0, path_.string()) << "cannot be written into: " << system_reason(errno);
+  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    const int reason = errno;
+    close(lock_);
+    TENON_CHECK(Usage, reason != EWOULDBLOCK, path_.string()) << "another run is writing into this folder";
+    TENON_CHECK(Usage, false, path_.string()) << "cannot be locked: " << system_reason(reason);
+  }
+  remove_unfinished(path_);
+}
+
+RunFolder::~RunFolder() { close(lock_); }
+
+std::vector<int64_t> RunFolder::steps() const {
+  std::vector<int64_t> out;
+  for (const fs::path& entry : list_folder(path_))
+    if (const auto step = step_of(entry)) out.push_back(*step);
+  std::ranges::sort(out);
+  return out;
+}
+
+fs::path RunFolder::checkpoint(int64_t step) const { return path_ / (std::string(kPrefix) + std::to_string(step)); }
+
+void write_model(const fs::path& folder, const Parameters& parameters, const CheckpointContent& content) {
+  HostCopies model;
+  for (const Parameter& p : parameters.all()) model.add(parameters, p.name, p.shape, p.master);
+  for (const fs::path& file : content.beside) write_text(folder / file.filename(), read_file(file));
+  write_text(folder / "config.json", json_text(content.config, 2) + "\n");
+  model.write(folder / kModel);
+}
+
+void write_checkpoint(const RunFolder& folder, const Parameters& parameters, const Optimizer& optimizer,
+                      const CheckpointContent& content, int64_t keep, const std::vector<int64_t>& kept) {
+  const fs::path place = folder.checkpoint(content.step);
+  const fs::path unfinished = folder.path() / (std::string(kUnfinished) + std::to_string(content.step));
+  try {
+    fs::remove_all(unfinished);
+    fs::create_directory(unfinished);
+    write_model(unfinished, parameters, content);
+    HostCopies moments;
+    for (const Parameter& p : parameters.all())
+      for (size_t m = 0; m < optimizer.moments().size(); ++m)
+        moments.add(parameters, optimizer.moments()[m] + "." + p.name, p.shape, p.moments[m]);
+    moments.write(unfinished / kMoments);
+    write_text(unfinished / kTrainer, json_text({{"step", content.step}, {"run", content.run}}, 2) + "\n");
+    sync_folder(unfinished);
+    remove_whole(place);  // of this very step: a run that began again from an older one
+    fs::rename(unfinished, place);
+    sync_folder(folder.path());
+    std::vector<int64_t> steps = folder.steps();
+    std::erase_if(steps, [&](int64_t s) { return std::ranges::find(kept, s) != kept.end(); });
+    for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < steps.size(); ++i)
+      remove_whole(folder.checkpoint(steps[i]));
+  } catch (const fs::filesystem_error& e) {
+    throw Error(ErrorKind::Internal, place.string(), "cannot be written: " + e.code().message());
+  }
+}
+
+Resumed read_checkpoint(const fs::path& folder, Parameters& parameters, const Optimizer& optimizer) {
+  const auto trainer = read_json(folder / kTrainer);
+  TENON_CHECK(
+      Model,
+      trainer.is_object() && trainer.contains("step") && trainer["step"].is_number_integer() && trainer.contains("run"),
+      (folder / kTrainer).string())
+      << "expected an object with step and run";
+  const SafetensorsFile model = SafetensorsFile::open(folder / kModel),
+                        moments = SafetensorsFile::open(folder / kMoments);
+  const size_t each = optimizer.moments().size();
+  TENON_CHECK(
+      Model,
+      model.tensors().size() == parameters.all().size() && moments.tensors().size() == each * parameters.all().size(),
+      folder.string())
+      << "holds other tensors than this run trains";
+  for (const Parameter& p : parameters.all()) {
+    read_into(model, p.name, p.shape, parameters, p.master);
+    for (size_t m = 0; m < each; ++m)
+      read_into(moments, optimizer.moments()[m] + "." + p.name, p.shape, parameters, p.moments[m]);
+  }
+  parameters.publish();
+  return {trainer["step"].get<int64_t>(), trainer["run"]};
+}
+
+}  // namespace tenon::train

@@ -1,0 +1,64 @@
+// Checkpoints of a run: folders that appear whole or not at all, and the right to write into the run's folder.
+//
+//   OUT/checkpoint-40/  model.safetensors      the masters, f32, and the files beside them (config.json,
+//   tokenizer.json, ..),
+//                                              so that it is a model by itself
+//                       optimizer.safetensors  the moments, "<moment>.<parameter>"
+//                       trainer.json           {"step", "run"}: what the loop needs to go on
+//
+// A folder is written under another name, synced, and renamed. What a process that was killed had begun is removed by
+// the next one.
+#pragma once
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tenon/optim/optimizer.h"
+#include "tenon/train/parameters.h"
+
+namespace tenon::train {
+
+/// The only writer of a run's folder while it lives. Made if there is none; removes what a killed writer left.
+class RunFolder {
+ public:
+  /// Error(Usage) if another process has it, or it cannot be made.
+  explicit RunFolder(std::filesystem::path path);
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+  /// Steps of the checkpoints that are there, ascending.
+  std::vector<int64_t> steps() const;
+  std::filesystem::path checkpoint(int64_t step) const;
+
+ private:
+  std::filesystem::path path_;
+  int lock_ = -1;
+};
+
+/// What goes into a checkpoint beside the parameters.
+struct CheckpointContent {
+  int64_t step = 0;
+  nlohmann::ordered_json run;
+  std::vector<std::filesystem::path> beside;  ///< files that are copied as they are
+  nlohmann::ordered_json config;              ///< config.json
+};
+
+/// Writes a checkpoint and removes the oldest, so that `keep` remain (0: all), but for those in `kept`. Error(Internal)
+/// if the system cannot write; then those that were there stay.
+void write_checkpoint(const RunFolder& folder, const Parameters& parameters, const Optimizer& optimizer,
+                      const CheckpointContent& content, int64_t keep, const std::vector<int64_t>& kept = {});
+/// The model's part of a checkpoint, into a folder.
+void write_model(const std::filesystem::path& folder, const Parameters& parameters, const CheckpointContent& content);
+
+/// Masters and moments of a checkpoint, to the bit, and what it says of the run. Publishes. Error(Model) for a
+/// checkpoint that is not complete or of other parameters.
+struct Resumed {
+  int64_t step = 0;
+  nlohmann::json run;
+};
+Resumed read_checkpoint(const std::filesystem::path& folder, Parameters& parameters, const Optimizer& optimizer);
+
+}  // namespace tenon::train

@@ -1,0 +1,81 @@
+#include "tenon/train/decoder_loss.h"
+
+#include <array>
+
+#include "tenon/expr/ops.h"
+#include "tenon/expr/vjp.h"
+#include "tenon/nn/loss.h"
+
+namespace tenon::train {
+namespace {
+
+struct Inputs {
+  Expr tokens, target;
+  Inputs(Graph& g, const BatchShape& s)
+      : tokens(input(g, "tokens", DType::I32, {s.rows, s.tokens})),
+        target(input(g, "target", DType::I32, {s.rows, s.tokens})) {}
+};
+
+// From the loss at the head down to every weight; the head's own gradient is added where it is the embedding too.
+Differentiated below(const DecoderHidden& network, const Expr& loss, const Expr& d_hidden, const Expr& d_head) {
+  std::vector<Expr> params;
+  for (const Expr& e : topological(std::array{network.hidden}))
+    if (e.is<nodes::Param>()) params.push_back(e);
+  const std::vector<Expr> grads = gradients(network.hidden, d_hidden, params);
+  Differentiated out{loss, {}, {}, {network.hidden}};
+  bool tied = false;
+  for (size_t i = 0; i < params.size(); ++i) {
+    const bool is_head = params[i] == network.head;
+    tied = tied || is_head;
+    out.gradients.push_back({params[i]->attrs.text, is_head ? grads[i] + d_head : grads[i]});
+  }
+  if (!tied) out.gradients.push_back({network.head->attrs.text, d_head});
+  return out;
+}
+
+}  // namespace
+
+Differentiated decoder_cross_entropy(Graph& g, const DecoderConfig& c, const BatchShape& shape, nn::Precision p) {
+  const Inputs in(g, shape);
+  const DecoderHidden network = decoder_hidden(c, in.tokens, p);
+  const nn::CrossEntropy l = nn::cross_entropy(network.hidden, network.head, in.target, shape.chunk);
+  return below(network, l.loss, l.d_hidden, l.d_weight);
+}
+
+Differentiated decoder_policy_loss(Graph& g, const DecoderConfig& c, const BatchShape& shape,
+                                   const PolicyObjective& objective, nn::Precision p) {
+  const Inputs in(g, shape);
+  const Shape all{shape.rows, shape.tokens}, column{shape.rows * shape.tokens, 1};
+  const DecoderHidden network = decoder_hidden(c, in.tokens, p);
+  const auto leaf = [&](const char* name) { return reshape(input(g, name, DType::F32, all), column); };
+  const Expr old = leaf("old"), reference = objective.terms.beta > 0 ? leaf("reference") : Expr();
+  const Expr advantage = reshape(broadcast(input(g, "advantage", DType::F32, {shape.rows, 1}), all), column);
+  const Expr counted = 1.0 - less(in.target, constant(g, 0));
+  const Expr tokens = objective.kind == nn::PolicyLoss::Dapo ? scalar(g, "tokens_of_update") : Expr();
+  const Expr weight =
+      materialize(reshape(nn::token_weights(counted, objective.kind, objective.longest, tokens), column));
+  const auto terms = [&](const Expr& nll, int64_t begin, int64_t end) -> nn::TokenTerm {
+    const auto part = [&](const Expr& x) { return x ? slice(x, 0, begin, end) : x; };
+    const Expr loss =
+        nn::policy_terms(-nll, part(old), part(reference), part(advantage), part(weight), objective.terms);
+    return {loss, materialize(gradients(loss, {}, std::array{nll})[0])};
+  };
+  const nn::TokenLoss l = nn::token_loss(network.hidden, network.head, in.target, terms, shape.chunk);
+  Differentiated out = below(network, l.loss, l.d_hidden, l.d_weight);
+  out.results.push_back({"nll", l.nll});
+  return out;
+}
+
+Plan plan_log_probabilities(const DecoderConfig& c, const BatchShape& shape, nn::Precision p, const Target& target) {
+  Graph g;
+  const Inputs in(g, shape);
+  const DecoderHidden network = decoder_hidden(c, in.tokens, p);
+  const auto nothing = [&](const Expr& nll, int64_t, int64_t) -> nn::TokenTerm { return {nll, nll}; };
+  const nn::TokenLoss l = nn::token_loss(network.hidden, network.head, in.target, nothing, shape.chunk);
+  PlanOptions options;
+  options.name = "log-probabilities";
+  options.target = target;
+  return make_plan(std::vector<Result>{{"nll", l.nll}}, options);
+}
+
+}  // namespace tenon::train

@@ -1,0 +1,34 @@
+// Losses of decoder language models, differentiated.
+//
+// Inputs are "tokens" and "target", i32 [rows, tokens]: target is the token that follows, or -1 where nothing is to be
+// learnt, in prompts and behind a sequence's end.
+#pragma once
+#include "tenon/models/decoder.h"
+#include "tenon/nn/policy_loss.h"
+#include "tenon/train/gradients.h"
+
+namespace tenon::train {
+
+struct BatchShape {
+  int64_t rows = 1, tokens = 1;
+  int64_t chunk = 512;  ///< rows of logits that exist at a time
+};
+
+/// The mean cross entropy of all targets.
+Differentiated decoder_cross_entropy(Graph& g, const DecoderConfig& c, const BatchShape& shape, nn::Precision p);
+
+struct PolicyObjective {
+  nn::PolicyLoss kind = nn::PolicyLoss::DrGrpo;
+  nn::PolicyOptions terms;
+  double longest = 1;  ///< DrGrpo's constant
+};
+/// A policy gradient's loss over completions, the targets. More inputs: "old" f32 [rows, tokens], each target's log
+/// probability when it was drawn; "advantage" f32 [rows, 1]; with a beta "reference" f32 [rows, tokens]; for Dapo the
+/// number "tokens_of_update". Result "nll": -log-probability of each target, [rows * tokens].
+Differentiated decoder_policy_loss(Graph& g, const DecoderConfig& c, const BatchShape& shape,
+                                   const PolicyObjective& objective, nn::Precision p);
+
+/// A plan with the one result "nll", for a reference model. Inputs as above.
+Plan plan_log_probabilities(const DecoderConfig& c, const BatchShape& shape, nn::Precision p, const Target& target);
+
+}  // namespace tenon::train

@@ -1,0 +1,99 @@
+#include "tenon/train/gradients.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+#include "tenon/expr/vjp.h"
+#include "tenon/plan/rematerialise.h"
+
+namespace tenon::train {
+namespace {
+
+constexpr const char* kLoss = "loss";
+std::string gradient_name(const std::string& parameter) { return "d." + parameter; }
+
+Launch sum_of_gradients(Graph& g) {
+  return {"sum of gradients", "map", {{"sum", list_vector(g, "sum") + list_vector(g, "fresh")}}, {}};
+}
+
+Plan planned(const Differentiated& d, const Target& target, int64_t arena_bytes) {
+  std::vector<Result> results{{kLoss, d.loss}};
+  for (const Result& r : d.gradients) results.push_back({gradient_name(r.name), r.value});
+  results.insert(results.end(), d.results.begin(), d.results.end());
+  PlanOptions options;
+  options.name = "training step";
+  options.outside = true;
+  options.target = target;
+  if (arena_bytes > 0) results = rematerialise(results, d.forward, arena_bytes, options);
+  return make_plan(results, options);
+}
+
+}  // namespace
+
+Differentiated differentiate(const Expr& loss) {
+  std::vector<Expr> params;
+  for (const Expr& e : topological(std::array{loss}))
+    if (e.is<nodes::Param>()) params.push_back(e);
+  const std::vector<Expr> grads = gradients(loss, {}, params);
+  Differentiated out{loss, {}, {}, {loss}};
+  for (size_t i = 0; i < params.size(); ++i) out.gradients.push_back({params[i]->attrs.text, grads[i]});
+  return out;
+}
+
+Gradients::Gradients(Parameters& parameters, const Differentiated& d, const GradientOptions& options)
+    : parameters_(parameters), sum_(parameters.backend(), sum_of_gradients) {
+  const std::shared_ptr<Backend>& backend = parameters.backend();
+  Plan plan = planned(d, backend->target(), options.arena_bytes);
+  std::map<std::string, void*> bound;
+  for (const Parameter& p : parameters.all()) {
+    const auto has = std::ranges::find(d.gradients, p.name, &Result::name);
+    TENON_CHECK(Usage, has != d.gradients.end(), p.name) << "is a parameter that the loss does not depend on";
+    void*& at = bound[gradient_name(p.name)];
+    at = p.grad.get();
+    if (options.accumulates) at = (fresh_[p.name] = backend->allocate(p.bytes())).get();
+  }
+  for (const Buffer& b : plan.buffers)
+    if (b.outside && !bound.contains(b.name)) {
+      TENON_CHECK(Usage, b.role == BufferRole::Input || !b.name.starts_with("d."), b.name) << "is no parameter's";
+      bound[b.name] = memory_.emplace_back(backend->allocate(std::max<int64_t>(b.bytes, 4))).get();
+    }
+  executable_ = std::make_unique<Executable>(std::move(plan), parameters.store(), bound, parameters.stream());
+}
+
+double Gradients::run(bool first) {
+  TENON_CHECK(Internal, first || !fresh_.empty(), "gradients") << "were not made to be added up";
+  if (ran_)
+    executable_->run(Rate::Step);
+  else
+    executable_->run_all();
+  ran_ = true;
+  const double loss = static_cast<double>(executable_->get(kLoss)[0]);
+  if (!std::isfinite(loss)) {
+    executable_->check_finite(true);
+    executable_->run_all();
+    throw Error(ErrorKind::Numeric, "loss", "it is " + std::to_string(loss));
+  }
+  if (!fresh_.empty()) add_up(first);
+  return loss;
+}
+
+void Gradients::add_up(bool first) {
+  const std::vector<Parameter>& all = parameters_.all();
+  Stream& stream = *parameters_.stream();
+  if (first) {
+    for (const Parameter& p : all)
+      parameters_.backend()->copy(stream, p.grad.get(), fresh_.at(p.name).get(), p.bytes());
+    return;
+  }
+  sum_.run(
+      stream, all.size(), [&](size_t i) { return all[i].count(); },
+      [&](size_t i, const std::string& name) {
+        return name == "sum" ? all[i].grad.get() : fresh_.at(all[i].name).get();
+      },
+      [](const std::string&) { return 0.0; });
+}
+
+}  // namespace tenon::train

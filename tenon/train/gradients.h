@@ -1,0 +1,60 @@
+// A loss as a plan: it runs over a batch and adds gradients to those of the parameters.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tenon/optim/list_update.h"
+#include "tenon/plan/plan.h"
+#include "tenon/runtime/executable.h"
+#include "tenon/train/parameters.h"
+
+namespace tenon::train {
+
+/// A loss and its gradients by the names of the parameters, as expressions of one graph.
+struct Differentiated {
+  Expr loss;  ///< f32, rank 0
+  std::vector<Result> gradients;
+  std::vector<Result> results;  ///< what else may be read behind a run
+  std::vector<Expr> forward;    ///< where the forward pass ends: below it values may be computed twice (rematerialise)
+};
+
+/// Gradients of `loss` for every parameter that it reads.
+Differentiated differentiate(const Expr& loss);
+
+struct GradientOptions {
+  bool accumulates = false;  ///< runs behind the first of a step add to it; takes memory for another set of gradients
+  int64_t arena_bytes = 0;   ///< most of the plan's arena, kept by computing values a second time; 0: no limit
+};
+
+/// A differentiated loss made ready over parameters, which outlive it. Memory is known and taken when it is made.
+class Gradients {
+ public:
+  /// Error(Memory), with what it needs.
+  Gradients(Parameters& parameters, const Differentiated& d, const GradientOptions& options = {});
+
+  /// Inputs and numbers of the loss, by name.
+  void set(const std::string& name, const HostView& value) { executable_->set(name, value); }
+  void set_scalar(const std::string& name, double value) { executable_->set_scalar(name, value); }
+  /// Runs it; the gradients are the parameters' if it is the `first` run of a step, else they are added. Returns the
+  /// loss. Error(Numeric) names the launch that wrote the first number that is none, if the loss is not finite; then
+  /// gradients mean nothing, and parameters are as they were.
+  double run(bool first = true);
+  /// Of the last run.
+  std::vector<float> get(const std::string& result) const { return executable_->get(result); }
+  const Plan& plan() const { return executable_->plan(); }
+  MemoryPlan memory() const { return executable_->allocated(); }
+
+ private:
+  void add_up(bool first);
+
+  Parameters& parameters_;
+  std::vector<std::shared_ptr<void>> memory_;  // of inputs and results
+  std::map<std::string, std::shared_ptr<void>> fresh_;
+  std::unique_ptr<Executable> executable_;
+  ListUpdate sum_;
+  bool ran_ = false;
+};
+
+}  // namespace tenon::train

@@ -1,0 +1,373 @@
+#include "tenon/train/grpo.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <numeric>
+
+#include "tenon/core/error.h"
+#include "tenon/core/stop.h"
+#include "tenon/io/files.h"
+#include "tenon/io/json.h"
+#include "tenon/io/random.h"
+#include "tenon/train/policy_batch.h"
+
+namespace tenon::train {
+namespace fs = std::filesystem;
+namespace {
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kMetrics = "metrics.jsonl";
+constexpr int64_t kLengthStep = 16;      // plans are made for multiples of this many tokens
+constexpr size_t kMostPlans = 8;         // of different lengths, each with an arena
+constexpr int64_t kEvaluationRows = 16;  // evaluated together
+
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// A seed that seed, step and row determine.
+uint64_t row_seed(uint64_t seed, int64_t step, size_t row) {
+  const auto bits = philox(seed, static_cast<uint64_t>(step), static_cast<uint64_t>(row) + 1);
+  return static_cast<uint64_t>(bits[0]) << 32 | bits[1];
+}
+
+ordered_json options_json(const GrpoOptions& o, const ordered_json& data) {
+  return {{"data", data},
+          {"prompts", o.prompts},
+          {"group", o.group},
+          {"epochs", o.epochs},
+          {"micro_rows", o.micro_rows},
+          {"most_tokens", o.most_tokens},
+          {"loss", static_cast<int>(o.loss)},
+          {"terms", {o.terms.clip_low, o.terms.clip_high, o.terms.delta, o.terms.beta}},
+          {"scale", static_cast<int>(o.scale)},
+          {"mask_truncated", o.mask_truncated},
+          {"rewards", rewards_text(o.rewards)},
+          {"system", o.system},
+          {"optimizer", o.optimizer},
+          {"optimizer_options",
+           {o.optimizer_options.beta1, o.optimizer_options.beta2, o.optimizer_options.eps,
+            o.optimizer_options.weight_decay}},
+          {"schedule", {o.schedule.peak, static_cast<int>(o.schedule.decay), o.schedule.warm_up, o.schedule.least}},
+          {"clip", o.clip},
+          {"seed", o.seed},
+          {"type", name_of(o.precision.act)}};
+}
+
+}  // namespace
+
+struct Grpo::State {
+  std::shared_ptr<Backend> backend;
+  std::shared_ptr<const LanguageModel> model;
+  GrpoData data;
+  GrpoOptions o;
+  RunFolder folder;
+  std::unique_ptr<Parameters> parameters;
+  std::unique_ptr<Updater> updater;
+  std::unique_ptr<Rollout> rollout;
+  std::map<int64_t, std::unique_ptr<Gradients>> gradients;  // by tokens of a row
+  std::shared_ptr<WeightStore> reference;
+  std::map<int64_t, std::unique_ptr<Executable>> reference_runs;
+  CheckpointContent content;
+  int64_t step = 0, problems = 0, best_step = -1;
+  double best = -1;
+
+  State(std::shared_ptr<Backend> b, std::shared_ptr<const LanguageModel> m, GrpoData d, GrpoOptions options,
+        const fs::path& output)
+      : backend(std::move(b)), model(std::move(m)), data(std::move(d)), o(std::move(options)), folder(output) {}
+
+  void prepare();
+  void resume();
+  void drop_later_metrics() const;
+  void checkpoint();
+  std::vector<int32_t> prompt_ids(const std::string& prompt) const;
+  std::vector<Judgement> judge(const std::vector<Problem>& of_rows, const std::vector<Completion>& made) const;
+  ordered_json train_step();
+  double update(const PolicyBatch& batch, int64_t tokens, double lr, ordered_json& metrics, bool first_epoch);
+  Gradients& gradients_for(int64_t tokens);
+  void ask_reference(PolicyBatch& batch);
+  ordered_json evaluate();
+  void record(const ordered_json& metrics) const;
+  int64_t rows() const { return o.prompts * o.group; }
+  int64_t rows_at_a_time() const { return o.micro_rows > 0 ? o.micro_rows : rows(); }
+};
+
+void check_grpo(const GrpoOptions& o) {
+  const auto positive = [](const char* name, int64_t n) {
+    TENON_CHECK(Usage, n >= 1, name) << n << ": expected 1 or more";
+  };
+  positive("prompts", o.prompts);
+  positive("group", o.group);
+  positive("epochs", o.epochs);
+  positive("max tokens", o.most_tokens);
+  positive("steps", o.schedule.steps);
+  TENON_CHECK(Usage, o.micro_rows >= 0 && (o.micro_rows == 0 || (o.prompts * o.group) % o.micro_rows == 0),
+              "micro rows")
+      << o.micro_rows << ": expected a divisor of the " << o.prompts * o.group << " rows of a batch, or 0 (all)";
+  TENON_CHECK(Usage, o.evaluate_every >= 0 && o.evaluate_count >= 0 && o.checkpoint_every >= 0 && o.keep >= 0, "grpo")
+      << "expected counts of 0 or more";
+  nn::check_policy(o.terms);
+  check_schedule(o.schedule);
+}
+
+Grpo::Grpo(std::shared_ptr<Backend> backend, std::shared_ptr<const LanguageModel> model, GrpoData data,
+           GrpoOptions options, const fs::path& output) {
+  check_grpo(options);
+  static_cast<void>(model->tokenizer());  // says what is missing before a folder is made
+  state_ = std::make_unique<State>(std::move(backend), std::move(model), std::move(data), std::move(options), output);
+  state_->prepare();
+  state_->resume();
+}
+Grpo::~Grpo() = default;
+
+int64_t Grpo::step() const { return state_->step; }
+int64_t Grpo::parameter_bytes() const { return state_->parameters->bytes(); }
+
+void Grpo::State::prepare() {
+  const WeightShapes shapes = model->shapes();
+  std::unique_ptr<Optimizer> optimizer = make_optimizer(o.optimizer, backend, o.optimizer_options);
+  parameters = std::make_unique<Parameters>(backend, model->weights(), shapes, optimizer->moments().size());
+  updater = std::make_unique<Updater>(*parameters, std::move(optimizer), o.clip);
+  rollout = std::make_unique<Rollout>(parameters->store(), model->config(), o.precision);
+  if (o.terms.beta > 0) reference = std::make_shared<WeightStore>(backend, model->weights());
+  content.config = model->saved_config();
+  content.config["torch_dtype"] = "float32";
+  content.config.erase("dtype");
+  content.beside = model->saved_files();
+}
+
+void Grpo::State::resume() {
+  const ordered_json mine = options_json(o, data.about);
+  const std::vector<int64_t> steps = folder.steps();
+  if (!steps.empty()) {
+    const fs::path from = folder.checkpoint(steps.back());
+    const Resumed r = read_checkpoint(from, *parameters, updater->optimizer());
+    TENON_CHECK(Usage, r.run.is_object() && r.run.value("options", nlohmann::json()) == nlohmann::json(mine),
+                from.string())
+        << "is of a run with other options; choose another folder, or the options of trainer.json";
+    step = r.step;
+    problems = r.run.at("problems");
+    best = r.run.at("best");
+    best_step = r.run.at("best_step");
+    updater->set_steps(r.run.at("updates"));
+  }
+  drop_later_metrics();
+}
+
+// Lines of steps behind the checkpoint: they will be made again.
+void Grpo::State::drop_later_metrics() const {
+  const fs::path path = folder.path() / kMetrics;
+  if (!file_exists(path)) return;
+  const std::string all = read_file(path, size_t{1} << 30);
+  std::string kept;
+  for (size_t begin = 0; begin < all.size();) {
+    const size_t end = all.find('\n', begin);
+    if (end == std::string::npos) break;  // a line that was not finished
+    const nlohmann::json line = nlohmann::json::parse(all.substr(begin, end - begin), nullptr, false);
+    if (line.is_object() && line.value("step", int64_t{-1}) <= step) kept += all.substr(begin, end + 1 - begin);
+    begin = end + 1;
+  }
+  if (kept != all) write_file(path, std::as_bytes(std::span(kept)), Overwrite::Yes);
+}
+
+void Grpo::State::checkpoint() {
+  content.step = step;
+  content.run = {{"options", options_json(o, data.about)},
+                 {"updates", updater->steps()},
+                 {"problems", problems},
+                 {"best", best},
+                 {"best_step", best_step}};
+  write_checkpoint(folder, *parameters, updater->optimizer(), content, o.keep, {best_step});
+}
+
+std::vector<int32_t> Grpo::State::prompt_ids(const std::string& prompt) const {
+  const ByteLevelTokenizer& t = model->tokenizer();
+  std::vector<int32_t> ids;
+  if (t.chat_template()) {
+    ordered_json messages = ordered_json::array();
+    if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
+    messages.push_back({{"role", "user"}, {"content", prompt}});
+    ids = t.encode(model->render_chat(messages));
+  } else {
+    ids = t.prefix();
+    const std::vector<int32_t> text = t.encode(prompt);
+    ids.insert(ids.end(), text.begin(), text.end());
+  }
+  const int64_t positions = model->config().positions;
+  TENON_CHECK(Usage, !ids.empty() && std::ssize(ids) + o.most_tokens <= positions,
+              "problem '" + prompt.substr(0, 60) + "'")
+      << "has " << ids.size() << " tokens; with " << o.most_tokens << " for the answer the model's " << positions
+      << " positions are too few";
+  return ids;
+}
+
+std::vector<Judgement> Grpo::State::judge(const std::vector<Problem>& of_rows,
+                                          const std::vector<Completion>& made) const {
+  std::vector<Judgement> out;
+  for (size_t r = 0; r < made.size(); ++r) {
+    const std::string text = model->tokenizer().decode(made[r].tokens, true);
+    const Judged j{text, of_rows[r].answer, std::ssize(made[r].tokens), o.most_tokens};
+    out.push_back({reward_of(o.rewards, j), reward_of(Reward{}, j) == 1, text});
+  }
+  return out;
+}
+
+Gradients& Grpo::State::gradients_for(int64_t tokens) {
+  if (gradients.size() >= kMostPlans && !gradients.contains(tokens)) gradients.clear();
+  std::unique_ptr<Gradients>& made = gradients[tokens];
+  if (!made) {
+    Graph g;
+    const PolicyObjective objective{o.loss, o.terms, static_cast<double>(o.most_tokens)};
+    const Differentiated d =
+        decoder_policy_loss(g, model->config(), {rows_at_a_time(), tokens, 512}, objective, o.precision);
+    made = std::make_unique<Gradients>(*parameters, d, GradientOptions{.accumulates = rows_at_a_time() < rows()});
+  }
+  return *made;
+}
+
+void Grpo::State::ask_reference(PolicyBatch& batch) {
+  if (!reference) return;
+  if (reference_runs.size() >= kMostPlans && !reference_runs.contains(batch.tokens)) reference_runs.clear();
+  std::unique_ptr<Executable>& e = reference_runs[batch.tokens];
+  const BatchShape shape{rows(), batch.tokens, 512};
+  if (!e)
+    e = std::make_unique<Executable>(plan_log_probabilities(model->config(), shape, o.precision, backend->target()),
+                                     reference);
+  e->set("tokens", {DType::I32, {rows(), batch.tokens}, batch.ids.data()});
+  e->set("target", {DType::I32, {rows(), batch.tokens}, batch.target.data()});
+  e->run_all();
+  batch.reference = e->get("nll");
+  for (float& x : batch.reference) x = -x;
+}
+
+double Grpo::State::update(const PolicyBatch& batch, int64_t tokens, double lr, ordered_json& metrics,
+                           bool first_epoch) {
+  Gradients& run = gradients_for(tokens);
+  const int64_t runs = rows() / rows_at_a_time();
+  double loss = 0;
+  std::vector<float> logp;
+  for (int64_t r = 0; r < runs; ++r) {
+    batch.give(run, r * rows_at_a_time(), rows_at_a_time(), o.terms.beta > 0);
+    if (o.loss == nn::PolicyLoss::Dapo)
+      run.set_scalar("tokens_of_update", static_cast<double>(batch.counted()) / static_cast<double>(runs));
+    loss += run.run(r == 0) / static_cast<double>(runs);
+    const std::vector<float> nll = run.get("nll");
+    std::ranges::transform(nll, std::back_inserter(logp), [](float x) { return -x; });
+  }
+  if (first_epoch) metrics["ratio_error"] = batch.largest_ratio_error(logp);
+  const PolicyFacts facts = batch.facts(logp, o.terms);
+  metrics["clipped_low"] = facts.clipped_low;
+  metrics["clipped_high"] = facts.clipped_high;
+  if (o.terms.beta > 0) metrics["kl"] = facts.kl;
+  metrics["grad_norm"] = updater->step(lr, runs).norm;
+  return loss;
+}
+
+ordered_json Grpo::State::train_step() {
+  const auto begin = Clock::now();
+  std::vector<Problem> of_rows;
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<uint64_t> seeds;
+  for (int64_t p = 0; p < o.prompts; ++p) {
+    const Problem problem = data.train(problems++);
+    for (int64_t i = 0; i < o.group; ++i) {
+      of_rows.push_back(problem);
+      prompts.push_back(prompt_ids(problem.prompt));
+      seeds.push_back(row_seed(o.seed, step, prompts.size()));
+    }
+  }
+  const std::vector<Completion> made = rollout->complete(prompts, seeds, {o.most_tokens, false, model->stop_ids()});
+  const double rollout_seconds = since(begin);
+  const std::vector<Judgement> judged = judge(of_rows, made);
+  std::vector<double> rewards;
+  for (const Judgement& j : judged) rewards.push_back(j.reward);
+  PolicyBatch batch(prompts, made, advantages(rewards, o.group, o.scale), o.mask_truncated, kLengthStep);
+  const auto updating = Clock::now();
+  ask_reference(batch);
+  const double lr = o.schedule.rate(step + 1);
+  ordered_json m{{"step", step + 1}};
+  batch_metrics(judged, made, o.group, m);
+  for (int64_t e = 0; e < o.epochs; ++e) m["loss"] = update(batch, batch.tokens, lr, m, e == 0);
+  m["lr"] = lr;
+  m["rollout_seconds"] = rollout_seconds;
+  m["update_seconds"] = since(updating);
+  return m;
+}
+
+ordered_json Grpo::State::evaluate() {
+  int64_t right = 0, ended = 0;
+  const auto begin = Clock::now();
+  for (int64_t at = 0; at < o.evaluate_count; at += kEvaluationRows) {
+    std::vector<Problem> problems_of_rows;
+    std::vector<std::vector<int32_t>> prompts;
+    for (int64_t i = 0; i < kEvaluationRows; ++i) {  // the last batch is filled up: one shape, one plan
+      problems_of_rows.push_back(data.evaluation(std::min(at + i, o.evaluate_count - 1)));
+      prompts.push_back(prompt_ids(problems_of_rows.back().prompt));
+    }
+    const std::vector<uint64_t> seeds(prompts.size(), 0);
+    const auto made = rollout->complete(prompts, seeds, {o.most_tokens, true, model->stop_ids()});
+    const std::vector<Judgement> judged = judge(problems_of_rows, made);
+    for (int64_t i = 0; i < std::min(kEvaluationRows, o.evaluate_count - at); ++i) {
+      right += judged[static_cast<size_t>(i)].right;
+      ended += made[static_cast<size_t>(i)].ended;
+    }
+  }
+  const auto count = static_cast<double>(o.evaluate_count);
+  return {{"step", step},
+          {"exact_match", static_cast<double>(right) / count},
+          {"ended", static_cast<double>(ended) / count},
+          {"count", o.evaluate_count},
+          {"evaluation_seconds", since(begin)}};
+}
+
+void Grpo::State::record(const ordered_json& metrics) const {
+  const fs::path path = folder.path() / kMetrics;
+  std::ofstream file(path, std::ios::app);
+  file << json_text(metrics) << "\n";
+  TENON_CHECK(Internal, file.flush().good(), path.string()) << "cannot be written";
+}
+
+bool Grpo::run(const OnMetrics& each, const std::function<bool()>& stop) {
+  State& s = *state_;
+  const auto tell = [&](const ordered_json& m) {
+    s.record(m);
+    if (each) each(m);
+  };
+  const auto evaluated = [&] {
+    const ordered_json m = s.evaluate();
+    tell(m);
+    if (m.at("exact_match").get<double>() > s.best) {
+      s.best = m.at("exact_match");
+      s.best_step = s.step;
+      s.checkpoint();
+    }
+  };
+  const bool evaluates = s.o.evaluate_every > 0 && s.o.evaluate_count > 0;
+  if (s.step == 0 && s.folder.steps().empty()) {
+    if (evaluates) evaluated();
+    if (s.folder.steps().empty()) s.checkpoint();
+  }
+  while (s.step < s.o.schedule.steps) {
+    ordered_json m;
+    try {
+      m = s.train_step();
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::Numeric) throw;
+      throw Error(ErrorKind::Numeric, "step " + std::to_string(s.step + 1), e.what(),
+                  "the last checkpoint is " + s.folder.checkpoint(s.folder.steps().back()).string());
+    }
+    ++s.step;
+    tell(m);
+    const bool last = s.step == s.o.schedule.steps, stopped = stop && stop();
+    if (evaluates && !stopped && (last || s.step % s.o.evaluate_every == 0)) evaluated();
+    const bool due = last || stopped || (s.o.checkpoint_every > 0 && s.step % s.o.checkpoint_every == 0);
+    if (due && (s.folder.steps().empty() || s.folder.steps().back() != s.step)) s.checkpoint();
+    if (stopped) return false;
+  }
+  write_model(s.folder.path(), *s.parameters, s.content);
+  return true;
+}
+
+}  // namespace tenon::train

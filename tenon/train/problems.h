@@ -1,0 +1,27 @@
+// What is trained on: problems with answers, in an order that a seed determines.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tenon/train/sums.h"
+
+namespace tenon::train {
+
+/// Problem number k of a run, k from 0, without end.
+using ProblemAt = std::function<Problem(int64_t k)>;
+
+/// Rows of a JSON Lines file: objects with "prompt" or "question", and "answer", strings; blank lines are passed over.
+/// Error(Usage) names the file and the line: no such file, not UTF-8, no object, a key that is missing or no string, no
+/// rows.
+std::vector<Problem> read_problems(const std::filesystem::path& file);
+/// The same of text; `where` stands for the file.
+std::vector<Problem> parse_problems(std::string_view text, const std::string& where);
+
+/// All problems in a random order, then all in another one, ..
+ProblemAt shuffled(std::vector<Problem> problems, uint64_t seed);
+/// Where a run's problem k is: the place in an order of n that seed and k / n determine.
+int64_t shuffled_index(int64_t k, int64_t n, uint64_t seed);
+
+}  // namespace tenon::train

@@ -1,0 +1,60 @@
+// Completions drawn from the policy: rows of one batch, over a cache of keys and values, with the weights that training
+// changes.
+//
+// A token is drawn from softmax(logits): temperature 1, nothing dropped, nothing penalised, so that the log-probability
+// that comes with it is that of the policy which is trained.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "tenon/models/decoder.h"
+#include "tenon/pipelines/networks.h"
+#include "tenon/runtime/executable.h"
+
+namespace tenon::train {
+
+struct Completion {
+  std::vector<int32_t> tokens;            ///< with the token that ended it, if one did
+  std::vector<double> log_probabilities;  ///< of each token
+  bool ended = false;                     ///< by a stop token; else there was no room for more
+};
+
+struct RolloutOptions {
+  int64_t most = 256;  ///< tokens of a completion
+  bool greedy = false;
+  std::vector<int32_t> stop_ids;  ///< the first of any of these ends a completion
+};
+
+class Rollout {
+ public:
+  /// Over a store whose weights may be updated between calls.
+  Rollout(std::shared_ptr<WeightStore> store, DecoderConfig config, nn::Precision precision);
+
+  /// A completion of each prompt. `seeds`: of each row, ignored by greedy. Equal prompts, seeds, weights and numbers of
+  /// rows give equal completions. Asks check_stop() before every token. Error(Usage): a prompt without tokens, or too
+  /// long for the model. Error(Numeric).
+  std::vector<Completion> complete(const std::vector<std::vector<int32_t>>& prompts, const std::vector<uint64_t>& seeds,
+                                   const RolloutOptions& options);
+
+ private:
+  Executable& executable(int64_t rows, int64_t tokens);
+  std::vector<float> run(int64_t rows, int64_t tokens, const std::vector<int32_t>& ids,
+                         const std::vector<int32_t>& positions, const std::vector<int32_t>& chosen);
+  void reserve(int64_t rows, int64_t capacity);
+
+  std::shared_ptr<WeightStore> store_;
+  DecoderConfig config_;
+  NetworkOptions networks_;
+  std::shared_ptr<Stream> stream_;
+  std::shared_ptr<Buffers> states_;
+  int64_t rows_ = 0, capacity_ = 0;
+  struct Prepared {
+    std::unique_ptr<Executable> executable;
+    bool ran = false;
+  };
+  std::map<int64_t, Prepared> executables_;  // by tokens of a run
+};
+
+}  // namespace tenon::train

@@ -1,0 +1,77 @@
+#include "tenon/train/updater.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon::train {
+namespace {
+
+constexpr double kClipEpsilon = 1e-6;  // clip_grad_norm_'s
+
+std::string input_name(size_t i) { return "grad." + std::to_string(i); }
+
+// The sum of all squares: rows first, so that no sum is longer than it need be.
+Plan norm_plan(const std::vector<Parameter>& all, const Target& target) {
+  Graph g;
+  std::vector<Expr> sums;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Expr grad = input(g, input_name(i), DType::F32, {all[i].shape.rows(), all[i].shape.cols()});
+    const Expr rows = sum(grad * grad);
+    sums.push_back(sum(reshape(rows, {1, rows.shape().numel()})));
+  }
+  PlanOptions options;
+  options.name = "gradient norm";
+  options.outside = true;
+  options.target = target;
+  const Expr total = sum(concat(sums, -1));
+  return make_plan(std::vector<Result>{{"sum", reshape(total, {1})}}, options);
+}
+
+}  // namespace
+
+Updater::Updater(Parameters& parameters, std::unique_ptr<Optimizer> optimizer, double clip)
+    : parameters_(parameters), optimizer_(std::move(optimizer)), clip_(clip) {
+  TENON_CHECK(Usage, clip >= 0 && std::isfinite(clip), "clip") << clip << ": expected 0 (no limit) or more";
+  const std::vector<Parameter>& all = parameters.all();
+  sum_ = parameters.backend()->allocate(4);
+  std::map<std::string, void*> bound{{"sum", sum_.get()}};
+  for (size_t i = 0; i < all.size(); ++i) bound[input_name(i)] = all[i].grad.get();
+  norm_ = std::make_unique<Executable>(norm_plan(all, parameters.backend()->target()), parameters.store(), bound,
+                                       parameters.stream());
+}
+
+double Updater::norm() {
+  norm_->run_all();
+  return std::sqrt(static_cast<double>(norm_->get("sum")[0]));
+}
+
+std::string Updater::first_not_finite() const {
+  for (const Parameter& p : parameters_.all())
+    if (!std::ranges::all_of(parameters_.values(p.grad, p.count()), [](float x) { return std::isfinite(x); }))
+      return p.name;
+  return {};
+}
+
+Updater::Report Updater::step(double lr, int64_t runs) {
+  TENON_CHECK(Usage, runs >= 1, "runs") << runs << " of a step: expected 1 or more";
+  const double mean = 1 / static_cast<double>(runs);
+  Report out{norm() * mean, mean};
+  if (!std::isfinite(out.norm)) {
+    const std::string name = first_not_finite();
+    throw Error(ErrorKind::Numeric, name.empty() ? "gradients" : name,
+                name.empty() ? "the norm of all gradients is too large for f32" : "its gradient is not finite");
+  }
+  if (clip_ > 0) out.scale *= std::min(1.0, clip_ / (out.norm + kClipEpsilon));
+  std::vector<OptimizerTensor> tensors;
+  for (const Parameter& p : parameters_.all())
+    tensors.push_back({p.master.get(), p.grad.get(), {p.moments[0].get(), p.moments[1].get()}, p.count()});
+  optimizer_->step(*parameters_.stream(), tensors, {lr, steps_ + 1, out.scale});
+  ++steps_;
+  parameters_.publish();
+  return out;
+}
+
+}  // namespace tenon::train

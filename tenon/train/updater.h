@@ -1,0 +1,43 @@
+// The second half of a training step: from gradients to new weights.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "tenon/optim/optimizer.h"
+#include "tenon/runtime/executable.h"
+#include "tenon/train/parameters.h"
+
+namespace tenon::train {
+
+class Updater {
+ public:
+  /// `clip`: most of the gradients' global norm, as torch.nn.utils.clip_grad_norm_; 0: no limit.
+  Updater(Parameters& parameters, std::unique_ptr<Optimizer> optimizer, double clip);
+
+  struct Report {
+    double norm = 0;   ///< of all gradients together, before clipping
+    double scale = 1;  ///< what they were multiplied by: 1 / runs, and what clipping left
+  };
+  /// One step along the gradients, which are sums of `runs` runs: their mean is taken. The store has the new weights
+  /// when it returns. Error(Numeric) for gradients that are no numbers, which names the first parameter that has one;
+  /// then nothing has been written.
+  Report step(double lr, int64_t runs = 1);
+
+  /// Steps so far; a checkpoint sets it.
+  int64_t steps() const { return steps_; }
+  void set_steps(int64_t steps) { steps_ = steps; }
+  const Optimizer& optimizer() const { return *optimizer_; }
+
+ private:
+  double norm();
+  std::string first_not_finite() const;
+
+  Parameters& parameters_;
+  std::unique_ptr<Optimizer> optimizer_;
+  double clip_;
+  int64_t steps_ = 0;
+  std::shared_ptr<void> sum_;
+  std::unique_ptr<Executable> norm_;
+};
+
+}  // namespace tenon::train

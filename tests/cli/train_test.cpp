@@ -1,0 +1,167 @@
+// Training through the command line: its results, its errors, and what is left of a run that is killed.
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "tests/cli/cli.h"
+#include "tests/language/language_fixtures.h"
+
+namespace cli {
+namespace {
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+class CliTrain : public CliTest {
+ protected:
+  // A model of random weights that ends its texts often.
+  static const fs::path& small() {
+    static const language_test::Folder all;
+    static const bool written = [] {
+      language_test::write_model(language_test::recorded()["cases"][0], all);
+      all.write("generation_config.json", R"({"eos_token_id": [3, 4, 5, 6, 7, 8, 9, 10], "temperature": 0.7})");
+      return true;
+    }();
+    static_cast<void>(written);
+    return all.path();
+  }
+  static std::vector<std::string> arguments(const std::string& output, std::vector<std::string> more = {}) {
+    const auto given = [&](const char* flag) { return std::ranges::find(more, flag) != more.end(); };
+    std::vector<std::string> out{"train", "grpo", "-m", small().string(), "-o", output, "--lr", "1e-3"};
+    out.insert(out.end(), {"--threads", "1", "--device", "cpu", "--max-tokens", "8", "--group", "4"});
+    if (!given("--data")) out.insert(out.end(), {"--dataset", "sums"});
+    if (!given("--reward")) out.insert(out.end(), {"--reward", "length"});
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  }
+  static std::string bytes(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static std::vector<json> metrics(const fs::path& run) {
+    std::vector<json> out;
+    std::ifstream file(run / "metrics.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      out.push_back(json::parse(line));
+      for (const char* key : {"rollout_seconds", "update_seconds", "evaluation_seconds"}) out.back().erase(key);
+    }
+    return out;
+  }
+};
+
+// Twenty times killed at any moment, and gone on with: the bits of a run that was left alone.
+TEST_F(CliTrain, KilledAnywhereGoesOnToTheBit) {
+  const std::vector<std::string> recipe{
+      "--steps", "30", "--checkpoint-every", "1", "--eval-every", "7", "--eval-count", "3", "--beta", "0.02", "-q"};
+  const Finished alone = tenon(arguments("alone", recipe));
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  std::mt19937 random(11);
+  int killed = 0;
+  for (int i = 0; i < 20; ++i) {
+    Process process(arguments("killed", recipe), folder());
+    const double after = std::uniform_real_distribution(0.0, 0.1 + alone.seconds / 5)(random);
+    std::this_thread::sleep_for(std::chrono::duration<double>(after));
+    process.signal(SIGKILL);
+    killed += process.finish().code == 128 + SIGKILL;
+  }
+  EXPECT_GE(killed, 10);
+  const Finished last = tenon(arguments("killed", recipe));
+  ASSERT_EQ(last.code, 0) << last.err;
+  EXPECT_EQ(bytes(folder() / "killed/model.safetensors"), bytes(folder() / "alone/model.safetensors"));
+  EXPECT_FALSE(bytes(folder() / "alone/model.safetensors").empty());
+  EXPECT_EQ(metrics(folder() / "killed"), metrics(folder() / "alone"));
+  for (const auto& entry : fs::directory_iterator(folder() / "killed"))
+    EXPECT_EQ(entry.path().filename().string().find("unfinished"), std::string::npos) << entry.path();
+}
+
+TEST_F(CliTrain, SigtermLeavesACheckpointOfThatStep) {
+  const std::vector<std::string> recipe{"--steps", "4000", "--checkpoint-every", "0", "--eval-every", "0"};
+  Process process(arguments("run", recipe), folder());
+  ASSERT_TRUE(process.wait_for_log("step 2/", 60));
+  process.signal(SIGTERM);
+  const Finished f = process.finish();
+  EXPECT_EQ(f.code, 143) << f.err;
+  EXPECT_NE(f.err.find("interrupted behind step "), std::string::npos) << f.err;
+  const std::string step = std::to_string(metrics(folder() / "run").back().at("step").get<int>());
+  EXPECT_TRUE(fs::exists(folder() / "run" / ("checkpoint-" + step) / "optimizer.safetensors"));
+}
+
+// A disk that takes no more: the error names the checkpoint, those that were there stay, and the run goes on from them.
+TEST_F(CliTrain, AFullDiskLosesNothing) {
+  const std::vector<std::string> more{"--checkpoint-every", "1", "--eval-every", "0", "-q", "--steps"};
+  const auto steps = [&](const std::string& run, const std::string& count) {
+    std::vector<std::string> all = more;
+    all.push_back(count);
+    return arguments(run, all);
+  };
+  ASSERT_EQ(tenon(steps("run", "3")).code, 0);
+  const Finished full = tenon(steps("run", "6"), {}, [] {
+    const rlimit limit{100'000, 100'000};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) std::abort();
+  });
+  EXPECT_EQ(full.code, 1);
+  EXPECT_NE(full.err.find("run/"), std::string::npos) << full.err;
+  EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-3/trainer.json"));
+  EXPECT_FALSE(fs::exists(folder() / "run/checkpoint-4"));
+  EXPECT_EQ(tenon(steps("run", "6")).code, 0);
+  EXPECT_EQ(tenon(steps("alone", "6")).code, 0);
+  EXPECT_EQ(bytes(folder() / "run/model.safetensors"), bytes(folder() / "alone/model.safetensors"));
+}
+
+TEST_F(CliTrain, OneRunAFolder) {
+  Process first(arguments("run", {"--steps", "4000", "--eval-every", "0"}), folder());
+  ASSERT_TRUE(first.wait_for_log("step 1/", 60));
+  const Finished second = tenon(arguments("run", {"--steps", "4000", "--eval-every", "0"}));
+  EXPECT_EQ(second.code, 2);
+  EXPECT_NE(second.err.find("another run is writing into this folder"), std::string::npos) << second.err;
+  first.signal(SIGKILL);
+  first.finish();
+}
+
+TEST_F(CliTrain, ErrorsNameTheThing) {
+  std::ofstream(folder() / "empty.jsonl") << "\n";
+  std::ofstream(folder() / "keys.jsonl") << "{\"prompt\":\"a\",\"answer\":\"1\"}\n{\"prompt\":\"b\"}\n";
+  std::ofstream(folder() / "quotes.jsonl") << "{\"prompt\":\"a\",\"answer\":\"1}\n";
+  std::ofstream(folder() / "good.jsonl") << "{\"question\":\"a\",\"answer\":\"#### 1\"}\n";
+  expect_error(2, arguments("run", {"--data", "empty.jsonl"}), {"empty.jsonl", "no problems"});
+  expect_error(2, arguments("run", {"--data", "keys.jsonl"}), {"keys.jsonl:2", "no 'answer'"});
+  expect_error(2, arguments("run", {"--data", "quotes.jsonl"}), {"quotes.jsonl:1"});
+  expect_error(2, arguments("run", {"--data", "none.jsonl"}), {"none.jsonl"});
+  expect_error(2, arguments("run", {"--data", "good.jsonl", "--dataset", "sums"}), {"given twice"});
+  expect_error(2, arguments("run", {"--micro-rows", "3"}), {"micro rows", "divisor"});
+  expect_error(2, arguments("run", {"--reward", "exakt"}), {"exakt", "exact"});
+  expect_error(2, arguments("run", {"--loss", "ppo"}), {"ppo"});
+  expect_error(2, arguments("run", {"--clip-low", "1.5"}), {"clip low"});
+  expect_error(2, {"train", "sft", "-m", "x", "-o", "run"}, {"sft"});
+  expect_error(2, {"train", "grpo", "-m", small().string(), "-o", "run"}, {"--dataset sums"});
+  expect_error(3, {"train", "grpo", "-m", "nowhere", "-o", "run", "--dataset", "sums"}, {"nowhere"});
+  expect_error(3, {"train", "grpo", "-m", "random:smollm2-135m", "-o", "run", "--dataset", "sums"}, {"no tokenizer"});
+}
+
+// Data, a reward of several parts, JSON: and a folder that is a model again.
+TEST_F(CliTrain, ARunOverAFile) {
+  std::ofstream(folder() / "data.jsonl")
+      << "{\"question\":\"a\",\"answer\":\"#### 1\"}\n{\"prompt\":\"b\",\"answer\":\"2\"}\n";
+  const Finished f =
+      tenon(arguments("run", {"--data", "data.jsonl", "--eval-data", "data.jsonl", "--steps", "3", "--reward",
+                              "exact=1,format=0.5,length=0.1", "--json", "-q", "--loss", "grpo", "--scale-rewards",
+                              "group", "--optimizer", "lion", "--type", "bf16"}));
+  ASSERT_EQ(f.code, 0) << f.err;
+  std::istringstream lines(f.out);
+  std::vector<json> out;
+  for (std::string line; std::getline(lines, line);) out.push_back(json::parse(line));
+  ASSERT_EQ(out.size(), 5U);  // evaluations in front and behind
+  EXPECT_EQ(out[0]["count"], 2);
+  for (const char* key : {"loss", "reward", "kl", "grad_norm", "ratio_error", "truncated", "lr"})
+    EXPECT_TRUE(out[1].contains(key)) << key;
+  const Finished text =
+      tenon({"complete", "a", "-m", "run", "--max-tokens", "3", "--temperature", "0", "--device", "cpu"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_EQ(json::parse(bytes(folder() / "run/config.json"))["torch_dtype"], "float32");
+}
+
+}  // namespace
+}  // namespace cli

@@ -1,0 +1,194 @@
+// Completions, and whole runs of a tiny model whose texts mean nothing.
+#include "tenon/train/grpo.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "tenon/core/error.h"
+#include "tenon/io/files.h"
+#include "tenon/pipelines/text_generator.h"
+#include "tenon/train/policy_batch.h"
+#include "tests/language/language_fixtures.h"
+
+namespace tenon::train {
+namespace {
+using nlohmann::ordered_json;
+
+std::shared_ptr<const LanguageModel> tiny_model(size_t number = 0) {
+  static std::map<size_t, std::shared_ptr<const LanguageModel>> made;
+  static std::vector<std::unique_ptr<language_test::Folder>> folders;
+  std::shared_ptr<const LanguageModel>& model = made[number];
+  if (!model) {
+    const language_test::Folder& folder = *folders.emplace_back(std::make_unique<language_test::Folder>());
+    language_test::write_model(language_test::recorded()["cases"][number], folder);
+    folder.write("generation_config.json", R"({"eos_token_id": [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]})");
+    model = LanguageModel::open(folder.path().string());
+  }
+  return model;
+}
+
+// One row of a batch, as rollout and as the generator that `complete` uses: the same tokens, and their probabilities.
+TEST(Rollout, GreedyIsWhatTheGeneratorWrites) {
+  for (const size_t number : {0U, 2U}) {
+    const auto model = tiny_model(number);
+    const std::shared_ptr<Backend> backend = make_backend("cpu");
+    Rollout rollout(std::make_shared<WeightStore>(backend, model->weights()), model->config(), nn::kF32);
+    std::vector<std::vector<int32_t>> prompts;
+    for (const int64_t n : {3, 23, 9}) {
+      prompts.emplace_back();
+      for (int64_t i = 0; i < n; ++i) prompts.back().push_back(static_cast<int32_t>((37 * i * i + 11 * n + 5) % 894));
+    }
+    const auto made = rollout.complete(prompts, {0, 0, 0}, {20, true, model->stop_ids()});
+    const auto generator = make_text_generator(model, language_test::f32_options());
+    for (size_t r = 0; r < prompts.size(); ++r) {
+      TextRequest request;
+      request.prompt = prompts[r];
+      request.max_tokens = 20;
+      const TextResult want = generator->generate(request);
+      ASSERT_EQ(made[r].tokens.size(), want.tokens.size()) << r;
+      for (size_t i = 0; i < want.tokens.size(); ++i) {
+        EXPECT_EQ(made[r].tokens[i], want.tokens[i].id) << r << " " << i;
+        EXPECT_NEAR(made[r].log_probabilities[i], want.tokens[i].log_probability, 1e-4);
+      }
+      EXPECT_EQ(made[r].ended, want.end == TextEnd::StopToken);
+    }
+  }
+}
+
+// Before the first update training sees the probabilities that tokens were drawn with, whatever else is in the batch.
+TEST(Rollout, TrainingSeesTheSameProbabilities) {
+  const auto model = tiny_model();
+  const std::shared_ptr<Backend> backend = make_backend("cpu");
+  Parameters parameters(backend, model->weights(), model->shapes(), 0);
+  Rollout rollout(parameters.store(), model->config(), nn::kF32);
+  const std::vector<std::vector<int32_t>> prompts{{5, 9, 300}, {17, 4, 800, 21, 6, 77, 34}};
+  const auto made = rollout.complete(prompts, {1, 2}, {30, false, model->stop_ids()});
+  const PolicyBatch batch(prompts, made, {1, -1}, false, 16);
+  Graph g;
+  Gradients gradients(parameters, decoder_policy_loss(g, model->config(), {2, batch.tokens, 16}, {}, nn::kF32));
+  batch.give(gradients, 0, 2, false);
+  gradients.run();
+  std::vector<float> logp = gradients.get("nll");
+  for (float& x : logp) x = -x;
+  EXPECT_LE(batch.largest_ratio_error(logp), 2e-5);
+  EXPECT_EQ(batch.counted(), std::ssize(made[0].tokens) + std::ssize(made[1].tokens));
+}
+
+GrpoOptions quick_options() {
+  GrpoOptions o;
+  o.prompts = 2;
+  o.group = 4;
+  o.most_tokens = 12;
+  o.rewards = parse_rewards("length");
+  o.schedule.peak = 5e-3;
+  o.schedule.steps = 24;
+  o.terms.beta = 0.01;
+  o.evaluate_every = 0;
+  o.checkpoint_every = 6;
+  return o;
+}
+
+GrpoData sums() {
+  return {[](int64_t k) { return sums_problem(1, k); },
+          [](int64_t k) { return sums_problem(1, k, SumsSplit::HeldOut); },
+          {{"dataset", "sums"}}};
+}
+
+std::vector<ordered_json> train(const GrpoOptions& o, const std::filesystem::path& folder, int64_t stop_at = -1) {
+  std::vector<ordered_json> out;
+  Grpo grpo(make_backend("cpu"), tiny_model(), sums(), o, folder);
+  const bool whole = grpo.run([&](const ordered_json& m) { out.push_back(m); }, [&] { return grpo.step() == stop_at; });
+  EXPECT_EQ(whole, stop_at < 0);
+  return out;
+}
+
+// The shorter the better: the model learns to end.
+TEST(Grpo, RewardRises) {
+  for (const nn::PolicyLoss kind :
+       {nn::PolicyLoss::DrGrpo, nn::PolicyLoss::Grpo, nn::PolicyLoss::Bnpo, nn::PolicyLoss::Dapo}) {
+    const language_test::Folder folder;
+    GrpoOptions o = quick_options();
+    o.loss = kind;
+    o.micro_rows = kind == nn::PolicyLoss::Dapo ? 4 : 0;
+    const auto metrics = train(o, folder.path());
+    ASSERT_EQ(metrics.size(), 24U);
+    double first = 0, last = 0;
+    for (size_t i = 0; i < 4; ++i) {
+      first += metrics[i].at("reward").get<double>() / 4;
+      last += metrics[metrics.size() - 1 - i].at("reward").get<double>() / 4;
+    }
+    EXPECT_GT(last, first + 0.3) << static_cast<int>(kind);
+    for (const ordered_json& m : metrics) EXPECT_LE(m.at("ratio_error").get<double>(), 1e-4);
+    EXPECT_TRUE(file_exists(folder.path() / "model.safetensors"));
+    EXPECT_EQ(LanguageModel::open(folder.path().string())->config().layers, tiny_model()->config().layers);
+  }
+}
+
+ordered_json without_times(ordered_json m) {
+  for (const char* key : {"rollout_seconds", "update_seconds", "evaluation_seconds"}) m.erase(key);
+  return m;
+}
+
+// Stopped behind a step, and gone on with: every metric and every bit of the weights as without.
+TEST(Grpo, GoesOnToTheBit) {
+  const language_test::Folder at_once, in_parts;
+  GrpoOptions o = quick_options();
+  o.schedule.steps = 9;
+  o.schedule.decay = Decay::Cosine;
+  o.evaluate_every = 4;
+  o.evaluate_count = 5;
+  const auto want = train(o, at_once.path());
+  auto got = train(o, in_parts.path(), 2);
+  for (const int64_t stop : {int64_t{5}, int64_t{-1}})
+    for (const ordered_json& m : train(o, in_parts.path(), stop)) got.push_back(m);
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(without_times(got[i]), without_times(want[i])) << i;
+  EXPECT_EQ(read_file(in_parts.path() / "model.safetensors"), read_file(at_once.path() / "model.safetensors"));
+  const RunFolder folder(in_parts.path());
+  EXPECT_LE(folder.steps().size(), 3U);  // two, and the best
+}
+
+TEST(Grpo, RefusesWhatDoesNotFit) {
+  const language_test::Folder folder;
+  GrpoOptions o = quick_options();
+  o.schedule.steps = 2;
+  train(o, folder.path(), 1);
+  const auto refuses = [&](const std::string& part, const GrpoOptions& options) {
+    try {
+      Grpo(make_backend("cpu"), tiny_model(), sums(), options, folder.path());
+      ADD_FAILURE() << "not refused: " << part;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Usage);
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+    }
+  };
+  GrpoOptions other = o;
+  other.seed = 43;
+  refuses("other options", other);
+  other = o;
+  other.micro_rows = 3;
+  refuses("micro rows", other);
+  const RunFolder held(folder.path());
+  refuses("another run", o);
+}
+
+// A learning rate that no weight survives: the error names the step, and the last checkpoint stays.
+TEST(Grpo, NonFiniteNamesTheStep) {
+  const language_test::Folder folder;
+  GrpoOptions o = quick_options();
+  o.schedule.peak = 1e37;
+  o.clip = 0;
+  try {
+    train(o, folder.path());
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::Numeric);
+    EXPECT_NE(std::string(e.what()).find("step "), std::string::npos) << e.what();
+  }
+  EXPECT_FALSE(RunFolder(folder.path()).steps().empty());
+}
+
+}  // namespace
+}  // namespace tenon::train
