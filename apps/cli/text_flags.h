@@ -26,7 +26,7 @@ struct TextFlags {
   TextRequest request(const LanguageModel& model) const;
 
  private:
-  Sampling sampling(Sampling of_model) const;
+  SamplingChoice choice() const;
   const CLI::App* app_ = nullptr;
 };
 

@@ -62,7 +62,7 @@ using OnText = std::function<void(const TextToken&)>;
 
 class TextGenerator {
  public:
-  static constexpr AbilityName kAbility{"complete", "write text"};
+  static constexpr AbilityName kAbility{"complete", "write text", "sums"};
   using Options = TextOptions;
 
   virtual ~TextGenerator() = default;
