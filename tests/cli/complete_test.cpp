@@ -88,6 +88,33 @@ TEST_F(CliText, WhatCannotBeWritten) {
   expect_error(3, {"complete", "a", "-m", model()}, {"language model"});
 }
 
+// Without -m, and by its name.
+TEST_F(CliText, TheEmbeddedModelAnswers) {
+  const std::string question = "Ann has 3 apples and buys 4. How many?", answer = "3+4=7\n#### 7";
+  for (const std::vector<std::string>& named : {std::vector<std::string>{}, {"-m", "sums"}}) {
+    std::vector<std::string> command{"complete", question, "--json"};
+    command.insert(command.end(), named.begin(), named.end());
+    const Finished f = tenon(command);
+    ASSERT_EQ(f.code, 0) << f.err;
+    const json j = json::parse(f.out);
+    EXPECT_EQ(j["model"], "sums");
+    EXPECT_EQ(j["text"], "\n" + answer);
+    EXPECT_EQ(j["finish_reason"], "stop");
+  }
+  EXPECT_EQ(tenon({"chat", "-q"}, {}, reading(question + "\n")).out, answer + "\n");
+  expect_error(3, {"complete", question, "-m", "sum"}, {"did you mean", "sums"});
+  expect_error(3, {"complete", question, "-m", "default-model"}, {"cannot write text"});
+  expect_error(3, {"generate", "a red circle", "-m", "sums"}, {"cannot draw pictures"});
+}
+
+// A folder of that name comes first.
+TEST_F(CliText, AFolderComesBeforeAnEmbeddedModel) {
+  std::filesystem::copy(small(), folder() / "sums");
+  const Finished f = tenon({"complete", "Ann", "-m", "sums", "--max-tokens", "2", "--json"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_TRUE(json::parse(f.out).contains("seed")) << "its generation_config.json draws";
+}
+
 // Caches begin as zeros there too.
 TEST_F(CliText, EveryLaunchAgreesWithTheOracle) {
   for (const char* part : {"decode", "prefill"}) {
