@@ -57,6 +57,7 @@ void TextFlags::declare(CLI::App& app) {
   app.add_option("--context", context, "tokens of prompt and text together, at most (default: the model's positions)")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+  app.add_flag("--slide", slide, "where the context is full, forget its first half and go on");
   declare_type(app, type);
   app.add_flag("--no-fusion", no_fusion, "one launch a node");
 }
@@ -93,6 +94,7 @@ TextRequest TextFlags::request(const LanguageModel& of) const {
   r.seed = seed < 0 ? draw_seed() : static_cast<uint64_t>(seed);
   for (const std::string& text : stop) check_utf8("--stop", text);
   r.stop = stop;
+  r.slide = slide;
   return r;
 }
 

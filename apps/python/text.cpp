@@ -90,6 +90,7 @@ void bind_requests(nb::module_& m) {
       .def_rw("max_tokens", &TextRequest::max_tokens)
       .def_rw("seed", &TextRequest::seed)
       .def_rw("stop", &TextRequest::stop)
+      .def_rw("slide", &TextRequest::slide)
       .def_rw("ignore_eos", &TextRequest::ignore_stop_ids);
 }
 

@@ -203,6 +203,8 @@ class TextPipeline:
         temperature, top_k, top_p, min_p, repetition_penalty: by default the model's own. temperature 0 takes the likeliest
             token; another one, top_k, top_p and min_p make the model draw.
         stop: a text, or several, in front of which the text ends. ignore_eos: goes on behind the model's end.
+        slide: where the context is full, its first half is forgotten and the text goes on, up to max_tokens; a prompt that
+            is too long loses its beginning. Without it the text ends there, and the prompt is refused.
         seed: the same seed gives the same text; without one (or with -1) one is drawn and reported.
 
         Ctrl-C ends the call within a token with KeyboardInterrupt."""
@@ -234,6 +236,7 @@ class TextPipeline:
         repetition_penalty: float | None = None,
         stop: str | Sequence[str] | None = None,
         ignore_eos: bool = False,
+        slide: bool = False,
         seed: int | None = None,
     ) -> Callable[[Callable[..., None] | None], TextOutput]:
         """What writes a text once everything about it has been checked."""
@@ -246,6 +249,7 @@ class TextPipeline:
         request.max_tokens = whole(max_tokens, "max_tokens", 0, _MOST_TOKENS)
         request.stop = [_text(s, "stop") for s in _stops(stop)]
         request.ignore_eos = bool(ignore_eos)
+        request.slide = bool(slide)
         request.seed = _seed(seed, None)
         request.prompt = self._prompt(prompt)
 

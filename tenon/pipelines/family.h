@@ -63,8 +63,8 @@ std::vector<const ModelFamily*> model_families();
 std::vector<const ModelFamily*> families_that(const AbilityName& ability);
 
 /// The family that knows `spec`: a path, tried as it is and below TENON_MODEL_DIR, "random:NAME" with a preset, or ""
-/// (the embedded model that draws). Error(Usage) lists the presets for an unknown random:NAME; Error(Model) for a path that is not
-/// there.
+/// (the embedded model that draws). Error(Usage) lists the presets for an unknown random:NAME; Error(Model) for a path
+/// that is not there.
 const ModelFamily& family_of(const std::string& spec);
 
 /// The family that is asked for an ability of `spec`: the one that knows it, whatever it can do; for a path that none
@@ -75,8 +75,8 @@ const ModelFamily& family_asked(const std::string& spec, const AbilityName& want
 /// Error(Usage) for a preset, Error(Model) for a path.
 [[noreturn]] void refuse_ability(const ModelFamily& family, const std::string& spec, const AbilityName& wanted);
 
-/// The model that `given` names, or if it is empty the ability's embedded model, as an ImageGenerator, ImageEmbedder, ..
-/// by its family. Errors as family_of and refuse_ability, and what opening it throws.
+/// The model that `given` names, or if it is empty the ability's embedded model, as an ImageGenerator, ImageEmbedder,
+/// .. by its family. Errors as family_of and refuse_ability, and what opening it throws.
 template <class Interface>
 std::unique_ptr<Interface> open_as(const std::string& given, const typename Interface::Options& options = {}) {
   const std::string spec = given.empty() ? std::string(Interface::kAbility.embedded) : given;

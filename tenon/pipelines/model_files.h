@@ -17,9 +17,8 @@ std::filesystem::path embedded_model_folder(const std::string& name);
 std::filesystem::path default_model_folder();
 /// What a model at `path` is called in results and messages: the last part of the path, as `shown` makes it.
 std::string model_name(const std::filesystem::path& path);
-/// The path that `spec` names, as it is, below TENON_MODEL_DIR, a folder that was fetched into the cache, or an embedded
-/// model.
-/// Error(Model) says what was looked for.
+/// The path that `spec` names, as it is, below TENON_MODEL_DIR, a folder that was fetched into the cache, or an
+/// embedded model. Error(Model) says what was looked for.
 std::filesystem::path find_model(const std::string& spec);
 
 }  // namespace tenon

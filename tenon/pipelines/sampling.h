@@ -23,8 +23,8 @@ struct SamplingChoice {
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<int64_t> top_k;
 };
-/// `of_model`, but for what is chosen. Temperature 0 takes the likeliest token; another one, top-k, top-p and min-p make it
-/// draw. Error(Usage) for temperature 0 together with one of these.
+/// `of_model`, but for what is chosen. Temperature 0 takes the likeliest token; another one, top-k, top-p and min-p
+/// make it draw. Error(Usage) for temperature 0 together with one of these.
 Sampling chosen(Sampling of_model, const SamplingChoice& choice);
 
 /// Error(Usage) that names what is out of its range.

@@ -71,6 +71,12 @@ def test_where_a_text_ends(pipe):
     assert on.prompt_tokens + on.completion_tokens == pipe.context and on.finish_reason == "length"
 
 
+def test_a_context_that_slides(pipe):
+    out = pipe(QUESTION, ignore_eos=True, slide=True, max_tokens=150)
+    assert out.completion_tokens == 150 and out.finish_reason == "length"
+    assert pipe("1" * 200, slide=True, max_tokens=3).completion_tokens <= 3
+
+
 def test_conversations(pipe):
     out = pipe([{"role": "user", "content": QUESTION}])
     assert "\n" + out.text == pipe(QUESTION).text, "the template writes the line break"
