@@ -39,7 +39,7 @@ def package():
     for node in ast.parse(source).body:
         if isinstance(node, ast.ImportFrom) and node.level == 1:
             names = ", ".join(f"{a.name} as {a.name}" for a in node.names)
-            lines.append(f"from .{node.module} import {names}")
+            lines.append(f"from .{node.module or ''} import {names}")
     lines.append("")
     for name in sorted(tenon.NODES):
         assert inspect.isfunction(tenon.NODES[name])

@@ -39,7 +39,7 @@ class Conversation {
   void turn(const std::string& question) {
     add("user", question);
     TextRequest r = flags_.text.request(generator_->model());
-    r.prompt = generator_->model().tokenizer().encode(generator_->model().render_chat(messages_));
+    r.prompt = generator_->model().encode_chat(messages_);
     std::string answer;
     TextResult result;
     const TurnInterrupt interrupt({SIGINT});

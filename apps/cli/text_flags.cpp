@@ -32,9 +32,10 @@ constexpr double kMostNumber = 1e6;
 void TextFlags::declare(CLI::App& app) {
   app_ = &app;
   offer(
-      app.add_option("-m,--model", model, "folder or .gguf file of a language model, or a name below TENON_MODEL_DIR"),
-      {"smollm2"}, Beside::Files)
-      ->required();
+      app.add_option("-m,--model", model,
+                     "folder or .gguf file of a language model, or a name below TENON_MODEL_DIR (default: sums, which "
+                     "is embedded)"),
+      {"smollm2", "sums"}, Beside::Files);
   app.add_option("--max-tokens", max_tokens, "tokens to write, at most; 0: as many as the context has room for")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
@@ -56,6 +57,7 @@ void TextFlags::declare(CLI::App& app) {
   app.add_option("--context", context, "tokens of prompt and text together, at most (default: the model's positions)")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+  app.add_flag("--slide", slide, "where the context is full, forget its first half and go on");
   declare_type(app, type);
   app.add_flag("--no-fusion", no_fusion, "one launch a node");
 }
@@ -73,31 +75,26 @@ std::unique_ptr<TextGenerator> TextFlags::open(const Common& common) const {
   return generator;
 }
 
-Sampling TextFlags::sampling(Sampling s) const {
-  const auto given = [&](const char* flag) { return app_->count(flag) > 0; };
-  const bool likeliest = given("--temperature") && temperature == 0;
-  for (const char* flag : {"--top-k", "--top-p", "--min-p"}) {
-    TENON_CHECK(Usage, !likeliest || !given(flag), flag)
-        << "chooses what is drawn from, and --temperature 0 draws nothing";
-    s.draw = s.draw || given(flag);
-  }
-  if (given("--temperature")) s.draw = !likeliest;
-  if (given("--temperature") && !likeliest) s.temperature = temperature;
-  if (given("--top-k")) s.top_k = top_k;
-  if (given("--top-p")) s.top_p = top_p;
-  if (given("--min-p")) s.min_p = min_p;
-  if (given("--repetition-penalty")) s.repetition_penalty = repetition_penalty;
-  return s;
+SamplingChoice TextFlags::choice() const {
+  const auto given = [&](const char* flag, auto value) {
+    return app_->count(flag) > 0 ? std::optional(value) : std::nullopt;
+  };
+  return {.temperature = given("--temperature", temperature),
+          .top_p = given("--top-p", top_p),
+          .min_p = given("--min-p", min_p),
+          .repetition_penalty = given("--repetition-penalty", repetition_penalty),
+          .top_k = given("--top-k", top_k)};
 }
 
 TextRequest TextFlags::request(const LanguageModel& of) const {
   TENON_CHECK(Usage, seed >= -1, "--seed") << seed << " is negative; -1 draws one";
   TextRequest r;
   r.max_tokens = max_tokens;
-  r.sampling = sampling(of.sampling());
+  r.sampling = chosen(of.sampling(), choice());
   r.seed = seed < 0 ? draw_seed() : static_cast<uint64_t>(seed);
   for (const std::string& text : stop) check_utf8("--stop", text);
   r.stop = stop;
+  r.slide = slide;
   return r;
 }
 

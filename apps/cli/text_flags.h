@@ -9,14 +9,15 @@
 
 namespace tenon::cli {
 
-/// -m --max-tokens --temperature --top-k --top-p --min-p --repetition-penalty --stop -s --context --type --no-fusion
+/// -m --max-tokens --temperature --top-k --top-p --min-p --repetition-penalty --stop -s --context --slide --type
+/// --no-fusion
 /// --logprobs.
 struct TextFlags {
   std::string model, type;
   std::vector<std::string> stop;
   int64_t max_tokens = 512, top_k = 0, seed = -1, context = 0;
   double temperature = 1, top_p = 1, min_p = 0, repetition_penalty = 1;
-  bool no_fusion = false, logprobs = false;
+  bool slide = false, no_fusion = false, logprobs = false;
 
   void declare(CLI::App& app);
   /// The model, ready to write.
@@ -26,7 +27,7 @@ struct TextFlags {
   TextRequest request(const LanguageModel& model) const;
 
  private:
-  Sampling sampling(Sampling of_model) const;
+  SamplingChoice choice() const;
   const CLI::App* app_ = nullptr;
 };
 

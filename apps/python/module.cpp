@@ -36,4 +36,6 @@ NB_MODULE(_core, m) {
   tenon::python::bind_pipeline(m);
   tenon::python::bind_encoder(m);
   tenon::python::bind_lion(m);
+  tenon::python::bind_text(m);
+  tenon::python::bind_train(m);
 }

@@ -28,5 +28,7 @@ void bind_lion(nb::module_& m);
 void bind_expressions(nb::module_& m);
 void bind_programs(nb::module_& m);
 void bind_pipeline(nb::module_& m);
+void bind_text(nb::module_& m);
+void bind_train(nb::module_& m);
 
 }  // namespace tenon::python

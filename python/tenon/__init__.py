@@ -1,7 +1,7 @@
 """Tenon: transformers, diffusion models and optimizers as few fused kernels.
 
 `fuse` turns a Python function into kernels, `load` opens a model (a `Pipeline` draws pictures, an `ImageEncoder` makes
-features of them), `lion_step` and `optim.Lion` train. Arrays of NumPy, PyTorch, CuPy and JAX go in and out through
+features of them, a `TextPipeline` writes), `lion_step` and `optim.Lion` train. Arrays of NumPy, PyTorch, CuPy and JAX go in and out through
 DLPack without copies. Importing the package imports none of them.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._core import __version__, backend_names
+from . import train as train
 from ._devices import describe_device, set_num_threads
 from ._errors import (
     CancelledError,
@@ -48,6 +49,7 @@ from ._fuse import Fused, fuse
 from .encoder import ImageEncoder, ImageFeatures, load
 from .lion import explain_lion, lion_foreach, lion_step
 from .pipeline import ImageOutput, Pipeline
+from .text import TextOutput, TextPipeline, TextStream, TextToken
 
 
 
@@ -76,6 +78,10 @@ __all__ = [
     "NumericError",
     "OutOfMemoryError",
     "Pipeline",
+    "TextOutput",
+    "TextPipeline",
+    "TextStream",
+    "TextToken",
     "UsageError",
     "attention",
     "backend_names",
@@ -102,5 +108,6 @@ __all__ = [
     "round_to",
     "set_num_threads",
     "softmax",
+    "train",
     *NODES,
 ]

@@ -11,6 +11,7 @@ from ._checks import whole
 from ._errors import ModelError, UsageError
 from ._pictures import check_mode, check_sides, is_array, is_pil, need_numpy, shape_text
 from .pipeline import Pipeline
+from .text import TextPipeline
 
 if TYPE_CHECKING:
     import numpy.typing
@@ -138,7 +139,11 @@ class ImageEncoder:
 
 
 # By the engine's name of what a model can do.
-_CLASSES: dict[str, type[ImageEncoder] | type[Pipeline]] = {"embed": ImageEncoder, "generate": Pipeline}
+_CLASSES: dict[str, type[ImageEncoder] | type[Pipeline] | type[TextPipeline]] = {
+    "embed": ImageEncoder,
+    "generate": Pipeline,
+    "complete": TextPipeline,
+}
 
 
 def load(
@@ -148,11 +153,11 @@ def load(
     dtype: Any = None,
     threads: int = 0,
     fusion: bool = True,
-) -> ImageEncoder | Pipeline:
+) -> ImageEncoder | Pipeline | TextPipeline:
     """Opens a model of whatever kind: a folder, a .safetensors file or "random:NAME". The weights say what it is: an
-    ImageEncoder for what makes features of pictures, a Pipeline for what draws. `device`: "cpu" (None too), "cuda" or,
-    of several GPUs, "cuda:1". The rest as ImageEncoder.from_pretrained. Raises ModelError for what is neither, or is
-    not there."""
+    ImageEncoder for what makes features of pictures, a Pipeline for what draws, a TextPipeline for what writes. `device`: "cpu" (None too), "cuda" or,
+    of several GPUs, "cuda:1". The rest as ImageEncoder.from_pretrained. Raises ModelError for what is none of
+    these, or is not there."""
     if not isinstance(spec, (str, bytes, os.PathLike)):
         raise TypeError(f"spec: expected a path or random:NAME, got {type(spec).__name__}")
     if device is not None and not isinstance(device, str):

@@ -57,6 +57,24 @@ std::vector<AddedToken> added_of(const TokenizerParts& parts, bool normalized) {
   return out;
 }
 
+// Control tokens by their letters alone.
+std::vector<AddedToken> control_of(const TokenizerParts& parts) {
+  std::vector<AddedToken> out;
+  for (const AddedToken& token : parts.added)
+    if (token.special) out.push_back({token.id, token.content});
+  return out;
+}
+
+std::string without(std::string_view text, std::string_view mark) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(mark, at), text.size());
+    out += text.substr(at, end - at);
+    at = end + mark.size();
+  }
+  return out;
+}
+
 void check_added(const TokenizerParts& parts, const std::string& where) {
   std::unordered_set<std::string_view> seen;
   for (const AddedToken& token : parts.added) {
@@ -76,11 +94,12 @@ void check_added(const TokenizerParts& parts, const std::string& where) {
 }  // namespace
 
 struct ByteLevelTokenizer::State {
-  State(TokenizerParts p, const std::string& where, const std::unordered_set<std::string>& control)
+  State(TokenizerParts p, const std::string& where, const std::unordered_set<std::string>& names)
       : parts(std::move(p)),
         raw(added_of(parts, false)),
         normal(added_of(parts, true)),
-        bpe(parts.tokens, without_control(std::move(parts.merges), control), "", parts.unknown.value_or(-1), where) {
+        control(control_of(parts)),
+        bpe(parts.tokens, without_control(std::move(parts.merges), names), "", parts.unknown.value_or(-1), where) {
     parts.merges.clear();
     const auto name = [&](int32_t id, const std::string& bytes, const std::string& token) {
       const auto [at, fresh] = bytes_by_id.try_emplace(id, bytes);
@@ -124,14 +143,19 @@ struct ByteLevelTokenizer::State {
     if (at < text.size()) f(text.substr(at));
   }
 
-  std::vector<int32_t> encode(std::string_view text, bool added_tokens) const {
+  std::vector<int32_t> encode(std::string_view text, bool added_tokens, std::string_view mark = {}) const {
     if (const auto bad = first_invalid_utf8(text))
       throw Error(ErrorKind::Usage, "text", "invalid UTF-8 at byte " + std::to_string(*bad));
     static const AddedTokenFinder nothing{{}};
     std::vector<int32_t> out;
     split(added_tokens ? raw : nothing, text, out, [&](std::string_view part) {
       const std::string form = parts.nfc ? nfc(part) : std::string(part);
-      split(added_tokens ? normal : nothing, form, out, [&](std::string_view words_) { encode_words(words_, out); });
+      split(added_tokens ? normal : nothing, form, out, [&](std::string_view words_) {
+        if (mark.empty())
+          encode_words(words_, out);
+        else
+          encode_words(without(words_, mark), out);
+      });
     });
     // The one control token that can be left is an unknown byte's.
     if (!added_tokens) std::erase_if(out, [&](int32_t id) { return special.count(id) > 0; });
@@ -139,7 +163,7 @@ struct ByteLevelTokenizer::State {
   }
 
   TokenizerParts parts;
-  AddedTokenFinder raw, normal;
+  AddedTokenFinder raw, normal, control;
   BytePairEncoder bpe;
   std::unordered_map<int32_t, std::string> bytes_by_id;
   std::unordered_map<std::string, int32_t> words;  // for whole_words: raw bytes
@@ -156,6 +180,22 @@ ByteLevelTokenizer::ByteLevelTokenizer(TokenizerParts parts, const std::string& 
 std::vector<int32_t> ByteLevelTokenizer::encode(std::string_view text) const { return state_->encode(text, true); }
 std::vector<int32_t> ByteLevelTokenizer::encode_ordinary(std::string_view text) const {
   return state_->encode(text, false);
+}
+
+std::string ByteLevelTokenizer::break_control(std::string_view text, std::string_view mark) const {
+  std::string out;
+  size_t at = 0;
+  while (const auto match = state_->control.empty() ? std::nullopt : state_->control.find(text, at)) {
+    size_t inside = match->begin;
+    next_code_point(text, inside);
+    out += text.substr(at, inside - at);
+    out += mark;
+    at = inside;  // another one may begin inside this one
+  }
+  return out += text.substr(at);
+}
+std::vector<int32_t> ByteLevelTokenizer::encode_marked(std::string_view text, std::string_view mark) const {
+  return state_->encode(text, true, mark);
 }
 
 std::string ByteLevelTokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {

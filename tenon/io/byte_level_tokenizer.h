@@ -57,6 +57,12 @@ class ByteLevelTokenizer {
   /// Ids of a text as if there were no added tokens: "<|im_end|>" is so many letters. Never makes a control token.
   std::vector<int32_t> encode_ordinary(std::string_view text) const;
 
+  /// `text` with `mark`, a character that it does not hold, inside every control token that is written in it: for what
+  /// users say, before a template puts its own control tokens around it.
+  std::string break_control(std::string_view text, std::string_view mark) const;
+  /// encode() of such a text, whose marks are no part of it: what was broken is so many letters.
+  std::vector<int32_t> encode_marked(std::string_view text, std::string_view mark) const;
+
   /// Text of ids; ids without a token have none. `skip_special` leaves control tokens out.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
   /// A token's bytes, which need not be UTF-8; empty for an id without a token. Valid as long as the tokenizer.

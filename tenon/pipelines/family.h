@@ -17,8 +17,9 @@ struct ModelReport;
 
 /// What messages and scripts call an ability.
 struct AbilityName {
-  std::string_view verb;   ///< that asks for it: "generate"
-  std::string_view words;  ///< of a model that can: "draw pictures"
+  std::string_view verb;           ///< that asks for it: "generate"
+  std::string_view words;          ///< of a model that can: "draw pictures"
+  std::string_view embedded = {};  ///< the embedded model that is meant where none is named; empty: there is none
 };
 
 /// Opens the model that `spec` names as an interface with a constant kAbility (its AbilityName) and a type Options.
@@ -62,8 +63,8 @@ std::vector<const ModelFamily*> model_families();
 std::vector<const ModelFamily*> families_that(const AbilityName& ability);
 
 /// The family that knows `spec`: a path, tried as it is and below TENON_MODEL_DIR, "random:NAME" with a preset, or ""
-/// (the embedded model). Error(Usage) lists the presets for an unknown random:NAME; Error(Model) for a path that is not
-/// there.
+/// (the embedded model that draws). Error(Usage) lists the presets for an unknown random:NAME; Error(Model) for a path
+/// that is not there.
 const ModelFamily& family_of(const std::string& spec);
 
 /// The family that is asked for an ability of `spec`: the one that knows it, whatever it can do; for a path that none
@@ -74,10 +75,11 @@ const ModelFamily& family_asked(const std::string& spec, const AbilityName& want
 /// Error(Usage) for a preset, Error(Model) for a path.
 [[noreturn]] void refuse_ability(const ModelFamily& family, const std::string& spec, const AbilityName& wanted);
 
-/// The model that `spec` names, as an ImageGenerator, ImageEmbedder, .. by its family. Errors as family_of and
-/// refuse_ability, and what opening it throws.
+/// The model that `given` names, or if it is empty the ability's embedded model, as an ImageGenerator, ImageEmbedder,
+/// .. by its family. Errors as family_of and refuse_ability, and what opening it throws.
 template <class Interface>
-std::unique_ptr<Interface> open_as(const std::string& spec, const typename Interface::Options& options = {}) {
+std::unique_ptr<Interface> open_as(const std::string& given, const typename Interface::Options& options = {}) {
+  const std::string spec = given.empty() ? std::string(Interface::kAbility.embedded) : given;
   const ModelFamily& family = family_asked(spec, Interface::kAbility);
   for (const Ability& a : family.abilities)
     if (const auto* open = std::any_cast<Opener<Interface>>(&a.open)) return (*open)(spec, options);

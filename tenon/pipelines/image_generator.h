@@ -88,7 +88,7 @@ struct PipelineOptions {
 /// A model ready to draw. Not thread-safe. Asks check_stop().
 class ImageGenerator {
  public:
-  static constexpr AbilityName kAbility{"generate", "draw pictures"};
+  static constexpr AbilityName kAbility{"generate", "draw pictures", "default-model"};
   using Options = PipelineOptions;
 
   virtual ~ImageGenerator() = default;

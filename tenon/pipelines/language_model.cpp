@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <span>
 
 #include "tenon/core/beside.h"
@@ -91,6 +92,22 @@ const DecoderPreset& decoder_preset(const std::string& name) {
     known.push_back(p.name);
   }
   refuse_preset(name, known);
+}
+
+// A character that no text holds, since Unicode keeps it from being one; another one where a text holds it
+// nevertheless.
+std::string mark_outside(const std::string& text) {
+  for (char last = '\x90'; last <= '\xaf'; ++last) {  // U+FDD0 to U+FDEF
+    std::string mark = std::string("\xef\xb7") + last;
+    if (text.find(mark) == std::string::npos) return mark;
+  }
+  throw Error(ErrorKind::Usage, "messages", "hold all of U+FDD0 to U+FDEF, which are no characters");
+}
+
+void for_each_text(nlohmann::ordered_json& value, const std::function<void(std::string&)>& f) {
+  if (value.is_string()) f(value.get_ref<std::string&>());
+  if (value.is_structured())
+    for (auto& inner : value) for_each_text(inner, f);
 }
 
 bool same_tensor(const TensorView& a, const TensorView& b) {
@@ -242,6 +259,16 @@ std::string LanguageModel::render_chat(const nlohmann::ordered_json& messages) c
   add("bos_token", t.bos_id());
   add("eos_token", t.eos_id());
   return ChatTemplate::compile(*t.chat_template(), name_ + " chat template").render(variables);
+}
+
+std::vector<int32_t> LanguageModel::encode_chat(const nlohmann::ordered_json& messages) const {
+  const ByteLevelTokenizer& t = tokenizer();
+  std::string all;
+  nlohmann::ordered_json broken = messages;
+  for_each_text(broken, [&](const std::string& text) { all += text; });
+  const std::string mark = mark_outside(all);
+  for_each_text(broken, [&](std::string& text) { text = t.break_control(text, mark); });
+  return t.encode_marked(render_chat(broken), mark);
 }
 
 }  // namespace tenon

@@ -44,6 +44,9 @@ class LanguageModel {
   /// The text that the model's chat template makes of a conversation, with the beginning of an answer behind it.
   /// Error(Model) if there is no template; Error(Usage) if it refuses the messages.
   std::string render_chat(const nlohmann::ordered_json& messages) const;
+  /// Ids of that text. Control tokens are the template's own: those that a message's text spells are so many letters.
+  /// Errors as render_chat.
+  std::vector<int32_t> encode_chat(const nlohmann::ordered_json& messages) const;
 
  private:
   void open_folder(const std::filesystem::path& folder);

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include <vector>
+#include <algorithm>
 
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
@@ -15,11 +15,11 @@
 namespace tenon {
 namespace fs = std::filesystem;
 namespace {
-// What could have been meant by a path that is not there: folders and weights beside it and in TENON_MODEL_DIR. Looks
-// at a bounded number of entries.
+// What could have been meant by a path that is not there: embedded models, folders and weights beside it and in
+// TENON_MODEL_DIR. Looks at a bounded number of entries.
 std::vector<std::string> names_beside(const fs::path& given, const std::string& base) {
   constexpr int kMostEntries = 1000;
-  std::vector<std::string> out;
+  std::vector<std::string> out = embedded_models();
   std::error_code ignored;
   for (const fs::path& folder : {given.has_parent_path() ? given.parent_path() : fs::path("."), fs::path(base)}) {
     fs::directory_iterator entry(folder, ignored);
@@ -51,6 +51,7 @@ fs::path find_model(const std::string& spec) {
   // What the scripts of the source tree have fetched (tools/get_smollm2.sh).
   fs::path fetched = cache_folder() / "fetched" / given;
   if (given == given.filename() && folder_exists(fetched)) return fetched;
+  if (std::ranges::count(embedded_models(), spec) > 0) return embedded_model_folder(spec);
   std::string tried = shown(given.native());
   if (below) tried += " or " + shown((fs::path(base) / given).native());
   const std::string random = random_name_near(spec);
@@ -86,6 +87,15 @@ fs::path asset_folder(const std::string& name, const std::string& file) {
   throw Error(ErrorKind::Model, name, "not found; looked in " + tried);
 }
 
-fs::path default_model_folder() { return asset_folder("default-model", "model_index.json"); }
+const std::vector<std::string>& embedded_models() {
+  static const std::vector<std::string> names{"default-model", "sums"};
+  return names;
+}
+
+fs::path embedded_model_folder(const std::string& name) {
+  return asset_folder(name, name == "sums" ? "config.json" : "model_index.json");
+}
+
+fs::path default_model_folder() { return embedded_model_folder("default-model"); }
 
 }  // namespace tenon

@@ -2,18 +2,23 @@
 #pragma once
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace tenon {
 
 /// What comes with the program: share/tenon/`name` beside an installed library, else assets/`name` of the source tree,
 /// whichever holds `file`. Error(Model) lists the places that were tried.
 std::filesystem::path asset_folder(const std::string& name, const std::string& file);
-/// Folder of the embedded default model.
+/// Names for -m of the models that come with the program: "default-model" draws, "sums" does sums.
+const std::vector<std::string>& embedded_models();
+/// Folder of one of them; Error(Model) where it was not installed.
+std::filesystem::path embedded_model_folder(const std::string& name);
+/// Folder of the embedded model that draws.
 std::filesystem::path default_model_folder();
 /// What a model at `path` is called in results and messages: the last part of the path, as `shown` makes it.
 std::string model_name(const std::filesystem::path& path);
-/// The path that `spec` names, as it is, below TENON_MODEL_DIR, or a folder that was fetched into the cache.
-/// Error(Model) says what was looked for.
+/// The path that `spec` names, as it is, below TENON_MODEL_DIR, a folder that was fetched into the cache, or an
+/// embedded model. Error(Model) says what was looked for.
 std::filesystem::path find_model(const std::string& spec);
 
 }  // namespace tenon

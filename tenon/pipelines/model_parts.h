@@ -23,7 +23,7 @@ struct PartRequest {
 /// A model taken apart into its networks.
 class ModelParts {
  public:
-  static constexpr AbilityName kAbility{"explain", "show its networks"};
+  static constexpr AbilityName kAbility{"explain", "show its networks", "default-model"};
   struct Options {};
 
   virtual ~ModelParts() = default;

@@ -66,6 +66,24 @@ Candidate drawn(std::vector<Candidate>& all, double u, float top, double whole) 
 
 }  // namespace
 
+Sampling chosen(Sampling s, const SamplingChoice& choice) {
+  const bool likeliest = choice.temperature == 0;
+  const auto draws = [&](const char* name, bool given) {
+    TENON_CHECK(Usage, !likeliest || !given, name) << "chooses what is drawn from, and temperature 0 draws nothing";
+    s.draw = s.draw || given;
+  };
+  draws("top-k", choice.top_k.has_value());
+  draws("top-p", choice.top_p.has_value());
+  draws("min-p", choice.min_p.has_value());
+  if (choice.temperature) s.draw = !likeliest;
+  if (choice.temperature && !likeliest) s.temperature = *choice.temperature;
+  s.top_k = choice.top_k.value_or(s.top_k);
+  s.top_p = choice.top_p.value_or(s.top_p);
+  s.min_p = choice.min_p.value_or(s.min_p);
+  s.repetition_penalty = choice.repetition_penalty.value_or(s.repetition_penalty);
+  return s;
+}
+
 void check_sampling(const Sampling& s) {
   TENON_CHECK(Usage, s.temperature > 0 && std::isfinite(s.temperature), "temperature")
       << s.temperature << ": expected a number above 0";

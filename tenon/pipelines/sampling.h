@@ -2,6 +2,7 @@
 // position determine.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,15 @@ struct Sampling {
   double min_p = 0;               ///< probabilities below this share of the largest are dropped; 0 to 1
   double repetition_penalty = 1;  ///< scores of tokens that occurred are divided by it, negative ones multiplied
 };
+
+/// What a caller says of it; the rest is the model's.
+struct SamplingChoice {
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
+  std::optional<int64_t> top_k;
+};
+/// `of_model`, but for what is chosen. Temperature 0 takes the likeliest token; another one, top-k, top-p and min-p
+/// make it draw. Error(Usage) for temperature 0 together with one of these.
+Sampling chosen(Sampling of_model, const SamplingChoice& choice);
 
 /// Error(Usage) that names what is out of its range.
 void check_sampling(const Sampling& s);

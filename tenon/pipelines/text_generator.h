@@ -36,6 +36,9 @@ struct TextRequest {
   uint64_t seed = 0;
   std::vector<std::string> stop;  ///< the text ends in front of the first of these
   bool ignore_stop_ids = false;   ///< go on behind the model's end
+  /// Where the context is full, its last half is read anew and the text goes on behind it; a prompt that is too long
+  /// loses its beginning. Otherwise the text ends there, and the prompt is refused.
+  bool slide = false;
 };
 
 /// A token that was made, and the text that became certain with it: perhaps of earlier tokens too, perhaps none yet.
@@ -62,14 +65,15 @@ using OnText = std::function<void(const TextToken&)>;
 
 class TextGenerator {
  public:
-  static constexpr AbilityName kAbility{"complete", "write text"};
+  static constexpr AbilityName kAbility{"complete", "write text", "sums"};
   using Options = TextOptions;
 
   virtual ~TextGenerator() = default;
   /// One call at a time, which asks check_stop() before every token. `each` is called with every token as it comes; at
   /// the end the text that was held back comes with the last one. The same request gives the same tokens. Error(Usage):
-  /// a prompt without tokens, with ids outside the vocabulary, or longer than the context; a sampling option out of its
-  /// range. Error(Memory): the context does not fit; the message says how many tokens do. Error(Numeric).
+  /// a prompt without tokens, with ids outside the vocabulary, or longer than the context, unless it slides; a sampling
+  /// option out of its range. Error(Memory): the context does not fit; the message says how many tokens do.
+  /// Error(Numeric).
   virtual TextResult generate(const TextRequest& request, const OnText& each = {}) = 0;
   virtual const LanguageModel& model() const = 0;
   virtual const Backend& backend() const = 0;

@@ -69,9 +69,11 @@ TEST_F(CliText, WhatCannotBeWritten) {
   expect_error(2, with({"complete", "a", "-p", "b"}), {"prompt", "more than once"});
   expect_error(2, with({"complete", ""}), {"prompt", "no tokens"});
   expect_error(2, with({"complete", "a\xff"}), {"prompt", "not UTF-8", "byte 1"});
-  expect_error(2, {"complete", "a"}, {"--model"});
   expect_error(2, with({"complete", "a", "--context", "513"}), {"context", "513", "512 positions"});
   expect_error(2, with({"complete", "one two three four five six", "--context", "4"}), {"prompt", "context has 4"});
+  const Finished slid =
+      tenon(with({"complete", "one two three four five six", "--context", "4", "--slide", "--max-tokens", "9", "-q"}));
+  EXPECT_EQ(slid.code, 0) << slid.err;
   for (const auto& [flag, value] : {std::pair{"--temperature", "nan"},
                                     {"--temperature", "-1"},
                                     {"--top-p", "0"},
@@ -83,10 +85,37 @@ TEST_F(CliText, WhatCannotBeWritten) {
                                     {"--max-tokens", "-1"},
                                     {"--seed", "-2"}})
     expect_error(2, with({"complete", "a", flag, value}), {flag});
-  expect_error(2, with({"complete", "a", "--temperature", "0", "--top-k", "5"}), {"--top-k", "--temperature 0"});
+  expect_error(2, with({"complete", "a", "--temperature", "0", "--top-k", "5"}), {"top-k", "temperature 0"});
   expect_error(3, {"complete", "a", "-m", "random:qwen2.5-0.5b"}, {"tokenizer"});
   expect_error(3, {"complete", "a", "-m", "nowhere"}, {"nowhere"});
   expect_error(3, {"complete", "a", "-m", model()}, {"language model"});
+}
+
+// Without -m, and by its name.
+TEST_F(CliText, TheEmbeddedModelAnswers) {
+  const std::string question = "Ann has 3 apples and buys 4. How many?", answer = "3+4=7\n#### 7";
+  for (const std::vector<std::string>& named : {std::vector<std::string>{}, {"-m", "sums"}}) {
+    std::vector<std::string> command{"complete", question, "--json"};
+    command.insert(command.end(), named.begin(), named.end());
+    const Finished f = tenon(command);
+    ASSERT_EQ(f.code, 0) << f.err;
+    const json j = json::parse(f.out);
+    EXPECT_EQ(j["model"], "sums");
+    EXPECT_EQ(j["text"], "\n" + answer);
+    EXPECT_EQ(j["finish_reason"], "stop");
+  }
+  EXPECT_EQ(tenon({"chat", "-q"}, {}, reading(question + "\n")).out, answer + "\n");
+  expect_error(3, {"complete", question, "-m", "sum"}, {"did you mean", "sums"});
+  expect_error(3, {"complete", question, "-m", "default-model"}, {"cannot write text"});
+  expect_error(3, {"generate", "a red circle", "-m", "sums"}, {"cannot draw pictures"});
+}
+
+// A folder of that name comes first.
+TEST_F(CliText, AFolderComesBeforeAnEmbeddedModel) {
+  std::filesystem::copy(small(), folder() / "sums");
+  const Finished f = tenon({"complete", "Ann", "-m", "sums", "--max-tokens", "2", "--json"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_TRUE(json::parse(f.out).contains("seed")) << "its generation_config.json draws";
 }
 
 // Caches begin as zeros there too.

@@ -43,6 +43,16 @@ void check(const ByteLevelTokenizer& tokenizer, std::string_view text) {
 }
 }  // namespace
 
+namespace {
+// What a user writes in a message.
+void check_broken(const ByteLevelTokenizer& tokenizer, std::string_view text) {
+  const std::string mark = "\xef\xb7\x90";
+  if (text.find(mark) != text.npos) return;
+  for (const int32_t id : tokenizer.encode_marked(tokenizer.break_control(text, mark), mark))
+    if (tokenizer.is_special(id)) std::abort();
+}
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const ByteLevelTokenizer tokenizers[] = {make_tokenizer(WordPattern::Qwen2, false),
                                                   make_tokenizer(WordPattern::Gpt2, false),
@@ -57,6 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const ByteLevelTokenizer& tokenizer = tokenizers[data[0] % 3];
     const std::string valid = replace_invalid_utf8(text);
     check(tokenizer, valid);
+    check_broken(tokenizer, valid);
     const bool normalises = data[0] % 3 == 0;
     if (tokenizer.decode(tokenizer.encode_ordinary(valid)) != (normalises ? nfc(valid) : valid)) std::abort();
     static_cast<void>(tokenizer.encode(text));  // as it is: refused where it is not UTF-8

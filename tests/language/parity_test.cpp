@@ -77,6 +77,48 @@ TEST_P(LanguageParity, GreedyTextOf200Tokens) {
   EXPECT_EQ(made.end, TextEnd::MaxTokens);
 }
 
+// A full context goes on behind its last half, as if that were a new prompt.
+TEST_P(LanguageParity, ASlidingContext) {
+  const Folder folder;
+  write_model(c(), folder);
+  TextOptions options = f32_options();
+  options.context = 24;
+  const auto open = [&] { return make_text_generator(LanguageModel::open(folder.path().string()), options); };
+  TextRequest r;
+  r.prompt = ids("prompt");
+  ASSERT_LT(r.prompt.size(), 24u);
+  r.ignore_stop_ids = true;
+  std::vector<int32_t> want, window = r.prompt;
+  for (int piece = 0; piece < 3; ++piece) {
+    TextRequest part = r;
+    part.prompt = window;
+    for (const TextToken& t : open()->generate(part).tokens) {
+      want.push_back(t.id);
+      window.push_back(t.id);
+    }
+    ASSERT_EQ(window.size(), 24u);
+    window.erase(window.begin(), window.begin() + 12);
+  }
+  r.slide = true;
+  r.max_tokens = static_cast<int64_t>(want.size());
+  const auto generator = open();
+  for (int again = 0; again < 2; ++again) {
+    const TextResult made = generator->generate(r);
+    std::vector<int32_t> got;
+    for (const TextToken& t : made.tokens) got.push_back(t.id);
+    EXPECT_EQ(got, want);
+    EXPECT_EQ(made.end, TextEnd::MaxTokens);
+  }
+  // A prompt as long as the context or longer: its last half.
+  TextRequest longer = r, half = r;
+  longer.max_tokens = half.max_tokens = 5;
+  longer.prompt.resize(30, 7);
+  half.prompt.assign(longer.prompt.end() - 12, longer.prompt.end());
+  EXPECT_EQ(open()->generate(longer).text, open()->generate(half).text);
+  longer.slide = false;
+  EXPECT_THROW(open()->generate(longer), Error);
+}
+
 // Every second prompt token more: the cache keeps the beginning, and the text is the one that a fresh generator makes.
 TEST_P(LanguageParity, ACacheThatIsReusedChangesNothing) {
   const Folder folder;

@@ -46,14 +46,15 @@ class DecoderGenerator : public TextGenerator {
 
   TextResult generate(const TextRequest& r, const OnText& each) override {
     check(r);
-    const auto prompt = static_cast<int64_t>(r.prompt.size());
-    const int64_t room = context_ - prompt, most = r.max_tokens > 0 ? std::min(r.max_tokens, room) : room;
+    const std::vector<int32_t> read = std::ssize(r.prompt) < context_ ? r.prompt : last_half(r.prompt);
+    const int64_t prompt = std::ssize(read), room = context_ - prompt;
+    const int64_t most = r.max_tokens <= 0 ? room : r.slide ? r.max_tokens : std::min(r.max_tokens, room);
     TokenSampler sampler(r.sampling, r.seed);
     TextStream stream(model_->tokenizer(), r.stop);
     TextResult out;
     const auto begin = Clock::now();
-    reserve(std::min(prompt + most, prompt + kLeastCapacity));
-    std::vector<float> logits = read_prompt(r.prompt, out.reused);
+    reserve(std::min({prompt + most, prompt + kLeastCapacity, context_}));
+    std::vector<float> logits = read_prompt(read, out.reused);
     out.prompt_seconds = seconds_behind(begin);
     for (const int32_t id : r.prompt) sampler.saw(id);
     while (static_cast<int64_t>(out.tokens.size()) < most) {
@@ -93,9 +94,13 @@ class DecoderGenerator : public TextGenerator {
     for (const int32_t id : r.prompt)
       TENON_CHECK(Usage, id >= 0 && id < model_->config().vocabulary, "prompt")
           << "token " << id << " is outside the model's vocabulary of " << model_->config().vocabulary;
-    TENON_CHECK(Usage, static_cast<int64_t>(r.prompt.size()) < context_, "prompt")
+    TENON_CHECK(Usage, r.slide ? context_ > 1 : std::ssize(r.prompt) < context_, "prompt")
         << r.prompt.size() << " tokens leave no room for a text: the context has " << context_;
     TENON_CHECK(Usage, r.max_tokens >= 0, "max tokens") << r.max_tokens << ": expected 0 (the context's end) or more";
+  }
+
+  std::vector<int32_t> last_half(const std::vector<int32_t>& tokens) const {
+    return {tokens.end() - context_ / 2, tokens.end()};
   }
 
   // Rows that the cache has behind its last token: a run may end with tokens that mean nothing.
@@ -173,10 +178,12 @@ class DecoderGenerator : public TextGenerator {
   }
 
   std::vector<float> read_token(int32_t id) {
-    if (static_cast<int64_t>(cached_.size()) >= capacity_) {
+    const bool full = std::ssize(cached_) + 1 >= context_;  // only a context that slides comes this far
+    if (full || std::ssize(cached_) >= capacity_) {
       std::vector<int32_t> all = cached_;
       all.push_back(id);
       int64_t ignored = 0;
+      if (full) return read_prompt(last_half(all), ignored);
       reserve(std::min(2 * capacity_, context_));
       return read_prompt(all, ignored);
     }

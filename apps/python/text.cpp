@@ -1,0 +1,125 @@
+// Text from language models. Python's signals are asked before every token and launch.
+#include <atomic>
+#include <thread>
+
+#include "apps/python/interrupt.h"
+#include "tenon/core/error.h"
+#include "tenon/io/json.h"
+#include "tenon/pipelines/text_generator.h"
+
+namespace tenon::python {
+namespace {
+
+// (id, log-probability, text)
+nb::tuple token_of(const TextToken& t) { return nb::make_tuple(t.id, t.log_probability, t.text); }
+
+class TextPipeline {
+ public:
+  TextPipeline(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
+               bool fusion, int64_t context) {
+    TextOptions options;
+    options.device = device;
+    options.threads = threads;
+    if (!dtype.empty()) options.type = parse_dtype(dtype);
+    options.fusion = fusion;
+    options.context = context;
+    generator_ = Interrupt::run([&] { return open_as<TextGenerator>(spec.string(), options); });
+  }
+
+  TextResult generate(const TextRequest& request, const OnText& each) {
+    TENON_CHECK(Usage, writing_ != std::this_thread::get_id(), "pipeline")
+        << "is writing already: its own callback cannot write with it";
+    return Interrupt::run([&] {
+      const auto turn = turns_.wait();
+      writing_ = std::this_thread::get_id();
+      const std::shared_ptr<void> done(nullptr, [this](void*) { writing_ = std::thread::id(); });
+      return generator_->generate(request, each);
+    });
+  }
+
+  const TextGenerator& generator() const { return *generator_; }
+  const LanguageModel& model() const { return generator_->model(); }
+
+ private:
+  Turns turns_;
+  std::atomic<std::thread::id> writing_{};  // the thread whose turn it is
+  std::unique_ptr<TextGenerator> generator_;
+};
+
+nb::dict run(TextPipeline& pipeline, TextRequest request, const SamplingChoice& choice, const nb::object& on_token) {
+  request.sampling = chosen(pipeline.model().sampling(), choice);
+  OnText each;
+  if (!on_token.is_none())
+    each = [&](const TextToken& t) {
+      const nb::gil_scoped_acquire gil;
+      on_token(t.id, t.log_probability, t.text);
+    };
+  const TextResult result = pipeline.generate(request, each);
+  nb::list tokens;
+  for (const TextToken& t : result.tokens) tokens.append(token_of(t));
+  nb::dict out;
+  out["text"] = result.text;
+  out["tokens"] = tokens;
+  out["finish_reason"] = std::string(finish_reason(result.end));
+  out["cached_tokens"] = result.reused;
+  out["drawn"] = request.sampling.draw;
+  return out;
+}
+
+// Ids of a text that is continued: with what the model wants in front of every text.
+std::vector<int32_t> encode(const TextPipeline& p, const std::string& text, bool prefix) {
+  const ByteLevelTokenizer& tokenizer = p.model().tokenizer();
+  const nb::gil_scoped_release released;
+  std::vector<int32_t> out = prefix ? tokenizer.prefix() : std::vector<int32_t>();
+  const std::vector<int32_t> ids = tokenizer.encode(text);
+  out.insert(out.end(), ids.begin(), ids.end());
+  return out;
+}
+
+void bind_requests(nb::module_& m) {
+  nb::class_<SamplingChoice>(m, "SamplingChoice")
+      .def(nb::init<>())
+      .def_rw("temperature", &SamplingChoice::temperature, nb::arg().none())
+      .def_rw("top_k", &SamplingChoice::top_k, nb::arg().none())
+      .def_rw("top_p", &SamplingChoice::top_p, nb::arg().none())
+      .def_rw("min_p", &SamplingChoice::min_p, nb::arg().none())
+      .def_rw("repetition_penalty", &SamplingChoice::repetition_penalty, nb::arg().none());
+  nb::class_<TextRequest>(m, "TextRequest")
+      .def(nb::init<>())
+      .def_rw("prompt", &TextRequest::prompt)
+      .def_rw("max_tokens", &TextRequest::max_tokens)
+      .def_rw("seed", &TextRequest::seed)
+      .def_rw("stop", &TextRequest::stop)
+      .def_rw("slide", &TextRequest::slide)
+      .def_rw("ignore_eos", &TextRequest::ignore_stop_ids);
+}
+
+}  // namespace
+
+void bind_text(nb::module_& m) {
+  bind_requests(m);
+  nb::class_<TextPipeline>(m, "TextPipeline")
+      .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool, int64_t>(),
+           nb::arg("spec"), nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"),
+           nb::arg("context"))
+      .def("run", &run, nb::arg("request"), nb::arg("choice"), nb::arg("on_token").none())
+      .def("encode", &encode, nb::arg("text"), nb::arg("prefix"))
+      .def(
+          "decode",
+          [](const TextPipeline& p, const std::vector<int32_t>& ids, bool skip_special) {
+            return p.model().tokenizer().decode(ids, skip_special);
+          },
+          nb::arg("ids"), nb::arg("skip_special"))
+      .def(
+          "encode_chat",
+          [](const TextPipeline& p, const std::string& messages) {
+            return p.model().encode_chat(nlohmann::ordered_json::parse(messages));
+          },
+          nb::arg("messages"))
+      .def_prop_ro("name", [](const TextPipeline& p) { return p.model().name(); })
+      .def_prop_ro("context", [](const TextPipeline& p) { return p.generator().context(); })
+      .def_prop_ro("dtype", [](const TextPipeline& p) { return std::string(name_of(p.generator().type())); })
+      .def_prop_ro("device", [](const TextPipeline& p) { return p.generator().backend().describe(); });
+}
+
+}  // namespace tenon::python
