@@ -12,23 +12,11 @@ namespace {
 
 nn::Bias bias(bool there) { return there ? nn::Bias::Yes : nn::Bias::No; }
 
-// One product with the named layers' weights one below the other.
-Expr packed_linear(const nn::Scope& s, const Expr& x, std::initializer_list<std::pair<const char*, int64_t>> parts,
-                   bool with_bias) {
-  std::vector<Expr> weights, biases;
-  for (const auto& [part, outputs] : parts) {
-    weights.push_back((s / part).weight("weight", {outputs, x.shape()[-1]}));
-    if (with_bias) biases.push_back((s / part).small("bias", {outputs}));
-  }
-  return nn::linear(x, concat(weights, 0), with_bias ? concat(biases, 0) : Expr());
-}
-
 class Network {
  public:
+  // Over a cache.
   Network(const DecoderConfig& c, const DecoderShape& shape, const Expr& position, nn::Precision p)
       : c_(c), shape_(shape), model_(nn::Scope(position.graph(), p) / "model") {
-    Graph& g = position.graph();
-    const auto count = [&](int64_t n, const Shape& as) { return reshape(cast(iota(g, n), DType::F32), as); };
     const Expr first = reshape(cast(position, DType::F32), {shape.batch, 1});
     const Expr positions = first + count(shape.tokens, {1, shape.tokens});
     const Expr begin = count(shape.batch, {shape.batch, 1}) * static_cast<double>(shape.capacity);
@@ -37,20 +25,33 @@ class Network {
     rotary_ = nn::rotary(positions, c.head_width, c.theta, p.act);
   }
 
+  // Of texts that begin with their first token: nothing is cached.
+  Network(Graph& g, const DecoderConfig& c, const DecoderShape& shape, nn::Precision p)
+      : c_(c), shape_(shape), model_(nn::Scope(g, p) / "model") {
+    rotary_ = nn::rotary(count(shape.tokens, {1, shape.tokens}), c.head_width, c.theta, p.act);
+  }
+
+  Expr states(const Expr& tokens, int64_t layers) {
+    Expr x = cast(gather(table(), tokens), model_.act());
+    for (int64_t i = 0; i < layers; ++i) x = layer(i, x);
+    return x;
+  }
+
   Decoder run(const Expr& tokens, const Expr& row) {
-    const Expr table = (model_ / "embed_tokens").weight("weight", {c_.vocabulary, c_.width});
-    Expr x = cast(gather(table, tokens), model_.act());
-    for (int64_t i = 0; i < c_.layers; ++i) x = layer(i, x);
+    Expr x = states(tokens, c_.layers);
     if (!shape_.all_logits) {
       x = reshape(x, {shape_.batch * shape_.tokens, c_.width});
       if (row) x = gather(x, row);
     }
     const nn::Scope head = nn::Scope(model_.graph(), model_.precision()) / "lm_head";
-    const Expr weight = c_.tied ? table : head.weight("weight", {c_.vocabulary, c_.width});
+    const Expr weight = c_.tied ? table() : head.weight("weight", {c_.vocabulary, c_.width});
     return {nn::linear(nn::rms_norm(model_ / "norm", x, c_.eps), weight), std::move(states_)};
   }
 
  private:
+  Expr count(int64_t n, const Shape& as) const { return reshape(cast(iota(model_.graph(), n), DType::F32), as); }
+  Expr table() const { return (model_ / "embed_tokens").weight("weight", {c_.vocabulary, c_.width}); }
+
   Expr layer(int64_t index, const Expr& input) {
     const nn::Scope s = model_ / "layers" / index;
     const Expr mixed = attend(s / "self_attn", index, nn::rms_norm(s / "input_layernorm", input, c_.eps));
@@ -61,7 +62,8 @@ class Network {
   Expr attend(const nn::Scope& s, int64_t index, const Expr& x) {
     const int64_t d = c_.head_width, q_width = c_.heads * d, k_width = c_.key_heads * d;
     const Expr qkv = cast(
-        packed_linear(s, x, {{"q_proj", q_width}, {"k_proj", k_width}, {"v_proj", k_width}}, c_.qkv_bias), s.act());
+        nn::packed_linear(s, x, {{"q_proj", q_width}, {"k_proj", k_width}, {"v_proj", k_width}}, bias(c_.qkv_bias)),
+        s.act());
     const auto heads = [&](int64_t from, int64_t count) {
       return reshape(slice(qkv, -1, from, from + count * d), {shape_.batch, shape_.tokens, count, d});
     };
@@ -78,8 +80,10 @@ class Network {
     return nn::linear(s / "o_proj", rows, c_.width, bias(c_.output_bias));
   }
 
-  // [batch, key heads, capacity, D] of the layer's cache with these rows [batch, tokens, key heads, D] written.
+  // [batch, key heads, capacity, D] of the layer's cache with these rows [batch, tokens, key heads, D] written; without
+  // a cache the rows alone.
   Expr cached(int64_t index, const char* part, const Expr& rows) {
+    if (!place_) return permute(rows, {0, 2, 1, 3});
     const Shape all{shape_.batch * shape_.capacity, c_.key_heads, c_.head_width};
     const std::string name = "cache." + std::to_string(index) + part;
     const Expr after = update_rows(state(model_.graph(), name, model_.act(), all), place_, rows);
@@ -88,7 +92,7 @@ class Network {
   }
 
   Expr feed_forward(const nn::Scope& s, const Expr& x) const {
-    const Expr both = packed_linear(s, x, {{"gate_proj", c_.hidden}, {"up_proj", c_.hidden}}, c_.mlp_bias);
+    const Expr both = nn::packed_linear(s, x, {{"gate_proj", c_.hidden}, {"up_proj", c_.hidden}}, bias(c_.mlp_bias));
     const Expr h = silu(slice(both, -1, 0, c_.hidden)) * slice(both, -1, c_.hidden, 2 * c_.hidden);
     return nn::linear(s / "down_proj", cast(h, s.act()), c_.width, bias(c_.mlp_bias));
   }
@@ -96,7 +100,8 @@ class Network {
   const DecoderConfig& c_;
   const DecoderShape& shape_;
   nn::Scope model_;
-  Expr place_, keys_;  // rows of the cache [batch, tokens]; what it holds of each sequence, these tokens included
+  Expr place_, keys_;  // unset without a cache: rows of it [batch, tokens]; what it holds of each sequence, these
+                       // tokens included
   nn::Rotary rotary_;
   std::vector<std::pair<std::string, Expr>> states_;
 };
@@ -121,6 +126,16 @@ Decoder decoder(Graph& g, const DecoderConfig& c, const DecoderShape& shape, nn:
   const Expr position = input(g, "position", DType::I32, {shape.batch});
   const bool chosen = shape.tokens > 1 && !shape.all_logits;
   return decoder(c, shape, tokens, position, chosen ? input(g, "row", DType::I32, {shape.batch}) : Expr(), p);
+}
+
+Expr decoder_states(const DecoderConfig& c, const Expr& tokens, int64_t layers, nn::Precision p) {
+  const Shape& s = tokens.shape();
+  TENON_CHECK(Usage, s.rank() == 2 && s.numel() > 0 && layers >= 0 && layers <= c.layers, "decoder")
+      << "expected tokens [B,T] and 0.." << c.layers << " layers, got " << s.str() << " and " << layers;
+  DecoderShape shape;
+  shape.batch = s[0];
+  shape.tokens = shape.capacity = s[1];
+  return Network(tokens.graph(), c, shape, p).states(tokens, layers);
 }
 
 WeightShapes decoder_weights(const DecoderConfig& c) {

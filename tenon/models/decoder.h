@@ -63,6 +63,10 @@ Decoder decoder(const DecoderConfig& c, const DecoderShape& shape, const Expr& t
 /// With inputs "tokens", "position" and, if it is read, "row".
 Decoder decoder(Graph& g, const DecoderConfig& c, const DecoderShape& shape, nn::Precision p);
 
+/// Hidden states of the texts tokens i32 [B,T], in p.act [B,T,width], behind the first `layers` blocks and without the
+/// last norm: what other networks read of a text. Tokens see those in front of them; no cache is kept.
+Expr decoder_states(const DecoderConfig& c, const Expr& tokens, int64_t layers, nn::Precision p);
+
 /// What the network reads of a checkpoint.
 WeightShapes decoder_weights(const DecoderConfig& c);
 
