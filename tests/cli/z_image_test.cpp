@@ -75,6 +75,13 @@ TEST_F(CliZImage, Inspect) {
   EXPECT_NE(f.out.find("Z-Image"), std::string::npos) << f.out;
 }
 
+TEST_F(CliZImage, VerifiesEveryLaunch) {
+  for (const char* type : {"f32", "bf16", "e4m3"}) {
+    const Finished f = tenon({"verify", "-m", "tiny", "--no-parity", "-q", "-W", "48", "-H", "32", "--type", type});
+    EXPECT_EQ(f.code, 0) << type << "\n" << f.out << f.err;
+  }
+}
+
 // The full size without weights: what runs in eight bits, and in how many launches.
 TEST_F(CliZImage, ExplainsTheFullSize) {
   const Finished f = tenon({"explain", "-m", "random:z-image", "--type", "e4m3", "--json", "--device", "null"});
