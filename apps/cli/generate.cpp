@@ -30,7 +30,7 @@ struct GenerateFlags {
   int64_t width = 0, height = 0, seed = 42, batch_size = 1;
   int steps = 0, batch_count = 1, first_number = 0;
   double cfg_scale = -1, strength = 0.75;
-  std::optional<double> eta;
+  std::optional<double> eta, guidance_scale;
   bool overwrite = false, no_metadata = false, no_fusion = false;
   CLI::App* app = nullptr;
 
@@ -135,15 +135,18 @@ int run(const GenerateFlags& f, const Common& common) {
   options.fusion = !fusion_is_off(f.no_fusion);
   options.keep_networks = f.batch_count > 1;
   const std::unique_ptr<ImageGenerator> model = open_as<ImageGenerator>(f.model, options);
+  if (f.guidance_scale) request.cfg_scale = *f.guidance_scale + model->guidance_offset();
   request = model->complete(std::move(request));
   for (const std::string& warning : model->warnings(request, "tenon generate --help")) spdlog::warn("{}", warning);
   model->check_fits(request);
   if (request.init && request.init->scaled_from)
     spdlog::info("{}: {}x{}, brought to {}x{} ({})", f.init, request.init->scaled_from->first,
                  request.init->scaled_from->second, request.width, request.height, f.resize_mode);
-  spdlog::info("{}: {}x{}, {} {} of {}{}, guidance {}, seed {}, {}", model->name(), request.width, request.height,
+  const double offset = model->guidance_offset();
+  const std::string also = offset == 0 ? "" : " (--guidance-scale " + number_text(request.cfg_scale - offset) + ")";
+  spdlog::info("{}: {}x{}, {} {} of {}{}, guidance {}{}, seed {}, {}", model->name(), request.width, request.height,
                request.steps, request.steps == 1 ? "step" : "steps", request.sampler,
-               request.sampler_options.karras.value_or(false) ? " (karras)" : "", request.cfg_scale, request.seed,
+               request.sampler_options.karras.value_or(false) ? " (karras)" : "", request.cfg_scale, also, request.seed,
                model->backend().describe());
   const ModelText about = f.no_metadata ? ModelText{} : model_text(*model);
   for (int b = 0; b < f.batch_count; ++b) {
@@ -170,8 +173,11 @@ void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
   app.add_option("-W,--width", f.width, "pixels (default: the model's)")->transform(whole_number());
   app.add_option("-H,--height", f.height, "pixels (default: the model's)")->transform(whole_number());
   app.add_option("--steps,--num-inference-steps", f.steps, "steps (default: the model's)")->transform(whole_number());
-  app.add_option("--cfg-scale,--guidance-scale", f.cfg_scale, "guidance; 1 turns it off (default: the model's)")
-      ->check(guidance_scale());
+  CLI::Option* cfg = app.add_option("--cfg-scale", f.cfg_scale, "guidance; 1 turns it off (default: the model's)")
+                         ->check(guidance_scale());
+  app.add_option("--guidance-scale", f.guidance_scale, "the same as diffusers counts it for the model")
+      ->check(guidance_scale())
+      ->excludes(cfg);
   const std::vector<std::string> samplers = sampler_names();
   offer(app.add_option("--sampling-method,--sampler", f.sampler,
                        "sampler: " + joined(samplers) + " (default: the model's)"),

@@ -52,16 +52,21 @@ void PartFlags::declare(CLI::App& app, const std::string& default_part) {
 }
 
 void declare_type(CLI::App& app, std::string& type) {
-  offer(app.add_option("--type", type, "bf16, f32 or, on a GPU, f16 (default: bf16 where the device computes in it)"),
-        {"bf16", "f16", "f32"});
+  offer(
+      app.add_option("--type", type,
+                     "bf16, f32, on a GPU f16, or e4m3 for models that know which layers bear it (default: bf16 where "
+                     "the device computes in it)"),
+      {"bf16", "f16", "f32", "e4m3"});
 }
 
 DType parse_type(const std::string& flag) {
   if (flag == "bf16" || flag == "bfloat16") return DType::BF16;
   if (flag == "f32" || flag == "fp32" || flag == "float32") return DType::F32;
   if (flag == "f16" || flag == "fp16" || flag == "float16") return DType::F16;
-  throw Error(ErrorKind::Usage, "--type", "'" + flag + "' is not computed in here; expected bf16, f16 or f32",
-              did_you_mean(flag, std::vector<std::string>{"bf16", "f16", "f32", "bfloat16", "float16", "float32"}));
+  if (flag == "e4m3" || flag == "fp8") return DType::E4M3;
+  throw Error(
+      ErrorKind::Usage, "--type", "'" + flag + "' is not computed in here; expected bf16, f16, f32 or e4m3",
+      did_you_mean(flag, std::vector<std::string>{"e4m3", "bf16", "f16", "f32", "bfloat16", "float16", "float32"}));
 }
 
 namespace {
@@ -76,10 +81,13 @@ bool folding_is_off(bool flag) { return set_by(flag, Option::NoFold); }
 
 NetworkOptions PartFlags::networks(const Backend& backend) const {
   const std::vector<DType> types = backend.types();
-  const DType dtype = type.empty() ? types.front() : parse_type(type);
+  const DType asked = type.empty() ? types.front() : parse_type(type);
+  const bool e4m3 = asked == DType::E4M3;
+  const DType dtype = e4m3 ? DType::BF16 : asked;
   TENON_CHECK(Usage, std::find(types.begin(), types.end(), dtype) != types.end(), "--type")
       << name_of(dtype) << " is not computed in by " << backend.name();
   return {.precision = {dtype, dtype},
+          .e4m3_rows = e4m3,
           .fusion = !fusion_is_off(no_fusion),
           .fold_scales = !folding_is_off(no_fold),
           .target = backend.target()};

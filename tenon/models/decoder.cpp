@@ -12,28 +12,11 @@ namespace {
 
 nn::Bias bias(bool there) { return there ? nn::Bias::Yes : nn::Bias::No; }
 
-// One product with the named layers' weights one below the other.
-Expr packed_linear(const nn::Scope& s, const Expr& x, std::initializer_list<std::pair<const char*, int64_t>> parts,
-                   bool with_bias) {
-  std::vector<Expr> weights, biases;
-  for (const auto& [part, outputs] : parts) {
-    weights.push_back((s / part).weight("weight", {outputs, x.shape()[-1]}));
-    if (with_bias) biases.push_back((s / part).small("bias", {outputs}));
-  }
-  return nn::linear(x, concat(weights, 0), with_bias ? concat(biases, 0) : Expr());
-}
-
 class Network {
  public:
-  // Over caches if `position` says how many tokens they hold; without it over whole sequences.
-  Network(const DecoderConfig& c, const DecoderShape& shape, Graph& g, const Expr& position, nn::Precision p)
-      : c_(c), shape_(shape), model_(nn::Scope(g, p) / "model") {
-    const auto count = [&](int64_t n, const Shape& as) { return reshape(cast(iota(g, n), DType::F32), as); };
-    if (!position) {
-      const Expr each = broadcast(count(shape.tokens, {1, shape.tokens}), {shape.batch, shape.tokens});
-      rotary_ = nn::rotary(each, c.head_width, c.theta, p.act);
-      return;
-    }
+  // Over a cache.
+  Network(const DecoderConfig& c, const DecoderShape& shape, const Expr& position, nn::Precision p)
+      : c_(c), shape_(shape), model_(nn::Scope(position.graph(), p) / "model") {
     const Expr first = reshape(cast(position, DType::F32), {shape.batch, 1});
     const Expr positions = first + count(shape.tokens, {1, shape.tokens});
     const Expr begin = count(shape.batch, {shape.batch, 1}) * static_cast<double>(shape.capacity);
@@ -42,8 +25,20 @@ class Network {
     rotary_ = nn::rotary(positions, c.head_width, c.theta, p.act);
   }
 
+  // Of texts that begin with their first token: nothing is cached.
+  Network(Graph& g, const DecoderConfig& c, const DecoderShape& shape, nn::Precision p)
+      : c_(c), shape_(shape), model_(nn::Scope(g, p) / "model") {
+    rotary_ = nn::rotary(count(shape.tokens, {1, shape.tokens}), c.head_width, c.theta, p.act);
+  }
+
+  Expr states(const Expr& tokens, int64_t layers) {
+    Expr x = cast(gather(table(), tokens), model_.act());
+    for (int64_t i = 0; i < layers; ++i) x = layer(i, x);
+    return x;
+  }
+
   Decoder run(const Expr& tokens, const Expr& row) {
-    Expr x = blocks(tokens);
+    Expr x = states(tokens, c_.layers);
     if (!shape_.all_logits) {
       x = reshape(x, {shape_.batch * shape_.tokens, c_.width});
       if (row) x = gather(x, row);
@@ -51,21 +46,16 @@ class Network {
     return {nn::linear(last_norm(x), head()), std::move(states_)};
   }
 
-  DecoderHidden hidden(const Expr& tokens) { return {last_norm(blocks(tokens)), head()}; }
+  DecoderHidden hidden(const Expr& tokens) { return {last_norm(states(tokens, c_.layers)), head()}; }
 
  private:
+  Expr count(int64_t n, const Shape& as) const { return reshape(cast(iota(model_.graph(), n), DType::F32), as); }
   Expr table() const { return (model_ / "embed_tokens").weight("weight", {c_.vocabulary, c_.width}); }
   Expr head() const {
     if (c_.tied) return table();
     return (nn::Scope(model_.graph(), model_.precision()) / "lm_head").weight("weight", {c_.vocabulary, c_.width});
   }
   Expr last_norm(const Expr& x) const { return nn::rms_norm(model_ / "norm", x, c_.eps); }
-
-  Expr blocks(const Expr& tokens) {
-    Expr x = cast(gather(table(), tokens), model_.act());
-    for (int64_t i = 0; i < c_.layers; ++i) x = layer(i, x);
-    return x;
-  }
 
   Expr layer(int64_t index, const Expr& input) {
     const nn::Scope s = model_ / "layers" / index;
@@ -77,7 +67,8 @@ class Network {
   Expr attend(const nn::Scope& s, int64_t index, const Expr& x) {
     const int64_t d = c_.head_width, q_width = c_.heads * d, k_width = c_.key_heads * d;
     const Expr qkv = cast(
-        packed_linear(s, x, {{"q_proj", q_width}, {"k_proj", k_width}, {"v_proj", k_width}}, c_.qkv_bias), s.act());
+        nn::packed_linear(s, x, {{"q_proj", q_width}, {"k_proj", k_width}, {"v_proj", k_width}}, bias(c_.qkv_bias)),
+        s.act());
     const auto heads = [&](int64_t from, int64_t count) {
       return reshape(slice(qkv, -1, from, from + count * d), {shape_.batch, shape_.tokens, count, d});
     };
@@ -106,7 +97,7 @@ class Network {
   }
 
   Expr feed_forward(const nn::Scope& s, const Expr& x) const {
-    const Expr both = packed_linear(s, x, {{"gate_proj", c_.hidden}, {"up_proj", c_.hidden}}, c_.mlp_bias);
+    const Expr both = nn::packed_linear(s, x, {{"gate_proj", c_.hidden}, {"up_proj", c_.hidden}}, bias(c_.mlp_bias));
     const Expr h = silu(slice(both, -1, 0, c_.hidden)) * slice(both, -1, c_.hidden, 2 * c_.hidden);
     return nn::linear(s / "down_proj", cast(h, s.act()), c_.width, bias(c_.mlp_bias));
   }
@@ -114,8 +105,8 @@ class Network {
   const DecoderConfig& c_;
   const DecoderShape& shape_;
   nn::Scope model_;
-  Expr place_,
-      keys_;  // where there is a cache: its rows [batch, tokens]; what it holds of each sequence, these tokens included
+  Expr place_, keys_;  // unset without a cache: rows of it [batch, tokens]; what it holds of each sequence, these
+                       // tokens included
   nn::Rotary rotary_;
   std::vector<std::pair<std::string, Expr>> states_;
 };
@@ -142,14 +133,29 @@ Decoder decoder(Graph& g, const DecoderConfig& c, const DecoderShape& shape, nn:
   return decoder(c, shape, tokens, position, chosen ? input(g, "row", DType::I32, {shape.batch}) : Expr(), p);
 }
 
+namespace {
+DecoderShape whole_texts(const Expr& tokens) {
+  DecoderShape shape;
+  shape.batch = tokens.shape()[0];
+  shape.tokens = shape.capacity = tokens.shape()[1];
+  return shape;
+}
+}  // namespace
+
 DecoderHidden decoder_hidden(const DecoderConfig& c, const Expr& tokens, nn::Precision p) {
   const Shape& s = tokens.shape();
   TENON_CHECK(Usage, s.rank() == 2 && s.numel() > 0 && s[1] <= c.positions, "decoder")
       << "expected tokens [batch, 1 to " << c.positions << "], got " << s.str();
-  DecoderShape shape;
-  shape.batch = s[0];
-  shape.tokens = s[1];
-  return Network(c, shape, tokens.graph(), Expr(), p).hidden(tokens);
+  const DecoderShape shape = whole_texts(tokens);
+  return Network(tokens.graph(), c, shape, p).hidden(tokens);
+}
+
+Expr decoder_states(const DecoderConfig& c, const Expr& tokens, int64_t layers, nn::Precision p) {
+  const Shape& s = tokens.shape();
+  TENON_CHECK(Usage, s.rank() == 2 && s.numel() > 0 && layers >= 0 && layers <= c.layers, "decoder")
+      << "expected tokens [B,T] and 0.." << c.layers << " layers, got " << s.str() << " and " << layers;
+  const DecoderShape shape = whole_texts(tokens);
+  return Network(tokens.graph(), c, shape, p).states(tokens, layers);
 }
 
 WeightShapes decoder_weights(const DecoderConfig& c) {

@@ -72,6 +72,10 @@ struct DecoderHidden {
 /// is a gradient for every weight. Tokens behind a sequence's end change nothing of what is in front of them.
 DecoderHidden decoder_hidden(const DecoderConfig& c, const Expr& tokens, nn::Precision p);
 
+/// Hidden states of the texts tokens i32 [B,T], in p.act [B,T,width], behind the first `layers` blocks and without the
+/// last norm: what other networks read of a text. Tokens see those in front of them; no cache is kept.
+Expr decoder_states(const DecoderConfig& c, const Expr& tokens, int64_t layers, nn::Precision p);
+
 /// What the network reads of a checkpoint.
 WeightShapes decoder_weights(const DecoderConfig& c);
 

@@ -52,6 +52,7 @@ Expr vae_decode(const VaeConfig& c, const Expr& latents, nn::Precision p, ImageR
       << "expected latents [B," << c.latent_channels << ",h,w], got " << shape.str();
   const nn::Scope root(latents.graph(), p), s = root / "decoder";
   Expr z = permute(latents, {0, 2, 3, 1}) / c.scaling_factor;
+  if (c.shift_factor != 0) z = z + c.shift_factor;
   if (c.post_quant_conv) z = cast(nn::conv2d(root / "post_quant_conv", z, c.latent_channels, 1), p.act);
   Expr h = cast(nn::conv3x3(s / "conv_in", z, c.channels.back()), p.act);
   h = middle(s / "mid_block", c, h);

@@ -1,5 +1,5 @@
-// The image autoencoder of Stable Diffusion 1.x (diffusers' AutoencoderKL): latents to images and back, eight times
-// smaller on each side at the published size.
+// The image autoencoder of Stable Diffusion 1.x and of Flux and Z-Image (diffusers' AutoencoderKL): latents to images
+// and back, eight times smaller on each side at the published size.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,13 +17,19 @@ struct VaeConfig {
   std::vector<int64_t> channels = {128, 256, 512, 512};
   int64_t layers_per_block = 2;  ///< residual blocks of an encoder level; a decoder level has one more
   int64_t norm_groups = 32;
-  double scaling_factor = 0.18215;  ///< latents are the encoder's mean times this
+  double scaling_factor = 0.18215;  ///< latents are what the encoder's distribution gives, less the shift, times this
+  double shift_factor = 0;
   bool quant_conv = true;
   bool post_quant_conv = true;
   bool mid_attention = true;
   /// Pixels along a side for each latent.
   int64_t downsampling() const { return int64_t{1} << (channels.size() - 1); }
+  /// The latent that a number drawn from the encoder's distribution becomes.
+  double latent_of(double z) const { return (z - shift_factor) * scaling_factor; }
 };
+
+/// Z-Image's, which is FLUX.1's.
+VaeConfig flux_vae();
 
 /// From diffusers' config.json; absent keys take AutoencoderKL's defaults. Error(Model) names `where`, key and value
 /// for what is not implemented.
@@ -33,15 +39,16 @@ VaeConfig detect_vae(const WeightShapes& weights, const std::string& where);
 
 enum class ImageRange { Signed, Unit };  ///< values in about [-1, 1]; or clamp(x/2 + 0.5, 0, 1)
 
-/// Images f32 [B,8h,8w,3] (NHWC; 8 for four levels) of latents f32 [B,4,h,w] (NCHW), which are divided by the scaling
-/// factor here. Not rounded.
+/// Images f32 [B,8h,8w,3] (NHWC; 8 for four levels) of latents f32 [B,latent_channels,h,w] (NCHW), whose scaling and
+/// shift are undone here. Not rounded.
 Expr vae_decode(const VaeConfig& c, const Expr& latents, nn::Precision p, ImageRange range = ImageRange::Unit);
 /// vae_decode over the input "latents".
 Expr vae_decode(Graph& g, const VaeConfig& c, int64_t batch, int64_t height, int64_t width, nn::Precision p,
                 ImageRange range = ImageRange::Unit);
 
-/// Moments f32 [B,8,h,w] (NCHW) of images f32 [B,8h,8w,3] in [-1,1] (NHWC): the first half of the channels the mean,
-/// the second the log variance, clamped to [-30,20]. A latent is scaling_factor * (mean + exp(logvar/2) * noise).
+/// Moments f32 [B,2*latent_channels,h,w] (NCHW) of images f32 [B,8h,8w,3] in [-1,1] (NHWC): the first half of the
+/// channels the mean, the second the log variance, clamped to [-30,20]. A latent is latent_of(mean + exp(logvar/2) *
+/// noise).
 Expr vae_encode(const VaeConfig& c, const Expr& image, nn::Precision p);
 /// vae_encode over the input "image"; height and width in pixels.
 Expr vae_encode(Graph& g, const VaeConfig& c, int64_t batch, int64_t height, int64_t width, nn::Precision p);

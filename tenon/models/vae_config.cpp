@@ -16,6 +16,15 @@ void expect_blocks(ConfigReader& r, const char* key, const std::string& type, si
 }
 }  // namespace
 
+VaeConfig flux_vae() {
+  VaeConfig c;
+  c.latent_channels = 16;
+  c.scaling_factor = 0.3611;
+  c.shift_factor = 0.1159;
+  c.quant_conv = c.post_quant_conv = false;
+  return c;
+}
+
 VaeConfig vae_config(const nlohmann::json& config, const std::string& where) {
   ConfigReader r(config, where);
   r.expect("_class_name", {"AutoencoderKL"});
@@ -37,7 +46,8 @@ VaeConfig vae_config(const nlohmann::json& config, const std::string& where) {
   c.post_quant_conv = r.flag("use_post_quant_conv", true);
   c.mid_attention = r.flag("mid_block_add_attention", true);
   r.expect("act_fn", {"silu", "swish"});
-  r.expect("shift_factor", {0, nullptr});
+  if (r.has("shift_factor")) c.shift_factor = r.number("shift_factor", 0, -1e6, 1e6);
+  r.ignore({"shift_factor"});
   r.expect("latents_mean", {nullptr});
   r.expect("latents_std", {nullptr});
   r.ignore({"sample_size", "force_upcast"});

@@ -13,20 +13,11 @@ constexpr int64_t kRowElements = 16;
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// One product with the named layers' weights one below the other, [parts * outputs, K].
-Expr packed_linear(const nn::Scope& s, const Expr& x, std::initializer_list<const char*> parts, int64_t outputs) {
-  std::vector<Expr> weights, biases;
-  for (const char* part : parts) {
-    weights.push_back((s / part).weight("weight", {outputs, x.shape()[-1]}));
-    biases.push_back((s / part).small("bias", {outputs}));
-  }
-  return nn::linear(x, concat(weights, 0), concat(biases, 0));
-}
-
 Expr self_attention(const nn::Scope& s, const VitConfig& c, const Expr& x) {
-  const Expr qkv = cast(
-      c.split_qkv ? packed_linear(s, x, {"query", "key", "value"}, c.width) : nn::linear(s / "qkv", x, 3 * c.width),
-      s.act());
+  const Expr qkv =
+      cast(c.split_qkv ? nn::packed_linear(s, x, {{"query", c.width}, {"key", c.width}, {"value", c.width}})
+                       : nn::linear(s / "qkv", x, 3 * c.width),
+           s.act());
   const auto third = [&](int64_t i) { return slice(qkv, -1, i * c.width, (i + 1) * c.width); };
   return nn::linear(s / "proj", nn::attention(third(0), third(1), third(2), c.heads, s.act()), c.width);
 }
@@ -34,8 +25,8 @@ Expr self_attention(const nn::Scope& s, const VitConfig& c, const Expr& x) {
 Expr feed_forward(const nn::Scope& s, const VitConfig& c, const Expr& x) {
   Expr h;
   if (c.gated) {
-    const Expr both =
-        c.split_gate ? packed_linear(s, x, {"gate", "up"}, c.hidden) : nn::linear(s / "fc1", x, 2 * c.hidden);
+    const Expr both = c.split_gate ? nn::packed_linear(s, x, {{"gate", c.hidden}, {"up", c.hidden}})
+                                   : nn::linear(s / "fc1", x, 2 * c.hidden);
     h = silu(slice(both, -1, 0, c.hidden)) * slice(both, -1, c.hidden, 2 * c.hidden);
   } else {
     h = gelu(nn::linear(s / "fc1", x, c.hidden));

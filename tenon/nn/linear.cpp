@@ -1,5 +1,7 @@
 #include "tenon/nn/linear.h"
 
+#include <vector>
+
 #include "tenon/expr/ops.h"
 
 namespace tenon::nn {
@@ -20,6 +22,16 @@ Expr conv2d(const Expr& x, const Expr& w, const Expr& b, int64_t stride, Pads pa
 Expr linear(const Scope& s, const Expr& x, int64_t outputs, Bias bias) {
   const Expr b = bias == Bias::Yes ? s.small("bias", {outputs}) : Expr();
   return linear(x, s.weight("weight", {outputs, x.shape()[-1]}), b);
+}
+
+Expr packed_linear(const Scope& s, const Expr& x, std::initializer_list<std::pair<const char*, int64_t>> parts,
+                   Bias bias) {
+  std::vector<Expr> weights, biases;
+  for (const auto& [part, outputs] : parts) {
+    weights.push_back((s / part).weight("weight", {outputs, x.shape()[-1]}));
+    if (bias == Bias::Yes) biases.push_back((s / part).small("bias", {outputs}));
+  }
+  return linear(x, concat(weights, 0), biases.empty() ? Expr() : concat(biases, 0));
 }
 
 Expr conv2d(const Scope& s, const Expr& x, int64_t outputs, int64_t kernel, int64_t stride, Pads pads) {

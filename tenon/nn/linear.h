@@ -2,6 +2,8 @@
 // result is the f32 accumulator plus an f32 bias, not rounded: the caller rounds where the value is stored.
 #pragma once
 #include <array>
+#include <initializer_list>
+#include <utility>
 
 #include "tenon/nn/scope.h"
 
@@ -22,6 +24,9 @@ Expr conv2d(const Expr& x, const Expr& w, const Expr& b, int64_t stride = 1, Pad
 
 /// linear with `weight` [outputs, K] and, if asked for, `bias` [outputs] of the scope.
 Expr linear(const Scope& s, const Expr& x, int64_t outputs, Bias bias = Bias::Yes);
+/// One product with the named layers' weights one below the other: x [.., K] yields f32 [.., all outputs together].
+Expr packed_linear(const Scope& s, const Expr& x, std::initializer_list<std::pair<const char*, int64_t>> parts,
+                   Bias bias = Bias::Yes);
 /// conv2d with `weight` [outputs, C, kernel, kernel] and `bias` [outputs] of the scope.
 Expr conv2d(const Scope& s, const Expr& x, int64_t outputs, int64_t kernel, int64_t stride = 1, Pads pads = {});
 /// The 3x3 convolution that keeps the image's size.

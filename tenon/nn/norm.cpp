@@ -50,9 +50,13 @@ Expr group_norm(const Scope& s, const Expr& x, const GroupNorm& n) {
   return group_norm(x, n, s.small("weight", channels), s.small("bias", channels));
 }
 
-Expr layer_norm(const Expr& x, double eps, const Expr& gamma, const Expr& beta) {
+Expr layer_norm(const Expr& x, double eps) {
   const Expr d = x - mean(x);
-  return d * rsqrt(mean(d * d) + eps) * gamma + beta;
+  return d * rsqrt(mean(d * d) + eps);
+}
+
+Expr layer_norm(const Expr& x, double eps, const Expr& gamma, const Expr& beta) {
+  return layer_norm(x, eps) * gamma + beta;
 }
 
 Expr layer_norm(const Scope& s, const Expr& x, double eps) {

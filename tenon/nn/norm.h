@@ -27,6 +27,8 @@ Expr group_norm(const Scope& s, const Expr& x, const GroupNorm& n);
 
 /// (x - mean) / sqrt(var + eps) * gamma + beta over the last axis, with the biased variance; yields f32.
 Expr layer_norm(const Expr& x, double eps, const Expr& gamma, const Expr& beta);
+/// layer_norm without gamma and beta.
+Expr layer_norm(const Expr& x, double eps);
 /// layer_norm with `weight` and `bias` [C] of the scope.
 Expr layer_norm(const Scope& s, const Expr& x, double eps);
 

@@ -79,7 +79,8 @@ struct ImageResult {
 struct PipelineOptions {
   std::string device = "cpu";
   int threads = 0;
-  std::optional<DType> type;  ///< bf16 or f32; unset: bf16 where the device has it
+  /// bf16 or f32; e4m3: rows of what bears it, all else in bf16; unset: bf16 where the device has it.
+  std::optional<DType> type;
   bool fusion = true;
   bool keep_networks = false;  ///< keep every network ready between calls instead of one at a time
   int keep_sizes = 4;          ///< then: sizes that each is kept ready for, those used last, over one set of weights
@@ -97,6 +98,8 @@ class ImageGenerator {
   virtual std::vector<std::filesystem::path> files() const = 0;
   /// All the words that it was trained on, of a model that was trained on few; empty otherwise.
   virtual KnownWords known_words() const { return {}; }
+  /// What cfg_scale is more than diffusers' guidance_scale: 1 for models whose pipeline counts from 0.
+  virtual double guidance_offset() const { return 0; }
   /// The request with every default of the model filled in and checked: Error(Usage) names what is wrong.
   virtual ImageRequest complete(ImageRequest request) const = 0;
   /// What of a complete request the model was not trained for, a sentence each: words that it does not know, a size

@@ -27,23 +27,9 @@ constexpr const char *kHeadName = "lm_head.weight", *kEmbeddingName = "model.emb
 
 bool is_family(const std::string& type) { return type == "llama" || type == "qwen2" || type == "qwen3"; }
 
-// The one file of a folder with this extension; empty if there is none, or several to choose from.
-fs::path only_file(const fs::path& folder, const char* extension) {
-  std::vector<fs::path> found;
-  for (const fs::path& entry : list_folder(folder))
-    if (entry.extension() == extension) found.push_back(entry);
-  return found.size() == 1 ? found[0] : fs::path();
-}
-
 fs::path gguf_of(const fs::path& path) {
   if (!folder_exists(path)) return path.extension() == ".gguf" ? path : fs::path();
   return file_exists(path / kLanguageConfig) ? fs::path() : only_file(path, ".gguf");
-}
-
-fs::path safetensors_of(const fs::path& folder) {
-  for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
-    if (file_exists(folder / name)) return folder / name;
-  return only_file(folder, ".safetensors");
 }
 
 class ViewedTensors : public WeightSource {
@@ -167,7 +153,7 @@ void LanguageModel::open_folder(const fs::path& folder) {
   config_ = read_decoder_config(config, where);
   folder_ = folder;
   saved_config_ = config;
-  const fs::path file = safetensors_of(folder);
+  const fs::path file = weights_in(folder, "model");
   TENON_CHECK(Model, !file.empty(), folder.string())
       << "has no weights; looked for model.safetensors, model.safetensors.index.json and one *.safetensors";
   stored_ = open_weights(file);

@@ -61,6 +61,20 @@ fs::path find_model(const std::string& spec) {
                                           : "did you mean '" + random + "'?"));
 }
 
+fs::path only_file(const fs::path& folder, const std::string& extension) {
+  std::vector<fs::path> found;
+  for (const fs::path& entry : list_folder(folder))
+    if (entry.extension() == extension) found.push_back(entry);
+  return found.size() == 1 ? found[0] : fs::path();
+}
+
+fs::path weights_in(const fs::path& folder, const std::string& stem) {
+  if (!folder_exists(folder)) return {};
+  for (const char* extension : {".safetensors", ".safetensors.index.json"})
+    if (file_exists(folder / (stem + extension))) return folder / (stem + extension);
+  return only_file(folder, ".safetensors");
+}
+
 std::string model_name(const fs::path& path) {
   return shown((path.filename().empty() ? path.parent_path() : path).filename().native());
 }

@@ -17,6 +17,10 @@ std::filesystem::path embedded_model_folder(const std::string& name);
 std::filesystem::path default_model_folder();
 /// What a model at `path` is called in results and messages: the last part of the path, as `shown` makes it.
 std::string model_name(const std::filesystem::path& path);
+/// Weights in a folder: `stem`.safetensors, else its index, else the only .safetensors file; empty if there is none.
+std::filesystem::path weights_in(const std::filesystem::path& folder, const std::string& stem);
+/// The one file of a folder with this extension; empty if there is none, or several to choose from.
+std::filesystem::path only_file(const std::filesystem::path& folder, const std::string& extension);
 /// The path that `spec` names, as it is, below TENON_MODEL_DIR, a folder that was fetched into the cache, or an
 /// embedded model. Error(Model) says what was looked for.
 std::filesystem::path find_model(const std::string& spec);

@@ -2,10 +2,16 @@
 
 #include <array>
 
+#include "tenon/core/error.h"
+
 namespace tenon {
 
-Plan plan_one(const std::string& name, const std::string& result, const Expr& value, const NetworkOptions& options) {
+Plan plan_one(const std::string& name, const std::string& result, const Expr& value, const NetworkOptions& options,
+              const std::optional<PrecisionPolicy>& e4m3) {
+  TENON_CHECK(Usage, !options.e4m3_rows || e4m3, "type")
+      << "e4m3: which layers of '" << name << "' bear it is not known; use bf16 or f32";
   PlanOptions o;
+  if (options.e4m3_rows) o.precision = *e4m3;
   o.name = name;
   o.fusion = options.fusion;
   o.fold_scales = options.fold_scales;

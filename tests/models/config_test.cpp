@@ -102,7 +102,7 @@ TEST(Config, UNetRefusals) {
 TEST(Config, VaeRefusals) {
   expect_refusals(vae_config, kVae,
                   {{"_class_name", "AutoencoderTiny", "AutoencoderKL"},
-                   {"shift_factor", 0.1159, "null"},
+                   {"shift_factor", "0.1159", "-1e+06"},
                    {"latents_mean", {0.0}, "null"},
                    {"down_block_types", {"DownEncoderBlock2D"}, "4 times"},
                    {"up_block_types", {"A", "B", "C", "D"}, "UpDecoderBlock2D"},

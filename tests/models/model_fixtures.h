@@ -22,13 +22,17 @@ inline std::string fixture_path(const std::string& name) {
   return std::string(TENON_SOURCE_DIR) + "/tests/fixtures/" + name;
 }
 
-/// tests/fixtures/parity.*: cases by name, and a named tensor of a case.
+/// tests/fixtures/FILE.*: cases by name, and a named tensor of a case.
 class Parity {
  public:
-  static const Parity& get() {
-    static const Parity all;
-    return all;
+  static const Parity& get(const std::string& file = "parity") {
+    static std::map<std::string, Parity> all;
+    return all.try_emplace(file, file).first->second;
   }
+  explicit Parity(const std::string& file)
+      : head_(nlohmann::json::parse(std::ifstream(fixture_path(file + ".json")))),
+        file_(tenon::SafetensorsFile::open(fixture_path(file + ".safetensors"))) {}
+  const nlohmann::json& head() const { return head_; }
   const nlohmann::json& of(const std::string& name) const {
     for (const auto& c : head_["cases"])
       if (c["name"] == name) return c;
@@ -44,9 +48,6 @@ class Parity {
   }
 
  private:
-  Parity()
-      : head_(nlohmann::json::parse(std::ifstream(fixture_path("parity.json")))),
-        file_(tenon::SafetensorsFile::open(fixture_path("parity.safetensors"))) {}
   nlohmann::json head_;
   tenon::SafetensorsFile file_;
 };
@@ -81,10 +82,10 @@ inline testing::AssertionResult agrees(const std::vector<double>& found, const s
 
 /// Compares a whole or thinned tensor of a parity case with `found`.
 inline void expect_parity(const std::string& name, const std::string& tensor, const std::vector<double>& found,
-                          double tolerance = 1e-5) {
-  const auto& what = Parity::get().of(name)["expect"][tensor];
+                          double tolerance = 1e-5, const Parity& recorded = Parity::get()) {
+  const auto& what = recorded.of(name)["expect"][tensor];
   EXPECT_EQ(static_cast<int64_t>(found.size()), shape_of(what["shape"]).numel()) << name << " " << tensor;
-  EXPECT_TRUE(agrees(found, Parity::get().expected(name, tensor), tolerance, what["stride"].get<size_t>()))
+  EXPECT_TRUE(agrees(found, recorded.expected(name, tensor), tolerance, what["stride"].get<size_t>()))
       << name << " " << tensor;
 }
 

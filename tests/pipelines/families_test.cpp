@@ -56,7 +56,7 @@ TEST(Families, ThoseOfTheTreeSayWhatTheyCanDo) {
     for (const ModelFamily* f : families_that(ability)) out.push_back(f->name);
     return out;
   };
-  EXPECT_THAT(names(ImageGenerator::kAbility), testing::ElementsAre("stable diffusion"));
+  EXPECT_THAT(names(ImageGenerator::kAbility), testing::ElementsAre("stable diffusion", "z-image"));
   EXPECT_THAT(names(ImageEmbedder::kAbility), testing::ElementsAre("image encoder"));
   EXPECT_THAT(names(ModelParts::kAbility), testing::IsSupersetOf({"image encoder", "stable diffusion"}));
 }

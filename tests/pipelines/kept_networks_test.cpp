@@ -30,9 +30,9 @@ TEST(KeptNetworks, SizesShareWeightsWithinABound) {
   };
   const int64_t first = [&] {
     draw(pipeline, 64, 64);
-    return pipeline.kept().weights.made_bytes;
+    return pipeline.kept().counters().weights.made_bytes;
   }();
-  EXPECT_EQ(pipeline.kept().networks, 3);
+  EXPECT_EQ(pipeline.kept().counters().networks, 3);
   int64_t made = first;
   for (const Size& s : {Size{64, 128, 5, true},
                         {64, 64, 5, false},
@@ -42,12 +42,12 @@ TEST(KeptNetworks, SizesShareWeightsWithinABound) {
                         {128, 64, 5, true}}) {
     SCOPED_TRACE(std::to_string(s.width) + "x" + std::to_string(s.height));
     EXPECT_EQ(draw(pipeline, s.width, s.height), draw(alone, s.width, s.height));
-    const TextToImage::Kept kept = pipeline.kept();
+    const KeptNetworks::Counters kept = pipeline.kept().counters();
     EXPECT_EQ(kept.networks, s.ready);
     EXPECT_LE(kept.weights.made_bytes - made, s.fresh ? first / 2 : 0);  // some filters have another layout there
     made = kept.weights.made_bytes;
   }
-  EXPECT_LE(alone.kept().networks, 1);
+  EXPECT_LE(alone.kept().counters().networks, 1);
 }
 
 }  // namespace

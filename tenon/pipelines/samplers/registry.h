@@ -18,6 +18,7 @@ struct SamplerInfo {
   std::string diffusers_class;             ///< `_class_name` that selects it
   std::optional<double> default_eta = {};  ///< share of fresh noise; unset: the sampler has no eta
   KarrasLevels karras = KarrasLevels::Never;
+  bool flow_matching = false;  ///< `make` knows configs of flow matching too
   /// Gets the options of choose_sampler: set if the sampler has them.
   std::function<std::unique_ptr<Sampler>(const Settings&, const SamplerOptions&)> make;
 };

@@ -81,6 +81,13 @@ const SamplerInfo& of_config(const Settings& config) {
   return *info;
 }
 
+std::vector<std::string> flow_matching_names() {
+  std::vector<std::string> out;
+  for (const SamplerInfo& info : registered())
+    if (info.flow_matching) out.push_back(info.name);
+  return out;
+}
+
 // "DPM++ 2M Karras" is a sampler and an option.
 const SamplerInfo& of_name(const std::string& name, SamplerOptions& options) {
   std::string key = normalised(name);
@@ -101,9 +108,16 @@ const SamplerInfo& of_name(const std::string& name, SamplerOptions& options) {
 
 }  // namespace
 
+bool is_flow_matching(const Settings& config) {
+  return config.has("_class_name") && config.class_name().starts_with("FlowMatch");
+}
+
 SamplerChoice choose_sampler(std::string_view name, const Settings& config, const SamplerOptions& options) {
   SamplerOptions chosen = options;
   const SamplerInfo& info = name.empty() ? of_config(config) : of_name(std::string(name), chosen);
+  TENON_CHECK(Usage, info.flow_matching || !is_flow_matching(config), "sampler")
+      << "'" << info.name << "' cannot do flow matching, which this model was trained for; use "
+      << joined(flow_matching_names());
   TENON_CHECK(Usage, info.karras != KarrasLevels::Never || !chosen.karras.value_or(false), info.name)
       << "has no noise levels that the Karras schedule could replace";
   TENON_CHECK(Usage, info.default_eta || chosen.eta.value_or(0) == 0, info.name) << "takes no eta";

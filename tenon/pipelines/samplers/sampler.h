@@ -95,12 +95,17 @@ struct SamplerChoice {
 /// What a name and options mean with this config. Names are those of stable-diffusion.cpp, diffusers and A1111 ("ddim",
 /// "plms", "euler_a", "DPM++ 2M Karras", "EulerDiscreteScheduler"); case, blanks, '_' and '-' do not count. An empty
 /// name means the config's `_class_name`. Throws Error(Usage) for an unknown name, an option that the sampler does not
-/// take or that contradicts its name, and Error(Model) for a config that names no known class.
+/// take or that contradicts its name, a sampler that cannot do flow matching where the config is of that, and
+/// Error(Model) for a config that names no known class.
 SamplerChoice choose_sampler(std::string_view name, const Settings& config, const SamplerOptions& options = {});
 
 /// Builds the sampler that choose_sampler chooses; Error(Model) also for a config that is not understood.
 std::unique_ptr<Sampler> make_sampler(std::string_view name, const Settings& config,
                                       const SamplerOptions& options = {});
+
+/// True for the config of a model that was trained on straight paths from noise to picture, x = (1 - sigma) clean +
+/// sigma noise: its output is their velocity, noise - clean.
+bool is_flow_matching(const Settings& config);
 
 /// The main name of every sampler, sorted.
 std::vector<std::string> sampler_names();

@@ -6,6 +6,7 @@
 #include "tenon/io/json.h"
 #include "tenon/models/config_reader.h"
 #include "tenon/models/registry.h"
+#include "tenon/pipelines/component_weights.h"
 #include "tenon/pipelines/model_files.h"
 #include "tenon/pipelines/random_weights.h"
 #include "tenon/pipelines/samplers/sampler.h"
@@ -13,19 +14,6 @@
 namespace tenon {
 namespace fs = std::filesystem;
 namespace {
-
-class CheckpointWeights : public WeightSource {
- public:
-  explicit CheckpointWeights(const Component& component) : component_(component) {}
-  HostView find(const std::string& name) const override {
-    const TensorView& t = component_.at(name);
-    return {t.dtype, t.shape, t.data};
-  }
-  void done(const std::string& name) const override { release(component_.at(name)); }
-
- private:
-  const Component& component_;
-};
 
 void read_own_defaults(GenerationDefaults& d, const StableDiffusionCheckpoint& c, int64_t factor) {
   const nlohmann::json& index = c.model_index();
@@ -93,6 +81,8 @@ std::shared_ptr<const StableDiffusionModel> StableDiffusionModel::open(const std
   m->scheduler_config_ = m->checkpoint_->scheduler_config();
   m->scheduler_file_ = (path / "scheduler/scheduler_config.json").string();
   if (m->scheduler_config_.is_null()) m->scheduler_config_ = sd15_scheduler_config();
+  TENON_CHECK(Model, !is_flow_matching(m->scheduler_config()), m->scheduler_config().where("_class_name"))
+      << "is of flow matching, which no Stable Diffusion 1.x model was trained for";
   m->defaults_ = defaults_of(*m->checkpoint_, m->config_.vae);
   m->known_words_ = read_known_words(m->checkpoint_->model_index());
   if (m->checkpoint_->tokenizer())
@@ -117,7 +107,7 @@ std::unique_ptr<WeightSource> StableDiffusionModel::weights(const std::string& c
   if (!checkpoint_) return random_weights(expected, random_seed_);
   const Component& c = checkpoint_->component(component);
   require_weights(check_weights(expected, shapes_of(c)), name_ + " " + component);
-  return std::make_unique<CheckpointWeights>(c);
+  return component_weights(c);
 }
 
 }  // namespace tenon

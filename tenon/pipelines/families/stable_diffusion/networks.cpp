@@ -1,7 +1,6 @@
 #include "tenon/pipelines/families/stable_diffusion/networks.h"
 
-#include "tenon/core/error.h"
-#include "tenon/io/image.h"
+#include "tenon/pipelines/denoise.h"
 
 namespace tenon {
 
@@ -39,14 +38,7 @@ Plan plan_vae_encode(const StableDiffusionModel& model, const GenerationShape& s
 }
 
 void check_size(const StableDiffusionModel& model, int64_t height, int64_t width) {
-  const int64_t factor = model.config().vae.downsampling();
-  for (const auto& [what, size] : {std::pair<const char*, int64_t>{"height", height}, {"width", width}}) {
-    TENON_CHECK(Usage, size > 0 && size <= kMaxImageSide, what)
-        << size << " is outside " << factor << ".." << kMaxImageSide;
-    const int64_t nearest = std::max<int64_t>((size + factor / 2) / factor * factor, factor);
-    TENON_CHECK(Usage, size % factor == 0, what)
-        << size << " is not a multiple of " << factor << "; the nearest is " << nearest;
-  }
+  check_sides(height, width, model.config().vae.downsampling());
 }
 
 }  // namespace tenon

@@ -6,11 +6,10 @@
 #include <set>
 
 #include "tenon/core/error.h"
-#include "tenon/core/log.h"
-#include "tenon/core/stop.h"
 #include "tenon/io/files.h"
 #include "tenon/io/prompt_weights.h"
 #include "tenon/io/random.h"
+#include "tenon/pipelines/denoise.h"
 #include "tenon/pipelines/emphasis.h"
 
 namespace tenon {
@@ -33,7 +32,11 @@ std::string shortened(const std::string& word) {
 }  // namespace
 
 TextToImage::TextToImage(std::shared_ptr<const StableDiffusionModel> model, const PipelineOptions& options)
-    : model_(std::move(model)), options_(options), backend_(make_backend(options.device, {options.threads})) {
+    : model_(std::move(model)),
+      options_(options),
+      backend_(make_backend(options.device, {options.threads})),
+      kept_(
+          backend_, [this](const std::string& component) { return model_->weights(component); }, options) {
   const std::vector<DType> types = backend_->types();
   const DType type = options.type.value_or(types.front());
   std::string known;
@@ -165,83 +168,14 @@ int64_t TextToImage::planned_bytes(const ImageRequest& r, int64_t windows) const
 
 void TextToImage::check_fits(const ImageRequest& request) const {
   ImageRequest r = complete(request);
-  const auto begin = Clock::now();
   const int64_t windows = static_cast<int64_t>(windows_of(r).front().size());
-  const int64_t available = backend_->memory_available(), needed = planned_bytes(r, windows);
-  spdlog::debug("memory: {} MiB needed, {} MiB available, planned in {:.3f} s", needed >> 20, available >> 20,
-                seconds_since(begin));
-  if (needed <= available) return;
-  // Halving the range of the shorter side finds the largest size of the same shape that fits.
-  const int64_t factor = model_->config().vae.downsampling(), width = r.width, height = r.height;
-  int64_t fits = 0, too_large = std::min(width, height) / factor;
-  const auto scaled = [&](int64_t units) {
-    ImageRequest s = r;
-    const double scale = static_cast<double>(units * factor) / static_cast<double>(std::min(width, height));
-    s.width = std::max<int64_t>(static_cast<int64_t>(static_cast<double>(width) * scale) / factor, 1) * factor;
-    s.height = std::max<int64_t>(static_cast<int64_t>(static_cast<double>(height) * scale) / factor, 1) * factor;
-    s.init.reset();
-    return s;
+  const auto needed = [&](int64_t width, int64_t height) {
+    r.width = width;
+    r.height = height;
+    return planned_bytes(r, windows);
   };
-  while (too_large - fits > std::max<int64_t>(1, fits / 32)) {
-    const int64_t middle = (fits + too_large) / 2;
-    (planned_bytes(scaled(middle), windows) <= available ? fits : too_large) = middle;
-  }
-  const ImageRequest best = scaled(std::max<int64_t>(fits, 1));
-  throw Error(ErrorKind::Memory, "size",
-              std::to_string(width) + "x" + std::to_string(height) + " needs " + std::to_string(needed >> 20) +
-                  " MiB, " + std::to_string(available >> 20) + " MiB are available",
-              fits > 0 ? "the largest of this shape that fits is about " + std::to_string(best.width) + "x" +
-                             std::to_string(best.height)
-                       : "no size fits with a prompt of " + std::to_string(windows) + " windows of tokens");
-}
-
-void TextToImage::free_networks() {
-  for (Network* n : {&text_, &unet_, &decoder_, &encoder_}) n->clear();
-  stores_.clear();
-}
-
-TextToImage::Kept TextToImage::kept() const {
-  Kept out;
-  for (const Network* n : {&text_, &unet_, &decoder_, &encoder_}) out.networks += static_cast<int>(n->size());
-  for (const auto& [component, store] : stores_) out.weights += store->counters();
-  return out;
-}
-
-std::unique_ptr<Executable> TextToImage::prepare(Plan plan, const std::string& component) {
-  std::shared_ptr<WeightStore>& store = stores_[component];
-  if (!store) store = std::make_shared<WeightStore>(backend_, model_->weights(component));
-  return std::make_unique<Executable>(std::move(plan), store);
-}
-
-Executable& TextToImage::network(Network& network, const std::string& key, const std::function<Plan()>& plan,
-                                 const std::string& component) {
-  const auto known = std::ranges::find(network, key, &Ready::key);
-  if (known != network.end()) {
-    network.splice(network.begin(), network, known);
-    return *network.front().executable;
-  }
-  check_stop("generate");
-  const auto begin = Clock::now();
-  Plan ready = plan();
-  const auto planned = Clock::now();
-  if (!options_.keep_networks) free_networks();
-  while (!network.empty() && static_cast<int>(network.size()) >= options_.keep_sizes) network.pop_back();
-  if (const auto store = stores_.find(component); store != stores_.end()) store->second->release_unused();
-  std::unique_ptr<Executable> made;
-  try {
-    made = prepare(ready, component);
-  } catch (const Error& e) {
-    const bool alone = text_.empty() && unet_.empty() && decoder_.empty() && encoder_.empty();
-    if (e.kind() != ErrorKind::Memory || alone) throw;
-    free_networks();  // what is kept for other calls
-    made = prepare(std::move(ready), component);
-  }
-  network.push_front({key, std::move(made)});
-  Executable& executable = *network.front().executable;
-  executable.warm_up();
-  spdlog::debug("{}: planned in {:.3f} s, weights ready in {:.3f} s", executable.plan().name,
-                std::chrono::duration<double>(planned - begin).count(), seconds_since(planned));
-  return executable;
+  check_size_fits(r.width, r.height, model_->config().vae.downsampling(), backend_->memory_available(), needed,
+                  "no size fits with a prompt of " + std::to_string(windows) + " windows of tokens");
 }
 
 std::vector<std::vector<TokenWindow>> TextToImage::windows_of(const ImageRequest& r) const {
@@ -265,9 +199,8 @@ std::vector<float> TextToImage::encode_windows(const std::vector<TokenWindow>& w
                                                Timings& timings) {
   const int64_t rows = static_cast<int64_t>(windows.size()), length = model_->config().text.positions;
   const auto load = Clock::now();
-  Executable& e = network(
-      text_, std::to_string(rows) + "," + std::to_string(clip_skip),
-      [&] { return plan_text(*model_, rows, networks_, clip_skip); }, "text_encoder");
+  Executable& e = kept_.get("text", "text_encoder", std::to_string(rows) + "," + std::to_string(clip_skip),
+                            [&] { return plan_text(*model_, rows, networks_, clip_skip); });
   timings.load += seconds_since(load);
   const auto begin = Clock::now();
   std::vector<int32_t> ids;
@@ -326,9 +259,8 @@ std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Sampler& 
   ImageRequest one = r;
   one.batch = 1;
   const GenerationShape shape = shape_of(one, 0, 0);
-  Executable& e = network(
-      encoder_, std::to_string(r.width) + "x" + std::to_string(r.height),
-      [&] { return plan_vae_encode(*model_, shape, networks_); }, "vae");
+  Executable& e = kept_.get("encoder", "vae", std::to_string(r.width) + "x" + std::to_string(r.height),
+                            [&] { return plan_vae_encode(*model_, shape, networks_); });
   e.set("image", r.init->values);
   e.run_all();
   const std::vector<float> moments = e.get("moments");
@@ -337,7 +269,7 @@ std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Sampler& 
     noise[static_cast<size_t>(b)](draw);  // the posterior's noise comes first in the stream
     std::span<float> z = image(latents, b);
     for (size_t i = 0; i < per_image; ++i)
-      z[i] = static_cast<float>(vae.scaling_factor * (moments[i] + std::exp(0.5f * moments[per_image + i]) * draw[i]));
+      z[i] = static_cast<float>(vae.latent_of(moments[i] + std::exp(0.5f * moments[per_image + i]) * draw[i]));
     noise[static_cast<size_t>(b)](draw);
     sampler.add_noise(z, draw, 0);
   }
@@ -354,8 +286,7 @@ void TextToImage::denoise(const ImageRequest& r, Sampler& sampler, const std::ve
   const std::string key = std::to_string(r.batch) + "," + std::to_string(r.height) + "," + std::to_string(r.width) +
                           "," + std::to_string(shape.guided) + "," + std::to_string(tokens) + "," +
                           std::to_string(steps.size());
-  Executable& unet = network(
-      unet_, key, [&] { return plan_unet(*model_, shape, networks_); }, "unet");
+  Executable& unet = kept_.get("unet", "unet", key, [&] { return plan_unet(*model_, shape, networks_); });
   result.timings.load += seconds_since(load);
   result.peak_bytes = std::max(result.peak_bytes, unet.allocated().total());
   const auto begin = Clock::now();
@@ -365,67 +296,27 @@ void TextToImage::denoise(const ImageRequest& r, Sampler& sampler, const std::ve
   unet.run(Rate::Constant);
   unet.run(Rate::Schedule);
   unet.run(Rate::Prompt);
-  const size_t per_image = latents.size() / static_cast<size_t>(r.batch);
-  const NoiseSource draw = [&](std::span<float> out) {
-    for (size_t b = 0; b < noise.size(); ++b) noise[b](out.subspan(b * per_image, per_image));
+  const auto guided = [&](std::vector<float> e) {
+    if (!shape.guided) return e;
+    const float g = static_cast<float>(r.cfg_scale);
+    for (size_t k = 0; k < latents.size(); ++k) e[k] += g * (e[k + latents.size()] - e[k]);
+    e.resize(latents.size());
+    return e;
   };
-  for (int i = 0; i < sampler.calls(); ++i) {
-    check_stop("generate");  // a device may repeat a whole step as one launch
-    const auto step_begin = Clock::now();
-    std::vector<float> x = latents;
-    sampler.scale_model_input(x, i);
-    unet.set("latents", x);
-    unet.set_scalar("step", i);
-    unet.run(Rate::Step);
-    std::vector<float> e = unet.get("noise");
-    if (shape.guided) {
-      const float g = static_cast<float>(r.cfg_scale);
-      for (size_t k = 0; k < latents.size(); ++k) e[k] += g * (e[k + latents.size()] - e[k]);
-      e.resize(latents.size());
-    }
-    if (!std::all_of(e.begin(), e.end(), [](float v) { return std::isfinite(v); })) name_launch(unet, i);
-    sampler.step(e, i, latents, draw);
-    result.timings.steps.push_back(seconds_since(step_begin));
-    if (on_step) on_step({i + 1, sampler.calls(), result.timings.steps.back(), steps[static_cast<size_t>(i)], latents});
-  }
+  tenon::denoise({unet, "noise", guided}, sampler, noise, latents, result.timings, on_step);
   result.timings.denoise = seconds_since(begin);
-}
-
-// Runs the step again, looking at every launch, to say where the first non-finite value came from.
-void TextToImage::name_launch(Executable& unet, int step) const {
-  const std::string where = "step " + std::to_string(step + 1);
-  try {
-    unet.check_finite(true);
-    unet.run(Rate::Step);
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::Numeric) throw;
-    throw Error(ErrorKind::Numeric, where, e.what());
-  }
-  throw Error(ErrorKind::Numeric, where, "the guided noise is not finite");
 }
 
 std::vector<Image> TextToImage::decode(const ImageRequest& r, const std::vector<float>& latents, Timings& timings) {
   const GenerationShape shape = shape_of(r, 0, 0);
   const auto load = Clock::now();
   const std::string key = std::to_string(r.batch) + "," + std::to_string(r.height) + "," + std::to_string(r.width);
-  Executable& e = network(
-      decoder_, key, [&] { return plan_vae_decode(*model_, shape, networks_); }, "vae");
+  Executable& e = kept_.get("decoder", "vae", key, [&] { return plan_vae_decode(*model_, shape, networks_); });
   timings.load += seconds_since(load);
   const auto begin = Clock::now();
   e.set("latents", latents);
   e.run_all();
-  const std::vector<float> pixels = e.get("pixels");
-  std::vector<Image> images;
-  const size_t per_image = pixels.size() / static_cast<size_t>(r.batch);
-  for (int64_t b = 0; b < r.batch; ++b) {
-    Image image{r.width, r.height, 3, std::vector<uint8_t>(per_image)};
-    for (size_t i = 0; i < per_image; ++i) {
-      const float v = pixels[static_cast<size_t>(b) * per_image + i];
-      TENON_CHECK(Numeric, std::isfinite(v), "vae decode") << "pixel value " << i << " of image " << b << " is " << v;
-      image.pixels[i] = static_cast<uint8_t>(std::nearbyint(std::clamp(v, 0.0f, 1.0f) * 255.0f));
-    }
-    images.push_back(std::move(image));
-  }
+  std::vector<Image> images = images_of(e.get("pixels"), r.batch, r.height, r.width);
   timings.decode = seconds_since(begin);
   return images;
 }

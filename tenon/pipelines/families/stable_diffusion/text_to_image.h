@@ -1,15 +1,12 @@
 // Text to image and image to image with a Stable Diffusion 1.x model: tokens, hidden states, denoising loop, picture.
 #pragma once
-#include <functional>
-#include <list>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tenon/pipelines/families/stable_diffusion/networks.h"
 #include "tenon/pipelines/image_generator.h"
-#include "tenon/runtime/executable.h"
+#include "tenon/pipelines/kept_networks.h"
 
 namespace tenon {
 
@@ -28,27 +25,11 @@ class TextToImage : public ImageGenerator {
   ImageResult generate(const ImageRequest& request, const OnStep& on_step = {}) override;
   Backend& backend() override { return *backend_; }
 
-  /// Networks that are ready now, one for each size, and what their weights take together.
-  struct Kept {
-    int networks = 0;
-    WeightStore::Counters weights;
-  };
-  Kept kept() const;
-
+  const KeptNetworks& kept() const { return kept_; }
   const StableDiffusionModel& model() const { return *model_; }
   const NetworkOptions& networks() const { return networks_; }
 
  private:
-  // A network made ready for some sizes, by key; the one used last is first.
-  struct Ready {
-    std::string key;
-    std::unique_ptr<Executable> executable;
-  };
-  using Network = std::list<Ready>;
-  Executable& network(Network& network, const std::string& key, const std::function<Plan()>& plan,
-                      const std::string& component);
-  std::unique_ptr<Executable> prepare(Plan plan, const std::string& component);
-  void free_networks();
   std::vector<float> encode_windows(const std::vector<TokenWindow>& windows, int64_t clip_skip, Timings& timings);
   std::vector<float> encode_prompts(const ImageRequest& r, int64_t& tokens, Timings& timings);
   std::vector<float> initial_latents(const ImageRequest& r, Sampler& sampler, std::vector<NoiseSource>& noise,
@@ -63,14 +44,12 @@ class TextToImage : public ImageGenerator {
   int64_t planned_bytes(const ImageRequest& r, int64_t windows) const;
   void check_latents(const ImageRequest& r) const;
   void take_picture(ImageRequest& r) const;
-  [[noreturn]] void name_launch(Executable& unet, int step) const;
 
   std::shared_ptr<const StableDiffusionModel> model_;
   PipelineOptions options_;
   std::shared_ptr<Backend> backend_;
   NetworkOptions networks_;
-  std::map<std::string, std::shared_ptr<WeightStore>> stores_;  // by component
-  Network text_, unet_, decoder_, encoder_;
+  KeptNetworks kept_;
 };
 
 }  // namespace tenon

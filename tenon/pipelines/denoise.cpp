@@ -1,0 +1,107 @@
+#include "tenon/pipelines/denoise.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/core/stop.h"
+#include "tenon/io/image.h"
+
+namespace tenon {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_of_loop(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// Runs the step again, looking at every launch, to say where the first non-finite value came from.
+[[noreturn]] void name_launch(Executable& network, int step) {
+  const std::string where = "step " + std::to_string(step + 1);
+  try {
+    network.check_finite(true);
+    network.run(Rate::Step);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Numeric) throw;
+    throw Error(ErrorKind::Numeric, where, e.what());
+  }
+  throw Error(ErrorKind::Numeric, where, "the guided output is not finite");
+}
+
+}  // namespace
+
+void denoise(const DenoisingNetwork& network, Sampler& sampler, std::span<const NoiseSource> noise,
+             std::vector<float>& latents, Timings& timings, const OnStep& on_step) {
+  const size_t per_image = latents.size() / noise.size();
+  const NoiseSource draw = [&](std::span<float> out) {
+    for (size_t b = 0; b < noise.size(); ++b) noise[b](out.subspan(b * per_image, per_image));
+  };
+  Executable& e = network.executable;
+  for (int i = 0; i < sampler.calls(); ++i) {
+    check_stop("generate");  // a device may repeat a whole step as one launch
+    const auto begin = Clock::now();
+    std::vector<float> x = latents;
+    sampler.scale_model_input(x, i);
+    e.set("latents", x);
+    e.set_scalar("step", i);
+    e.run(Rate::Step);
+    const std::vector<float> output = network.guided(e.get(network.result));
+    if (!std::ranges::all_of(output, [](float v) { return std::isfinite(v); })) name_launch(e, i);
+    sampler.step(output, i, latents, draw);
+    timings.steps.push_back(seconds_of_loop(begin));
+    const double time = sampler.timesteps()[static_cast<size_t>(i)];
+    if (on_step) on_step({i + 1, sampler.calls(), timings.steps.back(), time, latents});
+  }
+}
+
+std::vector<Image> images_of(std::span<const float> pixels, int64_t count, int64_t height, int64_t width) {
+  std::vector<Image> images;
+  const size_t per_image = pixels.size() / static_cast<size_t>(count);
+  for (int64_t b = 0; b < count; ++b) {
+    Image image{width, height, 3, std::vector<uint8_t>(per_image)};
+    for (size_t i = 0; i < per_image; ++i) {
+      const float v = pixels[static_cast<size_t>(b) * per_image + i];
+      TENON_CHECK(Numeric, std::isfinite(v), "vae decode") << "pixel value " << i << " of image " << b << " is " << v;
+      image.pixels[i] = static_cast<uint8_t>(std::nearbyint(std::clamp(v, 0.0f, 1.0f) * 255.0f));
+    }
+    images.push_back(std::move(image));
+  }
+  return images;
+}
+
+void check_size_fits(int64_t width, int64_t height, int64_t unit, int64_t available,
+                     const std::function<int64_t(int64_t, int64_t)>& needed, const std::string& otherwise) {
+  const auto begin = Clock::now();
+  const int64_t bytes = needed(width, height);
+  spdlog::debug("memory: {} MiB needed, {} MiB available, planned in {:.3f} s", bytes >> 20, available >> 20,
+                seconds_of_loop(begin));
+  if (bytes <= available) return;
+  // Halving the range of the shorter side finds the largest size of the same shape that fits.
+  int64_t fits = 0, too_large = std::min(width, height) / unit;
+  const auto scaled = [&](int64_t side, int64_t units) {
+    const double scale = static_cast<double>(units * unit) / static_cast<double>(std::min(width, height));
+    return std::max<int64_t>(static_cast<int64_t>(static_cast<double>(side) * scale) / unit, 1) * unit;
+  };
+  while (too_large - fits > std::max<int64_t>(1, fits / 32)) {
+    const int64_t middle = (fits + too_large) / 2;
+    (needed(scaled(width, middle), scaled(height, middle)) <= available ? fits : too_large) = middle;
+  }
+  throw Error(ErrorKind::Memory, "size",
+              std::to_string(width) + "x" + std::to_string(height) + " needs " + std::to_string(bytes >> 20) +
+                  " MiB, " + std::to_string(available >> 20) + " MiB are available",
+              fits > 0 ? "the largest of this shape that fits is about " + std::to_string(scaled(width, fits)) + "x" +
+                             std::to_string(scaled(height, fits))
+                       : otherwise);
+}
+
+void check_sides(int64_t height, int64_t width, int64_t unit) {
+  for (const auto& [what, size] : {std::pair<const char*, int64_t>{"height", height}, {"width", width}}) {
+    TENON_CHECK(Usage, size > 0 && size <= kMaxImageSide, what)
+        << size << " is outside " << unit << ".." << kMaxImageSide;
+    const int64_t nearest = std::max<int64_t>((size + unit / 2) / unit * unit, unit);
+    TENON_CHECK(Usage, size % unit == 0, what)
+        << size << " is not a multiple of " << unit << "; the nearest is " << nearest;
+  }
+}
+
+}  // namespace tenon

@@ -1,0 +1,242 @@
+#include "tenon/pipelines/families/z_image/generator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "tenon/core/error.h"
+#include "tenon/io/prompt_weights.h"
+#include "tenon/io/random.h"
+#include "tenon/pipelines/denoise.h"
+
+namespace tenon {
+namespace {
+
+constexpr int64_t kMostImages = 1024;
+constexpr int kMostZImageSteps = 1000;
+
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+ZImageGenerator::ZImageGenerator(std::shared_ptr<const ZImageModel> model, const PipelineOptions& options)
+    : model_(std::move(model)),
+      backend_(make_backend(options.device, {options.threads})),
+      kept_(
+          backend_, [this](const std::string& component) { return model_->weights(component); }, options) {
+  const std::vector<DType> types = backend_->types();
+  const bool e4m3 = options.type == DType::E4M3;
+  const DType type = e4m3 ? DType::BF16 : options.type.value_or(types.front());
+  TENON_CHECK(Usage, std::ranges::find(types, type) != types.end(), "type")
+      << name_of(type) << " is not computed in by " << backend_->name();
+  TENON_CHECK(Usage, type != DType::F16, "type") << "f16 overflows in this model; use bf16";
+  TENON_CHECK(Usage, backend_->computes(), "device") << options.device << " computes nothing, so it cannot draw";
+  networks_ = {.precision = {type, type}, .e4m3_rows = e4m3, .fusion = options.fusion, .target = backend_->target()};
+}
+
+std::vector<std::filesystem::path> ZImageGenerator::files() const {
+  std::vector<std::filesystem::path> out;
+  for (const auto& [name, component] : model_->components())
+    out.insert(out.end(), component.files.begin(), component.files.end());
+  std::ranges::sort(out);
+  return out;
+}
+
+Shape ZImageGenerator::latent_shape(const ImageRequest& r) const {
+  const VaeConfig& vae = model_->vae();
+  return {r.batch, vae.latent_channels, r.height / vae.downsampling(), r.width / vae.downsampling()};
+}
+
+ImageRequest ZImageGenerator::complete(ImageRequest r) const {
+  const ZImageDefaults& d = model_->defaults();
+  TENON_CHECK(Usage, !r.picture && !r.init, "init image") << "models of this family start from noise only";
+  TENON_CHECK(Usage, r.clip_skip == 0, "clip skip") << "this model's text encoder is not CLIP";
+  if (r.width == 0) r.width = d.width;
+  if (r.height == 0) r.height = d.height;
+  if (r.steps == 0) r.steps = d.steps;
+  if (r.cfg_scale < 0) r.cfg_scale = d.cfg_scale;
+  const SamplerChoice sampler = choose_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);
+  r.sampler = sampler.name;
+  r.sampler_options = sampler.options;
+  make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);  // says what is wrong with the config
+  check_size(*model_, r.height, r.width);
+  refuse_extra_networks(r.prompt, "prompt");
+  refuse_extra_networks(r.negative, "negative prompt");
+  TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMostZImageSteps, "steps")
+      << r.steps << " is outside 1.." << kMostZImageSteps;
+  TENON_CHECK(Usage, r.batch >= 1 && r.batch <= kMostImages, "batch") << r.batch << " is outside 1.." << kMostImages;
+  TENON_CHECK(Usage, std::isfinite(r.cfg_scale), "guidance") << "the scale must be a finite number";
+  if (r.latents.empty()) return r;
+  const Shape shape = latent_shape(r);
+  TENON_CHECK(Usage, static_cast<int64_t>(r.latents.size()) == shape.numel(), "latents")
+      << "expected " << shape.numel() << " values " << shape.str() << ", got " << r.latents.size();
+  for (const float v : r.latents) TENON_CHECK(Usage, std::isfinite(v), "latents") << "hold the value " << v;
+  return r;
+}
+
+std::vector<std::string> ZImageGenerator::warnings(const ImageRequest& r, const std::string&) const {
+  std::vector<std::string> out;
+  const auto check = [&](const char* where, const std::string& text) {
+    const auto count = static_cast<int64_t>(model_->tokens(text).size());
+    if (count > kZImageTextTokens)
+      out.push_back(std::string(where) + ": has " + std::to_string(count) + " tokens with its template; " +
+                    model_->name() + " reads the first " + std::to_string(kZImageTextTokens));
+  };
+  check("prompt", r.prompt);
+  if (r.cfg_scale > 1) check("negative prompt", r.negative);
+  return out;
+}
+
+ZImageGenerator::Texts ZImageGenerator::texts_of(const ImageRequest& r) const {
+  Texts out;
+  out.ids.push_back(model_->tokens(r.prompt));
+  if (r.cfg_scale > 1) out.ids.push_back(model_->tokens(r.negative));
+  for (std::vector<int32_t>& ids : out.ids) {
+    if (static_cast<int64_t>(ids.size()) > kZImageTextTokens) ids.resize(kZImageTextTokens);
+    out.rows = std::max(out.rows, text_rows(static_cast<int64_t>(ids.size())));
+  }
+  for (const std::vector<int32_t>& ids : out.ids)
+    out.equal = out.equal && text_rows(static_cast<int64_t>(ids.size())) == out.rows;
+  return out;
+}
+
+ZImageShape ZImageGenerator::shape_of(const ImageRequest& r, const Texts& texts) const {
+  const int64_t factor = model_->vae().downsampling();
+  return {.batch = r.batch,
+          .guided = texts.ids.size() > 1,
+          .height = r.height / factor,
+          .width = r.width / factor,
+          .tokens = texts.rows,
+          .equal_texts = texts.equal,
+          .timesteps = r.steps};
+}
+
+void ZImageGenerator::check_fits(const ImageRequest& request) const {
+  ImageRequest r = complete(request);
+  const Texts texts = texts_of(r);
+  // The largest network's memory: networks are ready one at a time.
+  const auto needed = [&](int64_t width, int64_t height) {
+    r.width = width;
+    r.height = height;
+    int64_t most = plan_memory(plan_transformer(*model_, shape_of(r, texts), networks_), backend_).total();
+    most = std::max(most, plan_memory(plan_vae_decode(*model_, r.batch, height, width, networks_), backend_).total());
+    const auto count = static_cast<int64_t>(texts.ids.size());
+    return std::max(most, plan_memory(plan_text(*model_, count, texts.rows, networks_), backend_).total());
+  };
+  check_size_fits(r.width, r.height, model_->size_unit(), backend_->memory_available(), needed,
+                  "the weights alone do not fit");
+}
+
+void ZImageGenerator::encode(Texts& texts, Timings& timings) {
+  const auto count = static_cast<int64_t>(texts.ids.size());
+  const Stopwatch load;
+  Executable& e = kept_.get("text", "text_encoder", std::to_string(count) + "," + std::to_string(texts.rows),
+                            [&] { return plan_text(*model_, count, texts.rows, networks_); });
+  timings.load += load.seconds();
+  const Stopwatch watch;
+  std::vector<int32_t> ids;
+  for (const std::vector<int32_t>& text : texts.ids) {  // what lies behind a text's end changes nothing in front
+    ids.insert(ids.end(), text.begin(), text.end());
+    ids.resize(ids.size() + static_cast<size_t>(texts.rows) - text.size(), 0);
+  }
+  e.set("tokens", HostView{DType::I32, {count, texts.rows}, ids.data()});
+  e.run_all();
+  texts.hidden = e.get("hidden");
+  timings.text += watch.seconds();
+}
+
+void ZImageGenerator::flow(const ImageRequest& r, Sampler& sampler, const Texts& texts,
+                           std::span<const NoiseSource> noise, std::vector<float>& latents, ImageResult& result,
+                           const OnStep& on_step) {
+  const ZImageShape shape = shape_of(r, texts);
+  const Stopwatch load;
+  std::string key;
+  for (const int64_t n : {shape.batch, shape.height, shape.width, shape.tokens, shape.timesteps})
+    key += std::to_string(n) + ",";
+  key += std::to_string(shape.guided) + std::to_string(shape.equal_texts);
+  Executable& e =
+      kept_.get("transformer", "transformer", key, [&] { return plan_transformer(*model_, shape, networks_); });
+  result.timings.load += load.seconds();
+  result.peak_bytes = std::max(result.peak_bytes, e.allocated().total());
+  const Stopwatch watch;
+  std::vector<float> times, hidden;
+  for (int i = 0; i < sampler.calls(); ++i)  // the network counts from noise to picture
+    times.push_back(static_cast<float>(1 - sampler.noise_level(i).sigma));
+  std::vector<int32_t> tokens;
+  const size_t per_text = texts.hidden.size() / texts.ids.size();
+  for (size_t t = 0; t < texts.ids.size(); ++t)
+    for (int64_t b = 0; b < r.batch; ++b) {
+      const auto begin = texts.hidden.begin() + static_cast<std::ptrdiff_t>(t * per_text);
+      hidden.insert(hidden.end(), begin, begin + static_cast<std::ptrdiff_t>(per_text));
+      tokens.push_back(static_cast<int32_t>(texts.ids[t].size()));
+    }
+  e.set("times", times);
+  e.set("text", hidden);
+  e.set("text_tokens", HostView{DType::I32, {shape.sequences()}, tokens.data()});
+  for (const Rate rate : {Rate::Constant, Rate::Schedule, Rate::Prompt}) e.run(rate);
+  const auto velocity = [&](std::vector<float> direction) {
+    const size_t n = latents.size();
+    const auto g = static_cast<float>(r.cfg_scale);
+    if (shape.guided)  // prompts come first
+      for (size_t k = 0; k < n; ++k) direction[k] = direction[k + n] + g * (direction[k] - direction[k + n]);
+    direction.resize(n);
+    for (float& v : direction) v = -v;
+    return direction;
+  };
+  denoise({e, "direction", velocity}, sampler, noise, latents, result.timings, on_step);
+  result.timings.denoise = watch.seconds();
+}
+
+std::vector<Image> ZImageGenerator::decode(const ImageRequest& r, const std::vector<float>& latents, Timings& timings) {
+  const Stopwatch load;
+  const std::string key = std::to_string(r.batch) + "," + std::to_string(r.height) + "," + std::to_string(r.width);
+  Executable& e =
+      kept_.get("decoder", "vae", key, [&] { return plan_vae_decode(*model_, r.batch, r.height, r.width, networks_); });
+  timings.load += load.seconds();
+  const Stopwatch watch;
+  e.set("latents", latents);
+  e.run_all();
+  std::vector<Image> images = images_of(e.get("pixels"), r.batch, r.height, r.width);
+  timings.decode = watch.seconds();
+  return images;
+}
+
+ImageResult ZImageGenerator::generate(const ImageRequest& request, const OnStep& on_step) {
+  ImageResult result;
+  const ImageRequest r = result.request = complete(request);
+  const std::unique_ptr<Sampler> sampler = make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);
+  sampler->set_steps(r.steps);
+  result.type = networks_.e4m3_rows ? DType::E4M3 : networks_.precision.act;
+  result.timesteps.assign(sampler->timesteps().begin(), sampler->timesteps().end());
+  for (int i = 0; i < sampler->calls(); ++i) {
+    const NoiseLevel level = sampler->noise_level(i);
+    result.sigmas.push_back(level.sigma / level.alpha);
+  }
+  std::vector<TorchGenerator> generators;
+  for (int64_t b = 0; b < r.batch; ++b) {
+    result.seeds.push_back(r.seed + static_cast<uint64_t>(b));
+    generators.emplace_back(result.seeds.back());
+  }
+  std::vector<NoiseSource> noise;
+  for (TorchGenerator& g : generators) noise.emplace_back([&g](std::span<float> out) { g.randn(out); });
+  Texts texts = texts_of(r);
+  encode(texts, result.timings);
+  std::vector<float> latents = r.latents;
+  if (latents.empty()) {
+    latents.resize(static_cast<size_t>(latent_shape(r).numel()));
+    const size_t per_image = latents.size() / noise.size();
+    for (size_t b = 0; b < noise.size(); ++b) noise[b](std::span(latents).subspan(b * per_image, per_image));
+  }
+  flow(r, *sampler, texts, noise, latents, result, on_step);
+  if (r.decode) result.images = decode(r, latents, result.timings);
+  result.latents = std::move(latents);
+  return result;
+}
+
+}  // namespace tenon

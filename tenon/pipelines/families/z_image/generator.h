@@ -1,0 +1,51 @@
+// Text to image with a Z-Image model: tokens, hidden states, flow from noise to latents, picture.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tenon/pipelines/families/z_image/networks.h"
+#include "tenon/pipelines/image_generator.h"
+#include "tenon/pipelines/kept_networks.h"
+
+namespace tenon {
+
+class ZImageGenerator : public ImageGenerator {
+ public:
+  explicit ZImageGenerator(std::shared_ptr<const ZImageModel> model, const PipelineOptions& options = {});
+
+  const std::string& name() const override { return model_->name(); }
+  std::vector<std::filesystem::path> files() const override;
+  double guidance_offset() const override { return 1; }
+  ImageRequest complete(ImageRequest request) const override;
+  std::vector<std::string> warnings(const ImageRequest& request, const std::string& word_list) const override;
+  Shape latent_shape(const ImageRequest& request) const override;
+  void check_fits(const ImageRequest& request) const override;
+  ImageResult generate(const ImageRequest& request, const OnStep& on_step = {}) override;
+  Backend& backend() override { return *backend_; }
+
+  const ZImageModel& model() const { return *model_; }
+
+ private:
+  // What the transformer reads of the request's texts, those of one image: the prompt, then the negative one if there
+  // is guidance.
+  struct Texts {
+    std::vector<std::vector<int32_t>> ids;
+    std::vector<float> hidden;  // [texts, rows, width]
+    int64_t rows = 0;           // of the longest
+    bool equal = true;          // all take as many
+  };
+  Texts texts_of(const ImageRequest& r) const;
+  void encode(Texts& texts, Timings& timings);
+  ZImageShape shape_of(const ImageRequest& r, const Texts& texts) const;
+  void flow(const ImageRequest& r, Sampler& sampler, const Texts& texts, std::span<const NoiseSource> noise,
+            std::vector<float>& latents, ImageResult& result, const OnStep& on_step);
+  std::vector<Image> decode(const ImageRequest& r, const std::vector<float>& latents, Timings& timings);
+
+  std::shared_ptr<const ZImageModel> model_;
+  std::shared_ptr<Backend> backend_;
+  NetworkOptions networks_;
+  KeptNetworks kept_;
+};
+
+}  // namespace tenon

@@ -1,0 +1,73 @@
+#include "tenon/pipelines/kept_networks.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/core/stop.h"
+
+namespace tenon {
+
+KeptNetworks::KeptNetworks(std::shared_ptr<Backend> backend, Weights weights, const PipelineOptions& options)
+    : backend_(std::move(backend)),
+      weights_(std::move(weights)),
+      keep_(options.keep_networks),
+      keep_sizes_(options.keep_sizes) {}
+
+void KeptNetworks::free_all() {
+  networks_.clear();
+  stores_.clear();
+}
+
+KeptNetworks::Counters KeptNetworks::counters() const {
+  Counters out;
+  for (const auto& [name, sizes] : networks_) out.networks += static_cast<int>(sizes.size());
+  for (const auto& [component, store] : stores_) out.weights += store->counters();
+  return out;
+}
+
+std::unique_ptr<Executable> KeptNetworks::prepare(Plan plan, const std::string& component) {
+  std::shared_ptr<WeightStore>& store = stores_[component];
+  if (!store) store = std::make_shared<WeightStore>(backend_, weights_(component));
+  return std::make_unique<Executable>(std::move(plan), store);
+}
+
+Executable& KeptNetworks::get(const std::string& name, const std::string& component, const std::string& key,
+                              const std::function<Plan()>& plan) {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
+  if (const auto sizes = networks_.find(name); sizes != networks_.end()) {
+    const auto known = std::ranges::find(sizes->second, key, &Ready::key);
+    if (known != sizes->second.end()) {
+      sizes->second.splice(sizes->second.begin(), sizes->second, known);
+      return *sizes->second.front().executable;
+    }
+  }
+  check_stop("generate");
+  const auto begin = Clock::now();
+  Plan ready = plan();
+  const auto planned = Clock::now();
+  if (!keep_) free_all();
+  while (!networks_[name].empty() && static_cast<int>(networks_[name].size()) >= keep_sizes_)
+    networks_[name].pop_back();
+  if (const auto store = stores_.find(component); store != stores_.end()) store->second->release_unused();
+  std::unique_ptr<Executable> made;
+  try {
+    made = prepare(ready, component);
+  } catch (const Error& e) {
+    const bool alone = std::ranges::all_of(networks_, [](const auto& n) { return n.second.empty(); });
+    if (e.kind() != ErrorKind::Memory || alone) throw;
+    free_all();  // what is kept for other calls
+    made = prepare(std::move(ready), component);
+  }
+  std::list<Ready>& sizes = networks_[name];
+  sizes.push_front({key, std::move(made)});
+  Executable& executable = *sizes.front().executable;
+  executable.warm_up();
+  spdlog::debug("{}: planned in {:.3f} s, weights ready in {:.3f} s", executable.plan().name, seconds(planned - begin),
+                seconds(Clock::now() - planned));
+  return executable;
+}
+
+}  // namespace tenon

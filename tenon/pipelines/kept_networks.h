@@ -1,0 +1,49 @@
+// Networks of a pipeline that are ready to run: each for some sizes, over weights that all sizes of a component share.
+#pragma once
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tenon/pipelines/image_generator.h"
+#include "tenon/runtime/executable.h"
+
+namespace tenon {
+
+class KeptNetworks {
+ public:
+  /// The weights of a component, read once and kept while a network over them is.
+  using Weights = std::function<std::unique_ptr<WeightSource>(const std::string& component)>;
+  /// `options` says whether more than one network is kept, and for how many sizes each.
+  KeptNetworks(std::shared_ptr<Backend> backend, Weights weights, const PipelineOptions& options);
+
+  /// The network `name` for the sizes that `key` stands for, over a component's weights: the one that is kept, or one
+  /// that is planned and made ready now. It stays valid until the next call. Error(Memory) if it does not fit with
+  /// everything else freed; asks check_stop().
+  Executable& get(const std::string& name, const std::string& component, const std::string& key,
+                  const std::function<Plan()>& plan);
+
+  struct Counters {
+    int networks = 0;               ///< ready now, one for each size
+    WeightStore::Counters weights;  ///< what their weights take together
+  };
+  Counters counters() const;
+
+ private:
+  struct Ready {
+    std::string key;
+    std::unique_ptr<Executable> executable;
+  };
+  std::unique_ptr<Executable> prepare(Plan plan, const std::string& component);
+  void free_all();
+
+  std::shared_ptr<Backend> backend_;
+  Weights weights_;
+  bool keep_;
+  int keep_sizes_;
+  std::map<std::string, std::shared_ptr<WeightStore>> stores_;  // by component
+  std::map<std::string, std::list<Ready>> networks_;            // by name; the one used last is first
+};
+
+}  // namespace tenon

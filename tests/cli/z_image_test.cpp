@@ -1,0 +1,93 @@
+// Z-Image through the command line: a picture from a folder, and what is said of folders and flags that are wrong.
+#include "tenon/io/image.h"
+#include "tests/cli/cli.h"
+#include "tests/fixtures/z_image_folder.h"
+
+namespace cli {
+namespace {
+
+class CliZImage : public CliTest {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    fixtures::write_z_image(folder() / "tiny");
+  }
+  std::vector<std::string> draw(const std::vector<std::string>& more) const {
+    std::vector<std::string> all{"generate", "-m", "tiny", "-W", "48", "-H", "32", "-s", "7"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+};
+
+TEST_F(CliZImage, DrawsInEightStepsUnguided) {
+  const Finished f = tenon(draw({"a red circle", "--json"}));
+  ASSERT_EQ(f.code, 0) << f.err;
+  const auto j = nlohmann::json::parse(f.out);
+  EXPECT_EQ(j.at("steps"), 8);
+  EXPECT_EQ(j.at("cfg_scale"), 1.0);
+  EXPECT_EQ(j.at("sampler"), "euler");
+  EXPECT_EQ(j.at("timesteps").size(), 8U);
+  const tenon::Image image = tenon::read_png(folder() / "output.png");
+  EXPECT_EQ(image.width, 48);
+  EXPECT_EQ(image.height, 32);
+  EXPECT_NE(f.err.find("step 8/8"), std::string::npos) << f.err;
+}
+
+TEST_F(CliZImage, EmptyAndLongPrompts) {
+  const Finished empty = tenon(draw({"-p", "", "--steps", "1", "-o", "empty.png"}));
+  EXPECT_EQ(empty.code, 0) << empty.err;
+  std::string words;
+  for (int i = 0; i < 200; ++i) words += "seven hundred words of green ";
+  const Finished f = tenon(draw({"-p", words, "-n", "blue", "--cfg-scale", "3", "--steps", "1"}));
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.err.find("reads the first 512"), std::string::npos) << f.err;
+}
+
+// diffusers counts this model's guidance from 0.
+TEST_F(CliZImage, GuidanceInBothCounts) {
+  const auto hash = [&](const std::string& flag, const std::string& value) {
+    const Finished f = tenon(draw({"a", "--steps", "1", "--json", "--overwrite", flag, value}));
+    EXPECT_EQ(f.code, 0) << f.err;
+    EXPECT_NE(f.err.find("guidance 3 (--guidance-scale 2)"), std::string::npos) << f.err;
+    return f.code ? "" : nlohmann::json::parse(f.out).at("pixels_sha256").get<std::string>();
+  };
+  EXPECT_EQ(hash("--cfg-scale", "3"), hash("--guidance-scale", "2"));
+  expect_error(2, draw({"a", "--cfg-scale", "3", "--guidance-scale", "2"}), {"--cfg-scale", "--guidance-scale"});
+}
+
+TEST_F(CliZImage, WrongFlags) {
+  expect_error(2, {"generate", "a", "-m", "tiny", "-W", "40"}, {"width", "40 is not a multiple of 16", "48"});
+  expect_error(2, draw({"a", "--sampler", "ddim"}), {"ddim", "flow matching"});
+  expect_error(2, draw({"a", "-i", "tiny/none.png"}), {"none.png"});
+  expect_error(2, {"explain", "-m", "random:sd15", "--type", "e4m3"}, {"e4m3", "unet"});
+}
+
+TEST_F(CliZImage, WrongFolders) {
+  std::filesystem::remove(folder() / "tiny/transformer/diffusion_pytorch_model-00002-of-00002.safetensors");
+  expect_error(3, draw({"a"}), {"diffusion_pytorch_model-00002-of-00002.safetensors"});
+  std::filesystem::remove_all(folder() / "tiny/vae");
+  expect_error(3, draw({"a"}), {"vae/config.json"});
+}
+
+TEST_F(CliZImage, Inspect) {
+  const Finished f = tenon({"inspect", "tiny", "--json"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.out.find("Z-Image"), std::string::npos) << f.out;
+}
+
+TEST_F(CliZImage, VerifiesEveryLaunch) {
+  for (const char* type : {"f32", "bf16", "e4m3"}) {
+    const Finished f = tenon({"verify", "-m", "tiny", "--no-parity", "-q", "-W", "48", "-H", "32", "--type", type});
+    EXPECT_EQ(f.code, 0) << type << "\n" << f.out << f.err;
+  }
+}
+
+// The full size without weights: what runs in eight bits, and in how many launches.
+TEST_F(CliZImage, ExplainsTheFullSize) {
+  const Finished f = tenon({"explain", "-m", "random:z-image", "--type", "e4m3", "--json", "--device", "null"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_LE(nlohmann::json::parse(f.out).at("counts").at("total"), 10 * 30 + 8 * 2 + 3);
+}
+
+}  // namespace
+}  // namespace cli

@@ -1,0 +1,304 @@
+// Z-Image from a folder to pictures, against diffusers and transformers on equal hash weights
+// (tools/fixtures/z_image.py), and what it says about folders and requests that are wrong.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tenon/core/error.h"
+#include "tenon/pipelines/families/z_image/generator.h"
+#include "tenon/pipelines/model_parts.h"
+#include "tenon/pipelines/samplers/sampler.h"
+#include "tests/fixtures/z_image_folder.h"
+#include "tests/support/close.h"
+
+namespace tenon {
+namespace {
+namespace fs = std::filesystem;
+using fixtures::z_image_recorded;
+
+class ZImageFolder : public testing::Test {
+ protected:
+  ZImageFolder() {
+    std::string name = (fs::temp_directory_path() / "tenon-z-image-XXXXXX").string();
+    if (!mkdtemp(name.data())) throw std::runtime_error("no temporary folder");
+    path = name;
+    fixtures::write_z_image(path);
+  }
+  ~ZImageFolder() override { fs::remove_all(path); }
+
+  std::unique_ptr<ZImageGenerator> open(DType type = DType::F32) const {
+    PipelineOptions o;
+    o.type = type;
+    return std::make_unique<ZImageGenerator>(ZImageModel::open(path.string()), o);
+  }
+  void expect_refused(ErrorKind kind, const std::string& what) const {
+    try {
+      const auto model = ZImageModel::open(path.string());
+      for (const char* part : {"transformer", "text_encoder", "vae"}) model->weights(part);
+      ADD_FAILURE() << "opened; expected: " << what;
+    } catch (const Error& e) {
+      EXPECT_EQ(static_cast<int>(e.kind()), static_cast<int>(kind)) << e.what();
+      EXPECT_THAT(e.what(), testing::HasSubstr(what));
+    }
+  }
+  void edit(const std::string& name, const std::function<void(nlohmann::json&)>& change) const {
+    nlohmann::json value = nlohmann::json::parse(std::ifstream(path / name));
+    change(value);
+    std::ofstream(path / name) << value.dump();
+  }
+
+  fs::path path;
+};
+
+std::vector<double> z_image_tensor(const std::string& name) {
+  static const SafetensorsFile file = SafetensorsFile::open(fixtures::z_image_fixture("z_image.safetensors"));
+  const TensorView& t = file.at(name);
+  std::vector<double> out;
+  for (int64_t i = 0; i < t.shape.numel(); ++i) out.push_back(load_element(t.dtype, t.data, i));
+  return out;
+}
+
+// Every stride-th element is what the reference has, within `tolerance` of the largest.
+void expect_recorded(const nlohmann::json& c, const std::string& tensor, const std::vector<float>& found,
+                     double tolerance) {
+  const nlohmann::json& what = c["expect"][tensor];
+  int64_t n = 1;
+  for (const auto& d : what["shape"]) n *= d.get<int64_t>();
+  ASSERT_EQ(static_cast<int64_t>(found.size()), n) << c["name"] << " " << tensor;
+  const std::vector<double> all(found.begin(), found.end());
+  EXPECT_TRUE(close_to_largest(every(all, what["stride"].get<size_t>()),
+                               z_image_tensor(c["name"].get<std::string>() + "/" + tensor), tolerance))
+      << c["name"] << " " << tensor;
+}
+
+template <class F>
+void for_each_case(const std::string& kind, F&& f) {
+  for (const auto& c : z_image_recorded()["cases"])
+    if (c["kind"] == kind) f(c);
+}
+
+TEST_F(ZImageFolder, TextFeatures) {
+  const auto model = ZImageModel::open(path.string());
+  for_each_case("text", [&](const nlohmann::json& c) {
+    const auto want = c["ids"].get<std::vector<int32_t>>();
+    std::vector<int32_t> ids = model->tokens(c["prompt"].get<std::string>());
+    EXPECT_EQ(ids.size() > want.size(), want.size() == static_cast<size_t>(kZImageTextTokens));
+    ids.resize(std::min<size_t>(ids.size(), kZImageTextTokens));
+    ASSERT_EQ(ids, want);
+    const int64_t rows = text_rows(static_cast<int64_t>(ids.size()));
+    ids.resize(static_cast<size_t>(rows));
+    NetworkOptions options;
+    options.precision = nn::kF32;
+    Executable e(plan_text(*model, 1, rows, options), make_backend("cpu"), *model->weights("text_encoder"));
+    e.set("tokens", HostView{DType::I32, {1, rows}, ids.data()});
+    e.run_all();
+    std::vector<float> hidden = e.get("hidden");
+    hidden.resize(want.size() * static_cast<size_t>(model->text().width));
+    expect_recorded(c, "out", hidden, 1e-4);
+  });
+}
+
+TEST_F(ZImageFolder, WholePictures) {
+  for_each_case("picture", [&](const nlohmann::json& c) {
+    edit("scheduler/scheduler_config.json", [&](nlohmann::json& s) { s["shift"] = c["shift"]; });
+    const auto generator = open();
+    ImageRequest r;
+    r.prompt = c["prompt"];
+    r.negative = c["negative_prompt"];
+    r.cfg_scale = c["cfg_scale"];
+    r.steps = c["steps"];
+    r.width = c["width"];
+    r.height = c["height"];
+    const auto seeds = c["seeds"].get<std::vector<uint64_t>>();
+    r.seed = seeds.front();
+    r.batch = static_cast<int64_t>(seeds.size());
+    int calls = 0;
+    const ImageResult result = generator->generate(r, [&](const Progress& p) {
+      expect_recorded(c, "latents." + std::to_string(p.step - 1), {p.latents.begin(), p.latents.end()}, 1e-4);
+      EXPECT_NEAR(p.timestep, 1000 * c["sigmas"][static_cast<size_t>(p.step - 1)].get<double>(), 1e-3);
+      ++calls;
+    });
+    EXPECT_EQ(calls, r.steps);
+    ASSERT_EQ(result.images.size(), seeds.size());
+    std::vector<float> pixels;  // as the reference has them, [B,3,H,W]
+    for (const Image& image : result.images)
+      for (int64_t channel = 0; channel < 3; ++channel)
+        for (size_t i = 0; i < image.pixels.size() / 3; ++i)
+          pixels.push_back(static_cast<float>(image.pixels[3 * i + static_cast<size_t>(channel)]) / 255.0f);
+    expect_recorded(c, "image", pixels, 0.5 / 255 + 1e-4);
+  });
+}
+
+// The same picture whatever else is drawn beside it.
+TEST_F(ZImageFolder, ABatchIsItsPictures) {
+  const auto generator = open();
+  ImageRequest r;
+  r.prompt = "a red circle";
+  r.negative = "blue blue blue blue blue blue blue blue blue blue blue blue blue blue blue blue";
+  r.cfg_scale = 3;
+  r.width = r.height = 32;
+  r.steps = 2;
+  r.batch = 2;
+  r.seed = 11;
+  const std::vector<Image> both = generator->generate(r).images;
+  r.batch = 1;
+  EXPECT_EQ(generator->generate(r).images.at(0), both.at(0));
+  r.seed = 12;
+  EXPECT_EQ(generator->generate(r).images.at(0), both.at(1));
+}
+
+// Mean distance of the latents to those in f32, as a share of their largest.
+TEST_F(ZImageFolder, FewerBitsStayNear) {
+  ImageRequest r;
+  r.prompt = "a red circle";
+  r.width = r.height = 32;
+  r.steps = 4;
+  const std::vector<float> exact = open()->generate(r).latents;
+  const auto apart = [&](DType type) {
+    const ImageResult rounded = open(type)->generate(r);
+    EXPECT_EQ(rounded.type, type);
+    double most = 0, sum = 0;
+    for (size_t i = 0; i < exact.size(); ++i) {
+      most = std::max(most, std::abs(static_cast<double>(exact[i])));
+      sum += std::abs(static_cast<double>(exact[i] - rounded.latents[i]));
+    }
+    return sum / static_cast<double>(exact.size()) / most;
+  };
+  const double bf16 = apart(DType::BF16), e4m3 = apart(DType::E4M3);
+  EXPECT_LE(bf16, 0.01);
+  EXPECT_LE(e4m3, 0.05);
+  EXPECT_GT(e4m3, bf16);
+}
+
+TEST_F(ZImageFolder, DefaultsAndRequests) {
+  const auto generator = open();
+  ImageRequest r;
+  r.prompt = "";
+  const ImageRequest full = generator->complete(r);
+  EXPECT_EQ(full.width, 1024);
+  EXPECT_EQ(full.height, 1024);
+  EXPECT_EQ(full.steps, 8);
+  EXPECT_EQ(full.cfg_scale, 1);
+  EXPECT_EQ(full.sampler, "euler");
+  EXPECT_THAT(generator->warnings(full, ""), testing::IsEmpty());
+  const auto refused = [&](const std::string& what, const std::function<void(ImageRequest&)>& change) {
+    ImageRequest bad;
+    change(bad);
+    try {
+      generator->complete(bad);
+      ADD_FAILURE() << what;
+    } catch (const Error& e) {
+      EXPECT_EQ(static_cast<int>(e.kind()), static_cast<int>(ErrorKind::Usage));
+      EXPECT_THAT(e.what(), testing::HasSubstr(what));
+    }
+  };
+  refused("[width] 1000 is not a multiple of 16; the nearest is 1008", [](ImageRequest& q) { q.width = 1000; });
+  refused("[height] 8 is not a multiple of 16; the nearest is 16", [](ImageRequest& q) { q.height = 8; });
+  refused("[height] 8208 is more than 8192", [](ImageRequest& q) { q.height = 8208; });
+  refused("cannot do flow matching", [](ImageRequest& q) { q.sampler = "ddim"; });
+  refused("no Karras", [](ImageRequest& q) { q.sampler_options.karras = true; });
+  refused("noise only", [](ImageRequest& q) { q.picture = Image{16, 16, 3, std::vector<uint8_t>(768)}; });
+  refused("values", [](ImageRequest& q) { q.latents = {1.0f}; });
+}
+
+TEST_F(ZImageFolder, LongPromptsAreCutWithAWarning) {
+  const auto generator = open();
+  ImageRequest r;
+  for (int i = 0; i < 200; ++i) r.prompt += "seven hundred words of green ";
+  EXPECT_THAT(generator->warnings(r, ""), testing::ElementsAre(testing::HasSubstr("reads the first 512")));
+  ImageRequest bad;
+  bad.prompt = "a\xff";
+  EXPECT_THROW(generator->warnings(bad, ""), Error);
+}
+
+TEST_F(ZImageFolder, OpensAsAFamily) {
+  EXPECT_EQ(family_of(path.string()).name, "z-image");
+  EXPECT_NE(open_as<ImageGenerator>(path.string()), nullptr);
+  const auto parts = open_parts(path.string());
+  EXPECT_EQ(parts->parts().size(), 4U);
+  for (const std::string& part : parts->parts()) {
+    PartRequest r;
+    r.width = 32;
+    r.height = 48;
+    EXPECT_GT(parts->plan(part, r, {}).phases.size(), 0U) << part;
+    EXPECT_NE(parts->weights(part), nullptr);
+  }
+}
+
+// ---- folders that are wrong ----
+
+TEST_F(ZImageFolder, AShardIsMissing) {
+  fs::remove(path / "transformer/diffusion_pytorch_model-00002-of-00002.safetensors");
+  expect_refused(ErrorKind::Model, "diffusion_pytorch_model-00002-of-00002.safetensors");
+}
+
+TEST_F(ZImageFolder, AShardIsTruncated) {
+  const fs::path shard = path / "transformer/diffusion_pytorch_model-00001-of-00002.safetensors";
+  fs::resize_file(shard, fs::file_size(shard) - 100);
+  expect_refused(ErrorKind::Model, "diffusion_pytorch_model-00001-of-00002.safetensors");
+}
+
+TEST_F(ZImageFolder, TheIndexNamesAFileElsewhere) {
+  edit("transformer/diffusion_pytorch_model.safetensors.index.json", [](nlohmann::json& index) {
+    index["weight_map"]["cap_pad_token"] = "../vae/diffusion_pytorch_model.safetensors";
+  });
+  expect_refused(ErrorKind::Model, "../vae/diffusion_pytorch_model.safetensors");
+}
+
+TEST_F(ZImageFolder, AnIndexWithoutATensor) {
+  edit("transformer/config.json", [](nlohmann::json& c) { c["n_layers"] = 3; });
+  expect_refused(ErrorKind::Model, " transformer] the weights do not fit the network; 15 missing: layers.2.");
+}
+
+TEST_F(ZImageFolder, PartsThatDoNotFit) {
+  edit("transformer/config.json", [](nlohmann::json& c) { c["cap_feat_dim"] = 48; });
+  expect_refused(ErrorKind::Model, "hidden_size 40, transformer/config.json cap_feat_dim 48");
+  edit("transformer/config.json", [](nlohmann::json& c) { c["cap_feat_dim"] = 40; });
+  edit("vae/config.json", [](nlohmann::json& c) { c["latent_channels"] = 4; });
+  expect_refused(ErrorKind::Model, "latent_channels 4, transformer/config.json in_channels 16");
+}
+
+TEST_F(ZImageFolder, NoTokenizerNoTemplateAnotherScheduler) {
+  fs::rename(path / "tokenizer/chat_template.jinja", path / "kept");
+  expect_refused(ErrorKind::Model, "has no chat template");
+  fs::rename(path / "tokenizer", path / "words");
+  expect_refused(ErrorKind::Model, "has no folder tokenizer/");
+  edit("scheduler/scheduler_config.json", [](nlohmann::json& c) { c["_class_name"] = "DDIMScheduler"; });
+  expect_refused(ErrorKind::Model, "names the scheduler 'DDIMScheduler'");
+  fs::remove_all(path / "text_encoder");
+  expect_refused(ErrorKind::Model, "has no text_encoder/config.json");
+}
+
+TEST(ZImageRandom, PresetsAndParts) {
+  const auto parts = open_parts("random:z-image");
+  EXPECT_EQ(parts->default_part(), "transformer");
+  EXPECT_EQ(parts->describe("transformer", {}), "1024x1024, 128 tokens, batch 1");
+  EXPECT_EQ(parameter_count(parts->shapes("vae-decode")), 83'819'683);
+  EXPECT_EQ(parameter_count(parts->shapes("text")), 3'921'534'720);
+}
+
+TEST(FlowMatching, Sigmas) {
+  const auto sigmas = [](int steps, double shift) {
+    const nlohmann::json config{{"_class_name", "FlowMatchEulerDiscreteScheduler"}, {"shift", shift}};
+    const auto sampler = make_sampler("", config);
+    sampler->set_steps(steps);
+    std::vector<double> out;
+    for (int i = 0; i < sampler->calls(); ++i) out.push_back(sampler->noise_level(i).sigma);
+    return out;
+  };
+  const auto near = [](std::vector<double> want) { return testing::Pointwise(testing::DoubleNear(1e-6), want); };
+  EXPECT_THAT(sigmas(8, 3), near({1, 0.954545, 0.9, 0.833333, 0.75, 0.642857, 0.5, 0.3}));
+  EXPECT_THAT(sigmas(4, 3), near({1, 0.9, 0.75, 0.5}));
+  EXPECT_THAT(sigmas(8, 6), near({1, 0.976744, 0.947368, 0.909091, 0.857143, 0.782609, 0.666667, 0.461538}));
+  const auto refused = [](const char* key, const nlohmann::json& value) {
+    nlohmann::json config{{"_class_name", "FlowMatchEulerDiscreteScheduler"}};
+    config[key] = value;
+    EXPECT_THROW(make_sampler("euler", config), Error) << key;
+  };
+  refused("use_dynamic_shifting", true);
+  refused("shift_terminal", 0.1);
+  refused("shift", 0);
+  refused("stochastic_sampling", true);
+}
+
+}  // namespace
+}  // namespace tenon
