@@ -10,8 +10,7 @@
 namespace tenon::cli {
 
 /// -m --max-tokens --temperature --top-k --top-p --min-p --repetition-penalty --stop -s --context --slide --type
-/// --no-fusion
-/// --logprobs.
+/// --no-fusion --logprobs.
 struct TextFlags {
   std::string model, type;
   std::vector<std::string> stop;

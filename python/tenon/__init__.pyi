@@ -3,6 +3,7 @@ from collections.abc import Sequence
 
 from . import optim as optim
 from ._core import __version__ as __version__, backend_names as backend_names
+from . import train as train
 from ._devices import describe_device as describe_device, set_num_threads as set_num_threads
 from ._errors import CancelledError as CancelledError, DeviceError as DeviceError, Error as Error, InternalError as InternalError, ModelError as ModelError, NumericError as NumericError, OutOfMemoryError as OutOfMemoryError, UsageError as UsageError
 from ._expr import Expr as Expr, attention as attention, broadcast_to as broadcast_to, concat as concat, conv2d as conv2d, gather as gather, linear as linear, matmul as matmul, pad as pad, permute as permute, reshape as reshape, resize_nearest as resize_nearest
@@ -11,6 +12,7 @@ from ._fuse import Fused as Fused, fuse as fuse
 from .encoder import ImageEncoder as ImageEncoder, ImageFeatures as ImageFeatures, load as load
 from .lion import explain_lion as explain_lion, lion_foreach as lion_foreach, lion_step as lion_step
 from .pipeline import ImageOutput as ImageOutput, Pipeline as Pipeline
+from .text import TextOutput as TextOutput, TextPipeline as TextPipeline, TextStream as TextStream, TextToken as TextToken
 
 def abs(*args: Expr | float) -> Expr:
     """The pointwise node `abs` of 1 operand(s)."""

@@ -104,6 +104,8 @@ def _stops(stop: Any) -> list[str]:
     stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
     if not isinstance(stops, (list, tuple)) or not all(isinstance(s, str) for s in stops):
         raise TypeError(f"stop: expected a string or a list of strings, got {type(stop).__name__}")
+    if "" in stops:
+        raise UsageError("stop: expected texts of at least one character, got an empty one", "stop")
     return list(stops)
 
 
