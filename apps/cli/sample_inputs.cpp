@@ -8,10 +8,20 @@ namespace tenon::cli {
 namespace {
 constexpr uint64_t kSeed = 7;
 constexpr int64_t kTokenRange = 256;  // every vocabulary is larger
-constexpr float kPosition = 511;      // tokens that a language model's cache holds already: half of what it can
-}  // namespace
 
-HostTensor sample_input(const Buffer& buffer) {
+// Tokens that a language model's cache holds already: half of what most can, fewer where the new ones need the room.
+float position_in(const Plan& plan) {
+  constexpr int64_t kHalf = 511;
+  int64_t rows = 0, batch = 1, tokens = 1;
+  for (const Buffer& b : plan.buffers) {
+    if (b.role == BufferRole::State) rows = b.shape[0];
+    if (b.name == "position") batch = b.shape.numel();
+    if (b.name == "tokens") tokens = b.shape[-1];
+  }
+  return static_cast<float>(std::clamp<int64_t>(rows / batch - tokens, 0, kHalf));
+}
+
+HostTensor sample_input(const Plan& plan, const Buffer& buffer) {
   const auto count = static_cast<size_t>(buffer.shape.numel());
   std::vector<float> values(count);
   if (is_float(buffer.dtype)) {
@@ -21,17 +31,18 @@ HostTensor sample_input(const Buffer& buffer) {
       TorchGenerator(kSeed).randn(values);
     }
   } else if (buffer.name == "position") {
-    std::ranges::fill(values, kPosition);
+    std::ranges::fill(values, position_in(plan));
   } else if (buffer.shape.rank() > 0) {
     for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(static_cast<int64_t>(i * 37 + 11) % kTokenRange);
   }
   return HostTensor::from(buffer.dtype, buffer.shape, std::span<const float>(values));
 }
+}  // namespace
 
 void set_sample_inputs(Executable& executable) {
   for (const Buffer& b : executable.plan().buffers) {
     if (b.role != BufferRole::Input) continue;
-    const HostTensor value = sample_input(b);
+    const HostTensor value = sample_input(executable.plan(), b);
     executable.set(b.name, HostView{value.dtype, value.shape, value.data.data()});
   }
 }

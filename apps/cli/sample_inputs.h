@@ -5,9 +5,8 @@
 
 namespace tenon::cli {
 
-/// Reproducible values that suit the input's name and type: token ids, timesteps, else numbers of variance 1.
-HostTensor sample_input(const Buffer& buffer);
-/// Sets every input of the executable.
+/// Sets every input of the executable to reproducible values that suit its name and type: token ids, timesteps, a
+/// position in a cache that leaves room for the tokens, else numbers of variance 1.
 void set_sample_inputs(Executable& executable);
 
 }  // namespace tenon::cli

@@ -123,7 +123,7 @@ Decoder decoder(const DecoderConfig& c, const DecoderShape& shape, const Expr& t
   TENON_CHECK(Usage, tokens.shape() == ids && position.shape() == Shape{shape.batch}, "decoder")
       << "expected tokens " << ids.str() << " and a position for each sequence, got " << tokens.shape().str() << " and "
       << position.shape().str();
-  return Network(c, shape, tokens.graph(), position, p).run(tokens, row);
+  return Network(c, shape, position, p).run(tokens, row);
 }
 
 Decoder decoder(Graph& g, const DecoderConfig& c, const DecoderShape& shape, nn::Precision p) {

@@ -80,7 +80,7 @@ struct Grpo::State {
 
   void prepare();
   void resume();
-  void drop_later_metrics() const;
+  void drop_metrics(int64_t last) const;
   void checkpoint();
   std::vector<int32_t> prompt_ids(const std::string& prompt) const;
   std::vector<Judgement> judge(const std::vector<Problem>& of_rows, const std::vector<Completion>& made) const;
@@ -153,11 +153,11 @@ void Grpo::State::resume() {
     best_step = r.run.at("best_step");
     updater->set_steps(r.run.at("updates"));
   }
-  drop_later_metrics();
+  drop_metrics(steps.empty() ? -1 : step);
 }
 
-// Lines of steps behind the checkpoint: they will be made again.
-void Grpo::State::drop_later_metrics() const {
+// Lines of steps behind `last`: they will be made again.
+void Grpo::State::drop_metrics(int64_t last) const {
   const fs::path path = folder.path() / kMetrics;
   if (!file_exists(path)) return;
   const std::string all = read_file(path, size_t{1} << 30);
@@ -166,7 +166,7 @@ void Grpo::State::drop_later_metrics() const {
     const size_t end = all.find('\n', begin);
     if (end == std::string::npos) break;  // a line that was not finished
     const nlohmann::json line = nlohmann::json::parse(all.substr(begin, end - begin), nullptr, false);
-    if (line.is_object() && line.value("step", int64_t{-1}) <= step) kept += all.substr(begin, end + 1 - begin);
+    if (line.is_object() && line.value("step", last + 1) <= last) kept += all.substr(begin, end + 1 - begin);
     begin = end + 1;
   }
   if (kept != all) write_file(path, std::as_bytes(std::span(kept)), Overwrite::Yes);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tenon/core/compare.h"
+
 namespace tenon::train {
 
 PolicyBatch::PolicyBatch(const std::vector<std::vector<int32_t>>& prompts, const std::vector<Completion>& made,
@@ -43,11 +45,10 @@ int64_t PolicyBatch::counted() const {
 }
 
 double PolicyBatch::largest_ratio_error(const std::vector<float>& logp) const {
-  double worst = 0;
+  Comparison with_zero(Shape{counted()}, Shape{counted()});
   for (size_t i = 0; i < target.size(); ++i)
-    if (target[i] >= 0)
-      worst = std::max(worst, std::abs(std::expm1(static_cast<double>(logp[i]) - static_cast<double>(old[i]))));
-  return worst;
+    if (target[i] >= 0) with_zero.add(std::expm1(static_cast<double>(logp[i]) - static_cast<double>(old[i])), 0, 0);
+  return with_zero.worst();
 }
 
 PolicyFacts PolicyBatch::facts(const std::vector<float>& logp, const nn::PolicyOptions& o) const {

@@ -36,7 +36,7 @@ struct PolicyBatch {
   /// Sets the inputs of a policy loss to rows first..first+count-1.
   void give(Gradients& to, int64_t first, int64_t count, bool with_reference) const;
   int64_t counted() const;
-  /// The largest |exp(logp - old) - 1| of the targets.
+  /// The largest |exp(logp - old) - 1| of the targets; infinite if one is not a number.
   double largest_ratio_error(const std::vector<float>& logp) const;
   PolicyFacts facts(const std::vector<float>& logp, const nn::PolicyOptions& o) const;
 };
