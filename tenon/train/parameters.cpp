@@ -5,7 +5,7 @@
 
 namespace tenon::train {
 
-Parameters::Parameters(std::shared_ptr<Backend> backend, std::shared_ptr<const WeightSource> source,
+Parameters::Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<const WeightSource>& source,
                        const WeightShapes& shapes, size_t moments)
     : backend_(std::move(backend)),
       store_(std::make_shared<WeightStore>(backend_, source)),

@@ -28,8 +28,8 @@ class Parameters {
  public:
   /// Masters of the tensors `shapes`, from `source`, whose values may be of any type of float. Networks read them by
   /// `store()`, in whatever type their plans ask for: rounded from the masters. Error(Model), Error(Memory).
-  Parameters(std::shared_ptr<Backend> backend, std::shared_ptr<const WeightSource> source, const WeightShapes& shapes,
-             size_t moments);
+  Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<const WeightSource>& source,
+             const WeightShapes& shapes, size_t moments);
 
   const std::shared_ptr<Backend>& backend() const { return backend_; }
   const std::shared_ptr<WeightStore>& store() const { return store_; }

@@ -158,7 +158,7 @@ std::optional<std::string> extract_answer(std::string_view text, Extractor extra
 }
 
 std::optional<std::string> gold_answer(std::string_view text, Extractor extractor) {
-  if (const auto found = extract_answer(text, extractor)) return found;
+  if (auto found = extract_answer(text, extractor)) return found;
   while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
   Cursor c{text};
