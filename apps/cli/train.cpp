@@ -14,6 +14,7 @@
 #include "tenon/core/options.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
+#include "tenon/pipelines/text_generator.h"
 #include "tenon/train/grpo.h"
 
 namespace tenon::cli {
@@ -22,8 +23,8 @@ using nlohmann::ordered_json;
 
 struct TrainFlags {
   train::GrpoOptions o;
-  std::string method, model, data, evaluation, dataset, output, loss = "dr_grpo", scale = "none", decay = "constant",
-                                                                rewards = "exact", type;
+  std::string method, model, data, evaluation, dataset, output = "grpo", loss = "dr_grpo", scale = "none",
+                                                        decay = "constant", rewards = "exact", type;
   double clip_high = -1;
   const CLI::App* app = nullptr;
 };
@@ -35,15 +36,16 @@ const std::vector<std::pair<std::string, nn::PolicyLoss>> kLosses{{"dr_grpo", nn
 
 void declare_what(CLI::App& app, TrainFlags& f) {
   only(app.add_option("METHOD", f.method, "how it learns"), {"grpo"})->required();
-  offer(app.add_option("-m,--model", f.model, "folder of a language model, or a name below TENON_MODEL_DIR"), {},
-        Beside::Files)
-      ->required();
+  offer(app.add_option("-m,--model", f.model,
+                       "folder of a language model, or a name below TENON_MODEL_DIR (default: the embedded one, on "
+                       "--dataset sums, in 40 steps of 8 problems)"),
+        {}, Beside::Files);
   offer(app.add_option("--data", f.data, "JSON Lines with \"prompt\" or \"question\", and \"answer\""), {},
         Beside::Files);
   offer(app.add_option("--eval-data", f.evaluation, "the same, for evaluation"), {}, Beside::Files);
   only(app.add_option("--dataset", f.dataset, "a built-in generator of problems, in the place of --data"), {"sums"});
   app.add_option("-o,--output", f.output, "folder for checkpoints, metrics and the model; a run in it goes on")
-      ->required();
+      ->capture_default_str();
   app.add_option("--reward", f.rewards, "exact, compat, format, length, with weights: exact=1,format=0.1")
       ->capture_default_str();
   app.add_option("--system", f.o.system, "the chat's system message");
@@ -181,7 +183,26 @@ class LiveLine {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-int run_train(const TrainFlags& f, const Common& common) {
+// Without a model: the embedded one, and what suits it where nothing else is asked for.
+void take_embedded(TrainFlags& f) {
+  if (!f.model.empty()) return;
+  f.model = TextGenerator::kAbility.embedded;
+  if (f.data.empty() && f.dataset.empty()) f.dataset = "sums";
+  const auto suit = [&](const char* flag, auto& value, auto better) {
+    if (f.app->count(flag) == 0) value = better;
+  };
+  suit("--steps", f.o.schedule.steps, 40);
+  suit("--prompts", f.o.prompts, 8);
+  suit("--epochs", f.o.epochs, 1);
+  suit("--beta", f.o.terms.beta, 0.0);
+  suit("--learning-rate", f.o.schedule.peak, 1e-4);
+  suit("--lr-scheduler", f.decay, "linear");
+  suit("--eval-every", f.o.evaluate_every, 10);
+  suit("--eval-count", f.o.evaluate_count, 200);
+}
+
+int run_train(TrainFlags f, const Common& common) {
+  take_embedded(f);
   const std::shared_ptr<Backend> backend = common.backend();
   train::GrpoOptions o = options_of(f, *backend);
   train::check_grpo(o);

@@ -54,7 +54,7 @@ class Draws {
   Draws(uint64_t seed, int64_t index) : seed_(seed), index_(static_cast<uint64_t>(index)) {}
   // From low to high, both included.
   int between(int low, int high) {
-    const auto count = static_cast<uint64_t>(high - low + 1);
+    const uint64_t count = static_cast<uint64_t>(high) - static_cast<uint64_t>(low) + 1;
     return low + static_cast<int>((philox(seed_, index_, next_++)[0] * count) >> 32);
   }
   template <class List>

@@ -77,6 +77,17 @@ TEST_F(CliTrain, KilledAnywhereGoesOnToTheBit) {
     EXPECT_EQ(entry.path().filename().string().find("unfinished"), std::string::npos) << entry.path();
 }
 
+// Without arguments the embedded model learns sums; a run of a third of that length is well on the way.
+TEST_F(CliTrain, TheEmbeddedModelLearns) {
+  const Finished f = tenon({"train", "grpo", "--steps", "12", "--eval-every", "12", "--eval-count", "100", "-q"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  const std::vector<json> all = metrics(folder() / "grpo");
+  const double before = all.front().at("exact_match"), after = all.back().at("exact_match");
+  EXPECT_GT(before, 0.4);
+  EXPECT_LT(before, 0.8);
+  EXPECT_GT(after, before + 0.1);
+}
+
 TEST_F(CliTrain, SigtermLeavesACheckpointOfThatStep) {
   const std::vector<std::string> recipe{"--steps", "4000", "--checkpoint-every", "0", "--eval-every", "0"};
   Process process(arguments("run", recipe), folder());
