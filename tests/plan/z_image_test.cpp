@@ -36,7 +36,9 @@ TEST(ZImagePlan, ABlockCostsTheSameAtAnyDepth) {
   views.reads = [](const Form& form, size_t hole) { return is_view_chain(form.holes[hole]); };
   for (const Target& target : {Target(), views})
     for (const auto& [policy, most] : {std::pair{PrecisionPolicy(), 8}, {z_image_e4m3_rows(), 10}}) {
-      const auto launches = [&](int64_t layers) { return plan_of_z_image(layers, policy, target).counts().total; };
+      const auto launches = [&, &policy = policy](int64_t layers) {
+        return plan_of_z_image(layers, policy, target).counts().total;
+      };
       const int two = launches(2), three = launches(3), five = launches(5);
       EXPECT_EQ(five - three, 2 * (three - two)) << policy.text();
       EXPECT_LE(three - two, most) << policy.text();
