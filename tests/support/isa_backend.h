@@ -26,7 +26,9 @@ class IsaBackend : public Backend {
   void copy_out(Stream&, void* dst, const void* src, int64_t bytes) override { move(dst, src, bytes); }
 
  private:
-  static void move(void* dst, const void* src, int64_t bytes) { std::memcpy(dst, src, static_cast<size_t>(bytes)); }
+  static void move(void* dst, const void* src, int64_t bytes) {
+    if (bytes > 0) std::memcpy(dst, src, static_cast<size_t>(bytes));  // neither may be null, even for nothing
+  }
 
   std::shared_ptr<cpu::Engine> engine_;
 };
