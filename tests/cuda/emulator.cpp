@@ -61,24 +61,47 @@ fs::path cache_folder() {
   return folder;
 }
 
+// `object` from `text`, by a command that lacks the names of both. It appears whole, whoever else makes it meanwhile.
+void compile(const std::string& command, const std::string& name, const std::string& text, const fs::path& object) {
+  const std::string base = object.string() + "." + std::to_string(getpid());
+  const std::string in = base + ".cu", log = base + ".log", made = base + ".tmp";
+  std::ofstream(in) << text;
+  const std::string line = command + " '" + in + "' -o '" + made + "' > '" + log + "' 2>&1";
+  const int status = std::system(line.c_str());  // NOLINT(cert-env33-c,bugprone-command-processor)
+  TENON_CHECK(Device, status == 0, name) << "does not compile for the host:\n" << read_text(log) << text;
+  fs::rename(made, object);
+  fs::remove(in);
+  fs::remove(log);
+}
+
+// What every kernel includes, compiled once: a third of a kernel's time. Named by place and date as well, because
+// compilers refuse such a file once the headers have been moved or touched.
+fs::path prelude(const std::string& command, const std::string& headers_hash, const std::vector<std::string>& roots) {
+  constexpr char kText[] =
+      "#define TENON_DEVICE\n#include \"tenon/backend/cuda/device/elements.h\"\n"
+      "#include \"tenon/backend/cuda/device/lets.h\"\n";
+  std::string facts = command + headers_hash;
+  for (const std::string& root : roots)
+    for (const auto& entry : fs::directory_iterator(root + "/tenon/backend/cuda/device"))
+      facts += entry.path().string() + std::to_string(entry.last_write_time().time_since_epoch().count());
+  fs::path header = cache_folder() / (hash_of(facts) + ".h");
+  const fs::path compiled = header.string() + ".gch";
+  if (fs::exists(compiled)) return header;
+  std::ofstream(header) << kText;
+  compile(command + " -x c++-header", "prelude", kText, compiled);
+  return header;
+}
+
 // The shared object of a source, compiled unless it is there.
 fs::path compile(const KernelSource& source, const EmulatorOptions& options, const std::string& headers_hash) {
   std::string command = std::string(TENON_HOST_COMPILER) +
-                        " -std=c++20 -O1 -fPIC -shared -fvisibility=hidden -fno-math-errno -fno-trapping-math"
-                        " -DTENON_DEVICE_ON_HOST -x c++";
-  const fs::path folder = cache_folder();
-  fs::path object = folder / (hash_of(command + '\n' + headers_hash + '\n' + source.text) + ".so");
+                        " -std=c++20 -O1 -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math"
+                        " -DTENON_DEVICE_ON_HOST";
+  fs::path object = cache_folder() / (hash_of(command + '\n' + headers_hash + '\n' + source.text) + ".so");
   if (fs::exists(object)) return object;
   for (const std::string& root : options.includes) command += " -I'" + root + "'";
-  const std::string base = object.string() + "." + std::to_string(getpid());
-  const std::string text = base + ".cu", log = base + ".log", made = base + ".tmp";
-  std::ofstream(text) << source.text;
-  command += " '" + text + "' -o '" + made + "' > '" + log + "' 2>&1";
-  const int status = std::system(command.c_str());  // NOLINT(cert-env33-c,bugprone-command-processor)
-  TENON_CHECK(Device, status == 0, source.name) << "does not compile for the host:\n" << read_text(log) << source.text;
-  fs::rename(made, object);
-  fs::remove(text);
-  fs::remove(log);
+  const fs::path header = prelude(command, headers_hash, options.includes);
+  compile(command + " -shared -include '" + header.string() + "' -x c++", source.name, source.text, object);
   return object;
 }
 
