@@ -39,17 +39,17 @@ std::string lora_tensor_of(const LoraNames& names, const std::string& layer) {
 
 TEST(LoraNames, StableDiffusion) {
   const std::string block = "down_blocks.1.attentions.0.transformer_blocks.0.";
-  for (const std::string name :
+  for (const std::string& name :
        {"unet." + block + "attn1.to_out.0", "base_model.model." + block + "attn1.to_out.0", block + "attn1.to_out",
         std::string("lora_unet_down_blocks_1_attentions_0_transformer_blocks_0_attn1_to_out_0"),
         std::string("diffusion_model.input_blocks.4.1.transformer_blocks.0.attn1.to_out.0"),
         std::string("lora_unet_input_blocks_4_1_transformer_blocks_0_attn1_to_out_0")})
     EXPECT_EQ(lora_tensor_of(sd_names(), name), "unet:" + block + "attn1.to_out.0.weight") << name;
   const std::string text = "text_model.encoder.layers.0.self_attn.";
-  for (const std::string name : {"text_encoder." + text + "q_proj", "text_encoder." + text + "to_q",
-                                 std::string("lora_te_text_model_encoder_layers_0_self_attn_q_proj"),
-                                 std::string("lora_te1_text_model_encoder_layers_0_self_attn_q_proj"),
-                                 std::string("text_encoder.encoder.layers.0.self_attn.q_proj")})
+  for (const std::string& name : {"text_encoder." + text + "q_proj", "text_encoder." + text + "to_q",
+                                  std::string("lora_te_text_model_encoder_layers_0_self_attn_q_proj"),
+                                  std::string("lora_te1_text_model_encoder_layers_0_self_attn_q_proj"),
+                                  std::string("text_encoder.encoder.layers.0.self_attn.q_proj")})
     EXPECT_EQ(lora_tensor_of(sd_names(), name), "text_encoder:" + text + "q_proj.weight") << name;
   EXPECT_EQ(lora_tensor_of(sd_names(), "lora_unet_output_blocks_8_2_conv"),
             "unet:up_blocks.2.upsamplers.0.conv.weight");
@@ -69,7 +69,7 @@ TEST(LoraNames, StableDiffusion) {
 
 TEST(LoraNames, ZImage) {
   const std::string block = "layers.1.attention.";
-  for (const std::string name :
+  for (const std::string& name :
        {"transformer." + block + "to_out.0", "diffusion_model." + block + "out",
         std::string("lora_unet_layers_1_attention_to_out_0"), std::string("lora_unet_layers_1_attention_out")})
     EXPECT_EQ(lora_tensor_of(dit_names(), name), "transformer:" + block + "to_out.0.weight") << name;
