@@ -1,12 +1,33 @@
 #include "tenon/pipelines/lora_source.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "tenon/core/stop.h"
 #include "tenon/nn/side_branch.h"
 
 namespace tenon {
 namespace {
+
+// Whole models are converted here: their types have a loop each.
+std::vector<float> as_f32(const HostView& view) {
+  std::vector<float> out(static_cast<size_t>(view.shape.numel()));
+  const auto* const bytes = static_cast<const std::byte*>(view.data);
+  if (out.empty()) return out;
+  if (view.dtype == DType::F32) {
+    std::memcpy(out.data(), bytes, out.size() * sizeof(float));
+  } else if (view.dtype == DType::BF16) {
+    for (size_t i = 0; i < out.size(); ++i) {
+      uint16_t bits = 0;
+      std::memcpy(&bits, bytes + i * sizeof bits, sizeof bits);
+      out[i] = bf16_value(bits);
+    }
+  } else {
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<float>(load_element(view.dtype, bytes, static_cast<int64_t>(i)));
+  }
+  return out;
+}
 
 class ChangedWeights : public WeightSource {
  public:
@@ -49,9 +70,7 @@ class MergedWeights : public ChangedWeights {
 
  private:
   static std::vector<float> merged(const HostView& base, const std::vector<LoraTerm>& terms) {
-    std::vector<float> out(static_cast<size_t>(base.shape.numel()));
-    for (size_t i = 0; i < out.size(); ++i)
-      out[i] = static_cast<float>(load_element(base.dtype, base.data, static_cast<int64_t>(i)));
+    std::vector<float> out = as_f32(base);
     const auto columns = static_cast<size_t>(terms.front().matrix->columns);
     for (size_t row = 0; row * columns < out.size(); ++row) {
       check_stop("lora");

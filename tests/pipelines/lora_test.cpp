@@ -114,6 +114,23 @@ TEST_F(LoraPictures, ChangingOnePlansNothingAndTakingItOffLeavesNoTrace) {
   }
 }
 
+TEST_F(LoraPictures, BranchesCostAtMostTwoLaunchesAProduct) {
+  const auto model = dit(options(LoraApply::Merge));
+  LoraSet set([&] { return z_image_lora_names(model->model().transformer(), model->model().shapes("text_encoder")); },
+              options(LoraApply::Side));
+  const ZImageShape shape{.height = 4, .width = 6};
+  const NetworkOptions plain{.precision = nn::kBf16};
+  NetworkOptions side = plain;
+  side.side = set.branches();
+  const Plan without = plan_transformer(model->model(), shape, plain);
+  const Plan with = plan_transformer(model->model(), shape, side);
+  const auto& launches = without.phase(Rate::Step)->launches;
+  const auto products = std::ranges::count(launches, "gemm", &Launch::skeleton);
+  const int64_t more = with.counts().total - without.counts().total;
+  EXPECT_GE(more, products);  // A x
+  EXPECT_LE(more, 2 * products) << "of " << without.counts().total;
+}
+
 // Rows are quantised anew with the change in them, or the branch runs in bf16 beside them.
 TEST_F(LoraPictures, InRowsOfE4m3) {
   for (const LoraApply apply : {LoraApply::Merge, LoraApply::Side}) {
