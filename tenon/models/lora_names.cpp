@@ -39,11 +39,12 @@ const std::vector<std::string> kTextPrefixes{"text_encoder.", "lora_te_", "lora_
 
 void LoraNames::add(const std::string& component, const WeightShapes& weights,
                     const std::vector<std::string>& prefixes) {
+  auto& known = flat_[component];  // also where it stays empty
   for (const auto& [tensor, shape] : weights) {
     const bool table = tensor.ends_with("_embedding.weight") || tensor.ends_with("embed_tokens.weight");
     if (!tensor.ends_with(kWeight) || shape.rank() < 2 || table) continue;
     const std::string layer = tensor.substr(0, tensor.size() - kWeight.size());
-    flat_[component][flattened(layer)] = {{component, tensor, shape}};
+    known[flattened(layer)] = {{component, tensor, shape}};
     layers_[component].push_back(layer);
   }
   for (const std::string& p : prefixes) prefixes_.push_back({flattened(p), component});

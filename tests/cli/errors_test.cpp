@@ -35,7 +35,7 @@ TEST_F(CliErrors, UsageIsTwo) {
   expect_error(2, {"generate", "a", "--lora-rank", "0", "-m", model()}, {"rank of LoRAs", "1..4096"});
   expect_error(2, {"generate", "a", "--lora-apply", "beside", "-m", model()}, {"beside", "side"});
   expect_error(3, {"generate", "a <lora:b:1>", "-m", model()}, {"<lora:b>", "b.safetensors"});
-  expect_error(3, {"generate", "a", "--lora", "b:0.5", "-m", model()}, {"b:"});
+  expect_error(3, {"generate", "a", "--lora", "b:0.5", "-m", model()}, {"[b]", "No such file"});
   expect_error(2, {"generate", "a circle", "--steps", "many"}, {"many"});
   expect_error(2, {"generate", "-m", model()}, {"prompt"});
   expect_error(2, {"generate", "a circle", "-p", "a square", "-m", model()}, {"more than once"});

@@ -81,6 +81,12 @@ TEST(LoraNames, ZImage) {
             "transformer:all_final_layer.2-1.linear.weight");
 }
 
+TEST(LoraNames, OfAComponentWithoutLayers) {
+  LoraNames names;
+  names.add("text_encoder", {}, {"text_encoder."});
+  EXPECT_EQ(names.find("text_encoder.layers.0"), nullptr);
+}
+
 // What a file makes of a weight of zeros.
 std::vector<float> change_of(const Lora& lora, const std::string& component, const std::string& tensor) {
   const LoraChange& c = lora.changes.at(component).at(tensor);

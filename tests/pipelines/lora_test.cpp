@@ -124,11 +124,13 @@ TEST_F(LoraPictures, BranchesCostAtMostTwoLaunchesAProduct) {
   side.side = set.branches();
   const Plan without = plan_transformer(model->model(), shape, plain);
   const Plan with = plan_transformer(model->model(), shape, side);
-  const auto& launches = without.phase(Rate::Step)->launches;
-  const auto products = std::ranges::count(launches, "gemm", &Launch::skeleton);
-  const int64_t more = with.counts().total - without.counts().total;
-  EXPECT_GE(more, products);  // A x
-  EXPECT_LE(more, 2 * products) << "of " << without.counts().total;
+  const auto products = [](const Plan& plan) {
+    return std::ranges::count(plan.phase(Rate::Step)->launches, "gemm", &Launch::skeleton);
+  };
+  EXPECT_GE(products(with), 2 * products(without));
+  EXPECT_LE(products(with), 3 * products(without));
+  // Hardly anything but products is more.
+  EXPECT_LE(with.counts().total - products(with), without.counts().total - products(without) + 1);
 }
 
 // Rows are quantised anew with the change in them, or the branch runs in bf16 beside them.
