@@ -20,7 +20,7 @@ constexpr size_t kNamesShown = 3;
 
 fs::path find_file(const std::string& name, const fs::path& folder) {
   for (const fs::path& in : {fs::path(), folder})
-    if (const fs::path file = lora_file(in, name); file_exists(file)) return file;
+    if (fs::path file = lora_file(in, name); file_exists(file)) return file;
   return name;  // whoever reads it says that there is none
 }
 
