@@ -2,6 +2,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/lora_flags.h"
 #include "apps/cli/output_names.h"
 #include "apps/cli/parts.h"
 #include "apps/cli/progress.h"
@@ -32,6 +33,7 @@ struct GenerateFlags {
   double cfg_scale = -1, strength = 0.75;
   std::optional<double> eta, guidance_scale;
   bool overwrite = false, no_metadata = false, no_fusion = false;
+  LoraFlags lora;
   CLI::App* app = nullptr;
 
   bool given(const std::string& flag) const { return app->count(flag) > 0; }
@@ -71,6 +73,7 @@ ImageRequest request_of(const GenerateFlags& f) {
   ImageRequest r;
   r.prompt = resolve_prompt(f);
   r.negative = f.negative;
+  r.loras = f.lora.uses();
   r.width = f.width;
   r.height = f.height;
   r.steps = f.steps;
@@ -133,10 +136,12 @@ int run(const GenerateFlags& f, const Common& common) {
   options.threads = common.backend_options().threads;
   if (!f.type.empty()) options.type = parse_type(f.type);
   options.fusion = !fusion_is_off(f.no_fusion);
+  f.lora.set(options);
   options.keep_networks = f.batch_count > 1;
   const std::unique_ptr<ImageGenerator> model = open_as<ImageGenerator>(f.model, options);
   if (f.guidance_scale) request.cfg_scale = *f.guidance_scale + model->guidance_offset();
   request = model->complete(std::move(request));
+  f.lora.load(*model, request);
   for (const std::string& warning : model->warnings(request, "tenon generate --help")) spdlog::warn("{}", warning);
   model->check_fits(request);
   if (request.init && request.init->scaled_from)
@@ -221,6 +226,7 @@ Action declare_generate(CLI::App& app, const Common& common) {
   declare_picture_flags(app, *f);
   only(app.add_option("--rng", f->rng, "generator of the noise: PyTorch's of the CPU"), {"cpu"})->capture_default_str();
   declare_type(app, f->type);
+  f->lora.declare(app);
   app.add_option("-o,--output", f->output, "file, pattern with %03d, or folder (default: output.png)");
   app.add_option("--output-begin-idx", f->first_number, "number of the first of several files")
       ->transform(whole_number())

@@ -19,12 +19,14 @@ nb::object pixels_of(const Image& image) {
 class ImagePipeline {
  public:
   ImagePipeline(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
-                bool fusion) {
+                bool fusion, const std::string& lora_apply, int64_t lora_rank) {
     PipelineOptions options;
     options.device = device;
     options.threads = threads;
     if (!dtype.empty()) options.type = parse_dtype(dtype);
     options.fusion = fusion;
+    options.lora_apply = lora_apply == "side" ? LoraApply::Side : LoraApply::Merge;
+    options.lora_rank = lora_rank;
     options.keep_networks = true;
     pipeline_ = Interrupt::run([&] { return open_as<ImageGenerator>(spec.string(), options); });
   }
@@ -48,6 +50,19 @@ class ImagePipeline {
         return model_text(*pipeline_);
       });
     return picture_text(result, i, *about_, {TENON_VERSION, ""});
+  }
+
+  LoraReport load_lora(const LoraUse& use) {
+    return Interrupt::run([&] {
+      const auto turn = turns_.wait();
+      return pipeline_->load_lora(use);
+    });
+  }
+  void unload_loras() {
+    Interrupt::run([&] {
+      const auto turn = turns_.wait();
+      pipeline_->unload_loras();
+    });
   }
 
   const ImageGenerator& model() const { return *pipeline_; }
@@ -129,6 +144,8 @@ void bind_pipeline(nb::module_& m) {
       .def_prop_rw(
           "eta", [](const ImageRequest& r) { return r.sampler_options.eta; },
           [](ImageRequest& r, std::optional<double> eta) { r.sampler_options.eta = eta; })
+      .def("add_lora", [](ImageRequest& r, const std::filesystem::path& file, double weight,
+                          bool partial) { r.loras.push_back({.file = file, .weight = weight, .partial = partial}); })
       .def("set_picture",
            [](ImageRequest& r, int64_t width, int64_t height, const nb::bytes& rgb, const std::string& resize_mode) {
              const auto* begin = reinterpret_cast<const uint8_t*>(rgb.c_str());
@@ -140,9 +157,19 @@ void bind_pipeline(nb::module_& m) {
         std::memcpy(r.latents.data(), values.c_str(), r.latents.size() * sizeof(float));
       });
   nb::class_<ImagePipeline>(m, "ImagePipeline")
-      .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool>(), nb::arg("spec"),
-           nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"))
+      .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool, const std::string&,
+                    int64_t>(),
+           nb::arg("spec"), nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"),
+           nb::arg("lora_apply"), nb::arg("lora_rank"))
       .def("run", &run, nb::arg("request"), nb::arg("on_step").none(), nb::arg("with_texts"))
+      .def(
+          "load_lora",
+          [](ImagePipeline& p, const std::filesystem::path& file, bool partial) {
+            const LoraReport report = p.load_lora({.file = file, .partial = partial});
+            return nb::make_tuple(report.str(), report.unmatched);
+          },
+          nb::arg("file"), nb::arg("partial"))
+      .def("unload_loras", &ImagePipeline::unload_loras)
       .def("warnings", &ImagePipeline::warnings, nb::arg("request"))
       .def_prop_ro("known_words", [](const ImagePipeline& p) { return p.model().known_words(); })
       .def_prop_ro("name", [](const ImagePipeline& p) { return p.model().name(); })

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import os
 import warnings
@@ -108,6 +109,33 @@ class _Drawn:
             return latents
 
 
+@dataclass
+class _Adapter:
+    """A LoRA that was loaded; weight None: not active."""
+
+    file: str
+    weight: float | None
+    partial: bool
+
+
+def _lora_file(path: Any, weight_name: str | None) -> str:
+    file = os.fspath(path)
+    if isinstance(file, bytes):
+        file = os.fsdecode(file)
+    if not os.path.isdir(file):
+        return file
+    names = [weight_name] if weight_name else ["pytorch_lora_weights.safetensors", "adapter_model.safetensors"]
+    found = [n for n in names if os.path.exists(os.path.join(file, n))]
+    return os.path.join(file, (found or names)[0])
+
+
+def _lora_weight(weight: Any) -> float:
+    value = real(weight, "weight")
+    if not math.isfinite(value):
+        raise UsageError(f"weight: expected a finite number, got {weight!r}", "weight")
+    return value
+
+
 class Pipeline:
     """A model ready to draw. Not for several threads at once: calls wait for one another.
 
@@ -117,6 +145,7 @@ class Pipeline:
 
     def __init__(self, core: Any) -> None:
         self._core = core
+        self._adapters: dict[str, _Adapter] = {}
 
     @classmethod
     def from_pretrained(
@@ -127,14 +156,19 @@ class Pipeline:
         dtype: Any = None,
         threads: int = 0,
         fusion: bool = True,
+        lora_apply: str = "merge",
+        lora_rank: int = 32,
     ) -> Pipeline:
         """Opens a model: a diffusers folder, a single .safetensors file, or the package's own. `device`: "cpu", "cuda",
         or "auto" for a GPU where one can be used. `dtype` is the arithmetic (bf16, f16 or f32; by default what the device does best);
-        `threads`: of the CPU, 0 for TENON_THREADS or all processors. Raises ModelError for what is no model,
-        DeviceError for a device that is not there."""
+        `threads`: of the CPU, 0 for TENON_THREADS or all processors. `lora_apply`: "merge" adds LoRAs to the weights,
+        "side" keeps them beside linear layers, where ranks of all that are active add up to at most `lora_rank`.
+        Raises ModelError for what is no model, DeviceError for a device that is not there."""
+        _flag(lora_apply, "lora_apply", ("merge", "side"))
+        rank = whole(lora_rank, "lora_rank")
         type_name = "" if dtype is None else _dtypes.name_of(dtype)
         spec = "" if path is None else os.fspath(path)
-        return cls(_core.ImagePipeline(spec, device, type_name, _checks.threads(threads), fusion))
+        return cls(_core.ImagePipeline(spec, device, type_name, _checks.threads(threads), fusion, lora_apply, rank))
 
     @property
     def name(self) -> str:
@@ -150,6 +184,57 @@ class Pipeline:
     def device(self) -> str:
         """What the pipeline runs on, in words."""
         return self._core.device
+
+    def load_lora_weights(
+        self,
+        path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+        adapter_name: str | None = None,
+        *,
+        weight_name: str | None = None,
+        weight: float = 1.0,
+        partial: bool = False,
+    ) -> str:
+        """Reads a LoRA, a .safetensors file or a folder with `weight_name` in it, and makes it active beside those that
+        are. Returns what of it is of use, in words. Raises ModelError for a file that is no LoRA of this model;
+        `partial` leaves tensors out that have no place in it, with a warning, instead. Python's names are diffusers'."""
+        name = adapter_name if adapter_name is not None else f"default_{len(self._adapters)}"
+        if not isinstance(name, str):
+            raise TypeError(f"adapter_name: expected a string, got {type(name).__name__}")
+        if name in self._adapters:
+            raise UsageError(f"adapter_name: {name!r} is in use", "adapter_name")
+        adapter = _Adapter(_lora_file(path, weight_name), _lora_weight(weight), bool(partial))
+        report, left_out = self._core.load_lora(adapter.file, adapter.partial)
+        if left_out:
+            warnings.warn(f"{adapter.file}: {len(left_out)} tensors left out, such as {left_out[0]}", stacklevel=2)
+        self._adapters[name] = adapter
+        return str(report)
+
+    def set_adapters(
+        self, adapter_names: str | Sequence[str], adapter_weights: float | Sequence[float] | None = None
+    ) -> None:
+        """These LoRAs, and no others, are active from now on, with a weight each (1 without). Nothing is planned or
+        compiled anew."""
+        names = [adapter_names] if isinstance(adapter_names, str) else list(adapter_names)
+        weights = [1.0 if adapter_weights is None else adapter_weights] * len(names)
+        if isinstance(adapter_weights, (list, tuple)):
+            weights = list(adapter_weights)
+        if len(weights) != len(names):
+            raise UsageError(f"adapter_weights: expected {len(names)}, got {len(weights)}", "adapter_weights")
+        for name in names:
+            if name not in self._adapters:
+                raise UsageError(f"adapter_names: no LoRA {name!r} is loaded", "adapter_names")
+        new = dict(zip(names, map(_lora_weight, weights)))
+        for name, adapter in self._adapters.items():
+            adapter.weight = new.get(name)
+
+    def get_active_adapters(self) -> list[str]:
+        """Names of the LoRAs that are active."""
+        return [name for name, adapter in self._adapters.items() if adapter.weight is not None]
+
+    def unload_lora_weights(self) -> None:
+        """Takes all LoRAs off: weights are those of the model's files, to the bit."""
+        self._adapters.clear()
+        self._core.unload_loras()
 
     def __call__(
         self,
@@ -205,6 +290,9 @@ class Pipeline:
             num_images_per_prompt, height, width, num_inference_steps, guidance_scale, eta, latents, clip_skip, sampler
         )
         request.decode = kind != "latent"
+        for adapter in self._adapters.values():
+            if adapter.weight is not None:
+                request.add_lora(adapter.file, adapter.weight, adapter.partial)
         self._start_from(request, image, strength, resize_mode)
         output = self._draw_all(request, prompt, negative_prompt, _seed(seed, generator), kind, callback_on_step_end)
         return output if return_dict else (output.images, None)

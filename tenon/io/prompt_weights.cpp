@@ -138,8 +138,8 @@ void refuse_extra_networks(std::string_view prompt, const std::string& where) {
       const size_t whole = end - at + (end < text.size() && text[end] == '>');
       throw Error(ErrorKind::Usage, where,
                   "'" + std::string(prompt.substr(at, std::min(whole, kShownOfNetwork))) + "' asks for " +
-                      std::string(what) + ", which cannot be loaded",
-                  "leave it out");
+                      std::string(what) + ", which cannot be loaded" + (what == "a LoRA" ? " here" : ""),
+                  what == "a LoRA" ? "name it in the prompt" : "leave it out");
     }
 }
 

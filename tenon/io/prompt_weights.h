@@ -30,8 +30,8 @@ struct WeightedText {
 std::vector<WeightedText> parse_prompt_weights(std::string_view prompt);
 
 /// Error(Usage) with `where` for a prompt that asks for a network beside the model, as AUTOMATIC1111's web UI and
-/// ComfyUI write it: <lora:name:1>, <lyco:name>, <hypernet:name:0.5>, embedding:name. None can be loaded, and as plain
-/// text they would be drawn.
+/// ComfyUI write it: <lora:name:1>, <lyco:name>, <hypernet:name:0.5>, embedding:name. As plain text they would be
+/// drawn; only LoRAs can be loaded, and they have been taken out of prompts before (io/prompt_loras.h).
 void refuse_extra_networks(std::string_view prompt, const std::string& where);
 
 }  // namespace tenon

@@ -12,4 +12,8 @@ InitImage::InitImage(const Image& image) : width(image.width), height(image.heig
   sha256 = sha256_hex(std::as_bytes(std::span(image.pixels)));
 }
 
+LoraReport ImageGenerator::load_lora(const LoraUse& use) {
+  throw Error(ErrorKind::Usage, use.file.string(), "models of the family of '" + name() + "' take no LoRA");
+}
+
 }  // namespace tenon

@@ -10,6 +10,7 @@
 
 #include "tenon/backend/backend.h"
 #include "tenon/io/image_resize.h"
+#include "tenon/models/lora.h"
 #include "tenon/pipelines/family.h"
 #include "tenon/pipelines/known_words.h"
 #include "tenon/pipelines/samplers/sampler.h"
@@ -28,10 +29,19 @@ struct InitImage {
   std::optional<std::pair<int64_t, int64_t>> scaled_from;
 };
 
+/// A LoRA of a request.
+struct LoraUse {
+  std::filesystem::path file;
+  double weight = 1;
+  bool partial = false;     ///< tensors that have no place in the model are left out, not refused
+  std::string sha256 = {};  ///< of the file; filled in by whoever draws
+};
+
 /// What is asked for. Sizes in pixels; a size or a number of steps of 0, a negative guidance and an empty sampler mean
 /// the model's own default.
 struct ImageRequest {
   std::string prompt, negative;
+  std::vector<LoraUse> loras;  ///< complete() adds those that the prompt names, and takes their names out of it
   int64_t width = 0, height = 0;
   int steps = 0;
   double cfg_scale = -1;  ///< 1 or less: one conditional pass, no guidance
@@ -76,12 +86,21 @@ struct ImageResult {
   int64_t peak_bytes = 0;  ///< of the largest network, as planned
 };
 
+/// How LoRAs are applied.
+enum class LoraApply : uint8_t {
+  Merge,  ///< added to the weights: nothing more to compute; changing one makes the weights that it touches again
+  Side    ///< beside linear layers as products of their own: changing one copies its two small matrices
+};
+
 struct PipelineOptions {
   std::string device = "cpu";
   int threads = 0;
   /// bf16 or f32; e4m3: rows of what bears it, all else in bf16; unset: bf16 where the device has it.
   std::optional<DType> type;
   bool fusion = true;
+  std::filesystem::path lora_folder = {};  ///< of LoRAs that prompts name; empty: the working directory
+  LoraApply lora_apply = LoraApply::Merge;
+  int64_t lora_rank = 32;      ///< of LoraApply::Side: ranks of all LoRAs of a request together, at a layer
   bool keep_networks = false;  ///< keep every network ready between calls instead of one at a time
   int keep_sizes = 4;          ///< then: sizes that each is kept ready for, those used last, over one set of weights
 };
@@ -109,6 +128,11 @@ class ImageGenerator {
     static_cast<void>(request), static_cast<void>(word_list);
     return {};
   }
+  /// Reads a LoRA, also if it was read before, and says what of it is of use. Error(Model) says why it is not this
+  /// model's; Error(Usage) for models that take none.
+  virtual LoraReport load_lora(const LoraUse& use);
+  /// Forgets all LoRAs that were read.
+  virtual void unload_loras() {}
   /// Of a complete request: [batch, channels, height, width], as Progress and ImageResult have them.
   virtual Shape latent_shape(const ImageRequest& request) const = 0;
   /// Error(Memory) names the largest size that fits unless every network of this request fits the device.

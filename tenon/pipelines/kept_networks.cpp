@@ -20,6 +20,16 @@ void KeptNetworks::free_all() {
   stores_.clear();
 }
 
+void KeptNetworks::reread(const std::map<std::string, std::set<std::string>>& tensors) {
+  try {
+    for (const auto& [component, names] : tensors)
+      if (const auto store = stores_.find(component); store != stores_.end()) store->second->reread(names);
+  } catch (...) {  // some are the new ones, some the old
+    free_all();
+    throw;
+  }
+}
+
 KeptNetworks::Counters KeptNetworks::counters() const {
   Counters out;
   for (const auto& [name, sizes] : networks_) out.networks += static_cast<int>(sizes.size());

@@ -4,6 +4,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "tenon/pipelines/image_generator.h"
@@ -23,6 +24,9 @@ class KeptNetworks {
   /// everything else freed; asks check_stop().
   Executable& get(const std::string& name, const std::string& component, const std::string& key,
                   const std::function<Plan()>& plan);
+
+  /// Tensors of the components' weights have other values now: what was made of them is made again, in place.
+  void reread(const std::map<std::string, std::set<std::string>>& tensors);
 
   struct Counters {
     int networks = 0;               ///< ready now, one for each size

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tenon/nn/scope.h"
+#include "tenon/nn/side_branch.h"
 #include "tenon/plan/plan.h"
 
 namespace tenon {
@@ -11,7 +12,8 @@ namespace tenon {
 /// Arithmetic and planning of a pipeline's networks.
 struct NetworkOptions {
   nn::Precision precision = nn::kBf16;
-  bool e4m3_rows = false;  ///< linear layers that bear it in quantised rows, by the network's own policy
+  bool e4m3_rows = false;      ///< linear layers that bear it in quantised rows, by the network's own policy
+  nn::SideBranches side = {};  ///< of LoRAs, multiplied in the model's type whatever the policy says
   bool fusion = true;
   bool fold_scales = true, anchors_alone = false;  ///< as PlanOptions
   Target target = {};                              ///< of the backend that runs the plans

@@ -81,10 +81,24 @@ PictureSettings a1111_settings(const ImageResult& result, size_t i, const ModelT
   s.emplace_back("Model", model.name);
   if (r.init) s.emplace_back("Denoising strength", number_text(r.strength));
   if (r.sampler_options.karras.value_or(false)) s.emplace_back("Schedule type", "Karras");
+  std::string hashes;
+  for (const LoraUse& use : r.loras)
+    hashes +=
+        (hashes.empty() ? "" : ", ") + as_utf8(use.file.stem().native()) + ": " + use.sha256.substr(0, kShortHash);
+  if (!hashes.empty()) s.emplace_back("Lora hashes", hashes);
   if (r.clip_skip) s.emplace_back("Clip skip", std::to_string(r.clip_skip + 1));  // there 1 is all layers
   s.emplace_back("RNG", "CPU");
   s.emplace_back("Version", "tenon " + by.version);
   return s;
+}
+
+// The prompt as the web UI has it, where LoRAs are part of it.
+std::string prompt_with_loras(const ImageRequest& r) {
+  std::string out = r.prompt;
+  for (const LoraUse& use : r.loras)
+    out +=
+        (out.empty() ? "<lora:" : " <lora:") + as_utf8(use.file.stem().native()) + ":" + number_text(use.weight) + ">";
+  return out;
 }
 
 }  // namespace
@@ -117,6 +131,9 @@ ordered_json picture_json(const ImageResult& result, size_t i) {
       {"sampler", r.sampler},    {"schedule", r.sampler_options.karras.value_or(false) ? "karras" : "discrete"}};
   if (r.sampler_options.eta) out["eta"] = *r.sampler_options.eta;
   if (r.clip_skip) out["clip_skip"] = r.clip_skip;
+  for (const LoraUse& use : r.loras)
+    out["loras"].push_back(
+        {{"file", as_utf8(use.file.filename().native())}, {"weight", use.weight}, {"sha256", use.sha256}});
   out.update({{"timesteps", result.timesteps}, {"sigmas", result.sigmas}, {"type", name_of(result.type)}});
   if (r.init) out.update({{"strength", r.strength}, {"init_sha256", r.init->sha256}});
   if (r.init && r.init->scaled_from)
@@ -132,7 +149,7 @@ ImageText picture_text(const ImageResult& result, size_t i, const ModelText& mod
   about.update({{"model", model.name}, {"model_sha256", model.sha256}});
   about.update(picture_json(result, i));
   const ImageRequest& r = result.request;
-  return {{"parameters", a1111_parameters(r.prompt, r.negative, a1111_settings(result, i, model, by))},
+  return {{"parameters", a1111_parameters(prompt_with_loras(r), r.negative, a1111_settings(result, i, model, by))},
           {"tenon", about.dump()}};
 }
 

@@ -209,6 +209,12 @@ void WeightStore::update(std::span<const DeviceTensor> tensors) {
   remake(names);
 }
 
+void WeightStore::reread(const std::set<std::string>& names) {
+  const std::lock_guard lock(mutex_);
+  for (const std::string& name : names) overrides_.erase(name);
+  remake(names);
+}
+
 void WeightStore::remake(const std::set<std::string>& names) {
   std::set<std::string> read;
   std::erase_if(makers_, [](const std::weak_ptr<Maker>& m) { return m.expired(); });

@@ -53,6 +53,10 @@ class WeightStore {
   };
   void update(std::span<const DeviceTensor> tensors);
 
+  /// The source's tensors of these names have other values now, of the shapes that they had: what was made of them is
+  /// made again, as an update does. Values that updates gave them are forgotten.
+  void reread(const std::set<std::string>& names);
+
   /// Frees what nobody holds.
   void release_unused();
 

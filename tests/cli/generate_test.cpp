@@ -8,6 +8,7 @@
 #include "tenon/io/image.h"
 #include "tests/cli/cli.h"
 #include "tests/fixtures/checkpoint.h"
+#include "tests/fixtures/lora_files.h"
 
 namespace cli {
 namespace {
@@ -49,6 +50,28 @@ TEST_F(CliGenerate, NeverReplacesUnasked) {
   EXPECT_EQ(again.code, 2);
   EXPECT_NE(again.err.find("--overwrite"), std::string::npos) << again.err;
   EXPECT_EQ(tenon(quick({"--overwrite"})).code, 0);
+}
+
+TEST_F(CliGenerate, Loras) {
+  std::filesystem::create_directory(folder() / "styles");
+  fixtures::recorded_lora("kohya").write(folder() / "styles/ink.safetensors");
+  fixtures::recorded_lora("diffusers").write(folder() / "own.safetensors");
+  const std::string plain = hash({}), ink = hash({"--lora", "styles/ink.safetensors:0.8"});
+  EXPECT_NE(ink, plain);
+  EXPECT_EQ(hash({"--lora", "ink:0.8", "--lora-dir", "styles"}), ink);
+  EXPECT_EQ(hash({"--lora", "styles/ink:0"}), plain);
+  const Finished f = tenon(quick({"--lora", "own", "--lora", "styles/ink:-0.5", "--json"}));
+  ASSERT_EQ(f.code, 0) << f.err;
+  const auto loras = json::parse(f.out).at("loras");
+  ASSERT_EQ(loras.size(), 2U);
+  EXPECT_EQ(loras[1].at("file"), "ink.safetensors");
+  EXPECT_EQ(loras[1].at("weight"), -0.5);
+  EXPECT_NE(f.err.find("layers of text_encoder"), std::string::npos) << f.err;
+  EXPECT_NE(f.err.find("rank 4, weight -0.5"), std::string::npos) << f.err;
+  fixtures::recorded_lora("z-image").write(folder() / "other.safetensors");
+  expect_error(3, quick({"--lora", "other", "-o", "new.png"}), {"other.safetensors", "no LoRA of this model"});
+  expect_error(2, quick({"--lora", "own", "--lora-apply", "side", "-o", "new.png"}),
+               {"own.safetensors", "no side branch"});
 }
 
 TEST_F(CliGenerate, NamesOfSeveral) {

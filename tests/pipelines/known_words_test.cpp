@@ -113,7 +113,8 @@ TEST(Prompts, NetworksBesideTheModelAreRefused) {
     }
     return std::string();
   };
-  EXPECT_THAT(refused("a cat <lora:fur:0.8> in a hat"), HasSubstr("'<lora:fur:0.8>' asks for a LoRA"));
+  EXPECT_THAT(refused("a cat <lora:fur:0.8> in a hat"),
+              HasSubstr("'<lora:fur:0.8>' asks for a LoRA, which cannot be loaded here"));
   EXPECT_THAT(refused("a cat", "<LoRA:fur>"), HasSubstr("[negative prompt]"));
   EXPECT_THAT(refused("<lyco:x>"), HasSubstr("LyCORIS"));
   EXPECT_THAT(refused("<hypernet:x:1>"), HasSubstr("hypernetwork"));

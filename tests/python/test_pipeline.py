@@ -333,5 +333,74 @@ def test_words_that_the_model_does_not_know_warn(pipe):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pipe("a red circle on a white background", num_inference_steps=1, seed=1)
-    with pytest.raises(tenon.UsageError, match="LoRA"):
+    with pytest.raises(tenon.ModelError, match="lora:x"):
         pipe("a star <lora:x:1>")
+
+
+LORA_LAYER, LORA_WIDTH = "down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_v", 32
+
+
+def write_lora(path, layer, rank, scale, extra=()):
+    """A LoRA file of one square layer, f32."""
+    rng = np.random.default_rng(rank)
+    width = LORA_WIDTH
+    tensors = {
+        f"unet.{layer}.lora_A.weight": rng.standard_normal((rank, width)).astype(np.float32),
+        f"unet.{layer}.lora_B.weight": (scale * rng.standard_normal((width, rank))).astype(np.float32),
+        **{name: np.zeros(1, np.float32) for name in extra},
+    }
+    header, data = {}, b""
+    for name, values in tensors.items():
+        header[name] = {
+            "dtype": "F32",
+            "shape": list(values.shape),
+            "data_offsets": [len(data), len(data) + values.nbytes],
+        }
+        data += values.tobytes()
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+@pytest.mark.parametrize("apply", ["merge", "side"])
+def test_loras_come_and_go(tmp_path, apply):
+    pipe = tenon.Pipeline.from_pretrained(lora_apply=apply, lora_rank=8)
+
+    def draw():
+        options = {"num_inference_steps": 2, "seed": 1, "output_type": "latent"}
+        return np.asarray(pipe("a red circle on a white background", **options).images)
+
+    plain = draw()
+    write_lora(tmp_path / "one.safetensors", LORA_LAYER, 2, 0.1)
+    write_lora(tmp_path / "two.safetensors", LORA_LAYER, 3, 0.1)
+    assert pipe.load_lora_weights(tmp_path, weight_name="one.safetensors") == "1 layer of unet, rank 2"
+    one = draw()
+    assert np.abs(one - plain).max() > 1e-3
+    pipe.load_lora_weights(tmp_path / "two.safetensors", "two", weight=0.5)
+    assert pipe.get_active_adapters() == ["default_0", "two"]
+    assert np.abs(draw() - one).max() > 1e-3
+    pipe.set_adapters("default_0")
+    assert_close(draw(), one, 0)
+    pipe.set_adapters(["default_0", "two"], [0.0, 0.0])
+    assert_close(draw(), plain, 0)
+    pipe.unload_lora_weights()
+    assert_close(draw(), plain, 0)
+
+
+def test_wrong_loras(tmp_path, pipe):
+    file = tmp_path / "x.safetensors"
+    write_lora(file, LORA_LAYER, 2, 0.1, ["lora_te2_x.alpha"])
+    with pytest.raises(tenon.ModelError, match=r"1 of 3 tensors.*lora_te2_x.alpha"):
+        pipe.load_lora_weights(file)
+    with pytest.warns(UserWarning, match="1 tensors left out"):
+        pipe.load_lora_weights(file, "x", partial=True)
+    with pytest.raises(tenon.UsageError, match="'x' is in use"):
+        pipe.load_lora_weights(file, "x")
+    with pytest.raises(tenon.UsageError, match="'y'"):
+        pipe.set_adapters("y")
+    with pytest.raises(tenon.UsageError, match="expected 1, got 2"):
+        pipe.set_adapters("x", [1, 2])
+    with pytest.raises(tenon.UsageError, match="finite"):
+        pipe.set_adapters("x", float("nan"))
+    pipe.unload_lora_weights()
+    with pytest.raises(tenon.UsageError, match="lora_apply"):
+        tenon.Pipeline.from_pretrained(lora_apply="beside")

@@ -35,15 +35,18 @@ TextToImage::TextToImage(std::shared_ptr<const StableDiffusionModel> model, cons
     : model_(std::move(model)),
       options_(options),
       backend_(make_backend(options.device, {options.threads})),
+      loras_([this] { return stable_diffusion_lora_names(model_->config()); }, options),
       kept_(
-          backend_, [this](const std::string& component) { return model_->weights(component); }, options) {
+          backend_, [this](const std::string& component) { return loras_.over(component, model_->weights(component)); },
+          options) {
   const std::vector<DType> types = backend_->types();
   const DType type = options.type.value_or(types.front());
   std::string known;
   for (DType t : types) (known += known.empty() ? "" : " or ") += name_of(t);
   TENON_CHECK(Usage, std::find(types.begin(), types.end(), type) != types.end(), "type")
       << name_of(type) << " is not computed in by " << backend_->name() << "; use " << known;
-  networks_ = {.precision = {type, type}, .fusion = options.fusion, .target = backend_->target()};
+  networks_ = {
+      .precision = {type, type}, .side = loras_.branches(), .fusion = options.fusion, .target = backend_->target()};
   TENON_CHECK(Usage, backend_->computes(), "device") << options.device << " computes nothing, so it cannot draw";
 }
 
@@ -111,6 +114,7 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
   r.sampler_options = sampler.options;
   make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);  // says what is wrong with the config
   check_size(*model_, r.height, r.width);
+  take_prompt_loras(r, options_.lora_folder);
   refuse_extra_networks(r.prompt, "prompt");
   refuse_extra_networks(r.negative, "negative prompt");
   TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMaxSteps, "steps") << r.steps << " is outside 1.." << kMaxSteps;
@@ -323,7 +327,9 @@ std::vector<Image> TextToImage::decode(const ImageRequest& r, const std::vector<
 
 ImageResult TextToImage::generate(const ImageRequest& request, const OnStep& on_step) {
   ImageResult result;
-  const ImageRequest r = result.request = complete(request);
+  result.request = complete(request);
+  kept_.reread(loras_.apply(result.request.loras));
+  const ImageRequest& r = result.request;
   const std::unique_ptr<Sampler> sampler = make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);
   sampler->set_steps(r.steps, r.init ? r.strength : 1.0);
   result.type = networks_.precision.act;

@@ -7,6 +7,7 @@
 #include "tenon/pipelines/families/stable_diffusion/networks.h"
 #include "tenon/pipelines/image_generator.h"
 #include "tenon/pipelines/kept_networks.h"
+#include "tenon/pipelines/lora_set.h"
 
 namespace tenon {
 
@@ -20,6 +21,8 @@ class TextToImage : public ImageGenerator {
   KnownWords known_words() const override { return model_->known_words(); }
   ImageRequest complete(ImageRequest request) const override;
   std::vector<std::string> warnings(const ImageRequest& request, const std::string& word_list) const override;
+  LoraReport load_lora(const LoraUse& use) override { return loras_.load(use); }
+  void unload_loras() override { loras_.forget(); }
   Shape latent_shape(const ImageRequest& request) const override;
   void check_fits(const ImageRequest& request) const override;
   ImageResult generate(const ImageRequest& request, const OnStep& on_step = {}) override;
@@ -49,6 +52,7 @@ class TextToImage : public ImageGenerator {
   PipelineOptions options_;
   std::shared_ptr<Backend> backend_;
   NetworkOptions networks_;
+  LoraSet loras_;
   KeptNetworks kept_;
 };
 

@@ -28,8 +28,11 @@ class Stopwatch {
 ZImageGenerator::ZImageGenerator(std::shared_ptr<const ZImageModel> model, const PipelineOptions& options)
     : model_(std::move(model)),
       backend_(make_backend(options.device, {options.threads})),
+      lora_folder_(options.lora_folder),
+      loras_([this] { return z_image_lora_names(model_->transformer(), model_->shapes("text_encoder")); }, options),
       kept_(
-          backend_, [this](const std::string& component) { return model_->weights(component); }, options) {
+          backend_, [this](const std::string& component) { return loras_.over(component, model_->weights(component)); },
+          options) {
   const std::vector<DType> types = backend_->types();
   const bool e4m3 = options.type == DType::E4M3;
   const DType type = e4m3 ? DType::BF16 : options.type.value_or(types.front());
@@ -37,7 +40,11 @@ ZImageGenerator::ZImageGenerator(std::shared_ptr<const ZImageModel> model, const
       << name_of(type) << " is not computed in by " << backend_->name();
   TENON_CHECK(Usage, type != DType::F16, "type") << "f16 overflows in this model; use bf16";
   TENON_CHECK(Usage, backend_->computes(), "device") << options.device << " computes nothing, so it cannot draw";
-  networks_ = {.precision = {type, type}, .e4m3_rows = e4m3, .fusion = options.fusion, .target = backend_->target()};
+  networks_ = {.precision = {type, type},
+               .e4m3_rows = e4m3,
+               .side = loras_.branches(),
+               .fusion = options.fusion,
+               .target = backend_->target()};
 }
 
 std::vector<std::filesystem::path> ZImageGenerator::files() const {
@@ -66,6 +73,7 @@ ImageRequest ZImageGenerator::complete(ImageRequest r) const {
   r.sampler_options = sampler.options;
   make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);  // says what is wrong with the config
   check_size(*model_, r.height, r.width);
+  take_prompt_loras(r, lora_folder_);
   refuse_extra_networks(r.prompt, "prompt");
   refuse_extra_networks(r.negative, "negative prompt");
   TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMostZImageSteps, "steps")
@@ -209,7 +217,9 @@ std::vector<Image> ZImageGenerator::decode(const ImageRequest& r, const std::vec
 
 ImageResult ZImageGenerator::generate(const ImageRequest& request, const OnStep& on_step) {
   ImageResult result;
-  const ImageRequest r = result.request = complete(request);
+  result.request = complete(request);
+  kept_.reread(loras_.apply(result.request.loras));
+  const ImageRequest& r = result.request;
   const std::unique_ptr<Sampler> sampler = make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);
   sampler->set_steps(r.steps);
   result.type = networks_.e4m3_rows ? DType::E4M3 : networks_.precision.act;

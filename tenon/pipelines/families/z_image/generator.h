@@ -7,6 +7,7 @@
 #include "tenon/pipelines/families/z_image/networks.h"
 #include "tenon/pipelines/image_generator.h"
 #include "tenon/pipelines/kept_networks.h"
+#include "tenon/pipelines/lora_set.h"
 
 namespace tenon {
 
@@ -19,6 +20,8 @@ class ZImageGenerator : public ImageGenerator {
   double guidance_offset() const override { return 1; }
   ImageRequest complete(ImageRequest request) const override;
   std::vector<std::string> warnings(const ImageRequest& request, const std::string& word_list) const override;
+  LoraReport load_lora(const LoraUse& use) override { return loras_.load(use); }
+  void unload_loras() override { loras_.forget(); }
   Shape latent_shape(const ImageRequest& request) const override;
   void check_fits(const ImageRequest& request) const override;
   ImageResult generate(const ImageRequest& request, const OnStep& on_step = {}) override;
@@ -45,6 +48,8 @@ class ZImageGenerator : public ImageGenerator {
   std::shared_ptr<const ZImageModel> model_;
   std::shared_ptr<Backend> backend_;
   NetworkOptions networks_;
+  std::filesystem::path lora_folder_;
+  LoraSet loras_;
   KeptNetworks kept_;
 };
 

@@ -1,0 +1,90 @@
+#include "apps/cli/lora_flags.h"
+#include "apps/cli/verb.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/core/options.h"
+#include "tenon/core/text.h"
+#include "tenon/io/files.h"
+#include "tenon/pipelines/lora_set.h"
+
+namespace tenon::cli {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr size_t kNamesShown = 3;
+
+fs::path find_file(const std::string& name, const fs::path& folder) {
+  for (const fs::path& in : {fs::path(), folder})
+    if (fs::path file = lora_file(in, name); file_exists(file)) return file;
+  return name;  // whoever reads it says that there is none
+}
+
+LoraUse parse_use(const std::string& text, const fs::path& folder) {
+  const size_t colon = text.rfind(':');
+  if (colon == text.npos || colon == 0 || file_exists(text)) return {.file = find_file(text, folder)};
+  const std::string number = text.substr(colon + 1);
+  double weight = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
+  TENON_CHECK(Usage, error == std::errc() && end == number.data() + number.size() && std::isfinite(weight), "--lora")
+      << "expected FILE or FILE:WEIGHT, got '" << shown(text) << "'";
+  return {.file = find_file(text.substr(0, colon), folder), .weight = weight};
+}
+
+std::string first_names(const std::vector<std::string>& names) {
+  std::string out;
+  for (size_t i = 0; i < std::min(names.size(), kNamesShown); ++i) out += (i ? ", " : "") + shown(names[i]);
+  return names.size() > kNamesShown ? out + ", .." : out;
+}
+
+}  // namespace
+
+void LoraFlags::declare(CLI::App& app) {
+  app.add_option("--lora", files, "FILE or FILE:WEIGHT; may be given several times (prompts: <lora:FILE:WEIGHT>)")
+      ->take_all()
+      ->allow_extra_args(false);
+  app.add_option("--lora-dir,--lora-model-dir", folder,
+                 "folder of LoRAs (default: TENON_LORA_DIR, else the working directory)");
+  only(app.add_option("--lora-apply", apply,
+                      "merge: into the weights; side: beside linear layers, so that changing one copies little"),
+       {"merge", "side"})
+      ->capture_default_str();
+  app.add_option("--lora-rank", rank, "of side: ranks of all LoRAs together")
+      ->transform(whole_number())
+      ->capture_default_str();
+  app.add_flag("--lora-partial", partial, "leave tensors of a LoRA out that have no place in the model");
+}
+
+fs::path LoraFlags::lora_folder() const { return folder.empty() ? option(Option::LoraDir) : folder; }
+
+void LoraFlags::set(PipelineOptions& options) const {
+  options.lora_folder = lora_folder();
+  options.lora_apply = apply == "side" ? LoraApply::Side : LoraApply::Merge;
+  options.lora_rank = rank;
+}
+
+std::vector<LoraUse> LoraFlags::uses() const {
+  std::vector<LoraUse> out;
+  for (const std::string& text : files) out.push_back(parse_use(text, lora_folder()));
+  return out;
+}
+
+void LoraFlags::load(ImageGenerator& model, ImageRequest& request) const {
+  for (LoraUse& use : request.loras) {
+    use.partial = partial;
+    const LoraReport report = model.load_lora(use);
+    spdlog::info("{}: {}, weight {}", escaped(use.file.native()), report.str(), use.weight);
+    if (!report.redundant.empty())
+      spdlog::info("{}: {} tensors say again what others say: {}", escaped(use.file.native()), report.redundant.size(),
+                   first_names(report.redundant));
+    if (!report.unmatched.empty())
+      spdlog::warn("{}: {} tensors left out: {}", escaped(use.file.native()), report.unmatched.size(),
+                   first_names(report.unmatched));
+  }
+}
+
+}  // namespace tenon::cli

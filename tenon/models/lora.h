@@ -1,0 +1,64 @@
+// LoRA: changes of a model's weights, W + w (alpha / r) B A, from the files that training tools write: PEFT and
+// diffusers (older ones too), kohya, single-file names (ComfyUI), and LoKr of LyCORIS, whose change is a Kronecker
+// product.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tenon/io/safetensors.h"
+#include "tenon/models/lora_names.h"
+
+namespace tenon {
+
+/// The change of one matrix [rows, columns]; a filter's columns are its channels, rows and columns.
+struct LoraMatrix {
+  int64_t rows = 0, columns = 0;
+  double scale = 1;             ///< alpha / r
+  int64_t rank = 0;             ///< r; 0: a Kronecker product
+  std::vector<float> down, up;  ///< A [r, columns], B [rows, r]; or the factors [rows / n, columns / m] and [n, m]
+  int64_t inner_rows = 0, inner_columns = 0;  ///< n and m of a Kronecker product
+
+  /// values += factor * scale * (row `row` of B A), `columns` of them, summed in f32.
+  void add_row(int64_t row, double factor, std::span<float> values) const;
+};
+
+/// What a layer of the file does to one weight.
+struct LoraChange {
+  LoraTarget target;
+  std::shared_ptr<const LoraMatrix> matrix;
+};
+
+/// What of a file was of use.
+struct LoraReport {
+  std::map<std::string, int64_t> layers;  ///< changed ones, by component
+  int64_t rank = 0;                       ///< the largest
+  std::vector<std::string> unmatched;     ///< names of tensors that nothing was done with
+  std::vector<std::string> redundant;     ///< of fused layers that the file has one by one too
+  /// "128 layers of unet, 72 of text_encoder, rank 16".
+  std::string str() const;
+};
+
+struct Lora {
+  std::string file;                                                       ///< for messages
+  std::map<std::string, std::map<std::string, LoraChange>> changes = {};  ///< by component and tensor
+  LoraReport report = {};
+};
+
+/// Whether tensors that have no place in the model are an error or left out.
+enum class LoraRest : uint8_t { Refused, LeftOut };
+
+/// Reads a LoRA for the model that `names` is of. Error(Model) names file and tensor: none or not all of its tensors
+/// are of this model, one has another shape than its weight needs, holds a NaN or an infinity, or is of a kind that is
+/// not read (LoHa, DoRA, Tucker). `config`: PEFT's adapter_config.json, where there is one. Takes time and memory in
+/// proportion to the file and to the weights that it changes; nothing of the file is needed afterwards.
+Lora read_lora(const SafetensorsFile& file, const LoraNames& names, LoraRest rest, const nlohmann::json& config = {});
+/// The same of a file on disk, with adapter_config.json beside adapter_model.safetensors.
+Lora read_lora(const std::filesystem::path& path, const LoraNames& names, LoraRest rest);
+
+}  // namespace tenon

@@ -1,0 +1,44 @@
+#include "tenon/models/lora_scale.h"
+
+#include <cmath>
+
+#include "tenon/core/error.h"
+#include "tenon/core/text.h"
+
+namespace tenon {
+
+LoraScale::LoraScale(const nlohmann::json& notes, std::string where) : notes_(notes), where_(std::move(where)) {
+  if (notes_.is_null()) notes_ = nlohmann::json::object();
+  TENON_CHECK(Model, notes_.is_object(), where_) << "PEFT's notes: expected an object, found " << notes_.type_name();
+  for (const auto& [key, value] : notes_.items())
+    TENON_CHECK(Model, !(key.ends_with("use_dora") && value == true), where_)
+        << "is a DoRA (use_dora), which is not read";
+}
+
+// Notes of a file for several networks have the network's name in front.
+const nlohmann::json* LoraScale::find(const std::string& component, const char* key, const LoraNames& names) const {
+  for (const auto& [name, value] : notes_.items()) {
+    const size_t dot = name.find('.');
+    if (name == key ||
+        (dot != name.npos && name.substr(dot + 1) == key && names.component_of(name.substr(0, dot)) == component))
+      return value.is_null() ? nullptr : &value;
+  }
+  return nullptr;
+}
+
+double LoraScale::of(const std::string& component, const std::string& name, int64_t rank,
+                     const LoraNames& names) const {
+  const nlohmann::json* alpha = find(component, "lora_alpha", names);
+  // Of single layers: a key is a layer's name or its end.
+  if (const nlohmann::json* one = find(component, "alpha_pattern", names); one && one->is_object())
+    for (const auto& [layer, value] : one->items())
+      if (name == layer || name.ends_with("." + layer)) alpha = &value;
+  if (!alpha) return 1;
+  TENON_CHECK(Model, alpha->is_number() && std::isfinite(alpha->get<double>()), where_)
+      << "PEFT's notes: lora_alpha of '" << shown(name) << "': expected a number, found " << shown(alpha->dump());
+  const nlohmann::json* root = find(component, "use_rslora", names);
+  const auto r = static_cast<double>(rank);
+  return alpha->get<double>() / (root && *root == true ? std::sqrt(r) : r);
+}
+
+}  // namespace tenon

@@ -1,0 +1,127 @@
+#include "tenon/pipelines/lora_set.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tenon/core/error.h"
+#include "tenon/io/files.h"
+#include "tenon/io/prompt_loras.h"
+
+namespace tenon {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr int64_t kMostSideRank = 4096;
+constexpr const char* kMergeHint = "merged it can be (--lora-apply merge)";
+
+// One file under all its spellings.
+fs::path place_of(const fs::path& file) {
+  std::error_code failed;
+  const fs::path place = fs::weakly_canonical(file, failed);
+  return failed ? file : place;
+}
+
+}  // namespace
+
+LoraSet::LoraSet(std::function<LoraNames()> names, const PipelineOptions& options)
+    : make_names_(std::move(names)),
+      side_rank_(options.lora_apply == LoraApply::Side ? options.lora_rank : 0),
+      terms_(std::make_shared<LoraTerms>()) {
+  TENON_CHECK(Usage, options.lora_rank >= 1 && options.lora_rank <= kMostSideRank, "rank of LoRAs")
+      << options.lora_rank << " is outside 1.." << kMostSideRank;
+}
+
+const LoraNames& LoraSet::names() {
+  if (!names_) names_ = std::make_unique<LoraNames>(make_names_());
+  return *names_;
+}
+
+nn::SideBranches LoraSet::branches() {
+  if (!side_rank_) return {};
+  if (!matrices_) matrices_ = std::make_shared<const std::set<std::string>>(names().matrices());
+  return {side_rank_, matrices_};
+}
+
+LoraReport LoraSet::load(const LoraUse& use) {
+  const LoraRest rest = use.partial ? LoraRest::LeftOut : LoraRest::Refused;
+  Loaded read{read_lora(use.file, names(), rest), rest, sha256_file(use.file)};
+  return (loaded_[use.file] = std::move(read)).lora.report;
+}
+
+const LoraSet::Loaded& LoraSet::loaded(const LoraUse& use) {
+  const auto it = loaded_.find(use.file);
+  const bool enough = it != loaded_.end() && (use.partial || it->second.rest == LoraRest::Refused);
+  if (!enough) load(use);
+  return loaded_.at(use.file);
+}
+
+void LoraSet::check_side(const std::string& file, const std::string& tensor, const std::vector<LoraTerm>& terms) {
+  if (terms.back().matrix->rank == 0)
+    throw Error(ErrorKind::Usage, file, "changes '" + tensor + "' by a Kronecker product, which has no side branch",
+                kMergeHint);
+  if (!branches().weights->contains(tensor))
+    throw Error(ErrorKind::Usage, file, "changes the filter '" + tensor + "', which has no side branch", kMergeHint);
+  int64_t rank = 0;
+  for (const LoraTerm& t : terms) rank += t.matrix->rank;
+  TENON_CHECK(Usage, rank <= side_rank_, file)
+      << "needs a rank of " << rank << " at '" << tensor << "' with the LoRAs in front of it; side branches have "
+      << side_rank_ << " (--lora-rank)";
+}
+
+std::map<std::string, std::set<std::string>> LoraSet::apply(std::vector<LoraUse>& uses) {
+  LoraTerms now;
+  std::set<fs::path> seen;
+  for (LoraUse& use : uses) {
+    TENON_CHECK(Usage, std::isfinite(use.weight), use.file.string()) << "a LoRA's weight must be a finite number";
+    TENON_CHECK(Usage, seen.insert(place_of(use.file)).second, use.file.string()) << "the LoRA is named twice";
+    const Loaded& l = loaded(use);
+    use.sha256 = l.sha256;
+    if (use.weight == 0) continue;
+    for (const auto& [component, tensors] : l.lora.changes)
+      for (const auto& [tensor, change] : tensors) {
+        std::vector<LoraTerm>& terms = now[component][tensor];
+        terms.push_back({change.matrix, change.target.first_row, use.weight});
+        if (side_rank_) check_side(l.lora.file, tensor, terms);
+      }
+  }
+  std::map<std::string, std::set<std::string>> changed;
+  const auto compare = [&](const LoraTerms& these, const LoraTerms& those) {
+    for (const auto& [component, tensors] : these)
+      for (const auto& [tensor, terms] : tensors) {
+        const auto other = those.find(component);
+        if (other != those.end() && other->second.contains(tensor) && other->second.at(tensor) == terms) continue;
+        if (side_rank_)
+          changed[component].insert({nn::side_down(tensor), nn::side_up(tensor)});
+        else
+          changed[component].insert(tensor);
+      }
+  };
+  compare(now, *terms_);
+  compare(*terms_, now);
+  *terms_ = std::move(now);
+  return changed;
+}
+
+std::unique_ptr<WeightSource> LoraSet::over(const std::string& component, std::unique_ptr<WeightSource> base) const {
+  return lora_source(component, std::move(base), terms_, side_rank_);
+}
+
+fs::path lora_file(const fs::path& folder, const std::string& name) {
+  fs::path file = folder / name;
+  if (!file_exists(file)) file += ".safetensors";
+  return file;
+}
+
+void take_prompt_loras(ImageRequest& request, const fs::path& folder) {
+  for (const PromptLora& lora : take_loras(request.prompt, "prompt")) {
+    const fs::path file = lora_file(folder, lora.name);
+    TENON_CHECK(Model, file_exists(file), "<lora:" + lora.name + ">")
+        << "there is no " << (folder / lora.name).string() << ", nor " << file.string();
+    const bool known =
+        std::ranges::any_of(request.loras, [&](const LoraUse& use) { return place_of(use.file) == place_of(file); });
+    TENON_CHECK(Usage, !known, "<lora:" + lora.name + ">") << "the LoRA is named twice";
+    request.loras.push_back({.file = file, .weight = lora.weight});
+  }
+}
+
+}  // namespace tenon

@@ -1,0 +1,201 @@
+// Pictures with LoRAs against diffusers and PEFT (tools/fixtures/lora.py), and that changing them costs no plan and
+// leaves no trace.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tenon/core/error.h"
+#include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
+#include "tenon/pipelines/families/z_image/generator.h"
+#include "tenon/pipelines/picture_text.h"
+#include "tests/fixtures/lora_files.h"
+#include "tests/support/close.h"
+
+namespace tenon {
+namespace {
+namespace fs = std::filesystem;
+using fixtures::lora_recorded;
+using testing::HasSubstr;
+
+class LoraPictures : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    std::string name = (fs::temp_directory_path() / "tenon-loras-XXXXXX").string();
+    if (!mkdtemp(name.data())) throw std::runtime_error("no temporary folder");
+    folder = name;
+    fixtures::write_diffusers_folder(folder / "sd", DType::F32);
+    fixtures::write_z_image(folder / "z-image");
+    for (const auto& [file, about] : lora_recorded().at("files").items())
+      fixtures::recorded_lora(file).write(folder / (file + ".safetensors"));
+  }
+  static void TearDownTestSuite() { fs::remove_all(folder); }
+
+  static PipelineOptions options(LoraApply apply, DType type = DType::F32) {
+    PipelineOptions o;
+    o.type = type;
+    o.lora_apply = apply;
+    o.lora_rank = 8;
+    o.lora_folder = folder;
+    o.keep_networks = true;
+    return o;
+  }
+  static std::unique_ptr<TextToImage> sd(const PipelineOptions& o) {
+    return std::make_unique<TextToImage>(StableDiffusionModel::open((folder / "sd").string()), o);
+  }
+  static std::unique_ptr<ZImageGenerator> dit(const PipelineOptions& o) {
+    return std::make_unique<ZImageGenerator>(ZImageModel::open((folder / "z-image").string()), o);
+  }
+  static LoraUse use(const std::string& name, double weight = 1) {
+    return {.file = folder / (name + ".safetensors"), .weight = weight};
+  }
+  static ImageRequest request(bool z_image, std::vector<LoraUse> loras = {}) {
+    ImageRequest r;
+    r.prompt = lora_recorded().at(z_image ? "z_image_prompt" : "prompt");
+    r.negative = z_image ? "" : lora_recorded().at("negative_prompt").get<std::string>();
+    r.loras = std::move(loras);
+    r.width = z_image ? 48 : 56;
+    r.height = z_image ? 32 : 40;
+    r.steps = 3;
+    r.sampler = "euler";
+    r.cfg_scale = z_image ? 1 : 5;
+    r.seed = 7;
+    r.decode = false;
+    return r;
+  }
+  static std::vector<float> latents(ImageGenerator& model, std::vector<LoraUse> loras = {}) {
+    return model.generate(request(dynamic_cast<ZImageGenerator*>(&model) != nullptr, std::move(loras))).latents;
+  }
+
+  static fs::path folder;
+};
+fs::path LoraPictures::folder;
+
+TEST_F(LoraPictures, AgreeWithPeft) {
+  const SafetensorsFile recorded = SafetensorsFile::open(fixtures::z_image_fixture("lora.safetensors"));
+  int compared = 0;
+  for (const LoraApply apply : {LoraApply::Merge, LoraApply::Side}) {
+    const auto of_sd = sd(options(apply));
+    const auto of_dit = dit(options(apply));
+    for (const auto& c : lora_recorded().at("cases")) {
+      const std::string name = c.at("name");
+      std::vector<LoraUse> loras;
+      for (const auto& l : c.at("loras")) loras.push_back(use(l.at(0), l.at(1)));
+      const bool filters = name == "sd diffusers" || name == "sd both";
+      if (apply == LoraApply::Side && filters) continue;  // merged only
+      ImageGenerator& model = c.at("model") == "sd" ? static_cast<ImageGenerator&>(*of_sd) : *of_dit;
+      const TensorView& want = recorded.at(name);
+      std::vector<float> expected(static_cast<size_t>(want.shape.numel()));
+      std::memcpy(expected.data(), want.data, want.size);
+      EXPECT_TRUE(close_to_largest(latents(model, loras), expected, 1e-4)) << name << (apply == LoraApply::Side);
+      ++compared;
+    }
+  }
+  EXPECT_EQ(compared, 10);
+}
+
+TEST_F(LoraPictures, ChangingOnePlansNothingAndTakingItOffLeavesNoTrace) {
+  const auto plain = latents(*sd(options(LoraApply::Merge)));
+  for (const LoraApply apply : {LoraApply::Merge, LoraApply::Side}) {
+    const auto model = sd(options(apply));
+    EXPECT_EQ(latents(*model), plain);  // branches that hold nothing change no bit
+    const KeptNetworks::Counters before = model->kept().counters();
+    const auto with = latents(*model, {use("kohya")});
+    EXPECT_NE(with, plain);
+    EXPECT_EQ(latents(*model, {use("kohya", 0)}), plain);
+    EXPECT_EQ(latents(*model, {use("kohya")}), with);
+    EXPECT_EQ(latents(*model), plain);
+    const KeptNetworks::Counters after = model->kept().counters();
+    EXPECT_EQ(after.networks, before.networks);
+    EXPECT_EQ(after.weights.made, before.weights.made);
+    EXPECT_EQ(after.weights.bytes, before.weights.bytes);
+    EXPECT_GT(after.weights.remade, before.weights.remade);
+    // The same again makes nothing again.
+    latents(*model);
+    EXPECT_EQ(model->kept().counters().weights.remade, after.weights.remade);
+  }
+}
+
+TEST_F(LoraPictures, BranchesCostAtMostTwoLaunchesAProduct) {
+  const auto model = dit(options(LoraApply::Merge));
+  LoraSet set([&] { return z_image_lora_names(model->model().transformer(), model->model().shapes("text_encoder")); },
+              options(LoraApply::Side));
+  const ZImageShape shape{.height = 4, .width = 6};
+  const NetworkOptions plain{.precision = nn::kBf16};
+  NetworkOptions side = plain;
+  side.side = set.branches();
+  const Plan without = plan_transformer(model->model(), shape, plain);
+  const Plan with = plan_transformer(model->model(), shape, side);
+  const auto products = [](const Plan& plan) {
+    return std::ranges::count(plan.phase(Rate::Step)->launches, "gemm", &Launch::skeleton);
+  };
+  EXPECT_GE(products(with), 2 * products(without));
+  EXPECT_LE(products(with), 3 * products(without));
+  // Hardly anything but products is more.
+  EXPECT_LE(with.counts().total - products(with), without.counts().total - products(without) + 1);
+}
+
+// Rows are quantised anew with the change in them, or the branch runs in bf16 beside them.
+TEST_F(LoraPictures, InRowsOfE4m3) {
+  for (const LoraApply apply : {LoraApply::Merge, LoraApply::Side}) {
+    const auto reference = latents(*dit(options(LoraApply::Merge, DType::BF16)), {use("z-image")});
+    const auto model = dit(options(apply, DType::E4M3));
+    const auto plain = latents(*model), with = latents(*model, {use("z-image")});
+    EXPECT_EQ(latents(*model), plain);
+    const auto distance = [](const std::vector<float>& a, const std::vector<float>& b) {
+      double sum = 0;
+      for (size_t i = 0; i < a.size(); ++i) sum += std::abs(a[i] - b[i]);
+      return sum;
+    };
+    EXPECT_LT(distance(with, reference), 0.5 * distance(plain, reference));
+  }
+}
+
+TEST_F(LoraPictures, NamedInPrompts) {
+  const auto model = sd(options(LoraApply::Merge));
+  ImageRequest r = request(false);
+  const std::string prompt = r.prompt;
+  r.prompt = "<LoRA:kohya:0.5> " + prompt;
+  const ImageRequest complete = model->complete(r);
+  EXPECT_EQ(complete.prompt, prompt);
+  ASSERT_EQ(complete.loras.size(), 1U);
+  r.decode = true;
+  const ImageResult result = model->generate(r);
+  EXPECT_EQ(result.latents, latents(*model, {use("kohya", 0.5)}));
+  const auto about = picture_json(result, 0);
+  EXPECT_EQ(about.at("loras").at(0).at("file"), "kohya.safetensors");
+  EXPECT_EQ(about.at("loras").at(0).at("weight"), 0.5);
+  EXPECT_EQ(about.at("loras").at(0).at("sha256").get<std::string>().size(), 64U);
+  const ImageText text = picture_text(result, 0, {"tiny", ""}, {"1", ""});
+  EXPECT_THAT(text.at(0).second, testing::StartsWith(prompt + " <lora:kohya:0.5>\n"));
+  EXPECT_THAT(text.at(0).second, HasSubstr("Lora hashes: "));
+}
+
+TEST_F(LoraPictures, WrongOnes) {
+  const auto refused = [](ImageGenerator& model, const std::vector<LoraUse>& loras, const std::string& prompt = "a") {
+    ImageRequest r = request(dynamic_cast<ZImageGenerator*>(&model) != nullptr, loras);
+    r.prompt = prompt;
+    try {
+      model.generate(r);
+    } catch (const Error& e) {
+      return std::to_string(e.exit_code()) + " " + e.what();
+    }
+    return std::string("drawn");
+  };
+  const auto merged = sd(options(LoraApply::Merge)), side = sd(options(LoraApply::Side));
+  EXPECT_THAT(refused(*merged, {use("z-image")}), testing::StartsWith("3 "));
+  EXPECT_THAT(refused(*merged, {use("none")}), HasSubstr("none.safetensors"));
+  EXPECT_THAT(refused(*merged, {use("kohya"), use("kohya", 2)}), HasSubstr("named twice"));
+  EXPECT_THAT(refused(*merged, {use("kohya")}, "a <lora:kohya>"), HasSubstr("named twice"));
+  EXPECT_THAT(refused(*merged, {use("kohya", NAN)}), HasSubstr("finite"));
+  EXPECT_THAT(refused(*merged, {}, "a <lora:../sd/x:1>"), HasSubstr("folder of LoRAs"));
+  EXPECT_THAT(refused(*merged, {}, "a <lora:x:1>"), testing::StartsWith("3 "));
+  EXPECT_THAT(refused(*merged, {}, "a <lora:kohya:much>"), HasSubstr("number as weight"));
+  EXPECT_THAT(refused(*side, {use("diffusers")}), HasSubstr("no side branch"));
+  fs::copy_file(folder / "kohya.safetensors", folder / "again.safetensors", fs::copy_options::overwrite_existing);
+  fs::copy_file(folder / "kohya.safetensors", folder / "third.safetensors", fs::copy_options::overwrite_existing);
+  EXPECT_THAT(refused(*side, {use("kohya"), use("again"), use("third")}), HasSubstr("needs a rank of 12"));
+  // Nothing of what was refused stays.
+  EXPECT_EQ(latents(*merged), latents(*sd(options(LoraApply::Merge))));
+}
+
+}  // namespace
+}  // namespace tenon
