@@ -74,6 +74,7 @@ Plan plan_log_probabilities(const DecoderConfig& c, const BatchShape& shape, nn:
   const nn::TokenLoss l = nn::token_loss(network.hidden, network.head, in.target, nothing, shape.chunk);
   PlanOptions options;
   options.name = "log-probabilities";
+  options.fold_scales = false;  // as training and rollouts, whose bits it has
   options.target = target;
   return make_plan(std::vector<Result>{{"nll", l.nll}}, options);
 }

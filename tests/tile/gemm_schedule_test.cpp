@@ -11,7 +11,7 @@ namespace {
 void check(int64_t m, int64_t k, int threads) {
   SCOPED_TRACE(testing::Message() << m << " rows of " << k << ", " << threads << " threads");
   const PackedShape b = linear_shape(DType::BF16, 64, k);
-  const GemmSchedule s(b, m, threads);
+  const GemmSchedule s(b, m, 1, threads);
   std::vector<int64_t> shares(static_cast<size_t>(threads));
   ASSERT_EQ(s.first_row(0), 0);
   ASSERT_EQ(s.first_row(s.bands), m);

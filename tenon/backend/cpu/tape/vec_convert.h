@@ -114,8 +114,62 @@ inline V load_tail(const typename C::Element* p, int64_t n, int64_t step) {
   return C::widen(*reinterpret_cast<const typename C::Packed*>(tail));
 }
 
+// Lane k of a where k / w is even, of b where it is odd: of the same blocks of w lanes, or of those beside them.
+template <int w, bool kBeside, size_t... K>
+inline V blocks(V a, V b, std::index_sequence<K...>) {
+  constexpr int n = kLanes;
+  return __builtin_shufflevector(a, b,
+                                 (static_cast<int>(K) / w % 2 ? n + static_cast<int>(K) - (kBeside ? 0 : w)
+                                                              : static_cast<int>(K) + (kBeside ? w : 0))...);
+}
+
+// x[i][j] <-> x[j][i]: blocks of w by w on either side of the diagonal change places, then those inside them.
+template <int w = kLanes / 2>
+[[gnu::always_inline]] inline void transpose(V (&x)[kLanes]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) {
+    if (i & w) continue;
+    const V a = x[i], b = x[i + w];
+    x[i] = blocks<w, false>(a, b, std::make_index_sequence<kLanes>());
+    x[i + w] = blocks<w, true>(a, b, std::make_index_sequence<kLanes>());
+  }
+  if constexpr (w > 1) transpose<w / 2>(x);
+}
+
+// Rows that lie side by side in memory, columns apart: squares of vectors, so that a line of memory is read once.
+template <class C>
+void load_turned(const MoveArgs& a) {
+  for (int64_t r = 0; r < a.rows; r += kLanes) {
+    const int64_t rows = a.rows - r < kLanes ? a.rows - r : kLanes;
+    for (int64_t c = 0; c < a.cols; c += kLanes) {
+      const int64_t cols = a.cols - c < kLanes ? a.cols - c : kLanes;
+      const auto* p = static_cast<const typename C::Element*>(a.memory) + r + c * a.col_step;
+      V x[kLanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i)
+        x[i] = i >= cols        ? V{}
+               : rows == kLanes ? C::widen(*reinterpret_cast<const typename C::Packed*>(p + i * a.col_step))
+                                : load_tail<C>(p + i * a.col_step, rows, 1);
+      transpose(x);
+      for (int64_t i = 0; i < rows; ++i) {
+        float* dst = a.slot + (r + i) * a.ld + c;
+        if (cols == kLanes) {
+          store_v(dst, x[i]);
+        } else {
+          float lanes[kLanes];
+          store_v(lanes, x[i]);
+          copy_tail(dst, lanes, cols);
+        }
+      }
+    }
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t k = 0; k < a.pad; ++k) a.slot[(r + i) * a.ld + a.cols + k] = 0;
+  }
+}
+
 template <class C>
 void load_rows(const MoveArgs& args) {
+  if (args.row_step == 1 && args.col_step > 1 && args.rows > 1) return load_turned<C>(args);
   const MoveArgs a = joined(args);
   for (int64_t r = 0; r < a.rows; ++r) {
     const auto* p = memory_row<C>(a, r);
