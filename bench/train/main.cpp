@@ -77,7 +77,7 @@ int random_decoder(char** numbers, int threads, int steps, bool shares) {
   DecoderConfig c;
   c.vocabulary = number(2), c.width = number(3), c.hidden = number(4), c.layers = number(5);
   c.heads = number(6), c.key_heads = number(7), c.head_width = c.width / c.heads, c.theta = 1e4;
-  const train::BatchShape shape{number(0), number(1), 512};
+  const train::BatchShape shape{number(0), number(1)};
   const std::shared_ptr<Backend> backend = make_backend("cpu", {threads});
   const WeightShapes shapes = decoder_weights(c);
   train::Parameters parameters(backend, random_weights(shapes, 1), shapes, 2);
@@ -126,7 +126,7 @@ int policy(const char* path, const char* batch_file, int threads, int steps, boo
   Graph g;
   const train::PolicyObjective objective{nn::PolicyLoss::DrGrpo, {}, static_cast<double>(kMost)};
   train::Gradients gradients(
-      parameters, train::decoder_policy_loss(g, model->config(), {batch.rows, batch.tokens, 512}, objective, nn::kF32));
+      parameters, train::decoder_policy_loss(g, model->config(), {batch.rows, batch.tokens}, objective, nn::kF32));
   train::Updater updater(parameters, make_optimizer("adamw", backend), 1);
   batch.give(gradients, 0, batch.rows, false);
   measure(gradients, updater, steps, shares);

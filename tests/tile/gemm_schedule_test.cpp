@@ -40,6 +40,20 @@ TEST(GemmSchedule, SharesDifferByAtMostABlock) {
       for (int64_t m = 1; m < 12000; m += m < 700 ? 13 : 251) check(m, k, threads);
 }
 
+// Entries enough for every thread: each is one band, unless it does not fit the cache.
+TEST(GemmSchedule, ManyEntries) {
+  const PackedShape b = linear_shape(DType::F32, 64, 48);
+  for (const int64_t m : {1, 5, 144, 700}) {
+    const GemmSchedule s(b, m, 128, 2);
+    EXPECT_FALSE(s.together);
+    EXPECT_EQ(s.bands, 1);
+    EXPECT_EQ(s.first_row(1), m);
+    EXPECT_GE(s.plane, m);
+  }
+  EXPECT_TRUE(GemmSchedule(b, 144, 2, 2).together);
+  EXPECT_GT(GemmSchedule(linear_shape(DType::F32, 64, 20000), 1000, 128, 2).bands, 4);
+}
+
 // A vision transformer's tokens, eight pictures.
 TEST(GemmSchedule, RowsThatFillNoBlock) {
   for (int64_t k : {1536, 4096}) check(2056, k, 2);
