@@ -11,6 +11,7 @@ typedef uint32_t Words __attribute__((vector_size(4 * kLanes)));
 typedef uint8_t Bytes __attribute__((vector_size(kLanes)));
 typedef Halves HalvesInMemory __attribute__((aligned(1), may_alias));
 typedef Bytes BytesInMemory __attribute__((aligned(1), may_alias));
+typedef Ints IntsInMemory __attribute__((aligned(1), may_alias));
 
 inline V load_v(const float* p) { return *reinterpret_cast<const VectorInMemory*>(p); }
 inline void store_v(float* p, V x) { *reinterpret_cast<VectorInMemory*>(p) = x; }
@@ -87,6 +88,13 @@ struct AsE4m3 {
     const Words y = sign | (a < 0.015625f ? small : normal);
     return __builtin_convertvector(x != x ? sign | 0x7fu : y, Bytes);
   }
+};
+
+// Read only.
+struct AsI32 {
+  using Element = int32_t;
+  using Packed = IntsInMemory;
+  static V widen(Ints x) { return __builtin_convertvector(x, V); }
 };
 
 template <class C>
@@ -249,7 +257,7 @@ MoveFn load_of(DType t) {
     case DType::I64:
       return &load_scalars<DType::I64>;
     case DType::I32:
-      return &load_scalars<DType::I32>;
+      return &load_rows<AsI32>;
     case DType::I16:
       return &load_scalars<DType::I16>;
     case DType::I8:
