@@ -12,14 +12,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/performance.md"
 RESULTS = ROOT / "bench/results"
 GPU = "NVIDIA-H200"
-CPU = "Xeon-AMX"
 
 
-def newest(kind, machine=GPU):
+def newest(kind):
     """(name, content) of the newest result of a kind ("unet", "lion" ..): of those beside PyTorch, if there is one."""
-    found = [(f.name, json.loads(f.read_text())) for f in sorted(RESULTS.glob(f"20??-??-??-{machine}-{kind}.json"))]
+    found = [(f.name, json.loads(f.read_text())) for f in sorted(RESULTS.glob(f"20??-??-??-{GPU}-{kind}.json"))]
     if not found:
-        raise SystemExit(f"performance_tables: no bench/results/*-{machine}-{kind}.json")
+        raise SystemExit(f"performance_tables: no bench/results/*-{GPU}-{kind}.json")
     return ([f for f in found if f[1].get("peers")] or found)[-1]
 
 
@@ -81,19 +80,7 @@ def memory_bound():
     return table(["function, bf16", "Tenon", "of a copy's speed", "torch.compile"], rows)
 
 
-def training():
-    file, run = newest("train", CPU)
-    names = {"sums": "embedded model, policy loss", "tiny": "0.85 M parameters, 16 x 64 tokens", "small": "5.1 M parameters, 16 x 128 tokens"}
-    rows = []
-    for shape in run["shapes"]:
-        name = names[shape["shape"]] + (f", 64 x {shape['tokens']} tokens" if shape["tokens"] else "")
-        for what, label in (("ms", name), ("fastest", "the same, fastest steps")):
-            t = shape["summary"][what]
-            rows.append([label, against(t["tenon"], t[t["best_peer"]], ms(t["tenon"])), ms(t["eager"]), ms(t.get("compiled")), f"{t['ratio']:.2f}x"])
-    return table(["f32, ms", "Tenon", "PyTorch eager", "compiled", "ratio"], rows)
-
-
-TABLES = {"networks": networks, "lion": lion, "e4m3": e4m3, "memory-bound": memory_bound, "training": training}
+TABLES = {"networks": networks, "lion": lion, "e4m3": e4m3, "memory-bound": memory_bound}
 
 
 def main(arguments):
