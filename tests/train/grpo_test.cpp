@@ -131,7 +131,6 @@ TEST(Grpo, RewardRises) {
     const auto metrics = train(o, folder.path());
     ASSERT_EQ(metrics.size(), 24U);
     for (const ordered_json& m : metrics) EXPECT_EQ(m.at("ratio_error").get<double>(), 0) << m.at("step");
-    EXPECT_EQ(metrics[0].at("kl").get<double>(), 0);  // the reference has the policy's bits
     double first = 0, last = 0;
     for (size_t i = 0; i < 4; ++i) {
       first += metrics[i].at("reward").get<double>() / 4;

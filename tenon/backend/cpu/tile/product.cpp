@@ -7,13 +7,11 @@ namespace {
 
 constexpr int64_t kStagingBytes = 64 << 10;
 
-constexpr int64_t kTermsF32 = 6;  // of four panels: 24 KiB, which stay in the first-level cache beside a tile of A
-
 // Terms walked with several row tiles before the next ones: equal parts of what the instruction set's chunk holds.
 int64_t chunk_terms(const TileOps& ops, const PackedShape& shape) {
   const int64_t term_bytes = kGroupPanels * shape.lanes * kBlock;
   const int64_t fit = shape.e4m3 ? kWidenedBytes / term_bytes : std::max<int64_t>(8, ops.chunk_bytes / term_bytes);
-  return div_up(shape.terms(), div_up(shape.terms(), shape.type == DType::F32 ? kTermsF32 : fit));
+  return div_up(shape.terms(), div_up(shape.terms(), fit));
 }
 
 }  // namespace
