@@ -1,26 +1,84 @@
-// A training step of a small decoder (Qwen2's layout), in milliseconds: forward, loss, gradients, norm, AdamW, packed
-// weights. bench/train_torch.py runs it beside PyTorch.
+// A training step in milliseconds: forward, loss, gradients, norm, AdamW, packed weights. bench/train_torch.py runs it
+// beside PyTorch.
 //
-//   bench_train ROWS TOKENS VOCABULARY WIDTH HIDDEN LAYERS HEADS KEY_HEADS THREADS STEPS
+//   bench_train THREADS STEPS PROFILE ROWS TOKENS VOCABULARY WIDTH HIDDEN LAYERS HEADS KEY_HEADS
+//   bench_train THREADS STEPS PROFILE MODEL BATCH
+//
+// A decoder of Qwen2's layout with random weights and cross entropy; or the policy loss of a model that is read, over
+// the batch of a step of `tenon train grpo` without options, which is written to BATCH (JSON) for the peer. PROFILE: 1
+// writes every launch's share of the gradients to standard error.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <vector>
 
+#include "tenon/pipelines/language_model.h"
 #include "tenon/pipelines/random_weights.h"
 #include "tenon/train/decoder_loss.h"
+#include "tenon/train/policy_batch.h"
+#include "tenon/train/rollout.h"
+#include "tenon/train/sums.h"
 #include "tenon/train/updater.h"
 
-int main(int argc, char** argv) {
-  using namespace tenon;
-  if (argc != 11) return std::fprintf(stderr, "expected ten numbers\n"), 2;
-  const auto number = [&](int i) { return std::atoll(argv[i]); };
+namespace {
+using namespace tenon;
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+double median(std::vector<double> v) {
+  v.erase(v.begin(), v.begin() + 2);  // kernels are made, memory is touched
+  std::ranges::sort(v);
+  return v[v.size() / 2];
+}
+
+void profile(train::Gradients& gradients) {
+  constexpr int kRuns = 10;
+  gradients.time_launches(true);
+  std::vector<LaunchTime> sum;
+  for (int run = 0; run < kRuns; ++run) {
+    gradients.run();
+    const std::vector<LaunchTime> times = gradients.times();
+    if (run == 0) sum = times;
+    for (size_t i = 0; run > 0 && i < times.size(); ++i) sum[i].seconds += times[i].seconds;
+  }
+  double all = 0;
+  for (const LaunchTime& t : sum) all += t.seconds;
+  std::ranges::sort(sum, std::greater(), &LaunchTime::seconds);
+  for (const LaunchTime& t : sum)
+    std::fprintf(stderr, "%8.3f ms %5.1f %%  %s\n", t.seconds / kRuns * 1e3, 100 * t.seconds / all, t.name.c_str());
+  gradients.time_launches(false);
+}
+
+void measure(train::Gradients& gradients, train::Updater& updater, int steps, bool shares) {
+  std::vector<double> passes, all;
+  double loss = 0;
+  for (int i = 0; i < steps + 2; ++i) {
+    const auto begin = Clock::now();
+    const double now = gradients.run();
+    if (i == 0) loss = now;
+    passes.push_back(since(begin));
+    updater.step(1e-6);
+    all.push_back(since(begin));
+  }
+  std::printf("{\"step_ms\": %.3f, \"gradients_ms\": %.3f, \"fastest_ms\": %.3f, \"launches\": %d, \"loss\": %.7g}\n",
+              median(all), median(passes), *std::ranges::min_element(all), gradients.plan().counts().total, loss);
+  if (!shares) return;
+  std::fprintf(stderr, "%s\n", print_plan(gradients.plan()).c_str());
+  profile(gradients);
+}
+
+int random_decoder(char** numbers, int threads, int steps, bool shares) {
+  const auto number = [&](int i) { return std::atoll(numbers[i]); };
   DecoderConfig c;
-  c.vocabulary = number(3), c.width = number(4), c.hidden = number(5), c.layers = number(6);
-  c.heads = number(7), c.key_heads = number(8), c.head_width = c.width / c.heads, c.theta = 1e4;
-  const train::BatchShape shape{number(1), number(2), 512};
-  const std::shared_ptr<Backend> backend = make_backend("cpu", {static_cast<int>(number(9))});
+  c.vocabulary = number(2), c.width = number(3), c.hidden = number(4), c.layers = number(5);
+  c.heads = number(6), c.key_heads = number(7), c.head_width = c.width / c.heads, c.theta = 1e4;
+  const train::BatchShape shape{number(0), number(1)};
+  const std::shared_ptr<Backend> backend = make_backend("cpu", {threads});
   const WeightShapes shapes = decoder_weights(c);
   train::Parameters parameters(backend, random_weights(shapes, 1), shapes, 2);
   Graph g;
@@ -30,23 +88,57 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * i % static_cast<size_t>(c.vocabulary));
   gradients.set("tokens", {DType::I32, {shape.rows, shape.tokens}, ids.data()});
   gradients.set("target", {DType::I32, {shape.rows, shape.tokens}, ids.data()});
-  std::vector<double> passes, steps;
-  for (int64_t i = 0; i < number(10) + 2; ++i) {
-    using Clock = std::chrono::steady_clock;
-    const auto begin = Clock::now();
-    gradients.run();
-    const auto middle = Clock::now();
-    updater.step(1e-4);
-    const auto end = Clock::now();
-    passes.push_back(std::chrono::duration<double, std::milli>(middle - begin).count());
-    steps.push_back(std::chrono::duration<double, std::milli>(end - begin).count());
-  }
-  const auto median = [](std::vector<double> v) {
-    v.erase(v.begin(), v.begin() + 2);
-    std::ranges::sort(v);
-    return v[v.size() / 2];
-  };
-  std::printf("{\"step_ms\": %.3f, \"gradients_ms\": %.3f, \"launches\": %d, \"parameters\": %lld}\n", median(steps),
-              median(passes), gradients.plan().counts().total, static_cast<long long>(parameters.count()));
+  measure(gradients, updater, steps, shares);
   return 0;
+}
+
+std::vector<int32_t> prompt_ids(const LanguageModel& model, const std::string& prompt) {
+  if (!model.tokenizer().chat_template()) {
+    std::vector<int32_t> ids = model.tokenizer().prefix();
+    std::ranges::copy(model.tokenizer().encode(prompt), std::back_inserter(ids));
+    return ids;
+  }
+  const nlohmann::ordered_json message{{"role", "user"}, {"content", prompt}};
+  return model.tokenizer().encode(model.render_chat(nlohmann::ordered_json::array({message})));
+}
+
+// 8 problems with 8 completions each, and the advantages of a reward for the right answer's last digit.
+int policy(const char* path, const char* batch_file, int threads, int steps, bool shares) {
+  constexpr int64_t kProblems = 8, kGroup = 8, kMost = 64;
+  const auto model = LanguageModel::open(path);
+  const std::shared_ptr<Backend> backend = make_backend("cpu", {threads});
+  train::Parameters parameters(backend, model->weights(), model->shapes(), 2);
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<uint64_t> seeds;
+  std::vector<double> advantages;
+  for (int64_t p = 0; p < kProblems; ++p)
+    for (int64_t i = 0; i < kGroup; ++i) {
+      prompts.push_back(prompt_ids(*model, sums_problem(1, p).prompt));
+      seeds.push_back(static_cast<uint64_t>(prompts.size()));
+      advantages.push_back(i % 2 ? 0.5 : -0.5);
+    }
+  train::Rollout rollout(parameters.store(), model->config(), nn::kF32);
+  const auto made = rollout.complete(prompts, seeds, {kMost, false, model->stop_ids()});
+  const train::PolicyBatch batch(prompts, made, advantages, false, 16);
+  std::ofstream(batch_file) << nlohmann::json{
+      {"rows", batch.rows}, {"tokens", batch.tokens},         {"ids", batch.ids}, {"target", batch.target},
+      {"old", batch.old},   {"advantages", batch.advantages}, {"longest", kMost}};
+  Graph g;
+  const train::PolicyObjective objective{nn::PolicyLoss::DrGrpo, {}, static_cast<double>(kMost)};
+  train::Gradients gradients(
+      parameters, train::decoder_policy_loss(g, model->config(), {batch.rows, batch.tokens}, objective, nn::kF32));
+  train::Updater updater(parameters, make_optimizer("adamw", backend), 1);
+  batch.give(gradients, 0, batch.rows, false);
+  measure(gradients, updater, steps, shares);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 12 && argc != 6) return std::fprintf(stderr, "expected what the first lines of the source say\n"), 2;
+  const int threads = std::atoi(argv[1]), steps = std::atoi(argv[2]);
+  const bool shares = std::atoi(argv[3]) != 0;
+  return argc == 12 ? random_decoder(argv + 4, threads, steps, shares)
+                    : policy(argv[4], argv[5], threads, steps, shares);
 }

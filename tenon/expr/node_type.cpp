@@ -86,9 +86,20 @@ Expr detail::make_pointwise(const NodeType& type, PointwiseArgs args) {
 }
 
 Expr sum_to_shape(const Expr& g, const Shape& shape) {
+  const int lead = g.shape().rank() - shape.rank();
+  // Parts that lie along an axis which stays are summed by themselves.
+  const int joined = g.is<nodes::Concat>() ? static_cast<int>(g->attrs.ints[0]) - lead : -1;
+  if (joined >= 0 && shape[joined] == g.shape()[joined + lead]) {
+    std::vector<Expr> parts;
+    for (const Expr& x : g->in) {
+      Shape of_part = shape;
+      of_part[joined] = x.shape()[joined + lead];
+      parts.push_back(sum_to_shape(x, of_part));
+    }
+    return concat(parts, joined);
+  }
   // One axis at a time: bring it last, sum it, drop it or keep it with extent 1.
   Expr out = g;
-  const int lead = g.shape().rank() - shape.rank();
   for (int a = 0; a < g.shape().rank(); ++a) {
     const int64_t kept = a < lead ? 1 : shape[a - lead];
     if (kept == out.shape()[a]) continue;

@@ -26,6 +26,37 @@ std::vector<Expr> operand_gradients(const Expr& e, const Expr& g) {
   return grads;
 }
 
+// An axis along which the second of two paddings goes on where the first one's operand ends, and their outer zeros.
+struct Meeting {
+  int axis = -1;
+  int64_t low = 0, high = 0;
+  explicit operator bool() const { return axis >= 0; }
+};
+Meeting meeting(const Expr& first, const Expr& second) {
+  if (!first.is<nodes::Pad>() || !second.is<nodes::Pad>()) return {};
+  const std::vector<int64_t>&f = first->attrs.ints, &s = second->attrs.ints;
+  Meeting out;
+  for (int a = 0; a < first.shape().rank(); ++a) {
+    const size_t i = 2 * static_cast<size_t>(a);
+    if (!f[i] && !f[i + 1] && !s[i] && !s[i + 1]) continue;
+    if (out || f[i] + first->in[0].shape()[a] != s[i]) return {};
+    out = {a, f[i], s[i + 1]};
+  }
+  return out;
+}
+
+// Gradients of slices that lie side by side are one tensor, not a sum with zeros.
+Expr added(const Expr& a, const Expr& b) {
+  for (const auto& [first, second] : {std::pair{a, b}, std::pair{b, a}})
+    if (const Meeting m = meeting(first, second)) {
+      std::vector<int64_t> counts(2 * static_cast<size_t>(a.shape().rank()), 0);
+      counts[2 * static_cast<size_t>(m.axis)] = m.low;
+      counts[2 * static_cast<size_t>(m.axis) + 1] = m.high;
+      return pad(concat(std::array{first->in[0], second->in[0]}, m.axis), std::move(counts));
+    }
+  return a + b;
+}
+
 }  // namespace
 
 std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Expr> wrt) {
@@ -51,7 +82,7 @@ std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Exp
     for (size_t i = 0; i < grads.size(); ++i) {
       if (!grads[i] || !active.contains(e->in[i].get())) continue;
       Expr& sum = total[e->in[i].get()];
-      sum = sum ? sum + grads[i] : grads[i];
+      sum = sum ? added(sum, grads[i]) : grads[i];
     }
     if (!wanted.contains(e.get())) total.erase(e.get());
   }

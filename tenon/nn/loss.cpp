@@ -32,6 +32,22 @@ struct Pieces {
   int64_t padded() const { return count * length; }
 };
 
+// Logits [m, padded] with those behind the last class so low that they count for nothing.
+Expr padded_logits(const Expr& logits, const Pieces& p) {
+  if (p.padded() == p.classes) return logits;
+  Graph& g = logits.graph();
+  return where(less(iota(g, p.padded()), constant(g, static_cast<double>(p.classes))), logits, constant(g, kNoClass));
+}
+
+// log of the sum of e^logit of each row, [m, 1]. Rollouts and losses sum in the same order.
+Expr log_sum_exp(const Expr& logits, const Pieces& p) {
+  const int64_t rows = logits.shape()[0];
+  const auto joined = [&](const Expr& x) { return reshape(x, {rows, p.count}); };
+  const Expr pieces = reshape(logits, {rows, p.count, p.length}), tops = reduce_max(pieces);
+  const Expr sums = sum(exp(pieces - tops)), top = reduce_max(joined(tops));
+  return top + log(sum(joined(sums) * exp(joined(tops) - top)));
+}
+
 struct LossOfRows {
   Expr losses, nll, d_hidden, d_weight;
 };
@@ -43,15 +59,12 @@ LossOfRows of_rows(const Expr& hidden, const Expr& weight, const Expr& target, c
   Graph& g = weight.graph();
   const int64_t rows = hidden.shape()[0];
   const Expr classes = iota(g, p.padded());
-  Expr logits = tenon::linear(hidden, weight);
-  if (p.padded() > p.classes)
-    logits = where(less(classes, constant(g, static_cast<double>(p.classes))), logits, constant(g, kNoClass));
+  const Expr logits = padded_logits(tenon::linear(hidden, weight), p);
   const Expr hit = equal(classes, target);
   const auto in_pieces = [&](const Expr& x) { return reshape(x, {rows, p.count, p.length}); };
   const auto joined = [&](const Expr& x) { return reshape(x, {rows, p.count}); };
-  const Expr pieces = in_pieces(logits), tops = reduce_max(pieces), sums = sum(exp(pieces - tops));
   const Expr chosen = sum(joined(sum(in_pieces(where(hit, logits, constant(g, 0))))));
-  const Expr top = reduce_max(joined(tops)), lse = top + log(sum(joined(sums) * exp(joined(tops) - top)));
+  const Expr lse = log_sum_exp(logits, p);
   const Expr nll = lse - chosen;
   const TokenTerm term = terms(nll);
   const Expr d_logits = cast((exp(logits - lse) - hit) * term.slope, weight.dtype());
@@ -60,6 +73,13 @@ LossOfRows of_rows(const Expr& hidden, const Expr& weight, const Expr& target, c
 }
 
 }  // namespace
+
+Expr log_sum_exp(const Expr& logits) {
+  const Shape& s = logits.shape();
+  TENON_CHECK(Usage, s.rank() == 2 && s.numel() > 0, "log_sum_exp") << "expected [rows, V], got " << s.str();
+  const Pieces pieces(s[1]);
+  return log_sum_exp(padded_logits(pad(logits, {0, 0, 0, pieces.padded() - s[1]}), pieces), pieces);
+}
 
 CrossEntropy cross_entropy(const Expr& hidden, const Expr& weight, const Expr& target, int64_t chunk, int first_stage) {
   const Expr share = shares(reshape(target, {target.shape().numel(), 1}));

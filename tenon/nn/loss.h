@@ -29,6 +29,10 @@ struct TokenTerm {
 /// Of rows begin..end: `nll` [end - begin, 1] are their targets' negative log-probabilities.
 using TokenTerms = std::function<TokenTerm(const Expr& nll, int64_t begin, int64_t end)>;
 
+/// log of the sum of e^logit over each row of [rows, V], f32 [rows, 1]: the bits that the losses here subtract a
+/// target's logit from. Error(Usage) for another shape.
+Expr log_sum_exp(const Expr& logits);
+
 /// A loss that is a sum over tokens, and its gradients.
 struct TokenLoss {
   Expr loss;  ///< f32, rank 0

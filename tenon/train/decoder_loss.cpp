@@ -1,5 +1,6 @@
 #include "tenon/train/decoder_loss.h"
 
+#include <algorithm>
 #include <array>
 
 #include "tenon/expr/ops.h"
@@ -15,6 +16,11 @@ struct Inputs {
       : tokens(input(g, "tokens", DType::I32, {s.rows, s.tokens})),
         target(input(g, "target", DType::I32, {s.rows, s.tokens})) {}
 };
+
+int64_t chunk_of(const BatchShape& s, const DecoderConfig& c) {
+  constexpr int64_t kLogits = int64_t{8} << 20;
+  return s.chunk > 0 ? s.chunk : std::max<int64_t>(512, kLogits / c.vocabulary);
+}
 
 // From the loss at the head down to every weight; the head's own gradient is added where it is the embedding too.
 Differentiated below(const DecoderHidden& network, const Expr& loss, const Expr& d_hidden, const Expr& d_head) {
@@ -38,7 +44,7 @@ Differentiated below(const DecoderHidden& network, const Expr& loss, const Expr&
 Differentiated decoder_cross_entropy(Graph& g, const DecoderConfig& c, const BatchShape& shape, nn::Precision p) {
   const Inputs in(g, shape);
   const DecoderHidden network = decoder_hidden(c, in.tokens, p);
-  const nn::CrossEntropy l = nn::cross_entropy(network.hidden, network.head, in.target, shape.chunk);
+  const nn::CrossEntropy l = nn::cross_entropy(network.hidden, network.head, in.target, chunk_of(shape, c));
   return below(network, l.loss, l.d_hidden, l.d_weight);
 }
 
@@ -60,7 +66,7 @@ Differentiated decoder_policy_loss(Graph& g, const DecoderConfig& c, const Batch
         nn::policy_terms(-nll, part(old), part(reference), part(advantage), part(weight), objective.terms);
     return {loss, materialize(gradients(loss, {}, std::array{nll})[0])};
   };
-  const nn::TokenLoss l = nn::token_loss(network.hidden, network.head, in.target, terms, shape.chunk);
+  const nn::TokenLoss l = nn::token_loss(network.hidden, network.head, in.target, terms, chunk_of(shape, c));
   Differentiated out = below(network, l.loss, l.d_hidden, l.d_weight);
   out.results.push_back({"nll", l.nll});
   return out;
@@ -71,9 +77,10 @@ Plan plan_log_probabilities(const DecoderConfig& c, const BatchShape& shape, nn:
   const Inputs in(g, shape);
   const DecoderHidden network = decoder_hidden(c, in.tokens, p);
   const auto nothing = [&](const Expr& nll, int64_t, int64_t) -> nn::TokenTerm { return {nll, nll}; };
-  const nn::TokenLoss l = nn::token_loss(network.hidden, network.head, in.target, nothing, shape.chunk);
+  const nn::TokenLoss l = nn::token_loss(network.hidden, network.head, in.target, nothing, chunk_of(shape, c));
   PlanOptions options;
   options.name = "log-probabilities";
+  options.fold_scales = false;  // as training and rollouts, whose bits it has
   options.target = target;
   return make_plan(std::vector<Result>{{"nll", l.nll}}, options);
 }

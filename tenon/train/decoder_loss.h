@@ -11,7 +11,7 @@ namespace tenon::train {
 
 struct BatchShape {
   int64_t rows = 1, tokens = 1;
-  int64_t chunk = 512;  ///< rows of logits that exist at a time
+  int64_t chunk = 0;  ///< rows of logits that exist at a time; 0: 512, or more of a small vocabulary (32 MB)
 };
 
 /// The mean cross entropy of all targets.

@@ -26,6 +26,7 @@ Plan planned(const Differentiated& d, const Target& target, int64_t arena_bytes)
   PlanOptions options;
   options.name = "training step";
   options.outside = true;
+  options.fold_scales = false;  // weights change with every step; and rollouts multiply the same numbers
   options.target = target;
   if (arena_bytes > 0) results = rematerialise(results, d.forward, arena_bytes, options);
   return make_plan(results, options);

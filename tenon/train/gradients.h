@@ -45,6 +45,9 @@ class Gradients {
   std::vector<float> get(const std::string& result) const { return executable_->get(result); }
   const Plan& plan() const { return executable_->plan(); }
   MemoryPlan memory() const { return executable_->allocated(); }
+  /// As Executable's: the launches of the runs that follow.
+  void time_launches(bool on) { executable_->time_launches(on); }
+  std::vector<LaunchTime> times() const { return executable_->times(); }
 
  private:
   void add_up(bool first);

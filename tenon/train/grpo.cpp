@@ -221,7 +221,7 @@ Gradients& Grpo::State::gradients_for(int64_t tokens) {
     Graph g;
     const PolicyObjective objective{o.loss, o.terms, static_cast<double>(o.most_tokens)};
     const Differentiated d =
-        decoder_policy_loss(g, model->config(), {rows_at_a_time(), tokens, 512}, objective, o.precision);
+        decoder_policy_loss(g, model->config(), {rows_at_a_time(), tokens}, objective, o.precision);
     made = std::make_unique<Gradients>(*parameters, d, GradientOptions{.accumulates = rows_at_a_time() < rows()});
   }
   return *made;
@@ -231,7 +231,7 @@ void Grpo::State::ask_reference(PolicyBatch& batch) {
   if (!reference) return;
   if (reference_runs.size() >= kMostPlans && !reference_runs.contains(batch.tokens)) reference_runs.clear();
   std::unique_ptr<Executable>& e = reference_runs[batch.tokens];
-  const BatchShape shape{rows(), batch.tokens, 512};
+  const BatchShape shape{rows(), batch.tokens};
   if (!e)
     e = std::make_unique<Executable>(plan_log_probabilities(model->config(), shape, o.precision, backend->target()),
                                      reference);

@@ -5,23 +5,40 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
+#include "tenon/expr/ops.h"
+#include "tenon/nn/loss.h"
 #include "tenon/pipelines/sampling.h"
-#include "tenon/pipelines/text_generator.h"
+#include "tenon/plan/plan.h"
 
 namespace tenon::train {
 namespace {
 
 constexpr int64_t kPromptStep = 16;  // prompts are read in plans of multiples of this many tokens
 
+// A decoder's plan with the sum that probabilities are made of. Nothing is folded into weights: what a layer
+// multiplies is then what training multiplies, bit for bit, and an update packs no weights anew for it.
+Plan plan_rollout(const DecoderConfig& c, const DecoderShape& shape, nn::Precision p, const Target& target) {
+  Graph g;
+  const Decoder d = decoder(g, c, shape, p);
+  const Expr logits = reshape(d.logits, {shape.batch, c.vocabulary});
+  std::vector<Result> results{{"logits", logits}, {"lse", nn::log_sum_exp(logits)}};
+  for (const auto& [name, value] : d.states) results.push_back({name, value});
+  PlanOptions options;
+  options.name = "rollout";
+  options.fold_scales = false;
+  options.target = target;
+  return make_plan(results, options);
+}
+
 int64_t rounded_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 }  // namespace
 
 Rollout::Rollout(std::shared_ptr<WeightStore> store, DecoderConfig config, nn::Precision precision)
-    : store_(std::move(store)), config_(std::move(config)), stream_(store_->backend()->make_stream()) {
-  networks_.precision = precision;
-  networks_.target = store_->backend()->target();
-}
+    : store_(std::move(store)),
+      config_(std::move(config)),
+      precision_(precision),
+      stream_(store_->backend()->make_stream()) {}
 
 void Rollout::reserve(int64_t rows, int64_t capacity) {
   if (rows == rows_ && capacity <= capacity_) return;
@@ -38,14 +55,14 @@ Executable& Rollout::executable(int64_t rows, int64_t tokens) {
     shape.batch = rows;
     shape.tokens = tokens;
     shape.capacity = capacity_;
-    p.executable = std::make_unique<Executable>(plan_decoder(config_, shape, networks_), store_,
-                                                std::map<std::string, void*>{}, stream_, states_);
+    p.executable = std::make_unique<Executable>(plan_rollout(config_, shape, precision_, store_->backend()->target()),
+                                                store_, std::map<std::string, void*>{}, stream_, states_);
   }
   return *p.executable;
 }
 
-std::vector<float> Rollout::run(int64_t rows, int64_t tokens, const std::vector<int32_t>& ids,
-                                const std::vector<int32_t>& positions, const std::vector<int32_t>& chosen) {
+Rollout::Scores Rollout::run(int64_t rows, int64_t tokens, const std::vector<int32_t>& ids,
+                             const std::vector<int32_t>& positions, const std::vector<int32_t>& chosen) {
   check_stop("rollout");
   Executable& e = executable(rows, tokens);
   e.set("tokens", HostView{DType::I32, {rows, tokens}, ids.data()});
@@ -57,7 +74,7 @@ std::vector<float> Rollout::run(int64_t rows, int64_t tokens, const std::vector<
   else
     e.run_all();
   ran = true;
-  return e.get("logits");
+  return {e.get("logits"), e.get("lse")};
 }
 
 std::vector<Completion> Rollout::complete(const std::vector<std::vector<int32_t>>& prompts,
@@ -85,23 +102,25 @@ std::vector<Completion> Rollout::complete(const std::vector<std::vector<int32_t>
     samplers.emplace_back(s, seeds[r]);
   }
   std::vector<Completion> out(prompts.size());
-  std::vector<float> logits = run(rows, width, ids, positions, chosen);
+  Scores scores = run(rows, width, ids, positions, chosen);
   std::vector<int32_t> next(prompts.size());
   for (int64_t made = 0;; ++made) {
     bool going = false;
     for (size_t r = 0; r < prompts.size(); ++r) {
       positions[r] = static_cast<int32_t>(std::ssize(prompts[r]) + std::ssize(out[r].tokens));
       if (out[r].ended) continue;  // its row goes on over what nobody reads
-      const auto scores = std::span(logits).subspan(r * static_cast<size_t>(config_.vocabulary),
-                                                    static_cast<size_t>(config_.vocabulary));
-      const SampledToken t = samplers[r].next(scores, positions[r]);
+      const auto logits =
+          std::span(scores.logits)
+              .subspan(r * static_cast<size_t>(config_.vocabulary), static_cast<size_t>(config_.vocabulary));
+      const SampledToken t = samplers[r].next(logits, positions[r]);
       out[r].tokens.push_back(next[r] = t.id);
-      out[r].log_probabilities.push_back(t.log_probability);
+      const float nll = scores.lse[r] - logits[static_cast<size_t>(t.id)];
+      out[r].log_probabilities.push_back(-static_cast<double>(nll));
       out[r].ended = std::ranges::find(options.stop_ids, t.id) != options.stop_ids.end();
       going = going || !out[r].ended;
     }
     if (!going || made + 1 == options.most) return out;
-    logits = run(rows, 1, next, positions, {});
+    scores = run(rows, 1, next, positions, {});
   }
 }
 

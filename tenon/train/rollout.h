@@ -10,14 +10,13 @@
 #include <vector>
 
 #include "tenon/models/decoder.h"
-#include "tenon/pipelines/networks.h"
 #include "tenon/runtime/executable.h"
 
 namespace tenon::train {
 
 struct Completion {
   std::vector<int32_t> tokens;            ///< with the token that ended it, if one did
-  std::vector<double> log_probabilities;  ///< of each token
+  std::vector<double> log_probabilities;  ///< of each token; in f32 the bits that training computes before an update
   bool ended = false;                     ///< by a stop token; else there was no room for more
 };
 
@@ -40,13 +39,16 @@ class Rollout {
 
  private:
   Executable& executable(int64_t rows, int64_t tokens);
-  std::vector<float> run(int64_t rows, int64_t tokens, const std::vector<int32_t>& ids,
-                         const std::vector<int32_t>& positions, const std::vector<int32_t>& chosen);
+  struct Scores {
+    std::vector<float> logits, lse;  // [rows, vocabulary], [rows]
+  };
+  Scores run(int64_t rows, int64_t tokens, const std::vector<int32_t>& ids, const std::vector<int32_t>& positions,
+             const std::vector<int32_t>& chosen);
   void reserve(int64_t rows, int64_t capacity);
 
   std::shared_ptr<WeightStore> store_;
   DecoderConfig config_;
-  NetworkOptions networks_;
+  nn::Precision precision_;
   std::shared_ptr<Stream> stream_;
   std::shared_ptr<Buffers> states_;
   int64_t rows_ = 0, capacity_ = 0;

@@ -107,6 +107,18 @@ TEST_F(TapeMaths, LoadsOverTheSameRow) {
   expect_oracle(sum(bias) + x, 1e-5);
 }
 
+// Rows that lie side by side in memory are read in squares; blocks of seven rows and 48 columns cut them anywhere.
+TEST_F(TapeMaths, LoadsTurned) {
+  for (const DType type : {DType::F32, DType::BF16, DType::F16, DType::E4M3, DType::F64, DType::I32})
+    for (const auto& [k, n] : {std::pair<int64_t, int64_t>{77, 9}, {1, 40}, {40, 1}, {130, 33}}) {
+      const Expr a = input(g, "a", type, {k, n + 3}), turned = transpose(slice(a, 1, 2, n + 2));
+      expect_oracle(cast(turned, DType::F32) * 2.0, 0);
+    }
+  const Expr parts = concat(std::array{input(g, "p", DType::F32, {50, 20}), input(g, "q", DType::F32, {50, 13})}, 1);
+  expect_oracle(transpose(parts) * 2.0, 0);
+  expect_oracle(sum(transpose(parts)), 1e-6);
+}
+
 TEST_F(TapeMaths, StoresEveryTypeThroughViews) {
   for (DType t : {DType::F32, DType::BF16, DType::F16, DType::E4M3, DType::F64, DType::I32, DType::U8}) {
     for (const Isa isa : isas()) {

@@ -4,6 +4,7 @@
 
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
+#include "tenon/expr/vjp.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
 #include "tests/gradients/cases.h"
@@ -51,6 +52,32 @@ TEST(Autograd, WhatGradientsMean) {
     EXPECT_EQ(c.results.size(), c.expect.size()) << c.name;
   }
   EXPECT_GE(compared, 30);
+}
+
+// Of slices that lie side by side: one tensor, and sums of its parts; none with zeros.
+TEST(Autograd, SlicesSideBySide) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {5, 3, 10}), b = input(g, "b", DType::F32, {10}), y = x + b;
+  const auto part = [&](int64_t begin, int64_t end) { return slice(y, -1, begin, end); };
+  const Expr loss = sum(reshape(
+      concat(std::array{sin(part(0, 4)), exp(part(4, 6)) * part(4, 6), part(6, 10) * part(6, 10)}, -1), {1, 150}));
+  const std::vector<Expr> got = tenon::gradients(reshape(loss, {}), {}, std::array{x, b});
+  for (const Expr& e : topological(got)) EXPECT_FALSE(e.is<nodes::Pad>());
+  std::map<std::string, HostTensor> tensors;
+  std::vector<float> values(150), bias(10);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 17) * 0.1F - 0.8F;
+  for (size_t i = 0; i < bias.size(); ++i) bias[i] = 0.05F * static_cast<float>(i);
+  tensors.emplace("x", HostTensor::from(DType::F32, x.shape(), values));
+  tensors.emplace("b", HostTensor::from(DType::F32, b.shape(), bias));
+  std::vector<double> of_x, of_b(10);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double v = static_cast<double>(values[i]) + static_cast<double>(bias[i % 10]);
+    of_x.push_back(i % 10 < 4 ? std::cos(v) : i % 10 < 6 ? std::exp(v) * (v + 1) : 2 * v);
+    of_b[i % 10] += of_x.back();
+  }
+  Oracle oracle(tensors);
+  EXPECT_TRUE(close_to_largest(oracle.eval(got[0]), of_x, 1e-12));
+  EXPECT_TRUE(close_to_largest(oracle.eval(got[1]), of_b, 1e-12));
 }
 
 class AutogradOnDevices : public testing::TestWithParam<const char*> {};

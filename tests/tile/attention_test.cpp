@@ -51,7 +51,7 @@ struct Problem {
   }
 };
 
-std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int threads, DType source) {
+std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int threads, DType source, int64_t keys = -1) {
   AttentionShape s = p.s;
   s.type = type;
   ThreadPool pool(threads);
@@ -85,6 +85,7 @@ std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int thr
   args.k = {hooks ? nullptr : k.data(), source, s.sk * kv_ld, s.d, kv_ld, k_rows};
   args.v = {hooks ? nullptr : v.data(), source, s.sk * kv_ld, s.d, kv_ld, v_rows};
   args.out = store;
+  if (keys >= 0) args.keys = std::span(&keys, 1);
   const Poisoned scratch(attention_scratch_bytes(s, threads));
   attention(pool, ops, args, scratch.get());
   EXPECT_TRUE(scratch.intact());
@@ -131,6 +132,26 @@ TEST(Attention, Tails) {
 TEST(Attention, WideHeads) {
   check_everywhere(shape(1, 1, 70, 140, 160), {DType::F64});
   check_everywhere(shape(1, 1, 140, 300, 512), {DType::F64});
+}
+
+// A row of causal attention over the first keys of a cache has the bits that it has among all rows of a text.
+TEST(Attention, RowsOfACacheAreThoseOfATextBitForBit) {
+  AttentionShape s = shape(1, 2, 600, 600, 40);
+  s.causal = true;
+  const Problem p(s);
+  for (const TileOps* ops : all_ops())
+    for (DType type : kPackedTypes) {
+      const auto whole = run(p, *ops, type, 2, DType::F32);
+      for (const int64_t at : {0, 31, 255, 256, 257, 320, 511, 599}) {
+        Problem one = p;  // query `at` alone, over a cache with room for more keys
+        one.s.sq = 1;
+        one.q.assign(p.q_at(0, 0, at), p.q_at(0, 0, at) + s.heads * s.d);
+        one.expected.resize(one.q.size());
+        const auto row = run(one, *ops, type, 1, DType::F32, at + 1);
+        EXPECT_EQ(0, std::memcmp(row.data(), whole.data() + at * s.heads * s.d, row.size() * sizeof(float)))
+            << ops->name << " " << name_of(type) << " row " << at;
+      }
+    }
 }
 
 // One block of keys a little longer than most, and blocks of equal size.

@@ -11,7 +11,7 @@ namespace {
 void check(int64_t m, int64_t k, int threads) {
   SCOPED_TRACE(testing::Message() << m << " rows of " << k << ", " << threads << " threads");
   const PackedShape b = linear_shape(DType::BF16, 64, k);
-  const GemmSchedule s(b, m, threads);
+  const GemmSchedule s(b, m, 1, threads);
   std::vector<int64_t> shares(static_cast<size_t>(threads));
   ASSERT_EQ(s.first_row(0), 0);
   ASSERT_EQ(s.first_row(s.bands), m);
@@ -38,6 +38,20 @@ TEST(GemmSchedule, SharesDifferByAtMostABlock) {
   for (int threads : {1, 2, 3, 5, 8, 16})
     for (int64_t k : {64, 1536, 4096, 20000})
       for (int64_t m = 1; m < 12000; m += m < 700 ? 13 : 251) check(m, k, threads);
+}
+
+// Entries enough for every thread: each is one band, unless it does not fit the cache.
+TEST(GemmSchedule, ManyEntries) {
+  const PackedShape b = linear_shape(DType::F32, 64, 48);
+  for (const int64_t m : {1, 5, 144, 700}) {
+    const GemmSchedule s(b, m, 128, 2);
+    EXPECT_FALSE(s.together);
+    EXPECT_EQ(s.bands, 1);
+    EXPECT_EQ(s.first_row(1), m);
+    EXPECT_GE(s.plane, m);
+  }
+  EXPECT_TRUE(GemmSchedule(b, 144, 2, 2).together);
+  EXPECT_GT(GemmSchedule(linear_shape(DType::F32, 64, 20000), 1000, 128, 2).bands, 4);
 }
 
 // A vision transformer's tokens, eight pictures.

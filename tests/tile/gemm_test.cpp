@@ -128,6 +128,7 @@ TEST(Gemm, Batches) {
   check_everywhere({20, 33, 24, 1, 3, false}, {DType::F64});
   check_everywhere({20, 33, 24, 1, 3, true}, {DType::BF16});
   check_everywhere({600, 16, 700, 1, 2, false}, {DType::F64});
+  check_everywhere({37, 18, 40, 1, 13, false}, {DType::F64, DType::F32});  // each entry by one thread
 }
 
 // Rows and weights that are e4m3 numbers, the weights kept in a byte each: they give what they give as bf16, bit for

@@ -4,9 +4,21 @@
 #include "tenon/backend/cpu/host_memory.h"
 #include "tenon/backend/cpu/launches/launch_kernel.h"
 #include "tenon/backend/cpu/launches/list_kernel.h"
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/view_facts.h"
 
 namespace tenon::cpu {
 namespace {
+
+// Whether rows that are looked up are read across, element by element from one table row after the other.
+bool looked_up_across(const Expr& hole) {
+  for (const Expr& e : topological(std::array{hole})) {
+    if (!e.is<nodes::Permute>() || e->attrs.ints.back() == e.shape().rank() - 1) continue;
+    for (Expr x = e->in[0]; x->family() == Family::View; x = x->in[0])
+      if (view_facts(x).looks_up) return true;
+  }
+  return false;
+}
 
 class CpuBackend : public Backend {
  public:
@@ -24,8 +36,10 @@ class CpuBackend : public Backend {
     if (engine_->tile.bf16_arithmetic) return {DType::BF16, DType::F32};
     return {DType::F32, DType::BF16};
   }
-  /// Tapes compute whatever fills a hole.
-  Target target() const override { return {}; }
+  /// Tapes compute whatever fills a hole, but what they would look up row by row for a column of it.
+  Target target() const override {
+    return {.reads = [](const Form& form, size_t hole) { return !looked_up_across(form.holes[hole]); }};
+  }
   std::shared_ptr<void> allocate(int64_t bytes) override { return allocate_host(bytes); }
   std::unique_ptr<Kernel> make_kernel(const Launch& launch) override { return LaunchBodies::make(engine_, launch); }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override { return make_list_kernel(engine_, launch); }

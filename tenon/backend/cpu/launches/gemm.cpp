@@ -24,7 +24,7 @@ class GemmKernel : public AnchorKernel {
     a_ = std::make_unique<RowHole>(form_.holes[0], tiles_, leaves_, engine_->vec);
     if (a_->tape()) use(*a_->tape());
     compile_epilogue(kMaxTileCols);
-    gemm_at_ = reserve_scratch(gemm_scratch_bytes(geometry.shape, rows_, batch_, threads()));
+    gemm_at_ = reserve_scratch(gemm_scratch_bytes(geometry.shape, rows_, batch_, threads(), a_->rows_at_once()));
     seal();
   }
 
@@ -44,6 +44,7 @@ class GemmKernel : public AnchorKernel {
       a_->fill(row0, rows, dst, ld, bases(), workspace(thread));
     };
     if (!args.a.data) args.a.rows = fill;
+    args.a.rows_at_once = a_->rows_at_once();
     const auto out = [this](const OutTile& t) { write({t.row0, t.rows, t.col0, t.cols}, t.acc, t.ld, t.thread); };
     args.out = out;
     gemm(engine_->pool, engine_->tile, args, scratch + gemm_at_);

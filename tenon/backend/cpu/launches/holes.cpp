@@ -12,6 +12,12 @@ namespace tenon::cpu {
 namespace {
 using PackFn = void(ThreadPool&, const TileOps&, const void*, DType, int64_t, const PackedShape&, void*);
 
+// Calls fn(i) for each of n pieces of work that are parallel themselves: by one thread each where there are many.
+void for_each(ThreadPool& pool, int64_t n, FunctionRef<void(int64_t i)> fn) {
+  if (n >= int64_t{4} * pool.threads()) return pool.parallel_for(n, [&](int64_t i, int) { fn(i); });
+  for (int64_t i = 0; i < n; ++i) fn(i);
+}
+
 // `rows` rows of one lane of a linear layer.
 PackedShape group_of(PackedShape shape, int64_t rows) {
   shape.lanes = 1;
@@ -181,8 +187,7 @@ void WeightHole::pack_part(Engine& engine, const Part& part, const void* data, D
 
 void WeightHole::pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, std::byte* scratch) const {
   const PackedShape& s = geometry_.shape;
-  const int64_t groups = geometry_.batch * s.lanes;
-  for (int64_t g = 0; g < groups; ++g) {
+  for_each(engine.pool, geometry_.batch * s.lanes, [&](int64_t g) {
     const auto shifted = [&](int64_t row0, int64_t n, float* to, int64_t ld, int thread) {
       rows(row0 + g * s.cols, n, to, ld, thread);
     };
@@ -192,7 +197,7 @@ void WeightHole::pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, st
                 scratch);
     else
       pack_linear(engine.pool, engine.tile, shifted, group_of(s, s.cols), to, scratch);
-  }
+  });
 }
 
 // True if packing from the file's type gives the same as rounding to the leaf's type first.
@@ -236,10 +241,16 @@ void WeightHole::pack(Engine& engine, Bases bases, const std::vector<DType>& typ
         engine, bases, [&](int thread) { return first + thread * each; }, dst, static_cast<std::byte*>(scratch.get()));
     return;
   }
-  for (const Part& p : parts_) {
+  pack_parts(
+      engine, bases, [&](int leaf) { return types[static_cast<size_t>(leaf)]; }, dst);
+}
+
+void WeightHole::pack_parts(Engine& engine, Bases bases, FunctionRef<DType(int leaf)> type, std::byte* dst) const {
+  for_each(engine.pool, std::ssize(parts_), [&](int64_t i) {
+    const Part& p = parts_[static_cast<size_t>(i)];
     check_stop("weights");
-    pack_part(engine, p, bases[p.leaf], types[static_cast<size_t>(p.leaf)], dst);
-  }
+    pack_part(engine, p, bases[p.leaf], type(p.leaf), dst);
+  });
 }
 
 TapeCall WeightHole::rows_call(const Block& block, Bases bases, void* workspace, float* rows, int64_t ld) const {
@@ -254,8 +265,9 @@ TapeCall WeightHole::rows_call(const Block& block, Bases bases, void* workspace,
 
 void WeightHole::pack(Engine& engine, Bases bases, FunctionRef<void*(int thread)> workspace, std::byte* dst,
                       std::byte* scratch) const {
-  for (const Part& p : parts_) pack_part(engine, p, bases[p.leaf], leaves_.leaf(p.leaf).dtype(), dst);
-  if (!tape_) return;
+  if (!tape_)
+    return pack_parts(
+        engine, bases, [&](int leaf) { return leaves_.leaf(leaf).dtype(); }, dst);
   const auto fill = [&](int64_t row0, int64_t rows, float* to, int64_t ld, int thread) {
     tape_->run(rows_call({row0, rows, 0, tape_->cols()}, bases, workspace(thread), to, ld));
   };

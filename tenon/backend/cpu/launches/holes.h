@@ -27,6 +27,7 @@ class RowHole {
   const void* data(Bases bases) const;              ///< null if they do not
   DType type() const { return type_; }
   int64_t ld() const { return ld_; }
+  int64_t rows_at_once() const { return tape_ ? tape_->rows_at_once() : 1; }
   /// f32 rows by the tape.
   void fill(int64_t row0, int64_t rows, float* dst, int64_t ld, Bases bases, void* workspace) const;
   /// "memory" or "tape of 5".
@@ -80,6 +81,7 @@ class WeightHole {
   bool cut(const Piece& piece);
   int64_t position(int64_t row) const;
   void pack(Engine& engine, Bases bases, const std::vector<DType>& types, std::byte* dst) const;
+  void pack_parts(Engine& engine, Bases bases, FunctionRef<DType(int leaf)> type, std::byte* dst) const;
   void pack_part(Engine& engine, const Part& part, const void* data, DType type, std::byte* dst) const;
   void pack_rows(Engine& engine, WeightRowsFn rows, std::byte* dst, std::byte* scratch) const;
   void pack_winograd_rows(Engine& engine, Bases bases, std::byte* dst) const;

@@ -18,6 +18,7 @@ class RowsKernel : public LaunchKernel {
     tape_ = compile_results(options);
     task_cols_ = tape_->reduces_rows() ? tape_->cols() : std::min(tape_->cols(), kTaskElements);
     task_rows_ = std::max<int64_t>(kTaskElements / std::max<int64_t>(task_cols_, 1), 1);
+    task_rows_ = round_up(task_rows_, tape_->rows_at_once());
     seal();
   }
 

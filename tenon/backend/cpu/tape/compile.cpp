@@ -43,6 +43,7 @@ class TapeCompiler {
     if (options_.elementwise) join_products();
     for (const TapeOutput& o : outputs_) output(o);
     if (options_.elementwise) find_direct();
+    if (!options_.elementwise) find_turned();
     assign_slots();
   }
 
@@ -72,6 +73,19 @@ class TapeCompiler {
     t_.block_cols_ = std::max<int64_t>(options_.elementwise ? kStreamElements : t_.block_cols_, 1);
     t_.block_rows_ = std::clamp<int64_t>(kTapeBlock / round_up(t_.block_cols_, 16), 1, kMaxBlockRows);
     if (cols == 1) t_.block_rows_ = kTapeBlock;
+  }
+
+  // Where rows of an operand lie side by side a block has sixteen of them: a line of memory holds one element of each.
+  void find_turned() {
+    constexpr int64_t kSideBySide = 16;
+    for (const Tape::Instruction& in : t_.code_) {
+      if (in.op != Tape::Op::Load || uniform(in.dst)) continue;
+      for (const Piece& p : t_.accesses_[static_cast<size_t>(in.index)].pieces())
+        if (p.number >= 0 && p.rows.back().step == 1 && p.cols.back().step > 1) t_.rows_at_once_ = kSideBySide;
+    }
+    if (t_.rows_at_once_ == 1 || t_.reduces_rows_) return;
+    t_.block_cols_ = std::min(t_.block_cols_, kTapeBlock / kSideBySide);
+    t_.block_rows_ = std::max(t_.block_rows_, kSideBySide);
   }
 
   // ---- values ----

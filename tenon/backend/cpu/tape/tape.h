@@ -53,6 +53,8 @@ class Tape {
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
   bool reduces_rows() const { return reduces_rows_; }
+  /// Rows that should be asked for together: 16 where those of an operand lie side by side in memory, else 1.
+  int64_t rows_at_once() const { return rows_at_once_; }
   /// Bytes of scratch a thread.
   int64_t workspace_bytes() const;
   void run(const TapeCall& call) const;
@@ -130,6 +132,7 @@ class Tape {
   int64_t block_rows_ = 1, block_cols_ = 1;
   int full_slots_ = 0, uniform_slots_ = 0;
   bool reduces_rows_ = false;
+  int64_t rows_at_once_ = 1;
   std::vector<Instruction> code_;
   std::vector<Value> values_;
   std::vector<Access> accesses_;

@@ -11,6 +11,7 @@ typedef uint32_t Words __attribute__((vector_size(4 * kLanes)));
 typedef uint8_t Bytes __attribute__((vector_size(kLanes)));
 typedef Halves HalvesInMemory __attribute__((aligned(1), may_alias));
 typedef Bytes BytesInMemory __attribute__((aligned(1), may_alias));
+typedef Ints IntsInMemory __attribute__((aligned(1), may_alias));
 
 inline V load_v(const float* p) { return *reinterpret_cast<const VectorInMemory*>(p); }
 inline void store_v(float* p, V x) { *reinterpret_cast<VectorInMemory*>(p) = x; }
@@ -89,6 +90,13 @@ struct AsE4m3 {
   }
 };
 
+// Read only.
+struct AsI32 {
+  using Element = int32_t;
+  using Packed = IntsInMemory;
+  static V widen(Ints x) { return __builtin_convertvector(x, V); }
+};
+
 template <class C>
 inline typename C::Element* memory_row(const MoveArgs& a, int64_t r) {
   return static_cast<typename C::Element*>(a.memory) + r * a.row_step;
@@ -114,8 +122,62 @@ inline V load_tail(const typename C::Element* p, int64_t n, int64_t step) {
   return C::widen(*reinterpret_cast<const typename C::Packed*>(tail));
 }
 
+// Lane k of a where k / w is even, of b where it is odd: of the same blocks of w lanes, or of those beside them.
+template <int w, bool kBeside, size_t... K>
+inline V blocks(V a, V b, std::index_sequence<K...>) {
+  constexpr int n = kLanes;
+  return __builtin_shufflevector(a, b,
+                                 (static_cast<int>(K) / w % 2 ? n + static_cast<int>(K) - (kBeside ? 0 : w)
+                                                              : static_cast<int>(K) + (kBeside ? w : 0))...);
+}
+
+// x[i][j] <-> x[j][i]: blocks of w by w on either side of the diagonal change places, then those inside them.
+template <int w = kLanes / 2>
+[[gnu::always_inline]] inline void transpose(V (&x)[kLanes]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) {
+    if (i & w) continue;
+    const V a = x[i], b = x[i + w];
+    x[i] = blocks<w, false>(a, b, std::make_index_sequence<kLanes>());
+    x[i + w] = blocks<w, true>(a, b, std::make_index_sequence<kLanes>());
+  }
+  if constexpr (w > 1) transpose<w / 2>(x);
+}
+
+// Rows that lie side by side in memory, columns apart: squares of vectors, so that a line of memory is read once.
+template <class C>
+void load_turned(const MoveArgs& a) {
+  for (int64_t r = 0; r < a.rows; r += kLanes) {
+    const int64_t rows = a.rows - r < kLanes ? a.rows - r : kLanes;
+    for (int64_t c = 0; c < a.cols; c += kLanes) {
+      const int64_t cols = a.cols - c < kLanes ? a.cols - c : kLanes;
+      const auto* p = static_cast<const typename C::Element*>(a.memory) + r + c * a.col_step;
+      V x[kLanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i)
+        x[i] = i >= cols        ? V{}
+               : rows == kLanes ? C::widen(*reinterpret_cast<const typename C::Packed*>(p + i * a.col_step))
+                                : load_tail<C>(p + i * a.col_step, rows, 1);
+      transpose(x);
+      for (int64_t i = 0; i < rows; ++i) {
+        float* dst = a.slot + (r + i) * a.ld + c;
+        if (cols == kLanes) {
+          store_v(dst, x[i]);
+        } else {
+          float lanes[kLanes];
+          store_v(lanes, x[i]);
+          copy_tail(dst, lanes, cols);
+        }
+      }
+    }
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t k = 0; k < a.pad; ++k) a.slot[(r + i) * a.ld + a.cols + k] = 0;
+  }
+}
+
 template <class C>
 void load_rows(const MoveArgs& args) {
+  if (args.row_step == 1 && args.col_step > 1 && args.rows > 1) return load_turned<C>(args);
   const MoveArgs a = joined(args);
   for (int64_t r = 0; r < a.rows; ++r) {
     const auto* p = memory_row<C>(a, r);
@@ -195,7 +257,7 @@ MoveFn load_of(DType t) {
     case DType::I64:
       return &load_scalars<DType::I64>;
     case DType::I32:
-      return &load_scalars<DType::I32>;
+      return &load_rows<AsI32>;
     case DType::I16:
       return &load_scalars<DType::I16>;
     case DType::I8:

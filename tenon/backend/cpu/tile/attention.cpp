@@ -15,10 +15,12 @@ constexpr int64_t kQueryRows = 64;         // query rows of a block: with 256 ke
 constexpr int64_t kPackRows = 64;          // rows of k and v packed by one task
 constexpr int64_t kGroupBytes = 16 << 20;  // packed k and v that stand in memory at once
 
-// Keys of a block: blocks of equal size in whole terms, up to a quarter longer than kKeyBlock. With 257 keys a block of
-// 256 and one of a single key would rescale every sum for that key.
-int64_t keys_at_once(int64_t sk) {
+// Keys of a block. Of causal attention as many whatever the length: a row then has the same bits with keys behind it as
+// without, and over a cache as over a whole text. Else blocks of equal size in whole terms, up to a quarter longer than
+// kKeyBlock. With 257 keys a block of 256 and one of a single key would rescale every sum for that key.
+int64_t keys_at_once(int64_t sk, bool causal) {
   const int64_t blocks = std::max<int64_t>(1, sk / kKeyBlock), step = term_elements(DType::BF16);
+  if (causal) return std::min(kKeyBlock, round_up(sk, step));
   const int64_t keys = round_up(div_up(sk, blocks), step);
   return keys <= kKeyBlock * 5 / 4 ? keys : round_up(div_up(sk, blocks + 1), step);
 }
@@ -40,7 +42,7 @@ struct Plan {
     key_panels = div_up(s.sk, kPanel);
     d_panels = div_up(s.d, kPanel);
     q_blocks = div_up(s.sq, kQueryRows);
-    keys = keys_at_once(s.sk);
+    keys = keys_at_once(s.sk, s.causal);
     group = std::clamp<int64_t>(kGroupBytes / std::max<int64_t>(1, k_bytes() + v_bytes()), 1, s.batch * s.kv_heads);
   }
   int64_t k_bytes() const { return key_panels * d_terms * kBlock; }

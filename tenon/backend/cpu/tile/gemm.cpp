@@ -22,10 +22,10 @@ struct GemmWorkspace {
   float *staging, *sums;
   int64_t packed_bytes, staging_each, sums_each, bytes;
 
-  GemmWorkspace(const PackedShape& b, const GemmSchedule& s, int threads, void* scratch) {
+  GemmWorkspace(const PackedShape& b, const GemmSchedule& s, int threads, int64_t rows_at_once, void* scratch) {
     ScratchCursor cursor(scratch);
     packed_bytes = round_up(s.packed_bytes(b), 64);
-    staging_each = staging_floats(b.k);
+    staging_each = staging_floats(b.k, rows_at_once);
     sums_each = sum_floats(b);
     a_off = cursor.take<int64_t>(b.terms());
     packed = cursor.take<std::byte>(packed_bytes * (s.together ? 1 : threads));
@@ -42,8 +42,8 @@ class Gemm {
         ops_(ops),
         args_(args),
         shape_(args.b.shape),
-        schedule_(shape_, args.m, pool.threads()),
-        work_(shape_, schedule_, pool.threads(), scratch),
+        schedule_(shape_, args.m, args.batch, pool.threads()),
+        work_(shape_, schedule_, pool.threads(), args.a.rows_at_once, scratch),
         in_place_(in_place(ops, args)),
         a_stride_(in_place_ ? args.a.ld * size_of(args.a.type) : kLine) {
     for (int64_t t = 0; t < shape_.terms(); ++t) work_.a_off[t] = t * (in_place_ ? 1 : schedule_.plane) * kLine;
@@ -92,7 +92,8 @@ class Gemm {
 
   void run_together(int64_t entry) const {
     const int64_t m = args_.m, tiles = div_up(m, kMaxTileRows), groups = column_groups(shape_);
-    const int64_t step = std::clamp<int64_t>(div_up(m, int64_t{4} * pool_.threads()), 1, staging_rows(shape_.k));
+    const int64_t share = std::clamp<int64_t>(div_up(m, int64_t{4} * pool_.threads()), 1, staging_rows(shape_.k));
+    const int64_t step = round_up(share, args_.a.rows_at_once);
     pool_.parallel_for(in_place_ ? 0 : div_up(m, step), [&](int64_t task, int thread) {
       const int64_t row0 = task * step;
       pack(entry, row0, std::min(step, m - row0), work_.packed + row0 * kLine, thread);
@@ -120,8 +121,9 @@ class Gemm {
 
 }  // namespace
 
-int64_t gemm_scratch_bytes(const PackedShape& b, int64_t m, int64_t, int threads) {
-  return GemmWorkspace(b, GemmSchedule(b, std::max<int64_t>(m, 1), threads), threads, nullptr).bytes;
+int64_t gemm_scratch_bytes(const PackedShape& b, int64_t m, int64_t batch, int threads, int64_t rows_at_once) {
+  const GemmSchedule schedule(b, std::max<int64_t>(m, 1), batch, threads);
+  return GemmWorkspace(b, schedule, threads, rows_at_once, nullptr).bytes;
 }
 
 void gemm(ThreadPool& pool, const TileOps& ops, const GemmArgs& args, void* scratch) {

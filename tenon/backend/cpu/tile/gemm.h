@@ -36,6 +36,7 @@ struct RowSource {
   DType type = DType::F32;
   int64_t ld = 0;
   RowsFn rows;
+  int64_t rows_at_once = 1;  ///< of a hook: how many it had better be asked for
 };
 
 struct GemmArgs {
@@ -47,8 +48,8 @@ struct GemmArgs {
   TileFn out;
 };
 
-/// Exact bytes of scratch that gemm() needs for these sizes.
-int64_t gemm_scratch_bytes(const PackedShape& b, int64_t m, int64_t batch, int threads);
+/// Exact bytes of scratch that gemm() needs for these sizes; `rows_at_once` as a's.
+int64_t gemm_scratch_bytes(const PackedShape& b, int64_t m, int64_t batch, int threads, int64_t rows_at_once = 1);
 /// C = A * B. `scratch`: gemm_scratch_bytes(...) bytes, 64-byte aligned, any contents.
 /// The same bits whatever the number of threads.
 void gemm(ThreadPool& pool, const TileOps& ops, const GemmArgs& args, void* scratch);

@@ -6,12 +6,18 @@
 
 namespace tenon::cpu {
 
-GemmSchedule::GemmSchedule(const PackedShape& b, int64_t rows, int threads) : m(rows) {
+namespace {
+constexpr int64_t kEntriesOfThread = 4;  // then shares differ by a quarter at most
+}
+
+GemmSchedule::GemmSchedule(const PackedShape& b, int64_t rows, int64_t batch, int threads) : m(rows) {
   const int64_t row_bytes = b.terms() * kLine, cached = l2_bytes() / 2;
-  together = m * row_bytes <= cached || m < int64_t{2} * kMaxTileRows * threads;
+  const bool many = batch >= kEntriesOfThread * threads;
+  together = !many && (m * row_bytes <= cached || m < int64_t{2} * kMaxTileRows * threads);
   // An eighth more than half the second level: B is read once a band, so a band less is worth it.
   const int64_t fit = std::max<int64_t>(kMaxTileRows / kRowBlock, cached * 9 / 8 / (kRowBlock * row_bytes));
-  bands = together ? 1 : round_up(div_up(m / kRowBlock, fit), threads);
+  const int64_t least = std::max<int64_t>(1, div_up(m / kRowBlock, fit));
+  bands = together ? 1 : many ? least : round_up(least, threads);
   plane = round_up(std::max(first_row(1), m - first_row(bands - 1)), 16);
   if (plane % 32 == 0) plane += 16;  // terms a multiple of 4 KiB apart would share the same few cache sets
 }

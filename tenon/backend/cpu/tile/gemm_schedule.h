@@ -11,15 +11,16 @@ namespace tenon::cpu {
 inline constexpr int64_t kRowBlock = 32;
 
 /// The schedule of one batch entry. Bands: a thread packs some rows, multiplies them with all of B, takes the next
-/// band. Together: all rows are packed first, then the threads split the columns, so B is read from memory once.
+/// band. Together: all rows are packed first, then the threads split the columns, so B is read from memory once. Where
+/// there are entries enough for every thread, each is taken by one: nobody waits for anybody between them.
 struct GemmSchedule {
   bool together;
   int64_t m;
-  int64_t bands;  ///< a multiple of the threads (together: 1)
+  int64_t bands;  ///< a multiple of the threads (together: 1; among many entries: any)
   int64_t plane;  ///< lines of one term in packed A: of the longest band, not a multiple of 32
 
-  /// `m` > 0 rows times B of shape `b`.
-  GemmSchedule(const PackedShape& b, int64_t m, int threads);
+  /// `m` > 0 rows times B of shape `b`, `batch` times.
+  GemmSchedule(const PackedShape& b, int64_t m, int64_t batch, int threads);
 
   /// First row of band `band` in [0, bands]; m for the last bound. The longer bands come first by a block; rows that
   /// fill no block join the last band.

@@ -88,12 +88,12 @@ void Product::multiply(int64_t first, int64_t end, int64_t term, int64_t term_en
   }
 }
 
-int64_t staging_rows(int64_t k) {
-  return std::clamp<int64_t>(kStagingBytes / (round_up(std::max<int64_t>(k, 1), 16) * int64_t{sizeof(float)}), 1,
-                             kMaxTileRows);
+int64_t staging_rows(int64_t k, int64_t rows_at_once) {
+  const int64_t row_bytes = round_up(std::max<int64_t>(k, 1), 16) * int64_t{sizeof(float)};
+  return round_up(std::clamp<int64_t>(kStagingBytes / row_bytes, 1, kMaxTileRows), rows_at_once);
 }
 
-int64_t staging_floats(int64_t k) { return staging_rows(k) * round_up(k, 16); }
+int64_t staging_floats(int64_t k, int64_t rows_at_once) { return staging_rows(k, rows_at_once) * round_up(k, 16); }
 
 void pack_source_rows(const TileOps& ops, const RowSource& source, int64_t row0, int64_t rows, int64_t k, DType type,
                       void* dst, int64_t term_stride, float* staging, int thread) {
@@ -102,7 +102,7 @@ void pack_source_rows(const TileOps& ops, const RowSource& source, int64_t row0,
     ops.pack_rows({src, source.type, source.ld, rows, k, dst, type, kLine, term_stride});
     return;
   }
-  const int64_t at_once = staging_rows(k), ld = round_up(k, 16);
+  const int64_t at_once = staging_rows(k, source.rows_at_once), ld = round_up(k, 16);
   for (int64_t i = 0; i < rows; i += at_once) {
     const int64_t count = std::min(at_once, rows - i);
     source.rows(row0 + i, count, staging, ld, thread);

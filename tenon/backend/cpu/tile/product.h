@@ -77,12 +77,13 @@ int64_t sum_floats(const PackedShape& shape);
 /// Parts to split the row tiles into, so that (group, part) tasks keep the threads busy.
 int64_t row_parts(int64_t groups, int64_t tiles, int threads);
 
-/// Rows from a RowSource into lines: row i's term j at dst + i * kLine + j * term_stride. `staging`: staging_floats(k).
+/// Rows from a RowSource into lines: row i's term j at dst + i * kLine + j * term_stride. `staging`: staging_floats(k,
+/// source.rows_at_once).
 void pack_source_rows(const TileOps& ops, const RowSource& source, int64_t row0, int64_t rows, int64_t k, DType type,
                       void* dst, int64_t term_stride, float* staging, int thread);
 /// Rows that pass through a thread's staging buffer at once, and that buffer's size.
-int64_t staging_rows(int64_t k);
-int64_t staging_floats(int64_t k);
+int64_t staging_rows(int64_t k, int64_t rows_at_once = 1);
+int64_t staging_floats(int64_t k, int64_t rows_at_once = 1);
 
 /// Tiles configured for this scope (AMX).
 class TileScope {
