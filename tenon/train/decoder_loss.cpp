@@ -4,6 +4,7 @@
 
 #include "tenon/expr/ops.h"
 #include "tenon/expr/vjp.h"
+#include "tenon/models/decoder_adapter.h"
 #include "tenon/nn/loss.h"
 
 namespace tenon::train {
@@ -16,14 +17,17 @@ struct Inputs {
         target(input(g, "target", DType::I32, {s.rows, s.tokens})) {}
 };
 
-// From the loss at the head down to every weight; the head's own gradient is added where it is the embedding too.
-Differentiated below(const DecoderHidden& network, const Expr& loss, const Expr& d_hidden, const Expr& d_head) {
+// From the loss at the head down to every weight that is trained; the head's own gradient is added where it is the
+// embedding too.
+Differentiated below(const DecoderConfig& c, const DecoderHidden& network, const Expr& loss, const Expr& d_hidden,
+                     const Expr& d_head) {
+  const bool adapted = c.adapter.rank > 0;
   std::vector<Expr> params;
   for (const Expr& e : topological(std::array{network.hidden}))
-    if (e.is<nodes::Param>()) params.push_back(e);
+    if (e.is<nodes::Param>() && (!adapted || is_adapter_weight(e->attrs.text))) params.push_back(e);
   const std::vector<Expr> grads = gradients(network.hidden, d_hidden, params);
   Differentiated out{loss, {}, {}, {network.hidden}};
-  bool tied = false;
+  bool tied = adapted;  // then the head is not trained
   for (size_t i = 0; i < params.size(); ++i) {
     const bool is_head = params[i] == network.head;
     tied = tied || is_head;
@@ -39,7 +43,7 @@ Differentiated decoder_cross_entropy(Graph& g, const DecoderConfig& c, const Bat
   const Inputs in(g, shape);
   const DecoderHidden network = decoder_hidden(c, in.tokens, p);
   const nn::CrossEntropy l = nn::cross_entropy(network.hidden, network.head, in.target, shape.chunk);
-  return below(network, l.loss, l.d_hidden, l.d_weight);
+  return below(c, network, l.loss, l.d_hidden, l.d_weight);
 }
 
 Differentiated decoder_policy_loss(Graph& g, const DecoderConfig& c, const BatchShape& shape,
@@ -61,7 +65,7 @@ Differentiated decoder_policy_loss(Graph& g, const DecoderConfig& c, const Batch
     return {loss, materialize(gradients(loss, {}, std::array{nll})[0])};
   };
   const nn::TokenLoss l = nn::token_loss(network.hidden, network.head, in.target, terms, shape.chunk);
-  Differentiated out = below(network, l.loss, l.d_hidden, l.d_weight);
+  Differentiated out = below(c, network, l.loss, l.d_hidden, l.d_weight);
   out.results.push_back({"nll", l.nll});
   return out;
 }
