@@ -43,13 +43,12 @@ class Trainer {
           const OptimizerOptions& options, double clip, double ema) {
     const auto source = std::make_shared<HostWeights>();
     WeightShapes shapes;
-    std::vector<std::vector<std::byte>> held;
     for (const auto& [key, value] : arrays) {
       const std::string name = nb::cast<std::string>(key);
       const Array a = read_array(value, name);
       TENON_CHECK(Usage, is_float(a.dtype) && a.shape.numel() > 0, name) << "expected floats, got " << a.str();
-      held.push_back(dense_bytes(a, name));
-      source->add(name, {a.dtype, a.shape, held.back().data()});
+      held_.push_back(dense_bytes(a, name));
+      source->add(name, {a.dtype, a.shape, held_.back().data()});
       shapes[name] = a.shape;
     }
     TENON_CHECK(Usage, !shapes.empty(), "parameters") << "expected at least one";
@@ -100,6 +99,7 @@ class Trainer {
   }
 
  private:
+  std::vector<std::vector<std::byte>> held_;  // what the store packs first
   std::unique_ptr<train::Parameters> parameters_;
   std::unique_ptr<train::Updater> updater_;
   std::map<std::string, std::unique_ptr<train::Gradients>> gradients_;  // by the batch's names, types and shapes

@@ -60,7 +60,7 @@ def attempt(what):
     except BaseException as e:
         line, at = getattr(e, "lineno", None) if isinstance(e, SyntaxError) else None, e.__traceback__
         while at is not None:
-            if at.tb_frame.f_code.co_filename == script:
+            if os.path.abspath(at.tb_frame.f_code.co_filename) == os.path.abspath(script):
                 line = at.tb_lineno
             at = at.tb_next
         answer(error=f"{type(e).__name__}: {e}"[:400], line=line)
@@ -207,7 +207,7 @@ std::string RewardScript::receive(double deadline, const std::string& doing) {
   while (!out.ends_with('\n')) {
     wait(POLLIN, deadline, doing);
     const ssize_t n = recv(channel_, buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) fail("its process ended " + doing);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) fail("its process ended while " + doing);
     if (n > 0) out.append(buffer.data(), static_cast<size_t>(n));
     if (out.size() > kMostReply) fail("answered with more than 64 MiB");
   }
@@ -222,7 +222,7 @@ json RewardScript::call(const json& request, const std::string& doing) {
 }
 
 std::vector<double> RewardScript::operator()(std::span<const Judged> rows) {
-  const json reply = call(request_of(rows), "with " + std::to_string(rows.size()) + " completions");
+  const json reply = call(request_of(rows), "judging " + std::to_string(rows.size()) + " completions");
   if (reply.contains("error")) {
     const json line = reply.value("line", json());
     fail((line.is_number() ? "line " + line.dump() + ": " : "") + reply.at("error").get<std::string>());

@@ -93,7 +93,7 @@ TEST_F(CliPlot, Errors) {
   expect_error(2, {"plot", "nowhere"}, {"nowhere", "no metrics.jsonl"});
   expect_error(2, {"plot"}, {"RUN"});
   write("run", "{\"step\": 1}\n");
-  expect_error(2, {"plot", "run", "-o", "none/page.html"}, {"none"});
+  expect_error(1, {"plot", "run", "-o", "none/page.html"}, {"none/page.html"});
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ TEST_F(CliTrain, RewardsInPythonThatFail) {
     const Finished f = tenon(arguments(
         "run", {"--reward", "judge.py", "--reward-timeout", "0.5", "--steps", "2", "--eval-every", "0", "-q"}));
     EXPECT_EQ(f.code, code) << f.err;
-    EXPECT_NE(f.err.find("error: step 1: judge.py: " + part), std::string::npos) << f.err;
+    EXPECT_NE(f.err.find("error: [step 1] [judge.py] " + part), std::string::npos) << f.err;
     EXPECT_EQ(std::ranges::count(f.err, '\n'), 1) << f.err;
     EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-0/trainer.json"));
     fs::remove_all(folder() / "run");
@@ -206,7 +206,7 @@ TEST_F(CliTrain, ARewardInPython) {
   for (const json& m : metrics(folder() / "run")) sum += m.at("reward").get<double>();
   EXPECT_GT(sum, 0);
   // Another script is another run.
-  std::ofstream(folder() / "short.py", std::ios::app) << "# changed\n";
+  std::ofstream(folder() / "short.py") << "def reward(prompts, completions, **columns): return [0] * len(prompts)\n";
   std::vector<std::string> more = recipe;
   more.at(3) = "4";
   expect_error(2, arguments("run", more), {"run/checkpoint-3", "other options"});

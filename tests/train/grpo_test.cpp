@@ -156,10 +156,8 @@ void expect_goes_on_to_the_bit(double ema) {
   EXPECT_EQ(read_file(at_once.path() / "model.safetensors") != masters, ema > 0);
 }
 
-TEST(Grpo, GoesOnToTheBit) {
-  expect_goes_on_to_the_bit(0);
-  expect_goes_on_to_the_bit(0.9);
-}
+TEST(Grpo, GoesOnToTheBit) { expect_goes_on_to_the_bit(0); }
+TEST(Grpo, AveragesGoOnToTheBit) { expect_goes_on_to_the_bit(0.9); }
 
 // The moving average by its definition, and that the store has it while it is asked to.
 TEST(Updater, Averages) {
@@ -193,6 +191,7 @@ TEST(Grpo, AnAdapterIsTrainedAndReadBack) {
   GrpoOptions o = quick_options();
   o.schedule.steps = 6;
   o.schedule.peak = 2e-2;
+  o.epochs = 1;
   o.adapter = {4, 2, {"q_proj", "o_proj", "up_proj", "down_proj"}};
   const auto want = train(o, at_once.path());
   auto got = train(o, in_parts.path(), 4);
@@ -202,8 +201,8 @@ TEST(Grpo, AnAdapterIsTrainedAndReadBack) {
     EXPECT_EQ(without_times(got[i]), without_times(want[i])) << i;
     EXPECT_LE(want[i].at("ratio_error").get<double>(), 1e-4);
   }
-  EXPECT_EQ(want.front().at("kl"), 0);  // below the adapter lies the reference
-  EXPECT_GT(want.back().at("kl").get<double>(), 0);
+  EXPECT_LE(want.front().at("kl").get<double>(), 1e-9);  // below the adapter lies the reference
+  EXPECT_GT(want.back().at("kl").get<double>(), 1e-4);
   for (const char* file : {kAdapterWeights, kAdapterConfig})
     EXPECT_EQ(read_file(in_parts.path() / file), read_file(at_once.path() / file));
   EXPECT_FALSE(file_exists(at_once.path() / "model.safetensors"));
