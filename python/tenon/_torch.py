@@ -161,15 +161,15 @@ def _types_of(function: Any, bound: Any) -> Any:
 
 
 def _save(ctx: Any, inputs: Any, output: Any) -> None:
-    handle, tensors, ctx.numbers, kinds, keywords = inputs
-    ctx.call = (handle, kinds, tuple(keywords))
+    handle, tensors, numbers, kinds, keywords = inputs
+    ctx.call = (handle, list(numbers), kinds, tuple(keywords))
     ctx.save_for_backward(*tensors)
 
 
 def _backward(ctx: Any, seeds: Sequence[Any]) -> Any:
     """Gradients of the tensors that need them: one more fused function, of the call's arguments and of the results'
     gradients."""
-    handle, kinds, keywords = ctx.call
+    handle, numbers, kinds, keywords = ctx.call
     tensors = list(ctx.saved_tensors)
     needed = [bool(n) for n in ctx.needs_input_grad[1]]
     places = [i for i, kind in enumerate(kinds) if kind == "t"]
@@ -178,10 +178,11 @@ def _backward(ctx: Any, seeds: Sequence[Any]) -> Any:
     if given and any(needed):
         wrt = tuple(p for p, n in zip(places, needed) if n)
         back = _fuse.by_handle(handle).backward(len(kinds), keywords, wrt, given)
-        call = (back._handle, tensors + [seeds[i] for i in given], ctx.numbers, kinds + "t" * len(given), [])
+        call = (back._handle, tensors + [seeds[i] for i in given], numbers, kinds + "t" * len(given), [])
         found = iter(torch.ops.tenon.fused(*call))
         grads = [next(found) if n else None for n in needed]
-    return None, grads, None, None, None
+    # What is no list of tensors is one leaf to PyTorch, but an empty list is a list of tensors.
+    return None, grads, None if numbers else [], None, None if keywords else []
 
 
 def _fake_fused(*call: Any) -> list[Any]:

@@ -72,7 +72,7 @@ def test_a_trainer_learns(rng):
 def test_what_a_trainer_refuses(rng):
     x, y = np.ones((4, 8), np.float32), np.ones((4, 3), np.float32)
     new = tenon.train.Trainer
-    with pytest.raises(tenon.UsageError, match="parameters: expected at least one"):
+    with pytest.raises(tenon.UsageError, match="parameters. expected at least one"):
         new(network, {})
     with pytest.raises(tenon.UsageError, match="adam"):
         new(network, weights(rng), optimizer="adam")
