@@ -214,8 +214,9 @@ TEST_F(CliTrain, ARewardInPython) {
 
 // An adapter through the command line: a folder that `complete` takes beside the model.
 TEST_F(CliTrain, AnAdapter) {
-  const Finished f = tenon(arguments("run", {"--lora", "3", "--lora-alpha", "12", "--lora-targets", "q_proj,down_proj",
-                                             "--steps", "2", "--ema", "0.9", "--eval-every", "0", "-q"}));
+  const Finished f =
+      tenon(arguments("run", {"--lora", "3", "--lora-alpha", "12", "--lora-targets", "q_proj,down_proj", "--steps", "2",
+                              "--ema", "0.9", "--eval-every", "0", "--type", "bf16", "-q"}));
   ASSERT_EQ(f.code, 0) << f.err;
   const json config = json::parse(bytes(folder() / "run/adapter_config.json"));
   EXPECT_EQ(config["r"], 3);
