@@ -163,14 +163,18 @@ void write_checkpoint(const RunFolder& folder, const Parameters& parameters, con
   }
 }
 
-Resumed read_checkpoint(const fs::path& folder, const ParameterFile& file, Parameters& parameters,
-                        const Optimizer& optimizer) {
-  const auto trainer = read_json(folder / kTrainer);
+Resumed read_run(const fs::path& checkpoint) {
+  const auto trainer = read_json(checkpoint / kTrainer);
   TENON_CHECK(
       Model,
       trainer.is_object() && trainer.contains("step") && trainer["step"].is_number_integer() && trainer.contains("run"),
-      (folder / kTrainer).string())
+      (checkpoint / kTrainer).string())
       << "expected an object with step and run";
+  return {trainer["step"].get<int64_t>(), trainer["run"]};
+}
+
+void read_checkpoint(const fs::path& folder, const ParameterFile& file, Parameters& parameters,
+                     const Optimizer& optimizer) {
   const SafetensorsFile model = SafetensorsFile::open(folder / file.weights),
                         moments = SafetensorsFile::open(folder / kMoments);
   const size_t each = optimizer.moments().size();
@@ -188,7 +192,6 @@ Resumed read_checkpoint(const fs::path& folder, const ParameterFile& file, Param
       read_into(moments, optimizer.moments()[m] + "." + p.name, p.shape, parameters, p.moments[m]);
   }
   parameters.publish();
-  return {trainer["step"].get<int64_t>(), trainer["run"]};
 }
 
 }  // namespace tenon::train

@@ -64,13 +64,15 @@ void write_checkpoint(const RunFolder& folder, const Parameters& parameters, con
 /// The model's part of a checkpoint, into a folder: the masters, or their averages where they are kept.
 void write_model(const std::filesystem::path& folder, const Parameters& parameters, const CheckpointContent& content);
 
-/// Masters and moments of a checkpoint, to the bit, and what it says of the run. Publishes. Error(Model) for a
-/// checkpoint that is not complete or of other parameters.
+/// What a checkpoint says of its run. Error(Model) if it has no such file.
 struct Resumed {
   int64_t step = 0;
   nlohmann::json run;
 };
-Resumed read_checkpoint(const std::filesystem::path& folder, const ParameterFile& file, Parameters& parameters,
-                        const Optimizer& optimizer);
+Resumed read_run(const std::filesystem::path& checkpoint);
+/// Masters, moments and averages of a checkpoint, to the bit. Publishes. Error(Model) for a checkpoint that is not
+/// complete or of other parameters.
+void read_checkpoint(const std::filesystem::path& folder, const ParameterFile& file, Parameters& parameters,
+                     const Optimizer& optimizer);
 
 }  // namespace tenon::train

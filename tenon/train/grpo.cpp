@@ -175,10 +175,11 @@ void Grpo::State::resume() {
   const std::vector<int64_t> steps = folder.steps();
   if (!steps.empty()) {
     const fs::path from = folder.checkpoint(steps.back());
-    const Resumed r = read_checkpoint(from, content.file, *parameters, updater->optimizer());
+    const Resumed r = read_run(from);
     TENON_CHECK(Usage, r.run.is_object() && r.run.value("options", nlohmann::json()) == nlohmann::json(mine),
                 from.string())
         << "is of a run with other options; choose another folder, or the options of trainer.json";
+    read_checkpoint(from, content.file, *parameters, updater->optimizer());
     step = r.step;
     problems = r.run.at("problems");
     best = r.run.at("best");
