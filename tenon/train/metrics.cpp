@@ -64,7 +64,7 @@ std::vector<nlohmann::json> read_metrics(const fs::path& folder, int64_t* passed
   return out;
 }
 
-MetricsLog::MetricsLog(fs::path folder, int64_t last, bool events) : path_(std::move(folder) / kMetricsFile) {
+MetricsLog::MetricsLog(const fs::path& folder, int64_t last, bool events) : path_(folder / kMetricsFile) {
   drop_behind(path_, last);
   if (events) events_ = std::make_unique<EventFile>(path_.parent_path(), last + 1);
 }

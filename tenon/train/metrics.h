@@ -24,7 +24,7 @@ class MetricsLog {
  public:
   /// Lines of steps behind `last` are dropped, and what is not finished: they will be made again. `events`: writes an
   /// event file too, which says that what other ones of this folder have behind `last` is void.
-  MetricsLog(std::filesystem::path folder, int64_t last, bool events);
+  MetricsLog(const std::filesystem::path& folder, int64_t last, bool events);
   /// Adds a line, whole when this returns. Error(Internal) if the system cannot write.
   void add(const nlohmann::ordered_json& metrics);
 
