@@ -136,7 +136,7 @@ def test_a_trainers_path_is_pytorchs(rng):
             h = F.gelu(F.linear(torch.from_numpy(x).double(), p["up.weight"], p["up.bias"]))
             loss = ((F.linear(h, p["down.weight"]) - torch.from_numpy(y).double()) ** 2).mean() / 2
             loss.backward()
-            wanted += float(loss)
+            wanted += float(loss.detach())
         norm = torch.nn.utils.clip_grad_norm_(p.values(), 0.5)
         optimizer.step()
         assert abs(got - wanted) < 1e-4 * wanted and abs(trainer.grad_norm - float(norm)) < 1e-3 * float(norm)
