@@ -36,6 +36,9 @@ void TextFlags::declare(CLI::App& app) {
                      "folder or .gguf file of a language model, or a name below TENON_MODEL_DIR (default: sums, which "
                      "is embedded)"),
       {"smollm2", "sums"}, Beside::Files);
+  offer(
+      app.add_option("--lora", adapter, "folder of a low-rank adapter of this model, as PEFT and train grpo write it"),
+      {}, Beside::Files);
   app.add_option("--max-tokens", max_tokens, "tokens to write, at most; 0: as many as the context has room for")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
@@ -69,6 +72,7 @@ std::unique_ptr<TextGenerator> TextFlags::open(const Common& common) const {
   if (!type.empty()) options.type = parse_type(type);
   options.fusion = !fusion_is_off(no_fusion);
   options.fold_scales = !folding_is_off(false);
+  options.adapter = adapter;
   options.context = context;
   auto generator = open_as<TextGenerator>(model, options);
   spdlog::info("{}: {}, {}", generator->model().name(), name_of(generator->type()), generator->backend().describe());

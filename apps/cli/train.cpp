@@ -14,6 +14,7 @@
 #include "tenon/core/options.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
+#include "tenon/models/decoder_adapter.h"
 #include "tenon/pipelines/text_generator.h"
 #include "tenon/train/grpo.h"
 
@@ -24,8 +25,10 @@ using nlohmann::ordered_json;
 struct TrainFlags {
   train::GrpoOptions o;
   std::string method, model, data, evaluation, dataset, output = "grpo", loss = "dr_grpo", scale = "none",
-                                                        decay = "constant", rewards = "exact", type;
-  double clip_high = -1;
+                                                        decay = "constant", type;
+  std::vector<std::string> rewards{"exact"};
+  std::vector<double> weights;
+  double clip_high = -1, reward_seconds = 60, lora_alpha = 0;
   const CLI::App* app = nullptr;
 };
 
@@ -46,8 +49,17 @@ void declare_what(CLI::App& app, TrainFlags& f) {
   only(app.add_option("--dataset", f.dataset, "a built-in generator of problems, in the place of --data"), {"sums"});
   app.add_option("-o,--output", f.output, "folder for checkpoints, metrics and the model; a run in it goes on")
       ->capture_default_str();
-  app.add_option("--reward", f.rewards, "exact, compat, format, length, with weights: exact=1,format=0.1")
+  offer(app.add_option("--reward", f.rewards,
+                       "what completions are worth; a script defines reward(prompts, completions, **columns); several "
+                       "are added up"),
+        {"exact", "compat", "format", "length"}, Beside::Files)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->default_str("exact");
+  app.add_option("--reward-weights", f.weights, "a weight for each --reward: 1,0.5 (default: 1)")->delimiter(',');
+  app.add_option("--reward-timeout", f.reward_seconds, "seconds that a call of a script may take")
       ->capture_default_str();
+  app.add_flag("--tensorboard", f.o.tensorboard, "write metrics as a TensorBoard event file too");
   app.add_option("--system", f.o.system, "the chat's system message");
 }
 
@@ -78,7 +90,21 @@ void declare_recipe(CLI::App& app, TrainFlags& f) {
   only(app.add_option("--lr-scheduler", f.decay, "what becomes of it"), train::decay_names())->capture_default_str();
   only(app.add_option("--optimizer", o.optimizer, "optimizer"), optimizer_names())->capture_default_str();
   app.add_option("--weight-decay", o.optimizer_options.weight_decay, "weight decay")->capture_default_str();
+  app.add_option("--ema", o.ema,
+                 "decay of a moving average of the weights, which is what is evaluated and written; 0: none")
+      ->capture_default_str();
   app.add_option("--max-grad-norm", o.clip, "gradients are clipped to this norm; 0: not")->capture_default_str();
+}
+
+void declare_adapter(CLI::App& app, TrainFlags& f) {
+  nn::LowRank& a = f.o.adapter;
+  declare_count(app, "--lora", a.rank, "train a low-rank adapter of this rank in the place of all weights; 0: none", 0);
+  app.add_option("--lora-alpha", f.lora_alpha,
+                 "the adapter's product is multiplied by this / rank (default: the rank)");
+  a.targets = adapter_layers();
+  app.add_option("--lora-targets", a.targets, "layers that have one: q_proj,v_proj (default: all linear layers)")
+      ->delimiter(',')
+      ->default_str("");
 }
 
 void declare_loss(CLI::App& app, TrainFlags& f) {
@@ -103,8 +129,11 @@ train::GrpoOptions options_of(const TrainFlags& f, const Backend& backend) {
     if (name == f.loss) o.loss = kind;
   o.scale = f.scale == "group" ? train::ScaleRewards::Group : train::ScaleRewards::None;
   o.terms.clip_high = f.clip_high < 0 ? o.terms.clip_low : f.clip_high;
-  o.rewards = train::parse_rewards(f.rewards);
+  o.rewards = train::parse_rewards(f.rewards, f.weights, f.reward_seconds);
   o.schedule.decay = train::decay_of(f.decay);
+  for (const char* flag : {"--lora-alpha", "--lora-targets"})
+    TENON_CHECK(Usage, o.adapter.rank > 0 || f.app->count(flag) == 0, flag) << "needs --lora RANK";
+  if (f.app->count("--lora-alpha") > 0) o.adapter.scale = f.lora_alpha / static_cast<double>(o.adapter.rank);
   const DType type = f.type.empty() ? DType::F32 : parse_type(f.type);
   const std::vector<DType> types = backend.types();
   TENON_CHECK(Usage, std::ranges::find(types, type) != types.end(), "type")
@@ -211,7 +240,7 @@ int run_train(TrainFlags f, const Common& common) {
   if (f.app->count("--max-tokens") == 0)  // room for a prompt remains
     o.most_tokens = std::min(o.most_tokens, std::max<int64_t>(model->config().positions / 2, 1));
   train::Grpo grpo(backend, model, std::move(data), o, f.output);
-  spdlog::info("{} parameters, {:.1f} MB with gradients and moments", parameter_count(model->shapes()),
+  spdlog::info("{} parameters, {:.1f} MB with gradients and moments", grpo.parameter_count(),
                static_cast<double>(grpo.parameter_bytes()) / 1e6);
   if (grpo.step() > 0) spdlog::info("goes on behind step {}", grpo.step());
   const TurnInterrupt signals({SIGINT, SIGTERM});
@@ -233,6 +262,7 @@ Action declare_train(CLI::App& app, const Common& common) {
   f->app = &app;
   declare_what(app, *f);
   declare_recipe(app, *f);
+  declare_adapter(app, *f);
   declare_loss(app, *f);
   declare_type(app, f->type);
   return [f, &common] { return run_train(*f, common); };

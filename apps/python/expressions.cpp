@@ -3,6 +3,7 @@
 #include "apps/python/graph.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/vjp.h"
 #include "tenon/nn/norm.h"
 
 namespace tenon::python {
@@ -37,6 +38,14 @@ Value make(const std::string& name, const std::vector<Value>& operands, std::vec
   return {make_node(name, in, attrs), operands.empty() ? nullptr : operands[0].graph};
 }
 
+std::vector<Value> gradients_of(const Value& y, const std::optional<Value>& seed, const std::vector<Value>& wrt) {
+  std::vector<Expr> leaves;
+  for (const Value& v : wrt) leaves.push_back(v.of(y));
+  std::vector<Value> out;
+  for (const Expr& e : gradients(y.expr, seed ? seed->of(y) : Expr(), leaves)) out.push_back({e, y.graph});
+  return out;
+}
+
 // (name, operands, numbers) of every pointwise node that is a plain function.
 nb::list pointwise_names() {
   nb::list out;
@@ -67,8 +76,12 @@ void bind_expressions(nb::module_& m) {
               const std::vector<int64_t>& shape) {
              return Value{input(*g, std::move(name), parse_dtype(dtype), Shape(shape)), g};
            })
-      .def("scalar", [](const std::shared_ptr<Graph>& g, std::string name) {
-        return Value{scalar(*g, std::move(name)), g};
+      .def("scalar",
+           [](const std::shared_ptr<Graph>& g, std::string name) {
+             return Value{scalar(*g, std::move(name)), g};
+           })
+      .def("param", [](const std::shared_ptr<Graph>& g, std::string name, const std::vector<int64_t>& shape) {
+        return Value{param(*g, std::move(name), DType::F32, Shape(shape)), g};
       });
   nb::class_<Value>(m, "Value")
       .def_prop_ro("shape",
@@ -90,6 +103,7 @@ void bind_expressions(nb::module_& m) {
         return Value{nn::group_norm(x.expr, {groups, eps}, weight.of(x), bias.of(x)), x.graph};
       },
       nb::arg("x"), nb::arg("groups"), nb::arg("weight"), nb::arg("bias"), nb::arg("eps"));
+  m.def("gradients", &gradients_of, nb::arg("y"), nb::arg("seed").none(), nb::arg("wrt"));
   m.def("pointwise_names", &pointwise_names);
   m.def("reduction_names", &reduction_names);
 }

@@ -38,4 +38,5 @@ NB_MODULE(_core, m) {
   tenon::python::bind_lion(m);
   tenon::python::bind_text(m);
   tenon::python::bind_train(m);
+  tenon::python::bind_trainer(m);
 }

@@ -30,5 +30,6 @@ void bind_programs(nb::module_& m);
 void bind_pipeline(nb::module_& m);
 void bind_text(nb::module_& m);
 void bind_train(nb::module_& m);
+void bind_trainer(nb::module_& m);
 
 }  // namespace tenon::python

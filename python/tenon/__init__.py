@@ -46,6 +46,7 @@ from ._functions import (
     softmax,
 )
 from ._fuse import Fused, fuse
+from ._grad import grad, value_and_grad
 from .encoder import ImageEncoder, ImageFeatures, load
 from .lion import explain_lion, lion_foreach, lion_step
 from .pipeline import ImageOutput, Pipeline
@@ -93,6 +94,7 @@ __all__ = [
     "explain_lion",
     "fuse",
     "gather",
+    "grad",
     "group_norm",
     "layer_norm",
     "linear",
@@ -109,5 +111,6 @@ __all__ = [
     "set_num_threads",
     "softmax",
     "train",
+    "value_and_grad",
     *NODES,
 ]

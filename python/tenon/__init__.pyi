@@ -9,6 +9,7 @@ from ._errors import CancelledError as CancelledError, DeviceError as DeviceErro
 from ._expr import Expr as Expr, attention as attention, broadcast_to as broadcast_to, concat as concat, conv2d as conv2d, gather as gather, linear as linear, matmul as matmul, pad as pad, permute as permute, reshape as reshape, resize_nearest as resize_nearest
 from ._functions import NODES as NODES, cast as cast, group_norm as group_norm, layer_norm as layer_norm, rms_norm as rms_norm, round_to as round_to, softmax as softmax
 from ._fuse import Fused as Fused, fuse as fuse
+from ._grad import grad as grad, value_and_grad as value_and_grad
 from .encoder import ImageEncoder as ImageEncoder, ImageFeatures as ImageFeatures, load as load
 from .lion import explain_lion as explain_lion, lion_foreach as lion_foreach, lion_step as lion_step
 from .pipeline import ImageOutput as ImageOutput, Pipeline as Pipeline

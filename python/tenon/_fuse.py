@@ -88,6 +88,14 @@ def _torch_compiles() -> bool:
     return torch is not None and torch.compiler.is_compiling()
 
 
+def _wants_gradients(values: Sequence[Any]) -> bool:
+    """Whether PyTorch records what becomes of one of these."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.is_grad_enabled():
+        return False
+    return any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
+
+
 class Fused:
     """A function that runs as fused kernels. Call it with arrays and numbers; `explain` shows what became of it.
 
@@ -108,7 +116,8 @@ class Fused:
         self._cache: dict[tuple[tuple[str, ...], bytes], _Traced] = {}
         self._shapes: dict[Any, list[tuple[tuple[int, ...], str]]] = {}  # of results, by what they depend on
         self._last: _Traced | None = None
-        self._structure: Any = None  # of the last result_types(), for torch.compile
+        self._structure: Any = None  # of the last result_types(), for PyTorch's operators
+        self._backward: dict[Any, Fused] = {}  # by what gradients are wanted of and by
         self._handle = next(_HANDLES)
         self.__doc__ = getattr(function, "__doc__", None)
         _ALL[self._handle] = self
@@ -131,20 +140,35 @@ class Fused:
         keywords = tuple(bound.kwargs)
         return _Bound([*self._names(len(bound.args)), *keywords], (*bound.args, *bound.kwargs.values()), keywords)
 
-    def _check_gradients(self, names: Sequence[str], values: Sequence[Any]) -> None:
-        torch = sys.modules.get("torch")
-        if torch is None or not torch.is_grad_enabled():
-            return
-        for name, a in zip(names, values):
-            if isinstance(a, torch.Tensor) and a.requires_grad:
+    def _check_captured(self, captured: list[tuple[str, Any]]) -> None:
+        for name, array in captured:
+            if _wants_gradients([array]):
                 raise UsageError(
-                    f"{name}: requires gradients, which {self._name} does not carry; "
-                    "detach it or call under torch.no_grad()",
+                    f"{name}: requires gradients, which {self._name} carries to its arguments only; "
+                    "make it an argument, or detach it",
                     name,
                 )
 
+    def backward(self, count: int, keywords: tuple[str, ...], wrt: tuple[int, ...], seeded: tuple[int, ...]) -> Fused:
+        """The function of `count` arguments and the gradients of those results, of the arrays that are written, that
+        `seeded` names, which gives the gradients of the arguments that `wrt` names, a list."""
+        key = (count, keywords, wrt, seeded)
+        if key not in self._backward:
+
+            def back(*given: Expr) -> list[Expr]:
+                from ._grad import gradients
+
+                positional = count - len(keywords)
+                result = self._function(*given[:positional], **dict(zip(keywords, given[positional:count])))
+                stored = {v.cast(v.dtype or "f32")._value: v for v in reversed(_flatten(result)[2])}
+                order = dict.fromkeys(v.cast(v.dtype or "f32")._value for v in _flatten(result)[2])
+                arrays = [stored[final] for final in order]
+                return gradients([arrays[i] for i in seeded], given[count:], [given[i] for i in wrt])
+
+            self._backward[key] = Fused(back, f"{self._name}.backward")
+        return self._backward[key]
+
     def _read(self, bound: _Bound) -> Any:
-        self._check_gradients(bound.names, bound.values)
         return _core.Call(self._name, bound.names, bound.values)
 
     def _evaluate(self, given: list[Expr], keywords: tuple[str, ...], tracer: Tracer) -> Any:
@@ -188,8 +212,8 @@ class Fused:
     def _with_captured(self, call: Any, bound: _Bound, captured: list[tuple[str, Any]]) -> Any:
         if not captured:
             return call
+        self._check_captured(captured)
         names, arrays = zip(*captured)
-        self._check_gradients(names, arrays)
         return _core.Call(self._name, [*bound.names, *names], (*bound.values, *arrays))
 
     def _find(self, call: Any, bound: _Bound) -> _Traced:
@@ -210,7 +234,9 @@ class Fused:
                 Expr(graph.scalar(n), graph, "") if s is None else Expr(graph.input(n, d, list(s)), graph, d)
                 for n, s, d in zip(bound.names, shapes, dtypes)
             ]
-            kind, keys, values = self._evaluate(given, bound.keywords, Tracer(graph, bound.names))
+            tracer = Tracer(graph, bound.names)
+            kind, keys, values = self._evaluate(given, bound.keywords, tracer)
+            self._check_captured(tracer.captured)
             stored: dict[Any, int] = {}
             positions = [stored.setdefault(v.cast(v.dtype or "f32")._value, len(stored)) for v in values]
             first = [positions.index(i) for i in range(len(stored))]
@@ -238,8 +264,9 @@ class Fused:
         return [_arrays.finish(like, a) for a in arrays], traced.structure
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
-        """Runs on `args`; results are new arrays of the first array's library and device, or `out`."""
-        if _torch_compiles():
+        """Runs on `args`; results are new arrays of the first array's library and device, or `out`. Where PyTorch records
+        gradients of an argument, they flow through the call."""
+        if _torch_compiles() or _wants_gradients((*args, *kwargs.values())):
             from . import _torch
 
             arrays = _torch.call_fused(self._handle, args, kwargs, out)

@@ -13,8 +13,7 @@ from ._errors import UsageError
 
 _increment_version = torch.autograd.graph.increment_version  # autograd sees that they were written to
 _OPTIONS = (
-    "float beta1, float beta2, float weight_decay, float eps=0.0, bool maximize=False, "
-    'str non_finite="propagate"'
+    'float beta1, float beta2, float weight_decay, float eps=0.0, bool maximize=False, str non_finite="propagate"'
 )
 _library = torch.library.Library("tenon", "DEF")
 # One overload for each kind of learning rate: as a tensor it can change without another compilation.
@@ -92,9 +91,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 def _direct(tensor: Any) -> bool:
     """Whether PyTorch's dispatcher would do nothing but call us: no compiler, no subclass, no mode that looks on."""
-    return (
-        type(tensor) in _PLAIN and not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
-    )
+    return type(tensor) in _PLAIN and not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
 
 
 def lion_step(
@@ -138,7 +135,7 @@ _library.define(
 
 def _bound(handle: int, tensors: Sequence[Any], numbers: Sequence[float], kinds: str, keywords: Sequence[str]) -> Any:
     """The call's arguments in order: `kinds` has a t for every tensor and an n for every number."""
-    rest = {"t": iter(tensors), "n": iter(numbers)}
+    rest = {"t": (t.detach() for t in tensors), "n": iter(numbers)}
     values = tuple(next(rest[kind]) for kind in kinds)
     function, positional = _fuse.by_handle(handle), len(values) - len(keywords)
     return function, function._bind(values[:positional], dict(zip(keywords, values[positional:])))
@@ -163,6 +160,31 @@ def _types_of(function: Any, bound: Any) -> Any:
     return function.result_types(shapes, dtypes, bound)
 
 
+def _save(ctx: Any, inputs: Any, output: Any) -> None:
+    handle, tensors, numbers, kinds, keywords = inputs
+    ctx.call = (handle, list(numbers), kinds, tuple(keywords))
+    ctx.save_for_backward(*tensors)
+
+
+def _backward(ctx: Any, seeds: Sequence[Any]) -> Any:
+    """Gradients of the tensors that need them: one more fused function, of the call's arguments and of the results'
+    gradients."""
+    handle, numbers, kinds, keywords = ctx.call
+    tensors = list(ctx.saved_tensors)
+    needed = [bool(n) for n in ctx.needs_input_grad[1]]
+    places = [i for i, kind in enumerate(kinds) if kind == "t"]
+    given = tuple(i for i, s in enumerate(seeds) if s is not None and s.is_floating_point())
+    grads: list[Any] = [None] * len(tensors)
+    if given and any(needed):
+        wrt = tuple(p for p, n in zip(places, needed) if n)
+        back = _fuse.by_handle(handle).backward(len(kinds), keywords, wrt, given)
+        call = (back._handle, tensors + [seeds[i] for i in given], numbers, kinds + "t" * len(given), [])
+        found = iter(torch.ops.tenon.fused(*call))
+        grads = [next(found) if n else None for n in needed]
+    # What is no list of tensors is one leaf to PyTorch, but an empty list is a list of tensors.
+    return None, grads, None if numbers else [], None, None if keywords else []
+
+
 def _fake_fused(*call: Any) -> list[Any]:
     results, _ = _types_of(*_bound(*call))
     like = call[1][0]
@@ -174,14 +196,17 @@ for _key in ("CPU", "CUDA"):
     _library.impl("fused_out", _fused_out, _key)
 torch.library.register_fake("tenon::fused", _fake_fused)
 torch.library.register_fake("tenon::fused_out", _nothing)
+torch.library.register_autograd("tenon::fused", _backward, setup_context=_save, lib=_library)
 
 
 @torch.compiler.allow_in_graph
 def call_fused(handle: int, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> tuple[Any, ...]:
-    """A call of a fused function as torch.compile sees it: one operator. The arrays that it writes, each once."""
+    """A call of a fused function as autograd and torch.compile see it: one operator. The arrays that it writes, each
+    once."""
     function = _fuse.by_handle(handle)
     bound = function._bind(args, kwargs)
-    function._check_gradients(bound.names, bound.values)
+    if out is not None and _fuse._wants_gradients(bound.values):
+        raise UsageError("out: is not written to where gradients are recorded; call under torch.no_grad()", "out")
     tensors = [v for v in bound.values if isinstance(v, torch.Tensor)]
     if not tensors:
         raise UsageError(f"{function._name}: expected at least one tensor among the arguments", function._name)

@@ -1,9 +1,138 @@
-"""Training: the problems that the embedded language model was trained on, and is trained further on."""
+"""Training: a loss written as a function over expressions, driven by the engine's own steps; and the problems that the
+embedded language model was trained on, and is trained further on."""
 
 from __future__ import annotations
 
-from . import _checks, _core
+import math
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from . import _arrays, _checks, _core
 from ._errors import UsageError
+from ._expr import Expr, Tracer
+
+_BATCH = "batch."  # in front of a batch's names in a plan, where parameters have theirs
+
+
+class Trainer:
+    """Parameters that learn: forward, loss, gradients, clipping and optimizer as plans of the engine.
+
+        def loss(p, x, y):
+            h = tenon.gelu(tenon.linear(x, p["w1"], p["b1"]))
+            return tenon.mean((tenon.linear(h, p["w2"]) - y) ** 2, axis=None)
+
+        trainer = tenon.train.Trainer(loss, {"w1": w1, "b1": b1, "w2": w2}, lr=1e-3)
+        for x, y in batches:
+            value = trainer.step(x=x, y=y)
+        trained = trainer.parameters()           # {"w1": .., ..}, f32
+
+    `loss(p, **batch)` is called with expressions, once for every combination of the batch's shapes and types, and returns
+    one number; `p` holds every parameter, f32, by its name. Parameters are copied from arrays in host memory, of any type of
+    float; masters, gradients and moments are f32, on `device`. One thread uses a trainer at a time.
+    """
+
+    def __init__(
+        self,
+        loss: Callable[..., Expr],
+        parameters: Mapping[str, Any],
+        *,
+        optimizer: str = "adamw",
+        lr: float = 1e-3,
+        betas: tuple[float, float] | None = None,
+        eps: float | None = None,
+        weight_decay: float = 0.0,
+        max_grad_norm: float = 0.0,
+        lr_scheduler: str = "constant",
+        warmup_steps: int = 0,
+        total_steps: int = 0,
+        ema: float = 0.0,
+        device: str = "cpu",
+    ) -> None:
+        """`optimizer`: "adamw", "lion" or "sgd" (whose momentum is betas[0]); what is None is its default. `max_grad_norm`: gradients are clipped to
+        this norm, 0: not. `lr_scheduler`: "constant", "linear" or "cosine", behind `warmup_steps`, down to 0 at
+        `total_steps`. `ema`: decay of a moving average of the parameters, 0: none."""
+        if not callable(loss):
+            raise TypeError(f"loss: expected a function, got {type(loss).__name__}")
+        self._loss = loss
+        self._given = dict(parameters)
+        self._shapes = {n: tuple(_core.read_array(a, n).shape) for n, a in self._given.items()}
+        first, second = (-1.0, -1.0) if betas is None else betas
+        self._schedule = (
+            _checks.real(lr, "lr"),
+            lr_scheduler,
+            _checks.whole(warmup_steps, "warmup_steps", 0),
+            _checks.whole(total_steps, "total_steps", 0),
+        )
+        self._rate(1)  # says now what is out of its range
+        self._core = _core.Trainer(
+            device, self._given, optimizer, _checks.real(first, "betas"), _checks.real(second, "betas"),
+            -1.0 if eps is None else _checks.real(eps, "eps"), _checks.real(weight_decay, "weight_decay"),
+            _checks.real(max_grad_norm, "max_grad_norm"), _checks.real(ema, "ema"),
+        )  # fmt: skip
+        self.grad_norm = math.nan
+
+    def _rate(self, number: int) -> float:
+        return _core.learning_rate(*self._schedule, number)
+
+    @property
+    def steps(self) -> int:
+        """Steps so far."""
+        return self._core.steps
+
+    def _prepare(self, batch: Mapping[str, Any], accumulates: bool) -> str:
+        """The plan for batches of these shapes and types, by its key."""
+        read = {n: None if isinstance(v, numbers.Real) else _core.read_array(v, n) for n, v in batch.items()}
+        key = repr((accumulates, [(n, a and (a.dtype, tuple(a.shape))) for n, a in read.items()]))
+        if self._core.knows(key):
+            return key
+        graph = _core.Graph()
+        p = {n: Expr(graph.param(n, list(shape)), graph, "f32") for n, shape in self._shapes.items()}
+        given = {
+            n: Expr(graph.scalar(_BATCH + n), graph, "")
+            if a is None
+            else Expr(graph.input(_BATCH + n, a.dtype, list(a.shape)), graph, a.dtype)
+            for n, a in read.items()
+        }
+        tracer = Tracer(graph, [])
+        with tracer:
+            value = self._loss(p, **given)
+        if not isinstance(value, Expr):
+            raise TypeError(f"loss: expected the function to return one expression, got {type(value).__name__}")
+        if math.prod(value.shape) != 1:
+            raise UsageError(f"loss: expected the function to return one number, got shape {value.shape}", "loss")
+        if tracer.captured:
+            raise UsageError("loss: reads an array that is no argument; make it part of the batch", "loss")
+        self._core.plan(key, _core.make("reshape", [value.cast("f32")._value], dims=[]), accumulates)
+        return key
+
+    def step(self, *batches: Mapping[str, Any], **batch: Any) -> float:
+        """One step on a batch, given by name: arrays in host memory and numbers. Several batches (`step({"x": ..}, ..)`)
+        are one step along the mean of their gradients. Returns the loss, of several the mean; `grad_norm` is then the
+        norm of all gradients before clipping. NumericError for a loss or gradient that is no number: nothing has changed."""
+        every: Sequence[Mapping[str, Any]] = [*batches, *([batch] if batch or not batches else [])]
+        loss = 0.0
+        for i, one in enumerate(every):
+            key = self._prepare(one, len(every) > 1)
+            loss += self._core.run(key, {_BATCH + n: v for n, v in one.items()}, i == 0) / len(every)
+        self.grad_norm = self._core.update(self._rate(self.steps + 1), len(every))
+        return loss
+
+    def _read(self, averaged: bool) -> dict[str, Any]:
+        out = {}
+        for name, like in self._given.items():
+            made = _arrays.empty_like(like, self._shapes[name], "f32")
+            self._core.read(name, averaged, made)
+            out[name] = _arrays.finish(like, made)
+        return out
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters as they are now: new f32 arrays of the library that each was given in."""
+        return self._read(False)
+
+    def averages(self) -> dict[str, Any]:
+        """Their moving averages, where `ema` was given."""
+        return self._read(True)
 
 
 def sums(seed: int, first: int, count: int, split: str = "train") -> list[tuple[str, str]]:

@@ -64,11 +64,17 @@ class Network {
     return cast(x + feed_forward(s / "mlp", nn::rms_norm(s / "post_attention_layernorm", x, c_.eps)), s.act());
   }
 
+  // The named layers side by side, with their adapters.
+  Expr projected(const nn::Scope& s, const Expr& x, std::initializer_list<std::pair<const char*, int64_t>> parts,
+                 nn::Bias with) const {
+    const Expr added = nn::low_rank(s, x, parts, c_.adapter), y = nn::packed_linear(s, x, parts, with);
+    return added ? y + added : y;
+  }
+
   Expr attend(const nn::Scope& s, int64_t index, const Expr& x) {
     const int64_t d = c_.head_width, q_width = c_.heads * d, k_width = c_.key_heads * d;
     const Expr qkv = cast(
-        nn::packed_linear(s, x, {{"q_proj", q_width}, {"k_proj", k_width}, {"v_proj", k_width}}, bias(c_.qkv_bias)),
-        s.act());
+        projected(s, x, {{"q_proj", q_width}, {"k_proj", k_width}, {"v_proj", k_width}}, bias(c_.qkv_bias)), s.act());
     const auto heads = [&](int64_t from, int64_t count) {
       return reshape(slice(qkv, -1, from, from + count * d), {shape_.batch, shape_.tokens, count, d});
     };
@@ -82,7 +88,7 @@ class Network {
     const double scale = 1 / std::sqrt(static_cast<double>(d));
     const Expr mixed = cast(attention(q, k, v, scale, true, keys_), s.act());
     const Expr rows = reshape(permute(mixed, {0, 2, 1, 3}), {shape_.batch, shape_.tokens, q_width});
-    return nn::linear(s / "o_proj", rows, c_.width, bias(c_.output_bias));
+    return projected(s, rows, {{"o_proj", c_.width}}, bias(c_.output_bias));
   }
 
   // [batch, key heads, capacity, D] of the layer's cache with these rows [batch, tokens, key heads, D] written; without
@@ -97,9 +103,9 @@ class Network {
   }
 
   Expr feed_forward(const nn::Scope& s, const Expr& x) const {
-    const Expr both = nn::packed_linear(s, x, {{"gate_proj", c_.hidden}, {"up_proj", c_.hidden}}, bias(c_.mlp_bias));
+    const Expr both = projected(s, x, {{"gate_proj", c_.hidden}, {"up_proj", c_.hidden}}, bias(c_.mlp_bias));
     const Expr h = silu(slice(both, -1, 0, c_.hidden)) * slice(both, -1, c_.hidden, 2 * c_.hidden);
-    return nn::linear(s / "down_proj", cast(h, s.act()), c_.width, bias(c_.mlp_bias));
+    return projected(s, cast(h, s.act()), {{"down_proj", c_.width}}, bias(c_.mlp_bias));
   }
 
   const DecoderConfig& c_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tenon/models/weights.h"
+#include "tenon/nn/low_rank.h"
 #include "tenon/nn/scope.h"
 
 namespace tenon {
@@ -25,6 +26,7 @@ struct DecoderConfig {
   bool mlp_bias = false;
   bool head_norm = false;  ///< queries and keys are normed head by head (Qwen3)
   bool tied = true;        ///< the head's matrix is the embedding
+  nn::LowRank adapter{};   ///< beside layers of attention and feed-forward; no checkpoint's configuration has one
 
   /// Bytes that a token takes in the cache.
   int64_t cache_bytes(DType act) const;

@@ -31,7 +31,8 @@ Expr packed_linear(const Scope& s, const Expr& x, std::initializer_list<std::pai
     weights.push_back((s / part).weight("weight", {outputs, x.shape()[-1]}));
     if (bias == Bias::Yes) biases.push_back((s / part).small("bias", {outputs}));
   }
-  return linear(x, concat(weights, 0), biases.empty() ? Expr() : concat(biases, 0));
+  const auto stacked = [](const std::vector<Expr>& all) { return all.size() == 1 ? all[0] : concat(all, 0); };
+  return linear(x, stacked(weights), biases.empty() ? Expr() : stacked(biases));
 }
 
 Expr conv2d(const Scope& s, const Expr& x, int64_t outputs, int64_t kernel, int64_t stride, Pads pads) {

@@ -26,7 +26,8 @@ struct TextOptions {
   int threads = 0;            ///< of the CPU backend; 0: all processors
   std::optional<DType> type;  ///< empty: the device's default
   bool fusion = true, fold_scales = true;
-  int64_t context = 0;  ///< tokens of prompt and text together, at most; 0: the model's positions
+  std::string adapter{};  ///< folder of a low-rank adapter as PEFT writes it, added to the weights; empty: none
+  int64_t context = 0;    ///< tokens of prompt and text together, at most; 0: the model's positions
 };
 
 struct TextRequest {

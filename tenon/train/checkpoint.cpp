@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPrefix = "checkpoint-", kUnfinished = ".unfinished-";
-constexpr const char *kModel = "model.safetensors", *kMoments = "optimizer.safetensors", *kTrainer = "trainer.json";
+constexpr const char *kMoments = "optimizer.safetensors", *kAverages = "ema.safetensors", *kTrainer = "trainer.json";
 
 std::optional<int64_t> step_of(const fs::path& entry) {
   const std::string name = entry.filename().string();
@@ -111,12 +111,27 @@ std::vector<int64_t> RunFolder::steps() const {
 
 fs::path RunFolder::checkpoint(int64_t step) const { return path_ / (std::string(kPrefix) + std::to_string(step)); }
 
-void write_model(const fs::path& folder, const Parameters& parameters, const CheckpointContent& content) {
-  HostCopies model;
-  for (const Parameter& p : parameters.all()) model.add(parameters, p.name, p.shape, p.master);
+namespace {
+
+using Kind = std::shared_ptr<void> Parameter::*;
+
+void write_parameters(const fs::path& file, const std::string& prefix, const Parameters& parameters, Kind which) {
+  HostCopies all;
+  for (const Parameter& p : parameters.all()) all.add(parameters, prefix + p.name, p.shape, p.*which);
+  all.write(file);
+}
+
+void write_beside(const fs::path& folder, const CheckpointContent& content) {
   for (const fs::path& file : content.beside) write_text(folder / file.filename(), read_file(file));
-  write_text(folder / "config.json", json_text(content.config, 2) + "\n");
-  model.write(folder / kModel);
+  write_text(folder / content.file.config, json_text(content.config, 2) + "\n");
+}
+
+}  // namespace
+
+void write_model(const fs::path& folder, const Parameters& parameters, const CheckpointContent& content) {
+  write_beside(folder, content);
+  write_parameters(folder / content.file.weights, content.file.prefix, parameters,
+                   parameters.averaged() ? &Parameter::average : &Parameter::master);
 }
 
 void write_checkpoint(const RunFolder& folder, const Parameters& parameters, const Optimizer& optimizer,
@@ -126,7 +141,9 @@ void write_checkpoint(const RunFolder& folder, const Parameters& parameters, con
   try {
     fs::remove_all(unfinished);
     fs::create_directory(unfinished);
-    write_model(unfinished, parameters, content);
+    write_beside(unfinished, content);
+    write_parameters(unfinished / content.file.weights, content.file.prefix, parameters, &Parameter::master);
+    if (parameters.averaged()) write_parameters(unfinished / kAverages, "", parameters, &Parameter::average);
     HostCopies moments;
     for (const Parameter& p : parameters.all())
       for (size_t m = 0; m < optimizer.moments().size(); ++m)
@@ -146,14 +163,19 @@ void write_checkpoint(const RunFolder& folder, const Parameters& parameters, con
   }
 }
 
-Resumed read_checkpoint(const fs::path& folder, Parameters& parameters, const Optimizer& optimizer) {
-  const auto trainer = read_json(folder / kTrainer);
+Resumed read_run(const fs::path& checkpoint) {
+  const auto trainer = read_json(checkpoint / kTrainer);
   TENON_CHECK(
       Model,
       trainer.is_object() && trainer.contains("step") && trainer["step"].is_number_integer() && trainer.contains("run"),
-      (folder / kTrainer).string())
+      (checkpoint / kTrainer).string())
       << "expected an object with step and run";
-  const SafetensorsFile model = SafetensorsFile::open(folder / kModel),
+  return {trainer["step"].get<int64_t>(), trainer["run"]};
+}
+
+void read_checkpoint(const fs::path& folder, const ParameterFile& file, Parameters& parameters,
+                     const Optimizer& optimizer) {
+  const SafetensorsFile model = SafetensorsFile::open(folder / file.weights),
                         moments = SafetensorsFile::open(folder / kMoments);
   const size_t each = optimizer.moments().size();
   TENON_CHECK(
@@ -161,13 +183,15 @@ Resumed read_checkpoint(const fs::path& folder, Parameters& parameters, const Op
       model.tensors().size() == parameters.all().size() && moments.tensors().size() == each * parameters.all().size(),
       folder.string())
       << "holds other tensors than this run trains";
+  std::optional<SafetensorsFile> averages;
+  if (parameters.averaged()) averages = SafetensorsFile::open(folder / kAverages);
   for (const Parameter& p : parameters.all()) {
-    read_into(model, p.name, p.shape, parameters, p.master);
+    read_into(model, file.prefix + p.name, p.shape, parameters, p.master);
+    if (averages) read_into(*averages, p.name, p.shape, parameters, p.average);
     for (size_t m = 0; m < each; ++m)
       read_into(moments, optimizer.moments()[m] + "." + p.name, p.shape, parameters, p.moments[m]);
   }
   parameters.publish();
-  return {trainer["step"].get<int64_t>(), trainer["run"]};
 }
 
 }  // namespace tenon::train

@@ -4,7 +4,11 @@
 //   tokenizer.json, ..),
 //                                              so that it is a model by itself
 //                       optimizer.safetensors  the moments, "<moment>.<parameter>"
+//                       ema.safetensors        the averages, if they are kept
 //                       trainer.json           {"step", "run"}: what the loop needs to go on
+//
+// Of an adapter there is adapter_model.safetensors with adapter_config.json, as PEFT has them, in the place of the
+// model.
 //
 // A folder is written under another name, synced, and renamed. What a process that was killed had begun is removed by
 // the next one.
@@ -38,27 +42,37 @@ class RunFolder {
   int lock_ = -1;
 };
 
+/// Where parameters are written, and by which names.
+struct ParameterFile {
+  std::string weights = "model.safetensors", config = "config.json";
+  std::string prefix;  ///< of the names in the file
+};
+
 /// What goes into a checkpoint beside the parameters.
 struct CheckpointContent {
   int64_t step = 0;
   nlohmann::ordered_json run;
   std::vector<std::filesystem::path> beside;  ///< files that are copied as they are
   nlohmann::ordered_json config;              ///< config.json
+  ParameterFile file;
 };
 
 /// Writes a checkpoint and removes the oldest, so that `keep` remain (0: all), but for those in `kept`. Error(Internal)
 /// if the system cannot write; then those that were there stay.
 void write_checkpoint(const RunFolder& folder, const Parameters& parameters, const Optimizer& optimizer,
                       const CheckpointContent& content, int64_t keep, const std::vector<int64_t>& kept = {});
-/// The model's part of a checkpoint, into a folder.
+/// The model's part of a checkpoint, into a folder: the masters, or their averages where they are kept.
 void write_model(const std::filesystem::path& folder, const Parameters& parameters, const CheckpointContent& content);
 
-/// Masters and moments of a checkpoint, to the bit, and what it says of the run. Publishes. Error(Model) for a
-/// checkpoint that is not complete or of other parameters.
+/// What a checkpoint says of its run. Error(Model) if it has no such file.
 struct Resumed {
   int64_t step = 0;
   nlohmann::json run;
 };
-Resumed read_checkpoint(const std::filesystem::path& folder, Parameters& parameters, const Optimizer& optimizer);
+Resumed read_run(const std::filesystem::path& checkpoint);
+/// Masters, moments and averages of a checkpoint, to the bit. Publishes. Error(Model) for a checkpoint that is not
+/// complete or of other parameters.
+void read_checkpoint(const std::filesystem::path& folder, const ParameterFile& file, Parameters& parameters,
+                     const Optimizer& optimizer);
 
 }  // namespace tenon::train

@@ -5,6 +5,7 @@
 
 #include "tenon/expr/ops.h"
 #include "tenon/expr/vjp.h"
+#include "tenon/models/decoder_adapter.h"
 #include "tenon/nn/loss.h"
 
 namespace tenon::train {
@@ -22,14 +23,17 @@ int64_t chunk_of(const BatchShape& s, const DecoderConfig& c) {
   return s.chunk > 0 ? s.chunk : std::max<int64_t>(512, kLogits / c.vocabulary);
 }
 
-// From the loss at the head down to every weight; the head's own gradient is added where it is the embedding too.
-Differentiated below(const DecoderHidden& network, const Expr& loss, const Expr& d_hidden, const Expr& d_head) {
+// From the loss at the head down to every weight that is trained; the head's own gradient is added where it is the
+// embedding too.
+Differentiated below(const DecoderConfig& c, const DecoderHidden& network, const Expr& loss, const Expr& d_hidden,
+                     const Expr& d_head) {
+  const bool adapted = c.adapter.rank > 0;
   std::vector<Expr> params;
   for (const Expr& e : topological(std::array{network.hidden}))
-    if (e.is<nodes::Param>()) params.push_back(e);
+    if (e.is<nodes::Param>() && (!adapted || is_adapter_weight(e->attrs.text))) params.push_back(e);
   const std::vector<Expr> grads = gradients(network.hidden, d_hidden, params);
   Differentiated out{loss, {}, {}, {network.hidden}};
-  bool tied = false;
+  bool tied = adapted;  // then the head is not trained
   for (size_t i = 0; i < params.size(); ++i) {
     const bool is_head = params[i] == network.head;
     tied = tied || is_head;
@@ -45,7 +49,7 @@ Differentiated decoder_cross_entropy(Graph& g, const DecoderConfig& c, const Bat
   const Inputs in(g, shape);
   const DecoderHidden network = decoder_hidden(c, in.tokens, p);
   const nn::CrossEntropy l = nn::cross_entropy(network.hidden, network.head, in.target, chunk_of(shape, c));
-  return below(network, l.loss, l.d_hidden, l.d_weight);
+  return below(c, network, l.loss, l.d_hidden, l.d_weight);
 }
 
 Differentiated decoder_policy_loss(Graph& g, const DecoderConfig& c, const BatchShape& shape,
@@ -67,7 +71,7 @@ Differentiated decoder_policy_loss(Graph& g, const DecoderConfig& c, const Batch
     return {loss, materialize(gradients(loss, {}, std::array{nll})[0])};
   };
   const nn::TokenLoss l = nn::token_loss(network.hidden, network.head, in.target, terms, chunk_of(shape, c));
-  Differentiated out = below(network, l.loss, l.d_hidden, l.d_weight);
+  Differentiated out = below(c, network, l.loss, l.d_hidden, l.d_weight);
   out.results.push_back({"nll", l.nll});
   return out;
 }

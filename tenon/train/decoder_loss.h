@@ -1,7 +1,8 @@
 // Losses of decoder language models, differentiated.
 //
 // Inputs are "tokens" and "target", i32 [rows, tokens]: target is the token that follows, or -1 where nothing is to be
-// learnt, in prompts and behind a sequence's end.
+// learnt, in prompts and behind a sequence's end. With an adapter in the configuration, there are gradients of its
+// weights alone.
 #pragma once
 #include "tenon/models/decoder.h"
 #include "tenon/nn/policy_loss.h"

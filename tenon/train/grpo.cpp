@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <numeric>
 
@@ -12,6 +11,9 @@
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/io/random.h"
+#include "tenon/models/decoder_adapter.h"
+#include "tenon/train/adapter.h"
+#include "tenon/train/metrics.h"
 #include "tenon/train/policy_batch.h"
 
 namespace tenon::train {
@@ -20,7 +22,6 @@ namespace {
 using nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kMetrics = "metrics.jsonl";
 constexpr int64_t kLengthStep = 16;      // plans are made for multiples of this many tokens
 constexpr size_t kMostPlans = 8;         // of different lengths, each with an arena
 constexpr int64_t kEvaluationRows = 16;  // evaluated together
@@ -52,6 +53,8 @@ ordered_json options_json(const GrpoOptions& o, const ordered_json& data) {
             o.optimizer_options.weight_decay}},
           {"schedule", {o.schedule.peak, static_cast<int>(o.schedule.decay), o.schedule.warm_up, o.schedule.least}},
           {"clip", o.clip},
+          {"ema", o.ema},
+          {"adapter", {o.adapter.rank, o.adapter.scale, o.adapter.targets}},
           {"seed", o.seed},
           {"type", name_of(o.precision.act)}};
 }
@@ -63,6 +66,7 @@ struct Grpo::State {
   std::shared_ptr<const LanguageModel> model;
   GrpoData data;
   GrpoOptions o;
+  DecoderConfig config;  // of what is trained: the model's, with an adapter if there is one
   RunFolder folder;
   std::unique_ptr<Parameters> parameters;
   std::unique_ptr<Updater> updater;
@@ -71,25 +75,33 @@ struct Grpo::State {
   std::shared_ptr<WeightStore> reference;
   std::map<int64_t, std::unique_ptr<Executable>> reference_runs;
   CheckpointContent content;
+  std::unique_ptr<MetricsLog> log;
   int64_t step = 0, problems = 0, best_step = -1;
   double best = -1;
 
   State(std::shared_ptr<Backend> b, std::shared_ptr<const LanguageModel> m, GrpoData d, GrpoOptions options,
         const fs::path& output)
-      : backend(std::move(b)), model(std::move(m)), data(std::move(d)), o(std::move(options)), folder(output) {}
+      : backend(std::move(b)),
+        model(std::move(m)),
+        data(std::move(d)),
+        o(std::move(options)),
+        config(model->config()),
+        folder(output) {}
 
   void prepare();
+  void prepare_content();
+  bool adapted() const { return o.adapter.rank > 0; }
   void resume();
-  void drop_metrics(int64_t last) const;
   void checkpoint();
   std::vector<int32_t> prompt_ids(const std::string& prompt) const;
-  std::vector<Judgement> judge(const std::vector<Problem>& of_rows, const std::vector<Completion>& made) const;
+  // With `metrics` by the rewards too, the mean of each of which is put there where there are several.
+  std::vector<Judgement> judge(const std::vector<Problem>& of_rows, const std::vector<Completion>& made,
+                               ordered_json* metrics) const;
   ordered_json train_step();
   double update(const PolicyBatch& batch, int64_t tokens, double lr, ordered_json& metrics, bool first_epoch);
   Gradients& gradients_for(int64_t tokens);
   void ask_reference(PolicyBatch& batch);
   ordered_json evaluate();
-  void record(const ordered_json& metrics) const;
   int64_t rows() const { return o.prompts * o.group; }
   int64_t rows_at_a_time() const { return o.micro_rows > 0 ? o.micro_rows : rows(); }
 };
@@ -108,6 +120,7 @@ void check_grpo(const GrpoOptions& o) {
       << o.micro_rows << ": expected a divisor of the " << o.prompts * o.group << " rows of a batch, or 0 (all)";
   TENON_CHECK(Usage, o.evaluate_every >= 0 && o.evaluate_count >= 0 && o.checkpoint_every >= 0 && o.keep >= 0, "grpo")
       << "expected counts of 0 or more";
+  TENON_CHECK(Usage, o.ema >= 0 && o.ema < 1, "ema") << o.ema << ": expected a decay from 0 to below 1";
   nn::check_policy(o.terms);
   check_schedule(o.schedule);
 }
@@ -115,7 +128,12 @@ void check_grpo(const GrpoOptions& o) {
 Grpo::Grpo(std::shared_ptr<Backend> backend, std::shared_ptr<const LanguageModel> model, GrpoData data,
            GrpoOptions options, const fs::path& output) {
   check_grpo(options);
-  static_cast<void>(model->tokenizer());  // says what is missing before a folder is made
+  static_cast<void>(model->tokenizer());  // says what is missing before a folder is made, and so does the adapter
+  if (options.adapter.rank > 0) {
+    DecoderConfig config = model->config();
+    config.adapter = options.adapter;
+    static_cast<void>(adapter_weights(config));
+  }
   state_ = std::make_unique<State>(std::move(backend), std::move(model), std::move(data), std::move(options), output);
   state_->prepare();
   state_->resume();
@@ -123,15 +141,29 @@ Grpo::Grpo(std::shared_ptr<Backend> backend, std::shared_ptr<const LanguageModel
 Grpo::~Grpo() = default;
 
 int64_t Grpo::step() const { return state_->step; }
+int64_t Grpo::parameter_count() const { return state_->parameters->count(); }
 int64_t Grpo::parameter_bytes() const { return state_->parameters->bytes(); }
 
 void Grpo::State::prepare() {
-  const WeightShapes shapes = model->shapes();
+  config.adapter = o.adapter;
+  const WeightShapes shapes = adapted() ? adapter_weights(config) : model->shapes();
+  const std::shared_ptr<const WeightSource> source =
+      adapted() ? with_new_adapter(model->weights(), shapes, o.seed) : model->weights();
   std::unique_ptr<Optimizer> optimizer = make_optimizer(o.optimizer, backend, o.optimizer_options);
-  parameters = std::make_unique<Parameters>(backend, model->weights(), shapes, optimizer->moments().size());
-  updater = std::make_unique<Updater>(*parameters, std::move(optimizer), o.clip);
-  rollout = std::make_unique<Rollout>(parameters->store(), model->config(), o.precision);
-  if (o.terms.beta > 0) reference = std::make_shared<WeightStore>(backend, model->weights());
+  parameters = std::make_unique<Parameters>(backend, source, shapes, optimizer->moments().size(), o.ema > 0);
+  updater = std::make_unique<Updater>(*parameters, std::move(optimizer), o.clip, o.ema);
+  rollout = std::make_unique<Rollout>(parameters->store(), config, o.precision);
+  if (o.terms.beta > 0)  // below an adapter lies the model as it was
+    reference = adapted() ? parameters->store() : std::make_shared<WeightStore>(backend, model->weights());
+  prepare_content();
+}
+
+void Grpo::State::prepare_content() {
+  if (adapted()) {
+    content.file = {kAdapterWeights, kAdapterConfig, kAdapterPrefix};
+    content.config = adapter_config(o.adapter, model->name());
+    return;
+  }
   content.config = model->saved_config();
   content.config["torch_dtype"] = "float32";
   content.config.erase("dtype");
@@ -143,33 +175,18 @@ void Grpo::State::resume() {
   const std::vector<int64_t> steps = folder.steps();
   if (!steps.empty()) {
     const fs::path from = folder.checkpoint(steps.back());
-    const Resumed r = read_checkpoint(from, *parameters, updater->optimizer());
+    const Resumed r = read_run(from);
     TENON_CHECK(Usage, r.run.is_object() && r.run.value("options", nlohmann::json()) == nlohmann::json(mine),
                 from.string())
         << "is of a run with other options; choose another folder, or the options of trainer.json";
+    read_checkpoint(from, content.file, *parameters, updater->optimizer());
     step = r.step;
     problems = r.run.at("problems");
     best = r.run.at("best");
     best_step = r.run.at("best_step");
     updater->set_steps(r.run.at("updates"));
   }
-  drop_metrics(steps.empty() ? -1 : step);
-}
-
-// Lines of steps behind `last`: they will be made again.
-void Grpo::State::drop_metrics(int64_t last) const {
-  const fs::path path = folder.path() / kMetrics;
-  if (!file_exists(path)) return;
-  const std::string all = read_file(path, size_t{1} << 30);
-  std::string kept;
-  for (size_t begin = 0; begin < all.size();) {
-    const size_t end = all.find('\n', begin);
-    if (end == std::string::npos) break;  // a line that was not finished
-    const nlohmann::json line = nlohmann::json::parse(all.substr(begin, end - begin), nullptr, false);
-    if (line.is_object() && line.value("step", last + 1) <= last) kept += all.substr(begin, end + 1 - begin);
-    begin = end + 1;
-  }
-  if (kept != all) write_file(path, std::as_bytes(std::span(kept)), Overwrite::Yes);
+  log = std::make_unique<MetricsLog>(folder.path(), steps.empty() ? -1 : step, o.tensorboard);
 }
 
 void Grpo::State::checkpoint() {
@@ -203,13 +220,25 @@ std::vector<int32_t> Grpo::State::prompt_ids(const std::string& prompt) const {
   return ids;
 }
 
-std::vector<Judgement> Grpo::State::judge(const std::vector<Problem>& of_rows,
-                                          const std::vector<Completion>& made) const {
+std::vector<Judgement> Grpo::State::judge(const std::vector<Problem>& of_rows, const std::vector<Completion>& made,
+                                          ordered_json* metrics) const {
   std::vector<Judgement> out;
+  for (const Completion& c : made) out.push_back({0, false, model->tokenizer().decode(c.tokens, true)});
+  std::vector<Judged> rows;
   for (size_t r = 0; r < made.size(); ++r) {
-    const std::string text = model->tokenizer().decode(made[r].tokens, true);
-    const Judged j{text, of_rows[r].answer, std::ssize(made[r].tokens), o.most_tokens};
-    out.push_back({reward_of(o.rewards, j), reward_of(Reward{}, j) == 1, text});
+    const Problem& p = of_rows[r];
+    rows.push_back({out[r].text, p.answer, std::ssize(made[r].tokens), o.most_tokens, p.prompt, p.columns});
+    out[r].right = reward_of(Reward{}, rows.back()) == 1;
+  }
+  if (!metrics) return out;
+  for (const Reward& reward : o.rewards) {
+    const std::vector<double> values = rewards_of(reward, rows);
+    double mean = 0;
+    for (size_t r = 0; r < values.size(); ++r) {
+      out[r].reward += reward.weight * values[r];
+      mean += values[r] / static_cast<double>(values.size());
+    }
+    if (o.rewards.size() > 1) (*metrics)["reward." + reward_name(reward)] = mean;
   }
   return out;
 }
@@ -220,8 +249,7 @@ Gradients& Grpo::State::gradients_for(int64_t tokens) {
   if (!made) {
     Graph g;
     const PolicyObjective objective{o.loss, o.terms, static_cast<double>(o.most_tokens)};
-    const Differentiated d =
-        decoder_policy_loss(g, model->config(), {rows_at_a_time(), tokens}, objective, o.precision);
+    const Differentiated d = decoder_policy_loss(g, config, {rows_at_a_time(), tokens}, objective, o.precision);
     made = std::make_unique<Gradients>(*parameters, d, GradientOptions{.accumulates = rows_at_a_time() < rows()});
   }
   return *made;
@@ -280,18 +308,22 @@ ordered_json Grpo::State::train_step() {
   }
   const std::vector<Completion> made = rollout->complete(prompts, seeds, {o.most_tokens, false, model->stop_ids()});
   const double rollout_seconds = since(begin);
-  const std::vector<Judgement> judged = judge(of_rows, made);
+  const auto judging = Clock::now();
+  ordered_json m{{"step", step + 1}}, of_rewards = ordered_json::object();
+  const std::vector<Judgement> judged = judge(of_rows, made, &of_rewards);
+  const double reward_seconds = since(judging);
   std::vector<double> rewards;
   for (const Judgement& j : judged) rewards.push_back(j.reward);
   PolicyBatch batch(prompts, made, advantages(rewards, o.group, o.scale), o.mask_truncated, kLengthStep);
   const auto updating = Clock::now();
   ask_reference(batch);
   const double lr = o.schedule.rate(step + 1);
-  ordered_json m{{"step", step + 1}};
   batch_metrics(judged, made, o.group, m);
+  m.update(of_rewards);
   for (int64_t e = 0; e < o.epochs; ++e) m["loss"] = update(batch, batch.tokens, lr, m, e == 0);
   m["lr"] = lr;
   m["rollout_seconds"] = rollout_seconds;
+  m["reward_seconds"] = reward_seconds;
   m["update_seconds"] = since(updating);
   return m;
 }
@@ -299,6 +331,7 @@ ordered_json Grpo::State::train_step() {
 ordered_json Grpo::State::evaluate() {
   int64_t right = 0, ended = 0;
   const auto begin = Clock::now();
+  if (parameters->averaged()) parameters->publish_averages();
   for (int64_t at = 0; at < o.evaluate_count; at += kEvaluationRows) {
     std::vector<Problem> problems_of_rows;
     std::vector<std::vector<int32_t>> prompts;
@@ -308,12 +341,13 @@ ordered_json Grpo::State::evaluate() {
     }
     const std::vector<uint64_t> seeds(prompts.size(), 0);
     const auto made = rollout->complete(prompts, seeds, {o.most_tokens, true, model->stop_ids()});
-    const std::vector<Judgement> judged = judge(problems_of_rows, made);
+    const std::vector<Judgement> judged = judge(problems_of_rows, made, nullptr);
     for (int64_t i = 0; i < std::min(kEvaluationRows, o.evaluate_count - at); ++i) {
       right += judged[static_cast<size_t>(i)].right;
       ended += made[static_cast<size_t>(i)].ended;
     }
   }
+  if (parameters->averaged()) parameters->publish();
   const auto count = static_cast<double>(o.evaluate_count);
   return {{"step", step},
           {"exact_match", static_cast<double>(right) / count},
@@ -322,17 +356,10 @@ ordered_json Grpo::State::evaluate() {
           {"evaluation_seconds", since(begin)}};
 }
 
-void Grpo::State::record(const ordered_json& metrics) const {
-  const fs::path path = folder.path() / kMetrics;
-  std::ofstream file(path, std::ios::app);
-  file << json_text(metrics) << "\n";
-  TENON_CHECK(Internal, file.flush().good(), path.string()) << "cannot be written";
-}
-
 bool Grpo::run(const OnMetrics& each, const std::function<bool()>& stop) {
   State& s = *state_;
   const auto tell = [&](const ordered_json& m) {
-    s.record(m);
+    s.log->add(m);
     if (each) each(m);
   };
   const auto evaluated = [&] {
@@ -354,8 +381,8 @@ bool Grpo::run(const OnMetrics& each, const std::function<bool()>& stop) {
     try {
       m = s.train_step();
     } catch (const Error& e) {
-      if (e.kind() != ErrorKind::Numeric) throw;
-      throw Error(ErrorKind::Numeric, "step " + std::to_string(s.step + 1), e.what(),
+      if (e.kind() != ErrorKind::Numeric && e.kind() != ErrorKind::Internal) throw;
+      throw Error(e.kind(), "step " + std::to_string(s.step + 1), e.what(),
                   "the last checkpoint is " + s.folder.checkpoint(s.folder.steps().back()).string());
     }
     ++s.step;

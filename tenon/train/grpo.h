@@ -25,6 +25,7 @@ struct GrpoOptions {
   nn::PolicyLoss loss = nn::PolicyLoss::DrGrpo;
   nn::PolicyOptions terms{0.2, 0.2, 0, 0.04};
   ScaleRewards scale = ScaleRewards::None;
+  nn::LowRank adapter;          ///< trained in the place of the model's weights, where its rank is above 0
   bool mask_truncated = false;  ///< completions without an end are not learnt from; they count in their group's mean
   std::vector<Reward> rewards{{}};
   std::string system;  ///< the chat's first message; empty: none
@@ -32,9 +33,11 @@ struct GrpoOptions {
   OptimizerOptions optimizer_options{-1, -1, -1, 0.01};
   Schedule schedule{1e-6, Decay::Constant, 0, 1000, 0};
   double clip = 1;
+  double ema = 0;  ///< decay of a moving average of the weights, which is evaluated and written at the end; 0: none
   int64_t evaluate_every = 25, evaluate_count = 64;
   int64_t checkpoint_every = 25, keep = 2;
   uint64_t seed = 42;
+  bool tensorboard = false;  ///< metrics as an event file too
   nn::Precision precision = nn::kF32;
 };
 /// Error(Usage) that names what is out of its range.
@@ -66,7 +69,8 @@ class Grpo {
   bool run(const OnMetrics& each, const std::function<bool()>& stop);
 
   int64_t step() const;
-  /// Bytes of parameters, gradients and moments.
+  /// Numbers that are trained; bytes of these, gradients, moments and averages.
+  int64_t parameter_count() const;
   int64_t parameter_bytes() const;
 
  private:

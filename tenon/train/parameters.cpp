@@ -6,18 +6,19 @@
 namespace tenon::train {
 
 Parameters::Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<const WeightSource>& source,
-                       const WeightShapes& shapes, size_t moments)
+                       const WeightShapes& shapes, size_t moments, bool averaged)
     : backend_(std::move(backend)),
       store_(std::make_shared<WeightStore>(backend_, source)),
-      stream_(backend_->make_stream()) {
+      stream_(backend_->make_stream()),
+      averaged_(averaged) {
   std::vector<float> values;
-  const int64_t each = static_cast<int64_t>(2 + moments) * 4, needed = parameter_count(shapes) * each;
+  const int64_t each = static_cast<int64_t>(2 + moments + averaged) * 4, needed = parameter_count(shapes) * each;
   TENON_CHECK(Memory, needed <= backend_->memory_available(), "training")
-      << "masters, gradients and moments take " << needed << " bytes, and " << backend_->memory_available()
+      << "masters, gradients, moments and averages take " << needed << " bytes, and " << backend_->memory_available()
       << " are free";
   for (const auto& [name, shape] : shapes) {
     check_stop("training");
-    Parameter p{name, shape, nullptr, nullptr, {}};
+    Parameter p{name, shape, nullptr, nullptr, nullptr, {}};
     p.master = backend_->allocate(p.bytes());
     p.grad = backend_->allocate(p.bytes());
     for (size_t m = 0; m < moments; ++m) p.moments[m] = backend_->allocate(p.bytes());
@@ -28,6 +29,7 @@ Parameters::Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<c
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = static_cast<float>(load_element(view.dtype, view.data, static_cast<int64_t>(i)));
     set(p.master, values);
+    if (averaged_) set(p.average = backend_->allocate(p.bytes()), values);
     source->done(name);
     all_.push_back(std::move(p));
   }
@@ -42,13 +44,21 @@ int64_t Parameters::count() const {
 int64_t Parameters::bytes() const {
   int64_t n = 0;
   for (const Parameter& p : all_)
-    for (const std::shared_ptr<void>& m : {p.master, p.grad, p.moments[0], p.moments[1]}) n += m ? p.bytes() : 0;
+    for (const std::shared_ptr<void>& m : {p.master, p.grad, p.average, p.moments[0], p.moments[1]})
+      n += m ? p.bytes() : 0;
   return n;
 }
 
-void Parameters::publish() {
+void Parameters::publish() { publish(&Parameter::master); }
+
+void Parameters::publish_averages() {
+  TENON_CHECK(Internal, averaged_, "averages") << "are not kept";
+  publish(&Parameter::average);
+}
+
+void Parameters::publish(std::shared_ptr<void> Parameter::*which) {
   std::vector<WeightStore::DeviceTensor> tensors;
-  for (const Parameter& p : all_) tensors.push_back({p.name, DType::F32, p.shape, p.master.get()});
+  for (const Parameter& p : all_) tensors.push_back({p.name, DType::F32, p.shape, (p.*which).get()});
   stream_->synchronize();
   store_->update(tensors);
 }

@@ -17,7 +17,7 @@ namespace tenon::train {
 struct Parameter {
   std::string name;
   Shape shape;
-  std::shared_ptr<void> master, grad;
+  std::shared_ptr<void> master, grad, average;  ///< average: null where none is kept
   std::array<std::shared_ptr<void>, kMostMoments> moments;
 
   int64_t count() const { return shape.numel(); }
@@ -28,27 +28,34 @@ class Parameters {
  public:
   /// Masters of the tensors `shapes`, from `source`, whose values may be of any type of float. Networks read them by
   /// `store()`, in whatever type their plans ask for: rounded from the masters. Error(Model), Error(Memory).
+  /// `averaged`: there is a moving average of each, which begins as its master.
   Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<const WeightSource>& source,
-             const WeightShapes& shapes, size_t moments);
+             const WeightShapes& shapes, size_t moments, bool averaged = false);
 
   const std::shared_ptr<Backend>& backend() const { return backend_; }
   const std::shared_ptr<WeightStore>& store() const { return store_; }
   const std::shared_ptr<Stream>& stream() const { return stream_; }
   const std::vector<Parameter>& all() const { return all_; }
   int64_t count() const;
-  /// Bytes of masters, gradients and moments.
+  bool averaged() const { return averaged_; }
+  /// Bytes of masters, gradients, moments and averages.
   int64_t bytes() const;
 
   /// The store has what the masters are from now on. Nobody may run meanwhile.
   void publish();
+  /// The store has what the averages are, until publish().
+  void publish_averages();
   /// f32 values to and from the host; `set` publishes nothing.
   std::vector<float> values(const std::shared_ptr<void>& memory, int64_t count) const;
   void set(const std::shared_ptr<void>& memory, std::span<const float> values);
 
  private:
+  void publish(std::shared_ptr<void> Parameter::*which);
+
   std::shared_ptr<Backend> backend_;
   std::shared_ptr<WeightStore> store_;
   std::shared_ptr<Stream> stream_;
+  bool averaged_;
   std::vector<Parameter> all_;  // in bytewise order of their names
 };
 

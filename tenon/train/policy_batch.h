@@ -12,7 +12,7 @@ namespace tenon::train {
 
 /// What was made of one completion.
 struct Judgement {
-  double reward = 0;
+  double reward = 0;  ///< the weighted sum
   bool right = false;
   std::string text;
 };

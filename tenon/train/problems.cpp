@@ -27,6 +27,12 @@ std::string text_of(const nlohmann::json& row, const std::string& where, std::in
   throw Error(ErrorKind::Usage, where, "has no " + names);
 }
 
+// What a row has for rewards to see, beside prompt and answer.
+std::string other_columns(nlohmann::json row) {
+  for (const char* key : {row.contains("prompt") ? "prompt" : "question", "answer"}) row.erase(key);
+  return row.empty() ? std::string() : row.dump();
+}
+
 // The order of round `round`: a key for every place, drawn for itself.
 std::vector<int64_t> order_of(int64_t n, uint64_t seed, int64_t round) {
   std::vector<std::pair<uint64_t, int64_t>> keys;
@@ -54,7 +60,7 @@ std::vector<Problem> parse_problems(std::string_view text, const std::string& wh
     const std::string at = where + ":" + std::to_string(number);
     const nlohmann::json row = parse_json(line, at, ErrorKind::Usage);
     TENON_CHECK(Usage, row.is_object(), at) << "is " << shown_json(row) << ", expected an object";
-    out.push_back({text_of(row, at, {"prompt", "question"}), text_of(row, at, {"answer"})});
+    out.push_back({text_of(row, at, {"prompt", "question"}), text_of(row, at, {"answer"}), other_columns(row)});
     TENON_CHECK(Usage, !out.back().prompt.empty(), at) << "has an empty prompt";
   }
   TENON_CHECK(Usage, !out.empty(), where) << "holds no problems";

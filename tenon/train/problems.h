@@ -12,7 +12,8 @@ namespace tenon::train {
 /// Problem number k of a run, k from 0, without end.
 using ProblemAt = std::function<Problem(int64_t k)>;
 
-/// Rows of a JSON Lines file: objects with "prompt" or "question", and "answer", strings; blank lines are passed over.
+/// Rows of a JSON Lines file: objects with "prompt" or "question", and "answer", strings; other keys
+/// are for rewards; blank lines are passed over.
 /// Error(Usage) names the file and the line: no such file, not UTF-8, no object, a key that is missing or no string, no
 /// rows.
 std::vector<Problem> read_problems(const std::filesystem::path& file);

@@ -135,20 +135,13 @@ constexpr std::array<Named, 4> kRewards{{{"exact", Reward::Kind::Exact},
                                          {"format", Reward::Kind::Format},
                                          {"length", Reward::Kind::Length}}};
 
-Reward parse_reward(std::string_view part) {
-  const size_t equals = part.find('=');
-  const std::string_view name = part.substr(0, equals);
-  const auto known = std::ranges::find(kRewards, name, &Named::name);
+Reward parse_reward(const std::string& name, double weight, double seconds) {
+  TENON_CHECK(Usage, std::isfinite(weight), "reward weights") << weight << ": expected a finite number";
+  if (name.ends_with(".py")) return {Reward::Kind::Script, weight, std::make_shared<RewardScript>(name, seconds)};
+  const auto known = std::ranges::find(kRewards, std::string_view(name), &Named::name);
   TENON_CHECK(Usage, known != kRewards.end(), "reward")
-      << "no reward '" << shown(std::string(name)) << "'; there are exact, compat, format, length";
-  Reward out{known->kind, 1};
-  if (equals == std::string_view::npos) return out;
-  const std::string_view number = part.substr(equals + 1);
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), out.weight);
-  TENON_CHECK(Usage, error == std::errc() && end == number.data() + number.size() && std::isfinite(out.weight),
-              "reward")
-      << "the weight of " << name << " is '" << shown(std::string(number)) << "', expected a number";
-  return out;
+      << "no reward '" << shown(name) << "'; there are exact, compat, format, length, and scripts (FILE.py)";
+  return {known->kind, weight, nullptr};
 }
 
 }  // namespace
@@ -167,23 +160,30 @@ std::optional<std::string> gold_answer(std::string_view text, Extractor extracto
   return extractor == Extractor::Robust ? canonical(number) : number;
 }
 
-std::vector<Reward> parse_rewards(const std::string& text) {
+std::vector<Reward> parse_rewards(const std::vector<std::string>& names, const std::vector<double>& weights,
+                                  double seconds) {
+  TENON_CHECK(Usage, weights.empty() || weights.size() == names.size(), "reward weights")
+      << weights.size() << " for " << names.size() << " rewards";
   std::vector<Reward> out;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    out.push_back(parse_reward(std::string_view(text).substr(begin, end - begin)));
-    begin = end + 1;
+  for (size_t i = 0; i < names.size(); ++i) {
+    out.push_back(parse_reward(names[i], weights.empty() ? 1 : weights[i], seconds));
+    const std::string name = reward_name(out.back());
+    TENON_CHECK(Usage, std::ranges::count(out, name, reward_name) == 1, "reward") << shown(name) << " is given twice";
   }
   return out;
+}
+
+std::string reward_name(const Reward& reward) {
+  return reward.script ? reward.script->name() : std::ranges::find(kRewards, reward.kind, &Named::kind)->name;
 }
 
 std::string rewards_text(const std::vector<Reward>& rewards) {
   std::string out;
   for (const Reward& r : rewards) {
-    const auto known = std::ranges::find(kRewards, r.kind, &Named::kind);
     std::array<char, 32> number{};
     const auto end = std::to_chars(number.data(), number.data() + number.size(), r.weight).ptr;
-    out += (out.empty() ? "" : ",") + std::string(known->name) + "=" + std::string(number.data(), end);
+    out += (out.empty() ? "" : ",") + reward_name(r) + (r.script ? ":" + r.script->hash() : "") + "=" +
+           std::string(number.data(), end);
   }
   return out;
 }
@@ -198,10 +198,11 @@ double reward_of(const Reward& reward, const Judged& j) {
   return found && as_compat ? 0.1 : 0;
 }
 
-double reward_of(const std::vector<Reward>& rewards, const Judged& j) {
-  double sum = 0;
-  for (const Reward& r : rewards) sum += r.weight * reward_of(r, j);
-  return sum;
+std::vector<double> rewards_of(const Reward& reward, std::span<const Judged> rows) {
+  if (reward.script) return (*reward.script)(rows);
+  std::vector<double> out;
+  for (const Judged& j : rows) out.push_back(reward_of(reward, j));
+  return out;
 }
 
 std::vector<double> advantages(const std::vector<double>& rewards, int64_t group, ScaleRewards scale) {

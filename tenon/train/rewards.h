@@ -1,10 +1,15 @@
 // What a completion is worth.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tenon/train/judged.h"
+#include "tenon/train/reward_script.h"
 
 namespace tenon::train {
 
@@ -27,22 +32,26 @@ struct Reward {
     Compat,  ///< with Extractor::Compat: 1, 0.1 for another answer, 0 for none
     Format,  ///< 1 if the last line that is not blank is "#### " and a number
     Length,  ///< 1 - tokens / longest
+    Script,  ///< what `script` says
   };
   Kind kind = Kind::Exact;
   double weight = 1;
+  std::shared_ptr<RewardScript> script;
 };
-/// "exact" or "exact=1,format=0.1"; Error(Usage) for an unknown name or a weight that is no number.
-std::vector<Reward> parse_rewards(const std::string& text);
+/// Rewards by name ("exact", "compat", "format", "length") or by the path of a script ("judge.py"), whose calls may
+/// take `seconds` each; `weights`: of each, or none for all 1. Error(Usage) for an unknown name, one that is given
+/// twice, another number of weights, one that is not finite; for a script as RewardScript.
+std::vector<Reward> parse_rewards(const std::vector<std::string>& names, const std::vector<double>& weights = {},
+                                  double seconds = 60);
+/// "exact", or a script's name.
+std::string reward_name(const Reward& reward);
+/// "exact=2,judge:SHA-256=0.5": what a checkpoint remembers.
 std::string rewards_text(const std::vector<Reward>& rewards);
 
-/// A completion to be judged: its text without control tokens.
-struct Judged {
-  std::string_view text, gold;
-  int64_t tokens = 0, longest = 1;
-};
+/// Of one completion; of no script.
 double reward_of(const Reward& reward, const Judged& j);
-/// The weighted sum.
-double reward_of(const std::vector<Reward>& rewards, const Judged& j);
+/// Of each completion. Errors as RewardScript's.
+std::vector<double> rewards_of(const Reward& reward, std::span<const Judged> rows);
 
 /// What is divided by in advantages.
 enum class ScaleRewards : uint8_t { None, Group };

@@ -30,10 +30,20 @@ Plan norm_plan(const std::vector<Parameter>& all, const Target& target) {
   return make_plan(std::vector<Result>{{"sum", reshape(total, {1})}}, options);
 }
 
+Launch moving_average(Graph& g) {
+  const Expr average = list_vector(g, "average") * scalar(g, "decay");
+  return {"moving average", "map", {{"average", average + list_vector(g, "master") * scalar(g, "share")}}, {}};
+}
+
 }  // namespace
 
-Updater::Updater(Parameters& parameters, std::unique_ptr<Optimizer> optimizer, double clip)
-    : parameters_(parameters), optimizer_(std::move(optimizer)), clip_(clip) {
+Updater::Updater(Parameters& parameters, std::unique_ptr<Optimizer> optimizer, double clip, double decay)
+    : parameters_(parameters),
+      optimizer_(std::move(optimizer)),
+      clip_(clip),
+      decay_(decay),
+      average_(parameters.backend(), moving_average) {
+  TENON_CHECK(Usage, decay >= 0 && decay < 1, "ema") << decay << ": expected a decay from 0 to below 1";
   TENON_CHECK(Usage, clip >= 0 && std::isfinite(clip), "clip") << clip << ": expected 0 (no limit) or more";
   const std::vector<Parameter>& all = parameters.all();
   sum_ = parameters.backend()->allocate(4);
@@ -55,6 +65,16 @@ std::string Updater::first_not_finite() const {
   return {};
 }
 
+void Updater::average() {
+  const auto n = static_cast<double>(steps_);
+  const double decay = std::min(decay_, (1 + n) / (10 + n));
+  const std::vector<Parameter>& all = parameters_.all();
+  average_.run(
+      *parameters_.stream(), all.size(), [&](size_t i) { return all[i].count(); },
+      [&](size_t i, const std::string& name) { return (name == "average" ? all[i].average : all[i].master).get(); },
+      [&](const std::string& name) { return name == "decay" ? decay : 1 - decay; });
+}
+
 Updater::Report Updater::step(double lr, int64_t runs) {
   TENON_CHECK(Usage, runs >= 1, "runs") << runs << " of a step: expected 1 or more";
   const double mean = 1 / static_cast<double>(runs);
@@ -70,6 +90,7 @@ Updater::Report Updater::step(double lr, int64_t runs) {
     tensors.push_back({p.master.get(), p.grad.get(), {p.moments[0].get(), p.moments[1].get()}, p.count()});
   optimizer_->step(*parameters_.stream(), tensors, {lr, steps_ + 1, out.scale});
   ++steps_;
+  if (parameters_.averaged()) average();
   parameters_.publish();
   return out;
 }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "tenon/optim/list_update.h"
 #include "tenon/optim/optimizer.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/train/parameters.h"
@@ -11,8 +12,10 @@ namespace tenon::train {
 
 class Updater {
  public:
-  /// `clip`: most of the gradients' global norm, as torch.nn.utils.clip_grad_norm_; 0: no limit.
-  Updater(Parameters& parameters, std::unique_ptr<Optimizer> optimizer, double clip);
+  /// `clip`: most of the gradients' global norm, as torch.nn.utils.clip_grad_norm_; 0: no limit. `decay`, read where
+  /// parameters are averaged: behind step n an average is d average + (1 - d) master with d the lesser of `decay` and
+  /// (1 + n) / (10 + n), so that it forgets its beginning early in a run (as diffusers' EMAModel).
+  Updater(Parameters& parameters, std::unique_ptr<Optimizer> optimizer, double clip, double decay = 0);
 
   struct Report {
     double norm = 0;   ///< of all gradients together, before clipping
@@ -30,11 +33,13 @@ class Updater {
 
  private:
   double norm();
+  void average();
   std::string first_not_finite() const;
 
   Parameters& parameters_;
   std::unique_ptr<Optimizer> optimizer_;
-  double clip_;
+  double clip_, decay_;
+  ListUpdate average_;
   int64_t steps_ = 0;
   std::shared_ptr<void> sum_;
   std::unique_ptr<Executable> norm_;

@@ -46,7 +46,8 @@ class CliTrain : public CliTest {
     std::ifstream file(run / "metrics.jsonl");
     for (std::string line; std::getline(file, line);) {
       out.push_back(json::parse(line));
-      for (const char* key : {"rollout_seconds", "update_seconds", "evaluation_seconds"}) out.back().erase(key);
+      for (const char* key : {"rollout_seconds", "reward_seconds", "update_seconds", "evaluation_seconds"})
+        out.back().erase(key);
     }
     return out;
   }
@@ -145,6 +146,10 @@ TEST_F(CliTrain, ErrorsNameTheThing) {
   expect_error(2, arguments("run", {"--micro-rows", "3"}), {"micro rows", "divisor"});
   expect_error(2, arguments("run", {"--reward", "exakt"}), {"exakt", "exact"});
   expect_error(2, arguments("run", {"--loss", "ppo"}), {"ppo"});
+  expect_error(2, arguments("run", {"--ema", "1"}), {"ema"});
+  expect_error(2, arguments("run", {"--lora-alpha", "8"}), {"--lora-alpha", "needs --lora"});
+  expect_error(2, arguments("run", {"--lora", "2", "--lora-targets", "lm_head"}), {"lm_head", "q_proj"});
+  expect_error(3, {"complete", "a", "-m", small().string(), "--lora", small().string()}, {"adapter_config.json"});
   expect_error(2, arguments("run", {"--clip-low", "1.5"}), {"clip low"});
   expect_error(2, {"train", "sft", "-m", "x", "-o", "run"}, {"sft"});
   expect_error(2, {"train", "grpo", "-m", small().string(), "-o", "run"}, {"--dataset sums"});
@@ -152,22 +157,118 @@ TEST_F(CliTrain, ErrorsNameTheThing) {
   expect_error(3, {"train", "grpo", "-m", "random:smollm2-135m", "-o", "run", "--dataset", "sums"}, {"no tokenizer"});
 }
 
+// What a reward in Python may do wrong: one error that names the script, and the checkpoint that was there stays.
+TEST_F(CliTrain, RewardsInPythonThatFail) {
+  const auto script = [&](const std::string& body) {
+    std::ofstream(folder() / "judge.py") << "def reward(prompts, completions, **columns):\n    " << body << "\n";
+  };
+  const auto fails = [&](int code, const std::string& body, const std::string& part) {
+    script(body);
+    const Finished f = tenon(arguments(
+        "run", {"--reward", "judge.py", "--reward-timeout", "0.5", "--steps", "2", "--eval-every", "0", "-q"}));
+    EXPECT_EQ(f.code, code) << f.err;
+    EXPECT_NE(f.err.find("error: [step 1] [judge.py] " + part), std::string::npos) << f.err;
+    EXPECT_EQ(std::ranges::count(f.err, '\n'), 1) << f.err;
+    EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-0/trainer.json"));
+    fs::remove_all(folder() / "run");
+  };
+  fails(1, "return [1][2]", "line 2: IndexError: list index out of range");
+  fails(1, "while True: pass", "took longer than 0.5 seconds");
+  fails(1, "return [1, 2]", "gave 2 rewards for 8 completions");
+  fails(5, "return [float('nan')] * len(prompts)", "the reward of completion 0 is nan");
+  fails(1, "import os; os._exit(3)", "its process ended");
+  std::ofstream(folder() / "broken.py") << "def reward(:\n";
+  std::ofstream(folder() / "none.py") << "def score(): pass\n";
+  expect_error(2, arguments("run", {"--reward", "broken.py"}), {"broken.py", "SyntaxError"});
+  expect_error(2, arguments("run", {"--reward", "none.py"}), {"none.py", "no function reward"});
+  expect_error(2, arguments("run", {"--reward", "nowhere.py"}), {"nowhere.py"});
+  expect_error(2, arguments("run", {"--reward", "none.py", "--reward-timeout", "0"}), {"reward timeout"});
+  expect_error(2, arguments("run", {"--reward", "exact", "--reward-weights", "1,2"}), {"reward weights", "2 for 1"});
+}
+
+// The script's rewards are those that the built-in one gives, so the run's weights are too, to the bit.
+TEST_F(CliTrain, ARewardInPython) {
+  std::ofstream(folder() / "short.py")
+      << "import sys\n"
+         "print('imported')\n"
+         "def reward(prompts, completions, answer, level, **columns):\n"
+         "    assert sys.stdin.read() == ''\n"
+         "    assert len(prompts) == len(completions) == len(answer) == 8\n"
+         "    assert set(zip(prompts, answer, level)) <= {('a', '1', 3), ('b', '2', None)}\n"
+         "    return [len(c) / 64 if p == 'a' else None for p, c in zip(prompts, completions)]\n";
+  std::ofstream(folder() / "data.jsonl")
+      << "{\"prompt\":\"a\",\"answer\":\"1\",\"level\":3}\n{\"prompt\":\"b\",\"answer\":\"2\"}\n";
+  const std::vector<std::string> recipe{"--data", "data.jsonl", "--steps", "3", "-q", "--reward", "short.py"};
+  const Finished f = tenon(arguments("run", recipe));
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(f.err, "imported\n");
+  double sum = 0;
+  for (const json& m : metrics(folder() / "run")) sum += m.at("reward").get<double>();
+  EXPECT_GT(sum, 0);
+  // Another script is another run.
+  std::ofstream(folder() / "short.py") << "def reward(prompts, completions, **columns): return [0] * len(prompts)\n";
+  std::vector<std::string> more = recipe;
+  more.at(3) = "4";
+  expect_error(2, arguments("run", more), {"run/checkpoint-3", "other options"});
+}
+
+// An adapter through the command line: a folder that `complete` takes beside the model.
+TEST_F(CliTrain, AnAdapter) {
+  const Finished f =
+      tenon(arguments("run", {"--lora", "3", "--lora-alpha", "12", "--lora-targets", "q_proj,down_proj", "--steps", "2",
+                              "--ema", "0.9", "--eval-every", "0", "--type", "bf16", "-q"}));
+  ASSERT_EQ(f.code, 0) << f.err;
+  const json config = json::parse(bytes(folder() / "run/adapter_config.json"));
+  EXPECT_EQ(config["r"], 3);
+  EXPECT_EQ(config["lora_alpha"], 12);
+  EXPECT_EQ(config["target_modules"], json::parse(R"(["q_proj", "down_proj"])"));
+  EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-2/adapter_model.safetensors"));
+  EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-2/ema.safetensors"));
+  expect_error(2, arguments("run", {"--steps", "3"}), {"run/checkpoint-2", "other options"});
+  EXPECT_EQ(tenon({"complete", "a", "-m", small().string(), "--lora", "run", "--max-tokens", "3", "-q"}).code, 0);
+}
+
 // Data, a reward of several parts, JSON: and a folder that is a model again.
 TEST_F(CliTrain, ARunOverAFile) {
   std::ofstream(folder() / "data.jsonl")
       << "{\"question\":\"a\",\"answer\":\"#### 1\"}\n{\"prompt\":\"b\",\"answer\":\"2\"}\n";
-  const Finished f =
-      tenon(arguments("run", {"--data", "data.jsonl", "--eval-data", "data.jsonl", "--steps", "3", "--reward",
-                              "exact=1,format=0.5,length=0.1", "--json", "-q", "--loss", "grpo", "--scale-rewards",
-                              "group", "--optimizer", "lion", "--type", "bf16"}));
+  const Finished f = tenon(arguments("run", {"--data",
+                                             "data.jsonl",
+                                             "--eval-data",
+                                             "data.jsonl",
+                                             "--steps",
+                                             "3",
+                                             "--reward",
+                                             "exact",
+                                             "--reward",
+                                             "format",
+                                             "--reward",
+                                             "length",
+                                             "--reward-weights",
+                                             "1,0.5,0.1",
+                                             "--tensorboard",
+                                             "--json",
+                                             "-q",
+                                             "--loss",
+                                             "grpo",
+                                             "--scale-rewards",
+                                             "group",
+                                             "--optimizer",
+                                             "lion",
+                                             "--type",
+                                             "bf16"}));
   ASSERT_EQ(f.code, 0) << f.err;
   std::istringstream lines(f.out);
   std::vector<json> out;
   for (std::string line; std::getline(lines, line);) out.push_back(json::parse(line));
   ASSERT_EQ(out.size(), 5U);  // evaluations in front and behind
   EXPECT_EQ(out[0]["count"], 2);
-  for (const char* key : {"loss", "reward", "kl", "grad_norm", "ratio_error", "truncated", "lr"})
+  for (const char* key : {"loss", "reward", "kl", "grad_norm", "ratio_error", "truncated", "lr", "reward.format"})
     EXPECT_TRUE(out[1].contains(key)) << key;
+  EXPECT_EQ(std::ranges::count_if(
+                fs::directory_iterator(folder() / "run"),
+                [](const auto& entry) { return entry.path().filename().string().starts_with("events.out.tfevents."); }),
+            1);
   const Finished text =
       tenon({"complete", "a", "-m", "run", "--max-tokens", "3", "--temperature", "0", "--device", "cpu"});
   EXPECT_EQ(text.code, 0) << text.err;

@@ -59,8 +59,8 @@ TEST(Rewards, TimeIsLinear) {
 }
 
 TEST(Rewards, Kinds) {
-  const auto worth = [](const char* rewards, const char* text, int64_t tokens = 10) {
-    return reward_of(parse_rewards(rewards), {text, "3+4=7\n#### 7", tokens, 40});
+  const auto worth = [](const char* reward, const char* text, int64_t tokens = 10) {
+    return rewards_of(parse_rewards({reward}).at(0), std::vector<Judged>{{text, "3+4=7\n#### 7", tokens, 40}}).at(0);
   };
   EXPECT_EQ(worth("exact", "3+4=7\n#### 7.0"), 1);
   EXPECT_EQ(worth("exact", "#### 8"), 0);
@@ -70,10 +70,12 @@ TEST(Rewards, Kinds) {
   EXPECT_EQ(worth("format", "so\n#### 8 \n\n"), 1);
   EXPECT_EQ(worth("format", "#### 8\nand"), 0);
   EXPECT_EQ(worth("length", ""), 0.75);
-  EXPECT_EQ(worth("exact=2,format=0.5,length=-1", "#### 7"), 2 + 0.5 - 0.75);
-  EXPECT_EQ(rewards_text(parse_rewards("exact=2,format=0.5")), "exact=2,format=0.5");
-  for (const char* bad : {"", "exakt", "exact=", "exact=x", "exact=inf", "exact,,format", "exact=1 "})
-    EXPECT_THROW(parse_rewards(bad), Error) << bad;
+  EXPECT_EQ(rewards_text(parse_rewards({"exact", "format"}, {2, 0.5})), "exact=2,format=0.5");
+  EXPECT_EQ(rewards_text(parse_rewards({"exact", "format"})), "exact=1,format=1");
+  for (const char* bad : {"", "exakt", "exact=1", "exact "}) EXPECT_THROW(parse_rewards({bad}), Error) << bad;
+  EXPECT_THROW(parse_rewards({"exact", "exact"}), Error);
+  EXPECT_THROW(parse_rewards({"exact", "format"}, {1}), Error);
+  EXPECT_THROW(parse_rewards({"exact"}, {std::numeric_limits<double>::infinity()}), Error);
 }
 
 TEST(Rewards, Advantages) {

@@ -8,6 +8,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
+#include "tenon/pipelines/adapted_weights.h"
 #include "tenon/pipelines/text_stream.h"
 #include "tenon/runtime/executable.h"
 
@@ -41,7 +42,9 @@ class DecoderGenerator : public TextGenerator {
                  .fusion = options_.fusion,
                  .fold_scales = options_.fold_scales,
                  .target = backend_->target()};
-    store_ = std::make_shared<WeightStore>(backend_, model_->weights());
+    std::unique_ptr<WeightSource> weights = model_->weights();
+    if (!options_.adapter.empty()) weights = with_adapter(std::move(weights), model_->shapes(), options_.adapter);
+    store_ = std::make_shared<WeightStore>(backend_, std::move(weights));
   }
 
   TextResult generate(const TextRequest& r, const OnText& each) override {

@@ -1,0 +1,101 @@
+// tenon plot: the curves of training runs as one page.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <map>
+
+#include "apps/cli/output_names.h"
+#include "apps/cli/page.h"
+#include "apps/cli/plot_page.h"
+#include "apps/cli/verb.h"
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/core/text.h"
+#include "tenon/io/files.h"
+#include "tenon/train/metrics.h"
+
+namespace tenon::cli {
+namespace {
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+struct PlotFlags {
+  std::vector<std::string> runs;
+  std::string output;
+  bool overwrite = false;
+};
+
+using Point = std::pair<int64_t, double>;
+
+// At most this many points of a curve go into a page: of longer ones, the least and the largest of each stretch.
+constexpr size_t kMostPoints = 2000;
+
+std::vector<Point> thinned(const std::vector<Point>& all) {
+  if (all.size() <= kMostPoints) return all;
+  std::vector<Point> out;
+  const size_t stretches = kMostPoints / 2;
+  for (size_t i = 0; i < stretches; ++i) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(i * all.size() / stretches);
+    const auto end = all.begin() + static_cast<std::ptrdiff_t>((i + 1) * all.size() / stretches);
+    auto [least, most] =
+        std::minmax_element(begin, end, [](const Point& a, const Point& b) { return a.second < b.second; });
+    if (most < least) std::swap(least, most);
+    out.push_back(*least);
+    if (most != least) out.push_back(*most);
+  }
+  return out;
+}
+
+// What an evaluation calls as training does is told apart.
+std::string curve_name(const nlohmann::json& line, const std::string& key) {
+  return train::is_evaluation(line) && key != "evaluation_seconds" ? "evaluation." + key : key;
+}
+
+ordered_json run_object(const std::string& folder) {
+  TENON_CHECK(Usage, file_exists(fs::path(folder) / train::kMetricsFile), folder)
+      << "holds no " << train::kMetricsFile << "; expected the folder of a training run";
+  int64_t passed = 0, step = 0;
+  std::map<std::string, std::vector<Point>> curves;
+  std::map<std::string, double> totals;
+  for (const nlohmann::json& line : train::read_metrics(folder, &passed)) {
+    const int64_t at = line.at("step");
+    step = std::max(step, at);
+    for (const auto& [key, value] : line.items())
+      if (value.is_number() && key != "step" && key != "count") {
+        curves[curve_name(line, key)].emplace_back(at, value.get<double>());
+        if (key.ends_with("_seconds")) totals[key] += value.get<double>();
+      }
+  }
+  if (passed > 0) spdlog::info("{}: lines that are not whole, passed over: {}", escaped(folder), passed);
+  ordered_json series = ordered_json::object();
+  for (const auto& [name, points] : curves) series[name] = thinned(points);
+  return {{"name", escaped(folder)}, {"step", step}, {"totals", totals}, {"series", series}};
+}
+
+int run_plot(const PlotFlags& flags) {
+  const std::string output =
+      flags.output.empty() ? (fs::path(flags.runs.front()) / "plot.html").string() : flags.output;
+  const Overwrite overwrite = flags.overwrite ? Overwrite::Yes : Overwrite::No;
+  ordered_json runs = ordered_json::array();
+  for (const std::string& folder : flags.runs) runs.push_back(run_object(folder));
+  check_output(output, overwrite, kOverwriteHint);
+  const std::string page = self_contained_page("tenon plot", kPlotStyle, kPlotBody, "runs", runs, kPlotScript);
+  write_file(output, std::as_bytes(std::span(page)), overwrite);
+  std::cout << escaped(output) << "\n";
+  return 0;
+}
+
+Action declare_plot(CLI::App& app, const Common&) {
+  const auto flags = std::make_shared<PlotFlags>();
+  offer(app.add_option("RUN", flags->runs, "folders of training runs, finished or under way; several share one page"),
+        {}, Beside::Files)
+      ->required();
+  app.add_option("-o,--output", flags->output, "the page (default: plot.html in the first folder)");
+  app.add_flag("--overwrite", flags->overwrite, "replace an existing page");
+  return [flags] { return run_plot(*flags); };
+}
+
+const RegisterVerb kPlot{{"plot", "draw the curves of training runs as one page", declare_plot}};
+
+}  // namespace
+}  // namespace tenon::cli

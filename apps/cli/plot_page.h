@@ -1,0 +1,11 @@
+// The fixed parts of plot's page.
+#pragma once
+#include <string_view>
+
+namespace tenon::cli {
+
+extern const std::string_view kPlotStyle;   ///< CSS
+extern const std::string_view kPlotBody;    ///< the body's elements, open at the end
+extern const std::string_view kPlotScript;  ///< draws `runs`
+
+}  // namespace tenon::cli

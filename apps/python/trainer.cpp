@@ -1,0 +1,136 @@
+// tenon.train.Trainer: parameters, the gradients of a loss that Python wrote, and an optimizer.
+#include <algorithm>
+#include <cstring>
+
+#include "apps/python/graph.h"
+#include "tenon/core/error.h"
+#include "tenon/runtime/host_weights.h"
+#include "tenon/train/gradients.h"
+#include "tenon/train/schedule.h"
+#include "tenon/train/updater.h"
+
+namespace tenon::python {
+namespace {
+
+// An array's elements in row-major order. Error(Usage) if they are in a GPU's memory.
+std::vector<std::byte> dense_bytes(const Array& a, const std::string& name) {
+  TENON_CHECK(Usage, a.device.backend == "cpu", name) << "expected an array in host memory, got " << a.str();
+  const auto size = static_cast<size_t>(size_of(a.dtype));
+  std::vector<std::byte> out(static_cast<size_t>(a.shape.numel()) * size);
+  if (out.empty()) return out;
+  if (a.contiguous()) {
+    std::memcpy(out.data(), a.data, out.size());
+    return out;
+  }
+  for (int64_t i = 0; i < a.shape.numel(); ++i) {
+    int64_t rest = i, offset = 0;
+    for (int axis = a.shape.rank() - 1; axis >= 0; --axis) {
+      offset += rest % a.shape[axis] * a.strides[static_cast<size_t>(axis)];
+      rest /= a.shape[axis];
+    }
+    std::memcpy(out.data() + static_cast<size_t>(i) * size, a.data + offset * static_cast<int64_t>(size), size);
+  }
+  return out;
+}
+
+bool reads(const Plan& plan, const std::string& name) {
+  return std::ranges::any_of(plan.buffers, [&](const Buffer& b) { return b.name == name; });
+}
+
+class Trainer {
+ public:
+  Trainer(const std::string& device, const nb::dict& arrays, const std::string& optimizer,
+          const OptimizerOptions& options, double clip, double ema) {
+    const auto source = std::make_shared<HostWeights>();
+    WeightShapes shapes;
+    for (const auto& [key, value] : arrays) {
+      const std::string name = nb::cast<std::string>(key);
+      const Array a = read_array(value, name);
+      TENON_CHECK(Usage, is_float(a.dtype) && a.shape.numel() > 0, name) << "expected floats, got " << a.str();
+      held_.push_back(dense_bytes(a, name));
+      source->add(name, {a.dtype, a.shape, held_.back().data()});
+      shapes[name] = a.shape;
+    }
+    TENON_CHECK(Usage, !shapes.empty(), "parameters") << "expected at least one";
+    const nb::gil_scoped_release released;
+    const std::shared_ptr<Backend> backend = make_backend(device);
+    auto made = make_optimizer(optimizer, backend, options);
+    parameters_ = std::make_unique<train::Parameters>(backend, source, shapes, made->moments().size(), ema > 0);
+    updater_ = std::make_unique<train::Updater>(*parameters_, std::move(made), clip, ema);
+  }
+
+  bool knows(const std::string& key) const { return gradients_.contains(key); }
+  void plan(const std::string& key, const Value& loss, bool accumulates) {
+    const nb::gil_scoped_release released;
+    gradients_[key] = std::make_unique<train::Gradients>(*parameters_, train::differentiate(loss.expr),
+                                                         train::GradientOptions{.accumulates = accumulates});
+  }
+  double run(const std::string& key, const nb::dict& batch, bool first) {
+    train::Gradients& gradients = *gradients_.at(key);
+    for (const auto& [of_batch, value] : batch) {
+      const std::string name = nb::cast<std::string>(of_batch);
+      if (!reads(gradients.plan(), name)) continue;
+      if (!is_array(value)) {
+        gradients.set_scalar(name, nb::cast<double>(value));
+        continue;
+      }
+      const Array a = read_array(value, name);
+      const std::vector<std::byte> bytes = dense_bytes(a, name);
+      gradients.set(name, HostView{a.dtype, a.shape, bytes.data()});
+    }
+    const nb::gil_scoped_release released;
+    return gradients.run(first);
+  }
+  double update(double lr, int64_t runs) {
+    const nb::gil_scoped_release released;
+    return updater_->step(lr, runs).norm;
+  }
+  int64_t steps() const { return updater_->steps(); }
+  // A parameter, or its average, into an f32 array.
+  void read(const std::string& name, bool averaged, const nb::object& into) const {
+    const auto& all = parameters_->all();
+    const auto p = std::ranges::find(all, name, &train::Parameter::name);
+    TENON_CHECK(Usage, p != all.end(), name) << "is no parameter";
+    TENON_CHECK(Usage, !averaged || p->average, "averages") << "are not kept; give ema";
+    const Array to = read_array(into, name);
+    TENON_CHECK(Internal, to.contiguous() && to.dtype == DType::F32 && to.shape == p->shape, name) << to.str();
+    const std::vector<float> values = parameters_->values(averaged ? p->average : p->master, p->count());
+    std::memcpy(to.data, values.data(), values.size() * sizeof(float));
+  }
+
+ private:
+  std::vector<std::vector<std::byte>> held_;  // what the store packs first
+  std::unique_ptr<train::Parameters> parameters_;
+  std::unique_ptr<train::Updater> updater_;
+  std::map<std::string, std::unique_ptr<train::Gradients>> gradients_;  // by the batch's names, types and shapes
+};
+
+double learning_rate(double peak, const std::string& decay, int64_t warm_up, int64_t steps, int64_t number) {
+  const train::Schedule s{peak, train::decay_of(decay), warm_up, steps};
+  train::check_schedule(s);
+  return s.rate(number);
+}
+
+}  // namespace
+
+void bind_trainer(nb::module_& m) {
+  nb::class_<Trainer>(m, "Trainer")
+      .def(
+          "__init__",
+          [](Trainer* at, const std::string& device, const nb::dict& parameters, const std::string& optimizer,
+             double beta1, double beta2, double eps, double weight_decay, double clip, double ema) {
+            new (at) Trainer(device, parameters, optimizer, {beta1, beta2, eps, weight_decay}, clip, ema);
+          },
+          nb::arg("device"), nb::arg("parameters"), nb::arg("optimizer"), nb::arg("beta1"), nb::arg("beta2"),
+          nb::arg("eps"), nb::arg("weight_decay"), nb::arg("clip"), nb::arg("ema"))
+      .def("knows", &Trainer::knows)
+      .def("plan", &Trainer::plan, nb::arg("key"), nb::arg("loss"), nb::arg("accumulates"))
+      .def("run", &Trainer::run, nb::arg("key"), nb::arg("batch"), nb::arg("first"))
+      .def("update", &Trainer::update, nb::arg("lr"), nb::arg("runs"))
+      .def("read", &Trainer::read, nb::arg("name"), nb::arg("averaged"), nb::arg("into"))
+      .def_prop_ro("steps", &Trainer::steps);
+  m.def("learning_rate", &learning_rate, nb::arg("peak"), nb::arg("decay"), nb::arg("warm_up"), nb::arg("steps"),
+        nb::arg("number"));
+}
+
+}  // namespace tenon::python

@@ -1,0 +1,91 @@
+"""Gradients of functions over expressions: expressions again, fused as everything else is."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Union
+
+from . import _core
+from ._dtypes import FLOATS
+from ._errors import UsageError
+from ._expr import Expr
+from ._fuse import Fused
+
+Argnums = Union[int, str, Sequence[Union[int, str]], None]
+
+
+def gradients(values: Sequence[Expr], seeds: Sequence[Expr | None], wrt: Sequence[Expr]) -> list[Expr]:
+    """Gradients, f32, of the sum of all seed * value (no seed: ones) with respect to each of `wrt`."""
+    totals: list[Any] = [None] * len(wrt)
+    leaves = [w._value for w in wrt]
+    for value, seed in zip(values, seeds):
+        start = None if seed is None else seed.cast("f32")._value
+        for i, found in enumerate(_core.gradients(value._value, start, leaves)):
+            totals[i] = found if totals[i] is None else _core.make("add", [totals[i], found])
+    return [Expr(t, w._graph, "f32") for t, w in zip(totals, wrt)]
+
+
+def _chosen(argnums: Argnums, signature: inspect.Signature, args: Any, kwargs: Any) -> tuple[list[Expr], bool]:
+    """The arguments that gradients are taken by, and whether one was named by itself."""
+    if argnums is None:
+        every = [v for v in (*args, *kwargs.values()) if isinstance(v, Expr) and v.dtype in FLOATS]
+        if not every:
+            raise UsageError("grad: no argument is an array of floats", "grad")
+        return every, False
+    alone = isinstance(argnums, (int, str))
+    named = signature.bind(*args, **kwargs).arguments
+    found = []
+    for which in (argnums,) if isinstance(argnums, (int, str)) else argnums:
+        if isinstance(which, str):
+            value = named.get(which, kwargs.get(which))
+        else:
+            value = args[which] if -len(args) <= which < len(args) else None
+        if not isinstance(value, Expr) or (value.dtype and value.dtype not in FLOATS):
+            raise UsageError(f"grad: argument {which!r} is no array of floats and no number", "argnums")
+        found.append(value)
+    if not found:
+        raise UsageError("grad: argnums names no argument", "argnums")
+    return found, alone
+
+
+def _differentiated(function: Any, argnums: Argnums, with_value: bool) -> Fused:
+    inner = function._function if isinstance(function, Fused) else function
+    if not callable(inner):
+        raise TypeError(f"grad: expected a function, got {type(function).__name__}")
+    signature = inspect.signature(inner)
+
+    @functools.wraps(inner)
+    def both(*args: Any, **kwargs: Any) -> Any:
+        value = inner(*args, **kwargs)
+        if not isinstance(value, Expr):
+            raise TypeError(f"grad: expected the function to return one expression, got {type(value).__name__}")
+        if math.prod(value.shape) != 1:
+            raise UsageError(f"grad: expected the function to return one number, got shape {value.shape}", "grad")
+        wrt, alone = _chosen(argnums, signature, args, kwargs)
+        found = gradients([value], [None], wrt)
+        if with_value:
+            return (value, *found)
+        return found[0] if alone else tuple(found)
+
+    name = getattr(inner, "__name__", "fused").replace("<lambda>", "fused")
+    return Fused(both, f"{name}.gradient")
+
+
+def grad(function: Callable[..., Any] | Fused, argnums: Argnums = None) -> Fused:
+    """The gradients of `function`, which returns one number, as a fused function of the same arguments.
+
+        dw = tenon.grad(loss, "w")(w, x)          # one gradient
+        dw, dx = tenon.grad(loss)(w, x)           # one for each array of floats, in their order
+
+    `argnums` says by which arguments: a position, a name, or several of them. Gradients are f32 and have the shape of
+    what they are of.
+    """
+    return _differentiated(function, argnums, False)
+
+
+def value_and_grad(function: Callable[..., Any] | Fused, argnums: Argnums = None) -> Fused:
+    """`grad` with the function's value in front: (value, gradient, ..), from one plan."""
+    return _differentiated(function, argnums, True)

@@ -1,0 +1,84 @@
+#include "tenon/train/metrics.h"
+
+#include <fstream>
+
+#include "tenon/core/error.h"
+#include "tenon/io/files.h"
+#include "tenon/io/json.h"
+
+namespace tenon::train {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kMostMetrics = size_t{1} << 30;
+
+// A finished line's object; null if it is none that a run wrote.
+nlohmann::json metrics_line(std::string_view line) {
+  try {
+    nlohmann::json out = parse_json(line, kMetricsFile, ErrorKind::Usage);
+    const auto step = out.is_object() ? out.find("step") : out.end();
+    if (step != out.end() && step->is_number_integer()) return out;
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Usage) throw;
+  }
+  return {};
+}
+
+// Calls f(line with its end, object or null) for each line of `all`; the last may lack its end.
+template <class F>
+void each_line(std::string_view all, const F& f) {
+  while (!all.empty()) {
+    const size_t end = all.find('\n');
+    const bool whole = end != std::string_view::npos;
+    const std::string_view line = all.substr(0, whole ? end + 1 : all.size());
+    f(line, whole ? metrics_line(line) : nlohmann::json());
+    all.remove_prefix(line.size());
+  }
+}
+
+void drop_behind(const fs::path& path, int64_t last) {
+  if (!file_exists(path)) return;
+  const std::string all = read_file(path, kMostMetrics);
+  std::string kept;
+  each_line(all, [&](std::string_view text, const nlohmann::json& line) {
+    if (line.is_object() && line.at("step").get<int64_t>() <= last) kept += text;
+  });
+  if (kept != all) write_file(path, std::as_bytes(std::span(kept)), Overwrite::Yes);
+}
+
+}  // namespace
+
+bool is_evaluation(const nlohmann::json& line) { return !line.contains("loss"); }
+
+std::vector<nlohmann::json> read_metrics(const fs::path& folder, int64_t* passed) {
+  const fs::path path = folder / kMetricsFile;
+  std::vector<nlohmann::json> out;
+  int64_t not_read = 0;
+  each_line(read_argument_file(path, kMostMetrics), [&](std::string_view, nlohmann::json line) {
+    if (line.is_object())
+      out.push_back(std::move(line));
+    else
+      ++not_read;
+  });
+  if (passed) *passed = not_read;
+  return out;
+}
+
+MetricsLog::MetricsLog(const fs::path& folder, int64_t last, bool events) : path_(folder / kMetricsFile) {
+  drop_behind(path_, last);
+  if (events) events_ = std::make_unique<EventFile>(path_.parent_path(), last + 1);
+}
+
+void MetricsLog::add(const nlohmann::ordered_json& metrics) {
+  std::ofstream file(path_, std::ios::app);
+  file << json_text(metrics) << "\n";
+  TENON_CHECK(Internal, file.flush().good(), path_.string()) << "cannot be written";
+  if (!events_) return;
+  const std::string kind = is_evaluation(metrics) ? "evaluation/" : "train/";
+  std::vector<EventFile::Scalar> scalars;
+  for (const auto& [key, value] : metrics.items())
+    if (value.is_number() && key != "step") scalars.push_back({kind + key, value.get<float>()});
+  events_->add(metrics.at("step"), scalars);
+}
+
+}  // namespace tenon::train

@@ -1,0 +1,245 @@
+#include "tenon/train/reward_script.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <set>
+
+#include "tenon/core/error.h"
+#include "tenon/core/stop.h"
+#include "tenon/core/text.h"
+#include "tenon/io/files.h"
+#include "tenon/io/json.h"
+
+namespace tenon::train {
+namespace {
+using nlohmann::json;
+
+constexpr size_t kMostReply = size_t{64} << 20;
+constexpr double kFarewell = 1;  // seconds that it has to end by itself
+constexpr int kPatience = 100;   // milliseconds between questions whether to stop
+
+// A line of JSON in, a line of JSON out, over what are stdin and stdout at first. It ends when its parent has gone,
+// also while the script is busy.
+constexpr const char* kDriver = R"py(
+import importlib.util, json, os, sys, threading, time
+
+script = sys.argv[1]
+requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+os.dup2(2, 1)
+sys.stdout.reconfigure(line_buffering=True)
+
+
+def watch(parent):
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
+
+
+def answer(**what):
+    answers.write(json.dumps(what).encode() + b"\n")
+    answers.flush()
+
+
+def attempt(what):
+    try:
+        return what()
+    except BaseException as e:
+        line, at = getattr(e, "lineno", None) if isinstance(e, SyntaxError) else None, e.__traceback__
+        while at is not None:
+            if os.path.abspath(at.tb_frame.f_code.co_filename) == os.path.abspath(script):
+                line = at.tb_lineno
+            at = at.tb_next
+        answer(error=f"{type(e).__name__}: {e}"[:400], line=line)
+
+
+def load():
+    spec = importlib.util.spec_from_file_location("tenon_reward", script)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["tenon_reward"] = module
+    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+    spec.loader.exec_module(module)
+    found = getattr(module, "reward", None)
+    answer(ready=callable(found))
+    return found
+
+
+def plain(value):
+    if value is None:
+        return None
+    number = float(value)
+    return number if number - number == 0 else str(number)
+
+
+reward = attempt(load)
+for text in requests:
+    request = json.loads(text)
+    attempt(lambda: answer(values=[plain(v) for v in reward(request["prompts"], request["completions"], **request["columns"])]))
+)py";
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+json request_of(std::span<const Judged> rows) {
+  json prompts = json::array(), completions = json::array(), columns = json::object();
+  std::vector<json> of_rows;
+  std::set<std::string> names{"answer"};
+  for (const Judged& j : rows) {
+    prompts.push_back(as_utf8(j.prompt));
+    completions.push_back(as_utf8(j.text));
+    json row = j.columns.empty() ? json::object() : parse_json(j.columns, "data", ErrorKind::Usage);
+    row["answer"] = as_utf8(j.gold);
+    for (const auto& [name, value] : row.items()) names.insert(name);
+    of_rows.push_back(std::move(row));
+  }
+  for (const std::string& name : names)
+    for (const json& row : of_rows) columns[name].push_back(row.contains(name) ? row.at(name) : json());
+  return {{"prompts", prompts}, {"completions", completions}, {"columns", columns}};
+}
+
+}  // namespace
+
+RewardScript::RewardScript(std::filesystem::path file, double seconds) : file_(std::move(file)), seconds_(seconds) {
+  TENON_CHECK(Usage, seconds > 0 && std::isfinite(seconds), "reward timeout")
+      << seconds << " seconds: expected more than 0";
+  const std::string text = read_argument_file(file_);
+  hash_ = sha256_hex(std::as_bytes(std::span(text)));
+  start();
+  try {
+    const json ready = parse_json(receive(now() + seconds_, "being imported"), file_.string(), ErrorKind::Internal);
+    if (ready.contains("error")) fail(ready.at("error").get<std::string>());
+    TENON_CHECK(Usage, ready.value("ready", false), file_.string())
+        << "defines no function reward(prompts, completions, **columns)";
+  } catch (const Error& e) {
+    end();
+    if (e.kind() == ErrorKind::Internal) throw e.with_kind(ErrorKind::Usage);
+    throw;
+  }
+}
+
+RewardScript::~RewardScript() {
+  if (channel_ >= 0) close(channel_);  // which ends it, after what it registered for its exit
+  channel_ = -1;
+  for (double left = kFarewell; left > 0 && process_ > 0; left -= 0.01) {
+    if (waitpid(process_, nullptr, WNOHANG) != 0) process_ = -1;
+    if (process_ > 0) usleep(10'000);
+  }
+  end();
+}
+
+// A group of its own: an interrupt at the terminal is ours to handle, and what the script starts ends with it.
+void RewardScript::start() {
+  std::array<int, 2> ends{};
+  TENON_CHECK(Internal, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0, "socket")
+      << system_reason(errno);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
+  sigset_t defaults;
+  sigfillset(&defaults);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  std::string python = "python3", flag = "-c", driver = kDriver, script = file_.string();
+  const std::array<char*, 5> argv{python.data(), flag.data(), driver.data(), script.data(), nullptr};
+  const int error = posix_spawnp(&process_, argv[0], &actions, &attributes, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  close(ends[1]);
+  channel_ = ends[0];
+  if (error != 0) {
+    process_ = -1;
+    end();
+    throw Error(ErrorKind::Usage, file_.string(), "needs python3: " + system_reason(error));
+  }
+}
+
+void RewardScript::end() {
+  if (channel_ >= 0) close(channel_);
+  channel_ = -1;
+  if (process_ <= 0) return;
+  kill(-process_, SIGKILL);
+  while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  process_ = -1;
+}
+
+void RewardScript::fail(const std::string& what) {
+  end();
+  throw Error(ErrorKind::Internal, file_.string(), what);
+}
+
+void RewardScript::wait(short events, double deadline, const std::string& doing) {
+  for (;;) {
+    check_stop("reward");
+    pollfd ready{channel_, events, 0};
+    if (poll(&ready, 1, kPatience) > 0) return;
+    if (now() > deadline) fail("took longer than " + number_text(seconds_) + " seconds " + doing);
+  }
+}
+
+void RewardScript::send(std::string_view text, double deadline, const std::string& doing) {
+  while (!text.empty()) {
+    wait(POLLOUT, deadline, doing);
+    const ssize_t n = ::send(channel_, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) fail("its process ended");
+    if (n > 0) text.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
+std::string RewardScript::receive(double deadline, const std::string& doing) {
+  std::string out;
+  std::array<char, 65536> buffer{};
+  while (!out.ends_with('\n')) {
+    wait(POLLIN, deadline, doing);
+    const ssize_t n = recv(channel_, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) fail("its process ended while " + doing);
+    if (n > 0) out.append(buffer.data(), static_cast<size_t>(n));
+    if (out.size() > kMostReply) fail("answered with more than 64 MiB");
+  }
+  return out;
+}
+
+json RewardScript::call(const json& request, const std::string& doing) {
+  TENON_CHECK(Internal, channel_ >= 0, file_.string()) << "has failed before";
+  const double deadline = now() + seconds_;
+  send(request.dump() + "\n", deadline, doing);
+  return parse_json(receive(deadline, doing), file_.string(), ErrorKind::Internal);
+}
+
+std::vector<double> RewardScript::operator()(std::span<const Judged> rows) {
+  const json reply = call(request_of(rows), "judging " + std::to_string(rows.size()) + " completions");
+  if (reply.contains("error")) {
+    const json line = reply.value("line", json());
+    fail((line.is_number() ? "line " + line.dump() + ": " : "") + reply.at("error").get<std::string>());
+  }
+  const json& values = reply.at("values");
+  if (values.size() != rows.size())
+    fail("gave " + std::to_string(values.size()) + " rewards for " + std::to_string(rows.size()) + " completions");
+  std::vector<double> out;
+  for (const json& v : values) {
+    if (v.is_string()) {
+      end();
+      throw Error(ErrorKind::Numeric, file_.string(),
+                  "the reward of completion " + std::to_string(out.size()) + " is " + v.get<std::string>());
+    }
+    out.push_back(v.is_null() ? 0 : v.get<double>());
+  }
+  return out;
+}
+
+}  // namespace tenon::train

@@ -1,0 +1,100 @@
+// tenon plot: one page of runs that end, go on, or are cut off.
+#include <fstream>
+
+#include "tests/cli/cli.h"
+
+namespace cli {
+namespace {
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class CliPlot : public CliTest {
+ protected:
+  void write(const std::string& run, const std::string& text) const {
+    fs::create_directory(folder() / run);
+    std::ofstream(folder() / run / "metrics.jsonl") << text;
+  }
+  std::string page(const std::string& path) const {
+    std::ifstream in(folder() / path);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  // The JSON that a page draws.
+  json runs(const std::string& path) const {
+    const std::string text = page(path), begin = "\nconst runs = ";
+    const size_t at = text.find(begin) + begin.size();
+    return json::parse(text.substr(at, text.find(";\n", at) - at));
+  }
+};
+
+TEST_F(CliPlot, CurvesOfOneRun) {
+  write(
+      "run",
+      "{\"step\": 0, \"exact_match\": 0.5, \"count\": 20, \"evaluation_seconds\": 2}\n"
+      "{\"step\": 1, \"loss\": 0.25, \"reward\": 0.5, \"exact_match\": 0.375, \"rollout_seconds\": 1.5, \"kl\": null}\n"
+      "{\"step\": 2, \"loss\": 0.125, \"reward\": 1, \"exact_match\": 0.5, \"rollout_seconds\": 0.5}\n"
+      "{\"step\": 3, \"loss\": 0.06");
+  const Finished f = tenon({"plot", "run"});
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(f.out, "run/plot.html\n");
+  EXPECT_NE(f.err.find("not whole, passed over: 1"), std::string::npos) << f.err;
+  const json all = runs("run/plot.html");
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0]["step"], 2);
+  EXPECT_EQ(all[0]["series"]["loss"], json::parse("[[1, 0.25], [2, 0.125]]"));
+  EXPECT_EQ(all[0]["series"]["evaluation.exact_match"], json::parse("[[0, 0.5]]"));
+  EXPECT_EQ(all[0]["series"]["exact_match"], json::parse("[[1, 0.375], [2, 0.5]]"));
+  EXPECT_FALSE(all[0]["series"].contains("kl"));
+  EXPECT_EQ(all[0]["totals"]["rollout_seconds"], 2);
+  for (const char* outside : {"src=", "href=", "@import", "https://", "fetch("})
+    EXPECT_EQ(page("run/plot.html").find(outside), std::string::npos) << outside;
+  expect_error(2, {"plot", "run"}, {"run/plot.html", "exists already", "--overwrite"});
+  EXPECT_EQ(tenon({"plot", "run", "--overwrite"}).code, 0);
+}
+
+TEST_F(CliPlot, SeveralRunsAndNothingYet) {
+  write("a", "{\"step\": 1, \"loss\": 1}\n");
+  write("b", "");
+  ASSERT_EQ(tenon({"plot", "a", "b", "-o", "both.html"}).code, 0);
+  const json all = runs("both.html");
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[1]["name"], "b");
+  EXPECT_TRUE(all[1]["series"].empty());
+}
+
+// A million points are no page of a hundred megabytes; what stands out stays.
+TEST_F(CliPlot, LongCurvesAreThinned) {
+  std::string text;
+  for (int i = 1; i <= 20'000; ++i)
+    text += "{\"step\":" + std::to_string(i) + ",\"loss\":" + (i == 7777 ? "99" : "1") + "}\n";
+  write("run", text);
+  ASSERT_EQ(tenon({"plot", "run"}).code, 0);
+  const json curve = runs("run/plot.html")[0]["series"]["loss"];
+  EXPECT_LE(curve.size(), 2000U);
+  EXPECT_NE(std::ranges::find(curve, json::parse("[7777, 99.0]")), curve.end());
+}
+
+// Names of folders and of metrics are foreign text: nothing of them is markup or ends the script.
+TEST_F(CliPlot, ForeignTextIsText) {
+  const std::string name = "<!--<script>\x1b[31m";
+  write(name, "{\"step\": 1, \"loss\": 1, \"</script><img src=x onerror=alert(1)>\": 2}\n");
+  const Finished f = tenon({"plot", name, "-o", "page.html"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  const std::string text = page("page.html");
+  EXPECT_EQ(text.find("<!--"), std::string::npos);
+  EXPECT_EQ(text.find("<img"), std::string::npos);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_EQ(text.find("</script>"), text.rfind("</script>"));
+  EXPECT_TRUE(runs("page.html")[0]["series"].contains("</script><img src=x onerror=alert(1)>"));
+}
+
+TEST_F(CliPlot, Errors) {
+  fs::create_directory(folder() / "empty");
+  expect_error(2, {"plot", "empty"}, {"empty", "no metrics.jsonl"});
+  expect_error(2, {"plot", "nowhere"}, {"nowhere", "no metrics.jsonl"});
+  expect_error(2, {"plot"}, {"RUN"});
+  write("run", "{\"step\": 1}\n");
+  expect_error(1, {"plot", "run", "-o", "none/page.html"}, {"none/page.html"});
+}
+
+}  // namespace
+}  // namespace cli

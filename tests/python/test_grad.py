@@ -1,0 +1,94 @@
+"""Gradients of fused functions, and a trainer over a loss of one's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import assert_close
+
+import tenon
+
+
+def test_gradients_of_a_sum_of_squares(rng):
+    x, w = (rng.standard_normal((5, 7), np.float32) for _ in range(2))
+    loss = tenon.fuse(lambda x, w: tenon.sum(x * x * w, axis=None))
+    dx, dw = tenon.grad(loss)(x, w)
+    assert_close(dx, 2 * x * w, 1e-5)
+    assert_close(dw, x * x, 1e-5)
+    value, only = tenon.value_and_grad(loss, "w")(x, w)
+    assert_close(value, (x.astype(np.float64) ** 2 * w).sum(), 1e-4)
+    assert_close(only, x * x, 1e-5)
+    assert_close(tenon.grad(loss, 0)(x, w), dx, 0)
+    assert [g.dtype for g in tenon.grad(loss, (1, 0))(x, w)] == [np.float32] * 2
+
+
+def test_gradients_that_are_arguments_zeros_and_of_numbers(rng):
+    x, w = (rng.standard_normal(6).astype(np.float32) for _ in range(2))
+    dot = tenon.grad(lambda x, w, a: a * tenon.sum(x * w), ("x", "a"))
+    dx, da = dot(x, w, 3.0)
+    assert_close(dx, 3 * w, 1e-6)
+    assert_close(np.asarray(da).reshape(()), (x.astype(np.float64) * w).sum(), 1e-5)
+    zero, _ = tenon.grad(lambda x, w: tenon.sum(w))(x, w)
+    assert_close(zero, np.zeros(6), 0)
+
+
+def test_bad_requests_are_refused(rng):
+    x, i = rng.standard_normal(6).astype(np.float32), np.arange(6, dtype=np.int32)
+    for message, function, argnums, error in (
+        ("one number", lambda x, i: x * 2, None, tenon.UsageError),
+        ("one expression", lambda x, i: (x, x), None, TypeError),
+        ("'i' is no array of floats", lambda x, i: tenon.sum(x), "i", tenon.UsageError),
+        ("5 is no array", lambda x, i: tenon.sum(x), 5, tenon.UsageError),
+        ("names no argument", lambda x, i: tenon.sum(x), (), tenon.UsageError),
+    ):
+        with pytest.raises(error, match=message):
+            tenon.grad(function, argnums)(x, i)
+    with pytest.raises(TypeError, match="expected a function"):
+        tenon.grad(3)
+
+
+def network(p, x, y):
+    h = tenon.gelu(tenon.linear(x, p["up.weight"], p["up.bias"]))
+    return tenon.mean((tenon.linear(h, p["down.weight"]) - y) ** 2, axis=None)
+
+
+def weights(rng):
+    shapes = {"up.weight": (24, 8), "up.bias": (24,), "down.weight": (3, 24)}
+    return {n: (0.3 * rng.standard_normal(s)).astype(np.float32) for n, s in shapes.items()}
+
+
+def test_a_trainer_learns(rng):
+    x = rng.standard_normal((64, 8)).astype(np.float32)
+    y = np.stack([np.sin(x[:, 0]), x[:, 1] * x[:, 2], x.mean(-1)], -1)
+    trainer = tenon.train.Trainer(network, weights(rng), lr=1e-2, lr_scheduler="linear", total_steps=150, ema=0.9)
+    losses = [trainer.step(x=x, y=y) for _ in range(150)]
+    assert losses[-1] < losses[0] / 5 and trainer.steps == 150
+    p, averages = trainer.parameters(), trainer.averages()
+    assert set(p) == {"up.weight", "up.bias", "down.weight"} and p["up.weight"].shape == (24, 8)
+    assert not np.array_equal(p["up.weight"], averages["up.weight"])
+    assert_close(averages["up.weight"], p["up.weight"], 0.05)
+
+
+def test_what_a_trainer_refuses(rng):
+    x, y = np.ones((4, 8), np.float32), np.ones((4, 3), np.float32)
+    new = tenon.train.Trainer
+    with pytest.raises(tenon.UsageError, match="parameters. expected at least one"):
+        new(network, {})
+    with pytest.raises(tenon.UsageError, match="adam"):
+        new(network, weights(rng), optimizer="adam")
+    with pytest.raises(tenon.UsageError, match="ema"):
+        new(network, weights(rng), ema=1.5)
+    with pytest.raises(tenon.UsageError, match="one number"):
+        new(lambda p, x: p["up.bias"] * x, weights(rng)).step(x=np.ones(24, np.float32))
+    with pytest.raises(tenon.UsageError, match="does not depend on"):
+        new(lambda p, x: tenon.sum(p["up.bias"] * x), weights(rng)).step(x=np.ones(24, np.float32))
+    with pytest.raises(tenon.UsageError, match="no argument"):
+        new(lambda p, x: tenon.sum(p["b"] * x * np.ones(3, np.float32)), {"b": np.ones(3)}).step(x=1.0)
+    with pytest.raises(tenon.UsageError, match="are not kept"):
+        new(network, weights(rng)).averages()
+    trainer = new(network, weights(rng))
+    before = trainer.parameters()
+    with pytest.raises(tenon.NumericError):
+        trainer.step(x=x * np.inf, y=y)
+    for name, value in trainer.parameters().items():
+        assert np.array_equal(value, before[name]) and trainer.steps == 0

@@ -1,0 +1,144 @@
+"""Gradients against PyTorch's autograd, and fused functions that train inside PyTorch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import assert_close
+
+import tenon
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+
+
+def mlp(x, w, b, v):
+    h = tenon.gelu(tenon.linear(tenon.rms_norm(x, v), w, b))
+    return tenon.mean((tenon.softmax(h) - 0.1) ** 2, axis=None)
+
+
+def torch_mlp(x, w, b, v):
+    normed = x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * v
+    return ((torch.softmax(F.gelu(F.linear(normed, w, b)), -1) - 0.1) ** 2).mean()
+
+
+def attended(q, k, v):
+    return tenon.sum(tenon.attention(q, k, v, causal=True) ** 2, axis=None)
+
+
+def torch_attended(q, k, v):
+    return (F.scaled_dot_product_attention(q, k, v, is_causal=True) ** 2).sum()
+
+
+def convolved(x, w):
+    return tenon.sum(tenon.silu(tenon.conv2d(x, w, padding=1)), axis=None)
+
+
+def torch_convolved(x, w):
+    y = F.conv2d(x.permute(0, 3, 1, 2), w, padding=1)
+    return F.silu(y).sum()
+
+
+CASES = [
+    (mlp, torch_mlp, [(6, 32), (48, 32), (48,), (32,)]),
+    (attended, torch_attended, [(2, 3, 5, 16), (2, 3, 5, 16), (2, 3, 5, 16)]),
+    (convolved, torch_convolved, [(2, 6, 5, 4), (8, 4, 3, 3)]),
+    (
+        lambda x, y: tenon.sum(tenon.exp(x.T[1:] - y) / (1 + tenon.abs(y)) + tenon.max(x, axis=None), axis=None),
+        lambda x, y: (torch.exp(x.T[1:] - y) / (1 + y.abs()) + x.max()).sum(),
+        [(6, 6), (5, 6)],
+    ),
+]
+
+
+@pytest.mark.parametrize("ours, theirs, shapes", CASES)
+def test_against_autograd(ours, theirs, shapes):
+    torch.manual_seed(3)
+    arguments = [torch.randn(s) for s in shapes]
+    exact = [a.double().requires_grad_() for a in arguments]
+    value = theirs(*exact)
+    wanted = torch.autograd.grad(value, exact)
+    got, *grads = tenon.value_and_grad(ours)(*arguments)
+    assert_close(got.reshape(()), value.detach(), 1e-4 * max(1.0, float(value.detach().abs())))
+    for found, expected in zip(grads, wanted):
+        assert_close(found, expected, 1e-4 * float(expected.abs().max()))
+
+
+def test_a_fused_function_trains_inside_pytorch():
+    torch.manual_seed(5)
+    layer = tenon.fuse(lambda x, w, b, a: (tenon.silu(tenon.linear(x, w, b)) * a, x * 2))
+    x = torch.randn(9, 16, requires_grad=True)
+    w, b = torch.nn.Parameter(torch.randn(24, 16)), torch.nn.Parameter(torch.randn(24))
+
+    def total(call, x, w, b):
+        y, z = call(x, w, b, 0.5)
+        return (y.sigmoid() * torch.linspace(-1, 1, 24).to(y.dtype)).sum() + (z[:, ::2] ** 2).sum()
+
+    def plain(x, w, b, a):
+        return F.silu(F.linear(x, w, b)) * a, x * 2
+
+    total(layer, x, w, b).backward()
+    exact = [t.detach().double().requires_grad_() for t in (x, w, b)]
+    total(plain, *exact).backward()
+    for found, expected in zip((x, w, b), exact):
+        assert_close(found.grad, expected.grad, 1e-4 * float(expected.grad.abs().max()))
+    x.grad = None
+    layer(x, w.detach(), b.detach(), 0.5)[1].sum().backward()  # of one result, by one argument
+    assert_close(x.grad, torch.full((9, 16), 2.0), 0)
+
+
+def test_gradients_of_half_types_and_what_is_refused():
+    k = tenon.fuse(lambda x, i: (x * x, i < 2))
+    x, i = torch.randn(6, dtype=torch.bfloat16, requires_grad=True), torch.arange(6)
+    y, below = k(x, i)
+    assert y.requires_grad and below.dtype == torch.bool
+    y.float().sum().backward()
+    assert x.grad.dtype == torch.bfloat16
+    assert_close(x.grad, 2 * x.detach().double(), 0.02 * 8)
+    with pytest.raises(tenon.UsageError, match="out: is not written to"):
+        tenon.fuse(lambda x: x * 2)(x, out=torch.empty(6, dtype=torch.bfloat16))
+    with pytest.raises(tenon.UsageError, match="captured.0: requires gradients"):
+        tenon.fuse(lambda y: y * x)(x)
+    with torch.no_grad():
+        assert not k(x, i)[0].requires_grad
+
+
+def test_through_torch_compile():
+    torch.manual_seed(7)
+    k = tenon.fuse(lambda x, w: tenon.gelu(tenon.linear(x, w)))
+    x, w = torch.randn(4, 8, requires_grad=True), torch.randn(6, 8, requires_grad=True)
+    torch.compile(lambda x, w: (k(x + 1, w) ** 2).sum(), backend="aot_eager", fullgraph=True)(x, w).backward()
+    exact = [t.detach().double().requires_grad_() for t in (x, w)]
+    (F.gelu(F.linear(exact[0] + 1, exact[1])) ** 2).sum().backward()
+    for found, expected in zip((x, w), exact):
+        assert_close(found.grad, expected.grad, 1e-4 * float(expected.grad.abs().max()))
+
+
+def test_a_trainers_path_is_pytorchs(rng):
+    from test_grad import network, weights
+
+    first = weights(rng)
+    batches = [
+        [
+            (rng.standard_normal((16, 8)).astype(np.float32), rng.standard_normal((16, 3)).astype(np.float32))
+            for _ in "ab"
+        ]
+        for _ in range(12)
+    ]
+    trainer = tenon.train.Trainer(network, first, lr=3e-3, weight_decay=0.1, max_grad_norm=0.5)
+    p = {n: torch.nn.Parameter(torch.from_numpy(v).double()) for n, v in first.items()}
+    optimizer = torch.optim.AdamW(p.values(), lr=3e-3, weight_decay=0.1)
+    for micro in batches:
+        got = trainer.step(*({"x": x, "y": y} for x, y in micro))
+        optimizer.zero_grad()
+        wanted = 0.0
+        for x, y in micro:
+            h = F.gelu(F.linear(torch.from_numpy(x).double(), p["up.weight"], p["up.bias"]))
+            loss = ((F.linear(h, p["down.weight"]) - torch.from_numpy(y).double()) ** 2).mean() / 2
+            loss.backward()
+            wanted += float(loss.detach())
+        norm = torch.nn.utils.clip_grad_norm_(p.values(), 0.5)
+        optimizer.step()
+        assert abs(got - wanted) < 1e-4 * wanted and abs(trainer.grad_norm - float(norm)) < 1e-3 * float(norm)
+    for name, value in trainer.parameters().items():
+        assert_close(value, p[name].detach(), 1e-4)
