@@ -32,6 +32,7 @@ struct InitImage {
 /// the model's own default.
 struct ImageRequest {
   std::string prompt, negative;
+  std::vector<std::string> prompts;  ///< of each image, where they differ: then `prompt` means nothing
   int64_t width = 0, height = 0;
   int steps = 0;
   double cfg_scale = -1;  ///< 1 or less: one conditional pass, no guidance
@@ -48,6 +49,8 @@ struct ImageRequest {
   ResizeMode resize_mode = ResizeMode::Stretch;  ///< of a picture of another size
   std::optional<InitImage> init;                 ///< image to image; of the asked size
   double strength = 0.75;                        ///< of image to image, in (0, 1]
+
+  const std::string& prompt_of(size_t image) const { return prompts.empty() ? prompt : prompts.at(image); }
 };
 
 struct Progress {
@@ -76,6 +79,13 @@ struct ImageResult {
   int64_t peak_bytes = 0;  ///< of the largest network, as planned
 };
 
+/// Where parts of a model are, each a file or a component's folder, of families whose models come in parts. Empty:
+/// where the model has them.
+struct PartPaths {
+  std::string diffusion_model = {}, text_encoder = {}, vae = {};
+  bool any() const { return !diffusion_model.empty() || !text_encoder.empty() || !vae.empty(); }
+};
+
 struct PipelineOptions {
   std::string device = "cpu";
   int threads = 0;
@@ -84,6 +94,7 @@ struct PipelineOptions {
   bool fusion = true;
   bool keep_networks = false;  ///< keep every network ready between calls instead of one at a time
   int keep_sizes = 4;          ///< then: sizes that each is kept ready for, those used last, over one set of weights
+  PartPaths parts = {};
 };
 
 /// A model ready to draw. Not thread-safe. Asks check_stop().

@@ -22,6 +22,7 @@ void KeptNetworks::free_all() {
 
 KeptNetworks::Counters KeptNetworks::counters() const {
   Counters out;
+  out.prepared = prepared_;
   for (const auto& [name, sizes] : networks_) out.networks += static_cast<int>(sizes.size());
   for (const auto& [component, store] : stores_) out.weights += store->counters();
   return out;
@@ -61,6 +62,7 @@ Executable& KeptNetworks::get(const std::string& name, const std::string& compon
     free_all();  // what is kept for other calls
     made = prepare(std::move(ready), component);
   }
+  ++prepared_;
   std::list<Ready>& sizes = networks_[name];
   sizes.push_front({key, std::move(made)});
   Executable& executable = *sizes.front().executable;

@@ -111,11 +111,12 @@ ordered_json picture_json(const ImageResult& result, size_t i) {
   const ImageRequest& r = result.request;
   ordered_json out{
       {"seed", result.seeds[i]}, {"rng", "cpu"},
-      {"prompt", r.prompt},      {"negative_prompt", r.negative},
+      {"prompt", r.prompt_of(i)},      {"negative_prompt", r.negative},
       {"width", r.width},        {"height", r.height},
       {"steps", r.steps},        {"cfg_scale", r.cfg_scale},
       {"sampler", r.sampler},    {"schedule", r.sampler_options.karras.value_or(false) ? "karras" : "discrete"}};
   if (r.sampler_options.eta) out["eta"] = *r.sampler_options.eta;
+  if (r.sampler_options.flow_shift) out["flow_shift"] = *r.sampler_options.flow_shift;
   if (r.clip_skip) out["clip_skip"] = r.clip_skip;
   out.update({{"timesteps", result.timesteps}, {"sigmas", result.sigmas}, {"type", name_of(result.type)}});
   if (r.init) out.update({{"strength", r.strength}, {"init_sha256", r.init->sha256}});
@@ -132,7 +133,7 @@ ImageText picture_text(const ImageResult& result, size_t i, const ModelText& mod
   about.update({{"model", model.name}, {"model_sha256", model.sha256}});
   about.update(picture_json(result, i));
   const ImageRequest& r = result.request;
-  return {{"parameters", a1111_parameters(r.prompt, r.negative, a1111_settings(result, i, model, by))},
+  return {{"parameters", a1111_parameters(r.prompt_of(i), r.negative, a1111_settings(result, i, model, by))},
           {"tenon", about.dump()}};
 }
 
