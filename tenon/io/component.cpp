@@ -22,6 +22,21 @@ std::map<std::string, Shape> Component::shapes() const {
   return out;
 }
 
+void Component::reshape(const std::map<std::string, Shape>& wanted) {
+  const auto extents = [](const Shape& s) {
+    std::vector<int64_t> out(s.begin(), s.end());
+    std::erase(out, 1);
+    return out;
+  };
+  for (const auto& [tensor, shape] : wanted) {
+    if (const auto at = tensors.find(tensor); at != tensors.end() && extents(at->second.shape) == extents(shape))
+      at->second.shape = shape;
+    const auto at = blocks.find(tensor);
+    const bool same = at != blocks.end() && extents(at->second.shape) == extents(shape);
+    if (same && at->second.shape.cols() == shape.cols()) at->second.shape = shape;  // rows are read as they are stored
+  }
+}
+
 int64_t Component::parameters() const {
   int64_t sum = 0;
   for (const auto& [unused, shape] : shapes()) sum += shape.numel();

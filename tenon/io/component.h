@@ -28,6 +28,9 @@ struct Component {
   /// The tensor of that name; Error(Model) names the component, and the element type if that is the reason.
   const TensorView& at(const std::string& tensor) const;
   std::map<std::string, Shape> shapes() const;
+  /// Gives tensors that differ from `wanted` in extents of 1 only the shapes there: linear layers are stored as 1x1
+  /// convolutions, a single row as a vector.
+  void reshape(const std::map<std::string, Shape>& wanted);
   /// Elements of all tensors, and their bytes.
   int64_t parameters() const;
   int64_t bytes() const;

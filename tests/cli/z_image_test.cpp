@@ -99,7 +99,7 @@ TEST_F(CliZImage, PartsOfTheirOwn) {
   };
   EXPECT_EQ(hash({"-m", "tiny"}), hash({"--diffusion-model", "tiny/transformer", "--llm", "tiny/text_encoder", "--vae",
                                         "tiny/vae/diffusion_pytorch_model.safetensors"}));
-  const Finished f = tenon({"generate", "a", "-m", "tiny/transformer"});
+  const Finished f = tenon({"generate", "a", "-m", "tiny/transformer", "--overwrite"});
   EXPECT_EQ(f.code, 3);
   EXPECT_NE(f.err.find("--llm"), std::string::npos) << f.err;
 }

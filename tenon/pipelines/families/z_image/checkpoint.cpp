@@ -264,6 +264,9 @@ ZImageCheckpoint ZImageCheckpoint::open(const fs::path& path, const PartPaths& p
              : folder_exists(path)         ? "transformer's folder"
              : path.extension() == ".gguf" ? "GGUF file"
                                            : "safetensors file";
+  for (const auto& [part, given] : own)
+    TENON_CHECK(Model, !whole || !given->empty() || file_exists(path / part / kPartConfig), path.string())
+        << "has no " << part << "/" << kPartConfig;
   if (!whole && folder_exists(path)) reader.open_part(ZFiles::kTransformer, path);
   if (!folder_exists(path)) reader.open_file(path);
   for (const auto& [part, given] : own) {
@@ -271,8 +274,6 @@ ZImageCheckpoint ZImageCheckpoint::open(const fs::path& path, const PartPaths& p
       out.components.erase(part);
       reader.open_part(part, find_model(*given));
     } else if (whole) {
-      TENON_CHECK(Model, file_exists(path / part / kPartConfig), path.string())
-          << "has no " << part << "/" << kPartConfig;
       reader.open_part(part, path / part);
     }
   }
