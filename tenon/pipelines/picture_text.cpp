@@ -110,11 +110,11 @@ ModelText model_text(const ImageGenerator& model) {
 ordered_json picture_json(const ImageResult& result, size_t i) {
   const ImageRequest& r = result.request;
   ordered_json out{
-      {"seed", result.seeds[i]}, {"rng", "cpu"},
-      {"prompt", r.prompt_of(i)},      {"negative_prompt", r.negative},
-      {"width", r.width},        {"height", r.height},
-      {"steps", r.steps},        {"cfg_scale", r.cfg_scale},
-      {"sampler", r.sampler},    {"schedule", r.sampler_options.karras.value_or(false) ? "karras" : "discrete"}};
+      {"seed", result.seeds[i]},  {"rng", "cpu"},
+      {"prompt", r.prompt_of(i)}, {"negative_prompt", r.negative},
+      {"width", r.width},         {"height", r.height},
+      {"steps", r.steps},         {"cfg_scale", r.cfg_scale},
+      {"sampler", r.sampler},     {"schedule", r.sampler_options.karras.value_or(false) ? "karras" : "discrete"}};
   if (r.sampler_options.eta) out["eta"] = *r.sampler_options.eta;
   if (r.sampler_options.flow_shift) out["flow_shift"] = *r.sampler_options.flow_shift;
   if (r.clip_skip) out["clip_skip"] = r.clip_skip;
