@@ -1,4 +1,5 @@
 // tenon generate: from a prompt, or a prompt and a picture, to PNG files.
+#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -26,12 +27,14 @@ namespace {
 namespace fs = std::filesystem;
 
 struct GenerateFlags {
-  std::string model, prompt_argument, prompt, prompt_file, negative, output, init, type, sampler, schedule,
-      rng = "cpu", resize_mode = "stretch";
+  std::string model, prompt_argument, negative, output, init, type, sampler, schedule, rng = "cpu",
+                                                                                       resize_mode = "stretch";
+  std::vector<std::string> prompts, prompt_files;
   int64_t width = 0, height = 0, seed = 42, batch_size = 1;
   int steps = 0, batch_count = 1, first_number = 0;
   double cfg_scale = -1, strength = 0.75;
-  std::optional<double> eta, guidance_scale;
+  std::optional<double> eta, guidance_scale, flow_shift;
+  PartPaths parts;
   bool overwrite = false, no_metadata = false, no_fusion = false;
   LoraFlags lora;
   CLI::App* app = nullptr;
@@ -46,22 +49,27 @@ std::string read_prompt_file(const std::string& path) {
   return text;
 }
 
-std::string resolve_prompt(const GenerateFlags& f) {
-  const int given = f.given("PROMPT") + f.given("--prompt") + f.given("--prompt-file");
+// Of flags of one kind; one of them may be standard input.
+std::vector<std::string> resolve_prompts(const GenerateFlags& f) {
+  const int given = f.given("PROMPT") + !f.prompts.empty() + !f.prompt_files.empty();
   TENON_CHECK(Usage, given == 1, "prompt")
       << (given ? "given more than once" : "missing: tenon generate \"a red circle\"");
-  std::string text = f.given("--prompt-file") ? read_prompt_file(f.prompt_file)
-                     : f.given("--prompt")    ? f.prompt
-                                              : f.prompt_argument;
-  if (text == "-" && !f.given("--prompt-file")) text = read_prompt_file("-");
-  for (const auto& [what, value] :
-       {std::pair<const char*, const std::string&>{"prompt", text}, {"negative prompt", f.negative}}) {
+  std::vector<std::string> texts = f.prompts;
+  if (f.given("PROMPT")) texts = {f.prompt_argument};
+  for (const std::string& file : f.prompt_files) texts.push_back(read_prompt_file(file));
+  TENON_CHECK(Usage, std::ranges::count(f.prompt_files, "-") + std::ranges::count(f.prompts, "-") < 2, "prompt")
+      << "standard input is read once only";
+  for (std::string& text : texts)
+    if (text == "-" && f.prompt_files.empty()) text = read_prompt_file("-");
+  const auto check = [](const char* what, const std::string& value) {
     if (const auto at = first_invalid_utf8(value))
       throw Error(ErrorKind::Usage, what, "is not UTF-8: byte " + std::to_string(*at) + " is not part of a character");
     // A PNG's text ends there: what it says of the picture would be cut short.
     TENON_CHECK(Usage, value.find('\0') == std::string::npos, what) << "has a zero byte at " << value.find('\0');
-  }
-  return text;
+  };
+  for (const std::string& text : texts) check("prompt", text);
+  check("negative prompt", f.negative);
+  return texts;
 }
 
 std::optional<bool> resolve_karras(const std::string& schedule) {
@@ -71,7 +79,15 @@ std::optional<bool> resolve_karras(const std::string& schedule) {
 
 ImageRequest request_of(const GenerateFlags& f) {
   ImageRequest r;
-  r.prompt = resolve_prompt(f);
+  r.prompts = resolve_prompts(f);
+  r.batch = f.batch_size;
+  if (r.prompts.size() == 1) {
+    r.prompt = std::move(r.prompts.front());
+    r.prompts.clear();
+  } else {
+    TENON_CHECK(Usage, !f.given("--batch-size"), "--batch-size") << "several prompts are a batch of an image each";
+    r.batch = static_cast<int64_t>(r.prompts.size());
+  }
   r.negative = f.negative;
   r.loras = f.lora.uses();
   r.width = f.width;
@@ -79,8 +95,7 @@ ImageRequest request_of(const GenerateFlags& f) {
   r.steps = f.steps;
   r.cfg_scale = f.cfg_scale;
   r.sampler = f.sampler;
-  r.sampler_options = {f.eta, resolve_karras(f.schedule)};
-  r.batch = f.batch_size;
+  r.sampler_options = {f.eta, resolve_karras(f.schedule), f.flow_shift};
   r.strength = f.strength;
   TENON_CHECK(Usage, f.seed >= -1, "--seed") << f.seed << " is negative; -1 draws one";
   r.seed = f.seed < 0 ? draw_seed() : static_cast<uint64_t>(f.seed);
@@ -128,7 +143,7 @@ void write_batch(const GenerateFlags& f, const Common& common, const ImageResult
 int run(const GenerateFlags& f, const Common& common) {
   check_flags(f);
   ImageRequest request = request_of(f);
-  const int total = f.batch_count * static_cast<int>(f.batch_size);
+  const int total = f.batch_count * static_cast<int>(request.batch);
   const std::vector<fs::path> names = output_names("--output", f.output, total, f.first_number);
   for (const fs::path& name : names) check_output(name, f.overwrite ? Overwrite::Yes : Overwrite::No, kOverwriteHint);
   PipelineOptions options;
@@ -138,7 +153,9 @@ int run(const GenerateFlags& f, const Common& common) {
   options.fusion = !fusion_is_off(f.no_fusion);
   f.lora.set(options);
   options.keep_networks = f.batch_count > 1;
-  const std::unique_ptr<ImageGenerator> model = open_as<ImageGenerator>(f.model, options);
+  options.parts = f.parts;
+  const std::string& spec = f.model.empty() ? f.parts.diffusion_model : f.model;
+  const std::unique_ptr<ImageGenerator> model = open_as<ImageGenerator>(spec, options);
   if (f.guidance_scale) request.cfg_scale = *f.guidance_scale + model->guidance_offset();
   request = model->complete(std::move(request));
   f.lora.load(*model, request);
@@ -157,24 +174,33 @@ int run(const GenerateFlags& f, const Common& common) {
   for (int b = 0; b < f.batch_count; ++b) {
     check_stop();
     ImageRequest one = request;
-    one.seed = request.seed + static_cast<uint64_t>(b) * static_cast<uint64_t>(f.batch_size);
+    one.seed = request.seed + static_cast<uint64_t>(b) * static_cast<uint64_t>(request.batch);
     ImageResult result;
     {
       ProgressBar bar("step", common.quiet);
       result = model->generate(one, [&bar](const Progress& p) { bar.step(p.step, p.steps, p.seconds); });
     }
-    write_batch(f, common, result, about, names, static_cast<size_t>(b) * static_cast<size_t>(f.batch_size));
+    write_batch(f, common, result, about, names, static_cast<size_t>(b) * result.images.size());
   }
   return 0;
 }
 
 void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
   app.add_option("PROMPT", f.prompt_argument, "what to draw; - reads standard input");
-  app.add_option("-p,--prompt", f.prompt, "what to draw");
-  app.add_option("--prompt-file", f.prompt_file, "file with the prompt; - reads standard input");
+  app.add_option("-p,--prompt", f.prompts, "what to draw; again for another image of the batch (Z-Image)")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--prompt-file", f.prompt_files, "file with a prompt; - reads standard input; again as -p")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("-n,--negative-prompt", f.negative, "what not to draw");
   app.add_option("-m,--model", f.model,
-                 "folder, .safetensors file or name below TENON_MODEL_DIR (default: the embedded model)");
+                 "folder, .safetensors or .gguf file, or name below TENON_MODEL_DIR (default: the embedded model)");
+  app.add_option("--diffusion-model", f.parts.diffusion_model, "file or folder of the transformer alone");
+  app.add_option("--llm", f.parts.text_encoder, "file or folder of the text encoder");
+  app.add_option("--vae", f.parts.vae, "file or folder of the VAE");
   app.add_option("-W,--width", f.width, "pixels (default: the model's)")->transform(whole_number());
   app.add_option("-H,--height", f.height, "pixels (default: the model's)")->transform(whole_number());
   app.add_option("--steps,--num-inference-steps", f.steps, "steps (default: the model's)")->transform(whole_number());
@@ -190,6 +216,7 @@ void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
   only(app.add_option("--scheduler", f.schedule, "noise levels (default: the sampler's)"),
        {"default", "discrete", "karras"});
   app.add_option("--eta", f.eta, "share of fresh noise, of samplers that have one");
+  app.add_option("--flow-shift", f.flow_shift, "shift of the noise levels in flow matching (default: the model's)");
   app.add_option("-s,--seed", f.seed, "-1 draws one; image i uses seed + i")
       ->transform(whole_number())
       ->capture_default_str();

@@ -26,7 +26,7 @@ ordered_json report_json(const WeightReport& report) {
 
 ordered_json component_json(const Component& c) {
   ordered_json out{{"parameters", c.parameters()}, {"bytes", c.bytes()}};
-  for (const auto& [dtype, count] : c.dtypes()) out["dtypes"][std::string(name_of(dtype))] = count;
+  for (const auto& [type, count] : c.types()) out["dtypes"][type] = count;
   for (const fs::path& file : c.files) out["files"].push_back(file.string());
   out["ignored"] = c.ignored;
   out["unsupported"] = ordered_json::array();
@@ -34,6 +34,9 @@ ordered_json component_json(const Component& c) {
   out["tensors"] = ordered_json::object();
   for (const auto& [name, t] : c.tensors)
     out["tensors"][name] = {{"dtype", name_of(t.dtype)},
+                            {"shape", std::vector<int64_t>(t.shape.begin(), t.shape.end())}};
+  for (const auto& [name, t] : c.blocks)
+    out["tensors"][name] = {{"dtype", name_of(t.tensor->type)},
                             {"shape", std::vector<int64_t>(t.shape.begin(), t.shape.end())}};
   return out;
 }

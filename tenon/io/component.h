@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tenon/io/gguf_checkpoint.h"
 #include "tenon/io/safetensors.h"
 
 namespace tenon {
@@ -14,7 +15,10 @@ namespace tenon {
 struct Component {
   std::string name;                           ///< "unet", "vae", ..
   std::map<std::string, TensorView> tensors;  ///< by the names that the network reads
-  std::vector<std::string> ignored;           ///< names of tensors that hold no weights (position_ids, ...), as stored
+  std::map<std::string, GgufSlice> blocks;    ///< of a GGUF file: instead of `tensors`
+  /// What elements of a tensor of `tensors` are to be multiplied with: one number, or one a row.
+  std::map<std::string, TensorView> scales;
+  std::vector<std::string> ignored;  ///< names of tensors that hold no weights (position_ids, ...), as stored
   std::map<std::string, UnsupportedTensor> unsupported;  ///< tensors of element types that cannot be read
   nlohmann::json config;                                 ///< config.json; null if there is none (single files)
   std::vector<std::filesystem::path> files;
@@ -23,11 +27,15 @@ struct Component {
   std::string config_file() const { return (files.front().parent_path() / "config.json").string(); }
   /// The tensor of that name; Error(Model) names the component, and the element type if that is the reason.
   const TensorView& at(const std::string& tensor) const;
+  std::map<std::string, Shape> shapes() const;
+  /// Gives tensors that differ from `wanted` in extents of 1 only the shapes there: linear layers are stored as 1x1
+  /// convolutions, a single row as a vector.
+  void reshape(const std::map<std::string, Shape>& wanted);
   /// Elements of all tensors, and their bytes.
   int64_t parameters() const;
   int64_t bytes() const;
-  /// Tensors of each element type.
-  std::map<DType, int64_t> dtypes() const;
+  /// Tensors of each element type, by its name.
+  std::map<std::string, int64_t> types() const;
 };
 
 }  // namespace tenon

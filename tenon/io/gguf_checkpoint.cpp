@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "tenon/core/error.h"
+#include "tenon/io/z_image_names.h"
 
 namespace tenon {
 namespace {
@@ -25,13 +26,6 @@ constexpr std::array<Rename, 11> kInBlock = {{{"attn_norm", "input_layernorm"},
                                               {"ffn_gate", "mlp.gate_proj"},
                                               {"ffn_up", "mlp.up_proj"},
                                               {"ffn_down", "mlp.down_proj"}}};
-// lumina2: parts of a name, which may stand anywhere in it.
-constexpr std::array<Rename, 3> kLumina = {{{".attention.out.", ".attention.to_out.0."},
-                                            {".attention.q_norm.", ".attention.norm_q."},
-                                            {".attention.k_norm.", ".attention.norm_k."}}};
-constexpr std::array<Rename, 2> kLuminaFront = {
-    {{"x_embedder.", "all_x_embedder.2-1."}, {"final_layer.", "all_final_layer.2-1."}}};
-
 bool is_language_model(std::string_view architecture) {
   return architecture == "llama" || architecture == "qwen2" || architecture == "qwen3";
 }
@@ -60,14 +54,6 @@ std::string language_model_name(std::string_view name) {
     return "";
   const std::string_view to = renamed(kInBlock, stem.substr(end + 1));
   return to.empty() ? "" : std::string("model.layers.").append(number).append(".").append(to).append(kind);
-}
-
-std::string lumina_name(std::string name) {
-  for (const auto& [from, to] : kLuminaFront)
-    if (name.starts_with(from)) return name.replace(0, from.size(), to);
-  for (const auto& [from, to] : kLumina)
-    if (const size_t at = name.find(from); at != std::string::npos) return name.replace(at, from.size(), to);
-  return name;
 }
 
 class Mapper {
@@ -120,22 +106,15 @@ class Mapper {
   }
 
   void add_lumina(const GgufTensor& tensor) {
-    constexpr std::string_view kPrefix = "model.diffusion_model.", kJoined = ".attention.qkv.";
-    std::string name = tensor.name;
-    if (name.starts_with(kPrefix)) name.erase(0, kPrefix.size());
-    const size_t joined = name.find(kJoined);
-    if (joined == std::string::npos) {
-      add(lumina_name(name), {&tensor, tensor.shape, 0, 0});
-      return;
-    }
+    if (z_image_ignores(tensor.name)) return;
+    const auto thirds = z_image_joined_names(tensor.name);
+    if (!thirds) return add(z_image_name(tensor.name), {&tensor, tensor.shape, 0, 0});
     TENON_CHECK(Model, tensor.shape.rank() == 2 && tensor.shape[0] % 3 == 0, file_.name())
         << "tensor '" << tensor.name << "': expected a matrix of three times as many rows as a query has, found "
         << tensor.shape.str();
     const int64_t rows = tensor.shape[0] / 3;
-    constexpr std::array<std::string_view, 3> kParts = {".attention.to_q.", ".attention.to_k.", ".attention.to_v."};
-    for (size_t i = 0; i < kParts.size(); ++i)
-      add(std::string(name).replace(joined, kJoined.size(), kParts[i]),
-          {&tensor, Shape{rows, tensor.shape[1]}, static_cast<int64_t>(i) * rows, 0});
+    for (size_t i = 0; i < thirds->size(); ++i)
+      add((*thirds)[i], {&tensor, Shape{rows, tensor.shape[1]}, static_cast<int64_t>(i) * rows, 0});
   }
 
   const GgufFile& file_;
@@ -182,6 +161,11 @@ int64_t GgufSlice::file_row(int64_t row) const {
   if (head_rows == 0 || shape.rank() == 1) return row;
   const int64_t half = head_rows / 2, head = row / head_rows, at = row % head_rows;
   return head * head_rows + at % half * 2 + at / half;
+}
+
+std::span<const std::byte> GgufSlice::stored() const {
+  const size_t row = tensor->row_bytes();
+  return tensor->data.subspan(static_cast<size_t>(first_row) * row, static_cast<size_t>(shape.rows()) * row);
 }
 
 void read_rows(const GgufSlice& slice, int64_t first, std::span<float> out) {

@@ -24,6 +24,8 @@ struct GgufSlice {
 
   /// The file's row that is row `row` here.
   int64_t file_row(int64_t row) const;
+  /// The bytes that it is stored in.
+  std::span<const std::byte> stored() const;
 };
 
 /// Rows `first`, first + 1, ... as numbers, a row being the last axis; out.size() is a multiple of it. Row by row, so

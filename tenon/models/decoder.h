@@ -36,6 +36,9 @@ struct DecoderConfig {
 /// implemented: another model_type, another activation, scaled rotary positions, sliding windows.
 DecoderConfig read_decoder_config(const nlohmann::json& config, const std::string& where);
 
+/// A Qwen3 from names and shapes alone; what they do not show is as published. Error(Model) for another kind.
+DecoderConfig detect_qwen3(const WeightShapes& weights, const std::string& where);
+
 /// Named architectures, ordered by name.
 struct DecoderPreset {
   std::string name, summary;

@@ -1,9 +1,10 @@
-// Configurations of decoder language models: config.json and what GGUF metadata say, and named architectures.
+// Configurations of decoder language models: config.json and what GGUF metadata say, weights, named architectures.
 #include <algorithm>
 
 #include "tenon/core/error.h"
 #include "tenon/models/config_reader.h"
 #include "tenon/models/decoder.h"
+#include "tenon/models/weight_names.h"
 
 namespace tenon {
 namespace {
@@ -93,6 +94,22 @@ DecoderConfig read_decoder_config(const json& config, const std::string& where) 
   read_attention(c, r, where);
   read_rotary(c, r, config, where);
   return c;
+}
+
+DecoderConfig detect_qwen3(const WeightShapes& weights, const std::string& where) {
+  const WeightNames w(weights, where, "a Qwen3 text encoder");
+  constexpr const char *kQueries = "model.layers.0.self_attn.q_proj.weight", *kNorm = ".self_attn.q_norm.weight";
+  const Shape embedding = w.shape("model.embed_tokens.weight", 2);
+  const int64_t layers = w.count("model.layers.", kNorm), head = w.shape("model.layers.0" + std::string(kNorm), 1)[0];
+  const int64_t queries = w.shape(kQueries, 2)[0], keys = w.shape("model.layers.0.self_attn.k_proj.weight", 2)[0];
+  const int64_t hidden = w.shape("model.layers.0.mlp.gate_proj.weight", 2)[0];
+  w.refuse_if(embedding.numel() == 0 || hidden == 0, "model.embed_tokens.weight", "a network without elements");
+  const bool whole = head >= 2 && head % 2 == 0 && queries >= head && keys >= head && queries % head == 0 &&
+                     keys % head == 0 && queries % keys == 0;
+  w.refuse_if(!whole, kQueries,
+              std::to_string(queries) + " rows of queries and " + std::to_string(keys) + " of keys in heads of " +
+                  std::to_string(head));
+  return sized("qwen3", embedding[0], embedding[1], hidden, layers, queries / head, keys / head, head, 40960);
 }
 
 const std::vector<DecoderPreset>& decoder_presets() {

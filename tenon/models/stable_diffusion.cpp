@@ -20,11 +20,7 @@ void configure(Config& out, const StableDiffusionCheckpoint& checkpoint, const c
 
 }  // namespace
 
-WeightShapes shapes_of(const Component& component) {
-  WeightShapes out;
-  for (const auto& [name, view] : component.tensors) out.emplace(name, view.shape);
-  return out;
-}
+WeightShapes shapes_of(const Component& component) { return component.shapes(); }
 
 StableDiffusionConfig stable_diffusion_config(const StableDiffusionCheckpoint& checkpoint) {
   StableDiffusionConfig c;

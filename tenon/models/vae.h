@@ -34,8 +34,10 @@ VaeConfig flux_vae();
 /// From diffusers' config.json; absent keys take AutoencoderKL's defaults. Error(Model) names `where`, key and value
 /// for what is not implemented.
 VaeConfig vae_config(const nlohmann::json& config, const std::string& where);
-/// From names and shapes alone; the scaling factor is taken to be 0.18215. Error(Model) for another kind.
+/// From names and shapes alone; scaling and shift, which they do not show, are taken to be Stable Diffusion 1.x's, or
+/// those of flux_vae(). Error(Model) for another kind.
 VaeConfig detect_vae(const WeightShapes& weights, const std::string& where);
+VaeConfig detect_flux_vae(const WeightShapes& weights, const std::string& where);
 
 enum class ImageRange { Signed, Unit };  ///< values in about [-1, 1]; or clamp(x/2 + 0.5, 0, 1)
 

@@ -55,16 +55,18 @@ VaeConfig vae_config(const nlohmann::json& config, const std::string& where) {
   return c;
 }
 
-VaeConfig detect_vae(const WeightShapes& weights, const std::string& where) {
+namespace {
+VaeConfig detect_like(const VaeConfig& like, const WeightShapes& weights, const std::string& where) {
   const WeightNames w(weights, where, "a VAE");
-  VaeConfig c;
+  VaeConfig c = like;
   const Shape last = w.shape("decoder.conv_out.weight", 4), first = w.shape("decoder.conv_in.weight", 4);
   c.image_channels = last[0];
   c.latent_channels = first[1];
   w.refuse_if(c.image_channels != 3, "decoder.conv_out.weight",
               "images of " + std::to_string(c.image_channels) + " channels");
-  w.refuse_if(c.latent_channels != 4, "decoder.conv_in.weight",
-              std::to_string(c.latent_channels) + " latent channels (SD3, Flux or such)");
+  w.refuse_if(c.latent_channels != like.latent_channels, "decoder.conv_in.weight",
+              std::to_string(c.latent_channels) + " latent channels" +
+                  (like.latent_channels == 4 ? " (SD3, Flux or such)" : ""));
   const int64_t levels = w.count("decoder.up_blocks.", ".resnets.0.conv1.weight");
   c.layers_per_block = w.count("decoder.up_blocks.0.resnets.", ".conv1.weight") - 1;
   TENON_CHECK(Model, levels <= 16 && c.layers_per_block >= 1, where)
@@ -81,6 +83,14 @@ VaeConfig detect_vae(const WeightShapes& weights, const std::string& where) {
   c.post_quant_conv = w.has("post_quant_conv.weight");
   c.mid_attention = w.has_prefix("decoder.mid_block.attentions.0.");
   return c;
+}
+}  // namespace
+
+VaeConfig detect_vae(const WeightShapes& weights, const std::string& where) {
+  return detect_like(VaeConfig(), weights, where);
+}
+VaeConfig detect_flux_vae(const WeightShapes& weights, const std::string& where) {
+  return detect_like(flux_vae(), weights, where);
 }
 
 }  // namespace tenon

@@ -34,6 +34,9 @@ inline constexpr int64_t kZImageSequence = 32;
 /// From diffusers' config.json; absent keys take ZImageTransformer2DModel's defaults. Error(Model) names `where`, key
 /// and value for what is not implemented (other patches, features of pictures).
 ZImageConfig z_image_config(const nlohmann::json& config, const std::string& where);
+/// From names and shapes alone; what they do not show is as published, and a head is divided among the axes as there.
+/// Error(Model) for another kind.
+ZImageConfig detect_z_image(const WeightShapes& weights, const std::string& where);
 
 /// What one evaluation works on.
 struct ZImageShape {

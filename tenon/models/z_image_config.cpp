@@ -1,9 +1,10 @@
-// Configurations of Z-Image's transformer: from a config.json.
+// Configurations of Z-Image's transformer: from a config.json, and from weights.
 #include <algorithm>
 #include <numeric>
 
 #include "tenon/core/error.h"
 #include "tenon/models/config_reader.h"
+#include "tenon/models/weight_names.h"
 #include "tenon/models/z_image.h"
 
 namespace tenon {
@@ -38,6 +39,27 @@ ZImageConfig z_image_config(const nlohmann::json& config, const std::string& whe
   if (!even || std::accumulate(c.axis_depths.begin(), c.axis_depths.end(), int64_t{0}) != c.head_width())
     r.refuse("axes_dims", "even numbers that add up to a head's width " + std::to_string(c.head_width()));
   r.finish();
+  return c;
+}
+
+ZImageConfig detect_z_image(const WeightShapes& weights, const std::string& where) {
+  const WeightNames w(weights, where, "a Z-Image transformer");
+  ZImageConfig c;
+  constexpr const char *kEmbedder = "all_x_embedder.2-1.weight", *kHeadNorm = "layers.0.attention.norm_q.weight";
+  w.shape("layers.0.adaLN_modulation.0.weight", 2);  // Lumina 2's has another name
+  const Shape embedder = w.shape(kEmbedder, 2);
+  c.text_width = w.shape("cap_embedder.0.weight", 1)[0];
+  c.width = embedder[0];
+  c.channels = embedder[1] / (kZImagePatch * kZImagePatch);
+  w.refuse_if(c.width < 2 || c.text_width < 1 || c.channels < 1 || embedder[1] % (kZImagePatch * kZImagePatch),
+              kEmbedder, "patches of " + std::to_string(embedder[1]) + " elements");
+  c.layers = w.count("layers.", ".attention_norm1.weight");
+  c.refiners = w.count("noise_refiner.", ".attention_norm1.weight");
+  const int64_t head = w.shape(kHeadNorm, 1)[0];
+  w.refuse_if(head < 16 || head % 16 || c.width % head, kHeadNorm,
+              "heads of " + std::to_string(head) + " elements, of a width of " + std::to_string(c.width));
+  c.heads = c.width / head;
+  c.axis_depths = {head / 4, head / 8 * 3, head / 8 * 3};
   return c;
 }
 

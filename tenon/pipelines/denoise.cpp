@@ -7,6 +7,7 @@
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/stop.h"
+#include "tenon/io/files.h"
 #include "tenon/io/image.h"
 
 namespace tenon {
@@ -52,6 +53,43 @@ void denoise(const DenoisingNetwork& network, Sampler& sampler, std::span<const 
     const double time = sampler.timesteps()[static_cast<size_t>(i)];
     if (on_step) on_step({i + 1, sampler.calls(), timings.steps.back(), time, latents});
   }
+}
+
+void take_picture(ImageRequest& r, int64_t unit) {
+  TENON_CHECK(Usage, r.latents.empty(), "latents") << "cannot be given together with a picture to start from";
+  const Image picture = std::move(*r.picture);
+  r.picture.reset();
+  TENON_CHECK(Usage, picture.width >= unit && picture.height >= unit, "init image")
+      << "is " << picture.width << "x" << picture.height << "; sides of at least " << unit << " are expected";
+  if (r.width == 0) r.width = picture.width / unit * unit;
+  if (r.height == 0) r.height = picture.height / unit * unit;
+  check_sides(r.height, r.width, unit);
+  r.init = InitImage(fit(picture, r.width, r.height, r.resize_mode));
+  if (r.width == picture.width && r.height == picture.height) return;
+  r.init->scaled_from = {picture.width, picture.height};
+  r.init->sha256 = sha256_hex(std::as_bytes(std::span(picture.pixels)));
+}
+
+void check_init(const ImageRequest& r) {
+  TENON_CHECK(Usage, r.strength > 0 && r.strength <= 1, "strength") << r.strength << " is outside (0, 1]";
+  TENON_CHECK(Usage, r.init->width == r.width && r.init->height == r.height, "init image")
+      << "is " << r.init->width << "x" << r.init->height << ", but " << r.width << "x" << r.height << " is asked for";
+  TENON_CHECK(Usage, r.latents.empty(), "latents") << "cannot be given together with a picture to start from";
+}
+
+std::vector<float> noised_latents(const VaeConfig& vae, std::span<const float> moments, const Sampler& sampler,
+                                  std::span<const NoiseSource> noise) {
+  const size_t per_image = moments.size() / 2;
+  std::vector<float> latents(per_image * noise.size()), draw(per_image);
+  for (size_t b = 0; b < noise.size(); ++b) {
+    noise[b](draw);  // the distribution's noise comes first in the stream
+    const std::span<float> z = std::span(latents).subspan(b * per_image, per_image);
+    for (size_t i = 0; i < per_image; ++i)
+      z[i] = static_cast<float>(vae.latent_of(moments[i] + std::exp(0.5f * moments[per_image + i]) * draw[i]));
+    noise[b](draw);
+    sampler.add_noise(z, draw, 0);
+  }
+  return latents;
 }
 
 std::vector<Image> images_of(std::span<const float> pixels, int64_t count, int64_t height, int64_t width) {

@@ -42,6 +42,7 @@ struct LoraUse {
 struct ImageRequest {
   std::string prompt, negative;
   std::vector<LoraUse> loras;  ///< complete() adds those that the prompt names, and takes their names out of it
+  std::vector<std::string> prompts;  ///< of each image, where they differ: then `prompt` means nothing
   int64_t width = 0, height = 0;
   int steps = 0;
   double cfg_scale = -1;  ///< 1 or less: one conditional pass, no guidance
@@ -58,6 +59,8 @@ struct ImageRequest {
   ResizeMode resize_mode = ResizeMode::Stretch;  ///< of a picture of another size
   std::optional<InitImage> init;                 ///< image to image; of the asked size
   double strength = 0.75;                        ///< of image to image, in (0, 1]
+
+  const std::string& prompt_of(size_t image) const { return prompts.empty() ? prompt : prompts.at(image); }
 };
 
 struct Progress {
@@ -92,6 +95,13 @@ enum class LoraApply : uint8_t {
   Side    ///< beside linear layers as products of their own: changing one copies its two small matrices
 };
 
+/// Where parts of a model are, each a file or a component's folder, of families whose models come in parts. Empty:
+/// where the model has them.
+struct PartPaths {
+  std::string diffusion_model = {}, text_encoder = {}, vae = {};
+  bool any() const { return !diffusion_model.empty() || !text_encoder.empty() || !vae.empty(); }
+};
+
 struct PipelineOptions {
   std::string device = "cpu";
   int threads = 0;
@@ -103,6 +113,7 @@ struct PipelineOptions {
   int64_t lora_rank = 32;      ///< of LoraApply::Side: ranks of all LoRAs of a request together, at a layer
   bool keep_networks = false;  ///< keep every network ready between calls instead of one at a time
   int keep_sizes = 4;          ///< then: sizes that each is kept ready for, those used last, over one set of weights
+  PartPaths parts = {};
 };
 
 /// A model ready to draw. Not thread-safe. Asks check_stop().

@@ -32,6 +32,7 @@ void KeptNetworks::reread(const std::map<std::string, std::set<std::string>>& te
 
 KeptNetworks::Counters KeptNetworks::counters() const {
   Counters out;
+  out.prepared = prepared_;
   for (const auto& [name, sizes] : networks_) out.networks += static_cast<int>(sizes.size());
   for (const auto& [component, store] : stores_) out.weights += store->counters();
   return out;
@@ -71,6 +72,7 @@ Executable& KeptNetworks::get(const std::string& name, const std::string& compon
     free_all();  // what is kept for other calls
     made = prepare(std::move(ready), component);
   }
+  ++prepared_;
   std::list<Ready>& sizes = networks_[name];
   sizes.push_front({key, std::move(made)});
   Executable& executable = *sizes.front().executable;

@@ -30,6 +30,7 @@ class KeptNetworks {
 
   struct Counters {
     int networks = 0;               ///< ready now, one for each size
+    int prepared = 0;               ///< so far
     WeightStore::Counters weights;  ///< what their weights take together
   };
   Counters counters() const;
@@ -45,7 +46,7 @@ class KeptNetworks {
   std::shared_ptr<Backend> backend_;
   Weights weights_;
   bool keep_;
-  int keep_sizes_;
+  int keep_sizes_, prepared_ = 0;
   std::map<std::string, std::shared_ptr<WeightStore>> stores_;  // by component
   std::map<std::string, std::list<Ready>> networks_;            // by name; the one used last is first
 };

@@ -5,7 +5,6 @@
 #include <functional>
 #include <span>
 
-#include "tenon/core/beside.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/text.h"
@@ -14,6 +13,7 @@
 #include "tenon/io/json.h"
 #include "tenon/models/config_reader.h"
 #include "tenon/models/registry.h"
+#include "tenon/pipelines/component_weights.h"
 #include "tenon/pipelines/model_files.h"
 #include "tenon/pipelines/random_weights.h"
 
@@ -44,31 +44,6 @@ class ViewedTensors : public WeightSource {
 
  private:
   const std::map<std::string, TensorView>& tensors_;
-};
-
-// Tensors of a GGUF file as numbers, each made when it is asked for and dropped when it has been packed.
-class GgufWeights : public WeightSource {
- public:
-  explicit GgufWeights(const GgufCheckpoint& checkpoint) : checkpoint_(checkpoint) {}
-  HostView find(const std::string& name) const override {
-    const auto it = checkpoint_.tensors.find(name);
-    TENON_CHECK(Model, it != checkpoint_.tensors.end(), "weights") << "no tensor '" << name << "'";
-    const GgufSlice& slice = it->second;
-    std::vector<float>& data = made_[name];
-    if (data.empty() && slice.shape.numel() > 0) {
-      data.resize(static_cast<size_t>(slice.shape.numel()));
-      const int64_t rows = slice.shape.rows(), half = slice.shape.rank() > 1 ? rows / 2 : 0, cols = slice.shape.cols();
-      const std::span<float> all(data);
-      run_beside([&] { read_rows(slice, 0, all.first(static_cast<size_t>(half * cols))); },
-                 [&] { read_rows(slice, half, all.subspan(static_cast<size_t>(half * cols))); });
-    }
-    return {DType::F32, slice.shape, data.data()};
-  }
-  void done(const std::string& name) const override { made_.erase(name); }
-
- private:
-  const GgufCheckpoint& checkpoint_;
-  mutable std::map<std::string, std::vector<float>> made_;
 };
 
 const DecoderPreset& decoder_preset(const std::string& name) {
@@ -231,7 +206,7 @@ std::vector<fs::path> LanguageModel::saved_files() const {
 
 std::unique_ptr<WeightSource> LanguageModel::weights() const {
   if (stored_) return std::make_unique<ViewedTensors>(tensors_);
-  if (gguf_) return std::make_unique<GgufWeights>(gguf_tensors_);
+  if (gguf_) return gguf_weights(gguf_tensors_.tensors, name_);
   return random_weights(shapes(), random_seed_);
 }
 

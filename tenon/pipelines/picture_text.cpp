@@ -93,8 +93,8 @@ PictureSettings a1111_settings(const ImageResult& result, size_t i, const ModelT
 }
 
 // The prompt as the web UI has it, where LoRAs are part of it.
-std::string prompt_with_loras(const ImageRequest& r) {
-  std::string out = r.prompt;
+std::string prompt_with_loras(const ImageRequest& r, size_t image) {
+  std::string out = r.prompt_of(image);
   for (const LoraUse& use : r.loras)
     out +=
         (out.empty() ? "<lora:" : " <lora:") + as_utf8(use.file.stem().native()) + ":" + number_text(use.weight) + ">";
@@ -124,12 +124,13 @@ ModelText model_text(const ImageGenerator& model) {
 ordered_json picture_json(const ImageResult& result, size_t i) {
   const ImageRequest& r = result.request;
   ordered_json out{
-      {"seed", result.seeds[i]}, {"rng", "cpu"},
-      {"prompt", r.prompt},      {"negative_prompt", r.negative},
-      {"width", r.width},        {"height", r.height},
-      {"steps", r.steps},        {"cfg_scale", r.cfg_scale},
-      {"sampler", r.sampler},    {"schedule", r.sampler_options.karras.value_or(false) ? "karras" : "discrete"}};
+      {"seed", result.seeds[i]},  {"rng", "cpu"},
+      {"prompt", r.prompt_of(i)}, {"negative_prompt", r.negative},
+      {"width", r.width},         {"height", r.height},
+      {"steps", r.steps},         {"cfg_scale", r.cfg_scale},
+      {"sampler", r.sampler},     {"schedule", r.sampler_options.karras.value_or(false) ? "karras" : "discrete"}};
   if (r.sampler_options.eta) out["eta"] = *r.sampler_options.eta;
+  if (r.sampler_options.flow_shift) out["flow_shift"] = *r.sampler_options.flow_shift;
   if (r.clip_skip) out["clip_skip"] = r.clip_skip;
   for (const LoraUse& use : r.loras)
     out["loras"].push_back(
@@ -149,7 +150,7 @@ ImageText picture_text(const ImageResult& result, size_t i, const ModelText& mod
   about.update({{"model", model.name}, {"model_sha256", model.sha256}});
   about.update(picture_json(result, i));
   const ImageRequest& r = result.request;
-  return {{"parameters", a1111_parameters(prompt_with_loras(r), r.negative, a1111_settings(result, i, model, by))},
+  return {{"parameters", a1111_parameters(prompt_with_loras(r, i), r.negative, a1111_settings(result, i, model, by))},
           {"tenon", about.dump()}};
 }
 

@@ -59,7 +59,49 @@ TEST_F(CliZImage, WrongFlags) {
   expect_error(2, {"generate", "a", "-m", "tiny", "-W", "40"}, {"width", "40 is not a multiple of 16", "48"});
   expect_error(2, draw({"a", "--sampler", "ddim"}), {"ddim", "flow matching"});
   expect_error(2, draw({"a", "-i", "tiny/none.png"}), {"none.png"});
+  expect_error(2, draw({"-p", "a", "-p", "b", "--batch-size", "2"}), {"--batch-size", "several prompts"});
+  expect_error(2, draw({"a", "-p", "b"}), {"prompt", "more than once"});
+  expect_error(2, draw({"a", "--flow-shift", "0"}), {"flow shift", "0.001..1000"});
+  expect_error(2, {"generate", "a", "--flow-shift", "3"}, {"flow shift", "flow matching only"});
+  expect_error(2, {"generate", "a", "--vae", "tiny/vae"}, {"--vae", "Z-Image"});
+  expect_error(2, {"generate", "-p", "a", "-p", "b"}, {"prompts", "one prompt"});
+  expect_error(3, draw({"a", "--llm", "tiny/tokenizer"}), {"tiny/tokenizer", "config.json"});
   expect_error(2, {"explain", "-m", "random:sd15", "--type", "e4m3"}, {"e4m3", "unet"});
+}
+
+TEST_F(CliZImage, SeveralPromptsAndAPicture) {
+  const Finished several = tenon(draw({"-p", "[a, b]", "-p", "", "--steps", "1", "--json", "-o", "of_%d.png"}));
+  ASSERT_EQ(several.code, 0) << several.err;
+  std::istringstream lines(several.out);
+  std::vector<nlohmann::json> found;
+  for (std::string line; std::getline(lines, line);) found.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].at("prompt"), "[a, b]");
+  EXPECT_EQ(found[1].at("prompt"), "");
+  EXPECT_EQ(found[1].at("seed"), 8);
+  const Finished again = tenon({"generate", "-m", "tiny", "-p", "a", "--steps", "8", "--strength", "0.6", "--sampler",
+                                "DPM++ 2M", "--json", "-i", "of_0.png"});
+  ASSERT_EQ(again.code, 0) << again.err;
+  const auto j = nlohmann::json::parse(again.out);
+  EXPECT_EQ(j.at("width"), 48);
+  EXPECT_EQ(j.at("height"), 32);
+  EXPECT_EQ(j.at("timesteps").size(), 5U);
+  EXPECT_EQ(j.at("sampler"), "dpm++2m");
+}
+
+TEST_F(CliZImage, PartsOfTheirOwn) {
+  const auto hash = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all{"generate", "a", "-W", "32", "-H", "32", "--steps", "1", "--json", "--overwrite"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Finished f = tenon(all);
+    EXPECT_EQ(f.code, 0) << f.err;
+    return f.code ? "" : nlohmann::json::parse(f.out).at("pixels_sha256").get<std::string>();
+  };
+  EXPECT_EQ(hash({"-m", "tiny"}), hash({"--diffusion-model", "tiny/transformer", "--llm", "tiny/text_encoder", "--vae",
+                                        "tiny/vae/diffusion_pytorch_model.safetensors"}));
+  const Finished f = tenon({"generate", "a", "-m", "tiny/transformer", "--overwrite"});
+  EXPECT_EQ(f.code, 3);
+  EXPECT_NE(f.err.find("--llm"), std::string::npos) << f.err;
 }
 
 TEST_F(CliZImage, WrongFolders) {

@@ -7,6 +7,8 @@
 #include "tenon/core/error.h"
 #include "tenon/io/byte_level_tokenizer.h"
 #include "tenon/io/gguf_checkpoint.h"
+#include "tenon/models/decoder.h"
+#include "tenon/models/z_image.h"
 
 namespace {
 using namespace tenon;
@@ -55,7 +57,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     use_metadata(file);
     const GgufCheckpoint checkpoint = gguf_checkpoint(file);
-    for (const auto& [name, slice] : checkpoint.tensors) read_all(slice);
+    WeightShapes shapes;
+    for (const auto& [name, slice] : checkpoint.tensors) {
+      read_all(slice);
+      if (slice.stored().size() > slice.tensor->data.size()) std::abort();
+      shapes.emplace(name, slice.shape);
+    }
+    allow_model_errors([&] {
+      const ZImageConfig c = detect_z_image(shapes, "fuzz");
+      if (c.axis_depths[0] + c.axis_depths[1] + c.axis_depths[2] != c.head_width()) std::abort();
+    });
+    allow_model_errors([&] {
+      const DecoderConfig c = detect_qwen3(shapes, "fuzz");
+      if (c.heads % c.key_heads || c.width < 1) std::abort();
+    });
   });
   return 0;
 }

@@ -79,7 +79,7 @@ TEST(Checkpoint, DiffusersFolder) {
   EXPECT_EQ(c.component("text_encoder").ignored, std::vector<std::string>{"text_model.embeddings.position_ids"});
   EXPECT_EQ(c.component("unet").parameters(), 8 * 4 * 9 + 8);
   EXPECT_EQ(c.component("unet").bytes(), 4 * (8 * 4 * 9 + 8));
-  EXPECT_EQ(c.component("unet").dtypes(), (std::map<DType, int64_t>{{DType::F32, 2}}));
+  EXPECT_EQ(c.component("unet").types(), (std::map<std::string, int64_t>{{"f32", 2}}));
   EXPECT_EQ(c.component("unet").files, std::vector<fs::path>{folder / "unet/diffusion_pytorch_model.safetensors"});
   EXPECT_EQ(c.architecture(), Architecture::StableDiffusion1);
   EXPECT_NO_THROW(c.require_stable_diffusion_1());

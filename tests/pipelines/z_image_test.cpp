@@ -3,51 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tenon/core/error.h"
-#include "tenon/pipelines/families/z_image/generator.h"
+#include <set>
+
 #include "tenon/pipelines/model_parts.h"
 #include "tenon/pipelines/samplers/sampler.h"
-#include "tests/fixtures/z_image_folder.h"
+#include "tests/pipelines/z_image_fixture.h"
 #include "tests/support/close.h"
 
 namespace tenon {
 namespace {
 namespace fs = std::filesystem;
 using fixtures::z_image_recorded;
-
-class ZImageFolder : public testing::Test {
- protected:
-  ZImageFolder() {
-    std::string name = (fs::temp_directory_path() / "tenon-z-image-XXXXXX").string();
-    if (!mkdtemp(name.data())) throw std::runtime_error("no temporary folder");
-    path = name;
-    fixtures::write_z_image(path);
-  }
-  ~ZImageFolder() override { fs::remove_all(path); }
-
-  std::unique_ptr<ZImageGenerator> open(DType type = DType::F32) const {
-    PipelineOptions o;
-    o.type = type;
-    return std::make_unique<ZImageGenerator>(ZImageModel::open(path.string()), o);
-  }
-  void expect_refused(ErrorKind kind, const std::string& what) const {
-    try {
-      const auto model = ZImageModel::open(path.string());
-      for (const char* part : {"transformer", "text_encoder", "vae"}) model->weights(part);
-      ADD_FAILURE() << "opened; expected: " << what;
-    } catch (const Error& e) {
-      EXPECT_EQ(static_cast<int>(e.kind()), static_cast<int>(kind)) << e.what();
-      EXPECT_THAT(e.what(), testing::HasSubstr(what));
-    }
-  }
-  void edit(const std::string& name, const std::function<void(nlohmann::json&)>& change) const {
-    nlohmann::json value = nlohmann::json::parse(std::ifstream(path / name));
-    change(value);
-    std::ofstream(path / name) << value.dump();
-  }
-
-  fs::path path;
-};
 
 std::vector<double> z_image_tensor(const std::string& name) {
   static const SafetensorsFile file = SafetensorsFile::open(fixtures::z_image_fixture("z_image.safetensors"));
@@ -68,6 +34,14 @@ void expect_recorded(const nlohmann::json& c, const std::string& tensor, const s
   EXPECT_TRUE(close_to_largest(every(all, what["stride"].get<size_t>()),
                                z_image_tensor(c["name"].get<std::string>() + "/" + tensor), tolerance))
       << c["name"] << " " << tensor;
+}
+
+// Pixels floor(256 (u + 0.5)) of u(55, i).
+Image init_picture(int64_t width, int64_t height) {
+  Image out{width, height, 3, {}};
+  for (uint32_t i = 0; i < static_cast<uint32_t>(width * height * 3); ++i)
+    out.pixels.push_back(static_cast<uint8_t>((fixtures::u(55, i) + 0.5) * 256));
+  return out;
 }
 
 template <class F>
@@ -102,7 +76,12 @@ TEST_F(ZImageFolder, WholePictures) {
     edit("scheduler/scheduler_config.json", [&](nlohmann::json& s) { s["shift"] = c["shift"]; });
     const auto generator = open();
     ImageRequest r;
-    r.prompt = c["prompt"];
+    r.prompts = c["prompts"].get<std::vector<std::string>>();
+    if (r.prompts.size() == 1) {
+      r.prompt = r.prompts[0];
+      r.prompts.clear();
+    }
+    r.sampler = c["sampler"];
     r.negative = c["negative_prompt"];
     r.cfg_scale = c["cfg_scale"];
     r.steps = c["steps"];
@@ -111,13 +90,17 @@ TEST_F(ZImageFolder, WholePictures) {
     const auto seeds = c["seeds"].get<std::vector<uint64_t>>();
     r.seed = seeds.front();
     r.batch = static_cast<int64_t>(seeds.size());
+    if (c.contains("strength")) {
+      r.picture = init_picture(r.width, r.height);
+      r.strength = c["strength"];
+    }
     int calls = 0;
     const ImageResult result = generator->generate(r, [&](const Progress& p) {
       expect_recorded(c, "latents." + std::to_string(p.step - 1), {p.latents.begin(), p.latents.end()}, 1e-4);
       EXPECT_NEAR(p.timestep, 1000 * c["sigmas"][static_cast<size_t>(p.step - 1)].get<double>(), 1e-3);
       ++calls;
     });
-    EXPECT_EQ(calls, r.steps);
+    EXPECT_EQ(calls, static_cast<int>(c["sigmas"].size()) - 1);
     ASSERT_EQ(result.images.size(), seeds.size());
     std::vector<float> pixels;  // as the reference has them, [B,3,H,W]
     for (const Image& image : result.images)
@@ -196,8 +179,68 @@ TEST_F(ZImageFolder, DefaultsAndRequests) {
   refused("[height] 8208 is more than 8192", [](ImageRequest& q) { q.height = 8208; });
   refused("cannot do flow matching", [](ImageRequest& q) { q.sampler = "ddim"; });
   refused("no Karras", [](ImageRequest& q) { q.sampler_options.karras = true; });
-  refused("noise only", [](ImageRequest& q) { q.picture = Image{16, 16, 3, std::vector<uint8_t>(768)}; });
+  refused("[strength] 0 is outside", [](ImageRequest& q) {
+    q.picture = init_picture(16, 16);
+    q.strength = 0;
+  });
+  refused("[init image] is 16x8; sides of at least 16", [](ImageRequest& q) { q.picture = init_picture(16, 8); });
+  refused("[latents] cannot be given together", [](ImageRequest& q) {
+    q.picture = init_picture(16, 16);
+    q.latents.resize(64);
+  });
+  refused("[prompts] 2 for a batch of 3 images", [](ImageRequest& q) {
+    q.prompts = {"a", "b"};
+    q.batch = 3;
+  });
+  refused("[flow shift] 0 is outside", [](ImageRequest& q) { q.sampler_options.flow_shift = 0; });
   refused("values", [](ImageRequest& q) { q.latents = {1.0f}; });
+}
+
+TEST_F(ZImageFolder, PicturesTakeTheirSize) {
+  const auto generator = open();
+  ImageRequest r;
+  r.picture = init_picture(50, 47);
+  const ImageRequest full = generator->complete(r);
+  EXPECT_EQ(full.width, 48);
+  EXPECT_EQ(full.height, 32);
+  ASSERT_TRUE(full.init);
+  EXPECT_EQ(full.init->scaled_from, (std::pair<int64_t, int64_t>(50, 47)));
+  ImageRequest few = full;
+  few.steps = 2;
+  few.strength = 0.4;  // 2 - 0.8 steps are left out, rounded down
+  EXPECT_EQ(generator->generate(few).timesteps.size(), 1U);
+}
+
+// Twenty lengths once each of the four sizes of a text has been seen: nothing is planned, compiled, packed or tuned.
+TEST_F(ZImageFolder, OtherPromptLengthsPrepareNothing) {
+  PipelineOptions o;
+  o.type = DType::F32;
+  o.keep_networks = true;
+  const auto model = ZImageModel::open(path.string());
+  ZImageGenerator generator(model, o);
+  ImageRequest r;
+  r.width = r.height = 16;
+  r.steps = 1;
+  r.decode = false;
+  std::set<size_t> lengths;
+  const auto draw = [&](int words) {
+    r.prompt.clear();
+    for (int i = 0; i < words; ++i) r.prompt += " a";
+    lengths.insert(model->tokens(r.prompt).size());
+    generator.generate(r);
+  };
+  for (const int words : {0, 150, 280, 420}) draw(words);
+  const KeptNetworks::Counters before = generator.counters();
+  EXPECT_EQ(before.prepared, 8);  // text encoder and transformer
+  lengths.clear();
+  for (int i = 1; i <= 20; ++i) draw(i * 23);
+  const KeptNetworks::Counters after = generator.counters();
+  EXPECT_EQ(lengths.size(), 20U);
+  EXPECT_LE(*lengths.begin(), 64U);
+  EXPECT_GE(*lengths.rbegin(), 400U);
+  EXPECT_LE(*lengths.rbegin(), 512U);
+  EXPECT_EQ(after.prepared, before.prepared);
+  EXPECT_EQ(after.weights.made, before.weights.made);
 }
 
 TEST_F(ZImageFolder, LongPromptsAreCutWithAWarning) {
@@ -251,10 +294,10 @@ TEST_F(ZImageFolder, AnIndexWithoutATensor) {
 
 TEST_F(ZImageFolder, PartsThatDoNotFit) {
   edit("transformer/config.json", [](nlohmann::json& c) { c["cap_feat_dim"] = 48; });
-  expect_refused(ErrorKind::Model, "hidden_size 40, transformer/config.json cap_feat_dim 48");
+  expect_refused(ErrorKind::Model, "hidden_size 40 is not the transformer's cap_feat_dim 48");
   edit("transformer/config.json", [](nlohmann::json& c) { c["cap_feat_dim"] = 40; });
   edit("vae/config.json", [](nlohmann::json& c) { c["latent_channels"] = 4; });
-  expect_refused(ErrorKind::Model, "latent_channels 4, transformer/config.json in_channels 16");
+  expect_refused(ErrorKind::Model, "latent_channels 4 are not the transformer's in_channels 16");
 }
 
 TEST_F(ZImageFolder, NoTokenizerNoTemplateAnotherScheduler) {
@@ -294,6 +337,16 @@ TEST(FlowMatching, Sigmas) {
     config[key] = value;
     EXPECT_THROW(make_sampler("euler", config), Error) << key;
   };
+  const auto levels = [](const char* sampler, double strength, std::optional<double> shift) {
+    const nlohmann::json config{{"_class_name", "FlowMatchEulerDiscreteScheduler"}, {"shift", 3}};
+    const auto s = make_sampler(sampler, config, {{}, {}, shift});
+    s->set_steps(8, strength);
+    return std::pair(s->calls(), s->noise_level(0).sigma);
+  };
+  EXPECT_EQ(levels("euler", 0.6, {}).first, 5);  // 8 - 4.8 steps are left out, rounded down
+  EXPECT_EQ(levels("dpm++2m", 0.6, {}).first, 5);
+  EXPECT_EQ(levels("euler", 1, {}).first, 8);
+  EXPECT_NEAR(levels("dpm++2m", 0.5, 6).second, 0.857143, 1e-6);
   refused("use_dynamic_shifting", true);
   refused("shift_terminal", 0.1);
   refused("shift", 0);

@@ -1,9 +1,10 @@
 // DPM-Solver++ (2M), data prediction, midpoint form (Lu et al. 2022b, algorithm 2): each step extrapolates the clean
-// sample from this call's and the last one's.
+// sample from this call's and the last one's. In flow matching too: log-SNR is log((1 - sigma) / sigma) there.
 #include <algorithm>
 #include <cmath>
 
 #include "tenon/core/error.h"
+#include "tenon/pipelines/samplers/flow_schedule.h"
 #include "tenon/pipelines/samplers/registry.h"
 #include "tenon/pipelines/samplers/sigma_schedule.h"
 
@@ -94,14 +95,45 @@ class DpmSolver2M : public Sampler {
   std::vector<float> clean_before_;
 };
 
+class FlowDpmSolver2M : public FlowSampler {
+ public:
+  using FlowSampler::FlowSampler;
+
+ protected:
+  void advance(std::span<const float> output, int index, int call, std::span<float> sample,
+               const NoiseSource&) override {
+    const double from = sigma(index), to = sigma(index + 1), keep = to / from;
+    double slope = 0;  // 1 / (2 r), r as above; also 0 behind pure noise, which is infinitely far away
+    if (call > 0 && index + 1 < steps())
+      slope = 0.5 * (log_snr(to) - log_snr(from)) / (log_snr(from) - log_snr(sigma(index - 1)));
+    const double blend = (1 - to) - (1 - from) * keep;
+    clean_before_.resize(sample.size());
+    for (size_t i = 0; i < sample.size(); ++i) {
+      const double x0 = sample[i] - from * output[i];
+      const double before = call > 0 ? clean_before_[i] : x0;
+      clean_before_[i] = static_cast<float>(x0);
+      sample[i] = static_cast<float>(keep * sample[i] + blend * (x0 + slope * (x0 - before)));
+    }
+  }
+
+ private:
+  static double log_snr(double sigma) { return std::log((1 - sigma) / sigma); }
+
+  std::vector<float> clean_before_;
+};
+
+std::unique_ptr<Sampler> make_dpmpp_2m(const Settings& config, const SamplerOptions& options) {
+  if (is_flow_matching(config)) return std::make_unique<FlowDpmSolver2M>(config, options);
+  return std::make_unique<DpmSolver2M>(config, *options.karras);
+}
+
 const RegisterSampler kRegisteredDpmpp2m({.name = "dpm++2m",
                                           .a1111_name = "DPM++ 2M",
                                           .aliases = {"dpmpp2m", "dpmsolver++", "dpmsolvermultistep"},
                                           .diffusers_class = "DPMSolverMultistepScheduler",
                                           .karras = KarrasLevels::IfConfigured,
-                                          .make = [](const Settings& config, const SamplerOptions& options) {
-                                            return std::make_unique<DpmSolver2M>(config, *options.karras);
-                                          }});
+                                          .flow_matching = true,
+                                          .make = make_dpmpp_2m});
 
 }  // namespace
 }  // namespace tenon

@@ -118,6 +118,10 @@ SamplerChoice choose_sampler(std::string_view name, const Settings& config, cons
   TENON_CHECK(Usage, info.flow_matching || !is_flow_matching(config), "sampler")
       << "'" << info.name << "' cannot do flow matching, which this model was trained for; use "
       << joined(flow_matching_names());
+  TENON_CHECK(Usage, !chosen.flow_shift || is_flow_matching(config), "flow shift")
+      << "is for models of flow matching only";
+  TENON_CHECK(Usage, !chosen.flow_shift || (*chosen.flow_shift >= 1e-3 && *chosen.flow_shift <= 1e3), "flow shift")
+      << *chosen.flow_shift << " is outside 0.001..1000";
   TENON_CHECK(Usage, info.karras != KarrasLevels::Never || !chosen.karras.value_or(false), info.name)
       << "has no noise levels that the Karras schedule could replace";
   TENON_CHECK(Usage, info.default_eta || chosen.eta.value_or(0) == 0, info.name) << "takes no eta";
@@ -140,7 +144,7 @@ void Sampler::set_steps(int steps, double strength) {
   TENON_CHECK(Usage, steps >= 1 && steps <= max_steps(), "steps") << "expected 1.." << max_steps() << ", got " << steps;
   TENON_CHECK(Usage, strength > 0 && strength <= 1, "strength")
       << "expected more than 0 and at most 1, got " << strength;
-  const int kept = std::min(static_cast<int>(steps * strength), steps);
+  const int kept = kept_steps(steps, strength);
   if (kept < 1)
     throw Error(ErrorKind::Usage, "strength",
                 "strength " + number_text(strength) + " of " + std::to_string(steps) + " steps leaves no step",
@@ -151,6 +155,10 @@ void Sampler::set_steps(int steps, double strength) {
   all_timesteps_ = lay_out(steps);
   first_ = static_cast<size_t>(steps - kept);
   next_call_ = 0;
+}
+
+int Sampler::kept_steps(int steps, double strength) const {
+  return std::min(static_cast<int>(steps * strength), steps);
 }
 
 std::span<const double> Sampler::timesteps() const {

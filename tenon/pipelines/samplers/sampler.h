@@ -32,8 +32,8 @@ class Sampler {
  public:
   virtual ~Sampler() = default;
 
-  /// Lays out `steps` steps and forgets all history. `strength` < 1 (image-to-image) keeps only the last
-  /// trunc(steps * strength) of them. Throws Error(Usage) for steps outside 1..train steps, for a strength outside
+  /// Lays out `steps` steps and forgets all history. `strength` < 1 (image-to-image) keeps only the last of them, which
+  /// kept_steps counts. Throws Error(Usage) for steps outside 1..train steps, for a strength outside
   /// (0, 1], for a strength that leaves no step, and where the spacing cannot hold that many steps.
   void set_steps(int steps, double strength = 1.0);
 
@@ -69,6 +69,9 @@ class Sampler {
   virtual NoiseLevel level(int index) const = 0;
   /// The largest number of steps that set_steps lets through: the number of training timesteps.
   virtual int max_steps() const = 0;
+  /// Steps that are made of `steps` at a strength in (0, 1]: trunc(steps * strength), unless the method counts
+  /// otherwise.
+  virtual int kept_steps(int steps, double strength) const;
   /// False for a method that cannot begin in the middle of its schedule.
   virtual bool can_start_late() const { return true; }
 
@@ -82,8 +85,9 @@ class Sampler {
 
 /// Choices that scheduler_config.json does not hold.
 struct SamplerOptions {
-  std::optional<double> eta;   ///< share of fresh noise, 0..1: DDIM (default 0), Euler ancestral (default 1)
-  std::optional<bool> karras;  ///< Karras noise levels; unset: use_karras_sigmas of the config
+  std::optional<double> eta;              ///< share of fresh noise, 0..1: DDIM (default 0), Euler ancestral (default 1)
+  std::optional<bool> karras;             ///< Karras noise levels; unset: use_karras_sigmas of the config
+  std::optional<double> flow_shift = {};  ///< of the noise levels in flow matching, above 0; unset: the config's
 };
 
 /// A sampler with every choice made.

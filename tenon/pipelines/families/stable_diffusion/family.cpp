@@ -131,6 +131,9 @@ const RegisterFamily kStableDiffusion{
      .reads = reads,
      .inspect = inspect,
      .abilities = {ability<ImageGenerator>([](const std::string& spec, const PipelineOptions& options) {
+                     TENON_CHECK(Usage, !options.parts.any(), "parts")
+                         << "Stable Diffusion 1.x models are read whole; --diffusion-model, --llm and --vae are for "
+                            "Z-Image";
                      return std::make_unique<TextToImage>(StableDiffusionModel::open(spec), options);
                    }),
                    ability<ModelParts>([](const std::string& spec, const ModelParts::Options&) {

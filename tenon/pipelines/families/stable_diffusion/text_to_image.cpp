@@ -66,35 +66,15 @@ Shape TextToImage::latent_shape(const ImageRequest& r) const {
 }
 
 void TextToImage::check_latents(const ImageRequest& r) const {
-  TENON_CHECK(Usage, !r.init, "latents") << "cannot be given together with a picture to start from";
   const Shape shape = latent_shape(r);
   TENON_CHECK(Usage, static_cast<int64_t>(r.latents.size()) == shape.numel(), "latents")
       << "expected " << shape.numel() << " values " << shape.str() << ", got " << r.latents.size();
   for (const float v : r.latents) TENON_CHECK(Usage, std::isfinite(v), "latents") << "hold the value " << v;
 }
 
-// Brings the request's picture to the request's size. A side that is not given is the picture's, rounded down to a
-// multiple that the model can (as diffusers does).
-void TextToImage::take_picture(ImageRequest& r) const {
-  const int64_t factor = model_->config().vae.downsampling();
-  const Image picture = std::move(*r.picture);
-  r.picture.reset();
-  TENON_CHECK(Usage, picture.width >= factor && picture.height >= factor, "init image")
-      << "is " << picture.width << "x" << picture.height << "; sides of at least " << factor << " are expected";
-  if (r.width == 0) r.width = picture.width / factor * factor;
-  if (r.height == 0) r.height = picture.height / factor * factor;
-  check_size(*model_, r.height, r.width);
-  r.init = InitImage(fit(picture, r.width, r.height, r.resize_mode));
-  if (r.width == picture.width && r.height == picture.height) return;
-  r.init->scaled_from = {picture.width, picture.height};
-  r.init->sha256 = sha256_hex(std::as_bytes(std::span(picture.pixels)));
-}
-
 ImageRequest TextToImage::complete(ImageRequest r) const {
   const GenerationDefaults& d = model_->defaults();
-  TENON_CHECK(Usage, !r.picture || r.latents.empty(), "latents")
-      << "cannot be given together with a picture to start from";
-  if (r.picture) take_picture(r);
+  if (r.picture) take_picture(r, model_->config().vae.downsampling());
   if (r.init) {
     if (r.width == 0) r.width = r.init->width;
     if (r.height == 0) r.height = r.init->height;
@@ -114,6 +94,7 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
   r.sampler_options = sampler.options;
   make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);  // says what is wrong with the config
   check_size(*model_, r.height, r.width);
+  TENON_CHECK(Usage, r.prompts.empty(), "prompts") << "images of a batch have one prompt in models of this family";
   take_prompt_loras(r, options_.lora_folder);
   refuse_extra_networks(r.prompt, "prompt");
   refuse_extra_networks(r.negative, "negative prompt");
@@ -124,11 +105,7 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
       << r.clip_skip << " is outside 0.." << layers - 1;
   TENON_CHECK(Usage, std::isfinite(r.cfg_scale), "guidance") << "the scale must be a finite number";
   if (!r.latents.empty()) check_latents(r);
-  if (r.init) {
-    TENON_CHECK(Usage, r.strength > 0 && r.strength <= 1, "strength") << r.strength << " is outside (0, 1]";
-    TENON_CHECK(Usage, r.init->width == r.width && r.init->height == r.height, "init image")
-        << "is " << r.init->width << "x" << r.init->height << ", but " << r.width << "x" << r.height << " is asked for";
-  }
+  if (r.init) check_init(r);
   return r;
 }
 
@@ -246,16 +223,13 @@ std::vector<float> TextToImage::encode_prompts(const ImageRequest& r, int64_t& t
 
 std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Sampler& sampler,
                                                 std::vector<NoiseSource>& noise, Timings& timings) {
-  const VaeConfig& vae = model_->config().vae;
-  const int64_t factor = vae.downsampling(), area = (r.height / factor) * (r.width / factor);
-  const size_t per_image = static_cast<size_t>(vae.latent_channels * area);
-  std::vector<float> latents(per_image * static_cast<size_t>(r.batch));
-  const auto image = [&](std::vector<float>& all, int64_t b) {
-    return std::span(all).subspan(static_cast<size_t>(b) * per_image, per_image);
-  };
   if (!r.init) {
-    for (int64_t b = 0; b < r.batch && r.latents.empty(); ++b) noise[static_cast<size_t>(b)](image(latents, b));
-    if (!r.latents.empty()) latents = r.latents;
+    std::vector<float> latents = r.latents;
+    if (latents.empty()) {
+      latents.resize(static_cast<size_t>(latent_shape(r).numel()));
+      const size_t per_image = latents.size() / noise.size();
+      for (size_t b = 0; b < noise.size(); ++b) noise[b](std::span(latents).subspan(b * per_image, per_image));
+    }
     for (float& v : latents) v = static_cast<float>(v * sampler.init_noise_sigma());
     return latents;
   }
@@ -267,16 +241,7 @@ std::vector<float> TextToImage::initial_latents(const ImageRequest& r, Sampler& 
                             [&] { return plan_vae_encode(*model_, shape, networks_); });
   e.set("image", r.init->values);
   e.run_all();
-  const std::vector<float> moments = e.get("moments");
-  std::vector<float> draw(per_image);
-  for (int64_t b = 0; b < r.batch; ++b) {
-    noise[static_cast<size_t>(b)](draw);  // the posterior's noise comes first in the stream
-    std::span<float> z = image(latents, b);
-    for (size_t i = 0; i < per_image; ++i)
-      z[i] = static_cast<float>(vae.latent_of(moments[i] + std::exp(0.5f * moments[per_image + i]) * draw[i]));
-    noise[static_cast<size_t>(b)](draw);
-    sampler.add_noise(z, draw, 0);
-  }
+  std::vector<float> latents = noised_latents(model_->config().vae, e.get("moments"), sampler, noise);
   timings.encode = seconds_since(begin);
   return latents;
 }

@@ -46,7 +46,6 @@ class TextToImage : public ImageGenerator {
   std::vector<std::vector<TokenWindow>> windows_of(const ImageRequest& r) const;
   int64_t planned_bytes(const ImageRequest& r, int64_t windows) const;
   void check_latents(const ImageRequest& r) const;
-  void take_picture(ImageRequest& r) const;
 
   std::shared_ptr<const StableDiffusionModel> model_;
   PipelineOptions options_;

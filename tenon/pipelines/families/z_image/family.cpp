@@ -18,7 +18,12 @@ class ZImageParts : public ModelParts {
   explicit ZImageParts(std::shared_ptr<const ZImageModel> model) : model_(std::move(model)) {}
 
   std::string name() const override { return model_->name(); }
-  std::vector<std::string> parts() const override { return {"text", "transformer", "vae-decode", "vae-encode"}; }
+  std::vector<std::string> parts() const override {
+    std::vector<std::string> out;
+    for (const char* part : {"text", "transformer", "vae-decode", "vae-encode"})
+      if (model_->has(component(part))) out.emplace_back(part);
+    return out;
+  }
   std::string default_part() const override { return "transformer"; }
 
   std::string describe(const std::string& part, const PartRequest& request) const override {
@@ -74,17 +79,18 @@ class ZImageParts : public ModelParts {
 ModelReport inspect_z_image(const std::filesystem::path& path) {
   const auto model = ZImageModel::open(path.string());
   const ZImageConfig& c = model->transformer();
-  ModelReport out{.kind = "diffusers folder",
-                  .architecture = "Z-Image, width " + std::to_string(c.width) + ", " + std::to_string(c.layers) +
-                                  " blocks; text encoder " + model->text().family + ", width " +
-                                  std::to_string(model->text().width) + ", " + std::to_string(model->text().layers) +
-                                  " layers",
-                  .tokenizer = (path / "tokenizer").string()};
+  ModelReport out{
+      .kind = model->files().kind,
+      .architecture = "Z-Image, width " + std::to_string(c.width) + ", " + std::to_string(c.layers) + " blocks"};
+  if (model->has("text_encoder"))
+    out.architecture += "; text encoder " + model->text().family + ", width " + std::to_string(model->text().width) +
+                        ", " + std::to_string(model->text().layers) + " layers";
+  out.tokenizer = model->files().tokenizer_where;
   out.usable = true;
+  for (const char* part : {"text_encoder", "transformer", "vae"})
+    if (!model->has(part)) out.missing_components.emplace_back(part);
   for (const auto& [name, component] : model->components()) {
-    WeightShapes found;
-    for (const auto& [tensor, view] : component.tensors) found.emplace(tensor, view.shape);
-    const WeightReport report = check_weights(model->shapes(name), found);
+    const WeightReport report = check_weights(model->shapes(name), component.shapes());
     out.usable = out.usable && report.usable();
     out.differences.emplace(name, report);
     out.components.emplace(name, component);
@@ -98,10 +104,10 @@ const RegisterFamily kZImage{
          [] {
            return Presets{{"z-image", "Z-Image-Turbo: 6155 M parameters, text encoder Qwen3-4B"}};
          },
-     .reads = ZImageModel::reads,
+     .reads = ZImageCheckpoint::reads,
      .inspect = inspect_z_image,
      .abilities = {ability<ImageGenerator>([](const std::string& spec, const PipelineOptions& options) {
-                     return std::make_unique<ZImageGenerator>(ZImageModel::open(spec), options);
+                     return std::make_unique<ZImageGenerator>(ZImageModel::open(spec, 0, options.parts), options);
                    }),
                    ability<ModelParts>([](const std::string& spec, const ModelParts::Options&) {
                      return std::make_unique<ZImageParts>(ZImageModel::open(spec));

@@ -15,6 +15,10 @@ namespace {
 constexpr int64_t kMostImages = 1024;
 constexpr int kMostZImageSteps = 1000;
 
+std::vector<std::string> prompts_of(const ImageRequest& r) {
+  return r.prompts.empty() ? std::vector{r.prompt} : r.prompts;
+}
+
 class Stopwatch {
  public:
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
@@ -33,6 +37,7 @@ ZImageGenerator::ZImageGenerator(std::shared_ptr<const ZImageModel> model, const
       kept_(
           backend_, [this](const std::string& component) { return loras_.over(component, model_->weights(component)); },
           options) {
+  model_->require_all();
   const std::vector<DType> types = backend_->types();
   const bool e4m3 = options.type == DType::E4M3;
   const DType type = e4m3 ? DType::BF16 : options.type.value_or(types.front());
@@ -62,8 +67,10 @@ Shape ZImageGenerator::latent_shape(const ImageRequest& r) const {
 
 ImageRequest ZImageGenerator::complete(ImageRequest r) const {
   const ZImageDefaults& d = model_->defaults();
-  TENON_CHECK(Usage, !r.picture && !r.init, "init image") << "models of this family start from noise only";
   TENON_CHECK(Usage, r.clip_skip == 0, "clip skip") << "this model's text encoder is not CLIP";
+  if (r.picture) take_picture(r, model_->size_unit());
+  if (r.init && r.width == 0) r.width = r.init->width;
+  if (r.init && r.height == 0) r.height = r.init->height;
   if (r.width == 0) r.width = d.width;
   if (r.height == 0) r.height = d.height;
   if (r.steps == 0) r.steps = d.steps;
@@ -74,12 +81,15 @@ ImageRequest ZImageGenerator::complete(ImageRequest r) const {
   make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);  // says what is wrong with the config
   check_size(*model_, r.height, r.width);
   take_prompt_loras(r, lora_folder_);
-  refuse_extra_networks(r.prompt, "prompt");
+  TENON_CHECK(Usage, r.prompts.empty() || static_cast<int64_t>(r.prompts.size()) == r.batch, "prompts")
+      << r.prompts.size() << " for a batch of " << r.batch << " images";
+  for (const std::string& prompt : prompts_of(r)) refuse_extra_networks(prompt, "prompt");
   refuse_extra_networks(r.negative, "negative prompt");
   TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMostZImageSteps, "steps")
       << r.steps << " is outside 1.." << kMostZImageSteps;
   TENON_CHECK(Usage, r.batch >= 1 && r.batch <= kMostImages, "batch") << r.batch << " is outside 1.." << kMostImages;
   TENON_CHECK(Usage, std::isfinite(r.cfg_scale), "guidance") << "the scale must be a finite number";
+  if (r.init) check_init(r);
   if (r.latents.empty()) return r;
   const Shape shape = latent_shape(r);
   TENON_CHECK(Usage, static_cast<int64_t>(r.latents.size()) == shape.numel(), "latents")
@@ -96,33 +106,32 @@ std::vector<std::string> ZImageGenerator::warnings(const ImageRequest& r, const 
       out.push_back(std::string(where) + ": has " + std::to_string(count) + " tokens with its template; " +
                     model_->name() + " reads the first " + std::to_string(kZImageTextTokens));
   };
-  check("prompt", r.prompt);
+  for (const std::string& prompt : prompts_of(r)) check("prompt", prompt);
   if (r.cfg_scale > 1) check("negative prompt", r.negative);
   return out;
 }
 
 ZImageGenerator::Texts ZImageGenerator::texts_of(const ImageRequest& r) const {
   Texts out;
-  out.ids.push_back(model_->tokens(r.prompt));
+  for (const std::string& prompt : prompts_of(r)) out.ids.push_back(model_->tokens(prompt));
+  out.prompts = out.ids.size();
   if (r.cfg_scale > 1) out.ids.push_back(model_->tokens(r.negative));
   for (std::vector<int32_t>& ids : out.ids) {
     if (static_cast<int64_t>(ids.size()) > kZImageTextTokens) ids.resize(kZImageTextTokens);
     out.rows = std::max(out.rows, text_rows(static_cast<int64_t>(ids.size())));
   }
-  for (const std::vector<int32_t>& ids : out.ids)
-    out.equal = out.equal && text_rows(static_cast<int64_t>(ids.size())) == out.rows;
   return out;
 }
 
-ZImageShape ZImageGenerator::shape_of(const ImageRequest& r, const Texts& texts) const {
+ZImageShape ZImageGenerator::shape_of(const ImageRequest& r, const Texts& texts, int64_t timesteps) const {
   const int64_t factor = model_->vae().downsampling();
   return {.batch = r.batch,
-          .guided = texts.ids.size() > 1,
+          .guided = texts.ids.size() > texts.prompts,
           .height = r.height / factor,
           .width = r.width / factor,
           .tokens = texts.rows,
-          .equal_texts = texts.equal,
-          .timesteps = r.steps};
+          .equal_texts = false,  // one plan for every length
+          .timesteps = timesteps};
 }
 
 void ZImageGenerator::check_fits(const ImageRequest& request) const {
@@ -132,8 +141,10 @@ void ZImageGenerator::check_fits(const ImageRequest& request) const {
   const auto needed = [&](int64_t width, int64_t height) {
     r.width = width;
     r.height = height;
-    int64_t most = plan_memory(plan_transformer(*model_, shape_of(r, texts), networks_), backend_).total();
+    int64_t most = plan_memory(plan_transformer(*model_, shape_of(r, texts, r.steps), networks_), backend_).total();
     most = std::max(most, plan_memory(plan_vae_decode(*model_, r.batch, height, width, networks_), backend_).total());
+    if (r.init)
+      most = std::max(most, plan_memory(plan_vae_encode(*model_, 1, height, width, networks_), backend_).total());
     const auto count = static_cast<int64_t>(texts.ids.size());
     return std::max(most, plan_memory(plan_text(*model_, count, texts.rows, networks_), backend_).total());
   };
@@ -159,15 +170,29 @@ void ZImageGenerator::encode(Texts& texts, Timings& timings) {
   timings.text += watch.seconds();
 }
 
+std::vector<float> ZImageGenerator::encode_picture(const ImageRequest& r, const Sampler& sampler,
+                                                   std::span<const NoiseSource> noise, Timings& timings) {
+  const Stopwatch load;
+  Executable& e = kept_.get("encoder", "vae", std::to_string(r.height) + "," + std::to_string(r.width),
+                            [&] { return plan_vae_encode(*model_, 1, r.height, r.width, networks_); });
+  timings.load += load.seconds();
+  const Stopwatch watch;
+  e.set("image", r.init->values);
+  e.run_all();
+  std::vector<float> latents = noised_latents(model_->vae(), e.get("moments"), sampler, noise);
+  timings.encode = watch.seconds();
+  return latents;
+}
+
 void ZImageGenerator::flow(const ImageRequest& r, Sampler& sampler, const Texts& texts,
                            std::span<const NoiseSource> noise, std::vector<float>& latents, ImageResult& result,
                            const OnStep& on_step) {
-  const ZImageShape shape = shape_of(r, texts);
+  const ZImageShape shape = shape_of(r, texts, sampler.calls());
   const Stopwatch load;
   std::string key;
   for (const int64_t n : {shape.batch, shape.height, shape.width, shape.tokens, shape.timesteps})
     key += std::to_string(n) + ",";
-  key += std::to_string(shape.guided) + std::to_string(shape.equal_texts);
+  key += std::to_string(shape.guided);
   Executable& e =
       kept_.get("transformer", "transformer", key, [&] { return plan_transformer(*model_, shape, networks_); });
   result.timings.load += load.seconds();
@@ -178,12 +203,12 @@ void ZImageGenerator::flow(const ImageRequest& r, Sampler& sampler, const Texts&
     times.push_back(static_cast<float>(1 - sampler.noise_level(i).sigma));
   std::vector<int32_t> tokens;
   const size_t per_text = texts.hidden.size() / texts.ids.size();
-  for (size_t t = 0; t < texts.ids.size(); ++t)
-    for (int64_t b = 0; b < r.batch; ++b) {
-      const auto begin = texts.hidden.begin() + static_cast<std::ptrdiff_t>(t * per_text);
-      hidden.insert(hidden.end(), begin, begin + static_cast<std::ptrdiff_t>(per_text));
-      tokens.push_back(static_cast<int32_t>(texts.ids[t].size()));
-    }
+  for (int64_t s = 0; s < shape.sequences(); ++s) {  // prompts of all images, then their negative ones
+    const size_t text = s >= r.batch ? texts.prompts : texts.prompts > 1 ? static_cast<size_t>(s) : 0;
+    const auto begin = texts.hidden.begin() + static_cast<std::ptrdiff_t>(text * per_text);
+    hidden.insert(hidden.end(), begin, begin + static_cast<std::ptrdiff_t>(per_text));
+    tokens.push_back(static_cast<int32_t>(texts.ids[text].size()));
+  }
   e.set("times", times);
   e.set("text", hidden);
   e.set("text_tokens", HostView{DType::I32, {shape.sequences()}, tokens.data()});
@@ -221,7 +246,7 @@ ImageResult ZImageGenerator::generate(const ImageRequest& request, const OnStep&
   kept_.reread(loras_.apply(result.request.loras));
   const ImageRequest& r = result.request;
   const std::unique_ptr<Sampler> sampler = make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);
-  sampler->set_steps(r.steps);
+  sampler->set_steps(r.steps, r.init ? r.strength : 1.0);
   result.type = networks_.e4m3_rows ? DType::E4M3 : networks_.precision.act;
   result.timesteps.assign(sampler->timesteps().begin(), sampler->timesteps().end());
   for (int i = 0; i < sampler->calls(); ++i) {
@@ -237,7 +262,7 @@ ImageResult ZImageGenerator::generate(const ImageRequest& request, const OnStep&
   for (TorchGenerator& g : generators) noise.emplace_back([&g](std::span<float> out) { g.randn(out); });
   Texts texts = texts_of(r);
   encode(texts, result.timings);
-  std::vector<float> latents = r.latents;
+  std::vector<float> latents = r.init ? encode_picture(r, *sampler, noise, result.timings) : r.latents;
   if (latents.empty()) {
     latents.resize(static_cast<size_t>(latent_shape(r).numel()));
     const size_t per_image = latents.size() / noise.size();

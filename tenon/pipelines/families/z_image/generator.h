@@ -1,4 +1,4 @@
-// Text to image with a Z-Image model: tokens, hidden states, flow from noise to latents, picture.
+// Pictures with a Z-Image model: tokens, hidden states, flow from noise (or a noised picture) to latents, picture.
 #pragma once
 #include <memory>
 #include <string>
@@ -26,21 +26,23 @@ class ZImageGenerator : public ImageGenerator {
   void check_fits(const ImageRequest& request) const override;
   ImageResult generate(const ImageRequest& request, const OnStep& on_step = {}) override;
   Backend& backend() override { return *backend_; }
+  KeptNetworks::Counters counters() const { return kept_.counters(); }
 
   const ZImageModel& model() const { return *model_; }
 
  private:
-  // What the transformer reads of the request's texts, those of one image: the prompt, then the negative one if there
-  // is guidance.
+  // What the transformer reads of the request's texts, each once: prompts, then the negative one if there is guidance.
   struct Texts {
     std::vector<std::vector<int32_t>> ids;
+    size_t prompts = 0;
     std::vector<float> hidden;  // [texts, rows, width]
-    int64_t rows = 0;           // of the longest
-    bool equal = true;          // all take as many
+    int64_t rows = 0;           // text_rows of the longest
   };
   Texts texts_of(const ImageRequest& r) const;
   void encode(Texts& texts, Timings& timings);
-  ZImageShape shape_of(const ImageRequest& r, const Texts& texts) const;
+  ZImageShape shape_of(const ImageRequest& r, const Texts& texts, int64_t timesteps) const;
+  std::vector<float> encode_picture(const ImageRequest& r, const Sampler& sampler, std::span<const NoiseSource> noise,
+                                    Timings& timings);
   void flow(const ImageRequest& r, Sampler& sampler, const Texts& texts, std::span<const NoiseSource> noise,
             std::vector<float>& latents, ImageResult& result, const OnStep& on_step);
   std::vector<Image> decode(const ImageRequest& r, const std::vector<float>& latents, Timings& timings);

@@ -1,20 +1,15 @@
-// A Z-Image model to run: a folder as diffusers writes it, or the published architecture with random weights.
+// A Z-Image model to run: files (checkpoint.h), or the published architecture with random weights.
 #pragma once
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tenon/backend/weights.h"
-#include "tenon/io/byte_level_tokenizer.h"
 #include "tenon/io/chat_template.h"
-#include "tenon/io/component.h"
-#include "tenon/models/decoder.h"
-#include "tenon/models/vae.h"
-#include "tenon/models/z_image.h"
+#include "tenon/pipelines/families/z_image/checkpoint.h"
 #include "tenon/pipelines/samplers/settings.h"
 
 namespace tenon {
@@ -31,23 +26,28 @@ struct ZImageDefaults {
 class ZImageModel {
  public:
   /// `spec`: "random:z-image" or a path, as -m takes it. A folder holds transformer/, text_encoder/, vae/, tokenizer/
-  /// and scheduler/scheduler_config.json. Error(Model) for what is missing, is of another kind or does not fit.
-  static std::shared_ptr<const ZImageModel> open(const std::string& spec, uint64_t random_seed = 0);
-  /// True for a folder whose transformer/config.json is Z-Image's.
-  static bool reads(const std::filesystem::path& path);
+  /// and scheduler/scheduler_config.json; a file holds the transformer, maybe more. Error(Model) for what is of another
+  /// kind or does not fit; parts that files lack are missed when they are needed.
+  static std::shared_ptr<const ZImageModel> open(const std::string& spec, uint64_t random_seed = 0,
+                                                 const PartPaths& parts = {});
 
   const std::string& name() const { return name_; }
-  const ZImageConfig& transformer() const { return transformer_; }
-  const DecoderConfig& text() const { return text_; }
-  const VaeConfig& vae() const { return vae_; }
-  Settings scheduler_config() const { return {scheduler_config_, scheduler_file_}; }
+  const ZImageConfig& transformer() const { return files_.transformer; }
+  const DecoderConfig& text() const { return files_.text; }
+  const VaeConfig& vae() const { return files_.vae; }
+  Settings scheduler_config() const { return {files_.scheduler, files_.scheduler_file}; }
   const ZImageDefaults& defaults() const { return defaults_; }
   /// Pixels along a side of a token: sizes are multiples of it.
-  int64_t size_unit() const { return vae_.downsampling() * kZImagePatch; }
+  int64_t size_unit() const { return vae().downsampling() * kZImagePatch; }
   /// Blocks of the text encoder that are run: its hidden states in front of the last one are what the model reads.
-  int64_t text_layers() const { return text_.layers - 1; }
+  int64_t text_layers() const { return text().layers - 1; }
   /// By name: "text_encoder", "transformer", "vae"; none for random weights.
-  const std::map<std::string, Component>& components() const { return components_; }
+  const std::map<std::string, Component>& components() const { return files_.components; }
+  const ZImageCheckpoint& files() const { return files_; }
+  /// False only for a part that the model's files lack.
+  bool has(const std::string& component) const { return random() || components().contains(component); }
+  /// Error(Model) unless everything is there that drawing needs.
+  void require_all() const;
   /// The ids of a prompt in the model's chat template, all of them. Error(Model) for random weights; Error(Usage) for
   /// text that is not UTF-8.
   std::vector<int32_t> tokens(const std::string& prompt) const;
@@ -58,19 +58,14 @@ class ZImageModel {
   std::unique_ptr<WeightSource> weights(const std::string& component) const;
 
  private:
-  void open_folder(const std::filesystem::path& folder);
+  void open_files(const std::filesystem::path& path, const PartPaths& parts);
   void check_parts() const;
+  void require_tokenizer() const;
+  bool random() const { return components().empty(); }
 
   std::string name_;
-  ZImageConfig transformer_;
-  DecoderConfig text_;
-  VaeConfig vae_;
-  nlohmann::json scheduler_config_;
-  std::string scheduler_file_;  // for messages
+  ZImageCheckpoint files_;
   ZImageDefaults defaults_;
-  std::map<std::string, Component> components_;
-  std::vector<std::shared_ptr<const void>> files_;  // mapped, what the components look at
-  std::optional<ByteLevelTokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_;
   uint64_t random_seed_ = 0;
 };

@@ -50,6 +50,9 @@ void check_size(const ZImageModel& model, int64_t height, int64_t width) {
       << width << " is more than " << most[2] * unit << ", the longest that the model has positions for";
 }
 
-int64_t text_rows(int64_t tokens) { return (tokens + kZImageSequence - 1) / kZImageSequence * kZImageSequence; }
+int64_t text_rows(int64_t tokens) {
+  constexpr int64_t kStep = kZImageTextTokens / 4;
+  return (tokens + kStep - 1) / kStep * kStep;
+}
 
 }  // namespace tenon

@@ -25,7 +25,8 @@ PrecisionPolicy z_image_e4m3_rows();
 /// trained to place tokens; names the nearest valid size.
 void check_size(const ZImageModel& model, int64_t height, int64_t width);
 
-/// Rows that a text of so many tokens takes.
+/// Rows that the networks have for a text of so many tokens, 1..kZImageTextTokens: one of four sizes, so that a prompt
+/// of another length needs no other plan. What lies behind the text's own multiple of kZImageSequence is masked.
 int64_t text_rows(int64_t tokens);
 
 }  // namespace tenon
