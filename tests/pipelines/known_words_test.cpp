@@ -113,7 +113,7 @@ TEST(Prompts, NetworksBesideTheModelAreRefused) {
     }
     return std::string();
   };
-  EXPECT_THAT(refused("a cat <lora:fur:0.8> in a hat"),
+  EXPECT_THAT(refused("a cat", "a <lora:fur:0.8> in a hat"),
               HasSubstr("'<lora:fur:0.8>' asks for a LoRA, which cannot be loaded here"));
   EXPECT_THAT(refused("a cat", "<LoRA:fur>"), HasSubstr("[negative prompt]"));
   EXPECT_THAT(refused("<lyco:x>"), HasSubstr("LyCORIS"));
@@ -121,7 +121,7 @@ TEST(Prompts, NetworksBesideTheModelAreRefused) {
   EXPECT_THAT(refused("a, (embedding:bad-hands:1.2)"),
               HasSubstr("'embedding:bad-hands:1.2' asks for a textual inversion"));
   EXPECT_THAT(refused("a cat <3, <lora>, embedding: none, unembedding:x"), IsEmpty());
-  EXPECT_LE(refused("<lora:" + std::string(5000, 'x') + ">").size(), 480u);
+  EXPECT_LE(refused("", "<lora:" + std::string(5000, 'x') + ">").size(), 480u);
 }
 
 }  // namespace
