@@ -108,6 +108,13 @@ TEST(Samplers, Timesteps) {
   EXPECT_THAT(timesteps("ddim", config, 10, 0.29), testing::ElementsAre(101, 1)) << "10 * 0.29 is truncated";
 }
 
+// A last beta of 0 leaves two noise levels alike: no step lies at a timestep that is no number.
+TEST(Samplers, LevelsThatAreAlike) {
+  const auto sampler = make_sampler("euler", with("beta_end", 0.0), {.eta = {}, .karras = true});
+  sampler->set_steps(7);
+  for (const double t : sampler->timesteps()) EXPECT_TRUE(t >= 0 && t <= 999) << t;
+}
+
 TEST(Samplers, StepCounts) {
   for (const std::string& name : tenon::sampler_names()) {
     const auto sampler = make_sampler(name, sd15_scheduler_config());
