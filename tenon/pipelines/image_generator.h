@@ -41,7 +41,7 @@ struct LoraUse {
 /// the model's own default.
 struct ImageRequest {
   std::string prompt, negative;
-  std::vector<LoraUse> loras;  ///< complete() adds those that the prompt names, and takes their names out of it
+  std::vector<LoraUse> loras;        ///< complete() adds those that the prompt names, and takes their names out of it
   std::vector<std::string> prompts;  ///< of each image, where they differ: then `prompt` means nothing
   int64_t width = 0, height = 0;
   int steps = 0;
