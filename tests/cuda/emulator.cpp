@@ -61,25 +61,24 @@ fs::path cache_folder() {
   return folder;
 }
 
-// `object` from `text`, by a command that lacks the names of both. It appears whole, whoever else makes it meanwhile.
-void compile(const std::string& command, const std::string& name, const std::string& text, const fs::path& object) {
-  const std::string base = object.string() + "." + std::to_string(getpid());
-  const std::string in = base + ".cu", log = base + ".log", made = base + ".tmp";
-  std::ofstream(in) << text;
+// A name beside `path` that no other process takes.
+std::string own_name(const fs::path& path, const char* ending) {
+  return path.string() + "." + std::to_string(getpid()) + ending;
+}
+
+// `object` of the source `in`, by a command that lacks the names of both. It appears whole, whoever else makes it.
+void compile(const std::string& command, const std::string& name, const std::string& in, const fs::path& object) {
+  const std::string log = own_name(object, ".log"), made = own_name(object, ".tmp");
   const std::string line = command + " '" + in + "' -o '" + made + "' > '" + log + "' 2>&1";
   const int status = std::system(line.c_str());  // NOLINT(cert-env33-c,bugprone-command-processor)
-  TENON_CHECK(Device, status == 0, name) << "does not compile for the host:\n" << read_text(log) << text;
+  TENON_CHECK(Device, status == 0, name) << "does not compile for the host:\n" << read_text(log) << read_text(in);
   fs::rename(made, object);
-  fs::remove(in);
   fs::remove(log);
 }
 
 // What every kernel includes, compiled once: a third of a kernel's time. Named by place and date as well, because
-// compilers refuse such a file once the headers have been moved or touched.
+// compilers refuse such a file once its headers have been moved or touched.
 fs::path prelude(const std::string& command, const std::string& headers_hash, const std::vector<std::string>& roots) {
-  constexpr char kText[] =
-      "#define TENON_DEVICE\n#include \"tenon/backend/cuda/device/elements.h\"\n"
-      "#include \"tenon/backend/cuda/device/lets.h\"\n";
   std::string facts = command + headers_hash;
   for (const std::string& root : roots)
     for (const auto& entry : fs::directory_iterator(root + "/tenon/backend/cuda/device"))
@@ -87,8 +86,13 @@ fs::path prelude(const std::string& command, const std::string& headers_hash, co
   fs::path header = cache_folder() / (hash_of(facts) + ".h");
   const fs::path compiled = header.string() + ".gch";
   if (fs::exists(compiled)) return header;
-  std::ofstream(header) << kText;
-  compile(command + " -x c++-header", "prelude", kText, compiled);
+  const std::string written = own_name(header, ".txt");
+  std::ofstream(written) << "#define TENON_DEVICE\n#include \"tenon/backend/cuda/device/elements.h\"\n"
+                            "#include \"tenon/backend/cuda/device/lets.h\"\n";
+  std::error_code another_was_first;
+  fs::create_hard_link(written, header, another_was_first);
+  fs::remove(written);
+  compile(command + " -x c++-header", "prelude", header, compiled);
   return header;
 }
 
@@ -101,7 +105,10 @@ fs::path compile(const KernelSource& source, const EmulatorOptions& options, con
   if (fs::exists(object)) return object;
   for (const std::string& root : options.includes) command += " -I'" + root + "'";
   const fs::path header = prelude(command, headers_hash, options.includes);
-  compile(command + " -shared -include '" + header.string() + "' -x c++", source.name, source.text, object);
+  const std::string text = own_name(object, ".cu");
+  std::ofstream(text) << source.text;
+  compile(command + " -shared -include '" + header.string() + "' -x c++", source.name, text, object);
+  fs::remove(text);
   return object;
 }
 
