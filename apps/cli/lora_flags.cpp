@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
+#include <optional>
 
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
@@ -18,21 +20,30 @@ namespace fs = std::filesystem;
 
 constexpr size_t kNamesShown = 3;
 
-fs::path find_file(const std::string& name, const fs::path& folder) {
+std::optional<fs::path> find_file(const std::string& name, const fs::path& folder) {
   for (const fs::path& in : {fs::path(), folder})
     if (fs::path file = lora_file(in, name); file_exists(file)) return file;
-  return name;  // whoever reads it says that there is none
+  return std::nullopt;
+}
+
+fs::path require_file(const std::string& name, const fs::path& folder) {
+  const std::optional<fs::path> file = find_file(name, folder);
+  TENON_CHECK(Model, file.has_value(), name) << "there is no such file, nor " << lora_file(folder, name).string();
+  return *file;
 }
 
 LoraUse parse_use(const std::string& text, const fs::path& folder) {
   const size_t colon = text.rfind(':');
-  if (colon == text.npos || colon == 0 || file_exists(text)) return {.file = find_file(text, folder)};
+  if (colon == text.npos || colon == 0 || find_file(text, folder)) return {.file = require_file(text, folder)};
   const std::string number = text.substr(colon + 1);
   double weight = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
-  TENON_CHECK(Usage, error == std::errc() && end == number.data() + number.size() && std::isfinite(weight), "--lora")
+  TENON_CHECK(Usage, error == std::errc() && end == number.data() + number.size(), "--lora")
       << "expected FILE or FILE:WEIGHT, got '" << shown(text) << "'";
-  return {.file = find_file(text.substr(0, colon), folder), .weight = weight};
+  const std::string name = text.substr(0, colon);
+  TENON_CHECK(Usage, std::abs(weight) <= std::numeric_limits<float>::max(), name)
+      << "a LoRA's weight must be a number that f32 can hold, got " << weight;
+  return {.file = require_file(name, folder), .weight = weight};
 }
 
 std::string first_names(const std::vector<std::string>& names) {

@@ -39,6 +39,8 @@ bool is_pickle_name(const fs::path& path) {
 // A zip archive or a bare pickle: the forms of torch.save. The first eight bytes of a safetensors file are a length,
 // and may be anything; its header begins behind them.
 bool has_pickle_content(const fs::path& path) {
+  std::error_code failed;
+  if (!fs::is_regular_file(path, failed)) return false;  // a FIFO would have to be waited for
   std::array<char, 9> head{};
   std::ifstream(path, std::ios::binary).read(head.data(), head.size());
   const std::string_view text(head.data(), 4);

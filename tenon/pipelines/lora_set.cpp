@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tenon/core/error.h"
 #include "tenon/io/files.h"
@@ -72,7 +73,8 @@ std::map<std::string, std::set<std::string>> LoraSet::apply(std::vector<LoraUse>
   LoraTerms now;
   std::set<fs::path> seen;
   for (LoraUse& use : uses) {
-    TENON_CHECK(Usage, std::isfinite(use.weight), use.file.string()) << "a LoRA's weight must be a finite number";
+    TENON_CHECK(Usage, std::abs(use.weight) <= std::numeric_limits<float>::max(), use.file.string())
+        << "a LoRA's weight must be a number that f32 can hold, got " << use.weight;
     TENON_CHECK(Usage, seen.insert(place_of(use.file)).second, use.file.string()) << "the LoRA is named twice";
     const Loaded& l = loaded(use);
     use.sha256 = l.sha256;
@@ -108,7 +110,7 @@ std::unique_ptr<WeightSource> LoraSet::over(const std::string& component, std::u
 
 fs::path lora_file(const fs::path& folder, const std::string& name) {
   fs::path file = folder / name;
-  if (!file_exists(file)) file += ".safetensors";
+  if (!file_exists(file) || folder_exists(file)) file += ".safetensors";
   return file;
 }
 

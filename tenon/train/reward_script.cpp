@@ -87,7 +87,7 @@ def plain(value):
 reward = attempt(load)
 for text in requests:
     request = json.loads(text)
-    attempt(lambda: answer(values=[plain(v) for v in reward(request["prompts"], request["completions"], **request["columns"])]))
+    attempt(lambda: answer(values=[plain(v) for v in reward(**request)]))
 )py";
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -106,7 +106,9 @@ json request_of(std::span<const Judged> rows) {
   }
   for (const std::string& name : names)
     for (const json& row : of_rows) columns[name].push_back(row.contains(name) ? row.at(name) : json());
-  return {{"prompts", prompts}, {"completions", completions}, {"columns", columns}};
+  columns["prompts"] = std::move(prompts);  // by keyword, as TRL does, whatever order a script has them in
+  columns["completions"] = std::move(completions);
+  return columns;
 }
 
 }  // namespace

@@ -30,12 +30,14 @@ TEST_F(CliErrors, UsageIsTwo) {
   expect_error(2, {"paint"}, {"paint"});
   expect_error(2, {"generate", "a circle", "--bogus"}, {"--bogus", "tenon generate --help"});
   expect_error(2, {"generate", "a <lora:b:x>", "-m", model()}, {"<lora:b:x>", "number as weight"});
-  expect_error(2, {"generate", "a", "-n", "<lora:b>", "-m", model()}, {"<lora:b>", "name it in the prompt"});
+  expect_error(2, {"generate", "a", "-n", "<lora:b>", "-m", model()}, {"<lora:b>", "with --lora"});
   expect_error(2, {"generate", "a", "--lora", "b:c", "-m", model()}, {"FILE:WEIGHT", "b:c"});
   expect_error(2, {"generate", "a", "--lora-rank", "0", "-m", model()}, {"rank of LoRAs", "1..4096"});
   expect_error(2, {"generate", "a", "--lora-apply", "beside", "-m", model()}, {"beside", "side"});
   expect_error(3, {"generate", "a <lora:b:1>", "-m", model()}, {"<lora:b>", "b.safetensors"});
-  expect_error(3, {"generate", "a", "--lora", "b:0.5", "-m", model()}, {"[b]", "No such file"});
+  expect_error(3, {"generate", "a", "--lora", "b:0.5", "--lora-dir", "loras", "-m", model()},
+               {"[b]", "no such file", "loras/b.safetensors"});
+  expect_error(2, {"generate", "a", "--lora", "b:1e39", "-m", model()}, {"[b]", "1e+39"});
   expect_error(2, {"generate", "a circle", "--steps", "many"}, {"many"});
   expect_error(2, {"generate", "-m", model()}, {"prompt"});
   expect_error(2, {"generate", "a circle", "-p", "a square", "-m", model()}, {"more than once"});

@@ -260,7 +260,8 @@ TEST_F(CliGenerate, ASingleFileWithClipsVocabularyNeedsNoTokenizer) {
 }
 
 TEST_F(CliGenerate, PromptFromAFile) {
-  std::ofstream(folder() / "prompt.txt") << "a circle\n";
+  std::ofstream(folder() / "prompt.txt") << "\xef\xbb\xbf"
+                                            "a circle\n";
   const Finished f = tenon(
       {"generate", "--prompt-file", "prompt.txt", "-m", model(), "-W", "64", "-H", "64", "--steps", "2", "--json"});
   ASSERT_EQ(f.code, 0) << f.err;

@@ -246,6 +246,12 @@ TEST_F(CliHostile, OverwritingThroughALinkKeepsTheLink) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder() / "sub"), {}), 2);
 }
 
+TEST_F(CliHostile, NobodyWaitsForAModelThatIsAPipe) {
+  ASSERT_EQ(mkfifo((folder() / "model.safetensors").c_str(), 0600), 0);
+  expect_error(3, {"inspect", "model.safetensors"}, {"model.safetensors"});
+  expect_error(3, {"generate", "a circle", "-m", "model.safetensors"}, {"model.safetensors"});
+}
+
 TEST_F(CliHostile, OnlyFilesAreOverwritten) {
   ASSERT_EQ(mkfifo((folder() / "fifo.png").c_str(), 0600), 0);
   fs::create_symlink("/dev/null", folder() / "null.png");

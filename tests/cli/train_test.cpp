@@ -191,7 +191,7 @@ TEST_F(CliTrain, ARewardInPython) {
   std::ofstream(folder() / "short.py")
       << "import sys\n"
          "print('imported')\n"
-         "def reward(prompts, completions, answer, level, **columns):\n"
+         "def reward(completions, level, prompts, answer, **columns):\n"
          "    assert sys.stdin.read() == ''\n"
          "    assert len(prompts) == len(completions) == len(answer) == 8\n"
          "    assert set(zip(prompts, answer, level)) <= {('a', '1', 3), ('b', '2', None)}\n"
