@@ -42,7 +42,7 @@ LoraUse parse_use(const std::string& text, const fs::path& folder) {
       << "expected FILE or FILE:WEIGHT, got '" << shown(text) << "'";
   const std::string name = text.substr(0, colon);
   TENON_CHECK(Usage, std::abs(weight) <= std::numeric_limits<float>::max(), name)
-      << "a LoRA's weight must be a number that f32 can hold, got " << weight;
+      << "a LoRA's weight must be a finite number of f32, got " << weight;
   return {.file = require_file(name, folder), .weight = weight};
 }
 

@@ -74,7 +74,7 @@ std::map<std::string, std::set<std::string>> LoraSet::apply(std::vector<LoraUse>
   std::set<fs::path> seen;
   for (LoraUse& use : uses) {
     TENON_CHECK(Usage, std::abs(use.weight) <= std::numeric_limits<float>::max(), use.file.string())
-        << "a LoRA's weight must be a number that f32 can hold, got " << use.weight;
+        << "a LoRA's weight must be a finite number of f32, got " << use.weight;
     TENON_CHECK(Usage, seen.insert(place_of(use.file)).second, use.file.string()) << "the LoRA is named twice";
     const Loaded& l = loaded(use);
     use.sha256 = l.sha256;
