@@ -45,7 +45,7 @@ fi
 
 share="$prefix/share"
 for file in man/man1/tenon.1 bash-completion/completions/tenon zsh/site-functions/_tenon fish/vendor_completions.d/tenon.fish \
-    tenon/default-model/model_index.json tenon/sums/config.json tenon/clip/merges.txt tenon/clip/LICENSE; do
+    tenon/default-model/model_index.json tenon/sums/config.json tenon/z-image-shapes/model_index.json tenon/clip/merges.txt tenon/clip/LICENSE; do
   [[ -s "$share/$file" ]] || fail "$file is not installed"
 done
 (cd "$work" && "$prefix/bin/tenon" generate "a red circle on a white background" --steps 1 -q)

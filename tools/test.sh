@@ -48,6 +48,7 @@ stage_kernels() {
     build/release/bin/tenon compile -m "random:$model" --type f16 --arch sm_89,sm_90a "${plans[@]}" || return 1
   done
   build/release/bin/tenon compile --arch sm_90a || return 1  # the embedded model, bf16
+  build/release/bin/tenon compile -m z-image-shapes --part transformer --type e4m3 --arch sm_89,sm_90a || return 1
   tests release -R '^(ListCodeTest|E4m3Code)'
 }
 stage_python() {

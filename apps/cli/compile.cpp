@@ -1,12 +1,12 @@
 // tenon compile: every kernel of a model's plans for GPUs that need not be here, into the cache of kernels.
 #include <algorithm>
-#include <chrono>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "apps/cli/parts.h"
+#include "tenon/core/clock.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/stop.h"
@@ -75,7 +75,7 @@ void check_archs(const std::vector<std::string>& archs) {
 
 // Compiles the parts for one architecture; the number of kernels with problems, and of plans that a library has not.
 int compile_for(const std::string& arch, const CompileFlags& f, const Common& common, ordered_json& out) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   const std::shared_ptr<const ModelParts> model = open_parts(f.part.spec);
   BackendOptions options = common.backend_options();
   options.compile_for = arch;
@@ -97,7 +97,7 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
     for (const std::string& p : k.problems) spdlog::error("{}: {}: {}", arch, k.name, p);
     kernels.push_back(kernel_json(k));
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = seconds_since(begin);
   if (!common.json)
     std::cout << arch << ": " << kernels.size() << " kernels, at most " << most_registers << " registers, " << bad
               << " with problems, " << std::fixed << seconds << " s\n";

@@ -1,10 +1,12 @@
 // tenon complete: a text that goes on.
+#include <algorithm>
 #include <iostream>
 
 #include "apps/cli/standard_input.h"
 #include "apps/cli/text_flags.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 
@@ -15,35 +17,34 @@ constexpr size_t kMostText = size_t{64} << 20;
 
 struct CompleteFlags {
   TextFlags text;
-  std::string argument, prompt, file;
+  std::string argument;
+  std::vector<std::string> prompts, files;
+  int64_t batch_size = 8;
   const CLI::App* app = nullptr;
 };
 
-std::string text_to_continue(const CompleteFlags& f) {
-  const auto given = [&](const char* flag) { return f.app->count(flag) > 0; };
-  const int count = given("PROMPT") + given("--prompt") + given("--prompt-file");
-  TENON_CHECK(Usage, count == 1, "prompt")
-      << (count ? "given more than once" : "missing: tenon complete \"Once upon a time\"");
-  const bool from_file = given("--prompt-file");
-  const std::string& named = from_file ? f.file : given("--prompt") ? f.prompt : f.argument;
-  std::string text = named == "-" ? read_standard_input("prompt", kMostText)
-                     : from_file  ? read_argument_file(named, kMostText)
-                                  : named;
-  check_utf8("prompt", text);
-  return text;
+std::vector<std::string> texts_to_continue(const CompleteFlags& f) {
+  const bool argument = f.app->count("PROMPT") > 0;
+  std::vector<std::string> texts;
+  TENON_CHECK(Usage, !argument || (f.prompts.empty() && f.files.empty()), "prompt") << "given in more than one way";
+  const auto add = [&](const std::string& named, bool from_file) {
+    texts.push_back(named == "-" ? read_standard_input("prompt", kMostText)
+                    : from_file  ? read_argument_file(named, kMostText)
+                                 : named);
+    check_utf8("prompt", texts.back());
+  };
+  if (argument) add(f.argument, false);
+  for (const std::string& p : f.prompts) add(p, false);
+  for (const std::string& p : f.files) add(p, true);
+  TENON_CHECK(Usage, !texts.empty(), "prompt") << "missing: tenon complete \"Once upon a time\"";
+  const auto from_input = std::ranges::count(f.prompts, "-") + std::ranges::count(f.files, "-");
+  TENON_CHECK(Usage, from_input <= 1, "prompt") << "standard input is read once, not " << from_input << " times";
+  return texts;
 }
 
-int run_complete(const CompleteFlags& f, const Common& common) {
-  const std::string prompt = text_to_continue(f);
-  const std::unique_ptr<TextGenerator> generator = f.text.open(common);
-  const ByteLevelTokenizer& tokenizer = generator->model().tokenizer();
-  TextRequest r = f.text.request(generator->model());
-  r.prompt = tokenizer.prefix();
-  const std::vector<int32_t> ids = tokenizer.encode(prompt);
-  r.prompt.insert(r.prompt.end(), ids.begin(), ids.end());
-  if (r.sampling.draw) spdlog::info("seed {}", r.seed);
+void write_one(const CompleteFlags& f, const Common& common, TextGenerator& generator, const TextRequest& r) {
   const bool lines = f.text.logprobs;
-  const TextResult result = generator->generate(r, [&](const TextToken& t) {
+  const TextResult result = generator.generate(r, [&](const TextToken& t) {
     if (common.json) return;
     if (lines)
       print_token(t);
@@ -51,19 +52,58 @@ int run_complete(const CompleteFlags& f, const Common& common) {
       print_piece(t.text);
   });
   if (common.json)
-    std::cout << json_text(text_json(*generator, r, result, f.text.logprobs)) << "\n";
+    std::cout << json_text(text_json(generator, r, result, f.text.logprobs)) << "\n";
   else if (!lines)
     print_piece("\n");
   log_speed(r, result);
+}
+
+// Side by side; a line or an object a text, in the order of the prompts.
+void write_all(const CompleteFlags& f, const Common& common, TextGenerator& generator,
+               const std::vector<TextRequest>& requests) {
+  TENON_CHECK(Usage, common.json || !f.text.logprobs, "--logprobs") << "of several prompts comes with --json alone";
+  const std::vector<TextResult> results = generate_all(generator, requests, f.batch_size);
+  for (size_t i = 0; i < results.size(); ++i)
+    std::cout << (common.json ? json_text(text_json(generator, requests[i], results[i], f.text.logprobs))
+                              : escaped(results[i].text))
+              << "\n";
+}
+
+int run_complete(const CompleteFlags& f, const Common& common) {
+  const std::vector<std::string> texts = texts_to_continue(f);
+  const std::unique_ptr<TextGenerator> generator = f.text.open(common);
+  const ByteLevelTokenizer& tokenizer = generator->model().tokenizer();
+  const TextRequest first = f.text.request(generator->model());
+  std::vector<TextRequest> requests;
+  for (const std::string& text : texts) {
+    TextRequest r = first;
+    r.seed += requests.size();
+    r.prompt = tokenizer.encode_whole(text);
+    requests.push_back(std::move(r));
+  }
+  if (first.sampling.draw) spdlog::info("seed {}", first.seed);
+  if (requests.size() == 1)
+    write_one(f, common, *generator, requests.front());
+  else
+    write_all(f, common, *generator, requests);
   return 0;
+}
+
+CLI::Option* several(CLI::Option* option) {
+  return option->expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 Action declare_complete(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<CompleteFlags>();
   f->app = &app;
   app.add_option("PROMPT", f->argument, "the text to go on with; - reads standard input");
-  app.add_option("-p,--prompt", f->prompt, "the text to go on with");
-  app.add_option("--prompt-file", f->file, "file with the text; - reads standard input");
+  several(app.add_option("-p,--prompt", f->prompts, "the text to go on with; again for another, written beside it"));
+  several(app.add_option("--prompt-file", f->files, "file with the text; - reads standard input; again as -p"));
+  app.add_option("--batch-size", f->batch_size,
+                 "of several texts so many are written side by side; text i uses seed + i")
+      ->transform(whole_number())
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   f->text.declare(app);
   app.add_flag("--logprobs", f->text.logprobs,
                "tokens with their log-probabilities: in the JSON object, else a line a token instead of the text");

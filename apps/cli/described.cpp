@@ -27,9 +27,33 @@ DescribedOption describe(const CLI::Option& option) {
   return out;
 }
 
+std::vector<const CLI::App*> methods_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
 std::vector<DescribedOption> options_of(const CLI::App& app) {
   std::vector<DescribedOption> out;
   for (const CLI::Option* option : app.get_options()) out.push_back(describe(*option));
+  return out;
+}
+
+// The flags of a verb's methods too, each once, and the methods as what stands behind the verb.
+std::vector<DescribedOption> options_with_methods(const CLI::App& app) {
+  std::vector<DescribedOption> out = options_of(app);
+  DescribedOption method;
+  method.argument = method.positional = "METHOD";
+  method.help = "how it learns";
+  for (const CLI::App* m : methods_of(app)) {
+    method.choices.push_back(m->get_name());
+    for (DescribedOption& o : options_of(*m)) {
+      const bool known = std::ranges::any_of(out, [&](const DescribedOption& other) {
+        return std::ranges::find_first_of(other.flags, o.flags) != other.flags.end();
+      });
+      if (!known) out.push_back(std::move(o));
+    }
+  }
+  method.beside = Beside::Nothing;
+  if (!method.choices.empty()) out.push_back(std::move(method));
   return out;
 }
 
@@ -45,7 +69,7 @@ DescribedProgram describe(const CLI::App& root) {
   DescribedProgram out{root.get_name(), root.get_description(), options_of(root), {}};
   for (const CLI::App* app : root.get_subcommands([](const CLI::App*) { return true; })) {
     DescribedVerb& verb = out.verbs.emplace_back(DescribedVerb{app->get_name(), app->get_description(), {}});
-    for (DescribedOption& option : options_of(*app))
+    for (DescribedOption& option : options_with_methods(*app))
       if (option.flags != std::vector<std::string>{"-h", "--help"}) verb.options.push_back(std::move(option));
   }
   std::ranges::sort(out.verbs, {}, &DescribedVerb::name);

@@ -26,24 +26,24 @@ std::optional<fs::path> find_file(const std::string& name, const fs::path& folde
   return std::nullopt;
 }
 
-fs::path require_file(const std::string& name, const fs::path& folder) {
-  const std::optional<fs::path> file = find_file(name, folder);
-  TENON_CHECK(Model, file.has_value(), name) << "there is no such file, nor " << lora_file(folder, name).string();
-  return *file;
-}
-
 LoraUse parse_use(const std::string& text, const fs::path& folder) {
   const size_t colon = text.rfind(':');
-  if (colon == text.npos || colon == 0 || find_file(text, folder)) return {.file = require_file(text, folder)};
+  std::optional<fs::path> file = find_file(text, folder);
+  const auto there = [&](const std::string& name) {
+    TENON_CHECK(Model, file.has_value(), name) << "there is no such file, nor " << lora_file(folder, name).string();
+    return *file;
+  };
+  if (file || colon == text.npos || colon == 0) return {.file = there(text)};
   const std::string number = text.substr(colon + 1);
   double weight = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
   TENON_CHECK(Usage, error == std::errc() && end == number.data() + number.size(), "--lora")
       << "expected FILE or FILE:WEIGHT, got '" << shown(text) << "'";
   const std::string name = text.substr(0, colon);
-  TENON_CHECK(Usage, std::abs(weight) <= std::numeric_limits<float>::max(), name)
+  TENON_CHECK(Usage, std::abs(weight) <= std::numeric_limits<float>::max(), name)  // said before a file is looked for
       << "a LoRA's weight must be a finite number of f32, got " << weight;
-  return {.file = require_file(name, folder), .weight = weight};
+  file = find_file(name, folder);
+  return {.file = there(name), .weight = weight};
 }
 
 std::string first_names(const std::vector<std::string>& names) {

@@ -65,6 +65,7 @@ void add_common_flags(CLI::App& app, Common& common, bool& devices) {
 // A prompt and what a chat begins with may say nothing; every other value says something, and an empty one is a
 // variable that was not set.
 void refuse_empty_values(CLI::App& app) {
+  for (CLI::App* method : app.get_subcommands([](const CLI::App*) { return true; })) refuse_empty_values(*method);
   for (CLI::Option* option : app.get_options()) {
     const auto is = [&](const char* name) { return option->check_name(name); };
     if (is("PROMPT") || is("--prompt") || is("--negative-prompt") || is("--system")) continue;
@@ -90,6 +91,7 @@ int parse_and_run(int argc, char** argv) {
   Action action;
   for (const Verb& verb : verbs()) {
     CLI::App* sub = app.add_subcommand(verb.name, verb.help);
+    // Methods of a verb take over what their verb has here.
     sub->footer("Every verb takes --json -v -q --color --threads --device too: see `tenon --help`");
     Action run = verb.declare(*sub, common);
     refuse_empty_values(*sub);

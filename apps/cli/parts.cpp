@@ -52,11 +52,11 @@ void PartFlags::declare(CLI::App& app, const std::string& default_part) {
 }
 
 void declare_type(CLI::App& app, std::string& type) {
-  offer(
-      app.add_option("--type", type,
-                     "bf16, f32, on a GPU f16, or e4m3 for models that know which layers bear it (default: bf16 where "
-                     "the device computes in it)"),
-      {"bf16", "f16", "f32", "e4m3"});
+  offer(app.add_option(
+            "--type", type,
+            "bf16, f32, on a GPU f16, e4m3 for models that know which layers bear it, or int8 for the weights of "
+            "language models (default: bf16 where the device computes in it)"),
+        {"bf16", "f16", "f32", "e4m3", "int8"});
 }
 
 DType parse_type(const std::string& flag) {
@@ -64,9 +64,11 @@ DType parse_type(const std::string& flag) {
   if (flag == "f32" || flag == "fp32" || flag == "float32") return DType::F32;
   if (flag == "f16" || flag == "fp16" || flag == "float16") return DType::F16;
   if (flag == "e4m3" || flag == "fp8") return DType::E4M3;
+  if (flag == "int8" || flag == "i8") return DType::I8;
   throw Error(
-      ErrorKind::Usage, "--type", "'" + flag + "' is not computed in here; expected bf16, f16, f32 or e4m3",
-      did_you_mean(flag, std::vector<std::string>{"e4m3", "bf16", "f16", "f32", "bfloat16", "float16", "float32"}));
+      ErrorKind::Usage, "--type", "'" + flag + "' is not computed in here; expected bf16, f16, f32, e4m3 or int8",
+      did_you_mean(flag,
+                   std::vector<std::string>{"e4m3", "int8", "bf16", "f16", "f32", "bfloat16", "float16", "float32"}));
 }
 
 namespace {
@@ -80,14 +82,13 @@ bool fusion_is_off(bool flag) { return set_by(flag, Option::NoFusion); }
 bool folding_is_off(bool flag) { return set_by(flag, Option::NoFold); }
 
 NetworkOptions PartFlags::networks(const Backend& backend) const {
-  const std::vector<DType> types = backend.types();
-  const DType asked = type.empty() ? types.front() : parse_type(type);
-  const bool e4m3 = asked == DType::E4M3;
-  const DType dtype = e4m3 ? DType::BF16 : asked;
-  TENON_CHECK(Usage, std::find(types.begin(), types.end(), dtype) != types.end(), "--type")
-      << name_of(dtype) << " is not computed in by " << backend.name();
+  const DType asked = type.empty() ? backend.types().front() : parse_type(type);
+  const bool e4m3 = asked == DType::E4M3, i8 = asked == DType::I8;
+  const DType dtype = e4m3 || i8 ? DType::BF16 : asked;
+  check_type(backend, dtype, "--type");
   return {.precision = {dtype, dtype},
           .e4m3_rows = e4m3,
+          .i8_weights = i8,
           .fusion = !fusion_is_off(no_fusion),
           .fold_scales = !folding_is_off(no_fold),
           .target = backend.target()};

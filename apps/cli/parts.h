@@ -24,7 +24,7 @@ struct PartFlags {
 
 /// Adds --type, whose value parse_type reads.
 void declare_type(CLI::App& app, std::string& type);
-/// --type as an element type: bf16, f16, f32 ("fp32" and "float32" mean f32) or e4m3. Error(Usage) otherwise.
+/// --type as an element type: bf16, f16, f32 ("fp32" and "float32" mean f32), e4m3 or int8. Error(Usage) otherwise.
 DType parse_type(const std::string& flag);
 /// Whether --no-fusion or TENON_NO_FUSION asks for one launch a node.
 bool fusion_is_off(bool flag);

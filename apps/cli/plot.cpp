@@ -29,6 +29,8 @@ using Point = std::pair<int64_t, double>;
 
 // At most this many points of a curve go into a page: of longer ones, the least and the largest of each stretch.
 constexpr size_t kMostPoints = 2000;
+// Steps whose sample pictures go into a page, and bytes of such a picture.
+constexpr size_t kMostSamples = 12, kMostSampleBytes = size_t{8} << 20;
 
 std::vector<Point> thinned(const std::vector<Point>& all) {
   if (all.size() <= kMostPoints) return all;
@@ -51,15 +53,55 @@ std::string curve_name(const nlohmann::json& line, const std::string& key) {
   return train::is_evaluation(line) && key != "evaluation_seconds" ? "evaluation." + key : key;
 }
 
+// Bytes of a picture as a page has it in itself.
+std::string data_url(std::string_view bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out = "data:image/png;base64,";
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t bits = 0;
+    for (size_t k = 0; k < 3; ++k) bits = bits << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0U);
+    for (size_t k = 0; k < 4; ++k) out += i + k > bytes.size() ? '=' : kDigits[bits >> (18 - 6 * k) & 63];
+  }
+  return out;
+}
+
+// Pictures that a step drew: of the run's own folder of samples, and PNG, whatever its metrics say.
+ordered_json samples_of(const fs::path& run, const nlohmann::json& line) {
+  ordered_json pictures = ordered_json::array();
+  for (const nlohmann::json& sample : line.at("samples")) {
+    if (!sample.is_object() || !sample.value("file", nlohmann::json()).is_string()) continue;
+    const fs::path file = fs::path(sample.at("file").get<std::string>());
+    const fs::path place = run / "samples" / file.filename();
+    if (file.parent_path() != "samples" || !fs::is_regular_file(place)) continue;
+    const std::string bytes = read_argument_file(place);
+    if (bytes.size() > kMostSampleBytes || !bytes.starts_with("\x89PNG")) continue;
+    const nlohmann::json prompt = sample.value("prompt", nlohmann::json());
+    pictures.push_back(
+        {{"prompt", prompt.is_string() ? escaped(prompt.get<std::string>()) : ""}, {"picture", data_url(bytes)}});
+  }
+  return {{"step", line.at("step")}, {"pictures", pictures}};
+}
+
+// At most kMostSamples steps of them, the first and the last among these.
+ordered_json chosen_samples(const fs::path& run, const std::vector<nlohmann::json>& lines) {
+  ordered_json out = ordered_json::array();
+  const size_t count = std::min(lines.size(), kMostSamples);
+  for (size_t i = 0; i < count; ++i)
+    out.push_back(samples_of(run, lines[count == 1 ? 0 : i * (lines.size() - 1) / (count - 1)]));
+  return out;
+}
+
 ordered_json run_object(const std::string& folder) {
   TENON_CHECK(Usage, file_exists(fs::path(folder) / train::kMetricsFile), folder)
       << "holds no " << train::kMetricsFile << "; expected the folder of a training run";
   int64_t passed = 0, step = 0;
   std::map<std::string, std::vector<Point>> curves;
   std::map<std::string, double> totals;
+  std::vector<nlohmann::json> drew;
   for (const nlohmann::json& line : train::read_metrics(folder, &passed)) {
     const int64_t at = line.at("step");
     step = std::max(step, at);
+    if (line.contains("samples") && line.at("samples").is_array()) drew.push_back(line);
     for (const auto& [key, value] : line.items())
       if (value.is_number() && key != "step" && key != "count") {
         curves[curve_name(line, key)].emplace_back(at, value.get<double>());
@@ -69,7 +111,11 @@ ordered_json run_object(const std::string& folder) {
   if (passed > 0) spdlog::info("{}: lines that are not whole, passed over: {}", escaped(folder), passed);
   ordered_json series = ordered_json::object();
   for (const auto& [name, points] : curves) series[name] = thinned(points);
-  return {{"name", escaped(folder)}, {"step", step}, {"totals", totals}, {"series", series}};
+  return {{"name", escaped(folder)},
+          {"step", step},
+          {"totals", totals},
+          {"series", series},
+          {"samples", chosen_samples(folder, drew)}};
 }
 
 int run_plot(const PlotFlags& flags) {

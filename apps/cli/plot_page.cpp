@@ -18,6 +18,8 @@ main { display:grid; grid-template-columns:repeat(auto-fill,minmax(min(430px,100
 .card { background:var(--card); border:1px solid var(--line); border-radius:10px; padding:10px 14px }
 .card .head { display:flex; flex-wrap:wrap; gap:2px 14px; justify-content:space-between; align-items:baseline; font-size:12px; color:var(--soft) }
 .card h2 { color:var(--ink) } svg { display:block; width:100%; height:auto; touch-action:none } .tip { min-height:19px; font-size:12px; color:var(--soft); display:flex; flex-wrap:wrap; gap:0 12px }
+#samples { padding:0 28px 28px } .row { display:flex; flex-wrap:wrap; gap:10px; margin:8px 0 14px } figure { margin:0; width:150px }
+figure img { width:150px; border-radius:6px; image-rendering:auto; display:block } figcaption { font-size:12px; color:var(--soft); overflow-wrap:anywhere }
 #none { padding:10px 28px; color:var(--soft) }
 )css";
 
@@ -27,6 +29,7 @@ const std::string_view kPlotBody = R"html(<body>
 <label class="key"><input type="checkbox" id="log"> logarithmic</label></div></header>
 <table id="table"></table>
 <main id="charts"></main>
+<section id="samples"></section>
 <p id="none" hidden>No step has been recorded yet.</p>
 )html";
 
@@ -40,7 +43,7 @@ const number = x => { const a = Math.abs(x); return a !== 0 && (a < 1e-3 || a >=
 const percent = x => number(+(100*x).toPrecision(4)) + ' %';
 const groups = [
   ['Exact match, held out', ['evaluation.exact_match'], percent], ['Exact match of completions', ['exact_match'], percent],
-  ['Reward', ['reward']], ['Loss', ['loss']], ['Largest |ratio - 1| before the first update', ['ratio_error']],
+  ['Reward', ['reward']], ['Validation loss, on fixed noise', ['evaluation.validation_loss']], ['Loss', ['loss']], ['Largest |ratio - 1| before the first update', ['ratio_error']],
   ['KL to the model at the beginning', ['kl']], ['Gradient norm before clipping', ['grad_norm']], ['Learning rate', ['lr']],
   ['Seconds by phase', ['rollout_seconds', 'reward_seconds', 'update_seconds', 'evaluation_seconds']],
   ['Tokens of a completion', ['tokens']], ['Spread of rewards', ['reward_std']], ['Groups without a spread', ['flat_groups'], percent],
@@ -139,6 +142,20 @@ function table() {
   }));
 }
 
+function samples() {
+  for (const r of runs) for (const drew of r.samples) {
+    const row = make('div', 'row');
+    for (const p of drew.pictures) {
+      const figure = make('figure'), picture = make('img');
+      picture.src = p.picture;
+      picture.alt = p.prompt;
+      figure.append(picture, make('figcaption', '', p.prompt));
+      row.append(figure);
+    }
+    if (drew.pictures.length) byId('samples').append(make('h2', '', (runs.length > 1 ? r.name + ', ' : '') + 'step ' + drew.step), row);
+  }
+}
+
 function draw() {
   byId('charts').replaceChildren(...groups.map(chart).filter(c => c));
   byId('none').hidden = byId('charts').children.length > 0;
@@ -154,6 +171,7 @@ if (runs.length > 1) runs.forEach((r, i) => {
 byId('smooth').oninput = draw;
 byId('log').onchange = draw;
 table();
+samples();
 draw();
 )js";
 

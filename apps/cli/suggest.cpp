@@ -62,6 +62,27 @@ std::string mismatch(const CLI::App& app, const std::vector<DescribedOption>& op
   return wanted_values(*described, arguments, static_cast<int>(option->count()) > option->get_items_expected_max());
 }
 
+// What CLI11 says of a value that is no number, "Could not convert: --eta = x", as the other flags say it; empty for a
+// failure of another kind.
+std::string no_number(const CLI::ParseError& failure) {
+  static constexpr std::string_view kBegin = "Could not convert: ", kMiddle = " = ";
+  const std::string text = failure.what();
+  const size_t middle = text.find(kMiddle);
+  if (!dynamic_cast<const CLI::ConversionError*>(&failure) || !text.starts_with(kBegin) || middle == text.npos)
+    return {};
+  return text.substr(kBegin.size(), middle - kBegin.size()) + ": expected a number, got '" +
+         shown(text.substr(middle + kMiddle.size())) + "'";
+}
+
+// The methods of a verb of which none was given; none for other verbs.
+std::vector<std::string> methods_without_one(const CLI::App& root, const std::string& verb) {
+  std::vector<std::string> out;
+  if (verb.empty() || !root.get_subcommand(verb)->get_subcommands().empty()) return out;
+  for (const CLI::App* method : root.get_subcommand(verb)->get_subcommands([](const CLI::App*) { return true; }))
+    out.push_back(method->get_name());
+  return out;
+}
+
 }  // namespace
 
 Error no_such_verb(const CLI::App& root, const std::string& asked) {
@@ -79,7 +100,10 @@ Error no_such_verb(const CLI::App& root, const std::string& asked) {
 Error usage_error(const CLI::App& root, const std::vector<std::string>& arguments, const CLI::ParseError& failure) {
   const DescribedProgram program = describe(root);
   const std::string verb = verb_of(program, arguments);
-  const std::string help = "see `tenon " + (verb.empty() ? "" : verb + " ") + "--help`";
+  const CLI::App* app = verb.empty() ? &root : root.get_subcommand(verb);
+  const std::vector<CLI::App*> method = app->get_subcommands();
+  const std::string help = "see `tenon " + (verb.empty() ? "" : verb + " ") +
+                           (method.empty() ? "" : method.front()->get_name() + " ") + "--help`";
   std::vector<DescribedOption> options = program.common;
   for (const DescribedVerb& v : program.verbs)
     if (v.name == verb) options.insert(options.end(), v.options.begin(), v.options.end());
@@ -91,6 +115,11 @@ Error usage_error(const CLI::App& root, const std::vector<std::string>& argument
   if (dynamic_cast<const CLI::ExtrasError*>(&failure)) {  // what the parser had no use for
     const std::vector<std::string> left = root.remaining(true);
     const auto flag = std::ranges::find_if(left, [](const std::string& a) { return a.size() > 1 && a[0] == '-'; });
+    if (const std::vector<std::string> methods = methods_without_one(root, verb); !methods.empty() && !left.empty()) {
+      const std::string asked = flag == left.begin() ? "" : left.front();
+      return {ErrorKind::Usage, "tenon " + verb,
+              asked.empty() ? "no method given" : "there is no method '" + asked + "'", "there are " + joined(methods)};
+    }
     if (flag != left.end())
       return {ErrorKind::Usage, "", "there is no flag " + flag->substr(0, flag->find('=')), hint(*flag)};
     if (verb.empty() && !left.empty()) return no_such_verb(root, left.front());
@@ -102,11 +131,11 @@ Error usage_error(const CLI::App& root, const std::vector<std::string>& argument
   for (const std::string& argument : arguments)  // -steps is read as -s teps
     if (!argument.starts_with("--") && !meant_flag(argument, flags).empty())
       return {ErrorKind::Usage, "", failure.what(), hint(argument)};
-  const CLI::App* app = verb.empty() ? &root : root.get_subcommand(verb);
-  for (const CLI::App* place : {app, &root})
+  for (const CLI::App* place : {method.empty() ? app : method.front(), app, &root})
     if (const std::string wanted = mismatch(*place, options, arguments, failure); !wanted.empty())
       return {ErrorKind::Usage, "", wanted, help};
-  return {ErrorKind::Usage, "", failure.what(), help};
+  const std::string wanted = no_number(failure);
+  return {ErrorKind::Usage, "", wanted.empty() ? failure.what() : wanted, help};
 }
 
 }  // namespace tenon::cli

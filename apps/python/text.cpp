@@ -70,10 +70,7 @@ nb::dict run(TextPipeline& pipeline, TextRequest request, const SamplingChoice& 
 std::vector<int32_t> encode(const TextPipeline& p, const std::string& text, bool prefix) {
   const ByteLevelTokenizer& tokenizer = p.model().tokenizer();
   const nb::gil_scoped_release released;
-  std::vector<int32_t> out = prefix ? tokenizer.prefix() : std::vector<int32_t>();
-  const std::vector<int32_t> ids = tokenizer.encode(text);
-  out.insert(out.end(), ids.begin(), ids.end());
-  return out;
+  return prefix ? tokenizer.encode_whole(text) : tokenizer.encode(text);
 }
 
 void bind_requests(nb::module_& m) {

@@ -161,9 +161,9 @@ class TextPipeline:
         context: int = 0,
     ) -> TextPipeline:
         """Opens a model: a folder as transformers writes it, a .gguf file, or the package's own ("sums"). `device`, `dtype`
-        and `threads` as Pipeline.from_pretrained. `context`: tokens of prompt and text together, at most; 0 for all of
-        the model's positions. Raises ModelError for what is no language model, DeviceError for a device that is not
-        there."""
+        and `threads` as Pipeline.from_pretrained; "int8" keeps weights of linear layers in i8, all else in bf16.
+        `context`: tokens of prompt and text together, at most; 0 for all of the model's positions. Raises ModelError for
+        what is no language model, DeviceError for a device that is not there."""
         type_name = "" if dtype is None else _dtypes.name_of(dtype)
         spec = "" if path is None else os.fspath(path)
         longest = whole(context, "context", 0, _MOST_TOKENS)

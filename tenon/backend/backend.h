@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tenon/backend/stream.h"
+#include "tenon/backend/trace.h"
 #include "tenon/backend/weights.h"
 #include "tenon/kernels/launch.h"
 #include "tenon/kernels/list.h"
@@ -123,6 +124,9 @@ class Backend {
   /// that is read: element i of an output depends on elements i alone, and all are read before any is written. At most
   /// kMostListVectors vectors. Throws Error(Internal) for another launch.
   virtual std::unique_ptr<ListKernel> prepare_list(const Launch& launch) = 0;
+  /// Begins to note what the device does; what is recorded after that is seen piece by piece. One at a time. Null where
+  /// kernels run one after the other as the host calls them. Error(Device) says what is missing.
+  virtual std::unique_ptr<Trace> trace() { return nullptr; }
   /// Whether record() records.
   virtual bool records() const { return false; }
   /// Records the kernels that `runs` puts on the stream it is given, all of which have run before, instead of running
@@ -191,6 +195,8 @@ struct ChosenBackend {
 ChosenBackend choose_backend();
 /// Makes the backend of this name, or the one that "auto" means; throws Error(Device) that lists the names.
 std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOptions& options = {});
+/// Error(Usage) of `where` if plans of this backend do not compute in a type.
+void check_type(const Backend& backend, DType type, const std::string& where);
 std::vector<std::string> backend_names();
 /// What the probe of this backend found; nothing if it has none.
 std::vector<BackendFact> probe_backend(const std::string& name);

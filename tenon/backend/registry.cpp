@@ -74,6 +74,12 @@ ChosenBackend choose_backend() {
   throw Error(ErrorKind::Device, "device", "no backend of this build can be used");
 }
 
+void check_type(const Backend& backend, DType type, const std::string& where) {
+  const std::vector<DType> known = backend.types();
+  TENON_CHECK(Usage, std::ranges::find(known, type) != known.end(), where)
+      << name_of(type) << " is not computed in by " << backend.name();
+}
+
 std::unique_ptr<Backend> make_backend(const std::string& name, const BackendOptions& options) {
   if (name == kAutomaticDevice) return make_backend(choose_backend().name, options);
   const auto [plain, ordinal] = with_ordinal(name);

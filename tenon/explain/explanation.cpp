@@ -52,6 +52,7 @@ void fill_from_form(const Launch& launch, const Form& form, Readable& readable, 
     if (o.statistic) value.text = std::string(o.statistic->name) + " by sample and channel of (" + value.text + ")";
     out.sinks.push_back({o.buffer, std::move(value), ""});
   }
+  for (const FormOutput& o : form.updates) out.sinks.push_back({o.buffer, readable.print(o.value), ""});
 }
 
 bool same_holes(const std::vector<Place>& a, const std::vector<Place>& b) {

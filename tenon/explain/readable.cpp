@@ -154,6 +154,7 @@ std::string anchor_text(const Expr& anchor) {
     return "attention q " + q.str() + " k " + k.str() + (anchor->attrs.ints[0] ? " causal" : "");
   }
   const Shape &x = anchor->in[0].shape(), &w = anchor->in[1].shape();
+  if (anchor.is<nodes::Sample>()) return "sample " + x.str();
   if (!anchor.is<nodes::Conv2d>()) return std::string(anchor->name()) + " " + x.str() + " x " + w.str();
   std::string out =
       "conv2d " + std::to_string(w[2]) + "x" + std::to_string(w[3]) + " " + x.str() + " -> " + anchor.shape().str();
@@ -169,6 +170,7 @@ double anchor_flops(const Expr& anchor) {
     return out / static_cast<double>(anchor.shape()[3]) * 2.0 * static_cast<double>(k[2]) *
            static_cast<double>(q[3] + anchor.shape()[3]);
   }
+  if (anchor.is<nodes::Sample>()) return 0;  // it compares
   const Shape& w = anchor->in[1].shape();
   if (anchor.is<nodes::Conv2d>()) return 2.0 * out * static_cast<double>(w[1] * w[2] * w[3]);
   return 2.0 * out * static_cast<double>(w[-1]);

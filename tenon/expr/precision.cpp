@@ -6,7 +6,7 @@ namespace tenon {
 
 bool holds(DType arithmetic, DType t) {
   if (arithmetic == t || arithmetic == DType::F32) return true;
-  return t == DType::E4M3 && (arithmetic == DType::F16 || arithmetic == DType::BF16);
+  return (t == DType::E4M3 || t == DType::I8) && (arithmetic == DType::F16 || arithmetic == DType::BF16);
 }
 
 std::optional<DType> arithmetic_of(const Expr& anchor) {
@@ -25,9 +25,12 @@ Expr with_operands(const Expr& anchor, std::initializer_list<Expr> in) {
   return anchor.graph().make(*anchor->type, std::span(in.begin(), in.size()), anchor->attrs);
 }
 
-QuantizedRows quantize_rows(const Expr& x) {
-  const Expr scale = max(absmax(x), constant(x.graph(), 1e-12)) / 448.0;
-  return {cast(x / scale, DType::E4M3), scale};
+QuantizedRows quantize_rows(const Expr& x, DType t) {
+  TENON_CHECK(Usage, t == DType::E4M3 || t == DType::I8, "quantize_rows")
+      << "rows become e4m3 or i8, not " << name_of(t);
+  const bool whole = t == DType::I8;
+  const Expr scale = max(absmax(x), constant(x.graph(), 1e-12)) / (whole ? 127.0 : 448.0);
+  return {cast(whole ? floor(x / scale + 0.5) : x / scale, t), scale};
 }
 
 }  // namespace tenon

@@ -1,5 +1,7 @@
 #include "tenon/expr/state.h"
 
+#include <unordered_set>
+
 #include "tenon/expr/ops.h"
 
 namespace tenon {
@@ -27,6 +29,20 @@ Expr state_leaf(Graph& g, const Expr& value) {
 std::vector<Expr> needed_for(const Expr& value) {
   if (!is_update(value)) return {value};
   return {value->in.begin() + 1, value->in.end()};
+}
+
+std::vector<Expr> below(std::span<const Expr> values) {
+  std::vector<Expr> out;
+  std::unordered_set<const Node*> seen;
+  std::vector<Expr> stack(values.begin(), values.end());
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    if (!seen.insert(e.get()).second) continue;
+    out.push_back(e);
+    stack.insert(stack.end(), e->in.begin() + (is_update(e) ? 1 : 0), e->in.end());
+  }
+  return out;
 }
 
 const Expr& written_by(const Expr& value) { return is_update(value) ? value->in.back() : value; }

@@ -15,6 +15,8 @@ int64_t version_of(Expr e);
 Expr state_leaf(Graph& g, const Expr& value);
 /// What a launch computes for an output: the rows of an update, else the value itself.
 const Expr& written_by(const Expr& value);
+/// All that values need to be computed, each once: of updates among it not what they replace.
+std::vector<Expr> below(std::span<const Expr> values);
 /// What it needs for it: of an update all operands but the state, else the value itself.
 std::vector<Expr> needed_for(const Expr& value);
 

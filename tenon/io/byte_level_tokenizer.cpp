@@ -220,6 +220,13 @@ int32_t ByteLevelTokenizer::vocab_size() const { return state_->size; }
 std::optional<int32_t> ByteLevelTokenizer::bos_id() const { return state_->parts.bos; }
 std::optional<int32_t> ByteLevelTokenizer::eos_id() const { return state_->parts.eos; }
 std::optional<int32_t> ByteLevelTokenizer::pad_id() const { return state_->parts.pad; }
+std::vector<int32_t> ByteLevelTokenizer::encode_whole(std::string_view text) const {
+  std::vector<int32_t> ids = prefix();
+  const std::vector<int32_t> own = encode(text);
+  ids.insert(ids.end(), own.begin(), own.end());
+  return ids;
+}
+
 const std::vector<int32_t>& ByteLevelTokenizer::prefix() const { return state_->parts.prefix; }
 const std::optional<std::string>& ByteLevelTokenizer::chat_template() const { return state_->parts.chat_template; }
 

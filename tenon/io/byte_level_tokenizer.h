@@ -54,6 +54,8 @@ class ByteLevelTokenizer {
   /// user who may do that. Nothing is put in front (see prefix()). Error(Usage) names the byte offset of invalid UTF-8.
   /// O(n log n).
   std::vector<int32_t> encode(std::string_view text) const;
+  /// prefix() and encode(text): ids of a text to be continued.
+  std::vector<int32_t> encode_whole(std::string_view text) const;
   /// Ids of a text as if there were no added tokens: "<|im_end|>" is so many letters. Never makes a control token.
   std::vector<int32_t> encode_ordinary(std::string_view text) const;
 

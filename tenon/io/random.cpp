@@ -141,27 +141,6 @@ void TorchGenerator::randn(std::span<float> out) {
   }
 }
 
-std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter, uint64_t stream) {
-  constexpr uint32_t kFactor0 = 0xd2511f53, kFactor1 = 0xcd9e8d57, kStep0 = 0x9e3779b9, kStep1 = 0xbb67ae85;
-  constexpr int kRounds = 10;
-  auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
-  std::array<uint32_t, 4> c{static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
-                            static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)};
-  for (int round = 0; round < kRounds; ++round) {
-    const uint64_t a = uint64_t{kFactor0} * c[0], b = uint64_t{kFactor1} * c[2];
-    c = {static_cast<uint32_t>(b >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(b),
-         static_cast<uint32_t>(a >> 32) ^ c[3] ^ k1, static_cast<uint32_t>(a)};
-    k0 += kStep0;
-    k1 += kStep1;
-  }
-  return c;
-}
-
-double philox_uniform(uint64_t key, uint64_t counter) {
-  const std::array<uint32_t, 4> bits = philox(key, counter);
-  return static_cast<double>(((uint64_t{bits[0]} << 32) | bits[1]) >> 11) * 0x1p-53;
-}
-
 uint64_t draw_seed() { return std::random_device{}(); }
 
 }  // namespace tenon

@@ -37,12 +37,6 @@ class TorchGenerator {
   std::optional<double> spare_;  // second half of a double Box-Muller pair
 };
 
-/// Philox 4x32 with ten rounds (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011): 128 bits that a key
-/// and a counter determine, so that numbers can be drawn in any order.
-std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter, uint64_t stream = 0);
-/// A uniform number in [0, 1), of 53 bits of philox(key, counter).
-double philox_uniform(uint64_t key, uint64_t counter);
-
 /// A seed for a user who asked for none (seed -1): 32 bits from the system's random device.
 uint64_t draw_seed();
 

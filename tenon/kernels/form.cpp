@@ -66,7 +66,26 @@ class FormBuilder {
     std::vector<Expr> chain;  // bijective views above it, innermost first
   };
 
+  // Updates that the anchor reads.
+  void build_updates() {
+    const std::vector<Expr> read = below(form_.anchor->in);
+    for (size_t i = values_.size(); i-- > 0;) {
+      if (!is_update(values_[i]) || std::ranges::find(read, values_[i]) == read.end()) continue;
+      FormOutput out;
+      out.buffer = buffers_[i];
+      out.dtype = values_[i].dtype();
+      out.value = push(written_by(values_[i]));
+      out.place = tensor_of(out, values_[i]);
+      check_rows(std::array{out.value});
+      form_.updates.insert(form_.updates.begin(), std::move(out));
+      pushed_.insert_or_assign(values_[i].get(), state_leaf(g_, values_[i]));
+      values_.erase(values_.begin() + static_cast<std::ptrdiff_t>(i));
+      buffers_.erase(buffers_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+
   void build_anchor() {
+    build_updates();
     std::vector<Lifted> lifted;
     std::vector<Expr> values = values_;
     std::vector<const NodeType*> statistics(values.size(), nullptr);
@@ -202,8 +221,9 @@ class FormBuilder {
     return {above(g_.make(*e->type, in, e->attrs)), first->chain};
   }
 
+  // Not behind an update.
   static bool reads(const Expr& value, const Expr& leaf) {
-    const std::vector<Expr> all = topological(std::array{value});
+    const std::vector<Expr> all = below(std::array{value});
     return std::ranges::find(all, leaf) != all.end();
   }
 

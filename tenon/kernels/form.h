@@ -48,6 +48,9 @@ struct Form {
   Shape domain;             ///< of the outputs: the anchor's result, or one of its lanes
   int lanes = 1;            ///< the anchor's last axis is `lanes` equal parts that the epilogue sees side by side
   std::vector<FormOutput> outputs;
+  /// Rows of states that the launch writes and its anchor's operands read behind the write: holes read the state. Each
+  /// over a domain of its own.
+  std::vector<FormOutput> updates;
 
   /// The same in a graph of its own, which its owner may add to.
   Form copy() const;

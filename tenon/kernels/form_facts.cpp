@@ -1,6 +1,7 @@
 // What is asked of values in form, and the copy of a form.
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"
@@ -64,11 +65,12 @@ Form Form::copy() const {
   for (const Expr& hole : holes) out.holes.push_back(copied(hole));
   out.domain = domain;
   out.lanes = lanes;
-  for (const FormOutput& o : outputs) {
-    out.outputs.push_back(o);
-    out.outputs.back().value = copied(o.value);
-    out.outputs.back().place = copied(o.place);
-  }
+  for (const auto& [from, to] : {std::pair{&outputs, &out.outputs}, std::pair{&updates, &out.updates}})
+    for (const FormOutput& o : *from) {
+      to->push_back(o);
+      to->back().value = copied(o.value);
+      to->back().place = copied(o.place);
+    }
   return out;
 }
 

@@ -47,17 +47,18 @@ int64_t bytes_read(std::span<const Expr> values, const std::function<bool(const 
   std::vector<std::pair<Expr, int64_t>> stack;  // with how many elements its reader takes at most
   std::set<std::pair<const Node*, int64_t>> seen;
   std::unordered_map<const Node*, int64_t> elements;
-  for (const Expr& v : values) stack.emplace_back(v, kAll);
+  for (const Expr& v : values)
+    for (const Expr& x : needed_for(v)) stack.emplace_back(x, kAll);
   while (!stack.empty()) {
     const auto [e, most] = stack.back();
     stack.pop_back();
     const int64_t all = e.shape().numel();
-    if (in_memory(e)) {
+    if (in_memory(e) || is_update(e)) {  // who reads an update reads memory
       int64_t& read = elements[e.get()];
       read = std::min(all, read + std::min(all, most));
     } else if (const int64_t taken = e->family() == Family::View ? std::min(all, most) : kAll;
                seen.emplace(e.get(), taken).second) {
-      for (size_t i = is_update(e) ? 1 : 0; i < e->in.size(); ++i) stack.emplace_back(e->in[i], taken);
+      for (const Expr& x : e->in) stack.emplace_back(x, taken);
     }
   }
   int64_t bytes = 0;

@@ -11,6 +11,9 @@ struct Target {
   /// value from memory: it is stored by a launch in front of the anchor's, but for the views on top of it, if the
   /// kernel reads through them. Empty: always. Asked for holes that change, of forms without refusals.
   std::function<bool(const Form& form, size_t hole)> reads = {};
+  /// Whether the kernel of the form's anchor writes the rows of states that its operands read (Form::updates). Empty:
+  /// never, they are written by a launch in front.
+  std::function<bool(const Form& form)> writes = {};
   /// What a launch costs whatever it does, as the bytes that the device moves in that time.
   int64_t launch_bytes = 65536;
 };

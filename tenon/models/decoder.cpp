@@ -43,7 +43,7 @@ class Network {
       x = reshape(x, {shape_.batch * shape_.tokens, c_.width});
       if (row) x = gather(x, row);
     }
-    return {nn::linear(last_norm(x), head()), std::move(states_)};
+    return {nn::linear(last_norm(x), head()), std::move(states_), place_};
   }
 
   DecoderHidden hidden(const Expr& tokens) { return {last_norm(states(tokens, c_.layers)), head()}; }
@@ -64,17 +64,11 @@ class Network {
     return cast(x + feed_forward(s / "mlp", nn::rms_norm(s / "post_attention_layernorm", x, c_.eps)), s.act());
   }
 
-  // The named layers side by side, with their adapters.
-  Expr projected(const nn::Scope& s, const Expr& x, std::initializer_list<std::pair<const char*, int64_t>> parts,
-                 nn::Bias with) const {
-    const Expr added = nn::low_rank(s, x, parts, c_.adapter), y = nn::packed_linear(s, x, parts, with);
-    return added ? y + added : y;
-  }
-
   Expr attend(const nn::Scope& s, int64_t index, const Expr& x) {
     const int64_t d = c_.head_width, q_width = c_.heads * d, k_width = c_.key_heads * d;
     const Expr qkv = cast(
-        projected(s, x, {{"q_proj", q_width}, {"k_proj", k_width}, {"v_proj", k_width}}, bias(c_.qkv_bias)), s.act());
+        nn::packed_linear(s, x, {{"q_proj", q_width}, {"k_proj", k_width}, {"v_proj", k_width}}, bias(c_.qkv_bias)),
+        s.act());
     const auto heads = [&](int64_t from, int64_t count) {
       return reshape(slice(qkv, -1, from, from + count * d), {shape_.batch, shape_.tokens, count, d});
     };
@@ -88,7 +82,7 @@ class Network {
     const double scale = 1 / std::sqrt(static_cast<double>(d));
     const Expr mixed = cast(attention(q, k, v, scale, true, keys_), s.act());
     const Expr rows = reshape(permute(mixed, {0, 2, 1, 3}), {shape_.batch, shape_.tokens, q_width});
-    return projected(s, rows, {{"o_proj", c_.width}}, bias(c_.output_bias));
+    return nn::packed_linear(s, rows, {{"o_proj", c_.width}}, bias(c_.output_bias));
   }
 
   // [batch, key heads, capacity, D] of the layer's cache with these rows [batch, tokens, key heads, D] written; without
@@ -103,9 +97,9 @@ class Network {
   }
 
   Expr feed_forward(const nn::Scope& s, const Expr& x) const {
-    const Expr both = projected(s, x, {{"gate_proj", c_.hidden}, {"up_proj", c_.hidden}}, bias(c_.mlp_bias));
+    const Expr both = nn::packed_linear(s, x, {{"gate_proj", c_.hidden}, {"up_proj", c_.hidden}}, bias(c_.mlp_bias));
     const Expr h = silu(slice(both, -1, 0, c_.hidden)) * slice(both, -1, c_.hidden, 2 * c_.hidden);
-    return projected(s, cast(h, s.act()), {{"down_proj", c_.width}}, bias(c_.mlp_bias));
+    return nn::packed_linear(s, cast(h, s.act()), {{"down_proj", c_.width}}, bias(c_.mlp_bias));
   }
 
   const DecoderConfig& c_;
@@ -116,6 +110,15 @@ class Network {
   nn::Rotary rotary_;
   std::vector<std::pair<std::string, Expr>> states_;
 };
+
+Decoder adapted(const DecoderConfig& c, Decoder d) {
+  std::vector<Expr> values{d.logits};
+  for (const auto& [name, value] : d.states) values.push_back(value);
+  values = nn::with_side_branches(values, nn::branches_of(c.adapter, d.logits));
+  d.logits = values[0];
+  for (size_t i = 0; i < d.states.size(); ++i) d.states[i].second = values[i + 1];
+  return d;
+}
 
 }  // namespace
 
@@ -129,7 +132,7 @@ Decoder decoder(const DecoderConfig& c, const DecoderShape& shape, const Expr& t
   TENON_CHECK(Usage, tokens.shape() == ids && position.shape() == Shape{shape.batch}, "decoder")
       << "expected tokens " << ids.str() << " and a position for each sequence, got " << tokens.shape().str() << " and "
       << position.shape().str();
-  return Network(c, shape, position, p).run(tokens, row);
+  return adapted(c, Network(c, shape, position, p).run(tokens, row));
 }
 
 Decoder decoder(Graph& g, const DecoderConfig& c, const DecoderShape& shape, nn::Precision p) {
@@ -153,7 +156,9 @@ DecoderHidden decoder_hidden(const DecoderConfig& c, const Expr& tokens, nn::Pre
   TENON_CHECK(Usage, s.rank() == 2 && s.numel() > 0 && s[1] <= c.positions, "decoder")
       << "expected tokens [batch, 1 to " << c.positions << "], got " << s.str();
   const DecoderShape shape = whole_texts(tokens);
-  return Network(tokens.graph(), c, shape, p).hidden(tokens);
+  DecoderHidden out = Network(tokens.graph(), c, shape, p).hidden(tokens);
+  out.hidden = nn::with_side_branches(out.hidden, nn::branches_of(c.adapter, out.hidden));
+  return out;
 }
 
 Expr decoder_states(const DecoderConfig& c, const Expr& tokens, int64_t layers, nn::Precision p) {

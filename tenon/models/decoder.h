@@ -57,6 +57,7 @@ struct Decoder {
   Expr logits;  ///< f32 [batch, V], or [batch, tokens, V]
   /// The caches behind this run by their states' names: "cache.<layer>.k" and ".v", [batch * capacity, key heads, D].
   std::vector<std::pair<std::string, Expr>> states;
+  Expr place;  ///< i32 [batch, tokens]: where in the caches the new tokens are
 };
 
 /// The network over tokens i32 [batch, tokens] that follow `position` i32 [batch] tokens which the cache holds

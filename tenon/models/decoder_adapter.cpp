@@ -14,7 +14,7 @@ const std::vector<std::string>& adapter_layers() {
   return kLayers;
 }
 
-bool is_adapter_weight(std::string_view name) { return name.ends_with(kAdapterDown) || name.ends_with(kAdapterUp); }
+bool is_adapter_weight(std::string_view name) { return !nn::weight_beside(name).empty(); }
 
 WeightShapes adapter_weights(const DecoderConfig& c) {
   const nn::LowRank& a = c.adapter;

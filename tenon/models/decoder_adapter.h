@@ -15,8 +15,6 @@ inline constexpr const char* kAdapterWeights = "adapter_model.safetensors";
 /// What the names of an adapter's tensors begin with in its file.
 inline constexpr const char* kAdapterPrefix = "base_model.model.";
 
-/// How the names of the two factors end.
-inline constexpr std::string_view kAdapterDown = ".lora_A.weight", kAdapterUp = ".lora_B.weight";
 inline constexpr int64_t kMostAdapterRank = 1 << 16;
 
 /// Layers that may have an adapter: "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj".

@@ -10,6 +10,7 @@
 #include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
+#include "tenon/models/decoder_adapter.h"
 #include "tenon/models/lora_scale.h"
 
 namespace tenon {
@@ -22,8 +23,8 @@ struct Ending {
   std::string_view text;
   Part part;
 };
-constexpr std::array<Ending, 25> kEndings = {{{".lora_A.weight", Part::Down},
-                                              {".lora_B.weight", Part::Up},
+constexpr std::array<Ending, 25> kEndings = {{{nn::kSideDown, Part::Down},
+                                              {nn::kSideUp, Part::Up},
                                               {".lora_down.weight", Part::Down},
                                               {".lora_up.weight", Part::Up},
                                               {".lora.down.weight", Part::Down},
@@ -90,8 +91,7 @@ class Reader {
         if (targets && targets->front().fused == fused && !layer.has(Part::Unread)) read(name, layer, *targets);
       }
     for (const auto& [name, layer] : layers_)
-      if (!names_.find(name) || layer.has(Part::Unread))
-        out_.report.unmatched.insert(out_.report.unmatched.end(), layer.all.begin(), layer.all.end());
+      if (!names_.find(name) || layer.has(Part::Unread)) leave_out(layer);
     judge();
     return std::move(out_);
   }
@@ -117,6 +117,15 @@ class Reader {
     };
     for (const auto& [name, tensor] : file_.tensors()) take(name);
     for (const auto& [name, tensor] : file_.unsupported()) take(name);
+  }
+
+  // Messages name the first tensor of a layer: the one for which it is left out.
+  void leave_out(const Layer& layer) {
+    const auto why = layer.parts.find(Part::Unread);
+    std::vector<std::string>& unmatched = out_.report.unmatched;
+    if (why != layer.parts.end()) unmatched.push_back(why->second);
+    for (const std::string& tensor : layer.all)
+      if (why == layer.parts.end() || tensor != why->second) unmatched.push_back(tensor);
   }
 
   void read(const std::string& name, const Layer& layer, const std::vector<LoraTarget>& targets) {
@@ -312,8 +321,8 @@ Lora read_lora(const SafetensorsFile& file, const LoraNames& names, LoraRest res
 }
 
 Lora read_lora(const std::filesystem::path& path, const LoraNames& names, LoraRest rest) {
-  const std::filesystem::path beside = path.parent_path() / "adapter_config.json";
-  const bool peft = path.filename() == "adapter_model.safetensors" && file_exists(beside);
+  const std::filesystem::path beside = path.parent_path() / kAdapterConfig;
+  const bool peft = path.filename() == kAdapterWeights && file_exists(beside);
   return read_lora(SafetensorsFile::open(path), names, rest, peft ? read_json(beside) : nlohmann::json());
 }
 

@@ -122,7 +122,7 @@ Expr unet(const UNetConfig& c, const UNetInputs& in, nn::Precision p) {
   const Shape &x = in.latents.shape(), &t = in.context.shape();
   const bool good = x.rank() == 4 && x[1] == c.in_channels && x.numel() > 0 && t.rank() == 3 && t[1] > 0 &&
                     t[2] == c.context_dim && (t[0] == x[0] || t[0] == 2 * x[0]) && in.timesteps.shape().rank() == 1 &&
-                    in.timesteps.shape()[0] > 0;
+                    in.timesteps.shape()[0] > 0 && (in.step || in.timesteps.shape()[0] == t[0]);
   TENON_CHECK(Usage, good, "unet") << "latents " << x.str() << ", context " << t.str() << ", timesteps "
                                    << in.timesteps.shape().str() << " do not fit: expected [B," << c.in_channels
                                    << ",h,w], [B or 2B,S," << c.context_dim << "], [T]";

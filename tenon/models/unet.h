@@ -53,7 +53,7 @@ struct UNetShape {
 struct UNetInputs {
   Expr latents;    ///< f32 [B,in_channels,h,w] (NCHW)
   Expr timesteps;  ///< f32 [T], fractional or whole
-  Expr step;       ///< i32 scalar: which timestep
+  Expr step;       ///< i32 scalar: which timestep; unset: T = B', each image has its own
   Expr context;    ///< [B',S,context_dim], hidden states of the text; B' = B or 2B
 };
 /// Inputs "latents" (rate step), "timesteps" (schedule), "step" (step), "context" in p.act (prompt).

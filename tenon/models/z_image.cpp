@@ -73,11 +73,13 @@ class ZImage {
     return nn::linear(s / 2, silu(nn::linear(s / 0, waves, kTimeHidden)), c_.condition());
   }
 
+  // What of [T, width] is meant: of the step's time, or of each sequence's own.
+  Expr now(const Expr& x) const { return in_.step ? gather(x, in_.step) : reshape(x, {sequences_, 1, x.shape()[-1]}); }
+
   // A block's modulation at this step: factors and gates [width] of attention, then of the feed-forward layers.
   std::array<Expr, 4> modulation(const nn::Scope& s) const {
     const Expr all = nn::linear(s / "adaLN_modulation.0", time_, 4 * c_.width);
     const auto quarter = [&](int64_t i) { return slice(all, -1, i * c_.width, (i + 1) * c_.width); };
-    const auto now = [&](const Expr& x) { return gather(x, in_.step); };
     return {now(quarter(0) + 1.0), now(tanh(quarter(1))), now(quarter(2) + 1.0), now(tanh(quarter(3)))};
   }
 
@@ -138,8 +140,7 @@ class ZImage {
     const nn::Scope s = block_of_patch("all_final_layer");
     const Expr scale = nn::linear(s / "adaLN_modulation.1", silu(time_), c_.width) + 1.0;
     const Expr image = slice(x, 1, 0, rows_ * columns_);
-    const Expr y =
-        nn::linear(s / "linear", nn::layer_norm(image, kFinalEps) * gather(scale, in_.step), p * p * c_.channels);
+    const Expr y = nn::linear(s / "linear", nn::layer_norm(image, kFinalEps) * now(scale), p * p * c_.channels);
     const Expr apart = permute(reshape(y, {sequences_, rows_, columns_, p, p, c_.channels}), {0, 5, 1, 3, 2, 4});
     return reshape(apart, {sequences_, c_.channels, rows_ * p, columns_ * p});
   }
@@ -211,7 +212,8 @@ Expr z_image(const ZImageConfig& c, const ZImageInputs& in, nn::Precision p) {
   const bool good = x.rank() == 4 && x[1] == c.channels && x.numel() > 0 && x[2] % kZImagePatch == 0 &&
                     x[3] % kZImagePatch == 0 && t.rank() == 3 && t[1] > 0 && t[1] % kZImageSequence == 0 &&
                     t[2] == c.text_width && (t[0] == x[0] || t[0] == 2 * x[0]) &&
-                    in.text_tokens.shape() == Shape{t[0]} && in.times.shape().rank() == 1 && in.times.shape()[0] > 0;
+                    in.text_tokens.shape() == Shape{t[0]} && in.times.shape().rank() == 1 && in.times.shape()[0] > 0 &&
+                    (in.step || in.times.shape()[0] == t[0]);
   TENON_CHECK(Usage, good, "z_image") << "latents " << x.str() << ", text " << t.str() << " of "
                                       << in.text_tokens.shape().str() << " tokens, times " << in.times.shape().str()
                                       << " do not fit: expected [B," << c.channels << ",h,w] with even h and w, [B or "

@@ -53,7 +53,7 @@ struct ZImageShape {
 struct ZImageInputs {
   Expr latents;             ///< f32 [B,channels,h,w] (NCHW)
   Expr times;               ///< f32 [T], 0 (noise) to 1 (picture)
-  Expr step;                ///< i32 scalar: which time
+  Expr step;                ///< i32 scalar: which time; unset: T = B', each image has its own
   Expr text;                ///< [B',S,text_width]; what lies behind a text's last token is not read; B' = B or 2B
   Expr text_tokens;         ///< i32 [B'], tokens of each text, 1..S
   bool equal_texts = true;  ///< as ZImageShape

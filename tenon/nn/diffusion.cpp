@@ -17,7 +17,10 @@ Expr sinusoid(const Expr& t, int64_t width, double shift, bool sin_first) {
 
 Expr residual_block(const Scope& s, const Expr& x, int64_t outputs, const GroupNorm& n, const TimeSignal* time) {
   Expr h = conv3x3(s / "conv1", silu(group_norm(s / "norm1", x, n)), outputs);
-  if (time) h = h + gather(linear(s / "time_emb_proj", time->embedding, outputs), time->step);
+  if (time) {
+    const Expr rows = linear(s / "time_emb_proj", time->embedding, outputs);
+    h = h + (time->step ? gather(rows, time->step) : reshape(rows, {rows.shape()[0], 1, 1, outputs}));
+  }
   h = cast(h, s.act());
   const Expr skip = x.shape()[-1] == outputs ? x : cast(conv2d(s / "conv_shortcut", x, outputs, 1), s.act());
   return cast(conv3x3(s / "conv2", silu(group_norm(s / "norm2", h, n)), outputs) + skip, s.act());

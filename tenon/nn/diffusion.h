@@ -12,7 +12,7 @@ Expr sinusoid(const Expr& t, int64_t width, double shift = 0, bool sin_first = f
 /// The time embedding of a whole schedule, and which of its rows is meant.
 struct TimeSignal {
   Expr embedding;  ///< [T, E], activated
-  Expr step;       ///< i32 scalar, 0..T-1
+  Expr step;       ///< i32 scalar, 0..T-1; unset: row i is of image i
 };
 
 /// h = conv1(silu(norm1 x)) + time_emb_proj(embedding)[step];  conv2(silu(norm2 h)) + (conv_shortcut x, or x).

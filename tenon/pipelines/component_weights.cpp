@@ -5,27 +5,10 @@
 #include "tenon/core/beside.h"
 #include "tenon/core/error.h"
 #include "tenon/core/text.h"
+#include "tenon/pipelines/made_numbers.h"
 
 namespace tenon {
 namespace {
-
-// Numbers that a source has made of a tensor, until they are packed.
-class MadeNumbers {
- public:
-  template <class Make>
-  const float* get(const std::string& name, const Shape& shape, const Make& make) const {
-    std::vector<float>& data = made_[name];
-    if (data.empty() && shape.numel() > 0) {
-      data.resize(static_cast<size_t>(shape.numel()));
-      make(std::span<float>(data));
-    }
-    return data.data();
-  }
-  void drop(const std::string& name) const { made_.erase(name); }
-
- private:
-  mutable std::map<std::string, std::vector<float>> made_;
-};
 
 class GgufWeights : public WeightSource {
  public:

@@ -1,9 +1,9 @@
 #include "tenon/pipelines/denoise.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
+#include "tenon/core/clock.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/stop.h"
@@ -12,9 +12,6 @@
 
 namespace tenon {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_of_loop(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // Runs the step again, looking at every launch, to say where the first non-finite value came from.
 [[noreturn]] void name_launch(Executable& network, int step) {
@@ -49,7 +46,7 @@ void denoise(const DenoisingNetwork& network, Sampler& sampler, std::span<const 
     const std::vector<float> output = network.guided(e.get(network.result));
     if (!std::ranges::all_of(output, [](float v) { return std::isfinite(v); })) name_launch(e, i);
     sampler.step(output, i, latents, draw);
-    timings.steps.push_back(seconds_of_loop(begin));
+    timings.steps.push_back(seconds_since(begin));
     const double time = sampler.timesteps()[static_cast<size_t>(i)];
     if (on_step) on_step({i + 1, sampler.calls(), timings.steps.back(), time, latents});
   }
@@ -112,7 +109,7 @@ void check_size_fits(int64_t width, int64_t height, int64_t unit, int64_t availa
   const auto begin = Clock::now();
   const int64_t bytes = needed(width, height);
   spdlog::debug("memory: {} MiB needed, {} MiB available, planned in {:.3f} s", bytes >> 20, available >> 20,
-                seconds_of_loop(begin));
+                seconds_since(begin));
   if (bytes <= available) return;
   // Halving the range of the shorter side finds the largest size of the same shape that fits.
   int64_t fits = 0, too_large = std::min(width, height) / unit;

@@ -61,6 +61,8 @@ struct ImageRequest {
   double strength = 0.75;                        ///< of image to image, in (0, 1]
 
   const std::string& prompt_of(size_t image) const { return prompts.empty() ? prompt : prompts.at(image); }
+  /// What is to be drawn: a prompt for each image where they differ, else one for all.
+  std::vector<std::string> all_prompts() const { return prompts.empty() ? std::vector{prompt} : prompts; }
 };
 
 struct Progress {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tenon/core/clock.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/stop.h"
@@ -46,7 +47,6 @@ std::unique_ptr<Executable> KeptNetworks::prepare(Plan plan, const std::string& 
 
 Executable& KeptNetworks::get(const std::string& name, const std::string& component, const std::string& key,
                               const std::function<Plan()>& plan) {
-  using Clock = std::chrono::steady_clock;
   const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
   if (const auto sizes = networks_.find(name); sizes != networks_.end()) {
     const auto known = std::ranges::find(sizes->second, key, &Ready::key);

@@ -28,6 +28,9 @@ class KeptNetworks {
   /// Tensors of the components' weights have other values now: what was made of them is made again, in place.
   void reread(const std::map<std::string, std::set<std::string>>& tensors);
 
+  /// Frees all networks and weights.
+  void release() { free_all(); }
+
   struct Counters {
     int networks = 0;               ///< ready now, one for each size
     int prepared = 0;               ///< so far

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tenon/nn/side_branch.h"
+#include "tenon/nn/low_rank.h"
 #include "tenon/pipelines/image_generator.h"
 #include "tenon/pipelines/lora_source.h"
 

@@ -2,18 +2,19 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "tenon/core/stop.h"
-#include "tenon/nn/side_branch.h"
+#include "tenon/nn/low_rank.h"
+#include "tenon/pipelines/made_numbers.h"
 
 namespace tenon {
 namespace {
 
 // Whole models are converted here: their types have a loop each.
-std::vector<float> as_f32(const HostView& view) {
-  std::vector<float> out(static_cast<size_t>(view.shape.numel()));
+void convert(const HostView& view, std::span<float> out) {
   const auto* const bytes = static_cast<const std::byte*>(view.data);
-  if (out.empty()) return out;
+  if (out.empty()) return;
   if (view.dtype == DType::F32) {
     std::memcpy(out.data(), bytes, out.size() * sizeof(float));
   } else if (view.dtype == DType::BF16) {
@@ -26,7 +27,6 @@ std::vector<float> as_f32(const HostView& view) {
     for (size_t i = 0; i < out.size(); ++i)
       out[i] = static_cast<float>(load_element(view.dtype, bytes, static_cast<int64_t>(i)));
   }
-  return out;
 }
 
 class ChangedWeights : public WeightSource {
@@ -44,7 +44,7 @@ class ChangedWeights : public WeightSource {
   }
 
   std::unique_ptr<WeightSource> base_;
-  mutable std::map<std::string, std::vector<float>> made_;  // until they are done with
+  MadeNumbers made_;
 
  private:
   std::string component_;
@@ -59,26 +59,23 @@ class MergedWeights : public ChangedWeights {
     const HostView base = base_->find(name);
     const std::vector<LoraTerm>& terms = terms_of(name);
     if (terms.empty()) return base;
-    std::vector<float>& values = made_[name];
-    if (values.empty()) values = merged(base, terms);
-    return {DType::F32, base.shape, values.data()};
+    const auto make = [&](std::span<float> out) { merge(base, terms, out); };
+    return {DType::F32, base.shape, made_.get(name, base.shape, make)};
   }
   void done(const std::string& name) const override {
-    made_.erase(name);
+    made_.drop(name);
     base_->done(name);
   }
 
  private:
-  static std::vector<float> merged(const HostView& base, const std::vector<LoraTerm>& terms) {
-    std::vector<float> out = as_f32(base);
+  static void merge(const HostView& base, const std::vector<LoraTerm>& terms, std::span<float> out) {
+    convert(base, out);
     const auto columns = static_cast<size_t>(terms.front().matrix->columns);
     for (size_t row = 0; row * columns < out.size(); ++row) {
       check_stop("lora");
       for (const LoraTerm& t : terms)
-        t.matrix->add_row(t.first_row + static_cast<int64_t>(row), t.weight,
-                          std::span(out).subspan(row * columns, columns));
+        t.matrix->add_row(t.first_row + static_cast<int64_t>(row), t.weight, out.subspan(row * columns, columns));
     }
-    return out;
   }
 };
 
@@ -89,40 +86,31 @@ class SideWeights : public ChangedWeights {
       : ChangedWeights(std::move(component), std::move(base), std::move(terms)), rank_(rank) {}
 
   HostView find(const std::string& name) const override {
-    const std::string weight = weight_of(name);
+    const std::string weight = nn::weight_beside(name);
     if (weight.empty()) return base_->find(name);
     const Shape shape = base_->find(weight).shape;
     const int64_t rows = shape[0], columns = shape.numel() / rows;
     const bool down = name == nn::side_down(weight);
-    std::vector<float>& values = made_[name];
-    if (values.empty()) {
-      values.resize(static_cast<size_t>(rank_ * (down ? columns : rows)));
+    const Shape shape_of_branch = down ? Shape{rank_, columns} : Shape{rows, rank_};
+    const auto make = [&](std::span<float> out) {
       int64_t at = 0;  // in the branch's rank
       for (const LoraTerm& t : terms_of(weight)) {
         if (down)
-          std::ranges::copy(t.matrix->down, values.begin() + at * columns);
+          std::ranges::copy(t.matrix->down, out.begin() + at * columns);
         else
-          put_up(t, rows, at, values);
+          put_up(t, rows, at, out);
         at += t.matrix->rank;
       }
-    }
-    return {DType::F32, down ? Shape{rank_, columns} : Shape{rows, rank_}, values.data()};
+    };
+    return {DType::F32, shape_of_branch, made_.get(name, shape_of_branch, make)};
   }
   void done(const std::string& name) const override {
-    made_.erase(name);
-    if (weight_of(name).empty()) base_->done(name);
+    made_.drop(name);
+    if (nn::weight_beside(name).empty()) base_->done(name);
   }
 
  private:
-  // The weight whose A or B this is the name of; empty for the model's own.
-  static std::string weight_of(const std::string& name) {
-    const size_t dot = name.rfind('.');
-    if (dot == name.npos) return {};
-    std::string weight = name.substr(0, dot) + ".weight";
-    return name == nn::side_down(weight) || name == nn::side_up(weight) ? weight : std::string();
-  }
-
-  void put_up(const LoraTerm& t, int64_t rows, int64_t at, std::vector<float>& values) const {
+  void put_up(const LoraTerm& t, int64_t rows, int64_t at, std::span<float> values) const {
     const auto scale = static_cast<float>(t.weight * t.matrix->scale);
     const int64_t r = t.matrix->rank;
     for (int64_t row = 0; row < rows; ++row)

@@ -23,7 +23,7 @@ using LoraTerms = std::map<std::string, std::map<std::string, std::vector<LoraTe
 /// then, and kept until it is done with.
 ///
 /// side_rank 0: W + sum of w (alpha / r) B A, in f32; without a term the bytes of `base`. Else weights stay, and there
-/// are A [side_rank, columns] and B [rows, side_rank] of every matrix (nn/side_branch.h): A's of the terms one below
+/// are A [side_rank, columns] and B [rows, side_rank] of every matrix (nn/low_rank.h): A's of the terms one below
 /// the other, w alpha / r in B, zeros behind them.
 std::unique_ptr<WeightSource> lora_source(const std::string& component, std::unique_ptr<WeightSource> base,
                                           std::shared_ptr<const LoraTerms> terms, int64_t side_rank);

@@ -102,7 +102,7 @@ fs::path asset_folder(const std::string& name, const std::string& file) {
 }
 
 const std::vector<std::string>& embedded_models() {
-  static const std::vector<std::string> names{"default-model", "sums"};
+  static const std::vector<std::string> names{"default-model", "sums", "z-image-shapes"};
   return names;
 }
 

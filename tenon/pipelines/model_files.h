@@ -9,7 +9,7 @@ namespace tenon {
 /// What comes with the program: share/tenon/`name` beside an installed library, else assets/`name` of the source tree,
 /// whichever holds `file`. Error(Model) lists the places that were tried.
 std::filesystem::path asset_folder(const std::string& name, const std::string& file);
-/// Names for -m of the models that come with the program: "default-model" draws, "sums" does sums.
+/// Names for -m of the models that come with the program: "default-model" and "z-image-shapes" draw, "sums" does sums.
 const std::vector<std::string>& embedded_models();
 /// Folder of one of them; Error(Model) where it was not installed.
 std::filesystem::path embedded_model_folder(const std::string& name);

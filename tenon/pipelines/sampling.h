@@ -1,10 +1,7 @@
-// Choosing the next token from logits: transformers' processors in transformers' order, then a draw that a seed and a
-// position determine.
+// How the next token is chosen of scores: what callers and models say of it. core/draw.h says what it means.
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <vector>
 
 namespace tenon {
 
@@ -33,26 +30,6 @@ void check_sampling(const Sampling& s);
 struct SampledToken {
   int32_t id = 0;
   double log_probability = 0;  ///< of what was drawn from: filtered, scaled, and normalised over what is left
-};
-
-/// Draws tokens of one sequence.
-class TokenSampler {
- public:
-  TokenSampler(const Sampling& options, uint64_t seed) : options_(options), seed_(seed) {}
-
-  /// A token of the prompt or of the text so far: the repetition penalty reads which there were.
-  void saw(int32_t id);
-  /// The token at `position`, chosen by the scores of all tokens. The same seed, position, scores and tokens before
-  /// give the same token. Of equal scores the lower id comes first. Error(Numeric) for scores of which none is a
-  /// number, or one is NaN or +infinity.
-  SampledToken next(std::span<const float> logits, int64_t position);
-
- private:
-  Sampling options_;
-  uint64_t seed_;
-  std::vector<bool> seen_;
-  std::vector<int32_t> seen_ids_;
-  std::vector<float> scores_;
 };
 
 }  // namespace tenon

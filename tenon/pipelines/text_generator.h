@@ -10,10 +10,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "tenon/backend/backend.h"
+#include "tenon/core/error.h"
 #include "tenon/pipelines/family.h"
 #include "tenon/pipelines/language_model.h"
 #include "tenon/pipelines/networks.h"
@@ -24,7 +26,7 @@ namespace tenon {
 struct TextOptions {
   std::string device = "cpu";
   int threads = 0;            ///< of the CPU backend; 0: all processors
-  std::optional<DType> type;  ///< empty: the device's default
+  std::optional<DType> type;  ///< I8: bf16, with weights of linear layers in rows of i8; empty: the device's default
   bool fusion = true, fold_scales = true;
   std::string adapter{};  ///< folder of a low-rank adapter as PEFT writes it, added to the weights; empty: none
   int64_t context = 0;    ///< tokens of prompt and text together, at most; 0: the model's positions
@@ -50,19 +52,55 @@ struct TextToken {
 };
 
 /// Why a text ended.
-enum class TextEnd : uint8_t { StopToken, StopString, MaxTokens, Context };
-/// As results name it: "stop" for both stops, "length" for both limits.
+enum class TextEnd : uint8_t { StopToken, StopString, MaxTokens, Context, Cancelled };
+/// As results name it: "stop" for both stops, "length" for both limits, "cancelled".
 std::string_view finish_reason(TextEnd end);
 
 struct TextResult {
   std::vector<TextToken> tokens;  ///< the token that ended it too
   std::string text;               ///< without control tokens, in front of the stop string
   TextEnd end = TextEnd::MaxTokens;
-  double prompt_seconds = 0, token_seconds = 0;  ///< of the prompt's runs; of all the others
+  double prompt_seconds = 0, token_seconds = 0;  ///< to the first token; from there on
   int64_t reused = 0;                            ///< tokens of the prompt that the cache held already
 };
 
 using OnText = std::function<void(const TextToken&)>;
+
+/// A text of a batch that has ended: what came of it, or what was wrong with it.
+struct EndedText {
+  int64_t id = 0;
+  TextResult result;
+  std::optional<Error> error;
+};
+
+/// Texts written side by side, as many as there are rows; others wait for a row in the order in which they came. A text
+/// joins and leaves between two tokens of the others. Its tokens and log-probabilities are those that generate() of a
+/// new generator gives: in f32 on the CPU bit for bit, elsewhere as far as the kernels for one row and for several
+/// round alike.
+///
+///   const auto batch = generator->batch(8);
+///   for (const TextRequest& r : requests) batch->submit(r);
+///   while (batch->busy())
+///     for (const EndedText& t : batch->step()) std::cout << t.id << ": " << t.result.text << "\n";
+///
+/// One thread at a time. Several batches of one generator, and its generate(), may be used by several threads. A text's
+/// own callback may call nothing of its batch (Error(Usage)).
+class TextBatch {
+ public:
+  virtual ~TextBatch() = default;
+  /// Takes a request and gives it a number: 0, 1, 2.. `each` is called by step(). Error(Usage): as generate().
+  virtual int64_t submit(TextRequest request, OnText each = {}) = 0;
+  /// Ends a text, which comes out of the next step() with what there is of it. False: it has ended before. Error(Usage)
+  /// for a number that submit() has not given.
+  virtual bool cancel(int64_t id) = 0;
+  /// Reads a piece of one prompt that waits, at most 512 tokens; lets every text that is being written go on by a token
+  /// or a few; gives what has ended. What is wrong with one text (no memory for its context, scores that are not
+  /// finite) is an EndedText; the others go on. Asks check_stop(). If that or a callback throws, all texts are dropped
+  /// and the batch is empty.
+  virtual std::vector<EndedText> step() = 0;
+  /// Whether texts are waiting or being written, or have ended and step() has not given them yet.
+  virtual bool busy() const = 0;
+};
 
 class TextGenerator {
  public:
@@ -76,14 +114,24 @@ class TextGenerator {
   /// option out of its range. Error(Memory): the context does not fit; the message says how many tokens do.
   /// Error(Numeric).
   virtual TextResult generate(const TextRequest& request, const OnText& each = {}) = 0;
+  /// A batch of 1 to 1024 rows with caches of its own, over the same weights, which it keeps alive.
+  virtual std::unique_ptr<TextBatch> batch(int64_t rows) = 0;
   virtual const LanguageModel& model() const = 0;
   virtual const Backend& backend() const = 0;
-  virtual DType type() const = 0;
+  virtual DType type() const = 0;  ///< TextOptions::type
   /// Tokens of prompt and text together, at most.
   virtual int64_t context() const = 0;
 };
 
-std::unique_ptr<TextGenerator> make_text_generator(std::shared_ptr<const LanguageModel> model, TextOptions options);
+/// Texts of all requests, in their order, written side by side in a batch of `rows`; fewer if there are fewer
+/// requests. Error of the first that has one.
+std::vector<TextResult> generate_all(TextGenerator& generator, std::span<const TextRequest> requests, int64_t rows);
+
+std::unique_ptr<TextGenerator> make_text_generator(std::shared_ptr<const LanguageModel> model,
+                                                   const TextOptions& options);
+
+/// What puts tokens into the cache: the plan of a network that decoder() describes, without its logits.
+Plan plan_prompt(const DecoderConfig& c, const DecoderShape& shape, nn::Precision p, const PlanOptions& options);
 
 /// The plan of a network that decoder() describes, its caches as states, its logits as "logits".
 Plan plan_decoder(const DecoderConfig& c, const DecoderShape& shape, const NetworkOptions& options);

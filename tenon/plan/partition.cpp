@@ -424,6 +424,7 @@ void Partitioner::commit(const Trial& trial, const std::vector<Expr>& values, st
   for (Output& o : launch.outputs) o.value = rebuild(*plan_.graph, o.value, memo);
   launch.name = launch_name(launch);
   remember_places(launch, values);
+  take_in_updates(launch);
   for (Neighbour& n : apart) {
     n.phase = plan_.phases.size() - 1;
     n.launch = phase_->launches.size();

@@ -1,6 +1,7 @@
 #include "tenon/plan/precision.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "tenon/core/error.h"
 #include "tenon/core/text.h"
@@ -11,7 +12,7 @@ namespace tenon {
 namespace {
 
 using Rule = PrecisionPolicy::Rule;
-constexpr std::string_view kRules[] = {"operands", "f32", "bf16", "f16", "e4m3 rows"};
+constexpr std::string_view kRules[] = {"operands", "f32", "bf16", "f16", "e4m3 rows", "i8 weights"};
 
 std::string_view trimmed(std::string_view s) {
   while (s.starts_with(' ')) s.remove_prefix(1);
@@ -22,7 +23,7 @@ std::string_view trimmed(std::string_view s) {
 Rule parse_rule(std::string_view text) {
   const auto* it = std::ranges::find(kRules, trimmed(text));
   TENON_CHECK(Usage, it != std::end(kRules), "precision")
-      << "'" << shown(text) << "' is none of operands, f32, bf16, f16 and e4m3 rows";
+      << "'" << shown(text) << "' is none of operands, f32, bf16, f16, e4m3 rows and i8 weights";
   return static_cast<Rule>(it - std::begin(kRules));
 }
 
@@ -52,17 +53,40 @@ bool multiplies_rows_by_weights(const Expr& anchor) {
          std::ranges::all_of(anchor->in, [](const Expr& x) { return is_float(x.dtype()); });
 }
 
-Expr of_quantized_rows(const Expr& anchor) {
-  const auto quantized = [](const Expr& x) {
-    return x.dtype() == DType::E4M3 ? QuantizedRows{x, {}} : quantize_rows(x);
-  };
-  const QuantizedRows x = quantized(anchor->in[0]), w = quantized(anchor->in[1]);
-  Expr y = multiplied_in(linear(x.q, w.q), DType::E4M3);
-  if (x.scale) y = y * x.scale;
-  return w.scale ? y * reshape(w.scale, {w.scale.shape()[0]}) : y;
+Expr scaled_columns(const Expr& y, const Expr& scale) { return y * reshape(scale, {scale.shape()[0]}); }
+
+QuantizedRows quantized(const Expr& x) { return x.dtype() == DType::E4M3 ? QuantizedRows{x, {}} : quantize_rows(x); }
+
+// Matrices whose rows are quantised for a product that reads them as they are.
+using Matrices = std::unordered_set<const Node*>;
+
+bool transposed_of(const Expr& w, const Matrices& matrices) {
+  return w.is<nodes::Permute>() && w.shape().rank() == 2 && matrices.contains(w->in[0].get());
 }
 
-Expr with_arithmetic(const Expr& anchor, Rule rule) {
+Expr of_quantized_rows(const Expr& anchor, const Matrices& matrices) {
+  Expr left = anchor->in[0];
+  QuantizedRows w;
+  if (transposed_of(anchor->in[1], matrices)) {  // w = (s q)^T: x w^T = (x s) q, the numbers of the other product
+    const QuantizedRows rows = quantized(anchor->in[1]->in[0]);
+    if (rows.scale) left = scaled_columns(left, rows.scale);
+    w.q = transpose(rows.q);
+  } else {
+    w = quantized(anchor->in[1]);
+  }
+  const QuantizedRows x = quantized(left);
+  Expr y = multiplied_in(linear(x.q, w.q), DType::E4M3);
+  if (x.scale) y = y * x.scale;
+  return w.scale ? scaled_columns(y, w.scale) : y;
+}
+
+Expr of_quantized_weights(const Expr& anchor) {
+  const QuantizedRows w = quantize_rows(anchor->in[1], DType::I8);
+  const Expr y = linear(anchor->in[0], w.q);
+  return scaled_columns(multiplied_in(y, arithmetic_of_operands(y)), w.scale);
+}
+
+Expr with_arithmetic(const Expr& anchor, Rule rule, const Matrices& matrices) {
   switch (rule) {
     case Rule::F32:
       return multiplied_in(anchor, DType::F32);
@@ -71,7 +95,10 @@ Expr with_arithmetic(const Expr& anchor, Rule rule) {
     case Rule::F16:
       return rounded_to(anchor, DType::F16);
     case Rule::E4m3Rows:
-      if (multiplies_rows_by_weights(anchor)) return of_quantized_rows(anchor);
+      if (multiplies_rows_by_weights(anchor)) return of_quantized_rows(anchor, matrices);
+      break;
+    case Rule::I8Weights:
+      if (multiplies_rows_by_weights(anchor) && size_of(anchor->in[1].dtype()) > 1) return of_quantized_weights(anchor);
       break;
     case Rule::Operands:
       break;
@@ -119,9 +146,13 @@ DType arithmetic_of_operands(const Expr& anchor) {
 }
 
 std::vector<Expr> set_precision(Graph& g, std::span<const Expr> roots, const PrecisionPolicy& policy) {
+  Matrices matrices;
+  for (const Expr& e : topological(roots))
+    if (e.is<nodes::Linear>() && multiplies_rows_by_weights(e) && rule_of(e, policy) == Rule::E4m3Rows)
+      matrices.insert(e->in[1].get());
   const Replace set = [&](const Expr& e, std::span<const Expr> in) -> Expr {
     if (e->family() != Family::Anchor || arithmetic_of(e)) return {};
-    return with_arithmetic(g.make(*e->type, in, e->attrs), rule_of(e, policy));
+    return with_arithmetic(g.make(*e->type, in, e->attrs), rule_of(e, policy), matrices);
   };
   std::vector<Expr> out;
   Memo memo;

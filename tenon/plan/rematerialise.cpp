@@ -16,7 +16,7 @@ constexpr int kPlans = 6;
 
 using Nodes = std::unordered_set<const Node*>;
 
-Nodes below(std::span<const Expr> roots) {
+Nodes all_below(std::span<const Expr> roots) {
   Nodes out;
   for (const Expr& e : topological(roots)) out.insert(e.get());
   return out;
@@ -117,7 +117,7 @@ Peak peak_of(std::span<const Expr> roots) {
 class Rematerialiser {
  public:
   Rematerialiser(std::span<const Expr> roots, std::span<const Expr> forward)
-      : roots_(roots.begin(), roots.end()), forward_(below(forward)) {
+      : roots_(roots.begin(), roots.end()), forward_(all_below(forward)) {
     const std::vector<Expr> order = by_stage(roots_);
     for (const Expr& e : order)  // leaves with an anchor below `forward`; only gradients read it
       if (is_second_result(e) && std::ranges::all_of(e->in, [&](const Expr& x) { return forward_.contains(x.get()); }))

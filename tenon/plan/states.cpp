@@ -87,14 +87,38 @@ void Partitioner::emit_update(const Expr& update) {
   commit(*attempt_or_materialize(values), values, {});
 }
 
+// An anchor that reads what the launch in front of it wrote into states writes that itself, where the target's kernel
+// does: one launch less.
+void Partitioner::take_in_updates(Launch& launch) {
+  if (!fusion_ || !target_.writes || phase_->launches.empty() || !anchor_of(launch)) return;
+  const Launch front = phase_->launches.back();
+  Memo memo;
+  for (const Output& o : front.outputs) {
+    if (!is_update(o.value)) return;
+    memo.emplace(state_leaf(*plan_.graph, o.value).get(), o.value);
+  }
+  Launch all = launch;
+  for (Output& o : all.outputs) o.value = rebuild(*plan_.graph, o.value, memo);
+  std::ranges::copy(front.outputs, std::back_inserter(all.outputs));
+  const Choice choice = choose_skeleton(all, plan_.graph);
+  if (!choice.skeleton || choice.form->updates.size() != front.outputs.size() || !target_.writes(*choice.form)) return;
+  all.form = choice.form;
+  launch = std::move(all);
+  phase_->launches.pop_back();
+  for (const Output& o : front.outputs) launch_of_buffer_[o.buffer] = launch.name;
+  for (auto& [node, places] : places_)
+    for (Place& p : places)
+      if (p.launch == front.name) p.launch = launch.name;
+}
+
 std::string state_hazard(const Plan& plan) {
   std::map<std::string, int64_t> updates;
   const auto times = [](int64_t n) { return n == 1 ? std::string("1 update") : std::to_string(n) + " updates"; };
   for (const Phase& p : plan.phases)
     for (const Launch& l : p.launches) {
       std::vector<Expr> values;
-      for (const Output& o : l.outputs) std::ranges::copy(needed_for(o.value), std::back_inserter(values));
-      for (const Expr& e : topological(values)) {
+      for (const Output& o : l.outputs) values.push_back(o.value);
+      for (const Expr& e : below(values)) {
         if (!e.is<nodes::State>()) continue;
         const std::string& name = e->attrs.text;
         if (const int64_t now = updates[name]; version_of(e) != now)

@@ -17,6 +17,7 @@ std::string form_text(const Launch& launch) {
   for (const Let& let : form.lets) add("let " + let.leaf->attrs.text + ", once a launch", let.value);
   for (size_t i = 0; i < form.holes.size(); ++i)
     add("hole " + (i < names.size() ? std::string(names[i]) : std::to_string(i)), form.holes[i]);
+  for (const FormOutput& o : form.updates) add("update " + o.buffer, o.value);
   for (const FormOutput& o : form.outputs)
     add("output " + o.buffer + (o.statistic ? ", " + std::string(o.statistic->name) + " of" : ""), o.value);
   return out;

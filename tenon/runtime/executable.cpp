@@ -24,7 +24,7 @@ struct Executable::State {
     const Launch* launch;
     Rate rate;
     std::string how = {};  // then
-    double seconds = 0;
+    double begin = 0, seconds = 0;
   };
   Plan plan;
   std::shared_ptr<WeightStore> store;
@@ -222,6 +222,7 @@ void Executable::State::launch(Stream& on, Rate rate) {
       p.kernel->run(on, scratch.get());
       if (timing) {
         on.synchronize();
+        p.begin = std::chrono::duration<double>(begin.time_since_epoch()).count();
         p.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
       }
     }
@@ -302,7 +303,7 @@ void Executable::check_finite(bool on) { state_->checking = on; }
 std::vector<LaunchTime> Executable::times() const {
   std::vector<LaunchTime> out;
   for (const State::Prepared& p : state_->launches)
-    if (p.kernel) out.push_back({p.launch->name, p.rate, p.seconds});
+    if (p.kernel) out.push_back({p.launch->name, p.rate, p.begin, p.seconds});
   return out;
 }
 

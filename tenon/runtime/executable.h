@@ -9,11 +9,12 @@
 
 namespace tenon {
 
-/// Seconds that a launch took in its last timed run; of launches whose results are stored there is none.
+/// When a launch began in its last timed run, in seconds of a steady clock, and how long it took; of launches whose
+/// results are stored there is none.
 struct LaunchTime {
   std::string name;
   Rate rate;
-  double seconds;
+  double begin, seconds;
 };
 
 /// A plan over memory of its own and a store's weights, whose work goes to a stream. Calls come from one thread at a

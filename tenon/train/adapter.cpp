@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "tenon/io/random.h"
+#include "tenon/core/philox.h"
 
 namespace tenon::train {
 namespace {

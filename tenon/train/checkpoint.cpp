@@ -50,7 +50,9 @@ class HostCopies {
     const std::vector<float>& values = held_.emplace_back(from.values(memory, shape.numel()));
     tensors_.push_back({name, DType::F32, shape, std::as_bytes(std::span(values))});
   }
-  void write(const fs::path& path) const { write_safetensors(path, tensors_, {{"format", "pt"}}); }
+  void write(const fs::path& path, const std::map<std::string, std::string>& metadata = {{"format", "pt"}}) const {
+    write_safetensors(path, tensors_, metadata);
+  }
 
  private:
   std::vector<std::vector<float>> held_;  // moving a vector keeps its numbers where they are
@@ -111,18 +113,30 @@ std::vector<int64_t> RunFolder::steps() const {
 
 fs::path RunFolder::checkpoint(int64_t step) const { return path_ / (std::string(kPrefix) + std::to_string(step)); }
 
+nlohmann::ordered_json named_step(const RunFolder& folder, int64_t number,
+                                  const std::function<nlohmann::ordered_json()>& step) {
+  try {
+    return step();
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Numeric && e.kind() != ErrorKind::Internal) throw;
+    throw Error(e.kind(), "step " + std::to_string(number), e.what(),
+                "the last checkpoint is " + folder.checkpoint(folder.steps().back()).string());
+  }
+}
+
 namespace {
 
 using Kind = std::shared_ptr<void> Parameter::*;
 
-void write_parameters(const fs::path& file, const std::string& prefix, const Parameters& parameters, Kind which) {
+void write_parameters(const fs::path& path, const ParameterFile& file, const Parameters& parameters, Kind which) {
   HostCopies all;
-  for (const Parameter& p : parameters.all()) all.add(parameters, prefix + p.name, p.shape, p.*which);
-  all.write(file);
+  for (const Parameter& p : parameters.all()) all.add(parameters, file.prefix + p.name, p.shape, p.*which);
+  all.write(path, file.metadata);
 }
 
 void write_beside(const fs::path& folder, const CheckpointContent& content) {
   for (const fs::path& file : content.beside) write_text(folder / file.filename(), read_file(file));
+  if (content.file.config.empty()) return;
   write_text(folder / content.file.config, json_text(content.config, 2) + "\n");
 }
 
@@ -130,7 +144,7 @@ void write_beside(const fs::path& folder, const CheckpointContent& content) {
 
 void write_model(const fs::path& folder, const Parameters& parameters, const CheckpointContent& content) {
   write_beside(folder, content);
-  write_parameters(folder / content.file.weights, content.file.prefix, parameters,
+  write_parameters(folder / content.file.weights, content.file, parameters,
                    parameters.averaged() ? &Parameter::average : &Parameter::master);
 }
 
@@ -142,8 +156,8 @@ void write_checkpoint(const RunFolder& folder, const Parameters& parameters, con
     fs::remove_all(unfinished);
     fs::create_directory(unfinished);
     write_beside(unfinished, content);
-    write_parameters(unfinished / content.file.weights, content.file.prefix, parameters, &Parameter::master);
-    if (parameters.averaged()) write_parameters(unfinished / kAverages, "", parameters, &Parameter::average);
+    write_parameters(unfinished / content.file.weights, content.file, parameters, &Parameter::master);
+    if (parameters.averaged()) write_parameters(unfinished / kAverages, {}, parameters, &Parameter::average);
     HostCopies moments;
     for (const Parameter& p : parameters.all())
       for (size_t m = 0; m < optimizer.moments().size(); ++m)
@@ -162,6 +176,8 @@ void write_checkpoint(const RunFolder& folder, const Parameters& parameters, con
     throw Error(ErrorKind::Internal, place.string(), "cannot be written: " + e.code().message());
   }
 }
+
+namespace {
 
 Resumed read_run(const fs::path& checkpoint) {
   const auto trainer = read_json(checkpoint / kTrainer);
@@ -192,6 +208,22 @@ void read_checkpoint(const fs::path& folder, const ParameterFile& file, Paramete
       read_into(moments, optimizer.moments()[m] + "." + p.name, p.shape, parameters, p.moments[m]);
   }
   parameters.publish();
+}
+
+}  // namespace
+
+std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::ordered_json& options,
+                                   const char* otherwise, const ParameterFile& file, Parameters& parameters,
+                                   const Optimizer& optimizer) {
+  const std::vector<int64_t> steps = folder.steps();
+  if (steps.empty()) return std::nullopt;
+  const fs::path from = folder.checkpoint(steps.back());
+  Resumed r = read_run(from);
+  TENON_CHECK(Usage, r.run.is_object() && r.run.value("options", nlohmann::json()) == nlohmann::json(options),
+              from.string())
+      << otherwise;
+  read_checkpoint(from, file, parameters, optimizer);
+  return r;
 }
 
 }  // namespace tenon::train

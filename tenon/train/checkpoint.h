@@ -14,6 +14,8 @@
 // the next one.
 #pragma once
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -41,11 +43,15 @@ class RunFolder {
   std::filesystem::path path_;
   int lock_ = -1;
 };
+/// What `step` (counted from 1) returns. A number that went bad in it is said with the step and the last checkpoint.
+nlohmann::ordered_json named_step(const RunFolder& folder, int64_t number,
+                                  const std::function<nlohmann::ordered_json()>& step);
 
 /// Where parameters are written, and by which names.
 struct ParameterFile {
-  std::string weights = "model.safetensors", config = "config.json";
-  std::string prefix;  ///< of the names in the file
+  std::string weights = "model.safetensors", config = "config.json";  ///< config: none if empty
+  std::string prefix;                                                 ///< of the names in the file
+  std::map<std::string, std::string> metadata = {{"format", "pt"}};
 };
 
 /// What goes into a checkpoint beside the parameters.
@@ -64,15 +70,16 @@ void write_checkpoint(const RunFolder& folder, const Parameters& parameters, con
 /// The model's part of a checkpoint, into a folder: the masters, or their averages where they are kept.
 void write_model(const std::filesystem::path& folder, const Parameters& parameters, const CheckpointContent& content);
 
-/// What a checkpoint says of its run. Error(Model) if it has no such file.
+/// What a checkpoint says of its run.
 struct Resumed {
   int64_t step = 0;
   nlohmann::json run;
 };
-Resumed read_run(const std::filesystem::path& checkpoint);
-/// Masters, moments and averages of a checkpoint, to the bit. Publishes. Error(Model) for a checkpoint that is not
-/// complete or of other parameters.
-void read_checkpoint(const std::filesystem::path& folder, const ParameterFile& file, Parameters& parameters,
-                     const Optimizer& optimizer);
+/// Masters, moments and averages of the newest checkpoint, to the bit, and what it says; nothing if there is none.
+/// Publishes. Error(Usage) with the text `otherwise` if its run has other "options"; Error(Model) for a checkpoint that
+/// is not complete or of other parameters.
+std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::ordered_json& options,
+                                   const char* otherwise, const ParameterFile& file, Parameters& parameters,
+                                   const Optimizer& optimizer);
 
 }  // namespace tenon::train

@@ -19,7 +19,7 @@ Launch sum_of_gradients(Graph& g) {
   return {"sum of gradients", "map", {{"sum", list_vector(g, "sum") + list_vector(g, "fresh")}}, {}};
 }
 
-Plan planned(const Differentiated& d, const Target& target, int64_t arena_bytes) {
+Plan planned(const Differentiated& d, const Target& target, const GradientOptions& o) {
   std::vector<Result> results{{kLoss, d.loss}};
   for (const Result& r : d.gradients) results.push_back({gradient_name(r.name), r.value});
   results.insert(results.end(), d.results.begin(), d.results.end());
@@ -27,8 +27,9 @@ Plan planned(const Differentiated& d, const Target& target, int64_t arena_bytes)
   options.name = "training step";
   options.outside = true;
   options.fold_scales = false;  // weights change with every step; and rollouts multiply the same numbers
+  options.merge_siblings = o.merge_siblings;
   options.target = target;
-  if (arena_bytes > 0) results = rematerialise(results, d.forward, arena_bytes, options);
+  if (o.arena_bytes > 0) results = rematerialise(results, d.forward, o.arena_bytes, options);
   return make_plan(results, options);
 }
 
@@ -47,7 +48,7 @@ Differentiated differentiate(const Expr& loss) {
 Gradients::Gradients(Parameters& parameters, const Differentiated& d, const GradientOptions& options)
     : parameters_(parameters), sum_(parameters.backend(), sum_of_gradients) {
   const std::shared_ptr<Backend>& backend = parameters.backend();
-  Plan plan = planned(d, backend->target(), options.arena_bytes);
+  Plan plan = planned(d, backend->target(), options);
   std::map<std::string, void*> bound;
   for (const Parameter& p : parameters.all()) {
     const auto has = std::ranges::find(d.gradients, p.name, &Result::name);

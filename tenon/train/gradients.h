@@ -25,7 +25,10 @@ Differentiated differentiate(const Expr& loss);
 
 struct GradientOptions {
   bool accumulates = false;  ///< runs behind the first of a step add to it; takes memory for another set of gradients
-  int64_t arena_bytes = 0;   ///< most of the plan's arena, kept by computing values a second time; 0: no limit
+  /// Layers that read the same rows become one product. Then an update packs what does not change again, with what
+  /// does: the weights beside an adapter's A.
+  bool merge_siblings = true;
+  int64_t arena_bytes = 0;  ///< most of the plan's arena, kept by computing values a second time; 0: no limit
 };
 
 /// A differentiated loss made ready over parameters, which outlive it. Memory is known and taken when it is made.
@@ -36,6 +39,8 @@ class Gradients {
 
   /// Inputs and numbers of the loss, by name.
   void set(const std::string& name, const HostView& value) { executable_->set(name, value); }
+  /// f32 values, converted to the input's type.
+  void set(const std::string& name, std::span<const float> values) { executable_->set(name, values); }
   void set_scalar(const std::string& name, double value) { executable_->set_scalar(name, value); }
   /// Runs it; the gradients are the parameters' if it is the `first` run of a step, else they are added. Returns the
   /// loss. Error(Numeric) names the launch that wrote the first number that is none, if the loss is not finite; then

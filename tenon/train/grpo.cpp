@@ -1,38 +1,30 @@
 #include "tenon/train/grpo.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <map>
 #include <numeric>
 
+#include "tenon/core/clock.h"
 #include "tenon/core/error.h"
+#include "tenon/core/philox.h"
 #include "tenon/core/stop.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
-#include "tenon/io/random.h"
 #include "tenon/models/decoder_adapter.h"
 #include "tenon/train/adapter.h"
 #include "tenon/train/metrics.h"
 #include "tenon/train/policy_batch.h"
+#include "tenon/train/row_seed.h"
 
 namespace tenon::train {
 namespace fs = std::filesystem;
 namespace {
 using nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kLengthStep = 16;      // plans are made for multiples of this many tokens
 constexpr size_t kMostPlans = 8;         // of different lengths, each with an arena
 constexpr int64_t kEvaluationRows = 16;  // evaluated together
-
-double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-// A seed that seed, step and row determine.
-uint64_t row_seed(uint64_t seed, int64_t step, size_t row) {
-  const auto bits = philox(seed, static_cast<uint64_t>(step), static_cast<uint64_t>(row) + 1);
-  return static_cast<uint64_t>(bits[0]) << 32 | bits[1];
-}
 
 ordered_json options_json(const GrpoOptions& o, const ordered_json& data) {
   return {{"data", data},
@@ -171,22 +163,18 @@ void Grpo::State::prepare_content() {
 }
 
 void Grpo::State::resume() {
-  const ordered_json mine = options_json(o, data.about);
-  const std::vector<int64_t> steps = folder.steps();
-  if (!steps.empty()) {
-    const fs::path from = folder.checkpoint(steps.back());
-    const Resumed r = read_run(from);
-    TENON_CHECK(Usage, r.run.is_object() && r.run.value("options", nlohmann::json()) == nlohmann::json(mine),
-                from.string())
-        << "is of a run with other options; choose another folder, or the options of trainer.json";
-    read_checkpoint(from, content.file, *parameters, updater->optimizer());
-    step = r.step;
-    problems = r.run.at("problems");
-    best = r.run.at("best");
-    best_step = r.run.at("best_step");
-    updater->set_steps(r.run.at("updates"));
+  const std::optional<Resumed> r =
+      read_newest(folder, options_json(o, data.about),
+                  "is of a run with other options; choose another folder, or the options of trainer.json", content.file,
+                  *parameters, updater->optimizer());
+  if (r) {
+    step = r->step;
+    problems = r->run.at("problems");
+    best = r->run.at("best");
+    best_step = r->run.at("best_step");
+    updater->set_steps(r->run.at("updates"));
   }
-  log = std::make_unique<MetricsLog>(folder.path(), steps.empty() ? -1 : step, o.tensorboard);
+  log = std::make_unique<MetricsLog>(folder.path(), r ? step : -1, o.tensorboard);
 }
 
 void Grpo::State::checkpoint() {
@@ -208,9 +196,7 @@ std::vector<int32_t> Grpo::State::prompt_ids(const std::string& prompt) const {
     messages.push_back({{"role", "user"}, {"content", prompt}});
     ids = t.encode(model->render_chat(messages));
   } else {
-    ids = t.prefix();
-    const std::vector<int32_t> text = t.encode(prompt);
-    ids.insert(ids.end(), text.begin(), text.end());
+    ids = t.encode_whole(prompt);
   }
   const int64_t positions = model->config().positions;
   TENON_CHECK(Usage, !ids.empty() && std::ssize(ids) + o.most_tokens <= positions,
@@ -307,11 +293,11 @@ ordered_json Grpo::State::train_step() {
     }
   }
   const std::vector<Completion> made = rollout->complete(prompts, seeds, {o.most_tokens, false, model->stop_ids()});
-  const double rollout_seconds = since(begin);
+  const double rollout_seconds = seconds_since(begin);
   const auto judging = Clock::now();
   ordered_json m{{"step", step + 1}}, of_rewards = ordered_json::object();
   const std::vector<Judgement> judged = judge(of_rows, made, &of_rewards);
-  const double reward_seconds = since(judging);
+  const double reward_seconds = seconds_since(judging);
   std::vector<double> rewards;
   for (const Judgement& j : judged) rewards.push_back(j.reward);
   PolicyBatch batch(prompts, made, advantages(rewards, o.group, o.scale), o.mask_truncated, kLengthStep);
@@ -324,7 +310,7 @@ ordered_json Grpo::State::train_step() {
   m["lr"] = lr;
   m["rollout_seconds"] = rollout_seconds;
   m["reward_seconds"] = reward_seconds;
-  m["update_seconds"] = since(updating);
+  m["update_seconds"] = seconds_since(updating);
   return m;
 }
 
@@ -353,7 +339,7 @@ ordered_json Grpo::State::evaluate() {
           {"exact_match", static_cast<double>(right) / count},
           {"ended", static_cast<double>(ended) / count},
           {"count", o.evaluate_count},
-          {"evaluation_seconds", since(begin)}};
+          {"evaluation_seconds", seconds_since(begin)}};
 }
 
 bool Grpo::run(const OnMetrics& each, const std::function<bool()>& stop) {
@@ -377,14 +363,7 @@ bool Grpo::run(const OnMetrics& each, const std::function<bool()>& stop) {
     if (s.folder.steps().empty()) s.checkpoint();
   }
   while (s.step < s.o.schedule.steps) {
-    ordered_json m;
-    try {
-      m = s.train_step();
-    } catch (const Error& e) {
-      if (e.kind() != ErrorKind::Numeric && e.kind() != ErrorKind::Internal) throw;
-      throw Error(e.kind(), "step " + std::to_string(s.step + 1), e.what(),
-                  "the last checkpoint is " + s.folder.checkpoint(s.folder.steps().back()).string());
-    }
+    const ordered_json m = named_step(s.folder, s.step + 1, [&] { return s.train_step(); });
     ++s.step;
     tell(m);
     const bool last = s.step == s.o.schedule.steps, stopped = stop && stop();

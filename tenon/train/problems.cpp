@@ -5,10 +5,10 @@
 #include <numeric>
 
 #include "tenon/core/error.h"
+#include "tenon/core/philox.h"
 #include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
-#include "tenon/io/random.h"
 
 namespace tenon::train {
 namespace {

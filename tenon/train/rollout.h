@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tenon/models/decoder.h"
-#include "tenon/runtime/executable.h"
+#include "tenon/pipelines/decode_loop.h"
 
 namespace tenon::train {
 
@@ -32,31 +32,23 @@ class Rollout {
   Rollout(std::shared_ptr<WeightStore> store, DecoderConfig config, nn::Precision precision);
 
   /// A completion of each prompt. `seeds`: of each row, ignored by greedy. Equal prompts, seeds, weights and numbers of
-  /// rows give equal completions. Asks check_stop() before every token. Error(Usage): a prompt without tokens, or too
+  /// rows give equal completions. Asks check_stop() every few tokens. Error(Usage): a prompt without tokens, or too
   /// long for the model. Error(Numeric).
   std::vector<Completion> complete(const std::vector<std::vector<int32_t>>& prompts, const std::vector<uint64_t>& seeds,
                                    const RolloutOptions& options);
 
  private:
-  Executable& executable(int64_t rows, int64_t tokens);
-  struct Scores {
-    std::vector<float> logits, lse;  // [rows, vocabulary], [rows]
-  };
-  Scores run(int64_t rows, int64_t tokens, const std::vector<int32_t>& ids, const std::vector<int32_t>& positions,
-             const std::vector<int32_t>& chosen);
-  void reserve(int64_t rows, int64_t capacity);
+  void reserve(int64_t rows, int64_t capacity, int64_t stops);
+  void read(const std::vector<std::vector<int32_t>>& prompts, int64_t width);
 
   std::shared_ptr<WeightStore> store_;
   DecoderConfig config_;
   nn::Precision precision_;
   std::shared_ptr<Stream> stream_;
   std::shared_ptr<Buffers> states_;
-  int64_t rows_ = 0, capacity_ = 0;
-  struct Prepared {
-    std::unique_ptr<Executable> executable;
-    bool ran = false;
-  };
-  std::map<int64_t, Prepared> executables_;  // by tokens of a run
+  int64_t rows_ = 0, capacity_ = 0, stops_ = 0;
+  std::map<int64_t, Executable> prompts_;  // by tokens of a prompt
+  std::unique_ptr<DecodeLoop> loop_;
 };
 
 }  // namespace tenon::train

@@ -12,7 +12,7 @@ double Schedule::rate(int64_t number) const {
   if (number < warm_up) return peak * static_cast<double>(number) / static_cast<double>(warm_up);
   if (decay == Decay::Constant) return peak;
   const double length = static_cast<double>(std::max<int64_t>(steps - warm_up, 1));
-  const double done = std::clamp(static_cast<double>(number - warm_up) / length, 0.0, 1.0);
+  const double done = std::clamp(static_cast<double>(number - 1 - warm_up) / length, 0.0, 1.0);
   const double left = decay == Decay::Linear ? 1 - done : (1 + std::cos(std::numbers::pi * done)) / 2;
   return peak * (least + (1 - least) * left);
 }

@@ -13,12 +13,12 @@ struct Schedule {
   double peak = 1e-6;
   Decay decay = Decay::Constant;
   int64_t warm_up = 0;  ///< steps until the peak is reached, linearly: step n of w has n / w of it
-  int64_t steps = 0;    ///< of the whole run: Linear and Cosine reach `least` there
+  int64_t steps = 0;    ///< of the whole run: Linear and Cosine would reach `least` one step later
 
   double least = 0;  ///< the rate at the end, a share of the peak
 
-  /// Of step `number`, from 1. transformers' schedules are this with the step's number less 1: their first step of a
-  /// warm-up has a rate of 0 and changes nothing.
+  /// Of step `number`, from 1: behind the warm-up as transformers' schedules, whose last step still trains. Their first
+  /// step of a warm-up has a rate of 0 and changes nothing; ours has 1 / w of the peak.
   double rate(int64_t number) const;
 };
 

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "tenon/core/error.h"
+#include "tenon/core/philox.h"
 #include "tenon/core/text.h"
-#include "tenon/io/random.h"
 
 namespace tenon {
 namespace {

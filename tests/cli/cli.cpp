@@ -79,15 +79,23 @@ Process::~Process() {
 
 void Process::signal(int number) const { kill(pid_, number); }
 
-bool Process::wait_for_log(const std::string& text, double seconds) const {
+bool Process::wait_until(const std::function<bool()>& condition, double seconds) const {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (std::chrono::steady_clock::now() < end) {
-    if (slurp(err_).find(text) != std::string::npos) return true;
+    if (condition()) return true;
     siginfo_t info{};
     if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  return slurp(err_).find(text) != std::string::npos;
+  return condition();
+}
+
+bool Process::wait_for_log(const std::string& text, double seconds) const {
+  return wait_until([&] { return slurp(err_).find(text) != std::string::npos; }, seconds);
+}
+
+bool Process::wait_for_lines(const fs::path& file, int64_t count, double seconds) const {
+  return wait_until([&] { return std::ranges::count(slurp(file), '\n') >= count; }, seconds);
 }
 
 Finished Process::finish() {

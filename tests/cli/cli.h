@@ -29,9 +29,13 @@ class Process {
   void signal(int number) const;
   /// Waits until stderr holds `text` or the process ends; true if it does.
   bool wait_for_log(const std::string& text, double seconds) const;
+  /// Waits until the file has this many lines or the process ends; true if it has.
+  bool wait_for_lines(const std::filesystem::path& file, int64_t count, double seconds) const;
   Finished finish();
 
  private:
+  bool wait_until(const std::function<bool()>& condition, double seconds) const;
+
   pid_t pid_ = -1;
   std::filesystem::path out_, err_;
   std::chrono::steady_clock::time_point begin_;

@@ -64,9 +64,36 @@ TEST_F(CliText, TheSameSeedTheSameText) {
   EXPECT_EQ(tenon(plain, {}, reading("Ann has three apples")).out, greedy["text"].get<std::string>() + "\n");
 }
 
+TEST_F(CliText, SeveralTextsSideBySide) {
+  const auto lines = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"complete", "--max-tokens", "9", "--json", "-q"});
+    const Finished f = tenon(with(more));
+    EXPECT_EQ(f.code, 0) << f.err;
+    std::istringstream in(f.out);
+    std::vector<json> out;
+    for (std::string line; std::getline(in, line);) out.push_back(json::parse(line));
+    return out;
+  };
+  std::ofstream(folder() / "prompt") << "four";
+  const std::string file = (folder() / "prompt").string();
+  const std::vector<json> together =
+      lines({"-p", "one two", "-p", "three", "--prompt-file", file, "-s", "5", "--batch-size", "2"});
+  ASSERT_EQ(together.size(), 3U);
+  EXPECT_EQ(together[0]["text"], lines({"one two", "-s", "5"})[0]["text"]);
+  EXPECT_EQ(together[1]["text"], lines({"three", "-s", "6"})[0]["text"]);
+  EXPECT_EQ(together[2]["text"], lines({"four", "-s", "7"})[0]["text"]);
+  EXPECT_EQ(together[2]["seed"], 7);
+  const Finished plain = tenon(with({"complete", "-p", "one", "-p", "two", "--max-tokens", "9", "-q"}));
+  EXPECT_EQ(std::ranges::count(plain.out, '\n'), 2) << "a line a text";
+  expect_error(2, with({"complete", "-p", "a", "-p", "b", "--logprobs"}), {"--logprobs", "--json"});
+  expect_error(2, with({"complete", "-p", "-", "--prompt-file", "-"}), {"standard input", "2 times"});
+  expect_error(2, with({"complete", "-p", "a", "-p", "", "--json"}), {"prompt", "no tokens"});
+  expect_error(2, with({"complete", "a", "--batch-size", "0"}), {"--batch-size"});
+}
+
 TEST_F(CliText, WhatCannotBeWritten) {
   expect_error(2, with({"complete"}), {"prompt", "missing"});
-  expect_error(2, with({"complete", "a", "-p", "b"}), {"prompt", "more than once"});
+  expect_error(2, with({"complete", "a", "-p", "b"}), {"prompt", "more than one way"});
   expect_error(2, with({"complete", ""}), {"prompt", "no tokens"});
   expect_error(2, with({"complete", "a\xff"}), {"prompt", "not UTF-8", "byte 1"});
   expect_error(2, with({"complete", "a", "--context", "513"}), {"context", "513", "512 positions"});

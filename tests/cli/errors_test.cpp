@@ -205,6 +205,8 @@ TEST_F(CliErrors, UnknownDevice) {
 }
 
 TEST_F(CliErrors, Architectures) {
+  expect_error(2, {"generate", "x", "--eta", "abc"}, {"--eta: expected a number, got 'abc'", "tenon generate --help"});
+  expect_error(2, {"train", "lora", "--rank", "0"}, {"--rank", "tenon train lora --help"});
   expect_error(2, {"compile", "-m", model(), "--arch", ""}, {"--arch", "empty"});
   expect_error(2, {"compile", "-m", model(), "--arch", "sm_89,sm_89"}, {"--arch", "sm_89", "more than once"});
   expect_error(2, {"compile", "-m", model(), "--arch", "sm_1"}, {"--arch", "sm_1", "sm_89, sm_90a"});

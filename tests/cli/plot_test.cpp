@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include "tests/cli/cli.h"
+#include "tests/support/base64.h"
 
 namespace cli {
 namespace {
@@ -49,6 +50,27 @@ TEST_F(CliPlot, CurvesOfOneRun) {
     EXPECT_EQ(page("run/plot.html").find(outside), std::string::npos) << outside;
   expect_error(2, {"plot", "run"}, {"run/plot.html", "exists already", "--overwrite"});
   EXPECT_EQ(tenon({"plot", "run", "--overwrite"}).code, 0);
+}
+
+// Sample pictures are in the page itself; what is none, or lies elsewhere, is not.
+TEST_F(CliPlot, SamplesOfARun) {
+  write("run",
+        "{\"step\": 0, \"samples\": [{\"file\": \"samples/0.png\", \"prompt\": \"a <b>\"}]}\n"
+        "{\"step\": 5, \"samples\": [{\"file\": \"samples/text.png\"}, {\"file\": \"../secret.png\"}, 7, {\"file\": "
+        "1}]}\n");
+  fs::create_directory(folder() / "run/samples");
+  const std::string png = "\x89PNG\r\n and more";
+  std::ofstream(folder() / "run/samples/0.png") << png;
+  std::ofstream(folder() / "run/samples/text.png") << "text";
+  std::ofstream(folder() / "secret.png") << png;
+  ASSERT_EQ(tenon({"plot", "run"}).code, 0);
+  const json samples = runs("run/plot.html")[0]["samples"];
+  ASSERT_EQ(samples.size(), 2U);
+  EXPECT_EQ(samples[0]["pictures"][0]["prompt"], "a <b>");
+  const std::string url = samples[0]["pictures"][0]["picture"], begin = "data:image/png;base64,";
+  ASSERT_TRUE(url.starts_with(begin));
+  EXPECT_EQ(tenon::from_base64(url.substr(begin.size())), png);
+  EXPECT_TRUE(samples[1]["pictures"].empty());
 }
 
 TEST_F(CliPlot, SeveralRunsAndNothingYet) {

@@ -116,6 +116,29 @@ TEST_F(CliVerbs, ExplainTimesEveryLaunch) {
 }
 
 // Every reader that stayed out says where it is computed; refusals are those of maths that a tile could not do.
+TEST_F(CliVerbs, ProfileAddsUpToTheStep) {
+  const Finished f = tenon(with({"profile", "--part", "unet", "--runs", "3", "--trace", "step.json", "--json"}));
+  ASSERT_EQ(f.code, 0) << f.err;
+  const auto found = nlohmann::json::parse(f.out);
+  const double step = found["ms"];
+  EXPECT_GT(step, 0);
+  for (const char* list : {"classes", "layers"}) {
+    double sum = 0;
+    for (const auto& one : found[list]) sum += one["ms"].get<double>();
+    EXPECT_NEAR(sum, step, 1e-6 * step) << list;
+  }
+  const auto timeline = nlohmann::json::parse(std::ifstream(folder() / "step.json"));
+  size_t launches = 0;
+  for (const auto& event : timeline["traceEvents"]) launches += event["ph"] == "X";
+  EXPECT_EQ(launches, found["times"].size());
+  expect_error(2, with({"profile", "--trace", "step.json"}), {"step.json", "--overwrite"});
+  expect_error(2, with({"profile", "--runs", "0"}), {"--runs"});
+  const Finished text = tenon(with({"profile", "--part", "all", "--runs", "1", "--top", "2"}));
+  EXPECT_EQ(text.code, 0) << text.err;
+  for (const char* part : {"class", "convolution", "roofline", "vae-decode", ".. "})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part;
+}
+
 TEST_F(CliVerbs, ExplainSaysWhereReadersWent) {
   const json j = json_of({"explain", "-m", "random:sd15"});
   std::set<std::string> names, anchors;
@@ -338,7 +361,7 @@ TEST_F(CliVerbs, EnvironmentOfAGpu) {
       std::find_if(j["devices"].begin(), j["devices"].end(), [](const json& d) { return d["name"] == "cuda"; });
   ASSERT_NE(cuda, j["devices"].end());
   EXPECT_NE(cuda->contains("unavailable"), cuda->contains("description"));
-  expect_keys((*cuda)["needs"], {"driver", "nvrtc", "cublaslt", "cudnn", "kernels"});
+  expect_keys((*cuda)["needs"], {"driver", "nvrtc", "cublaslt", "cudnn", "cupti", "kernels"});
   for (const auto& [name, need] : (*cuda)["needs"].items()) {
     const std::string found = need["found"];
     EXPECT_EQ(found.starts_with("not found"), need.contains("install")) << name << ": " << found;

@@ -42,6 +42,7 @@ TEST(AttentionWgmma, OtherTiles) {
   check({{128, 128, 2, 128, 2, 1, 0, true}}, {.queries = 100, .keys = 200, .depth = 128, .causal = 1});
   check({{96, 96, 2, 128, 2}, DType::BF16, 4}, {.queries = 70, .keys = 150, .depth = 96});
   check({{256, 256, 1, 64, 2}}, {.queries = 20, .keys = 150, .depth = 200});
+  check({{128, 128, 2, 176, 2}, DType::BF16}, {.queries = 100, .keys = 400, .depth = 128});
 }
 
 TEST(AttentionWgmma, TailsOfQueriesAndKeys) {

@@ -108,9 +108,9 @@ TEST(CoreCode, SkinnyTiles) {
       const std::string text = head_of("gemm_skinny", "BF16", "GemmSizes", "const T *a, *b;") +
                                rows_of("A", "a", "p.sizes.k") + rows_of("Rows", "b", "p.sizes.k") +
                                "struct B : Rows { static constexpr bool kInRuns = true, kConstant = true; };\n" +
-                               epilogue_of("p.sizes.n", 2) + kernel_of("gemm_skinny", tile.type(m, 1), 1);
+                               epilogue_of("p.sizes.n", 2) + kernel_of("gemm_skinny", tile.type(m, 1, 4864), 1);
       for (const char* arch : {"sm_89", "sm_90a"}) {
-        SCOPED_TRACE(tile.type(m, 1) + " " + arch);
+        SCOPED_TRACE(tile.type(m, 1, 4864) + " " + arch);
         check(text, arch, {.blocks = 1, .contains = {Opcode::Hmma}});
       }
     }

@@ -223,6 +223,9 @@ TEST_F(DriverDeviceTest, ALaunch) {
   function->launch(*stream, {.threads = 128}, bytes(arguments));
   EXPECT_EQ(state_->cluster, 0U);
   EXPECT_FALSE(state_->overlaps);
+  const LaunchShape hasty{.threads = 128, .overlaps = true, .starts_next = true, .reads_early = true};
+  for (int i = 0; i < 2; ++i) function->launch(*stream, hasty, bytes(arguments));
+  EXPECT_FALSE(state_->overlaps) << "reads early behind one that has not waited yet";
   EXPECT_EQ(state_->modules, 1);
 }
 

@@ -58,7 +58,7 @@ void Block::prepare(const LaunchShape& shape) {
   products_.assign((shape.threads + 127) / 128, WarpgroupProducts{});
   cluster_waiters_.clear();
   grid_waiters_.clear();
-  waited_ = false;
+  waited_ = false, starts_next_ = shape.starts_next;
   current = nullptr;
   shared_bytes_ = shape.shared_bytes;
   shared_store_.resize(shared_bytes_ + kSharedGuard + kSharedAlign);
@@ -340,7 +340,7 @@ void Block::griddep_wait() {
 
 // What a successor reads in front of its wait must be whole: what was there before this launch's own wait.
 void Block::griddep_launch() {
-  if (!waited_) fail("lets its successor start before it has waited for its predecessor");
+  if (!waited_ && !starts_next_) fail("lets its successor start before it has waited for its predecessor");
 }
 
 void Block::mbarrier_arrive_at(uint32_t barrier, int rank) {

@@ -140,6 +140,7 @@ class Block final : public Machine {
   std::vector<unsigned char> shared_store_;
   bool backwards_ = false;
   bool waited_ = false;               ///< some thread, for the launch in front
+  bool starts_next_ = false;          ///< LaunchShape's: in front of that wait, too
   bool holds_ = false;                ///< that launch has not run yet
   std::vector<int> grid_waiters_;     ///< threads that wait for it
   std::vector<Block*> cluster_;       ///< its blocks, this one among them

@@ -225,9 +225,14 @@ class Emulator::Kernel : public Function {
   }
 
   void put(const LaunchShape& shape, const std::vector<std::byte>& params) {
-    if (!shape.overlaps) on_.run_late();
-    if (on_.launches_++ == on_.options_.late)
-      on_.late_ = [this, shape, params] { run(shape, params, true); };
+    const bool behind = std::exchange(on_.next_starts_, shape.starts_next);
+    if (!shape.overlaps || (behind && shape.reads_early)) on_.run_late();
+    // Behind a late launch one that lets its successor start before it has waited is late, too.
+    if (on_.launches_++ == on_.options_.late || (on_.late_ && shape.starts_next))
+      on_.late_ = [this, shape, params, in_front = on_.late_] {
+        if (in_front) in_front();
+        run(shape, params, true);
+      };
     else
       run(shape, params, false);
   }

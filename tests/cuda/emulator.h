@@ -63,7 +63,8 @@ class Emulator : public Device {
   EmulatorOptions options_;
   DeviceFacts facts_;
   int launches_ = 0;
-  std::function<void()> late_;  ///< a launch that has not run yet
+  std::function<void()> late_;  ///< launches that have not run yet
+  bool next_starts_ = false;    ///< LaunchShape::starts_next of the last one
   std::map<std::string, std::shared_ptr<Kernel>> kernels_;
   std::string headers_hash_;
 };

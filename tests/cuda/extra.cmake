@@ -12,7 +12,7 @@ endforeach()
 target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/plain_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/gemm_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/conv_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/attention_test.cpp
-               ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/group_norm_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/views_test.cpp
+               ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/group_norm_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/sample_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/views_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/new_view_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/planned_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/planned/reductions_beside_test.cpp
@@ -23,7 +23,7 @@ target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.c
                ${CMAKE_CURRENT_SOURCE_DIR}/optim/list_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/gradients/autograd_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/gradients/cases.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/runtime/weight_store_test.cpp
-               ${CMAKE_CURRENT_SOURCE_DIR}/runtime/state_test.cpp)
+               ${CMAKE_CURRENT_SOURCE_DIR}/runtime/state_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/runtime/decode_loop_test.cpp)
 
 # A driver that pretends: found as libcuda.so.1 in a folder of its own. Under another soname, or NVRTC would take it for
 # the real one and ask it for more.

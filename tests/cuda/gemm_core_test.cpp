@@ -158,7 +158,7 @@ std::vector<float> run_skinny(const SkinnyVariant& v, const Problem& problem) {
       operand("Rows", v.type, "b", "p.sizes.k", 8) +
       "struct B : Rows { static constexpr bool kInRuns = " + (v.in_runs ? "true" : "false") +
       ", kConstant = " + (v.constant ? "true" : "false") + "; };\n" + epilogue(v.lanes, v.run, "p.sizes.n / kLanes") +
-      "using Tile = " + v.tile.type(sizes.m, v.lanes) +
+      "using Tile = " + v.tile.type(sizes.m, v.lanes, sizes.k) +
       ";\nKERNEL(Tile::kThreads, 1, Params, p) { gemm_skinny<Tile, A, B, Epilogue>(p); }\n";
   const int64_t row_bytes = int64_t{sizes.k} * size_of(v.type), stored = div_up(problem.weights, 32) * 32;
   const std::shared_ptr<void> b = poisoned(const_cast<Emulator&>(problem.memory), stored * row_bytes);
@@ -173,7 +173,7 @@ std::vector<float> run_skinny(const SkinnyVariant& v, const Problem& problem) {
 
 void check(const SkinnyVariant& v, device::GemmSizes sizes) {
   const Problem problem{v.type, v.lanes, sizes};
-  SCOPED_TRACE(v.tile.type(sizes.m, v.lanes) + " " + problem.name());
+  SCOPED_TRACE(v.tile.type(sizes.m, v.lanes, sizes.k) + " " + problem.name());
   problem.compare(run_skinny(v, problem));
 }
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -53,6 +54,21 @@ class Vocabulary : public testing::Test {
     }
     return "no error";
   }
+  // A device whose first launch runs as late as it can, and 256 floats of it.
+  struct Late {
+    void put(const KernelSource& kernel, const LaunchShape& shape) {
+      const Buffers params{nullptr, x};
+      device.load(kernel)->launch(*stream, shape, std::as_bytes(std::span(&params, 1)));
+    }
+    Emulator device{[] {
+      EmulatorOptions options;
+      options.late = 0;
+      return options;
+    }()};
+    std::shared_ptr<Stream> stream = device.make_stream();
+    std::shared_ptr<void> memory = device.allocate(1024);
+    float* x = static_cast<float*>(memory.get());
+  };
   Emulator device;
   std::shared_ptr<Stream> stream = device.make_stream();
 };
@@ -270,24 +286,66 @@ TEST_F(Vocabulary, LaunchesAreRecorded) {
 
 // The launch in front runs when its successor waits for it, which has then read what was there before.
 TEST_F(Vocabulary, ALateLaunchRunsWhenItIsWaitedFor) {
-  EmulatorOptions options;
-  options.late = 0;
-  Emulator late(options);
-  auto memory = late.allocate(1024);
-  auto* x = static_cast<float*>(memory.get());
-  const Buffers params{nullptr, x};
-  const auto late_stream = late.make_stream();
-  const auto put = [&](const std::string& body, bool overlaps) {
-    late.load(source(body))
-        ->launch(*late_stream, {.threads = 64, .overlaps = overlaps}, std::as_bytes(std::span(&params, 1)));
-  };
-  put("p.out[thread_index()] = 3.0f;", true);
+  Late late;
+  const float* x = late.x;
+  const auto put = [&](const std::string& body) { late.put(source(body), {.threads = 64, .overlaps = true}); };
+  put("p.out[thread_index()] = 3.0f;");
   EXPECT_EQ(x[5], 0.0f);
   put("const float before = p.out[thread_index()]; griddep_wait();"
-      "p.out[64 + thread_index()] = 10.0f * before + p.out[thread_index()];",
-      true);
+      "p.out[64 + thread_index()] = 10.0f * before + p.out[thread_index()];");
   EXPECT_EQ(x[5], 3.0f);
   for (int t = 0; t < 64; ++t) EXPECT_EQ(x[64 + t], 3.0f);
+}
+
+// Of a fragment, by one divisor: the bits of a division, but for the last one of what is subnormal.
+TEST_F(Vocabulary, QuotientsAreThoseOfDivisions) {
+  std::mt19937 random(3);
+  std::vector<float> in;
+  const auto number = [&](int low, int high) {
+    const int exponent = std::uniform_int_distribution<int>(low, high)(random);
+    return std::ldexp(std::uniform_real_distribution<float>(-2, 2)(random), exponent);
+  };
+  for (const float divisor : {1.0f, 3.0f, -0.1f, 448.0f, 1.99999988f, 0x1p-99f, 0x1.8p99f, 0x1p-120f, 0x1p120f, 0.0f,
+                              INFINITY, NAN, 2.2e-15f}) {
+    in.push_back(divisor);
+    for (int i = 0; i < 7; ++i) in.push_back(number(-90, 126));
+  }
+  for (int i = 0; i < 3000; ++i) {
+    in.push_back(number(-40, 40));
+    for (const float a : {0.0f, -0.0f, INFINITY, -INFINITY, NAN, number(-90, 126), number(-20, 20)}) in.push_back(a);
+  }
+  const size_t fragments = in.size() / 8;
+  const std::vector<float> out =
+      run("const float* x = static_cast<const float*>(p.in);\n"
+          "for (int i = thread_index(); i < " +
+              std::to_string(fragments) +
+              "; i += 64) store(p.out + 8 * i, Quotients(x[8 * i]).of(load<float, 8>(x + 8 * i)));\n",
+          in, in.size());
+  for (size_t i = 0; i < in.size(); ++i) {
+    const float want = in[i] / in[i / 8 * 8];
+    if (std::isnan(want))
+      EXPECT_TRUE(std::isnan(out[i])) << in[i] << " / " << in[i / 8 * 8];
+    else if (std::fpclassify(want) == FP_SUBNORMAL)
+      EXPECT_NEAR(out[i], want, 0x1p-149f) << in[i] << " / " << in[i / 8 * 8];
+    else
+      EXPECT_EQ(std::bit_cast<uint32_t>(out[i]), std::bit_cast<uint32_t>(want)) << in[i] << " / " << in[i / 8 * 8];
+  }
+}
+
+// A launch that lets its successor start before it has waited is late with the one in front of it; who reads early
+// behind it must say so.
+TEST_F(Vocabulary, AnEarlyReaderDoesNotStartBehindAHastyLaunch) {
+  for (const bool says_so : {true, false}) {
+    Late late;
+    const float* x = late.x;
+    const auto put = [&](const std::string& body, const LaunchShape& shape) { late.put(source(body), shape); };
+    put("p.out[thread_index()] = 3.0f;", {.threads = 64, .overlaps = true});
+    put("griddep_launch(); griddep_wait();", {.threads = 64, .overlaps = true, .starts_next = true});
+    EXPECT_EQ(x[5], 0.0f);
+    put("const float before = p.out[thread_index()]; griddep_wait(); p.out[64 + thread_index()] = before;",
+        {.threads = 64, .overlaps = true, .reads_early = says_so});
+    EXPECT_EQ(x[64 + 5], says_so ? 3.0f : 0.0f);
+  }
 }
 
 }  // namespace

@@ -246,10 +246,28 @@ Profile trace(const Coverage& coverage, const Region& region, bool inward) {
   return profile;
 }
 
-/// Outline of an ideal shape of outer radius 1 at angle phi; `inner` is a star's inner radius over its outer one.
+/// Turns that look alike, in a whole one; 0 for a circle.
+int corners_of(Shape shape) {
+  switch (shape) {
+    case Shape::Square:
+      return 4;
+    case Shape::Oval:
+      return 2;
+    case Shape::Triangle:
+      return 3;
+    case Shape::Star:
+      return 5;
+    default:
+      return 0;
+  }
+}
+
+/// Outline of an ideal shape of outer radius 1 at angle phi; `inner` is a star's inner radius over its outer one, or an
+/// oval's shorter half axis over its longer.
 float ideal_radius(Shape shape, float phi, float inner) {
-  const int corners = shape == Shape::Square ? 4 : shape == Shape::Triangle ? 3 : shape == Shape::Star ? 5 : 0;
+  const int corners = corners_of(shape);
   if (corners == 0) return 1.f;
+  if (shape == Shape::Oval) return inner / std::hypot(inner * std::cos(phi), std::sin(phi));
   const float sector = kTwoPi / float(corners);
   float t = std::fabs(phi - sector * std::round(phi / sector));  // angle from the nearest corner
   const float half = sector / 2;
@@ -265,7 +283,7 @@ float misfit(const Profile& profile, Shape shape, float inner) {
   for (const float r : profile) mean += r / kAngles;
   if (!(mean > 0)) return std::numeric_limits<float>::infinity();
   constexpr int kRotations = 60;
-  const int corners = shape == Shape::Square ? 4 : shape == Shape::Triangle ? 3 : shape == Shape::Star ? 5 : 1;
+  const int corners = std::max(corners_of(shape), 1);
   double best = std::numeric_limits<double>::infinity();
   for (int k = 0; k < (corners == 1 ? 1 : kRotations); ++k) {
     const float turn = kTwoPi / float(corners) * float(k) / kRotations;
@@ -299,6 +317,7 @@ ShapeGuess shape_of(const Picture& pic, const Region& region, const Vec& backgro
   consider(Shape::Square, 0);
   consider(Shape::Triangle, 0);
   for (float inner = 0.34f; inner < 0.64f; inner += 0.04f) consider(Shape::Star, inner);
+  for (float inner = 0.40f; inner < 0.61f; inner += 0.04f) consider(Shape::Oval, inner);
   best.known = best.misfit <= kOutlineFit;
   const float hole = 1.f - float(region.area) / float(region.filled_area);
   if (hole > kNoHole) {

@@ -15,12 +15,12 @@
 
 namespace tenon::grader {
 
-enum class Shape { Circle, Square, Triangle, Star, Ring };
+enum class Shape { Circle, Square, Triangle, Star, Ring, Oval };
 enum class Color { Red, Green, Blue, Yellow, Orange, Purple, Pink, Cyan, Black, White, Gray };
 /// Where the first object lies, seen from the second.
 enum class Relation { None, LeftOf, RightOf, Above, Below };
 
-inline constexpr int kShapes = 5;
+inline constexpr int kShapes = 6;
 inline constexpr int kColors = 11;
 
 struct Rgb {

@@ -9,7 +9,7 @@
 namespace tenon::grader {
 namespace {
 
-constexpr std::array<const char*, kShapes> kShapeNames = {"circle", "square", "triangle", "star", "ring"};
+constexpr std::array<const char*, kShapes> kShapeNames = {"circle", "square", "triangle", "star", "ring", "oval"};
 constexpr std::array<const char*, kColors> kColorNames = {"red",  "green", "blue",  "yellow", "orange", "purple",
                                                           "pink", "cyan",  "black", "white",  "gray"};
 constexpr std::array<const char*, 5> kRelationNames = {"", "left of", "right of", "above", "below"};

@@ -53,6 +53,40 @@ TEST_P(LanguageParity, LogitsOfAPrompt) {
   }
 }
 
+// Weights in i8 are off by their step's twelfth root of the mean square, (absmax / 127) / sqrt(12); those of each
+// layer's seven matrices add up as independent errors do, as do bf16's.
+TEST_P(LanguageParity, WeightsInI8) {
+  const Folder folder;
+  write_model(c(), folder);
+  const auto model = LanguageModel::open(folder.path().string());
+  std::vector<int32_t> prompt = ids("prompt");
+  const std::vector<float> want = recorded_tensor(c()["name"].get<std::string>() + "/logits");
+  const auto lost = [&](const NetworkOptions& options) {
+    DecoderShape shape;
+    shape.tokens = static_cast<int64_t>(prompt.size());
+    shape.capacity = 32;
+    shape.all_logits = true;
+    Executable e(plan_decoder(model->config(), shape, options), make_backend("cpu"), *model->weights());
+    constexpr int32_t kFirst = 0;
+    e.set("tokens", HostView{DType::I32, {1, shape.tokens}, prompt.data()});
+    e.set("position", HostView{DType::I32, {1}, &kFirst});
+    e.run_all();
+    const std::vector<float> got = e.get("logits");
+    double error = 0, size = 0;
+    for (size_t i = 0; i < want.size(); ++i) {
+      error += (got[i] - want[i]) * (got[i] - want[i]);
+      size += want[i] * want[i];
+    }
+    return std::sqrt(error / size);
+  };
+  const double roundings = std::sqrt(7.0 * static_cast<double>(model->config().layers) + 1);
+  const double i8 = lost({.i8_weights = true}), bf16 = lost({});
+  RecordProperty("i8", std::to_string(i8));
+  RecordProperty("bf16", std::to_string(bf16));
+  EXPECT_LT(i8, 2 * roundings * 2 / 127 / std::sqrt(12));
+  EXPECT_GT(i8, bf16);
+}
+
 // Where the reference's best two scores are this near, either may be taken.
 constexpr double kNearTie = 1e-3;
 

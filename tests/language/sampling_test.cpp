@@ -3,10 +3,15 @@
 
 #include <map>
 
+#include "tenon/core/draw.h"
 #include "tenon/core/error.h"
+#include "tenon/core/philox.h"
 #include "tenon/core/utf8.h"
-#include "tenon/io/random.h"
+#include "tenon/expr/ops.h"
+#include "tenon/nn/penalty.h"
 #include "tenon/pipelines/text_stream.h"
+#include "tenon/runtime/executable.h"
+#include "tenon/runtime/host_weights.h"
 #include "tests/language/language_fixtures.h"
 #include "tests/support/close.h"
 
@@ -25,6 +30,34 @@ TEST(Philox, KnownAnswers) {
               ElementsAre(0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u));
 }
 
+// Tokens drawn from one row of scores, each with a number of its own.
+std::vector<SampledToken> drawn(const std::vector<float>& scores, const Sampling& s, uint64_t seed, int64_t count,
+                                const std::vector<int32_t>& saw = {}, int64_t first = 0) {
+  const auto tokens = static_cast<int64_t>(scores.size());
+  Graph g;
+  const Expr row = input(g, "scores", DType::F32, {1, tokens}), seen = input(g, "seen", DType::F32, {1, tokens});
+  const Expr penalty = reshape(input(g, "penalty", DType::F32, {1}), {1, 1});
+  const auto all = [&](const Expr& x) { return broadcast(x, {count, x.shape()[-1]}); };
+  const Expr made = sample(all(nn::penalised(row, seen, penalty)), all(input(g, "rule", DType::F32, {1, 4})),
+                           all(input(g, "seed", DType::I32, {1, 4})),
+                           cast(cast(iota(g, count), DType::F32) + static_cast<double>(first), DType::I32));
+  Executable e(make_plan(std::array{Result{"made", made}}), make_backend("cpu"), HostWeights());
+  std::vector<float> seeds, seens(scores.size());
+  for (int i = 0; i < 4; ++i) seeds.push_back(static_cast<float>(seed >> 16 * i & 0xffff));
+  for (const int32_t id : saw) seens[static_cast<size_t>(id)] = 1;
+  e.set("scores", scores);
+  e.set("seen", seens);
+  e.set("penalty", std::vector{static_cast<float>(s.repetition_penalty)});
+  e.set("seed", seeds);
+  e.set("rule", std::vector{static_cast<float>(s.draw ? s.temperature : 0), static_cast<float>(s.top_k),
+                            static_cast<float>(s.top_p), static_cast<float>(s.min_p)});
+  e.run_all();
+  const std::vector<float> values = e.get("made");
+  std::vector<SampledToken> out;
+  for (size_t i = 0; i < values.size(); i += 2) out.push_back({static_cast<int32_t>(values[i]), values[i + 1]});
+  return out;
+}
+
 class SampledLikeTransformers : public testing::TestWithParam<size_t> {};
 
 // Every token that is drawn has transformers' log-probability, and tokens come as often as they should: chi-square
@@ -37,10 +70,7 @@ TEST_P(SampledLikeTransformers, ChiSquare) {
   Sampling s{true, c["temperature"], c["top_k"], c["top_p"], c["min_p"], c["penalty"]};
   constexpr int kDraws = 20000;
   std::vector<int> count(scores.size());
-  TokenSampler sampler(s, 99);
-  for (const int32_t id : c["seen"]) sampler.saw(id);
-  for (int i = 0; i < kDraws; ++i) {
-    const SampledToken t = sampler.next(scores, i);
+  for (const SampledToken& t : drawn(scores, s, 99, kDraws, c["seen"])) {
     const auto id = static_cast<size_t>(t.id);
     ASSERT_NEAR(t.log_probability, want[id], 2e-5) << "token " << id;
     ++count[id];
@@ -68,32 +98,37 @@ TEST_P(SampledLikeTransformers, ChiSquare) {
 
 INSTANTIATE_TEST_SUITE_P(All, SampledLikeTransformers, testing::Range(size_t{0}, size_t{8}));
 
-TEST(TokenSampler, ASeedAndAPositionDecide) {
+TEST(DrawnTokens, ASeedAndANumberDecide) {
   const std::vector<float> scores = recorded_tensor("sampling0/scores");
-  std::vector<int32_t> once, again, other;
-  TokenSampler a({.draw = true}, 7), b({.draw = true}, 7), c({.draw = true}, 8);
-  for (int i = 0; i < 50; ++i) once.push_back(a.next(scores, i).id);
-  for (int i = 49; i >= 0; --i) again.insert(again.begin(), b.next(scores, i).id);
-  for (int i = 0; i < 50; ++i) other.push_back(c.next(scores, i).id);
-  EXPECT_EQ(once, again);
-  EXPECT_NE(once, other);
+  const auto ids = [&](uint64_t seed, int64_t count, int64_t first) {
+    std::vector<int32_t> out;
+    for (const SampledToken& t : drawn(scores, {.draw = true}, seed, count, {}, first)) out.push_back(t.id);
+    return out;
+  };
+  const std::vector<int32_t> once = ids(7, 50, 0);
+  EXPECT_THAT(ids(7, 20, 30), testing::ElementsAreArray(once.end() - 20, once.end())) << "whatever else is drawn";
+  EXPECT_NE(once, ids(8, 50, 0));
+  EXPECT_NE(once, ids(7 | uint64_t{1} << 60, 50, 0)) << "all bits of a seed count";
 }
 
-TEST(TokenSampler, EqualScoresAndEmptyOnes) {
-  TokenSampler greedy({}, 0), one({.draw = true, .top_k = 1}, 3);
-  EXPECT_EQ(greedy.next(std::vector<float>{1, 5, 5, 2}, 0).id, 1);
-  bool second = false;
-  for (int i = 0; i < 40; ++i) second = second || one.next(std::vector<float>{1, 5, 5, 2}, i).id == 2;
-  EXPECT_TRUE(second) << "tokens that equal the k-th are kept";
-  EXPECT_EQ(greedy.next(std::vector<float>{-INFINITY, -3}, 0).id, 1);
-  EXPECT_NEAR(greedy.next(std::vector<float>{0, 0}, 0).log_probability, std::log(0.5), 1e-12);
-  EXPECT_THROW(greedy.next(std::vector<float>{1, NAN}, 0), Error);
-  EXPECT_THROW(greedy.next(std::vector<float>{1, INFINITY}, 0), Error);
-  EXPECT_THROW(greedy.next(std::vector<float>{-INFINITY}, 0), Error);
-  EXPECT_THROW(greedy.next({}, 0), Error);
+TEST(DrawnTokens, EqualScoresAndEmptyOnes) {
+  const auto first = [](const std::vector<float>& scores) { return drawn(scores, {}, 0, 1).front(); };
+  EXPECT_EQ(first({1, 5, 5, 2}).id, 1);
+  const Sampling one{.draw = true, .top_k = 1}, half{.draw = true, .top_p = 0.4};
+  for (const Sampling& s : {one, half}) {
+    std::map<int32_t, int> count;
+    for (const SampledToken& t : drawn({1, 5, 5, 2}, s, 3, 40)) ++count[t.id];
+    EXPECT_EQ(count.size(), 2U) << "tokens that equal the last that is kept are kept";
+    EXPECT_TRUE(count[1] && count[2]);
+  }
+  EXPECT_EQ(first({-INFINITY, -3}).id, 1);
+  EXPECT_NEAR(first({0, 0}).log_probability, std::log(0.5), 1e-7);
+  for (const std::vector<float>& none : {std::vector<float>{1, NAN}, {1, INFINITY}, {-INFINITY}})
+    for (const bool draw : {false, true})
+      EXPECT_TRUE(std::isnan(drawn(none, {.draw = draw}, 0, 1).front().log_probability));
 }
 
-TEST(TokenSampler, OptionsOutOfRange) {
+TEST(Sampling, OptionsOutOfRange) {
   for (const Sampling& s :
        {Sampling{.temperature = 0}, Sampling{.temperature = NAN}, Sampling{.top_k = -1}, Sampling{.top_p = 0},
         Sampling{.top_p = 1.5}, Sampling{.min_p = 2}, Sampling{.repetition_penalty = -1}})

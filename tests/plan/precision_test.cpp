@@ -107,11 +107,13 @@ TEST(Precision, PoliciesRoundWhereTheySay) {
   EXPECT_EQ(set(linear(x, w), "bf16"), multiplied_in(linear(cast(x, DType::BF16), w), DType::BF16));
   EXPECT_EQ(set(linear(x, w), "f32"), multiplied_in(linear(x, w), DType::F32));
   const Expr pinned = multiplied_in(linear(x, w), DType::F32);
-  for (const char* policy : {"operands", "bf16", "f16", "e4m3 rows"}) EXPECT_EQ(set(pinned, policy), pinned) << policy;
+  for (const char* policy : {"operands", "bf16", "f16", "e4m3 rows", "i8 weights"})
+    EXPECT_EQ(set(pinned, policy), pinned) << policy;
 }
 
 TEST(Precision, PoliciesAreText) {
-  for (const char* text : {"operands", "f32", "bf16", "f16", "e4m3 rows", "e4m3 rows, bf16: t_embedder, f32: final.1"})
+  for (const char* text :
+       {"operands", "f32", "bf16", "f16", "e4m3 rows", "i8 weights", "e4m3 rows, bf16: t_embedder, f32: final.1"})
     EXPECT_EQ(PrecisionPolicy::parse(text).text(), text);
   EXPECT_EQ(PrecisionPolicy::parse("f32 ,f16:a b ").text(), "f32, f16: a b");
   for (const char* text : {"", "e5m2", "f32,", "f32, bf16", "f32, bf16:", "f32, : w", "f32; bf16: w"}) {
@@ -139,6 +141,35 @@ TEST(Precision, QuantisedLayersMeanTheirProducts) {
   // Only layers of constant weights: an attention's products do not lie in rows that are known before.
   const Expr k = input(g, "k", DType::BF16, {2, 6, 32}), v = input(g, "v", DType::BF16, {2, 4, 32});
   EXPECT_THAT(all_of(set(linear(k, v), "e4m3 rows")), ElementsAre(DType::BF16));
+}
+
+TEST(Precision, WeightsInI8MeanTheirProducts) {
+  Graph g;
+  const Expr w = param(g, "w", DType::BF16, {24, 32}), b = param(g, "b", DType::F32, {24});
+  const QuantizedRows q = quantize_rows(w, DType::I8);
+  for (const DType t : {DType::BF16, DType::F16, DType::F32}) {
+    const Expr x = input(g, std::string("x") += name_of(t), t, {3, 5, 32});
+    const Expr y = set(linear(x, w) + b, "i8 weights");
+    EXPECT_THAT(all_of(y), ElementsAre(t));
+    const std::vector<double> got = Oracle(leaf).eval(y);
+    EXPECT_TRUE(close(got, Oracle(leaf).eval(linear(x, cast(q.q, DType::F32) * q.scale) + b), Tolerance{1e-9, 1e-9}));
+    // Half a step of 1 / 127 of the largest weight, times at most 32 rows' numbers.
+    EXPECT_TRUE(close(got, Oracle(leaf).eval(linear(x, w) + b), Tolerance{32 * 1.2 * 1.2 / 254}));
+  }
+  const Expr x = input(g, "x", DType::BF16, {4, 32}), whole = param(g, "i", DType::I8, {24, 32});
+  const Expr e4m3 = param(g, "e", DType::E4M3, {24, 32}), k = input(g, "k", DType::BF16, {2, 4, 32});
+  for (const Expr& y : {linear(x, whole), linear(x, e4m3), linear(k, k)})  // nothing to quantise
+    EXPECT_EQ(set(y, "i8 weights"), multiplied_in(y, DType::BF16)) << print(y);
+  EXPECT_THROW(quantize_rows(w, DType::U8), Error);
+}
+
+TEST(Precision, RowsOfI8AreTheNearest) {
+  Graph g;
+  const std::vector<double> rows{127, 63.5, -63.5, 0.49, -127, 1e-3, 0, 0, 0, 0, 0, 0};
+  const Expr x = param(g, "x", DType::F32, {2, 6});
+  const QuantizedRows q = quantize_rows(x, DType::I8);
+  const std::vector<double> got = Oracle([&](const Expr&) { return rows; }).eval(q.q);
+  EXPECT_THAT(got, ElementsAre(127, 64, -63, 0, -127, 0, 0, 0, 0, 0, 0, 0));
 }
 
 TEST(Precision, ExceptionsByTheWeightsName) {

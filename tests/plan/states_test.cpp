@@ -177,5 +177,38 @@ TEST(States, NullFindsOtherHazardsToo) {
   EXPECT_GT(found, 0U);
 }
 
+// Caches of keys and values, written by the launch that reads them where its kernel does both.
+TEST(States, AnAnchorWritesTheRowsThatItReads) {
+  Graph g;
+  const Expr at = input(g, "at", DType::I32, {1}), x = input(g, "x", DType::F32, {1, 2, 16});
+  const auto cache = [&](const char* name, const Expr& rows) {
+    return update_rows(state(g, name, DType::F32, {8, 2, 16}), at, rows);
+  };
+  const auto seen = [](const Expr& all) { return permute(reshape(all, {1, 8, 2, 16}), {0, 2, 1, 3}); };
+  const Expr k = cache("k", x * 2.0), v = cache("v", x * 3.0),
+             y = attention(reshape(x, {1, 2, 1, 16}), seen(k), seen(v), 0.25, true, at);
+  const std::array results = {Result{"y", y}, Result{"k", k}, Result{"v", v}};
+  EXPECT_THAT(writes_of(make_plan(results)), ElementsAre("k", "v", "y"));
+  EXPECT_EQ(make_plan(results).counts().total, 2);
+  PlanOptions options;
+  options.target.writes = [](const Form& form) { return form.anchor.is<nodes::Attention>(); };
+  const Plan p = make_plan(results, options);
+  EXPECT_EQ(p.counts().total, 1);
+  EXPECT_THAT(writes_of(p), ElementsAre("y", "k", "v"));
+  const Launch& l = p.phase(Rate::Step)->launches[0];
+  EXPECT_EQ(l.form->updates.size(), 2U);
+  EXPECT_EQ(bytes_moved(l), (2 * 8 * 32 + 32 + 3 * 32) * 4 + 4) << "caches and x once, what is written";
+  EXPECT_EQ(print_plan(parse_plan(print_plan(p))), print_plan(p));
+  EXPECT_EQ(found_by_null(p), "nothing was thrown");
+  EXPECT_EQ(state_hazard(p), "");
+  EXPECT_THAT(thrown_by([&] { Executable(p, make_backend("cpu"), HostWeights()); }), HasSubstr("takes two launches"));
+  // Who reads the old value goes first.
+  const Expr old = sum(state(g, "k", DType::F32, {8, 2, 16}));
+  const std::array with_old = {results[0], results[1], results[2], Result{"old", old}};
+  const Plan q = make_plan(with_old, options);
+  EXPECT_THAT(writes_of(q), ElementsAre("v", "old", "y", "k"));
+  EXPECT_EQ(found_by_null(q), "nothing was thrown");
+}
+
 }  // namespace
 }  // namespace tenon

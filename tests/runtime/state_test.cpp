@@ -80,7 +80,7 @@ TEST(State, SharedStatesAreOfOneKind) {
 
 constexpr int64_t kTokens = 20, kCapacity = 24, kWidth = 32, kHeads = 4, kKeyHeads = 2, kDepth = 8, kWords = 40;
 
-struct Decoder {
+struct ToyDecoder {
   Graph& g;
   DType act;
 
@@ -183,15 +183,15 @@ std::vector<double> without_cache(const DecoderTensors& t, DType act) {
   Graph g;
   std::vector<Result> none;
   return Oracle(t.tensors).eval(
-      Decoder{g, act}.logits(input(g, "text", DType::I32, {kTokens}), iota(g, kTokens), {}, none));
+      ToyDecoder{g, act}.logits(input(g, "text", DType::I32, {kTokens}), iota(g, kTokens), {}, none));
 }
 
 // `n` tokens at a time, the host says which.
 Plan told_plan(int64_t n, DType act) {
   Graph g;
   std::vector<Result> results;
-  const Expr y = Decoder{g, act}.logits(input(g, "tokens", DType::I32, {n}), input(g, "position", DType::I32, {n}),
-                                        input(g, "keys", DType::I32, {}), results);
+  const Expr y = ToyDecoder{g, act}.logits(input(g, "tokens", DType::I32, {n}), input(g, "position", DType::I32, {n}),
+                                           input(g, "keys", DType::I32, {}), results);
   results.push_back({"logits", y});
   return make_plan(results);
 }
@@ -203,7 +203,7 @@ Plan free_plan(DType act) {
   const Expr position = state(g, "position", DType::I32, {1}), next = cast(position + 1.0, DType::I32);
   results.push_back({"position", update_rows(position, iota(g, 1), next)});
   const Expr token = gather(param(g, "text", DType::I32, {kTokens}), position);
-  const Expr y = Decoder{g, act}.logits(token, position, reshape(next, {}), results);
+  const Expr y = ToyDecoder{g, act}.logits(token, position, reshape(next, {}), results);
   results.push_back({"all", update_rows(state(g, "all", DType::F32, {kTokens, kWords}), position, y)});
   return make_plan(results);
 }

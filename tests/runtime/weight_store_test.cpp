@@ -353,35 +353,41 @@ TEST(WeightStore, QuantisedWeightsAreMadeOnce) {
     const Expr x = input(g, "x", DType::BF16, {rows, kTerms}), w = param(g, "w", DType::BF16, {kColumns, kTerms});
     return make_plan(std::array{Result{"y", linear(x, w)}}, o);
   };
-  for (const Place& place : places()) {
-    SCOPED_TRACE(place.name);
-    const auto source = std::make_shared<Tensors>(WeightShapes{{"w", {kColumns, kTerms}}});
-    const auto store = std::make_shared<WeightStore>(place.backend, source);
-    Executable first(layer(8, "e4m3 rows"), store);
-    EXPECT_EQ(source->finished, (std::set<std::string>{"w"}));
-    const WeightStore::Counters counters = store->counters();
-    EXPECT_EQ(counters.entries, 2);
-    EXPECT_EQ(counters.bytes, kColumns * kTerms + kColumns * 4);
-    EXPECT_EQ(first.allocated().weights, counters.bytes);
-    Executable longer(layer(24, "e4m3 rows"), store);
-    EXPECT_EQ(store->counters().made, counters.made);
-    // What it gives is the layer, but for two roundings to four bits; and what a fresh load of another tensor gives.
-    Executable exact(layer(8, "f32"), place.backend, *source);
-    const std::vector<float> got = result(first), want = result(exact);
-    double error = 0, size = 0;
-    for (size_t i = 0; i < want.size(); ++i) {
-      error += (got[i] - want[i]) * (got[i] - want[i]);
-      size += want[i] * want[i];
+  struct Case {
+    const char* policy;
+    double lost;       // rounding of rows and weights to 4 bits, or of weights to 8
+    int64_t compiled;  // bytes an element where there is no arithmetic over rows of i8
+  };
+  for (const Place& place : places())
+    for (const auto& [policy, lost, compiled] : {Case{"e4m3 rows", 0.1, 1}, {"i8 weights", 0.01, 2}}) {
+      SCOPED_TRACE(place.name + policy);
+      const auto source = std::make_shared<Tensors>(WeightShapes{{"w", {kColumns, kTerms}}});
+      const auto store = std::make_shared<WeightStore>(place.backend, source);
+      Executable first(layer(8, policy), store);
+      EXPECT_EQ(source->finished, (std::set<std::string>{"w"}));
+      const WeightStore::Counters counters = store->counters();
+      EXPECT_EQ(counters.entries, 2);
+      EXPECT_EQ(counters.bytes, kColumns * kTerms * (place.compiles ? compiled : 1) + kColumns * 4);
+      EXPECT_EQ(first.allocated().weights, counters.bytes);
+      Executable longer(layer(24, policy), store);
+      EXPECT_EQ(store->counters().made, counters.made);
+      // What it gives is the layer, but for roundings; and what a fresh load of another tensor gives.
+      Executable exact(layer(8, "f32"), place.backend, *source);
+      const std::vector<float> got = result(first), want = result(exact);
+      double error = 0, size = 0;
+      for (size_t i = 0; i < want.size(); ++i) {
+        error += (got[i] - want[i]) * (got[i] - want[i]);
+        size += want[i] * want[i];
+      }
+      EXPECT_LT(error, lost * lost * size);
+      EXPECT_GT(error, 0);
+      HostTensor other = Tensors::drawn("w", DType::BF16, {kColumns, kTerms}, 4);
+      store->update("w", Tensors::view(other));
+      source->tensors().at("w") = other;
+      Executable fresh(layer(8, policy), place.backend, *source);
+      EXPECT_EQ(result(first), result(fresh));
+      EXPECT_NE(result(first), got);
     }
-    EXPECT_LT(error, 0.1 * 0.1 * size);
-    EXPECT_GT(error, 0);
-    HostTensor other = Tensors::drawn("w", DType::BF16, {kColumns, kTerms}, 4);
-    store->update("w", Tensors::view(other));
-    source->tensors().at("w") = other;
-    Executable fresh(layer(8, "e4m3 rows"), place.backend, *source);
-    EXPECT_EQ(result(first), result(fresh));
-    EXPECT_NE(result(first), got);
-  }
 }
 
 TEST(WeightStore, ATensorIsDoneWithWhenTheLastHasBeenMadeOfIt) {

@@ -91,6 +91,29 @@ TEST_F(Heads, AsManyKeysAsANumberSays) {
       }
 }
 
+// Whole tiles of keys, parts of them, one, with many queries: a text that was padded beside a picture.
+TEST_F(Heads, AsManyKeysAsNumbersSayForManyQueries) {
+  constexpr int64_t kCapacity = 300;
+  for (DType t : {DType::F32, DType::BF16, DType::F16})
+    for (const bool causal : {false, true}) {
+      const std::vector<double> there = {causal ? 70.0 : 1.0, 77, 256, 300, 299};
+      const std::string id = std::string(name_of(t)) + (causal ? ".causal" : "");
+      const auto batch = static_cast<int64_t>(there.size());
+      const auto behind_nan = [&](const std::string& name) {
+        HostTensor x = random_tensor(t, {batch, 2, kCapacity, 40}, 7);
+        for (int64_t row = 0; row < batch * 2 * kCapacity; ++row)
+          if (row % kCapacity >= static_cast<int64_t>(there[static_cast<size_t>(row / kCapacity / 2)]))
+            for (int64_t d = 0; d < 40; ++d) store_element(t, x.data.data(), row * 40 + d, NAN);
+        tensors.emplace(id + name, x);
+        return input(g, id + name, t, {batch, 2, kCapacity, 40});
+      };
+      tensors.emplace(id + ".n", HostTensor::from(DType::I32, {batch}, there));
+      const Expr q = input(g, id + ".q", t, {batch, 2, 70, 40}), n = input(g, id + ".n", DType::I32, {batch});
+      const Expr y = attention(q, behind_nan(".k"), behind_nan(".v"), 0.16, causal, n);
+      expect(launch("attention", {{id, cast(y, t)}}), tolerance(t, t, kCapacity));
+    }
+}
+
 TEST_F(Heads, LogsOfSumsLeaveWithTheResult) {
   for (DType t : {DType::F32, DType::BF16})
     for (const bool causal : {false, true})

@@ -184,6 +184,26 @@ TEST_F(GemmE4m3, QuantizedInTheGraph) {
   expect(launch("gemm", {{"y", linear(q, w.q) * s}}), {DType::F32, DType::E4M3, 200, 4 * 448.0, kLostOfE4m3});
 }
 
+// Weights of whole numbers, given as such and made of others, beside rows of every type.
+TEST_F(Gemm, WeightsInI8) {
+  const auto whole = [&](const std::string& name, const Shape& shape) {
+    tensors.emplace(name, random_tensor(DType::I8, shape, 5, 24));
+    return param(g, name, DType::I8, shape);
+  };
+  for (const DType t : {DType::F16, DType::BF16, DType::F32})
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1}, {1, 200, 260}, {17, 40, 96}, {130, 72, 65}}) {
+      const std::string id = numbered(numbered(std::string(name_of(t)), m), n);
+      const Expr x = input(g, id + ".x", t, {m, k}), s = param(g, id + ".s", DType::F32, {n});
+      expect(launch("gemm", {{id, linear(x, whole(id + ".w", {n, k})) * s}}), {DType::F32, DType::F32, k, 4 * 127.0});
+    }
+  const Expr x = input(g, "x", DType::BF16, {3, 576}), r = input(g, "r", DType::BF16, {3, 160});
+  const QuantizedRows w = quantize_rows(weight("w", DType::BF16, {2 * 160, 576}), DType::I8);
+  const Expr y = linear(x, w.q) * param(g, "s", DType::F32, {2 * 160});
+  const Expr gated = cast(silu(slice(y, -1, 0, 160)) * slice(y, -1, 160, 320) + r, DType::BF16);
+  // A weight that lies halfway between two numbers becomes either, which moves a sum by a hundredth of its size.
+  expect(launch("gemm", {{"y", gated}}), {DType::BF16, DType::BF16, 576, 16 * 127.0 * 127, 0x1p-6});
+}
+
 // What a kernel must not decide: the arithmetic is the launch's, and one that it does not have is refused.
 TEST_F(GemmE4m3, ArithmeticIsObeyedOrRefused) {
   const Expr x = input(g, "x", DType::BF16, {20, 64}), w = weight("w", DType::BF16, {24, 64});

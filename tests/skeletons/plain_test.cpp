@@ -128,6 +128,45 @@ TEST_F(Plain, RowsResidualAndNorm) {
   }
 }
 
+// What stands between two layers of a transformer: factors that a number in memory chooses, values that several
+// reductions read, results of each stage.
+TEST_F(Plain, RowsOfATransformer) {
+  tensors.emplace("step", HostTensor::from(DType::I32, {}, std::vector<double>{2}));
+  const Expr step = input(g, "step", DType::I32, {});
+  for (int64_t cols : {64, 77, 200, 3840}) {
+    const std::string id = numbered("t", cols);
+    const auto of_step = [&](const std::string& name, DType t) {
+      return gather(input(g, id + name, t, {4, cols}), step);
+    };
+    const auto rms = [](const Expr& v) { return cast(v * rsqrt(mean(v * v) + 1e-5), DType::BF16); };
+    const Expr x = state(g, id + ".x", DType::BF16, {2, 5, cols}), h = input(g, id + ".h", DType::BF16, {2, 5, cols}),
+               w = param(g, id + ".w", DType::BF16, {cols});
+    const Expr y = cast(x + rms(h) * w * of_step(".gate", DType::F32), DType::BF16);
+    const Expr n = cast(rms(y) * of_step(".factor", DType::F32) * of_step(".half", DType::BF16), DType::BF16);
+    const QuantizedRows q = quantize_rows(n);
+    expect(launch("rows", {{id + ".x", y}, {id + ".q", q.q}, {id + ".scale", q.scale}}), {DType::E4M3});
+  }
+}
+
+// Norms of heads, turned by an angle a token: pairs change places, factors are the same for all heads.
+TEST_F(Plain, RowsOfTurnedHeads) {
+  constexpr int64_t kTokens = 19, kHeads = 3, kDepth = 128;
+  const Expr qkv = input(g, "qkv", DType::BF16, {2, kTokens, 2 * kHeads * kDepth}),
+             cosines = input(g, "cosines", DType::F32, {kTokens, 1, kDepth}),
+             sines = input(g, "sines", DType::F32, {kTokens, 1, kDepth});
+  const auto turned = [&](int64_t i) {
+    const Expr w = param(g, numbered("w", i), DType::BF16, {kDepth}),
+               x = reshape(slice(qkv, -1, i * kHeads * kDepth, (i + 1) * kHeads * kDepth),
+                           {2, kTokens, kHeads, kDepth}),
+               size = rsqrt(mean(x * x) + 1e-5);
+    return permute(
+        cast(cast(x * size, DType::BF16) * w * cosines + cast(pair_swap(x) * size, DType::BF16) * pair_swap(w) * sines,
+             DType::BF16),
+        {0, 2, 1, 3});
+  };
+  expect(launch("rows", {{"q", turned(0)}, {"k", turned(1)}}), {DType::BF16, DType::F32, kDepth, 4});
+}
+
 TEST_F(Plain, RowsSoftmax) {
   const Expr x = input(g, "x", DType::F32, {3, 7, 300});
   const Expr e = exp(x - reduce_max(x));

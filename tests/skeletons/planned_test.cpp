@@ -122,6 +122,7 @@ TEST_F(Planned, ByEveryPolicy) {
   expect_policy("f16", y, {kF16, kF16, kF16}, 1e-2);
   expect_policy("bf16", y, {kBf16, kBf16, kBf16}, 0.05);
   expect_policy("e4m3 rows", y, {kE4m3, kF32, kF32}, 0.25);
+  expect_policy("i8 weights", y, {kBf16, kF32, kF32}, 0.05);
   expect_policy("e4m3 rows, f16: w, bf16: f", y, {kF16, kF32, kBf16}, 0.05);
 }
 
@@ -130,6 +131,7 @@ TEST_F(Planned, LayersOverQuantizedRows) {
     return linear(x, weight(name, DType::BF16, {n, kCols})) + weight(name + ".b", DType::F32, {n});
   };
   expect_policy("e4m3 rows", layer(cast(layer_norm(x()), DType::BF16), "w", 96), {DType::E4M3}, 0.25);
+  expect_policy("i8 weights", layer(cast(layer_norm(x()), DType::BF16), "w", 96), {DType::BF16}, 0.05);
   const Expr h = cast(layer_norm(x("h")), DType::BF16);  // siblings: one product, one set of quantised rows
   const auto head = [&](const char* name) { return permute(reshape(layer(h, name, 64), {kRows, 4, 16}), {1, 0, 2}); };
   expect_policy("e4m3 rows", concat({head("q"), head("k"), head("v")}, 0), {DType::E4M3}, 0.25);

@@ -42,6 +42,10 @@ struct EmulatedTiles {
         tiles[c][m][n] = std::bit_cast<uint32_t>(std::bit_cast<float>(tiles[c][m][n]) + (even[n] + odd[n]));
     }
   }
+  static void widen(const char* from, char* to) {
+    for (int64_t i = 0; i < kBlock / 2; ++i)
+      store_element(DType::BF16, to, i, from[i / 32 * 32 + i % 2 * 16 + i % 32 / 2]);
+  }
 };
 
 // Both hooks must be balanced, and the kernel must run between them.
@@ -51,6 +55,10 @@ void leave() { --depth; }
 void gemm_bf16(const TileArgs& args) {
   if (depth != 1) std::abort();
   amx_gemm<EmulatedTiles>(args);
+}
+void gemm_bf16_i8(const TileArgs& args) {
+  if (depth != 1) std::abort();
+  amx_gemm<EmulatedTiles, true>(args);
 }
 
 }  // namespace
@@ -64,6 +72,7 @@ const TileOps& emulated_amx() {
     t.chunk_bytes = 20 << 10;
     t.reads_rows = true;
     t.gemm_bf16 = gemm_bf16;
+    t.gemm_bf16_i8 = gemm_bf16_i8;
     t.enter = enter;
     t.leave = leave;
     return t;

@@ -21,11 +21,13 @@ struct Problem {
   std::vector<double> expected, bound;  // [batch * m, lanes, n]
   int64_t entries;
 
-  explicit Problem(const Case& shape, bool e4m3 = false) : c(shape), entries(shape.shared_b ? 1 : shape.batch) {
+  explicit Problem(const Case& shape, std::optional<DType> bytes = {})
+      : c(shape), entries(shape.shared_b ? 1 : shape.batch) {
     a = random_bf16_values(c.batch * c.m * c.k, 1);
     w = random_bf16_values(entries * c.lanes * c.n * c.k, 2);
     for (std::vector<float>* x : {&a, &w})
-      for (size_t i = 0; e4m3 && i < x->size(); ++i) (*x)[i] = e4m3_value(e4m3_bits(400 * (*x)[i]));
+      for (size_t i = 0; bytes == DType::E4M3 && i < x->size(); ++i) (*x)[i] = e4m3_value(e4m3_bits(400 * (*x)[i]));
+    for (size_t i = 0; bytes == DType::I8 && i < w.size(); ++i) w[i] = std::round(127 * w[i]);
     const int64_t cols = c.lanes * c.n;
     expected.resize(static_cast<size_t>(c.batch * c.m * cols));
     bound = expected;
@@ -46,11 +48,12 @@ struct Problem {
 };
 
 // Runs the product; `source` F64 stands for the hook.
-std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int threads, DType source, bool e4m3 = false) {
+std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int threads, DType source,
+                       std::optional<DType> bytes = {}) {
   const Case& c = p.c;
   ThreadPool pool(threads);
   PackedShape shape = linear_shape(type, c.n, c.k, c.lanes);
-  shape.e4m3 = e4m3;
+  shape.bytes_of = bytes;
   const Poisoned packed(shape.bytes() * p.entries);
   for (int64_t e = 0; e < p.entries; ++e)
     pack_linear(pool, ops, p.w.data() + e * c.lanes * c.n * c.k, DType::F32, c.k, shape,
@@ -131,37 +134,55 @@ TEST(Gemm, Batches) {
   check_everywhere({37, 18, 40, 1, 13, false}, {DType::F64, DType::F32});  // each entry by one thread
 }
 
-// Rows and weights that are e4m3 numbers, the weights kept in a byte each: they give what they give as bf16, bit for
-// bit.
-void check_e4m3(const Case& c) {
-  const Problem p(c, true);
+// Weights that are e4m3 or i8 numbers, a byte each (and rows of e4m3 beside such): they give what they give as bf16,
+// bit for bit.
+void check_bytes(DType t, const Case& c) {
+  const Problem p(c, t);
+  const DType rows = t == DType::E4M3 ? t : DType::BF16;
   for (const TileOps* ops : all_ops()) {
-    const auto wide = run(p, *ops, DType::BF16, 1, DType::E4M3);
+    const auto wide = run(p, *ops, DType::BF16, 1, rows);
     check(p, wide, ops->name);
     for (int threads : {1, 2}) {
-      const auto kept = run(p, *ops, DType::BF16, threads, DType::E4M3, true);
-      EXPECT_EQ(0, std::memcmp(wide.data(), kept.data(), wide.size() * sizeof(float))) << ops->name;
+      const auto kept = run(p, *ops, DType::BF16, threads, rows, t);
+      EXPECT_EQ(0, std::memcmp(wide.data(), kept.data(), wide.size() * sizeof(float))) << ops->name << name_of(t);
     }
   }
 }
 
-TEST(Gemm, E4m3) {
-  for (int64_t m : {1, 17, 65})
-    for (int64_t n : {1, 17, 80, 130})
-      for (int64_t k : {1, 31, 33, 64}) check_e4m3({m, n, k});
-  check_e4m3({70, 100, 96, 3});
-  check_e4m3({5, 16, 2500, 4});
-  check_e4m3({20, 33, 24, 1, 3, false});
-  check_e4m3({600, 80, 3000});
-  PackedShape kept = linear_shape(DType::BF16, 100, 96, 3);
-  kept.e4m3 = true;
-  EXPECT_EQ(2 * kept.bytes(), linear_shape(DType::BF16, 100, 96, 3).bytes());
+TEST(Gemm, Bytes) {
+  for (const DType t : {DType::E4M3, DType::I8}) {
+    for (int64_t m : {1, 17, 65})
+      for (int64_t n : {1, 17, 80, 130})
+        for (int64_t k : {1, 31, 33, 64, 150}) check_bytes(t, {m, n, k});
+    check_bytes(t, {16, 48, 576});
+    check_bytes(t, {70, 100, 96, 3});
+    check_bytes(t, {5, 16, 2500, 4});
+    check_bytes(t, {20, 33, 24, 1, 3, false});
+    check_bytes(t, {600, 80, 3000});
+    PackedShape kept = linear_shape(DType::BF16, 100, 96, 3);
+    kept.bytes_of = t;
+    EXPECT_EQ(2 * kept.bytes(), linear_shape(DType::BF16, 100, 96, 3).bytes());
+  }
 }
 
-TEST(Gemm, E4m3OfAProductionSize) {
-  const Problem p({131, 3840, 3840}, true);
-  for (const TileOps* ops : all_ops())
-    if (ops != &emulated_amx()) check(p, run(p, *ops, DType::BF16, 2, DType::E4M3, true), ops->name);
+TEST(Gemm, BytesOfProductionSizes) {
+  for (const auto& [t, c] : {std::pair{DType::E4M3, Case{131, 3840, 3840}},
+                             {DType::I8, {131, 1536, 896}},
+                             {DType::I8, {1, 9728, 896}},
+                             {DType::I8, {1, 896, 4864}}}) {
+    const Problem p(c, t);
+    for (const TileOps* ops : all_ops())
+      if (ops != &emulated_amx())
+        check(p, run(p, *ops, DType::BF16, 2, t == DType::E4M3 ? t : DType::BF16, t), ops->name);
+  }
+}
+
+// What no i8 holds does not become one by chance.
+TEST(Gemm, NoNumberIsZeroInI8) {
+  const std::array<uint16_t, 32> bits{0x7fc0, bf16_bits(-127), bf16_bits(127), 0xffc0};
+  std::array<int8_t, 32> out{};
+  narrow_to_bytes(DType::I8, bits.data(), out.data(), 32);
+  EXPECT_EQ((std::array<int, 4>{out[0], out[16], out[1], out[17]}), (std::array<int, 4>{0, -127, 127, 0}));
 }
 
 TEST(Gemm, LongSumsAndManyBands) {

@@ -91,10 +91,19 @@ class Average:
             kept.copy_(held)
 
 
-def _optimizer(parameters, device, decay):
+def make_optimizer(parameters, device, decay):
     rate = torch.tensor(0.0, device=device) if device.type == "cuda" else 0.0
     return torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.99), weight_decay=decay,
                              capturable=device.type == "cuda", foreach=True)
+
+
+def descend(loss, parameters, optimizer, average):
+    """One update by the gradient of a loss, clipped to a norm of 1; gradients are zeros behind it."""
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(parameters, 1.0, foreach=True)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=False)
+    average.update()
 
 
 def _set_rate(optimizer, rate):
@@ -125,7 +134,7 @@ def train_vae(vae, images, device, steps, seconds, batch, peak, log):
     """
     log(f"vae: {images.shape[0]} pictures of {images.shape[-1]} x {images.shape[-2]}")
     parameters = list(vae.parameters())
-    optimizer = _optimizer(parameters, device, 1e-4)
+    optimizer = make_optimizer(parameters, device, 1e-4)
     average = Average(parameters, 0.999, device)
     shown = torch.zeros(3, device=device)
 
@@ -144,16 +153,13 @@ def train_vae(vae, images, device, steps, seconds, batch, peak, log):
         off = (y - x).abs()
         edge = sum((a - b).abs().mean() for a, b in zip(_differences(y), _differences(x)))
         loss = (off * _edge_weights(x)).mean() + VAE_GRADIENT_WEIGHT * edge + VAE_KL_WEIGHT * kl
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0, foreach=True)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=False)
-        average.update()
+        descend(loss, parameters, optimizer, average)
         shown.copy_(torch.stack([off.mean(), edge, kl]).detach())
 
     for p in parameters:
         p.grad = torch.zeros_like(p)
-    _run(step, Budget(steps, seconds), optimizer, average, peak, shown, "vae l1/gradient/kl", device, log)
+    run(StepRunner(step, device, log), Budget(steps, seconds), optimizer, average, peak, shown, "vae l1/gradient/kl",
+        device, log)
     average.swap()
 
 
@@ -162,8 +168,8 @@ def byte_images(make, count, chunk=1024):
     return torch.cat([(make(min(chunk, count - i), i) * 255).round().byte() for i in range(0, count, chunk)])
 
 
-def _run(step, budget, optimizer, average, peak, shown, title, device, log, snapshot=None):
-    runner = StepRunner(step, device, log)
+def run(runner, budget, optimizer, average, peak, shown, title, device, log, snapshot=None):
+    """Calls runner (a StepRunner, or what chooses among some) for each step of the budget."""
     while not budget.done():
         _set_rate(optimizer, budget.rate(peak))
         average.set_weight(budget.step)
@@ -225,7 +231,7 @@ def train_denoiser(unet, text, latents, tokens, empty, device, steps, seconds, b
     A share `high_noise` of the samples is drawn from the noisiest 600 steps, where the layout is decided.
     """
     parameters = [*unet.parameters(), *text.parameters()]
-    optimizer = _optimizer(parameters, device, 1e-3)
+    optimizer = make_optimizer(parameters, device, 1e-3)
     average = Average(parameters, decay, device)
     table = alphas(device)
     weights = (table / (1 - table)).clamp(max=SNR_CAP) / (table / (1 - table))
@@ -246,14 +252,11 @@ def train_denoiser(unet, text, latents, tokens, empty, device, steps, seconds, b
             context = text(input_ids=ids).last_hidden_state
             predicted = unet(noisy, t, encoder_hidden_states=context, return_dict=False)[0]
         loss = (F.mse_loss(predicted.float(), noise, reduction="none").mean((1, 2, 3)) * weights[t]).mean()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0, foreach=True)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=False)
-        average.update()
+        descend(loss, parameters, optimizer, average)
         shown.copy_(loss.detach().view(1))
 
     for p in parameters:
         p.grad = torch.zeros_like(p)
-    _run(step, Budget(steps, seconds), optimizer, average, peak, shown, "denoiser loss", device, log, snapshot)
+    run(StepRunner(step, device, log), Budget(steps, seconds), optimizer, average, peak, shown, "denoiser loss", device,
+        log, snapshot)
     average.swap()

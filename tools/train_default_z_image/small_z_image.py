@@ -5,7 +5,7 @@ import pathlib
 
 import transformers
 from diffusers import AutoencoderKL, ZImageTransformer2DModel
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 TEXT = {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 4, "num_attention_heads": 4,
@@ -21,6 +21,7 @@ VAE = {"in_channels": 3, "out_channels": 3, "latent_channels": 16, "block_out_ch
        "up_block_types": ["UpDecoderBlock2D"] * 4, "use_quant_conv": False, "use_post_quant_conv": False,
        "mid_block_add_attention": True}
 SHIFT = 3.0
+GUIDANCE = 2.0  # Tenon's default for this model
 SCHEDULER = {"_class_name": "FlowMatchEulerDiscreteScheduler", "num_train_timesteps": 1000,
              "use_dynamic_shifting": False, "shift": SHIFT}
 MOST_BYTES = 10_000_000  # of all weights, to be embedded
@@ -77,8 +78,24 @@ def _weights(path, module, prefix=""):
     path.chmod(0o644)  # safetensors leaves it private
 
 
-def export(folder, tokenizer, vae, text, transformer, scaling, shift, size):
-    """Writes the model as a diffusers folder, weights in bf16; asserts that they can be embedded."""
+def load_tokenizer(folder):
+    return Tokenizer.from_file(str(pathlib.Path(folder) / "tokenizer/tokenizer.json"))
+
+
+def load_weights(folder, vae, text, transformer):
+    """What export wrote, into networks of the same sizes."""
+    folder = pathlib.Path(folder)
+    vae.load_state_dict(load_file(folder / "vae/diffusion_pytorch_model.safetensors"))
+    transformer.load_state_dict(load_file(folder / "transformer/diffusion_pytorch_model.safetensors"))
+    state = load_file(folder / "text_encoder/model.safetensors")
+    text.load_state_dict({name.removeprefix("model."): value for name, value in state.items()})
+
+
+def export(folder, tokenizer, vae, text, transformer, scaling, shift, size, words):
+    """Writes the model as a diffusers folder, weights in bf16; asserts that they can be embedded.
+
+    size: pixels along a side; words: all that it was trained on, by kind.
+    """
     folder = pathlib.Path(folder)
     _write(folder / "vae/config.json",
            {"_class_name": "AutoencoderKL", **VAE, "scaling_factor": scaling, "shift_factor": shift,
@@ -96,6 +113,8 @@ def export(folder, tokenizer, vae, text, transformer, scaling, shift, size):
     _write(folder / "model_index.json",
            {"_class_name": "ZImagePipeline", "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
             "text_encoder": ["transformers", "Qwen3Model"], "tokenizer": ["transformers", "Qwen2Tokenizer"],
+            "_tenon_defaults": {"width": size, "height": size, "steps": 8, "guidance_scale": GUIDANCE},
+            "_tenon_knows": words,
             "transformer": ["diffusers", "ZImageTransformer2DModel"], "vae": ["diffusers", "AutoencoderKL"]})
     _weights(folder / "vae/diffusion_pytorch_model.safetensors", vae)
     _weights(folder / "transformer/diffusion_pytorch_model.safetensors", transformer)

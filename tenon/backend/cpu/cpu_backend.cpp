@@ -41,7 +41,11 @@ class CpuBackend : public Backend {
     return {.reads = [](const Form& form, size_t hole) { return !looked_up_across(form.holes[hole]); }};
   }
   std::shared_ptr<void> allocate(int64_t bytes) override { return allocate_host(bytes); }
-  std::unique_ptr<Kernel> make_kernel(const Launch& launch) override { return LaunchBodies::make(engine_, launch); }
+  std::unique_ptr<Kernel> make_kernel(const Launch& launch) override {
+    TENON_CHECK(Usage, !launch.form || launch.form->updates.empty(), launch.name)
+        << "writes a state that it reads, which takes two launches on this backend: its plan is for another";
+    return LaunchBodies::make(engine_, launch);
+  }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override { return make_list_kernel(engine_, launch); }
   void copy(Stream&, void* dst, const void* src, int64_t bytes) override {
     std::memcpy(dst, src, static_cast<size_t>(bytes));

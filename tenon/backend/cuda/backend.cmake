@@ -4,7 +4,7 @@ target_link_libraries(tenon_backend_cuda PRIVATE OpenSSL::Crypto ${CMAKE_DL_LIBS
 
 # Headers that kernels may include, by their paths in the tree: below device/ (but for the host's half of the
 # vocabulary), and these of other layers.
-set(_shared tenon/core/hd.h tenon/core/hd_device.h tenon/expr/node_type.h tenon/expr/node_bodies.h)
+set(_shared tenon/core/hd.h tenon/core/hd_device.h tenon/core/philox.h tenon/expr/node_type.h tenon/expr/node_bodies.h)
 file(GLOB _nodes CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tenon/expr/nodes/*.h)
 file(GLOB_RECURSE _device CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
      ${PROJECT_SOURCE_DIR}/tenon/backend/cuda/device/*.h)

@@ -33,6 +33,7 @@ class CudaBackend : public Backend {
   std::unique_ptr<Kernel> make_kernel(const Launch& launch) override { return LaunchBodies::make(device_, launch); }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override { return make_list_kernel(device_, launch); }
   bool records() const override { return true; }
+  std::unique_ptr<Trace> trace() override { return device_->trace(); }
   std::unique_ptr<Replay> record(const std::function<void(Stream&)>& runs) override {
     return std::make_unique<RecordedRuns>(device_->record(runs));
   }

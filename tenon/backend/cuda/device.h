@@ -11,6 +11,7 @@
 
 #include "tenon/backend/cuda/libraries/dnn_library.h"
 #include "tenon/backend/stream.h"
+#include "tenon/backend/trace.h"
 
 namespace tenon::cuda {
 
@@ -34,6 +35,8 @@ struct LaunchShape {
   unsigned shared_bytes = 0;  ///< dynamic shared memory
   unsigned cluster = 1;       ///< blocks of a cluster, along x
   bool overlaps = false;      ///< may start while its predecessor drains (programmatic dependent launch)
+  bool starts_next = false;   ///< lets its successor start before its own wait has ended
+  bool reads_early = false;   ///< reads settled memory before its wait: not behind one that starts_next
 };
 
 /// What a kernel takes of a multiprocessor, read from its machine code.
@@ -113,6 +116,8 @@ class Device {
   virtual MatmulLibrary* matmul_library() { return nullptr; }
   /// The library of convolutions and attention, likewise.
   virtual DnnLibrary* dnn_library() { return nullptr; }
+  /// As Backend::trace.
+  virtual std::unique_ptr<Trace> trace() { return nullptr; }
   /// Says that a launch has this problem, which such a library could do. For a device that only compiles.
   virtual void announce(const DnnProblem& problem) { static_cast<void>(problem); }
 };

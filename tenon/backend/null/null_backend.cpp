@@ -42,9 +42,9 @@ class NullKernel : public Kernel {
     for (const Output& o : launch.outputs) {
       const bool update = is_update(o.value);
       writes_.push_back({o.buffer, bytes_of(o.value.shape(), o.value.dtype()), update ? version_of(o.value) : -1});
-      std::ranges::copy(needed_for(o.value), std::back_inserter(values));
+      values.push_back(o.value);
     }
-    for (const Expr& e : topological(values))
+    for (const Expr& e : below(values))
       if (is_memory_leaf(e) && !e.is<nodes::Param>())
         reads_.push_back({e->attrs.text, bytes_of(e.shape(), e.dtype()), e.is<nodes::State>() ? version_of(e) : -1});
   }

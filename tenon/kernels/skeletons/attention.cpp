@@ -1,6 +1,5 @@
 // Streaming-softmax attention: q, k, v read through their holes, result rows leave through the epilogue.
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/plain.h"
 #include "tenon/kernels/skeleton.h"
 
 namespace tenon {
@@ -21,7 +20,6 @@ class Attention : public Skeleton {
     return std::nullopt;
   }
   bool delivers(const NodeType& companion) const override { return &companion == &node_type<nodes::AttentionLse>(); }
-  int preference() const override { return 0; }
 };
 
 const RegisterSkeleton<Attention> kRegisteredAttention;

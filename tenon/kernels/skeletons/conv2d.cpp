@@ -1,6 +1,5 @@
 // Convolution on NHWC images: x (maths, concat and upsample on the way in; padding is applied behind it), w, epilogue.
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/plain.h"
 #include "tenon/kernels/skeleton.h"
 
 namespace tenon {
@@ -22,7 +21,6 @@ class Conv2d : public Skeleton {
       return "parts of the channels side by side, which only a 1x1 convolution can deliver";
     return std::nullopt;
   }
-  int preference() const override { return 0; }
 };
 
 const RegisterSkeleton<Conv2d> kRegisteredConv2d;

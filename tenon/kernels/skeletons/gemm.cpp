@@ -1,7 +1,6 @@
 // Matrix product with filled holes: a (rows, may reduce whole rows of K), b (columns, packed once if constant),
 // epilogue.
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/plain.h"
 #include "tenon/kernels/skeleton.h"
 
 namespace tenon {
@@ -19,7 +18,6 @@ class Gemm : public Skeleton {
     if (form.anchor->in[1].shape().rank() > 2 && form.lanes > 1) return "lanes of a batched product";
     return std::nullopt;
   }
-  int preference() const override { return 0; }
 };
 
 const RegisterSkeleton<Gemm> kRegisteredGemm;

@@ -18,7 +18,8 @@ class GemmKernel : public AnchorKernel {
     }
     WeightGeometry geometry;
     geometry.shape = linear_shape(tiles_, w[-2] / form_.lanes, w[-1], form_.lanes);
-    geometry.shape.e4m3 = tiles_ == DType::BF16 && form_.holes[1].dtype() == DType::E4M3;
+    const DType w_type = form_.holes[1].dtype();
+    if (tiles_ == DType::BF16 && (w_type == DType::E4M3 || w_type == DType::I8)) geometry.shape.bytes_of = w_type;
     geometry.batch = batch_;
     compile_weight(form_.holes[1], geometry);
     a_ = std::make_unique<RowHole>(form_.holes[0], tiles_, leaves_, engine_->vec);

@@ -90,7 +90,7 @@ std::string WeightGeometry::text() const {
   std::string out = "packed";
   const auto add = [&out](const char* what, int64_t value) { ((out += what) += ' ') += std::to_string(value); };
   if (winograd) (out += " by winograd to ") += name_of(*winograd);
-  (out += " as ") += name_of(shape.e4m3 ? DType::E4M3 : shape.type);
+  (out += " as ") += name_of(shape.bytes_of.value_or(shape.type));
   add(", lanes", shape.lanes);
   add(" of", shape.cols);
   add(" by", shape.k);
@@ -147,7 +147,7 @@ bool WeightHole::cut(const Piece& p) {
   const Digit inner = p.rows.back();
   const int64_t group = geometry_.shape.cols;
   const bool plain = p.cols[0].step == 1 || row_elements_ == 1, turned = !plain && inner.step == 1;
-  if (!plain && (!turned || geometry_.convolution || geometry_.shape.e4m3)) return false;
+  if (!plain && (!turned || geometry_.convolution || geometry_.shape.bytes_of)) return false;
   for (int64_t row = p.row_begin; row < p.row_end;) {
     const int64_t local = row - p.row_begin;
     const int64_t end = std::min({p.row_end, (row / group + 1) * group, row + inner.extent - local % inner.extent});

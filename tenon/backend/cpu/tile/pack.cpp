@@ -148,10 +148,10 @@ template <class RowsOf>
 void pack_linear_from(ThreadPool& pool, const TileOps& ops, const PackedShape& shape, void* dst,
                       const RowsOf& rows_of) {
   for_panels(pool, shape, dst, rows_of, [&](const WeightRows& rows, int cols, char* panel) {
-    const AlignedBytes wide = shape.e4m3 ? aligned_bytes(shape.terms() * kBlock) : nullptr;
+    const AlignedBytes wide = shape.bytes_of ? aligned_bytes(shape.terms() * kBlock) : nullptr;
     void* to = wide ? static_cast<void*>(wide.get()) : panel;
     ops.pack_panel({rows.data, rows.type, rows.ld, shape.k, cols, to, shape.type});
-    if (wide) narrow_to_e4m3(wide.get(), panel, shape.panel_bytes());
+    if (wide) narrow_to_bytes(*shape.bytes_of, wide.get(), panel, shape.panel_bytes());
   });
 }
 
@@ -176,18 +176,25 @@ PackedShape conv_shape(DType type, int64_t o, int64_t i, int kh, int kw) {
   return {type, o, 1, i, taps};
 }
 
-void narrow_to_e4m3(const void* bf16, void* e4m3, int64_t n) {
+void narrow_to_bytes(DType t, const void* bf16, void* bytes, int64_t n) {
   const auto* from = static_cast<const uint16_t*>(bf16);
-  auto* to = static_cast<uint8_t*>(e4m3);
-  for (int64_t i = 0; i < n; ++i) to[i] = e4m3_bits(bf16_value(from[i]));
+  auto* to = static_cast<uint8_t*>(bytes);
+  for (int64_t i = 0; i < n; ++i) {
+    const float x = bf16_value(from[i]);
+    if (t == DType::E4M3)
+      to[i] = e4m3_bits(x);
+    else  // in a line of 16 pairs the first of each pair, then the second
+      to[i / 32 * 32 + i % 2 * 16 + i % 32 / 2] = x == x ? static_cast<uint8_t>(static_cast<int8_t>(x)) : 0;
+  }
 }
 
-void widen_e4m3(const TileOps& ops, const void* e4m3, void* bf16, int64_t n) {
+void widen_bytes(const TileOps& ops, DType t, const void* bytes, void* bf16, int64_t n) {
+  if (t == DType::I8) return ops.widen_i8(bytes, bf16, n);
   constexpr int64_t kAtOnce = 512;
   alignas(64) float values[kAtOnce];
   for (int64_t i = 0; i < n; i += kAtOnce) {
     const int64_t count = std::min(kAtOnce, n - i);
-    ops.widen(static_cast<const uint8_t*>(e4m3) + i, DType::E4M3, values, count);
+    ops.widen(static_cast<const uint8_t*>(bytes) + i, t, values, count);
     ops.narrow(values, static_cast<uint16_t*>(bf16) + i, DType::BF16, count);
   }
 }
@@ -207,8 +214,8 @@ void pack_linear(ThreadPool& pool, const TileOps& ops, WeightRowsFn rows, const 
 void pack_transposed(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, int64_t ld,
                      const PackedShape& shape, void* dst) {
   check_types(src_type, shape.type);
-  TENON_CHECK(Internal, shape.lanes == 1 && shape.taps == 1 && !shape.e4m3, "pack")
-      << "expected one lane and one tap, not kept as e4m3";
+  TENON_CHECK(Internal, shape.lanes == 1 && shape.taps == 1 && !shape.bytes_of, "pack")
+      << "expected one lane and one tap, not kept as bytes";
   const int64_t step = term_elements(shape.type), terms = shape.terms(), per_task = 8;
   pool.parallel_for(div_up(terms, per_task), [&](int64_t task, int) {
     const int64_t k0 = task * per_task * step, rows = std::min(per_task * step, shape.k - k0);

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include <optional>
+
 #include "tenon/backend/cpu/thread_pool.h"
 #include "tenon/backend/cpu/tile/tile_ops.h"
 
@@ -12,13 +14,14 @@ struct PackedShape {
   DType type = DType::BF16;  ///< BF16 or F32
   int64_t cols = 0;          ///< columns a lane
   int lanes = 1;
-  int64_t k = 0;      ///< elements of K of one tap
-  int64_t taps = 1;   ///< kh * kw of a convolution, unless its taps are one run of K (conv_shape)
-  bool e4m3 = false;  ///< of a linear layer, BF16: kept as e4m3, one byte an element, and widened when it is multiplied
+  int64_t k = 0;     ///< elements of K of one tap
+  int64_t taps = 1;  ///< kh * kw of a convolution, unless its taps are one run of K (conv_shape)
+  /// Of a linear layer, BF16: kept as E4M3 or I8, a byte an element, and widened when it is multiplied.
+  std::optional<DType> bytes_of = {};
 
   int64_t terms() const { return taps * div_up(k, term_elements(type)); }
   int64_t panels() const { return div_up(cols, kPanel); }  ///< a lane
-  int64_t block_bytes() const { return e4m3 ? kBlock / 2 : kBlock; }
+  int64_t block_bytes() const { return bytes_of ? kBlock / 2 : kBlock; }
   int64_t panel_bytes() const { return terms() * block_bytes(); }
   int64_t bytes() const { return lanes * panels() * panel_bytes(); }
 };
@@ -37,16 +40,16 @@ PackedShape linear_shape(DType type, int64_t cols, int64_t k, int lanes = 1);
 /// taps.
 PackedShape conv_shape(DType type, int64_t o, int64_t i, int kh, int kw);
 
-/// Elements of a panel of bf16, as e4m3 with the same values, and back. `n`: a multiple of 16.
-void narrow_to_e4m3(const void* bf16, void* e4m3, int64_t n);
-void widen_e4m3(const TileOps& ops, const void* e4m3, void* bf16, int64_t n);
+/// Elements of a panel of bf16, as E4M3 or I8 with the same values (NaN in i8: 0), and back. `n`: a multiple of 32.
+void narrow_to_bytes(DType t, const void* bf16, void* bytes, int64_t n);
+void widen_bytes(const TileOps& ops, DType t, const void* bytes, void* bf16, int64_t n);
 
 /// Packs row-major weights [lanes * cols, k] of type f32, f16, bf16 or e4m3 (any alignment; `ld` elements between
 /// rows). Lanes follow each other in the source. Parallel over panels.
 void pack_linear(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, int64_t ld,
                  const PackedShape& shape, void* dst);
 /// Packs row-major [k, cols] (K-major, one lane; `ld` elements between rows of K) to linear_shape(type, cols, k), not
-/// as e4m3.
+/// as bytes.
 void pack_transposed(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, int64_t ld,
                      const PackedShape& shape, void* dst);
 /// Packs a row-major convolution weight [o, i, kh, kw] to conv_shape(type, o, i, kh, kw).

@@ -10,7 +10,7 @@ constexpr int64_t kStagingBytes = 64 << 10;
 // Terms walked with several row tiles before the next ones: equal parts of what the instruction set's chunk holds.
 int64_t chunk_terms(const TileOps& ops, const PackedShape& shape) {
   const int64_t term_bytes = kGroupPanels * shape.lanes * kBlock;
-  const int64_t fit = shape.e4m3 ? kWidenedBytes / term_bytes : std::max<int64_t>(8, ops.chunk_bytes / term_bytes);
+  const int64_t fit = shape.bytes_of ? kWidenedBytes / term_bytes : std::max<int64_t>(8, ops.chunk_bytes / term_bytes);
   return div_up(shape.terms(), div_up(shape.terms(), fit));
 }
 
@@ -23,7 +23,7 @@ int last_steps(int64_t k, DType type) {
 
 int64_t sum_floats(const PackedShape& shape) {
   const int64_t sums = kTilesAtOnce * shape.lanes * kMaxTileRows * kMaxTileCols;
-  return shape.e4m3 ? sums + kWidenedBytes / int64_t{sizeof(float)} : sums;
+  return shape.bytes_of ? sums + kWidenedBytes / int64_t{sizeof(float)} : sums;
 }
 
 int64_t row_parts(int64_t groups, int64_t tiles, int threads) {
@@ -32,17 +32,20 @@ int64_t row_parts(int64_t groups, int64_t tiles, int threads) {
 }
 
 void Product::run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int thread) const {
-  const int64_t terms = shape.terms(), chunk = chunk_terms(ops, shape);
+  const int64_t terms = shape.terms();
+  const bool in_passing = shape.bytes_of == DType::I8 && tile1 - tile0 == 1 && tile(tile0).rows <= kWidenedInPassing;
+  const bool widens = shape.bytes_of && !in_passing;
+  const int64_t chunk = in_passing ? terms : chunk_terms(ops, shape);
   // With K in one chunk nothing is gained by more tiles at once than the first-level cache holds, but less widening.
-  const int64_t at_once = chunk == terms && !shape.e4m3 ? 1 : kTilesAtOnce;
+  const int64_t at_once = chunk == terms && !widens ? 1 : kTilesAtOnce;
   const int64_t panel0 = group * kGroupPanels;
   const int panels = static_cast<int>(std::min<int64_t>(kGroupPanels, shape.panels() - panel0));
   for (int64_t first = tile0; first < tile1; first += at_once) {
     const int64_t end = std::min(tile1, first + at_once);
     for (int64_t term = 0; term < terms; term += chunk) {
       const int64_t term_end = std::min(terms, term + chunk);
-      if (shape.e4m3) widen(term, term_end, panel0, panels, widened(sums));
-      multiply(first, end, term, term_end, panel0, panels, sums);
+      if (widens) widen(term, term_end, panel0, panels, widened(sums));
+      multiply(first, end, term, term_end, panel0, panels, sums, widens);
     }
     for (int64_t i = first; i < end; ++i) {
       const RowTile rows = tile(i);
@@ -59,16 +62,16 @@ void Product::widen(int64_t term, int64_t term_end, int64_t panel0, int panels, 
   for (int lane = 0; lane < shape.lanes; ++lane)
     for (int panel = 0; panel < panels; ++panel, widened += 2 * elements) {
       const int64_t at = (lane * shape.panels() + panel0 + panel) * shape.panel_bytes() + term * shape.block_bytes();
-      widen_e4m3(ops, static_cast<const std::byte*>(b) + at, widened, elements);
+      widen_bytes(ops, *shape.bytes_of, static_cast<const std::byte*>(b) + at, widened, elements);
     }
 }
 
 void Product::multiply(int64_t first, int64_t end, int64_t term, int64_t term_end, int64_t panel0, int panels,
-                       float* sums) const {
+                       float* sums, bool from_widened) const {
   TileArgs args{};
   args.a_off = a_off + term;
   args.a_stride = a_stride;
-  args.b_stride = shape.e4m3 ? (term_end - term) * kBlock : shape.panel_bytes();
+  args.b_stride = from_widened ? (term_end - term) * kBlock : shape.panel_bytes();
   args.ldc = kMaxTileCols;
   args.terms = term_end - term;
   args.panels = panels;
@@ -76,14 +79,14 @@ void Product::multiply(int64_t first, int64_t end, int64_t term, int64_t term_en
   args.last = term_end == shape.terms() ? last_steps(shape.k, shape.type) : 16;
   for (int lane = 0; lane < shape.lanes; ++lane) {
     const int64_t at = lane * shape.panels() + panel0;
-    args.b = shape.e4m3 ? widened(sums) + lane * panels * args.b_stride
-                        : static_cast<const std::byte*>(b) + at * args.b_stride + term * kBlock;
+    args.b = from_widened ? widened(sums) + lane * panels * args.b_stride
+                          : static_cast<const std::byte*>(b) + at * args.b_stride + term * shape.block_bytes();
     for (int64_t i = first; i < end; ++i) {
       const RowTile rows = tile(i);
       args.a = static_cast<const std::byte*>(a) + rows.a_offset;
       args.m = rows.rows;
       args.c = sums_of(sums, i - first, lane);
-      ops.gemm(shape.type, args);
+      shape.bytes_of && !from_widened ? ops.gemm_bf16_i8(args) : ops.gemm(shape.type, args);
     }
   }
 }

@@ -11,8 +11,10 @@ namespace tenon::cpu {
 inline constexpr int kGroupPanels = kMaxTileCols / kPanel;
 /// Row tiles whose sums are kept while K is walked in chunks.
 inline constexpr int kTilesAtOnce = 4;
-/// Bytes of a group's panels that are widened from e4m3 at once: for all those row tiles, in the second-level cache.
+/// Bytes of a group's panels that are widened from bytes at once: for all those row tiles, in the second-level cache.
 inline constexpr int64_t kWidenedBytes = 256 << 10;
+/// Up to so many rows i8 is widened on the way to the registers instead.
+inline constexpr int kWidenedInPassing = 16;
 
 /// Hands out 64-byte aligned parts of a scratch buffer; without a buffer it only adds up sizes.
 class ScratchCursor {
@@ -58,8 +60,8 @@ class Product {
   // The terms of a group's panels in bf16, lane by lane and panel by panel.
   void widen(int64_t term, int64_t term_end, int64_t panel0, int panels, std::byte* widened) const;
   // Adds terms [term, term_end) of `panels` panels from panel0 on to the sums of tiles [first, end).
-  void multiply(int64_t first, int64_t end, int64_t term, int64_t term_end, int64_t panel0, int panels,
-                float* sums) const;
+  void multiply(int64_t first, int64_t end, int64_t term, int64_t term_end, int64_t panel0, int panels, float* sums,
+                bool from_widened) const;
   std::byte* widened(float* sums) const {
     return reinterpret_cast<std::byte*>(sums + kTilesAtOnce * shape.lanes * kMaxTileRows * kMaxTileCols);
   }

@@ -55,6 +55,7 @@ TileOps make_amx_ops() {
   ops.chunk_bytes = kAmxChunk;
   ops.reads_rows = true;
   ops.gemm_bf16 = amx_gemm_bf16;
+  ops.gemm_bf16_i8 = amx_gemm_bf16_i8;
   ops.enter = amx_enter;
   ops.leave = amx_leave;
   return ops;

@@ -135,6 +135,9 @@ struct TileOps {
   void (*enter)();
   void (*leave)();
   void (*gemm_bf16)(const TileArgs&);  ///< on every machine; without bf16 arithmetic it widens to f32
+  /// bf16 rows, i8 columns: B is [16 k-pairs][2][16 columns] i8, 512 bytes per term of a panel; the products and sums
+  /// of gemm_bf16, bit for bit.
+  void (*gemm_bf16_i8)(const TileArgs&);
   void (*gemm_f32)(const TileArgs&);
   /// f32 rows, f16 columns: B is [16 k][16 columns] f16, 512 bytes per term of a panel.
   void (*gemm_f32_f16)(const TileArgs&);
@@ -143,6 +146,8 @@ struct TileOps {
   void (*pack_columns)(const PackColumnsArgs&);
   /// dst[i] = value of src[i]: f32, bf16, f16, e4m3 to f32. Any alignment.
   void (*widen)(const void* src, DType src_type, float* dst, int64_t n);
+  /// n elements of a panel of i8 as bf16, a multiple of 32.
+  void (*widen_i8)(const void* src, void* dst, int64_t n);
   /// dst[i] = src[i] rounded to nearest even: f32 to bf16, f16 or f32.
   void (*narrow)(const float* src, void* dst, DType dst_type, int64_t n);
   void (*softmax)(const SoftmaxArgs&);

@@ -23,6 +23,9 @@ class AttentionKernel : public AnchorKernel {
     TENON_CHECK(Usage, tensor_cores() || q[3] <= kMostDepth, name())
         << "heads of " << q[3] << " columns; at most " << kMostDepth;
     grouped_ = grouped_tile(form_, unit_);
+    TENON_CHECK(Usage, form_.updates.empty() || writes_rows(form_, unit_), name())
+        << "writes a state that it reads, which takes two launches here: its plan is for another device";
+    for (const FormOutput& o : form_.updates) read_beside(o.value);
     for (size_t i = 0; i < 3; ++i) {
       if (i == 0 && grouped_.depth) {
         operands_.push_back(form_.holes[0]);
@@ -41,12 +44,11 @@ class AttentionKernel : public AnchorKernel {
     sizes_.causal = form_.anchor->attrs.ints[0] != 0;
     for (const FormOutput& o : form_.outputs)
       if (o.companion) lse_ = o.place;
-    if (form_.holes.size() > 3) read_beside(form_.holes[3]);
-    // Cores that read boxes, and libraries, are told the number of keys beforehand, and keep sums to themselves.
-    if (form_.holes.size() == 3 && !lse_ && grouped_.depth == 0) {
-      choose_boxes();
-      choose_library();
-    }
+    if (counted()) read_beside(form_.holes[3]);
+    // Cores that read boxes, and libraries, keep sums to themselves; but for one they are told the number of keys
+    // beforehand.
+    if (!lse_ && grouped_.depth == 0) choose_boxes();
+    if (!lse_ && grouped_.depth == 0 && !counted()) choose_library();
     if (grouped_.depth)
       reserve_split(attention_launch(grouped_, sizes_));
     else if (plan_)
@@ -57,6 +59,9 @@ class AttentionKernel : public AnchorKernel {
   }
 
  private:
+  // True if the number of keys is in memory.
+  bool counted() const { return form_.holes.size() > 3; }
+
   // Takes a wgmma core where the operands come in boxes.
   void choose_boxes() {
     if (!tensor_cores() || device().facts().arch != "sm_90a" || !core_allowed(Core::Wgmma)) return;
@@ -65,9 +70,9 @@ class AttentionKernel : public AnchorKernel {
       if (!rows) return boxes_.clear();
       boxes_.push_back(*rows);
     }
-    short_tile_ = pick_attention_short(sizes_, device().facts());
+    short_tile_ = counted() ? AttentionShortShape{.depth = 0} : pick_attention_short(sizes_, device().facts());
     wgmma_tile_ = pick_attention_wgmma(sizes_, device().facts());
-    if (wgmma_tile_.depth == 0) choose_deep();
+    if (wgmma_tile_.depth == 0) counted() ? boxes_.clear() : choose_deep();
   }
 
   void choose_deep() {
@@ -126,7 +131,7 @@ class AttentionKernel : public AnchorKernel {
 
   // "struct Keys { .. };": how many keys a batch entry has.
   std::string keys_source(Params& params, std::string& headers) {
-    if (form_.holes.size() == 3) return "using Keys = AllKeys;\n";
+    if (!counted()) return "using Keys = AllKeys;\n";
     const int64_t numbers = form_.holes[3].shape().numel();
     const ProgramOutput value{form_.holes[3], {}, DType::F32};
     ProgramSource program(std::array{value}, {value.value.shape(), 0}, params, 1);
@@ -136,6 +141,29 @@ class AttentionKernel : public AnchorKernel {
            "struct Keys {\n  static constexpr bool kGiven = true;\n  DEV static int count(const Params& p, int " +
            (numbers == 1 ? ") { return static_cast<int>(KeyCount::eval(p, 0, 0).v[0]); }\n};\n"
                          : "batch) { return static_cast<int>(KeyCount::eval(p, 0, batch).v[0]); }\n};\n");
+  }
+
+  // "struct Fresh { .. };": rows of the caches that the launch makes itself.
+  std::string fresh_source(Params& params, std::string& headers) const {
+    if (form_.updates.empty()) return "using Fresh = NoFresh;\n";
+    const auto functor = [&](const char* called, const Expr& value, int split, int most) {
+      const ProgramOutput computed{value, {}, DType::F32};
+      ProgramSource program(std::array{computed}, {value.shape(), split}, params, most);
+      std::string text = program.functor(called);
+      headers += program.includes();
+      return text;
+    };
+    const FormOutput &keys = update_of(form_, 1), &values = update_of(form_, 2);
+    const Expr& index = keys.place->in[1];
+    const std::string count = params.integer("fresh", index.shape().numel());
+    return functor("FreshKey", keys.value, keys.value.shape().rank() - 1, 8) +
+           functor("FreshValue", values.value, values.value.shape().rank() - 1, 8) +
+           functor("FreshPlace", index, 0, 1) +
+           "struct Fresh {\n  static constexpr bool kGiven = true;\n  using Key = FreshKey;\n  using Value = "
+           "FreshValue;\n  DEV static int count(const Params& p) { return " +
+           count +
+           "; }\n  DEV static int place(const Params& p, int j) { return static_cast<int>(FreshPlace::eval(p, 0, "
+           "j).v[0]); }\n};\n";
   }
 
   // A core that reads boxes: its name, its tile's, keys of a box, and how it is launched.
@@ -167,10 +195,11 @@ class AttentionKernel : public AnchorKernel {
                        params.map(boxes_[i].leaf, box) + "; }\n};\n";
     }
     text.functors += epilogue_source(params, text.headers, 8) + "using Tile = " + core.tile + ";\n";
+    if (counted()) text.functors += keys_source(params, text.headers);
     text.headers = "#include \"tenon/backend/cuda/device/" + core.name + ".h\"\n" + text.headers;
     text.name += " " + core.tile + (sizes_.split.splits > 1 ? " x" + std::to_string(sizes_.split.splits) : "");
     text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(core.blocks) + ", Params, p) { " + core.name +
-                  "<Tile, Q, K, V, Epilogue>(p); }\n";
+                  "<Tile, Q, K, V, Epilogue" + (counted() ? ", Keys" : "") + ">(p); }\n";
     return {KernelCall(device(), text, params, core.launch.shape), core.launch, kSplitAt};
   }
 
@@ -181,12 +210,12 @@ class AttentionKernel : public AnchorKernel {
     text.headers += program.includes();
     for (size_t i = 1; i < 3; ++i)
       text.functors += operand_source(std::string(1, "QKV"[i]), operands_[i], 3, params, text.headers);
-    text.functors += keys_source(params, text.headers) + lse_source(params) + epilogue_source(params, text.headers, 8) +
-                     "using Tile = " + grouped_.type() + ";\n";
+    text.functors += keys_source(params, text.headers) + lse_source(params) + fresh_source(params, text.headers) +
+                     epilogue_source(params, text.headers, 8) + "using Tile = " + grouped_.type() + ";\n";
     text.headers = "#include \"tenon/backend/cuda/device/attention_grouped.h\"\n" + text.headers;
     text.name += " " + grouped_.type();
     text.kernel =
-        "KERNEL(Tile::kThreads, 1, Params, p) { attention_grouped<Tile, Q, K, V, Epilogue, Keys, Lse>(p); }\n";
+        "KERNEL(Tile::kThreads, 1, Params, p) { attention_grouped<Tile, Q, K, V, Epilogue, Keys, Lse, Fresh>(p); }\n";
     const CoreLaunch launch = attention_launch(grouped_, sizes_);
     return {KernelCall(device(), text, params, launch.shape), launch, kSplitAt};
   }

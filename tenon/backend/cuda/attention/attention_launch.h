@@ -290,7 +290,7 @@ struct AttentionGroupedShape {
   int depth = 64, rows = 8;
 
   static constexpr int kWarps = 8, kThreads = 32 * kWarps, kKeys = 32 * kWarps, kMostRows = 16;
-  int shared_bytes() const { return 4 * (kWarps * rows * depth + kKeys * rows + 2 * kWarps * rows + 1); }
+  int shared_bytes() const { return 4 * (kWarps * rows * depth + kKeys * (rows + 1) + 2 * kWarps * rows + 1); }
   std::string type() const { return "GroupedTile<" + std::to_string(depth) + ", " + std::to_string(rows) + ">"; }
 };
 
@@ -309,10 +309,12 @@ inline CoreLaunch attention_launch(const AttentionGroupedShape& tile, const devi
                   .grid_y = static_cast<unsigned>(s.kv_heads),
                   .grid_z = static_cast<unsigned>(s.batch),
                   .threads = static_cast<unsigned>(tile.kThreads),
-                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes())};
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes()),
+                  .starts_next = true};
   if (runs == 1) return launch;
-  launch.counters = int64_t{s.kv_heads} * s.batch;
-  launch.workspace_bytes = launch.counters * runs * tile.rows * (tile.depth + 2) * 4;
+  const int64_t heads = int64_t{s.kv_heads} * s.batch;
+  launch.counters = 2 * heads;  // the second half: keys of the last time
+  launch.workspace_bytes = heads * runs * tile.rows * (tile.depth + 2) * 4;
   return launch;
 }
 

@@ -101,7 +101,9 @@ bool side_by_side(const Expr& e, int run) { return SideBySide(run)(e); }
 
 }  // namespace
 
-std::string AccessSource::load_chain(const std::string& dst, int run) {
+bool AccessSource::found_side_by_side(int run) const { return run > 1 && side_by_side(view_, run); }
+
+std::string AccessSource::load_chain(const std::string& dst, int run, bool stored) {
   const auto filled = [&](const std::string& into, const std::string& col, const std::string& outside,
                           const auto& read) {
     return mapped("r.row", col, into + " = " + outside + ";", [&](const Expr& leaf, const std::string& index) {
@@ -117,11 +119,15 @@ std::string AccessSource::load_chain(const std::string& dst, int run) {
   };
   if (uniform_) return one(dst, "0");
   const std::string n = std::to_string(run);
-  if (side_by_side(view_, run))
-    return filled(dst, "col", "splat<" + n + ">(0.0f)", [&](const Expr& leaf, const std::string& index) {
-      return "to_floats(load<" + type_source(leaf.dtype()) + ", " + n + ">(" + params_.pointer(leaf, false) + " + " +
-             index + "))";
-    });
+  if (side_by_side(view_, run)) {
+    const std::string zeros = "splat<" + n + ">(0.0f)";
+    return filled(dst, "col", stored ? "from_floats<" + type_source(dtype()) + ">(" + zeros + ")" : zeros,
+                  [&](const Expr& leaf, const std::string& index) {
+                    const std::string load = "load<" + type_source(leaf.dtype()) + ", " + n + ">(" +
+                                             params_.pointer(leaf, false) + " + " + index + ")";
+                    return stored ? load : "to_floats(" + load + ")";
+                  });
+  }
   return "UNROLL for (int k = 0; k < " + n + "; ++k) { " + one(dst + ".v[k]", "(col + k)") + " }";
 }
 

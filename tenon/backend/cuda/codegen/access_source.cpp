@@ -253,6 +253,62 @@ bool AccessSource::halves(int run) const {
                      [&](const PieceSource& t) { return vector(t, run) && t.piece.leaf.dtype() == dtype(); });
 }
 
+bool AccessSource::stored_halves(int run) const {
+  if (halves(run)) return true;
+  if (uniform_ || size_of(dtype()) != 2) return false;
+  if (!affine_) return found_side_by_side(run);
+  return pieces_.size() == 1 && pieces_[0].piece.leaf.dtype() == dtype() && !exchanged(pieces_[0], run).empty();
+}
+
+std::string AccessSource::load_stored(const std::string& dst, int run) {
+  if (!affine_) return load_chain(dst, run, true);
+  const PieceSource& t = pieces_[0];
+  if (halves(run)) return load_halves(dst, run);
+  const std::vector<int64_t> places = exchanged(t, run);
+  return "{ " + column_offset(t, "col") + dst + " = load<" + type_source(dtype()) + ", " + std::to_string(run) + ">(" +
+         t.pointer + " + r." + name_ + "_0 + at - " + std::to_string(-*std::min_element(places.begin(), places.end())) +
+         "); }";
+}
+
+std::string AccessSource::in_order(const std::string& stored, int run) const {
+  if (!affine_ || halves(run)) return "to_floats(" + stored + ")";
+  const std::vector<int64_t> places = exchanged(pieces_[0], run);
+  std::string order;
+  for (const int64_t p : places)
+    order += (order.empty() ? "" : ", ") + std::to_string(p - *std::min_element(places.begin(), places.end()));
+  return "rearranged<" + order + ">(to_floats(" + stored + "))";
+}
+
+bool AccessSource::same_stored(const AccessSource& other, int run) const {
+  if (!affine_ || !other.affine_ || pieces_.size() != 1 || other.pieces_.size() != 1) return false;
+  const AffinePiece &a = pieces_[0].piece, &b = other.pieces_[0].piece;
+  const auto whole = [&](const AffinePiece& p) { return p.col_begin == 0 && p.col_end == domain_.cols(); };
+  if (a.leaf != b.leaf || a.rows != b.rows || a.row_begin != b.row_begin || !whole(a) || !whole(b)) return false;
+  // Where a fragment begins in memory.
+  const auto begin = [run](const AffinePiece& p, int64_t col) {
+    int64_t least = INT64_MAX;
+    for (int64_t k = 0; k < run; ++k) {
+      int64_t at = p.offset, rest = col + k;
+      for (size_t d = p.cols.size(); d-- > 0; rest /= p.cols[d].extent)
+        at += (d ? rest % p.cols[d].extent : rest) * p.cols[d].step;
+      least = std::min(least, at);
+    }
+    return least;
+  };
+  for (int64_t col = 0; col < domain_.cols(); col += run)
+    if (begin(a, col) != begin(b, col)) return false;
+  return true;
+}
+
+bool AccessSource::repeats() const {
+  if (affine_)
+    return std::all_of(pieces_.begin(), pieces_.end(),
+                       [](const PieceSource& t) { return t.piece.rows.back().step == 0; });
+  Expr e = view_;
+  while (e.is<nodes::Broadcast>()) e = e->in[0];
+  return domain_.split == domain_.shape.rank() - 1 && e.shape().numel() == e.shape().cols();
+}
+
 bool AccessSource::load_past_l1(int run) {
   past_l1_ =
       affine_ && std::all_of(pieces_.begin(), pieces_.end(), [&](const PieceSource& t) { return vector(t, run); });

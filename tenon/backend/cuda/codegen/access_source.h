@@ -37,6 +37,8 @@ class AccessSource {
   /// True if every row holds one value.
   bool uniform() const { return uniform_; }
   DType dtype() const { return view_.dtype(); }
+  /// True if a row reads what its neighbour does: a cache near by has it.
+  bool repeats() const;
   /// Tensors that a fragment may lie in: more than one where some are joined.
   int pieces() const { return std::max(1, static_cast<int>(pieces_.size())); }
 
@@ -49,6 +51,13 @@ class AccessSource {
   bool load_past_l1(int run);
   /// Statements that fill `dst`, a Frag<dtype(), run>, where halves(run).
   std::string load_halves(const std::string& dst, int run) const;
+  /// The same of fragments that are found by a number in memory or lie in another order than their columns, which
+  /// `in_order` brings them to: a Frag<float, run> of what load_stored left in `stored`.
+  bool stored_halves(int run) const;
+  std::string load_stored(const std::string& dst, int run);
+  std::string in_order(const std::string& stored, int run) const;
+  /// True if load_stored loads the same fragments as it does for `other`.
+  bool same_stored(const AccessSource& other, int run) const;
   /// Statements that fill `dst` (a float where uniform, else Frag<float, run>) at row state `r` and column `col`.
   std::string load(const std::string& dst, int run);
   /// Statements that store fragment `src` (or float `src` for row results).
@@ -79,7 +88,8 @@ class AccessSource {
   std::string element(const PieceSource& t, const std::string& index) const;
 
   // Chains that are not affine: access_chains.cpp.
-  std::string load_chain(const std::string& dst, int run);
+  std::string load_chain(const std::string& dst, int run, bool stored = false);
+  bool found_side_by_side(int run) const;
   std::string store_chain(const std::string& src, int run);
   using Leaf = std::function<std::string(const Expr& leaf, const std::string& index)>;
   class Chain;

@@ -42,8 +42,7 @@ ProgramSource::ProgramSource(std::span<const ProgramOutput> outputs, const Matri
                              int most)
     : domain_(domain), params_(params) {
   for (const ProgramOutput& o : outputs) outputs_.push_back({stored_value(o), o.place, o.dtype});
-  std::vector<Expr> roots;
-  for (const ProgramOutput& o : outputs_) roots.push_back(o.value);
+  const std::vector<Expr> roots = values();
   for (const Expr& e : topological(roots)) {
     if (e->family() != Family::Reduce) continue;
     TENON_CHECK(Internal, e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last), "cuda")
@@ -57,7 +56,9 @@ ProgramSource::ProgramSource(std::span<const ProgramOutput> outputs, const Matri
   std::set<const Node*> seen;
   for (const Expr& e : roots) collect(e, seen);
   choose_run(outputs_, most);
-  if (reduces_) find_arrays();
+  if (!reduces_) return;
+  find_arrays();
+  find_kept();
 }
 
 ProgramSource::Kind ProgramSource::kind(const Expr& e) const {
@@ -126,30 +127,10 @@ void ProgramSource::choose_run(std::span<const ProgramOutput> outputs, int most)
     if (allowed(run_)) break;
 }
 
-// Loads that more than one stage needs stay in registers; what only later ones need is loaded with them, so that memory
-// is waited for once.
-void ProgramSource::find_arrays() {
-  std::map<const Node*, std::set<int>> needed;
-  std::vector<Expr> order;
-  const auto visit = [&](const Expr& root, int stage) {
-    std::set<const Node*> seen;
-    const std::function<void(const Expr&)> walk = [&](const Expr& e) {
-      if (uniform(e) || !seen.insert(e.get()).second) return;
-      if (kind(e) == Kind::Load) {
-        if (!needed.contains(e.get())) order.push_back(e);
-        needed[e.get()].insert(stage);
-      }
-      if (kind(e) == Kind::Computed)
-        for (const Expr& x : e->in) walk(x);
-    };
-    walk(root);
-  };
-  for (const Expr& r : reductions_) visit(r->in[0], level(r) - 1);
-  for (const ProgramOutput& o : outputs_) visit(o.value, stages_ - 1);
-  for (const Expr& e : order) {
-    const std::set<int>& stages = needed.at(e.get());
-    if (!in_shared(e) && *stages.rbegin() > 0) arrays_.push_back({e, fresh(), access(e).halves(run_)});
-  }
+std::vector<Expr> ProgramSource::values() const {
+  std::vector<Expr> out;
+  for (const ProgramOutput& o : outputs_) out.push_back(o.value);
+  return out;
 }
 
 // ---- values -------------------------------------------------------------------------------------------------------
@@ -164,7 +145,7 @@ ProgramSource::Value ProgramSource::value(const Expr& e) {
   const bool is_uniform = uniform(e);
   auto& known = is_uniform ? outer_ : inner_;
   if (const auto it = known.find(e.get()); it != known.end()) return it->second;
-  Value v = compute(e);
+  Value v = known_.contains(e.get()) ? kept(e) : compute(e);
   (is_uniform ? outer_ : inner_)[e.get()] = v;
   return v;
 }
@@ -197,9 +178,16 @@ ProgramSource::Value ProgramSource::load(const Expr& e) {
   const bool is_uniform = uniform(e);
   for (const Held& h : arrays_) {
     if (h.view != e) continue;
-    if (!h.halves) return {h.name + "[f]", false, e.dtype()};
+    if (h.late && !stage_stores_) break;
+    if (h.late) {
+      std::string& name = late_[&h];
+      if (name.empty()) name = fresh();
+      return {name + "[f]", false, e.dtype()};
+    }
+    if (!h.halves) return {"l." + h.name + "[f]", false, e.dtype()};
     Value v{fresh(), false, e.dtype()};
-    loop_ += "        const Frag<float, kRun> " + v.name + " = to_floats(" + h.name + "[f]);\n";
+    loop_ +=
+        "        const Frag<float, kRun> " + v.name + " = " + access(e).in_order("l." + h.name + "[f]", run_) + ";\n";
     return v;
   }
   Value v{fresh(), is_uniform, e.dtype()};
@@ -258,6 +246,7 @@ ProgramSource::Value ProgramSource::pointwise(const Expr& e) {
     before_ += "    const float " + out.name + " = " + call + ";\n";
     return out;
   }
+  if (e.is<nodes::Div>() && run_ > 2 && uniform(e->in[1])) return {quotient(e), false, DType::F32};
   body_of(e, call, [](const Value& v) { return v.uniform ? v.name : v.name + ".v[k]"; });
   Value out{fresh(), false, DType::F32};
   loop_ += "        Frag<float, kRun> " + out.name + "; UNROLL for (int k = 0; k < kRun; ++k) " + out.name +
@@ -265,17 +254,41 @@ ProgramSource::Value ProgramSource::pointwise(const Expr& e) {
   return out;
 }
 
+// What an earlier stage, or this one, has left in registers.
+ProgramSource::Value ProgramSource::kept(const Expr& e) {
+  Value out{fresh(), false, e->attrs.dtype};
+  loop_ += "        const Frag<float, kRun> " + out.name + " = to_floats(" + kept_.at(e.get()) + "[f]);\n";
+  return out;
+}
+
+// The name of a fragment of quotients by one divisor.
+std::string ProgramSource::quotient(const Expr& e) {
+  const Value dividend = value(e->in[0]), divisor = value(e->in[1]);
+  std::string& by = quotients_[e->in[1].get()];
+  if (by.empty()) {
+    by = fresh();
+    before_ += "    const Quotients " + by + "(" + divisor.name + ");\n";
+  }
+  std::string out = fresh();
+  loop_ += "        const Frag<float, kRun> " + out + " = " + by + ".of(" + dividend.name + ");\n";
+  return out;
+}
+
 ProgramSource::Value ProgramSource::rounding(const Expr& e) {
   Value x = value(e->in[0]);
   const DType type = e->attrs.dtype;
+  if (const auto keeps = kept_.find(e.get()); keeps != kept_.end()) {
+    loop_ += "        " + keeps->second + "[f] = from_floats<" + type_source(type) + ">(" +
+             (x.uniform ? "splat<kRun>(" + x.name + ")" : x.name) + ");\n";
+    return kept(e);
+  }
   if (type == x.holds || type == DType::F32 || type == DType::F64) return x;
   Value out{fresh(), x.uniform, type};
   const std::string round = "round_to<" + type_source(type) + ">(";
   if (x.uniform)
     before_ += "    const float " + out.name + " = " + round + x.name + ");\n";
   else
-    loop_ += "        Frag<float, kRun> " + out.name + "; UNROLL for (int k = 0; k < kRun; ++k) " + out.name +
-             ".v[k] = " + round + x.name + ".v[k]);\n";
+    loop_ += "        const Frag<float, kRun> " + out.name + " = " + round + x.name + ");\n";
   return out;
 }
 
@@ -307,62 +320,6 @@ std::string ProgramSource::result(const ProgramOutput& o) {
 // Statements that store output `o`, whose value is emitted before them.
 std::string ProgramSource::stored(const ProgramOutput& o) { return place_of(o).store(result(o), run_); }
 
-namespace {
-
-std::string over_row(const std::string& statements) {
-  return "    UNROLL for (int f = 0; f < R; ++f) {\n"
-         "      const int col = (f * Team::kThreads + team.rank()) * kRun;\n"
-         "      if (col < cols) {\n" +
-         statements + "      }\n    }\n";
-}
-
-}  // namespace
-
-int ProgramSource::held() const {
-  int registers = 0;
-  for (const Held& h : arrays_) registers += h.halves ? run_ / 2 : run_;
-  return registers;
-}
-
-std::string ProgramSource::first_loads() {
-  std::string arrays, loads;
-  for (const Held& h : arrays_) {
-    const std::string at = h.name + "[f]";
-    arrays += "    Frag<" + (h.halves ? type_source(h.view.dtype()) : "float") + ", kRun> " + h.name + "[R];\n";
-    loads += "        " + (h.halves ? access(h.view).load_halves(at, run_) : access(h.view).load(at, run_)) + "\n";
-  }
-  return arrays + (loads.empty() ? "" : over_row(loads)) + "    ready();\n";
-}
-
-// One loop over the row: what the reductions of this stage need, or the stores.
-std::string ProgramSource::stage(int number, bool last) {
-  inner_.clear();
-  before_.clear();
-  loop_.clear();
-  std::string after, loop_end, once;
-  for (const Expr& r : reductions_) {
-    if (level(r) != number + 1) continue;
-    const Value x = value(r->in[0]);
-    const std::string type = struct_name(r), sum = fresh(), out = fresh();
-    before_ += "    float " + sum + " = static_cast<float>(" + type + "::init);\n";
-    loop_end += "        UNROLL for (int k = 0; k < kRun; ++k) " + sum + " = " + type + "::step<float>(" + sum + ", " +
-                (x.uniform ? x.name : x.name + ".v[k]") + ");\n";
-    after += "    const float " + out + " = " + type + "::finish<float>(team.template reduce<" + type + ">(" + sum +
-             "), static_cast<float>(cols));\n";
-    outer_[r.get()] = {out, true, DType::F32};
-  }
-  if (last)
-    for (const ProgramOutput& o : outputs_) {
-      const bool per_row = o.value.shape() != domain_.shape;
-      const std::string text = stored(o) + "\n";
-      (per_row ? once : loop_end) += "        " + text;
-    }
-  std::string out = "    // stage " + std::to_string(number) + "\n" + before_;
-  if (!loop_.empty() || !loop_end.empty()) out += over_row(loop_ + loop_end);
-  if (!once.empty()) out += "    if (team.stores()) {\n" + once + "    }\n";
-  return out + after;
-}
-
 // The end of a functor that returns its value.
 std::string ProgramSource::returned(const ProgramOutput& o) {
   const Value v = value(o.value);
@@ -380,20 +337,13 @@ std::string ProgramSource::in_two(const std::string& at, const std::string& accu
     fill += "    computed." + name + " = " + (o.place ? result(o) : returned(o)) + ";\n";
     if (o.place) stores += "        " + place_of(o).store("computed." + name, run_) + "\n";
   }
-  return "  struct Computed {\n" + members + "  };\n  DEV static Computed compute(" + at + accumulators + ") {\n" +
-         row + before_ + loop_ + "    Computed computed;\n" + fill +
-         "    return computed;\n  }\n  DEV static void store(" + at + ", const Computed& computed) {\n" + row + stores +
-         "  }\n";
-}
-
-std::string ProgramSource::reducing_body() {
-  std::string stages;
-  for (int s = 0; s < stages_; ++s) stages += stage(s, s + 1 == stages_);
-  std::string body =
-      "  template <int R, class Team, class Ready>\n  DEV static void run(const Params& p, int row_number, int cols, "
-      "const Team& team, const Ready& ready) {\n"
-      "    const Row r = row(p, row_number);\n";
-  return body + first_loads() + stages + "  }\n";
+  const std::string loads = loads_apart_ ? "  struct Loads {\n" + members_ + "  };\n  DEV static Loads loads(" + at +
+                                               ") {\n" + row + "    Loads l;\n" + loads_ + "    return l;\n  }\n"
+                                         : "";
+  return loads + "  struct Computed {\n" + members + "  };\n  DEV static Computed compute(" + at + accumulators +
+         (loads_apart_ ? ", const Loads& l" : "") + ") {\n" + row + before_ + loop_ + "    Computed computed;\n" +
+         fill + "    return computed;\n  }\n  DEV static void store(" + at + ", const Computed& computed) {\n" + row +
+         stores + "  }\n";
 }
 
 std::string ProgramSource::plain_body(int lanes) {

@@ -2,6 +2,7 @@
 // with. Without row reductions it computes one fragment; with them, a whole row held by a team of threads.
 #pragma once
 #include <deque>
+#include <map>
 #include <set>
 #include <span>
 #include <unordered_map>
@@ -30,14 +31,19 @@ class ProgramSource {
   std::string includes() const;
   /// The functor: `eval(p, row, col)`, in two parts too where it only stores, as device/map.h wants it; with
   /// accumulators `compute(p, row, col, acc)`, which gives a `Computed`, and `store(p, row, col, computed)`; with
-  /// reductions `run<R>(p, row, cols, team, ready)`.
+  /// reductions `loads<R>(p, row, cols, team, l)` and `run<R>(p, row, cols, team, l)`.
   std::string functor(const std::string& name, int lanes = 0);
+  /// With accumulators: what is read beside them has a function of its own too, `loads(p, row, col)`, whose result
+  /// `compute` takes behind them. Called before the functor is made.
+  void load_apart() { loads_apart_ = true; }
   /// What `loads` of a map reads is read past the first-level cache: it may run in front of a kernel's wait. Called
   /// before the functor is made; afterwards loads_early() says whether all of it is.
   void load_early() { early_ = true; }
   bool loads_early() const { return early_; }
   /// Registers for what stays in them, from one reduction to the next or from the start, of a fragment of a row.
   int held() const;
+  /// Passes over a row: one more than reductions that wait for each other.
+  int stages() const { return stages_; }
   /// Rows of a map whose loads are under way together, once the functor is made.
   int at_once() const { return at_once_; }
   /// Nodes that became lines.
@@ -56,7 +62,11 @@ class ProgramSource {
   AccessSource& access(const Expr& view);
   void choose_run(std::span<const ProgramOutput> outputs, int most);
   void find_arrays();
+  void find_kept();
+  int stored_in(const ProgramOutput& o);
   std::string first_loads();
+  std::string row_values();
+  std::vector<Expr> values() const;
   void collect(const Expr& e, std::set<const Node*>& seen);
 
   Value value(const Expr& e);
@@ -65,6 +75,8 @@ class ProgramSource {
   bool in_shared(const Expr& view) const;
   Value pointwise(const Expr& e);
   Value rounding(const Expr& e);
+  std::string quotient(const Expr& e);
+  Value kept(const Expr& e);
   void body_of(const Expr& e, std::string& call, const std::function<std::string(const Value&)>& element);
   std::string fresh() { return "v" + std::to_string(made_++); }
   AccessSource& place_of(const ProgramOutput& o);
@@ -72,7 +84,7 @@ class ProgramSource {
   std::string stored(const ProgramOutput& o);
   std::string returned(const ProgramOutput& o);
   std::string in_two(const std::string& at, const std::string& accumulators, const std::string& row);
-  std::string stage(int number, bool last);
+  std::string stage(int number);
   std::string reducing_body();
   std::string plain_body(int lanes);
   std::string struct_name(const Expr& e);
@@ -94,9 +106,17 @@ class ProgramSource {
     Expr view;
     std::string name;
     bool halves;  // as in memory
+    bool again;   // another's, in another order
+    bool late;    // loaded by each stage that reads it
   };
-  std::vector<Held> arrays_;  // loads that are under way before the first reduction
+  std::vector<Held> arrays_;                 // loads that are under way before the first reduction
+  std::map<const Held*, std::string> late_;  // what this stage calls them
+  // Values rounded to 16 bits that a later stage than their first reads, and their names: they are not computed again.
+  std::map<const Node*, std::string> kept_;
+  std::set<const Node*> known_;                             // of those: what an earlier stage has left
+  std::unordered_map<const Node*, std::string> quotients_;  // by divisor
   std::unordered_map<const Node*, Value> outer_, inner_;
+  bool stage_stores_ = false;
   bool loads_apart_ = false;  // loads have a function of their own
   bool early_ = false;
   std::string before_, loop_, members_, loads_;

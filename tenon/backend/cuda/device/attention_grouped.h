@@ -5,11 +5,15 @@
 //   scores = q k^T with mma, fragments straight from memory --shared--> tops, weights of the block's keys
 //   values times weights on the plain arithmetic units: a lane has 8 columns of every kAtOnce-th key
 //   sums of lanes and warps --shared--> the epilogue, or where there are several runs the workspace: the last block of
-//   a head joins them in the order of keys
+//   a head joins them, each relative to the highest top, in an order that their numbers fix
+//
+// Rows of the cache that the launch itself makes (Fresh) are computed by the block in whose run they come to lie, by
+// the lanes that want them, which store them too: nobody else reads them in this launch.
 //
 // A row's result is the same alone and among others, and for any capacity of the cache. grid.x = runs of the capacity,
 // grid.y = heads of keys, grid.z = batch; Tile::kThreads, Tile::kSharedBytes. Params has a member `sizes`; Q computes
-// its values, Q::eval(p, row, column), K and V are operands with kRun = 8.
+// its values, Q::eval(p, row, column), K and V are operands with kRun = 8. The kernel behind may start before this one
+// has waited (LaunchShape::starts_next).
 #pragma once
 #include "tenon/backend/cuda/device/attention_softmax.h"
 #include "tenon/backend/cuda/device/gemm_skinny.h"
@@ -26,7 +30,12 @@ struct GroupedTile {
   // Shared memory, in floats: sums of the warps; weights by key; tops and totals by warp; what came.
   static constexpr int kSumsAt = 0, kWeightsAt = kWarps * kRows * kDepth, kTopsAt = kWeightsAt + kKeys * kRows;
   static constexpr int kTotalsAt = kTopsAt + kWarps * kRows, kCameAt = kTotalsAt + kWarps * kRows;
-  static constexpr int kSharedBytes = 4 * (kCameAt + 1);
+  static constexpr int kFreshAt = kCameAt + 1;  ///< by key of the run, which of the launch's own rows it is
+  static constexpr int kSharedBytes = 4 * (kFreshAt + kKeys);
+  /// Joining runs: so many at a time, a thread four columns of a row (or of several rows) of every kParts-th.
+  static constexpr int kJoined = 64, kQuads = kRows * kDepth / 4, kAhead = 8;
+  static constexpr int kParts = kThreads > kQuads ? kThreads / kQuads : 1;
+  static constexpr int kTurns = kQuads > kThreads ? kQuads / kThreads : 1;
   /// What a run leaves in the workspace: sums, tops, totals.
   static constexpr int kLeft = kRows * (kDepth + 2);
   static_assert(kDepth >= 16 && kDepth <= 128 && (kDepth & (kDepth - 1)) == 0);
@@ -52,36 +61,120 @@ struct GroupedPlace {
   }
 };
 
-/// A warp's scores of 32 keys as exponents of 2: [8 keys][fragment]; what a row does not see is minus infinity.
-template <class Tile, class Q, class K, class Params>
-DEV void grouped_scores(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, float (&scores)[4][4]) {
-  using T = typename K::T;
-  const int member = lane() / 4, quad = lane() % 4, first = at.run * Tile::kKeys + warp() * 32;
-  SkinnyPiece keys[4][Tile::kPieces];
-  UNROLL for (int j = 0; j < 4; ++j) {
-    const int key = first + 8 * j + member;
-    const auto row = K::row(p, at.kv_row + (key < s.keys ? key : 0));
-    UNROLL for (int i = 0; i < Tile::kPieces; ++i) keys[j][i].template load<K>(
-        row, 32 * i + 8 * quad, key < s.keys && 32 * i + 8 * quad < Tile::kDepth);
+/// In front of the wait: what this launch read when it ran last comes to the second-level cache. Behind the counters
+/// stands how many keys of each head that were.
+template <class Tile, class K, class V, class Params>
+DEV void grouped_prefetch(const Params& p) {
+  const AttentionSizes& s = p.sizes;
+  if (s.split.counters == nullptr) return;
+  const GroupedPlace<Tile> at(s);
+  const int key = at.run * Tile::kKeys + thread_index();
+  uint32_t keys;
+  copy_past_l1<4>(&keys, s.split.counters + grid_y() * grid_z() + at.head);
+  if (key >= s.keys || key >= static_cast<int>(keys)) return;
+  const auto of_keys = K::row(p, at.kv_row + key);
+  const auto of_values = V::row(p, at.kv_row + key);
+  UNROLL for (int c = 0; c < Tile::kDepth; c += 64) {
+    prefetch_l2(K::at(of_keys, c));
+    prefetch_l2(V::at(of_values, c));
   }
-  uint32_t queries[Tile::kPieces][2][4] = {};
-  UNROLL for (int i = 0; i < Tile::kPieces; ++i) UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
-    const int row = 8 * h + member, column = 32 * i + 8 * quad;
-    if (row >= at.rows || column >= Tile::kDepth) continue;
-    UNROLL for (int c = 0; c < 8; c += Q::kRun) {
-      const auto x = Q::eval(p, at.q_row + row, column + c);
-      UNROLL for (int e = 0; e < Q::kRun; ++e) {
-        const uint32_t bits = from_float<T>(x.v[e]).bits;
-        queries[i][h][(c + e) / 2] |= bits << ((c + e) % 2 * 16);
-      }
+}
+
+/// The launch writes no rows of its own.
+struct NoFresh {
+  static constexpr bool kGiven = false;
+};
+/// Notes in shared memory which keys of the block's run are rows of the launch's own, and which of those: Fresh has
+/// count(p) of them, row j in place(p, j) of the cache's first axis.
+template <class Tile, class Fresh, class Params>
+DEV void find_fresh(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, float* shared) {
+  static_assert(Tile::kThreads == Tile::kKeys);
+  int* const fresh = reinterpret_cast<int*>(shared + Tile::kFreshAt);
+  const int capacity = s.capacity ? s.capacity : s.keys, first = at.run * Tile::kKeys, keys = capacity - first;
+  fresh[thread_index()] = -1;
+  sync_block();
+  for (int j = thread_index(); j < Fresh::count(p); j += Tile::kThreads) {
+    const int i = Fresh::place(p, j) - block_z() * capacity - first;
+    if (i >= 0 && i < keys && i < Tile::kKeys) fresh[i] = j;
+  }
+  sync_block();
+}
+
+/// 8 columns of a row that Program computes, rounded to T.
+template <class T, class Program, class Params>
+DEV void evaluate(const Params& p, int row, int column, uint32_t (&words)[4]) {
+  UNROLL for (int i = 0; i < 4; ++i) words[i] = 0;
+  UNROLL for (int c = 0; c < 8; c += Program::kRun) {
+    const auto x = Program::eval(p, row, column + c);
+    UNROLL for (int e = 0; e < Program::kRun; ++e) {
+      const uint32_t bits = from_float<T>(x.v[e]).bits;
+      words[(c + e) / 2] |= bits << ((c + e) % 2 * 16);
     }
   }
+}
+/// The same of row `fresh` of the launch's own, which is stored in the cache as well.
+template <class Operand, class Program, class Params>
+DEV void make_fresh(const Params& p, const AttentionSizes& s, const typename Operand::Row& row, int fresh, int column,
+                    uint32_t (&words)[4]) {
+  using T = typename Operand::T;
+  evaluate<T, Program>(p, fresh * s.kv_heads + block_y(), column, words);
+  device::store(reinterpret_cast<uint32_t*>(const_cast<T*>(Operand::at(row, column))),
+                Frag<uint32_t, 4>{{words[0], words[1], words[2], words[3]}});
+}
+
+/// Fragments of a warp's 32 keys, 8 at a time.
+template <class Tile, class K>
+struct GroupedKeys {
+  SkinnyPiece pieces[4][Tile::kPieces];
+
+  DEV static int number(int j) { return warp() * 32 + 8 * j + lane() / 4; }  // in the run
+  DEV static int column(int i) { return 32 * i + lane() % 4 * 8; }
+  template <class Params>
+  DEV void load(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at) {
+    UNROLL for (int j = 0; j < 4; ++j) {
+      const int key = at.run * Tile::kKeys + number(j);
+      const auto row = K::row(p, at.kv_row + (key < s.keys ? key : 0));
+      UNROLL for (int i = 0; i < Tile::kPieces; ++i) pieces[j][i].template load<K>(
+          row, column(i), key < s.keys && column(i) < Tile::kDepth);
+    }
+  }
+  template <class Program, class Params>
+  DEV void make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, const int* fresh) {
+    UNROLL for (int j = 0; j < 4; ++j) {
+      if (fresh[number(j)] < 0) continue;
+      const auto row = K::row(p, at.kv_row + at.run * Tile::kKeys + number(j));
+      UNROLL for (int i = 0; i < Tile::kPieces; ++i) if (column(i) < Tile::kDepth)
+          make_fresh<K, Program>(p, s, row, fresh[number(j)], column(i), pieces[j][i].words);
+    }
+  }
+};
+
+/// A warp's queries as fragments: [piece][half][words].
+template <class Tile, class T, class Q>
+struct GroupedQueries {
+  uint32_t words[Tile::kPieces][2][4] = {};
+
+  template <class Params>
+  DEV void load(const Params& p, const GroupedPlace<Tile>& at) {
+    UNROLL for (int i = 0; i < Tile::kPieces; ++i) UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
+      const int row = 8 * h + lane() / 4, column = 32 * i + lane() % 4 * 8;
+      if (row < at.rows && column < Tile::kDepth) evaluate<T, Q>(p, at.q_row + row, column, words[i][h]);
+    }
+  }
+};
+
+/// A warp's scores of 32 keys as exponents of 2: [8 keys][fragment]; what a row does not see is minus infinity.
+template <class Tile, class K, class Queries>
+DEV void grouped_scores(const AttentionSizes& s, const GroupedPlace<Tile>& at, const GroupedKeys<Tile, K>& keys,
+                        const Queries& queries, float (&scores)[4][4]) {
+  const int member = lane() / 4, quad = lane() % 4, first = at.run * Tile::kKeys + warp() * 32;
   UNROLL for (int j = 0; j < 4; ++j) {
     UNROLL for (int e = 0; e < 4; ++e) scores[j][e] = 0;
     UNROLL for (int i = 0; i < Tile::kPieces; ++i) UNROLL for (int w = 0; w < 4; w += 2) {
-      const uint32_t left[4] = {queries[i][0][w], queries[i][1][w], queries[i][0][w + 1], queries[i][1][w + 1]};
-      const uint32_t right[2] = {keys[j][i].words[w], keys[j][i].words[w + 1]};
-      mma(T{}, scores[j], left, right);
+      const auto& q = queries.words[i];
+      const uint32_t left[4] = {q[0][w], q[1][w], q[0][w + 1], q[1][w + 1]};
+      const uint32_t right[2] = {keys.pieces[j][i].words[w], keys.pieces[j][i].words[w + 1]};
+      mma(typename K::T{}, scores[j], left, right);
     }
     UNROLL for (int e = 0; e < 4; ++e) {
       const int row = member + 8 * (e / 2), key = first + 8 * j + 2 * quad + e % 2;
@@ -135,6 +228,17 @@ struct GroupedValues {
       if (key < s.keys) copy_past_l1<16>(&v[i], V::at(V::row(p, at.kv_row + key), lane() % Tile::kLanes * 8));
     }
   }
+  template <class Program, class Params>
+  DEV void make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, const int* fresh) {
+    UNROLL for (int i = 0; i < Tile::kPasses; ++i) {
+      const int number = warp() * 32 + i * Tile::kAtOnce + lane() / Tile::kLanes;
+      if (fresh[number] < 0) continue;
+      const auto row = V::row(p, at.kv_row + at.run * Tile::kKeys + number);
+      uint32_t words[4];
+      make_fresh<V, Program>(p, s, row, fresh[number], lane() % Tile::kLanes * 8, words);
+      UNROLL for (int c = 0; c < 8; ++c) v[i].v[c].bits = static_cast<uint16_t>(words[c / 2] >> (c % 2 * 16));
+    }
+  }
   /// Leaves the warp's sums of weighted values in shared memory, [warp][row][column].
   DEV void sum(float* shared) const {
     float sums[Tile::kRows][8] = {};
@@ -160,20 +264,11 @@ struct GroupedValues {
   }
 };
 
-/// A row's part of the result from one run of keys: sums relative to `top`, a power of two, and the sum of weights.
+/// A row's part of the result: sums relative to `top`, a power of two, and the sum of weights.
 template <int kRun>
 struct GroupedPart {
   float top, total;
   float sums[kRun];
-
-  DEV void add(const GroupedPart& next) {
-    const float highest = max_number(top, next.top);
-    const float origin = highest == bits_to_float(0xff800000u) ? 0.0f : highest;
-    const float mine = exp2_approximate(top - origin), theirs = exp2_approximate(next.top - origin);
-    top = highest;
-    total = total * mine + next.total * theirs;
-    UNROLL for (int c = 0; c < kRun; ++c) sums[c] = sums[c] * mine + next.sums[c] * theirs;
-  }
 };
 
 /// The part of this block, from shared memory.
@@ -212,45 +307,144 @@ DEV bool grouped_meet(const AttentionSizes& s, const GroupedPlace<Tile>& at, flo
   return true;
 }
 
-/// All runs of a row, from the workspace.
-template <class Tile, int kRun>
-DEV GroupedPart<kRun> grouped_total(const AttentionSizes& s, const GroupedPlace<Tile>& at, int row, int column) {
-  GroupedPart<kRun> total = {bits_to_float(0xff800000u), 0.0f, {}};
-  NO_UNROLL for (int run = 0; run < at.runs; ++run) {
-    const float* left = s.split.workspace + (static_cast<int64_t>(at.head) * grid_x() + run) * Tile::kLeft;
-    GroupedPart<kRun> part;
-    copy_past_l1<4>(&part.top, left + Tile::kRows * Tile::kDepth + row);
-    copy_past_l1<4>(&part.total, left + Tile::kRows * (Tile::kDepth + 1) + row);
-    UNROLL for (int c = 0; c < kRun; ++c) copy_past_l1<4>(&part.sums[c], left + row * Tile::kDepth + column + c);
-    total.add(part);
+/// What the runs of a head have left, while they are joined: tops and totals of a warp's rows, one after the other, and
+/// sums of a thread's places, four columns of a row each, of every kParts-th run.
+template <class Tile>
+struct GroupedRuns {
+  static constexpr int kRows = Tile::kRows, kJoined = Tile::kJoined, kRowsOfWarp = kRows / Tile::kWarps;
+  const float* left;  ///< in the workspace
+  float* shared;
+  float tops[kRowsOfWarp], totals[kRowsOfWarp] = {};
+  Frag<float, 4> sums[Tile::kTurns] = {};
+
+  DEV GroupedRuns(const AttentionSizes& s, const GroupedPlace<Tile>& at, float* shared)
+      : left(s.split.workspace + static_cast<int64_t>(at.head) * grid_x() * Tile::kLeft), shared(shared) {
+    UNROLL for (int i = 0; i < kRowsOfWarp; ++i) tops[i] = bits_to_float(0xff800000u);
   }
-  return total;
+  DEV const float* of(int run) const { return left + static_cast<int64_t>(run) * Tile::kLeft; }
+  DEV static int part() { return Tile::kParts > 1 ? thread_index() / Tile::kQuads : 0; }
+  DEV static int place(int turn) { return thread_index() % Tile::kQuads + turn * Tile::kThreads; }
+
+  /// A warp a row: leaves in shared memory what each of `runs` runs counts, [run][row], and what all before do now.
+  DEV void weigh(int first, int runs, int rows) {
+    constexpr int kEach = kJoined / 32;
+    UNROLL for (int i = 0; i < kRowsOfWarp; ++i) {
+      const int row = i * Tile::kWarps + warp();
+      float top[kEach], total[kEach], highest = tops[i], sum = 0;
+      UNROLL for (int j = 0; j < kEach; ++j) {
+        const int run = 32 * j + lane();
+        top[j] = bits_to_float(0xff800000u), total[j] = 0;
+        if (run >= runs || row >= rows) continue;
+        const float* const from = of(first + run) + kRows * Tile::kDepth + row;
+        copy_past_l1<4>(&top[j], from);
+        copy_past_l1<4>(&total[j], from + kRows);
+      }
+      UNROLL for (int j = 0; j < kEach; ++j) highest = max_number(highest, top[j]);
+      UNROLL for (int mask = 16; mask > 0; mask /= 2) highest = max_number(highest, shuffle_xor(highest, mask));
+      const float origin = highest == bits_to_float(0xff800000u) ? 0.0f : highest;
+      const float before = exp2_approximate(tops[i] - origin);
+      UNROLL for (int j = 0; j < kEach; ++j) {
+        const float share = exp2_approximate(top[j] - origin);
+        shared[Tile::kWeightsAt + (32 * j + lane()) * kRows + row] = share;
+        sum += share * total[j];
+      }
+      UNROLL for (int mask = 16; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+      tops[i] = highest, totals[i] = totals[i] * before + sum;
+      if (lane() == 0) shared[Tile::kTopsAt + row] = before;
+    }
+  }
+  DEV void add(int first, int runs) {
+    UNROLL for (int turn = 0; turn < Tile::kTurns; ++turn) {
+      const int row = place(turn) / (Tile::kDepth / 4);
+      const float before = shared[Tile::kTopsAt + row];
+      UNROLL for (int e = 0; e < 4; ++e) sums[turn].v[e] *= before;
+      NO_UNROLL for (int run = part(); run < runs; run += Tile::kParts * Tile::kAhead) {
+        Frag<float, 4> x[Tile::kAhead];
+        UNROLL for (int i = 0; i < Tile::kAhead; ++i) {
+          const int there = run + i * Tile::kParts < runs ? run + i * Tile::kParts : run;
+          copy_past_l1<16>(&x[i], of(first + there) + place(turn) * 4);
+        }
+        UNROLL for (int i = 0; i < Tile::kAhead; ++i) {
+          if (run + i * Tile::kParts >= runs) continue;
+          const float share = shared[Tile::kWeightsAt + (run + i * Tile::kParts) * kRows + row];
+          UNROLL for (int e = 0; e < 4; ++e) sums[turn].v[e] += share * x[i].v[e];
+        }
+      }
+    }
+  }
+  /// Leaves them in shared memory as if warp 0, or as many as there are parts, had found all and the others nothing.
+  DEV void leave() const {
+    UNROLL for (int i = 0; i < kRowsOfWarp; ++i) {
+      const int row = i * Tile::kWarps + warp();
+      if (lane() >= Tile::kWarps) continue;
+      shared[Tile::kTopsAt + lane() * kRows + row] = lane() ? bits_to_float(0xff800000u) : tops[i];
+      shared[Tile::kTotalsAt + lane() * kRows + row] = lane() ? 0.0f : totals[i];
+    }
+    constexpr int kSums = kRows * Tile::kDepth;
+    for (int i = Tile::kParts * kSums + thread_index(); i < Tile::kWarps * kSums; i += Tile::kThreads)
+      shared[Tile::kSumsAt + i] = 0;
+    UNROLL for (int turn = 0; turn < Tile::kTurns; ++turn)
+        device::store(shared + Tile::kSumsAt + part() * kSums + place(turn) * 4, sums[turn]);
+  }
+};
+
+/// Joins all runs of the block's rows.
+template <class Tile>
+DEV void grouped_join(const AttentionSizes& s, const GroupedPlace<Tile>& at, float* shared) {
+  GroupedRuns<Tile> all(s, at, shared);
+  NO_UNROLL for (int first = 0; first < at.runs; first += Tile::kJoined) {
+    const int runs = at.runs - first < Tile::kJoined ? at.runs - first : Tile::kJoined;
+    sync_block();
+    all.weigh(first, runs, at.rows);
+    sync_block();
+    all.add(first, runs);
+  }
+  sync_block();
+  all.leave();
+  sync_block();
 }
 
-template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse, class Params>
+template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse,
+          class Fresh = NoFresh, class Params>
 DEV void attention_grouped(const Params& p) {
   static_assert(K::kRun == 8 && V::kRun == 8 && Epilogue::kLanes == 1);
   using T = typename K::T;
   constexpr int kRun = Epilogue::kRun;
   float* shared = reinterpret_cast<float*>(shared_memory());
+  griddep_launch();
+  grouped_prefetch<Tile, K, V>(p);
   const AttentionSizes s = sizes_of_entry<Keys>(p, block_z());
   griddep_wait();
-  griddep_launch();
   const GroupedPlace<Tile> at(s);
-  if (at.run >= at.runs) return;
-  float scores[4][4];
-  grouped_scores<Tile, Q, K>(p, s, at, scores);
+  if (s.split.counters != nullptr && at.run == 0 && thread_index() == 0)
+    s.split.counters[grid_y() * grid_z() + at.head] = s.keys;
+  if (!Fresh::kGiven && at.run >= at.runs) return;
+  GroupedKeys<Tile, K> keys;
+  keys.load(p, s, at);
   GroupedValues<Tile, V> values;
   values.load(p, s, at);
+  GroupedQueries<Tile, T, Q> queries;
+  queries.load(p, at);
+  if constexpr (Fresh::kGiven) {
+    find_fresh<Tile, Fresh>(p, s, at, shared);
+    const int* const fresh = reinterpret_cast<const int*>(shared + Tile::kFreshAt);
+    keys.template make<typename Fresh::Key>(p, s, at, fresh);
+    values.template make<typename Fresh::Value>(p, s, at, fresh);
+    if (at.run >= at.runs) return;
+  }
+  float scores[4][4];
+  grouped_scores<Tile>(s, at, keys, queries, scores);
   grouped_weights<Tile, T>(scores, shared);
   sync_warp();
   values.sum(shared);
   sync_block();
-  if (at.runs > 1 && !grouped_meet<Tile>(s, at, shared)) return;
+  if (at.runs > 1) {
+    if (!grouped_meet<Tile>(s, at, shared)) return;
+    grouped_join<Tile>(s, at, shared);
+  }
   for (int i = thread_index() * kRun; i < at.rows * Tile::kDepth; i += Tile::kThreads * kRun) {
     const int row = i / Tile::kDepth, column = i % Tile::kDepth;
-    const GroupedPart<kRun> part =
-        at.runs > 1 ? grouped_total<Tile, kRun>(s, at, row, column) : grouped_part<Tile, kRun>(shared, row, column);
+    const GroupedPart<kRun> part = grouped_part<Tile, kRun>(shared, row, column);
     if constexpr (Lse::kWanted)
       if (column == 0)
         Lse::store(p, at.q_row + row,

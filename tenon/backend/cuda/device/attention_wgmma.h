@@ -14,8 +14,9 @@
 // [batch][head][token][column] in any strides:
 //   struct Q { using T = F16; DEV static const TensorMap& map(const Params& p) { return p.map0; } };
 // in boxes (attention_launch.h's head_box) of 64 columns by 64 tokens of q, kKeys of k and v. Epilogue (one lane) gets
-// the rows of Q, row (batch * heads + head) * queries + token. A NaN reaches the results of all queries that see it,
-// and in v, under a causal mask, of others of the same tile: what they do not see counts 0 times.
+// the rows of Q, row (batch * heads + head) * queries + token. Keys (attention_keys.h) may count them by entry of the
+// batch: tiles beyond are not copied, and what the last holds behind them is no one's. A NaN reaches the results of all
+// queries that see it, and in v, under a causal mask, of others of the same tile: what they do not see counts 0 times.
 #pragma once
 #include "tenon/backend/cuda/device/attention_softmax.h"
 #include "tenon/backend/cuda/device/vocabulary_held.h"
@@ -188,6 +189,19 @@ DEV void attention_produce(const Params& p, const GroupsPlace<Tile>& at) {
   }
 }
 
+/// Zeroes rows from `there` on of a tile of values, of which only so many are: whatever lies behind would be counted 0
+/// times, and NaN times 0 is NaN. By a warpgroup, for its own products; another that does so too writes the same.
+template <class Tile>
+DEV void clear_values(uint32_t values, int there, int group) {
+  if (there >= Tile::kKeys) return;
+  unsigned char* const tile = shared_memory() + (values - shared_address(shared_memory()));
+  UNROLL for (int block = 0; block < Tile::kColumnBlocks; ++block)
+      NO_UNROLL for (int at = there * 128 + thread_index() % 128 * 16; at < Tile::kKeyBlock; at += 128 * 16)
+          store(tile + block * Tile::kKeyBlock + at, Frag<uint8_t, 16>{});
+  fence_async();
+  sync_named(8 + group, 128);
+}
+
 /// The order in which warpgroups start products: each waits for the one before it.
 template <class Tile>
 struct WarpgroupTurns {
@@ -207,10 +221,9 @@ struct WarpgroupTurns {
 };
 
 /// All tiles of keys, by one warpgroup.
-template <class Tile, class T, class Params>
-DEV void attention_consume(const Params& p, const GroupsPlace<Tile>& at, MmaSums<Tile>& sums,
+template <class Tile, class T, class Keys>
+DEV void attention_consume(const AttentionSizes& s, const GroupsPlace<Tile>& at, MmaSums<Tile>& sums,
                            StreamingSoftmax<Tile>& softmax) {
-  const AttentionSizes& s = p.sizes;
   const int group = warp_uniform() / 4;
   AttentionStage<Tile> keys, values;
   mbarrier_wait(keys.queries_full(), 0);
@@ -260,17 +273,17 @@ DEV void attention_consume(const Params& p, const GroupsPlace<Tile>& at, MmaSums
     weights.round(T{}, scores);
   }
   mbarrier_wait(values.values_full(), values.phase);
+  if constexpr (Keys::kGiven) clear_values<Tile>(values.values(), s.keys - (at.key_tiles - 1) * Tile::kKeys, group);
   wgmma_fence();
   add_values<Tile, T>(sums, weights, values.values());
   wgmma_wait<0>();
   wgmma_settle(sums.v[0]);
 }
 
-template <class Tile, class Q, class K, class V, class Epilogue, class Params>
+template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Params>
 DEV void attention_wgmma(const Params& p) {
   static_assert(Epilogue::kLanes == 1);
-  const AttentionSizes& s = p.sizes;
-  const GroupsPlace<Tile> at(s);
+  GroupsPlace<Tile> at(p.sizes);
   if (thread_index() == 0) {
     init_stages<Tile>(4 * at.groups);
     mbarrier_init(AttentionStage<Tile>().queries_full(), 1);
@@ -279,6 +292,12 @@ DEV void attention_wgmma(const Params& p) {
   sync_block();
   griddep_wait();
   griddep_launch();
+  AttentionSizes counted;
+  if constexpr (Keys::kGiven) {
+    counted = sizes_of_entry<Keys>(p, at.batch);
+    at.look(counted, at.batch, at.head, at.query, 64 * at.groups);
+  }
+  const AttentionSizes& s = Keys::kGiven ? counted : p.sizes;
   if (warp_uniform() >= Tile::kSumWarps) {
     if constexpr (Tile::kMovesRegisters) registers_decrease<Tile::kCopyRegisters>();
     if (thread_index() == 32 * Tile::kSumWarps && at.key_tiles > 0) attention_produce<Tile, Q, K, V>(p, at);
@@ -288,7 +307,7 @@ DEV void attention_wgmma(const Params& p) {
   if constexpr (Tile::kMovesRegisters) registers_increase<Tile::kRegisters>();
   MmaSums<Tile> sums = {};
   StreamingSoftmax<Tile> softmax(s.scale);
-  if (at.key_tiles > 0) attention_consume<Tile, typename Q::T>(p, at, sums, softmax);
+  if (at.key_tiles > 0) attention_consume<Tile, typename Q::T, Keys>(s, at, sums, softmax);
   softmax.divide(sums);
   const int group = warp_uniform() / 4;
   sync_named(8 + group, 128);  // all of the warpgroup are done with its queries: slabs

@@ -71,11 +71,34 @@ DEV Frag<float, N> to_floats(const Frag<T, N>& x) {
   UNROLL for (int i = 0; i < N; ++i) out.v[i] = to_float(x.v[i]);
   return out;
 }
+/// Two that lie side by side: the machine converts pairs.
+DEV void from_two(BF16* to, float low, float high) {
+  const uint32_t two = floats_to_bf16(low, high);
+  to[0].bits = static_cast<uint16_t>(two), to[1].bits = static_cast<uint16_t>(two >> 16);
+}
+DEV void from_two(F16* to, float low, float high) {
+  const uint32_t two = floats_to_f16(low, high);
+  to[0].bits = static_cast<uint16_t>(two), to[1].bits = static_cast<uint16_t>(two >> 16);
+}
+DEV void from_two(E4M3* to, float low, float high) {
+  const uint16_t two = floats_to_e4m3(low, high);
+  to[0].bits = static_cast<uint8_t>(two), to[1].bits = static_cast<uint8_t>(two >> 8);
+}
+template <class T>
+DEV void from_two(T* to, float low, float high) {
+  to[0] = from_float<T>(low), to[1] = from_float<T>(high);
+}
 template <class T, int N>
 DEV Frag<T, N> from_floats(const Frag<float, N>& x) {
   Frag<T, N> out;
-  UNROLL for (int i = 0; i < N; ++i) out.v[i] = from_float<T>(x.v[i]);
+  UNROLL for (int i = 0; i + 1 < N; i += 2) from_two(out.v + i, x.v[i], x.v[i + 1]);
+  if constexpr (N % 2) out.v[N - 1] = from_float<T>(x.v[N - 1]);
   return out;
+}
+/// Element k is x's element kFrom[k].
+template <int... kFrom>
+DEV Frag<float, sizeof...(kFrom)> rearranged(const Frag<float, sizeof...(kFrom)>& x) {
+  return {{x.v[kFrom]...}};
 }
 template <int N>
 DEV Frag<float, N> splat(float x) {
@@ -89,5 +112,41 @@ template <class T>
 DEV float round_to(float x) {
   return to_float(from_float<T>(x));
 }
+template <class T, int N>
+DEV Frag<float, N> round_to(const Frag<float, N>& x) {
+  return to_floats(from_floats<T>(x));
+}
+
+/// Quotients by one divisor. The compiler's division is a branch an element, which the next one waits behind; this is
+/// its arithmetic without: two steps of Newton from a / b = a * (1 / b), rounded as a division is where |a| is at least
+/// 2^-100 and |a / b| 2^-126; below, it may be an ulp or two from that.
+class Quotients {
+ public:
+  DEV explicit Quotients(float divisor) : b_(divisor), inverse_(1.0f / divisor) {
+    const uint32_t size = float_to_bits(divisor) & 0x7fffffff;
+    steps_ = size > 27u << 23 && size < 227u << 23;  // 2^-100 to 2^100
+  }
+  template <int N>
+  DEV Frag<float, N> of(const Frag<float, N>& a) const {
+    Frag<float, N> out;
+    if (steps_) {
+      UNROLL for (int k = 0; k < N; ++k) out.v[k] = in_steps(a.v[k]);
+    } else {
+      UNROLL for (int k = 0; k < N; ++k) out.v[k] = a.v[k] / b_;
+    }
+    return out;
+  }
+
+ private:
+  DEV float in_steps(float a) const {
+    const float first = a * inverse_;
+    float q = fused_multiply_add(fused_multiply_add(-first, b_, a), inverse_, first);
+    q = fused_multiply_add(fused_multiply_add(-q, b_, a), inverse_, q);
+    const uint32_t size = float_to_bits(first) << 1;  // steps would lose the sign of 0, and make NaN of infinity
+    return size - 1 < 0xff000000u - 1 ? q : first;
+  }
+  float b_, inverse_;
+  bool steps_;
+};
 
 }  // namespace tenon::device

@@ -1,13 +1,17 @@
 // The matrix product of a few rows with mma: as long as it takes to read operand B once. The warps of a block share
-// K; each loads its pieces of B from memory straight into fragments, the first of them before the kernel in front has
-// ended, and their sums meet in shared memory in the order of the warps. How K is shared does not depend on the number
-// of rows, so that a row's result is the same alone and among others.
+// K; each has its pieces of B on their way, in registers and behind those in shared memory, before the kernel in front
+// has ended, and their sums meet in shared memory in the order of the warps. How K is shared does not depend on the
+// number of rows, so that a row's result is the same alone and among others.
 //
-//   B [8 rows a group][32 of K] --16 bytes a lane--> fragments of two mma, whose K is permuted; A likewise
+//   B [8 rows a group][32 of K] --16 bytes a lane--> half of the 16-row operand of two mma, whose K is permuted; A,
+//   likewise, is their operand of 8 columns
 //
-// A may be computed in front of the product, a row a warp, into shared memory behind the sums.
+// Each lane brings its own 16 bytes into its own place of shared memory, so that nobody waits for anybody. A may be
+// computed in front of the product, a row a warp, into shared memory behind that. What the epilogue reads is on its way
+// while the product is computed. The kernel behind may start before this one has waited (LaunchShape::starts_next):
+// nothing but constants is read in front of the wait.
 //
-// grid.x = blocks of 32 columns of a lane / SkinnyTile::kColumns; SkinnyTile::kThreads, SkinnyTile::kSharedBytes.
+// grid.x = blocks of 32 columns of a lane / SkinnyTile::kColumns; SkinnyTile::kThreads, SkinnyShared::kBytes.
 #pragma once
 #include "tenon/backend/cuda/device/mma_tile.h"
 #include "tenon/backend/cuda/device/rows.h"
@@ -15,14 +19,14 @@
 namespace tenon::device {
 
 /// Up to kRows_ (8 or 16) rows, kGroups_ times 8 columns of each lane, kWarps_ warps that share K, of which each has
-/// kAhead_ pieces of 32 on their way.
-template <int kRows_, int kGroups_, int kWarps_, int kAhead_>
+/// kHeld_ pieces of 32 on their way in registers and kSlots_ in shared memory (0: there are no more pieces).
+template <int kRows_, int kGroups_, int kWarps_, int kHeld_, int kSlots_>
 struct SkinnyTile {
-  static constexpr int kRows = kRows_, kGroups = kGroups_, kWarps = kWarps_, kAhead = kAhead_;
+  static constexpr int kRows = kRows_, kHalves = kRows / 8, kGroups = kGroups_, kWarps = kWarps_;
+  static constexpr int kHeld = kHeld_, kSlots = kSlots_;
   static constexpr int kThreads = 32 * kWarps, kColumns = 8 * kGroups;
   static constexpr int kPiece = 32;  ///< of K
-  static_assert(kRows == 8 || kRows == 16, "a fragment's rows");
-  static_assert(kGroups == 1 || kGroups == 2 || kGroups == 4, "whole parts of a run");
+  static_assert(kRows == 8 || kRows == 16, "one or two fragments");
 };
 
 /// Fragments of 32 of K: the words of columns 8q .. 8q + 7 in lanes 4r + q, of row r.
@@ -52,114 +56,232 @@ struct NoFront {
 template <class Program, int R>
 struct RowsInFront {
   static constexpr bool kGiven = true;
-  struct Loaded {
-    DEV void operator()() const {}
-  };
   template <class Params>
   DEV static void compute(const Params& p) {
-    NO_UNROLL for (int row = warp(); row < p.sizes.m; row += block_threads() / 32)
-        Program::template run<R>(p, row, p.sizes.k, WarpTeam{true}, Loaded{});
+    NO_UNROLL for (int row = warp(); row < p.sizes.m; row += block_threads() / 32) {
+      typename Program::template Loads<R> loads;
+      Program::template loads<R>(p, row, p.sizes.k, WarpTeam{true}, loads);
+      Program::template run<R>(p, row, p.sizes.k, WarpTeam{true}, loads);
+    }
   }
 };
 
-/// The sums of the block's warps, where they meet: [warp][lane of the epilogue][group][fragment].
+/// Shared memory: each warp has pieces of B on their way in its part, [slot][tile][lane], and in the end its sums
+/// there, [tile][half][column][row].
 template <class Tile, int kLanes>
-struct SkinnySums {
-  using Place = Frag<float, 2>;
-  DEV static Place* at(int warp, int tile, int half, int member) {
-    return reinterpret_cast<Place*>(shared_memory()) +
-           ((warp * kLanes * Tile::kGroups + tile) * (Tile::kRows / 8) + half) * 32 + member;
+struct SkinnyShared {
+  static constexpr int kTiles = kLanes * Tile::kGroups;
+  static constexpr int kRing = Tile::kSlots * kTiles * 512, kSums = kTiles * Tile::kHalves * 256;
+  static constexpr int kWarpBytes = kRing > kSums ? kRing : kSums, kBytes = Tile::kWarps * kWarpBytes;
+
+  DEV static uint32_t* slot(int slot, int tile) {
+    return reinterpret_cast<uint32_t*>(shared_memory() + warp() * kWarpBytes +
+                                       ((slot * kTiles + tile) * 32 + lane()) * 16);
   }
-  /// Columns 2q and 2q + 1 of row r, added up.
-  DEV static Place total(int tile, int row, int q) {
-    Place sum = *at(0, tile, row / 8, row % 8 * 4 + q);
-    UNROLL for (int w = 1; w < Tile::kWarps; ++w) {
-      const Place other = *at(w, tile, row / 8, row % 8 * 4 + q);
-      sum.v[0] += other.v[0], sum.v[1] += other.v[1];
-    }
+  DEV static float* sums(int warp, int tile, int half) {
+    return reinterpret_cast<float*>(shared_memory() + warp * kWarpBytes) + (tile * Tile::kHalves + half) * 64;
+  }
+  /// One result, added up in the order of the warps.
+  DEV static float total(int tile, int row, int column) {
+    float sum = sums(0, tile, row / 8)[column * 8 + row % 8];
+    UNROLL for (int w = 1; w < Tile::kWarps; ++w) sum += sums(w, tile, row / 8)[column * 8 + row % 8];
     return sum;
   }
 };
 
-/// The epilogue of the block's results: two columns of a row a thread.
-template <class Tile, class B, class Epilogue, class Params>
-DEV void skinny_store(const Params& p, int first, int columns) {
-  constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun;
+/// What an epilogue reads beside the sums, where it says so.
+template <class Epilogue>
+struct LoadsOf {
+  struct Type {};
+};
+template <class Epilogue>
+requires requires { typename Epilogue::Loads; }
+struct LoadsOf<Epilogue> {
+  using Type = typename Epilogue::Loads;
+};
+
+/// The epilogue of two columns of a row, of those that thread after thread of the block has.
+template <class Tile, class B, class Epilogue>
+struct SkinnyResults {
+  static constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kCalls = 2 / kRun;
   static_assert(kRun <= 2);
-  const int items = p.sizes.m * Tile::kGroups * 4;
-  for (int i = thread_index(); i < items; i += Tile::kThreads) {
-    const int q = i % 4, group = i / 4 % Tile::kGroups, row = i / 4 / Tile::kGroups;
-    const int stored = first + 8 * group + 2 * q;
-    const int column = B::kInRuns ? stored / 32 * 32 + column_in_runs(stored % 32) : stored;
-    Frag<float, 2> sums[kLanes];
-    UNROLL for (int l = 0; l < kLanes; ++l) sums[l] =
-        SkinnySums<Tile, kLanes>::total(l * Tile::kGroups + group, row, q);
-    UNROLL for (int c = 0; c < 2; c += kRun) {
-      if (column + c >= columns) continue;
+  static constexpr bool kLoadsApart = requires { typename Epilogue::Loads; };
+
+  int group, row, pair, column, columns;
+  typename LoadsOf<Epilogue>::Type loads[kCalls];
+
+  DEV SkinnyResults(int item, int first, int columns)
+      : group(item / 4 % Tile::kGroups), row(item / 4 / Tile::kGroups), pair(item % 4), columns(columns) {
+    const int stored = first + 8 * group + 2 * pair;
+    column = B::kInRuns ? stored / 32 * 32 + column_in_runs(stored % 32) : stored;
+  }
+  template <class Params>
+  DEV void load(const Params& p) {
+    if constexpr (kLoadsApart) {
+      UNROLL for (int c = 0; c < kCalls; ++c) if (row < p.sizes.m && column + c * kRun < columns) loads[c] =
+          Epilogue::loads(p, row, column + c * kRun);
+    }
+  }
+  template <class Params>
+  DEV void store(const Params& p) const {
+    UNROLL for (int c = 0; c < kCalls; ++c) {
+      const int at = column + c * kRun;
+      if (at >= columns) continue;
       Frag<float, kRun> acc[kLanes];
-      UNROLL for (int l = 0; l < kLanes; ++l) { UNROLL for (int e = 0; e < kRun; ++e) acc[l].v[e] = sums[l].v[c + e]; }
-      Epilogue::store(p, row, column + c, Epilogue::compute(p, row, column + c, acc));
+      UNROLL for (int l = 0; l < kLanes; ++l) UNROLL for (int e = 0; e < kRun; ++e) acc[l].v[e] =
+          SkinnyShared<Tile, kLanes>::total(l * Tile::kGroups + group, row, 2 * pair + c * kRun + e);
+      if constexpr (kLoadsApart)
+        Epilogue::store(p, row, at, Epilogue::compute(p, row, at, acc, loads[c]));
+      else
+        Epilogue::store(p, row, at, Epilogue::compute(p, row, at, acc));
+    }
+  }
+};
+
+/// The sums of a warp: pairs of groups are the 16 rows of an operand. Where there is one pair, its products take turns
+/// in two places, so that half of them wait for each other.
+template <class Tile, int kTiles>
+struct SkinnyProduct {
+  static constexpr int kPairs = (kTiles + 1) / 2, kChains = kPairs == 1 ? 2 : 1;
+  float sums[kChains][kPairs][Tile::kHalves][4] = {};
+
+  template <class T>
+  DEV void add(T, const SkinnyPiece (&right)[kTiles], const SkinnyPiece (&left)[Tile::kHalves]) {
+    UNROLL for (int s = 0; s < 4; s += 2) UNROLL for (int i = 0; i < kPairs; ++i) {
+      uint32_t w[4] = {right[2 * i].words[s], 0, right[2 * i].words[s + 1], 0};
+      if (2 * i + 1 < kTiles) w[1] = right[2 * i + 1].words[s], w[3] = right[2 * i + 1].words[s + 1];
+      UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
+        const uint32_t x[2] = {left[h].words[s], left[h].words[s + 1]};
+        mma(T{}, sums[s / 2 % kChains][i][h], w, x);
+      }
+    }
+  }
+  /// Leaves them in shared memory.
+  template <class Shared>
+  DEV void leave() {
+    const int at = lane() / 4 * 8 + lane() % 4 * 2;
+    UNROLL for (int t = 0; t < kTiles; ++t) UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
+      Frag<float, 2> x;
+      UNROLL for (int e = 0; e < 2; ++e) {
+        x.v[e] = sums[0][t / 2][h][t % 2 * 2 + e];
+        if constexpr (kChains == 2) x.v[e] += sums[1][t / 2][h][t % 2 * 2 + e];
+      }
+      device::store(Shared::sums(warp(), t, h) + at, x);
+    }
+  }
+};
+
+/// The block's part of B on its way to a warp: pieces i of kPiece columns, the warp's kPiece * kWarps apart.
+template <class Tile, class B, int kLanes>
+struct SkinnyWeights {
+  using Shared = SkinnyShared<Tile, kLanes>;
+  static constexpr int kTiles = Shared::kTiles, kHeld = Tile::kHeld, kSlots = Tile::kSlots;
+
+  typename B::Row rows[kTiles];
+  SkinnyPiece held[kHeld][kTiles];
+  int k, slot = 0;
+
+  DEV static int column(int piece) { return (piece * Tile::kWarps + warp()) * Tile::kPiece + lane() % 4 * 8; }
+  template <class Params>
+  DEV SkinnyWeights(const Params& p, int first, int columns) : k(p.sizes.k) {
+    UNROLL for (int t = 0; t < kTiles; ++t) {
+      const int row = first + t % Tile::kGroups * 8 + lane() / 4;
+      const bool inside = row < (B::kInRuns && kLanes == 1 ? (columns + 31) / 32 * 32 : columns);  // whole runs
+      rows[t] = B::row(p, t / Tile::kGroups * columns + (inside ? row : columns - 1));
+    }
+    UNROLL for (int i = 0; i < kHeld; ++i) UNROLL for (int t = 0; t < kTiles; ++t) held[i][t].template load<B>(
+        rows[t], column(i), column(i) < k);
+    UNROLL for (int i = 0; i < kSlots; ++i) fetch(i, kHeld + i);
+  }
+  DEV void fetch(int to, int piece) {
+    const int at = column(piece);
+    UNROLL for (int t = 0; t < kTiles; ++t)
+        cp_async16(shared_address(Shared::slot(to, t)), B::at(rows[t], at < k ? at : 0), at < k ? 16 : 0);
+    cp_async_commit();
+  }
+  /// The next kTaken pieces in shared memory; where there are fewer, the others are zeros. refill, once they are used,
+  /// brings others there.
+  static constexpr int kMost = kTiles > 2 ? 2 : 4, kTaken = kSlots < kMost ? kSlots : kMost;
+  template <int kCount>
+  DEV void take(SkinnyPiece (&right)[kCount][kTiles]) const {
+    cp_async_wait<kSlots - kCount>();
+    UNROLL for (int i = 0; i < kCount; ++i) UNROLL for (int t = 0; t < kTiles; ++t) {
+      const auto words = device::load<uint32_t, 4>(Shared::slot((slot + i) % kSlots, t));
+      UNROLL for (int w = 0; w < 4; ++w) right[i][t].words[w] = words.v[w];
+    }
+  }
+  DEV void refill(int piece) {
+    UNROLL for (int i = 0; i < kTaken; ++i) {
+      fetch(slot, piece + i + kSlots);
+      slot = slot + 1 == kSlots ? 0 : slot + 1;
+    }
+  }
+};
+
+/// Sums of a warp's pieces. kShared: A lies in shared memory, else some pieces of it are on their way at a time.
+template <class Tile, class A, bool kShared, class Weights, class Params>
+DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weights::kTiles>& product) {
+  using T = typename A::T;
+  constexpr int kHalves = Tile::kHalves, kStep = Tile::kWarps * Tile::kPiece, kHeld = Tile::kHeld;
+  constexpr int kTaken = Weights::kTaken, kTurns = kShared || kTaken == 0 ? 1 : 8 / kHalves / kTaken;
+  constexpr int kNext = kTaken * kTurns, kFirst = kHeld + (kShared ? 0 : kNext);
+  const GemmSizes& g = p.sizes;
+  const int member = lane() / 4, pieces = (g.k - warp() * Tile::kPiece + kStep - 1) / kStep;
+  typename A::Row rows[kHalves];
+  UNROLL for (int h = 0; h < kHalves; ++h) rows[h] = A::row(p, 8 * h + member < g.m ? 8 * h + member : 0);
+  const auto load = [&](SkinnyPiece(&left)[kHalves], int piece) {
+    const int k = Weights::column(piece);
+    UNROLL for (int h = 0; h < kHalves; ++h) left[h].template load<A, kShared>(rows[h], k,
+                                                                               8 * h + member < g.m && k < g.k);
+  };
+  const auto add_taken = [&](const SkinnyPiece(*left)[kHalves], int piece) {
+    if constexpr (kTaken > 0) {
+      if (piece >= pieces) return;
+      SkinnyPiece right[kTaken][Weights::kTiles];
+      weights.take(right);
+      UNROLL for (int i = 0; i < kTaken; ++i) product.add(T{}, right[i], left[i]);
+      weights.refill(piece);
+    }
+  };
+  SkinnyPiece left[kFirst > kNext ? kFirst : kNext][kHalves];
+  UNROLL for (int i = 0; i < kFirst; ++i) load(left[i], i);
+  UNROLL for (int i = 0; i < kHeld; ++i) if (i < pieces) product.add(T{}, weights.held[i], left[i]);
+  UNROLL for (int i = 0; i < (kShared ? 0 : kTurns); ++i) add_taken(left + kHeld + i * kTaken, kHeld + i * kTaken);
+  if constexpr (kTaken > 0) {
+    NO_UNROLL for (int first = kFirst; first < pieces; first += kNext) {
+      UNROLL for (int i = 0; i < kNext; ++i) load(left[i], first + i);
+      UNROLL for (int i = 0; i < kTurns; ++i) add_taken(left + i * kTaken, first + i * kTaken);
     }
   }
 }
 
 template <class Tile, class A, class B, class Epilogue, class Front = NoFront, class Params>
 DEV void gemm_skinny(const Params& p) {
-  using T = typename A::T;
-  constexpr int kLanes = Epilogue::kLanes, kTiles = kLanes * Tile::kGroups, kHalves = Tile::kRows / 8;
-  constexpr int kAhead = Tile::kAhead, kStep = Tile::kWarps * Tile::kPiece;
-  const GemmSizes& g = p.sizes;
-  const int columns = g.n / kLanes, first = block_x() * Tile::kColumns;
-  const int member = lane() / 4, k_first = warp() * Tile::kPiece + lane() % 4 * 8;
+  constexpr int kLanes = Epilogue::kLanes;
+  const int columns = p.sizes.n / kLanes, first = block_x() * Tile::kColumns;
   if constexpr (!B::kConstant) griddep_wait();
-  typename B::Row b[kTiles];
-  UNROLL for (int t = 0; t < kTiles; ++t) {
-    const int row = first + t % Tile::kGroups * 8 + member;
-    const bool inside = row < columns || (B::kInRuns && kLanes == 1);  // rows in runs are padded to whole ones
-    b[t] = B::row(p, t / Tile::kGroups * columns + (inside ? row : columns - 1));
-  }
-  SkinnyPiece right[kAhead][kTiles], left[kAhead][kHalves];
-  auto fetch_right = [&](int i, int k) {
-    UNROLL for (int t = 0; t < kTiles; ++t) right[i][t].template load<B>(b[t], k, k < g.k);
-  };
-  UNROLL for (int i = 0; i < kAhead; ++i) fetch_right(i, k_first + i * kStep);
-
-  if constexpr (B::kConstant) griddep_wait();
   griddep_launch();
+  SkinnyWeights<Tile, B, kLanes> weights(p, first, columns);
+  if constexpr (B::kConstant) griddep_wait();
+  const int items = p.sizes.m * Tile::kGroups * 4;
+  SkinnyResults<Tile, B, Epilogue> results(thread_index(), first, columns);
+  results.load(p);
   if constexpr (Front::kGiven) {
     Front::compute(p);
     sync_block();
   }
-  typename A::Row a[kHalves];
-  UNROLL for (int h = 0; h < kHalves; ++h) a[h] = A::row(p, 8 * h + member < g.m ? 8 * h + member : 0);
-  auto fetch_left = [&](int i, int k) {
-    UNROLL for (int h = 0; h < kHalves; ++h) left[i][h].template load<A, Front::kGiven>(
-        a[h], k, 8 * h + member < g.m && k < g.k);
-  };
-  UNROLL for (int i = 0; i < kAhead; ++i) fetch_left(i, k_first + i * kStep);
-
-  float sums[kTiles][4] = {};
-  NO_UNROLL for (int k0 = k_first; k0 - lane() % 4 * 8 < g.k; k0 += kAhead * kStep) {
-    UNROLL for (int i = 0; i < kAhead; ++i) {
-      UNROLL for (int s = 0; s < 4; s += 2) {
-        uint32_t x[4] = {left[i][0].words[s], 0, left[i][0].words[s + 1], 0};
-        if constexpr (kHalves == 2) x[1] = left[i][1].words[s], x[3] = left[i][1].words[s + 1];
-        UNROLL for (int t = 0; t < kTiles; ++t) {
-          const uint32_t w[2] = {right[i][t].words[s], right[i][t].words[s + 1]};
-          mma(T{}, sums[t], x, w);
-        }
-      }
-      fetch_right(i, k0 + (kAhead + i) * kStep);
-      fetch_left(i, k0 + (kAhead + i) * kStep);
-    }
-  }
-  using Meeting = SkinnySums<Tile, kLanes>;
-  UNROLL for (int t = 0; t < kTiles; ++t) {
-    UNROLL for (int h = 0; h < kHalves; ++h) *
-        Meeting::at(warp(), t, h, lane()) = {{sums[t][2 * h], sums[t][2 * h + 1]}};
-  }
+  SkinnyProduct<Tile, SkinnyShared<Tile, kLanes>::kTiles> product;
+  skinny_sums<Tile, A, Front::kGiven>(p, weights, product);
+  cp_async_wait<0>();
+  sync_warp();  // nobody's copies come to lie over sums
+  product.template leave<SkinnyShared<Tile, kLanes>>();
   sync_block();
-  skinny_store<Tile, B, Epilogue>(p, first, columns);
+  if (thread_index() < items) results.store(p);
+  for (int i = thread_index() + Tile::kThreads; i < items; i += Tile::kThreads) {
+    SkinnyResults<Tile, B, Epilogue> more(i, first, columns);
+    more.load(p);
+    more.store(p);
+  }
 }
 
 }  // namespace tenon::device

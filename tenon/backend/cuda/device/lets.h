@@ -34,7 +34,9 @@ DEV void let_rows(const Params& p, int rows, int cols) {
   NO_UNROLL for (int first = warp() * (32 / lanes); first < rows; first += threads / lanes) {
     const int row = first + lane() / lanes;
     const LanesTeam<lanes> team{row < rows};
-    Program::template run<R>(p, team.present ? row : first, team.present ? cols : 0, team, [] {});
+    typename Program::template Loads<R> loads;
+    Program::template loads<R>(p, team.present ? row : first, team.present ? cols : 0, team, loads);
+    Program::template run<R>(p, team.present ? row : first, team.present ? cols : 0, team, loads);
   }
 }
 

@@ -57,41 +57,63 @@ struct BlockTeam {
   }
 };
 
-/// What a program calls behind the first loads of each row: the weights are waited for behind those of the first.
-template <class Constants>
-struct FirstLoads {
-  mutable bool waiting = true;
-  DEV void operator()() const {
-    if (waiting) Constants::wait();
-    waiting = false;
+inline constexpr int kWarpRowThreads = 128;
+
+/// Program: kRun; Loads<R>; loads<R>(p, row, cols, team, l) of a row of up to R * kRun * team threads columns, and
+/// run<R>(..) that computes and stores it.
+template <class Program, int R, class Params>
+struct RowsOfBlocks {
+  using Loads = typename Program::template Loads<R>;
+  const Params& p;
+  DEV void loads(int row, const auto& team, Loads& l) const {
+    Program::template loads<R>(p, row, p.sizes.cols, team, l);
+  }
+  DEV void run(int row, const auto& team, const Loads& l) const {
+    Program::template run<R>(p, row, p.sizes.cols, team, l);
+  }
+};
+/// The same by some lanes of a warp, whose first ones hold row `first`.
+template <class Program, int R, int lanes, class Params>
+struct RowsOfLanes {
+  using Loads = typename Program::template Loads<R>;
+  const Params& p;
+  DEV bool there(int first) const { return first + lane() / lanes < p.sizes.rows; }
+  DEV int row(int first) const { return there(first) ? first + lane() / lanes : first; }
+  DEV int cols(int first) const { return there(first) ? p.sizes.cols : 0; }
+  DEV void loads(int first, LanesTeam<lanes>, Loads& l) const {
+    Program::template loads<R>(p, row(first), cols(first), LanesTeam<lanes>{there(first)}, l);
+  }
+  DEV void run(int first, LanesTeam<lanes>, const Loads& l) const {
+    Program::template run<R>(p, row(first), cols(first), LanesTeam<lanes>{there(first)}, l);
   }
 };
 
-inline constexpr int kWarpRowThreads = 128;
+/// Rows from `row` on, every `step`. Weights are waited for behind the loads of the first.
+template <class Constants, class Rows>
+DEV void walk_rows(const Rows& rows, const auto& team, int row, int step) {
+  const int end = rows.p.sizes.rows;
+  typename Rows::Loads loads;
+  if (row < end) rows.loads(row, team, loads);
+  Constants::wait();
+  NO_UNROLL for (; row < end; row += step) {
+    rows.run(row, team, loads);
+    if (row + step < end) rows.loads(row + step, team, loads);
+  }
+}
 
-/// Program: kRun; run<R>(p, row, cols, team, ready) computes and stores a row of up to R * kRun * team threads columns;
-/// it calls ready() behind its first loads. A block goes on to the rows that are a grid further.
 template <class Program, class Constants, int R, int lanes, class Params>
 DEV void rows_by_lanes(const Params& p) {
   begin_loads<Constants>(p);
   constexpr int kRows = kWarpRowThreads / lanes;  // of a block
-  int first = block_x() * kRows + warp() * (32 / lanes);
-  const FirstLoads<Constants> ready;
-  if (first >= p.sizes.rows) return ready();
-  NO_UNROLL for (; first < p.sizes.rows; first += grid_x() * kRows) {
-    const int row = first + lane() / lanes;
-    const LanesTeam<lanes> team{row < p.sizes.rows};
-    Program::template run<R>(p, team.present ? row : first, team.present ? p.sizes.cols : 0, team, ready);
-  }
+  walk_rows<Constants>(RowsOfLanes<Program, R, lanes, Params>{p}, LanesTeam<lanes>{},
+                       block_x() * kRows + warp() * (32 / lanes), grid_x() * kRows);
 }
 
 template <class Program, class Constants, int R, int threads, class Params>
 DEV void rows_by_block(const Params& p) {
   begin_loads<Constants>(p);
-  const BlockTeam<threads> team{reinterpret_cast<float*>(shared_memory())};
-  const FirstLoads<Constants> ready;
-  NO_UNROLL for (int row = block_x(); row < p.sizes.rows; row += grid_x())
-      Program::template run<R>(p, row, p.sizes.cols, team, ready);
+  walk_rows<Constants>(RowsOfBlocks<Program, R, Params>{p},
+                       BlockTeam<threads>{reinterpret_cast<float*>(shared_memory())}, block_x(), grid_x());
 }
 
 }  // namespace tenon::device

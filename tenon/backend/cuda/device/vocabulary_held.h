@@ -73,17 +73,22 @@ DEV uint64_t wgmma_columns(uint32_t address, int block_bytes) {
   TENON_HELD(name, type, "256", 32, TENON_TO_128, "128", "129", "130", "131", "132", "133", "134", TENON_SUMS_8(0), \
              TENON_SUMS_8(8), TENON_SUMS_8(16), TENON_SUMS_8(24))
 // Both operands in shared memory, like the ones of vocabulary_sm90.h.
-#define TENON_SHARED_80(name, type)                                                                     \
-  DEV void wgmma_##name(float(&d)[10][4], uint64_t a, uint64_t b, bool adds) {                          \
-    asm volatile(                                                                                       \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %42, 0;\n"                                                    \
-        "wgmma.mma_async.sync.aligned.m64n80k16.f32." type "." type " {" TENON_TO_32 ", " TENON_EIGHT_4 \
-        "}, %40, %41, p, 1, 1, 0, 0;\n}\n"                                                              \
-        : TENON_SUMS_8(0), TENON_SUMS_2(8)                                                              \
-        : "l"(a), "l"(b), "r"(static_cast<int>(adds)));                                                 \
+#define TENON_SHARED(name, type, n, fragments, registers, a_at, b_at, adds_at, ...)                                   \
+  DEV void wgmma_##name(float(&d)[fragments][4], uint64_t a, uint64_t b, bool adds) {                                 \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" adds_at                                                         \
+                 ", 0;\n"                                                                                             \
+                 "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" registers "}, %" a_at ", %" b_at \
+                 ", p, 1, 1, 0, 0;\n}\n"                                                                              \
+                 : __VA_ARGS__                                                                                        \
+                 : "l"(a), "l"(b), "r"(static_cast<int>(adds)));                                                      \
   }
-TENON_SHARED_80(bf16, "bf16")
-TENON_SHARED_80(f16, "f16")
+#define TENON_SHARED_OF(name, type)                                                                       \
+  TENON_SHARED(name, type, "80", 10, TENON_TO_32 ", " TENON_EIGHT_4, "40", "41", "42", TENON_SUMS_8(0),   \
+               TENON_SUMS_2(8))                                                                           \
+  TENON_SHARED(name, type, "176", 22, TENON_TO_80 ", " TENON_EIGHT_10, "88", "89", "90", TENON_SUMS_8(0), \
+               TENON_SUMS_8(8), TENON_SUMS_2(16), TENON_SUMS_2(18), TENON_SUMS_2(20))
+TENON_SHARED_OF(bf16, "bf16")
+TENON_SHARED_OF(f16, "f16")
 TENON_HELD_OF(bf16, "bf16")
 TENON_HELD_OF(f16, "f16")
 

@@ -179,6 +179,7 @@ template <class T>
 DEV T shuffle_up(T value, int delta) {
   return host::shuffle_from(value, lane() >= delta ? lane() - delta : lane());
 }
+DEV int count_bits(uint32_t bits) { return __builtin_popcount(bits); }
 DEV uint32_t ballot(bool predicate) {
   host::BallotArguments arguments{predicate, 0};
   host::machine->together(1, "ballot", host::ballot_together, &arguments);

@@ -111,7 +111,8 @@ void DriverFunction::start(DriverStream& on, const LaunchShape& shape, std::span
     attributes[count].cluster[1] = attributes[count].cluster[2] = 1;
     ++count;
   }
-  if (shape.overlaps && context_->facts().arch == "sm_90a") {
+  const bool whole = on.starts_behind(shape.starts_next) && shape.reads_early;
+  if (shape.overlaps && !whole && context_->facts().arch == "sm_90a") {
     attributes[count].id = LaunchAttribute::kOverlap;
     attributes[count].flag = 1;
     ++count;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tenon/backend/cuda/device.h"
+#include "tenon/backend/cuda/driver/cupti.h"
 #include "tenon/backend/cuda/driver/driver_context.h"
 #include "tenon/backend/cuda/driver/kernel_compiler.h"
 #include "tenon/backend/cuda/libraries/matmul_library.h"
@@ -42,6 +43,7 @@ class DriverDevice : public Device {
   std::unique_ptr<Recording> record(const std::function<void(Stream& recording)>& runs) override;
   TensorMap encode(const TensorBox& box) const override;
   void call(Stream& stream, const std::string& name, const std::function<void(void* native)>& put) override;
+  std::unique_ptr<Trace> trace() override { return trace_kernels(search_); }
   /// cuBLASLt; why there is none is told in the log, once.
   MatmulLibrary* matmul_library() override;
   /// cuDNN, likewise.

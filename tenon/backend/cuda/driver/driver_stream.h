@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "tenon/backend/cuda/driver/driver_context.h"
 #include "tenon/backend/stream.h"
@@ -36,11 +37,13 @@ class DriverStream : public Stream {
   int captured() const { return captured_; }
   /// Remembers a launch until the next wait; while launches are recorded, counts it.
   void launched(const std::string& kernel);
+  /// True if the launch in front let this one start before its own wait had ended; `this_does`: whether this one will.
+  bool starts_behind(bool this_does) { return std::exchange(next_starts_, this_does); }
 
  private:
   std::shared_ptr<DriverContext> context_;
   StreamHandle handle_ = nullptr;
-  bool own_ = false, capturing_ = false;
+  bool own_ = false, capturing_ = false, next_starts_ = false;
   int captured_ = 0;
 };
 

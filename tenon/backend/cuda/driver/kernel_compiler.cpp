@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tenon/core/clock.h"
 #include "tenon/core/dump.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
@@ -82,10 +83,9 @@ KernelBinary KernelCompiler::obtain(const Job& job) {
     ++found_;
     return *std::move(kept);
   }
-  const auto start = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   KernelBinary kernel = nvrtc_.compile(job.source, arch_);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  spdlog::debug("compiled for {} in {:.2f} s: {}", arch_, took.count(), job.source.name);
+  spdlog::debug("compiled for {} in {:.2f} s: {}", arch_, seconds_since(begin), job.source.name);
   cache_.store(job.key, kernel);
   ++compiled_;
   return kernel;

@@ -34,6 +34,12 @@ const Traits& traits(Library which) {
        "nvidia-cublas-cu12",
        {{"libcublasLt.so.13", 13}, {"libcublasLt.so.12", 12}}},
       {Library::Cudnn, "cudnn", "cuDNN", "nvidia-cudnn-cu13", "nvidia-cudnn-cu12", {{"libcudnn.so.9", 0}}},
+      {Library::Cupti,
+       "cupti",
+       "CUPTI",
+       "nvidia-cuda-cupti",
+       "nvidia-cuda-cupti-cu12",
+       {{"libcupti.so.13", 13}, {"libcupti.so.12", 12}}},
   };
   return all[static_cast<int>(which)];
 }
@@ -120,6 +126,11 @@ std::string library_version(Library which, const LoadedLibrary& library) {
     int version = 0;
     return get && get(&version) == 0 ? version_text(which, static_cast<size_t>(version)) : "";
   }
+  if (which == Library::Cupti) {
+    auto* get = library.function<int(uint32_t*)>("cuptiGetVersion");
+    uint32_t version = 0;
+    return get && get(&version) == 0 ? version_text(which, version) : "";
+  }
   auto* get = library.function<size_t()>(which == Library::Cudnn ? "cudnnGetVersion" : "cublasLtGetVersion");
   return get ? version_text(which, get()) : "";
 }
@@ -135,7 +146,7 @@ std::string install_command(Library which, const SearchSettings& settings, int n
 
 std::vector<LibraryReport> report_libraries(const SearchSettings& settings) {
   std::vector<LibraryReport> reports;
-  for (Library which : {Library::Driver, Library::Nvrtc, Library::CublasLt, Library::Cudnn}) {
+  for (Library which : {Library::Driver, Library::Nvrtc, Library::CublasLt, Library::Cudnn, Library::Cupti}) {
     LibraryReport& report = reports.emplace_back();
     report.name = traits(which).key;
     const SearchResult result = load_library(which, settings);

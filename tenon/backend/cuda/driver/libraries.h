@@ -12,7 +12,7 @@
 
 namespace tenon::cuda {
 
-enum class Library { Driver, Nvrtc, CublasLt, Cudnn };
+enum class Library { Driver, Nvrtc, CublasLt, Cudnn, Cupti };
 
 /// What the search depends on; from_environment() for all but tests.
 struct SearchSettings {
@@ -66,7 +66,7 @@ std::string install_command(Library which, const SearchSettings& settings = Sear
                             int newest_major = std::numeric_limits<int>::max());
 
 struct LibraryReport {
-  std::string name;  ///< "driver", "nvrtc", "cublaslt", "cudnn"
+  std::string name;  ///< "driver", "nvrtc", "cublaslt", "cudnn", "cupti"
   bool found = false;
   std::string path, version;  ///< where found; version as the library itself says
   std::string problem;        ///< where not

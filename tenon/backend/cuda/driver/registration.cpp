@@ -51,8 +51,9 @@ KernelExpectations expect(const KernelSource& source) {
   KernelExpectations e;
   const std::string& t = source.text;
   const auto has = [&t](const char* what) { return t.find(what) != std::string::npos; };
-  if (has("_mma<")) e.contains = {Opcode::Hmma, Opcode::CopyAsync};
-  if (has("_wgmma<")) e.contains = {Opcode::Hgmma, Opcode::TensorLoad};
+  const bool e4m3 = source.name.find(" e4m3 ") != std::string::npos;  // the unit, behind the layer
+  if (has("_mma<")) e.contains = {e4m3 ? Opcode::Qmma : Opcode::Hmma, Opcode::CopyAsync};
+  if (has("_wgmma<")) e.contains = {e4m3 ? Opcode::Qgmma : Opcode::Hgmma, Opcode::TensorLoad};
   e.may_use_stack = has("nodes/trigonometric.h");  // the reduction of large arguments needs a table
   const bool plain = has("tenon/backend/cuda/device/map.h") || has("tenon/backend/cuda/device/rows.h");
   if (plain && !e.may_use_stack) e.wide_loads = 0.5 * wide_part(t);

@@ -174,13 +174,14 @@ std::string AnchorKernel::lanes_source(Params& params, std::string& headers, int
          params.divisor("lane", domain.cols()) + ";\n" + store + "  }\n};\n";
 }
 
-std::string AnchorKernel::epilogue_source(Params& params, std::string& headers, int most) {
+std::string AnchorKernel::epilogue_source(Params& params, std::string& headers, int most, bool loads_apart) {
   if (apart_) return lanes_source(params, headers, most);
   const MatrixDomain domain{form_.domain, std::max(form_.domain.rank() - 1, 0)};
   std::vector<ProgramOutput> outputs = results();
   const Counted* counted = counted_in_core();
   if (counted) outputs.push_back({counted->value, {}, DType::F32});
   ProgramSource program(outputs, domain, params, most);
+  if (loads_apart) program.load_apart();
   const std::string lanes = std::to_string(form_.lanes), text = program.functor("Results", form_.lanes);
   headers += program.includes();
   std::string count;

@@ -54,7 +54,8 @@ class AnchorKernel : public LaunchKernel {
   /// "struct A { .. }" for wgmma: tensor maps.
   std::string map_source(const std::string& name, const Expr& operand, Params& params, const MakeRowsBox& box) const;
   /// "struct Epilogue { .. }" with fragments of up to `most` columns.
-  std::string epilogue_source(Params& params, std::string& headers, int most);
+  /// `loads_apart`: what it reads is loaded by a function of its own, where lanes meet.
+  std::string epilogue_source(Params& params, std::string& headers, int most, bool loads_apart = false);
 
   /// Reserves the memory that the parts of a split K (of keys, in attention) meet in: none where `launch` is not split.
   void reserve_split(const CoreLaunch& launch);

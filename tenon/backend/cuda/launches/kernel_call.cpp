@@ -222,6 +222,7 @@ static KernelCall map_call(Device& device, const std::string& name, std::span<co
   if (!lets.empty()) program.load_early();
   text.functors += program.functor("Program");
   sizes.settled = program.loads_early() && all_settled(outputs, params, settled);
+  shape.reads_early = sizes.settled || sizes.settled_lets;
   const int at_once = lets.empty() && !gathers(outputs) ? 1 : program.at_once();
   const MapGrid grid(device.facts(), matrix.rows(), width, static_cast<int>(shape.threads), at_once, !lets.empty());
   shape.grid_x = static_cast<unsigned>(grid.blocks);

@@ -230,6 +230,10 @@ void LaunchKernel::bind(const BufferTable& buffers, std::span<void* const> weigh
     if (!o.companion) find(o.value);
     find(o.place);
   }
+  for (const FormOutput& o : form_.updates) {
+    find(o.value);
+    find(o.place);
+  }
   rebind(buffers);
   make_lets();
   make_calls();

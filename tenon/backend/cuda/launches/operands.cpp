@@ -4,7 +4,9 @@
 #include <array>
 
 #include "tenon/backend/cuda/attention/attention_launch.h"
+#include "tenon/backend/cuda/attention/attention_route.h"
 #include "tenon/backend/cuda/codegen/program_source.h"
+#include "tenon/backend/cuda/launches/device_weights.h"
 #include "tenon/backend/cuda/products/tile_choice.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
@@ -32,6 +34,7 @@ bool takes_heads(const Form& form, const DeviceFacts& facts) {
 
 DType core_for(DType arithmetic, const Form& form, const DeviceFacts& facts) {
   if (form.anchor.is<nodes::Attention>() && !takes_heads(form, facts)) return DType::F32;
+  if (form.anchor.is<nodes::Sample>()) return DType::F32;  // scores are compared
   return arithmetic == DType::E4M3 && !takes_e4m3(form, facts) ? DType::F16 : arithmetic;
 }
 
@@ -83,6 +86,34 @@ AttentionGroupedShape grouped_tile(const Form& form, DType unit) {
   return pick_attention_grouped(k[1] ? q[1] / k[1] * q[2] : 0, q[3]);
 }
 
+const FormOutput& update_of(const Form& form, size_t hole) {
+  const std::vector<Expr> leaves = memory_leaves(form.holes[hole]);
+  const auto is = [&](const FormOutput& o) { return o.buffer == leaves.at(0)->attrs.text; };
+  const auto found = std::ranges::find_if(form.updates, is);
+  TENON_CHECK(Internal, found != form.updates.end(), "attention") << "reads a state that it does not write";
+  return *found;
+}
+
+bool writes_rows(const Form& form, DType unit) {
+  constexpr int64_t kMostRows = int64_t{1} << 24;  // floats tell them apart
+  if (!grouped_tile(form, unit).depth || !form.lets.empty() || form.updates.size() != 2) return false;
+  const auto has_update = [&](const Expr& hole) {
+    const Shape s = hole.shape(), all{s[0] * s[2], s[1], s[3]};
+    const auto rows = head_rows(hole);
+    if (!rows || !rows->leaf.is<nodes::State>() || rows->leaf.shape() != all || all[0] > kMostRows) return false;
+    const bool plain = rows->offset == 0 && (s[2] == 1 || rows->strides.token == s[1] * s[3]) &&
+                       (s[1] == 1 || rows->strides.head == s[3]) &&
+                       (s[0] == 1 || rows->strides.batch == s[1] * s[2] * s[3]);
+    return plain && std::ranges::any_of(form.updates, [&](const FormOutput& o) {
+             return o.buffer == rows->leaf->attrs.text && o.place.is<nodes::Gather>() &&
+                    o.place->in[1].dtype() == DType::I32 && o.dtype == unit && !reduces_rows(o.value);
+           });
+  };
+  return has_update(form.holes[1]) && has_update(form.holes[2]) &&
+         form.updates[0].place->in[1] == form.updates[1].place->in[1] &&
+         form.updates[0].buffer != form.updates[1].buffer;
+}
+
 bool takes_few_rows(const Form& form, DType unit) {
   if (!form.anchor.is<nodes::Linear>() || size_of(unit) != 2 || !core_allowed(Core::Skinny)) return false;
   const Shape x = form.holes[0].shape();
@@ -111,14 +142,18 @@ bool rows_in_boxes(const Expr& operand, DType unit) {
 
 Target target_of(std::shared_ptr<Device> device) {
   constexpr int64_t kLaunchBytes = int64_t{2} << 20;  // what an H200 moves while a launch of a recorded graph begins
-  const auto reads = [device = std::move(device)](const Form& form, size_t hole) {
+  const auto reads = [device](const Form& form, size_t hole) {
     const std::optional<DType> arithmetic = arithmetic_of(form.anchor);
     if (!arithmetic) return true;  // its kernel refuses that
     const DType unit = core_for(*arithmetic, form, device->facts());
     if (hole == 0 && (grouped_tile(form, unit).depth || computes_rows(form, unit))) return true;
     return !would_be_read(form, hole, unit) || read_in_place(form.holes[hole], unit, device->facts());
   };
-  return {.reads = reads, .launch_bytes = kLaunchBytes};
+  const auto writes = [device = std::move(device)](const Form& form) {
+    const std::optional<DType> arithmetic = arithmetic_of(form.anchor);
+    return arithmetic && writes_rows(form, core_for(*arithmetic, form, device->facts()));
+  };
+  return {.reads = reads, .writes = writes, .launch_bytes = kLaunchBytes};
 }
 
 }  // namespace tenon::cuda

@@ -30,6 +30,12 @@ bool read_in_place(const Expr& hole, DType unit, const DeviceFacts& facts);
 /// the launch's attention.
 AttentionGroupedShape grouped_tile(const Form& form, DType unit);
 
+/// Of attention by that core: true if it writes the rows of the form's updates. They are one row of a cache of keys and
+/// one of values for each index, of caches that it reads whole, [batch * capacity, heads, depth] seen by heads.
+bool writes_rows(const Form& form, DType unit);
+/// The update of the state that hole 1 (keys) or 2 (values) reads, of a form whose updates it writes.
+const FormOutput& update_of(const Form& form, size_t hole);
+
 /// True if the core for products of a few rows takes the launch's.
 bool takes_few_rows(const Form& form, DType unit);
 /// True if it computes operand A in front of the product: rows that are reduced (a norm), in every block.

@@ -2,9 +2,8 @@
 
 #include <dlfcn.h>
 
-#include <chrono>
-
 #include "tenon/backend/cuda/libraries/cudnn.h"
+#include "tenon/core/clock.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 
@@ -39,7 +38,7 @@ void CudnnCheck::plan(const DnnProblem& problem) {
   if (std::holds_alternative<DnnAttention>(problem) && !compiles_) return;
   const std::string text = describe(problem);
   if (!seen_.insert(text).second) return;
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   CudnnVerdict& verdict = verdicts_.emplace_back();
   verdict.problem = text;
   verdict.why_not = "no engine that gives the same bits at every run";
@@ -56,7 +55,7 @@ void CudnnCheck::plan(const DnnProblem& problem) {
     verdict.why_not = e.what();
   }
   if (!verdict.engine.empty()) verdict.why_not.clear();
-  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  seconds_ += seconds_since(begin);
 }
 
 }  // namespace tenon::cuda

@@ -76,22 +76,35 @@ struct SkinnyTileShape {
   static constexpr int kMostRows = 16;
   static int rows(int m) { return m > 8 ? 16 : 8; }
   int threads() const { return 32 * warps; }
-  /// Pieces of B on their way in a lane: 16 registers and more.
-  int ahead(int lanes) const { return std::max(2, 4 / (groups * lanes)); }
-  int shared_bytes(int m, int lanes) const { return warps * groups * lanes * rows(m) / 8 * 256; }
+  /// Pieces of 32 of K that a warp has; of those on their way, what is held in registers, and the rest.
+  int pieces(int k) const { return ((k + 31) / 32 + warps - 1) / warps; }
+  int held(int m, int lanes, int k) const {
+    return std::clamp(pieces(k), 1, std::clamp(kHeldFragments / (groups * lanes), 1, 80 / rows(m)));
+  }
+  int slots(int m, int lanes, int k) const {
+    const int most = std::max(2, kSlotBytes / (warps * groups * lanes * 512));
+    return std::min(pieces(k) - held(m, lanes, k), most);
+  }
+  int shared_bytes(int m, int lanes, int k) const {
+    return warps * groups * lanes * std::max(slots(m, lanes, k) * 512, rows(m) / 8 * 256);
+  }
   /// The type in kernels' text.
-  std::string type(int m, int lanes) const {
+  std::string type(int m, int lanes, int k) const {
     std::string text = "SkinnyTile<" + std::to_string(rows(m));
-    for (int x : {groups, warps, ahead(lanes)}) text += ", " + std::to_string(x);
+    for (int x : {groups, warps, held(m, lanes, k), slots(m, lanes, k)}) text += ", " + std::to_string(x);
     return text + ">";
   }
+
+ private:
+  static constexpr int kHeldFragments = 2, kSlotBytes = 80 << 10;
 };
 /// Of at most kMostRows rows, one batch, operand B in memory.
 inline CoreLaunch gemm_launch(const SkinnyTileShape& tile, const device::GemmSizes& g, int lanes) {
   CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>((g.n / lanes + 31) / 32 * (4 / tile.groups)),
+  launch.shape = {.grid_x = static_cast<unsigned>(((g.n / lanes + 31) / 32 * 4 + tile.groups - 1) / tile.groups),
                   .threads = static_cast<unsigned>(tile.threads()),
-                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes(g.m, lanes))};
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes(g.m, lanes, g.k)),
+                  .starts_next = true};
   return launch;
 }
 

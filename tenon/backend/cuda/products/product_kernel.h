@@ -207,7 +207,7 @@ class ProductKernel : public AnchorKernel {
     params.set_sizes("GemmSizes", sizes);
     std::string arguments;
     if (front_) {
-      params.reserve_shared(choice.skinny.shared_bytes(sizes.m, lanes()));
+      params.reserve_shared(choice.skinny.shared_bytes(sizes.m, lanes(), sizes.k));
       params.keep_shared(front_->leaf);
       const ProgramOutput rows{front_->value, front_->leaf, unit_};
       const Shape& shape = front_->leaf.shape();
@@ -218,9 +218,9 @@ class ProductKernel : public AnchorKernel {
     }
     text.functors += operand_source("A", a, a.shape().rank() - 1, params, text.headers) +
                      operand_source("Rows", b, b.shape().rank() - 1, params, text.headers) +
-                     with_runs(in_runs_, stays(b)) + epilogue_source(params, text.headers, 2);
-    return core_call<device::GemmSizes>(choice, std::move(text), "gemm_skinny", choice.skinny.type(sizes.m, lanes()), 1,
-                                        params, arguments);
+                     with_runs(in_runs_, stays(b)) + epilogue_source(params, text.headers, 2, true);
+    return core_call<device::GemmSizes>(choice, std::move(text), "gemm_skinny",
+                                        choice.skinny.type(sizes.m, lanes(), sizes.k), 1, params, arguments);
   }
 
   /// `box_a`, `box_b`: of one tensor of the operand, from its address, its columns and the elements between its rows.

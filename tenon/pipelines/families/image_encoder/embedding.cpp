@@ -29,17 +29,15 @@ ImageEmbedding::ImageEmbedding(std::shared_ptr<const ImageEncoder> encoder, Embe
       options_(std::move(options)),
       backend_(make_backend(options_.device, {options_.threads})),
       preprocessing_(encoder_->preprocessing(options_.preprocessing)) {
-  const std::vector<DType> types = backend_->types();
-  const DType t = options_.type.value_or(types.front());
-  TENON_CHECK(Usage, std::ranges::find(types, t) != types.end(), "type")
-      << name_of(t) << " is not computed in by " << backend_->name();
+  const DType t = options_.type.value_or(backend_->types().front());
+  check_type(*backend_, t, "type");
   TENON_CHECK(Usage, backend_->computes(), "device")
       << backend_->name() << " computes nothing: no features can come of it";
   TENON_CHECK(Usage, options_.batch > 0, "batch") << "expected a positive number, got " << options_.batch;
-  networks_ = {.precision = {t, t},
-               .fusion = options_.fusion,
-               .fold_scales = options_.fold_scales,
-               .target = backend_->target()};
+  networks_.precision = {t, t};
+  networks_.fusion = options_.fusion;
+  networks_.fold_scales = options_.fold_scales;
+  networks_.target = backend_->target();
   if (options_.side) {
     check_side(encoder_->config(), "size", options_.side);
     // The scaled picture keeps its proportion to what is cut out of it.

@@ -7,6 +7,7 @@
 #include "tenon/io/files.h"
 #include "tenon/models/registry.h"
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
+#include "tenon/pipelines/families/stable_diffusion/training.h"
 #include "tenon/pipelines/model_parts.h"
 #include "tenon/pipelines/model_report.h"
 
@@ -135,6 +136,9 @@ const RegisterFamily kStableDiffusion{
                          << "Stable Diffusion 1.x models are read whole; --diffusion-model, --llm and --vae are for "
                             "Z-Image";
                      return std::make_unique<TextToImage>(StableDiffusionModel::open(spec), options);
+                   }),
+                   ability<TrainableDenoiser>([](const std::string& spec, const TrainableDenoiser::Options& options) {
+                     return stable_diffusion_training(StableDiffusionModel::open(spec), options);
                    }),
                    ability<ModelParts>([](const std::string& spec, const ModelParts::Options&) {
                      return std::make_unique<DiffusionParts>(StableDiffusionModel::open(spec));

@@ -15,30 +15,7 @@ namespace tenon {
 namespace fs = std::filesystem;
 namespace {
 
-void read_own_defaults(GenerationDefaults& d, const StableDiffusionCheckpoint& c, int64_t factor) {
-  const nlohmann::json& index = c.model_index();
-  if (!index.is_object() || !index.contains("_tenon_defaults")) return;
-  ConfigReader own(index["_tenon_defaults"], (c.path() / "model_index.json").string() + " _tenon_defaults");
-  const auto side = [&](const char* key, int64_t fallback) {
-    const int64_t pixels = own.integer(key, fallback, 1, kMaxImageSide);
-    if (pixels % factor) own.refuse(key, "a multiple of " + std::to_string(factor));
-    return pixels;
-  };
-  d.width = side("width", d.width);
-  d.height = side("height", d.height);
-  d.steps = static_cast<int>(own.integer("steps", d.steps, 1, kMaxSteps));
-  d.cfg_scale = own.number("guidance_scale", d.cfg_scale, 0, 1e6);
-  d.sampler = own.name("sampler", d.sampler);
-  try {
-    if (!d.sampler.empty()) choose_sampler(d.sampler, sd15_scheduler_config());
-  } catch (const Error&) {
-    std::string list;
-    for (const std::string& name : sampler_names()) list += (list.empty() ? "one of " : ", ") + name;
-    own.refuse("sampler", list);
-  }
-}
-
-GenerationDefaults defaults_of(const StableDiffusionCheckpoint& c, const VaeConfig& vae) {
+GenerationDefaults defaults_of(const StableDiffusionCheckpoint& c, const VaeConfig& vae, const Settings& scheduler) {
   GenerationDefaults d;
   const int64_t factor = vae.downsampling();
   if (c.has("unet") && c.component("unet").config.is_object()) {
@@ -51,7 +28,7 @@ GenerationDefaults defaults_of(const StableDiffusionCheckpoint& c, const VaeConf
       d.width = sides[1] * factor;
     }
   }
-  read_own_defaults(d, c, factor);
+  read_own_defaults(d, c.model_index(), (c.path() / "model_index.json").string(), factor, scheduler);
   return d;
 }
 
@@ -83,7 +60,7 @@ std::shared_ptr<const StableDiffusionModel> StableDiffusionModel::open(const std
   if (m->scheduler_config_.is_null()) m->scheduler_config_ = sd15_scheduler_config();
   TENON_CHECK(Model, !is_flow_matching(m->scheduler_config()), m->scheduler_config().where("_class_name"))
       << "is of flow matching, which no Stable Diffusion 1.x model was trained for";
-  m->defaults_ = defaults_of(*m->checkpoint_, m->config_.vae);
+  m->defaults_ = defaults_of(*m->checkpoint_, m->config_.vae, m->scheduler_config());
   m->known_words_ = read_known_words(m->checkpoint_->model_index());
   if (m->checkpoint_->tokenizer())
     m->tokenizer_ = ClipTokenizer::from_folder(*m->checkpoint_->tokenizer());

@@ -9,21 +9,11 @@
 #include "tenon/io/clip_tokenizer.h"
 #include "tenon/models/stable_diffusion.h"
 #include "tenon/models/stable_diffusion_checkpoint.h"
+#include "tenon/pipelines/generation_defaults.h"
 #include "tenon/pipelines/known_words.h"
 #include "tenon/pipelines/samplers/settings.h"
 
 namespace tenon {
-
-/// Most steps that a schedule is asked for.
-inline constexpr int kMaxSteps = 1000;
-
-/// What a model folder says about its use (model_index.json, key "_tenon_defaults"), or Stable Diffusion 1.5's values.
-struct GenerationDefaults {
-  int64_t width = 512, height = 512;
-  int steps = 20;
-  double cfg_scale = 7.5;
-  std::string sampler;  ///< empty: the scheduler_config's own
-};
 
 class StableDiffusionModel {
  public:

@@ -1,10 +1,10 @@
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <set>
 
+#include "tenon/core/clock.h"
 #include "tenon/core/error.h"
 #include "tenon/io/files.h"
 #include "tenon/io/prompt_weights.h"
@@ -15,19 +15,7 @@
 namespace tenon {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
 constexpr int64_t kMaxBatch = 1024;
-constexpr size_t kWordsShown = 8, kWordLength = 30;  // of what a model does not know
-
-// The beginning of a word, whole characters of UTF-8.
-std::string shortened(const std::string& word) {
-  if (word.size() <= kWordLength) return word;
-  size_t end = kWordLength;
-  while (end > 0 && (static_cast<unsigned char>(word[end]) & 0xc0) == 0x80) --end;
-  return word.substr(0, end) + "..";
-}
 
 }  // namespace
 
@@ -110,27 +98,7 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
 }
 
 std::vector<std::string> TextToImage::warnings(const ImageRequest& r, const std::string& word_list) const {
-  std::vector<std::string> out;
-  const KnownWords& known = model_->known_words();
-  if (known.empty()) return out;
-  const auto check = [&](const char* where, const std::string& text) {
-    const std::vector<std::string> unknown = unknown_words(known, text);
-    if (unknown.empty()) return;
-    std::string list;
-    for (size_t i = 0; i < std::min(unknown.size(), kWordsShown); ++i)
-      list.append(i ? ", '" : "'").append(shortened(unknown[i])).append("'");
-    if (unknown.size() > kWordsShown) list += " and " + std::to_string(unknown.size() - kWordsShown) + " more";
-    out.push_back(std::string(where) + ": " + model_->name() + " does not know " + list +
-                  "; it draws something all the same (the words that it knows: " + word_list + ")");
-  };
-  check("prompt", r.prompt);
-  if (r.cfg_scale > 1) check("negative prompt", r.negative);
-  const GenerationDefaults& d = model_->defaults();
-  if (r.width != d.width || r.height != d.height)
-    out.push_back("size: " + model_->name() + " was trained on " + std::to_string(d.width) + "x" +
-                  std::to_string(d.height) + " only, not on " + std::to_string(r.width) + "x" +
-                  std::to_string(r.height));
-  return out;
+  return beyond_training(model_->name(), model_->known_words(), model_->defaults(), r, word_list);
 }
 
 GenerationShape TextToImage::shape_of(const ImageRequest& r, int64_t tokens, int64_t timesteps) const {

@@ -4,6 +4,7 @@
 #include "tenon/core/error.h"
 #include "tenon/io/files.h"
 #include "tenon/pipelines/families/z_image/generator.h"
+#include "tenon/pipelines/families/z_image/training.h"
 #include "tenon/pipelines/model_files.h"
 #include "tenon/pipelines/model_parts.h"
 #include "tenon/pipelines/model_report.h"
@@ -66,7 +67,7 @@ class ZImageParts : public ModelParts {
     int64_t sequences() const { return guided ? 2 * batch : batch; }
   };
   Sizes sizes(const PartRequest& r) const {
-    const ZImageDefaults& d = model_->defaults();
+    const GenerationDefaults& d = model_->defaults();
     const Sizes s{r.batch, r.width ? r.width : d.width, r.height ? r.height : d.height, r.steps ? r.steps : d.steps,
                   (r.cfg_scale < 0 ? d.cfg_scale : r.cfg_scale) > 1};
     check_size(*model_, s.height, s.width);
@@ -108,6 +109,9 @@ const RegisterFamily kZImage{
      .inspect = inspect_z_image,
      .abilities = {ability<ImageGenerator>([](const std::string& spec, const PipelineOptions& options) {
                      return std::make_unique<ZImageGenerator>(ZImageModel::open(spec, 0, options.parts), options);
+                   }),
+                   ability<TrainableDenoiser>([](const std::string& spec, const TrainableDenoiser::Options& options) {
+                     return z_image_training(ZImageModel::open(spec, 0, options.parts), options);
                    }),
                    ability<ModelParts>([](const std::string& spec, const ModelParts::Options&) {
                      return std::make_unique<ZImageParts>(ZImageModel::open(spec));

@@ -1,9 +1,9 @@
 #include "tenon/pipelines/families/z_image/generator.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
+#include "tenon/core/clock.h"
 #include "tenon/core/error.h"
 #include "tenon/io/prompt_weights.h"
 #include "tenon/io/random.h"
@@ -13,19 +13,6 @@ namespace tenon {
 namespace {
 
 constexpr int64_t kMostImages = 1024;
-constexpr int kMostZImageSteps = 1000;
-
-std::vector<std::string> prompts_of(const ImageRequest& r) {
-  return r.prompts.empty() ? std::vector{r.prompt} : r.prompts;
-}
-
-class Stopwatch {
- public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
-
- private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
 
 }  // namespace
 
@@ -38,11 +25,9 @@ ZImageGenerator::ZImageGenerator(std::shared_ptr<const ZImageModel> model, const
           backend_, [this](const std::string& component) { return loras_.over(component, model_->weights(component)); },
           options) {
   model_->require_all();
-  const std::vector<DType> types = backend_->types();
   const bool e4m3 = options.type == DType::E4M3;
-  const DType type = e4m3 ? DType::BF16 : options.type.value_or(types.front());
-  TENON_CHECK(Usage, std::ranges::find(types, type) != types.end(), "type")
-      << name_of(type) << " is not computed in by " << backend_->name();
+  const DType type = e4m3 ? DType::BF16 : options.type.value_or(backend_->types().front());
+  check_type(*backend_, type, "type");
   TENON_CHECK(Usage, type != DType::F16, "type") << "f16 overflows in this model; use bf16";
   TENON_CHECK(Usage, backend_->computes(), "device") << options.device << " computes nothing, so it cannot draw";
   networks_ = {.precision = {type, type},
@@ -66,7 +51,7 @@ Shape ZImageGenerator::latent_shape(const ImageRequest& r) const {
 }
 
 ImageRequest ZImageGenerator::complete(ImageRequest r) const {
-  const ZImageDefaults& d = model_->defaults();
+  const GenerationDefaults& d = model_->defaults();
   TENON_CHECK(Usage, r.clip_skip == 0, "clip skip") << "this model's text encoder is not CLIP";
   if (r.picture) take_picture(r, model_->size_unit());
   if (r.init && r.width == 0) r.width = r.init->width;
@@ -75,6 +60,7 @@ ImageRequest ZImageGenerator::complete(ImageRequest r) const {
   if (r.height == 0) r.height = d.height;
   if (r.steps == 0) r.steps = d.steps;
   if (r.cfg_scale < 0) r.cfg_scale = d.cfg_scale;
+  if (r.sampler.empty()) r.sampler = d.sampler;
   const SamplerChoice sampler = choose_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);
   r.sampler = sampler.name;
   r.sampler_options = sampler.options;
@@ -83,10 +69,9 @@ ImageRequest ZImageGenerator::complete(ImageRequest r) const {
   take_prompt_loras(r, lora_folder_);
   TENON_CHECK(Usage, r.prompts.empty() || static_cast<int64_t>(r.prompts.size()) == r.batch, "prompts")
       << r.prompts.size() << " for a batch of " << r.batch << " images";
-  for (const std::string& prompt : prompts_of(r)) refuse_extra_networks(prompt, "prompt");
+  for (const std::string& prompt : r.all_prompts()) refuse_extra_networks(prompt, "prompt");
   refuse_extra_networks(r.negative, "negative prompt");
-  TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMostZImageSteps, "steps")
-      << r.steps << " is outside 1.." << kMostZImageSteps;
+  TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMaxSteps, "steps") << r.steps << " is outside 1.." << kMaxSteps;
   TENON_CHECK(Usage, r.batch >= 1 && r.batch <= kMostImages, "batch") << r.batch << " is outside 1.." << kMostImages;
   TENON_CHECK(Usage, std::isfinite(r.cfg_scale), "guidance") << "the scale must be a finite number";
   if (r.init) check_init(r);
@@ -98,22 +83,23 @@ ImageRequest ZImageGenerator::complete(ImageRequest r) const {
   return r;
 }
 
-std::vector<std::string> ZImageGenerator::warnings(const ImageRequest& r, const std::string&) const {
-  std::vector<std::string> out;
+std::vector<std::string> ZImageGenerator::warnings(const ImageRequest& r, const std::string& word_list) const {
+  std::vector<std::string> out =
+      beyond_training(model_->name(), model_->known_words(), model_->defaults(), r, word_list);
   const auto check = [&](const char* where, const std::string& text) {
     const auto count = static_cast<int64_t>(model_->tokens(text).size());
     if (count > kZImageTextTokens)
       out.push_back(std::string(where) + ": has " + std::to_string(count) + " tokens with its template; " +
                     model_->name() + " reads the first " + std::to_string(kZImageTextTokens));
   };
-  for (const std::string& prompt : prompts_of(r)) check("prompt", prompt);
+  for (const std::string& prompt : r.all_prompts()) check("prompt", prompt);
   if (r.cfg_scale > 1) check("negative prompt", r.negative);
   return out;
 }
 
 ZImageGenerator::Texts ZImageGenerator::texts_of(const ImageRequest& r) const {
   Texts out;
-  for (const std::string& prompt : prompts_of(r)) out.ids.push_back(model_->tokens(prompt));
+  for (const std::string& prompt : r.all_prompts()) out.ids.push_back(model_->tokens(prompt));
   out.prompts = out.ids.size();
   if (r.cfg_scale > 1) out.ids.push_back(model_->tokens(r.negative));
   for (std::vector<int32_t>& ids : out.ids) {
@@ -154,11 +140,11 @@ void ZImageGenerator::check_fits(const ImageRequest& request) const {
 
 void ZImageGenerator::encode(Texts& texts, Timings& timings) {
   const auto count = static_cast<int64_t>(texts.ids.size());
-  const Stopwatch load;
+  const auto load = Clock::now();
   Executable& e = kept_.get("text", "text_encoder", std::to_string(count) + "," + std::to_string(texts.rows),
                             [&] { return plan_text(*model_, count, texts.rows, networks_); });
-  timings.load += load.seconds();
-  const Stopwatch watch;
+  timings.load += seconds_since(load);
+  const auto begin = Clock::now();
   std::vector<int32_t> ids;
   for (const std::vector<int32_t>& text : texts.ids) {  // what lies behind a text's end changes nothing in front
     ids.insert(ids.end(), text.begin(), text.end());
@@ -167,20 +153,20 @@ void ZImageGenerator::encode(Texts& texts, Timings& timings) {
   e.set("tokens", HostView{DType::I32, {count, texts.rows}, ids.data()});
   e.run_all();
   texts.hidden = e.get("hidden");
-  timings.text += watch.seconds();
+  timings.text += seconds_since(begin);
 }
 
 std::vector<float> ZImageGenerator::encode_picture(const ImageRequest& r, const Sampler& sampler,
                                                    std::span<const NoiseSource> noise, Timings& timings) {
-  const Stopwatch load;
+  const auto load = Clock::now();
   Executable& e = kept_.get("encoder", "vae", std::to_string(r.height) + "," + std::to_string(r.width),
                             [&] { return plan_vae_encode(*model_, 1, r.height, r.width, networks_); });
-  timings.load += load.seconds();
-  const Stopwatch watch;
+  timings.load += seconds_since(load);
+  const auto begin = Clock::now();
   e.set("image", r.init->values);
   e.run_all();
   std::vector<float> latents = noised_latents(model_->vae(), e.get("moments"), sampler, noise);
-  timings.encode = watch.seconds();
+  timings.encode = seconds_since(begin);
   return latents;
 }
 
@@ -188,16 +174,16 @@ void ZImageGenerator::flow(const ImageRequest& r, Sampler& sampler, const Texts&
                            std::span<const NoiseSource> noise, std::vector<float>& latents, ImageResult& result,
                            const OnStep& on_step) {
   const ZImageShape shape = shape_of(r, texts, sampler.calls());
-  const Stopwatch load;
+  const auto load = Clock::now();
   std::string key;
   for (const int64_t n : {shape.batch, shape.height, shape.width, shape.tokens, shape.timesteps})
     key += std::to_string(n) + ",";
   key += std::to_string(shape.guided);
   Executable& e =
       kept_.get("transformer", "transformer", key, [&] { return plan_transformer(*model_, shape, networks_); });
-  result.timings.load += load.seconds();
+  result.timings.load += seconds_since(load);
   result.peak_bytes = std::max(result.peak_bytes, e.allocated().total());
-  const Stopwatch watch;
+  const auto begin = Clock::now();
   std::vector<float> times, hidden;
   for (int i = 0; i < sampler.calls(); ++i)  // the network counts from noise to picture
     times.push_back(static_cast<float>(1 - sampler.noise_level(i).sigma));
@@ -205,8 +191,8 @@ void ZImageGenerator::flow(const ImageRequest& r, Sampler& sampler, const Texts&
   const size_t per_text = texts.hidden.size() / texts.ids.size();
   for (int64_t s = 0; s < shape.sequences(); ++s) {  // prompts of all images, then their negative ones
     const size_t text = s >= r.batch ? texts.prompts : texts.prompts > 1 ? static_cast<size_t>(s) : 0;
-    const auto begin = texts.hidden.begin() + static_cast<std::ptrdiff_t>(text * per_text);
-    hidden.insert(hidden.end(), begin, begin + static_cast<std::ptrdiff_t>(per_text));
+    const auto first = texts.hidden.begin() + static_cast<std::ptrdiff_t>(text * per_text);
+    hidden.insert(hidden.end(), first, first + static_cast<std::ptrdiff_t>(per_text));
     tokens.push_back(static_cast<int32_t>(texts.ids[text].size()));
   }
   e.set("times", times);
@@ -223,20 +209,20 @@ void ZImageGenerator::flow(const ImageRequest& r, Sampler& sampler, const Texts&
     return direction;
   };
   denoise({e, "direction", velocity}, sampler, noise, latents, result.timings, on_step);
-  result.timings.denoise = watch.seconds();
+  result.timings.denoise = seconds_since(begin);
 }
 
 std::vector<Image> ZImageGenerator::decode(const ImageRequest& r, const std::vector<float>& latents, Timings& timings) {
-  const Stopwatch load;
+  const auto load = Clock::now();
   const std::string key = std::to_string(r.batch) + "," + std::to_string(r.height) + "," + std::to_string(r.width);
   Executable& e =
       kept_.get("decoder", "vae", key, [&] { return plan_vae_decode(*model_, r.batch, r.height, r.width, networks_); });
-  timings.load += load.seconds();
-  const Stopwatch watch;
+  timings.load += seconds_since(load);
+  const auto begin = Clock::now();
   e.set("latents", latents);
   e.run_all();
   std::vector<Image> images = images_of(e.get("pixels"), r.batch, r.height, r.width);
-  timings.decode = watch.seconds();
+  timings.decode = seconds_since(begin);
   return images;
 }
 

@@ -17,6 +17,7 @@ class ZImageGenerator : public ImageGenerator {
 
   const std::string& name() const override { return model_->name(); }
   std::vector<std::filesystem::path> files() const override;
+  KnownWords known_words() const override { return model_->known_words(); }
   double guidance_offset() const override { return 1; }
   ImageRequest complete(ImageRequest request) const override;
   std::vector<std::string> warnings(const ImageRequest& request, const std::string& word_list) const override;

@@ -5,6 +5,8 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/text.h"
+#include "tenon/io/files.h"
+#include "tenon/io/json.h"
 #include "tenon/models/registry.h"
 #include "tenon/pipelines/component_weights.h"
 #include "tenon/pipelines/model_files.h"
@@ -60,7 +62,10 @@ void ZImageModel::open_files(const fs::path& path, const PartPaths& parts) {
   TENON_CHECK(Model, is_flow_matching(scheduler_config()), files_.scheduler_file)
       << "names the scheduler '" << shown(scheduler_config().class_name())
       << "'; expected one of flow matching, such as FlowMatchEulerDiscreteScheduler";
-  if (files_.kind == ZImageCheckpoint::kFolder) require_tokenizer();
+  if (files_.kind == ZImageCheckpoint::kFolder) {
+    require_tokenizer();
+    read_index(path / "model_index.json");
+  }
   if (!files_.tokenizer) return;
   const std::string& where = files_.tokenizer_where;
   TENON_CHECK(Model, files_.tokenizer->vocab_size() <= text().vocabulary, where)
@@ -68,6 +73,13 @@ void ZImageModel::open_files(const fs::path& path, const PartPaths& parts) {
   TENON_CHECK(Model, files_.tokenizer->chat_template(), where)
       << "has no chat template: prompts are turns of a conversation to this model";
   chat_ = ChatTemplate::compile(*files_.tokenizer->chat_template(), where + " chat template");
+}
+
+void ZImageModel::read_index(const fs::path& file) {
+  if (!file_exists(file)) return;
+  const json index = read_json_object(file);
+  read_own_defaults(defaults_, index, file.string(), size_unit(), scheduler_config());
+  known_words_ = read_known_words(index);
 }
 
 void ZImageModel::check_parts() const {

@@ -10,18 +10,13 @@
 #include "tenon/backend/weights.h"
 #include "tenon/io/chat_template.h"
 #include "tenon/pipelines/families/z_image/checkpoint.h"
+#include "tenon/pipelines/generation_defaults.h"
 #include "tenon/pipelines/samplers/settings.h"
 
 namespace tenon {
 
 /// Most tokens of a text, the chat template's among them: what the model was trained with.
 inline constexpr int64_t kZImageTextTokens = 512;
-
-struct ZImageDefaults {
-  int64_t width = 1024, height = 1024;
-  int steps = 8;
-  double cfg_scale = 1;  ///< Z-Image-Turbo's: no guidance
-};
 
 class ZImageModel {
  public:
@@ -36,7 +31,10 @@ class ZImageModel {
   const DecoderConfig& text() const { return files_.text; }
   const VaeConfig& vae() const { return files_.vae; }
   Settings scheduler_config() const { return {files_.scheduler, files_.scheduler_file}; }
-  const ZImageDefaults& defaults() const { return defaults_; }
+  /// Of the folder, or else Z-Image-Turbo's: 1024x1024, 8 steps, no guidance.
+  const GenerationDefaults& defaults() const { return defaults_; }
+  /// All the words that it was trained on, of a model that was trained on few; empty otherwise.
+  const KnownWords& known_words() const { return known_words_; }
   /// Pixels along a side of a token: sizes are multiples of it.
   int64_t size_unit() const { return vae().downsampling() * kZImagePatch; }
   /// Blocks of the text encoder that are run: its hidden states in front of the last one are what the model reads.
@@ -59,13 +57,15 @@ class ZImageModel {
 
  private:
   void open_files(const std::filesystem::path& path, const PartPaths& parts);
+  void read_index(const std::filesystem::path& file);
   void check_parts() const;
   void require_tokenizer() const;
   bool random() const { return components().empty(); }
 
   std::string name_;
   ZImageCheckpoint files_;
-  ZImageDefaults defaults_;
+  GenerationDefaults defaults_{.width = 1024, .height = 1024, .steps = 8, .cfg_scale = 1, .sampler = {}};
+  KnownWords known_words_;
   std::optional<ChatTemplate> chat_;
   uint64_t random_seed_ = 0;
 };

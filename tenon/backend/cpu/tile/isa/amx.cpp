@@ -2,6 +2,7 @@
 #include "tenon/backend/cpu/tile/isa/amx_gemm.h"
 
 #include "tenon/backend/cpu/tile/isa/tables.h"
+#include "tenon/backend/cpu/tile/isa/vec_avx512.h"
 
 namespace tenon::cpu {
 namespace {
@@ -24,6 +25,11 @@ struct HardwareTiles {
   static void dot() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
   }
+  static void widen(const char* from, char* to) {
+#pragma GCC unroll 16
+    for (int64_t line = 0; line < kBlock / kLine; ++line)
+      v_store(to + line * kLine, v_exact_pairs(v_from_i8(from + line * 32), v_from_i8(from + line * 32 + 16)));
+  }
 };
 
 // Eight tiles of 16 rows x 64 bytes.
@@ -36,6 +42,7 @@ struct alignas(64) TileConfig {
 }  // namespace
 
 void amx_gemm_bf16(const TileArgs& args) { amx_gemm<HardwareTiles>(args); }
+void amx_gemm_bf16_i8(const TileArgs& args) { amx_gemm<HardwareTiles, true>(args); }
 
 void amx_enter() {
   const TileConfig config;

@@ -5,15 +5,22 @@
 // Both operands may come from the second-level cache: it keeps up with the four products of a term.
 //
 // Vocabulary: T::zero<i>(), T::load<i>(base, stride), T::store<i>(base, stride),
-// T::dot<c, a, b>(): tile c += tile a (rows of 16 bf16 pairs) * tile b (16 pairs x 16 columns).
+// T::dot<c, a, b>(): tile c += tile a (rows of 16 bf16 pairs) * tile b (16 pairs x 16 columns),
+// T::widen(from, to): a block of i8, half as long, as bf16.
 #pragma once
 #include "tenon/backend/cpu/tile/tile_ops.h"
 
 namespace tenon::cpu {
 namespace {
 
-// A block of up to kRowTiles x kPanels tiles, and where its sums go.
-template <class T, int kRowTiles, int kPanels>
+// Terms of i8 that are widened before the first of them is multiplied: enough for stores to be through when a tile is
+// loaded of what they wrote.
+constexpr int64_t kTermsWidened = 4;
+// What is fetched from memory meanwhile, in front of what is widened.
+constexpr int64_t kBytesAhead = 2048;
+
+// A block of up to kRowTiles x kPanels tiles, and where its sums go. kI8: B is i8, else bf16.
+template <class T, int kRowTiles, int kPanels, bool kI8>
 struct AmxBlock {
   const TileArgs& t;
   const char* a;
@@ -37,18 +44,33 @@ struct AmxBlock {
     if constexpr (kRowTiles == 2) T::template zero<2>();
     if constexpr (kRowTiles == 2 && kPanels == 2) T::template zero<3>();
   }
+  // Adds a term: its block of the first panel at bt, the second panel's `b_stride` behind it.
+  void sum_term(int64_t term, const char* bt, int64_t b_stride) const {
+    const char* at = a + t.a_off[term];
+    T::template load<6>(bt, kLine);
+    T::template load<4>(at, t.a_stride);
+    T::template dot<0, 4, 6>();
+    if constexpr (kPanels == 2) T::template load<7>(bt + b_stride, kLine);
+    if constexpr (kPanels == 2) T::template dot<1, 4, 7>();
+    if constexpr (kRowTiles == 2) T::template load<5>(at + 16 * t.a_stride, t.a_stride);
+    if constexpr (kRowTiles == 2) T::template dot<2, 5, 6>();
+    if constexpr (kRowTiles == 2 && kPanels == 2) T::template dot<3, 5, 7>();
+  }
   void sum_terms() const {
-    const char* bt = b;
-    for (int64_t i = 0; i < t.terms; ++i, bt += kBlock) {
-      const char* at = a + t.a_off[i];
-      T::template load<6>(bt, kLine);
-      T::template load<4>(at, t.a_stride);
-      T::template dot<0, 4, 6>();
-      if constexpr (kPanels == 2) T::template load<7>(bt + t.b_stride, kLine);
-      if constexpr (kPanels == 2) T::template dot<1, 4, 7>();
-      if constexpr (kRowTiles == 2) T::template load<5>(at + 16 * t.a_stride, t.a_stride);
-      if constexpr (kRowTiles == 2) T::template dot<2, 5, 6>();
-      if constexpr (kRowTiles == 2 && kPanels == 2) T::template dot<3, 5, 7>();
+    for (int64_t i = 0; i < t.terms; ++i) sum_term(i, b + i * kBlock, t.b_stride);
+  }
+  void sum_terms_of_i8() const {
+    alignas(64) char wide[kPanels][kTermsWidened * kBlock];
+    constexpr int64_t kBytes = kBlock / 2;
+    for (int64_t i = 0; i < t.terms; i += kTermsWidened) {
+      const int64_t terms = t.terms - i < kTermsWidened ? t.terms - i : kTermsWidened;
+      for (int panel = 0; panel < kPanels; ++panel)
+        for (int64_t j = 0; j < terms; ++j) {
+          const char* from = b + panel * t.b_stride + (i + j) * kBytes;
+          for (int64_t line = 0; line < kBytes; line += kLine) __builtin_prefetch(from + kBytesAhead + line);
+          T::widen(from, wide[panel] + j * kBlock);
+        }
+      for (int64_t j = 0; j < terms; ++j) sum_term(i + j, wide[0] + j * kBlock, kTermsWidened * kBlock);
     }
   }
   // `rows` < 16 * kRowTiles: the sums pass through a buffer, since rows of C behind the last are not ours.
@@ -66,14 +88,17 @@ struct AmxBlock {
       load_sums(sums, ld);
     else
       zero_sums();
-    sum_terms();
+    if constexpr (kI8)
+      sum_terms_of_i8();
+    else
+      sum_terms();
     store_sums(sums, ld);
     if (!whole)
       for (int r = 0; r < rows; ++r) __builtin_memcpy(c + r * t.ldc, edge + r * kLd, kLd * sizeof(float));
   }
 };
 
-template <class T, int kPanels>
+template <class T, int kPanels, bool kI8>
 void amx_panels(const TileArgs& t, int panel) {
   const char* a = static_cast<const char*>(t.a);
   const char* b = static_cast<const char*>(t.b) + panel * t.b_stride;
@@ -83,17 +108,17 @@ void amx_panels(const TileArgs& t, int panel) {
     const char* at = a + row * t.a_stride;
     float* ct = c + row * t.ldc;
     if (rows > 16)
-      AmxBlock<T, 2, kPanels>{t, at, b}.run(ct, rows);
+      AmxBlock<T, 2, kPanels, kI8>{t, at, b}.run(ct, rows);
     else
-      AmxBlock<T, 1, kPanels>{t, at, b}.run(ct, rows);
+      AmxBlock<T, 1, kPanels, kI8>{t, at, b}.run(ct, rows);
   }
 }
 
-template <class T>
+template <class T, bool kI8 = false>
 void amx_gemm(const TileArgs& t) {
   int p = 0;
-  for (; p + 2 <= t.panels; p += 2) amx_panels<T, 2>(t, p);
-  if (p < t.panels) amx_panels<T, 1>(t, p);
+  for (; p + 2 <= t.panels; p += 2) amx_panels<T, 2, kI8>(t, p);
+  if (p < t.panels) amx_panels<T, 1, kI8>(t, p);
 }
 
 }  // namespace

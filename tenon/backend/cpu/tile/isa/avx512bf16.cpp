@@ -18,8 +18,13 @@ struct DotPairs {
   static constexpr int rows(int panels) { return DotF32::rows(panels); }
 };
 
+struct DotPairsI8 : DotPairs {
+  static constexpr int64_t kStepBytes = 32;
+  static B load_b(const char* p) { return v_exact_pairs(v_from_i8(p), v_from_i8(p + 16)); }
+};
+
 }  // namespace
 
-const TileOps kAvx512Bf16Ops = vector_table<DotPairs>(Isa::Avx512Bf16, "avx512bf16", true);
+const TileOps kAvx512Bf16Ops = vector_table<DotPairs, DotPairsI8>(Isa::Avx512Bf16, "avx512bf16", true);
 
 }  // namespace tenon::cpu

@@ -7,6 +7,9 @@
 namespace tenon::cpu {
 namespace {
 
+/// How far in front of a row's products columns are fetched; with more rows they come from the cache.
+constexpr int64_t kColumnsAhead = 1024;
+
 /// f32 operands: one multiply-add.
 struct DotF32 {
   static constexpr int64_t kStepBytes = 64;  ///< of B, per panel
@@ -37,6 +40,12 @@ struct DotWidened {
   }
 };
 
+/// The same with columns of i8.
+struct DotWidenedI8 : DotWidened {
+  static constexpr int64_t kStepBytes = 32;
+  static B load_b(const char* p) { return {v_from_i8(p), v_from_i8(p + 16)}; }
+};
+
 /// f32 rows with f16 columns.
 struct DotHalf : DotF32 {
   static constexpr int64_t kStepBytes = 32;
@@ -55,7 +64,10 @@ void block(const TileArgs& t, const char* a, const char* b, float* c) {
   const auto step = [&](const char* at, const char* bt) __attribute__((always_inline)) {
     typename Dot::B bv[kPanels];
 #pragma GCC unroll 4
-    for (int n = 0; n < kPanels; ++n) bv[n] = Dot::load_b(bt + n * b_stride);
+    for (int n = 0; n < kPanels; ++n) {
+      if constexpr (kRows == 1) __builtin_prefetch(bt + n * b_stride + kColumnsAhead);
+      bv[n] = Dot::load_b(bt + n * b_stride);
+    }
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
       const typename Dot::A av = Dot::load_a(at + r * kStride);

@@ -150,6 +150,12 @@ void widen(const void* src, DType src_type, float* dst, int64_t n) {
   with_type(src_type, Widen{static_cast<const char*>(src), dst, n});
 }
 
+void widen_i8(const void* src, void* dst, int64_t n) {
+  const char* from = static_cast<const char*>(src);
+  for (char* to = static_cast<char*>(dst); n > 0; n -= 32, from += 32, to += kLine)
+    v_store(to, v_exact_pairs(v_from_i8(from), v_from_i8(from + 16)));
+}
+
 template <DType kTo>
 void narrow_to(const float* src, char* dst, int64_t n) {
   int64_t i = 0;

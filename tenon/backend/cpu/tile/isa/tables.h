@@ -10,6 +10,7 @@ inline constexpr int64_t kVectorChunk = 256 << 10, kAmxChunk = 1 << 20;
 extern const TileOps kAvx2Ops, kAvx512Ops, kAvx512Bf16Ops;
 /// What AMX adds to kAvx512Bf16Ops.
 void amx_gemm_bf16(const TileArgs& args);
+void amx_gemm_bf16_i8(const TileArgs& args);
 void amx_enter();
 void amx_leave();
 

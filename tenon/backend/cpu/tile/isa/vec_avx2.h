@@ -79,6 +79,11 @@ inline V v_from_e4m3(const void* p) {
   const __m256i halves = _mm256_or_si256(sign, rest);
   return {widen_e4m3(_mm256_castsi256_si128(halves)), widen_e4m3(_mm256_extracti128_si256(halves, 1))};
 }
+inline __m256 i8_floats(__m128i x) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)); }
+inline V v_from_i8(const void* p) {
+  const __m128i b = _mm_loadu_si128(static_cast<const __m128i*>(p));
+  return {i8_floats(b), i8_floats(_mm_unpackhi_epi64(b, b))};
+}
 inline void v_to_f16(void* p, V x) {
   __m128i* q = static_cast<__m128i*>(p);
   _mm_storeu_si128(q, _mm256_cvtps_ph(x.l, _MM_FROUND_TO_NEAREST_INT));
@@ -102,6 +107,12 @@ inline __m256 pairs_half(__m256 even, __m256 odd) {
 }
 /// Pairs of bf16 in 32-bit lanes: `even` in the low halves.
 inline V v_pairs(V even, V odd) { return {pairs_half(even.l, odd.l), pairs_half(even.h, odd.h)}; }
+/// The same of numbers that bf16 holds.
+inline __m256 exact_half(__m256 even, __m256 odd) {
+  const __m256i low = _mm256_srli_epi32(_mm256_castps_si256(even), 16);
+  return _mm256_castsi256_ps(_mm256_blend_epi16(low, _mm256_castps_si256(odd), 0xaa));
+}
+inline V v_exact_pairs(V even, V odd) { return {exact_half(even.l, odd.l), exact_half(even.h, odd.h)}; }
 
 /// 2^x for x <= 0; NaN gives NaN, all below -126 gives 0. Relative error 1.5e-7, or 2.6e-6 when `kCoarse`.
 template <bool kCoarse>

@@ -50,6 +50,9 @@ inline V v_from_e4m3(const void* p) {
   const __mmask16 nan = _mm512_cmp_ps_mask(_mm512_abs_ps(x), v_set1(480.0f), _CMP_EQ_OQ);
   return _mm512_mask_mov_ps(x, nan, v_set1(__builtin_nanf("")));
 }
+inline V v_from_i8(const void* p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
+}
 inline void v_to_f16(void* p, V x) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
@@ -71,6 +74,12 @@ inline void v_to_bf16(void* p, V x) { _mm256_storeu_si256(static_cast<__m256i*>(
 inline V v_pairs(V even, V odd) {
   const __m512i low = _mm512_cvtepu16_epi32(bf16_of(even)), high = _mm512_cvtepu16_epi32(bf16_of(odd));
   return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+}
+
+/// The same of numbers that bf16 holds.
+inline V v_exact_pairs(V even, V odd) {
+  const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(even), 16);
+  return _mm512_castsi512_ps(_mm512_mask_blend_epi16(0xaaaaaaaau, low, _mm512_castps_si512(odd)));
 }
 
 /// 2^x for x <= 0; NaN and -inf give NaN, large negative numbers 0. Relative error 1.5e-7, or 2.6e-6 when `kCoarse`.

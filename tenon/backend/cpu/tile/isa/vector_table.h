@@ -8,8 +8,8 @@
 namespace tenon::cpu {
 namespace {
 
-/// `Bf16Dot` multiplies pairs of bf16; `bf16_arithmetic` says whether that beats f32.
-template <class Bf16Dot>
+/// `Bf16Dot` multiplies pairs of bf16, `I8Dot` with columns of i8; `bf16_arithmetic` says whether that beats f32.
+template <class Bf16Dot, class I8Dot>
 constexpr TileOps vector_table(Isa isa, const char* name, bool bf16_arithmetic) {
   TileOps t{};
   t.isa = isa;
@@ -19,12 +19,14 @@ constexpr TileOps vector_table(Isa isa, const char* name, bool bf16_arithmetic) 
   t.reads_rows = false;
   t.enter = t.leave = no_tiles;
   t.gemm_bf16 = gemm_tiles<Bf16Dot>;
+  t.gemm_bf16_i8 = gemm_tiles<I8Dot>;
   t.gemm_f32 = gemm_tiles<DotF32>;
   t.gemm_f32_f16 = gemm_tiles<DotHalf>;
   t.pack_rows = pack_rows;
   t.pack_panel = pack_panel;
   t.pack_columns = pack_columns;
   t.widen = widen;
+  t.widen_i8 = widen_i8;
   t.narrow = narrow;
   t.softmax = softmax;
   t.softmax_end = softmax_end;

@@ -1,0 +1,169 @@
+// tenon profile: where the time of a running network goes.
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "apps/cli/output_names.h"
+#include "apps/cli/parts.h"
+#include "apps/cli/sample_inputs.h"
+#include "tenon/core/error.h"
+#include "tenon/core/stop.h"
+#include "tenon/core/text.h"
+#include "tenon/explain/profile.h"
+#include "tenon/io/files.h"
+#include "tenon/io/json.h"
+
+namespace tenon::cli {
+namespace {
+using nlohmann::ordered_json;
+
+struct ProfileFlags {
+  PartFlags part;
+  std::string trace;
+  int runs = 10, top = 15;
+  bool overwrite = false;
+};
+
+constexpr int kWarmUps = 3;  // the first runs, the second is recorded, the third repeats it
+
+// Launches that the host times one by one, as they run in order.
+MeasuredStep timed_run(Executable& executable, Rate rate) {
+  executable.run(rate);
+  MeasuredStep out;
+  for (const LaunchTime& t : executable.times())
+    if (t.rate == rate) out.launches.push_back({.copy = false, .begin = t.begin, .end = t.begin + t.seconds});
+  return out;
+}
+
+std::vector<MeasuredStep> measure(Executable& executable, Trace* trace, const Explanation& e, int runs) {
+  const Rate rate = e.rate;
+  for (int i = 0; i < kWarmUps; ++i) executable.run(rate);
+  std::vector<MeasuredStep> out;
+  if (!trace) executable.time_launches(true);
+  for (int i = 0; i < runs; ++i) {
+    check_stop();
+    if (!trace) {
+      out.push_back(timed_run(executable, rate));
+      continue;
+    }
+    trace->take();
+    executable.run(rate);
+    out.push_back(step_of(trace->take(), e));
+  }
+  return out;
+}
+
+// `peak`: the device's, measured by the first part.
+Profile profile_part(const ModelParts& model, const std::string& part, const ProfileFlags& flags,
+                     const std::shared_ptr<Backend>& backend, std::optional<Roofline>& peak) {
+  const NetworkOptions options = flags.part.networks(*backend);
+  const Plan plan = model.plan(part, flags.part.request, options);
+  const PlanKernels made(plan, WeightStore(backend, nullptr));
+  Explanation e = explain(plan, made.memory, 0, {}, made.launched());
+  e.model = model.name();
+  e.part = part;
+  e.device = backend->describe();
+  if (!peak) peak = measure_roofline(backend, options.precision.act);
+  e.roofline = peak;
+  const std::unique_ptr<Trace> trace = backend->trace();  // before anything is recorded
+  Executable executable(plan, backend, *model.weights(part));
+  const std::vector<std::string> how = executable.describe(e.rate);
+  size_t at = 0;
+  for (ExplainedLaunch& l : e.launches)
+    if (l.rate == e.rate) l.how = how.at(at++);
+  set_sample_inputs(executable);
+  executable.run_all();
+  return make_profile(e, measure(executable, trace.get(), e, flags.runs));
+}
+
+ordered_json time_json(const ProfiledTime& t, double step) {
+  ordered_json out{{"name", t.name}, {"ms", t.seconds * 1e3}, {"share", step > 0 ? t.seconds / step : 0}};
+  out["launches"] = t.launches;
+  out["kernels"] = t.kernels;
+  if (t.roofline) out["roofline_share"] = *t.roofline;
+  return out;
+}
+
+ordered_json profile_json(const Profile& p) {
+  ordered_json out{
+      {"model", p.model}, {"part", p.part}, {"device", p.device}, {"ms", p.seconds * 1e3}, {"runs", p.runs}};
+  for (const ProfiledTime& t : p.classes) out["classes"].push_back(time_json(t, p.seconds));
+  for (const ProfiledTime& t : p.layers) out["layers"].push_back(time_json(t, p.seconds));
+  for (const ProfiledTime& t : p.times) {
+    ordered_json one = time_json(t, p.seconds);
+    one["class"] = t.kind;
+    one["layer"] = t.layer;
+    one["begin_ms"] = t.begin * 1e3;
+    one["end_ms"] = t.end * 1e3;
+    if (!t.how.empty()) one["how"] = t.how;
+    out["times"].push_back(std::move(one));
+  }
+  return out;
+}
+
+// Chrome's trace format: complete events, in microseconds; a process for each network.
+ordered_json trace_json(const std::vector<Profile>& profiles) {
+  ordered_json events = ordered_json::array();
+  for (size_t i = 0; i < profiles.size(); ++i) {
+    const Profile& p = profiles[i];
+    events.push_back({{"name", "process_name"}, {"ph", "M"}, {"pid", i}, {"args", {{"name", p.model + " " + p.part}}}});
+    for (const ProfiledTime& t : p.times)
+      events.push_back({{"name", t.name},
+                        {"cat", t.kind},
+                        {"ph", "X"},
+                        {"pid", i},
+                        {"tid", 0},
+                        {"ts", t.begin * 1e6},
+                        {"dur", (t.end - t.begin) * 1e6},
+                        {"args", {{"layer", t.layer}, {"how", t.how}}}});
+  }
+  return {{"traceEvents", events}, {"displayTimeUnit", "ms"}};
+}
+
+int run(const ProfileFlags& flags, const Common& common) {
+  const Overwrite overwrite = flags.overwrite ? Overwrite::Yes : Overwrite::No;
+  if (!flags.trace.empty()) check_output(flags.trace, overwrite, kOverwriteHint);
+  const auto backend = common.backend();
+  TENON_CHECK(Usage, backend->computes(), "--device") << backend->name() << " computes nothing that takes time";
+  const auto model = open_parts(flags.part.spec);
+  std::vector<Profile> profiles;
+  std::optional<Roofline> peak;
+  for (const std::string& part : model->parts_named(flags.part.part))
+    profiles.push_back(profile_part(*model, part, flags, backend, peak));
+  ordered_json all = ordered_json::array();
+  for (const Profile& p : profiles) {
+    if (common.json)
+      all.push_back(profile_json(p));
+    else
+      std::cout << profile_text(p, static_cast<size_t>(flags.top)) << "\n";
+  }
+  if (common.json) std::cout << json_text(all.size() == 1 ? all[0] : all, 2) << "\n";
+  if (flags.trace.empty()) return 0;
+  const std::string text = json_text(trace_json(profiles)) + "\n";
+  write_file(flags.trace, std::as_bytes(std::span(text)), overwrite);
+  if (!common.json) std::cout << escaped(flags.trace) << "\n";
+  return 0;
+}
+
+Action declare_profile(CLI::App& app, const Common& common) {
+  const auto flags = std::make_shared<ProfileFlags>();
+  flags->part.declare(app, "");
+  app.add_option("--runs", flags->runs, "timed runs; the median counts")
+      ->transform(whole_number())
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--top", flags->top, "rows of the tables of layers and of launches; 0: none")
+      ->transform(whole_number())
+      ->check(CLI::Range(0, 100000))
+      ->capture_default_str();
+  app.add_option("--trace", flags->trace, "write a timeline there, for chrome://tracing or ui.perfetto.dev");
+  app.add_flag("--overwrite", flags->overwrite, "replace an existing timeline");
+  return [flags, &common] { return run(*flags, common); };
+}
+
+const RegisterVerb kProfile{{"profile", "where a step's time goes, every launch of it", declare_profile}};
+
+}  // namespace
+}  // namespace tenon::cli

@@ -1,0 +1,63 @@
+// What the methods of `tenon train` share.
+#pragma once
+#include <csignal>
+#include <functional>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "apps/cli/cancel.h"
+#include "apps/cli/verb.h"
+#include "tenon/core/clock.h"
+
+namespace tenon::cli {
+
+Action declare_train_grpo(CLI::App& app, const Common& common);
+Action declare_train_lora(CLI::App& app, const Common& common);
+
+/// "--max-train-steps,--max_train_steps": a flag as this program spells it and as diffusers' scripts do.
+std::string both_spellings(const std::string& name);
+/// A flag for a whole number of at least `least`.
+void declare_count(CLI::App& app, const std::string& flag, int64_t& value, const char* help, int64_t least);
+
+/// A run under way, for who looks on.
+struct RunShown {
+  int64_t first = 0, steps = 0;                                    ///< done before, of the whole run
+  std::string output;                                              ///< what stdout says at its end
+  std::function<std::string(const nlohmann::ordered_json&)> text;  ///< of a line of metrics; empty: it is not shown
+};
+
+/// Shows metrics as they come: JSON on stdout where that is asked for, else a line on stderr, which on a terminal the
+/// next step's replaces.
+class LiveLine {
+ public:
+  LiveLine(const Common& common, const RunShown& run);
+  ~LiveLine();
+  LiveLine(const LiveLine&) = delete;
+  LiveLine& operator=(const LiveLine&) = delete;
+  void operator()(const nlohmann::ordered_json& metrics);
+
+ private:
+  const RunShown& run_;
+  bool quiet_, json_, terminal_, drawn_ = false;
+  Clock::time_point begin_ = Clock::now();
+};
+
+/// Runs it to its end, or behind a step to a signal's. Returns the exit code.
+template <class Training>
+int run_training(const Common& common, const RunShown& shown, Training& training) {
+  const TurnInterrupt signals({SIGINT, SIGTERM});
+  bool whole = false;
+  {
+    LiveLine line(common, shown);
+    whole = training.run([&](const nlohmann::ordered_json& m) { line(m); }, [&] { return signals.asked() != 0; });
+  }
+  if (!whole) {
+    std::cerr << "tenon: interrupted behind step " << training.step() << ", of which there is a checkpoint\n";
+    return kSignalBase + signals.asked();
+  }
+  if (!common.json) std::cout << shown.output << "\n";
+  return 0;
+}
+
+}  // namespace tenon::cli

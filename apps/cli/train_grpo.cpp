@@ -1,0 +1,213 @@
+// tenon train grpo: a language model learns from rewards.
+#include "apps/cli/train.h"
+
+#include <cstdio>
+
+#include "apps/cli/parts.h"
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/io/files.h"
+#include "tenon/io/json.h"
+#include "tenon/models/decoder_adapter.h"
+#include "tenon/pipelines/text_generator.h"
+#include "tenon/train/grpo.h"
+#include "tenon/train/metrics.h"
+
+namespace tenon::cli {
+namespace {
+using nlohmann::ordered_json;
+
+struct TrainFlags {
+  train::GrpoOptions o;
+  std::string model, data, evaluation, dataset, output = "grpo", loss = "dr_grpo", scale = "none", decay = "constant",
+                                                type;
+  std::vector<std::string> rewards{"exact"};
+  std::vector<double> weights;
+  double clip_high = -1, reward_seconds = 60, lora_alpha = 0;
+  const CLI::App* app = nullptr;
+};
+
+const std::vector<std::pair<std::string, nn::PolicyLoss>> kLosses{{"dr_grpo", nn::PolicyLoss::DrGrpo},
+                                                                  {"grpo", nn::PolicyLoss::Grpo},
+                                                                  {"bnpo", nn::PolicyLoss::Bnpo},
+                                                                  {"dapo", nn::PolicyLoss::Dapo}};
+
+void declare_what(CLI::App& app, TrainFlags& f) {
+  offer(app.add_option("-m,--model", f.model,
+                       "folder of a language model, or a name below TENON_MODEL_DIR (default: the embedded one, on "
+                       "--dataset sums, in 40 steps of 8 problems)"),
+        {}, Beside::Files);
+  offer(app.add_option("--data", f.data, "JSON Lines with \"prompt\" or \"question\", and \"answer\""), {},
+        Beside::Files);
+  offer(app.add_option("--eval-data", f.evaluation, "the same, for evaluation"), {}, Beside::Files);
+  only(app.add_option("--dataset", f.dataset, "a built-in generator of problems, in the place of --data"), {"sums"});
+  app.add_option("-o,--output", f.output, "folder for checkpoints, metrics and the model; a run in it goes on")
+      ->capture_default_str();
+  offer(app.add_option("--reward", f.rewards,
+                       "what completions are worth; a script defines reward(prompts, completions, **columns); several "
+                       "are added up"),
+        {"exact", "compat", "format", "length"}, Beside::Files)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->default_str("exact");
+  app.add_option("--reward-weights", f.weights, "a weight for each --reward: 1,0.5 (default: 1)")->delimiter(',');
+  app.add_option("--reward-timeout", f.reward_seconds, "seconds that a call of a script may take")
+      ->capture_default_str();
+  app.add_flag("--tensorboard", f.o.tensorboard, "write metrics as a TensorBoard event file too");
+  app.add_option("--system", f.o.system, "the chat's system message");
+}
+
+void declare_recipe(CLI::App& app, TrainFlags& f) {
+  train::GrpoOptions& o = f.o;
+  declare_count(app, "--steps", o.schedule.steps, "steps of the whole run", 1);
+  declare_count(app, "--prompts", o.prompts, "problems of a step", 1);
+  declare_count(app, "--group", o.group, "completions of each problem", 1);
+  declare_count(app, "--epochs", o.epochs, "updates on a step's completions", 1);
+  declare_count(app, "--micro-rows", o.micro_rows, "completions that gradients are computed of at a time; 0: all", 0);
+  declare_count(app, "--max-tokens", o.most_tokens, "tokens of a completion, at most", 1);
+  declare_count(app, "--warmup-steps", o.schedule.warm_up, "steps until the learning rate is reached", 0);
+  declare_count(app, "--eval-every", o.evaluate_every, "steps between evaluations; 0: none", 0);
+  declare_count(app, "--eval-count", o.evaluate_count, "problems of an evaluation", 1);
+  declare_count(app, "--checkpoint-every", o.checkpoint_every, "steps between checkpoints; 0: at the end only", 0);
+  declare_count(app, "--keep", o.keep, "checkpoints that are kept, beside the best; 0: all", 0);
+  app.add_option("-s,--seed", o.seed, "of completions and the order of problems")
+      ->transform(whole_number())
+      ->capture_default_str();
+  app.add_option("--learning-rate,--lr", o.schedule.peak, "learning rate")->capture_default_str();
+  only(app.add_option("--lr-scheduler", f.decay, "what becomes of it"), train::decay_names())->capture_default_str();
+  only(app.add_option("--optimizer", o.optimizer, "optimizer"), optimizer_names())->capture_default_str();
+  app.add_option("--weight-decay", o.optimizer_options.weight_decay, "weight decay")->capture_default_str();
+  app.add_option("--ema", o.ema,
+                 "decay of a moving average of the weights, which is what is evaluated and written; 0: none")
+      ->capture_default_str();
+  app.add_option("--max-grad-norm", o.clip, "gradients are clipped to this norm; 0: not")->capture_default_str();
+}
+
+void declare_adapter(CLI::App& app, TrainFlags& f) {
+  nn::LowRank& a = f.o.adapter;
+  declare_count(app, "--lora", a.rank, "train a low-rank adapter of this rank in the place of all weights; 0: none", 0);
+  app.add_option("--lora-alpha", f.lora_alpha,
+                 "the adapter's product is multiplied by this / rank (default: the rank)");
+  a.targets = adapter_layers();
+  app.add_option("--lora-targets", a.targets, "layers that have one: q_proj,v_proj (default: all linear layers)")
+      ->delimiter(',')
+      ->default_str("");
+}
+
+void declare_loss(CLI::App& app, TrainFlags& f) {
+  train::GrpoOptions& o = f.o;
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : kLosses) names.push_back(name);
+  only(app.add_option("--loss", f.loss, "what tokens weigh"), names)->capture_default_str();
+  only(app.add_option("--scale-rewards", f.scale, "what advantages are divided by"), {"none", "group"})
+      ->capture_default_str();
+  app.add_option("--clip-low", o.terms.clip_low, "the ratio is clipped to 1 - this")->capture_default_str();
+  app.add_option("--clip-high", f.clip_high, "and to 1 + this (default: as --clip-low)");
+  app.add_option("--delta", o.terms.delta, "upper bound of the ratio in the other product; 0: none")
+      ->capture_default_str();
+  app.add_option("--beta", o.terms.beta, "weight of the divergence from the model at the beginning; 0: none")
+      ->capture_default_str();
+  app.add_flag("--mask-truncated", o.mask_truncated, "completions without an end are not learnt from");
+}
+
+train::GrpoOptions options_of(const TrainFlags& f, const Backend& backend) {
+  train::GrpoOptions o = f.o;
+  for (const auto& [name, kind] : kLosses)
+    if (name == f.loss) o.loss = kind;
+  o.scale = f.scale == "group" ? train::ScaleRewards::Group : train::ScaleRewards::None;
+  o.terms.clip_high = f.clip_high < 0 ? o.terms.clip_low : f.clip_high;
+  o.rewards = train::parse_rewards(f.rewards, f.weights, f.reward_seconds);
+  o.schedule.decay = train::decay_of(f.decay);
+  for (const char* flag : {"--lora-alpha", "--lora-targets"})
+    TENON_CHECK(Usage, o.adapter.rank > 0 || f.app->count(flag) == 0, flag) << "needs --lora RANK";
+  if (f.app->count("--lora-alpha") > 0) o.adapter.scale = f.lora_alpha / static_cast<double>(o.adapter.rank);
+  const DType type = f.type.empty() ? DType::F32 : parse_type(f.type);
+  check_type(backend, type, "type");
+  o.precision = {type, type};
+  return o;
+}
+
+train::GrpoData data_of(const TrainFlags& f, train::GrpoOptions& o) {
+  TENON_CHECK(Usage, f.data.empty() != f.dataset.empty(), "data")
+      << (f.data.empty() ? "missing: --data FILE.jsonl or --dataset sums" : "given twice: --data and --dataset");
+  if (!f.dataset.empty()) {
+    const auto problems = [seed = o.seed](SumsSplit split) -> train::ProblemAt {
+      return [=](int64_t k) { return sums_problem(seed, k, split); };
+    };
+    return {problems(SumsSplit::Train), problems(SumsSplit::HeldOut), {{"dataset", f.dataset}}};
+  }
+  std::vector<Problem> rows = train::read_problems(f.data);
+  const ordered_json about{{"data", sha256_file(f.data)}};
+  train::ProblemAt evaluation;
+  if (f.evaluation.empty()) {
+    o.evaluate_every = 0;
+    spdlog::info("no --eval-data: the model is not evaluated");
+  } else {
+    std::vector<Problem> held = train::read_problems(f.evaluation);
+    o.evaluate_count = std::min(o.evaluate_count, std::ssize(held));
+    evaluation = [held = std::move(held)](int64_t k) { return held[static_cast<size_t>(k) % held.size()]; };
+  }
+  return {train::shuffled(std::move(rows), o.seed), evaluation, about};
+}
+
+std::string step_text(const ordered_json& m) {
+  char text[256];
+  const auto number = [&](const char* key) { return m.at(key).get<double>(); };
+  if (train::is_evaluation(m))
+    std::snprintf(text, sizeof text, "%.1f %% of %lld right", 100 * number("exact_match"),
+                  m.at("count").get<long long>());
+  else
+    std::snprintf(text, sizeof text, "loss %.4f  reward %.3f  norm %.3g  |ratio-1| %.1e  rollout %.2f s  update %.2f s",
+                  number("loss"), number("reward"), number("grad_norm"), number("ratio_error"),
+                  number("rollout_seconds"), number("update_seconds"));
+  return text;
+}
+
+// Without a model: the embedded one, and what suits it where nothing else is asked for.
+void take_embedded(TrainFlags& f) {
+  if (!f.model.empty()) return;
+  f.model = TextGenerator::kAbility.embedded;
+  if (f.data.empty() && f.dataset.empty()) f.dataset = "sums";
+  const auto suit = [&](const char* flag, auto& value, auto better) {
+    if (f.app->count(flag) == 0) value = better;
+  };
+  suit("--steps", f.o.schedule.steps, 40);
+  suit("--prompts", f.o.prompts, 8);
+  suit("--epochs", f.o.epochs, 1);
+  suit("--beta", f.o.terms.beta, 0.0);
+  suit("--learning-rate", f.o.schedule.peak, 1e-4);
+  suit("--lr-scheduler", f.decay, "linear");
+  suit("--eval-every", f.o.evaluate_every, 10);
+  suit("--eval-count", f.o.evaluate_count, 200);
+}
+
+int run_train(TrainFlags f, const Common& common) {
+  take_embedded(f);
+  const std::shared_ptr<Backend> backend = common.backend();
+  train::GrpoOptions o = options_of(f, *backend);
+  train::check_grpo(o);
+  const auto model = LanguageModel::open(f.model);
+  train::GrpoData data = data_of(f, o);
+  if (f.app->count("--max-tokens") == 0)  // room for a prompt remains
+    o.most_tokens = std::min(o.most_tokens, std::max<int64_t>(model->config().positions / 2, 1));
+  train::Grpo grpo(backend, model, std::move(data), o, f.output);
+  spdlog::info("{} parameters, {:.1f} MB with gradients and moments", grpo.parameter_count(),
+               static_cast<double>(grpo.parameter_bytes()) / 1e6);
+  if (grpo.step() > 0) spdlog::info("goes on behind step {}", grpo.step());
+  return run_training(common, {grpo.step(), o.schedule.steps, f.output, step_text}, grpo);
+}
+
+}  // namespace
+
+Action declare_train_grpo(CLI::App& app, const Common& common) {
+  const auto f = std::make_shared<TrainFlags>();
+  f->app = &app;
+  declare_what(app, *f);
+  declare_recipe(app, *f);
+  declare_adapter(app, *f);
+  declare_loss(app, *f);
+  declare_type(app, f->type);
+  return [f, &common] { return run_train(*f, common); };
+}
+
+}  // namespace tenon::cli

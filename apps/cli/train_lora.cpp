@@ -1,0 +1,284 @@
+// tenon train lora: a model that draws learns from a few pictures.
+#include "apps/cli/train.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "apps/cli/parts.h"
+#include "tenon/core/atomic_file.h"
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/io/files.h"
+#include "tenon/models/lora.h"
+#include "tenon/pipelines/image_generator.h"
+#include "tenon/pipelines/model_files.h"
+#include "tenon/train/lora.h"
+#include "tenon/train/metrics.h"
+#include "tenon/train/ovals.h"
+
+namespace tenon::cli {
+namespace {
+using nlohmann::ordered_json;
+
+// What learns where neither a model nor pictures are given: of the embedded ones the one that takes the least time.
+constexpr const char* kOwnModel = "z-image-shapes";
+
+struct LoraTrainFlags {
+  train::LoraOptions o;
+  PartPaths parts;
+  std::vector<std::string> known;
+  std::string model, adapter, pictures, held, caption, output = "lora", cache, type, density = "none",
+                                                       decay = "constant", format = "diffusers";
+  int64_t resolution = 0, memory = 0, sample_steps = 0;
+  double shift = 0;
+  bool no_cache = false;
+  const CLI::App* app = nullptr;
+
+  bool given(const std::string& flag) const { return app->count(flag) > 0; }
+};
+
+void declare_lora_what(CLI::App& app, LoraTrainFlags& f) {
+  offer(app.add_option("-m,--model", f.model,
+                       "a model that draws: Stable Diffusion 1.x or Z-Image (default: an embedded one)"),
+        random_models(TrainableDenoiser::kAbility), Beside::Files);
+  app.add_option("--diffusion-model", f.parts.diffusion_model, "the transformer's file or folder, of models in parts");
+  app.add_option("--llm", f.parts.text_encoder, "the text encoder's");
+  app.add_option("--vae", f.parts.vae, "the VAE's");
+  offer(app.add_option("--adapter", f.adapter,
+                       "a LoRA that the model has while another is learnt over it, and that is left out of the result"),
+        {}, Beside::Files);
+  offer(app.add_option(both_spellings("instance_data_dir"), f.pictures,
+                       "folder of PNG and JPEG pictures, the caption of each in a .txt file beside it"),
+        {}, Beside::Files);
+  app.add_option("--caption," + both_spellings("instance_prompt"), f.caption, "of pictures without a .txt file");
+  app.add_option(both_spellings("class_prompt"), f.known,
+                 "a picture of this is drawn with the model and learnt too, so that it stays known; several times for "
+                 "several")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("-o,--output," + both_spellings("output_dir"), f.output,
+                 "folder for checkpoints, metrics, samples and the LoRA; a run in it goes on")
+      ->capture_default_str();
+  app.add_option("--cache-dir", f.cache, "folder for encoded pictures and captions (default: cache in the output)");
+  app.add_flag("--no-cache", f.no_cache, "encode anew, keep nothing");
+  only(app.add_option("--format", f.format, "write the LoRA in this form too"), train::lora_format_names())
+      ->capture_default_str();
+  app.add_flag("--tensorboard", f.o.tensorboard, "write metrics as a TensorBoard event file too");
+}
+
+void declare_lora_layers(CLI::App& app, LoraTrainFlags& f) {
+  train::LoraOptions& o = f.o;
+  declare_count(app, "--rank", o.rank, "rank of every layer's A and B", 1);
+  app.add_option(both_spellings("lora_alpha"), o.alpha,
+                 "their product is multiplied by this / rank (default: the rank)");
+  app.add_option("--targets," + both_spellings("lora_layers"), o.targets,
+                 "layers, by the end of their names: to_q,to_v; or all-linear")
+      ->delimiter(',')
+      ->capture_default_str();
+}
+
+void declare_lora_recipe(CLI::App& app, LoraTrainFlags& f) {
+  train::LoraOptions& o = f.o;
+  declare_count(app, "--steps," + both_spellings("max_train_steps"), o.schedule.steps, "updates of the whole run", 1);
+  declare_count(app, both_spellings("train_batch_size"), o.batch, "pictures that are computed together", 1);
+  declare_count(app, both_spellings("gradient_accumulation_steps"), o.accumulation, "batches of an update", 1);
+  app.add_option("--resolution", f.resolution, "pixels of a side; pictures are scaled and cut (default: the model's)")
+      ->transform(whole_number());
+  app.add_flag(both_spellings("aspect_buckets"), o.aspect_buckets,
+               "pictures keep about their shapes, each scaled to about the resolution's area");
+  app.add_flag(both_spellings("random_flip"), o.flip, "learn mirrored pictures too");
+  app.add_option("--lr," + both_spellings("learning_rate"), o.schedule.peak, "learning rate")->capture_default_str();
+  only(app.add_option(both_spellings("lr_scheduler"), f.decay, "what becomes of it"), train::decay_names())
+      ->capture_default_str();
+  declare_count(app, both_spellings("lr_warmup_steps"), o.schedule.warm_up, "steps until it is reached", 0);
+  only(app.add_option("--optimizer", o.optimizer, "optimizer"), optimizer_names())->capture_default_str();
+  app.add_option(both_spellings("weight_decay"), o.optimizer_options.weight_decay, "weight decay")
+      ->capture_default_str();
+  app.add_option(both_spellings("max_grad_norm"), o.clip, "gradients are clipped to this norm; 0: not")
+      ->capture_default_str();
+  app.add_option("--ema", o.ema, "decay of a moving average of A and B, which is what is written; 0: none")
+      ->capture_default_str();
+  app.add_option("-s,--seed", o.seed, "of noise, noise levels, the order of pictures and A")
+      ->transform(whole_number())
+      ->capture_default_str();
+  app.add_option("--max-memory", f.memory, "MiB of a step's values; what does not fit is computed twice; 0: no limit")
+      ->transform(whole_number())
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+}
+
+void declare_lora_noise(CLI::App& app, LoraTrainFlags& f) {
+  train::TimestepOptions& t = f.o.timesteps;
+  only(app.add_option(both_spellings("weighting_scheme"), f.density, "which noise levels flow matching trains at"),
+       train::density_names())
+      ->capture_default_str();
+  app.add_option(both_spellings("logit_mean"), t.logit_mean, "of logit_normal")->capture_default_str();
+  app.add_option(both_spellings("logit_std"), t.logit_std, "of logit_normal")->capture_default_str();
+  app.add_option(both_spellings("mode_scale"), t.mode_scale, "of mode")->capture_default_str();
+  app.add_option("--flow-shift", f.shift, "of flow matching's noise levels (default: the model's)");
+  app.add_option(both_spellings("snr_gamma"), t.snr_gamma, "min-SNR weighting of noise or velocity prediction; 0: none")
+      ->capture_default_str();
+}
+
+void declare_lora_looks(CLI::App& app, LoraTrainFlags& f) {
+  train::LoraOptions& o = f.o;
+  offer(app.add_option(both_spellings("validation_data_dir"), f.held,
+                       "pictures that the validation loss is of (default: those that are learnt from)"),
+        {}, Beside::Files);
+  declare_count(app, both_spellings("validation_steps"), o.validate_every,
+                "steps between losses on fixed noise; 0: none", 0);
+  app.add_option(both_spellings("validation_prompt"), o.samples.prompts,
+                 "draw this as it learns; several times for several")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  declare_count(app, "--sample-every", o.samples.every, "steps between drawings; 0: none", 0);
+  app.add_option("--sample-steps", f.sample_steps, "of the sampler (default: the model's)")
+      ->transform(whole_number())
+      ->check(CLI::Range(1, 1000));
+  declare_count(app, "--checkpoint-every," + both_spellings("checkpointing_steps"), o.checkpoint_every,
+                "steps between checkpoints; 0: at the end only", 0);
+  declare_count(app, "--keep," + both_spellings("checkpoints_total_limit"), o.keep, "checkpoints that are kept; 0: all",
+                0);
+}
+
+DType lora_type(const LoraTrainFlags& f, const Backend& backend) {
+  const DType type = f.type.empty() ? DType::F32 : parse_type(f.type);
+  check_type(backend, type, "type");
+  TENON_CHECK(Usage, type == DType::F32 || type == DType::BF16, "type")
+      << name_of(type) << ": LoRAs are trained in f32 or bf16";
+  return type;
+}
+
+train::LoraOptions lora_options(const LoraTrainFlags& f, const Common& common, const Backend& backend) {
+  train::LoraOptions o = f.o;
+  o.type = lora_type(f, backend);
+  o.width = o.height = f.resolution;
+  o.adapter = f.adapter;
+  TENON_CHECK(Usage, !f.given("--lora-alpha") || o.alpha != 0, "lora alpha") << "is 0: nothing would be learnt";
+  TENON_CHECK(Usage, !f.given("--resolution") || f.resolution > 0, "resolution")
+      << f.resolution << ": expected 1 or more";
+  o.timesteps.density = train::density_of(f.density);
+  if (f.given("--flow-shift")) o.shift = f.shift;
+  o.schedule.decay = train::decay_of(f.decay);
+  o.arena_bytes = f.memory << 20;
+  o.format = train::lora_format_of(f.format);
+  o.samples.seed = o.seed;
+  o.samples.steps = static_cast<int>(f.sample_steps);
+  TENON_CHECK(Usage, o.samples.every == 0 || !o.samples.prompts.empty(), "--sample-every")
+      << "needs a --validation-prompt to draw";
+  o.samples.open = [=, device = common.device_name(), threads = common.backend_options().threads, type = o.type] {
+    PipelineOptions p{.device = device, .threads = threads, .type = type};
+    p.keep_networks = true;
+    p.parts = f.parts;
+    return open_as<ImageGenerator>(f.model, p);
+  };
+  return o;
+}
+
+std::string lora_step_text(const ordered_json& m) {
+  char text[160];
+  const auto number = [&](const char* key) { return m.at(key).get<double>(); };
+  if (m.contains("samples")) return "drew " + std::to_string(m["samples"].size()) + " samples";
+  if (m.contains("validation_loss"))
+    std::snprintf(text, sizeof text, "validation loss %.5f", number("validation_loss"));
+  else
+    std::snprintf(text, sizeof text, "loss %.4f  norm %.3g  lr %.2g  %.2f s", number("loss"), number("grad_norm"),
+                  number("lr"), number("update_seconds"));
+  return text;
+}
+
+// Without pictures an embedded model learns a thing that it does not know, by what suits it.
+bool takes_ovals(const LoraTrainFlags& f) {
+  return f.pictures.empty() &&
+         (f.model.empty() || std::ranges::find(embedded_models(), f.model) != embedded_models().end());
+}
+
+void take_ovals(LoraTrainFlags& f) {
+  const auto suit = [&](const char* flag, auto& value, auto better) {
+    if (!f.given(flag)) value = better;
+  };
+  if (f.model.empty()) f.model = kOwnModel;
+  if (f.model == kOwnModel) {  // measured for both: docs/training.md
+    suit("--steps", f.o.schedule.steps, 3000);
+    suit("--learning-rate", f.o.schedule.peak, 5e-4);
+  } else {
+    suit("--steps", f.o.schedule.steps, 6000);
+    suit("--learning-rate", f.o.schedule.peak, 2e-3);
+    suit("--targets", f.o.targets, std::vector<std::string>{train::kAllLinear});
+  }
+  suit("--train-batch-size", f.o.batch, 4);
+  suit("--lr-scheduler", f.decay, "cosine");
+  suit("--lr-warmup-steps", f.o.schedule.warm_up, 20);
+  suit("--class-prompt", f.known, train::known_scenes());
+  suit("--validation-steps", f.o.validate_every, 500);
+  suit("--sample-every", f.o.samples.every, 1000);
+  suit("--validation-prompt", f.o.samples.prompts,
+       std::vector<std::string>{"a yellow zib on a blue background", "a red circle on a white background"});
+}
+
+// Prior preservation: what the model draws of these prompts before it learns, a folder of the run with captions, where
+// what is there is not drawn again.
+std::vector<train::CaptionedPicture> known_pictures(const LoraTrainFlags& f, const train::LoraOptions& o) {
+  if (f.known.empty()) return {};
+  const std::filesystem::path folder = std::filesystem::path(f.output) / "class";
+  std::filesystem::create_directories(folder);
+  std::unique_ptr<ImageGenerator> generator;
+  for (size_t i = 0; i < f.known.size(); ++i) {
+    const std::filesystem::path picture = folder / (std::to_string(i) + ".png"),
+                                text = folder / (std::to_string(i) + ".txt");
+    if (file_exists(picture) && file_exists(text) && read_file(text) == f.known[i]) continue;
+    if (!generator) {
+      spdlog::info("draws {} pictures of what it knows into {}", f.known.size() - i, folder.string());
+      generator = o.samples.open();
+    }
+    ImageRequest r;
+    r.prompt = f.known[i];
+    r.seed = o.seed + i;
+    r.width = o.width;
+    r.height = o.height;
+    write_png(picture, generator->generate(r).images.at(0), {}, Overwrite::Yes);
+    write_file(text, std::as_bytes(std::span(f.known[i])), Overwrite::Yes);
+  }
+  return train::read_pictures(folder, {});
+}
+
+int run_train_lora(LoraTrainFlags f, const Common& common) {
+  const bool own = takes_ovals(f);
+  if (own) take_ovals(f);
+  TENON_CHECK(Usage, own || !f.pictures.empty(), "train lora") << "no pictures given: --instance-data-dir FOLDER";
+  const std::shared_ptr<Backend> backend = common.backend();
+  const train::LoraOptions o = lora_options(f, common, *backend);
+  train::check_lora(o);
+  const std::optional<std::string> caption = f.given("--caption") ? std::optional(f.caption) : std::nullopt;
+  auto pictures = own ? train::ovals() : train::read_pictures(f.pictures, caption);
+  const auto held = f.held.empty() ? std::vector<train::CaptionedPicture>() : train::read_pictures(f.held, caption);
+  auto model = open_as<TrainableDenoiser>(f.model, {backend, o.type, f.parts});
+  if (model->training(o.shift).distilled && f.adapter.empty())
+    spdlog::warn("{} is distilled to few steps: what is trained on it as it is may unlearn that (--adapter)",
+                 model->name());
+  for (train::CaptionedPicture& p : known_pictures(f, o)) pictures.push_back(std::move(p));
+  const std::filesystem::path cache = f.no_cache        ? ""
+                                      : f.cache.empty() ? std::filesystem::path(f.output) / "cache"
+                                                        : std::filesystem::path(f.cache);
+  train::LoraTraining training(backend, std::move(model), pictures, held, o, f.output, cache);
+  spdlog::info("{} pictures of {} sizes, {} encoded now; {} layers, {} parameters; a step takes {:.0f} MB",
+               pictures.size(), training.sizes(), training.encoded(), training.layers(), training.parameter_count(),
+               static_cast<double>(training.arena_bytes()) / 1e6);
+  if (training.step() > 0) spdlog::info("goes on behind step {}", training.step());
+  return run_training(common, {training.step(), o.schedule.steps, f.output, lora_step_text}, training);
+}
+
+}  // namespace
+
+Action declare_train_lora(CLI::App& app, const Common& common) {
+  const auto f = std::make_shared<LoraTrainFlags>();
+  f->app = &app;
+  declare_lora_what(app, *f);
+  declare_lora_layers(app, *f);
+  declare_lora_recipe(app, *f);
+  declare_lora_noise(app, *f);
+  declare_lora_looks(app, *f);
+  declare_type(app, f->type);
+  return [f, &common] { return run_train_lora(*f, common); };
+}
+
+}  // namespace tenon::cli

@@ -1,0 +1,193 @@
+// The part of a program that reduces rows: what of a row is loaded when, what its stages leave for each other.
+#include <algorithm>
+#include <array>
+
+#include "tenon/backend/cuda/codegen/program_source.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon::cuda {
+
+// Loads that more than one stage needs stay in registers; what only later ones need is loaded with them, so that memory
+// is waited for once.
+void ProgramSource::find_arrays() {
+  std::map<const Node*, std::set<int>> needed;
+  std::vector<Expr> order;
+  const auto visit = [&](const Expr& root, int stage) {
+    std::set<const Node*> seen;
+    const std::function<void(const Expr&)> walk = [&](const Expr& e) {
+      if (uniform(e) || !seen.insert(e.get()).second) return;
+      if (kind(e) == Kind::Load) {
+        if (!needed.contains(e.get())) order.push_back(e);
+        needed[e.get()].insert(stage);
+      }
+      if (kind(e) == Kind::Computed)
+        for (const Expr& x : e->in) walk(x);
+    };
+    walk(root);
+  };
+  for (const Expr& r : reductions_) visit(r->in[0], level(r) - 1);
+  for (const ProgramOutput& o : outputs_) visit(o.value, stages_ - 1);
+  for (const Expr& e : order) {
+    const std::set<int>& stages = needed.at(e.get());
+    if (in_shared(e) || *stages.rbegin() == 0) continue;
+    const auto same = std::find_if(arrays_.begin(), arrays_.end(), [&](const Held& h) {
+      return h.halves && access(e).stored_halves(run_) && access(h.view).same_stored(access(e), run_);
+    });
+    if (same != arrays_.end())
+      arrays_.push_back({e, same->name, true, true, false});
+    else
+      arrays_.push_back({e, fresh(), access(e).stored_halves(run_), false, false});
+  }
+  // Floats that the row in front has read too lie in a cache near by: where registers are scarce, they wait there.
+  constexpr int kMostHeld = 16;
+  if (held() <= kMostHeld) return;
+  for (Held& h : arrays_) h.late = !h.halves && access(h.view).repeats();
+}
+
+// The stage that stores an output: as soon as it is known, behind the first reduction, where all is loaded.
+int ProgramSource::stored_in(const ProgramOutput& o) {
+  return o.value.shape() == domain_.shape ? std::max(level(o.value), 1) : stages_ - 1;
+}
+
+// What is rounded to 16 bits takes half the place of a float, as what it is computed from does at best: it is kept from
+// the first stage that computes it, where that depends on more than weights. Of what a stage reads, the last such
+// values.
+void ProgramSource::find_kept() {
+  std::map<const Node*, int> first;
+  const auto roots = [this](int stage) {
+    std::vector<Expr> out;
+    for (const Expr& r : reductions_)
+      if (level(r) == stage + 1) out.push_back(r->in[0]);
+    for (const ProgramOutput& o : outputs_)
+      if (stored_in(o) == stage) out.push_back(o.value);
+    return out;
+  };
+  const auto loads = [this](const Expr& e) {
+    const std::vector<Expr> below = topological(std::array{e});
+    return level(e) > 0 || std::any_of(arrays_.begin(), arrays_.end(), [&](const Held& h) {
+             return std::find(below.begin(), below.end(), h.view) != below.end();
+           });
+  };
+  for (int stage = 0; stage < stages_; ++stage) {
+    std::set<const Node*> seen;
+    const std::function<void(const Expr&, bool)> walk = [&](const Expr& e, bool naive) {
+      if (uniform(e) || kind(e) != Kind::Computed || !seen.insert(e.get()).second) return;
+      if (naive) {
+        first.emplace(e.get(), stage);
+      } else if (e->type->round && size_of(e->attrs.dtype) == 2 && first.at(e.get()) < stage && loads(e)) {
+        kept_.emplace(e.get(), fresh());
+        return;
+      }
+      for (const Expr& x : e->in) walk(x, naive);
+    };
+    for (const bool naive : {true, false}) {
+      seen.clear();
+      for (const Expr& r : roots(stage)) walk(r, naive);
+    }
+  }
+}
+
+// ---- the functor --------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::string over_row(const std::string& statements) {
+  return "    UNROLL for (int f = 0; f < R; ++f) {\n"
+         "      const int col = (f * Team::kThreads + team.rank()) * kRun;\n"
+         "      if (col < cols) {\n" +
+         statements + "      }\n    }\n";
+}
+
+}  // namespace
+
+int ProgramSource::held() const {
+  int registers = 0, late = 0;  // of those who are loaded late, one at a time
+  for (const Held& h : arrays_) {
+    if (h.late) late = run_;
+    if (!h.again && !h.late) registers += h.halves ? run_ / 2 : run_;
+  }
+  return registers + late;
+}
+
+std::string ProgramSource::first_loads() {
+  std::string arrays, loads;
+  for (const Held& h : arrays_) {
+    if (h.again || h.late) continue;
+    const std::string at = "l." + h.name + "[f]";
+    arrays += "    Frag<" + (h.halves ? type_source(h.view.dtype()) : "float") + ", kRun> " + h.name + "[R];\n";
+    loads += "        " + (h.halves ? access(h.view).load_stored(at, run_) : access(h.view).load(at, run_)) + "\n";
+  }
+  return "  template <int R>\n  struct Loads {\n" + arrays +
+         "  };\n  template <int R, class Team>\n  DEV static void loads(const Params& p, int row_number, int cols, "
+         "const "
+         "Team& team, Loads<R>& l) {\n    const Row r = row(p, row_number);\n" +
+         (loads.empty() ? "" : over_row(loads)) + "  }\n";
+}
+
+// What a row's stages find: values that one leaves for the next, and what there is of the row but once.
+std::string ProgramSource::row_values() {
+  std::string arrays;
+  before_.clear();
+  for (const Expr& e : topological(values())) {
+    if (kept_.contains(e.get()))
+      arrays += "    Frag<" + type_source(e->attrs.dtype) + ", kRun> " + kept_.at(e.get()) + "[R];\n";
+    for (const Expr& x : e->in)
+      if (kind(e) == Kind::Computed && kind(x) == Kind::Load && uniform(x) && !in_shared(x)) value(x);
+  }
+  return arrays + before_;
+}
+
+// One loop over the row: what the reductions of this stage need, or the stores.
+std::string ProgramSource::stage(int number) {
+  inner_.clear();
+  late_.clear();
+  before_.clear();
+  loop_.clear();
+  std::string after, loop_end, once;
+  // A compiler moves no load over a store: there what is late is loaded in front.
+  stage_stores_ = std::any_of(outputs_.begin(), outputs_.end(), [&](const ProgramOutput& o) {
+    return stored_in(o) == number && o.value.shape() == domain_.shape;
+  });
+  for (const Expr& r : reductions_) {
+    if (level(r) != number + 1) continue;
+    const Value x = value(r->in[0]);
+    const std::string type = struct_name(r), sum = fresh(), out = fresh();
+    before_ += "    float " + sum + " = static_cast<float>(" + type + "::init);\n";
+    loop_end += "        UNROLL for (int k = 0; k < kRun; ++k) " + sum + " = " + type + "::step<float>(" + sum + ", " +
+                (x.uniform ? x.name : x.name + ".v[k]") + ");\n";
+    after += "    const float " + out + " = " + type + "::finish<float>(team.template reduce<" + type + ">(" + sum +
+             "), static_cast<float>(cols));\n";
+    outer_[r.get()] = {out, true, DType::F32};
+  }
+  for (const ProgramOutput& o : outputs_) {
+    if (stored_in(o) != number) continue;
+    const bool per_row = o.value.shape() != domain_.shape;
+    const std::string text = stored(o) + "\n";
+    (per_row ? once : loop_end) += "        " + text;
+  }
+  std::string out = "    // stage " + std::to_string(number) + "\n" + before_, late;
+  for (const Held& h : arrays_) {
+    const auto used = late_.find(&h);
+    if (used == late_.end()) continue;
+    out += "    Frag<float, kRun> " + used->second + "[R];\n";
+    late += "        " + access(h.view).load(used->second + "[f]", run_) + "\n";
+  }
+  if (!late.empty()) out += over_row(late);
+  if (!loop_.empty() || !loop_end.empty()) out += over_row(loop_ + loop_end);
+  if (!once.empty()) out += "    if (team.stores()) {\n" + once + "    }\n";
+  for (const auto& [node, name] : kept_)
+    if (inner_.contains(node)) known_.insert(node);
+  return out + after;
+}
+
+std::string ProgramSource::reducing_body() {
+  std::string text = first_loads() +
+                     "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, int cols, "
+                     "const Team& team, const Loads<R>& l) {\n"
+                     "    const Row r = row(p, row_number);\n" +
+                     row_values();
+  for (int s = 0; s < stages_; ++s) text += stage(s);
+  return text + "  }\n";
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,239 @@
+// The sample skeleton (core/draw.h says what it means): a block draws the token of a row. Nothing is sorted: which
+// scores are left follows from a threshold, which is found bit by bit of a number that is ordered as scores are. Those
+// scores that the threshold may lie among wait in shared memory, few where few are left; else every bit reads the row.
+#pragma once
+#include "tenon/backend/cuda/device/elements.h"
+#include "tenon/backend/cuda/device/sample_sizes.h"
+#include "tenon/core/philox.h"
+
+namespace tenon::device {
+
+/// Ordered as scores are; both zeros are one.
+DEV uint32_t order_of(float score) {
+  const uint32_t bits = float_to_bits(score + 0.0f);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+/// What a block's threads find together, in an order that is always the same.
+struct SampleTeam {
+  double* exchange;      ///< two a warp
+  mutable int turn = 0;  ///< the places of the time before may still be read
+
+  /// What warps have, to be read by all.
+  template <class T>
+  DEV const T* of_warps(T x) const {
+    T* place = reinterpret_cast<T*>(exchange + turn);
+    turn ^= kSampleWarps;
+    if (lane() == 0) place[warp()] = x;
+    sync_block();
+    return place;
+  }
+  template <class T, class Join>
+  DEV static T of_lanes(T x, const Join& join) {
+    UNROLL for (int mask = 16; mask > 0; mask >>= 1) x = join(x, shuffle_xor(x, mask));
+    return x;
+  }
+  template <class T, class Join>
+  DEV T of_threads(T x, const Join& join) const {
+    return of_lanes(of_warps(of_lanes(x, join))[lane()], join);
+  }
+  DEV double sum(double x) const {
+    return of_threads(x, [](double a, double b) { return a + b; });
+  }
+};
+
+/// A row's scores, divided by the temperature. Scores::eval(p, row, token).
+template <class Scores, class Params>
+struct SampleRow {
+  const Params& p;
+  const SampleTeam& team;
+  float* kept;  ///< of this warp
+  int row;
+  float temperature = 1, top = 0;
+  uint32_t least = 0;  ///< the order of the least score that is left
+  int keeps = -1;      ///< scores that this warp keeps; below 0: the block reads the row
+
+  DEV int tokens() const { return p.sizes.tokens; }
+  DEV float score(int token) const { return Scores::eval(p, row, token).v[0] / temperature; }
+  DEV double weight(float s) const { return order_of(s) < least ? 0.0 : static_cast<double>(expf(s - top)); }
+
+  /// f(score) of all that are kept, or of the row.
+  template <class F>
+  DEV void each(const F& f) const {
+    if (keeps >= 0) {
+      for (int i = lane(); i < keeps; i += 32) f(kept[i]);
+    } else {
+      UNROLL_8 for (int t = thread_index(); t < tokens(); t += kSampleThreads) f(score(t));
+    }
+  }
+
+  /// Keeps the scores from `from` on that are there, in every warp those of a part of the row.
+  DEV void keep(uint32_t from) {
+    const int part = (tokens() + kSampleWarps - 1) / kSampleWarps, begin = warp() * part,
+              end = begin + part < tokens() ? begin + part : tokens();
+    constexpr int kAtOnce = 8;
+    int n = 0;
+    for (int first = begin + lane(); first - lane() < end; first += 32 * kAtOnce) {
+      float s[kAtOnce];
+      UNROLL for (int i = 0; i < kAtOnce; ++i) s[i] = first + 32 * i < end ? score(first + 32 * i) : 0.0f;
+      UNROLL for (int i = 0; i < kAtOnce; ++i) {
+        const bool stays = first + 32 * i < end && order_of(s[i]) >= from;
+        const uint32_t all = ballot(stays);
+        const int at = n + count_bits(all & ((1u << lane()) - 1));
+        if (stays && at < p.sizes.capacity) kept[at] = s[i];
+        n += count_bits(all);
+      }
+    }
+    const double most = team.of_threads(static_cast<double>(n), [](double a, double b) { return a > b ? a : b; });
+    keeps = most <= p.sizes.capacity ? n : -1;
+    sync_warp();
+  }
+
+  /// The largest order at which the weights of the scores from there on sum up to `enough`.
+  template <class Weight>
+  DEV uint32_t threshold(double enough, const Weight& weight_of) const {
+    uint32_t found = 0;
+    for (uint32_t bit = 0x80000000u; bit; bit >>= 1) {
+      double sum = 0;
+      each([&](float s) { sum += order_of(s) >= (found | bit) ? weight_of(s) : 0.0; });
+      if (team.sum(sum) >= enough) found |= bit;
+    }
+    return found;
+  }
+};
+
+/// The place at which sums of weights pass `share` of the whole, 0 to 1: the block halves a part of the row by
+/// thirty-two until a warp has a token a lane.
+struct SamplePlace {
+  int token;
+  double whole;
+};
+template <class Row>
+DEV SamplePlace sample_place(const Row& row, double share) {
+  SamplePlace out{0, 0};
+  double target = 0;
+  int begin = 0, end = row.tokens();
+  for (bool first = true;; first = false) {
+    const int part = (end - begin + kSampleWarps - 1) / kSampleWarps, from = begin + warp() * part,
+              to = from + part < end ? from + part : end;
+    double sum = 0;
+    UNROLL_8 for (int t = from + lane(); t < to; t += 32) sum += row.weight(row.score(t));
+    const double* sums = row.team.of_warps(SampleTeam::of_lanes(sum, [](double a, double b) { return a + b; }));
+    double below = 0;
+    if (first) {
+      for (int w = 0; w < kSampleWarps; ++w) out.whole += sums[w];
+      target = share * out.whole;
+    }
+    int chosen = 0;
+    double before = 0;
+    for (int w = 0; w < kSampleWarps; ++w) {
+      if (sums[w] > 0) {  // the last that has any, where rounding took the sum below the target
+        chosen = w;
+        before = below;
+      }
+      below += sums[w];
+      if (below > target) break;
+    }
+    target -= before;
+    begin += chosen * part;
+    end = begin + part < end ? begin + part : end;
+    if (part <= 32) break;
+  }
+  const int t = begin + lane();
+  const double own = t < end ? row.weight(row.score(t)) : 0.0;
+  double sum = own;
+  for (int apart = 1; apart < 32; apart <<= 1) {
+    const double other = shuffle_up(sum, apart);
+    if (lane() >= apart) sum += other;
+  }
+  const uint32_t passed = ballot(own > 0 && sum > target), any = ballot(own > 0);
+  for (int l = 0; l < 32; ++l) {
+    if (any >> l & 1) out.token = begin + l;
+    if (passed >> l & 1) break;
+  }
+  return out;
+}
+
+/// As many threads as tokens are wanted have a score from there on; `own`: the largest that this thread has seen.
+DEV uint32_t order_of_some(const SampleTeam& team, float own, float wanted) {
+  uint32_t found = 0;
+  for (uint32_t bit = 0x80000000u; bit; bit >>= 1)
+    if (team.sum(order_of(own) >= (found | bit) ? 1.0 : 0.0) >= static_cast<double>(wanted)) found |= bit;
+  return found;
+}
+
+/// Finds the least score that top-k and top-p leave.
+template <class Row>
+DEV void sample_least(Row& row, float own, float top_k, float top_p) {
+  const bool some = top_k >= 1 && top_k < static_cast<float>(row.tokens());
+  if (!some && !(top_p < 1)) return;
+  const auto weight = [&](float s) { return row.weight(s); };
+  const auto whole = [&] {
+    double sum = 0;
+    row.each([&](float s) { sum += row.weight(s); });
+    return row.team.sum(sum);
+  };
+  double sum = some ? 0.0 : whole();
+  // What is below e^-x of the largest, x the logarithm of tokens / (1 - p), is together less than what top-p drops.
+  const float rest = static_cast<float>(row.tokens()) / (1 - top_p);
+  row.keep(some ? order_of_some(row.team, own / row.temperature, top_k) : order_of(row.top - logf(rest) - 1));
+  if (some) row.least = row.threshold(static_cast<double>(top_k), [](float) { return 1.0; });
+  if (!(top_p < 1)) return;
+  if (some) sum = whole();
+  const uint32_t likely = row.threshold(static_cast<double>(top_p) * sum, weight);
+  if (likely > row.least) row.least = likely;
+}
+
+/// Grid: x = rows. Rule and Seed::eval(p, row, i); Counter::eval(p, 0, row).
+template <class Scores, class Rule, class Seed, class Counter, class Epilogue, class Params>
+DEV void sample(const Params& p) {
+  griddep_wait();
+  griddep_launch();
+  double* shared = reinterpret_cast<double*>(shared_memory());
+  const SampleTeam team{shared};
+  float* kept = reinterpret_cast<float*>(shared + 2 * kSampleWarps) + warp() * p.sizes.capacity;
+  const int row_number = block_x();
+  SampleRow<Scores, Params> row{p, team, kept, row_number};
+  const float lowest = bits_to_float(0xff800000u);
+  float top = lowest;
+  int best = row.tokens();
+  UNROLL_8 for (int t = thread_index(); t < row.tokens(); t += kSampleThreads) {
+    const float s = row.score(t);
+    if (s > top) best = t;
+    top = max_or_nan(top, s);
+  }
+  const float own = top;
+  top = team.of_threads(top, [](float a, float b) { return max_or_nan(a, b); });
+  best = team.of_threads(own == top ? best : row.tokens(), [](int a, int b) { return a < b ? a : b; });
+  const auto rule = [&](int i) { return Rule::eval(p, row_number, i).v[0]; };
+  const bool draws = rule(0) > 0;
+  double share = 0;
+  row.top = top;
+  if (draws) {
+    row.temperature = rule(0);
+    row.top = top / row.temperature;
+    sample_least(row, own, rule(1), rule(2));
+    if (rule(3) > 0) {
+      const uint32_t likely = order_of(row.top + logf(rule(3)));
+      if (likely > row.least) row.least = likely;
+    }
+    uint64_t seed = 0;
+    for (int i = 3; i >= 0; --i)
+      seed = seed << 16 | (static_cast<uint32_t>(static_cast<int32_t>(Seed::eval(p, row_number, i).v[0])) & 0xffffu);
+    share = philox_uniform(seed, static_cast<uint64_t>(Counter::eval(p, 0, row_number).v[0]));
+  }
+  const bool known = top > lowest && top < bits_to_float(0x7f800000u);  // NaN is neither
+  const SamplePlace place = known ? sample_place(row, share) : SamplePlace{0, 0};
+  const int token = !known ? 0 : draws ? place.token : best;
+  const float log_probability =
+      known ? row.score(token) - row.top - logf(static_cast<float>(place.whole)) : bits_to_float(0x7fc00000u);
+  if (thread_index() != 0) return;
+  const float made[2] = {static_cast<float>(token), log_probability};
+  for (int col = 0; col < 2; col += Epilogue::kLanes) {
+    Frag<float, 1> acc[Epilogue::kLanes];
+    for (int l = 0; l < Epilogue::kLanes; ++l) acc[l].v[0] = made[col + l];
+    Epilogue::store(p, row_number, col, Epilogue::compute(p, row_number, col, acc));
+  }
+}
+
+}  // namespace tenon::device

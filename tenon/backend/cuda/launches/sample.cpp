@@ -1,0 +1,58 @@
+// The sample skeleton: a block a row of scores, which lies in memory.
+#include "tenon/backend/cuda/device/sample_sizes.h"
+#include "tenon/backend/cuda/launches/anchor_kernel.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon::cuda {
+namespace {
+
+constexpr int kMostKept = 512;  // scores in shared memory, a warp
+
+class SampleKernel : public AnchorKernel {
+ public:
+  SampleKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
+      : AnchorKernel(std::move(device), launch, std::move(form)), scores_(padded_operand(0)) {
+    for (size_t i = 1; i < form_.holes.size(); ++i) read_beside(form_.holes[i]);
+    reserve_statistics();
+  }
+
+ private:
+  int own_calls() const override { return operand_calls() + (form_.domain.numel() > 0 ? 1 : 0); }
+
+  void make_calls() override {
+    make_operands();
+    if (form_.domain.numel() == 0) return;
+    device::SampleSizes sizes{};
+    sizes.tokens = checked_int(scores_.shape()[1]);
+    const int room = device().facts().shared_bytes - device::sample_shared_bytes(0);
+    sizes.capacity = std::min(kMostKept, room / (4 * device::kSampleWarps));
+    Params params;
+    params.set_sizes("SampleSizes", sizes);
+    KernelParts text;
+    text.name = name();
+    text.functors = operand_source("Scores", scores_, 1, params, text.headers);
+    static constexpr const char* kNames[] = {"", "Rule", "Seed", "Counter"};
+    for (size_t i = 1; i < form_.holes.size(); ++i) {
+      const Expr& hole = form_.holes[i];
+      const ProgramOutput value{hole, {}, DType::F32};
+      ProgramSource program(std::array{value}, {hole.shape(), hole.shape().rank() - 1}, params, 1);
+      text.functors += program.functor(kNames[i]);
+      text.headers += program.includes();
+    }
+    text.functors += epilogue_source(params, text.headers, 1);
+    text.headers = "#include \"tenon/backend/cuda/device/sample.h\"\n" + text.headers;
+    text.kernel = "KERNEL(kSampleThreads, 1, Params, p) { sample<Scores, Rule, Seed, Counter, Epilogue>(p); }\n";
+    LaunchShape shape;
+    shape.grid_x = static_cast<unsigned>(scores_.shape()[0]);
+    shape.threads = device::kSampleThreads;
+    shape.shared_bytes = static_cast<unsigned>(device::sample_shared_bytes(sizes.capacity));
+    add(KernelCall(device(), text, params, shape));
+  }
+
+  Expr scores_;
+};
+
+const RegisterBody kRegisteredSample("sample", &LaunchBodies::body<SampleKernel>);
+
+}  // namespace
+}  // namespace tenon::cuda

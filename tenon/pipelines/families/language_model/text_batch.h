@@ -1,0 +1,101 @@
+// Texts written side by side over one cache: a row of it is a text's, from when it joins until it ends.
+#pragma once
+#include <deque>
+#include <map>
+
+#include "tenon/core/clock.h"
+#include "tenon/pipelines/decode_loop.h"
+#include "tenon/pipelines/text_generator.h"
+#include "tenon/pipelines/text_stream.h"
+
+namespace tenon {
+
+/// How a language model's linear layers are computed. Error(Usage): in e4m3 rows.
+PrecisionPolicy decoder_precision(const NetworkOptions& options);
+
+/// What batches of one generator share.
+struct TextSetup {
+  std::shared_ptr<const LanguageModel> model;
+  std::shared_ptr<Backend> backend;
+  std::shared_ptr<WeightStore> store;
+  NetworkOptions networks;
+  int64_t context = 0;
+
+  PlanOptions plan_options(const char* name) const;
+};
+
+class DecoderBatch : public TextBatch {
+ public:
+  /// `reuse`: what a prompt has in common with what its row held before is not read again, so that scores may differ in
+  /// their last bits from those of a prompt that is read anew, where runs of several sizes round differently.
+  DecoderBatch(std::shared_ptr<const TextSetup> setup, int64_t rows, bool reuse);
+
+  int64_t submit(TextRequest request, OnText each) override;
+  bool cancel(int64_t id) override;
+  std::vector<EndedText> step() override;
+  bool busy() const override;
+
+ private:
+  // A request and its text as far as it is.
+  struct Text {
+    Text(int64_t number, TextRequest r, OnText f, const ByteLevelTokenizer& tokenizer);
+    int64_t id;
+    TextRequest request;
+    OnText each;
+    TextStream stream;
+    int64_t prompt = 0, most = 0;  // tokens read at first; to write
+    Clock::time_point begin{};
+    TextResult out;
+    std::vector<int32_t> seen;  // with the prompt
+    int64_t count() const { return std::ssize(out.tokens); }
+  };
+  // A row of the cache. Its text's tokens in `reading` are put there, but for the last; then the loop writes.
+  struct Slot {
+    std::unique_ptr<Text> text;
+    std::vector<int32_t> cached;   // what the cache holds, token by token
+    std::vector<int32_t> reading;  // empty: the text is being written
+    int32_t last = 0;              // then its last token, which the cache does not hold
+  };
+  // Runs of a prompt's tokens, in one row of the cache at a time.
+  struct Prompt {
+    Executable executable;
+    size_t row;
+    bool ran = false;  // its slower phases have
+  };
+
+  void check(const TextRequest& r) const;
+  void advance();
+  void admit(size_t row);
+  void read(size_t row, std::vector<int32_t> tokens);
+  void read_chunk(size_t row);
+  void join(size_t row);
+  void go_on(size_t row);
+  bool take(size_t row, const SampledToken& next);
+  bool add(Text& t, const SampledToken& next) const;
+  void end(std::unique_ptr<Text> text, std::optional<Error> error = {});
+  void drop_all();
+  std::span<const int32_t> stops(const TextRequest& r) const;
+  std::vector<int32_t> last_half(const std::vector<int32_t>& tokens) const;
+
+  void reserve(int64_t tokens);
+  void check_fits(int64_t tokens) const;
+  void make_loop();
+  Prompt& prompt(int64_t tokens, size_t row);
+  std::map<std::string, void*> caches_of(size_t row) const;
+  std::vector<Buffer> caches() const;
+
+  std::shared_ptr<const TextSetup> setup_;
+  bool reuse_;
+  std::shared_ptr<Stream> stream_;
+  std::shared_ptr<Buffers> states_;
+  int64_t capacity_ = 0;
+  std::map<int64_t, Prompt> prompts_;  // by tokens of a run
+  std::unique_ptr<DecodeLoop> loop_;
+  std::vector<Slot> slots_;
+  std::deque<std::unique_ptr<Text>> waiting_;
+  std::vector<EndedText> ended_;
+  int64_t submitted_ = 0;
+  bool stepping_ = false;
+};
+
+}  // namespace tenon

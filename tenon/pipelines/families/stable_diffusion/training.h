@@ -1,0 +1,13 @@
+// Stable Diffusion 1.x as training sees it: the UNet, asked for noise, velocity or picture as its scheduler says.
+#pragma once
+#include <memory>
+
+#include "tenon/pipelines/families/stable_diffusion/model.h"
+#include "tenon/pipelines/trainable_denoiser.h"
+
+namespace tenon {
+
+std::unique_ptr<TrainableDenoiser> stable_diffusion_training(std::shared_ptr<const StableDiffusionModel> model,
+                                                             const TrainableDenoiser::Options& options);
+
+}  // namespace tenon

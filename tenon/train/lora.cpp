@@ -1,0 +1,336 @@
+#include "tenon/train/lora.h"
+
+#include <cmath>
+
+#include "tenon/core/clock.h"
+#include "tenon/core/error.h"
+#include "tenon/core/stop.h"
+#include "tenon/core/text.h"
+#include "tenon/models/decoder_adapter.h"
+#include "tenon/pipelines/lora_set.h"
+#include "tenon/train/adapter.h"
+#include "tenon/train/batch_order.h"
+#include "tenon/train/checkpoint.h"
+#include "tenon/train/denoising.h"
+#include "tenon/train/metrics.h"
+#include "tenon/train/row_seed.h"
+#include "tenon/train/updater.h"
+
+namespace tenon::train {
+namespace fs = std::filesystem;
+namespace {
+using nlohmann::ordered_json;
+
+constexpr uint64_t kValidationSeed = 0x76616c6964617465;  // noise that no training step draws
+
+ordered_json options_json(const LoraOptions& o, const std::string& model, const std::string& adapter,
+                          const PictureSet& pictures) {
+  return {{"model", as_utf8(model)},
+          {"adapter", adapter},
+          {"pictures", pictures.sha256},
+          {"rank", o.rank},
+          {"scale", o.scale()},
+          {"targets", o.targets},
+          {"size", {o.width, o.height}},
+          {"flip", o.flip},
+          {"batch", o.batch},
+          {"accumulation", o.accumulation},
+          {"timesteps",
+           {static_cast<int>(o.timesteps.density), o.timesteps.logit_mean, o.timesteps.logit_std,
+            o.timesteps.mode_scale, o.timesteps.snr_gamma}},
+          {"shift", o.shift ? ordered_json(*o.shift) : ordered_json()},
+          {"optimizer", o.optimizer},
+          {"optimizer_options",
+           {o.optimizer_options.beta1, o.optimizer_options.beta2, o.optimizer_options.eps,
+            o.optimizer_options.weight_decay}},
+          {"schedule", {o.schedule.peak, static_cast<int>(o.schedule.decay), o.schedule.warm_up, o.schedule.least}},
+          {"clip", o.clip},
+          {"ema", o.ema},
+          {"seed", o.seed},
+          {"type", name_of(o.type)}};
+}
+
+// The weights that the network is trained over: the model's, with what an adapter adds to them, whose hash goes to
+// `sha256`.
+std::unique_ptr<WeightSource> base_weights(const TrainableDenoiser& model, const fs::path& adapter,
+                                           std::string& sha256) {
+  if (adapter.empty()) return model.weights();
+  LoraSet loras([&] { return model.lora_names(); }, {});
+  std::vector<LoraUse> uses{{.file = adapter}};
+  for (const auto& [component, tensors] : loras.apply(uses))
+    TENON_CHECK(Usage, component == model.component(), adapter.string())
+        << "changes the " << component << ": expected an adapter of the " << model.component() << " alone";
+  sha256 = uses.front().sha256;
+  return loras.over(model.component(), model.weights());
+}
+
+}  // namespace
+
+void check_lora(const LoraOptions& o) {
+  const auto positive = [](const char* name, int64_t n) {
+    TENON_CHECK(Usage, n >= 1, name) << n << ": expected 1 or more";
+  };
+  TENON_CHECK(Usage, o.rank >= 1 && o.rank <= kMostAdapterRank, "rank")
+      << o.rank << ": expected 1 to " << kMostAdapterRank;
+  TENON_CHECK(Usage, std::isfinite(o.alpha) && o.alpha >= 0, "lora alpha") << o.alpha << ": expected a number above 0";
+  positive("batch", o.batch);
+  positive("accumulation", o.accumulation);
+  positive("steps", o.schedule.steps);
+  TENON_CHECK(Usage, o.ema >= 0 && o.ema < 1, "ema") << o.ema << ": expected a decay from 0 to below 1";
+  check_schedule(o.schedule);
+}
+
+struct LoraTraining::State {
+  std::shared_ptr<Backend> backend;
+  std::unique_ptr<TrainableDenoiser> model;
+  LoraOptions o;
+  std::string adapter;  // sha256 of its file
+  std::unique_ptr<WeightSource> base;
+  RunFolder folder;
+  PictureSet pictures, held;
+  DenoisingData data, validation;
+  std::optional<BatchOrder> order;
+  int64_t text_rows = 0;
+  nn::SideBranches branches;
+  std::unique_ptr<Parameters> parameters;
+  std::unique_ptr<Updater> updater;
+  std::vector<std::unique_ptr<Gradients>> gradients;              // of each of order's sizes
+  std::map<PictureSize, std::unique_ptr<Executable>> evaluation;  // of one picture
+  std::unique_ptr<ImageGenerator> generator;
+  CheckpointContent content;
+  std::unique_ptr<MetricsLog> log;
+  int64_t step = 0;
+
+  State(std::shared_ptr<Backend> b, std::unique_ptr<TrainableDenoiser> m, LoraOptions options, const fs::path& output)
+      : backend(std::move(b)),
+        model(std::move(m)),
+        o(std::move(options)),
+        base(base_weights(*model, o.adapter, adapter)),
+        folder(output) {}
+
+  nn::Precision precision() const { return {o.type, o.type}; }
+  DenoisingShape shape(PictureSize size, int64_t batch) const {
+    return {batch, model->latent_shape(size.height, size.width), text_rows, pictures.texts.front().width};
+  }
+  void encode(const std::vector<CaptionedPicture>& learnt, const std::vector<CaptionedPicture>& validated,
+              const fs::path& cache);
+  void prepare();
+  void resume();
+  void checkpoint();
+  ordered_json train_step();
+  Executable& evaluation_of(PictureSize size);
+  ordered_json validate();
+  ordered_json draw();
+  void finish() const;
+};
+
+LoraTraining::LoraTraining(std::shared_ptr<Backend> backend, std::unique_ptr<TrainableDenoiser> model,
+                           const std::vector<CaptionedPicture>& pictures, const std::vector<CaptionedPicture>& held,
+                           LoraOptions options, const fs::path& output, const fs::path& cache) {
+  check_lora(options);
+  if (options.width == 0) options.width = model->default_side();
+  if (options.height == 0) options.height = options.width;
+  model->check_size(options.height, options.width);
+  const DenoiserTraining training = model->training(options.shift);
+  check_timesteps(options.timesteps, training.target);
+  static_cast<void>(target_weights(model->shapes(), options.targets));  // says what is wrong before a folder is made
+  state_ = std::make_unique<State>(std::move(backend), std::move(model), std::move(options), output);
+  state_->data = {state_->model.get(), &state_->pictures, training, state_->o.timesteps, state_->o.seed};
+  state_->encode(pictures, held, cache);
+  state_->prepare();
+  state_->resume();
+}
+LoraTraining::~LoraTraining() = default;
+
+int64_t LoraTraining::step() const { return state_->step; }
+int64_t LoraTraining::layers() const { return std::ssize(*state_->branches.weights); }
+int64_t LoraTraining::parameter_count() const { return state_->parameters->count(); }
+int64_t LoraTraining::arena_bytes() const {
+  int64_t out = 0;
+  for (const auto& g : state_->gradients) out += g->memory().total();
+  return out;
+}
+int64_t LoraTraining::sizes() const { return std::ssize(state_->gradients); }
+int64_t LoraTraining::encoded() const { return state_->pictures.made + state_->held.made; }
+
+void LoraTraining::State::encode(const std::vector<CaptionedPicture>& learnt,
+                                 const std::vector<CaptionedPicture>& validated, const fs::path& cache) {
+  const PictureSize side{o.width, o.height};
+  const PictureSetOptions sizes{o.aspect_buckets ? aspect_buckets(side, model->size_unit()) : std::vector{side},
+                                o.flip};
+  for (const PictureSize& s : sizes.sizes) model->check_size(s.height, s.width);
+  pictures = encode_pictures(*model, o.type, learnt, sizes, cache);
+  if (!validated.empty()) held = encode_pictures(*model, o.type, validated, sizes, cache);
+  model->release_encoders();
+  validation = data;
+  if (!validated.empty()) validation.pictures = &held;
+  for (const PictureSet* set : {&pictures, &held})
+    for (const TextFeatures& t : set->texts) text_rows = std::max(text_rows, model->padded_rows(t.rows));
+  order.emplace(pictures, o.batch, o.seed);
+}
+
+void LoraTraining::State::prepare() {
+  const WeightShapes shapes = model->shapes();
+  branches = {o.rank, std::make_shared<const std::set<std::string>>(target_weights(shapes, o.targets)), o.scale()};
+  const WeightShapes leaves = branch_shapes(shapes, *branches.weights, o.rank);
+  std::unique_ptr<Optimizer> optimizer = make_optimizer(o.optimizer, backend, o.optimizer_options);
+  parameters = std::make_unique<Parameters>(backend, with_new_adapter(std::move(base), leaves, o.seed), leaves,
+                                            optimizer->moments().size(), o.ema > 0);
+  updater = std::make_unique<Updater>(*parameters, std::move(optimizer), o.clip, o.ema);
+  for (const PictureSize& size : order->sizes()) {
+    Graph g;
+    gradients.push_back(std::make_unique<Gradients>(
+        *parameters, adapter_gradients(g, *model, shape(size, o.batch), data.training.target, branches, precision()),
+        GradientOptions{.accumulates = o.accumulation > 1, .merge_siblings = false, .arena_bytes = o.arena_bytes}));
+  }
+  content.file = {kLoraFile, "", model->component() + ".",
+                  lora_metadata(model->component(), o.rank, o.scale() * static_cast<double>(o.rank), o.targets)};
+}
+
+void LoraTraining::State::resume() {
+  const ordered_json mine = options_json(o, model->name(), adapter, pictures);
+  const std::optional<Resumed> r = read_newest(
+      folder, mine, "is of a run with other options or pictures; choose another folder, or those of trainer.json",
+      content.file, *parameters, updater->optimizer());
+  if (r) {
+    step = r->step;
+    updater->set_steps(step);
+  }
+  log = std::make_unique<MetricsLog>(folder.path(), r ? step : -1, o.tensorboard);
+  content.run = {{"options", mine}};
+}
+
+void LoraTraining::State::checkpoint() {
+  content.step = step;
+  write_checkpoint(folder, *parameters, updater->optimizer(), content, o.keep);
+}
+
+ordered_json LoraTraining::State::train_step() {
+  const auto begin = Clock::now();
+  double loss = 0;
+  for (int64_t run = 0; run < o.accumulation; ++run) {
+    check_stop("training");
+    const int64_t n = step * o.accumulation + run;
+    const BatchOrder::Batch drawn = order->at(n);
+    DenoisingBatch batch(data, shape(order->sizes()[drawn.size], o.batch));
+    for (int64_t row = 0; row < o.batch; ++row)
+      batch.add(drawn.pictures[static_cast<size_t>(row)], row_seed(o.seed, n * o.batch + row, 0));
+    Gradients& g = *gradients[drawn.size];
+    batch.give(g);
+    loss += g.run(run == 0) / static_cast<double>(o.accumulation);
+  }
+  const double lr = o.schedule.rate(step + 1);
+  const Updater::Report report = updater->step(lr, o.accumulation);
+  return {{"step", step + 1},
+          {"loss", loss},
+          {"grad_norm", report.norm},
+          {"lr", lr},
+          {"update_seconds", seconds_since(begin)}};
+}
+
+Executable& LoraTraining::State::evaluation_of(PictureSize size) {
+  std::unique_ptr<Executable>& out = evaluation[size];
+  if (out) return *out;
+  Graph g;
+  PlanOptions options;
+  options.name = "validation";
+  options.fold_scales = false;
+  options.merge_siblings = false;
+  options.target = backend->target();
+  const Expr loss = denoising_loss(g, *model, shape(size, 1), data.training.target, branches, precision());
+  out = std::make_unique<Executable>(make_plan(std::vector<Result>{{"loss", loss}}, options), parameters->store());
+  return *out;
+}
+
+// Levels are spread evenly, and noise is the same each time: what changes is what was learnt.
+ordered_json LoraTraining::State::validate() {
+  const auto begin = Clock::now();
+  if (parameters->averaged()) parameters->publish_averages();
+  const auto count = static_cast<double>(o.validate_count);
+  double loss = 0;
+  for (int64_t k = 0; k < o.validate_count; ++k) {
+    check_stop("validation");
+    const std::vector<EncodedPicture>& all = validation.pictures->pictures;
+    const size_t picture = static_cast<size_t>(k) % all.size();
+    DenoisingBatch batch(validation, shape(all[picture].size, 1));
+    batch.add(picture, row_seed(kValidationSeed, k, 0), (static_cast<double>(k) + 0.5) / count);
+    Executable& e = evaluation_of(all[picture].size);
+    batch.give(e);
+    e.run_all();
+    loss += static_cast<double>(e.get("loss")[0]) / count;
+  }
+  if (parameters->averaged()) parameters->publish();
+  TENON_CHECK(Numeric, std::isfinite(loss), "validation loss") << "is " << loss;
+  return {{"step", step},
+          {"validation_loss", loss},
+          {"count", o.validate_count},
+          {"evaluation_seconds", seconds_since(begin)}};
+}
+
+// The generator reads what was learnt from a file, as anybody else does.
+ordered_json LoraTraining::State::draw() {
+  const auto begin = Clock::now();
+  const fs::path folder_of_samples = folder.path() / "samples", file = folder_of_samples / "now.safetensors";
+  fs::create_directories(folder_of_samples);
+  CheckpointContent now = content;
+  now.file.weights = file.filename().string();
+  write_model(folder_of_samples, *parameters, now);
+  if (!generator) generator = o.samples.open();
+  const LoraUse use{.file = file};
+  generator->load_lora(use);
+  ordered_json names = ordered_json::array();
+  for (size_t i = 0; i < o.samples.prompts.size(); ++i) {
+    ImageRequest r;
+    r.prompt = o.samples.prompts[i];
+    r.seed = o.samples.seed + i;
+    r.steps = o.samples.steps;
+    r.width = o.width;
+    r.height = o.height;
+    r.loras = {use};
+    const std::string number = std::to_string(step);
+    std::string name(6 - std::min<size_t>(number.size(), 6), '0');
+    name.append(number).append("-" + std::to_string(i) + ".png");
+    write_png(folder_of_samples / name, generator->generate(r).images.at(0), {}, Overwrite::Yes);
+    names.push_back({{"file", "samples/" + name}, {"prompt", as_utf8(o.samples.prompts[i])}});
+  }
+  fs::remove(file);
+  return {{"step", step}, {"samples", names}, {"sample_seconds", seconds_since(begin)}};
+}
+
+void LoraTraining::State::finish() const {
+  write_model(folder.path(), *parameters, content);
+  if (o.format == LoraFormat::Diffusers) return;
+  const std::string name = "lora_" + lora_format_names()[static_cast<size_t>(o.format)] + ".safetensors";
+  convert_lora(folder.path() / kLoraFile, folder.path() / name, model->component(),
+               o.scale() * static_cast<double>(o.rank), o.format);
+}
+
+bool LoraTraining::run(const OnMetrics& each, const std::function<bool()>& stop) {
+  State& s = *state_;
+  const auto tell = [&](const ordered_json& m) {
+    s.log->add(m);
+    if (each) each(m);
+  };
+  const auto look = [&](bool last) {
+    const auto due = [&](int64_t every) { return every > 0 && (last || s.step % every == 0); };
+    if (due(s.o.validate_every)) tell(s.validate());
+    if (due(s.o.samples.every) && !s.o.samples.prompts.empty()) tell(s.draw());
+  };
+  if (s.step == 0 && s.folder.steps().empty()) {
+    look(true);
+    s.checkpoint();
+  }
+  while (s.step < s.o.schedule.steps) {
+    const ordered_json m = named_step(s.folder, s.step + 1, [&] { return s.train_step(); });
+    ++s.step;
+    tell(m);
+    const bool last = s.step == s.o.schedule.steps, stopped = stop && stop();
+    if (!stopped) look(last);
+    if (last || stopped || (s.o.checkpoint_every > 0 && s.step % s.o.checkpoint_every == 0)) s.checkpoint();
+    if (stopped) return false;
+  }
+  s.finish();
+  return true;
+}
+
+}  // namespace tenon::train

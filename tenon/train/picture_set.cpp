@@ -1,0 +1,182 @@
+#include "tenon/train/picture_set.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <map>
+
+#include "tenon/core/error.h"
+#include "tenon/core/log.h"
+#include "tenon/core/stop.h"
+#include "tenon/core/text.h"
+#include "tenon/core/utf8.h"
+#include "tenon/io/image_resize.h"
+#include "tenon/io/safetensors.h"
+
+namespace tenon::train {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kMostCaption = 1 << 16;
+constexpr std::string_view kByteOrder = "\xef\xbb\xbf", kBlanks = " \t\r\n";
+constexpr const char* kTensor = "values";
+
+bool is_picture(const fs::path& path) {
+  std::string end = path.extension().string();
+  std::ranges::transform(end, end.begin(), [](unsigned char c) { return std::tolower(c); });
+  return end == ".png" || end == ".jpg" || end == ".jpeg";
+}
+
+std::string caption_of(const fs::path& picture, const std::optional<std::string>& fallback) {
+  const fs::path file = fs::path(picture).replace_extension(".txt");
+  if (!file_exists(file)) {
+    TENON_CHECK(Usage, fallback, picture.string())
+        << "has no caption: expected " << file.filename().string() << " beside it, or --caption TEXT for all";
+    return *fallback;
+  }
+  std::string text = read_argument_file(file, kMostCaption);
+  TENON_CHECK(Usage, !first_invalid_utf8(text), file.string()) << "is not UTF-8 text";
+  if (text.starts_with(kByteOrder)) text.erase(0, kByteOrder.size());
+  const size_t first = text.find_first_not_of(kBlanks);
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
+}
+
+Image mirrored(const Image& image) {
+  Image out = image;
+  for (int64_t y = 0; y < image.height; ++y)
+    for (int64_t x = 0; x < image.width; ++x)
+      std::copy_n(image.pixels.begin() + (y * image.width + image.width - 1 - x) * image.channels, image.channels,
+                  out.pixels.begin() + (y * image.width + x) * image.channels);
+  return out;
+}
+
+std::string hash_of(const std::string& text) { return sha256_hex(std::as_bytes(std::span(text))); }
+
+// What tells one model from another without reading gigabytes: its files' places, sizes and times.
+std::string identity_of(const TrainableDenoiser& model, DType type) {
+  std::string out = model.name() + "\n" + std::string(name_of(type));
+  for (const fs::path& file : model.files()) {
+    std::error_code error;
+    const auto size = fs::file_size(file, error);
+    const auto time = fs::last_write_time(file, error);
+    out += "\n" + file.string() + " " + std::to_string(size) + " " + std::to_string(time.time_since_epoch().count());
+  }
+  return out;
+}
+
+// Tensors by keys, a file each; a file that is not whole counts as absent.
+class EncodingCache {
+ public:
+  explicit EncodingCache(fs::path folder) : folder_(std::move(folder)) {
+    if (folder_.empty()) return;
+    std::error_code error;
+    fs::create_directories(folder_, error);
+    TENON_CHECK(Usage, !error && fs::is_directory(folder_), folder_.string())
+        << "cannot be made a folder: " << (error ? error.message() : "it is a file");
+  }
+
+  std::optional<TextFeatures> find(const std::string& key) const {
+    if (folder_.empty() || !file_exists(place(key))) return {};
+    try {
+      const SafetensorsFile file = SafetensorsFile::open(place(key));
+      const TensorView& t = file.at(kTensor);
+      TENON_CHECK(Model, t.dtype == DType::F32 && t.shape.rank() == 2, file.name()) << "is no encoding";
+      TextFeatures out{std::vector<float>(static_cast<size_t>(t.shape.numel())), t.shape[0], t.shape[1]};
+      if (t.size > 0) std::memcpy(out.values.data(), t.data, t.size);
+      return out;
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::Model) throw;
+      spdlog::warn("{}; it is made again", e.what());
+      return {};
+    }
+  }
+  void keep(const std::string& key, const TextFeatures& f) const {
+    if (folder_.empty()) return;
+    const TensorData tensor{kTensor, DType::F32, {f.rows, f.width}, std::as_bytes(std::span(f.values))};
+    write_safetensors(place(key), std::span(&tensor, 1));
+  }
+
+ private:
+  fs::path place(const std::string& key) const { return folder_ / (key + ".safetensors"); }
+  fs::path folder_;
+};
+
+}  // namespace
+
+std::vector<CaptionedPicture> read_pictures(const fs::path& folder, const std::optional<std::string>& caption) {
+  std::error_code error;
+  TENON_CHECK(Usage, fs::is_directory(folder, error), folder.string())
+      << "is no folder of pictures: " << (fs::exists(folder, error) ? "it is a file" : "it is not there");
+  std::vector<CaptionedPicture> out;
+  std::map<fs::path, fs::path> stems;
+  const std::vector<fs::path> files = list_folder(folder);
+  for (const fs::path& file : files) {
+    if (!is_picture(file)) continue;
+    check_stop("pictures");
+    const auto [other, alone] = stems.emplace(fs::path(file).replace_extension(), file);
+    TENON_CHECK(Usage, alone, file.string())
+        << "and " << other->second.filename().string() << " would share one caption; rename one of them";
+    out.push_back({file.string(), read_image(file), sha256_file(file), caption_of(file, caption)});
+  }
+  for (const fs::path& file : files)
+    TENON_CHECK(Usage, out.empty() || file.extension() != ".txt" || stems.contains(fs::path(file).replace_extension()),
+                file.string())
+        << "is a caption without a picture: expected one of that name beside it";
+  TENON_CHECK(Usage, !out.empty(), folder.string()) << "holds no pictures: expected .png, .jpg or .jpeg files";
+  return out;
+}
+
+PictureSet encode_pictures(TrainableDenoiser& model, DType type, const std::vector<CaptionedPicture>& pictures,
+                           const PictureSetOptions& options, const fs::path& cache) {
+  const EncodingCache kept(cache);
+  const std::string identity = identity_of(model, type);
+  PictureSet out;
+  std::string all = identity;
+  const auto made = [&](const std::string& what, const auto& encode) {
+    check_stop("encoding");
+    const std::string key = hash_of(identity + "\n" + what);
+    all += "\n" + key;
+    if (std::optional<TextFeatures> known = kept.find(key)) return std::move(*known);
+    TextFeatures fresh = encode();
+    for (const float v : fresh.values)
+      TENON_CHECK(Numeric, std::isfinite(v), what) << "the model's encoder gives " << v;
+    kept.keep(key, fresh);
+    ++out.made;
+    return fresh;
+  };
+  const auto moments_of = [&](const CaptionedPicture& p, PictureSize size, bool flipped) {
+    const std::string sides = std::to_string(size.width) + "x" + std::to_string(size.height);
+    return made("picture " + p.sha256 + " " + sides + (flipped ? " flipped" : ""), [&] {
+      const Image fitted = fit(p.image, size.width, size.height, ResizeMode::Crop);
+      const std::vector<float> moments = model.encode_picture(flipped ? mirrored(fitted) : fitted);
+      return TextFeatures{moments, 1, std::ssize(moments)};
+    });
+  };
+  // Those of one size together, then the texts: some models keep one encoder ready at a time.
+  std::map<PictureSize, std::vector<size_t>> by_size;
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    const Image& image = pictures[i].image;
+    by_size[nearest_shape(options.sizes, {image.width, image.height})].push_back(i);
+  }
+  out.pictures.resize(pictures.size());
+  for (const auto& [size, numbers] : by_size)
+    for (const size_t i : numbers) {
+      EncodedPicture& encoded = out.pictures[i];
+      encoded.size = size;
+      encoded.moments.push_back(moments_of(pictures[i], size, false).values);
+      if (options.flip) encoded.moments.push_back(moments_of(pictures[i], size, true).values);
+    }
+  std::map<std::string, size_t> texts;
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    const std::string& caption = pictures[i].caption;
+    const auto [text, fresh] = texts.emplace(caption, out.texts.size());
+    if (fresh) out.texts.push_back(made("text " + caption, [&] { return model.encode_text(caption); }));
+    out.pictures[i].text = text->second;
+    all += "\n" + caption;
+  }
+  out.sha256 = hash_of(all);
+  return out;
+}
+
+}  // namespace tenon::train

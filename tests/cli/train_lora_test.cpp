@@ -1,0 +1,250 @@
+// Training a LoRA through the command line: what it leaves, what `generate` makes of it, its errors, and a run that is
+// killed.
+#include <signal.h>
+
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "tenon/io/image.h"
+#include "tenon/io/safetensors.h"
+#include "tests/cli/cli.h"
+#include "tests/fixtures/z_image_folder.h"
+
+namespace cli {
+namespace {
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+class CliTrainLora : public CliTest {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    fs::create_directory(folder() / "pictures");
+    for (const size_t i : {0, 1, 2}) picture(std::to_string(i), 72, 64, i);
+  }
+  void picture(const std::string& name, int64_t width, int64_t height, size_t i) const {
+    std::vector<uint8_t> pixels(static_cast<size_t>(width * height * 3));
+    for (size_t k = 0; k < pixels.size(); ++k) pixels[k] = static_cast<uint8_t>(k * (7 + i));
+    tenon::write_png(folder() / ("pictures/" + name + ".png"), {width, height, 3, pixels});
+    std::ofstream(folder() / ("pictures/" + name + ".txt")) << "a zib on a red background " << i << "\n";
+  }
+  // On the embedded model, in pictures of 64 pixels.
+  static std::vector<std::string> arguments(const std::string& output, std::vector<std::string> more = {}) {
+    std::vector<std::string> out{"train", "lora", "--instance_data_dir", "pictures", "-o", output};
+    out.insert(out.end(), {"--threads", "1", "--device", "cpu", "--rank", "4", "--resolution", "64"});
+    if (std::ranges::find(more, "--lr") == more.end()) out.insert(out.end(), {"--lr", "1e-3"});
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  }
+  static std::vector<std::string> words(const std::string& line) {
+    std::istringstream text(line);
+    return {std::istream_iterator<std::string>(text), {}};
+  }
+  std::string bytes(const fs::path& path) const {
+    std::ifstream file(folder() / path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  std::vector<json> metrics(const std::string& run) const {
+    std::vector<json> out;
+    std::ifstream file(folder() / run / "metrics.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      out.push_back(json::parse(line));
+      for (const char* key : {"update_seconds", "evaluation_seconds", "sample_seconds"}) out.back().erase(key);
+    }
+    return out;
+  }
+};
+
+TEST_F(CliTrainLora, LearnsAndIsReadBack) {
+  const Finished f = tenon(arguments(
+      "run", words("--max_train_steps 4 --validation-steps 2 --validation-prompt zib --sample-every 4 --sample-steps 2 "
+                   "--random-flip --ema 0.9 --train-batch-size 2 --optimizer lion --gradient-accumulation-steps 2 "
+                   "--format kohya --json --keep 0 --checkpoint-every 2 --class-prompt star --class_prompt ring -q")));
+  ASSERT_EQ(f.code, 0) << f.err;
+  std::vector<json> losses, validated, drew;
+  for (const json& m : metrics("run"))
+    (m.contains("loss") ? losses : m.contains("samples") ? drew : validated).push_back(m);
+  EXPECT_EQ(losses.size(), 4U);
+  EXPECT_EQ(validated.size(), 3U);
+  EXPECT_EQ(drew.size(), 2U);
+  EXPECT_NE(validated[0]["validation_loss"], validated[2]["validation_loss"]);
+  EXPECT_NE(bytes("run/samples/000000-0.png"), bytes("run/samples/000004-0.png"));
+  EXPECT_FALSE(bytes("run/samples/000004-0.png").empty());
+  EXPECT_FALSE(bytes("run/class/1.png").empty());
+  EXPECT_EQ(bytes("run/class/1.txt"), "ring");
+  EXPECT_FALSE(fs::exists(folder() / "run/samples/now.safetensors"));
+  const auto lora = tenon::SafetensorsFile::open(folder() / "run/pytorch_lora_weights.safetensors");
+  EXPECT_EQ(lora.tensors().size(), 2U * 128);
+  EXPECT_TRUE(lora.contains("unet.mid_block.attentions.0.transformer_blocks.0.attn1.to_out.0.lora_B.weight"));
+  const json notes = json::parse(lora.metadata().at("lora_adapter_metadata"));
+  EXPECT_EQ(notes["unet.r"], 4);
+  EXPECT_EQ(notes["unet.lora_alpha"], 4);
+
+  // Drawn with it, the picture is another one; both forms of the file are the same LoRA.
+  const auto draw = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> all{"generate", "a zib", "--steps", "2",  "-s", "3",  "-W",
+                                 "64",       "-H",    "64",      "-q", "-o", name, "--no-metadata"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Finished drawn = tenon(all);
+    EXPECT_EQ(drawn.code, 0) << drawn.err;
+    return bytes(name);
+  };
+  const std::string plain = draw("plain.png", {}),
+                    with = draw("with.png", {"--lora", "run/pytorch_lora_weights.safetensors"});
+  EXPECT_NE(plain, with);
+  EXPECT_EQ(with, draw("kohya.png", {"--lora", "run/lora_kohya.safetensors"}));
+  EXPECT_EQ(plain, draw("none.png", {"--lora", "run/checkpoint-0/pytorch_lora_weights.safetensors"}));
+
+  const Finished page = tenon({"plot", "run"});
+  ASSERT_EQ(page.code, 0) << page.err;
+  EXPECT_NE(bytes("run/plot.html").find("data:image/png;base64,"), std::string::npos);
+}
+
+TEST_F(CliTrainLora, KilledAnywhereGoesOnToTheBit) {
+  picture("wide", 96, 64, 3);
+  const std::vector<std::string> recipe = words(
+      "--aspect-buckets --steps 12 --checkpoint-every 1 --validation-steps 5 -q --cache-dir cache --targets to_v");
+  const Finished alone = tenon(arguments("alone", recipe));
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  std::mt19937 random(11);
+  int killed = 0;
+  for (int i = 0; i < 2; ++i) {
+    Process process(arguments("killed", recipe), folder());
+    ASSERT_TRUE(process.wait_for_lines(folder() / "killed/metrics.jsonl", 3 + 4 * i, 60)) << process.finish().err;
+    const double after = std::uniform_real_distribution(0.0, alone.seconds / 20)(random);
+    std::this_thread::sleep_for(std::chrono::duration<double>(after));
+    process.signal(SIGKILL);
+    killed += process.finish().code == 128 + SIGKILL;
+  }
+  EXPECT_GE(killed, 1);
+  const Finished last = tenon(arguments("killed", recipe));
+  ASSERT_EQ(last.code, 0) << last.err;
+  EXPECT_EQ(bytes("killed/pytorch_lora_weights.safetensors"), bytes("alone/pytorch_lora_weights.safetensors"));
+  EXPECT_EQ(metrics("killed"), metrics("alone"));
+  EXPECT_EQ(metrics("alone").size(), 12U + 4);
+}
+
+TEST_F(CliTrainLora, SigtermLeavesACheckpointOfThatStep) {
+  Process process(arguments("run", {"--steps", "4000", "--checkpoint-every", "0"}), folder());
+  ASSERT_TRUE(process.wait_for_log("step 2/", 60));
+  process.signal(SIGTERM);
+  const Finished f = process.finish();
+  EXPECT_EQ(f.code, 143) << f.err;
+  const std::string step = std::to_string(metrics("run").back().at("step").get<int>());
+  EXPECT_TRUE(fs::exists(folder() / "run" / ("checkpoint-" + step) / "optimizer.safetensors"));
+  // A changed picture is another run.
+  fs::remove(folder() / "pictures/1.png");
+  fs::remove(folder() / "pictures/1.txt");
+  expect_error(2, arguments("run", {"--steps", "4000"}), {"checkpoint-" + step, "other options or pictures"});
+}
+
+// What is learnt over another LoRA begins where that one left off, and has nothing of it.
+TEST_F(CliTrainLora, OverAnAdapter) {
+  const std::vector<std::string> recipe = words("--steps 2 --validation-steps 2 --targets to_v --lr 3e-2 -q");
+  const auto over = [&](const std::string& output, const std::string& adapter) {
+    std::vector<std::string> all = recipe;
+    all.insert(all.end(), {"--adapter", adapter});
+    return arguments(output, all);
+  };
+  ASSERT_EQ(tenon(arguments("first", recipe)).code, 0);
+  const std::string adapter = "first/pytorch_lora_weights.safetensors";
+  const Finished f = tenon(over("second", adapter));
+  ASSERT_EQ(f.code, 0) << f.err;
+  const auto loss = [&](const std::string& run, bool last) {
+    const std::vector<json> all = metrics(run);
+    return (last ? all.back() : all.front()).at("validation_loss").get<double>();
+  };
+  const double alone = loss("first", false), taught = loss("first", true), merged = loss("second", false);
+  EXPECT_GT(std::abs(taught - alone), 1e-3 * alone);
+  EXPECT_NEAR(merged, taught, 1e-5 * taught);
+  const auto lora = tenon::SafetensorsFile::open(folder() / "second/checkpoint-0/pytorch_lora_weights.safetensors");
+  for (const auto& [name, t] : lora.tensors())
+    EXPECT_EQ(name.ends_with(".lora_B.weight"),
+              std::all_of(t.data, t.data + t.size, [](std::byte b) { return b == std::byte{0}; }))
+        << name;
+  EXPECT_EQ(lora.tensors().size(), tenon::SafetensorsFile::open(folder() / adapter).tensors().size());
+  expect_error(2, over("second", "second/pytorch_lora_weights.safetensors"), {"checkpoint-2", "other options"});
+  expect_error(3, over("third", "nowhere.safetensors"), {"nowhere.safetensors"});
+  // A LoRA of the text encoder, whose features are made before.
+  const std::string layer = "text_encoder.text_model.encoder.layers.0.self_attn.q_proj.lora_";
+  const auto text =
+      tenon::SafetensorsFile::open(TENON_SOURCE_DIR "/assets/default-model/text_encoder/model.safetensors");
+  const int64_t width = text.at("text_model.encoder.layers.0.self_attn.q_proj.weight").shape[0];
+  const std::vector<float> a(static_cast<size_t>(width), 1);
+  const std::vector<tenon::TensorData> tensors{
+      {layer + "A.weight", tenon::DType::F32, {1, width}, std::as_bytes(std::span(a))},
+      {layer + "B.weight", tenon::DType::F32, {width, 1}, std::as_bytes(std::span(a))}};
+  tenon::write_safetensors(folder() / "text.safetensors", tensors, {});
+  expect_error(2, over("third", "text.safetensors"), {"text.safetensors", "text_encoder", "unet"});
+  EXPECT_FALSE(fs::exists(folder() / "third"));
+}
+
+TEST_F(CliTrainLora, ErrorsNameTheThing) {
+  fs::create_directory(folder() / "none");
+  fs::create_directory(folder() / "odd");
+  std::ofstream(folder() / "odd/a.png") << "no picture";
+  const auto with = [](const std::string& pictures, std::vector<std::string> more = {}) {
+    std::vector<std::string> out{"train", "lora", "--instance-data-dir", pictures, "-o", "run"};
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  };
+  expect_error(2, with("nowhere"), {"nowhere", "is not there"});
+  expect_error(2, with("none"), {"none", "holds no pictures"});
+  expect_error(2, with("odd", {"--caption", "a"}), {"odd/a.png"});
+  expect_error(2, with("pictures/0.png"), {"pictures/0.png", "is a file"});
+  expect_error(2, with("pictures", {"--rank", "0"}), {"--rank"});
+  expect_error(2, with("pictures", {"--rank", "99999"}), {"rank", "65536"});
+  expect_error(2, with("pictures", {"--lora-alpha", "0"}), {"lora alpha"});
+  expect_error(2, with("pictures", {"--targets", "q_proj"}), {"q_proj", "to_q"});
+  expect_error(2, with("pictures", {"--resolution", "100"}), {"100", "104"});
+  expect_error(2, with("pictures", {"--weighting-scheme", "mode"}), {"mode", "flow matching"});
+  expect_error(2, with("pictures", {"--flow-shift", "3"}), {"shift"});
+  expect_error(2, with("pictures", {"--sample-every", "5"}), {"--validation-prompt"});
+  expect_error(2, with("pictures", {"--format", "peft"}), {"peft", "kohya"});
+  expect_error(2, with("pictures", {"--type", "f16"}), {"f16"});
+  expect_error(2, with("pictures", {"--ema", "1"}), {"ema"});
+  expect_error(3, with("pictures", {"-m", "elsewhere"}), {"elsewhere"});
+  expect_error(2, with("pictures", {"-m", "random:vit-s14"}), {"learn from pictures"});
+  expect_error(2, {"train", "lora", "--instnce-data-dir", "x"}, {"--instnce-data-dir", "did you mean"});
+  expect_error(2, {"train"}, {"grpo", "lora"});
+  fs::remove(folder() / "pictures/0.txt");
+  expect_error(2, with("pictures"), {"pictures/0.png", "has no caption", "--caption"});
+  fs::remove(folder() / "pictures/0.png");
+  std::ofstream(folder() / "pictures/0.txt") << "alone";
+  expect_error(2, with("pictures"), {"pictures/0.txt", "without a picture"});
+}
+
+// A rate that no number survives: the error names the step, and what was learnt before stays.
+TEST_F(CliTrainLora, WhatIsNoNumberEndsTheRun) {
+  const Finished f = tenon(arguments("run", {"--lr", "1e38", "--max-grad-norm", "0", "--steps", "20", "-q"}));
+  EXPECT_EQ(f.code, 5) << f.err;
+  EXPECT_NE(f.err.find("[step "), std::string::npos) << f.err;
+  EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-0/pytorch_lora_weights.safetensors"));
+  EXPECT_FALSE(fs::exists(folder() / "run/pytorch_lora_weights.safetensors"));
+}
+
+TEST_F(CliTrainLora, ZImage) {
+  fixtures::write_z_image(folder() / "model");
+  const Finished f = tenon(arguments("run", {"-m", "model", "--steps", "3", "--weighting-scheme", "logit_normal",
+                                             "--type", "bf16", "--format", "comfy", "--max-memory", "64", "-q"}));
+  ASSERT_EQ(f.code, 0) << f.err;
+  const auto lora = tenon::SafetensorsFile::open(folder() / "run/lora_comfy.safetensors");
+  EXPECT_TRUE(lora.contains("diffusion_model.layers.0.attention.to_q.lora_A.weight"));
+  const auto draw = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> all{"generate", "a zib", "-m", "model", "--steps", "2",  "-s", "3",
+                                 "-W",       "64",    "-H", "64",    "-q",      "-o", name, "--no-metadata"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Finished drawn = tenon(all);
+    EXPECT_EQ(drawn.code, 0) << drawn.err;
+    return bytes(name);
+  };
+  const std::string with = draw("with.png", {"--lora", "run/pytorch_lora_weights.safetensors"});
+  EXPECT_NE(with, draw("plain.png", {}));
+  EXPECT_EQ(with, draw("comfy.png", {"--lora", "run/lora_comfy.safetensors"}));
+}
+
+}  // namespace
+}  // namespace cli

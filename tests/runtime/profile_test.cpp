@@ -1,0 +1,71 @@
+// Where a step's time went: kernels put together to launches, overlaps counted once, parts that add up.
+#include <gtest/gtest.h>
+
+#include "tenon/core/error.h"
+#include "tenon/explain/profile.h"
+
+namespace tenon {
+namespace {
+
+Explanation three_launches() {
+  Explanation e;
+  e.rate = Rate::Step;
+  for (const auto& [name, skeleton, kernels] :
+       {std::tuple{"layers.0.norm", "rows", 1}, {"layers.0.w", "gemm", 2}, {"t7", "map", 1}}) {
+    ExplainedLaunch l;
+    l.name = name;
+    l.skeleton = skeleton;
+    l.kernels = kernels;
+    e.launches.push_back(l);
+  }
+  return e;
+}
+
+double sum(const std::vector<ProfiledTime>& times) {
+  double out = 0;
+  for (const ProfiledTime& t : times) out += t.seconds;
+  return out;
+}
+
+const ProfiledTime& named(const std::vector<ProfiledTime>& times, const std::string& name) {
+  return *std::ranges::find(times, name, &ProfiledTime::name);
+}
+
+TEST(Profile, KernelsThatOverlapAreCountedOnceAndAllAddsUp) {
+  const Explanation e = three_launches();
+  // The product's second kernel begins while its first runs; then nothing runs from 8 to 9; a copy from 11 to 12.
+  const std::vector<DeviceWork> work{
+      {.begin = 1, .end = 3}, {.begin = 2, .end = 6}, {.begin = 5, .end = 8}, {.begin = 9, .end = 11}, {true, 11, 12}};
+  const Profile p = make_profile(e, {step_of(work, e)});
+  EXPECT_DOUBLE_EQ(p.seconds, 11);
+  EXPECT_DOUBLE_EQ(named(p.times, "layers.0.norm").seconds, 2);
+  EXPECT_DOUBLE_EQ(named(p.times, "layers.0.w").seconds, 5) << "from where the norm ended";
+  EXPECT_DOUBLE_EQ(named(p.times, "t7").seconds, 2);
+  EXPECT_EQ(named(p.times, "t7").layer, "layers.0");
+  EXPECT_DOUBLE_EQ(named(p.classes, "idle").seconds, 1);
+  EXPECT_DOUBLE_EQ(named(p.classes, "copy").seconds, 1);
+  EXPECT_EQ(named(p.classes, "product").kernels, 2);
+  EXPECT_DOUBLE_EQ(named(p.layers, "layers.0").seconds, 9);
+  EXPECT_DOUBLE_EQ(sum(p.classes), p.seconds);
+  EXPECT_DOUBLE_EQ(sum(p.layers), p.seconds);
+}
+
+TEST(Profile, TheMedianRunIsShown) {
+  const Explanation e = three_launches();
+  std::vector<MeasuredStep> runs;
+  for (const double factor : {5.0, 1.0, 3.0}) {
+    MeasuredStep s;
+    for (int i = 0; i < 3; ++i) s.launches.push_back({.begin = i * factor, .end = (i + 1) * factor});
+    runs.push_back(s);
+  }
+  EXPECT_DOUBLE_EQ(make_profile(e, runs).seconds, 9);
+}
+
+TEST(Profile, KernelsThatThePlanDoesNotHaveAreRefused) {
+  const Explanation e = three_launches();
+  const std::vector<DeviceWork> work(5, DeviceWork{.begin = 0, .end = 1});
+  EXPECT_THROW(step_of(work, e), Error);
+}
+
+}  // namespace
+}  // namespace tenon
