@@ -142,9 +142,9 @@ void declare_lora_looks(CLI::App& app, LoraTrainFlags& f) {
 
 DType lora_type(const LoraTrainFlags& f, const Backend& backend) {
   const DType type = f.type.empty() ? DType::F32 : parse_type(f.type);
-  check_type(backend, type, "type");
-  TENON_CHECK(Usage, type == DType::F32 || type == DType::BF16, "type")
-      << name_of(type) << ": LoRAs are trained in f32 or bf16";
+  check_type(backend, type == DType::E4M3 ? DType::BF16 : type, "type");
+  TENON_CHECK(Usage, type == DType::F32 || type == DType::BF16 || type == DType::E4M3, "type")
+      << name_of(type) << ": LoRAs are trained in f32, bf16 or e4m3 rows";
   return type;
 }
 
@@ -251,7 +251,7 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
   const std::optional<std::string> caption = f.given("--caption") ? std::optional(f.caption) : std::nullopt;
   auto pictures = own ? train::ovals() : train::read_pictures(f.pictures, caption);
   const auto held = f.held.empty() ? std::vector<train::CaptionedPicture>() : train::read_pictures(f.held, caption);
-  auto model = open_as<TrainableDenoiser>(f.model, {backend, o.type, f.parts});
+  auto model = open_as<TrainableDenoiser>(f.model, {backend, o.stored(), f.parts});
   if (model->training(o.shift).distilled && f.adapter.empty())
     spdlog::warn("{} is distilled to few steps: what is trained on it as it is may unlearn that (--adapter)",
                  model->name());

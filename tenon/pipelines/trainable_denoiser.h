@@ -86,6 +86,9 @@ class TrainableDenoiser {
   /// Rows that the network is given for texts of which the longest has `rows`.
   virtual int64_t padded_rows(int64_t rows) const = 0;
 
+  /// Which of the network's layers bear quantised rows of e4m3, all else being bf16; none if that is not known.
+  virtual std::optional<PrecisionPolicy> e4m3_rows() const { return {}; }
+
   /// What DenoiserTraining::target is of, f32 [B,C,h,w].
   virtual Expr predict(const DenoiserInputs& in, nn::Precision p) const = 0;
 };

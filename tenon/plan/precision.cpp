@@ -95,8 +95,7 @@ Expr with_arithmetic(const Expr& anchor, Rule rule, const Matrices& matrices) {
     case Rule::F16:
       return rounded_to(anchor, DType::F16);
     case Rule::E4m3Rows:
-      if (multiplies_rows_by_weights(anchor)) return of_quantized_rows(anchor, matrices);
-      break;
+      return multiplies_rows_by_weights(anchor) ? of_quantized_rows(anchor, matrices) : rounded_to(anchor, DType::BF16);
     case Rule::I8Weights:
       if (multiplies_rows_by_weights(anchor) && size_of(anchor->in[1].dtype()) > 1) return of_quantized_weights(anchor);
       break;

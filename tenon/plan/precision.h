@@ -17,7 +17,7 @@ struct PrecisionPolicy {
     F32,        ///< operands as they are, multiplied in f32
     BF16,       ///< operands rounded to bf16
     F16,        ///< operands rounded to f16
-    E4m3Rows,   ///< linear layers of constant weights: rows of both operands quantised; all else by its operands
+    E4m3Rows,   ///< linear layers of constant weights: rows of both operands quantised; all else as BF16
     I8Weights,  ///< linear layers of constant weights: rows of the weights quantised; all else by its operands
   };
   /// Anchors that multiply a weight whose name contains `name` follow `rule`; the first that fits counts.

@@ -28,6 +28,7 @@ Plan planned(const Differentiated& d, const Target& target, const GradientOption
   options.outside = true;
   options.fold_scales = false;  // weights change with every step; and rollouts multiply the same numbers
   options.merge_siblings = o.merge_siblings;
+  options.precision = o.precision;
   options.target = target;
   if (o.arena_bytes > 0) results = rematerialise(results, d.forward, o.arena_bytes, options);
   return make_plan(results, options);

@@ -24,6 +24,7 @@ struct Differentiated {
 Differentiated differentiate(const Expr& loss);
 
 struct GradientOptions {
+  PrecisionPolicy precision = {};  ///< of the forward pass and of the gradients
   bool accumulates = false;  ///< runs behind the first of a step add to it; takes memory for another set of gradients
   /// Layers that read the same rows become one product. Then an update packs what does not change again, with what
   /// does: the weights beside an adapter's A.

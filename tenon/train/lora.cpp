@@ -108,7 +108,11 @@ struct LoraTraining::State {
         base(base_weights(*model, o.adapter, adapter)),
         folder(output) {}
 
-  nn::Precision precision() const { return {o.type, o.type}; }
+  nn::Precision precision() const { return {o.stored(), o.stored()}; }
+  PrecisionPolicy policy() const {
+    const NetworkOptions options{.e4m3_rows = o.type == DType::E4M3, .side = branches};
+    return precision_of(model->component(), options, model->e4m3_rows());
+  }
   DenoisingShape shape(PictureSize size, int64_t batch) const {
     return {batch, model->latent_shape(size.height, size.width), text_rows, pictures.texts.front().width};
   }
@@ -133,7 +137,9 @@ LoraTraining::LoraTraining(std::shared_ptr<Backend> backend, std::unique_ptr<Tra
   model->check_size(options.height, options.width);
   const DenoiserTraining training = model->training(options.shift);
   check_timesteps(options.timesteps, training.target);
-  static_cast<void>(target_weights(model->shapes(), options.targets));  // says what is wrong before a folder is made
+  // What is wrong is said before a folder is made.
+  static_cast<void>(target_weights(model->shapes(), options.targets));
+  static_cast<void>(precision_of(model->name(), {.e4m3_rows = options.type == DType::E4M3}, model->e4m3_rows()));
   state_ = std::make_unique<State>(std::move(backend), std::move(model), std::move(options), output);
   state_->data = {state_->model.get(), &state_->pictures, training, state_->o.timesteps, state_->o.seed};
   state_->encode(pictures, held, cache);
@@ -159,8 +165,8 @@ void LoraTraining::State::encode(const std::vector<CaptionedPicture>& learnt,
   const PictureSetOptions sizes{o.aspect_buckets ? aspect_buckets(side, model->size_unit()) : std::vector{side},
                                 o.flip};
   for (const PictureSize& s : sizes.sizes) model->check_size(s.height, s.width);
-  pictures = encode_pictures(*model, o.type, learnt, sizes, cache);
-  if (!validated.empty()) held = encode_pictures(*model, o.type, validated, sizes, cache);
+  pictures = encode_pictures(*model, o.stored(), learnt, sizes, cache);
+  if (!validated.empty()) held = encode_pictures(*model, o.stored(), validated, sizes, cache);
   model->release_encoders();
   validation = data;
   if (!validated.empty()) validation.pictures = &held;
@@ -181,7 +187,10 @@ void LoraTraining::State::prepare() {
     Graph g;
     gradients.push_back(std::make_unique<Gradients>(
         *parameters, adapter_gradients(g, *model, shape(size, o.batch), data.training.target, branches, precision()),
-        GradientOptions{.accumulates = o.accumulation > 1, .merge_siblings = false, .arena_bytes = o.arena_bytes}));
+        GradientOptions{.precision = policy(),
+                        .accumulates = o.accumulation > 1,
+                        .merge_siblings = false,
+                        .arena_bytes = o.arena_bytes}));
   }
   content.file = {kLoraFile, "", model->component() + ".",
                   lora_metadata(model->component(), o.rank, o.scale() * static_cast<double>(o.rank), o.targets)};
@@ -236,6 +245,7 @@ Executable& LoraTraining::State::evaluation_of(PictureSize size) {
   options.name = "validation";
   options.fold_scales = false;
   options.merge_siblings = false;
+  options.precision = policy();
   options.target = backend->target();
   const Expr loss = denoising_loss(g, *model, shape(size, 1), data.training.target, branches, precision());
   out = std::make_unique<Executable>(make_plan(std::vector<Result>{{"loss", loss}}, options), parameters->store());

@@ -52,8 +52,10 @@ struct LoraOptions {
   uint64_t seed = 42;
   bool tensorboard = false;
   LoraFormat format = LoraFormat::Diffusers;  ///< of another file beside kLoraFile
-  DType type = DType::F32;
+  DType type = DType::F32;  ///< f32 or bf16; e4m3: rows of what bears it, in the gradients too, all else in bf16
 
+  /// Of values where they are stored, and of weights that are not quantised.
+  DType stored() const { return type == DType::E4M3 ? DType::BF16 : type; }
   double scale() const { return alpha == 0 ? 1 : alpha / static_cast<double>(rank); }
 };
 /// Error(Usage) that names what is out of its range.

@@ -96,6 +96,8 @@ class ZImageTraining : public TrainableDenoiser {
     return (rows + kZImageSequence - 1) / kZImageSequence * kZImageSequence;
   }
 
+  std::optional<PrecisionPolicy> e4m3_rows() const override { return z_image_e4m3_rows(); }
+
   Expr predict(const DenoiserInputs& in, nn::Precision p) const override {
     const ZImageInputs inputs{.latents = in.latents,
                               .times = in.times,
