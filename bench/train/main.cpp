@@ -3,20 +3,27 @@
 //
 //   bench_train THREADS STEPS PROFILE ROWS TOKENS VOCABULARY WIDTH HIDDEN LAYERS HEADS KEY_HEADS
 //   bench_train THREADS STEPS PROFILE MODEL BATCH
+//   bench_train lora STEPS PROFILE DEVICE f32|bf16|e4m3 MODEL SIDE RANK MAX_MIB
 //
 // A decoder of Qwen2's layout with random weights and cross entropy; or the policy loss of a model that is read, over
-// the batch of a step of `tenon train grpo` without options, which is written to BATCH (JSON) for the peer. PROFILE: 1
-// writes every launch's share of the gradients to standard error.
+// the batch of a step of `tenon train grpo` without options, which is written to BATCH (JSON) for the peer; or a LoRA of
+// RANK beside the attention projections of a model that draws, over one noisy picture of SIDE x SIDE pixels, within
+// MAX_MIB of a step's values (0: no limit). PROFILE: 1 writes every launch's share of the gradients to standard error.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <vector>
 
+#include "tenon/io/random.h"
 #include "tenon/pipelines/language_model.h"
 #include "tenon/pipelines/random_weights.h"
+#include "tenon/train/adapter.h"
 #include "tenon/train/decoder_loss.h"
+#include "tenon/train/denoising.h"
+#include "tenon/train/lora_layers.h"
 #include "tenon/train/policy_batch.h"
 #include "tenon/train/rollout.h"
 #include "tenon/train/sums.h"
@@ -133,9 +140,54 @@ int policy(const char* path, const char* batch_file, int threads, int steps, boo
   return 0;
 }
 
+// Latents and text of random numbers: what they are changes nothing of the time.
+int lora(char** words) {
+  const int steps = std::atoi(words[0]);
+  const bool shares = std::atoi(words[1]) != 0;
+  const std::string type = words[3];
+  const int64_t side = std::atoll(words[5]), rank = std::atoll(words[6]);
+  const DType stored = type == "f32" ? DType::F32 : DType::BF16;
+  const std::shared_ptr<Backend> backend = make_backend(words[2], {});
+  const int64_t free = backend->memory_available();
+  const auto model = open_as<TrainableDenoiser>(words[4], {.backend = backend, .type = stored, .encodes = false});
+  const auto weights = std::make_shared<const std::set<std::string>>(
+      train::target_weights(model->shapes(), train::attention_targets()));
+  const nn::SideBranches branches{rank, weights, 1};
+  const WeightShapes leaves = train::branch_shapes(model->shapes(), *weights, rank);
+  train::Parameters parameters(backend, train::with_new_adapter(model->weights(), leaves, 1), leaves, 2);
+
+  constexpr int64_t kTextRows = 128, kTextWidth = 2560;
+  const train::DenoisingShape shape{1, model->latent_shape(side, side), kTextRows, kTextWidth};
+  const DenoiserTraining training = model->training({});
+  train::GradientOptions options{.merge_siblings = false, .arena_bytes = std::atoll(words[7]) << 20};
+  options.precision = train::training_precision(*model, parse_dtype(words[3]), branches);
+  Graph g;
+  train::Gradients gradients(
+      parameters, train::adapter_gradients(g, *model, shape, training.target, branches, {stored, stored}), options);
+  train::Updater updater(parameters, make_optimizer("adamw", backend), 1);
+  const auto random = [](int64_t n) {
+    std::vector<float> out(static_cast<size_t>(n));
+    TorchGenerator(1).randn(out);
+    return out;
+  };
+  train::PictureSet pictures;
+  pictures.pictures.push_back({{random(2 * shape.latent.numel())}, 0, {side, side}});
+  pictures.texts.push_back({random(kTextRows * kTextWidth), kTextRows, kTextWidth});
+  const train::DenoisingData data{model.get(), &pictures, training, {}, 1};
+  train::DenoisingBatch batch(data, shape);
+  batch.add(0, 1);
+  batch.give(gradients);
+  measure(gradients, updater, steps, shares);
+  std::printf("{\"planned_bytes\": %lld, \"device_bytes\": %lld}\n",
+              static_cast<long long>(gradients.memory().total() + parameters.bytes()),
+              static_cast<long long>(free - backend->memory_available()));
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 10 && std::strcmp(argv[1], "lora") == 0) return lora(argv + 2);
   if (argc != 12 && argc != 6) return std::fprintf(stderr, "expected what the first lines of the source say\n"), 2;
   const int threads = std::atoi(argv[1]), steps = std::atoi(argv[2]);
   const bool shares = std::atoi(argv[3]) != 0;

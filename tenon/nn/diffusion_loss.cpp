@@ -28,7 +28,8 @@ Expr denoising_loss(const Expr& prediction, const Expr& target, const Expr& weig
       << "prediction " << s.str() << ", target " << target.shape().str() << " and weight " << weight.shape().str()
       << " do not fit";
   const Expr error = prediction - target;
-  const Expr rows = reshape(error * error, {s[0], s.numel() / s[0]});
+  // In two steps, since no device holds a large picture as one row.
+  const Expr rows = reshape(mean(error * error), {s[0], s.numel() / (s[0] * s[-1])});
   const Expr each = reshape(mean(rows), {1, s[0]}) * reshape(weight, {1, s[0]});
   return reshape(mean(each), {});
 }

@@ -54,6 +54,7 @@ class TrainableDenoiser {
     std::shared_ptr<Backend> backend;
     DType type = DType::F32;  ///< of weights and activations
     PartPaths parts = {};
+    bool encodes = true;  ///< false: nothing but the network is asked for, which may then be all there is
   };
 
   virtual ~TrainableDenoiser() = default;

@@ -5,6 +5,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/plan/stages.h"
 
 namespace tenon {
 namespace {
@@ -17,18 +18,6 @@ bool weight_only(const Expr& e) { return e->rate == Rate::Constant; }
 // Nothing within a launch.
 bool is_order_only(const Expr& e) { return e.is<nodes::Materialize>() || e.is<nodes::Barrier>(); }
 
-// The highest stage of the barriers that each value stands behind; -1 behind none.
-std::unordered_map<const Node*, double> stages_of(const std::vector<Expr>& order) {
-  std::unordered_map<const Node*, double> stages;
-  for (const Expr& e : order) {
-    const double own = e.is<nodes::Barrier>() ? e->attrs.nums[0] : -1;
-    TENON_CHECK(Usage, std::isfinite(own), "barrier") << "the stage must be a finite number";
-    double& stage = stages.emplace(e.get(), own).first->second;
-    for (const Expr& x : e->in) stage = std::max(stage, stages.at(x.get()));
-  }
-  return stages;
-}
-
 }  // namespace
 
 void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
@@ -38,10 +27,10 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
   trials_.clear();
   for (const Expr& r : roots) wanted_.insert(r.get());
   for (const auto& [node, name] : names) result_name_[node] = name;
-  std::vector<Expr> all = topological(roots), due;
-  const std::unordered_map<const Node*, double> stages = stages_of(all);
-  const auto stage = [&](const Expr& e) { return stages.at(e.get()); };
-  std::ranges::stable_sort(all, {}, stage);  // operands stay in front
+  const Stages stages = order_of_stages(roots);
+  const std::vector<Expr>& all = stages.values;
+  const auto stage = [&](const Expr& e) { return stages.of.at(e.get()); };
+  std::vector<Expr> due;
   for (const Expr& e : all) {
     if (is_update(e)) updates_.push_back(e);
     const Expr pinned = e.is<nodes::Barrier>() ? e->in[0] : e;
@@ -54,7 +43,9 @@ void Partitioner::run(Rate rate, const std::vector<Expr>& roots,
     const Expr& e = all[i];
     if (i > 0 && stage(all[i - 1]) < stage(e)) emit_due(due, [&](const Expr& x) { return stage(x) < stage(e); });
     if (e->family() == Family::Leaf || in_memory(e) || stored_below(e)) continue;
-    if (is_update(e))
+    if (stage(e) >= 0 && e->family() != Family::Anchor && std::erase(due, e) > 0)
+      emit_roots({e});  // now: what it reads behind a barrier may be there for it alone
+    else if (is_update(e))
       may_replace(e) ? emit_update(e) : void();  // else when somebody reads it
     else if (!fusion_ && !(weight_only(e) && rate != Rate::Constant))
       emit_unfused(e);

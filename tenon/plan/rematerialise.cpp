@@ -1,10 +1,14 @@
 #include "tenon/plan/rematerialise.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
 #include <unordered_set>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
+#include "tenon/plan/stages.h"
 
 namespace tenon {
 namespace {
@@ -13,12 +17,20 @@ namespace {
 constexpr double kFlopsPerByte = 200;
 // The estimate of a plan's memory is put right by plans.
 constexpr int kPlans = 6;
+// Where the least memory is looked for, which is not at either end.
+constexpr size_t kParts = 16;
 
 using Nodes = std::unordered_set<const Node*>;
 
 Nodes all_below(std::span<const Expr> roots) {
   Nodes out;
   for (const Expr& e : topological(roots)) out.insert(e.get());
+  return out;
+}
+
+Nodes nodes_of(std::span<const Expr> values) {
+  Nodes out;
+  for (const Expr& e : values) out.insert(e.get());
   return out;
 }
 
@@ -63,62 +75,65 @@ Nodes stored_values(const std::vector<Expr>& order, std::span<const Expr> roots)
   for (const Expr& e : roots) out.insert(e.get());
   for (const Expr& e : order)
     if (e->family() == Family::Leaf || e->rate == Rate::Constant) out.erase(e.get());
+  // Sums along a network, such as a stream that every block adds to: read by several, and of more than they are.
+  std::unordered_map<const Node*, Nodes> below;
+  for (const Expr& e : order) {
+    if (e->rate == Rate::Constant) continue;
+    Nodes& all = below[e.get()];
+    int64_t bytes = 0;
+    for (const Expr& x : e->in)
+      if (out.contains(x.get()) || x->family() == Family::Leaf)
+        all.insert(x.get());
+      else
+        all.insert(below[x.get()].begin(), below[x.get()].end());
+    for (const Node* n : all) bytes += bytes_of(n->shape, n->dtype);
+    const bool sum = e->family() == Family::Pointwise && users[e.get()].size() > 1;
+    if (sum && bytes > 3 * bytes_of(e.shape(), e.dtype())) out.insert(e.get());
+  }
   return out;
 }
 
-// In the order in which a plan computes them.
-std::vector<Expr> by_stage(std::span<const Expr> roots) {
-  std::vector<Expr> order = topological(roots);
-  std::unordered_map<const Node*, double> stage;
-  for (const Expr& e : order) {
-    double& s = stage.emplace(e.get(), e.is<nodes::Barrier>() ? e->attrs.nums[0] : -1).first->second;
-    for (const Expr& x : e->in) s = std::max(s, stage.at(x.get()));
-  }
-  std::ranges::stable_sort(order, {}, [&](const Expr& e) { return stage.at(e.get()); });
-  return order;
-}
+// When values lie in memory, if everything is computed in order.
+struct Lives {
+  std::unordered_map<const Node*, std::pair<size_t, size_t>> of;  // first and last step
+  std::vector<int64_t> bytes;                                    // at each step
 
-struct Peak {
-  int64_t bytes = 0;
-  Nodes alive;  // at that time
+  int64_t most() const { return std::ranges::max(bytes); }
+  int64_t narrowest(const Expr& e) const {
+    const auto [first, last] = of.at(e.get());
+    return *std::min_element(bytes.begin() + static_cast<std::ptrdiff_t>(first),
+                             bytes.begin() + static_cast<std::ptrdiff_t>(std::max(last, first + 1)));
+  }
 };
 
-// The most that lies in memory at a time, if everything is computed in order.
-Peak peak_of(std::span<const Expr> roots) {
-  const std::vector<Expr> order = by_stage(roots);
-  const Nodes stored = stored_values(order, roots);
+Lives lives_of(const std::vector<Expr>& order, const Nodes& stored, std::span<const Expr> roots) {
   std::unordered_map<const Node*, size_t> last;  // when the value, or what is computed of it, is read last
-  for (const Expr& e : roots) last[e.get()] = order.size();
+  for (const Expr& e : roots) last[e.get()] = order.size() - 1;
   for (size_t i = order.size(); i-- > 0;) {
     const Expr& e = order[i];
     const size_t read = stored.contains(e.get()) ? i : last[e.get()];
     for (const Expr& x : e->in) last[x.get()] = std::max(last[x.get()], read);
   }
-  std::vector<std::vector<Expr>> ends(order.size() + 1);
-  Nodes alive;
-  Peak peak;
-  int64_t now = 0;
+  Lives out;
+  std::vector<int64_t> change(order.size() + 1);
   for (size_t i = 0; i < order.size(); ++i) {
     const Expr& e = order[i];
-    if (stored.contains(e.get())) {
-      alive.insert(e.get());
-      now += bytes_of(e.shape(), e.dtype());
-      ends[std::max(last[e.get()], i)].push_back(e);
-    }
-    if (now > peak.bytes) peak = {now, alive};
-    for (const Expr& done : ends[i]) {
-      alive.erase(done.get());
-      now -= bytes_of(done.shape(), done.dtype());
-    }
+    if (!stored.contains(e.get())) continue;
+    const size_t end = std::max(last[e.get()], i);
+    out.of[e.get()] = {i, end};
+    change[i] += bytes_of(e.shape(), e.dtype());
+    change[end + 1] -= bytes_of(e.shape(), e.dtype());
   }
-  return peak;
+  int64_t now = 0;
+  for (size_t i = 0; i < order.size(); ++i) out.bytes.push_back(now += change[i]);
+  return out;
 }
 
 class Rematerialiser {
  public:
   Rematerialiser(std::span<const Expr> roots, std::span<const Expr> forward)
       : roots_(roots.begin(), roots.end()), forward_(all_below(forward)) {
-    const std::vector<Expr> order = by_stage(roots_);
+    const std::vector<Expr> order = order_of_stages(roots_).values;
     for (const Expr& e : order)  // leaves with an anchor below `forward`; only gradients read it
       if (is_second_result(e) && std::ranges::all_of(e->in, [&](const Expr& x) { return forward_.contains(x.get()); }))
         forward_.insert(e.get());
@@ -129,46 +144,65 @@ class Rematerialiser {
       if (e.is<nodes::Barrier>()) last = std::max(last, e->attrs.nums[0]);
       if (forward_.contains(e.get()) && kept.contains(e.get()) && e->family() != Family::Leaf) kept_.push_back(e);
     }
-    first_stage_ = static_cast<int>(last) + 1;
-    for (const Expr& e : kept_) is_kept_.insert(e.get());
+    stage_ = static_cast<int>(last) + 1;
+    is_kept_ = nodes_of(kept_);
     for (const Expr& e : kept_)
       if (std::ranges::find(forward, e) == forward.end() && std::ranges::find(roots_, e) == roots_.end() &&
           !is_second_result(e))  // it cannot be computed by itself
         candidates_.push_back(e);
+    sort_candidates(lives_of(order_of_stages(forward).values, kept, forward));
   }
 
-  // The results with less given up than would bring the estimate of their memory below `bytes`, or all that helps.
-  std::vector<Expr> within(int64_t bytes) const {
-    Nodes dropped;
-    std::vector<Expr> now = roots_;
-    for (Peak peak = peak_of(now); peak.bytes > bytes;) {
-      bool progress = false;
-      for (const Expr& e : by_worth(peak, dropped)) {
-        Nodes more = dropped;
-        more.insert(e.get());
-        std::vector<Expr> changed = without(more);
-        Peak lower = peak_of(changed);
-        if (lower.bytes >= peak.bytes) continue;
-        dropped = std::move(more), now = std::move(changed), peak = std::move(lower);
-        progress = true;
-        break;
-      }
-      if (!progress) break;
+  // The results with the fewest candidates given up that bring the estimate of their memory below `bytes`, or with as
+  // many as help most.
+  std::vector<Expr> within(int64_t bytes) {
+    size_t few = 0, enough = 0, best = 0;
+    for (size_t part = 0; part <= kParts && !enough; ++part) {
+      const size_t n = candidates_.size() * part / kParts;
+      if (estimate(n) <= bytes)
+        enough = n;
+      else
+        few = n;
+      if (estimate(n) < estimate(best)) best = n;
     }
-    return now;
+    if (!enough) return without(best);
+    while (few + 1 < enough) {
+      const size_t middle = (few + enough) / 2;
+      (estimate(middle) <= bytes ? enough : few) = middle;
+    }
+    return without(enough);
   }
 
  private:
-  // Candidates that lie in memory at the peak; first those that free most bytes for what they cost.
-  std::vector<Expr> by_worth(const Peak& peak, const Nodes& dropped) const {
-    std::vector<std::pair<double, Expr>> order;
-    for (const Expr& e : candidates_)
-      if (!dropped.contains(e.get()) && peak.alive.contains(e.get()))
-        order.emplace_back(cost(e) / static_cast<double>(bytes_of(e.shape(), e.dtype())), e);
-    std::ranges::stable_sort(order, {}, [](const auto& c) { return c.first; });
-    std::vector<Expr> out;
-    for (const auto& [cost, e] : order) out.push_back(e);
-    return out;
+  // First those that live only where the forward pass holds much, the cheapest first; last the ends of blocks, which
+  // all else can be computed from, of them every second before every fourth.
+  void sort_candidates(const Lives& forward) {
+    std::unordered_map<const Node*, double> worth;
+    std::unordered_map<const Node*, int64_t> narrowest;  // about: layers of one kind are alike
+    for (const Expr& e : candidates_) {
+      worth[e.get()] = cost(e) / static_cast<double>(bytes_of(e.shape(), e.dtype()));
+      narrowest[e.get()] = std::lround(4 * std::log2(static_cast<double>(forward.narrowest(e) + 1)));
+    }
+    std::ranges::stable_sort(candidates_, {}, [&](const Expr& e) { return worth.at(e.get()); });
+    std::ranges::stable_sort(candidates_, std::greater(), [&](const Expr& e) { return narrowest.at(e.get()); });
+    std::unordered_map<const Node*, int> turn;
+    uint64_t rank = 0;
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      const bool same = i > 0 && narrowest.at(candidates_[i].get()) == narrowest.at(candidates_[i - 1].get());
+      rank = same ? rank + 1 : 1;
+      turn[candidates_[i].get()] = std::countr_zero(rank);
+    }
+    std::ranges::stable_sort(candidates_, [&](const Expr& a, const Expr& b) {
+      const int64_t in_a = narrowest.at(a.get()), in_b = narrowest.at(b.get());
+      return in_a != in_b ? in_a > in_b : turn.at(a.get()) < turn.at(b.get());
+    });
+  }
+
+  int64_t estimate(size_t dropped) {
+    const auto [it, fresh] = estimates_.try_emplace(dropped);
+    if (!fresh) return it->second;
+    const std::vector<Expr> now = without(dropped), order = order_of_stages(now).values;
+    return it->second = lives_of(order, stored_values(order, now), now).most();
   }
 
   // Of computing e once more, down to what is kept or computed again for others.
@@ -187,21 +221,23 @@ class Rematerialiser {
     return total;
   }
 
-  // The results with every reader behind the forward pass reading second copies of what is `dropped`. They are made of
-  // what is kept, behind barriers: the later in the pass, the earlier its gradient's turn.
-  std::vector<Expr> without(const Nodes& dropped) const {
+  // The results with every reader behind the forward pass reading what is kept through barriers, and second copies of
+  // the first `count` candidates made of that. What is not dropped has barriers too, or all that gradients make of the forward
+  // pass alone, such as an attention's weights, would be computed first of all.
+  std::vector<Expr> without(size_t count) const {
+    if (count == 0) return roots_;
     Graph& g = roots_[0].graph();
+    const Nodes dropped = nodes_of(std::span(candidates_).first(count));
     Memo copies, memo;
-    for (size_t i = 0; i < kept_.size(); ++i)
-      if (!dropped.contains(kept_[i].get()))
-        copies.emplace(kept_[i].get(), barrier(kept_[i], first_stage_ + static_cast<int>(kept_.size() - i)));
+    for (const Expr& e : kept_)
+      if (!dropped.contains(e.get())) copies.emplace(e.get(), barrier(e, stage_));
     for (const Expr& e : topological(roots_))
       if (forward_.contains(e.get())) memo.emplace(e.get(), e);
     const Replace again = [&](const Expr& e, std::span<const Expr>) { return e->rate == Rate::Constant ? e : Expr(); };
     const Replace second = [&](const Expr& e, std::span<const Expr> in) {
       std::vector<Expr> operands(in.begin(), in.end());
       for (Expr& x : operands)
-        if (forward_.contains(x.get()) && needs_copy(x, dropped)) x = rebuild(g, x, again, copies);
+        if (forward_.contains(x.get())) x = rebuild(g, x, again, copies);
       return g.make(*e->type, operands, e->attrs);
     };
     std::vector<Expr> out;
@@ -209,24 +245,11 @@ class Rematerialiser {
     return out;
   }
 
-  // True if nothing that is kept lies between e and something dropped.
-  bool needs_copy(const Expr& e, const Nodes& dropped) const {
-    std::vector<Expr> stack{e};
-    Nodes seen;
-    while (!stack.empty()) {
-      const Expr x = stack.back();
-      stack.pop_back();
-      if (dropped.contains(x.get())) return true;
-      if (!seen.insert(x.get()).second || is_kept_.contains(x.get())) continue;
-      stack.insert(stack.end(), x->in.begin(), x->in.end());
-    }
-    return false;
-  }
-
   std::vector<Expr> roots_;
   Nodes forward_, is_kept_;              // kept_ as a set
   std::vector<Expr> kept_, candidates_;  // in the order of the forward pass
-  int first_stage_ = 0;
+  std::map<size_t, int64_t> estimates_;  // bytes, by how many candidates are given up
+  int stage_ = 0;                        // of the gradients
 };
 
 }  // namespace
@@ -245,7 +268,7 @@ std::vector<Result> rematerialise(std::span<const Result> results, std::span<con
   std::vector<Expr> both = values_of(out);
   both.insert(both.end(), forward.begin(), forward.end());
   both = in(trials, both);
-  const Rematerialiser program({both.begin(), both.begin() + std::ssize(out)},
+  Rematerialiser program({both.begin(), both.begin() + std::ssize(out)},
                                {both.begin() + std::ssize(out), both.end()});
   double aim = static_cast<double>(bytes);
   for (int i = 0; i < kPlans; ++i) {

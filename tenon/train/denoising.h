@@ -17,6 +17,10 @@ struct DenoisingShape {
   int64_t text_rows = 0, text_width = 0;
 };
 
+/// How a model is trained in `type`: f32; bf16, to which all products' operands are rounded, of gradients too; or e4m3,
+/// the rows of what bears it, and all else in bf16. Error(Usage): it is not known what bears e4m3.
+PrecisionPolicy training_precision(const TrainableDenoiser& model, DType type, const nn::SideBranches& branches);
+
 /// The loss over the inputs that DenoisingBatch::give sets, with branches beside the network's layers.
 Expr denoising_loss(Graph& g, const TrainableDenoiser& model, const DenoisingShape& shape, nn::DenoisingTarget target,
                     const nn::SideBranches& branches, nn::Precision p);

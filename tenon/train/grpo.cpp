@@ -236,7 +236,9 @@ Gradients& Grpo::State::gradients_for(int64_t tokens) {
     Graph g;
     const PolicyObjective objective{o.loss, o.terms, static_cast<double>(o.most_tokens)};
     const Differentiated d = decoder_policy_loss(g, config, {rows_at_a_time(), tokens}, objective, o.precision);
-    made = std::make_unique<Gradients>(*parameters, d, GradientOptions{.accumulates = rows_at_a_time() < rows()});
+    GradientOptions options{.accumulates = rows_at_a_time() < rows()};
+    if (o.precision.act == DType::BF16) options.precision.rule = PrecisionPolicy::Rule::BF16;
+    made = std::make_unique<Gradients>(*parameters, d, options);
   }
   return *made;
 }

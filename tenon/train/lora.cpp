@@ -109,10 +109,7 @@ struct LoraTraining::State {
         folder(output) {}
 
   nn::Precision precision() const { return {o.stored(), o.stored()}; }
-  PrecisionPolicy policy() const {
-    const NetworkOptions options{.e4m3_rows = o.type == DType::E4M3, .side = branches};
-    return precision_of(model->component(), options, model->e4m3_rows());
-  }
+  PrecisionPolicy policy() const { return training_precision(*model, o.type, branches); }
   DenoisingShape shape(PictureSize size, int64_t batch) const {
     return {batch, model->latent_shape(size.height, size.width), text_rows, pictures.texts.front().width};
   }
@@ -139,7 +136,7 @@ LoraTraining::LoraTraining(std::shared_ptr<Backend> backend, std::unique_ptr<Tra
   check_timesteps(options.timesteps, training.target);
   // What is wrong is said before a folder is made.
   static_cast<void>(target_weights(model->shapes(), options.targets));
-  static_cast<void>(precision_of(model->name(), {.e4m3_rows = options.type == DType::E4M3}, model->e4m3_rows()));
+  static_cast<void>(training_precision(*model, options.type, {}));
   state_ = std::make_unique<State>(std::move(backend), std::move(model), std::move(options), output);
   state_->data = {state_->model.get(), &state_->pictures, training, state_->o.timesteps, state_->o.seed};
   state_->encode(pictures, held, cache);

@@ -121,9 +121,9 @@ TEST_F(Planned, ByEveryPolicy) {
   expect_policy("f32", y, {kF32, kF32, kF32}, 1e-3);
   expect_policy("f16", y, {kF16, kF16, kF16}, 1e-2);
   expect_policy("bf16", y, {kBf16, kBf16, kBf16}, 0.05);
-  expect_policy("e4m3 rows", y, {kE4m3, kF32, kF32}, 0.25);
+  expect_policy("e4m3 rows", y, {kE4m3, kBf16, kBf16}, 0.25);
   expect_policy("i8 weights", y, {kBf16, kF32, kF32}, 0.05);
-  expect_policy("e4m3 rows, f16: w, bf16: f", y, {kF16, kF32, kBf16}, 0.05);
+  expect_policy("e4m3 rows, f16: w, f32: f", y, {kF16, kBf16, kF32}, 0.05);
 }
 
 TEST_F(Planned, LayersOverQuantizedRows) {

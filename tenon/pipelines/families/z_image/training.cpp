@@ -25,7 +25,7 @@ class ZImageTraining : public TrainableDenoiser {
         kept_(
             options.backend, [this](const std::string& component) { return model_->weights(component); },
             PipelineOptions()) {
-    model_->require_all();
+    if (options.encodes) model_->require_all();
   }
 
   const std::string& name() const override { return model_->name(); }
