@@ -7,7 +7,7 @@
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/vjp.h"
-#include "tenon/plan/rematerialise.h"
+#include "tenon/train/rematerialise.h"
 
 namespace tenon::train {
 namespace {

@@ -8,7 +8,7 @@
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/expr/vjp.h"
-#include "tenon/plan/rematerialise.h"
+#include "tenon/train/rematerialise.h"
 
 namespace tenon {
 namespace {
@@ -65,6 +65,36 @@ TEST(Rematerialise, MeansTheSame) {
     EXPECT_EQ(oracle.eval(less[i].value), oracle.eval(chain.results[i].value)) << less[i].name;
   }
   EXPECT_TRUE(changed);
+}
+
+// Blocks of attention that all read one table, with a stream that each adds to: what they compute again stays within
+// the block whose gradient needs it.
+TEST(Rematerialise, ADeepNetworkWithTables) {
+  constexpr int64_t kRows = 256, kWidth = 32;
+  const auto bytes = [](int blocks, double share) {
+    Graph g;
+    const Expr table = cos(input(g, "positions", DType::F32, {kRows, kWidth}) * 2.0);
+    Expr x = input(g, "x", DType::F32, {kRows, kWidth});
+    std::vector<Expr> weights;
+    const auto layer = [&](const Expr& in, int64_t n) {
+      weights.push_back(param(g, "w" + std::to_string(weights.size()), DType::F32, {n, in.shape()[-1]}));
+      return linear(in, weights.back());
+    };
+    for (int b = 0; b < blocks; ++b) {
+      const auto heads = [](const Expr& y) { return reshape(y, {1, 1, kRows, kWidth}); };
+      const Expr q = layer(x, kWidth) * table, k = layer(x, kWidth) * table;
+      x = x + layer(reshape(attention(heads(q), heads(k), heads(layer(x, kWidth)), 0.2), {kRows, kWidth}), kWidth);
+      x = x + layer(silu(layer(x, 4 * kWidth)), kWidth);
+    }
+    const std::vector<Expr> grads = gradients(x, input(g, "seed", DType::F32, x.shape()), weights);
+    std::vector<Result> results;
+    for (size_t i = 0; i < grads.size(); ++i) results.push_back({"d" + std::to_string(i), grads[i]});
+    const int64_t whole = make_plan(results).arena_bytes;
+    const auto budget = static_cast<int64_t>(static_cast<double>(whole) * share);
+    EXPECT_LE(make_plan(rematerialise(results, std::array{x}, budget)).arena_bytes, budget) << blocks;
+    return whole;
+  };
+  EXPECT_GT(bytes(24, 0.25), 3 * bytes(4, 0.7) / 2);
 }
 
 }  // namespace

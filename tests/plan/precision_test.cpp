@@ -126,6 +126,21 @@ TEST(Precision, PoliciesAreText) {
   }
 }
 
+// A layer and its gradient multiply the same e4m3 numbers; a matrix that is only read transposed has its own rows.
+TEST(Precision, AGradientReadsTheForwardPassesRows) {
+  Graph g;
+  const Expr x = input(g, "x", DType::BF16, {5, 32}), h = input(g, "h", DType::F32, {5, 24});
+  const Expr w = param(g, "w", DType::BF16, {24, 32}), back = linear(h, transpose(w));
+  const std::vector<Expr> both = set_precision(g, std::array{linear(x, w), back}, PrecisionPolicy::parse("e4m3 rows"));
+  const QuantizedRows qw = quantize_rows(w), qh = quantize_rows(h * reshape(qw.scale, {24}));
+  EXPECT_EQ(both[1], multiplied_in(linear(qh.q, transpose(qw.q)), DType::E4M3) * qh.scale);
+  const Expr want = linear(cast(qh.q, DType::F32) * qh.scale, transpose(cast(qw.q, DType::F32)));
+  EXPECT_TRUE(close(Oracle(leaf).eval(both[1]), Oracle(leaf).eval(want), Tolerance{1e-9, 1e-9}));
+  const QuantizedRows own = quantize_rows(transpose(w)), rows = quantize_rows(h);
+  EXPECT_EQ(set(back, "e4m3 rows"),
+            multiplied_in(linear(rows.q, own.q), DType::E4M3) * rows.scale * reshape(own.scale, {32}));
+}
+
 TEST(Precision, QuantisedLayersMeanTheirProducts) {
   Graph g;
   const Expr x = input(g, "x", DType::BF16, {3, 5, 32}), w = param(g, "w", DType::BF16, {24, 32});
@@ -135,6 +150,7 @@ TEST(Precision, QuantisedLayersMeanTheirProducts) {
   const std::vector<double> want = Oracle(leaf).eval(
       linear(cast(qx.q, DType::F32) * qx.scale, cast(qw.q, DType::F32) * qw.scale) + param(g, "b", DType::F32, {24}));
   EXPECT_TRUE(close(Oracle(leaf).eval(y), want, Tolerance{1e-9, 1e-9}));
+  EXPECT_THAT(all_of(set(linear(x, input(g, "k", DType::BF16, {24, 32})), "e4m3 rows")), ElementsAre(DType::BF16));
   // Weights that are e4m3 already keep their numbers.
   const Expr q = param(g, "q", DType::E4M3, {24, 32});
   EXPECT_EQ(set(linear(x, q), "e4m3 rows"), multiplied_in(linear(qx.q, q), DType::E4M3) * qx.scale);

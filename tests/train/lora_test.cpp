@@ -316,6 +316,42 @@ class TinyZImage : public testing::Test {
   language_test::Folder folder_;
 };
 
+// Gradients in another arithmetic point where those of f32 do: the cosine between them.
+TEST_F(TinyZImage, GradientsInFewerBits) {
+  const Bench b(spec(), {kAllLinear}, 2);
+  const auto gradients_in = [&](DType type) {
+    const nn::Precision p = type == DType::F32 ? nn::kF32 : nn::kBf16;
+    Parameters parameters(make_backend("cpu"), with_new_adapter(b.model->weights(), b.leaves, 1), b.leaves, 0);
+    set_random(parameters, 0.05);
+    Graph g;
+    Gradients gradients(parameters, adapter_gradients(g, *b.model, b.shape, b.data.training.target, b.branches, p),
+                        {.precision = training_precision(*b.model, type, b.branches), .merge_siblings = false});
+    const std::string plan = print_plan(gradients.plan());
+    EXPECT_EQ(plan.find("linear<e4m3>") != std::string::npos, type == DType::E4M3);
+    EXPECT_EQ(plan.find("linear<f32>") != std::string::npos, type == DType::F32);
+    b.give(gradients);
+    std::vector<float> all{static_cast<float>(gradients.run())};
+    for (const Parameter& q : parameters.all())
+      for (const float d : parameters.values(q.grad, q.count())) all.push_back(d);
+    return all;
+  };
+  const auto cosine = [](const std::vector<float>& x, const std::vector<float>& y) {
+    double xy = 0, xx = 0, yy = 0;
+    for (size_t i = 1; i < x.size(); ++i) {
+      const auto a = static_cast<double>(x[i]), c = static_cast<double>(y[i]);
+      xy += a * c, xx += a * a, yy += c * c;
+    }
+    return xy / std::sqrt(xx * yy);
+  };
+  const std::vector<float> f32 = gradients_in(DType::F32), bf16 = gradients_in(DType::BF16),
+                           e4m3 = gradients_in(DType::E4M3);
+  EXPECT_NEAR(bf16[0] / f32[0], 1, 0.01);
+  EXPECT_NEAR(e4m3[0] / f32[0], 1, 0.05);
+  EXPECT_GT(cosine(f32, bf16), 0.999);
+  EXPECT_GT(cosine(f32, e4m3), 0.95);
+  expect_refused_lora(ErrorKind::Usage, "which layers of",
+                      [] { training_precision(*open_denoiser("default-model"), DType::E4M3, {}); });
+}
 TEST_F(TinyZImage, BeginsAsTheModel) { expect_step_zero(Bench(spec(), attention_targets(), 2)); }
 TEST_F(TinyZImage, Gradients) { expect_gradients(Bench(spec(), {kAllLinear}, 2, 0.5), 0.02); }
 

@@ -1,4 +1,4 @@
-#include "tenon/plan/rematerialise.h"
+#include "tenon/train/rematerialise.h"
 
 #include <algorithm>
 #include <bit>
@@ -96,7 +96,7 @@ Nodes stored_values(const std::vector<Expr>& order, std::span<const Expr> roots)
 // When values lie in memory, if everything is computed in order.
 struct Lives {
   std::unordered_map<const Node*, std::pair<size_t, size_t>> of;  // first and last step
-  std::vector<int64_t> bytes;                                    // at each step
+  std::vector<int64_t> bytes;                                     // at each step
 
   int64_t most() const { return std::ranges::max(bytes); }
   int64_t narrowest(const Expr& e) const {
@@ -222,8 +222,8 @@ class Rematerialiser {
   }
 
   // The results with every reader behind the forward pass reading what is kept through barriers, and second copies of
-  // the first `count` candidates made of that. What is not dropped has barriers too, or all that gradients make of the forward
-  // pass alone, such as an attention's weights, would be computed first of all.
+  // the first `count` candidates made of that. What is not dropped has barriers too, or all that gradients make of the
+  // forward pass alone, such as an attention's weights, would be computed first of all.
   std::vector<Expr> without(size_t count) const {
     if (count == 0) return roots_;
     Graph& g = roots_[0].graph();
@@ -268,8 +268,7 @@ std::vector<Result> rematerialise(std::span<const Result> results, std::span<con
   std::vector<Expr> both = values_of(out);
   both.insert(both.end(), forward.begin(), forward.end());
   both = in(trials, both);
-  Rematerialiser program({both.begin(), both.begin() + std::ssize(out)},
-                               {both.begin() + std::ssize(out), both.end()});
+  Rematerialiser program({both.begin(), both.begin() + std::ssize(out)}, {both.begin() + std::ssize(out), both.end()});
   double aim = static_cast<double>(bytes);
   for (int i = 0; i < kPlans; ++i) {
     const std::vector<Expr> values = in(results[0].value.graph(), program.within(static_cast<int64_t>(aim)));
