@@ -5,10 +5,11 @@
 //   bench_train THREADS STEPS PROFILE MODEL BATCH
 //   bench_train lora STEPS PROFILE DEVICE f32|bf16|e4m3 MODEL SIDE RANK MAX_MIB
 //
-// A decoder of Qwen2's layout with random weights and cross entropy; or the policy loss of a model that is read, over
-// the batch of a step of `tenon train grpo` without options, which is written to BATCH (JSON) for the peer; or a LoRA of
-// RANK beside the attention projections of a model that draws, over one noisy picture of SIDE x SIDE pixels, within
-// MAX_MIB of a step's values (0: no limit). PROFILE: 1 writes every launch's share of the gradients to standard error.
+// THREADS of the CPU, which computes in f32; or "cuda", in bf16. A decoder of Qwen2's layout with random weights and
+// cross entropy; or the policy loss of a model that is read, over the batch of a step of `tenon train grpo` without
+// options, which is written to BATCH (JSON) for the peer; or a LoRA of RANK beside the attention projections of a model
+// that draws, over one noisy picture of SIDE x SIDE pixels, within MAX_MIB of a step's values (0: no limit). PROFILE: 1
+// writes every launch's share of the gradients to standard error.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -61,7 +62,8 @@ void profile(train::Gradients& gradients) {
   gradients.time_launches(false);
 }
 
-void measure(train::Gradients& gradients, train::Updater& updater, int steps, bool shares) {
+void measure(train::Parameters& parameters, train::Gradients& gradients, train::Updater& updater, int steps,
+             bool shares) {
   std::vector<double> passes, all;
   double loss = 0;
   for (int i = 0; i < steps + 2; ++i) {
@@ -75,27 +77,34 @@ void measure(train::Gradients& gradients, train::Updater& updater, int steps, bo
   std::printf("{\"step_ms\": %.3f, \"gradients_ms\": %.3f, \"fastest_ms\": %.3f, \"launches\": %d, \"loss\": %.7g}\n",
               median(all), median(passes), *std::ranges::min_element(all), gradients.plan().counts().total, loss);
   if (!shares) return;
+  const auto publish = Clock::now();
+  parameters.publish();
+  std::fprintf(stderr, "publish %.3f ms\n", since(publish));
   std::fprintf(stderr, "%s\n", print_plan(gradients.plan()).c_str());
   profile(gradients);
 }
 
-int random_decoder(char** numbers, int threads, int steps, bool shares) {
+int random_decoder(char** numbers, const std::string& threads, int steps, bool shares) {
   const auto number = [&](int i) { return std::atoll(numbers[i]); };
   DecoderConfig c;
   c.vocabulary = number(2), c.width = number(3), c.hidden = number(4), c.layers = number(5);
   c.heads = number(6), c.key_heads = number(7), c.head_width = c.width / c.heads, c.theta = 1e4;
   const train::BatchShape shape{number(0), number(1)};
-  const std::shared_ptr<Backend> backend = make_backend("cpu", {threads});
+  const bool cuda = threads == "cuda";
+  const nn::Precision precision = cuda ? nn::kBf16 : nn::kF32;
+  const std::shared_ptr<Backend> backend = cuda ? make_backend(threads) : make_backend("cpu", {std::stoi(threads)});
   const WeightShapes shapes = decoder_weights(c);
   train::Parameters parameters(backend, random_weights(shapes, 1), shapes, 2);
   Graph g;
-  train::Gradients gradients(parameters, train::decoder_cross_entropy(g, c, shape, nn::kF32));
+  train::GradientOptions options;
+  if (cuda) options.precision.rule = PrecisionPolicy::Rule::BF16;
+  train::Gradients gradients(parameters, train::decoder_cross_entropy(g, c, shape, precision), options);
   train::Updater updater(parameters, make_optimizer("adamw", backend), 1);
   std::vector<int32_t> ids(static_cast<size_t>(shape.rows * shape.tokens));
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * i % static_cast<size_t>(c.vocabulary));
   gradients.set("tokens", {DType::I32, {shape.rows, shape.tokens}, ids.data()});
   gradients.set("target", {DType::I32, {shape.rows, shape.tokens}, ids.data()});
-  measure(gradients, updater, steps, shares);
+  measure(parameters, gradients, updater, steps, shares);
   return 0;
 }
 
@@ -136,7 +145,7 @@ int policy(const char* path, const char* batch_file, int threads, int steps, boo
       parameters, train::decoder_policy_loss(g, model->config(), {batch.rows, batch.tokens}, objective, nn::kF32));
   train::Updater updater(parameters, make_optimizer("adamw", backend), 1);
   batch.give(gradients, 0, batch.rows, false);
-  measure(gradients, updater, steps, shares);
+  measure(parameters, gradients, updater, steps, shares);
   return 0;
 }
 
@@ -150,8 +159,8 @@ int lora(char** words) {
   const std::shared_ptr<Backend> backend = make_backend(words[2], {});
   const int64_t free = backend->memory_available();
   const auto model = open_as<TrainableDenoiser>(words[4], {.backend = backend, .type = stored, .encodes = false});
-  const auto weights = std::make_shared<const std::set<std::string>>(
-      train::target_weights(model->shapes(), train::attention_targets()));
+  const auto weights =
+      std::make_shared<const std::set<std::string>>(train::target_weights(model->shapes(), train::attention_targets()));
   const nn::SideBranches branches{rank, weights, 1};
   const WeightShapes leaves = train::branch_shapes(model->shapes(), *weights, rank);
   train::Parameters parameters(backend, train::with_new_adapter(model->weights(), leaves, 1), leaves, 2);
@@ -177,7 +186,7 @@ int lora(char** words) {
   train::DenoisingBatch batch(data, shape);
   batch.add(0, 1);
   batch.give(gradients);
-  measure(gradients, updater, steps, shares);
+  measure(parameters, gradients, updater, steps, shares);
   std::printf("{\"planned_bytes\": %lld, \"device_bytes\": %lld}\n",
               static_cast<long long>(gradients.memory().total() + parameters.bytes()),
               static_cast<long long>(free - backend->memory_available()));
@@ -189,8 +198,8 @@ int lora(char** words) {
 int main(int argc, char** argv) {
   if (argc == 10 && std::strcmp(argv[1], "lora") == 0) return lora(argv + 2);
   if (argc != 12 && argc != 6) return std::fprintf(stderr, "expected what the first lines of the source say\n"), 2;
-  const int threads = std::atoi(argv[1]), steps = std::atoi(argv[2]);
+  const int steps = std::atoi(argv[2]);
   const bool shares = std::atoi(argv[3]) != 0;
-  return argc == 12 ? random_decoder(argv + 4, threads, steps, shares)
-                    : policy(argv[4], argv[5], threads, steps, shares);
+  return argc == 12 ? random_decoder(argv + 4, argv[1], steps, shares)
+                    : policy(argv[4], argv[5], std::atoi(argv[1]), steps, shares);
 }

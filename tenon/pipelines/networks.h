@@ -21,8 +21,8 @@ struct NetworkOptions {
 };
 
 /// How a network's linear layers are computed: `e4m3`, which is what NetworkOptions::e4m3_rows means for it, with the
-/// side branches left as they are; or by their operands' types where that is not asked. Error(Usage) if it is asked of a
-/// network `name` that has no such policy.
+/// side branches left as they are; or by their operands' types where that is not asked. Error(Usage) if it is asked of
+/// a network `name` that has no such policy.
 PrecisionPolicy precision_of(const std::string& name, const NetworkOptions& options,
                              const std::optional<PrecisionPolicy>& e4m3);
 /// The plan `name` with the one result `result`. `e4m3`: as precision_of.

@@ -13,14 +13,23 @@ constexpr double kClipEpsilon = 1e-6;  // clip_grad_norm_'s
 
 std::string input_name(size_t i) { return "grad." + std::to_string(i); }
 
+// Of a column of numbers; of many in pieces, since a device holds a row that it adds up.
+Expr sum_of_column(Expr x) {
+  constexpr int64_t kPiece = 16384;
+  for (int64_t n = x.shape().numel(); n > kPiece; n = x.shape().numel()) {
+    const int64_t pieces = (n + kPiece - 1) / kPiece;
+    x = sum(reshape(pad(reshape(x, {1, n}), {0, 0, 0, pieces * kPiece - n}), {pieces, kPiece}));
+  }
+  return sum(reshape(x, {1, x.shape().numel()}));
+}
+
 // The sum of all squares: rows first, so that no sum is longer than it need be.
 Plan norm_plan(const std::vector<Parameter>& all, const Target& target) {
   Graph g;
   std::vector<Expr> sums;
   for (size_t i = 0; i < all.size(); ++i) {
     const Expr grad = input(g, input_name(i), DType::F32, {all[i].shape.rows(), all[i].shape.cols()});
-    const Expr rows = sum(grad * grad);
-    sums.push_back(sum(reshape(rows, {1, rows.shape().numel()})));
+    sums.push_back(sum_of_column(sum(grad * grad)));
   }
   PlanOptions options;
   options.name = "gradient norm";

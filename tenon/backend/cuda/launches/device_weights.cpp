@@ -1,5 +1,6 @@
 #include "tenon/backend/cuda/launches/device_weights.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 
@@ -42,17 +43,46 @@ void upload(Device& device, Stream& stream, const ParamView& view, const Expr& l
   stream.synchronize();
 }
 
+struct Packed;
+
+// The kernel calls of an update: parameters that lie on the device already are read in place, in the types they have
+// there. They are made once, as every training step runs them.
+class UpdateCalls {
+ public:
+  void run(Device& device, Stream& stream, const Packed& packed, const std::map<const Node*, ParamView>& views,
+           void* dst);
+
+ private:
+  void make(Device& device, const Packed& packed, const std::map<const Node*, ParamView>& views);
+
+  std::map<const Node*, DType> types_;  // that they were made for
+  std::unique_ptr<Graph> graph_;
+  std::map<const Node*, const Node*> leaf_of_;  // of a kernel's leaf, that of the pieces
+  std::vector<KernelCall> calls_;
+};
+
 // A leaf and what is stored through views of it, in a graph of their own.
 struct Packed {
   Graph graph;
   Expr leaf;
   std::vector<PackedPiece> pieces;
+  UpdateCalls on_device;
 
   // The leaf loses its name, which says what a kernel calls it.
   Packed(const Expr& of, const std::vector<PackedPiece>& from) {
     leaf = input(graph, "packed", of.dtype(), of.shape());
     Memo memo{{of.get(), leaf}};
     for (const PackedPiece& p : from) pieces.push_back({rebuild(graph, p.value, memo), rebuild(graph, p.place, memo)});
+  }
+
+  // True if a kernel can read all parameters where they lie: their types are those of the leaves, or what is stored
+  // is nothing but views, rounded at the end.
+  bool read_in_place(const std::map<const Node*, ParamView>& views) const {
+    const bool only_views = std::ranges::all_of(pieces, [](const PackedPiece& p) { return is_view_chain(p.value); });
+    return std::ranges::all_of(views, [&](const auto& v) {
+      const DType wanted = v.first->dtype;
+      return v.second.on_device && (v.second.dtype == wanted || (only_views && wanted == leaf.dtype()));
+    });
   }
 
   std::string key() const {
@@ -70,14 +100,19 @@ struct Packed {
     return params_of(values);
   }
 
-  void compute(Device& device, const WeightMaking& with, void* dst) const {
+  void compute(Device& device, const WeightMaking& with, void* dst) {
+    std::map<const Node*, ParamView> views;
     std::map<const Node*, std::shared_ptr<void>> memory;
+    for (const PackedPiece& piece : pieces)
+      for (const Expr& l : memory_leaves(piece.value))
+        if (piece.value.shape().numel() > 0 && !views.contains(l.get())) views[l.get()] = with.find(l);
+    if (read_in_place(views)) return on_device.run(device, with.stream, *this, views, dst);
     for (const PackedPiece& piece : pieces) {
       if (piece.value.shape().numel() == 0) continue;
       for (const Expr& l : memory_leaves(piece.value)) {
         if (memory.contains(l.get())) continue;
         memory[l.get()] = device.allocate(leaf_bytes(l));
-        upload(device, with.stream, with.find(l), l, memory[l.get()].get());
+        upload(device, with.stream, views.at(l.get()), l, memory[l.get()].get());
       }
       const ProgramOutput output{piece.value, piece.place, leaf.dtype()};
       KernelCall call = plain_call(device, "pack weights", std::array{output}, domain_of(piece.value));
@@ -87,6 +122,40 @@ struct Packed {
     with.stream.synchronize();
   }
 };
+
+void UpdateCalls::make(Device& device, const Packed& packed, const std::map<const Node*, ParamView>& views) {
+  calls_.clear();
+  leaf_of_.clear();
+  graph_ = std::make_unique<Graph>();
+  Memo memo{{packed.leaf.get(), input(*graph_, "packed", packed.leaf.dtype(), packed.leaf.shape())}};
+  for (const PackedPiece& piece : packed.pieces)  // in this order, so that equal weights have kernels of equal text
+    for (const Expr& l : memory_leaves(piece.value)) {
+      if (!views.contains(l.get()) || memo.contains(l.get())) continue;
+      const DType there = types_[l.get()] = views.at(l.get()).dtype;
+      const Expr from = input(*graph_, "from" + std::to_string(leaf_of_.size()), there, l.shape());
+      leaf_of_[from.get()] = l.get();
+      memo.emplace(l.get(), from);
+    }
+  for (const PackedPiece& piece : packed.pieces) {
+    if (piece.value.shape().numel() == 0) continue;
+    const Expr value = rebuild(*graph_, piece.value, memo), place = rebuild(*graph_, piece.place, memo);
+    const ProgramOutput output{value, place, packed.leaf.dtype()};
+    calls_.push_back(plain_call(device, "pack weights", std::array{output}, domain_of(value)));
+  }
+}
+
+void UpdateCalls::run(Device& device, Stream& stream, const Packed& packed,
+                      const std::map<const Node*, ParamView>& views, void* dst) {
+  const auto as_made = [&](const auto& v) { return types_.contains(v.first) && types_.at(v.first) == v.second.dtype; };
+  if (!graph_ || !std::ranges::all_of(views, as_made)) make(device, packed, views);
+  for (KernelCall& call : calls_) {
+    call.bind([&](const Expr& l) {
+      const auto it = leaf_of_.find(l.get());
+      return it == leaf_of_.end() ? dst : const_cast<void*>(views.at(it->second).data);
+    });
+    call.launch(stream);
+  }
+}
 
 }  // namespace
 
@@ -109,7 +178,7 @@ WeightRequest plain_weight(std::shared_ptr<Device> device, const Expr& leaf) {
 }
 
 WeightRequest packed_weight(std::shared_ptr<Device> device, const Expr& leaf, const std::vector<PackedPiece>& pieces) {
-  const auto packed = std::make_shared<const Packed>(leaf, pieces);
+  const auto packed = std::make_shared<Packed>(leaf, pieces);
   WeightRequest r = request_of(leaf, packed->key(), packed->params());
   r.make = [packed, device = std::move(device)](const WeightMaking& with, std::span<void* const> parts) {
     packed->compute(*device, with, parts[0]);
