@@ -218,10 +218,11 @@ TEST(WeightStore, AnUpdateIsAFreshLoad) {
         }
 }
 
-// All tensors at once: what a fresh load of them is, and nothing is made twice.
+// All tensors at once: what a fresh load of them is, and nothing is made twice, nor is the source asked again.
 TEST(WeightStore, SeveralAtOnce) {
   for (const Place& place : places()) {
-    const auto store = std::make_shared<WeightStore>(place.backend, std::make_shared<Tensors>(network_weights()));
+    const auto source = std::make_shared<Tensors>(network_weights());
+    const auto store = std::make_shared<WeightStore>(place.backend, source);
     Executable e(network_plan(DType::F32), store);
     const std::vector<float> before = result(e);
     Tensors now(network_weights());
@@ -242,6 +243,9 @@ TEST(WeightStore, SeveralAtOnce) {
     EXPECT_NE(result(e), before) << place.name;
     Executable alone(network_plan(DType::F32), place.backend, now);
     EXPECT_EQ(result(e), result(alone)) << place.name;
+    source->found.clear();
+    store->update(all);
+    EXPECT_THAT(source->found, testing::IsEmpty()) << place.name;
   }
 }
 
