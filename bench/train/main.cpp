@@ -187,9 +187,9 @@ int lora(char** words) {
   batch.add(0, 1);
   batch.give(gradients);
   measure(parameters, gradients, updater, steps, shares);
-  std::printf("{\"planned_bytes\": %lld, \"device_bytes\": %lld}\n",
-              static_cast<long long>(gradients.memory().total() + parameters.bytes()),
-              static_cast<long long>(free - backend->memory_available()));
+  const int64_t planned = gradients.memory().total() + parameters.bytes(), taken = free - backend->memory_available();
+  std::printf("{\"planned_bytes\": %s, \"device_bytes\": %s}\n", std::to_string(planned).c_str(),
+              std::to_string(taken).c_str());
   return 0;
 }
 
