@@ -96,9 +96,8 @@ int random_decoder(char** numbers, const std::string& threads, int steps, bool s
   const WeightShapes shapes = decoder_weights(c);
   train::Parameters parameters(backend, random_weights(shapes, 1), shapes, 2);
   Graph g;
-  train::GradientOptions options;
-  if (cuda) options.precision.rule = PrecisionPolicy::Rule::BF16;
-  train::Gradients gradients(parameters, train::decoder_cross_entropy(g, c, shape, precision), options);
+  train::Gradients gradients(parameters, train::decoder_cross_entropy(g, c, shape, precision),
+                             {.precision = train::training_precision(precision.act)});
   train::Updater updater(parameters, make_optimizer("adamw", backend), 1);
   std::vector<int32_t> ids(static_cast<size_t>(shape.rows * shape.tokens));
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * i % static_cast<size_t>(c.vocabulary));

@@ -70,6 +70,18 @@ void write_checkpoint(const RunFolder& folder, const Parameters& parameters, con
 /// The model's part of a checkpoint, into a folder: the masters, or their averages where they are kept.
 void write_model(const std::filesystem::path& folder, const Parameters& parameters, const CheckpointContent& content);
 
+/// What every run records of how it learns, of its options: a run that goes on must have the same.
+template <class Options>
+nlohmann::ordered_json recipe_json(const Options& o) {
+  const auto& [beta1, beta2, eps, weight_decay] = o.optimizer_options;
+  return {{"optimizer", o.optimizer},
+          {"optimizer_options", {beta1, beta2, eps, weight_decay}},
+          {"schedule", {o.schedule.peak, static_cast<int>(o.schedule.decay), o.schedule.warm_up, o.schedule.least}},
+          {"clip", o.clip},
+          {"ema", o.ema},
+          {"seed", o.seed}};
+}
+
 /// What a checkpoint says of its run.
 struct Resumed {
   int64_t step = 0;

@@ -18,8 +18,8 @@ constexpr const char *kLatents = "latents", *kNoise = "noise", *kPictureShare = 
 }  // namespace
 
 PrecisionPolicy training_precision(const TrainableDenoiser& model, DType type, const nn::SideBranches& branches) {
-  if (type == DType::BF16) return {PrecisionPolicy::Rule::BF16};
-  return precision_of(model.name(), {.e4m3_rows = type == DType::E4M3, .side = branches}, model.e4m3_rows());
+  if (type != DType::E4M3) return training_precision(type);
+  return precision_of(model.name(), {.e4m3_rows = true, .side = branches}, model.e4m3_rows());
 }
 
 Expr denoising_loss(Graph& g, const TrainableDenoiser& model, const DenoisingShape& shape, nn::DenoisingTarget target,

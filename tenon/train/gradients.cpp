@@ -46,6 +46,10 @@ Differentiated differentiate(const Expr& loss) {
   return out;
 }
 
+PrecisionPolicy training_precision(DType type) {
+  return {type == DType::BF16 ? PrecisionPolicy::Rule::BF16 : PrecisionPolicy::Rule::Operands};
+}
+
 Gradients::Gradients(Parameters& parameters, const Differentiated& d, const GradientOptions& options)
     : parameters_(parameters), sum_(parameters.backend(), sum_of_gradients) {
   const std::shared_ptr<Backend>& backend = parameters.backend();

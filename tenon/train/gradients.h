@@ -23,6 +23,9 @@ struct Differentiated {
 /// Gradients of `loss` for every parameter that it reads.
 Differentiated differentiate(const Expr& loss);
 
+/// What a step of networks in `type` multiplies in: bf16, which operands of gradients are rounded to too, or f32.
+PrecisionPolicy training_precision(DType type);
+
 struct GradientOptions {
   PrecisionPolicy precision = {};  ///< of the forward pass and of the gradients
   bool accumulates = false;  ///< runs behind the first of a step add to it; takes memory for another set of gradients

@@ -27,28 +27,22 @@ constexpr size_t kMostPlans = 8;         // of different lengths, each with an a
 constexpr int64_t kEvaluationRows = 16;  // evaluated together
 
 ordered_json options_json(const GrpoOptions& o, const ordered_json& data) {
-  return {{"data", data},
-          {"prompts", o.prompts},
-          {"group", o.group},
-          {"epochs", o.epochs},
-          {"micro_rows", o.micro_rows},
-          {"most_tokens", o.most_tokens},
-          {"loss", static_cast<int>(o.loss)},
-          {"terms", {o.terms.clip_low, o.terms.clip_high, o.terms.delta, o.terms.beta}},
-          {"scale", static_cast<int>(o.scale)},
-          {"mask_truncated", o.mask_truncated},
-          {"rewards", rewards_text(o.rewards)},
-          {"system", o.system},
-          {"optimizer", o.optimizer},
-          {"optimizer_options",
-           {o.optimizer_options.beta1, o.optimizer_options.beta2, o.optimizer_options.eps,
-            o.optimizer_options.weight_decay}},
-          {"schedule", {o.schedule.peak, static_cast<int>(o.schedule.decay), o.schedule.warm_up, o.schedule.least}},
-          {"clip", o.clip},
-          {"ema", o.ema},
-          {"adapter", {o.adapter.rank, o.adapter.scale, o.adapter.targets}},
-          {"seed", o.seed},
-          {"type", name_of(o.precision.act)}};
+  ordered_json out = recipe_json(o);
+  out.update({{"data", data},
+              {"prompts", o.prompts},
+              {"group", o.group},
+              {"epochs", o.epochs},
+              {"micro_rows", o.micro_rows},
+              {"most_tokens", o.most_tokens},
+              {"loss", static_cast<int>(o.loss)},
+              {"terms", {o.terms.clip_low, o.terms.clip_high, o.terms.delta, o.terms.beta}},
+              {"scale", static_cast<int>(o.scale)},
+              {"mask_truncated", o.mask_truncated},
+              {"rewards", rewards_text(o.rewards)},
+              {"system", o.system},
+              {"adapter", {o.adapter.rank, o.adapter.scale, o.adapter.targets}},
+              {"type", name_of(o.precision.act)}});
+  return out;
 }
 
 }  // namespace
@@ -237,7 +231,7 @@ Gradients& Grpo::State::gradients_for(int64_t tokens) {
     const PolicyObjective objective{o.loss, o.terms, static_cast<double>(o.most_tokens)};
     const Differentiated d = decoder_policy_loss(g, config, {rows_at_a_time(), tokens}, objective, o.precision);
     GradientOptions options{.accumulates = rows_at_a_time() < rows()};
-    if (o.precision.act == DType::BF16) options.precision.rule = PrecisionPolicy::Rule::BF16;
+    options.precision = training_precision(o.precision.act);
     made = std::make_unique<Gradients>(*parameters, d, options);
   }
   return *made;

@@ -25,29 +25,23 @@ constexpr uint64_t kValidationSeed = 0x76616c6964617465;  // noise that no train
 
 ordered_json options_json(const LoraOptions& o, const std::string& model, const std::string& adapter,
                           const PictureSet& pictures) {
-  return {{"model", as_utf8(model)},
-          {"adapter", adapter},
-          {"pictures", pictures.sha256},
-          {"rank", o.rank},
-          {"scale", o.scale()},
-          {"targets", o.targets},
-          {"size", {o.width, o.height}},
-          {"flip", o.flip},
-          {"batch", o.batch},
-          {"accumulation", o.accumulation},
-          {"timesteps",
-           {static_cast<int>(o.timesteps.density), o.timesteps.logit_mean, o.timesteps.logit_std,
-            o.timesteps.mode_scale, o.timesteps.snr_gamma}},
-          {"shift", o.shift ? ordered_json(*o.shift) : ordered_json()},
-          {"optimizer", o.optimizer},
-          {"optimizer_options",
-           {o.optimizer_options.beta1, o.optimizer_options.beta2, o.optimizer_options.eps,
-            o.optimizer_options.weight_decay}},
-          {"schedule", {o.schedule.peak, static_cast<int>(o.schedule.decay), o.schedule.warm_up, o.schedule.least}},
-          {"clip", o.clip},
-          {"ema", o.ema},
-          {"seed", o.seed},
-          {"type", name_of(o.type)}};
+  ordered_json out = recipe_json(o);
+  out.update({{"model", as_utf8(model)},
+              {"adapter", adapter},
+              {"pictures", pictures.sha256},
+              {"rank", o.rank},
+              {"scale", o.scale()},
+              {"targets", o.targets},
+              {"size", {o.width, o.height}},
+              {"flip", o.flip},
+              {"batch", o.batch},
+              {"accumulation", o.accumulation},
+              {"timesteps",
+               {static_cast<int>(o.timesteps.density), o.timesteps.logit_mean, o.timesteps.logit_std,
+                o.timesteps.mode_scale, o.timesteps.snr_gamma}},
+              {"shift", o.shift ? ordered_json(*o.shift) : ordered_json()},
+              {"type", name_of(o.type)}});
+  return out;
 }
 
 // The weights that the network is trained over: the model's, with what an adapter adds to them, whose hash goes to

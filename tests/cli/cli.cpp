@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <random>
 #include <thread>
 
 #include "tenon/core/text.h"
@@ -108,6 +109,22 @@ Finished Process::finish() {
   f.err = slurp(err_);
   f.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   return f;
+}
+
+int CliTest::killed(const std::vector<std::string>& arguments, const fs::path& log, const std::vector<int64_t>& lines,
+                    double seconds) const {
+  std::mt19937 random(11);
+  int out = 0;
+  for (const int64_t count : lines) {
+    Process process(arguments, folder());
+    EXPECT_TRUE(process.wait_for_lines(log, count, 60)) << "line " << count;
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::uniform_real_distribution(0.0, seconds)(random)));
+    process.signal(SIGKILL);
+    const Finished f = process.finish();
+    EXPECT_TRUE(f.code == 0 || f.code == 128 + SIGKILL) << f.err;
+    out += f.code == 128 + SIGKILL;
+  }
+  return out;
 }
 
 void CliTest::SetUp() { folder_ = fresh_folder("test"); }

@@ -52,6 +52,11 @@ class CliTest : public testing::Test {
   /// Expects this exit code and one line "tenon: error: .." with all `parts` in it, of at most 500 bytes that a
   /// terminal can be given, nothing on stdout, and no new file.
   void expect_error(int code, std::vector<std::string> arguments, const std::vector<std::string>& parts) const;
+  /// Runs it for each of `lines`, and kills it at a random moment within `seconds` once `log` has so many lines: a
+  /// busy machine's time for a whole run says nothing of when the next one ends. How many were killed before they
+  /// ended.
+  int killed(const std::vector<std::string>& arguments, const std::filesystem::path& log,
+             const std::vector<int64_t>& lines, double seconds) const;
   /// Names in the test's folder, sorted.
   std::vector<std::string> files() const;
   std::filesystem::path folder() const { return folder_; }

@@ -4,9 +4,7 @@
 
 #include <fstream>
 #include <iterator>
-#include <random>
 #include <sstream>
-#include <thread>
 
 #include "tenon/io/image.h"
 #include "tenon/io/safetensors.h"
@@ -109,17 +107,7 @@ TEST_F(CliTrainLora, KilledAnywhereGoesOnToTheBit) {
       "--aspect-buckets --steps 12 --checkpoint-every 1 --validation-steps 5 -q --cache-dir cache --targets to_v");
   const Finished alone = tenon(arguments("alone", recipe));
   ASSERT_EQ(alone.code, 0) << alone.err;
-  std::mt19937 random(11);
-  int killed = 0;
-  for (int i = 0; i < 2; ++i) {
-    Process process(arguments("killed", recipe), folder());
-    ASSERT_TRUE(process.wait_for_lines(folder() / "killed/metrics.jsonl", 3 + 4 * i, 60)) << process.finish().err;
-    const double after = std::uniform_real_distribution(0.0, alone.seconds / 20)(random);
-    std::this_thread::sleep_for(std::chrono::duration<double>(after));
-    process.signal(SIGKILL);
-    killed += process.finish().code == 128 + SIGKILL;
-  }
-  EXPECT_GE(killed, 1);
+  EXPECT_GE(killed(arguments("killed", recipe), folder() / "killed/metrics.jsonl", {3, 7}, alone.seconds / 20), 1);
   const Finished last = tenon(arguments("killed", recipe));
   ASSERT_EQ(last.code, 0) << last.err;
   EXPECT_EQ(bytes("killed/pytorch_lora_weights.safetensors"), bytes("alone/pytorch_lora_weights.safetensors"));

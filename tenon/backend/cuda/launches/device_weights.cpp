@@ -44,16 +44,16 @@ void upload(Device& device, Stream& stream, const ParamView& view, const Expr& l
 }
 
 struct Packed;
+using Views = std::map<const Node*, ParamView>;
 
-// The kernel calls of an update: parameters that lie on the device already are read in place, in the types they have
-// there. They are made once, as every training step runs them.
-class UpdateCalls {
+// The kernel calls that pack parameters which lie on the device, in the types that they have there. Those of updates
+// are kept, as every training step runs them.
+class PackingCalls {
  public:
-  void run(Device& device, Stream& stream, const Packed& packed, const std::map<const Node*, ParamView>& views,
-           void* dst);
+  void run(Device& device, Stream& stream, const Packed& packed, const Views& views, void* dst);
 
  private:
-  void make(Device& device, const Packed& packed, const std::map<const Node*, ParamView>& views);
+  void make(Device& device, const Packed& packed, const Views& views);
 
   std::map<const Node*, DType> types_;  // that they were made for
   std::unique_ptr<Graph> graph_;
@@ -66,7 +66,7 @@ struct Packed {
   Graph graph;
   Expr leaf;
   std::vector<PackedPiece> pieces;
-  UpdateCalls on_device;
+  PackingCalls in_place;
 
   // The leaf loses its name, which says what a kernel calls it.
   Packed(const Expr& of, const std::vector<PackedPiece>& from) {
@@ -77,7 +77,7 @@ struct Packed {
 
   // True if a kernel can read all parameters where they lie: their types are those of the leaves, or what is stored
   // is nothing but views, rounded at the end.
-  bool read_in_place(const std::map<const Node*, ParamView>& views) const {
+  bool read_in_place(const Views& views) const {
     const bool only_views = std::ranges::all_of(pieces, [](const PackedPiece& p) { return is_view_chain(p.value); });
     return std::ranges::all_of(views, [&](const auto& v) {
       const DType wanted = v.first->dtype;
@@ -101,29 +101,24 @@ struct Packed {
   }
 
   void compute(Device& device, const WeightMaking& with, void* dst) {
-    std::map<const Node*, ParamView> views;
-    std::map<const Node*, std::shared_ptr<void>> memory;
+    Views views;
     for (const PackedPiece& piece : pieces)
       for (const Expr& l : memory_leaves(piece.value))
         if (piece.value.shape().numel() > 0 && !views.contains(l.get())) views[l.get()] = with.find(l);
-    if (read_in_place(views)) return on_device.run(device, with.stream, *this, views, dst);
-    for (const PackedPiece& piece : pieces) {
-      if (piece.value.shape().numel() == 0) continue;
-      for (const Expr& l : memory_leaves(piece.value)) {
-        if (memory.contains(l.get())) continue;
-        memory[l.get()] = device.allocate(leaf_bytes(l));
-        upload(device, with.stream, views.at(l.get()), l, memory[l.get()].get());
-      }
-      const ProgramOutput output{piece.value, piece.place, leaf.dtype()};
-      KernelCall call = plain_call(device, "pack weights", std::array{output}, domain_of(piece.value));
-      call.bind([&](const Expr& l) { return l == leaf ? dst : memory.at(l.get()).get(); });
-      call.launch(with.stream);
+    if (read_in_place(views)) return in_place.run(device, with.stream, *this, views, dst);
+    std::vector<std::shared_ptr<void>> memory;
+    for (auto& [node, view] : views) {
+      const Expr l(node);
+      memory.push_back(device.allocate(leaf_bytes(l)));
+      upload(device, with.stream, view, l, memory.back().get());
+      view = {l.dtype(), l.shape(), memory.back().get(), true};
     }
+    PackingCalls().run(device, with.stream, *this, views, dst);
     with.stream.synchronize();
   }
 };
 
-void UpdateCalls::make(Device& device, const Packed& packed, const std::map<const Node*, ParamView>& views) {
+void PackingCalls::make(Device& device, const Packed& packed, const Views& views) {
   calls_.clear();
   leaf_of_.clear();
   graph_ = std::make_unique<Graph>();
@@ -132,7 +127,9 @@ void UpdateCalls::make(Device& device, const Packed& packed, const std::map<cons
     for (const Expr& l : memory_leaves(piece.value)) {
       if (!views.contains(l.get()) || memo.contains(l.get())) continue;
       const DType there = types_[l.get()] = views.at(l.get()).dtype;
-      const Expr from = input(*graph_, "from" + std::to_string(leaf_of_.size()), there, l.shape());
+      const std::string name = "from" + std::to_string(leaf_of_.size());
+      const Expr from = l.is<nodes::Param>() ? param(*graph_, name, there, l.shape())
+                                             : input(*graph_, name, there, l.shape(), l->rate);
       leaf_of_[from.get()] = l.get();
       memo.emplace(l.get(), from);
     }
@@ -144,8 +141,7 @@ void UpdateCalls::make(Device& device, const Packed& packed, const std::map<cons
   }
 }
 
-void UpdateCalls::run(Device& device, Stream& stream, const Packed& packed,
-                      const std::map<const Node*, ParamView>& views, void* dst) {
+void PackingCalls::run(Device& device, Stream& stream, const Packed& packed, const Views& views, void* dst) {
   const auto as_made = [&](const auto& v) { return types_.contains(v.first) && types_.at(v.first) == v.second.dtype; };
   if (!graph_ || !std::ranges::all_of(views, as_made)) make(device, packed, views);
   for (KernelCall& call : calls_) {
