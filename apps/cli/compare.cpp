@@ -25,7 +25,7 @@ std::string block_of(const std::string& name) {
 
 bool of_block(const Launch& l, const std::string& block) {
   const Expr anchor = anchor_of(l);
-  return anchor && !anchor.is<nodes::Attention>() && block_of(l.name) == block;
+  return anchor && !multiplies_heads(anchor) && block_of(l.name) == block;
 }
 
 // The second block of those with most launches.

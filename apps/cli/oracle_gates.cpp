@@ -24,7 +24,9 @@ int64_t reduction_length(const Launch& launch) {
         length = std::max(length, e->in[0].shape().numel() / std::max<int64_t>(e.shape().numel(), 1));
   if (!anchor) return length;
   const Shape& w = anchor->in[1].shape();
-  const int64_t depth = anchor.is<nodes::Conv2d>() ? w[1] * w[2] * w[3] : anchor.is<nodes::Attention>() ? w[2] : w[-1];
+  int64_t depth = w[-1];
+  if (anchor.is<nodes::Conv2d>()) depth = w[1] * w[2] * w[3];
+  if (multiplies_heads(anchor)) depth = std::max(anchor->in[0].shape()[2], w[2]);
   return std::max(length, depth);
 }
 

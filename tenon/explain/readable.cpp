@@ -149,9 +149,9 @@ std::string Readable::short_weight(const std::string& name) const {
 
 std::string anchor_text(const Expr& anchor) {
   if (!anchor) return {};
-  if (anchor.is<nodes::Attention>()) {
+  if (multiplies_heads(anchor)) {
     const Shape &q = anchor->in[0].shape(), &k = anchor->in[1].shape();
-    return "attention q " + q.str() + " k " + k.str() + (anchor->attrs.ints[0] ? " causal" : "");
+    return std::string(anchor->name()) + " q " + q.str() + " k " + k.str() + (anchor->attrs.ints[0] ? " causal" : "");
   }
   const Shape &x = anchor->in[0].shape(), &w = anchor->in[1].shape();
   if (anchor.is<nodes::Sample>()) return "sample " + x.str();
@@ -169,6 +169,11 @@ double anchor_flops(const Expr& anchor) {
     const Shape &q = anchor->in[0].shape(), &k = anchor->in[1].shape();
     return out / static_cast<double>(anchor.shape()[3]) * 2.0 * static_cast<double>(k[2]) *
            static_cast<double>(q[3] + anchor.shape()[3]);
+  }
+  if (is_attention_gradient(anchor)) {  // scores and the gradient of their weights again, then one or two results
+    const Shape &q = anchor->in[0].shape(), &k = anchor->in[1].shape(), &v = anchor->in[2].shape();
+    const int64_t depths = 2 * q[3] + v[3] + (anchor.is<nodes::AttentionKeyGradient>() ? v[3] : 0);
+    return 2.0 * static_cast<double>(q[0] * q[1] * q[2]) * static_cast<double>(k[2] * depths);
   }
   if (anchor.is<nodes::Sample>()) return 0;  // it compares
   const Shape& w = anchor->in[1].shape();

@@ -1,4 +1,4 @@
-// Gradient rules that are programs of their own: of convolutions, attention and gathered rows.
+// Gradient rules that are programs of their own: of convolutions and gathered rows.
 #include <algorithm>
 
 #include "tenon/expr/ops.h"
@@ -66,64 +66,10 @@ Expr filter_gradient(const Node& n, const Expr& g) {
   return reshape(concat(taps, 2), w);
 }
 
-// Where row r, query r % queries, sees a key: 1 in [rows, keys], or in [B, 1, rows, keys] if each batch entry has a
-// number of keys of its own.
-Expr visible(const Node& n, int64_t rows) {
-  Graph& g = n.in[0].graph();
-  const int64_t queries = n.in[0].shape()[2], all = n.in[1].shape()[2];
-  Expr there = constant(g, static_cast<double>(all));
-  if (n.in.size() == 4) there = cast(n.in[3], DType::F32);
-  if (there.shape().rank() == 1) there = reshape(there, {there.shape()[0], 1, 1, 1});
-  if (!n.attrs.ints[0]) return less(iota(g, all), there);
-  const Expr query = reshape(broadcast(iota(g, queries), {rows / queries, queries}), {rows, 1});
-  return less(iota(g, all), query + there - static_cast<double>(queries - 1));
-}
-
-// The queries that share keys, as rows of one matrix, and their softmax, [B, Hkv, rows, Sk], where they see a key.
-struct AttentionRows {
-  const Node& node;
-  int64_t count = node.in[0].shape()[1] / node.in[1].shape()[1] * node.in[0].shape()[2];
-  Expr queries, p;
-
-  AttentionRows(const Node& n, const Expr& lse) : node(n), queries(by_keys(n.in[0])) {
-    p = exp(linear(queries, n.in[1]) * n.attrs.nums[0] - by_keys(lse));
-  }
-  Expr by_keys(const Expr& x) const {
-    const Shape& k = node.in[1].shape();
-    return reshape(x, {k[0], k[1], count, x.shape()[3]});
-  }
-  Expr seen(const Expr& x) const {
-    if (!node.attrs.ints[0] && node.in.size() == 3) return x;
-    return where(visible(node, count), x, constant(x.graph(), 0));
-  }
-  // Of every operand, from those of the scaled scores; of values and of `keys` none.
-  std::vector<Expr> gradients(const Expr& of_scaled) const {
-    const Expr of_scores = seen(of_scaled) * node.attrs.nums[0];
-    std::vector<Expr> out(node.in.size());
-    out[0] = reshape(linear(of_scores, transpose(node.in[1])), node.in[0].shape());
-    out[1] = linear(transpose(of_scores), transpose(queries));
-    return out;
-  }
-};
-
 }  // namespace
 
 std::vector<Expr> nodes::Conv2d::vjp(const Expr& node, const Expr& g) {
   return {image_gradient(*node, g), filter_gradient(*node, g)};
-}
-
-std::vector<Expr> nodes::Attention::vjp(const Expr& node, const Expr& g) {
-  const AttentionRows rows(*node, attention_lse(node));
-  const Expr of_result = rows.by_keys(g);
-  const Expr p = rows.seen(rows.p), of_p = linear(of_result, node->in[2]) - rows.by_keys(sum(g * node));
-  std::vector<Expr> out = rows.gradients(p * of_p);
-  out[2] = linear(transpose(p), transpose(of_result));
-  return out;
-}
-
-std::vector<Expr> nodes::AttentionLse::vjp(const Expr& node, const Expr& g) {
-  const AttentionRows rows(*node, node);
-  return rows.gradients(rows.p * rows.by_keys(g));
 }
 
 std::vector<Expr> nodes::Gather::vjp(const Expr& node, const Expr& g) {

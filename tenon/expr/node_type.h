@@ -54,6 +54,8 @@ struct NodeType {
   int factors = 0;  ///< Anchor: operands that are multiplied, the first ones
   /// Anchor: another result of the anchor of this name with the same operands and attributes, for the same launch.
   std::string_view companion_of = {};
+  /// Anchor: the same in other nodes, for a device that has no kernel for it (Target::runs). Null: it has none such.
+  Expr (*apart)(const Expr& node) = nullptr;
   /// Gradients of a scalar loss with respect to the operands, given `g` = gradient with respect to the node; an empty
   /// Expr where none flows (indices). Null if the node has no rule.
   std::vector<Expr> (*vjp)(const Expr& node, const Expr& g) = nullptr;
@@ -120,7 +122,7 @@ struct Sink {
 
 /// Needs: name, kArity, infer, reference. A vjp is optional. Yields the f32 accumulator. Its dtype attribute, where it
 /// has one, is what the operands are multiplied in (precision.h); kFactors: the first so many, if not all;
-/// companion_of: of what it is another result.
+/// companion_of: of what it is another result; apart(node): the same in other nodes.
 struct Anchor {
   static constexpr Family family = Family::Anchor;
   static constexpr int kParams = 0;
@@ -199,6 +201,7 @@ constexpr NodeType make_node_type() {
       t.factors = T::kArity;
       if constexpr (requires { T::kFactors; }) t.factors = T::kFactors;
       if constexpr (requires { T::companion_of; }) t.companion_of = T::companion_of;
+      if constexpr (requires { T::apart; }) t.apart = &T::apart;
       if constexpr (requires { T::vjp; }) t.vjp = &T::vjp;
     }
   }

@@ -37,13 +37,13 @@ std::string Partitioner::launch_name(const Launch& launch) {
   std::vector<std::string> weights;
   std::string base;
   const Expr anchor = anchor_of(launch);
-  if (anchor && !anchor.is<nodes::Attention>()) {
+  if (anchor && !multiplies_heads(anchor)) {
     for (const Expr& e : topological(std::array{anchor->in[1]}))  // not the scales folded into it
       if (e.is<nodes::Param>() && e.shape().rank() > 1) weights.push_back(without_suffix(e->attrs.text));
   } else if (anchor) {
     for (const Expr& e : topological(std::array{anchor->in[0]}))
       if (const auto it = launch_of_buffer_.find(e->attrs.text); is_memory_leaf(e) && it != launch_of_buffer_.end())
-        base = without_suffix(it->second) + ".attention";
+        base = without_suffix(it->second) + "." + launch.skeleton;
   } else {
     for (const Expr& e : operands_of(launch))
       if (e.is<nodes::Param>()) weights.push_back(without_suffix(e->attrs.text));

@@ -80,6 +80,7 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   if (options.fold_scales && rewrite) roots = fold_scales(g, roots);
   if (options.merge_siblings && rewrite) roots = merge_sibling_linears(g, roots);
   roots = set_precision(g, roots, options.precision);
+  roots = take_apart(g, roots, options.target);
 
   std::unordered_map<const Node*, std::string> names;
   for (size_t i = 0; i < roots.size(); ++i) {

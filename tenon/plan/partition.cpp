@@ -251,7 +251,7 @@ void Partitioner::grow(const Expr& anchor, Region& region, std::map<uint32_t, st
       }
     }
   }
-  if (anchor.is<nodes::Attention>()) return;  // its reader wants whole rows: heads are rearranged on the way out
+  if (multiplies_heads(anchor)) return;  // its reader wants whole rows: heads are rearranged on the way out
   Region smaller = region;
   drop_trailing_views(smaller, order);
   if (smaller.size() < region.size() && attempt(frontier(smaller))->choice.skeleton) region = std::move(smaller);

@@ -138,7 +138,7 @@ DType arithmetic_of_operands(const Expr& anchor) {
     return std::ranges::all_of(std::span(anchor->in).first(factors), fits, &Expr::dtype);
   };
   if (anchor.is<nodes::Linear>() && all([](DType t) { return t == DType::E4M3; })) return DType::E4M3;
-  const bool widens = !anchor.is<nodes::Attention>();
+  const bool widens = !multiplies_heads(anchor);
   for (const DType t : {DType::F16, DType::BF16})
     if (all([&](DType x) { return x == t || (widens && holds(t, x)); })) return t;
   return DType::F32;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tenon/expr/expr.h"
+#include "tenon/kernels/target.h"
 
 namespace tenon {
 
@@ -20,6 +21,9 @@ std::vector<Expr> merge_sibling_linears(Graph& g, std::span<const Expr> roots);
 /// bias, and one in front of linear layers, if nothing else reads the product, part of their weights: (x w + b) f = x
 /// (w f) + b f, (z f) w = z (f w). Weights are scaled in f32, from the unrounded parameter, and rounded once.
 std::vector<Expr> fold_scales(Graph& g, std::span<const Expr> roots);
+
+/// Anchors that `target` has no kernel for become the nodes that they can be taken apart into.
+std::vector<Expr> take_apart(Graph& g, std::span<const Expr> roots, const Target& target);
 
 /// The users of every node below `roots`.
 class Users {

@@ -68,7 +68,8 @@ class NoisyBody {
       }
       case Family::Anchor: {
         std::vector<Expr> operands;
-        for (size_t k = 0; k < in.size(); ++k) operands.push_back(noisy(in[k], operand_error(e, k)));
+        for (size_t k = 0; k < in.size(); ++k)
+          operands.push_back(is_float(in[k].dtype()) ? noisy(in[k], operand_error(e, k)) : in[k]);
         Attrs attrs = e->attrs;
         attrs.has_dtype = false;  // noise has made the operands wider than what they are multiplied in
         return noisy(graph_.make(*e->type, operands, std::move(attrs)), 4 * kF32);
@@ -101,6 +102,7 @@ class NoisyBody {
   static double operand_error(const Expr& anchor, size_t k) {
     const DType first = anchor->in[0].dtype(), t = anchor->in[k].dtype();
     if (anchor.is<nodes::Attention>() && k == 2 && unit_roundoff(t) > kF32) return 0x1p-8;  // rounded weights
+    if (is_attention_gradient(anchor) && k < 4 && unit_roundoff(t) > kF32) return 0x1p-8;   // and their gradients
     if (anchor.is<nodes::Conv2d>() && k == 1 && first == DType::BF16 &&
         anchor.shape().numel() >= 1024 * anchor.shape()[3])
       return 0x1p-10;                                             // Winograd's filters in f16

@@ -54,11 +54,12 @@ struct Attention : Anchor {
       }
     }
   }
-  /// The keys that batch entry `b` has.
-  static int64_t keys_of(const Node& n, std::span<const double* const> in, int64_t b) {
+  /// The keys that batch entry `b` has: of a node with k as operand 1, and their number as operand `counted`, if it is
+  /// there.
+  static int64_t keys_of(const Node& n, std::span<const double* const> in, int64_t b, size_t counted = 3) {
     const int64_t all = n.in[1].shape()[2];
-    if (n.in.size() == 3) return all;
-    const double keys = in[3][n.in[3].shape().rank() ? b : 0];
+    if (n.in.size() == counted) return all;
+    const double keys = in[counted][n.in[counted].shape().rank() ? b : 0];
     TENON_CHECK(Numeric, keys >= 0 && keys <= static_cast<double>(all), "attention")
         << keys << " keys, expected 0.." << all;
     return static_cast<int64_t>(keys);

@@ -2,6 +2,7 @@
 #include <cstddef>
 
 #include "tenon/backend/cuda/attention/attention_route.h"
+#include "tenon/backend/cuda/attention/key_count.h"
 #include "tenon/backend/cuda/device/core_sizes.h"
 #include "tenon/backend/cuda/launches/anchor_kernel.h"
 #include "tenon/backend/cuda/libraries/dnn_choice.h"
@@ -45,9 +46,9 @@ class AttentionKernel : public AnchorKernel {
     for (const FormOutput& o : form_.outputs)
       if (o.companion) lse_ = o.place;
     if (counted()) read_beside(form_.holes[3]);
-    // Cores that read boxes, and libraries, keep sums to themselves; but for one they are told the number of keys
-    // beforehand.
-    if (!lse_ && grouped_.depth == 0) choose_boxes();
+    // But for one, cores that read boxes keep sums to themselves and are told the number of keys beforehand; libraries
+    // too.
+    if (grouped_.depth == 0) choose_boxes();
     if (!lse_ && grouped_.depth == 0 && !counted()) choose_library();
     if (grouped_.depth)
       reserve_split(attention_launch(grouped_, sizes_));
@@ -61,6 +62,7 @@ class AttentionKernel : public AnchorKernel {
  private:
   // True if the number of keys is in memory.
   bool counted() const { return form_.holes.size() > 3; }
+  Expr key_count() const { return counted() ? form_.holes[3] : Expr(); }
 
   // Takes a wgmma core where the operands come in boxes.
   void choose_boxes() {
@@ -70,9 +72,10 @@ class AttentionKernel : public AnchorKernel {
       if (!rows) return boxes_.clear();
       boxes_.push_back(*rows);
     }
-    short_tile_ = counted() ? AttentionShortShape{.depth = 0} : pick_attention_short(sizes_, device().facts());
+    const bool plain = !counted() && !lse_;
+    short_tile_ = plain ? pick_attention_short(sizes_, device().facts()) : AttentionShortShape{.depth = 0};
     wgmma_tile_ = pick_attention_wgmma(sizes_, device().facts());
-    if (wgmma_tile_.depth == 0) counted() ? boxes_.clear() : choose_deep();
+    if (wgmma_tile_.depth == 0) plain ? choose_deep() : boxes_.clear();
   }
 
   void choose_deep() {
@@ -113,7 +116,7 @@ class AttentionKernel : public AnchorKernel {
     if (!boxes_.empty()) return box_call(text, params);
     for (size_t i = 0; i < 3; ++i)
       text.functors += operand_source(std::string(1, "QKV"[i]), operands_[i], 3, params, text.headers);
-    text.functors += keys_source(params, text.headers) + lse_source(params) +
+    text.functors += keys_source(key_count(), params, text.headers) + lse_source(params) +
                      epilogue_source(params, text.headers, tensor_cores() ? 8 : 4);
     text.headers = std::string("#include \"tenon/backend/cuda/device/") + (tensor_cores() ? "attention_mma" : "simt") +
                    ".h\"\n" + text.headers;
@@ -127,20 +130,6 @@ class AttentionKernel : public AnchorKernel {
            "float "
            "value) { " +
            params.pointer(lse_, true) + "[row] = value; }\n};\n";
-  }
-
-  // "struct Keys { .. };": how many keys a batch entry has.
-  std::string keys_source(Params& params, std::string& headers) {
-    if (!counted()) return "using Keys = AllKeys;\n";
-    const int64_t numbers = form_.holes[3].shape().numel();
-    const ProgramOutput value{form_.holes[3], {}, DType::F32};
-    ProgramSource program(std::array{value}, {value.value.shape(), 0}, params, 1);
-    const std::string text = program.functor("KeyCount");
-    headers += program.includes();
-    return text +
-           "struct Keys {\n  static constexpr bool kGiven = true;\n  DEV static int count(const Params& p, int " +
-           (numbers == 1 ? ") { return static_cast<int>(KeyCount::eval(p, 0, 0).v[0]); }\n};\n"
-                         : "batch) { return static_cast<int>(KeyCount::eval(p, 0, batch).v[0]); }\n};\n");
   }
 
   // "struct Fresh { .. };": rows of the caches that the launch makes itself.
@@ -195,11 +184,12 @@ class AttentionKernel : public AnchorKernel {
                        params.map(boxes_[i].leaf, box) + "; }\n};\n";
     }
     text.functors += epilogue_source(params, text.headers, 8) + "using Tile = " + core.tile + ";\n";
-    if (counted()) text.functors += keys_source(params, text.headers);
+    const bool more = counted() || lse_;
+    if (more) text.functors += keys_source(key_count(), params, text.headers) + lse_source(params);
     text.headers = "#include \"tenon/backend/cuda/device/" + core.name + ".h\"\n" + text.headers;
     text.name += " " + core.tile + (sizes_.split.splits > 1 ? " x" + std::to_string(sizes_.split.splits) : "");
     text.kernel = "KERNEL(Tile::kThreads, " + std::to_string(core.blocks) + ", Params, p) { " + core.name +
-                  "<Tile, Q, K, V, Epilogue" + (counted() ? ", Keys" : "") + ">(p); }\n";
+                  "<Tile, Q, K, V, Epilogue" + (more ? ", Keys, Lse" : "") + ">(p); }\n";
     return {KernelCall(device(), text, params, core.launch.shape), core.launch, kSplitAt};
   }
 
@@ -210,8 +200,9 @@ class AttentionKernel : public AnchorKernel {
     text.headers += program.includes();
     for (size_t i = 1; i < 3; ++i)
       text.functors += operand_source(std::string(1, "QKV"[i]), operands_[i], 3, params, text.headers);
-    text.functors += keys_source(params, text.headers) + lse_source(params) + fresh_source(params, text.headers) +
-                     epilogue_source(params, text.headers, 8) + "using Tile = " + grouped_.type() + ";\n";
+    text.functors += keys_source(key_count(), params, text.headers) + lse_source(params) +
+                     fresh_source(params, text.headers) + epilogue_source(params, text.headers, 8) +
+                     "using Tile = " + grouped_.type() + ";\n";
     text.headers = "#include \"tenon/backend/cuda/device/attention_grouped.h\"\n" + text.headers;
     text.name += " " + grouped_.type();
     text.kernel =

@@ -29,6 +29,7 @@ bool stores_product(const Form& form, DType type) {
 }  // namespace
 
 std::optional<HeadRows> head_rows(const Expr& view) {
+  if (!is_view_chain(view)) return std::nullopt;
   const Shape shape = view.shape();
   const auto pieces = affine_pieces(view, shape, 3);
   if (!pieces || pieces->size() != 1) return std::nullopt;

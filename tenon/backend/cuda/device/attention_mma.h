@@ -142,21 +142,6 @@ DEV void attend_deep(const Params& p, const AttentionSizes& s, const AttentionPl
   }
 }
 
-/// Gives a warp's logarithms of sums to Lse, each by one of the four lanes that hold a row.
-template <class Tile, class Lse, class Params>
-DEV void store_lse(const Params& p, const AttentionSizes& s, const AttentionPlace<Tile>& at,
-                   const StreamingSoftmax<Tile>& softmax) {
-  UNROLL for (int i = 0; i < Tile::kWarpM / 16; ++i) UNROLL for (int half = 0; half < 2; ++half) {
-    float sum = softmax.total[i][half];
-    sum += shuffle_xor(sum, 1);
-    sum += shuffle_xor(sum, 2);
-    const int query = at.query + warp() * Tile::kWarpM + 16 * i + 8 * half + lane() / 4;
-    const float top = sum == 0.0f ? 0.0f : softmax.top[i][half] * softmax.scale;
-    if (lane() % 4 == 0 && query < s.queries && at.column == 0)
-      Lse::store(p, at.q_row + query, (top + log2_approximate(sum)) * 0.6931471805599453f);
-  }
-}
-
 /// Keys: count(p, batch) of a batch entry, where that is not in the sizes. Lse: store(p, row, value), where they are
 /// wanted.
 template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse, class Params>

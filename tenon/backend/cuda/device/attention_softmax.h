@@ -185,4 +185,19 @@ struct StreamingSoftmax {
   DEV void divide(MmaSums<Tile>& sums) const { divide_sums(sums, total); }
 };
 
+/// Gives a warp's logarithms of sums to Lse, each by one of the four lanes that hold a row.
+template <class Tile, class Lse, class Params>
+DEV void store_lse(const Params& p, const AttentionSizes& s, const AttentionPlace<Tile>& at,
+                   const StreamingSoftmax<Tile>& softmax) {
+  UNROLL for (int i = 0; i < Tile::kWarpM / 16; ++i) UNROLL for (int half = 0; half < 2; ++half) {
+    float sum = softmax.total[i][half];
+    sum += shuffle_xor(sum, 1);
+    sum += shuffle_xor(sum, 2);
+    const int query = at.query + warp() * Tile::kWarpM + 16 * i + 8 * half + lane() / 4;
+    const float top = sum == 0.0f ? 0.0f : softmax.top[i][half] * softmax.scale;
+    if (lane() % 4 == 0 && query < s.queries && at.column == 0)
+      Lse::store(p, at.q_row + query, (top + log2_approximate(sum)) * 0.6931471805599453f);
+  }
+}
+
 }  // namespace tenon::device

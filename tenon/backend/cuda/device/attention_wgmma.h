@@ -15,8 +15,9 @@
 //   struct Q { using T = F16; DEV static const TensorMap& map(const Params& p) { return p.map0; } };
 // in boxes (attention_launch.h's head_box) of 64 columns by 64 tokens of q, kKeys of k and v. Epilogue (one lane) gets
 // the rows of Q, row (batch * heads + head) * queries + token. Keys (attention_keys.h) may count them by entry of the
-// batch: tiles beyond are not copied, and what the last holds behind them is no one's. A NaN reaches the results of all
-// queries that see it, and in v, under a causal mask, of others of the same tile: what they do not see counts 0 times.
+// batch: tiles beyond are not copied, and what the last holds behind them is no one's. Lse: as in attention_mma.h. A
+// NaN reaches the results of all queries that see it, and in v, under a causal mask, of others of the same tile: what
+// they do not see counts 0 times.
 #pragma once
 #include "tenon/backend/cuda/device/attention_softmax.h"
 #include "tenon/backend/cuda/device/vocabulary_held.h"
@@ -280,7 +281,7 @@ DEV void attention_consume(const AttentionSizes& s, const GroupsPlace<Tile>& at,
   wgmma_settle(sums.v[0]);
 }
 
-template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Params>
+template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse, class Params>
 DEV void attention_wgmma(const Params& p) {
   static_assert(Epilogue::kLanes == 1);
   GroupsPlace<Tile> at(p.sizes);
@@ -308,6 +309,7 @@ DEV void attention_wgmma(const Params& p) {
   MmaSums<Tile> sums = {};
   StreamingSoftmax<Tile> softmax(s.scale);
   if (at.key_tiles > 0) attention_consume<Tile, typename Q::T, Keys>(s, at, sums, softmax);
+  if constexpr (Lse::kWanted) store_lse<Tile, Lse>(p, s, at, softmax);
   softmax.divide(sums);
   const int group = warp_uniform() / 4;
   sync_named(8 + group, 128);  // all of the warpgroup are done with its queries: slabs

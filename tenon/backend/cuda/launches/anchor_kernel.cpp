@@ -23,6 +23,12 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
     read_beside(hole);  // weights may stand beside what is computed
     return hole;
   }
+  return stored_operand(i, stored, layout);
+}
+
+Expr AnchorKernel::stored_operand(size_t i, const Shape& stored, const Layout& layout) {
+  const Expr& hole = form_.holes[i];
+  const bool constant = of_weights_only(hole);
   const Expr value = without_rounding(hole, unit_);
   const std::string name = "hole." + std::to_string(i);
   const Expr leaf = input(*form_.graph, name, unit_, stored);

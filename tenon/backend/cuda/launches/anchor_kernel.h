@@ -27,6 +27,8 @@ class AnchorKernel : public LaunchKernel {
   /// hole's elements are stored through; `stored`: that leaf's shape.
   using Layout = std::function<Expr(const Expr& leaf)>;
   Expr operand(size_t i, const Shape& stored, const Layout& layout);
+  /// The same, in a leaf of its own in any case.
+  Expr stored_operand(size_t i, const Shape& stored, const Layout& layout);
   /// A value that the kernel computes element by element where it wants it.
   void read_beside(const Expr& value);
   /// Hole `i` with its last axis padded by zeros to fragments of 16 bytes.

@@ -26,7 +26,8 @@ bool takes_e4m3(const Form& form, const DeviceFacts& facts) {
   return core_allowed(Core::Wgmma) && (in_runs || columns % (8 * lanes) == 0);
 }
 
-// Heads of other sizes are multiplied in f32, which holds all values; the running maximum needs a positive scale.
+// Heads of other sizes are multiplied in f32, which holds all values; the running maximum needs a positive scale. Their
+// gradients have one core.
 bool takes_heads(const Form& form, const DeviceFacts& facts) {
   const int depth = checked_int(form.holes[0].shape()[3]);
   return depth % 8 == 0 && pick_attention_tile(depth, facts.shared_bytes).depth > 0 && form.anchor->attrs.nums[0] > 0;
@@ -52,11 +53,28 @@ bool would_be_read(const Form& form, size_t hole, DType unit) {
          !(form.anchor.is<nodes::Conv2d>() && hole == 1);
 }
 
+// Heads that the copy engine brings in boxes; sums of each row, numbers of f32; and any number of keys.
+bool in_place_for_gradient(const Expr& h, size_t hole, DType unit) {
+  constexpr size_t kHeads = 4;
+  if (hole >= nodes::AttentionGradient::kOperands) return true;
+  return hole < kHeads ? h.dtype() == unit && head_rows(h) : h.dtype() == DType::F32 && is_view_chain(h);
+}
+
+bool takes_gradient(const Expr& anchor, const DeviceFacts& facts) {
+  const std::optional<DType> arithmetic = arithmetic_of(anchor);
+  const Shape &q = anchor->in[0].shape(), &v = anchor->in[2].shape();
+  const bool typed = arithmetic && (*arithmetic == DType::BF16 || *arithmetic == DType::F16);
+  const bool shaped = q[3] == v[3] && q[3] % 8 == 0 && q[3] > 0 && anchor.shape().numel() > 0;
+  if (!typed || !shaped || anchor->attrs.nums[0] <= 0) return false;
+  return facts.arch == "sm_90a" && core_allowed(Core::Wgmma) &&
+         pick_attention_gradient(checked_int(q[3]), anchor.is<nodes::AttentionKeyGradient>(), facts).depth > 0;
+}
+
 }  // namespace
 
 DType unit_of(const Launch& launch, const Form& form, const DeviceFacts& facts) {
   static constexpr std::array kMultiplied = {DType::F32, DType::BF16, DType::F16, DType::E4M3};
-  const size_t types = form.anchor.is<nodes::Attention>() ? 3 : kMultiplied.size();
+  const size_t types = multiplies_heads(form.anchor) ? 3 : kMultiplied.size();
   return core_for(obeyed_arithmetic(launch, std::span(kMultiplied).first(types)), form, facts);
 }
 
@@ -142,10 +160,12 @@ bool rows_in_boxes(const Expr& operand, DType unit) {
 
 Target target_of(std::shared_ptr<Device> device) {
   constexpr int64_t kLaunchBytes = int64_t{2} << 20;  // what an H200 moves while a launch of a recorded graph begins
+  const DeviceFacts& facts = device->facts();
   const auto reads = [device](const Form& form, size_t hole) {
     const std::optional<DType> arithmetic = arithmetic_of(form.anchor);
     if (!arithmetic) return true;  // its kernel refuses that
     const DType unit = core_for(*arithmetic, form, device->facts());
+    if (is_attention_gradient(form.anchor)) return in_place_for_gradient(form.holes[hole], hole, unit);
     if (hole == 0 && (grouped_tile(form, unit).depth || computes_rows(form, unit))) return true;
     return !would_be_read(form, hole, unit) || read_in_place(form.holes[hole], unit, device->facts());
   };
@@ -153,7 +173,10 @@ Target target_of(std::shared_ptr<Device> device) {
     const std::optional<DType> arithmetic = arithmetic_of(form.anchor);
     return arithmetic && writes_rows(form, core_for(*arithmetic, form, device->facts()));
   };
-  return {.reads = reads, .writes = writes, .launch_bytes = kLaunchBytes};
+  const auto runs = [facts](const Expr& anchor) {
+    return is_attention_gradient(anchor) && takes_gradient(anchor, facts);
+  };
+  return {.reads = reads, .writes = writes, .runs = runs, .launch_bytes = kLaunchBytes};
 }
 
 }  // namespace tenon::cuda

@@ -1,0 +1,100 @@
+// The skeleton of attention's gradients: q, k, v and the result's gradient are read where their heads lie in memory.
+#include "tenon/backend/cuda/attention/attention_route.h"
+#include "tenon/backend/cuda/attention/key_count.h"
+#include "tenon/backend/cuda/device/core_sizes.h"
+#include "tenon/backend/cuda/launches/anchor_kernel.h"
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon::cuda {
+namespace {
+
+class AttentionGradientKernel : public AnchorKernel {
+ public:
+  AttentionGradientKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
+      : AnchorKernel(std::move(device), launch, std::move(form)) {
+    const Shape q = form_.holes[0].shape(), k = form_.holes[1].shape();
+    of_keys_ = form_.anchor.is<nodes::AttentionKeyGradient>();
+    tile_ = pick_attention_gradient(checked_int(q[3]), of_keys_, this->device().facts());
+    TENON_CHECK(Usage, tensor_cores() && tile_.depth > 0, name())
+        << "heads of " << q[3] << " columns in " << name_of(unit_) << ": its plan is for another device";
+    for (size_t i = 0; i < kHeads; ++i) {
+      const Expr& hole = form_.holes[i];
+      const bool boxes = hole.dtype() == unit_ && head_rows(hole);
+      operands_.push_back(boxes ? padded_operand(i)
+                                : stored_operand(i, hole.shape(), [](const Expr& leaf) { return leaf; }));
+      const auto rows = head_rows(operands_.back());
+      TENON_CHECK(Internal, rows, name()) << "operand " << i << " does not lie in boxes";
+      boxes_.push_back(*rows);
+    }
+    for (size_t i = kHeads; i < form_.holes.size(); ++i) read_beside(form_.holes[i]);
+    sizes_.batch = checked_int(q[0]);
+    sizes_.heads = checked_int(q[1]);
+    sizes_.kv_heads = checked_int(k[1]);
+    sizes_.queries = checked_int(q[2]);
+    sizes_.keys = checked_int(k[2]);
+    sizes_.depth = checked_int(q[3]);
+    sizes_.scale = static_cast<float>(form_.anchor->attrs.nums[0]);
+    sizes_.causal = form_.anchor->attrs.ints[0] != 0;
+    reserve_statistics();
+  }
+
+ private:
+  static constexpr size_t kHeads = 4;  // operands that are multiplied: q, k, v, g
+
+  int own_calls() const override { return operand_calls() + 1; }
+
+  void make_calls() override {
+    make_operands();
+    Params params;
+    params.set_sizes("AttentionSizes", sizes_);
+    KernelParts text;
+    for (size_t i = 0; i < kHeads; ++i) text.functors += heads_source(i, params);
+    text.functors += "struct Sums {\n" + row_source("Lse", "lse", 4, params, text.headers) +
+                     row_source("Delta", "delta", 5, params, text.headers) + "};\n";
+    const bool counted = form_.holes.size() > nodes::AttentionGradient::kOperands;
+    text.functors += keys_source(counted ? form_.holes.back() : Expr(), params, text.headers);
+    text.functors += epilogue_source(params, text.headers, 8) + "using Tile = " + tile_.type() + ";\n";
+    text.headers = "#include \"tenon/backend/cuda/device/attention_gradient.h\"\n" + text.headers;
+    text.name = name() + " " + tile_.type();
+    text.kernel =
+        "KERNEL(Tile::kThreads, 1, Params, p) { attention_gradient<Tile, Q, K, V, G, Sums, Epilogue, Keys>(p); }\n";
+    const CoreLaunch launch = attention_launch(tile_, sizes_);
+    add_core(KernelCall(device(), text, params, launch.shape), offsetof(device::AttentionSizes, split));
+  }
+
+  // "struct Q { .. };": the boxes of an operand.
+  std::string heads_source(size_t i, Params& params) const {
+    const bool of_queries = i == 0 || i == 3, held = of_queries != of_keys_;
+    const auto box = [rows = boxes_[i], s = sizes_, of_queries, tokens = held ? 64 : tile_.keys](void* address) {
+      return head_box(static_cast<std::byte*>(address) + rows.offset * 2, rows.strides, s.batch,
+                      of_queries ? s.heads : s.kv_heads, of_queries ? s.queries : s.keys, s.depth, tokens);
+    };
+    return std::string("struct ") + "QKVG"[i] + " {\n  using T = " + type_source(unit_) +
+           ";\n  DEV static const TensorMap& map(const Params& p) { return " + params.map(boxes_[i].leaf, box) +
+           "; }\n};\n";
+  }
+
+  // A functor, and a function that gives one number of a row.
+  std::string row_source(const std::string& functor, const std::string& function, size_t hole, Params& params,
+                         std::string& headers) const {
+    const Expr& x = form_.holes[hole];
+    const ProgramOutput value{x, {}, DType::F32};
+    ProgramSource program(std::array{value}, {x.shape(), 3}, params, 1);
+    std::string text = program.functor(functor);
+    headers += program.includes();
+    return text + "  DEV static float " + function + "(const Params& p, int row) { return " + functor +
+           "::eval(p, row, 0).v[0]; }\n";
+  }
+
+  bool of_keys_ = false;
+  AttentionGradientShape tile_;
+  device::AttentionSizes sizes_;
+  std::vector<Expr> operands_;
+  std::vector<HeadRows> boxes_;
+};
+
+const RegisterBody kRegisteredAttentionGradient("attention_gradient", &LaunchBodies::body<AttentionGradientKernel>);
+
+}  // namespace
+}  // namespace tenon::cuda

@@ -1,0 +1,228 @@
+// The gradient rules of attention: anchors of their own, their references, and the products that stand for them where a
+// device has no kernel that holds a tile of scores at a time.
+#include <algorithm>
+
+#include "tenon/expr/ops.h"
+#include "tenon/expr/precision.h"
+#include "tenon/expr/vjp.h"
+
+namespace tenon {
+namespace {
+
+// Where row r, query r % queries, sees a key: 1 in [rows, keys], or in [B, 1, rows, keys] if each batch entry has a
+// number of keys of its own. `keys`: how many there are, if that is an operand.
+Expr visible(const Node& n, const Expr& keys, int64_t rows) {
+  Graph& g = n.in[0].graph();
+  const int64_t queries = n.in[0].shape()[2], all = n.in[1].shape()[2];
+  Expr there = constant(g, static_cast<double>(all));
+  if (keys) there = cast(keys, DType::F32);
+  if (there.shape().rank() == 1) there = reshape(there, {there.shape()[0], 1, 1, 1});
+  if (!n.attrs.ints[0]) return less(iota(g, all), there);
+  const Expr query = reshape(broadcast(iota(g, queries), {rows / queries, queries}), {rows, 1});
+  return less(iota(g, all), query + there - static_cast<double>(queries - 1));
+}
+
+// The queries that share keys, as rows of one matrix, and their softmax, [B, Hkv, rows, Sk], where they see a key. Of a
+// node with q, k and v in front; products in its arithmetic, where it has one.
+class AttentionRows {
+ public:
+  AttentionRows(const Node& n, const Expr& lse, const Expr& keys)
+      : node_(n),
+        keys_(keys),
+        arithmetic_(arithmetic_of(Expr(&n))),
+        count_(n.in[0].shape()[1] / n.in[1].shape()[1] * n.in[0].shape()[2]),
+        queries_(by_keys(n.in[0])) {
+    p_ = exp(product(queries_, n.in[1]) * n.attrs.nums[0] - by_keys(lse));
+  }
+  const Expr& queries() const { return queries_; }
+  Expr by_keys(const Expr& x) const {
+    const Shape& k = node_.in[1].shape();
+    return reshape(x, {k[0], k[1], count_, x.shape()[3]});
+  }
+  Expr seen(const Expr& x) const {
+    if (!node_.attrs.ints[0] && !keys_) return x;
+    return where(visible(node_, keys_, count_), x, constant(x.graph(), 0));
+  }
+  Expr p() const { return seen(p_); }
+  // The gradient of the scores from that of their weights.
+  Expr of_scores(const Expr& of_weights) const { return seen(p_ * of_weights) * node_.attrs.nums[0]; }
+  Expr of_queries(const Expr& of_scores) const {
+    return reshape(product(of_scores, transpose(node_.in[1])), node_.in[0].shape());
+  }
+  Expr product(const Expr& a, const Expr& b) const {
+    if (!arithmetic_) return linear(a, b);
+    const auto rounded = [&](const Expr& x) { return holds(*arithmetic_, x.dtype()) ? x : cast(x, *arithmetic_); };
+    return multiplied_in(linear(rounded(a), rounded(b)), *arithmetic_);
+  }
+
+ private:
+  const Node& node_;
+  Expr keys_;
+  std::optional<DType> arithmetic_;
+  int64_t count_;
+  Expr queries_, p_;
+};
+
+Expr keys_of(const Node& gradient) {
+  constexpr size_t kAt = nodes::AttentionGradient::kOperands;
+  return gradient.in.size() > kAt ? gradient.in[kAt] : Expr();
+}
+
+// Of the node of a gradient: its rows, and the gradient of the scores.
+struct Parts {
+  AttentionRows rows;
+  Expr of_result, of_scores;
+  explicit Parts(const Node& n)
+      : rows(n, n.in[4], keys_of(n)),
+        of_result(rows.by_keys(n.in[3])),
+        of_scores(rows.of_scores(rows.product(of_result, n.in[2]) - rows.by_keys(n.in[5]))) {}
+};
+
+}  // namespace
+
+std::vector<Expr> nodes::Attention::vjp(const Expr& node, const Expr& g) {
+  std::vector<Expr> in{node->in[0], node->in[1], node->in[2], g, attention_lse(node), sum(g * node)};
+  in.insert(in.end(), node->in.begin() + 3, node->in.end());
+  Graph& graph = node.graph();
+  const Expr of_keys = graph.make(node_type<AttentionKeyGradient>(), in, node->attrs);
+  const int64_t depth = node->in[0].shape()[3], all = of_keys.shape()[3];
+  std::vector<Expr> out(node->in.size());
+  out[0] = graph.make(node_type<AttentionQueryGradient>(), in, node->attrs);
+  out[1] = slice(of_keys, 3, 0, depth);
+  out[2] = slice(of_keys, 3, depth, all);
+  return out;
+}
+
+std::vector<Expr> nodes::AttentionLse::vjp(const Expr& node, const Expr& g) {
+  const AttentionRows rows(*node, node, node->in.size() > 3 ? node->in[3] : Expr());
+  const Expr of_scores = rows.of_scores(rows.by_keys(g));
+  std::vector<Expr> out(node->in.size());
+  out[0] = rows.of_queries(of_scores);
+  out[1] = rows.product(transpose(of_scores), transpose(rows.queries()));
+  return out;
+}
+
+void nodes::AttentionGradient::check(std::span<const Expr> in, const Attrs& attrs) {
+  TENON_CHECK(Usage, in.size() == kOperands || in.size() == kOperands + 1, "attention's gradient")
+      << "needs q, k, v, g, lse, delta and perhaps keys";
+  Shape result;
+  DType dtype;
+  std::vector<Expr> of_attention(in.begin(), in.begin() + 3);
+  of_attention.insert(of_attention.end(), in.begin() + kOperands, in.end());
+  Attention::infer(of_attention, attrs, result, dtype);
+  const Shape rows{result[0], result[1], result[2], 1};
+  TENON_CHECK(Usage, in[3].shape() == result && in[4].shape() == rows && in[5].shape() == rows, "attention's gradient")
+      << "g " << in[3].shape().str() << ", lse " << in[4].shape().str() << ", delta " << in[5].shape().str()
+      << " do not fit: expected " << result.str() << ", " << rows.str() << ", " << rows.str();
+}
+
+std::vector<Expr> nodes::AttentionGradient::vjp(const Expr& node, const Expr& g) {
+  Graph& graph = node.graph();
+  std::vector<Expr> places;  // for operands that depend on each other, in place of them
+  for (size_t i = 0; i < node->in.size(); ++i)
+    places.push_back(input(graph, "operand " + std::to_string(i), node->in[i].dtype(), node->in[i].shape()));
+  const std::vector<Expr> floats(places.begin(), places.begin() + kOperands);
+  std::vector<Expr> out = gradients(node->type->apart(graph.make(*node->type, places, node->attrs)), g, floats);
+  Memo memo;
+  for (Expr& x : out)
+    x = rebuild(
+        graph, x,
+        [&](const Expr& e, std::span<const Expr>) {
+          const auto found = std::ranges::find(places, e);
+          return found == places.end() ? Expr() : node->in[static_cast<size_t>(found - places.begin())];
+        },
+        memo);
+  out.resize(node->in.size());
+  return out;
+}
+
+void nodes::AttentionGradient::weights(const Node& n, std::span<const double* const> in, bool rows_are_keys,
+                                       const Use& use) {
+  constexpr int64_t kBlock = 64;
+  const Shape &q = n.in[0].shape(), &k = n.in[1].shape(), &v = n.in[2].shape();
+  const int64_t queries = q[2], keys = k[2], depth = q[3], width = v[3], group = q[1] / k[1];
+  const int64_t rows = rows_are_keys ? keys : queries, columns = rows_are_keys ? queries : keys;
+  std::vector<double> p(static_cast<size_t>(kBlock * columns)), ds(p.size());
+  for (int64_t head = 0; head < q[0] * q[1]; ++head) {
+    const int64_t kv = head / q[1] * k[1] + head % q[1] / group;
+    const int64_t there = Attention::keys_of(n, in, head / q[1], kOperands);
+    const double *of_q = in[0] + head * queries * depth, *of_k = in[1] + kv * keys * depth,
+                 *of_v = in[2] + kv * keys * width, *of_g = in[3] + head * queries * width;
+    const double *lse = in[4] + head * queries, *delta = in[5] + head * queries;
+    for (int64_t from = 0; from < rows; from += kBlock) {
+      const int64_t count = std::min(kBlock, rows - from);
+      const MatrixView left{(rows_are_keys ? of_k : of_q) + from * depth, count, depth, depth},
+          right{rows_are_keys ? of_q : of_k, columns, depth, depth};
+      const MatrixView left_v{(rows_are_keys ? of_v : of_g) + from * width, count, width, width},
+          right_v{rows_are_keys ? of_g : of_v, columns, width, width};
+      multiply_transposed(left, right, p.data(), columns);
+      multiply_transposed(left_v, right_v, ds.data(), columns);
+      for (int64_t r = 0; r < count; ++r)
+        for (int64_t c = 0; c < columns; ++c) {
+          const int64_t query = rows_are_keys ? c : from + r, key = rows_are_keys ? from + r : c;
+          const bool sees = key < (n.attrs.ints[0] ? query + there - queries + 1 : there);
+          double &weight = p[static_cast<size_t>(r * columns + c)],
+                 &of_score = ds[static_cast<size_t>(r * columns + c)];
+          weight = sees ? std::exp(n.attrs.nums[0] * weight - lse[query]) : 0;
+          of_score = sees ? weight * (of_score - delta[query]) * n.attrs.nums[0] : 0;
+        }
+      use(head, kv, from, count, p.data(), ds.data());
+    }
+  }
+}
+
+namespace {
+
+// Columns of [rows, columns] as rows.
+std::vector<double> transposed(const double* x, int64_t rows, int64_t columns) {
+  std::vector<double> out(static_cast<size_t>(rows * columns));
+  for (int64_t i = 0; i < rows * columns; ++i) out[static_cast<size_t>(i % columns * rows + i / columns)] = x[i];
+  return out;
+}
+
+}  // namespace
+
+void nodes::AttentionQueryGradient::reference(const Node& n, std::span<const double* const> in, double* out) {
+  const int64_t queries = n.in[0].shape()[2], depth = n.in[0].shape()[3], keys = n.in[1].shape()[2];
+  std::vector<double> kt;
+  int64_t of = -1;
+  weights(n, in, false, [&](int64_t head, int64_t kv, int64_t from, int64_t rows, const double*, const double* ds) {
+    if (std::exchange(of, kv) != kv) kt = transposed(in[1] + kv * keys * depth, keys, depth);
+    multiply_transposed({ds, rows, keys, keys}, {kt.data(), depth, keys, keys}, out + (head * queries + from) * depth,
+                        depth);
+  });
+}
+
+void nodes::AttentionKeyGradient::reference(const Node& n, std::span<const double* const> in, double* out) {
+  const int64_t queries = n.in[0].shape()[2], depth = n.in[0].shape()[3], width = n.in[2].shape()[3];
+  const int64_t keys = n.in[1].shape()[2], columns = depth + width;
+  std::fill_n(out, n.shape.numel(), 0.0);
+  std::vector<double> qt, gt, part;
+  int64_t of = -1;
+  weights(n, in, true, [&](int64_t head, int64_t kv, int64_t from, int64_t rows, const double* p, const double* ds) {
+    if (std::exchange(of, head) != head) {
+      qt = transposed(in[0] + head * queries * depth, queries, depth);
+      gt = transposed(in[3] + head * queries * width, queries, width);
+    }
+    part.resize(static_cast<size_t>(rows * columns));
+    multiply_transposed({ds, rows, queries, queries}, {qt.data(), depth, queries, queries}, part.data(), columns);
+    multiply_transposed({p, rows, queries, queries}, {gt.data(), width, queries, queries}, part.data() + depth,
+                        columns);
+    double* sums = out + (kv * keys + from) * columns;
+    for (size_t i = 0; i < part.size(); ++i) sums[i] += part[i];
+  });
+}
+
+Expr nodes::AttentionQueryGradient::apart(const Expr& node) {
+  const Parts parts(*node);
+  return parts.rows.of_queries(parts.of_scores);
+}
+
+Expr nodes::AttentionKeyGradient::apart(const Expr& node) {
+  const Parts parts(*node);
+  const AttentionRows& rows = parts.rows;
+  const Expr of_keys = rows.product(transpose(parts.of_scores), transpose(rows.queries()));
+  return concat(std::array{of_keys, rows.product(transpose(rows.p()), transpose(parts.of_result))}, 3);
+}
+
+}  // namespace tenon
