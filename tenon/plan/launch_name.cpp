@@ -33,13 +33,23 @@ std::string joined(const std::vector<std::string>& names) {
 
 }  // namespace
 
+// Of parameters, but for scales folded into them.
+std::vector<std::string> Partitioner::weights_below(const Expr& value) {
+  std::vector<std::string> out;
+  for (const Expr& e : topological(std::array{value}))
+    if (e.is<nodes::Param>() && e.shape().rank() > 1) out.push_back(without_suffix(e->attrs.text));
+  return out;
+}
+
 std::string Partitioner::launch_name(const Launch& launch) {
   std::vector<std::string> weights;
   std::string base;
   const Expr anchor = anchor_of(launch);
   if (anchor && !multiplies_heads(anchor)) {
-    for (const Expr& e : topological(std::array{anchor->in[1]}))  // not the scales folded into it
-      if (e.is<nodes::Param>() && e.shape().rank() > 1) weights.push_back(without_suffix(e->attrs.text));
+    weights = weights_below(anchor->in[1]);
+    for (const Expr& e : topological(std::array{anchor->in[1]}))
+      if (const auto it = weights_of_buffer_.find(e->attrs.text); is_memory_leaf(e) && it != weights_of_buffer_.end())
+        weights.insert(weights.end(), it->second.begin(), it->second.end());
   } else if (anchor) {
     for (const Expr& e : topological(std::array{anchor->in[0]}))
       if (const auto it = launch_of_buffer_.find(e->attrs.text); is_memory_leaf(e) && it != launch_of_buffer_.end())

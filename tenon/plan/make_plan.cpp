@@ -9,6 +9,15 @@
 namespace tenon {
 namespace {
 
+// Weights are packed for the launch that reads them, which can reduce their rows (to quantise them) but not through a
+// view: what is seen through one is stored instead, for all its readers.
+bool is_packed(const Expr& operand) {
+  if (operand->rate != Rate::Constant) return false;
+  Expr base = operand;
+  while (base->family() == Family::View && base->in.size() == 1) base = base->in[0];
+  return base == operand || !reduces_rows(base);
+}
+
 // Values that a faster phase reads, found behind views: what a slower phase must leave in memory.
 std::map<Rate, std::vector<Expr>> values_by_phase(std::span<const Expr> roots, bool hoist) {
   std::map<Rate, std::vector<Expr>> out;
@@ -28,7 +37,7 @@ std::map<Rate, std::vector<Expr>> values_by_phase(std::span<const Expr> roots, b
   for (const Expr& e : topological(roots)) {
     if (!hoist) break;
     for (size_t i = 0; i < e->in.size(); ++i) {
-      const bool weight = e->family() == Family::Anchor && e->in[i]->rate == Rate::Constant;  // packed, not stored
+      const bool weight = e->family() == Family::Anchor && is_packed(e->in[i]);
       if (e->in[i]->rate < e->rate && !weight) want(e->in[i]);
     }
   }

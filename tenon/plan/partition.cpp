@@ -428,6 +428,7 @@ void Partitioner::commit(const Trial& trial, const std::vector<Expr>& values, st
     buffer_of_[values[i].get()] = o.buffer;
     launch_of_buffer_[o.buffer] = launch.name;
     if (is_update(values[i])) continue;
+    if (phase_->rate == Rate::Constant) weights_of_buffer_[o.buffer] = weights_below(values[i]);
     plan_.buffers.push_back({o.buffer, o.value.dtype(), o.value.shape(),
                              result ? BufferRole::Output : BufferRole::Temporary, phase_->rate, -1, 0});
   }

@@ -116,6 +116,7 @@ class Partitioner {
                                     const std::map<uint32_t, std::string>& refused) const;
   void remember_places(const Launch& launch, const std::vector<Expr>& values);
   std::vector<Place> places_of(const Neighbour& n) const;
+  static std::vector<std::string> weights_below(const Expr& value);
   std::string launch_name(const Launch& launch);
   std::string describe(const Expr& e) const;
 
@@ -126,6 +127,7 @@ class Partitioner {
   Phase* phase_ = nullptr;
   std::unordered_map<const Node*, std::string> buffer_of_;
   std::unordered_map<std::string, std::string> launch_of_buffer_;
+  std::unordered_map<std::string, std::vector<std::string>> weights_of_buffer_;  // of what the constant phase leaves
   std::unordered_map<const Node*, std::string> result_name_;
   std::unordered_set<const Node*> wanted_;  // must be in memory when the phase ends
   std::unordered_set<const Node*> emitted_anchor_;

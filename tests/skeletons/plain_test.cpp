@@ -25,6 +25,25 @@ TEST_F(Plain, MapThroughViews) {
   expect(launch("map", {{"pad", pad(x, {0, 0, 1, 1, 2, 0, 0, 3})}}), {DType::BF16});
 }
 
+// Operands that lie column by column: whole tiles and parts of them, joined ones, with others beside them, and a result
+// whose rows are no whole fragments.
+TEST_F(Plain, MapThatTransposes) {
+  for (const DType t : kStored) {
+    const std::string id(name_of(t));
+    const Expr x = input(g, id + ".x", t, {130, 200}), y = input(g, id + ".y", t, {70, 200}),
+               odd = input(g, id + ".odd", t, {77, 129}), scale = input(g, id + ".scale", DType::F32, {130, 1}),
+               heads = input(g, id + ".heads", t, {2, 3, 80, 64});
+    for (const DType to : {DType::F32, DType::BF16, DType::E4M3}) {
+      const std::string out = id + "." + std::string(name_of(to));
+      expect(launch("map", {{out, cast(transpose(x), to)}}), {to});
+      expect(launch("map", {{out + ".scaled", cast(transpose(x / scale) * 0.5, to)}}), {to});
+      expect(launch("map", {{out + ".joined", cast(transpose(concat({x, y}, 0)), to)}}), {to});
+      expect(launch("map", {{out + ".odd", cast(silu(transpose(odd)), to)}}), {to});
+      expect(launch("map", {{out + ".heads", cast(permute(heads, {0, 1, 3, 2}), to)}}), {to});
+    }
+  }
+}
+
 TEST_F(Plain, MapOfShortRows) {
   // Latents: four channels; guidance and a scheduler's step.
   const Expr cond = input(g, "cond", DType::BF16, {2, 64, 64, 4}),

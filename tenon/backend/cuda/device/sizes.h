@@ -12,6 +12,13 @@ struct MapSizes {
   int32_t settled, settled_lets;
 };
 
+inline constexpr int kTransposedThreads = 256, kTransposedRows = 64;
+/// A map in tiles of kTransposedRows rows.
+struct TransposedSizes {
+  int32_t rows, cols;
+  Divisor column_tiles;
+};
+
 struct RowsSizes {
   int32_t rows, cols;
 };

@@ -6,6 +6,7 @@
 
 #include "tenon/backend/cuda/codegen/lets_source.h"
 #include "tenon/backend/cuda/device/sizes.h"
+#include "tenon/backend/cuda/launches/transposed_call.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"
@@ -256,6 +257,8 @@ KernelCall plain_call(Device& device, const std::string& name, std::span<const P
   });
   const bool reduces =
       std::any_of(outputs.begin(), outputs.end(), [](const ProgramOutput& o) { return reduces_rows(o.value); });
+  if (!reduces && lets.empty())
+    if (auto call = transposed_call(device, name, outputs, matrix_domain(domain, false))) return std::move(*call);
   const MatrixDomain matrix = matrix_domain(domain, joins && !reduces);
   return reduces ? rows_call(device, name, outputs, matrix) : map_call(device, name, outputs, matrix, lets, settled);
 }

@@ -1,0 +1,82 @@
+#include "tenon/backend/cuda/launches/transposed_call.h"
+
+#include <algorithm>
+#include <array>
+#include <unordered_set>
+
+#include "tenon/backend/cuda/device/sizes.h"
+#include "tenon/expr/ops.h"
+#include "tenon/kernels/form.h"
+
+namespace tenon::cuda {
+namespace {
+
+constexpr int64_t kLineBytes = 128;
+
+// What a value reads: the longest chains of views down to leaves in memory.
+std::vector<Expr> operands_of(const Expr& value) {
+  std::vector<Expr> out, stack{value};
+  std::unordered_set<const Node*> seen;
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    if (!seen.insert(e.get()).second) continue;
+    if (is_memory_leaf(e) || (e->family() == Family::View && is_view_chain(e)))
+      out.push_back(e);
+    else
+      stack.insert(stack.end(), e->in.begin(), e->in.end());
+  }
+  return out;
+}
+
+// Elements that lie beside their neighbour of the next row, less those that lie beside that of the next column.
+int64_t elements_by_rows(const Expr& view, const MatrixDomain& matrix) {
+  const auto pieces = affine_pieces(view, matrix.shape, matrix.split);
+  if (!pieces) return 0;
+  int64_t out = 0;
+  for (const AffinePiece& p : *pieces) {
+    if (!p.leaf) continue;
+    const int64_t elements = std::min((p.row_end - p.row_begin) * (p.col_end - p.col_begin), p.leaf.shape().numel());
+    const Digit &row = p.rows.back(), &col = p.cols.back();
+    if (col.step == 1 && col.extent > 1) out -= elements;
+    if (row.step == 1 && row.extent >= device::kTransposedRows / 2 && col.step > 1) out += elements;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<KernelCall> transposed_call(Device& device, const std::string& name,
+                                          std::span<const ProgramOutput> outputs, const MatrixDomain& matrix) {
+  if (outputs.size() != 1 || matrix.rows() < device::kTransposedRows || matrix.cols() < 16) return std::nullopt;
+  const ProgramOutput& out = outputs.front();
+  if (!is_float(out.dtype) || size_of(out.dtype) > 4 || out.value.shape() != matrix.shape) return std::nullopt;
+  int64_t by_rows = 0;
+  for (const Expr& x : operands_of(out.value)) by_rows += elements_by_rows(x, matrix) * size_of(x.dtype());
+  if (by_rows <= 0) return std::nullopt;
+  const int64_t size = size_of(out.dtype), columns = kLineBytes / size;
+  Params params;
+  device::TransposedSizes sizes{};
+  sizes.rows = checked_int(matrix.rows());
+  sizes.cols = checked_int(matrix.cols());
+  const int64_t column_tiles = div_up(matrix.cols(), columns);
+  sizes.column_tiles = divisor_of(column_tiles);
+  params.set_sizes("TransposedSizes", sizes);
+  const ProgramOutput loaded{out.value, {}, DType::F32};
+  const ProgramOutput stored{input(out.value.graph(), acc_name(0), DType::F32, matrix.shape), out.place, out.dtype};
+  ProgramSource load(std::array{loaded}, matrix, params, 1);
+  ProgramSource store(std::array{stored}, matrix, params, static_cast<int>(4 / size));
+  KernelParts text;
+  text.name = name + " transposed";
+  text.functors = load.functor("Load") + store.functor("Store", 1);
+  text.headers = "#include \"tenon/backend/cuda/device/transposed.h\"\n" + load.includes() + store.includes();
+  text.kernel =
+      "KERNEL(kTransposedThreads, 1, Params, p) { map_transposed<Load, Store, " + type_source(out.dtype) + ">(p); }\n";
+  LaunchShape shape;
+  shape.threads = device::kTransposedThreads;
+  shape.grid_x = static_cast<unsigned>(div_up(matrix.rows(), device::kTransposedRows) * column_tiles);
+  shape.shared_bytes = static_cast<unsigned>(device::kTransposedRows * (kLineBytes + 4));
+  return KernelCall(device, text, params, shape);
+}
+
+}  // namespace tenon::cuda
