@@ -136,37 +136,27 @@ std::vector<Expr> nodes::AttentionGradient::vjp(const Expr& node, const Expr& g)
   return out;
 }
 
-void nodes::AttentionGradient::weights(const Node& n, std::span<const double* const> in, bool rows_are_keys,
-                                       const Use& use) {
+void nodes::AttentionGradient::weights(const Node& n, std::span<const double* const> in, const Use& use) {
   constexpr int64_t kBlock = 64;
-  const Shape &q = n.in[0].shape(), &k = n.in[1].shape(), &v = n.in[2].shape();
-  const int64_t queries = q[2], keys = k[2], depth = q[3], width = v[3], group = q[1] / k[1];
-  const int64_t rows = rows_are_keys ? keys : queries, columns = rows_are_keys ? queries : keys;
-  std::vector<double> p(static_cast<size_t>(kBlock * columns)), ds(p.size());
+  const Shape &q = n.in[0].shape(), &k = n.in[1].shape();
+  const int64_t queries = q[2], keys = k[2], depth = q[3], width = n.in[2].shape()[3];
+  std::vector<double> p(static_cast<size_t>(kBlock * keys)), ds(p.size());
   for (int64_t head = 0; head < q[0] * q[1]; ++head) {
-    const int64_t kv = head / q[1] * k[1] + head % q[1] / group;
+    const int64_t kv = head / q[1] * k[1] + head % q[1] / (q[1] / k[1]);
     const int64_t there = Attention::keys_of(n, in, head / q[1], kOperands);
-    const double *of_q = in[0] + head * queries * depth, *of_k = in[1] + kv * keys * depth,
-                 *of_v = in[2] + kv * keys * width, *of_g = in[3] + head * queries * width;
-    const double *lse = in[4] + head * queries, *delta = in[5] + head * queries;
-    for (int64_t from = 0; from < rows; from += kBlock) {
-      const int64_t count = std::min(kBlock, rows - from);
-      const MatrixView left{(rows_are_keys ? of_k : of_q) + from * depth, count, depth, depth},
-          right{rows_are_keys ? of_q : of_k, columns, depth, depth};
-      const MatrixView left_v{(rows_are_keys ? of_v : of_g) + from * width, count, width, width},
-          right_v{rows_are_keys ? of_g : of_v, columns, width, width};
-      multiply_transposed(left, right, p.data(), columns);
-      multiply_transposed(left_v, right_v, ds.data(), columns);
-      for (int64_t r = 0; r < count; ++r)
-        for (int64_t c = 0; c < columns; ++c) {
-          const int64_t query = rows_are_keys ? c : from + r, key = rows_are_keys ? from + r : c;
-          const bool sees = key < (n.attrs.ints[0] ? query + there - queries + 1 : there);
-          double &weight = p[static_cast<size_t>(r * columns + c)],
-                 &of_score = ds[static_cast<size_t>(r * columns + c)];
-          weight = sees ? std::exp(n.attrs.nums[0] * weight - lse[query]) : 0;
-          of_score = sees ? weight * (of_score - delta[query]) * n.attrs.nums[0] : 0;
-        }
-      use(head, kv, from, count, p.data(), ds.data());
+    for (int64_t from = 0; from < queries; from += kBlock) {
+      const int64_t rows = std::min(kBlock, queries - from), first = head * queries + from;
+      multiply_transposed({in[0] + first * depth, rows, depth, depth}, {in[1] + kv * keys * depth, keys, depth, depth},
+                          p.data(), keys);
+      multiply_transposed({in[3] + first * width, rows, width, width}, {in[2] + kv * keys * width, keys, width, width},
+                          ds.data(), keys);
+      for (int64_t i = 0; i < rows * keys; ++i) {
+        const int64_t row = i / keys, seen = n.attrs.ints[0] ? from + row + there - queries + 1 : there;
+        double &weight = p[static_cast<size_t>(i)], &of_score = ds[static_cast<size_t>(i)];
+        weight = i % keys < seen ? std::exp(n.attrs.nums[0] * weight - in[4][first + row]) : 0;
+        of_score = i % keys < seen ? weight * (of_score - in[5][first + row]) * n.attrs.nums[0] : 0;
+      }
+      use(kv, first, rows, p.data(), ds.data());
     }
   }
 }
@@ -183,33 +173,26 @@ std::vector<double> transposed(const double* x, int64_t rows, int64_t columns) {
 }  // namespace
 
 void nodes::AttentionQueryGradient::reference(const Node& n, std::span<const double* const> in, double* out) {
-  const int64_t queries = n.in[0].shape()[2], depth = n.in[0].shape()[3], keys = n.in[1].shape()[2];
-  std::vector<double> kt;
-  int64_t of = -1;
-  weights(n, in, false, [&](int64_t head, int64_t kv, int64_t from, int64_t rows, const double*, const double* ds) {
-    if (std::exchange(of, kv) != kv) kt = transposed(in[1] + kv * keys * depth, keys, depth);
-    multiply_transposed({ds, rows, keys, keys}, {kt.data(), depth, keys, keys}, out + (head * queries + from) * depth,
-                        depth);
+  const int64_t depth = n.in[0].shape()[3], keys = n.in[1].shape()[2];
+  weights(n, in, [&](int64_t kv, int64_t first, int64_t rows, const double*, const double* ds) {
+    const std::vector<double> kt = transposed(in[1] + kv * keys * depth, keys, depth);
+    multiply_transposed({ds, rows, keys, keys}, {kt.data(), depth, keys, keys}, out + first * depth, depth);
   });
 }
 
 void nodes::AttentionKeyGradient::reference(const Node& n, std::span<const double* const> in, double* out) {
-  const int64_t queries = n.in[0].shape()[2], depth = n.in[0].shape()[3], width = n.in[2].shape()[3];
-  const int64_t keys = n.in[1].shape()[2], columns = depth + width;
+  const int64_t depth = n.in[0].shape()[3], width = n.in[2].shape()[3], keys = n.in[1].shape()[2];
+  const int64_t columns = depth + width;
   std::fill_n(out, n.shape.numel(), 0.0);
-  std::vector<double> qt, gt, part;
-  int64_t of = -1;
-  weights(n, in, true, [&](int64_t head, int64_t kv, int64_t from, int64_t rows, const double* p, const double* ds) {
-    if (std::exchange(of, head) != head) {
-      qt = transposed(in[0] + head * queries * depth, queries, depth);
-      gt = transposed(in[3] + head * queries * width, queries, width);
-    }
-    part.resize(static_cast<size_t>(rows * columns));
-    multiply_transposed({ds, rows, queries, queries}, {qt.data(), depth, queries, queries}, part.data(), columns);
-    multiply_transposed({p, rows, queries, queries}, {gt.data(), width, queries, queries}, part.data() + depth,
-                        columns);
-    double* sums = out + (kv * keys + from) * columns;
-    for (size_t i = 0; i < part.size(); ++i) sums[i] += part[i];
+  std::vector<double> part(static_cast<size_t>(keys * columns));
+  weights(n, in, [&](int64_t kv, int64_t first, int64_t rows, const double* p, const double* ds) {
+    const auto product = [&](const double* left, const double* right, int64_t count, double* to) {
+      const std::vector<double> a = transposed(left, rows, keys), b = transposed(right + first * count, rows, count);
+      multiply_transposed({a.data(), keys, rows, rows}, {b.data(), count, rows, rows}, to, columns);
+    };
+    product(ds, in[0], depth, part.data());
+    product(p, in[3], width, part.data() + depth);
+    for (size_t i = 0; i < part.size(); ++i) out[static_cast<size_t>(kv * keys * columns) + i] += part[i];
   });
 }
 

@@ -17,10 +17,10 @@ struct AttentionGradient : Anchor {
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 
  protected:
-  /// Calls use(head, key_head, from, rows, p, ds) for blocks of 64 rows of queries, or of keys: p and ds are
-  /// [rows][Sk], or [rows][Sq].
-  using Use = std::function<void(int64_t, int64_t, int64_t, int64_t, const double*, const double*)>;
-  static void weights(const Node& n, std::span<const double* const> in, bool rows_are_keys, const Use& use);
+  /// Calls use(key_head, row, rows, p, ds) for blocks of queries, rows [row, row + rows) of q: [rows][Sk] each. Heads
+  /// are counted through the batch.
+  using Use = std::function<void(int64_t, int64_t, int64_t, const double*, const double*)>;
+  static void weights(const Node& n, std::span<const double* const> in, const Use& use);
 };
 
 /// f32 [B, H, Sq, D]: of q, scale ds k.
