@@ -7,6 +7,7 @@
 #include "tenon/core/compare.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
+#include "tenon/explain/explanation.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/runtime/executable.h"
@@ -86,6 +87,34 @@ std::vector<double> leaf_values(const Expr& leaf, const Executable& run, const W
   return values;
 }
 
+Expr behind_views(Expr e) {
+  while (e->family() == Family::View) e = e->in[0];
+  return e;
+}
+
+// The scales of quantised rows, which are quotients rounded to e4m3; null for other values.
+Expr scales_of(const Expr& value) {
+  const Expr rounded = behind_views(value);
+  if (!rounded.is<nodes::Cast>() || rounded.dtype() != DType::E4M3 || !rounded->in[0].is<nodes::Div>()) return {};
+  return behind_views(rounded->in[0]->in[1]);
+}
+
+// The three gates of an output of e4m3 rows; its scales are checked where the launch stores them too.
+QuantizedRowsComparison check_quantized(const Launch& launch, const Output& rows, const std::vector<double>& want,
+                                        const Executable& run, Oracle& oracle) {
+  QuantizedRowsComparison c;
+  const std::vector<float> got = run.get(rows.buffer);
+  for (size_t i = 0; i < want.size(); ++i) c.add(got.at(i), want[i]);
+  const Expr scales = scales_of(rows.value);
+  for (const Output& o : launch.outputs) {
+    if (behind_views(o.value) != scales) continue;
+    const std::vector<double> expected = oracle.eval(o.value);
+    const std::vector<float> stored = run.get(o.buffer);
+    for (size_t i = 0; i < expected.size(); ++i) c.add_scale(stored.at(i), expected[i]);
+  }
+  return c;
+}
+
 GateCase check_launch(const Launch& launch, const Executable& run, const WeightSource& weights) {
   GateCase out;
   out.name = launch.name;
@@ -100,6 +129,11 @@ GateCase check_launch(const Launch& launch, const Executable& run, const WeightS
     const Comparison c =
         compare(run.get(o.buffer), want, [&](size_t, double w) { return tolerance * std::max(rms, std::abs(w)); });
     if (!c.agrees()) out.fail(o.buffer + ": " + c.text());
+    if (scales_of(o.value)) {
+      const QuantizedRowsComparison rows = check_quantized(launch, o, want, run, oracle);
+      out.quantized += (out.quantized.empty() ? "" : "; ") + o.buffer + ": " + rows.text();
+      if (!rows.agrees()) out.fail(o.buffer + ": " + rows.text());
+    }
     if (c.worst_share() <= share) continue;
     share = c.worst_share();
     out.tolerance = tolerance;
@@ -110,19 +144,23 @@ GateCase check_launch(const Launch& launch, const Executable& run, const WeightS
 
 }  // namespace
 
-void oracle_gates(const std::string& part, const Plan& plan, const std::shared_ptr<Backend>& backend,
-                  const WeightSource& weights, const OnCase& done) {
+int oracle_gates(const std::string& part, const Plan& plan, const std::shared_ptr<Backend>& backend,
+                 const WeightSource& weights, const std::string& only, const OnCase& done) {
   const OwnBuffers memory(plan, *backend);
   Executable run(plan, backend, weights, memory.all());
   set_sample_inputs(run);
   run.run_all();
+  int checked = 0;
   for (const Phase& phase : plan.phases)
     for (const Launch& launch : phase.launches) {
+      if (!asks_for(only, launch.name)) continue;
       check_stop();
+      ++checked;
       GateCase result = check_launch(launch, run, weights);
       result.name = "oracle " + part + " " + result.name;
       done(result);
     }
+  return checked;
 }
 
 }  // namespace tenon::cli

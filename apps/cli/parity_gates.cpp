@@ -173,7 +173,7 @@ std::string reason(const json::exception& e) {
 GateCase check_case(const json& c, const json& models, const SafetensorsFile& file,
                     const std::shared_ptr<Backend>& backend) {
   const std::string name = c.at("name");
-  GateCase out{"parity " + name, Verdict::Passed, 0, c.value("f32_tolerance", kTolerance), ""};
+  GateCase out{"parity " + name, Verdict::Passed, 0, c.value("f32_tolerance", kTolerance), "", {}};
   const json& about = c.at("expect").at("out");
   const Shape shape = shape_from(about.at("shape"));
   const auto stride = about.at("stride").get<int64_t>();
@@ -196,7 +196,7 @@ GateCase check_case(const json& c, const json& models, const SafetensorsFile& fi
 
 void parity_gates(const std::filesystem::path& folder, const std::shared_ptr<Backend>& backend, const OnCase& done) {
   if (!std::filesystem::exists(folder / "parity.json")) {
-    done({"parity", Verdict::Skipped, 0, 0, "there are no recorded results (parity.json) in " + folder.string()});
+    done({"parity", Verdict::Skipped, 0, 0, "there are no recorded results (parity.json) in " + folder.string(), {}});
     return;
   }
   const std::filesystem::path path = folder / "parity.json";
@@ -217,7 +217,7 @@ void parity_gates(const std::filesystem::path& folder, const std::shared_ptr<Bac
   } catch (const json::exception& e) {
     throw Error(ErrorKind::Model, path.string(), now + reason(e));
   }
-  if (compared == 0) done({"parity", Verdict::Skipped, 0, 0, path.string() + " has no case of one network"});
+  if (compared == 0) done({"parity", Verdict::Skipped, 0, 0, path.string() + " has no case of one network", {}});
 }
 
 }  // namespace tenon::cli

@@ -16,6 +16,7 @@ struct VerifyFlags {
   PartFlags part;
   std::filesystem::path fixtures = TENON_FIXTURES;
   bool no_parity = false;
+  std::string only;
   CLI::App* app = nullptr;
 
   bool fixtures_given() const { return app->count("--fixtures") > 0; }
@@ -31,13 +32,15 @@ struct Tally {
     nlohmann::ordered_json entry{{"name", c.name}, {"result", kNames[static_cast<int>(c.verdict)]}};
     if (c.verdict != Verdict::Skipped) entry.update({{"error", c.error}, {"tolerance", c.tolerance}});
     if (!c.note.empty()) entry["note"] = c.note;
+    if (!c.quantized.empty()) entry["quantized"] = c.quantized;
     cases.push_back(entry);
     if (common.json || (common.quiet && c.verdict != Verdict::Failed)) return;
+    const std::string& detail = c.note.empty() ? c.quantized : c.note;
     if (c.verdict == Verdict::Skipped)
       std::printf("%-7s  %s: %s\n", "skipped", c.name.c_str(), c.note.c_str());
     else
       std::printf("%-7s  %s: error %.2g, tolerance %.2g%s%s\n", kNames[static_cast<int>(c.verdict)], c.name.c_str(),
-                  c.error, c.tolerance, c.note.empty() ? "" : "; ", c.note.c_str());
+                  c.error, c.tolerance, detail.empty() ? "" : "; ", detail.c_str());
     std::fflush(stdout);
   }
 };
@@ -52,11 +55,13 @@ int run(const VerifyFlags& flags, const Common& common) {
   Tally tally;
   const OnCase done = [&](const GateCase& c) { tally.add(c, common); };
   if (!flags.no_parity) parity_gates(flags.fixtures, backend, done);
+  int checked = 0;
   for (const std::string& part : model->parts_named(flags.part.part)) {
     check_stop();
     const Plan plan = model->plan(part, flags.part.request, flags.part.networks(*backend));
-    oracle_gates(part, plan, backend, *model->weights(part), done);
+    checked += oracle_gates(part, plan, backend, *model->weights(part), flags.only, done);
   }
+  TENON_CHECK(Usage, checked > 0 || flags.only.empty(), "--only") << "no launch matches '" << flags.only << "'";
   if (common.json)
     std::cout << json_text({{"passed", tally.passed},
                             {"failed", tally.failed},
@@ -77,6 +82,7 @@ Action declare_verify(CLI::App& app, const Common& common) {
   app.add_option("--fixtures", flags->fixtures, "folder with recorded results of the public implementations")
       ->capture_default_str();
   app.add_flag("--no-parity", flags->no_parity, "oracle gates only");
+  app.add_option("--only", flags->only, "launches with this in their names, or a pattern such as '*.attn1.*'");
   return [flags, &common] { return run(*flags, common); };
 }
 

@@ -10,6 +10,13 @@ std::string text_of(double value) {
   std::snprintf(text, sizeof text, "%.9g", value);
   return text;
 }
+
+// Places of e4m3 numbers on a line on which neighbours are one apart and both zeros are 0.
+int place_of(double value) {
+  const uint8_t bits = e4m3_bits(static_cast<float>(value));
+  const int magnitude = bits & 0x7f;
+  return bits & 0x80 ? -magnitude : magnitude;
+}
 }  // namespace
 
 Tolerance Rounding::tolerance() const {
@@ -45,6 +52,33 @@ std::string Comparison::text() const {
   return std::to_string(different_) + " of " + std::to_string(compared_) + " differ, the first at " +
          std::to_string(first_) + ": " + text_of(first_got_) + ", expected " + text_of(first_want_) + " within " +
          text_of(first_allowed_) + "; the largest difference is " + text_of(worst_);
+}
+
+void QuantizedRowsComparison::add_scale(double got, double want) {
+  const double difference = got == want ? 0 : std::abs(got - want) / std::abs(want);
+  worst_scale_ =
+      std::max(worst_scale_, std::isfinite(difference) ? difference : std::numeric_limits<double>::infinity());
+}
+
+void QuantizedRowsComparison::add(double got, double want) {
+  constexpr int kNoNumber = 256;
+  ++numbers_;
+  if (got == want) return;
+  ++different_;
+  const bool numbers = !std::isnan(got) && !std::isnan(want);
+  worst_steps_ = std::max(worst_steps_, numbers ? std::abs(place_of(got) - place_of(want)) : kNoNumber);
+}
+
+bool QuantizedRowsComparison::agrees() const {
+  return worst_scale_ <= kScales && worst_steps_ <= kSteps && (different_ <= 1 || equal_share() >= kEqual);
+}
+
+std::string QuantizedRowsComparison::text() const {
+  char share[32];
+  std::snprintf(share, sizeof share, "%.2f", std::floor(1e4 * equal_share()) / 100);  // 100.00 means all
+  return std::string(share) + " % of " + std::to_string(numbers_) + " bytes are equal, the others at most " +
+         std::to_string(worst_steps_) + (worst_steps_ == 1 ? " step" : " steps") + " away, scales within " +
+         text_of(worst_scale_);
 }
 
 }  // namespace tenon

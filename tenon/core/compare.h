@@ -63,6 +63,35 @@ class Comparison {
   double worst_ = 0, worst_share_ = 0;
 };
 
+/// The three gates of rows that were quantised to e4m3, against rows computed in fp64 and rounded once: scales, how
+/// many bytes are equal, and how far the others are.
+class QuantizedRowsComparison {
+ public:
+  static constexpr double kScales = 1e-3;  ///< a scale may be off by this part of the expected one
+  static constexpr double kEqual = 0.99;   ///< the part of bytes that must be equal; of fewer than 100, all but one
+  static constexpr int kSteps = 1;         ///< how many e4m3 numbers the others may be away
+
+  void add_scale(double got, double want);
+  /// The next number of a row, as it is stored: a value of e4m3, before the scale. A NaN differs from everything.
+  void add(double got, double want);
+
+  bool agrees() const;
+  double equal_share() const {
+    return numbers_ ? 1 - static_cast<double>(different_) / static_cast<double>(numbers_) : 1;
+  }
+  /// The largest relative difference of a scale; infinite if one is not a number.
+  double worst_scale() const { return worst_scale_; }
+  /// The largest distance in e4m3 numbers, 256 where one is a NaN.
+  int worst_steps() const { return worst_steps_; }
+  /// "99.87 % of 16220160 bytes are equal, the others at most 1 step away, scales within 6e-08"
+  std::string text() const;
+
+ private:
+  int64_t numbers_ = 0, different_ = 0;
+  int worst_steps_ = 0;
+  double worst_scale_ = 0;
+};
+
 /// What may be off at element i, of which `want` is expected: a Tolerance, or a function of both.
 template <class A>
 double allowed_at(const A& allowed, size_t i, double want) {

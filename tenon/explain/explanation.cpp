@@ -139,14 +139,13 @@ std::vector<ExplainedBuffer> explain_buffers(const Plan& plan, const std::vector
 
 }  // namespace
 
+bool asks_for(const std::string& only, const std::string& name) {
+  const bool pattern = only.find_first_of("*?[") != std::string::npos;
+  return pattern ? fnmatch(only.c_str(), name.c_str(), 0) == 0 : name.find(only) != std::string::npos;
+}
+
 void keep(Explanation& e, const LaunchChoice& choice) {
-  if (!choice.only.empty()) {
-    const bool pattern = choice.only.find_first_of("*?[") != std::string::npos;
-    std::erase_if(e.launches, [&](const ExplainedLaunch& l) {
-      return pattern ? fnmatch(choice.only.c_str(), l.name.c_str(), 0) != 0
-                     : l.name.find(choice.only) == std::string::npos;
-    });
-  }
+  std::erase_if(e.launches, [&](const ExplainedLaunch& l) { return !asks_for(choice.only, l.name); });
   if (choice.order == LaunchOrder::Plan) return;
   std::ranges::stable_sort(e.launches, std::ranges::greater{}, [&](const ExplainedLaunch& l) {
     return choice.order == LaunchOrder::Time ? l.seconds.value_or(0) : static_cast<double>(l.bytes);

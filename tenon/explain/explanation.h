@@ -78,6 +78,8 @@ struct LaunchChoice {
   std::string only;  ///< a part of the name, or a pattern with * ? [..] for the whole of it; empty: all
   LaunchOrder order = LaunchOrder::Plan;
 };
+/// True for launches that `only` asks for by name, as above.
+bool asks_for(const std::string& only, const std::string& name);
 /// Leaves the other launches out; counts, bytes and memory stay those of the plan.
 void keep(Explanation& e, const LaunchChoice& choice);
 

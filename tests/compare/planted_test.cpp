@@ -70,6 +70,21 @@ TEST_P(Planted, EveryGateOfVerifyFails) {
     EXPECT_THAT(c.at("note").get<std::string>(), HasSubstr(" differ, the first at ")) << c;
 }
 
+TEST_P(Planted, GatesOfQuantisedRowsFail) {
+  const std::string verify =
+      "tenon verify -m z-image-shapes --part transformer --type e4m3 --no-parity --device cpu --only 't8[38]' --json";
+  const auto right = nlohmann::json::parse(run(verify, "").out);
+  EXPECT_EQ(right.at("passed"), 2);
+  for (const auto& c : right.at("cases"))
+    EXPECT_THAT(c.at("quantized").get<std::string>(), HasSubstr("bytes are equal"));
+  const Finished f = run(verify, GetParam());
+  EXPECT_EQ(f.code, 5) << f.out;
+  const auto report = nlohmann::json::parse(f.out);
+  EXPECT_EQ(report.at("failed"), 2) << f.out;
+  for (const auto& c : report.at("cases"))
+    EXPECT_THAT(c.at("note").get<std::string>(), HasSubstr("% of ")) << c;  // the gates' own words
+}
+
 TEST_P(Planted, EveryLaunchTestFails) {
   const std::string tests =
       "test_skeletons --gtest_filter='Gemm.*:Conv.*:Heads.*:Plain.*:Planned.*"

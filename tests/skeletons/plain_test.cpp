@@ -260,6 +260,46 @@ TEST_F(Plain, RowsQuantiseToNearestEven) {
   }
 }
 
+// What stands between the layers of a transformer of 3840 columns, and rows that leave a tail, through the three gates
+// of quantised rows: gate * norm + residual, its norm, modulated and quantised; silu(gate) * up quantised; heads
+// brought side by side and quantised.
+TEST_F(Plain, QuantisedRowsPassTheGatesAtFullSize) {
+  const auto rms = [](const Expr& v) { return cast(v * rsqrt(mean(v * v) + 1e-5), DType::BF16); };
+  const auto check = [&](const std::string& id, std::vector<Output> outputs) {
+    const Launch l = launch("rows", std::move(outputs));
+    Oracle oracle(tensors);
+    std::map<std::string, std::vector<double>> want;
+    for (const Output& o : l.outputs) want[o.buffer] = oracle.eval(o.value);
+    for (const Runner& runner : runners()) {
+      const Tensors got = runner.run(l, tensors);
+      QuantizedRowsComparison rows;
+      const std::vector<double> scales = got.at(id + ".scale").values(), numbers = got.at(id + ".q").values();
+      for (size_t i = 0; i < scales.size(); ++i) rows.add_scale(scales[i], want[id + ".scale"][i]);
+      for (size_t i = 0; i < numbers.size(); ++i) rows.add(numbers[i], want[id + ".q"][i]);
+      EXPECT_TRUE(rows.agrees()) << id << " by " << runner.name << ": " << rows.text();
+      RecordProperty(id, rows.text());
+    }
+  };
+  const int64_t full =
+      runners().front().name.find("threads") == std::string::npos ? 133 : 4224;  // a GPU's emulator is slow
+  for (const int64_t rows : {full, int64_t{13}}) {
+    const std::string id = numbered("r", rows);
+    const auto leaf = [&](const std::string& name, DType t, const Shape& s) { return input(g, id + name, t, s); };
+    const Expr x = leaf(".x", DType::BF16, {rows, 3840}), h = leaf(".h", DType::BF16, {rows, 3840}),
+               gate = leaf(".gate", DType::F32, {3840}), factor = leaf(".factor", DType::F32, {3840});
+    const Expr y = cast(x + rms(h) * param(g, id + ".w1", DType::F32, {3840}) * gate, DType::BF16);
+    const QuantizedRows n =
+        quantize_rows(cast(rms(y) * param(g, id + ".w2", DType::F32, {3840}) * factor, DType::BF16));
+    check(id + "m", {{id + ".y", y}, {id + "m.q", n.q}, {id + "m.scale", n.scale}});
+    const Expr a = leaf(".a", DType::BF16, {rows, 10240}), b = leaf(".b", DType::BF16, {rows, 10240});
+    const QuantizedRows u = quantize_rows(cast(silu(a) * b, DType::BF16));
+    check(id + "u", {{id + "u.q", u.q}, {id + "u.scale", u.scale}});
+    const QuantizedRows o =
+        quantize_rows(reshape(permute(leaf(".o", DType::BF16, {30, rows, 128}), {1, 0, 2}), {rows, 3840}));
+    check(id + "o", {{id + "o.q", o.q}, {id + "o.scale", o.scale}});
+  }
+}
+
 TEST_F(Plain, RowsStoredPermuted) {
   const Expr x = input(g, "x", DType::BF16, {2, 9, 4, 32});
   const Expr norm = x * rsqrt(mean(x * x) + 1e-6);
