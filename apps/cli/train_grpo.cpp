@@ -24,6 +24,7 @@ struct TrainFlags {
   std::vector<std::string> rewards{"exact"};
   std::vector<double> weights;
   double clip_high = -1, reward_seconds = 60, lora_alpha = 0;
+  bool profile = false;
   const CLI::App* app = nullptr;
 };
 
@@ -34,7 +35,7 @@ const std::vector<std::pair<std::string, nn::PolicyLoss>> kLosses{{"dr_grpo", nn
 
 void declare_what(CLI::App& app, TrainFlags& f) {
   offer(app.add_option("-m,--model", f.model,
-                       "folder of a language model, or a name below TENON_MODEL_DIR (default: the embedded one, on "
+                       "folder or GGUF file of a language model, or a name below TENON_MODEL_DIR (default: the embedded one, on "
                        "--dataset sums, in 40 steps of 8 problems)"),
         {}, Beside::Files);
   offer(app.add_option("--data", f.data, "JSON Lines with \"prompt\" or \"question\", and \"answer\""), {},
@@ -54,6 +55,7 @@ void declare_what(CLI::App& app, TrainFlags& f) {
   app.add_option("--reward-timeout", f.reward_seconds, "seconds that a call of a script may take")
       ->capture_default_str();
   app.add_flag("--tensorboard", f.o.tensorboard, "write metrics as a TensorBoard event file too");
+  app.add_flag("--profile", f.profile, "say at the end where the time went, by phase");
   app.add_option("--system", f.o.system, "the chat's system message");
 }
 
@@ -194,7 +196,10 @@ int run_train(TrainFlags f, const Common& common) {
   spdlog::info("{} parameters, {:.1f} MB with gradients and moments", grpo.parameter_count(),
                static_cast<double>(grpo.parameter_bytes()) / 1e6);
   if (grpo.step() > 0) spdlog::info("goes on behind step {}", grpo.step());
-  return run_training(common, {grpo.step(), o.schedule.steps, f.output, step_text}, grpo);
+  const int64_t first = grpo.step();
+  const int code = run_training(common, {first, o.schedule.steps, f.output, step_text}, grpo);
+  if (f.profile) std::cerr << grpo.phases().table(grpo.step() - first);
+  return code;
 }
 
 }  // namespace

@@ -197,6 +197,29 @@ TEST(Updater, Averages) {
   EXPECT_THROW(Updater(parameters, make_optimizer("sgd", backend, {}), 0, 1), Error);
 }
 
+// Every moment of a run belongs to one phase, and every phase has some.
+TEST(Grpo, PhasesAddUpToTheRun) {
+  const language_test::Folder folder;
+  GrpoOptions o = quick_options();
+  o.schedule.steps = 3;
+  o.evaluate_every = 2;
+  o.evaluate_count = 4;
+  Grpo grpo(make_backend("cpu"), tiny_model(), sums(), o, folder.path());
+  const auto begin = Clock::now();
+  EXPECT_TRUE(grpo.run({}, {}));
+  const double wall = seconds_since(begin);
+  double all = 0;
+  for (const char* phase : {"problems", "rollout", "rewards", "plans", "reference", "gradients", "update", "evaluation",
+                            "checkpoints", "metrics"}) {
+    EXPECT_GT(grpo.phases().seconds(phase), 0) << phase;
+    all += grpo.phases().seconds(phase);
+  }
+  EXPECT_EQ(grpo.phases().seconds().size(), 10U);
+  EXPECT_LE(all, wall);
+  EXPECT_GE(all, 0.98 * wall);
+  EXPECT_NE(grpo.phases().table(3).find(" 100.0 %"), std::string::npos) << grpo.phases().table(3);
+}
+
 // An adapter is trained by the same steps, goes on to the bit, and what is written is what was trained: a generator
 // over the model and the folder gives the tokens of the network with the adapter beside its layers.
 TEST(Grpo, AnAdapterIsTrainedAndReadBack) {
