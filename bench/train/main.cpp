@@ -120,34 +120,53 @@ std::vector<int32_t> prompt_ids(const LanguageModel& model, const std::string& p
   return model.tokenizer().encode(model.render_chat(nlohmann::ordered_json::array({message})));
 }
 
-// 8 problems with 8 completions each, and the advantages of a reward for the right answer's last digit.
+// 8 problems with 8 completions each, and the advantages of a reward for the right answer's last digit. The peer's
+// batch is as wide as its longest row.
 int policy(const char* path, const char* batch_file, int threads, int steps, bool shares) {
-  constexpr int64_t kProblems = 8, kGroup = 8, kMost = 64;
+  constexpr int64_t kMost = 64;
   const auto model = LanguageModel::open(path);
   const std::shared_ptr<Backend> backend = make_backend("cpu", {threads});
-  train::Parameters parameters(backend, model->weights(), model->shapes(), 2);
+  train::GrpoOptions o;
+  o.prompts = o.group = 8;
+  o.most_tokens = kMost, o.epochs = 1, o.terms.beta = 0;
+  train::PhaseTimes phases;
+  train::PolicyLearner learner(backend, *model, o, phases);
   std::vector<std::vector<int32_t>> prompts;
   std::vector<uint64_t> seeds;
   std::vector<double> advantages;
-  for (int64_t p = 0; p < kProblems; ++p)
-    for (int64_t i = 0; i < kGroup; ++i) {
+  for (int64_t p = 0; p < o.prompts; ++p)
+    for (int64_t i = 0; i < o.group; ++i) {
       prompts.push_back(prompt_ids(*model, sums_problem(1, p).prompt));
       seeds.push_back(static_cast<uint64_t>(prompts.size()));
       advantages.push_back(i % 2 ? 0.5 : -0.5);
     }
-  train::Rollout rollout(parameters.store(), model->config(), nn::kF32);
-  const auto made = rollout.complete(prompts, seeds, {kMost, false, model->stop_ids()});
-  const train::PolicyBatch batch(prompts, made, advantages, false, 16);
+  const auto made = learner.complete(prompts, seeds, {kMost, false, model->stop_ids()});
+  const train::PolicyBatch written(prompts, made, advantages, false, 1);
   std::ofstream(batch_file) << nlohmann::json{
-      {"rows", batch.rows}, {"tokens", batch.tokens},         {"ids", batch.ids}, {"target", batch.target},
-      {"old", batch.old},   {"advantages", batch.advantages}, {"longest", kMost}};
+      {"rows", written.rows}, {"tokens", written.tokens},         {"ids", written.ids}, {"target", written.target},
+      {"old", written.old},   {"advantages", written.advantages}, {"longest", kMost}};
+  train::PolicyBatch batch = learner.batch(prompts, made, advantages);
+  std::vector<double> all;
+  double loss = 0;
+  for (int i = 0; i < steps + 2; ++i) {
+    if (i == 2) phases = {};
+    const auto begin = Clock::now();
+    const nlohmann::ordered_json metrics = learner.learn(batch, 1e-6);
+    phases.enter("");
+    all.push_back(since(begin));
+    if (i == 0) loss = metrics.at("loss");
+  }
+  std::printf("{\"step_ms\": %.3f, \"gradients_ms\": %.3f, \"fastest_ms\": %.3f, \"loss\": %.7g}\n", median(all),
+              1e3 * phases.seconds("gradients") / steps, *std::ranges::min_element(all), loss);
+  if (!shares) return 0;
   Graph g;
-  const train::PolicyObjective objective{nn::PolicyLoss::DrGrpo, {}, static_cast<double>(kMost)};
+  const train::PolicyObjective objective{o.loss, o.terms, static_cast<double>(kMost)};
   train::Gradients gradients(
-      parameters, train::decoder_policy_loss(g, model->config(), {batch.rows, batch.tokens}, objective, nn::kF32));
-  train::Updater updater(parameters, make_optimizer("adamw", backend), 1);
+      learner.parameters(),
+      train::decoder_policy_loss(g, model->config(), {batch.rows, batch.tokens}, objective, nn::kF32));
   batch.give(gradients, 0, batch.rows, false);
-  measure(parameters, gradients, updater, steps, shares);
+  std::fprintf(stderr, "%s\n", print_plan(gradients.plan()).c_str());
+  profile(gradients);
   return 0;
 }
 

@@ -1,8 +1,5 @@
 #include "tenon/train/policy_learner.h"
 
-#include <algorithm>
-#include <iterator>
-
 #include "tenon/models/decoder_adapter.h"
 #include "tenon/train/adapter.h"
 #include "tenon/train/decoder_loss.h"
@@ -10,14 +7,34 @@
 namespace tenon::train {
 namespace {
 
-constexpr int64_t kLengthStep = 16;  // plans are made for multiples of this many tokens
-constexpr size_t kMostPlans = 8;     // of different lengths, each with an arena
+constexpr size_t kMostPlans = 8;  // of different lengths, each with an arena
+// A processor takes as long as there are tokens: few rows of like length at a time, and plans for every eighth length.
+// A device that records launches wants them large and few: all rows at once, and fewer lengths.
+constexpr int64_t kRowsOfProcessor = 16, kStepOfProcessor = 8, kStepOfDevice = 16;
+
+int64_t rows_at_a_time(const GrpoOptions& o, const Backend& backend) {
+  const int64_t rows = o.prompts * o.group;
+  if (o.micro_rows > 0) return o.micro_rows;
+  // Of the tokens of a part of the batch Bnpo's mean would be another one.
+  const bool divides = rows % kRowsOfProcessor == 0 && o.loss != nn::PolicyLoss::Bnpo;
+  return divides && !backend.records() ? kRowsOfProcessor : rows;
+}
+
+std::vector<float> negative(std::vector<float> x) {
+  for (float& v : x) v = -v;
+  return x;
+}
 
 }  // namespace
 
 PolicyLearner::PolicyLearner(std::shared_ptr<Backend> backend, const LanguageModel& model, const GrpoOptions& options,
                              PhaseTimes& phases)
-    : backend_(std::move(backend)), o_(options), phases_(phases), frozen_(model.config()), config_(model.config()) {
+    : backend_(std::move(backend)),
+      o_(options),
+      phases_(phases),
+      rows_at_a_time_(rows_at_a_time(o_, *backend_)),
+      frozen_(model.config()),
+      config_(model.config()) {
   config_.adapter = o_.adapter;
   const bool adapted = o_.adapter.rank > 0;
   const WeightShapes shapes = adapted ? adapter_weights(config_) : model.shapes();
@@ -39,7 +56,7 @@ std::vector<Completion> PolicyLearner::complete(const std::vector<std::vector<in
 
 PolicyBatch PolicyLearner::batch(const std::vector<std::vector<int32_t>>& prompts, const std::vector<Completion>& made,
                                  const std::vector<double>& advantages) const {
-  return {prompts, made, advantages, o_.mask_truncated, kLengthStep};
+  return {prompts, made, advantages, o_.mask_truncated, backend_->records() ? kStepOfDevice : kStepOfProcessor};
 }
 
 Gradients& PolicyLearner::gradients_for(int64_t tokens) {
@@ -49,43 +66,52 @@ Gradients& PolicyLearner::gradients_for(int64_t tokens) {
     phases_.enter("plans");
     Graph g;
     const PolicyObjective objective{o_.loss, o_.terms, static_cast<double>(o_.most_tokens)};
-    const Differentiated d = decoder_policy_loss(g, config_, {rows_at_a_time(), tokens}, objective, o_.precision);
-    GradientOptions options{.accumulates = rows_at_a_time() < rows()};
+    const Differentiated d = decoder_policy_loss(g, config_, {rows_at_a_time_, tokens}, objective, o_.precision);
+    GradientOptions options{.accumulates = rows_at_a_time_ < rows()};
     options.precision = training_precision(o_.precision.act);
     made = std::make_unique<Gradients>(*parameters_, d, options);
   }
   return *made;
 }
 
+Executable& PolicyLearner::reference_for(int64_t tokens) {
+  if (reference_runs_.size() >= kMostPlans && !reference_runs_.contains(tokens)) reference_runs_.clear();
+  std::unique_ptr<Executable>& made = reference_runs_[tokens];
+  if (!made)
+    made = std::make_unique<Executable>(
+        plan_log_probabilities(frozen_, {rows_at_a_time_, tokens}, o_.precision, backend_->target()), reference_);
+  return *made;
+}
+
 void PolicyLearner::ask_reference(PolicyBatch& batch) {
   if (!reference_) return;
-  if (reference_runs_.size() >= kMostPlans && !reference_runs_.contains(batch.tokens)) reference_runs_.clear();
-  std::unique_ptr<Executable>& e = reference_runs_[batch.tokens];
   phases_.enter("reference");
-  const BatchShape shape{rows(), batch.tokens};
-  if (!e)
-    e = std::make_unique<Executable>(plan_log_probabilities(frozen_, shape, o_.precision, backend_->target()),
-                                     reference_);
-  e->set("tokens", {DType::I32, {rows(), batch.tokens}, batch.ids.data()});
-  e->set("target", {DType::I32, {rows(), batch.tokens}, batch.target.data()});
-  e->run_all();
-  batch.reference = e->get("nll");
-  for (float& x : batch.reference) x = -x;
+  batch.reference.assign(batch.ids.size(), 0);
+  for (int64_t first = 0; first < rows(); first += rows_at_a_time_) {
+    const Shape shape{rows_at_a_time_, batch.width(first, rows_at_a_time_)};
+    const std::vector<int32_t> ids = batch.part(batch.ids, first, rows_at_a_time_),
+                               target = batch.part(batch.target, first, rows_at_a_time_);
+    Executable& e = reference_for(shape[1]);
+    e.set("tokens", {DType::I32, shape, ids.data()});
+    e.set("target", {DType::I32, shape, target.data()});
+    e.run_all();
+    batch.put(negative(e.get("nll")), first, rows_at_a_time_, batch.reference);
+  }
 }
 
 void PolicyLearner::update(const PolicyBatch& batch, double lr, nlohmann::ordered_json& metrics, bool first_epoch) {
-  Gradients& run = gradients_for(batch.tokens);
-  phases_.enter("gradients");
-  const int64_t runs = rows() / rows_at_a_time();
+  const int64_t runs = rows() / rows_at_a_time_;
   double loss = 0;
-  std::vector<float> logp;
+  std::vector<float> logp(batch.ids.size());
   for (int64_t r = 0; r < runs; ++r) {
-    batch.give(run, r * rows_at_a_time(), rows_at_a_time(), o_.terms.beta > 0);
+    const int64_t first = r * rows_at_a_time_;
+    Gradients& run = gradients_for(batch.width(first, rows_at_a_time_));
+    phases_.enter("gradients");
+    batch.give(run, first, rows_at_a_time_, o_.terms.beta > 0);
     if (o_.loss == nn::PolicyLoss::Dapo)
       run.set_scalar("tokens_of_update", static_cast<double>(batch.counted()) / static_cast<double>(runs));
     loss += run.run(r == 0) / static_cast<double>(runs);
-    const std::vector<float> nll = run.get("nll");
-    std::ranges::transform(nll, std::back_inserter(logp), [](float x) { return -x; });
+    batch.put(negative(run.get("nll")), first, rows_at_a_time_, logp);
   }
   if (first_epoch) metrics["ratio_error"] = batch.largest_ratio_error(logp);
   const PolicyFacts facts = batch.facts(logp, o_.terms);

@@ -41,13 +41,14 @@ class PolicyLearner {
  private:
   void update(const PolicyBatch& batch, double lr, nlohmann::ordered_json& metrics, bool first_epoch);
   Gradients& gradients_for(int64_t tokens);
+  Executable& reference_for(int64_t tokens);
   void ask_reference(PolicyBatch& batch);
   int64_t rows() const { return o_.prompts * o_.group; }
-  int64_t rows_at_a_time() const { return o_.micro_rows > 0 ? o_.micro_rows : rows(); }
 
   std::shared_ptr<Backend> backend_;
   const GrpoOptions& o_;
   PhaseTimes& phases_;
+  int64_t rows_at_a_time_;         ///< that gradients are computed of
   DecoderConfig frozen_, config_;  ///< the model's; of what is trained
   std::unique_ptr<Parameters> parameters_;
   std::unique_ptr<Updater> updater_;
