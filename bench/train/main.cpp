@@ -199,6 +199,7 @@ int grpo(char** words) {
       advantages.push_back(r % 2 ? 0.5 : -0.5);
     }
     const auto begin = Clock::now();
+    now.enter("rollout");
     const auto made = learner.complete(prompts, seeds, {o.most_tokens, false, {}});
     rollouts.push_back(since(begin));
     train::PolicyBatch batch = learner.batch(prompts, made, advantages);

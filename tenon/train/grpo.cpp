@@ -211,6 +211,7 @@ ordered_json Grpo::State::train_step() {
       seeds.push_back(row_seed(o.seed, step, prompts.size()));
     }
   }
+  phases.enter("rollout");
   const std::vector<Completion> made = learner.complete(prompts, seeds, {o.most_tokens, false, model->stop_ids()});
   const double rollout_seconds = seconds_since(begin);
   const auto judging = Clock::now();

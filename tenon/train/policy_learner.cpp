@@ -50,7 +50,6 @@ PolicyLearner::PolicyLearner(std::shared_ptr<Backend> backend, const LanguageMod
 
 std::vector<Completion> PolicyLearner::complete(const std::vector<std::vector<int32_t>>& prompts,
                                                 const std::vector<uint64_t>& seeds, const RolloutOptions& options) {
-  phases_.enter("rollout");
   return rollout_->complete(prompts, seeds, options);
 }
 

@@ -19,7 +19,7 @@ namespace tenon::train {
 class PolicyLearner {
  public:
   /// Learns the model's weights, or those of an adapter beside them. `options` and `phases` outlive it; of the latter
-  /// it enters "rollout", "plans" (where training's are made), "reference", "gradients" and "update". Error(Model),
+  /// learn() enters "plans" (where training's are made), "reference", "gradients" and "update". Error(Model),
   /// Error(Memory).
   PolicyLearner(std::shared_ptr<Backend> backend, const LanguageModel& model, const GrpoOptions& options,
                 PhaseTimes& phases);
