@@ -32,6 +32,7 @@ ordered_json options_json(const GrpoOptions& o, const ordered_json& data) {
               {"epochs", o.epochs},
               {"micro_rows", o.micro_rows},
               {"most_tokens", o.most_tokens},
+              {"arena_bytes", o.arena_bytes},
               {"loss", static_cast<int>(o.loss)},
               {"terms", {o.terms.clip_low, o.terms.clip_high, o.terms.delta, o.terms.beta}},
               {"scale", static_cast<int>(o.scale)},

@@ -66,7 +66,7 @@ Gradients& PolicyLearner::gradients_for(int64_t tokens) {
     Graph g;
     const PolicyObjective objective{o_.loss, o_.terms, static_cast<double>(o_.most_tokens)};
     const Differentiated d = decoder_policy_loss(g, config_, {rows_at_a_time_, tokens}, objective, o_.precision);
-    GradientOptions options{.accumulates = rows_at_a_time_ < rows()};
+    GradientOptions options{.accumulates = rows_at_a_time_ < rows(), .arena_bytes = o_.arena_bytes};
     options.precision = training_precision(o_.precision.act);
     made = std::make_unique<Gradients>(*parameters_, d, options);
   }
