@@ -57,7 +57,7 @@ void declare_what(CLI::App& app, TrainFlags& f) {
   app.add_option("--reward-timeout", f.reward_seconds, "seconds that a call of a script may take")
       ->capture_default_str();
   app.add_flag("--tensorboard", f.o.tensorboard, "write metrics as a TensorBoard event file too");
-  app.add_flag("--profile", f.profile, "say at the end where the time went, by phase");
+  app.add_flag("--profile", f.profile, "say at the end where the time went");
   app.add_option("--system", f.o.system, "the chat's system message");
 }
 
@@ -204,7 +204,7 @@ int run_train(TrainFlags f, const Common& common) {
   if (grpo.step() > 0) spdlog::info("goes on behind step {}", grpo.step());
   const int64_t first = grpo.step();
   const int code = run_training(common, {first, o.schedule.steps, f.output, step_text}, grpo);
-  if (f.profile) std::cerr << grpo.phases().table(grpo.step() - first);
+  if (f.profile) std::cerr << grpo.time_spent().table(grpo.step() - first);
   return code;
 }
 

@@ -129,8 +129,8 @@ int policy(const char* path, const char* batch_file, int threads, int steps, boo
   train::GrpoOptions o;
   o.prompts = o.group = 8;
   o.most_tokens = kMost, o.epochs = 1, o.terms.beta = 0;
-  train::PhaseTimes phases;
-  train::PolicyLearner learner(backend, *model, o, phases);
+  train::TimeSpent time;
+  train::PolicyLearner learner(backend, *model, o, time);
   std::vector<std::vector<int32_t>> prompts;
   std::vector<uint64_t> seeds;
   std::vector<double> advantages;
@@ -149,15 +149,15 @@ int policy(const char* path, const char* batch_file, int threads, int steps, boo
   std::vector<double> all;
   double loss = 0;
   for (int i = 0; i < steps + 2; ++i) {
-    if (i == 2) phases = {};
+    if (i == 2) time = {};
     const auto begin = Clock::now();
     const nlohmann::ordered_json metrics = learner.learn(batch, 1e-6);
-    phases.enter("");
+    time.begin("");
     all.push_back(since(begin));
     if (i == 0) loss = metrics.at("loss");
   }
   std::printf("{\"step_ms\": %.3f, \"gradients_ms\": %.3f, \"fastest_ms\": %.3f, \"loss\": %.7g}\n", median(all),
-              1e3 * phases.seconds("gradients") / steps, *std::ranges::min_element(all), loss);
+              1e3 * time.seconds("gradients") / steps, *std::ranges::min_element(all), loss);
   if (!shares) return 0;
   Graph g;
   const train::PolicyObjective objective{o.loss, o.terms, static_cast<double>(kMost)};
@@ -182,7 +182,7 @@ int grpo(char** words) {
   o.prompts = number(4), o.group = number(5), o.most_tokens = number(7), o.epochs = number(8);
   o.terms.beta = std::atof(words[9]);
   o.precision = {type, type};
-  train::PhaseTimes now;
+  train::TimeSpent now;
   train::PolicyLearner learner(backend, *model, o, now);
   const auto rows = static_cast<size_t>(o.prompts * o.group);
   std::vector<double> rollouts, updates, all;
@@ -199,12 +199,12 @@ int grpo(char** words) {
       advantages.push_back(r % 2 ? 0.5 : -0.5);
     }
     const auto begin = Clock::now();
-    now.enter("rollout");
+    now.begin("rollout");
     const auto made = learner.complete(prompts, seeds, {o.most_tokens, false, {}});
     rollouts.push_back(since(begin));
     train::PolicyBatch batch = learner.batch(prompts, made, advantages);
     const nlohmann::ordered_json metrics = learner.learn(batch, 1e-6);
-    now.enter("");
+    now.begin("");
     all.push_back(since(begin));
     updates.push_back(all.back() - rollouts.back());
     if (step == 0) std::fprintf(stderr, "%s, %.1f s\n", metrics.dump().c_str(), all.back() / 1e3);

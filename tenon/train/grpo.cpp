@@ -52,7 +52,7 @@ struct Grpo::State {
   GrpoData data;
   GrpoOptions o;
   RunFolder folder;
-  PhaseTimes phases;
+  TimeSpent time;
   PolicyLearner learner;
   CheckpointContent content;
   std::unique_ptr<MetricsLog> log;
@@ -66,7 +66,7 @@ struct Grpo::State {
         data(std::move(d)),
         o(std::move(options)),
         folder(output),
-        learner(backend, *model, o, phases) {}
+        learner(backend, *model, o, time) {}
 
   void prepare_content();
   bool adapted() const { return o.adapter.rank > 0; }
@@ -146,7 +146,7 @@ void Grpo::State::resume() {
 }
 
 void Grpo::State::checkpoint() {
-  phases.enter("checkpoints");
+  time.begin("checkpoints");
   content.step = step;
   content.run = {{"options", options_json(o, data.about)},
                  {"updates", learner.updater().steps()},
@@ -200,7 +200,7 @@ std::vector<Judgement> Grpo::State::judge(const std::vector<Problem>& of_rows, c
 
 ordered_json Grpo::State::train_step() {
   const auto begin = Clock::now();
-  phases.enter("problems");
+  time.begin("problems");
   std::vector<Problem> of_rows;
   std::vector<std::vector<int32_t>> prompts;
   std::vector<uint64_t> seeds;
@@ -212,11 +212,11 @@ ordered_json Grpo::State::train_step() {
       seeds.push_back(row_seed(o.seed, step, prompts.size()));
     }
   }
-  phases.enter("rollout");
+  time.begin("rollout");
   const std::vector<Completion> made = learner.complete(prompts, seeds, {o.most_tokens, false, model->stop_ids()});
   const double rollout_seconds = seconds_since(begin);
   const auto judging = Clock::now();
-  phases.enter("rewards");
+  time.begin("rewards");
   ordered_json m{{"step", step + 1}}, of_rewards = ordered_json::object();
   const std::vector<Judgement> judged = judge(of_rows, made, &of_rewards);
   const double reward_seconds = seconds_since(judging);
@@ -238,7 +238,7 @@ ordered_json Grpo::State::train_step() {
 ordered_json Grpo::State::evaluate() {
   int64_t right = 0, ended = 0;
   const auto begin = Clock::now();
-  phases.enter("evaluation");
+  time.begin("evaluation");
   if (learner.parameters().averaged()) learner.parameters().publish_averages();
   for (int64_t at = 0; at < o.evaluate_count; at += kEvaluationRows) {
     std::vector<Problem> problems_of_rows;
@@ -264,12 +264,12 @@ ordered_json Grpo::State::evaluate() {
           {"evaluation_seconds", seconds_since(begin)}};
 }
 
-const PhaseTimes& Grpo::phases() const { return state_->phases; }
+const TimeSpent& Grpo::time_spent() const { return state_->time; }
 
 bool Grpo::run(const OnMetrics& each, const std::function<bool()>& stop) {
   State& s = *state_;
   const auto tell = [&](const ordered_json& m) {
-    s.phases.enter("metrics");
+    s.time.begin("metrics");
     s.log->add(m);
     if (each) each(m);
   };
@@ -298,9 +298,9 @@ bool Grpo::run(const OnMetrics& each, const std::function<bool()>& stop) {
     if (stopped) break;
   }
   const bool whole = s.step == s.o.schedule.steps;
-  s.phases.enter("checkpoints");
+  s.time.begin("checkpoints");
   if (whole) write_model(s.folder.path(), s.learner.parameters(), s.content);
-  s.phases.enter("");
+  s.time.begin("");
   return whole;
 }
 

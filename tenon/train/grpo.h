@@ -10,8 +10,8 @@
 #include "tenon/pipelines/language_model.h"
 #include "tenon/train/checkpoint.h"
 #include "tenon/train/grpo_options.h"
-#include "tenon/train/phase_times.h"
 #include "tenon/train/problems.h"
+#include "tenon/train/time_spent.h"
 
 namespace tenon::train {
 
@@ -45,7 +45,7 @@ class Grpo {
   int64_t parameter_count() const;
   int64_t parameter_bytes() const;
   /// Where the time of run() went so far.
-  const PhaseTimes& phases() const;
+  const TimeSpent& time_spent() const;
 
  private:
   struct State;

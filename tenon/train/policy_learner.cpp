@@ -28,10 +28,10 @@ std::vector<float> negative(std::vector<float> x) {
 }  // namespace
 
 PolicyLearner::PolicyLearner(std::shared_ptr<Backend> backend, const LanguageModel& model, const GrpoOptions& options,
-                             PhaseTimes& phases)
+                             TimeSpent& time)
     : backend_(std::move(backend)),
       o_(options),
-      phases_(phases),
+      time_(time),
       rows_at_a_time_(rows_at_a_time(o_, *backend_)),
       frozen_(model.config()),
       config_(model.config()) {
@@ -62,7 +62,7 @@ Gradients& PolicyLearner::gradients_for(int64_t tokens) {
   if (gradients_.size() >= kMostPlans && !gradients_.contains(tokens)) gradients_.clear();
   std::unique_ptr<Gradients>& made = gradients_[tokens];
   if (!made) {
-    phases_.enter("plans");
+    time_.begin("plans");
     Graph g;
     const PolicyObjective objective{o_.loss, o_.terms, static_cast<double>(o_.most_tokens)};
     const Differentiated d = decoder_policy_loss(g, config_, {rows_at_a_time_, tokens}, objective, o_.precision);
@@ -84,7 +84,7 @@ Executable& PolicyLearner::reference_for(int64_t tokens) {
 
 void PolicyLearner::ask_reference(PolicyBatch& batch) {
   if (!reference_) return;
-  phases_.enter("reference");
+  time_.begin("reference");
   batch.reference.assign(batch.ids.size(), 0);
   for (int64_t first = 0; first < rows(); first += rows_at_a_time_) {
     const Shape shape{rows_at_a_time_, batch.width(first, rows_at_a_time_)};
@@ -105,7 +105,7 @@ void PolicyLearner::update(const PolicyBatch& batch, double lr, nlohmann::ordere
   for (int64_t r = 0; r < runs; ++r) {
     const int64_t first = r * rows_at_a_time_;
     Gradients& run = gradients_for(batch.width(first, rows_at_a_time_));
-    phases_.enter("gradients");
+    time_.begin("gradients");
     batch.give(run, first, rows_at_a_time_, o_.terms.beta > 0);
     if (o_.loss == nn::PolicyLoss::Dapo)
       run.set_scalar("tokens_of_update", static_cast<double>(batch.counted()) / static_cast<double>(runs));
@@ -117,7 +117,7 @@ void PolicyLearner::update(const PolicyBatch& batch, double lr, nlohmann::ordere
   metrics["clipped_low"] = facts.clipped_low;
   metrics["clipped_high"] = facts.clipped_high;
   if (o_.terms.beta > 0) metrics["kl"] = facts.kl;
-  phases_.enter("update");
+  time_.begin("update");
   metrics["grad_norm"] = updater_->step(lr, runs).norm;
   metrics["loss"] = loss;
 }

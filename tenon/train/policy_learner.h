@@ -9,20 +9,20 @@
 #include "tenon/pipelines/language_model.h"
 #include "tenon/train/gradients.h"
 #include "tenon/train/grpo_options.h"
-#include "tenon/train/phase_times.h"
 #include "tenon/train/policy_batch.h"
 #include "tenon/train/rollout.h"
+#include "tenon/train/time_spent.h"
 #include "tenon/train/updater.h"
 
 namespace tenon::train {
 
 class PolicyLearner {
  public:
-  /// Learns the model's weights, or those of an adapter beside them. `options` and `phases` outlive it; of the latter
+  /// Learns the model's weights, or those of an adapter beside them. `options` and `time` outlive it; of the latter
   /// learn() enters "plans" (where training's are made), "reference", "gradients" and "update". Error(Model),
   /// Error(Memory).
   PolicyLearner(std::shared_ptr<Backend> backend, const LanguageModel& model, const GrpoOptions& options,
-                PhaseTimes& phases);
+                TimeSpent& time);
 
   /// What is trained: the model's, with an adapter if there is one.
   const DecoderConfig& config() const { return config_; }
@@ -47,7 +47,7 @@ class PolicyLearner {
 
   std::shared_ptr<Backend> backend_;
   const GrpoOptions& o_;
-  PhaseTimes& phases_;
+  TimeSpent& time_;
   int64_t rows_at_a_time_;         ///< that gradients are computed of
   DecoderConfig frozen_, config_;  ///< the model's; of what is trained
   std::unique_ptr<Parameters> parameters_;

@@ -217,8 +217,8 @@ TEST(Grpo, PartsOfABatchAddUp) {
       o.loss = kind;
       o.micro_rows = at_a_time;
       o.epochs = 1;
-      PhaseTimes phases;
-      PolicyLearner learner(backend, *model, o, phases);
+      TimeSpent time;
+      PolicyLearner learner(backend, *model, o, time);
       std::vector<std::vector<int32_t>> prompts;
       std::vector<uint64_t> seeds;
       for (const int n : {3, 40, 9, 17, 33, 5, 25, 12}) {
@@ -243,8 +243,8 @@ TEST(Grpo, PartsOfABatchAddUp) {
   }
 }
 
-// Every moment of a run belongs to one phase, and every phase has some.
-TEST(Grpo, PhasesAddUpToTheRun) {
+// Every moment of a run belongs to one activity, and each has some.
+TEST(Grpo, ActivitiesAddUpToTheRun) {
   const language_test::Folder folder;
   GrpoOptions o = quick_options();
   o.schedule.steps = 3;
@@ -255,15 +255,15 @@ TEST(Grpo, PhasesAddUpToTheRun) {
   EXPECT_TRUE(grpo.run({}, {}));
   const double wall = seconds_since(begin);
   double all = 0;
-  for (const char* phase : {"problems", "rollout", "rewards", "plans", "reference", "gradients", "update", "evaluation",
-                            "checkpoints", "metrics"}) {
-    EXPECT_GT(grpo.phases().seconds(phase), 0) << phase;
-    all += grpo.phases().seconds(phase);
+  for (const char* activity : {"problems", "rollout", "rewards", "plans", "reference", "gradients", "update",
+                               "evaluation", "checkpoints", "metrics"}) {
+    EXPECT_GT(grpo.time_spent().seconds(activity), 0) << activity;
+    all += grpo.time_spent().seconds(activity);
   }
-  EXPECT_EQ(grpo.phases().seconds().size(), 10U);
+  EXPECT_EQ(grpo.time_spent().seconds().size(), 10U);
   EXPECT_LE(all, wall);
   EXPECT_GE(all, 0.98 * wall);
-  EXPECT_NE(grpo.phases().table(3).find(" 100.0 %"), std::string::npos) << grpo.phases().table(3);
+  EXPECT_NE(grpo.time_spent().table(3).find(" 100.0 %"), std::string::npos) << grpo.time_spent().table(3);
 }
 
 // An adapter is trained by the same steps, goes on to the bit, and what is written is what was trained: a generator

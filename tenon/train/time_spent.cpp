@@ -1,4 +1,4 @@
-#include "tenon/train/phase_times.h"
+#include "tenon/train/time_spent.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -6,19 +6,19 @@
 
 namespace tenon::train {
 
-void PhaseTimes::enter(const std::string& phase) {
+void TimeSpent::begin(const std::string& activity) {
   const Clock::time_point now = Clock::now();
-  if (!phase_.empty()) seconds_[phase_] += std::chrono::duration<double>(now - begin_).count();
-  phase_ = phase;
+  if (!activity_.empty()) seconds_[activity_] += std::chrono::duration<double>(now - begin_).count();
+  activity_ = activity;
   begin_ = now;
 }
 
-double PhaseTimes::seconds(const std::string& phase) const {
-  const auto found = seconds_.find(phase);
+double TimeSpent::seconds(const std::string& activity) const {
+  const auto found = seconds_.find(activity);
   return found == seconds_.end() ? 0 : found->second;
 }
 
-std::string PhaseTimes::table(int64_t steps) const {
+std::string TimeSpent::table(int64_t steps) const {
   std::vector<std::pair<std::string, double>> rows(seconds_.begin(), seconds_.end());
   std::ranges::stable_sort(rows, std::greater(), [](const auto& r) { return r.second; });
   double all = 0;
