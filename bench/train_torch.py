@@ -87,7 +87,7 @@ def ours(program, shape, batch_file, a):
     numbers = [str(a.threads), str(a.steps), "0"]
     of_shape = [ROOT / "assets/sums", batch_file] if shape is None else map(str, shape)
     r = json.loads(subprocess.check_output([program, *numbers, *of_shape]))
-    return {"ms": r["step_ms"], "fastest": r["fastest_ms"], "gradients": r["gradients_ms"], "launches": r["launches"], "loss": r["loss"]}
+    return {"ms": r["step_ms"], "fastest": r["fastest_ms"], "gradients": r["gradients_ms"], "loss": r["loss"]}
 
 
 def compare(name, a, batch_file):

@@ -24,6 +24,8 @@ struct TrainFlags {
   std::vector<std::string> rewards{"exact"};
   std::vector<double> weights;
   double clip_high = -1, reward_seconds = 60, lora_alpha = 0;
+  int64_t memory = 0;
+  bool profile = false;
   const CLI::App* app = nullptr;
 };
 
@@ -33,9 +35,10 @@ const std::vector<std::pair<std::string, nn::PolicyLoss>> kLosses{{"dr_grpo", nn
                                                                   {"dapo", nn::PolicyLoss::Dapo}};
 
 void declare_what(CLI::App& app, TrainFlags& f) {
-  offer(app.add_option("-m,--model", f.model,
-                       "folder of a language model, or a name below TENON_MODEL_DIR (default: the embedded one, on "
-                       "--dataset sums, in 40 steps of 8 problems)"),
+  offer(app.add_option(
+            "-m,--model", f.model,
+            "folder or GGUF file of a language model, or a name below TENON_MODEL_DIR (default: the embedded one, on "
+            "--dataset sums, in 40 steps of 8 problems)"),
         {}, Beside::Files);
   offer(app.add_option("--data", f.data, "JSON Lines with \"prompt\" or \"question\", and \"answer\""), {},
         Beside::Files);
@@ -54,6 +57,7 @@ void declare_what(CLI::App& app, TrainFlags& f) {
   app.add_option("--reward-timeout", f.reward_seconds, "seconds that a call of a script may take")
       ->capture_default_str();
   app.add_flag("--tensorboard", f.o.tensorboard, "write metrics as a TensorBoard event file too");
+  app.add_flag("--profile", f.profile, "say at the end where the time went");
   app.add_option("--system", f.o.system, "the chat's system message");
 }
 
@@ -63,7 +67,10 @@ void declare_recipe(CLI::App& app, TrainFlags& f) {
   declare_count(app, "--prompts", o.prompts, "problems of a step", 1);
   declare_count(app, "--group", o.group, "completions of each problem", 1);
   declare_count(app, "--epochs", o.epochs, "updates on a step's completions", 1);
-  declare_count(app, "--micro-rows", o.micro_rows, "completions that gradients are computed of at a time; 0: all", 0);
+  declare_count(app, "--micro-rows", o.micro_rows,
+                "completions that gradients are computed of at a time; 0: all, or 16 on a processor", 0);
+  declare_count(app, "--max-memory", f.memory,
+                "MiB of an update's values; what does not fit is computed twice; 0: no limit", 0);
   declare_count(app, "--max-tokens", o.most_tokens, "tokens of a completion, at most", 1);
   declare_count(app, "--warmup-steps", o.schedule.warm_up, "steps until the learning rate is reached", 0);
   declare_count(app, "--eval-every", o.evaluate_every, "steps between evaluations; 0: none", 0);
@@ -114,6 +121,7 @@ train::GrpoOptions options_of(const TrainFlags& f, const Backend& backend) {
   train::GrpoOptions o = f.o;
   for (const auto& [name, kind] : kLosses)
     if (name == f.loss) o.loss = kind;
+  o.arena_bytes = f.memory << 20;
   o.scale = f.scale == "group" ? train::ScaleRewards::Group : train::ScaleRewards::None;
   o.terms.clip_high = f.clip_high < 0 ? o.terms.clip_low : f.clip_high;
   o.rewards = train::parse_rewards(f.rewards, f.weights, f.reward_seconds);
@@ -194,7 +202,10 @@ int run_train(TrainFlags f, const Common& common) {
   spdlog::info("{} parameters, {:.1f} MB with gradients and moments", grpo.parameter_count(),
                static_cast<double>(grpo.parameter_bytes()) / 1e6);
   if (grpo.step() > 0) spdlog::info("goes on behind step {}", grpo.step());
-  return run_training(common, {grpo.step(), o.schedule.steps, f.output, step_text}, grpo);
+  const int64_t first = grpo.step();
+  const int code = run_training(common, {first, o.schedule.steps, f.output, step_text}, grpo);
+  if (f.profile) std::cerr << grpo.time_spent().table(grpo.step() - first);
+  return code;
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 
 #include "apps/python/graph.h"
 #include "tenon/core/error.h"
+#include "tenon/io/json.h"
 #include "tenon/runtime/host_weights.h"
+#include "tenon/train/checkpoint.h"
 #include "tenon/train/gradients.h"
 #include "tenon/train/schedule.h"
 #include "tenon/train/updater.h"
@@ -86,6 +88,24 @@ class Trainer {
     return updater_->step(lr, runs).norm;
   }
   int64_t steps() const { return updater_->steps(); }
+  // `options` and `state`: JSON.
+  void save(const std::string& folder, int64_t keep, const std::string& options, const std::string& state) const {
+    const nb::gil_scoped_release released;
+    train::CheckpointContent content;
+    content.step = updater_->steps();
+    content.file = kFile;
+    content.run = {{"options", parse_json(options, "options")}, {"state", parse_json(state, "state")}};
+    write_checkpoint(train::RunFolder(folder), *parameters_, updater_->optimizer(), content, keep);
+  }
+  std::optional<std::string> resume(const std::string& folder, const std::string& options) {
+    const nb::gil_scoped_release released;
+    const std::optional<train::Resumed> r =
+        read_newest(train::RunFolder(folder), parse_json(options, "options"), "is of a trainer with other options",
+                    kFile, *parameters_, updater_->optimizer());
+    if (!r) return std::nullopt;
+    updater_->set_steps(r->step);
+    return json_text(r->run.at("state"));
+  }
   // A parameter, or its average, into an f32 array.
   void read(const std::string& name, bool averaged, const nb::object& into) const {
     const auto& all = parameters_->all();
@@ -99,6 +119,7 @@ class Trainer {
   }
 
  private:
+  static inline const train::ParameterFile kFile{"model.safetensors", "", "", {{"format", "pt"}}};
   std::vector<std::vector<std::byte>> held_;  // what the store packs first
   std::unique_ptr<train::Parameters> parameters_;
   std::unique_ptr<train::Updater> updater_;
@@ -128,6 +149,8 @@ void bind_trainer(nb::module_& m) {
       .def("run", &Trainer::run, nb::arg("key"), nb::arg("batch"), nb::arg("first"))
       .def("update", &Trainer::update, nb::arg("lr"), nb::arg("runs"))
       .def("read", &Trainer::read, nb::arg("name"), nb::arg("averaged"), nb::arg("into"))
+      .def("save", &Trainer::save, nb::arg("folder"), nb::arg("keep"), nb::arg("options"), nb::arg("state"))
+      .def("resume", &Trainer::resume, nb::arg("folder"), nb::arg("options"))
       .def_prop_ro("steps", &Trainer::steps);
   m.def("learning_rate", &learning_rate, nb::arg("peak"), nb::arg("decay"), nb::arg("warm_up"), nb::arg("steps"),
         nb::arg("number"));

@@ -3,13 +3,16 @@
 //
 //   bench_train THREADS STEPS PROFILE ROWS TOKENS VOCABULARY WIDTH HIDDEN LAYERS HEADS KEY_HEADS
 //   bench_train THREADS STEPS PROFILE MODEL BATCH
+//   bench_train grpo STEPS DEVICE f32|bf16 MODEL PROMPTS GROUP PROMPT_TOKENS NEW_TOKENS EPOCHS BETA
 //   bench_train lora STEPS PROFILE DEVICE f32|bf16|e4m3 MODEL SIDE RANK MAX_MIB
 //
-// THREADS of the CPU, which computes in f32; or "cuda", in bf16. A decoder of Qwen2's layout with random weights and
-// cross entropy; or the policy loss of a model that is read, over the batch of a step of `tenon train grpo` without
-// options, which is written to BATCH (JSON) for the peer; or a LoRA of RANK beside the attention projections of a model
-// that draws, over one noisy picture of SIDE x SIDE pixels, within MAX_MIB of a step's values (0: no limit). PROFILE: 1
-// writes every launch's share of the gradients to standard error.
+// grpo: whole steps of Dr. GRPO of a model, which may be one of random weights (random:qwen2.5-0.5b): PROMPTS of random
+// tokens with GROUP completions of exactly NEW_TOKENS each, EPOCHS updates, a reference where BETA is above 0. Where
+// the time goes is written to standard error. THREADS of the CPU, which computes in f32; or "cuda", in bf16. A decoder
+// of Qwen2's layout with random weights and cross entropy; or the policy loss of a model that is read, over the batch
+// of a step of `tenon train grpo` without options, which is written to BATCH (JSON) for the peer; or a LoRA of RANK
+// beside the attention projections of a model that draws, over one noisy picture of SIDE x SIDE pixels, within MAX_MIB
+// of a step's values (0: no limit). PROFILE: 1 writes every launch's share of the gradients to standard error.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -25,7 +28,7 @@
 #include "tenon/train/decoder_loss.h"
 #include "tenon/train/denoising.h"
 #include "tenon/train/lora_layers.h"
-#include "tenon/train/policy_batch.h"
+#include "tenon/train/policy_learner.h"
 #include "tenon/train/rollout.h"
 #include "tenon/train/sums.h"
 #include "tenon/train/updater.h"
@@ -117,34 +120,98 @@ std::vector<int32_t> prompt_ids(const LanguageModel& model, const std::string& p
   return model.tokenizer().encode(model.render_chat(nlohmann::ordered_json::array({message})));
 }
 
-// 8 problems with 8 completions each, and the advantages of a reward for the right answer's last digit.
+// 8 problems with 8 completions each, and the advantages of a reward for the right answer's last digit. The peer's
+// batch is as wide as its longest row.
 int policy(const char* path, const char* batch_file, int threads, int steps, bool shares) {
-  constexpr int64_t kProblems = 8, kGroup = 8, kMost = 64;
+  constexpr int64_t kMost = 64;
   const auto model = LanguageModel::open(path);
   const std::shared_ptr<Backend> backend = make_backend("cpu", {threads});
-  train::Parameters parameters(backend, model->weights(), model->shapes(), 2);
+  train::GrpoOptions o;
+  o.prompts = o.group = 8;
+  o.most_tokens = kMost, o.epochs = 1, o.terms.beta = 0;
+  train::TimeSpent time;
+  train::PolicyLearner learner(backend, *model, o, time);
   std::vector<std::vector<int32_t>> prompts;
   std::vector<uint64_t> seeds;
   std::vector<double> advantages;
-  for (int64_t p = 0; p < kProblems; ++p)
-    for (int64_t i = 0; i < kGroup; ++i) {
+  for (int64_t p = 0; p < o.prompts; ++p)
+    for (int64_t i = 0; i < o.group; ++i) {
       prompts.push_back(prompt_ids(*model, sums_problem(1, p).prompt));
       seeds.push_back(static_cast<uint64_t>(prompts.size()));
       advantages.push_back(i % 2 ? 0.5 : -0.5);
     }
-  train::Rollout rollout(parameters.store(), model->config(), nn::kF32);
-  const auto made = rollout.complete(prompts, seeds, {kMost, false, model->stop_ids()});
-  const train::PolicyBatch batch(prompts, made, advantages, false, 16);
+  const auto made = learner.complete(prompts, seeds, {kMost, false, model->stop_ids()});
+  const train::PolicyBatch written(prompts, made, advantages, false, 1);
   std::ofstream(batch_file) << nlohmann::json{
-      {"rows", batch.rows}, {"tokens", batch.tokens},         {"ids", batch.ids}, {"target", batch.target},
-      {"old", batch.old},   {"advantages", batch.advantages}, {"longest", kMost}};
+      {"rows", written.rows}, {"tokens", written.tokens},         {"ids", written.ids}, {"target", written.target},
+      {"old", written.old},   {"advantages", written.advantages}, {"longest", kMost}};
+  train::PolicyBatch batch = learner.batch(prompts, made, advantages);
+  std::vector<double> all;
+  double loss = 0;
+  for (int i = 0; i < steps + 2; ++i) {
+    if (i == 2) time = {};
+    const auto begin = Clock::now();
+    const nlohmann::ordered_json metrics = learner.learn(batch, 1e-6);
+    time.begin("");
+    all.push_back(since(begin));
+    if (i == 0) loss = metrics.at("loss");
+  }
+  std::printf("{\"step_ms\": %.3f, \"gradients_ms\": %.3f, \"fastest_ms\": %.3f, \"loss\": %.7g}\n", median(all),
+              1e3 * time.seconds("gradients") / steps, *std::ranges::min_element(all), loss);
+  if (!shares) return 0;
   Graph g;
-  const train::PolicyObjective objective{nn::PolicyLoss::DrGrpo, {}, static_cast<double>(kMost)};
+  const train::PolicyObjective objective{o.loss, o.terms, static_cast<double>(kMost)};
   train::Gradients gradients(
-      parameters, train::decoder_policy_loss(g, model->config(), {batch.rows, batch.tokens}, objective, nn::kF32));
-  train::Updater updater(parameters, make_optimizer("adamw", backend), 1);
+      learner.parameters(),
+      train::decoder_policy_loss(g, model->config(), {batch.rows, batch.tokens}, objective, nn::kF32));
   batch.give(gradients, 0, batch.rows, false);
-  measure(parameters, gradients, updater, steps, shares);
+  std::fprintf(stderr, "%s\n", print_plan(gradients.plan()).c_str());
+  profile(gradients);
+  return 0;
+}
+
+// Texts of random tokens that no token ends, and rewards by chance: what they are changes nothing of the time.
+int grpo(char** words) {
+  const auto number = [&](int i) { return std::atoll(words[i]); };
+  const int64_t steps = number(0), prompt_tokens = number(6);
+  const std::shared_ptr<Backend> backend = make_backend(words[1], {});
+  const int64_t free = backend->memory_available();
+  const DType type = parse_dtype(words[2]);
+  const auto model = LanguageModel::open(words[3]);
+  train::GrpoOptions o;
+  o.prompts = number(4), o.group = number(5), o.most_tokens = number(7), o.epochs = number(8);
+  o.terms.beta = std::atof(words[9]);
+  o.precision = {type, type};
+  train::TimeSpent now;
+  train::PolicyLearner learner(backend, *model, o, now);
+  const auto rows = static_cast<size_t>(o.prompts * o.group);
+  std::vector<double> rollouts, updates, all;
+  for (int64_t step = 0; step < steps + 2; ++step) {
+    if (step == 2) now = {};  // plans and kernels are made, memory is touched
+    std::vector<std::vector<int32_t>> prompts(rows);
+    std::vector<uint64_t> seeds;
+    std::vector<double> advantages;
+    for (size_t r = 0; r < rows; ++r) {
+      const auto problem = static_cast<int64_t>(r) / o.group + step * o.prompts;
+      for (int64_t i = 0; i < prompt_tokens; ++i)
+        prompts[r].push_back(static_cast<int32_t>((i * i * 31 + problem * 7919 + i) % model->config().vocabulary));
+      seeds.push_back(static_cast<uint64_t>(step) * rows + r);
+      advantages.push_back(r % 2 ? 0.5 : -0.5);
+    }
+    const auto begin = Clock::now();
+    now.begin("rollout");
+    const auto made = learner.complete(prompts, seeds, {o.most_tokens, false, {}});
+    rollouts.push_back(since(begin));
+    train::PolicyBatch batch = learner.batch(prompts, made, advantages);
+    const nlohmann::ordered_json metrics = learner.learn(batch, 1e-6);
+    now.begin("");
+    all.push_back(since(begin));
+    updates.push_back(all.back() - rollouts.back());
+    if (step == 0) std::fprintf(stderr, "%s, %.1f s\n", metrics.dump().c_str(), all.back() / 1e3);
+  }
+  std::fputs(now.table(steps).c_str(), stderr);
+  std::printf("{\"step_ms\": %.3f, \"rollout_ms\": %.3f, \"updates_ms\": %.3f, \"device_bytes\": %s}\n", median(all),
+              median(rollouts), median(updates), std::to_string(free - backend->memory_available()).c_str());
   return 0;
 }
 
@@ -195,6 +262,7 @@ int lora(char** words) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 12 && std::strcmp(argv[1], "grpo") == 0) return grpo(argv + 2);
   if (argc == 10 && std::strcmp(argv[1], "lora") == 0) return lora(argv + 2);
   if (argc != 12 && argc != 6) return std::fprintf(stderr, "expected what the first lines of the source say\n"), 2;
   const int steps = std::atoi(argv[2]);

@@ -3,8 +3,10 @@ embedded language model was trained on, and is trained further on."""
 
 from __future__ import annotations
 
+import json
 import math
 import numbers
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -65,6 +67,7 @@ class Trainer:
             _checks.whole(total_steps, "total_steps", 0),
         )
         self._rate(1)  # says now what is out of its range
+        self._options = json.dumps([optimizer, betas, eps, weight_decay, max_grad_norm, ema, self._schedule])
         self._core = _core.Trainer(
             device, self._given, optimizer, _checks.real(first, "betas"), _checks.real(second, "betas"),
             -1.0 if eps is None else _checks.real(eps, "eps"), _checks.real(weight_decay, "weight_decay"),
@@ -117,6 +120,18 @@ class Trainer:
             loss += self._core.run(key, {_BATCH + n: v for n, v in one.items()}, i == 0) / len(every)
         self.grad_norm = self._core.update(self._rate(self.steps + 1), len(every))
         return loss
+
+    def save(self, folder: str | os.PathLike[str], *, keep: int = 2, state: Any = None) -> None:
+        """Writes `checkpoint-N` into the folder, N the steps so far: parameters (`model.safetensors`), moments, averages, and `state`,
+        anything that json writes, for what the loop has beside them (its place in the data). It is there whole or not at all; the newest
+        `keep` stay, 0: all. UsageError: another process writes there; InternalError: the system cannot."""
+        self._core.save(os.fspath(folder), _checks.whole(keep, "keep", 0), self._options, json.dumps(state))
+
+    def resume(self, folder: str | os.PathLike[str]) -> tuple[int, Any] | None:
+        """Goes on from the folder's newest checkpoint, to the bit: returns (steps, state), or None where there is none, and then nothing
+        has changed. UsageError for one of another optimizer, schedule or average; ModelError for one of other parameters."""
+        state = self._core.resume(os.fspath(folder), self._options)
+        return None if state is None else (self.steps, json.loads(state))
 
     def _read(self, averaged: bool) -> dict[str, Any]:
         out = {}

@@ -210,26 +210,7 @@ std::optional<int32_t> gguf_id(const GgufFile& file, const char* key, size_t tok
   return static_cast<int32_t>(*id);
 }
 
-}  // namespace
-
-ByteLevelTokenizer ByteLevelTokenizer::from_json(std::string_view tokenizer_json, const std::string& where) {
-  return {read_tokenizer(parse_json(tokenizer_json, where), where), where};
-}
-
-ByteLevelTokenizer ByteLevelTokenizer::from_folder(const fs::path& folder) {
-  const fs::path whole = folder / "tokenizer.json", vocab = folder / "vocab.json", merges = folder / "merges.txt";
-  const fs::path config_file = folder / "tokenizer_config.json", template_file = folder / "chat_template.jinja";
-  const bool one = file_exists(whole);
-  TENON_CHECK(Model, one || (file_exists(vocab) && file_exists(merges)), folder.string())
-      << "no tokenizer here: expected tokenizer.json, or vocab.json and merges.txt";
-  const json config = file_exists(config_file) ? read_json(config_file) : json::object();
-  TokenizerParts parts = one ? read_tokenizer(read_json(whole), whole.string()) : read_two_files(folder, config);
-  read_config(config, parts, config_file.string());
-  if (file_exists(template_file)) parts.chat_template = read_file(template_file);
-  return {std::move(parts), one ? whole.string() : vocab.string()};
-}
-
-ByteLevelTokenizer ByteLevelTokenizer::from_gguf(const GgufFile& file) {
+TokenizerParts read_gguf(const GgufFile& file) {
   const std::string& where = file.name();
   const auto model = file.string("tokenizer.ggml.model"), pre = file.string("tokenizer.ggml.pre");
   TENON_CHECK(Model, model && *model == "gpt2", where)
@@ -262,7 +243,94 @@ ByteLevelTokenizer ByteLevelTokenizer::from_gguf(const GgufFile& file) {
   if (file.boolean("tokenizer.ggml.add_bos_token").value_or(parts.whole_words) && parts.bos)
     parts.prefix = {*parts.bos};
   if (const auto text = file.string("tokenizer.chat_template")) parts.chat_template = std::string(*text);
-  return {std::move(parts), where};
+  return parts;
+}
+
+nlohmann::ordered_json tokenizer_json(const TokenizerParts& parts, const json& pre_tokenizer) {
+  using nlohmann::ordered_json;
+  std::map<int32_t, std::string> by_id;
+  for (const auto& [token, id] : parts.tokens) by_id.emplace(id, token);
+  ordered_json added = ordered_json::array(), vocab = ordered_json::object(), merges = ordered_json::array();
+  for (const AddedToken& t : parts.added) {
+    by_id.emplace(t.id, t.content);
+    added.push_back({{"id", t.id},
+                     {"content", t.content},
+                     {"single_word", false},
+                     {"lstrip", t.lstrip},
+                     {"rstrip", t.rstrip},
+                     {"normalized", t.normalized},
+                     {"special", t.special}});
+  }
+  for (const auto& [id, token] : by_id) vocab[token] = id;
+  for (const auto& [first, second] : parts.merges) merges.push_back(first + " " + second);
+  ordered_json post = nullptr;
+  for (const int32_t id : parts.prefix)  // at most the one that begins every text
+    post = {
+        {"type", "TemplateProcessing"},
+        {"single",
+         {{{"SpecialToken", {{"id", by_id.at(id)}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+        {"pair", ordered_json::array()},
+        {"special_tokens", {{by_id.at(id), {{"id", by_id.at(id)}, {"ids", {id}}, {"tokens", {by_id.at(id)}}}}}}};
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", added},
+          {"normalizer", parts.nfc ? ordered_json{{"type", "NFC"}} : ordered_json()},
+          {"pre_tokenizer", pre_tokenizer},
+          {"post_processor", post},
+          {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
+          {"model",
+           {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", nullptr},
+            {"continuing_subword_prefix", nullptr},
+            {"end_of_word_suffix", nullptr},
+            {"fuse_unk", false},
+            {"byte_fallback", false},
+            {"ignore_merges", parts.whole_words},
+            {"vocab", vocab},
+            {"merges", merges}}}};
+}
+
+nlohmann::ordered_json tokenizer_config(const TokenizerParts& parts, const std::vector<std::string_view>& tokens) {
+  nlohmann::ordered_json out{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
+  const auto role = [&](const char* key, const std::optional<int32_t>& id) {
+    if (id) out[key] = std::string(tokens[static_cast<size_t>(*id)]);
+  };
+  role("bos_token", parts.bos);
+  role("eos_token", parts.eos);
+  role("pad_token", parts.pad);
+  if (parts.chat_template) out["chat_template"] = *parts.chat_template;
+  return out;
+}
+
+}  // namespace
+
+ByteLevelTokenizer ByteLevelTokenizer::from_json(std::string_view tokenizer_json, const std::string& where) {
+  return {read_tokenizer(parse_json(tokenizer_json, where), where), where};
+}
+
+ByteLevelTokenizer ByteLevelTokenizer::from_folder(const fs::path& folder) {
+  const fs::path whole = folder / "tokenizer.json", vocab = folder / "vocab.json", merges = folder / "merges.txt";
+  const fs::path config_file = folder / "tokenizer_config.json", template_file = folder / "chat_template.jinja";
+  const bool one = file_exists(whole);
+  TENON_CHECK(Model, one || (file_exists(vocab) && file_exists(merges)), folder.string())
+      << "no tokenizer here: expected tokenizer.json, or vocab.json and merges.txt";
+  const json config = file_exists(config_file) ? read_json(config_file) : json::object();
+  TokenizerParts parts = one ? read_tokenizer(read_json(whole), whole.string()) : read_two_files(folder, config);
+  read_config(config, parts, config_file.string());
+  if (file_exists(template_file)) parts.chat_template = read_file(template_file);
+  return {std::move(parts), one ? whole.string() : vocab.string()};
+}
+
+ByteLevelTokenizer ByteLevelTokenizer::from_gguf(const GgufFile& file) { return {read_gguf(file), file.name()}; }
+
+std::map<std::string, std::string> ByteLevelTokenizer::files_of_gguf(const GgufFile& file) {
+  const TokenizerParts parts = read_gguf(file);
+  const json words = PreTokenizer::json_of_gguf_name(*file.string("tokenizer.ggml.pre"), file.name());
+  return {
+      {"tokenizer.json", json_text(tokenizer_json(parts, words), 2) + "\n"},
+      {"tokenizer_config.json", json_text(tokenizer_config(parts, file.strings("tokenizer.ggml.tokens")), 2) + "\n"}};
 }
 
 }  // namespace tenon

@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -49,6 +50,10 @@ class ByteLevelTokenizer {
   static ByteLevelTokenizer from_json(std::string_view tokenizer_json, const std::string& where);
   /// From a GGUF's metadata (tokenizer.ggml.*), of model "gpt2". Error(Model) as above.
   static ByteLevelTokenizer from_gguf(const GgufFile& file);
+
+  /// A GGUF's tokenizer as transformers saves it, for from_folder: the text of tokenizer.json and of
+  /// tokenizer_config.json, by these names. Error(Model) as from_gguf.
+  static std::map<std::string, std::string> files_of_gguf(const GgufFile& file);
 
   /// Ids of a text. Added tokens written in it become themselves, control tokens too: for text of a template, or of a
   /// user who may do that. Nothing is put in front (see prefix()). Error(Usage) names the byte offset of invalid UTF-8.

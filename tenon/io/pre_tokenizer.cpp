@@ -200,15 +200,26 @@ void PreTokenizer::add_split(const json& description, const std::string& where) 
   steps_.push_back(*step);
 }
 
-PreTokenizer PreTokenizer::from_gguf_name(std::string_view name, const std::string& where) {
-  if (name == "gpt-2") return PreTokenizer(WordPattern::Gpt2);
-  if (name == "qwen2") return PreTokenizer(WordPattern::Qwen2);
-  if (name == "llama-bpe" || name == "llama3" || name == "llama-v3") return PreTokenizer(WordPattern::Llama3);
+json PreTokenizer::json_of_gguf_name(std::string_view name, const std::string& where) {
+  const auto bytes = [](bool words) {
+    return json{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", words}};
+  };
+  const auto sequence = [](const json& first, const json& second) {
+    return json{{"type", "Sequence"}, {"pretokenizers", {first, second}}};
+  };
+  const auto split = [](const char* pattern) {
+    return json{{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+  };
+  if (name == "gpt-2") return bytes(true);
+  if (name == "qwen2") return sequence(split(kQwen2), bytes(false));
+  if (name == "llama-bpe" || name == "llama3" || name == "llama-v3") return sequence(split(kLlama3), bytes(false));
   TENON_CHECK(Model, name == "smollm", where)
       << "tokenizer.ggml.pre '" << name << "' is not supported; expected gpt-2, qwen2, llama-bpe or smollm";
-  PreTokenizer out(WordPattern::Gpt2);
-  out.steps_.insert(out.steps_.begin(), Step::EachDigit);
-  return out;
+  return sequence({{"type", "Digits"}, {"individual_digits", true}}, bytes(true));
+}
+
+PreTokenizer PreTokenizer::from_gguf_name(std::string_view name, const std::string& where) {
+  return from_json(json_of_gguf_name(name, where), where);
 }
 
 void PreTokenizer::each(std::string_view text, const std::function<void(std::string_view)>& f) const {

@@ -27,6 +27,8 @@ class PreTokenizer {
   /// By the name in a GGUF's tokenizer.ggml.pre: gpt-2, qwen2, llama-bpe (llama3, llama-v3), smollm. Error(Model) that
   /// lists them for any other.
   static PreTokenizer from_gguf_name(std::string_view name, const std::string& where);
+  /// What a tokenizer.json says in the place of such a name. Error(Model) likewise.
+  static nlohmann::json json_of_gguf_name(std::string_view name, const std::string& where);
   /// One word pattern alone.
   explicit PreTokenizer(WordPattern pattern);
 

@@ -27,6 +27,11 @@ constexpr const char *kHeadName = "lm_head.weight", *kEmbeddingName = "model.emb
 
 bool is_family(const std::string& type) { return type == "llama" || type == "qwen2" || type == "qwen3"; }
 
+// transformers' class of a family.
+std::string architecture_class(const std::string& type) {
+  return (type == "llama" ? "Llama" : type == "qwen2" ? "Qwen2" : "Qwen3") + std::string("ForCausalLM");
+}
+
 fs::path gguf_of(const fs::path& path) {
   if (!folder_exists(path)) return path.extension() == ".gguf" ? path : fs::path();
   return file_exists(path / kLanguageConfig) ? fs::path() : only_file(path, ".gguf");
@@ -112,6 +117,8 @@ void LanguageModel::open_gguf(const fs::path& file) {
   const json config = gguf_config(*gguf_);
   gguf_tensors_ = gguf_checkpoint(*gguf_);
   config_ = read_decoder_config(config, file.string());
+  saved_config_ = config;
+  saved_config_["architectures"] = {architecture_class(config.at("model_type"))};
   WeightShapes found;
   for (const auto& [name, slice] : gguf_tensors_.tensors) found.emplace(name, slice.shape);
   config_.qkv_bias = found.contains("model.layers.0.self_attn.q_proj.bias");
@@ -191,16 +198,16 @@ const ByteLevelTokenizer& LanguageModel::tokenizer() const {
 }
 
 const nlohmann::ordered_json& LanguageModel::saved_config() const {
-  TENON_CHECK(Model, !folder_.empty(), name_) << "is no folder with config.json and model.safetensors, which is needed "
-                                                 "to save another model like it";
+  TENON_CHECK(Model, stored_ || gguf_, name_) << "has random weights: there is no model to save another like it";
   return saved_config_;
 }
 
-std::vector<fs::path> LanguageModel::saved_files() const {
-  std::vector<fs::path> out;
+std::map<std::string, std::string> LanguageModel::saved_files() const {
+  if (gguf_) return ByteLevelTokenizer::files_of_gguf(*gguf_);
+  std::map<std::string, std::string> out;
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "added_tokens.json",
                            "special_tokens_map.json", "chat_template.jinja", kGenerationConfig})
-    if (file_exists(folder_ / name)) out.push_back(folder_ / name);
+    if (file_exists(folder_ / name)) out.emplace(name, read_file(folder_ / name));
   return out;
 }
 

@@ -36,10 +36,11 @@ class LanguageModel {
   /// Tokens that end a text: generation_config.json's, else config.json's, else the tokenizer's.
   const std::vector<int32_t>& stop_ids() const { return stop_ids_; }
   std::unique_ptr<WeightSource> weights() const;
-  /// The folder's config.json, and the files that belong to a saved model beside it and its weights (tokenizer,
-  /// generation_config.json), as they are. Error(Model) for what is no folder of transformers'.
+  /// config.json of a folder that holds a model like this one, and the files beside it and the weights (tokenizer,
+  /// generation_config.json) by name: those of its own folder as they are, or what they would be for a GGUF's model.
+  /// Error(Model) for random weights.
   const nlohmann::ordered_json& saved_config() const;
-  std::vector<std::filesystem::path> saved_files() const;
+  std::map<std::string, std::string> saved_files() const;
   WeightShapes shapes() const { return decoder_weights(config_); }
   /// The text that the model's chat template makes of a conversation, with the beginning of an answer behind it.
   /// Error(Model) if there is no template; Error(Usage) if it refuses the messages.

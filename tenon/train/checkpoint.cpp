@@ -135,7 +135,7 @@ void write_parameters(const fs::path& path, const ParameterFile& file, const Par
 }
 
 void write_beside(const fs::path& folder, const CheckpointContent& content) {
-  for (const fs::path& file : content.beside) write_text(folder / file.filename(), read_file(file));
+  for (const auto& [name, text] : content.beside) write_text(folder / name, text);
   if (content.file.config.empty()) return;
   write_text(folder / content.file.config, json_text(content.config, 2) + "\n");
 }

@@ -58,7 +58,7 @@ struct ParameterFile {
 struct CheckpointContent {
   int64_t step = 0;
   nlohmann::ordered_json run;
-  std::vector<std::filesystem::path> beside;  ///< files that are copied as they are
+  std::map<std::string, std::string> beside;  ///< texts of further files, by name
   nlohmann::ordered_json config;              ///< config.json
   ParameterFile file;
 };

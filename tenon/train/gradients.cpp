@@ -51,7 +51,7 @@ PrecisionPolicy training_precision(DType type) {
 }
 
 Gradients::Gradients(Parameters& parameters, const Differentiated& d, const GradientOptions& options)
-    : parameters_(parameters), sum_(parameters.backend(), sum_of_gradients) {
+    : parameters_(parameters), accumulates_(options.accumulates), sum_(parameters.backend(), sum_of_gradients) {
   const std::shared_ptr<Backend>& backend = parameters.backend();
   Plan plan = planned(d, backend->target(), options);
   std::map<std::string, void*> bound;
@@ -60,7 +60,7 @@ Gradients::Gradients(Parameters& parameters, const Differentiated& d, const Grad
     TENON_CHECK(Usage, has != d.gradients.end(), p.name) << "is a parameter that the loss does not depend on";
     void*& at = bound[gradient_name(p.name)];
     at = p.grad.get();
-    if (options.accumulates) at = (fresh_[p.name] = backend->allocate(p.bytes())).get();
+    if (options.accumulates) at = parameters.fresh().at(p.name).get();
   }
   for (const Buffer& b : plan.buffers)
     if (b.outside && !bound.contains(b.name)) {
@@ -71,7 +71,7 @@ Gradients::Gradients(Parameters& parameters, const Differentiated& d, const Grad
 }
 
 double Gradients::run(bool first) {
-  TENON_CHECK(Internal, first || !fresh_.empty(), "gradients") << "were not made to be added up";
+  TENON_CHECK(Internal, first || accumulates_, "gradients") << "were not made to be added up";
   if (ran_)
     executable_->run(Rate::Step);
   else
@@ -83,7 +83,7 @@ double Gradients::run(bool first) {
     executable_->run_all();
     throw Error(ErrorKind::Numeric, "loss", "it is " + std::to_string(loss));
   }
-  if (!fresh_.empty()) add_up(first);
+  if (accumulates_) add_up(first);
   return loss;
 }
 
@@ -92,13 +92,13 @@ void Gradients::add_up(bool first) {
   Stream& stream = *parameters_.stream();
   if (first) {
     for (const Parameter& p : all)
-      parameters_.backend()->copy(stream, p.grad.get(), fresh_.at(p.name).get(), p.bytes());
+      parameters_.backend()->copy(stream, p.grad.get(), parameters_.fresh().at(p.name).get(), p.bytes());
     return;
   }
   sum_.run(
       stream, all.size(), [&](size_t i) { return all[i].count(); },
       [&](size_t i, const std::string& name) {
-        return name == "sum" ? all[i].grad.get() : fresh_.at(all[i].name).get();
+        return name == "sum" ? all[i].grad.get() : parameters_.fresh().at(all[i].name).get();
       },
       [](const std::string&) { return 0.0; });
 }

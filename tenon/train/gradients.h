@@ -63,7 +63,7 @@ class Gradients {
 
   Parameters& parameters_;
   std::vector<std::shared_ptr<void>> memory_;  // of inputs and results
-  std::map<std::string, std::shared_ptr<void>> fresh_;
+  bool accumulates_;
   std::unique_ptr<Executable> executable_;
   ListUpdate sum_;
   bool ran_ = false;

@@ -14,7 +14,7 @@
 #include "tenon/models/decoder_adapter.h"
 #include "tenon/train/adapter.h"
 #include "tenon/train/metrics.h"
-#include "tenon/train/policy_batch.h"
+#include "tenon/train/policy_learner.h"
 #include "tenon/train/row_seed.h"
 
 namespace tenon::train {
@@ -22,8 +22,6 @@ namespace fs = std::filesystem;
 namespace {
 using nlohmann::ordered_json;
 
-constexpr int64_t kLengthStep = 16;      // plans are made for multiples of this many tokens
-constexpr size_t kMostPlans = 8;         // of different lengths, each with an arena
 constexpr int64_t kEvaluationRows = 16;  // evaluated together
 
 ordered_json options_json(const GrpoOptions& o, const ordered_json& data) {
@@ -34,6 +32,7 @@ ordered_json options_json(const GrpoOptions& o, const ordered_json& data) {
               {"epochs", o.epochs},
               {"micro_rows", o.micro_rows},
               {"most_tokens", o.most_tokens},
+              {"arena_bytes", o.arena_bytes},
               {"loss", static_cast<int>(o.loss)},
               {"terms", {o.terms.clip_low, o.terms.clip_high, o.terms.delta, o.terms.beta}},
               {"scale", static_cast<int>(o.scale)},
@@ -52,14 +51,9 @@ struct Grpo::State {
   std::shared_ptr<const LanguageModel> model;
   GrpoData data;
   GrpoOptions o;
-  DecoderConfig config;  // of what is trained: the model's, with an adapter if there is one
   RunFolder folder;
-  std::unique_ptr<Parameters> parameters;
-  std::unique_ptr<Updater> updater;
-  std::unique_ptr<Rollout> rollout;
-  std::map<int64_t, std::unique_ptr<Gradients>> gradients;  // by tokens of a row
-  std::shared_ptr<WeightStore> reference;
-  std::map<int64_t, std::unique_ptr<Executable>> reference_runs;
+  TimeSpent time;
+  PolicyLearner learner;
   CheckpointContent content;
   std::unique_ptr<MetricsLog> log;
   int64_t step = 0, problems = 0, best_step = -1;
@@ -71,10 +65,9 @@ struct Grpo::State {
         model(std::move(m)),
         data(std::move(d)),
         o(std::move(options)),
-        config(model->config()),
-        folder(output) {}
+        folder(output),
+        learner(backend, *model, o, time) {}
 
-  void prepare();
   void prepare_content();
   bool adapted() const { return o.adapter.rank > 0; }
   void resume();
@@ -84,12 +77,7 @@ struct Grpo::State {
   std::vector<Judgement> judge(const std::vector<Problem>& of_rows, const std::vector<Completion>& made,
                                ordered_json* metrics) const;
   ordered_json train_step();
-  double update(const PolicyBatch& batch, int64_t tokens, double lr, ordered_json& metrics, bool first_epoch);
-  Gradients& gradients_for(int64_t tokens);
-  void ask_reference(PolicyBatch& batch);
   ordered_json evaluate();
-  int64_t rows() const { return o.prompts * o.group; }
-  int64_t rows_at_a_time() const { return o.micro_rows > 0 ? o.micro_rows : rows(); }
 };
 
 void check_grpo(const GrpoOptions& o) {
@@ -121,28 +109,14 @@ Grpo::Grpo(std::shared_ptr<Backend> backend, std::shared_ptr<const LanguageModel
     static_cast<void>(adapter_weights(config));
   }
   state_ = std::make_unique<State>(std::move(backend), std::move(model), std::move(data), std::move(options), output);
-  state_->prepare();
+  state_->prepare_content();
   state_->resume();
 }
 Grpo::~Grpo() = default;
 
 int64_t Grpo::step() const { return state_->step; }
-int64_t Grpo::parameter_count() const { return state_->parameters->count(); }
-int64_t Grpo::parameter_bytes() const { return state_->parameters->bytes(); }
-
-void Grpo::State::prepare() {
-  config.adapter = o.adapter;
-  const WeightShapes shapes = adapted() ? adapter_weights(config) : model->shapes();
-  const std::shared_ptr<const WeightSource> source =
-      adapted() ? with_new_adapter(model->weights(), shapes, o.seed) : model->weights();
-  std::unique_ptr<Optimizer> optimizer = make_optimizer(o.optimizer, backend, o.optimizer_options);
-  parameters = std::make_unique<Parameters>(backend, source, shapes, optimizer->moments().size(), o.ema > 0);
-  updater = std::make_unique<Updater>(*parameters, std::move(optimizer), o.clip, o.ema);
-  rollout = std::make_unique<Rollout>(parameters->store(), config, o.precision);
-  if (o.terms.beta > 0)  // below an adapter lies the model as it was
-    reference = adapted() ? parameters->store() : std::make_shared<WeightStore>(backend, model->weights());
-  prepare_content();
-}
+int64_t Grpo::parameter_count() const { return state_->learner.parameters().count(); }
+int64_t Grpo::parameter_bytes() const { return state_->learner.parameters().bytes(); }
 
 void Grpo::State::prepare_content() {
   if (adapted()) {
@@ -160,25 +134,26 @@ void Grpo::State::resume() {
   const std::optional<Resumed> r =
       read_newest(folder, options_json(o, data.about),
                   "is of a run with other options; choose another folder, or the options of trainer.json", content.file,
-                  *parameters, updater->optimizer());
+                  learner.parameters(), learner.updater().optimizer());
   if (r) {
     step = r->step;
     problems = r->run.at("problems");
     best = r->run.at("best");
     best_step = r->run.at("best_step");
-    updater->set_steps(r->run.at("updates"));
+    learner.updater().set_steps(r->run.at("updates"));
   }
   log = std::make_unique<MetricsLog>(folder.path(), r ? step : -1, o.tensorboard);
 }
 
 void Grpo::State::checkpoint() {
+  time.begin("checkpoints");
   content.step = step;
   content.run = {{"options", options_json(o, data.about)},
-                 {"updates", updater->steps()},
+                 {"updates", learner.updater().steps()},
                  {"problems", problems},
                  {"best", best},
                  {"best_step", best_step}};
-  write_checkpoint(folder, *parameters, updater->optimizer(), content, o.keep, {best_step});
+  write_checkpoint(folder, learner.parameters(), learner.updater().optimizer(), content, o.keep, {best_step});
 }
 
 std::vector<int32_t> Grpo::State::prompt_ids(const std::string& prompt) const {
@@ -223,60 +198,9 @@ std::vector<Judgement> Grpo::State::judge(const std::vector<Problem>& of_rows, c
   return out;
 }
 
-Gradients& Grpo::State::gradients_for(int64_t tokens) {
-  if (gradients.size() >= kMostPlans && !gradients.contains(tokens)) gradients.clear();
-  std::unique_ptr<Gradients>& made = gradients[tokens];
-  if (!made) {
-    Graph g;
-    const PolicyObjective objective{o.loss, o.terms, static_cast<double>(o.most_tokens)};
-    const Differentiated d = decoder_policy_loss(g, config, {rows_at_a_time(), tokens}, objective, o.precision);
-    GradientOptions options{.accumulates = rows_at_a_time() < rows()};
-    options.precision = training_precision(o.precision.act);
-    made = std::make_unique<Gradients>(*parameters, d, options);
-  }
-  return *made;
-}
-
-void Grpo::State::ask_reference(PolicyBatch& batch) {
-  if (!reference) return;
-  if (reference_runs.size() >= kMostPlans && !reference_runs.contains(batch.tokens)) reference_runs.clear();
-  std::unique_ptr<Executable>& e = reference_runs[batch.tokens];
-  const BatchShape shape{rows(), batch.tokens};
-  if (!e)
-    e = std::make_unique<Executable>(plan_log_probabilities(model->config(), shape, o.precision, backend->target()),
-                                     reference);
-  e->set("tokens", {DType::I32, {rows(), batch.tokens}, batch.ids.data()});
-  e->set("target", {DType::I32, {rows(), batch.tokens}, batch.target.data()});
-  e->run_all();
-  batch.reference = e->get("nll");
-  for (float& x : batch.reference) x = -x;
-}
-
-double Grpo::State::update(const PolicyBatch& batch, int64_t tokens, double lr, ordered_json& metrics,
-                           bool first_epoch) {
-  Gradients& run = gradients_for(tokens);
-  const int64_t runs = rows() / rows_at_a_time();
-  double loss = 0;
-  std::vector<float> logp;
-  for (int64_t r = 0; r < runs; ++r) {
-    batch.give(run, r * rows_at_a_time(), rows_at_a_time(), o.terms.beta > 0);
-    if (o.loss == nn::PolicyLoss::Dapo)
-      run.set_scalar("tokens_of_update", static_cast<double>(batch.counted()) / static_cast<double>(runs));
-    loss += run.run(r == 0) / static_cast<double>(runs);
-    const std::vector<float> nll = run.get("nll");
-    std::ranges::transform(nll, std::back_inserter(logp), [](float x) { return -x; });
-  }
-  if (first_epoch) metrics["ratio_error"] = batch.largest_ratio_error(logp);
-  const PolicyFacts facts = batch.facts(logp, o.terms);
-  metrics["clipped_low"] = facts.clipped_low;
-  metrics["clipped_high"] = facts.clipped_high;
-  if (o.terms.beta > 0) metrics["kl"] = facts.kl;
-  metrics["grad_norm"] = updater->step(lr, runs).norm;
-  return loss;
-}
-
 ordered_json Grpo::State::train_step() {
   const auto begin = Clock::now();
+  time.begin("problems");
   std::vector<Problem> of_rows;
   std::vector<std::vector<int32_t>> prompts;
   std::vector<uint64_t> seeds;
@@ -288,21 +212,22 @@ ordered_json Grpo::State::train_step() {
       seeds.push_back(row_seed(o.seed, step, prompts.size()));
     }
   }
-  const std::vector<Completion> made = rollout->complete(prompts, seeds, {o.most_tokens, false, model->stop_ids()});
+  time.begin("rollout");
+  const std::vector<Completion> made = learner.complete(prompts, seeds, {o.most_tokens, false, model->stop_ids()});
   const double rollout_seconds = seconds_since(begin);
   const auto judging = Clock::now();
+  time.begin("rewards");
   ordered_json m{{"step", step + 1}}, of_rewards = ordered_json::object();
   const std::vector<Judgement> judged = judge(of_rows, made, &of_rewards);
   const double reward_seconds = seconds_since(judging);
   std::vector<double> rewards;
   for (const Judgement& j : judged) rewards.push_back(j.reward);
-  PolicyBatch batch(prompts, made, advantages(rewards, o.group, o.scale), o.mask_truncated, kLengthStep);
+  PolicyBatch batch = learner.batch(prompts, made, advantages(rewards, o.group, o.scale));
   const auto updating = Clock::now();
-  ask_reference(batch);
   const double lr = o.schedule.rate(step + 1);
   batch_metrics(judged, made, o.group, m);
   m.update(of_rewards);
-  for (int64_t e = 0; e < o.epochs; ++e) m["loss"] = update(batch, batch.tokens, lr, m, e == 0);
+  m.update(learner.learn(batch, lr));
   m["lr"] = lr;
   m["rollout_seconds"] = rollout_seconds;
   m["reward_seconds"] = reward_seconds;
@@ -313,7 +238,8 @@ ordered_json Grpo::State::train_step() {
 ordered_json Grpo::State::evaluate() {
   int64_t right = 0, ended = 0;
   const auto begin = Clock::now();
-  if (parameters->averaged()) parameters->publish_averages();
+  time.begin("evaluation");
+  if (learner.parameters().averaged()) learner.parameters().publish_averages();
   for (int64_t at = 0; at < o.evaluate_count; at += kEvaluationRows) {
     std::vector<Problem> problems_of_rows;
     std::vector<std::vector<int32_t>> prompts;
@@ -322,14 +248,14 @@ ordered_json Grpo::State::evaluate() {
       prompts.push_back(prompt_ids(problems_of_rows.back().prompt));
     }
     const std::vector<uint64_t> seeds(prompts.size(), 0);
-    const auto made = rollout->complete(prompts, seeds, {o.most_tokens, true, model->stop_ids()});
+    const auto made = learner.complete(prompts, seeds, {o.most_tokens, true, model->stop_ids()});
     const std::vector<Judgement> judged = judge(problems_of_rows, made, nullptr);
     for (int64_t i = 0; i < std::min(kEvaluationRows, o.evaluate_count - at); ++i) {
       right += judged[static_cast<size_t>(i)].right;
       ended += made[static_cast<size_t>(i)].ended;
     }
   }
-  if (parameters->averaged()) parameters->publish();
+  if (learner.parameters().averaged()) learner.parameters().publish();
   const auto count = static_cast<double>(o.evaluate_count);
   return {{"step", step},
           {"exact_match", static_cast<double>(right) / count},
@@ -338,9 +264,12 @@ ordered_json Grpo::State::evaluate() {
           {"evaluation_seconds", seconds_since(begin)}};
 }
 
+const TimeSpent& Grpo::time_spent() const { return state_->time; }
+
 bool Grpo::run(const OnMetrics& each, const std::function<bool()>& stop) {
   State& s = *state_;
   const auto tell = [&](const ordered_json& m) {
+    s.time.begin("metrics");
     s.log->add(m);
     if (each) each(m);
   };
@@ -366,10 +295,13 @@ bool Grpo::run(const OnMetrics& each, const std::function<bool()>& stop) {
     if (evaluates && !stopped && (last || s.step % s.o.evaluate_every == 0)) evaluated();
     const bool due = last || stopped || (s.o.checkpoint_every > 0 && s.step % s.o.checkpoint_every == 0);
     if (due && (s.folder.steps().empty() || s.folder.steps().back() != s.step)) s.checkpoint();
-    if (stopped) return false;
+    if (stopped) break;
   }
-  write_model(s.folder.path(), *s.parameters, s.content);
-  return true;
+  const bool whole = s.step == s.o.schedule.steps;
+  s.time.begin("checkpoints");
+  if (whole) write_model(s.folder.path(), s.learner.parameters(), s.content);
+  s.time.begin("");
+  return whole;
 }
 
 }  // namespace tenon::train

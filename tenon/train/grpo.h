@@ -9,39 +9,11 @@
 
 #include "tenon/pipelines/language_model.h"
 #include "tenon/train/checkpoint.h"
-#include "tenon/train/decoder_loss.h"
+#include "tenon/train/grpo_options.h"
 #include "tenon/train/problems.h"
-#include "tenon/train/rewards.h"
-#include "tenon/train/rollout.h"
-#include "tenon/train/schedule.h"
-#include "tenon/train/updater.h"
+#include "tenon/train/time_spent.h"
 
 namespace tenon::train {
-
-struct GrpoOptions {
-  int64_t prompts = 2, group = 8, epochs = 2;
-  int64_t micro_rows = 0;     ///< rows that the gradient is computed of at a time; 0: all
-  int64_t most_tokens = 256;  ///< of a completion
-  nn::PolicyLoss loss = nn::PolicyLoss::DrGrpo;
-  nn::PolicyOptions terms{0.2, 0.2, 0, 0.04};
-  ScaleRewards scale = ScaleRewards::None;
-  nn::LowRank adapter;          ///< trained in the place of the model's weights, where its rank is above 0
-  bool mask_truncated = false;  ///< completions without an end are not learnt from; they count in their group's mean
-  std::vector<Reward> rewards{{}};
-  std::string system;  ///< the chat's first message; empty: none
-  std::string optimizer = "adamw";
-  OptimizerOptions optimizer_options{-1, -1, -1, 0.01};
-  Schedule schedule{1e-6, Decay::Constant, 0, 1000, 0};
-  double clip = 1;
-  double ema = 0;  ///< decay of a moving average of the weights, which is evaluated and written at the end; 0: none
-  int64_t evaluate_every = 25, evaluate_count = 64;
-  int64_t checkpoint_every = 25, keep = 2;
-  uint64_t seed = 42;
-  bool tensorboard = false;  ///< metrics as an event file too
-  nn::Precision precision = nn::kF32;
-};
-/// Error(Usage) that names what is out of its range.
-void check_grpo(const GrpoOptions& o);
 
 /// Where problems come from, and those for evaluation.
 struct GrpoData {
@@ -72,6 +44,8 @@ class Grpo {
   /// Numbers that are trained; bytes of these, gradients, moments and averages.
   int64_t parameter_count() const;
   int64_t parameter_bytes() const;
+  /// Where the time of run() went so far.
+  const TimeSpent& time_spent() const;
 
  private:
   struct State;

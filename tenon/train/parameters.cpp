@@ -63,6 +63,12 @@ void Parameters::publish(std::shared_ptr<void> Parameter::*which) {
   store_->update(tensors);
 }
 
+const std::map<std::string, std::shared_ptr<void>>& Parameters::fresh() {
+  if (fresh_.empty())
+    for (const Parameter& p : all_) fresh_[p.name] = backend_->allocate(p.bytes());
+  return fresh_;
+}
+
 std::vector<float> Parameters::values(const std::shared_ptr<void>& memory, int64_t count) const {
   std::vector<float> out(static_cast<size_t>(count));
   backend_->copy_out(*stream_, out.data(), memory.get(), count * 4);

@@ -45,6 +45,8 @@ class Parameters {
   void publish();
   /// The store has what the averages are, until publish().
   void publish_averages();
+  /// Memory for the gradients of one run of several, by parameter: taken when it is first asked for. Error(Memory).
+  const std::map<std::string, std::shared_ptr<void>>& fresh();
   /// f32 values to and from the host; `set` publishes nothing.
   std::vector<float> values(const std::shared_ptr<void>& memory, int64_t count) const;
   void set(const std::shared_ptr<void>& memory, std::span<const float> values);
@@ -57,6 +59,7 @@ class Parameters {
   std::shared_ptr<Stream> stream_;
   bool averaged_;
   std::vector<Parameter> all_;  // in bytewise order of their names
+  std::map<std::string, std::shared_ptr<void>> fresh_;
 };
 
 }  // namespace tenon::train

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "tenon/core/compare.h"
 
@@ -9,17 +10,23 @@ namespace tenon::train {
 
 PolicyBatch::PolicyBatch(const std::vector<std::vector<int32_t>>& prompts, const std::vector<Completion>& made,
                          const std::vector<double>& of_rows, bool truncated_out, int64_t multiple)
-    : rows(std::ssize(prompts)), advantages(of_rows.begin(), of_rows.end()) {
-  for (size_t r = 0; r < prompts.size(); ++r)
-    tokens = std::max(tokens, std::ssize(prompts[r]) + std::ssize(made[r].tokens) - 1);
-  tokens = (tokens + multiple - 1) / multiple * multiple;
+    : rows(std::ssize(prompts)), multiple_(multiple) {
+  const auto length = [&](size_t r) { return std::ssize(prompts[r]) + std::ssize(made[r].tokens) - 1; };
+  std::vector<size_t> order(prompts.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, length);
+  for (const size_t r : order) {
+    lengths.push_back(length(r));
+    advantages.push_back(static_cast<float>(of_rows[r]));
+  }
+  tokens = width(0, rows);
   const auto all = static_cast<size_t>(rows * tokens);
   ids.assign(all, 0);
   target.assign(all, -1);
   old.assign(all, 0);
-  for (size_t r = 0; r < prompts.size(); ++r) {
+  size_t begin = 0;
+  for (const size_t r : order) {
     const std::vector<int32_t>&prompt = prompts[r], &completion = made[r].tokens;
-    const size_t begin = r * static_cast<size_t>(tokens);
     std::ranges::copy(prompt, ids.begin() + static_cast<std::ptrdiff_t>(begin));
     for (size_t i = 0; i < completion.size(); ++i) {
       const size_t place = begin + prompt.size() - 1 + i;  // whose successor it is
@@ -28,16 +35,23 @@ PolicyBatch::PolicyBatch(const std::vector<std::vector<int32_t>>& prompts, const
       target[place] = completion[i];
       old[place] = static_cast<float>(made[r].log_probabilities[i]);
     }
+    begin += static_cast<size_t>(tokens);
   }
 }
 
+int64_t PolicyBatch::width(int64_t first, int64_t count) const {
+  const int64_t longest = lengths[static_cast<size_t>(first + count - 1)];
+  return (longest + multiple_ - 1) / multiple_ * multiple_;
+}
+
 void PolicyBatch::give(Gradients& to, int64_t first, int64_t count, bool with_reference) const {
-  const int64_t at = first * tokens;
-  to.set("tokens", {DType::I32, {count, tokens}, ids.data() + at});
-  to.set("target", {DType::I32, {count, tokens}, target.data() + at});
-  to.set("old", {DType::F32, {count, tokens}, old.data() + at});
+  const Shape shape{count, width(first, count)};
+  const std::vector<int32_t> these = part(ids, first, count), wanted = part(target, first, count);
+  to.set("tokens", {DType::I32, shape, these.data()});
+  to.set("target", {DType::I32, shape, wanted.data()});
+  to.set("old", part(old, first, count));
   to.set("advantage", {DType::F32, {count, 1}, advantages.data() + first});
-  if (with_reference) to.set("reference", {DType::F32, {count, tokens}, reference.data() + at});
+  if (with_reference) to.set("reference", part(reference, first, count));
 }
 
 int64_t PolicyBatch::counted() const {

@@ -229,32 +229,15 @@ TEST_F(CliTrain, AnAdapter) {
 TEST_F(CliTrain, ARunOverAFile) {
   std::ofstream(folder() / "data.jsonl")
       << "{\"question\":\"a\",\"answer\":\"#### 1\"}\n{\"prompt\":\"b\",\"answer\":\"2\"}\n";
-  const Finished f = tenon(arguments("run", {"--data",
-                                             "data.jsonl",
-                                             "--eval-data",
-                                             "data.jsonl",
-                                             "--steps",
-                                             "3",
-                                             "--reward",
-                                             "exact",
-                                             "--reward",
-                                             "format",
-                                             "--reward",
-                                             "length",
-                                             "--reward-weights",
-                                             "1,0.5,0.1",
-                                             "--tensorboard",
-                                             "--json",
-                                             "-q",
-                                             "--loss",
-                                             "grpo",
-                                             "--scale-rewards",
-                                             "group",
-                                             "--optimizer",
-                                             "lion",
-                                             "--type",
-                                             "bf16"}));
+  const Finished f = tenon(
+      arguments("run", {"--data",           "data.jsonl", "--eval-data",     "data.jsonl", "--steps",     "3",
+                        "--reward",         "exact",      "--reward",        "format",     "--reward",    "length",
+                        "--reward-weights", "1,0.5,0.1",  "--tensorboard",   "--profile",  "--json",      "-q",
+                        "--loss",           "grpo",       "--scale-rewards", "group",      "--optimizer", "lion",
+                        "--type",           "bf16"}));
   ASSERT_EQ(f.code, 0) << f.err;
+  for (const char* phase : {"rollout ", "gradients ", "update ", "checkpoints ", "all "})
+    EXPECT_NE(f.err.find(phase), std::string::npos) << f.err;
   std::istringstream lines(f.out);
   std::vector<json> out;
   for (std::string line; std::getline(lines, line);) out.push_back(json::parse(line));

@@ -69,6 +69,35 @@ def test_a_trainer_learns(rng):
     assert_close(averages["up.weight"], p["up.weight"], 0.05)
 
 
+def test_a_trainer_goes_on_to_the_bit(rng, tmp_path):
+    x = rng.standard_normal((16, 8)).astype(np.float32)
+    y = rng.standard_normal((16, 3)).astype(np.float32)
+    begin = weights(rng)
+
+    def new(**options):
+        return tenon.train.Trainer(network, begin, lr=1e-2, lr_scheduler="cosine", total_steps=9, ema=0.9, **options)
+
+    whole, first = new(), new()
+    losses = [whole.step(x=x[i:], y=y[i:]) for i in range(9)]
+    assert first.resume(tmp_path) is None and first.steps == 0
+    for i in range(4):
+        assert first.step(x=x[i:], y=y[i:]) == losses[i]
+        first.save(tmp_path, keep=2, state={"next": i + 1})
+    assert sorted(p.name for p in tmp_path.iterdir() if p.is_dir()) == ["checkpoint-3", "checkpoint-4"]
+    second = new()
+    assert second.resume(tmp_path) == (4, {"next": 4})
+    assert [second.step(x=x[i:], y=y[i:]) for i in range(4, 9)] == losses[4:]
+    for got, want in ((second.parameters(), whole.parameters()), (second.averages(), whole.averages())):
+        for name, value in want.items():
+            assert np.array_equal(got[name], value), name
+    with pytest.raises(tenon.UsageError, match="checkpoint-4. is of a trainer with other options"):
+        new(weight_decay=0.1).resume(tmp_path)
+    with pytest.raises(tenon.ModelError):
+        tenon.train.Trainer(
+            lambda p, x: tenon.sum(p["b"] * x), {"b": np.ones(3)}, lr=1e-2, lr_scheduler="cosine", total_steps=9, ema=0.9
+        ).resume(tmp_path)
+
+
 def test_what_a_trainer_refuses(rng):
     x, y = np.ones((4, 8), np.float32), np.ones((4, 3), np.float32)
     new = tenon.train.Trainer

@@ -203,4 +203,22 @@ TEST(ByteLevelFiles, GgufMetadata) {
   refuse({.tokens = {}, .types = {}}, "expected 1 to");
 }
 
+// A GGUF's tokenizer, written as transformers' files, is the same tokenizer.
+TEST(ByteLevelFiles, FilesOfAGguf) {
+  const std::string text = "te<tool>t 12<|im_end|> te  t\n<|im_start|>et";
+  for (const char* pre : {"gpt-2", "qwen2", "llama-bpe", "smollm"}) {
+    const GgufBytes bytes = GgufTokens{.pre = pre}.bytes();
+    const auto want = ByteLevelTokenizer::from_gguf(bytes.read());
+    const TempFolder folder;
+    for (const auto& [name, content] : ByteLevelTokenizer::files_of_gguf(bytes.read())) put(folder / name, content);
+    const auto got = ByteLevelTokenizer::from_folder(folder.path());
+    EXPECT_EQ(got.encode(text), want.encode(text)) << pre;
+    EXPECT_EQ(got.prefix(), want.prefix()) << pre;
+    EXPECT_EQ(got.eos_id(), want.eos_id());
+    EXPECT_EQ(got.vocab_size(), want.vocab_size());
+    EXPECT_TRUE(got.is_special(3));
+    EXPECT_FALSE(got.is_special(4));
+  }
+}
+
 }  // namespace

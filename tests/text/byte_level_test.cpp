@@ -127,6 +127,8 @@ TEST(ByteLevelTokenizer, RealSmolLm2) {
   EXPECT_EQ(smollm.decode(Ids{504, 3575, 282, 4649, 314, 7042, 30, 2}, true), "The capital of France is Paris.");
   expect_cases(smollm, "real-smollm2");
   expect_recorded(smollm, "real-smollm2");
+  const auto files = ByteLevelTokenizer::files_of_gguf(GgufFile::open(*path));
+  expect_recorded(ByteLevelTokenizer::from_json(files.at("tokenizer.json"), "tokenizer.json"), "real-smollm2");
 }
 
 // The pieces of a pattern, seen through a vocabulary of bytes only: a piece is what `each` hands out.

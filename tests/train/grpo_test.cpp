@@ -11,7 +11,7 @@
 #include "tenon/models/decoder_adapter.h"
 #include "tenon/pipelines/text_generator.h"
 #include "tenon/runtime/host_weights.h"
-#include "tenon/train/policy_batch.h"
+#include "tenon/train/policy_learner.h"
 #include "tests/language/language_fixtures.h"
 
 namespace tenon::train {
@@ -75,13 +75,16 @@ void expect_the_same_probabilities(const LanguageModel& model, const std::vector
   const auto made = rollout.complete(prompts, seeds, {most, false, {}});
   const PolicyBatch batch(prompts, made, std::vector<double>(prompts.size(), 1), false, 16);
   for (const int64_t rows : {std::ssize(prompts), std::ptrdiff_t{1}}) {
-    std::vector<float> logp;
-    Graph g;
-    Gradients gradients(parameters, decoder_policy_loss(g, model.config(), {rows, batch.tokens, 48}, {}, nn::kF32));
+    std::vector<float> logp(batch.ids.size());
     for (int64_t first = 0; first < batch.rows; first += rows) {
+      Graph g;
+      const BatchShape shape{rows, batch.width(first, rows), 48};
+      Gradients gradients(parameters, decoder_policy_loss(g, model.config(), shape, {}, nn::kF32));
       batch.give(gradients, first, rows, false);
       gradients.run();
-      for (const float x : gradients.get("nll")) logp.push_back(-x);
+      std::vector<float> nll = gradients.get("nll");
+      for (float& x : nll) x = -x;
+      batch.put(nll, first, rows, logp);
     }
     EXPECT_EQ(batch.largest_ratio_error(logp), 0) << prompts.size() << " rows, " << rows << " at a time";
   }
@@ -195,6 +198,72 @@ TEST(Updater, Averages) {
     }
   }
   EXPECT_THROW(Updater(parameters, make_optimizer("sgd", backend, {}), 0, 1), Error);
+}
+
+// A part of the batch at a time, each as wide as its own longest row, or less memory: the gradients of all at once.
+TEST(Grpo, PartsOfABatchAddUp) {
+  const std::shared_ptr<Backend> backend = make_backend("cpu");
+  const auto model = tiny_model();
+  for (const nn::PolicyLoss kind : {nn::PolicyLoss::DrGrpo, nn::PolicyLoss::Grpo, nn::PolicyLoss::Dapo}) {
+    std::vector<ordered_json> of;
+    Graph g;
+    Parameters parameters(backend, model->weights(), model->shapes(), 0);
+    const Differentiated whole = decoder_policy_loss(g, model->config(), {8, 56}, {kind, {}, 1}, nn::kF32);
+    const int64_t arena_of_all =
+        Gradients(parameters, whole, {.precision = training_precision(DType::F32)}).plan().arena_bytes;
+    for (const auto& [at_a_time, arena] : {std::pair{int64_t{8}, int64_t{0}}, {2, 0}, {8, arena_of_all * 19 / 20}}) {
+      GrpoOptions o = quick_options();
+      o.arena_bytes = arena;
+      o.loss = kind;
+      o.micro_rows = at_a_time;
+      o.epochs = 1;
+      TimeSpent time;
+      PolicyLearner learner(backend, *model, o, time);
+      std::vector<std::vector<int32_t>> prompts;
+      std::vector<uint64_t> seeds;
+      for (const int n : {3, 40, 9, 17, 33, 5, 25, 12}) {
+        seeds.push_back(prompts.size());
+        prompts.emplace_back();
+        for (int i = 0; i < n; ++i) prompts.back().push_back((17 * i * i + 3 * n) % 894);
+      }
+      const auto made = learner.complete(prompts, seeds, {o.most_tokens, false, {}});
+      PolicyBatch batch = learner.batch(prompts, made, {1, -1, 0.5, 0.25, -0.5, 2, -2, 1});
+      EXPECT_TRUE(std::ranges::is_sorted(batch.lengths));
+      EXPECT_LT(batch.width(0, 2), batch.tokens);
+      of.push_back(learner.learn(batch, 1e-3));
+      EXPECT_EQ(of.back().at("ratio_error").get<double>(), 0) << at_a_time;
+    }
+    ASSERT_EQ(of.size(), 3U);
+    for (const char* key : {"loss", "grad_norm", "kl"}) {
+      const double want = of[0].at(key).get<double>();
+      for (const ordered_json& m : of)
+        EXPECT_NEAR(m.at(key).get<double>(), want, 1e-5 * std::abs(want) + 1e-9)
+            << key << " of loss " << static_cast<int>(kind);
+    }
+  }
+}
+
+// Every moment of a run belongs to one activity, and each has some.
+TEST(Grpo, ActivitiesAddUpToTheRun) {
+  const language_test::Folder folder;
+  GrpoOptions o = quick_options();
+  o.schedule.steps = 3;
+  o.evaluate_every = 2;
+  o.evaluate_count = 4;
+  Grpo grpo(make_backend("cpu"), tiny_model(), sums(), o, folder.path());
+  const auto begin = Clock::now();
+  EXPECT_TRUE(grpo.run({}, {}));
+  const double wall = seconds_since(begin);
+  double all = 0;
+  for (const char* activity : {"problems", "rollout", "rewards", "plans", "reference", "gradients", "update",
+                               "evaluation", "checkpoints", "metrics"}) {
+    EXPECT_GT(grpo.time_spent().seconds(activity), 0) << activity;
+    all += grpo.time_spent().seconds(activity);
+  }
+  EXPECT_EQ(grpo.time_spent().seconds().size(), 10U);
+  EXPECT_LE(all, wall);
+  EXPECT_GE(all, 0.98 * wall);
+  EXPECT_NE(grpo.time_spent().table(3).find(" 100.0 %"), std::string::npos) << grpo.time_spent().table(3);
 }
 
 // An adapter is trained by the same steps, goes on to the bit, and what is written is what was trained: a generator

@@ -192,7 +192,7 @@ DEV void grouped_weights(float (&scores)[4][4], float* shared) {
   UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
     float top = bits_to_float(0xff800000u);
     UNROLL for (int j = 0; j < 4; ++j) top = max_number(top, max_number(scores[j][2 * h], scores[j][2 * h + 1]));
-    top = highest_of_row(top);
+    top = round_up(highest_of_row(top));  // as weigh_row, so that weights round to the same numbers
     if (quad == 0) shared[Tile::kTopsAt + warp() * Tile::kRows + 8 * h + member] = top;
   }
   sync_block();

@@ -119,14 +119,17 @@ DEV float weigh_scores(AttentionScores<Tile>& s, int i, int half, float scale, f
 }
 
 /// One row of the softmax of the keys so far: turns these scores into weights relative to the new top, and adds this
-/// lane's to `total`. `keep`: what that leaves of the sums before. A row that has seen nothing yet keeps zeros.
+/// lane's to `total`. `top` is the highest score as an exponent of 2, rounded up to a whole number: weights relative to
+/// another top differ by a power of two then, and round to the same numbers whatever tile or kernel computes them.
+/// `keep`: what the new top leaves of the sums before. A row that has seen nothing yet keeps zeros.
 template <class Tile>
 DEV void weigh_row(AttentionScores<Tile>& s, int i, int half, float scale, float& top, float& keep, float& total) {
-  const float next = highest_of_row(highest_score(s, i, half, top));
+  const float highest = highest_of_row(highest_score(s, i, half, s.minus_infinity()));
+  const float next = max_number(top, round_up(highest * scale));
   const float origin = next == s.minus_infinity() ? 0.0f : next;
-  keep = exp2_approximate((top - origin) * scale);
+  keep = exp2_approximate(top - origin);
   top = next;
-  total = weigh_scores(s, i, half, scale, -origin * scale, total * keep);
+  total = weigh_scores(s, i, half, scale, -origin, total * keep);
 }
 
 /// Divides sums of weighted values by the sums of weights, of which each lane has a part.
@@ -142,7 +145,7 @@ DEV void divide_sums(MmaSums<Tile>& sums, const float (&total)[Tile::kWarpM / 16
   }
 }
 
-/// The softmax of the keys so far: of each row its highest score and this lane's part of the sum of weights.
+/// The softmax of the keys so far: of each row its top (weigh_row) and this lane's part of the sum of weights.
 template <class Tile>
 struct StreamingSoftmax {
   static constexpr int kRows = Tile::kWarpM / 16;
@@ -158,7 +161,7 @@ struct StreamingSoftmax {
 
   /// What weights relative to `top` count relative to a top `next`, no lower.
   DEV float kept(float top, float next) const {
-    return exp2_approximate((top - (next == AttentionScores<Tile>::minus_infinity() ? 0.0f : next)) * scale);
+    return exp2_approximate(top - (next == AttentionScores<Tile>::minus_infinity() ? 0.0f : next));
   }
 
   /// Turns scores into weights relative to the new tops; `rescale` brings what was summed before to them.
@@ -194,7 +197,7 @@ DEV void store_lse(const Params& p, const AttentionSizes& s, const AttentionPlac
     sum += shuffle_xor(sum, 1);
     sum += shuffle_xor(sum, 2);
     const int query = at.query + warp() * Tile::kWarpM + 16 * i + 8 * half + lane() / 4;
-    const float top = sum == 0.0f ? 0.0f : softmax.top[i][half] * softmax.scale;
+    const float top = sum == 0.0f ? 0.0f : softmax.top[i][half];
     if (lane() % 4 == 0 && query < s.queries && at.column == 0)
       Lse::store(p, at.q_row + query, (top + log2_approximate(sum)) * 0.6931471805599453f);
   }

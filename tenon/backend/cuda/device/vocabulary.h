@@ -138,6 +138,8 @@ DEV float e4m3_to_float(uint8_t bits) {
 
 /// a / b to 2 ulp, for b up to 2^126.
 DEV float divide(float a, float b) { return __fdividef(a, b); }
+/// The next whole number that is no lower.
+DEV float round_up(float x) { return ceilf(x); }
 /// What the compiler may rely on.
 DEV void assume(bool fact) { __builtin_assume(fact); }
 /// x, in a way that the compiler computes what follows from it anew instead of keeping it in registers.

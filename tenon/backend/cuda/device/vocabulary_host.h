@@ -239,6 +239,7 @@ DEV uint16_t floats_to_e4m3(float low, float high) {
 }
 
 DEV float divide(float a, float b) { return a / b; }
+DEV float round_up(float x) { return std::ceil(x); }
 DEV void assume(bool fact) {
   if (!fact) __builtin_unreachable();
 }

@@ -1,0 +1,132 @@
+#include "tenon/train/policy_learner.h"
+
+#include "tenon/models/decoder_adapter.h"
+#include "tenon/train/adapter.h"
+#include "tenon/train/decoder_loss.h"
+
+namespace tenon::train {
+namespace {
+
+constexpr size_t kMostPlans = 8;  // of different lengths, each with an arena
+// A processor takes as long as there are tokens: few rows of like length at a time, and plans for every eighth length.
+// A device that records launches wants them large and few: all rows at once, and fewer lengths.
+constexpr int64_t kRowsOfProcessor = 16, kStepOfProcessor = 8, kStepOfDevice = 16;
+
+int64_t rows_at_a_time(const GrpoOptions& o, const Backend& backend) {
+  const int64_t rows = o.prompts * o.group;
+  if (o.micro_rows > 0) return o.micro_rows;
+  // Of the tokens of a part of the batch Bnpo's mean would be another one.
+  const bool divides = rows % kRowsOfProcessor == 0 && o.loss != nn::PolicyLoss::Bnpo;
+  return divides && !backend.records() ? kRowsOfProcessor : rows;
+}
+
+std::vector<float> negative(std::vector<float> x) {
+  for (float& v : x) v = -v;
+  return x;
+}
+
+}  // namespace
+
+PolicyLearner::PolicyLearner(std::shared_ptr<Backend> backend, const LanguageModel& model, const GrpoOptions& options,
+                             TimeSpent& time)
+    : backend_(std::move(backend)),
+      o_(options),
+      time_(time),
+      rows_at_a_time_(rows_at_a_time(o_, *backend_)),
+      frozen_(model.config()),
+      config_(model.config()) {
+  config_.adapter = o_.adapter;
+  const bool adapted = o_.adapter.rank > 0;
+  const WeightShapes shapes = adapted ? adapter_weights(config_) : model.shapes();
+  const std::shared_ptr<const WeightSource> source =
+      adapted ? with_new_adapter(model.weights(), shapes, o_.seed) : model.weights();
+  std::unique_ptr<Optimizer> optimizer = make_optimizer(o_.optimizer, backend_, o_.optimizer_options);
+  parameters_ = std::make_unique<Parameters>(backend_, source, shapes, optimizer->moments().size(), o_.ema > 0);
+  updater_ = std::make_unique<Updater>(*parameters_, std::move(optimizer), o_.clip, o_.ema);
+  rollout_ = std::make_unique<Rollout>(parameters_->store(), config_, o_.precision);
+  if (o_.terms.beta > 0)  // below an adapter lies the model as it was
+    reference_ = adapted ? parameters_->store() : std::make_shared<WeightStore>(backend_, model.weights());
+}
+
+std::vector<Completion> PolicyLearner::complete(const std::vector<std::vector<int32_t>>& prompts,
+                                                const std::vector<uint64_t>& seeds, const RolloutOptions& options) {
+  return rollout_->complete(prompts, seeds, options);
+}
+
+PolicyBatch PolicyLearner::batch(const std::vector<std::vector<int32_t>>& prompts, const std::vector<Completion>& made,
+                                 const std::vector<double>& advantages) const {
+  return {prompts, made, advantages, o_.mask_truncated, backend_->records() ? kStepOfDevice : kStepOfProcessor};
+}
+
+Gradients& PolicyLearner::gradients_for(int64_t tokens) {
+  if (gradients_.size() >= kMostPlans && !gradients_.contains(tokens)) gradients_.clear();
+  std::unique_ptr<Gradients>& made = gradients_[tokens];
+  if (!made) {
+    time_.begin("plans");
+    Graph g;
+    const PolicyObjective objective{o_.loss, o_.terms, static_cast<double>(o_.most_tokens)};
+    const Differentiated d = decoder_policy_loss(g, config_, {rows_at_a_time_, tokens}, objective, o_.precision);
+    GradientOptions options{.accumulates = rows_at_a_time_ < rows(), .arena_bytes = o_.arena_bytes};
+    options.precision = training_precision(o_.precision.act);
+    made = std::make_unique<Gradients>(*parameters_, d, options);
+  }
+  return *made;
+}
+
+Executable& PolicyLearner::reference_for(int64_t tokens) {
+  if (reference_runs_.size() >= kMostPlans && !reference_runs_.contains(tokens)) reference_runs_.clear();
+  std::unique_ptr<Executable>& made = reference_runs_[tokens];
+  if (!made)
+    made = std::make_unique<Executable>(
+        plan_log_probabilities(frozen_, {rows_at_a_time_, tokens}, o_.precision, backend_->target()), reference_);
+  return *made;
+}
+
+void PolicyLearner::ask_reference(PolicyBatch& batch) {
+  if (!reference_) return;
+  time_.begin("reference");
+  batch.reference.assign(batch.ids.size(), 0);
+  for (int64_t first = 0; first < rows(); first += rows_at_a_time_) {
+    const Shape shape{rows_at_a_time_, batch.width(first, rows_at_a_time_)};
+    const std::vector<int32_t> ids = batch.part(batch.ids, first, rows_at_a_time_),
+                               target = batch.part(batch.target, first, rows_at_a_time_);
+    Executable& e = reference_for(shape[1]);
+    e.set("tokens", {DType::I32, shape, ids.data()});
+    e.set("target", {DType::I32, shape, target.data()});
+    e.run_all();
+    batch.put(negative(e.get("nll")), first, rows_at_a_time_, batch.reference);
+  }
+}
+
+void PolicyLearner::update(const PolicyBatch& batch, double lr, nlohmann::ordered_json& metrics, bool first_epoch) {
+  const int64_t runs = rows() / rows_at_a_time_;
+  double loss = 0;
+  std::vector<float> logp(batch.ids.size());
+  for (int64_t r = 0; r < runs; ++r) {
+    const int64_t first = r * rows_at_a_time_;
+    Gradients& run = gradients_for(batch.width(first, rows_at_a_time_));
+    time_.begin("gradients");
+    batch.give(run, first, rows_at_a_time_, o_.terms.beta > 0);
+    if (o_.loss == nn::PolicyLoss::Dapo)
+      run.set_scalar("tokens_of_update", static_cast<double>(batch.counted()) / static_cast<double>(runs));
+    loss += run.run(r == 0) / static_cast<double>(runs);
+    batch.put(negative(run.get("nll")), first, rows_at_a_time_, logp);
+  }
+  if (first_epoch) metrics["ratio_error"] = batch.largest_ratio_error(logp);
+  const PolicyFacts facts = batch.facts(logp, o_.terms);
+  metrics["clipped_low"] = facts.clipped_low;
+  metrics["clipped_high"] = facts.clipped_high;
+  if (o_.terms.beta > 0) metrics["kl"] = facts.kl;
+  time_.begin("update");
+  metrics["grad_norm"] = updater_->step(lr, runs).norm;
+  metrics["loss"] = loss;
+}
+
+nlohmann::ordered_json PolicyLearner::learn(PolicyBatch& batch, double lr) {
+  ask_reference(batch);
+  nlohmann::ordered_json metrics;
+  for (int64_t e = 0; e < o_.epochs; ++e) update(batch, lr, metrics, e == 0);
+  return metrics;
+}
+
+}  // namespace tenon::train

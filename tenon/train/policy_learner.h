@@ -1,0 +1,61 @@
+// A policy that draws completions and is updated by what they were worth: the networks of GRPO over one set of weights,
+// without the texts.
+#pragma once
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "tenon/pipelines/language_model.h"
+#include "tenon/train/gradients.h"
+#include "tenon/train/grpo_options.h"
+#include "tenon/train/policy_batch.h"
+#include "tenon/train/rollout.h"
+#include "tenon/train/time_spent.h"
+#include "tenon/train/updater.h"
+
+namespace tenon::train {
+
+class PolicyLearner {
+ public:
+  /// Learns the model's weights, or those of an adapter beside them. `options` and `time` outlive it; of the latter
+  /// learn() enters "plans" (where training's are made), "reference", "gradients" and "update". Error(Model),
+  /// Error(Memory).
+  PolicyLearner(std::shared_ptr<Backend> backend, const LanguageModel& model, const GrpoOptions& options,
+                TimeSpent& time);
+
+  /// What is trained: the model's, with an adapter if there is one.
+  const DecoderConfig& config() const { return config_; }
+  Parameters& parameters() { return *parameters_; }
+  Updater& updater() { return *updater_; }
+  /// Draws a completion of each prompt, as Rollout::complete.
+  std::vector<Completion> complete(const std::vector<std::vector<int32_t>>& prompts, const std::vector<uint64_t>& seeds,
+                                   const RolloutOptions& options);
+  /// Prompts and their completions as a batch, for learn().
+  PolicyBatch batch(const std::vector<std::vector<int32_t>>& prompts, const std::vector<Completion>& made,
+                    const std::vector<double>& advantages) const;
+  /// options.epochs updates with the rate `lr` on a batch of options.prompts * options.group rows. Metrics of the last:
+  /// "loss", "grad_norm", "clipped_low", "clipped_high", with a reference "kl"; "ratio_error" of the first, before it.
+  nlohmann::ordered_json learn(PolicyBatch& batch, double lr);
+
+ private:
+  void update(const PolicyBatch& batch, double lr, nlohmann::ordered_json& metrics, bool first_epoch);
+  Gradients& gradients_for(int64_t tokens);
+  Executable& reference_for(int64_t tokens);
+  void ask_reference(PolicyBatch& batch);
+  int64_t rows() const { return o_.prompts * o_.group; }
+
+  std::shared_ptr<Backend> backend_;
+  const GrpoOptions& o_;
+  TimeSpent& time_;
+  int64_t rows_at_a_time_;         ///< that gradients are computed of
+  DecoderConfig frozen_, config_;  ///< the model's; of what is trained
+  std::unique_ptr<Parameters> parameters_;
+  std::unique_ptr<Updater> updater_;
+  std::unique_ptr<Rollout> rollout_;
+  std::map<int64_t, std::unique_ptr<Gradients>> gradients_;  // by tokens of a row
+  std::shared_ptr<WeightStore> reference_;
+  std::map<int64_t, std::unique_ptr<Executable>> reference_runs_;
+};
+
+}  // namespace tenon::train
