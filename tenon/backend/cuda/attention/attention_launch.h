@@ -375,7 +375,7 @@ inline CoreLaunch attention_launch(const AttentionGroupedShape& tile, const devi
   launch.shape = {.grid_x = static_cast<unsigned>(runs * tile.blocks),
                   .grid_y = static_cast<unsigned>(s.kv_heads),
                   .grid_z = static_cast<unsigned>(s.batch),
-                  .threads = 32 * tile.kWarps,
+                  .threads = 32 * AttentionGroupedShape::kWarps,
                   .shared_bytes = static_cast<unsigned>(tile.shared_bytes()),
                   .cluster = static_cast<unsigned>(tile.cluster ? tile.blocks : 1),
                   .starts_next = true};
