@@ -46,6 +46,10 @@ void PartFlags::declare(CLI::App& app, const std::string& default_part) {
       ->check(CLI::Range(1, 1000));
   app.add_option("--cfg-scale,--guidance-scale", request.cfg_scale, "1 or less: without guidance (half the batch)")
       ->check(guidance_scale());
+  app.add_option("--context", request.context,
+                 "tokens in a language model's cache, which is half full (default: 1024, or all its positions)")
+      ->transform(whole_number())
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 24));
   declare_type(app, type);
   app.add_flag("--no-fusion", no_fusion, "one launch a node");
   app.add_flag("--no-fold", no_fold, "constant scales of linear layers stay out of their weights");

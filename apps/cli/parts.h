@@ -9,8 +9,8 @@
 
 namespace tenon::cli {
 
-/// Flags of the verbs that look at single networks: -m --part -W -H --batch-size --steps --cfg-scale --type
-/// --no-fusion --no-fold.
+/// Flags of the verbs that look at single networks: -m --part -W -H --batch-size --steps --cfg-scale --context
+/// --type --no-fusion --no-fold.
 struct PartFlags {
   std::string spec, part, type;
   PartRequest request;

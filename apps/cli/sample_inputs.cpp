@@ -9,16 +9,16 @@ namespace {
 constexpr uint64_t kSeed = 7;
 constexpr int64_t kTokenRange = 256;  // every vocabulary is larger
 
-// Tokens that a language model's cache holds already: half of what most can, fewer where the new ones need the room.
+// Tokens that a language model's cache holds already: half of it, fewer where the new ones need the room.
 float position_in(const Plan& plan) {
-  constexpr int64_t kHalf = 511;
   int64_t rows = 0, batch = 1, tokens = 1;
   for (const Buffer& b : plan.buffers) {
     if (b.role == BufferRole::State) rows = b.shape[0];
     if (b.name == "position") batch = b.shape.numel();
     if (b.name == "tokens") tokens = b.shape[-1];
   }
-  return static_cast<float>(std::clamp<int64_t>(rows / batch - tokens, 0, kHalf));
+  const int64_t capacity = rows / batch;
+  return static_cast<float>(std::clamp<int64_t>(capacity - tokens, 0, std::max<int64_t>(capacity / 2 - 1, 0)));
 }
 
 HostTensor sample_input(const Plan& plan, const Buffer& buffer) {

@@ -18,6 +18,7 @@ struct PartRequest {
   int64_t width = 0, height = 0;  ///< pixels; 0: the model's
   int steps = 0;                  ///< of a schedule; 0: the model's
   double cfg_scale = -1;          ///< below 0: the model's
+  int64_t context = 0;            ///< tokens that a language model's cache holds of a sequence; 0: 1024
 };
 
 /// A model taken apart into its networks.

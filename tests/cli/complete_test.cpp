@@ -167,5 +167,13 @@ TEST_F(CliText, AConversationLineByLine) {
   EXPECT_GT(turns[1]["usage"]["cached_tokens"], 0) << "what was read is not read again";
 }
 
+TEST_F(CliText, APartOverACacheOfAnyLength) {
+  const Finished f = tenon({"explain", "-m", "random:qwen2.5-0.5b", "--part", "decode", "--context", "8192", "--json"});
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.out.find("k [1,2,8192,64]"), std::string::npos) << f.out.substr(0, 400);
+  expect_error(2, {"explain", "-m", "random:qwen2.5-0.5b", "--part", "decode", "--context", "32769"},
+               {"--context", "32768 positions"});
+}
+
 }  // namespace
 }  // namespace cli

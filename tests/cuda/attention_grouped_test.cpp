@@ -1,5 +1,5 @@
-// attention_grouped on the emulator beside sums in double: rows of a group, runs of keys that meet, a number of keys in
-// memory, masks, NaNs.
+// attention_grouped on the emulator beside sums in double: rows of a group, blocks that meet in a cluster and in memory
+// with the same bits, runs of keys, masks.
 #include <gmock/gmock.h>
 
 #include "tenon/backend/cuda/attention/attention_launch.h"
@@ -32,9 +32,11 @@ std::string grouped_operand(const std::string& name, const std::string& pointer,
 )";
 }
 
-MakeAttentionCore grouped_core(DType type) {
-  return [type](const device::AttentionSizes& s) {
-    const AttentionGroupedShape tile = pick_attention_grouped(s.heads / s.kv_heads * s.queries, s.depth);
+// The tile is that of a cache for `capacity` keys, or for those that there are.
+MakeAttentionCore grouped_core(DType type, bool clusters, int capacity = 0) {
+  return [=](const device::AttentionSizes& s) {
+    const AttentionGroupedShape tile = over_keys(pick_attention_grouped(s.heads / s.kv_heads * s.queries, s.depth),
+                                                 std::max(s.keys, capacity), clusters);
     const std::string text =
         "#include \"tenon/backend/cuda/device/attention_grouped.h\"\nusing namespace tenon::device;\nusing Element = " +
         element_name(type) +
@@ -43,7 +45,7 @@ MakeAttentionCore grouped_core(DType type) {
         grouped_operand("V", "v", "kv_heads", "keys") + epilogue(1, 8, "p.sizes.depth") +
         "using Tile = " + tile.type() +
         ";\nstatic_assert(Tile::kSharedBytes == " + std::to_string(tile.shared_bytes()) +
-        ");\nKERNEL(Tile::kThreads, 1, Params, p) { attention_grouped<Tile, Q, K, V, Epilogue>(p); }\n";
+        ");\nKERNEL(Tile::kThreads, Tile::kResident, Params, p) { attention_grouped<Tile, Q, K, V, Epilogue>(p); }\n";
     const CoreLaunch launch = attention_launch(tile, s);
     // Memory where runs of keys meet, which a second run of the kernel finds as the first left it.
     const auto workspace = std::make_shared<std::vector<float>>(static_cast<size_t>(launch.workspace_bytes / 4) + 1,
@@ -63,7 +65,9 @@ MakeAttentionCore grouped_core(DType type) {
   };
 }
 void check(const device::AttentionSizes& s, DType type = DType::BF16, bool tokens_first = false) {
-  check_attention(grouped_core(type), s, tokens_first);
+  const std::vector<float> in_memory = check_attention(grouped_core(type, false), s, tokens_first);
+  EXPECT_EQ(check_attention(grouped_core(type, true), s, tokens_first), in_memory);
+  EXPECT_EQ(check_attention(grouped_core(type, true, 4096), s, tokens_first), in_memory);
 }
 
 TEST(AttentionGrouped, EveryDepthAndTail) {
@@ -79,6 +83,10 @@ TEST(AttentionGrouped, RowsOfAGroup) {
 TEST(AttentionGrouped, SharpScores) {
   check({.heads = 7, .queries = 1, .keys = 700, .depth = 64, .scale = 9});
   check({.heads = 7, .queries = 1, .keys = 700, .depth = 64, .scale = 0.001f}, DType::F16);
+}
+TEST(AttentionGrouped, SeveralRuns) {
+  check({.heads = 7, .queries = 1, .keys = 2500, .depth = 64});
+  check({.batch = 2, .heads = 4, .kv_heads = 2, .queries = 5, .keys = 1027, .depth = 16, .causal = 1}, DType::F16);
 }
 TEST(AttentionGrouped, ATokenOfQwen) {
   check({.batch = 2, .heads = 14, .kv_heads = 2, .queries = 1, .keys = 1024, .depth = 64});

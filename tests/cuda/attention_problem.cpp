@@ -101,7 +101,7 @@ struct Operands {
 
 }  // namespace
 
-void check_attention(const MakeAttentionCore& make, device::AttentionSizes s, bool tokens_first) {
+std::vector<float> check_attention(const MakeAttentionCore& make, device::AttentionSizes s, bool tokens_first) {
   const AttentionCore core = make(s);
   SCOPED_TRACE(core.name + " " + std::to_string(s.batch) + "x" + std::to_string(s.heads) + "/" +
                std::to_string(s.kv_heads) + " " + std::to_string(s.queries) + " x " + std::to_string(s.keys) + " x " +
@@ -112,6 +112,7 @@ void check_attention(const MakeAttentionCore& make, device::AttentionSizes s, bo
   const std::vector<float> y = core.run(operands.x);
   EXPECT_EQ(Emulator::statistics().bank_conflicts, conflicts);
   operands.compare(y);
+  return y;
 }
 
 void check_faults_fail(const MakeAttentionCore& make) {

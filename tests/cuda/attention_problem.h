@@ -32,8 +32,8 @@ using MakeAttentionCore = std::function<AttentionCore(const device::AttentionSiz
 
 /// Fails for a NaN, and for a block that was never written.
 void check_faults_fail(const MakeAttentionCore& make);
-/// Compares with sums in double. A scale of 1 becomes 1.3 / sqrt(depth).
-void check_attention(const MakeAttentionCore& make, device::AttentionSizes s, bool tokens_first = false);
+/// Compares with sums in double. A scale of 1 becomes 1.3 / sqrt(depth). Returns the results.
+std::vector<float> check_attention(const MakeAttentionCore& make, device::AttentionSizes s, bool tokens_first = false);
 /// One NaN in q, k or v.
 void check_nans_reach_those_who_see_them(const MakeAttentionCore& make, bool causal = true);
 /// `keys` keys of score -inf in front are as if they were not there, to the bit.

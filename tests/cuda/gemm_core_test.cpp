@@ -183,6 +183,13 @@ TEST(GemmSkinny, EveryTile) {
       for (const bool in_runs : {false, true})
         check(SkinnyVariant{.tile = {groups, warps}, .in_runs = in_runs}, {.m = 5, .n = 104, .k = 600});
 }
+TEST(GemmSkinny, BlocksThatWalk) {
+  for (const int warps : {4, 8})
+    for (const int m : {3, 16})
+      for (const auto& [n, k] : {std::pair{104, 600}, {1000, 200}, {64, 40}})
+        check(SkinnyVariant{.tile = {4, warps, 3}, .in_runs = m == 3}, {.m = m, .n = n, .k = k});
+  check(SkinnyVariant{.tile = {2, 4, 2}, .lanes = 2, .in_runs = true}, {.m = 9, .n = 192, .k = 400});
+}
 TEST(GemmSkinny, RowsAndTails) {
   for (int m = 1; m <= 16; ++m) check(SkinnyVariant{.tile = {1, 4}, .in_runs = m % 2 == 0}, {.m = m, .n = 72, .k = 72});
   for (const auto& [n, k] : {std::pair{1, 8}, {2, 24}, {33, 32}, {31, 4872}, {8, 136}})

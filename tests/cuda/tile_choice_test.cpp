@@ -278,6 +278,11 @@ TEST_F(Tiles, AFewRowsTakeTheirOwnCore) {
   p.m = 16;  // a row's sums do not depend on the rows beside it
   EXPECT_EQ(choose_tile(p, kH200).skinny.warps, one.skinny.warps);
   EXPECT_EQ(choose_tile(p, kL4).core, Core::Skinny);
+  // A layer's gate and up, whose 304 blocks are all there at once, and the head, whose blocks walk.
+  ProductShape gate = gemm(1, 9728, 896), head = gemm(1, 151936, 896);
+  gate.lanes = 2, gate.skinny = head.skinny = true;
+  EXPECT_EQ(choose_tile(gate, kH200).text(), "skinny groups 2 warps 8");
+  EXPECT_EQ(choose_tile(head, kH200).text(), "skinny groups 4 warps 8");
 }
 
 TEST_F(Tiles, WhatComesWithTenonCanRunOnTheMachineItWasMeasuredOn) {

@@ -43,6 +43,7 @@ class AttentionKernel : public AnchorKernel {
     sizes_.depth = checked_int(q[3]);
     sizes_.scale = static_cast<float>(form_.anchor->attrs.nums[0]);
     sizes_.causal = form_.anchor->attrs.ints[0] != 0;
+    if (grouped_.depth) grouped_ = over_keys(grouped_, sizes_.keys, this->device().facts().arch == "sm_90a");
     for (const FormOutput& o : form_.outputs)
       if (o.companion) lse_ = o.place;
     if (counted()) read_beside(form_.holes[3]);
@@ -206,7 +207,8 @@ class AttentionKernel : public AnchorKernel {
     text.headers = "#include \"tenon/backend/cuda/device/attention_grouped.h\"\n" + text.headers;
     text.name += " " + grouped_.type();
     text.kernel =
-        "KERNEL(Tile::kThreads, 1, Params, p) { attention_grouped<Tile, Q, K, V, Epilogue, Keys, Lse, Fresh>(p); }\n";
+        "KERNEL(Tile::kThreads, Tile::kResident, Params, p) { attention_grouped<Tile, Q, K, V, Epilogue, Keys, Lse, "
+        "Fresh>(p); }\n";
     const CoreLaunch launch = attention_launch(grouped_, sizes_);
     return {KernelCall(device(), text, params, launch.shape), launch, kSplitAt};
   }

@@ -337,11 +337,22 @@ inline CoreLaunch attention_launch(const AttentionDeepShape& tile, const device:
 
 /// device::GroupedTile as a value.
 struct AttentionGroupedShape {
-  int depth = 64, rows = 8;
+  int depth = 64, rows = 8, blocks = 1;
+  bool cluster = false;
 
-  static constexpr int kWarps = 8, kThreads = 32 * kWarps, kKeys = 32 * kWarps, kMostRows = 16;
-  int shared_bytes() const { return 4 * (kWarps * rows * depth + kKeys * (rows + 1) + 2 * kWarps * rows + 1); }
-  std::string type() const { return "GroupedTile<" + std::to_string(depth) + ", " + std::to_string(rows) + ">"; }
+  static constexpr int kMostRows = 16, kMostBlocks = 8, kWarps = 4, kKeys = 16;  ///< keys: of a piece
+  int run_keys() const { return 2 * kWarps * blocks * kKeys; }
+  bool meets_in_memory() const { return blocks > 1 && !cluster; }
+  int shared_bytes() const {
+    const int units = rows * depth / 32, owned = (units + blocks - 1) / blocks;
+    const int found = meets_in_memory() ? 0 : blocks * (owned * 32 + 2 * rows);
+    return 4 * (kWarps * rows * (depth + 4 + 2) + found + 4);
+  }
+  std::string type() const {
+    std::string text = "GroupedTile<" + std::to_string(depth);
+    for (int x : {rows, kWarps, blocks}) text += ", " + std::to_string(x);
+    return text + (cluster ? ", true>" : ", false>");
+  }
 };
 
 /// Its tile for `rows` queries that share a head of keys, of any head and place; depth 0 where there is none.
@@ -350,21 +361,28 @@ inline AttentionGroupedShape pick_attention_grouped(int64_t rows, int64_t depth)
   if (!takes || rows < 1 || rows > AttentionGroupedShape::kMostRows) return {.depth = 0};
   return {.depth = static_cast<int>(depth), .rows = rows > 8 ? 16 : 8};
 }
+/// The tile over `capacity` keys: as many blocks a run as have a piece of it; those beyond would have nothing.
+inline AttentionGroupedShape over_keys(AttentionGroupedShape tile, int capacity, bool clusters) {
+  while (tile.blocks < tile.kMostBlocks && tile.blocks * tile.kKeys < capacity) tile.blocks *= 2;
+  tile.cluster = clusters && tile.blocks > 1;
+  return tile;
+}
 
-/// `s.keys`: the capacity. A block for each run of it, of which those without keys leave at once.
+/// `s.keys`: the capacity.
 inline CoreLaunch attention_launch(const AttentionGroupedShape& tile, const device::AttentionSizes& s) {
-  const int runs = std::max(1, (s.keys + tile.kKeys - 1) / tile.kKeys);
+  const int runs = std::max(1, (s.keys + tile.run_keys() - 1) / tile.run_keys());
   CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>(runs),
+  launch.shape = {.grid_x = static_cast<unsigned>(runs * tile.blocks),
                   .grid_y = static_cast<unsigned>(s.kv_heads),
                   .grid_z = static_cast<unsigned>(s.batch),
-                  .threads = static_cast<unsigned>(tile.kThreads),
+                  .threads = 32 * AttentionGroupedShape::kWarps,
                   .shared_bytes = static_cast<unsigned>(tile.shared_bytes()),
+                  .cluster = static_cast<unsigned>(tile.cluster ? tile.blocks : 1),
                   .starts_next = true};
-  if (runs == 1) return launch;
   const int64_t heads = int64_t{s.kv_heads} * s.batch;
-  launch.counters = 2 * heads;  // the second half: keys of the last time
-  launch.workspace_bytes = heads * runs * tile.rows * (tile.depth + 2) * 4;
+  launch.counters = heads * (runs + tile.blocks + 1);
+  if (tile.meets_in_memory()) launch.workspace_bytes = heads * runs * tile.blocks * tile.rows * (tile.depth + 2) * 4;
+  if (runs > 1) launch.workspace_bytes += heads * runs * 3 * tile.rows * tile.depth * 4;
   return launch;
 }
 

@@ -19,10 +19,12 @@
 namespace tenon::device {
 
 /// Up to kRows_ (8 or 16) rows, kGroups_ times 8 columns of each lane, kWarps_ warps that share K, of which each has
-/// kHeld_ pieces of 32 on their way in registers and kSlots_ in shared memory (0: there are no more pieces).
-template <int kRows_, int kGroups_, int kWarps_, int kHeld_, int kSlots_>
+/// kHeld_ pieces of 32 on their way in registers and kSlots_ in shared memory (0: there are no more pieces). kWalks_: a
+/// block goes from tile to tile, with what it has computed in front.
+template <int kRows_, int kGroups_, int kWarps_, int kHeld_, int kSlots_, bool kWalks_ = false>
 struct SkinnyTile {
   static constexpr int kRows = kRows_, kHalves = kRows / 8, kGroups = kGroups_, kWarps = kWarps_;
+  static constexpr bool kWalks = kWalks_;
   static constexpr int kHeld = kHeld_, kSlots = kSlots_;
   static constexpr int kThreads = 32 * kWarps, kColumns = 8 * kGroups;
   static constexpr int kPiece = 32;  ///< of K
@@ -56,30 +58,52 @@ struct NoFront {
 template <class Program, int R>
 struct RowsInFront {
   static constexpr bool kGiven = true;
-  template <class Params>
+  /// kSeveral: a warp may have several rows; kAhead: the next one of them is on its way meanwhile, in registers.
+  template <bool kSeveral, bool kAhead, class Params>
   DEV static void compute(const Params& p) {
-    NO_UNROLL for (int row = warp(); row < p.sizes.m; row += block_threads() / 32) {
-      typename Program::template Loads<R> loads;
+    using Loads = typename Program::template Loads<R>;
+    const int step = block_threads() / 32;
+    const auto load = [&](int row, Loads& loads) {
       Program::template loads<R>(p, row, p.sizes.k, WarpTeam{true}, loads);
-      Program::template run<R>(p, row, p.sizes.k, WarpTeam{true}, loads);
+    };
+    const auto run = [&](int row, Loads& loads) { Program::template run<R>(p, row, p.sizes.k, WarpTeam{true}, loads); };
+    int row = warp();
+    if (row >= p.sizes.m) return;
+    Loads loads;
+    load(row, loads);
+    if constexpr (kSeveral) {
+      NO_UNROLL for (; row + step < p.sizes.m; row += step) {
+        if constexpr (kAhead) {
+          Loads next;
+          load(row + step, next);
+          run(row, loads);
+          loads = next;
+        } else {
+          run(row, loads);
+          load(row + step, loads);
+        }
+      }
     }
+    run(row, loads);
   }
 };
 
 /// Shared memory: each warp has pieces of B on their way in its part, [slot][tile][lane], and in the end its sums
-/// there, [tile][half][column][row].
+/// there, or where blocks walk beside it, [tile][half][column][row].
 template <class Tile, int kLanes>
 struct SkinnyShared {
   static constexpr int kTiles = kLanes * Tile::kGroups;
   static constexpr int kRing = Tile::kSlots * kTiles * 512, kSums = kTiles * Tile::kHalves * 256;
-  static constexpr int kWarpBytes = kRing > kSums ? kRing : kSums, kBytes = Tile::kWarps * kWarpBytes;
+  static constexpr int kSumsAt = Tile::kWalks ? kRing : 0;
+  static constexpr int kWarpBytes = kRing > kSumsAt + kSums ? kRing : kSumsAt + kSums;
+  static constexpr int kBytes = Tile::kWarps * kWarpBytes;
 
   DEV static uint32_t* slot(int slot, int tile) {
     return reinterpret_cast<uint32_t*>(shared_memory() + warp() * kWarpBytes +
                                        ((slot * kTiles + tile) * 32 + lane()) * 16);
   }
   DEV static float* sums(int warp, int tile, int half) {
-    return reinterpret_cast<float*>(shared_memory() + warp * kWarpBytes) + (tile * Tile::kHalves + half) * 64;
+    return reinterpret_cast<float*>(shared_memory() + warp * kWarpBytes + kSumsAt) + (tile * Tile::kHalves + half) * 64;
   }
   /// One result, added up in the order of the warps.
   DEV static float total(int tile, int row, int column) {
@@ -184,6 +208,12 @@ struct SkinnyWeights {
   DEV static int column(int piece) { return (piece * Tile::kWarps + warp()) * Tile::kPiece + lane() % 4 * 8; }
   template <class Params>
   DEV SkinnyWeights(const Params& p, int first, int columns) : k(p.sizes.k) {
+    begin(p, first, columns);
+  }
+  /// The first pieces of the tile of columns from `first` on; no other copy of the thread is under way.
+  template <class Params>
+  DEV void begin(const Params& p, int first, int columns) {
+    slot = 0;
     UNROLL for (int t = 0; t < kTiles; ++t) {
       const int row = first + t % Tile::kGroups * 8 + lane() / 4;
       const bool inside = row < (B::kInRuns && kLanes == 1 ? (columns + 31) / 32 * 32 : columns);  // whole runs
@@ -255,32 +285,53 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
   }
 }
 
-template <class Tile, class A, class B, class Epilogue, class Front = NoFront, class Params>
-DEV void gemm_skinny(const Params& p) {
-  constexpr int kLanes = Epilogue::kLanes;
-  const int columns = p.sizes.n / kLanes, first = block_x() * Tile::kColumns;
-  if constexpr (!B::kConstant) griddep_wait();
-  griddep_launch();
-  SkinnyWeights<Tile, B, kLanes> weights(p, first, columns);
-  if constexpr (B::kConstant) griddep_wait();
-  const int items = p.sizes.m * Tile::kGroups * 4;
-  SkinnyResults<Tile, B, Epilogue> results(thread_index(), first, columns);
-  results.load(p);
-  if constexpr (Front::kGiven) {
-    Front::compute(p);
-    sync_block();
-  }
-  SkinnyProduct<Tile, SkinnyShared<Tile, kLanes>::kTiles> product;
-  skinny_sums<Tile, A, Front::kGiven>(p, weights, product);
+/// One tile; where blocks walk, the next one's weights are on their way at the end.
+template <class Tile, class A, bool kShared, class Params, class B, class Epilogue>
+DEV void skinny_tile(const Params& p, SkinnyWeights<Tile, B, Epilogue::kLanes>& weights,
+                     const SkinnyResults<Tile, B, Epilogue>& results, int first, int columns) {
+  using Shared = SkinnyShared<Tile, Epilogue::kLanes>;
+  SkinnyProduct<Tile, Shared::kTiles> product;
+  skinny_sums<Tile, A, kShared>(p, weights, product);
   cp_async_wait<0>();
-  sync_warp();  // nobody's copies come to lie over sums
-  product.template leave<SkinnyShared<Tile, kLanes>>();
+  if constexpr (Tile::kWalks) {
+    weights.begin(p, first + grid_x() * Tile::kColumns, columns);
+  } else {
+    sync_warp();  // nobody's copies come to lie over sums
+  }
+  product.template leave<Shared>();
   sync_block();
+  const int items = p.sizes.m * Tile::kGroups * 4;
   if (thread_index() < items) results.store(p);
   for (int i = thread_index() + Tile::kThreads; i < items; i += Tile::kThreads) {
     SkinnyResults<Tile, B, Epilogue> more(i, first, columns);
     more.load(p);
     more.store(p);
+  }
+}
+
+template <class Tile, class A, class B, class Epilogue, class Front = NoFront, class Params>
+DEV void gemm_skinny(const Params& p) {
+  constexpr int kLanes = Epilogue::kLanes;
+  const int columns = p.sizes.n / kLanes;
+  int first = block_x() * Tile::kColumns;
+  if constexpr (!B::kConstant) griddep_wait();
+  griddep_launch();
+  SkinnyWeights<Tile, B, kLanes> weights(p, first, columns);
+  if constexpr (B::kConstant) griddep_wait();
+  SkinnyResults<Tile, B, Epilogue> results(thread_index(), first, columns);
+  results.load(p);
+  if constexpr (Front::kGiven) {
+    Front::template compute<(Tile::kRows > Tile::kWarps), !Tile::kWalks>(p);
+    sync_block();
+  }
+  while (true) {
+    skinny_tile<Tile, A, Front::kGiven>(p, weights, results, first, columns);
+    if constexpr (!Tile::kWalks) return;
+    first += grid_x() * Tile::kColumns;
+    if (first >= (columns + 31) / 32 * 32) return;
+    results = {thread_index(), first, columns};
+    results.load(p);
+    sync_block();  // nobody's sums come to lie over others that are still read
   }
 }
 

@@ -71,6 +71,7 @@ inline CoreLaunch conv_launch(const MmaTileShape& tile, const device::ConvSizes&
 /// device::SkinnyTile as a value, whose rows are the product's.
 struct SkinnyTileShape {
   int groups = 1, warps = 8;
+  int walkers = 0;  ///< blocks that go from tile to tile; 0: each has one
 
   bool operator==(const SkinnyTileShape&) const = default;
   static constexpr int kMostRows = 16;
@@ -86,13 +87,14 @@ struct SkinnyTileShape {
     return std::min(pieces(k) - held(m, lanes, k), most);
   }
   int shared_bytes(int m, int lanes, int k) const {
-    return warps * groups * lanes * std::max(slots(m, lanes, k) * 512, rows(m) / 8 * 256);
+    const int ring = slots(m, lanes, k) * 512, sums = rows(m) / 8 * 256;
+    return warps * groups * lanes * (walkers ? ring + sums : std::max(ring, sums));
   }
   /// The type in kernels' text.
   std::string type(int m, int lanes, int k) const {
     std::string text = "SkinnyTile<" + std::to_string(rows(m));
     for (int x : {groups, warps, held(m, lanes, k), slots(m, lanes, k)}) text += ", " + std::to_string(x);
-    return text + ">";
+    return text + (walkers ? ", true>" : ">");
   }
 
  private:
@@ -101,7 +103,8 @@ struct SkinnyTileShape {
 /// Of at most kMostRows rows, one batch, operand B in memory.
 inline CoreLaunch gemm_launch(const SkinnyTileShape& tile, const device::GemmSizes& g, int lanes) {
   CoreLaunch launch;
-  launch.shape = {.grid_x = static_cast<unsigned>(((g.n / lanes + 31) / 32 * 4 + tile.groups - 1) / tile.groups),
+  const int tiles = ((g.n / lanes + 31) / 32 * 4 + tile.groups - 1) / tile.groups;
+  launch.shape = {.grid_x = static_cast<unsigned>(tile.walkers ? std::min(tile.walkers, tiles) : tiles),
                   .threads = static_cast<unsigned>(tile.threads()),
                   .shared_bytes = static_cast<unsigned>(tile.shared_bytes(g.m, lanes, g.k)),
                   .starts_next = true};

@@ -196,8 +196,26 @@ class ProductKernel : public AnchorKernel {
   /// True if there is one.
   bool front() const { return front_.has_value(); }
 
+  /// Blocks of the tile that run together on a multiprocessor where they walk, and their tile: where there are many
+  /// more than run together, and each would compute several rows a warp in front, that is paid once a block. Of fewer
+  /// rows it takes no longer than the weights' way, and blocks that come and go read faster.
+  int resident_walkers(const SkinnyTileShape& walking, const device::GemmSizes& sizes) const {
+    constexpr int kWarps = 16;  // of a multiprocessor, that have 128 registers a thread
+    const int64_t bytes =
+        walking.shared_bytes(sizes.m, lanes(), sizes.k) + front_->leaf.shape().numel() * size_of(unit_);
+    return static_cast<int>(
+        std::clamp<int64_t>(device().facts().shared_bytes / (bytes + 1024), 1, kWarps / walking.warps));
+  }
+  SkinnyTileShape skinny_tile(const TileChoice& choice, const device::GemmSizes& sizes) const {
+    SkinnyTileShape tile = choice.skinny;
+    if (!front_ || tile.rows(sizes.m) <= tile.warps) return tile;
+    tile.walkers = 1;
+    const int walkers = resident_walkers(tile, sizes) * device().facts().multiprocessors;
+    tile.walkers = sizes.n / lanes() / (8 * tile.groups) > 4 * walkers ? walkers : 0;
+    return tile;
+  }
   CoreLaunch skinny_launch(const TileChoice& choice, const device::GemmSizes& sizes) const {
-    CoreLaunch launch = gemm_launch(choice.skinny, sizes, lanes());
+    CoreLaunch launch = gemm_launch(skinny_tile(choice, sizes), sizes, lanes());
     if (front_) launch.shape.shared_bytes += static_cast<unsigned>(front_->leaf.shape().numel() * size_of(unit_));
     return launch;
   }
@@ -206,8 +224,10 @@ class ProductKernel : public AnchorKernel {
     Params params;
     params.set_sizes("GemmSizes", sizes);
     std::string arguments;
+    const SkinnyTileShape tile = skinny_tile(choice, sizes);
+    const int resident = tile.walkers ? resident_walkers(tile, sizes) : 1;
     if (front_) {
-      params.reserve_shared(choice.skinny.shared_bytes(sizes.m, lanes(), sizes.k));
+      params.reserve_shared(tile.shared_bytes(sizes.m, lanes(), sizes.k));
       params.keep_shared(front_->leaf);
       const ProgramOutput rows{front_->value, front_->leaf, unit_};
       const Shape& shape = front_->leaf.shape();
@@ -219,8 +239,8 @@ class ProductKernel : public AnchorKernel {
     text.functors += operand_source("A", a, a.shape().rank() - 1, params, text.headers) +
                      operand_source("Rows", b, b.shape().rank() - 1, params, text.headers) +
                      with_runs(in_runs_, stays(b)) + epilogue_source(params, text.headers, 2, true);
-    return core_call<device::GemmSizes>(choice, std::move(text), "gemm_skinny",
-                                        choice.skinny.type(sizes.m, lanes(), sizes.k), 1, params, arguments);
+    return core_call<device::GemmSizes>(choice, std::move(text), "gemm_skinny", tile.type(sizes.m, lanes(), sizes.k),
+                                        resident, params, arguments);
   }
 
   /// `box_a`, `box_b`: of one tensor of the operand, from its address, its columns and the elements between its rows.

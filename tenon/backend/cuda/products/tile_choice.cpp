@@ -85,9 +85,11 @@ void add_wgmma(std::vector<TileChoice>& out, const ProductShape& p, const Device
 }
 
 // A few rows take as long as their weights' way, whatever the tile, and less than with any other core. What counts is
-// that enough warps load at once, and that a warp has enough to do; the split of K must not depend on the rows.
+// that enough warps load at once, that a warp has enough to do, that blocks whose weights are to be on their way early
+// are all there at once, and else that each has many columns; warps of a block share what is computed in front. The
+// split of K must not depend on the rows.
 void add_skinny(std::vector<TileChoice>& out, const ProductShape& p, const DeviceFacts& facts) {
-  constexpr int kWarpsWanted = 24, kWarpsThere = 40;  // of a multiprocessor
+  constexpr int kWarpsWanted = 16, kWarpsThere = 24;  // of a multiprocessor
   for (const int warps : {4, 8, 16})
     for (const int groups : {1, 2, 4}) {
       const SkinnyTileShape tile{groups, warps};
@@ -97,9 +99,9 @@ void add_skinny(std::vector<TileChoice>& out, const ProductShape& p, const Devic
       const double blocks = static_cast<double>(p.n / p.lanes) / (8 * groups);
       const double loading = blocks * warps / facts.multiprocessors / kWarpsWanted;
       const double pieces = static_cast<double>(p.k) / 32 / warps;
-      const double waves = blocks * warps / facts.multiprocessors / kWarpsThere;
+      const bool waits = blocks * warps > 1.0 * kWarpsThere * facts.multiprocessors;
       const double time =
-          1e-3 * (1 / std::min(loading, 1.0) + 2 / pieces + 0.05 * groups + 0.1 * std::max(waves - 1, 0.0));
+          1e-3 * (1 / std::min(loading, 1.0) + 1 / pieces + 0.05 * groups + 2.0 / warps + (waits ? 1.0 / groups : 0.0));
       out.push_back({.core = Core::Skinny, .skinny = tile, .time = time});
     }
 }

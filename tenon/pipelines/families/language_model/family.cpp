@@ -36,7 +36,10 @@ class DecoderParts : public ModelParts {
   DecoderShape shape(const std::string& part, const PartRequest& r) const {
     DecoderShape s;
     s.batch = r.batch;
-    s.capacity = std::min(kCacheTokens, model_->config().positions);
+    const int64_t positions = model_->config().positions;
+    TENON_CHECK(Usage, r.context <= positions, "--context")
+        << r.context << " tokens; " << name() << " has " << positions << " positions";
+    s.capacity = r.context > 0 ? r.context : std::min(kCacheTokens, positions);
     s.tokens = part == "decode" ? 1 : std::min(kPrefillTokens, s.capacity / 2);
     return s;
   }
