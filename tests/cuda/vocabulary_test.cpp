@@ -319,8 +319,24 @@ TEST_F(Vocabulary, QuotientsAreThoseOfDivisions) {
       run("const float* x = static_cast<const float*>(p.in);\n"
           "for (int i = thread_index(); i < " +
               std::to_string(fragments) +
-              "; i += 64) store(p.out + 8 * i, Quotients(x[8 * i]).of(load<float, 8>(x + 8 * i)));\n",
+              "; i += 64) store(p.out + 8 * i, Quotients(x[8 * i]).of<2, false>(load<float, 8>(x + 8 * i)));\n",
           in, in.size());
+  // Dividends of 16 bits by one step; the divisor is not one.
+  const std::vector<float> halves =
+      run("const float* x = static_cast<const float*>(p.in);\n"
+          "for (int i = thread_index(); i < " +
+              std::to_string(fragments) +
+              "; i += 64) store(p.out + 8 * i, Quotients(x[8 * i]).of<1, false>(round_to<BF16>(load<float, 8>(x + 8 * "
+              "i))));\n",
+          in, in.size());
+  for (size_t i = 0; i < in.size(); ++i) {
+    const float a = bf16_value(bf16_bits(in[i])), want = a / in[i / 8 * 8];
+    if (std::isnan(want)) {
+      EXPECT_TRUE(std::isnan(halves[i])) << a << " / " << in[i / 8 * 8];
+    } else if (std::fpclassify(want) != FP_SUBNORMAL) {
+      EXPECT_EQ(std::bit_cast<uint32_t>(halves[i]), std::bit_cast<uint32_t>(want)) << a << " / " << in[i / 8 * 8];
+    }
+  }
   for (size_t i = 0; i < in.size(); ++i) {
     const float want = in[i] / in[i / 8 * 8];
     if (std::isnan(want))

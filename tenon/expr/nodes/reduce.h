@@ -94,6 +94,7 @@ struct ReduceMax : Reduce {
 /// Largest absolute value; NaN if any is NaN. Ties share the gradient equally.
 struct AbsMax : Reduce {
   static constexpr auto name = "absmax";
+  static constexpr bool largest_magnitude = true;  ///< for machines that have an instruction for step
   static constexpr double init = 0;
   template <class V>
   HD static V step(V acc, V x) {

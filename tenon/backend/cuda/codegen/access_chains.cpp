@@ -210,6 +210,9 @@ class AccessSource::Chain final : public SymbolicAlgebra<std::string> {
   Index look_up(int operand, const Indices& c, int64_t extent) override {
     check_inside();
     const Expr& numbers = view_->in[static_cast<size_t>(operand)];
+    if (extent > 0 && numbers.shape().numel() == 1 && numbers->family() == Family::Leaf && is_memory(numbers) &&
+        !params_.in_shared(numbers))
+      return look_up_once(numbers, extent);
     const std::string n = access_.fresh(), type = type_source(numbers.dtype());  // not cut before it is compared
     const auto load = [&](const Expr& l, const std::string& at) {
       return n + " = " + (l.is<nodes::Iota>() ? at : params_.pointer(l, false) + "[" + at + "]") + ";";
@@ -239,6 +242,12 @@ class AccessSource::Chain final : public SymbolicAlgebra<std::string> {
   }
 
  private:
+  // A number that all elements of the launch go by is read with the row's state.
+  Index look_up_once(const Expr& number, int64_t extent) {
+    const std::string near = access_.look_up_once(number, extent);
+    end_ = " if (!r." + near + "_there) { " + not_there() + " }" + end_;
+    return hold("r." + near);
+  }
   // What follows is for elements inside only.
   void check_inside() {
     if (inside_.empty()) return;
@@ -280,6 +289,18 @@ class AccessSource::Chain final : public SymbolicAlgebra<std::string> {
   std::string inside_, end_;  // of view_: what must hold; what ends the statements begun
   bool nothing_ = false;      // there is no place to read
 };
+
+std::string AccessSource::look_up_once(const Expr& number, int64_t extent) {
+  std::string& near = once_[{number.get(), extent}];
+  if (!near.empty()) return near;
+  near = fresh();
+  const std::string dim = params_.integer(name_ + "_dim", extent), place = "r." + near;
+  once_members_ += "    int " + near + ";\n    bool " + near + "_there;\n";
+  once_code_ += "    { const " + type_source(number.dtype()) + " n = " + params_.pointer(number, false) + "[0]; " +
+                place + " = n < 0 ? 0 : n < " + dim + " ? static_cast<int>(n) : " + dim + " - 1; " + place +
+                "_there = " + place + " == n; }\n";
+  return near;
+}
 
 std::string AccessSource::dim(int64_t n) {
   return n == 0 || n == 1 ? std::to_string(n) : params_.integer(name_ + "_dim", n);

@@ -84,7 +84,7 @@ bool AccessSource::allows(int run) const {
 }
 
 std::string AccessSource::row_members() const {
-  std::string out;
+  std::string out = once_members_;
   for (size_t i = 0; i < pieces_.size(); ++i)
     if (pieces_[i].piece.leaf) out += "    int " + name_ + "_" + std::to_string(i) + ";\n";
   return out;
@@ -105,7 +105,7 @@ static std::string digit_code(const std::string& index, const std::string& start
 }
 
 std::string AccessSource::row_code() const {
-  std::string out;
+  std::string out = once_code_;
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const PieceSource& t = pieces_[i];
     if (!t.piece.leaf) continue;
@@ -298,6 +298,13 @@ bool AccessSource::same_stored(const AccessSource& other, int run) const {
   for (int64_t col = 0; col < domain_.cols(); col += run)
     if (begin(a, col) != begin(b, col)) return false;
   return true;
+}
+
+bool AccessSource::same_in_rows() const {
+  if (!affine_) return repeats();
+  return pieces_.size() == 1 && pieces_[0].row_begin.empty() && pieces_[0].row_end.empty() &&
+         std::all_of(pieces_[0].piece.rows.begin(), pieces_[0].piece.rows.end(),
+                     [](const Digit& d) { return d.step == 0; });
 }
 
 bool AccessSource::repeats() const {

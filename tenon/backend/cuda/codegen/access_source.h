@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ class AccessSource {
   DType dtype() const { return view_.dtype(); }
   /// True if a row reads what its neighbour does: a cache near by has it.
   bool repeats() const;
+  /// True if all rows read the same.
+  bool same_in_rows() const;
   /// Tensors that a fragment may lie in: more than one where some are joined.
   int pieces() const { return std::max(1, static_cast<int>(pieces_.size())); }
 
@@ -95,6 +98,9 @@ class AccessSource {
   class Chain;
   std::string mapped(const std::string& row, const std::string& col, const std::string& outside, const Leaf& leaf);
   std::string dim(int64_t n);
+  /// The member of the row's state that holds what `number` names of `extent` places, or the nearest; `_there` behind
+  /// it says which.
+  std::string look_up_once(const Expr& number, int64_t extent);
   std::string fresh() { return name_ + "_" + std::to_string(locals_++); }
 
   std::string name_;
@@ -104,6 +110,8 @@ class AccessSource {
   Params& params_;
   std::vector<PieceSource> pieces_;
   int locals_ = 0;
+  std::map<std::pair<const Node*, int64_t>, std::string> once_;
+  std::string once_members_, once_code_;
 };
 
 }  // namespace tenon::cuda

@@ -51,9 +51,14 @@ std::string type_source(DType t) {
 }
 
 std::string Params::keep_shared(const Expr& leaf) {
-  std::string at = integer("at", shared_bytes_);
+  std::string at = reserve_shared("at", leaf.shape().numel() * size_of(leaf.dtype()));
   shared_[leaf.get()] = at;
-  reserve_shared(leaf.shape().numel() * size_of(leaf.dtype()));
+  return at;
+}
+
+std::string Params::reserve_shared(const std::string& role, int64_t bytes) {
+  std::string at = integer(role, shared_bytes_);
+  reserve_shared(bytes);
   return at;
 }
 

@@ -46,6 +46,8 @@ class Params {
   std::string keep_shared(const Expr& leaf);
   /// Bytes of shared memory that are taken, a multiple of 16.
   int64_t shared_bytes() const { return shared_bytes_; }
+  /// Takes more of them; the number of the first.
+  std::string reserve_shared(const std::string& role, int64_t bytes);
   void reserve_shared(int64_t bytes) { shared_bytes_ += (bytes + 15) / 16 * 16; }
   bool in_shared(const Expr& leaf) const { return shared_.contains(leaf.get()); }
   /// A tensor map over `leaf`'s elements.

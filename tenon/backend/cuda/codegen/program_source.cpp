@@ -155,9 +155,13 @@ ProgramSource::Value ProgramSource::compute(const Expr& e) {
     case Kind::Accumulator:
       return {"acc[" + std::to_string(acc_lane(e)) + "]", false, DType::F32};
     case Kind::Literal: {
-      Value v{fresh(), true, DType::F32};
-      before_ += "    const float " + v.name + " = " + params_.number("constant", literal_of(e)->attrs.nums[0]) + ";\n";
-      return v;
+      // Of equal numbers one, so that the compiler sees what is computed twice.
+      std::string& name = literals_[literal_of(e)->attrs.nums[0]];
+      if (name.empty()) {
+        name = fresh();
+        before_ += "    const float " + name + " = " + params_.number("constant", literal_of(e)->attrs.nums[0]) + ";\n";
+      }
+      return {name, true, DType::F32};
     }
     case Kind::Load:
       return load(e);
@@ -178,12 +182,15 @@ ProgramSource::Value ProgramSource::load(const Expr& e) {
   const bool is_uniform = uniform(e);
   for (const Held& h : arrays_) {
     if (h.view != e) continue;
-    if (h.late && !stage_stores_) break;
-    if (h.late) {
-      std::string& name = late_[&h];
-      if (name.empty()) name = fresh();
-      return {name + "[f]", false, e.dtype()};
+    if (h.column && !columns_at_.empty()) {
+      const auto number =
+          std::count_if<const Held*>(arrays_.data(), &h, [](const Held& other) { return other.column; });
+      Value v{fresh(), false, e.dtype()};
+      loop_ += "        const Frag<float, kRun> " + v.name + " = column<Team, R, kRun>(" + columns_at_ + ", " +
+               std::to_string(number) + ", f);\n";
+      return v;
     }
+    if (h.late) break;
     if (!h.halves) return {"l." + h.name + "[f]", false, e.dtype()};
     Value v{fresh(), false, e.dtype()};
     loop_ +=
@@ -261,6 +268,21 @@ ProgramSource::Value ProgramSource::kept(const Expr& e) {
   return out;
 }
 
+// True if `divisor` is at least a literal part of the largest magnitude in `x`'s row: what quantising divides by.
+static bool by_largest(const Expr& x, const Expr& divisor) {
+  const auto exact = [](Expr e) {
+    while (is_rounding(e) && e->attrs.dtype == DType::F32) e = e->in[0];
+    return e;
+  };
+  Expr d = exact(divisor);
+  while (d.is<nodes::Broadcast>() || d.is<nodes::Reshape>()) d = exact(d->in[0]);
+  const Node* part = d.is<nodes::Div>() ? literal_of(d->in[1]) : nullptr;
+  if (!part || !d->in[0].is<nodes::Max>()) return false;
+  const double n = part->attrs.nums[0];
+  const auto largest = [&](const Expr& m) { return m.is<nodes::AbsMax>() && exact(m->in[0]) == exact(x); };
+  return n >= 1 && n < 1e6 && std::any_of(d->in[0]->in.begin(), d->in[0]->in.end(), largest);
+}
+
 // The name of a fragment of quotients by one divisor.
 std::string ProgramSource::quotient(const Expr& e) {
   const Value dividend = value(e->in[0]), divisor = value(e->in[1]);
@@ -270,7 +292,9 @@ std::string ProgramSource::quotient(const Expr& e) {
     before_ += "    const Quotients " + by + "(" + divisor.name + ");\n";
   }
   std::string out = fresh();
-  loop_ += "        const Frag<float, kRun> " + out + " = " + by + ".of(" + dividend.name + ");\n";
+  loop_ += "        const Frag<float, kRun> " + out + " = " + by + ".of<" +
+           (size_of(dividend.holds) <= 2 ? "1, " : "2, ") + (by_largest(e->in[0], e->in[1]) ? "true" : "false") + ">(" +
+           dividend.name + ");\n";
   return out;
 }
 

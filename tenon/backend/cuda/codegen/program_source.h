@@ -40,6 +40,13 @@ class ProgramSource {
   /// before the functor is made; afterwards loads_early() says whether all of it is.
   void load_early() { early_ = true; }
   bool loads_early() const { return early_; }
+  /// True if a program with reductions has too few registers for all that its rows read, and leaves floats in a cache.
+  bool loads_late() const;
+  /// Of such a program: floats that every row reads.
+  int columns() const;
+  /// These lie in shared memory from byte `at` of each thread's own on, put there once a block by
+  /// `columns<R>(p, cols, team)`. Called before the functor is made.
+  void keep_columns(const std::string& at) { columns_at_ = at; }
   /// Registers for what stays in them, from one reduction to the next or from the start, of a fragment of a row.
   int held() const;
   /// Passes over a row: one more than reductions that wait for each other.
@@ -66,6 +73,7 @@ class ProgramSource {
   int stored_in(const ProgramOutput& o);
   std::string first_loads();
   std::string row_values();
+  std::string columns_body();
   std::vector<Expr> values() const;
   void collect(const Expr& e, std::set<const Node*>& seen);
 
@@ -108,15 +116,16 @@ class ProgramSource {
     bool halves;  // as in memory
     bool again;   // another's, in another order
     bool late;    // loaded by each stage that reads it
+    bool column;  // and the same for all rows
   };
-  std::vector<Held> arrays_;                 // loads that are under way before the first reduction
-  std::map<const Held*, std::string> late_;  // what this stage calls them
+  std::vector<Held> arrays_;  // loads that are under way before the first reduction
   // Values rounded to 16 bits that a later stage than their first reads, and their names: they are not computed again.
   std::map<const Node*, std::string> kept_;
   std::set<const Node*> known_;                             // of those: what an earlier stage has left
   std::unordered_map<const Node*, std::string> quotients_;  // by divisor
   std::unordered_map<const Node*, Value> outer_, inner_;
-  bool stage_stores_ = false;
+  std::map<double, std::string> literals_;
+  std::string columns_at_;
   bool loads_apart_ = false;  // loads have a function of their own
   bool early_ = false;
   std::string before_, loop_, members_, loads_;

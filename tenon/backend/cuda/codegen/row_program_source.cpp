@@ -34,14 +34,17 @@ void ProgramSource::find_arrays() {
       return h.halves && access(e).stored_halves(run_) && access(h.view).same_stored(access(e), run_);
     });
     if (same != arrays_.end())
-      arrays_.push_back({e, same->name, true, true, false});
+      arrays_.push_back({e, same->name, true, true, false, false});
     else
-      arrays_.push_back({e, fresh(), access(e).stored_halves(run_), false, false});
+      arrays_.push_back({e, fresh(), access(e).stored_halves(run_), false, false, false});
   }
   // Floats that the row in front has read too lie in a cache near by: where registers are scarce, they wait there.
   constexpr int kMostHeld = 16;
   if (held() <= kMostHeld) return;
-  for (Held& h : arrays_) h.late = !h.halves && access(h.view).repeats();
+  for (Held& h : arrays_) {
+    h.late = !h.halves && access(h.view).repeats();
+    h.column = h.late && access(h.view).same_in_rows();
+  }
 }
 
 // The stage that stores an output: as soon as it is known, behind the first reduction, where all is loaded.
@@ -109,6 +112,26 @@ int ProgramSource::held() const {
   return registers + late;
 }
 
+bool ProgramSource::loads_late() const {
+  return std::any_of(arrays_.begin(), arrays_.end(), [](const Held& h) { return h.late; });
+}
+
+int ProgramSource::columns() const {
+  return static_cast<int>(std::count_if(arrays_.begin(), arrays_.end(), [](const Held& h) { return h.column; }));
+}
+
+std::string ProgramSource::columns_body() {
+  std::string puts;
+  int number = 0;
+  for (const Held& h : arrays_)
+    if (h.column)
+      puts += "        { Frag<float, kRun> x; " + access(h.view).load("x", run_) + " put_column<Team, R>(" +
+              columns_at_ + ", " + std::to_string(number++) + ", f, x); }\n";
+  return "  template <int R, class Team>\n  DEV static void columns(const Params& p, int cols, const Team& team) {\n"
+         "    const Row r = row(p, 0);\n" +
+         over_row(puts) + "  }\n";
+}
+
 std::string ProgramSource::first_loads() {
   std::string arrays, loads;
   for (const Held& h : arrays_) {
@@ -140,20 +163,15 @@ std::string ProgramSource::row_values() {
 // One loop over the row: what the reductions of this stage need, or the stores.
 std::string ProgramSource::stage(int number) {
   inner_.clear();
-  late_.clear();
   before_.clear();
   loop_.clear();
   std::string after, loop_end, once;
-  // A compiler moves no load over a store: there what is late is loaded in front.
-  stage_stores_ = std::any_of(outputs_.begin(), outputs_.end(), [&](const ProgramOutput& o) {
-    return stored_in(o) == number && o.value.shape() == domain_.shape;
-  });
   for (const Expr& r : reductions_) {
     if (level(r) != number + 1) continue;
     const Value x = value(r->in[0]);
     const std::string type = struct_name(r), sum = fresh(), out = fresh();
     before_ += "    float " + sum + " = static_cast<float>(" + type + "::init);\n";
-    loop_end += "        UNROLL for (int k = 0; k < kRun; ++k) " + sum + " = " + type + "::step<float>(" + sum + ", " +
+    loop_end += "        UNROLL for (int k = 0; k < kRun; ++k) " + sum + " = step<" + type + ">(" + sum + ", " +
                 (x.uniform ? x.name : x.name + ".v[k]") + ");\n";
     after += "    const float " + out + " = " + type + "::finish<float>(team.template reduce<" + type + ">(" + sum +
              "), static_cast<float>(cols));\n";
@@ -165,14 +183,7 @@ std::string ProgramSource::stage(int number) {
     const std::string text = stored(o) + "\n";
     (per_row ? once : loop_end) += "        " + text;
   }
-  std::string out = "    // stage " + std::to_string(number) + "\n" + before_, late;
-  for (const Held& h : arrays_) {
-    const auto used = late_.find(&h);
-    if (used == late_.end()) continue;
-    out += "    Frag<float, kRun> " + used->second + "[R];\n";
-    late += "        " + access(h.view).load(used->second + "[f]", run_) + "\n";
-  }
-  if (!late.empty()) out += over_row(late);
+  std::string out = "    // stage " + std::to_string(number) + "\n" + before_;
   if (!loop_.empty() || !loop_end.empty()) out += over_row(loop_ + loop_end);
   if (!once.empty()) out += "    if (team.stores()) {\n" + once + "    }\n";
   for (const auto& [node, name] : kept_)
@@ -181,7 +192,7 @@ std::string ProgramSource::stage(int number) {
 }
 
 std::string ProgramSource::reducing_body() {
-  std::string text = first_loads() +
+  std::string text = first_loads() + (columns_at_.empty() ? "" : columns_body()) +
                      "  template <int R, class Team>\n  DEV static void run(const Params& p, int row_number, int cols, "
                      "const Team& team, const Loads<R>& l) {\n"
                      "    const Row r = row(p, row_number);\n" +

@@ -119,18 +119,20 @@ DEV Frag<float, N> round_to(const Frag<float, N>& x) {
 
 /// Quotients by one divisor. The compiler's division is a branch an element, which the next one waits behind; this is
 /// its arithmetic without: two steps of Newton from a / b = a * (1 / b), rounded as a division is where |a| is at least
-/// 2^-100 and |a / b| 2^-126; below, it may be an ulp or two from that.
+/// 2^-100 and |a / b| 2^-126; below, it may be an ulp or two from that. For dividends of at most 11 binary digits,
+/// which all numbers of 16 bits have, one step does (tried for all of them and all divisors). `bounded`: |a / b| is
+/// less than 2^127 if b is between 2^-100 and 2^100.
 class Quotients {
  public:
   DEV explicit Quotients(float divisor) : b_(divisor), inverse_(1.0f / divisor) {
-    const uint32_t size = float_to_bits(divisor) & 0x7fffffff;
-    steps_ = size > 27u << 23 && size < 227u << 23;  // 2^-100 to 2^100
+    const uint32_t size = float_to_bits(divisor);
+    steps_ = size > 27u << 23 && size < 227u << 23;  // 2^-100 to 2^100, not negative
   }
-  template <int N>
+  template <int kSteps, bool bounded, int N>
   DEV Frag<float, N> of(const Frag<float, N>& a) const {
     Frag<float, N> out;
     if (steps_) {
-      UNROLL for (int k = 0; k < N; ++k) out.v[k] = in_steps(a.v[k]);
+      UNROLL for (int k = 0; k < N; ++k) out.v[k] = in_steps<kSteps, bounded>(a.v[k]);
     } else {
       UNROLL for (int k = 0; k < N; ++k) out.v[k] = a.v[k] / b_;
     }
@@ -138,12 +140,13 @@ class Quotients {
   }
 
  private:
+  template <int kSteps, bool bounded>
   DEV float in_steps(float a) const {
     const float first = a * inverse_;
-    float q = fused_multiply_add(fused_multiply_add(-first, b_, a), inverse_, first);
-    q = fused_multiply_add(fused_multiply_add(-q, b_, a), inverse_, q);
-    const uint32_t size = float_to_bits(first) << 1;  // steps would lose the sign of 0, and make NaN of infinity
-    return size - 1 < 0xff000000u - 1 ? q : first;
+    float q = first;  // minus what is too much: so 0 keeps its sign, for positive divisors
+    UNROLL for (int i = 0; i < kSteps; ++i) q = fused_multiply_add(fused_multiply_add(q, b_, -a), -inverse_, q);
+    // A step would make NaN of infinity.
+    return bounded || (float_to_bits(first) & 0x7fffffffu) != 0x7f800000u ? q : first;
   }
   float b_, inverse_;
   bool steps_;

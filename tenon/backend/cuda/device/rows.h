@@ -7,10 +7,21 @@
 
 namespace tenon::device {
 
+/// One more element for reduction node T.
+template <class T>
+DEV float step(float sum, float x) {
+  if constexpr (requires { T::largest_magnitude; })
+    return max_or_nan(sum, magnitude(x));
+  else
+    return T::template step<float>(sum, x);
+}
+
 /// Joins partial results of reduction node T.
 template <class T>
 DEV float combine(float a, float b) {
-  if constexpr (requires { T::template combine<float>(a, b); })
+  if constexpr (requires { T::largest_magnitude; })
+    return max_or_nan(a, b);
+  else if constexpr (requires { T::template combine<float>(a, b); })
     return T::template combine<float>(a, b);
   else
     return T::template step<float>(a, b);
@@ -22,10 +33,12 @@ DEV float combine_lanes(float x) {
   return x;
 }
 
+inline constexpr int kWarpRowThreads = 128;
+
 /// Some lanes of a warp side by side: 8, 16 or all 32.
 template <int lanes>
 struct LanesTeam {
-  static constexpr int kThreads = lanes;
+  static constexpr int kThreads = lanes, kBlock = kWarpRowThreads;
   bool present = true;  ///< false: it keeps the other lanes company, and stores no row results
   DEV int rank() const { return lane() % lanes; }
   DEV bool stores() const { return present && rank() == 0; }
@@ -39,7 +52,7 @@ using WarpTeam = LanesTeam<32>;
 /// A block. Results of the warps meet in shared memory, in an order that is always the same.
 template <int threads>
 struct BlockTeam {
-  static constexpr int kThreads = threads, kWarps = threads / 32;
+  static constexpr int kThreads = threads, kWarps = threads / 32, kBlock = threads;
   float* exchange;       // two floats a warp
   mutable int turn = 0;  // the place of the reduction before may still be read
   DEV int rank() const { return thread_index(); }
@@ -57,7 +70,37 @@ struct BlockTeam {
   }
 };
 
-inline constexpr int kWarpRowThreads = 128;
+/// Floats that all rows read wait in shared memory, each thread's own: of `number`, fragment f of R. Pieces of 16 bytes
+/// of all threads lie side by side, so that they meet in no bank.
+template <class Team, int R, int N>
+    DEV Frag < float,
+    N<4 ? N : 4>*column_piece(int at, int number, int f, int i) {
+  constexpr int kPiece = N < 4 ? N : 4;
+  return in_shared<Frag<float, kPiece>>(at) + ((number * R + f) * (N / kPiece) + i) * Team::kBlock + thread_index();
+}
+template <class Team, int R, int N>
+DEV void put_column(int at, int number, int f, const Frag<float, N>& x) {
+  constexpr int kPiece = N < 4 ? N : 4;
+  UNROLL for (int i = 0; i < N / kPiece; ++i) UNROLL for (int k = 0; k < kPiece; ++k)
+      column_piece<Team, R, N>(at, number, f, i)
+          ->v[k] = x.v[kPiece * i + k];
+}
+template <class Team, int R, int N>
+DEV Frag<float, N> column(int at, int number, int f) {
+  constexpr int kPiece = N < 4 ? N : 4;
+  Frag<float, N> x;
+  UNROLL for (int i = 0; i < N / kPiece; ++i) {
+    const Frag<float, kPiece> piece = *column_piece<Team, R, N>(at, number, f, i);
+    UNROLL for (int k = 0; k < kPiece; ++k) x.v[kPiece * i + k] = piece.v[k];
+  }
+  return x;
+}
+
+template <class Program, int R, class Params, class Team>
+DEV void columns_of_block(const Params& p, const Team& team) {
+  if constexpr (requires { Program::template columns<R>(p, 0, team); })
+    Program::template columns<R>(p, p.sizes.cols, team);
+}
 
 /// Program: kRun; Loads<R>; loads<R>(p, row, cols, team, l) of a row of up to R * kRun * team threads columns, and
 /// run<R>(..) that computes and stores it.
@@ -65,6 +108,7 @@ template <class Program, int R, class Params>
 struct RowsOfBlocks {
   using Loads = typename Program::template Loads<R>;
   const Params& p;
+  DEV void columns(const auto& team) const { columns_of_block<Program, R>(p, team); }
   DEV void loads(int row, const auto& team, Loads& l) const {
     Program::template loads<R>(p, row, p.sizes.cols, team, l);
   }
@@ -77,6 +121,7 @@ template <class Program, int R, int lanes, class Params>
 struct RowsOfLanes {
   using Loads = typename Program::template Loads<R>;
   const Params& p;
+  DEV void columns(const auto& team) const { columns_of_block<Program, R>(p, team); }
   DEV bool there(int first) const { return first + lane() / lanes < p.sizes.rows; }
   DEV int row(int first) const { return there(first) ? first + lane() / lanes : first; }
   DEV int cols(int first) const { return there(first) ? p.sizes.cols : 0; }
@@ -94,6 +139,7 @@ DEV void walk_rows(const Rows& rows, const auto& team, int row, int step) {
   const int end = rows.p.sizes.rows;
   typename Rows::Loads loads;
   if (row < end) rows.loads(row, team, loads);
+  rows.columns(team);
   Constants::wait();
   NO_UNROLL for (; row < end; row += step) {
     rows.run(row, team, loads);

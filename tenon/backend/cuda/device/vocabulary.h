@@ -179,6 +179,7 @@ DEV float tanh_approximate(float x) {
 DEV float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 /// The larger of the two; a NaN loses against a number.
 DEV float max_number(float a, float b) { return fmaxf(a, b); }
+DEV float magnitude(float x) { return fabsf(x); }
 /// The larger of the two, or NaN if one is.
 DEV float max_or_nan(float a, float b) {
   float y;

@@ -40,7 +40,7 @@ RowTeam row_team(int64_t cols, int run, int held) {
       best = {lanes, static_cast<int>(each)};
   }
   if (best.fragments) return best;
-  for (int each : {4, 5, 3, 6, 2, 7, 1, 8}) {
+  for (int each : {5, 4, 3, 6, 2, 7, 1, 8}) {
     const int64_t threads = div_up(fragments, int64_t{32} * each) * 32;
     if (threads > kMostThreads || (each > 1 && each * held > kRegisters && threads * 2 <= kMostThreads)) continue;
     if (best.fragments == 0 || threads * each < int64_t{best.threads} * best.fragments)
@@ -132,6 +132,28 @@ std::optional<KernelCall> lets_call(Device& device, const std::string& name, std
 
 namespace {
 
+// Rows whose programs read many floats that are the same for all of them (a step's gates and factors, weights): blocks
+// that stay keep these in shared memory, and walk many rows. Otherwise blocks come and go, which is faster.
+struct RowsThatStay {
+  int64_t blocks = 0;  // of a multiprocessor; 0: not these
+  RowTeam team;
+  int64_t bytes = 0;  // of a block's columns
+  // `other`: the program of rows whose blocks come and go.
+  RowsThatStay(const DeviceFacts& facts, const ProgramSource& other, std::span<const ProgramOutput> outputs,
+               const MatrixDomain& matrix) {
+    constexpr int64_t kThreads = 512, kThreadsOfOne = 896;  // 128 and 72 registers each
+    Params unused;
+    const ProgramSource trial(outputs, matrix, unused, 8);
+    if (!other.loads_late() || trial.columns() == 0) return;
+    team = row_team(matrix.cols(), trial.run(), trial.held());
+    const int64_t threads = team.block() ? team.threads : kWarpRowThreads,
+                  most = (team.block() || team.fragments > 1 ? kThreads : kThreadsOfOne) / threads;
+    bytes = threads * team.fragments * trial.run() * 4 * trial.columns();
+    const int64_t resident = std::min(most, facts.shared_bytes / (bytes + 2048));
+    if (resident > 1) blocks = resident;
+  }
+};
+
 KernelCall rows_call(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
                      const MatrixDomain& matrix) {
   Params params;
@@ -140,24 +162,28 @@ KernelCall rows_call(Device& device, const std::string& name, std::span<const Pr
   Params unused;
   constants_source(outputs, unused, kWarpRowThreads);
   const ProgramSource trial(outputs, matrix, unused, 8);
-  const RowTeam team = row_team(matrix.cols(), trial.run(), trial.held());
+  RowTeam team = row_team(matrix.cols(), trial.run(), trial.held());
+  const RowsThatStay stay(device.facts(), trial, outputs, matrix);
+  if (stay.blocks) team = stay.team;
   LaunchShape shape;
   shape.threads = static_cast<unsigned>(team.block() ? team.threads : kWarpRowThreads);
   if (team.block()) params.reserve_shared(shape.threads / 32 * 8);  // for BlockTeam
   KernelParts text;
   text.name = name;
-  text.functors = constants_source(outputs, params, static_cast<int>(shape.threads));
+  if (!stay.blocks) text.functors = constants_source(outputs, params, static_cast<int>(shape.threads));
   const std::string r = std::to_string(team.fragments), t = std::to_string(team.threads);
   const std::string program_types = std::string("<Program, ") + (text.functors.empty() ? "NoConstants" : "Constants");
   ProgramSource program(outputs, matrix, params, 8);
+  if (stay.blocks) program.keep_columns(params.reserve_shared("columns", stay.bytes));
   text.functors += program.functor("Program");
   text.headers = "#include \"tenon/backend/cuda/device/rows.h\"\n" + program.includes();
-  shape.grid_x =
-      static_cast<unsigned>(team.block() ? matrix.rows() : div_up(matrix.rows(), kWarpRowThreads / team.threads));
+  int64_t blocks = team.block() ? matrix.rows() : div_up(matrix.rows(), kWarpRowThreads / team.threads);
+  const std::string resident = std::to_string(std::max<int64_t>(stay.blocks, 1));
+  if (stay.blocks) blocks = div_up(blocks, div_up(blocks, stay.blocks * device.facts().multiprocessors));
+  shape.grid_x = static_cast<unsigned>(blocks);
   shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
-  text.kernel = (team.block() ? "KERNEL(" + t + ", 1, Params, p) { rows_by_block" + program_types
-                              : "KERNEL(kWarpRowThreads, 1, Params, p) { rows_by_lanes" + program_types) +
-                ", " + r + ", " + t + ">(p); }\n";
+  text.kernel = "KERNEL(" + (team.block() ? t : "kWarpRowThreads") + ", " + resident + ", Params, p) { " +
+                (team.block() ? "rows_by_block" : "rows_by_lanes") + program_types + ", " + r + ", " + t + ">(p); }\n";
   return KernelCall(device, text, params, shape);
 }
 
