@@ -11,12 +11,8 @@ std::string text_of(double value) {
   return text;
 }
 
-// Places of e4m3 numbers on a line on which neighbours are one apart and both zeros are 0.
-int place_of(double value) {
-  const uint8_t bits = e4m3_bits(static_cast<float>(value));
-  const int magnitude = bits & 0x7f;
-  return bits & 0x80 ? -magnitude : magnitude;
-}
+// From an e4m3 number of this size to the next larger one: 3 bits behind the leading one.
+double e4m3_step(double size) { return std::ldexp(1.0, std::max(std::ilogb(size), -6) - 3); }
 }  // namespace
 
 Tolerance Rounding::tolerance() const {
@@ -61,12 +57,12 @@ void QuantizedRowsComparison::add_scale(double got, double want) {
 }
 
 void QuantizedRowsComparison::add(double got, double want) {
-  constexpr int kNoNumber = 256;
   ++numbers_;
   if (got == want) return;
   ++different_;
-  const bool numbers = !std::isnan(got) && !std::isnan(want);
-  worst_steps_ = std::max(worst_steps_, numbers ? std::abs(place_of(got) - place_of(want)) : kNoNumber);
+  // Between powers of two the distance is that of the smaller one, from which the larger is a step away.
+  const double steps = std::abs(got - want) / e4m3_step(std::max(std::min(std::abs(got), std::abs(want)), kSmall));
+  worst_steps_ = std::max(worst_steps_, std::isfinite(steps) ? steps : std::numeric_limits<double>::infinity());
 }
 
 bool QuantizedRowsComparison::agrees() const {
@@ -77,8 +73,7 @@ std::string QuantizedRowsComparison::text() const {
   char share[32];
   std::snprintf(share, sizeof share, "%.2f", std::floor(1e4 * equal_share()) / 100);  // 100.00 means all
   return std::string(share) + " % of " + std::to_string(numbers_) + " bytes are equal, the others at most " +
-         std::to_string(worst_steps_) + (worst_steps_ == 1 ? " step" : " steps") + " away, scales within " +
-         text_of(worst_scale_);
+         text_of(worst_steps_) + " steps away, scales within " + text_of(worst_scale_);
 }
 
 }  // namespace tenon

@@ -69,7 +69,10 @@ class QuantizedRowsComparison {
  public:
   static constexpr double kScales = 1e-3;  ///< a scale may be off by this part of the expected one
   static constexpr double kEqual = 0.99;   ///< the part of bytes that must be equal; of fewer than 100, all but one
-  static constexpr int kSteps = 1;         ///< how many e4m3 numbers the others may be away
+  static constexpr double kSteps = 1;      ///< how many steps between neighbouring e4m3 numbers the others may be away
+  /// A sixteenth of the largest number. Smaller ones are measured in its steps: a rounding to 16 bits in front of the
+  /// quotient may go the other way, and where terms cancel that is more than a step of what is left.
+  static constexpr double kSmall = 28;
 
   void add_scale(double got, double want);
   /// The next number of a row, as it is stored: a value of e4m3, before the scale. A NaN differs from everything.
@@ -81,15 +84,14 @@ class QuantizedRowsComparison {
   }
   /// The largest relative difference of a scale; infinite if one is not a number.
   double worst_scale() const { return worst_scale_; }
-  /// The largest distance in e4m3 numbers, 256 where one is a NaN.
-  int worst_steps() const { return worst_steps_; }
-  /// "99.87 % of 16220160 bytes are equal, the others at most 1 step away, scales within 6e-08"
+  /// The largest distance in steps, infinite where one is a NaN.
+  double worst_steps() const { return worst_steps_; }
+  /// "99.87 % of 16220160 bytes are equal, the others at most 1 steps away, scales within 6e-08"
   std::string text() const;
 
  private:
   int64_t numbers_ = 0, different_ = 0;
-  int worst_steps_ = 0;
-  double worst_scale_ = 0;
+  double worst_steps_ = 0, worst_scale_ = 0;
 };
 
 /// What may be off at element i, of which `want` is expected: a Tolerance, or a function of both.

@@ -111,7 +111,7 @@ TEST(Compare, QuantizedRowsPassThreeGates) {
   const auto of = [](double scale, int different, double instead) {
     QuantizedRowsComparison c;
     c.add_scale(scale, 2);
-    for (int i = 0; i < 1000; ++i) c.add(i < different ? instead : 16, 16);  // 18 and 15 are the numbers beside 16
+    for (int i = 0; i < 1000; ++i) c.add(i < different ? instead : 64, 64);  // 60 and 72 are the numbers beside 64
     return c;
   };
   EXPECT_TRUE(of(2, 0, 0).agrees());
@@ -119,19 +119,20 @@ TEST(Compare, QuantizedRowsPassThreeGates) {
   EXPECT_TRUE(of(2.0019, 0, 0).agrees());
   EXPECT_FALSE(of(2.0021, 0, 0).agrees());
   EXPECT_FALSE(of(kNan, 0, 0).agrees());
-  for (const double neighbour : {15.0, 18.0}) {
+  for (const double neighbour : {60.0, 72.0}) {
     EXPECT_TRUE(of(2, 10, neighbour).agrees());
     EXPECT_EQ(of(2, 10, neighbour).worst_steps(), 1);
     EXPECT_FALSE(of(2, 11, neighbour).agrees());
     EXPECT_THAT(of(2, 11, neighbour).text(), HasSubstr("98.90 %"));
   }
-  for (const double far : {14.0, 20.0, -16.0, kNan}) EXPECT_FALSE(of(2, 1, far).agrees()) << far;
-  EXPECT_THAT(of(2, 1, 20).text(), HasSubstr("99.90 % of 1000 bytes are equal, the others at most 2 steps away"));
-  QuantizedRowsComparison few;  // one of a few may differ
+  for (const double far : {56.0, 80.0, -64.0, kNan}) EXPECT_FALSE(of(2, 1, far).agrees()) << far;
+  EXPECT_THAT(of(2, 1, 80).text(), HasSubstr("99.90 % of 1000 bytes are equal, the others at most 2 steps away"));
+  QuantizedRowsComparison few;  // one of a few may differ; small numbers are measured in the steps of 28, of 2
   few.add(-0.0, 0.0);
-  few.add(0x1p-9, 0);  // the smallest number, beside 0
+  few.add(1.5, -0.5);
   EXPECT_TRUE(few.agrees());
-  few.add(-0x1p-9, 0);
+  EXPECT_EQ(few.worst_steps(), 1);
+  few.add(4, 6.5);
   EXPECT_FALSE(few.agrees());
 }
 

