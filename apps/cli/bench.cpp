@@ -196,7 +196,7 @@ void print_text(const ordered_json& b) {
 }
 
 int run(const BenchFlags& flags, const Common& common) {
-  const auto backend = common.backend();
+  const auto backend = flags.part.backend(common);
   const auto model = open_parts(flags.part.spec);
   ordered_json all = ordered_json::array();
   for (const std::string& part : model->parts_named(flags.part.part)) {

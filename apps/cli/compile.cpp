@@ -80,6 +80,7 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
   BackendOptions options = common.backend_options();
   options.compile_for = arch;
   options.plan_libraries = f.cudnn;
+  options.batch_invariant = is_batch_invariant(f.part.deterministic);
   const std::shared_ptr<Backend> backend = make_backend("cuda", options);
   for (const std::string& part : model->parts_named(f.part.part)) {
     check_stop();

@@ -23,7 +23,7 @@ using nlohmann::ordered_json;
 
 struct EmbedFlags {
   std::vector<std::string> images;
-  std::string model, output = "features.npy", patches, pca, type;
+  std::string model, output = "features.npy", patches, pca, type, deterministic;
   EmbeddingOptions options;
   bool no_fusion = false, no_fold = false, overwrite = false;
 };
@@ -140,6 +140,7 @@ int run(EmbedFlags f, const Common& common) {
   if (!f.type.empty()) f.options.type = parse_type(f.type);
   f.options.fusion = !fusion_is_off(f.no_fusion);
   f.options.fold_scales = !folding_is_off(f.no_fold);
+  f.options.batch_invariant = is_batch_invariant(f.deterministic);
   std::vector<Image> images;
   for (const std::string& path : f.images) images.push_back(read_image(path));
   const std::unique_ptr<ImageEmbedder> model = open_as<ImageEmbedder>(f.model, f.options);
@@ -172,6 +173,7 @@ Action declare_embed(CLI::App& app, const Common& common) {
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   declare_type(app, f->type);
+  declare_deterministic(app, f->deterministic);
   app.add_flag("--no-fusion", f->no_fusion, "one launch a node");
   app.add_flag("--no-fold", f->no_fold, "constant scales of linear layers stay out of their weights");
   app.add_flag("--overwrite", f->overwrite, "replace existing files");

@@ -98,7 +98,7 @@ void print(const std::vector<Explanation>& networks, bool json) {
 int run_compare(const ExplainFlags& flags, const Common& common) {
   TENON_CHECK(Usage, !fusion_is_off(flags.part.no_fusion), "--compare")
       << "is of plans with and without fusion; leave --no-fusion (or TENON_NO_FUSION) out";
-  const auto backend = common.backend();
+  const auto backend = flags.part.backend(common);
   const auto model = open_parts(flags.part.spec);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const std::string& part : model->parts_named(flags.part.part)) {
@@ -121,7 +121,7 @@ LaunchOrder order_of(const ExplainFlags& flags) {
 int run(ExplainFlags flags, const Common& common) {
   flags.choice.order = order_of(flags);
   TENON_CHECK(Usage, !flags.plan || !common.json, "--plan") << "is a text of its own; leave --json out";
-  const auto backend = common.backend();
+  const auto backend = flags.part.backend(common);
   if (!flags.html.empty()) check_output(flags.html, flags.overwrite ? Overwrite::Yes : Overwrite::No, kOverwriteHint);
   const auto model = open_parts(flags.part.spec);
   std::vector<Explanation> networks;

@@ -27,8 +27,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct GenerateFlags {
-  std::string model, prompt_argument, negative, output, init, type, sampler, schedule, rng = "cpu",
-                                                                                       resize_mode = "stretch";
+  std::string model, prompt_argument, negative, output, init, type, deterministic, sampler, schedule,
+      rng = "cpu", resize_mode = "stretch";
   std::vector<std::string> prompts, prompt_files;
   int64_t width = 0, height = 0, seed = 42, batch_size = 1;
   int steps = 0, batch_count = 1, first_number = 0;
@@ -152,6 +152,7 @@ int run(const GenerateFlags& f, const Common& common) {
   options.threads = common.backend_options().threads;
   if (!f.type.empty()) options.type = parse_type(f.type);
   options.fusion = !fusion_is_off(f.no_fusion);
+  options.batch_invariant = is_batch_invariant(f.deterministic);
   f.lora.set(options);
   options.keep_networks = f.batch_count > 1;
   options.parts = f.parts;
@@ -254,6 +255,7 @@ Action declare_generate(CLI::App& app, const Common& common) {
   declare_picture_flags(app, *f);
   only(app.add_option("--rng", f->rng, "generator of the noise: PyTorch's of the CPU"), {"cpu"})->capture_default_str();
   declare_type(app, f->type);
+  declare_deterministic(app, f->deterministic);
   f->lora.declare(app);
   app.add_option("-o,--output", f->output, "file, pattern with %03d, or folder (default: output.png)");
   app.add_option("--output-begin-idx", f->first_number, "number of the first of several files")

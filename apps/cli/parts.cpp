@@ -51,6 +51,7 @@ void PartFlags::declare(CLI::App& app, const std::string& default_part) {
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 24));
   declare_type(app, type);
+  declare_deterministic(app, deterministic);
   app.add_flag("--no-fusion", no_fusion, "one launch a node");
   app.add_flag("--no-fold", no_fold, "constant scales of linear layers stay out of their weights");
 }
@@ -84,6 +85,10 @@ bool set_by(bool flag, Option id) {
 
 bool fusion_is_off(bool flag) { return set_by(flag, Option::NoFusion); }
 bool folding_is_off(bool flag) { return set_by(flag, Option::NoFold); }
+
+std::shared_ptr<Backend> PartFlags::backend(const Common& common) const {
+  return common.backend(is_batch_invariant(deterministic));
+}
 
 NetworkOptions PartFlags::networks(const Backend& backend) const {
   const DType asked = type.empty() ? backend.types().front() : parse_type(type);

@@ -10,14 +10,16 @@
 namespace tenon::cli {
 
 /// Flags of the verbs that look at single networks: -m --part -W -H --batch-size --steps --cfg-scale --context
-/// --type --no-fusion --no-fold.
+/// --type --deterministic --no-fusion --no-fold.
 struct PartFlags {
-  std::string spec, part, type;
+  std::string spec, part, type, deterministic;
   PartRequest request;
   bool no_fusion = false, no_fold = false;
 
   /// `default_part`: "all", or "" for the model's own.
   void declare(CLI::App& app, const std::string& default_part);
+  /// The backend that these and the common flags ask for. Error(Device) if there is none of that name.
+  std::shared_ptr<Backend> backend(const Common& common) const;
   /// Arithmetic that the flags or the backend ask for. Error(Usage) for a type that cannot be computed in.
   NetworkOptions networks(const Backend& backend) const;
 };

@@ -90,7 +90,11 @@ std::string Common::device_name() const {
   return number >= 0 && number < static_cast<int>(names.size()) ? names[static_cast<size_t>(number)] : device;
 }
 
-std::shared_ptr<Backend> Common::backend() const { return make_backend(device_name(), backend_options()); }
+std::shared_ptr<Backend> Common::backend(bool batch_invariant) const {
+  BackendOptions options = backend_options();
+  options.batch_invariant = batch_invariant;
+  return make_backend(device_name(), options);
+}
 
 CLI::Validator whole_number() {
   const auto read = [](std::string& text) -> std::string {
@@ -133,6 +137,16 @@ std::vector<std::string> random_models(const AbilityName& ability) {
     for (const auto& [name, about] : f->presets()) out.push_back(std::string(kRandomModel) + name);
   return out;
 }
+
+void declare_deterministic(CLI::App& app, std::string& deterministic) {
+  only(app.add_option("--deterministic", deterministic,
+                      "run: the same results at every run; batch: also whatever is computed together, which costs time "
+                      "on a GPU"),
+       {"run", "batch"})
+      ->default_str("run");
+}
+
+bool is_batch_invariant(const std::string& deterministic) { return deterministic == "batch"; }
 
 CLI::Validator guidance_scale() {
   const auto check = [](std::string& text) -> std::string {

@@ -23,7 +23,7 @@ struct Common {
   mutable std::string automatic = {};                  ///< what "auto" came to; empty until it was asked
 
   /// The backend that the flags ask for. Error(Device) if there is none of that name.
-  std::shared_ptr<Backend> backend() const;
+  std::shared_ptr<Backend> backend(bool batch_invariant = false) const;
   /// The device's name, also where it was given by number or is automatic. Says in the log, once, which GPU was taken.
   std::string device_name() const;
   BackendOptions backend_options() const;
@@ -63,6 +63,10 @@ CLI::Option* only(CLI::Option* option, std::vector<std::string> values);
 Offer offered(const CLI::Option* option);
 /// Names for -m of models that are made in memory and can do this: "random:sd15", ..
 std::vector<std::string> random_models(const AbilityName& ability);
+/// Adds --deterministic, whose value is_batch_invariant reads.
+void declare_deterministic(CLI::App& app, std::string& deterministic);
+/// Whether it asks for the same results in every batch (BackendOptions::batch_invariant).
+bool is_batch_invariant(const std::string& deterministic);
 /// For `check` of --cfg-scale: a finite number, 0 or more. (To CLI11 "nan" is a number, and in every range.)
 CLI::Validator guidance_scale();
 

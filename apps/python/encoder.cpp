@@ -45,11 +45,12 @@ Features array_of(std::vector<float> values, const std::vector<size_t>& shape) {
 class Encoder {
  public:
   Encoder(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
-          bool fusion) {
+          bool fusion, bool batch_invariant) {
     options_.device = device;
     options_.threads = threads;
     if (!dtype.empty()) options_.type = parse_dtype(dtype);
     options_.fusion = fusion;
+    options_.batch_invariant = batch_invariant;
     embedding_ = Interrupt::run([&] { return open_as<ImageEmbedder>(spec.string(), options_); });
     name_ = embedding_->name();
     description_ = embedding_->backend().describe();
@@ -104,8 +105,9 @@ class Encoder {
 void bind_encoder(nb::module_& m) {
   m.attr("LARGEST_SIDE") = kMaxImageSide;
   nb::class_<Encoder>(m, "ImageEncoder")
-      .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool>(), nb::arg("spec"),
-           nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"))
+      .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool, bool>(),
+           nb::arg("spec"), nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"),
+           nb::arg("batch_invariant"))
       .def(
           "embed",
           [](Encoder& e, const std::vector<Pixels>& images, const std::string& preprocessing, int64_t size,

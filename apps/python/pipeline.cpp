@@ -19,7 +19,7 @@ nb::object pixels_of(const Image& image) {
 class ImagePipeline {
  public:
   ImagePipeline(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
-                bool fusion, const std::string& lora_apply, int64_t lora_rank) {
+                bool fusion, const std::string& lora_apply, int64_t lora_rank, bool batch_invariant) {
     PipelineOptions options;
     options.device = device;
     options.threads = threads;
@@ -27,6 +27,7 @@ class ImagePipeline {
     options.fusion = fusion;
     options.lora_apply = lora_apply == "side" ? LoraApply::Side : LoraApply::Merge;
     options.lora_rank = lora_rank;
+    options.batch_invariant = batch_invariant;
     options.keep_networks = true;
     pipeline_ = Interrupt::run([&] { return open_as<ImageGenerator>(spec.string(), options); });
   }
@@ -158,9 +159,9 @@ void bind_pipeline(nb::module_& m) {
       });
   nb::class_<ImagePipeline>(m, "ImagePipeline")
       .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool, const std::string&,
-                    int64_t>(),
+                    int64_t, bool>(),
            nb::arg("spec"), nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"),
-           nb::arg("lora_apply"), nb::arg("lora_rank"))
+           nb::arg("lora_apply"), nb::arg("lora_rank"), nb::arg("batch_invariant"))
       .def("run", &run, nb::arg("request"), nb::arg("on_step").none(), nb::arg("with_texts"))
       .def(
           "load_lora",

@@ -25,6 +25,13 @@ def threads(value: Any) -> int:
     return whole(value, "threads", 0, MOST_THREADS)
 
 
+def batch_invariant(deterministic: Any) -> bool:
+    """Whether `deterministic`, "run" or "batch", asks for the same results in every batch."""
+    if deterministic not in ("run", "batch"):
+        raise UsageError(f"deterministic: expected 'run' or 'batch', got {deterministic!r}", "deterministic")
+    return deterministic == "batch"
+
+
 def real(value: Any, name: str) -> float:
     """`value` as a float; UsageError for an integer that no float holds, TypeError for what is no number."""
     if not isinstance(value, numbers.Real):

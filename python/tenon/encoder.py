@@ -96,13 +96,16 @@ class ImageEncoder:
         dtype: Any = None,
         threads: int = 0,
         fusion: bool = True,
+        deterministic: str = "run",
     ) -> ImageEncoder:
         """Opens a model: a folder or .safetensors file of timm's, transformers' or the original's, or "random:vit-s14".
         `dtype` is the arithmetic (bf16, f16 or f32; by default what the device does best); `threads`: of the CPU, 0 for
-        TENON_THREADS or all processors. Raises ModelError for what is no image encoder, DeviceError
-        for a device that is not there."""
+        TENON_THREADS or all processors. `deterministic`: "run" gives the same features at every run; "batch" also
+        whatever is computed together, which costs time on a GPU. Raises ModelError for what is no image encoder,
+        DeviceError for a device that is not there."""
+        invariant = _checks.batch_invariant(deterministic)
         type_name = "" if dtype is None else _dtypes.name_of(dtype)
-        return cls(_core.ImageEncoder(os.fspath(path), device, type_name, _checks.threads(threads), fusion))
+        return cls(_core.ImageEncoder(os.fspath(path), device, type_name, _checks.threads(threads), fusion, invariant))
 
     @property
     def name(self) -> str:

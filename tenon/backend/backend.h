@@ -159,6 +159,9 @@ struct BackendOptions {
   int ordinal = 0;               ///< which of several devices
   std::string compile_for = {};  ///< cuda: no GPU, compile for this architecture ("sm_90a") instead of running
   bool plan_libraries = false;   ///< then: see too whether vendors' libraries have plans for it
+  /// What is computed of a sample (of the first axis) is the same to the bit in every batch. Costs time on a GPU; on
+  /// the CPU it is so anyway.
+  bool batch_invariant = false;
 };
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendOptions&)>;
 /// Something that a backend needs of the machine, for `tenon env`.

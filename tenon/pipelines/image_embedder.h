@@ -26,9 +26,10 @@ struct EmbeddingOptions {
   int threads = 0;            ///< of the CPU backend; 0: all processors
   std::optional<DType> type;  ///< empty: the device's default
   bool fusion = true, fold_scales = true;
-  std::string preprocessing;  ///< "timm", "hf" or "": the checkpoint's kind
-  int64_t side = 0;           ///< pixels of the square that the network sees; 0: the preprocessing's
-  int64_t batch = 8;          ///< pictures computed together, at most
+  bool batch_invariant = false;  ///< BackendOptions::batch_invariant
+  std::string preprocessing;     ///< "timm", "hf" or "": the checkpoint's kind
+  int64_t side = 0;              ///< pixels of the square that the network sees; 0: the preprocessing's
+  int64_t batch = 8;             ///< pictures computed together, at most
 };
 
 /// What a network says of a picture.

@@ -12,6 +12,15 @@ InitImage::InitImage(const Image& image) : width(image.width), height(image.heig
   sha256 = sha256_hex(std::as_bytes(std::span(image.pixels)));
 }
 
+void check_batch(int64_t images, bool batch_invariant) {
+  TENON_CHECK(Usage, images >= 1 && images <= kMostImages, "batch") << images << " is outside 1.." << kMostImages;
+  if (batch_invariant && images > kMostInvariantImages)
+    throw Error(ErrorKind::Usage, "batch",
+                std::to_string(images) + " images together are not those of other batches; expected at most " +
+                    std::to_string(kMostInvariantImages),
+                "draw several batches: -b");
+}
+
 LoraReport ImageGenerator::load_lora(const LoraUse& use) {
   throw Error(ErrorKind::Usage, use.file.string(), "models of the family of '" + name() + "' take no LoRA");
 }

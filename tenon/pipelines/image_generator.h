@@ -110,6 +110,7 @@ struct PipelineOptions {
   /// bf16 or f32; e4m3: rows of what bears it, all else in bf16; unset: bf16 where the device has it.
   std::optional<DType> type;
   bool fusion = true;
+  bool batch_invariant = false;            ///< BackendOptions::batch_invariant; at most kMostInvariantImages then
   std::filesystem::path lora_folder = {};  ///< of LoRAs that prompts name; empty: the working directory
   LoraApply lora_apply = LoraApply::Merge;
   int64_t lora_rank = 32;      ///< of LoraApply::Side: ranks of all LoRAs of a request together, at a layer
@@ -117,6 +118,11 @@ struct PipelineOptions {
   int keep_sizes = 4;          ///< then: sizes that each is kept ready for, those used last, over one set of weights
   PartPaths parts = {};
 };
+
+/// Most images of a batch, and of one that is to be batch invariant: launches of larger ones have other forms.
+inline constexpr int64_t kMostImages = 1024, kMostInvariantImages = 8;
+/// Error(Usage) for a batch of fewer or more.
+void check_batch(int64_t images, bool batch_invariant);
 
 /// A model ready to draw. Not thread-safe. Asks check_stop().
 class ImageGenerator {

@@ -82,6 +82,21 @@ TEST_F(CliGenerate, NamesOfSeveral) {
   EXPECT_EQ(tenon(quick({"-b", "2", "-o", "all"})).out, "all/0000.png\nall/0001.png\n");
 }
 
+TEST_F(CliGenerate, APictureIsItsOwnInABatch) {
+  const auto last_hash = [&](const std::vector<std::string>& flags) {
+    std::istringstream lines(tenon(quick(flags)).out);
+    std::string line, last;
+    while (std::getline(lines, line)) last = json::parse(line).at("pixels_sha256");
+    return last;
+  };
+  const std::string alone = last_hash({"--json", "-s", "6", "--deterministic", "batch", "-o", "alone.png"});
+  EXPECT_EQ(last_hash({"--json", "--batch-size", "2", "-s", "5", "--deterministic", "batch"}), alone);
+  EXPECT_EQ(last_hash({"--json", "-s", "6", "-o", "run.png"}), alone);  // on the CPU it always is
+  expect_error(2, quick({"--batch-size", "9", "--deterministic", "batch", "-o", "nine_%d.png"}),
+               {"batch", "9", "at most 8", "-b"});
+  expect_error(2, quick({"--deterministic", "bach", "-o", "b.png"}), {"--deterministic", "batch"});
+}
+
 TEST_F(CliGenerate, JsonLineForEveryPicture) {
   const Finished f = tenon(quick({"--json", "--batch-size", "2", "-s", "5"}));
   ASSERT_EQ(f.code, 0) << f.err;

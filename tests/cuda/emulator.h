@@ -25,6 +25,7 @@ struct EmulatorOptions {
   int late = -1;
   /// What is put on a stream is done when somebody waits for it: finds what was not waited for.
   bool lazy = false;
+  bool batch_invariant = false;
 
   static std::vector<std::string> default_includes();
 };

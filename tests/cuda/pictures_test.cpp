@@ -11,9 +11,11 @@
 namespace tenon {
 namespace {
 
-const RegisterBackend kEmulated("emulated", [](const BackendOptions&) {
-  static const auto device = std::make_shared<cuda::test::Emulator>();
-  return cuda::make_cuda_backend(device);
+const RegisterBackend kEmulated("emulated", [](const BackendOptions& options) {
+  static const auto device = std::make_shared<cuda::test::Emulator>(),
+                    invariant =
+                        std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{.batch_invariant = true});
+  return cuda::make_cuda_backend(options.batch_invariant ? invariant : device);
 });
 
 constexpr int64_t kEmulatedSide = 32;
@@ -62,6 +64,40 @@ TEST(EmulatedPictures, HalfTypesAreNearF32) {
   EXPECT_LE(distance(f16, want), 0.5 * distance(cpu, want));
 }
 
+// Latents of pictures with seeds 3, 4, .. drawn together.
+std::vector<float> batch_latents(const std::string& device, DType type, bool batch_invariant, int64_t side,
+                                 int64_t batch, uint64_t seed = 3) {
+  PipelineOptions options;
+  options.device = device;
+  options.type = type;
+  options.batch_invariant = batch_invariant;
+  TextToImage pipeline(StableDiffusionModel::open(""), options);
+  ImageRequest r;
+  r.prompt = "a red circle on a white background";
+  r.width = r.height = side;
+  r.steps = side > kEmulatedSide ? 2 : 1;
+  r.seed = seed;
+  r.batch = batch;
+  return pipeline.generate(r).latents;
+}
+
+// Whether the last of three pictures is what it is alone.
+bool is_its_own(const std::string& device, DType type, bool batch_invariant, int64_t side) {
+  const std::vector<float> three = batch_latents(device, type, batch_invariant, side, 3),
+                           alone = batch_latents(device, type, batch_invariant, side, 1, 5);
+  return three.size() == 3 * alone.size() && std::equal(alone.begin(), alone.end(), three.end() - std::ssize(alone));
+}
+
+TEST(BatchInvariant, AnEmulatedPictureIsTheSameInABatch) {
+  EXPECT_FALSE(is_its_own("emulated", DType::F16, false, kEmulatedSide)) << "what is there to fix?";
+  EXPECT_TRUE(is_its_own("emulated", DType::F16, true, kEmulatedSide));
+  EXPECT_TRUE(is_its_own("emulated", DType::BF16, true, kEmulatedSide));
+}
+
+TEST(BatchInvariant, ACpuPictureIsTheSameInABatch) {
+  for (const DType type : {DType::BF16, DType::F32}) EXPECT_TRUE(is_its_own("cpu", type, false, 128)) << name_of(type);
+}
+
 TEST(GpuPictures, HalfTypesAreNearF32) {
   try {
     make_backend("cuda");
@@ -74,6 +110,16 @@ TEST(GpuPictures, HalfTypesAreNearF32) {
     EXPECT_LE(distance(got, want), type == DType::F32 ? 1e-4 : 2 * distance(cpu, want)) << name_of(type);
     EXPECT_EQ(got, latents("cuda", type, 128)) << name_of(type) << ": two runs differ";
   }
+}
+
+TEST(GpuPictures, APictureIsTheSameInABatch) {
+  try {
+    make_backend("cuda");
+  } catch (const Error& e) {
+    GTEST_SKIP() << e.what();
+  }
+  for (DType type : {DType::BF16, DType::F16})
+    for (const int64_t side : {128, 256}) EXPECT_TRUE(is_its_own("cuda", type, true, side)) << name_of(type) << side;
 }
 
 }  // namespace

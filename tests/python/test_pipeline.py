@@ -25,6 +25,20 @@ def pipe():
     return tenon.Pipeline.from_pretrained()
 
 
+def test_a_picture_is_its_own_in_a_batch():
+    for wrong in ("always", True, None):
+        with pytest.raises(tenon.UsageError, match="deterministic: expected 'run' or 'batch'"):
+            tenon.Pipeline.from_pretrained(deterministic=wrong)
+        with pytest.raises(tenon.UsageError, match="deterministic"):
+            tenon.ImageEncoder.from_pretrained("random:vit-s14", deterministic=wrong)
+    pipe = tenon.Pipeline.from_pretrained(deterministic="batch")
+    two = pipe("a star", seed=4, num_images_per_prompt=2, num_inference_steps=1).images
+    alone = pipe("a star", seed=5, num_inference_steps=1).images
+    assert two[1].tobytes() == alone[0].tobytes()
+    with pytest.raises(tenon.UsageError, match="at most 8"):
+        pipe("a star", num_images_per_prompt=9, num_inference_steps=1)
+
+
 def test_draws_what_is_asked_for(pipe):
     image = pipe("a red circle on a white background", seed=42).images[0]
     assert image.size == (128, 128) and image.mode == "RGB"

@@ -61,9 +61,10 @@ bool counts_statistics(const Launch& l) {
   return std::ranges::any_of(l.form->outputs, [](const FormOutput& o) { return o.statistic != nullptr; });
 }
 
-Plan unet_plan(const Target& target) {
+Plan unet_plan(const Target& target, int64_t batch = 1, bool guided = true) {
   UNetShape s;
-  s.guided = true;
+  s.batch = batch;
+  s.guided = guided;
   s.timesteps = 20;
   Graph g;
   PlanOptions o;
@@ -84,6 +85,22 @@ TEST(CudaTarget, UNet) {
     EXPECT_LE(kernels.at(l.name), 1 + counts_statistics(l) + 2 * padded) << l.name;
   }
   EXPECT_LE(kernels_of_step(plan), kernels_of_step(elsewhere));
+}
+
+// What makes a batch's pictures those of other batches (BackendOptions::batch_invariant) is in the kernels: the
+// launches must be the same.
+TEST(CudaTarget, BatchesHaveTheSameLaunches) {
+  const auto launches = [](int64_t batch, bool guided) {
+    std::vector<std::string> out;
+    const Plan plan = unet_plan(h200()->target(), batch, guided);
+    for (const Launch& l : plan.phase(Rate::Step)->launches)
+      out.push_back(l.skeleton + " " + l.name + " " + std::to_string(l.form->lets.size()) + " lets, " +
+                    std::to_string(l.outputs.size()) + " results");
+    return out;
+  };
+  const std::vector<std::string> one = launches(1, true);
+  for (const int64_t batch : {2, 3, 8}) EXPECT_EQ(launches(batch, true), one) << batch;
+  EXPECT_NE(launches(16, true), one) << "kMostInvariantImages may be more";
 }
 
 TEST(CudaTarget, ExplainCountsBoth) {

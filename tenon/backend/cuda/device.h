@@ -77,6 +77,9 @@ struct alignas(64) TensorMap {
   std::byte opaque[128];
 };
 
+/// DeviceFacts::chosen_samples of a device that is batch invariant: those of a guided picture.
+inline constexpr int kChosenSamples = 2;
+
 struct DeviceFacts {
   std::string name;  ///< "NVIDIA H200"
   std::string arch;  ///< "sm_90a", "sm_89"
@@ -84,6 +87,13 @@ struct DeviceFacts {
   int shared_bytes = 49152;  ///< most dynamic shared memory of a block
   int64_t memory_bytes = 0;
   int argument_bytes = 4096;  ///< that a launch passes at most
+  /// Samples (of the first axis) that cores, tiles and orders of sums are chosen for, however many a launch has: so a
+  /// sample's results are the same in every batch. 0: for those that it has.
+  int chosen_samples = 0;
+
+  bool batch_invariant() const { return chosen_samples > 0; }
+  /// What a launch of `samples` is chosen for.
+  int64_t samples_to_choose_for(int64_t samples) const { return batch_invariant() ? chosen_samples : samples; }
 };
 
 class MatmulLibrary;

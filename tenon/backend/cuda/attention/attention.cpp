@@ -74,15 +74,22 @@ class AttentionKernel : public AnchorKernel {
       boxes_.push_back(*rows);
     }
     const bool plain = !counted() && !lse_;
-    short_tile_ = plain ? pick_attention_short(sizes_, device().facts()) : AttentionShortShape{.depth = 0};
-    wgmma_tile_ = pick_attention_wgmma(sizes_, device().facts());
+    const device::AttentionSizes sizes = sizes_to_choose_for();
+    short_tile_ = plain ? pick_attention_short(sizes, device().facts()) : AttentionShortShape{.depth = 0};
+    wgmma_tile_ = pick_attention_wgmma(sizes, device().facts());
     if (wgmma_tile_.depth == 0) plain ? choose_deep() : boxes_.clear();
+  }
+
+  device::AttentionSizes sizes_to_choose_for() const {
+    device::AttentionSizes out = sizes_;
+    out.batch = checked_int(device().facts().samples_to_choose_for(out.batch));
+    return out;
   }
 
   void choose_deep() {
     deep_tile_ = pick_attention_deep(sizes_.depth, device().facts());
     if (deep_tile_.depth == 0) return boxes_.clear();
-    sizes_.split.splits = attention_deep_splits(deep_tile_, sizes_, device().facts().multiprocessors);
+    sizes_.split.splits = attention_deep_splits(deep_tile_, sizes_to_choose_for(), device().facts().multiprocessors);
   }
 
   // Takes a library's attention where that was measured to be faster.

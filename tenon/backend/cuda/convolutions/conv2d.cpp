@@ -27,9 +27,9 @@ class Conv2dKernel : public ProductKernel {
     fill_sizes(channels);
     const int bytes = static_cast<int>(size_of(unit_));
     const auto tiles_m = [this](const WgmmaTileShape& tile) {
-      device::ConvSizes c = sizes_;
-      choose_box(tile, c);
-      return div_up(c.out_width, c.box_width) * div_up(c.out_height, c.box_height) * div_up(c.batch, c.box_images);
+      const device::ConvSizes c = in_boxes(tile);
+      return div_up(c.out_width, c.box_width) * div_up(c.out_height, c.box_height) *
+             div_up(batch_to_choose_for(), c.box_images);
     };
     const bool boxes = tensor_cores() && conv_fits_boxes(sizes_, bytes) && rows_in_boxes(a_, unit_) &&
                        (sizes_.stride == 1 || dense(a_)) && dense(b_) && (in_runs_ || w[0] % (8 * lanes()) == 0);
@@ -37,9 +37,10 @@ class Conv2dKernel : public ProductKernel {
     const char* input = c.phases > 1                         ? "conv2d of twice "
                         : form_.holes[0].is<nodes::Resize>() ? "conv2d of resized "
                                                              : "conv2d ";
-    choose(int64_t{c.batch} * c.out_height * c.out_width, int64_t{c.outputs} * c.phases * c.phases,
+    const int batch = batch_to_choose_for();
+    choose(int64_t{batch} * c.out_height * c.out_width, int64_t{c.outputs} * c.phases * c.phases,
            int64_t{c.kernel_h} * c.kernel_w * channels, 1,
-           input + by_x({c.batch, c.height, c.width, c.channels}) + " -> " +
+           input + by_x({batch, c.height, c.width, c.channels}) + " -> " +
                by_x({c.out_height, c.out_width, c.outputs}) + " by " + by_x({c.kernel_h, c.kernel_w, c.stride}),
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), {.mma = c.phases == 1});
     reserve_statistics([this](const Shape& seen) {
@@ -125,13 +126,23 @@ class Conv2dKernel : public ProductKernel {
     const device::ConvSizes c = sizes_for(choice());
     const int64_t phases = int64_t{c.phases} * c.phases;
     if (seen[0] != c.batch || seen[1] != int64_t{c.out_height} * c.out_width * phases) return 0;
-    if (wgmma_warp_rows() > 16 && c.box_images > 1) return 0;
+    if ((wgmma_warp_rows() > 16 || device().facts().batch_invariant()) && c.box_images > 1) return 0;
     return slots_of_boxes(c) * phases;
   }
   device::ConvSizes sizes_for(const TileChoice& choice) const {
-    device::ConvSizes sizes = sizes_;
+    device::ConvSizes sizes = choice.core == Core::Wgmma ? in_boxes(choice.wgmma) : sizes_;
     sizes.split.splits = choice.splits;
-    if (choice.core == Core::Wgmma) choose_box(choice.wgmma, sizes);
+    return sizes;
+  }
+  // f32 has one core.
+  int batch_to_choose_for() const {
+    return tensor_cores() ? checked_int(device().facts().samples_to_choose_for(sizes_.batch)) : sizes_.batch;
+  }
+  device::ConvSizes in_boxes(const WgmmaTileShape& tile) const {
+    device::ConvSizes sizes = sizes_;
+    sizes.batch = batch_to_choose_for();
+    choose_box(tile, sizes);
+    sizes.batch = sizes_.batch;
     return sizes;
   }
   const Expr& constant() const override { return b_; }

@@ -100,7 +100,9 @@ class CompileDevice::Kernel : public Function {
 CompileDevice::CompileDevice(const std::string& arch, const CompileOptions& options)
     : facts_(facts_of(arch)),
       compiler_(arch, options.kernel_folder, options.search, std::numeric_limits<int>::max(), options.threads),
-      cudnn_(options.cudnn ? std::make_unique<CudnnCheck>(options.search, facts_) : nullptr) {}
+      cudnn_(options.cudnn ? std::make_unique<CudnnCheck>(options.search, facts_) : nullptr) {
+  if (options.batch_invariant) facts_.chosen_samples = kChosenSamples;
+}
 
 CompileDevice::~CompileDevice() = default;
 

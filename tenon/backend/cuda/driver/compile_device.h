@@ -20,7 +20,8 @@ namespace tenon::cuda {
 struct CompileOptions {
   SearchSettings search = SearchSettings::from_environment();
   std::filesystem::path kernel_folder = KernelCache::default_folder();
-  int threads = 0;     ///< 0: all processors
+  int threads = 0;  ///< 0: all processors
+  bool batch_invariant = false;
   bool cudnn = false;  ///< also see whether cuDNN has plans for what launches could ask of it
 };
 

@@ -165,6 +165,7 @@ DriverDevice::DriverDevice(const DriverOptions& options)
   const auto [major, minor] = compiler_.nvrtc().version();
   if (context_->api().version() >= kLargeArguments && major * 1000 + minor * 10 >= kLargeArguments)
     facts_.argument_bytes = kMostArgumentBytes;
+  if (options.batch_invariant) facts_.chosen_samples = kChosenSamples;
 }
 
 int64_t DriverDevice::memory_available() const {

@@ -19,6 +19,7 @@ struct DriverOptions {
   SearchSettings search = SearchSettings::from_environment();
   std::filesystem::path kernel_folder = KernelCache::default_folder();
   int compile_threads = 0;  ///< 0: all processors
+  bool batch_invariant = false;
 };
 
 /// Kernels, memory and recordings may outlive the device; they keep the GPU's context open. What is recorded must not

@@ -88,11 +88,13 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
   if (options.compile_for.empty()) {
     DriverOptions driver;
     driver.ordinal = options.ordinal;
+    driver.batch_invariant = options.batch_invariant;
     return make_cuda_backend(std::make_shared<DriverDevice>(driver));
   }
   CompileOptions compile;
   compile.threads = options.threads;
   compile.cudnn = options.plan_libraries;
+  compile.batch_invariant = options.batch_invariant;
   const auto device = std::make_shared<CompileDevice>(options.compile_for, compile);
   return make_cuda_backend(
       device, [device] { return compiled(*device); }, [device] { return planned(*device); });

@@ -152,8 +152,8 @@ void LaunchKernel::reserve_chunks(Counted& c) {
   // of few columns are one cluster's, which needs no memory to meet in; many clusters take longer than they save.
   constexpr int64_t kLines = 32, kBlocksOfMultiprocessor = 4, kBytesOfBlock = 128,  // of a row
       kLeastRows = 8;                                                               // of a thread
-  const int64_t ranges =
-                    std::max<int64_t>(c.shape[0] * div_up(c.shape[2] * size_of(c.source.dtype()), kBytesOfBlock), 1),
+  const int64_t samples = device_->facts().samples_to_choose_for(c.shape[0]),
+                ranges = std::max<int64_t>(samples * div_up(c.shape[2] * size_of(c.source.dtype()), kBytesOfBlock), 1),
                 most = device_->facts().multiprocessors * kBlocksOfMultiprocessor / ranges,
                 wanted = c.shape[1] / (kLines * kLeastRows);
   c.in_cluster = has_clusters(*device_) && most >= 2 * kCluster && wanted > 1 && wanted <= 2 * kCluster;

@@ -132,18 +132,19 @@ bool writes_rows(const Form& form, DType unit) {
          form.updates[0].buffer != form.updates[1].buffer;
 }
 
-bool takes_few_rows(const Form& form, DType unit) {
+bool takes_few_rows(const Form& form, DType unit, const DeviceFacts& facts) {
   if (!form.anchor.is<nodes::Linear>() || size_of(unit) != 2 || !core_allowed(Core::Skinny)) return false;
+  if (facts.batch_invariant()) return false;  // a larger batch has too many rows for it
   const Shape x = form.holes[0].shape();
   return !nodes::Linear::batched(x, form.holes[1].shape()) && x.rows() <= SkinnyTileShape::kMostRows;
 }
 
-bool computes_rows(const Form& form, DType unit) {
+bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts) {
   constexpr int64_t kMostColumns = 4096, kMostBytes = 64 << 10;  // of a warp's registers and of shared memory
   const Expr& hole = form.holes[0];
   const int64_t columns = hole.shape()[-1];
-  return takes_few_rows(form, unit) && reduces_rows(hole) && columns % run_of(unit) == 0 && columns <= kMostColumns &&
-         hole.shape().numel() * size_of(unit) <= kMostBytes;
+  return takes_few_rows(form, unit, facts) && reduces_rows(hole) && columns % run_of(unit) == 0 &&
+         columns <= kMostColumns && hole.shape().numel() * size_of(unit) <= kMostBytes;
 }
 
 bool rows_in_boxes(const Expr& operand, DType unit) {
@@ -166,7 +167,7 @@ Target target_of(std::shared_ptr<Device> device) {
     if (!arithmetic) return true;  // its kernel refuses that
     const DType unit = core_for(*arithmetic, form, device->facts());
     if (is_attention_gradient(form.anchor)) return in_place_for_gradient(form.holes[hole], hole, unit);
-    if (hole == 0 && (grouped_tile(form, unit).depth || computes_rows(form, unit))) return true;
+    if (hole == 0 && (grouped_tile(form, unit).depth || computes_rows(form, unit, device->facts()))) return true;
     return !would_be_read(form, hole, unit) || read_in_place(form.holes[hole], unit, device->facts());
   };
   const auto writes = [device = std::move(device)](const Form& form) {

@@ -37,9 +37,9 @@ bool writes_rows(const Form& form, DType unit);
 const FormOutput& update_of(const Form& form, size_t hole);
 
 /// True if the core for products of a few rows takes the launch's.
-bool takes_few_rows(const Form& form, DType unit);
+bool takes_few_rows(const Form& form, DType unit, const DeviceFacts& facts);
 /// True if it computes operand A in front of the product: rows that are reduced (a norm), in every block.
-bool computes_rows(const Form& form, DType unit);
+bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts);
 
 /// True if the copy engine can bring boxes of the operand's rows: of one tensor, or of several side by side that meet
 /// at whole steps of 128 bytes.

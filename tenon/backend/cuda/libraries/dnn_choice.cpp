@@ -7,7 +7,7 @@ namespace tenon::cuda {
 
 std::optional<DnnPlan> choose_dnn(Device& device, const std::string& key, const DnnProblem& problem) {
   device.announce(problem);
-  if (!core_allowed(Core::Cudnn)) return std::nullopt;
+  if (!core_allowed(Core::Cudnn) || device.facts().batch_invariant()) return std::nullopt;
   const std::optional<std::string> line = TileTable::of(device.facts()).find(key);
   const bool asked = library_asked(Core::Cudnn), measured = line && line->starts_with("cudnn ");
   DnnLibrary* const library = asked || measured ? device.dnn_library() : nullptr;

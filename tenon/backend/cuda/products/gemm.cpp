@@ -13,19 +13,25 @@ class GemmKernel : public ProductKernel {
     sizes_.m = checked_int(batched ? x[-2] : x.rows());
     sizes_.n = checked_int(w[-2]);
     sizes_.batch = checked_int(batched && sizes_.m ? x.rows() / sizes_.m : 1);
-    const bool few_rows = takes_few_rows(form_, unit_);
-    a_ = few_rows && computes_rows(form_, unit_) ? front_operand(0) : padded_operand(0);
+    const bool few_rows = takes_few_rows(form_, unit_, this->device().facts());
+    a_ = few_rows && computes_rows(form_, unit_, this->device().facts()) ? front_operand(0) : padded_operand(0);
     sizes_.k = checked_int(a_.shape()[-1]);
     if (batched)
       b_ = padded_operand(1);
     else
       b_ = weight_operand({w[0], sizes_.k}, [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
-    if (tensor_cores() && !front()) route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
-    const auto tiles_m = [this](const WgmmaTileShape& tile) { return div_up(sizes_.m, tile.m); };
+    if (tensor_cores() && !front() && !this->device().facts().batch_invariant())
+      route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
+    // What core and tile are chosen for: of a matrix alone each row counts as a sample. f32 has one core.
+    const int64_t there = std::max<int64_t>(x[0], 1),
+                  samples = tensor_cores() ? this->device().facts().samples_to_choose_for(there) : there,
+                  m = batched || x.rank() < 2 ? sizes_.m : (x.rank() > 2 ? sizes_.m / there : 1) * samples,
+                  batch = batched ? sizes_.batch / there * samples : sizes_.batch;
+    const auto tiles_m = [m](const WgmmaTileShape& tile) { return div_up(m, tile.m); };
     const bool boxes = tensor_cores() && !front() && rows_in_boxes(a_, unit_) && rows_in_boxes(b_, unit_) &&
                        (in_runs_ || sizes_.n % (8 * lanes()) == 0);
-    choose(sizes_.m, sizes_.n, sizes_.k, sizes_.batch,
-           "gemm " + by_x({sizes_.m, sizes_.n, sizes_.k}) + " batch " + std::to_string(sizes_.batch),
+    choose(m, sizes_.n, sizes_.k, batch,
+           "gemm " + by_x({checked_int(m), sizes_.n, sizes_.k}) + " batch " + std::to_string(batch),
            boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), {.mma = !front(), .skinny = few_rows});
     reserve_statistics([this](const Shape& seen) { return tiles_of_rows(seen); });
   }

@@ -268,6 +268,7 @@ class ProductKernel : public AnchorKernel {
     const bool mma = choice_.core == Core::Mma;
     const int64_t rows = mma ? choice_.mma.m : choice_.wgmma.m;
     const int64_t of_warp = mma ? choice_.mma.m / choice_.mma.warps_m : wgmma_warp_rows();
+    if (device().facts().batch_invariant() && seen[1] % rows) return {};  // samples would be cut up differently
     return {slots_of_rows(seen[0], seen[1], rows, of_warp), rows};
   }
   /// Rows that a warp adds up: where it has two pieces of the tile, the whole tile must lie in one sample.

@@ -186,7 +186,9 @@ bool asked_to_tune() {
   return asked == "1";
 }
 
-bool tuning(const Device& device) { return asked_to_tune() && device.facts().multiprocessors > 1; }
+bool tuning(const Device& device) {
+  return asked_to_tune() && device.facts().multiprocessors > 1 && !device.facts().batch_invariant();
+}
 
 void tune_tiles(Device& device, const ProductShape& product, const std::vector<Expr>& constants,
                 const MakeTunedCall& make) {

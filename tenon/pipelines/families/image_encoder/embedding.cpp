@@ -27,7 +27,8 @@ int64_t even_batch(int64_t count, int64_t most) {
 ImageEmbedding::ImageEmbedding(std::shared_ptr<const ImageEncoder> encoder, EmbeddingOptions options)
     : encoder_(std::move(encoder)),
       options_(std::move(options)),
-      backend_(make_backend(options_.device, {options_.threads})),
+      backend_(
+          make_backend(options_.device, {.threads = options_.threads, .batch_invariant = options_.batch_invariant})),
       preprocessing_(encoder_->preprocessing(options_.preprocessing)) {
   const DType t = options_.type.value_or(backend_->types().front());
   check_type(*backend_, t, "type");

@@ -13,16 +13,10 @@
 #include "tenon/pipelines/emphasis.h"
 
 namespace tenon {
-namespace {
-
-constexpr int64_t kMaxBatch = 1024;
-
-}  // namespace
-
 TextToImage::TextToImage(std::shared_ptr<const StableDiffusionModel> model, const PipelineOptions& options)
     : model_(std::move(model)),
       options_(options),
-      backend_(make_backend(options.device, {options.threads})),
+      backend_(make_backend(options.device, {.threads = options.threads, .batch_invariant = options.batch_invariant})),
       loras_([this] { return stable_diffusion_lora_names(model_->config()); }, options),
       kept_(
           backend_, [this](const std::string& component) { return loras_.over(component, model_->weights(component)); },
@@ -87,7 +81,7 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
   refuse_extra_networks(r.prompt, "prompt");
   refuse_extra_networks(r.negative, "negative prompt");
   TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMaxSteps, "steps") << r.steps << " is outside 1.." << kMaxSteps;
-  TENON_CHECK(Usage, r.batch >= 1 && r.batch <= kMaxBatch, "batch") << r.batch << " is outside 1.." << kMaxBatch;
+  check_batch(r.batch, options_.batch_invariant);
   const int64_t layers = model_->config().text.layers;
   TENON_CHECK(Usage, r.clip_skip >= 0 && r.clip_skip < layers, "clip skip")
       << r.clip_skip << " is outside 0.." << layers - 1;

@@ -10,16 +10,13 @@
 #include "tenon/pipelines/denoise.h"
 
 namespace tenon {
-namespace {
-
-constexpr int64_t kMostImages = 1024;
-
-}  // namespace
+namespace {}  // namespace
 
 ZImageGenerator::ZImageGenerator(std::shared_ptr<const ZImageModel> model, const PipelineOptions& options)
     : model_(std::move(model)),
-      backend_(make_backend(options.device, {options.threads})),
+      backend_(make_backend(options.device, {.threads = options.threads, .batch_invariant = options.batch_invariant})),
       lora_folder_(options.lora_folder),
+      batch_invariant_(options.batch_invariant),
       loras_([this] { return z_image_lora_names(model_->transformer(), model_->shapes("text_encoder")); }, options),
       kept_(
           backend_, [this](const std::string& component) { return loras_.over(component, model_->weights(component)); },
@@ -72,7 +69,7 @@ ImageRequest ZImageGenerator::complete(ImageRequest r) const {
   for (const std::string& prompt : r.all_prompts()) refuse_extra_networks(prompt, "prompt");
   refuse_extra_networks(r.negative, "negative prompt");
   TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMaxSteps, "steps") << r.steps << " is outside 1.." << kMaxSteps;
-  TENON_CHECK(Usage, r.batch >= 1 && r.batch <= kMostImages, "batch") << r.batch << " is outside 1.." << kMostImages;
+  check_batch(r.batch, batch_invariant_);
   TENON_CHECK(Usage, std::isfinite(r.cfg_scale), "guidance") << "the scale must be a finite number";
   if (r.init) check_init(r);
   if (r.latents.empty()) return r;

@@ -52,6 +52,7 @@ class ZImageGenerator : public ImageGenerator {
   std::shared_ptr<Backend> backend_;
   NetworkOptions networks_;
   std::filesystem::path lora_folder_;
+  bool batch_invariant_;
   LoraSet loras_;
   KeptNetworks kept_;
 };
