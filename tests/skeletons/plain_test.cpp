@@ -159,7 +159,7 @@ TEST_F(Plain, RowsOfATransformer) {
       return gather(input(g, id + name, t, {4, cols}), step);
     };
     const auto rms = [](const Expr& v) { return cast(v * rsqrt(mean(v * v) + 1e-5), DType::BF16); };
-    const Expr x = state(g, id + ".x", DType::BF16, {2, 5, cols}), h = input(g, id + ".h", DType::BF16, {2, 5, cols}),
+    const Expr x = state(g, id + ".x", DType::BF16, {2, 17, cols}), h = input(g, id + ".h", DType::BF16, {2, 17, cols}),
                w = param(g, id + ".w", DType::BF16, {cols});
     const Expr y = cast(x + rms(h) * w * of_step(".gate", DType::F32), DType::BF16);
     const Expr n = cast(rms(y) * of_step(".factor", DType::F32) * of_step(".half", DType::BF16), DType::BF16);
