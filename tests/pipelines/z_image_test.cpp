@@ -152,6 +152,25 @@ TEST_F(ZImageFolder, FewerBitsStayNear) {
   EXPECT_GT(e4m3, bf16);
 }
 
+// All linear layers of the text encoder are quantised too, as the plan's head says; looking up its vocabulary is not.
+TEST(ZImageText, LinearLayersInE4m3) {
+  const auto model = ZImageModel::open("z-image-shapes");
+  const auto text_of = [&](bool e4m3) {
+    NetworkOptions options;
+    options.e4m3_rows = e4m3;
+    return print_plan(plan_text(*model, 1, 128, options));
+  };
+  const auto count = [](const std::string& text, const std::string& part) {
+    int64_t n = 0;
+    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++n;
+    return n;
+  };
+  EXPECT_NE(text_of(true).find("e4m3 rows"), std::string::npos);
+  EXPECT_EQ(count(text_of(true), "linear<e4m3>"), 4 * model->text_layers());  // q|k|v, output, gate|up, down
+  EXPECT_EQ(count(text_of(true), "linear<bf16>"), 0);
+  EXPECT_EQ(count(text_of(false), "linear<bf16>"), 4 * model->text_layers());
+}
+
 TEST_F(ZImageFolder, DefaultsAndRequests) {
   const auto generator = open();
   ImageRequest r;

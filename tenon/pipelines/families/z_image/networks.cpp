@@ -10,7 +10,7 @@ Plan plan_text(const ZImageModel& model, int64_t texts, int64_t tokens, const Ne
   Graph g;
   const Expr ids = input(g, "tokens", DType::I32, {texts, tokens}, Rate::Prompt);
   const Expr hidden = decoder_states(model.text(), ids, model.text_layers(), options.precision);
-  return plan_one("text_encoder", "hidden", hidden, options, PrecisionPolicy());
+  return plan_one("text_encoder", "hidden", hidden, options, z_image_text_e4m3_rows());
 }
 
 Plan plan_transformer(const ZImageModel& model, const ZImageShape& shape, const NetworkOptions& options) {
@@ -39,6 +39,8 @@ PrecisionPolicy z_image_e4m3_rows() {
       "e4m3 rows, bf16: t_embedder, bf16: cap_embedder, bf16: x_embedder, bf16: refiner, bf16: adaLN, bf16: "
       "final_layer");
 }
+
+PrecisionPolicy z_image_text_e4m3_rows() { return PrecisionPolicy::parse("e4m3 rows"); }
 
 void check_size(const ZImageModel& model, int64_t height, int64_t width) {
   const int64_t unit = model.size_unit();
