@@ -112,6 +112,23 @@ std::shared_ptr<const LanguageModel> LanguageModel::open(const std::string& spec
   return m;
 }
 
+namespace {
+
+// What a GGUF file holds beside the network's weights would change its results: factors of rotary positions
+// (Llama 3.1), biases, norms. "rot_embd" of old files only repeats what the base of the positions says.
+void refuse_left_over(std::vector<std::string> names, const std::string& where) {
+  std::erase_if(names, [](const std::string& name) { return name.find("rot_embd") != std::string::npos; });
+  if (names.empty()) return;
+  const bool scaled = std::ranges::find(names, "rope_freqs.weight") != names.end();
+  throw Error(ErrorKind::Model, where,
+              scaled ? "scaled rotary positions ('rope_freqs.weight') are not supported"
+                     : "the network has no place for '" + names.front() + "'" +
+                           (names.size() > 1 ? " and " + std::to_string(names.size() - 1) + " more" : "") +
+                           ", without which its results would be others");
+}
+
+}  // namespace
+
 void LanguageModel::open_gguf(const fs::path& file) {
   gguf_ = GgufFile::open(file);
   const json config = gguf_config(*gguf_);
@@ -123,6 +140,9 @@ void LanguageModel::open_gguf(const fs::path& file) {
   for (const auto& [name, slice] : gguf_tensors_.tensors) found.emplace(name, slice.shape);
   config_.qkv_bias = found.contains("model.layers.0.self_attn.q_proj.bias");
   check(found);
+  std::vector<std::string> left = check_weights(shapes(), found).unexpected;
+  left.insert(left.end(), gguf_tensors_.unexpected.begin(), gguf_tensors_.unexpected.end());
+  refuse_left_over(std::move(left), file.string());
   if (gguf_->has("tokenizer.ggml.model")) tokenizer_ = ByteLevelTokenizer::from_gguf(*gguf_);
   read_stop_ids(config, file.string());
 }

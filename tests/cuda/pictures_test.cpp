@@ -20,17 +20,25 @@ const RegisterBackend kEmulated("emulated", [](const BackendOptions& options) {
 
 constexpr int64_t kEmulatedSide = 32;
 
+struct Drawn {
+  bool batch_invariant = false;
+  int64_t batch = 1;
+  uint64_t seed = 3;  ///< of the first picture
+};
+
 // One step on the emulator, which takes seconds for it; two on a GPU.
-std::vector<float> latents(const std::string& device, DType type, int64_t side) {
+std::vector<float> latents(const std::string& device, DType type, int64_t side, const Drawn& drawn = {}) {
   PipelineOptions options;
   options.device = device;
   options.type = type;
+  options.batch_invariant = drawn.batch_invariant;
   TextToImage pipeline(StableDiffusionModel::open(""), options);
   ImageRequest r;
   r.prompt = "a red circle on a white background";
   r.width = r.height = side;
   r.steps = side > kEmulatedSide ? 2 : 1;
-  r.seed = 3;
+  r.seed = drawn.seed;
+  r.batch = drawn.batch;
   const ImageResult result = pipeline.generate(r);
   EXPECT_EQ(result.images.at(0).pixels.size(), static_cast<size_t>(3 * side * side));
   return result.latents;
@@ -64,27 +72,10 @@ TEST(EmulatedPictures, HalfTypesAreNearF32) {
   EXPECT_LE(distance(f16, want), 0.5 * distance(cpu, want));
 }
 
-// Latents of pictures with seeds 3, 4, .. drawn together.
-std::vector<float> batch_latents(const std::string& device, DType type, bool batch_invariant, int64_t side,
-                                 int64_t batch, uint64_t seed = 3) {
-  PipelineOptions options;
-  options.device = device;
-  options.type = type;
-  options.batch_invariant = batch_invariant;
-  TextToImage pipeline(StableDiffusionModel::open(""), options);
-  ImageRequest r;
-  r.prompt = "a red circle on a white background";
-  r.width = r.height = side;
-  r.steps = side > kEmulatedSide ? 2 : 1;
-  r.seed = seed;
-  r.batch = batch;
-  return pipeline.generate(r).latents;
-}
-
 // Whether the last of three pictures is what it is alone.
 bool is_its_own(const std::string& device, DType type, bool batch_invariant, int64_t side) {
-  const std::vector<float> three = batch_latents(device, type, batch_invariant, side, 3),
-                           alone = batch_latents(device, type, batch_invariant, side, 1, 5);
+  const std::vector<float> three = latents(device, type, side, {batch_invariant, 3}),
+                           alone = latents(device, type, side, {batch_invariant, 1, 5});
   return three.size() == 3 * alone.size() && std::equal(alone.begin(), alone.end(), three.end() - std::ssize(alone));
 }
 

@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "tenon/core/dtype.h"
+#include "tenon/pipelines/language_model.h"
 #include "tenon/pipelines/model_parts.h"
 #include "tenon/pipelines/model_report.h"
 #include "tests/gguf/gguf_bytes.h"
@@ -216,6 +217,32 @@ class ZImageFiles : public ZImageFolder {
   fs::path files = path / "files";
   PartPaths parts;
 };
+
+// As a language model of its own: what has no place in the network is refused, since its results would be others.
+TEST_F(ZImageFiles, ALanguageModelRefusesWhatItWouldDrop) {
+  FileTensors all = tensors("text_encoder");
+  const FileTensors read = all;  // a text encoder does without its last layer and norm
+  const FileTensor norm = all.at("model.layers.0.input_layernorm.weight");
+  all.emplace("model.norm.weight", norm);
+  for (const auto& [name, t] : read)
+    if (name.starts_with("model.layers.0.")) all.emplace(replaced(name, {{"layers\\.0", "layers.2"}}), t);
+  write_text_gguf(all);
+  EXPECT_EQ(LanguageModel::open(at("q.gguf"))->config().layers, folder_->text().layers);
+  for (const std::string name : {"rope_freqs.weight", "blk.0.attn_output.bias", "blk.1.ffn_up.bias"}) {
+    FileTensors more = all;
+    more[name] = norm;
+    write_text_gguf(more);
+    try {
+      LanguageModel::open(at("q.gguf"));
+      ADD_FAILURE() << name << " was dropped";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Model);
+      EXPECT_NE(std::string(e.what()).find(name.substr(0, 4) == "rope" ? "rope_freqs.weight" : "has no place"),
+                std::string::npos)
+          << e.what();
+    }
+  }
+}
 
 TEST_F(ZImageFiles, TransformersOfOtherPrograms) {
   const std::vector<float> want = expected();

@@ -141,7 +141,7 @@ struct RowsThatStay {
   // `other`: the program of rows whose blocks come and go.
   RowsThatStay(const DeviceFacts& facts, const ProgramSource& other, std::span<const ProgramOutput> outputs,
                const MatrixDomain& matrix) {
-    constexpr int64_t kThreads = 512, kThreadsOfOne = 896;  // 128 and 72 registers each
+    constexpr int64_t kThreads = 512, kThreadsOfOne = 768;  // 128 and 80 registers each
     Params unused;
     const ProgramSource trial(outputs, matrix, unused, 8);
     if (!other.loads_late() || trial.columns() == 0) return;
