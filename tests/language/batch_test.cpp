@@ -9,6 +9,7 @@
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
 #include "tests/language/language_fixtures.h"
+#include "tests/support/isa_backend.h"
 
 namespace tenon {
 namespace {
@@ -224,6 +225,61 @@ TEST(TextBatches, WhatIsRefused) {
   batch->submit(request({1}), [&](const TextToken&) { own = usage_of([&] { batch->cancel(1); }); });
   while (batch->busy()) batch->step();
   EXPECT_THAT(own, HasSubstr("callback cannot cancel"));
+}
+
+// A CPU whose memory runs out: as many of the next allocations as a test says fail.
+int failing = 0;
+class Scarce : public IsaBackend {
+ public:
+  using IsaBackend::IsaBackend;
+  std::shared_ptr<void> allocate(int64_t bytes) override {
+    if (failing > 0 && failing-- > 0) throw Error(ErrorKind::Memory, "allocate", "none left");
+    return IsaBackend::allocate(bytes);
+  }
+};
+const RegisterBackend kScarce("scarce", [](const BackendOptions&) -> std::unique_ptr<Backend> {
+  return std::make_unique<Scarce>(cpu::Isa::Avx2, 1);
+});
+
+// Where a cache cannot grow, the text that needs it ends, and what else there is goes on; where not even the old cache
+// comes back, all end. In both cases the next texts are what they are alone.
+TEST(TextBatches, ACacheThatCannotGrow) {
+  TextOptions o = f32_options();
+  o.device = "scarce";
+  const auto generator = make_text_generator(LanguageModel::open(model_folder().path().string()), o);
+  const auto alone = [&](const TextRequest& r) {
+    const std::unique_ptr<TextBatch> one = generator->batch(1);
+    one->submit(r);
+    for (;;)
+      for (EndedText& t : one->step()) return seen(t.result);
+  };
+  const TextRequest brief = request({3, 1}, 450), more = request({4}, 700);  // grows at 512
+  const Seen want_brief = alone(brief), want_more = alone(more);
+  for (const int lost : {1, 1000}) {
+    const std::unique_ptr<TextBatch> batch = generator->batch(2);
+    std::map<int64_t, EndedText> ended;
+    const auto step = [&] {
+      for (EndedText& t : batch->step()) ended.emplace(t.id, std::move(t));
+    };
+    int64_t written = 0;
+    batch->submit(more, [&](const TextToken&) { ++written; });
+    while (written < 100) step();
+    batch->submit(brief);
+    while (written < 500) step();
+    failing = lost;
+    while (batch->busy()) step();
+    failing = 0;
+    ASSERT_TRUE(ended.at(0).error) << lost;
+    EXPECT_EQ(ended.at(0).error->kind(), ErrorKind::Memory);
+    if (lost == 1) {
+      EXPECT_FALSE(ended.at(1).error);
+      EXPECT_EQ(seen(ended.at(1).result), want_brief);
+    }
+    const int64_t again = batch->submit(more);
+    while (batch->busy()) step();
+    EXPECT_FALSE(ended.at(again).error) << lost;
+    EXPECT_EQ(seen(ended.at(again).result), want_more) << lost;
+  }
 }
 
 // A text whose scores are not finite ends; the others are what they are alone.

@@ -225,7 +225,8 @@ void DecoderBatch::go_on(size_t row) {
     reserve(std::min(2 * capacity_, setup_->context));
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Memory) throw;
-    return end(std::move(slot.text), e);
+    if (slot.text) end(std::move(slot.text), e);
+    return;
   }
   if (slot.text && !loop_->going(row)) join(row);
 }
@@ -306,41 +307,72 @@ void DecoderBatch::check_fits(int64_t tokens) const {
       << bytes << " bytes of cache, and " << free << " are free: at most " << fits << " tokens fit";
 }
 
-// Room for this many tokens in every row. What the rows hold stays, through the host's memory, and texts go on.
+// Room for this many tokens in every row. What the rows hold stays, through the host's memory, and texts go on. If
+// there is no memory for it, everything is as it was.
 void DecoderBatch::reserve(int64_t tokens) {
   if (tokens <= capacity_) return;
   const auto wanted = static_cast<uint64_t>(std::max(tokens, kLeastCapacity));
-  const int64_t next = std::min(static_cast<int64_t>(std::bit_ceil(wanted)), setup_->context);
+  const int64_t next = std::min(static_cast<int64_t>(std::bit_ceil(wanted)), setup_->context), before = capacity_;
   check_fits(next);
   if (loop_) loop_->settle([this](size_t r, const SampledToken& t) { return take(r, t); });
-  std::vector<std::vector<std::byte>> held;
-  const auto rows = slots_.size();
-  Backend& backend = *setup_->backend;
+  Held held;
+  for (size_t r = 0; r < slots_.size(); ++r) held.writing.push_back(loop_ && loop_->going(r));
   if (loop_)
     for (const Buffer& b : caches()) {
-      held.emplace_back(static_cast<size_t>(b.bytes));
-      backend.copy_out(*stream_, held.back().data(), states_->get(b).get(), b.bytes);
+      held.caches.emplace_back(static_cast<size_t>(b.bytes));
+      setup_->backend->copy_out(*stream_, held.caches.back().data(), states_->get(b).get(), b.bytes);
     }
-  std::vector<bool> writing(rows);
-  for (size_t r = 0; r < rows; ++r) writing[r] = loop_ && loop_->going(r);
+  try {
+    rebuild(next, held);
+  } catch (const Error& e) {
+    if (!before) {
+      forget(e);
+      throw;
+    }
+    try {
+      rebuild(before, held);
+    } catch (const Error&) {
+      forget(e);
+    }
+    throw;
+  }
+}
+
+// A loop over caches of this capacity, with what was held of the ones before.
+void DecoderBatch::rebuild(int64_t capacity, const Held& held) {
   prompts_.clear();
   loop_.reset();
-  capacity_ = next;
+  capacity_ = capacity;
   states_ = std::make_shared<Buffers>(setup_->backend);
   make_loop();
+  const auto rows = slots_.size();
   const std::vector<Buffer> caches_now = caches();
-  for (size_t i = 0; i < held.size(); ++i) {
-    const auto before = held[i].size() / rows, now = static_cast<size_t>(caches_now[i].bytes) / rows;
+  for (size_t i = 0; i < held.caches.size(); ++i) {
+    const auto before = held.caches[i].size() / rows, now = static_cast<size_t>(caches_now[i].bytes) / rows;
     auto* to = static_cast<std::byte*>(states_->get(caches_now[i]).get());
     for (size_t r = 0; r < rows; ++r)
-      backend.copy_in(*stream_, to + r * now, held[i].data() + r * before, static_cast<int64_t>(before));
+      setup_->backend->copy_in(*stream_, to + r * now, held.caches[i].data() + r * before,
+                               static_cast<int64_t>(before));
   }
   stream_->synchronize();
   for (size_t r = 0; r < rows; ++r) {
-    if (writing[r])
+    if (held.writing[r])
       join(r);
     else if (!slots_[r].reading.empty())
       loop_->park(r, std::ssize(slots_[r].reading) - 1);
+  }
+}
+
+// No loop, no caches; texts under way end with the error.
+void DecoderBatch::forget(const Error& error) {
+  prompts_.clear();
+  loop_.reset();
+  capacity_ = 0;
+  states_ = std::make_shared<Buffers>(setup_->backend);
+  for (Slot& s : slots_) {
+    s.cached.clear();
+    s.reading.clear();
+    if (s.text) end(std::move(s.text), error);
   }
 }
 

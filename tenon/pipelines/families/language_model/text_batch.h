@@ -77,7 +77,13 @@ class DecoderBatch : public TextBatch {
   std::span<const int32_t> stops(const TextRequest& r) const;
   std::vector<int32_t> last_half(const std::vector<int32_t>& tokens) const;
 
+  struct Held {  // while caches grow
+    std::vector<std::vector<std::byte>> caches;
+    std::vector<bool> writing;  ///< by row
+  };
   void reserve(int64_t tokens);
+  void rebuild(int64_t capacity, const Held& held);
+  void forget(const Error& error);
   void check_fits(int64_t tokens) const;
   void make_loop();
   Prompt& prompt(int64_t tokens, size_t row);
