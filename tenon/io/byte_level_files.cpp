@@ -262,7 +262,10 @@ nlohmann::ordered_json tokenizer_json(const TokenizerParts& parts, const json& p
                      {"special", t.special}});
   }
   for (const auto& [id, token] : by_id) vocab[token] = id;
-  for (const auto& [first, second] : parts.merges) merges.push_back(first + " " + second);
+  for (const auto& [first, second] : parts.merges) {
+    std::string both = first;
+    merges.push_back(both.append(" ").append(second));
+  }
   ordered_json post = nullptr;
   for (const int32_t id : parts.prefix)  // at most the one that begins every text
     post = {
