@@ -7,9 +7,10 @@
 //   likewise, is their operand of 8 columns
 //
 // Each lane brings its own 16 bytes into its own place of shared memory, so that nobody waits for anybody. A may be
-// computed in front of the product, a row a warp, into shared memory behind that. What the epilogue reads is on its way
-// while the product is computed. The kernel behind may start before this one has waited (LaunchShape::starts_next):
-// nothing but constants is read in front of the wait.
+// computed in front of the product, a row a warp, into shared memory behind that; where only a factor of each row is to
+// be computed from A, it is reduced beside the product, by the lanes that have it anyway, and the factor comes behind
+// the sums. What the epilogue reads is on its way while the product is computed. The kernel behind may start before
+// this one has waited (LaunchShape::starts_next): nothing but constants is read in front of the wait.
 //
 // grid.x = blocks of 32 columns of a lane / SkinnyTile::kColumns; SkinnyTile::kThreads, SkinnyShared::kBytes.
 #pragma once
@@ -35,12 +36,12 @@ struct SkinnyTile {
 struct SkinnyPiece {
   uint32_t words[4];
 
-  /// kShared: the operand lies in shared memory.
-  template <class Operand, bool kShared = false>
+  /// kNear: the operand lies in shared memory, or is read again and may stay in the first-level cache.
+  template <class Operand, bool kNear = false>
   DEV void load(const typename Operand::Row& row, int column, bool present) {
     UNROLL for (int i = 0; i < 4; ++i) words[i] = 0;
     if (!present) return;
-    if constexpr (kShared) {
+    if constexpr (kNear) {
       const auto x = device::load<uint32_t, 4>(reinterpret_cast<const uint32_t*>(Operand::at(row, column)));
       UNROLL for (int i = 0; i < 4; ++i) words[i] = x.v[i];
     } else {
@@ -88,8 +89,20 @@ struct RowsInFront {
   }
 };
 
+/// Nothing is reduced beside the product.
+struct NoReduction {
+  static constexpr bool kGiven = false;
+};
+/// Reduction T (device/rows.h) of what Part::compute makes of A's elements, of each row.
+template <class Part_, class T_>
+struct ReducesBeside {
+  static constexpr bool kGiven = true;
+  using Part = Part_;
+  using T = T_;
+};
+
 /// Shared memory: each warp has pieces of B on their way in its part, [slot][tile][lane], and in the end its sums
-/// there, or where blocks walk beside it, [tile][half][column][row].
+/// there, or where blocks walk beside it, [tile][half][column][row]; behind all of them what each reduced, [warp][row].
 template <class Tile, int kLanes>
 struct SkinnyShared {
   static constexpr int kTiles = kLanes * Tile::kGroups;
@@ -104,6 +117,9 @@ struct SkinnyShared {
   }
   DEV static float* sums(int warp, int tile, int half) {
     return reinterpret_cast<float*>(shared_memory() + warp * kWarpBytes + kSumsAt) + (tile * Tile::kHalves + half) * 64;
+  }
+  DEV static float* reduced(int warp) {
+    return reinterpret_cast<float*>(shared_memory() + kBytes) + warp * Tile::kRows;
   }
   /// One result, added up in the order of the warps.
   DEV static float total(int tile, int row, int column) {
@@ -124,9 +140,47 @@ struct LoadsOf<Epilogue> {
   using Type = typename Epilogue::Loads;
 };
 
+/// A lane's part of a reduction beside the product, and the whole of it.
+template <class Tile, class Shared, class Reduction>
+struct SkinnyReduction {
+  DEV void add(const auto&, int, int, const SkinnyPiece&, auto) {}
+  DEV void leave() const {}
+};
+template <class Tile, class Shared, class Part, class T>
+struct SkinnyReduction<Tile, Shared, ReducesBeside<Part, T>> {
+  float sums[Tile::kHalves];
+  DEV SkinnyReduction() { UNROLL for (float& x : sums) x = static_cast<float>(T::init); }
+  /// Columns of half `half`'s row in this lane, from `column` on.
+  template <class Element>
+  DEV void add(const auto& p, int half, int column, const SkinnyPiece& piece, Element) {
+    const int row = 8 * half + lane() / 4;
+    if (row >= p.sizes.m || column >= p.sizes.k) return;
+    const auto x = to_floats(reinterpret_cast<const Frag<Element, 8>&>(piece.words));
+    UNROLL for (int c = 0; c < 8; c += Part::kRun) {
+      Frag<float, Part::kRun> part[1];
+      UNROLL for (int i = 0; i < Part::kRun; ++i) part[0].v[i] = x.v[c + i];
+      const auto values = Part::compute(p, row, column + c, part).counted;
+      UNROLL for (int i = 0; i < Part::kRun; ++i) sums[half] = step<T>(sums[half], values.v[i]);
+    }
+  }
+  /// Leaves the warp's in shared memory.
+  DEV void leave() const {
+    UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
+      const float all = combine_lanes<T, 4>(sums[h]);
+      if (lane() % 4 == 0) Shared::reduced(warp())[8 * h + lane() / 4] = all;
+    }
+  }
+  DEV static float total(const auto& p, int row) {
+    float all = Shared::reduced(0)[row];
+    UNROLL for (int w = 1; w < Tile::kWarps; ++w) all = combine<T>(all, Shared::reduced(w)[row]);
+    return T::template finish<float>(all, static_cast<float>(p.sizes.k));
+  }
+};
+
 /// The epilogue of two columns of a row, of those that thread after thread of the block has.
-template <class Tile, class B, class Epilogue>
+template <class Tile, class B, class Epilogue, class Reduction>
 struct SkinnyResults {
+  using Shared = SkinnyShared<Tile, Epilogue::kLanes>;
   static constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kCalls = 2 / kRun;
   static_assert(kRun <= 2);
   static constexpr bool kLoadsApart = requires { typename Epilogue::Loads; };
@@ -151,9 +205,11 @@ struct SkinnyResults {
     UNROLL for (int c = 0; c < kCalls; ++c) {
       const int at = column + c * kRun;
       if (at >= columns) continue;
-      Frag<float, kRun> acc[kLanes];
+      Frag<float, kRun> acc[kLanes + Reduction::kGiven];
       UNROLL for (int l = 0; l < kLanes; ++l) UNROLL for (int e = 0; e < kRun; ++e) acc[l].v[e] =
-          SkinnyShared<Tile, kLanes>::total(l * Tile::kGroups + group, row, 2 * pair + c * kRun + e);
+          Shared::total(l * Tile::kGroups + group, row, 2 * pair + c * kRun + e);
+      if constexpr (Reduction::kGiven)
+        acc[kLanes] = splat<kRun>(SkinnyReduction<Tile, Shared, Reduction>::total(p, row));
       if constexpr (kLoadsApart)
         Epilogue::store(p, row, at, Epilogue::compute(p, row, at, acc, loads[c]));
       else
@@ -202,7 +258,7 @@ struct SkinnyWeights {
   static constexpr int kTiles = Shared::kTiles, kHeld = Tile::kHeld, kSlots = Tile::kSlots;
 
   typename B::Row rows[kTiles];
-  SkinnyPiece held[kHeld][kTiles];
+  SkinnyPiece held[kHeld > 0 ? kHeld : 1][kTiles];
   int k, slot = 0;
 
   DEV static int column(int piece) { return (piece * Tile::kWarps + warp()) * Tile::kPiece + lane() % 4 * 8; }
@@ -231,7 +287,10 @@ struct SkinnyWeights {
   }
   /// The next kTaken pieces in shared memory; where there are fewer, the others are zeros. refill, once they are used,
   /// brings others there.
-  static constexpr int kMost = kTiles > 2 ? 2 : 4, kTaken = kSlots < kMost ? kSlots : kMost;
+  static constexpr int kMost = kTiles > 4 || (kTiles > 2 && Tile::kHalves > 1) ? 1
+                               : kTiles > 2                                    ? 2
+                                                                               : 4,
+                       kTaken = kSlots < kMost ? kSlots : kMost;
   template <int kCount>
   DEV void take(SkinnyPiece (&right)[kCount][kTiles]) const {
     cp_async_wait<kSlots - kCount>();
@@ -249,11 +308,14 @@ struct SkinnyWeights {
 };
 
 /// Sums of a warp's pieces. kShared: A lies in shared memory, else some pieces of it are on their way at a time.
-template <class Tile, class A, bool kShared, class Weights, class Params>
-DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weights::kTiles>& product) {
+template <class Tile, class A, bool kShared, class Weights, class Reduction, class Params>
+DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weights::kTiles>& product,
+                     Reduction& reduction) {
   using T = typename A::T;
   constexpr int kHalves = Tile::kHalves, kStep = Tile::kWarps * Tile::kPiece, kHeld = Tile::kHeld;
-  constexpr int kTaken = Weights::kTaken, kTurns = kShared || kTaken == 0 ? 1 : 8 / kHalves / kTaken;
+  constexpr int kTaken = Weights::kTaken, kOnWay = kTaken == 0 ? 1 : (Tile::kSlots + kTaken - 1) / kTaken;
+  constexpr int kMostTurns = kShared || kTaken == 0 ? 1 : 8 / kHalves / kTaken;
+  constexpr int kTurns = kMostTurns < kOnWay ? kMostTurns : kOnWay;
   constexpr int kNext = kTaken * kTurns, kFirst = kHeld + (kShared ? 0 : kNext);
   const GemmSizes& g = p.sizes;
   const int member = lane() / 4, pieces = (g.k - warp() * Tile::kPiece + kStep - 1) / kStep;
@@ -261,21 +323,25 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
   UNROLL for (int h = 0; h < kHalves; ++h) rows[h] = A::row(p, 8 * h + member < g.m ? 8 * h + member : 0);
   const auto load = [&](SkinnyPiece(&left)[kHalves], int piece) {
     const int k = Weights::column(piece);
-    UNROLL for (int h = 0; h < kHalves; ++h) left[h].template load<A, kShared>(rows[h], k,
-                                                                               8 * h + member < g.m && k < g.k);
+    UNROLL for (int h = 0; h < kHalves; ++h) left[h].template load<A, kShared || Tile::kWalks>(
+        rows[h], k, 8 * h + member < g.m && k < g.k);
+  };
+  const auto add = [&](const SkinnyPiece(&right)[Weights::kTiles], const SkinnyPiece(&left)[kHalves], int piece) {
+    product.add(T{}, right, left);
+    UNROLL for (int h = 0; h < kHalves; ++h) reduction.add(p, h, Weights::column(piece), left[h], T{});
   };
   const auto add_taken = [&](const SkinnyPiece(*left)[kHalves], int piece) {
     if constexpr (kTaken > 0) {
       if (piece >= pieces) return;
       SkinnyPiece right[kTaken][Weights::kTiles];
       weights.take(right);
-      UNROLL for (int i = 0; i < kTaken; ++i) product.add(T{}, right[i], left[i]);
+      UNROLL for (int i = 0; i < kTaken; ++i) add(right[i], left[i], piece + i);
       weights.refill(piece);
     }
   };
   SkinnyPiece left[kFirst > kNext ? kFirst : kNext][kHalves];
   UNROLL for (int i = 0; i < kFirst; ++i) load(left[i], i);
-  UNROLL for (int i = 0; i < kHeld; ++i) if (i < pieces) product.add(T{}, weights.held[i], left[i]);
+  UNROLL for (int i = 0; i < kHeld; ++i) if (i < pieces) add(weights.held[i], left[i], i);
   UNROLL for (int i = 0; i < (kShared ? 0 : kTurns); ++i) add_taken(left + kHeld + i * kTaken, kHeld + i * kTaken);
   if constexpr (kTaken > 0) {
     NO_UNROLL for (int first = kFirst; first < pieces; first += kNext) {
@@ -286,12 +352,13 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
 }
 
 /// One tile; where blocks walk, the next one's weights are on their way at the end.
-template <class Tile, class A, bool kShared, class Params, class B, class Epilogue>
+template <class Tile, class A, bool kShared, class Params, class B, class Epilogue, class Reduction>
 DEV void skinny_tile(const Params& p, SkinnyWeights<Tile, B, Epilogue::kLanes>& weights,
-                     const SkinnyResults<Tile, B, Epilogue>& results, int first, int columns) {
+                     const SkinnyResults<Tile, B, Epilogue, Reduction>& results, int first, int columns) {
   using Shared = SkinnyShared<Tile, Epilogue::kLanes>;
   SkinnyProduct<Tile, Shared::kTiles> product;
-  skinny_sums<Tile, A, kShared>(p, weights, product);
+  SkinnyReduction<Tile, Shared, Reduction> reduction;
+  skinny_sums<Tile, A, kShared>(p, weights, product, reduction);
   cp_async_wait<0>();
   if constexpr (Tile::kWalks) {
     weights.begin(p, first + grid_x() * Tile::kColumns, columns);
@@ -299,17 +366,19 @@ DEV void skinny_tile(const Params& p, SkinnyWeights<Tile, B, Epilogue::kLanes>& 
     sync_warp();  // nobody's copies come to lie over sums
   }
   product.template leave<Shared>();
+  reduction.leave();
   sync_block();
   const int items = p.sizes.m * Tile::kGroups * 4;
   if (thread_index() < items) results.store(p);
   for (int i = thread_index() + Tile::kThreads; i < items; i += Tile::kThreads) {
-    SkinnyResults<Tile, B, Epilogue> more(i, first, columns);
+    SkinnyResults<Tile, B, Epilogue, Reduction> more(i, first, columns);
     more.load(p);
     more.store(p);
   }
 }
 
-template <class Tile, class A, class B, class Epilogue, class Front = NoFront, class Params>
+template <class Tile, class A, class B, class Epilogue, class Front = NoFront, class Reduction = NoReduction,
+          class Params>
 DEV void gemm_skinny(const Params& p) {
   constexpr int kLanes = Epilogue::kLanes;
   const int columns = p.sizes.n / kLanes;
@@ -318,7 +387,7 @@ DEV void gemm_skinny(const Params& p) {
   griddep_launch();
   SkinnyWeights<Tile, B, kLanes> weights(p, first, columns);
   if constexpr (B::kConstant) griddep_wait();
-  SkinnyResults<Tile, B, Epilogue> results(thread_index(), first, columns);
+  SkinnyResults<Tile, B, Epilogue, Reduction> results(thread_index(), first, columns);
   results.load(p);
   if constexpr (Front::kGiven) {
     Front::template compute<(Tile::kRows > Tile::kWarps), !Tile::kWalks>(p);

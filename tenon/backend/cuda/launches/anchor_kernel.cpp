@@ -180,15 +180,30 @@ std::string AnchorKernel::lanes_source(Params& params, std::string& headers, int
          params.divisor("lane", domain.cols()) + ";\n" + store + "  }\n};\n";
 }
 
-std::string AnchorKernel::epilogue_source(Params& params, std::string& headers, int most, bool loads_apart) {
+// Every lane times the factor of its row.
+void AnchorKernel::scale_lanes(std::vector<ProgramOutput>& outputs, const RowFactor& factor) {
+  Graph& g = *form_.graph;
+  Memo scaled;
+  for (ProgramOutput& o : outputs) {
+    for (const Expr& e : topological(std::array{o.value}))
+      if (acc_lane(e) >= 0 && !scaled.contains(e.get()))
+        scaled[e.get()] = e * factor_of(factor, input(g, acc_name(form_.lanes), DType::F32, e.shape()));
+    o.value = rebuild(g, o.value, scaled);
+  }
+}
+
+std::string AnchorKernel::epilogue_source(Params& params, std::string& headers, int most, bool loads_apart,
+                                          const RowFactor* factor) {
   if (apart_) return lanes_source(params, headers, most);
   const MatrixDomain domain{form_.domain, std::max(form_.domain.rank() - 1, 0)};
   std::vector<ProgramOutput> outputs = results();
+  if (factor) scale_lanes(outputs, *factor);
   const Counted* counted = counted_in_core();
   if (counted) outputs.push_back({counted->value, {}, DType::F32});
   ProgramSource program(outputs, domain, params, most);
   if (loads_apart) program.load_apart();
-  const std::string lanes = std::to_string(form_.lanes), text = program.functor("Results", form_.lanes);
+  const std::string lanes = std::to_string(form_.lanes),
+                    text = program.functor("Results", form_.lanes + (factor ? 1 : 0));
   headers += program.includes();
   std::string count;
   if (counted)

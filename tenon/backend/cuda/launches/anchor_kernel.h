@@ -6,6 +6,7 @@
 #include "tenon/backend/cuda/launches/launch_kernel.h"
 #include "tenon/backend/cuda/launches/operands.h"
 #include "tenon/backend/cuda/products/core_launch.h"
+#include "tenon/backend/cuda/products/row_factor.h"
 
 namespace tenon::cuda {
 
@@ -56,8 +57,10 @@ class AnchorKernel : public LaunchKernel {
   /// "struct A { .. }" for wgmma: tensor maps.
   std::string map_source(const std::string& name, const Expr& operand, Params& params, const MakeRowsBox& box) const;
   /// "struct Epilogue { .. }" with fragments of up to `most` columns.
-  /// `loads_apart`: what it reads is loaded by a function of its own, where lanes meet.
-  std::string epilogue_source(Params& params, std::string& headers, int most, bool loads_apart = false);
+  /// `loads_apart`: what it reads is loaded by a function of its own, where lanes meet. `factor`: it multiplies the
+  /// sums by that, whose reduction it finds in the place behind the lanes.
+  std::string epilogue_source(Params& params, std::string& headers, int most, bool loads_apart = false,
+                              const RowFactor* factor = nullptr);
 
   /// Reserves the memory that the parts of a split K (of keys, in attention) meet in: none where `launch` is not split.
   void reserve_split(const CoreLaunch& launch);
@@ -68,6 +71,7 @@ class AnchorKernel : public LaunchKernel {
 
  private:
   std::string lanes_source(Params& params, std::string& headers, int most);
+  void scale_lanes(std::vector<ProgramOutput>& outputs, const RowFactor& factor);
 
   bool apart_;
   struct Split {

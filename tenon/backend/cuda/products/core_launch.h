@@ -80,6 +80,7 @@ struct SkinnyTileShape {
   /// Pieces of 32 of K that a warp has; of those on their way, what is held in registers, and the rest.
   int pieces(int k) const { return ((k + 31) / 32 + warps - 1) / warps; }
   int held(int m, int lanes, int k) const {
+    if (groups * lanes > 4) return 0;  // sums take the registers
     return std::clamp(pieces(k), 1, std::clamp(kHeldFragments / (groups * lanes), 1, 80 / rows(m)));
   }
   int slots(int m, int lanes, int k) const {

@@ -15,6 +15,7 @@
 #include "tenon/backend/cuda/libraries/dnn_choice.h"
 #include "tenon/backend/cuda/products/core_launch.h"
 #include "tenon/backend/cuda/products/matmul_route.h"
+#include "tenon/backend/cuda/products/row_factor.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 
@@ -186,37 +187,51 @@ class ProductKernel : public AnchorKernel {
     return core_call<Sizes>(choice, std::move(text), kernel + "_mma", choice.mma.type(), 1, params);
   }
 
-  /// Hole `i`, which the core for a few rows computes in front of the product: the leaf in shared memory.
+  /// Hole `i`, which the core for a few rows computes: rows in memory whose factors come behind the product, or else a
+  /// leaf in shared memory that it fills in front of it.
   Expr front_operand(size_t i) {
     const Expr& hole = form_.holes[i];
+    factor_ = row_factor(hole, unit_);
+    if (factor_ &&
+        (lanes() < form_.lanes || lanes() == kMaxFormLanes || !read_in_place(factor_->rows, unit_, device().facts())))
+      factor_.reset();
+    if (factor_) {
+      read_beside(factor_->rows);
+      return factor_->rows;
+    }
     front_ = {without_rounding(hole, unit_), input(*form_.graph, "hole." + std::to_string(i), unit_, hole.shape())};
     read_beside(hole);
     return front_->leaf;
   }
   /// True if there is one.
-  bool front() const { return front_.has_value(); }
+  bool front() const { return front_ || factor_; }
 
   /// Blocks of the tile that run together on a multiprocessor where they walk, and their tile: where there are many
   /// more than run together, and each would compute several rows a warp in front, that is paid once a block. Of fewer
   /// rows it takes no longer than the weights' way, and blocks that come and go read faster.
   int resident_walkers(const SkinnyTileShape& walking, const device::GemmSizes& sizes) const {
     constexpr int kWarps = 16;  // of a multiprocessor, that have 128 registers a thread
-    const int64_t bytes =
-        walking.shared_bytes(sizes.m, lanes(), sizes.k) + front_->leaf.shape().numel() * size_of(unit_);
+    const int64_t bytes = walking.shared_bytes(sizes.m, lanes(), sizes.k) + front_bytes(walking, sizes);
     return static_cast<int>(
         std::clamp<int64_t>(device().facts().shared_bytes / (bytes + 1024), 1, kWarps / walking.warps));
   }
+  /// Shared memory of what is computed in front, or of what each warp has of the rows' reductions.
+  int64_t front_bytes(const SkinnyTileShape& tile, const device::GemmSizes& sizes) const {
+    if (front_) return front_->leaf.shape().numel() * size_of(unit_);
+    return factor_ ? int64_t{4} * tile.warps * SkinnyTileShape::rows(sizes.m) : 0;
+  }
   SkinnyTileShape skinny_tile(const TileChoice& choice, const device::GemmSizes& sizes) const {
     SkinnyTileShape tile = choice.skinny;
-    if (!front_ || tile.rows(sizes.m) <= tile.warps) return tile;
+    if (!front() || tile.rows(sizes.m) <= tile.warps) return tile;
     tile.walkers = 1;
     const int walkers = resident_walkers(tile, sizes) * device().facts().multiprocessors;
     tile.walkers = sizes.n / lanes() / (8 * tile.groups) > 4 * walkers ? walkers : 0;
     return tile;
   }
   CoreLaunch skinny_launch(const TileChoice& choice, const device::GemmSizes& sizes) const {
-    CoreLaunch launch = gemm_launch(skinny_tile(choice, sizes), sizes, lanes());
-    if (front_) launch.shape.shared_bytes += static_cast<unsigned>(front_->leaf.shape().numel() * size_of(unit_));
+    const SkinnyTileShape tile = skinny_tile(choice, sizes);
+    CoreLaunch launch = gemm_launch(tile, sizes, lanes());
+    launch.shape.shared_bytes += static_cast<unsigned>(front_bytes(tile, sizes));
     return launch;
   }
   TunedCall skinny_call(const TileChoice& choice, const device::GemmSizes& sizes, const Expr& a, const Expr& b) {
@@ -225,7 +240,10 @@ class ProductKernel : public AnchorKernel {
     params.set_sizes("GemmSizes", sizes);
     std::string arguments;
     const SkinnyTileShape tile = skinny_tile(choice, sizes);
-    const int resident = tile.walkers ? resident_walkers(tile, sizes) : 1;
+    // As many blocks of 8 warps as there are to be (tile_choice.cpp), whatever registers the compiler would like.
+    const int there = tile.rows(sizes.m) > 8 ? 2 : 3, resident = tile.walkers ? resident_walkers(tile, sizes)
+                                                                 : factor_ && tile.warps == 8 ? there
+                                                                                              : 1;
     if (front_) {
       params.reserve_shared(tile.shared_bytes(sizes.m, lanes(), sizes.k));
       params.keep_shared(front_->leaf);
@@ -236,9 +254,14 @@ class ProductKernel : public AnchorKernel {
       text.headers += program.includes();
       arguments = ", RowsInFront<Front, " + std::to_string(div_up(sizes.k, 32 * program.run())) + ">";
     }
+    if (factor_) {
+      add_reduction(*factor_, params, text);
+      arguments = ", NoFront, Reduction";
+    }
     text.functors += operand_source("A", a, a.shape().rank() - 1, params, text.headers) +
                      operand_source("Rows", b, b.shape().rank() - 1, params, text.headers) +
-                     with_runs(in_runs_, stays(b)) + epilogue_source(params, text.headers, 2, true);
+                     with_runs(in_runs_, stays(b)) +
+                     epilogue_source(params, text.headers, 2, true, factor_ ? &*factor_ : nullptr);
     return core_call<device::GemmSizes>(choice, std::move(text), "gemm_skinny", tile.type(sizes.m, lanes(), sizes.k),
                                         resident, params, arguments);
   }
@@ -291,11 +314,23 @@ class ProductKernel : public AnchorKernel {
     return {KernelCall(device(), text, params, launch.shape), launch, offsetof(Sizes, split), offsetof(Sizes, count)};
   }
 
+  // `Reduction`: what is reduced of operand A beside the product.
+  void add_reduction(const RowFactor& f, Params& params, KernelParts& text) {
+    const Expr x = input(*form_.graph, acc_name(0), DType::F32, f.rows.shape());
+    const ProgramOutput part{reduced_part(f, x), {}, unit_};
+    ProgramSource program(std::array{part}, {f.rows.shape(), f.rows.shape().rank() - 1}, params, 8);
+    text.functors += program.functor("Part", 1);
+    const NodeBody& body = node_body(f.reduction->type);
+    text.headers += program.includes() + "#include \"" + body.header + "\"\n";
+    text.functors += std::string("using Reduction = ReducesBeside<Part, nodes::") + body.name + ">;\n";
+  }
+
   // What the core computes in front of the product.
   struct Front {
     Expr value, leaf;
   };
   std::optional<Front> front_;
+  std::optional<RowFactor> factor_;  ///< of operand A
 
   // Constant weights as our cores read them, and in plain order.
   struct Weights {

@@ -84,24 +84,35 @@ void add_wgmma(std::vector<TileChoice>& out, const ProductShape& p, const Device
   }
 }
 
-// A few rows take as long as their weights' way, whatever the tile, and less than with any other core. What counts is
-// that enough warps load at once, that a warp has enough to do, that blocks whose weights are to be on their way early
-// are all there at once, and else that each has many columns; warps of a block share what is computed in front. The
-// split of K must not depend on the rows.
+// Of groups of columns and warps for up to `rows` rows, in units that choices of one product share. What counts is that
+// enough warps load at once, that a warp has enough to do, that blocks whose weights are to be on their way early are
+// all there at once (16 rows take more registers), and else that each has many columns; warps of a block share what is
+// computed in front.
+double skinny_time(const SkinnyTileShape& tile, const ProductShape& p, int rows, const DeviceFacts& facts) {
+  const int wanted = 16, there = rows > 8 ? 16 : 24;  // warps of a multiprocessor
+  const double warps = static_cast<double>(p.n / p.lanes) / (8 * tile.groups) * tile.warps / facts.multiprocessors;
+  const double pieces = static_cast<double>(p.k) / 32 / tile.warps;
+  return 1e-3 * (1 / std::min(warps / wanted, 1.0) + 1 / pieces + 0.05 * tile.groups + 2.0 / tile.warps +
+                 (warps > there ? 1.0 / tile.groups : 0.0));
+}
+
+// A few rows take as long as their weights' way, whatever the tile, and less than with any other core. How K is split
+// and in how many sums it is added (SkinnyProduct::kChains) must not depend on the rows: these choose among the others.
 void add_skinny(std::vector<TileChoice>& out, const ProductShape& p, const DeviceFacts& facts) {
-  constexpr int kWarpsWanted = 16, kWarpsThere = 24;  // of a multiprocessor
+  const int rows = p.m > 8 ? 16 : 8;
+  const auto fits = [&](const SkinnyTileShape& tile) {
+    return tile.groups * p.lanes <= (rows > 8 ? 6 : 4) &&
+           tile.shared_bytes(SkinnyTileShape::kMostRows, p.lanes, static_cast<int>(p.k)) <= facts.shared_bytes;
+  };
   for (const int warps : {4, 8, 16})
     for (const int groups : {1, 2, 4}) {
-      const SkinnyTileShape tile{groups, warps};
-      if (groups * p.lanes > 4 ||
-          tile.shared_bytes(SkinnyTileShape::kMostRows, p.lanes, static_cast<int>(p.k)) > facts.shared_bytes)
-        continue;
-      const double blocks = static_cast<double>(p.n / p.lanes) / (8 * groups);
-      const double loading = blocks * warps / facts.multiprocessors / kWarpsWanted;
-      const double pieces = static_cast<double>(p.k) / 32 / warps;
-      const bool waits = blocks * warps > 1.0 * kWarpsThere * facts.multiprocessors;
-      const double time =
-          1e-3 * (1 / std::min(loading, 1.0) + 1 / pieces + 0.05 * groups + 2.0 / warps + (waits ? 1.0 / groups : 0.0));
+      SkinnyTileShape tile{groups, warps};
+      if (groups * p.lanes > 4 || !fits(tile)) continue;
+      const double time = skinny_time(tile, p, 8, facts);
+      const SkinnyTileShape other{groups + 1, warps};
+      if (rows > 8 && p.lanes * groups > 2 && fits(other) &&
+          skinny_time(other, p, rows, facts) < skinny_time(tile, p, rows, facts))
+        tile = other;
       out.push_back({.core = Core::Skinny, .skinny = tile, .time = time});
     }
 }
