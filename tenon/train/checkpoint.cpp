@@ -141,7 +141,7 @@ void write_parameters(const fs::path& path, const ParameterFile& file, const Par
     const std::vector<float>& values = all.add(parameters, file.prefix + p.name, p.shape, p.*which);
     const auto bad = std::ranges::find_if_not(values, [](float v) { return std::isfinite(v); });
     TENON_CHECK(Numeric, bad == values.end(), p.name)
-        << "is " << *bad << " at element " << bad - values.begin() << " behind the last step, and was not written";
+        << "is " << *bad << " at element " << bad - values.begin() << ": weights that are no numbers are not written";
   }
   all.write(path, file.metadata);
 }
