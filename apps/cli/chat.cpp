@@ -97,7 +97,8 @@ Action declare_chat(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<ChatFlags>();
   app.footer(
       "A line is a question. Ctrl-C ends an answer; /reset forgets the conversation; /exit or the end of the "
-      "input ends it.");
+      "input ends it.\n" +
+      app.get_footer());
   f->app = &app;
   app.add_option("--system", f->system, "what the model is told before the first question");
   f->text.declare(app);

@@ -88,6 +88,7 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
     Executable executable(plan, backend, ShapesOnly(plan));
     executable.run_all();
   }
+  spdlog::info("{}: compiling what the cache of kernels lacks, which takes minutes for a whole model", arch);
   const std::vector<CompiledKernel> compiled = backend->compiled();  // waits for the compiler
   check_stop();
   ordered_json kernels = ordered_json::array();

@@ -89,10 +89,6 @@ int run_complete(const CompleteFlags& f, const Common& common) {
   return 0;
 }
 
-CLI::Option* several(CLI::Option* option) {
-  return option->expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-}
-
 Action declare_complete(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<CompleteFlags>();
   f->app = &app;

@@ -189,14 +189,8 @@ int run(const GenerateFlags& f, const Common& common) {
 
 void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
   app.add_option("PROMPT", f.prompt_argument, "what to draw; - reads standard input");
-  app.add_option("-p,--prompt", f.prompts, "what to draw; again for another image of the batch (Z-Image)")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--prompt-file", f.prompt_files, "file with a prompt; - reads standard input; again as -p")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  several(app.add_option("-p,--prompt", f.prompts, "what to draw; again for another image of the batch (Z-Image)"));
+  several(app.add_option("--prompt-file", f.prompt_files, "file with a prompt; - reads standard input; again as -p"));
   app.add_option("-n,--negative-prompt", f.negative, "what not to draw");
   app.add_option("-m,--model", f.model,
                  "folder, .safetensors or .gguf file, or name below TENON_MODEL_DIR (default: the embedded model)");

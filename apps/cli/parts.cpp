@@ -64,6 +64,10 @@ void declare_type(CLI::App& app, std::string& type) {
         {"bf16", "f16", "f32", "e4m3", "int8"});
 }
 
+void declare_training_type(CLI::App& app, std::string& type, const std::vector<std::string>& types) {
+  offer(app.add_option("--type", type, joined(types) + " (default: f32)"), types);
+}
+
 DType parse_type(const std::string& flag) {
   if (flag == "bf16" || flag == "bfloat16") return DType::BF16;
   if (flag == "f32" || flag == "fp32" || flag == "float32") return DType::F32;

@@ -26,6 +26,8 @@ struct PartFlags {
 
 /// Adds --type, whose value parse_type reads.
 void declare_type(CLI::App& app, std::string& type);
+/// The same for training, which computes in f32 unless told otherwise, and in fewer types.
+void declare_training_type(CLI::App& app, std::string& type, const std::vector<std::string>& types);
 /// --type as an element type: bf16, f16, f32 ("fp32" and "float32" mean f32), e4m3 or int8. Error(Usage) otherwise.
 DType parse_type(const std::string& flag);
 /// Whether --no-fusion or TENON_NO_FUSION asks for one launch a node.

@@ -55,7 +55,7 @@ void TextFlags::declare(CLI::App& app) {
   app.add_option("--repetition-penalty", repetition_penalty,
                  "divides scores of tokens that occurred; 1: none (default: the model's)")
       ->check(number_in(1e-6, kMostNumber, "a number above 0"));
-  app.add_option("--stop", stop, "end in front of this text; may be given several times")->take_all();
+  several(app.add_option("--stop", stop, "end in front of this text; may be given several times"));
   app.add_option("-s,--seed", seed, "-1 draws one")->transform(whole_number())->capture_default_str();
   app.add_option("--context", context, "tokens of prompt and text together, at most (default: the model's positions)")
       ->transform(whole_number())

@@ -22,7 +22,17 @@ std::string both_spellings(const std::string& name) {
 void declare_count(CLI::App& app, const std::string& flag, int64_t& value, const char* help, int64_t least) {
   app.add_option(flag, value, help)
       ->transform(whole_number())
-      ->check(CLI::Range(least, int64_t{1} << 40))
+      ->check(CLI::Range(least, int64_t{1} << 40).description(""))
+      ->capture_default_str();
+}
+
+void declare_seed(CLI::App& app, uint64_t& seed, const char* help) {
+  const auto check = [](const std::string& text) {
+    return text.starts_with("-") ? "expected a number of at least 0, got " + text : std::string();
+  };
+  app.add_option("-s,--seed", seed, help)
+      ->transform(whole_number())
+      ->check(CLI::Validator(check, "", "seed"))
       ->capture_default_str();
 }
 

@@ -23,7 +23,7 @@ struct TrainFlags {
                                                 type;
   std::vector<std::string> rewards{"exact"};
   std::vector<double> weights;
-  double clip_high = -1, reward_seconds = 60, lora_alpha = 0;
+  double clip_high = 0, reward_seconds = 60, lora_alpha = 0;
   int64_t memory = 0;
   bool profile = false;
   const CLI::App* app = nullptr;
@@ -77,9 +77,7 @@ void declare_recipe(CLI::App& app, TrainFlags& f) {
   declare_count(app, "--eval-count", o.evaluate_count, "problems of an evaluation", 1);
   declare_count(app, "--checkpoint-every", o.checkpoint_every, "steps between checkpoints; 0: at the end only", 0);
   declare_count(app, "--keep", o.keep, "checkpoints that are kept, beside the best; 0: all", 0);
-  app.add_option("-s,--seed", o.seed, "of completions and the order of problems")
-      ->transform(whole_number())
-      ->capture_default_str();
+  declare_seed(app, o.seed, "of completions and the order of problems");
   app.add_option("--learning-rate,--lr", o.schedule.peak, "learning rate")->capture_default_str();
   only(app.add_option("--lr-scheduler", f.decay, "what becomes of it"), train::decay_names())->capture_default_str();
   only(app.add_option("--optimizer", o.optimizer, "optimizer"), optimizer_names())->capture_default_str();
@@ -123,7 +121,7 @@ train::GrpoOptions options_of(const TrainFlags& f, const Backend& backend) {
     if (name == f.loss) o.loss = kind;
   o.arena_bytes = f.memory << 20;
   o.scale = f.scale == "group" ? train::ScaleRewards::Group : train::ScaleRewards::None;
-  o.terms.clip_high = f.clip_high < 0 ? o.terms.clip_low : f.clip_high;
+  o.terms.clip_high = f.app->count("--clip-high") > 0 ? f.clip_high : o.terms.clip_low;
   o.rewards = train::parse_rewards(f.rewards, f.weights, f.reward_seconds);
   o.schedule.decay = train::decay_of(f.decay);
   for (const char* flag : {"--lora-alpha", "--lora-targets"})
@@ -217,7 +215,7 @@ Action declare_train_grpo(CLI::App& app, const Common& common) {
   declare_recipe(app, *f);
   declare_adapter(app, *f);
   declare_loss(app, *f);
-  declare_type(app, f->type);
+  declare_training_type(app, f->type, {"f32", "bf16"});
   return [f, &common] { return run_train(*f, common); };
 }
 

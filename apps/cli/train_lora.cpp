@@ -12,6 +12,7 @@
 #include "tenon/models/lora.h"
 #include "tenon/pipelines/image_generator.h"
 #include "tenon/pipelines/model_files.h"
+#include "tenon/train/checkpoint.h"
 #include "tenon/train/lora.h"
 #include "tenon/train/metrics.h"
 #include "tenon/train/ovals.h"
@@ -98,9 +99,7 @@ void declare_lora_recipe(CLI::App& app, LoraTrainFlags& f) {
       ->capture_default_str();
   app.add_option("--ema", o.ema, "decay of a moving average of A and B, which is what is written; 0: none")
       ->capture_default_str();
-  app.add_option("-s,--seed", o.seed, "of noise, noise levels, the order of pictures and A")
-      ->transform(whole_number())
-      ->capture_default_str();
+  declare_seed(app, o.seed, "of noise, noise levels, the order of pictures and A");
   app.add_option("--max-memory", f.memory, "MiB of a step's values; what does not fit is computed twice; 0: no limit")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
@@ -219,26 +218,32 @@ void take_ovals(LoraTrainFlags& f) {
 // what is there is not drawn again.
 std::vector<train::CaptionedPicture> known_pictures(const LoraTrainFlags& f, const train::LoraOptions& o) {
   if (f.known.empty()) return {};
-  const std::filesystem::path folder = std::filesystem::path(f.output) / "class";
+  const train::RunFolder ours(f.output);  // nobody else draws into it meanwhile
+  const std::filesystem::path folder = ours.path() / "class";
   std::filesystem::create_directories(folder);
+  std::vector<train::CaptionedPicture> pictures;
   std::unique_ptr<ImageGenerator> generator;
   for (size_t i = 0; i < f.known.size(); ++i) {
     const std::filesystem::path picture = folder / (std::to_string(i) + ".png"),
                                 text = folder / (std::to_string(i) + ".txt");
-    if (file_exists(picture) && file_exists(text) && read_file(text) == f.known[i]) continue;
-    if (!generator) {
-      spdlog::info("draws {} pictures of what it knows into {}", f.known.size() - i, folder.string());
-      generator = o.samples.open();
+    if (!file_exists(picture) || !file_exists(text) || read_file(text) != f.known[i]) {
+      if (!generator) {
+        spdlog::info("draws {} pictures of what it knows into {}", f.known.size() - i, folder.string());
+        generator = o.samples.open();
+      }
+      ImageRequest r;
+      r.prompt = f.known[i];
+      r.seed = o.seed + i;
+      r.width = o.width;
+      r.height = o.height;
+      write_png(picture, generator->generate(r).images.at(0), {}, Overwrite::Yes);
+      write_file(text, std::as_bytes(std::span(f.known[i])), Overwrite::Yes);
     }
-    ImageRequest r;
-    r.prompt = f.known[i];
-    r.seed = o.seed + i;
-    r.width = o.width;
-    r.height = o.height;
-    write_png(picture, generator->generate(r).images.at(0), {}, Overwrite::Yes);
-    write_file(text, std::as_bytes(std::span(f.known[i])), Overwrite::Yes);
+    pictures.push_back({picture.string(), read_image(picture), sha256_file(picture), f.known[i]});
   }
-  return train::read_pictures(folder, {});
+  // As read_pictures has them. What else lies there, of a run that had other prompts, is not learnt.
+  std::ranges::sort(pictures, {}, &train::CaptionedPicture::name);
+  return pictures;
 }
 
 int run_train_lora(LoraTrainFlags f, const Common& common) {
@@ -255,6 +260,7 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
   if (model->training(o.shift).distilled && f.adapter.empty())
     spdlog::warn("{} is distilled to few steps: what is trained on it as it is may unlearn that (--adapter)",
                  model->name());
+  train::check_lora(o, *model);  // before pictures are drawn
   for (train::CaptionedPicture& p : known_pictures(f, o)) pictures.push_back(std::move(p));
   const std::filesystem::path cache = f.no_cache        ? ""
                                       : f.cache.empty() ? std::filesystem::path(f.output) / "cache"
@@ -277,7 +283,7 @@ Action declare_train_lora(CLI::App& app, const Common& common) {
   declare_lora_recipe(app, *f);
   declare_lora_noise(app, *f);
   declare_lora_looks(app, *f);
-  declare_type(app, f->type);
+  declare_training_type(app, f->type, {"f32", "bf16", "e4m3"});
   return [f, &common] { return run_train_lora(*f, common); };
 }
 

@@ -114,6 +114,10 @@ CLI::Option* offer(CLI::Option* option, std::vector<std::string> values, Beside 
   return option;
 }
 
+CLI::Option* several(CLI::Option* option) {
+  return option->expected(1)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 CLI::Option* only(CLI::Option* option, std::vector<std::string> values) {
   const auto check = [values](std::string& text) -> std::string {
     if (std::find(values.begin(), values.end(), text) != values.end()) return {};

@@ -57,6 +57,8 @@ struct Offer {
 };
 /// Names the values that an option is usually given, for completion in shells and the manual page.
 CLI::Option* offer(CLI::Option* option, std::vector<std::string> values, Beside beside = Beside::Words);
+/// An option that may be given several times, each time with one value: what follows is not its own.
+CLI::Option* several(CLI::Option* option);
 /// offer() with nothing beside: no other value is taken, and the error names the nearest one.
 CLI::Option* only(CLI::Option* option, std::vector<std::string> values);
 /// What offer() said of an option; no values if it said nothing.

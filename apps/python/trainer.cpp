@@ -88,13 +88,13 @@ class Trainer {
     return updater_->step(lr, runs).norm;
   }
   int64_t steps() const { return updater_->steps(); }
-  // `options` and `state`: JSON.
+  // `options`: JSON; `state`: text, which stays as it is: this JSON's numbers are not Python's.
   void save(const std::string& folder, int64_t keep, const std::string& options, const std::string& state) const {
     const nb::gil_scoped_release released;
     train::CheckpointContent content;
     content.step = updater_->steps();
     content.file = kFile;
-    content.run = {{"options", parse_json(options, "options")}, {"state", parse_json(state, "state")}};
+    content.run = {{"options", parse_json(options, "options")}, {"state", state}};
     write_checkpoint(train::RunFolder(folder), *parameters_, updater_->optimizer(), content, keep);
   }
   std::optional<std::string> resume(const std::string& folder, const std::string& options) {
@@ -104,7 +104,10 @@ class Trainer {
                     kFile, *parameters_, updater_->optimizer());
     if (!r) return std::nullopt;
     updater_->set_steps(r->step);
-    return json_text(r->run.at("state"));
+    const auto state = r->run.find("state");
+    TENON_CHECK(Model, state != r->run.end() && state->is_string(), folder)
+        << "the checkpoint of step " << r->step << " lacks the state that Trainer.save writes";
+    return state->get<std::string>();
   }
   // A parameter, or its average, into an f32 array.
   void read(const std::string& name, bool averaged, const nb::object& into) const {

@@ -15,6 +15,8 @@ def whole(value: Any, name: str, least: int = 1, most: int = 2**31 - 1) -> int:
     if isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= value <= most:
         return int(value)
     kind = "a positive whole number" if least == 1 else f"a whole number of at least {least}"
+    if isinstance(value, numbers.Integral) and value > most:
+        kind += f", at most {most}"
     if most < 2**31 - 1:
         kind = f"a whole number from {least} to {most}"
     raise UsageError(f"{name}: expected {kind}, got {shown(value)}", name)
@@ -51,6 +53,15 @@ def integer(value: Any, name: str) -> int:
     if not -(2**63) <= number < 2**63:
         raise UsageError(f"{name}: expected numbers of at most 64 bits, got {shown(number)}", name)
     return number
+
+
+def text(value: str, name: str) -> str:
+    """`value`, which may hold no half of a surrogate pair: UsageError names the first."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as e:
+        raise UsageError(f"{name}: character {e.start} is half of a pair, which is no text", name) from None
+    return value
 
 
 def shown(value: Any) -> str:

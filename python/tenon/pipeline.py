@@ -52,7 +52,7 @@ def _prompts(prompt: Any, name: str) -> list[str]:
     prompts = [prompt] if isinstance(prompt, str) else prompt
     if not isinstance(prompts, (list, tuple)) or not prompts or not all(isinstance(p, str) for p in prompts):
         raise TypeError(f"{name}: expected a string or a list of strings, got {type(prompt).__name__}")
-    return list(prompts)
+    return [_checks.text(p, name) for p in prompts]
 
 
 def _seed(seed: int | None, generator: Any) -> int:

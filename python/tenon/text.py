@@ -112,11 +112,7 @@ def _stops(stop: Any) -> list[str]:
 def _text(text: Any, name: str) -> str:
     if not isinstance(text, str):
         raise TypeError(f"{name}: expected a string, got {type(text).__name__}")
-    try:
-        text.encode()
-    except UnicodeEncodeError as e:
-        raise UsageError(f"{name}: character {e.start} is half of a pair, which is no text", name) from None
-    return text
+    return _checks.text(text, name)
 
 
 def _messages(messages: Any) -> str:

@@ -17,6 +17,19 @@ from ._expr import Expr, Tracer
 _BATCH = "batch."  # in front of a batch's names in a plan, where parameters have theirs
 
 
+def _betas(betas: Any) -> tuple[float, float]:
+    if not isinstance(betas, Sequence) or len(betas) != 2:
+        raise UsageError(f"betas: expected two numbers, got {betas!r}", "betas")
+    first, second = (_checks.real(b, "betas") for b in betas)
+    if not (0 <= first < 1 and 0 <= second < 1):
+        raise UsageError(f"betas: expected numbers from 0 to below 1, got {betas!r}", "betas")
+    return first, second
+
+
+def _number(value: Any, name: str) -> Any:
+    return _checks.real(value, name) if isinstance(value, numbers.Real) else value
+
+
 class Trainer:
     """Parameters that learn: forward, loss, gradients, clipping and optimizer as plans of the engine.
 
@@ -59,7 +72,11 @@ class Trainer:
         self._loss = loss
         self._given = dict(parameters)
         self._shapes = {n: tuple(_core.read_array(a, n).shape) for n, a in self._given.items()}
-        first, second = (-1.0, -1.0) if betas is None else betas
+        given = None if betas is None else _betas(betas)
+        small = None if eps is None else _checks.real(eps, "eps")
+        if small is not None and not small >= 0:  # below 0 is the engine's word for its own default
+            raise UsageError(f"eps: expected a number of at least 0, got {eps!r}", "eps")
+        rest = [_checks.real(v, n) for v, n in ((weight_decay, "weight_decay"), (max_grad_norm, "max_grad_norm"), (ema, "ema"))]
         self._schedule = (
             _checks.real(lr, "lr"),
             lr_scheduler,
@@ -67,12 +84,10 @@ class Trainer:
             _checks.whole(total_steps, "total_steps", 0),
         )
         self._rate(1)  # says now what is out of its range
-        self._options = json.dumps([optimizer, betas, eps, weight_decay, max_grad_norm, ema, self._schedule])
+        self._options = json.dumps([optimizer, given, small, *rest, self._schedule])
         self._core = _core.Trainer(
-            device, self._given, optimizer, _checks.real(first, "betas"), _checks.real(second, "betas"),
-            -1.0 if eps is None else _checks.real(eps, "eps"), _checks.real(weight_decay, "weight_decay"),
-            _checks.real(max_grad_norm, "max_grad_norm"), _checks.real(ema, "ema"),
-        )  # fmt: skip
+            device, self._given, optimizer, *(given or (-1.0, -1.0)), -1.0 if small is None else small, *rest
+        )
         self.grad_norm = math.nan
 
     def _rate(self, number: int) -> float:
@@ -117,7 +132,7 @@ class Trainer:
         loss = 0.0
         for i, one in enumerate(every):
             key = self._prepare(one, len(every) > 1)
-            loss += self._core.run(key, {_BATCH + n: v for n, v in one.items()}, i == 0) / len(every)
+            loss += self._core.run(key, {_BATCH + n: _number(v, n) for n, v in one.items()}, i == 0) / len(every)
         self.grad_norm = self._core.update(self._rate(self.steps + 1), len(every))
         return loss
 

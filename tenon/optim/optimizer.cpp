@@ -29,6 +29,14 @@ std::vector<std::string> optimizer_names() {
   return out;
 }
 
+void check_optimizer(const OptimizerOptions& options) {
+  check_beta("beta1", options.beta1);
+  check_beta("beta2", options.beta2);
+  TENON_CHECK(Usage, std::isfinite(options.eps), "eps") << "expected a number, found " << options.eps;
+  TENON_CHECK(Usage, std::isfinite(options.weight_decay) && options.weight_decay >= 0, "weight_decay")
+      << "expected a number of at least 0, found " << options.weight_decay;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, std::shared_ptr<Backend> backend,
                                           const OptimizerOptions& options) {
   const auto it = factories().find(name);
@@ -38,11 +46,7 @@ std::unique_ptr<Optimizer> make_optimizer(const std::string& name, std::shared_p
     throw Error(ErrorKind::Usage, "optimizer", "no optimizer '" + name + "'; there are " + known);
   }
   TENON_CHECK(Usage, backend != nullptr, name) << "expected a backend, found none";
-  check_beta("beta1", options.beta1);
-  check_beta("beta2", options.beta2);
-  TENON_CHECK(Usage, std::isfinite(options.eps), "eps") << "expected a number, found " << options.eps;
-  TENON_CHECK(Usage, std::isfinite(options.weight_decay) && options.weight_decay >= 0, "weight_decay")
-      << "expected a number of at least 0, found " << options.weight_decay;
+  check_optimizer(options);
   return it->second(std::move(backend), options);
 }
 

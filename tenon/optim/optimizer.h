@@ -42,6 +42,9 @@ struct OptimizerOptions {
   double weight_decay = 0;        ///< decoupled (AdamW, Lion), or added to the gradient (SGD), as PyTorch's classes do
 };
 
+/// Error(Usage) that names what is out of its range.
+void check_optimizer(const OptimizerOptions& options);
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;

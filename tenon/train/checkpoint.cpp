@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 
 #include "tenon/core/atomic_file.h"
@@ -46,9 +47,11 @@ void write_text(const fs::path& path, const std::string& text) {
 // f32 tensors of the device as a safetensors file.
 class HostCopies {
  public:
-  void add(const Parameters& from, const std::string& name, const Shape& shape, const std::shared_ptr<void>& memory) {
+  const std::vector<float>& add(const Parameters& from, const std::string& name, const Shape& shape,
+                                const std::shared_ptr<void>& memory) {
     const std::vector<float>& values = held_.emplace_back(from.values(memory, shape.numel()));
     tensors_.push_back({name, DType::F32, shape, std::as_bytes(std::span(values))});
+    return values;
   }
   void write(const fs::path& path, const std::map<std::string, std::string>& metadata = {{"format", "pt"}}) const {
     write_safetensors(path, tensors_, metadata);
@@ -59,12 +62,15 @@ class HostCopies {
   std::vector<TensorData> tensors_;
 };
 
-void read_into(const SafetensorsFile& file, const std::string& name, const Shape& shape, Parameters& to,
-               const std::shared_ptr<void>& memory) {
+const TensorView& tensor_of(const SafetensorsFile& file, const std::string& name, const Shape& shape) {
   const TensorView& t = file.at(name);
   TENON_CHECK(Model, t.dtype == DType::F32 && t.shape == shape, file.name())
       << "'" << name << "' is " << name_of(t.dtype) << t.shape.str() << ", expected f32" << shape.str();
-  std::vector<float> values(static_cast<size_t>(shape.numel()));
+  return t;
+}
+
+void read_into(const TensorView& t, Parameters& to, const std::shared_ptr<void>& memory) {
+  std::vector<float> values(static_cast<size_t>(t.shape.numel()));
   std::memcpy(values.data(), t.data, t.size);
   to.set(memory, values);
 }
@@ -128,9 +134,15 @@ namespace {
 
 using Kind = std::shared_ptr<void> Parameter::*;
 
+// Error(Numeric) for weights that are no numbers, which no run could go on from.
 void write_parameters(const fs::path& path, const ParameterFile& file, const Parameters& parameters, Kind which) {
   HostCopies all;
-  for (const Parameter& p : parameters.all()) all.add(parameters, file.prefix + p.name, p.shape, p.*which);
+  for (const Parameter& p : parameters.all()) {
+    const std::vector<float>& values = all.add(parameters, file.prefix + p.name, p.shape, p.*which);
+    const auto bad = std::ranges::find_if_not(values, [](float v) { return std::isfinite(v); });
+    TENON_CHECK(Numeric, bad == values.end(), p.name)
+        << "is " << *bad << " at element " << bad - values.begin() << ": weights that are no numbers are not written";
+  }
   all.write(path, file.metadata);
 }
 
@@ -143,9 +155,9 @@ void write_beside(const fs::path& folder, const CheckpointContent& content) {
 }  // namespace
 
 void write_model(const fs::path& folder, const Parameters& parameters, const CheckpointContent& content) {
-  write_beside(folder, content);
   write_parameters(folder / content.file.weights, content.file, parameters,
                    parameters.averaged() ? &Parameter::average : &Parameter::master);
+  write_beside(folder, content);
 }
 
 void write_checkpoint(const RunFolder& folder, const Parameters& parameters, const Optimizer& optimizer,
@@ -174,18 +186,21 @@ void write_checkpoint(const RunFolder& folder, const Parameters& parameters, con
       remove_whole(folder.checkpoint(steps[i]));
   } catch (const fs::filesystem_error& e) {
     throw Error(ErrorKind::Internal, place.string(), "cannot be written: " + e.code().message());
+  } catch (const Error&) {  // on a full disk, what was begun gives its room back
+    std::error_code ignored;
+    fs::remove_all(unfinished, ignored);
+    throw;
   }
 }
 
 namespace {
 
-Resumed read_run(const fs::path& checkpoint) {
+Resumed read_run(const fs::path& checkpoint, int64_t step) {
   const auto trainer = read_json(checkpoint / kTrainer);
-  TENON_CHECK(
-      Model,
-      trainer.is_object() && trainer.contains("step") && trainer["step"].is_number_integer() && trainer.contains("run"),
-      (checkpoint / kTrainer).string())
-      << "expected an object with step and run";
+  TENON_CHECK(Model,
+              trainer.is_object() && trainer.contains("step") && trainer["step"] == step && trainer.contains("run"),
+              (checkpoint / kTrainer).string())
+      << "expected an object with \"step\": " << step << " and run";
   return {trainer["step"].get<int64_t>(), trainer["run"]};
 }
 
@@ -201,12 +216,15 @@ void read_checkpoint(const fs::path& folder, const ParameterFile& file, Paramete
       << "holds other tensors than this run trains";
   std::optional<SafetensorsFile> averages;
   if (parameters.averaged()) averages = SafetensorsFile::open(folder / kAverages);
+  std::vector<std::pair<const TensorView*, std::shared_ptr<void>>>
+      all;  // nothing is written before all are as they should be
   for (const Parameter& p : parameters.all()) {
-    read_into(model, file.prefix + p.name, p.shape, parameters, p.master);
-    if (averages) read_into(*averages, p.name, p.shape, parameters, p.average);
+    all.emplace_back(&tensor_of(model, file.prefix + p.name, p.shape), p.master);
+    if (averages) all.emplace_back(&tensor_of(*averages, p.name, p.shape), p.average);
     for (size_t m = 0; m < each; ++m)
-      read_into(moments, optimizer.moments()[m] + "." + p.name, p.shape, parameters, p.moments[m]);
+      all.emplace_back(&tensor_of(moments, optimizer.moments()[m] + "." + p.name, p.shape), p.moments[m]);
   }
+  for (const auto& [tensor, memory] : all) read_into(*tensor, parameters, memory);
   parameters.publish();
 }
 
@@ -218,7 +236,7 @@ std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::orde
   const std::vector<int64_t> steps = folder.steps();
   if (steps.empty()) return std::nullopt;
   const fs::path from = folder.checkpoint(steps.back());
-  Resumed r = read_run(from);
+  Resumed r = read_run(from, steps.back());
   TENON_CHECK(Usage, r.run.is_object() && r.run.value("options", nlohmann::json()) == nlohmann::json(options),
               from.string())
       << otherwise;

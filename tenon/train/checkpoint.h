@@ -64,7 +64,7 @@ struct CheckpointContent {
 };
 
 /// Writes a checkpoint and removes the oldest, so that `keep` remain (0: all), but for those in `kept`. Error(Internal)
-/// if the system cannot write; then those that were there stay.
+/// if the system cannot write, Error(Numeric) for weights that are no numbers; then those that were there stay.
 void write_checkpoint(const RunFolder& folder, const Parameters& parameters, const Optimizer& optimizer,
                       const CheckpointContent& content, int64_t keep, const std::vector<int64_t>& kept = {});
 /// The model's part of a checkpoint, into a folder: the masters, or their averages where they are kept.

@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 namespace {
 using nlohmann::ordered_json;
 
-constexpr int64_t kEvaluationRows = 16;  // evaluated together
+constexpr int64_t kMostRows = int64_t{1} << 20;  // of a step
+constexpr int64_t kEvaluationRows = 16;          // evaluated together
 
 ordered_json options_json(const GrpoOptions& o, const ordered_json& data) {
   ordered_json out = recipe_json(o);
@@ -86,6 +87,9 @@ void check_grpo(const GrpoOptions& o) {
   };
   positive("prompts", o.prompts);
   positive("group", o.group);
+  TENON_CHECK(Usage, o.prompts <= kMostRows && o.group <= kMostRows / o.prompts, "group")
+      << o.prompts << " prompts of " << o.group << " completions: expected at most " << kMostRows
+      << " completions a step";
   positive("epochs", o.epochs);
   positive("max tokens", o.most_tokens);
   positive("steps", o.schedule.steps);
@@ -94,7 +98,8 @@ void check_grpo(const GrpoOptions& o) {
       << o.micro_rows << ": expected a divisor of the " << o.prompts * o.group << " rows of a batch, or 0 (all)";
   TENON_CHECK(Usage, o.evaluate_every >= 0 && o.evaluate_count >= 0 && o.checkpoint_every >= 0 && o.keep >= 0, "grpo")
       << "expected counts of 0 or more";
-  TENON_CHECK(Usage, o.ema >= 0 && o.ema < 1, "ema") << o.ema << ": expected a decay from 0 to below 1";
+  check_update(o.clip, o.ema);
+  check_optimizer(o.optimizer_options);
   nn::check_policy(o.terms);
   check_schedule(o.schedule);
 }

@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 namespace {
 using nlohmann::ordered_json;
 
+constexpr int64_t kMostExamples = int64_t{1} << 20;       // of a step
 constexpr uint64_t kValidationSeed = 0x76616c6964617465;  // noise that no training step draws
 
 ordered_json options_json(const LoraOptions& o, const std::string& model, const std::string& adapter,
@@ -69,9 +70,21 @@ void check_lora(const LoraOptions& o) {
   TENON_CHECK(Usage, std::isfinite(o.alpha) && o.alpha >= 0, "lora alpha") << o.alpha << ": expected a number above 0";
   positive("batch", o.batch);
   positive("accumulation", o.accumulation);
+  TENON_CHECK(Usage, o.batch <= kMostExamples && o.accumulation <= kMostExamples / o.batch, "accumulation")
+      << o.accumulation << " batches of " << o.batch << ": expected at most " << kMostExamples << " pictures a step";
   positive("steps", o.schedule.steps);
-  TENON_CHECK(Usage, o.ema >= 0 && o.ema < 1, "ema") << o.ema << ": expected a decay from 0 to below 1";
+  check_update(o.clip, o.ema);
+  check_optimizer(o.optimizer_options);
   check_schedule(o.schedule);
+}
+
+void check_lora(const LoraOptions& o, const TrainableDenoiser& model) {
+  check_lora(o);
+  const int64_t width = o.width ? o.width : model.default_side();
+  model.check_size(o.height ? o.height : width, width);
+  check_timesteps(o.timesteps, model.training(o.shift).target);
+  static_cast<void>(target_weights(model.shapes(), o.targets));
+  static_cast<void>(training_precision(model, o.type, {}));
 }
 
 struct LoraTraining::State {
@@ -122,15 +135,10 @@ struct LoraTraining::State {
 LoraTraining::LoraTraining(std::shared_ptr<Backend> backend, std::unique_ptr<TrainableDenoiser> model,
                            const std::vector<CaptionedPicture>& pictures, const std::vector<CaptionedPicture>& held,
                            LoraOptions options, const fs::path& output, const fs::path& cache) {
-  check_lora(options);
+  check_lora(options, *model);  // what is wrong is said before a folder is made
   if (options.width == 0) options.width = model->default_side();
   if (options.height == 0) options.height = options.width;
-  model->check_size(options.height, options.width);
   const DenoiserTraining training = model->training(options.shift);
-  check_timesteps(options.timesteps, training.target);
-  // What is wrong is said before a folder is made.
-  static_cast<void>(target_weights(model->shapes(), options.targets));
-  static_cast<void>(training_precision(*model, options.type, {}));
   state_ = std::make_unique<State>(std::move(backend), std::move(model), std::move(options), output);
   state_->data = {state_->model.get(), &state_->pictures, training, state_->o.timesteps, state_->o.seed};
   state_->encode(pictures, held, cache);

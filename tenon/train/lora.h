@@ -60,6 +60,8 @@ struct LoraOptions {
 };
 /// Error(Usage) that names what is out of its range.
 void check_lora(const LoraOptions& o);
+/// The same, and what this model cannot do: sizes, noise levels, targets, types.
+void check_lora(const LoraOptions& o, const TrainableDenoiser& model);
 
 /// One run over a folder. What is random is drawn from the seed and the example's number, so that a run that goes on
 /// from a checkpoint gives the bits of one that was never stopped.

@@ -46,14 +46,18 @@ Launch moving_average(Graph& g) {
 
 }  // namespace
 
+void check_update(double clip, double decay) {
+  TENON_CHECK(Usage, decay >= 0 && decay < 1, "ema") << decay << ": expected a decay from 0 to below 1";
+  TENON_CHECK(Usage, clip >= 0 && std::isfinite(clip), "clip") << clip << ": expected 0 (no limit) or more";
+}
+
 Updater::Updater(Parameters& parameters, std::unique_ptr<Optimizer> optimizer, double clip, double decay)
     : parameters_(parameters),
       optimizer_(std::move(optimizer)),
       clip_(clip),
       decay_(decay),
       average_(parameters.backend(), moving_average) {
-  TENON_CHECK(Usage, decay >= 0 && decay < 1, "ema") << decay << ": expected a decay from 0 to below 1";
-  TENON_CHECK(Usage, clip >= 0 && std::isfinite(clip), "clip") << clip << ": expected 0 (no limit) or more";
+  check_update(clip, decay);
   const std::vector<Parameter>& all = parameters.all();
   sum_ = parameters.backend()->allocate(4);
   std::map<std::string, void*> bound{{"sum", sum_.get()}};

@@ -10,6 +10,9 @@
 
 namespace tenon::train {
 
+/// Error(Usage) for a limit of the norm or a decay that is out of its range.
+void check_update(double clip, double decay);
+
 class Updater {
  public:
   /// `clip`: most of the gradients' global norm, as torch.nn.utils.clip_grad_norm_; 0: no limit. `decay`, read where

@@ -64,6 +64,13 @@ TEST_F(CliText, TheSameSeedTheSameText) {
   EXPECT_EQ(tenon(plain, {}, reading("Ann has three apples")).out, greedy["text"].get<std::string>() + "\n");
 }
 
+// What follows the text of a flag is the prompt.
+TEST_F(CliText, AStopInFrontOfThePrompt) {
+  const Finished f =
+      tenon(with({"complete", "--max-tokens", "2", "--stop", "x", "--stop", "y", "Ann has three apples"}));
+  EXPECT_EQ(f.code, 0) << f.err;
+}
+
 TEST_F(CliText, SeveralTextsSideBySide) {
   const auto lines = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"complete", "--max-tokens", "9", "--json", "-q"});

@@ -64,6 +64,18 @@ TEST_F(CliHelp, HelpAndVersionAreVerbsToo) {
   expect_error(2, {"help", "generat"}, {"generat", "did you mean `generate`?"});
 }
 
+TEST_F(CliHelp, SaysWhatIsTrueOfTheVerb) {
+  for (const std::vector<std::string>& verb :
+       {std::vector<std::string>{"train", "grpo"}, {"train", "lora"}, {"chat"}}) {
+    std::vector<std::string> asked = verb;
+    asked.emplace_back("--help");
+    const std::string help = out_of(asked);
+    EXPECT_NE(help.find("Every verb takes"), std::string::npos) << verb.back();
+    EXPECT_EQ(help.find("1099511627776"), std::string::npos) << verb.back();
+    EXPECT_EQ(help.find("(default: f32)") != std::string::npos, verb.front() == "train") << verb.back();
+  }
+}
+
 TEST_F(CliHelp, VariablesStandInOnePlace) {
   EXPECT_NE(out_of({"env", "--help"}).find("TENON_CACHE_DIR"), std::string::npos);
   for (const char* verb : {"generate", "explain", "bench"})

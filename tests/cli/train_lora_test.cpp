@@ -188,6 +188,14 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(2, with("pictures", {"--lora-alpha", "0"}), {"lora alpha"});
   expect_error(2, with("pictures", {"--targets", "q_proj"}), {"q_proj", "to_q"});
   expect_error(2, with("pictures", {"--resolution", "100"}), {"100", "104"});
+  // Before a picture of what the model knows is drawn.
+  expect_error(2, with("pictures", {"--targets", "q_proj", "--class-prompt", "star"}), {"q_proj", "to_q"});
+  expect_error(2, with("pictures", {"--weighting-scheme", "mode", "--class-prompt", "star"}), {"flow matching"});
+  expect_error(2, with("pictures", {"--weight-decay", "-1", "--class-prompt", "star"}), {"weight_decay"});
+  expect_error(2, with("pictures", {"--max-grad-norm", "-1", "--class-prompt", "star"}), {"clip"});
+  expect_error(2, with("pictures", {"-s", "-1"}), {"--seed", "at least 0"});
+  expect_error(2, with("pictures", {"--gradient-accumulation-steps", "1099511627776"}), {"1048576 pictures"});
+  expect_error(2, with("pictures", {"--train-batch-size", "1099511627776"}), {"1048576 pictures"});
   expect_error(2, with("pictures", {"--weighting-scheme", "mode"}), {"mode", "flow matching"});
   expect_error(2, with("pictures", {"--flow-shift", "3"}), {"shift"});
   expect_error(2, with("pictures", {"--sample-every", "5"}), {"--validation-prompt"});
@@ -203,6 +211,34 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   fs::remove(folder() / "pictures/0.png");
   std::ofstream(folder() / "pictures/0.txt") << "alone";
   expect_error(2, with("pictures"), {"pictures/0.txt", "without a picture"});
+}
+
+TEST_F(CliTrainLora, ClassPicturesAreOfThisRunAlone) {
+  const std::vector<std::string> one{"--steps", "1", "--targets", "to_v", "--class-prompt", "star"};
+  std::vector<std::string> three = one;
+  three.insert(three.end(), {"--class-prompt", "ring", "--class-prompt", "box"});
+  const Finished first = tenon(arguments("run", three));
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_NE(first.err.find("6 pictures of 1 sizes"), std::string::npos) << first.err;
+  // A run that was ended before it had a checkpoint leaves pictures that the next one did not ask for.
+  for (const char* name : {"run/checkpoint-0", "run/checkpoint-1"}) fs::remove_all(folder() / name);
+  fs::remove(folder() / "run/class/2.txt");
+  const Finished second = tenon(arguments("run", one));
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_NE(second.err.find("4 pictures of 1 sizes"), std::string::npos) << second.err;
+  // Another run's folder is not drawn into.
+  Process running(arguments("busy", {"--steps", "4000"}), folder());
+  ASSERT_TRUE(running.wait_for_log("step 1/", 60));
+  const Finished beside = tenon(arguments("busy", one));
+  EXPECT_EQ(beside.code, 2);
+  EXPECT_NE(beside.err.find("another run is writing"), std::string::npos) << beside.err;
+  EXPECT_FALSE(fs::exists(folder() / "busy/class"));
+  running.signal(SIGKILL);
+  running.finish();
+  std::ofstream(folder() / "file") << "none";
+  const Finished over = tenon(arguments("file", one));
+  EXPECT_EQ(over.code, 2);
+  EXPECT_NE(over.err.find("[file] cannot be made a folder"), std::string::npos) << over.err;
 }
 
 // A rate that no number survives: the error names the step, and what was learnt before stays.

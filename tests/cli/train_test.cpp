@@ -111,9 +111,21 @@ TEST_F(CliTrain, AFullDiskLosesNothing) {
   EXPECT_NE(full.err.find("run/"), std::string::npos) << full.err;
   EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-3/trainer.json"));
   EXPECT_FALSE(fs::exists(folder() / "run/checkpoint-4"));
+  EXPECT_FALSE(fs::exists(folder() / "run/.unfinished-4"));  // it would keep the disk full
   EXPECT_EQ(tenon(steps("run", "6")).code, 0);
   EXPECT_EQ(tenon(steps("alone", "6")).code, 0);
   EXPECT_EQ(bytes(folder() / "run/model.safetensors"), bytes(folder() / "alone/model.safetensors"));
+}
+
+// The last update has no loss behind it that would tell.
+TEST_F(CliTrain, WeightsThatAreNoNumbersAreNotWritten) {
+  const Finished f =
+      tenon(arguments("run", {"--steps", "1", "--epochs", "1", "--weight-decay", "1e99", "--eval-every", "0", "-q"}));
+  EXPECT_EQ(f.code, 5) << f.err;
+  EXPECT_NE(f.err.find("are not written"), std::string::npos) << f.err;
+  EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-0/trainer.json"));
+  for (const char* name : {"checkpoint-1", ".unfinished-1", "model.safetensors", "config.json"})
+    EXPECT_FALSE(fs::exists(folder() / "run" / name)) << name;
 }
 
 TEST_F(CliTrain, OneRunAFolder) {
@@ -144,6 +156,12 @@ TEST_F(CliTrain, ErrorsNameTheThing) {
   expect_error(2, arguments("run", {"--lora", "2", "--lora-targets", "lm_head"}), {"lm_head", "q_proj"});
   expect_error(3, {"complete", "a", "-m", small().string(), "--lora", small().string()}, {"adapter_config.json"});
   expect_error(2, arguments("run", {"--clip-low", "1.5"}), {"clip low"});
+  expect_error(2, arguments("run", {"--clip-high", "-1"}), {"clip high"});
+  expect_error(2, arguments("run", {"--weight-decay", "-1"}), {"weight_decay"});
+  expect_error(2, arguments("run", {"--max-grad-norm", "nan"}), {"clip", "nan"});
+  expect_error(2, arguments("run", {"-s", "-1"}), {"--seed", "at least 0"});
+  expect_error(2, arguments("run", {"--prompts", "1099511627776"}), {"group", "1048576 completions"});
+  expect_error(2, arguments("run", {"--prompts", "262145"}), {"group", "1048576 completions"});
   expect_error(2, {"train", "sft", "-m", "x", "-o", "run"}, {"sft"});
   expect_error(2, {"train", "grpo", "-m", small().string(), "-o", "run"}, {"--dataset sums"});
   expect_error(3, {"train", "grpo", "-m", "nowhere", "-o", "run", "--dataset", "sums"}, {"nowhere"});

@@ -329,6 +329,19 @@ TEST_F(CliVerifyRecordings, WhatIsMissingIsNamed) {
 }
 
 // The time embedding takes sines of large numbers, whose rounding is not the launch's fault.
+// Sums that cancel, and few operands that are much larger than the others: rounding moves these by more than a share of
+// what comes out.
+TEST_F(CliVerbs, VerifyKnowsWhatRoundingDoes) {
+  const json shapes = json_of({"verify", "-m", "z-image-shapes", "--part", "vae-decode", "--no-parity", "--only",
+                               "decoder.up_blocks.3.resnets.*.conv1"});
+  EXPECT_EQ(shapes["passed"], 3);
+  EXPECT_EQ(shapes["failed"], 0) << shapes;
+  const json unfused =
+      json_of({"verify", "--part", "vae-encode", "--no-parity", "--no-fusion", "-W", "64", "-H", "64"});
+  EXPECT_GT(unfused["passed"], 100);
+  EXPECT_EQ(unfused["failed"], 0);
+}
+
 TEST_F(CliVerbs, VerifyInF32) {
   EXPECT_EQ(json_of({"verify", "--part", "unet", "--no-parity", "--type", "f32"})["failed"], 0);
   EXPECT_EQ(json_of({"verify", "-m", "random:tiny", "--part", "unet", "--no-parity", "--type", "f32"})["failed"], 0);

@@ -98,6 +98,53 @@ def test_a_trainer_goes_on_to_the_bit(rng, tmp_path):
         ).resume(tmp_path)
 
 
+def test_what_a_loop_keeps_comes_back_as_it_was(rng, tmp_path):
+    state = {
+        "generator": np.random.default_rng(1).bit_generator.state,  # integers of 128 bits
+        "text": "half a pair \ud800 and \u202e",
+        "numbers": [2**70, -(2**63), 0.1, 1e-320, float("inf")],
+    }
+    trainer = tenon.train.Trainer(network, weights(rng), weight_decay=np.float32(0.5))
+    trainer.save(tmp_path, state=state)
+    assert tenon.train.Trainer(network, weights(rng), weight_decay=0.5).resume(tmp_path) == (0, state)
+
+
+def test_a_checkpoint_that_is_not_whole_changes_nothing(rng, tmp_path):
+    x, y = rng.standard_normal((16, 8)).astype(np.float32), rng.standard_normal((16, 3)).astype(np.float32)
+    first = tenon.train.Trainer(network, weights(rng))
+    first.step(x=x, y=y)
+    first.save(tmp_path)
+    place = tmp_path / "checkpoint-1"
+
+    def refused(match):
+        trainer = tenon.train.Trainer(network, weights(rng))
+        before = trainer.parameters()
+        with pytest.raises(tenon.ModelError, match=match):
+            trainer.resume(tmp_path)
+        for name, value in trainer.parameters().items():
+            assert np.array_equal(value, before[name]) and trainer.steps == 0
+
+    moments = place / "optimizer.safetensors"
+    whole = moments.read_bytes()
+    moments.write_bytes(whole.replace(b"exp_avg_sq.up.bias", b"exp_avg_sq.up.bia_"))
+    refused("up.bias")
+    moments.write_bytes(whole)
+    text = (place / "trainer.json").read_text()
+    for step in ("-5", "1000000000000000000", "2", "1.5"):
+        (place / "trainer.json").write_text(text.replace('"step": 1', f'"step": {step}'))
+        refused('"step": 1')
+
+
+def test_weights_that_are_no_numbers_are_not_saved(rng, tmp_path):
+    x, y = np.ones((4, 8), np.float32), np.ones((4, 3), np.float32)
+    trainer = tenon.train.Trainer(network, weights(rng), lr=1e38, weight_decay=1e38)
+    trainer.save(tmp_path)
+    trainer.step(x=x, y=y)
+    with pytest.raises(tenon.NumericError, match="are not written"):
+        trainer.save(tmp_path, keep=1)
+    assert [p.name for p in tmp_path.iterdir() if p.is_dir()] == ["checkpoint-0"]
+
+
 def test_what_a_trainer_refuses(rng):
     x, y = np.ones((4, 8), np.float32), np.ones((4, 3), np.float32)
     new = tenon.train.Trainer
@@ -107,6 +154,13 @@ def test_what_a_trainer_refuses(rng):
         new(network, weights(rng), optimizer="adam")
     with pytest.raises(tenon.UsageError, match="ema"):
         new(network, weights(rng), ema=1.5)
+    for options in ({"eps": -1}, {"eps": float("nan")}, {"betas": (-0.5, 0.9)}, {"betas": (0.9,)}, {"betas": 0.9}):
+        with pytest.raises(tenon.UsageError, match=next(iter(options))):
+            new(network, weights(rng), **options)
+    with pytest.raises(tenon.UsageError, match="scale: expected a number that a float can hold"):
+        new(lambda p, scale: tenon.sum(p["up.bias"] * scale, axis=None), {"up.bias": np.ones(3)}).step(scale=10**400)
+    with pytest.raises(tenon.UsageError, match="at most 2147483647"):
+        tenon.train.sums(1, 2**31, 1)
     with pytest.raises(tenon.UsageError, match="one number"):
         new(lambda p, x: p["up.bias"] * x, weights(rng)).step(x=np.ones(24, np.float32))
     with pytest.raises(tenon.UsageError, match="does not depend on"):

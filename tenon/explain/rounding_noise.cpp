@@ -1,11 +1,11 @@
-#include "tests/planned/sensitivity.h"
+#include "tenon/explain/rounding_noise.h"
 
 #include <cmath>
 #include <random>
 
 #include "tenon/expr/ops.h"
 
-namespace tenon::planned {
+namespace tenon {
 namespace {
 
 constexpr double kF32 = 0x1p-24;
@@ -118,21 +118,22 @@ class NoisyBody {
 
 }  // namespace
 
-std::vector<double> rounding_noise(const Launch& launch, const Oracle::Leaves& leaves) {
+std::vector<std::vector<double>> rounding_noise(const Launch& launch, const Oracle::Leaves& leaves) {
   const NoisyBody body(launch);
   Oracle exact(leaves);
-  std::vector<double> out(launch.outputs.size(), 0);
+  std::vector<std::vector<double>> out(launch.outputs.size());
   for (int sample = 0; sample < kSamples; ++sample) {
     Oracle oracle([&](const Expr& e) { return body.leaf(e, sample, leaves); });
     for (size_t o = 0; o < out.size(); ++o) {
       const std::vector<double> x = oracle.eval(body.values()[o]), y = exact.eval(launch.outputs[o].value);
+      out[o].resize(x.size());
       for (size_t i = 0; i < x.size(); ++i) {
         const double moved = std::abs(x[i] - y[i]);
-        if (std::isfinite(moved)) out[o] = std::max(out[o], moved);
+        if (std::isfinite(moved)) out[o][i] = std::max(out[o][i], moved);
       }
     }
   }
   return out;
 }
 
-}  // namespace tenon::planned
+}  // namespace tenon
