@@ -6,11 +6,11 @@
 
 #include "tenon/core/compare.h"
 #include "tenon/core/error.h"
+#include "tenon/explain/own_buffers.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
-#include "tenon/runtime/own_buffers.h"
 #include "tests/planned/sensitivity.h"
 
 namespace tenon::planned {
