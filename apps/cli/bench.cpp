@@ -26,13 +26,14 @@ struct BenchFlags {
   int runs = 5;
   bool no_anchors = false, no_unfused = false, anchors = false;
   std::vector<std::string> peers;
-  std::string peer_mode = "both", peer_python;
+  std::string peer_mode = "both", peer_python, offload;
 };
 
 struct Measured {
   std::vector<double> ms;  ///< sorted
   double load_ms = 0;
-  int64_t peak_rss = 0, planned = 0;
+  int64_t peak_rss = 0;
+  MemoryPlan planned;
   double median() const { return ms[ms.size() / 2]; }
 };
 
@@ -52,23 +53,23 @@ int64_t peak_rss() {
 
 // Prepares the plan and times its fastest phase; slower phases run once before.
 Measured measure(const ModelParts& model, const std::string& part, Plan plan, const std::shared_ptr<Backend>& backend,
-                 int runs) {
+                 const BenchFlags& flags) {
   Measured out;
   const Rate rate = plan.phases.back().rate;
   const auto begin = Clock::now();
-  Executable executable(std::move(plan), backend, *model.weights(part));
+  Executable executable(std::move(plan), weight_store(backend, model.weights(part), flags.offload));
   out.load_ms = ms_since(begin);
   set_sample_inputs(executable);
   executable.run_all();
   executable.run(rate);  // a device may record now what it repeats from here on
-  for (int i = 0; i < runs; ++i) {
+  for (int i = 0; i < flags.runs; ++i) {
     const auto start = Clock::now();
     executable.run(rate);
     out.ms.push_back(ms_since(start));
   }
   std::sort(out.ms.begin(), out.ms.end());
   out.peak_rss = peak_rss();
-  out.planned = executable.allocated().total();
+  out.planned = executable.allocated();
   return out;
 }
 
@@ -86,12 +87,12 @@ ordered_json anchors_json(const std::vector<AnchorTime>& anchors) {
 }
 
 void add_unfused(ordered_json& out, const ModelParts& model, const std::string& part, const PartRequest& request,
-                 NetworkOptions options, const std::shared_ptr<Backend>& backend, int runs) {
+                 NetworkOptions options, const std::shared_ptr<Backend>& backend, const BenchFlags& flags) {
   options.fusion = false;
   const Plan plan = model.plan(part, request, options);
   out["unfused_launches"] = plan.phases.back().launches.size();
   out["unfused_bytes"] = plan.bytes(plan.phases.back().rate);
-  out["unfused_ms"] = measure(model, part, plan, backend, runs).median();
+  out["unfused_ms"] = measure(model, part, plan, backend, flags).median();
 }
 
 void add_peers(ordered_json& out, const ModelParts& model, const std::string& part, DType dtype,
@@ -123,7 +124,7 @@ ordered_json bench_part(const ModelParts& model, const std::string& part, const 
   ordered_json out{{"name", model.name() + " " + part + " " + model.describe(part, request)}};
   spdlog::info("{}: {} launches", out["name"].get<std::string>(), plan.phases.back().launches.size());
   if (!flags.peers.empty()) peer_python(flags.peer_python);  // it would be a pity to find out in the end
-  const Measured fused = measure(model, part, plan, backend, flags.runs);
+  const Measured fused = measure(model, part, plan, backend, flags);
   out.update({{"median_ms", fused.median()},
               {"min_ms", fused.ms.front()},
               {"runs", flags.runs},
@@ -136,7 +137,9 @@ ordered_json bench_part(const ModelParts& model, const std::string& part, const 
               {"gflops", flops / 1e9},
               {"bytes", plan.bytes(rate)},
               {"peak_rss_bytes", fused.peak_rss},
-              {"planned_bytes", fused.planned}});
+              {"planned_bytes", fused.planned.total()}});
+  if (!flags.offload.empty())
+    out["offloaded"] = {{"host_bytes", fused.planned.host}, {"places", fused.planned.staging}};
   if (!flags.no_anchors) {
     spdlog::info("timing {} different anchors alone", anchors_of(plan).size());
     const onednn::Found& yardstick = onednn::find();
@@ -148,7 +151,7 @@ ordered_json bench_part(const ModelParts& model, const std::string& part, const 
     out["ratio"] = fused.median() / anchor_sum(anchors);
     if (flags.anchors || common.json) out["anchors"] = anchors_json(anchors);
   }
-  if (!flags.no_unfused) add_unfused(out, model, part, request, options, backend, flags.runs);
+  if (!flags.no_unfused) add_unfused(out, model, part, request, options, backend, flags);
   add_peers(out, model, part, dtype, flags, common);
   out.update({{"threads", common.thread_count()},
               {"device", backend->describe()},
@@ -188,6 +191,9 @@ void print_text(const ordered_json& b) {
   line("loading", "load_ms");
   std::printf("  %-22s %s (planned %s)\n", "memory at most", bytes_text(b["peak_rss_bytes"].get<double>()).c_str(),
               bytes_text(b["planned_bytes"].get<double>()).c_str());
+  if (b.contains("offloaded"))
+    std::printf("  %-22s %s wait in the host's memory\n", "offloaded",
+                bytes_text(b["offloaded"]["host_bytes"].get<double>()).c_str());
   if (b.contains("anchors"))
     for (const auto& a : b["anchors"]) std::printf("    %s\n", a.dump().c_str());
   std::printf("  %s, %s, %s\n", b["machine"].get<std::string>().c_str(), b["date"].get<std::string>().c_str(),
@@ -211,6 +217,7 @@ int run(const BenchFlags& flags, const Common& common) {
 Action declare_bench(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<BenchFlags>();
   flags->part.declare(app, "");
+  declare_offload(app, flags->offload);
   app.add_option("--runs", flags->runs, "timed runs; the median counts")
       ->transform(whole_number())
       ->check(CLI::Range(1, 1000))

@@ -21,7 +21,7 @@ namespace {
 
 struct ExplainFlags {
   PartFlags part;
-  std::string html, sort;
+  std::string html, sort, offload;
   LaunchChoice choice;
   bool time = false, plan = false, compare = false, overwrite = false;
 };
@@ -60,13 +60,15 @@ Explanation explain_part(const ModelParts& model, const std::string& part, const
   if (!flags.time) {
     dump_plan(plan);
   } else {  // which dumps it too
-    Executable executable(plan, backend, *model.weights(part));
+    Executable executable(plan, weight_store(backend, model.weights(part), flags.offload));
     measured = run_timed(executable);
   }
   options.fusion = false;
   check_stop();
   const Plan apart = model.plan(part, request, options);
-  const PlanKernels made(plan, WeightStore(backend, nullptr));
+  const std::shared_ptr<WeightStore> none = weight_store(backend, nullptr, flags.offload);
+  const PlanKernels made(plan, *none);
+  check_offload(plan.name, made.memory, none->offload());
   Explanation out = explain(plan, made.memory, apart.bytes(apart.phases.back().rate), measured, made.launched());
   out.model = model.name();
   out.part = part;
@@ -157,6 +159,7 @@ int run(ExplainFlags flags, const Common& common) {
 Action declare_explain(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<ExplainFlags>();
   flags->part.declare(app, "");
+  declare_offload(app, flags->offload);
   CLI::Option* html =
       app.add_option("--html", flags->html, "write one self-contained page there (with --part all: every network)");
   CLI::Option* time = app.add_flag("--time", flags->time,

@@ -89,6 +89,7 @@ ordered_json explanation_object(const Explanation& e) {
                     {{"activations", e.memory.arena},
                      {"weights", e.memory.weights},
                      {"scratch", e.memory.scratch + e.memory.kept}}}};
+  if (e.memory.host) out["memory"].update({{"places", e.memory.staging}, {"host", e.memory.host}});
   if (e.roofline)
     out["roofline"] = {{"copy_gb_per_s", e.roofline->bytes_per_second / 1e9},
                        {"product_gflop_per_s", e.roofline->flops_per_second / 1e9},

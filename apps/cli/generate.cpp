@@ -20,6 +20,7 @@
 #include "tenon/io/prompt_weights.h"
 #include "tenon/io/random.h"
 #include "tenon/pipelines/image_generator.h"
+#include "tenon/pipelines/offload_size.h"
 #include "tenon/pipelines/picture_text.h"
 
 namespace tenon::cli {
@@ -27,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct GenerateFlags {
-  std::string model, prompt_argument, negative, output, init, type, deterministic, sampler, schedule,
+  std::string model, prompt_argument, negative, output, init, type, deterministic, sampler, schedule, offload,
       rng = "cpu", resize_mode = "stretch";
   std::vector<std::string> prompts, prompt_files;
   int64_t width = 0, height = 0, seed = 42, batch_size = 1;
@@ -153,6 +154,7 @@ int run(const GenerateFlags& f, const Common& common) {
   if (!f.type.empty()) options.type = parse_type(f.type);
   options.fusion = !fusion_is_off(f.no_fusion);
   options.batch_invariant = is_batch_invariant(f.deterministic);
+  if (!f.offload.empty()) options.offload = parse_offload(f.offload, "--offload");
   f.lora.set(options);
   options.keep_networks = f.batch_count > 1;
   options.parts = f.parts;
@@ -250,6 +252,7 @@ Action declare_generate(CLI::App& app, const Common& common) {
   only(app.add_option("--rng", f->rng, "generator of the noise: PyTorch's of the CPU"), {"cpu"})->capture_default_str();
   declare_type(app, f->type);
   declare_deterministic(app, f->deterministic);
+  declare_offload(app, f->offload);
   f->lora.declare(app);
   app.add_option("-o,--output", f->output, "file, pattern with %03d, or folder (default: output.png)");
   app.add_option("--output-begin-idx", f->first_number, "number of the first of several files")

@@ -6,6 +6,7 @@
 #include "tenon/core/options.h"
 #include "tenon/core/similar.h"
 #include "tenon/io/image.h"
+#include "tenon/pipelines/offload_size.h"
 #include "tenon/pipelines/random_weights.h"
 
 namespace tenon::cli {
@@ -54,6 +55,20 @@ void PartFlags::declare(CLI::App& app, const std::string& default_part) {
   declare_deterministic(app, deterministic);
   app.add_flag("--no-fusion", no_fusion, "one launch a node");
   app.add_flag("--no-fold", no_fold, "constant scales of linear layers stay out of their weights");
+}
+
+void declare_offload(CLI::App& app, std::string& size) {
+  offer(app.add_option("--offload,--max-vram", size,
+                       "most of a GPU's memory to take, such as 10GB (a bare number is in GiB) or auto, what is free: "
+                       "weights that do not fit wait in the host's memory and are copied while others are at work"),
+        {"auto", "10GB"});
+}
+
+std::shared_ptr<WeightStore> weight_store(const std::shared_ptr<Backend>& backend,
+                                          std::shared_ptr<const WeightSource> source, const std::string& offload) {
+  auto store = std::make_shared<WeightStore>(backend, std::move(source));
+  if (!offload.empty()) store->set_offload(offload_on(*backend, parse_offload(offload, "--offload")));
+  return store;
 }
 
 void declare_type(CLI::App& app, std::string& type) {

@@ -6,6 +6,7 @@
 
 #include "apps/cli/verb.h"
 #include "tenon/pipelines/model_parts.h"
+#include "tenon/runtime/weight_store.h"
 
 namespace tenon::cli {
 
@@ -24,6 +25,11 @@ struct PartFlags {
   NetworkOptions networks(const Backend& backend) const;
 };
 
+/// Adds --offload, whose value parse_offload reads.
+void declare_offload(CLI::App& app, std::string& size);
+/// Weights of a network on a backend, offloaded as --offload says; empty: not.
+std::shared_ptr<WeightStore> weight_store(const std::shared_ptr<Backend>& backend,
+                                          std::shared_ptr<const WeightSource> source, const std::string& offload);
 /// Adds --type, whose value parse_type reads.
 void declare_type(CLI::App& app, std::string& type);
 /// The same for training, which computes in f32 unless told otherwise, and in fewer types.

@@ -7,6 +7,7 @@
 #include "tenon/core/error.h"
 #include "tenon/io/random.h"
 #include "tenon/pipelines/model_files.h"
+#include "tenon/pipelines/offload_size.h"
 #include "tenon/pipelines/picture_text.h"
 
 namespace tenon::python {
@@ -19,7 +20,8 @@ nb::object pixels_of(const Image& image) {
 class ImagePipeline {
  public:
   ImagePipeline(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
-                bool fusion, const std::string& lora_apply, int64_t lora_rank, bool batch_invariant) {
+                bool fusion, const std::string& lora_apply, int64_t lora_rank, bool batch_invariant,
+                const std::string& offload) {
     PipelineOptions options;
     options.device = device;
     options.threads = threads;
@@ -28,6 +30,7 @@ class ImagePipeline {
     options.lora_apply = lora_apply == "side" ? LoraApply::Side : LoraApply::Merge;
     options.lora_rank = lora_rank;
     options.batch_invariant = batch_invariant;
+    if (!offload.empty()) options.offload = parse_offload(offload, "offload");
     options.keep_networks = true;
     pipeline_ = Interrupt::run([&] { return open_as<ImageGenerator>(spec.string(), options); });
   }
@@ -159,9 +162,9 @@ void bind_pipeline(nb::module_& m) {
       });
   nb::class_<ImagePipeline>(m, "ImagePipeline")
       .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool, const std::string&,
-                    int64_t, bool>(),
+                    int64_t, bool, const std::string&>(),
            nb::arg("spec"), nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"),
-           nb::arg("lora_apply"), nb::arg("lora_rank"), nb::arg("batch_invariant"))
+           nb::arg("lora_apply"), nb::arg("lora_rank"), nb::arg("batch_invariant"), nb::arg("offload"))
       .def("run", &run, nb::arg("request"), nb::arg("on_step").none(), nb::arg("with_texts"))
       .def(
           "load_lora",

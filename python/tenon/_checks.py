@@ -34,6 +34,15 @@ def batch_invariant(deterministic: Any) -> bool:
     return deterministic == "batch"
 
 
+def memory(value: Any, name: str) -> str:
+    """An amount of memory as the extension reads it: bytes, a string such as "10GB" or "auto", or "" for None."""
+    if value is None:
+        return ""
+    if isinstance(value, str) and value:
+        return value
+    return f"{whole(value, name, 1, 2**62)}B"
+
+
 def real(value: Any, name: str) -> float:
     """`value` as a float; UsageError for an integer that no float holds, TypeError for what is no number."""
     if not isinstance(value, numbers.Real):

@@ -159,13 +159,15 @@ class Pipeline:
         lora_apply: str = "merge",
         lora_rank: int = 32,
         deterministic: str = "run",
+        offload: int | str | None = None,
     ) -> Pipeline:
         """Opens a model: a diffusers folder, a single .safetensors file, or the package's own. `device`: "cpu", "cuda",
         or "auto" for a GPU where one can be used. `dtype` is the arithmetic (bf16, f16 or f32; by default what the device does best);
         `threads`: of the CPU, 0 for TENON_THREADS or all processors. `lora_apply`: "merge" adds LoRAs to the weights,
         "side" keeps them beside linear layers, where ranks of all that are active add up to at most `lora_rank`.
         `deterministic`: "run" gives the same pictures at every run; "batch" also whatever is drawn together, at most 8
-        pictures, which costs time on a GPU.
+        pictures, which costs time on a GPU. `offload`: most of a GPU's memory to take, in bytes or as "10GB" or "auto"
+        (what is free): weights that do not fit wait in the host's memory and are copied while others are at work.
         Raises ModelError for what is no model, DeviceError for a device that is not there."""
         invariant = _checks.batch_invariant(deterministic)
         _flag(lora_apply, "lora_apply", ("merge", "side"))
@@ -173,7 +175,8 @@ class Pipeline:
         type_name = "" if dtype is None else _dtypes.name_of(dtype)
         spec = "" if path is None else os.fspath(path)
         count = _checks.threads(threads)
-        return cls(_core.ImagePipeline(spec, device, type_name, count, fusion, lora_apply, rank, invariant))
+        room = _checks.memory(offload, "offload")
+        return cls(_core.ImagePipeline(spec, device, type_name, count, fusion, lora_apply, rank, invariant, room))
 
     @property
     def name(self) -> str:

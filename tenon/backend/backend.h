@@ -117,6 +117,12 @@ class Backend {
   virtual Target target() const = 0;
   /// 64-byte aligned memory, zero-filled, that any stream may use at once; throws Error(Memory).
   virtual std::shared_ptr<void> allocate(int64_t bytes) = 0;
+  /// Whether its memory is apart from the host's, so that there is something to offload to.
+  virtual bool offloads() const { return false; }
+  /// Memory of the host that `fetch` reads, with any contents; throws Error(Memory).
+  virtual std::shared_ptr<void> allocate_pinned(int64_t bytes) { return allocate(bytes); }
+  /// Puts a copy from such memory to the device's on the stream, which may be recording, and does not wait for it.
+  virtual void fetch(Stream& stream, void* dst, const void* host, int64_t bytes) { copy_in(stream, dst, host, bytes); }
   /// The kernel of a launch that has its form, unbound. Allocates nothing.
   virtual std::unique_ptr<Kernel> make_kernel(const Launch& launch) = 0;
   /// A launch of the map skeleton over vectors: every Input has one shape [n], which stands for any length; a

@@ -4,7 +4,7 @@
 
 namespace tenon {
 
-/// A point in the work of a stream.
+/// A point in the work of a stream. One of a recording is for the streams of that recording.
 class Event {
  public:
   virtual ~Event() = default;
@@ -21,6 +21,9 @@ class Stream {
   virtual std::shared_ptr<const Event> mark() { return std::make_shared<Event>(); }
   /// What is put on it from now on waits for `event`, of this stream or of another of the same kind of backend.
   virtual void wait(const Event& event) { static_cast<void>(event); }
+  /// A stream of this one's own, for copies at the same time. While this one records, what is put there is recorded
+  /// too; nothing else orders the two, and what this one does not wait for in the end cannot be recorded.
+  virtual Stream& beside() { return *this; }
 };
 
 }  // namespace tenon

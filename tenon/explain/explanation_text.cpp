@@ -97,7 +97,11 @@ std::string explanation_text(const Explanation& e) {
   out += "memory: " + bytes_text(static_cast<double>(e.peak_bytes())) + " at most (activations " +
          bytes_text(static_cast<double>(e.memory.arena)) + ", weights " +
          bytes_text(static_cast<double>(e.memory.weights)) + ", scratch " +
-         bytes_text(static_cast<double>(e.memory.scratch + e.memory.kept)) + ")\n";
+         bytes_text(static_cast<double>(e.memory.scratch + e.memory.kept));
+  if (e.memory.host)
+    out += ", places " + bytes_text(static_cast<double>(e.memory.staging)) + " for weights of " +
+           bytes_text(static_cast<double>(e.memory.host)) + " that wait in the host's memory";
+  out += ")\n";
   if (e.roofline)
     out += "roofline: " + number_text(std::round(e.roofline->bytes_per_second / 1e8) / 10) + " GB/s, " +
            number_text(std::round(e.roofline->flops_per_second / 1e8) / 10) +

@@ -116,6 +116,9 @@ struct PipelineOptions {
   int64_t lora_rank = 32;      ///< of LoraApply::Side: ranks of all LoRAs of a request together, at a layer
   bool keep_networks = false;  ///< keep every network ready between calls instead of one at a time
   int keep_sizes = 4;          ///< then: sizes that each is kept ready for, those used last, over one set of weights
+  /// Bytes of the device's memory that networks may take: weights that do not fit wait in the host's, and are copied
+  /// while others are at work. kOffloadAutomatically, or unset: all weights are on the device.
+  std::optional<int64_t> offload = {};
   PartPaths parts = {};
 };
 

@@ -2,17 +2,20 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "tenon/core/clock.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
 #include "tenon/core/stop.h"
+#include "tenon/pipelines/offload_size.h"
 
 namespace tenon {
 
 KeptNetworks::KeptNetworks(std::shared_ptr<Backend> backend, Weights weights, const PipelineOptions& options)
     : backend_(std::move(backend)),
       weights_(std::move(weights)),
+      offload_(offload_on(*backend_, options.offload)),
       keep_(options.keep_networks),
       keep_sizes_(options.keep_sizes) {}
 
@@ -39,14 +42,31 @@ KeptNetworks::Counters KeptNetworks::counters() const {
   return out;
 }
 
-std::unique_ptr<Executable> KeptNetworks::prepare(Plan plan, const std::string& component) {
+int64_t KeptNetworks::available() const {
+  return std::min(offload_ ? offload_->bytes : std::numeric_limits<int64_t>::max(), backend_->memory_available());
+}
+
+std::unique_ptr<Executable> KeptNetworks::prepare(Plan plan, const std::string& component, Runs runs) {
   std::shared_ptr<WeightStore>& store = stores_[component];
   if (!store) store = std::make_shared<WeightStore>(backend_, weights_(component));
+  if (offload_) {
+    Offload left{.bytes = offload_->bytes, .all = keep_ && runs == Runs::Once};
+    for (const auto& [name, sizes] : networks_)
+      for (const Ready& ready : sizes) {
+        const MemoryPlan memory = ready.executable->allocated();
+        left.bytes -= memory.total() - memory.weights;
+      }
+    for (const auto& [name, other] : stores_) {
+      const WeightStore::Counters weights = other->counters();
+      if (other != store) left.bytes -= weights.bytes - weights.on_host;
+    }
+    store->set_offload(left);
+  }
   return std::make_unique<Executable>(std::move(plan), store);
 }
 
 Executable& KeptNetworks::get(const std::string& name, const std::string& component, const std::string& key,
-                              const std::function<Plan()>& plan) {
+                              const std::function<Plan()>& plan, Runs runs) {
   const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
   if (const auto sizes = networks_.find(name); sizes != networks_.end()) {
     const auto known = std::ranges::find(sizes->second, key, &Ready::key);
@@ -65,12 +85,12 @@ Executable& KeptNetworks::get(const std::string& name, const std::string& compon
   if (const auto store = stores_.find(component); store != stores_.end()) store->second->release_unused();
   std::unique_ptr<Executable> made;
   try {
-    made = prepare(ready, component);
+    made = prepare(ready, component, runs);
   } catch (const Error& e) {
     const bool alone = std::ranges::all_of(networks_, [](const auto& n) { return n.second.empty(); });
     if (e.kind() != ErrorKind::Memory || alone) throw;
     free_all();  // what is kept for other calls
-    made = prepare(std::move(ready), component);
+    made = prepare(std::move(ready), component, runs);
   }
   ++prepared_;
   std::list<Ready>& sizes = networks_[name];

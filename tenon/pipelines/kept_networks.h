@@ -19,11 +19,20 @@ class KeptNetworks {
   /// `options` says whether more than one network is kept, and for how many sizes each.
   KeptNetworks(std::shared_ptr<Backend> backend, Weights weights, const PipelineOptions& options);
 
+  /// How often a network runs in a picture. Where weights are offloaded and several networks are kept, those of one
+  /// that runs once are.
+  enum class Runs : uint8_t { Once, EveryStep };
+
   /// The network `name` for the sizes that `key` stands for, over a component's weights: the one that is kept, or one
   /// that is planned and made ready now. It stays valid until the next call. Error(Memory) if it does not fit with
   /// everything else freed; asks check_stop().
   Executable& get(const std::string& name, const std::string& component, const std::string& key,
-                  const std::function<Plan()>& plan);
+                  const std::function<Plan()>& plan, Runs runs = Runs::Once);
+
+  /// What a network may take alone, if weights are offloaded.
+  const std::optional<Offload>& offload() const { return offload_; }
+  /// Bytes that networks may take on the device.
+  int64_t available() const;
 
   /// Tensors of the components' weights have other values now: what was made of them is made again, in place.
   void reread(const std::map<std::string, std::set<std::string>>& tensors);
@@ -43,11 +52,12 @@ class KeptNetworks {
     std::string key;
     std::unique_ptr<Executable> executable;
   };
-  std::unique_ptr<Executable> prepare(Plan plan, const std::string& component);
+  std::unique_ptr<Executable> prepare(Plan plan, const std::string& component, Runs runs);
   void free_all();
 
   std::shared_ptr<Backend> backend_;
   Weights weights_;
+  std::optional<Offload> offload_;
   bool keep_;
   int keep_sizes_, prepared_ = 0;
   std::map<std::string, std::shared_ptr<WeightStore>> stores_;  // by component

@@ -35,6 +35,7 @@ struct Executable::State {
   std::map<std::string, const Buffer*> buffer;
   std::vector<std::shared_ptr<void>> weights;  // outlive the kernels, as `kept` does
   std::shared_ptr<void> arena, scratch, kept;
+  Staging staging;  // of launches by their place below
   MemoryPlan allocated;
   std::vector<Prepared> launches;
   bool timing = false, checking = false;
@@ -52,6 +53,9 @@ struct Executable::State {
   Stream& go_on() { return go_on(stream); }
   bool replay(Stream& on, Rate rate);
   void launch(Stream& on, Rate rate);
+  void put(Stream& on, const Prepared& p) {
+    staging.run(on, static_cast<size_t>(&p - launches.data()), [&] { p.kernel->run(on, scratch.get()); });
+  }
 
   BufferTable table();
   const Buffer& find(const std::string& name) const {
@@ -77,7 +81,8 @@ Executable::Executable(Plan plan, std::shared_ptr<WeightStore> store, const std:
   s.allocated = made.memory;
   s.check_bound(bound);
   s.refuse_too_large();
-  s.weights = s.store->get(made.requests);
+  s.weights = s.store->get(made.requests, made.staging.offloaded);
+  s.staging = Staging(made.staging, s.backend, s.weights);
   s.allocate(bound);
   s.prepare(made);
   dump_plan(s.plan);
@@ -99,6 +104,7 @@ void Executable::State::check_bound(const std::map<std::string, void*>& bound) c
 }
 
 void Executable::State::refuse_too_large() const {
+  check_offload(plan.name, allocated, store->offload());
   const int64_t available = backend->memory_available();
   TENON_CHECK(Memory, allocated.needed() <= available, plan.name)
       << "the plan needs " << mebibytes(allocated.needed()) << " (activations " << mebibytes(allocated.arena)
@@ -126,7 +132,10 @@ void Executable::State::prepare(const PlanKernels& made) {
   int64_t kept_at = 0;
   for (const PlanKernels::Made& m : made.kernels) {  // slowest first: stored results have addresses when they are read
     std::vector<void*> own;
-    for (size_t i = 0; i < m.weights; ++i) own.push_back(weights[m.first + i].get());
+    for (size_t i = 0; i < m.weights; ++i) {
+      void* const place = staging.place(launches.size(), m.first + i);
+      own.push_back(place ? place : weights[m.first + i].get());
+    }
     if (m.stored) {
       for (size_t i = 0; i < own.size(); ++i) address[m.launch->outputs[i].buffer] = own[i];
       launches.push_back({nullptr, m.launch, m.rate, m.kernel->describe()});
@@ -190,7 +199,7 @@ bool Executable::State::replay(Stream& on, Rate rate) {
   if (!std::exchange(phase.tried, true))
     phase.replay = backend->record([&](Stream& recording) {
       for (Prepared& p : launches)
-        if (p.rate == rate && p.kernel) p.kernel->run(recording, scratch.get());
+        if (p.rate == rate && p.kernel) put(recording, p);
     });
   if (!phase.replay) return false;
   stop_before(*first->launch);
@@ -219,7 +228,7 @@ void Executable::State::launch(Stream& on, Rate rate) {
     stop_before(*p.launch);
     if (p.kernel) {
       const auto begin = timing ? Clock::now() : Clock::time_point();
-      p.kernel->run(on, scratch.get());
+      put(on, p);
       if (timing) {
         on.synchronize();
         p.begin = std::chrono::duration<double>(begin.time_since_epoch()).count();

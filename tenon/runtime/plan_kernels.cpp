@@ -1,7 +1,8 @@
 #include "tenon/runtime/plan_kernels.h"
 
+#include "tenon/backend/stored_launch.h"
+#include "tenon/core/error.h"
 #include "tenon/core/stop.h"
-#include "tenon/runtime/stored_launch.h"
 
 namespace tenon {
 namespace {
@@ -20,7 +21,9 @@ PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffe
     if (states && states->has(b.name)) memory.shared += b.bytes;
   }
   size_t parts = 0;
-  for (const Phase& p : plan.phases)
+  std::vector<WeightRead> reads;
+  for (const Phase& p : plan.phases) {
+    const size_t first = kernels.size();
     for (const Launch& l : p.launches) {
       check_stop(plan.name);
       const std::shared_ptr<Kernel> kernel = store.backend()->make_kernel(l);
@@ -33,14 +36,35 @@ PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffe
         memory.transient = std::max(memory.transient, transient_bytes(*kernel));
         continue;
       }
+      for (size_t i = 0; store.offload() && i < asked.size(); ++i) {
+        const WeightRequest::Part& part = asked[i].parts[0];
+        reads.push_back({kernels.size() - 1, kernels.back().first + i, first, &p != &plan.phases.back(), part.key,
+                         part.bytes, store.on_host(part.key)});
+      }
       requests.insert(requests.end(), asked.begin(), asked.end());
       memory.scratch = std::max(memory.scratch, kernel->memory().scratch);
       memory.kept += kernel->memory().kept;
     }
+  }
   memory.scratch = (memory.scratch + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
-  const WeightStore::Bytes bytes = store.bytes_of(requests);
+  WeightStore::Bytes bytes = store.bytes_of(requests);
+  if (store.offload()) {
+    staging = plan_staging(reads, *store.offload(), memory.total() + bytes.all + bytes.host + bytes.others);
+    bytes = store.bytes_of(requests, staging.offloaded);
+  }
   memory.weights = bytes.all;
   memory.missing = bytes.missing;
+  memory.host = bytes.host;
+  memory.others = bytes.others;
+  memory.staging = staging.bytes;
+  memory.least = staging.least;
+}
+
+void check_offload(const std::string& plan, const MemoryPlan& memory, const std::optional<Offload>& offload) {
+  const auto mebibytes = [](int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; };
+  TENON_CHECK(Memory, !offload || memory.total() + memory.others <= offload->bytes, plan)
+      << "with its weights offloaded the plan needs " << mebibytes(memory.least)
+      << " of the device's memory; it may take " << offload->bytes / (1 << 20) << " MiB";
 }
 
 KernelCounts PlanKernels::launched() const {
@@ -53,8 +77,10 @@ MemoryPlan plan_memory(const Plan& plan, const WeightStore& store, const Buffers
   return PlanKernels(plan, store, states).memory;
 }
 
-MemoryPlan plan_memory(const Plan& plan, const std::shared_ptr<Backend>& backend) {
-  return plan_memory(plan, WeightStore(backend, nullptr));
+MemoryPlan plan_memory(const Plan& plan, const std::shared_ptr<Backend>& backend, std::optional<Offload> offload) {
+  WeightStore store(backend, nullptr);
+  store.set_offload(offload);
+  return plan_memory(plan, store);
 }
 
 }  // namespace tenon

@@ -20,14 +20,20 @@ struct MemoryPlan {
   int64_t missing = 0;    ///< of the weights, what its store does not have yet
   int64_t shared = 0;     ///< of the states, what is there already
   int64_t transient = 0;  ///< while values of weights alone are computed, before anything but weights is allocated
-  int64_t total() const { return arena + weights + states + scratch + kept; }
+  int64_t staging = 0;    ///< places of weights that wait in the host's memory; `weights` are the others
+  int64_t host = 0;       ///< what these take there
+  int64_t others = 0;     ///< of the store's weights on the device, what it does not read
+  int64_t least = 0;      ///< where weights are offloaded, what Offload::bytes must be at least
+  int64_t total() const { return arena + weights + states + scratch + kept + staging; }
   /// The most that making it takes beside what is there.
   int64_t needed() const { return std::max(total() - weights - shared + missing, missing + transient); }
 };
 /// What `plan` will take over a store, and over states that may be there.
 MemoryPlan plan_memory(const Plan& plan, const WeightStore& store, const Buffers* states = nullptr);
+/// Error(Memory) of `plan` if it takes more than weights were offloaded for.
+void check_offload(const std::string& plan, const MemoryPlan& memory, const std::optional<Offload>& offload);
 /// What it will take on a backend, over weights of its own.
-MemoryPlan plan_memory(const Plan& plan, const std::shared_ptr<Backend>& backend);
+MemoryPlan plan_memory(const Plan& plan, const std::shared_ptr<Backend>& backend, std::optional<Offload> offload = {});
 
 /// Kernels that a run of a launch puts on its stream, by the launch's name.
 using KernelCounts = std::map<std::string, int>;
@@ -43,6 +49,7 @@ struct PlanKernels {
   std::vector<Made> kernels;            ///< in the plan's order
   std::vector<WeightRequest> requests;  ///< of all kernels, and results that are stored
   MemoryPlan memory;
+  StagingPlan staging;  ///< launches by their place in `kernels`, weights among the parts of all requests
 
   /// Kernel::kernels of each launch, by its name.
   KernelCounts launched() const;

@@ -10,8 +10,8 @@
 namespace tenon {
 namespace {
 
-// Larger parts have memory of their own; the small ones of a call share a block.
-constexpr int64_t kOwnMemory = 256 << 10;
+// Larger parts have memory of their own; the small ones of a call share a block, and are not offloaded.
+constexpr int64_t kOwnMemory = kLeastOffloaded;
 
 }  // namespace
 
@@ -24,10 +24,11 @@ struct WeightStore::Maker {
 };
 
 struct WeightStore::Entry {
-  Entry(std::shared_ptr<void> at, int64_t size) : memory(std::move(at)), bytes(size) {}
+  Entry(std::shared_ptr<void> at, int64_t size, bool host) : memory(std::move(at)), bytes(size), on_host(host) {}
 
   std::shared_ptr<void> memory;
   int64_t bytes;
+  bool on_host;
   std::shared_ptr<Maker> maker;
 };
 
@@ -43,15 +44,30 @@ WeightStore::WeightStore(std::shared_ptr<Backend> backend, std::shared_ptr<const
     : backend_(std::move(backend)), source_(std::move(source)) {}
 WeightStore::~WeightStore() = default;
 
-WeightStore::Bytes WeightStore::bytes_of(std::span<const WeightRequest> requests) const {
+void WeightStore::set_offload(std::optional<Offload> offload) {
+  if (offload) check_offloads(*backend_);
+  offload_ = offload;
+}
+
+std::optional<bool> WeightStore::on_host(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = entries_.find(key);
+  return it == entries_.end() ? std::nullopt : std::optional(it->second->on_host);
+}
+
+WeightStore::Bytes WeightStore::bytes_of(std::span<const WeightRequest> requests, const Keys& offloaded) const {
   const std::lock_guard lock(mutex_);
   Bytes out;
   std::set<std::string_view> seen;
+  for (const auto& [key, entry] : entries_) out.others += entry->on_host ? 0 : entry->bytes;
   for (const WeightRequest& r : requests)
     for (const WeightRequest::Part& p : r.parts) {
       if (!seen.insert(p.key).second) continue;
-      out.all += p.bytes;
-      if (!entries_.contains(p.key)) out.missing += p.bytes;
+      const auto it = entries_.find(p.key);
+      const bool here = it != entries_.end(), host = here ? it->second->on_host : offloaded.contains(p.key);
+      (host ? out.host : out.all) += p.bytes;
+      if (!here && !host) out.missing += p.bytes;
+      if (here && !host) out.others -= p.bytes;
     }
   return out;
 }
@@ -59,7 +75,8 @@ WeightStore::Bytes WeightStore::bytes_of(std::span<const WeightRequest> requests
 // One call of `get`: what is to be made, and when parameters are done with.
 class WeightStore::Preparation {
  public:
-  Preparation(WeightStore& store, std::span<const WeightRequest> requests) : store_(store) {
+  Preparation(WeightStore& store, std::span<const WeightRequest> requests, const Keys& offloaded)
+      : store_(store), offloaded_(offloaded) {
     std::set<std::string_view> seen;
     int64_t small = 0;
     for (const WeightRequest& r : requests) {
@@ -80,7 +97,9 @@ class WeightStore::Preparation {
     if (!to_make_.contains(&r)) return;
     std::vector<std::shared_ptr<Entry>> parts;
     for (const WeightRequest::Part& p : r.parts)  // what is here already may be read meanwhile: it stays as it is
-      parts.push_back(store_.entries_.contains(p.key) ? nullptr : std::make_shared<Entry>(memory(p), p.bytes));
+      parts.push_back(store_.entries_.contains(p.key)
+                          ? nullptr
+                          : std::make_shared<Entry>(memory(p), p.bytes, offloaded_.contains(p.key)));
     const std::shared_ptr<Maker> maker = store_.make(r, parts);
     for (size_t i = 0; i < parts.size(); ++i) {
       if (!parts[i]) continue;
@@ -96,6 +115,7 @@ class WeightStore::Preparation {
 
  private:
   std::shared_ptr<void> memory(const WeightRequest::Part& p) {
+    if (offloaded_.contains(p.key)) return store_.backend_->allocate_pinned(p.bytes);
     if (p.bytes >= kOwnMemory) return store_.backend_->allocate(p.bytes);
     std::byte* const at = static_cast<std::byte*>(block_.get()) + taken_;
     taken_ += p.bytes;
@@ -103,15 +123,16 @@ class WeightStore::Preparation {
   }
 
   WeightStore& store_;
+  const Keys& offloaded_;
   std::set<const WeightRequest*> to_make_;
   std::map<std::string, int> uses_;  // of parameters, by what is still to be made
   std::shared_ptr<void> block_;
   int64_t taken_ = 0;
 };
 
-std::vector<std::shared_ptr<void>> WeightStore::get(std::span<const WeightRequest> requests) {
+std::vector<std::shared_ptr<void>> WeightStore::get(std::span<const WeightRequest> requests, const Keys& offloaded) {
   const std::lock_guard lock(mutex_);
-  Preparation preparation(*this, requests);
+  Preparation preparation(*this, requests, offloaded);
   std::vector<std::shared_ptr<void>> out;
   for (const WeightRequest& r : requests) {
     check_stop("weights");
@@ -149,15 +170,21 @@ std::shared_ptr<WeightStore::Maker> WeightStore::make(const WeightRequest& reque
 void WeightStore::run(const Maker& maker) {
   std::vector<std::shared_ptr<void>> held;
   std::vector<void*> parts, needs;
-  for (size_t i = 0; i < maker.parts.size(); ++i) {
-    const std::shared_ptr<Entry> entry = maker.parts[i].lock();
-    // Others made together with it may have been here before, or have been released.
-    held.push_back(entry ? entry->memory : backend_->allocate(maker.request.parts[i].bytes));
+  std::vector<std::shared_ptr<Entry>> entries;
+  for (const std::weak_ptr<Entry>& part : maker.parts) {
+    // Others made together with it may have been here before, or have been released. What waits in the host's memory is
+    // made on the device, while the places that it will visit are not taken yet.
+    const auto& entry = entries.emplace_back(part.lock());
+    held.push_back(entry && !entry->on_host ? entry->memory
+                                            : backend_->allocate(maker.request.parts[parts.size()].bytes));
     parts.push_back(held.back().get());
   }
   for (const std::shared_ptr<Entry>& e : maker.needs) needs.push_back(e->memory.get());
   const WeightMaking with{stream(), [this](const std::string& name) { return find(name); }, needs};
   maker.request.make(with, parts);
+  for (size_t i = 0; i < entries.size(); ++i)
+    if (entries[i] && entries[i]->on_host)
+      backend_->copy_out(stream(), entries[i]->memory.get(), parts[i], entries[i]->bytes);
 }
 
 ParamView WeightStore::find(const std::string& name) const {
@@ -244,6 +271,7 @@ void WeightStore::release_unused() {
 WeightStore::Counters& WeightStore::Counters::operator+=(const Counters& o) {
   entries += o.entries;
   bytes += o.bytes;
+  on_host += o.on_host;
   made += o.made;
   made_bytes += o.made_bytes;
   remade += o.remade;
@@ -254,7 +282,10 @@ WeightStore::Counters WeightStore::counters() const {
   const std::lock_guard lock(mutex_);
   Counters out = counters_;
   out.entries = static_cast<int64_t>(entries_.size());
-  for (const auto& [key, entry] : entries_) out.bytes += entry->bytes;
+  for (const auto& [key, entry] : entries_) {
+    out.bytes += entry->bytes;
+    out.on_host += entry->on_host ? entry->bytes : 0;
+  }
   return out;
 }
 

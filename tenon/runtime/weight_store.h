@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tenon/backend/backend.h"
+#include "tenon/backend/offload.h"
 
 namespace tenon {
 
@@ -25,17 +25,27 @@ class WeightStore {
 
   const std::shared_ptr<Backend>& backend() const { return backend_; }
 
-  /// Bytes of all parts of the requests, each key once, and of those that are not here.
-  struct Bytes {
-    int64_t all = 0, missing = 0;
-  };
-  Bytes bytes_of(std::span<const WeightRequest> requests) const;
+  /// What executables that are prepared from now on may take of the device's memory, this store's weights with them:
+  /// what does not fit waits in the host's. Nothing: as much as there is. One thread at a time prepares them.
+  /// Error(Usage) for a backend without memory of its own.
+  void set_offload(std::optional<Offload> offload);
+  const std::optional<Offload>& offload() const { return offload_; }
+  /// Whether an entry waits in the host's memory; nothing if there is none of this key.
+  std::optional<bool> on_host(const std::string& key) const;
 
-  /// Memory of all parts of the requests, in order. What is not here is made, in order; a request comes behind what it
-  /// needs. A parameter is done with (WeightSource::done) when the last that was to be made of it now has been. What is
-  /// given keeps its memory for as long as it lives. Throws Error(Model) for parameters that are missing or of another
-  /// shape, Error(Memory).
-  std::vector<std::shared_ptr<void>> get(std::span<const WeightRequest> requests);
+  /// Bytes of all parts of the requests on the device, each key once; of those that are not here; of those in the
+  /// host's memory, as those of `offloaded` will be; and what the device has of other entries.
+  struct Bytes {
+    int64_t all = 0, missing = 0, host = 0, others = 0;
+  };
+  using Keys = std::set<std::string>;
+  Bytes bytes_of(std::span<const WeightRequest> requests, const Keys& offloaded = {}) const;
+
+  /// Memory of all parts of the requests, in order; the host's for those of `offloaded`, unless they are here. What is
+  /// not here is made, in order; a request comes behind what it needs. A parameter is done with (WeightSource::done)
+  /// when the last that was to be made of it now has been. What is given keeps its memory for as long as it lives.
+  /// Throws Error(Model) for parameters that are missing or of another shape, Error(Memory).
+  std::vector<std::shared_ptr<void>> get(std::span<const WeightRequest> requests, const Keys& offloaded = {});
 
   /// From now on parameter `name` is `value`, a copy of which is kept: whatever was made of it is made again, in place,
   /// so that executables and what they recorded stay as they are. Waits for the end. Nobody may run meanwhile.
@@ -62,6 +72,7 @@ class WeightStore {
 
   struct Counters {
     int64_t entries = 0, bytes = 0;    ///< that are here now
+    int64_t on_host = 0;               ///< of these bytes
     int64_t made = 0, made_bytes = 0;  ///< so far, for the first time
     int64_t remade = 0;                ///< so far, by updates
     Counters& operator+=(const Counters& o);
@@ -90,6 +101,7 @@ class WeightStore {
   std::vector<std::weak_ptr<Maker>> makers_;  // in the order in which they made: what one needs comes before it
   std::map<std::string, Override> overrides_;
   Counters counters_;
+  std::optional<Offload> offload_;
 };
 
 }  // namespace tenon

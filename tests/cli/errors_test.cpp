@@ -44,6 +44,15 @@ TEST_F(CliErrors, UsageIsTwo) {
   expect_error(2, {"explain", "--part", "lungs"}, {"lungs"});
 }
 
+TEST_F(CliErrors, Offloading) {
+  for (const char* size : {"many", "10 GB", "-3", "nan", "0MB", "1e30GB"})
+    expect_error(2, {"generate", "a", "-m", model(), "--offload", size}, {"--offload", "is no size"});
+  expect_error(2, {"generate", "a", "-m", model(), "--offload", "10GB", "--device", "cpu"},
+               {"[offload]", "on cpu weights are in the host's memory already"});
+  expect_error(2, {"bench", "-m", "random:tiny", "--max-vram", "auto", "--device", "cpu"}, {"[offload]", "on cpu"});
+  expect_error(2, {"explain", "-m", "random:tiny", "--offload", "2", "--device", "null"}, {"[offload]", "on null"});
+}
+
 TEST_F(CliErrors, BadSizesAndSteps) {
   expect_error(2, {"generate", "a circle", "-m", model(), "-W", "130"}, {"130", "128"});
   expect_error(2, {"generate", "a circle", "-m", model(), "-H", "0"}, {"--height"});

@@ -426,7 +426,7 @@ TEST_F(DriverDeviceTest, Recordings) {
       int word = 0;
       EXPECT_THAT(error_of([&] { device.copy_in(on, &word, &word, 4); }).second,
                   HasSubstr("while launches are recorded"));
-      EXPECT_THAT(error_of([&] { on.mark(); }).second, HasSubstr("while launches are recorded"));
+      EXPECT_THAT(error_of([&] { on.wait(*stream->mark()); }).second, HasSubstr("while launches are recorded"));
       function->launch(*stream, {.threads = 128}, bytes(arguments));  // others go on
     });
     EXPECT_EQ(state_->recorded, 3);

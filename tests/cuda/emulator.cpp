@@ -149,46 +149,96 @@ struct Emulator::Work {
   }
 };
 
-// A recording keeps what is put on it.
+// A stream, and what is beside it; or the same while it is recorded.
 class Emulator::Queue : public Stream {
  public:
-  explicit Queue(Emulator& on, bool records = false) : on_(on), records_(records) {}
+  Queue(Emulator& on, std::shared_ptr<Tape> tape, bool beside = false)
+      : on_(on), tape_(std::move(tape)), is_beside_(beside) {}
 
   static Queue& of(Stream& stream) { return dynamic_cast<Queue&>(stream); }
-  void add(std::function<void()> one) {
-    work_->waiting.push_back(std::move(one));
-    ++work_->put;
-    if (!records_ && !on_.options_.lazy) work_->run_until(work_->put);
-  }
+  void add(std::function<void()> one);
   void synchronize() override {
     work_->run_until(work_->put);
     on_.run_late();
   }
-  std::shared_ptr<const Event> mark() override { return std::make_shared<Mark>(work_, work_->put); }
-  void wait(const Event& event) override {
-    const Mark& mark = dynamic_cast<const Mark&>(event);
-    add([work = mark.work, at = mark.at] { work->run_until(at); });
+  std::shared_ptr<const Event> mark() override;
+  void wait(const Event& event) override;
+  Queue& beside() override {
+    if (!beside_) beside_ = std::make_unique<Queue>(on_, tape_, true);
+    return *beside_;
   }
-  const std::deque<std::function<void()>>& recorded() const { return work_->waiting; }
 
  private:
   struct Mark : Event {
-    Mark(std::shared_ptr<Work> of, int64_t behind) : work(std::move(of)), at(behind) {}
     std::shared_ptr<Work> work;
-    int64_t at;
+    int64_t at = 0;
+    Emulator* on = nullptr;
+    const Tape* tape = nullptr;  // that it is a point of, with `at` for its number there
+    int64_t puts_beside = -1;    // and what had been put beside the stream, if it is a point there
   };
 
   Emulator& on_;
-  bool records_;
+  std::shared_ptr<Tape> tape_;
+  bool is_beside_;
   std::shared_ptr<Work> work_ = std::make_shared<Work>();
+  std::unique_ptr<Queue> beside_;
 };
 
+// What was recorded, in the order in which it was put: on a stream, or beside it.
 struct Emulator::Tape : Recording {
-  std::deque<std::function<void()>> launches;
+  using Marks = std::map<int64_t, std::shared_ptr<const Event>>;
+  std::vector<std::function<void(Queue& on, Marks& marks)>> all;
+  int64_t marks = 0, put_beside = 0, joined_beside = 0;
+
+  // `one` on the queue that it was recorded on.
+  void add(bool beside, const std::function<void(Queue& on, Marks& marks)>& one) {
+    all.emplace_back([beside, one](Queue& on, Marks& known) { one(beside ? on.beside() : on, known); });
+  }
   void launch(Stream& stream) override {
-    for (const auto& one : launches) Queue::of(stream).add(one);
+    Marks known;
+    for (const auto& one : all) one(Queue::of(stream), known);
   }
 };
+
+void Emulator::Queue::add(std::function<void()> one) {
+  if (tape_) {
+    tape_->put_beside += is_beside_;
+    tape_->add(is_beside_, [one](Queue& on, Tape::Marks&) { on.add(one); });
+    return;
+  }
+  work_->waiting.push_back(std::move(one));
+  ++work_->put;
+  const bool early = is_beside_ && on_.options_.early_copies;
+  if (early || !on_.options_.lazy) work_->run_until(work_->put);
+}
+
+std::shared_ptr<const Event> Emulator::Queue::mark() {
+  const auto mark = std::make_shared<Mark>();
+  mark->work = work_;
+  mark->at = work_->put;
+  mark->on = &on_;
+  if (!tape_) return mark;
+  const int64_t number = mark->at = tape_->marks++;
+  mark->tape = tape_.get();
+  if (is_beside_) mark->puts_beside = tape_->put_beside;
+  tape_->add(is_beside_, [number](Queue& on, Tape::Marks& marks) { marks[number] = on.mark(); });
+  return mark;
+}
+
+void Emulator::Queue::wait(const Event& event) {
+  const Mark& mark = dynamic_cast<const Mark&>(event);
+  TENON_CHECK(Device, mark.tape == tape_.get(), kWhere)
+      << "a point of a recording is waited for outside, or the reverse";
+  if (tape_) {
+    if (!is_beside_) tape_->joined_beside = std::max(tape_->joined_beside, mark.puts_beside);
+    tape_->add(is_beside_, [number = mark.at](Queue& on, Tape::Marks& marks) { on.wait(*marks.at(number)); });
+    return;
+  }
+  add([work = mark.work, at = mark.at, device = mark.on] {
+    work->run_until(at);
+    device->run_late();
+  });
+}
 
 class Emulator::Kernel : public Function {
  public:
@@ -292,7 +342,18 @@ std::shared_ptr<void> Emulator::allocate(int64_t bytes) {
   return {start + whole - page - used, [start, whole](void*) { munmap(start, whole); }};
 }
 
-std::shared_ptr<Stream> Emulator::make_stream() { return std::make_shared<Queue>(*this); }
+std::shared_ptr<void> Emulator::allocate_pinned(int64_t bytes) {
+  const std::shared_ptr<void> memory = Emulator::allocate(bytes);
+  host_memory_->insert(memory.get());
+  return {memory.get(), [memory, all = host_memory_](void* p) { all->erase(p); }};
+}
+
+void Emulator::fetch(Stream& stream, void* dst, const void* host, int64_t bytes) {
+  TENON_CHECK(Device, host_memory_->contains(host), kWhere) << "fetches from memory that is not the host's";
+  Queue::of(stream).add([dst, host, bytes] { std::memcpy(dst, host, static_cast<size_t>(bytes)); });
+}
+
+std::shared_ptr<Stream> Emulator::make_stream() { return std::make_shared<Queue>(*this, nullptr); }
 std::shared_ptr<Stream> Emulator::borrow_stream(void*) { return make_stream(); }
 
 void Emulator::copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) {
@@ -313,11 +374,12 @@ void Emulator::fill_zero(Stream& stream, void* dst, int64_t bytes) {
 }
 
 std::unique_ptr<Recording> Emulator::record(const std::function<void(Stream&)>& runs) {
-  Queue recording(*this, true);
+  const auto tape = std::make_shared<Tape>();
+  Queue recording(*this, tape);
   runs(recording);
-  auto tape = std::make_unique<Tape>();
-  tape->launches = recording.recorded();
-  return tape;
+  TENON_CHECK(Device, tape->joined_beside == tape->put_beside, kWhere)
+      << "what was recorded beside a stream is not waited for";
+  return std::make_unique<Tape>(*tape);
 }
 
 void Emulator::call(Stream& stream, const std::string&, const std::function<void(void* native)>& put) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct EmulatorOptions {
   int late = -1;
   /// What is put on a stream is done when somebody waits for it: finds what was not waited for.
   bool lazy = false;
+  /// Then what is put beside a stream (Stream::beside) is done at once, with no more of the stream's own than it waits
+  /// for: finds what was overwritten too soon.
+  bool early_copies = false;
   bool batch_invariant = false;
 
   static std::vector<std::string> default_includes();
@@ -43,6 +47,9 @@ class Emulator : public Device {
   /// headers.
   std::shared_ptr<Function> load(const KernelSource& source) override;
   std::shared_ptr<void> allocate(int64_t bytes) override;
+  std::shared_ptr<void> allocate_pinned(int64_t bytes) override;
+  /// Error(Device) for memory that allocate_pinned did not give.
+  void fetch(Stream& stream, void* dst, const void* host, int64_t bytes) override;
   std::shared_ptr<Stream> make_stream() override;
   std::shared_ptr<Stream> borrow_stream(void* stream) override;
   void copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) override;
@@ -66,6 +73,7 @@ class Emulator : public Device {
   int launches_ = 0;
   std::function<void()> late_;  ///< launches that have not run yet
   bool next_starts_ = false;    ///< LaunchShape::starts_next of the last one
+  std::shared_ptr<std::set<const void*>> host_memory_ = std::make_shared<std::set<const void*>>();
   std::map<std::string, std::shared_ptr<Kernel>> kernels_;
   std::string headers_hash_;
 };

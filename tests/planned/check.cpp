@@ -7,12 +7,12 @@
 
 #include "tenon/core/compare.h"
 #include "tenon/core/error.h"
+#include "tenon/explain/own_buffers.h"
 #include "tenon/explain/rounding_noise.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
-#include "tenon/runtime/own_buffers.h"
 
 namespace tenon::planned {
 namespace {

@@ -39,6 +39,17 @@ def test_a_picture_is_its_own_in_a_batch():
         pipe("a star", num_images_per_prompt=9, num_inference_steps=1)
 
 
+def test_the_processor_has_nothing_to_offload_to():
+    for room in ("10GB", "auto", 10**10):
+        with pytest.raises(tenon.UsageError, match="on cpu weights are in the host's memory already"):
+            tenon.Pipeline.from_pretrained(offload=room)
+    with pytest.raises(tenon.UsageError, match="offload.*is no size"):
+        tenon.Pipeline.from_pretrained(offload="10 gigs")
+    for wrong in (0, -5, 1.5, ""):
+        with pytest.raises(tenon.UsageError, match="offload"):
+            tenon.Pipeline.from_pretrained(offload=wrong)
+
+
 def test_draws_what_is_asked_for(pipe):
     image = pipe("a red circle on a white background", seed=42).images[0]
     assert image.size == (128, 128) and image.mode == "RGB"

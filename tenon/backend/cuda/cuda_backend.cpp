@@ -30,6 +30,11 @@ class CudaBackend : public Backend {
   std::vector<DType> types() const override { return {DType::BF16, DType::F16, DType::F32}; }
   Target target() const override { return target_of(device_); }
   std::shared_ptr<void> allocate(int64_t bytes) override { return device_->allocate(bytes); }
+  bool offloads() const override { return true; }
+  std::shared_ptr<void> allocate_pinned(int64_t bytes) override { return device_->allocate_pinned(bytes); }
+  void fetch(Stream& stream, void* dst, const void* host, int64_t bytes) override {
+    device_->fetch(stream, dst, host, bytes);
+  }
   std::unique_ptr<Kernel> make_kernel(const Launch& launch) override { return LaunchBodies::make(device_, launch); }
   std::unique_ptr<ListKernel> prepare_list(const Launch& launch) override { return make_list_kernel(device_, launch); }
   bool records() const override { return true; }

@@ -112,6 +112,10 @@ class Device {
   virtual std::shared_ptr<Stream> borrow_stream(void* stream) = 0;
   /// 256-byte aligned, filled with zeros when it returns. Throws Error(Memory).
   virtual std::shared_ptr<void> allocate(int64_t bytes) = 0;
+  /// Memory of the host that the copy engine reads by itself. Throws Error(Memory).
+  virtual std::shared_ptr<void> allocate_pinned(int64_t bytes) = 0;
+  /// A copy from such memory, done in turn; recorded like launches are.
+  virtual void fetch(Stream& stream, void* dst, const void* host, int64_t bytes) = 0;
   virtual void copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) = 0;  ///< returns when src may change
   virtual void copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) = 0;  ///< returns when it is there
   virtual void copy(Stream& stream, void* dst, const void* src, int64_t bytes) = 0;

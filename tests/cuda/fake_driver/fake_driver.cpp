@@ -89,7 +89,23 @@ DriverResult cuMemFree_v2(DeviceAddress memory) {
   std::free(reinterpret_cast<size_t*>(memory) - 32);
   return result();
 }
-DriverResult cuMemcpyHtoDAsync_v2(DeviceAddress to, const void* from, size_t bytes, StreamHandle) {
+DriverResult cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
+  if (state.refuse_pinned && state.pinned + bytes >= state.refuse_pinned) return result(kOutOfMemory);
+  auto* p = static_cast<size_t*>(std::aligned_alloc(256, 256 + (bytes + 255) / 256 * 256));
+  *p = bytes;
+  state.pinned += bytes;
+  state.most_pinned = std::max(state.most_pinned, state.pinned);
+  return *memory = p + 32, result();
+}
+DriverResult cuMemFreeHost(void* memory) {
+  state.pinned -= size_of(reinterpret_cast<DeviceAddress>(memory));
+  return std::free(static_cast<size_t*>(memory) - 32), result();
+}
+DriverResult cuMemcpyHtoDAsync_v2(DeviceAddress to, const void* from, size_t bytes, StreamHandle stream) {
+  if (state.capturing && reinterpret_cast<uintptr_t>(stream) == state.beside) {
+    state.joined = false;
+    return ++state.recorded_copies, result();
+  }
   return std::memcpy(reinterpret_cast<void*>(to), from, bytes), result();
 }
 DriverResult cuMemcpyDtoHAsync_v2(void* to, DeviceAddress from, size_t bytes, StreamHandle) {
@@ -112,11 +128,18 @@ DriverResult cuEventCreate(EventHandle* event, unsigned) {
   return *event = handle<EventHandle>((state.made += 0x100) + state.current_context), 0;
 }
 DriverResult cuEventDestroy_v2(EventHandle) { return --state.events, 0; }
-DriverResult cuEventRecord(EventHandle, StreamHandle stream) {
+DriverResult cuEventRecord(EventHandle event, StreamHandle stream) {
+  const auto on = reinterpret_cast<uintptr_t>(stream);
+  if (state.capturing && on == state.capture) state.capture_event = reinterpret_cast<uintptr_t>(event);
+  if (state.capturing && on == state.beside) state.beside_event = reinterpret_cast<uintptr_t>(event);
   return state.marked = reinterpret_cast<uintptr_t>(stream), result();
 }
 DriverResult cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
   state.waiting = reinterpret_cast<uintptr_t>(stream);
+  if (state.capturing && state.waiting == state.capture && reinterpret_cast<uintptr_t>(event) == state.beside_event)
+    state.joined = true;
+  if (state.capturing && state.waiting != state.capture && reinterpret_cast<uintptr_t>(event) == state.capture_event)
+    state.beside = state.waiting;
   return state.waited = reinterpret_cast<uintptr_t>(event), result();
 }
 DriverResult cuStreamDestroy_v2(StreamHandle) { return --state.streams, 0; }
@@ -127,11 +150,15 @@ DriverResult cuStreamSynchronize(StreamHandle) {
 DriverResult cuStreamBeginCapture_v2(StreamHandle stream, int) {
   state.capturing = true;
   state.capture = reinterpret_cast<uintptr_t>(stream);
-  state.recorded = 0;
+  state.recorded = state.recorded_copies = 0;
+  state.beside = state.beside_event = state.capture_event = 0;
+  state.joined = true;
   return result();
 }
 DriverResult cuStreamEndCapture(StreamHandle, GraphHandle* graph) {
   state.capturing = false;
+  constexpr int kUnjoined = 904;
+  if (!state.joined) return *graph = nullptr, kUnjoined;
   ++state.graphs;
   return *graph = handle<GraphHandle>(48), result();
 }

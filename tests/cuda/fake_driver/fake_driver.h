@@ -17,8 +17,14 @@ struct FakeDriverState {
   size_t used = 0;
   int allocations = 0, modules = 0, graphs = 0, graph_execs = 0, streams = 0, events = 0, contexts = 0;
   int launches = 0, graph_launches = 0, recorded = 0;
+  size_t pinned = 0, most_pinned = 0;  ///< bytes of the host
+  size_t refuse_pinned = 0;            ///< bytes from which on they are refused; 0: none
+  int recorded_copies = 0;             ///< on the stream beside the one that records
   bool capturing = false, faulted = false;
   uintptr_t current_context = 0, capture = 0;  ///< `capture`: the stream that records
+  uintptr_t capture_event = 0, beside = 0;     ///< its last event, and the stream that has waited for one
+  uintptr_t beside_event = 0;                  ///< the last event there
+  bool joined = true;                          ///< whether the recording stream has waited for all that is there
   uintptr_t made = 0x1000;  ///< a number for every stream and event, and the context where it was made behind it
   uintptr_t marked = 0, waiting = 0,
             waited = 0;  ///< the last stream that was marked, that was made to wait, and for what

@@ -136,6 +136,13 @@ std::shared_ptr<void> CompileDevice::allocate(int64_t bytes) {
           }};
 }
 
+std::shared_ptr<void> CompileDevice::allocate_pinned(int64_t bytes) {
+  const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  void* space = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  TENON_CHECK(Memory, space != MAP_FAILED, facts_.name) << "the system refuses " << bytes << " bytes of address space";
+  return {space, [size](void* p) { munmap(p, size); }};
+}
+
 void CompileDevice::copy_out(Stream&, void* dst, const void*, int64_t bytes) {
   std::memset(dst, 0, static_cast<size_t>(bytes));
 }

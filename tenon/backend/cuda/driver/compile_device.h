@@ -52,6 +52,8 @@ class CompileDevice : public Device {
   std::shared_ptr<Function> load(const KernelSource& source) override;
   /// Address space that cannot be accessed, of a device as large as the one named.
   std::shared_ptr<void> allocate(int64_t bytes) override;
+  std::shared_ptr<void> allocate_pinned(int64_t bytes) override;
+  void fetch(Stream&, void*, const void*, int64_t) override {}
   std::shared_ptr<Stream> make_stream() override { return std::make_shared<Stream>(); }
   std::shared_ptr<Stream> borrow_stream(void*) override { return make_stream(); }
   void copy_in(Stream&, void*, const void*, int64_t) override {}

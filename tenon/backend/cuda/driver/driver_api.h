@@ -73,6 +73,8 @@ static_assert(sizeof(LaunchConfig) == 56);
   X(memory_info, "cuMemGetInfo_v2", (size_t * free, size_t * total))                                          \
   X(allocate, "cuMemAlloc_v2", (DeviceAddress*, size_t))                                                      \
   X(free, "cuMemFree_v2", (DeviceAddress))                                                                    \
+  X(allocate_host, "cuMemHostAlloc", (void**, size_t, unsigned flags))                                        \
+  X(free_host, "cuMemFreeHost", (void*))                                                                      \
   X(copy_in, "cuMemcpyHtoDAsync_v2", (DeviceAddress, const void*, size_t, StreamHandle))                      \
   X(copy_out, "cuMemcpyDtoHAsync_v2", (void*, DeviceAddress, size_t, StreamHandle))                           \
   X(copy, "cuMemcpyDtoDAsync_v2", (DeviceAddress to, DeviceAddress from, size_t, StreamHandle))               \

@@ -111,8 +111,9 @@ void DriverFunction::start(DriverStream& on, const LaunchShape& shape, std::span
     attributes[count].cluster[1] = attributes[count].cluster[2] = 1;
     ++count;
   }
-  const bool whole = on.starts_behind(shape.starts_next) && shape.reads_early;
-  if (shape.overlaps && !whole && context_->facts().arch == "sm_90a") {
+  // Behind a copy of another stream a launch begins when all in front of it is done: it may read early what was copied.
+  const bool behind_copy = on.takes_wait(), whole = on.starts_behind(shape.starts_next) && shape.reads_early;
+  if (shape.overlaps && !whole && !behind_copy && context_->facts().arch == "sm_90a") {
     attributes[count].id = LaunchAttribute::kOverlap;
     attributes[count].flag = 1;
     ++count;
@@ -207,6 +208,29 @@ std::shared_ptr<void> DriverDevice::allocate(int64_t bytes) {
   return owner;
 }
 
+std::shared_ptr<void> DriverDevice::allocate_pinned(int64_t bytes) {
+  constexpr unsigned kPortable = 1;
+  const KeptContext kept(*context_);
+  void* memory = nullptr;
+  const DriverResult result =
+      context_->api().allocate_host(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)), kPortable);
+  TENON_CHECK(Memory, result != kOutOfMemory, facts().name)
+      << "the system refused " << bytes << " bytes of pinned memory, where weights wait";
+  context_->check(result, "allocate pinned memory");
+  return {memory, [context = context_](void* p) {
+            const KeptContext then(*context, std::nothrow);
+            context->api().free_host(p);
+          }};
+}
+
+void DriverDevice::fetch(Stream& stream, void* dst, const void* host, int64_t bytes) {
+  if (bytes == 0) return;
+  DriverStream& on = DriverStream::of(stream, *context_);
+  const KeptContext kept(*context_);
+  context_->check(context_->api().copy_in(address(dst), host, static_cast<size_t>(bytes), on.handle()),
+                  "copy weights to the GPU");
+}
+
 void DriverDevice::copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) {
   DriverStream& on = DriverStream::of(stream, *context_);
   on.not_capturing("copy");
@@ -253,6 +277,7 @@ void DriverDevice::call(Stream& stream, const std::string& name, const std::func
   DriverStream& on = DriverStream::of(stream, *context_);
   const KeptContext kept(*context_);
   on.launched(name);
+  on.takes_wait();
   put(on.handle());
 }
 

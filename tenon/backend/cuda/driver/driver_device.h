@@ -35,7 +35,10 @@ class DriverDevice : public Device {
   std::shared_ptr<Stream> make_stream() override;
   std::shared_ptr<Stream> borrow_stream(void* stream) override;
   std::shared_ptr<void> allocate(int64_t bytes) override;
-  /// Pageable memory only, as all of ours is: the driver has copied it when this returns.
+  /// Pinned memory, for every context.
+  std::shared_ptr<void> allocate_pinned(int64_t bytes) override;
+  void fetch(Stream& stream, void* dst, const void* host, int64_t bytes) override;
+  /// Pageable memory only: the driver has copied it when this returns.
   void copy_in(Stream& stream, void* dst, const void* src, int64_t bytes) override;
   void copy_out(Stream& stream, void* dst, const void* src, int64_t bytes) override;
   void copy(Stream& stream, void* dst, const void* src, int64_t bytes) override;

@@ -10,7 +10,8 @@ constexpr unsigned kEventWithoutTime = 2;
 
 class DriverEvent : public Event {
  public:
-  DriverEvent(std::shared_ptr<DriverContext> context, StreamHandle stream) : context_(std::move(context)) {
+  DriverEvent(std::shared_ptr<DriverContext> context, StreamHandle stream, const DriverStream* of)
+      : recording(of), context_(std::move(context)) {
     context_->check(context_->api().create_event(&handle, kEventWithoutTime), "make an event");
     const DriverResult marked = context_->api().record_event(handle, stream);
     if (marked != kSuccess) context_->api().destroy_event(handle);
@@ -24,6 +25,7 @@ class DriverEvent : public Event {
   DriverEvent& operator=(const DriverEvent&) = delete;
 
   EventHandle handle = nullptr;
+  const DriverStream* recording;  ///< that it is a point of, or null
 
  private:
   std::shared_ptr<DriverContext> context_;
@@ -59,17 +61,26 @@ void DriverStream::synchronize() {
 }
 
 std::shared_ptr<const Event> DriverStream::mark() {
-  not_capturing("mark a point of a stream");
   const KeptContext kept(*context_);
-  return std::make_shared<DriverEvent>(context_, handle_);
+  return std::make_shared<DriverEvent>(context_, handle_, recording());
 }
 
 void DriverStream::wait(const Event& event) {
-  not_capturing("wait for another stream");
   const auto* const mark = dynamic_cast<const DriverEvent*>(&event);
   TENON_CHECK(Internal, mark, context_->facts().name) << "was given another backend's event";
+  if (mark->recording != recording()) not_capturing("wait for what is not recorded");
+  TENON_CHECK(Internal, mark->recording == recording(), "cuda") << "cannot wait for a point of a recording outside it";
   const KeptContext kept(*context_);
   context_->check(context_->api().wait_event(handle_, mark->handle, 0), "wait for another stream");
+  waited_ = true;
+}
+
+DriverStream& DriverStream::beside() {
+  if (!beside_) {
+    beside_ = std::make_unique<DriverStream>(context_);
+    beside_->main_ = this;
+  }
+  return *beside_;
 }
 
 void DriverStream::begin_capture() {
@@ -81,7 +92,7 @@ void DriverStream::begin_capture() {
 }
 
 void DriverStream::not_capturing(const char* action) const {
-  TENON_CHECK(Internal, !capturing_, "cuda") << "cannot " << action << " while launches are recorded";
+  TENON_CHECK(Internal, !recording(), "cuda") << "cannot " << action << " while launches are recorded";
 }
 
 GraphExecHandle DriverStream::end_capture() {

@@ -102,10 +102,13 @@ GenerationShape TextToImage::shape_of(const ImageRequest& r, int64_t tokens, int
 // The largest network's memory: networks are ready one at a time.
 int64_t TextToImage::planned_bytes(const ImageRequest& r, int64_t windows) const {
   const GenerationShape s = shape_of(r, model_->config().text.positions * windows, r.steps);
-  int64_t most = plan_memory(plan_unet(*model_, s, networks_), backend_).total();
-  most = std::max(most, plan_memory(plan_text(*model_, windows * (s.guided ? 2 : 1), networks_), backend_).total());
-  most = std::max(most, plan_memory(plan_vae_decode(*model_, s, networks_), backend_).total());
-  if (r.init) most = std::max(most, plan_memory(plan_vae_encode(*model_, s, networks_), backend_).total());
+  int64_t most = plan_memory(plan_unet(*model_, s, networks_), backend_, kept_.offload()).total();
+  most = std::max(
+      most,
+      plan_memory(plan_text(*model_, windows * (s.guided ? 2 : 1), networks_), backend_, kept_.offload()).total());
+  most = std::max(most, plan_memory(plan_vae_decode(*model_, s, networks_), backend_, kept_.offload()).total());
+  if (r.init)
+    most = std::max(most, plan_memory(plan_vae_encode(*model_, s, networks_), backend_, kept_.offload()).total());
   return most;
 }
 
@@ -117,7 +120,7 @@ void TextToImage::check_fits(const ImageRequest& request) const {
     r.height = height;
     return planned_bytes(r, windows);
   };
-  check_size_fits(r.width, r.height, model_->config().vae.downsampling(), backend_->memory_available(), needed,
+  check_size_fits(r.width, r.height, model_->config().vae.downsampling(), kept_.available(), needed,
                   "no size fits with a prompt of " + std::to_string(windows) + " windows of tokens");
 }
 
@@ -217,7 +220,8 @@ void TextToImage::denoise(const ImageRequest& r, Sampler& sampler, const std::ve
   const std::string key = std::to_string(r.batch) + "," + std::to_string(r.height) + "," + std::to_string(r.width) +
                           "," + std::to_string(shape.guided) + "," + std::to_string(tokens) + "," +
                           std::to_string(steps.size());
-  Executable& unet = kept_.get("unet", "unet", key, [&] { return plan_unet(*model_, shape, networks_); });
+  Executable& unet = kept_.get(
+      "unet", "unet", key, [&] { return plan_unet(*model_, shape, networks_); }, KeptNetworks::Runs::EveryStep);
   result.timings.load += seconds_since(load);
   result.peak_bytes = std::max(result.peak_bytes, unet.allocated().total());
   const auto begin = Clock::now();

@@ -124,15 +124,20 @@ void ZImageGenerator::check_fits(const ImageRequest& request) const {
   const auto needed = [&](int64_t width, int64_t height) {
     r.width = width;
     r.height = height;
-    int64_t most = plan_memory(plan_transformer(*model_, shape_of(r, texts, r.steps), networks_), backend_).total();
-    most = std::max(most, plan_memory(plan_vae_decode(*model_, r.batch, height, width, networks_), backend_).total());
+    int64_t most =
+        plan_memory(plan_transformer(*model_, shape_of(r, texts, r.steps), networks_), backend_, kept_.offload())
+            .total();
+    most = std::max(
+        most,
+        plan_memory(plan_vae_decode(*model_, r.batch, height, width, networks_), backend_, kept_.offload()).total());
     if (r.init)
-      most = std::max(most, plan_memory(plan_vae_encode(*model_, 1, height, width, networks_), backend_).total());
+      most = std::max(
+          most, plan_memory(plan_vae_encode(*model_, 1, height, width, networks_), backend_, kept_.offload()).total());
     const auto count = static_cast<int64_t>(texts.ids.size());
-    return std::max(most, plan_memory(plan_text(*model_, count, texts.rows, networks_), backend_).total());
+    return std::max(most,
+                    plan_memory(plan_text(*model_, count, texts.rows, networks_), backend_, kept_.offload()).total());
   };
-  check_size_fits(r.width, r.height, model_->size_unit(), backend_->memory_available(), needed,
-                  "the weights alone do not fit");
+  check_size_fits(r.width, r.height, model_->size_unit(), kept_.available(), needed, "the weights alone do not fit");
 }
 
 void ZImageGenerator::encode(Texts& texts, Timings& timings) {
@@ -176,8 +181,9 @@ void ZImageGenerator::flow(const ImageRequest& r, Sampler& sampler, const Texts&
   for (const int64_t n : {shape.batch, shape.height, shape.width, shape.tokens, shape.timesteps})
     key += std::to_string(n) + ",";
   key += std::to_string(shape.guided);
-  Executable& e =
-      kept_.get("transformer", "transformer", key, [&] { return plan_transformer(*model_, shape, networks_); });
+  Executable& e = kept_.get(
+      "transformer", "transformer", key, [&] { return plan_transformer(*model_, shape, networks_); },
+      KeptNetworks::Runs::EveryStep);
   result.timings.load += seconds_since(load);
   result.peak_bytes = std::max(result.peak_bytes, e.allocated().total());
   const auto begin = Clock::now();

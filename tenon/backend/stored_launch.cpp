@@ -1,4 +1,4 @@
-#include "tenon/runtime/stored_launch.h"
+#include "tenon/backend/stored_launch.h"
 
 #include <array>
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tenon/backend/backend.h"
-#include "tenon/plan/plan.h"
+#include "tenon/kernels/launch.h"
 
 namespace tenon {
 

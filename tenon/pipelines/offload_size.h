@@ -1,0 +1,19 @@
+// How much of a device's memory a pipeline's networks may take, where what does not fit waits in the host's.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "tenon/backend/offload.h"
+
+namespace tenon {
+
+/// Stands for what the device has free when it is asked, less a tenth for what is not planned: code, libraries.
+inline constexpr int64_t kOffloadAutomatically = 0;
+
+/// Bytes of "10GB", "800MiB", "1e9B", "12" (GiB), or "auto". Error(Usage) of `where` for anything else.
+int64_t parse_offload(const std::string& text, const std::string& where);
+
+/// The same in a given backend; nothing if nothing was asked for. Error(Usage) if it has no memory of its own.
+std::optional<Offload> offload_on(const Backend& backend, std::optional<int64_t> bytes);
+
+}  // namespace tenon

@@ -1,0 +1,327 @@
+// Weights that wait in the host's memory, on the emulator: the bits are those of weights on the device, whichever of a
+// stream and the copies beside it is ahead, and the bytes are those that were planned.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tenon/backend/cuda/cuda_backend.h"
+#include "tenon/core/error.h"
+#include "tenon/core/host_tensor.h"
+#include "tenon/core/stop.h"
+#include "tenon/expr/ops.h"
+#include "tenon/pipelines/kept_networks.h"
+#include "tenon/runtime/executable.h"
+#include "tests/cuda/counting_emulator.h"
+
+namespace tenon::offload_test {
+namespace {
+
+constexpr int kLayers = 7;
+constexpr int64_t kWidth = 384, kRows = 8;  // a layer has 288 KiB
+constexpr int64_t kLayer = kWidth * kWidth * 2;
+
+// Counts the bytes that it has given.
+class Device : public cuda::test::CountingEmulator {
+ public:
+  explicit Device(cuda::test::EmulatorOptions options) : CountingEmulator(std::move(options)) {}
+  std::shared_ptr<void> allocate(int64_t bytes) override { return counted(Emulator::allocate(bytes), bytes, held); }
+  std::shared_ptr<void> allocate_pinned(int64_t bytes) override {
+    return counted(Emulator::allocate_pinned(bytes), bytes, on_host);
+  }
+  void fetch(Stream& stream, void* dst, const void* host, int64_t bytes) override {
+    ++fetched;
+    Emulator::fetch(stream, dst, host, bytes);
+  }
+  std::shared_ptr<int64_t> held = std::make_shared<int64_t>(0), on_host = std::make_shared<int64_t>(0);
+  int fetched = 0;
+
+ private:
+  static std::shared_ptr<void> counted(const std::shared_ptr<void>& memory, int64_t bytes,
+                                       const std::shared_ptr<int64_t>& count) {
+    *count += bytes;
+    return {memory.get(), [memory, count, bytes](void*) { *count -= bytes; }};
+  }
+};
+
+// Layers that differ in their weights alone, f32 in the file, so that each is converted.
+class Layers : public WeightSource {
+ public:
+  Layers() {
+    for (int l = 0; l < kLayers; ++l) set(l, l);
+  }
+  static std::string name(int layer) { return "w" + std::to_string(layer); }
+  static HostTensor drawn(int seed) {
+    std::vector<float> values(kWidth * kWidth);
+    uint32_t state = 12345 + static_cast<uint32_t>(seed);
+    for (float& v : values) {
+      state = state * 1664525 + 1013904223;
+      v = (static_cast<float>(state >> 8) / (1 << 24) - 0.5f) / 8;
+    }
+    return HostTensor::from(DType::F32, {kWidth, kWidth}, values);
+  }
+  void set(int layer, int seed) { tensors_[name(layer)] = drawn(seed); }
+  HostView find(const std::string& name) const override {
+    const HostTensor& t = tensors_.at(name);
+    return {t.dtype, t.shape, t.data.data()};
+  }
+
+ private:
+  std::map<std::string, HostTensor> tensors_;
+};
+
+// `prompt`: the first two layers run once a prompt.
+Plan network(int64_t rows = kRows) {
+  Graph g;
+  Expr x = input(g, "x", DType::BF16, {rows, kWidth}, Rate::Prompt);
+  const auto layer = [&](int l) {
+    x = cast(linear(x, param(g, Layers::name(l), DType::BF16, {kWidth, kWidth})), DType::BF16);
+  };
+  for (int l = 0; l < 2; ++l) layer(l);
+  x = cast(x + input(g, "step", DType::BF16, {rows, kWidth}), DType::BF16);
+  for (int l = 2; l < kLayers; ++l) layer(l);
+  return make_plan(std::array{Result{"y", x}});
+}
+
+std::vector<float> ramp(int64_t n, float scale) {
+  std::vector<float> out(static_cast<size_t>(n));
+  for (size_t i = 0; i < out.size(); ++i) out[i] = scale * (static_cast<float>(i % 37) - 18);
+  return out;
+}
+
+// Several runs of the last phase: launch by launch, recorded, repeated.
+std::vector<std::vector<float>> results(Executable& e) {
+  std::vector<std::vector<float>> out;
+  const int64_t n = e.plan().buffers.front().shape.numel();
+  for (const float scale : {0.01f, 0.02f}) {
+    e.set("x", ramp(n, scale));
+    e.run(Rate::Prompt);
+    for (int step = 0; step < 2; ++step) {
+      e.set("step", ramp(n, 0.1f * static_cast<float>(step)));
+      e.enqueue(Rate::Step, 1 + step);
+      out.push_back(e.get("y"));
+    }
+  }
+  return out;
+}
+
+struct Case {
+  const char* name;
+  cuda::test::EmulatorOptions options;
+};
+std::vector<Case> cases() {
+  return {{"in turn", {}},
+          {"copies as late as they can", {.lazy = true}},
+          {"copies as early as they can", {.lazy = true, .early_copies = true}}};
+}
+
+struct Prepared {
+  std::shared_ptr<Device> device;
+  std::shared_ptr<Backend> backend;
+  std::shared_ptr<Layers> source = std::make_shared<Layers>();
+  std::shared_ptr<WeightStore> store;
+
+  explicit Prepared(const cuda::test::EmulatorOptions& options) : device(std::make_shared<Device>(options)) {
+    backend = cuda::make_cuda_backend(device);
+    store = std::make_shared<WeightStore>(backend, source);
+  }
+};
+
+TEST(Offload, BitsAreThoseOfWeightsOnTheDevice) {
+  const Plan plan = network();
+  Prepared resident({});
+  Executable all(plan, resident.store);
+  const std::vector<std::vector<float>> expected = results(all);
+  const int64_t full = all.allocated().total();
+  for (const Case& c : cases())
+    for (const int left : {2, 3, 5}) {  // layers that need not be on the device, beyond those whose room is for places
+      SCOPED_TRACE(std::string(c.name) + ", " + std::to_string(left) + " layers less");
+      Prepared p(c.options);
+      p.store->set_offload(Offload{.bytes = full - left * kLayer});
+      const MemoryPlan planned = plan_memory(plan, *p.store);
+      EXPECT_EQ(planned.staging, 2 * kLayer);
+      EXPECT_EQ(planned.host, (left + 2) * kLayer);
+      EXPECT_EQ(planned.total(), full - left * kLayer);
+      Executable e(plan, p.store);
+      EXPECT_EQ(*p.device->held, planned.total());
+      EXPECT_EQ(*p.device->on_host, planned.host);
+      EXPECT_EQ(e.allocated().total(), planned.total());
+      EXPECT_EQ(p.store->counters().on_host, planned.host);
+      EXPECT_EQ(results(e), expected);
+      EXPECT_GT(p.device->recordings, 0);
+      EXPECT_GE(p.device->fetched, left + 2);
+    }
+}
+
+TEST(Offload, TheLeastIsNamed) {
+  const Plan plan = network();
+  Prepared p({});
+  p.store->set_offload(Offload{.bytes = 0});
+  const int64_t least = plan_memory(plan, *p.store).least;
+  EXPECT_EQ(least, plan_memory(plan, p.backend).total() - (kLayers - 2) * kLayer);
+  p.store->set_offload(Offload{.bytes = least - 1});
+  try {
+    Executable e(plan, p.store);
+    FAIL() << "it does not fit";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Memory);
+    EXPECT_THAT(error.what(), testing::HasSubstr("needs " + std::to_string((least + (1 << 20) - 1) >> 20) + " MiB"));
+  }
+  EXPECT_EQ(*p.device->held, 0);
+  EXPECT_EQ(*p.device->on_host, 0);
+  p.store->set_offload(Offload{.bytes = least});
+  const Executable e(plan, p.store);
+  EXPECT_EQ(*p.device->held, least);
+  EXPECT_EQ(*p.device->on_host, kLayers * kLayer);
+}
+
+// Another size over the same store reads what is where it is; both may run in turn.
+TEST(Offload, SizesShareWhatWaits) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    Prepared p(c.options), q({});
+    p.store->set_offload(Offload{.bytes = plan_memory(network(), p.backend).total() - 3 * kLayer});
+    Executable first(network(), p.store);
+    const int64_t on_host = *p.device->on_host;
+    p.store->set_offload(Offload{.bytes = *p.device->held + 4 * kLayer});
+    Executable second(network(2 * kRows), p.store);
+    EXPECT_EQ(*p.device->on_host, on_host);
+    EXPECT_EQ(plan_memory(network(2 * kRows), *p.store).missing, 0);
+    Executable alone(network(), q.store), other(network(2 * kRows), q.store);
+    EXPECT_EQ(results(first), results(alone));
+    EXPECT_EQ(results(second), results(other));
+    EXPECT_EQ(results(first), results(alone));
+  }
+}
+
+// What a LoRA does to weights reaches those that wait: by another value, from the host or the device, or by the source.
+TEST(Offload, UpdatesReachWhatWaits) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    Prepared p(c.options), q({});
+    p.store->set_offload(Offload{.bytes = int64_t{1} << 40, .all = true});
+    Executable e(network(), p.store), alone(network(), q.store);
+    EXPECT_EQ(results(e), results(alone));
+    const int recorded = p.device->recordings;
+    for (const bool from_device : {false, true}) {
+      const HostTensor other = Layers::drawn(from_device ? 70 : 50);
+      const HostView view{other.dtype, other.shape, other.data.data()};
+      const auto bytes = static_cast<int64_t>(other.data.size());
+      for (Prepared* one : {&p, &q}) {
+        if (!from_device) {
+          one->store->update(Layers::name(3), view);
+          continue;
+        }
+        const auto stream = one->backend->make_stream();
+        const auto memory = one->backend->allocate(bytes);
+        one->backend->copy_in(*stream, memory.get(), other.data.data(), bytes);
+        stream->synchronize();
+        one->store->update(Layers::name(3), other.dtype, other.shape, memory.get());
+      }
+      EXPECT_EQ(results(e), results(alone));
+    }
+    for (Prepared* one : {&p, &q}) {
+      one->source->set(5, 90);
+      one->store->reread({Layers::name(5), Layers::name(3)});
+    }
+    const auto changed = results(e);
+    EXPECT_EQ(changed, results(alone));
+    EXPECT_EQ(p.device->recordings, recorded);
+    Prepared fresh({});
+    fresh.source->set(5, 90);
+    Executable again(network(), fresh.store);
+    EXPECT_EQ(changed, results(again));
+    EXPECT_EQ(p.store->counters().made, kLayers);
+  }
+}
+
+TEST(Offload, AnyStreamWillDo) {
+  Prepared q({});
+  Executable alone(network(), q.store);
+  const std::vector<std::vector<float>> expected = results(alone);
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    Prepared p(c.options);
+    p.store->set_offload(Offload{.bytes = plan_memory(network(), p.backend).total() - 4 * kLayer});
+    Executable e(network(), p.store);
+    const auto set = [&] {
+      e.set("x", ramp(kRows * kWidth, 0.02f));
+      e.set("step", ramp(kRows * kWidth, 0.1f));
+    };
+    const auto other = p.backend->make_stream();
+    set();
+    e.start(other);
+    e.start();
+    e.start(other);
+    EXPECT_EQ(e.get("y"), expected.back());
+  }
+}
+
+TEST(Offload, AnInterruptedRunIsFollowedByAWholeOne) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    Prepared p(c.options), q({});
+    p.store->set_offload(Offload{.bytes = plan_memory(network(), p.backend).total() - 4 * kLayer});
+    Executable e(network(), p.store), alone(network(), q.store);
+    {
+      int asked = 0;
+      const StopScope scope([&asked] { return ++asked > kLayers / 2; });
+      EXPECT_THROW(e.start(), Error);
+    }
+    e.time_launches(true);  // every launch is waited for
+    EXPECT_EQ(results(e), results(alone));
+    EXPECT_EQ(e.times().size(), static_cast<size_t>(kLayers));
+    e.time_launches(false);
+    EXPECT_EQ(results(e), results(alone));
+  }
+}
+
+// Networks that are kept share one amount of memory: that of the network that runs once waits as far as it can, the
+// other has what is left. Where both do not fit they are ready in turn.
+TEST(Offload, NetworksOfAPipelineShareTheMemory) {
+  Prepared q({});
+  Executable alone(network(), q.store);
+  const std::vector<std::vector<float>> expected = results(alone);
+  const int64_t full = alone.allocated().total(), least = full - (kLayers - 2) * kLayer;
+  for (const bool keep : {true, false})
+    for (const int64_t room : {full + least - 3 * kLayer, 2 * least, 2 * least - 1}) {
+      SCOPED_TRACE(std::to_string(room) + (keep ? ", kept" : ", in turn"));
+      Prepared p({});
+      PipelineOptions options;
+      options.keep_networks = keep;
+      options.offload = room;
+      KeptNetworks kept(
+          p.backend, [](const std::string&) { return std::make_unique<Layers>(); }, options);
+      EXPECT_EQ(kept.available(), room);
+      const auto draw = [&] {
+        for (const auto runs : {KeptNetworks::Runs::Once, KeptNetworks::Runs::EveryStep}) {
+          const std::string name = runs == KeptNetworks::Runs::Once ? "text" : "main";
+          EXPECT_EQ(results(kept.get(
+                        name, name, "", [] { return network(); }, runs)),
+                    expected);
+          EXPECT_LE(*p.device->held, room);
+        }
+      };
+      draw();
+      const bool both = keep && room >= 2 * least;
+      EXPECT_EQ(kept.counters().networks, both ? 2 : 1);
+      if (both) {
+        EXPECT_EQ(*p.device->held, room) << "whole layers of it are taken";
+        EXPECT_EQ(*p.device->on_host, 2 * kLayers * kLayer - (room - 2 * least));
+      }
+      draw();
+      EXPECT_EQ(kept.counters().prepared, both ? 2 : 4);
+    }
+}
+
+TEST(Offload, TheProcessorHasNothingToOffloadTo) {
+  WeightStore store(make_backend("cpu", {1}), nullptr);
+  try {
+    store.set_offload(Offload{.bytes = 1 << 30});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Usage);
+    EXPECT_STREQ(error.what(), "[offload] on cpu weights are in the host's memory already");
+  }
+}
+
+}  // namespace
+}  // namespace tenon::offload_test
