@@ -8,10 +8,10 @@
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
 #include "tenon/explain/explanation.h"
+#include "tenon/explain/own_buffers.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/runtime/executable.h"
-#include "tenon/runtime/own_buffers.h"
 
 namespace tenon::cli {
 namespace {

@@ -24,9 +24,9 @@ struct PartFlags {
   NetworkOptions networks(const Backend& backend) const;
 };
 
-/// Adds --type, whose value parse_type reads.
+/// Adds --type, whose value NetworkType::parse reads, or parse_type where there is one type for all.
 void declare_type(CLI::App& app, std::string& type);
-/// --type as an element type: bf16, f16, f32 ("fp32" and "float32" mean f32), e4m3 or int8. Error(Usage) otherwise.
+/// --type without exceptions, as an element type. Error(Usage) otherwise.
 DType parse_type(const std::string& flag);
 /// Whether --no-fusion or TENON_NO_FUSION asks for one launch a node.
 bool fusion_is_off(bool flag);

@@ -1,4 +1,4 @@
-#include "tenon/runtime/own_buffers.h"
+#include "tenon/explain/own_buffers.h"
 
 #include <algorithm>
 
