@@ -33,7 +33,8 @@ class ProductFolder {
   Expr unrounded(const Expr& w) const {
     Expr p = w;
     while (p.is<nodes::Reshape>()) p = p->in[0];
-    return p.is<nodes::Param>() ? reshape(param(graph_, p->attrs.text, DType::F32, p.shape()), w.shape()) : Expr();
+    if (!p.is<nodes::Param>() || is_computed(p)) return {};
+    return reshape(param(graph_, p->attrs.text, DType::F32, p.shape()), w.shape());
   }
 
   // Takes in what is added up to `e`; false if that is something else than a chain.
