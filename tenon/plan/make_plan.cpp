@@ -9,6 +9,9 @@
 namespace tenon {
 namespace {
 
+// Products of weights take time when a model is loaded, for a launch less in every step.
+constexpr int64_t kDearLaunch = int64_t{1} << 20;
+
 // Weights are packed for the launch that reads them, which can reduce their rows (to quantise them) but not through a
 // view: what is seen through one is stored instead, for all its readers.
 bool is_packed(const Expr& operand) {
@@ -81,7 +84,8 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   add_input_buffers(plan, roots, options.outside);
   roots = fold_literals(g, roots);
   const bool rewrite = options.fusion && !options.anchors_alone;
-  if (options.fold_scales && rewrite && !options.precision.quantizes()) roots = fold_products(g, roots);
+  const bool products = options.target.launch_bytes >= kDearLaunch && !options.precision.quantizes();
+  if (options.fold_scales && rewrite && products) roots = fold_products(g, roots);
   if (options.fold_scales && rewrite) roots = fold_scales(g, roots);
   if (options.merge_siblings && rewrite) roots = merge_sibling_linears(g, roots);
   roots = set_precision(g, roots, options.precision);

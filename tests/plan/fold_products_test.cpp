@@ -146,16 +146,18 @@ TEST_F(FoldProducts, LeavesAloneWhatItWouldNotHelp) {
 
 TEST_F(FoldProducts, IsAPassOfThePlanner) {
   const Expr y = block({.type = DType::BF16});
-  const auto launches = [&](const PlanOptions& o) {
+  const auto launches = [&](PlanOptions o, int64_t launch_bytes = int64_t{2} << 20) {
+    o.target.launch_bytes = launch_bytes;
     return make_plan(std::array{Result{"y", y}}, o).phase(Rate::Step)->launches.size();
   };
   EXPECT_EQ(launches({}), 2u);
   EXPECT_EQ(launches({.fold_scales = false}), 3u);
+  EXPECT_EQ(launches({}, 65536), 3u);  // not worth a product when it is loaded
   for (const char* policy : {"e4m3 rows", "operands, i8 weights: u"}) {
     const PrecisionPolicy quantised = PrecisionPolicy::parse(policy);
     EXPECT_EQ(launches({.precision = quantised}), launches({.fold_scales = false, .precision = quantised})) << policy;
   }
-  const Plan p = make_plan(std::array{Result{"y", y}}, {.name = "block"});
+  const Plan p = make_plan(std::array{Result{"y", y}}, {.name = "block", .target = {.launch_bytes = int64_t{2} << 20}});
   EXPECT_EQ(print_plan(parse_plan(print_plan(p))), print_plan(p));
   expect_golden("folded_product.txt", summary(p));
 }
