@@ -128,7 +128,7 @@ template <class F>
 void walk_below(std::vector<Expr> stack, const F& go_on) {
   std::unordered_set<const Node*> seen;
   while (!stack.empty()) {
-    const Expr e = std::move(stack.back());
+    const Expr e = stack.back();
     stack.pop_back();
     if (seen.insert(e.get()).second && go_on(e)) stack.insert(stack.end(), e->in.begin(), e->in.end());
   }
