@@ -1,5 +1,6 @@
 // tenon compile: every kernel of a model's plans for GPUs that need not be here, into the cache of kernels.
 #include <algorithm>
+#include <array>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -30,12 +31,20 @@ class ShapesOnly : public WeightSource {
   explicit ShapesOnly(const Plan& plan) {
     for (const Phase& phase : plan.phases)
       for (const Launch& l : phase.launches)
-        for (const Expr& e : operands_of(l))
-          if (e.is<nodes::Param>()) views_[e->attrs.text] = {e.dtype(), e.shape(), nullptr};
+        for (const Expr& e : operands_of(l)) add(e);
   }
   HostView find(const std::string& name) const override { return views_.at(name); }
 
  private:
+  // And what a computed one is made of.
+  void add(const Expr& e) {
+    if (!e.is<nodes::Param>()) return;
+    views_[e->attrs.text] = {e.dtype(), e.shape(), nullptr};
+    Graph g;
+    for (const Expr& x : topological(std::array{computation_of(g, e->attrs.text)}))
+      if (x.is<nodes::Param>()) views_.try_emplace(x->attrs.text, HostView{x.dtype(), x.shape(), nullptr});
+  }
+
   std::map<std::string, HostView> views_;
 };
 

@@ -126,7 +126,7 @@ void print(const EmbedFlags& f, const ImageEmbedder& embed, const std::vector<Em
                       {"grid", {all[i].rows, all[i].columns}},
                       {"preprocessing", embed.preprocessing().kind},
                       {"side", embed.preprocessing().crop},
-                      {"type", name_of(embed.type())}};
+                      {"type", embed.type().text()}};
     if (!f.patches.empty()) line["patches"] = f.patches;
     if (!pictures.empty()) line["pca"] = pictures[i].string();
     std::cout << json_text(line) << "\n";
@@ -137,7 +137,7 @@ int run(EmbedFlags f, const Common& common) {
   const std::vector<fs::path> pictures = check_outputs(f);
   f.options.device = common.device_name();
   f.options.threads = common.backend_options().threads;
-  if (!f.type.empty()) f.options.type = parse_type(f.type);
+  if (!f.type.empty()) f.options.type = NetworkType::parse(f.type);
   f.options.fusion = !fusion_is_off(f.no_fusion);
   f.options.fold_scales = !folding_is_off(f.no_fold);
   f.options.batch_invariant = is_batch_invariant(f.deterministic);
@@ -146,7 +146,7 @@ int run(EmbedFlags f, const Common& common) {
   const std::unique_ptr<ImageEmbedder> model = open_as<ImageEmbedder>(f.model, f.options);
   const ImagePreprocessing& seen = model->preprocessing();
   spdlog::info("{}: {} pictures, {} preprocessing, {}x{}, {}, {}", model->name(), images.size(), seen.kind, seen.crop,
-               seen.crop, name_of(model->type()), model->backend().describe());
+               seen.crop, model->type().text(), model->backend().describe());
   const std::vector<Embedding> all = (*model)(images);
   check_stop();
   write_outputs(f, *model, all, pictures);

@@ -151,7 +151,7 @@ int run(const GenerateFlags& f, const Common& common) {
   PipelineOptions options;
   options.device = common.device_name();
   options.threads = common.backend_options().threads;
-  if (!f.type.empty()) options.type = parse_type(f.type);
+  if (!f.type.empty()) options.type = NetworkType::parse(f.type);
   options.fusion = !fusion_is_off(f.no_fusion);
   options.batch_invariant = is_batch_invariant(f.deterministic);
   if (!f.offload.empty()) options.offload = parse_offload(f.offload, "--offload");

@@ -4,7 +4,7 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/options.h"
-#include "tenon/core/similar.h"
+#include "tenon/core/text.h"
 #include "tenon/io/image.h"
 #include "tenon/pipelines/offload_size.h"
 #include "tenon/pipelines/random_weights.h"
@@ -54,7 +54,8 @@ void PartFlags::declare(CLI::App& app, const std::string& default_part) {
   declare_type(app, type);
   declare_deterministic(app, deterministic);
   app.add_flag("--no-fusion", no_fusion, "one launch a node");
-  app.add_flag("--no-fold", no_fold, "constant scales of linear layers stay out of their weights");
+  app.add_flag("--no-fold", no_fold,
+               "constant scales of linear layers stay out of their weights, products of two layers apart");
 }
 
 void declare_offload(CLI::App& app, std::string& size) {
@@ -75,7 +76,8 @@ void declare_type(CLI::App& app, std::string& type) {
   offer(app.add_option(
             "--type", type,
             "bf16, f32, on a GPU f16, e4m3 for models that know which layers bear it, or int8 for the weights of "
-            "language models (default: bf16 where the device computes in it)"),
+            "language models (default: bf16 where the device computes in it); behind it exceptions for layers or "
+            "networks, such as \"e4m3, bf16: text_encoder\""),
         {"bf16", "f16", "f32", "e4m3", "int8"});
 }
 
@@ -84,15 +86,9 @@ void declare_training_type(CLI::App& app, std::string& type, const std::vector<s
 }
 
 DType parse_type(const std::string& flag) {
-  if (flag == "bf16" || flag == "bfloat16") return DType::BF16;
-  if (flag == "f32" || flag == "fp32" || flag == "float32") return DType::F32;
-  if (flag == "f16" || flag == "fp16" || flag == "float16") return DType::F16;
-  if (flag == "e4m3" || flag == "fp8") return DType::E4M3;
-  if (flag == "int8" || flag == "i8") return DType::I8;
-  throw Error(
-      ErrorKind::Usage, "--type", "'" + flag + "' is not computed in here; expected bf16, f16, f32, e4m3 or int8",
-      did_you_mean(flag,
-                   std::vector<std::string>{"e4m3", "int8", "bf16", "f16", "f32", "bfloat16", "float16", "float32"}));
+  const NetworkType type = NetworkType::parse(flag);
+  TENON_CHECK(Usage, type.policy.exceptions.empty(), "--type") << "'" << shown(flag) << "': expected one type for all";
+  return type.name();
 }
 
 namespace {
@@ -110,13 +106,10 @@ std::shared_ptr<Backend> PartFlags::backend(const Common& common) const {
 }
 
 NetworkOptions PartFlags::networks(const Backend& backend) const {
-  const DType asked = type.empty() ? backend.types().front() : parse_type(type);
-  const bool e4m3 = asked == DType::E4M3, i8 = asked == DType::I8;
-  const DType dtype = e4m3 || i8 ? DType::BF16 : asked;
-  check_type(backend, dtype, "--type");
-  return {.precision = {dtype, dtype},
-          .e4m3_rows = e4m3,
-          .i8_weights = i8,
+  const NetworkType asked = type.empty() ? backend.types().front() : NetworkType::parse(type);
+  check_type(backend, asked.stored, "--type");
+  return {.precision = {asked.stored, asked.stored},
+          .policy = asked.policy,
           .fusion = !fusion_is_off(no_fusion),
           .fold_scales = !folding_is_off(no_fold),
           .target = backend.target()};

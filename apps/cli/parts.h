@@ -30,11 +30,11 @@ void declare_offload(CLI::App& app, std::string& size);
 /// Weights of a network on a backend, offloaded as --offload says; empty: not.
 std::shared_ptr<WeightStore> weight_store(const std::shared_ptr<Backend>& backend,
                                           std::shared_ptr<const WeightSource> source, const std::string& offload);
-/// Adds --type, whose value parse_type reads.
+/// Adds --type, whose value NetworkType::parse reads, or parse_type where there is one type for all.
 void declare_type(CLI::App& app, std::string& type);
 /// The same for training, which computes in f32 unless told otherwise, and in fewer types.
 void declare_training_type(CLI::App& app, std::string& type, const std::vector<std::string>& types);
-/// --type as an element type: bf16, f16, f32 ("fp32" and "float32" mean f32), e4m3 or int8. Error(Usage) otherwise.
+/// --type without exceptions, as an element type. Error(Usage) otherwise.
 DType parse_type(const std::string& flag);
 /// Whether --no-fusion or TENON_NO_FUSION asks for one launch a node.
 bool fusion_is_off(bool flag);

@@ -69,13 +69,13 @@ std::unique_ptr<TextGenerator> TextFlags::open(const Common& common) const {
   TextOptions options;
   options.device = common.device_name();
   options.threads = common.backend_options().threads;
-  if (!type.empty()) options.type = parse_type(type);
+  if (!type.empty()) options.type = NetworkType::parse(type);
   options.fusion = !fusion_is_off(no_fusion);
   options.fold_scales = !folding_is_off(false);
   options.adapter = adapter;
   options.context = context;
   auto generator = open_as<TextGenerator>(model, options);
-  spdlog::info("{}: {}, {}", generator->model().name(), name_of(generator->type()), generator->backend().describe());
+  spdlog::info("{}: {}, {}", generator->model().name(), generator->type().text(), generator->backend().describe());
   return generator;
 }
 
@@ -131,7 +131,7 @@ nlohmann::ordered_json text_json(const TextGenerator& generator, const TextReque
                               {{"prompt_tokens", request.prompt.size()},
                                {"completion_tokens", result.tokens.size()},
                                {"cached_tokens", result.reused}}},
-                             {"type", name_of(generator.type())}};
+                             {"type", generator.type().text()}};
   if (request.sampling.draw) out["seed"] = request.seed;
   if (logprobs) {
     for (const TextToken& t : result.tokens)

@@ -48,13 +48,13 @@ class Encoder {
           bool fusion, bool batch_invariant) {
     options_.device = device;
     options_.threads = threads;
-    if (!dtype.empty()) options_.type = parse_dtype(dtype);
+    if (!dtype.empty()) options_.type = NetworkType::parse(dtype);
     options_.fusion = fusion;
     options_.batch_invariant = batch_invariant;
     embedding_ = Interrupt::run([&] { return open_as<ImageEmbedder>(spec.string(), options_); });
     name_ = embedding_->name();
     description_ = embedding_->backend().describe();
-    type_ = embedding_->type();
+    type_ = embedding_->type().text();
   }
 
   nb::tuple embed(const std::vector<Pixels>& pictures, const Choice& choice) {
@@ -78,7 +78,7 @@ class Encoder {
 
   const std::string& name() const { return name_; }
   std::string device() const { return description_; }
-  std::string dtype() const { return std::string(name_of(type_)); }
+  std::string dtype() const { return type_; }
 
  private:
   void choose(const Choice& choice) {
@@ -97,7 +97,7 @@ class Encoder {
   Choice choice_;
   std::unique_ptr<ImageEmbedder> embedding_;
   std::string name_, description_;
-  DType type_ = DType::F32;
+  std::string type_;
 };
 
 }  // namespace

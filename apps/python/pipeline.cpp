@@ -25,7 +25,7 @@ class ImagePipeline {
     PipelineOptions options;
     options.device = device;
     options.threads = threads;
-    if (!dtype.empty()) options.type = parse_dtype(dtype);
+    if (!dtype.empty()) options.type = NetworkType::parse(dtype);
     options.fusion = fusion;
     options.lora_apply = lora_apply == "side" ? LoraApply::Side : LoraApply::Merge;
     options.lora_rank = lora_rank;

@@ -20,7 +20,7 @@ class TextPipeline {
     TextOptions options;
     options.device = device;
     options.threads = threads;
-    if (!dtype.empty()) options.type = parse_dtype(dtype);
+    if (!dtype.empty()) options.type = NetworkType::parse(dtype);
     options.fusion = fusion;
     options.context = context;
     generator_ = Interrupt::run([&] { return open_as<TextGenerator>(spec.string(), options); });
@@ -115,7 +115,7 @@ void bind_text(nb::module_& m) {
           nb::arg("messages"))
       .def_prop_ro("name", [](const TextPipeline& p) { return p.model().name(); })
       .def_prop_ro("context", [](const TextPipeline& p) { return p.generator().context(); })
-      .def_prop_ro("dtype", [](const TextPipeline& p) { return std::string(name_of(p.generator().type())); })
+      .def_prop_ro("dtype", [](const TextPipeline& p) { return p.generator().type().text(); })
       .def_prop_ro("device", [](const TextPipeline& p) { return p.generator().backend().describe(); });
 }
 

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "tenon/backend/list_form.h"
 #include "tenon/backend/stream.h"
 #include "tenon/backend/trace.h"
 #include "tenon/backend/weights.h"
 #include "tenon/kernels/launch.h"
-#include "tenon/kernels/list.h"
 #include "tenon/kernels/target.h"
 
 namespace tenon {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "tenon/backend/backend.h"
+#include "tenon/backend/list_form.h"
 #include "tenon/core/error.h"
-#include "tenon/kernels/list.h"
 
 namespace tenon {
 

@@ -21,14 +21,7 @@ struct Repeatable {
   void run(const WeightMaking& with, std::span<void* const> parts) {
     const std::shared_ptr<Kernel> k = kernel ? std::move(kernel) : backend->make_kernel(launch);
     kernel = nullptr;
-    const auto allocate = [this](int64_t bytes) { return backend->allocate(bytes); };
-    const std::vector<std::shared_ptr<void>> weights = make_apart(k->weights(), with, allocate);
-    std::vector<void*> addresses;
-    for (const auto& w : weights) addresses.push_back(w.get());
-    const std::shared_ptr<void> kept = allocate(k->memory().kept), scratch = allocate(k->memory().scratch);
-    k->bind([&](const std::string& name) { return address(name, with, parts); }, addresses, kept.get());
-    k->run(with.stream, scratch.get());
-    with.stream.synchronize();
+    run_alone(*backend, *k, with, [&](const std::string& name) { return address(name, with, parts); });
   }
 
   void* address(const std::string& name, const WeightMaking& with, std::span<void* const> parts) const {
@@ -41,6 +34,17 @@ struct Repeatable {
 };
 
 }  // namespace
+
+void run_alone(Backend& backend, Kernel& kernel, const WeightMaking& with, const BufferTable& buffers) {
+  const auto allocate = [&](int64_t bytes) { return backend.allocate(bytes); };
+  const std::vector<std::shared_ptr<void>> weights = make_apart(kernel.weights(), with, allocate);
+  std::vector<void*> addresses;
+  for (const auto& w : weights) addresses.push_back(w.get());
+  const std::shared_ptr<void> kept = allocate(kernel.memory().kept), scratch = allocate(kernel.memory().scratch);
+  kernel.bind(buffers, addresses, kept.get());
+  kernel.run(with.stream, scratch.get());
+  with.stream.synchronize();
+}
 
 WeightRequest StoredLaunches::request(const Launch& launch, std::shared_ptr<Kernel> kernel) {
   const auto again = std::make_shared<Repeatable>();

@@ -24,6 +24,9 @@ class StoredLaunches {
   std::map<std::string, std::string> keys_;  // of stored buffers
 };
 
+/// Runs a launch once, with weights and scratch of its own, and waits for it.
+void run_alone(Backend& backend, Kernel& kernel, const WeightMaking& with, const BufferTable& buffers);
+
 /// Bytes that running a stored launch takes for as long as it takes: its weights, and what its kernel says.
 int64_t transient_bytes(const Kernel& kernel);
 

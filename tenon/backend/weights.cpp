@@ -16,9 +16,17 @@ ParamView WeightMaking::find(const Expr& leaf) const {
 
 std::vector<std::string> params_of(std::span<const Expr> roots) {
   std::vector<std::string> names;
-  for (const Expr& e : topological(roots))
-    if (e.is<nodes::Param>() && std::find(names.begin(), names.end(), e->attrs.text) == names.end())
-      names.push_back(e->attrs.text);
+  const auto add = [&names](const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  for (const Expr& e : topological(roots)) {
+    if (!e.is<nodes::Param>()) continue;
+    Graph g;
+    const Expr computed = computation_of(g, e->attrs.text);
+    if (!computed) add(e->attrs.text);
+    for (const Expr& p : topological(std::array{computed}))
+      if (p.is<nodes::Param>()) add(p->attrs.text);
+  }
   return names;
 }
 

@@ -60,7 +60,7 @@ struct WeightRequest {
   std::function<void(const WeightMaking& with, std::span<void* const> parts)> make;
 };
 
-/// The names of the parameters that `roots` read, each once.
+/// The names of the model's parameters that `roots` read, each once: of computed ones those that they are made of.
 std::vector<std::string> params_of(std::span<const Expr> roots);
 /// The key of parameter `leaf` as it is, in the leaf's type.
 std::string plain_key(const Expr& leaf);

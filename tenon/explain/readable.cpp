@@ -130,8 +130,15 @@ std::string Readable::view(const Expr& e) {
 std::string Readable::leaf(const Expr& e) const {
   if (e.is<nodes::Constant>()) return number_text(e->attrs.nums[0]);
   if (e.is<nodes::Iota>()) return "iota";
-  if (e.is<nodes::Param>()) return short_weight(e->attrs.text);
+  if (e.is<nodes::Param>()) return parameter(e->attrs.text);
   return e->attrs.text == "acc.0" ? "acc" : e->attrs.text;
+}
+
+// Of a computed one what it is.
+std::string Readable::parameter(const std::string& name) const {
+  Graph g;
+  const Expr value = computation_of(g, name);
+  return value ? "{" + Readable(launch_name_).print(value).text + "}" : short_weight(name);
 }
 
 std::string Readable::short_weight(const std::string& name) const {

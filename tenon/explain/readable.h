@@ -31,6 +31,7 @@ class Readable {
   std::string pointwise(const Expr& e, int precedence);
   std::string view(const Expr& e);
   std::string call(const Expr& e, const std::string& name);
+  std::string parameter(const std::string& name) const;
   std::string short_weight(const std::string& name) const;
 
   std::string launch_name_;

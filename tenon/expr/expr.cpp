@@ -11,6 +11,7 @@ namespace {
 
 // Sums and differences of a few extents, and of attributes of like size, then cannot overflow.
 constexpr int64_t kMaxExtent = int64_t{1} << 48;
+constexpr std::string_view kComputed = "%0 = ";  // how a printed expression begins, and no tensor's name
 
 uint64_t mix(uint64_t h, uint64_t v) {
   h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
@@ -115,6 +116,15 @@ Expr input(Graph& g, std::string name, DType dtype, Shape shape, Rate rate) {
 Expr param(Graph& g, std::string name, DType dtype, Shape shape) {
   return memory_leaf(g, node_type<nodes::Param>(), std::move(name), dtype, shape, Rate::Constant);
 }
+Expr computed_param(const Expr& value, DType dtype) {
+  Graph own;  // numbers nodes by what is computed alone
+  Memo memo;
+  return param(value.graph(), print(rebuild(own, value, memo)), dtype, value.shape());
+}
+bool is_computed(const Expr& param) { return param->attrs.text.starts_with(kComputed); }
+Expr computation_of(Graph& g, std::string_view name) {
+  return name.starts_with(kComputed) ? parse(g, name).at(0) : Expr();
+}
 Expr scalar(Graph& g, std::string name, DType dtype, Rate rate) {
   return memory_leaf(g, node_type<nodes::ScalarInput>(), std::move(name), dtype, {}, rate);
 }
@@ -183,6 +193,12 @@ Expr rebuild(Graph& g, const Expr& root, const Replace& replace, Memo& memo) {
   return memo.at(root.get());
 }
 
+std::vector<Expr> rebuild(Graph& g, std::span<const Expr> roots, const Replace& replace) {
+  std::vector<Expr> out;
+  Memo memo;
+  for (const Expr& r : roots) out.push_back(rebuild(g, r, replace, memo));
+  return out;
+}
 Expr rebuild(Graph& g, const Expr& root, Memo& memo) {
   return rebuild(
       g, root, [](const Expr&, std::span<const Expr>) { return Expr(); }, memo);

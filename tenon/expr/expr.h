@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tenon/core/dtype.h"
@@ -101,6 +102,11 @@ class Graph {
 Expr input(Graph& g, std::string name, DType dtype, Shape shape, Rate rate = Rate::Step);
 /// A weight: constant over the life of a plan, stored and packed once.
 Expr param(Graph& g, std::string name, DType dtype, Shape shape);
+/// A param that is computed of others, when memory is made of it: its name is `value`, printed. In `dtype`.
+Expr computed_param(const Expr& value, DType dtype);
+bool is_computed(const Expr& param);
+/// What the param of this name is computed of, in `g`; empty for one that a model has.
+Expr computation_of(Graph& g, std::string_view name);
 /// A rank-0 value supplied at each run (a step index, a guidance scale). f32 or i32.
 Expr scalar(Graph& g, std::string name, DType dtype = DType::F32, Rate rate = Rate::Step);
 /// Memory that outlives runs (a cache, an optimizer's moment), zero at first; written by updates of it (update_rows).
@@ -117,11 +123,23 @@ bool is_memory_leaf(const Expr& e);
 
 /// Every node that the roots reach, operands first, each once.
 std::vector<Expr> topological(std::span<const Expr> roots);
+/// Visits `stack`, and what is below nodes that `go_on` is true for: depth first, each node once.
+template <class F>
+void walk_below(std::vector<Expr> stack, const F& go_on) {
+  std::unordered_set<const Node*> seen;
+  while (!stack.empty()) {
+    const Expr e = stack.back();
+    stack.pop_back();
+    if (seen.insert(e.get()).second && go_on(e)) stack.insert(stack.end(), e->in.begin(), e->in.end());
+  }
+}
 /// Rebuilds `root` in graph `g` (its own or another), replacing each node by replace(node, rebuilt operands) where that
 /// returns a non-empty Expr and by the same node over the rebuilt operands elsewhere. `memo` carries over calls.
 using Memo = std::unordered_map<const Node*, Expr>;
 using Replace = std::function<Expr(const Expr& node, std::span<const Expr> in)>;
 Expr rebuild(Graph& g, const Expr& root, const Replace& replace, Memo& memo);
+/// The same of several roots.
+std::vector<Expr> rebuild(Graph& g, std::span<const Expr> roots, const Replace& replace);
 /// The same expression in graph `g`, where the memo does not say otherwise.
 Expr rebuild(Graph& g, const Expr& root, Memo& memo);
 

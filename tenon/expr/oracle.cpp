@@ -115,7 +115,9 @@ std::vector<double> Oracle::leaf_values(const Expr& e) const {
     for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<double>(i);
     return out;
   }
-  std::vector<double> out = leaves_(e);
+  Graph g;
+  const Expr computed = e.is<nodes::Param>() ? computation_of(g, e->attrs.text) : Expr();
+  std::vector<double> out = computed ? Oracle(leaves_).eval(cast(computed, e.dtype())) : leaves_(e);
   TENON_CHECK(Usage, static_cast<int64_t>(out.size()) == e.shape().numel(), "oracle")
       << "leaf '" << e->attrs.text << "' expects " << e.shape().str() << ", got " << out.size() << " values";
   return out;

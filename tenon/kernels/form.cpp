@@ -59,6 +59,13 @@ class FormBuilder {
   }
 
  private:
+  FormOutput output(size_t i) const {
+    FormOutput out;
+    out.buffer = buffers_[i];
+    out.dtype = values_[i].dtype();
+    return out;
+  }
+
   // ---- with an anchor ----
 
   struct Lifted {
@@ -71,9 +78,7 @@ class FormBuilder {
     const std::vector<Expr> read = below(form_.anchor->in);
     for (size_t i = values_.size(); i-- > 0;) {
       if (!is_update(values_[i]) || std::ranges::find(read, values_[i]) == read.end()) continue;
-      FormOutput out;
-      out.buffer = buffers_[i];
-      out.dtype = values_[i].dtype();
+      FormOutput out = output(i);
       out.value = push(written_by(values_[i]));
       out.place = tensor_of(out, values_[i]);
       check_rows(std::array{out.value});
@@ -104,9 +109,7 @@ class FormBuilder {
     const Memo lanes = find_lanes(cores);
     Memo memo = lanes;
     for (size_t i = 0; i < values.size(); ++i) {
-      FormOutput out;
-      out.buffer = buffers_[i];
-      out.dtype = values_[i].dtype();
+      FormOutput out = output(i);
       if (is_companion(values[i], form_.anchor)) {
         out.companion = values[i]->type;
         out.value = input(g_, "companion", out.dtype, values[i].shape());
@@ -288,9 +291,7 @@ class FormBuilder {
   void build_plain() {
     bool domain_set = false;
     for (size_t i = 0; i < values_.size(); ++i) {
-      FormOutput out;
-      out.buffer = buffers_[i];
-      out.dtype = values_[i].dtype();
+      FormOutput out = output(i);
       Expr core = written_by(values_[i]);
       std::vector<Expr> chain;
       if (is_statistic(core)) {

@@ -10,13 +10,12 @@
 #include "tenon/expr/state.h"
 
 namespace tenon {
-namespace {
+
 std::vector<Expr> nodes_of(const Launch& launch) {
   std::vector<Expr> roots;
   for (const Output& o : launch.outputs) roots.push_back(o.value);
   return topological(roots);
 }
-}  // namespace
 
 std::vector<Expr> operands_of(const Launch& launch) {
   std::vector<Expr> leaves;

@@ -57,6 +57,8 @@ struct Launch {
   std::shared_ptr<const Form> form = {};
 };
 
+/// All nodes of the launch's values, operands first.
+std::vector<Expr> nodes_of(const Launch& launch);
 /// Memory leaves that the launch reads, each once, in topological order.
 std::vector<Expr> operands_of(const Launch& launch);
 /// The only anchor among the launch's nodes, or an empty Expr; throws Error(Internal) if there are several. Its

@@ -3,9 +3,19 @@
 #include <algorithm>
 
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/form.h"
+#include "tenon/kernels/skeleton.h"
 
 namespace tenon {
+
+/// A skeleton for launches without an anchor: one hole.
+class PlainSkeleton : public Skeleton {
+ public:
+  std::span<const std::string_view> holes() const override {
+    static constexpr std::string_view names[] = {"load"};
+    return names;
+  }
+  bool serves(const Expr& anchor) const override { return !anchor; }
+};
 
 /// True if a value contains a reduction over the last axis.
 inline bool reduces_rows(const Form& form) {

@@ -5,9 +5,9 @@
 #include <sstream>
 #include <vector>
 
+#include "tenon/backend/list_form.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/list.h"
 #include "tenon/kernels/skeleton.h"
 #include "tenon/optim/optimizer.h"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tenon/backend/list_form.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
-#include "tenon/kernels/list.h"
 #include "tenon/kernels/skeleton.h"
 
 namespace tenon {

@@ -10,6 +10,7 @@
 #include "tenon/backend/backend.h"
 #include "tenon/io/image.h"
 #include "tenon/pipelines/family.h"
+#include "tenon/pipelines/networks.h"
 
 namespace tenon {
 
@@ -23,8 +24,8 @@ struct ImagePreprocessing {
 
 struct EmbeddingOptions {
   std::string device = "cpu";
-  int threads = 0;            ///< of the CPU backend; 0: all processors
-  std::optional<DType> type;  ///< empty: the device's default
+  int threads = 0;                  ///< of the CPU backend; 0: all processors
+  std::optional<NetworkType> type;  ///< empty: the device's default
   bool fusion = true, fold_scales = true;
   bool batch_invariant = false;  ///< BackendOptions::batch_invariant
   std::string preprocessing;     ///< "timm", "hf" or "": the checkpoint's kind
@@ -57,7 +58,7 @@ class ImageEmbedder {
   /// Pixels along a side of a patch.
   virtual int64_t patch_side() const = 0;
   virtual const Backend& backend() const = 0;
-  virtual DType type() const = 0;
+  virtual NetworkType type() const = 0;
 };
 
 /// Pictures of the first three principal components of all patches together, red, green and blue; each component is

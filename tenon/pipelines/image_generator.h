@@ -13,6 +13,7 @@
 #include "tenon/models/lora.h"
 #include "tenon/pipelines/family.h"
 #include "tenon/pipelines/known_words.h"
+#include "tenon/pipelines/networks.h"
 #include "tenon/pipelines/samplers/sampler.h"
 
 namespace tenon {
@@ -83,7 +84,7 @@ struct ImageResult {
   std::vector<Image> images;  ///< none if the request does not want them decoded
   std::vector<uint64_t> seeds;
   ImageRequest request;  ///< with every default filled in, the sampler by its main name
-  DType type = DType::F32;
+  NetworkType type = DType::F32;
   std::vector<double> timesteps;  ///< of every model call
   std::vector<double> sigmas;     ///< noise over signal at every model call; infinite where there is no signal
   std::vector<float> latents;     ///< [batch, 4, H/8, W/8], before decoding
@@ -107,8 +108,7 @@ struct PartPaths {
 struct PipelineOptions {
   std::string device = "cpu";
   int threads = 0;
-  /// bf16 or f32; e4m3: rows of what bears it, all else in bf16; unset: bf16 where the device has it.
-  std::optional<DType> type;
+  std::optional<NetworkType> type;  ///< unset: bf16 where the device has it
   bool fusion = true;
   bool batch_invariant = false;            ///< BackendOptions::batch_invariant; at most kMostInvariantImages then
   std::filesystem::path lora_folder = {};  ///< of LoRAs that prompts name; empty: the working directory

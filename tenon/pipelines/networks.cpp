@@ -1,28 +1,101 @@
 #include "tenon/pipelines/networks.h"
 
+#include <algorithm>
 #include <array>
+#include <utility>
+#include <vector>
 
 #include "tenon/core/error.h"
+#include "tenon/core/similar.h"
+#include "tenon/core/text.h"
 
 namespace tenon {
+namespace {
+
+using Rule = PrecisionPolicy::Rule;
+
+struct Spelling {
+  std::string_view text;
+  DType type;
+};
+constexpr Spelling kTypes[] = {{"bf16", DType::BF16},     {"f16", DType::F16},    {"f32", DType::F32},
+                               {"e4m3", DType::E4M3},     {"int8", DType::I8},    {"e4m3 rows", DType::E4M3},
+                               {"i8 weights", DType::I8}, {"fp8", DType::E4M3},   {"i8", DType::I8},
+                               {"bfloat16", DType::BF16}, {"fp16", DType::F16},   {"float16", DType::F16},
+                               {"fp32", DType::F32},      {"float32", DType::F32}};
+
+DType type_of(const std::string& text) {
+  const auto* it = std::ranges::find(kTypes, text, &Spelling::text);
+  if (it != std::end(kTypes)) return it->type;
+  std::vector<std::string> known;
+  for (const Spelling& s : kTypes) known.emplace_back(s.text);
+  throw Error(ErrorKind::Usage, "type",
+              "'" + shown(text) + "' is not computed in here; expected bf16, f16, f32, e4m3 or int8",
+              did_you_mean(text, known));
+}
+
+}  // namespace
+
+NetworkType::NetworkType(DType type) : stored(type == DType::E4M3 || type == DType::I8 ? DType::BF16 : type) {
+  if (type == DType::E4M3) policy.rule = Rule::E4m3Rows;
+  if (type == DType::I8) policy.rule = Rule::I8Weights;
+}
+
+NetworkType NetworkType::parse(std::string_view text) {
+  const size_t comma = std::min(text.find(','), text.size());
+  std::string head(text.substr(0, comma));
+  head.erase(0, std::min(head.find_first_not_of(' '), head.size()));
+  head.erase(head.find_last_not_of(' ') + 1);
+  NetworkType out(type_of(head));
+  if (comma < text.size())
+    out.policy.exceptions = PrecisionPolicy::parse("operands" + std::string(text.substr(comma))).exceptions;
+  return out;
+}
+
+DType NetworkType::name() const {
+  if (policy.rule == Rule::E4m3Rows) return DType::E4M3;
+  return policy.rule == Rule::I8Weights ? DType::I8 : stored;
+}
+
+std::string NetworkType::text() const {
+  const std::string all = policy.text();
+  return std::string(name_of(name())) + all.substr(std::min(all.find(','), all.size()));
+}
+
+NetworkType NetworkOptions::type() const {
+  NetworkType out(precision.act);
+  out.policy = policy;
+  return out;
+}
 
 PrecisionPolicy precision_of(const std::string& name, const NetworkOptions& options,
-                             const std::optional<PrecisionPolicy>& e4m3) {
-  if (!options.e4m3_rows) return {};
-  TENON_CHECK(Usage, e4m3.has_value(), "type")
-      << "e4m3: which layers of '" << name << "' bear it is not known; use bf16 or f32";
-  PrecisionPolicy out = *e4m3;
-  if (options.side.rank && out.rule == PrecisionPolicy::Rule::E4m3Rows)
-    for (const char* end : {".lora_A", ".lora_B"}) out.exceptions.push_back({PrecisionPolicy::Rule::BF16, end});
+                             const std::optional<PrecisionPolicy>& own) {
+  PrecisionPolicy out{options.policy.rule};
+  bool named = false;
+  for (const PrecisionPolicy::Exception& e : options.policy.exceptions) {
+    if (e.name != name)
+      out.exceptions.push_back(e);
+    else if (!std::exchange(named, true))
+      out.rule = e.rule;
+  }
+  if (out.rule == Rule::E4m3Rows) {
+    TENON_CHECK(Usage, own.has_value(), "type")
+        << "e4m3: which layers of '" << name << "' bear it is not known; use bf16 or f32, or name them, as in "
+        << "'bf16, e4m3: LAYER'";
+    out.rule = own->rule;
+    out.exceptions.insert(out.exceptions.end(), own->exceptions.begin(), own->exceptions.end());
+  }
+  if (options.side.rank && out.quantizes())
+    for (const char* end : {".lora_A", ".lora_B"}) out.exceptions.insert(out.exceptions.begin(), {Rule::BF16, end});
   return out;
 }
 
 Plan plan_one(const std::string& name, const std::string& result, const Expr& value, const NetworkOptions& options,
-              const std::optional<PrecisionPolicy>& e4m3) {
-  TENON_CHECK(Usage, !options.i8_weights, "type")
-      << "int8: is for language models, not for '" << name << "'; use bf16 or f32";
+              const std::optional<PrecisionPolicy>& own) {
   PlanOptions o;
-  o.precision = precision_of(name, options, e4m3);
+  o.precision = precision_of(name, options, own);
+  TENON_CHECK(Usage, !o.precision.follows(Rule::I8Weights), "type")
+      << "int8: is for language models, not for '" << name << "'; use bf16 or f32";
   o.name = name;
   o.fusion = options.fusion;
   o.fold_scales = options.fold_scales;

@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "tenon/nn/low_rank.h"
 #include "tenon/nn/scope.h"
@@ -9,24 +10,42 @@
 
 namespace tenon {
 
+/// What networks are asked to compute in (`--type`): the type of weights and activations in memory, and a policy for
+/// all of them. There the rule `e4m3 rows` means those layers of a network that bear it, by the network's own policy;
+/// and an exception may name a network ("text_encoder") in place of a part of weights' names.
+struct NetworkType {
+  DType stored = DType::BF16;
+  PrecisionPolicy policy = {};
+
+  /// Of bf16, f16 or f32 that type, for operands as well; e4m3 and i8 are bf16 with rows of that in linear layers.
+  NetworkType(DType type);  // NOLINT(google-explicit-constructor): a type is the common choice
+  /// A type (bf16, f16, f32, e4m3 or int8, or as others spell these), and exceptions behind it as
+  /// PrecisionPolicy::parse takes them: "e4m3, bf16: text_encoder". Throws Error(Usage) that names what was expected.
+  static NetworkType parse(std::string_view text);
+  /// Of the policy's rule: what the constructor was given.
+  DType name() const;
+  /// Inverse of parse.
+  std::string text() const;
+};
+
 /// Arithmetic and planning of a pipeline's networks.
 struct NetworkOptions {
   nn::Precision precision = nn::kBf16;
-  bool e4m3_rows = false;      ///< linear layers that bear it in quantised rows, by the network's own policy
-  bool i8_weights = false;     ///< weights of linear layers in rows of i8; for language models
-  nn::SideBranches side = {};  ///< of LoRAs, multiplied in the model's type whatever the policy says
+  PrecisionPolicy policy = {};  ///< as NetworkType::policy
+  nn::SideBranches side = {};   ///< of LoRAs, multiplied in the model's type whatever the policy says
   bool fusion = true;
   bool fold_scales = true, anchors_alone = false;  ///< as PlanOptions
   Target target = {};                              ///< of the backend that runs the plans
+
+  NetworkType type() const;
 };
 
-/// How a network's linear layers are computed: `e4m3`, which is what NetworkOptions::e4m3_rows means for it, with the
-/// side branches left as they are; or by their operands' types where that is not asked. Error(Usage) if it is asked of
-/// a network `name` that has no such policy.
+/// `options.policy` for the network `name`, whose own policy for e4m3 is `own`; side branches are not quantised.
+/// Error(Usage) for e4m3 in a network that has no such policy.
 PrecisionPolicy precision_of(const std::string& name, const NetworkOptions& options,
-                             const std::optional<PrecisionPolicy>& e4m3);
-/// The plan `name` with the one result `result`. `e4m3`: as precision_of.
+                             const std::optional<PrecisionPolicy>& own = {});
+/// The plan `name` with the one result `result`. `own`: as precision_of.
 Plan plan_one(const std::string& name, const std::string& result, const Expr& value, const NetworkOptions& options,
-              const std::optional<PrecisionPolicy>& e4m3 = {});
+              const std::optional<PrecisionPolicy>& own = {});
 
 }  // namespace tenon

@@ -135,7 +135,7 @@ ordered_json picture_json(const ImageResult& result, size_t i) {
   for (const LoraUse& use : r.loras)
     out["loras"].push_back(
         {{"file", as_utf8(use.file.filename().native())}, {"weight", use.weight}, {"sha256", use.sha256}});
-  out.update({{"timesteps", result.timesteps}, {"sigmas", result.sigmas}, {"type", name_of(result.type)}});
+  out.update({{"timesteps", result.timesteps}, {"sigmas", result.sigmas}, {"type", result.type.text()}});
   if (r.init) out.update({{"strength", r.strength}, {"init_sha256", r.init->sha256}});
   if (r.init && r.init->scaled_from)
     out.update({{"init_size", {r.init->scaled_from->first, r.init->scaled_from->second}},

@@ -25,8 +25,8 @@ namespace tenon {
 
 struct TextOptions {
   std::string device = "cpu";
-  int threads = 0;            ///< of the CPU backend; 0: all processors
-  std::optional<DType> type;  ///< I8: bf16, with weights of linear layers in rows of i8; empty: the device's default
+  int threads = 0;                  ///< of the CPU backend; 0: all processors
+  std::optional<NetworkType> type;  ///< empty: the device's default
   bool fusion = true, fold_scales = true;
   std::string adapter{};  ///< folder of a low-rank adapter as PEFT writes it, added to the weights; empty: none
   int64_t context = 0;    ///< tokens of prompt and text together, at most; 0: the model's positions
@@ -118,7 +118,7 @@ class TextGenerator {
   virtual std::unique_ptr<TextBatch> batch(int64_t rows) = 0;
   virtual const LanguageModel& model() const = 0;
   virtual const Backend& backend() const = 0;
-  virtual DType type() const = 0;  ///< TextOptions::type
+  virtual NetworkType type() const = 0;  ///< TextOptions::type
   /// Tokens of prompt and text together, at most.
   virtual int64_t context() const = 0;
 };

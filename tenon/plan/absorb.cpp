@@ -58,16 +58,12 @@ bool Partitioner::add_path(const Expr& v, Region& region) const {
 
 // True if a launch of `v` would compute what is to be in memory first.
 bool Partitioner::behind_boundary(const Expr& v, const Region& region) const {
-  std::vector<Expr> stack(v->in.begin(), v->in.end());
-  Region seen;
-  while (!stack.empty()) {
-    const Expr e = stack.back();
-    stack.pop_back();
-    if (in_memory(e) || !seen.insert(e.get()).second) continue;
-    if (is_boundary(e)) return true;
-    if (!region.contains(e.get())) stack.insert(stack.end(), e->in.begin(), e->in.end());
-  }
-  return false;
+  bool found = false;
+  walk_below({v->in.begin(), v->in.end()}, [&](const Expr& e) {
+    found = found || (!in_memory(e) && is_boundary(e));
+    return !found && !in_memory(e) && !region.contains(e.get());
+  });
+  return found;
 }
 
 // True if `v` is a result, or an operand that no kernel of its reader computes from what the region leaves in memory.

@@ -1,6 +1,5 @@
 // Constant scales in front of and behind linear layers become part of the weights.
 #include <algorithm>
-#include <unordered_set>
 
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
@@ -52,11 +51,6 @@ Scaled shifted_by_constant(const Expr& e) {
 // Quantised numbers are what they are: another scale would round them again, or beyond their largest.
 bool quantized(const Expr& x) { return x.dtype() == DType::E4M3 || !is_float(x.dtype()); }
 
-bool constant_layer(const Expr& e) {
-  return e.is<nodes::Linear>() && e->in[1].shape().rank() == 2 && e->in[1]->rate == Rate::Constant &&
-         !quantized(e->in[0]) && !quantized(e->in[1]);
-}
-
 // A weight as it was before it was rounded to the type that it is multiplied in.
 Expr unrounded(const Expr& w) {
   Graph& g = w.graph();
@@ -78,9 +72,7 @@ Expr scaled_weight(const Expr& w, const Expr& factor, int axis) {
 
 class Folder {
  public:
-  Folder(const Users& users, std::span<const Expr> results) : users_(users) {
-    for (const Expr& r : results) results_.insert(r.get());
-  }
+  explicit Folder(const Users& users) : users_(users) {}
 
   Expr operator()(const Expr& e, std::span<const Expr> in) const {
     if (constant_layer(e)) return in_front(e, in);
@@ -89,12 +81,10 @@ class Folder {
   }
 
  private:
-  bool only_one_user(const Expr& e) const { return users_.of(e).size() == 1 && !results_.contains(e.get()); }
-
   // True if `e` is a layer, with constants added or multiplied behind it, whose parts nobody else reads.
   bool ends_in_layer(Expr e) const {
     for (;;) {
-      if (!only_one_user(e)) return false;
+      if (!users_.only_one(e)) return false;
       if (constant_layer(e)) return true;
       const Scaled scaled = scaled_by_constant(e), shifted = shifted_by_constant(e);
       if (!scaled && !shifted) return false;
@@ -117,30 +107,31 @@ class Folder {
   Expr in_front(const Expr& e, std::span<const Expr> in) const {
     const Expr& x = e->in[0];
     const Expr product = x.is<nodes::Cast>() ? x->in[0] : x;
-    if (!scaled_by_constant(product) || !only_layers_read(x) || (product != x && !only_one_user(product))) return {};
+    if (!scaled_by_constant(product) || !only_layers_read(x) || (product != x && !users_.only_one(product))) return {};
     const Scaled s = scaled_by_constant(in[0].is<nodes::Cast>() ? in[0]->in[0] : in[0]);
     if (!s) return {};  // folded into the layer below it
     return with_operands(e, {cast(s.y, in[0].dtype()), scaled_weight(in[1], s.factor, 1)});
   }
   bool only_layers_read(const Expr& x) const {
-    if (results_.contains(x.get())) return false;
+    if (users_.is_root(x)) return false;
     return std::ranges::all_of(users_.of(x), [&](const Expr& u) { return constant_layer(u) && u->in[1] != x; });
   }
 
   const Users& users_;
-  std::unordered_set<const Node*> results_;
 };
 
 }  // namespace
 
+bool constant_layer(const Expr& e) {
+  return e.is<nodes::Linear>() && e->in[1].shape().rank() == 2 && e->in[1]->rate == Rate::Constant &&
+         !quantized(e->in[0]) && !quantized(e->in[1]);
+}
+
 std::vector<Expr> fold_scales(Graph& g, std::span<const Expr> roots) {
   const Users users(roots);
-  std::vector<Expr> out;
-  const Folder folder(users, roots);
+  const Folder folder(users);
   const Replace fold = [&](const Expr& e, std::span<const Expr> in) { return folder(e, in); };
-  Memo memo;
-  for (const Expr& r : roots) out.push_back(rebuild(g, r, fold, memo));
-  return out;
+  return rebuild(g, roots, fold);
 }
 
 }  // namespace tenon

@@ -33,11 +33,11 @@ std::string joined(const std::vector<std::string>& names) {
 
 }  // namespace
 
-// Of parameters, but for scales folded into them.
+// Of parameters, but for scales and products folded into them.
 std::vector<std::string> Partitioner::weights_below(const Expr& value) {
   std::vector<std::string> out;
   for (const Expr& e : topological(std::array{value}))
-    if (e.is<nodes::Param>() && e.shape().rank() > 1) out.push_back(without_suffix(e->attrs.text));
+    if (e.is<nodes::Param>() && e.shape().rank() > 1 && !is_computed(e)) out.push_back(without_suffix(e->attrs.text));
   return out;
 }
 

@@ -9,6 +9,9 @@
 namespace tenon {
 namespace {
 
+// Products of weights take time when a model is loaded, for a launch less in every step.
+constexpr int64_t kDearLaunch = int64_t{1} << 20;
+
 // Weights are packed for the launch that reads them, which can reduce their rows (to quantise them) but not through a
 // view: what is seen through one is stored instead, for all its readers.
 bool is_packed(const Expr& operand) {
@@ -23,16 +26,11 @@ std::map<Rate, std::vector<Expr>> values_by_phase(std::span<const Expr> roots, b
   std::map<Rate, std::vector<Expr>> out;
   std::unordered_set<const Node*> taken;
   const auto want = [&](const Expr& root) {
-    std::vector<Expr> stack{root};
-    while (!stack.empty()) {
-      const Expr e = stack.back();
-      stack.pop_back();
-      if (e->family() == Family::Leaf || !taken.insert(e.get()).second) continue;
-      if (e->family() == Family::View)
-        stack.insert(stack.end(), e->in.begin(), e->in.end());
-      else
-        out[e->rate].push_back(e);
-    }
+    walk_below({root}, [&](const Expr& e) {
+      if (e->family() == Family::Leaf || !taken.insert(e.get()).second) return false;
+      if (e->family() != Family::View) out[e->rate].push_back(e);
+      return e->family() == Family::View;
+    });
   };
   for (const Expr& e : topological(roots)) {
     if (!hoist) break;
@@ -86,6 +84,8 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   add_input_buffers(plan, roots, options.outside);
   roots = fold_literals(g, roots);
   const bool rewrite = options.fusion && !options.anchors_alone;
+  const bool products = options.target.launch_bytes >= kDearLaunch && !options.precision.quantizes();
+  if (options.fold_scales && rewrite && products) roots = fold_products(g, roots);
   if (options.fold_scales && rewrite) roots = fold_scales(g, roots);
   if (options.merge_siblings && rewrite) roots = merge_sibling_linears(g, roots);
   roots = set_precision(g, roots, options.precision);

@@ -9,17 +9,12 @@ namespace tenon {
 void Partitioner::remember_places(const Launch& launch, const std::vector<Expr>& values) {
   Expr anchor;
   const auto walk = [&](std::vector<Expr> stack, const std::string& hole) {
-    std::unordered_set<const Node*> seen;
-    while (!stack.empty()) {
-      const Expr e = stack.back();
-      stack.pop_back();
-      if (e->family() == Family::Leaf || buffer_of_.contains(e.get()) || !seen.insert(e.get()).second) continue;
+    walk_below(std::move(stack), [&](const Expr& e) {
+      if (e->family() == Family::Leaf || buffer_of_.contains(e.get())) return false;
       places_[e.get()].push_back({launch.name, hole});
-      if (e->family() == Family::Anchor)
-        anchor = e;
-      else
-        stack.insert(stack.end(), e->in.begin(), e->in.end());
-    }
+      if (e->family() == Family::Anchor) anchor = e;
+      return e->family() != Family::Anchor;
+    });
   };
   walk(values, "out");
   if (!anchor) return;

@@ -97,17 +97,11 @@ Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) con
     return is_update(e) ? state_leaf(g, e) : input(g, it->second, e.dtype(), e.shape(), e->rate);
   };
   // Nodes below a value in memory are not rebuilt: the memo answers for the value itself.
-  std::vector<Expr> stack(values);
-  std::unordered_set<const Node*> seen;
-  while (!stack.empty()) {
-    const Expr e = stack.back();
-    stack.pop_back();
-    if (!seen.insert(e.get()).second) continue;
-    if (const Expr leaf = localise(e, {}))
-      memo.emplace(e.get(), leaf);
-    else
-      stack.insert(stack.end(), e->in.begin(), e->in.end());
-  }
+  walk_below(values, [&](const Expr& e) {
+    const Expr leaf = localise(e, {});
+    if (leaf) memo.emplace(e.get(), leaf);
+    return !leaf;
+  });
   for (const Expr& v : values) {
     // Depth-first rebuild that stops at the memo.
     std::vector<std::pair<Expr, size_t>> work{{v, 0}};
@@ -310,20 +304,14 @@ std::string Partitioner::refusal_of(const Expr& user, const Region& region) cons
 
 // True if the launch may read e: it is in the region, or computable from memory without another anchor.
 bool Partitioner::available(const Expr& e, const Region& region) const {
-  std::vector<Expr> stack{e};
-  std::unordered_set<const Node*> seen;
-  while (!stack.empty()) {
-    const Expr x = stack.back();
-    stack.pop_back();
-    if (!seen.insert(x.get()).second || in_memory(x) || x->family() == Family::Leaf) continue;
-    if (region.contains(x.get())) {
-      if (x == e) continue;
-      return false;
-    }
-    if (x->family() == Family::Anchor || is_update(x) || is_statistic(x)) return false;
-    stack.insert(stack.end(), x->in.begin(), x->in.end());
-  }
-  return true;
+  if (region.contains(e.get())) return true;
+  bool all = true;
+  walk_below({e}, [&](const Expr& x) {
+    if (!all || in_memory(x) || x->family() == Family::Leaf) return false;
+    all = !region.contains(x.get()) && x->family() != Family::Anchor && !is_update(x) && !is_statistic(x);
+    return all;
+  });
+  return all;
 }
 
 bool Partitioner::leaves(const Expr& e, const Region& region) const {
@@ -458,7 +446,7 @@ std::vector<Partitioner::Neighbour> Partitioner::kept_apart(const std::vector<Ex
 std::string Partitioner::describe(const Expr& e) const {
   if (e->family() == Family::Anchor)
     for (const Expr& leaf : topological(std::array{e->in[1]}))
-      if (leaf.is<nodes::Param>()) return std::string(e->name()) + " '" + leaf->attrs.text + "'";
+      if (leaf.is<nodes::Param>() && !is_computed(leaf)) return std::string(e->name()) + " '" + leaf->attrs.text + "'";
   return std::string(e->name()) + " " + e.shape().str();
 }
 

@@ -23,9 +23,7 @@ namespace {
 // A launch of the map skeleton that only moves data counts by what moves it.
 void count_plain(const Launch& launch, PlanCounts& counts) {
   bool maths = false, concat = false, permute = false, upsample = false;
-  std::vector<Expr> roots;
-  for (const Output& o : launch.outputs) roots.push_back(o.value);
-  for (const Expr& e : topological(roots)) {
+  for (const Expr& e : nodes_of(launch)) {
     maths = maths || (e->family() == Family::Pointwise && !e->type->round);
     concat = concat || e.is<nodes::Concat>();
     permute = permute || e.is<nodes::Permute>();

@@ -62,8 +62,6 @@ struct Plan {
 /// Text form and back. parse_plan throws Error(Usage) with a line number.
 std::string print_plan(const Plan& plan);
 Plan parse_plan(std::string_view text);
-/// Lines that differ, "- " and "+ ", empty if the plans are equal.
-std::string diff_plans(const Plan& a, const Plan& b);
 
 /// A named result of a model.
 struct Result {

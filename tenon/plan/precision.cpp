@@ -21,9 +21,10 @@ std::string_view trimmed(std::string_view s) {
 }
 
 Rule parse_rule(std::string_view text) {
-  const auto* it = std::ranges::find(kRules, trimmed(text));
+  const std::string_view name = trimmed(text);
+  const auto* it = std::ranges::find(kRules, name == "e4m3" ? "e4m3 rows" : name == "int8" ? "i8 weights" : name);
   TENON_CHECK(Usage, it != std::end(kRules), "precision")
-      << "'" << shown(text) << "' is none of operands, f32, bf16, f16, e4m3 rows and i8 weights";
+      << "'" << shown(name) << "' is none of operands, f32, bf16, f16, e4m3 rows (or e4m3) and i8 weights (or int8)";
   return static_cast<Rule>(it - std::begin(kRules));
 }
 
@@ -114,6 +115,10 @@ std::string PrecisionPolicy::text() const {
   return out;
 }
 
+bool PrecisionPolicy::follows(Rule r) const {
+  return rule == r || std::ranges::find(exceptions, r, &Exception::rule) != exceptions.end();
+}
+
 PrecisionPolicy PrecisionPolicy::parse(std::string_view text) {
   PrecisionPolicy out;
   size_t comma = std::min(text.find(','), text.size());
@@ -153,10 +158,7 @@ std::vector<Expr> set_precision(Graph& g, std::span<const Expr> roots, const Pre
     if (e->family() != Family::Anchor || arithmetic_of(e)) return {};
     return with_arithmetic(g.make(*e->type, in, e->attrs), rule_of(e, policy), matrices);
   };
-  std::vector<Expr> out;
-  Memo memo;
-  for (const Expr& r : roots) out.push_back(rebuild(g, r, set, memo));
-  return out;
+  return rebuild(g, roots, set);
 }
 
 }  // namespace tenon

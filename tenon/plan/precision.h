@@ -30,6 +30,9 @@ struct PrecisionPolicy {
   std::vector<Exception> exceptions = {};
 
   std::string text() const;
+  /// True if all or some anchors follow `r`.
+  bool follows(Rule r) const;
+  bool quantizes() const { return follows(Rule::E4m3Rows) || follows(Rule::I8Weights); }
   /// Inverse of text. Throws Error(Usage) that names what was found.
   static PrecisionPolicy parse(std::string_view text);
   bool operator==(const PrecisionPolicy& o) const = default;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_set>
 
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
@@ -10,6 +9,7 @@
 namespace tenon {
 
 Users::Users(std::span<const Expr> roots) {
+  for (const Expr& r : roots) roots_.insert(r.get());
   for (const Expr& e : topological(roots))
     for (const Expr& x : e->in) {
       std::vector<Expr>& list = users_[x.get()];
@@ -32,10 +32,7 @@ std::vector<Expr> fold_literals(Graph& g, std::span<const Expr> roots) {
     for (const Expr& i : in) x.push_back(i->attrs.nums[0]);
     return constant(g, e->type->eval(x.data(), e->attrs.nums.data()));
   };
-  std::vector<Expr> out;
-  Memo memo;
-  for (const Expr& r : roots) out.push_back(rebuild(g, r, fold, memo));
-  return out;
+  return rebuild(g, roots, fold);
 }
 
 namespace {
@@ -136,16 +133,11 @@ Expr stack(const std::vector<Layer>& group, const Copy& copy) {
 
 std::vector<Expr> merge_sibling_linears(Graph& g, std::span<const Expr> roots) {
   const Users users(roots);
-  const std::unordered_set<const Node*> results = [&] {
-    std::unordered_set<const Node*> set;
-    for (const Expr& r : roots) set.insert(r.get());
-    return set;
-  }();
   std::map<Kind, std::vector<Layer>> groups;
   for (const Expr& e : topological(roots)) {
     if (!e.is<nodes::Linear>() || e->in[1].shape().rank() != 2 || e->in[1]->rate != Rate::Constant) continue;
     Layer l = layer_of(e, users);
-    if (results.contains(l.tail.get()) || !only_rearranged(l.tail, users)) continue;
+    if (users.is_root(l.tail) || !only_rearranged(l.tail, users)) continue;
     groups[kind_of(l)].push_back(std::move(l));
   }
   std::unordered_map<const Node*, std::pair<const std::vector<Layer>*, size_t>> tails;

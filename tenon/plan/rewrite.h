@@ -1,6 +1,7 @@
 // Rewrites of a model's DAG that keep its meaning and give the planner less to do. Each is a named pass.
 #pragma once
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "tenon/expr/expr.h"
@@ -22,6 +23,15 @@ std::vector<Expr> merge_sibling_linears(Graph& g, std::span<const Expr> roots);
 /// (w f) + b f, (z f) w = z (f w). Weights are scaled in f32, from the unrounded parameter, and rounded once.
 std::vector<Expr> fold_scales(Graph& g, std::span<const Expr> roots);
 
+/// A linear layer of the sum of another one's result and of something that lies in memory becomes one layer over both,
+/// side by side: u (w g + b + h) = [u w, u] [g, h] + u b, where nothing else reads the sum and it takes no more
+/// operations. The product of the weights is a computed parameter: in f32, and rounded once. The sum is not rounded any
+/// more.
+std::vector<Expr> fold_products(Graph& g, std::span<const Expr> roots);
+
+/// A linear layer of constant weights, of which nothing is quantised.
+bool constant_layer(const Expr& e);
+
 /// Anchors that `target` has no kernel for become the nodes that they can be taken apart into.
 std::vector<Expr> take_apart(Graph& g, std::span<const Expr> roots, const Target& target);
 
@@ -31,8 +41,12 @@ class Users {
   explicit Users(std::span<const Expr> roots);
   /// Nodes that read e, each once, in topological order.
   const std::vector<Expr>& of(const Expr& e) const;
+  bool is_root(const Expr& e) const { return roots_.contains(e.get()); }
+  /// True if one node reads e and nobody else wants it.
+  bool only_one(const Expr& e) const { return of(e).size() == 1 && !is_root(e); }
 
  private:
+  std::unordered_set<const Node*> roots_;
   std::unordered_map<const Node*, std::vector<Expr>> users_;
   std::vector<Expr> none_;
 };

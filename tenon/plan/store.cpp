@@ -184,15 +184,11 @@ bool Partitioner::counts_as_memory(const Expr& e) const {
 }
 
 void Partitioner::add_cone(Choosing& c, const std::vector<Expr>& roots) const {
-  std::vector<Expr> stack = roots;
-  std::unordered_set<const Node*> seen;
-  while (!stack.empty()) {
-    const Expr e = stack.back();
-    stack.pop_back();
-    if (e->family() == Family::Leaf || counts_as_memory(e) || !seen.insert(e.get()).second) continue;
+  walk_below(roots, [&](const Expr& e) {
+    if (e->family() == Family::Leaf || counts_as_memory(e)) return false;
     c.cone.push_back(e);
-    stack.insert(stack.end(), e->in.begin(), e->in.end());
-  }
+    return true;
+  });
   std::ranges::sort(c.cone, earlier);
 }
 
@@ -223,17 +219,12 @@ void Partitioner::add_domains(Choosing& c) const {
 // The last anchor that `e` waits for, or null. `ready` wait for none.
 const Node* Partitioner::awaited_anchor(const Expr& e, const std::unordered_set<const Node*>& ready) const {
   const Node* last = nullptr;
-  std::vector<Expr> stack{e};
-  std::unordered_set<const Node*> seen;
-  while (!stack.empty()) {
-    const Expr x = stack.back();
-    stack.pop_back();
-    if (in_memory(x) || ready.contains(x.get()) || !seen.insert(x.get()).second) continue;
-    if (x->family() != Family::Anchor)
-      stack.insert(stack.end(), x->in.begin(), x->in.end());
-    else if (!last || last->id < x->id)
-      last = x.get();
-  }
+  walk_below({e}, [&](const Expr& x) {
+    if (in_memory(x) || ready.contains(x.get())) return false;
+    const bool anchor = x->family() == Family::Anchor;
+    if (anchor && (!last || last->id < x->id)) last = x.get();
+    return !anchor;
+  });
   return last;
 }
 
@@ -269,14 +260,11 @@ void Partitioner::add_sites(Choosing& c, const Region& region) const {
 void Partitioner::add_readers(Choosing& c) const {
   uint64_t bit = 1;
   for (const auto& [anchor, values] : c.sites) {
-    std::vector<Expr> stack = values;
-    while (!stack.empty()) {
-      const Expr e = stack.back();
-      stack.pop_back();
-      if (counts_as_memory(e) || c.region.contains(e.get()) || (c.readers[e.get()] & bit)) continue;
+    walk_below(values, [&](const Expr& e) {
+      if (counts_as_memory(e) || c.region.contains(e.get())) return false;
       c.readers[e.get()] |= bit;
-      stack.insert(stack.end(), e->in.begin(), e->in.end());
-    }
+      return true;
+    });
     bit <<= 1;
   }
 }
@@ -369,16 +357,12 @@ std::string Partitioner::reason(const Choosing& c, const Expr& value) const {
 // True if a launch of `root` would compute one of `values`.
 bool Partitioner::computes(const Expr& root, const std::unordered_set<const Node*>& values) const {
   if (values.empty()) return false;
-  std::vector<Expr> stack{root};
-  std::unordered_set<const Node*> seen;
-  while (!stack.empty()) {
-    const Expr e = stack.back();
-    stack.pop_back();
-    if (values.contains(e.get())) return true;
-    if (!buffer_of_.contains(e.get()) && seen.insert(e.get()).second)
-      stack.insert(stack.end(), e->in.begin(), e->in.end());
-  }
-  return false;
+  bool found = false;
+  walk_below({root}, [&](const Expr& e) {
+    found = found || values.contains(e.get());
+    return !found && !buffer_of_.contains(e.get());
+  });
+  return found;
 }
 
 // As few launches as skeletons take: what one walk over rows or elements can compute leaves with it.

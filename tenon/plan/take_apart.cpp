@@ -1,3 +1,5 @@
+#include <unordered_set>
+
 #include "tenon/expr/ops.h"
 #include "tenon/plan/rewrite.h"
 
@@ -31,10 +33,7 @@ std::vector<Expr> take_apart(Graph& g, std::span<const Expr> roots, const Target
     gone.insert(parts.get());
     return parts;
   };
-  std::vector<Expr> out;
-  Memo memo;
-  for (const Expr& r : roots) out.push_back(rebuild(g, r, replace, memo));
-  return out;
+  return rebuild(g, roots, replace);
 }
 
 }  // namespace tenon

@@ -6,6 +6,9 @@
 
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
+#include "tenon/expr/ops.h"
+#include "tenon/plan/one_launch.h"
+#include "tenon/runtime/stored_launch.h"
 
 namespace tenon {
 namespace {
@@ -168,7 +171,7 @@ std::shared_ptr<WeightStore::Maker> WeightStore::make(const WeightRequest& reque
 }
 
 void WeightStore::run(const Maker& maker) {
-  std::vector<std::shared_ptr<void>> held;
+  Held held;
   std::vector<void*> parts, needs;
   std::vector<std::shared_ptr<Entry>> entries;
   for (const std::weak_ptr<Entry>& part : maker.parts) {
@@ -180,14 +183,28 @@ void WeightStore::run(const Maker& maker) {
     parts.push_back(held.back().get());
   }
   for (const std::shared_ptr<Entry>& e : maker.needs) needs.push_back(e->memory.get());
-  const WeightMaking with{stream(), [this](const std::string& name) { return find(name); }, needs};
+  const size_t own = held.size();
+  const WeightMaking with{stream(), [&](const std::string& name) { return find(name, held); }, needs};
   maker.request.make(with, parts);
   for (size_t i = 0; i < entries.size(); ++i)
     if (entries[i] && entries[i]->on_host)
       backend_->copy_out(stream(), entries[i]->memory.get(), parts[i], entries[i]->bytes);
+  if (held.size() > own) stream().synchronize();
 }
 
-ParamView WeightStore::find(const std::string& name) const {
+// What the name of a computed parameter says, in f32, in memory that `held` keeps.
+ParamView WeightStore::compute(const Expr& value, Held& held) {
+  const Plan plan = one_launch("gemm", {store("computed", value)});
+  const std::shared_ptr<Kernel> kernel = backend_->make_kernel(plan.phases[0].launches[0]);
+  const std::shared_ptr<void> memory = held.emplace_back(backend_->allocate(plan.buffers[0].bytes));
+  const WeightMaking with{stream(), [&](const std::string& name) { return find(name, held); }};
+  run_alone(*backend_, *kernel, with, [&](const std::string&) { return memory.get(); });
+  return {value.dtype(), value.shape(), memory.get(), true};
+}
+
+ParamView WeightStore::find(const std::string& name, Held& held) {
+  Graph g;
+  if (const Expr value = computation_of(g, name)) return compute(value, held);
   if (const auto it = overrides_.find(name); it != overrides_.end()) {
     const Override& o = it->second;
     return {o.dtype, o.shape, o.device ? o.device.get() : o.host.data(), o.device != nullptr};

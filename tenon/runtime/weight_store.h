@@ -89,7 +89,9 @@ class WeightStore {
   Stream& stream();
   std::shared_ptr<Maker> make(const WeightRequest& request, std::vector<std::shared_ptr<Entry>> parts);
   void run(const Maker& maker);
-  ParamView find(const std::string& name) const;
+  using Held = std::vector<std::shared_ptr<void>>;
+  ParamView find(const std::string& name, Held& held);
+  ParamView compute(const Expr& value, Held& held);
   void check(const std::string& name, DType dtype, const Shape& shape) const;
   void remake(const std::set<std::string>& names);
 

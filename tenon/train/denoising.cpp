@@ -19,7 +19,7 @@ constexpr const char *kLatents = "latents", *kNoise = "noise", *kPictureShare = 
 
 PrecisionPolicy training_precision(const TrainableDenoiser& model, DType type, const nn::SideBranches& branches) {
   if (type != DType::E4M3) return training_precision(type);
-  return precision_of(model.name(), {.e4m3_rows = true, .side = branches}, model.e4m3_rows());
+  return precision_of(model.name(), {.policy = NetworkType(type).policy, .side = branches}, model.e4m3_rows());
 }
 
 Expr denoising_loss(Graph& g, const TrainableDenoiser& model, const DenoisingShape& shape, nn::DenoisingTarget target,

@@ -80,7 +80,7 @@ TEST_P(LanguageParity, WeightsInI8) {
     return std::sqrt(error / size);
   };
   const double roundings = std::sqrt(7.0 * static_cast<double>(model->config().layers) + 1);
-  const double i8 = lost({.i8_weights = true}), bf16 = lost({});
+  const double i8 = lost({.policy = NetworkType(DType::I8).policy}), bf16 = lost({});
   RecordProperty("i8", std::to_string(i8));
   RecordProperty("bf16", std::to_string(bf16));
   EXPECT_LT(i8, 2 * roundings * 2 / 127 / std::sqrt(12));

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tenon/core/error.h"
+#include "tenon/explain/plan_diff.h"
 #include "tenon/expr/ops.h"
 #include "tenon/plan/plan.h"
 

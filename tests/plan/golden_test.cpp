@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tenon/explain/plan_diff.h"
 #include "tenon/expr/ops.h"
 #include "tenon/models/registry.h"
 #include "tenon/models/vit.h"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tenon/core/error.h"
+#include "tenon/explain/plan_diff.h"
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/form.h"
 #include "tenon/models/registry.h"
@@ -297,7 +298,7 @@ TEST(Settled, NotParametersNorResultsOfTheLaunchInFront) {
   Graph g;
   const Expr x = input(g, "x", DType::F32, {4, 32});
   Expr h = x;
-  for (const char* w : {"a", "b", "c"}) h = linear(h, param(g, w, DType::F32, {32, 32})) + x;
+  for (const char* w : {"a", "b", "c"}) h = silu(linear(h, param(g, w, DType::F32, {32, 32})) + x);
   const Plan p = plan_of(h);
   ASSERT_EQ(p.counts().total, 3);
   EXPECT_THAT(step(p, 0).settled, ::testing::IsEmpty());

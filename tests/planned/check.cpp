@@ -9,6 +9,7 @@
 #include "tenon/core/error.h"
 #include "tenon/explain/own_buffers.h"
 #include "tenon/explain/rounding_noise.h"
+#include "tenon/explain/plan_diff.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/runtime/executable.h"
@@ -36,9 +37,9 @@ Values interpret(const Plan& plan, const Tensors& tensors) {
   return values;
 }
 
-bool narrow_weights(const Program& program) {
+bool rounds(const Program& program) {
   for (const Expr& e : topological(program.roots()))
-    if (e.is<nodes::Param>() && e.dtype() != DType::F32) return true;
+    if ((e.is<nodes::Param>() || e->type->round) && e.dtype() != DType::F32) return true;
   return false;
 }
 
@@ -48,7 +49,8 @@ double rms_of(const std::vector<double>& x) {
   return std::sqrt(squares / static_cast<double>(std::max<size_t>(x.size(), 1)));
 }
 
-// A fold moves where weights are rounded: then the differences' size is compared with the values'.
+// A fold moves where weights are rounded, and gives up the rounding of a sum: then the differences' size is compared
+// with the values'.
 std::string differ(const std::vector<double>& got, const std::vector<double>& want, bool nearly) {
   const double largest = largest_magnitude(want);
   const Comparison exact = compare(got, want, Tolerance{1e-7 * largest, 1e-7}, NaN::MayBeExpected);
@@ -146,7 +148,7 @@ Finding check_meaning(const Program& program, const PlanOptions& options) try {
   const Tensors tensors = leaf_tensors(program.roots());
   const Values values = interpret(plan, tensors);
   Oracle oracle(tensors);
-  const bool nearly = options.fold_scales && options.fusion && !options.anchors_alone && narrow_weights(program);
+  const bool nearly = options.fold_scales && options.fusion && !options.anchors_alone && rounds(program);
   for (const Result& r : program.results) {
     const std::string wrong = differ(values.at(r.name), oracle.eval(r.value), nearly);
     if (!wrong.empty()) return {"the plan means something else: " + r.name + ": " + wrong};

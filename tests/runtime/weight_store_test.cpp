@@ -394,6 +394,40 @@ TEST(WeightStore, QuantisedWeightsAreMadeOnce) {
     }
 }
 
+// A layer of a layer's sum: the product of their weights is made once for all sizes, and anew when a factor changes.
+TEST(WeightStore, ComputedParametersFollowTheirFactors) {
+  const WeightShapes shapes{{"inner", {64, 128}}, {"b", {64}}, {"outer", {64, 64}}, {"c", {64}}};
+  const auto chain = [](int64_t rows, DType t) {
+    Graph g;
+    const Expr x = input(g, "x", t, {rows, 128}), h = input(g, "h", t, {rows, 64});
+    const Expr sum = linear(x, param(g, "inner", t, {64, 128})) + param(g, "b", DType::F32, {64}) + h;
+    const Expr y = linear(cast(sum, t), param(g, "outer", t, {64, 64})) + param(g, "c", DType::F32, {64});
+    return make_plan(std::array{Result{"y", y}}, {.target = {.launch_bytes = int64_t{2} << 20}});
+  };
+  for (const Place& place : places())
+    for (const DType t : {DType::F32, DType::BF16}) {
+      SCOPED_TRACE(place.name + " " + std::string(name_of(t)));
+      ASSERT_EQ(chain(5, t).phase(Rate::Step)->launches.size(), 1u);
+      const auto source = std::make_shared<Tensors>(shapes);
+      const auto store = std::make_shared<WeightStore>(place.backend, source);
+      Executable e(chain(5, t), store);
+      EXPECT_EQ(source->finished, (std::set<std::string>{"b", "c", "inner", "outer"}));
+      const WeightStore::Counters counters = store->counters();
+      EXPECT_EQ(counters.entries, 2);
+      Executable longer(chain(9, t), store);
+      EXPECT_EQ(store->counters().made, counters.made);
+      std::vector<float> last = result(e);
+      for (const auto& [name, shape] : shapes) {
+        const HostTensor fresh = Tensors::drawn(name, DType::BF16, shape, 9);
+        store->update(name, Tensors::view(fresh));
+        source->tensors()[name] = fresh;
+        Executable alone(chain(5, t), place.backend, *source);
+        EXPECT_NE(result(e), last) << name;
+        EXPECT_EQ(last = result(e), result(alone)) << name;
+      }
+    }
+}
+
 TEST(WeightStore, ATensorIsDoneWithWhenTheLastHasBeenMadeOfIt) {
   for (const Place& place : places()) {
     SCOPED_TRACE(place.name);

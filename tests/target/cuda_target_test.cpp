@@ -55,6 +55,8 @@ TEST(CudaTarget, UNet) {
     EXPECT_LE(kernels.at(l.name), 1 + counts_statistics(l) + 2 * padded) << l.name;
   }
   EXPECT_LE(kernels_of_step(plan), kernels_of_step(elsewhere));
+  EXPECT_LE(plan.counts().total, 320);
+  RecordProperty("kernels", kernels_of_step(plan));
 }
 
 // What makes a batch's pictures those of other batches (BackendOptions::batch_invariant) is in the kernels: the

@@ -1,19 +1,13 @@
 // Statistics (means, variances, ..) over the inner axes, per sample and channel, where no producer can supply them.
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/plain.h"
-#include "tenon/kernels/skeleton.h"
 
 namespace tenon {
 namespace {
 
-class Groups : public Skeleton {
+class Groups : public PlainSkeleton {
  public:
   std::string_view name() const override { return "groups"; }
-  std::span<const std::string_view> holes() const override {
-    static constexpr std::string_view names[] = {"load"};
-    return names;
-  }
-  bool serves(const Expr& anchor) const override { return !anchor; }
   std::optional<std::string> legal(const Form& form) const override {
     if (!has_statistics(form, true)) return "only statistics over the inner axes";
     return std::nullopt;

@@ -1,19 +1,13 @@
 // Pointwise maths and views over any shape, element by element: one read of every operand, one write of every result.
 #include "tenon/expr/ops.h"
 #include "tenon/kernels/plain.h"
-#include "tenon/kernels/skeleton.h"
 
 namespace tenon {
 namespace {
 
-class Map : public Skeleton {
+class Map : public PlainSkeleton {
  public:
   std::string_view name() const override { return "map"; }
-  std::span<const std::string_view> holes() const override {
-    static constexpr std::string_view names[] = {"load"};
-    return names;
-  }
-  bool serves(const Expr& anchor) const override { return !anchor; }
   std::optional<std::string> legal(const Form& form) const override {
     if (reduces_rows(form)) return "a reduction needs its whole row resident";
     if (has_statistics(form, false)) return "statistics over an image need the groups skeleton";

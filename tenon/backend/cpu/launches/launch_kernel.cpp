@@ -19,8 +19,10 @@ WeightRequest plain_weight(const Expr& leaf, std::shared_ptr<Engine> engine) {
   const auto make = [graph, own, engine = std::move(engine)](const WeightMaking& with, std::span<void* const> parts) {
     copy_weight(with.find(own), own.dtype(), parts[0], engine->vec);
   };
-  return {
-      {{plain_key(leaf), round_up(leaf.shape().numel() * size_of(leaf.dtype()), 64)}}, {leaf->attrs.text}, {}, make};
+  return {{{plain_key(leaf), round_up(leaf.shape().numel() * size_of(leaf.dtype()), 64)}},
+          params_of(std::array{leaf}),
+          {},
+          make};
 }
 
 }  // namespace

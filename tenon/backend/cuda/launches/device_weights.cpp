@@ -166,7 +166,7 @@ WeightRequest plain_weight(std::shared_ptr<Device> device, const Expr& leaf) {
   const auto graph = std::make_shared<Graph>();
   Memo memo;
   const Expr own = rebuild(*graph, leaf, memo);
-  WeightRequest r = request_of(leaf, plain_key(leaf), {leaf->attrs.text});
+  WeightRequest r = request_of(leaf, plain_key(leaf), params_of(std::array{leaf}));
   r.make = [graph, own, device = std::move(device)](const WeightMaking& with, std::span<void* const> parts) {
     upload(*device, with.stream, with.find(own), own, parts[0]);
   };

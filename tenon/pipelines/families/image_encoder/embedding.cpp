@@ -30,12 +30,13 @@ ImageEmbedding::ImageEmbedding(std::shared_ptr<const ImageEncoder> encoder, Embe
       backend_(
           make_backend(options_.device, {.threads = options_.threads, .batch_invariant = options_.batch_invariant})),
       preprocessing_(encoder_->preprocessing(options_.preprocessing)) {
-  const DType t = options_.type.value_or(backend_->types().front());
-  check_type(*backend_, t, "type");
+  const NetworkType type = options_.type.value_or(backend_->types().front());
+  check_type(*backend_, type.stored, "type");
   TENON_CHECK(Usage, backend_->computes(), "device")
       << backend_->name() << " computes nothing: no features can come of it";
   TENON_CHECK(Usage, options_.batch > 0, "batch") << "expected a positive number, got " << options_.batch;
-  networks_.precision = {t, t};
+  networks_.precision = {type.stored, type.stored};
+  networks_.policy = type.policy;
   networks_.fusion = options_.fusion;
   networks_.fold_scales = options_.fold_scales;
   networks_.target = backend_->target();
@@ -108,7 +109,7 @@ std::vector<Embedding> ImageEmbedding::operator()(std::span<const Image> images)
       Embedding one{{begin, begin + c.width}, side, side, {begin + c.prefix() * c.width, begin + tokens * c.width}};
       const bool finite = std::ranges::all_of(one.feature, [](float v) { return std::isfinite(v); });
       TENON_CHECK(Numeric, finite, encoder_->name())
-          << "the feature of picture " << first + i << " is not finite in " << name_of(type());
+          << "the feature of picture " << first + i << " is not finite in " << type().text();
       out.push_back(std::move(one));
     }
   }

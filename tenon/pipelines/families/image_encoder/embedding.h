@@ -31,7 +31,7 @@ class ImageEmbedding : public ImageEmbedder {
   const ImagePreprocessing& preprocessing() const override { return preprocessing_; }
   int64_t patch_side() const override { return encoder_->config().patch; }
   const Backend& backend() const override { return *backend_; }
-  DType type() const override { return networks_.precision.act; }
+  NetworkType type() const override { return networks_.type(); }
   const ImageEncoder& encoder() const { return *encoder_; }
 
  private:

@@ -21,19 +21,13 @@ int64_t rows_for(int64_t tokens) { return tokens + kChunks.back(); }
 
 }  // namespace
 
-PrecisionPolicy decoder_precision(const NetworkOptions& o) {
-  TENON_CHECK(Usage, !o.e4m3_rows, "type")
-      << "e4m3: which layers of a language model bear it is not known; use int8, bf16 or f32";
-  return {.rule = o.i8_weights ? PrecisionPolicy::Rule::I8Weights : PrecisionPolicy::Rule::Operands};
-}
-
 PlanOptions TextSetup::plan_options(const char* name) const {
   PlanOptions o;
   o.name = name;
   o.fusion = networks.fusion;
   o.fold_scales = networks.fold_scales;
   o.target = networks.target;
-  o.precision = decoder_precision(networks);
+  o.precision = precision_of("decoder", networks);
   return o;
 }
 

@@ -10,9 +10,6 @@
 
 namespace tenon {
 
-/// How a language model's linear layers are computed. Error(Usage): in e4m3 rows.
-PrecisionPolicy decoder_precision(const NetworkOptions& options);
-
 /// What batches of one generator share.
 struct TextSetup {
   std::shared_ptr<const LanguageModel> model;

@@ -16,17 +16,16 @@ class DecoderGenerator : public TextGenerator {
     setup->model = std::move(model);
     setup->backend = make_backend(options.device, {options.threads});
     const Backend& backend = *setup->backend;
-    const bool i8 = options.type == DType::I8;
-    const DType t = i8 ? DType::BF16 : options.type.value_or(backend.types().front());
-    check_type(backend, t, "type");
+    const NetworkType type = options.type.value_or(backend.types().front());
+    check_type(backend, type.stored, "type");
     TENON_CHECK(Usage, backend.computes(), "device") << backend.name() << " computes nothing: no text comes of it";
     const int64_t positions = setup->model->config().positions;
     TENON_CHECK(Usage, options.context >= 0 && options.context <= positions, "context")
         << options.context << " tokens: the model has " << positions << " positions";
     setup->context = options.context ? options.context : positions;
     NetworkOptions& networks = setup->networks;
-    networks.precision = {t, t};
-    networks.i8_weights = i8;
+    networks.precision = {type.stored, type.stored};
+    networks.policy = type.policy;
     networks.fusion = options.fusion;
     networks.fold_scales = options.fold_scales;
     networks.target = backend.target();
@@ -52,7 +51,7 @@ class DecoderGenerator : public TextGenerator {
 
   const LanguageModel& model() const override { return *setup_->model; }
   const Backend& backend() const override { return *setup_->backend; }
-  DType type() const override { return setup_->networks.i8_weights ? DType::I8 : setup_->networks.precision.act; }
+  NetworkType type() const override { return setup_->networks.type(); }
   int64_t context() const override { return setup_->context; }
 
  private:
@@ -103,7 +102,7 @@ Plan plan_decoder(const DecoderConfig& c, const DecoderShape& shape, const Netwo
   o.fold_scales = options.fold_scales;
   o.anchors_alone = options.anchors_alone;
   o.target = options.target;
-  o.precision = decoder_precision(options);
+  o.precision = precision_of(o.name, options);
   return make_plan(results, o);
 }
 

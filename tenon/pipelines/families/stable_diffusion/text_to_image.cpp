@@ -22,13 +22,16 @@ TextToImage::TextToImage(std::shared_ptr<const StableDiffusionModel> model, cons
           backend_, [this](const std::string& component) { return loras_.over(component, model_->weights(component)); },
           options) {
   const std::vector<DType> types = backend_->types();
-  const DType type = options.type.value_or(types.front());
+  const NetworkType type = options.type.value_or(types.front());
   std::string known;
   for (DType t : types) (known += known.empty() ? "" : " or ") += name_of(t);
-  TENON_CHECK(Usage, std::find(types.begin(), types.end(), type) != types.end(), "type")
-      << name_of(type) << " is not computed in by " << backend_->name() << "; use " << known;
-  networks_ = {
-      .precision = {type, type}, .side = loras_.branches(), .fusion = options.fusion, .target = backend_->target()};
+  TENON_CHECK(Usage, std::find(types.begin(), types.end(), type.stored) != types.end(), "type")
+      << name_of(type.stored) << " is not computed in by " << backend_->name() << "; use " << known;
+  networks_ = {.precision = {type.stored, type.stored},
+               .policy = type.policy,
+               .side = loras_.branches(),
+               .fusion = options.fusion,
+               .target = backend_->target()};
   TENON_CHECK(Usage, backend_->computes(), "device") << options.device << " computes nothing, so it cannot draw";
 }
 
@@ -263,7 +266,7 @@ ImageResult TextToImage::generate(const ImageRequest& request, const OnStep& on_
   const ImageRequest& r = result.request;
   const std::unique_ptr<Sampler> sampler = make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);
   sampler->set_steps(r.steps, r.init ? r.strength : 1.0);
-  result.type = networks_.precision.act;
+  result.type = networks_.type();
   result.timesteps.assign(sampler->timesteps().begin(), sampler->timesteps().end());
   for (int i = 0; i < sampler->calls(); ++i) {
     const NoiseLevel level = sampler->noise_level(i);

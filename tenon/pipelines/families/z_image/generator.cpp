@@ -22,13 +22,12 @@ ZImageGenerator::ZImageGenerator(std::shared_ptr<const ZImageModel> model, const
           backend_, [this](const std::string& component) { return loras_.over(component, model_->weights(component)); },
           options) {
   model_->require_all();
-  const bool e4m3 = options.type == DType::E4M3;
-  const DType type = e4m3 ? DType::BF16 : options.type.value_or(backend_->types().front());
-  check_type(*backend_, type, "type");
-  TENON_CHECK(Usage, type != DType::F16, "type") << "f16 overflows in this model; use bf16";
+  const NetworkType type = options.type.value_or(backend_->types().front());
+  check_type(*backend_, type.stored, "type");
+  TENON_CHECK(Usage, type.stored != DType::F16, "type") << "f16 overflows in this model; use bf16";
   TENON_CHECK(Usage, backend_->computes(), "device") << options.device << " computes nothing, so it cannot draw";
-  networks_ = {.precision = {type, type},
-               .e4m3_rows = e4m3,
+  networks_ = {.precision = {type.stored, type.stored},
+               .policy = type.policy,
                .side = loras_.branches(),
                .fusion = options.fusion,
                .target = backend_->target()};
@@ -236,7 +235,7 @@ ImageResult ZImageGenerator::generate(const ImageRequest& request, const OnStep&
   const ImageRequest& r = result.request;
   const std::unique_ptr<Sampler> sampler = make_sampler(r.sampler, model_->scheduler_config(), r.sampler_options);
   sampler->set_steps(r.steps, r.init ? r.strength : 1.0);
-  result.type = networks_.e4m3_rows ? DType::E4M3 : networks_.precision.act;
+  result.type = networks_.type();
   result.timesteps.assign(sampler->timesteps().begin(), sampler->timesteps().end());
   for (int i = 0; i < sampler->calls(); ++i) {
     const NoiseLevel level = sampler->noise_level(i);

@@ -16,7 +16,7 @@ Plan plan_vae_decode(const ZImageModel& model, int64_t batch, int64_t height, in
 Plan plan_vae_encode(const ZImageModel& model, int64_t batch, int64_t height, int64_t width,
                      const NetworkOptions& options);
 
-/// NetworkOptions::e4m3_rows for the transformer: linear layers of the main blocks in e4m3, rows quantised; what does
+/// What e4m3 means for the transformer: linear layers of the main blocks in e4m3, rows quantised; what does
 /// not bear that stays in bf16: embedders, refiners, modulation, the final layer. The VAE stays as it is.
 PrecisionPolicy z_image_e4m3_rows();
 /// The same for the text encoder: all its linear layers; its vocabulary, which is looked up, stays in bf16.

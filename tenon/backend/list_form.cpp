@@ -1,4 +1,4 @@
-#include "tenon/kernels/list.h"
+#include "tenon/backend/list_form.h"
 
 #include <algorithm>
 #include <array>

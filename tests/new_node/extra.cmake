@@ -1,0 +1,15 @@
+# A tree in which softplus.h lies where docs/adding.md says that a node goes. What is made of the list of nodes is compiled
+# again for it, in front of the library's.
+set(_tree ${PROJECT_BINARY_DIR}/new_node)
+file(GLOB _nodes CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tenon/expr/nodes/*.h)
+foreach(_node ${_nodes} ${CMAKE_CURRENT_LIST_DIR}/softplus.h)
+  get_filename_component(_name ${_node} NAME)
+  configure_file(${_node} ${_tree}/tenon/expr/nodes/${_name} COPYONLY)
+endforeach()
+_tenon_node_list(${_tree}/tenon/expr/nodes ${_tree}/tenon/expr_generated)
+include(${PROJECT_SOURCE_DIR}/tenon/backend/cpu/tape/flags.cmake)
+target_sources(test_new_node PRIVATE ${PROJECT_SOURCE_DIR}/tenon/expr/node_type.cpp ${_tape}/vec_avx2.cpp
+               ${_tape}/vec_avx512.cpp ${CMAKE_CURRENT_SOURCE_DIR}/expr/samples.cpp)
+target_include_directories(test_new_node BEFORE PRIVATE ${_tree})
+target_compile_definitions(test_new_node PRIVATE NODE_BODIES="${_tree}/tenon/expr_generated/node_bodies.inc")
+set_target_properties(test_new_node PROPERTIES UNITY_BUILD OFF)
