@@ -13,7 +13,7 @@ namespace tenon {
 struct NetworkOptions {
   nn::Precision precision = nn::kBf16;
   bool e4m3_rows = false;      ///< linear layers that bear it in quantised rows, by the network's own policy
-  bool i8_weights = false;     ///< weights of linear layers in rows of i8; for language models
+  bool i8_weights = false;     ///< linear layers in i8, in blocks or of rows of weights; for language models
   nn::SideBranches side = {};  ///< of LoRAs, multiplied in the model's type whatever the policy says
   bool fusion = true;
   bool fold_scales = true, anchors_alone = false;  ///< as PlanOptions

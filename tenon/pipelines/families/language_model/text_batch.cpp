@@ -24,7 +24,13 @@ int64_t rows_for(int64_t tokens) { return tokens + kChunks.back(); }
 PrecisionPolicy decoder_precision(const NetworkOptions& o) {
   TENON_CHECK(Usage, !o.e4m3_rows, "type")
       << "e4m3: which layers of a language model bear it is not known; use int8, bf16 or f32";
-  return {.rule = o.i8_weights ? PrecisionPolicy::Rule::I8Weights : PrecisionPolicy::Rule::Operands};
+  using Rule = PrecisionPolicy::Rule;
+  return {.rule = !o.i8_weights ? Rule::Operands : o.target.i8_blocks ? Rule::I8Blocks : Rule::I8Weights};
+}
+
+nn::Precision decoder_types(const NetworkOptions& o) {
+  const bool blocks = decoder_precision(o).rule == PrecisionPolicy::Rule::I8Blocks;
+  return {o.precision.act, blocks ? DType::F32 : o.precision.weight};
 }
 
 PlanOptions TextSetup::plan_options(const char* name) const {
@@ -296,15 +302,30 @@ std::vector<Buffer> DecoderBatch::caches() const {
   return out;
 }
 
+// What the first loop takes beside its caches: activations of a step and of the longest piece of a prompt, and weights
+// that are not there yet. A loop that is there gives its own back before the next is made.
+int64_t DecoderBatch::beside_caches(int64_t tokens) const {
+  if (capacity_) return 0;
+  const DecoderConfig& c = setup_->model->config();
+  const NetworkOptions& n = setup_->networks;
+  const int64_t parameters = parameter_count(setup_->model->shapes()), type = size_of(n.precision.weight);
+  const int64_t weights =
+      n.i8_weights ? parameters + parameters / 16 + c.vocabulary * c.width * type : parameters * type;
+  return plan_step(step_shape(tokens)).arena_bytes + plan_piece(kChunks.back(), tokens).arena_bytes +
+         std::max<int64_t>(weights - setup_->store->counters().bytes, 0);
+}
+
 void DecoderBatch::check_fits(int64_t tokens) const {
   const auto rows = std::ssize(slots_);
   const int64_t row = setup_->model->config().cache_bytes(setup_->networks.precision.act);
   const int64_t own = capacity_ ? rows * rows_for(capacity_) * row : 0, bytes = rows * rows_for(tokens) * row;
-  const int64_t free = setup_->backend->memory_available() + own;
-  const int64_t fits = std::max<int64_t>(free / (rows * row) - kChunks.back(), 0);
-  TENON_CHECK(Memory, bytes <= free, "context")
+  const int64_t free = setup_->backend->memory_available() + own, beside = beside_caches(tokens);
+  const int64_t fits = std::max<int64_t>((free - beside) / (rows * row) - kChunks.back(), 0);
+  TENON_CHECK(Memory, bytes + beside <= free, "context")
       << tokens << " tokens" << (rows > 1 ? " of " + std::to_string(rows) + " texts side by side" : "") << " take "
-      << bytes << " bytes of cache, and " << free << " are free: at most " << fits << " tokens fit";
+      << bytes << " bytes of cache"
+      << (beside ? " beside " + std::to_string(beside) + " of weights and activations" : "") << ", and " << free
+      << " are free: at most " << fits << " tokens fit";
 }
 
 // Room for this many tokens in every row. What the rows hold stays, through the host's memory, and texts go on. If
@@ -376,24 +397,34 @@ void DecoderBatch::forget(const Error& error) {
   }
 }
 
+DecodeStepShape DecoderBatch::step_shape(int64_t tokens) const {
+  return {.rows = std::ssize(slots_), .capacity = rows_for(tokens), .stops = std::ssize(setup_->model->stop_ids())};
+}
+
+Plan DecoderBatch::plan_step(const DecodeStepShape& shape) const {
+  return plan_decode_step(setup_->model->config(), shape, decoder_types(setup_->networks),
+                          setup_->plan_options("decode"));
+}
+
+// Of so many tokens of a prompt, over a cache of one row for `capacity` tokens.
+Plan DecoderBatch::plan_piece(int64_t tokens, int64_t capacity) const {
+  DecoderShape shape;
+  shape.tokens = tokens;
+  shape.capacity = rows_for(capacity);
+  return plan_prompt(setup_->model->config(), shape, decoder_types(setup_->networks), setup_->plan_options("prompt"));
+}
+
 void DecoderBatch::make_loop() {
-  const DecodeStepShape shape{
-      .rows = std::ssize(slots_), .capacity = rows_for(capacity_), .stops = std::ssize(setup_->model->stop_ids())};
-  const auto plan = [setup = setup_](const DecodeStepShape& s) {
-    return plan_decode_step(setup->model->config(), s, setup->networks.precision, setup->plan_options("decode"));
-  };
-  loop_ =
-      std::make_unique<DecodeLoop>(shape, setup_->model->config().vocabulary, plan, setup_->store, stream_, states_);
+  loop_ = std::make_unique<DecodeLoop>(
+      step_shape(capacity_), setup_->model->config().vocabulary,
+      [this](const DecodeStepShape& shape) { return plan_step(shape); }, setup_->store, stream_, states_);
 }
 
 // The run of so many tokens of a prompt, made for a cache of one row, in this row of the cache.
 DecoderBatch::Prompt& DecoderBatch::prompt(int64_t tokens, size_t row) {
   auto found = prompts_.find(tokens);
   if (found == prompts_.end()) {
-    DecoderShape shape;
-    shape.tokens = tokens;
-    shape.capacity = rows_for(capacity_);
-    Plan plan = plan_prompt(setup_->model->config(), shape, setup_->networks.precision, setup_->plan_options("prompt"));
+    Plan plan = plan_piece(tokens, capacity_);
     for (Buffer& b : plan.buffers) b.outside = b.outside || b.role == BufferRole::State;
     found =
         prompts_

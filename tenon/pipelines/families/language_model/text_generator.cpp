@@ -94,7 +94,7 @@ Plan plan_prompt(const DecoderConfig& c, const DecoderShape& shape, nn::Precisio
 
 Plan plan_decoder(const DecoderConfig& c, const DecoderShape& shape, const NetworkOptions& options) {
   Graph g;
-  const Decoder d = decoder(g, c, shape, options.precision);
+  const Decoder d = decoder(g, c, shape, decoder_types(options));
   std::vector<Result> results{{"logits", d.logits}};
   for (const auto& [name, value] : d.states) results.push_back({name, value});
   PlanOptions o;
