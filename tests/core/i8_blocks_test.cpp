@@ -70,7 +70,7 @@ TEST(I8Blocks, OddNumbers) {
   }
   EXPECT_EQ(scale(9e6f, BlockScale::F16), kInfinity);
   EXPECT_NEAR(scale(9e6f, BlockScale::F32), 9e6f / 127, 1);
-  const std::vector<double> rows{4, 0, 0, 0, 0, -8};
+  const std::vector<double> rows{127, 0, 0, 0, 0, -254};
   EXPECT_EQ(i8_rows(rows.data(), 2, 3, BlockScale::F16), rows);
 }
 

@@ -85,7 +85,10 @@ TEST_P(LanguageParity, WeightsInI8) {
   };
   const double roundings = std::sqrt(7.0 * static_cast<double>(model->config().layers) + 1);
   const double i8 = lost({.i8_weights = true}), bf16 = lost({});
-  const double blocks = lost({.i8_weights = true, .target = make_backend("cpu")->target()});
+  NetworkOptions in_blocks;
+  in_blocks.i8_weights = true;
+  in_blocks.target = make_backend("cpu")->target();
+  const double blocks = lost(in_blocks);
   RecordProperty("i8", std::to_string(i8));
   RecordProperty("bf16", std::to_string(bf16));
   RecordProperty("blocks", std::to_string(blocks));

@@ -28,6 +28,10 @@ PrecisionPolicy decoder_precision(const NetworkOptions& o) {
   return {.rule = !o.i8_weights ? Rule::Operands : o.target.i8_blocks ? Rule::I8Blocks : Rule::I8Weights};
 }
 
+bool folds_scales(const NetworkOptions& o) {
+  return o.fold_scales && decoder_precision(o).rule != PrecisionPolicy::Rule::I8Blocks;
+}
+
 nn::Precision decoder_types(const NetworkOptions& o) {
   const bool blocks = decoder_precision(o).rule == PrecisionPolicy::Rule::I8Blocks;
   return {o.precision.act, blocks ? DType::F32 : o.precision.weight};
@@ -37,9 +41,9 @@ PlanOptions TextSetup::plan_options(const char* name) const {
   PlanOptions o;
   o.name = name;
   o.fusion = networks.fusion;
-  o.fold_scales = networks.fold_scales;
   o.target = networks.target;
   o.precision = decoder_precision(networks);
+  o.fold_scales = folds_scales(networks);
   return o;
 }
 

@@ -12,6 +12,8 @@ namespace tenon {
 
 /// How a language model's linear layers are computed. Error(Usage): in e4m3 rows.
 PrecisionPolicy decoder_precision(const NetworkOptions& options);
+/// Whether scales of channels become part of weights: not of a file's blocks of i8, which would be rounded again.
+bool folds_scales(const NetworkOptions& options);
 /// Its element types: what becomes i8 in blocks is rounded once, from what the file has.
 nn::Precision decoder_types(const NetworkOptions& options);
 

@@ -100,7 +100,7 @@ Plan plan_decoder(const DecoderConfig& c, const DecoderShape& shape, const Netwo
   PlanOptions o;
   o.name = "decoder";
   o.fusion = options.fusion;
-  o.fold_scales = options.fold_scales;
+  o.fold_scales = folds_scales(options);
   o.anchors_alone = options.anchors_alone;
   o.target = options.target;
   o.precision = decoder_precision(options);
