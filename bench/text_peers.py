@@ -56,7 +56,7 @@ def of_tenon(tenon, files, threads):
     for kind, file in files.items():
         common = ["-m", str(file), "--type", kind, "--threads", str(threads)]
         parts = {}
-        for name, part, more in (("step", "decode", ["--runs", str(RUNS)]), ("step_16", "decode", ["--batch", str(BATCH), "--runs", str(RUNS)]),
+        for name, part, more in (("step", "decode", ["--runs", str(RUNS)]), ("step_16", "decode", ["--batch-size", str(BATCH), "--runs", str(RUNS)]),
                                  ("prefill", "prefill", ["--runs", str(PREFILLS)])):
             run = subprocess.run([tenon, "bench", *common, "--part", part, "--context", str(2 * BEHIND), "--no-anchors", "--no-unfused", "--json", *more],
                                  check=True, capture_output=True, text=True)
@@ -140,18 +140,22 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--folder", type=pathlib.Path, default=CACHE / "peer-models")
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--only", nargs="+", choices=["tenon", "llama_cpp", "transformers"],
+                        help="measures these alone and adds them to what --json holds, where a run has to be short")
     a = parser.parse_args()
     a.folder.mkdir(parents=True, exist_ok=True)
     files = {"bf16": a.folder / "bf16.gguf", "int8": a.folder / "q8_0.gguf"}
     for kind, path in files.items():
         if not path.exists():
             rewrite(MODEL, path, path.stem)
-    before = read_gb_s(a.threads)
-    result = {"tenon": of_tenon(a.tenon, files, a.threads), "llama_cpp": of_llama_cpp(files, a.threads),
-              "transformers": of_transformers(MODEL, a.threads)}
-    result["memory_gb_s"] = max(before, read_gb_s(a.threads))
+    result = json.loads(a.json.read_text()) if a.json and a.json.exists() and a.only else {}
+    measure = {"tenon": lambda: of_tenon(a.tenon, files, a.threads), "llama_cpp": lambda: of_llama_cpp(files, a.threads),
+               "transformers": lambda: of_transformers(MODEL, a.threads)}
+    for peer in a.only or measure:
+        result["memory_gb_s"] = max(result.get("memory_gb_s", 0), read_gb_s(a.threads))
+        result[peer] = measure[peer]()
     for peer in ("tenon", "llama_cpp"):
-        for kind, parts in result[peer].items():
+        for kind, parts in result.get(peer, {}).items():
             if kind in BYTES:
                 parts["gb_s"] = MATRICES * BYTES[kind] / parts["step"] / 1e6
                 parts["of_memory"] = parts["gb_s"] / result["memory_gb_s"]

@@ -7,6 +7,7 @@
 #include "tenon/core/clock.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
+#include "tenon/runtime/plan_kernels.h"
 
 namespace tenon {
 namespace {
@@ -306,17 +307,18 @@ std::vector<Buffer> DecoderBatch::caches() const {
   return out;
 }
 
-// What the first loop takes beside its caches: activations of a step and of the longest piece of a prompt, and weights
-// that are not there yet. A loop that is there gives its own back before the next is made.
+// What the first loop takes beside its caches, and pieces of prompts with it: activations, states, and weights that are
+// not there yet. A loop that is there gives its own back before the next is made.
 int64_t DecoderBatch::beside_caches(int64_t tokens) const {
   if (capacity_) return 0;
-  const DecoderConfig& c = setup_->model->config();
-  const NetworkOptions& n = setup_->networks;
-  const int64_t parameters = parameter_count(setup_->model->shapes()), type = size_of(n.precision.weight);
-  const int64_t weights =
-      n.i8_weights ? parameters + parameters / 16 + c.vocabulary * c.width * type : parameters * type;
-  return plan_step(step_shape(tokens)).arena_bytes + plan_piece(kChunks.back(), tokens).arena_bytes +
-         std::max<int64_t>(weights - setup_->store->counters().bytes, 0);
+  const int64_t row = setup_->model->config().cache_bytes(setup_->networks.precision.act);
+  int64_t out = plan_memory(plan_step(step_shape(tokens)), *setup_->store).needed();
+  out -= std::ssize(slots_) * rows_for(tokens) * row;
+  for (const int64_t piece : kChunks) {
+    const MemoryPlan memory = plan_memory(plan_piece(piece, tokens), *setup_->store);
+    out += memory.arena + memory.scratch + memory.kept;
+  }
+  return out;
 }
 
 void DecoderBatch::check_fits(int64_t tokens) const {
