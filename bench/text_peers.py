@@ -27,7 +27,7 @@ from gguf_types import rewrite  # noqa: E402
 CACHE = pathlib.Path(os.environ.get("TENON_CACHE_DIR") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "tenon")
 MODEL = CACHE / "fetched/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 BEHIND, BATCH, RUNS, PREFILLS = 512, 16, 40, 5
-MATRICES = 134_479_872 + 0  # elements that a step multiplies by: all matrices, the head among them
+MATRICES = 134_479_872  # elements that a step multiplies by: all matrices, the head among them
 BYTES = {"bf16": 2, "int8": 34 / 32}
 TEXT = "Once upon a time there was a small village by the sea. Every morning the people of the village"
 
