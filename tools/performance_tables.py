@@ -14,11 +14,11 @@ RESULTS = ROOT / "bench/results"
 GPU = "NVIDIA-H200"
 
 
-def newest(kind):
+def newest(kind, machine=GPU):
     """(name, content) of the newest result of a kind ("unet", "lion" ..): of those beside PyTorch, if there is one."""
-    found = [(f.name, json.loads(f.read_text())) for f in sorted(RESULTS.glob(f"20??-??-??-{GPU}-{kind}.json"))]
+    found = [(f.name, json.loads(f.read_text())) for f in sorted(RESULTS.glob(f"20??-??-??-{machine}-{kind}.json"))]
     if not found:
-        raise SystemExit(f"performance_tables: no bench/results/*-{GPU}-{kind}.json")
+        raise SystemExit(f"performance_tables: no bench/results/*-{machine}-{kind}.json")
     return ([f for f in found if f[1].get("peers")] or found)[-1]
 
 
@@ -80,7 +80,21 @@ def memory_bound():
     return table(["function, bf16", "Tenon", "of a copy's speed", "torch.compile"], rows)
 
 
-TABLES = {"networks": networks, "lion": lion, "e4m3": e4m3, "memory-bound": memory_bound}
+def text_cpu():
+    _, run = newest("text-cpu", "*")
+    torch = {name: min(run["transformers"][kind][name] for kind in ("f32", "bf16")) for name in ("step", "step_16", "prefill")}
+    rows = []
+    for name, title, tokens in (("step", "a step, 1 text", 1), ("step_16", "a step, 16 texts", 16), ("prefill", "512 tokens of a prompt", 512)):
+        for kind, label in (("int8", "i8 in blocks; Q8_0"), ("bf16", "bf16")):
+            ours, other = run["tenon"][kind][name], run["llama_cpp"][kind][name]
+            share = f"{run['tenon'][kind]['of_memory'] * 100:.0f} %" if name == "step" else "-"
+            there = f"{run['llama_cpp'][kind]['of_memory'] * 100:.0f} %" if name == "step" else "-"
+            rows.append([title, label, against(ours, other, f"{ms(ours)}") + f" ({tokens / ours * 1e3:.0f})", share,
+                         f"{ms(other)} ({tokens / other * 1e3:.0f})", there, f"{ms(torch[name])} ({tokens / torch[name] * 1e3:.0f})"])
+    return table(["ms (tokens/s)", "weights", "Tenon", "of memory", "llama.cpp", "of memory", "transformers"], rows)
+
+
+TABLES = {"text-cpu": text_cpu, "networks": networks, "lion": lion, "e4m3": e4m3, "memory-bound": memory_bound}
 
 
 def main(arguments):

@@ -1,5 +1,6 @@
 #include "tenon/io/gguf_checkpoint.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -203,6 +204,15 @@ nlohmann::json gguf_config(const GgufFile& file) {
   out["rms_norm_eps"] = *eps;
   out["rope_theta"] = file.number(front + "rope.freq_base").value_or(10000.0);
   copy_integer("attention.key_length", "head_dim");
+  const auto window = file.integer(front + "attention.sliding_window");
+  TENON_CHECK(Model, !window || *window <= 0 || *window >= out["max_position_embeddings"].get<int64_t>(), file.name())
+      << front << "attention.sliding_window: a window of " << *window << " tokens is not supported";
+  const int64_t heads = out["num_attention_heads"], width = out["hidden_size"];
+  const int64_t head = out.contains("head_dim") ? out["head_dim"].get<int64_t>() : width / std::max<int64_t>(heads, 1);
+  const auto turned = file.integer(front + "rope.dimension_count");
+  TENON_CHECK(Model, !turned || *turned == head, file.name())
+      << front << "rope.dimension_count: " << *turned << " of the " << head
+      << " numbers of a head are rotated; only all of them is supported";
   const auto scaling = file.string(front + "rope.scaling.type");
   if (scaling && *scaling != "none")
     out["rope_scaling"] = {{"rope_type", std::string(*scaling)},

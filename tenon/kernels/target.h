@@ -17,6 +17,7 @@ struct Target {
   /// Whether the device has a kernel for an anchor that other nodes can stand for (NodeType::apart), whose arithmetic
   /// is settled. Empty: for none of them.
   std::function<bool(const Expr& anchor)> runs = {};
+  bool i8_blocks = false;  ///< whether linear layers run in i8 (nodes::Linear)
   /// What a launch costs whatever it does, as the bytes that the device moves in that time.
   int64_t launch_bytes = 65536;
 };

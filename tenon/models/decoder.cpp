@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tenon/expr/ops.h"
+#include "tenon/expr/precision.h"
 #include "tenon/nn/linear.h"
 #include "tenon/nn/norm.h"
 #include "tenon/nn/rotary.h"
@@ -32,7 +33,7 @@ class Network {
   }
 
   Expr states(const Expr& tokens, int64_t layers) {
-    Expr x = cast(gather(table(), tokens), model_.act());
+    Expr x = cast(gather(looked_up_table(), tokens), model_.act());
     for (int64_t i = 0; i < layers; ++i) x = layer(i, x);
     return x;
   }
@@ -51,6 +52,12 @@ class Network {
  private:
   Expr count(int64_t n, const Shape& as) const { return reshape(cast(iota(model_.graph(), n), DType::F32), as); }
   Expr table() const { return (model_ / "embed_tokens").weight("weight", {c_.vocabulary, c_.width}); }
+  // Of weights wider than what they become, in what they become: nothing else of them need be kept.
+  Expr looked_up_table() const {
+    const DType act = model_.act(), stored = model_.precision().weight;
+    const nn::Scope s(model_.graph(), {act, holds(stored, act) ? act : stored}, "model.embed_tokens");
+    return s.weight("weight", {c_.vocabulary, c_.width});
+  }
   Expr head() const {
     if (c_.tied) return table();
     return (nn::Scope(model_.graph(), model_.precision()) / "lm_head").weight("weight", {c_.vocabulary, c_.width});

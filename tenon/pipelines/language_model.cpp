@@ -197,14 +197,18 @@ void LanguageModel::read_generation_config(const json& config, const std::string
   if (sampling_.top_p == 0) r.refuse("top_p", "a number above 0");
 }
 
+// Every step compares what it draws with each of them.
+constexpr size_t kMostStopIds = 64;
+
 // A number or an array of them; absent: what was known before stays.
 void LanguageModel::read_stop_ids(const json& config, const std::string& where) {
   constexpr const char* kKey = "eos_token_id";
   ConfigReader r(config, where);
   if (r.has(kKey)) {
     stop_ids_.clear();
-    for (const int64_t id : r.integers(kKey, {}, 0, 0, config_.vocabulary - 1))
-      stop_ids_.push_back(static_cast<int32_t>(id));
+    const std::vector<int64_t> ids = r.integers(kKey, {}, 0, 0, config_.vocabulary - 1);
+    if (ids.size() > kMostStopIds) r.refuse(kKey, "at most " + std::to_string(kMostStopIds) + " tokens");
+    for (const int64_t id : ids) stop_ids_.push_back(static_cast<int32_t>(id));
   }
   if (stop_ids_.empty() && tokenizer_ && tokenizer_->eos_id()) stop_ids_ = {*tokenizer_->eos_id()};
 }

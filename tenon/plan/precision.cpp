@@ -12,7 +12,7 @@ namespace tenon {
 namespace {
 
 using Rule = PrecisionPolicy::Rule;
-constexpr std::string_view kRules[] = {"operands", "f32", "bf16", "f16", "e4m3 rows", "i8 weights"};
+constexpr std::string_view kRules[] = {"operands", "f32", "bf16", "f16", "e4m3 rows", "i8 weights", "i8 blocks"};
 
 std::string_view trimmed(std::string_view s) {
   while (s.starts_with(' ')) s.remove_prefix(1);
@@ -24,7 +24,8 @@ Rule parse_rule(std::string_view text) {
   const std::string_view name = trimmed(text);
   const auto* it = std::ranges::find(kRules, name == "e4m3" ? "e4m3 rows" : name == "int8" ? "i8 weights" : name);
   TENON_CHECK(Usage, it != std::end(kRules), "precision")
-      << "'" << shown(name) << "' is none of operands, f32, bf16, f16, e4m3 rows (or e4m3) and i8 weights (or int8)";
+      << "'" << shown(name)
+      << "' is none of operands, f32, bf16, f16, e4m3 rows (or e4m3), i8 weights (or int8) and i8 blocks";
   return static_cast<Rule>(it - std::begin(kRules));
 }
 
@@ -43,9 +44,9 @@ Rule rule_of(const Expr& anchor, const PrecisionPolicy& policy) {
 }
 
 Expr rounded_to(const Expr& anchor, DType t) {
-  std::vector<Expr> in;
-  for (const Expr& x : anchor->in)
-    in.push_back(static_cast<int>(in.size()) >= anchor->type->factors || holds(t, x.dtype()) ? x : cast(x, t));
+  std::vector<Expr> in = anchor->in;
+  for (Expr& x : std::span(in).first(static_cast<size_t>(anchor->type->factors)))
+    x = holds(t, x.dtype()) ? x : cast(x, t);
   return multiplied_in(anchor.graph().make(*anchor->type, in, anchor->attrs), t);
 }
 
@@ -55,7 +56,6 @@ bool multiplies_rows_by_weights(const Expr& anchor) {
 }
 
 Expr scaled_columns(const Expr& y, const Expr& scale) { return y * reshape(scale, {scale.shape()[0]}); }
-
 QuantizedRows quantized(const Expr& x) { return x.dtype() == DType::E4M3 ? QuantizedRows{x, {}} : quantize_rows(x); }
 
 // Matrices whose rows are quantised for a product that reads them as they are.
@@ -102,6 +102,8 @@ Expr with_arithmetic(const Expr& anchor, Rule rule, const Matrices& matrices) {
       break;
     case Rule::Operands:
       break;
+    case Rule::I8Blocks:
+      if (multiplies_rows_by_weights(anchor)) return multiplied_in(anchor, DType::I8);
   }
   return multiplied_in(anchor, arithmetic_of_operands(anchor));
 }
@@ -130,8 +132,7 @@ PrecisionPolicy PrecisionPolicy::parse(std::string_view text) {
     const size_t colon = std::min(item.find(':'), item.size());
     const std::string_view name = trimmed(item.substr(std::min(colon + 1, item.size())));
     TENON_CHECK(Usage, !name.empty(), "precision")
-        << "'" << shown(item)
-        << "' is no exception: expected a rule and a part of weights' names, such as bf16: t_embedder";
+        << "'" << shown(item) << "': expected a rule and a part of weights' names, such as bf16: t_embedder";
     out.exceptions.push_back({parse_rule(item.substr(0, colon)), std::string(name)});
   }
   return out;
@@ -143,9 +144,8 @@ DType arithmetic_of_operands(const Expr& anchor) {
     return std::ranges::all_of(std::span(anchor->in).first(factors), fits, &Expr::dtype);
   };
   if (anchor.is<nodes::Linear>() && all([](DType t) { return t == DType::E4M3; })) return DType::E4M3;
-  const bool widens = !multiplies_heads(anchor);
   for (const DType t : {DType::F16, DType::BF16})
-    if (all([&](DType x) { return x == t || (widens && holds(t, x)); })) return t;
+    if (all([&](DType x) { return x == t || (holds(t, x) && !multiplies_heads(anchor)); })) return t;
   return DType::F32;
 }
 

@@ -19,6 +19,7 @@ struct PrecisionPolicy {
     F16,        ///< operands rounded to f16
     E4m3Rows,   ///< linear layers of constant weights: rows of both operands quantised; all else as BF16
     I8Weights,  ///< linear layers of constant weights: rows of the weights quantised; all else by its operands
+    I8Blocks,   ///< linear layers of constant weights: i8 in blocks; all else by its operands
   };
   /// Anchors that multiply a weight whose name contains `name` follow `rule`; the first that fits counts.
   struct Exception {
@@ -32,7 +33,7 @@ struct PrecisionPolicy {
   std::string text() const;
   /// True if all or some anchors follow `r`.
   bool follows(Rule r) const;
-  bool quantizes() const { return follows(Rule::E4m3Rows) || follows(Rule::I8Weights); }
+  bool quantizes() const { return follows(Rule::E4m3Rows) || follows(Rule::I8Weights) || follows(Rule::I8Blocks); }
   /// Inverse of text. Throws Error(Usage) that names what was found.
   static PrecisionPolicy parse(std::string_view text);
   bool operator==(const PrecisionPolicy& o) const = default;

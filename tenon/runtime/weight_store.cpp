@@ -4,11 +4,11 @@
 #include <array>
 #include <cstring>
 
+#include "tenon/backend/stored_launch.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
 #include "tenon/expr/ops.h"
 #include "tenon/plan/one_launch.h"
-#include "tenon/runtime/stored_launch.h"
 
 namespace tenon {
 namespace {

@@ -133,6 +133,30 @@ TEST(GgufErrors, Checkpoint) {
                [&] { gguf_checkpoint(twice.read()); });
 }
 
+// What the network would compute differently is refused, what says nothing new is not.
+TEST(GgufErrors, WindowsAndPartlyRotatedHeads) {
+  const auto config = [](const std::string& key, uint32_t value) {
+    GgufBytes file;
+    file.header(1, 8).string_key("general.architecture", "llama");
+    for (const auto& [name, number] : {std::pair{"embedding_length", 64},
+                                       {"block_count", 1},
+                                       {"feed_forward_length", 8},
+                                       {"attention.head_count", 4},
+                                       {"context_length", 128}})
+      file.key(std::string("llama.") + name, GgufType::U32).number(static_cast<uint32_t>(number));
+    file.key("llama.attention.layer_norm_rms_epsilon", GgufType::F32).number(1e-5f);
+    file.key("llama." + key, GgufType::U32).number(value).tensor("token_embd.weight", {64, 2}, kF32, 0).data(512);
+    return gguf_config(file.read());
+  };
+  for (const uint32_t window : {0U, 128U, 4096U}) EXPECT_NO_THROW(config("attention.sliding_window", window));
+  expect_error(ErrorKind::Model, "llama.attention.sliding_window: a window of 127 tokens is not supported",
+               [&] { config("attention.sliding_window", 127); });
+  EXPECT_NO_THROW(config("rope.dimension_count", 16));
+  for (const uint32_t turned : {0U, 8U, 32U})
+    expect_error(ErrorKind::Model, "llama.rope.dimension_count: " + std::to_string(turned) + " of the 16 numbers",
+                 [&] { config("rope.dimension_count", turned); });
+}
+
 // Every truncation of a good file is refused, and every single byte of its front may be anything.
 TEST(GgufErrors, EveryTruncationAndEveryByte) {
   GgufBytes good;

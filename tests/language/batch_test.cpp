@@ -74,7 +74,7 @@ class Requests {
     r.prompt.resize(static_cast<size_t>(number(1, std::min(most, r.slide ? most : context_ - 1))));
     for (int32_t& id : r.prompt) id = static_cast<int32_t>(number(0, vocabulary_ - 1));
     r.max_tokens = once_in(40) && !r.slide ? 0 : once_in(30) ? number(1, context_ + 40) : number(1, 16);
-    r.seed = static_cast<uint64_t>(number(0, 5));
+    r.seed = random_();
     r.ignore_stop_ids = once_in(3);
     if (once_in(4)) r.stop = {std::string(1, static_cast<char>('a' + number(0, 25)))};
     Sampling& s = r.sampling;
@@ -162,6 +162,27 @@ TEST(TextBatches, EachTextIsItsRunAlone) {
   EXPECT_GT(a.beside + b.beside, count) << "others are there when a text ends";
 }
 
+// All 64 bits of a seed decide a text, side by side and alone.
+TEST(TextBatches, SeedsOf64Bits) {
+  const std::unique_ptr<TextGenerator> generator = open(0);
+  TextRequest r;
+  r.prompt = {1, 2};
+  r.max_tokens = 12;
+  r.ignore_stop_ids = true;
+  r.sampling.draw = true;
+  r.sampling.temperature = 3;
+  std::vector<TextRequest> all;
+  for (const uint64_t seed : {uint64_t{5}, 5 | uint64_t{1} << 60, 5 | uint64_t{1} << 33, uint64_t{5}}) {
+    all.push_back(r);
+    all.back().seed = seed;
+  }
+  const std::vector<TextResult> made = generate_all(*generator, all, 4);
+  for (size_t i = 0; i < 3; ++i)
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(seen(made[i]).ids, seen(made[j]).ids) << all[i].seed;
+  EXPECT_EQ(seen(made[0]), seen(made[3]));
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(seen(made[i]), seen(generator->generate(all[i])));
+}
+
 TEST(TextBatches, AlsoInBf16) {
   const Counts made = compare(24, 22, 4, 90, DType::BF16);
   EXPECT_EQ(made.texts, 24);
@@ -227,6 +248,21 @@ TEST(TextBatches, WhatIsRefused) {
   EXPECT_THAT(own, HasSubstr("callback cannot cancel"));
 }
 
+TEST(TextBatches, StopTokensAreBounded) {
+  const Folder folder;
+  write_model(recorded()["cases"][0], folder);
+  for (const size_t count : {64U, 65U}) {
+    folder.write("generation_config.json", nlohmann::json{{"eos_token_id", std::vector<int>(count, 3)}}.dump());
+    try {
+      EXPECT_EQ(LanguageModel::open(folder.path().string())->stop_ids().size(), 64U);
+      EXPECT_EQ(count, 64U);
+    } catch (const Error& e) {
+      EXPECT_EQ(count, 65U);
+      EXPECT_THAT(e.what(), HasSubstr("at most 64 tokens"));
+    }
+  }
+}
+
 // A CPU whose memory runs out: as many of the next allocations as a test says fail.
 int failing = 0;
 class Scarce : public IsaBackend {
@@ -240,6 +276,58 @@ class Scarce : public IsaBackend {
 const RegisterBackend kScarce("scarce", [](const BackendOptions&) -> std::unique_ptr<Backend> {
   return std::make_unique<Scarce>(cpu::Isa::Avx2, 1);
 });
+
+// A CPU with so much memory and no more.
+int64_t room = 0, held = 0;
+class Small : public IsaBackend {
+ public:
+  using IsaBackend::IsaBackend;
+  int64_t memory_available() const override { return room - held; }
+  std::shared_ptr<void> allocate(int64_t bytes) override {
+    TENON_CHECK(Memory, held + bytes <= room, "allocate") << bytes << " bytes where " << room - held << " are free";
+    held += bytes;
+    const std::shared_ptr<void> memory = IsaBackend::allocate(bytes);
+    return {memory.get(), [memory, bytes](void*) { held -= bytes; }};
+  }
+};
+const RegisterBackend kSmall("small", [](const BackendOptions&) -> std::unique_ptr<Backend> {
+  return std::make_unique<Small>(cpu::Isa::Avx2, 1);
+});
+
+// The context that a refusal names fits, with the weights and activations that come beside it.
+TEST(TextBatches, ARefusedContextNamesOneThatFits) {
+  const auto write = [](int64_t context) {
+    TextOptions o = f32_options();
+    o.device = "small";
+    o.context = context;
+    const auto generator = make_text_generator(LanguageModel::open(model_folder().path().string()), o);
+    TextRequest r = request(std::vector<int32_t>(8, 3), 1);
+    r.max_tokens = 0;
+    r.prompt.resize(static_cast<size_t>(context) - 2, 3);
+    return generator->generate(r).tokens.size();
+  };
+  room = int64_t{1} << 40;
+  EXPECT_EQ(write(2048), 2U);
+  EXPECT_EQ(held, 0) << "a generator gives back what it took";
+  int named = 0;
+  bool whole = false;
+  for (room = 1 << 20; !whole && room < (64 << 20); room += 1 << 18) {
+    int64_t fits = 0;
+    try {
+      whole = write(2048) == 2;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Memory);
+      const std::string what = e.what(), before = "at most ";
+      ASSERT_THAT(what, HasSubstr(before)) << "of " << room;
+      fits = std::stoll(what.substr(what.find(before) + before.size()));
+    }
+    if (fits < 4) continue;
+    ++named;
+    EXPECT_EQ(write(fits), 2U) << fits << " tokens in " << room << " bytes";
+  }
+  EXPECT_TRUE(whole);
+  EXPECT_GT(named, 0);
+}
 
 // Where a cache cannot grow, the text that needs it ends, and what else there is goes on; where not even the old cache
 // comes back, all end. In both cases the next texts are what they are alone.

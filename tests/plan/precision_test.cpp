@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "tenon/core/error.h"
+#include "tenon/core/i8_blocks.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/expr/precision.h"
@@ -107,13 +108,13 @@ TEST(Precision, PoliciesRoundWhereTheySay) {
   EXPECT_EQ(set(linear(x, w), "bf16"), multiplied_in(linear(cast(x, DType::BF16), w), DType::BF16));
   EXPECT_EQ(set(linear(x, w), "f32"), multiplied_in(linear(x, w), DType::F32));
   const Expr pinned = multiplied_in(linear(x, w), DType::F32);
-  for (const char* policy : {"operands", "bf16", "f16", "e4m3 rows", "i8 weights"})
+  for (const char* policy : {"operands", "bf16", "f16", "e4m3 rows", "i8 weights", "i8 blocks"})
     EXPECT_EQ(set(pinned, policy), pinned) << policy;
 }
 
 TEST(Precision, PoliciesAreText) {
-  for (const char* text :
-       {"operands", "f32", "bf16", "f16", "e4m3 rows", "i8 weights", "e4m3 rows, bf16: t_embedder, f32: final.1"})
+  for (const char* text : {"operands", "f32", "bf16", "f16", "e4m3 rows", "i8 weights", "i8 blocks",
+                           "e4m3 rows, bf16: t_embedder, f32: final.1"})
     EXPECT_EQ(PrecisionPolicy::parse(text).text(), text);
   EXPECT_EQ(PrecisionPolicy::parse("f32 ,f16:a b ").text(), "f32, f16: a b");
   for (const char* text : {"", "e5m2", "f32,", "f32, bf16", "f32, bf16:", "f32, : w", "f32; bf16: w"}) {
@@ -177,6 +178,26 @@ TEST(Precision, WeightsInI8MeanTheirProducts) {
   for (const Expr& y : {linear(x, whole), linear(x, e4m3), linear(k, k)})  // nothing to quantise
     EXPECT_EQ(set(y, "i8 weights"), multiplied_in(y, DType::BF16)) << print(y);
   EXPECT_THROW(quantize_rows(w, DType::U8), Error);
+}
+
+// In blocks a product rounds both operands itself.
+TEST(Precision, ProductsInBlocksOfI8) {
+  Graph g;
+  const Expr x = input(g, "x", DType::BF16, {3, 5, 80}), w = param(g, "w", DType::F32, {24, 80});
+  const Expr y = set(linear(x, w), "i8 blocks");
+  EXPECT_EQ(y, multiplied_in(linear(x, w), DType::I8));
+  EXPECT_EQ(parse(g, print(y))[0], y);
+  const std::vector<double> xs = leaf(x), ws = leaf(w);
+  const std::vector<double> a = i8_rows(xs.data(), 15, 80, BlockScale::F32),
+                            b = i8_rows(ws.data(), 24, 80, BlockScale::F16);
+  const auto rounded = [&](const Expr& e) { return e == x ? a : b; };
+  const std::vector<double> got = Oracle(leaf).eval(y);
+  EXPECT_TRUE(close(got, Oracle(rounded).eval(linear(x, w)), Tolerance{1e-12, 1e-12}));
+  EXPECT_FALSE(close(got, Oracle(leaf).eval(linear(x, w)), Tolerance{1e-3, 1e-3}));
+  EXPECT_TRUE(close(got, Oracle(leaf).eval(linear(x, w)), Tolerance{80 * 1.2 * 1.2 / 127}));
+  const Expr k = input(g, "k", DType::BF16, {2, 4, 32}), image = input(g, "i", DType::BF16, {1, 4, 4, 16});
+  EXPECT_EQ(set(linear(k, k), "i8 blocks"), multiplied_in(linear(k, k), DType::BF16));  // no weights
+  EXPECT_THROW(multiplied_in(conv2d(image, param(g, "f", DType::BF16, {8, 16, 3, 3})), DType::I8), Error);
 }
 
 TEST(Precision, RowsOfI8AreTheNearest) {

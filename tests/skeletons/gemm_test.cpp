@@ -212,8 +212,8 @@ TEST_F(GemmE4m3, ArithmeticIsObeyedOrRefused) {
   const Launch wide = launch("gemm", {{"y", multiplied_in(linear(x, w), DType::F32)}});
   EXPECT_EQ(wide.form->anchor->attrs.dtype, DType::F32);
   expect(wide, {DType::F32, DType::BF16, 64, 4});
-  const Expr a = input(g, "a", DType::I8, {20, 64}), b = param(g, "b", DType::I8, {24, 64});
-  const Launch whole = launch("gemm", {{"y", multiplied_in(linear(a, b), DType::I8)}});
+  const Expr a = input(g, "a", DType::U8, {20, 64}), b = param(g, "b", DType::U8, {24, 64});
+  const Launch whole = launch("gemm", {{"y", multiplied_in(linear(a, b), DType::U8)}});
   const Expr q = input(g, "q", DType::E4M3, {1, 2, 8, 16});
   const Launch heads = launch("attention", {{"y", multiplied_in(attention(q, q, q, 0.25), DType::E4M3)}});
   Launch unsettled = plain;
@@ -221,7 +221,7 @@ TEST_F(GemmE4m3, ArithmeticIsObeyedOrRefused) {
   EXPECT_TRUE(!form_launch(unsettled));
   for (const Runner& runner : runners())
     for (const auto& [l, why] :
-         {std::pair<const Launch&, const char*>{whole, "linear multiplies in i8, expected one of f32, bf16, f16, e4m3"},
+         {std::pair<const Launch&, const char*>{whole, "linear multiplies in u8, expected one of f32, bf16, f16, e4m3"},
           {heads, "attention multiplies in e4m3, expected one of f32, bf16, f16"},
           {unsettled, "linear does not say what it multiplies in"}}) {
       try {

@@ -16,7 +16,7 @@ MemoryPlan memory_of(const ModelParts& model, const std::string& part, bool e4m3
   r.width = r.height = 1024;
   NetworkOptions o;
   o.precision = nn::kBf16;
-  o.e4m3_rows = e4m3;
+  if (e4m3) o.policy = NetworkType(DType::E4M3).policy;
   o.target = target::h200()->target();
   return plan_memory(model.plan(part, r, o), target::h200(), offload);
 }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "tenon/core/i8_blocks.h"
 #include "tests/tile/support.h"
 
 namespace tenon::cpu::test {
@@ -28,16 +29,21 @@ struct Problem {
     for (std::vector<float>* x : {&a, &w})
       for (size_t i = 0; bytes == DType::E4M3 && i < x->size(); ++i) (*x)[i] = e4m3_value(e4m3_bits(400 * (*x)[i]));
     for (size_t i = 0; bytes == DType::I8 && i < w.size(); ++i) w[i] = std::round(127 * w[i]);
+    multiply({a.begin(), a.end()}, {w.begin(), w.end()});
+  }
+
+  // What of x (rows) and y (columns) is multiplied.
+  void multiply(const std::vector<double>& xs, const std::vector<double>& ys) {
     const int64_t cols = c.lanes * c.n;
     expected.resize(static_cast<size_t>(c.batch * c.m * cols));
     bound = expected;
     for (int64_t row = 0; row < c.batch * c.m; ++row)
       for (int64_t j = 0; j < cols; ++j) {
-        const float* x = a.data() + row * c.k;
-        const float* y = w.data() + ((c.shared_b ? 0 : row / c.m) * cols + j) * c.k;
+        const double* x = xs.data() + row * c.k;
+        const double* y = ys.data() + ((c.shared_b ? 0 : row / c.m) * cols + j) * c.k;
         double sum = 0, size = 0;
         for (int64_t i = 0; i < c.k; ++i) {
-          const double p = static_cast<double>(x[i]) * y[i];
+          const double p = x[i] * y[i];
           sum += p;
           size += std::abs(p);
         }
@@ -177,6 +183,64 @@ TEST(Gemm, BytesOfProductionSizes) {
   }
 }
 
+// Rows and columns whose numbers and sizes differ from block to block, and what becomes of them in i8.
+Problem blocks_of_i8(const Case& c) {
+  Problem p(c);
+  for (std::vector<float>* x : {&p.a, &p.w})
+    for (size_t i = 0; i < x->size(); ++i) {
+      const size_t block = i % static_cast<size_t>(c.k) / kI8Block;
+      (*x)[i] *= block % 5 == 4 ? 0.0f : std::ldexp(1.001f, static_cast<int>((i / 7919 + block) % 9) - 4);
+    }
+  const std::vector<double> rows(p.a.begin(), p.a.end()), cols(p.w.begin(), p.w.end());
+  p.multiply(i8_rows(rows.data(), std::ssize(rows) / c.k, c.k, BlockScale::F32),
+             i8_rows(cols.data(), std::ssize(cols) / c.k, c.k, BlockScale::F16));
+  return p;
+}
+
+void check_blocks(const Case& c) {
+  const Problem p = blocks_of_i8(c);
+  std::vector<float> first;
+  for (const TileOps* ops : all_ops())
+    for (int threads : {1, 2}) {
+      const auto out = run(p, *ops, DType::I8, threads, DType::F64);
+      check(p, out, std::string(ops->name) + " i8");
+      if (first.empty()) first = out;  // whole numbers: every instruction set has the same bits
+      EXPECT_EQ(0, std::memcmp(out.data(), first.data(), out.size() * sizeof(float))) << ops->name;
+    }
+}
+
+TEST(Gemm, I8InBlocks) {
+  for (int64_t m : {1, 3, 7, 17, 65})
+    for (int64_t n : {1, 17, 48, 80, 130})
+      for (int64_t k : {1, 31, 33, 64, 150}) check_blocks({m, n, k});
+  check_blocks({70, 100, 96, 3});
+  check_blocks({5, 16, 2500, 4});
+  check_blocks({20, 33, 24, 1, 3, false});
+  check_blocks({600, 80, 3000});
+  for (const DType source : {DType::F32, DType::BF16}) {
+    Problem p = blocks_of_i8({33, 40, 70});
+    const auto of_hook = run(p, tile_ops(), DType::I8, 1, DType::F64);
+    if (source == DType::BF16)
+      for (float& x : p.a) x = bf16_value(bf16_bits(x));
+    const auto of_memory = run(p, tile_ops(), DType::I8, 1, source);
+    if (source == DType::F32) {
+      EXPECT_EQ(of_hook, of_memory);
+    }
+    EXPECT_EQ(of_memory, run(p, tile_ops(), DType::I8, 1, DType::F64));
+  }
+}
+
+TEST(Gemm, I8InBlocksOfProductionSizes) {
+  for (const Case& c : {Case{1, 9728, 896}, Case{1, 896, 4864}, Case{16, 1536, 576}, Case{131, 1536, 896}})
+    check_blocks(c);
+}
+
+TEST(Gemm, I8FaultsFail) {
+  const Problem p = blocks_of_i8({50, 40, 70});
+  expect_faults_fail(run(p, tile_ops(), DType::I8, 1, DType::F64),
+                     [&](const std::vector<float>& out) { check(p, out, "planted"); });
+}
+
 // What no i8 holds does not become one by chance.
 TEST(Gemm, NoNumberIsZeroInI8) {
   const std::array<uint16_t, 32> bits{0x7fc0, bf16_bits(-127), bf16_bits(127), 0xffc0};
@@ -208,7 +272,7 @@ TEST(Gemm, NanStaysInItsRow) {
   Problem p({20, 20, 40});
   p.a[3 * 40 + 5] = std::numeric_limits<float>::quiet_NaN();
   for (const TileOps* ops : all_ops())
-    for (DType type : kPackedTypes) {
+    for (DType type : {DType::BF16, DType::F32, DType::I8}) {
       const auto out = run(p, *ops, type, 1, DType::F64);
       for (int r = 0; r < 20; ++r)
         for (int j = 0; j < 20; ++j) EXPECT_EQ(std::isnan(out[static_cast<size_t>(r * 20 + j)]), r == 3) << ops->name;

@@ -5,7 +5,7 @@ set(_avx512 -Wno-maybe-uninitialized -Wno-uninitialized # GCC 12 warns of its ow
     -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c -mprefer-vector-width=512)
 set_source_files_properties(${_isa}/avx2.cpp PROPERTIES COMPILE_OPTIONS "-O3;-mavx2;-mfma;-mf16c")
 set_source_files_properties(${_isa}/avx512.cpp PROPERTIES COMPILE_OPTIONS "-O3;${_avx512}")
-set_source_files_properties(${_isa}/avx512bf16.cpp PROPERTIES COMPILE_OPTIONS "-O3;${_avx512};-mavx512bf16")
+set_source_files_properties(${_isa}/avx512bf16.cpp PROPERTIES COMPILE_OPTIONS "-O3;${_avx512};-mavx512bf16;-mavx512vnni")
 set_source_files_properties(${_isa}/amx.cpp PROPERTIES COMPILE_OPTIONS "-O3;${_avx512};-mavx512bf16")
 include(${CMAKE_CURRENT_LIST_DIR}/tape/flags.cmake)
 # Checks of undefined behaviour triple the time that these files take to compile, a fifth of a sanitized build. The same

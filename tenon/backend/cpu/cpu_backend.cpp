@@ -38,7 +38,8 @@ class CpuBackend : public Backend {
   }
   /// Tapes compute whatever fills a hole, but what they would look up row by row for a column of it.
   Target target() const override {
-    return {.reads = [](const Form& form, size_t hole) { return !looked_up_across(form.holes[hole]); }};
+    return {.reads = [](const Form& form, size_t hole) { return !looked_up_across(form.holes[hole]); },
+            .i8_blocks = true};
   }
   std::shared_ptr<void> allocate(int64_t bytes) override { return allocate_host(bytes); }
   std::unique_ptr<Kernel> make_kernel(const Launch& launch) override {

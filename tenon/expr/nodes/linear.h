@@ -1,5 +1,6 @@
 // Matrix product, the form of every linear layer: y[.., m, n] = sum_k x[.., m, k] * w[.., n, k].
 #pragma once
+#include "tenon/core/i8_blocks.h"
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/nodes/permute.h"
 #include "tenon/expr/nodes/reshape.h"
@@ -7,7 +8,8 @@
 
 namespace tenon::nodes {
 
-/// x [.., K]; w [N, K], or [.., N, K] with x's leading axes for one matrix each. Accumulates in f32 and yields f32.
+/// x [.., K]; w [N, K], or [.., N, K] with x's leading axes for one matrix each. Accumulates in f32 and yields f32. In
+/// i8 it rounds its operands itself (core/i8_blocks.h), as blocks' scales belong to its sum: x's are f32, w's f16.
 struct Linear : Anchor {
   static constexpr auto name = "linear";
   static constexpr int kArity = 2;
@@ -27,9 +29,13 @@ struct Linear : Anchor {
     const int64_t k = x[-1], cols = w[-2];
     const int64_t rows = batched(x, w) ? x[-2] : x.rows();
     const int64_t matrices = batched(x, w) ? w.numel() / std::max<int64_t>(1, cols * k) : 1;
+    std::vector<double> a, b;
+    if (n.attrs.dtype == DType::I8)
+      a = i8_rows(in[0], x.rows(), k, BlockScale::F32), b = i8_rows(in[1], w.rows(), k, BlockScale::F16);
+    const double *left = a.empty() ? in[0] : a.data(), *right = b.empty() ? in[1] : b.data();
     if (k == 0) std::fill_n(out, n.shape.numel(), 0.0);
     for (int64_t m = 0; k && rows && m < matrices; ++m)
-      multiply_transposed({in[0] + m * rows * k, rows, k, k}, {in[1] + m * cols * k, cols, k, k}, out + m * rows * cols,
+      multiply_transposed({left + m * rows * k, rows, k, k}, {right + m * cols * k, cols, k, k}, out + m * rows * cols,
                           cols);
   }
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);

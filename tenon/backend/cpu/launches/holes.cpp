@@ -27,9 +27,11 @@ PackedShape group_of(PackedShape shape, int64_t rows) {
 }  // namespace
 
 DType tiles_of(const Launch& launch) {
-  static constexpr std::array kMultiplied = {DType::F32, DType::BF16, DType::F16, DType::E4M3};
-  const size_t types = launch.form->anchor.is<nodes::Attention>() ? 3 : kMultiplied.size();
+  static constexpr std::array kMultiplied = {DType::F32, DType::BF16, DType::F16, DType::E4M3, DType::I8};
+  const Expr& anchor = launch.form->anchor;
+  const size_t types = anchor.is<nodes::Attention>() ? 3 : anchor.is<nodes::Linear>() ? 5 : 4;
   const DType arithmetic = obeyed_arithmetic(launch, std::span(kMultiplied).first(types));
+  if (arithmetic == DType::I8) return arithmetic;
   return arithmetic == DType::BF16 || arithmetic == DType::E4M3 ? DType::BF16 : DType::F32;
 }
 
@@ -147,7 +149,8 @@ bool WeightHole::cut(const Piece& p) {
   const Digit inner = p.rows.back();
   const int64_t group = geometry_.shape.cols;
   const bool plain = p.cols[0].step == 1 || row_elements_ == 1, turned = !plain && inner.step == 1;
-  if (!plain && (!turned || geometry_.convolution || geometry_.shape.bytes_of)) return false;
+  const bool turns = !geometry_.convolution && !geometry_.shape.bytes_of && geometry_.shape.type != DType::I8;
+  if (!plain && (!turned || !turns)) return false;
   for (int64_t row = p.row_begin; row < p.row_end;) {
     const int64_t local = row - p.row_begin;
     const int64_t end = std::min({p.row_end, (row / group + 1) * group, row + inner.extent - local % inner.extent});

@@ -10,7 +10,8 @@
 namespace tenon::cpu {
 
 /// The element type of the tiles that multiply in the arithmetic of the launch's anchor, which hold all its values:
-/// BF16 for bf16 and e4m3, else F32. Throws Error(Usage) for an arithmetic that no tiles hold.
+/// BF16 for bf16 and e4m3, I8 for i8 (linear layers only), else F32. Throws Error(Usage) for an arithmetic that no
+/// tiles hold.
 DType tiles_of(const Launch& launch);
 /// `hole` without an outermost rounding to bf16 where packing to `tiles` rounds to bf16 anyway.
 Expr without_rounding(const Expr& hole, DType tiles);

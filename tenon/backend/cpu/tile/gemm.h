@@ -42,7 +42,7 @@ struct RowSource {
 struct GemmArgs {
   int64_t m = 0;  ///< rows of one batch entry; A's and C's rows are numbered batch * m + i
   RowSource a;    ///< batch * m rows of b.shape.k elements
-  PackedB b;      ///< its type is the arithmetic: BF16 or F32
+  PackedB b;      ///< its type is the arithmetic: BF16, F32 or I8
   int64_t batch = 1;
   int64_t b_batch_stride = 0;  ///< bytes between the B operands of batch entries (0: shared)
   TileFn out;

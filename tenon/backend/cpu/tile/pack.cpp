@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tenon/core/error.h"
+#include "tenon/core/i8_blocks.h"
 
 namespace tenon::cpu {
 namespace {
@@ -141,13 +142,32 @@ struct MemoryRows {
 void check_types(DType src, DType dst) {
   TENON_CHECK(Internal, src == DType::F32 || src == DType::F16 || src == DType::BF16 || src == DType::E4M3, "pack")
       << "weights of type " << name_of(src) << " cannot be packed";
-  TENON_CHECK(Internal, dst == DType::F32 || dst == DType::BF16, "pack") << "cannot pack to " << name_of(dst);
+  TENON_CHECK(Internal, dst == DType::F32 || dst == DType::BF16 || dst == DType::I8, "pack")
+      << "cannot pack to " << name_of(dst);
+}
+
+// One panel of i8 in blocks: a term at a time, column by column.
+void pack_i8_panel(const TileOps& ops, const WeightRows& rows, int cols, int64_t k, char* panel) {
+  auto* terms = reinterpret_cast<I8Term*>(panel);
+  std::memset(terms, 0, static_cast<size_t>(div_up(k, kI8Block)) * sizeof(I8Term));
+  std::vector<float> row(static_cast<size_t>(k));
+  int8_t q[kI8Block];
+  for (int c = 0; c < cols; ++c) {
+    ops.widen(rows.at(c * rows.ld), rows.type, row.data(), k);
+    for (int64_t at = 0; at < k; at += kI8Block) {
+      const int64_t n = std::min(kI8Block, k - at);
+      I8Term& term = terms[at / kI8Block];
+      term.scale[c] = f16_bits(round_i8_block(row.data() + at, n, BlockScale::F16, q));
+      for (int64_t i = 0; i < n; ++i) term.q[i / 4][c][i % 4] = static_cast<uint8_t>(q[i] + 128);
+    }
+  }
 }
 
 template <class RowsOf>
 void pack_linear_from(ThreadPool& pool, const TileOps& ops, const PackedShape& shape, void* dst,
                       const RowsOf& rows_of) {
   for_panels(pool, shape, dst, rows_of, [&](const WeightRows& rows, int cols, char* panel) {
+    if (shape.type == DType::I8) return pack_i8_panel(ops, rows, cols, shape.k, panel);
     const AlignedBytes wide = shape.bytes_of ? aligned_bytes(shape.terms() * kBlock) : nullptr;
     void* to = wide ? static_cast<void*>(wide.get()) : panel;
     ops.pack_panel({rows.data, rows.type, rows.ld, shape.k, cols, to, shape.type});
@@ -214,7 +234,7 @@ void pack_linear(ThreadPool& pool, const TileOps& ops, WeightRowsFn rows, const 
 void pack_transposed(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, int64_t ld,
                      const PackedShape& shape, void* dst) {
   check_types(src_type, shape.type);
-  TENON_CHECK(Internal, shape.lanes == 1 && shape.taps == 1 && !shape.bytes_of, "pack")
+  TENON_CHECK(Internal, shape.lanes == 1 && shape.taps == 1 && !shape.bytes_of && shape.type != DType::I8, "pack")
       << "expected one lane and one tap, not kept as bytes";
   const int64_t step = term_elements(shape.type), terms = shape.terms(), per_task = 8;
   pool.parallel_for(div_up(terms, per_task), [&](int64_t task, int) {

@@ -11,7 +11,7 @@ namespace tenon::cpu {
 
 /// Shape of a packed B operand: `lanes` equal groups of `cols` columns (each padded to whole panels), K = taps * k.
 struct PackedShape {
-  DType type = DType::BF16;  ///< BF16 or F32
+  DType type = DType::BF16;  ///< BF16, F32, or (of a linear layer) I8 in blocks
   int64_t cols = 0;          ///< columns a lane
   int lanes = 1;
   int64_t k = 0;     ///< elements of K of one tap
@@ -21,7 +21,7 @@ struct PackedShape {
 
   int64_t terms() const { return taps * div_up(k, term_elements(type)); }
   int64_t panels() const { return div_up(cols, kPanel); }  ///< a lane
-  int64_t block_bytes() const { return bytes_of ? kBlock / 2 : kBlock; }
+  int64_t block_bytes() const { return type == DType::I8 ? int64_t{sizeof(I8Term)} : bytes_of ? kBlock / 2 : kBlock; }
   int64_t panel_bytes() const { return terms() * block_bytes(); }
   int64_t bytes() const { return lanes * panels() * panel_bytes(); }
 };

@@ -9,7 +9,7 @@ constexpr int64_t kStagingBytes = 64 << 10;
 
 // Terms walked with several row tiles before the next ones: equal parts of what the instruction set's chunk holds.
 int64_t chunk_terms(const TileOps& ops, const PackedShape& shape) {
-  const int64_t term_bytes = kGroupPanels * shape.lanes * kBlock;
+  const int64_t term_bytes = kGroupPanels * shape.lanes * (shape.bytes_of ? kBlock : shape.block_bytes());
   const int64_t fit = shape.bytes_of ? kWidenedBytes / term_bytes : std::max<int64_t>(8, ops.chunk_bytes / term_bytes);
   return div_up(shape.terms(), div_up(shape.terms(), fit));
 }

@@ -41,7 +41,7 @@ bool supported(Isa isa) {
       return supported(Isa::Avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     case Isa::Avx512Bf16:
-      return supported(Isa::Avx512) && __builtin_cpu_supports("avx512bf16");
+      return supported(Isa::Avx512) && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
     case Isa::Amx:
       return supported(Isa::Avx512Bf16) && request_amx();
   }

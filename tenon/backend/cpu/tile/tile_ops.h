@@ -2,6 +2,7 @@
 //
 // Both element types use the same geometry, so drivers never ask which one they move:
 //   term    the step along K: 32 bf16 or 16 f32 = 64 bytes of one row ("line"); K is padded with zeros to whole terms
+//   (i8     a term is a block of 32 numbers with a scale of its own: I8Line, I8Term)
 //   A       lines; the line of row m of term t lies at a + a_off[t] + m * a_stride, so a convolution's tap is an offset
 //   B       panels of 16 columns, per term 1024 bytes: bf16 [16 k-pairs][16 columns][2], f32 [16 k][16 columns];
 //           N is padded with zero columns to whole panels
@@ -10,6 +11,7 @@
 // Instruction sets differ from each other in rounding. Reading A: rows up to the next multiple of 16 behind the last
 // one must be readable memory (their values are ignored).
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -24,8 +26,21 @@ inline constexpr int64_t kLine = 64;     ///< bytes of one row of one term
 inline constexpr int kPanel = 16;        ///< columns of one panel
 inline constexpr int64_t kBlock = 1024;  ///< bytes of one term of one panel
 
-/// Elements of K in one term: 32 for bf16, 16 for f32.
-inline constexpr int term_elements(DType t) { return t == DType::BF16 ? 32 : 16; }
+/// Elements of K in one term: 32 for bf16 and i8, 16 for f32.
+inline constexpr int term_elements(DType t) { return t == DType::F32 ? 16 : 32; }
+/// A line of i8: a block (core/i8_blocks.h) of a row.
+struct I8Line {
+  int8_t q[32];
+  float scale;
+  int32_t correction;  ///< -128 times the sum of q, for columns that are 128 too large
+  int32_t unused[6];
+};
+static_assert(sizeof(I8Line) == kLine);
+/// A term of a panel of i8: a block of each of 16 columns. Instructions multiply unsigned bytes by signed ones.
+struct I8Term {
+  uint16_t scale[kPanel];   ///< f16
+  uint8_t q[8][kPanel][4];  ///< + 128, by fours of K
+};
 inline constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline constexpr int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * b; }
 
@@ -53,7 +68,7 @@ struct PackRowsArgs {
   int64_t ld;
   int64_t rows, k;
   void* dst;
-  DType dst_type;  ///< BF16 or F32
+  DType dst_type;  ///< BF16, F32 or I8
   int64_t row_stride, term_stride;
 };
 
@@ -139,6 +154,8 @@ struct TileOps {
   /// of gemm_bf16, bit for bit.
   void (*gemm_bf16_i8)(const TileArgs&);
   void (*gemm_f32)(const TileArgs&);
+  /// i8 in blocks: sums of whole numbers over a term, each times both scales, added in f32. a_stride: kLine.
+  void (*gemm_i8)(const TileArgs&);
   /// f32 rows, f16 columns: B is [16 k][16 columns] f16, 512 bytes per term of a panel.
   void (*gemm_f32_f16)(const TileArgs&);
   void (*pack_rows)(const PackRowsArgs&);
@@ -156,7 +173,9 @@ struct TileOps {
   void (*winograd_input)(const WinogradInputArgs&);
   void (*winograd_output)(const WinogradOutputArgs&);
 
-  void gemm(DType t, const TileArgs& args) const { (t == DType::BF16 ? gemm_bf16 : gemm_f32)(args); }
+  void gemm(DType t, const TileArgs& args) const {
+    (t == DType::BF16 ? gemm_bf16 : t == DType::I8 ? gemm_i8 : gemm_f32)(args);
+  }
 };
 
 /// The table of one instruction set, or nullptr if this machine cannot run it.

@@ -7,6 +7,7 @@
 #include "tenon/core/clock.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
+#include "tenon/runtime/plan_kernels.h"
 
 namespace tenon {
 namespace {
@@ -21,13 +22,31 @@ int64_t rows_for(int64_t tokens) { return tokens + kChunks.back(); }
 
 }  // namespace
 
+PrecisionPolicy decoder_precision(const NetworkOptions& o) {
+  using Rule = PrecisionPolicy::Rule;
+  PrecisionPolicy out = precision_of("decoder", o);
+  const auto as_target_has_it = [&](Rule& r) { r = r == Rule::I8Weights && o.target.i8_blocks ? Rule::I8Blocks : r; };
+  as_target_has_it(out.rule);
+  for (PrecisionPolicy::Exception& e : out.exceptions) as_target_has_it(e.rule);
+  return out;
+}
+
+bool folds_scales(const NetworkOptions& o) {
+  return o.fold_scales && !decoder_precision(o).follows(PrecisionPolicy::Rule::I8Blocks);
+}
+
+nn::Precision decoder_types(const NetworkOptions& o) {
+  const bool blocks = decoder_precision(o).rule == PrecisionPolicy::Rule::I8Blocks;
+  return {o.precision.act, blocks ? DType::F32 : o.precision.weight};
+}
+
 PlanOptions TextSetup::plan_options(const char* name) const {
   PlanOptions o;
   o.name = name;
   o.fusion = networks.fusion;
-  o.fold_scales = networks.fold_scales;
   o.target = networks.target;
-  o.precision = precision_of("decoder", networks);
+  o.precision = decoder_precision(networks);
+  o.fold_scales = folds_scales(networks);
   return o;
 }
 
@@ -290,15 +309,31 @@ std::vector<Buffer> DecoderBatch::caches() const {
   return out;
 }
 
+// What the first loop takes beside its caches, and pieces of prompts with it: activations, states, and weights that are
+// not there yet. A loop that is there gives its own back before the next is made.
+int64_t DecoderBatch::beside_caches(int64_t tokens) const {
+  if (capacity_) return 0;
+  const int64_t row = setup_->model->config().cache_bytes(setup_->networks.precision.act);
+  int64_t out = plan_memory(plan_step(step_shape(tokens)), *setup_->store).needed();
+  out -= std::ssize(slots_) * rows_for(tokens) * row;
+  for (const int64_t piece : kChunks) {
+    const MemoryPlan memory = plan_memory(plan_piece(piece, tokens), *setup_->store);
+    out += memory.arena + memory.scratch + memory.kept;
+  }
+  return out;
+}
+
 void DecoderBatch::check_fits(int64_t tokens) const {
   const auto rows = std::ssize(slots_);
   const int64_t row = setup_->model->config().cache_bytes(setup_->networks.precision.act);
   const int64_t own = capacity_ ? rows * rows_for(capacity_) * row : 0, bytes = rows * rows_for(tokens) * row;
-  const int64_t free = setup_->backend->memory_available() + own;
-  const int64_t fits = std::max<int64_t>(free / (rows * row) - kChunks.back(), 0);
-  TENON_CHECK(Memory, bytes <= free, "context")
+  const int64_t free = setup_->backend->memory_available() + own, beside = beside_caches(tokens);
+  const int64_t fits = std::max<int64_t>((free - beside) / (rows * row) - kChunks.back(), 0);
+  TENON_CHECK(Memory, bytes + beside <= free, "context")
       << tokens << " tokens" << (rows > 1 ? " of " + std::to_string(rows) + " texts side by side" : "") << " take "
-      << bytes << " bytes of cache, and " << free << " are free: at most " << fits << " tokens fit";
+      << bytes << " bytes of cache"
+      << (beside ? " beside " + std::to_string(beside) + " of weights and activations" : "") << ", and " << free
+      << " are free: at most " << fits << " tokens fit";
 }
 
 // Room for this many tokens in every row. What the rows hold stays, through the host's memory, and texts go on. If
@@ -370,24 +405,34 @@ void DecoderBatch::forget(const Error& error) {
   }
 }
 
+DecodeStepShape DecoderBatch::step_shape(int64_t tokens) const {
+  return {.rows = std::ssize(slots_), .capacity = rows_for(tokens), .stops = std::ssize(setup_->model->stop_ids())};
+}
+
+Plan DecoderBatch::plan_step(const DecodeStepShape& shape) const {
+  return plan_decode_step(setup_->model->config(), shape, decoder_types(setup_->networks),
+                          setup_->plan_options("decode"));
+}
+
+// Of so many tokens of a prompt, over a cache of one row for `capacity` tokens.
+Plan DecoderBatch::plan_piece(int64_t tokens, int64_t capacity) const {
+  DecoderShape shape;
+  shape.tokens = tokens;
+  shape.capacity = rows_for(capacity);
+  return plan_prompt(setup_->model->config(), shape, decoder_types(setup_->networks), setup_->plan_options("prompt"));
+}
+
 void DecoderBatch::make_loop() {
-  const DecodeStepShape shape{
-      .rows = std::ssize(slots_), .capacity = rows_for(capacity_), .stops = std::ssize(setup_->model->stop_ids())};
-  const auto plan = [setup = setup_](const DecodeStepShape& s) {
-    return plan_decode_step(setup->model->config(), s, setup->networks.precision, setup->plan_options("decode"));
-  };
-  loop_ =
-      std::make_unique<DecodeLoop>(shape, setup_->model->config().vocabulary, plan, setup_->store, stream_, states_);
+  loop_ = std::make_unique<DecodeLoop>(
+      step_shape(capacity_), setup_->model->config().vocabulary,
+      [this](const DecodeStepShape& shape) { return plan_step(shape); }, setup_->store, stream_, states_);
 }
 
 // The run of so many tokens of a prompt, made for a cache of one row, in this row of the cache.
 DecoderBatch::Prompt& DecoderBatch::prompt(int64_t tokens, size_t row) {
   auto found = prompts_.find(tokens);
   if (found == prompts_.end()) {
-    DecoderShape shape;
-    shape.tokens = tokens;
-    shape.capacity = rows_for(capacity_);
-    Plan plan = plan_prompt(setup_->model->config(), shape, setup_->networks.precision, setup_->plan_options("prompt"));
+    Plan plan = plan_piece(tokens, capacity_);
     for (Buffer& b : plan.buffers) b.outside = b.outside || b.role == BufferRole::State;
     found =
         prompts_

@@ -10,6 +10,13 @@
 
 namespace tenon {
 
+/// How a language model's linear layers are computed. Error(Usage): in e4m3 rows, but for layers by name.
+PrecisionPolicy decoder_precision(const NetworkOptions& options);
+/// Whether scales of channels become part of weights: not of a file's blocks of i8, which would be rounded again.
+bool folds_scales(const NetworkOptions& options);
+/// Its element types: what becomes i8 in blocks is rounded once, from what the file has.
+nn::Precision decoder_types(const NetworkOptions& options);
+
 /// What batches of one generator share.
 struct TextSetup {
   std::shared_ptr<const LanguageModel> model;
@@ -81,7 +88,11 @@ class DecoderBatch : public TextBatch {
   void reserve(int64_t tokens);
   void rebuild(int64_t capacity, const Held& held);
   void forget(const Error& error);
+  int64_t beside_caches(int64_t tokens) const;
   void check_fits(int64_t tokens) const;
+  DecodeStepShape step_shape(int64_t tokens) const;
+  Plan plan_step(const DecodeStepShape& shape) const;
+  Plan plan_piece(int64_t tokens, int64_t capacity) const;
   void make_loop();
   Prompt& prompt(int64_t tokens, size_t row);
   std::map<std::string, void*> caches_of(size_t row) const;

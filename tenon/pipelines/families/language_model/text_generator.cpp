@@ -93,16 +93,16 @@ Plan plan_prompt(const DecoderConfig& c, const DecoderShape& shape, nn::Precisio
 
 Plan plan_decoder(const DecoderConfig& c, const DecoderShape& shape, const NetworkOptions& options) {
   Graph g;
-  const Decoder d = decoder(g, c, shape, options.precision);
+  const Decoder d = decoder(g, c, shape, decoder_types(options));
   std::vector<Result> results{{"logits", d.logits}};
   for (const auto& [name, value] : d.states) results.push_back({name, value});
   PlanOptions o;
   o.name = "decoder";
   o.fusion = options.fusion;
-  o.fold_scales = options.fold_scales;
+  o.fold_scales = folds_scales(options);
   o.anchors_alone = options.anchors_alone;
   o.target = options.target;
-  o.precision = precision_of(o.name, options);
+  o.precision = decoder_precision(options);
   return make_plan(results, o);
 }
 

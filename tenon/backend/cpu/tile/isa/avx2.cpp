@@ -5,6 +5,6 @@
 
 namespace tenon::cpu {
 
-const TileOps kAvx2Ops = vector_table<DotWidened, DotWidenedI8>(Isa::Avx2, "avx2", false);
+const TileOps kAvx2Ops = vector_table<DotWidened, DotWidenedI8, DotI16>(Isa::Avx2, "avx2", false);
 
 }  // namespace tenon::cpu

@@ -5,6 +5,6 @@
 
 namespace tenon::cpu {
 
-const TileOps kAvx512Ops = vector_table<DotWidened, DotWidenedI8>(Isa::Avx512, "avx512", false);
+const TileOps kAvx512Ops = vector_table<DotWidened, DotWidenedI8, DotI16>(Isa::Avx512, "avx512", false);
 
 }  // namespace tenon::cpu

@@ -1,4 +1,5 @@
-// The kernels for AVX-512 with BF16: pairs of bf16 are multiplied and summed by one instruction.
+// The kernels for AVX-512 with BF16 and VNNI: pairs of bf16, and four bytes, are multiplied and summed by one
+// instruction.
 #include "tenon/backend/cpu/tile/isa/vec_avx512.h"
 // After the vector vocabulary:
 #include "tenon/backend/cpu/tile/isa/vector_table.h"
@@ -23,8 +24,17 @@ struct DotPairsI8 : DotPairs {
   static B load_b(const char* p) { return v_exact_pairs(v_from_i8(p), v_from_i8(p + 16)); }
 };
 
+struct DotFourBytes {
+  using A = I;
+  using B = I;
+  static A load_a(const void* p) { return i_repeat(p); }
+  static B load_b(const void* p) { return i_load(p); }
+  static I step(I acc, A a, B b) { return _mm512_dpbusd_epi32(acc, b, a); }
+  static constexpr int rows(int panels) { return panels == 4 ? 3 : 6; }
+};
+
 }  // namespace
 
-const TileOps kAvx512Bf16Ops = vector_table<DotPairs, DotPairsI8>(Isa::Avx512Bf16, "avx512bf16", true);
+const TileOps kAvx512Bf16Ops = vector_table<DotPairs, DotPairsI8, DotFourBytes>(Isa::Avx512Bf16, "avx512bf16", true);
 
 }  // namespace tenon::cpu

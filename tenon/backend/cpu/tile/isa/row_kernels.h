@@ -42,9 +42,21 @@ inline V load_first(const char* p, int64_t n) {
   return load16<kType>(tail);
 }
 
+/// A line of up to 32 numbers as a block of i8: round_i8_block with an f32 scale, number for number.
+template <DType kType>
+inline void i8_line(const char* p, int64_t n, char* dst) {
+  const V x = load_first<kType>(p, n), y = load_first<kType>(p + 16 * kBytes<kType>, n - 16);
+  const float largest = v_largest_of(x, y), scale = largest < 0x1p-100f ? 0.0f : largest / 127.0f;
+  const V inverse = v_set1(scale > 0 && scale < __builtin_inff() ? 1.0f / scale : 0.0f);
+  I8Line& line = *reinterpret_cast<I8Line*>(dst);
+  line.scale = scale;
+  line.correction = -128 * (v_to_i8(line.q, v_mul(x, inverse)) + v_to_i8(line.q + 16, v_mul(y, inverse)));
+}
+
 /// One line of a packed operand from the first n elements at p.
 template <DType kFrom, DType kTo>
 inline void line(const char* p, int64_t n, char* dst) {
+  if constexpr (kTo == DType::I8) return i8_line<kFrom>(p, n, dst);
   store16<kTo>(dst, load_first<kFrom>(p, n));
   if constexpr (kTo == DType::BF16) store16<kTo>(dst + 32, load_first<kFrom>(p + 16 * kBytes<kFrom>, n - 16));
 }
@@ -62,11 +74,13 @@ struct PackRows {
   const PackRowsArgs& t;
   template <DType kFrom>
   void run() const {
-    t.dst_type == DType::BF16 ? to<kFrom, DType::BF16>() : to<kFrom, DType::F32>();
+    if (t.dst_type == DType::F32) to<kFrom, DType::F32>();
+    if (t.dst_type == DType::BF16) to<kFrom, DType::BF16>();
+    if (t.dst_type == DType::I8) to<kFrom, DType::I8>();
   }
   template <DType kFrom, DType kTo>
   void to() const {
-    constexpr int64_t kElements = kTo == DType::BF16 ? 32 : 16;
+    constexpr int64_t kElements = term_elements(kTo);
     for (int64_t r = 0; r < t.rows; ++r) {
       const char* src = static_cast<const char*>(t.src) + r * t.ld * kBytes<kFrom>;
       char* dst = static_cast<char*>(t.dst) + r * t.row_stride;

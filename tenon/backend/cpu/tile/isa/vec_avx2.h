@@ -11,6 +11,10 @@ namespace {
 struct V {
   __m256 l, h;
 };
+/// Sixteen whole numbers of 32 bits.
+struct I {
+  __m256i l, h;
+};
 constexpr int kRegisters = 16;
 
 inline V v_zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
@@ -84,6 +88,54 @@ inline V v_from_i8(const void* p) {
   const __m128i b = _mm_loadu_si128(static_cast<const __m128i*>(p));
   return {i8_floats(b), i8_floats(_mm_unpackhi_epi64(b, b))};
 }
+inline V v_from_i32(I x) { return {_mm256_cvtepi32_ps(x.l), _mm256_cvtepi32_ps(x.h)}; }
+inline int largest_of(__m256i x) {
+  __m128i q = _mm_max_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+  q = _mm_max_epi32(q, _mm_unpackhi_epi64(q, q));
+  return _mm_cvtsi128_si32(_mm_max_epi32(q, _mm_shuffle_epi32(q, 1)));
+}
+/// The largest magnitude of both; NaN where there is one.
+inline float v_largest_of(V a, V b) {
+  const __m256i rest = _mm256_set1_epi32(0x7fffffff);
+  const auto bits = [&](__m256 x) { return _mm256_and_si256(_mm256_castps_si256(x), rest); };
+  const __m256i x = _mm256_max_epi32(_mm256_max_epi32(bits(a.l), bits(a.h)), _mm256_max_epi32(bits(b.l), bits(b.h)));
+  return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(largest_of(x))));
+}
+/// Writes sixteen i8, rounded to nearest even, and returns their sum.
+inline int v_to_i8(void* p, V x) {
+  const __m256i l = _mm256_cvtps_epi32(x.l), h = _mm256_cvtps_epi32(x.h);
+  const __m256i halves = _mm256_permute4x64_epi64(_mm256_packs_epi32(l, h), 0xd8);
+  const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
+  _mm_storeu_si128(static_cast<__m128i*>(p), bytes);
+  const __m256i both = _mm256_add_epi32(l, h);
+  __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+  sum = _mm_add_epi32(sum, _mm_unpackhi_epi64(sum, sum));
+  return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 1)));
+}
+
+inline I i_load(const void* p) {
+  const __m256i* q = static_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
+}
+/// The 32 bits at p in every lane.
+inline I i_repeat(const void* p) {
+  const __m256i x = _mm256_castps_si256(_mm256_broadcast_ss(static_cast<const float*>(p)));
+  return {x, x};
+}
+inline I i_add(I a, I b) { return {_mm256_add_epi32(a.l, b.l), _mm256_add_epi32(a.h, b.h)}; }
+/// Of each pair of bytes the first, the second; as numbers of 16 bits, unsigned and signed.
+inline I i_low_bytes(I x) {
+  const __m256i low = _mm256_set1_epi16(0xff);
+  return {_mm256_and_si256(x.l, low), _mm256_and_si256(x.h, low)};
+}
+inline I i_high_bytes(I x) { return {_mm256_srli_epi16(x.l, 8), _mm256_srli_epi16(x.h, 8)}; }
+inline I i_low_signed(I x) {
+  return {_mm256_srai_epi16(_mm256_slli_epi16(x.l, 8), 8), _mm256_srai_epi16(_mm256_slli_epi16(x.h, 8), 8)};
+}
+inline I i_high_signed(I x) { return {_mm256_srai_epi16(x.l, 8), _mm256_srai_epi16(x.h, 8)}; }
+/// Products of numbers of 16 bits, added in pairs.
+inline I i_pair_sums(I a, I b) { return {_mm256_madd_epi16(a.l, b.l), _mm256_madd_epi16(a.h, b.h)}; }
+
 inline void v_to_f16(void* p, V x) {
   __m128i* q = static_cast<__m128i*>(p);
   _mm_storeu_si128(q, _mm256_cvtps_ph(x.l, _MM_FROUND_TO_NEAREST_INT));

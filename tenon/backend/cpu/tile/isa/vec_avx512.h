@@ -10,6 +10,7 @@ namespace tenon::cpu {
 namespace {
 
 using V = __m512;
+using I = __m512i;  // sixteen whole numbers of 32 bits
 constexpr int kRegisters = 32;
 
 inline V v_zero() { return _mm512_setzero_ps(); }
@@ -53,6 +54,31 @@ inline V v_from_e4m3(const void* p) {
 inline V v_from_i8(const void* p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
 }
+inline V v_from_i32(I x) { return _mm512_cvtepi32_ps(x); }
+/// The largest magnitude of both; NaN where there is one.
+inline float v_largest_of(V a, V b) {
+  const I x = _mm512_castps_si512(_mm512_abs_ps(a)), y = _mm512_castps_si512(_mm512_abs_ps(b));
+  return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(_mm512_max_epi32(x, y)))));
+}
+/// Writes sixteen i8, rounded to nearest even, and returns their sum.
+inline int v_to_i8(void* p, V x) {
+  const I whole = _mm512_cvtps_epi32(x);
+  _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(whole));
+  return _mm512_reduce_add_epi32(whole);
+}
+
+inline I i_load(const void* p) { return _mm512_loadu_si512(p); }
+/// The 32 bits at p in every lane.
+inline I i_repeat(const void* p) { return _mm512_castps_si512(v_repeat(p)); }
+inline I i_add(I a, I b) { return _mm512_add_epi32(a, b); }
+/// Of each pair of bytes the first, the second; as numbers of 16 bits, unsigned and signed.
+inline I i_low_bytes(I x) { return _mm512_and_si512(x, _mm512_set1_epi16(0xff)); }
+inline I i_high_bytes(I x) { return _mm512_srli_epi16(x, 8); }
+inline I i_low_signed(I x) { return _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8); }
+inline I i_high_signed(I x) { return _mm512_srai_epi16(x, 8); }
+/// Products of numbers of 16 bits, added in pairs.
+inline I i_pair_sums(I a, I b) { return _mm512_madd_epi16(a, b); }
+
 inline void v_to_f16(void* p, V x) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }

@@ -1,6 +1,6 @@
 // The table of a vector instruction set. Included only by the files of one instruction set, after its vec_*.h.
 #pragma once
-#include "tenon/backend/cpu/tile/isa/dot_kernels.h"
+#include "tenon/backend/cpu/tile/isa/i8_kernels.h"
 #include "tenon/backend/cpu/tile/isa/row_kernels.h"
 #include "tenon/backend/cpu/tile/isa/tables.h"
 #include "tenon/backend/cpu/tile/isa/winograd_kernels.h"
@@ -8,8 +8,9 @@
 namespace tenon::cpu {
 namespace {
 
-/// `Bf16Dot` multiplies pairs of bf16, `I8Dot` with columns of i8; `bf16_arithmetic` says whether that beats f32.
-template <class Bf16Dot, class I8Dot>
+/// `Bf16Dot` multiplies pairs of bf16, `I8Dot` with columns of i8, `BlockDot` bytes; `bf16_arithmetic` says whether
+/// that beats f32.
+template <class Bf16Dot, class I8Dot, class BlockDot>
 constexpr TileOps vector_table(Isa isa, const char* name, bool bf16_arithmetic) {
   TileOps t{};
   t.isa = isa;
@@ -20,6 +21,7 @@ constexpr TileOps vector_table(Isa isa, const char* name, bool bf16_arithmetic) 
   t.enter = t.leave = no_tiles;
   t.gemm_bf16 = gemm_tiles<Bf16Dot>;
   t.gemm_bf16_i8 = gemm_tiles<I8Dot>;
+  t.gemm_i8 = i8_tiles<BlockDot>;
   t.gemm_f32 = gemm_tiles<DotF32>;
   t.gemm_f32_f16 = gemm_tiles<DotHalf>;
   t.pack_rows = pack_rows;

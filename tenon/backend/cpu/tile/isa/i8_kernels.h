@@ -1,0 +1,114 @@
+// Products of i8 in blocks, written once for every vector instruction set: whole numbers are summed over a term, then
+// scaled and added in f32. Included only by the files of one instruction set, after its vec_*.h.
+#pragma once
+#include "tenon/backend/cpu/tile/isa/dot_kernels.h"
+
+namespace tenon::cpu {
+namespace {
+
+/// Four products a lane without an instruction for them: even and odd bytes apart, as numbers of 16 bits, of which
+/// pairs are multiplied and added exactly. (Bytes multiplied as they are would saturate.)
+struct DotI16 {
+  struct A {
+    I even, odd;
+  };
+  using B = A;
+  static A load_a(const void* p) {
+    const I x = i_repeat(p);
+    return {i_low_signed(x), i_high_signed(x)};
+  }
+  static B load_b(const void* p) {
+    const I x = i_load(p);
+    return {i_low_bytes(x), i_high_bytes(x)};
+  }
+  static I step(I acc, const A& a, const B& b) {
+    return i_add(acc, i_add(i_pair_sums(a.even, b.even), i_pair_sums(a.odd, b.odd)));
+  }
+  static constexpr int rows(int panels) { return kRegisters == 32 ? (panels == 4 ? 1 : 4) : panels == 1 ? 2 : 0; }
+};
+
+/// Rows [0, kRows) x panels [0, kPanels) from registers, all of K.
+template <class Dot, int kRows, int kPanels>
+void i8_block(const TileArgs& t, const char* a, const char* b, float* c) {
+  V acc[kRows][kPanels];
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int n = 0; n < kPanels; ++n) acc[r][n] = t.accumulate ? v_load(c + r * t.ldc + n * kPanel) : v_zero();
+  const int64_t b_stride = t.b_stride;
+  for (int64_t i = 0; i < t.terms; ++i, b += sizeof(I8Term)) {
+    const char* at = a + t.a_off[i];
+    I sum[kRows][kPanels];
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+      for (int n = 0; n < kPanels; ++n) sum[r][n] = i_repeat(at + r * kLine + offsetof(I8Line, correction));
+#pragma GCC unroll 8
+    for (int s = 0; s < 8; ++s) {
+      const char* bt = b + offsetof(I8Term, q) + s * kLine;
+      typename Dot::B bv[kPanels];
+#pragma GCC unroll 4
+      for (int n = 0; n < kPanels; ++n) {
+        if constexpr (kRows == 1) __builtin_prefetch(bt + n * b_stride + kColumnsAhead);
+        bv[n] = Dot::load_b(bt + n * b_stride);
+      }
+#pragma GCC unroll 6
+      for (int r = 0; r < kRows; ++r) {
+        const typename Dot::A av = Dot::load_a(at + r * kLine + 4 * s);
+#pragma GCC unroll 4
+        for (int n = 0; n < kPanels; ++n) sum[r][n] = Dot::step(sum[r][n], av, bv[n]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int n = 0; n < kPanels; ++n) {
+      const V scale = v_from_f16(b + n * b_stride);
+#pragma GCC unroll 6
+      for (int r = 0; r < kRows; ++r) {
+        const V row = v_repeat(at + r * kLine + offsetof(I8Line, scale));
+        acc[r][n] = v_fma(v_mul(v_from_i32(sum[r][n]), row), scale, acc[r][n]);
+      }
+    }
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int n = 0; n < kPanels; ++n) v_store(c + r * t.ldc + n * kPanel, acc[r][n]);
+}
+
+template <class Dot, int kRows, int kPanels>
+void i8_block_of(int rows, const TileArgs& t, const char* a, const char* b, float* c) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return i8_block_of<Dot, kRows - 1, kPanels>(rows, t, a, b, c);
+  }
+  i8_block<Dot, kRows, kPanels>(t, a, b, c);
+}
+
+/// All rows of `kPanels` panels, in register blocks of nearly equal height.
+template <class Dot, int kPanels>
+void i8_panels(const TileArgs& t, int panel) {
+  constexpr int kRows = Dot::rows(kPanels);
+  const char* a = static_cast<const char*>(t.a);
+  const char* b = static_cast<const char*>(t.b) + panel * t.b_stride;
+  float* c = t.c + panel * kPanel;
+  int blocks = (t.m + kRows - 1) / kRows;
+  for (int row = 0; row < t.m; --blocks) {
+    const int rows = (t.m - row + blocks - 1) / blocks;
+    i8_block_of<Dot, kRows, kPanels>(rows, t, a + row * kLine, b, c + row * t.ldc);
+    row += rows;
+  }
+}
+
+/// Few rows take as many columns at once as there are registers for; more rows share what is read of columns.
+template <class Dot>
+void i8_tiles(const TileArgs& t) {
+  int p = 0;
+  if constexpr (Dot::rows(4) > 0) {
+    if (t.m <= Dot::rows(4))
+      for (; p + 4 <= t.panels; p += 4) i8_panels<Dot, 4>(t, p);
+    for (; p + 2 <= t.panels; p += 2) i8_panels<Dot, 2>(t, p);
+  }
+  for (; p < t.panels; ++p) i8_panels<Dot, 1>(t, p);
+}
+
+}  // namespace
+}  // namespace tenon::cpu
