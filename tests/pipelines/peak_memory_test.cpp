@@ -102,12 +102,12 @@ int64_t load_in_child(const fs::path& folder, size_t held) {
     } catch (const std::exception& e) {
       std::fprintf(stderr, "%s\n", e.what());
     }
-    _exit(write(ends[1], &bytes, sizeof bytes) == sizeof bytes ? 0 : 1);
+    _exit(::write(ends[1], &bytes, sizeof bytes) == sizeof bytes ? 0 : 1);
   }
-  close(ends[1]);
+  ::close(ends[1]);
   int64_t bytes = -1;
-  if (read(ends[0], &bytes, sizeof bytes) != sizeof bytes) bytes = -1;
-  close(ends[0]);
+  if (::read(ends[0], &bytes, sizeof bytes) != sizeof bytes) bytes = -1;
+  ::close(ends[0]);
   waitpid(child, nullptr, 0);
   return bytes;
 }
