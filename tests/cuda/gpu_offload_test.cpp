@@ -1,11 +1,9 @@
 // Weights that wait in the host's memory on a GPU, where there is one: the bits are those of weights that are there,
 // also when runs follow one another at once, and no more memory is taken than was planned.
-#include <gtest/gtest.h>
-
-#include "tenon/core/error.h"
 #include "tenon/core/host_tensor.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/executable.h"
+#include "tests/cuda/gpu_test.h"
 
 namespace tenon::gpu_offload {
 namespace {
@@ -42,15 +40,8 @@ Plan layers(int64_t rows) {
   return make_plan(std::array{Result{"y", x}});
 }
 
-class GpuOffload : public testing::Test {
+class GpuOffload : public GpuTest {
  protected:
-  void SetUp() override {
-    try {
-      backend_ = make_backend("cuda");
-    } catch (const Error& e) {
-      GTEST_SKIP() << e.what();
-    }
-  }
   static std::vector<float> run(Executable& e, float scale, int n) {
     std::vector<float> x(static_cast<size_t>(e.plan().buffers.front().shape.numel()));
     for (size_t i = 0; i < x.size(); ++i) x[i] = scale * (static_cast<float>(i % 101) - 50);
@@ -59,7 +50,6 @@ class GpuOffload : public testing::Test {
     return e.get("y");
   }
 
-  std::shared_ptr<Backend> backend_;
   std::shared_ptr<Layers> source_ = std::make_shared<Layers>();
 };
 

@@ -1,31 +1,21 @@
 // Streams, threads and stores on a GPU, where there is one.
-#include <gtest/gtest.h>
-
 #include <thread>
 
-#include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/models/registry.h"
 #include "tenon/models/unet.h"
 #include "tenon/pipelines/random_weights.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
+#include "tests/cuda/gpu_test.h"
 
 namespace tenon {
 namespace {
 
 constexpr int64_t kSide = 1024;
 
-class GpuStreams : public testing::Test {
+class GpuStreams : public GpuTest {
  protected:
-  void SetUp() override {
-    try {
-      backend_ = make_backend("cuda");
-    } catch (const Error& e) {
-      GTEST_SKIP() << e.what();
-    }
-  }
-
   // x -> f applied to it many times over, long enough that a reader who does not wait is seen.
   static Plan chain(const std::string& from, const std::string& to, int links, double factor) {
     Graph g;
@@ -74,8 +64,6 @@ class GpuStreams : public testing::Test {
   std::shared_ptr<WeightStore> store() const {
     return std::make_shared<WeightStore>(backend_, random_weights(unet_weights(model_preset("tiny").config.unet), 3));
   }
-
-  std::shared_ptr<Backend> backend_;
 };
 
 TEST_F(GpuStreams, OneExecutableWaitsForAnother) {

@@ -7,6 +7,7 @@
 #include "tenon/core/error.h"
 #include "tenon/pipelines/families/stable_diffusion/text_to_image.h"
 #include "tests/cuda/emulator.h"
+#include "tests/cuda/gpu_test.h"
 
 namespace tenon {
 namespace {
@@ -89,12 +90,9 @@ TEST(BatchInvariant, ACpuPictureIsTheSameInABatch) {
   for (const DType type : {DType::BF16, DType::F32}) EXPECT_TRUE(is_its_own("cpu", type, false, 128)) << name_of(type);
 }
 
-TEST(GpuPictures, HalfTypesAreNearF32) {
-  try {
-    make_backend("cuda");
-  } catch (const Error& e) {
-    GTEST_SKIP() << e.what();
-  }
+class GpuPictures : public GpuTest {};
+
+TEST_F(GpuPictures, HalfTypesAreNearF32) {
   const std::vector<float> want = latents("cpu", DType::F32, 128), cpu = latents("cpu", DType::BF16, 128);
   for (DType type : {DType::BF16, DType::F16, DType::F32}) {
     const std::vector<float> got = latents("cuda", type, 128);
@@ -103,12 +101,7 @@ TEST(GpuPictures, HalfTypesAreNearF32) {
   }
 }
 
-TEST(GpuPictures, APictureIsTheSameInABatch) {
-  try {
-    make_backend("cuda");
-  } catch (const Error& e) {
-    GTEST_SKIP() << e.what();
-  }
+TEST_F(GpuPictures, APictureIsTheSameInABatch) {
   for (DType type : {DType::BF16, DType::F16})
     for (const int64_t side : {128, 256}) EXPECT_TRUE(is_its_own("cuda", type, true, side)) << name_of(type) << side;
 }

@@ -76,6 +76,8 @@ struct SkinnyTileShape {
   bool operator==(const SkinnyTileShape&) const = default;
   static constexpr int kMostRows = 16;
   static int rows(int m) { return m > 8 ? 16 : 8; }
+  /// Warps that are to be together on a multiprocessor: 16 rows take more registers.
+  static int warps_there(int m) { return m > 8 ? 16 : 24; }
   int threads() const { return 32 * warps; }
   /// Pieces of 32 of K that a warp has; of those on their way, what is held in registers, and the rest.
   int pieces(int k) const { return ((k + 31) / 32 + warps - 1) / warps; }

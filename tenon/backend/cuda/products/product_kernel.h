@@ -240,10 +240,11 @@ class ProductKernel : public AnchorKernel {
     params.set_sizes("GemmSizes", sizes);
     std::string arguments;
     const SkinnyTileShape tile = skinny_tile(choice, sizes);
-    // As many blocks of 8 warps as there are to be (tile_choice.cpp), whatever registers the compiler would like.
-    const int there = tile.rows(sizes.m) > 8 ? 2 : 3, resident = tile.walkers ? resident_walkers(tile, sizes)
-                                                                 : factor_ && tile.warps == 8 ? there
-                                                                                              : 1;
+    int resident = 1;
+    if (tile.walkers)
+      resident = resident_walkers(tile, sizes);
+    else if (factor_ && tile.warps >= 8)  // whatever registers the compiler would like
+      resident = tile.warps_there(sizes.m) / tile.warps;
     if (front_) {
       params.reserve_shared(tile.shared_bytes(sizes.m, lanes(), sizes.k));
       params.keep_shared(front_->leaf);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <vector>
 
 #include "tenon/expr/ops.h"
@@ -13,20 +14,23 @@ namespace {
 
 // A function of `leaf` and numbers, element by element; `views`: through views too.
 bool made_of(const Expr& e, const Expr& leaf, bool views) {
-  if (e == leaf || literal_of(e)) return true;
-  const bool follows = e->family() == Family::Pointwise || (views && e->family() == Family::View);
-  return follows && !e->in.empty() &&
-         std::all_of(e->in.begin(), e->in.end(), [&](const Expr& x) { return made_of(x, leaf, views); });
+  bool all = true;
+  walk_below({e}, [&](const Expr& x) {
+    if (x == leaf || literal_of(x)) return false;
+    all = all && !x->in.empty() && (x->family() == Family::Pointwise || (views && x->family() == Family::View));
+    return all;
+  });
+  return all;
 }
 
 // The same function of `to`, without the views.
 Expr made_anew(const Expr& e, const Expr& leaf, const Expr& to) {
-  if (e == leaf) return to;
-  if (const Node* literal = literal_of(e)) return broadcast(constant(to.graph(), literal->attrs.nums[0]), to.shape());
-  if (e->family() == Family::View) return made_anew(e->in[0], leaf, to);
-  std::vector<Expr> operands;
-  for (const Expr& x : e->in) operands.push_back(made_anew(x, leaf, to));
-  return to.graph().make(*e->type, operands, e->attrs);
+  Memo memo{{leaf.get(), to}};
+  const auto without_views = [&](const Expr& x, std::span<const Expr> in) {
+    if (const Node* literal = literal_of(x)) return broadcast(constant(to.graph(), literal->attrs.nums[0]), to.shape());
+    return x->family() == Family::View ? in[0] : Expr();
+  };
+  return rebuild(to.graph(), e, without_views, memo);
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ void add_wgmma(std::vector<TileChoice>& out, const ProductShape& p, const Device
 // all there at once (16 rows take more registers), and else that each has many columns; warps of a block share what is
 // computed in front.
 double skinny_time(const SkinnyTileShape& tile, const ProductShape& p, int rows, const DeviceFacts& facts) {
-  const int wanted = 16, there = rows > 8 ? 16 : 24;  // warps of a multiprocessor
+  const int wanted = 16, there = tile.warps_there(rows);  // warps of a multiprocessor
   const double warps = static_cast<double>(p.n / p.lanes) / (8 * tile.groups) * tile.warps / facts.multiprocessors;
   const double pieces = static_cast<double>(p.k) / 32 / tile.warps;
   return 1e-3 * (1 / std::min(warps / wanted, 1.0) + 1 / pieces + 0.05 * tile.groups + 2.0 / tile.warps +

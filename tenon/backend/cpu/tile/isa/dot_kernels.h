@@ -53,7 +53,7 @@ struct DotHalf : DotF32 {
 };
 
 /// Rows [0, kRows) x panels [0, kPanels) from registers: all of K, then one store.
-template <class Dot, int kRows, int kPanels, int kStride>
+template <class Dot, int kStride, int kRows, int kPanels>
 void block(const TileArgs& t, const char* a, const char* b, float* c) {
   V acc[kRows][kPanels];
 #pragma GCC unroll 12
@@ -94,48 +94,59 @@ void block(const TileArgs& t, const char* a, const char* b, float* c) {
     for (int n = 0; n < kPanels; ++n) v_store(c + r * t.ldc + n * kPanel, acc[r][n]);
 }
 
-/// Calls the block of exactly `rows` rows, 1 <= rows <= kRows.
-template <class Dot, int kRows, int kPanels, int kStride>
+/// Blocks of rows that lie kStride_ bytes apart.
+template <class Dot, int kStride_>
+struct DotBlocks {
+  static constexpr int kStride = kStride_;
+  static constexpr int rows(int panels) { return Dot::rows(panels); }
+  template <int kRows, int kPanels>
+  static void run(const TileArgs& t, const char* a, const char* b, float* c) {
+    block<Dot, kStride, kRows, kPanels>(t, a, b, c);
+  }
+};
+
+/// Runs the block of exactly `rows` rows, 1 <= rows <= kRows.
+template <class Blocks, int kRows, int kPanels>
 void block_of(int rows, const TileArgs& t, const char* a, const char* b, float* c) {
   if constexpr (kRows > 1) {
-    if (rows < kRows) return block_of<Dot, kRows - 1, kPanels, kStride>(rows, t, a, b, c);
+    if (rows < kRows) return block_of<Blocks, kRows - 1, kPanels>(rows, t, a, b, c);
   }
-  block<Dot, kRows, kPanels, kStride>(t, a, b, c);
+  Blocks::template run<kRows, kPanels>(t, a, b, c);
 }
 
 /// All rows of `kPanels` panels, in register blocks of nearly equal height.
-template <class Dot, int kPanels, int kStride>
+template <class Blocks, int kPanels>
 void panel_group(const TileArgs& t, int panel) {
-  constexpr int kRows = Dot::rows(kPanels);
+  constexpr int kRows = Blocks::rows(kPanels);
   const char* a = static_cast<const char*>(t.a);
   const char* b = static_cast<const char*>(t.b) + panel * t.b_stride;
   float* c = t.c + panel * kPanel;
   int blocks = (t.m + kRows - 1) / kRows;
   for (int row = 0; row < t.m; --blocks) {
     const int rows = (t.m - row + blocks - 1) / blocks;
-    block_of<Dot, kRows, kPanels, kStride>(rows, t, a + row * kStride, b, c + row * t.ldc);
+    block_of<Blocks, kRows, kPanels>(rows, t, a + row * Blocks::kStride, b, c + row * t.ldc);
     row += rows;
   }
 }
 
-template <class Dot, int kStride>
+template <class Blocks>
 void all_panels(const TileArgs& t) {
-  if constexpr (Dot::rows(4) == 0) {
-    for (int p = 0; p < t.panels; ++p) panel_group<Dot, 1, kStride>(t, p);
+  if constexpr (Blocks::rows(4) == 0) {
+    for (int p = 0; p < t.panels; ++p) panel_group<Blocks, 1>(t, p);
   } else {
     for (int p = 0; p < t.panels;) {
       const int rest = t.panels - p;
       if (rest == 4 || rest >= 6) {
-        panel_group<Dot, 4, kStride>(t, p);
+        panel_group<Blocks, 4>(t, p);
         p += 4;
       } else if (rest == 5 || rest == 3) {
-        panel_group<Dot, 3, kStride>(t, p);
+        panel_group<Blocks, 3>(t, p);
         p += 3;
       } else if (rest == 2) {
-        panel_group<Dot, 2, kStride>(t, p);
+        panel_group<Blocks, 2>(t, p);
         p += 2;
       } else {
-        panel_group<Dot, 1, kStride>(t, p);
+        panel_group<Blocks, 1>(t, p);
         p += 1;
       }
     }
@@ -145,9 +156,9 @@ void all_panels(const TileArgs& t) {
 template <class Dot>
 void gemm_tiles(const TileArgs& t) {
   if (t.a_stride == kLine)
-    all_panels<Dot, kLine>(t);
+    all_panels<DotBlocks<Dot, kLine>>(t);
   else
-    all_panels<Dot, 2 * kLine>(t);
+    all_panels<DotBlocks<Dot, 2 * kLine>>(t);
 }
 
 }  // namespace

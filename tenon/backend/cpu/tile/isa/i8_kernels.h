@@ -75,28 +75,15 @@ void i8_block(const TileArgs& t, const char* a, const char* b, float* c) {
     for (int n = 0; n < kPanels; ++n) v_store(c + r * t.ldc + n * kPanel, acc[r][n]);
 }
 
-template <class Dot, int kRows, int kPanels>
-void i8_block_of(int rows, const TileArgs& t, const char* a, const char* b, float* c) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows) return i8_block_of<Dot, kRows - 1, kPanels>(rows, t, a, b, c);
+template <class Dot>
+struct I8Blocks {
+  static constexpr int kStride = kLine;
+  static constexpr int rows(int panels) { return Dot::rows(panels); }
+  template <int kRows, int kPanels>
+  static void run(const TileArgs& t, const char* a, const char* b, float* c) {
+    i8_block<Dot, kRows, kPanels>(t, a, b, c);
   }
-  i8_block<Dot, kRows, kPanels>(t, a, b, c);
-}
-
-/// All rows of `kPanels` panels, in register blocks of nearly equal height.
-template <class Dot, int kPanels>
-void i8_panels(const TileArgs& t, int panel) {
-  constexpr int kRows = Dot::rows(kPanels);
-  const char* a = static_cast<const char*>(t.a);
-  const char* b = static_cast<const char*>(t.b) + panel * t.b_stride;
-  float* c = t.c + panel * kPanel;
-  int blocks = (t.m + kRows - 1) / kRows;
-  for (int row = 0; row < t.m; --blocks) {
-    const int rows = (t.m - row + blocks - 1) / blocks;
-    i8_block_of<Dot, kRows, kPanels>(rows, t, a + row * kLine, b, c + row * t.ldc);
-    row += rows;
-  }
-}
+};
 
 /// Few rows take as many columns at once as there are registers for; more rows share what is read of columns.
 template <class Dot>
@@ -104,10 +91,10 @@ void i8_tiles(const TileArgs& t) {
   int p = 0;
   if constexpr (Dot::rows(4) > 0) {
     if (t.m <= Dot::rows(4))
-      for (; p + 4 <= t.panels; p += 4) i8_panels<Dot, 4>(t, p);
-    for (; p + 2 <= t.panels; p += 2) i8_panels<Dot, 2>(t, p);
+      for (; p + 4 <= t.panels; p += 4) panel_group<I8Blocks<Dot>, 4>(t, p);
+    for (; p + 2 <= t.panels; p += 2) panel_group<I8Blocks<Dot>, 2>(t, p);
   }
-  for (; p < t.panels; ++p) i8_panels<Dot, 1>(t, p);
+  for (; p < t.panels; ++p) panel_group<I8Blocks<Dot>, 1>(t, p);
 }
 
 }  // namespace
