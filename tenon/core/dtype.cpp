@@ -1,7 +1,9 @@
 #include "tenon/core/dtype.h"
 
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "tenon/core/error.h"
 
@@ -25,6 +27,16 @@ constexpr std::array<Info, 11> kInfo = {{{"f64", 8, true, 0x1p-53},
                                          {"u8", 1, false, 0},
                                          {"bool", 1, false, 0}}};
 const Info& info(DType t) { return kInfo[static_cast<size_t>(t)]; }
+
+/// x towards zero, the nearest that T can hold where it cannot, 0 for NaN. The upper bound is exact in f64 for every T.
+template <class T>
+T saturated(double x) {
+  if (std::isnan(x)) return 0;
+  constexpr double kEnd = 2.0 * static_cast<double>(std::numeric_limits<T>::max() / 2 + 1);
+  if (x >= kEnd) return std::numeric_limits<T>::max();
+  if (x <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
+  return static_cast<T>(x);
+}
 
 template <class T>
 T load_raw(const void* base, int64_t index) {
@@ -158,15 +170,15 @@ void store_element(DType t, void* base, int64_t index, double v) {
     case DType::E4M3:
       return store_raw<uint8_t>(base, index, e4m3_bits(static_cast<float>(v)));
     case DType::I64:
-      return store_raw<int64_t>(base, index, static_cast<int64_t>(v));
+      return store_raw<int64_t>(base, index, saturated<int64_t>(v));
     case DType::I32:
-      return store_raw<int32_t>(base, index, static_cast<int32_t>(v));
+      return store_raw<int32_t>(base, index, saturated<int32_t>(v));
     case DType::I16:
-      return store_raw<int16_t>(base, index, static_cast<int16_t>(v));
+      return store_raw<int16_t>(base, index, saturated<int16_t>(v));
     case DType::I8:
-      return store_raw<int8_t>(base, index, static_cast<int8_t>(v));
+      return store_raw<int8_t>(base, index, saturated<int8_t>(v));
     case DType::U8:
-      return store_raw<uint8_t>(base, index, static_cast<uint8_t>(v));
+      return store_raw<uint8_t>(base, index, saturated<uint8_t>(v));
     case DType::Bool:
       return store_raw<uint8_t>(base, index, v != 0);
   }

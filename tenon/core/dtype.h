@@ -41,7 +41,8 @@ float e4m3_value(uint8_t bits);
 /// x rounded to the values that `t` can hold (identity for f32 and f64; integers: rounded towards zero).
 double round_to(DType t, double x);
 
-/// Reads / writes one element of an array of type `t` at `index`. Write rounds as round_to does.
+/// Reads / writes one element of an array of type `t` at `index`. Write rounds as round_to does; an integer type takes
+/// the nearest that it can hold, and 0 for NaN.
 double load_element(DType t, const void* base, int64_t index);
 void store_element(DType t, void* base, int64_t index, double value);
 

@@ -50,7 +50,10 @@ inline void i8_line(const char* p, int64_t n, char* dst) {
   const V inverse = v_set1(scale > 0 && scale < __builtin_inff() ? 1.0f / scale : 0.0f);
   I8Line& line = *reinterpret_cast<I8Line*>(dst);
   line.scale = scale;
-  line.correction = -128 * (v_to_i8(line.q, v_mul(x, inverse)) + v_to_i8(line.q + 16, v_mul(y, inverse)));
+  // Of a line with NaN the sum is any number: it overflows, and its scale makes NaN of all.
+  const auto first = static_cast<unsigned>(v_to_i8(line.q, v_mul(x, inverse)));
+  const auto second = static_cast<unsigned>(v_to_i8(line.q + 16, v_mul(y, inverse)));
+  line.correction = static_cast<int>(-128u * (first + second));
 }
 
 /// One line of a packed operand from the first n elements at p.

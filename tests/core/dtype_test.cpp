@@ -1,0 +1,39 @@
+#include "tenon/core/dtype.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace tenon {
+namespace {
+template <class T>
+T stored(DType t, double x) {
+  std::array<T, 2> to = {1, 1};
+  store_element(t, to.data(), 1, x);
+  EXPECT_EQ(to[0], 1);
+  return to[1];
+}
+
+template <class T>
+void takes_the_nearest(DType t) {
+  using Limits = std::numeric_limits<T>;
+  EXPECT_EQ(stored<T>(t, 2.9), 2);
+  EXPECT_EQ(stored<T>(t, -1.08), Limits::is_signed ? -1 : 0);
+  EXPECT_EQ(stored<T>(t, -INFINITY), Limits::min());
+  EXPECT_EQ(stored<T>(t, -1e30), Limits::min());
+  EXPECT_EQ(stored<T>(t, INFINITY), Limits::max());
+  EXPECT_EQ(stored<T>(t, std::ldexp(1.0, Limits::digits)), Limits::max());
+  EXPECT_EQ(stored<T>(t, NAN), 0);
+}
+
+TEST(Dtype, IntegersTakeTheNearestTheyCanHold) {
+  takes_the_nearest<int64_t>(DType::I64);
+  takes_the_nearest<int32_t>(DType::I32);
+  takes_the_nearest<int16_t>(DType::I16);
+  takes_the_nearest<int8_t>(DType::I8);
+  takes_the_nearest<uint8_t>(DType::U8);
+}
+}  // namespace
+}  // namespace tenon
