@@ -50,9 +50,9 @@ Measurements run_timed(Executable& executable) {
   return out;
 }
 
-// `peak`: the device's, measured by the first part that is timed.
+// `peak`: the device's, as far as timed parts in front of this one have measured it.
 Explanation explain_part(const ModelParts& model, const std::string& part, const ExplainFlags& flags,
-                         const std::shared_ptr<Backend>& backend, std::optional<Roofline>& peak) {
+                         const std::shared_ptr<Backend>& backend, Roofline& peak) {
   const PartRequest& request = flags.part.request;
   NetworkOptions options = flags.part.networks(*backend);
   const Plan plan = model.plan(part, request, options);
@@ -73,8 +73,10 @@ Explanation explain_part(const ModelParts& model, const std::string& part, const
   out.model = model.name();
   out.part = part;
   out.device = backend->describe();
-  if (flags.time && !peak) peak = measure_roofline(backend, options.precision.act);
-  out.roofline = peak;
+  if (flags.time) {
+    measure_roofline(plan, backend, peak);
+    out.roofline = peak;
+  }
   keep(out, flags.choice);
   return out;
 }
@@ -127,7 +129,7 @@ int run(ExplainFlags flags, const Common& common) {
   if (!flags.html.empty()) check_output(flags.html, flags.overwrite ? Overwrite::Yes : Overwrite::No, kOverwriteHint);
   const auto model = open_parts(flags.part.spec);
   std::vector<Explanation> networks;
-  std::optional<Roofline> peak;
+  Roofline peak;
   for (const std::string& part : model->parts_named(flags.part.part)) {
     check_stop();
     if (!flags.plan) {

@@ -28,6 +28,12 @@ ordered_json apart_json(const KeptApart& k) {
   return {{"kind", kApartNames[static_cast<size_t>(k.kind)]}, {"what", k.what}, {"why", k.why}, {"into", into}};
 }
 
+ordered_json products_json(const Roofline& peak) {
+  ordered_json out = ordered_json::object();
+  for (const auto& [type, rate] : peak.operations) out[std::string(name_of(type))] = rate / 1e9;
+  return out;
+}
+
 ordered_json launch_json(const ExplainedLaunch& l, const std::optional<Roofline>& peak) {
   ordered_json why = ordered_json::array();
   ordered_json apart = ordered_json::array();
@@ -91,8 +97,9 @@ ordered_json explanation_object(const Explanation& e) {
                      {"scratch", e.memory.scratch + e.memory.kept}}}};
   if (e.memory.host) out["memory"].update({{"places", e.memory.staging}, {"host", e.memory.host}});
   if (e.roofline)
-    out["roofline"] = {{"copy_gb_per_s", e.roofline->bytes_per_second / 1e9},
-                       {"product_gflop_per_s", e.roofline->flops_per_second / 1e9},
+    out["roofline"] = {{"copy_gb_per_s", e.roofline->copied / 1e9},
+                       {"read_gb_per_s", e.roofline->read / 1e9},
+                       {"product_gflop_per_s", products_json(*e.roofline)},
                        {"how", e.roofline->how}};
   return out;
 }

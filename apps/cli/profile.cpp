@@ -55,9 +55,9 @@ std::vector<MeasuredStep> measure(Executable& executable, Trace* trace, const Ex
   return out;
 }
 
-// `peak`: the device's, measured by the first part.
+// `peak`: the device's, as far as parts in front of this one have measured it.
 Profile profile_part(const ModelParts& model, const std::string& part, const ProfileFlags& flags,
-                     const std::shared_ptr<Backend>& backend, std::optional<Roofline>& peak) {
+                     const std::shared_ptr<Backend>& backend, Roofline& peak) {
   const NetworkOptions options = flags.part.networks(*backend);
   const Plan plan = model.plan(part, flags.part.request, options);
   const PlanKernels made(plan, WeightStore(backend, nullptr));
@@ -65,7 +65,7 @@ Profile profile_part(const ModelParts& model, const std::string& part, const Pro
   e.model = model.name();
   e.part = part;
   e.device = backend->describe();
-  if (!peak) peak = measure_roofline(backend, options.precision.act);
+  measure_roofline(plan, backend, peak);
   e.roofline = peak;
   const std::unique_ptr<Trace> trace = backend->trace();  // before anything is recorded
   Executable executable(plan, backend, *model.weights(part));
@@ -129,7 +129,7 @@ int run(const ProfileFlags& flags, const Common& common) {
   TENON_CHECK(Usage, backend->computes(), "--device") << backend->name() << " computes nothing that takes time";
   const auto model = open_parts(flags.part.spec);
   std::vector<Profile> profiles;
-  std::optional<Roofline> peak;
+  Roofline peak;
   for (const std::string& part : model->parts_named(flags.part.part))
     profiles.push_back(profile_part(*model, part, flags, backend, peak));
   ordered_json all = ordered_json::array();

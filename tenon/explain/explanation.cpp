@@ -102,6 +102,7 @@ ExplainedLaunch explain_launch(const Launch& launch, Rate rate) {
   const Expr anchor = anchor_of(launch);
   out.anchor = anchor_text(anchor);
   out.flops = anchor_flops(anchor);
+  if (anchor) out.arithmetic = arithmetic_of(anchor);
   out.bytes = bytes_moved(launch);
   for (const Output& o : launch.outputs) out.writes.push_back(o.buffer);
   out.unfused_bytes = unfused(launch);
@@ -153,7 +154,8 @@ void keep(Explanation& e, const LaunchChoice& choice) {
 }
 
 double roofline_share(const ExplainedLaunch& l, const Roofline& peak) {
-  const double least = std::max(static_cast<double>(l.bytes) / peak.bytes_per_second, l.flops / peak.flops_per_second);
+  const double maths = l.arithmetic ? l.flops / peak.operations.at(*l.arithmetic) : 0;
+  const double least = std::max(static_cast<double>(l.bytes) / peak.bytes(), maths);
   return l.seconds.value_or(0) > 0 ? least / *l.seconds : 0;
 }
 

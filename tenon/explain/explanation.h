@@ -32,7 +32,8 @@ struct ExplainedLaunch {
   std::vector<std::string> reads, writes;  ///< buffers
   int64_t bytes = 0, unfused_bytes = 0;
   double flops = 0;
-  int kernels = 1;  ///< that a run of it puts on the device
+  std::optional<DType> arithmetic;  ///< of the anchor, where it has one
+  int kernels = 1;                  ///< that a run of it puts on the device
   std::optional<double> seconds;
   std::string how;  ///< how the backend runs it
 };

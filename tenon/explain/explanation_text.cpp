@@ -78,6 +78,14 @@ void add_launch(std::string& out, const ExplainedLaunch& l, const Explanation& e
 
 }  // namespace
 
+std::string roofline_text(const Roofline& peak) {
+  const auto giga = [](double x) { return number_text(std::round(x / 1e8) / 10); };
+  std::string out = "roofline: " + giga(peak.copied) + " GB/s copied, " + giga(peak.read) + " read";
+  for (const auto& [type, rate] : peak.operations)
+    out += ", " + giga(rate) + " GFLOP/s in " + std::string(name_of(type));
+  return out + ", measured in this run: " + peak.how;
+}
+
 std::string explanation_text(const Explanation& e) {
   std::string out = e.model + " " + e.part + " on " + e.device + "\n";
   for (size_t i = 0; i < e.launches.size(); ++i) {
@@ -102,10 +110,7 @@ std::string explanation_text(const Explanation& e) {
     out += ", places " + bytes_text(static_cast<double>(e.memory.staging)) + " for weights of " +
            bytes_text(static_cast<double>(e.memory.host)) + " that wait in the host's memory";
   out += ")\n";
-  if (e.roofline)
-    out += "roofline: " + number_text(std::round(e.roofline->bytes_per_second / 1e8) / 10) + " GB/s, " +
-           number_text(std::round(e.roofline->flops_per_second / 1e8) / 10) +
-           " GFLOP/s, measured in this run: " + e.roofline->how + "\n";
+  if (e.roofline) out += roofline_text(*e.roofline) + "\n";
   return out;
 }
 

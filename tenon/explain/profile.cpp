@@ -172,6 +172,7 @@ Profile make_profile(const Explanation& e, std::vector<MeasuredStep> runs) {
   all.push_back({.name = "idle", .kind = "idle", .layer = "idle", .seconds = idle});
   p.classes = summed(all, &ProfiledTime::kind);
   p.layers = summed(all, &ProfiledTime::layer);
+  p.roofline = e.roofline;
   return p;
 }
 
@@ -180,7 +181,9 @@ std::string profile_text(const Profile& p, size_t longest) {
   for (const ProfiledTime& t : p.times) launches += t.launches, kernels += t.kernels;
   std::string out = p.model + " " + p.part + " on " + p.device + ": a step takes " + seconds_text(p.seconds) +
                     " (the median of " + std::to_string(p.runs) + "), " + launches_text(launches) + ", " +
-                    kernels_text(kernels) + "\n\n";
+                    kernels_text(kernels) + "\n";
+  if (p.roofline) out += roofline_text(*p.roofline) + "\n";
+  out += "\n";
   out += table("class", p.classes, p.seconds, p.classes.size()) + "\n";
   out += table("layer", p.layers, p.seconds, longest);
   std::vector<ProfiledTime> order = p.times;

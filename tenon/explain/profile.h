@@ -31,6 +31,7 @@ struct Profile {
   std::vector<ProfiledTime> times = {};  ///< launches and copies in order
   /// Sums, the largest first; the seconds of either list add up to the step's.
   std::vector<ProfiledTime> classes = {}, layers = {};
+  std::optional<Roofline> roofline = {};  ///< of the device, where it was measured
 };
 
 /// One run of a phase: what it ran and when, in any clock. launches[i] is launch i of the phase, several kernels

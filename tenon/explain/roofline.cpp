@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tenon/expr/ops.h"
+#include "tenon/expr/precision.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
@@ -20,8 +21,7 @@ constexpr int64_t kLeastSide = 1024, kMostSide = 4096;
 
 // Seconds of the fastest of a few runs.
 double best_time(const Expr& value, const std::vector<float>& x, const HostWeights& weights,
-                 const std::shared_ptr<Backend>& backend) {
-  PlanOptions options;
+                 const std::shared_ptr<Backend>& backend, PlanOptions options = {}) {
   options.name = "peak";
   options.hoist = false;
   options.target = backend->target();
@@ -51,43 +51,67 @@ std::vector<float> numbers(int64_t count) {
   return out;
 }
 
+constexpr int64_t kColumns = 1024;
+
 double copy_time(int64_t elements, const std::shared_ptr<Backend>& backend) {
   Graph g;
-  return best_time(-input(g, "x", DType::F32, {elements / 1024, 1024}), numbers(elements), HostWeights(), backend);
+  return best_time(-input(g, "x", DType::F32, {elements / kColumns, kColumns}), numbers(elements), HostWeights(),
+                   backend);
 }
 
-double product_time(int64_t side, DType dtype, const std::shared_ptr<Backend>& backend) {
+double read_time(int64_t elements, const std::shared_ptr<Backend>& backend) {
   Graph g;
-  const Expr x = input(g, "x", dtype, {side, side}), w = param(g, "w", DType::F32, {side, side});
+  return best_time(sum(input(g, "x", DType::F32, {elements / kColumns, kColumns})), numbers(elements), HostWeights(),
+                   backend);
+}
+
+double product_time(int64_t side, DType arithmetic, const std::shared_ptr<Backend>& backend) {
+  Graph g;
+  PlanOptions options;
+  const bool blocks = arithmetic == DType::I8;  // which the product makes of its operands
+  if (blocks) options.precision.rule = PrecisionPolicy::Rule::I8Blocks;
+  const DType operands = blocks ? DType::BF16 : arithmetic, result = size_of(operands) > 1 ? operands : DType::BF16;
+  const Expr x = input(g, "x", operands, {side, side}), w = param(g, "w", DType::F32, {side, side});
   const std::vector<float> values = numbers(side * side);
   const HostWeights weights({{"w", HostView{DType::F32, {side, side}, values.data()}}});
-  return best_time(cast(linear(x, cast(w, dtype)), dtype), values, weights, backend);
+  return best_time(cast(linear(x, cast(w, operands)), result), values, weights, backend, options);
+}
+
+void measure_memory(const std::shared_ptr<Backend>& backend, Roofline& peak) {
+  int64_t elements = kLeastElements;
+  const auto bytes = [&] { return size_of(DType::F32) * elements; };
+  double seconds = copy_time(elements, backend);
+  while (seconds < kLongCopy && elements < kMostElements && 4 * bytes() < backend->memory_available() / 4) {
+    elements *= 2;
+    seconds = copy_time(elements, backend);
+  }
+  peak.copied = static_cast<double>(2 * bytes()) / seconds;
+  peak.read = static_cast<double>(bytes()) / read_time(elements, backend);
+  const std::string size = std::to_string(bytes() >> 20);
+  peak.how = "a copy and sums of " + size + " MiB";
+}
+
+void measure_product(DType arithmetic, const std::shared_ptr<Backend>& backend, Roofline& peak) {
+  const int64_t room = backend->memory_available() / 4;
+  int64_t side = kLeastSide;
+  double seconds = product_time(side, arithmetic, backend);
+  while (seconds < kLongProduct && side < kMostSide && 4 * 3 * side * side * size_of(arithmetic) < room) {
+    side *= 2;
+    seconds = product_time(side, arithmetic, backend);
+  }
+  const auto length = static_cast<double>(side);
+  peak.operations[arithmetic] = 2 * length * length * length / seconds;
+  peak.how += ", a product of " + std::to_string(side) + "^2 matrices in " + std::string(name_of(arithmetic));
 }
 
 }  // namespace
 
-Roofline measure_roofline(const std::shared_ptr<Backend>& backend, DType dtype) {
-  Roofline out;
-  const int64_t room = backend->memory_available() / 4;
-  int64_t elements = kLeastElements;
-  const auto bytes = [&] { return 2 * size_of(DType::F32) * elements; };  // read and written
-  double seconds = copy_time(elements, backend);
-  while (seconds < kLongCopy && elements < kMostElements && 2 * bytes() < room) {
-    elements *= 2;
-    seconds = copy_time(elements, backend);
-  }
-  out.bytes_per_second = static_cast<double>(bytes()) / seconds;
-  int64_t side = kLeastSide;
-  seconds = product_time(side, dtype, backend);
-  while (seconds < kLongProduct && side < kMostSide && 4 * 3 * side * side * size_of(dtype) < room) {
-    side *= 2;
-    seconds = product_time(side, dtype, backend);
-  }
-  const auto length = static_cast<double>(side);
-  out.flops_per_second = 2 * length * length * length / seconds;
-  out.how = "a copy of " + std::to_string(bytes() / 2 >> 20) + " MiB, a product of " + std::to_string(side) +
-            "^2 matrices in " + std::string(name_of(dtype));
-  return out;
+void measure_roofline(const Plan& plan, const std::shared_ptr<Backend>& backend, Roofline& peak) {
+  if (peak.how.empty()) measure_memory(backend, peak);
+  for (const Phase& p : plan.phases)
+    for (const Launch& l : p.launches)
+      if (const Expr anchor = anchor_of(l); anchor && !peak.operations.contains(*arithmetic_of(anchor)))
+        measure_product(*arithmetic_of(anchor), backend, peak);
 }
 
 }  // namespace tenon

@@ -7,7 +7,9 @@
 
 #include "tenon/core/error.h"
 #include "tenon/expr/node_type.h"
+#include "tenon/expr/precision.h"
 #include "tenon/expr/state.h"
+#include "tenon/kernels/form.h"
 
 namespace tenon {
 
@@ -66,13 +68,21 @@ int64_t bytes_read(std::span<const Expr> values, const std::function<bool(const 
 }
 
 int64_t bytes_moved(const Launch& launch) {
+  const Expr anchor = anchor_of(launch);
   int64_t bytes = 0;
+  // Operands of the anchor that backends keep in what it multiplies in.
+  std::set<const Node*> kept;
+  if (anchor && arithmetic_of(anchor))
+    for (const Expr& x : anchor->in) {
+      const int64_t saved = size_of(x.dtype()) - size_of(*arithmetic_of(anchor));
+      if (saved >= 0 && of_weights_only(x) && kept.insert(x.get()).second) bytes -= x.shape().numel() * saved;
+    }
   std::vector<Expr> values;
   for (const Output& o : launch.outputs) {
     bytes += bytes_of(written_by(o.value).shape(), o.value.dtype());
     values.push_back(o.value);
   }
-  return bytes + bytes_read(values, is_memory_leaf);
+  return bytes + bytes_read(values, [&](const Expr& e) { return is_memory_leaf(e) || kept.contains(e.get()); });
 }
 
 }  // namespace tenon

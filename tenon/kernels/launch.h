@@ -69,7 +69,8 @@ bool is_companion(const Expr& e, const Expr& of);
 /// Bytes that are read from memory to compute `values`, down to what `in_memory` says is there: of every tensor once,
 /// and no more of it than the views on the way let through.
 int64_t bytes_read(std::span<const Expr> values, const std::function<bool(const Expr&)>& in_memory);
-/// Bytes that one run moves: what is read of every distinct operand, once, plus every output written once.
+/// Bytes that one run moves: what is read of every distinct operand, once, plus every output written once. Weights that
+/// an anchor multiplies count in its arithmetic, where that is narrower.
 int64_t bytes_moved(const Launch& launch);
 /// Bytes of a tensor of this shape and type.
 int64_t bytes_of(const Shape& shape, DType dtype);

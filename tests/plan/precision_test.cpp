@@ -291,5 +291,16 @@ TEST(Precision, ScalesAreNotFoldedIntoQuantisedWeights) {
             linear(x, param(g, "v", DType::BF16, {8, 16})) * gamma);
 }
 
+TEST(Precision, WeightsMoveInWhatTheyAreMultipliedIn) {
+  for (const auto& [policy, each] : {std::pair{"bf16", 2}, {"f32", 4}, {"i8 blocks", 1}}) {
+    Graph g;
+    const Expr w = param(g, "w", DType::F32, {32, 64}) * param(g, "norm", DType::F32, {64});
+    PlanOptions options;
+    options.precision = PrecisionPolicy::parse(policy);
+    const Plan p = make_plan(std::array{Result{"y", linear(input(g, "x", DType::BF16, {2, 64}), w)}}, options);
+    EXPECT_EQ(p.bytes(), 2 * 64 * 2 + 32 * 64 * each + 2 * 32 * 4) << policy;
+  }
+}
+
 }  // namespace
 }  // namespace tenon

@@ -50,6 +50,22 @@ TEST(Profile, KernelsThatOverlapAreCountedOnceAndAllAddsUp) {
   EXPECT_DOUBLE_EQ(sum(p.layers), p.seconds);
 }
 
+TEST(Profile, ALaunchHasTheRooflineOfWhatItMultipliesIn) {
+  Roofline peak;
+  peak.copied = 100;
+  peak.read = 200;
+  peak.operations = {{DType::BF16, 1000}, {DType::E4M3, 2000}};
+  ExplainedLaunch l;
+  l.flops = 1000;
+  l.bytes = 100;
+  l.seconds = 1;
+  EXPECT_DOUBLE_EQ(roofline_share(l, peak), 0.5) << "a launch without an anchor, by the faster way to memory";
+  l.arithmetic = DType::BF16;
+  EXPECT_DOUBLE_EQ(roofline_share(l, peak), 1);
+  l.arithmetic = DType::E4M3;
+  EXPECT_DOUBLE_EQ(roofline_share(l, peak), 0.5);
+}
+
 TEST(Profile, TheMedianRunIsShown) {
   const Explanation e = three_launches();
   std::vector<MeasuredStep> runs;
