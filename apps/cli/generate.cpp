@@ -33,7 +33,7 @@ struct GenerateFlags {
   std::vector<std::string> prompts, prompt_files;
   int64_t width = 0, height = 0, seed = 42, batch_size = 1;
   int steps = 0, batch_count = 1, first_number = 0;
-  double cfg_scale = -1, strength = 0.75;
+  double cfg_scale = -1, cfg_normalization = 0, cfg_truncation = 1, strength = 0.75;
   std::optional<double> eta, guidance_scale, flow_shift;
   PartPaths parts;
   bool overwrite = false, no_metadata = false, no_fusion = false;
@@ -96,6 +96,8 @@ ImageRequest request_of(const GenerateFlags& f) {
   r.height = f.height;
   r.steps = f.steps;
   r.cfg_scale = f.cfg_scale;
+  r.cfg_normalization = f.cfg_normalization;
+  r.cfg_truncation = f.cfg_truncation;
   r.sampler = f.sampler;
   r.sampler_options = {f.eta, resolve_karras(f.schedule), f.flow_shift};
   r.strength = f.strength;
@@ -207,6 +209,12 @@ void declare_picture_flags(CLI::App& app, GenerateFlags& f) {
   app.add_option("--guidance-scale", f.guidance_scale, "the same as diffusers counts it for the model")
       ->check(guidance_scale())
       ->excludes(cfg);
+  app.add_option("--cfg-normalization", f.cfg_normalization,
+                 "guided predictions at most this times as long as the prompt's (Z-Image; 0: any length)")
+      ->check(guidance_scale());
+  app.add_option("--cfg-truncation", f.cfg_truncation,
+                 "no guidance where less noise than 1 minus this is left (Z-Image)")
+      ->check(guidance_scale());
   const std::vector<std::string> samplers = sampler_names();
   offer(app.add_option("--sampling-method,--sampler", f.sampler,
                        "sampler: " + joined(samplers) + " (default: the model's)"),

@@ -139,6 +139,8 @@ void bind_pipeline(nb::module_& m) {
       .def_rw("height", &ImageRequest::height)
       .def_rw("steps", &ImageRequest::steps)
       .def_rw("guidance_scale", &ImageRequest::cfg_scale)
+      .def_rw("cfg_normalization", &ImageRequest::cfg_normalization)
+      .def_rw("cfg_truncation", &ImageRequest::cfg_truncation)
       .def_rw("sampler", &ImageRequest::sampler)
       .def_rw("seed", &ImageRequest::seed)
       .def_rw("batch", &ImageRequest::batch)

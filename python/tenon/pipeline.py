@@ -275,6 +275,8 @@ class Pipeline:
         resize_mode: str = "stretch",
         seed: int | None = None,
         sampler: str | None = None,
+        cfg_normalization: float = 0.0,
+        cfg_truncation: float = 1.0,
     ) -> Any:
         """Draws. Arguments and their order are those of diffusers' StableDiffusionPipeline, `image` and `strength` those
         of its StableDiffusionImg2ImgPipeline; what is left out takes the model's own default.
@@ -285,6 +287,8 @@ class Pipeline:
         seed or generator: image i of a prompt has the seed plus i; without either one is drawn and reported.
         latents: initial noise of unit variance [images, channels, height / 8, width / 8].
         clip_skip: layers of the text encoder left out at its end, for the prompt. eta: of samplers that have one.
+        cfg_normalization, cfg_truncation: of diffusers' ZImagePipeline: a guided prediction is at most so many times as
+            long as the prompt's (True: once, 0: any length); no guidance where less noise than 1 minus the second is left.
         callback_on_step_end: called as (pipe, step, timestep, {"latents": array}), may return a dict with other latents.
         output_type: "pil", "np", "pt" or "latent" (see ImageOutput). return_dict=False gives (images, None).
 
@@ -297,6 +301,8 @@ class Pipeline:
         request = self._request(
             num_images_per_prompt, height, width, num_inference_steps, guidance_scale, eta, latents, clip_skip, sampler
         )
+        request.cfg_normalization = real(cfg_normalization, "cfg_normalization")
+        request.cfg_truncation = real(cfg_truncation, "cfg_truncation")
         request.decode = kind != "latent"
         for adapter in self._adapters.values():
             if adapter.weight is not None:

@@ -43,7 +43,7 @@ void denoise(const DenoisingNetwork& network, Sampler& sampler, std::span<const 
     e.set("latents", x);
     e.set_scalar("step", i);
     e.run(Rate::Step);
-    const std::vector<float> output = network.guided(e.get(network.result));
+    const std::vector<float> output = network.guided(e.get(network.result), i);
     if (!std::ranges::all_of(output, [](float v) { return std::isfinite(v); })) name_launch(e, i);
     sampler.step(output, i, latents, draw);
     timings.steps.push_back(seconds_since(begin));

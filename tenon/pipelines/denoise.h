@@ -16,8 +16,8 @@ namespace tenon {
 struct DenoisingNetwork {
   Executable& executable;
   std::string result;  ///< of the network
-  /// What the sampler takes, as long as the latents, out of the network's result.
-  std::function<std::vector<float>(std::vector<float>)> guided;
+  /// What the sampler takes, as long as the latents, out of the network's result of one of its calls.
+  std::function<std::vector<float>(std::vector<float> result, int call)> guided;
 };
 
 /// Runs every call of the sampler over `latents`, which hold one image for each source of noise. Fills in the steps'

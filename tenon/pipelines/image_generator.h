@@ -46,7 +46,9 @@ struct ImageRequest {
   std::vector<std::string> prompts;  ///< of each image, where they differ: then `prompt` means nothing
   int64_t width = 0, height = 0;
   int steps = 0;
-  double cfg_scale = -1;  ///< 1 or less: one conditional pass, no guidance
+  double cfg_scale = -1;         ///< 1 or less: one conditional pass, no guidance
+  double cfg_normalization = 0;  ///< Z-Image's, as cfg_truncation: see ZImageGuidance
+  double cfg_truncation = 1;
   std::string sampler;
   SamplerOptions sampler_options;
   uint64_t seed = 0;

@@ -131,6 +131,8 @@ ordered_json picture_json(const ImageResult& result, size_t i) {
       {"sampler", r.sampler},     {"schedule", r.sampler_options.karras.value_or(false) ? "karras" : "discrete"}};
   if (r.sampler_options.eta) out["eta"] = *r.sampler_options.eta;
   if (r.sampler_options.flow_shift) out["flow_shift"] = *r.sampler_options.flow_shift;
+  if (r.cfg_normalization > 0) out["cfg_normalization"] = r.cfg_normalization;
+  if (r.cfg_truncation < 1) out["cfg_truncation"] = r.cfg_truncation;
   if (r.clip_skip) out["clip_skip"] = r.clip_skip;
   for (const LoraUse& use : r.loras)
     out["loras"].push_back(

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "tenon/pipelines/families/z_image/guidance.h"
 #include "tenon/pipelines/model_parts.h"
 #include "tenon/pipelines/samplers/sampler.h"
 #include "tests/pipelines/z_image_fixture.h"
@@ -109,6 +110,50 @@ TEST_F(ZImageFolder, WholePictures) {
           pixels.push_back(static_cast<float>(image.pixels[3 * i + static_cast<size_t>(channel)]) / 255.0f);
     expect_recorded(c, "image", pixels, 0.5 / 255 + 1e-4);
   });
+}
+
+// diffusers' ZImagePipeline: pos + g (pos - neg), then shortened to r |pos| where it is longer; pos late in the
+// schedule.
+TEST(ZImageGuidance, NormalisedAndTruncated) {
+  const std::vector<float> predictions{3, 4, 1, 0, /* negative: */ 0, 0, 1, 1};  // of two images
+  EXPECT_EQ(guided(predictions, 2, {.scale = 1}, 0.5), (std::vector<float>{3, 4, 1, 0}));
+  EXPECT_EQ(guided(predictions, 2, {.scale = 3}, 0.5), (std::vector<float>{9, 12, 1, -2}));
+  const std::vector<float> shortened = guided(predictions, 2, {.scale = 3, .normalization = 1}, 0.5);
+  const std::vector<double> want{3, 4, 1 / std::sqrt(5.0), -2 / std::sqrt(5.0)};
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(shortened[i], want[i], 1e-6);
+  EXPECT_EQ(guided(predictions, 2, {.scale = 3, .normalization = 3}, 0.5), (std::vector<float>{9, 12, 1, -2}));
+  EXPECT_EQ(guided(predictions, 2, {.scale = 3, .truncation = 0.5}, 0.5), (std::vector<float>{9, 12, 1, -2}));
+  EXPECT_EQ(guided(predictions, 2, {.scale = 3, .truncation = 0.4}, 0.5), (std::vector<float>{3, 4, 1, 0}));
+}
+
+TEST_F(ZImageFolder, GuidanceIsNormalisedAndTruncated) {
+  const auto generator = open();
+  ImageRequest r;
+  r.prompt = "a red circle";
+  r.negative = "blue";
+  r.cfg_scale = 5;
+  r.width = r.height = 32;
+  r.steps = 3;
+  const auto first_steps = [&] {
+    std::vector<std::vector<float>> out;
+    generator->generate(r, [&](const Progress& p) { out.emplace_back(p.latents.begin(), p.latents.end()); });
+    return out;
+  };
+  const auto plain = first_steps();
+  r.cfg_normalization = 0.5;
+  EXPECT_NE(first_steps()[0], plain[0]);
+  r.cfg_normalization = 0;
+  r.cfg_truncation = 0;
+  const auto truncated = first_steps();
+  EXPECT_EQ(truncated[0], plain[0]) << "at time 0";
+  EXPECT_NE(truncated[1], plain[1]);
+  for (const double bad : {-0.1, 1.5, std::nan("")}) {
+    r.cfg_truncation = bad;
+    EXPECT_THROW(generator->complete(r), Error) << bad;
+  }
+  r.cfg_truncation = 1;
+  r.cfg_normalization = -1;
+  EXPECT_THROW(generator->complete(r), Error);
 }
 
 // The same picture whatever else is drawn beside it.

@@ -155,6 +155,8 @@ def test_an_interrupt_ends_the_call_within_a_step(pipe):
         ({"num_inference_steps": 0}, ValueError, "num_inference_steps"),
         ({"num_inference_steps": 2.5}, ValueError, "num_inference_steps"),
         ({"guidance_scale": -1}, ValueError, "guidance_scale"),
+        ({"cfg_normalization": True}, ValueError, "guidance"),
+        ({"cfg_truncation": "half"}, TypeError, "cfg_truncation"),
         ({"seed": -2}, ValueError, "seed"),
         ({"sampler": "nonsense"}, ValueError, "nonsense"),
         ({"output_type": "jpeg"}, ValueError, "output_type"),

@@ -85,8 +85,8 @@ TEST(CudaTarget, ExplainCountsBoth) {
               testing::HasSubstr("one step: " + launches_text(e.counts.total) + ", " + kernels_text(e.kernels) + " ("));
 }
 
-// A token's layer is six launches of one kernel each: norm and queries, keys, values; the caches; attention, which
-// turns its queries; the way back; norm, gate and up; down.
+// A token's layer is five launches of one kernel each: norm and queries, keys, values; attention, which turns them and
+// writes both caches; the way back; norm, gate and up; down.
 TEST(CudaTarget, ATokenOfALanguageModel) {
   NetworkOptions options;
   options.target = h200()->target();

@@ -89,6 +89,8 @@ ImageRequest TextToImage::complete(ImageRequest r) const {
   TENON_CHECK(Usage, r.clip_skip >= 0 && r.clip_skip < layers, "clip skip")
       << r.clip_skip << " is outside 0.." << layers - 1;
   TENON_CHECK(Usage, std::isfinite(r.cfg_scale), "guidance") << "the scale must be a finite number";
+  TENON_CHECK(Usage, r.cfg_normalization == 0 && r.cfg_truncation == 1, "guidance")
+      << "is normalised and truncated for Z-Image only";
   if (!r.latents.empty()) check_latents(r);
   if (r.init) check_init(r);
   return r;
@@ -234,7 +236,7 @@ void TextToImage::denoise(const ImageRequest& r, Sampler& sampler, const std::ve
   unet.run(Rate::Constant);
   unet.run(Rate::Schedule);
   unet.run(Rate::Prompt);
-  const auto guided = [&](std::vector<float> e) {
+  const auto guided = [&](std::vector<float> e, int) {
     if (!shape.guided) return e;
     const float g = static_cast<float>(r.cfg_scale);
     for (size_t k = 0; k < latents.size(); ++k) e[k] += g * (e[k + latents.size()] - e[k]);

@@ -8,10 +8,9 @@
 #include "tenon/io/prompt_weights.h"
 #include "tenon/io/random.h"
 #include "tenon/pipelines/denoise.h"
+#include "tenon/pipelines/families/z_image/guidance.h"
 
 namespace tenon {
-namespace {}  // namespace
-
 ZImageGenerator::ZImageGenerator(std::shared_ptr<const ZImageModel> model, const PipelineOptions& options)
     : model_(std::move(model)),
       backend_(make_backend(options.device, {.threads = options.threads, .batch_invariant = options.batch_invariant})),
@@ -70,6 +69,10 @@ ImageRequest ZImageGenerator::complete(ImageRequest r) const {
   TENON_CHECK(Usage, r.steps >= 1 && r.steps <= kMaxSteps, "steps") << r.steps << " is outside 1.." << kMaxSteps;
   check_batch(r.batch, batch_invariant_);
   TENON_CHECK(Usage, std::isfinite(r.cfg_scale), "guidance") << "the scale must be a finite number";
+  TENON_CHECK(Usage, std::isfinite(r.cfg_normalization) && r.cfg_normalization >= 0, "guidance")
+      << "expected a normalization of 0 or more, got " << r.cfg_normalization;
+  TENON_CHECK(Usage, r.cfg_truncation >= 0 && r.cfg_truncation <= 1, "guidance")
+      << "expected a truncation from 0 to 1, got " << r.cfg_truncation;
   if (r.init) check_init(r);
   if (r.latents.empty()) return r;
   const Shape shape = latent_shape(r);
@@ -201,12 +204,9 @@ void ZImageGenerator::flow(const ImageRequest& r, Sampler& sampler, const Texts&
   e.set("text", hidden);
   e.set("text_tokens", HostView{DType::I32, {shape.sequences()}, tokens.data()});
   for (const Rate rate : {Rate::Constant, Rate::Schedule, Rate::Prompt}) e.run(rate);
-  const auto velocity = [&](std::vector<float> direction) {
-    const size_t n = latents.size();
-    const auto g = static_cast<float>(r.cfg_scale);
-    if (shape.guided)  // prompts come first
-      for (size_t k = 0; k < n; ++k) direction[k] = direction[k + n] + g * (direction[k] - direction[k + n]);
-    direction.resize(n);
+  const ZImageGuidance guidance{r.cfg_scale, r.cfg_normalization, r.cfg_truncation};
+  const auto velocity = [&](std::vector<float> direction, int call) {
+    if (shape.guided) direction = guided(std::move(direction), r.batch, guidance, times[static_cast<size_t>(call)]);
     for (float& v : direction) v = -v;
     return direction;
   };
