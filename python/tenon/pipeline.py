@@ -287,8 +287,7 @@ class Pipeline:
         seed or generator: image i of a prompt has the seed plus i; without either one is drawn and reported.
         latents: initial noise of unit variance [images, channels, height / 8, width / 8].
         clip_skip: layers of the text encoder left out at its end, for the prompt. eta: of samplers that have one.
-        cfg_normalization, cfg_truncation: of diffusers' ZImagePipeline: a guided prediction is at most so many times as
-            long as the prompt's (True: once, 0: any length); no guidance where less noise than 1 minus the second is left.
+        cfg_normalization, cfg_truncation: as of its ZImagePipeline.
         callback_on_step_end: called as (pipe, step, timestep, {"latents": array}), may return a dict with other latents.
         output_type: "pil", "np", "pt" or "latent" (see ImageOutput). return_dict=False gives (images, None).
 
@@ -298,22 +297,17 @@ class Pipeline:
         if list(callback_on_step_end_tensor_inputs) != ["latents"]:
             raise UsageError('callback_on_step_end_tensor_inputs: only "latents" are handed out', "callback_on_step_end")
         kind = _flag(output_type or "pil", "output_type", _OUTPUT_TYPES)
-        request = self._request(
-            num_images_per_prompt, height, width, num_inference_steps, guidance_scale, eta, latents, clip_skip, sampler
-        )
-        request.cfg_normalization = real(cfg_normalization, "cfg_normalization")
-        request.cfg_truncation = real(cfg_truncation, "cfg_truncation")
+        request = self._request(num_images_per_prompt, height, width, num_inference_steps, eta, latents, clip_skip, sampler)
+        self._set_guidance(request, guidance_scale, cfg_normalization, cfg_truncation)
         request.decode = kind != "latent"
-        for adapter in self._adapters.values():
-            if adapter.weight is not None:
-                request.add_lora(adapter.file, adapter.weight, adapter.partial)
+        self._add_loras(request)
         self._start_from(request, image, strength, resize_mode)
         output = self._draw_all(request, prompt, negative_prompt, _seed(seed, generator), kind, callback_on_step_end)
         return output if return_dict else (output.images, None)
 
     @staticmethod
     def _request(
-        count: Any, height: Any, width: Any, steps: Any, guidance: Any, eta: Any, latents: Any, clip_skip: Any, sampler: Any
+        count: Any, height: Any, width: Any, steps: Any, eta: Any, latents: Any, clip_skip: Any, sampler: Any
     ) -> Any:
         request = _core.ImageRequest()
         request.batch = whole(1 if count is None else count, "num_images_per_prompt")
@@ -323,10 +317,6 @@ class Pipeline:
             request.width = whole(width, "width")
         if steps is not None:
             request.steps = whole(steps, "num_inference_steps")
-        if guidance is not None:
-            request.guidance_scale = real(guidance, "guidance_scale")
-            if not request.guidance_scale >= 0:
-                raise UsageError(f"guidance_scale: expected 0 or more, got {guidance!r}", "guidance_scale")
         if eta:
             request.eta = real(eta, "eta")
         if clip_skip is not None:
@@ -337,6 +327,20 @@ class Pipeline:
         if latents is not None:
             request.set_latents(_latent_bytes(latents))
         return request
+
+    @staticmethod
+    def _set_guidance(request: Any, scale: Any, normalization: Any, truncation: Any) -> None:
+        if scale is not None:
+            request.guidance_scale = real(scale, "guidance_scale")
+            if not request.guidance_scale >= 0:
+                raise UsageError(f"guidance_scale: expected 0 or more, got {scale!r}", "guidance_scale")
+        request.cfg_normalization = real(normalization, "cfg_normalization")
+        request.cfg_truncation = real(truncation, "cfg_truncation")
+
+    def _add_loras(self, request: Any) -> None:
+        for adapter in self._adapters.values():
+            if adapter.weight is not None:
+                request.add_lora(adapter.file, adapter.weight, adapter.partial)
 
     @staticmethod
     def _start_from(request: Any, image: Any, strength: Any, resize_mode: Any) -> None:
