@@ -32,6 +32,12 @@ class Network {
     rotary_ = nn::rotary(count(shape.tokens, {1, shape.tokens}), c.head_width, c.theta, p.act);
   }
 
+  // The same of tokens that may stand in several texts.
+  Network(Graph& g, const DecoderConfig& c, const DecoderShape& shape, const SharedBeginnings& texts, nn::Precision p)
+      : Network(g, c, shape, p) {
+    texts_ = &texts;
+  }
+
   Expr states(const Expr& tokens, int64_t layers) {
     Expr x = cast(gather(looked_up_table(), tokens), model_.act());
     for (int64_t i = 0; i < layers; ++i) x = layer(i, x);
@@ -73,9 +79,9 @@ class Network {
 
   Expr attend(const nn::Scope& s, int64_t index, const Expr& x) {
     const int64_t d = c_.head_width, q_width = c_.heads * d, k_width = c_.key_heads * d;
-    const Expr qkv = cast(
+    const Expr qkv = in_texts(cast(
         nn::packed_linear(s, x, {{"q_proj", q_width}, {"k_proj", k_width}, {"v_proj", k_width}}, bias(c_.qkv_bias)),
-        s.act());
+        s.act()));
     const auto heads = [&](int64_t from, int64_t count) {
       return reshape(slice(qkv, -1, from, from + count * d), {shape_.batch, shape_.tokens, count, d});
     };
@@ -88,8 +94,16 @@ class Network {
     const Expr q = permute(turned("q_norm", 0, c_.heads), {0, 2, 1, 3});
     const double scale = 1 / std::sqrt(static_cast<double>(d));
     const Expr mixed = cast(attention(q, k, v, scale, true, keys_), s.act());
-    const Expr rows = reshape(permute(mixed, {0, 2, 1, 3}), {shape_.batch, shape_.tokens, q_width});
+    const Expr rows = of_tokens(reshape(permute(mixed, {0, 2, 1, 3}), {shape_.batch, shape_.tokens, q_width}));
     return nn::packed_linear(s, rows, {{"o_proj", c_.width}}, bias(c_.output_bias));
+  }
+
+  // Rows of tokens where these stand in texts, and back from where each stands first.
+  Expr in_texts(const Expr& rows) const { return texts_ ? materialize(gather(rows, texts_->token_at)) : rows; }
+  Expr of_tokens(const Expr& rows) const {
+    if (!texts_) return rows;
+    const Expr places = reshape(rows, {shape_.batch * shape_.tokens, rows.shape()[-1]});
+    return materialize(gather(pad(places, {0, 1, 0, 0}), texts_->place_of));
   }
 
   // [batch, key heads, capacity, D] of the layer's cache with these rows [batch, tokens, key heads, D] written; without
@@ -115,6 +129,7 @@ class Network {
   Expr place_, keys_;  // unset without a cache: rows of it [batch, tokens]; what it holds of each sequence, these
                        // tokens included
   nn::Rotary rotary_;
+  const SharedBeginnings* texts_ = nullptr;
   std::vector<std::pair<std::string, Expr>> states_;
 };
 
@@ -164,6 +179,22 @@ DecoderHidden decoder_hidden(const DecoderConfig& c, const Expr& tokens, nn::Pre
       << "expected tokens [batch, 1 to " << c.positions << "], got " << s.str();
   const DecoderShape shape = whole_texts(tokens);
   DecoderHidden out = Network(tokens.graph(), c, shape, p).hidden(tokens);
+  out.hidden = nn::with_side_branches(out.hidden, nn::branches_of(c.adapter, out.hidden));
+  return out;
+}
+
+DecoderHidden decoder_hidden(const DecoderConfig& c, const Expr& tokens, const SharedBeginnings& texts,
+                             nn::Precision p) {
+  const Shape places{texts.batch * texts.tokens};
+  TENON_CHECK(Usage, tokens.shape().rank() == 1 && tokens.shape() == texts.place_of.shape(), "decoder")
+      << "expected tokens " << texts.place_of.shape().str() << ", got " << tokens.shape().str();
+  TENON_CHECK(Usage, places.numel() > 0 && texts.token_at.shape() == places && texts.tokens <= c.positions, "decoder")
+      << "expected texts of 1 to " << c.positions << " tokens and a token for each place, got " << texts.tokens
+      << " and " << texts.token_at.shape().str();
+  DecoderShape shape;
+  shape.batch = texts.batch;
+  shape.tokens = shape.capacity = texts.tokens;
+  DecoderHidden out = Network(tokens.graph(), c, shape, texts, p).hidden(tokens);
   out.hidden = nn::with_side_branches(out.hidden, nn::branches_of(c.adapter, out.hidden));
   return out;
 }
