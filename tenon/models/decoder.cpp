@@ -34,8 +34,9 @@ class Network {
 
   // The same of tokens that may stand in several texts.
   Network(Graph& g, const DecoderConfig& c, const DecoderShape& shape, const SharedBeginnings& texts, nn::Precision p)
-      : Network(g, c, shape, p) {
-    texts_ = &texts;
+      : c_(c), shape_(shape), model_(nn::Scope(g, p) / "model"), texts_(&texts) {
+    const Expr positions = cast(texts.position, DType::F32);
+    rotary_ = nn::rotary(reshape(positions, {1, positions.shape().numel()}), c.head_width, c.theta, p.act);
   }
 
   Expr states(const Expr& tokens, int64_t layers) {
@@ -79,27 +80,41 @@ class Network {
 
   Expr attend(const nn::Scope& s, int64_t index, const Expr& x) {
     const int64_t d = c_.head_width, q_width = c_.heads * d, k_width = c_.key_heads * d;
-    const Expr qkv = in_texts(cast(
+    const Expr qkv = cast(
         nn::packed_linear(s, x, {{"q_proj", q_width}, {"k_proj", k_width}, {"v_proj", k_width}}, bias(c_.qkv_bias)),
-        s.act()));
+        s.act());
+    const int64_t tokens = qkv.shape().rows() / (texts_ ? 1 : shape_.batch);
     const auto heads = [&](int64_t from, int64_t count) {
-      return reshape(slice(qkv, -1, from, from + count * d), {shape_.batch, shape_.tokens, count, d});
+      return reshape(slice(qkv, -1, from, from + count * d), {texts_ ? 1 : shape_.batch, tokens, count, d});
     };
     const auto turned = [&](const char* norm, int64_t from, int64_t count) {
       const Expr x0 = heads(from, count), x1 = c_.head_norm ? nn::rms_norm(s / norm, x0, c_.eps) : x0;
       return cast(nn::rotate(x1, rotary_), s.act());
     };
-    const Expr k = cached(index, ".k", turned("k_norm", q_width, c_.key_heads));
-    const Expr v = cached(index, ".v", heads(q_width + k_width, c_.key_heads));
-    const Expr q = permute(turned("q_norm", 0, c_.heads), {0, 2, 1, 3});
+    std::array rows_of{turned("q_norm", 0, c_.heads), turned("k_norm", q_width, c_.key_heads),
+                       heads(q_width + k_width, c_.key_heads)};
+    if (texts_) put_in_texts(rows_of);
+    const Expr k = cached(index, ".k", rows_of[1]), v = cached(index, ".v", rows_of[2]);
+    const Expr q = permute(rows_of[0], {0, 2, 1, 3});
     const double scale = 1 / std::sqrt(static_cast<double>(d));
     const Expr mixed = cast(attention(q, k, v, scale, true, keys_), s.act());
     const Expr rows = of_tokens(reshape(permute(mixed, {0, 2, 1, 3}), {shape_.batch, shape_.tokens, q_width}));
     return nn::packed_linear(s, rows, {{"o_proj", c_.width}}, bias(c_.output_bias));
   }
 
-  // Rows of tokens where these stand in texts, and back from where each stands first.
-  Expr in_texts(const Expr& rows) const { return texts_ ? materialize(gather(rows, texts_->token_at)) : rows; }
+  // Heads of tokens [1, N, heads, D] where these stand in texts, [batch, tokens, heads, D]; and rows back from where
+  // each stands first.
+  void put_in_texts(std::span<Expr> parts) const {
+    std::vector<Expr> rows;
+    for (const Expr& x : parts) rows.push_back(reshape(x, {x.shape()[1], x.shape()[2] * x.shape()[3]}));
+    const Expr placed = materialize(gather(concat(rows, 1), texts_->token_at));
+    int64_t from = 0;
+    for (Expr& x : parts) {
+      const int64_t count = x.shape()[2], to = from + count * x.shape()[3];
+      x = reshape(slice(placed, 1, from, to), {shape_.batch, shape_.tokens, count, x.shape()[3]});
+      from = to;
+    }
+  }
   Expr of_tokens(const Expr& rows) const {
     if (!texts_) return rows;
     const Expr places = reshape(rows, {shape_.batch * shape_.tokens, rows.shape()[-1]});
@@ -186,7 +201,10 @@ DecoderHidden decoder_hidden(const DecoderConfig& c, const Expr& tokens, nn::Pre
 DecoderHidden decoder_hidden(const DecoderConfig& c, const Expr& tokens, const SharedBeginnings& texts,
                              nn::Precision p) {
   const Shape places{texts.batch * texts.tokens};
-  TENON_CHECK(Usage, tokens.shape().rank() == 1 && tokens.shape() == texts.place_of.shape(), "decoder")
+  TENON_CHECK(Usage,
+              tokens.shape().rank() == 1 && tokens.shape() == texts.place_of.shape() &&
+                  tokens.shape() == texts.position.shape(),
+              "decoder")
       << "expected tokens " << texts.place_of.shape().str() << ", got " << tokens.shape().str();
   TENON_CHECK(Usage, places.numel() > 0 && texts.token_at.shape() == places && texts.tokens <= c.positions, "decoder")
       << "expected texts of 1 to " << c.positions << " tokens and a token for each place, got " << texts.tokens

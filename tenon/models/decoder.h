@@ -84,6 +84,7 @@ struct SharedBeginnings {
   int64_t batch = 1, tokens = 1;
   Expr token_at;  ///< i32 [batch * tokens]: which of the N stands there; behind a text's end any
   Expr place_of;  ///< i32 [N]: where each stands first; batch * tokens: nowhere
+  Expr position;  ///< i32 [N]: of each in its texts
 };
 /// The same of tokens i32 [N] that stand in texts as `texts` says; hidden is f32 [N, width].
 DecoderHidden decoder_hidden(const DecoderConfig& c, const Expr& tokens, const SharedBeginnings& texts,

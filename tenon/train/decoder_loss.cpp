@@ -57,7 +57,7 @@ Differentiated decoder_policy_loss(Graph& g, const DecoderConfig& c, const Batch
                                    const PolicyObjective& objective, nn::Precision p, const SharedShape& shared) {
   const Shape all{shape.rows, shape.tokens}, column{shape.rows * shape.tokens, 1};
   std::optional<SharedInputs> texts;
-  if (shared.tokens > 0) texts.emplace(g, shape.rows, shape.tokens, shared);
+  if (shared.tokens > 0) texts.emplace(g, shape.tokens, shared);
   const auto at_targets = [&](const Expr& x) { return texts ? texts->at_targets(x) : x; };
   const Expr target = input(g, "target", DType::I32, all);
   const DecoderHidden network = texts ? decoder_hidden(c, texts->tokens(), texts->texts(), p)

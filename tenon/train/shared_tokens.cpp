@@ -8,11 +8,10 @@
 namespace tenon::train {
 namespace {
 
-// The next of four sizes between powers of two.
-int64_t rounded_up(int64_t n) {
-  constexpr uint64_t kLeast = 32;
-  const uint64_t step = std::max(kLeast, std::bit_floor(static_cast<uint64_t>(n)) / 4);
-  return (n + static_cast<int64_t>(step) - 1) / static_cast<int64_t>(step) * static_cast<int64_t>(step);
+// The next of four sizes between powers of two, a multiple of `least`.
+int64_t capacity_for(int64_t n, int64_t least) {
+  const int64_t step = std::max(least, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n)) / 4));
+  return (n + step - 1) / step * step;
 }
 
 Expr with_none(const Expr& rows) {
@@ -32,58 +31,91 @@ Expr added_up(const Expr& rows, const Expr& sharers) {
   return materialize(sum);
 }
 
-// Enters `place` as the next that a token stands at.
-void share(std::vector<int32_t>& sharers, std::vector<int64_t>& counts, int64_t token, int64_t place) {
-  const auto n = std::ssize(counts);
-  sharers[static_cast<size_t>(counts[static_cast<size_t>(token)]++ * n + token)] = static_cast<int32_t>(place);
+// Of each of `tokens` the places i at which `numbers` has it, [kMostSharers, tokens]; `none` behind the last.
+std::vector<int32_t> places_of(const std::vector<int32_t>& numbers, int64_t tokens, int64_t none) {
+  std::vector<int32_t> out(static_cast<size_t>(kMostSharers * tokens), static_cast<int32_t>(none));
+  std::vector<int64_t> counts(static_cast<size_t>(tokens), 0);
+  for (size_t i = 0; i < numbers.size(); ++i)
+    if (const int64_t token = numbers[i]; token >= 0)
+      out[static_cast<size_t>(counts[static_cast<size_t>(token)]++ * tokens + token)] = static_cast<int32_t>(i);
+  return out;
 }
 
 }  // namespace
 
 SharedTokens::SharedTokens(const PolicyBatch& batch, int64_t first, int64_t count)
     : batch_(batch), first_(first), count_(count), width_(batch.width(first, count)) {
-  const std::vector<int32_t> ids = batch.part(batch.ids, first, count), target = batch.part(batch.target, first, count);
-  const int64_t places = count * width_;
-  token_at_.assign(static_cast<size_t>(places), 0);
-  owner_.assign(static_cast<size_t>(places + 1), -1);
-  for (int64_t r = 0; r < count; ++r) {
-    const int64_t length = batch.lengths[static_cast<size_t>(first + r)], begin = r * width_;
-    int64_t alike = 0, like = 0;  // tokens, and the row that has them too
-    for (int64_t q = r;
-         q-- > 0 && batch.alike[static_cast<size_t>(first + q)] == batch.alike[static_cast<size_t>(first + r)];) {
-      const int64_t both = std::min(length, batch.lengths[static_cast<size_t>(first + q)]);
-      const auto at = ids.begin() + begin;
-      const int64_t n = std::mismatch(at, at + both, ids.begin() + q * width_).first - at;
-      if (n > alike) alike = n, like = q * width_;
+  const std::vector<int32_t> numbers = number_tokens(batch.part(batch.ids, first, count));
+  shape_.tokens = capacity_for(std::ssize(ids_), 32);
+  place(whole_texts(numbers), numbers);
+  find_targets(numbers);
+  ids_.resize(static_cast<size_t>(shape_.tokens), 0);
+  position_.resize(static_cast<size_t>(shape_.tokens), 0);
+}
+
+std::vector<int32_t> SharedTokens::number_tokens(const std::vector<int32_t>& ids) {
+  std::vector<int32_t> numbers(ids.size(), -1);
+  for (int64_t r = 0; r < count_; ++r) {
+    const auto row = ids.begin() + r * width_;
+    int64_t alike = 0, like = 0;  // tokens, and a row in front that begins with them too
+    for (int64_t q = r; q-- > 0 && share_prompt(q, r);) {
+      const auto end = row + std::min(length(q), length(r));
+      if (const int64_t n = std::mismatch(row, end, ids.begin() + q * width_).first - row; n > alike)
+        alike = n, like = q;
     }
-    for (int64_t t = 0; t < length; ++t) {
-      const auto place = static_cast<size_t>(begin + t);
-      token_at_[place] = t < alike ? token_at_[static_cast<size_t>(like + t)] : static_cast<int32_t>(ids_.size());
-      if (t < alike) continue;
-      owner_[place] = token_at_[place];
-      place_of_.push_back(static_cast<int32_t>(place));
-      ids_.push_back(ids[place]);
+    for (int64_t t = 0; t < length(r); ++t) {
+      const bool known = t < alike;
+      numbers[static_cast<size_t>(r * width_ + t)] =
+          known ? numbers[static_cast<size_t>(like * width_ + t)] : static_cast<int32_t>(ids_.size());
+      if (known) continue;
+      ids_.push_back(row[t]);
+      position_.push_back(static_cast<int32_t>(t));
     }
-    for (int64_t t = 0; t < length; ++t)
-      if (target[static_cast<size_t>(begin + t)] >= 0) {
-        source_.push_back(token_at_[static_cast<size_t>(begin + t)]);
-        source_place_.push_back(static_cast<int32_t>(begin + t));
-      }
   }
-  shape_ = {rounded_up(std::ssize(ids_)), rounded_up(std::max<int64_t>(1, std::ssize(source_)))};
-  const auto tokens = static_cast<size_t>(shape_.tokens), targets = static_cast<size_t>(shape_.targets);
-  sharers_.assign(kMostSharers * tokens, static_cast<int32_t>(places));
-  source_sharers_.assign(kMostSharers * tokens, static_cast<int32_t>(shape_.targets));
-  std::vector<int64_t> counts(tokens, 0), of_targets(tokens, 0);
-  for (int64_t r = 0; r < count; ++r)
-    for (int64_t t = 0; t < batch.lengths[static_cast<size_t>(first + r)]; ++t)
-      share(sharers_, counts, token_at_[static_cast<size_t>(r * width_ + t)], r * width_ + t);
-  for (size_t i = 0; i < source_.size(); ++i) share(source_sharers_, of_targets, source_[i], static_cast<int64_t>(i));
-  std::ranges::replace(owner_, -1, static_cast<int32_t>(shape_.tokens));
-  ids_.resize(tokens, 0);
-  place_of_.resize(tokens, static_cast<int32_t>(places));
-  source_.resize(targets, 0);
-  source_place_.resize(targets, static_cast<int32_t>(places));
+  return numbers;
+}
+
+std::vector<int64_t> SharedTokens::whole_texts(const std::vector<int32_t>& numbers) const {
+  // A row's last token belongs to whoever goes on behind it; else to the first row that ends there.
+  std::vector<bool> goes_on(ids_.size(), false), seen(ids_.size(), false);
+  const auto at = [&](int64_t row, int64_t t) {
+    return static_cast<size_t>(numbers[static_cast<size_t>(row * width_ + t)]);
+  };
+  for (int64_t r = 0; r < count_; ++r)
+    for (int64_t t = 0; t + 1 < length(r); ++t) goes_on[at(r, t)] = true;
+  std::vector<int64_t> out;
+  for (int64_t r = 0; r < count_; ++r) {
+    const size_t last = at(r, length(r) - 1);
+    if (!goes_on[last] && !seen[last]) out.push_back(r);
+    seen[last] = true;
+  }
+  return out;
+}
+
+void SharedTokens::place(const std::vector<int64_t>& texts, const std::vector<int32_t>& numbers) {
+  shape_.texts = capacity_for(std::ssize(texts), 4);
+  const int64_t places = shape_.texts * width_;
+  for (const int64_t r : texts)
+    token_at_.insert(token_at_.end(), numbers.begin() + r * width_, numbers.begin() + (r + 1) * width_);
+  token_at_.resize(static_cast<size_t>(places), -1);
+  sharers_ = places_of(token_at_, shape_.tokens, places);
+  place_of_.assign(sharers_.begin(), sharers_.begin() + shape_.tokens);
+  owner_.assign(static_cast<size_t>(places + 1), static_cast<int32_t>(shape_.tokens));
+  for (size_t n = 0; n < ids_.size(); ++n) owner_[static_cast<size_t>(place_of_[n])] = static_cast<int32_t>(n);
+  std::ranges::replace(token_at_, -1, 0);
+}
+
+void SharedTokens::find_targets(const std::vector<int32_t>& numbers) {
+  const std::vector<int32_t> target = batch_.part(batch_.target, first_, count_);
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (target[i] < 0) continue;
+    source_.push_back(numbers[i]);
+    source_place_.push_back(static_cast<int32_t>(i));
+  }
+  shape_.targets = capacity_for(std::max<int64_t>(1, std::ssize(source_)), 32);
+  source_sharers_ = places_of(source_, shape_.tokens, shape_.targets);
+  source_.resize(static_cast<size_t>(shape_.targets), 0);
+  source_place_.resize(static_cast<size_t>(shape_.targets), static_cast<int32_t>(count_ * width_));
 }
 
 void SharedTokens::give(Gradients& to, bool with_reference) const {
@@ -93,9 +125,10 @@ void SharedTokens::give(Gradients& to, bool with_reference) const {
   };
   const Shape of_sharers{kMostSharers, shape_.tokens};
   set("tokens", ids_, {shape_.tokens});
-  set("token at", token_at_, {count_ * width_});
+  set("position", position_, {shape_.tokens});
+  set("token at", token_at_, {shape_.texts * width_});
   set("place of", place_of_, {shape_.tokens});
-  set("owner", owner_, {count_ * width_ + 1});
+  set("owner", owner_, {shape_.texts * width_ + 1});
   set("sharers", sharers_, of_sharers);
   set("source", source_, {shape_.targets});
   set("source place", source_place_, {shape_.targets});
@@ -110,12 +143,14 @@ void SharedTokens::put(const std::vector<float>& of_targets, std::vector<float>&
   }
 }
 
-SharedInputs::SharedInputs(Graph& g, int64_t rows, int64_t width, const SharedShape& shape) : shape_(shape) {
+SharedInputs::SharedInputs(Graph& g, int64_t width, const SharedShape& shape) {
   const auto numbers = [&](const char* name, const Shape& of) { return input(g, name, DType::I32, of); };
-  const Shape of_sharers{kMostSharers, shape.tokens};
-  tokens_ = numbers("tokens", {shape.tokens});
-  texts_ = {rows, width, numbers("token at", {rows * width}), numbers("place of", {shape.tokens})};
-  owner_ = numbers("owner", {rows * width + 1});
+  const Shape of_tokens{shape.tokens}, of_sharers{kMostSharers, shape.tokens};
+  const int64_t places = shape.texts * width;
+  tokens_ = numbers("tokens", of_tokens);
+  texts_ = {shape.texts, width, numbers("token at", {places}), numbers("place of", of_tokens),
+            numbers("position", of_tokens)};
+  owner_ = numbers("owner", {places + 1});
   sharers_ = numbers("sharers", of_sharers);
   source_ = numbers("source", {shape.targets});
   source_place_ = numbers("source place", {shape.targets});
