@@ -46,7 +46,7 @@ std::vector<int32_t> places_of(const std::vector<int32_t>& numbers, int64_t toke
 SharedTokens::SharedTokens(const PolicyBatch& batch, int64_t first, int64_t count)
     : batch_(batch), first_(first), count_(count), width_(batch.width(first, count)) {
   const std::vector<int32_t> numbers = number_tokens(batch.part(batch.ids, first, count));
-  shape_.tokens = capacity_for(std::ssize(ids_), 32);
+  shape_.tokens = capacity_for(std::ssize(ids_), 64);
   place(whole_texts(numbers), numbers);
   find_targets(numbers);
   ids_.resize(static_cast<size_t>(shape_.tokens), 0);
@@ -93,7 +93,7 @@ std::vector<int64_t> SharedTokens::whole_texts(const std::vector<int32_t>& numbe
 }
 
 void SharedTokens::place(const std::vector<int64_t>& texts, const std::vector<int32_t>& numbers) {
-  shape_.texts = capacity_for(std::ssize(texts), 4);
+  shape_.texts = capacity_for(std::ssize(texts), 8);
   const int64_t places = shape_.texts * width_;
   for (const int64_t r : texts)
     token_at_.insert(token_at_.end(), numbers.begin() + r * width_, numbers.begin() + (r + 1) * width_);
