@@ -63,7 +63,7 @@ PolicyBatch PolicyLearner::batch(const std::vector<std::vector<int32_t>>& prompt
 }
 
 Gradients& PolicyLearner::gradients_for(int64_t tokens, const SharedShape& shared) {
-  const std::pair key{tokens, shared};
+  const std::array key{tokens, shared.tokens, shared.targets, shared.texts};
   if (gradients_.size() >= kMostPlans && !gradients_.contains(key)) gradients_.clear();
   std::unique_ptr<Gradients>& made = gradients_[key];
   if (!made) {

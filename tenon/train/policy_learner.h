@@ -1,6 +1,7 @@
 // A policy that draws completions and is updated by what they were worth: the networks of GRPO over one set of weights,
 // without the texts.
 #pragma once
+#include <array>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -58,8 +59,8 @@ class PolicyLearner {
   std::unique_ptr<Parameters> parameters_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<Rollout> rollout_;
-  std::map<std::pair<int64_t, SharedShape>, std::unique_ptr<Gradients>> gradients_;  // by tokens of a row
-  std::optional<SharedTokens> ready_;                                                // what was made ready last
+  std::map<std::array<int64_t, 4>, std::unique_ptr<Gradients>> gradients_;  // by tokens of a row, and SharedShape
+  std::optional<SharedTokens> ready_;                                       // what was made ready last
   std::shared_ptr<WeightStore> reference_;
   std::map<int64_t, std::unique_ptr<Executable>> reference_runs_;
 };

@@ -18,7 +18,6 @@ struct SharedShape {
   int64_t tokens = 0;   ///< that differ
   int64_t targets = 0;  ///< of all rows
   int64_t texts = 0;    ///< rows that are no other row's beginning
-  auto operator<=>(const SharedShape&) const = default;
 };
 
 /// The tokens of rows first..first+count-1 of a batch without repetitions, and where they stand.
