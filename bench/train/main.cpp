@@ -159,12 +159,7 @@ int policy(const char* path, const char* batch_file, int threads, int steps, boo
   std::printf("{\"step_ms\": %.3f, \"gradients_ms\": %.3f, \"fastest_ms\": %.3f, \"loss\": %.7g}\n", median(all),
               1e3 * time.seconds("gradients") / steps, *std::ranges::min_element(all), loss);
   if (!shares) return 0;
-  Graph g;
-  const train::PolicyObjective objective{o.loss, o.terms, static_cast<double>(kMost)};
-  train::Gradients gradients(
-      learner.parameters(),
-      train::decoder_policy_loss(g, model->config(), {batch.rows, batch.tokens}, objective, nn::kF32));
-  batch.give(gradients, 0, batch.rows, false);
+  train::Gradients& gradients = learner.ready(batch, 0);
   std::fprintf(stderr, "%s\n", print_plan(gradients.plan()).c_str());
   profile(gradients);
   return 0;

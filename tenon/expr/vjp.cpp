@@ -9,14 +9,15 @@ namespace {
 
 Expr filled(Graph& g, double value, const Shape& shape) { return broadcast(constant(g, value), shape); }
 
-std::vector<Expr> operand_gradients(const Expr& e, const Expr& g) {
+std::vector<Expr> operand_gradients(const Expr& e, const Expr& g, const GradientRule& rule) {
   const auto operand = [](const Expr& x) {
     std::string out(name_of(x.dtype()));
     return out += x.shape().str();
   };
-  TENON_CHECK(Usage, e->type->vjp != nullptr, "gradients")
+  std::vector<Expr> grads = rule ? rule(e, g) : std::vector<Expr>();
+  TENON_CHECK(Usage, !grads.empty() || e->type->vjp != nullptr, "gradients")
       << "the node " << print_node(e, operand) << " has no gradient rule";
-  std::vector<Expr> grads = e->type->vjp(e, g);
+  if (grads.empty()) grads = e->type->vjp(e, g);
   TENON_CHECK(Internal, grads.size() == e->in.size(), "gradients")
       << e->name() << " has " << e->in.size() << " operands but its rule gives " << grads.size() << " gradients";
   for (size_t i = 0; i < grads.size(); ++i)
@@ -59,7 +60,7 @@ Expr added(const Expr& a, const Expr& b) {
 
 }  // namespace
 
-std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Expr> wrt) {
+std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Expr> wrt, const GradientRule& rule) {
   TENON_CHECK(Usage, !seed || seed.shape() == y.shape(), "gradients")
       << "the seed " << seed.shape().str() << " has not the shape of the result, " << y.shape().str();
   // Only what depends on a wanted node takes part: elsewhere a missing rule does no harm.
@@ -78,7 +79,7 @@ std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Exp
     const auto it = total.find(e.get());
     const bool passes = std::ranges::any_of(e->in, [&](const Expr& x) { return active.contains(x.get()); });
     if (it == total.end() || !passes) continue;
-    const std::vector<Expr> grads = operand_gradients(e, it->second);
+    const std::vector<Expr> grads = operand_gradients(e, it->second, rule);
     for (size_t i = 0; i < grads.size(); ++i) {
       if (!grads[i] || !active.contains(e->in[i].get())) continue;
       Expr& sum = total[e->in[i].get()];

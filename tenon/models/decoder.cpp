@@ -32,6 +32,13 @@ class Network {
     rotary_ = nn::rotary(count(shape.tokens, {1, shape.tokens}), c.head_width, c.theta, p.act);
   }
 
+  // The same of tokens that may stand in several texts.
+  Network(Graph& g, const DecoderConfig& c, const DecoderShape& shape, const SharedBeginnings& texts, nn::Precision p)
+      : c_(c), shape_(shape), model_(nn::Scope(g, p) / "model"), texts_(&texts) {
+    const Expr positions = cast(texts.position, DType::F32);
+    rotary_ = nn::rotary(reshape(positions, {1, positions.shape().numel()}), c.head_width, c.theta, p.act);
+  }
+
   Expr states(const Expr& tokens, int64_t layers) {
     Expr x = cast(gather(looked_up_table(), tokens), model_.act());
     for (int64_t i = 0; i < layers; ++i) x = layer(i, x);
@@ -76,20 +83,42 @@ class Network {
     const Expr qkv = cast(
         nn::packed_linear(s, x, {{"q_proj", q_width}, {"k_proj", k_width}, {"v_proj", k_width}}, bias(c_.qkv_bias)),
         s.act());
+    const int64_t tokens = qkv.shape().rows() / (texts_ ? 1 : shape_.batch);
     const auto heads = [&](int64_t from, int64_t count) {
-      return reshape(slice(qkv, -1, from, from + count * d), {shape_.batch, shape_.tokens, count, d});
+      return reshape(slice(qkv, -1, from, from + count * d), {texts_ ? 1 : shape_.batch, tokens, count, d});
     };
     const auto turned = [&](const char* norm, int64_t from, int64_t count) {
       const Expr x0 = heads(from, count), x1 = c_.head_norm ? nn::rms_norm(s / norm, x0, c_.eps) : x0;
       return cast(nn::rotate(x1, rotary_), s.act());
     };
-    const Expr k = cached(index, ".k", turned("k_norm", q_width, c_.key_heads));
-    const Expr v = cached(index, ".v", heads(q_width + k_width, c_.key_heads));
-    const Expr q = permute(turned("q_norm", 0, c_.heads), {0, 2, 1, 3});
+    std::array rows_of{turned("q_norm", 0, c_.heads), turned("k_norm", q_width, c_.key_heads),
+                       heads(q_width + k_width, c_.key_heads)};
+    if (texts_) put_in_texts(rows_of);
+    const Expr k = cached(index, ".k", rows_of[1]), v = cached(index, ".v", rows_of[2]);
+    const Expr q = permute(rows_of[0], {0, 2, 1, 3});
     const double scale = 1 / std::sqrt(static_cast<double>(d));
     const Expr mixed = cast(attention(q, k, v, scale, true, keys_), s.act());
-    const Expr rows = reshape(permute(mixed, {0, 2, 1, 3}), {shape_.batch, shape_.tokens, q_width});
+    const Expr rows = of_tokens(reshape(permute(mixed, {0, 2, 1, 3}), {shape_.batch, shape_.tokens, q_width}));
     return nn::packed_linear(s, rows, {{"o_proj", c_.width}}, bias(c_.output_bias));
+  }
+
+  // Heads of tokens [1, N, heads, D] where these stand in texts, [batch, tokens, heads, D]; and rows back from where
+  // each stands first.
+  void put_in_texts(std::span<Expr> parts) const {
+    std::vector<Expr> rows;
+    for (const Expr& x : parts) rows.push_back(reshape(x, {x.shape()[1], x.shape()[2] * x.shape()[3]}));
+    const Expr placed = materialize(gather(concat(rows, 1), texts_->token_at));
+    int64_t from = 0;
+    for (Expr& x : parts) {
+      const int64_t count = x.shape()[2], to = from + count * x.shape()[3];
+      x = reshape(slice(placed, 1, from, to), {shape_.batch, shape_.tokens, count, x.shape()[3]});
+      from = to;
+    }
+  }
+  Expr of_tokens(const Expr& rows) const {
+    if (!texts_) return rows;
+    const Expr places = reshape(rows, {shape_.batch * shape_.tokens, rows.shape()[-1]});
+    return materialize(gather(pad(places, {0, 1, 0, 0}), texts_->place_of));
   }
 
   // [batch, key heads, capacity, D] of the layer's cache with these rows [batch, tokens, key heads, D] written; without
@@ -115,6 +144,7 @@ class Network {
   Expr place_, keys_;  // unset without a cache: rows of it [batch, tokens]; what it holds of each sequence, these
                        // tokens included
   nn::Rotary rotary_;
+  const SharedBeginnings* texts_ = nullptr;
   std::vector<std::pair<std::string, Expr>> states_;
 };
 
@@ -164,6 +194,25 @@ DecoderHidden decoder_hidden(const DecoderConfig& c, const Expr& tokens, nn::Pre
       << "expected tokens [batch, 1 to " << c.positions << "], got " << s.str();
   const DecoderShape shape = whole_texts(tokens);
   DecoderHidden out = Network(tokens.graph(), c, shape, p).hidden(tokens);
+  out.hidden = nn::with_side_branches(out.hidden, nn::branches_of(c.adapter, out.hidden));
+  return out;
+}
+
+DecoderHidden decoder_hidden(const DecoderConfig& c, const Expr& tokens, const SharedBeginnings& texts,
+                             nn::Precision p) {
+  const Shape places{texts.batch * texts.tokens};
+  TENON_CHECK(Usage,
+              tokens.shape().rank() == 1 && tokens.shape() == texts.place_of.shape() &&
+                  tokens.shape() == texts.position.shape(),
+              "decoder")
+      << "expected tokens " << texts.place_of.shape().str() << ", got " << tokens.shape().str();
+  TENON_CHECK(Usage, places.numel() > 0 && texts.token_at.shape() == places && texts.tokens <= c.positions, "decoder")
+      << "expected texts of 1 to " << c.positions << " tokens and a token for each place, got " << texts.tokens
+      << " and " << texts.token_at.shape().str();
+  DecoderShape shape;
+  shape.batch = texts.batch;
+  shape.tokens = shape.capacity = texts.tokens;
+  DecoderHidden out = Network(tokens.graph(), c, shape, texts, p).hidden(tokens);
   out.hidden = nn::with_side_branches(out.hidden, nn::branches_of(c.adapter, out.hidden));
   return out;
 }

@@ -78,6 +78,18 @@ struct DecoderHidden {
 /// is a gradient for every weight. Tokens behind a sequence's end change nothing of what is in front of them.
 DecoderHidden decoder_hidden(const DecoderConfig& c, const Expr& tokens, nn::Precision p);
 
+/// Texts [batch, tokens] whose equal beginnings are computed once: what belongs to one token alone is computed of N
+/// tokens, attention of whole texts.
+struct SharedBeginnings {
+  int64_t batch = 1, tokens = 1;
+  Expr token_at;  ///< i32 [batch * tokens]: which of the N stands there; behind a text's end any
+  Expr place_of;  ///< i32 [N]: where each stands first; batch * tokens: nowhere
+  Expr position;  ///< i32 [N]: of each in its texts
+};
+/// The same of tokens i32 [N] that stand in texts as `texts` says; hidden is f32 [N, width].
+DecoderHidden decoder_hidden(const DecoderConfig& c, const Expr& tokens, const SharedBeginnings& texts,
+                             nn::Precision p);
+
 /// Hidden states of the texts tokens i32 [B,T], in p.act [B,T,width], behind the first `layers` blocks and without the
 /// last norm: what other networks read of a text. Tokens see those in front of them; no cache is kept.
 Expr decoder_states(const DecoderConfig& c, const Expr& tokens, int64_t layers, nn::Precision p);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "tenon/expr/ops.h"
 #include "tenon/expr/vjp.h"
@@ -26,12 +27,12 @@ int64_t chunk_of(const BatchShape& s, const DecoderConfig& c) {
 // From the loss at the head down to every weight that is trained; the head's own gradient is added where it is the
 // embedding too.
 Differentiated below(const DecoderConfig& c, const DecoderHidden& network, const Expr& loss, const Expr& d_hidden,
-                     const Expr& d_head) {
+                     const Expr& d_head, const GradientRule& rule = {}) {
   const bool adapted = c.adapter.rank > 0;
   std::vector<Expr> params;
   for (const Expr& e : topological(std::array{network.hidden}))
     if (e.is<nodes::Param>() && (!adapted || is_adapter_weight(e->attrs.text))) params.push_back(e);
-  const std::vector<Expr> grads = gradients(network.hidden, d_hidden, params);
+  const std::vector<Expr> grads = gradients(network.hidden, d_hidden, params, rule);
   Differentiated out{loss, {}, {}, {network.hidden}};
   bool tied = adapted;  // then the head is not trained
   for (size_t i = 0; i < params.size(); ++i) {
@@ -53,25 +54,33 @@ Differentiated decoder_cross_entropy(Graph& g, const DecoderConfig& c, const Bat
 }
 
 Differentiated decoder_policy_loss(Graph& g, const DecoderConfig& c, const BatchShape& shape,
-                                   const PolicyObjective& objective, nn::Precision p) {
-  const Inputs in(g, shape);
+                                   const PolicyObjective& objective, nn::Precision p, const SharedShape& shared) {
   const Shape all{shape.rows, shape.tokens}, column{shape.rows * shape.tokens, 1};
-  const DecoderHidden network = decoder_hidden(c, in.tokens, p);
-  const auto leaf = [&](const char* name) { return reshape(input(g, name, DType::F32, all), column); };
+  std::optional<SharedInputs> texts;
+  if (shared.tokens > 0) texts.emplace(g, shape.tokens, shared);
+  const auto at_targets = [&](const Expr& x) { return texts ? texts->at_targets(x) : x; };
+  const Expr target = input(g, "target", DType::I32, all);
+  const DecoderHidden network = texts ? decoder_hidden(c, texts->tokens(), texts->texts(), p)
+                                      : decoder_hidden(c, input(g, "tokens", DType::I32, all), p);
+  const auto leaf = [&](const char* name) { return at_targets(reshape(input(g, name, DType::F32, all), column)); };
   const Expr old = leaf("old"), reference = objective.terms.beta > 0 ? leaf("reference") : Expr();
-  const Expr advantage = reshape(broadcast(input(g, "advantage", DType::F32, {shape.rows, 1}), all), column);
-  const Expr counted = 1.0 - less(in.target, constant(g, 0));
+  const Expr advantage =
+      at_targets(reshape(broadcast(input(g, "advantage", DType::F32, {shape.rows, 1}), all), column));
+  const Expr counted = 1.0 - less(target, constant(g, 0));
   const Expr tokens = objective.kind == nn::PolicyLoss::Dapo ? scalar(g, "tokens_of_update") : Expr();
   const Expr weight =
-      materialize(reshape(nn::token_weights(counted, objective.kind, objective.longest, tokens), column));
+      at_targets(materialize(reshape(nn::token_weights(counted, objective.kind, objective.longest, tokens), column)));
   const auto terms = [&](const Expr& nll, int64_t begin, int64_t end) -> nn::TokenTerm {
     const auto part = [&](const Expr& x) { return x ? slice(x, 0, begin, end) : x; };
     const Expr loss =
         nn::policy_terms(-nll, part(old), part(reference), part(advantage), part(weight), objective.terms);
     return {loss, materialize(gradients(loss, {}, std::array{nll})[0])};
   };
-  const nn::TokenLoss l = nn::token_loss(network.hidden, network.head, in.target, terms, chunk_of(shape, c));
-  Differentiated out = below(c, network, l.loss, l.d_hidden, l.d_weight);
+  const Expr hidden = texts ? texts->of_targets(network.hidden) : network.hidden;
+  const nn::TokenLoss l =
+      nn::token_loss(hidden, network.head, at_targets(reshape(target, column)), terms, chunk_of(shape, c));
+  const Expr d_hidden = texts ? texts->from_targets(l.d_hidden) : l.d_hidden;
+  Differentiated out = below(c, network, l.loss, d_hidden, l.d_weight, texts ? texts->rule() : GradientRule());
   out.results.push_back({"nll", l.nll});
   return out;
 }

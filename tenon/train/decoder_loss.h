@@ -6,7 +6,7 @@
 #pragma once
 #include "tenon/models/decoder.h"
 #include "tenon/nn/policy_loss.h"
-#include "tenon/train/gradients.h"
+#include "tenon/train/shared_tokens.h"
 
 namespace tenon::train {
 
@@ -26,8 +26,10 @@ struct PolicyObjective {
 /// A policy gradient's loss over completions, the targets. More inputs: "old" f32 [rows, tokens], each target's log
 /// probability when it was drawn; "advantage" f32 [rows, 1]; with a beta "reference" f32 [rows, tokens]; for Dapo the
 /// number "tokens_of_update". Result "nll": -log-probability of each target, [rows * tokens].
+///
+/// With a shape of shared tokens inputs are those of SharedTokens::give, and "nll" is [targets].
 Differentiated decoder_policy_loss(Graph& g, const DecoderConfig& c, const BatchShape& shape,
-                                   const PolicyObjective& objective, nn::Precision p);
+                                   const PolicyObjective& objective, nn::Precision p, const SharedShape& shared = {});
 
 /// A plan with the one result "nll", for a reference model. Inputs as above.
 Plan plan_log_probabilities(const DecoderConfig& c, const BatchShape& shape, nn::Precision p, const Target& target);

@@ -3,20 +3,32 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 
 #include "tenon/core/compare.h"
 
 namespace tenon::train {
 
 PolicyBatch::PolicyBatch(const std::vector<std::vector<int32_t>>& prompts, const std::vector<Completion>& made,
-                         const std::vector<double>& of_rows, bool truncated_out, int64_t multiple)
+                         const std::vector<double>& of_rows, bool truncated_out, int64_t multiple, int64_t sharers)
     : rows(std::ssize(prompts)), multiple_(multiple) {
   const auto length = [&](size_t r) { return std::ssize(prompts[r]) + std::ssize(made[r].tokens) - 1; };
   std::vector<size_t> order(prompts.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, {}, length);
+  std::vector<int64_t> first_of(prompts.size()), longest_of(prompts.size(), 0);  // of the rows that share a prompt
+  for (size_t r = 0; r < prompts.size(); ++r) {
+    const auto row = static_cast<int64_t>(r);
+    const bool joins = r > 0 && prompts[r] == prompts[r - 1] && row - first_of[r - 1] < sharers;
+    first_of[r] = joins ? first_of[r - 1] : row;
+    int64_t& longest = longest_of[static_cast<size_t>(first_of[r])];
+    longest = std::max(longest, length(r));
+  }
+  std::ranges::stable_sort(order, {}, [&](size_t r) {
+    return std::tuple(longest_of[static_cast<size_t>(first_of[r])], first_of[r], length(r));
+  });
   for (const size_t r : order) {
     lengths.push_back(length(r));
+    alike.push_back(first_of[r]);
     advantages.push_back(static_cast<float>(of_rows[r]));
   }
   tokens = width(0, rows);
@@ -40,14 +52,14 @@ PolicyBatch::PolicyBatch(const std::vector<std::vector<int32_t>>& prompts, const
 }
 
 int64_t PolicyBatch::width(int64_t first, int64_t count) const {
-  const int64_t longest = lengths[static_cast<size_t>(first + count - 1)];
+  const int64_t longest = *std::max_element(lengths.begin() + first, lengths.begin() + first + count);
   return (longest + multiple_ - 1) / multiple_ * multiple_;
 }
 
-void PolicyBatch::give(Gradients& to, int64_t first, int64_t count, bool with_reference) const {
+void PolicyBatch::give(Gradients& to, int64_t first, int64_t count, bool with_reference, bool with_tokens) const {
   const Shape shape{count, width(first, count)};
   const std::vector<int32_t> these = part(ids, first, count), wanted = part(target, first, count);
-  to.set("tokens", {DType::I32, shape, these.data()});
+  if (with_tokens) to.set("tokens", {DType::I32, shape, these.data()});
   to.set("target", {DType::I32, shape, wanted.data()});
   to.set("old", part(old, first, count));
   to.set("advantage", {DType::F32, {count, 1}, advantages.data() + first});

@@ -25,22 +25,23 @@ struct PolicyFacts {
 
 /// Rows of prompt and completion, the shortest first, filled up behind their ends: attention is causal, so that what
 /// stands there changes nothing. Rows of like length lie together, so that a part of the batch need not be as wide as
-/// its longest row.
+/// its longest row; so do rows of one prompt, if `sharers` is above 1.
 struct PolicyBatch {
   int64_t rows = 0, tokens = 0;
-  std::vector<int64_t> lengths;                   ///< tokens of each row, ascending
+  std::vector<int64_t> lengths;                   ///< tokens of each row, ascending where no rows share a prompt
+  std::vector<int64_t> alike;                     ///< equal for rows of one prompt, up to `sharers` of them
   std::vector<int32_t> ids, target;               ///< [rows, tokens]; target -1 where nothing is learnt
   std::vector<float> old, reference, advantages;  ///< [rows, tokens], the same or empty, [rows]
 
   /// `of_rows`: advantages. `truncated_out`: completions without an end have no target. Tokens are a multiple of
-  /// `multiple`.
+  /// `multiple`. `sharers`: rows of equal prompts, one behind the other, that are kept together.
   PolicyBatch(const std::vector<std::vector<int32_t>>& prompts, const std::vector<Completion>& made,
-              const std::vector<double>& of_rows, bool truncated_out, int64_t multiple);
+              const std::vector<double>& of_rows, bool truncated_out, int64_t multiple, int64_t sharers = 1);
 
   /// How wide rows first..first+count-1 are alone: a multiple of `multiple`.
   int64_t width(int64_t first, int64_t count) const;
-  /// Sets the inputs of a policy loss over rows of width(first, count) to these.
-  void give(Gradients& to, int64_t first, int64_t count, bool with_reference) const;
+  /// Sets the inputs of a policy loss over rows of width(first, count) to these; "tokens" too, if it is asked to.
+  void give(Gradients& to, int64_t first, int64_t count, bool with_reference, bool with_tokens = true) const;
   /// Rows of width(first, count) of an [rows, tokens], one after the other; and what comes of these, back into one.
   template <class T>
   std::vector<T> part(const std::vector<T>& all, int64_t first, int64_t count) const;

@@ -8,16 +8,18 @@ namespace tenon::train {
 namespace {
 
 constexpr size_t kMostPlans = 8;  // of different lengths, each with an arena
-// A processor takes as long as there are tokens: few rows of like length at a time, and plans for every eighth length.
-// A device that records launches wants them large and few: all rows at once, and fewer lengths.
-constexpr int64_t kRowsOfProcessor = 16, kStepOfProcessor = 8, kStepOfDevice = 16;
+// A processor takes as long as there are tokens: what rows begin with alike is computed once, many rows with few tokens
+// are taken at once, else few, and there are plans for every eighth length. A device that records launches wants them
+// large and few: all rows at once, and fewer lengths.
+constexpr int64_t kRowsOfProcessor = 16, kTokensOfProcessor = 4096, kStepOfProcessor = 8, kStepOfDevice = 16;
 
 int64_t rows_at_a_time(const GrpoOptions& o, const Backend& backend) {
   const int64_t rows = o.prompts * o.group;
   if (o.micro_rows > 0) return o.micro_rows;
   // Of the tokens of a part of the batch Bnpo's mean would be another one.
   const bool divides = rows % kRowsOfProcessor == 0 && o.loss != nn::PolicyLoss::Bnpo;
-  return divides && !backend.records() ? kRowsOfProcessor : rows;
+  const bool many = rows * o.most_tokens > kTokensOfProcessor;
+  return divides && many && !backend.records() ? kRowsOfProcessor : rows;
 }
 
 std::vector<float> negative(std::vector<float> x) {
@@ -32,6 +34,7 @@ PolicyLearner::PolicyLearner(std::shared_ptr<Backend> backend, const LanguageMod
     : backend_(std::move(backend)),
       o_(options),
       time_(time),
+      shares_(!backend_->records()),
       rows_at_a_time_(rows_at_a_time(o_, *backend_)),
       frozen_(model.config()),
       config_(model.config()) {
@@ -55,17 +58,20 @@ std::vector<Completion> PolicyLearner::complete(const std::vector<std::vector<in
 
 PolicyBatch PolicyLearner::batch(const std::vector<std::vector<int32_t>>& prompts, const std::vector<Completion>& made,
                                  const std::vector<double>& advantages) const {
-  return {prompts, made, advantages, o_.mask_truncated, backend_->records() ? kStepOfDevice : kStepOfProcessor};
+  return shares_ ? PolicyBatch{prompts, made, advantages, o_.mask_truncated, kStepOfProcessor, kMostSharers}
+                 : PolicyBatch{prompts, made, advantages, o_.mask_truncated, kStepOfDevice};
 }
 
-Gradients& PolicyLearner::gradients_for(int64_t tokens) {
-  if (gradients_.size() >= kMostPlans && !gradients_.contains(tokens)) gradients_.clear();
-  std::unique_ptr<Gradients>& made = gradients_[tokens];
+Gradients& PolicyLearner::gradients_for(int64_t tokens, const SharedShape& shared) {
+  const std::array key{tokens, shared.tokens, shared.targets, shared.texts};
+  if (gradients_.size() >= kMostPlans && !gradients_.contains(key)) gradients_.clear();
+  std::unique_ptr<Gradients>& made = gradients_[key];
   if (!made) {
     time_.begin("plans");
     Graph g;
     const PolicyObjective objective{o_.loss, o_.terms, static_cast<double>(o_.most_tokens)};
-    const Differentiated d = decoder_policy_loss(g, config_, {rows_at_a_time_, tokens}, objective, o_.precision);
+    const Differentiated d =
+        decoder_policy_loss(g, config_, {rows_at_a_time_, tokens}, objective, o_.precision, shared);
     GradientOptions options{.accumulates = rows_at_a_time_ < rows(), .arena_bytes = o_.arena_bytes};
     options.precision = training_precision(o_.precision.act);
     made = std::make_unique<Gradients>(*parameters_, d, options);
@@ -98,19 +104,30 @@ void PolicyLearner::ask_reference(PolicyBatch& batch) {
   }
 }
 
+Gradients& PolicyLearner::ready(const PolicyBatch& batch, int64_t first) {
+  ready_.reset();
+  if (shares_) ready_.emplace(batch, first, rows_at_a_time_);
+  Gradients& out = gradients_for(batch.width(first, rows_at_a_time_), ready_ ? ready_->shape() : SharedShape());
+  if (ready_)
+    ready_->give(out, o_.terms.beta > 0);
+  else
+    batch.give(out, first, rows_at_a_time_, o_.terms.beta > 0);
+  return out;
+}
+
 void PolicyLearner::update(const PolicyBatch& batch, double lr, nlohmann::ordered_json& metrics, bool first_epoch) {
   const int64_t runs = rows() / rows_at_a_time_;
   double loss = 0;
   std::vector<float> logp(batch.ids.size());
   for (int64_t r = 0; r < runs; ++r) {
     const int64_t first = r * rows_at_a_time_;
-    Gradients& run = gradients_for(batch.width(first, rows_at_a_time_));
+    Gradients& run = ready(batch, first);
     time_.begin("gradients");
-    batch.give(run, first, rows_at_a_time_, o_.terms.beta > 0);
     if (o_.loss == nn::PolicyLoss::Dapo)
       run.set_scalar("tokens_of_update", static_cast<double>(batch.counted()) / static_cast<double>(runs));
     loss += run.run(r == 0) / static_cast<double>(runs);
-    batch.put(negative(run.get("nll")), first, rows_at_a_time_, logp);
+    const std::vector<float> of_targets = negative(run.get("nll"));
+    ready_ ? ready_->put(of_targets, logp) : batch.put(of_targets, first, rows_at_a_time_, logp);
   }
   if (first_epoch) metrics["ratio_error"] = batch.largest_ratio_error(logp);
   const PolicyFacts facts = batch.facts(logp, o_.terms);

@@ -1,9 +1,11 @@
 // A policy that draws completions and is updated by what they were worth: the networks of GRPO over one set of weights,
 // without the texts.
 #pragma once
+#include <array>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "tenon/pipelines/language_model.h"
@@ -11,6 +13,7 @@
 #include "tenon/train/grpo_options.h"
 #include "tenon/train/policy_batch.h"
 #include "tenon/train/rollout.h"
+#include "tenon/train/shared_tokens.h"
 #include "tenon/train/time_spent.h"
 #include "tenon/train/updater.h"
 
@@ -37,10 +40,12 @@ class PolicyLearner {
   /// options.epochs updates with the rate `lr` on a batch of options.prompts * options.group rows. Metrics of the last:
   /// "loss", "grad_norm", "clipped_low", "clipped_high", with a reference "kl"; "ratio_error" of the first, before it.
   nlohmann::ordered_json learn(PolicyBatch& batch, double lr);
+  /// The gradients of as many rows from `first` on as are computed at a time, with their inputs set.
+  Gradients& ready(const PolicyBatch& batch, int64_t first);
 
  private:
   void update(const PolicyBatch& batch, double lr, nlohmann::ordered_json& metrics, bool first_epoch);
-  Gradients& gradients_for(int64_t tokens);
+  Gradients& gradients_for(int64_t tokens, const SharedShape& shared);
   Executable& reference_for(int64_t tokens);
   void ask_reference(PolicyBatch& batch);
   int64_t rows() const { return o_.prompts * o_.group; }
@@ -48,12 +53,14 @@ class PolicyLearner {
   std::shared_ptr<Backend> backend_;
   const GrpoOptions& o_;
   TimeSpent& time_;
+  bool shares_;                    ///< what rows begin with alike is computed once
   int64_t rows_at_a_time_;         ///< that gradients are computed of
   DecoderConfig frozen_, config_;  ///< the model's; of what is trained
   std::unique_ptr<Parameters> parameters_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<Rollout> rollout_;
-  std::map<int64_t, std::unique_ptr<Gradients>> gradients_;  // by tokens of a row
+  std::map<std::array<int64_t, 4>, std::unique_ptr<Gradients>> gradients_;  // by tokens of a row, and SharedShape
+  std::optional<SharedTokens> ready_;                                       // what was made ready last
   std::shared_ptr<WeightStore> reference_;
   std::map<int64_t, std::unique_ptr<Executable>> reference_runs_;
 };

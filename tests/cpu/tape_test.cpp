@@ -154,6 +154,33 @@ TEST_F(TapeMaths, StoresEveryTypeThroughViews) {
   }
 }
 
+// Rows side by side in memory, whole squares and what is left of them; also behind a reduction of whole rows.
+TEST_F(TapeMaths, StoresTurned) {
+  for (const DType t : {DType::F32, DType::BF16})
+    for (const Isa isa : isas())
+      for (const bool reduces : {false, true}) {
+        Tensors tensors;
+        LeafTable leaves;
+        const Expr z = input(g, "z", DType::F32, {53, 45});
+        const Expr value = cast(reduces ? max(z * 2.0, reduce_max(z) * 0.25) : z * 2.0, t);
+        fill_leaves(std::array{z}, tensors);
+        const std::string name = std::string(name_of(t)) + ".turned";
+        const TapeOutput out{value, permute(input(g, name, t, {45, 53}), {1, 0}), t};
+        tensors.emplace(name, HostTensor::zeros(t, {45, 53}));
+        const Tape tape(std::array{out}, z.shape(), leaves, vec_ops(isa));
+        EXPECT_EQ(tape.rows_at_once(), 16);
+        const std::vector<const void*> bases = bases_of(leaves, tensors);
+        alignas(64) static std::byte workspace[1 << 20];
+        ASSERT_LE(tape.workspace_bytes(), static_cast<int64_t>(sizeof(workspace)));
+        TapeCall call;
+        call.block = {0, tape.rows(), 0, tape.cols()};
+        call.bases = bases.data();
+        call.workspace = workspace;
+        tape.run(call);
+        EXPECT_EQ(Oracle(tensors).eval(out.place), Oracle(tensors).eval(value)) << name << " " << reduces;
+      }
+}
+
 TEST_F(TapeMaths, RefusesWhatIsNotInForm) {
   LeafTable leaves;
   const Expr bad = reshape(x + x, {77, 9});

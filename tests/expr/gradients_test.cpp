@@ -150,6 +150,21 @@ TEST(Gradients, NoneFlowsThroughAStop) {
 }
 
 // Every way in which rows repeat, stay away, or are more than there are sums.
+// A caller's rule for some nodes: it stands in for theirs, and the others keep their own.
+TEST(Gradients, ARuleOfTheCallers) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F64, {3}), y = exp(x) * x;
+  const GradientRule twice = [](const Expr& node, const Expr& d) {
+    return node.is<nodes::Exp>() ? std::vector<Expr>{d * 2.0} : std::vector<Expr>();
+  };
+  const Values values{{"x", {-1, 0.5, 2}}};
+  const std::vector<double> got = testing::oracle_of(values).eval(gradients(y, {}, std::array{x}, twice)[0]);
+  for (size_t i = 0; i < 3; ++i) {
+    const double at = values.at("x")[i];
+    EXPECT_NEAR(got[i], std::exp(at) + 2 * at, 1e-12) << i;
+  }
+}
+
 TEST(Gradients, GatherAddsRowsUp) {
   Graph g;
   const Expr table = input(g, "table", DType::F64, {9, 3}), number = scalar(g, "i", DType::I32);

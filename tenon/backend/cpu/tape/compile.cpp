@@ -75,17 +75,24 @@ class TapeCompiler {
     if (cols == 1) t_.block_rows_ = kTapeBlock;
   }
 
-  // Where rows of an operand lie side by side a block has sixteen of them: a line of memory holds one element of each.
+  // Where rows of an operand or result lie side by side a block has sixteen of them: a line of memory holds one element
+  // of each.
   void find_turned() {
-    constexpr int64_t kSideBySide = 16;
-    for (const Tape::Instruction& in : t_.code_) {
-      if (in.op != Tape::Op::Load || uniform(in.dst)) continue;
-      for (const Piece& p : t_.accesses_[static_cast<size_t>(in.index)].pieces())
-        if (p.number >= 0 && p.rows.back().step == 1 && p.cols.back().step > 1) t_.rows_at_once_ = kSideBySide;
-    }
-    if (t_.rows_at_once_ == 1 || t_.reduces_rows_) return;
-    t_.block_cols_ = std::min(t_.block_cols_, kTapeBlock / kSideBySide);
-    t_.block_rows_ = std::max(t_.block_rows_, kSideBySide);
+    constexpr int64_t kSideBySide = 16, kLongestRow = 1024;  // whose slots of sixteen rows stay near
+    const auto turned = [&](int access) {
+      return std::ranges::any_of(t_.accesses_[static_cast<size_t>(access)].pieces(), [](const Piece& p) {
+        return p.number >= 0 && p.rows.back().step == 1 && p.cols.back().step > 1;
+      });
+    };
+    bool stores = false;
+    for (const Tape::Instruction& in : t_.code_)
+      if (in.op == Tape::Op::Load && !uniform(in.dst) && turned(in.index)) t_.rows_at_once_ = kSideBySide;
+    for (const Tape::Store& s : t_.stores_) stores = stores || (!uniform(s.value) && turned(s.place));
+    if (stores) t_.rows_at_once_ = kSideBySide;
+    if (t_.rows_at_once_ == 1) return;
+    if (!t_.reduces_rows_) t_.block_cols_ = std::min(t_.block_cols_, kTapeBlock / kSideBySide);
+    if (!t_.reduces_rows_ || (stores && t_.block_cols_ <= kLongestRow))
+      t_.block_rows_ = std::max(t_.block_rows_, kSideBySide);
   }
 
   // ---- values ----

@@ -202,8 +202,32 @@ void load_rows(const MoveArgs& args) {
   }
 }
 
+// The same the other way: a line of memory is written once.
+template <class C>
+void store_turned(const MoveArgs& a) {
+  for (int64_t r = 0; r < a.rows; r += kLanes) {
+    const int64_t rows = a.rows - r < kLanes ? a.rows - r : kLanes;
+    for (int64_t c = 0; c < a.cols; c += kLanes) {
+      const int64_t cols = a.cols - c < kLanes ? a.cols - c : kLanes;
+      V x[kLanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) x[i] = i < rows ? first_lanes(a.slot + (r + i) * a.ld + c, cols) : V{};
+      transpose(x);
+      auto* p = static_cast<typename C::Element*>(a.memory) + r + c * a.col_step;
+      for (int64_t i = 0; i < cols; ++i, p += a.col_step) {
+        const typename C::Packed y = C::narrow(x[i]);
+        if (rows == kLanes)
+          *reinterpret_cast<typename C::Packed*>(p) = y;
+        else
+          copy_tail(p, reinterpret_cast<const typename C::Element*>(&y), rows);
+      }
+    }
+  }
+}
+
 template <class C>
 void store_rows(const MoveArgs& args) {
+  if (args.row_step == 1 && args.col_step > 1 && args.rows > 1) return store_turned<C>(args);
   const MoveArgs a = joined(args);
   for (int64_t r = 0; r < a.rows; ++r) {
     auto* p = memory_row<C>(a, r);
