@@ -32,6 +32,8 @@ HostTensor sample_input(const Plan& plan, const Buffer& buffer) {
     }
   } else if (buffer.name == "position") {
     std::ranges::fill(values, position_in(plan));
+  } else if (buffer.name == "pages") {  // of a cache: each row's follow one another the other way round
+    for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(count - 1 - i);
   } else if (buffer.shape.rank() > 0) {
     for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(static_cast<int64_t>(i * 37 + 11) % kTokenRange);
   }

@@ -39,7 +39,7 @@ struct Linear {
 // found there become pieces.
 class Affine final : public SymbolicAlgebra<Linear> {
  public:
-  Affine(const Shape& domain, int split) : domain_(domain), split_(split) {
+  Affine(const Shape& domain, int split, bool looked_up) : domain_(domain), split_(split), looked_up_(looked_up) {
     for (int a = 0; a < domain.rank(); ++a) box_.extent[static_cast<size_t>(a)] = domain[a];
   }
 
@@ -107,7 +107,20 @@ class Affine final : public SymbolicAlgebra<Linear> {
     return {hold(std::move(quotient)), hold(std::move(remainder))};
   }
   Index nearest(Index i, int64_t, int64_t) override { return fail(), i; }
-  Index look_up(int, const Indices& c, int64_t) override { return fail(), c[0]; }
+  // A digit of an axis behind the domain's, which no cut concerns.
+  Index look_up(int operand, const Indices& c, int64_t extent) override {
+    const size_t before = pieces.size(), axis = static_cast<size_t>(domain_.rank()) + look_ups_.size();
+    if (failed_ || nothing_ || !looked_up_ || extent == 0 || axis >= Box().begin.size()) return fail(), c[0];
+    const Box whole = box_;
+    follow(view_->in[static_cast<size_t>(operand)], c);
+    if (failed_ || pieces.size() != before + 1 || box_ != whole) return fail(), c[0];
+    const AffinePiece at = std::move(pieces.back());
+    pieces.pop_back();
+    const auto still = [](const Digit& d) { return d.step == 0; };
+    if (!is_memory_leaf(at.leaf) || !at.look_ups.empty() || !std::ranges::all_of(at.cols, still)) return fail(), c[0];
+    look_ups_.push_back({at.leaf, at.offset, at.rows, extent, 1});
+    return hold({0, {{static_cast<int>(axis), extent, 1, 1}}, box_});
+  }
 
   Index inside(Index i, int64_t begin, int64_t extent) override {
     if (failed_ || nothing_) return i;
@@ -203,6 +216,10 @@ class Affine final : public SymbolicAlgebra<Linear> {
       const Linear v = now(times(c[static_cast<size_t>(a)], strides[static_cast<size_t>(a)]));
       p.offset += v.base;
       for (const Term& t : v.terms) {
+        if (t.axis >= domain_.rank()) {
+          add_look_up(t, p);
+          continue;
+        }
         p.offset += t.start();
         terms.push_back(t);
       }
@@ -212,6 +229,13 @@ class Affine final : public SymbolicAlgebra<Linear> {
     digits(terms, split_, domain_.rank(), p.cols);
     p.leaf = leaf;
     pieces.push_back(std::move(p));
+  }
+
+  void add_look_up(const Term& t, AffinePiece& p) {
+    LookedUp number = look_ups_[static_cast<size_t>(t.axis - domain_.rank())];
+    if (t.divisor != 1 || t.extent != number.extent || t.reversed) return fail();
+    number.step = t.weight;
+    p.look_ups.push_back(std::move(number));
   }
 
   // Row and column range of the box: only the leading axis of either group may be restricted.
@@ -264,17 +288,57 @@ class Affine final : public SymbolicAlgebra<Linear> {
   int split_;
   Box box_;  // that is being followed
   const Node* view_ = nullptr;
+  bool looked_up_;
+  std::vector<LookedUp> look_ups_;
   bool failed_ = false;
   bool nothing_ = false;  // of view_'s operand is in the box
 };
 
 }  // namespace
 
-std::optional<std::vector<AffinePiece>> affine_pieces(const Expr& view, const Shape& domain, int split) {
+std::optional<std::vector<AffinePiece>> affine_pieces(const Expr& view, const Shape& domain, int split,
+                                                      bool looked_up) {
   if (domain.numel() == 0) return std::nullopt;
-  Affine affine(domain, split);
+  Affine affine(domain, split, looked_up);
   if (!affine.build(view)) return std::nullopt;
   return std::move(affine.pieces);
+}
+
+std::optional<Coord> axis_steps(std::vector<Digit> digits, const Shape& domain) {
+  Coord step{};
+  for (int a = domain.rank() - 1; a >= 0; --a) {
+    if (domain[a] == 1) continue;
+    if (digits.empty() || digits.back().extent % domain[a]) return std::nullopt;
+    Digit& d = digits.back();
+    step[static_cast<size_t>(a)] = d.step;
+    d = {d.extent / domain[a], d.step * domain[a]};
+    if (d.extent == 1) digits.pop_back();
+  }
+  return step;
+}
+
+std::optional<PagedAxis> paged_axis(const Expr& view, int axis) {
+  const Shape& shape = view.shape();
+  if (!is_view_chain(view) || shape.rank() == kMaxRank) return std::nullopt;
+  const auto pieces = affine_pieces(view, shape, shape.rank(), true);
+  if (!pieces || pieces->size() != 1 || !(*pieces)[0].leaf || (*pieces)[0].look_ups.size() != 1) return std::nullopt;
+  const AffinePiece& p = (*pieces)[0];
+  const LookedUp& number = p.look_ups[0];
+  // Lines for which the number does not change, with all that lies in them.
+  int64_t line = 1;
+  for (int a = axis + 1; a < shape.rank(); ++a) line *= shape[a];
+  const Digit& still = number.rows.back();
+  const int64_t page = still.step == 0 ? std::min(still.extent / line, shape[axis]) : 0;
+  if (page == 0 || shape[axis] % page) return std::nullopt;
+  const auto at = static_cast<size_t>(axis);
+  std::vector<int64_t> dims(shape.begin(), shape.end());
+  dims[at] = page;
+  dims.insert(dims.begin() + axis, shape[axis] / page);
+  const std::optional<Coord> step = axis_steps(p.rows, Shape(dims)), numbers = axis_steps(number.rows, Shape(dims));
+  if (!step || !numbers || (*step)[at] != 0) return std::nullopt;
+  for (size_t a = at + 1; a < dims.size(); ++a)
+    if ((*numbers)[a] != 0) return std::nullopt;
+  return PagedAxis{p.leaf, p.offset, page, *step, number, *numbers};
 }
 
 bool is_view_chain(const Expr& e) {

@@ -22,6 +22,8 @@ class Step {
     DecoderShape network;
     network.batch = rows_;
     network.capacity = shape.capacity;
+    network.page = shape.page;
+    network.pages = shape.pages;
     Decoder d = decoder(c, network, reshape(token, {rows_, 1}), position, {}, p);
     out_ = std::move(d.states);
     const Expr logits = reshape(d.logits, {rows_, c.vocabulary}), scores = penalised(logits, token);
@@ -79,7 +81,8 @@ class Step {
     out_.emplace_back(state->attrs.text, update_rows(state, iota(g_, rows_), row(cast(value, DType::I32))));
   }
   void append(const char* name, const Expr& at, const Expr& value) {
-    const Expr all = state(g_, name, value.dtype(), {rows_ * shape_.capacity});
+    const int64_t tokens = shape_.page ? shape_.pages * shape_.page : rows_ * shape_.capacity;
+    const Expr all = state(g_, name, value.dtype(), {tokens});
     out_.emplace_back(name, update_rows(all, at, row(value)));
   }
 

@@ -6,10 +6,11 @@
 namespace tenon {
 
 struct DecodeStepShape {
-  int64_t rows = 1;         ///< texts side by side
-  int64_t capacity = 1024;  ///< tokens that the cache holds of a row
-  int64_t stops = 0;        ///< tokens that end a text
-  bool penalises = false;   ///< tokens that have been there have other scores
+  int64_t rows = 1;             ///< texts side by side
+  int64_t capacity = 1024;      ///< tokens that the cache holds of a row, at most
+  int64_t page = 0, pages = 0;  ///< as DecoderShape; in pages, "pages" i32 [rows, capacity / page] is an input too
+  int64_t stops = 0;            ///< tokens that end a text
+  bool penalises = false;       ///< tokens that have been there have other scores
   /// Log-probabilities are the network's, of all tokens at temperature 1, with the bits that training computes. Else
   /// they are of what was drawn from.
   bool of_network = false;

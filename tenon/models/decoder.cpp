@@ -1,5 +1,6 @@
 #include "tenon/models/decoder.h"
 
+#include <bit>
 #include <cmath>
 
 #include "tenon/expr/ops.h"
@@ -21,7 +22,8 @@ class Network {
     const Expr first = reshape(cast(position, DType::F32), {shape.batch, 1});
     const Expr positions = first + count(shape.tokens, {1, shape.tokens});
     const Expr begin = count(shape.batch, {shape.batch, 1}) * static_cast<double>(shape.capacity);
-    place_ = materialize(cast(positions + begin, DType::I32));  // every layer reads it
+    // Every layer reads it.
+    place_ = shape.page ? paged(position, positions) : materialize(cast(positions + begin, DType::I32));
     keys_ = cast(cast(position, DType::F32) + static_cast<double>(shape.tokens), DType::I32);
     rotary_ = nn::rotary(positions, c.head_width, c.theta, p.act);
   }
@@ -125,11 +127,29 @@ class Network {
   // a cache the rows alone.
   Expr cached(int64_t index, const char* part, const Expr& rows) {
     if (!place_) return permute(rows, {0, 2, 1, 3});
-    const Shape all{shape_.batch * shape_.capacity, c_.key_heads, c_.head_width};
+    const int64_t tokens = shape_.page ? shape_.pages * shape_.page : shape_.batch * shape_.capacity;
+    const Shape all{tokens, c_.key_heads, c_.head_width};
     const std::string name = "cache." + std::to_string(index) + part;
     const Expr after = update_rows(state(model_.graph(), name, model_.act(), all), place_, rows);
     states_.emplace_back(name, after);
-    return permute(reshape(after, {shape_.batch, shape_.capacity, c_.key_heads, c_.head_width}), {0, 2, 1, 3});
+    const Shape by_page{shape_.pages, shape_.page, c_.key_heads, c_.head_width};
+    const Expr own = shape_.page ? gather(reshape(after, by_page), table_) : after;
+    return permute(reshape(own, {shape_.batch, shape_.capacity, c_.key_heads, c_.head_width}), {0, 2, 1, 3});
+  }
+
+  // Where in the pool tokens at these positions are. A page's number is found by a sum over the row of the table, of
+  // what is computed where it is read, so that one kernel does it.
+  Expr paged(const Expr& position, const Expr& positions) {
+    const int64_t n = shape_.capacity / shape_.page;
+    const auto page = static_cast<double>(shape_.page);
+    table_ = input(model_.graph(), "pages", DType::I32, {shape_.batch, n});
+    const Shape all{shape_.batch, shape_.tokens, n};
+    const Expr first = cast(broadcast(reshape(position, {shape_.batch, 1, 1}), all), DType::F32);
+    const Expr given = cast(broadcast(reshape(table_, {shape_.batch, 1, n}), all), DType::F32);
+    const Expr of = floor((first + count(shape_.tokens, {1, shape_.tokens, 1})) * (1 / page));
+    const Expr number = sum(given * equal(of, count(n, {1, 1, n})));
+    const Expr at = reshape(positions, {shape_.batch, shape_.tokens, 1}), in_page = at - floor(at * (1 / page)) * page;
+    return reshape(materialize(cast(number * page + in_page, DType::I32)), {shape_.batch, shape_.tokens});
   }
 
   Expr feed_forward(const nn::Scope& s, const Expr& x) const {
@@ -141,8 +161,9 @@ class Network {
   const DecoderConfig& c_;
   const DecoderShape& shape_;
   nn::Scope model_;
-  Expr place_, keys_;  // unset without a cache: rows of it [batch, tokens]; what it holds of each sequence, these
-                       // tokens included
+  // Unset without a cache: rows of it [batch, tokens]; what it holds of each sequence, these tokens included; the
+  // pages of each.
+  Expr place_, keys_, table_;
   nn::Rotary rotary_;
   const SharedBeginnings* texts_ = nullptr;
   std::vector<std::pair<std::string, Expr>> states_;
@@ -165,6 +186,11 @@ Decoder decoder(const DecoderConfig& c, const DecoderShape& shape, const Expr& t
       << shape.tokens << " tokens of " << shape.batch << " sequences over a cache of " << shape.capacity;
   TENON_CHECK(Usage, shape.batch * shape.capacity < (int64_t{1} << 24), "decoder")
       << "a cache of " << shape.batch << " times " << shape.capacity << " tokens has more rows than 2^24";
+  const bool whole = shape.page == 0 || (std::has_single_bit(static_cast<uint64_t>(shape.page)) && shape.pages > 0 &&
+                                         shape.capacity % shape.page == 0);
+  TENON_CHECK(Usage, whole && shape.page * shape.pages < (int64_t{1} << 24), "decoder")
+      << shape.pages << " pages of " << shape.page << " tokens for sequences of " << shape.capacity
+      << ": expected a power of two that divides these, and fewer than 2^24 tokens in all";
   const Shape ids{shape.batch, shape.tokens};
   TENON_CHECK(Usage, tokens.shape() == ids && position.shape() == Shape{shape.batch}, "decoder")
       << "expected tokens " << ids.str() << " and a position for each sequence, got " << tokens.shape().str() << " and "

@@ -46,16 +46,23 @@ struct DecoderPreset {
 };
 const std::vector<DecoderPreset>& decoder_presets();
 
+/// Tokens of a page where nobody wants another: attention's kernels take this many keys, or a part of them, at a time.
+inline constexpr int64_t kCachePage = 128;
+
 struct DecoderShape {
   int64_t batch = 1;
   int64_t tokens = 1;       ///< new ones of a run, in each sequence
-  int64_t capacity = 1024;  ///< tokens that the cache holds of a sequence
+  int64_t capacity = 1024;  ///< tokens that the cache holds of a sequence, at most
+  /// Tokens of a page of the cache, a power of two that divides the capacity, and how many pages there are for all
+  /// sequences. 0: a sequence's tokens lie side by side.
+  int64_t page = 0, pages = 0;
   bool all_logits = false;  ///< of every new token; false: of one token of each sequence
 };
 
 struct Decoder {
   Expr logits;  ///< f32 [batch, V], or [batch, tokens, V]
-  /// The caches behind this run by their states' names: "cache.<layer>.k" and ".v", [batch * capacity, key heads, D].
+  /// The caches behind this run by their states' names: "cache.<layer>.k" and ".v", [batch * capacity, key heads, D],
+  /// or in pages [pages * page, key heads, D].
   std::vector<std::pair<std::string, Expr>> states;
   Expr place;  ///< i32 [batch, tokens]: where in the caches the new tokens are
 };
@@ -63,7 +70,9 @@ struct Decoder {
 /// The network over tokens i32 [batch, tokens] that follow `position` i32 [batch] tokens which the cache holds
 /// already. position + tokens must not pass the capacity. `row` i32 [batch], read only where logits of one token are
 /// asked for among several: which of the batch * tokens. Tokens behind it change nothing of what is computed for those
-/// in front, so that a run may end with tokens that mean nothing; the next run overwrites them.
+/// in front, so that a run may end with tokens that mean nothing; the next run overwrites them. In pages there is an
+/// input "pages" i32 [batch, capacity / page] too: which page has a sequence's first tokens, and so on. Those behind
+/// its tokens, the new ones among them, may be any number that is no page.
 Decoder decoder(const DecoderConfig& c, const DecoderShape& shape, const Expr& tokens, const Expr& position,
                 const Expr& row, nn::Precision p);
 /// With inputs "tokens", "position" and, if it is read, "row".

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
@@ -11,7 +12,8 @@ namespace tenon {
 namespace {
 
 // Runs that the host puts on the stream at once, and reads the tokens of together. Two such lots are under way.
-constexpr int64_t kLot = 8;
+constexpr int64_t kLot = 8, kLots = 2;
+constexpr int32_t kNobodys = 0, kNoPage = -1;
 
 // Writes one row's states and no other's, in turn with the runs: what these have made of the others stays.
 Plan plan_join(const DecodeStepShape& shape, int64_t vocabulary, const Target& target) {
@@ -64,6 +66,10 @@ DecodeLoop::DecodeLoop(const DecodeStepShape& shape, int64_t vocabulary, PlanSte
   rule_.resize(4 * n);
   stops_.assign(n * static_cast<size_t>(shape_.stops), -1);
   penalty_.assign(n, 1);
+  if (shape_.page) {
+    pages_.resize(n * static_cast<size_t>(shape_.capacity / shape_.page));
+    for (size_t r = 0; r < n; ++r) give_pages(r, {});
+  }
   stepper(shape_.penalises);
 }
 
@@ -104,6 +110,19 @@ void DecodeLoop::park(size_t row, int64_t position) {
   leave(row);
   put(row, {.position = position});
 }
+
+void DecodeLoop::give_pages(size_t row, std::span<const int32_t> pages) {
+  const size_t n = pages_.size() / rows_.size();
+  TENON_CHECK(Internal, pages.size() <= n, "decode loop") << pages.size() << " pages of " << n;
+  const auto to = pages_.begin() + static_cast<std::ptrdiff_t>(row * n);
+  std::fill_n(to, n, kNoPage);
+  *to = kNobodys;
+  std::ranges::copy(pages, to);
+  for (std::optional<Step>& each : steps_)
+    if (each) each->current = false;
+}
+
+int64_t DecodeLoop::reach(size_t row) const { return std::min(rows_[row].limit, rows_[row].next + kLots * kLot); }
 
 void DecodeLoop::put(size_t row, const DecodeRow& as) {
   const bool penalises = shape_.penalises || as.sampling.repetition_penalty != 1;
@@ -151,6 +170,7 @@ void DecodeLoop::set_inputs(Executable& e, bool penalises) {
   set(e, "rule", DType::F32, fours, rule_);
   if (shape_.stops) set(e, "stops", DType::I32, {shape_.rows, shape_.stops}, stops_);
   if (penalises) set(e, "penalty", DType::F32, all, penalty_);
+  if (shape_.page) set(e, "pages", DType::I32, {shape_.rows, shape_.capacity / shape_.page}, pages_);
 }
 
 bool DecodeLoop::going() const {
@@ -207,8 +227,7 @@ void DecodeLoop::read_lot(const OnDecoded& each) {
 void DecodeLoop::give(const Part& part, int64_t index, const Written& made, const OnDecoded& each) {
   Row& row = rows_[part.row];
   if (!row.going || row.text != part.text) return;
-  const int64_t place = static_cast<int64_t>(part.row) * shape_.capacity + part.first + index;
-  const auto at = static_cast<size_t>(place - made.first);
+  const auto at = static_cast<size_t>(place_of(part.row, part.first + index) - made.first);
   const SampledToken token{made.text[at], made.log_probabilities[at]};
   row.read = part.first + index + 1;
   row.going = row.read < row.limit && std::ranges::find(row.stops, token.id) == row.stops.end() &&
@@ -219,7 +238,7 @@ void DecodeLoop::give(const Part& part, int64_t index, const Written& made, cons
 }
 
 void DecodeLoop::step(const OnDecoded& each) {
-  const size_t under_way = backend_->records() ? 2 : 1;
+  const size_t under_way = backend_->records() ? kLots : 1;
   try {
     check_stop("decode loop");
     while (lots_.size() < under_way && begin_lot()) {
@@ -261,15 +280,25 @@ void DecodeLoop::run(std::span<const DecodeRow> rows, const OnDecoded& each) {
   end_all();  // waits for what was written behind the rows' ends
 }
 
+// Where in the caches a token is, and in the text. A row that still has the text of a lot has the pages of then.
+int64_t DecodeLoop::place_of(size_t row, int64_t position) const {
+  const auto r = static_cast<int64_t>(row);
+  if (!shape_.page) return r * shape_.capacity + position;
+  const int64_t of_row = shape_.capacity / shape_.page;
+  return pages_[static_cast<size_t>(r * of_row + position / shape_.page)] * shape_.page + position % shape_.page;
+}
+
 // What the runs of a lot have written, with all that lies between one row and the next.
 DecodeLoop::Written DecodeLoop::written(const Lot& lot) const {
   Written out;
-  out.first = shape_.rows * shape_.capacity;
+  out.first = std::numeric_limits<int64_t>::max();
   int64_t behind = 0;
   for (const Part& p : lot.parts) {
-    const int64_t place = static_cast<int64_t>(p.row) * shape_.capacity + p.first;
-    out.first = std::min(out.first, place);
-    behind = std::max(behind, place + p.count);
+    if (rows_[p.row].text != p.text || !rows_[p.row].going) continue;
+    for (int64_t i = p.first; i < p.first + p.count; ++i) {
+      out.first = std::min(out.first, place_of(p.row, i));
+      behind = std::max(behind, place_of(p.row, i) + 1);
+    }
   }
   const int64_t n = behind - out.first;
   out.text.resize(static_cast<size_t>(n));

@@ -51,6 +51,12 @@ class DecodeLoop {
   void leave(size_t row) { rows_[row].going = false; }
   /// The same, and from the next run on the row leaves its cache alone but for the place of the token at `position`.
   void park(size_t row, int64_t position);
+  /// In pages: those of a row from here on, its first tokens' first. A row that goes on must have pages for reach(row)
+  /// + 1 tokens whenever runs are put on the stream. One without pages must stand still at position 0: its runs write
+  /// into page 0, which is no text's. In turn with the runs, as inputs are.
+  void give_pages(size_t row, std::span<const int32_t> pages);
+  /// Tokens that the row's cache may hold by the end of the runs that the next step() puts on the stream.
+  int64_t reach(size_t row) const;
   /// Puts runs on the stream and gives the tokens of those that are done: of each row in order, those of a row that
   /// has joined since among them. Asks check_stop(). If it throws, or `each` does, every row ends.
   void step(const OnDecoded& each);
@@ -102,6 +108,7 @@ class DecodeLoop {
   Executable& joiner(bool penalises);
   void set_inputs(Executable& e, bool penalises);
   Written written(const Lot& lot) const;
+  int64_t place_of(size_t row, int64_t position) const;
   void* memory(const char* state) const;
 
   DecodeStepShape shape_;
@@ -114,7 +121,7 @@ class DecodeLoop {
   std::optional<Step> steps_[2];  ///< without penalties, and with
   std::optional<Executable> joins_[2];
   std::vector<Row> rows_;
-  std::vector<int32_t> limit_, draws_, seed_, stops_;
+  std::vector<int32_t> limit_, draws_, seed_, stops_, pages_;
   std::vector<float> rule_, penalty_;
   std::deque<Lot> lots_;
 };

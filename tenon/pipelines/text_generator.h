@@ -114,8 +114,9 @@ class TextGenerator {
   /// option out of its range. Error(Memory): the context does not fit; the message says how many tokens do.
   /// Error(Numeric).
   virtual TextResult generate(const TextRequest& request, const OnText& each = {}) = 0;
-  /// A batch of 1 to 1024 rows with caches of its own, over the same weights, which it keeps alive.
-  virtual std::unique_ptr<TextBatch> batch(int64_t rows) = 0;
+  /// A batch of 1 to 1024 rows with a cache of its own, over the same weights, which it keeps alive. `tokens`: of all
+  /// texts together, that the cache has room for; 0: as memory has.
+  virtual std::unique_ptr<TextBatch> batch(int64_t rows, int64_t tokens = 0) = 0;
   virtual const LanguageModel& model() const = 0;
   virtual const Backend& backend() const = 0;
   virtual NetworkType type() const = 0;  ///< TextOptions::type

@@ -10,21 +10,39 @@ struct CacheCase {
   int64_t heads, key_heads, depth, tokens, capacity;
   std::vector<double> positions;  ///< of each sequence, tokens that it has already
   DType type = DType::BF16;
+  int64_t page = 0;  ///< tokens of a page of the caches; 0: an entry's lie side by side
+  int64_t of_page() const { return page ? page : capacity; }
+  int64_t pages() const { return static_cast<int64_t>(positions.size()) * capacity / of_page() + (page ? 3 : 0); }
 };
 
 class CacheWrite : public LaunchTest {
  protected:
+  static double place(const CacheCase& c, const std::vector<double>& numbers, int64_t entry, int64_t token) {
+    const auto i = static_cast<size_t>(entry * (c.capacity / c.of_page()) + token / c.of_page());
+    return numbers[i] * static_cast<double>(c.of_page()) + static_cast<double>(token % c.of_page());
+  }
+
   // `skip`: rows that come to lie nowhere, as those of a batch's entry that has no text.
-  Launch made(const CacheCase& c, bool skip = false) {
+  // `hide`: pages behind what an entry has are none.
+  Launch made(const CacheCase& c, bool skip = false, bool hide = false) {
     const auto batch = static_cast<int64_t>(c.positions.size());
     const int64_t q_width = c.heads * c.depth, k_width = c.key_heads * c.depth;
-    std::vector<double> at, there;
+    std::vector<double> at, there, numbers;
+    const int64_t of_entry = c.capacity / c.of_page();
+    // Pages are dealt out of order, and some are nobody's.
+    for (int64_t i = 0; i < batch * of_entry; ++i)
+      numbers.push_back(static_cast<double>(c.page ? (i * 7 + 2) % c.pages() : i));
     for (int64_t b = 0; b < batch; ++b) {
       const double position = c.positions[static_cast<size_t>(b)];
       there.push_back(position + static_cast<double>(c.tokens));
       for (int64_t t = 0; t < c.tokens; ++t)
-        at.push_back(skip && b + t == 0 ? -1.0 : static_cast<double>(b * c.capacity + t) + position);
+        at.push_back(skip && b + t == 0 ? -1.0 : place(c, numbers, b, t + static_cast<int64_t>(position)));
+      if (hide)
+        for (int64_t i = (static_cast<int64_t>(position) + c.tokens + c.page - 1) / c.page; i < of_entry; ++i)
+          numbers[static_cast<size_t>(b * of_entry + i)] = -1;
     }
+    const Expr pages = input(g, "pages", DType::I32, {batch, of_entry});
+    tensors.insert_or_assign("pages", HostTensor::from(DType::I32, {batch, of_entry}, numbers));
     tensors.insert_or_assign("at", HostTensor::from(DType::I32, {batch, c.tokens}, at));
     tensors.insert_or_assign("there", HostTensor::from(DType::I32, {batch}, there));
     const Expr index = input(g, "at", DType::I32, {batch, c.tokens}), keys = input(g, "there", DType::I32, {batch});
@@ -35,10 +53,12 @@ class CacheWrite : public LaunchTest {
       return reshape(slice(qkv, -1, from, from + count * c.depth), {batch, c.tokens, count, c.depth});
     };
     const auto cache = [&](const std::string& name, const Expr& rows) {
-      const Shape all{batch * c.capacity, c.key_heads, c.depth};
+      const Shape all{c.pages() * c.of_page(), c.key_heads, c.depth};
       return update_rows(state(g, name, c.type, all), index, rows);
     };
-    const auto seen = [&](const Expr& all) {
+    const auto seen = [&](const Expr& pool) {
+      const Shape by_page{c.pages(), c.page, c.key_heads, c.depth};
+      const Expr all = c.page ? gather(reshape(pool, by_page), pages) : pool;
       return permute(reshape(all, {batch, c.capacity, c.key_heads, c.depth}), {0, 2, 1, 3});
     };
     const Expr k = cache("k", cast(nn::rotate(heads(q_width, c.key_heads), by), c.type));
@@ -76,6 +96,41 @@ TEST_F(CacheWrite, SeveralTokensAcrossRuns) {
 }
 // More runs than are joined at a time.
 TEST_F(CacheWrite, ManyRuns) { check({7, 1, 16, 1, 17000, {16999}}); }
+
+TEST_F(CacheWrite, CachesInPages) {
+  check({14, 2, 64, 1, 384, {0}, DType::BF16, 128});
+  check({14, 2, 64, 1, 384, {383}, DType::BF16, 128});
+  check({4, 4, 128, 1, 512, {257, 128, 127}, DType::F16, 64});
+  check({9, 3, 64, 1, 640, {639, 0, 255, 256, 512}, DType::BF16, 128});
+  check({4, 2, 64, 8, 512, {250, 0, 500}, DType::BF16, 64});  // a run's tokens in two pages
+  check({2, 2, 32, 16, 384, {120}, DType::F16, 128});
+  check({2, 1, 16, 1, 128, {77, 3}, DType::BF16, 128});  // one page an entry
+  check({7, 1, 16, 1, 16384, {16383}, DType::BF16, 128});
+}
+
+// Where there is no page, nothing is read or written.
+TEST_F(CacheWrite, EntriesWithFewerPages) {
+  for (const int64_t tokens : {1, 8}) {
+    const CacheCase c{4, 2, 64, tokens, 1024, {20, 130, 700}, DType::BF16, 128};
+    tensors.clear();
+    const Launch l = made(c);
+    const Launch hidden = [&] {
+      const Tensors all = tensors;
+      Launch out = made(c, false, true);
+      const HostTensor pages = tensors.at("pages");
+      tensors = all;
+      tensors.insert_or_assign("some pages", pages);
+      return out;
+    }();
+    for (const Runner& runner : runners()) {
+      const Tensors whole = runner.run(l, tensors);
+      Tensors with = tensors;
+      with.insert_or_assign("pages", tensors.at("some pages"));
+      const Tensors got = runner.run(hidden, with);
+      for (const char* name : {"y", "k", "v"}) EXPECT_EQ(got.at(name).data, whole.at(name).data) << runner.name << name;
+    }
+  }
+}
 
 // A row that comes to lie nowhere is not written.
 TEST_F(CacheWrite, ARowWithoutAPlace) {

@@ -98,9 +98,11 @@ struct Counts {
 
 // Submits `count` requests, some at a time, cancels some, and compares each with its own run. What was cancelled is the
 // beginning of it.
-Counts compare(int64_t count, uint64_t seed, int64_t rows, int64_t context, DType type = DType::F32) {
+// `tokens`: as TextGenerator::batch.
+Counts compare(int64_t count, uint64_t seed, int64_t rows, int64_t context, DType type = DType::F32,
+               int64_t tokens = 0) {
   const std::unique_ptr<TextGenerator> together = open(context, type), alone = open(context, type);
-  const std::unique_ptr<TextBatch> batch = together->batch(rows);
+  const std::unique_ptr<TextBatch> batch = together->batch(rows, tokens);
   Requests requests(seed, *together);
   std::map<int64_t, TextRequest> open_texts;
   std::map<int64_t, std::string> streamed;
@@ -154,12 +156,44 @@ Counts compare(int64_t count, uint64_t seed, int64_t rows, int64_t context, DTyp
 TEST(TextBatches, EachTextIsItsRunAlone) {
   const char* many = std::getenv("TENON_BATCH_REQUESTS");
   const int64_t count = many ? std::atoll(many) : 240;
-  const Counts a = compare(count / 2, 20, 5, 90), b = compare(count - count / 2, 21, 3, 400);
+  const Counts a = compare(count / 2, 20, 5, 90), b = compare(count - count / 2, 21, 12, 400, DType::F32, 400);
   std::cout << a.texts + b.texts << " texts of " << a.tokens + b.tokens << " tokens, " << a.cancelled + b.cancelled
             << " cancelled\n";
   EXPECT_EQ(a.texts + b.texts, count);
   EXPECT_GT(a.cancelled + b.cancelled, 0);
   EXPECT_GT(a.beside + b.beside, count) << "others are there when a text ends";
+}
+
+// A cache for one text of the longest: others give their pages back, wait, and go on to the same tokens.
+TEST(TextBatches, TextsTakeTurnsWherePagesAreFew) {
+  for (const DType type : {DType::F32, DType::BF16}) {
+    const std::unique_ptr<TextGenerator> generator = open(0, type);
+    std::vector<TextRequest> requests;
+    for (size_t i = 0; i < 4; ++i) {
+      TextRequest& r = requests.emplace_back();
+      r.prompt.assign(10 + 140 * i, static_cast<int32_t>(5 + i));
+      r.max_tokens = 700;
+      r.ignore_stop_ids = true;
+      r.sampling.draw = true;
+      r.seed = i;
+    }
+    const std::unique_ptr<TextBatch> batch = generator->batch(3, 1200);  // they come to 4, of 710 to 1130
+    std::array<int64_t, 4> made{};
+    for (size_t i = 0; i < 4; ++i) batch->submit(requests[i], [&made, i](const TextToken&) { ++made[i]; });
+    std::vector<int64_t> order;
+    while (batch->busy())
+      for (const EndedText& text : batch->step()) {
+        ASSERT_FALSE(text.error) << text.error->what();
+        if (order.empty()) {
+          EXPECT_LT(made[2], 600) << "it had to wait for the first";
+          EXPECT_GT(made[1], 100) << "side by side with the first";
+        }
+        order.push_back(text.id);
+        const auto id = static_cast<size_t>(text.id);
+        EXPECT_EQ(seen(text.result), seen(generate_all(*generator, std::array{requests[id]}, 1).front())) << id;
+      }
+    EXPECT_THAT(order, testing::ElementsAre(0, 1, 2, 3));
+  }
 }
 
 // All 64 bits of a seed decide a text, side by side and alone.
@@ -248,6 +282,25 @@ TEST(TextBatches, WhatIsRefused) {
   EXPECT_THAT(own, HasSubstr("callback cannot cancel"));
 }
 
+// A text that the whole cache has no room for ends; its neighbours do not see it.
+TEST(TextBatches, ATextLargerThanTheCache) {
+  const std::unique_ptr<TextGenerator> generator = open(0);
+  EXPECT_THAT(usage_of([&] { generator->batch(1, -1); }), HasSubstr("a cache of -1 tokens"));
+  const std::unique_ptr<TextBatch> batch = generator->batch(2, 250);
+  const std::vector<TextRequest> all{request({1, 2}, 200), request(std::vector<int32_t>(1400, 7)), request({3}, 1500)};
+  for (const TextRequest& r : all) batch->submit(r);
+  while (batch->busy())
+    for (const EndedText& text : batch->step()) {
+      ASSERT_EQ(text.error.has_value(), text.id != 0);
+      if (text.error) {
+        EXPECT_EQ(text.error->kind(), ErrorKind::Memory);
+        EXPECT_THAT(text.error->what(), HasSubstr("no room for more than 256 of one"));
+      } else {
+        EXPECT_EQ(seen(text.result), seen(generator->generate(all[0])));
+      }
+    }
+}
+
 TEST(TextBatches, StopTokensAreBounded) {
   const Folder folder;
   write_model(recorded()["cases"][0], folder);
@@ -278,7 +331,7 @@ const RegisterBackend kScarce("scarce", [](const BackendOptions&) -> std::unique
 });
 
 // A CPU with so much memory and no more.
-int64_t room = 0, held = 0;
+int64_t room = 0, held = 0, most_held = 0;
 class Small : public IsaBackend {
  public:
   using IsaBackend::IsaBackend;
@@ -286,6 +339,7 @@ class Small : public IsaBackend {
   std::shared_ptr<void> allocate(int64_t bytes) override {
     TENON_CHECK(Memory, held + bytes <= room, "allocate") << bytes << " bytes where " << room - held << " are free";
     held += bytes;
+    most_held = std::max(most_held, held);
     const std::shared_ptr<void> memory = IsaBackend::allocate(bytes);
     return {memory.get(), [memory, bytes](void*) { held -= bytes; }};
   }
@@ -327,6 +381,28 @@ TEST(TextBatches, ARefusedContextNamesOneThatFits) {
   }
   EXPECT_TRUE(whole);
   EXPECT_GT(named, 0);
+}
+
+// One long text among short ones takes its own tokens' memory, not as much for each of them.
+TEST(TextBatches, ShortTextsTakeFewPages) {
+  TextOptions o = f32_options();
+  o.device = "small";
+  room = int64_t{1} << 40;
+  const auto generator = make_text_generator(LanguageModel::open(model_folder().path().string()), o);
+  const auto most_of = [&](int64_t rows) {
+    const std::unique_ptr<TextBatch> batch = generator->batch(rows);
+    batch->submit(request(std::vector<int32_t>(1500, 7), 100));
+    for (int64_t i = 1; i < rows; ++i) batch->submit(request({1, 2, 3}, 100));
+    most_held = held;
+    const int64_t before = held;
+    while (batch->busy()) EXPECT_FALSE(batch->step().size() > static_cast<size_t>(rows));
+    return most_held - before;
+  };
+  const int64_t token = generator->model().config().cache_bytes(DType::F32);
+  most_of(1);  // weights
+  const int64_t one = most_of(1), many = most_of(16);
+  std::cout << one << " bytes for one text, " << many << " for 16, of " << token << " a token in the cache\n";
+  EXPECT_LT(many - one, 15 * 1600 * token) << "all that is beside caches, too";
 }
 
 // Where a cache cannot grow, the text that needs it ends, and what else there is goes on; where not even the old cache

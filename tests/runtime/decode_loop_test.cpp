@@ -168,6 +168,37 @@ TEST(DecodeLoop, RowsJoinAndLeaveBetweenRuns) {
   }
 }
 
+// Over a pool of pages that is smaller than all rows' longest texts, the tokens are those over caches side by side;
+// what a row has given back another writes in.
+TEST(DecodeLoop, PagesOfAPool) {
+  for (const places::Place& place : places::places()) {
+    SCOPED_TRACE(place.name);
+    LoopUnderTest side_by_side(place, {.rows = 3, .capacity = 64, .stops = 2});
+    LoopUnderTest in_pages(place, {.rows = 3, .capacity = 64, .page = 4, .pages = 10, .stops = 2});
+    const std::vector<DecodeRow> rows = three_rows();  // of three pages each
+    const std::vector<MadeText> whole = side_by_side.run(rows);
+    DecodeLoop& loop = in_pages.loop();
+    const std::array<std::array<int32_t, 3>, 3> pages{{{7, 2, 9}, {1, 8, 3}, {4, 6, 5}}};
+    for (size_t r = 0; r < 3; ++r) loop.give_pages(r, pages[r]);
+    EXPECT_EQ(in_pages.run(rows), whole);
+    loop.park(1, 0);
+    loop.give_pages(1, {});
+    loop.give_pages(0, std::array<int32_t, 3>{3, 8, 1});
+    loop.give_pages(2, std::array<int32_t, 3>{2, 9, 7});
+    for (const size_t r : {0, 2}) loop.join(r, rows[r]);
+    EXPECT_EQ(loop.reach(0), kLong);
+    std::vector<MadeText> made(3);
+    while (loop.going())
+      loop.step([&](size_t r, const SampledToken& t) {
+        made[r].tokens.push_back(t.id);
+        made[r].log_probabilities.push_back(t.log_probability);
+        return true;
+      });
+    EXPECT_EQ(made[0], whole[0]);
+    EXPECT_EQ(made[2], whole[2]);
+  }
+}
+
 TEST(DecodeLoop, PenaltiesErrorsAndStopping) {
   const places::Place place = places::places().front();
   if (place.compiles) GTEST_SKIP() << "shown on the processor";

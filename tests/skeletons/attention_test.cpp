@@ -114,6 +114,69 @@ TEST_F(Heads, AsManyKeysAsNumbersSayForManyQueries) {
     }
 }
 
+// Keys and values in pages of a pool, out of order, as those of a cache that texts share: the bits are those of keys
+// side by side. What lies behind the keys that there are is not read.
+TEST_F(Heads, KeysInPages) {
+  constexpr int64_t kCapacity = 384, kHeads = 2;
+  const std::vector<double> there = {70, 384, 130};
+  const auto batch = static_cast<int64_t>(there.size());
+  struct Case {
+    DType type;
+    int64_t page, queries, depth;
+  };
+  for (const Case& c : {Case{DType::F32, 128, 1, 40},
+                        {DType::F32, 32, 70, 40},
+                        {DType::BF16, 128, 1, 64},
+                        {DType::BF16, 64, 3, 128},
+                        {DType::BF16, 128, 70, 64},
+                        {DType::BF16, 64, 70, 80},
+                        {DType::F16, 128, 66, 128},
+                        {DType::BF16, 128, 20, 192},
+                        {DType::BF16, 32, 3, 64}}) {
+    const auto t = c.type;
+    const auto page = c.page, queries = c.queries, depth = c.depth;
+    const std::string id = numbered(numbered(numbered(std::string(name_of(t)), page), queries), depth);
+    SCOPED_TRACE(id);
+    const int64_t of_entry = kCapacity / page, pages = batch * of_entry + 2, row = kHeads * depth;
+    std::vector<double> numbers;
+    for (int64_t i = 0; i < batch * of_entry; ++i) numbers.push_back(static_cast<double>((i * 7 + 3) % pages));
+    tensors.insert_or_assign(id + ".pages", HostTensor::from(DType::I32, {batch, of_entry}, numbers));
+    tensors.insert_or_assign(id + ".n", HostTensor::from(DType::I32, {batch}, there));
+    const Expr table = input(g, id + ".pages", DType::I32, {batch, of_entry}),
+               n = input(g, id + ".n", DType::I32, {batch});
+    const auto heads = [&](const Expr& x) {
+      return permute(reshape(x, {batch, kCapacity, kHeads, depth}), {0, 2, 1, 3});
+    };
+    const auto paged = [&](const std::string& name) {
+      HostTensor pool = random_tensor(t, {pages, page, kHeads, depth}, 7);
+      HostTensor own = random_tensor(t, {batch, kCapacity, kHeads, depth}, 7);
+      for (int64_t b = 0; b < batch; ++b)
+        for (int64_t i = 0; i < kCapacity; ++i) {
+          const auto of = static_cast<int64_t>(numbers[static_cast<size_t>(b * of_entry + i / page)]);
+          const int64_t at = (of * page + i % page) * row;
+          for (int64_t d = 0; d < row; ++d) {
+            if (i >= static_cast<int64_t>(there[static_cast<size_t>(b)]))
+              store_element(t, pool.data.data(), at + d, NAN);
+            store_element(t, own.data.data(), (b * kCapacity + i) * row + d, load_element(t, pool.data.data(), at + d));
+          }
+        }
+      tensors.insert_or_assign(id + name, pool);
+      tensors.insert_or_assign(id + name + ".own", own);
+      return std::pair{heads(gather(input(g, id + name, t, {pages, page, kHeads, depth}), table)),
+                       heads(input(g, id + name + ".own", t, {batch, kCapacity, kHeads, depth}))};
+    };
+    const Expr q = input(g, id + ".q", t, {batch, 2 * kHeads, queries, depth});
+    const auto [k, own_k] = paged(".k");
+    const auto [v, own_v] = paged(".v");
+    const Launch in_pages = launch("attention", {{"y", cast(attention(q, k, v, 0.12, true, n), t)}});
+    expect(in_pages, tolerance(t, t, kCapacity));
+    const Launch own = launch("attention", {{"y", cast(attention(q, own_k, own_v, 0.12, true, n), t)}});
+    if (page < 128 && queries > 16) continue;  // tiles of more keys may be taken side by side
+    for (const Runner& runner : runners())
+      EXPECT_EQ(runner.run(in_pages, tensors).at("y").data, runner.run(own, tensors).at("y").data) << runner.name;
+  }
+}
+
 TEST_F(Heads, LogsOfSumsLeaveWithTheResult) {
   for (DType t : {DType::F32, DType::BF16})
     for (const bool causal : {false, true})

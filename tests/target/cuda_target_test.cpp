@@ -90,14 +90,16 @@ TEST(CudaTarget, ExplainCountsBoth) {
 TEST(CudaTarget, ATokenOfALanguageModel) {
   NetworkOptions options;
   options.target = h200()->target();
-  const auto plan_of = [&](int64_t layers) {
-    DecoderConfig c;
-    c.layers = layers;
-    return plan_decoder(c, {}, options);
-  };
-  const Plan two = plan_of(2), four = plan_of(4);
-  EXPECT_EQ(four.phase(Rate::Step)->launches.size() - two.phase(Rate::Step)->launches.size(), 10u);
-  EXPECT_EQ(kernels_of_step(four) - kernels_of_step(two), 10);
+  for (const int64_t page : {int64_t{0}, kCachePage}) {
+    const auto plan_of = [&](int64_t layers) {
+      DecoderConfig c;
+      c.layers = layers;
+      return plan_decoder(c, {.page = page, .pages = 5}, options);
+    };
+    const Plan two = plan_of(2), four = plan_of(4);
+    EXPECT_EQ(four.phase(Rate::Step)->launches.size() - two.phase(Rate::Step)->launches.size(), 10u) << page;
+    EXPECT_EQ(kernels_of_step(four) - kernels_of_step(two), 10) << page;
+  }
 }
 
 // What is on top of a stored value stays there only if kernels read through it.
@@ -184,8 +186,13 @@ TEST(CudaTarget, HeadAndDrawInThreeLaunches) {
   for (const int64_t rows : {1, 16}) {
     SCOPED_TRACE(rows);
     for (const bool penalises : {false, true}) {
-      const DecodeStepShape shape{.rows = rows, .stops = 2, .penalises = penalises};
+      DecodeStepShape shape{.rows = rows, .stops = 2, .penalises = penalises};
+      const Plan side_by_side = plan_decode_step(c, shape, nn::kBf16, options);
+      shape.page = kCachePage;
+      shape.pages = 3;
       const Plan plan = plan_decode_step(c, shape, nn::kBf16, options);
+      EXPECT_EQ(plan.counts().total, side_by_side.counts().total);
+      EXPECT_EQ(kernels_of_step(plan), kernels_of_step(side_by_side));
       const std::vector<Launch>& all = plan.phase(Rate::Step)->launches;
       const auto head = std::ranges::find_if(all, [](const Launch& l) { return l.name == "model.embed_tokens"; });
       std::vector<std::pair<std::string, int>> behind;

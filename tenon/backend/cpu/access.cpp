@@ -170,24 +170,24 @@ void Access::resolve_mapped(Bases bases, const Block& block, RectFn fn) const {
 }
 
 std::optional<Strided> strided(const Expr& view, LeafTable& leaves) {
-  const Shape& domain = view.shape();
-  Strided out{-1, 0, {}};
   if (!is_view_chain(view)) return std::nullopt;
-  const std::optional<std::vector<Piece>> pieces = numbered_pieces(view, domain, 0, leaves);
+  const std::optional<std::vector<Piece>> pieces = numbered_pieces(view, view.shape(), 0, leaves);
   if (!pieces || pieces->size() != 1 || (*pieces)[0].number < 0) return std::nullopt;
-  out.leaf = (*pieces)[0].number;
-  out.offset = (*pieces)[0].offset;
-  // Joined digits of the whole domain, taken apart again axis by axis from the last.
-  std::vector<Digit> digits = (*pieces)[0].cols;
-  for (int a = domain.rank() - 1; a >= 0; --a) {
-    if (domain[a] == 1) continue;
-    if (digits.empty() || digits.back().extent % domain[a]) return std::nullopt;
-    Digit& d = digits.back();
-    out.step[static_cast<size_t>(a)] = d.step;
-    d = {d.extent / domain[a], d.step * domain[a]};
-    if (d.extent == 1) digits.pop_back();
-  }
-  return out;
+  const std::optional<Coord> step = axis_steps((*pieces)[0].cols, view.shape());
+  return step ? std::optional<Strided>({(*pieces)[0].number, (*pieces)[0].offset, *step}) : std::nullopt;
+}
+
+std::optional<StridedPages> strided_pages(const Expr& view, int axis, LeafTable& leaves) {
+  const std::optional<PagedAxis> p = paged_axis(view, axis);
+  if (!p) return std::nullopt;
+  Coord own = p->step;
+  std::copy(own.begin() + axis + 1, own.end(), own.begin() + axis);
+  return StridedPages{{leaves.add(p->leaf), p->offset, own},
+                      {leaves.add(p->number.numbers), p->number.offset, p->number_step},
+                      p->number.numbers.dtype(),
+                      p->page,
+                      p->number.extent,
+                      p->number.step};
 }
 
 }  // namespace tenon::cpu

@@ -82,4 +82,13 @@ struct Strided {
 };
 std::optional<Strided> strided(const Expr& view, LeafTable& leaves);
 
+/// The same where lines of one axis are looked up, `page` at a time: line s is the s % page th, by step[axis], of the
+/// page whose number, 0 to pages - 1, is at `numbers` for s / page; pages are `page_step` elements apart.
+struct StridedPages : Strided {
+  Strided numbers;
+  DType number_type;
+  int64_t page, pages, page_step;
+};
+std::optional<StridedPages> strided_pages(const Expr& view, int axis, LeafTable& leaves);
+
 }  // namespace tenon::cpu

@@ -12,7 +12,11 @@ class HeadHole {
  public:
   HeadHole(const Expr& hole, DType tiles, LeafTable& leaves, const VecOps& ops) : shape_(hole.shape()) {
     const Expr value = without_rounding(hole, tiles);
-    memory_ = kernels_read(value.dtype()) ? strided(value, leaves) : std::nullopt;
+    if (kernels_read(value.dtype())) {
+      memory_ = strided(value, leaves);
+      if (!memory_) pages_ = strided_pages(value, 2, leaves);
+      if (pages_ && (pages_->page % kHeadRows == 0 || pages_->page == shape_[2])) memory_ = *pages_;
+    }
     if (memory_ && memory_->step[3] != 1 && shape_[3] != 1) memory_.reset();
     type_ = value.dtype();
     if (!memory_) tape_ = std::make_unique<RowHole>(hole, tiles, leaves, ops);
@@ -30,6 +34,7 @@ class HeadHole {
       s.batch_stride = memory_->step[0];
       s.head_stride = memory_->step[1];
       s.ld = memory_->step[2];
+      if (pages_) s.pages = pages(bases);
     } else if (tape_->data(bases)) {
       s.data = tape_->data(bases);
       s.type = tape_->type();
@@ -45,11 +50,24 @@ class HeadHole {
             void* workspace) const {
     tape_->fill((b * shape_[1] + h) * shape_[2] + row0, rows, dst, ld, bases, workspace);
   }
-  std::string describe() const { return tape_ ? tape_->describe() : "memory"; }
+  std::string describe() const { return tape_ ? tape_->describe() : pages_ ? "pages" : "memory"; }
 
  private:
+  HeadPages pages(Bases bases) const {
+    const Strided& n = pages_->numbers;
+    return {.rows = pages_->page,
+            .count = pages_->pages,
+            .page_stride = pages_->page_step,
+            .numbers = static_cast<const std::byte*>(bases[n.leaf]) + n.offset * size_of(pages_->number_type),
+            .type = pages_->number_type,
+            .batch_stride = n.step[0],
+            .head_stride = n.step[1],
+            .stride = n.step[2]};
+  }
+
   Shape shape_;
   std::optional<Strided> memory_;
+  std::optional<StridedPages> pages_;  // memory_ in pages
   DType type_;
   std::unique_ptr<RowHole> tape_;
 };

@@ -11,8 +11,8 @@ namespace tenon::cpu {
 namespace {
 
 constexpr int64_t kKeyBlock = 256;         // keys of a block of scores, about
-constexpr int64_t kQueryRows = 64;         // query rows of a block: with 256 keys the fastest of 32..96 x 128..256
-constexpr int64_t kPackRows = 64;          // rows of k and v packed by one task
+constexpr int64_t kQueryRows = kHeadRows;  // query rows of a block: with 256 keys the fastest of 32..96 x 128..256
+constexpr int64_t kPackRows = kHeadRows;   // rows of k and v packed by one task
 constexpr int64_t kGroupBytes = 16 << 20;  // packed k and v that stand in memory at once
 
 // Keys of a block. Of causal attention as many whatever the length: a row then has the same bits with keys behind it as
@@ -105,10 +105,21 @@ struct HeadRows {
   const void* at(int64_t row) const { return static_cast<const std::byte*>(data) + row * ld * size_of(type); }
 };
 
+// Where row `row` of (b, h) begins behind the rows' first.
+int64_t row_start(const HeadSource& source, int64_t b, int64_t h, int64_t row) {
+  const HeadPages& p = source.pages;
+  if (p.rows == 0) return row * source.ld;
+  const int64_t at = b * p.batch_stride + h * p.head_stride + row / p.rows * p.stride;
+  const auto number = static_cast<int64_t>(load_element(p.type, p.numbers, at));
+  TENON_CHECK(Numeric, number >= 0 && number < p.count, "attention")
+      << "page " << number << ", expected 0.." << p.count - 1;
+  return number * p.page_stride + row % p.rows * source.ld;
+}
+
 HeadRows head_rows(const HeadSource& source, int64_t b, int64_t h, int64_t row0, int64_t rows, int64_t d,
                    float* staging, int thread) {
   if (source.data) {
-    const int64_t first = b * source.batch_stride + h * source.head_stride + row0 * source.ld;
+    const int64_t first = b * source.batch_stride + h * source.head_stride + row_start(source, b, h, row0);
     return {static_cast<const std::byte*>(source.data) + first * size_of(source.type), source.type, source.ld};
   }
   const int64_t ld = round_up(d, 16);

@@ -13,13 +13,26 @@ using HeadRowsFn =
 /// Epilogue: f32 rows [row0, row0 + rows) of batch entry b, query head h: o[rows][D] (may be overwritten).
 using HeadOutFn = FunctionRef<void(int64_t b, int64_t h, int64_t row0, int64_t rows, float* o, int64_t ld, int thread)>;
 
-/// Rows of q, k or v: memory (f32, bf16 or f16; row s of (b, h) at element b * batch_stride + h * head_stride + s * ld)
-/// or a hook.
+/// Rows that are asked for at a time: up to so many, from a multiple of it on.
+inline constexpr int64_t kHeadRows = 64;
+
+/// Pages of rows, whose numbers, 0 to count - 1, are i32 or i64 in memory: that of page i of (b, h) at element b *
+/// batch_stride + h * head_stride + i * stride.
+struct HeadPages {
+  int64_t rows = 0, count = 0, page_stride = 0;  ///< rows: of a page, a multiple of kHeadRows or all; 0: no pages
+  const void* numbers = nullptr;
+  DType type = DType::I32;
+  int64_t batch_stride = 0, head_stride = 0, stride = 0;
+};
+
+/// Rows of q, k or v: memory (f32, bf16 or f16; row s of (b, h) at element b * batch_stride + h * head_stride + s * ld,
+/// or where there are pages the page's number * page_stride + s % rows * ld) or a hook.
 struct HeadSource {
   const void* data = nullptr;
   DType type = DType::F32;
   int64_t batch_stride = 0, head_stride = 0, ld = 0;
   HeadRowsFn rows;
+  HeadPages pages = {};
 };
 
 struct AttentionShape {

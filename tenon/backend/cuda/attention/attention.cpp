@@ -3,6 +3,7 @@
 
 #include "tenon/backend/cuda/attention/attention_route.h"
 #include "tenon/backend/cuda/attention/key_count.h"
+#include "tenon/backend/cuda/attention/paged_heads.h"
 #include "tenon/backend/cuda/device/core_sizes.h"
 #include "tenon/backend/cuda/launches/anchor_kernel.h"
 #include "tenon/backend/cuda/libraries/dnn_choice.h"
@@ -27,10 +28,11 @@ class AttentionKernel : public AnchorKernel {
     TENON_CHECK(Usage, form_.updates.empty() || writes_rows(form_, unit_), name())
         << "writes a state that it reads, which takes two launches here: its plan is for another device";
     for (const FormOutput& o : form_.updates) read_beside(o.value);
+    paged_ = reads_pages(form_, unit_);
     for (size_t i = 0; i < 3; ++i) {
-      if (i == 0 && grouped_.depth) {
-        operands_.push_back(form_.holes[0]);
-        read_beside(form_.holes[0]);
+      if (i == 0 ? grouped_.depth > 0 : paged_) {
+        operands_.push_back(form_.holes[i]);
+        read_beside(form_.holes[i]);
       } else {
         operands_.push_back(padded_operand(i));
       }
@@ -68,17 +70,19 @@ class AttentionKernel : public AnchorKernel {
   // Takes a wgmma core where the operands come in boxes.
   void choose_boxes() {
     if (!tensor_cores() || device().facts().arch != "sm_90a" || !core_allowed(Core::Wgmma)) return;
-    for (const Expr& operand : operands_) {
-      const auto rows = head_rows(operand);
+    for (size_t i = 0; i < 3; ++i) {
+      const auto rows = i > 0 && paged_ ? pages_of(i).rows : head_rows(operands_[i]);
       if (!rows) return boxes_.clear();
       boxes_.push_back(*rows);
     }
-    const bool plain = !counted() && !lse_;
+    const bool plain = !counted() && !lse_ && !paged_;
     const device::AttentionSizes sizes = sizes_to_choose_for();
     short_tile_ = plain ? pick_attention_short(sizes, device().facts()) : AttentionShortShape{.depth = 0};
-    wgmma_tile_ = pick_attention_wgmma(sizes, device().facts());
+    wgmma_tile_ = pick_attention_wgmma(sizes, device().facts(), paged_ ? pages_of(1).page : 0);
     if (wgmma_tile_.depth == 0) plain ? choose_deep() : boxes_.clear();
   }
+
+  PagedHeads pages_of(size_t i) const { return *paged_heads(operands_[i], 1); }
 
   device::AttentionSizes sizes_to_choose_for() const {
     device::AttentionSizes out = sizes_;
@@ -122,13 +126,18 @@ class AttentionKernel : public AnchorKernel {
     text.name = name();
     if (grouped_.depth) return grouped_call(text, params);
     if (!boxes_.empty()) return box_call(text, params);
-    for (size_t i = 0; i < 3; ++i)
-      text.functors += operand_source(std::string(1, "QKV"[i]), operands_[i], 3, params, text.headers);
+    for (size_t i = 0; i < 3; ++i) text.functors += rows_source(i, params, text.headers);
     text.functors += keys_source(key_count(), params, text.headers) + lse_source(params) +
                      epilogue_source(params, text.headers, tensor_cores() ? 8 : 4);
     text.headers = std::string("#include \"tenon/backend/cuda/device/") + (tensor_cores() ? "attention_mma" : "simt") +
                    ".h\"\n" + text.headers;
     return tensor_cores() ? streaming_call(text, params) : simt_call(text, params);
+  }
+
+  std::string rows_source(size_t i, Params& params, std::string& headers) {
+    const std::string name(1, "QKV"[i]);
+    if (i > 0 && paged_ && tensor_cores()) return paged_source(name, pages_of(i), operands_[i].shape(), params);
+    return operand_source(name, operands_[i], 3, params, headers);
   }
 
   // "struct Lse { .. };": where the logarithm of each row's sum goes.
@@ -183,13 +192,17 @@ class AttentionKernel : public AnchorKernel {
   TunedCall box_call(KernelParts& text, Params& params) {
     const BoxCore core = box_core();
     for (size_t i = 0; i < 3; ++i) {
-      const auto box = [rows = boxes_[i], s = sizes_, queries = i == 0, box_keys = core.box_keys](void* address) {
-        return head_box(static_cast<std::byte*>(address) + rows.offset * 2, rows.strides, s.batch,
-                        queries ? s.heads : s.kv_heads, queries ? s.queries : s.keys, s.depth, queries ? 64 : box_keys);
+      // All of a pool is one entry's.
+      const auto pages = i > 0 && paged_ ? std::optional(pages_of(i)) : std::nullopt;
+      const int batch = pages ? 1 : sizes_.batch, keys = pages ? checked_int(pages->pages * pages->page) : sizes_.keys;
+      const auto box = [rows = boxes_[i], s = sizes_, queries = i == 0, box_keys = core.box_keys, batch,
+                        keys](void* address) {
+        return head_box(static_cast<std::byte*>(address) + rows.offset * 2, rows.strides, batch,
+                        queries ? s.heads : s.kv_heads, queries ? s.queries : keys, s.depth, queries ? 64 : box_keys);
       };
       text.functors += std::string("struct ") + "QKV"[i] + " {\n  using T = " + type_source(unit_) +
                        ";\n  DEV static const TensorMap& map(const Params& p) { return " +
-                       params.map(boxes_[i].leaf, box) + "; }\n};\n";
+                       params.map(boxes_[i].leaf, box) + "; }\n" + (pages ? page_source(*pages, params) : "") + "};\n";
     }
     text.functors += epilogue_source(params, text.headers, 8) + "using Tile = " + core.tile + ";\n";
     const bool more = counted() || lse_;
@@ -206,8 +219,7 @@ class AttentionKernel : public AnchorKernel {
     ProgramSource program(std::array{queries}, {operands_[0].shape(), 3}, params, 8);
     text.functors = program.functor("Q");
     text.headers += program.includes();
-    for (size_t i = 1; i < 3; ++i)
-      text.functors += operand_source(std::string(1, "QKV"[i]), operands_[i], 3, params, text.headers);
+    for (size_t i = 1; i < 3; ++i) text.functors += rows_source(i, params, text.headers);
     text.functors += keys_source(key_count(), params, text.headers) + lse_source(params) +
                      fresh_source(params, text.headers) + epilogue_source(params, text.headers, 8) +
                      "using Tile = " + grouped_.type() + ";\n";
@@ -249,6 +261,7 @@ class AttentionKernel : public AnchorKernel {
   AttentionDeepShape deep_tile_;
   std::vector<HeadRows> boxes_;  // of q, k and v for those, or none
   std::vector<Expr> operands_;
+  bool paged_ = false;                   // keys and values lie in pages
   Expr lse_;                             // where the second result goes, if it is wanted
   std::optional<AttentionRoute> route_;  // where a library could do it
   std::optional<DnnPlan> plan_;          // by which it does

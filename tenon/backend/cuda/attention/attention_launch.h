@@ -115,7 +115,9 @@ inline int wgmma_value_columns(int depth) {
 ///  - many: one block of two warpgroups, three if heads are shallow, taking turns (their softmax costs as much as their
 ///    products); deep heads take none: their products alone fill the tensor cores;
 ///  - three stages of keys and values where they fit.
-inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s, const DeviceFacts& facts) {
+/// `page`: of keys in pages, a multiple of 64 that a tile divides; 0: they lie side by side.
+inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s, const DeviceFacts& facts,
+                                                int64_t page = 0) {
   AttentionWgmmaShape tile;
   tile.depth = (s.depth + 15) / 16 * 16;
   tile.value_columns = wgmma_value_columns(s.depth);
@@ -135,7 +137,7 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
   };
   tile.keys = 64;
   for (const int keys : {80, 96, 128})
-    if (padded(keys) <= padded(tile.keys) && room(keys)) tile.keys = keys;
+    if (padded(keys) <= padded(tile.keys) && page % keys == 0 && room(keys)) tile.keys = keys;
   const int key_tiles = padded(tile.keys) / tile.keys;
   tile.stages = std::clamp(key_tiles, 1, 3);
   while (tile.stages > 2 && tile.shared_bytes() > facts.shared_bytes) --tile.stages;

@@ -11,6 +11,9 @@
 //
 // Each part counts relative to the highest top, in an order that the parts' numbers fix.
 //
+// Keys and values may lie in pages (InPages) of whole pieces: where a warp's pieces are is looked up beside the number
+// of keys, both pieces at once, so that nothing waits for it.
+//
 // Rows of the cache that the launch itself makes (Fresh) are computed by the warp in whose piece they come to lie, by
 // the lanes that want them, which store them too: nobody else reads them in this launch.
 //
@@ -25,6 +28,15 @@
 
 namespace tenon::device {
 
+/// The row of key `key`, which in pages lies at `place`.
+template <class Operand, class Tile, class Params>
+DEV auto grouped_row(const Params& p, const GroupedPlace<Tile>& at, int place, int key) {
+  if constexpr (InPages<Operand>)
+    return Operand::row_at(p, place, block_y());
+  else
+    return Operand::row(p, at.kv_row + key);
+}
+
 /// In front of the wait: what this launch read when it ran last comes to the second-level cache.
 template <class Tile, class K, class V, class Params>
 DEV void grouped_prefetch(const Params& p) {
@@ -33,18 +45,37 @@ DEV void grouped_prefetch(const Params& p) {
   uint32_t before;
   copy_past_l1<4>(&before, GroupedCounters<Tile>(s.split, at).keys);
   const int keys = static_cast<int>(before) < s.keys ? static_cast<int>(before) : s.keys;
-  UNROLL for (int i = 0; i < Tile::kRunKeys / Tile::kStep; ++i) {
+  UNROLL for (int i = 0; i < Tile::kTurns; ++i) {
     const int key = at.first_key() + i * Tile::kStep + lane() % Tile::kKeys;
     if (key >= keys) return;
+    int place = 0;
+    if constexpr (InPages<K>) place = K::place_early(p, block_z(), key);
     // Half of the lanes fetch keys, the others values.
     UNROLL for (int c = 0; c < Tile::kDepth; c += 64) {
       if (lane() < Tile::kKeys)
-        prefetch_l2(K::at(K::row(p, at.kv_row + key), c));
+        prefetch_l2(K::at(grouped_row<K>(p, at, place, key), c));
       else
-        prefetch_l2(V::at(V::row(p, at.kv_row + key), c));
+        prefetch_l2(V::at(grouped_row<V>(p, at, place, key), c));
     }
   }
 }
+
+/// Where the warp's pieces begin in the first axis of the cache; below 0 where a page has no place. `all`: the sizes
+/// with all keys.
+template <class Tile>
+struct GroupedPieces {
+  int places[Tile::kTurns];
+
+  template <class K, class Params>
+  DEV void find(const Params& p, const AttentionSizes& all) {
+    const GroupedPlace<Tile> at(all);
+    UNROLL for (int i = 0; i < Tile::kTurns; ++i) {
+      const int key = at.first_key() + i * Tile::kStep;
+      places[i] = block_z() * at.capacity + key;
+      if constexpr (InPages<K>) places[i] = key < at.capacity ? K::place(p, block_z(), key) : -1;
+    }
+  }
+};
 
 /// The launch writes no rows of its own.
 struct NoFresh {
@@ -59,15 +90,16 @@ struct FreshRows {
   DEV explicit FreshRows(const Params& p) : count(Fresh::count(p)) {
     if (lane() < count) place = Fresh::place(p, lane());
   }
-  /// Calls make(row, key) in all lanes of the warp for each row whose key, counted from the head's first, is `wanted`.
-  template <class Params, class Wanted, class Make>
-  DEV void for_each(const Params& p, const GroupedPlace<Tile>& at, const Wanted& wanted, const Make& make) const {
-    const int base = block_z() * at.capacity;
+  /// Calls make(row, key) in all lanes of the warp for each row that comes to lie in the piece of keys from `first` on,
+  /// which is at `piece`.
+  template <class Params, class Make>
+  DEV void for_each(const Params& p, const GroupedPlace<Tile>& at, int piece, int first_key, const Make& make) const {
     NO_UNROLL for (int first = 0; first < count; first += 32) {
       int there = place;
       if (first > 0) there = first + lane() < count ? Fresh::place(p, first + lane()) : -1;
-      const int key = there - base;
-      uint32_t found = ballot(first + lane() < count && key >= 0 && key < at.capacity && wanted(key));
+      const int in_piece = there - piece, key = first_key + in_piece;
+      const bool mine = piece >= 0 && in_piece >= 0 && in_piece < Tile::kKeys && key < at.capacity;
+      uint32_t found = ballot(first + lane() < count && mine);
       NO_UNROLL for (int l = 0; found >> l; ++l) if (found >> l & 1) make(first + l, shuffle(key, l));
     }
   }
@@ -103,23 +135,23 @@ struct GroupedKeys {
   DEV static int number(int j) { return 8 * j + lane() / 4; }  // in the piece
   DEV static int column(int i) { return 32 * i + lane() % 4 * 8; }
   template <class Params>
-  DEV void load(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, int first, int end) {
+  DEV void load(const Params& p, const GroupedPlace<Tile>& at, int piece, int first, int end) {
     UNROLL for (int j = 0; j < Tile::kFragments; ++j) {
       const int key = first + number(j);
-      const auto row = K::row(p, at.kv_row + (key < end ? key : 0));
+      const auto row = grouped_row<K>(p, at, piece + number(j), key < end ? key : 0);
       UNROLL for (int i = 0; i < Tile::kPieces; ++i) pieces[j][i].template load<K>(
           row, column(i), key < end && column(i) < Tile::kDepth);
     }
   }
-  /// Key `key`, number `in_piece` here, is row `fresh` of the launch's own.
+  /// Key `key`, number `in_piece` of the piece at `piece`, is row `fresh` of the launch's own.
   template <class Program, class Params>
-  DEV void make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, int key, int in_piece,
-                int fresh) {
+  DEV void make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, int piece, int key,
+                int in_piece, int fresh) {
     if (in_piece % 8 != lane() / 4) return;
     UNROLL for (int i = 0; i < Tile::kPieces; ++i) {
       if (column(i) >= Tile::kDepth) continue;
       uint32_t words[4];
-      make_fresh<K, Program>(p, s, K::row(p, at.kv_row + key), fresh, column(i), words);
+      make_fresh<K, Program>(p, s, grouped_row<K>(p, at, piece + in_piece, key), fresh, column(i), words);
       UNROLL for (int j = 0; j < Tile::kFragments; ++j) UNROLL for (int w = 0; w < 4; ++w) pieces[j][i].words[w] =
           j == in_piece / 8 ? words[w] : pieces[j][i].words[w];
     }
@@ -172,22 +204,22 @@ struct GroupedValues {
   DEV static int number(int step, int i) { return 16 * step + 2 * (lane() % 4) + i % 2 + i / 2 * 8; }
   DEV static int column(int part) { return 64 * part + lane() / 4 * 8; }
   template <class Params>
-  DEV void load(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, int first, int end) {
+  DEV void load(const Params& p, const GroupedPlace<Tile>& at, int piece, int first, int end) {
     UNROLL for (int step = 0; step < Tile::kSteps; ++step) UNROLL for (int i = 0; i < 4; ++i) {
       const int key = first + number(step, i);
-      const auto row = V::row(p, at.kv_row + (key < end ? key : 0));
+      const auto row = grouped_row<V>(p, at, piece + number(step, i), key < end ? key : 0);
       UNROLL for (int part = 0; part < Tile::kParts; ++part) v[step][i][part].template load<V>(
           row, column(part), key < end && column(part) < Tile::kDepth);
     }
   }
   template <class Program, class Params>
-  DEV void make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, int key, int in_piece,
-                int fresh) {
+  DEV void make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, int piece, int key,
+                int in_piece, int fresh) {
     if (in_piece / 2 % 4 != lane() % 4) return;
     UNROLL for (int part = 0; part < Tile::kParts; ++part) {
       if (column(part) >= Tile::kDepth) continue;
       uint32_t words[4];
-      make_fresh<V, Program>(p, s, V::row(p, at.kv_row + key), fresh, column(part), words);
+      make_fresh<V, Program>(p, s, grouped_row<V>(p, at, piece + in_piece, key), fresh, column(part), words);
       UNROLL for (int step = 0; step < Tile::kSteps; ++step) UNROLL for (int i = 0; i < 4; ++i)
           UNROLL for (int w = 0; w < 4; ++w) v[step][i][part]
               .words[w] = number(step, i) == in_piece ? words[w] : v[step][i][part].words[w];
@@ -262,38 +294,42 @@ struct GroupedSums {
 
 /// A warp's pieces of keys. `fresh`: FreshRows, if Fresh has some.
 template <class Tile, class Q, class K, class V, class Fresh, class Params, class Rows>
-DEV void grouped_pieces(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, const Rows& fresh,
-                        GroupedSums<Tile>& sums) {
+DEV void grouped_pieces(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at,
+                        const GroupedPieces<Tile>& pieces, const Rows& fresh, GroupedSums<Tile>& sums) {
   using T = typename K::T;
-  int first = at.first_key();
+  int first = at.first_key(), piece = pieces.places[0];
   const int end = s.keys < (at.run + 1) * Tile::kRunKeys ? s.keys : (at.run + 1) * Tile::kRunKeys;
   GroupedKeys<Tile, K> keys;
-  keys.load(p, s, at, first, end);
+  keys.load(p, at, piece, first, end);
   GroupedValues<Tile, V> values;
-  values.load(p, s, at, first, end);
+  values.load(p, at, piece, first, end);
   GroupedQueries<Tile, T, Q> queries;
   queries.load(p, at);
   const auto make = [&](int row, int key) {
     if constexpr (Fresh::kGiven) {
-      keys.template make<typename Fresh::Key>(p, s, at, key, key % Tile::kKeys, row);
-      values.template make<typename Fresh::Value>(p, s, at, key, key % Tile::kKeys, row);
+      const int in_piece = key % Tile::kKeys;
+      keys.template make<typename Fresh::Key>(p, s, at, piece, key, in_piece, row);
+      values.template make<typename Fresh::Value>(p, s, at, piece, key, in_piece, row);
     }
   };
   NO_UNROLL for (; first < end; first += Tile::kStep) {
-    if constexpr (Fresh::kGiven)
-      fresh.for_each(
-          p, at, [&](int key) { return key / Tile::kKeys * Tile::kKeys == first; }, make);
+    if constexpr (Fresh::kGiven) fresh.for_each(p, at, piece, first, make);
     float scores[Tile::kFragments][4];
     grouped_scores<Tile>(s, at, first, keys, queries, scores);
-    keys.load(p, s, at, first + Tile::kStep, end);
+    piece = pieces.places[1];  // of two
+    keys.load(p, at, piece, first + Tile::kStep, end);
     sums.weigh(scores);
     sums.add(T{}, scores, values);
-    values.load(p, s, at, first + Tile::kStep, end);
+    values.load(p, at, piece, first + Tile::kStep, end);
   }
   // Rows that nobody sees are stored too.
-  if constexpr (Fresh::kGiven)
-    fresh.for_each(
-        p, at, [&](int key) { return key / Tile::kKeys * Tile::kKeys >= s.keys && at.mine(key); }, make);
+  if constexpr (Fresh::kGiven) {
+    UNROLL for (int i = 0; i < Tile::kTurns; ++i) {
+      const int key = at.first_key() + i * Tile::kStep;
+      piece = pieces.places[i];
+      if (key >= s.keys) fresh.for_each(p, at, piece, key, make);
+    }
+  }
 }
 
 struct NoRows {
@@ -313,17 +349,21 @@ template <class Tile, class Q, class K, class V, class Epilogue, class Keys = Al
           class Fresh = NoFresh, class Params>
 DEV void attention_grouped(const Params& p) {
   static_assert(K::kRun == 8 && V::kRun == 8 && Epilogue::kLanes == 1);
+  static_assert(Tile::kTurns == 2 && InPages<K> == InPages<V>);
+  if constexpr (InPages<K>) static_assert(K::kPage % Tile::kKeys == 0);
   float* shared = reinterpret_cast<float*>(shared_memory());
   griddep_launch();
   grouped_prefetch<Tile, K, V>(p);
   if constexpr (Tile::kBlocks > 1 && !Tile::kMeetsInMemory) sync_cluster();  // all blocks are there to be written to
   griddep_wait();
   const typename FreshRowsOf<Tile, Fresh>::Type fresh(p);
+  GroupedPieces<Tile> pieces;
+  pieces.template find<K>(p, p.sizes);
   const AttentionSizes s = sizes_of_entry<Keys>(p, block_z());
   const GroupedPlace<Tile> at(s);
   if (block_x() == 0 && thread_index() == 0) *GroupedCounters<Tile>(s.split, at).keys = s.keys;
   GroupedSums<Tile> sums;
-  grouped_pieces<Tile, Q, K, V, Fresh>(p, s, at, fresh, sums);
+  grouped_pieces<Tile, Q, K, V, Fresh>(p, s, at, pieces, fresh, sums);
   if (at.run >= at.runs) return;
   sums.leave(shared);
   sync_block();

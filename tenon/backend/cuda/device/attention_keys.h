@@ -14,6 +14,13 @@ struct AllKeys {
 struct NoLse {
   static constexpr bool kWanted = false;
 };
+/// Keys or values whose tokens lie in pages (attention/paged_heads.h): place(p, entry, token) looks up where one is in
+/// the pool, and row_at(p, place, head) is its row there.
+template <class Operand>
+concept InPages = requires {
+  Operand::kPage;
+};
+
 /// The sizes as a block of batch entry `batch` sees them: with the keys that there are, where Keys has them in memory.
 /// Nothing is read before the predecessor's end.
 template <class Keys, class Params>

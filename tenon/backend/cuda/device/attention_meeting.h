@@ -16,9 +16,10 @@ struct GroupedTile {
   static constexpr int kResident =
       kDepth > 64 ? 1 : 512 / kThreads;  ///< blocks that a multiprocessor has registers for
   static constexpr int kKeys = 16, kFragments = kKeys / 8, kSteps = kKeys / 16;  ///< of a piece
-  static constexpr int kStep = kWarps * kBlocks * kKeys, kRunKeys = 2 * kStep;   ///< keys of all warps, of a run
-  static constexpr int kPieces = (kDepth + 31) / 32;                             ///< of 32 columns of a key
-  static constexpr int kParts = (kDepth + 63) / 64;                              ///< of 64 columns of a value
+  static constexpr int kTurns = 2;                                               ///< pieces that a warp has of a run
+  static constexpr int kStep = kWarps * kBlocks * kKeys, kRunKeys = kTurns * kStep;  ///< keys of all warps, of a run
+  static constexpr int kPieces = (kDepth + 31) / 32;                                 ///< of 32 columns of a key
+  static constexpr int kParts = (kDepth + 63) / 64;                                  ///< of 64 columns of a value
   static constexpr int kUnit = 32, kUnits = kRows * kDepth / kUnit;  ///< of the result: a block has every kBlocks-th
   static constexpr int kOwned = (kUnits + kBlocks - 1) / kBlocks;
   // Shared memory, in floats: sums by warp, lines apart so that rows meet no bank; tops and totals by warp; of each
@@ -62,10 +63,6 @@ struct GroupedPlace {
   }
   /// The first key of the warp's first piece; the next piece is Tile::kStep behind it.
   DEV int first_key() const { return run * Tile::kRunKeys + (warp() * Tile::kBlocks + block) * Tile::kKeys; }
-  /// True if the key is in a piece of the warp's.
-  DEV bool mine(int key) const {
-    return key / Tile::kRunKeys == run && key % Tile::kStep / Tile::kKeys == warp() * Tile::kBlocks + block;
-  }
 };
 
 /// Counters: blocks that have come, of each run where they meet in memory; runs that have come, of each head and block

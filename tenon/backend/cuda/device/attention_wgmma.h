@@ -13,7 +13,8 @@
 // grid.z = batch; Tile::kThreads, Tile::kSharedBytes. Params has a member `sizes`; Q, K, V are tensors
 // [batch][head][token][column] in any strides:
 //   struct Q { using T = F16; DEV static const TensorMap& map(const Params& p) { return p.map0; } };
-// in boxes (attention_launch.h's head_box) of 64 columns by 64 tokens of q, kKeys of k and v. Epilogue (one lane) gets
+// in boxes (attention_launch.h's head_box) of 64 columns by 64 tokens of q, kKeys of k and v, which may lie in pages
+// (InPages): boxes of the pool then. Epilogue (one lane) gets
 // the rows of Q, row (batch * heads + head) * queries + token. Keys (attention_keys.h) may count them by entry of the
 // batch: tiles beyond are not copied, and what the last holds behind them is no one's. Lse: as in attention_mma.h. A
 // NaN reaches the results of all queries that see it, and in v, under a causal mask, of others of the same tile: what
@@ -169,6 +170,22 @@ DEV void add_values(MmaSums<Tile>& sums, const AttentionWeights<Keys>& weights, 
   wgmma_commit();
 }
 
+/// Where a tile of keys begins: the coordinates of its box. In pages, of whole tiles, it is looked up; one that has no
+/// place comes from the first page, and nobody sees it.
+struct TileFrom {
+  int token, batch;
+};
+template <class Tile, class K, class Params>
+DEV TileFrom tile_from(const Params& p, int batch, int tile) {
+  if constexpr (InPages<K>) {
+    static_assert(K::kPage % Tile::kKeys == 0);
+    const int place = K::place(p, batch, tile * Tile::kKeys);
+    return {place < 0 ? 0 : place, 0};
+  } else {
+    return {tile * Tile::kKeys, batch};
+  }
+}
+
 /// The copying thread.
 template <class Tile, class Q, class K, class V, class Params>
 DEV void attention_produce(const Params& p, const GroupsPlace<Tile>& at) {
@@ -179,13 +196,13 @@ DEV void attention_produce(const Params& p, const GroupsPlace<Tile>& at) {
       load_head_rows<Tile>(to.shared + Tile::kGroupsAt + group * Tile::kGroupBytes, Tile::kQueryBlock, Q::map(p),
                            to.queries_full(), at.query + 64 * group, at.head, at.batch);
   NO_UNROLL for (int tile = 0; tile < at.key_tiles; ++tile) {
+    const TileFrom from = tile_from<Tile, K>(p, at.batch, tile);
     mbarrier_wait(to.keys_empty(), to.phase ^ 1);
     mbarrier_arrive_expecting(to.keys_full(), Tile::kTileBytes);
-    load_head_rows<Tile>(to.keys(), Tile::kKeyBlock, K::map(p), to.keys_full(), tile * Tile::kKeys, kv_head, at.batch);
+    load_head_rows<Tile>(to.keys(), Tile::kKeyBlock, K::map(p), to.keys_full(), from.token, kv_head, from.batch);
     mbarrier_wait(to.values_empty(), to.phase ^ 1);
     mbarrier_arrive_expecting(to.values_full(), Tile::kTileBytes);
-    load_head_rows<Tile>(to.values(), Tile::kKeyBlock, V::map(p), to.values_full(), tile * Tile::kKeys, kv_head,
-                         at.batch);
+    load_head_rows<Tile>(to.values(), Tile::kKeyBlock, V::map(p), to.values_full(), from.token, kv_head, from.batch);
     to.advance();
   }
 }

@@ -5,6 +5,7 @@
 
 #include "tenon/backend/cuda/attention/attention_launch.h"
 #include "tenon/backend/cuda/attention/attention_route.h"
+#include "tenon/backend/cuda/attention/paged_heads.h"
 #include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/cuda/launches/device_weights.h"
 #include "tenon/backend/cuda/products/tile_choice.h"
@@ -104,9 +105,19 @@ AttentionGroupedShape grouped_tile(const Form& form, DType unit) {
   return pick_attention_grouped(k[1] ? q[1] / k[1] * q[2] : 0, q[3]);
 }
 
+bool reads_pages(const Form& form, DType unit) {
+  if (!form.anchor.is<nodes::Attention>()) return false;
+  if (unit == DType::F32) return paged_axis(form.holes[1], 2) && paged_axis(form.holes[2], 2);  // it reads any chain
+  return form.holes[1].dtype() == unit && form.holes[2].dtype() == unit &&
+         form.holes[1].shape()[3] % run_of(unit) == 0 && in_pages(form.holes[1], form.holes[2]);
+}
+
 const FormOutput& update_of(const Form& form, size_t hole) {
   const std::vector<Expr> leaves = memory_leaves(form.holes[hole]);
-  const auto is = [&](const FormOutput& o) { return o.buffer == leaves.at(0)->attrs.text; };
+  const auto is = [&](const FormOutput& o) {
+    return std::ranges::any_of(leaves,
+                               [&](const Expr& l) { return l.is<nodes::State>() && l->attrs.text == o.buffer; });
+  };
   const auto found = std::ranges::find_if(form.updates, is);
   TENON_CHECK(Internal, found != form.updates.end(), "attention") << "reads a state that it does not write";
   return *found;
@@ -115,13 +126,15 @@ const FormOutput& update_of(const Form& form, size_t hole) {
 bool writes_rows(const Form& form, DType unit) {
   constexpr int64_t kMostRows = int64_t{1} << 24;  // floats tell them apart
   if (!grouped_tile(form, unit).depth || !form.lets.empty() || form.updates.size() != 2) return false;
+  const bool pages = reads_pages(form, unit);
   const auto has_update = [&](const Expr& hole) {
-    const Shape s = hole.shape(), all{s[0] * s[2], s[1], s[3]};
-    const auto rows = head_rows(hole);
+    const auto paged = pages ? paged_heads(hole, 1) : std::nullopt;
+    const auto rows = paged ? paged->rows : head_rows(hole);
+    const Shape s = hole.shape(), all{paged ? paged->pages * paged->page : s[0] * s[2], s[1], s[3]};
     if (!rows || !rows->leaf.is<nodes::State>() || rows->leaf.shape() != all || all[0] > kMostRows) return false;
     const bool plain = rows->offset == 0 && (s[2] == 1 || rows->strides.token == s[1] * s[3]) &&
                        (s[1] == 1 || rows->strides.head == s[3]) &&
-                       (s[0] == 1 || rows->strides.batch == s[1] * s[2] * s[3]);
+                       (paged || s[0] == 1 || rows->strides.batch == s[1] * s[2] * s[3]);
     return plain && std::ranges::any_of(form.updates, [&](const FormOutput& o) {
              return o.buffer == rows->leaf->attrs.text && o.place.is<nodes::Gather>() &&
                     o.place->in[1].dtype() == DType::I32 && o.dtype == unit && !reduces_rows(o.value);
@@ -167,6 +180,7 @@ Target target_of(std::shared_ptr<Device> device) {
     if (!arithmetic) return true;  // its kernel refuses that
     const DType unit = core_for(*arithmetic, form, device->facts());
     if (is_attention_gradient(form.anchor)) return in_place_for_gradient(form.holes[hole], hole, unit);
+    if ((hole == 1 || hole == 2) && reads_pages(form, unit)) return true;
     if (hole == 0 && (grouped_tile(form, unit).depth || computes_rows(form, unit, device->facts()))) return true;
     return !would_be_read(form, hole, unit) || read_in_place(form.holes[hole], unit, device->facts());
   };

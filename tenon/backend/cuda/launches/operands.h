@@ -30,8 +30,12 @@ bool read_in_place(const Expr& hole, DType unit, const DeviceFacts& facts);
 /// the launch's attention.
 AttentionGroupedShape grouped_tile(const Form& form, DType unit);
 
+/// True if holes 1 and 2 are keys and values in pages that attention's kernels look up themselves.
+bool reads_pages(const Form& form, DType unit);
+
 /// Of attention by that core: true if it writes the rows of the form's updates. They are one row of a cache of keys and
-/// one of values for each index, of caches that it reads whole, [batch * capacity, heads, depth] seen by heads.
+/// one of values for each index, of caches that it reads whole, [batch * capacity, heads, depth] seen by heads, or of
+/// pools of pages that it reads whole pages of.
 bool writes_rows(const Form& form, DType unit);
 /// The update of the state that hole 1 (keys) or 2 (values) reads, of a form whose updates it writes.
 const FormOutput& update_of(const Form& form, size_t hole);

@@ -41,6 +41,9 @@ class DecoderParts : public ModelParts {
         << r.context << " tokens; " << name() << " has " << positions << " positions";
     s.capacity = r.context > 0 ? r.context : std::min(kCacheTokens, positions);
     s.tokens = part == "decode" ? 1 : std::min(kPrefillTokens, s.capacity / 2);
+    s.page = kCachePage;
+    s.capacity = (s.capacity + s.page - 1) / s.page * s.page;
+    s.pages = s.batch * s.capacity / s.page;
     return s;
   }
 

@@ -1,26 +1,16 @@
 #include "tenon/pipelines/families/language_model/text_batch.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 
 #include "tenon/core/clock.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
-#include "tenon/runtime/plan_kernels.h"
+#include "tenon/pipelines/families/language_model/cache_sizes.h"
 
 namespace tenon {
 namespace {
-
-// Tokens of a prompt's run. What is left takes the smallest that holds it; more than the largest goes on in the next.
-constexpr std::array<int64_t, 3> kChunks = {8, 64, 512};
-constexpr int64_t kLeastCapacity = 256;
 constexpr int64_t kMostRows = 1024;
-
-// Rows that the cache has behind its last token: a run may end with tokens that mean nothing.
-int64_t rows_for(int64_t tokens) { return tokens + kChunks.back(); }
-
-}  // namespace
+}
 
 PrecisionPolicy decoder_precision(const NetworkOptions& o) {
   using Rule = PrecisionPolicy::Rule;
@@ -53,10 +43,12 @@ PlanOptions TextSetup::plan_options(const char* name) const {
 DecoderBatch::Text::Text(int64_t number, TextRequest r, OnText f, const ByteLevelTokenizer& tokenizer)
     : id(number), request(std::move(r)), each(std::move(f)), stream(tokenizer, request.stop), seen(request.prompt) {}
 
-DecoderBatch::DecoderBatch(std::shared_ptr<const TextSetup> setup, int64_t rows, bool reuse)
+DecoderBatch::DecoderBatch(std::shared_ptr<const TextSetup> setup, int64_t rows, bool reuse, int64_t tokens)
     : setup_(std::move(setup)), reuse_(reuse) {
   TENON_CHECK(Usage, rows >= 1 && rows <= kMostRows, "batch")
       << rows << " texts side by side: expected 1 to " << kMostRows;
+  TENON_CHECK(Usage, tokens >= 0, "batch") << "a cache of " << tokens << " tokens: expected 0 (as memory has) or more";
+  if (tokens) most_pages_ = kOwnPages + table_pages(pages_for(tokens) * kCachePage);
   stream_ = setup_->backend->make_stream();
   slots_.resize(static_cast<size_t>(rows));
 }
@@ -97,6 +89,7 @@ bool DecoderBatch::cancel(int64_t id) {
     Slot& slot = slots_[r];
     if (!slot.text || slot.text->id != id) continue;
     slot.reading.clear();
+    slot.aside.clear();
     loop_->leave(r);
     return stop(slot.text);
   }
@@ -132,22 +125,39 @@ void DecoderBatch::drop_all() {
   for (Slot& s : slots_) {
     s.text.reset();
     s.reading.clear();
+    s.aside.clear();
   }
-  if (loop_) loop_->end_all();
+  if (loop_) loop_->end_all();  // pages come back with the next step
 }
 
 void DecoderBatch::advance() {
-  for (size_t r = 0; r < slots_.size() && !waiting_.empty(); ++r)
+  give_back_ended();
+  take_up();
+  const auto waits = [](const Slot& s) { return !s.aside.empty(); };
+  for (size_t r = 0; r < slots_.size() && !waiting_.empty() && std::ranges::none_of(slots_, waits); ++r)
     if (!slots_[r].text) admit(r);
   // The text that came first: its prompt is read to the end before another's.
   size_t first = slots_.size();
   for (size_t r = 0; r < slots_.size(); ++r)
-    if (!slots_[r].reading.empty() && (first == slots_.size() || slots_[r].text->id < slots_[first].text->id))
+    if (!slots_[r].reading.empty() && slots_[r].aside.empty() &&
+        (first == slots_.size() || slots_[r].text->id < slots_[first].text->id))
       first = r;
   if (first < slots_.size()) read_chunk(first);
-  if (loop_ && loop_->going()) loop_->step([this](size_t r, const SampledToken& t) { return take(r, t); });
+  write();
   for (size_t r = 0; r < slots_.size(); ++r)
-    if (slots_[r].text && slots_[r].reading.empty() && !loop_->going(r)) go_on(r);
+    if (slots_[r].text && slots_[r].reading.empty() && slots_[r].aside.empty() && !loop_->going(r)) go_on(r);
+  give_back_ended();
+}
+
+// Lets the texts that have pages for it go on.
+void DecoderBatch::write() {
+  if (!loop_) return;
+  for (const size_t r : by_age()) {
+    if (!slots_[r].text || !loop_->going(r)) continue;
+    const int64_t tokens = loop_->reach(r) + 1;
+    if (!take_pages(r, tokens) && slots_[r].text && loop_->going(r)) cannot_go_on(r, tokens);
+  }
+  if (loop_ && loop_->going()) loop_->step([this](size_t r, const SampledToken& t) { return take(r, t); });
 }
 
 void DecoderBatch::admit(size_t row) {
@@ -161,26 +171,34 @@ void DecoderBatch::admit(size_t row) {
   text->begin = Clock::now();
   text->prompt = std::ssize(tokens);
   text->most = r.max_tokens <= 0 ? room : r.slide ? r.max_tokens : std::min(r.max_tokens, room);
+  slot.text = std::move(text);
+  const int64_t wanted = std::min({slot.text->prompt + slot.text->most, slot.text->prompt + kLeastCapacity, context});
   try {
-    reserve(std::min({text->prompt + text->most, text->prompt + kLeastCapacity, context}));
+    const int64_t least = kOwnPages + pages_for(wanted) + pages_for(kChunks.back());
+    reserve(wanted, size_.pages ? size_.pages : least, full_ ? 0 : wanted_pages());
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Memory) throw;
-    return end(std::move(text), e);
+    if (!loop_ || size_.capacity < wanted) {
+      if (slot.text) end(std::move(slot.text), e);
+      return;
+    }
+    full_ = true;
   }
   if (!reuse_) slot.cached.clear();
-  slot.text = std::move(text);
   read(row, std::move(tokens));
   slot.text->out.reused = std::ssize(slot.cached);
 }
 
-// Begins to put these tokens into the row, but for what is there of their beginning. Until it joins, the row's runs
-// write where its first one will.
+// Begins to put these tokens into the cache, but for what is there of their beginning. Until it joins, the row's runs
+// write where no text is.
 void DecoderBatch::read(size_t row, std::vector<int32_t> tokens) {
   Slot& slot = slots_[row];
   slot.last = tokens.back();
-  loop_->park(row, std::ssize(tokens) - 1);
+  loop_->park(row, 0);
+  loop_->give_pages(row, {});
   const std::span<const int32_t> front(tokens.data(), tokens.size() - 1);
   slot.cached.resize(static_cast<size_t>(std::ranges::mismatch(slot.cached, front).in1 - slot.cached.begin()));
+  keep_pages(row, std::ssize(slot.cached));
   slot.reading = std::move(tokens);
 }
 
@@ -192,12 +210,20 @@ void DecoderBatch::read_chunk(size_t row) {
   if (!left.empty()) {
     const auto enough = std::ranges::find_if(kChunks, [&](int64_t n) { return n >= std::ssize(left); });
     const int64_t chunk = enough == kChunks.end() ? kChunks.back() : *enough;
+    const int64_t tokens = std::ssize(slot.cached) + chunk;
+    if (!take_pages(row, tokens)) {
+      if (slot.text && by_age().front() == row) cannot_go_on(row, tokens);
+      return;
+    }
     const std::span<const int32_t> now = left.first(std::min(left.size(), static_cast<size_t>(chunk)));
     std::vector<int32_t> ids(now.begin(), now.end());
     ids.resize(static_cast<size_t>(chunk));
     const auto position = static_cast<int32_t>(slot.cached.size());
-    Prompt& run = prompt(chunk, row);
+    Prompt& run = prompt(chunk);
     Executable& e = run.executable;
+    std::vector<int32_t> pages = slot.pages;
+    pages.resize(static_cast<size_t>(table_pages(size_.capacity)), -1);
+    e.set("pages", HostView{DType::I32, {1, std::ssize(pages)}, pages.data()});
     e.set("tokens", HostView{DType::I32, {1, chunk}, ids.data()});
     e.set("position", HostView{DType::I32, {1}, &position});
     for (const Phase& p : e.plan().phases)
@@ -207,6 +233,7 @@ void DecoderBatch::read_chunk(size_t row) {
   }
   if (slot.cached.size() + 1 == slot.reading.size()) {
     slot.reading.clear();
+    keep_pages(row, std::ssize(slot.cached));  // not those of tokens that mean nothing
     join(row);
   }
 }
@@ -217,13 +244,14 @@ void DecoderBatch::join(size_t row) {
   DecodeRow as;
   as.token = slot.last;
   as.position = std::ssize(slot.cached);
-  as.most = std::min(t.most - t.count(), std::min(capacity_, setup_->context - 1) - as.position);
+  as.most = std::min(t.most - t.count(), std::min(size_.capacity, setup_->context - 1) - as.position);
   as.sampling = t.request.sampling;
   as.seed = t.request.seed;
   as.draw = t.prompt + t.count();
   as.seen = t.seen;
   as.stops = stops(t.request);
   loop_->join(row, as);
+  loop_->give_pages(row, slot.pages);
 }
 
 // Makes room behind a full row, whose text is to go on.
@@ -235,7 +263,7 @@ void DecoderBatch::go_on(size_t row) {
     return read(row, last_half(all));
   }
   try {
-    reserve(std::min(2 * capacity_, setup_->context));
+    reserve(std::min(2 * size_.capacity, setup_->context), 0, 0);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Memory) throw;
     if (slot.text) end(std::move(slot.text), e);
@@ -289,168 +317,6 @@ std::span<const int32_t> DecoderBatch::stops(const TextRequest& r) const {
 
 std::vector<int32_t> DecoderBatch::last_half(const std::vector<int32_t>& tokens) const {
   return {tokens.end() - setup_->context / 2, tokens.end()};
-}
-
-// ---- memory ---------------------------------------------------------------------------------------------------------
-
-std::vector<Buffer> DecoderBatch::caches() const {
-  const DecoderConfig& c = setup_->model->config();
-  std::vector<Buffer> out;
-  for (int64_t i = 0; i < c.layers; ++i)
-    for (const char* part : {".k", ".v"}) {
-      Buffer b;
-      b.name = "cache." + std::to_string(i) + part;
-      b.dtype = setup_->networks.precision.act;
-      b.shape = {std::ssize(slots_) * rows_for(capacity_), c.key_heads, c.head_width};
-      b.role = BufferRole::State;
-      b.bytes = b.shape.numel() * size_of(b.dtype);
-      out.push_back(std::move(b));
-    }
-  return out;
-}
-
-// What the first loop takes beside its caches, and pieces of prompts with it: activations, states, and weights that are
-// not there yet. A loop that is there gives its own back before the next is made.
-int64_t DecoderBatch::beside_caches(int64_t tokens) const {
-  if (capacity_) return 0;
-  const int64_t row = setup_->model->config().cache_bytes(setup_->networks.precision.act);
-  int64_t out = plan_memory(plan_step(step_shape(tokens)), *setup_->store).needed();
-  out -= std::ssize(slots_) * rows_for(tokens) * row;
-  for (const int64_t piece : kChunks) {
-    const MemoryPlan memory = plan_memory(plan_piece(piece, tokens), *setup_->store);
-    out += memory.arena + memory.scratch + memory.kept;
-  }
-  return out;
-}
-
-void DecoderBatch::check_fits(int64_t tokens) const {
-  const auto rows = std::ssize(slots_);
-  const int64_t row = setup_->model->config().cache_bytes(setup_->networks.precision.act);
-  const int64_t own = capacity_ ? rows * rows_for(capacity_) * row : 0, bytes = rows * rows_for(tokens) * row;
-  const int64_t free = setup_->backend->memory_available() + own, beside = beside_caches(tokens);
-  const int64_t fits = std::max<int64_t>((free - beside) / (rows * row) - kChunks.back(), 0);
-  TENON_CHECK(Memory, bytes + beside <= free, "context")
-      << tokens << " tokens" << (rows > 1 ? " of " + std::to_string(rows) + " texts side by side" : "") << " take "
-      << bytes << " bytes of cache"
-      << (beside ? " beside " + std::to_string(beside) + " of weights and activations" : "") << ", and " << free
-      << " are free: at most " << fits << " tokens fit";
-}
-
-// Room for this many tokens in every row. What the rows hold stays, through the host's memory, and texts go on. If
-// there is no memory for it, everything is as it was.
-void DecoderBatch::reserve(int64_t tokens) {
-  if (tokens <= capacity_) return;
-  const auto wanted = static_cast<uint64_t>(std::max(tokens, kLeastCapacity));
-  const int64_t next = std::min(static_cast<int64_t>(std::bit_ceil(wanted)), setup_->context), before = capacity_;
-  check_fits(next);
-  if (loop_) loop_->settle([this](size_t r, const SampledToken& t) { return take(r, t); });
-  Held held;
-  for (size_t r = 0; r < slots_.size(); ++r) held.writing.push_back(loop_ && loop_->going(r));
-  if (loop_)
-    for (const Buffer& b : caches()) {
-      held.caches.emplace_back(static_cast<size_t>(b.bytes));
-      setup_->backend->copy_out(*stream_, held.caches.back().data(), states_->get(b).get(), b.bytes);
-    }
-  try {
-    rebuild(next, held);
-  } catch (const Error& e) {
-    if (!before) {
-      forget(e);
-      throw;
-    }
-    try {
-      rebuild(before, held);
-    } catch (const Error&) {
-      forget(e);
-    }
-    throw;
-  }
-}
-
-// A loop over caches of this capacity, with what was held of the ones before.
-void DecoderBatch::rebuild(int64_t capacity, const Held& held) {
-  prompts_.clear();
-  loop_.reset();
-  capacity_ = capacity;
-  states_ = std::make_shared<Buffers>(setup_->backend);
-  make_loop();
-  const auto rows = slots_.size();
-  const std::vector<Buffer> caches_now = caches();
-  for (size_t i = 0; i < held.caches.size(); ++i) {
-    const auto before = held.caches[i].size() / rows, now = static_cast<size_t>(caches_now[i].bytes) / rows;
-    auto* to = static_cast<std::byte*>(states_->get(caches_now[i]).get());
-    for (size_t r = 0; r < rows; ++r)
-      setup_->backend->copy_in(*stream_, to + r * now, held.caches[i].data() + r * before,
-                               static_cast<int64_t>(before));
-  }
-  stream_->synchronize();
-  for (size_t r = 0; r < rows; ++r) {
-    if (held.writing[r])
-      join(r);
-    else if (!slots_[r].reading.empty())
-      loop_->park(r, std::ssize(slots_[r].reading) - 1);
-  }
-}
-
-// No loop, no caches; texts under way end with the error.
-void DecoderBatch::forget(const Error& error) {
-  prompts_.clear();
-  loop_.reset();
-  capacity_ = 0;
-  states_ = std::make_shared<Buffers>(setup_->backend);
-  for (Slot& s : slots_) {
-    s.cached.clear();
-    s.reading.clear();
-    if (s.text) end(std::move(s.text), error);
-  }
-}
-
-DecodeStepShape DecoderBatch::step_shape(int64_t tokens) const {
-  return {.rows = std::ssize(slots_), .capacity = rows_for(tokens), .stops = std::ssize(setup_->model->stop_ids())};
-}
-
-Plan DecoderBatch::plan_step(const DecodeStepShape& shape) const {
-  return plan_decode_step(setup_->model->config(), shape, decoder_types(setup_->networks),
-                          setup_->plan_options("decode"));
-}
-
-// Of so many tokens of a prompt, over a cache of one row for `capacity` tokens.
-Plan DecoderBatch::plan_piece(int64_t tokens, int64_t capacity) const {
-  DecoderShape shape;
-  shape.tokens = tokens;
-  shape.capacity = rows_for(capacity);
-  return plan_prompt(setup_->model->config(), shape, decoder_types(setup_->networks), setup_->plan_options("prompt"));
-}
-
-void DecoderBatch::make_loop() {
-  loop_ = std::make_unique<DecodeLoop>(
-      step_shape(capacity_), setup_->model->config().vocabulary,
-      [this](const DecodeStepShape& shape) { return plan_step(shape); }, setup_->store, stream_, states_);
-}
-
-// The run of so many tokens of a prompt, made for a cache of one row, in this row of the cache.
-DecoderBatch::Prompt& DecoderBatch::prompt(int64_t tokens, size_t row) {
-  auto found = prompts_.find(tokens);
-  if (found == prompts_.end()) {
-    Plan plan = plan_piece(tokens, capacity_);
-    for (Buffer& b : plan.buffers) b.outside = b.outside || b.role == BufferRole::State;
-    found =
-        prompts_
-            .emplace(tokens, Prompt{Executable(std::move(plan), setup_->store, caches_of(row), stream_, states_), row})
-            .first;
-  } else if (found->second.row != row) {
-    found->second.executable.wait();
-    found->second.executable.bind(caches_of(row));
-    found->second.row = row;
-  }
-  return found->second;
-}
-
-std::map<std::string, void*> DecoderBatch::caches_of(size_t row) const {
-  std::map<std::string, void*> out;
-  for (const Buffer& b : caches())
-    out[b.name] = static_cast<std::byte*>(states_->get(b).get()) + row * (static_cast<size_t>(b.bytes) / slots_.size());
-  return out;
 }
 
 }  // namespace tenon

@@ -1,4 +1,5 @@
-// Texts written side by side over one cache: a row of it is a text's, from when it joins until it ends.
+// Texts written side by side over one cache, a pool of pages: a text has pages for what it has come to, from when its
+// prompt is read until it ends. Where none is left, the youngest gives its own back and waits.
 #pragma once
 #include <deque>
 #include <map>
@@ -32,7 +33,8 @@ class DecoderBatch : public TextBatch {
  public:
   /// `reuse`: what a prompt has in common with what its row held before is not read again, so that scores may differ in
   /// their last bits from those of a prompt that is read anew, where runs of several sizes round differently.
-  DecoderBatch(std::shared_ptr<const TextSetup> setup, int64_t rows, bool reuse);
+  /// `tokens`: room of the pool, in whole pages; 0: as memory has.
+  DecoderBatch(std::shared_ptr<const TextSetup> setup, int64_t rows, bool reuse, int64_t tokens = 0);
 
   int64_t submit(TextRequest request, OnText each) override;
   bool cancel(int64_t id) override;
@@ -53,17 +55,19 @@ class DecoderBatch : public TextBatch {
     std::vector<int32_t> seen;  // with the prompt
     int64_t count() const { return std::ssize(out.tokens); }
   };
-  // A row of the cache. Its text's tokens in `reading` are put there, but for the last; then the loop writes.
+  // A row. Its text's tokens in `reading` are put into the cache, but for the last; then the loop writes.
   struct Slot {
     std::unique_ptr<Text> text;
     std::vector<int32_t> cached;   // what the cache holds, token by token
     std::vector<int32_t> reading;  // empty: the text is being written
     int32_t last = 0;              // then its last token, which the cache does not hold
+    std::vector<int32_t> pages;    // of the cache
+    // What they held, by cache, where the text had to give them back: it waits for others.
+    std::vector<std::vector<std::byte>> aside;
   };
-  // Runs of a prompt's tokens, in one row of the cache at a time.
+  // Runs of a prompt's tokens.
   struct Prompt {
     Executable executable;
-    size_t row;
     bool ran = false;  // its slower phases have
   };
 
@@ -74,6 +78,7 @@ class DecoderBatch : public TextBatch {
   void read_chunk(size_t row);
   void join(size_t row);
   void go_on(size_t row);
+  void write();
   bool take(size_t row, const SampledToken& next);
   bool add(Text& t, const SampledToken& next) const;
   void end(std::unique_ptr<Text> text, std::optional<Error> error = {});
@@ -81,28 +86,46 @@ class DecoderBatch : public TextBatch {
   std::span<const int32_t> stops(const TextRequest& r) const;
   std::vector<int32_t> last_half(const std::vector<int32_t>& tokens) const;
 
+  // Pages for texts: text_pages.cpp.
+  std::vector<size_t> by_age() const;
+  bool take_pages(size_t row, int64_t tokens);
+  bool more_pages(int64_t count);
+  void keep_pages(size_t row, int64_t tokens);
+  void give_back_ended();
+  bool put_aside(size_t row);
+  void take_up();
+  void cannot_go_on(size_t row, int64_t tokens);
+  int64_t wanted_pages() const;
+
+  struct Size {
+    int64_t capacity = 0, pages = 0;  ///< tokens of a text, at most; of the pool, with the one that is no text's
+    bool operator==(const Size&) const = default;
+  };
   struct Held {  // while caches grow
     std::vector<std::vector<std::byte>> caches;
     std::vector<bool> writing;  ///< by row
   };
-  void reserve(int64_t tokens);
-  void rebuild(int64_t capacity, const Held& held);
+  void reserve(int64_t tokens, int64_t least, int64_t wish);
+  void rebuild(const Size& size, const Held& held);
   void forget(const Error& error);
   int64_t beside_caches(int64_t tokens) const;
-  void check_fits(int64_t tokens) const;
-  DecodeStepShape step_shape(int64_t tokens) const;
+  Size that_fits(int64_t tokens, int64_t pages, int64_t at_best) const;
+  DecodeStepShape step_shape(const Size& size) const;
   Plan plan_step(const DecodeStepShape& shape) const;
-  Plan plan_piece(int64_t tokens, int64_t capacity) const;
+  Plan plan_piece(int64_t tokens, const Size& size) const;
   void make_loop();
-  Prompt& prompt(int64_t tokens, size_t row);
-  std::map<std::string, void*> caches_of(size_t row) const;
-  std::vector<Buffer> caches() const;
+  Prompt& prompt(int64_t tokens);
+  std::vector<Buffer> caches(const Size& size) const;
+  int64_t page_bytes() const;
 
   std::shared_ptr<const TextSetup> setup_;
   bool reuse_;
   std::shared_ptr<Stream> stream_;
   std::shared_ptr<Buffers> states_;
-  int64_t capacity_ = 0;
+  Size size_;
+  int64_t most_pages_ = 0;             // that the pool may have; 0: as memory has room for
+  bool full_ = false;                  // it cannot grow, as far as is known
+  std::vector<int32_t> free_;          // pages that are no text's
   std::map<int64_t, Prompt> prompts_;  // by tokens of a run
   std::unique_ptr<DecodeLoop> loop_;
   std::vector<Slot> slots_;

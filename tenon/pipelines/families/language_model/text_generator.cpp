@@ -45,8 +45,8 @@ class DecoderGenerator : public TextGenerator {
       }
   }
 
-  std::unique_ptr<TextBatch> batch(int64_t rows) override {
-    return std::make_unique<DecoderBatch>(setup_, rows, false);
+  std::unique_ptr<TextBatch> batch(int64_t rows, int64_t tokens) override {
+    return std::make_unique<DecoderBatch>(setup_, rows, false, tokens);
   }
 
   const LanguageModel& model() const override { return *setup_->model; }

@@ -1,0 +1,75 @@
+#include "tenon/backend/cuda/attention/paged_heads.h"
+
+#include <algorithm>
+#include <array>
+
+#include "tenon/backend/cuda/codegen/access_source.h"
+#include "tenon/kernels/affine.h"
+
+namespace tenon::cuda {
+
+bool PagedHeads::same_pages(const PagedHeads& o) const {
+  return numbers == o.numbers && numbers_offset == o.numbers_offset && entry_step == o.entry_step &&
+         page_step == o.page_step && page == o.page && pages == o.pages;
+}
+
+std::optional<PagedHeads> paged_heads(const Expr& view, int64_t tile) {
+  const Shape& shape = view.shape();
+  if (shape.rank() != 4 || size_of(view.dtype()) != 2) return std::nullopt;
+  const auto p = paged_axis(view, 2);
+  if (!p || p->page % tile || p->offset % 8 || p->step[0] != 0 || p->number_step[1] != 0) return std::nullopt;
+  const int64_t token = p->step[3], head = shape[1] == 1 ? 8 : p->step[1];
+  // Tokens of the pool lie in a row, page behind page.
+  if (token <= 0 || token % 8 || head <= 0 || head % 8 || p->step[4] != 1 || p->number.step != p->page * token)
+    return std::nullopt;
+  return PagedHeads{{p->leaf, p->offset, {token, head, 8}},
+                    p->number.numbers,
+                    p->number.offset,
+                    p->number_step[0],
+                    p->number_step[2],
+                    p->page,
+                    p->number.extent};
+}
+
+bool in_pages(const Expr& keys, const Expr& values) {
+  constexpr int64_t kTile = 64;  // what the cores take at a time divides it
+  const auto k = paged_heads(keys, kTile), v = paged_heads(values, kTile);
+  return k && v && k->same_pages(*v);
+}
+
+std::string page_source(const PagedHeads& heads, Params& params) {
+  const auto number = [&](const char* role, int64_t n) {
+    return n == 0 || n == 1 ? std::to_string(n) : params.integer(role, n);
+  };
+  const std::string type = type_source(heads.numbers.dtype()), page = std::to_string(heads.page);
+  const std::string pointer = params.pointer(heads.numbers, false),
+                    offset = number("pages_offset", heads.numbers_offset),
+                    at = offset + " + entry * " + number("pages_entry", heads.entry_step) + " + token / kPage * " +
+                         number("pages_step", heads.page_step),
+                    count = params.integer("pages", heads.pages);
+  const auto place = [&](const char* name, const std::string& read) {
+    return std::string("  DEV static int ") + name + "(const Params& p, int entry, int token) {\n    const " + type +
+           " n = " + read + ";\n    return n >= 0 && n < " + count +
+           " ? static_cast<int>(n) * kPage + token % kPage : -1;\n  }\n";
+  };
+  return "  static constexpr int kPage = " + page + ";\n" + place("place", pointer + "[" + at + "]") +
+         place("place_early", "load_past_l1<" + type + ", 1>(" + pointer + " + " + at + ").v[0]");
+}
+
+std::string paged_source(const std::string& name, const PagedHeads& heads, const Shape& shape, Params& params) {
+  const std::string pointer = params.pointer(heads.rows.leaf, false), tokens = params.divisor("tokens", shape[2]),
+                    of = params.divisor("heads", shape[1]);
+  const auto step = [&](const char* role, int64_t n) { return params.integer(role, n); };
+  const std::string offset = heads.rows.offset ? step("offset", heads.rows.offset) : "0";
+  return "struct " + name + " {\n  using T = " + type_source(heads.rows.leaf.dtype()) +
+         ";\n  static constexpr int kRun = 8;\n  struct Row {\n    const T* x;\n  };\n" + page_source(heads, params) +
+         "  DEV static Row row_at(const Params& p, int place, int head) {\n    return {" + pointer + " + (" + offset +
+         " + (place < 0 ? 0 : place) * " + step("token_step", heads.rows.strides.token) + " + head * " +
+         step("head_step", heads.rows.strides.head) +
+         ")};\n  }\n  DEV static Row row(const Params& p, int row) {\n    const int of_head = row / " + tokens +
+         ", entry = of_head / " + of + ";\n    return row_at(p, place(p, entry, row - of_head * static_cast<int>(" +
+         tokens + ".divisor)), of_head - entry * static_cast<int>(" + of +
+         ".divisor));\n  }\n  DEV static const T* at(const Row& r, int col) { return r.x + col; }\n};\n";
+}
+
+}  // namespace tenon::cuda

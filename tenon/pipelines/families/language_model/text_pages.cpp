@@ -1,0 +1,331 @@
+// The cache of a batch: whose its pages are, and how large it is.
+#include <algorithm>
+#include <bit>
+
+#include "tenon/core/error.h"
+#include "tenon/pipelines/families/language_model/cache_sizes.h"
+#include "tenon/pipelines/families/language_model/text_batch.h"
+#include "tenon/runtime/plan_kernels.h"
+
+namespace tenon {
+
+// ---- pages ----------------------------------------------------------------------------------------------------------
+
+// Rows with texts, the one that came first in front.
+std::vector<size_t> DecoderBatch::by_age() const {
+  std::vector<size_t> out;
+  for (size_t r = 0; r < slots_.size(); ++r)
+    if (slots_[r].text) out.push_back(r);
+  std::ranges::sort(out, {}, [this](size_t r) { return slots_[r].text->id; });
+  return out;
+}
+
+// Pages of what is about to be written, while one prompt is read.
+int64_t DecoderBatch::wanted_pages() const {
+  const auto of = [&](const TextRequest& r, int64_t prompt, int64_t most) {
+    return pages_for(
+               std::min({prompt + (most > 0 ? most : setup_->context), prompt + kLeastCapacity, setup_->context})) +
+           (r.slide ? 1 : 0);
+  };
+  int64_t out = kOwnPages + pages_for(kChunks.back());
+  size_t rows = slots_.size();
+  for (const Slot& s : slots_) {
+    if (!s.text) continue;
+    --rows;
+    out += std::max<int64_t>(std::ssize(s.pages), of(s.text->request, s.text->prompt, s.text->most));
+  }
+  for (size_t i = 0; i < std::min(rows, waiting_.size()); ++i)
+    out += of(waiting_[i]->request, std::ssize(waiting_[i]->request.prompt), waiting_[i]->request.max_tokens);
+  return out;
+}
+
+// Gives the row's text pages for so many tokens; where none are left, those of the youngest that came behind it. False
+// where that is not enough, or the text has ended meanwhile.
+bool DecoderBatch::take_pages(size_t row, int64_t tokens) {
+  Slot& slot = slots_[row];
+  const auto need = static_cast<size_t>(pages_for(tokens));
+  if (slot.pages.size() >= need) return true;
+  if (most_pages_ && static_cast<int64_t>(need) > most_pages_ - kOwnPages) return false;
+  bool settled = false;
+  while (slot.text && slot.pages.size() + free_.size() < need) {
+    if (more_pages(static_cast<int64_t>(need - slot.pages.size() - free_.size()))) continue;
+    if (!slot.text) return false;
+    if (!std::exchange(settled, true)) {  // perhaps some end
+      loop_->settle([this](size_t r, const SampledToken& t) { return take(r, t); });
+      give_back_ended();
+      continue;
+    }
+    const std::vector<size_t> rows = by_age();
+    const auto other = std::ranges::find_if(rows.rbegin(), rows.rend(),
+                                            [&](size_t r) { return r == row || !slots_[r].pages.empty(); });
+    if (*other == row || !put_aside(*other)) return false;
+  }
+  if (!slot.text) return false;
+  while (slot.pages.size() < need) {
+    slot.pages.push_back(free_.back());
+    free_.pop_back();
+  }
+  if (loop_->going(row)) loop_->give_pages(row, slot.pages);
+  return true;
+}
+
+bool DecoderBatch::more_pages(int64_t count) {
+  if (full_ || (most_pages_ && size_.pages + count > most_pages_)) return false;
+  try {
+    reserve(size_.capacity, size_.pages + count, 0);
+    return true;
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Memory) throw;
+    full_ = true;
+    return false;
+  }
+}
+
+void DecoderBatch::keep_pages(size_t row, int64_t tokens) {
+  std::vector<int32_t>& pages = slots_[row].pages;
+  for (; std::ssize(pages) > pages_for(tokens); pages.pop_back()) free_.push_back(pages.back());
+}
+
+// Of rows without a text, unless the next may begin as the last did.
+void DecoderBatch::give_back_ended() {
+  for (size_t r = 0; r < slots_.size() && !reuse_ && loop_; ++r) {
+    if (slots_[r].text || slots_[r].pages.empty()) continue;
+    loop_->park(r, 0);
+    loop_->give_pages(r, {});
+    keep_pages(r, 0);
+  }
+}
+
+// Takes a text's pages, and keeps what they held in the host's memory. False if the text has ended. Nothing is under
+// way.
+bool DecoderBatch::put_aside(size_t row) {
+  Slot& slot = slots_[row];
+  if (!slot.text) return false;
+  const int64_t held = pages_for(std::ssize(slot.cached));
+  for (const Buffer& b : caches(size_)) {
+    const int64_t bytes = b.bytes / size_.pages;
+    const auto* from = static_cast<const std::byte*>(states_->get(b).get());
+    std::vector<std::byte>& to = slot.aside.emplace_back(static_cast<size_t>(held * bytes));
+    for (int64_t i = 0; i < held; ++i)
+      setup_->backend->copy_out(*stream_, to.data() + i * bytes, from + slot.pages[static_cast<size_t>(i)] * bytes,
+                                bytes);
+  }
+  loop_->park(row, 0);
+  loop_->give_pages(row, {});
+  keep_pages(row, 0);
+  return true;
+}
+
+// Texts that were put aside go on, in the order in which they came.
+void DecoderBatch::take_up() {
+  const std::vector<size_t> rows = by_age();
+  for (const size_t r : rows) {
+    Slot& slot = slots_[r];
+    if (!slot.text || slot.aside.empty()) continue;
+    const int64_t held = std::ssize(slot.cached), tokens = held + 1;
+    // One more, so that it does not come back at once.
+    const bool may = r == rows.front() || std::ssize(free_) > pages_for(tokens);
+    if (!may) return;
+    if (!take_pages(r, tokens)) {
+      if (slot.text) cannot_go_on(r, tokens);
+      return;
+    }
+    const std::vector<std::vector<std::byte>> aside = std::exchange(slot.aside, {});
+    const std::vector<Buffer> all = caches(size_);
+    for (size_t i = 0; i < all.size(); ++i) {
+      const int64_t bytes = all[i].bytes / size_.pages;
+      auto* to = static_cast<std::byte*>(states_->get(all[i]).get());
+      for (int64_t page = 0; page < pages_for(held); ++page)
+        setup_->backend->copy_in(*stream_, to + slot.pages[static_cast<size_t>(page)] * bytes,
+                                 aside[i].data() + page * bytes, bytes);
+    }
+    stream_->synchronize();
+    if (slot.reading.empty()) join(r);
+  }
+}
+
+// A text that found no pages waits for those that came before it; the first of all will find none.
+void DecoderBatch::cannot_go_on(size_t row, int64_t tokens) {
+  Slot& slot = slots_[row];
+  const int64_t pages = full_ || !most_pages_ ? size_.pages : most_pages_;
+  const bool never = pages_for(tokens) > pages - kOwnPages;
+  if (!never && by_age().front() != row) {
+    loop_->settle([this](size_t r, const SampledToken& t) { return take(r, t); });
+    put_aside(row);
+    return;
+  }
+  full_ = false;  // memory may come back
+  loop_->leave(row);
+  slot.reading.clear();
+  slot.aside.clear();
+  end(std::move(slot.text), Error(ErrorKind::Memory, "context",
+                                  "the text comes to " + std::to_string(tokens) +
+                                      " tokens, and the cache of all texts has no room for more " + "than " +
+                                      std::to_string((pages - kOwnPages) * kCachePage - kChunks.back()) + " of one"));
+}
+
+// ---- memory ---------------------------------------------------------------------------------------------------------
+
+int64_t DecoderBatch::page_bytes() const {
+  return kCachePage * setup_->model->config().cache_bytes(setup_->networks.precision.act);
+}
+
+std::vector<Buffer> DecoderBatch::caches(const Size& size) const {
+  const DecoderConfig& c = setup_->model->config();
+  std::vector<Buffer> out;
+  for (int64_t i = 0; i < c.layers; ++i)
+    for (const char* part : {".k", ".v"}) {
+      Buffer b;
+      b.name = "cache." + std::to_string(i) + part;
+      b.dtype = setup_->networks.precision.act;
+      b.shape = {size.pages * kCachePage, c.key_heads, c.head_width};
+      b.role = BufferRole::State;
+      b.bytes = b.shape.numel() * size_of(b.dtype);
+      out.push_back(std::move(b));
+    }
+  return out;
+}
+
+// What the first loop takes beside its caches, and pieces of prompts with it: activations, states, and weights that are
+// not there yet. A loop that is there gives its own back before the next is made.
+int64_t DecoderBatch::beside_caches(int64_t tokens) const {
+  if (size_.capacity) return 0;
+  const Size size{tokens, kOwnPages + table_pages(tokens)};
+  int64_t out = plan_memory(plan_step(step_shape(size)), *setup_->store).needed() - size.pages * page_bytes();
+  for (const int64_t piece : kChunks) {
+    const MemoryPlan memory = plan_memory(plan_piece(piece, size), *setup_->store);
+    out += memory.arena + memory.scratch + memory.kept;
+  }
+  return out;
+}
+
+// With at least `pages` pages, and as many up to `at_best` as there is memory for.
+DecoderBatch::Size DecoderBatch::that_fits(int64_t tokens, int64_t pages, int64_t at_best) const {
+  const int64_t own = size_.pages * page_bytes(), bytes = pages * page_bytes();
+  const int64_t free = setup_->backend->memory_available() + own, beside = beside_caches(tokens);
+  const int64_t fit = std::max<int64_t>(free - beside, 0) / page_bytes();
+  TENON_CHECK(Memory, pages <= fit, "context")
+      << tokens << " tokens take " << bytes << " bytes of cache"
+      << (beside ? " beside " + std::to_string(beside) + " of weights and activations" : "") << ", and " << free
+      << " are free: at most " << std::max<int64_t>((fit - kOwnPages) * kCachePage - kChunks.back(), 0)
+      << " tokens fit";
+  return {tokens, std::clamp(at_best, pages, fit)};
+}
+
+// Room for this many tokens in every text, and for `least` pages; if the cache has to be made anew, rather `wish`. What
+// the rows hold stays, through the host's memory, and texts go on. If there is no memory for it, everything is as it
+// was.
+void DecoderBatch::reserve(int64_t tokens, int64_t least, int64_t wish) {
+  const Size before = size_;
+  int64_t capacity = before.capacity;
+  if (tokens > capacity)
+    capacity = std::min(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(tokens, kLeastCapacity)))),
+                        setup_->context);
+  const int64_t all = kOwnPages + std::ssize(slots_) * table_pages(capacity);
+  least = std::max(least, before.pages);
+  wish = std::min(wish, all);
+  if (std::max(wish, least) > before.pages) wish = std::min(std::max(wish, 2 * before.pages), all);
+  wish = std::max(wish, least);
+  if (most_pages_) least = std::min(least, most_pages_), wish = std::min(wish, most_pages_);
+  if (capacity == before.capacity && wish == before.pages) return;
+  const Size next = that_fits(capacity, least, wish);
+  if (next == before) return;
+  if (loop_) loop_->settle([this](size_t r, const SampledToken& t) { return take(r, t); });
+  Held held;
+  for (size_t r = 0; r < slots_.size(); ++r) held.writing.push_back(loop_ && loop_->going(r));
+  if (loop_)
+    for (const Buffer& b : caches(before)) {
+      held.caches.emplace_back(static_cast<size_t>(b.bytes));
+      setup_->backend->copy_out(*stream_, held.caches.back().data(), states_->get(b).get(), b.bytes);
+    }
+  try {
+    rebuild(next, held);
+  } catch (const Error& e) {
+    if (!before.capacity) {
+      forget(e);
+      throw;
+    }
+    try {
+      rebuild(before, held);
+    } catch (const Error&) {
+      forget(e);
+    }
+    throw;
+  }
+  for (int64_t i = next.pages; i-- > std::max(before.pages, kOwnPages);) free_.push_back(static_cast<int32_t>(i));
+}
+
+// A loop over caches of this size, with what was held of the ones before.
+void DecoderBatch::rebuild(const Size& size, const Held& held) {
+  prompts_.clear();
+  loop_.reset();
+  size_ = size;
+  states_ = std::make_shared<Buffers>(setup_->backend);
+  make_loop();
+  const std::vector<Buffer> now = caches(size);
+  for (size_t i = 0; i < held.caches.size(); ++i)
+    setup_->backend->copy_in(*stream_, states_->get(now[i]).get(), held.caches[i].data(),
+                             std::min(std::ssize(held.caches[i]), now[i].bytes));
+  stream_->synchronize();
+  for (size_t r = 0; r < slots_.size(); ++r)
+    if (held.writing[r]) join(r);
+}
+
+// No loop, no caches; texts under way end with the error.
+void DecoderBatch::forget(const Error& error) {
+  prompts_.clear();
+  loop_.reset();
+  size_ = {};
+  full_ = false;
+  free_.clear();
+  states_ = std::make_shared<Buffers>(setup_->backend);
+  for (Slot& s : slots_) {
+    s.cached.clear();
+    s.reading.clear();
+    s.pages.clear();
+    s.aside.clear();
+    if (s.text) end(std::move(s.text), error);
+  }
+}
+
+DecodeStepShape DecoderBatch::step_shape(const Size& size) const {
+  return {.rows = std::ssize(slots_),
+          .capacity = table_pages(size.capacity) * kCachePage,
+          .page = kCachePage,
+          .pages = size.pages,
+          .stops = std::ssize(setup_->model->stop_ids())};
+}
+
+Plan DecoderBatch::plan_step(const DecodeStepShape& shape) const {
+  return plan_decode_step(setup_->model->config(), shape, decoder_types(setup_->networks),
+                          setup_->plan_options("decode"));
+}
+
+// Of so many tokens of one text's prompt.
+Plan DecoderBatch::plan_piece(int64_t tokens, const Size& size) const {
+  DecoderShape shape;
+  shape.tokens = tokens;
+  shape.capacity = table_pages(size.capacity) * kCachePage;
+  shape.page = kCachePage;
+  shape.pages = size.pages;
+  return plan_prompt(setup_->model->config(), shape, decoder_types(setup_->networks), setup_->plan_options("prompt"));
+}
+
+void DecoderBatch::make_loop() {
+  loop_ = std::make_unique<DecodeLoop>(
+      step_shape(size_), setup_->model->config().vocabulary,
+      [this](const DecodeStepShape& shape) { return plan_step(shape); }, setup_->store, stream_, states_);
+}
+
+// The run of so many tokens of a prompt.
+DecoderBatch::Prompt& DecoderBatch::prompt(int64_t tokens) {
+  auto found = prompts_.find(tokens);
+  if (found == prompts_.end())
+    found = prompts_
+                .emplace(tokens, Prompt{Executable(plan_piece(tokens, size_), setup_->store,
+                                                   std::map<std::string, void*>{}, stream_, states_)})
+                .first;
+  return found->second;
+}
+
+}  // namespace tenon
