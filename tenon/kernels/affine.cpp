@@ -317,30 +317,6 @@ std::optional<Coord> axis_steps(std::vector<Digit> digits, const Shape& domain) 
   return step;
 }
 
-std::optional<PagedAxis> paged_axis(const Expr& view, int axis) {
-  const Shape& shape = view.shape();
-  if (!is_view_chain(view) || shape.rank() == kMaxRank) return std::nullopt;
-  const auto pieces = affine_pieces(view, shape, shape.rank(), true);
-  if (!pieces || pieces->size() != 1 || !(*pieces)[0].leaf || (*pieces)[0].look_ups.size() != 1) return std::nullopt;
-  const AffinePiece& p = (*pieces)[0];
-  const LookedUp& number = p.look_ups[0];
-  // Lines for which the number does not change, with all that lies in them.
-  int64_t line = 1;
-  for (int a = axis + 1; a < shape.rank(); ++a) line *= shape[a];
-  const Digit& still = number.rows.back();
-  const int64_t page = still.step == 0 ? std::min(still.extent / line, shape[axis]) : 0;
-  if (page == 0 || shape[axis] % page) return std::nullopt;
-  const auto at = static_cast<size_t>(axis);
-  std::vector<int64_t> dims(shape.begin(), shape.end());
-  dims[at] = page;
-  dims.insert(dims.begin() + axis, shape[axis] / page);
-  const std::optional<Coord> step = axis_steps(p.rows, Shape(dims)), numbers = axis_steps(number.rows, Shape(dims));
-  if (!step || !numbers || (*step)[at] != 0) return std::nullopt;
-  for (size_t a = at + 1; a < dims.size(); ++a)
-    if ((*numbers)[a] != 0) return std::nullopt;
-  return PagedAxis{p.leaf, p.offset, page, *step, number, *numbers};
-}
-
 bool is_view_chain(const Expr& e) {
   if (e->family() == Family::Leaf) return true;
   return e->family() == Family::View && std::all_of(e->in.begin(), e->in.end(), is_view_chain);

@@ -47,18 +47,6 @@ std::optional<std::vector<AffinePiece>> affine_pieces(const Expr& view, const Sh
 /// Joined digits of a whole domain as a step for each axis, if each axis has one.
 std::optional<Coord> axis_steps(std::vector<Digit> digits, const Shape& domain);
 
-/// A view whose lines along one axis are found by a number for each page of them. Steps are of its axes with that axis
-/// as two: pages, then the lines of one.
-struct PagedAxis {
-  Expr leaf;
-  int64_t offset, page;  ///< elements from the leaf's first; lines of a page
-  Coord step;            ///< 0 for pages: number.step is theirs
-  LookedUp number;
-  Coord number_step;  ///< of the number's address
-};
-/// Nothing if some part is not affine, or numbers change within a page.
-std::optional<PagedAxis> paged_axis(const Expr& view, int axis);
-
 /// True if all nodes below `e` are views and leaves.
 bool is_view_chain(const Expr& e);
 

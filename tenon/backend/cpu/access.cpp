@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tenon/backend/paged_axis.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/walk.h"

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "tenon/backend/cuda/codegen/access_source.h"
-#include "tenon/kernels/affine.h"
+#include "tenon/backend/paged_axis.h"
 
 namespace tenon::cuda {
 

@@ -9,6 +9,7 @@
 #include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/cuda/launches/device_weights.h"
 #include "tenon/backend/cuda/products/tile_choice.h"
+#include "tenon/backend/paged_axis.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
 #include "tenon/kernels/affine.h"
