@@ -51,18 +51,12 @@ std::vector<float> numbers(int64_t count) {
   return out;
 }
 
-constexpr int64_t kColumns = 1024;
-
-double copy_time(int64_t elements, const std::shared_ptr<Backend>& backend) {
+// Of reading so many f32, and of writing as many if `copies`.
+double memory_time(int64_t elements, bool copies, const std::shared_ptr<Backend>& backend) {
+  constexpr int64_t kColumns = 1024;
   Graph g;
-  return best_time(-input(g, "x", DType::F32, {elements / kColumns, kColumns}), numbers(elements), HostWeights(),
-                   backend);
-}
-
-double read_time(int64_t elements, const std::shared_ptr<Backend>& backend) {
-  Graph g;
-  return best_time(sum(input(g, "x", DType::F32, {elements / kColumns, kColumns})), numbers(elements), HostWeights(),
-                   backend);
+  const Expr x = input(g, "x", DType::F32, {elements / kColumns, kColumns});
+  return best_time(copies ? -x : sum(x), numbers(elements), HostWeights(), backend);
 }
 
 double product_time(int64_t side, DType arithmetic, const std::shared_ptr<Backend>& backend) {
@@ -80,15 +74,14 @@ double product_time(int64_t side, DType arithmetic, const std::shared_ptr<Backen
 void measure_memory(const std::shared_ptr<Backend>& backend, Roofline& peak) {
   int64_t elements = kLeastElements;
   const auto bytes = [&] { return size_of(DType::F32) * elements; };
-  double seconds = copy_time(elements, backend);
+  double seconds = memory_time(elements, true, backend);
   while (seconds < kLongCopy && elements < kMostElements && 4 * bytes() < backend->memory_available() / 4) {
     elements *= 2;
-    seconds = copy_time(elements, backend);
+    seconds = memory_time(elements, true, backend);
   }
   peak.copied = static_cast<double>(2 * bytes()) / seconds;
-  peak.read = static_cast<double>(bytes()) / read_time(elements, backend);
-  const std::string size = std::to_string(bytes() >> 20);
-  peak.how = "a copy and sums of " + size + " MiB";
+  peak.read = static_cast<double>(bytes()) / memory_time(elements, false, backend);
+  peak.how = "a copy and sums of " + std::to_string(bytes() >> 20) + " MiB";
 }
 
 void measure_product(DType arithmetic, const std::shared_ptr<Backend>& backend, Roofline& peak) {

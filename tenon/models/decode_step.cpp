@@ -24,6 +24,7 @@ class Step {
     network.capacity = shape.capacity;
     network.page = shape.page;
     network.pages = shape.pages;
+    places_ = network.places();
     Decoder d = decoder(c, network, reshape(token, {rows_, 1}), position, {}, p);
     out_ = std::move(d.states);
     const Expr logits = reshape(d.logits, {rows_, c.vocabulary}), scores = penalised(logits, token);
@@ -81,15 +82,14 @@ class Step {
     out_.emplace_back(state->attrs.text, update_rows(state, iota(g_, rows_), row(cast(value, DType::I32))));
   }
   void append(const char* name, const Expr& at, const Expr& value) {
-    const int64_t tokens = shape_.page ? shape_.pages * shape_.page : rows_ * shape_.capacity;
-    const Expr all = state(g_, name, value.dtype(), {tokens});
+    const Expr all = state(g_, name, value.dtype(), {places_});
     out_.emplace_back(name, update_rows(all, at, row(value)));
   }
 
   Graph& g_;
   const DecoderConfig& c_;
   const DecodeStepShape& shape_;
-  int64_t rows_;
+  int64_t rows_, places_ = 0;  // of the caches
   std::vector<std::pair<std::string, Expr>> out_;
 };
 

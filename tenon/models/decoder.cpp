@@ -85,9 +85,9 @@ class Network {
     const Expr qkv = cast(
         nn::packed_linear(s, x, {{"q_proj", q_width}, {"k_proj", k_width}, {"v_proj", k_width}}, bias(c_.qkv_bias)),
         s.act());
-    const int64_t tokens = qkv.shape().rows() / (texts_ ? 1 : shape_.batch);
+    const int64_t batch = texts_ ? 1 : shape_.batch, tokens = qkv.shape().rows() / batch;
     const auto heads = [&](int64_t from, int64_t count) {
-      return reshape(slice(qkv, -1, from, from + count * d), {texts_ ? 1 : shape_.batch, tokens, count, d});
+      return reshape(slice(qkv, -1, from, from + count * d), {batch, tokens, count, d});
     };
     const auto turned = [&](const char* norm, int64_t from, int64_t count) {
       const Expr x0 = heads(from, count), x1 = c_.head_norm ? nn::rms_norm(s / norm, x0, c_.eps) : x0;
@@ -127,8 +127,7 @@ class Network {
   // a cache the rows alone.
   Expr cached(int64_t index, const char* part, const Expr& rows) {
     if (!place_) return permute(rows, {0, 2, 1, 3});
-    const int64_t tokens = shape_.page ? shape_.pages * shape_.page : shape_.batch * shape_.capacity;
-    const Shape all{tokens, c_.key_heads, c_.head_width};
+    const Shape all{shape_.places(), c_.key_heads, c_.head_width};
     const std::string name = "cache." + std::to_string(index) + part;
     const Expr after = update_rows(state(model_.graph(), name, model_.act(), all), place_, rows);
     states_.emplace_back(name, after);

@@ -57,6 +57,9 @@ struct DecoderShape {
   /// sequences. 0: a sequence's tokens lie side by side.
   int64_t page = 0, pages = 0;
   bool all_logits = false;  ///< of every new token; false: of one token of each sequence
+
+  /// Tokens of the whole cache.
+  int64_t places() const { return page ? pages * page : batch * capacity; }
 };
 
 struct Decoder {

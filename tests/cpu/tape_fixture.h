@@ -60,6 +60,18 @@ inline std::vector<Isa> isas() {
   return out;
 }
 
+/// All of a tape whose results go to the tensors, in one call.
+inline void run_stores(const Tape& tape, const LeafTable& leaves, Tensors& tensors) {
+  const std::vector<const void*> bases = bases_of(leaves, tensors);
+  alignas(64) static std::byte workspace[1 << 20];
+  ASSERT_LE(tape.workspace_bytes(), static_cast<int64_t>(sizeof(workspace)));
+  TapeCall call;
+  call.block = {0, tape.rows(), 0, tape.cols()};
+  call.bases = bases.data();
+  call.workspace = workspace;
+  tape.run(call);
+}
+
 /// The value of `root` over its domain as f32 rows, evaluated in blocks of `step` rows (and 48 columns where whole rows
 /// are not needed).
 inline std::vector<float> run_tape(const Expr& root, Tensors& tensors, Isa isa, int64_t step = 7) {

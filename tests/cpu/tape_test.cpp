@@ -139,14 +139,7 @@ TEST_F(TapeMaths, StoresEveryTypeThroughViews) {
         tensors.emplace(leaf->attrs.text, HostTensor::zeros(t, leaf.shape()));
       }
       const Tape tape(outputs, z.shape(), leaves, vec_ops(isa));
-      const std::vector<const void*> bases = bases_of(leaves, tensors);
-      alignas(64) static std::byte workspace[1 << 20];
-      ASSERT_LE(tape.workspace_bytes(), static_cast<int64_t>(sizeof(workspace)));
-      TapeCall call;
-      call.block = {0, tape.rows(), 0, tape.cols()};
-      call.bases = bases.data();
-      call.workspace = workspace;
-      tape.run(call);
+      ASSERT_NO_FATAL_FAILURE(run_stores(tape, leaves, tensors));
       Oracle oracle(tensors);
       const std::vector<double> want = oracle.eval(value);
       for (const TapeOutput& o : outputs) EXPECT_EQ(Oracle(tensors).eval(o.place), want) << print(o.place);
@@ -169,14 +162,7 @@ TEST_F(TapeMaths, StoresTurned) {
         tensors.emplace(name, HostTensor::zeros(t, {45, 53}));
         const Tape tape(std::array{out}, z.shape(), leaves, vec_ops(isa));
         EXPECT_EQ(tape.rows_at_once(), 16);
-        const std::vector<const void*> bases = bases_of(leaves, tensors);
-        alignas(64) static std::byte workspace[1 << 20];
-        ASSERT_LE(tape.workspace_bytes(), static_cast<int64_t>(sizeof(workspace)));
-        TapeCall call;
-        call.block = {0, tape.rows(), 0, tape.cols()};
-        call.bases = bases.data();
-        call.workspace = workspace;
-        tape.run(call);
+        ASSERT_NO_FATAL_FAILURE(run_stores(tape, leaves, tensors));
         EXPECT_EQ(Oracle(tensors).eval(out.place), Oracle(tensors).eval(value)) << name << " " << reduces;
       }
 }

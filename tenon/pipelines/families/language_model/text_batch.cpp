@@ -172,7 +172,7 @@ void DecoderBatch::admit(size_t row) {
   text->prompt = std::ssize(tokens);
   text->most = r.max_tokens <= 0 ? room : r.slide ? r.max_tokens : std::min(r.max_tokens, room);
   slot.text = std::move(text);
-  const int64_t wanted = std::min({slot.text->prompt + slot.text->most, slot.text->prompt + kLeastCapacity, context});
+  const int64_t wanted = wanted_tokens(slot.text->prompt, slot.text->most);
   try {
     const int64_t least = kOwnPages + pages_for(wanted) + pages_for(kChunks.back());
     reserve(wanted, size_.pages ? size_.pages : least, full_ ? 0 : wanted_pages());

@@ -95,6 +95,7 @@ class DecoderBatch : public TextBatch {
   bool put_aside(size_t row);
   void take_up();
   void cannot_go_on(size_t row, int64_t tokens);
+  int64_t wanted_tokens(int64_t prompt, int64_t most) const;
   int64_t wanted_pages() const;
 
   struct Size {

@@ -20,12 +20,15 @@ std::vector<size_t> DecoderBatch::by_age() const {
   return out;
 }
 
+// Of a text with so many tokens to write behind its prompt, room for the next of them.
+int64_t DecoderBatch::wanted_tokens(int64_t prompt, int64_t most) const {
+  return std::min({prompt + most, prompt + kLeastCapacity, setup_->context});
+}
+
 // Pages of what is about to be written, while one prompt is read.
 int64_t DecoderBatch::wanted_pages() const {
   const auto of = [&](const TextRequest& r, int64_t prompt, int64_t most) {
-    return pages_for(
-               std::min({prompt + (most > 0 ? most : setup_->context), prompt + kLeastCapacity, setup_->context})) +
-           (r.slide ? 1 : 0);
+    return pages_for(wanted_tokens(prompt, most > 0 ? most : setup_->context)) + (r.slide ? 1 : 0);
   };
   int64_t out = kOwnPages + pages_for(kChunks.back());
   size_t rows = slots_.size();
@@ -160,7 +163,7 @@ void DecoderBatch::cannot_go_on(size_t row, int64_t tokens) {
   slot.aside.clear();
   end(std::move(slot.text), Error(ErrorKind::Memory, "context",
                                   "the text comes to " + std::to_string(tokens) +
-                                      " tokens, and the cache of all texts has no room for more " + "than " +
+                                      " tokens, and the cache of all texts has no room for more than " +
                                       std::to_string((pages - kOwnPages) * kCachePage - kChunks.back()) + " of one"));
 }
 

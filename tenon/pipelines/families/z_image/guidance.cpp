@@ -21,9 +21,10 @@ std::vector<float> guided(std::vector<float> predictions, int64_t images, const 
   if (time <= guidance.truncation)
     for (size_t first = 0; first < n; first += each) {
       const std::span<float> one = std::span(predictions).subspan(first, each);
-      const double most = guidance.normalization * norm(one);
+      const bool bounded = guidance.normalization > 0;
+      const double most = bounded ? guidance.normalization * norm(one) : 0;
       for (size_t k = 0; k < each; ++k) one[k] = negative[first + k] + scale * (one[k] - negative[first + k]);
-      const double length = guidance.normalization > 0 ? norm(one) : 0;
+      const double length = bounded ? norm(one) : 0;
       if (length <= most) continue;
       for (float& v : one) v *= static_cast<float>(most / length);
     }

@@ -7,8 +7,8 @@ namespace tenon {
 
 struct ZImageGuidance {
   double scale = 1;  ///< prediction: negative + scale * (prompt - negative)
-  double normalization =
-      0;                  ///< above 0: no longer than this times the prompt's prediction (2-norm of an image's); 0: any
+  /// Above 0: the prediction is at most this times as long as the prompt's (2-norm, an image's). 0: any length.
+  double normalization = 0;
   double truncation = 1;  ///< no guidance at times above it; time is 1 - sigma, 0 for noise and 1 for a picture
 };
 
