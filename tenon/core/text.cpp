@@ -106,6 +106,8 @@ std::string shown(std::string_view foreign, size_t most) {
   return out;
 }
 
+std::string mebibytes(int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
+
 std::string as_utf8(std::string_view foreign) {
   if (!first_invalid_utf8(foreign)) return std::string(foreign);
   std::string out;

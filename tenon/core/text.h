@@ -1,6 +1,7 @@
 // Text for people: numbers, and what comes from files and users.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,9 @@ namespace tenon {
 
 /// Six significant digits, without trailing zeros: "7.5", "0.01", "1e-05".
 std::string number_text(double value);
+
+/// Rounded up: "12 MiB".
+std::string mebibytes(int64_t bytes);
 
 /// "a, b, c".
 std::string joined(std::span<const std::string> words, std::string_view separator = ", ");

@@ -20,7 +20,12 @@ class Expr;
 
 template <int N, int P = 0>
 struct Pointwise {};
-struct Reduce {};
+struct Reduce {
+  template <class V>
+  HD static V finish(V acc, V) {
+    return acc;
+  }
+};
 
 }  // namespace tenon
 

@@ -16,12 +16,14 @@ KeptNetworks::KeptNetworks(std::shared_ptr<Backend> backend, Weights weights, co
     : backend_(std::move(backend)),
       weights_(std::move(weights)),
       offload_(offload_on(*backend_, options.offload)),
+      arena_(std::make_shared<Arena>(backend_)),
       keep_(options.keep_networks),
       keep_sizes_(options.keep_sizes) {}
 
 void KeptNetworks::free_all() {
   networks_.clear();
   stores_.clear();
+  arena_ = std::make_shared<Arena>(backend_);
 }
 
 void KeptNetworks::reread(const std::map<std::string, std::set<std::string>>& tensors) {
@@ -51,10 +53,11 @@ std::unique_ptr<Executable> KeptNetworks::prepare(Plan plan, const std::string& 
   if (!store) store = std::make_shared<WeightStore>(backend_, weights_(component));
   if (offload_) {
     Offload left{.bytes = offload_->bytes, .all = keep_ && runs == Runs::Once};
+    left.bytes -= std::max<int64_t>(0, arena_->bytes() - plan.arena_bytes);
     for (const auto& [name, sizes] : networks_)
       for (const Ready& ready : sizes) {
         const MemoryPlan memory = ready.executable->allocated();
-        left.bytes -= memory.total() - memory.weights;
+        left.bytes -= memory.total() - memory.weights - memory.arena - memory.scratch;
       }
     for (const auto& [name, other] : stores_) {
       const WeightStore::Counters weights = other->counters();
@@ -62,7 +65,7 @@ std::unique_ptr<Executable> KeptNetworks::prepare(Plan plan, const std::string& 
     }
     store->set_offload(left);
   }
-  return std::make_unique<Executable>(std::move(plan), store);
+  return std::make_unique<Executable>(std::move(plan), store, std::map<std::string, void*>{}, nullptr, nullptr, arena_);
 }
 
 Executable& KeptNetworks::get(const std::string& name, const std::string& component, const std::string& key,

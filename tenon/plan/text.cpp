@@ -11,6 +11,7 @@
 //     apart kind "what" "why", and "launch" "hole" for each place where it went
 //   end
 #include <algorithm>
+#include <charconv>
 #include <sstream>
 
 #include "tenon/core/error.h"
@@ -87,11 +88,10 @@ class LineReader {
     return out;
   }
   int64_t number(std::string_view w) {
-    int64_t value = 0;
-    const bool good =
-        !w.empty() && w.size() < 19 && std::all_of(w.begin(), w.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (!good) fail("a whole number instead of '" + std::string(w) + "'");
-    for (char c : w) value = value * 10 + (c - '0');
+    int64_t value = -1;
+    const auto [end, error] = std::from_chars(w.data(), w.data() + w.size(), value);
+    if (error != std::errc() || end != w.data() + w.size() || value < 0)
+      fail("a whole number instead of '" + std::string(w) + "'");
     return value;
   }
   int64_t field(std::string_view key) { return field(word(), key); }
@@ -203,10 +203,7 @@ class PlanParser {
     k.kind = static_cast<Apart>(it - std::begin(kApartNames));
     k.what = in.text();
     k.why = in.text();
-    while (!in.done()) {
-      std::string launch = in.text();
-      k.into.push_back({std::move(launch), in.text()});
-    }
+    while (!in.done()) k.into.push_back({in.text(), in.text()});
     return k;
   }
 

@@ -7,17 +7,13 @@
 #include <utility>
 
 #include "tenon/core/error.h"
+#include "tenon/core/host_tensor.h"
 #include "tenon/core/stop.h"
+#include "tenon/core/text.h"
 #include "tenon/expr/ops.h"
 #include "tenon/runtime/dump.h"
 
 namespace tenon {
-namespace {
-
-std::string mebibytes(int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
-
-}  // namespace
-
 struct Executable::State {
   struct Prepared {
     std::shared_ptr<Kernel> kernel;  // null where the results are stored
@@ -34,7 +30,12 @@ struct Executable::State {
   std::map<std::string, void*> address;
   std::map<std::string, const Buffer*> buffer;
   std::vector<std::shared_ptr<void>> weights;  // outlive the kernels, as `kept` does
-  std::shared_ptr<void> arena, scratch, kept;
+  std::shared_ptr<Arena> arena;
+  std::byte* temporaries = nullptr;        // the arena's memory, where addresses are made for it
+  std::vector<const Buffer*> in_arena;     // that lie there
+  std::map<std::string, int64_t> in_kept;  // inputs, which others that use the arena leave alone
+  bool lost = false;                       // another one has been there since it ran
+  std::shared_ptr<void> kept;
   Staging staging;  // of launches by their place below
   MemoryPlan allocated;
   std::vector<Prepared> launches;
@@ -45,8 +46,6 @@ struct Executable::State {
     std::unique_ptr<Replay> replay;
   };
   std::map<Rate, Phase> phases;
-  void check_bound(const std::map<std::string, void*>& bound) const;
-  void refuse_too_large() const;
   void allocate(const std::map<std::string, void*>& bound);
   void prepare(const PlanKernels& made);
   Stream& go_on(const std::shared_ptr<Stream>& next);
@@ -54,21 +53,71 @@ struct Executable::State {
   bool replay(Stream& on, Rate rate);
   void launch(Stream& on, Rate rate);
   void put(Stream& on, const Prepared& p) {
-    staging.run(on, static_cast<size_t>(&p - launches.data()), [&] { p.kernel->run(on, scratch.get()); });
+    staging.run(on, static_cast<size_t>(&p - launches.data()),
+                [&] { p.kernel->run(on, temporaries + allocated.arena); });
   }
 
-  BufferTable table();
+  void check_bound(const std::map<std::string, void*>& bound) const {
+    for (const Buffer& b : plan.buffers) {
+      TENON_CHECK(Usage, !b.outside || bound.contains(b.name), b.name) << "lives outside the plan and was not bound";
+      TENON_CHECK(Usage, !b.stored || !bound.contains(b.name), b.name)
+          << "is kept with the weights and cannot be bound";
+    }
+  }
+  void refuse_too_large() const {
+    check_offload(plan.name, allocated, store->offload());
+    const int64_t available = backend->memory_available();
+    TENON_CHECK(Memory, allocated.needed() <= available, plan.name)
+        << "the plan needs " << mebibytes(allocated.needed()) << " beside what is there (activations "
+        << mebibytes(allocated.arena) << ", weights " << mebibytes(allocated.missing) << ", states "
+        << mebibytes(allocated.states) << ", scratch " << mebibytes(allocated.scratch) << "), but "
+        << mebibytes(available) << " are available";
+  }
+  void keep_inputs(const std::map<std::string, void*>& bound) {
+    for (const Buffer& b : plan.buffers) {
+      if (b.role != BufferRole::Input || bound.contains(b.name)) continue;
+      in_kept[b.name] = allocated.kept;
+      allocated.kept += (b.bytes + 255) / 256 * 256;
+    }
+  }
+  BufferTable table() {
+    return [this](const std::string& name) {
+      const auto it = address.find(name);
+      TENON_CHECK(Internal, it != address.end(), plan.name) << "launch uses unknown buffer '" << name << "'";
+      return it->second;
+    };
+  }
+  void place() {
+    temporaries = arena->memory();
+    for (const Buffer* b : in_arena) address[b->name] = temporaries + b->offset;
+  }
+  void rebind() {
+    for (Prepared& p : launches)
+      if (p.kernel) p.kernel->rebind(table());
+    phases.clear();  // what was recorded has the old addresses
+  }
+  void take_arena() {
+    if (!arena->take(this, last)) return;
+    lost = true;
+    if (temporaries == arena->memory()) return;
+    place();
+    rebind();
+  }
   const Buffer& find(const std::string& name) const {
     const auto it = buffer.find(name);
     TENON_CHECK(Usage, it != buffer.end(), plan.name) << "no buffer '" << name << "' in this plan";
     return *it->second;
   }
   void check_outputs(const Launch& launch) const;
-  void stop_before(const Launch& next) const;
+  void stop_before(const Launch& next) const {
+    if (!stop_asked()) return;
+    last->synchronize();
+    throw Error(ErrorKind::Cancelled, plan.name, "interrupted before '" + next.name + "'");
+  }
 };
 
 Executable::Executable(Plan plan, std::shared_ptr<WeightStore> store, const std::map<std::string, void*>& bound,
-                       std::shared_ptr<Stream> stream, std::shared_ptr<Buffers> states)
+                       std::shared_ptr<Stream> stream, std::shared_ptr<Buffers> states, std::shared_ptr<Arena> arena)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.plan = std::move(plan);
@@ -80,6 +129,11 @@ Executable::Executable(Plan plan, std::shared_ptr<WeightStore> store, const std:
   const PlanKernels made(s.plan, *s.store, s.states.get());
   s.allocated = made.memory;
   s.check_bound(bound);
+  if (arena) {
+    s.allocated.shared += std::min(arena->bytes(), s.allocated.arena + s.allocated.scratch);
+    s.keep_inputs(bound);
+  }
+  s.arena = arena ? std::move(arena) : std::make_shared<Arena>(s.backend);
   s.refuse_too_large();
   s.weights = s.store->get(made.requests, made.staging.offloaded);
   s.staging = Staging(made.staging, s.backend, s.weights);
@@ -96,25 +150,9 @@ Executable::Executable(Plan plan, std::shared_ptr<Backend> backend, const Weight
                                                std::shared_ptr<const WeightSource>(std::shared_ptr<void>(), &weights)),
                  bound, std::move(stream), std::move(states)) {}
 
-void Executable::State::check_bound(const std::map<std::string, void*>& bound) const {
-  for (const Buffer& b : plan.buffers) {
-    TENON_CHECK(Usage, !b.outside || bound.contains(b.name), b.name) << "lives outside the plan and was not bound";
-    TENON_CHECK(Usage, !b.stored || !bound.contains(b.name), b.name) << "is kept with the weights and cannot be bound";
-  }
-}
-
-void Executable::State::refuse_too_large() const {
-  check_offload(plan.name, allocated, store->offload());
-  const int64_t available = backend->memory_available();
-  TENON_CHECK(Memory, allocated.needed() <= available, plan.name)
-      << "the plan needs " << mebibytes(allocated.needed()) << " (activations " << mebibytes(allocated.arena)
-      << ", weights " << mebibytes(allocated.missing) << ", states " << mebibytes(allocated.states - allocated.shared)
-      << ", scratch " << mebibytes(allocated.scratch) << "), but " << mebibytes(available) << " are available";
-}
-
 void Executable::State::allocate(const std::map<std::string, void*>& bound) {
-  arena = backend->allocate(allocated.arena);
-  scratch = backend->allocate(allocated.scratch);
+  arena->reserve(allocated.arena + allocated.scratch);
+  arena->take(this, stream);
   kept = backend->allocate(allocated.kept);
   for (const Buffer& b : plan.buffers) {
     buffer[b.name] = &b;
@@ -123,9 +161,12 @@ void Executable::State::allocate(const std::map<std::string, void*>& bound) {
       address[b.name] = it->second;
     else if (b.role == BufferRole::State)  // outlives this, who holds `states`
       address[b.name] = states->get(b).get();
-    else
-      address[b.name] = static_cast<char*>(arena.get()) + b.offset;
+    else if (const auto own = in_kept.find(b.name); own != in_kept.end())
+      address[b.name] = static_cast<std::byte*>(kept.get()) + own->second;
+    else if (!b.stored)
+      in_arena.push_back(&b);
   }
+  place();
 }
 
 void Executable::State::prepare(const PlanKernels& made) {
@@ -147,14 +188,6 @@ void Executable::State::prepare(const PlanKernels& made) {
   }
 }
 
-BufferTable Executable::State::table() {
-  return [this](const std::string& name) {
-    const auto it = address.find(name);
-    TENON_CHECK(Internal, it != address.end(), plan.name) << "launch uses unknown buffer '" << name << "'";
-    return it->second;
-  };
-}
-
 Executable::~Executable() = default;
 Executable::Executable(Executable&&) noexcept = default;
 
@@ -171,9 +204,8 @@ void Executable::set(const std::string& name, std::span<const float> values) {
   const Buffer& b = state_->find(name);
   TENON_CHECK(Usage, static_cast<int64_t>(values.size()) == b.shape.numel(), name)
       << "expected " << b.shape.numel() << " values for " << b.shape.str() << ", got " << values.size();
-  std::vector<std::byte> bytes(static_cast<size_t>(b.bytes));
-  for (size_t i = 0; i < values.size(); ++i) store_element(b.dtype, bytes.data(), static_cast<int64_t>(i), values[i]);
-  set(name, HostView{b.dtype, b.shape, bytes.data()});
+  const HostTensor value = HostTensor::from(b.dtype, b.shape, values);
+  set(name, HostView{b.dtype, b.shape, value.data.data()});
 }
 
 void Executable::set_scalar(const std::string& name, double value) {
@@ -187,6 +219,7 @@ void Executable::set_scalar(const std::string& name, double value) {
 Stream& Executable::State::go_on(const std::shared_ptr<Stream>& next) {
   if (next != last) next->wait(*last->mark());
   last = next;
+  take_arena();
   return *next;
 }
 
@@ -210,6 +243,11 @@ bool Executable::State::replay(Stream& on, Rate rate) {
 void Executable::enqueue(Rate rate, int n) {
   State& s = *state_;
   Stream& on = s.go_on();
+  if (s.lost && rate == s.plan.phases.back().rate) {
+    s.lost = false;
+    for (const tenon::Phase& p : s.plan.phases)
+      if (p.rate != rate) enqueue(p.rate);
+  }
   for (int i = 0; i < n; ++i)
     if (!s.replay(on, rate)) s.launch(on, rate);
 }
@@ -245,27 +283,18 @@ void Executable::bind(const std::map<std::string, void*>& buffers) {
     TENON_CHECK(Usage, s.find(name).outside, name) << "lives in the arena of " << s.plan.name;
     s.address[name] = memory;
   }
-  for (State::Prepared& p : s.launches)
-    if (p.kernel) p.kernel->rebind(s.table());
-  s.phases.clear();  // what was recorded has the old addresses
+  s.rebind();
 }
 
-void Executable::start() { start(state_->stream); }
-
 void Executable::start(const std::shared_ptr<Stream>& on) {
-  Stream& stream = state_->go_on(on);
+  Stream& stream = state_->go_on(on ? on : state_->stream);
+  state_->lost = false;
   for (const tenon::Phase& p : state_->plan.phases) state_->launch(stream, p.rate);
 }
 
 void Executable::wait_for(const Executable& other) { state_->go_on().wait(*other.state_->last->mark()); }
 
 const std::shared_ptr<Stream>& Executable::stream() const { return state_->stream; }
-
-void Executable::State::stop_before(const Launch& next) const {
-  if (!stop_asked()) return;
-  last->synchronize();
-  throw Error(ErrorKind::Cancelled, plan.name, "interrupted before '" + next.name + "'");
-}
 
 void Executable::State::check_outputs(const Launch& launch) const {
   for (const Output& o : launch.outputs) {
@@ -293,6 +322,7 @@ void Executable::warm_up() {
 
 std::vector<float> Executable::get(const std::string& name) const {
   const Buffer& b = state_->find(name);
+  TENON_CHECK(Internal, state_->arena->had_last(state_.get()), name) << "is read where another plan has run since";
   std::vector<std::byte> bytes(static_cast<size_t>(b.bytes));
   state_->backend->copy_out(*state_->last, bytes.data(), state_->address.at(name), b.bytes);
   std::vector<float> values(static_cast<size_t>(b.shape.numel()));

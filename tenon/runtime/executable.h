@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tenon/backend/arena.h"
 #include "tenon/runtime/plan_kernels.h"
 
 namespace tenon {
@@ -25,9 +26,12 @@ class Executable {
   /// Allocates and prepares everything, over the store's weights. Refuses with Error(Memory) before allocating if it
   /// does not fit the backend. `bound`: buffers that live in the caller's memory instead of the arena; every one that
   /// the plan has outside, none that is stored. `stream`: where its work goes, a new one if there is none. `states`: of
-  /// the same backend, where the plan's states are; if there is none they are its own, zeros at first.
+  /// the same backend, where the plan's states are; if there is none they are its own, zeros at first. `arena`: where
+  /// its temporaries are when it runs; who shares one runs in turn, on one thread, and reads results before the next
+  /// one runs. What it was given stays; slower phases run again where another executable has run in between.
   Executable(Plan plan, std::shared_ptr<WeightStore> store, const std::map<std::string, void*>& bound = {},
-             std::shared_ptr<Stream> stream = nullptr, std::shared_ptr<Buffers> states = nullptr);
+             std::shared_ptr<Stream> stream = nullptr, std::shared_ptr<Buffers> states = nullptr,
+             std::shared_ptr<Arena> arena = nullptr);
   /// Over weights of its own, which are read now and never again.
   Executable(Plan plan, std::shared_ptr<Backend> backend, const WeightSource& weights,
              const std::map<std::string, void*>& bound = {}, std::shared_ptr<Stream> stream = nullptr,
@@ -57,10 +61,9 @@ class Executable {
   void bind(const std::map<std::string, void*>& buffers);
   /// Puts all phases on the stream, launch by launch (a caller may be recording it), and waits for none. Scalars,
   /// temporaries and scratch are in use until they are done.
-  void start();
-  /// The same on another stream of the backend, behind what was put on the last one. What comes next without a stream
-  /// goes to the executable's own again, behind that.
-  void start(const std::shared_ptr<Stream>& on);
+  /// `on`: another stream of the backend, behind what was put on the last one. What comes next without a stream goes to
+  /// the executable's own again, behind that.
+  void start(const std::shared_ptr<Stream>& on = nullptr);
   /// What it puts on its stream next waits for what `other`, on the same backend, has put on its own.
   void wait_for(const Executable& other);
   const std::shared_ptr<Stream>& stream() const;

@@ -3,18 +3,19 @@
 #include "tenon/backend/stored_launch.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
+#include "tenon/core/text.h"
 
 namespace tenon {
 namespace {
 
-// Scratch starts on a cache line of its own.
-constexpr int64_t kScratchAlignment = 64;
+// Scratch lies behind the buffers, as they lie behind one another.
+int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
 PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffers* states) {
   StoredLaunches results(store.backend());
-  memory.arena = plan.arena_bytes;
+  memory.arena = aligned(plan.arena_bytes);
   for (const Buffer& b : plan.buffers) {
     if (b.role != BufferRole::State || b.outside) continue;
     memory.states += b.bytes;
@@ -46,7 +47,7 @@ PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffe
       memory.kept += kernel->memory().kept;
     }
   }
-  memory.scratch = (memory.scratch + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+  memory.scratch = aligned(memory.scratch);
   WeightStore::Bytes bytes = store.bytes_of(requests);
   if (store.offload()) {
     staging = plan_staging(reads, *store.offload(), memory.total() + bytes.all + bytes.host + bytes.others);
@@ -61,7 +62,6 @@ PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffe
 }
 
 void check_offload(const std::string& plan, const MemoryPlan& memory, const std::optional<Offload>& offload) {
-  const auto mebibytes = [](int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; };
   TENON_CHECK(Memory, !offload || memory.total() + memory.others <= offload->bytes, plan)
       << "with its weights offloaded the plan needs " << mebibytes(memory.least)
       << " of the device's memory; it may take " << offload->bytes / (1 << 20) << " MiB";

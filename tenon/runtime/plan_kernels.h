@@ -18,7 +18,7 @@ struct MemoryPlan {
   int64_t states = 0;     ///< that outlive it
   int64_t kept = 0;       ///< kernels' own
   int64_t missing = 0;    ///< of the weights, what its store does not have yet
-  int64_t shared = 0;     ///< of the states, what is there already
+  int64_t shared = 0;     ///< of the states and of an arena, what is there already
   int64_t transient = 0;  ///< while values of weights alone are computed, before anything but weights is allocated
   int64_t staging = 0;    ///< places of weights that wait in the host's memory; `weights` are the others
   int64_t host = 0;       ///< what these take there

@@ -67,7 +67,8 @@ Gradients::Gradients(Parameters& parameters, const Differentiated& d, const Grad
       TENON_CHECK(Usage, b.role == BufferRole::Input || !b.name.starts_with("d."), b.name) << "is no parameter's";
       bound[b.name] = memory_.emplace_back(backend->allocate(std::max<int64_t>(b.bytes, 4))).get();
     }
-  executable_ = std::make_unique<Executable>(std::move(plan), parameters.store(), bound, parameters.stream());
+  executable_ = std::make_unique<Executable>(std::move(plan), parameters.store(), bound, parameters.stream(), nullptr,
+                                             options.arena);
 }
 
 double Gradients::run(bool first) {

@@ -32,7 +32,8 @@ struct GradientOptions {
   /// Layers that read the same rows become one product. Then an update packs what does not change again, with what
   /// does: the weights beside an adapter's A.
   bool merge_siblings = true;
-  int64_t arena_bytes = 0;  ///< most of the plan's arena, kept by computing values a second time; 0: no limit
+  std::shared_ptr<Arena> arena = {};  ///< as Executable's
+  int64_t arena_bytes = 0;            ///< most of the plan's arena, kept by computing values a second time; 0: no limit
 };
 
 /// A differentiated loss made ready over parameters, which outlive it. Memory is known and taken when it is made.

@@ -101,6 +101,7 @@ struct LoraTraining::State {
   nn::SideBranches branches;
   std::unique_ptr<Parameters> parameters;
   std::unique_ptr<Updater> updater;
+  std::shared_ptr<Arena> arena;                                   // of all that follow
   std::vector<std::unique_ptr<Gradients>> gradients;              // of each of order's sizes
   std::map<PictureSize, std::unique_ptr<Executable>> evaluation;  // of one picture
   std::unique_ptr<ImageGenerator> generator;
@@ -113,7 +114,8 @@ struct LoraTraining::State {
         model(std::move(m)),
         o(std::move(options)),
         base(base_weights(*model, o.adapter, adapter)),
-        folder(output) {}
+        folder(output),
+        arena(std::make_shared<Arena>(backend)) {}
 
   nn::Precision precision() const { return {o.stored(), o.stored()}; }
   PrecisionPolicy policy() const { return training_precision(*model, o.type, branches); }
@@ -151,9 +153,9 @@ int64_t LoraTraining::step() const { return state_->step; }
 int64_t LoraTraining::layers() const { return std::ssize(*state_->branches.weights); }
 int64_t LoraTraining::parameter_count() const { return state_->parameters->count(); }
 int64_t LoraTraining::arena_bytes() const {
-  int64_t out = 0;
-  for (const auto& g : state_->gradients) out += g->memory().total();
-  return out;
+  int64_t beside = 0;
+  for (const auto& g : state_->gradients) beside = std::max(beside, g->memory().total() - g->memory().arena);
+  return beside + state_->arena->bytes();
 }
 int64_t LoraTraining::sizes() const { return std::ssize(state_->gradients); }
 int64_t LoraTraining::encoded() const { return state_->pictures.made + state_->held.made; }
@@ -189,6 +191,7 @@ void LoraTraining::State::prepare() {
         GradientOptions{.precision = policy(),
                         .accumulates = o.accumulation > 1,
                         .merge_siblings = false,
+                        .arena = arena,
                         .arena_bytes = o.arena_bytes}));
   }
   content.file = {kLoraFile, "", model->component() + ".",
@@ -247,7 +250,8 @@ Executable& LoraTraining::State::evaluation_of(PictureSize size) {
   options.precision = policy();
   options.target = backend->target();
   const Expr loss = denoising_loss(g, *model, shape(size, 1), data.training.target, branches, precision());
-  out = std::make_unique<Executable>(make_plan(std::vector<Result>{{"loss", loss}}, options), parameters->store());
+  out = std::make_unique<Executable>(make_plan(std::vector<Result>{{"loss", loss}}, options), parameters->store(),
+                                     std::map<std::string, void*>{}, nullptr, nullptr, arena);
   return *out;
 }
 

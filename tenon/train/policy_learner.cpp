@@ -7,7 +7,7 @@
 namespace tenon::train {
 namespace {
 
-constexpr size_t kMostPlans = 8;  // of different lengths, each with an arena
+constexpr size_t kMostPlans = 8;  // of different lengths
 // A processor takes as long as there are tokens: what rows begin with alike is computed once, many rows with few tokens
 // are taken at once, else few, and there are plans for every eighth length. A device that records launches wants them
 // large and few: all rows at once, and fewer lengths.
@@ -36,6 +36,7 @@ PolicyLearner::PolicyLearner(std::shared_ptr<Backend> backend, const LanguageMod
       time_(time),
       shares_(!backend_->records()),
       rows_at_a_time_(rows_at_a_time(o_, *backend_)),
+      arena_(std::make_shared<Arena>(backend_)),
       frozen_(model.config()),
       config_(model.config()) {
   config_.adapter = o_.adapter;
@@ -72,7 +73,7 @@ Gradients& PolicyLearner::gradients_for(int64_t tokens, const SharedShape& share
     const PolicyObjective objective{o_.loss, o_.terms, static_cast<double>(o_.most_tokens)};
     const Differentiated d =
         decoder_policy_loss(g, config_, {rows_at_a_time_, tokens}, objective, o_.precision, shared);
-    GradientOptions options{.accumulates = rows_at_a_time_ < rows(), .arena_bytes = o_.arena_bytes};
+    GradientOptions options{.accumulates = rows_at_a_time_ < rows(), .arena = arena_, .arena_bytes = o_.arena_bytes};
     options.precision = training_precision(o_.precision.act);
     made = std::make_unique<Gradients>(*parameters_, d, options);
   }
@@ -84,7 +85,8 @@ Executable& PolicyLearner::reference_for(int64_t tokens) {
   std::unique_ptr<Executable>& made = reference_runs_[tokens];
   if (!made)
     made = std::make_unique<Executable>(
-        plan_log_probabilities(frozen_, {rows_at_a_time_, tokens}, o_.precision, backend_->target()), reference_);
+        plan_log_probabilities(frozen_, {rows_at_a_time_, tokens}, o_.precision, backend_->target()), reference_,
+        std::map<std::string, void*>{}, nullptr, nullptr, arena_);
   return *made;
 }
 

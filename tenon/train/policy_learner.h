@@ -55,6 +55,7 @@ class PolicyLearner {
   TimeSpent& time_;
   bool shares_;                    ///< what rows begin with alike is computed once
   int64_t rows_at_a_time_;         ///< that gradients are computed of
+  std::shared_ptr<Arena> arena_;   ///< of all plans that learn, whatever their lengths
   DecoderConfig frozen_, config_;  ///< the model's; of what is trained
   std::unique_ptr<Parameters> parameters_;
   std::unique_ptr<Updater> updater_;

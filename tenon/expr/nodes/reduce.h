@@ -18,10 +18,6 @@ struct Sum : Reduce {
     return acc + x;
   }
   template <class V>
-  HD static V finish(V acc, V) {
-    return acc;
-  }
-  template <class V>
   HD static V of_moments(V n, V mean, V) {
     return n * mean;
   }
@@ -43,9 +39,8 @@ struct Mean : Sum {
 };
 
 /// Sum of squares.
-struct SumSquares : Reduce {
+struct SumSquares : Sum {
   static constexpr auto name = "sumsq";
-  static constexpr double init = 0;
   template <class V>
   HD static V step(V acc, V x) {
     return acc + x * x;
@@ -53,10 +48,6 @@ struct SumSquares : Reduce {
   template <class V>
   HD static V combine(V a, V b) {
     return a + b;
-  }
-  template <class V>
-  HD static V finish(V acc, V) {
-    return acc;
   }
   template <class V>
   HD static V of_moments(V n, V mean, V m2) {
@@ -84,10 +75,6 @@ struct ReduceMax : Reduce {
   HD static V step(V acc, V x) {
     return hd::select<V>(acc < x, x, hd::select<V>(x != x, x, acc));
   }
-  template <class V>
-  HD static V finish(V acc, V) {
-    return acc;
-  }
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
 
@@ -100,10 +87,6 @@ struct AbsMax : Reduce {
   HD static V step(V acc, V x) {
     const V a = hd::abs(x);
     return hd::select<V>(acc < a, a, hd::select<V>(x != x, x, acc));
-  }
-  template <class V>
-  HD static V finish(V acc, V) {
-    return acc;
   }
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };

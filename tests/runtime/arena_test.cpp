@@ -1,0 +1,93 @@
+// Executables that have their temporaries in one place, in turn.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
+#include "tenon/runtime/executable.h"
+#include "tenon/runtime/host_weights.h"
+#include "tests/runtime/places.h"
+
+namespace tenon {
+namespace {
+using places::Place;
+using places::places;
+using testing::Each;
+using testing::HasSubstr;
+
+// y = (slow + 1) * x * 2 + 3 of n elements: what comes of `slow` and the product are stored.
+Plan plan_of(int64_t n) {
+  Graph g;
+  const Expr slow = input(g, "slow", DType::F32, {n}, Rate::Schedule), x = input(g, "x", DType::F32, {n});
+  PlanOptions options;
+  options.name = "plan of " + std::to_string(n);
+  return make_plan(std::array{Result{"y", materialize(materialize(slow + 1.0) * x) * 2.0 + 3.0}}, options);
+}
+
+struct Runner {
+  int64_t n;
+  Executable executable;
+  Runner(const Place& place, int64_t count, const std::shared_ptr<Arena>& arena)
+      : n(count),
+        executable(plan_of(n), std::make_shared<WeightStore>(place.backend, nullptr), {}, nullptr, nullptr, arena) {}
+  void set(const std::string& name, float value) {
+    executable.set(name, std::vector<float>(static_cast<size_t>(n), value));
+  }
+};
+
+int64_t temporaries(const Runner& r) { return r.executable.allocated().arena + r.executable.allocated().scratch; }
+
+TEST(Arena, ExecutablesRunInTurn) {
+  for (const Place& place : places()) {
+    SCOPED_TRACE(place.name);
+    const auto arena = std::make_shared<Arena>(place.backend);
+    Runner few(place, 1000, arena);
+    few.set("slow", 1);
+    few.set("x", 5);
+    few.executable.run_all();
+    EXPECT_THAT(few.executable.get("y"), Each(23));
+    Runner many(place, 5000, arena);  // moves what `few` has
+    EXPECT_EQ(arena->bytes(), temporaries(many));
+    EXPECT_EQ(many.executable.allocated().shared, temporaries(few));
+    many.set("slow", 10);
+    many.set("x", 100);
+    many.executable.run_all();
+    EXPECT_THAT(many.executable.get("y"), Each(2203));
+    for (int run = 0; run < 4; ++run) {  // of both launch by launch, recorded, and repeated
+      few.executable.run();
+      EXPECT_THAT(few.executable.get("y"), Each(23)) << "what slower phases made is made again, " << run;
+      many.executable.run();
+      EXPECT_THAT(many.executable.get("y"), Each(2203)) << run;
+    }
+    few.set("x", 7);
+    few.executable.run();
+    few.executable.run();
+    EXPECT_THAT(few.executable.get("y"), Each(31));
+    many.set("slow", 20);
+    many.executable.run(Rate::Schedule);
+    many.executable.run();
+    EXPECT_THAT(many.executable.get("y"), Each(4203));
+  }
+}
+
+TEST(Arena, ResultsAreReadBeforeTheNextRuns) {
+  const std::shared_ptr<Backend> backend = make_backend("cpu", {1});
+  const auto arena = std::make_shared<Arena>(backend);
+  Runner one({"cpu", backend}, 100, arena), other({"cpu", backend}, 50, arena);
+  for (Runner* r : {&one, &other}) {
+    r->set("slow", 0);
+    r->set("x", 1);
+    r->executable.run_all();
+  }
+  try {
+    static_cast<void>(one.executable.get("y"));
+    ADD_FAILURE() << "another's numbers were read";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::Internal);
+    EXPECT_THAT(e.what(), HasSubstr("is read where another plan has run since"));
+  }
+  EXPECT_THAT(other.executable.get("y"), Each(5));
+}
+
+}  // namespace
+}  // namespace tenon
