@@ -152,7 +152,9 @@ class Network {
   }
 
   Expr feed_forward(const nn::Scope& s, const Expr& x) const {
-    const Expr both = nn::packed_linear(s, x, {{"gate_proj", c_.hidden}, {"up_proj", c_.hidden}}, bias(c_.mlp_bias));
+    // As layers hand it on everywhere else: training keeps it for the way back, in half the bytes.
+    const Expr both =
+        cast(nn::packed_linear(s, x, {{"gate_proj", c_.hidden}, {"up_proj", c_.hidden}}, bias(c_.mlp_bias)), s.act());
     const Expr h = silu(slice(both, -1, 0, c_.hidden)) * slice(both, -1, c_.hidden, 2 * c_.hidden);
     return nn::packed_linear(s, cast(h, s.act()), {{"down_proj", c_.width}}, bias(c_.mlp_bias));
   }
