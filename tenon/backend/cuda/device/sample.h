@@ -1,4 +1,5 @@
-// The sample skeleton (core/draw.h says what it means): a block draws the token of a row. Nothing is sorted: which
+// The sample skeleton (core/draw.h says what it means): a block draws the token of a row, or of a long row a cluster of
+// blocks, because a multiprocessor alone is slow to read it. Nothing is sorted: which
 // scores are left follows from a threshold, which is found bit by bit of a number that is ordered as scores are. Those
 // scores that the threshold may lie among wait in shared memory, few where few are left; else every bit reads the row.
 #pragma once
@@ -14,18 +15,39 @@ DEV uint32_t order_of(float score) {
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-/// What a block's threads find together, in an order that is always the same.
+/// What the threads of a row find together, in an order that is always the same: those of kBlocks blocks.
+template <int kBlocks>
 struct SampleTeam {
+  static constexpr int kWarps = kBlocks * sample_warps(kBlocks), kThreads = 32 * kWarps;
   double* exchange;      ///< two a warp
   mutable int turn = 0;  ///< the places of the time before may still be read
+
+  DEV static int block() {
+    if constexpr (kBlocks > 1)
+      return cluster_rank();
+    else
+      return 0;
+  }
+  /// Numbers of the warp and of the thread among the row's.
+  DEV static int warp_of_row() { return block() * sample_warps(kBlocks) + warp(); }
+  DEV static int thread_of_row() { return 32 * warp_of_row() + lane(); }
 
   /// What warps have, to be read by all.
   template <class T>
   DEV const T* of_warps(T x) const {
     T* place = reinterpret_cast<T*>(exchange + turn);
-    turn ^= kSampleWarps;
-    if (lane() == 0) place[warp()] = x;
-    sync_block();
+    turn ^= kWarps;
+    if constexpr (kBlocks > 1) {
+      const uint32_t there = shared_address(place + warp_of_row());
+      const auto& words = reinterpret_cast<const float(&)[sizeof(T) / 4]>(x);
+      if (lane() < kBlocks) {
+        UNROLL for (int i = 0; i < static_cast<int>(sizeof(T) / 4); ++i) store_at(there + 4 * i, words[i], lane());
+      }
+      sync_cluster();
+    } else {
+      if (lane() == 0) place[warp()] = x;
+      sync_block();
+    }
     return place;
   }
   template <class T, class Join>
@@ -35,7 +57,10 @@ struct SampleTeam {
   }
   template <class T, class Join>
   DEV T of_threads(T x, const Join& join) const {
-    return of_lanes(of_warps(of_lanes(x, join))[lane()], join);
+    const T* all = of_warps(of_lanes(x, join));
+    T y = all[lane()];
+    UNROLL for (int w = 32; w < kWarps; w += 32) y = join(y, all[w + lane()]);
+    return of_lanes(y, join);
   }
   DEV double sum(double x) const {
     return of_threads(x, [](double a, double b) { return a + b; });
@@ -43,15 +68,16 @@ struct SampleTeam {
 };
 
 /// A row's scores, divided by the temperature. Scores::eval(p, row, token).
-template <class Scores, class Params>
+template <class Scores, class Team_, class Params>
 struct SampleRow {
+  using Team = Team_;
   const Params& p;
-  const SampleTeam& team;
+  const Team& team;
   float* kept;  ///< of this warp
   int row;
   float temperature = 1, top = 0;
   uint32_t least = 0;  ///< the order of the least score that is left
-  int keeps = -1;      ///< scores that this warp keeps; below 0: the block reads the row
+  int keeps = -1;      ///< scores that this warp keeps; below 0: the threads read the row
 
   DEV int tokens() const { return p.sizes.tokens; }
   DEV float score(int token) const { return Scores::eval(p, row, token).v[0] / temperature; }
@@ -63,13 +89,13 @@ struct SampleRow {
     if (keeps >= 0) {
       for (int i = lane(); i < keeps; i += 32) f(kept[i]);
     } else {
-      UNROLL_8 for (int t = thread_index(); t < tokens(); t += kSampleThreads) f(score(t));
+      UNROLL_8 for (int t = Team::thread_of_row(); t < tokens(); t += Team::kThreads) f(score(t));
     }
   }
 
   /// Keeps the scores from `from` on that are there, in every warp those of a part of the row.
   DEV void keep(uint32_t from) {
-    const int part = (tokens() + kSampleWarps - 1) / kSampleWarps, begin = warp() * part,
+    const int part = (tokens() + Team::kWarps - 1) / Team::kWarps, begin = Team::warp_of_row() * part,
               end = begin + part < tokens() ? begin + part : tokens();
     constexpr int kAtOnce = 8;
     int n = 0;
@@ -102,31 +128,32 @@ struct SampleRow {
   }
 };
 
-/// The place at which sums of weights pass `share` of the whole, 0 to 1: the block halves a part of the row by
-/// thirty-two until a warp has a token a lane.
+/// The place at which sums of weights pass `share` of the whole, 0 to 1: a part of the row is divided among the warps
+/// until one has a token a lane.
 struct SamplePlace {
   int token;
   double whole;
 };
 template <class Row>
 DEV SamplePlace sample_place(const Row& row, double share) {
+  using Team = typename Row::Team;
   SamplePlace out{0, 0};
   double target = 0;
   int begin = 0, end = row.tokens();
   for (bool first = true;; first = false) {
-    const int part = (end - begin + kSampleWarps - 1) / kSampleWarps, from = begin + warp() * part,
+    const int part = (end - begin + Team::kWarps - 1) / Team::kWarps, from = begin + Team::warp_of_row() * part,
               to = from + part < end ? from + part : end;
     double sum = 0;
     UNROLL_8 for (int t = from + lane(); t < to; t += 32) sum += row.weight(row.score(t));
-    const double* sums = row.team.of_warps(SampleTeam::of_lanes(sum, [](double a, double b) { return a + b; }));
+    const double* sums = row.team.of_warps(Team::of_lanes(sum, [](double a, double b) { return a + b; }));
     double below = 0;
     if (first) {
-      for (int w = 0; w < kSampleWarps; ++w) out.whole += sums[w];
+      for (int w = 0; w < Team::kWarps; ++w) out.whole += sums[w];
       target = share * out.whole;
     }
     int chosen = 0;
     double before = 0;
-    for (int w = 0; w < kSampleWarps; ++w) {
+    for (int w = 0; w < Team::kWarps; ++w) {
       if (sums[w] > 0) {  // the last that has any, where rounding took the sum below the target
         chosen = w;
         before = below;
@@ -155,7 +182,8 @@ DEV SamplePlace sample_place(const Row& row, double share) {
 }
 
 /// As many threads as tokens are wanted have a score from there on; `own`: the largest that this thread has seen.
-DEV uint32_t order_of_some(const SampleTeam& team, float own, float wanted) {
+template <class Team>
+DEV uint32_t order_of_some(const Team& team, float own, float wanted) {
   uint32_t found = 0;
   for (uint32_t bit = 0x80000000u; bit; bit >>= 1)
     if (team.sum(order_of(own) >= (found | bit) ? 1.0 : 0.0) >= static_cast<double>(wanted)) found |= bit;
@@ -184,20 +212,22 @@ DEV void sample_least(Row& row, float own, float top_k, float top_p) {
   if (likely > row.least) row.least = likely;
 }
 
-/// Grid: x = rows. Rule and Seed::eval(p, row, i); Counter::eval(p, 0, row).
-template <class Scores, class Rule, class Seed, class Counter, class Epilogue, class Params>
+/// Grid: x = rows times kBlocks, which are a cluster. Rule and Seed::eval(p, row, i); Counter::eval(p, 0, row).
+template <int kBlocks, class Scores, class Rule, class Seed, class Counter, class Epilogue, class Params>
 DEV void sample(const Params& p) {
+  using Team = SampleTeam<kBlocks>;
+  if constexpr (kBlocks > 1) sync_cluster();  // all blocks are there to be written to
   griddep_wait();
   griddep_launch();
   double* shared = reinterpret_cast<double*>(shared_memory());
-  const SampleTeam team{shared};
-  float* kept = reinterpret_cast<float*>(shared + 2 * kSampleWarps) + warp() * p.sizes.capacity;
-  const int row_number = block_x();
-  SampleRow<Scores, Params> row{p, team, kept, row_number};
+  const Team team{shared};
+  float* kept = reinterpret_cast<float*>(shared + 2 * Team::kWarps) + warp() * p.sizes.capacity;
+  const int row_number = block_x() / kBlocks;
+  SampleRow<Scores, Team, Params> row{p, team, kept, row_number};
   const float lowest = bits_to_float(0xff800000u);
   float top = lowest;
   int best = row.tokens();
-  UNROLL_8 for (int t = thread_index(); t < row.tokens(); t += kSampleThreads) {
+  UNROLL_8 for (int t = Team::thread_of_row(); t < row.tokens(); t += Team::kThreads) {
     const float s = row.score(t);
     if (s > top) best = t;
     top = max_or_nan(top, s);
@@ -227,7 +257,7 @@ DEV void sample(const Params& p) {
   const int token = !known ? 0 : draws ? place.token : best;
   const float log_probability =
       known ? row.score(token) - row.top - logf(static_cast<float>(place.whole)) : bits_to_float(0x7fc00000u);
-  if (thread_index() != 0) return;
+  if (Team::thread_of_row() != 0) return;
   const float made[2] = {static_cast<float>(token), log_probability};
   for (int col = 0; col < 2; col += Epilogue::kLanes) {
     Frag<float, 1> acc[Epilogue::kLanes];

@@ -9,8 +9,11 @@ struct SampleSizes {
   int32_t capacity;  ///< scores that a warp keeps in shared memory
 };
 
-inline constexpr int kSampleThreads = 1024, kSampleWarps = kSampleThreads / 32;
-/// Bytes of shared memory of a block: two doubles a warp, and behind them what the warps keep.
-inline constexpr int sample_shared_bytes(int capacity) { return kSampleWarps * (16 + 4 * capacity); }
+/// Warps of a block where `blocks` share a row: one, or those of a cluster.
+inline constexpr int sample_warps(int blocks) { return blocks > 1 ? 16 : 32; }
+/// Bytes of shared memory of a block: two doubles for each warp of a row, and behind them what its own warps keep.
+inline constexpr int sample_shared_bytes(int blocks, int capacity) {
+  return sample_warps(blocks) * (16 * blocks + 4 * capacity);
+}
 
 }  // namespace tenon::device

@@ -1,4 +1,4 @@
-// The sample skeleton: a block a row of scores, which lies in memory.
+// The sample skeleton: a block a row of scores, which lies in memory, or a cluster.
 #include "tenon/backend/cuda/device/sample_sizes.h"
 #include "tenon/backend/cuda/launches/anchor_kernel.h"
 #include "tenon/expr/ops.h"
@@ -7,6 +7,8 @@ namespace tenon::cuda {
 namespace {
 
 constexpr int kMostKept = 512;  // scores in shared memory, a warp
+// A long row takes a cluster as long as a short one takes a block, whatever other rows there are.
+constexpr int kBlocksOfLongRow = 8, kLongRow = 16384;
 
 class SampleKernel : public AnchorKernel {
  public:
@@ -24,8 +26,10 @@ class SampleKernel : public AnchorKernel {
     if (form_.domain.numel() == 0) return;
     device::SampleSizes sizes{};
     sizes.tokens = checked_int(scores_.shape()[1]);
-    const int room = device().facts().shared_bytes - device::sample_shared_bytes(0);
-    sizes.capacity = std::min(kMostKept, room / (4 * device::kSampleWarps));
+    const int blocks = device().facts().arch == "sm_90a" && sizes.tokens >= kLongRow ? kBlocksOfLongRow : 1;
+    const int warps = device::sample_warps(blocks);
+    const int room = device().facts().shared_bytes - device::sample_shared_bytes(blocks, 0);
+    sizes.capacity = std::min(kMostKept, room / (4 * warps));
     Params params;
     params.set_sizes("SampleSizes", sizes);
     KernelParts text;
@@ -41,11 +45,13 @@ class SampleKernel : public AnchorKernel {
     }
     text.functors += epilogue_source(params, text.headers, 1);
     text.headers = "#include \"tenon/backend/cuda/device/sample.h\"\n" + text.headers;
-    text.kernel = "KERNEL(kSampleThreads, 1, Params, p) { sample<Scores, Rule, Seed, Counter, Epilogue>(p); }\n";
+    text.kernel = "KERNEL(" + std::to_string(32 * warps) + ", 1, Params, p) { sample<" + std::to_string(blocks) +
+                  ", Scores, Rule, Seed, Counter, Epilogue>(p); }\n";
     LaunchShape shape;
-    shape.grid_x = static_cast<unsigned>(scores_.shape()[0]);
-    shape.threads = device::kSampleThreads;
-    shape.shared_bytes = static_cast<unsigned>(device::sample_shared_bytes(sizes.capacity));
+    shape.grid_x = static_cast<unsigned>(blocks * scores_.shape()[0]);
+    shape.threads = static_cast<unsigned>(32 * warps);
+    shape.cluster = static_cast<unsigned>(blocks);
+    shape.shared_bytes = static_cast<unsigned>(device::sample_shared_bytes(blocks, sizes.capacity));
     add(KernelCall(device(), text, params, shape));
   }
 
