@@ -59,33 +59,13 @@ struct NoFront {
 template <class Program, int R>
 struct RowsInFront {
   static constexpr bool kGiven = true;
-  /// kSeveral: a warp may have several rows; kAhead: the next one of them is on its way meanwhile, in registers.
-  template <bool kSeveral, bool kAhead, class Params>
+  template <class Params>
   DEV static void compute(const Params& p) {
-    using Loads = typename Program::template Loads<R>;
-    const int step = block_threads() / 32;
-    const auto load = [&](int row, Loads& loads) {
+    NO_UNROLL for (int row = warp(); row < p.sizes.m; row += block_threads() / 32) {
+      typename Program::template Loads<R> loads;
       Program::template loads<R>(p, row, p.sizes.k, WarpTeam{true}, loads);
-    };
-    const auto run = [&](int row, Loads& loads) { Program::template run<R>(p, row, p.sizes.k, WarpTeam{true}, loads); };
-    int row = warp();
-    if (row >= p.sizes.m) return;
-    Loads loads;
-    load(row, loads);
-    if constexpr (kSeveral) {
-      NO_UNROLL for (; row + step < p.sizes.m; row += step) {
-        if constexpr (kAhead) {
-          Loads next;
-          load(row + step, next);
-          run(row, loads);
-          loads = next;
-        } else {
-          run(row, loads);
-          load(row + step, loads);
-        }
-      }
+      Program::template run<R>(p, row, p.sizes.k, WarpTeam{true}, loads);
     }
-    run(row, loads);
   }
 };
 
@@ -387,12 +367,12 @@ DEV void gemm_skinny(const Params& p) {
   griddep_launch();
   SkinnyWeights<Tile, B, kLanes> weights(p, first, columns);
   if constexpr (B::kConstant) griddep_wait();
-  SkinnyResults<Tile, B, Epilogue, Reduction> results(thread_index(), first, columns);
-  results.load(p);
   if constexpr (Front::kGiven) {
-    Front::template compute<(Tile::kRows > Tile::kWarps), !Tile::kWalks>(p);
+    Front::compute(p);
     sync_block();
   }
+  SkinnyResults<Tile, B, Epilogue, Reduction> results(thread_index(), first, columns);
+  results.load(p);
   while (true) {
     skinny_tile<Tile, A, Front::kGiven>(p, weights, results, first, columns);
     if constexpr (!Tile::kWalks) return;

@@ -71,10 +71,15 @@ inline CoreLaunch conv_launch(const MmaTileShape& tile, const device::ConvSizes&
 /// device::SkinnyTile as a value, whose rows are the product's.
 struct SkinnyTileShape {
   int groups = 1, warps = 8;
-  int walkers = 0;  ///< blocks that go from tile to tile; 0: each has one
+  int walkers = 0;              ///< blocks that go from tile to tile; 0: each has one
+  int slot_bytes = kSlotBytes;  ///< most that pieces on their way take of shared memory
 
   bool operator==(const SkinnyTileShape&) const = default;
-  static constexpr int kMostRows = 16;
+  static constexpr int kMostRows = 16, kSlotBytes = 80 << 10;
+  /// The same where `front` bytes of a block's `shared` are taken by rows that are computed in front.
+  static int slot_bytes_beside(int64_t front, int shared) {
+    return static_cast<int>(std::min<int64_t>(kSlotBytes, shared - front));
+  }
   static int rows(int m) { return m > 8 ? 16 : 8; }
   /// Warps that are to be together on a multiprocessor: 16 rows take more registers.
   static int warps_there(int m) { return m > 8 ? 16 : 24; }
@@ -82,11 +87,11 @@ struct SkinnyTileShape {
   /// Pieces of 32 of K that a warp has; of those on their way, what is held in registers, and the rest.
   int pieces(int k) const { return ((k + 31) / 32 + warps - 1) / warps; }
   int held(int m, int lanes, int k) const {
-    if (groups * lanes > 4) return 0;  // sums take the registers
+    if (groups * lanes > 4 || walkers) return 0;  // sums take the registers, or the next tile's
     return std::clamp(pieces(k), 1, std::clamp(kHeldFragments / (groups * lanes), 1, 80 / rows(m)));
   }
   int slots(int m, int lanes, int k) const {
-    const int most = std::max(2, kSlotBytes / (warps * groups * lanes * 512));
+    const int most = std::max(2, slot_bytes / (warps * groups * lanes * 512));
     return std::min(pieces(k) - held(m, lanes, k), most);
   }
   int shared_bytes(int m, int lanes, int k) const {
@@ -101,7 +106,7 @@ struct SkinnyTileShape {
   }
 
  private:
-  static constexpr int kHeldFragments = 2, kSlotBytes = 80 << 10;
+  static constexpr int kHeldFragments = 2;
 };
 /// Of at most kMostRows rows, one batch, operand B in memory.
 inline CoreLaunch gemm_launch(const SkinnyTileShape& tile, const device::GemmSizes& g, int lanes) {

@@ -43,6 +43,7 @@ class ProductKernel : public AnchorKernel {
     product_.wgmma_tiles_m = std::move(wgmma_tiles_m);
     // mma multiplies e4m3 on sm_89 only: on sm_90a it converts, and wgmma takes all that is multiplied in e4m3 there.
     product_.skinny = cores.skinny;
+    if (front_) product_.front = k * size_of(unit_) * SkinnyTileShape::kMostRows;
     product_.mma = cores.mma && (unit_ != DType::E4M3 || device().facts().arch != "sm_90a");
     product_.counts = std::any_of(form_.outputs.begin(), form_.outputs.end(),
                                   [](const FormOutput& o) { return o.statistic != nullptr; });
@@ -206,14 +207,15 @@ class ProductKernel : public AnchorKernel {
   /// True if there is one.
   bool front() const { return front_ || factor_; }
 
+  /// Warps of a multiprocessor where rows are computed in front: they have 128 registers a thread.
+  static constexpr int kWarpsInFront = 16;
   /// Blocks of the tile that run together on a multiprocessor where they walk, and their tile: where there are many
   /// more than run together, and each would compute several rows a warp in front, that is paid once a block. Of fewer
   /// rows it takes no longer than the weights' way, and blocks that come and go read faster.
   int resident_walkers(const SkinnyTileShape& walking, const device::GemmSizes& sizes) const {
-    constexpr int kWarps = 16;  // of a multiprocessor, that have 128 registers a thread
     const int64_t bytes = walking.shared_bytes(sizes.m, lanes(), sizes.k) + front_bytes(walking, sizes);
     return static_cast<int>(
-        std::clamp<int64_t>(device().facts().shared_bytes / (bytes + 1024), 1, kWarps / walking.warps));
+        std::clamp<int64_t>(device().facts().shared_bytes / (bytes + 1024), 1, kWarpsInFront / walking.warps));
   }
   /// Shared memory of what is computed in front, or of what each warp has of the rows' reductions.
   int64_t front_bytes(const SkinnyTileShape& tile, const device::GemmSizes& sizes) const {
@@ -222,11 +224,20 @@ class ProductKernel : public AnchorKernel {
   }
   SkinnyTileShape skinny_tile(const TileChoice& choice, const device::GemmSizes& sizes) const {
     SkinnyTileShape tile = choice.skinny;
+    const int multiprocessors = device().facts().multiprocessors;
+    const auto tiles = [&](int groups) { return div_up(sizes.n / lanes(), 8 * groups); };
+    if (front_) {  // two blocks fit, and beside them those of the next launch, whose weights can be on their way
+      const int most = SkinnyTileShape::slot_bytes_beside(front_bytes(tile, sizes), device().facts().shared_bytes);
+      tile.slot_bytes = most * 2 / 3;
+    }
+    // A few tiles that do not run together with the others take as long as all: two groups are added like one.
+    const int together = std::max(kWarpsInFront / tile.warps, 1) * multiprocessors;
+    if (front_ && tile.groups == 1 && lanes() == 1 && tiles(1) > together && tiles(2) <= together) tile.groups = 2;
     if (!front() || tile.rows(sizes.m) <= tile.warps) return tile;
-    tile.walkers = 1;
-    const int walkers = resident_walkers(tile, sizes) * device().facts().multiprocessors;
-    tile.walkers = sizes.n / lanes() / (8 * tile.groups) > 4 * walkers ? walkers : 0;
-    return tile;
+    SkinnyTileShape walking = tile;
+    walking.walkers = 1;
+    walking.walkers = resident_walkers(walking, sizes) * multiprocessors;
+    return tiles(tile.groups) > 4 * walking.walkers ? walking : tile;
   }
   CoreLaunch skinny_launch(const TileChoice& choice, const device::GemmSizes& sizes) const {
     const SkinnyTileShape tile = skinny_tile(choice, sizes);
@@ -243,8 +254,8 @@ class ProductKernel : public AnchorKernel {
     int resident = 1;
     if (tile.walkers)
       resident = resident_walkers(tile, sizes);
-    else if (factor_ && tile.warps >= 8)  // whatever registers the compiler would like
-      resident = tile.warps_there(sizes.m) / tile.warps;
+    else if (front() && tile.warps >= 8)  // whatever registers the compiler would like
+      resident = (factor_ ? tile.warps_there(sizes.m) : kWarpsInFront) / tile.warps;
     if (front_) {
       params.reserve_shared(tile.shared_bytes(sizes.m, lanes(), sizes.k));
       params.keep_shared(front_->leaf);

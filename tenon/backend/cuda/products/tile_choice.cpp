@@ -100,9 +100,10 @@ double skinny_time(const SkinnyTileShape& tile, const ProductShape& p, int rows,
 // and in how many sums it is added (SkinnyProduct::kChains) must not depend on the rows: these choose among the others.
 void add_skinny(std::vector<TileChoice>& out, const ProductShape& p, const DeviceFacts& facts) {
   const int rows = p.m > 8 ? 16 : 8;
-  const auto fits = [&](const SkinnyTileShape& tile) {
-    return tile.groups * p.lanes <= (rows > 8 ? 6 : 4) &&
-           tile.shared_bytes(SkinnyTileShape::kMostRows, p.lanes, static_cast<int>(p.k)) <= facts.shared_bytes;
+  const auto fits = [&](SkinnyTileShape tile) {
+    tile.slot_bytes = SkinnyTileShape::slot_bytes_beside(p.front, facts.shared_bytes);
+    const int64_t bytes = tile.shared_bytes(SkinnyTileShape::kMostRows, p.lanes, static_cast<int>(p.k)) + p.front;
+    return tile.groups * p.lanes <= (rows > 8 ? 6 : 4) && bytes <= facts.shared_bytes;
   };
   for (const int warps : {4, 8, 16})
     for (const int groups : {1, 2, 4}) {

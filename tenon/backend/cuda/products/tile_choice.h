@@ -24,6 +24,7 @@ struct ProductShape {
   bool counts = false;   ///< the epilogue counts what it stores, which takes registers
   bool mma = true;       ///< the mma core can do it
   bool skinny = false;   ///< the core for a few rows can do it
+  int64_t front = 0;     ///< bytes that rows computed in front of it take of its shared memory
   std::string key = {};  ///< equal for products that take equal time on equal cores: "gemm 8192x320x320 lanes 1"
 
   /// Where a library could do all of it: what its epilogue adds (NativeEpilogue::words), the problem in its terms, and
