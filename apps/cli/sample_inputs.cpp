@@ -27,6 +27,8 @@ HostTensor sample_input(const Plan& plan, const Buffer& buffer) {
   if (is_float(buffer.dtype)) {
     if (buffer.name == "timesteps") {
       for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(999 - 999 * i / std::max<size_t>(count, 1));
+    } else if (buffer.name == "rule") {  // tokens are drawn at temperature 1, of all
+      for (size_t i = 0; i < count; ++i) values[i] = i % 2 ? 0.0F : 1.0F;
     } else {
       TorchGenerator(kSeed).randn(values);
     }

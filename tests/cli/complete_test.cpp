@@ -154,7 +154,7 @@ TEST_F(CliText, AFolderComesBeforeAnEmbeddedModel) {
 
 // Caches begin as zeros there too.
 TEST_F(CliText, EveryLaunchAgreesWithTheOracle) {
-  for (const char* part : {"decode", "prefill"}) {
+  for (const char* part : {"decode", "prefill", "token", "rollout"}) {
     const Finished f = tenon(with({"verify", "--no-parity", "--part", part, "--json"}));
     EXPECT_EQ(f.code, 0) << part << f.out << f.err;
   }

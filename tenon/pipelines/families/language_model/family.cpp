@@ -1,7 +1,10 @@
-// Decoder language models: write text; as parts a chunk of a prompt, and a token behind a full half of a cache.
+// Decoder language models: write text; as parts a chunk of a prompt, a token behind a full half of a cache, and the same
+// token with all that a loop repeats, as texts are written and as GRPO draws them.
 #include "tenon/pipelines/language_model.h"
 
 #include "tenon/core/error.h"
+#include "tenon/pipelines/decode_loop.h"
+#include "tenon/pipelines/families/language_model/text_batch.h"
 #include "tenon/pipelines/family.h"
 #include "tenon/pipelines/model_parts.h"
 #include "tenon/pipelines/text_generator.h"
@@ -16,14 +19,26 @@ class DecoderParts : public ModelParts {
   explicit DecoderParts(std::shared_ptr<const LanguageModel> model) : model_(std::move(model)) {}
 
   std::string name() const override { return model_->name(); }
-  std::vector<std::string> parts() const override { return {"decode", "prefill"}; }
+  std::vector<std::string> parts() const override { return {"decode", "prefill", "token", "rollout"}; }
   std::string describe(const std::string& part, const PartRequest& r) const override {
     const DecoderShape s = shape(part, r);
     return std::to_string(s.tokens) + (s.tokens > 1 ? " tokens" : " token") + " over a cache of " +
            std::to_string(s.capacity) + ", batch " + std::to_string(s.batch);
   }
   Plan plan(const std::string& part, const PartRequest& r, const NetworkOptions& options) const override {
-    return plan_decoder(model_->config(), shape(part, r), options);
+    const DecoderShape s = shape(part, r);
+    if (part == "decode" || part == "prefill") return plan_decoder(model_->config(), s, options);
+    const bool rollout = part == "rollout";
+    DecodeStepShape step{.rows = s.batch, .capacity = s.capacity, .of_network = rollout};
+    if (!rollout) step.page = s.page, step.pages = s.pages;
+    PlanOptions o;
+    o.name = part;
+    o.fusion = options.fusion;
+    o.fold_scales = folds_scales(options) && !rollout;  // train/rollout.cpp says why
+    o.anchors_alone = options.anchors_alone;
+    o.target = options.target;
+    o.precision = decoder_precision(options);
+    return plan_decode_step(model_->config(), step, decoder_types(options), o);
   }
   std::string component(const std::string&) const override { return "decoder"; }
   WeightShapes shapes(const std::string&) const override { return model_->shapes(); }
@@ -40,7 +55,7 @@ class DecoderParts : public ModelParts {
     TENON_CHECK(Usage, r.context <= positions, "--context")
         << r.context << " tokens; " << name() << " has " << positions << " positions";
     s.capacity = r.context > 0 ? r.context : std::min(kCacheTokens, positions);
-    s.tokens = part == "decode" ? 1 : std::min(kPrefillTokens, s.capacity / 2);
+    s.tokens = part != "prefill" ? 1 : std::min(kPrefillTokens, s.capacity / 2);
     s.page = kCachePage;
     s.capacity = (s.capacity + s.page - 1) / s.page * s.page;
     s.pages = s.batch * s.capacity / s.page;
