@@ -1,5 +1,5 @@
-// Decoder language models: write text; as parts a chunk of a prompt, a token behind a full half of a cache, and the same
-// token with all that a loop repeats, as texts are written and as GRPO draws them.
+// Decoder language models: write text; as parts a chunk of a prompt, a token behind a full half of a cache, and the
+// same token with all that a loop repeats, as texts are written and as GRPO draws them.
 #include "tenon/pipelines/language_model.h"
 
 #include "tenon/core/error.h"
