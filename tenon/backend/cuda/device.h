@@ -126,6 +126,12 @@ class Device {
   /// Puts a library's work on the stream, which `put` gets as a CUstream with the GPU's context current; recorded like
   /// launches are. `name`: as a kernel's, for people.
   virtual void call(Stream& stream, const std::string& name, const std::function<void(void* native)>& put) = 0;
+  /// Kernels, fills and copies that `put` puts on a stream, as call() gives it one: counted, never run. 1 where the
+  /// device cannot tell.
+  virtual int count(const std::function<void(void* native)>& put) {
+    static_cast<void>(put);
+    return 1;
+  }
   /// The library of products, loaded when it is first asked for, or null: there is none here.
   virtual MatmulLibrary* matmul_library() { return nullptr; }
   /// The library of convolutions and attention, likewise.

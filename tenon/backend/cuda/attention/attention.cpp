@@ -105,6 +105,11 @@ class AttentionKernel : public AnchorKernel {
 
   int own_calls() const override { return operand_calls() + (form_.domain.numel() > 0 ? 1 : 0); }
 
+  int kernels_beside() const override {
+    if (!plan_ || form_.domain.numel() == 0) return 0;
+    return dnn_call(device(), name(), *plan_, route_->operands).call.library_kernels() - 1;
+  }
+
   void make_calls() override {
     make_operands();
     if (form_.domain.numel() == 0) return;

@@ -189,6 +189,10 @@ class Conv2dKernel : public ProductKernel {
 
   int layer_calls() const override { return !plan_ ? 0 : conv_route_->products ? 2 : 1; }
 
+  int layer_kernels_beside() const override {
+    return dnn_call(device(), name(), *plan_, conv_route_->operands).call.library_kernels() - 1;
+  }
+
   void measure_layers(const std::function<TunedCall()>& own) override {
     if (!conv_route_) return;
     tune_dnn(device(), layers_key(), conv_route_->problem, {b_, in_order()}, own, [this](const DnnPlan& plan) {

@@ -92,6 +92,7 @@ static_assert(sizeof(LaunchConfig) == 56);
   X(upload_graph, "cuGraphUpload", (GraphExecHandle, StreamHandle))                                           \
   X(launch_graph, "cuGraphLaunch", (GraphExecHandle, StreamHandle))                                           \
   X(destroy_graph, "cuGraphDestroy", (GraphHandle))                                                           \
+  X(graph_nodes, "cuGraphGetNodes", (GraphHandle, void** nodes, size_t* number))                              \
   X(destroy_graph_exec, "cuGraphExecDestroy", (GraphExecHandle))                                              \
   X(load_module, "cuModuleLoadData", (ModuleHandle*, const void* image))                                      \
   X(unload_module, "cuModuleUnload", (ModuleHandle))                                                          \

@@ -281,6 +281,14 @@ void DriverDevice::call(Stream& stream, const std::string& name, const std::func
   put(on.handle());
 }
 
+int DriverDevice::count(const std::function<void(void* native)>& put) {
+  DriverStream stream(context_);
+  stream.begin_capture();
+  const KeptContext kept(*context_);
+  put(stream.handle());
+  return stream.count_captured();
+}
+
 MatmulLibrary* DriverDevice::matmul_library() {
   const std::lock_guard lock(mutex_);
   if (matmul_library_) return matmul_library_->get();

@@ -47,6 +47,7 @@ class DriverDevice : public Device {
   std::unique_ptr<Recording> record(const std::function<void(Stream& recording)>& runs) override;
   TensorMap encode(const TensorBox& box) const override;
   void call(Stream& stream, const std::string& name, const std::function<void(void* native)>& put) override;
+  int count(const std::function<void(void* native)>& put) override;
   std::unique_ptr<Trace> trace() override { return trace_kernels(search_); }
   /// cuBLASLt; why there is none is told in the log, once.
   MatmulLibrary* matmul_library() override;

@@ -113,6 +113,19 @@ GraphExecHandle DriverStream::end_capture() {
   return exec;
 }
 
+int DriverStream::count_captured() {
+  TENON_CHECK(Internal, capturing_, "cuda") << "no recording is under way";
+  const KeptContext kept(*context_);
+  capturing_ = false;
+  GraphHandle graph = nullptr;
+  context_->check(context_->api().end_capture(handle_, &graph), "record launches");
+  size_t nodes = 0;
+  const DriverResult counted = context_->api().graph_nodes(graph, nullptr, &nodes);
+  context_->api().destroy_graph(graph);
+  context_->check(counted, "count the nodes of a graph");
+  return static_cast<int>(nodes);
+}
+
 void DriverStream::abandon_capture() noexcept {
   if (!capturing_) return;
   capturing_ = false;

@@ -33,6 +33,8 @@ class DriverStream : public Stream {
   void begin_capture();
   GraphExecHandle end_capture();
   void abandon_capture() noexcept;
+  /// Ends the recording, of which only the number of kernels, fills and copies is wanted.
+  int count_captured();
   /// Throws Error(Internal) while it records: what `action` does would be recorded too.
   void not_capturing(const char* action) const;
   /// Launches of the recording that is under way, or was the last.

@@ -49,6 +49,8 @@ class KernelCall {
   void wait_whole() { shape_.overlaps = false; }
   const std::string& name() const { return name_; }
   bool calls_library() const { return call_ != nullptr; }
+  /// Kernels of a library's call.
+  int library_kernels() const;
 
  private:
   std::string name_;

@@ -238,11 +238,11 @@ void LaunchKernel::bind(const BufferTable& buffers, std::span<void* const> weigh
   make_lets();
   make_calls();
   for (const Counted& c : counted_) c.in_core ? make_sums_call(c) : make_groups_call(c);
-  TENON_CHECK(Internal, std::ssize(calls_) == kernels(), name_)
-      << "has " << calls_.size() << " kernels, " << kernels() << " were foreseen";
+  TENON_CHECK(Internal, std::ssize(calls_) == calls(), name_)
+      << "has " << calls_.size() << " kernel calls, " << calls() << " were foreseen";
 }
 
-int LaunchKernel::kernels() const {
+int LaunchKernel::calls() const {
   const std::vector<ProgramOutput> all = lets();
   int n = own_calls();
   if (!all.empty() && !lets_stay_in_maps()) n += lets_fit_block(all) ? 1 : static_cast<int>(all.size());

@@ -24,7 +24,7 @@ class LaunchKernel : public Kernel {
   void bind(const BufferTable& buffers, std::span<void* const> weights, void* kept) final;
   void run(Stream& stream, void* scratch) final;
   void rebind(const BufferTable& buffers) final;
-  int kernels() const final;
+  int kernels() const final { return calls() + kernels_beside(); }
   std::string describe() const override;
 
  protected:
@@ -48,6 +48,10 @@ class LaunchKernel : public Kernel {
   virtual void make_calls() = 0;
   /// How many these are.
   virtual int own_calls() const = 0;
+  /// Kernels of a library's call beside the first.
+  virtual int kernels_beside() const { return 0; }
+  /// Kernel calls and fills of the launch.
+  int calls() const;
   /// The results of kernel calls of other kinds than map: those that read lets need them in memory.
   virtual std::vector<ProgramOutput> beside_maps() const = 0;
   /// Adds a kernel call that computes `outputs` over `domain`, and the lets they read if nobody else has.

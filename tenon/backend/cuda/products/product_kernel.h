@@ -89,6 +89,7 @@ class ProductKernel : public AnchorKernel {
   virtual bool add_layers() { return false; }
   /// How many these are: none if it was not.
   virtual int layer_calls() const { return 0; }
+  virtual int layer_kernels_beside() const { return 0; }
   /// Measures it beside the kernel call of ours.
   virtual void measure_layers(const std::function<TunedCall()>& own) { static_cast<void>(own); }
   const std::string& key() const { return product_.key; }
@@ -121,6 +122,13 @@ class ProductKernel : public AnchorKernel {
     if (form_.domain.numel() == 0) return operand_calls();
     if (const int layers = layer_calls()) return operand_calls() + layers;
     return operand_calls() + (choice_.core == Core::CublasLt && fills_bias() ? 2 : 1);
+  }
+
+  int kernels_beside() const final {
+    if (form_.domain.numel() == 0) return 0;
+    if (layer_calls()) return layer_kernels_beside();
+    if (choice_.core != Core::CublasLt) return 0;
+    return route_->call(device(), name(), choice_.algorithm, false).call.library_kernels() - 1;
   }
 
   bool tunes() const { return tensor_cores() && tuning(device()); }
