@@ -13,7 +13,7 @@ set_source_files_properties(${_isa}/amx.cpp PROPERTIES COMPILE_OPTIONS "${_optim
 if(TENON_SANITIZE MATCHES undefined)
   set(_checks -fno-sanitize=undefined)
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    list(APPEND _checks "SHELL:-mllvm -asan-instrumentation-with-call-threshold=0")
+    list(APPEND _checks -fsanitize-address-outline-instrumentation)
   endif()
   set_property(SOURCE ${_isa}/avx512.cpp ${_isa}/avx512bf16.cpp ${_isa}/amx.cpp ${_tape}/vec_avx512.cpp
                APPEND PROPERTY COMPILE_OPTIONS ${_checks})
