@@ -26,7 +26,7 @@ sources() { git ls-files '*.cpp' '*.h'; }
 
 stage_build() { build release all; }
 stage_test() { tests release; }
-stage_format() { sources | xargs clang-format --dry-run -Werror; }
+stage_format() { sources | xargs -P "$jobs" -n 64 clang-format --dry-run -Werror; }
 stage_layers() { python3 tools/check_layers.py; }
 stage_sizes() { python3 tools/check_sizes.py; }
 stage_tidy() { tools/tidy.sh build/release "$jobs"; }

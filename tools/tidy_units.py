@@ -1,4 +1,4 @@
-"""Pastes sources that are compiled alike into units, so that clang-tidy reads their headers once.
+"""Pastes sources of a layer that are compiled alike into units, so that clang-tidy reads their headers once.
 
 tools/tidy_units.py BUILD_FOLDER OUT FILES... writes the units, and compile_commands.json for them and for the files one
 by one, to OUT, and prints a line for each unit: the unit, then what is in it. A unit's .preprocess is a command that
@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 
-FILES_OF_A_UNIT = 16
+FILES_OF_A_UNIT = 32
 
 
 def flags_of(entry):
@@ -28,6 +28,12 @@ def sources_of(entry):
     return [entry["file"]]
 
 
+def layer_of(name):
+    """Where file-local names differ: tenon/plan, apps/cli, tenon/backend/cuda; tenon/backend for what lies in it itself."""
+    folders = pathlib.PurePath(name).parent.parts
+    return folders[: 3 if folders[:2] == ("tenon", "backend") else 2]
+
+
 def main(folder, out, names):
     root = pathlib.Path.cwd()
     listed = json.loads((pathlib.Path(folder) / "compile_commands.json").read_text())
@@ -35,10 +41,10 @@ def main(folder, out, names):
     alike = {}
     for name in names:
         entry = entries[str(root / name)]
-        alike.setdefault((entry["directory"], flags_of(entry)), []).append(name)
+        alike.setdefault((entry["directory"], layer_of(name), flags_of(entry)), []).append(name)
     out = pathlib.Path(out).resolve()
     commands = []
-    for (directory, flags), files in alike.items():
+    for (directory, _, flags), files in alike.items():
         def add(file):
             commands.append({"directory": directory, "file": str(file), "command": shlex.join([*flags, "-c", str(file)])})
 

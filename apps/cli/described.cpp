@@ -13,7 +13,7 @@ std::string argument_of(const CLI::Option& option) {
   return plain.empty() ? "VALUE" : plain;
 }
 
-DescribedOption describe(const CLI::Option& option) {
+DescribedOption option_of(const CLI::Option& option) {
   DescribedOption out;
   for (const std::string& name : option.get_snames()) out.flags.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) out.flags.push_back("--" + name);
@@ -33,7 +33,7 @@ std::vector<const CLI::App*> methods_of(const CLI::App& app) {
 
 std::vector<DescribedOption> options_of(const CLI::App& app) {
   std::vector<DescribedOption> out;
-  for (const CLI::Option* option : app.get_options()) out.push_back(describe(*option));
+  for (const CLI::Option* option : app.get_options()) out.push_back(option_of(*option));
   return out;
 }
 

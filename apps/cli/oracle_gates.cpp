@@ -160,11 +160,11 @@ GateCase check_launch(const Launch& launch, const Executable& run, const WeightS
     const double rms = rms_of(want), tolerance = tolerance_of(launch, o.value) + trigonometric;
     // Elements larger than the rms may differ in proportion.
     const auto allowed = [&](size_t, double w) { return tolerance * std::max(rms, std::abs(w)); };
-    Comparison c = compare(got, want, allowed);
+    tenon::Comparison c = tenon::compare(got, want, allowed);
     if (!c.agrees()) {  // sums that cancel, or few large operands: what rounding does there is more than the rms says
       if (noise.empty()) noise = rounding_noise(launch, leaves);
       const std::vector<double> around = noise_around(launch, o, noise[k]);
-      c = compare(got, want, [&](size_t i, double w) { return allowed(i, w) + kNoiseMargin * around[i]; });
+      c = tenon::compare(got, want, [&](size_t i, double w) { return allowed(i, w) + kNoiseMargin * around[i]; });
     }
     if (!c.agrees()) out.fail(o.buffer + ": " + c.text());
     if (scales_of(o.value)) {

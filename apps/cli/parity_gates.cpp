@@ -160,7 +160,7 @@ bool is_one_network(const json& c) {
 }
 
 void expect_shape(GateCase& c, const Shape& got, const Shape& recorded) {
-  const Comparison found(got, recorded);
+  const tenon::Comparison found(got, recorded);
   if (!found.agrees()) c.fail(found.text());
 }
 
@@ -186,7 +186,7 @@ GateCase check_case(const json& c, const json& models, const SafetensorsFile& fi
   std::vector<double> want;
   for (int64_t i = 0; i < recorded.shape.numel(); ++i) want.push_back(load_element(recorded.dtype, recorded.data, i));
   const double largest = largest_magnitude(want);
-  const Comparison found = compare(kept, want, Tolerance{out.tolerance * largest});
+  const tenon::Comparison found = tenon::compare(kept, want, Tolerance{out.tolerance * largest});
   out.error = found.worst_share() * out.tolerance;
   if (!found.agrees()) out.fail(found.text());
   return out;

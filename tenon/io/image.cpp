@@ -15,12 +15,12 @@ constexpr size_t kMaxPngBytes = size_t{1} << 30;
 
 // The PNG library reports errors by a jump that skips C++ destructors. So everything that owns memory lives in these
 // structs, outside the functions that call the library, and those functions hold only plain values.
-struct Failure {
+struct PngFailure {
   char message[200] = {};
 };
 
 [[noreturn]] void on_error(png_structp png, png_const_charp message) {
-  auto* failure = static_cast<Failure*>(png_get_error_ptr(png));
+  auto* failure = static_cast<PngFailure*>(png_get_error_ptr(png));
   std::snprintf(failure->message, sizeof failure->message, "%s", message);
   longjmp(png_jmpbuf(png), 1);
 }
@@ -53,23 +53,23 @@ void write_bytes(png_structp png, png_bytep data, size_t count) {
 void flush_bytes(png_structp) {}
 
 // A libpng reader over bytes in memory.
-struct Decoder {
-  Failure failure;
+struct PngDecoder {
+  PngFailure failure;
   Source source;
   png_structp png;
   png_infop info;
 
-  explicit Decoder(std::span<const std::byte> bytes)
+  explicit PngDecoder(std::span<const std::byte> bytes)
       : source{bytes}, png(png_create_read_struct(PNG_LIBPNG_VER_STRING, &failure, on_error, on_warning)) {
     info = png ? png_create_info_struct(png) : nullptr;
   }
-  ~Decoder() { png_destroy_read_struct(&png, &info, nullptr); }
-  Decoder(const Decoder&) = delete;
-  Decoder& operator=(const Decoder&) = delete;
+  ~PngDecoder() { png_destroy_read_struct(&png, &info, nullptr); }
+  PngDecoder(const PngDecoder&) = delete;
+  PngDecoder& operator=(const PngDecoder&) = delete;
 };
 
 // Everything before the pixels; false (and failure.message) if the file is bad.
-bool read_header(Decoder& d) {
+bool read_header(PngDecoder& d) {
   if (!d.png || !d.info) return false;
   if (setjmp(png_jmpbuf(d.png))) return false;
   png_set_user_limits(d.png, kMaxImageSide, kMaxImageSide);
@@ -86,7 +86,7 @@ bool read_header(Decoder& d) {
   return true;
 }
 
-bool read_rows(Decoder& d, png_bytepp rows) {
+bool read_rows(PngDecoder& d, png_bytepp rows) {
   if (setjmp(png_jmpbuf(d.png))) return false;
   png_read_image(d.png, rows);
   png_read_end(d.png, d.info);
@@ -94,21 +94,21 @@ bool read_rows(Decoder& d, png_bytepp rows) {
 }
 
 // A libpng writer into memory.
-struct Encoder {
-  Failure failure;
+struct PngEncoder {
+  PngFailure failure;
   Sink sink;
   png_structp png;
   png_infop info;
 
-  Encoder() : png(png_create_write_struct(PNG_LIBPNG_VER_STRING, &failure, on_error, on_warning)) {
+  PngEncoder() : png(png_create_write_struct(PNG_LIBPNG_VER_STRING, &failure, on_error, on_warning)) {
     info = png ? png_create_info_struct(png) : nullptr;
   }
-  ~Encoder() { png_destroy_write_struct(&png, &info); }
-  Encoder(const Encoder&) = delete;
-  Encoder& operator=(const Encoder&) = delete;
+  ~PngEncoder() { png_destroy_write_struct(&png, &info); }
+  PngEncoder(const PngEncoder&) = delete;
+  PngEncoder& operator=(const PngEncoder&) = delete;
 };
 
-bool write_all(Encoder& e, const Image& image, int color, png_textp text, int count, png_bytepp rows) {
+bool write_all(PngEncoder& e, const Image& image, int color, png_textp text, int count, png_bytepp rows) {
   if (!e.png || !e.info) return false;
   if (setjmp(png_jmpbuf(e.png))) return false;
   png_set_user_limits(e.png, kMaxImageSide, kMaxImageSide);
@@ -130,7 +130,7 @@ bool is_png(std::span<const std::byte> bytes) {
   return bytes.size() >= 8 && png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0, 8) == 0;
 }
 
-[[noreturn]] void refuse_png(const std::string& where, const Decoder& d) {
+[[noreturn]] void refuse_png(const std::string& where, const PngDecoder& d) {
   throw Error(ErrorKind::Usage, where,
               std::string("cannot read as PNG: ") + (d.failure.message[0] ? d.failure.message : "out of memory"));
 }
@@ -139,7 +139,7 @@ bool is_png(std::span<const std::byte> bytes) {
 
 Image decode_png(std::span<const std::byte> bytes, const std::string& where) {
   TENON_CHECK(Usage, is_png(bytes), where) << "is not a PNG file";
-  Decoder d(bytes);
+  PngDecoder d(bytes);
   if (!read_header(d)) refuse_png(where, d);
   Image image{png_get_image_width(d.png, d.info), png_get_image_height(d.png, d.info), 3, {}};
   const size_t row_bytes = png_get_rowbytes(d.png, d.info);
@@ -170,7 +170,7 @@ Image read_image(const std::filesystem::path& path) {
 std::map<std::string, std::string> read_png_text(const std::filesystem::path& path) {
   const std::string bytes = read_argument_file(path, kMaxPngBytes);
   TENON_CHECK(Usage, is_png(std::as_bytes(std::span(bytes))), path.string()) << "is not a PNG file";
-  Decoder d(std::as_bytes(std::span(bytes)));
+  PngDecoder d(std::as_bytes(std::span(bytes)));
   if (!read_header(d)) refuse_png(path.string(), d);
   png_textp text = nullptr;
   const int count = png_get_text(d.png, d.info, &text, nullptr);
@@ -208,7 +208,7 @@ std::vector<std::byte> encode_png(const Image& image, const ImageText& text) {
   const int color = image.channels == 1   ? PNG_COLOR_TYPE_GRAY
                     : image.channels == 3 ? PNG_COLOR_TYPE_RGB
                                           : PNG_COLOR_TYPE_RGBA;
-  Encoder e;
+  PngEncoder e;
   const bool done = write_all(e, image, color, chunks.data(), static_cast<int>(chunks.size()), rows.data());
   TENON_CHECK(Memory, !e.sink.out_of_memory && (done || e.failure.message[0]), where) << "out of memory";
   TENON_CHECK(Internal, done, where) << "cannot encode: " << e.failure.message;

@@ -20,14 +20,14 @@ constexpr unsigned kExifMarker = JPEG_APP0 + 1, kWholeMarker = 0xffff;
 
 // As with PNG: the library reports errors by a jump that skips destructors, so what owns memory lives outside the
 // functions that call it.
-struct Failure {
+struct JpegFailure {
   jpeg_error_mgr base;
   std::jmp_buf jump;
   char message[JMSG_LENGTH_MAX] = {};
 };
 
 [[noreturn]] void fail(j_common_ptr info) {
-  auto* failure = reinterpret_cast<Failure*>(info->err);
+  auto* failure = reinterpret_cast<JpegFailure*>(info->err);
   (*info->err->format_message)(info, failure->message);
   std::longjmp(failure->jump, 1);
 }
@@ -38,31 +38,31 @@ void on_message(j_common_ptr info, int level) {
 }
 void on_progress(j_common_ptr info) {
   if (!info->is_decompressor || reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
-  auto* failure = reinterpret_cast<Failure*>(info->err);
+  auto* failure = reinterpret_cast<JpegFailure*>(info->err);
   std::snprintf(failure->message, sizeof failure->message, "more than %d scans", kMostScans);
   std::longjmp(failure->jump, 1);
 }
 
-struct Decoder {
-  Failure failure;
+struct JpegDecoder {
+  JpegFailure failure;
   jpeg_decompress_struct info{};
   jpeg_progress_mgr progress{};
   bool made = false;
 
-  Decoder() {
+  JpegDecoder() {
     info.err = jpeg_std_error(&failure.base);
     failure.base.error_exit = fail;
     failure.base.emit_message = on_message;
     progress.progress_monitor = on_progress;
   }
-  ~Decoder() {
+  ~JpegDecoder() {
     if (made) jpeg_destroy_decompress(&info);
   }
-  Decoder(const Decoder&) = delete;
-  Decoder& operator=(const Decoder&) = delete;
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
 };
 
-bool read_header(Decoder& d, const unsigned char* bytes, unsigned long size) {
+bool read_header(JpegDecoder& d, const unsigned char* bytes, unsigned long size) {
   if (setjmp(d.failure.jump)) return false;
   jpeg_create_decompress(&d.info);
   d.made = true;
@@ -76,7 +76,7 @@ bool read_header(Decoder& d, const unsigned char* bytes, unsigned long size) {
   return true;
 }
 
-bool read_rows(Decoder& d, unsigned char* pixels, size_t row_bytes) {
+bool read_rows(JpegDecoder& d, unsigned char* pixels, size_t row_bytes) {
   if (setjmp(d.failure.jump)) return false;
   jpeg_start_decompress(&d.info);
   while (d.info.output_scanline < d.info.output_height) {
@@ -153,7 +153,7 @@ Image turned(Image image, int orientation) {
   return out;
 }
 
-[[noreturn]] void refuse(const std::string& where, const Decoder& d) {
+[[noreturn]] void refuse(const std::string& where, const JpegDecoder& d) {
   throw Error(ErrorKind::Usage, where,
               std::string("cannot read as JPEG: ") + (d.failure.message[0] ? d.failure.message : "out of memory"));
 }
@@ -162,7 +162,7 @@ Image turned(Image image, int orientation) {
 
 Image decode_jpeg(std::span<const std::byte> bytes, const std::string& where) {
   TENON_CHECK(Usage, is_jpeg(bytes), where) << "is not a JPEG file";
-  Decoder d;
+  JpegDecoder d;
   if (!read_header(d, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size())) refuse(where, d);
   Image image{d.info.image_width, d.info.image_height, 3, {}};
   TENON_CHECK(Usage, image.width <= kMaxImageSide && image.height <= kMaxImageSide, where)

@@ -49,7 +49,7 @@ Scaled shifted_by_constant(const Expr& e) {
 }
 
 // Quantised numbers are what they are: another scale would round them again, or beyond their largest.
-bool quantized(const Expr& x) { return x.dtype() == DType::E4M3 || !is_float(x.dtype()); }
+bool is_quantized(const Expr& x) { return x.dtype() == DType::E4M3 || !is_float(x.dtype()); }
 
 // A weight as it was before it was rounded to the type that it is multiplied in.
 Expr unrounded(const Expr& w) {
@@ -124,7 +124,7 @@ class Folder {
 
 bool constant_layer(const Expr& e) {
   return e.is<nodes::Linear>() && e->in[1].shape().rank() == 2 && e->in[1]->rate == Rate::Constant &&
-         !quantized(e->in[0]) && !quantized(e->in[1]);
+         !is_quantized(e->in[0]) && !is_quantized(e->in[1]);
 }
 
 std::vector<Expr> fold_scales(Graph& g, std::span<const Expr> roots) {

@@ -42,12 +42,13 @@ std::string hash_of(const std::string& text) {
   return out.str();
 }
 
-// Of every header that a kernel could include: the same for every build folder of a tree.
+// Of every header that a kernel could include: the same for every build folder of a tree, whatever else lies in one.
 std::string hash_headers(const std::vector<std::string>& roots) {
   std::string all;
   for (const std::string& root : roots) {
     std::vector<fs::path> headers;
-    for (const auto& entry : fs::recursive_directory_iterator(root, fs::directory_options::follow_directory_symlink))
+    for (const auto& entry :
+         fs::recursive_directory_iterator(fs::path(root) / "tenon", fs::directory_options::follow_directory_symlink))
       if (entry.is_regular_file() && entry.path().extension() == ".h") headers.push_back(entry.path());
     std::sort(headers.begin(), headers.end());
     for (const fs::path& header : headers) all += header.lexically_relative(root).string() + '\n' + read_text(header);

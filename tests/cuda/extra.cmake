@@ -1,6 +1,7 @@
 # Kernels are compiled by the tests themselves, for the host: where their headers lie, and with which compiler.
 find_package(Boost REQUIRED COMPONENTS context)
-target_compile_definitions(test_cuda PRIVATE TENON_HOST_COMPILER="${CMAKE_CXX_COMPILER}"
+find_program(TENON_KERNEL_COMPILER c++ REQUIRED)  # not instrumented: with a sanitizer too, what `release` left in the cache
+target_compile_definitions(test_cuda PRIVATE TENON_HOST_COMPILER="${TENON_KERNEL_COMPILER}"
                                              TENON_DEVICE_INCLUDES="${PROJECT_SOURCE_DIR}")
 target_link_libraries(test_cuda PRIVATE Boost::context ${CMAKE_DL_LIBS})
 # These have file-local names in common with others.

@@ -7,6 +7,7 @@
 #include "tenon/expr/ops.h"
 #include "tenon/expr/vjp.h"
 #include "tests/planned/check.h"
+#include "tests/support/sanitized.h"
 
 namespace tenon::planned {
 namespace {
@@ -80,8 +81,10 @@ TEST(AttentionGradient, ShapesAndTypes) {
                          {1, 1, 1, 65, 129, 80, true},
                          {1, 1, 1, 64, 100, 160, false},
                          {3, 2, 1, 70, 200, 64, false, true},
-                         {3, 1, 1, 70, 150, 40, true, true}})
+                         {3, 1, 1, 70, 150, 40, true, true}}) {
+    if (kSanitized && h.depth != 40) continue;  // other depths are other kernels of GPUs, which are not instrumented
     expect_everywhere(h, DType::BF16);
+  }
   for (const DType t : {DType::F16, DType::F32}) expect_everywhere({1, 2, 1, 65, 80, 64, true}, t);
 }
 

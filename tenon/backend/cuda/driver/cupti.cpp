@@ -27,7 +27,7 @@ static_assert(offsetof(Record, begin) == 16 && offsetof(Record, end) == 24);
 using RequestBuffer = void (*)(uint8_t** buffer, size_t* size, size_t* most_records);
 using CompleteBuffer = void (*)(void* context, uint32_t stream, uint8_t* buffer, size_t size, size_t valid);
 
-struct Api {
+struct CuptiApi {
   int (*register_callbacks)(RequestBuffer, CompleteBuffer);
   int (*enable)(int kind);
   int (*disable)(int kind);
@@ -39,7 +39,7 @@ struct Api {
 struct Collected {
   std::mutex mutex;
   std::vector<DeviceWork> work;
-  Api api{};
+  CuptiApi api{};
   bool busy = false;  // there is a trace
 };
 Collected& collected() {

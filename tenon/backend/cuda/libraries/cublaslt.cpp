@@ -89,7 +89,7 @@ class Description {
     Result result;
     const Status status =
         api_.MatmulAlgoCheck(handle, descriptor_.get(), b_.get(), a_.get(), c_.get(), d_.get(), &algorithm, &result);
-    if (status != kSuccess || result.workspace_bytes > static_cast<size_t>(CublasLt::kMostWorkspace)) return {};
+    if (status != lt::kSuccess || result.workspace_bytes > static_cast<size_t>(CublasLt::kMostWorkspace)) return {};
     return result;
   }
   Status multiply(Handle handle, float alpha, const void* a, const void* b, float beta, const void* c, void* d,
@@ -174,7 +174,7 @@ std::vector<MatmulAlgorithm> CublasLt::likeliest(const MatmulProblem& problem, i
   const Description description(session_->api, problem);
   std::vector<MatmulAlgorithm> out;
   for (const Result& result : description.heuristics(session_->handle, most)) {
-    if (result.status != kSuccess || !description.checked(session_->handle, result.algorithm)) continue;
+    if (result.status != lt::kSuccess || !description.checked(session_->handle, result.algorithm)) continue;
     MatmulAlgorithm& a = out.emplace_back();
     a.version = session_->api.version();
     std::copy(std::begin(result.algorithm.words), std::end(result.algorithm.words), a.words.begin());
@@ -198,7 +198,7 @@ std::string CublasLt::describe(const MatmulAlgorithm& algorithm) {
   // A cluster's shape is a number of 16 bits.
   const auto say = [&]<class T>(const char* name, ConfigAttribute what, T value) {
     size_t written = 0;
-    if (session_->api.MatmulAlgoConfigGetAttribute(&words, what, &value, sizeof(value), &written) == kSuccess)
+    if (session_->api.MatmulAlgoConfigGetAttribute(&words, what, &value, sizeof(value), &written) == lt::kSuccess)
       ((out += ' ') += name) += ' ' + std::to_string(value);
   };
   say("algorithm", ConfigAttribute::Id, int32_t{});
