@@ -82,7 +82,8 @@ ModelReport inspect_z_image(const std::filesystem::path& path) {
   const ZImageConfig& c = model->transformer();
   ModelReport out{
       .kind = model->files().kind,
-      .architecture = "Z-Image, width " + std::to_string(c.width) + ", " + std::to_string(c.layers) + " blocks"};
+      .architecture = "Z-Image, width " + std::to_string(c.width) + ", " + std::to_string(c.layers) + " blocks",
+      .held = model};
   if (model->has("text_encoder"))
     out.architecture += "; text encoder " + model->text().family + ", width " + std::to_string(model->text().width) +
                         ", " + std::to_string(model->text().layers) + " layers";
