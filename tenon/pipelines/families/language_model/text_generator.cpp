@@ -42,6 +42,7 @@ class DecoderGenerator : public TextGenerator {
     TENON_CHECK(Usage, options.context >= 0 && options.context <= positions, "context")
         << options.context << " tokens: the model has " << positions << " positions";
     setup->context = options.context ? options.context : positions;
+    check_exceptions(type, [&] { return std::vector<NamedNetwork>{{"decoder", setup->model->shapes()}}; });
     NetworkOptions& networks = setup->networks;
     networks.precision = {type.stored, type.stored};
     networks.policy = type.policy;

@@ -56,6 +56,7 @@ class ZImageParts : public ModelParts {
   std::unique_ptr<WeightSource> weights(const std::string& part) const override {
     return model_->weights(component(part));
   }
+  std::vector<NamedNetwork> networks() const override { return networks_of(*model_); }
   std::vector<std::string> peer_arguments(const std::string&, const PartRequest&) const override {
     throw Error(ErrorKind::Usage, "--peer torch", "measures no models of this family");
   }
