@@ -162,6 +162,10 @@ TEST(SharedTokens, ErrorsNameTheThing) {
   EXPECT_EQ(refused(numbers("tokens", 5), other),
             "[decoder] expected tokens [5] and as many positions, got [5] and [6]");
   other = texts;
+  other.place_of = numbers("of", 6);
+  EXPECT_EQ(refused(numbers("tokens", 5), other),
+            "[decoder] expected tokens [6] and as many positions, got [5] and [5]");
+  other = texts;
   other.batch = 3;
   EXPECT_THAT(refused(numbers("tokens", 5), other), testing::HasSubstr("a token for each place, got 4 and [8]"));
 }
