@@ -26,7 +26,7 @@ struct BenchFlags {
   int runs = 5;
   bool no_anchors = false, no_unfused = false, anchors = false;
   std::vector<std::string> peers;
-  std::string peer_mode = "both", peer_python, offload;
+  std::string peer_mode = "both", peer_python;
 };
 
 struct Measured {
@@ -57,7 +57,7 @@ Measured measure(const ModelParts& model, const std::string& part, Plan plan, co
   Measured out;
   const Rate rate = plan.phases.back().rate;
   const auto begin = Clock::now();
-  Executable executable(std::move(plan), weight_store(backend, model.weights(part), flags.offload));
+  Executable executable(std::move(plan), flags.part.weights(backend, model.weights(part)));
   out.load_ms = ms_since(begin);
   set_sample_inputs(executable);
   executable.run_all();
@@ -116,7 +116,7 @@ void add_peers(ordered_json& out, const ModelParts& model, const std::string& pa
 ordered_json bench_part(const ModelParts& model, const std::string& part, const BenchFlags& flags, const Common& common,
                         const std::shared_ptr<Backend>& backend) {
   const PartRequest& request = flags.part.request;
-  const NetworkOptions options = flags.part.networks(*backend);
+  const NetworkOptions options = flags.part.networks(*backend, model);
   const DType dtype = options.precision.act;
   const int threads = common.backend_options().threads;
   const Plan plan = model.plan(part, request, options);
@@ -138,7 +138,7 @@ ordered_json bench_part(const ModelParts& model, const std::string& part, const 
               {"bytes", plan.bytes(rate)},
               {"peak_rss_bytes", fused.peak_rss},
               {"planned_bytes", fused.planned.total()}});
-  if (!flags.offload.empty())
+  if (!flags.part.offload.empty())
     out["offloaded"] = {{"host_bytes", fused.planned.host}, {"places", fused.planned.staging}};
   if (!flags.no_anchors) {
     spdlog::info("timing {} different anchors alone", anchors_of(plan).size());
@@ -217,7 +217,6 @@ int run(const BenchFlags& flags, const Common& common) {
 Action declare_bench(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<BenchFlags>();
   flags->part.declare(app, "");
-  declare_offload(app, flags->offload);
   app.add_option("--runs", flags->runs, "timed runs; the median counts")
       ->transform(whole_number())
       ->check(CLI::Range(1, 1000))

@@ -93,7 +93,7 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
   const std::shared_ptr<Backend> backend = make_backend("cuda", options);
   for (const std::string& part : model->parts_named(f.part.part)) {
     check_stop();
-    const Plan plan = model->plan(part, f.part.request, f.part.networks(*backend));
+    const Plan plan = model->plan(part, f.part.request, f.part.networks(*backend, *model));
     Executable executable(plan, backend, ShapesOnly(plan));
     executable.run_all();
   }
@@ -119,11 +119,14 @@ int compile_for(const std::string& arch, const CompileFlags& f, const Common& co
 Action declare_compile(CLI::App& app, const Common& common) {
   const auto f = std::make_shared<CompileFlags>();
   f->part.declare(app, "all");
+  CLI::Option* offload = app.get_option("--offload")->group("");  // known, so that it is refused with a reason
   offer(app.add_option("--arch", f->archs, "sm_89, sm_90a: comma-separated"), {"sm_89", "sm_90a"})
       ->delimiter(',')
       ->capture_default_str();
   app.add_flag("--cudnn", f->cudnn, "see too whether cuDNN has a plan for every convolution and attention");
-  return [f, &common] {
+  return [f, offload, &common] {
+    TENON_CHECK(Usage, offload->empty(), "--offload")
+        << "has nothing to do here: kernels are the same wherever their weights wait, and compiling reads none";
     ordered_json out = ordered_json::array();
     int bad = 0;
     check_archs(f->archs);

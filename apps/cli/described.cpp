@@ -33,7 +33,8 @@ std::vector<const CLI::App*> methods_of(const CLI::App& app) {
 
 std::vector<DescribedOption> options_of(const CLI::App& app) {
   std::vector<DescribedOption> out;
-  for (const CLI::Option* option : app.get_options()) out.push_back(option_of(*option));
+  for (const CLI::Option* option : app.get_options())
+    if (!option->get_group().empty()) out.push_back(option_of(*option));  // else it is known to be refused
   return out;
 }
 

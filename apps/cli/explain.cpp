@@ -21,7 +21,7 @@ namespace {
 
 struct ExplainFlags {
   PartFlags part;
-  std::string html, sort, offload;
+  std::string html, sort;
   LaunchChoice choice;
   bool time = false, plan = false, compare = false, overwrite = false;
 };
@@ -54,19 +54,19 @@ Measurements run_timed(Executable& executable) {
 Explanation explain_part(const ModelParts& model, const std::string& part, const ExplainFlags& flags,
                          const std::shared_ptr<Backend>& backend, Roofline& peak) {
   const PartRequest& request = flags.part.request;
-  NetworkOptions options = flags.part.networks(*backend);
+  NetworkOptions options = flags.part.networks(*backend, model);
   const Plan plan = model.plan(part, request, options);
   Measurements measured;
   if (!flags.time) {
     dump_plan(plan);
   } else {  // which dumps it too
-    Executable executable(plan, weight_store(backend, model.weights(part), flags.offload));
+    Executable executable(plan, flags.part.weights(backend, model.weights(part)));
     measured = run_timed(executable);
   }
   options.fusion = false;
   check_stop();
   const Plan apart = model.plan(part, request, options);
-  const std::shared_ptr<WeightStore> none = weight_store(backend, nullptr, flags.offload);
+  const std::shared_ptr<WeightStore> none = flags.part.weights(backend, nullptr);
   const PlanKernels made(plan, *none);
   check_offload(plan.name, made.memory, none->offload());
   Explanation out = explain(plan, made.memory, apart.bytes(apart.phases.back().rate), measured, made.launched());
@@ -107,7 +107,7 @@ int run_compare(const ExplainFlags& flags, const Common& common) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const std::string& part : model->parts_named(flags.part.part)) {
     check_stop();
-    const Comparison c = compare(*model, part, flags.part.request, flags.part.networks(*backend));
+    const Comparison c = compare(*model, part, flags.part.request, flags.part.networks(*backend, *model));
     if (common.json)
       all.push_back(comparison_json(c));
     else
@@ -136,7 +136,7 @@ int run(ExplainFlags flags, const Common& common) {
       networks.push_back(explain_part(*model, part, flags, backend, peak));
       continue;
     }
-    const Plan plan = model->plan(part, flags.part.request, flags.part.networks(*backend));
+    const Plan plan = model->plan(part, flags.part.request, flags.part.networks(*backend, *model));
     dump_plan(plan);
     std::cout << print_plan(plan);
   }
@@ -161,7 +161,6 @@ int run(ExplainFlags flags, const Common& common) {
 Action declare_explain(CLI::App& app, const Common& common) {
   const auto flags = std::make_shared<ExplainFlags>();
   flags->part.declare(app, "");
-  declare_offload(app, flags->offload);
   CLI::Option* html =
       app.add_option("--html", flags->html, "write one self-contained page there (with --part all: every network)");
   CLI::Option* time = app.add_flag("--time", flags->time,

@@ -8,6 +8,7 @@
 
 #include "tenon/backend/backend.h"
 #include "tenon/plan/plan.h"
+#include "tenon/runtime/weight_store.h"
 
 namespace tenon::cli {
 
@@ -32,7 +33,8 @@ using OnCase = std::function<void(const GateCase&)>;
 /// from the values that the launch read, and compares what it wrote; rows of e4m3 pass the gates of
 /// QuantizedRowsComparison too. `done` is called after each launch that `only` asks for (asks_for; empty: all).
 /// Returns how many these were.
-int oracle_gates(const std::string& part, const Plan& plan, const std::shared_ptr<Backend>& backend,
+/// `weights`: what `store` is over.
+int oracle_gates(const std::string& part, const Plan& plan, const std::shared_ptr<WeightStore>& store,
                  const WeightSource& weights, const std::string& only, const OnCase& done);
 
 /// The recorded cases of parity.json in `folder` that are one network each, in f32. Without the files one skipped case.

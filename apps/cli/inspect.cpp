@@ -134,7 +134,7 @@ Action declare_inspect(CLI::App& app, const Common& common) {
   };
   const auto flags = std::make_shared<Flags>();
   offer(app.add_option("MODEL,-m,--model", flags->model,
-                       "folder, .safetensors file or random:NAME (default: the embedded model)"),
+                       "folder, .safetensors or .gguf file, or random:NAME (default: the embedded model)"),
         random_models(ModelParts::kAbility), Beside::Files);
   app.add_option("--names", flags->limit, "names shown of each list")->transform(whole_number())->capture_default_str();
   return [flags, &common] { return run(flags->model, flags->limit, common); };

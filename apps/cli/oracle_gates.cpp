@@ -182,10 +182,10 @@ GateCase check_launch(const Launch& launch, const Executable& run, const WeightS
 
 }  // namespace
 
-int oracle_gates(const std::string& part, const Plan& plan, const std::shared_ptr<Backend>& backend,
+int oracle_gates(const std::string& part, const Plan& plan, const std::shared_ptr<WeightStore>& store,
                  const WeightSource& weights, const std::string& only, const OnCase& done) {
-  const OwnBuffers memory(plan, *backend);
-  Executable run(plan, backend, weights, memory.all());
+  const OwnBuffers memory(plan, *store->backend());
+  Executable run(plan, store, memory.all());
   set_sample_inputs(run);
   run.run_all();
   int checked = 0;

@@ -53,6 +53,7 @@ void PartFlags::declare(CLI::App& app, const std::string& default_part) {
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 24));
   declare_type(app, type);
   declare_deterministic(app, deterministic);
+  declare_offload(app, offload);
   app.add_flag("--no-fusion", no_fusion, "one launch a node");
   app.add_flag("--no-fold", no_fold,
                "constant scales of linear layers stay out of their weights, products of two layers apart");
@@ -65,8 +66,8 @@ void declare_offload(CLI::App& app, std::string& size) {
         {"auto", "10GB"});
 }
 
-std::shared_ptr<WeightStore> weight_store(const std::shared_ptr<Backend>& backend,
-                                          std::shared_ptr<const WeightSource> source, const std::string& offload) {
+std::shared_ptr<WeightStore> PartFlags::weights(const std::shared_ptr<Backend>& backend,
+                                                std::shared_ptr<const WeightSource> source) const {
   auto store = std::make_shared<WeightStore>(backend, std::move(source));
   if (!offload.empty()) store->set_offload(offload_on(*backend, parse_offload(offload, "--offload")));
   return store;
@@ -105,9 +106,10 @@ std::shared_ptr<Backend> PartFlags::backend(const Common& common) const {
   return common.backend(is_batch_invariant(deterministic));
 }
 
-NetworkOptions PartFlags::networks(const Backend& backend) const {
+NetworkOptions PartFlags::networks(const Backend& backend, const ModelParts& model) const {
   const NetworkType asked = type.empty() ? backend.types().front() : NetworkType::parse(type);
   check_type(backend, asked.stored, "--type");
+  check_exceptions(asked, [&] { return model.networks(); });
   return {.precision = {asked.stored, asked.stored},
           .policy = asked.policy,
           .fusion = !fusion_is_off(no_fusion),

@@ -11,9 +11,9 @@
 namespace tenon::cli {
 
 /// Flags of the verbs that look at single networks: -m --part -W -H --batch-size --steps --cfg-scale --context
-/// --type --deterministic --no-fusion --no-fold.
+/// --type --deterministic --offload --no-fusion --no-fold.
 struct PartFlags {
-  std::string spec, part, type, deterministic;
+  std::string spec, part, type, deterministic, offload;
   PartRequest request;
   bool no_fusion = false, no_fold = false;
 
@@ -21,15 +21,16 @@ struct PartFlags {
   void declare(CLI::App& app, const std::string& default_part);
   /// The backend that these and the common flags ask for. Error(Device) if there is none of that name.
   std::shared_ptr<Backend> backend(const Common& common) const;
-  /// Arithmetic that the flags or the backend ask for. Error(Usage) for a type that cannot be computed in.
-  NetworkOptions networks(const Backend& backend) const;
+  /// Arithmetic that the flags or the backend ask for. Error(Usage) for a type that cannot be computed in, and for an
+  /// exception of it that names nothing of the model.
+  NetworkOptions networks(const Backend& backend, const ModelParts& model) const;
+  /// A part's weights on a backend, offloaded as --offload says; of a null source: to plan memory with.
+  std::shared_ptr<WeightStore> weights(const std::shared_ptr<Backend>& backend,
+                                       std::shared_ptr<const WeightSource> source) const;
 };
 
 /// Adds --offload, whose value parse_offload reads.
 void declare_offload(CLI::App& app, std::string& size);
-/// Weights of a network on a backend, offloaded as --offload says; empty: not.
-std::shared_ptr<WeightStore> weight_store(const std::shared_ptr<Backend>& backend,
-                                          std::shared_ptr<const WeightSource> source, const std::string& offload);
 /// Adds --type, whose value NetworkType::parse reads, or parse_type where there is one type for all.
 void declare_type(CLI::App& app, std::string& type);
 /// The same for training, which computes in f32 unless told otherwise, and in fewer types.

@@ -58,9 +58,9 @@ std::vector<MeasuredStep> measure(Executable& executable, Trace* trace, const Ex
 // `peak`: the device's, as far as parts in front of this one have measured it.
 Profile profile_part(const ModelParts& model, const std::string& part, const ProfileFlags& flags,
                      const std::shared_ptr<Backend>& backend, Roofline& peak) {
-  const NetworkOptions options = flags.part.networks(*backend);
+  const NetworkOptions options = flags.part.networks(*backend, model);
   const Plan plan = model.plan(part, flags.part.request, options);
-  const PlanKernels made(plan, WeightStore(backend, nullptr));
+  const PlanKernels made(plan, *flags.part.weights(backend, nullptr));
   Explanation e = explain(plan, made.memory, 0, {}, made.launched());
   e.model = model.name();
   e.part = part;
@@ -68,7 +68,7 @@ Profile profile_part(const ModelParts& model, const std::string& part, const Pro
   measure_roofline(plan, backend, peak);
   e.roofline = peak;
   const std::unique_ptr<Trace> trace = backend->trace();  // before anything is recorded
-  Executable executable(plan, backend, *model.weights(part));
+  Executable executable(plan, flags.part.weights(backend, model.weights(part)));
   const std::vector<std::string> how = executable.describe(e.rate);
   size_t at = 0;
   for (ExplainedLaunch& l : e.launches)

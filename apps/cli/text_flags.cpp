@@ -10,6 +10,7 @@
 #include "tenon/core/text.h"
 #include "tenon/core/utf8.h"
 #include "tenon/io/random.h"
+#include "tenon/pipelines/offload_size.h"
 
 namespace tenon::cli {
 namespace {
@@ -60,6 +61,10 @@ void TextFlags::declare(CLI::App& app) {
   app.add_option("--context", context, "tokens of prompt and text together, at most (default: the model's positions)")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+  app.add_option(
+      "--cache-limit", cache_limit,
+      "most memory for keys and values, such as 2GB (a bare number is in GiB): texts that find no room in it "
+      "wait for others, and one has no more tokens than fit (default: as memory has)");
   app.add_flag("--slide", slide, "where the context is full, forget its first half and go on");
   declare_type(app, type);
   app.add_flag("--no-fusion", no_fusion, "one launch a node");
@@ -74,6 +79,7 @@ std::unique_ptr<TextGenerator> TextFlags::open(const Common& common) const {
   options.fold_scales = !folding_is_off(false);
   options.adapter = adapter;
   options.context = context;
+  if (app_->count("--cache-limit") > 0) options.cache_limit = parse_size(cache_limit, "--cache-limit");
   auto generator = open_as<TextGenerator>(model, options);
   spdlog::info("{}: {}, {}", generator->model().name(), generator->type().text(), generator->backend().describe());
   return generator;

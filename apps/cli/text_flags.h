@@ -9,10 +9,10 @@
 
 namespace tenon::cli {
 
-/// -m --lora --max-tokens --temperature --top-k --top-p --min-p --repetition-penalty --stop -s --context --slide --type
-/// --no-fusion --logprobs.
+/// -m --lora --max-tokens --temperature --top-k --top-p --min-p --repetition-penalty --stop -s --context --cache-limit
+/// --slide --type --no-fusion --logprobs.
 struct TextFlags {
-  std::string model, adapter, type;
+  std::string model, adapter, type, cache_limit;
   std::vector<std::string> stop;
   int64_t max_tokens = 512, top_k = 0, seed = -1, context = 0;
   double temperature = 1, top_p = 1, min_p = 0, repetition_penalty = 1;

@@ -26,6 +26,11 @@ void declare_count(CLI::App& app, const std::string& flag, int64_t& value, const
       ->capture_default_str();
 }
 
+void declare_warm_up(CLI::App& app, int64_t& steps) {
+  declare_count(app, both_spellings("lr_warmup_steps") + "," + both_spellings("warmup_steps"), steps,
+                "steps until the learning rate is reached", 0);
+}
+
 void declare_seed(CLI::App& app, uint64_t& seed, const char* help) {
   const auto check = [](const std::string& text) {
     return text.starts_with("-") ? "expected a number of at least 0, got " + text : std::string();

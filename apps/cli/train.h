@@ -19,6 +19,8 @@ Action declare_train_lora(CLI::App& app, const Common& common);
 std::string both_spellings(const std::string& name);
 /// A flag for a whole number of at least `least`.
 void declare_count(CLI::App& app, const std::string& flag, int64_t& value, const char* help, int64_t least);
+/// --lr-warmup-steps, or --warmup-steps.
+void declare_warm_up(CLI::App& app, int64_t& steps);
 /// A run's seed: it is part of what a run that goes on must have again, so that none is drawn.
 void declare_seed(CLI::App& app, uint64_t& seed, const char* help);
 

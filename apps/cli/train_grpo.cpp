@@ -72,7 +72,7 @@ void declare_recipe(CLI::App& app, TrainFlags& f) {
   declare_count(app, "--max-memory", f.memory,
                 "MiB of an update's values; what does not fit is computed twice; 0: no limit", 0);
   declare_count(app, "--max-tokens", o.most_tokens, "tokens of a completion, at most", 1);
-  declare_count(app, "--warmup-steps", o.schedule.warm_up, "steps until the learning rate is reached", 0);
+  declare_warm_up(app, o.schedule.warm_up);
   declare_count(app, "--eval-every", o.evaluate_every, "steps between evaluations; 0: none", 0);
   declare_count(app, "--eval-count", o.evaluate_count, "problems of an evaluation", 1);
   declare_count(app, "--checkpoint-every", o.checkpoint_every, "steps between checkpoints; 0: at the end only", 0);

@@ -91,7 +91,7 @@ void declare_lora_recipe(CLI::App& app, LoraTrainFlags& f) {
   app.add_option("--lr," + both_spellings("learning_rate"), o.schedule.peak, "learning rate")->capture_default_str();
   only(app.add_option(both_spellings("lr_scheduler"), f.decay, "what becomes of it"), train::decay_names())
       ->capture_default_str();
-  declare_count(app, both_spellings("lr_warmup_steps"), o.schedule.warm_up, "steps until it is reached", 0);
+  declare_warm_up(app, o.schedule.warm_up);
   only(app.add_option("--optimizer", o.optimizer, "optimizer"), optimizer_names())->capture_default_str();
   app.add_option(both_spellings("weight_decay"), o.optimizer_options.weight_decay, "weight decay")
       ->capture_default_str();

@@ -58,8 +58,9 @@ int run(const VerifyFlags& flags, const Common& common) {
   int checked = 0;
   for (const std::string& part : model->parts_named(flags.part.part)) {
     check_stop();
-    const Plan plan = model->plan(part, flags.part.request, flags.part.networks(*backend));
-    checked += oracle_gates(part, plan, backend, *model->weights(part), flags.only, done);
+    const Plan plan = model->plan(part, flags.part.request, flags.part.networks(*backend, *model));
+    const std::shared_ptr<const WeightSource> weights = model->weights(part);
+    checked += oracle_gates(part, plan, flags.part.weights(backend, weights), *weights, flags.only, done);
   }
   TENON_CHECK(Usage, checked > 0 || flags.only.empty(), "--only") << "no launch matches '" << flags.only << "'";
   if (common.json)

@@ -5,6 +5,7 @@
 #include "apps/python/interrupt.h"
 #include "tenon/core/error.h"
 #include "tenon/io/json.h"
+#include "tenon/pipelines/offload_size.h"
 #include "tenon/pipelines/text_generator.h"
 
 namespace tenon::python {
@@ -16,13 +17,14 @@ nb::tuple token_of(const TextToken& t) { return nb::make_tuple(t.id, t.log_proba
 class TextPipeline {
  public:
   TextPipeline(const std::filesystem::path& spec, const std::string& device, const std::string& dtype, int threads,
-               bool fusion, int64_t context) {
+               bool fusion, int64_t context, const std::string& cache_limit) {
     TextOptions options;
     options.device = device;
     options.threads = threads;
     if (!dtype.empty()) options.type = NetworkType::parse(dtype);
     options.fusion = fusion;
     options.context = context;
+    if (!cache_limit.empty()) options.cache_limit = parse_size(cache_limit, "cache_limit");
     generator_ = Interrupt::run([&] { return open_as<TextGenerator>(spec.string(), options); });
   }
 
@@ -96,9 +98,10 @@ void bind_requests(nb::module_& m) {
 void bind_text(nb::module_& m) {
   bind_requests(m);
   nb::class_<TextPipeline>(m, "TextPipeline")
-      .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool, int64_t>(),
+      .def(nb::init<const std::filesystem::path&, const std::string&, const std::string&, int, bool, int64_t,
+                    const std::string&>(),
            nb::arg("spec"), nb::arg("device"), nb::arg("dtype"), nb::arg("threads"), nb::arg("fusion"),
-           nb::arg("context"))
+           nb::arg("context"), nb::arg("cache_limit"))
       .def("run", &run, nb::arg("request"), nb::arg("choice"), nb::arg("on_token").none())
       .def("encode", &encode, nb::arg("text"), nb::arg("prefix"))
       .def(

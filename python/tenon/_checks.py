@@ -35,7 +35,7 @@ def batch_invariant(deterministic: Any) -> bool:
 
 
 def memory(value: Any, name: str) -> str:
-    """An amount of memory as the extension reads it: bytes, a string such as "10GB" or "auto", or "" for None."""
+    """An amount of memory as the extension reads it: bytes, a string such as "10GB", or "" for None."""
     if value is None:
         return ""
     if isinstance(value, str) and value:

@@ -155,15 +155,19 @@ class TextPipeline:
         threads: int = 0,
         fusion: bool = True,
         context: int = 0,
+        cache_limit: int | str | None = None,
     ) -> TextPipeline:
         """Opens a model: a folder as transformers writes it, a .gguf file, or the package's own ("sums"). `device`, `dtype`
         and `threads` as Pipeline.from_pretrained; "int8" keeps weights of linear layers in i8, all else in bf16.
-        `context`: tokens of prompt and text together, at most; 0 for all of the model's positions. Raises ModelError for
-        what is no language model, DeviceError for a device that is not there."""
+        `context`: tokens of prompt and text together, at most; 0 for all of the model's positions. `cache_limit`: most
+        memory for keys and values, in bytes or as "2GB"; with it 0 stands for as many tokens as fit. Raises ModelError for
+        what is no language model, DeviceError for a device that is not there, MemoryError for a limit that is too small
+        for one text."""
         type_name = "" if dtype is None else _dtypes.name_of(dtype)
         spec = "" if path is None else os.fspath(path)
         longest = whole(context, "context", 0, _MOST_TOKENS)
-        return cls(_core.TextPipeline(spec, device, type_name, _checks.threads(threads), fusion, longest))
+        room = _checks.memory(cache_limit, "cache_limit")
+        return cls(_core.TextPipeline(spec, device, type_name, _checks.threads(threads), fusion, longest, room))
 
     @property
     def name(self) -> str:

@@ -59,13 +59,13 @@ class Trainer:
         weight_decay: float = 0.0,
         max_grad_norm: float = 0.0,
         lr_scheduler: str = "constant",
-        warmup_steps: int = 0,
+        lr_warmup_steps: int = 0,
         total_steps: int = 0,
         ema: float = 0.0,
         device: str = "cpu",
     ) -> None:
         """`optimizer`: "adamw", "lion" or "sgd" (whose momentum is betas[0]); what is None is its default. `max_grad_norm`: gradients are clipped to
-        this norm, 0: not. `lr_scheduler`: "constant", "linear" or "cosine", behind `warmup_steps`, down to 0 at
+        this norm, 0: not. `lr_scheduler`: "constant", "linear" or "cosine", behind `lr_warmup_steps`, down to 0 at
         `total_steps`. `ema`: decay of a moving average of the parameters, 0: none."""
         if not callable(loss):
             raise TypeError(f"loss: expected a function, got {type(loss).__name__}")
@@ -80,7 +80,7 @@ class Trainer:
         self._schedule = (
             _checks.real(lr, "lr"),
             lr_scheduler,
-            _checks.whole(warmup_steps, "warmup_steps", 0),
+            _checks.whole(lr_warmup_steps, "lr_warmup_steps", 0),
             _checks.whole(total_steps, "total_steps", 0),
         )
         self._rate(1)  # says now what is out of its range

@@ -232,7 +232,8 @@ DecoderHidden decoder_hidden(const DecoderConfig& c, const Expr& tokens, const S
               tokens.shape().rank() == 1 && tokens.shape() == texts.place_of.shape() &&
                   tokens.shape() == texts.position.shape(),
               "decoder")
-      << "expected tokens " << texts.place_of.shape().str() << ", got " << tokens.shape().str();
+      << "expected tokens " << texts.place_of.shape().str() << " and as many positions, got " << tokens.shape().str()
+      << " and " << texts.position.shape().str();
   TENON_CHECK(Usage, places.numel() > 0 && texts.token_at.shape() == places && texts.tokens <= c.positions, "decoder")
       << "expected texts of 1 to " << c.positions << " tokens and a token for each place, got " << texts.tokens
       << " and " << texts.token_at.shape().str();

@@ -103,13 +103,57 @@ std::shared_ptr<const LanguageModel> LanguageModel::open(const std::string& spec
     m->config_ = decoder_preset(spec.substr(kRandomModel.size())).config;
     return m;
   }
-  const fs::path path = find_model(spec), gguf = gguf_of(path);
-  m->name_ = model_name(path);
-  if (!gguf.empty())
-    m->open_gguf(gguf);
-  else
-    m->open_folder(path);
+  m->open_path(find_model(spec));
   return m;
+}
+
+void LanguageModel::open_path(const fs::path& path) {
+  name_ = model_name(path);
+  if (const fs::path gguf = gguf_of(path); !gguf.empty())
+    open_gguf(gguf);
+  else
+    open_folder(path);
+}
+
+ModelReport LanguageModel::inspect(const fs::path& path) {
+  const auto opened = std::make_shared<LanguageModel>();
+  LanguageModel& m = *opened;
+  ModelReport out{.held = opened};
+  try {
+    m.open_path(path);
+  } catch (const Error& e) {
+    const bool listed = !m.tensors_.empty() || !m.gguf_tensors_.tensors.empty();
+    if (e.kind() != ErrorKind::Model || !listed) throw;
+    out.problem = e.what();
+  }
+  const DecoderConfig& c = m.config_;
+  const auto number = [](int64_t n) { return std::to_string(n); };
+  out.kind = m.gguf_ ? "GGUF file" : "transformers folder";
+  out.architecture = "decoder language model " + c.family + ", width " + number(c.width) + ", " + number(c.layers) +
+                     " layers, " + number(c.heads) + " heads of " + number(c.head_width) + " over " +
+                     number(c.key_heads) + ", " + number(c.vocabulary) + " tokens, " + number(c.positions) +
+                     " positions";
+  out.tokenizer = m.tokenizer_ ? path.string() : "";
+  if (!m.tokenizer_ && out.problem.empty()) out.notes.emplace_back("no tokenizer: it cannot write texts");
+  if (m.tokenizer_ && !m.tokenizer_->chat_template())
+    out.notes.emplace_back("no chat template: texts are completed, and there are no conversations");
+  out.unexpected = m.gguf_tensors_.unexpected;
+  Component all = m.component(path);
+  out.differences.emplace(all.name, check_weights(m.shapes(), all.shapes()));
+  out.usable = out.problem.empty();
+  out.components.emplace(all.name, std::move(all));
+  return out;
+}
+
+Component LanguageModel::component(const fs::path& path) const {
+  Component out;
+  out.name = "decoder";
+  out.tensors = tensors_;
+  out.blocks = gguf_tensors_.tensors;
+  out.config = saved_config_;
+  out.files = {gguf_ ? gguf_of(path) : weights_in(path, "model")};
+  if (stored_) out.unsupported = stored_->unsupported;
+  return out;
 }
 
 namespace {

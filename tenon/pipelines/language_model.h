@@ -13,6 +13,7 @@
 #include "tenon/io/gguf_checkpoint.h"
 #include "tenon/io/safetensors.h"
 #include "tenon/models/decoder.h"
+#include "tenon/pipelines/model_report.h"
 #include "tenon/pipelines/sampling.h"
 
 namespace tenon {
@@ -25,6 +26,9 @@ class LanguageModel {
   static std::shared_ptr<const LanguageModel> open(const std::string& spec, uint64_t random_seed = 0);
   /// True if the path holds a language model of a family that can be read.
   static bool reads(const std::filesystem::path& path);
+  /// What is at a path that it reads; why it cannot be used, if so, is the report's `problem`. Error(Model) where not
+  /// even a list of tensors can be had of it.
+  static ModelReport inspect(const std::filesystem::path& path);
 
   const std::string& name() const { return name_; }
   const DecoderConfig& config() const { return config_; }
@@ -50,11 +54,13 @@ class LanguageModel {
   std::vector<int32_t> encode_chat(const nlohmann::ordered_json& messages) const;
 
  private:
+  void open_path(const std::filesystem::path& path);
   void open_folder(const std::filesystem::path& folder);
   void open_gguf(const std::filesystem::path& file);
   void read_generation_config(const nlohmann::json& config, const std::string& where);
   void read_stop_ids(const nlohmann::json& config, const std::string& where);
   void check(const WeightShapes& found) const;
+  Component component(const std::filesystem::path& path) const;
 
   std::string name_;
   std::filesystem::path folder_;  // if it is one, with its config.json

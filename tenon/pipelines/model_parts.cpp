@@ -19,6 +19,12 @@ std::vector<std::string> ModelParts::parts_named(const std::string& part) const 
               did_you_mean(part, all));
 }
 
+std::vector<NamedNetwork> ModelParts::networks() const {
+  std::vector<NamedNetwork> out;
+  for (const std::string& part : parts()) out.push_back({component(part), shapes(part)});
+  return out;
+}
+
 std::shared_ptr<const ModelParts> open_parts(const std::string& spec) { return open_as<ModelParts>(spec); }
 
 }  // namespace tenon

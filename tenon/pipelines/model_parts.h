@@ -41,6 +41,8 @@ class ModelParts {
   virtual std::string component(const std::string& part) const { return part; }
   virtual WeightShapes shapes(const std::string& part) const = 0;
   virtual std::unique_ptr<WeightSource> weights(const std::string& part) const = 0;
+  /// What exceptions of a type may name. By default parts go by their components' names.
+  virtual std::vector<NamedNetwork> networks() const;
   /// Arguments that make bench/peers/torch_peer.py run the same network. Error(Usage) if it has none.
   virtual std::vector<std::string> peer_arguments(const std::string& part, const PartRequest& request) const = 0;
 

@@ -1,6 +1,7 @@
 // What a checkpoint holds, and how it differs from what its networks need.
 #pragma once
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct ModelReport {
   std::vector<std::string> missing_components = {};
   std::vector<std::string> unexpected = {}, ignored = {};  ///< tensors of no component, as stored
   std::vector<std::string> notes = {};                     ///< what else a user should know, a sentence each
+  std::shared_ptr<const void> held = {};                   ///< what `components` point into
   std::string problem = {};  ///< why it cannot be used; empty if nothing is known against it
   bool usable = false;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,16 @@ DType type_of(const std::string& text) {
   throw Error(ErrorKind::Usage, "type",
               "'" + shown(text) + "' is not computed in here; expected bf16, f16, f32, e4m3 or int8",
               did_you_mean(text, known));
+}
+
+// Parts of a dotted name with as many dots as `like` has.
+void add_parts(std::set<std::string>& to, const std::string& name, const std::string& like) {
+  std::vector<size_t> begins{0};
+  for (size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) begins.push_back(dot + 1);
+  begins.push_back(name.size() + 1);
+  const auto length = static_cast<size_t>(std::ranges::count(like, '.')) + 1;
+  for (size_t i = 0; i + length < begins.size(); ++i)
+    to.insert(name.substr(begins[i], begins[i + length] - 1 - begins[i]));
 }
 
 }  // namespace
@@ -66,6 +77,34 @@ NetworkType NetworkOptions::type() const {
   NetworkType out(precision.act);
   out.policy = policy;
   return out;
+}
+
+void check_exceptions(const NetworkType& type, const std::function<std::vector<NamedNetwork>()>& networks) {
+  if (type.policy.exceptions.empty()) return;
+  const std::vector<NamedNetwork> all = networks();
+  for (const PrecisionPolicy::Exception& e : type.policy.exceptions) {
+    const bool fits = std::ranges::any_of(all, [&](const NamedNetwork& n) {
+      return n.name == e.name ||
+             std::ranges::any_of(n.weights, [&](const auto& w) { return w.first.find(e.name) != std::string::npos; });
+    });
+    if (fits) continue;
+    std::vector<std::string> known;
+    std::set<std::string> parts;
+    std::string example;
+    for (const NamedNetwork& n : all) {
+      known.push_back(n.name);
+      for (const auto& [weight, shape] : n.weights) {
+        add_parts(parts, weight, e.name);
+        if (example.empty() && shape.rank() > 1) example = weight;
+      }
+    }
+    const std::string there = "there are the networks " + joined(known) + " and weights such as " + example;
+    known.insert(known.end(), parts.begin(), parts.end());
+    throw Error(
+        ErrorKind::Usage, "type",
+        "the exception '" + shown(e.name) + "' is neither a network of this model nor a part of its weights' names",
+        did_you_mean(e.name, known, there));
+  }
 }
 
 PrecisionPolicy precision_of(const std::string& name, const NetworkOptions& options,

@@ -1,9 +1,12 @@
 // Networks as plans: from an expression and options to what a backend runs.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "tenon/models/weights.h"
 #include "tenon/nn/low_rank.h"
 #include "tenon/nn/scope.h"
 #include "tenon/plan/plan.h"
@@ -39,6 +42,17 @@ struct NetworkOptions {
 
   NetworkType type() const;
 };
+
+/// A network as exceptions of a type name it, and its weights.
+struct NamedNetwork {
+  std::string name;  ///< of its plan
+  WeightShapes weights;
+};
+
+/// Error(Usage) for an exception of `type` that is neither the name of one of a model's networks nor a part of a name
+/// of their weights, as a misspelled one is: nothing would follow it. Networks are asked for only if there are
+/// exceptions.
+void check_exceptions(const NetworkType& type, const std::function<std::vector<NamedNetwork>()>& networks);
 
 /// `options.policy` for the network `name`, whose own policy for e4m3 is `own`; side branches are not quantised.
 /// Error(Usage) for e4m3 in a network that has no such policy.

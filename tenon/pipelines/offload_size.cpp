@@ -9,8 +9,7 @@
 
 namespace tenon {
 
-int64_t parse_offload(const std::string& text, const std::string& where) {
-  if (text == "auto") return kOffloadAutomatically;
+int64_t parse_size(const std::string& text, const std::string& where, const std::string& or_else) {
   struct Unit {
     std::string_view name;
     double bytes;
@@ -23,7 +22,13 @@ int64_t parse_offload(const std::string& text, const std::string& where) {
   for (const Unit& u : kUnits)
     if (problem == std::errc() && unit == u.name && number * u.bytes >= 1 && number * u.bytes < 1e18)
       return static_cast<int64_t>(number * u.bytes);
-  throw Error(ErrorKind::Usage, where, "'" + shown(text) + "' is no size; expected one such as 10GB, 800MiB or auto");
+  throw Error(ErrorKind::Usage, where,
+              "'" + shown(text) + "' is no size; expected one such as 10GB" +
+                  (or_else.empty() ? " or 800MiB" : ", 800MiB or " + or_else));
+}
+
+int64_t parse_offload(const std::string& text, const std::string& where) {
+  return text == "auto" ? kOffloadAutomatically : parse_size(text, where, "auto");
 }
 
 std::optional<Offload> offload_on(const Backend& backend, std::optional<int64_t> bytes) {

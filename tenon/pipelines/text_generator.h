@@ -30,6 +30,9 @@ struct TextOptions {
   bool fusion = true, fold_scales = true;
   std::string adapter{};  ///< folder of a low-rank adapter as PEFT writes it, added to the weights; empty: none
   int64_t context = 0;    ///< tokens of prompt and text together, at most; 0: the model's positions
+  /// Bytes that the pages of generate() may take, and those of a batch; 0: as memory has. Without `context` a text has
+  /// as many tokens as there is room for.
+  int64_t cache_limit = 0;
 };
 
 struct TextRequest {
@@ -115,7 +118,7 @@ class TextGenerator {
   /// Error(Numeric).
   virtual TextResult generate(const TextRequest& request, const OnText& each = {}) = 0;
   /// A batch of 1 to 1024 rows with a cache of its own, over the same weights, which it keeps alive. `tokens`: of all
-  /// texts together, that the cache has room for; 0: as memory has.
+  /// texts together, that the cache has room for, within TextOptions::cache_limit; 0: as memory has.
   virtual std::unique_ptr<TextBatch> batch(int64_t rows, int64_t tokens = 0) = 0;
   virtual const LanguageModel& model() const = 0;
   virtual const Backend& backend() const = 0;
@@ -128,6 +131,8 @@ class TextGenerator {
 /// requests. Error of the first that has one.
 std::vector<TextResult> generate_all(TextGenerator& generator, std::span<const TextRequest> requests, int64_t rows);
 
+/// Error(Memory) for a cache limit that is too small for one text of the context, or of any: it names the least that
+/// does.
 std::unique_ptr<TextGenerator> make_text_generator(std::shared_ptr<const LanguageModel> model,
                                                    const TextOptions& options);
 

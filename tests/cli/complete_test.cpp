@@ -98,6 +98,71 @@ TEST_F(CliText, SeveralTextsSideBySide) {
   expect_error(2, with({"complete", "a", "--batch-size", "0"}), {"--batch-size"});
 }
 
+// Folders, GGUF files and embedded models; what is wrong with one is listed.
+TEST_F(CliText, InspectsLanguageModels) {
+  const auto looked_at = [&](const std::string& model, int code = 0) {
+    const Finished f = tenon({"inspect", model, "--json"});
+    EXPECT_EQ(f.code, code) << f.err;
+    return json::parse(f.out);
+  };
+  const json folder = looked_at(small().string());
+  EXPECT_EQ(folder["kind"], "transformers folder");
+  EXPECT_NE(folder["architecture"].get<std::string>().find("qwen2, width 112, 3 layers"), std::string::npos);
+  const json& decoder = folder["components"]["decoder"];
+  EXPECT_EQ(decoder["tensors"].size(), language_test::recorded()["cases"][0]["shapes"].size());
+  EXPECT_EQ(decoder["dtypes"]["f32"], decoder["tensors"].size());
+  EXPECT_TRUE(decoder["missing"].empty());
+  EXPECT_TRUE(folder["notes"].empty());
+
+  const json gguf = looked_at(std::string(TENON_SOURCE_DIR) + "/tests/fixtures/gguf/llama.gguf", 3);
+  EXPECT_EQ(gguf["kind"], "GGUF file");
+  EXPECT_EQ(gguf["components"]["decoder"]["dtypes"]["Q4_1"], 1);
+  EXPECT_EQ(gguf["components"]["decoder"]["missing"].size(), 2U) << "biases of keys and values";
+  EXPECT_EQ(gguf["unexpected"], json({"rope_freqs.weight"}));
+
+  EXPECT_EQ(looked_at("sums")["usable"], true);
+  EXPECT_NE(tenon({"inspect", "sums"}).out.find("decoder: "), std::string::npos);
+
+  const language_test::Folder broken;
+  json less = language_test::recorded()["cases"][0];
+  less["shapes"].erase("model.norm.weight");
+  less["shapes"]["model.layers.7.mlp.up_proj.weight"] = {176, 112};
+  language_test::write_model(less, broken);
+  const json bad = looked_at(broken.path().string(), 3);
+  EXPECT_EQ(bad["usable"], false);
+  EXPECT_EQ(bad["components"]["decoder"]["missing"], json({"model.norm.weight"}));
+  EXPECT_EQ(bad["components"]["decoder"]["unexpected"], json({"model.layers.7.mlp.up_proj.weight"}));
+  EXPECT_NE(bad["problem"].get<std::string>().find("model.norm.weight"), std::string::npos);
+}
+
+// Texts that take turns in a cache for one are what they are with room for all; one text ends where it is full.
+TEST_F(CliText, ACacheOfLimitedSize) {
+  const json config = language_test::recorded()["cases"][0]["config"];
+  const auto number = [&](const char* key) { return config[key].get<int64_t>(); };
+  const int64_t head = number("hidden_size") / number("num_attention_heads");
+  const int64_t page = 128 * 2 * number("num_hidden_layers") * number("num_key_value_heads") * head * 4;
+  const auto limited = [&](int64_t pages, std::vector<std::string> more) {
+    more.insert(more.begin(), {"complete", "--json", "-s", "5", "--max-tokens", "0"});
+    if (pages) more.insert(more.end(), {"--cache-limit", std::to_string(pages * page) + "B"});
+    return with(more);
+  };
+  const auto written = [&](int64_t pages, const std::vector<std::string>& more) {
+    const Finished f = tenon(limited(pages, more));
+    EXPECT_EQ(f.code, 0) << f.err;
+    return f.out;
+  };
+  const std::vector<std::string> several{"-p", "one two", "-p", "three", "-p", "four", "--context", "120"};
+  EXPECT_EQ(written(6, several), written(0, several));
+  const Finished one = tenon(limited(6, {"one", "--stop", "no such text"}));
+  const json j = json::parse(one.out);
+  EXPECT_LE(j["usage"]["prompt_tokens"].get<int>() + j["usage"]["completion_tokens"].get<int>(), 128);
+  EXPECT_NE(one.err.find("at most 6 pages of 128 tokens; 128 of one text"), std::string::npos) << one.err;
+  expect_error(4, limited(5, {"one"}), {"cache limit", "text of 128 tokens", std::to_string(6 * page), "6 pages"});
+  expect_error(4, limited(6, {"one", "--context", "129"}), {"cache limit", "text of 129 tokens", "7 pages"});
+  for (const char* bad : {"much", "auto", "", "0", "-1GB"})
+    expect_error(2, with({"complete", "one", "--cache-limit", bad}), {"--cache-limit"});
+}
+
 TEST_F(CliText, WhatCannotBeWritten) {
   expect_error(2, with({"complete"}), {"prompt", "missing"});
   expect_error(2, with({"complete", "a", "-p", "b"}), {"prompt", "more than one way"});

@@ -49,8 +49,30 @@ TEST_F(CliErrors, Offloading) {
     expect_error(2, {"generate", "a", "-m", model(), "--offload", size}, {"--offload", "is no size"});
   expect_error(2, {"generate", "a", "-m", model(), "--offload", "10GB", "--device", "cpu"},
                {"[offload]", "on cpu weights are in the host's memory already"});
-  expect_error(2, {"bench", "-m", "random:tiny", "--max-vram", "auto", "--device", "cpu"}, {"[offload]", "on cpu"});
+  for (const char* verb : {"bench", "explain", "profile", "verify"}) {
+    std::vector<std::string> call{verb, "-m", "random:tiny", "--offload", "2", "--device", "cpu"};
+    if (std::string(verb) == "verify") call.emplace_back("--no-parity");
+    expect_error(2, call, {"[offload]", "on cpu"});
+  }
   expect_error(2, {"explain", "-m", "random:tiny", "--offload", "2", "--device", "null"}, {"[offload]", "on null"});
+  expect_error(2, {"compile", "-m", "random:tiny", "--max-vram", "2"}, {"--offload", "kernels are the same wherever"});
+  EXPECT_EQ(tenon({"compile", "--help"}).out.find("--offload"), std::string::npos);
+}
+
+// An exception of a type that fits nothing of the model.
+TEST_F(CliErrors, MisspelledExceptionsOfATypeAreNamed) {
+  expect_error(2, {"generate", "a", "-m", model(), "--type", "f32, bf16: up_blcoks"},
+               {"[type]", "'up_blcoks'", "did you mean 'up_blocks'?"});
+  expect_error(2, {"explain", "-m", "random:tiny", "--part", "vae-decode", "--type", "f32, bf16: text_enocder"},
+               {"'text_enocder'", "did you mean 'text_encoder'?"});
+  expect_error(2, {"explain", "-m", "random:vit-s14", "--type", "f32, bf16: blocks.0.atn.qkv"},
+               {"did you mean 'blocks.0.attn.qkv'?"});
+  expect_error(2, {"complete", "a", "-m", "sums", "--type", "f32, bf16: zz"},
+               {"'zz'", "there are the networks decoder and weights such as "});
+  for (const char* good : {"f32, bf16: vae_decoder", "f32, bf16: mid_block.attentions.0", "f32, bf16: text_encoder"}) {
+    const Finished f = tenon({"explain", "-m", "random:tiny", "--part", "unet", "--type", good, "--device", "cpu"});
+    EXPECT_EQ(f.code, 0) << f.err;
+  }
 }
 
 TEST_F(CliErrors, BadSizesAndSteps) {

@@ -71,6 +71,13 @@ TEST_F(CliTrain, KilledAnywhereGoesOnToTheBit) {
     EXPECT_EQ(entry.path().filename().string().find("unfinished"), std::string::npos) << entry.path();
 }
 
+// Both methods know diffusers' name and transformers', with either dash.
+TEST_F(CliTrain, WarmUpHasOneNameInBothMethods) {
+  for (const char* method : {"grpo", "lora"})
+    for (const char* flag : {"--lr-warmup-steps", "--lr_warmup_steps", "--warmup-steps", "--warmup_steps"})
+      expect_error(2, {"train", method, flag, "-1"}, {"--lr-warmup-steps", "-1"});
+}
+
 // Without arguments the embedded model learns sums; a run of a third of that length is well on the way.
 TEST_F(CliTrain, TheEmbeddedModelLearns) {
   const Finished f = tenon({"train", "grpo", "--steps", "12", "--eval-every", "12", "--eval-count", "100", "-q"});

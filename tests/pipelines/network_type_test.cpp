@@ -77,6 +77,26 @@ TEST(NetworkType, ANetworkHasItsOwnPolicyBehindTheExceptions) {
   EXPECT_EQ(precision_of("transformer", branches, own).exceptions.size(), 3u);
 }
 
+TEST(NetworkType, ExceptionsNameSomethingOfTheModel) {
+  int asked = 0;
+  const auto networks = [&asked] {
+    ++asked;
+    const WeightShapes blocks{{"blocks.0.attn.qkv.weight", {6, 2}}, {"blocks.0.norm.weight", {2}}};
+    return std::vector<NamedNetwork>{{"text_encoder", {{"embed.weight", {4, 2}}}}, {"transformer", blocks}};
+  };
+  const auto check = [&](const char* type) {
+    return error_of([&] { check_exceptions(NetworkType::parse(type), networks); });
+  };
+  EXPECT_EQ(check("e4m3"), "no error");
+  EXPECT_EQ(asked, 0);
+  for (const char* good : {"bf16, f32: text_encoder", "bf16, f32: qkv", "bf16, f32: 0.attn.qkv.w, f16: norm"})
+    EXPECT_EQ(check(good), "no error") << good;
+  EXPECT_THAT(check("bf16, f32: qkv, f16: nrom"), HasSubstr("the exception 'nrom' is neither a network"));
+  EXPECT_THAT(check("bf16, f32: text_encoders"), HasSubstr("did you mean 'text_encoder'?"));
+  EXPECT_THAT(check("bf16, f32: block.0.attn"), HasSubstr("did you mean 'blocks.0.attn'?"));
+  EXPECT_THAT(check("bf16, f32: Q"), HasSubstr("networks text_encoder, transformer and weights such as embed.weight"));
+}
+
 int64_t products(const Plan& plan, DType arithmetic) {
   int64_t n = 0;
   for (const Phase& p : plan.phases)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import threading
@@ -191,6 +192,19 @@ def test_other_models(tmp_path):
     with pytest.raises(tenon.UsageError, match="129 tokens: the model has 128 positions"):
         tenon.TextPipeline.from_pretrained(context=129)
     assert tenon.TextPipeline.from_pretrained(context=32)(QUESTION, ignore_eos=True, max_tokens=0).finish_reason == "length"
+
+
+def test_a_cache_of_limited_size(pipe):
+    with pytest.raises(tenon.OutOfMemoryError, match="text of 128 tokens, which needs ([0-9]+)") as refused:
+        tenon.TextPipeline.from_pretrained(dtype="f32", cache_limit=1000)
+    least = int(re.search("needs ([0-9]+)", str(refused.value))[1])
+    limited = tenon.TextPipeline.from_pretrained(dtype="f32", cache_limit=least)
+    assert limited.context == 128 and limited(QUESTION).text == pipe(QUESTION).text
+    with pytest.raises(MemoryError, match="6 pages"):
+        tenon.TextPipeline.from_pretrained(dtype="f32", cache_limit=least - 1)
+    for bad in ("auto", "much", 0, -1, 1.5):
+        with pytest.raises(tenon.UsageError, match="cache_limit"):
+            tenon.TextPipeline.from_pretrained(cache_limit=bad)
 
 
 def test_ids_and_text(pipe):

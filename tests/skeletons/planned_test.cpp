@@ -1,6 +1,10 @@
 // Whole plans, launch by launch: what the planner puts in memory because no launch can compute it on the way. The
 // tensors are larger than what a launch may compute for itself (the lets of a form).
 #include "tenon/expr/precision.h"
+#include "tenon/expr/vjp.h"
+#include "tenon/kernels/affine.h"
+#include "tenon/nn/norm.h"
+#include "tenon/nn/rotary.h"
 #include "tenon/plan/plan.h"
 #include "tests/skeletons/harness.h"
 #include "tests/support/close.h"
@@ -135,6 +139,149 @@ TEST_F(Planned, LayersOverQuantizedRows) {
   const Expr h = cast(layer_norm(x("h")), DType::BF16);  // siblings: one product, one set of quantised rows
   const auto head = [&](const char* name) { return permute(reshape(layer(h, name, 64), {kRows, 4, 16}), {1, 0, 2}); };
   expect_policy("e4m3 rows", concat({head("q"), head("k"), head("v")}, 0), {DType::E4M3}, 0.25);
+}
+
+// Gradients of the launches of a Z-Image block, planned, each launch against the oracle on what it reads: quantised
+// rows through their three gates, all else by the rounding of what it stores.
+class BlockGradients : public Planned {
+ protected:
+  static constexpr int64_t kWidth = 3840;
+  static constexpr double kEps = 1e-5;
+
+  Expr leaf(const std::string& name, DType t, const Shape& s) { return made(input(g, name, t, s)); }
+  Expr vector(const std::string& name, int64_t n) {
+    tensors.emplace(name, random_tensor(DType::F32, {n}, static_cast<unsigned>(tensors.size())));
+    return param(g, name, DType::F32, {n});
+  }
+  static Expr rms(const Expr& x, const Expr& w) { return nn::rms_norm(x, kEps, w, DType::BF16); }
+  /// As the product behind a gradient reads it: `name`.q and `name`.scale.
+  static void add_quantized(std::vector<Result>& to, const std::string& name, const Expr& gradient) {
+    const QuantizedRows rows = quantize_rows(cast(gradient, DType::BF16));
+    to.push_back({name + ".q", rows.q});
+    to.push_back({name + ".scale", rows.scale});
+  }
+
+  static int64_t full_rows() { return runners().front().name.find("threads") == std::string::npos ? 133 : 4224; }
+
+  /// Three gates of an output of e4m3 rows, whose scales leave with it.
+  static void expect_rows(const Launch& l, const Tensors& got, const std::map<std::string, std::vector<double>>& want,
+                          const std::string& where) {
+    QuantizedRowsComparison rows;
+    for (const Output& o : l.outputs) {
+      const bool scales = o.value.dtype() == DType::F32 && o.value.shape()[-1] == 1;
+      if (o.value.dtype() != DType::E4M3 && !scales) continue;
+      const std::vector<double> values = got.at(o.buffer).values();
+      for (size_t i = 0; i < values.size(); ++i)
+        scales ? rows.add_scale(values[i], want.at(o.buffer)[i]) : rows.add(values[i], want.at(o.buffer)[i]);
+    }
+    EXPECT_TRUE(rows.agrees()) << where << ": " << rows.text();
+  }
+
+  /// `terms`: of the longest sum in a product. The number of launches that quantise rows.
+  int expect_gates(const std::vector<Result>& results, const char* policy = "operands", int64_t terms = kWidth) {
+    PlanOptions options;
+    options.precision = PrecisionPolicy::parse(policy);
+    options.target.reads = [](const Form& form, size_t hole) { return is_view_chain(form.holes[hole]); };
+    const Plan plan = make_plan(results, options);
+    int quantising = 0;
+    for (const Phase& p : plan.phases)
+      for (const Launch& l : p.launches) {
+        Oracle oracle(tensors);
+        std::map<std::string, std::vector<double>> want;
+        for (const Output& o : l.outputs) want[o.buffer] = oracle.eval(o.value);
+        const bool e4m3 =
+            std::ranges::any_of(l.outputs, [](const Output& o) { return o.value.dtype() == DType::E4M3; });
+        quantising += e4m3;
+        for (const Runner* runner : {&runners().front(), &runners().back()}) {
+          Tensors got = runner->run(l, tensors);
+          const std::string where = runner->name + ", " + l.name + " (" + l.skeleton + ")";
+          if (e4m3) expect_rows(l, got, want, where);
+          const bool product = static_cast<bool>(l.form->anchor);
+          for (const Output& o : l.outputs)
+            if (o.value.dtype() != DType::E4M3)
+              compare(o, got.at(o.buffer), want[o.buffer],
+                      {o.value.dtype(), product ? DType::F32 : DType::BF16, product ? terms : kWidth, 10,
+                       product ? kLostOfE4m3 : 0},
+                      where);
+          if (runner != &runners().back()) continue;
+          for (auto& [name, t] : got) tensors.insert_or_assign(name, std::move(t));
+        }
+      }
+    return quantising;
+  }
+
+  // Between two layers: behind the norm that is modulated (of y, which the forward pass left), and the stream's own
+  // gradient beside it; then behind gate * norm of h.
+  void between_layers(int64_t rows) {
+    const auto stream = [&](const char* name, DType t) { return leaf(name, t, {rows, kWidth}); };
+    const Expr y = stream("y", DType::BF16), h = stream("h", DType::BF16);
+    const Expr n = rms(y, vector("w2", kWidth)) * vector("factor", kWidth);
+    const Expr dy = stream("dy", DType::F32) + gradients(n, stream("dn", DType::F32), std::array{y})[0];
+    const Expr gated = rms(h, vector("w1", kWidth)) * vector("gate", kWidth);
+    std::vector<Result> results{{"dx", dy}};
+    add_quantized(results, "dh", gradients(gated, dy, std::array{h})[0]);
+    EXPECT_GE(expect_gates(results), 1);
+  }
+
+  // Behind silu(a) * b, which one product left side by side.
+  void gate(int64_t rows, int64_t hidden) {
+    const Expr both = leaf("both", DType::BF16, {rows, 2 * hidden});
+    const Expr u = silu(slice(both, -1, 0, hidden)) * slice(both, -1, hidden, 2 * hidden);
+    std::vector<Result> results;
+    add_quantized(results, "d", gradients(u, leaf("du", DType::F32, {rows, hidden}), std::array{both})[0]);
+    EXPECT_GE(expect_gates(results), 1);
+  }
+
+  // Behind the heads that attention reads: queries and keys normed and turned, values as they are.
+  void heads(int64_t rows, int64_t count) {
+    constexpr int64_t kDepth = 128;
+    const int64_t width = count * kDepth;
+    const Expr qkv = leaf("qkv", DType::BF16, {1, rows, 3 * width});
+    const nn::Rotary at{leaf("cos", DType::F32, {1, rows, 1, kDepth}), leaf("sin", DType::F32, {1, rows, 1, kDepth})};
+    Expr d;
+    for (int64_t i = 0; i < 3; ++i) {
+      const Expr x = reshape(slice(qkv, -1, i * width, (i + 1) * width), {1, rows, count, kDepth});
+      const Expr y = i < 2 ? nn::rotate_neighbours(rms(x, vector(numbered("w", i), kDepth)), at) : x;
+      const Expr grad = leaf(numbered("d", i), DType::BF16, {1, count, rows, kDepth});
+      const Expr part = gradients(permute(y, {0, 2, 1, 3}), grad, std::array{qkv})[0];
+      d = d ? d + part : part;
+    }
+    std::vector<Result> results;
+    add_quantized(results, "d", reshape(d, {rows, 3 * width}));
+    EXPECT_GE(expect_gates(results), 1);
+  }
+
+  // Behind a product of quantised rows: the gradient's rows are quantised with the scales of the weights in them.
+  void product(int64_t rows, int64_t inputs) {
+    const Expr x = leaf("x", DType::BF16, {rows, inputs}), w = weight("w", DType::BF16, {kWidth, inputs});
+    const Expr y = linear(x, w), dy = leaf("dy", DType::F32, {rows, kWidth});
+    EXPECT_GE(expect_gates({{"y", y}, {"dx", gradients(y, dy, std::array{x})[0]}}, "e4m3 rows"), 2);
+  }
+};
+
+// 4224 tokens: a picture of 1024 x 1024 with a text of 128. What fp64 takes long for has fewer columns, and all of them
+// in fewer rows. (An emulated GPU is slow, and has fewer rows everywhere.)
+TEST_F(BlockGradients, ProductionSizeBetweenLayers) { between_layers(full_rows()); }
+TEST_F(BlockGradients, ProductionSizeOfAGate) {
+  gate(full_rows(), 1280);
+  tensors.clear();
+  gate(33, 10240);
+}
+TEST_F(BlockGradients, ProductionSizeOfHeads) {
+  heads(full_rows(), 4);
+  tensors.clear();
+  heads(33, 30);
+}
+TEST_F(BlockGradients, ProductionSizeOfAProduct) { product(full_rows(), 64); }
+
+TEST_F(BlockGradients, RowsThatLeaveATail) {
+  between_layers(13);
+  tensors.clear();
+  gate(7, 200);
+  tensors.clear();
+  heads(5, 30);
+  tensors.clear();
+  product(13, 40);
 }
 
 TEST_F(Planned, StatisticsOfWhatReducesRows) {

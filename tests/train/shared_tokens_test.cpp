@@ -146,10 +146,28 @@ TEST(SharedTokens, ErrorsNameTheThing) {
   const auto numbers = [&](const char* name, int64_t n) { return input(g, name, DType::I32, {n}); };
   const SharedBeginnings texts{2, 4, numbers("at", 8), numbers("of", 5), numbers("position", 5)};
   EXPECT_NO_THROW(decoder_hidden(c, numbers("tokens", 5), texts, nn::kF32));
-  EXPECT_THROW(decoder_hidden(c, numbers("tokens", 6), texts, nn::kF32), Error);
+  const auto refused = [&](const Expr& tokens, const SharedBeginnings& of) -> std::string {
+    try {
+      decoder_hidden(c, tokens, of, nn::kF32);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Usage);
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(refused(numbers("tokens", 6), texts),
+            "[decoder] expected tokens [5] and as many positions, got [6] and [5]");
   SharedBeginnings other = texts;
+  other.position = numbers("position", 6);
+  EXPECT_EQ(refused(numbers("tokens", 5), other),
+            "[decoder] expected tokens [5] and as many positions, got [5] and [6]");
+  other = texts;
+  other.place_of = numbers("of", 6);
+  EXPECT_EQ(refused(numbers("tokens", 5), other),
+            "[decoder] expected tokens [6] and as many positions, got [5] and [5]");
+  other = texts;
   other.batch = 3;
-  EXPECT_THROW(decoder_hidden(c, numbers("tokens", 5), other, nn::kF32), Error);
+  EXPECT_THAT(refused(numbers("tokens", 5), other), testing::HasSubstr("a token for each place, got 4 and [8]"));
 }
 
 }  // namespace

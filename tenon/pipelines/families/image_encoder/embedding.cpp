@@ -35,6 +35,7 @@ ImageEmbedding::ImageEmbedding(std::shared_ptr<const ImageEncoder> encoder, Embe
   TENON_CHECK(Usage, backend_->computes(), "device")
       << backend_->name() << " computes nothing: no features can come of it";
   TENON_CHECK(Usage, options_.batch > 0, "batch") << "expected a positive number, got " << options_.batch;
+  check_exceptions(type, [this] { return networks_of(*encoder_); });
   networks_.precision = {type.stored, type.stored};
   networks_.policy = type.policy;
   networks_.fusion = options_.fusion;

@@ -24,6 +24,7 @@ class EncoderParts : public ModelParts {
   }
   WeightShapes shapes(const std::string&) const override { return encoder_->shapes(); }
   std::unique_ptr<WeightSource> weights(const std::string&) const override { return encoder_->weights(); }
+  std::vector<NamedNetwork> networks() const override { return networks_of(*encoder_); }
   std::vector<std::string> peer_arguments(const std::string&, const PartRequest& r) const override {
     const VitConfig& c = encoder_->config();
     const auto number = [](int64_t n) { return std::to_string(n); };

@@ -185,6 +185,8 @@ void check_side(const VitConfig& c, const std::string& what, int64_t side) {
       << side << " is not a multiple of the patch size " << c.patch << "; the nearest is " << nearest;
 }
 
+std::vector<NamedNetwork> networks_of(const ImageEncoder& encoder) { return {{"image_encoder", encoder.shapes()}}; }
+
 Plan plan_image_encoder(const VitConfig& c, int64_t batch, int64_t height, int64_t width,
                         const NetworkOptions& options) {
   check_side(c, "height", height);

@@ -49,6 +49,9 @@ class ImageEncoder {
 /// Error(Usage) that calls the side `what` if it is no multiple of the patch, naming the nearest that is.
 void check_side(const VitConfig& c, const std::string& what, int64_t side);
 
+/// Its one network, by the name of its plan.
+std::vector<NamedNetwork> networks_of(const ImageEncoder& encoder);
+
 /// Input "pixels" f32 [batch, height, width, 3]; result "tokens" as vit(). Error(Usage) as check_side.
 Plan plan_image_encoder(const VitConfig& c, int64_t batch, int64_t height, int64_t width,
                         const NetworkOptions& options);

@@ -75,6 +75,7 @@ const RegisterFamily kLanguageModels{
     {.name = "language model",
      .presets = language_model_presets,
      .reads = LanguageModel::reads,
+     .inspect = LanguageModel::inspect,
      .abilities = {ability<TextGenerator>([](const std::string& spec, const TextOptions& options) {
                      return make_text_generator(LanguageModel::open(spec), options);
                    }),

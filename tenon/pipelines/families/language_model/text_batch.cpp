@@ -30,6 +30,8 @@ nn::Precision decoder_types(const NetworkOptions& o) {
   return {o.precision.act, blocks ? DType::F32 : o.precision.weight};
 }
 
+int64_t TextSetup::page_bytes() const { return kCachePage * model->config().cache_bytes(networks.precision.act); }
+
 PlanOptions TextSetup::plan_options(const char* name) const {
   PlanOptions o;
   o.name = name;
@@ -44,11 +46,14 @@ DecoderBatch::Text::Text(int64_t number, TextRequest r, OnText f, const ByteLeve
     : id(number), request(std::move(r)), each(std::move(f)), stream(tokenizer, request.stop), seen(request.prompt) {}
 
 DecoderBatch::DecoderBatch(std::shared_ptr<const TextSetup> setup, int64_t rows, bool reuse, int64_t tokens)
-    : setup_(std::move(setup)), reuse_(reuse) {
+    : setup_(std::move(setup)), reuse_(reuse), most_pages_(setup_->cache_pages) {
   TENON_CHECK(Usage, rows >= 1 && rows <= kMostRows, "batch")
       << rows << " texts side by side: expected 1 to " << kMostRows;
   TENON_CHECK(Usage, tokens >= 0, "batch") << "a cache of " << tokens << " tokens: expected 0 (as memory has) or more";
-  if (tokens) most_pages_ = kOwnPages + table_pages(pages_for(tokens) * kCachePage);
+  if (tokens) {
+    const int64_t pages = kOwnPages + table_pages(pages_for(tokens) * kCachePage);
+    most_pages_ = most_pages_ ? std::min(most_pages_, pages) : pages;
+  }
   stream_ = setup_->backend->make_stream();
   slots_.resize(static_cast<size_t>(rows));
 }

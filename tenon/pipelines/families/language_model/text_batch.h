@@ -25,7 +25,9 @@ struct TextSetup {
   std::shared_ptr<WeightStore> store;
   NetworkOptions networks;
   int64_t context = 0;
+  int64_t cache_pages = 0;  ///< of a batch's pool, at most; 0: as memory has room for
 
+  int64_t page_bytes() const;  ///< of keys and values in all layers
   PlanOptions plan_options(const char* name) const;
 };
 
@@ -117,14 +119,13 @@ class DecoderBatch : public TextBatch {
   void make_loop();
   Prompt& prompt(int64_t tokens);
   std::vector<Buffer> caches(const Size& size) const;
-  int64_t page_bytes() const;
 
   std::shared_ptr<const TextSetup> setup_;
   bool reuse_;
   std::shared_ptr<Stream> stream_;
   std::shared_ptr<Buffers> states_;
   Size size_;
-  int64_t most_pages_ = 0;             // that the pool may have; 0: as memory has room for
+  int64_t most_pages_;                 // that the pool may have; 0: as memory has room for
   bool full_ = false;                  // it cannot grow, as far as is known
   std::vector<int32_t> free_;          // pages that are no text's
   std::map<int64_t, Prompt> prompts_;  // by tokens of a run

@@ -3,11 +3,28 @@
 #include <algorithm>
 
 #include "tenon/core/error.h"
+#include "tenon/core/log.h"
 #include "tenon/pipelines/adapted_weights.h"
+#include "tenon/pipelines/families/language_model/cache_sizes.h"
 #include "tenon/pipelines/families/language_model/text_batch.h"
 
 namespace tenon {
 namespace {
+
+// So many bytes of pages, and a context that they have room for: that which was asked for, else the largest.
+void limit_cache(TextSetup& setup, int64_t bytes, bool asked) {
+  const int64_t page = setup.page_bytes();
+  const int64_t context = asked ? setup.context : std::min(setup.context, kCachePage);
+  const int64_t least = kOwnPages + table_pages(context);
+  setup.cache_pages = bytes / page;
+  TENON_CHECK(Memory, setup.cache_pages >= least, "cache limit")
+      << bytes << " bytes of keys and values are not enough for a text of " << context << " tokens, which needs "
+      << least * page << " (" << least << " pages of " << kCachePage << " tokens)";
+  const int64_t room = (setup.cache_pages - kOwnPages) * kCachePage - kChunks.back();
+  setup.context = std::min(setup.context, room);
+  spdlog::info("a cache of at most {} pages of {} tokens; {} of one text", setup.cache_pages, kCachePage,
+               setup.context);
+}
 
 class DecoderGenerator : public TextGenerator {
  public:
@@ -20,15 +37,19 @@ class DecoderGenerator : public TextGenerator {
     check_type(backend, type.stored, "type");
     TENON_CHECK(Usage, backend.computes(), "device") << backend.name() << " computes nothing: no text comes of it";
     const int64_t positions = setup->model->config().positions;
+    TENON_CHECK(Usage, options.cache_limit >= 0, "cache limit")
+        << options.cache_limit << " bytes: expected 0 (none) or more";
     TENON_CHECK(Usage, options.context >= 0 && options.context <= positions, "context")
         << options.context << " tokens: the model has " << positions << " positions";
     setup->context = options.context ? options.context : positions;
+    check_exceptions(type, [&] { return std::vector<NamedNetwork>{{"decoder", setup->model->shapes()}}; });
     NetworkOptions& networks = setup->networks;
     networks.precision = {type.stored, type.stored};
     networks.policy = type.policy;
     networks.fusion = options.fusion;
     networks.fold_scales = options.fold_scales;
     networks.target = backend.target();
+    if (options.cache_limit) limit_cache(*setup, options.cache_limit, options.context > 0);
     std::unique_ptr<WeightSource> weights = setup->model->weights();
     if (!options.adapter.empty()) weights = with_adapter(std::move(weights), setup->model->shapes(), options.adapter);
     setup->store = std::make_shared<WeightStore>(setup->backend, std::move(weights));

@@ -169,10 +169,6 @@ void DecoderBatch::cannot_go_on(size_t row, int64_t tokens) {
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
-int64_t DecoderBatch::page_bytes() const {
-  return kCachePage * setup_->model->config().cache_bytes(setup_->networks.precision.act);
-}
-
 std::vector<Buffer> DecoderBatch::caches(const Size& size) const {
   const DecoderConfig& c = setup_->model->config();
   std::vector<Buffer> out;
@@ -194,7 +190,7 @@ std::vector<Buffer> DecoderBatch::caches(const Size& size) const {
 int64_t DecoderBatch::beside_caches(int64_t tokens) const {
   if (size_.capacity) return 0;
   const Size size{tokens, kOwnPages + table_pages(tokens)};
-  int64_t out = plan_memory(plan_step(step_shape(size)), *setup_->store).needed() - size.pages * page_bytes();
+  int64_t out = plan_memory(plan_step(step_shape(size)), *setup_->store).needed() - size.pages * setup_->page_bytes();
   for (const int64_t piece : kChunks) {
     const MemoryPlan memory = plan_memory(plan_piece(piece, size), *setup_->store);
     out += memory.arena + memory.scratch + memory.kept;
@@ -204,9 +200,9 @@ int64_t DecoderBatch::beside_caches(int64_t tokens) const {
 
 // With at least `pages` pages, and as many up to `at_best` as there is memory for.
 DecoderBatch::Size DecoderBatch::that_fits(int64_t tokens, int64_t pages, int64_t at_best) const {
-  const int64_t own = size_.pages * page_bytes(), bytes = pages * page_bytes();
+  const int64_t own = size_.pages * setup_->page_bytes(), bytes = pages * setup_->page_bytes();
   const int64_t free = setup_->backend->memory_available() + own, beside = beside_caches(tokens);
-  const int64_t fit = std::max<int64_t>(free - beside, 0) / page_bytes();
+  const int64_t fit = std::max<int64_t>(free - beside, 0) / setup_->page_bytes();
   TENON_CHECK(Memory, pages <= fit, "context")
       << tokens << " tokens take " << bytes << " bytes of cache"
       << (beside ? " beside " + std::to_string(beside) + " of weights and activations" : "") << ", and " << free

@@ -44,6 +44,7 @@ class DiffusionParts : public ModelParts {
   std::unique_ptr<WeightSource> weights(const std::string& part) const override {
     return model_->weights(component_of(part));
   }
+  std::vector<NamedNetwork> networks() const override { return networks_of(*model_); }
   std::vector<std::string> peer_arguments(const std::string& part, const PartRequest& request) const override {
     const auto full = expected_weights(model_preset("sd15").config), own = expected_weights(model_->config());
     TENON_CHECK(Usage, full == own, "--peer torch")

@@ -37,6 +37,14 @@ Plan plan_vae_encode(const StableDiffusionModel& model, const GenerationShape& s
   return plan_one("vae_encoder", "moments", moments, options);
 }
 
+std::vector<NamedNetwork> networks_of(const StableDiffusionModel& model) {
+  const auto weights = expected_weights(model.config());
+  return {{"text_encoder", weights.at("text_encoder")},
+          {"unet", weights.at("unet")},
+          {"vae_decoder", weights.at("vae")},
+          {"vae_encoder", weights.at("vae")}};
+}
+
 void check_size(const StableDiffusionModel& model, int64_t height, int64_t width) {
   check_sides(height, width, model.config().vae.downsampling());
 }

@@ -23,6 +23,9 @@ Plan plan_vae_decode(const StableDiffusionModel& model, const GenerationShape& s
 /// Input "image" f32 [B,H,W,3] in [-1,1]; result "moments".
 Plan plan_vae_encode(const StableDiffusionModel& model, const GenerationShape& shape, const NetworkOptions& options);
 
+/// Its networks by the names of their plans.
+std::vector<NamedNetwork> networks_of(const StableDiffusionModel& model);
+
 /// Throws Error(Usage) unless height and width are positive multiples of the VAE's factor and not absurd; names the
 /// nearest valid size.
 void check_size(const StableDiffusionModel& model, int64_t height, int64_t width);

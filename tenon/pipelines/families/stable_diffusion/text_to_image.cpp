@@ -27,6 +27,7 @@ TextToImage::TextToImage(std::shared_ptr<const StableDiffusionModel> model, cons
   for (DType t : types) (known += known.empty() ? "" : " or ") += name_of(t);
   TENON_CHECK(Usage, std::find(types.begin(), types.end(), type.stored) != types.end(), "type")
       << name_of(type.stored) << " is not computed in by " << backend_->name() << "; use " << known;
+  check_exceptions(type, [this] { return networks_of(*model_); });
   networks_ = {.precision = {type.stored, type.stored},
                .policy = type.policy,
                .side = loras_.branches(),

@@ -56,6 +56,7 @@ class ZImageParts : public ModelParts {
   std::unique_ptr<WeightSource> weights(const std::string& part) const override {
     return model_->weights(component(part));
   }
+  std::vector<NamedNetwork> networks() const override { return networks_of(*model_); }
   std::vector<std::string> peer_arguments(const std::string&, const PartRequest&) const override {
     throw Error(ErrorKind::Usage, "--peer torch", "measures no models of this family");
   }
@@ -82,7 +83,8 @@ ModelReport inspect_z_image(const std::filesystem::path& path) {
   const ZImageConfig& c = model->transformer();
   ModelReport out{
       .kind = model->files().kind,
-      .architecture = "Z-Image, width " + std::to_string(c.width) + ", " + std::to_string(c.layers) + " blocks"};
+      .architecture = "Z-Image, width " + std::to_string(c.width) + ", " + std::to_string(c.layers) + " blocks",
+      .held = model};
   if (model->has("text_encoder"))
     out.architecture += "; text encoder " + model->text().family + ", width " + std::to_string(model->text().width) +
                         ", " + std::to_string(model->text().layers) + " layers";

@@ -25,6 +25,7 @@ ZImageGenerator::ZImageGenerator(std::shared_ptr<const ZImageModel> model, const
   check_type(*backend_, type.stored, "type");
   TENON_CHECK(Usage, type.stored != DType::F16, "type") << "f16 overflows in this model; use bf16";
   TENON_CHECK(Usage, backend_->computes(), "device") << options.device << " computes nothing, so it cannot draw";
+  check_exceptions(type, [this] { return networks_of(*model_); });
   networks_ = {.precision = {type.stored, type.stored},
                .policy = type.policy,
                .side = loras_.branches(),

@@ -42,6 +42,16 @@ PrecisionPolicy z_image_e4m3_rows() {
 
 PrecisionPolicy z_image_text_e4m3_rows() { return PrecisionPolicy::parse("e4m3 rows"); }
 
+std::vector<NamedNetwork> networks_of(const ZImageModel& model) {
+  std::vector<NamedNetwork> out;
+  for (const auto& [name, component] : {std::pair{"text_encoder", "text_encoder"},
+                                        {"transformer", "transformer"},
+                                        {"vae_decoder", "vae"},
+                                        {"vae_encoder", "vae"}})
+    if (model.has(component)) out.push_back({name, model.shapes(component)});
+  return out;
+}
+
 void check_size(const ZImageModel& model, int64_t height, int64_t width) {
   const int64_t unit = model.size_unit();
   check_sides(height, width, unit);

@@ -22,6 +22,9 @@ PrecisionPolicy z_image_e4m3_rows();
 /// The same for the text encoder: all its linear layers; its vocabulary, which is looked up, stays in bf16.
 PrecisionPolicy z_image_text_e4m3_rows();
 
+/// Networks of what the model has, by the names of their plans.
+std::vector<NamedNetwork> networks_of(const ZImageModel& model);
+
 /// Throws Error(Usage) unless height and width are positive multiples of the model's unit and no longer than it was
 /// trained to place tokens; names the nearest valid size.
 void check_size(const ZImageModel& model, int64_t height, int64_t width);
