@@ -34,7 +34,7 @@ struct Meeting {
   explicit operator bool() const { return axis >= 0; }
 };
 Meeting meeting(const Expr& first, const Expr& second) {
-  if (!first.is<nodes::Pad>() || !second.is<nodes::Pad>()) return {};
+  if (!first.is<nodes::Pad>() || !second.is<nodes::Pad>() || first.dtype() != second.dtype()) return {};
   const std::vector<int64_t>&f = first->attrs.ints, &s = second->attrs.ints;
   Meeting out;
   for (int a = 0; a < first.shape().rank(); ++a) {

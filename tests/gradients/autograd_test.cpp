@@ -80,6 +80,18 @@ TEST(Autograd, SlicesSideBySide) {
   EXPECT_TRUE(close_to_largest(oracle.eval(got[1]), of_b, 1e-12));
 }
 
+// A gradient that reaches one of them through views alone keeps its own type.
+TEST(Autograd, SlicesSideBySideOfSeveralTypes) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {2, 4}), seed = input(g, "seed", DType::BF16, {2, 2});
+  const Expr y = slice(x, -1, 0, 2) + slice(x, -1, 2, 4) * 3.0;
+  const std::vector<Expr> got = tenon::gradients(y, seed, std::array{x});
+  std::map<std::string, HostTensor> tensors;
+  tensors.emplace("seed", HostTensor::from(DType::BF16, seed.shape(), std::vector<float>{1, 2, 3, 4}));
+  Oracle oracle(tensors);
+  EXPECT_TRUE(close_to_largest(oracle.eval(got[0]), {1, 2, 3, 6, 3, 4, 9, 12}, 1e-12));
+}
+
 class AutogradOnDevices : public testing::TestWithParam<const char*> {};
 
 TEST_P(AutogradOnDevices, AgreesEverywhere) {
