@@ -89,7 +89,7 @@ TEST(Autograd, SlicesSideBySideOfSeveralTypes) {
   std::map<std::string, HostTensor> tensors;
   tensors.emplace("seed", HostTensor::from(DType::BF16, seed.shape(), std::vector<float>{1, 2, 3, 4}));
   Oracle oracle(tensors);
-  EXPECT_TRUE(close_to_largest(oracle.eval(got[0]), {1, 2, 3, 6, 3, 4, 9, 12}, 1e-12));
+  EXPECT_TRUE(close_to_largest(oracle.eval(got[0]), std::vector<double>{1, 2, 3, 6, 3, 4, 9, 12}, 1e-12));
 }
 
 class AutogradOnDevices : public testing::TestWithParam<const char*> {};
