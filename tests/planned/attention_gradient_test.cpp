@@ -51,7 +51,7 @@ void expect_everywhere(const Heads& h, DType t) {
                          : t == DType::F16 ? PrecisionPolicy::Rule::F16
                                            : PrecisionPolicy::Rule::BF16};
     options.target = device.backend->target();
-    const bool sm90 = device.name.find("sm_90a") != std::string::npos || device.name.find("H200") != std::string::npos;
+    const bool sm90 = (device.name + device.backend->describe()).find("sm_90a") != std::string::npos;
     EXPECT_EQ(anchors_of(program, options), sm90 && t != DType::F32 ? 2 : 0);
     const Finding found = check_run(program, options, device);
     EXPECT_FALSE(found) << found.what;
