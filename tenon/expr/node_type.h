@@ -101,10 +101,10 @@ struct View {
   static Expr inverse(const Node&, const Expr&) { return {}; }
 };
 
-/// attrs.ints[0] is a ReduceOver. Needs: name, vjp; init, step and finish, and combine(a, b) if two partial results do
-/// not join by step(a, b). May have of_moments(n, mean, m2) (NodeType::reduce_of_moments); one that has, and cannot be
-/// taken element by element, has over_rows(x), the same over the last axis in other nodes, in place of init, step and
-/// finish. The reduced axes stay with extent 1.
+/// attrs.ints[0] is a ReduceOver. Needs: name, vjp; init and step, finish(sum, n) if the result is not what the last
+/// step gave, and combine(a, b) if two partial results do not join by step(a, b). May have of_moments(n, mean, m2)
+/// (NodeType::reduce_of_moments); one that has, and cannot be taken element by element, has over_rows(x), the same over
+/// the last axis in other nodes, in place of init and step. The reduced axes stay with extent 1.
 struct Reduce {
   static constexpr Family family = Family::Reduce;
   static constexpr int kArity = 1, kParams = 0;

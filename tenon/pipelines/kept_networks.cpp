@@ -53,7 +53,6 @@ std::unique_ptr<Executable> KeptNetworks::prepare(Plan plan, const std::string& 
   if (!store) store = std::make_shared<WeightStore>(backend_, weights_(component));
   if (offload_) {
     Offload left{.bytes = offload_->bytes, .all = keep_ && runs == Runs::Once};
-    left.bytes -= std::max<int64_t>(0, arena_->bytes() - plan.arena_bytes);
     for (const auto& [name, sizes] : networks_)
       for (const Ready& ready : sizes) {
         const MemoryPlan memory = ready.executable->allocated();

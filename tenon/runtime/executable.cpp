@@ -31,10 +31,9 @@ struct Executable::State {
   std::map<std::string, const Buffer*> buffer;
   std::vector<std::shared_ptr<void>> weights;  // outlive the kernels, as `kept` does
   std::shared_ptr<Arena> arena;
-  std::byte* temporaries = nullptr;        // the arena's memory, where addresses are made for it
-  std::vector<const Buffer*> in_arena;     // that lie there
-  std::map<std::string, int64_t> in_kept;  // inputs, which others that use the arena leave alone
-  bool lost = false;                       // another one has been there since it ran
+  std::byte* temporaries = nullptr;     // the arena's memory, where addresses are made for it
+  std::vector<const Buffer*> in_arena;  // that lie there
+  bool lost = false;                    // another one has been there since it ran
   std::shared_ptr<void> kept;
   Staging staging;  // of launches by their place below
   MemoryPlan allocated;
@@ -72,13 +71,6 @@ struct Executable::State {
         << mebibytes(allocated.arena) << ", weights " << mebibytes(allocated.missing) << ", states "
         << mebibytes(allocated.states) << ", scratch " << mebibytes(allocated.scratch) << "), but "
         << mebibytes(available) << " are available";
-  }
-  void keep_inputs(const std::map<std::string, void*>& bound) {
-    for (const Buffer& b : plan.buffers) {
-      if (b.role != BufferRole::Input || bound.contains(b.name)) continue;
-      in_kept[b.name] = allocated.kept;
-      allocated.kept += (b.bytes + 255) / 256 * 256;
-    }
   }
   BufferTable table() {
     return [this](const std::string& name) {
@@ -126,13 +118,9 @@ Executable::Executable(Plan plan, std::shared_ptr<WeightStore> store, const std:
   s.stream = s.last = stream ? std::move(stream) : s.backend->make_stream();
   TENON_CHECK(Usage, !states || states->backend() == s.backend, s.plan.name) << "its states are on another backend";
   s.states = states ? std::move(states) : std::make_shared<Buffers>(s.backend);
-  const PlanKernels made(s.plan, *s.store, s.states.get());
+  const PlanKernels made(s.plan, *s.store, s.states.get(), arena.get());
   s.allocated = made.memory;
   s.check_bound(bound);
-  if (arena) {
-    s.allocated.shared += std::min(arena->bytes(), s.allocated.arena + s.allocated.scratch);
-    s.keep_inputs(bound);
-  }
   s.arena = arena ? std::move(arena) : std::make_shared<Arena>(s.backend);
   s.refuse_too_large();
   s.weights = s.store->get(made.requests, made.staging.offloaded);
@@ -154,6 +142,7 @@ void Executable::State::allocate(const std::map<std::string, void*>& bound) {
   arena->reserve(allocated.arena + allocated.scratch);
   arena->take(this, stream);
   kept = backend->allocate(allocated.kept);
+  int64_t at = 0;
   for (const Buffer& b : plan.buffers) {
     buffer[b.name] = &b;
     const auto it = bound.find(b.name);
@@ -161,8 +150,8 @@ void Executable::State::allocate(const std::map<std::string, void*>& bound) {
       address[b.name] = it->second;
     else if (b.role == BufferRole::State)  // outlives this, who holds `states`
       address[b.name] = states->get(b).get();
-    else if (const auto own = in_kept.find(b.name); own != in_kept.end())
-      address[b.name] = static_cast<std::byte*>(kept.get()) + own->second;
+    else if (allocated.inputs && b.role == BufferRole::Input)
+      address[b.name] = static_cast<std::byte*>(kept.get()) + std::exchange(at, at + (b.bytes + 255) / 256 * 256);
     else if (!b.stored)
       in_arena.push_back(&b);
   }
@@ -170,7 +159,7 @@ void Executable::State::allocate(const std::map<std::string, void*>& bound) {
 }
 
 void Executable::State::prepare(const PlanKernels& made) {
-  int64_t kept_at = 0;
+  int64_t kept_at = allocated.inputs;
   for (const PlanKernels::Made& m : made.kernels) {  // slowest first: stored results have addresses when they are read
     std::vector<void*> own;
     for (size_t i = 0; i < m.weights; ++i) {

@@ -13,10 +13,11 @@ int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
-PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffers* states) {
+PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffers* states, const Arena* arena) {
   StoredLaunches results(store.backend());
   memory.arena = aligned(plan.arena_bytes);
   for (const Buffer& b : plan.buffers) {
+    if (arena && b.role == BufferRole::Input && !b.outside) memory.inputs += aligned(b.bytes);
     if (b.role != BufferRole::State || b.outside) continue;
     memory.states += b.bytes;
     if (states && states->has(b.name)) memory.shared += b.bytes;
@@ -48,15 +49,19 @@ PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffe
     }
   }
   memory.scratch = aligned(memory.scratch);
+  memory.kept += memory.inputs;
+  const int64_t temporaries = memory.arena + memory.scratch, there = arena ? arena->bytes() : 0;
+  const int64_t unused = std::max<int64_t>(there - temporaries, 0);
+  memory.shared += there - unused;
   WeightStore::Bytes bytes = store.bytes_of(requests);
   if (store.offload()) {
-    staging = plan_staging(reads, *store.offload(), memory.total() + bytes.all + bytes.host + bytes.others);
+    staging = plan_staging(reads, *store.offload(), memory.total() + bytes.all + bytes.host + bytes.others + unused);
     bytes = store.bytes_of(requests, staging.offloaded);
   }
   memory.weights = bytes.all;
   memory.missing = bytes.missing;
   memory.host = bytes.host;
-  memory.others = bytes.others;
+  memory.others = bytes.others + unused;
   memory.staging = staging.bytes;
   memory.least = staging.least;
 }

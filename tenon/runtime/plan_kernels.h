@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tenon/backend/arena.h"
 #include "tenon/plan/plan.h"
 #include "tenon/runtime/buffers.h"
 #include "tenon/runtime/weight_store.h"
@@ -16,13 +17,14 @@ namespace tenon {
 struct MemoryPlan {
   int64_t arena = 0, weights = 0, scratch = 0;
   int64_t states = 0;     ///< that outlive it
-  int64_t kept = 0;       ///< kernels' own
+  int64_t kept = 0;       ///< kernels' own, and `inputs`
+  int64_t inputs = 0;     ///< that lie outside an arena which others use too
   int64_t missing = 0;    ///< of the weights, what its store does not have yet
   int64_t shared = 0;     ///< of the states and of an arena, what is there already
   int64_t transient = 0;  ///< while values of weights alone are computed, before anything but weights is allocated
   int64_t staging = 0;    ///< places of weights that wait in the host's memory; `weights` are the others
   int64_t host = 0;       ///< what these take there
-  int64_t others = 0;     ///< of the store's weights on the device, what it does not read
+  int64_t others = 0;     ///< of the store's weights on the device, and of an arena, what it does not use
   int64_t least = 0;      ///< where weights are offloaded, what Offload::bytes must be at least
   int64_t total() const { return arena + weights + states + scratch + kept + staging; }
   /// The most that making it takes beside what is there.
@@ -53,8 +55,9 @@ struct PlanKernels {
 
   /// Kernel::kernels of each launch, by its name.
   KernelCounts launched() const;
-  /// `plan` outlives them.
-  PlanKernels(const Plan& plan, const WeightStore& store, const Buffers* states = nullptr);
+  /// `plan` outlives them. `arena`: that others use too.
+  PlanKernels(const Plan& plan, const WeightStore& store, const Buffers* states = nullptr,
+              const Arena* arena = nullptr);
 };
 
 }  // namespace tenon

@@ -274,15 +274,17 @@ TEST(Offload, AnInterruptedRunIsFollowedByAWholeOne) {
   }
 }
 
-// Networks that are kept share one amount of memory: that of the network that runs once waits as far as it can, the
-// other has what is left. Where both do not fit they are ready in turn.
+// Networks that are kept share one amount of memory, temporaries among it: weights of the network that runs once wait
+// as far as they can, the other has what is left. Where both do not fit they are ready in turn.
 TEST(Offload, NetworksOfAPipelineShareTheMemory) {
   Prepared q({});
-  Executable alone(network(), q.store);
+  Executable alone(network(), q.store, {}, nullptr, nullptr, std::make_shared<Arena>(q.backend));
   const std::vector<std::vector<float>> expected = results(alone);
-  const int64_t full = alone.allocated().total(), least = full - (kLayers - 2) * kLayer;
+  const MemoryPlan memory = alone.allocated();
+  const int64_t full = memory.total(), least = full - (kLayers - 2) * kLayer,
+                of_both = 2 * least - memory.arena - memory.scratch;
   for (const bool keep : {true, false})
-    for (const int64_t room : {full + least - 3 * kLayer, 2 * least, 2 * least - 1}) {
+    for (const int64_t room : {of_both + (kLayers - 5) * kLayer, of_both, of_both - 1}) {
       SCOPED_TRACE(std::to_string(room) + (keep ? ", kept" : ", in turn"));
       Prepared p({});
       PipelineOptions options;
@@ -301,11 +303,11 @@ TEST(Offload, NetworksOfAPipelineShareTheMemory) {
         }
       };
       draw();
-      const bool both = keep && room >= 2 * least;
+      const bool both = keep && room >= of_both;
       EXPECT_EQ(kept.counters().networks, both ? 2 : 1);
       if (both) {
         EXPECT_EQ(*p.device->held, room) << "whole layers of it are taken";
-        EXPECT_EQ(*p.device->on_host, 2 * kLayers * kLayer - (room - 2 * least));
+        EXPECT_EQ(*p.device->on_host, 2 * kLayers * kLayer - (room - of_both));
       }
       draw();
       EXPECT_EQ(kept.counters().prepared, both ? 2 : 4);

@@ -2,7 +2,6 @@
 // without: NAME
 // without: INIT
 // without: STEP
-// without: FINISH
 // without: VJP
 #include "tenon/expr/nodes/broadcast.h"
 
@@ -18,12 +17,6 @@ struct Total : Reduce {
   template <class V>
   HD static V step(V acc, V x) {
     return acc + x;
-  }
-#endif
-#ifndef WITHOUT_FINISH
-  template <class V>
-  HD static V finish(V acc, V) {
-    return acc;
   }
 #endif
 #ifndef WITHOUT_VJP
