@@ -353,6 +353,21 @@ TEST_F(CublasLtOnDevice, ACallGoesOnTheStreamAndAFailedOneEndsARecording) {
   EXPECT_TRUE(device.record([&](Stream& on) { device.call(on, "a product", put); }));
 }
 
+// What a library puts on a stream may be several kernels: counted by recording it.
+TEST_F(CublasLtOnDevice, KernelsOfACallAreCountedAndNotRun) {
+  cuda::DriverDevice device(options_);
+  const auto put = [&](void*) {
+    EXPECT_TRUE(driver_->capturing);
+    driver_->recorded += 2;
+  };
+  const int launches = driver_->launches;
+  EXPECT_EQ(device.count(put), 2);
+  EXPECT_EQ(driver_->launches, launches);
+  EXPECT_THROW(device.count([](void*) { throw Error(ErrorKind::Device, "cuBLASLt", "no"); }), Error);
+  EXPECT_FALSE(driver_->capturing);
+  EXPECT_EQ(driver_->graphs, 0);
+}
+
 TEST_F(CublasLtPretended, WhereTheGpuIsGoneItIsLeftOpen) {
   bool gone = false;
   auto library = std::make_unique<cuda::CublasLt>(fake_library(), [&gone] {

@@ -170,6 +170,9 @@ DriverResult cuGraphInstantiateWithFlags(GraphExecHandle* exec, GraphHandle, uns
 DriverResult cuGraphUpload(GraphExecHandle, StreamHandle) { return result(); }
 DriverResult cuGraphLaunch(GraphExecHandle, StreamHandle) { return ++state.graph_launches, result(); }
 DriverResult cuGraphDestroy(GraphHandle) { return --state.graphs, 0; }
+DriverResult cuGraphGetNodes(GraphHandle, void**, size_t* number) {
+  return *number = static_cast<size_t>(state.recorded + state.recorded_copies), result();
+}
 DriverResult cuGraphExecDestroy(GraphExecHandle) { return --state.graph_execs, 0; }
 
 DriverResult cuModuleLoadData(ModuleHandle* module, const void* image) {
