@@ -77,7 +77,7 @@ stage_package() {
   if ((status == 77)); then tools/check_package.sh build/package "$nvrtc" || status=1; fi
   return "$status"
 }
-stage_fuzz() { build asan fuzzers && tools/fuzz.sh build/asan "${TENON_FUZZ_SECONDS:-10}" "$jobs"; }
+stage_fuzz() { build asan fuzzers && tools/fuzz.sh build/asan "${TENON_FUZZ_SECONDS:-6}" "$jobs"; }
 
 run() {
   local start=$SECONDS status=0 result
