@@ -49,7 +49,7 @@ stage_kernels() {
   done
   build/release/bin/tenon compile --arch sm_90a || return 1  # the embedded model, bf16
   build/release/bin/tenon compile -m z-image-shapes --part transformer --type e4m3 --arch sm_89,sm_90a || return 1
-  for rows in 1 16; do  # a token as texts are written and as it is drawn for training
+  for rows in 1 16; do  # of a token that is drawn for training, whose plans fold no scales
     build/release/bin/tenon compile -m random:qwen2.5-0.5b --part rollout --batch-size $rows --type bf16 --arch sm_89,sm_90a || return 1
   done
   tests release -R '^(ListCodeTest|E4m3Code)'

@@ -12,6 +12,8 @@ namespace tenon {
 class Arena {
  public:
   explicit Arena(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
+  /// Where the next of several things that lie in one memory begins.
+  static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
   int64_t bytes() const { return bytes_; }
   std::byte* memory() const { return static_cast<std::byte*>(memory_.get()); }
   /// At least as many bytes from now on, elsewhere if there were fewer. Waits for who had it last. Error(Memory).

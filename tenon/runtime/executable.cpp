@@ -151,7 +151,7 @@ void Executable::State::allocate(const std::map<std::string, void*>& bound) {
     else if (b.role == BufferRole::State)  // outlives this, who holds `states`
       address[b.name] = states->get(b).get();
     else if (allocated.inputs && b.role == BufferRole::Input)
-      address[b.name] = static_cast<std::byte*>(kept.get()) + std::exchange(at, at + (b.bytes + 255) / 256 * 256);
+      address[b.name] = static_cast<std::byte*>(kept.get()) + std::exchange(at, at + Arena::aligned(b.bytes));
     else if (!b.stored)
       in_arena.push_back(&b);
   }

@@ -6,18 +6,12 @@
 #include "tenon/core/text.h"
 
 namespace tenon {
-namespace {
-
-// Scratch lies behind the buffers, as they lie behind one another.
-int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
-}  // namespace
 
 PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffers* states, const Arena* arena) {
   StoredLaunches results(store.backend());
-  memory.arena = aligned(plan.arena_bytes);
+  memory.arena = Arena::aligned(plan.arena_bytes);
   for (const Buffer& b : plan.buffers) {
-    if (arena && b.role == BufferRole::Input && !b.outside) memory.inputs += aligned(b.bytes);
+    if (arena && b.role == BufferRole::Input && !b.outside) memory.inputs += Arena::aligned(b.bytes);
     if (b.role != BufferRole::State || b.outside) continue;
     memory.states += b.bytes;
     if (states && states->has(b.name)) memory.shared += b.bytes;
@@ -48,7 +42,7 @@ PlanKernels::PlanKernels(const Plan& plan, const WeightStore& store, const Buffe
       memory.kept += kernel->memory().kept;
     }
   }
-  memory.scratch = aligned(memory.scratch);
+  memory.scratch = Arena::aligned(memory.scratch);
   memory.kept += memory.inputs;
   const int64_t temporaries = memory.arena + memory.scratch, there = arena ? arena->bytes() : 0;
   const int64_t unused = std::max<int64_t>(there - temporaries, 0);

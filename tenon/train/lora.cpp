@@ -154,7 +154,10 @@ int64_t LoraTraining::layers() const { return std::ssize(*state_->branches.weigh
 int64_t LoraTraining::parameter_count() const { return state_->parameters->count(); }
 int64_t LoraTraining::arena_bytes() const {
   int64_t beside = 0;
-  for (const auto& g : state_->gradients) beside = std::max(beside, g->memory().total() - g->memory().arena);
+  for (const auto& g : state_->gradients) {
+    const MemoryPlan m = g->memory();
+    beside = std::max(beside, m.total() - m.arena - m.scratch);
+  }
   return beside + state_->arena->bytes();
 }
 int64_t LoraTraining::sizes() const { return std::ssize(state_->gradients); }

@@ -86,7 +86,7 @@ class LoraTraining {
   int64_t step() const;
   int64_t layers() const, parameter_count() const;
   int64_t sizes() const;        ///< of pictures, each with a plan of its own over the same weights
-  int64_t arena_bytes() const;  ///< of all of them
+  int64_t arena_bytes() const;  ///< of a step: what they share, and the most that one of them has beside it
   int64_t encoded() const;      ///< pictures and texts that were not in the cache
 
  private:

@@ -1,7 +1,7 @@
 // The sample skeleton (core/draw.h says what it means): a block draws the token of a row, or of a long row a cluster of
-// blocks, because a multiprocessor alone is slow to read it. Nothing is sorted: which
-// scores are left follows from a threshold, which is found bit by bit of a number that is ordered as scores are. Those
-// scores that the threshold may lie among wait in shared memory, few where few are left; else every bit reads the row.
+// blocks, because a multiprocessor alone is slow to read it. Nothing is sorted: which scores are left follows from a
+// threshold, which is found bit by bit of a number that is ordered as scores are. Those scores that the threshold may
+// lie among wait in shared memory, few where few are left; else every bit reads the row.
 #pragma once
 #include "tenon/backend/cuda/device/elements.h"
 #include "tenon/backend/cuda/device/sample_sizes.h"

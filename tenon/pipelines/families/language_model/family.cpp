@@ -31,13 +31,8 @@ class DecoderParts : public ModelParts {
     const bool rollout = part == "rollout";
     DecodeStepShape step{.rows = s.batch, .capacity = s.capacity, .of_network = rollout};
     if (!rollout) step.page = s.page, step.pages = s.pages;
-    PlanOptions o;
-    o.name = part;
-    o.fusion = options.fusion;
-    o.fold_scales = folds_scales(options) && !rollout;  // train/rollout.cpp says why
-    o.anchors_alone = options.anchors_alone;
-    o.target = options.target;
-    o.precision = decoder_precision(options);
+    PlanOptions o = decoder_options(part, options);
+    if (rollout) o.fold_scales = false;  // train/rollout.cpp says why
     return plan_decode_step(model_->config(), step, decoder_types(options), o);
   }
   std::string component(const std::string&) const override { return "decoder"; }

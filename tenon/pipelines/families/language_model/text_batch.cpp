@@ -21,10 +21,6 @@ PrecisionPolicy decoder_precision(const NetworkOptions& o) {
   return out;
 }
 
-bool folds_scales(const NetworkOptions& o) {
-  return o.fold_scales && !decoder_precision(o).follows(PrecisionPolicy::Rule::I8Blocks);
-}
-
 nn::Precision decoder_types(const NetworkOptions& o) {
   const bool blocks = decoder_precision(o).rule == PrecisionPolicy::Rule::I8Blocks;
   return {o.precision.act, blocks ? DType::F32 : o.precision.weight};
@@ -32,13 +28,14 @@ nn::Precision decoder_types(const NetworkOptions& o) {
 
 int64_t TextSetup::page_bytes() const { return kCachePage * model->config().cache_bytes(networks.precision.act); }
 
-PlanOptions TextSetup::plan_options(const char* name) const {
+PlanOptions decoder_options(const std::string& name, const NetworkOptions& networks) {
   PlanOptions o;
   o.name = name;
   o.fusion = networks.fusion;
+  o.fold_scales = networks.fold_scales && !decoder_precision(networks).follows(PrecisionPolicy::Rule::I8Blocks);
+  o.anchors_alone = networks.anchors_alone;
   o.target = networks.target;
   o.precision = decoder_precision(networks);
-  o.fold_scales = folds_scales(networks);
   return o;
 }
 

@@ -13,8 +13,8 @@ namespace tenon {
 
 /// How a language model's linear layers are computed. Error(Usage): in e4m3 rows, but for layers by name.
 PrecisionPolicy decoder_precision(const NetworkOptions& options);
-/// Whether scales of channels become part of weights: not of a file's blocks of i8, which would be rounded again.
-bool folds_scales(const NetworkOptions& options);
+/// How its plans are made. Scales of channels become no part of a file's blocks of i8, which would be rounded again.
+PlanOptions decoder_options(const std::string& name, const NetworkOptions& options);
 /// Its element types: what becomes i8 in blocks is rounded once, from what the file has.
 nn::Precision decoder_types(const NetworkOptions& options);
 
@@ -28,7 +28,6 @@ struct TextSetup {
   int64_t cache_pages = 0;  ///< of a batch's pool, at most; 0: as memory has room for
 
   int64_t page_bytes() const;  ///< of keys and values in all layers
-  PlanOptions plan_options(const char* name) const;
 };
 
 class DecoderBatch : public TextBatch {

@@ -117,14 +117,7 @@ Plan plan_decoder(const DecoderConfig& c, const DecoderShape& shape, const Netwo
   const Decoder d = decoder(g, c, shape, decoder_types(options));
   std::vector<Result> results{{"logits", d.logits}};
   for (const auto& [name, value] : d.states) results.push_back({name, value});
-  PlanOptions o;
-  o.name = "decoder";
-  o.fusion = options.fusion;
-  o.fold_scales = folds_scales(options);
-  o.anchors_alone = options.anchors_alone;
-  o.target = options.target;
-  o.precision = decoder_precision(options);
-  return make_plan(results, o);
+  return make_plan(results, decoder_options("decoder", options));
 }
 
 }  // namespace tenon

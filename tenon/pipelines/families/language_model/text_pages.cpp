@@ -297,7 +297,7 @@ DecodeStepShape DecoderBatch::step_shape(const Size& size) const {
 
 Plan DecoderBatch::plan_step(const DecodeStepShape& shape) const {
   return plan_decode_step(setup_->model->config(), shape, decoder_types(setup_->networks),
-                          setup_->plan_options("decode"));
+                          decoder_options("decode", setup_->networks));
 }
 
 // Of so many tokens of one text's prompt.
@@ -307,7 +307,8 @@ Plan DecoderBatch::plan_piece(int64_t tokens, const Size& size) const {
   shape.capacity = table_pages(size.capacity) * kCachePage;
   shape.page = kCachePage;
   shape.pages = size.pages;
-  return plan_prompt(setup_->model->config(), shape, decoder_types(setup_->networks), setup_->plan_options("prompt"));
+  return plan_prompt(setup_->model->config(), shape, decoder_types(setup_->networks),
+                     decoder_options("prompt", setup_->networks));
 }
 
 void DecoderBatch::make_loop() {
