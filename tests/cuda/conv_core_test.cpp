@@ -209,7 +209,7 @@ struct HopperVariant {
 };
 
 void check(const HopperVariant& v, device::ConvSizes c) {
-  choose_box(v.tile, c);
+  choose_box(v.tile.m, c);
   const int first = v.first_channels > 0 ? v.first_channels : c.channels;
   const Problem problem{v.type, v.lanes, c, first};
   SCOPED_TRACE(v.tile.type() + " " + problem.name());

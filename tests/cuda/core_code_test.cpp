@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "tenon/backend/cuda/driver/cubin.h"
-#include "tenon/backend/cuda/products/core_launch.h"
+#include "tenon/backend/cuda/products/mma_tile.h"
+#include "tenon/backend/cuda/products/skinny_tile.h"
 #include "tenon/backend/cuda/products/tile_choice.h"
+#include "tenon/backend/cuda/products/wgmma_tile.h"
 #include "tests/cuda/nvrtc_environment.h"
 
 namespace tenon::cuda::test {
@@ -120,20 +122,18 @@ TEST(CoreCode, SkinnyTiles) {
 TEST(CoreCode, E4m3IsNativeEverywhere) {
   SKIP_WITHOUT_NVRTC();
   ProductShape product{.m = 8192, .n = 8192, .k = 4096, .element_bytes = 1};
-  product.wgmma_tiles_m = [&](const WgmmaTileShape& tile) { return div_up(product.m, tile.m); };
+  product.boxed_tiles_m = [&](int rows) { return div_up(product.m, rows); };
   for (const char* arch : {"sm_89", "sm_90a"}) {
     const bool hopper = arch == std::string("sm_90a");
-    product.mma = !hopper;
     const auto choices = tile_choices(product, {.name = "", .arch = arch, .shared_bytes = hopper ? 232448 : 101376});
     EXPECT_GE(choices.size(), hopper ? 10u : 5u);
     for (const TileChoice& choice : choices) {
       SCOPED_TRACE(choice.text() + " " + arch);
+      const int resident = hopper ? choice.as<WgmmaTileShape>().resident : 1;
       const Opcode native = hopper ? Opcode::Qgmma : Opcode::Qmma;
-      check(
-          hopper ? wgmma_source(false, "E4M3", choice.wgmma, choice.wgmma.resident)
-                 : mma_source(false, "E4M3", choice.mma, 1),
-          arch,
-          {.blocks = hopper ? choice.wgmma.resident : 1, .contains = {native}, .lacks = {Opcode::Hmma, Opcode::Hgmma}});
+      check(hopper ? wgmma_source(false, "E4M3", choice.as<WgmmaTileShape>(), resident)
+                   : mma_source(false, "E4M3", choice.as<MmaTileShape>(), 1),
+            arch, {.blocks = resident, .contains = {native}, .lacks = {Opcode::Hmma, Opcode::Hgmma}});
     }
   }
 }

@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "tenon/backend/cuda/products/core_launch.h"
+#include "tenon/backend/cuda/products/mma_tile.h"
+#include "tenon/backend/cuda/products/skinny_tile.h"
+#include "tenon/backend/cuda/products/wgmma_tile.h"
 #include "tenon/core/dtype.h"
 #include "tests/cuda/emulator.h"
 #include "tests/support/close.h"

@@ -381,18 +381,17 @@ TEST_F(CublasLtPretended, WhereTheGpuIsGoneItIsLeftOpen) {
 }
 
 TEST(CublasLtText, AnAlgorithmIsReadBackFromItsText) {
-  cuda::TileChoice c;
-  c.core = cuda::Core::CublasLt;
-  c.algorithm.version = "13.1.0";
+  std::string last;
   for (const std::array<uint64_t, 8>& words :
        {std::array<uint64_t, 8>{}, {66}, {0, 0, 3}, {~uint64_t{0}, 1, 2, 3, 4, 5, 6, 7}}) {
-    c.algorithm.words = words;
-    const auto back = cuda::TileChoice::parse(c.text());
-    ASSERT_TRUE(back) << c.text();
-    EXPECT_TRUE(back->same_as(c)) << c.text();
-    EXPECT_EQ(back->text(), c.text());
+    const cuda::MatmulAlgorithm algorithm{.version = "13.1.0", .words = words};
+    last = "cublaslt " + algorithm.text();
+    const auto back = cuda::TileChoice::parse(last);
+    ASSERT_TRUE(back) << last;
+    EXPECT_EQ(back->as<cuda::MatmulAlgorithm>(), algorithm) << last;
+    EXPECT_EQ(back->text(), last);
   }
-  EXPECT_EQ(c.text(), "cublaslt 13.1.0 ffffffffffffffff-1-2-3-4-5-6-7");
+  EXPECT_EQ(last, "cublaslt 13.1.0 ffffffffffffffff-1-2-3-4-5-6-7");
   for (const char* text :
        {"cublaslt", "cublaslt ", "cublaslt 13.1.0", "cublaslt 13.1.0 ", "cublaslt 13.1.0 x", "cublaslt 13.1.0 42-",
         "cublaslt 13.1.0 42 24", "cublaslt 13.1.0 42-0", "cublaslt 13.1.0 042", "cublaslt 13.1.0 1-2-3-4-5-6-7-8-9",

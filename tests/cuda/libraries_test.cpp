@@ -7,7 +7,7 @@
 
 #include <fstream>
 
-#include "tenon/backend/cuda/driver/embedded_headers.h"
+#include "tenon/backend/cuda/driver/embedded_texts.h"
 
 namespace tenon::cuda {
 namespace {
@@ -102,7 +102,7 @@ TEST_F(Libraries, VersionsNewerThanTheDriverAreLeftOut) {
 
 TEST(EmbeddedHeaders, AreTheFilesTexts) {
   bool found = false;
-  for (const EmbeddedHeader& header : embedded_headers()) {
+  for (const EmbeddedText& header : embedded_headers()) {
     const std::string name = header.name;
     EXPECT_TRUE(name.starts_with("tenon/")) << name;
     EXPECT_FALSE(name.ends_with("_host.h")) << name;

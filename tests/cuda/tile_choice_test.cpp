@@ -19,7 +19,10 @@
 #include <thread>
 
 #include "tenon/backend/cuda/libraries/dnn_choice.h"
+#include "tenon/backend/cuda/products/mma_tile.h"
+#include "tenon/backend/cuda/products/skinny_tile.h"
 #include "tenon/backend/cuda/products/tile_table.h"
+#include "tenon/backend/cuda/products/wgmma_tile.h"
 #include "tenon/core/error.h"
 
 namespace tenon::cuda {
@@ -40,7 +43,7 @@ ProductShape gemm(int64_t m, int64_t n, int64_t k, int lanes = 1) {
           .n = n,
           .k = k,
           .lanes = lanes,
-          .wgmma_tiles_m = [m](const WgmmaTileShape& tile) { return div_up(m, tile.m); },
+          .boxed_tiles_m = [m](int rows) { return div_up(m, rows); },
           .key = "gemm of a test"};
 }
 
@@ -52,7 +55,7 @@ ProductShape product_named(const std::string& key) {
   if (std::sscanf(key.c_str(), "gemm %lldx%lldx%lld batch %lld lanes %d bytes %lld", &m, &n, &k, &batch, &p.lanes,
                   &bytes) == 6) {
     p.m = m, p.n = n, p.k = k, p.batch = batch, p.element_bytes = bytes;
-    p.wgmma_tiles_m = [m](const WgmmaTileShape& tile) { return div_up(m, tile.m); };
+    p.boxed_tiles_m = [m](int rows) { return div_up(m, rows); };
     return p;
   }
   device::ConvSizes c;
@@ -67,11 +70,11 @@ ProductShape product_named(const std::string& key) {
   p.n = int64_t{c.outputs} * c.phases * c.phases;
   p.k = int64_t{c.kernel_h} * c.kernel_w * c.channels;
   p.element_bytes = bytes;
-  p.mma = !twice;
+  p.in_memory = !twice;
   if (conv_fits_boxes(c, static_cast<int>(bytes)))
-    p.wgmma_tiles_m = [c](const WgmmaTileShape& tile) {
+    p.boxed_tiles_m = [c](int rows) {
       device::ConvSizes boxed = c;
-      choose_box(tile, boxed);
+      choose_box(rows, boxed);
       return div_up(c.out_width, boxed.box_width) * div_up(c.out_height, boxed.box_height) *
              div_up(c.batch, boxed.box_images);
     };
@@ -83,8 +86,9 @@ std::set<std::string> texts(const std::vector<TileChoice>& choices) {
   for (const TileChoice& c : choices) out.insert(c.text());
   return out;
 }
-bool any_of_core(const std::vector<TileChoice>& choices, Core core) {
-  return std::any_of(choices.begin(), choices.end(), [&](const TileChoice& c) { return c.core == core; });
+bool is_of(const TileChoice& c, std::string_view core) { return c.core->name() == core; }
+bool any_of_core(const std::vector<TileChoice>& choices, std::string_view core) {
+  return std::any_of(choices.begin(), choices.end(), [&](const TileChoice& c) { return is_of(c, core); });
 }
 
 // A folder of its own, the cache folder in it, no wish for a core, and all warnings in `warnings_`.
@@ -135,10 +139,10 @@ TEST_F(Tiles, EveryChoiceIsReadBackFromItsText) {
       EXPECT_EQ(back->core, c.core) << text;
       EXPECT_EQ(back->splits, c.splits) << text;
       EXPECT_EQ(back->text(), text);
-      if (c.core == Core::Mma) {
-        EXPECT_EQ(back->mma.type(), c.mma.type());
+      if (is_of(c, "mma")) {
+        EXPECT_EQ(back->as<MmaTileShape>().type(), c.as<MmaTileShape>().type());
       } else {
-        EXPECT_EQ(back->wgmma.type(), c.wgmma.type());
+        EXPECT_EQ(back->as<WgmmaTileShape>().type(), c.as<WgmmaTileShape>().type());
       }
       seen.insert(text);
     }
@@ -160,22 +164,22 @@ TEST_F(Tiles, TextThatIsNoChoiceIsRefused) {
 TEST_F(Tiles, ChoicesFitTheDevice) {
   const ProductShape p = gemm(8192, 1280, 1280);
   const std::vector<TileChoice> here = tile_choices(p, kH200), there = tile_choices(p, kL4);
-  EXPECT_TRUE(any_of_core(here, Core::Wgmma));
-  EXPECT_TRUE(any_of_core(here, Core::Mma));
-  EXPECT_FALSE(any_of_core(there, Core::Wgmma)) << "sm_89 has no wgmma";
-  EXPECT_TRUE(any_of_core(there, Core::Mma));
+  EXPECT_TRUE(any_of_core(here, "wgmma"));
+  EXPECT_TRUE(any_of_core(here, "mma"));
+  EXPECT_FALSE(any_of_core(there, "wgmma")) << "sm_89 has no wgmma";
+  EXPECT_TRUE(any_of_core(there, "mma"));
   DeviceFacts small = kH200;
   small.shared_bytes = 99 * 1024;
   const std::vector<TileChoice> little = tile_choices(p, small);
-  EXPECT_TRUE(any_of_core(little, Core::Wgmma));
+  EXPECT_TRUE(any_of_core(little, "wgmma"));
   EXPECT_LT(little.size(), here.size());
   for (const DeviceFacts& facts : {kH200, kL4, small})
     for (const TileChoice& c : tile_choices(p, facts)) {
-      const int bytes = c.core == Core::Mma ? c.mma.shared_bytes() : c.wgmma.shared_bytes();
+      const int bytes = is_of(c, "mma") ? c.as<MmaTileShape>().shared_bytes() : c.as<WgmmaTileShape>().shared_bytes();
       EXPECT_LE(bytes, facts.shared_bytes) << c.text();
       // That many blocks stay on a multiprocessor at once.
-      if (c.core == Core::Wgmma) {
-        EXPECT_LE(bytes * c.wgmma.resident, kH200.shared_bytes) << c.text();
+      if (is_of(c, "wgmma")) {
+        EXPECT_LE(bytes * c.as<WgmmaTileShape>().resident, kH200.shared_bytes) << c.text();
       }
     }
 }
@@ -185,12 +189,13 @@ TEST_F(Tiles, LanesAreWholeRuns) {
     const std::vector<TileChoice> choices = tile_choices(gemm(2048, 5120, 640, lanes), kH200);
     EXPECT_FALSE(choices.empty()) << lanes << " lanes";
     for (const TileChoice& c : choices) {
-      if (c.core == Core::Mma) {
-        EXPECT_EQ(c.mma.n / c.mma.warps_n % (8 * lanes), 0) << c.text();
+      if (is_of(c, "mma")) {
+        EXPECT_EQ(c.as<MmaTileShape>().n / c.as<MmaTileShape>().warps_n % (8 * lanes), 0) << c.text();
         continue;
       }
-      EXPECT_EQ(c.wgmma.n / lanes % 32, 0) << c.text();
-      EXPECT_TRUE(lanes == 1 || c.wgmma.cluster == 1 || c.wgmma.cluster == lanes) << c.text();
+      EXPECT_EQ(c.as<WgmmaTileShape>().n / lanes % 32, 0) << c.text();
+      EXPECT_TRUE(lanes == 1 || c.as<WgmmaTileShape>().cluster == 1 || c.as<WgmmaTileShape>().cluster == lanes)
+          << c.text();
     }
   }
   const ProductShape nine = gemm(2048, 5120, 640, 9);
@@ -206,7 +211,7 @@ TEST_F(Tiles, LanesAreWholeRuns) {
 TEST_F(Tiles, ClustersNeedTwoTilesAlongM) {
   const auto clustered = [](const std::vector<TileChoice>& choices, int m) {
     return std::count_if(choices.begin(), choices.end(), [&](const TileChoice& c) {
-      return c.core == Core::Wgmma && c.wgmma.cluster == 2 && c.wgmma.m == m;
+      return is_of(c, "wgmma") && c.as<WgmmaTileShape>().cluster == 2 && c.as<WgmmaTileShape>().m == m;
     });
   };
   const std::vector<TileChoice> one = tile_choices(gemm(128, 1280, 1280), kH200),
@@ -229,10 +234,10 @@ TEST_F(Tiles, PartsOfKFindMultiprocessorsWithoutWork) {
   EXPECT_EQ(most(tile_choices(wide, kH200)), 1);
   EXPECT_EQ(most(tile_choices(shallow, kH200)), 1);
   for (const TileChoice& c : tile_choices(deep, kH200)) {
-    if (c.core != Core::Wgmma || c.splits == 1) continue;
-    const int64_t tiles = deep.wgmma_tiles_m(c.wgmma) * div_up(deep.n, c.wgmma.n);
+    if (!is_of(c, "wgmma") || c.splits == 1) continue;
+    const int64_t tiles = deep.boxed_tiles_m(c.as<WgmmaTileShape>().m) * div_up(deep.n, c.as<WgmmaTileShape>().n);
     EXPECT_LE(4 * c.splits, deep.k * deep.element_bytes / 128) << c.text();
-    EXPECT_LE(tiles * c.splits, 2 * kH200.multiprocessors * c.wgmma.resident) << c.text();
+    EXPECT_LE(tiles * c.splits, 2 * kH200.multiprocessors * c.as<WgmmaTileShape>().resident) << c.text();
   }
 }
 
@@ -247,40 +252,42 @@ TEST_F(Tiles, TheBestEstimateIsFirstAndNoneComesTwice) {
 TEST_F(Tiles, TheVariableLeavesOneCore) {
   const ProductShape p = gemm(8192, 320, 320);
   setenv("TENON_CUDA_CORE", "mma", 1);
-  EXPECT_FALSE(any_of_core(tile_choices(p, kH200), Core::Wgmma));
-  EXPECT_EQ(choose_tile(p, kH200).core, Core::Mma);
+  EXPECT_FALSE(any_of_core(tile_choices(p, kH200), "wgmma"));
+  EXPECT_TRUE(is_of(choose_tile(p, kH200), "mma"));
   setenv("TENON_CUDA_CORE", "wgmma", 1);
-  EXPECT_FALSE(any_of_core(tile_choices(p, kH200), Core::Mma));
-  EXPECT_EQ(choose_tile(p, kH200).core, Core::Wgmma);
-  EXPECT_EQ(choose_tile(p, kL4).core, Core::Mma) << "what cannot run as asked runs on what there is";
+  EXPECT_FALSE(any_of_core(tile_choices(p, kH200), "mma"));
+  EXPECT_TRUE(is_of(choose_tile(p, kH200), "wgmma"));
+  EXPECT_TRUE(is_of(choose_tile(p, kL4), "mma")) << "what cannot run as asked runs on what there is";
   ProductShape no_boxes = p;
-  no_boxes.wgmma_tiles_m = {};
-  EXPECT_EQ(choose_tile(no_boxes, kH200).core, Core::Mma);
+  no_boxes.boxed_tiles_m = {};
+  EXPECT_TRUE(is_of(choose_tile(no_boxes, kH200), "mma"));
   setenv("TENON_CUDA_CORE", "cublas", 1);
   try {
     tile_choices(p, kH200);
     ADD_FAILURE() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::Usage);
-    EXPECT_THAT(e.what(), HasSubstr("expected simt, mma, wgmma, skinny, cublaslt, cudnn or own, got \"cublas\""));
+    EXPECT_THAT(e.what(), HasSubstr("or own, got \"cublas\""));
+    for (const char* name : {"cublaslt, ", "cudnn, ", "mma, ", "simt, ", "skinny, ", "wgmma "})
+      EXPECT_THAT(e.what(), HasSubstr(name));
   }
 }
 
 TEST_F(Tiles, AFewRowsTakeTheirOwnCore) {
   ProductShape p = gemm(1, 896, 4864);
-  EXPECT_NE(choose_tile(p, kH200).core, Core::Skinny);
-  p.skinny = true;
+  EXPECT_FALSE(is_of(choose_tile(p, kH200), "skinny"));
+  p.few_rows = true;
   const TileChoice one = choose_tile(p, kH200);
-  EXPECT_EQ(one.core, Core::Skinny);
+  EXPECT_TRUE(is_of(one, "skinny"));
   EXPECT_EQ(one.text(), "skinny groups 1 warps 16");
   EXPECT_TRUE(TileChoice::parse(one.text())->same_as(one));
   EXPECT_FALSE(TileChoice::parse("skinny groups 1 warps"));
   p.m = 16;  // a row's sums do not depend on the rows beside it
-  EXPECT_EQ(choose_tile(p, kH200).skinny.warps, one.skinny.warps);
-  EXPECT_EQ(choose_tile(p, kL4).core, Core::Skinny);
+  EXPECT_EQ(choose_tile(p, kH200).as<SkinnyTileShape>().warps, one.as<SkinnyTileShape>().warps);
+  EXPECT_TRUE(is_of(choose_tile(p, kL4), "skinny"));
   // A layer's gate and up, whose 304 blocks are all there at once, and the head, whose blocks walk.
   ProductShape gate = gemm(1, 9728, 896), head = gemm(1, 151936, 896);
-  gate.lanes = 2, gate.skinny = head.skinny = true;
+  gate.lanes = 2, gate.few_rows = head.few_rows = true;
   EXPECT_EQ(choose_tile(gate, kH200).text(), "skinny groups 2 warps 8");
   EXPECT_EQ(choose_tile(head, kH200).text(), "skinny groups 4 warps 8");
 }
@@ -291,7 +298,7 @@ TEST_F(Tiles, WhatComesWithTenonCanRunOnTheMachineItWasMeasuredOn) {
   const TileTable table(measured_tiles("sm_90a"), root_ / "none.txt");
   std::set<std::string> keys;
   for (std::string line; std::getline(lines, line);) {
-    if (line.empty()) continue;
+    if (line.empty() || line[0] == '#') continue;
     const size_t equals = line.find(" = "), comment = line.find("  # ");
     ASSERT_NE(equals, std::string::npos) << line;
     ASSERT_NE(comment, std::string::npos) << line;

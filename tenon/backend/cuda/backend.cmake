@@ -9,16 +9,28 @@ file(GLOB _nodes CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOUR
 file(GLOB_RECURSE _device CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
      ${PROJECT_SOURCE_DIR}/tenon/backend/cuda/device/*.h)
 list(FILTER _device EXCLUDE REGEX "_host\\.h$")
-set(_pairs "")
-set(_files "")
-foreach(_header ${_shared} ${_nodes} ${_device})
-  list(APPEND _pairs ${_header}=${PROJECT_SOURCE_DIR}/${_header})
-  list(APPEND _files ${PROJECT_SOURCE_DIR}/${_header})
-endforeach()
-list(JOIN _pairs "|" _pairs)
-set(_embedded ${PROJECT_BINARY_DIR}/generated/cuda_embedded_headers.cpp)
+file(GLOB _tiles CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/products/tiles/*.txt)
+
+# Adds embedded_texts.h's `function`, which gives the texts of the files that name=file pairs name.
 set(_embed ${CMAKE_CURRENT_LIST_DIR}/driver/embed.cmake)
-add_custom_command(OUTPUT ${_embedded}
-                   COMMAND ${CMAKE_COMMAND} -DOUTPUT=${_embedded} "-DPAIRS=${_pairs}" -P ${_embed}
-                   DEPENDS ${_files} ${_embed} COMMENT "Embedding the kernels' headers" VERBATIM)
-target_sources(tenon_backend_cuda PRIVATE ${_embedded})
+function(_embed_texts function)
+  list(TRANSFORM ARGN REPLACE "^[^=]*=" "" OUTPUT_VARIABLE files)
+  list(JOIN ARGN "|" pairs)
+  set(embedded ${PROJECT_BINARY_DIR}/generated/cuda_${function}.cpp)
+  add_custom_command(OUTPUT ${embedded}
+                     COMMAND ${CMAKE_COMMAND} -DOUTPUT=${embedded} -DFUNCTION=${function} "-DPAIRS=${pairs}" -P ${_embed}
+                     DEPENDS ${files} ${_embed} COMMENT "Embedding: ${function}" VERBATIM)
+  target_sources(tenon_backend_cuda PRIVATE ${embedded})
+endfunction()
+
+set(_headers "")
+foreach(_header ${_shared} ${_nodes} ${_device})
+  list(APPEND _headers ${_header}=${PROJECT_SOURCE_DIR}/${_header})
+endforeach()
+_embed_texts(embedded_headers ${_headers})
+set(_tables "")
+foreach(_table ${_tiles})
+  get_filename_component(_arch ${_table} NAME_WE)
+  list(APPEND _tables ${_arch}=${_table})
+endforeach()
+_embed_texts(embedded_tiles ${_tables})

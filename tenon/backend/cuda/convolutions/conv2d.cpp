@@ -1,6 +1,9 @@
 // The conv2d skeleton: tensor cores for f16 and bf16, plain f32 arithmetic elsewhere.
 #include "tenon/backend/cuda/convolutions/conv_route.h"
+#include "tenon/backend/cuda/libraries/dnn_choice.h"
 #include "tenon/backend/cuda/products/product_kernel.h"
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
 
 namespace tenon::cuda {
 namespace {
@@ -26,11 +29,6 @@ class Conv2dKernel : public ProductKernel {
       b_ = padded_operand(1);
     fill_sizes(channels);
     const int bytes = static_cast<int>(size_of(unit_));
-    const auto tiles_m = [this](const WgmmaTileShape& tile) {
-      const device::ConvSizes c = in_boxes(tile);
-      return div_up(c.out_width, c.box_width) * div_up(c.out_height, c.box_height) *
-             div_up(batch_to_choose_for(), c.box_images);
-    };
     const bool boxes = tensor_cores() && conv_fits_boxes(sizes_, bytes) && rows_in_boxes(a_, unit_) &&
                        (sizes_.stride == 1 || dense(a_)) && dense(b_) && (in_runs_ || w[0] % (8 * lanes()) == 0);
     const device::ConvSizes& c = sizes_;
@@ -38,16 +36,23 @@ class Conv2dKernel : public ProductKernel {
                         : form_.holes[0].is<nodes::Resize>() ? "conv2d of resized "
                                                              : "conv2d ";
     const int batch = batch_to_choose_for();
-    choose(int64_t{batch} * c.out_height * c.out_width, int64_t{c.outputs} * c.phases * c.phases,
-           int64_t{c.kernel_h} * c.kernel_w * channels, 1,
-           input + by_x({batch, c.height, c.width, c.channels}) + " -> " +
-               by_x({c.out_height, c.out_width, c.outputs}) + " by " + by_x({c.kernel_h, c.kernel_w, c.stride}),
-           boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), {.mma = c.phases == 1});
+    ProductShape product{.kind = ProductKind::Conv2d,
+                         .m = int64_t{batch} * c.out_height * c.out_width,
+                         .n = int64_t{c.outputs} * c.phases * c.phases,
+                         .k = int64_t{c.kernel_h} * c.kernel_w * channels,
+                         .in_memory = c.phases == 1};
+    product.key = input + by_x({batch, c.height, c.width, c.channels}) + " -> " +
+                  by_x({c.out_height, c.out_width, c.outputs}) + " by " + by_x({c.kernel_h, c.kernel_w, c.stride});
+    if (boxes)
+      product.boxed_tiles_m = [this](int rows) {
+        const device::ConvSizes boxed = in_boxes(rows);
+        return div_up(boxed.out_width, boxed.box_width) * div_up(boxed.out_height, boxed.box_height) *
+               div_up(batch_to_choose_for(), boxed.box_images);
+      };
+    choose(std::move(product));
     reserve_statistics([this](const Shape& seen) {
-      CountTiles tiles = tiles_of_rows(seen);
-      if (choice().core == Core::Wgmma)
-        tiles = {can_count() ? slots_in_boxes(seen) : 0, 0, boxes_are_whole(sizes_for(choice()), choice().wgmma.m)};
-      return tiles;
+      const CountedRows rows = counted_rows();
+      return rows.boxes ? boxes_to_count(seen, rows) : tiles_of_rows(seen);
     });
   }
 
@@ -56,7 +61,7 @@ class Conv2dKernel : public ProductKernel {
   bool doubles() const {
     const Expr &x = form_.holes[0], &w = form_.holes[1];
     const std::vector<int64_t> same = {1, 1, 1, 1, 1};  // stride, and padding on four sides
-    if (!tensor_cores() || device().facts().arch != "sm_90a" || !core_allowed(Core::Wgmma) || !x.is<nodes::Resize>())
+    if (!tensor_cores() || device().facts().arch != "sm_90a" || !core_allowed("wgmma") || !x.is<nodes::Resize>())
       return false;
     const Shape from = x->in[0].shape();
     if (is_view_chain(x->in[0]) && !rows_in_boxes(x->in[0], unit_)) return false;
@@ -115,53 +120,25 @@ class Conv2dKernel : public ProductKernel {
     sizes_.pad_left = checked_int(p[2]);
   }
 
-  CoreLaunch core_launch(const TileChoice& choice) const override {
-    device::ConvSizes sizes = sizes_for(choice);
-    if (choice.core == Core::Mma) return conv_launch(choice.mma, sizes, lanes());
-    if (choice.core == Core::Simt) return {};
-    return conv_launch(choice.wgmma, sizes, lanes(), device().facts().multiprocessors);
-  }
+  ProductSizes plain_sizes(int box_rows) const override { return box_rows ? in_boxes(box_rows) : sizes_; }
   // Partial sums a sample where the boxes of a tile keep samples apart.
-  int64_t slots_in_boxes(const Shape& seen) const {
-    const device::ConvSizes c = sizes_for(choice());
+  CountTiles boxes_to_count(const Shape& seen, const CountedRows& rows) const {
+    const device::ConvSizes c = in_boxes(rows.tile);
     const int64_t phases = int64_t{c.phases} * c.phases;
-    if (seen[0] != c.batch || seen[1] != int64_t{c.out_height} * c.out_width * phases) return 0;
-    if ((wgmma_warp_rows() > 16 || device().facts().batch_invariant()) && c.box_images > 1) return 0;
-    return slots_of_boxes(c) * phases;
-  }
-  device::ConvSizes sizes_for(const TileChoice& choice) const {
-    device::ConvSizes sizes = choice.core == Core::Wgmma ? in_boxes(choice.wgmma) : sizes_;
-    sizes.split.splits = choice.splits;
-    return sizes;
+    if (seen[0] != c.batch || seen[1] != int64_t{c.out_height} * c.out_width * phases) return {};
+    if ((rows.warp > 16 || device().facts().batch_invariant()) && c.box_images > 1) return {};
+    return {slots_of_boxes(c) * phases, 0, boxes_are_whole(c, rows.tile)};
   }
   // f32 has one core.
   int batch_to_choose_for() const {
     return tensor_cores() ? checked_int(device().facts().samples_to_choose_for(sizes_.batch)) : sizes_.batch;
   }
-  device::ConvSizes in_boxes(const WgmmaTileShape& tile) const {
+  device::ConvSizes in_boxes(int rows) const {
     device::ConvSizes sizes = sizes_;
     sizes.batch = batch_to_choose_for();
-    choose_box(tile, sizes);
+    choose_box(rows, sizes);
     sizes.batch = sizes_.batch;
     return sizes;
-  }
-  const Expr& constant() const override { return b_; }
-
-  TunedCall call(const TileChoice& choice) override {
-    const device::ConvSizes sizes = sizes_for(choice);
-    if (choice.core == Core::Simt) return simt_call("conv", "ConvSizes", sizes, a_, b_, 1);
-    if (choice.core == Core::Mma) return mma_call(choice, "conv", "ConvSizes", sizes, a_, b_, 1);
-    const int bytes = static_cast<int>(size_of(unit_));
-    const auto pixels = [sizes, bytes](void* address, int64_t columns, int64_t stride) {
-      TensorBox box = pixels_box(address, bytes, sizes, checked_int(stride));
-      if (sizes.stride == 1) box.extent[0] = columns;
-      return box;
-    };
-    const auto taps = [=, this, rows = b_.shape()[0]](void* address, int64_t, int64_t) {
-      return in_runs_ ? taps_box(address, bytes, sizes, rows, choice.wgmma.rows_of_b(lanes()))
-                      : taps_runs_box(address, bytes, sizes, rows);
-    };
-    return wgmma_call(choice, "conv", "ConvSizes", sizes, a_, pixels, b_, taps);
   }
 
   bool choose_layers() override {
@@ -203,7 +180,6 @@ class Conv2dKernel : public ProductKernel {
   }
 
   device::ConvSizes sizes_;
-  Expr a_, b_;
   std::optional<ConvRoute> conv_route_;  // where a library could do it
   std::optional<DnnPlan> plan_;          // by which it does
   int64_t workspace_at_ = 0;

@@ -1,5 +1,5 @@
-# Writes OUTPUT, a C++ file that holds the texts of header files. Run as a script:
-#   cmake -DOUTPUT=x.cpp "-DPAIRS=name=file|name=file|.." -P embed.cmake
+# Writes OUTPUT, a C++ file that holds the texts of files, which FUNCTION gives. Run as a script:
+#   cmake -DOUTPUT=x.cpp -DFUNCTION=embedded_headers "-DPAIRS=name=file|name=file|.." -P embed.cmake
 # A text is cut at line ends into pieces of a few kilobytes: compilers bound the length of one string literal.
 set(_piece 12000)
 
@@ -28,9 +28,9 @@ function(append_literals out text)
 endfunction()
 
 string(REPLACE "|" ";" pairs "${PAIRS}")
-file(WRITE ${OUTPUT}.tmp "// Generated from the headers named below.\n"
-     "#include \"tenon/backend/cuda/driver/embedded_headers.h\"\n\n"
-     "namespace tenon::cuda {\nnamespace {\nconstexpr EmbeddedHeader kHeaders[] = {\n")
+file(WRITE ${OUTPUT}.tmp "// Generated from the files named below.\n"
+     "#include \"tenon/backend/cuda/driver/embedded_texts.h\"\n\n"
+     "namespace tenon::cuda {\n\nstd::span<const EmbeddedText> ${FUNCTION}() {\n  static constexpr EmbeddedText kTexts[] = {\n")
 foreach(pair ${pairs})
   string(FIND "${pair}" "=" at)
   string(SUBSTRING "${pair}" 0 ${at} name)
@@ -43,6 +43,5 @@ foreach(pair ${pairs})
   append_literals(literals "${text}")
   file(APPEND ${OUTPUT}.tmp "    {\"${name}\",\n${literals}    },\n")
 endforeach()
-file(APPEND ${OUTPUT}.tmp "};\n}  // namespace\n\n"
-     "std::span<const EmbeddedHeader> embedded_headers() { return kHeaders; }\n\n}  // namespace tenon::cuda\n")
+file(APPEND ${OUTPUT}.tmp "  };\n  return kTexts;\n}\n\n}  // namespace tenon::cuda\n")
 file(RENAME ${OUTPUT}.tmp ${OUTPUT})

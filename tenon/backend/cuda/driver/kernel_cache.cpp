@@ -12,7 +12,7 @@
 #include <span>
 #include <system_error>
 
-#include "tenon/backend/cuda/driver/embedded_headers.h"
+#include "tenon/backend/cuda/driver/embedded_texts.h"
 #include "tenon/backend/cuda/driver/file_descriptor.h"
 #include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
@@ -66,7 +66,7 @@ std::string hex(const Digest& digest) {
 const std::string& headers_digest() {
   static const std::string digest = [] {
     Sha256 hash;
-    for (const EmbeddedHeader& header : embedded_headers()) hash.text(header.name).text(header.text);
+    for (const EmbeddedText& header : embedded_headers()) hash.text(header.name).text(header.text);
     return hex(hash.digest());
   }();
   return digest;

@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "tenon/backend/cuda/driver/cubin.h"
-#include "tenon/backend/cuda/driver/embedded_headers.h"
+#include "tenon/backend/cuda/driver/embedded_texts.h"
 #include "tenon/core/error.h"
 
 namespace tenon::cuda {
@@ -49,7 +49,7 @@ class Nvrtc::Program {
  public:
   Program(const Api& api, const KernelSource& source) : api_(api), name_(source.name) {
     std::vector<const char*> texts, names;
-    for (const EmbeddedHeader& header : embedded_headers()) {
+    for (const EmbeddedText& header : embedded_headers()) {
       texts.push_back(header.text);
       names.push_back(header.name);
     }

@@ -6,7 +6,7 @@
 #include "tenon/backend/cuda/driver/driver_context.h"
 #include "tenon/backend/cuda/driver/driver_device.h"
 #include "tenon/backend/cuda/driver/libraries.h"
-#include "tenon/backend/cuda/products/tile_choice.h"
+#include "tenon/backend/cuda/products/core_names.h"
 #include "tenon/backend/cuda/products/tile_tuning.h"
 
 namespace tenon::cuda {

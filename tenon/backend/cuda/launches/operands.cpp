@@ -8,7 +8,8 @@
 #include "tenon/backend/cuda/attention/paged_heads.h"
 #include "tenon/backend/cuda/codegen/program_source.h"
 #include "tenon/backend/cuda/launches/device_weights.h"
-#include "tenon/backend/cuda/products/tile_choice.h"
+#include "tenon/backend/cuda/products/core_names.h"
+#include "tenon/backend/cuda/products/skinny_tile.h"
 #include "tenon/backend/paged_axis.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
@@ -25,7 +26,7 @@ bool takes_e4m3(const Form& form, const DeviceFacts& facts) {
   const Expr& b = form.holes[1];
   const int64_t columns = b.shape()[-2], lanes = lanes_apart(form) ? 1 : form.lanes;
   const bool in_runs = b.shape().rank() == 2 && of_weights_only(b) && (lanes == 1 || columns % (32 * lanes) == 0);
-  return core_allowed(Core::Wgmma) && (in_runs || columns % (8 * lanes) == 0);
+  return core_allowed("wgmma") && (in_runs || columns % (8 * lanes) == 0);
 }
 
 // Heads of other sizes are multiplied in f32, which holds all values; the running maximum needs a positive scale. Their
@@ -68,7 +69,7 @@ bool takes_gradient(const Expr& anchor, const DeviceFacts& facts) {
   const bool typed = arithmetic && (*arithmetic == DType::BF16 || *arithmetic == DType::F16);
   const bool shaped = q[3] == v[3] && q[3] % 8 == 0 && q[3] > 0 && anchor.shape().numel() > 0;
   if (!typed || !shaped || anchor->attrs.nums[0] <= 0) return false;
-  return facts.arch == "sm_90a" && core_allowed(Core::Wgmma) &&
+  return facts.arch == "sm_90a" && core_allowed("wgmma") &&
          pick_attention_gradient(checked_int(q[3]), anchor.is<nodes::AttentionKeyGradient>(), facts).depth > 0;
 }
 
@@ -101,7 +102,7 @@ bool read_in_place(const Expr& hole, DType unit, const DeviceFacts& facts) {
 }
 
 AttentionGroupedShape grouped_tile(const Form& form, DType unit) {
-  if (!form.anchor.is<nodes::Attention>() || unit == DType::F32 || !core_allowed(Core::Skinny)) return {.depth = 0};
+  if (!form.anchor.is<nodes::Attention>() || unit == DType::F32 || !core_allowed("skinny")) return {.depth = 0};
   const Shape q = form.holes[0].shape(), k = form.holes[1].shape();
   return pick_attention_grouped(k[1] ? q[1] / k[1] * q[2] : 0, q[3]);
 }
@@ -147,7 +148,7 @@ bool writes_rows(const Form& form, DType unit) {
 }
 
 bool takes_few_rows(const Form& form, DType unit, const DeviceFacts& facts) {
-  if (!form.anchor.is<nodes::Linear>() || size_of(unit) != 2 || !core_allowed(Core::Skinny)) return false;
+  if (!form.anchor.is<nodes::Linear>() || size_of(unit) != 2 || !core_allowed("skinny")) return false;
   if (facts.batch_invariant()) return false;  // a larger batch has too many rows for it
   const Shape x = form.holes[0].shape();
   return !nodes::Linear::batched(x, form.holes[1].shape()) && x.rows() <= SkinnyTileShape::kMostRows;

@@ -1,15 +1,21 @@
 #include "tenon/backend/cuda/libraries/dnn_choice.h"
 
-#include "tenon/backend/cuda/products/tile_choice.h"
+#include "tenon/backend/cuda/products/core_names.h"
 #include "tenon/backend/cuda/products/tile_table.h"
 
 namespace tenon::cuda {
+namespace {
+
+constexpr std::string_view kName = "cudnn";
+[[maybe_unused]] const bool kRegisteredName = (register_core_name(kName, CoreOf::Library), true);
+
+}  // namespace
 
 std::optional<DnnPlan> choose_dnn(Device& device, const std::string& key, const DnnProblem& problem) {
   device.announce(problem);
-  if (!core_allowed(Core::Cudnn) || device.facts().batch_invariant()) return std::nullopt;
+  if (!core_allowed(kName) || device.facts().batch_invariant()) return std::nullopt;
   const std::optional<std::string> line = TileTable::of(device.facts()).find(key);
-  const bool asked = library_asked(Core::Cudnn), measured = line && line->starts_with("cudnn ");
+  const bool asked = library_asked(kName), measured = line && line->starts_with("cudnn ");
   DnnLibrary* const library = asked || measured ? device.dnn_library() : nullptr;
   if (!library) return std::nullopt;
   const std::string by_it = library->name() + " ";

@@ -1,5 +1,7 @@
 // The gemm skeleton: tensor cores for f16, bf16 and e4m3, plain f32 arithmetic elsewhere.
 #include "tenon/backend/cuda/products/product_kernel.h"
+#include "tenon/core/error.h"
+#include "tenon/expr/ops.h"
 
 namespace tenon::cuda {
 namespace {
@@ -20,54 +22,26 @@ class GemmKernel : public ProductKernel {
       b_ = padded_operand(1);
     else
       b_ = weight_operand({w[0], sizes_.k}, [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
-    if (tensor_cores() && !front() && !this->device().facts().batch_invariant())
+    if (tensor_cores() && !computes_rows_in_front() && !this->device().facts().batch_invariant())
       route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
     // What core and tile are chosen for: of a matrix alone each row counts as a sample. f32 has one core.
     const int64_t there = std::max<int64_t>(x[0], 1),
                   samples = tensor_cores() ? this->device().facts().samples_to_choose_for(there) : there,
                   m = batched || x.rank() < 2 ? sizes_.m : (x.rank() > 2 ? sizes_.m / there : 1) * samples,
                   batch = batched ? sizes_.batch / there * samples : sizes_.batch;
-    const auto tiles_m = [m](const WgmmaTileShape& tile) { return div_up(m, tile.m); };
-    const bool boxes = tensor_cores() && !front() && rows_in_boxes(a_, unit_) && rows_in_boxes(b_, unit_) &&
-                       (in_runs_ || sizes_.n % (8 * lanes()) == 0);
-    choose(m, sizes_.n, sizes_.k, batch,
-           "gemm " + by_x({checked_int(m), sizes_.n, sizes_.k}) + " batch " + std::to_string(batch),
-           boxes ? tiles_m : std::function<int64_t(const WgmmaTileShape&)>(), {.mma = !front(), .skinny = few_rows});
+    ProductShape product{.m = m, .n = sizes_.n, .k = sizes_.k, .batch = batch, .few_rows = few_rows};
+    product.key = "gemm " + by_x({checked_int(m), sizes_.n, sizes_.k}) + " batch " + std::to_string(batch);
+    if (tensor_cores() && !computes_rows_in_front() && rows_in_boxes(a_, unit_) && rows_in_boxes(b_, unit_) &&
+        (in_runs_ || sizes_.n % (8 * lanes()) == 0))
+      product.boxed_tiles_m = [m](int rows) { return div_up(m, rows); };
+    choose(std::move(product));
     reserve_statistics([this](const Shape& seen) { return tiles_of_rows(seen); });
   }
 
  private:
-  CoreLaunch core_launch(const TileChoice& choice) const override {
-    device::GemmSizes sizes = sizes_;
-    sizes.split.splits = choice.splits;
-    if (choice.core == Core::Mma) return gemm_launch(choice.mma, sizes, lanes());
-    if (choice.core == Core::Simt) return {};
-    if (choice.core == Core::Skinny) return skinny_launch(choice, sizes);
-    return gemm_launch(choice.wgmma, sizes, lanes(), device().facts().multiprocessors);
-  }
-  const Expr& constant() const override { return b_; }
-
-  TunedCall call(const TileChoice& choice) override {
-    const int b_split = b_.shape().rank() - 1;
-    if (choice.core == Core::Simt) return simt_call("gemm", "GemmSizes", sizes_, a_, b_, b_split);
-    if (choice.core == Core::Mma) return mma_call(choice, "gemm", "GemmSizes", sizes_, a_, b_, b_split);
-    if (choice.core == Core::Skinny) return skinny_call(choice, sizes_, a_, b_);
-    const int bytes = static_cast<int>(size_of(unit_));
-    const auto box = [bytes](int64_t rows, int box_rows) {
-      return [=](void* address, int64_t columns, int64_t stride) {
-        return rows_box(address, bytes, rows, columns, stride * bytes, box_rows);
-      };
-    };
-    const int64_t rows_b = b_.shape().rows();
-    const auto box_in_order = [=](void* address, int64_t columns, int64_t stride) {
-      return runs_box(address, bytes, rows_b, columns, stride * bytes);
-    };
-    return wgmma_call(choice, "gemm", "GemmSizes", sizes_, a_, box(a_.shape().rows(), choice.wgmma.m), b_,
-                      in_runs_ ? MakeRowsBox(box(rows_b, choice.wgmma.rows_of_b(lanes()))) : box_in_order);
-  }
+  ProductSizes plain_sizes(int) const override { return sizes_; }
 
   device::GemmSizes sizes_;
-  Expr a_, b_;
 };
 
 const RegisterBody kRegisteredGemm("gemm", &LaunchBodies::body<GemmKernel>);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <sstream>
 
+#include "tenon/backend/cuda/driver/embedded_texts.h"
 #include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
@@ -34,6 +35,12 @@ std::string table_text(const fs::path& file) {
 }
 
 }  // namespace
+
+std::string_view measured_tiles(std::string_view arch) {
+  for (const EmbeddedText& table : embedded_tiles())
+    if (table.name == arch) return table.text;
+  return {};
+}
 
 TileTable& TileTable::of(const DeviceFacts& facts) {
   static std::mutex mutex;

@@ -1,4 +1,4 @@
-// Choices of tiles that were measured: those that come with Tenon (measured_tiles.cpp), and those of this machine, in a
+// Choices of tiles that were measured: those that come with Tenon (tiles/), and those of this machine, in a
 // text file below the cache folder that TENON_CUDA_TUNE=1 fills. One line a product: "key = choice # microseconds";
 // where a library was measured too, a second one with "epilogue .." behind the key (library_call.h).
 #pragma once

@@ -196,7 +196,7 @@ void tune_tiles(Device& device, const ProductShape& product, const std::vector<E
   const bool known = table.measured_here(product.key);
   const std::vector<TileChoice> theirs = product.epilogue.empty() || table.measured_here(product.epilogue_key())
                                              ? std::vector<TileChoice>()
-                                             : library_choices(product);
+                                             : library_choices(product, device.facts());
   if (known && theirs.empty()) return;
   const std::vector<TileChoice> ours = own_choices(product, device.facts());
   TuningMemory memory(device, constants);

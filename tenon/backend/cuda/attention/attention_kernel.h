@@ -1,0 +1,75 @@
+// The attention skeleton's kernel as its cores see it.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tenon/backend/cuda/attention/attention_core.h"
+#include "tenon/backend/cuda/attention/attention_route.h"
+#include "tenon/backend/cuda/attention/paged_heads.h"
+#include "tenon/backend/cuda/launches/anchor_kernel.h"
+#include "tenon/backend/cuda/libraries/dnn_choice.h"
+
+namespace tenon::cuda {
+
+/// Reads q, k and v where their heads lie in memory; a core, or a library, computes.
+class AttentionKernel : public AnchorKernel {
+ public:
+  AttentionKernel(std::shared_ptr<Device> device, const Launch& launch, Form form);
+
+  using AnchorKernel::device;
+  using AnchorKernel::epilogue_source;
+  using AnchorKernel::name;
+  using AnchorKernel::tensor_cores;
+  const Form& form() const { return form_; }
+  const device::AttentionSizes& sizes() const { return sizes_; }
+  /// Of the batch that tiles and splits are chosen for.
+  device::AttentionSizes sizes_to_choose_for() const;
+  /// The tile of the core for a few queries a head of keys, which computes its queries; depth 0 where it does not take
+  /// the launch, which then has them in memory.
+  const AttentionGroupedShape& grouped() const { return grouped_; }
+  int multiprocessors() const { return device().facts().multiprocessors; }
+  /// True if the operands come in boxes of the copy engine.
+  bool has_boxes() const { return !boxes_.empty(); }
+  /// True if the number of keys is in memory.
+  bool counted() const { return form_.holes.size() > 3; }
+  /// True if all keys are seen, side by side, and no sums are wanted.
+  bool plain() const { return !counted() && !lse_ && !paged_; }
+  /// Of keys in pages their length, else 0.
+  int64_t page() const { return paged_ ? pages_of(1).page : 0; }
+
+  /// The argument of a choice's kernel so far: its sizes. Fields are numbered as sources are asked for.
+  Params begin(const AttentionChoice& choice) const;
+  /// "struct Q { .. }", K or V: operand `i`, read row by row.
+  std::string rows_source(size_t i, Params& params, std::string& headers);
+  /// "struct Keys { .. }": how many there are.
+  std::string count_source(Params& params, std::string& headers) const;
+  /// "struct Lse { .. }": where the logarithm of each row's sum goes.
+  std::string lse_source(Params& params) const;
+  /// These two and the epilogue.
+  std::string results_source(Params& params, std::string& headers, int most);
+  TunedCall finish(const AttentionChoice& choice, KernelParts text, const Params& params) const;
+  /// The whole call of a core that reads boxes: of device/attention_<core>.h's template of that name.
+  TunedCall box_call(const AttentionChoice& choice);
+
+ private:
+  std::vector<HeadRows> find_boxes() const;
+  PagedHeads pages_of(size_t i) const { return *paged_heads(operands_[i], 1); }
+  void choose_library();
+  int own_calls() const override { return operand_calls() + (form_.domain.numel() > 0 ? 1 : 0); }
+  int kernels_beside() const override;
+  void make_calls() override;
+
+  device::AttentionSizes sizes_;
+  AttentionGroupedShape grouped_;
+  std::vector<HeadRows> boxes_;  // of q, k and v, or none
+  std::vector<Expr> operands_;
+  bool paged_ = false;  // keys and values lie in pages
+  Expr lse_;            // where the second result goes, if it is wanted
+  AttentionChoice choice_;
+  std::optional<AttentionRoute> route_;  // where a library could do it
+  std::optional<DnnPlan> plan_;          // by which it does
+  int64_t workspace_at_ = 0;
+};
+
+}  // namespace tenon::cuda

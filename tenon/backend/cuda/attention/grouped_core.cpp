@@ -1,0 +1,69 @@
+// Attention of a few queries a head of keys, over a cache: it computes its queries, and the rows of the cache that are
+// the launch's own.
+#include <array>
+
+#include "tenon/backend/cuda/attention/attention_kernel.h"
+#include "tenon/backend/cuda/codegen/program_source.h"
+
+namespace tenon::cuda {
+namespace {
+
+// "struct Fresh { .. };": rows of the caches that the launch makes itself.
+std::string fresh_source(const Form& form, Params& params, std::string& headers) {
+  if (form.updates.empty()) return "using Fresh = NoFresh;\n";
+  const auto functor = [&](const char* called, const Expr& value, int split, int most) {
+    const ProgramOutput computed{value, {}, DType::F32};
+    ProgramSource program(std::array{computed}, {value.shape(), split}, params, most);
+    std::string text = program.functor(called);
+    headers += program.includes();
+    return text;
+  };
+  const FormOutput &keys = update_of(form, 1), &values = update_of(form, 2);
+  const Expr& index = keys.place->in[1];
+  const std::string count = params.integer("fresh", index.shape().numel());
+  return functor("FreshKey", keys.value, keys.value.shape().rank() - 1, 8) +
+         functor("FreshValue", values.value, values.value.shape().rank() - 1, 8) + functor("FreshPlace", index, 0, 1) +
+         "struct Fresh {\n  static constexpr bool kGiven = true;\n  using Key = FreshKey;\n  using Value = "
+         "FreshValue;\n  DEV static int count(const Params& p) { return " +
+         count +
+         "; }\n  DEV static int place(const Params& p, int j) { return static_cast<int>(FreshPlace::eval(p, 0, "
+         "j).v[0]); }\n};\n";
+}
+
+class GroupedCore : public AttentionCore {
+ public:
+  std::string_view name() const override { return "grouped"; }
+  std::string_view asked_as() const override { return "skinny"; }
+  int preference() const override { return 0; }
+
+  std::optional<AttentionChoice> take(const AttentionKernel& kernel) const override {
+    if (kernel.grouped().depth == 0) return std::nullopt;
+    const AttentionGroupedShape tile =
+        over_keys(kernel.grouped(), kernel.sizes().keys, kernel.device().facts().arch == "sm_90a");
+    return AttentionChoice{.tile = tile.type(), .launch = attention_launch(tile, kernel.sizes())};
+  }
+  TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
+    KernelParts text;
+    Params params = kernel.begin(choice);
+    const Expr& queries = kernel.form().holes[0];
+    const ProgramOutput computed{queries, {}, DType::F32};
+    ProgramSource program(std::array{computed}, {queries.shape(), 3}, params, 8);
+    text.functors = program.functor("Q");
+    text.headers += program.includes();
+    for (size_t i = 1; i < 3; ++i) text.functors += kernel.rows_source(i, params, text.headers);
+    const std::string epilogue = kernel.epilogue_source(params, text.headers, 8),
+                      fresh = fresh_source(kernel.form(), params, text.headers), sums = kernel.lse_source(params);
+    text.functors +=
+        kernel.count_source(params, text.headers) + sums + fresh + epilogue + "using Tile = " + choice.tile + ";\n";
+    text.headers = "#include \"tenon/backend/cuda/device/attention_grouped.h\"\n" + text.headers;
+    text.kernel =
+        "KERNEL(Tile::kThreads, Tile::kResident, Params, p) { attention_grouped<Tile, Q, K, V, Epilogue, Keys, Lse, "
+        "Fresh>(p); }\n";
+    return kernel.finish(choice, std::move(text), params);
+  }
+};
+
+const RegisterAttentionCore<GroupedCore> kRegisteredGrouped;
+
+}  // namespace
+}  // namespace tenon::cuda

@@ -1,0 +1,32 @@
+// Attention with mma, on every GPU of ours: heads in any strides.
+#include "tenon/backend/cuda/attention/attention_kernel.h"
+
+namespace tenon::cuda {
+namespace {
+
+class AttentionMmaCore : public AttentionCore {
+ public:
+  std::string_view name() const override { return "mma"; }
+  int preference() const override { return 4; }
+  bool stands_in() const override { return true; }
+
+  std::optional<AttentionChoice> take(const AttentionKernel& kernel) const override {
+    if (!kernel.tensor_cores()) return std::nullopt;
+    const AttentionTileShape tile = pick_attention_tile(kernel.sizes().depth, kernel.device().facts().shared_bytes);
+    return AttentionChoice{.tile = tile.type(), .launch = attention_launch(tile, kernel.sizes())};
+  }
+  TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
+    KernelParts text;
+    Params params = kernel.begin(choice);
+    for (size_t i = 0; i < 3; ++i) text.functors += kernel.rows_source(i, params, text.headers);
+    text.functors += kernel.results_source(params, text.headers, 8) + "using Tile = " + choice.tile + ";\n";
+    text.headers = "#include \"tenon/backend/cuda/device/attention_mma.h\"\n" + text.headers;
+    text.kernel = "KERNEL(Tile::kThreads, 1, Params, p) { attention_mma<Tile, Q, K, V, Epilogue, Keys, Lse>(p); }\n";
+    return kernel.finish(choice, std::move(text), params);
+  }
+};
+
+const RegisterAttentionCore<AttentionMmaCore> kRegisteredAttentionMma;
+
+}  // namespace
+}  // namespace tenon::cuda

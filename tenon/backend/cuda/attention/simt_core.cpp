@@ -1,0 +1,38 @@
+// Attention in f32: plain arithmetic, any operands, which it computes where it reads them.
+#include "tenon/backend/cuda/attention/attention_kernel.h"
+
+namespace tenon::cuda {
+namespace {
+
+class AttentionSimtCore : public AttentionCore {
+ public:
+  std::string_view name() const override { return "simt"; }
+  int preference() const override { return 5; }
+  bool stands_in() const override { return true; }
+
+  std::optional<AttentionChoice> take(const AttentionKernel& kernel) const override {
+    if (kernel.tensor_cores()) return std::nullopt;
+    const device::AttentionSizes& s = kernel.sizes();
+    AttentionChoice choice;
+    choice.launch.shape = {.grid_x = static_cast<unsigned>(s.queries),
+                           .grid_y = static_cast<unsigned>(s.heads),
+                           .grid_z = static_cast<unsigned>(s.batch),
+                           .threads = 128,
+                           .shared_bytes = static_cast<unsigned>((s.depth + 128) * 4)};
+    return choice;
+  }
+  TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
+    KernelParts text;
+    Params params = kernel.begin(choice);
+    for (size_t i = 0; i < 3; ++i) text.functors += kernel.rows_source(i, params, text.headers);
+    text.functors += kernel.results_source(params, text.headers, 4);
+    text.headers = "#include \"tenon/backend/cuda/device/simt.h\"\n" + text.headers;
+    text.kernel = "KERNEL(kSimtAttentionThreads, 1, Params, p) { attention_simt<Q, K, V, Epilogue, Keys, Lse>(p); }\n";
+    return kernel.finish(choice, std::move(text), params);
+  }
+};
+
+const RegisterAttentionCore<AttentionSimtCore> kRegisteredAttentionSimt;
+
+}  // namespace
+}  // namespace tenon::cuda

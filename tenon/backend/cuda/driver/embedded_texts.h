@@ -1,0 +1,18 @@
+// Files as text inside the library: the headers that kernels include, which NVRTC gets from here, and measured tiles.
+#pragma once
+#include <span>
+
+namespace tenon::cuda {
+
+struct EmbeddedText {
+  const char* name;
+  const char* text;
+};
+
+/// Every header that backend.cmake embeds, in a fixed order, named as in #include:
+/// "tenon/backend/cuda/device/vocabulary.h".
+std::span<const EmbeddedText> embedded_headers();
+/// The tables in products/tiles, named after their architectures.
+std::span<const EmbeddedText> embedded_tiles();
+
+}  // namespace tenon::cuda

@@ -1,0 +1,76 @@
+// The core with mma and cp.async, on every GPU of ours: operands that lie in memory, in any strides.
+#include "tenon/backend/cuda/products/mma_tile.h"
+#include "tenon/backend/cuda/products/product_kernel.h"
+#include "tenon/backend/cuda/products/tile_estimate.h"
+
+namespace tenon::cuda {
+namespace {
+
+// Operands are read once a tile: rates fall with its size.
+constexpr RatedTile<MmaTileShape> kMmaTiles[] = {
+    {{128, 128, 2, 4, 64, 4}, 1.0}, {{128, 64, 2, 2, 64, 4}, 0.85}, {{64, 128, 2, 2, 64, 4}, 0.85},
+    {{64, 64, 2, 2, 128, 4}, 0.7},  {{32, 64, 2, 2, 128, 4}, 0.5},
+};
+
+class MmaCore : public ProductCore {
+ public:
+  std::string_view name() const override { return "mma"; }
+
+  // e4m3 on sm_89 only: on sm_90a it would be converted, and wgmma takes all that is multiplied in e4m3 there.
+  std::vector<TileChoice> choices(const ProductShape& p, const DeviceFacts& facts) const override {
+    std::vector<TileChoice> out;
+    if (!p.in_memory || p.element_bytes == 4 || (p.element_bytes == 1 && facts.arch == "sm_90a")) return out;
+    for (const auto& [tile, rate] : kMmaTiles) {
+      if (tile.n / tile.warps_n % (8 * p.lanes) || tile.shared_bytes() > facts.shared_bytes) continue;
+      const int64_t tiles = div_up(p.m, tile.m) * div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
+      const int64_t steps = div_up(p.k * p.element_bytes, tile.row_bytes);
+      for_splits(steps, tiles, facts.multiprocessors, [&, &tile = tile, &rate = rate](int splits) {
+        const double time = time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), tile.row_bytes,
+                                    rate, splits, facts.multiprocessors);
+        out.push_back({.tile = tile, .splits = splits, .time = time});
+      });
+    }
+    return out;
+  }
+  bool stands_in() const override { return true; }
+
+  std::string text(const TileChoice& c) const override {
+    const auto& t = c.as<MmaTileShape>();
+    return tile_text(kText, {t.m, t.n, t.warps_m, t.warps_n, t.row_bytes, t.stages, c.splits});
+  }
+  std::optional<TileChoice> parse(const std::string& text) const override {
+    MmaTileShape t;
+    TileChoice c;
+    if (!read_tile(text, kText, {&t.m, &t.n, &t.warps_m, &t.warps_n, &t.row_bytes, &t.stages, &c.splits}))
+      return std::nullopt;
+    c.tile = t;
+    return c;
+  }
+
+  CoreLaunch launch(const ProductKernel& kernel, const TileChoice& choice) const override {
+    const auto& tile = choice.as<MmaTileShape>();
+    const ProductSizes sizes = kernel.sizes(choice);
+    if (const auto* gemm = std::get_if<device::GemmSizes>(&sizes))
+      return gemm_launch(tile, *gemm, kernel.product().lanes);
+    return conv_launch(tile, std::get<device::ConvSizes>(sizes), kernel.product().lanes);
+  }
+  TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {
+    KernelParts text;
+    Params params = kernel.begin(kernel.sizes(choice));
+    text.functors = kernel.epilogue_source(params, text.headers, 8);
+    text.functors.insert(0, kernel.rows_source(params, text.headers));
+    return kernel.tile_call(choice, std::move(text), choice.as<MmaTileShape>().type(), 1, params);
+  }
+  CountedRows counted_rows(const TileChoice& choice, int lanes) const override {
+    const auto& tile = choice.as<MmaTileShape>();
+    return tile.has_runs(lanes) ? CountedRows{tile.m, tile.m / tile.warps_m} : CountedRows();
+  }
+
+ private:
+  static constexpr std::string_view kText = "#x# warps #x# bytes # stages # splits #";
+};
+
+const RegisterCore<MmaCore> kRegisteredMma;
+
+}  // namespace
+}  // namespace tenon::cuda

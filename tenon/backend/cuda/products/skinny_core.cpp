@@ -1,0 +1,177 @@
+// The core for products of a few rows, with mma: it may compute these in front of the product, or their factors behind
+// it.
+#include <algorithm>
+#include <array>
+
+#include "tenon/backend/cuda/codegen/program_source.h"
+#include "tenon/backend/cuda/products/product_kernel.h"
+#include "tenon/backend/cuda/products/skinny_tile.h"
+#include "tenon/expr/ops.h"
+
+namespace tenon::cuda {
+namespace {
+
+/// Warps of a multiprocessor where rows are computed in front: they have 128 registers a thread.
+constexpr int kWarpsInFront = 16;
+
+// Of groups of columns and warps for up to `rows` rows, in units that choices of one product share. What counts is that
+// enough warps load at once, that a warp has enough to do, that blocks whose weights are to be on their way early are
+// all there at once (16 rows take more registers), and else that each has many columns; warps of a block share what is
+// computed in front.
+double skinny_time(const SkinnyTileShape& tile, const ProductShape& p, int rows, const DeviceFacts& facts) {
+  const int wanted = 16, there = tile.warps_there(rows);  // warps of a multiprocessor
+  const double warps = static_cast<double>(p.n / p.lanes) / (8 * tile.groups) * tile.warps / facts.multiprocessors;
+  const double pieces = static_cast<double>(p.k) / 32 / tile.warps;
+  return 1e-3 * (1 / std::min(warps / wanted, 1.0) + 1 / pieces + 0.05 * tile.groups + 2.0 / tile.warps +
+                 (warps > there ? 1.0 / tile.groups : 0.0));
+}
+
+// How a choice runs in the launch of a kernel.
+class SkinnyLaunch {
+ public:
+  SkinnyLaunch(const ProductKernel& kernel, const TileChoice& choice)
+      : kernel_(kernel),
+        sizes_(std::get<device::GemmSizes>(kernel.sizes(choice))),
+        lanes_(kernel.product().lanes),
+        tile_(tile_for(choice.as<SkinnyTileShape>())) {}
+
+  std::string type() const { return tile_.type(sizes_.m, lanes_, sizes_.k); }
+  /// Shared memory beside what is computed in front.
+  int shared_bytes() const { return tile_.shared_bytes(sizes_.m, lanes_, sizes_.k); }
+  CoreLaunch launch() const {
+    CoreLaunch launch = gemm_launch(tile_, sizes_, lanes_);
+    launch.shape.shared_bytes += static_cast<unsigned>(front_bytes(tile_));
+    return launch;
+  }
+  /// Blocks of a multiprocessor.
+  int resident() const {
+    if (tile_.walkers) return resident_walkers(tile_);
+    if (!in_front() || tile_.warps < 8) return 1;  // else whatever registers the compiler would like
+    return (kernel_.factor() ? tile_.warps_there(sizes_.m) : kWarpsInFront) / tile_.warps;
+  }
+
+ private:
+  bool in_front() const { return kernel_.computes_rows_in_front(); }
+  int64_t multiprocessors() const { return kernel_.device().facts().multiprocessors; }
+  int shared() const { return kernel_.device().facts().shared_bytes; }
+
+  // Blocks of the tile that run together on a multiprocessor where they walk.
+  int resident_walkers(const SkinnyTileShape& walking) const {
+    const int64_t bytes = walking.shared_bytes(sizes_.m, lanes_, sizes_.k) + front_bytes(walking);
+    return static_cast<int>(std::clamp<int64_t>(shared() / (bytes + 1024), 1, kWarpsInFront / walking.warps));
+  }
+  // Shared memory of what is computed in front, or of what each warp has of the rows' reductions.
+  int64_t front_bytes(const SkinnyTileShape& tile) const {
+    if (const auto& front = kernel_.front()) return front->leaf.shape().numel() * kernel_.element_bytes();
+    return kernel_.factor() ? int64_t{4} * tile.warps * SkinnyTileShape::rows(sizes_.m) : 0;
+  }
+  SkinnyTileShape tile_for(SkinnyTileShape tile) const {
+    const auto tiles = [&](int groups) { return div_up(sizes_.n / lanes_, 8 * groups); };
+    // Two blocks fit, and beside them those of the next launch, whose weights can be on their way.
+    if (kernel_.front()) tile.slot_bytes = SkinnyTileShape::slot_bytes_beside(front_bytes(tile), shared()) * 2 / 3;
+    // A few tiles that do not run together with the others take as long as all: two groups are added like one.
+    const int64_t together = std::max(kWarpsInFront / tile.warps, 1) * multiprocessors();
+    if (kernel_.front() && tile.groups == 1 && lanes_ == 1 && tiles(1) > together && tiles(2) <= together)
+      tile.groups = 2;
+    if (!in_front() || tile.rows(sizes_.m) <= tile.warps) return tile;
+    // Where there are many more blocks than run together, and each would compute several rows a warp in front, that is
+    // paid once a block that walks. Of fewer rows it takes no longer than the weights' way, and blocks that come and go
+    // read faster.
+    SkinnyTileShape walking = tile;
+    walking.walkers = 1;
+    walking.walkers = static_cast<int>(resident_walkers(walking) * multiprocessors());
+    return tiles(tile.groups) > 4 * walking.walkers ? walking : tile;
+  }
+
+  const ProductKernel& kernel_;
+  device::GemmSizes sizes_;
+  int lanes_;
+  SkinnyTileShape tile_;
+};
+
+// "Reduction": what is reduced of operand A beside the product.
+void add_reduction(const RowFactor& f, DType unit, Params& params, KernelParts& text) {
+  const Expr x = input(f.rows.graph(), acc_name(0), DType::F32, f.rows.shape());
+  const ProgramOutput part{reduced_part(f, x), {}, unit};
+  ProgramSource program(std::array{part}, {f.rows.shape(), f.rows.shape().rank() - 1}, params, 8);
+  text.functors += program.functor("Part", 1);
+  const NodeBody& body = node_body(f.reduction->type);
+  text.headers += program.includes() + "#include \"" + body.header + "\"\n";
+  text.functors += std::string("using Reduction = ReducesBeside<Part, nodes::") + body.name + ">;\n";
+}
+
+class SkinnyCore : public ProductCore {
+ public:
+  std::string_view name() const override { return "skinny"; }
+
+  // A few rows take as long as their weights' way, whatever the tile, and less than with any other core. How K is split
+  // and in how many sums it is added (SkinnyProduct::kChains) must not depend on the rows: these choose among the
+  // others.
+  std::vector<TileChoice> choices(const ProductShape& p, const DeviceFacts& facts) const override {
+    std::vector<TileChoice> out;
+    if (!p.few_rows) return out;
+    const int rows = p.m > 8 ? 16 : 8;
+    const auto fits = [&](SkinnyTileShape tile) {
+      tile.slot_bytes = SkinnyTileShape::slot_bytes_beside(p.front, facts.shared_bytes);
+      const int64_t bytes = tile.shared_bytes(SkinnyTileShape::kMostRows, p.lanes, static_cast<int>(p.k)) + p.front;
+      return tile.groups * p.lanes <= (rows > 8 ? 6 : 4) && bytes <= facts.shared_bytes;
+    };
+    for (const int warps : {4, 8, 16})
+      for (const int groups : {1, 2, 4}) {
+        SkinnyTileShape tile{groups, warps};
+        if (groups * p.lanes > 4 || !fits(tile)) continue;
+        const double time = skinny_time(tile, p, 8, facts);
+        const SkinnyTileShape other{groups + 1, warps};
+        if (rows > 8 && p.lanes * groups > 2 && fits(other) &&
+            skinny_time(other, p, rows, facts) < skinny_time(tile, p, rows, facts))
+          tile = other;
+        out.push_back({.tile = tile, .time = time});
+      }
+    return out;
+  }
+
+  std::string text(const TileChoice& c) const override {
+    const auto& tile = c.as<SkinnyTileShape>();
+    return tile_text(kText, {tile.groups, tile.warps});
+  }
+  std::optional<TileChoice> parse(const std::string& text) const override {
+    SkinnyTileShape tile;
+    return read_tile(text, kText, {&tile.groups, &tile.warps}) ? std::optional(TileChoice{.tile = tile}) : std::nullopt;
+  }
+
+  CoreLaunch launch(const ProductKernel& kernel, const TileChoice& choice) const override {
+    return SkinnyLaunch(kernel, choice).launch();
+  }
+  TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {
+    KernelParts text;
+    const SkinnyLaunch made(kernel, choice);
+    Params params = kernel.begin(kernel.sizes(choice));
+    std::string arguments;
+    if (const auto& front = kernel.front()) {
+      params.reserve_shared(made.shared_bytes());
+      params.keep_shared(front->leaf);
+      const ProgramOutput rows{front->value, front->leaf, kernel.unit()};
+      const Shape& shape = front->leaf.shape();
+      ProgramSource program(std::array{rows}, {shape, shape.rank() - 1}, params, 8);
+      text.functors = program.functor("Front");
+      text.headers += program.includes();
+      arguments = ", RowsInFront<Front, " + std::to_string(div_up(kernel.product().k, 32 * program.run())) + ">";
+    }
+    if (kernel.factor()) {
+      add_reduction(*kernel.factor(), kernel.unit(), params, text);
+      arguments = ", NoFront, Reduction";
+    }
+    const RowFactor* const factor = kernel.factor() ? &*kernel.factor() : nullptr;
+    const std::string epilogue = kernel.epilogue_source(params, text.headers, 2, true, factor);
+    text.functors += kernel.rows_source(params, text.headers) + epilogue;
+    return kernel.tile_call(choice, std::move(text), made.type(), made.resident(), params, arguments);
+  }
+
+ private:
+  static constexpr std::string_view kText = "groups # warps #";
+};
+
+const RegisterCore<SkinnyCore> kRegisteredSkinny;
+
+}  // namespace
+}  // namespace tenon::cuda

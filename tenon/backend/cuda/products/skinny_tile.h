@@ -1,0 +1,62 @@
+// Host side of device/gemm_skinny.h: what a tile takes, and how a problem is launched with it. Formulas only.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "tenon/backend/cuda/products/core_launch.h"
+
+namespace tenon::cuda {
+
+/// device::SkinnyTile as a value, whose rows are the product's.
+struct SkinnyTileShape {
+  int groups = 1, warps = 8;
+  int walkers = 0;              ///< blocks that go from tile to tile; 0: each has one
+  int slot_bytes = kSlotBytes;  ///< most that pieces on their way take of shared memory
+
+  bool operator==(const SkinnyTileShape&) const = default;
+  static constexpr int kMostRows = 16, kSlotBytes = 80 << 10;
+  /// The same where `front` bytes of a block's `shared` are taken by rows that are computed in front.
+  static int slot_bytes_beside(int64_t front, int shared) {
+    return static_cast<int>(std::min<int64_t>(kSlotBytes, shared - front));
+  }
+  static int rows(int m) { return m > 8 ? 16 : 8; }
+  /// Warps that are to be together on a multiprocessor: 16 rows take more registers.
+  static int warps_there(int m) { return m > 8 ? 16 : 24; }
+  int threads() const { return 32 * warps; }
+  /// Pieces of 32 of K that a warp has; of those on their way, what is held in registers, and the rest.
+  int pieces(int k) const { return ((k + 31) / 32 + warps - 1) / warps; }
+  int held(int m, int lanes, int k) const {
+    if (groups * lanes > 4 || walkers) return 0;  // sums take the registers, or the next tile's
+    return std::clamp(pieces(k), 1, std::clamp(kHeldFragments / (groups * lanes), 1, 80 / rows(m)));
+  }
+  int slots(int m, int lanes, int k) const {
+    const int most = std::max(2, slot_bytes / (warps * groups * lanes * 512));
+    return std::min(pieces(k) - held(m, lanes, k), most);
+  }
+  int shared_bytes(int m, int lanes, int k) const {
+    const int ring = slots(m, lanes, k) * 512, sums = rows(m) / 8 * 256;
+    return warps * groups * lanes * (walkers ? ring + sums : std::max(ring, sums));
+  }
+  /// The type in kernels' text.
+  std::string type(int m, int lanes, int k) const {
+    std::string text = "SkinnyTile<" + std::to_string(rows(m));
+    for (int x : {groups, warps, held(m, lanes, k), slots(m, lanes, k)}) text += ", " + std::to_string(x);
+    return text + (walkers ? ", true>" : ">");
+  }
+
+ private:
+  static constexpr int kHeldFragments = 2;
+};
+/// Of at most kMostRows rows, one batch, operand B in memory.
+inline CoreLaunch gemm_launch(const SkinnyTileShape& tile, const device::GemmSizes& g, int lanes) {
+  CoreLaunch launch;
+  const int tiles = ((g.n / lanes + 31) / 32 * 4 + tile.groups - 1) / tile.groups;
+  launch.shape = {.grid_x = static_cast<unsigned>(tile.walkers ? std::min(tile.walkers, tiles) : tiles),
+                  .threads = static_cast<unsigned>(tile.threads()),
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes(g.m, lanes, g.k)),
+                  .starts_next = true};
+  return launch;
+}
+
+}  // namespace tenon::cuda

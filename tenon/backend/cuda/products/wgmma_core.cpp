@@ -1,0 +1,130 @@
+// The core with wgmma, on sm_90a: the copy engine brings boxes of the operands.
+#include "tenon/backend/cuda/products/product_kernel.h"
+#include "tenon/backend/cuda/products/tile_estimate.h"
+#include "tenon/backend/cuda/products/wgmma_tile.h"
+
+namespace tenon::cuda {
+namespace {
+
+// Operands are read once a tile: rates fall with its size. Blocks of a cluster wait for each other, which costs more
+// than the shared operand saves in all but few products.
+constexpr RatedTile<WgmmaTileShape> kWgmmaTiles[] = {
+    {{256, 128, 4, 1}, 1.8},    {{256, 96, 5, 1}, 1.7},     {{128, 256, 4, 1}, 1.8},    {{128, 224, 4, 1}, 1.75},
+    {{128, 192, 5, 1}, 1.7},    {{128, 160, 6, 1}, 1.6},    {{128, 128, 6, 1}, 1.5},    {{128, 96, 7, 1}, 1.35},
+    {{128, 64, 8, 1}, 1.1},     {{64, 256, 5, 1}, 1.3},     {{64, 160, 7, 1}, 1.1},     {{64, 128, 8, 1}, 1.0},
+    {{64, 160, 3, 2}, 0.7},     {{64, 128, 4, 2}, 0.65},    {{64, 96, 5, 2}, 0.55},     {{64, 64, 8, 1}, 0.8},
+    {{64, 64, 6, 2}, 0.5},      {{64, 32, 8, 2}, 0.35},     {{256, 128, 4, 1, 2}, 1.7}, {{128, 256, 4, 1, 2}, 1.7},
+    {{128, 192, 5, 1, 2}, 1.6}, {{128, 128, 6, 1, 2}, 1.4}, {{128, 64, 8, 1, 2}, 1.05}, {{64, 256, 5, 1, 2}, 1.2},
+    {{64, 128, 8, 1, 2}, 0.95}, {{64, 128, 4, 2, 2}, 0.6},  {{64, 64, 6, 2, 2}, 0.45},
+};
+
+class WgmmaCore : public ProductCore {
+ public:
+  std::string_view name() const override { return "wgmma"; }
+
+  std::vector<TileChoice> choices(const ProductShape& p, const DeviceFacts& facts) const override {
+    std::vector<TileChoice> out;
+    if (!p.boxed_tiles_m || facts.arch != "sm_90a") return out;
+    for (const auto& [tile, rate] : kWgmmaTiles) {
+      if (!takes(tile, p, facts)) continue;
+      const int64_t tiles = div_up(p.boxed_tiles_m(tile.m), tile.cluster) * tile.cluster *
+                            div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
+      const int64_t steps = div_up(p.k * p.element_bytes, 128);
+      const int places = facts.multiprocessors * tile.resident;
+      for_splits(steps, tiles, places, [&, &tile = tile, &rate = rate](int splits) {
+        const double time =
+            time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), 128, rate, splits, places);
+        out.push_back({.tile = tile, .splits = splits, .time = time});
+      });
+    }
+    return out;
+  }
+
+  std::string text(const TileChoice& c) const override {
+    const auto& t = c.as<WgmmaTileShape>();
+    return tile_text(kText, {t.m, t.n, t.stages, t.resident, t.cluster, c.splits});
+  }
+  std::optional<TileChoice> parse(const std::string& text) const override {
+    WgmmaTileShape t;
+    TileChoice c;
+    if (!read_tile(text, kText, {&t.m, &t.n, &t.stages, &t.resident, &t.cluster, &c.splits})) return std::nullopt;
+    c.tile = t;
+    return c;
+  }
+
+  CoreLaunch launch(const ProductKernel& kernel, const TileChoice& choice) const override {
+    const auto& tile = choice.as<WgmmaTileShape>();
+    const int multiprocessors = kernel.device().facts().multiprocessors, lanes = kernel.product().lanes;
+    const ProductSizes sizes = kernel.sizes(choice, tile.m);
+    if (const auto* gemm = std::get_if<device::GemmSizes>(&sizes))
+      return gemm_launch(tile, *gemm, lanes, multiprocessors);
+    return conv_launch(tile, std::get<device::ConvSizes>(sizes), lanes, multiprocessors);
+  }
+
+  TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {
+    const auto& tile = choice.as<WgmmaTileShape>();
+    KernelParts text;
+    const ProductSizes sizes = kernel.sizes(choice, tile.m);
+    Params params = kernel.begin(sizes);
+    const Boxes box = std::visit([&](const auto& s) { return boxes(kernel, tile, s); }, sizes);
+    text.functors = kernel.runs_source() + kernel.epilogue_source(params, text.headers, 8);
+    text.functors.insert(0, kernel.map_source("Rows", kernel.b(), params, box.b));
+    text.functors.insert(0, kernel.map_source("A", kernel.a(), params, box.a));
+    return kernel.tile_call(choice, std::move(text), tile.type(), tile.resident, params);
+  }
+
+  // Where a warp has two pieces of the tile, the whole tile must lie in one sample.
+  CountedRows counted_rows(const TileChoice& choice, int) const override {
+    const int m = choice.as<WgmmaTileShape>().m;
+    return {.tile = m, .warp = m > 128 ? m : 16, .boxes = true};
+  }
+
+ private:
+  static constexpr std::string_view kText = "#x# stages # resident # cluster # splits #";
+
+  static bool takes(const WgmmaTileShape& tile, const ProductShape& p, const DeviceFacts& facts) {
+    if (!tile.has_runs(p.lanes) || tile.shared_bytes() > facts.shared_bytes) return false;
+    // Sums of stages take registers, and so do lanes of a row scale each in the epilogue of 256 columns.
+    if (p.element_bytes == 1 && (!tile.adds_stages() || (p.lanes > 1 && tile.n == 256))) return false;
+    // Blocks that share a multiprocessor have 128 registers a thread: too few for wide sums and counts.
+    if (p.counts && tile.resident > 1 && tile.n >= 128) return false;
+    return tile.cluster == 1 || ((p.lanes == 1 || p.lanes == tile.cluster) && p.boxed_tiles_m(tile.m) >= tile.cluster);
+  }
+
+  struct Boxes {
+    ProductKernel::MakeRowsBox a, b;
+  };
+  static Boxes boxes(const ProductKernel& kernel, const WgmmaTileShape& tile, const device::GemmSizes&) {
+    const int bytes = kernel.element_bytes();
+    const auto box = [bytes](int64_t rows, int box_rows) {
+      return [=](void* address, int64_t columns, int64_t stride) {
+        return rows_box(address, bytes, rows, columns, stride * bytes, box_rows);
+      };
+    };
+    const int64_t rows_b = kernel.b().shape().rows();
+    const auto box_in_order = [=](void* address, int64_t columns, int64_t stride) {
+      return runs_box(address, bytes, rows_b, columns, stride * bytes);
+    };
+    return {box(kernel.a().shape().rows(), tile.m),
+            kernel.b_in_runs() ? ProductKernel::MakeRowsBox(box(rows_b, tile.rows_of_b(kernel.product().lanes)))
+                               : box_in_order};
+  }
+  static Boxes boxes(const ProductKernel& kernel, const WgmmaTileShape& tile, const device::ConvSizes& sizes) {
+    const int bytes = kernel.element_bytes();
+    const auto pixels = [sizes, bytes](void* address, int64_t columns, int64_t stride) {
+      TensorBox box = pixels_box(address, bytes, sizes, checked_int(stride));
+      if (sizes.stride == 1) box.extent[0] = columns;
+      return box;
+    };
+    const auto taps = [sizes, bytes, rows = kernel.b().shape()[0], in_runs = kernel.b_in_runs(),
+                       box_rows = tile.rows_of_b(kernel.product().lanes)](void* address, int64_t, int64_t) {
+      return in_runs ? taps_box(address, bytes, sizes, rows, box_rows) : taps_runs_box(address, bytes, sizes, rows);
+    };
+    return {pixels, taps};
+  }
+};
+
+const RegisterCore<WgmmaCore> kRegisteredWgmma;
+
+}  // namespace
+}  // namespace tenon::cuda

@@ -1,0 +1,69 @@
+// Host side of device/gemm_wgmma.h and conv_wgmma.h: what a tile takes, and how a problem is launched with it. Formulas
+// only.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "tenon/backend/cuda/products/core_launch.h"
+
+namespace tenon::cuda {
+
+/// device::WgmmaTile as a value.
+struct WgmmaTileShape {
+  int m = 128, n = 128, stages = 4, resident = 1, cluster = 1;
+
+  bool operator==(const WgmmaTileShape&) const = default;
+  int groups() const { return m > 128 ? 2 : m / 64; }
+  int threads() const { return 128 * (groups() + 1); }
+  /// True if operand B's rows of a lane, and of a cluster's block, are whole runs of 32.
+  bool has_runs(int lanes) const { return n % (32 * std::max(lanes, cluster)) == 0; }
+  /// Rows of B that one copy brings where they lie in runs: a lane's, or a share of a cluster's block.
+  int rows_of_b(int lanes) const { return n / std::max(lanes, cluster); }
+  /// Columns whose sums of a stage are kept apart at a time, of elements whose stages are added in f32 (e4m3).
+  int apart_columns() const { return m / 64 / groups() * n > 192 && n > 128 ? n / 2 : n; }
+  /// True if such elements' sums fit the registers of a thread beside its tile's.
+  bool adds_stages() const {
+    const int registers = m / 64 / groups() * n / 2 + apart_columns() / 2;
+    return apart_columns() % 32 == 0 && registers <= (resident > 1 ? 64 : 192);
+  }
+  int shared_bytes() const { return stages * (m + n) * 128 + 4 * groups() * (2 * n + 4) * 4 + 16 * stages + 16; }
+  /// Columns of K in a stage.
+  int columns(int element_bytes) const { return 128 / element_bytes; }
+  std::string type() const {
+    std::string text = "WgmmaTile<" + std::to_string(m);
+    for (int x : {n, stages, resident, cluster}) text += ", " + std::to_string(x);
+    return text + ">";
+  }
+};
+
+/// `tiles_m` x `tiles_n` tiles, `batch` times, on blocks that stay.
+inline CoreLaunch wgmma_launch(const WgmmaTileShape& tile, int64_t tiles_m, int64_t tiles_n, int batch, int splits,
+                               int multiprocessors) {
+  const int64_t tiles = div_up(tiles_m, tile.cluster) * tile.cluster * tiles_n * batch;
+  const int64_t places = int64_t{multiprocessors} / tile.cluster * tile.cluster * tile.resident;
+  CoreLaunch launch;
+  launch.shape = {.grid_x = static_cast<unsigned>(std::min(tiles * splits, std::max<int64_t>(places, tile.cluster))),
+                  .threads = static_cast<unsigned>(tile.threads()),
+                  .shared_bytes = static_cast<unsigned>(tile.shared_bytes()),
+                  .cluster = static_cast<unsigned>(tile.cluster)};
+  if (splits > 1) {
+    launch.counters = tiles;
+    launch.workspace_bytes = tiles * splits * tile.m * tile.n * 4;
+  }
+  return launch;
+}
+inline CoreLaunch gemm_launch(const WgmmaTileShape& tile, const device::GemmSizes& g, int lanes, int multiprocessors) {
+  const int lane_columns = tile.n / lanes;
+  return wgmma_launch(tile, (g.m + tile.m - 1) / tile.m, (g.n / lanes + lane_columns - 1) / lane_columns, g.batch,
+                      g.split.splits, multiprocessors);
+}
+/// After choose_box.
+inline CoreLaunch conv_launch(const WgmmaTileShape& tile, const device::ConvSizes& c, int lanes, int multiprocessors) {
+  const auto tiles = [](int64_t whole, int64_t part) { return (whole + part - 1) / part; };
+  return wgmma_launch(
+      tile, tiles(c.out_width, c.box_width) * tiles(c.out_height, c.box_height) * tiles(c.batch, c.box_images),
+      tiles(c.outputs / lanes, tile.n / lanes) * c.phases * c.phases, 1, c.split.splits, multiprocessors);
+}
+
+}  // namespace tenon::cuda
