@@ -27,6 +27,13 @@ target_sources(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/skeletons/harness.c
                ${CMAKE_CURRENT_SOURCE_DIR}/runtime/weight_store_test.cpp
                ${CMAKE_CURRENT_SOURCE_DIR}/runtime/state_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/runtime/decode_loop_test.cpp)
 
+# A tree in which the headers of the cores that the tree does not have lie where docs/adding.md says that they go.
+foreach(_header gemm_dot attention_single)
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/${_header}.h
+                 ${PROJECT_BINARY_DIR}/new_cores/tenon/backend/cuda/device/${_header}.h COPYONLY)
+endforeach()
+target_compile_definitions(test_cuda PRIVATE NEW_CORES="${PROJECT_BINARY_DIR}/new_cores")
+
 # A driver that pretends: found as libcuda.so.1 in a folder of its own. Under another soname, or NVRTC would take it for
 # the real one and ask it for more.
 add_library(tenon_fake_driver SHARED ${CMAKE_CURRENT_LIST_DIR}/fake_driver/fake_driver.cpp)

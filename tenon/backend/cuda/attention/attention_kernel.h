@@ -48,6 +48,7 @@ class AttentionKernel : public AnchorKernel {
   std::string lse_source(Params& params) const;
   /// These two and the epilogue.
   std::string results_source(Params& params, std::string& headers, int most);
+  /// The kernel call of a text that is complete but for its name.
   TunedCall finish(const AttentionChoice& choice, KernelParts text, const Params& params) const;
   /// The whole call of a core that reads boxes: of device/attention_<core>.h's template of that name.
   TunedCall box_call(const AttentionChoice& choice);

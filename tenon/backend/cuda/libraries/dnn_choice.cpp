@@ -6,16 +6,16 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr std::string_view kName = "cudnn";
-[[maybe_unused]] const bool kRegisteredName = (register_core_name(kName, CoreOf::Library), true);
+constexpr std::string_view kCudnn = "cudnn";
+[[maybe_unused]] const bool kRegisteredCudnn = (register_core_name(kCudnn, CoreOf::Library), true);
 
 }  // namespace
 
 std::optional<DnnPlan> choose_dnn(Device& device, const std::string& key, const DnnProblem& problem) {
   device.announce(problem);
-  if (!core_allowed(kName) || device.facts().batch_invariant()) return std::nullopt;
+  if (!core_allowed(kCudnn) || device.facts().batch_invariant()) return std::nullopt;
   const std::optional<std::string> line = TileTable::of(device.facts()).find(key);
-  const bool asked = library_asked(kName), measured = line && line->starts_with("cudnn ");
+  const bool asked = library_asked(kCudnn), measured = line && line->starts_with("cudnn ");
   DnnLibrary* const library = asked || measured ? device.dnn_library() : nullptr;
   if (!library) return std::nullopt;
   const std::string by_it = library->name() + " ";

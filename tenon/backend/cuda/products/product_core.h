@@ -31,8 +31,8 @@ struct ProductShape {
   /// Tiles of so many rows along m where the copy engine brings boxes of the operands; nothing where it cannot.
   std::function<int64_t(int rows)> boxed_tiles_m = {};
   bool counts = false;  ///< the epilogue counts what it stores, which takes registers
-  bool in_memory =
-      true;  ///< operands lie in memory as they are multiplied: no rows in front, no image at twice its size
+  /// Operands lie in memory as they are multiplied: no rows are computed in front, no image is seen at twice its size.
+  bool in_memory = true;
   bool few_rows = false;  ///< few enough, of a type and an operand B that suit: takes_few_rows (operands.h)
   int64_t front = 0;      ///< bytes that rows computed in front of it take of a core's shared memory
   std::string key = {};   ///< equal for products that take equal time on equal cores: "gemm 8192x320x320 lanes 1"
@@ -86,6 +86,7 @@ class ProductCore {
   virtual CoreLaunch launch(const ProductKernel& kernel, const TileChoice& choice) const = 0;
   /// The kernel of a choice.
   virtual TunedCall call(ProductKernel& kernel, const TileChoice& choice) const = 0;
+  /// Whether and how its epilogue can count what it stores.
   virtual CountedRows counted_rows(const TileChoice&, int /*lanes*/) const { return {}; }
   /// True if products that the cores asked for cannot do may run on it.
   virtual bool stands_in() const { return false; }

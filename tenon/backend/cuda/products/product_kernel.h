@@ -23,8 +23,8 @@ using ProductSizes = std::variant<device::GemmSizes, device::ConvSizes>;
 /// kernel call that the core makes.
 class ProductKernel : public AnchorKernel {
  public:
-  // What cores make kernels of. Fields of the argument are numbered as sources are asked for: the epilogue's first,
-  // which kernels in a cache were made with.
+  // What cores make kernels of. Fields of the argument are numbered in the order in which sources are asked for: the
+  // epilogue's first, as in the kernels that caches hold.
   using AnchorKernel::device;
   using AnchorKernel::epilogue_source;
   using AnchorKernel::MakeRowsBox;
@@ -53,6 +53,7 @@ class ProductKernel : public AnchorKernel {
   std::string rows_source(Params& params, std::string& headers);
   /// "struct B : Rows { .. }" from what is called Rows.
   std::string runs_source() const { return with_runs(in_runs_, stays(b_)); }
+  /// The kernel call of a text that is complete but for the launch's name.
   TunedCall finish(KernelParts text, const Params& params, CoreLaunch launch) const;
   /// The kernel call of device/<kind>_<core>.h's template of that name, on the `tile` that it writes, for so many
   /// blocks a multiprocessor. `arguments`: behind the template's others.
@@ -108,7 +109,6 @@ class ProductKernel : public AnchorKernel {
   CountedRows counted_rows() const;
   /// Tiles of rows in plain order, for a value seen as [samples, inner, channels].
   CountTiles tiles_of_rows(const Shape& seen) const;
-  const TileChoice& choice() const { return choice_; }
 
   Expr a_, b_;
   bool in_runs_ = false;

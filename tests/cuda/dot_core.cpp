@@ -1,0 +1,53 @@
+// A core of products that the tree does not have. Kernels of f16 and bf16 whose K is eight times a prime that no other
+// test has; it is slow, so it says that it takes long.
+#include "tenon/backend/cuda/products/product_kernel.h"
+
+namespace tenon::cuda {
+namespace {
+
+struct DotTileShape {
+  int threads = 64;
+};
+
+class DotCore : public ProductCore {
+ public:
+  std::string_view name() const override { return "dot"; }
+
+  std::vector<TileChoice> choices(const ProductShape& p, const DeviceFacts&) const override {
+    std::vector<TileChoice> out;
+    if (p.kind != ProductKind::Gemm || !p.in_memory || p.element_bytes != 2 || p.k != 8 * 127) return out;
+    for (const int threads : {64, 32}) out.push_back({.tile = DotTileShape{threads}, .time = 1e9 / threads});
+    return out;
+  }
+  std::string text(const TileChoice& c) const override { return tile_text(kText, {c.as<DotTileShape>().threads}); }
+  std::optional<TileChoice> parse(const std::string& text) const override {
+    DotTileShape tile;
+    return read_tile(text, kText, {&tile.threads}) ? std::optional(TileChoice{.tile = tile}) : std::nullopt;
+  }
+
+  CoreLaunch launch(const ProductKernel& kernel, const TileChoice& choice) const override {
+    const auto sizes = std::get<device::GemmSizes>(kernel.sizes(choice));
+    const int threads = choice.as<DotTileShape>().threads;
+    CoreLaunch launch;
+    launch.shape.grid_x = static_cast<unsigned>(div_up(int64_t{sizes.m} * sizes.n, threads));
+    launch.shape.grid_z = static_cast<unsigned>(sizes.batch);
+    launch.shape.threads = static_cast<unsigned>(threads);
+    return launch;
+  }
+  TunedCall call(ProductKernel& kernel, const TileChoice& choice) const override {
+    KernelParts text;
+    Params params = kernel.begin(kernel.sizes(choice));
+    text.functors = kernel.epilogue_source(params, text.headers, 2);
+    text.functors.insert(0, kernel.rows_source(params, text.headers));
+    const std::string tile = "DotTile<" + std::to_string(choice.as<DotTileShape>().threads) + ">";
+    return kernel.tile_call(choice, std::move(text), tile, 1, params);
+  }
+
+ private:
+  static constexpr std::string_view kText = "threads #";
+};
+
+const RegisterCore<DotCore> kRegisteredDot;
+
+}  // namespace
+}  // namespace tenon::cuda

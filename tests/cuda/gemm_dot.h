@@ -1,0 +1,38 @@
+// A product by threads that compute a run of results each, which the tree does not have: the kernel of dot_core.cpp.
+#pragma once
+#include "tenon/backend/cuda/device/core_sizes.h"
+#include "tenon/backend/cuda/device/elements.h"
+
+namespace tenon::device {
+
+template <int threads>
+struct DotTile {
+  static constexpr int kThreads = threads;
+};
+
+/// Where row `r` of operand B lies in runs: blocks of 32 rows, in which pairs of rows that are 8 apart lie side by
+/// side.
+DEV int row_in_runs(int r) { return r / 32 * 32 + r % 8 / 2 * 8 + r / 8 % 4 * 2 + r % 2; }
+
+/// grid.x: runs of results / threads, grid.z: batch.
+template <class Tile, class A, class B, class Epilogue, class Params>
+DEV void gemm_dot(const Params& p) {
+  griddep_wait();
+  griddep_launch();
+  constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun;
+  const GemmSizes& g = p.sizes;
+  const int columns = g.n / kLanes, runs = columns / kRun, at = block_x() * Tile::kThreads + thread_index();
+  if (at >= g.m * runs) return;
+  const int row = block_z() * g.m + at / runs, column = at % runs * kRun;
+  const typename A::Row a = A::row(p, row);
+  Frag<float, kRun> acc[kLanes] = {};
+  for (int l = 0; l < kLanes; ++l)
+    for (int i = 0; i < kRun; ++i) {
+      const int of_b = l * columns + column + i;
+      const typename B::Row b = B::row(p, block_z() * g.n + (B::kInRuns ? row_in_runs(of_b) : of_b));
+      for (int k = 0; k < g.k; ++k) acc[l].v[i] += to_float(*A::at(a, k)) * to_float(*B::at(b, k));
+    }
+  Epilogue::store(p, row, column, Epilogue::compute(p, row, column, acc));
+}
+
+}  // namespace tenon::device

@@ -1,0 +1,36 @@
+// A core of attention that the tree does not have, for heads of f16 and bf16. It is asked behind all others.
+#include "tenon/backend/cuda/attention/attention_kernel.h"
+
+namespace tenon::cuda {
+namespace {
+
+class SingleCore : public AttentionCore {
+ public:
+  std::string_view name() const override { return "single"; }
+  int preference() const override { return 100; }
+
+  std::optional<AttentionChoice> take(const AttentionKernel& kernel) const override {
+    if (!kernel.tensor_cores() || !kernel.plain()) return std::nullopt;
+    const device::AttentionSizes& s = kernel.sizes();
+    AttentionChoice choice{.tile = "one query a thread"};
+    choice.launch.shape = {.grid_x = static_cast<unsigned>(div_up(s.queries, 32)),
+                           .grid_y = static_cast<unsigned>(s.heads),
+                           .grid_z = static_cast<unsigned>(s.batch),
+                           .threads = 32};
+    return choice;
+  }
+  TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
+    KernelParts text;
+    Params params = kernel.begin(choice);
+    for (size_t i = 0; i < 3; ++i) text.functors += kernel.rows_source(i, params, text.headers);
+    text.functors += kernel.epilogue_source(params, text.headers, 8);
+    text.headers = "#include \"tenon/backend/cuda/device/attention_single.h\"\n" + text.headers;
+    text.kernel = "KERNEL(kSingleThreads, 1, Params, p) { attention_single<Q, K, V, Epilogue>(p); }\n";
+    return kernel.finish(choice, std::move(text), params);
+  }
+};
+
+const RegisterAttentionCore<SingleCore> kRegisteredSingle;
+
+}  // namespace
+}  // namespace tenon::cuda
