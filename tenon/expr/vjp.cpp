@@ -9,6 +9,13 @@ namespace {
 
 Expr filled(Graph& g, double value, const Shape& shape) { return broadcast(constant(g, value), shape); }
 
+// Values of 16 bits have gradients of 16 bits: what is stored of them, and multiplied, has half the bytes. Not weights:
+// theirs are kept in f32.
+Expr typed(const Expr& gradient, const Expr& value) {
+  const bool half = is_float(value.dtype()) && size_of(value.dtype()) == 2 && value->rate != Rate::Constant;
+  return half ? cast(gradient, value.dtype()) : gradient;
+}
+
 std::vector<Expr> operand_gradients(const Expr& e, const Expr& g, const GradientRule& rule) {
   const auto operand = [](const Expr& x) {
     std::string out(name_of(x.dtype()));
@@ -79,7 +86,7 @@ std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Exp
     const auto it = total.find(e.get());
     const bool passes = std::ranges::any_of(e->in, [&](const Expr& x) { return active.contains(x.get()); });
     if (it == total.end() || !passes) continue;
-    const std::vector<Expr> grads = operand_gradients(e, it->second, rule);
+    const std::vector<Expr> grads = operand_gradients(e, typed(it->second, e), rule);
     for (size_t i = 0; i < grads.size(); ++i) {
       if (!grads[i] || !active.contains(e->in[i].get())) continue;
       Expr& sum = total[e->in[i].get()];
@@ -90,7 +97,7 @@ std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Exp
   std::vector<Expr> out;
   for (const Expr& e : wrt) {
     const auto it = total.find(e.get());
-    out.push_back(it != total.end() ? it->second : filled(y.graph(), 0, e.shape()));
+    out.push_back(it != total.end() ? cast(it->second, DType::F32) : filled(y.graph(), 0, e.shape()));
   }
   return out;
 }

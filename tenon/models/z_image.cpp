@@ -182,7 +182,7 @@ class ZImage {
 
   Expr feed_forward(const nn::Scope& s, const Expr& x) const {
     const int64_t h = c_.hidden();
-    const Expr both = nn::packed_linear(s, x, {{"w1", h}, {"w3", h}}, nn::Bias::No);
+    const Expr both = store(nn::packed_linear(s, x, {{"w1", h}, {"w3", h}}, nn::Bias::No));
     const Expr gated = silu(slice(both, -1, 0, h)) * slice(both, -1, h, 2 * h);
     return nn::linear(s / "w2", store(gated), c_.width, nn::Bias::No);
   }

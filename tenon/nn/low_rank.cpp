@@ -90,6 +90,10 @@ std::vector<Expr> with_side_branches(std::span<const Expr> roots, const SideBran
   if (roots.empty() || branches.rank == 0 || !branches.weights) return out;
   Graph& g = roots[0].graph();
   const Replace replace = [&](const Expr& e, std::span<const Expr> in) -> Expr {
+    // What is rounded next is rounded before the branch comes to it too: half the bytes for what waits for the branch,
+    // and beside a branch of zeros the same numbers.
+    if (e.is<nodes::Cast>() && e->in[0].is<nodes::Linear>() && in[0].is<nodes::Add>())
+      return cast(cast(in[0]->in[0], e.dtype()) + in[0]->in[1], e.dtype());
     if (!e.is<nodes::Linear>()) return {};
     const std::vector<Part> parts = parts_of(in[1], *branches.weights);
     if (parts.empty()) return {};

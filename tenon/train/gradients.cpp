@@ -63,6 +63,9 @@ Gradients::Gradients(Parameters& parameters, const Differentiated& d, const Grad
     if (options.accumulates) at = parameters.fresh().at(p.name).get();
   }
   for (const Buffer& b : plan.buffers)
+    TENON_CHECK(Internal, !b.outside || !b.name.starts_with("d.") || b.dtype == DType::F32, b.name)
+        << "is " << name_of(b.dtype) << ", where gradients are f32";
+  for (const Buffer& b : plan.buffers)
     if (b.outside && !bound.contains(b.name)) {
       TENON_CHECK(Usage, b.role == BufferRole::Input || !b.name.starts_with("d."), b.name) << "is no parameter's";
       bound[b.name] = memory_.emplace_back(backend->allocate(std::max<int64_t>(b.bytes, 4))).get();

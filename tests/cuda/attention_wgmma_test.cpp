@@ -38,6 +38,8 @@ TEST(AttentionWgmma, OtherTiles) {
   check({kNarrow}, {.queries = 300, .keys = 700, .depth = 40});
   check({{48, 40, 3, 128, 2, 1, 3, true}}, {.queries = 200, .keys = 520, .depth = 40});
   check({{64, 64, 3, 128, 2, 1, 8, false}, DType::BF16}, {.queries = 200, .keys = 300, .depth = 64});
+  check({{128, 128, 3, 80, 3, 1, 0, true}, DType::BF16}, {.queries = 330, .keys = 250, .depth = 128});
+  check({{80, 80, 3, 96, 3, 1, 0, true}}, {.queries = 200, .keys = 300, .depth = 80, .causal = 1});
   check({{48, 40, 2, 64, 4, 2}}, {.queries = 130, .keys = 330, .depth = 40});
   check({{128, 128, 2, 128, 2, 1, 0, true}}, {.queries = 100, .keys = 200, .depth = 128, .causal = 1});
   check({{96, 96, 2, 128, 2}, DType::BF16, 4}, {.queries = 70, .keys = 150, .depth = 96});
@@ -98,7 +100,10 @@ TEST(AttentionWgmma, TilesByMeasurement) {
   EXPECT_EQ(tile(2, 8, 1024, 1024, 80), "AttentionWgmmaTile<80, 80, 2, 128, 2, 1, 0, true>");
   EXPECT_EQ(tile(2, 8, 256, 256, 160), "AttentionWgmmaTile<160, 160, 1, 128, 2, 1, 0, false>");
   EXPECT_EQ(tile(2, 8, 4096, 77, 40), "AttentionWgmmaTile<48, 40, 1, 80, 1, 3, 0, false>");
-  EXPECT_EQ(tile(1, 30, 4224, 4224, 128), "AttentionWgmmaTile<128, 128, 2, 128, 2, 1, 0, false>");
+  EXPECT_EQ(tile(2, 8, 4096, 4096, 80), "AttentionWgmmaTile<80, 80, 3, 96, 3, 1, 0, true>");
+  EXPECT_EQ(tile(2, 8, 4096, 4096, 96), "AttentionWgmmaTile<96, 96, 3, 96, 3, 1, 0, true>");
+  EXPECT_EQ(tile(1, 30, 4224, 4224, 128), "AttentionWgmmaTile<128, 128, 3, 80, 3, 1, 0, true>");
+  EXPECT_EQ(tile(1, 30, 1152, 1152, 128), "AttentionWgmmaTile<128, 128, 3, 80, 3, 1, 0, true>");
 }
 
 // Large scores of both signs: the highest comes late, weights underflow.

@@ -109,11 +109,11 @@ inline int wgmma_value_columns(int depth) {
 }
 
 /// The wgmma tile for a problem, depth 0 if there is none. The rules are what was fastest on an H200:
-///  - keys: the tile that pads least, and of those the widest that leaves registers;
+///  - keys: the widest tile that leaves registers and pads no more than another, or little;
 ///  - a few tiles of keys: little is there to overlap within a block, so blocks of one warpgroup, and as many a
 ///    multiprocessor as there is work, registers and shared memory for;
-///  - many: one block of two warpgroups, three if heads are shallow, taking turns (their softmax costs as much as their
-///    products); deep heads take none: their products alone fill the tensor cores;
+///  - many: one block of three warpgroups if there is work for them and heads are not deep, else of two, taking turns:
+///    one's softmax runs beside the others' products. Two with deep heads take none;
 ///  - three stages of keys and values where they fit.
 /// `page`: of keys in pages, a multiple of 64 that a tile divides; 0: they lie side by side.
 inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s, const DeviceFacts& facts,
@@ -126,18 +126,18 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
   const int64_t halves = int64_t{s.batch} * s.heads * ((s.queries + 63) / 64);  // of 64 queries
   const bool few_keys = padded(64) <= 6 * 64;
   tile.groups = few_keys || halves <= facts.multiprocessors                               ? 1
-                : tile.value_columns <= 64 && halves > int64_t{3} * facts.multiprocessors ? 3
-                                                                                          : 2;
+                : tile.value_columns <= 128 && halves > int64_t{3} * facts.multiprocessors ? 3
+                                                                                           : 2;
   // Scores, weights and sums of a thread, and 40 registers for the rest.
   const auto registers = [&](int keys) { return (3 * keys + 2 * tile.value_columns) / 4 + 40; };
   const auto room = [&](int keys) {
     AttentionWgmmaShape with = tile;
     with.keys = keys, with.stages = s.keys <= keys ? 1 : 2;
-    return registers(keys) <= 240 && with.shared_bytes() <= facts.shared_bytes;
+    return registers(keys) <= (tile.groups == 3 ? 168 : 240) && with.shared_bytes() <= facts.shared_bytes;
   };
   tile.keys = 64;
   for (const int keys : {80, 96, 128})
-    if (padded(keys) <= padded(tile.keys) && page % keys == 0 && room(keys)) tile.keys = keys;
+    if (padded(keys) <= padded(tile.keys) + s.keys / 16 && page % keys == 0 && room(keys)) tile.keys = keys;
   const int key_tiles = padded(tile.keys) / tile.keys;
   tile.stages = std::clamp(key_tiles, 1, 3);
   while (tile.stages > 2 && tile.shared_bytes() > facts.shared_bytes) --tile.stages;
@@ -146,7 +146,7 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
     return registers(tile.keys) <= 512 / blocks - 24 && blocks * (tile.shared_bytes() + 1024) <= facts.shared_bytes;
   };
   while (tile.groups == 1 && tile.blocks < most_blocks && fits(tile.blocks + 1)) ++tile.blocks;
-  tile.turns = tile.groups > 1 && tile.depth <= 96;
+  tile.turns = tile.groups == 3 || (tile.groups == 2 && tile.depth <= 96);
   return tile.shared_bytes() <= facts.shared_bytes ? tile : AttentionWgmmaShape{.depth = 0};
 }
 
