@@ -94,7 +94,46 @@ def text_cpu():
     return table(["ms (tokens/s)", "weights", "Tenon", "of memory", "llama.cpp", "of memory", "transformers"], rows)
 
 
-TABLES = {"text-cpu": text_cpu, "networks": networks, "lion": lion, "e4m3": e4m3, "memory-bound": memory_bound}
+H100 = "NVIDIA-H100-80GB-HBM3"
+
+
+def ratio(other, ours):
+    return f"{other / ours:.2f}x"
+
+
+def z_image():
+    _, run = newest("z-image", H100)
+    rows = []
+    for kind, label in (("bf16", "bf16"), ("e4m3", "e4m3 rows; `_scaled_mm` with a scale a row")):
+        ours = run[f"tenon {kind} 1024"]
+        modes = {name.split(", ", 1)[1]: value for name, value in run.items() if name.startswith(f"torch {kind} 1024, ")}
+        best = min(modes, key=modes.get)
+        eager = modes.get("eager")
+        rows.append([label, f"**{ms(ours)}**", f"{ms(modes[best])} ({best})", ratio(modes[best], ours), ms(eager)])
+    return table(["a step, ms", "Tenon", "PyTorch", "ratio", "eager"], rows)
+
+
+def training():
+    _, lora = newest("lora", H100)
+    _, grpo = newest("grpo", H100)
+    peer_step, peer_bytes = lora["torch LoRA bf16 1024, compiled"], lora["torch LoRA bf16 1024, peak bytes"]
+    gigabytes = lambda n: f"{n / 1e9:.1f} GB"
+    rows = []
+    for name, label in (("bf16 1024", "LoRA of Z-Image, 1024 x 1024, bf16"), ("e4m3 1024", "the same on e4m3 rows"),
+                        ("e4m3 1024, within 5000 MiB of values", "within 5000 MiB of values"), ("e4m3 768", "768 x 768 on e4m3 rows")):
+        ours, compared = lora[f"tenon LoRA {name}"], "1024" in name and "within" not in name
+        rows.append([label, against(ours["step_ms"], peer_step if compared else ours["step_ms"] - 1, ms(ours["step_ms"])), gigabytes(ours["device_bytes"]),
+                     *([ms(peer_step) + " (bf16)", gigabytes(peer_bytes), ratio(peer_step, ours["step_ms"])] if compared else ["-"] * 3)])
+    ours, update, rollout = grpo["tenon"], grpo["update, compiled"], grpo["rollout, static cache, compiled"]
+    for label, mine, other in (("GRPO, rollout", ours["rollout_ms"], rollout), ("GRPO, two updates and the reference", ours["updates_ms"], 2 * update),
+                               ("GRPO, the step", ours["step_ms"], rollout + 2 * update)):
+        whole = label.endswith("step")
+        rows.append([label, against(mine, other, ms(mine)), gigabytes(ours["device_bytes"]) if whole else "-", ms(other),
+                     gigabytes(grpo["peak bytes"]) if whole else "-", ratio(other, mine)])
+    return table(["ms", "Tenon", "memory", "PyTorch, compiled", "memory", "ratio"], rows)
+
+
+TABLES = {"z-image": z_image, "training": training, "text-cpu": text_cpu, "networks": networks, "lion": lion, "e4m3": e4m3, "memory-bound": memory_bound}
 
 
 def main(arguments):
