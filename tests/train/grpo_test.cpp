@@ -152,6 +152,16 @@ ordered_json without_times(ordered_json m) {
   return m;
 }
 
+// Shares of a number of rows of which no reciprocal is exact: all of them is 1.
+TEST(Grpo, SharesOfABatch) {
+  for (const size_t rows : {6U, 9U, 49U}) {
+    ordered_json metrics;
+    batch_metrics(std::vector<Judgement>(rows, {1, true, ""}), std::vector<Completion>(rows), 1, metrics);
+    EXPECT_EQ(metrics.at("truncated"), 1.0) << rows;
+    EXPECT_EQ(metrics.at("exact_match"), 1.0) << rows;
+  }
+}
+
 // Stopped behind a step, and gone on with: every metric and every bit of the weights and their averages as without.
 TEST(Grpo, GoesOnToTheBit) {
   const language_test::Folder at_once, in_parts;
