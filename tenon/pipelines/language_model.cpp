@@ -226,9 +226,7 @@ void LanguageModel::open_folder(const fs::path& folder) {
     found.emplace(name, view.shape);
   }
   check(found);
-  for (const auto& [name, shape] : shapes())
-    TENON_CHECK(Model, is_float(tensors_.at(name).dtype), file.string())
-        << "'" << name << "' is of type " << name_of(tensors_.at(name).dtype) << ", expected floating point";
+  require_floats(shapes(), tensors_, file.string());
   std::vector<std::string> left = check_weights(shapes(), found).unexpected;
   std::erase_if(left, [&](const std::string& name) { return !in_network(name, shapes()); });
   refuse_left_over(std::move(left), file.string());
