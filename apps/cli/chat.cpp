@@ -35,13 +35,15 @@ class Conversation {
     if (flags_.app->count("--system") > 0) add("system", flags_.system);
   }
 
-  // The question and its answer; on SIGINT as much of the answer as there is.
+  // The question and its answer; on SIGINT as much of the answer as there is. A question that is refused is none.
   void turn(const std::string& question) {
-    add("user", question);
     TextRequest r = flags_.text.request(generator_->model());
-    r.prompt = generator_->model().encode_chat(messages_);
+    ordered_json asked = messages_;
+    asked.push_back({{"role", "user"}, {"content", question}});
+    r.prompt = generator_->model().encode_chat(asked);
     std::string answer;
     TextResult result;
+    bool ended = true;
     const TurnInterrupt interrupt({SIGINT});
     const StopScope until([&] { return interrupt.asked() != 0; });
     try {
@@ -52,13 +54,15 @@ class Conversation {
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::Cancelled || stop_signal() != 0) throw;
       result.text = answer;
+      ended = false;
     }
     if (common_.json)
       std::cout << json_text(text_json(*generator_, r, result, false)) << std::endl;
     else
       print_piece("\n");
+    messages_ = std::move(asked);
     add("assistant", answer);
-    log_speed(r, result);
+    if (ended) log_speed(r, result);
   }
 
  private:
@@ -86,8 +90,13 @@ int run_chat(const ChatFlags& f, const Common& common) {
     } else if (line->starts_with("/")) {
       spdlog::error("there are /reset, which forgets the conversation, and /exit");
     } else if (!line->empty()) {
-      check_utf8("question", *line);
-      conversation.turn(*line);
+      try {
+        check_utf8("question", *line);
+        conversation.turn(*line);
+      } catch (const Error& e) {  // whoever sits there asks otherwise; a script learns of it by the exit code
+        if (!terminal || e.kind() != ErrorKind::Usage) throw;
+        spdlog::error("{}", e.what());
+      }
     }
   }
   return 0;

@@ -136,7 +136,10 @@ Action declare_inspect(CLI::App& app, const Common& common) {
   offer(app.add_option("MODEL,-m,--model", flags->model,
                        "folder, .safetensors or .gguf file, or random:NAME (default: the embedded model)"),
         random_models(ModelParts::kAbility), Beside::Files);
-  app.add_option("--names", flags->limit, "names shown of each list")->transform(whole_number())->capture_default_str();
+  app.add_option("--names", flags->limit, "names shown of each list")
+      ->transform(whole_number())
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40).description(""))
+      ->capture_default_str();
   return [flags, &common] { return run(flags->model, flags->limit, common); };
 }
 

@@ -51,7 +51,8 @@ void print_vocabulary(std::ostream& out) {
 
 void print_page(std::ostream& out, const DescribedProgram& program) {
   out << ".\\\" Made by `tenon man`.\n.TH TENON 1 \"\" \"tenon " << roff(version()) << "\" \"User Commands\"\n"
-      << ".SH NAME\ntenon \\- run diffusion models and vision transformers as a short list of fused kernels\n"
+      << ".SH NAME\ntenon \\- run and train diffusion models, vision transformers and language models as few fused "
+         "kernels\n"
       << ".SH SYNOPSIS\n.B tenon\n.I VERB\n[\\fIflags\\fR]\n"
       << ".SH DESCRIPTION\n"
       << roff(program.help) << "\nResults go to standard output, the log and the progress bar to standard error.\n"

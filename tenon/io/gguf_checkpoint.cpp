@@ -214,9 +214,11 @@ nlohmann::json gguf_config(const GgufFile& file) {
       << front << "rope.dimension_count: " << *turned << " of the " << head
       << " numbers of a head are rotated; only all of them is supported";
   const auto scaling = file.string(front + "rope.scaling.type");
-  if (scaling && *scaling != "none")
-    out["rope_scaling"] = {{"rope_type", std::string(*scaling)},
-                           {"factor", file.number(front + "rope.scaling.factor").value_or(1.0)}};
+  auto factor = file.number(front + "rope.scaling.factor");
+  if (!factor) factor = file.number(front + "rope.scale_linear");            // of files older than the other
+  const bool unnamed = !scaling && factor.value_or(1) != 1 && *factor != 0;  // is linear to llama.cpp
+  if (unnamed || (scaling && *scaling != "none"))
+    out["rope_scaling"] = {{"rope_type", std::string(scaling.value_or("linear"))}, {"factor", factor.value_or(1.0)}};
   const GgufTensor& embedding = file.at("token_embd.weight");
   out["vocab_size"] = embedding.shape.rank() == 2 ? embedding.shape[0] : 0;
   out["tie_word_embeddings"] = file.tensors().count("output.weight") == 0;

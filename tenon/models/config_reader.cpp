@@ -87,7 +87,7 @@ std::vector<int64_t> ConfigReader::integers(std::string_view key, const std::vec
   }
   if (out.size() == 1 && count) out.resize(count, out[0]);
   if (out.empty() || (count && out.size() != count))
-    refuse(key, "one number, or " + std::to_string(count) + " of them");
+    refuse(key, "one number" + (count ? ", or " + std::to_string(count) + " of them" : std::string(" or more")));
   return out;
 }
 

@@ -15,8 +15,7 @@ constexpr int64_t kMostWidth = 1 << 17, kMostLayers = 4096, kMostTokens = int64_
 // How fast rotary positions turn: a flat rope_theta, or rope_parameters with a rope_type beside it. Positions that are
 // scaled (another rope_type) are refused.
 void read_rotary(DecoderConfig& c, ConfigReader& r, const json& config, const std::string& where) {
-  const double fallback = c.family == "llama" ? 1e4 : c.theta;
-  c.theta = r.number("rope_theta", fallback, 1, 1e12);
+  c.theta = r.number("rope_theta", 1e4, 1, 1e12);
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     r.ignore({key});
     if (!r.has(key)) continue;
@@ -44,6 +43,8 @@ void read_attention(DecoderConfig& c, ConfigReader& r, const std::string& where)
   c.output_bias = attention_bias;
   c.head_norm = c.family == "qwen3";
   r.expect("use_sliding_window", {false});
+  for (const std::string& type : r.has("layer_types") ? r.names("layer_types", {}) : std::vector<std::string>{})
+    if (type != "full_attention") r.refuse("layer_types", "\"full_attention\" alone (nothing else is implemented)");
 }
 
 DecoderConfig sized(std::string family, int64_t vocabulary, int64_t width, int64_t hidden, int64_t layers,
@@ -91,6 +92,7 @@ DecoderConfig read_decoder_config(const json& config, const std::string& where) 
   c.tied = r.flag("tie_word_embeddings", false);
   c.mlp_bias = c.family == "llama" && r.flag("mlp_bias", false);
   r.expect("hidden_act", {"silu"});
+  r.expect("quantization_config", {nullptr});  // scales beside the weights, which would be read as if there were none
   read_attention(c, r, where);
   read_rotary(c, r, config, where);
   return c;

@@ -53,7 +53,13 @@ WeightReport check_weights(const WeightShapes& expected, const WeightShapes& fou
       report.wrong_shape.push_back({name, shape, it->second});
   }
   for (const auto& [name, shape] : found)
-    if (!expected.contains(name) && !name.ends_with("position_ids")) report.unexpected.push_back(name);
+    if (!expected.contains(name) && !name.ends_with("position_ids")) {
+      report.unexpected.push_back(name);
+      constexpr std::string_view kWeight = ".weight";
+      const size_t at = name.rfind(kWeight);
+      if (at != std::string::npos && expected.contains(name.substr(0, at + kWeight.size())))
+        report.scales.push_back(name);
+    }
   return report;
 }
 
@@ -65,6 +71,7 @@ std::string WeightReport::str(size_t limit) const {
     shapes.push_back(w.name + " (expected " + w.expected.str() + ", found " + w.found.str() + ")");
   append_list(out, "of another shape", shapes, limit);
   append_list(out, "unexpected", unexpected, limit);
+  append_list(out, "beside a quantised weight, which is read without", scales, limit);
   return out;
 }
 
@@ -73,6 +80,15 @@ void require_weights(const WeightReport& report, const std::string& where) {
   WeightReport fatal = report;
   fatal.unexpected.clear();
   throw Error(ErrorKind::Model, where, "the weights do not fit the network; " + fatal.str());
+}
+
+void require_floats(const WeightShapes& expected, const std::map<std::string, TensorView>& tensors,
+                    const std::string& where) {
+  for (const auto& [name, shape] : expected) {
+    const DType type = tensors.at(name).dtype;
+    TENON_CHECK(Model, is_float(type), where)
+        << "'" << name << "' is of type " << name_of(type) << ", expected floating point";
+  }
 }
 
 }  // namespace tenon

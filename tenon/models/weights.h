@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tenon/expr/expr.h"
+#include "tenon/io/safetensors.h"
 
 namespace tenon {
 
@@ -26,8 +27,11 @@ struct WeightReport {
   };
   std::vector<std::string> missing, unexpected;
   std::vector<WrongShape> wrong_shape;
-  /// All that the network needs is there; unexpected names do no harm.
-  bool usable() const { return missing.empty() && wrong_shape.empty(); }
+  /// Those unexpected ones whose name goes on behind a weight's ("to_q.weight_scale"): the weight is quantised, and is
+  /// another without them.
+  std::vector<std::string> scales;
+  /// All that the network needs is there; other unexpected names do no harm.
+  bool usable() const { return missing.empty() && wrong_shape.empty() && scales.empty(); }
   /// In one line, the first `limit` differences of a kind by name; empty if there is none.
   std::string str(size_t limit = 3) const;
 };
@@ -37,5 +41,8 @@ struct WeightReport {
 WeightReport check_weights(const WeightShapes& expected, const WeightShapes& found);
 /// Throws Error(Model) at `where` (a file or component) that lists what is missing or of another shape.
 void require_weights(const WeightReport& report, const std::string& where);
+/// Throws Error(Model) at `where` for a tensor of `expected`, all of which are there, that holds no floating point.
+void require_floats(const WeightShapes& expected, const std::map<std::string, TensorView>& tensors,
+                    const std::string& where);
 
 }  // namespace tenon

@@ -30,7 +30,8 @@ AdapterConfig read_adapter_config(const fs::path& file) {
   r.expect("peft_type", {"LORA"});
   for (const char* key : {"use_dora", "fan_in_fan_out", "lora_bias"}) r.expect(key, {false});
   r.expect("bias", {"none"});
-  for (const char* key : {"modules_to_save", "rank_pattern", "alpha_pattern", "layer_replication"}) {
+  for (const char* key :
+       {"modules_to_save", "rank_pattern", "alpha_pattern", "layer_replication", "alora_invocation_tokens"}) {
     const json value = config.value(key, json());
     TENON_CHECK(Model, value.is_null() || value.empty(), file.string())
         << key << " is " << shown_json(value) << ", which is not read";
@@ -72,7 +73,11 @@ std::map<std::string, LoraMatrix> read_adapter(const fs::path& folder, const Wei
     matrix.columns = columns;
     matrix.scale = config.scale;
     matrix.rank = config.rank;
-    (down ? matrix.down : matrix.up) = numbers(tensor);
+    std::vector<float>& factor = down ? matrix.down : matrix.up;
+    factor = numbers(tensor);
+    const auto bad = std::ranges::find_if_not(factor, [](float v) { return std::isfinite(v); });
+    TENON_CHECK(Model, bad == factor.end(), file.name())
+        << "'" << shown(name) << "' holds " << *bad << " at element " << bad - factor.begin();
   }
   for (const auto& [weight, m] : out)
     TENON_CHECK(Model, !m.down.empty() && !m.up.empty(), file.name())

@@ -158,10 +158,13 @@ Component LanguageModel::component(const fs::path& path) const {
 
 namespace {
 
-// What a GGUF file holds beside the network's weights would change its results: factors of rotary positions
-// (Llama 3.1), biases, norms. "rot_embd" of old files only repeats what the base of the positions says.
+// What a file holds beside the network's weights would change its results: factors of rotary positions (Llama 3.1),
+// biases, norms, scales of quantised weights. What old files have of rotary positions only repeats what their base
+// says.
 void refuse_left_over(std::vector<std::string> names, const std::string& where) {
-  std::erase_if(names, [](const std::string& name) { return name.find("rot_embd") != std::string::npos; });
+  std::erase_if(names, [](const std::string& name) {
+    return name.find("rot_embd") != std::string::npos || name.ends_with("rotary_emb.inv_freq");
+  });
   if (names.empty()) return;
   const bool scaled = std::ranges::find(names, "rope_freqs.weight") != names.end();
   throw Error(ErrorKind::Model, where,
@@ -169,6 +172,18 @@ void refuse_left_over(std::vector<std::string> names, const std::string& where) 
                      : "the network has no place for '" + names.front() + "'" +
                            (names.size() > 1 ? " and " + std::to_string(names.size() - 1) + " more" : "") +
                            ", without which its results would be others");
+}
+
+// Whether a tensor stands beside weights of the network: in one of its layers, or with one of the others' names but for
+// the ending. What else a folder holds (layers behind the last, heads for other uses) is left alone, as transformers
+// does.
+bool in_network(const std::string& name, const WeightShapes& network) {
+  constexpr std::string_view kLayers = "model.layers.";
+  const size_t end = name.starts_with(kLayers) ? name.find('.', kLayers.size()) : name.rfind('.');
+  if (end == std::string::npos) return false;
+  const std::string beside = name.substr(0, end + 1);
+  const auto next = network.lower_bound(beside);
+  return next != network.end() && next->first.starts_with(beside);
 }
 
 }  // namespace
@@ -211,6 +226,10 @@ void LanguageModel::open_folder(const fs::path& folder) {
     found.emplace(name, view.shape);
   }
   check(found);
+  require_floats(shapes(), tensors_, file.string());
+  std::vector<std::string> left = check_weights(shapes(), found).unexpected;
+  std::erase_if(left, [&](const std::string& name) { return !in_network(name, shapes()); });
+  refuse_left_over(std::move(left), file.string());
   if (config_.tied && tensors_.contains(kHeadName) && !same_tensor(tensors_.at(kHeadName), tensors_.at(kEmbeddingName)))
     spdlog::warn("{}: '{}' differs from the embedding that config.json says it is; the embedding is used",
                  shown(file.string()), kHeadName);
@@ -283,6 +302,19 @@ std::unique_ptr<WeightSource> LanguageModel::weights() const {
   if (stored_) return std::make_unique<ViewedTensors>(tensors_);
   if (gguf_) return gguf_weights(gguf_tensors_.tensors, name_);
   return random_weights(shapes(), random_seed_);
+}
+
+std::string LanguageModel::fingerprint() const {
+  constexpr size_t kFirstBytes = 4096;
+  std::string all = saved_config_.is_null() ? name_ : json_text(saved_config_);
+  const auto add = [&](const std::string& name, const Shape& shape, std::span<const std::byte> bytes) {
+    const auto first = bytes.first(std::min(bytes.size(), kFirstBytes));
+    all += "\n" + name + shape.str();
+    all.append(reinterpret_cast<const char*>(first.data()), first.size());
+  };
+  for (const auto& [name, t] : tensors_) add(name, t.shape, {t.data, t.size});
+  for (const auto& [name, slice] : gguf_tensors_.tensors) add(name, slice.shape, slice.tensor->data);
+  return sha256_hex(std::as_bytes(std::span(all)));
 }
 
 std::string LanguageModel::render_chat(const nlohmann::ordered_json& messages) const {

@@ -40,6 +40,9 @@ class LanguageModel {
   /// Tokens that end a text: generation_config.json's, else config.json's, else the tokenizer's.
   const std::vector<int32_t>& stop_ids() const { return stop_ids_; }
   std::unique_ptr<WeightSource> weights() const;
+  /// Tells one model from another without reading gigabytes, wherever its files lie: a hash of its configuration and of
+  /// the names, shapes and first bytes of its tensors. Of random weights: of their name.
+  std::string fingerprint() const;
   /// config.json of a folder that holds a model like this one, and the files beside it and the weights (tokenizer,
   /// generation_config.json) by name: those of its own folder as they are, or what they would be for a GGUF's model.
   /// Error(Model) for random weights.

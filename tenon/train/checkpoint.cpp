@@ -44,12 +44,19 @@ void write_text(const fs::path& path, const std::string& text) {
   write_file(path, std::as_bytes(std::span(text)), Overwrite::Yes);
 }
 
-// f32 tensors of the device as a safetensors file.
+// f32 tensors of the device as a safetensors file. Only what is apart from the host's memory is copied: twice the
+// parameters, as moments are, may be more than is left of it.
 class HostCopies {
  public:
-  const std::vector<float>& add(const Parameters& from, const std::string& name, const Shape& shape,
-                                const std::shared_ptr<void>& memory) {
-    const std::vector<float>& values = held_.emplace_back(from.values(memory, shape.numel()));
+  std::span<const float> add(const Parameters& from, const std::string& name, const Shape& shape,
+                             const std::shared_ptr<void>& memory) {
+    std::span<const float> values;
+    if (from.backend()->offloads()) {
+      values = held_.emplace_back(from.values(memory, shape.numel()));
+    } else {
+      from.stream()->synchronize();
+      values = {static_cast<const float*>(memory.get()), static_cast<size_t>(shape.numel())};
+    }
     tensors_.push_back({name, DType::F32, shape, std::as_bytes(std::span(values))});
     return values;
   }
@@ -138,7 +145,7 @@ using Kind = std::shared_ptr<void> Parameter::*;
 void write_parameters(const fs::path& path, const ParameterFile& file, const Parameters& parameters, Kind which) {
   HostCopies all;
   for (const Parameter& p : parameters.all()) {
-    const std::vector<float>& values = all.add(parameters, file.prefix + p.name, p.shape, p.*which);
+    const std::span<const float> values = all.add(parameters, file.prefix + p.name, p.shape, p.*which);
     const auto bad = std::ranges::find_if_not(values, [](float v) { return std::isfinite(v); });
     TENON_CHECK(Numeric, bad == values.end(), p.name)
         << "is " << *bad << " at element " << bad - values.begin() << ": weights that are no numbers are not written";

@@ -11,6 +11,7 @@
 #include "tenon/core/stop.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
+#include "tenon/models/config_reader.h"
 #include "tenon/models/decoder_adapter.h"
 #include "tenon/train/adapter.h"
 #include "tenon/train/metrics.h"
@@ -22,12 +23,14 @@ namespace fs = std::filesystem;
 namespace {
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostRows = int64_t{1} << 20;  // of a step
-constexpr int64_t kEvaluationRows = 16;          // evaluated together
+constexpr int64_t kMostRows = int64_t{1} << 20;     // of a step
+constexpr int64_t kEvaluationRows = 16;             // evaluated together
+constexpr int64_t kMostCounted = int64_t{1} << 53;  // of what a run adds up
 
-ordered_json options_json(const GrpoOptions& o, const ordered_json& data) {
+ordered_json options_json(const GrpoOptions& o, const LanguageModel& model, const ordered_json& data) {
   ordered_json out = recipe_json(o);
-  out.update({{"data", data},
+  out.update({{"model", model.fingerprint()},
+              {"data", data},
               {"prompts", o.prompts},
               {"group", o.group},
               {"epochs", o.epochs},
@@ -137,15 +140,18 @@ void Grpo::State::prepare_content() {
 
 void Grpo::State::resume() {
   const std::optional<Resumed> r =
-      read_newest(folder, options_json(o, data.about),
+      read_newest(folder, options_json(o, *model, data.about),
                   "is of a run with other options; choose another folder, or the options of trainer.json", content.file,
                   learner.parameters(), learner.updater().optimizer());
   if (r) {
     step = r->step;
-    problems = r->run.at("problems");
-    best = r->run.at("best");
-    best_step = r->run.at("best_step");
-    learner.updater().set_steps(r->run.at("updates"));
+    ConfigReader run(r->run, folder.checkpoint(step).string() + " run");
+    for (const char* key : {"problems", "best", "best_step", "updates"})
+      if (!run.has(key)) run.refuse(key, "to be given");
+    problems = run.integer("problems", 0, 0, kMostCounted);
+    best = run.number("best", 0, -1, 1);
+    best_step = run.integer("best_step", 0, -1, step);
+    learner.updater().set_steps(run.integer("updates", 0, 0, kMostCounted));
   }
   log = std::make_unique<MetricsLog>(folder.path(), r ? step : -1, o.tensorboard);
 }
@@ -153,7 +159,7 @@ void Grpo::State::resume() {
 void Grpo::State::checkpoint() {
   time.begin("checkpoints");
   content.step = step;
-  content.run = {{"options", options_json(o, data.about)},
+  content.run = {{"options", options_json(o, *model, data.about)},
                  {"updates", learner.updater().steps()},
                  {"problems", problems},
                  {"best", best},
@@ -302,7 +308,7 @@ bool Grpo::run(const OnMetrics& each, const std::function<bool()>& stop) {
     if (due && (s.folder.steps().empty() || s.folder.steps().back() != s.step)) s.checkpoint();
     if (stopped) break;
   }
-  const bool whole = s.step == s.o.schedule.steps;
+  const bool whole = s.step >= s.o.schedule.steps;  // a folder may have more steps than are asked for
   s.time.begin("checkpoints");
   if (whole) write_model(s.folder.path(), s.learner.parameters(), s.content);
   s.time.begin("");

@@ -51,6 +51,14 @@ Image mirrored(const Image& image) {
   return out;
 }
 
+Image fitted_to(const CaptionedPicture& picture, PictureSize size) {
+  try {
+    return fit(picture.image, size.width, size.height, ResizeMode::Crop);
+  } catch (const Error& e) {
+    throw Error(e.kind(), picture.name, e.what());
+  }
+}
+
 std::string hash_of(const std::string& text) { return sha256_hex(std::as_bytes(std::span(text))); }
 
 // What tells one model from another without reading gigabytes: its files' places, sizes and times.
@@ -148,7 +156,7 @@ PictureSet encode_pictures(TrainableDenoiser& model, DType type, const std::vect
   const auto moments_of = [&](const CaptionedPicture& p, PictureSize size, bool flipped) {
     const std::string sides = std::to_string(size.width) + "x" + std::to_string(size.height);
     return made("picture " + p.sha256 + " " + sides + (flipped ? " flipped" : ""), [&] {
-      const Image fitted = fit(p.image, size.width, size.height, ResizeMode::Crop);
+      const Image fitted = fitted_to(p, size);
       const std::vector<float> moments = model.encode_picture(flipped ? mirrored(fitted) : fitted);
       return TextFeatures{moments, 1, std::ssize(moments)};
     });

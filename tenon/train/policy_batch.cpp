@@ -100,9 +100,9 @@ void batch_metrics(const std::vector<Judgement>& judged, const std::vector<Compl
   int64_t flat = 0;
   for (size_t r = 0; r < judged.size(); ++r) {
     reward += judged[r].reward / n;
-    right += judged[r].right / n;
-    tokens += static_cast<double>(made[r].tokens.size()) / n;
-    truncated += !made[r].ended / n;
+    right += judged[r].right;
+    tokens += static_cast<double>(made[r].tokens.size());
+    truncated += !made[r].ended;
     const size_t first = r / static_cast<size_t>(group) * static_cast<size_t>(group);
     if (r != first) continue;
     const auto of_group = std::span(judged).subspan(first, static_cast<size_t>(group));
@@ -111,10 +111,10 @@ void batch_metrics(const std::vector<Judgement>& judged, const std::vector<Compl
   for (const Judgement& j : judged) squares += (j.reward - reward) * (j.reward - reward) / n;
   metrics["reward"] = reward;
   metrics["reward_std"] = std::sqrt(squares);
-  metrics["exact_match"] = right;
+  metrics["exact_match"] = right / n;  // whole numbers until here, so that all of them is 1
   metrics["flat_groups"] = static_cast<double>(flat) * static_cast<double>(group) / n;
-  metrics["tokens"] = tokens;
-  metrics["truncated"] = truncated;
+  metrics["tokens"] = tokens / n;
+  metrics["truncated"] = truncated / n;
 }
 
 }  // namespace tenon::train

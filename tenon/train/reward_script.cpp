@@ -120,7 +120,7 @@ RewardScript::RewardScript(std::filesystem::path file, double seconds) : file_(s
   hash_ = sha256_hex(std::as_bytes(std::span(text)));
   start();
   try {
-    const json ready = parse_json(receive(now() + seconds_, "being imported"), file_.string(), ErrorKind::Internal);
+    const json ready = reply(now() + seconds_, "being imported");
     if (ready.contains("error")) fail(ready.at("error").get<std::string>());
     TENON_CHECK(Usage, ready.value("ready", false), file_.string())
         << "defines no function reward(prompts, completions, **columns)";
@@ -221,16 +221,26 @@ json RewardScript::call(const json& request, const std::string& doing) {
   TENON_CHECK(Internal, channel_ >= 0, file_.string()) << "has failed before";
   const double deadline = now() + seconds_;
   send(request.dump() + "\n", deadline, doing);
-  return parse_json(receive(deadline, doing), file_.string(), ErrorKind::Internal);
+  return reply(deadline, doing);
+}
+
+// What a script wrote where its answers go is none.
+json RewardScript::reply(double deadline, const std::string& doing) {
+  json out = parse_json(receive(deadline, doing), file_.string(), ErrorKind::Internal);
+  const auto is = [&](const char* key, auto good) { return out.contains(key) && (out.at(key).*good)(); };
+  const bool known = out.is_object() &&
+                     (is("error", &json::is_string) || is("ready", &json::is_boolean) || is("values", &json::is_array));
+  if (!known) fail("answered " + shown_json(out) + " while " + doing);
+  return out;
 }
 
 std::vector<double> RewardScript::operator()(std::span<const Judged> rows) {
-  const json reply = call(request_of(rows), "judging " + std::to_string(rows.size()) + " completions");
-  if (reply.contains("error")) {
-    const json line = reply.value("line", json());
-    fail((line.is_number() ? "line " + line.dump() + ": " : "") + reply.at("error").get<std::string>());
+  const json answer = call(request_of(rows), "judging " + std::to_string(rows.size()) + " completions");
+  if (answer.contains("error")) {
+    const json line = answer.value("line", json());
+    fail((line.is_number() ? "line " + line.dump() + ": " : "") + answer.at("error").get<std::string>());
   }
-  const json& values = reply.at("values");
+  const json values = answer.value("values", json::array());
   if (values.size() != rows.size())
     fail("gave " + std::to_string(values.size()) + " rewards for " + std::to_string(rows.size()) + " completions");
   std::vector<double> out;
@@ -240,6 +250,8 @@ std::vector<double> RewardScript::operator()(std::span<const Judged> rows) {
       throw Error(ErrorKind::Numeric, file_.string(),
                   "the reward of completion " + std::to_string(out.size()) + " is " + v.get<std::string>());
     }
+    if (!v.is_null() && !v.is_number())
+      fail("the reward of completion " + std::to_string(out.size()) + " is no number");
     out.push_back(v.is_null() ? 0 : v.get<double>());
   }
   return out;

@@ -42,6 +42,7 @@ class RewardScript {
   void end();
   nlohmann::json call(const nlohmann::json& request, const std::string& doing);
   void send(std::string_view text, double deadline, const std::string& doing);
+  nlohmann::json reply(double deadline, const std::string& doing);
   std::string receive(double deadline, const std::string& doing);
   void wait(short events, double deadline, const std::string& doing);
   [[noreturn]] void fail(const std::string& what);

@@ -1,5 +1,10 @@
 // Texts and conversations through the command line.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 
 #include "tests/cli/cli.h"
@@ -237,6 +242,33 @@ TEST_F(CliText, AConversationLineByLine) {
   EXPECT_EQ(turns[0]["usage"]["prompt_tokens"], turns[2]["usage"]["prompt_tokens"]);
   EXPECT_GT(turns[1]["usage"]["prompt_tokens"], turns[0]["usage"]["prompt_tokens"]);
   EXPECT_GT(turns[1]["usage"]["cached_tokens"], 0) << "what was read is not read again";
+}
+
+// Who sits at a terminal asks otherwise when a question is refused; a script learns of it by the exit code.
+TEST_F(CliText, AQuestionThatFindsNoRoom) {
+  const std::string questions = "hello\n" + std::string(600, 'x') + "\nhello\n";
+  const auto command = with({"chat", "--max-tokens", "6", "--temperature", "0", "--json", "-q"});
+  const Finished piped = tenon(command, {}, reading(questions));
+  EXPECT_EQ(piped.code, 2);
+  EXPECT_EQ(std::ranges::count(piped.out, '\n'), 1);
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+  const std::string name = ptsname(terminal), typed = questions + "\x04";
+  const int side = open(name.c_str(), O_RDWR | O_NOCTTY);  // as long as it is open, what is written waits
+  ASSERT_EQ(write(terminal, typed.data(), typed.size()), std::ssize(typed));
+  const Finished f = tenon(command, {}, [side] {
+    if (dup2(side, STDIN_FILENO) < 0 || dup2(side, STDERR_FILENO) < 0) std::abort();
+  });
+  std::string shown(65536, '\0');
+  shown.resize(static_cast<size_t>(std::max<ssize_t>(read(terminal, shown.data(), shown.size()), 0)));
+  close(side);
+  close(terminal);
+  EXPECT_EQ(f.code, 0) << shown;
+  EXPECT_NE(shown.find("leave no room"), std::string::npos) << shown;
+  ASSERT_EQ(std::ranges::count(f.out, '\n'), 2) << f.out;
+  const auto first = json::parse(f.out.substr(0, f.out.find('\n')))["usage"];
+  const auto last = json::parse(f.out.substr(f.out.find('\n') + 1))["usage"];
+  EXPECT_LT(last["prompt_tokens"], 3 * first["prompt_tokens"].get<int>() + 30) << "the refused question is forgotten";
 }
 
 TEST_F(CliText, APartOverACacheOfAnyLength) {

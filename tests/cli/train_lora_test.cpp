@@ -183,6 +183,12 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(2, with("none"), {"none", "holds no pictures"});
   expect_error(2, with("odd", {"--caption", "a"}), {"odd/a.png"});
   expect_error(2, with("pictures/0.png"), {"pictures/0.png", "is a file"});
+  fs::create_directory(folder() / "thin");
+  tenon::write_png(folder() / "thin/line.png", {1, 3000, 3, std::vector<uint8_t>(9000)});
+  const Finished thin = tenon(with("thin", {"--caption", "a", "--no-cache", "--sample-every", "0", "-q"}));
+  EXPECT_EQ(thin.code, 2) << thin.err;
+  EXPECT_NE(thin.err.find("[thin/line.png] [picture] cannot be scaled to"), std::string::npos) << thin.err;
+  fs::remove_all(folder() / "run");
   expect_error(2, with("pictures", {"--rank", "0"}), {"--rank"});
   expect_error(2, with("pictures", {"--rank", "99999"}), {"rank", "65536"});
   expect_error(2, with("pictures", {"--lora-alpha", "0"}), {"lora alpha"});

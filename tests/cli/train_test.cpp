@@ -145,6 +145,57 @@ TEST_F(CliTrain, OneRunAFolder) {
   first.finish();
 }
 
+// Fewer steps than there are: nothing is left to do, and the folder is what it was.
+TEST_F(CliTrain, AFinishedRunIsWhole) {
+  const std::vector<std::string> three{"--eval-every", "0", "-q", "--steps", "3"};
+  std::vector<std::string> two = three;
+  two.back() = "2";
+  ASSERT_EQ(tenon(arguments("run", three)).code, 0);
+  const std::string before = bytes(folder() / "run/model.safetensors");
+  const Finished f = tenon(arguments("run", two));
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_EQ(f.out + f.err, "run\n");
+  EXPECT_EQ(bytes(folder() / "run/model.safetensors"), before);
+}
+
+// An adapter over one model's weights means nothing over another's, whatever their folders are called.
+TEST_F(CliTrain, AnotherModelIsAnotherRun) {
+  const std::vector<std::string> recipe{"--eval-every", "0", "--lora", "2", "--steps", "1"};
+  std::vector<std::string> longer = recipe;
+  longer.back() = "2";
+  fs::copy(small(), folder() / "first");
+  const auto with_model = [&](const char* model, const std::vector<std::string>& more) {
+    std::vector<std::string> all = arguments("run", more);
+    all.at(3) = model;
+    return all;
+  };
+  ASSERT_EQ(tenon(with_model("first", recipe)).code, 0);
+  fs::copy(folder() / "first", folder() / "second");
+  std::string weights = bytes(folder() / "second/model.safetensors");
+  weights.back() ^= 1;
+  std::ofstream(folder() / "second/model.safetensors", std::ios::binary) << weights;
+  expect_error(2, with_model("second", longer), {"run/checkpoint-1", "other options"});
+  fs::rename(folder() / "first", folder() / "moved");
+  EXPECT_EQ(tenon(with_model("moved", longer)).code, 0);
+}
+
+// What trainer.json says of the run is read as any file is.
+TEST_F(CliTrain, ATrainerFileThatLies) {
+  const std::vector<std::string> recipe{"--eval-every", "0", "--steps", "1"};
+  ASSERT_EQ(tenon(arguments("run", recipe)).code, 0);
+  const fs::path file = folder() / "run/checkpoint-1/trainer.json";
+  const json good = json::parse(bytes(file));
+  std::vector<std::string> longer = recipe;
+  longer.back() = "2";
+  for (const char* key : {"updates", "problems", "best", "best_step"})
+    for (const json& value : {json("x"), json(1e300), json(-7), json(uint64_t{1} << 62), json()}) {
+      json bad = good;
+      bad["run"][key] = value;
+      std::ofstream(file) << bad;
+      expect_error(3, arguments("run", longer), {"run/checkpoint-1", std::string("'") + key + "' is"});
+    }
+}
+
 TEST_F(CliTrain, ErrorsNameTheThing) {
   std::ofstream(folder() / "empty.jsonl") << "\n";
   std::ofstream(folder() / "keys.jsonl") << "{\"prompt\":\"a\",\"answer\":\"1\"}\n{\"prompt\":\"b\"}\n";
@@ -195,6 +246,13 @@ TEST_F(CliTrain, RewardsInPythonThatFail) {
   fails(1, "return [1, 2]", "gave 2 rewards for 8 completions");
   fails(5, "return [float('nan')] * len(prompts)", "the reward of completion 0 is nan");
   fails(1, "import os; os._exit(3)", "its process ended");
+  // Into the channel itself, which no script should touch.
+  for (const auto& [line, part] :
+       {std::pair{"[]", "answered []"},
+        {R"({"error": 5})", R"(answered {"error":5})"},
+        {R"({"values": 5})", R"(answered {"values":5})"},
+        {R"({"values": [{}, 1, 1, 1, 1, 1, 1, 1]})", "the reward of completion 0 is no number"}})
+    fails(1, std::string("import os, time; os.write(4, b'") + line + "\\n'); time.sleep(9)", part);
   std::ofstream(folder() / "broken.py") << "def reward(:\n";
   std::ofstream(folder() / "none.py") << "def score(): pass\n";
   expect_error(2, arguments("run", {"--reward", "broken.py"}), {"broken.py", "SyntaxError"});

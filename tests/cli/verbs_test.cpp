@@ -213,6 +213,8 @@ TEST_F(CliVerbs, Inspect) {
   EXPECT_NE(tenon({"inspect", "random:sd15"}).out.find("859520964"), std::string::npos);
 }
 
+TEST_F(CliVerbs, InspectShowsNoLessThanNoNames) { expect_error(2, {"inspect", model(), "--names", "-1"}, {"--names"}); }
+
 TEST_F(CliVerbs, InspectOfAnIncompleteModelIsThree) {
   namespace fs = std::filesystem;
   fs::copy(model(), folder() / "half", fs::copy_options::recursive);

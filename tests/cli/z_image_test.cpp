@@ -1,4 +1,6 @@
 // Z-Image through the command line: a picture from a folder, and what is said of folders and flags that are wrong.
+#include <fstream>
+
 #include "tenon/io/image.h"
 #include "tests/cli/cli.h"
 #include "tests/fixtures/z_image_folder.h"
@@ -102,6 +104,15 @@ TEST_F(CliZImage, PartsOfTheirOwn) {
   const Finished f = tenon({"generate", "a", "-m", "tiny/transformer", "--overwrite"});
   EXPECT_EQ(f.code, 3);
   EXPECT_NE(f.err.find("--llm"), std::string::npos) << f.err;
+}
+
+// Whose norms of heads another family would leave out.
+TEST_F(CliZImage, ATextEncoderOfAnotherFamily) {
+  const auto file = folder() / "tiny/text_encoder/config.json";
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(file));
+  config["model_type"] = "llama";
+  std::ofstream(file) << config;
+  expect_error(3, draw({"a"}), {"text_encoder", "'llama'", "expected qwen3"});
 }
 
 TEST_F(CliZImage, WrongFolders) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <fstream>
 #include <limits>
 
@@ -42,6 +43,18 @@ class ControlGroups : public testing::Test {
  private:
   fs::path root_;
 };
+
+// A plan that is checked before another's memory was written to must not take it for its own.
+TEST(HostMemory, WhatIsPromisedIsNotAvailable) {
+  constexpr int64_t kSize = int64_t{1} << 30, kNear = kSize / 2;
+  const int64_t before = host_memory_promised();
+  std::shared_ptr<void> memory = allocate_host(kSize);
+  EXPECT_GE(host_memory_promised(), before + kNear);
+  std::memset(memory.get(), 1, kSize / 2 + kSize / 4);
+  EXPECT_LE(host_memory_promised(), before + kNear);
+  memory.reset();
+  EXPECT_LE(host_memory_promised(), before + kNear / 4);
+}
 
 TEST_F(ControlGroups, NoneMeansNoLimit) {
   EXPECT_EQ(available(""), kNone);

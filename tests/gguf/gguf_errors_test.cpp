@@ -135,9 +135,9 @@ TEST(GgufErrors, Checkpoint) {
 
 // What the network would compute differently is refused, what says nothing new is not.
 TEST(GgufErrors, WindowsAndPartlyRotatedHeads) {
-  const auto config = [](const std::string& key, uint32_t value) {
+  const auto config = [](const std::string& key, uint32_t value, const std::string& scaling = "none") {
     GgufBytes file;
-    file.header(1, 8).string_key("general.architecture", "llama");
+    file.header(1, scaling.empty() ? 8 : 9).string_key("general.architecture", "llama");
     for (const auto& [name, number] : {std::pair{"embedding_length", 64},
                                        {"block_count", 1},
                                        {"feed_forward_length", 8},
@@ -145,6 +145,7 @@ TEST(GgufErrors, WindowsAndPartlyRotatedHeads) {
                                        {"context_length", 128}})
       file.key(std::string("llama.") + name, GgufType::U32).number(static_cast<uint32_t>(number));
     file.key("llama.attention.layer_norm_rms_epsilon", GgufType::F32).number(1e-5f);
+    if (!scaling.empty()) file.string_key("llama.rope.scaling.type", scaling);
     file.key("llama." + key, GgufType::U32).number(value).tensor("token_embd.weight", {64, 2}, kF32, 0).data(512);
     return gguf_config(file.read());
   };
@@ -155,6 +156,12 @@ TEST(GgufErrors, WindowsAndPartlyRotatedHeads) {
   for (const uint32_t turned : {0U, 8U, 32U})
     expect_error(ErrorKind::Model, "llama.rope.dimension_count: " + std::to_string(turned) + " of the 16 numbers",
                  [&] { config("rope.dimension_count", turned); });
+  // A factor without a kind is a linear one.
+  for (const char* key : {"rope.scaling.factor", "rope.scale_linear"}) {
+    EXPECT_EQ(config(key, 4, "")["rope_scaling"]["rope_type"], "linear");
+    EXPECT_FALSE(config(key, 1, "").contains("rope_scaling"));
+    EXPECT_FALSE(config(key, 4).contains("rope_scaling"));
+  }
 }
 
 // Every truncation of a good file is refused, and every single byte of its front may be anything.

@@ -54,5 +54,60 @@ TEST_F(ChatTokens, NoncharactersStay) {
   EXPECT_THROW(ids({{{"role", "ask"}, {"content", all}}}), Error);
 }
 
+// What a network would compute otherwise is refused, wherever it is said; what old checkpoints repeat is not.
+TEST(LanguageFolders, WhatWouldChangeTheResultIsRefused) {
+  const nlohmann::json& recorded = language_test::recorded()["cases"][1];
+  const auto refused = [&](const std::string& part, const std::string& key, const nlohmann::json& value,
+                           const std::string& tensor = "", DType type = DType::F32) {
+    const language_test::Folder folder;
+    language_test::write_model(recorded, folder);
+    nlohmann::json config = recorded["config"];
+    if (!key.empty()) config[key] = value;
+    folder.write("config.json", config.dump());
+    if (!tensor.empty()) {
+      const SafetensorsFile file = SafetensorsFile::open(folder.path() / "model.safetensors");
+      std::vector<TensorData> all;
+      for (const auto& [name, t] : file.tensors())
+        if (name != tensor) all.push_back({name, t.dtype, t.shape, {t.data, t.size}});
+      const std::vector<float> ones(64, 1);
+      all.push_back({tensor, type, Shape{64}, std::as_bytes(std::span(ones))});
+      write_safetensors(folder.path() / "more", all);
+      std::filesystem::rename(folder.path() / "more", folder.path() / "model.safetensors");
+    }
+    if (part.empty()) {
+      EXPECT_NO_THROW(LanguageModel::open(folder.path().string())) << key << tensor;
+      return;
+    }
+    try {
+      LanguageModel::open(folder.path().string());
+      ADD_FAILURE() << "not refused: " << key << tensor;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Model);
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+    }
+  };
+  refused("'quantization_config' is", "quantization_config", {{"quant_method", "fp8"}});
+  refused("", "quantization_config", nullptr);
+  refused("'layer_types' is", "layer_types", {"full_attention", "sliding_attention"});
+  refused("", "layer_types", {"full_attention", "full_attention"});
+  refused("1 beside a quantised weight", "", {}, "model.layers.1.mlp.up_proj.weight_scale_inv");
+  for (const char* tensor : {"lm_head.bias", "model.layers.0.self_attn.q_norm.weight", "model.embed_tokens.scale"})
+    refused("no place for '" + std::string(tensor), "", {}, tensor);
+  for (const char* tensor :
+       {"model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.9.mlp.up_proj.weight", "score.weight"})
+    refused("", "", {}, tensor);
+  refused("is of type i32", "", {}, "model.norm.weight", DType::I32);
+}
+
+// As transformers' classes have it; what publishers save names it.
+TEST(LanguageFolders, RotaryBaseWithoutAWord) {
+  for (const size_t number : {0U, 2U, 3U}) {
+    nlohmann::json config = language_test::recorded()["cases"][number]["config"];
+    config.erase("rope_theta");
+    config.erase("rope_parameters");
+    EXPECT_EQ(read_decoder_config(config, "config.json").theta, 1e4) << config["model_type"];
+  }
+}
+
 }  // namespace
 }  // namespace tenon

@@ -172,6 +172,14 @@ TEST(Adapter, IsReadBack) {
   refuses("modules_to_save", {"lm_head"}, "modules_to_save");
   refuses("r", 4, "expected floats [4,");
   refuses("r", 0, "r");
+  refuses("alora_invocation_tokens", {1}, "alora_invocation_tokens");  // adds nothing in front of these
+  std::vector<float> bad(tensors[0].data.size() / sizeof(float), 1);
+  bad[5] = NAN;
+  const std::span<const std::byte> good = tensors[0].data;
+  tensors[0].data = std::as_bytes(std::span(bad));
+  write_safetensors(folder.path() / kAdapterWeights, tensors);
+  refuses("bias", "none", "holds nan at element 5");
+  tensors[0].data = good;
   folder.write(kAdapterConfig, config.dump());
   tensors[0].name = "base_model.model.model.layers.99.mlp.down_proj.lora_A.weight";
   write_safetensors(folder.path() / kAdapterWeights, tensors);

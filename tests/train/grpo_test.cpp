@@ -11,6 +11,7 @@
 #include "tenon/models/decoder_adapter.h"
 #include "tenon/pipelines/text_generator.h"
 #include "tenon/runtime/host_weights.h"
+#include "tenon/train/decoder_loss.h"
 #include "tenon/train/policy_learner.h"
 #include "tests/language/language_fixtures.h"
 
@@ -150,6 +151,16 @@ TEST(Grpo, RewardRises) {
 ordered_json without_times(ordered_json m) {
   for (const char* key : {"rollout_seconds", "reward_seconds", "update_seconds", "evaluation_seconds"}) m.erase(key);
   return m;
+}
+
+// Shares of a number of rows of which no reciprocal is exact: all of them is 1.
+TEST(Grpo, SharesOfABatch) {
+  for (const size_t rows : {6U, 9U, 49U}) {
+    ordered_json metrics;
+    batch_metrics(std::vector<Judgement>(rows, {1, true, ""}), std::vector<Completion>(rows), 1, metrics);
+    EXPECT_EQ(metrics.at("truncated"), 1.0) << rows;
+    EXPECT_EQ(metrics.at("exact_match"), 1.0) << rows;
+  }
 }
 
 // Stopped behind a step, and gone on with: every metric and every bit of the weights and their averages as without.

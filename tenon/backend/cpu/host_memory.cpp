@@ -1,8 +1,10 @@
 #include "tenon/backend/cpu/host_memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -16,6 +18,8 @@ namespace {
 
 constexpr int64_t kPage = 4096, kHugePage = 2 << 20;
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+std::atomic<int64_t> reserved = 0;  // by allocate_host
 
 // The number in a file of one number; `none` if the file is missing or says "max".
 int64_t number_in(const fs::path& path, int64_t none) {
@@ -97,11 +101,23 @@ std::shared_ptr<void> allocate_host(int64_t bytes) {
     begin = aligned;
     madvise(begin, static_cast<size_t>(size), MADV_HUGEPAGE);  // a wish: failing is harmless
   }
-  return std::shared_ptr<void>(begin, [size](void* p) { munmap(p, static_cast<size_t>(size)); });
+  reserved += size;
+  return std::shared_ptr<void>(begin, [size](void* p) {
+    munmap(p, static_cast<size_t>(size));
+    reserved -= size;
+  });
+}
+
+int64_t host_memory_promised() {
+  std::ifstream file("/proc/self/statm");  // pages: all, resident, those of them that belong to files, ..
+  int64_t all = 0, resident = 0, of_files = 0;
+  if (!(file >> all >> resident >> of_files)) return 0;
+  return std::max<int64_t>(reserved - (resident - of_files) * sysconf(_SC_PAGESIZE), 0);
 }
 
 int64_t host_memory_available() {
-  return std::min(mem_available(), control_group_available("/sys/fs/cgroup", "/proc/self/cgroup"));
+  const int64_t free = std::min(mem_available(), control_group_available("/sys/fs/cgroup", "/proc/self/cgroup"));
+  return free == kNoLimit ? free : std::max<int64_t>(free - host_memory_promised(), 0);
 }
 
 }  // namespace tenon::cpu

@@ -9,8 +9,10 @@ namespace tenon::cpu {
 /// Zero-filled memory straight from the system, 64-byte aligned; blocks of 2 MiB and more start on a huge page and ask
 /// for them. Throws Error(Memory).
 std::shared_ptr<void> allocate_host(int64_t bytes);
-/// Bytes that may still be taken: the least of MemAvailable and what control groups leave.
+/// Bytes that may still be taken: the least of MemAvailable and what control groups leave, less what is promised.
 int64_t host_memory_available();
+/// What allocate_host gave that nobody has written to, at least: the system counts it as free until then.
+int64_t host_memory_promised();
 /// What the control groups of a process leave to it, its own group and all around it, version 1 and 2: `groups` is
 /// where hierarchies are mounted (/sys/fs/cgroup), `own` the process's list of its groups (/proc/self/cgroup).
 int64_t control_group_available(const std::filesystem::path& groups, const std::filesystem::path& own);

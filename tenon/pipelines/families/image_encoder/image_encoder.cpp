@@ -151,6 +151,7 @@ std::shared_ptr<const ImageEncoder> ImageEncoder::open(const std::string& spec, 
       named.emplace(timm, view.shape);
     }
   require_weights(check_weights(e->shapes(), named), path.string());
+  require_floats(e->shapes(), e->tensors_, path.string());
   return e;
 }
 

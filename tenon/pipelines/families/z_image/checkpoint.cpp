@@ -138,8 +138,11 @@ class ZImageReader {
   void configure() {
     if (out_.components.contains(ZFiles::kTransformer))
       out_.transformer = configured(ZFiles::kTransformer, z_image_config, detect_z_image);
-    if (out_.components.contains(ZFiles::kText))
+    if (out_.components.contains(ZFiles::kText)) {
       out_.text = configured(ZFiles::kText, read_decoder_config, detect_qwen3);
+      TENON_CHECK(Model, out_.text.family == "qwen3", ZFiles::kText)
+          << "is of the family '" << out_.text.family << "', expected qwen3";
+    }
     if (out_.components.contains(ZFiles::kVae)) out_.vae = configured(ZFiles::kVae, vae_config, detect_flux_vae);
   }
 

@@ -135,6 +135,7 @@ std::unique_ptr<WeightSource> ZImageModel::weights(const std::string& component)
   const Component& c = components().at(component);
   for (const auto& [name, tensor] : c.unsupported) c.at(name);  // says why
   require_weights(check_weights(shapes(component), c.shapes()), name_ + " " + component);
+  if (c.blocks.empty()) require_floats(shapes(component), c.tensors, name_ + " " + component);
   return component_weights(c);
 }
 
