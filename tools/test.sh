@@ -47,7 +47,9 @@ stage_kernels() {
   for model in sd15 vit-g14; do
     build/release/bin/tenon compile -m "random:$model" --type f16 --arch sm_89,sm_90a "${plans[@]}" || return 1
   done
-  build/release/bin/tenon compile --arch sm_90a || return 1  # the embedded model, bf16
+  for model in default-model sums; do  # the embedded ones, bf16
+    build/release/bin/tenon compile -m $model --arch sm_90a || return 1
+  done
   build/release/bin/tenon compile -m z-image-shapes --part transformer --type e4m3 --arch sm_89,sm_90a || return 1
   for rows in 1 16; do  # of a token that is drawn for training, whose plans fold no scales
     build/release/bin/tenon compile -m random:qwen2.5-0.5b --part rollout --batch-size $rows --type bf16 --arch sm_89,sm_90a || return 1

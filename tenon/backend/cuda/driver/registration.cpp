@@ -40,7 +40,8 @@ double wide_part(const std::string& text) {
       wide += occurrences(line, load);
     for (const char* load : {"load<float, 2>(p.", "load<F16, 4>(p.", "load<BF16, 4>(p."})
       narrow += occurrences(line, load);
-    narrow += occurrences(line, "to_float(p.") * (line.find("UNROLL") != std::string::npos ? kRun : 1);
+    const int times = line.find("UNROLL") != std::string::npos ? kRun : 1;
+    for (const char* load : {"to_float(p.", " = p.in"}) narrow += occurrences(line, load) * times;  // values, places
   }
   return wide ? static_cast<double>(wide) / (wide + narrow) : 0;
 }
