@@ -125,7 +125,7 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
   const auto padded = [&](int keys) { return (s.keys + keys - 1) / keys * keys; };
   const int64_t halves = int64_t{s.batch} * s.heads * ((s.queries + 63) / 64);  // of 64 queries
   const bool few_keys = padded(64) <= 6 * 64;
-  tile.groups = few_keys || halves <= facts.multiprocessors                               ? 1
+  tile.groups = few_keys || halves <= facts.multiprocessors                                ? 1
                 : tile.value_columns <= 128 && halves > int64_t{3} * facts.multiprocessors ? 3
                                                                                            : 2;
   // Scores, weights and sums of a thread, and 40 registers for the rest.
