@@ -10,12 +10,11 @@ torch.compile. Each part prints a line as soon as it is measured: medians in mil
 """
 import argparse
 import json
-import statistics
 import subprocess
-import time
 
 import torch
 import transformers
+from torch_timing import milliseconds
 
 CONFIGS = {
     "qwen2.5-0.5b": dict(vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14,
@@ -24,18 +23,6 @@ CONFIGS = {
                  tie_word_embeddings=True),
 }
 CLIP = 0.2
-
-
-def milliseconds(call, device, runs, warm=2):
-    times = []
-    for run in range(runs + warm):
-        begin = time.perf_counter()
-        call()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        if run >= warm:
-            times.append((time.perf_counter() - begin) * 1e3)
-    return round(statistics.median(times), 3)
 
 
 class Peer:

@@ -5,8 +5,8 @@
                                   [--train bench_train] [--rank 16] [-o FILE]
 
 PROGRAM is tenon. A step is one forward pass of a picture of SIZE x SIZE pixels. PyTorch: every transformer block by torch.compile in
-MODE (default "max-autotune-no-cudagraphs"), attention by cuDNN, and a CUDA graph of the whole pass where it can be recorded; what is
-reported is the faster way. e4m3: linear layers of `layers.*` by `_scaled_mm` with a scale a row of both operands, with and without fast
+MODE (default "max-autotune-no-cudagraphs"), attention by cuDNN, and a CUDA graph of the whole pass beside it where it can be recorded;
+eager too in bf16. e4m3: linear layers of `layers.*` by `_scaled_mm` with a scale a row of both operands, with and without fast
 accumulation, rows quantised inside the compiled blocks; weights are quantised beforehand. --train: also a LoRA step of --rank beside the
 attention's projections (bf16, nothing computed twice), forward, loss, backward and fused AdamW, beside bench_train's. Every figure is
 printed when it is known: medians in milliseconds.
@@ -14,27 +14,14 @@ printed when it is known: medians in milliseconds.
 import argparse
 import gc
 import json
-import statistics
 import subprocess
-import time
 
+import diffusers
 import torch
-from diffusers import ZImageTransformer2DModel
+from torch_timing import milliseconds
 
 PROJECTIONS = ("to_q", "to_k", "to_v", "to_out.0")
 E4M3_MOST = 448.0
-
-
-def milliseconds(call, runs, warm=3):
-    times = []
-    for run in range(runs + warm):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        call()
-        torch.cuda.synchronize()
-        if run >= warm:
-            times.append((time.perf_counter() - begin) * 1e3)
-    return round(statistics.median(times), 3)
 
 
 class RowScaledLinear(torch.nn.Module):
@@ -80,7 +67,7 @@ def replace(module, wanted, make):
 def network():
     """The published sizes, weights of a variance of 1 / fan-in."""
     with torch.device("meta"):
-        model = ZImageTransformer2DModel(axes_dims=[32, 48, 48], axes_lens=[1536, 512, 512])
+        model = diffusers.ZImageTransformer2DModel(axes_dims=[32, 48, 48], axes_lens=[1536, 512, 512])
     model = model.to(torch.bfloat16).to_empty(device="cuda").requires_grad_(False).eval()
     torch.manual_seed(0)
     for parameter in model.parameters():
@@ -102,7 +89,7 @@ def compile_blocks(model, mode):
 
 
 def graph_of(call):
-    """Milliseconds of the pass as one CUDA graph; None, with the reason on standard error, where it cannot be recorded."""
+    """The pass as one CUDA graph; None where it cannot be recorded, which prints why."""
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         call()
@@ -123,10 +110,10 @@ def time_step(say, name, model, size, a):
     with torch.no_grad():
         def call():
             return model(x, t, text, return_dict=False)
-        say(f"torch {name}", milliseconds(call, a.runs))
+        say(f"torch {name}", milliseconds(call, "cuda", a.runs, warm=3))
         graph = graph_of(call)
         if graph is not None:
-            say(f"torch {name}, graph", milliseconds(graph.replay, a.runs))
+            say(f"torch {name}, graph", milliseconds(graph.replay, "cuda", a.runs, warm=3))
             del graph
 
 
@@ -162,7 +149,7 @@ def lora_step(say, size, a):
         optimizer.step()
         optimizer.zero_grad()
     torch.cuda.reset_peak_memory_stats()
-    say(f"torch LoRA bf16 {size}, compiled", milliseconds(step, a.runs))
+    say(f"torch LoRA bf16 {size}, compiled", milliseconds(step, "cuda", a.runs, warm=3))
     say(f"torch LoRA bf16 {size}, peak bytes", torch.cuda.max_memory_allocated())
 
 
@@ -192,7 +179,6 @@ def main():
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("-o", "--output")
     a = parser.parse_args()
-    import diffusers
     out = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "diffusers": diffusers.__version__, "tokens": a.tokens, "mode": a.mode}
 
     def say(name, value):

@@ -11,7 +11,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/performance.md"
 RESULTS = ROOT / "bench/results"
-GPU = "NVIDIA-H200"
+GPU, H100 = "NVIDIA-H200", "NVIDIA-H100-80GB-HBM3"
 
 
 def newest(kind, machine=GPU):
@@ -45,6 +45,10 @@ def against(time, other, text):
     return f"**{text}**" if time <= other else text
 
 
+def ratio(other, ours):
+    return f"{other / ours:.2f}x"
+
+
 def networks():
     rows = []
     for kind, name in (("unet", "UNet step of Stable Diffusion 1.5, 512 x 512, batch 2"), ("unet-b1", "the same, batch 1"),
@@ -53,7 +57,7 @@ def networks():
         file, run = newest(kind)
         time, mode = peer(run)
         rows.append([name, f"**{ms(run['median_ms'])}**", ms(run["min_ms"]), str(run["launches"]),
-                     f"{ms(time)} ({mode})" if time else "-", f"{time / run['median_ms']:.2f}x" if time else "-", file[:10]])
+                     f"{ms(time)} ({mode})" if time else "-", ratio(time, run["median_ms"]) if time else "-", file[:10]])
     return table(["f16, ms", "Tenon", "fastest", "launches", "PyTorch", "ratio", "measured"], rows)
 
 
@@ -94,13 +98,6 @@ def text_cpu():
     return table(["ms (tokens/s)", "weights", "Tenon", "of memory", "llama.cpp", "of memory", "transformers"], rows)
 
 
-H100 = "NVIDIA-H100-80GB-HBM3"
-
-
-def ratio(other, ours):
-    return f"{other / ours:.2f}x"
-
-
 def z_image():
     _, run = newest("z-image", H100)
     rows = []
@@ -113,23 +110,26 @@ def z_image():
     return table(["a step, ms", "Tenon", "PyTorch", "ratio", "eager"], rows)
 
 
+def beside(label, ours, own_bytes, other=None, other_bytes=None):
+    """A row of ours and, where it was measured, PyTorch's."""
+    gigabytes = lambda n: f"{n / 1e9:.1f} GB" if n else "-"
+    theirs = [ms(other), gigabytes(other_bytes), ratio(other, ours)] if other else ["-"] * 3
+    return [label, against(ours, other, ms(ours)) if other else ms(ours), gigabytes(own_bytes), *theirs]
+
+
 def training():
     _, lora = newest("lora", H100)
     _, grpo = newest("grpo", H100)
-    peer_step, peer_bytes = lora["torch LoRA bf16 1024, compiled"], lora["torch LoRA bf16 1024, peak bytes"]
-    gigabytes = lambda n: f"{n / 1e9:.1f} GB"
-    rows = []
-    for name, label in (("bf16 1024", "LoRA of Z-Image, 1024 x 1024, bf16"), ("e4m3 1024", "the same on e4m3 rows"),
-                        ("e4m3 1024, within 5000 MiB of values", "within 5000 MiB of values"), ("e4m3 768", "768 x 768 on e4m3 rows")):
-        ours, compared = lora[f"tenon LoRA {name}"], "1024" in name and "within" not in name
-        rows.append([label, against(ours["step_ms"], peer_step if compared else ours["step_ms"] - 1, ms(ours["step_ms"])), gigabytes(ours["device_bytes"]),
-                     *([ms(peer_step) + " (bf16)", gigabytes(peer_bytes), ratio(peer_step, ours["step_ms"])] if compared else ["-"] * 3)])
     ours, update, rollout = grpo["tenon"], grpo["update, compiled"], grpo["rollout, static cache, compiled"]
-    for label, mine, other in (("GRPO, rollout", ours["rollout_ms"], rollout), ("GRPO, two updates and the reference", ours["updates_ms"], 2 * update),
-                               ("GRPO, the step", ours["step_ms"], rollout + 2 * update)):
-        whole = label.endswith("step")
-        rows.append([label, against(mine, other, ms(mine)), gigabytes(ours["device_bytes"]) if whole else "-", ms(other),
-                     gigabytes(grpo["peak bytes"]) if whole else "-", ratio(other, mine)])
+    peer = lora["torch LoRA bf16 1024, compiled"], lora["torch LoRA bf16 1024, peak bytes"]
+    step = lambda name: (lora[f"tenon LoRA {name}"]["step_ms"], lora[f"tenon LoRA {name}"]["device_bytes"])
+    rows = [beside("LoRA of Z-Image, 1024 x 1024, bf16", *step("bf16 1024"), *peer),
+            beside("the same on e4m3 rows; PyTorch's in bf16", *step("e4m3 1024"), *peer),
+            beside("within 5000 MiB of values", *step("e4m3 1024, within 5000 MiB of values")),
+            beside("768 x 768 on e4m3 rows", *step("e4m3 768")),
+            beside("GRPO, rollout", ours["rollout_ms"], None, rollout),
+            beside("GRPO, two updates and the reference", ours["updates_ms"], None, 2 * update),
+            beside("GRPO, the step", ours["step_ms"], ours["device_bytes"], rollout + 2 * update, grpo["peak bytes"])]
     return table(["ms", "Tenon", "memory", "PyTorch, compiled", "memory", "ratio"], rows)
 
 

@@ -1,0 +1,18 @@
+"""How long calls of PyTorch take, for the scripts beside it."""
+import statistics
+import time
+
+import torch
+
+
+def milliseconds(call, device, runs, warm=2):
+    """The median of `runs` calls behind `warm` more, each until the device has done it."""
+    times = []
+    for run in range(runs + warm):
+        begin = time.perf_counter()
+        call()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        if run >= warm:
+            times.append((time.perf_counter() - begin) * 1e3)
+    return round(statistics.median(times), 3)
