@@ -24,8 +24,8 @@ class KeptNetworks {
   enum class Runs : uint8_t { Once, EveryStep };
 
   /// The network `name` for the sizes that `key` stands for, over a component's weights: the one that is kept, or one
-  /// that is planned and made ready now. It stays valid until the next call, its
-  /// results until another one runs. Error(Memory) if it does not fit with everything else freed; asks check_stop().
+  /// that is planned and made ready now. It stays valid until the next call, its results until another one runs.
+  /// Error(Memory) if it does not fit with everything else freed; asks check_stop().
   Executable& get(const std::string& name, const std::string& component, const std::string& key,
                   const std::function<Plan()>& plan, Runs runs = Runs::Once);
 

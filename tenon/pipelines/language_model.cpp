@@ -198,8 +198,7 @@ void LanguageModel::open_gguf(const fs::path& file) {
   WeightShapes found;
   for (const auto& [name, slice] : gguf_tensors_.tensors) found.emplace(name, slice.shape);
   config_.qkv_bias = found.contains("model.layers.0.self_attn.q_proj.bias");
-  check(found);
-  std::vector<std::string> left = check_weights(shapes(), found).unexpected;
+  std::vector<std::string> left = required(shapes(), found).unexpected;
   left.insert(left.end(), gguf_tensors_.unexpected.begin(), gguf_tensors_.unexpected.end());
   refuse_left_over(std::move(left), file.string());
   if (gguf_->has("tokenizer.ggml.model")) tokenizer_ = ByteLevelTokenizer::from_gguf(*gguf_);
@@ -225,10 +224,10 @@ void LanguageModel::open_folder(const fs::path& folder) {
     TENON_CHECK(Model, tensors_.emplace(name, view).second, file.string()) << "two tensors stand for '" << name << "'";
     found.emplace(name, view.shape);
   }
-  check(found);
-  require_floats(shapes(), tensors_, file.string());
-  std::vector<std::string> left = check_weights(shapes(), found).unexpected;
-  std::erase_if(left, [&](const std::string& name) { return !in_network(name, shapes()); });
+  const WeightShapes network = shapes();
+  std::vector<std::string> left = required(network, found).unexpected;
+  require_floats(network, tensors_, file.string());
+  std::erase_if(left, [&](const std::string& name) { return !in_network(name, network); });
   refuse_left_over(std::move(left), file.string());
   if (config_.tied && tensors_.contains(kHeadName) && !same_tensor(tensors_.at(kHeadName), tensors_.at(kEmbeddingName)))
     spdlog::warn("{}: '{}' differs from the embedding that config.json says it is; the embedding is used",
@@ -242,7 +241,11 @@ void LanguageModel::open_folder(const fs::path& folder) {
   read_stop_ids(generation, (folder / kGenerationConfig).string());
 }
 
-void LanguageModel::check(const WeightShapes& found) const { require_weights(check_weights(shapes(), found), name_); }
+WeightReport LanguageModel::required(const WeightShapes& network, const WeightShapes& found) const {
+  WeightReport out = check_weights(network, found);
+  require_weights(out, name_);
+  return out;
+}
 
 void LanguageModel::read_generation_config(const json& config, const std::string& where) {
   ConfigReader r(config, where);

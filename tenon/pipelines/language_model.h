@@ -62,7 +62,7 @@ class LanguageModel {
   void open_gguf(const std::filesystem::path& file);
   void read_generation_config(const nlohmann::json& config, const std::string& where);
   void read_stop_ids(const nlohmann::json& config, const std::string& where);
-  void check(const WeightShapes& found) const;
+  WeightReport required(const WeightShapes& network, const WeightShapes& found) const;
   Component component(const std::filesystem::path& path) const;
 
   std::string name_;

@@ -62,14 +62,15 @@ Gradients::Gradients(Parameters& parameters, const Differentiated& d, const Grad
     at = p.grad.get();
     if (options.accumulates) at = parameters.fresh().at(p.name).get();
   }
-  for (const Buffer& b : plan.buffers)
-    TENON_CHECK(Internal, !b.outside || !b.name.starts_with("d.") || b.dtype == DType::F32, b.name)
+  for (const Buffer& b : plan.buffers) {
+    if (!b.outside) continue;
+    const bool gradient = b.name.starts_with("d.");
+    TENON_CHECK(Internal, !gradient || b.dtype == DType::F32, b.name)
         << "is " << name_of(b.dtype) << ", where gradients are f32";
-  for (const Buffer& b : plan.buffers)
-    if (b.outside && !bound.contains(b.name)) {
-      TENON_CHECK(Usage, b.role == BufferRole::Input || !b.name.starts_with("d."), b.name) << "is no parameter's";
-      bound[b.name] = memory_.emplace_back(backend->allocate(std::max<int64_t>(b.bytes, 4))).get();
-    }
+    if (bound.contains(b.name)) continue;
+    TENON_CHECK(Usage, b.role == BufferRole::Input || !gradient, b.name) << "is no parameter's";
+    bound[b.name] = memory_.emplace_back(backend->allocate(std::max<int64_t>(b.bytes, 4))).get();
+  }
   executable_ = std::make_unique<Executable>(std::move(plan), parameters.store(), bound, parameters.stream(), nullptr,
                                              options.arena);
 }

@@ -11,7 +11,7 @@ namespace tenon::cuda {
 AttentionKernel::AttentionKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
     : AnchorKernel(std::move(device), launch, std::move(form)) {
   constexpr int64_t kMostDepth = 512;  // of the f32 kernel: four results a thread
-  const Shape q = form_.holes[0].shape(), k = form_.holes[1].shape();
+  const Shape q = form_.holes[0].shape();
   TENON_CHECK(Usage, tensor_cores() || q[3] <= kMostDepth, name())
       << "heads of " << q[3] << " columns; at most " << kMostDepth;
   grouped_ = grouped_tile(form_, unit_);
@@ -27,14 +27,7 @@ AttentionKernel::AttentionKernel(std::shared_ptr<Device> device, const Launch& l
       operands_.push_back(padded_operand(i));
     }
   }
-  sizes_.batch = checked_int(q[0]);
-  sizes_.heads = checked_int(q[1]);
-  sizes_.kv_heads = checked_int(k[1]);
-  sizes_.queries = checked_int(q[2]);
-  sizes_.keys = checked_int(k[2]);
-  sizes_.depth = checked_int(q[3]);
-  sizes_.scale = static_cast<float>(form_.anchor->attrs.nums[0]);
-  sizes_.causal = form_.anchor->attrs.ints[0] != 0;
+  sizes_ = attention_sizes(form_);
   for (const FormOutput& o : form_.outputs)
     if (o.companion) lse_ = o.place;
   if (counted()) read_beside(form_.holes[3]);
@@ -115,16 +108,23 @@ std::string AttentionKernel::lse_source(Params& params) const {
          params.pointer(lse_, true) + "[row] = value; }\n};\n";
 }
 
-std::string AttentionKernel::results_source(Params& params, std::string& headers, int most) {
-  const std::string epilogue = epilogue_source(params, headers, most), sums = lse_source(params);
-  return count_source(params, headers) + sums + epilogue;
-}
-
 TunedCall AttentionKernel::finish(const AttentionChoice& choice, KernelParts text, const Params& params) const {
   text.name = name() + (choice.tile.empty() ? "" : " " + choice.tile) +
               (choice.splits > 1 ? " x" + std::to_string(choice.splits) : "");
   return {KernelCall(device(), text, params, choice.launch.shape), choice.launch,
           offsetof(device::AttentionSizes, split)};
+}
+
+TunedCall AttentionKernel::rows_call(const AttentionChoice& choice, const std::string& header, std::string kernel) {
+  KernelParts text;
+  Params params = begin(choice);
+  for (size_t i = 0; i < 3; ++i) text.functors += rows_source(i, params, text.headers);
+  const std::string epilogue = epilogue_source(params, text.headers, tensor_cores() ? 8 : 4), sums = lse_source(params);
+  text.functors += count_source(params, text.headers) + sums + epilogue;
+  if (!choice.tile.empty()) text.functors += "using Tile = " + choice.tile + ";\n";
+  text.headers = "#include \"tenon/backend/cuda/device/" + header + ".h\"\n" + text.headers;
+  text.kernel = std::move(kernel);
+  return finish(choice, std::move(text), params);
 }
 
 TunedCall AttentionKernel::box_call(const AttentionChoice& choice) {

@@ -13,7 +13,7 @@ class AttentionGradientKernel : public AnchorKernel {
  public:
   AttentionGradientKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)
       : AnchorKernel(std::move(device), launch, std::move(form)) {
-    const Shape q = form_.holes[0].shape(), k = form_.holes[1].shape();
+    const Shape q = form_.holes[0].shape();
     of_keys_ = form_.anchor.is<nodes::AttentionKeyGradient>();
     tile_ = pick_attention_gradient(checked_int(q[3]), of_keys_, this->device().facts());
     TENON_CHECK(Usage, tensor_cores() && tile_.depth > 0, name())
@@ -28,14 +28,7 @@ class AttentionGradientKernel : public AnchorKernel {
       boxes_.push_back(*rows);
     }
     for (size_t i = kHeads; i < form_.holes.size(); ++i) read_beside(form_.holes[i]);
-    sizes_.batch = checked_int(q[0]);
-    sizes_.heads = checked_int(q[1]);
-    sizes_.kv_heads = checked_int(k[1]);
-    sizes_.queries = checked_int(q[2]);
-    sizes_.keys = checked_int(k[2]);
-    sizes_.depth = checked_int(q[3]);
-    sizes_.scale = static_cast<float>(form_.anchor->attrs.nums[0]);
-    sizes_.causal = form_.anchor->attrs.ints[0] != 0;
+    sizes_ = attention_sizes(form_);
     reserve_statistics();
   }
 

@@ -46,10 +46,10 @@ class AttentionKernel : public AnchorKernel {
   std::string count_source(Params& params, std::string& headers) const;
   /// "struct Lse { .. }": where the logarithm of each row's sum goes.
   std::string lse_source(Params& params) const;
-  /// These two and the epilogue.
-  std::string results_source(Params& params, std::string& headers, int most);
   /// The kernel call of a text that is complete but for its name.
   TunedCall finish(const AttentionChoice& choice, KernelParts text, const Params& params) const;
+  /// The whole call of a core that reads row by row, of the text `kernel` over device/<header>.h.
+  TunedCall rows_call(const AttentionChoice& choice, const std::string& header, std::string kernel);
   /// The whole call of a core that reads boxes: of device/attention_<core>.h's template of that name.
   TunedCall box_call(const AttentionChoice& choice);
 

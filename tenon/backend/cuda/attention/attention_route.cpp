@@ -49,6 +49,18 @@ std::optional<HeadRows> head_rows(const Expr& view) {
   return HeadRows{p.leaf, p.offset, {strides[2], strides[1], strides[0]}};
 }
 
+device::AttentionSizes attention_sizes(const Form& form) {
+  const Shape q = form.holes[0].shape(), k = form.holes[1].shape();
+  return {.batch = checked_int(q[0]),
+          .heads = checked_int(q[1]),
+          .kv_heads = checked_int(k[1]),
+          .queries = checked_int(q[2]),
+          .keys = checked_int(k[2]),
+          .depth = checked_int(q[3]),
+          .scale = static_cast<float>(form.anchor->attrs.nums[0]),
+          .causal = form.anchor->attrs.ints[0] != 0};
+}
+
 std::optional<AttentionRoute> AttentionRoute::of(const Form& form, std::span<const Expr> operands, DType type) {
   const Attrs& attrs = form.anchor->attrs;
   if (attrs.ints[0] != 0 || !stores_product(form, type)) return std::nullopt;

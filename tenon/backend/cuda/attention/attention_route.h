@@ -20,6 +20,9 @@ struct HeadRows {
 /// Nothing if `view` is no single tensor of 2-byte elements that lies so.
 std::optional<HeadRows> head_rows(const Expr& view);
 
+/// Of attention, or of one of its gradients: all but how it is split.
+device::AttentionSizes attention_sizes(const Form& form);
+
 struct AttentionRoute {
   DnnAttention problem;
   std::vector<LibraryOperand> operands;

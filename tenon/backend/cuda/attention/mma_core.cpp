@@ -16,13 +16,9 @@ class AttentionMmaCore : public AttentionCore {
     return AttentionChoice{.tile = tile.type(), .launch = attention_launch(tile, kernel.sizes())};
   }
   TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
-    KernelParts text;
-    Params params = kernel.begin(choice);
-    for (size_t i = 0; i < 3; ++i) text.functors += kernel.rows_source(i, params, text.headers);
-    text.functors += kernel.results_source(params, text.headers, 8) + "using Tile = " + choice.tile + ";\n";
-    text.headers = "#include \"tenon/backend/cuda/device/attention_mma.h\"\n" + text.headers;
-    text.kernel = "KERNEL(Tile::kThreads, 1, Params, p) { attention_mma<Tile, Q, K, V, Epilogue, Keys, Lse>(p); }\n";
-    return kernel.finish(choice, std::move(text), params);
+    return kernel.rows_call(
+        choice, "attention_mma",
+        "KERNEL(Tile::kThreads, 1, Params, p) { attention_mma<Tile, Q, K, V, Epilogue, Keys, Lse>(p); }\n");
   }
 };
 

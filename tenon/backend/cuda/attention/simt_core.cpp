@@ -22,13 +22,9 @@ class AttentionSimtCore : public AttentionCore {
     return choice;
   }
   TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {
-    KernelParts text;
-    Params params = kernel.begin(choice);
-    for (size_t i = 0; i < 3; ++i) text.functors += kernel.rows_source(i, params, text.headers);
-    text.functors += kernel.results_source(params, text.headers, 4);
-    text.headers = "#include \"tenon/backend/cuda/device/simt.h\"\n" + text.headers;
-    text.kernel = "KERNEL(kSimtAttentionThreads, 1, Params, p) { attention_simt<Q, K, V, Epilogue, Keys, Lse>(p); }\n";
-    return kernel.finish(choice, std::move(text), params);
+    return kernel.rows_call(
+        choice, "simt",
+        "KERNEL(kSimtAttentionThreads, 1, Params, p) { attention_simt<Q, K, V, Epilogue, Keys, Lse>(p); }\n");
   }
 };
 

@@ -57,7 +57,9 @@ struct TileChoice {
     return std::any_cast<const Tile&>(tile);
   }
   /// True if both run the same core, tile and splits, whatever was estimated.
-  bool same_as(const TileChoice& other) const { return text() == other.text(); }
+  bool same_as(const TileChoice& other) const {
+    return core == other.core && splits == other.splits && text() == other.text();
+  }
   /// "wgmma 128x160 stages 5 resident 1 cluster 1 splits 1", "skinny groups 1 warps 8", "cublaslt 13.1.0
   /// 42-1500000000", and back; nothing for what is no choice.
   std::string text() const;

@@ -150,8 +150,9 @@ std::shared_ptr<const ImageEncoder> ImageEncoder::open(const std::string& spec, 
       e->tensors_.emplace(timm, view);
       named.emplace(timm, view.shape);
     }
-  require_weights(check_weights(e->shapes(), named), path.string());
-  require_floats(e->shapes(), e->tensors_, path.string());
+  const WeightShapes expected = e->shapes();
+  require_weights(check_weights(expected, named), path.string());
+  require_floats(expected, e->tensors_, path.string());
   return e;
 }
 

@@ -130,12 +130,13 @@ WeightShapes ZImageModel::shapes(const std::string& component) const {
 }
 
 std::unique_ptr<WeightSource> ZImageModel::weights(const std::string& component) const {
-  if (random()) return random_weights(shapes(component), random_seed_);
+  const WeightShapes expected = shapes(component);
+  if (random()) return random_weights(expected, random_seed_);
   TENON_CHECK(Model, has(component), name_) << "has no " << component;
   const Component& c = components().at(component);
   for (const auto& [name, tensor] : c.unsupported) c.at(name);  // says why
-  require_weights(check_weights(shapes(component), c.shapes()), name_ + " " + component);
-  if (c.blocks.empty()) require_floats(shapes(component), c.tensors, name_ + " " + component);
+  require_weights(check_weights(expected, c.shapes()), name_ + " " + component);
+  if (c.blocks.empty()) require_floats(expected, c.tensors, name_ + " " + component);
   return component_weights(c);
 }
 
