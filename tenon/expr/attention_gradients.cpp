@@ -81,10 +81,14 @@ struct Parts {
 }  // namespace
 
 std::vector<Expr> nodes::Attention::vjp(const Expr& node, const Expr& g) {
-  std::vector<Expr> in{node->in[0], node->in[1], node->in[2], g, attention_lse(node), sum(g * node)};
+  // The result as its readers have it, and gradients in the type of their values, like those of all maths (vjp.cpp):
+  // neither is kept in f32.
+  const bool half = size_of(node->in[0].dtype()) == 2 && node->in[1].dtype() == node->in[0].dtype();
+  const DType type = half ? node->in[0].dtype() : DType::F32;
+  std::vector<Expr> in{node->in[0], node->in[1], node->in[2], g, attention_lse(node), sum(g * cast(node, type))};
   in.insert(in.end(), node->in.begin() + 3, node->in.end());
   Graph& graph = node.graph();
-  const Expr of_keys = graph.make(node_type<AttentionKeyGradient>(), in, node->attrs);
+  const Expr of_keys = cast(graph.make(node_type<AttentionKeyGradient>(), in, node->attrs), type);
   const int64_t depth = node->in[0].shape()[3], all = of_keys.shape()[3];
   std::vector<Expr> out(node->in.size());
   out[0] = graph.make(node_type<AttentionQueryGradient>(), in, node->attrs);

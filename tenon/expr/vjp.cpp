@@ -16,6 +16,12 @@ Expr typed(const Expr& gradient, const Expr& value) {
   return half ? cast(gradient, value.dtype()) : gradient;
 }
 
+// True for a product, perhaps seen through views: of several that are added up, each but the last is stored.
+bool is_product(Expr e) {
+  while (e->family() == Family::View && e->in.size() == 1) e = e->in[0];
+  return e->family() == Family::Anchor;
+}
+
 std::vector<Expr> operand_gradients(const Expr& e, const Expr& g, const GradientRule& rule) {
   const auto operand = [](const Expr& x) {
     std::string out(name_of(x.dtype()));
@@ -89,8 +95,9 @@ std::vector<Expr> gradients(const Expr& y, const Expr& seed, std::span<const Exp
     const std::vector<Expr> grads = operand_gradients(e, typed(it->second, e), rule);
     for (size_t i = 0; i < grads.size(); ++i) {
       if (!grads[i] || !active.contains(e->in[i].get())) continue;
+      const auto as_stored = [&](const Expr& g) { return is_product(g) ? typed(g, e->in[i]) : g; };
       Expr& sum = total[e->in[i].get()];
-      sum = sum ? added(sum, grads[i]) : grads[i];
+      sum = sum ? added(as_stored(sum), as_stored(grads[i])) : grads[i];
     }
     if (!wanted.contains(e.get())) total.erase(e.get());
   }

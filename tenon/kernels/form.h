@@ -65,6 +65,8 @@ int acc_lane(const Expr& leaf);
 /// True if `e` can leave with the launch that stores what it reduces: a reduction over the inner axes that follows from
 /// count, mean and squared deviations (NodeType::reduce_of_moments).
 bool is_statistic(const Expr& e);
+/// A reduction of the last axis.
+bool is_row_reduction(const Expr& e);
 /// True if a value in form reduces rows.
 bool reduces_rows(const Expr& value);
 /// The shape over which a value in form runs: that of its row reductions, else its own.

@@ -23,6 +23,10 @@ bool is_statistic(const Expr& e) {
          e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
 }
 
+bool is_row_reduction(const Expr& e) {
+  return e->family() == Family::Reduce && e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last);
+}
+
 bool reduces_rows(const Expr& value) {
   const std::vector<Expr> all = topological(std::array{value});
   return std::any_of(all.begin(), all.end(), [](const Expr& e) { return e->family() == Family::Reduce; });

@@ -1,5 +1,6 @@
-// Users of a stored value that leave with it one by one, where all of them cannot: what is stored anyway is written by
-// the launch that has its operand in registers.
+// What leaves with an anchor. Users of a stored value leave one by one, where all of them cannot: what is stored anyway
+// is written by the launch that has its operand in registers. What its only reader can compute from fewer bytes stays
+// out.
 #include <algorithm>
 
 #include "tenon/expr/ops.h"
@@ -13,6 +14,50 @@ namespace {
 constexpr size_t kLookedAt = 64;
 
 }  // namespace
+
+// True if maths alone reads `e`, once: it is computed there as well as here.
+bool Partitioner::passes_to_maths(Expr e) const {
+  while (!wanted_.contains(e.get()) && users_.of(e).size() == 1) {
+    e = users_.of(e)[0];
+    if (e->family() != Family::View) return e->family() == Family::Pointwise || is_row_reduction(e);
+  }
+  return false;
+}
+
+// The end of the region goes to its readers where that moves fewer bytes: those of one narrow value rather than of all
+// that is made of it.
+void Partitioner::leave_to_readers(Region& region) {
+  const std::vector<Expr> results = frontier(region);
+  const auto bytes = [&](const std::vector<Expr>& stored) {
+    int64_t out = bytes_read(stored, [this](const Expr& e) { return counts_as_memory(e); });
+    const auto is_stored = [&](const Expr& e) { return std::ranges::find(stored, e) != stored.end(); };
+    std::vector<Expr> computed;
+    for (const Expr& e : stored) out += bytes_of(e.shape(), e.dtype());
+    for (const Expr& e : results) is_stored(e) ? void(out += bytes_of(e.shape(), e.dtype())) : computed.push_back(e);
+    return out + bytes_read(computed, [&](const Expr& e) { return counts_as_memory(e) || is_stored(e); });
+  };
+  std::vector<Expr> order(region.begin(), region.end());
+  std::ranges::sort(order, {}, [](const Expr& e) { return e->id; });
+  int64_t least = bytes(results);
+  Region best;
+  for (const Expr& v : order) {
+    if (v->family() != Family::Pointwise) continue;
+    Region behind{v.get()}, smaller = region;
+    bool may = true;
+    for (const Expr& e : order) {
+      if (e == v || std::ranges::none_of(e->in, [&](const Expr& x) { return behind.contains(x.get()); })) continue;
+      behind.insert(e.get());
+      smaller.erase(e.get());
+      may = may && (!leaves(e, region) || passes_to_maths(e));
+    }
+    if (!may || smaller.size() == region.size()) continue;
+    const int64_t moved = bytes(frontier(smaller));
+    if (moved >= least || !attempt(frontier(smaller))->choice.skeleton) continue;
+    least = moved;
+    best = std::move(smaller);
+  }
+  if (!best.empty()) region = std::move(best);
+}
 
 void Partitioner::absorb_stored(Region& region) {
   for (const Expr& v : maths_behind(region)) {

@@ -85,20 +85,27 @@ Partitioner::TrialPtr Partitioner::attempt(const std::vector<Expr>& values) cons
   return trials_.emplace_back(trial_of(values));
 }
 
+// What lies in memory of a value, as the value; empty if it does not.
+Expr Partitioner::leaf_of(Graph& g, const Expr& e) const {
+  const auto it = buffer_of_.find(e.get());
+  if (it == buffer_of_.end()) return {};
+  if (is_update(e)) return state_leaf(g, e);
+  const auto as = stored_as_.find(e.get());
+  const Expr stored = as == stored_as_.end() ? e : as->second;
+  Expr out = input(g, it->second, stored.dtype(), stored.shape(), stored->rate);
+  for (Expr view = stored; view != e; view = view->in[0]) out = view->type->vjp(view, out)[0];  // its inverse
+  return out;
+}
+
 Partitioner::TrialPtr Partitioner::trial_of(const std::vector<Expr>& values) const {
   const auto trial = std::make_shared<Trial>();
   Trial& t = *trial;
   t.values = values;
   Memo memo;
   Graph& g = *t.graph;
-  const Replace localise = [this, &g](const Expr& e, std::span<const Expr>) -> Expr {
-    const auto it = buffer_of_.find(e.get());
-    if (it == buffer_of_.end()) return {};
-    return is_update(e) ? state_leaf(g, e) : input(g, it->second, e.dtype(), e.shape(), e->rate);
-  };
   // Nodes below a value in memory are not rebuilt: the memo answers for the value itself.
   walk_below(values, [&](const Expr& e) {
-    const Expr leaf = localise(e, {});
+    const Expr leaf = leaf_of(g, e);
     if (leaf) memo.emplace(e.get(), leaf);
     return !leaf;
   });
@@ -219,13 +226,36 @@ void Partitioner::emit_anchor(const Expr& any) {
     refused.clear();
     grow(anchor, region, refused, true);
   }
+  leave_to_readers(region);
   absorb_stored(region);
   std::vector<Expr> values = frontier(region);
   add_statistics(values);
-  const TrialPtr t = attempt_or_materialize(values);
+  std::vector<Expr> stored = values;
+  if (multiplies_heads(anchor))
+    std::ranges::transform(values, stored.begin(), [&](const Expr& v) { return as_multiplied(v); });
+  if (stored != values && !attempt(stored)->choice.skeleton) stored = values;
+  const TrialPtr t = attempt_or_materialize(stored);
   for (const Node* n : region)
     if (n->family() == Family::Anchor) emitted_anchor_.insert(n);
-  commit(*t, values, kept_apart(values, region, refused));
+  commit(*t, stored, kept_apart(values, region, refused));
+  for (size_t i = 0; i < values.size(); ++i)
+    if (values[i] != stored[i]) {
+      buffer_of_[values[i].get()] = buffer_of_.at(stored[i].get());
+      stored_as_[values[i].get()] = stored[i];
+    }
+}
+
+// The rearrangement of a value that a product reads, which takes rows, or the value. Others see through it.
+Expr Partitioner::as_multiplied(const Expr& value) const {
+  if (wanted_.contains(value.get())) return value;
+  for (const Expr& first : users_.of(value))
+    for (Expr e = first; e.is<nodes::Permute>() || e.is<nodes::Reshape>(); e = users_.of(e)[0]) {
+      const std::vector<Expr>& users = users_.of(e);
+      const auto multiplies = [&](const Expr& u) { return u.is<nodes::Linear>() && u->in[0] == e; };
+      if (in_memory(e) || users.empty()) break;
+      if (std::ranges::any_of(users, multiplies)) return e;
+    }
+  return value;
 }
 
 // ---- growing an anchor's launch into its epilogue ----

@@ -61,12 +61,16 @@ class Partitioner {
   static bool is_boundary(const Expr& e);
   void grow(const Expr& anchor, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each);
   bool absorb_users(const Expr& x, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each);
+  bool passes_to_maths(Expr e) const;
+  void leave_to_readers(Region& region);
   void absorb_stored(Region& region);
   std::vector<Expr> maths_behind(const Region& region) const;
   bool add_path(const Expr& v, Region& region) const;
   bool behind_boundary(const Expr& v, const Region& region) const;
   bool stored_anyway(const Expr& v, const Region& region);
   void drop_trailing_views(Region& region, const std::vector<Expr>& order) const;
+  Expr as_multiplied(const Expr& value) const;
+  Expr leaf_of(Graph& g, const Expr& e) const;
   void add_statistics(std::vector<Expr>& values) const;
   std::vector<Expr> frontier(const Region& region) const;
 
@@ -126,6 +130,7 @@ class Partitioner {
   const bool fusion_, anchors_alone_;
   Phase* phase_ = nullptr;
   std::unordered_map<const Node*, std::string> buffer_of_;
+  std::unordered_map<const Node*, Expr> stored_as_;  // a value -> a rearrangement of it, which its buffer holds
   std::unordered_map<std::string, std::string> launch_of_buffer_;
   std::unordered_map<std::string, std::vector<std::string>> weights_of_buffer_;  // of what the constant phase leaves
   std::unordered_map<const Node*, std::string> result_name_;

@@ -21,10 +21,6 @@ constexpr size_t kSites = 16;
 
 bool earlier(const Expr& a, const Expr& b) { return a->id < b->id; }
 
-bool is_row_reduction(const Expr& e) {
-  return e->family() == Family::Reduce && e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last);
-}
-
 int64_t own_bytes(const Expr& e) { return bytes_of(e.shape(), e.dtype()); }
 
 std::string amount(int64_t bytes) {
@@ -46,6 +42,18 @@ bool same_rows(Shape a, Shape b) {
   const bool one = a[-1] == b[-1] || a[-1] == 1 || b[-1] == 1;
   a[-1] = b[-1] = 1;
   return one && a == b;
+}
+
+// Tensors side by side, if there are several.
+std::vector<Expr> parts_of(Expr joined) {
+  while (joined->family() == Family::View && !view_facts(joined).joins) joined = joined->in[0];
+  std::vector<Expr> out;
+  walk_below({joined}, [&](const Expr& e) {
+    if (e.is<nodes::Concat>()) return true;
+    if (e != joined) out.push_back(e);
+    return false;
+  });
+  return out;
 }
 
 std::vector<Expr> without(std::vector<Expr> values, const Expr& e) {
@@ -129,9 +137,14 @@ void Partitioner::assume_unreadable(const Expr& anchor) {
                             std::string(skeleton(attempt({anchor})->launch.skeleton).holes()[i]);
     Expr e = hole;
     while (e->family() == Family::View && !view_facts(e).joins && !is_memory_leaf(e->in[0])) e = e->in[0];
-    const bool below = e->family() != Family::View && assume(e, why);
-    if (below && !unread()) continue;
-    if (below) forget_last_assumption();
+    if (e->family() != Family::View && assume(e, why)) {
+      if (!unread()) continue;
+      forget_last_assumption();
+    }
+    size_t parts = 0;
+    for (const Expr& part : parts_of(hole)) parts += part->family() == Family::View && assume(part, why);
+    if (parts > 0 && !unread()) continue;
+    for (; parts > 0; --parts) forget_last_assumption();
     assume(hole, why);
   }
 }

@@ -377,7 +377,8 @@ void Block::wgmma(device::host::WgmmaArguments arguments) {
   if (thread % 128 == 0) {
     statistics.mma += arguments.n / 8 * 4;
     if (const char* wrong = wgmma_fault(arguments)) fail(wrong);
-    if (arguments.held == nullptr) in_shared(wgmma_address(arguments.a), 63 / 8 * 1024 + 32, 16, "wgmma a");
+    const int bytes_of_a = arguments.a_columns ? 2048 : 63 / 8 * 1024 + 32;
+    if (arguments.held == nullptr) in_shared(wgmma_address(arguments.a), bytes_of_a, 16, "wgmma a");
     in_shared(wgmma_address(arguments.b), wgmma_bytes_of_b(arguments), 16, "wgmma b");
   }
   struct Start {

@@ -143,10 +143,12 @@ uint32_t block_bytes(uint64_t operand) { return static_cast<uint32_t>(operand >>
 }  // namespace
 
 const char* wgmma_fault(const WgmmaArguments& product) {
-  if (product.columns && product.element == Element::E4M3) return "wgmma with columns of 8-bit elements";
+  if ((product.columns || product.a_columns) && product.element == Element::E4M3)
+    return "wgmma with columns of 8-bit elements";
   if (product.columns && wgmma_address(product.b) % 1024 != 0) return "wgmma columns that do not begin at row 0 of 8";
   if (product.columns && product.n > 64 && block_bytes(product.b) % 1024 != 0)
     return "wgmma blocks of columns that are not whole groups of 8 rows apart";
+  if (product.a_columns && wgmma_address(product.a) % 1024 != 0) return "wgmma columns that do not begin at row 0 of 8";
   const char* a = product.held ? nullptr : descriptor_fault(product.a);
   return a ? a : descriptor_fault(product.b);
 }
@@ -207,6 +209,12 @@ void WarpgroupProducts::multiply(const Product& product, const unsigned char* sh
     for (uint32_t half = 0; half < 2; ++half)
       widen(w.element, shared + swizzled(from + 16 * half, 128), depth / 2, to + static_cast<int>(half) * depth / 2);
   };
+  auto column = [&](uint64_t operand, int r, float* to) {
+    for (int k = 0; k < depth; ++k) {
+      const uint32_t from = wgmma_address(operand) + static_cast<uint32_t>(k * 128 + r * 2);
+      widen(w.element, shared + swizzled(from, 128), 1, to + k);
+    }
+  };
   std::vector<float> b(size_t{32} * static_cast<size_t>(w.n));  // [depth][n]
   float one[32];
   for (int col = 0; col < w.n && !w.columns; ++col) {
@@ -220,7 +228,7 @@ void WarpgroupProducts::multiply(const Product& product, const unsigned char* sh
       widen(w.element, shared + swizzled(from, 128), 8, b.data() + k * w.n + col);
     }
   for (int r = 0; r < 64; ++r) {
-    w.held ? held_row(product, r, one) : row(w.a, r, one);
+    w.held ? held_row(product, r, one) : w.a_columns ? column(w.a, r, one) : row(w.a, r, one);
     float* sums = product.sums->values.data() + r * w.n;
     if (!w.adds) std::fill_n(sums, w.n, 0.0f);
     add_products(w.element, one, b.data(), depth, w.n, sums);

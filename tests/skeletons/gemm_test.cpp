@@ -56,6 +56,30 @@ TEST_F(Gemm, ViewsInTheHole) {
          {DType::F32, DType::F32, 40, 4});
 }
 
+// Operands whose rows of memory are K: gradients of weights read both so, gradients of inputs the weights.
+TEST_F(Gemm, OperandsInColumns) {
+  for (DType t : {DType::BF16, DType::F16})
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{72, 40, 33}, {200, 136, 160}, {64, 264, 77}}) {
+      const std::string id = numbered(numbered(std::string(name_of(t)), m), n);
+      const Expr x = transpose(input(g, id + ".x", t, {k, m})), y = transpose(input(g, id + ".y", t, {k, n}));
+      const Expr rows = input(g, id + ".rows", t, {m, k});
+      expect(launch("gemm", {{id + " both", linear(x, y)}}), {DType::F32, t, k, 4});
+      expect(launch("gemm", {{id + " b", cast(linear(rows, y) * 0.5, t)}}), {t, t, k, 4});
+      expect(launch("gemm", {{id + " a", linear(x, weight(id + ".w", t, {n, k}))}}), {DType::F32, t, k, 4});
+      const Expr of_weights = transpose(weight(id + ".v", t, {k / 32 * 32, n}));
+      const Expr part = input(g, id + ".part", t, {2, m / 2, k / 32 * 32});
+      const Expr bias = param(g, id + ".bias", t, {n}), more = input(g, id + ".more", t, {2, m / 2, n});
+      expect(launch("gemm", {{id + " weights", cast(linear(part, of_weights) + bias + more, t)}}), {t, t, k, 4});
+    }
+  // Tensors side by side, of which one ends within a block of 64.
+  const Expr a = input(g, "a", DType::BF16, {150, 128}), b = input(g, "b", DType::BF16, {150, 72});
+  const Expr c = input(g, "c", DType::BF16, {150, 64}), d = input(g, "d", DType::BF16, {150, 48});
+  expect(launch("gemm", {{"joined", linear(transpose(concat({a, b}, -1)), transpose(concat({c, d}, -1)))}}),
+         {DType::F32, DType::BF16, 150, 4});
+  const Expr wide = slice(input(g, "wide", DType::BF16, {150, 256}), -1, 64, 200);
+  expect(launch("gemm", {{"slice", linear(transpose(wide), transpose(c))}}), {DType::F32, DType::BF16, 150, 4});
+}
+
 TEST_F(Gemm, MergedSiblings) {
   const Expr x = input(g, "x", DType::BF16, {2, 77, 128});
   const Expr q = weight("q", DType::BF16, {96, 128}), k = weight("k", DType::BF16, {96, 128}),

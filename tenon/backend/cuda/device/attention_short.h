@@ -242,22 +242,6 @@ struct ShortProducts {
   }
 };
 
-/// Puts results in runs (mma_results.h): the four lanes that hold a row's columns exchange fragments.
-template <class Tile>
-DEV void put_in_runs(MmaSums<Tile>& sums) {
-  UNROLL for (int step = 1; step <= 2; ++step) {
-    const bool upper = lane() & step;
-    UNROLL for (int j = 0; j < sums.kColumns; ++j) {
-      if (j & step) continue;
-      UNROLL for (int e = 0; e < 4; ++e) {
-        float &low = sums.v[0][j][e], &high = sums.v[0][j + step][e];
-        const float other = shuffle_xor(upper ? low : high, step);
-        (upper ? low : high) = other;
-      }
-    }
-  }
-}
-
 /// Gives a warp's results, `rows` of 16, to the epilogue; `row`: what that calls the first of the tile.
 template <class Tile, class Epilogue, class Params>
 DEV void short_store(const Params& p, MmaSums<Tile>& sums, int row, int rows) {

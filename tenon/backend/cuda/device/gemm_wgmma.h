@@ -6,7 +6,10 @@
 //   struct A { using T = BF16; DEV static TmaSource source(const Params& p, int column) { return {p.a, column}; }
 //     static constexpr bool kConstant = false;   // true: there before the kernels before this one have ended
 //     static constexpr bool kInRuns = false; };  // of B: mma_results.h
-// where the columns of one step (128 bytes) must come from one map.
+// where the columns of one step (128 bytes) must come from one map. An operand of 16-bit elements with kColumns lies in
+// columns, [K][rows] of one batch: boxes are 64 of its columns, the product's rows, x 64 of K (32 where rows of memory
+// lie in runs), and source(p, row) says where a row of the product lies; 64 of them must come from one map. B has one
+// lane then and shares nothing in a cluster, and kN is a multiple of 64.
 #pragma once
 #include "tenon/backend/cuda/device/wgmma_tile.h"
 
@@ -15,7 +18,8 @@ namespace tenon::device {
 template <class Tile, class A, class B, class Epilogue, class Params>
 struct GemmProblem {
   static constexpr int kColumns = Tile::kRowBytes / sizeof(typename A::T);
-  static constexpr bool kConstantB = B::kConstant;
+  static constexpr bool kConstantB = B::kConstant, kColumnsA = in_columns<A>(), kColumnsB = in_columns<B>();
+  static_assert(!kColumnsB || (Tile::kN % 64 == 0 && Tile::kCluster == 1 && Epilogue::kLanes == 1));
   using Lanes = LaneColumns<Tile, Epilogue::kLanes>;
   const Params& p;
   int tiles_m, tiles_n;
@@ -41,10 +45,12 @@ struct GemmProblem {
   }
   DEV RowSamples samples(const WgmmaItem& item) const { return {p.sizes.count.inner, item.m, Tile::kM, p.sizes.m}; }
   DEV void load_a(const WgmmaItem& item, int step, uint32_t a, uint32_t full) const {
+    if constexpr (kColumnsA) return load_columns<A, false>(p, a, Tile::kM, item.m * Tile::kM, step * kColumns, full);
     const TmaSource from = A::source(p, step * kColumns);
     tma_load(a, from.map, full, from.column, batch(item) * p.sizes.m + item.m * Tile::kM);
   }
   DEV void load_b(const WgmmaItem& item, int step, uint32_t b, uint32_t full) const {
+    if constexpr (kColumnsB) return load_columns<B, B::kInRuns>(p, b, Tile::kN, column(item), step * kColumns, full);
     const TmaSource from = B::source(p, step * kColumns);
     load_rows_of_b<Tile, Epilogue::kLanes, B::kInRuns>(
         b, batch(item) * p.sizes.n + column(item), columns(),

@@ -89,6 +89,22 @@ struct LaneColumns {
   }
 };
 
+/// Puts results in plain order in runs: the four lanes that hold a row's columns exchange fragments.
+template <class Tile>
+DEV void put_in_runs(MmaSums<Tile>& sums) {
+  UNROLL for (int i = 0; i < sums.kRows; ++i) UNROLL for (int step = 1; step <= 2; ++step) {
+    const bool upper = lane() & step;
+    UNROLL for (int j = 0; j < sums.kColumns; ++j) {
+      if (j & step) continue;
+      UNROLL for (int e = 0; e < 4; ++e) {
+        float &low = sums.v[i][j][e], &high = sums.v[i][j + step][e];
+        const float other = shuffle_xor(upper ? low : high, step);
+        (upper ? low : high) = other;
+      }
+    }
+  }
+}
+
 struct WarpPlace {
   int row, column;
   float* slab;  ///< the warp's Tile::kSlabBytes

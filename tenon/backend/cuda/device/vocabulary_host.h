@@ -20,7 +20,7 @@ struct MmaArguments {
   const uint32_t *a, *b;
   Element element;
 };
-/// One product of a warpgroup: d[64, n] of all its lanes, operands as wgmma_rows describes them, or wgmma_columns b.
+/// One product of a warpgroup: d[64, n] of all its lanes, operands as wgmma_rows describes them, or wgmma_columns.
 struct WgmmaArguments {
   float* d;
   int n;
@@ -29,6 +29,7 @@ struct WgmmaArguments {
   Element element;
   const uint32_t* held = nullptr;  ///< the lane's four pieces of a, instead of a descriptor
   bool columns = false;            ///< b's rows are the inner dimension
+  bool a_columns = false;          ///< and a's
 };
 struct LdmatrixArguments {
   uint32_t* r;

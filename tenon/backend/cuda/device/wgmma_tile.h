@@ -77,6 +77,44 @@ DEV int item_step() {
   return grid_x() / Tile::kCluster;
 }
 
+/// True for an operand that lies in columns: [K][rows of the product] in memory.
+template <class Operand>
+DEV constexpr bool in_columns() {
+  return requires { Operand::kColumns; };
+}
+/// The bytes of a block of an operand in columns: 64 of K, 64 rows of the product side by side.
+inline constexpr int kColumnsBlock = 64 * 128;
+/// Copies `rows` rows of the product, from number `first` on, of an operand in columns, 64 of K from `step` on.
+/// kInRuns: rows of memory lie in runs, and boxes of 32 put them in order.
+template <class Operand, bool kInRuns, class Params>
+DEV void load_columns(const Params& p, uint32_t dst, int rows, int first, int step, uint32_t full) {
+  for (int at = 0; at < rows; at += 64) {
+    const TmaSource from = Operand::source(p, first + at);
+    const uint32_t block = dst + at / 64 * kColumnsBlock;
+    if constexpr (kInRuns) {
+      tma_load(block, from.map, full, from.column, 0, step / 8, 0);
+      tma_load(block + kColumnsBlock / 2, from.map, full, from.column, 0, step / 8 + 4, 0);
+    } else {
+      tma_load(block, from.map, full, from.column, step);
+    }
+  }
+}
+/// True if operand A or B of a problem lies in columns.
+template <class Problem>
+DEV constexpr bool a_in_columns() {
+  if constexpr (requires { Problem::kColumnsA; })
+    return Problem::kColumnsA;
+  else
+    return false;
+}
+template <class Problem>
+DEV constexpr bool b_in_columns() {
+  if constexpr (requires { Problem::kColumnsB; })
+    return Problem::kColumnsB;
+  else
+    return false;
+}
+
 /// Copies a tile's rows of B, of all lanes. In a cluster each block copies its part to all blocks: a lane, or a share
 /// of the rows. `row` is the first of lane 0, `lane_rows` from one lane to the next. load(dst, row) copies as many rows
 /// as lie together if B lies in runs in memory, else 32, which the copy puts in order.
@@ -177,6 +215,15 @@ DEV uint32_t rows_of_group() {
   return (warp_uniform() - 4) / 4 * (64 * Tile::kParts) * Tile::kRowBytes;
 }
 
+/// The descriptor of an operand; of one in columns, whose T finds the function of a header that not all kernels have.
+template <class T, bool kColumns>
+DEV uint64_t operand_at(uint32_t address) {
+  if constexpr (kColumns)
+    return columns_of(T{}, address, kColumnsBlock);
+  else
+    return wgmma_rows(address);
+}
+
 /// True for types whose products wgmma adds up in fewer bits than f32 has: of e4m3 it keeps some 14 of the largest
 /// addend, so that a long sum loses what is small beside it.
 template <class T>
@@ -211,20 +258,25 @@ requires kAddsStages<T> DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>
   }
 }
 
-/// The sums of `steps` stages.
-template <class Tile, class T>
-DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps) {
+/// The sums of `steps` stages. kA, kB: operands in columns.
+template <class Tile, class T, bool kA = false, bool kB = false>
+requires(!kAddsStages<T>) DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps) {
   constexpr int kParts = Tile::kParts;
   const uint32_t rows = rows_of_group<Tile>();
   uint32_t last_empty = 0;
   sums = {};
   NO_UNROLL for (int step = 0; step < steps; ++step) {
     mbarrier_wait(ring.full(), ring.phase);
-    const uint64_t b = wgmma_rows(ring.b());
+    const uint64_t b = operand_at<T, kB>(ring.b());
     wgmma_fence();
     UNROLL for (int part = 0; part < kParts; ++part) {
-      const uint64_t a = wgmma_rows(ring.a() + rows + part * 64 * Tile::kRowBytes);
-      UNROLL for (int k = 0; k < Tile::kRowBytes / 32; ++k) wgmma(T{}, sums.v[part], a + 2 * k, b + 2 * k);
+      const uint64_t a = operand_at<T, kA>(ring.a() + rows + part * 64 * Tile::kRowBytes);
+      UNROLL for (int k = 0; k < Tile::kRowBytes / 32; ++k) {
+        if constexpr (kA || kB)
+          wgmma_in_columns<kA, kB>(T{}, sums.v[part], a + (kA ? 128 : 2) * k, b + (kB ? 128 : 2) * k);
+        else
+          wgmma(T{}, sums.v[part], a + 2 * k, b + 2 * k);
+      }
     }
     wgmma_commit();
     wgmma_wait<1>();  // the step before this one is done with its stage
@@ -249,9 +301,13 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
   uint32_t* came = reinterpret_cast<uint32_t*>(shared + Tile::kBarriersAt + 16 * Tile::kStages);
   for (int index = first_item<Tile>(); index < problem.items(); index += item_step<Tile>()) {
     const auto item = problem.item(index);
-    wgmma_loop<Tile, T>(sums, ring, problem.steps(item).count);
+    if constexpr (a_in_columns<Problem>() || b_in_columns<Problem>())
+      wgmma_loop<Tile, T, a_in_columns<Problem>(), b_in_columns<Problem>()>(sums, ring, problem.steps(item).count);
+    else
+      wgmma_loop<Tile, T>(sums, ring, problem.steps(item).count);
     if (problem.row_of(item, 0) < 0) continue;  // a cluster's tile that lies outside
     if (item.parts > 1 && !mma_meet<Tile, SumCrew<Tile>>(p.sizes.split, item.tile, item.part, sums, came)) continue;
+    if constexpr (b_in_columns<Problem>()) put_in_runs<Tile>(sums);
     mma_finish<Tile, Epilogue, SumCrew<Tile>>(
         p, sums, place, [&](int i) { return problem.row_of(item, i); }, problem.column(item), problem.columns(),
         [&] { return problem.samples(item); });

@@ -19,7 +19,6 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
   const bool same = hole.shape() == stored;
   const bool constant = of_weights_only(hole);
   if (same && !constant && read_in_place(hole, unit_, device().facts())) {
-    read_in_place_.push_back(hole);
     read_beside(hole);  // weights may stand beside what is computed
     return hole;
   }
@@ -130,21 +129,24 @@ bool AnchorKernel::dense(const Expr& operand) const {
   return side_by_side && p.rows.size() == 1 && p.rows[0].step == operand.shape()[-1];
 }
 
-std::string AnchorKernel::map_source(const std::string& name, const Expr& operand, Params& params,
+std::string AnchorKernel::map_source(const std::string& name, const Expr& operand, bool in_columns, Params& params,
                                      const MakeRowsBox& box) const {
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
   std::string source;
   for (size_t i = 0; i < pieces->size(); ++i) {
     const AffinePiece& p = (*pieces)[i];
-    const int64_t offset = p.offset * size_of(unit_), columns = p.col_end - p.col_begin;
-    const int64_t stride = p.rows[0].extent == 1 ? operand.shape()[-1] : p.rows[0].step;
+    const int64_t offset = p.offset * size_of(unit_), begin = in_columns ? p.row_begin : p.col_begin,
+                  end = in_columns ? p.row_end : p.col_end;
+    const Digit& along = (in_columns ? p.cols : p.rows)[0];
+    const int64_t stride = along.extent > 1 ? along.step : in_columns ? operand.shape().rows() : operand.shape()[-1];
     const std::string map = params.map(
-        p.leaf, [=](void* address) { return box(static_cast<std::byte*>(address) + offset, columns, stride); });
-    const std::string column = i ? "column - " + params.integer("begin", p.col_begin) : "column";
-    if (i + 1 < pieces->size()) source += "    if (column < " + params.integer("end", p.col_end) + ") ";
+        p.leaf, [=](void* address) { return box(static_cast<std::byte*>(address) + offset, end - begin, stride); });
+    const std::string column = i ? "column - " + params.integer("begin", begin) : "column";
+    if (i + 1 < pieces->size()) source += "    if (column < " + params.integer("end", end) + ") ";
     source += "    return {" + map + ", " + column + "};\n";
   }
   return "struct " + name + " {\n  using T = " + type_source(unit_) +
+         (in_columns ? ";\n  static constexpr bool kColumns = true" : "") +
          ";\n  static constexpr bool kConstant = " + (stays(operand) ? "true" : "false") +
          ";\n  DEV static TmaSource source(const Params& p, int column) {\n" + source + "  }\n};\n";
 }

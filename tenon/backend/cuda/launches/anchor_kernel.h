@@ -54,8 +54,9 @@ class AnchorKernel : public LaunchKernel {
   /// "struct B : Rows { .. }": operand B of a tensor-core kernel from what operand_source or map_source calls Rows.
   /// `constant`: no kernel changes it.
   static std::string with_runs(bool runs, bool constant);
-  /// "struct A { .. }" for wgmma: tensor maps.
-  std::string map_source(const std::string& name, const Expr& operand, Params& params, const MakeRowsBox& box) const;
+  /// "struct A { .. }" for wgmma: tensor maps, of rows, or of an operand that lies in columns, [columns][rows].
+  std::string map_source(const std::string& name, const Expr& operand, bool in_columns, Params& params,
+                         const MakeRowsBox& box) const;
   /// "struct Epilogue { .. }" with fragments of up to `most` columns.
   /// `loads_apart`: what it reads is loaded by a function of its own, where lanes meet. `factor`: it multiplies the
   /// sums by that, whose reduction it finds in the place behind the lanes.

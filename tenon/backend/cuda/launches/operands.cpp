@@ -56,6 +56,15 @@ bool would_be_read(const Form& form, size_t hole, DType unit) {
          !(form.anchor.is<nodes::Conv2d>() && hole == 1);
 }
 
+// Rows that no box has are multiplied by a core with less than half the speed: large products are worth a copy of them.
+bool wants_boxes(const Form& form, size_t hole, DType unit, const DeviceFacts& facts) {
+  constexpr int64_t kMostSmall = 512;  // results a row or a column, up to which the copy takes longer
+  if (!form.anchor.is<nodes::Linear>() || hole > 0 || size_of(unit) != 2) return false;
+  const Shape &x = form.holes[0].shape(), &w = form.holes[1].shape();
+  const bool large = x.rank() > 1 && std::min(x.rows(), w[-2]) > kMostSmall && x[-1] > kMostSmall;
+  return large && facts.arch == "sm_90a" && core_allowed("wgmma") && !nodes::Linear::batched(x, w);
+}
+
 // Heads that the copy engine brings in boxes; sums of each row, numbers of f32; and any number of keys.
 bool in_place_for_gradient(const Expr& h, size_t hole, DType unit) {
   constexpr size_t kHeads = 4;
@@ -174,6 +183,56 @@ bool rows_in_boxes(const Expr& operand, DType unit) {
   return true;
 }
 
+bool columns_in_boxes(const Expr& operand, DType unit) {
+  constexpr int64_t kBlock = 64;
+  const int64_t size = size_of(unit);
+  if (!is_view_chain(operand) || operand.dtype() != unit || operand.shape().numel() == 0) return false;
+  const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
+  if (!pieces) return false;
+  for (const AffinePiece& p : *pieces) {
+    const bool whole = p.col_begin == 0 && p.col_end == operand.shape()[-1] && p.row_begin % kBlock == 0;
+    const bool strided = p.leaf && p.rows.size() == 1 && p.cols.size() == 1 && p.rows[0].step == 1;
+    if (!whole || !strided || p.cols[0].step <= 0 || p.cols[0].step * size % 16 || p.offset * size % 16) return false;
+  }
+  return true;
+}
+
+namespace {
+
+// A product that the core with wgmma may take with operands in columns.
+bool may_take_columns(const Form& form, DType unit, const DeviceFacts& facts) {
+  if (!form.anchor.is<nodes::Linear>() || size_of(unit) != 2 || facts.arch != "sm_90a" || !core_allowed("wgmma"))
+    return false;
+  const Shape &x = form.holes[0].shape(), &w = form.holes[1].shape();
+  return x.rank() > 1 && !nodes::Linear::batched(x, w) && x.rows() > SkinnyTileShape::kMostRows && x[-1] > 0 &&
+         (form.lanes == 1 || lanes_apart(form));
+}
+
+// True if hole i is or will be rows that the copy engine brings.
+bool boxed_rows(const Form& form, size_t i, DType unit) {
+  const Expr& h = form.holes[i];
+  if (i == 1 && of_weights_only(h)) return true;
+  return (i == 0 || h.shape()[-2] % 8 == 0) && rows_in_memory(h, unit) && rows_in_boxes(h, unit);
+}
+
+}  // namespace
+
+bool takes_columns(const Form& form, size_t i, DType unit, const DeviceFacts& facts) {
+  if (i > 1 || !may_take_columns(form, unit, facts) || of_weights_only(form.holes[i])) return false;
+  const size_t other = 1 - i;
+  return columns_in_boxes(form.holes[i], unit) &&
+         (columns_in_boxes(form.holes[other], unit) || boxed_rows(form, other, unit));
+}
+
+Expr weights_in_columns(const Form& form, DType unit, const DeviceFacts& facts) {
+  constexpr int64_t kRun = 32;  // rows of weights lie in runs of so many
+  const Expr &hole = form.holes[1], value = hole->type->round && hole->attrs.dtype == unit ? hole->in[0] : hole;
+  if (!may_take_columns(form, unit, facts) || !of_weights_only(hole) || !value.is<nodes::Permute>()) return {};
+  const Expr& rows = value->in[0];
+  const bool whole = rows.shape().rank() == 2 && rows.shape()[0] % kRun == 0 && rows.shape()[1] % run_of(unit) == 0;
+  return whole && (boxed_rows(form, 0, unit) || columns_in_boxes(form.holes[0], unit)) ? rows : Expr();
+}
+
 Target target_of(std::shared_ptr<Device> device) {
   constexpr int64_t kLaunchBytes = int64_t{2} << 20;  // what an H200 moves while a launch of a recorded graph begins
   const DeviceFacts& facts = device->facts();
@@ -184,7 +243,10 @@ Target target_of(std::shared_ptr<Device> device) {
     if (is_attention_gradient(form.anchor)) return in_place_for_gradient(form.holes[hole], hole, unit);
     if ((hole == 1 || hole == 2) && reads_pages(form, unit)) return true;
     if (hole == 0 && (grouped_tile(form, unit).depth || computes_rows(form, unit, device->facts()))) return true;
-    return !would_be_read(form, hole, unit) || read_in_place(form.holes[hole], unit, device->facts());
+    if (takes_columns(form, hole, unit, device->facts())) return true;
+    if (!would_be_read(form, hole, unit)) return true;
+    return read_in_place(form.holes[hole], unit, device->facts()) &&
+           (!wants_boxes(form, hole, unit, device->facts()) || rows_in_boxes(form.holes[hole], unit));
   };
   const auto writes = [device = std::move(device)](const Form& form) {
     const std::optional<DType> arithmetic = arithmetic_of(form.anchor);

@@ -49,6 +49,14 @@ bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts);
 /// at whole steps of 128 bytes.
 bool rows_in_boxes(const Expr& operand, DType unit);
 
+/// True if the copy engine can bring boxes of an operand that lies in columns, [K][rows]: of one tensor, or of several
+/// that meet at multiples of 64 rows.
+bool columns_in_boxes(const Expr& operand, DType unit);
+/// True if the core with wgmma takes hole `i` of a product as it lies in columns, with the other hole as that is now.
+bool takes_columns(const Form& form, size_t i, DType unit, const DeviceFacts& facts);
+/// Constant weights whose columns the product reads as rows: what stands for them in memory, [K][rows]; else empty.
+Expr weights_in_columns(const Form& form, DType unit, const DeviceFacts& facts);
+
 /// Holes must lie in memory, but for those that a tensor in memory would be copied for again: into padded rows, another
 /// type or another order. These the kernel computes and stores in one pass.
 Target target_of(std::shared_ptr<Device> device);

@@ -15,14 +15,26 @@ class GemmKernel : public ProductKernel {
     sizes_.m = checked_int(batched ? x[-2] : x.rows());
     sizes_.n = checked_int(w[-2]);
     sizes_.batch = checked_int(batched && sizes_.m ? x.rows() / sizes_.m : 1);
-    const bool few_rows = takes_few_rows(form_, unit_, this->device().facts());
-    a_ = few_rows && computes_rows(form_, unit_, this->device().facts()) ? front_operand(0) : padded_operand(0);
+    const DeviceFacts& facts = this->device().facts();
+    const int64_t run = tensor_cores() ? run_of(unit_) : 1;
+    const bool few_rows = takes_few_rows(form_, unit_, facts);
+    a_in_columns_ = takes_columns(form_, 0, unit_, facts);
+    b_in_columns_ = takes_columns(form_, 1, unit_, facts);
+    const Expr weights = weights_in_columns(form_, unit_, facts);
+    a_ = a_in_columns_                                    ? form_.holes[0]
+         : few_rows && computes_rows(form_, unit_, facts) ? front_operand(0)
+                                                          : padded_operand(0);
     sizes_.k = checked_int(a_.shape()[-1]);
-    if (batched)
+    if (b_in_columns_)
+      read_beside(b_ = form_.holes[1]);
+    else if (weights)
+      b_ = column_operand(weights);
+    else if (batched)
       b_ = padded_operand(1);
     else
-      b_ = weight_operand({w[0], sizes_.k}, [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
-    if (tensor_cores() && !computes_rows_in_front() && !this->device().facts().batch_invariant())
+      b_ = weight_operand({w[0], div_up(sizes_.k, run) * run}, [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
+    if (a_in_columns_) read_beside(a_);
+    if (tensor_cores() && !computes_rows_in_front() && !a_in_columns_ && !b_in_columns_ && !facts.batch_invariant())
       route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
     // What core and tile are chosen for: of a matrix alone each row counts as a sample. f32 has one core.
     const int64_t there = std::max<int64_t>(x[0], 1),
@@ -31,8 +43,8 @@ class GemmKernel : public ProductKernel {
                   batch = batched ? sizes_.batch / there * samples : sizes_.batch;
     ProductShape product{.m = m, .n = sizes_.n, .k = sizes_.k, .batch = batch, .few_rows = few_rows};
     product.key = "gemm " + by_x({checked_int(m), sizes_.n, sizes_.k}) + " batch " + std::to_string(batch);
-    if (tensor_cores() && !computes_rows_in_front() && rows_in_boxes(a_, unit_) && rows_in_boxes(b_, unit_) &&
-        (in_runs_ || sizes_.n % (8 * lanes()) == 0))
+    if (tensor_cores() && !computes_rows_in_front() && (a_in_columns_ || rows_in_boxes(a_, unit_)) &&
+        (b_in_columns_ || rows_in_boxes(b_, unit_)) && (in_runs_ || b_in_columns_ || sizes_.n % (8 * lanes()) == 0))
       product.boxed_tiles_m = [m](int rows) { return div_up(m, rows); };
     choose(std::move(product));
     reserve_statistics([this](const Shape& seen) { return tiles_of_rows(seen); });

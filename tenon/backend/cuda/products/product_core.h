@@ -33,9 +33,10 @@ struct ProductShape {
   bool counts = false;  ///< the epilogue counts what it stores, which takes registers
   /// Operands lie in memory as they are multiplied: no rows are computed in front, no image is seen at twice its size.
   bool in_memory = true;
-  bool few_rows = false;  ///< few enough, of a type and an operand B that suit: takes_few_rows (operands.h)
-  int64_t front = 0;      ///< bytes that rows computed in front of it take of a core's shared memory
-  std::string key = {};   ///< equal for products that take equal time on equal cores: "gemm 8192x320x320 lanes 1"
+  bool b_in_columns = false;  ///< B is [K][rows] in memory
+  bool few_rows = false;      ///< few enough, of a type and an operand B that suit: takes_few_rows (operands.h)
+  int64_t front = 0;          ///< bytes that rows computed in front of it take of a core's shared memory
+  std::string key = {};       ///< equal for products that take equal time on equal cores: "gemm 8192x320x320 lanes 1"
 
   /// Where a library could do all of it: what its epilogue adds (NativeEpilogue::words), the problem in its terms, and
   /// the library or null, asked for only where it matters. Else empty.

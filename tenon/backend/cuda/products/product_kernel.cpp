@@ -13,7 +13,9 @@ void ProductKernel::choose(ProductShape product) {
   product_.lanes = lanes();
   product_.element_bytes = size_of(unit_);
   if (front_) product_.front = product_.k * size_of(unit_) * SkinnyTileShape::kMostRows;
-  product_.in_memory = product_.in_memory && !computes_rows_in_front();
+  product_.in_memory = product_.in_memory && !computes_rows_in_front() && !a_in_columns_ && !b_in_columns_;
+  product_.b_in_columns = b_in_columns_;
+  product_.key += std::string(a_in_columns_ ? " columns of a" : "") + (b_in_columns_ ? " columns of b" : "");
   product_.counts = std::any_of(form_.outputs.begin(), form_.outputs.end(),
                                 [](const FormOutput& o) { return o.statistic != nullptr; });
   product_.key += " lanes " + std::to_string(lanes()) + " bytes " + std::to_string(size_of(unit_));
@@ -42,6 +44,13 @@ Expr ProductKernel::weight_operand(Shape stored, const Layout& layout) {
   own_.leaf = input(*form_.graph, "hole.1", unit_, stored);
   own_.piece = {value, layout(slice(in_runs_ ? in_runs(own_.leaf) : own_.leaf, 0, 0, rows))};
   return own_.leaf;
+}
+
+Expr ProductKernel::column_operand(const Expr& weights) {
+  own_.leaf = input(*form_.graph, "hole.1", unit_, weights.shape());
+  own_.piece = {weights, in_runs(own_.leaf)};
+  in_runs_ = b_in_columns_ = true;
+  return transpose(own_.leaf);
 }
 
 Expr ProductKernel::front_operand(size_t i) {

@@ -44,8 +44,11 @@ class ProductKernel : public AnchorKernel {
   const Expr& b() const { return b_; }
   /// Axes of B that are its rows.
   int b_split() const { return product_.kind == ProductKind::Gemm ? b_.shape().rank() - 1 : 1; }
-  /// True if operand B lies in runs (device/mma_results.h).
+  /// True if operand B lies in runs (device/mma_results.h): its rows in memory, which are K where it is in columns.
   bool b_in_runs() const { return in_runs_; }
+  /// True for operands that are read as columns, [K][rows] in memory.
+  bool a_in_columns() const { return a_in_columns_; }
+  bool b_in_columns() const { return b_in_columns_; }
 
   /// A kernel's argument so far: its sizes.
   Params begin(const ProductSizes& sizes) const;
@@ -86,6 +89,8 @@ class ProductKernel : public AnchorKernel {
   /// that shape to the hole's view of it. Constants lie in runs where a lane is whole blocks; for a library they lie in
   /// order. Which of the two is kept is decided by choose().
   Expr weight_operand(Shape stored, const Layout& layout);
+  /// Operand B from weights that stand [K][rows] in memory, in runs as the products have them whose rows they are.
+  Expr column_operand(const Expr& weights);
   const Expr& in_order() const { return in_order_.leaf; }
   /// Hole `i`, which the core for a few rows computes: rows in memory whose factors come behind the product, or else a
   /// leaf in shared memory that it fills in front of it.
@@ -111,7 +116,7 @@ class ProductKernel : public AnchorKernel {
   CountTiles tiles_of_rows(const Shape& seen) const;
 
   Expr a_, b_;
-  bool in_runs_ = false;
+  bool in_runs_ = false, a_in_columns_ = false, b_in_columns_ = false;
   std::optional<MatmulRoute> route_;  ///< before choose()
 
  private:

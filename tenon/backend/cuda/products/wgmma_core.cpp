@@ -68,8 +68,10 @@ class WgmmaCore : public ProductCore {
     Params params = kernel.begin(sizes);
     const Boxes box = std::visit([&](const auto& s) { return boxes(kernel, tile, s); }, sizes);
     text.functors = kernel.runs_source() + kernel.epilogue_source(params, text.headers, 8);
-    text.functors.insert(0, kernel.map_source("Rows", kernel.b(), params, box.b));
-    text.functors.insert(0, kernel.map_source("A", kernel.a(), params, box.a));
+    text.functors.insert(0, kernel.map_source("Rows", kernel.b(), kernel.b_in_columns(), params, box.b));
+    text.functors.insert(0, kernel.map_source("A", kernel.a(), kernel.a_in_columns(), params, box.a));
+    if (kernel.a_in_columns() || kernel.b_in_columns())
+      text.headers.insert(0, "#include \"tenon/backend/cuda/device/vocabulary_columns.h\"\n");
     return kernel.tile_call(choice, std::move(text), tile.type(), tile.resident, params);
   }
 
@@ -80,10 +82,12 @@ class WgmmaCore : public ProductCore {
   }
 
  private:
+  static constexpr int kColumnsBlock = 64;  // of K, in an operand in columns
   static constexpr std::string_view kText = "#x# stages # resident # cluster # splits #";
 
   static bool takes(const WgmmaTileShape& tile, const ProductShape& p, const DeviceFacts& facts) {
     if (!tile.has_runs(p.lanes) || tile.shared_bytes() > facts.shared_bytes) return false;
+    if (p.b_in_columns && (tile.n % 64 != 0 || tile.cluster > 1)) return false;
     // Sums of stages take registers, and so do lanes of a row scale each in the epilogue of 256 columns.
     if (p.element_bytes == 1 && (!tile.adds_stages() || (p.lanes > 1 && tile.n == 256))) return false;
     // Blocks that share a multiprocessor have 128 registers a thread: too few for wide sums and counts.
@@ -101,13 +105,15 @@ class WgmmaCore : public ProductCore {
         return rows_box(address, bytes, rows, columns, stride * bytes, box_rows);
       };
     };
-    const int64_t rows_b = kernel.b().shape().rows();
+    // Rows of the tensor in memory, and of a box: in columns they are K, and runs are then what has to be put in order.
+    const int64_t k = kernel.product().k, rows_b = kernel.b_in_columns() ? k : kernel.b().shape().rows();
     const auto box_in_order = [=](void* address, int64_t columns, int64_t stride) {
       return runs_box(address, bytes, rows_b, columns, stride * bytes);
     };
-    return {box(kernel.a().shape().rows(), tile.m),
-            kernel.b_in_runs() ? ProductKernel::MakeRowsBox(box(rows_b, tile.rows_of_b(kernel.product().lanes)))
-                               : box_in_order};
+    const int box_b = kernel.b_in_columns() ? kColumnsBlock : tile.rows_of_b(kernel.product().lanes);
+    return {
+        kernel.a_in_columns() ? box(k, kColumnsBlock) : box(kernel.a().shape().rows(), tile.m),
+        kernel.b_in_runs() != kernel.b_in_columns() ? ProductKernel::MakeRowsBox(box(rows_b, box_b)) : box_in_order};
   }
   static Boxes boxes(const ProductKernel& kernel, const WgmmaTileShape& tile, const device::ConvSizes& sizes) {
     const int bytes = kernel.element_bytes();
