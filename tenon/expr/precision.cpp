@@ -25,12 +25,18 @@ Expr with_operands(const Expr& anchor, std::initializer_list<Expr> in) {
   return anchor.graph().make(*anchor->type, std::span(in.begin(), in.size()), anchor->attrs);
 }
 
-QuantizedRows quantize_rows(const Expr& x, DType t) {
+QuantizedRows quantize_rows(const Expr& x, DType t) { return quantize_rows(std::vector{x}, t); }
+
+QuantizedRows quantize_rows(const std::vector<Expr>& parts, DType t) {
   TENON_CHECK(Usage, t == DType::E4M3 || t == DType::I8, "quantize_rows")
       << "rows become e4m3 or i8, not " << name_of(t);
   const bool whole = t == DType::I8;
-  const Expr scale = max(absmax(x), constant(x.graph(), 1e-12)) / (whole ? 127.0 : 448.0);
-  return {cast(whole ? floor(x / scale + 0.5) : x / scale, t), scale};
+  Expr most;
+  for (const Expr& x : parts) most = most ? max(most, absmax(x)) : absmax(x);
+  const Expr scale = max(most, constant(parts[0].graph(), 1e-12)) / (whole ? 127.0 : 448.0);
+  std::vector<Expr> q;
+  for (const Expr& x : parts) q.push_back(cast(whole ? floor(x / scale + 0.5) : x / scale, t));
+  return {q.size() > 1 ? concat(q, -1) : q[0], scale};
 }
 
 }  // namespace tenon

@@ -28,5 +28,7 @@ struct QuantizedRows {
 /// gives zeros. A NaN makes its whole row NaN, and an infinity its row's scale infinite. In i8: / 127, to the nearest
 /// whole number, ties upwards.
 QuantizedRows quantize_rows(const Expr& x, DType t = DType::E4M3);
+/// The same of tensors [.., width] side by side: q is their concatenation, each of its parts rounded where it is.
+QuantizedRows quantize_rows(const std::vector<Expr>& parts, DType t = DType::E4M3);
 
 }  // namespace tenon

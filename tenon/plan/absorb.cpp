@@ -15,13 +15,24 @@ constexpr size_t kLookedAt = 64;
 
 }  // namespace
 
-// True if maths alone reads `e`, once: it is computed there as well as here.
-bool Partitioner::passes_to_maths(Expr e) const {
-  while (!wanted_.contains(e.get()) && users_.of(e).size() == 1) {
-    e = users_.of(e)[0];
-    if (e->family() != Family::View) return e->family() == Family::Pointwise || is_row_reduction(e);
-  }
-  return false;
+// True if maths alone reads `e`, in one launch behind the region's as far as one can see: it has one reader, or all of
+// them wait for no other anchor.
+bool Partitioner::passes_to_maths(const Expr& e, const Region& region) const {
+  const std::vector<Expr>& users = users_.of(e);
+  const auto waits = [&](const Expr& u) {
+    bool found = false;
+    walk_below({u}, [&](const Expr& x) {
+      const bool there = in_memory(x) || region.contains(x.get()) || x->family() == Family::Leaf;
+      found = found || (!there && (x->family() == Family::Anchor || is_update(x)));
+      return !there && !found;
+    });
+    return found;
+  };
+  return !wanted_.contains(e.get()) && !users.empty() && std::ranges::all_of(users, [&](const Expr& u) {
+    if (region.contains(u.get())) return true;
+    if (u->family() == Family::View) return passes_to_maths(u, region);
+    return (u->family() == Family::Pointwise || is_row_reduction(u)) && (users.size() == 1 || !waits(u));
+  });
 }
 
 // The end of the region goes to its readers where that moves fewer bytes: those of one narrow value rather than of all
@@ -48,7 +59,7 @@ void Partitioner::leave_to_readers(Region& region) {
       if (e == v || std::ranges::none_of(e->in, [&](const Expr& x) { return behind.contains(x.get()); })) continue;
       behind.insert(e.get());
       smaller.erase(e.get());
-      may = may && (!leaves(e, region) || passes_to_maths(e));
+      may = may && (!leaves(e, region) || passes_to_maths(e, region));
     }
     if (!may || smaller.size() == region.size()) continue;
     const int64_t moved = bytes(frontier(smaller));

@@ -61,7 +61,7 @@ class Partitioner {
   static bool is_boundary(const Expr& e);
   void grow(const Expr& anchor, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each);
   bool absorb_users(const Expr& x, Region& region, std::map<uint32_t, std::string>& refused, bool ask_each);
-  bool passes_to_maths(Expr e) const;
+  bool passes_to_maths(const Expr& e, const Region& region) const;
   void leave_to_readers(Region& region);
   void absorb_stored(Region& region);
   std::vector<Expr> maths_behind(const Region& region) const;

@@ -65,17 +65,40 @@ bool transposed_of(const Expr& w, const Matrices& matrices) {
   return w.is<nodes::Permute>() && w.shape().rank() == 2 && matrices.contains(w->in[0].get());
 }
 
+// Tensors of one shape side by side, or the only one.
+std::vector<Expr> equal_parts(const Expr& x) {
+  std::vector<Expr> out{x};
+  while (out.back().is<nodes::Concat>() && out.back()->attrs.ints[0] == x.shape().rank() - 1) {
+    const std::vector<Expr> in = out.back()->in;
+    out.pop_back();
+    out.insert(out.end(), in.begin(), in.end());
+  }
+  const bool equal = std::ranges::all_of(out, [&](const Expr& p) { return p.shape() == out[0].shape(); });
+  return equal ? out : std::vector{x};
+}
+
+// Rows of x, times `columns` if there are any. Of tensors side by side each is quantised where it is, with the scale of
+// all: nobody has to join them.
+QuantizedRows quantized_parts(const Expr& x, const Expr& columns) {
+  if (x.dtype() == DType::E4M3 && !columns) return {x, {}};
+  std::vector<Expr> parts = equal_parts(x);
+  const int64_t width = parts[0].shape()[-1];
+  for (size_t i = 0; columns && i < parts.size(); ++i) {
+    const auto at = static_cast<int64_t>(i) * width;
+    parts[i] = scaled_columns(parts[i], slice(columns, 0, at, at + width));
+  }
+  return quantize_rows(parts);
+}
+
 Expr of_quantized_rows(const Expr& anchor, const Matrices& matrices) {
-  Expr left = anchor->in[0];
-  QuantizedRows w;
+  QuantizedRows w, rows;
   if (transposed_of(anchor->in[1], matrices)) {  // w = (s q)^T: x w^T = (x s) q, the numbers of the other product
-    const QuantizedRows rows = quantized(anchor->in[1]->in[0]);
-    if (rows.scale) left = scaled_columns(left, rows.scale);
+    rows = quantized(anchor->in[1]->in[0]);
     w.q = transpose(rows.q);
   } else {
     w = quantized(anchor->in[1]);
   }
-  const QuantizedRows x = quantized(left);
+  const QuantizedRows x = quantized_parts(anchor->in[0], rows.scale);
   Expr y = multiplied_in(linear(x.q, w.q), DType::E4M3);
   if (x.scale) y = y * x.scale;
   return w.scale ? scaled_columns(y, w.scale) : y;

@@ -44,9 +44,15 @@ bool same_rows(Shape a, Shape b) {
   return one && a == b;
 }
 
+// What views of one tensor look at.
+Expr below_views(Expr e) {
+  while (e->family() == Family::View && !view_facts(e).joins) e = e->in[0];
+  return e;
+}
+
 // Tensors side by side, if there are several.
-std::vector<Expr> parts_of(Expr joined) {
-  while (joined->family() == Family::View && !view_facts(joined).joins) joined = joined->in[0];
+std::vector<Expr> parts_of(const Expr& hole) {
+  const Expr joined = below_views(hole);
   std::vector<Expr> out;
   walk_below({joined}, [&](const Expr& e) {
     if (e.is<nodes::Concat>()) return true;
@@ -96,7 +102,9 @@ void Partitioner::assume_stored(const std::vector<Expr>& values, bool reductions
     const TrialPtr t = attempt(values);
     const auto it = t->source.find(t->choice.refusal.blocker.get());
     if (it == t->source.end() || (reductions_only && !is_row_reduction(it->second))) return;
-    if (has(values, it->second) || !assume(it->second, t->choice.refusal.why)) return;
+    Expr e = below_views(it->second);
+    if (!target_.reads || users_.of(e).size() < 2) e = it->second;  // else others read it, and this one the view of it
+    if (has(values, e) || !assume(e, t->choice.refusal.why)) return;
   }
 }
 

@@ -49,6 +49,32 @@ TEST_F(AbsorbedOneByOne, NotWhatWaitsForAnotherAnchorOrForWholeRows) {
   EXPECT_EQ(sinks({{"y", h + product("v", rows)}}, tensors_only()), (std::vector<size_t>{1, 1, 1}));
 }
 
+// Two results of f32 for one reader that has all it takes to make them.
+TEST_F(AbsorbedOneByOne, NotWhatItsReaderMakesOfFewerBytes) {
+  const auto stored = [](const Expr& y) {
+    const Plan p = make_plan(std::array{Result{"y", y}});
+    std::vector<DType> out;
+    for (const Output& o : p.phase(Rate::Step)->launches[0].outputs) out.push_back(o.value.dtype());
+    return out;
+  };
+  const Expr h = product("w", x), scaled = h * 3.0;
+  EXPECT_EQ(stored(scaled + sum(h * x)), (std::vector{DType::BF16}));
+  EXPECT_EQ(stored(scaled * sum(scaled * x) + sum(scaled)), (std::vector{DType::BF16}));
+  // A reader that waits for another product would compute it again.
+  const Expr rows = cast(scaled * rsqrt(mean(scaled * scaled) + 1e-5), DType::BF16);
+  EXPECT_EQ(stored(scaled + product("v", rows)), (std::vector{DType::F32}));
+}
+
+// What attention leaves lies as the product behind it reads it; others look through that.
+TEST_F(AbsorbedOneByOne, HeadsAreStoredAsRows) {
+  const Expr q = input(g, "q", DType::BF16, {1, 4, 64, 32}), o = cast(attention(q, q, q, 0.1), DType::BF16);
+  const Expr y = product("w", reshape(permute(o, {0, 2, 1, 3}), {1, 64, 128}));
+  const Plan p = make_plan(std::array{Result{"y", y}, Result{"rows", sum(o * q)}});
+  EXPECT_EQ(p.phase(Rate::Step)->launches[0].outputs[0].value.shape(), (Shape{1, 64, 128}));
+  const Plan apart = make_plan(std::array{Result{"y", y}, Result{"o", o}});
+  EXPECT_EQ(apart.phase(Rate::Step)->launches[0].outputs[0].value.shape(), o.shape());
+}
+
 // A value that its reader computes from it costs nothing there.
 TEST_F(AbsorbedOneByOne, NotWhatIsNotStoredOtherwise) {
   const Expr h = product("w", x);

@@ -160,6 +160,21 @@ TEST(Precision, QuantisedLayersMeanTheirProducts) {
   EXPECT_THAT(all_of(set(linear(k, v), "e4m3 rows")), ElementsAre(DType::BF16));
 }
 
+// Rows of tensors side by side are quantised part by part, to the numbers of one tensor.
+TEST(Precision, PartsOfRowsShareTheirScale) {
+  Graph g;
+  const Expr a = input(g, "a", DType::BF16, {8, 16}), b = input(g, "b", DType::BF16, {8, 16});
+  const Expr w = param(g, "w", DType::BF16, {4, 32});
+  const std::vector<Expr> joined = set_precision(g, std::array{linear(concat({cast(tanh(a), DType::BF16), b}, -1), w)},
+                                                 PrecisionPolicy::parse("e4m3 rows"));
+  std::vector<Expr> products;
+  for (const Expr& e : topological(joined))
+    if (e.is<nodes::Linear>()) products.push_back(e);
+  ASSERT_EQ(products.size(), 1U);
+  EXPECT_TRUE(products[0]->in[0].is<nodes::Concat>());
+  EXPECT_EQ(products[0]->in[0].dtype(), DType::E4M3);
+}
+
 TEST(Precision, WeightsInI8MeanTheirProducts) {
   Graph g;
   const Expr w = param(g, "w", DType::BF16, {24, 32}), b = param(g, "b", DType::F32, {24});
