@@ -92,10 +92,10 @@ int random_decoder(char** numbers, const std::string& threads, int steps, bool s
   DecoderConfig c;
   c.vocabulary = number(2), c.width = number(3), c.hidden = number(4), c.layers = number(5);
   c.heads = number(6), c.key_heads = number(7), c.head_width = c.width / c.heads, c.theta = 1e4;
-  const train::BatchShape shape{number(0), number(1)};
   const bool cuda = threads == "cuda";
   const nn::Precision precision = cuda ? nn::kBf16 : nn::kF32;
   const std::shared_ptr<Backend> backend = cuda ? make_backend(threads) : make_backend("cpu", {std::stoi(threads)});
+  const train::BatchShape shape{.rows = number(0), .tokens = number(1), .logit_bytes = train::logit_bytes(*backend)};
   const WeightShapes shapes = decoder_weights(c);
   train::Parameters parameters(backend, random_weights(shapes, 1), shapes, 2);
   Graph g;

@@ -39,13 +39,50 @@ Expr padded_logits(const Expr& logits, const Pieces& p) {
   return where(less(iota(g, p.padded()), constant(g, static_cast<double>(p.classes))), logits, constant(g, kNoClass));
 }
 
-// log of the sum of e^logit of each row, [m, 1]. Rollouts and losses sum in the same order.
+// log of the sum of e^logit of each row: the last axis is 1 then.
+Expr log_sum_exp_of_rows(const Expr& x) {
+  const Expr top = reduce_max(x);
+  return top + log(sum(exp(x - top)));
+}
+
+// The same of [m, padded], each piece by itself in one launch that reads the logits once. Rollouts and losses sum in
+// the same order.
 Expr log_sum_exp(const Expr& logits, const Pieces& p) {
+  if (p.count == 1) return log_sum_exp_of_rows(logits);
   const int64_t rows = logits.shape()[0];
-  const auto joined = [&](const Expr& x) { return reshape(x, {rows, p.count}); };
-  const Expr pieces = reshape(logits, {rows, p.count, p.length}), tops = reduce_max(pieces);
-  const Expr sums = sum(exp(pieces - tops)), top = reduce_max(joined(tops));
-  return top + log(sum(joined(sums) * exp(joined(tops) - top)));
+  const Expr of_pieces = materialize(log_sum_exp_of_rows(reshape(logits, {rows, p.count, p.length})));
+  return log_sum_exp_of_rows(reshape(of_pieces, {rows, p.count}));
+}
+
+// The classes that rows are to have, [m, 1], and where these are in rows that are in pieces. A part of them is another.
+struct Targets {
+  Expr classes;  // negative: none
+  Expr piece;    // i32 [m]: which of all pieces of `chunk` rows, the row's first without a class
+  Expr inside;   // f32 [m, 1]: the class as one of this piece
+  Targets(const Expr& target, const Pieces& p, int64_t chunk) : classes(target) {
+    if (p.count == 1) return;
+    Graph& g = target.graph();
+    const auto length = static_cast<double>(p.length), count = static_cast<double>(p.count);
+    const int64_t rows = target.shape()[0];
+    const Expr row = fmod(reshape(iota(g, rows), {rows, 1}), constant(g, static_cast<double>(chunk)));
+    const Expr own = sum(1.0 - less(target, (iota(g, p.count) + 1.0) * length));  // ends that it is not below
+    piece = materialize(reshape(cast(row * count + own, DType::I32), {rows}));
+    inside = materialize(target - own * length);
+  }
+  Targets part(int64_t begin, int64_t end) const {
+    Targets out = *this;
+    for (Expr* x : {&out.classes, &out.piece, &out.inside})
+      if (*x) *x = slice(*x, 0, begin, end);
+    return out;
+  }
+};
+
+// Each row's logit of its class, [m, 1]: read from the one piece that it is in.
+Expr chosen_logit(const Expr& logits, const Targets& t, const Pieces& p) {
+  const bool whole = p.count == 1;
+  const Expr from = whole ? logits : gather(reshape(logits, {logits.shape()[0] * p.count, p.length}), t.piece);
+  Graph& g = logits.graph();
+  return sum(where(equal(iota(g, p.length), whole ? t.classes : t.inside), from, constant(g, 0)));
 }
 
 struct LossOfRows {
@@ -53,20 +90,14 @@ struct LossOfRows {
 };
 using TermsOfRows = std::function<TokenTerm(const Expr& nll)>;
 
-// The loss of some rows: hidden [m, D]; weight with rows of zeros up to whole pieces; target [m, 1].
-LossOfRows of_rows(const Expr& hidden, const Expr& weight, const Expr& target, const TermsOfRows& terms,
+// The loss of some rows: hidden [m, D]; weight with rows of zeros up to whole pieces.
+LossOfRows of_rows(const Expr& hidden, const Expr& weight, const Targets& targets, const TermsOfRows& terms,
                    const Pieces& p) {
-  Graph& g = weight.graph();
-  const int64_t rows = hidden.shape()[0];
-  const Expr classes = iota(g, p.padded());
   const Expr logits = padded_logits(tenon::linear(hidden, weight), p);
-  const Expr hit = equal(classes, target);
-  const auto in_pieces = [&](const Expr& x) { return reshape(x, {rows, p.count, p.length}); };
-  const auto joined = [&](const Expr& x) { return reshape(x, {rows, p.count}); };
-  const Expr chosen = sum(joined(sum(in_pieces(where(hit, logits, constant(g, 0))))));
-  const Expr lse = log_sum_exp(logits, p);
-  const Expr nll = lse - chosen;
+  const Expr lse = materialize(log_sum_exp(logits, p));
+  const Expr nll = lse - chosen_logit(logits, targets, p);
   const TokenTerm term = terms(nll);
+  const Expr hit = equal(iota(weight.graph(), p.padded()), targets.classes);
   const Expr d_logits = cast((exp(logits - lse) - hit) * term.slope, weight.dtype());
   return {materialize(term.loss), nll, tenon::linear(d_logits, transpose(weight)),
           tenon::linear(transpose(d_logits), transpose(hidden))};
@@ -104,18 +135,18 @@ TokenLoss token_loss(const Expr& hidden, const Expr& weight, const Expr& target,
       << target.shape().str();
   TENON_CHECK(Usage, chunk >= 1 && first_stage >= 0, "cross_entropy") << "chunks of " << chunk << " rows";
   const int64_t rows = h.rows();
-  const Expr targets = reshape(target, {rows, 1});
   const Pieces pieces(w[0]);
+  const Targets targets(reshape(target, {rows, 1}), pieces, chunk);
   const Expr padded = pad(weight, {0, pieces.padded() - w[0], 0, 0});
   std::vector<Expr> losses, nll, d_hidden;
   Expr d_weight;
   int stage = first_stage;
   for (int64_t begin = 0; begin < rows; begin += chunk, ++stage) {
     const int64_t end = std::min(begin + chunk, rows);
-    const auto part = [&](const Expr& x) { return slice(x, 0, begin, end); };
-    const Expr all = cast(reshape(barrier(hidden, stage), {rows, h[-1]}), weight.dtype());
+    const Expr own = slice(reshape(barrier(hidden, stage), {rows, h[-1]}), 0, begin, end);
     const LossOfRows r = of_rows(
-        part(all), padded, part(targets), [&](const Expr& x) { return terms(x, begin, end); }, pieces);
+        cast(own, weight.dtype()), padded, targets.part(begin, end),
+        [&](const Expr& x) { return terms(x, begin, end); }, pieces);
     losses.push_back(r.losses);
     nll.push_back(r.nll);
     d_hidden.push_back(r.d_hidden);

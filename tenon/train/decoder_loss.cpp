@@ -19,9 +19,13 @@ struct Inputs {
         target(input(g, "target", DType::I32, {s.rows, s.tokens})) {}
 };
 
-int64_t chunk_of(const BatchShape& s, const DecoderConfig& c) {
-  constexpr int64_t kLogits = int64_t{8} << 20;
-  return s.chunk > 0 ? s.chunk : std::max<int64_t>(512, kLogits / c.vocabulary);
+// Of `rows` that have logits.
+int64_t chunk_of(const BatchShape& s, const DecoderConfig& c, int64_t rows) {
+  constexpr int64_t kLeast = 512, kStep = 64;  // what products take well
+  if (s.chunk > 0) return s.chunk;
+  const int64_t most = std::max(kLeast, s.logit_bytes / (c.vocabulary * size_of(DType::F32)));
+  const int64_t parts = (rows + most - 1) / most, each = (rows + parts - 1) / parts;
+  return (each + kStep - 1) / kStep * kStep;
 }
 
 // From the loss at the head down to every weight that is trained; the head's own gradient is added where it is the
@@ -46,10 +50,18 @@ Differentiated below(const DecoderConfig& c, const DecoderHidden& network, const
 
 }  // namespace
 
+int64_t logit_bytes(const Backend& backend, int64_t arena_bytes) {
+  constexpr int64_t kOfDevice = int64_t{5} << 28;
+  const int64_t least = BatchShape().logit_bytes;
+  if (!backend.records()) return least;
+  return arena_bytes > 0 ? std::clamp(arena_bytes / 8, least, kOfDevice) : kOfDevice;
+}
+
 Differentiated decoder_cross_entropy(Graph& g, const DecoderConfig& c, const BatchShape& shape, nn::Precision p) {
   const Inputs in(g, shape);
   const DecoderHidden network = decoder_hidden(c, in.tokens, p);
-  const nn::CrossEntropy l = nn::cross_entropy(network.hidden, network.head, in.target, chunk_of(shape, c));
+  const nn::CrossEntropy l =
+      nn::cross_entropy(network.hidden, network.head, in.target, chunk_of(shape, c, network.hidden.shape().rows()));
   return below(c, network, l.loss, l.d_hidden, l.d_weight);
 }
 
@@ -77,8 +89,8 @@ Differentiated decoder_policy_loss(Graph& g, const DecoderConfig& c, const Batch
     return {loss, materialize(gradients(loss, {}, std::array{nll})[0])};
   };
   const Expr hidden = texts ? texts->of_targets(network.hidden) : network.hidden;
-  const nn::TokenLoss l =
-      nn::token_loss(hidden, network.head, at_targets(reshape(target, column)), terms, chunk_of(shape, c));
+  const nn::TokenLoss l = nn::token_loss(hidden, network.head, at_targets(reshape(target, column)), terms,
+                                         chunk_of(shape, c, hidden.shape().rows()));
   const Expr d_hidden = texts ? texts->from_targets(l.d_hidden) : l.d_hidden;
   Differentiated out = below(c, network, l.loss, d_hidden, l.d_weight, texts ? texts->rule() : GradientRule());
   out.results.push_back({"nll", l.nll});
@@ -90,7 +102,8 @@ Plan plan_log_probabilities(const DecoderConfig& c, const BatchShape& shape, nn:
   const Inputs in(g, shape);
   const DecoderHidden network = decoder_hidden(c, in.tokens, p);
   const auto nothing = [&](const Expr& nll, int64_t, int64_t) -> nn::TokenTerm { return {nll, nll}; };
-  const nn::TokenLoss l = nn::token_loss(network.hidden, network.head, in.target, nothing, chunk_of(shape, c));
+  const nn::TokenLoss l = nn::token_loss(network.hidden, network.head, in.target, nothing,
+                                         chunk_of(shape, c, network.hidden.shape().rows()));
   PlanOptions options;
   options.name = "log-probabilities";
   options.fold_scales = false;  // as training and rollouts, whose bits it has

@@ -4,6 +4,7 @@
 // learnt, in prompts and behind a sequence's end. With an adapter in the configuration, there are gradients of its
 // weights alone.
 #pragma once
+#include "tenon/backend/backend.h"
 #include "tenon/models/decoder.h"
 #include "tenon/nn/policy_loss.h"
 #include "tenon/train/shared_tokens.h"
@@ -12,8 +13,14 @@ namespace tenon::train {
 
 struct BatchShape {
   int64_t rows = 1, tokens = 1;
-  int64_t chunk = 0;  ///< rows of logits that exist at a time; 0: 512, or more of a small vocabulary (32 MB)
+  int64_t chunk = 0;  ///< rows of logits that exist at a time; 0: equal parts, of 512 rows or of logit_bytes at most
+  int64_t logit_bytes = int64_t{32} << 20;
 };
+
+/// What BatchShape::logit_bytes is on a backend, within a limit on a step's values (0: none). The gradient of the
+/// head's weights is read and written once for each part of the rows, which takes long on a device that records
+/// launches.
+int64_t logit_bytes(const Backend& backend, int64_t arena_bytes = 0);
 
 /// The mean cross entropy of all targets.
 Differentiated decoder_cross_entropy(Graph& g, const DecoderConfig& c, const BatchShape& shape, nn::Precision p);

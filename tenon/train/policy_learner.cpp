@@ -2,7 +2,6 @@
 
 #include "tenon/models/decoder_adapter.h"
 #include "tenon/train/adapter.h"
-#include "tenon/train/decoder_loss.h"
 
 namespace tenon::train {
 namespace {
@@ -63,6 +62,10 @@ PolicyBatch PolicyLearner::batch(const std::vector<std::vector<int32_t>>& prompt
                  : PolicyBatch{prompts, made, advantages, o_.mask_truncated, kStepOfDevice};
 }
 
+BatchShape PolicyLearner::shape_of(int64_t tokens) const {
+  return {.rows = rows_at_a_time_, .tokens = tokens, .logit_bytes = logit_bytes(*backend_, o_.arena_bytes)};
+}
+
 Gradients& PolicyLearner::gradients_for(int64_t tokens, const SharedShape& shared) {
   const std::array key{tokens, shared.tokens, shared.targets, shared.texts};
   if (gradients_.size() >= kMostPlans && !gradients_.contains(key)) gradients_.clear();
@@ -71,8 +74,7 @@ Gradients& PolicyLearner::gradients_for(int64_t tokens, const SharedShape& share
     time_.begin("plans");
     Graph g;
     const PolicyObjective objective{o_.loss, o_.terms, static_cast<double>(o_.most_tokens)};
-    const Differentiated d =
-        decoder_policy_loss(g, config_, {rows_at_a_time_, tokens}, objective, o_.precision, shared);
+    const Differentiated d = decoder_policy_loss(g, config_, shape_of(tokens), objective, o_.precision, shared);
     GradientOptions options{.accumulates = rows_at_a_time_ < rows(), .arena = arena_, .arena_bytes = o_.arena_bytes};
     options.precision = training_precision(o_.precision.act);
     made = std::make_unique<Gradients>(*parameters_, d, options);
@@ -85,7 +87,7 @@ Executable& PolicyLearner::reference_for(int64_t tokens) {
   std::unique_ptr<Executable>& made = reference_runs_[tokens];
   if (!made)
     made = std::make_unique<Executable>(
-        plan_log_probabilities(frozen_, {rows_at_a_time_, tokens}, o_.precision, backend_->target()), reference_,
+        plan_log_probabilities(frozen_, shape_of(tokens), o_.precision, backend_->target()), reference_,
         std::map<std::string, void*>{}, nullptr, nullptr, arena_);
   return *made;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tenon/pipelines/language_model.h"
+#include "tenon/train/decoder_loss.h"
 #include "tenon/train/gradients.h"
 #include "tenon/train/grpo_options.h"
 #include "tenon/train/policy_batch.h"
@@ -45,6 +46,7 @@ class PolicyLearner {
 
  private:
   void update(const PolicyBatch& batch, double lr, nlohmann::ordered_json& metrics, bool first_epoch);
+  BatchShape shape_of(int64_t tokens) const;
   Gradients& gradients_for(int64_t tokens, const SharedShape& shared);
   Executable& reference_for(int64_t tokens);
   void ask_reference(PolicyBatch& batch);
