@@ -49,12 +49,10 @@ std::string rows_of(const std::string& name, const std::string& pointer, const s
          "  DEV static Row row(const Params& p, int r) { return {p." + pointer + " + static_cast<int64_t>(r) * " +
          columns + "}; }\n  DEV static const T* at(const Row& row, int col) { return row.at + col; }\n};\n";
 }
-std::string map_of(const std::string& name, const std::string& map) {
-  return "struct " + name +
-         " { using T = ::T; static constexpr bool kConstant = true, kInRuns = true; DEV static TmaSource source(const "
-         "Params& p, int "
-         "col) { return {p." +
-         map + ", col}; } };\n";
+std::string map_of(const std::string& name, const std::string& map, bool in_columns = false) {
+  return "struct " + name + " { using T = ::T; static constexpr bool kConstant = true, kInRuns = true" +
+         (in_columns ? ", kColumns = true" : "") +
+         "; DEV static TmaSource source(const Params& p, int col) { return {p." + map + ", col}; } };\n";
 }
 
 std::string mma_source(bool conv, const std::string& type, const MmaTileShape& tile, int blocks) {
@@ -115,6 +113,25 @@ TEST(CoreCode, SkinnyTiles) {
         SCOPED_TRACE(tile.type(m, 1, 4864) + " " + arch);
         check(text, arch, {.blocks = 1, .contains = {Opcode::Hmma}});
       }
+    }
+}
+
+// Every tile that a product with operands in columns may be given.
+TEST(CoreCode, OperandsInColumns) {
+  SKIP_WITHOUT_NVRTC();
+  ProductShape product{.m = 8192, .n = 8192, .k = 4096, .in_memory = false, .b_in_columns = true};
+  product.boxed_tiles_m = [&](int rows) { return div_up(product.m, rows); };
+  const auto choices = tile_choices(product, {.name = "", .arch = "sm_90a", .shared_bytes = 232448});
+  EXPECT_GE(choices.size(), 8U);
+  for (const TileChoice& choice : choices)
+    for (const bool both : {true, false}) {
+      SCOPED_TRACE(choice.text() + (both ? " both" : " b"));
+      const auto& tile = choice.as<WgmmaTileShape>();
+      const std::string text = "#include \"tenon/backend/cuda/device/vocabulary_columns.h\"\n" +
+                               head_of("gemm_wgmma", "BF16", "GemmSizes", "TensorMap a, b;") + map_of("A", "a", both) +
+                               map_of("B", "b", true) + epilogue_of("p.sizes.n") +
+                               kernel_of("gemm_wgmma", tile.type(), tile.resident);
+      check(text, "sm_90a", {.blocks = tile.resident, .contains = {Opcode::Hgmma}, .lacks = {Opcode::Hmma}});
     }
 }
 
