@@ -43,7 +43,7 @@ def main(folder, out, names):
         entry = entries[str(root / name)]
         alike.setdefault((entry["directory"], layer_of(name), flags_of(entry)), []).append(name)
     out = pathlib.Path(out).resolve()
-    commands = []
+    commands, units = [], []
     for (directory, _, flags), files in alike.items():
         def add(file):
             commands.append({"directory": directory, "file": str(file), "command": shlex.join([*flags, "-c", str(file)])})
@@ -57,8 +57,10 @@ def main(folder, out, names):
             pathlib.Path(f"{unit}.preprocess").write_text(f"cd {shlex.quote(directory)} && {read}\n")
             for file in mine:
                 add(root / file)
-            print(unit, *mine)
+            units.append((unit.stat().st_size, [str(unit), *mine]))
     (out / "compile_commands.json").write_text(json.dumps(commands))
+    for _, unit in sorted(units, reverse=True):  # the largest first, so that no processor waits for one at the end
+        print(*unit)
 
 
 main(sys.argv[1], sys.argv[2], sys.argv[3:])
