@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # clang-tidy (.clang-tidy) over the library and the command line. tools/tidy.sh BUILD_FOLDER JOBS [FILE..]
 # Files with flags of one instruction set are left out: they are the tile kernels' intrinsics. Most of the time goes into
-# headers, so several files of a layer are read as one; if one of those has a finding, its files are read again one by one,
-# and what is found then counts. What was clean is remembered by its preprocessed text and not read again
+# headers, so several files of a layer are read as one; where that has findings, the files that they are in are read again
+# one by one, and what is found then counts. What was clean is remembered by its preprocessed text and not read again
 # (TENON_TIDY_CACHE, default ~/.cache/tenon/tidy).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,9 +26,13 @@ check() { # of a line of tidy_units.py
   read -ra line <<<"$1"
   known="$clean/$(key "${line[0]}")"
   if [[ -e "$known" ]]; then touch "$known"; return; fi
-  if ! tidy "${line[0]}" >/dev/null; then
-    tidy "${line[@]:1}"
-    echo "tidy: clean one by one, not as one (file-local names in common?), which takes long: ${line[*]:1}" >&2
+  local said again
+  if ! said="$(tidy "${line[0]}")"; then
+    read -ra again <<<"$(python3 tools/tidy_units.py --found "${line[0]}" <<<"$said")"
+    tidy "${again[@]}"
+    if ((${#again[@]} == ${#line[@]} - 1)); then
+      echo "tidy: clean one by one, not as one (file-local names in common?), which takes long: ${line[*]:1}" >&2
+    fi
   fi
   touch "$known"
 }

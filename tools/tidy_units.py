@@ -3,6 +3,9 @@
 tools/tidy_units.py BUILD_FOLDER OUT FILES... writes the units, and compile_commands.json for them and for the files one
 by one, to OUT, and prints a line for each unit: the unit, then what is in it. A unit's .preprocess is a command that
 prints what the compiler reads of it.
+
+tools/tidy_units.py --found UNIT reads what clang-tidy said of a unit and prints the files that it found something in: all
+of them where the unit does not compile, or the finding is in a header.
 """
 
 import json
@@ -11,7 +14,7 @@ import re
 import shlex
 import sys
 
-FILES_OF_A_UNIT = 32
+FILES_OF_A_UNIT = 52
 
 
 def flags_of(entry):
@@ -34,6 +37,15 @@ def layer_of(name):
     return folders[: 3 if folders[:2] == ("tenon", "backend") else 2]
 
 
+def found_in(unit, said):
+    """The files of a unit that findings lie in."""
+    files = json.loads(pathlib.Path(f"{unit}.files").read_text())  # with the line that each begins at
+    places = re.findall(r"^(/[^:\n]+):(\d+):\d+: (?:error|warning): .*\[(.*)\]$", said, re.M)
+    if not places or any(where != unit or "clang-diagnostic-error" in check for where, _, check in places):
+        return [name for name, _ in files]
+    return list(dict.fromkeys([n for n, begin in files if begin <= int(line)][-1] for _, line, _ in places))
+
+
 def main(folder, out, names):
     root = pathlib.Path.cwd()
     listed = json.loads((pathlib.Path(folder) / "compile_commands.json").read_text())
@@ -43,22 +55,31 @@ def main(folder, out, names):
         entry = entries[str(root / name)]
         alike.setdefault((entry["directory"], layer_of(name), flags_of(entry)), []).append(name)
     out = pathlib.Path(out).resolve()
-    commands = []
+    commands, units = [], []
     for (directory, _, flags), files in alike.items():
         def add(file):
             commands.append({"directory": directory, "file": str(file), "command": shlex.join([*flags, "-c", str(file)])})
 
-        for first in range(0, len(files), FILES_OF_A_UNIT):
-            mine = files[first : first + FILES_OF_A_UNIT]
+        parts = -(-len(files) // FILES_OF_A_UNIT)
+        for part in range(parts):
+            mine = files[part::parts]
             unit = out / f"unit{len(commands)}.cpp"
-            unit.write_text("\n".join((root / f).read_text() for f in mine))
+            texts = [(root / f).read_text() + "\n" for f in mine]
+            unit.write_text("".join(texts))
+            begins = [1 + sum(t.count("\n") for t in texts[:i]) for i in range(len(texts))]
+            pathlib.Path(f"{unit}.files").write_text(json.dumps(list(zip(mine, begins))))
             add(unit)
             read = shlex.join(["clang++", *flags[1:], "-w", "-E", "-P", "-C", str(unit)])
             pathlib.Path(f"{unit}.preprocess").write_text(f"cd {shlex.quote(directory)} && {read}\n")
             for file in mine:
                 add(root / file)
-            print(unit, *mine)
+            units.append((unit.stat().st_size, [str(unit), *mine]))
     (out / "compile_commands.json").write_text(json.dumps(commands))
+    for _, unit in sorted(units, reverse=True):  # the largest first, so that no processor waits for one at the end
+        print(*unit)
 
 
-main(sys.argv[1], sys.argv[2], sys.argv[3:])
+if sys.argv[1] == "--found":
+    print(*found_in(sys.argv[2], sys.stdin.read()))
+else:
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

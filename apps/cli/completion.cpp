@@ -103,8 +103,9 @@ std::string zsh_action(const DescribedOption& o) {
 }
 
 void zsh_options(std::ostream& out, const std::vector<DescribedOption>& options) {
+  bool rest = false;  // is said once: of the first
   for (const DescribedOption& o : options) {
-    if (!o.positional.empty()) out << " \\\n      " << quoted("*" + zsh_action(o));
+    if (!o.positional.empty() && !std::exchange(rest, true)) out << " \\\n      " << quoted("*" + zsh_action(o));
     const std::string text = "[" + zsh_text(o.help) + "]" + (o.argument.empty() ? "" : zsh_action(o));
     const std::string exclusive = "(" + joined(o.flags, " ") + ")";
     for (const std::string& flag : o.flags)

@@ -15,22 +15,34 @@ std::vector<std::string> verb_names() {
   return out;
 }
 
+const CLI::App* named(const CLI::App& of, const std::string& name) {
+  for (const CLI::App* app : of.get_subcommands([](const CLI::App*) { return true; }))
+    if (app->get_name() == name) return app;
+  return nullptr;
+}
+
+struct Asked {
+  std::string verb, method;
+};
+
+std::string help_of(const CLI::App& root, const Asked& asked) {
+  // Not root.help(), which is that of the verb that was parsed.
+  if (asked.verb.empty()) return root.get_formatter()->make_help(&root, root.get_name(), CLI::AppFormatMode::Normal);
+  const CLI::App* verb = named(root, asked.verb);
+  if (verb == nullptr) throw no_such_verb(root, asked.verb);
+  if (asked.method.empty()) return verb->help(root.get_name());
+  const CLI::App* method = named(*verb, asked.method);
+  if (method == nullptr) throw no_such_method(root, asked.verb, asked.method);
+  return method->help(root.get_name() + " " + asked.verb);
+}
+
 Action declare_help(CLI::App& app, const Common&) {
-  const auto asked = std::make_shared<std::string>();
-  offer(app.add_option("VERB", *asked, "what to explain (default: the program)"), verb_names());
+  const auto asked = std::make_shared<Asked>();
+  offer(app.add_option("VERB", asked->verb, "what to explain (default: the program)"), verb_names());
+  app.add_option("METHOD", asked->method, "of a verb that has several: train grpo");
   return [&app, asked] {
-    const CLI::App* root = app.get_parent();
-    if (asked->empty()) {
-      // Not root->help(), which is that of the verb that was parsed.
-      std::cout << root->get_formatter()->make_help(root, root->get_name(), CLI::AppFormatMode::Normal);
-      return 0;
-    }
-    for (const CLI::App* verb : root->get_subcommands([](const CLI::App*) { return true; }))
-      if (verb->get_name() == *asked) {
-        std::cout << verb->help(root->get_name());
-        return 0;
-      }
-    throw no_such_verb(*root, *asked);
+    std::cout << help_of(*app.get_parent(), *asked);
+    return 0;
   };
 }
 

@@ -74,13 +74,16 @@ std::string no_number(const CLI::ParseError& failure) {
          shown(text.substr(middle + kMiddle.size())) + "'";
 }
 
-// The methods of a verb of which none was given; none for other verbs.
-std::vector<std::string> methods_without_one(const CLI::App& root, const std::string& verb) {
+std::vector<std::string> methods_of(const CLI::App& root, const std::string& verb) {
   std::vector<std::string> out;
-  if (verb.empty() || !root.get_subcommand(verb)->get_subcommands().empty()) return out;
   for (const CLI::App* method : root.get_subcommand(verb)->get_subcommands([](const CLI::App*) { return true; }))
     out.push_back(method->get_name());
   return out;
+}
+
+// Whether a verb that has methods was given without one.
+bool lacks_method(const CLI::App& root, const std::string& verb) {
+  return !verb.empty() && root.get_subcommand(verb)->get_subcommands().empty() && !methods_of(root, verb).empty();
 }
 
 }  // namespace
@@ -95,6 +98,12 @@ Error no_such_verb(const CLI::App& root, const std::string& asked) {
                            : sentence    ? "to draw: tenon generate \"..\""
                                          : "see `tenon --help`";
   return {ErrorKind::Usage, "", "there is no command '" + asked + "'", hint};
+}
+
+Error no_such_method(const CLI::App& root, const std::string& verb, const std::string& asked) {
+  const std::vector<std::string> methods = methods_of(root, verb);
+  return {ErrorKind::Usage, "tenon " + verb, asked.empty() ? "no method given" : "there is no method '" + asked + "'",
+          methods.empty() ? "it has none" : "there are " + joined(methods)};
 }
 
 Error usage_error(const CLI::App& root, const std::vector<std::string>& arguments, const CLI::ParseError& failure) {
@@ -115,11 +124,8 @@ Error usage_error(const CLI::App& root, const std::vector<std::string>& argument
   if (dynamic_cast<const CLI::ExtrasError*>(&failure)) {  // what the parser had no use for
     const std::vector<std::string> left = root.remaining(true);
     const auto flag = std::ranges::find_if(left, [](const std::string& a) { return a.size() > 1 && a[0] == '-'; });
-    if (const std::vector<std::string> methods = methods_without_one(root, verb); !methods.empty() && !left.empty()) {
-      const std::string asked = flag == left.begin() ? "" : left.front();
-      return {ErrorKind::Usage, "tenon " + verb,
-              asked.empty() ? "no method given" : "there is no method '" + asked + "'", "there are " + joined(methods)};
-    }
+    if (!left.empty() && lacks_method(root, verb))
+      return no_such_method(root, verb, flag == left.begin() ? "" : left.front());
     if (flag != left.end())
       return {ErrorKind::Usage, "", "there is no flag " + flag->substr(0, flag->find('=')), hint(*flag)};
     if (verb.empty() && !left.empty()) return no_such_verb(root, left.front());

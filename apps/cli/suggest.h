@@ -15,4 +15,7 @@ Error usage_error(const CLI::App& root, const std::vector<std::string>& argument
 /// That nothing was asked for, or a verb that does not exist.
 Error no_such_verb(const CLI::App& root, const std::string& asked);
 
+/// That a verb has no method of that name, or none at all; empty: that none was given.
+Error no_such_method(const CLI::App& root, const std::string& verb, const std::string& asked);
+
 }  // namespace tenon::cli

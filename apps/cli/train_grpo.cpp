@@ -133,7 +133,13 @@ train::GrpoOptions options_of(const TrainFlags& f, const Backend& backend) {
   return o;
 }
 
-train::GrpoData data_of(const TrainFlags& f, train::GrpoOptions& o) {
+std::vector<Problem> problems_of(const std::string& file, const LanguageModel& model, const train::GrpoOptions& o) {
+  std::vector<Problem> rows = train::read_problems(file);
+  train::check_problems(rows, model, o);
+  return rows;
+}
+
+train::GrpoData data_of(const TrainFlags& f, const LanguageModel& model, train::GrpoOptions& o) {
   TENON_CHECK(Usage, f.data.empty() != f.dataset.empty(), "data")
       << (f.data.empty() ? "missing: --data FILE.jsonl or --dataset sums" : "given twice: --data and --dataset");
   if (!f.dataset.empty()) {
@@ -142,14 +148,14 @@ train::GrpoData data_of(const TrainFlags& f, train::GrpoOptions& o) {
     };
     return {problems(SumsSplit::Train), problems(SumsSplit::HeldOut), {{"dataset", f.dataset}}};
   }
-  std::vector<Problem> rows = train::read_problems(f.data);
+  std::vector<Problem> rows = problems_of(f.data, model, o);
   const ordered_json about{{"data", sha256_file(f.data)}};
   train::ProblemAt evaluation;
   if (f.evaluation.empty()) {
     o.evaluate_every = 0;
     spdlog::info("no --eval-data: the model is not evaluated");
   } else {
-    std::vector<Problem> held = train::read_problems(f.evaluation);
+    std::vector<Problem> held = problems_of(f.evaluation, model, o);
     o.evaluate_count = std::min(o.evaluate_count, std::ssize(held));
     evaluation = [held = std::move(held)](int64_t k) { return held[static_cast<size_t>(k) % held.size()]; };
   }
@@ -193,9 +199,9 @@ int run_train(TrainFlags f, const Common& common) {
   train::GrpoOptions o = options_of(f, *backend);
   train::check_grpo(o);
   const auto model = LanguageModel::open(f.model);
-  train::GrpoData data = data_of(f, o);
   if (f.app->count("--max-tokens") == 0)  // room for a prompt remains
     o.most_tokens = std::min(o.most_tokens, std::max<int64_t>(model->config().positions / 2, 1));
+  train::GrpoData data = data_of(f, *model, o);
   train::Grpo grpo(backend, model, std::move(data), o, f.output);
   spdlog::info("{} parameters, {:.1f} MB with gradients and moments", grpo.parameter_count(),
                static_cast<double>(grpo.parameter_bytes()) / 1e6);

@@ -247,6 +247,8 @@ std::vector<train::CaptionedPicture> known_pictures(const LoraTrainFlags& f, con
 }
 
 int run_train_lora(LoraTrainFlags f, const Common& common) {
+  TENON_CHECK(Usage, !f.no_cache || f.cache.empty(), "--no-cache")
+      << "keeps nothing: it takes no --cache-dir beside it";
   const bool own = takes_ovals(f);
   if (own) take_ovals(f);
   TENON_CHECK(Usage, own || !f.pictures.empty(), "train lora") << "no pictures given: --instance-data-dir FOLDER";

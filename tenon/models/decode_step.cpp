@@ -14,10 +14,9 @@ class Step {
  public:
   Step(Graph& g, const DecoderConfig& c, const DecodeStepShape& shape, nn::Precision p)
       : g_(g), c_(c), shape_(shape), rows_(shape.rows) {
-    constexpr int64_t kMostPlaces = int64_t{1} << 24;  // numbers that f32 tells apart
-    TENON_CHECK(Usage, rows_ > 0 && rows_ * std::max(shape.capacity, c.vocabulary) <= kMostPlaces, "texts")
-        << rows_ << " at once over caches of " << shape.capacity << " tokens: expected 1 to "
-        << kMostPlaces / std::max(shape.capacity, c.vocabulary);
+    const int64_t most = most_decode_rows(c, shape.capacity);
+    TENON_CHECK(Usage, rows_ > 0 && rows_ <= most, "texts")
+        << rows_ << " at once over caches of " << shape.capacity << " tokens: expected 1 to " << most;
     const Expr token = state(g_, "token", DType::I32, {rows_}), position = state(g_, "position", DType::I32, {rows_});
     DecoderShape network;
     network.batch = rows_;
@@ -94,6 +93,11 @@ class Step {
 };
 
 }  // namespace
+
+int64_t most_decode_rows(const DecoderConfig& config, int64_t capacity) {
+  constexpr int64_t kMostPlaces = int64_t{1} << 24;  // numbers that f32 tells apart
+  return kMostPlaces / std::max(capacity, config.vocabulary);
+}
 
 std::vector<std::pair<std::string, Expr>> decode_step(Graph& g, const DecoderConfig& c, const DecodeStepShape& shape,
                                                       nn::Precision p) {

@@ -16,6 +16,9 @@ struct DecodeStepShape {
   bool of_network = false;
 };
 
+/// Rows that a step may have at most: the numbers of places in its caches, and of its scores, are exact in f32.
+int64_t most_decode_rows(const DecoderConfig& config, int64_t capacity);
+
 /// What the host gives, all of it in `g`:
 ///
 ///   states   token, position i32 [rows]  a token that is not in the cache yet, and how many are

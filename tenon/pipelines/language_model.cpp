@@ -247,11 +247,15 @@ WeightReport LanguageModel::required(const WeightShapes& network, const WeightSh
   return out;
 }
 
+// Where a model that draws does not say it: transformers' own.
+constexpr int64_t kTopK = 50;
+
 void LanguageModel::read_generation_config(const json& config, const std::string& where) {
   ConfigReader r(config, where);
   const auto given = [&](const char* key) { return r.has(key); };
   sampling_.draw = r.flag("do_sample", false);
   if (given("temperature")) sampling_.temperature = r.number("temperature", 1, 0, 1e6);
+  if (sampling_.draw) sampling_.top_k = kTopK;
   if (given("top_k")) sampling_.top_k = r.integer("top_k", 0, 0, int64_t{1} << 24);
   if (given("top_p")) sampling_.top_p = r.number("top_p", 1, 0, 1);
   if (given("min_p")) sampling_.min_p = r.number("min_p", 0, 0, 1);

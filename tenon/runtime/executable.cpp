@@ -86,7 +86,6 @@ struct Executable::State {
   void rebind() {
     for (Prepared& p : launches)
       if (p.kernel) p.kernel->rebind(table());
-    phases.clear();  // what was recorded has the old addresses
   }
   void take_arena() {
     if (!arena->take(this, last)) return;
@@ -94,6 +93,7 @@ struct Executable::State {
     if (temporaries == arena->memory()) return;
     place();
     rebind();
+    for (auto& [rate, phase] : phases) phase = {phase.ran, false, nullptr};  // what was recorded has the old addresses
   }
   const Buffer& find(const std::string& name) const {
     const auto it = buffer.find(name);
@@ -273,6 +273,7 @@ void Executable::bind(const std::map<std::string, void*>& buffers) {
     s.address[name] = memory;
   }
   s.rebind();
+  s.phases.clear();  // not recorded at once: a caller may bind other memory for each run
 }
 
 void Executable::start(const std::shared_ptr<Stream>& on) {

@@ -12,10 +12,12 @@
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/models/config_reader.h"
+#include "tenon/models/decode_step.h"
 #include "tenon/models/decoder_adapter.h"
 #include "tenon/train/adapter.h"
 #include "tenon/train/metrics.h"
 #include "tenon/train/policy_learner.h"
+#include "tenon/train/rollout.h"
 #include "tenon/train/row_seed.h"
 
 namespace tenon::train {
@@ -23,7 +25,7 @@ namespace fs = std::filesystem;
 namespace {
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostRows = int64_t{1} << 20;     // of a step
+constexpr int64_t kMostRows = int64_t{1} << 40;     // of a step, which no memory has room for
 constexpr int64_t kEvaluationRows = 16;             // evaluated together
 constexpr int64_t kMostCounted = int64_t{1} << 53;  // of what a run adds up
 
@@ -46,6 +48,39 @@ ordered_json options_json(const GrpoOptions& o, const LanguageModel& model, cons
               {"adapter", {o.adapter.rank, o.adapter.scale, o.adapter.targets}},
               {"type", name_of(o.precision.act)}});
   return out;
+}
+
+std::vector<int32_t> prompt_ids(const LanguageModel& model, const GrpoOptions& o, const std::string& prompt) {
+  const ByteLevelTokenizer& t = model.tokenizer();
+  if (!t.chat_template()) return t.encode_whole(prompt);
+  ordered_json messages = ordered_json::array();
+  if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
+  messages.push_back({{"role", "user"}, {"content", prompt}});
+  return t.encode(model.render_chat(messages));
+}
+
+bool has_room(const std::vector<int32_t>& ids, const LanguageModel& model, const GrpoOptions& o) {
+  return !ids.empty() && std::ssize(ids) + o.most_tokens <= model.config().positions;
+}
+
+std::string too_long(const std::vector<int32_t>& ids, const LanguageModel& model, const GrpoOptions& o) {
+  return "has " + std::to_string(ids.size()) + " tokens; with " + std::to_string(o.most_tokens) +
+         " for the answer the model's " + std::to_string(model.config().positions) + " positions are too few";
+}
+
+// What a step's plans need at least, before a prompt is known: its completions' keys and values.
+void check_rows_fit(const Backend& backend, const LanguageModel& model, const GrpoOptions& o) {
+  const int64_t tokens = Rollout::capacity(1, o.most_tokens), available = backend.memory_available(),
+                row_bytes = tokens * model.config().cache_bytes(o.precision.act),
+                fit = std::min(available / row_bytes, most_decode_rows(model.config(), tokens)) / o.group;
+  if (o.prompts <= fit) return;
+  const double mebibytes = static_cast<double>(o.prompts * o.group) * static_cast<double>(row_bytes) / (1 << 20);
+  throw Error(
+      ErrorKind::Memory, "prompts",
+      std::to_string(o.prompts) + " prompts of " + std::to_string(o.group) + " completions need " +
+          std::to_string(std::llround(mebibytes)) + " MiB for keys and values, " + std::to_string(available >> 20) +
+          " MiB are available",
+      fit > 0 ? "at most " + std::to_string(fit) + " prompts fit" : "not even one prompt fits: take a smaller group");
 }
 
 }  // namespace
@@ -76,13 +111,28 @@ struct Grpo::State {
   bool adapted() const { return o.adapter.rank > 0; }
   void resume();
   void checkpoint();
-  std::vector<int32_t> prompt_ids(const std::string& prompt) const;
+  std::vector<int32_t> prompt_of(const Problem& problem) const;
   // With `metrics` by the rewards too, the mean of each of which is put there where there are several.
   std::vector<Judgement> judge(const std::vector<Problem>& of_rows, const std::vector<Completion>& made,
                                ordered_json* metrics) const;
   ordered_json train_step();
   ordered_json evaluate();
 };
+
+void check_problems(const std::vector<Problem>& rows, const LanguageModel& model, const GrpoOptions& options) {
+  const Problem* first = nullptr;
+  std::vector<int32_t> ids_of_first;
+  int64_t count = 0;
+  for (const Problem& p : rows) {
+    check_stop("problems");
+    std::vector<int32_t> ids = prompt_ids(model, options, p.prompt);
+    if (has_room(ids, model, options) || count++ > 0) continue;
+    first = &p;
+    ids_of_first = std::move(ids);
+  }
+  TENON_CHECK(Usage, count == 0, first->place)
+      << too_long(ids_of_first, model, options) << " (" << count << " of " << rows.size() << " rows are too long)";
+}
 
 void check_grpo(const GrpoOptions& o) {
   const auto positive = [](const char* name, int64_t n) {
@@ -116,6 +166,7 @@ Grpo::Grpo(std::shared_ptr<Backend> backend, std::shared_ptr<const LanguageModel
     config.adapter = options.adapter;
     static_cast<void>(adapter_weights(config));
   }
+  check_rows_fit(*backend, *model, options);
   state_ = std::make_unique<State>(std::move(backend), std::move(model), std::move(data), std::move(options), output);
   state_->prepare_content();
   state_->resume();
@@ -167,22 +218,10 @@ void Grpo::State::checkpoint() {
   write_checkpoint(folder, learner.parameters(), learner.updater().optimizer(), content, o.keep, {best_step});
 }
 
-std::vector<int32_t> Grpo::State::prompt_ids(const std::string& prompt) const {
-  const ByteLevelTokenizer& t = model->tokenizer();
-  std::vector<int32_t> ids;
-  if (t.chat_template()) {
-    ordered_json messages = ordered_json::array();
-    if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
-    messages.push_back({{"role", "user"}, {"content", prompt}});
-    ids = t.encode(model->render_chat(messages));
-  } else {
-    ids = t.encode_whole(prompt);
-  }
-  const int64_t positions = model->config().positions;
-  TENON_CHECK(Usage, !ids.empty() && std::ssize(ids) + o.most_tokens <= positions,
-              "problem '" + prompt.substr(0, 60) + "'")
-      << "has " << ids.size() << " tokens; with " << o.most_tokens << " for the answer the model's " << positions
-      << " positions are too few";
+std::vector<int32_t> Grpo::State::prompt_of(const Problem& problem) const {
+  std::vector<int32_t> ids = prompt_ids(*model, o, problem.prompt);
+  TENON_CHECK(Usage, has_room(ids, *model, o), "problem '" + problem.prompt.substr(0, 60) + "'")
+      << too_long(ids, *model, o);
   return ids;
 }
 
@@ -219,7 +258,7 @@ ordered_json Grpo::State::train_step() {
     const Problem problem = data.train(problems++);
     for (int64_t i = 0; i < o.group; ++i) {
       of_rows.push_back(problem);
-      prompts.push_back(prompt_ids(problem.prompt));
+      prompts.push_back(prompt_of(problem));
       seeds.push_back(row_seed(o.seed, step, prompts.size()));
     }
   }
@@ -256,7 +295,7 @@ ordered_json Grpo::State::evaluate() {
     std::vector<std::vector<int32_t>> prompts;
     for (int64_t i = 0; i < kEvaluationRows; ++i) {  // the last batch is filled up: one shape, one plan
       problems_of_rows.push_back(data.evaluation(std::min(at + i, o.evaluate_count - 1)));
-      prompts.push_back(prompt_ids(problems_of_rows.back().prompt));
+      prompts.push_back(prompt_of(problems_of_rows.back()));
     }
     const std::vector<uint64_t> seeds(prompts.size(), 0);
     const auto made = learner.complete(prompts, seeds, {o.most_tokens, true, model->stop_ids()});

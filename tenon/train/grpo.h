@@ -21,12 +21,17 @@ struct GrpoData {
   nlohmann::ordered_json about;  ///< what a checkpoint remembers of it
 };
 
+/// Error(Usage) for rows whose prompts have no room in the model beside a completion: how many there are, and where the
+/// first one stands. Asks check_stop().
+void check_problems(const std::vector<Problem>& rows, const LanguageModel& model, const GrpoOptions& options);
+
 /// One run over a folder. What is random is drawn from the seed, the step and the row, so that a run that goes on from
 /// a checkpoint gives the bits of one that was never stopped.
 class Grpo {
  public:
   /// Goes on from the folder's last checkpoint if there is one. Error(Usage): another run has the folder, or a
-  /// checkpoint of other options; Error(Model), Error(Memory).
+  /// checkpoint of other options; Error(Model); Error(Memory), also for more completions a step than there is room for
+  /// keys and values of, which says how many prompts fit.
   Grpo(std::shared_ptr<Backend> backend, std::shared_ptr<const LanguageModel> model, GrpoData data, GrpoOptions options,
        const std::filesystem::path& output);
   ~Grpo();

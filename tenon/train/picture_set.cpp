@@ -73,7 +73,7 @@ std::string identity_of(const TrainableDenoiser& model, DType type) {
   return out;
 }
 
-// Tensors by keys, a file each; a file that is not whole counts as absent.
+// Tensors by keys, a file each; a file that is not whole, or holds what is no number, counts as absent.
 class EncodingCache {
  public:
   explicit EncodingCache(fs::path folder) : folder_(std::move(folder)) {
@@ -92,6 +92,8 @@ class EncodingCache {
       TENON_CHECK(Model, t.dtype == DType::F32 && t.shape.rank() == 2, file.name()) << "is no encoding";
       TextFeatures out{std::vector<float>(static_cast<size_t>(t.shape.numel())), t.shape[0], t.shape[1]};
       if (t.size > 0) std::memcpy(out.values.data(), t.data, t.size);
+      const auto bad = std::ranges::find_if_not(out.values, [](float v) { return std::isfinite(v); });
+      TENON_CHECK(Model, bad == out.values.end(), file.name()) << "holds " << *bad;
       return out;
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::Model) throw;

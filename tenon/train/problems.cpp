@@ -60,7 +60,7 @@ std::vector<Problem> parse_problems(std::string_view text, const std::string& wh
     const std::string at = where + ":" + std::to_string(number);
     const nlohmann::json row = parse_json(line, at, ErrorKind::Usage);
     TENON_CHECK(Usage, row.is_object(), at) << "is " << shown_json(row) << ", expected an object";
-    out.push_back({text_of(row, at, {"prompt", "question"}), text_of(row, at, {"answer"}), other_columns(row)});
+    out.push_back({text_of(row, at, {"prompt", "question"}), text_of(row, at, {"answer"}), other_columns(row), at});
     TENON_CHECK(Usage, !out.back().prompt.empty(), at) << "has an empty prompt";
   }
   TENON_CHECK(Usage, !out.empty(), where) << "holds no problems";

@@ -31,6 +31,10 @@ Rollout::Rollout(std::shared_ptr<WeightStore> store, DecoderConfig config, nn::P
       precision_(precision),
       stream_(store_->backend()->make_stream()) {}
 
+int64_t Rollout::capacity(int64_t longest, int64_t most) {
+  return rounded_up(longest, kPromptStep) + rounded_up(most + 1, kPromptStep);
+}
+
 void Rollout::reserve(int64_t rows, int64_t capacity, int64_t stops) {
   if (rows == rows_ && capacity <= capacity_ && stops <= stops_) return;
   prompts_.clear();
@@ -84,8 +88,7 @@ std::vector<Completion> Rollout::complete(const std::vector<std::vector<int32_t>
       << "a prompt of " << longest << " tokens and a completion of " << options.most << " pass the model's "
       << config_.positions << " positions";
   const int64_t width = rounded_up(longest - 1, kPromptStep);
-  reserve(rows, rounded_up(longest, kPromptStep) + rounded_up(options.most + 1, kPromptStep),
-          std::ssize(options.stop_ids));
+  reserve(rows, capacity(longest, options.most), std::ssize(options.stop_ids));
   if (width > 0) read(prompts, width);
   std::vector<DecodeRow> texts(prompts.size());
   for (size_t r = 0; r < prompts.size(); ++r) {

@@ -31,6 +31,9 @@ class Rollout {
   /// Over a store whose weights may be updated between calls.
   Rollout(std::shared_ptr<WeightStore> store, DecoderConfig config, nn::Precision precision);
 
+  /// Tokens that each row has room for, whose prompt has `longest` and whose completion has `most`.
+  static int64_t capacity(int64_t longest, int64_t most);
+
   /// A completion of each prompt. `seeds`: of each row, ignored by greedy. Equal prompts, seeds, weights and numbers of
   /// rows give equal completions. Asks check_stop() every few tokens. Error(Usage): a prompt without tokens, or too
   /// long for the model. Error(Numeric).

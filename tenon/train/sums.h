@@ -13,6 +13,7 @@ struct Problem {
   std::string prompt;     ///< "Ann has 3 apples and buys 4. How many?"
   std::string answer;     ///< a line for each step, "3+4=7", and a last line with the result, "#### 7"
   std::string columns{};  ///< what a row of data holds beside these, a JSON object; empty: nothing
+  std::string place{};    ///< "data.jsonl:7", of a row of data
 };
 
 /// Problem `index` of a seed's: the same for ever, and drawn without those in front of it. Additions, subtractions and

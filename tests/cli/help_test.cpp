@@ -58,10 +58,14 @@ std::set<std::string> flags_of(const std::string& help) {
 TEST_F(CliHelp, HelpAndVersionAreVerbsToo) {
   EXPECT_EQ(out_of({"help"}), out_of({"--help"}));
   EXPECT_EQ(out_of({"help", "generate"}), out_of({"generate", "--help"}));
+  for (const char* method : {"grpo", "lora"})
+    EXPECT_EQ(out_of({"help", "train", method}), out_of({"train", method, "--help"}));
   EXPECT_EQ(out_of({"version"}), out_of({"--version"}));
   const nlohmann::json version = nlohmann::json::parse(out_of({"version", "--json"}));
   for (const char* key : {"version", "commit", "compiler", "build_type"}) EXPECT_TRUE(version.contains(key)) << key;
   expect_error(2, {"help", "generat"}, {"generat", "did you mean `generate`?"});
+  expect_error(2, {"help", "train", "gpro"}, {"there is no method 'gpro'", "there are grpo, lora"});
+  expect_error(2, {"help", "bench", "grpo"}, {"[tenon bench] there is no method 'grpo'", "it has none"});
 }
 
 TEST_F(CliHelp, SaysWhatIsTrueOfTheVerb) {

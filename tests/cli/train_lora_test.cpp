@@ -189,6 +189,8 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   EXPECT_EQ(thin.code, 2) << thin.err;
   EXPECT_NE(thin.err.find("[thin/line.png] [picture] cannot be scaled to"), std::string::npos) << thin.err;
   fs::remove_all(folder() / "run");
+  expect_error(2, with("pictures", {"--no-cache", "--cache-dir", "kept"}), {"--no-cache", "--cache-dir"});
+  EXPECT_FALSE(fs::exists(folder() / "kept"));
   expect_error(2, with("pictures", {"--rank", "0"}), {"--rank"});
   expect_error(2, with("pictures", {"--rank", "99999"}), {"rank", "65536"});
   expect_error(2, with("pictures", {"--lora-alpha", "0"}), {"lora alpha"});

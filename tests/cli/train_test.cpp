@@ -204,6 +204,16 @@ TEST_F(CliTrain, ErrorsNameTheThing) {
   expect_error(2, arguments("run", {"--data", "empty.jsonl"}), {"empty.jsonl", "no problems"});
   expect_error(2, arguments("run", {"--data", "keys.jsonl"}), {"keys.jsonl:2", "no 'answer'"});
   expect_error(2, arguments("run", {"--data", "quotes.jsonl"}), {"quotes.jsonl:1"});
+  // All rows are looked at before the first step.
+  const std::string words(3000, 'x');
+  std::ofstream(folder() / "long.jsonl") << "{\"prompt\":\"a\",\"answer\":\"1\"}\n\n{\"prompt\":\"" << words
+                                         << "\",\"answer\":\"1\"}\n{\"prompt\":\"" << words << "\",\"answer\":\"1\"}\n";
+  for (const char* flag : {"--data", "--eval-data"}) {
+    std::vector<std::string> more{flag, "long.jsonl"};
+    if (flag == std::string("--eval-data")) more.insert(more.end(), {"--data", "good.jsonl"});
+    expect_error(2, arguments("run", more), {"long.jsonl:3", "positions are too few", "2 of 3 rows"});
+  }
+  EXPECT_FALSE(fs::exists(folder() / "run"));
   expect_error(2, arguments("run", {"--data", "none.jsonl"}), {"none.jsonl"});
   expect_error(2, arguments("run", {"--data", "good.jsonl", "--dataset", "sums"}), {"given twice"});
   expect_error(2, arguments("run", {"--micro-rows", "3"}), {"micro rows", "divisor"});
@@ -218,8 +228,8 @@ TEST_F(CliTrain, ErrorsNameTheThing) {
   expect_error(2, arguments("run", {"--weight-decay", "-1"}), {"weight_decay"});
   expect_error(2, arguments("run", {"--max-grad-norm", "nan"}), {"clip", "nan"});
   expect_error(2, arguments("run", {"-s", "-1"}), {"--seed", "at least 0"});
-  expect_error(2, arguments("run", {"--prompts", "1099511627776"}), {"group", "1048576 completions"});
-  expect_error(2, arguments("run", {"--prompts", "262145"}), {"group", "1048576 completions"});
+  expect_error(2, arguments("run", {"--prompts", "1099511627776"}), {"group", "1099511627776 completions"});
+  expect_error(4, arguments("run", {"--prompts", "500000"}), {"500000 prompts", "MiB", "prompts fit"});
   expect_error(2, {"train", "sft", "-m", "x", "-o", "run"}, {"sft"});
   expect_error(2, {"train", "grpo", "-m", small().string(), "-o", "run"}, {"--dataset sums"});
   expect_error(3, {"train", "grpo", "-m", "nowhere", "-o", "run", "--dataset", "sums"}, {"nowhere"});

@@ -116,6 +116,27 @@ TEST_F(Streams, RunsAreEnqueuedWithoutWaiting) {
   EXPECT_EQ(read(x.get()), std::vector<float>(kCount, 256));
 }
 
+// Its kernels have run: the next run is recorded again, not the one behind it.
+TEST_F(Streams, RecordedAtOnceWhereTheArenaMoved) {
+  const auto store = std::make_shared<WeightStore>(backend_, nullptr);
+  const auto arena = std::make_shared<Arena>(backend_);
+  const auto executable_of = [&](int64_t n) {
+    Graph g;
+    const Expr x = input(g, "x", DType::F32, {n});
+    Executable e(make_plan(std::array{Result{"y", materialize(x * 2.0) + 1.0}}), store, {}, nullptr, nullptr, arena);
+    e.set("x", std::vector<float>(static_cast<size_t>(n), 3));
+    return e;
+  };
+  Executable small = executable_of(kCount);
+  small.run_all();
+  small.run_all();
+  EXPECT_EQ(device_->recordings, 1);
+  const Executable large = executable_of(100 * kCount);
+  small.run_all();
+  EXPECT_EQ(device_->recordings, 2);
+  EXPECT_EQ(small.get("y"), std::vector<float>(kCount, 7));
+}
+
 // Weights are there for every stream when an executable is.
 TEST_F(Streams, WeightsAreDoneWhenTheyAreGiven) {
   const std::vector<float> scale(kCount, 5), other(kCount, 7);

@@ -9,6 +9,7 @@
 #include "tenon/core/utf8.h"
 #include "tenon/expr/ops.h"
 #include "tenon/nn/penalty.h"
+#include "tenon/pipelines/language_model.h"
 #include "tenon/pipelines/text_stream.h"
 #include "tenon/runtime/executable.h"
 #include "tenon/runtime/host_weights.h"
@@ -133,6 +134,21 @@ TEST(Sampling, OptionsOutOfRange) {
        {Sampling{.temperature = 0}, Sampling{.temperature = NAN}, Sampling{.top_k = -1}, Sampling{.top_p = 0},
         Sampling{.top_p = 1.5}, Sampling{.min_p = 2}, Sampling{.repetition_penalty = -1}})
     EXPECT_THROW(check_sampling(s), Error);
+}
+
+// transformers takes 50 where a file that draws says nothing, or null.
+TEST(Sampling, AModelsTopK) {
+  const auto top_k = [](const char* config) {
+    const Folder folder;
+    write_model(recorded()["cases"][0], folder);
+    folder.write("generation_config.json", config);
+    return LanguageModel::open(folder.path())->sampling().top_k;
+  };
+  EXPECT_EQ(top_k(R"({"do_sample": true})"), 50);
+  EXPECT_EQ(top_k(R"({"do_sample": true, "top_k": null})"), 50);
+  EXPECT_EQ(top_k(R"({"do_sample": true, "top_k": 0})"), 0);
+  EXPECT_EQ(top_k(R"({"do_sample": true, "top_k": 20})"), 20);
+  EXPECT_EQ(top_k(R"({"temperature": 0.7})"), 0) << "it does not draw";
 }
 
 // ---- text -----------------------------------------------------------------------------------------------------------

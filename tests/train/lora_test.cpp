@@ -423,6 +423,18 @@ TEST_F(PictureFolder, EncodedOnce) {
   EXPECT_EQ(changed.made, 1);
   EXPECT_NE(changed.sha256, first.sha256);
   EXPECT_NE(changed.pictures[0].moments, first.pictures[0].moments);
+  // One of them holds what is no number.
+  fs::remove_all(folder() / "cache");
+  EXPECT_EQ(encoded("a box").made, 3);
+  const std::string damaged = fs::directory_iterator(folder() / "cache")->path().string();
+  const float none = NAN;
+  const TensorData tensor{"values", DType::F32, {1, 1}, std::as_bytes(std::span(&none, 1))};
+  write_safetensors(damaged, std::span(&tensor, 1));
+  testing::internal::CaptureStdout();
+  const PictureSet mended = encoded("a box");
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr(damaged + "] holds nan"));
+  EXPECT_EQ(mended.made, 1);
+  EXPECT_EQ(mended.pictures[0].moments, changed.pictures[0].moments);
   for (const auto& entry : fs::directory_iterator(folder() / "cache")) fs::resize_file(entry, 20);
   EXPECT_EQ(encoded("a box").made, 3);
 }

@@ -36,6 +36,10 @@ std::vector<float> cosine_betas(int n) {
   return out;
 }
 
+const char* key_of_betas(const Settings& settings, const char* computed) {
+  return settings.has("trained_betas") ? "trained_betas" : computed;
+}
+
 std::vector<float> read_betas(const Settings& settings) {
   const int n = settings.integer("num_train_timesteps", 1000, 1, kMaxTrainSteps);
   const double start = settings.number("beta_start", 0.0001, 0, 0.999999);
@@ -57,6 +61,9 @@ std::vector<float> read_betas(const Settings& settings) {
   } else {
     betas = cosine_betas(n);
   }
+  // Behind a first step without noise there is no noise to predict, and 0 is divided by 0.
+  TENON_CHECK(Model, 1.0f - betas.front() < 1, settings.where(key_of_betas(settings, "beta_start")))
+      << "the first step adds no noise (beta " << betas.front() << "): expected a number above 0";
   return betas;
 }
 
@@ -83,6 +90,9 @@ std::vector<double> zero_terminal_snr(const std::vector<double>& product) {
   return running_product(betas);
 }
 
+// Of the noise over that of the signal.
+float variance(double product) { return static_cast<float>(1 - product) / static_cast<float>(product); }
+
 }  // namespace
 
 NoiseSchedule::NoiseSchedule(const Settings& settings, const ScheduleDefaults& defaults)
@@ -97,6 +107,11 @@ NoiseSchedule::NoiseSchedule(const Settings& settings, const ScheduleDefaults& d
         << "the betas add no noise";
     product_ = zero_terminal_snr(product_);
     if (defaults.nudge_zero) product_.back() = std::exp2(-24);
+  } else {
+    const auto lost = std::ranges::find_if(product_, [](double a) { return !std::isfinite(variance(a)); });
+    TENON_CHECK(Model, lost == product_.end(), settings.where(key_of_betas(settings, "beta_start, beta_end")))
+        << "expected smaller numbers: the betas leave no signal at timestep " << lost - product_.begin() << " of 0.."
+        << train_steps() - 1;
   }
 }
 
@@ -109,12 +124,7 @@ double NoiseSchedule::product(int64_t t) const {
 
 std::vector<double> NoiseSchedule::sigmas() const {
   std::vector<double> out;
-  for (const double a : product_) {
-    const float variance = static_cast<float>(1 - a) / static_cast<float>(a);
-    TENON_CHECK(Model, std::isfinite(variance), "beta_start, beta_end")
-        << "the betas leave no signal at timestep " << out.size() << " of 0.." << train_steps() - 1;
-    out.push_back(static_cast<double>(std::sqrt(variance)));
-  }
+  for (const double a : product_) out.push_back(static_cast<double>(std::sqrt(variance(a))));
   return out;
 }
 

@@ -27,7 +27,8 @@ struct Estimate {
 /// 1 - beta rounded to f32, product accumulated in f64): near t = 0 their rounding is visible in 1 - a.
 class NoiseSchedule {
  public:
-  /// Throws Error(Model) for settings that are not understood.
+  /// Throws Error(Model) for settings that are not understood, and for betas whose first is 0 or that leave no signal
+  /// in f32 (but for rescale_betas_zero_snr).
   NoiseSchedule(const Settings& settings, const ScheduleDefaults& defaults);
 
   int train_steps() const { return static_cast<int>(product_.size()); }
@@ -36,7 +37,7 @@ class NoiseSchedule {
   int steps_offset() const { return steps_offset_; }
   /// a[t]; t outside 0..train_steps-1 is Error(Usage): the spacing leaves the schedule.
   double product(int64_t t) const;
-  /// sqrt((1 - a) / a) for every training timestep, as f32 numbers. Error(Model) where a is 0 in f32.
+  /// sqrt((1 - a) / a) for every training timestep, as f32 numbers above 0.
   std::vector<double> sigmas() const;
 
   /// Whole timesteps of `steps` steps, latest (noisiest) first: leading, trailing or rounded linspace.

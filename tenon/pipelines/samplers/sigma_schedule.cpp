@@ -36,8 +36,6 @@ double timestep_of(const std::vector<double>& table, double sigma) {
   const size_t low = above == table.begin() ? 0 : std::min(static_cast<size_t>(above - table.begin()) - 1, last_start);
   // A beta of 0 leaves the noise as it was; only the last pair can be alike here.
   if (table[low] == table[low + 1]) return static_cast<double>(low) + 1;
-  // Below every noise level lies the one of a first beta of 0, whose logarithm is no number.
-  if (table[low] <= 0) return static_cast<double>(low) + (sigma > 0 ? 1 : 0);
   const double a = std::log(table[low]), b = std::log(table[low + 1]);
   return static_cast<double>(low) + std::clamp((a - std::log(sigma)) / (a - b), 0.0, 1.0);
 }

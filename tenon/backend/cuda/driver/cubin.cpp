@@ -9,7 +9,7 @@ namespace tenon::cuda {
 namespace {
 
 // Attributes of .nv.info (per file: symbol index and value) and .nv.info.<kernel> (per kernel).
-enum Attribute : uint8_t {
+enum CubinAttribute : uint8_t {
   kMaxThreads = 0x05,
   kFrameSize = 0x11,
   kMinStackSize = 0x12,
