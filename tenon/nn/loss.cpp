@@ -136,6 +136,8 @@ TokenLoss token_loss(const Expr& hidden, const Expr& weight, const Expr& target,
   TENON_CHECK(Usage, chunk >= 1 && first_stage >= 0, "cross_entropy") << "chunks of " << chunk << " rows";
   const int64_t rows = h.rows();
   const Pieces pieces(w[0]);
+  TENON_CHECK(Usage, std::min(chunk, rows) * pieces.count <= kMostClasses, "cross_entropy")
+      << "chunks of " << chunk << " rows have more than " << kMostClasses << " pieces";
   const Targets targets(reshape(target, {rows, 1}), pieces, chunk);
   const Expr padded = pad(weight, {0, pieces.padded() - w[0], 0, 0});
   std::vector<Expr> losses, nll, d_hidden;

@@ -54,7 +54,8 @@ TEST(CrossEntropy, OfManyClasses) {
   for (const int64_t classes : {16385, 40000, 40009}) {
     Graph g;
     const Expr hidden = input(g, "hidden", DType::F64, {2, 1}), weight = param(g, "weight", DType::F64, {classes, 1});
-    const nn::CrossEntropy c = nn::cross_entropy(hidden, weight, input(g, "target", DType::I32, {2}), 1);
+    const int64_t chunk = classes == 40000 ? 2 : 1;
+    const nn::CrossEntropy c = nn::cross_entropy(hidden, weight, input(g, "target", DType::I32, {2}), chunk);
     for (const Expr& e : topological(std::array{c.loss, c.d_hidden, c.d_weight}))
       if (e->family() == Family::Reduce) {
         EXPECT_LE(e->in[0].shape()[-1], 16384);
@@ -87,6 +88,27 @@ TEST(CrossEntropy, HoldsNoMoreThanAChunkOrTwo) {
   const int64_t chunk = kChunk * kClasses * 4, gradient = kClasses * kWidth * 4;
   for (const Buffer& b : plan.buffers) EXPECT_LE(b.bytes, std::max(chunk, gradient)) << b.name;
   EXPECT_LE(plan.arena_bytes, 2 * chunk + 3 * gradient + 16384) << print_plan(plan);
+}
+
+// What is counted of a piece leaves with one launch, and the other that reduces logits looks up the targets' pieces.
+TEST(CrossEntropy, ReadsItsLogitsOnce) {
+  Graph g;
+  constexpr int64_t kRows = 8, kClasses = 40000;
+  const nn::CrossEntropy c =
+      nn::cross_entropy(input(g, "x", DType::F32, {kRows, 4}), param(g, "head", DType::F32, {kClasses, 4}),
+                        input(g, "target", DType::I32, {kRows}), kRows);
+  const Plan plan = make_plan(std::array{Result{"loss", c.loss}, Result{"dh", c.d_hidden}, Result{"dw", c.d_weight}});
+  int whole = 0, looked_up = 0;
+  for (const Launch& l : plan.phase(Rate::Step)->launches) {
+    std::vector<Expr> values;
+    for (const Output& o : l.outputs) values.push_back(o.value);
+    const std::vector<Expr> all = topological(values);
+    const auto is_logits = [&](const Expr& e) { return is_memory_leaf(e) && e.shape() == Shape{kRows, kClasses}; };
+    if (l.skeleton != "rows" || std::ranges::none_of(all, is_logits)) continue;
+    ++(std::ranges::any_of(all, [](const Expr& e) { return e.is<nodes::Gather>(); }) ? looked_up : whole);
+  }
+  EXPECT_EQ(whole, 1) << print_plan(plan);
+  EXPECT_EQ(looked_up, 1) << print_plan(plan);
 }
 
 TEST(CrossEntropy, RefusesWhatDoesNotFit) {
