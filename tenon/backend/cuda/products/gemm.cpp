@@ -32,7 +32,8 @@ class GemmKernel : public ProductKernel {
     else if (batched)
       b_ = padded_operand(1);
     else
-      b_ = weight_operand({w[0], div_up(sizes_.k, run) * run}, [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
+      b_ = weight_operand({w[0], div_up(sizes_.k, run) * run},
+                          [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
     if (a_in_columns_) read_beside(a_);
     if (tensor_cores() && !computes_rows_in_front() && !a_in_columns_ && !b_in_columns_ && !facts.batch_invariant())
       route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
