@@ -49,6 +49,12 @@ TEST_F(Gemm, ViewsInTheHole) {
   const Expr a = input(g, "a", DType::BF16, {60, 48}), b = input(g, "b", DType::BF16, {60, 40});
   expect(launch("gemm", {{"y", linear(concat({a, b}, -1), weight("v", DType::BF16, {70, 88}))}}),
          {DType::F32, DType::BF16, 88, 4});
+  // Beside a tensor, what lies in another order than that.
+  const Expr more = input(g, "more", DType::BF16, {2, 50, 160});
+  expect(launch("gemm", {{"y", linear(concat({more, merged}, -1), weight("both", DType::BF16, {80, 320}))}}),
+         {DType::F32, DType::BF16, 320, 4});
+  expect(launch("gemm", {{"y", linear(concat({merged, more}, -1), weight("turned", DType::BF16, {80, 320}))}}),
+         {DType::F32, DType::BF16, 320, 4});
   expect(launch("gemm", {{"y", linear(slice(a, -1, 5, 45), weight("u", DType::BF16, {16, 40}))}}),
          {DType::F32, DType::BF16, 40, 4});
   expect(launch("gemm",

@@ -340,17 +340,18 @@ bool AccessSource::cut_by_columns() const {
                      [](const PieceSource& t) { return !t.col_begin.empty() || !t.col_end.empty(); });
 }
 
+bool AccessSource::divides() const {
+  return std::any_of(pieces_.begin(), pieces_.end(), [](const PieceSource& t) { return t.piece.cols.size() > 1; });
+}
+
 bool AccessSource::contiguous(int run) const {
-  const bool divides = !pieces_.empty() && pieces_[0].piece.cols.size() > 1;
   return affine_ && !pieces_.empty() && allows(run) && !(cut_by_rows() && cut_by_columns()) &&
-         !(divides && pieces_.size() > 1) &&
+         !(divides() && pieces_.size() > 1) &&
          std::all_of(pieces_.begin(), pieces_.end(), [&](const PieceSource& t) { return vector(t, run); });
 }
 
 std::string AccessSource::operand(const std::string& name, int run) const {
   TENON_CHECK(Internal, contiguous(run), "cuda") << "an operand's rows do not lie side by side";
-  const bool divides =
-      std::any_of(pieces_.begin(), pieces_.end(), [](const PieceSource& t) { return t.piece.cols.size() > 1; });
   std::string members, code, at;
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const PieceSource& t = pieces_[i];
@@ -365,7 +366,7 @@ std::string AccessSource::operand(const std::string& name, int run) const {
     } else {
       members += "    const T* x" + n + ";\n";
       code += "    { int start; " + start + " r.x" + n + " = " + t.pointer + " + start" +
-              (t.col_begin.empty() || divides ? "" : " - " + t.col_begin) + "; }\n";
+              (t.col_begin.empty() || divides() ? "" : " - " + t.col_begin) + "; }\n";
       if (!last) {
         members += "    int end" + n + ";\n";
         code += "    r.end" + n + " = " + t.col_end + ";\n";
@@ -374,7 +375,7 @@ std::string AccessSource::operand(const std::string& name, int run) const {
     }
   }
   std::string column = "    const int at = col;\n";
-  if (divides) {
+  if (divides()) {
     members += "    const Params* p;\n";
     code += "    r.p = &p;\n";
     column = "    const Params& p = *r.p;\n    " + column_offset(pieces_[0], "col") + "\n";

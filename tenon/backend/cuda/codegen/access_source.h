@@ -85,6 +85,7 @@ class AccessSource {
   std::vector<int64_t> exchanged(const PieceSource& t, int run) const;
   bool cut_by_rows() const;
   bool cut_by_columns() const;
+  bool divides() const;  // some columns are not side by side
   std::string load_vector(size_t i, int run) const;
   std::string load_piece(size_t i, const std::string& dst, int run) const;
   std::string store_piece(size_t i, const std::string& src, int run) const;

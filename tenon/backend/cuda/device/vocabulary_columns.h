@@ -1,6 +1,7 @@
 // Matrix products of a warpgroup on sm_90 of 16-bit operands of which one or both lie in columns: wgmma_columns
 // (vocabulary_held.h) describes them. Part of vocabulary.h, for the kernels that include it.
 #pragma once
+#include "tenon/backend/cuda/device/elements.h"
 #include "tenon/backend/cuda/device/vocabulary_held.h"
 
 namespace tenon::device {
