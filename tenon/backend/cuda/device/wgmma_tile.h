@@ -99,22 +99,6 @@ DEV void load_columns(const Params& p, uint32_t dst, int rows, int first, int st
     }
   }
 }
-/// True if operand A or B of a problem lies in columns.
-template <class Problem>
-DEV constexpr bool a_in_columns() {
-  if constexpr (requires { Problem::kColumnsA; })
-    return Problem::kColumnsA;
-  else
-    return false;
-}
-template <class Problem>
-DEV constexpr bool b_in_columns() {
-  if constexpr (requires { Problem::kColumnsB; })
-    return Problem::kColumnsB;
-  else
-    return false;
-}
-
 /// Copies a tile's rows of B, of all lanes. In a cluster each block copies its part to all blocks: a lane, or a share
 /// of the rows. `row` is the first of lane 0, `lane_rows` from one lane to the next. load(dst, row) copies as many rows
 /// as lie together if B lies in runs in memory, else 32, which the copy puts in order.
@@ -259,7 +243,7 @@ requires kAddsStages<T> DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>
 }
 
 /// The sums of `steps` stages. kA, kB: operands in columns.
-template <class Tile, class T, bool kA = false, bool kB = false>
+template <class Tile, class T, bool kA, bool kB>
 requires(!kAddsStages<T>) DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps) {
   constexpr int kParts = Tile::kParts;
   const uint32_t rows = rows_of_group<Tile>();
@@ -301,13 +285,13 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
   uint32_t* came = reinterpret_cast<uint32_t*>(shared + Tile::kBarriersAt + 16 * Tile::kStages);
   for (int index = first_item<Tile>(); index < problem.items(); index += item_step<Tile>()) {
     const auto item = problem.item(index);
-    if constexpr (a_in_columns<Problem>() || b_in_columns<Problem>())
-      wgmma_loop<Tile, T, a_in_columns<Problem>(), b_in_columns<Problem>()>(sums, ring, problem.steps(item).count);
-    else
+    if constexpr (kAddsStages<T>)
       wgmma_loop<Tile, T>(sums, ring, problem.steps(item).count);
+    else
+      wgmma_loop<Tile, T, Problem::kColumnsA, Problem::kColumnsB>(sums, ring, problem.steps(item).count);
     if (problem.row_of(item, 0) < 0) continue;  // a cluster's tile that lies outside
     if (item.parts > 1 && !mma_meet<Tile, SumCrew<Tile>>(p.sizes.split, item.tile, item.part, sums, came)) continue;
-    if constexpr (b_in_columns<Problem>()) put_in_runs<Tile>(sums);
+    if constexpr (Problem::kColumnsB) put_in_runs<Tile>(sums);
     mma_finish<Tile, Epilogue, SumCrew<Tile>>(
         p, sums, place, [&](int i) { return problem.row_of(item, i); }, problem.column(item), problem.columns(),
         [&] { return problem.samples(item); });
@@ -315,8 +299,8 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
 }
 
 /// The whole kernel. A Problem says which items there are, what to copy for a step of one, how many
-/// bytes that is, what its rows are, which samples they belong to, and whether B is there before the kernels before
-/// this one have ended.
+/// bytes that is, what its rows are, which samples they belong to, whether B is there before the kernels before
+/// this one have ended, and which operands lie in columns.
 template <class Tile, class T, class Epilogue, class Params, class Problem>
 DEV void wgmma_run(const Params& p, const Problem& problem) {
   StageRing<Tile> ring;
