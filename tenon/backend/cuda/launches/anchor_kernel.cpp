@@ -10,10 +10,6 @@
 
 namespace tenon::cuda {
 
-Expr without_rounding(const Expr& hole, DType t) {
-  return hole->type->round && hole->attrs.dtype == t ? hole->in[0] : hole;
-}
-
 Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) {
   const Expr& hole = form_.holes[i];
   const bool same = hole.shape() == stored;

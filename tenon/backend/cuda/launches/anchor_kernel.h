@@ -10,9 +10,6 @@
 
 namespace tenon::cuda {
 
-/// `hole` without an outermost rounding to the type it is stored in anyway.
-Expr without_rounding(const Expr& hole, DType t);
-
 class AnchorKernel : public LaunchKernel {
  protected:
   AnchorKernel(std::shared_ptr<Device> device, const Launch& launch, Form form)

@@ -102,6 +102,10 @@ bool lanes_apart(const Form& form) {
                                        [&](const FormOutput& o) { return lanes_of(o.value).size() == 1; });
 }
 
+Expr without_rounding(const Expr& hole, DType t) {
+  return hole->type->round && hole->attrs.dtype == t ? hole->in[0] : hole;
+}
+
 int run_of(DType t) { return static_cast<int>(16 / size_of(t)); }
 
 bool read_in_place(const Expr& hole, DType unit, const DeviceFacts& facts) {
@@ -171,30 +175,32 @@ bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts) {
          columns <= kMostColumns && hole.shape().numel() * size_of(unit) <= kMostBytes;
 }
 
-bool rows_in_boxes(const Expr& operand, DType unit) {
+namespace {
+
+// True if boxes of 128 bytes along one axis, columns or rows, bring all of the other: of one tensor, or of several that
+// meet at whole boxes. `least`: the smallest step from one line of a box to the next.
+bool in_boxes(const Expr& operand, DType unit, bool along_rows, int64_t least) {
   const int64_t size = size_of(unit), step = 128 / size;
   const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
   if (!pieces) return false;
   for (const AffinePiece& p : *pieces) {
-    const bool whole = p.row_begin == 0 && p.row_end == operand.shape().rows() && p.col_begin % step == 0;
-    const bool strided = p.leaf && p.rows.size() == 1 && p.cols.size() == 1 && p.cols[0].step == 1;
-    if (!whole || !strided || p.rows[0].step < 0 || p.rows[0].step * size % 16 || p.offset * size % 16) return false;
+    const bool whole = along_rows ? p.col_begin == 0 && p.col_end == operand.shape()[-1]
+                                  : p.row_begin == 0 && p.row_end == operand.shape().rows();
+    if (!whole || (along_rows ? p.row_begin : p.col_begin) % step) return false;
+    if (!p.leaf || p.rows.size() != 1 || p.cols.size() != 1) return false;
+    const Digit &inside = (along_rows ? p.rows : p.cols)[0], &lines = (along_rows ? p.cols : p.rows)[0];
+    if (inside.step != 1 || lines.step < least || lines.step * size % 16 || p.offset * size % 16) return false;
   }
   return true;
 }
 
+}  // namespace
+
+bool rows_in_boxes(const Expr& operand, DType unit) { return in_boxes(operand, unit, false, 0); }
+
 bool columns_in_boxes(const Expr& operand, DType unit) {
-  constexpr int64_t kBlock = 64;
-  const int64_t size = size_of(unit);
-  if (!is_view_chain(operand) || operand.dtype() != unit || operand.shape().numel() == 0) return false;
-  const auto pieces = affine_pieces(operand, operand.shape(), operand.shape().rank() - 1);
-  if (!pieces) return false;
-  for (const AffinePiece& p : *pieces) {
-    const bool whole = p.col_begin == 0 && p.col_end == operand.shape()[-1] && p.row_begin % kBlock == 0;
-    const bool strided = p.leaf && p.rows.size() == 1 && p.cols.size() == 1 && p.rows[0].step == 1;
-    if (!whole || !strided || p.cols[0].step <= 0 || p.cols[0].step * size % 16 || p.offset * size % 16) return false;
-  }
-  return true;
+  return is_view_chain(operand) && operand.dtype() == unit && operand.shape().numel() > 0 &&
+         in_boxes(operand, unit, true, 1);
 }
 
 namespace {
@@ -226,7 +232,7 @@ bool takes_columns(const Form& form, size_t i, DType unit, const DeviceFacts& fa
 
 Expr weights_in_columns(const Form& form, DType unit, const DeviceFacts& facts) {
   constexpr int64_t kRun = 32;  // rows of weights lie in runs of so many
-  const Expr &hole = form.holes[1], value = hole->type->round && hole->attrs.dtype == unit ? hole->in[0] : hole;
+  const Expr &hole = form.holes[1], value = without_rounding(hole, unit);
   if (!may_take_columns(form, unit, facts) || !of_weights_only(hole) || !value.is<nodes::Permute>()) return {};
   const Expr& rows = value->in[0];
   const bool whole = rows.shape().rank() == 2 && rows.shape()[0] % kRun == 0 && rows.shape()[1] % run_of(unit) == 0;

@@ -20,6 +20,9 @@ std::set<int> lanes_of(const Expr& value);
 /// True if there are lanes and every result reads one of them only (merged siblings: q, k and v).
 bool lanes_apart(const Form& form);
 
+/// `hole` without an outermost rounding to the type it is stored in anyway.
+Expr without_rounding(const Expr& hole, DType t);
+
 /// Elements of a 16-byte fragment.
 int run_of(DType t);
 

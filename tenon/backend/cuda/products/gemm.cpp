@@ -21,9 +21,10 @@ class GemmKernel : public ProductKernel {
     a_in_columns_ = takes_columns(form_, 0, unit_, facts);
     b_in_columns_ = takes_columns(form_, 1, unit_, facts);
     const Expr weights = weights_in_columns(form_, unit_, facts);
-    a_ = a_in_columns_                                    ? form_.holes[0]
-         : few_rows && computes_rows(form_, unit_, facts) ? front_operand(0)
-                                                          : padded_operand(0);
+    if (a_in_columns_)
+      read_beside(a_ = form_.holes[0]);
+    else
+      a_ = few_rows && computes_rows(form_, unit_, facts) ? front_operand(0) : padded_operand(0);
     sizes_.k = checked_int(a_.shape()[-1]);
     if (b_in_columns_)
       read_beside(b_ = form_.holes[1]);
@@ -34,7 +35,6 @@ class GemmKernel : public ProductKernel {
     else
       b_ = weight_operand({w[0], div_up(sizes_.k, run) * run},
                           [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
-    if (a_in_columns_) read_beside(a_);
     if (tensor_cores() && !computes_rows_in_front() && !a_in_columns_ && !b_in_columns_ && !facts.batch_invariant())
       route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
     // What core and tile are chosen for: of a matrix alone each row counts as a sample. f32 has one core.
