@@ -123,7 +123,7 @@ std::string AccessSource::load_chain(const std::string& dst, int run, bool store
     const std::string zeros = "splat<" + n + ">(0.0f)";
     return filled(dst, "col", stored ? "from_floats<" + type_source(dtype()) + ">(" + zeros + ")" : zeros,
                   [&](const Expr& leaf, const std::string& index) {
-                    const std::string load = "load<" + type_source(leaf.dtype()) + ", " + n + ">(" +
+                    const std::string load = loader_ + ("<" + type_source(leaf.dtype())) + ", " + n + ">(" +
                                              params_.pointer(leaf, false) + " + " + index + ")";
                     return stored ? load : "to_floats(" + load + ")";
                   });

@@ -190,8 +190,8 @@ std::string AccessSource::element(const PieceSource& t, const std::string& index
 
 std::string AccessSource::load_vector(size_t i, int run) const {
   const PieceSource& t = pieces_[i];
-  return (past_l1_ ? "load_past_l1<" : "load<") + type_source(t.piece.leaf.dtype()) + ", " + std::to_string(run) +
-         ">(" + t.pointer + " + r." + name_ + "_" + std::to_string(i) + " + at)";
+  return loader_ + ("<" + type_source(t.piece.leaf.dtype())) + ", " + std::to_string(run) + ">(" + t.pointer + " + r." +
+         name_ + "_" + std::to_string(i) + " + at)";
 }
 
 std::string AccessSource::load_piece(size_t i, const std::string& dst, int run) const {
@@ -265,9 +265,9 @@ std::string AccessSource::load_stored(const std::string& dst, int run) {
   const PieceSource& t = pieces_[0];
   if (halves(run)) return load_halves(dst, run);
   const std::vector<int64_t> places = exchanged(t, run);
-  return "{ " + column_offset(t, "col") + dst + " = load<" + type_source(dtype()) + ", " + std::to_string(run) + ">(" +
-         t.pointer + " + r." + name_ + "_0 + at - " + std::to_string(-*std::min_element(places.begin(), places.end())) +
-         "); }";
+  return "{ " + column_offset(t, "col") + dst + " = " + loader_ + "<" + type_source(dtype()) + ", " +
+         std::to_string(run) + ">(" + t.pointer + " + r." + name_ + "_0 + at - " +
+         std::to_string(-*std::min_element(places.begin(), places.end())) + "); }";
 }
 
 std::string AccessSource::in_order(const std::string& stored, int run) const {
@@ -317,9 +317,10 @@ bool AccessSource::repeats() const {
 }
 
 bool AccessSource::load_past_l1(int run) {
-  past_l1_ =
+  const bool all =
       affine_ && std::all_of(pieces_.begin(), pieces_.end(), [&](const PieceSource& t) { return vector(t, run); });
-  return past_l1_;
+  if (all) loader_ = "load_past_l1";
+  return all;
 }
 
 std::string AccessSource::load_halves(const std::string& dst, int run) const {

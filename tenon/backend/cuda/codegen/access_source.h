@@ -52,6 +52,8 @@ class AccessSource {
   bool halves(int run) const;
   /// From now on fragments are loaded past the first-level cache; false if some would not be.
   bool load_past_l1(int run);
+  /// From now on load_stored says only where its fragments come from, as device/rows.h's Later.
+  void load_later() { loader_ = "later"; }
   /// Statements that fill `dst`, a Frag<dtype(), run>, where halves(run).
   std::string load_halves(const std::string& dst, int run) const;
   /// The same of fragments that are found by a number in memory or lie in another order than their columns, which
@@ -107,7 +109,8 @@ class AccessSource {
   std::string name_;
   Expr view_;
   MatrixDomain domain_;
-  bool written_ = false, uniform_ = false, affine_ = false, past_l1_ = false;
+  bool written_ = false, uniform_ = false, affine_ = false;
+  const char* loader_ = "load";  // of device/, a vector of elements
   Params& params_;
   std::vector<PieceSource> pieces_;
   int locals_ = 0;

@@ -47,6 +47,12 @@ class ProgramSource {
   /// These lie in shared memory from byte `at` of each thread's own on, put there once a block by
   /// `columns<R>(p, cols, team)`. Called before the functor is made.
   void keep_columns(const std::string& at) { columns_at_ = at; }
+  /// Tensors of a row that are loaded before its first reduction, where each of their fragments is 16 bytes of memory;
+  /// else 0.
+  int tensors_ahead();
+  /// These lie in shared memory from byte `at` on, in one of several such places, of each of `threads` its own: `loads`
+  /// only begins to bring them. Called before the functor is made.
+  void keep_rows(const std::string& at, int threads);
   /// Registers for what stays in them, from one reduction to the next or from the start, of a fragment of a row.
   int held() const;
   /// Passes over a row: one more than reductions that wait for each other.
@@ -125,7 +131,8 @@ class ProgramSource {
   std::unordered_map<const Node*, std::string> quotients_;  // by divisor
   std::unordered_map<const Node*, Value> outer_, inner_;
   std::map<double, std::string> literals_;
-  std::string columns_at_;
+  std::string columns_at_, rows_at_;
+  int threads_ = 0;           // of a block whose rows lie in shared memory
   bool loads_apart_ = false;  // loads have a function of their own
   bool early_ = false;
   std::string before_, loop_, members_, loads_;

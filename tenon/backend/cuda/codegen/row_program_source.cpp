@@ -132,15 +132,38 @@ std::string ProgramSource::columns_body() {
          over_row(puts) + "  }\n";
 }
 
+int ProgramSource::tensors_ahead() {
+  int tensors = 0;
+  for (const Held& h : arrays_) {
+    if (h.late || h.again) continue;
+    if (!h.halves || run_ * size_of(h.view.dtype()) != 16) return 0;
+    ++tensors;
+  }
+  return tensors;
+}
+
+void ProgramSource::keep_rows(const std::string& at, int threads) {
+  rows_at_ = at;
+  threads_ = threads;
+  for (const Held& h : arrays_)
+    if (!h.late) access(h.view).load_later();
+}
+
 std::string ProgramSource::first_loads() {
   std::string arrays, loads;
+  int number = 0;
+  if (!rows_at_.empty()) arrays = "    int first;\n";
   for (const Held& h : arrays_) {
     if (h.again || h.late) continue;
-    const std::string at = "l." + h.name + "[f]";
-    arrays += "    Frag<" + (h.halves ? type_source(h.view.dtype()) : "float") + ", kRun> " + h.name + "[R];\n";
+    const std::string at = "l." + h.name + "[f]", type = h.halves ? type_source(h.view.dtype()) : "float";
+    arrays += rows_at_.empty() ? "    Frag<" + type + ", kRun> " + h.name + "[R];\n"
+                               : "    Waiting<" + type + ", kRun, " + std::to_string(threads_) + ", " +
+                                     std::to_string(number++) + " * R> " + h.name + "{first};\n";
     loads += "        " + (h.halves ? access(h.view).load_stored(at, run_) : access(h.view).load(at, run_)) + "\n";
   }
-  return "  template <int R>\n  struct Loads {\n" + arrays +
+  const std::string at =
+      rows_at_.empty() ? "" : "  DEV static int rows(const Params& p) { return " + rows_at_ + "; }\n";
+  return at + "  template <int R>\n  struct Loads {\n" + arrays +
          "  };\n  template <int R, class Team>\n  DEV static void loads(const Params& p, int row_number, int cols, "
          "const "
          "Team& team, Loads<R>& l) {\n    const Row r = row(p, row_number);\n" +

@@ -96,6 +96,30 @@ DEV Frag<float, N> column(int at, int number, int f) {
   return x;
 }
 
+/// Where 16 bytes come from that are not loaded yet.
+template <class T, int N>
+struct Later {
+  const T* from;
+};
+template <class T, int N>
+DEV Later<T, N> later(const T* from) {
+  return {from};
+}
+/// Fragments of a tensor that are brought to shared memory, each thread's own, so that no other thread waits for them:
+/// behind kBehind others of each of `threads` from byte `first` on.
+template <class T, int N, int threads, int kBehind>
+struct Waiting {
+  int first;
+  struct Place {
+    T* at;
+    DEV void operator=(Later<T, N> x) const { cp_async16(shared_address(at), x.from, 16); }
+    DEV void operator=(const Frag<T, N>& x) const { device::store(at, x); }
+  };
+  DEV T* place(int f) const { return in_shared<T>(first + ((kBehind + f) * threads + thread_index()) * 16); }
+  DEV Place operator[](int f) { return {place(f)}; }
+  DEV Frag<T, N> operator[](int f) const { return load<T, N>(place(f)); }
+};
+
 template <class Program, int R, class Params, class Team>
 DEV void columns_of_block(const Params& p, const Team& team) {
   if constexpr (requires { Program::template columns<R>(p, 0, team); })
@@ -104,8 +128,9 @@ DEV void columns_of_block(const Params& p, const Team& team) {
 
 /// Program: kRun; Loads<R>; loads<R>(p, row, cols, team, l) of a row of up to R * kRun * team threads columns, and
 /// run<R>(..) that computes and stores it.
-template <class Program, int R, class Params>
+template <class Program_, int R, class Params>
 struct RowsOfBlocks {
+  using Program = Program_;
   using Loads = typename Program::template Loads<R>;
   const Params& p;
   DEV void columns(const auto& team) const { columns_of_block<Program, R>(p, team); }
@@ -117,8 +142,9 @@ struct RowsOfBlocks {
   }
 };
 /// The same by some lanes of a warp, whose first ones hold row `first`.
-template <class Program, int R, int lanes, class Params>
+template <class Program_, int R, int lanes, class Params>
 struct RowsOfLanes {
+  using Program = Program_;
   using Loads = typename Program::template Loads<R>;
   const Params& p;
   DEV void columns(const auto& team) const { columns_of_block<Program, R>(p, team); }
@@ -133,33 +159,61 @@ struct RowsOfLanes {
   }
 };
 
-/// Rows from `row` on, every `step`. Weights are waited for behind the loads of the first.
-template <class Constants, class Rows>
-DEV void walk_rows(const Rows& rows, const auto& team, int row, int step) {
-  const int end = rows.p.sizes.rows;
-  typename Rows::Loads loads;
-  if (row < end) rows.loads(row, team, loads);
+/// Rows from `row` on, every `step`, each on its way in shared memory while the one before is computed: kBytes of a
+/// row.
+template <class Constants, int kBytes, class Rows>
+DEV void walk_rows_ahead(const Rows& rows, const auto& team, int row, int step) {
+  const int end = rows.p.sizes.rows, places = Rows::Program::rows(rows.p);
+  const auto bring = [&](int number, int place) {
+    typename Rows::Loads loads{place};
+    if (number < end) rows.loads(number, team, loads);
+    cp_async_commit();
+  };
+  int place = places;
+  bring(row, place);
   rows.columns(team);
   Constants::wait();
   NO_UNROLL for (; row < end; row += step) {
-    rows.run(row, team, loads);
-    if (row + step < end) rows.loads(row + step, team, loads);
+    const int next = 2 * places + kBytes - place;  // the other one
+    bring(row + step, next);
+    cp_async_wait<1>();
+    rows.run(row, team, typename Rows::Loads{place});
+    place = next;
   }
 }
 
-template <class Program, class Constants, int R, int lanes, class Params>
+/// The same in registers, where kBytesAhead is 0: a row is loaded when the one before is done. Weights are waited for
+/// behind the loads of the first.
+template <class Constants, int kBytesAhead, class Rows>
+DEV void walk_rows(const Rows& rows, const auto& team, int row, int step) {
+  if constexpr (kBytesAhead > 0) {
+    walk_rows_ahead<Constants, kBytesAhead>(rows, team, row, step);
+  } else {
+    const int end = rows.p.sizes.rows;
+    typename Rows::Loads loads;
+    if (row < end) rows.loads(row, team, loads);
+    rows.columns(team);
+    Constants::wait();
+    NO_UNROLL for (; row < end; row += step) {
+      rows.run(row, team, loads);
+      if (row + step < end) rows.loads(row + step, team, loads);
+    }
+  }
+}
+
+template <class Program, class Constants, int R, int lanes, int kBytesAhead, class Params>
 DEV void rows_by_lanes(const Params& p) {
   begin_loads<Constants>(p);
   constexpr int kRows = kWarpRowThreads / lanes;  // of a block
-  walk_rows<Constants>(RowsOfLanes<Program, R, lanes, Params>{p}, LanesTeam<lanes>{},
-                       block_x() * kRows + warp() * (32 / lanes), grid_x() * kRows);
+  walk_rows<Constants, kBytesAhead>(RowsOfLanes<Program, R, lanes, Params>{p}, LanesTeam<lanes>{},
+                                    block_x() * kRows + warp() * (32 / lanes), grid_x() * kRows);
 }
 
-template <class Program, class Constants, int R, int threads, class Params>
+template <class Program, class Constants, int R, int threads, int kBytesAhead, class Params>
 DEV void rows_by_block(const Params& p) {
   begin_loads<Constants>(p);
-  walk_rows<Constants>(RowsOfBlocks<Program, R, Params>{p},
-                       BlockTeam<threads>{reinterpret_cast<float*>(shared_memory())}, block_x(), grid_x());
+  walk_rows<Constants, kBytesAhead>(RowsOfBlocks<Program, R, Params>{p},
+                                    BlockTeam<threads>{reinterpret_cast<float*>(shared_memory())}, block_x(), grid_x());
 }
 
 }  // namespace tenon::device

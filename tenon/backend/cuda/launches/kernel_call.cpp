@@ -139,58 +139,78 @@ std::optional<KernelCall> lets_call(Device& device, const std::string& name, std
 
 namespace {
 
-// Rows whose programs read many floats that are the same for all of them (a step's gates and factors, weights): blocks
-// that stay keep these in shared memory, and walk many rows. Otherwise blocks come and go, which is faster.
-struct RowsThatStay {
-  int64_t blocks = 0;  // of a multiprocessor; 0: not these
+// How rows are walked. Blocks that come and go, as many as there are rows for, are the rule. Blocks that stay keep what
+// is the same for all rows (a step's gates and factors, weights) in shared memory: for programs that read many such
+// floats. They keep their next row there too, on its way, where a row takes so many registers that a multiprocessor has
+// a block or two, which would compute and load in turns; and for short rows, where it costs little.
+struct RowsWalk {
   RowTeam team;
-  int64_t bytes = 0;  // of a block's columns
-  // `other`: the program of rows whose blocks come and go.
-  RowsThatStay(const DeviceFacts& facts, const ProgramSource& other, std::span<const ProgramOutput> outputs,
-               const MatrixDomain& matrix) {
-    constexpr int64_t kThreads = 512, kThreadsOfOne = 768;  // 128 and 80 registers each
+  int64_t blocks = 0;   // of a multiprocessor that stay; 0: they come and go
+  int64_t columns = 0;  // bytes of a block for what is the same for all rows
+  int64_t ahead = 0;    // bytes of a row on its way
+  RowsWalk(const DeviceFacts& facts, std::span<const ProgramOutput> outputs, const MatrixDomain& matrix) {
     Params unused;
-    const ProgramSource trial(outputs, matrix, unused, 8);
-    if (!other.loads_late() || trial.columns() == 0) return;
-    team = row_team(matrix.cols(), trial.run(), trial.held());
-    const int64_t threads = team.block() ? team.threads : kWarpRowThreads,
-                  most = (team.block() || team.fragments > 1 ? kThreads : kThreadsOfOne) / threads;
-    bytes = threads * team.fragments * trial.run() * 4 * trial.columns();
-    const int64_t resident = std::min(most, facts.shared_bytes / (bytes + 2048));
-    if (resident > 1) blocks = resident;
+    constants_source(outputs, unused, kWarpRowThreads);
+    const ProgramSource going(outputs, matrix, unused, 8);
+    team = row_team(matrix.cols(), going.run(), going.held());
+    Params others;
+    ProgramSource staying(outputs, matrix, others, 8);
+    const RowTeam its = row_team(matrix.cols(), staying.run(), staying.held());
+    const int64_t fragments = int64_t{its.block() ? its.threads : kWarpRowThreads} * its.fragments;
+    const int64_t column_bytes = fragments * staying.run() * 4 * staying.columns(),
+                  row_bytes = fragments * 16 * staying.tensors_ahead();
+    const auto fit = [&](int64_t bytes) { return facts.shared_bytes / (bytes + 2048); };
+    if (its.block() && row_bytes >= kLongRow && fit(2 * row_bytes) > 0) {
+      team = its;
+      ahead = row_bytes;
+      if (fit(2 * row_bytes + column_bytes) > 0) columns = column_bytes;
+      blocks = std::min<int64_t>(fit(2 * row_bytes + columns), 2);
+      return;
+    }
+    if (!going.loads_late() || column_bytes == 0) return;
+    const int64_t threads = fragments / its.fragments,
+                  most = (its.block() || its.fragments > 1 ? kThreads : kThreadsOfOne) / threads,
+                  resident = std::min(most, fit(column_bytes));
+    if (resident < 2) return;
+    team = its;
+    blocks = resident;
+    columns = column_bytes;
+    if (!its.block() && its.fragments == 1 && fit(2 * row_bytes + columns) >= blocks) ahead = row_bytes;
   }
+
+ private:
+  static constexpr int64_t kThreads = 512, kThreadsOfOne = 768;  // 128 and 80 registers each
+  static constexpr int64_t kLongRow = 22 * 1024;
 };
 
 KernelCall rows_call(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
                      const MatrixDomain& matrix) {
   Params params;
   params.set_sizes("RowsSizes", device::RowsSizes{checked_int(matrix.rows()), checked_int(matrix.cols())});
-  // What a fragment holds does not depend on the team.
-  Params unused;
-  constants_source(outputs, unused, kWarpRowThreads);
-  const ProgramSource trial(outputs, matrix, unused, 8);
-  RowTeam team = row_team(matrix.cols(), trial.run(), trial.held());
-  const RowsThatStay stay(device.facts(), trial, outputs, matrix);
-  if (stay.blocks) team = stay.team;
+  const RowsWalk walk(device.facts(), outputs, matrix);
+  const RowTeam& team = walk.team;
+  const int threads = team.block() ? team.threads : kWarpRowThreads;
   LaunchShape shape;
-  shape.threads = static_cast<unsigned>(team.block() ? team.threads : kWarpRowThreads);
+  shape.threads = static_cast<unsigned>(threads);
   if (team.block()) params.reserve_shared(shape.threads / 32 * 8);  // for BlockTeam
   KernelParts text;
   text.name = name;
-  if (!stay.blocks) text.functors = constants_source(outputs, params, static_cast<int>(shape.threads));
-  const std::string r = std::to_string(team.fragments), t = std::to_string(team.threads);
-  const std::string program_types = std::string("<Program, ") + (text.functors.empty() ? "NoConstants" : "Constants");
+  if (!walk.columns) text.functors = constants_source(outputs, params, threads);
+  const std::string constants = text.functors.empty() ? "NoConstants" : "Constants";
   ProgramSource program(outputs, matrix, params, 8);
-  if (stay.blocks) program.keep_columns(params.reserve_shared("columns", stay.bytes));
+  if (walk.columns) program.keep_columns(params.reserve_shared("columns", walk.columns));
+  if (walk.ahead) program.keep_rows(params.reserve_shared("rows", 2 * walk.ahead), threads);
   text.functors += program.functor("Program");
   text.headers = "#include \"tenon/backend/cuda/device/rows.h\"\n" + program.includes();
   int64_t blocks = team.block() ? matrix.rows() : div_up(matrix.rows(), kWarpRowThreads / team.threads);
-  const std::string resident = std::to_string(std::max<int64_t>(stay.blocks, 1));
-  if (stay.blocks) blocks = div_up(blocks, div_up(blocks, stay.blocks * device.facts().multiprocessors));
+  if (walk.blocks) blocks = div_up(blocks, div_up(blocks, walk.blocks * device.facts().multiprocessors));
   shape.grid_x = static_cast<unsigned>(blocks);
   shape.shared_bytes = static_cast<unsigned>(params.shared_bytes());
-  text.kernel = "KERNEL(" + (team.block() ? t : "kWarpRowThreads") + ", " + resident + ", Params, p) { " +
-                (team.block() ? "rows_by_block" : "rows_by_lanes") + program_types + ", " + r + ", " + t + ">(p); }\n";
+  text.kernel = "KERNEL(" + (team.block() ? std::to_string(threads) : "kWarpRowThreads") + ", " +
+                std::to_string(std::max<int64_t>(walk.blocks, 1)) + ", Params, p) { " +
+                (team.block() ? "rows_by_block" : "rows_by_lanes") + "<Program, " + constants + ", " +
+                std::to_string(team.fragments) + ", " + std::to_string(team.threads) + ", " +
+                std::to_string(walk.ahead) + ">(p); }\n";
   return KernelCall(device, text, params, shape);
 }
 
