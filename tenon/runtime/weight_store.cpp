@@ -1,7 +1,6 @@
 #include "tenon/runtime/weight_store.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "tenon/backend/stored_launch.h"
@@ -35,12 +34,12 @@ struct WeightStore::Entry {
   std::shared_ptr<Maker> maker;
 };
 
-// A parameter that an update has replaced: a copy of what it is.
+// What a parameter is that an update has replaced.
 struct WeightStore::Override {
   DType dtype = DType::F32;
   Shape shape;
   std::vector<std::byte> host;
-  std::shared_ptr<void> device;
+  std::shared_ptr<const void> device;
 };
 
 WeightStore::WeightStore(std::shared_ptr<Backend> backend, std::shared_ptr<const WeightSource> source)
@@ -237,20 +236,12 @@ void WeightStore::update(const std::string& name, const HostView& value) {
   remake({name});
 }
 
-void WeightStore::update(const std::string& name, DType dtype, const Shape& shape, const void* device_memory) {
-  update(std::array{DeviceTensor{name, dtype, shape, device_memory}});
-}
-
 void WeightStore::update(std::span<const DeviceTensor> tensors) {
   const std::lock_guard lock(mutex_);
   std::set<std::string> names;
   for (const DeviceTensor& t : tensors) {
     check(t.name, t.dtype, t.shape);
-    Override& o = overrides_[t.name];
-    const int64_t bytes = t.shape.numel() * size_of(t.dtype);
-    const bool fits = o.device && o.shape == t.shape && o.dtype == t.dtype;
-    o = {t.dtype, t.shape, {}, fits ? o.device : backend_->allocate(bytes)};
-    backend_->copy(stream(), o.device.get(), t.memory, bytes);
+    overrides_[t.name] = {t.dtype, t.shape, {}, t.memory};
     names.insert(t.name);
   }
   remake(names);

@@ -52,14 +52,13 @@ class WeightStore {
   /// Error(Model) for an unknown name, another shape or another kind of type than the source's; what was made of it
   /// before an error is of no use.
   void update(const std::string& name, const HostView& value);
-  /// The same from the device's memory.
-  void update(const std::string& name, DType dtype, const Shape& shape, const void* device_memory);
-  /// Several at once: what was made of more than one of them is made again once.
+  /// The same of several in the device's memory: what was made of more than one of them is made again once. They are
+  /// held, not copied, until something else is their value, and read whenever something is made of them.
   struct DeviceTensor {
     std::string name;
     DType dtype = DType::F32;
     Shape shape;
-    const void* memory = nullptr;
+    std::shared_ptr<const void> memory;
   };
   void update(std::span<const DeviceTensor> tensors);
 

@@ -58,7 +58,7 @@ void Parameters::publish_averages() {
 
 void Parameters::publish(std::shared_ptr<void> Parameter::*which) {
   std::vector<WeightStore::DeviceTensor> tensors;
-  for (const Parameter& p : all_) tensors.push_back({p.name, DType::F32, p.shape, (p.*which).get()});
+  for (const Parameter& p : all_) tensors.push_back({p.name, DType::F32, p.shape, p.*which});
   stream_->synchronize();
   store_->update(tensors);
 }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 
 #include "tenon/core/error.h"
@@ -187,7 +188,7 @@ void expect_updates(const Place& place, DType t, DType given, bool from_device) 
       const auto memory = place.backend->allocate(static_cast<int64_t>(fresh.data.size()));
       place.backend->copy_in(*stream, memory.get(), fresh.data.data(), static_cast<int64_t>(fresh.data.size()));
       stream->synchronize();
-      store->update(name, fresh.dtype, fresh.shape, memory.get());
+      store->update(std::array{WeightStore::DeviceTensor{name, fresh.dtype, fresh.shape, memory}});
     } else {
       HostTensor gone = fresh;  // what was given need not stay
       store->update(name, Tensors::view(gone));
@@ -227,14 +228,13 @@ TEST(WeightStore, SeveralAtOnce) {
     const std::vector<float> before = result(e);
     Tensors now(network_weights());
     const auto stream = place.backend->make_stream();
-    std::vector<std::shared_ptr<void>> memory;
     std::vector<WeightStore::DeviceTensor> all;
     for (const auto& [name, shape] : network_weights()) {
       const HostTensor& t = now.tensors()[name] = replacement(name);
       const auto bytes = static_cast<int64_t>(t.data.size());
-      memory.push_back(place.backend->allocate(bytes));
-      place.backend->copy_in(*stream, memory.back().get(), t.data.data(), bytes);
-      all.push_back({name, t.dtype, t.shape, memory.back().get()});
+      const std::shared_ptr<void> memory = place.backend->allocate(bytes);
+      place.backend->copy_in(*stream, memory.get(), t.data.data(), bytes);
+      all.push_back({name, t.dtype, t.shape, memory});
     }
     stream->synchronize();
     const int64_t remade = store->counters().remade;

@@ -165,10 +165,13 @@ std::vector<Expr> memory_leaves(const Expr& value) {
 WeightRequest plain_weight(std::shared_ptr<Device> device, const Expr& leaf) {
   const auto graph = std::make_shared<Graph>();
   Memo memo;
-  const Expr own = rebuild(*graph, leaf, memo);
+  const Expr own = rebuild(*graph, leaf, memo), place = input(*graph, "plain", leaf.dtype(), leaf.shape());
+  const auto rounded = std::make_shared<Packed>(place, std::vector{PackedPiece{own, place}});
   WeightRequest r = request_of(leaf, plain_key(leaf), params_of(std::array{leaf}));
-  r.make = [graph, own, device = std::move(device)](const WeightMaking& with, std::span<void* const> parts) {
-    upload(*device, with.stream, with.find(own), own, parts[0]);
+  r.make = [graph, own, rounded, device = std::move(device)](const WeightMaking& with, std::span<void* const> parts) {
+    const ParamView view = with.find(own);
+    if (view.on_device && view.dtype != own.dtype()) return rounded->compute(*device, with, parts[0]);
+    upload(*device, with.stream, view, own, parts[0]);
   };
   return r;
 }
