@@ -120,7 +120,7 @@ class FormBuilder {
       const Expr core = rebuild(g_, cores[i], memo);
       out.value = push(core);
       check_rows(std::array{out.value});
-      check_reduces_nothing(out.value);
+      check_reduces_nothing(out.value, " of another tensor needs its whole rows, a tile has some columns only");
       out.statistic = statistics[i];
       if (out.statistic) {
         set_statistic(out, values[i].shape());
@@ -137,13 +137,11 @@ class FormBuilder {
 
   // An epilogue sees some columns of a row at a time, also of the other tensors that it reads. The outermost reduction
   // is named: with that in memory those below it may not be read at all.
-  static void check_reduces_nothing(const Expr& value) {
+  static void check_reduces_nothing(const Expr& value, const std::string& why) {
     Expr last;
     for (const Expr& e : topological(std::array{value}))
       if (e->family() == Family::Reduce) last = e;
-    if (last)
-      throw Refused{std::string(last->name()) + " of another tensor needs its whole rows, a tile has some columns only",
-                    last};
+    if (last) throw Refused{std::string(last->name()) + why, last};
   }
 
   void set_statistic(FormOutput& out, const Shape& s) {
@@ -343,7 +341,7 @@ class FormBuilder {
         if (e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner))
           throw Refused{std::string(e->name()) + " over a whole image is not known while the image is being read", e};
         out = e->type->reduce_over_rows ? push(e->type->reduce_over_rows(e->in[0]))
-                                        : g_.make(*e->type, std::array{push_over(e->in[0], e->in[0])}, e->attrs);
+                                        : g_.make(*e->type, std::array{push_over(e->in[0], e->in[0], true)}, e->attrs);
         break;
       case Family::View:
         out = push_view(e);
@@ -365,11 +363,13 @@ class FormBuilder {
     return {};
   }
 
-  // One launch goes over rows of one shape, that of `rows`: what reduces others stands by itself.
-  Expr push_over(const Expr& x, const Expr& rows) {
+  // One launch goes over rows of one shape, that of `rows`: what reduces others stands by itself, or, below a sum, its
+  // reduction alone.
+  Expr push_over(const Expr& x, const Expr& rows, bool summed = false) {
     const Expr out = push(x);
     const Expr own = reducing(std::array{out});
     if (!own || !rows || own.shape() == rows.shape()) return out;
+    if (summed && cone(x) > kLetElements) check_reduces_nothing(x, " of rows other than " + rows.shape().str());
     return let_or_refuse(x, "a reduction of rows " + own.shape().str() + " among " + rows.shape().str());
   }
 

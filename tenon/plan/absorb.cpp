@@ -63,7 +63,13 @@ void Partitioner::leave_to_readers(Region& region) {
     }
     if (!may || smaller.size() == region.size()) continue;
     const int64_t moved = bytes(frontier(smaller));
-    if (moved >= least || !attempt(frontier(smaller))->choice.skeleton) continue;
+    if (moved >= least) continue;
+    // What it reads may be reductions, which are stored once the region is known.
+    const size_t before = assumed_.size();
+    assume_stored(frontier(smaller), true);
+    const bool runs = attempt(frontier(smaller))->choice.skeleton;
+    while (assumed_.size() > before) forget_last_assumption();
+    if (!runs) continue;
     least = moved;
     best = std::move(smaller);
   }

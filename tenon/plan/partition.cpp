@@ -189,8 +189,11 @@ void Partitioner::emit_roots(const std::vector<Expr>& roots) {
   std::vector<Expr> values;
   for (const Expr& r : roots)
     if ((!in_memory(r) || result_name_.contains(r.get())) && !buffer_of_.contains(r.get())) values.push_back(r);
-  if (fusion_) return emit_stored({}, std::move(values));
-  for (const Expr& r : values) commit(*attempt_or_materialize({r}), {r}, {});
+  // The sums that results need in front leave together, as the results do.
+  for (const Expr& r : values) fusion_ ? assume_stored({r}, true) : commit(*attempt_or_materialize({r}), {r}, {});
+  for (const Expr& e : end_assumptions())
+    if (std::ranges::find(values, e) == values.end()) values.push_back(e);
+  if (fusion_) emit_stored({}, std::move(values));
 }
 
 // Of an anchor's companion that anchor.
@@ -226,7 +229,6 @@ void Partitioner::emit_anchor(const Expr& any) {
     refused.clear();
     grow(anchor, region, refused, true);
   }
-  leave_to_readers(region);
   absorb_stored(region);
   std::vector<Expr> values = frontier(region);
   add_statistics(values);
@@ -275,10 +277,10 @@ void Partitioner::grow(const Expr& anchor, Region& region, std::map<uint32_t, st
       }
     }
   }
-  if (multiplies_heads(anchor)) return;  // its reader wants whole rows: heads are rearranged on the way out
   Region smaller = region;
-  drop_trailing_views(smaller, order);
+  if (!multiplies_heads(anchor)) drop_trailing_views(smaller, order);  // else its reader wants whole rows
   if (smaller.size() < region.size() && attempt(frontier(smaller))->choice.skeleton) region = std::move(smaller);
+  leave_to_readers(region);
 }
 
 // Takes all users of x in, or none: a value that must be stored anyway is read back more cheaply than stored twice, but

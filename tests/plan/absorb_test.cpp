@@ -65,6 +65,17 @@ TEST_F(AbsorbedOneByOne, NotWhatItsReaderMakesOfFewerBytes) {
   EXPECT_EQ(stored(scaled + product("v", rows)), (std::vector{DType::F32}));
 }
 
+// The reader has the whole row in registers: a reduction of another tensor that it reads is its own, not a launch. What
+// stays with the product needs its scale in memory.
+TEST_F(AbsorbedOneByOne, ReductionsOfWhatIsLeftToTheReader) {
+  const Expr r = input(g, "r", DType::BF16, {64, 128}), m = mean(r * r) + 1e-5,
+             w = param(g, "w", DType::BF16, {128, 128});
+  const auto norm_gradient = [&](const Expr& h) { return h * 3.0 * rsqrt(m) + sum(h * 3.0 * r) / m * r; };
+  EXPECT_EQ(sinks({{"y", cast(norm_gradient(product("w", x)), DType::BF16)}}), (std::vector<size_t>{1, 1}));
+  const Expr scaled = cast(linear(x, w) * absmax(x), DType::BF16);
+  EXPECT_EQ(sinks({{"y", cast(norm_gradient(scaled), DType::BF16)}}), (std::vector<size_t>{1, 1, 1}));
+}
+
 // What attention leaves lies as the product behind it reads it; others look through that.
 TEST_F(AbsorbedOneByOne, HeadsAreStoredAsRows) {
   const Expr q = input(g, "q", DType::BF16, {1, 4, 64, 32}), o = cast(attention(q, q, q, 0.1), DType::BF16);

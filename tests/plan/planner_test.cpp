@@ -164,6 +164,27 @@ TEST(Planner, ReductionsOfOtherTensorsStandBesideAnEpilogue) {
   }
 }
 
+// A row's number is stored for who sums over other rows, not the tensor that is made with it.
+TEST(Planner, SumsOverOtherRowsReadReductionsFromMemory) {
+  Graph g;
+  const Expr x = input(g, "x", DType::BF16, {64, 32, 128}), h = input(g, "h", DType::BF16, {64, 32, 128});
+  const Plan p = plan_of(sum(permute(h * x * rsqrt(mean(x * x) + 1e-6), {1, 2, 0})));
+  ASSERT_EQ(p.counts().total, 2);
+  EXPECT_EQ(step(p, 0).outputs[0].value.shape(), (Shape{64, 32, 1}));
+}
+
+// Results that need the same kind of sums in front share those launches too.
+TEST(Planner, ResultsShareWhatStandsInFrontOfThem) {
+  Graph g;
+  const auto gradient = [&](const std::string& name) {
+    const Expr x = input(g, name, DType::F32, {256, 32, 16}), rows = sum(permute(x, {1, 2, 0}));
+    return Result{"d." + name, sum(permute(rows, {2, 1, 0}))};
+  };
+  const Plan p = make_plan(std::array{gradient("a"), gradient("b")});
+  ASSERT_EQ(p.counts().total, 2);
+  EXPECT_EQ(step(p, 0).outputs.size(), 2u);
+}
+
 // y goes into the epilogue of the second product (it waits for that), z into the first one's; the norm is refused.
 TEST(Planner, SaysWhereAReaderWent) {
   Graph g;
