@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "tenon/core/error.h"
@@ -313,14 +312,16 @@ void Executable::warm_up() {
 std::vector<float> Executable::get(const std::string& name) const {
   const Buffer& b = state_->find(name);
   TENON_CHECK(Internal, state_->arena->had_last(state_.get()), name) << "is read where another plan has run since";
-  std::vector<std::byte> bytes(static_cast<size_t>(b.bytes));
-  state_->backend->copy_out(*state_->last, bytes.data(), state_->address.at(name), b.bytes);
-  std::vector<float> values(static_cast<size_t>(b.shape.numel()));
-  if (b.dtype == DType::F32)
-    std::memcpy(values.data(), bytes.data(), bytes.size());
-  else
-    for (size_t i = 0; i < values.size(); ++i)
-      values[i] = static_cast<float>(load_element(b.dtype, bytes.data(), static_cast<int64_t>(i)));
+  const int64_t count = b.shape.numel(), bytes = count * size_of(b.dtype);
+  std::vector<float> values(static_cast<size_t>(count));
+  if (b.dtype == DType::F32) {
+    state_->backend->copy_out(*state_->last, values.data(), state_->address.at(name), bytes);
+    return values;
+  }
+  std::vector<std::byte> raw(static_cast<size_t>(bytes));
+  state_->backend->copy_out(*state_->last, raw.data(), state_->address.at(name), bytes);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(load_element(b.dtype, raw.data(), static_cast<int64_t>(i)));
   return values;
 }
 

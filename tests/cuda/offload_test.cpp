@@ -2,6 +2,7 @@
 // stream and the copies beside it is ahead, and the bytes are those that were planned.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <array>
 
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/core/error.h"
@@ -214,7 +215,7 @@ TEST(Offload, UpdatesReachWhatWaits) {
         const auto memory = one->backend->allocate(bytes);
         one->backend->copy_in(*stream, memory.get(), other.data.data(), bytes);
         stream->synchronize();
-        one->store->update(Layers::name(3), other.dtype, other.shape, memory.get());
+        one->store->update(std::array{WeightStore::DeviceTensor{Layers::name(3), other.dtype, other.shape, memory}});
       }
       EXPECT_EQ(results(e), results(alone));
     }
