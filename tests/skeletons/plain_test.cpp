@@ -168,6 +168,27 @@ TEST_F(Plain, RowsOfATransformer) {
   }
 }
 
+// Rows of several tensors that take more registers than a block or two have, and more of them than blocks: the gradient
+// of a norm, and rows of halves of a tensor that get one scale. The last thread of some has no column.
+TEST_F(Plain, RowsOfLongTensors) {
+  for (int64_t cols : {3840, 4008}) {
+    const std::string id = numbered("l", cols);
+    const auto tensor = [&](const char* name, int64_t n) { return input(g, id + name, DType::BF16, {2, 11, n}); };
+    const Expr dy = tensor(".dy", cols), more = tensor(".more", cols), h = tensor(".h", cols),
+               rest = tensor(".rest", cols);
+    const Expr y = cast(dy + more, DType::BF16) * input(g, id + ".w", DType::F32, {cols});
+    const Expr size = mean(h * h) + 1e-5;
+    const Expr dx = rest + y * rsqrt(size) - h * (mean(y * h) / size);
+    expect(launch("rows", {{id + ".dx", cast(dx, DType::BF16)}, {id + ".size", size}}),
+           {DType::BF16, DType::F32, cols});
+    const Expr wide = tensor(".wide", 2 * cols), up = slice(wide, -1, cols, 2 * cols), gate = slice(wide, -1, 0, cols);
+    const Expr a = cast(dy * up * sigmoid(gate), DType::BF16), b = cast(dy * silu(gate), DType::BF16);
+    const Expr scale = max(max(absmax(a), absmax(b)), constant(g, 1e-12)) / 448.0;
+    expect(launch("rows", {{id + ".a", cast(a / scale, DType::E4M3)}, {id + ".b", cast(b / scale, DType::E4M3)}}),
+           {DType::E4M3});
+  }
+}
+
 // Norms of heads, turned by an angle a token: pairs change places, factors are the same for all heads.
 TEST_F(Plain, RowsOfTurnedHeads) {
   constexpr int64_t kTokens = 19, kHeads = 3, kDepth = 128;
