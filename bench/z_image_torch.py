@@ -16,7 +16,7 @@ printed when it is known: medians in milliseconds.
 On a CPU the network is two blocks of the published width and a refiner of each kind, with the same weights for both: a file that the
 script writes. They take turns. PyTorch: f32 and bf16; eager, every block compiled, and for a step of bf16 compiled with inductor's
 freezing (weights packed once). Its forward pass refines the text anew each time, which Tenon does once a prompt: it is timed with and
-without. Losses of the first LoRA step, before the factors are anything, are of the same numbers in both. `fastest` stands beside the
+without, and runs with freed memory kept by malloc. Losses of the first LoRA step, before the factors are anything, are of the same numbers in both. `fastest` stands beside the
 medians because other work may share the processors. -o adds sizes to what the file has.
 """
 import argparse
@@ -26,6 +26,7 @@ import os
 import pathlib
 import statistics
 import subprocess
+import sys
 import tempfile
 
 import diffusers
@@ -317,7 +318,15 @@ def weight_bytes(file, weights, a):
             "planned": plan["memory"]}
 
 
+def keep_memory():
+    """Starts again with freed memory kept: glibc would give large blocks back, and PyTorch touch new pages at every call."""
+    kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
+    if not kept.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | kept)
+
+
 def on_cpu(a):
+    keep_memory()
     torch.set_num_threads(os.cpu_count())
     torch._dynamo.config.recompile_limit = 1000  # all modes have the same blocks
     processor = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))

@@ -56,7 +56,8 @@ inline V v_from_e4m3(const void* p) {
 /// 32 numbers of e4m3 as bf16, in order: what an f32 between them would come to.
 inline void v_e4m3_to_bf16(const void* p, void* q) {
   const I b = _mm512_cvtepu8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
-  const I magnitude = _mm512_and_si512(b, _mm512_set1_epi16(0x7f)), sign = _mm512_slli_epi16(_mm512_srli_epi16(b, 7), 15);
+  const I magnitude = _mm512_and_si512(b, _mm512_set1_epi16(0x7f)),
+          sign = _mm512_slli_epi16(_mm512_srli_epi16(b, 7), 15);
   const I least = _mm512_maskz_loadu_epi16(0xff, kLeastE4m3);  // below the first power of two
   I x = _mm512_add_epi16(_mm512_slli_epi16(magnitude, 4), _mm512_set1_epi16(0x3c00));
   x = _mm512_mask_permutexvar_epi16(x, _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(8)), magnitude, least);
