@@ -345,10 +345,10 @@ def on_cpu(a):
             for turn in range(a.turns):
                 turns.append(ours_on_cpu(file, size, a) | peers_turn(peers, batch, turn == 0, a))
                 print(json.dumps({"size": size, "load": round(os.getloadavg()[0], 1), **turns[-1]}), flush=True)
-            out[str(size)] = {"turns": turns, "best": ratios(turns, a)}
+                out[str(size)] = {"turns": turns, "best": ratios(turns, a)}
+                if known:
+                    known.write_text(json.dumps(out, indent=1) + "\n")
             print(json.dumps({"size": size, **out[str(size)]["best"]}), flush=True)
-            if known:
-                known.write_text(json.dumps(out, indent=1) + "\n")
 
 
 def main():
