@@ -5,14 +5,19 @@ import time
 import torch
 
 
-def milliseconds(call, device, runs, warm=2):
-    """The median of `runs` calls behind `warm` more, each until the device has done it."""
-    times = []
+def times(call, device, runs, warm=2):
+    """Milliseconds of `runs` calls behind `warm` more, each until the device has done it."""
+    out = []
     for run in range(runs + warm):
         begin = time.perf_counter()
         call()
         if device == "cuda":
             torch.cuda.synchronize()
         if run >= warm:
-            times.append((time.perf_counter() - begin) * 1e3)
-    return round(statistics.median(times), 3)
+            out.append((time.perf_counter() - begin) * 1e3)
+    return out
+
+
+def milliseconds(call, device, runs, warm=2):
+    """The median of them."""
+    return round(statistics.median(times(call, device, runs, warm)), 3)

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Z-Image's transformer on a GPU: Tenon beside diffusers' network in PyTorch, random weights, one run on one machine.
+"""Z-Image's transformer: Tenon beside diffusers' network in PyTorch, random weights, one run on one machine.
 
     python bench/z_image_torch.py PROGRAM [--sizes 1024 512] [--types bf16 e4m3] [--tokens 128] [--runs 10] [--mode MODE] [--no-step]
                                   [--train bench_train] [--rank 16] [-o FILE]
+    python bench/z_image_torch.py PROGRAM --device cpu --train bench_train [--sizes 256 512] [--types bf16 e4m3 f32] [--turns 3] [--runs 3]
+                                  [--no-step] [--rank 16] [-o FILE]
 
 PROGRAM is tenon. A step is one forward pass of a picture of SIZE x SIZE pixels. PyTorch: every transformer block by torch.compile in
 MODE (default "max-autotune-no-cudagraphs"), attention by cuDNN, and a CUDA graph of the whole pass beside it where it can be recorded;
@@ -10,18 +12,31 @@ eager too in bf16. e4m3: linear layers of `layers.*` by `_scaled_mm` with a scal
 accumulation, rows quantised inside the compiled blocks; weights are quantised beforehand. --train: also a LoRA step of --rank beside the
 attention's projections (bf16, nothing computed twice), forward, loss, backward and fused AdamW, beside bench_train's. Every figure is
 printed when it is known: medians in milliseconds.
+
+On a CPU the network is two blocks of the published width and a refiner of each kind, with the same weights for both: a file that the
+script writes. They take turns. PyTorch: f32 and bf16; eager, every block compiled, and for a step of bf16 compiled with inductor's
+freezing (weights packed once). Its forward pass refines the text anew each time, which Tenon does once a prompt: it is timed with and
+without, and runs with freed memory kept by malloc. Losses of the first LoRA step, before the factors are anything, are of the same numbers in both. `fastest` stands beside the
+medians because other work may share the processors. -o adds sizes to what the file has.
 """
 import argparse
 import gc
 import json
+import os
+import pathlib
+import statistics
 import subprocess
+import sys
+import tempfile
 
 import diffusers
 import torch
-from torch_timing import milliseconds
+from safetensors.torch import load_file, save_file
+from torch_timing import milliseconds, times
 
 PROJECTIONS = ("to_q", "to_k", "to_v", "to_out.0")
 E4M3_MOST = 448.0
+SMALL = {"n_layers": 2, "n_refiner_layers": 1}  # on a CPU
 
 
 class RowScaledLinear(torch.nn.Module):
@@ -64,16 +79,20 @@ def replace(module, wanted, make):
             replace(child, lambda n, of=name: wanted(n) or wanted(f"{of}.{n}"), make)
 
 
-def network():
-    """The published sizes, weights of a variance of 1 / fan-in."""
+def without_weights(**sizes):
     with torch.device("meta"):
-        model = diffusers.ZImageTransformer2DModel(axes_dims=[32, 48, 48], axes_lens=[1536, 512, 512])
-    model = model.to(torch.bfloat16).to_empty(device="cuda").requires_grad_(False).eval()
+        return diffusers.ZImageTransformer2DModel(axes_dims=[32, 48, 48], axes_lens=[1536, 512, 512], **sizes)
+
+
+def network(device="cuda", **sizes):
+    """The published sizes, or others; weights of a variance of 1 / fan-in."""
+    model = without_weights(**sizes).to(torch.bfloat16).to_empty(device=device).requires_grad_(False).eval()
     torch.manual_seed(0)
     for parameter in model.parameters():
         fan_in = parameter.shape[-1] if parameter.dim() > 1 else 0
         torch.nn.init.normal_(parameter, std=fan_in ** -0.5) if fan_in else torch.nn.init.ones_(parameter)
-    model.set_attention_backend("_native_cudnn")
+    if device == "cuda":
+        model.set_attention_backend("_native_cudnn")
     return model
 
 
@@ -137,7 +156,7 @@ def steps(say, a):
 
 def lora_step(say, size, a):
     model = network()
-    replace(model.layers, lambda name: name in PROJECTIONS, lambda l: LowRank(l, a.rank))
+    replace(model, lambda name: name in PROJECTIONS, lambda l: LowRank(l, a.rank))
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4, fused=True)
     compile_blocks(model, None)
     x, t, text = inputs(size, a.tokens)
@@ -166,19 +185,193 @@ def ours(say, a):
                 say(f"tenon LoRA {type_} {size}", {k: v for line in lines if line.startswith("{") for k, v in json.loads(line).items()})
 
 
+class Peer:
+    """One of PyTorch's modes on the CPU; what it has compiled stays for later turns."""
+
+    def __init__(self, weights, type_, mode, rank=None):
+        self.model = without_weights(**SMALL)
+        self.model.load_state_dict(weights, assign=True)
+        self.model.requires_grad_(False).eval()
+        self.type, self.mode = type_, mode
+        if rank:
+            replace(self.model, lambda name: name in PROJECTIONS, lambda l: LowRank(l, rank))
+            self.optimizer = torch.optim.AdamW([p for p in self.model.parameters() if p.requires_grad], lr=1e-6, fused=True)
+        if mode != "eager":
+            compile_blocks(self.model, None)
+
+    def settings(self):
+        return torch._inductor.config.patch(freezing=self.mode == "frozen")
+
+    def step(self, batch, with_text=True):
+        """A call that does a forward pass; without the text's refiner if that is asked for."""
+        inputs = [batch["latents"].to(self.type)], batch["time"], [batch["text"].to(self.type)]
+        refiner, none = self.model.context_refiner, torch.nn.ModuleList()
+
+        def call():
+            self.model.context_refiner = refiner if with_text else none
+            with torch.no_grad(), self.settings():
+                out = self.model(*inputs, return_dict=False)[0][0]
+            self.model.context_refiner = refiner
+            return out
+        return call
+
+    def training_step(self, batch):
+        inputs = [batch["latents"].to(self.type)], batch["time"], [batch["text"].to(self.type)]
+
+        def call():
+            loss = (self.model(*inputs, return_dict=False)[0][0].float() + batch["target"]).square().mean()
+            loss.backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            return loss.item()
+        return call
+
+
+def training_batch(size, tokens):
+    """The numbers that bench_train makes of its seeds: a latent, noise, and a level of Turbo's schedule."""
+    def seeded():
+        return torch.Generator().manual_seed(1)
+    shape = (16, 1, size // 8, size // 8)
+    count = 16 * (size // 8) ** 2
+    latent = (torch.randn(2 * count, generator=seeded())[:count] - 0.1159) * 0.3611
+    of_step = seeded()
+    u = torch.rand(2, generator=of_step)[1].item()
+    torch.randn(1, generator=of_step)
+    noise = torch.randn(count, generator=of_step)
+    even = (1000 - int(u * 1000)) / 1000
+    level = 3 * even / (1 + 2 * even)
+    return {"latents": ((1 - level) * latent + level * noise).reshape(shape), "time": torch.tensor([1 - level]),
+            "text": torch.randn(tokens * 2560, generator=seeded()).reshape(tokens, 2560), "target": (noise - latent).reshape(shape)}
+
+
+def summed_up(milliseconds_of_runs):
+    return {"ms": round(statistics.median(milliseconds_of_runs), 1), "fastest": round(min(milliseconds_of_runs), 1)}
+
+
+def ours_on_cpu(file, size, a):
+    """A turn of Tenon's."""
+    out = {}
+    for type_ in a.types:
+        if not a.no_step:
+            command = [a.program, "bench", "--device", "cpu", "-m", file, "--part", "transformer", "-W", str(size), "-H", str(size), "--type", type_,
+                       "--runs", str(a.runs), "--no-anchors", "--no-unfused", "--json"]
+            r = json.loads(subprocess.check_output(command, stderr=subprocess.DEVNULL))
+            out[f"tenon {type_}"] = {"ms": round(r["median_ms"], 1), "fastest": round(r["min_ms"], 1), "planned_bytes": r["planned_bytes"]}
+        if a.train:
+            lines = subprocess.check_output([a.train, "lora", str(a.runs), "0", "cpu", type_, file, str(size), str(a.rank), "0"], text=True).splitlines()
+            r = {k: v for line in lines if line.startswith("{") for k, v in json.loads(line).items()}
+            out[f"tenon LoRA {type_}"] = {"ms": r["step_ms"], "fastest": r["fastest_ms"], "loss": r["loss"], "planned_bytes": r["planned_bytes"]}
+    return out
+
+
+def peers_on_cpu(weights, a):
+    """By label: a Peer and whether it trains."""
+    out = {}
+    for type_, dtype in (("bf16", torch.bfloat16), ("f32", torch.float32)):
+        if type_ not in a.types:
+            continue
+        own = {name: w.to(dtype) for name, w in weights.items()}
+        for mode in ("eager", "compiled", "frozen"):
+            if not a.no_step and (mode != "frozen" or type_ == "bf16"):
+                out[f"torch {type_}, {mode}"] = Peer(own, dtype, mode)
+            if a.train and mode != "frozen":
+                out[f"torch LoRA {type_}, {mode}"] = Peer(own, dtype, mode, a.rank)
+    return out
+
+
+def peers_turn(peers, batch, first, a):
+    out = {}
+    for label, peer in peers.items():
+        if "LoRA" in label:
+            call = peer.training_step(batch)
+            loss = {"loss": round(call(), 6)} if first else {}
+            out[label] = {**summed_up(times(call, "cpu", a.runs, warm=1)), **loss}
+        else:
+            for with_text in (True, False):
+                ran = summed_up(times(peer.step(batch, with_text), "cpu", a.runs, warm=2 if first else 1))
+                out[label + ("" if with_text else ", text refined before")] = ran
+    return out
+
+
+def ratios(turns, a):
+    """The best of PyTorch's modes, by medians of turns and by fastest runs, over Tenon's."""
+    out = {}
+    for what, over in (("ms", statistics.median), ("fastest", min)):
+        value = {name: over(t[name][what] for t in turns) for name in turns[0]}
+        for kind, text in (("", ""), ("", ", text refined before"), ("LoRA ", "")):
+            peers = {n: v for n, v in value.items() if n.startswith("torch") and ("LoRA" in n) == bool(kind) and n.endswith("before") == bool(text)}
+            if peers:
+                best = min(peers, key=peers.get)
+                ours = {t: value[f"tenon {kind}{t}"] for t in a.types}
+                out[f"{kind.strip() or 'step'}{text}, {what}"] = {"best_peer": best, "its": peers[best], **ours,
+                                                                "ratio": {t: round(peers[best] / v, 2) for t, v in ours.items()}}
+    return out
+
+
+def weight_bytes(file, weights, a):
+    """Planned bytes of the weights in e4m3, beside a byte an element of the main blocks' matrices, a scale a row, and two of all else."""
+    command = [a.program, "explain", "--device", "cpu", "-m", file, "--part", "transformer", "-W", "256", "-H", "256", "--type", "e4m3", "--json"]
+    plan = json.loads(subprocess.check_output(command, stderr=subprocess.DEVNULL))
+    rows = {n: w for n, w in weights.items() if n.startswith("layers.") and w.dim() == 2 and "adaLN" not in n}
+    own, other = sum(w.numel() for w in rows.values()), sum(w.numel() for n, w in weights.items() if n not in rows)
+    return {"e4m3_elements": own, "other_elements": other, "bytes_of_both": own + 2 * other + 4 * sum(w.shape[0] for w in rows.values()),
+            "planned": plan["memory"]}
+
+
+def keep_memory():
+    """Starts again with freed memory kept: glibc would give large blocks back, and PyTorch touch new pages at every call."""
+    kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
+    if not kept.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | kept)
+
+
+def on_cpu(a):
+    keep_memory()
+    torch.set_num_threads(os.cpu_count())
+    torch._dynamo.config.recompile_limit = 1000  # all modes have the same blocks
+    processor = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
+    known = pathlib.Path(a.output) if a.output else None
+    out = json.loads(known.read_text()) if known and known.exists() else {}
+    out |= {"processor": processor, "threads": os.cpu_count(), "torch": torch.__version__, "diffusers": diffusers.__version__, "tokens": a.tokens,
+            "rank": a.rank, "network": SMALL}
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(pathlib.Path(folder) / "z-image-small.safetensors")
+        weights = network("cpu", **SMALL).state_dict()
+        save_file(weights, file)
+        out["weights"] = weight_bytes(file, weights, a)
+        print(json.dumps(out["weights"]), flush=True)
+        for size in a.sizes:
+            batch, peers, turns = training_batch(size, a.tokens), peers_on_cpu(weights, a), []
+            for turn in range(a.turns):
+                turns.append(ours_on_cpu(file, size, a) | peers_turn(peers, batch, turn == 0, a))
+                print(json.dumps({"size": size, "load": round(os.getloadavg()[0], 1), **turns[-1]}), flush=True)
+                out[str(size)] = {"turns": turns, "best": ratios(turns, a)}
+                if known:
+                    known.write_text(json.dumps(out, indent=1) + "\n")
+            print(json.dumps({"size": size, **out[str(size)]["best"]}), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1024, 512])
-    parser.add_argument("--types", nargs="+", choices=["bf16", "e4m3"], default=["bf16", "e4m3"])
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--sizes", type=int, nargs="+")
+    parser.add_argument("--types", nargs="+", choices=["bf16", "e4m3", "f32"])
+    parser.add_argument("--turns", type=int, default=3, help="on a CPU")
     parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--runs", type=int)
     parser.add_argument("--mode", default="max-autotune-no-cudagraphs")
     parser.add_argument("--no-step", action="store_true")
     parser.add_argument("--train")
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("-o", "--output")
     a = parser.parse_args()
+    of_cpu = a.device == "cpu"
+    a.sizes = a.sizes or ([256, 512] if of_cpu else [1024, 512])
+    a.types = a.types or ["bf16", "e4m3", *(["f32"] if of_cpu else [])]
+    a.runs = a.runs or (3 if of_cpu else 10)
+    if of_cpu:
+        return on_cpu(a)
     out = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "diffusers": diffusers.__version__, "tokens": a.tokens, "mode": a.mode}
 
     def say(name, value):

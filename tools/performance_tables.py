@@ -110,6 +110,18 @@ def z_image():
     return table(["a step, ms", "Tenon", "PyTorch", "ratio", "eager"], rows)
 
 
+def z_image_cpu():
+    _, run = newest("z-image-cpu", "*")
+    rows = []
+    for size in sorted((key for key in run if key.isdigit()), key=int):
+        for kind, label in (("step", "a step"), ("step, text refined before", "the same; PyTorch without its text's refiner"), ("LoRA", "a step of LoRA training")):
+            median, fastest = (run[size]["best"][f"{kind}, {what}"] for what in ("ms", "fastest"))
+            mode = median["best_peer"].removeprefix("torch ").removeprefix("LoRA ").removesuffix(", text refined before")
+            ours = [against(median[t], median["its"], ms(median[t])) if t in median else "-" for t in ("bf16", "e4m3", "f32")]
+            rows.append([f"{size} x {size}, {label}", *ours, f"{ms(median['its'])} ({mode})", f"{median['ratio']['bf16']:.2f}x", f"{fastest['ratio']['bf16']:.2f}x"])
+    return table(["ms", "Tenon, bf16", "e4m3 rows", "f32", "PyTorch's best", "bf16", "fastest runs"], rows)
+
+
 def beside(label, ours, own_bytes, other=None, other_bytes=None):
     """A row of ours and, where it was measured, PyTorch's."""
     gigabytes = lambda n: f"{n / 1e9:.1f} GB" if n else "-"
@@ -133,7 +145,7 @@ def training():
     return table(["ms", "Tenon", "memory", "PyTorch, compiled", "memory", "ratio"], rows)
 
 
-TABLES = {"z-image": z_image, "training": training, "text-cpu": text_cpu, "networks": networks, "lion": lion, "e4m3": e4m3, "memory-bound": memory_bound}
+TABLES = {"z-image": z_image, "z-image-cpu": z_image_cpu, "training": training, "text-cpu": text_cpu, "networks": networks, "lion": lion, "e4m3": e4m3, "memory-bound": memory_bound}
 
 
 def main(arguments):

@@ -14,7 +14,7 @@ if nvidia-smi -L >/dev/null 2>&1 ||
   ! install --retries 1 --timeout 20 --extra-index-url https://download.pytorch.org/whl/cpu "torch==2.11.0+cpu"; then
   install "torch==2.11.0"
 fi
-install -r "$here/requirements.txt"
+install -r "$here/requirements.txt" "torch==2.11.0"  # timm's torchvision would bring its own
 "$python" -c 'import diffusers, timm, torch, transformers' >&2
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 [ -e "$include/Python.h" ] || echo "setup.sh: no $include/Python.h: torch.compile will not run (python3-dev)" >&2

@@ -258,6 +258,9 @@ TEST_F(ZImageFiles, TransformersOfOtherPrograms) {
   write_tensors(files / "d.safetensors", tensors("transformer"));
   fs::remove(path / "transformer/diffusion_pytorch_model-00002-of-00002.safetensors");
   EXPECT_EQ(drawn(path.string(), {.diffusion_model = at("d.safetensors")}), want);
+  const auto alone = ZImageModel::open(at("d.safetensors"));  // with no VAE beside it: latents are the published one's
+  EXPECT_EQ(alone->vae().latent_channels, alone->transformer().channels);
+  EXPECT_EQ(alone->vae().latent_of(1), flux_vae().latent_of(1));
 }
 
 TEST_F(ZImageFiles, EveryPartAFile) {

@@ -135,6 +135,21 @@ TEST(Convert, WidenKnowsEveryPattern) {
     }
 }
 
+TEST(Convert, BytesOfE4m3AsBf16) {
+  std::array<uint8_t, 256> all{};
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint8_t>(i);
+  for (const TileOps* ops : all_ops()) {
+    std::array<uint16_t, 256> out{};
+    widen_bytes(*ops, DType::E4M3, all.data(), out.data(), 256);
+    for (size_t i = 0; i < all.size(); ++i) {
+      const float expected = e4m3_value(all[i]), got = bf16_value(out[i]);
+      ASSERT_TRUE(std::isnan(expected) ? std::isnan(got)
+                                       : std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(expected))
+          << ops->name << " " << i;
+    }
+  }
+}
+
 TEST(Convert, NarrowRoundsToNearestEven) {
   std::mt19937 engine(3);
   std::vector<float> x;

@@ -19,7 +19,9 @@ class GemmKernel : public AnchorKernel {
     WeightGeometry geometry;
     geometry.shape = linear_shape(tiles_, w[-2] / form_.lanes, w[-1], form_.lanes);
     const DType w_type = form_.holes[1].dtype();
-    if (tiles_ == DType::BF16 && (w_type == DType::E4M3 || w_type == DType::I8)) geometry.shape.bytes_of = w_type;
+    // What is packed anew at every run is packed as bf16: bytes would only be widened again.
+    const bool bytes = w_type == DType::E4M3 || w_type == DType::I8;
+    if (tiles_ == DType::BF16 && bytes && of_weights_only(form_.holes[1])) geometry.shape.bytes_of = w_type;
     geometry.batch = batch_;
     compile_weight(form_.holes[1], geometry);
     a_ = std::make_unique<RowHole>(form_.holes[0], tiles_, leaves_, engine_->vec);

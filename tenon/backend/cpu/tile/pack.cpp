@@ -209,14 +209,7 @@ void narrow_to_bytes(DType t, const void* bf16, void* bytes, int64_t n) {
 }
 
 void widen_bytes(const TileOps& ops, DType t, const void* bytes, void* bf16, int64_t n) {
-  if (t == DType::I8) return ops.widen_i8(bytes, bf16, n);
-  constexpr int64_t kAtOnce = 512;
-  alignas(64) float values[kAtOnce];
-  for (int64_t i = 0; i < n; i += kAtOnce) {
-    const int64_t count = std::min(kAtOnce, n - i);
-    ops.widen(static_cast<const uint8_t*>(bytes) + i, t, values, count);
-    ops.narrow(values, static_cast<uint16_t*>(bf16) + i, DType::BF16, count);
-  }
+  t == DType::I8 ? ops.widen_i8(bytes, bf16, n) : ops.widen_e4m3(bytes, bf16, n);
 }
 
 void pack_linear(ThreadPool& pool, const TileOps& ops, const void* src, DType src_type, int64_t ld,

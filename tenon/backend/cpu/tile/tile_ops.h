@@ -165,6 +165,8 @@ struct TileOps {
   void (*widen)(const void* src, DType src_type, float* dst, int64_t n);
   /// n elements of a panel of i8 as bf16, a multiple of 32.
   void (*widen_i8)(const void* src, void* dst, int64_t n);
+  /// n elements of e4m3 as bf16 in the same order, a multiple of 32.
+  void (*widen_e4m3)(const void* src, void* dst, int64_t n);
   /// dst[i] = src[i] rounded to nearest even: f32 to bf16, f16 or f32.
   void (*narrow)(const float* src, void* dst, DType dst_type, int64_t n);
   void (*softmax)(const SoftmaxArgs&);

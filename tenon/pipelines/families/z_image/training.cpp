@@ -47,7 +47,7 @@ class ZImageTraining : public TrainableDenoiser {
   int64_t size_unit() const override { return model_->size_unit(); }
   Shape latent_shape(int64_t height, int64_t width) const override {
     const VaeConfig& vae = model_->vae();
-    return {vae.latent_channels, height / vae.downsampling(), width / vae.downsampling()};
+    return {model_->transformer().channels, height / vae.downsampling(), width / vae.downsampling()};
   }
   // Levels s = n / N of n = N..1, shifted: shift s / (1 + (shift - 1) s).
   DenoiserTraining training(std::optional<double> shift) const override {

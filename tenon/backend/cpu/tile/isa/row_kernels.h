@@ -173,6 +173,11 @@ void widen_i8(const void* src, void* dst, int64_t n) {
     v_store(to, v_exact_pairs(v_from_i8(from), v_from_i8(from + 16)));
 }
 
+void widen_e4m3(const void* src, void* dst, int64_t n) {
+  const char* from = static_cast<const char*>(src);
+  for (char* to = static_cast<char*>(dst); n > 0; n -= 32, from += 32, to += kLine) v_e4m3_to_bf16(from, to);
+}
+
 template <DType kTo>
 void narrow_to(const float* src, char* dst, int64_t n) {
   int64_t i = 0;

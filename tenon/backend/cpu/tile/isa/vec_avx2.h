@@ -154,6 +154,11 @@ inline void v_to_bf16(void* p, V x) {
   const __m256i packed = _mm256_packus_epi32(round_bf16(x.l), round_bf16(x.h));
   _mm256_storeu_si256(static_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
 }
+/// 32 numbers of e4m3 as bf16, in order.
+inline void v_e4m3_to_bf16(const void* p, void* q) {
+  v_to_bf16(q, v_from_e4m3(p));
+  v_to_bf16(static_cast<char*>(q) + 32, v_from_e4m3(static_cast<const char*>(p) + 16));
+}
 inline __m256 pairs_half(__m256 even, __m256 odd) {
   return _mm256_castsi256_ps(_mm256_or_si256(round_bf16(even), _mm256_slli_epi32(round_bf16(odd), 16)));
 }

@@ -12,6 +12,8 @@ namespace {
 using V = __m512;
 using I = __m512i;  // sixteen whole numbers of 32 bits
 constexpr int kRegisters = 32;
+/// 0 to 7 times 2^-9, the numbers of e4m3 below its powers of two, in bf16.
+alignas(16) constexpr uint16_t kLeastE4m3[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
 
 inline V v_zero() { return _mm512_setzero_ps(); }
 inline V v_set1(float x) { return _mm512_set1_ps(x); }
@@ -50,6 +52,17 @@ inline V v_from_e4m3(const void* p) {
   const V x = _mm512_mul_ps(_mm512_cvtph_ps(_mm256_or_si256(sign, rest)), v_set1(256.0f));
   const __mmask16 nan = _mm512_cmp_ps_mask(_mm512_abs_ps(x), v_set1(480.0f), _CMP_EQ_OQ);
   return _mm512_mask_mov_ps(x, nan, v_set1(__builtin_nanf("")));
+}
+/// 32 numbers of e4m3 as bf16, in order: what an f32 between them would come to.
+inline void v_e4m3_to_bf16(const void* p, void* q) {
+  const I b = _mm512_cvtepu8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  const I magnitude = _mm512_and_si512(b, _mm512_set1_epi16(0x7f)),
+          sign = _mm512_slli_epi16(_mm512_srli_epi16(b, 7), 15);
+  const I least = _mm512_maskz_loadu_epi16(0xff, kLeastE4m3);  // below the first power of two
+  I x = _mm512_add_epi16(_mm512_slli_epi16(magnitude, 4), _mm512_set1_epi16(0x3c00));
+  x = _mm512_mask_permutexvar_epi16(x, _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(8)), magnitude, least);
+  const __mmask32 nan = _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x7f));
+  _mm512_storeu_si512(q, _mm512_mask_mov_epi16(_mm512_or_si512(x, sign), nan, _mm512_set1_epi16(0x7fc0)));
 }
 inline V v_from_i8(const void* p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));

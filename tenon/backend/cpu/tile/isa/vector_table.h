@@ -29,6 +29,7 @@ constexpr TileOps vector_table(Isa isa, const char* name, bool bf16_arithmetic) 
   t.pack_columns = pack_columns;
   t.widen = widen;
   t.widen_i8 = widen_i8;
+  t.widen_e4m3 = widen_e4m3;
   t.narrow = narrow;
   t.softmax = softmax;
   t.softmax_end = softmax_end;
