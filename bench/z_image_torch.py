@@ -16,8 +16,8 @@ printed when it is known: medians in milliseconds.
 On a CPU the network is two blocks of the published width and a refiner of each kind, with the same weights for both: a file that the
 script writes. They take turns. PyTorch: f32 and bf16; eager, every block compiled, and for a step of bf16 compiled with inductor's
 freezing (weights packed once). Its forward pass refines the text anew each time, which Tenon does once a prompt: it is timed with and
-without, and runs with freed memory kept by malloc. Losses of the first LoRA step, before the factors are anything, are of the same numbers in both. `fastest` stands beside the
-medians because other work may share the processors. -o adds sizes to what the file has.
+without, and runs with freed memory kept by malloc. Losses of the first LoRA step, before the factors are anything, are of the same
+numbers in both. `fastest` stands beside the medians because other work may share the processors. -o adds sizes to what the file has.
 """
 import argparse
 import gc
@@ -172,17 +172,27 @@ def lora_step(say, size, a):
     say(f"torch LoRA bf16 {size}, peak bytes", torch.cuda.max_memory_allocated())
 
 
+def tenon_step(model, size, type_, a):
+    """What `tenon bench` says of a step."""
+    command = [a.program, "bench", "--device", a.device, "-m", model, "--part", "transformer", "-W", str(size), "-H", str(size), "--type", type_,
+               "--runs", str(a.runs), "--no-anchors", "--no-unfused", "--json"]
+    return json.loads(subprocess.check_output(command))
+
+
+def tenon_lora_step(model, size, type_, a):
+    """What bench_train says of a LoRA step, all its lines together."""
+    command = [a.train, "lora", str(a.runs), "0", a.device, type_, model, str(size), str(a.rank), "0"]
+    lines = subprocess.check_output(command, text=True).splitlines()
+    return {k: v for line in lines if line.startswith("{") for k, v in json.loads(line).items()}
+
+
 def ours(say, a):
     for size in a.sizes:
         for type_ in a.types:
             if not a.no_step:
-                command = [a.program, "bench", "--device", "cuda", "-m", "random:z-image", "--part", "transformer", "-W", str(size), "-H", str(size),
-                           "--type", type_, "--runs", str(a.runs), "--no-anchors", "--no-unfused", "--json"]
-                say(f"tenon {type_} {size}", json.loads(subprocess.check_output(command))["median_ms"])
+                say(f"tenon {type_} {size}", tenon_step("random:z-image", size, type_, a)["median_ms"])
             if a.train:
-                command = [a.train, "lora", str(a.runs), "0", "cuda", type_, "random:z-image", str(size), str(a.rank), "0"]
-                lines = subprocess.check_output(command, text=True).splitlines()
-                say(f"tenon LoRA {type_} {size}", {k: v for line in lines if line.startswith("{") for k, v in json.loads(line).items()})
+                say(f"tenon LoRA {type_} {size}", tenon_lora_step("random:z-image", size, type_, a))
 
 
 class Peer:
@@ -202,9 +212,12 @@ class Peer:
     def settings(self):
         return torch._inductor.config.patch(freezing=self.mode == "frozen")
 
+    def inputs(self, batch):
+        return [batch["latents"].to(self.type)], batch["time"], [batch["text"].to(self.type)]
+
     def step(self, batch, with_text=True):
         """A call that does a forward pass; without the text's refiner if that is asked for."""
-        inputs = [batch["latents"].to(self.type)], batch["time"], [batch["text"].to(self.type)]
+        inputs = self.inputs(batch)
         refiner, none = self.model.context_refiner, torch.nn.ModuleList()
 
         def call():
@@ -216,7 +229,7 @@ class Peer:
         return call
 
     def training_step(self, batch):
-        inputs = [batch["latents"].to(self.type)], batch["time"], [batch["text"].to(self.type)]
+        inputs = self.inputs(batch)
 
         def call():
             loss = (self.model(*inputs, return_dict=False)[0][0].float() + batch["target"]).square().mean()
@@ -253,13 +266,10 @@ def ours_on_cpu(file, size, a):
     out = {}
     for type_ in a.types:
         if not a.no_step:
-            command = [a.program, "bench", "--device", "cpu", "-m", file, "--part", "transformer", "-W", str(size), "-H", str(size), "--type", type_,
-                       "--runs", str(a.runs), "--no-anchors", "--no-unfused", "--json"]
-            r = json.loads(subprocess.check_output(command, stderr=subprocess.DEVNULL))
+            r = tenon_step(file, size, type_, a)
             out[f"tenon {type_}"] = {"ms": round(r["median_ms"], 1), "fastest": round(r["min_ms"], 1), "planned_bytes": r["planned_bytes"]}
         if a.train:
-            lines = subprocess.check_output([a.train, "lora", str(a.runs), "0", "cpu", type_, file, str(size), str(a.rank), "0"], text=True).splitlines()
-            r = {k: v for line in lines if line.startswith("{") for k, v in json.loads(line).items()}
+            r = tenon_lora_step(file, size, type_, a)
             out[f"tenon LoRA {type_}"] = {"ms": r["step_ms"], "fastest": r["fastest_ms"], "loss": r["loss"], "planned_bytes": r["planned_bytes"]}
     return out
 

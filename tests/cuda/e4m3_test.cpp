@@ -1,21 +1,15 @@
 // Products of e4m3 on the core of each architecture: which core and arithmetic a launch gets, and its results.
 #include <gmock/gmock.h>
 
-#include <unistd.h>
-
 #include <cstdlib>
-#include <filesystem>
 
-#include "tenon/backend/cuda/driver/compile_device.h"
-#include "tests/cuda/emulated_runner.h"
 #include "tests/cuda/emulator.h"
-#include "tests/cuda/nvrtc_environment.h"
+#include "tests/cuda/launch_code.h"
 
 namespace tenon::launches {
 namespace {
 
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 
 class E4m3 : public LaunchTest {
@@ -72,31 +66,18 @@ TEST_F(E4m3, IsWidenedBesideOtherTypesAndInConvolutions) {
 }
 
 // Layers of a transformer of 3840 columns with 4224 tokens: what their kernels are, in machine code.
-class E4m3Code : public LaunchTest {
+class E4m3Code : public LaunchCodeTest {
  protected:
-  void SetUp() override {
-    options_.search = cuda::test::nvrtc_settings();
-    options_.kernel_folder = std::filesystem::temp_directory_path() / ("tenon_e4m3_code_" + std::to_string(getpid()));
-    options_.threads = 2;
-  }
-  void TearDown() override { std::filesystem::remove_all(options_.kernel_folder); }
-
   // Rows of x and w have a scale each.
   Expr layer(const std::string& name, int64_t columns, int64_t k) {
     return linear(leaf(name + ".x", DType::E4M3, {4224, k}), leaf(name + ".w", DType::E4M3, {columns, k}, true)) *
            leaf(name + ".row", DType::F32, {4224, 1}) * leaf(name + ".column", DType::F32, {columns}, true);
   }
-  Expr leaf(const std::string& name, DType t, const Shape& shape, bool constant = false) {
-    tensors.emplace(name, HostTensor::zeros(t, shape));
-    return constant ? param(g, name, t, shape) : input(g, name, t, shape);
-  }
 
   void expect_native(const std::string& arch, const Expr& value) {
-    const auto device = std::make_shared<cuda::CompileDevice>(arch, options_);
     const bool hopper = arch == "sm_90a";
-    run_on(device, launch("gemm", {{"y", cast(value, DType::BF16)}}), tensors);
     int products = 0;
-    const auto expected = [&](const cuda::KernelSource& source) {
+    expect_code(arch, launch("gemm", {{"y", cast(value, DType::BF16)}}), [&](const cuda::KernelSource& source) {
       cuda::KernelExpectations e;
       if (source.name.find(" e4m3 ") == std::string::npos) return e;
       ++products;
@@ -104,17 +85,9 @@ class E4m3Code : public LaunchTest {
       e.lacks = {cuda::Opcode::Hmma, cuda::Opcode::Hgmma};
       e.wide_loads = e.wide_stores = 0.8;
       return e;
-    };
-    for (const cuda::KernelReport& r : device->finish(expected)) {
-      EXPECT_EQ(r.error, "") << r.name;
-      EXPECT_THAT(r.violations, IsEmpty()) << r.name << ", " << arch;
-      EXPECT_EQ(r.kernel.stack_bytes, 0) << r.name << ", " << arch;
-    }
+    });
     EXPECT_EQ(products, 1) << arch;
   }
-
- private:
-  cuda::CompileOptions options_;
 };
 
 TEST_F(E4m3Code, LayersOfATransformer) {

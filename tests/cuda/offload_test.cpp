@@ -2,6 +2,7 @@
 // stream and the copies beside it is ahead, and the bytes are those that were planned.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <array>
 
 #include "tenon/backend/cuda/cuda_backend.h"

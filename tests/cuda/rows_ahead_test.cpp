@@ -1,41 +1,17 @@
 // The machine code of long rows: the next one is brought to shared memory while one is computed, and nothing spills.
-#include <gmock/gmock.h>
-#include <unistd.h>
-
-#include <filesystem>
-
-#include "tenon/backend/cuda/driver/compile_device.h"
-#include "tests/cuda/emulated_runner.h"
-#include "tests/cuda/nvrtc_environment.h"
-#include "tests/skeletons/harness.h"
+#include "tests/cuda/launch_code.h"
 
 namespace tenon::launches {
 namespace {
 
-class RowsAhead : public LaunchTest {
+class RowsAhead : public LaunchCodeTest {
  protected:
   // The one kernel of rows over tensors of a transformer's training step.
   void expect_ahead(const std::string& arch, std::vector<Output> outputs, bool ahead) {
-    const auto folder = std::filesystem::temp_directory_path() / ("tenon_rows_ahead_" + std::to_string(getpid()));
-    cuda::CompileOptions options;
-    options.search = cuda::test::nvrtc_settings();
-    options.kernel_folder = folder;
-    const auto device = std::make_shared<cuda::CompileDevice>(arch, options);
-    run_on(device, launch("rows", std::move(outputs)), tensors);
     cuda::KernelExpectations expected;
     (ahead ? expected.contains : expected.lacks) = {cuda::Opcode::CopyAsync};
-    const std::vector<cuda::KernelReport> reports = device->finish([&](const cuda::KernelSource&) { return expected; });
-    EXPECT_EQ(reports.size(), 1u);
-    for (const cuda::KernelReport& r : reports) {
-      EXPECT_EQ(r.error, "") << r.name;
-      EXPECT_THAT(r.violations, testing::IsEmpty()) << r.name << ", " << arch;
-      EXPECT_EQ(r.kernel.stack_bytes, 0) << r.name << ", " << arch;
-    }
-    std::filesystem::remove_all(folder);
-  }
-  Expr leaf(const std::string& name, DType t, const Shape& shape) {
-    tensors.emplace(name, HostTensor::zeros(t, shape));
-    return input(g, name, t, shape);
+    const auto all = [&](const cuda::KernelSource&) { return expected; };
+    EXPECT_EQ(expect_code(arch, launch("rows", std::move(outputs)), all), 1u);
   }
 };
 

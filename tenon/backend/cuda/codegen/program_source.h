@@ -49,7 +49,7 @@ class ProgramSource {
   void keep_columns(const std::string& at) { columns_at_ = at; }
   /// Tensors of a row that are loaded before its first reduction, where each of their fragments is 16 bytes of memory;
   /// else 0.
-  int tensors_ahead();
+  int tensors_ahead() const;
   /// These lie in shared memory from byte `at` on, in one of several such places, of each of `threads` its own: `loads`
   /// only begins to bring them. Called before the functor is made.
   void keep_rows(const std::string& at, int threads);

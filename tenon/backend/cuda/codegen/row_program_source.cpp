@@ -132,7 +132,7 @@ std::string ProgramSource::columns_body() {
          over_row(puts) + "  }\n";
 }
 
-int ProgramSource::tensors_ahead() {
+int ProgramSource::tensors_ahead() const {
   int tensors = 0;
   for (const Held& h : arrays_) {
     if (h.late || h.again) continue;

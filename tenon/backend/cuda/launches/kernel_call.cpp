@@ -154,7 +154,7 @@ struct RowsWalk {
     const ProgramSource going(outputs, matrix, unused, 8);
     team = row_team(matrix.cols(), going.run(), going.held());
     Params others;
-    ProgramSource staying(outputs, matrix, others, 8);
+    const ProgramSource staying(outputs, matrix, others, 8);
     const RowTeam its = row_team(matrix.cols(), staying.run(), staying.held());
     const int64_t fragments = int64_t{its.block() ? its.threads : kWarpRowThreads} * its.fragments;
     const int64_t column_bytes = fragments * staying.run() * 4 * staying.columns(),
@@ -180,7 +180,7 @@ struct RowsWalk {
 
  private:
   static constexpr int64_t kThreads = 512, kThreadsOfOne = 768;  // 128 and 80 registers each
-  static constexpr int64_t kLongRow = 22 * 1024;
+  static constexpr int64_t kLongRow = 22 * 1024;                 // bytes; of shorter ones three blocks fit
 };
 
 KernelCall rows_call(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,

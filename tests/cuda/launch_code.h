@@ -1,0 +1,47 @@
+// Launches whose kernels are compiled for an architecture, and looked at as machine code.
+#pragma once
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "tenon/backend/cuda/driver/compile_device.h"
+#include "tests/cuda/emulated_runner.h"
+#include "tests/cuda/nvrtc_environment.h"
+#include "tests/skeletons/harness.h"
+
+namespace tenon::launches {
+
+class LaunchCodeTest : public LaunchTest {
+ protected:
+  void SetUp() override {
+    options_.search = cuda::test::nvrtc_settings();
+    options_.kernel_folder = std::filesystem::temp_directory_path() / ("tenon_launch_code_" + std::to_string(getpid()));
+    options_.threads = 2;
+  }
+  void TearDown() override { std::filesystem::remove_all(options_.kernel_folder); }
+
+  /// A tensor that nobody reads the values of.
+  Expr leaf(const std::string& name, DType t, const Shape& shape, bool constant = false) {
+    tensors.emplace(name, HostTensor::zeros(t, shape));
+    return constant ? param(g, name, t, shape) : input(g, name, t, shape);
+  }
+
+  /// EXPECTs of each kernel of a launch what `expected` says, and nothing in local memory; how many there are.
+  size_t expect_code(const std::string& arch, const Launch& launch, const cuda::ExpectKernel& expected) {
+    const auto device = std::make_shared<cuda::CompileDevice>(arch, options_);
+    run_on(device, launch, tensors);
+    const std::vector<cuda::KernelReport> reports = device->finish(expected);
+    for (const cuda::KernelReport& r : reports) {
+      EXPECT_EQ(r.error, "") << r.name;
+      EXPECT_THAT(r.violations, testing::IsEmpty()) << r.name << ", " << arch;
+      EXPECT_EQ(r.kernel.stack_bytes, 0) << r.name << ", " << arch;
+    }
+    return reports.size();
+  }
+
+ private:
+  cuda::CompileOptions options_;
+};
+
+}  // namespace tenon::launches
