@@ -13,7 +13,7 @@ namespace tenon {
 namespace {
 
 std::string kind_of(const ExplainedLaunch& l) {
-  if (l.skeleton == "gemm") return "product";
+  if (l.skeleton == "gemm" || l.skeleton == "branched_gemm") return "product";
   if (l.skeleton == "conv2d") return "convolution";
   if (l.skeleton == "rows" || l.skeleton == "groups") return "row";
   return l.skeleton;

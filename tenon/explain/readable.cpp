@@ -185,7 +185,8 @@ double anchor_flops(const Expr& anchor) {
   if (anchor.is<nodes::Sample>()) return 0;  // it compares
   const Shape& w = anchor->in[1].shape();
   if (anchor.is<nodes::Conv2d>()) return 2.0 * out * static_cast<double>(w[1] * w[2] * w[3]);
-  return 2.0 * out * static_cast<double>(w[-1]);
+  const int64_t branch = anchor.is<nodes::BranchedLinear>() ? anchor->in[2].shape()[-1] : 0;
+  return 2.0 * out * static_cast<double>(w[-1] + branch);
 }
 
 }  // namespace tenon

@@ -73,7 +73,7 @@ int64_t bytes_moved(const Launch& launch) {
   // Operands of the anchor that backends keep in what it multiplies in.
   std::set<const Node*> kept;
   if (anchor && arithmetic_of(anchor))
-    for (const Expr& x : anchor->in) {
+    for (const Expr& x : std::span(anchor->in).first(static_cast<size_t>(anchor->type->factors))) {
       const int64_t saved = size_of(x.dtype()) - size_of(*arithmetic_of(anchor));
       if (saved >= 0 && of_weights_only(x) && kept.insert(x.get()).second) bytes -= x.shape().numel() * saved;
     }

@@ -14,8 +14,8 @@ struct Target {
   /// Whether the kernel of the form's anchor writes the rows of states that its operands read (Form::updates). Empty:
   /// never, they are written by a launch in front.
   std::function<bool(const Form& form)> writes = {};
-  /// Whether the device has a kernel for an anchor that other nodes can stand for (NodeType::apart), whose arithmetic
-  /// is settled. Empty: for none of them.
+  /// Whether the device has a kernel for an anchor that other nodes can stand for (NodeType::apart, BranchedLinear),
+  /// whose arithmetic is settled. Empty: for none of them.
   std::function<bool(const Expr& anchor)> runs = {};
   bool i8_blocks = false;  ///< whether linear layers run in i8 (nodes::Linear)
   /// What a launch costs whatever it does, as the bytes that the device moves in that time.

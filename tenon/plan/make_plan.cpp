@@ -90,6 +90,7 @@ Plan make_plan(std::span<const Result> results, const PlanOptions& options) {
   if (options.merge_siblings && rewrite) roots = merge_sibling_linears(g, roots);
   roots = set_precision(g, roots, options.precision);
   roots = take_apart(g, roots, options.target);
+  if (rewrite) roots = join_branches(g, roots, options.target);
 
   std::unordered_map<const Node*, std::string> names;
   for (size_t i = 0; i < roots.size(); ++i) {

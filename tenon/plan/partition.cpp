@@ -253,7 +253,7 @@ Expr Partitioner::as_multiplied(const Expr& value) const {
   for (const Expr& first : users_.of(value))
     for (Expr e = first; e.is<nodes::Permute>() || e.is<nodes::Reshape>(); e = users_.of(e)[0]) {
       const std::vector<Expr>& users = users_.of(e);
-      const auto multiplies = [&](const Expr& u) { return u.is<nodes::Linear>() && u->in[0] == e; };
+      const auto multiplies = [&](const Expr& u) { return multiplies_rows(u) && u->in[0] == e; };
       if (in_memory(e) || users.empty()) break;
       if (std::ranges::any_of(users, multiplies)) return e;
     }
@@ -410,7 +410,7 @@ void Partitioner::keep_weights_whole(Launch& launch, const Trial& trial) const {
   const Replace whole = [&](const Expr& e, std::span<const Expr> in) -> Expr {
     if (e != anchor) return {};
     std::vector<Expr> operands(in.begin(), in.end());
-    for (Expr& x : operands) {
+    for (Expr& x : std::span(operands).first(static_cast<size_t>(e->type->factors))) {
       const Expr source = of_weights_only(x) ? Expr() : trial.source.at(x.get());
       if (!source || in_memory(source) || !makes_itself(source)) continue;
       x = rebuild(*trial.graph, source, own);

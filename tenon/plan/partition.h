@@ -91,6 +91,7 @@ class Partitioner {
   bool assume(Expr e, const std::string& why);
   std::vector<Expr> end_assumptions();
   void assume_unreadable(const Expr& anchor);
+  void assume_beside(const Region& region);
   void forget_last_assumption();
   std::vector<Expr> read_by(const Region& region) const;
   void add_cone(Choosing& c, const std::vector<Expr>& roots) const;

@@ -35,6 +35,11 @@ bool constant_layer(const Expr& e);
 /// Anchors that `target` has no kernel for become the nodes that they can be taken apart into.
 std::vector<Expr> take_apart(Graph& g, std::span<const Expr> roots, const Target& target);
 
+/// The sum of two linear layers, of which the narrower one's weights are constant, becomes one anchor where `target`
+/// has a kernel for it: a low-rank branch beside its layer. What either was rounded to before is rounded once, behind
+/// the sum, to the wider one's type.
+std::vector<Expr> join_branches(Graph& g, std::span<const Expr> roots, const Target& target);
+
 /// The users of every node below `roots`.
 class Users {
  public:

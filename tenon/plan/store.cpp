@@ -93,7 +93,21 @@ void Partitioner::store_in_front(const Expr& anchor) {
   assume_unreadable(anchor);
   grow(anchor, region, refused, false);
   assume_stored(frontier(region), true);
+  assume_beside(region);
   emit_stored(region, end_assumptions());
+}
+
+// A branch comes before the layer that it is beside, which reads the same rows: both find them stored by one launch.
+void Partitioner::assume_beside(const Region& region) {
+  for (const Expr& result : frontier(region))
+    for (const Expr& u : users_.of(result)) {
+      if (!u.is<nodes::BranchedLinear>() || u->in[2] != result) continue;
+      buffer_of_[result.get()] = "branch";
+      trials_.clear();
+      assume_unreadable(u);
+      buffer_of_.erase(result.get());
+      trials_.clear();
+    }
 }
 
 // Assumes in memory what stands in the way of a launch of these values.

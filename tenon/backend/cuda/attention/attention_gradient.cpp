@@ -22,7 +22,8 @@ class AttentionGradientKernel : public AnchorKernel {
       const Expr& hole = form_.holes[i];
       const bool boxes = hole.dtype() == unit_ && head_rows(hole);
       operands_.push_back(boxes ? padded_operand(i)
-                                : stored_operand(i, hole.shape(), [](const Expr& leaf) { return leaf; }));
+                                : stored_operand(
+                                      i, hole.shape(), [](const Expr& leaf) { return leaf; }, unit_));
       const auto rows = head_rows(operands_.back());
       TENON_CHECK(Internal, rows, name()) << "operand " << i << " does not lie in boxes";
       boxes_.push_back(*rows);

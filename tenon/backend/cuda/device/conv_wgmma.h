@@ -18,7 +18,7 @@ namespace tenon::device {
 template <class Tile, class A, class B, class Epilogue, class Params>
 struct ConvProblem {
   static constexpr int kColumns = Tile::kRowBytes / sizeof(typename A::T);
-  static constexpr bool kConstantB = B::kConstant, kColumnsA = false, kColumnsB = false;
+  static constexpr bool kConstantB = B::kConstant, kColumnsA = false, kColumnsB = false, kBranches = false;
   using Lanes = LaneColumns<Tile, Epilogue::kLanes>;
   const Params& p;
   int boxes_x, boxes_y, tiles_m;

@@ -10,15 +10,25 @@
 // columns, [K][rows] of one batch: boxes are 64 of its columns, the product's rows, x 64 of K (32 where rows of memory
 // lie in runs), and source(p, row) says where a row of the product lies; 64 of them must come from one map. B has one
 // lane then and shares nothing in a cluster, and kN is a multiple of 64.
+//
+// A narrow product may be added to the results, behind what they are multiplied by, before the epilogue:
+//   struct Branch { using A = .., B = ..;                       // as above, of 16-bit elements; B lies in runs
+//     DEV static int columns(const Params& p);                  // of its K
+//     static constexpr bool kScales = true; using Scaled = ..; };  // compute(p, row, col, acc): `counted` is the
+//     product
 #pragma once
 #include "tenon/backend/cuda/device/wgmma_tile.h"
 
 namespace tenon::device {
 
-template <class Tile, class A, class B, class Epilogue, class Params>
+struct NoBranch {};
+
+template <class Tile, class A, class B, class Epilogue, class Branch_, class Params>
 struct GemmProblem {
+  using Branch = Branch_;
   static constexpr int kColumns = Tile::kRowBytes / sizeof(typename A::T);
   static constexpr bool kConstantB = B::kConstant, kColumnsA = in_columns<A>(), kColumnsB = in_columns<B>();
+  static constexpr bool kBranches = requires { typename Branch::A; };
   static_assert(!kColumnsB || (Tile::kN % 64 == 0 && Tile::kCluster == 1 && Epilogue::kLanes == 1));
   using Lanes = LaneColumns<Tile, Epilogue::kLanes>;
   const Params& p;
@@ -56,11 +66,22 @@ struct GemmProblem {
         b, batch(item) * p.sizes.n + column(item), columns(),
         [&](uint32_t dst, int row) { load_box_of_b<Tile, B::kInRuns>(dst, from.map, full, row, from.column); });
   }
+
+  /// Columns of the branch's K, which come in steps of kBranchColumns; both operands of a step.
+  DEV int branch_columns() const { return Branch::columns(p); }
+  DEV void load_branch(const WgmmaItem& item, int step, uint32_t a, uint32_t b, uint32_t full) const {
+    const TmaSource from = Branch::A::source(p, step * kBranchColumns);
+    tma_load(a, from.map, full, from.column, item.m * Tile::kM);
+    const TmaSource of_b = Branch::B::source(p, step * kBranchColumns);
+    load_rows_of_b<Tile, Epilogue::kLanes, true>(b, column(item), columns(), [&](uint32_t dst, int row) {
+      load_box_of_b<Tile, true>(dst, of_b.map, full, row, of_b.column);
+    });
+  }
 };
 
-template <class Tile, class A, class B, class Epilogue, class Params>
+template <class Tile, class A, class B, class Epilogue, class Branch = NoBranch, class Params>
 DEV void gemm_wgmma(const Params& p) {
-  wgmma_run<Tile, typename A::T, Epilogue>(p, GemmProblem<Tile, A, B, Epilogue, Params>(p));
+  wgmma_run<Tile, typename A::T, Epilogue>(p, GemmProblem<Tile, A, B, Epilogue, Branch, Params>(p));
 }
 
 }  // namespace tenon::device

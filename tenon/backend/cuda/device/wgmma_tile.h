@@ -149,6 +149,9 @@ struct SumCrew {
   DEV static void sync() { sync_named(1, Tile::kSumThreads); }
 };
 
+/// Columns of K of a narrow product's stage, of 16-bit elements.
+inline constexpr int kBranchColumns = 64;
+
 /// Copies the operands of all this block's items. What does not depend on the kernels before this one, the constant
 /// operand of the first stages, is copied while they still run.
 template <class Tile, class Problem>
@@ -180,6 +183,13 @@ DEV void wgmma_produce(const Problem& problem) {
       problem.load_a(item, steps.first + step, ring.a(), ring.full());
       ring.advance();
     }
+    if constexpr (Problem::kBranches)
+      NO_UNROLL for (int step = 0; step * kBranchColumns < problem.branch_columns(); ++step) {
+        mbarrier_wait(ring.empty(), ring.phase ^ 1);
+        mbarrier_arrive_expecting(ring.full(), Tile::kStageBytes);
+        problem.load_branch(item, step, ring.a(), ring.b(), ring.full());
+        ring.advance();
+      }
   }
 }
 
@@ -273,6 +283,50 @@ requires(!kAddsStages<T>) DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Til
   if (steps > 0) leave_stage<Tile>(last_empty);
 }
 
+/// Multiplies results in runs by what stands beside them. `columns`: of a lane; rows below zero lie outside.
+template <class Tile, class Scaled, int kLanes, class Params, class RowOf>
+DEV void scale_runs(const Params& p, MmaSums<Tile>& sums, int first_row, RowOf row_of, int column, int columns) {
+  constexpr int kRun = Scaled::kRun, kPieces = 8 / kRun, kFragments = Tile::kWarpN / kLanes / 8;
+  const int some_row = row_of(0);
+  if (some_row < 0) return;
+  UNROLL for (int i = 0; i < MmaSums<Tile>::kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
+    const int row = row_of(first_row + fragment_step<Tile>() * i + 8 * half + lane() / 4);
+    UNROLL for (int part = 0; part < kLanes; ++part) UNROLL for (int j = 0; j < kFragments; j += 4) {
+      UNROLL for (int piece = 0; piece < kPieces; ++piece) {
+        const int at = column + j * 8 + lane() % 4 * 8 + piece * kRun;
+        auto value = [&](int e) -> float& {
+          const int in_run = piece * kRun + e;
+          return sums.v[i][part * kFragments + j + in_run / 2][2 * half + in_run % 2];
+        };
+        Frag<float, kRun> acc[1];
+        UNROLL for (int e = 0; e < kRun; ++e) acc[0].v[e] = value(e);
+        acc[0] =
+            Scaled::compute(p, row < 0 ? some_row : row, part * columns + (at < columns ? at : column), acc).counted;
+        UNROLL for (int e = 0; e < kRun; ++e) value(e) = acc[0].v[e];
+      }
+    }
+  }
+}
+
+/// Adds a product of so many `columns` of K to sums, of 16-bit operands.
+template <class Tile, class T>
+DEV void wgmma_add(MmaSums<Tile>& sums, StageRing<Tile>& ring, int columns) {
+  const uint32_t rows = rows_of_group<Tile>();
+  NO_UNROLL for (; columns > 0; columns -= kBranchColumns) {
+    const int pieces = (columns < kBranchColumns ? columns + 15 : kBranchColumns) / 16;
+    mbarrier_wait(ring.full(), ring.phase);
+    const uint64_t a = wgmma_rows(ring.a() + rows), b = wgmma_rows(ring.b());
+    wgmma_fence();
+    NO_UNROLL for (int k = 0; k < pieces; ++k) UNROLL for (int part = 0; part < Tile::kParts; ++part)
+        wgmma(T{}, sums.v[part], a + 2 * k + part * (64 * Tile::kRowBytes / 16), b + 2 * k);
+    wgmma_commit();
+    wgmma_wait<0>();
+    UNROLL for (int part = 0; part < Tile::kParts; ++part) wgmma_settle(sums.v[part]);
+    leave_stage<Tile>(ring.empty());
+    ring.advance();
+  }
+}
+
 /// Multiplies and runs the epilogue of all this block's items.
 template <class Tile, class T, class Epilogue, class Params, class Problem>
 DEV void wgmma_consume(const Params& p, const Problem& problem) {
@@ -289,18 +343,26 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
       wgmma_loop<Tile, T>(sums, ring, problem.steps(item).count);
     else
       wgmma_loop<Tile, T, Problem::kColumnsA, Problem::kColumnsB>(sums, ring, problem.steps(item).count);
-    if (problem.row_of(item, 0) < 0) continue;  // a cluster's tile that lies outside
+    const auto row_of = [&](int i) { return problem.row_of(item, i); };
+    if constexpr (Problem::kBranches) {
+      if constexpr (Problem::kColumnsB) put_in_runs<Tile>(sums);
+      using Branch = typename Problem::Branch;
+      if constexpr (Branch::kScales)
+        scale_runs<Tile, typename Branch::Scaled, Epilogue::kLanes>(p, sums, place.row, row_of, problem.column(item),
+                                                                    problem.columns());
+      wgmma_add<Tile, typename Branch::A::T>(sums, ring, problem.branch_columns());
+    }
+    if (row_of(0) < 0) continue;  // a cluster's tile that lies outside
     if (item.parts > 1 && !mma_meet<Tile, SumCrew<Tile>>(p.sizes.split, item.tile, item.part, sums, came)) continue;
-    if constexpr (Problem::kColumnsB) put_in_runs<Tile>(sums);
-    mma_finish<Tile, Epilogue, SumCrew<Tile>>(
-        p, sums, place, [&](int i) { return problem.row_of(item, i); }, problem.column(item), problem.columns(),
-        [&] { return problem.samples(item); });
+    if constexpr (Problem::kColumnsB && !Problem::kBranches) put_in_runs<Tile>(sums);
+    mma_finish<Tile, Epilogue, SumCrew<Tile>>(p, sums, place, row_of, problem.column(item), problem.columns(),
+                                              [&] { return problem.samples(item); });
   }
 }
 
 /// The whole kernel. A Problem says which items there are, what to copy for a step of one, how many
 /// bytes that is, what its rows are, which samples they belong to, whether B is there before the kernels before
-/// this one have ended, and which operands lie in columns.
+/// this one have ended, which operands lie in columns, and whether a narrow product is added (gemm_wgmma.h).
 template <class Tile, class T, class Epilogue, class Params, class Problem>
 DEV void wgmma_run(const Params& p, const Problem& problem) {
   StageRing<Tile> ring;

@@ -18,15 +18,15 @@ Expr AnchorKernel::operand(size_t i, const Shape& stored, const Layout& layout) 
     read_beside(hole);  // weights may stand beside what is computed
     return hole;
   }
-  return stored_operand(i, stored, layout);
+  return stored_operand(i, stored, layout, unit_);
 }
 
-Expr AnchorKernel::stored_operand(size_t i, const Shape& stored, const Layout& layout) {
+Expr AnchorKernel::stored_operand(size_t i, const Shape& stored, const Layout& layout, DType t) {
   const Expr& hole = form_.holes[i];
   const bool constant = of_weights_only(hole);
-  const Expr value = without_rounding(hole, unit_);
+  const Expr value = without_rounding(hole, t);
   const std::string name = "hole." + std::to_string(i);
-  const Expr leaf = input(*form_.graph, name, unit_, stored);
+  const Expr leaf = input(*form_.graph, name, t, stored);
   if (constant) {
     ask_packed(leaf, {{value, layout(leaf)}});
     return leaf;
@@ -68,7 +68,7 @@ void AnchorKernel::make_operands() {
   for (const Stored& s : stored_) {
     if (s.leaf.shape().numel() == 0) continue;
     if (s.clear) add_zero(s.leaf);
-    const ProgramOutput output{s.value, s.place, unit_};
+    const ProgramOutput output{s.value, s.place, s.leaf.dtype()};
     add_values(name() + " " + s.leaf->attrs.text, std::array{output}, domain_of(s.value));
   }
 }
@@ -99,7 +99,7 @@ std::vector<ProgramOutput> AnchorKernel::beside_maps() const {
   std::vector<ProgramOutput> out = results();
   if (counted_in_core()) out.push_back({counted_in_core()->value, {}, DType::F32});
   for (const Stored& s : stored_)
-    if (reduces_rows(s.value)) out.push_back({s.value, s.place, unit_});
+    if (reduces_rows(s.value)) out.push_back({s.value, s.place, s.leaf.dtype()});
   for (const Expr& operand : read_in_place_) out.push_back({operand, {}, unit_});
   return out;
 }
@@ -131,7 +131,7 @@ std::string AnchorKernel::map_source(const std::string& name, const Expr& operan
   std::string source;
   for (size_t i = 0; i < pieces->size(); ++i) {
     const AffinePiece& p = (*pieces)[i];
-    const int64_t offset = p.offset * size_of(unit_), begin = in_columns ? p.row_begin : p.col_begin,
+    const int64_t offset = p.offset * size_of(operand.dtype()), begin = in_columns ? p.row_begin : p.col_begin,
                   end = in_columns ? p.row_end : p.col_end;
     const Digit& along = (in_columns ? p.cols : p.rows)[0];
     const int64_t stride = along.extent > 1 ? along.step : in_columns ? operand.shape().rows() : operand.shape()[-1];
@@ -141,7 +141,7 @@ std::string AnchorKernel::map_source(const std::string& name, const Expr& operan
     if (i + 1 < pieces->size()) source += "    if (column < " + params.integer("end", end) + ") ";
     source += "    return {" + map + ", " + column + "};\n";
   }
-  return "struct " + name + " {\n  using T = " + type_source(unit_) +
+  return "struct " + name + " {\n  using T = " + type_source(operand.dtype()) +
          (in_columns ? ";\n  static constexpr bool kColumns = true" : "") +
          ";\n  static constexpr bool kConstant = " + (stays(operand) ? "true" : "false") +
          ";\n  DEV static TmaSource source(const Params& p, int column) {\n" + source + "  }\n};\n";
@@ -176,6 +176,17 @@ std::string AnchorKernel::lanes_source(Params& params, std::string& headers, int
          "  DEV static void store(const Params& p, int row, int col, const Computed& acc) {\n"
          "    const int lane = col / " +
          params.divisor("lane", domain.cols()) + ";\n" + store + "  }\n};\n";
+}
+
+std::string AnchorKernel::scaled_source(std::span<const Expr> factors, Params& params, std::string& headers) const {
+  const Shape& shape = form_.anchor.shape();
+  Expr value = input(*form_.graph, acc_name(0), DType::F32, shape);
+  for (const Expr& f : factors) value = value * f;
+  const ProgramOutput output{value, {}, DType::F32};
+  ProgramSource program(std::array{output}, {shape, std::max(shape.rank() - 1, 0)}, params, 8);
+  std::string text = program.functor("Factors", 1);
+  headers += program.includes();
+  return text;
 }
 
 // Every lane times the factor of its row.

@@ -25,8 +25,8 @@ class AnchorKernel : public LaunchKernel {
   /// hole's elements are stored through; `stored`: that leaf's shape.
   using Layout = std::function<Expr(const Expr& leaf)>;
   Expr operand(size_t i, const Shape& stored, const Layout& layout);
-  /// The same, in a leaf of its own in any case.
-  Expr stored_operand(size_t i, const Shape& stored, const Layout& layout);
+  /// The same, in a leaf of its own and of type `t` in any case.
+  Expr stored_operand(size_t i, const Shape& stored, const Layout& layout, DType t);
   /// A value that the kernel computes element by element where it wants it.
   void read_beside(const Expr& value);
   /// Hole `i` with its last axis padded by zeros to fragments of 16 bytes.
@@ -59,6 +59,9 @@ class AnchorKernel : public LaunchKernel {
   /// sums by that, whose reduction it finds in the place behind the lanes.
   std::string epilogue_source(Params& params, std::string& headers, int most, bool loads_apart = false,
                               const RowFactor* factor = nullptr);
+
+  /// "struct Factors { .. }", whose compute gives the product of the anchor's result, all lanes as one, and `factors`.
+  std::string scaled_source(std::span<const Expr> factors, Params& params, std::string& headers) const;
 
   /// Reserves the memory that the parts of a split K (of keys, in attention) meet in: none where `launch` is not split.
   void reserve_split(const CoreLaunch& launch);

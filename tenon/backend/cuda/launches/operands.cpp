@@ -21,7 +21,7 @@ namespace {
 
 bool takes_e4m3(const Form& form, const DeviceFacts& facts) {
   const auto whole = [](const Expr& h) { return h.dtype() == DType::E4M3 && h.shape().numel() > 0; };
-  if (!form.anchor.is<nodes::Linear>() || !std::all_of(form.holes.begin(), form.holes.end(), whole)) return false;
+  if (!multiplies_rows(form.anchor) || !whole(form.holes[0]) || !whole(form.holes[1])) return false;
   if (facts.arch != "sm_90a") return true;
   const Expr& b = form.holes[1];
   const int64_t columns = b.shape()[-2], lanes = lanes_apart(form) ? 1 : form.lanes;
@@ -70,6 +70,28 @@ bool in_place_for_gradient(const Expr& h, size_t hole, DType unit) {
   constexpr size_t kHeads = 4;
   if (hole >= nodes::AttentionGradient::kOperands) return true;
   return hole < kHeads ? h.dtype() == unit && head_rows(h) : h.dtype() == DType::F32 && is_view_chain(h);
+}
+
+// Operands of a branch, and of the layer beside it, are read in place, as they are multiplied.
+bool in_place_beside(const Form& form, size_t hole, DType unit) {
+  const Expr& h = form.holes[hole];
+  if (hole >= nodes::BranchedLinear::kOperands) return is_view_chain(h);
+  const DType t = hole < 2 ? unit : h.dtype();
+  return rows_in_memory(h, t) && rows_in_boxes(h, t);
+}
+
+// Lanes share a tile whatever their number. One tile for most multiprocessors: K is not cut into parts.
+bool takes_branch(const Expr& anchor, const DeviceFacts& facts) {
+  constexpr int64_t kTile = 128 * 128, kLaneColumns = 32 * kMaxFormLanes;
+  const std::optional<DType> t = arithmetic_of(anchor);
+  const Expr &x = anchor->in[0], &w = anchor->in[1], &u = anchor->in[2], &v = anchor->in[3];
+  const bool typed = t && *t != DType::F32 && size_of(*t) <= 2 && x.dtype() == *t && w.dtype() == *t &&
+                     (u.dtype() == DType::BF16 || u.dtype() == DType::F16);
+  const auto weight = [](const Expr& e) { return !is_memory_leaf(e) || e.is<nodes::Param>(); };
+  return typed && facts.arch == "sm_90a" && core_allowed("wgmma") &&
+         std::ranges::all_of(topological(std::array{v}), weight) && x.shape()[-1] % run_of(*t) == 0 &&
+         u.shape()[-1] % run_of(u.dtype()) == 0 && u.shape()[-1] > 0 && w.shape()[0] % kLaneColumns == 0 &&
+         x.shape().rows() > SkinnyTileShape::kMostRows && 2 * anchor.shape().numel() >= kTile * facts.multiprocessors;
 }
 
 bool takes_gradient(const Expr& anchor, const DeviceFacts& facts) {
@@ -207,7 +229,7 @@ namespace {
 
 // A product that the core with wgmma may take with operands in columns.
 bool may_take_columns(const Form& form, DType unit, const DeviceFacts& facts) {
-  if (!form.anchor.is<nodes::Linear>() || size_of(unit) != 2 || facts.arch != "sm_90a" || !core_allowed("wgmma"))
+  if (!multiplies_rows(form.anchor) || size_of(unit) != 2 || facts.arch != "sm_90a" || !core_allowed("wgmma"))
     return false;
   const Shape &x = form.holes[0].shape(), &w = form.holes[1].shape();
   return x.rank() > 1 && !nodes::Linear::batched(x, w) && x.rows() > SkinnyTileShape::kMostRows && x[-1] > 0 &&
@@ -246,6 +268,7 @@ Target target_of(std::shared_ptr<Device> device) {
     const std::optional<DType> arithmetic = arithmetic_of(form.anchor);
     if (!arithmetic) return true;  // its kernel refuses that
     const DType unit = core_for(*arithmetic, form, device->facts());
+    if (form.anchor.is<nodes::BranchedLinear>() && hole != 1) return in_place_beside(form, hole, unit);
     if (is_attention_gradient(form.anchor)) return in_place_for_gradient(form.holes[hole], hole, unit);
     if ((hole == 1 || hole == 2) && reads_pages(form, unit)) return true;
     if (hole == 0 && (grouped_tile(form, unit).depth || computes_rows(form, unit, device->facts()))) return true;
@@ -259,7 +282,8 @@ Target target_of(std::shared_ptr<Device> device) {
     return arithmetic && writes_rows(form, core_for(*arithmetic, form, device->facts()));
   };
   const auto runs = [facts](const Expr& anchor) {
-    return is_attention_gradient(anchor) && takes_gradient(anchor, facts);
+    return anchor.is<nodes::BranchedLinear>() ? takes_branch(anchor, facts)
+                                              : is_attention_gradient(anchor) && takes_gradient(anchor, facts);
   };
   return {.reads = reads, .writes = writes, .runs = runs, .launch_bytes = kLaunchBytes};
 }

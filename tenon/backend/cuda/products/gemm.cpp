@@ -35,7 +35,9 @@ class GemmKernel : public ProductKernel {
     else
       b_ = weight_operand({w[0], div_up(sizes_.k, run) * run},
                           [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
-    if (tensor_cores() && !computes_rows_in_front() && !a_in_columns_ && !b_in_columns_ && !facts.batch_invariant())
+    if (form_.anchor.is<nodes::BranchedLinear>()) set_branch();
+    if (tensor_cores() && !branch() && !computes_rows_in_front() && !a_in_columns_ && !b_in_columns_ &&
+        !facts.batch_invariant())
       route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
     // What core and tile are chosen for: of a matrix alone each row counts as a sample. f32 has one core.
     const int64_t there = std::max<int64_t>(x[0], 1),
@@ -57,7 +59,8 @@ class GemmKernel : public ProductKernel {
   device::GemmSizes sizes_;
 };
 
-const RegisterBody kRegisteredGemm("gemm", &LaunchBodies::body<GemmKernel>);
+const RegisterBody kRegisteredGemm("gemm", &LaunchBodies::body<GemmKernel>),
+    kRegisteredBranchedGemm("branched_gemm", &LaunchBodies::body<GemmKernel>);
 
 }  // namespace
 }  // namespace tenon::cuda

@@ -35,6 +35,7 @@ struct ProductShape {
   bool in_memory = true;
   bool b_in_columns = false;  ///< B is [K][rows] in memory
   bool few_rows = false;      ///< few enough, of a type and an operand B that suit: takes_few_rows (operands.h)
+  bool branches = false;      ///< a narrow product is added before the epilogue
   int64_t front = 0;          ///< bytes that rows computed in front of it take of a core's shared memory
   std::string key = {};       ///< equal for products that take equal time on equal cores: "gemm 8192x320x320 lanes 1"
 
@@ -91,6 +92,8 @@ class ProductCore {
   virtual TunedCall call(ProductKernel& kernel, const TileChoice& choice) const = 0;
   /// Whether and how its epilogue can count what it stores.
   virtual CountedRows counted_rows(const TileChoice&, int /*lanes*/) const { return {}; }
+  /// True if it adds a narrow product before its epilogue.
+  virtual bool adds_branch() const { return false; }
   /// True if products that the cores asked for cannot do may run on it.
   virtual bool stands_in() const { return false; }
 

@@ -13,6 +13,7 @@ void ProductKernel::choose(ProductShape product) {
   product_.lanes = lanes();
   product_.element_bytes = size_of(unit_);
   if (front_) product_.front = product_.k * size_of(unit_) * SkinnyTileShape::kMostRows;
+  product_.branches = branch_.has_value();
   product_.in_memory = product_.in_memory && !computes_rows_in_front() && !a_in_columns_ && !b_in_columns_;
   product_.b_in_columns = b_in_columns_;
   product_.key += std::string(a_in_columns_ ? " columns of a" : "") + (b_in_columns_ ? " columns of b" : "");
@@ -66,6 +67,33 @@ Expr ProductKernel::front_operand(size_t i) {
   front_ = {without_rounding(hole, unit_), input(*form_.graph, "hole." + std::to_string(i), unit_, hole.shape())};
   read_beside(hole);
   return front_->leaf;
+}
+
+void ProductKernel::set_branch() {
+  const Expr &a = form_.holes[2], &b = form_.holes[3];
+  const DType t = b.dtype();
+  TENON_CHECK(Usage, b.shape()[0] % (32 * lanes()) == 0 && b.shape()[1] % run_of(t) == 0, name())
+      << "a branch of " << b.shape().str() << " does not come in whole runs";
+  const bool in_place = read_in_place(a, t, device().facts()) && rows_in_boxes(a, t);
+  if (in_place) read_beside(a);
+  branch_ = Branch{in_place ? a
+                            : stored_operand(
+                                  2, a.shape(), [](const Expr& leaf) { return leaf; }, t),
+                   input(*form_.graph, "hole.3", t, b.shape()),
+                   std::span(form_.holes).subspan(nodes::BranchedLinear::kOperands)};
+  ask_packed(branch_->b, {{without_rounding(b, t), in_runs(branch_->b)}});
+  for (const Expr& f : branch_->factors) read_beside(f);
+}
+
+std::string ProductKernel::branch_source(Params& params, std::string& headers, const MakeRowsBox& a,
+                                         const MakeRowsBox& b) const {
+  const bool scales = !branch_->factors.empty();
+  const std::string columns = params.integer("branch_columns", branch_->a.shape()[-1]);
+  return map_source("BranchA", branch_->a, false, params, a) + map_source("BranchB", branch_->b, false, params, b) +
+         (scales ? scaled_source(branch_->factors, params, headers) : std::string("using Factors = void;\n")) +
+         "struct Branch {\n  using A = BranchA;\n  using B = BranchB;\n  using Scaled = Factors;\n  static constexpr "
+         "bool kScales = " +
+         (scales ? "true" : "false") + ";\n  DEV static int columns(const Params& p) { return " + columns + "; }\n};\n";
 }
 
 std::string ProductKernel::by_x(std::initializer_list<int> numbers) {

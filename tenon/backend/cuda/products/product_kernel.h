@@ -72,6 +72,16 @@ class ProductKernel : public AnchorKernel {
   const std::optional<RowFactor>& factor() const { return factor_; }
   bool computes_rows_in_front() const { return front_ || factor_; }
 
+  /// A narrow product that is added before the epilogue, to the result times the factors: rows of K in memory, B's in
+  /// runs.
+  struct Branch {
+    Expr a, b;
+    std::span<const Expr> factors;
+  };
+  const std::optional<Branch>& branch() const { return branch_; }
+  /// "struct Branch { .. }", whose operands come in such boxes.
+  std::string branch_source(Params& params, std::string& headers, const MakeRowsBox& a, const MakeRowsBox& b) const;
+
   /// By a library, where it could do all of it.
   const std::optional<MatmulRoute>& route() const { return route_; }
   /// True if a call in front of the library's fills the bias.
@@ -95,6 +105,9 @@ class ProductKernel : public AnchorKernel {
   /// Hole `i`, which the core for a few rows computes: rows in memory whose factors come behind the product, or else a
   /// leaf in shared memory that it fills in front of it.
   Expr front_operand(size_t i);
+
+  /// Holes 2 and 3 of a product with a branch, and its factors.
+  void set_branch();
 
   /// For a kind that a library of network layers has: true if the launch runs on it, whose memory is reserved then.
   virtual bool choose_layers() { return false; }
@@ -130,6 +143,7 @@ class ProductKernel : public AnchorKernel {
 
   std::optional<Front> front_;
   std::optional<RowFactor> factor_;
+  std::optional<Branch> branch_;
   // Constant weights as our cores read them, and in plain order.
   struct Weights {
     Expr leaf;

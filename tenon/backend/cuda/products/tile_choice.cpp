@@ -12,7 +12,7 @@ template <class Takes>
 std::vector<TileChoice> choices_of(const ProductShape& p, const DeviceFacts& facts, const Takes& takes) {
   std::vector<TileChoice> out;
   for (const ProductCore* core : product_cores()) {
-    if (!takes(*core)) continue;
+    if (!takes(*core) || (p.branches && !core->adds_branch())) continue;
     for (TileChoice& choice : core->choices(p, facts)) {
       choice.core = core;
       out.push_back(std::move(choice));

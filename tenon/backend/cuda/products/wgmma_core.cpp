@@ -32,6 +32,7 @@ class WgmmaCore : public ProductCore {
       const int64_t steps = div_up(p.k * p.element_bytes, 128);
       const int places = facts.multiprocessors * tile.resident;
       for_splits(steps, tiles, places, [&, &tile = tile, &rate = rate](int splits) {
+        if (splits > 1 && p.branches) return;  // which would add it more than once
         const double time =
             time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), 128, rate, splits, places);
         out.push_back({.tile = tile, .splits = splits, .time = time});
@@ -70,10 +71,16 @@ class WgmmaCore : public ProductCore {
     text.functors = kernel.runs_source() + kernel.epilogue_source(params, text.headers, 8);
     text.functors.insert(0, kernel.map_source("Rows", kernel.b(), kernel.b_in_columns(), params, box.b));
     text.functors.insert(0, kernel.map_source("A", kernel.a(), kernel.a_in_columns(), params, box.a));
+    std::string arguments;
+    if (kernel.branch()) {
+      text.functors += branch_of(kernel, tile, params, text.headers);
+      arguments = ", Branch";
+    }
     if (kernel.a_in_columns() || kernel.b_in_columns())
       text.headers.insert(0, "#include \"tenon/backend/cuda/device/vocabulary_columns.h\"\n");
-    return kernel.tile_call(choice, std::move(text), tile.type(), tile.resident, params);
+    return kernel.tile_call(choice, std::move(text), tile.type(), tile.resident, params, arguments);
   }
+  bool adds_branch() const override { return true; }
 
   // Where a warp has two pieces of the tile, the whole tile must lie in one sample.
   CountedRows counted_rows(const TileChoice& choice, int) const override {
@@ -93,6 +100,18 @@ class WgmmaCore : public ProductCore {
     // Blocks that share a multiprocessor have 128 registers a thread: too few for wide sums and counts.
     if (p.counts && tile.resident > 1 && tile.n >= 128) return false;
     return tile.cluster == 1 || ((p.lanes == 1 || p.lanes == tile.cluster) && p.boxed_tiles_m(tile.m) >= tile.cluster);
+  }
+
+  static std::string branch_of(const ProductKernel& kernel, const WgmmaTileShape& tile, Params& params,
+                               std::string& headers) {
+    const auto box = [](const Expr& operand, int box_rows) {
+      const int bytes = static_cast<int>(size_of(operand.dtype()));
+      return [=, rows = operand.shape().rows()](void* address, int64_t columns, int64_t stride) {
+        return rows_box(address, bytes, rows, columns, stride * bytes, box_rows);
+      };
+    };
+    const ProductKernel::Branch& b = *kernel.branch();
+    return kernel.branch_source(params, headers, box(b.a, tile.m), box(b.b, tile.rows_of_b(kernel.product().lanes)));
   }
 
   struct Boxes {

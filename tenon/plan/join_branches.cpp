@@ -1,0 +1,74 @@
+// Two linear layers that are added up become one product, where one of them is narrow: what it adds never lies in
+// memory.
+#include "tenon/expr/ops.h"
+#include "tenon/expr/precision.h"
+#include "tenon/plan/rewrite.h"
+
+namespace tenon {
+namespace {
+
+// A linear layer with what belongs to it alone: what its result is multiplied by, and the type it is rounded to.
+struct Term {
+  Expr layer;
+  std::vector<Expr> factors = {};
+  std::optional<DType> rounding = {};
+};
+
+// The term that `sum` is the only reader of; without a layer if it is something else.
+Term term_of(Expr e, const Users& users) {
+  Term out;
+  while (users.only_one(e)) {
+    if (e.is<nodes::Linear>()) {
+      out.layer = e;
+      break;
+    }
+    if (e.is<nodes::Cast>() && out.factors.empty() && !out.rounding) {
+      out.rounding = e.dtype();
+      e = e->in[0];
+    } else if (e.is<nodes::Mul>() && (e->in[0].is<nodes::Broadcast>() || e->in[1].is<nodes::Broadcast>())) {
+      const size_t factor = e->in[1].is<nodes::Broadcast>() ? 1 : 0;
+      out.factors.push_back(e->in[factor]);
+      e = e->in[1 - factor];
+    } else {
+      break;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Expr> join_branches(Graph& g, std::span<const Expr> roots, const Target& target) {
+  if (!target.runs) return {roots.begin(), roots.end()};
+  const Users users(roots);
+  Memo memo;
+  Replace join;
+  const auto copy = [&](const Expr& e) { return rebuild(g, e, join, memo); };
+  const auto joined = [&](const Term& wide, const Term& narrow) {
+    std::vector<Expr> factors;
+    for (const Expr& f : wide.factors) factors.push_back(copy(f));
+    const auto layer = [&](const Expr& e) { return with_operands(e, {copy(e->in[0]), copy(e->in[1])}); };
+    return branched_linear(layer(wide.layer), layer(narrow.layer), factors);
+  };
+  join = [&](const Expr& e, std::span<const Expr>) -> Expr {
+    if (!e.is<nodes::Add>()) return {};
+    Term wide = term_of(e->in[0], users), narrow = term_of(e->in[1], users);
+    if (!wide.layer || !narrow.layer || wide.layer == narrow.layer) return {};
+    const auto depth = [](const Term& t) { return t.layer->in[0].shape()[-1]; };
+    if (depth(wide) < depth(narrow)) std::swap(wide, narrow);
+    constexpr size_t kFactors = 2;
+    const bool fits = narrow.factors.empty() && wide.factors.size() <= kFactors &&
+                      wide.layer.shape() == narrow.layer.shape() && wide.layer->in[1].shape().rank() == 2 &&
+                      narrow.layer->in[1].shape().rank() == 2 &&
+                      narrow.layer->in[0].dtype() == narrow.layer->in[1].dtype();
+    if (!fits) return {};
+    const Expr sum = joined(wide, narrow);
+    if (!target.runs(sum)) return {};
+    return wide.rounding ? cast(sum, *wide.rounding) : sum;
+  };
+  std::vector<Expr> out;
+  for (const Expr& r : roots) out.push_back(copy(r));
+  return out;
+}
+
+}  // namespace tenon
