@@ -3,6 +3,7 @@
 
 #include "tenon/backend/cuda/cuda_backend.h"
 #include "tenon/expr/precision.h"
+#include "tenon/nn/low_rank.h"
 #include "tenon/plan/plan.h"
 #include "tests/cuda/emulator.h"
 #include "tests/cuda/launch_code.h"
@@ -41,8 +42,7 @@ class Branch : public LaunchCodeTest {
     const auto device = std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{.multiprocessors = 2});
     const Tensors got = run_on(device, launched, tensors, &steps);
     EXPECT_THAT(steps, HasSubstr("WgmmaTile<"));
-    const Rounding rounding{value.dtype(), DType::F32, l.k + l.rank, 8,
-                            l.type == DType::E4M3 ? kLostOfE4m3 : 0};
+    const Rounding rounding{value.dtype(), DType::F32, l.k + l.rank, 8, l.type == DType::E4M3 ? kLostOfE4m3 : 0};
     compare(launched.outputs[0], got.at("y"), Oracle(tensors).eval(value), rounding, steps);
   }
 };
@@ -78,6 +78,54 @@ TEST_F(Branch, StandsBesideWeightsInColumns) {
   expect_on_hopper(l, branched(l, transpose(input(g, "changing", l.type, {l.k, l.columns}))));
 }
 
+// What the planner makes of a layer and its branch: skeletons in order.
+class BranchPlan : public testing::Test {
+ protected:
+  static constexpr int64_t kRows = 96, kColumns = 384, kWidth = 320;
+
+  std::vector<std::string> skeletons_of(const Expr& root, const std::string& precision = "bf16") {
+    const std::shared_ptr<Backend> backend = cuda::make_cuda_backend(std::make_shared<cuda::test::Emulator>());
+    PlanOptions o;
+    o.target = backend->target();
+    o.precision = PrecisionPolicy::parse(precision);
+    const Plan plan = make_plan(std::array{Result{"y", root}}, o);
+    std::vector<std::string> out;
+    for (const Launch& l : plan.phase(Rate::Step)->launches) out.push_back(l.skeleton);
+    return out;
+  }
+  Expr with_branch(const Expr& root) {
+    return nn::with_side_branches(
+        root, {16, std::make_shared<const std::set<std::string>>(std::set<std::string>{"layer.weight"}), 0.5});
+  }
+
+  Graph g;
+  Expr x = input(g, "x", DType::BF16, {kRows, kWidth}), w = param(g, "layer.weight", DType::BF16, {kColumns, kWidth});
+  Expr y = cast(linear(x, w), DType::BF16);
+};
+
+TEST_F(BranchPlan, IsOneProductBehindWhatItReads) {
+  EXPECT_THAT(skeletons_of(with_branch(y)), testing::ElementsAre("gemm", "branched_gemm"));
+}
+
+// A row is read once, for the branch and for the quantised layer.
+TEST_F(BranchPlan, RowsAreStoredForBoth) {
+  const Expr rows = cast(silu(cast(x, DType::F32)), DType::BF16);
+  EXPECT_THAT(skeletons_of(with_branch(cast(linear(rows, w), DType::BF16)), "e4m3, bf16: lora"),
+              testing::ElementsAre("rows", "gemm", "branched_gemm"));
+}
+
+// A sum of three, a layer that others read too, and too few rows stay as they are.
+TEST_F(BranchPlan, StandsAloneElsewhere) {
+  const Expr u = input(g, "u", DType::BF16, {kRows, 16}), v = param(g, "v", DType::BF16, {kColumns, 16});
+  EXPECT_THAT(skeletons_of(y + linear(u, v)), testing::ElementsAre("branched_gemm"));
+  EXPECT_THAT(skeletons_of((y + linear(u, v)) * y), testing::Not(testing::Contains("branched_gemm")));
+  const Expr few = slice(u, 0, 0, 8);
+  EXPECT_THAT(skeletons_of(linear(slice(x, 0, 0, 8), w) + linear(few, v)),
+              testing::Not(testing::Contains("branched_gemm")));
+  const Expr changing = input(g, "changing", DType::BF16, {kColumns, 16});
+  EXPECT_THAT(skeletons_of(y + linear(u, changing)), testing::Not(testing::Contains("branched_gemm")));
+}
+
 // Layers of a transformer of 3840 columns with 4224 tokens, and a LoRA of rank 32, as machine code.
 TEST_F(Branch, IsOneKernelWithoutLocalMemory) {
   SKIP_WITHOUT_NVRTC();
@@ -87,8 +135,8 @@ TEST_F(Branch, IsOneKernelWithoutLocalMemory) {
     if (t == DType::E4M3)
       for (const Expr& f : {leaf(name + ".row", DType::F32, {4224, 1}), leaf(name + ".column", DType::F32, {columns})})
         factors.push_back(broadcast(f, {4224, columns}));
-    const Expr branch = linear(leaf(name + ".u", DType::BF16, {4224, rank}),
-                               leaf(name + ".v", DType::BF16, {columns, rank}, true));
+    const Expr branch =
+        linear(leaf(name + ".u", DType::BF16, {4224, rank}), leaf(name + ".v", DType::BF16, {columns, rank}, true));
     return branched_linear(multiplied_in(linear(x, w), t), branch, factors);
   };
   const Expr gate = leaf("gate", DType::BF16, {3840}), residual = leaf("residual", DType::BF16, {4224, 3840});

@@ -44,6 +44,14 @@ TEST_F(Columns, BothWaysReadTheSameWeights) {
   EXPECT_EQ(plan_memory(p, backend).weights, kInputs * kOutputs * 2);
 }
 
+// As few rows as the core for a few rows takes, which would want them copied.
+TEST_F(Columns, GradientsOfNarrowWeightsToo) {
+  const Expr u = input(g, "u", DType::BF16, {kTokens, 16});
+  const Plan p = plan({{"dw", linear(transpose(u), transpose(x))}});
+  EXPECT_EQ(p.counts().total, 1);
+  EXPECT_EQ(kernels(p), 1);
+}
+
 // Of tensors side by side only what no box has is copied.
 TEST_F(Columns, PartsThatNoBoxHasAreCopied) {
   const Expr heads = input(g, "heads", DType::BF16, {4, kTokens, 32});

@@ -161,6 +161,64 @@ TEST(CoreCode, E4m3IsNativeEverywhere) {
   }
 }
 
+// Every tile that a product with a branch may be given: its sums are touched between two runs of wgmma, and none of
+// them may leave the registers.
+TEST(CoreCode, Branches) {
+  SKIP_WITHOUT_NVRTC();
+  const std::string branch = R"(
+struct U { using T = BF16; DEV static TmaSource source(const Params& p, int col) { return {p.u, col}; } };
+struct V { using T = BF16; DEV static TmaSource source(const Params& p, int col) { return {p.v, col}; } };
+struct Factors {
+  static constexpr int kRun = 8;
+  struct Computed { Frag<float, 8> counted; };
+  DEV static Computed compute(const Params& p, int row, int col, const Frag<float, 8> (&acc)[1]) {
+    const Frag<float, 8> scale = load<float, 8>(p.scale + col);
+    Computed out;
+    UNROLL for (int i = 0; i < 8; ++i) out.counted.v[i] = acc[0].v[i] * p.rows[row] * scale.v[i];
+    return out;
+  }
+};
+struct Branch {
+  using A = U;
+  using B = V;
+  using Scaled = Factors;
+  static constexpr bool kScales = sizeof(T) == 1;
+  DEV static int columns(const Params& p) { return p.rank; }
+};
+)";
+  for (const char* type : {"E4M3", "BF16"})
+    for (const bool columns : {false, true}) {
+      const bool bytes = type == std::string("E4M3");
+      if (bytes && columns) continue;
+      ProductShape product{.m = 8192,
+                           .n = 8192,
+                           .k = 4096,
+                           .element_bytes = bytes ? 1 : 2,
+                           .in_memory = !columns,
+                           .b_in_columns = columns,
+                           .branches = true};
+      product.boxed_tiles_m = [&](int rows) { return div_up(product.m, rows); };
+      const auto choices = tile_choices(product, {.name = "", .arch = "sm_90a", .shared_bytes = 232448});
+      EXPECT_GE(choices.size(), 8U);
+      for (const TileChoice& choice : choices) {
+        SCOPED_TRACE(choice.text() + " " + type + (columns ? " columns" : ""));
+        EXPECT_EQ(choice.splits, 1);
+        const auto& tile = choice.as<WgmmaTileShape>();
+        const std::string text =
+            (columns ? "#include \"tenon/backend/cuda/device/vocabulary_columns.h\"\n" : std::string()) +
+            head_of("gemm_wgmma", type, "GemmSizes", "TensorMap a, b, u, v; int rank; const float *rows, *scale;") +
+            map_of("A", "a") + map_of("B", "b", columns) + epilogue_of("p.sizes.n") + branch +
+            "using Tile = " + tile.type() + ";\nKERNEL(Tile::kThreads, " + std::to_string(tile.resident) +
+            ", Params, p) { gemm_wgmma<Tile, A, B, Epilogue, Branch>(p); }\n";
+        check(text, "sm_90a",
+              {.blocks = tile.resident,
+               .may_use_stack = columns && tile.m * tile.n >= 256 * 128,
+               .contains = {Opcode::Hgmma, bytes ? Opcode::Qgmma : Opcode::Hgmma},
+               .lacks = {Opcode::Hmma}});
+      }
+    }
+}
+
 TEST(CoreCode, WgmmaTiles) {
   SKIP_WITHOUT_NVRTC();
   for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 64, 6, 2},

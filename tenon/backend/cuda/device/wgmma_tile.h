@@ -308,20 +308,29 @@ DEV void scale_runs(const Params& p, MmaSums<Tile>& sums, int first_row, RowOf r
   }
 }
 
+/// Adds kPieces x 16 columns of K of a stage of 16-bit operands to sums.
+template <class Tile, class T, int kPieces>
+DEV void wgmma_add_pieces(MmaSums<Tile>& sums, const StageRing<Tile>& ring) {
+  wgmma_fence();
+  UNROLL for (int part = 0; part < Tile::kParts; ++part) {
+    const uint64_t a = wgmma_rows(ring.a() + rows_of_group<Tile>() + part * 64 * Tile::kRowBytes);
+    const uint64_t b = wgmma_rows(ring.b());
+    UNROLL for (int k = 0; k < kPieces; ++k) wgmma(T{}, sums.v[part], a + 2 * k, b + 2 * k);
+  }
+  wgmma_commit();
+  wgmma_wait<0>();
+  UNROLL for (int part = 0; part < Tile::kParts; ++part) wgmma_settle(sums.v[part]);
+}
+
 /// Adds a product of so many `columns` of K to sums, of 16-bit operands.
 template <class Tile, class T>
 DEV void wgmma_add(MmaSums<Tile>& sums, StageRing<Tile>& ring, int columns) {
-  const uint32_t rows = rows_of_group<Tile>();
   NO_UNROLL for (; columns > 0; columns -= kBranchColumns) {
-    const int pieces = (columns < kBranchColumns ? columns + 15 : kBranchColumns) / 16;
     mbarrier_wait(ring.full(), ring.phase);
-    const uint64_t a = wgmma_rows(ring.a() + rows), b = wgmma_rows(ring.b());
-    wgmma_fence();
-    NO_UNROLL for (int k = 0; k < pieces; ++k) UNROLL for (int part = 0; part < Tile::kParts; ++part)
-        wgmma(T{}, sums.v[part], a + 2 * k + part * (64 * Tile::kRowBytes / 16), b + 2 * k);
-    wgmma_commit();
-    wgmma_wait<0>();
-    UNROLL for (int part = 0; part < Tile::kParts; ++part) wgmma_settle(sums.v[part]);
+    if (columns > kBranchColumns / 2)
+      wgmma_add_pieces<Tile, T, 4>(sums, ring);
+    else
+      wgmma_add_pieces<Tile, T, 2>(sums, ring);
     leave_stage<Tile>(ring.empty());
     ring.advance();
   }

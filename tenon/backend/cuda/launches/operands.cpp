@@ -182,11 +182,17 @@ bool writes_rows(const Form& form, DType unit) {
          form.updates[0].buffer != form.updates[1].buffer;
 }
 
+// Rows that lie in columns, as gradients of narrow weights have them, would be copied for the core for a few rows.
+static bool few_in_columns(const Form& form, DType unit, const DeviceFacts& facts) {
+  return facts.arch == "sm_90a" && core_allowed("wgmma") && columns_in_boxes(form.holes[0], unit);
+}
+
 bool takes_few_rows(const Form& form, DType unit, const DeviceFacts& facts) {
   if (!form.anchor.is<nodes::Linear>() || size_of(unit) != 2 || !core_allowed("skinny")) return false;
   if (facts.batch_invariant()) return false;  // a larger batch has too many rows for it
   const Shape x = form.holes[0].shape();
-  return !nodes::Linear::batched(x, form.holes[1].shape()) && x.rows() <= SkinnyTileShape::kMostRows;
+  return !nodes::Linear::batched(x, form.holes[1].shape()) && x.rows() <= SkinnyTileShape::kMostRows &&
+         !few_in_columns(form, unit, facts);
 }
 
 bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts) {
@@ -232,8 +238,8 @@ bool may_take_columns(const Form& form, DType unit, const DeviceFacts& facts) {
   if (!multiplies_rows(form.anchor) || size_of(unit) != 2 || facts.arch != "sm_90a" || !core_allowed("wgmma"))
     return false;
   const Shape &x = form.holes[0].shape(), &w = form.holes[1].shape();
-  return x.rank() > 1 && !nodes::Linear::batched(x, w) && x.rows() > SkinnyTileShape::kMostRows && x[-1] > 0 &&
-         (form.lanes == 1 || lanes_apart(form));
+  return x.rank() > 1 && !nodes::Linear::batched(x, w) && x[-1] > 0 && (form.lanes == 1 || lanes_apart(form)) &&
+         (x.rows() > SkinnyTileShape::kMostRows || few_in_columns(form, unit, facts));
 }
 
 // True if hole i is or will be rows that the copy engine brings.

@@ -97,8 +97,9 @@ class WgmmaCore : public ProductCore {
     if (p.b_in_columns && (tile.n % 64 != 0 || tile.cluster > 1)) return false;
     // Sums of stages take registers, and so do lanes of a row scale each in the epilogue of 256 columns.
     if (p.element_bytes == 1 && (!tile.adds_stages() || (p.lanes > 1 && tile.n == 256))) return false;
-    // Blocks that share a multiprocessor have 128 registers a thread: too few for wide sums and counts.
-    if (p.counts && tile.resident > 1 && tile.n >= 128) return false;
+    // Blocks that share a multiprocessor have 128 registers a thread: too few for wide sums and counts, or factors.
+    if ((p.counts || p.branches) && tile.resident > 1 && tile.n >= 128) return false;
+    if (p.branches && tile.m == 64 && tile.n == 256) return false;
     return tile.cluster == 1 || ((p.lanes == 1 || p.lanes == tile.cluster) && p.boxed_tiles_m(tile.m) >= tile.cluster);
   }
 
