@@ -98,6 +98,9 @@ Expr sum_to_shape(const Expr& g, const Shape& shape) {
     }
     return concat(parts, joined);
   }
+  const int64_t columns = shape.rank() ? shape[-1] : 1;
+  if (columns > 1 && columns == g.shape().cols() && columns == shape.numel() && g.shape().rows() > 1)
+    return reshape(sum(reshape(g, {1, g.shape().rows(), columns}), ReduceOver::Inner), shape);
   // One axis at a time: bring it last, sum it, drop it or keep it with extent 1.
   Expr out = g;
   for (int a = 0; a < g.shape().rank(); ++a) {

@@ -95,9 +95,9 @@ class FormBuilder {
     std::vector<Expr> values = values_;
     std::vector<const NodeType*> statistics(values.size(), nullptr);
     for (size_t i = 0; i < values.size(); ++i) {
-      if (is_statistic(values[i])) {
-        statistics[i] = values[i]->type;
-        values[i] = values[i]->in[0];
+      if (const Expr statistic = statistic_below(values[i])) {
+        statistics[i] = statistic->type;
+        values[i] = statistic->in[0];
       }
       values[i] = written_by(values[i]);
       lifted.push_back(is_companion(values[i], form_.anchor) ? Lifted{form_.anchor, {}} : lift(values[i]));
@@ -292,11 +292,11 @@ class FormBuilder {
       FormOutput out = output(i);
       Expr core = written_by(values_[i]);
       std::vector<Expr> chain;
-      if (is_statistic(core)) {
-        out.statistic = core->type;
-        core = core->in[0];
+      if (const Expr statistic = statistic_below(core)) {
+        out.statistic = statistic->type;
+        core = statistic->in[0];
         set_statistic(out, core.shape());
-        if (reduces_rows(core)) throw Refused{"statistics of what reduces rows need it in memory", core};
+        check_reduces_nothing(core, " in front of statistics over the inner axes");
       } else {
         if (reduces_rows(core))
           for (; core->family() == Family::View && core->type->invertible(*core); core = core->in[0])

@@ -65,6 +65,8 @@ int acc_lane(const Expr& leaf);
 /// True if `e` can leave with the launch that stores what it reduces: a reduction over the inner axes that follows from
 /// count, mean and squared deviations (NodeType::reduce_of_moments).
 bool is_statistic(const Expr& e);
+/// The statistic that `e` is, seen through reshapes, or nothing.
+Expr statistic_below(const Expr& e);
 /// A reduction of the last axis.
 bool is_row_reduction(const Expr& e);
 /// True if a value in form reduces rows.

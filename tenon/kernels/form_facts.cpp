@@ -23,6 +23,12 @@ bool is_statistic(const Expr& e) {
          e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Inner);
 }
 
+Expr statistic_below(const Expr& e) {
+  Expr x = e;
+  while (x.is<nodes::Reshape>()) x = x->in[0];
+  return is_statistic(x) ? x : Expr();
+}
+
 bool is_row_reduction(const Expr& e) {
   return e->family() == Family::Reduce && e->attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last);
 }

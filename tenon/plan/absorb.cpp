@@ -31,7 +31,8 @@ bool Partitioner::passes_to_maths(const Expr& e, const Region& region) const {
   return !wanted_.contains(e.get()) && !users.empty() && std::ranges::all_of(users, [&](const Expr& u) {
     if (region.contains(u.get())) return true;
     if (u->family() == Family::View) return passes_to_maths(u, region);
-    return (u->family() == Family::Pointwise || is_row_reduction(u)) && (users.size() == 1 || !waits(u));
+    const bool reduces = is_row_reduction(u) || is_statistic(u);
+    return (u->family() == Family::Pointwise || reduces) && (users.size() == 1 || !waits(u));
   });
 }
 

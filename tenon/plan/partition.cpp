@@ -178,9 +178,9 @@ void Partitioner::emit_unfused(const Expr& e) {
 void Partitioner::emit_plain(const Expr& e) {
   if (is_update(e)) return emit_update(e);
   std::vector<Expr> values{e};
-  if (is_statistic(e) && fusion_)
-    for (const Expr& u : users_.of(e->in[0]))
-      if (u != e && is_statistic(u) && !in_memory(u)) values.push_back(u);
+  if (const Expr own = statistic_below(e); own && fusion_)
+    for (const Expr& u : users_.of(own->in[0]))
+      if (u != own && is_statistic(u) && !in_memory(u)) values.push_back(u);
   commit(*attempt_or_materialize(values), values, {});
 }
 
@@ -371,6 +371,14 @@ void Partitioner::drop_trailing_views(Region& region, const std::vector<Expr>& o
   }
 }
 
+// What is wanted of a statistic that nobody else reads: a reshape of it, or itself.
+Expr Partitioner::as_result(Expr statistic) const {
+  Expr e = statistic;
+  while (!wanted_.contains(e.get()) && users_.of(e).size() == 1 && users_.of(e)[0].is<nodes::Reshape>())
+    e = users_.of(e)[0];
+  return wanted_.contains(e.get()) ? e : statistic;
+}
+
 // Statistics of a stored result over its image leave through the same launch.
 void Partitioner::add_statistics(std::vector<Expr>& values) const {
   std::vector<Expr> statistics;
@@ -380,7 +388,7 @@ void Partitioner::add_statistics(std::vector<Expr>& values) const {
       if (u.is<nodes::Reshape>()) seen.push_back(u);
     for (const Expr& v : seen)
       for (const Expr& u : users_.of(v))
-        if (is_statistic(u) && !in_memory(u) && u->rate == phase_->rate) statistics.push_back(u);
+        if (is_statistic(u) && !in_memory(u) && u->rate == phase_->rate) statistics.push_back(as_result(u));
   }
   if (statistics.empty()) return;
   std::vector<Expr> all = values;

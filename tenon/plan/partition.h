@@ -71,6 +71,7 @@ class Partitioner {
   void drop_trailing_views(Region& region, const std::vector<Expr>& order) const;
   Expr as_multiplied(const Expr& value) const;
   Expr leaf_of(Graph& g, const Expr& e) const;
+  Expr as_result(Expr statistic) const;
   void add_statistics(std::vector<Expr>& values) const;
   std::vector<Expr> frontier(const Region& region) const;
 

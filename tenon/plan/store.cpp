@@ -407,16 +407,16 @@ void Partitioner::emit_together(const Choosing& c) {
     const Shape& domain = c.domain_of.at(now[0].get()).shape;
     std::unordered_set<const Node*> apart;  // other launches store them
     if (is_boundary(now[0])) apart.insert(now[0].get());
-    size_t refusals = is_statistic(now[0]) ? kResultsTogether : 0;
+    size_t refusals = statistic_below(now[0]) ? kResultsTogether : 0;
     for (const Expr& e : std::span(values).subspan(1)) {
-      const bool may = now.size() < kResultsTogether && refusals < kResultsTogether && !is_statistic(e) &&
+      const bool may = now.size() < kResultsTogether && refusals < kResultsTogether && !statistic_below(e) &&
                        same_rows(domain, c.domain_of.at(e.get()).shape) && !computes(e, apart);
       const bool joins = may && attempt(with(now, e))->choice.skeleton;
       if (may && !joins) ++refusals;
       if (!joins || is_boundary(e)) apart.insert(e.get());
       (joins ? now : later).push_back(e);
     }
-    if (is_statistic(now[0]))
+    if (statistic_below(now[0]))
       emit_plain(now[0]);
     else
       commit(*attempt_or_materialize(now), now, {});

@@ -16,7 +16,8 @@ namespace tenon::train {
 namespace {
 
 const RegisterBackend kEmulated("emulated-gradients", [](const BackendOptions&) {
-  static const auto device = std::make_shared<cuda::test::Emulator>();
+  // With so few multiprocessors a small network's layers and their branches are one product each.
+  static const auto device = std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{.multiprocessors = 1});
   return cuda::make_cuda_backend(device);
 });
 

@@ -35,16 +35,7 @@ struct Concat : View {
       a.read(operand, x);
     });
   }
-  static std::vector<Expr> vjp(const Expr& node, const Expr& g) {
-    std::vector<Expr> grads;
-    const int axis = static_cast<int>(node->attrs.ints[0]);
-    int64_t begin = 0;
-    for (const Expr& x : node->in) {
-      grads.push_back(slice(g, axis, begin, begin + x.shape()[axis]));
-      begin += x.shape()[axis];
-    }
-    return grads;
-  }
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
 
 }  // namespace tenon::nodes
@@ -63,6 +54,29 @@ inline Expr concat(std::span<const Expr> in, int axis) {
 }
 inline Expr concat(std::initializer_list<Expr> in, int axis) {
   return concat(std::span<const Expr>(in.begin(), in.size()), axis);
+}
+
+/// The same as slice, of that operand of `x` where x is a concatenation along `axis` and the range lies within one.
+inline Expr slice_of_part(const Expr& x, int axis, int64_t begin, int64_t end) {
+  if (!x.is<nodes::Concat>() || x->attrs.ints[0] != axis) return slice(x, axis, begin, end);
+  int64_t first = 0;
+  for (const Expr& part : x->in) {
+    const int64_t behind = first + part.shape()[axis];
+    if (first <= begin && end <= behind) return slice_of_part(part, axis, begin - first, end - first);
+    first = behind;
+  }
+  return slice(x, axis, begin, end);
+}
+
+inline std::vector<Expr> nodes::Concat::vjp(const Expr& node, const Expr& g) {
+  std::vector<Expr> grads;
+  const int axis = static_cast<int>(node->attrs.ints[0]);
+  int64_t begin = 0;
+  for (const Expr& x : node->in) {
+    grads.push_back(slice_of_part(g, axis, begin, begin + x.shape()[axis]));
+    begin += x.shape()[axis];
+  }
+  return grads;
 }
 
 }  // namespace tenon
