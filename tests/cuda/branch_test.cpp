@@ -62,6 +62,17 @@ TEST_F(Branch, ComesBehindTheScalesOfQuantisedRows) {
   }
 }
 
+// Query, key and value, each with a branch of its own on a diagonal of blocks.
+TEST_F(Branch, IsMadeOfSeveral) {
+  const Layer l{DType::BF16, 200, 384, 320, 48};
+  const Expr x = input(g, "x", l.type, {l.rows, l.k}), u = input(g, "u", l.type, {l.rows, l.rank});
+  std::vector<Expr> parts;
+  for (int64_t i = 0; i < 3; ++i)
+    parts.push_back(pad(weight(numbered("v", i), l.type, {128, 16}), {0, 0, 16 * i, 16 * (2 - i)}));
+  expect_on_hopper(l,
+                   branched_linear(multiplied_in(linear(x, weights_of(l)), l.type), linear(u, concat(parts, 0)), {}));
+}
+
 // Gate and up meet in the epilogue, each with its own part of the branch.
 TEST_F(Branch, HasLanes) {
   for (const DType t : {DType::BF16, DType::E4M3}) {
