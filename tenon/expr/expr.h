@@ -28,13 +28,13 @@ std::string_view name_of(Rate r);
 
 /// Everything of a node that is not an operand. Printed between < and > in the order of the members.
 struct Attrs {
-  std::string text;  ///< leaf and sink names
+  std::string text = {};  ///< leaf and sink names
   bool has_dtype = false;
   DType dtype = DType::F32;  ///< leaves, casts and rounding points; what an anchor's operands are multiplied in
   bool has_dims = false;
-  Shape dims;                 ///< leaves, reshape, broadcast
-  std::vector<int64_t> ints;  ///< axes, bounds, strides
-  std::vector<double> nums;   ///< scalar parameters of pointwise bodies, attention scale, literals
+  Shape dims = {};                 ///< leaves, reshape, broadcast
+  std::vector<int64_t> ints = {};  ///< axes, bounds, strides
+  std::vector<double> nums = {};   ///< scalar parameters of pointwise bodies, attention scale, literals
   bool operator==(const Attrs& o) const;
 };
 
@@ -61,6 +61,12 @@ class Expr {
 
  private:
   const Node* node_ = nullptr;
+};
+
+/// A named result: of a model, or what a sink writes.
+struct Result {
+  std::string name;
+  Expr value;
 };
 
 /// One immutable node.

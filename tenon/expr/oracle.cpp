@@ -171,18 +171,7 @@ Oracle::Values Oracle::compute(const Expr& root) {
 
 std::vector<double> Oracle::eval(const Expr& e) {
   TENON_CHECK(Usage, static_cast<bool>(e), "oracle") << "an empty expression has no value";
-  if (e->family() != Family::Sink) return *compute(e);
-  std::vector<Output> outputs = eval_sinks(std::array{e});
-  TENON_CHECK(Usage, outputs.size() == 1, "oracle")
-      << "the sink " << e->name() << " writes " << outputs.size() << " tensors: use eval_sinks";
-  return std::move(outputs[0].values);
-}
-
-std::vector<Oracle::Output> Oracle::eval_sinks(std::span<const Expr> sinks) {
-  std::vector<Output> out;
-  for (const SinkOutput& s : expand_sinks(sinks))
-    out.push_back({s.name, s.value.dtype(), s.value.shape(), *compute(s.value)});
-  return out;
+  return *compute(e->family() == Family::Sink ? result_of(e).value : e);
 }
 
 }  // namespace tenon
