@@ -167,65 +167,10 @@ std::vector<Expr> nodes::AttentionGradient::vjp(const Expr& node, const Expr& g)
   const std::vector<Expr> floats(places.begin(), places.begin() + kOperands);
   std::vector<Expr> out = gradients(node->type->apart(graph.make(*node->type, places, node->attrs)), g, floats);
   Memo memo;
-  for (Expr& x : out)
-    x = rebuild(
-        graph, x,
-        [&](const Expr& e, std::span<const Expr>) {
-          const auto found = std::ranges::find(places, e);
-          return found == places.end() ? Expr() : node->in[static_cast<size_t>(found - places.begin())];
-        },
-        memo);
+  for (size_t i = 0; i < places.size(); ++i) memo.emplace(places[i].get(), node->in[i]);
+  for (Expr& x : out) x = rebuild(graph, x, memo);
   out.resize(node->in.size());
   return out;
-}
-
-void nodes::AttentionGradient::weights(const Node& n, std::span<const double* const> in, const Use& use) {
-  constexpr int64_t kBlock = 64;
-  const Shape &q = n.in[0].shape(), &k = n.in[1].shape();
-  const int64_t queries = q[2], keys = k[2], depth = q[3], width = n.in[2].shape()[3];
-  std::vector<double> p(static_cast<size_t>(kBlock * keys)), ds(p.size());
-  for (int64_t head = 0; head < q[0] * q[1]; ++head) {
-    const int64_t kv = head / q[1] * k[1] + head % q[1] / (q[1] / k[1]);
-    const int64_t there = Attention::keys_of(n, in, head / q[1], kOperands);
-    for (int64_t from = 0; from < queries; from += kBlock) {
-      const int64_t rows = std::min(kBlock, queries - from), first = head * queries + from;
-      multiply_transposed({in[0] + first * depth, rows, depth, depth}, {in[1] + kv * keys * depth, keys, depth, depth},
-                          p.data(), keys);
-      multiply_transposed({in[3] + first * width, rows, width, width}, {in[2] + kv * keys * width, keys, width, width},
-                          ds.data(), keys);
-      for (int64_t i = 0; i < rows * keys; ++i) {
-        const int64_t row = i / keys, seen = n.attrs.ints[0] ? from + row + there - queries + 1 : there;
-        double &weight = p[static_cast<size_t>(i)], &of_score = ds[static_cast<size_t>(i)];
-        weight = i % keys < seen ? std::exp(n.attrs.nums[0] * weight - in[4][first + row]) : 0;
-        of_score = i % keys < seen ? weight * (of_score - in[5][first + row]) * n.attrs.nums[0] : 0;
-      }
-      use(kv, first, rows, p.data(), ds.data());
-    }
-  }
-}
-
-void nodes::AttentionQueryGradient::reference(const Node& n, std::span<const double* const> in, double* out) {
-  const int64_t depth = n.in[0].shape()[3], keys = n.in[1].shape()[2];
-  weights(n, in, [&](int64_t kv, int64_t first, int64_t rows, const double*, const double* ds) {
-    const std::vector<double> kt = transposed(in[1] + kv * keys * depth, keys, depth);
-    multiply_transposed({ds, rows, keys, keys}, {kt.data(), depth, keys, keys}, out + first * depth, depth);
-  });
-}
-
-void nodes::AttentionKeyGradient::reference(const Node& n, std::span<const double* const> in, double* out) {
-  const int64_t depth = n.in[0].shape()[3], width = n.in[2].shape()[3], keys = n.in[1].shape()[2];
-  const int64_t columns = depth + width;
-  std::fill_n(out, n.shape.numel(), 0.0);
-  std::vector<double> part(static_cast<size_t>(keys * columns));
-  weights(n, in, [&](int64_t kv, int64_t first, int64_t rows, const double* p, const double* ds) {
-    const auto product = [&](const double* left, const double* right, int64_t count, double* to) {
-      const std::vector<double> a = transposed(left, rows, keys), b = transposed(right + first * count, rows, count);
-      multiply_transposed({a.data(), keys, rows, rows}, {b.data(), count, rows, rows}, to, columns);
-    };
-    product(ds, in[0], depth, part.data());
-    product(p, in[3], width, part.data() + depth);
-    for (size_t i = 0; i < part.size(); ++i) out[static_cast<size_t>(kv * keys * columns) + i] += part[i];
-  });
 }
 
 Expr nodes::AttentionQueryGradient::apart(const Expr& node) {

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tenon/core/error.h"
 #include "tenon/core/shape.h"

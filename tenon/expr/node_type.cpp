@@ -29,12 +29,11 @@ void Reduce::infer(std::span<const Expr>, const Attrs& attrs, Shape& shape) {
   }
 }
 
-double Reduce::count(const Expr& x, const Attrs& attrs) {
-  const Shape& s = x.shape();
-  if (attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last)) return static_cast<double>(s[-1]);
-  double n = 1;
-  for (int a = 1; a < s.rank() - 1; ++a) n *= static_cast<double>(s[a]);
-  return n;
+double Reduce::count(const Node& n) {
+  double count = 1;
+  for (int a = 0; a < n.shape.rank(); ++a)  // an axis that stays has as many elements as there are results
+    if (n.shape[a] == 1) count *= static_cast<double>(n.in[0].shape()[a]);
+  return count;
 }
 
 namespace {

@@ -48,7 +48,8 @@ struct NodeType {
   int factors = 0;  ///< Anchor: operands that are multiplied, the first ones
   /// Anchor: another result of the anchor of this name with the same operands and attributes, for the same launch.
   std::string_view companion_of = {};
-  /// Anchor: the same in other nodes, for a device that has no kernel for it (Target::runs). Null: it has none such.
+  /// Anchor: the same in other nodes, in place of a reference and for a device that has no kernel for it
+  /// (Target::runs). Null: it has none such.
   Expr (*apart)(const Expr& node) = nullptr;
   /// Gradients of a scalar loss with respect to the operands, given `g` = gradient with respect to the node; an empty
   /// Expr where none flows (indices). Null if the node has no rule.
@@ -103,9 +104,8 @@ struct Pointwise {
   static DType dtype(std::span<const Expr>, const Attrs&) { return DType::F32; }
 };
 
-/// Needs: name, kArity unless it is 1, `infer`; `map`, which says where the element at
-/// coordinates c is found, for every backend (index_algebra.h); bijections `inverse`, which is their gradient too,
-/// others `vjp`.
+/// Needs: name, kArity unless it is 1, `infer`; `map`, which says where the element at coordinates c is found, for
+/// every backend (index_algebra.h); bijections `inverse`, which is their gradient too, others `vjp`.
 struct View {
   static constexpr Family family = Family::View;
   static constexpr int kArity = 1, kParams = 0;
@@ -123,7 +123,7 @@ struct Reduce {
   static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape);
   static DType dtype(std::span<const Expr>, const Attrs&) { return DType::F32; }
   /// Number of elements that one result covers.
-  static double count(const Expr& x, const Attrs& attrs);
+  static double count(const Node& n);
 };
 
 /// Needs: name. One that writes into a part of a state also kArity, infer, place and reference.
@@ -136,8 +136,8 @@ struct Sink {
   static DType dtype(std::span<const Expr> in, const Attrs&) { return in[0].dtype(); }
 };
 
-/// Needs: name, kArity, infer, reference. A vjp is optional. Yields the f32 accumulator. Its dtype attribute, where it
-/// has one, is what the operands are multiplied in (precision.h); kFactors: the first so many, if not all;
+/// Needs: name, kArity, infer, reference or apart. A vjp is optional. Yields the f32 accumulator. Its dtype attribute,
+/// where it has one, is what the operands are multiplied in (precision.h); kFactors: the first so many, if not all;
 /// companion_of: of what it is another result; apart(node): the same in other nodes.
 struct Anchor {
   static constexpr Family family = Family::Anchor;
@@ -187,39 +187,39 @@ constexpr NodeType make_node_type() {
     t.eval = [](const double* x, const double* p) { return call_eval<T, double>(x, p); };
     if constexpr (requires { T::round; }) t.round = &T::round;
     t.vjp = &call_pointwise_vjp<T>;
-  } else {
-    if constexpr (T::family == Family::View) {
-      t.map = &T::map;
-      if constexpr (requires { T::inverse; }) {
-        t.inverse = &T::inverse;
-        t.vjp = [](const Expr& node, const Expr& g) { return std::vector{T::inverse(*node, g)}; };
-      } else {
-        t.vjp = &T::vjp;
-      }
-    } else if constexpr (T::family == Family::Reduce) {
-      constexpr bool kOfMoments = requires { T::of_moments(0.0, 0.0, 0.0); };
-      if constexpr (kOfMoments && requires { T::over_rows; }) {
-        t.reduce_over_rows = &T::over_rows;
-      } else {
-        t.reduce_init = T::init;
-        t.reduce_step = &T::step;
-        t.reduce_finish = &T::finish;
-      }
-      if constexpr (kOfMoments) t.reduce_of_moments = &T::of_moments;
+  } else if constexpr (T::family == Family::View) {
+    t.map = &T::map;
+    if constexpr (requires { T::inverse; }) {
+      t.inverse = &T::inverse;
+      t.vjp = [](const Expr& node, const Expr& g) { return std::vector{T::inverse(*node, g)}; };
+    } else {
       t.vjp = &T::vjp;
-    } else if constexpr (T::family == Family::Sink) {
-      if constexpr (requires { T::place; }) {
-        t.place = &T::place;
-        t.reference = &T::reference;
-      }
-    } else if constexpr (T::family == Family::Anchor) {
-      t.reference = &T::reference;
-      t.factors = T::kArity;
-      if constexpr (requires { T::kFactors; }) t.factors = T::kFactors;
-      if constexpr (requires { T::companion_of; }) t.companion_of = T::companion_of;
-      if constexpr (requires { T::apart; }) t.apart = &T::apart;
-      if constexpr (requires { T::vjp; }) t.vjp = &T::vjp;
     }
+  } else if constexpr (T::family == Family::Reduce) {
+    constexpr bool kOfMoments = requires { T::of_moments(0.0, 0.0, 0.0); };
+    if constexpr (kOfMoments && requires { T::over_rows; }) {
+      t.reduce_over_rows = &T::over_rows;
+    } else {
+      t.reduce_init = T::init;
+      t.reduce_step = &T::step;
+      t.reduce_finish = &T::finish;
+    }
+    if constexpr (kOfMoments) t.reduce_of_moments = &T::of_moments;
+    t.vjp = &T::vjp;
+  } else if constexpr (T::family == Family::Sink) {
+    if constexpr (requires { T::place; }) {
+      t.place = &T::place;
+      t.reference = &T::reference;
+    }
+  } else if constexpr (T::family == Family::Anchor) {
+    if constexpr (requires { T::apart; })
+      t.apart = &T::apart;
+    else
+      t.reference = &T::reference;
+    t.factors = T::kArity;
+    if constexpr (requires { T::kFactors; }) t.factors = T::kFactors;
+    if constexpr (requires { T::companion_of; }) t.companion_of = T::companion_of;
+    if constexpr (requires { T::vjp; }) t.vjp = &T::vjp;
   }
   return t;
 }

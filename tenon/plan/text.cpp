@@ -11,7 +11,6 @@
 //     apart kind "what" "why", and "launch" "hole" for each place where it went
 //   end
 #include <algorithm>
-#include <array>
 #include <sstream>
 
 #include "tenon/core/error.h"
@@ -47,7 +46,9 @@ void print_launch(std::ostringstream& out, const Launch& l) {
   out << "end\n";
 }
 
-// What stands behind a key.
+void keyword(Line& in, std::string_view word) { in.one_of(std::span(&word, 1)); }
+
+// What stands behind a keyword.
 int64_t amount(Line& in) {
   in.expect('=');
   return in.whole(in.number_text(), 0);
@@ -72,9 +73,9 @@ class PlanParser {
       header = true;
       if (kind == "plan") {
         plan_.name = in->quoted();
-        in->one_of(std::array<std::string_view, 1>{"arena"});
+        keyword(*in, "arena");
         plan_.arena_bytes = amount(*in);
-        in->one_of(std::array<std::string_view, 1>{"precision"});
+        keyword(*in, "precision");
         plan_.precision = PrecisionPolicy::parse(in->quoted());
       } else if (kind == "buffer") {
         parse_buffer(*in);

@@ -88,10 +88,7 @@ struct Erf : Pointwise<1> {
 /// max(x, 0)
 struct Relu : Pointwise<1> {
   static constexpr auto name = "relu";
-  template <class V>
-  HD static V eval(V x) {
-    return hd::select<V>(x < hd::splat<V>(0), hd::splat<V>(0), x);
-  }
+  HD static auto eval(auto x) { return hd::max(decltype(x){}, x); }
   static auto vjp(auto g, auto x) { return std::array{where(less(-x, x), g, g * 0.0)}; }
 };
 

@@ -37,12 +37,11 @@ struct Attention : Anchor {
   /// [rows][Sk].
   using Scores = std::function<void(int64_t row, int64_t rows, int64_t kv, int64_t seen, double* scores)>;
   static void scores(const Node& n, std::span<const double* const> in, const Scores& use);
-  /// The keys that batch entry `b` has: of a node with k as operand 1, and their number as operand `counted`, if it is
-  /// there.
-  static int64_t keys_of(const Node& n, std::span<const double* const> in, int64_t b, size_t counted = 3) {
+  /// The keys that batch entry `b` has.
+  static int64_t keys_of(const Node& n, std::span<const double* const> in, int64_t b) {
     const int64_t all = n.in[1].shape()[2];
-    if (n.in.size() == counted) return all;
-    const double keys = in[counted][n.in[counted].shape().rank() ? b : 0];
+    if (n.in.size() == 3) return all;
+    const double keys = in[3][n.in[3].shape().rank() ? b : 0];
     TENON_CHECK(Numeric, keys >= 0 && keys <= static_cast<double>(all), "attention")
         << keys << " keys, expected 0.." << all;
     return static_cast<int64_t>(keys);
@@ -92,12 +91,6 @@ struct AttentionGradient : Anchor {
   static void check(std::span<const Expr> in, const Attrs& attrs);
   /// The gradients of the anchor as the products that it stands for.
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
-
- protected:
-  /// Calls use(key_head, row, rows, p, ds) for blocks of queries, rows [row, row + rows) of q: [rows][Sk] each. Heads
-  /// are counted through the batch.
-  using Use = std::function<void(int64_t, int64_t, int64_t, const double*, const double*)>;
-  static void weights(const Node& n, std::span<const double* const> in, const Use& use);
 };
 
 /// f32 [B, H, Sq, D]: of q, scale ds k.
@@ -107,7 +100,6 @@ struct AttentionQueryGradient : AttentionGradient {
     check(in, attrs);
     shape = in[0].shape();
   }
-  static void reference(const Node& n, std::span<const double* const> in, double* out);
   static Expr apart(const Expr& node);
 };
 
@@ -119,7 +111,6 @@ struct AttentionKeyGradient : AttentionGradient {
     shape = in[1].shape();
     shape[3] += in[2].shape()[3];
   }
-  static void reference(const Node& n, std::span<const double* const> in, double* out);
   static Expr apart(const Expr& node);
 };
 

@@ -28,10 +28,7 @@ struct Equal : Pointwise<2> {
 /// a where c is not 0, else b
 struct Where : Pointwise<3> {
   static constexpr auto name = "where";
-  template <class V>
-  HD static V eval(V c, V a, V b) {
-    return hd::select<V>(c != hd::splat<V>(0), a, b);
-  }
+  HD static auto eval(auto c, auto a, auto b) { return hd::select(c != decltype(c){}, a, b); }
   static auto vjp(auto g, auto c, auto, auto) {
     return std::array{g * 0.0, where(c, g, g * 0.0), where(c, g * 0.0, g)};
   }

@@ -23,9 +23,7 @@ struct Mean : Sum {
   static constexpr auto name = "mean";
   HD static auto finish(auto acc, auto n) { return acc / n; }
   HD static auto of_moments(auto, auto mean, auto) { return mean; }
-  static auto vjp(const auto& node, const auto& g) {
-    return Sum::vjp(node, g * (1.0 / count(node->in[0], node->attrs)));
-  }
+  static auto vjp(const auto& node, const auto& g) { return Sum::vjp(node, g * (1.0 / count(*node))); }
 };
 
 /// Sum of squares.
@@ -103,7 +101,7 @@ inline Expr nodes::Variance::over_rows(const Expr& x) {
 inline std::vector<Expr> nodes::Variance::vjp(const Expr& node, const Expr& g) {
   const Expr& x = node->in[0];
   const Expr centre = mean(x, static_cast<ReduceOver>(node->attrs.ints[0]));
-  return {broadcast(g * (2.0 / count(x, node->attrs)), x.shape()) * (x - centre)};
+  return {broadcast(g * (2.0 / count(*node)), x.shape()) * (x - centre)};
 }
 
 }  // namespace tenon
