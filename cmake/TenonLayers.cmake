@@ -56,7 +56,7 @@ function(tenon_layer name)
   set(TENON_LAYERS ${TENON_LAYERS} tenon_${name} CACHE INTERNAL "")
 endfunction()
 
-# The folder is the registry: every NODE(Name) in the headers of `folder` goes into one list, in `generated`.
+# The folder is the registry: every NODE(Name ..) in the headers of `folder` goes into one list, in `generated`.
 function(_tenon_node_list folder generated)
   file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.h)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${headers})
@@ -67,7 +67,7 @@ function(_tenon_node_list folder generated)
     get_filename_component(base ${header} NAME)
     file(STRINGS ${header} lines REGEX "^NODE\\(")
     foreach(line ${lines})
-      string(REGEX REPLACE "^NODE\\(([A-Za-z0-9_]+)\\).*" "\\1" node "${line}")
+      string(REGEX REPLACE "^NODE\\(([A-Za-z0-9_]+).*" "\\1" node "${line}")
       list(APPEND names ${node})
       string(APPEND bodies "NODE_BODY(${node}, \"tenon/expr/nodes/${base}\")\n")
     endforeach()

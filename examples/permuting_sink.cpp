@@ -26,7 +26,7 @@ int main() {
 
   Graph g;
   const Expr q = linear(input(g, "x", DType::F32, x_shape), param(g, "w", DType::F32, w_shape));
-  const Expr sink = store_permuted("q", reshape(q, {batch, tokens, heads, depth}), {0, 2, 1, 3});
+  const Expr sink = store("q", permute(reshape(q, {batch, tokens, heads, depth}), {0, 2, 1, 3}));
 
   const HostWeights weights({{"w", {DType::F32, w_shape, w.data()}}});
   Executable launch(one_launch("gemm", {sink}), make_backend("cpu"), weights);

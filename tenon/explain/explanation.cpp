@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "tenon/expr/ops.h"
+#include "tenon/expr/precision.h"
 #include "tenon/kernels/skeleton.h"
 
 namespace tenon {

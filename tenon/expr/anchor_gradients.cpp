@@ -11,11 +11,7 @@ constexpr int64_t kWholeInF32 = int64_t{1} << 24;
 // x with `low` and `high` zeros on either side of an axis; fewer than none takes elements away.
 Expr padded(const Expr& x, int axis, int64_t low, int64_t high) {
   const auto some = [](int64_t n) { return std::max<int64_t>(n, 0); };
-  const Expr kept = slice(x, axis, some(-low), x.shape()[axis] - some(-high));
-  std::vector<int64_t> counts(2 * static_cast<size_t>(x.shape().rank()), 0);
-  counts[2 * static_cast<size_t>(axis)] = some(low);
-  counts[2 * static_cast<size_t>(axis) + 1] = some(high);
-  return pad(kept, std::move(counts));
+  return pad(slice(x, axis, some(-low), x.shape()[axis] - some(-high)), axis, some(low), some(high));
 }
 
 // [N,H,W,C] with stride - 1 zeros behind each row and each column.

@@ -45,11 +45,7 @@ void check_arithmetic(const NodeType& type, std::span<const Expr> in, const Attr
 }
 
 Expr memory_leaf(Graph& g, const NodeType& type, std::string name, DType dtype, Shape shape, Rate rate) {
-  Attrs a;
-  a.text = std::move(name);
-  a.has_dtype = a.has_dims = true;
-  a.dtype = dtype;
-  a.dims = shape;
+  Attrs a{.text = std::move(name), .has_dtype = true, .dtype = dtype, .has_dims = true, .dims = shape};
   if (rate != Rate::Constant) a.ints = {static_cast<int64_t>(rate)};
   return g.make(type, {}, a);
 }
@@ -93,7 +89,9 @@ Expr Graph::make(const NodeType& type, std::span<const Expr> in, Attrs attrs) {
   n.type = &type;
   n.graph = this;
   n.id = static_cast<uint32_t>(nodes_.size());
-  type.infer(in, attrs, n.shape, n.dtype);
+  if (!in.empty()) n.shape = in[0].shape();
+  type.infer(in, attrs, n.shape);
+  n.dtype = type.dtype(in, attrs);
   check_arithmetic(type, in, attrs);
   for (int64_t d : n.shape) TENON_CHECK(Usage, d <= kMaxExtent, type.name.data()) << "extent " << d << " exceeds 2^48";
   n.shape.numel();  // throws where the elements cannot be counted
@@ -131,17 +129,8 @@ Expr scalar(Graph& g, std::string name, DType dtype, Rate rate) {
 Expr state(Graph& g, std::string name, DType dtype, Shape shape) {
   return memory_leaf(g, node_type<nodes::State>(), std::move(name), dtype, shape, Rate::Step);
 }
-Expr constant(Graph& g, double value) {
-  Attrs a;
-  a.nums = {value};
-  return g.make(node_type<nodes::Constant>(), {}, a);
-}
-Expr iota(Graph& g, int64_t n) {
-  Attrs a;
-  a.has_dims = true;
-  a.dims = {n};
-  return g.make(node_type<nodes::Iota>(), {}, a);
-}
+Expr constant(Graph& g, double value) { return g.make(node_type<nodes::Constant>(), {}, {.nums = {value}}); }
+Expr iota(Graph& g, int64_t n) { return g.make(node_type<nodes::Iota>(), {}, {.has_dims = true, .dims = {n}}); }
 
 bool is_memory_leaf(const Expr& e) {
   return e.is<nodes::Input>() || e.is<nodes::Param>() || e.is<nodes::ScalarInput>() || e.is<nodes::State>();

@@ -28,13 +28,13 @@ std::string_view name_of(Rate r);
 
 /// Everything of a node that is not an operand. Printed between < and > in the order of the members.
 struct Attrs {
-  std::string text;  ///< leaf and sink names
+  std::string text = {};  ///< leaf and sink names
   bool has_dtype = false;
   DType dtype = DType::F32;  ///< leaves, casts and rounding points; what an anchor's operands are multiplied in
   bool has_dims = false;
-  Shape dims;                 ///< leaves, reshape, broadcast
-  std::vector<int64_t> ints;  ///< axes, bounds, strides
-  std::vector<double> nums;   ///< scalar parameters of pointwise bodies, attention scale, literals
+  Shape dims = {};                 ///< leaves, reshape, broadcast
+  std::vector<int64_t> ints = {};  ///< axes, bounds, strides
+  std::vector<double> nums = {};   ///< scalar parameters of pointwise bodies, attention scale, literals
   bool operator==(const Attrs& o) const;
 };
 
@@ -61,6 +61,12 @@ class Expr {
 
  private:
   const Node* node_ = nullptr;
+};
+
+/// A named result: of a model, or what a sink writes.
+struct Result {
+  std::string name;
+  Expr value;
 };
 
 /// One immutable node.
@@ -123,15 +129,22 @@ bool is_memory_leaf(const Expr& e);
 
 /// Every node that the roots reach, operands first, each once.
 std::vector<Expr> topological(std::span<const Expr> roots);
-/// Visits `stack`, and what is below nodes that `go_on` is true for: depth first, each node once.
+/// Visits `stack` and what `next` returns for a node, depth first, each node once.
 template <class F>
-void walk_below(std::vector<Expr> stack, const F& go_on) {
+void walk(std::vector<Expr> stack, const F& next) {
   std::unordered_set<const Node*> seen;
   while (!stack.empty()) {
     const Expr e = stack.back();
     stack.pop_back();
-    if (seen.insert(e.get()).second && go_on(e)) stack.insert(stack.end(), e->in.begin(), e->in.end());
+    if (!seen.insert(e.get()).second) continue;
+    const std::span<const Expr> more = next(e);
+    stack.insert(stack.end(), more.begin(), more.end());
   }
+}
+/// Visits `stack`, and what is below nodes that `go_on` is true for.
+template <class F>
+void walk_below(std::vector<Expr> stack, const F& go_on) {
+  walk(std::move(stack), [&](const Expr& e) { return std::span(e->in).first(go_on(e) ? e->in.size() : 0); });
 }
 /// Rebuilds `root` in graph `g` (its own or another), replacing each node by replace(node, rebuilt operands) where that
 /// returns a non-empty Expr and by the same node over the rebuilt operands elsewhere. `memo` carries over calls.

@@ -21,13 +21,9 @@ class Expr;
 template <int N, int P = 0>
 struct Pointwise {};
 struct Reduce {
-  template <class V>
-  HD static V finish(V acc, V) {
-    return acc;
-  }
+  HD static auto finish(auto acc, auto) { return acc; }
 };
 
 }  // namespace tenon
 
-#define NODE(T)
-#define POINTWISE_FACTORY(T, function)
+#define NODE(...)

@@ -17,9 +17,7 @@ const NodeType* find_node_type(std::string_view name) {
   return nullptr;
 }
 
-void Reduce::infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
-  shape = in[0].shape();
-  dtype = DType::F32;
+void Reduce::infer(std::span<const Expr>, const Attrs& attrs, Shape& shape) {
   TENON_CHECK(Usage, attrs.ints.size() == 1 && (attrs.ints[0] == 0 || attrs.ints[0] == 1), "reduce")
       << "needs one axis code: 0 for the last axis, 1 for the inner axes";
   if (attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last)) {
@@ -31,18 +29,11 @@ void Reduce::infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, D
   }
 }
 
-double Reduce::count(const Expr& x, const Attrs& attrs) {
-  const Shape& s = x.shape();
-  if (attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last)) return static_cast<double>(s[-1]);
-  double n = 1;
-  for (int a = 1; a < s.rank() - 1; ++a) n *= static_cast<double>(s[a]);
-  return n;
-}
-
-void Sink::infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
-  TENON_CHECK(Usage, !attrs.text.empty(), "sink") << "needs the name of the tensor it writes";
-  shape = in[0].shape();
-  dtype = in[0].dtype();
+double Reduce::count(const Node& n) {
+  double count = 1;
+  for (int a = 0; a < n.shape.rank(); ++a)  // an axis that stays has as many elements as there are results
+    if (n.shape[a] == 1) count *= static_cast<double>(n.in[0].shape()[a]);
+  return count;
 }
 
 namespace {
@@ -64,9 +55,7 @@ std::vector<Expr> nodes::AbsMax::vjp(const Expr& node, const Expr& g) {
   return {share_among_ties(node, g, abs(x), sign)};
 }
 
-void detail::infer_pointwise(std::span<const Expr> in, const Attrs&, Shape& shape, DType& dtype) {
-  shape = in[0].shape();
-  dtype = DType::F32;
+void check_shapes(std::span<const Expr> in, const Shape& shape) {
   for (const Expr& e : in)
     TENON_CHECK(Usage, e.shape() == shape, "pointwise")
         << "operands " << shape.str() << " and " << e.shape().str() << " differ";
@@ -78,11 +67,6 @@ std::vector<Expr> broadcast_operands(std::span<const Expr> in) {
   std::vector<Expr> out;
   for (const Expr& e : in) out.push_back(broadcast(e, common));
   return out;
-}
-
-Expr detail::make_pointwise(const NodeType& type, PointwiseArgs args) {
-  const std::vector<Expr> in = broadcast_operands(args.in);
-  return in[0].graph().make(type, in, std::move(args.attrs));
 }
 
 Expr sum_to_shape(const Expr& g, const Shape& shape) {
@@ -105,14 +89,7 @@ Expr sum_to_shape(const Expr& g, const Shape& shape) {
   Expr out = g;
   for (int a = 0; a < g.shape().rank(); ++a) {
     const int64_t kept = a < lead ? 1 : shape[a - lead];
-    if (kept == out.shape()[a]) continue;
-    std::vector<int64_t> last;
-    for (int i = 0; i < out.shape().rank(); ++i)
-      if (i != a) last.push_back(i);
-    last.push_back(a);
-    std::vector<int64_t> back(last.size());
-    for (size_t i = 0; i < last.size(); ++i) back[static_cast<size_t>(last[i])] = static_cast<int64_t>(i);
-    out = permute(sum(permute(out, last)), back);
+    if (kept != out.shape()[a]) out = with_axis_last(out, a, [](const Expr& x) { return sum(x); });
   }
   return reshape(out, shape);
 }

@@ -19,25 +19,20 @@ namespace tenon {
 
 enum class ReduceOver : int64_t { Last = 0, Inner = 1 };  ///< last axis; or all axes but the first and the last
 
-struct SinkOutput {
-  std::string name;
-  Expr value;
-};
-
 /// The type-erased record of a node struct.
 struct NodeType {
   std::string_view name;
   Family family = Family::Leaf;
   int arity = 0;       ///< number of operands; -1: one or more
   int num_params = 0;  ///< numbers in attrs.nums that a pointwise body takes
-  /// Shape and dtype from operands and attributes; throws Error(Usage).
-  void (*infer)(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) = nullptr;
+  /// Shape and element type from operands and attributes. The shape comes as the first operand's; throws Error(Usage).
+  void (*infer)(std::span<const Expr> in, const Attrs& attrs, Shape& shape) = nullptr;
+  DType (*dtype)(std::span<const Expr> in, const Attrs& attrs) = nullptr;
   double (*eval)(const double* x, const double* p) = nullptr;  ///< Pointwise, in fp64
   double (*round)(const Attrs& attrs, double x) = nullptr;     ///< Pointwise rounding points, else null
   /// View: where the element at `c` of the result is found.
   void (*map)(const Node& n, IndexAlgebra& a, Indices c) = nullptr;
-  bool (*invertible)(const Node& n) = nullptr;              ///< View: a bijection
-  Expr (*inverse)(const Node& n, const Expr& y) = nullptr;  ///< View: the view that undoes it
+  Expr (*inverse)(const Node& n, const Expr& y) = nullptr;  ///< View that is a bijection: the view that undoes it
   double reduce_init = 0;                                   ///< Reduce
   double (*reduce_step)(double acc, double x) = nullptr;    ///< null: has reduce_over_rows
   double (*reduce_finish)(double acc, double n) = nullptr;
@@ -45,7 +40,6 @@ struct NodeType {
   /// Reductions that follow from the number of elements, their mean and m2, the sum of their squared deviations from
   /// it; else null.
   double (*reduce_of_moments)(double n, double mean, double m2) = nullptr;
-  std::vector<SinkOutput> (*expand)(const Node& n) = nullptr;  ///< Sink: what is written, as expressions
   /// Sink that writes its last operand into a part of a state, its first (state.h): where the elements go, as views of
   /// the state over that operand's shape. Null for sinks that write whole tensors.
   Expr (*place)(std::span<const Expr> in) = nullptr;
@@ -54,11 +48,14 @@ struct NodeType {
   int factors = 0;  ///< Anchor: operands that are multiplied, the first ones
   /// Anchor: another result of the anchor of this name with the same operands and attributes, for the same launch.
   std::string_view companion_of = {};
-  /// Anchor: the same in other nodes, for a device that has no kernel for it (Target::runs). Null: it has none such.
+  /// Anchor: the same in other nodes, in place of a reference and for a device that has no kernel for it
+  /// (Target::runs). Null: it has none such.
   Expr (*apart)(const Expr& node) = nullptr;
   /// Gradients of a scalar loss with respect to the operands, given `g` = gradient with respect to the node; an empty
   /// Expr where none flows (indices). Null if the node has no rule.
   std::vector<Expr> (*vjp)(const Expr& node, const Expr& g) = nullptr;
+
+  bool invertible(const Node&) const { return inverse != nullptr; }
 };
 
 /// All node types, in a fixed order.
@@ -75,6 +72,16 @@ bool Expr::is() const {
   return node_ && node_->type == &node_type<T>();
 }
 
+/// The node of struct T over these operands, in their graph.
+template <class T>
+Expr make_node(std::span<const Expr> in, Attrs attrs = {}) {
+  return in[0].graph().make(node_type<T>(), in, std::move(attrs));
+}
+template <class T>
+Expr make_node(std::initializer_list<Expr> in, Attrs attrs = {}) {
+  return make_node<T>(std::span(in.begin(), in.size()), std::move(attrs));
+}
+
 /// Sums `g` over the axes along which `shape` was broadcast to g's shape (the vjp of broadcasting).
 Expr sum_to_shape(const Expr& g, const Shape& shape);
 
@@ -83,22 +90,26 @@ std::vector<Expr> broadcast_operands(std::span<const Expr> in);
 
 // ---- families -----------------------------------------------------------------------------------------------------
 
+/// Throws Error(Usage) unless all operands have this shape.
+void check_shapes(std::span<const Expr> in, const Shape& shape);
+
 /// N operands of one shape (factories broadcast), P scalar parameters; computes in f32 and yields f32.
-/// Needs: name, `template <class V> static V eval(V x.., Scalar<V> p..)`,
-///        `template <class E> static std::array<E, N> vjp(E g, E x.., double p..)`.
+/// Needs: name, `static V eval(V x.., hd::Scalar<V> p..)` for every number type V of hd.h, and
+///        `static std::array<Expr, N> vjp(Expr g, Expr x.., double p..)`, both templates: devices have no Expr.
 template <int N, int P = 0>
 struct Pointwise {
   static constexpr Family family = Family::Pointwise;
   static constexpr int kArity = N, kParams = P;
+  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape) { check_shapes(in, shape); }
+  static DType dtype(std::span<const Expr>, const Attrs&) { return DType::F32; }
 };
 
-/// Needs: name, kArity, `infer`, `vjp`; `map`, which says where the element at coordinates c is found, for every
-/// backend (index_algebra.h); bijections also `invertible` and `inverse`.
+/// Needs: name, kArity unless it is 1, `infer`; `map`, which says where the element at coordinates c is found, for
+/// every backend (index_algebra.h); bijections `inverse`, which is their gradient too, others `vjp`.
 struct View {
   static constexpr Family family = Family::View;
-  static constexpr int kParams = 0;
-  static bool invertible(const Node&) { return false; }
-  static Expr inverse(const Node&, const Expr&) { return {}; }
+  static constexpr int kArity = 1, kParams = 0;
+  static DType dtype(std::span<const Expr> in, const Attrs&) { return in[0].dtype(); }
 };
 
 /// attrs.ints[0] is a ReduceOver. Needs: name, vjp; init and step, finish(sum, n) if the result is not what the last
@@ -108,34 +119,37 @@ struct View {
 struct Reduce {
   static constexpr Family family = Family::Reduce;
   static constexpr int kArity = 1, kParams = 0;
-  template <class V>
-  HD static V finish(V acc, V) {
-    return acc;
-  }
-  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype);
+  HD static auto finish(auto acc, auto) { return acc; }
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape);
+  static DType dtype(std::span<const Expr>, const Attrs&) { return DType::F32; }
   /// Number of elements that one result covers.
-  static double count(const Expr& x, const Attrs& attrs);
+  static double count(const Node& n);
 };
 
-/// Needs: name, kArity, expand. One that writes into a part of a state also infer, place and reference.
+/// Needs: name. One that writes into a part of a state also kArity, infer, place and reference.
 struct Sink {
   static constexpr Family family = Family::Sink;
-  static constexpr int kParams = 0;
-  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype);
+  static constexpr int kArity = 1, kParams = 0;
+  static void infer(std::span<const Expr>, const Attrs& attrs, Shape&) {
+    TENON_CHECK(Usage, !attrs.text.empty(), "sink") << "needs the name of the tensor it writes";
+  }
+  static DType dtype(std::span<const Expr> in, const Attrs&) { return in[0].dtype(); }
 };
 
-/// Needs: name, kArity, infer, reference. A vjp is optional. Yields the f32 accumulator. Its dtype attribute, where it
-/// has one, is what the operands are multiplied in (precision.h); kFactors: the first so many, if not all;
+/// Needs: name, kArity, infer, reference or apart. A vjp is optional. Yields the f32 accumulator. Its dtype attribute,
+/// where it has one, is what the operands are multiplied in (precision.h); kFactors: the first so many, if not all;
 /// companion_of: of what it is another result; apart(node): the same in other nodes.
 struct Anchor {
   static constexpr Family family = Family::Anchor;
   static constexpr int kParams = 0;
+  static DType dtype(std::span<const Expr>, const Attrs&) { return DType::F32; }
 };
 
 /// Needs: name, infer.
 struct Leaf {
   static constexpr Family family = Family::Leaf;
   static constexpr int kArity = 0, kParams = 0;
+  static DType dtype(std::span<const Expr>, const Attrs& attrs) { return attrs.dtype; }
 };
 
 namespace detail {
@@ -150,14 +164,13 @@ HD inline V call_eval(const V* x, const hd::Scalar<V>* p) {
   (std::make_index_sequence<T::kArity>{}, std::make_index_sequence<T::kParams>{});
 }
 
-void infer_pointwise(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype);
-
 template <class T>
 std::vector<Expr> call_pointwise_vjp(const Expr& node, const Expr& g) {
   auto grads = [&]<size_t... I, size_t... J>(std::index_sequence<I...>, std::index_sequence<J...>) {
-    return T::template vjp<Expr>(g, node->in[I]..., node->attrs.nums[J]...);
+    return T::vjp(g, node->in[I]..., node->attrs.nums[J]...);
   }
   (std::make_index_sequence<T::kArity>{}, std::make_index_sequence<T::kParams>{});
+  static_assert(grads.size() == T::kArity, "one gradient for each operand");
   return {grads.begin(), grads.end()};
 }
 
@@ -168,46 +181,45 @@ constexpr NodeType make_node_type() {
   t.family = T::family;
   t.arity = T::kArity;
   t.num_params = T::kParams;
+  t.infer = &T::infer;
+  t.dtype = &T::dtype;
   if constexpr (T::family == Family::Pointwise) {
     t.eval = [](const double* x, const double* p) { return call_eval<T, double>(x, p); };
     if constexpr (requires { T::round; }) t.round = &T::round;
-    if constexpr (requires { T::infer; })
-      t.infer = &T::infer;
-    else
-      t.infer = &infer_pointwise;
     t.vjp = &call_pointwise_vjp<T>;
-  } else {
-    t.infer = &T::infer;
-    if constexpr (T::family == Family::View) {
-      t.map = &T::map;
-      t.invertible = &T::invertible;
+  } else if constexpr (T::family == Family::View) {
+    t.map = &T::map;
+    if constexpr (requires { T::inverse; }) {
       t.inverse = &T::inverse;
+      t.vjp = [](const Expr& node, const Expr& g) { return std::vector{T::inverse(*node, g)}; };
+    } else {
       t.vjp = &T::vjp;
-    } else if constexpr (T::family == Family::Reduce) {
-      constexpr bool kOfMoments = requires { T::template of_moments<double>(0, 0, 0); };
-      if constexpr (kOfMoments && requires { T::over_rows; }) {
-        t.reduce_over_rows = &T::over_rows;
-      } else {
-        t.reduce_init = T::init;
-        t.reduce_step = &T::template step<double>;
-        t.reduce_finish = &T::template finish<double>;
-      }
-      if constexpr (kOfMoments) t.reduce_of_moments = &T::template of_moments<double>;
-      t.vjp = &T::vjp;
-    } else if constexpr (T::family == Family::Sink) {
-      t.expand = &T::expand;
-      if constexpr (requires { T::place; }) {
-        t.place = &T::place;
-        t.reference = &T::reference;
-      }
-    } else if constexpr (T::family == Family::Anchor) {
-      t.reference = &T::reference;
-      t.factors = T::kArity;
-      if constexpr (requires { T::kFactors; }) t.factors = T::kFactors;
-      if constexpr (requires { T::companion_of; }) t.companion_of = T::companion_of;
-      if constexpr (requires { T::apart; }) t.apart = &T::apart;
-      if constexpr (requires { T::vjp; }) t.vjp = &T::vjp;
     }
+  } else if constexpr (T::family == Family::Reduce) {
+    constexpr bool kOfMoments = requires { T::of_moments(0.0, 0.0, 0.0); };
+    if constexpr (kOfMoments && requires { T::over_rows; }) {
+      t.reduce_over_rows = &T::over_rows;
+    } else {
+      t.reduce_init = T::init;
+      t.reduce_step = &T::step;
+      t.reduce_finish = &T::finish;
+    }
+    if constexpr (kOfMoments) t.reduce_of_moments = &T::of_moments;
+    t.vjp = &T::vjp;
+  } else if constexpr (T::family == Family::Sink) {
+    if constexpr (requires { T::place; }) {
+      t.place = &T::place;
+      t.reference = &T::reference;
+    }
+  } else if constexpr (T::family == Family::Anchor) {
+    if constexpr (requires { T::apart; })
+      t.apart = &T::apart;
+    else
+      t.reference = &T::reference;
+    t.factors = T::kArity;
+    if constexpr (requires { T::kFactors; }) t.factors = T::kFactors;
+    if constexpr (requires { T::companion_of; }) t.companion_of = T::companion_of;
+    if constexpr (requires { T::vjp; }) t.vjp = &T::vjp;
   }
   return t;
 }
@@ -215,23 +227,20 @@ constexpr NodeType make_node_type() {
 template <class T>
 inline constexpr NodeType kNodeType = make_node_type<T>();
 
-// Splits factory arguments into operands and scalar parameters.
-struct PointwiseArgs {
+// Operands first, then scalar parameters.
+template <class T, class... A>
+Expr make_pointwise(const A&... args) {
+  static_assert(sizeof...(args) == T::kArity + T::kParams, "wrong number of operands and parameters");
   std::vector<Expr> in;
   Attrs attrs;
-  void add(const Expr& e) { in.push_back(e); }
-  void add(double p) { attrs.nums.push_back(p); }
-};
-
-Expr make_pointwise(const NodeType& type, PointwiseArgs args);
-
-template <class T, class... A>
-Expr pointwise_factory(const Expr& first, const A&... rest) {
-  static_assert(1 + sizeof...(rest) == T::kArity + T::kParams, "wrong number of operands and parameters");
-  PointwiseArgs args;
-  args.add(first);
-  (args.add(rest), ...);
-  return make_pointwise(kNodeType<T>, std::move(args));
+  const auto add = [&](const auto& arg) {
+    if constexpr (std::is_convertible_v<decltype(arg), Expr>)
+      in.push_back(arg);
+    else
+      attrs.nums.push_back(arg);
+  };
+  (add(args), ...);
+  return make_node<T>(broadcast_operands(in), std::move(attrs));
 }
 
 }  // namespace detail
@@ -243,15 +252,18 @@ const NodeType& node_type() {
 
 }  // namespace tenon
 
-/// Announces node struct tenon::nodes::T (the build collects these lines into the list of all nodes).
-#define NODE(T) static_assert(!::tenon::detail::kNodeType<::tenon::nodes::T>.name.empty());
-
 /// The factory of a pointwise node: operands first, then scalar parameters.
-#define POINTWISE_FACTORY(T, function)                      \
-  namespace tenon {                                         \
-  template <class... A>                                     \
-  Expr function(const Expr& x, const A&... rest) {          \
-    return detail::pointwise_factory<nodes::T>(x, rest...); \
-  }                                                         \
+#define POINTWISE_FACTORY(T, function)                   \
+  namespace tenon {                                      \
+  template <class... A>                                  \
+  Expr function(const Expr& x, const A&... rest) {       \
+    return detail::make_pointwise<nodes::T>(x, rest...); \
+  }                                                      \
   }
+
+/// Announces node struct tenon::nodes::T (the build collects these lines into the list of all nodes); behind it the
+/// name of a pointwise node's factory.
+#define NODE(T, ...)                                                          \
+  static_assert(!::tenon::detail::kNodeType<::tenon::nodes::T>.name.empty()); \
+  __VA_OPT__(POINTWISE_FACTORY(T, __VA_ARGS__))
 #endif

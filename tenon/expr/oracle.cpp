@@ -49,45 +49,47 @@ std::vector<double> eval_view(const Node& n, const Operands& in) {
   return out;
 }
 
-// x[0], x[step], .., `count` of them.
-double eval_of_moments(const NodeType& type, const double* x, size_t count, size_t step) {
-  const double n = static_cast<double>(count);
-  double sum = 0, off = 0, m2 = 0;
-  for (size_t k = 0; k < count; ++k) sum += x[k * step];
-  const double mean = sum / n;
-  for (size_t k = 0; k < count; ++k) {
-    const double d = x[k * step] - mean;
-    off += d;  // what the rounding of the mean leaves
-    m2 += d * d;
-  }
-  return type.reduce_of_moments(n, mean + off / n, m2 - off * off / n);
+// By what `as` makes of leaves in place of the operands.
+template <class As>
+std::vector<double> eval_in_other_nodes(const Node& n, const Operands& in, const As& as) {
+  Graph g;
+  std::vector<Expr> places;
+  for (const Expr& x : n.in) places.push_back(input(g, std::to_string(places.size()), x.dtype(), x.shape()));
+  return Oracle([&](const Expr& leaf) { return *in[std::stoul(leaf->attrs.text)]; }).eval(as(places));
 }
 
-std::vector<double> eval_reduce(const Node& n, const std::vector<double>& x) {
+std::vector<double> eval_reduce(const Node& n, const Operands& in) {
   // Both modes are a reduction of the middle axis of [outer, count, inner].
   const Shape& from = n.in[0].shape();
   const bool last = n.attrs.ints[0] == static_cast<int64_t>(ReduceOver::Last);
   const size_t inner = last ? 1 : static_cast<size_t>(from[-1]);
-  const double elements = Reduce::count(n.in[0], n.attrs);
+  const double elements = Reduce::count(n);
   const size_t count = static_cast<size_t>(elements);
   std::vector<double> out(static_cast<size_t>(n.shape.numel()), n.type->reduce_init);
   const size_t outer = inner ? out.size() / inner : 0;
-  if (!n.type->reduce_step) {
-    for (size_t i = 0; i < out.size(); ++i)
-      out[i] = eval_of_moments(*n.type, x.data() + (i / inner * count * inner + i % inner), count, inner);
-    return out;
-  }
+  if (!n.type->reduce_step)
+    return eval_in_other_nodes(n, in, [&](const std::vector<Expr>& x) {
+      if (last) return n.type->reduce_over_rows(x[0]);
+      const Expr middle = reshape(x[0], {static_cast<int64_t>(outer), static_cast<int64_t>(count), from[-1]});
+      return with_axis_last(middle, 1, n.type->reduce_over_rows);
+    });
   for (size_t o = 0; o < outer; ++o)
     for (size_t k = 0; k < count; ++k)
       for (size_t i = 0; i < inner; ++i) {
         double& acc = out[o * inner + i];
-        acc = n.type->reduce_step(acc, x[(o * count + k) * inner + i]);
+        acc = n.type->reduce_step(acc, (*in[0])[(o * count + k) * inner + i]);
       }
   for (double& v : out) v = n.type->reduce_finish(v, elements);
   return out;
 }
 
 std::vector<double> eval_anchor(const Node& n, const Operands& in) {
+  if (!n.type->reference)  // what it stands for, of which nothing is rounded
+    return eval_in_other_nodes(n, in, [&](const std::vector<Expr>& operands) {
+      Attrs exact = n.attrs;
+      exact.has_dtype = false;
+      return n.type->apart(operands[0].graph().make(*n.type, operands, std::move(exact)));
+    });
   std::vector<double> out(static_cast<size_t>(n.shape.numel()));
   std::vector<const double*> data;
   for (const std::vector<double>* x : in) data.push_back(x->data());
@@ -134,7 +136,7 @@ std::vector<double> Oracle::node_values(const Expr& e) {
     case Family::View:
       return eval_view(*e, in);
     case Family::Reduce:
-      return eval_reduce(*e, *in[0]);
+      return eval_reduce(*e, in);
     case Family::Anchor:
       return eval_anchor(*e, in);
     case Family::Sink:
@@ -148,13 +150,12 @@ Oracle::Values Oracle::compute(const Expr& root) {
   // Nodes below a known value are not needed, so walk only what is unknown, counting uses.
   std::vector<Expr> order;
   std::unordered_map<const Node*, int64_t> uses;
-  for (std::vector<Expr> stack = {root}; !stack.empty();) {
-    const Expr e = stack.back();
-    stack.pop_back();
-    if (uses[e.get()]++ > 0 || known_.contains(e.get())) continue;
+  walk({root}, [&](const Expr& e) -> std::span<const Expr> {
+    if (known_.contains(e.get())) return {};
     order.push_back(e);
-    for (const Expr& x : e->in) stack.push_back(x);
-  }
+    for (const Expr& x : e->in) ++uses[x.get()];
+    return e->in;
+  });
   std::ranges::sort(order, {}, [](const Expr& e) { return e->id; });  // operands have smaller ids
   std::vector<const Node*> kept;
   for (const auto& [node, value] : known_) kept.push_back(node);
@@ -171,18 +172,7 @@ Oracle::Values Oracle::compute(const Expr& root) {
 
 std::vector<double> Oracle::eval(const Expr& e) {
   TENON_CHECK(Usage, static_cast<bool>(e), "oracle") << "an empty expression has no value";
-  if (e->family() != Family::Sink) return *compute(e);
-  std::vector<Output> outputs = eval_sinks(std::array{e});
-  TENON_CHECK(Usage, outputs.size() == 1, "oracle")
-      << "the sink " << e->name() << " writes " << outputs.size() << " tensors: use eval_sinks";
-  return std::move(outputs[0].values);
-}
-
-std::vector<Oracle::Output> Oracle::eval_sinks(std::span<const Expr> sinks) {
-  std::vector<Output> out;
-  for (const SinkOutput& s : expand_sinks(sinks))
-    out.push_back({s.name, s.value.dtype(), s.value.shape(), *compute(s.value)});
-  return out;
+  return *compute(e->family() == Family::Sink ? result_of(e).value : e);
 }
 
 }  // namespace tenon

@@ -20,23 +20,13 @@ class Oracle {
  public:
   using Leaves = std::function<std::vector<double>(const Expr& leaf)>;
 
-  /// One tensor that a sink writes.
-  struct Output {
-    std::string name;
-    DType dtype;
-    Shape shape;
-    std::vector<double> values;
-  };
-
   /// `leaves` returns the elements of an input, param, scalar or state, in row-major order.
   explicit Oracle(Leaves leaves) : leaves_(std::move(leaves)) {}
   /// Leaves by name; a leaf that is missing, or has another shape, throws Error(Usage) that names it.
   explicit Oracle(std::map<std::string, HostTensor> leaves);
 
-  /// The elements of `e` in row-major order. A sink must write one tensor: use eval_sinks for others.
+  /// The elements of `e`, or of what the sink `e` writes, in row-major order.
   std::vector<double> eval(const Expr& e);
-  /// What a list of sinks writes, in the order of expand_sinks.
-  std::vector<Output> eval_sinks(std::span<const Expr> sinks);
 
  private:
   using Values = std::shared_ptr<const std::vector<double>>;

@@ -1,7 +1,5 @@
 #include "tenon/expr/state.h"
 
-#include <unordered_set>
-
 #include "tenon/expr/ops.h"
 
 namespace tenon {
@@ -33,15 +31,10 @@ std::vector<Expr> needed_for(const Expr& value) {
 
 std::vector<Expr> below(std::span<const Expr> values) {
   std::vector<Expr> out;
-  std::unordered_set<const Node*> seen;
-  std::vector<Expr> stack(values.begin(), values.end());
-  while (!stack.empty()) {
-    const Expr e = stack.back();
-    stack.pop_back();
-    if (!seen.insert(e.get()).second) continue;
+  walk({values.begin(), values.end()}, [&](const Expr& e) {
     out.push_back(e);
-    stack.insert(stack.end(), e->in.begin() + (is_update(e) ? 1 : 0), e->in.end());
-  }
+    return std::span(e->in).subspan(is_update(e) ? 1 : 0);
+  });
   return out;
 }
 

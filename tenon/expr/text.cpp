@@ -5,12 +5,11 @@
 #include <cmath>
 
 #include "tenon/expr/expr.h"
+#include "tenon/expr/line.h"
 #include "tenon/expr/node_type.h"
 
 namespace tenon {
-namespace {
 
-// In quotes, printable ASCII as it is, everything else as \xHH: whatever bytes a name has, the text stays plain ASCII.
 std::string quoted(std::string_view s) {
   constexpr char kHex[] = "0123456789abcdef";
   std::string out = "\"";
@@ -29,6 +28,8 @@ std::string quoted(std::string_view s) {
   }
   return out += '"';
 }
+
+namespace {
 
 // The shortest text that reads back as the same double.
 std::string number(double x) {

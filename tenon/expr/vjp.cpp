@@ -62,12 +62,8 @@ Meeting meeting(const Expr& first, const Expr& second) {
 // Gradients of slices that lie side by side are one tensor, not a sum with zeros.
 Expr added(const Expr& a, const Expr& b) {
   for (const auto& [first, second] : {std::pair{a, b}, std::pair{b, a}})
-    if (const Meeting m = meeting(first, second)) {
-      std::vector<int64_t> counts(2 * static_cast<size_t>(a.shape().rank()), 0);
-      counts[2 * static_cast<size_t>(m.axis)] = m.low;
-      counts[2 * static_cast<size_t>(m.axis) + 1] = m.high;
-      return pad(concat(std::array{first->in[0], second->in[0]}, m.axis), std::move(counts));
-    }
+    if (const Meeting m = meeting(first, second))
+      return pad(concat({first->in[0], second->in[0]}, m.axis), m.axis, m.low, m.high);
   return a + b;
 }
 

@@ -1,4 +1,4 @@
-// What the skeletons without an anchor ask of a form.
+// What most skeletons have in common: a name and holes that are words, and whom they serve.
 #pragma once
 #include <algorithm>
 
@@ -7,27 +7,39 @@
 
 namespace tenon {
 
-/// A skeleton for launches without an anchor: one hole.
-class PlainSkeleton : public Skeleton {
+/// A skeleton of this name, with these holes, for launches of anchors that are one of the node structs T; without any,
+/// for launches without an anchor.
+template <class... T>
+class SkeletonOf : public Skeleton {
  public:
-  std::span<const std::string_view> holes() const override {
-    static constexpr std::string_view names[] = {"load"};
-    return names;
-  }
-  bool serves(const Expr& anchor) const override { return !anchor; }
+  SkeletonOf(std::string_view name, std::vector<std::string_view> holes) : name_(name), holes_(std::move(holes)) {}
+  std::string_view name() const override { return name_; }
+  std::span<const std::string_view> holes() const override { return holes_; }
+  bool serves(const Expr& anchor) const override { return sizeof...(T) ? (anchor.is<T>() || ...) : !anchor; }
+
+ private:
+  std::string_view name_;
+  std::vector<std::string_view> holes_;
+};
+
+/// A skeleton for launches without an anchor: one hole.
+class PlainSkeleton : public SkeletonOf<> {
+ public:
+  PlainSkeleton(std::string_view name, int preference) : SkeletonOf(name, {"load"}), preference_(preference) {}
+  int preference() const override { return preference_; }
+
+ private:
+  int preference_;
 };
 
 /// True if a value contains a reduction over the last axis.
 inline bool reduces_rows(const Form& form) {
-  return std::any_of(form.outputs.begin(), form.outputs.end(),
-                     [](const FormOutput& o) { return reduces_rows(o.value); });
+  return std::ranges::any_of(form.outputs, [](const FormOutput& o) { return reduces_rows(o.value); });
 }
 
-/// True if every output (or, with `all` false, any) is a statistic over the inner axes.
-inline bool has_statistics(const Form& form, bool all) {
-  const auto is = [](const FormOutput& o) { return o.statistic != nullptr; };
-  return all ? std::all_of(form.outputs.begin(), form.outputs.end(), is)
-             : std::any_of(form.outputs.begin(), form.outputs.end(), is);
+/// True if an output is a statistic over the inner axes.
+inline bool has_statistics(const Form& form) {
+  return std::ranges::any_of(form.outputs, [](const FormOutput& o) { return o.statistic != nullptr; });
 }
 
 }  // namespace tenon

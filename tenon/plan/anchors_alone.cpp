@@ -44,14 +44,10 @@ void Partitioner::emit_below_views(const Expr& e) {
 
 // One launch for `e` and for whatever on the way to it others read too.
 void Partitioner::emit_with_shared(const Expr& e) {
-  Region cone{e.get()};
-  std::vector<Expr> stack{e}, values{e};
-  while (!stack.empty()) {
-    const Expr x = stack.back();
-    stack.pop_back();
-    for (const Expr& in : x->in)
-      if (in->family() != Family::Leaf && !in_memory(in) && cone.insert(in.get()).second) stack.push_back(in);
-  }
+  Region cone;
+  std::vector<Expr> values{e};
+  walk_below(
+      {e}, [&](const Expr& x) { return x->family() != Family::Leaf && !in_memory(x) && cone.insert(x.get()).second; });
   for (const Node* n : cone) {
     const Expr x(n);
     if (x == e || x->family() != Family::Pointwise || x.shape() != e.shape() || !leaves(x, cone)) continue;

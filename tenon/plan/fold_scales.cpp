@@ -26,27 +26,22 @@ struct Scaled {
   explicit operator bool() const { return static_cast<bool>(factor); }
 };
 
-Scaled scaled_by_constant(const Expr& e) {
-  const int64_t channels = e.shape().cols();
-  if (e.is<nodes::Mul>())
-    for (const int i : {1, 0})
-      if (const Expr f = channel_factor(e->in[static_cast<size_t>(i)], channels); f)
-        return {e->in[static_cast<size_t>(1 - i)], f};
-  if (e.is<nodes::Div>())
-    if (const Expr f = channel_factor(e->in[1], channels); f)
-      return {e->in[0],
-              f.is<nodes::Constant>() ? constant(e.graph(), 1 / f->attrs.nums[0]) : constant(e.graph(), 1) / f};
+// The operand of `e`, of two, that is such a constant, and the other one.
+Scaled constant_operand(const Expr& e) {
+  for (const size_t i : {1, 0})
+    if (const Expr f = channel_factor(e->in[i], e.shape().cols())) return {e->in[1 - i], f};
   return {};
 }
 
-// y plus a constant for each column of y.
-Scaled shifted_by_constant(const Expr& e) {
-  if (e.is<nodes::Add>())
-    for (const int i : {1, 0})
-      if (const Expr f = channel_factor(e->in[static_cast<size_t>(i)], e.shape().cols()); f)
-        return {e->in[static_cast<size_t>(1 - i)], f};
-  return {};
+Scaled scaled_by_constant(const Expr& e) {
+  if (e.is<nodes::Mul>()) return constant_operand(e);
+  const Expr f = e.is<nodes::Div>() ? channel_factor(e->in[1], e.shape().cols()) : Expr();
+  if (!f) return {};
+  return {e->in[0], f.is<nodes::Constant>() ? constant(e.graph(), 1 / f->attrs.nums[0]) : constant(e.graph(), 1) / f};
 }
+
+// y plus a constant for each column of y.
+Scaled shifted_by_constant(const Expr& e) { return e.is<nodes::Add>() ? constant_operand(e) : Scaled(); }
 
 // Quantised numbers are what they are: another scale would round them again, or beyond their largest.
 bool is_quantized(const Expr& x) { return x.dtype() == DType::E4M3 || !is_float(x.dtype()); }

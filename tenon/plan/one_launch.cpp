@@ -10,11 +10,10 @@ Plan one_launch(const std::string& skeleton_name, std::span<const Expr> sinks) {
   Launch launch;
   launch.name = launch.skeleton = skeleton_name;
   std::vector<Expr> values;
-  const std::vector<SinkOutput> written = expand_sinks(sinks);
-  TENON_CHECK(Usage, !written.empty(), skeleton_name) << "needs a sink";
-  for (const SinkOutput& o : written) values.push_back(o.value);
+  TENON_CHECK(Usage, !sinks.empty(), skeleton_name) << "needs a sink";
+  for (const Expr& s : sinks) values.push_back(result_of(s).value);
   values = set_precision(values[0].graph(), values, {});
-  for (size_t i = 0; i < values.size(); ++i) launch.outputs.push_back({written[i].name, values[i]});
+  for (size_t i = 0; i < values.size(); ++i) launch.outputs.push_back({result_of(sinks[i]).name, values[i]});
   const std::optional<std::string> reason = form_launch(launch);
   TENON_CHECK(Usage, !reason, skeleton_name) << *reason;
 

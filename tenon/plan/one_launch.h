@@ -7,8 +7,8 @@
 
 namespace tenon {
 
-/// A plan of exactly one launch that writes what `sinks` say (store, store_permuted, partition, row_quantize), run by
-/// the skeleton of that name. Throws Error(Usage) with the skeleton's reason if it cannot run it.
+/// A plan of exactly one launch that writes what `sinks` say (nodes/sinks.h), run by the skeleton of that name. Throws
+/// Error(Usage) with the skeleton's reason if it cannot run it.
 Plan one_launch(const std::string& skeleton_name, std::span<const Expr> sinks);
 inline Plan one_launch(const std::string& skeleton_name, std::initializer_list<Expr> sinks) {
   return one_launch(skeleton_name, std::span<const Expr>(sinks.begin(), sinks.size()));

@@ -63,12 +63,6 @@ struct Plan {
 std::string print_plan(const Plan& plan);
 Plan parse_plan(std::string_view text);
 
-/// A named result of a model.
-struct Result {
-  std::string name;
-  Expr value;
-};
-
 struct PlanOptions {
   std::string name = "plan";
   bool fusion = true;  ///< false: one launch per node

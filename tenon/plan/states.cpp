@@ -12,16 +12,13 @@ namespace tenon {
 
 // True if somebody still has to compute `e`, not only for this update.
 bool Partitioner::is_awaited(const Expr& e, const Expr& by_others_than) const {
-  std::vector<Expr> stack{e};
-  std::unordered_set<const Node*> seen{by_others_than.get()};
-  while (!stack.empty()) {
-    const Expr x = stack.back();
-    stack.pop_back();
-    if (!seen.insert(x.get()).second || in_memory(x) || emitted_anchor_.contains(x.get())) continue;
-    if (wanted_.contains(x.get()) || x->family() == Family::Anchor || is_update(x)) return true;
-    stack.insert(stack.end(), users_.of(x).begin(), users_.of(x).end());
-  }
-  return false;
+  bool awaited = false;
+  walk({e}, [&](const Expr& x) -> std::span<const Expr> {
+    if (awaited || x == by_others_than || in_memory(x) || emitted_anchor_.contains(x.get())) return {};
+    awaited = wanted_.contains(x.get()) || x->family() == Family::Anchor || is_update(x);
+    return users_.of(x);
+  });
+  return awaited;
 }
 
 // What reads the value that an update replaces, other than the update, and is not computed yet; views of it are read

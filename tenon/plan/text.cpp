@@ -11,10 +11,10 @@
 //     apart kind "what" "why", and "launch" "hole" for each place where it went
 //   end
 #include <algorithm>
-#include <charconv>
 #include <sstream>
 
 #include "tenon/core/error.h"
+#include "tenon/expr/line.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
 #include "tenon/kernels/skeleton.h"
@@ -24,18 +24,6 @@ namespace tenon {
 namespace {
 
 constexpr std::string_view kRoles[] = {"temporary", "input", "output", "state"};
-
-std::string quoted(std::string_view s) {
-  std::string out = "\"";
-  for (char c : s) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (c == '\n')
-      out += "\\n";
-    else
-      out += c;
-  }
-  return out + "\"";
-}
 
 void print_launch(std::ostringstream& out, const Launch& l) {
   out << "launch " << l.skeleton << " " << quoted(l.name) << "\n";
@@ -58,75 +46,19 @@ void print_launch(std::ostringstream& out, const Launch& l) {
   out << "end\n";
 }
 
-// Words and quoted strings of one line.
-class LineReader {
- public:
-  LineReader(std::string_view line, int number) : line_(line), number_(number) {}
-  bool done() {
-    while (at_ < line_.size() && line_[at_] == ' ') ++at_;
-    return at_ >= line_.size();
-  }
-  std::string_view word() {
-    if (done()) fail("a word");
-    const size_t begin = at_;
-    while (at_ < line_.size() && line_[at_] != ' ') ++at_;
-    return line_.substr(begin, at_ - begin);
-  }
-  std::string text() {
-    if (done() || line_[at_] != '"') fail("a quoted string");
-    std::string out;
-    for (++at_; at_ < line_.size() && line_[at_] != '"'; ++at_) {
-      if (line_[at_] == '\\' && at_ + 1 < line_.size()) {
-        ++at_;
-        out += line_[at_] == 'n' ? '\n' : line_[at_];
-      } else {
-        out += line_[at_];
-      }
-    }
-    if (at_ >= line_.size()) fail("a closing quote");
-    ++at_;
-    return out;
-  }
-  int64_t number(std::string_view w) {
-    int64_t value = -1;
-    const auto [end, error] = std::from_chars(w.data(), w.data() + w.size(), value);
-    if (error != std::errc() || end != w.data() + w.size() || value < 0)
-      fail("a whole number instead of '" + std::string(w) + "'");
-    return value;
-  }
-  int64_t field(std::string_view key) { return field(word(), key); }
-  int64_t field(std::string_view w, std::string_view key) {
-    if (!w.starts_with(key)) fail(std::string(key) + "..");
-    return number(w.substr(key.size()));
-  }
-  Shape shape() {
-    std::string_view w = word();
-    if (w.size() < 2 || w.front() != '[' || w.back() != ']') fail("a shape such as [2,3]");
-    w = w.substr(1, w.size() - 2);
-    std::vector<int64_t> dims;
-    while (!w.empty()) {
-      const size_t comma = std::min(w.find(','), w.size());
-      dims.push_back(number(w.substr(0, comma)));
-      w = w.substr(std::min(comma + 1, w.size()));
-    }
-    return Shape(dims);
-  }
-  Rate rate() {
-    const std::string_view w = word();
-    for (Rate r : kRates)
-      if (name_of(r) == w) return r;
-    fail("constant, schedule, prompt or step");
-  }
-  [[noreturn]] void fail(const std::string& expected) const {
-    throw Error(ErrorKind::Usage, "plan line " + std::to_string(number_),
-                "expected " + expected + " in: " + std::string(line_));
-  }
+void keyword(Line& in, std::string_view word) { in.one_of(std::span(&word, 1)); }
 
- private:
-  std::string_view line_;
-  int number_;
-  size_t at_ = 0;
-};
+// What stands behind a keyword.
+int64_t amount(Line& in) {
+  in.expect('=');
+  return in.whole(in.number_text(), 0);
+}
+
+Rate rate(Line& in) {
+  std::vector<std::string_view> names;
+  for (Rate r : kRates) names.push_back(name_of(r));
+  return kRates[in.one_of(names)];
+}
 
 class PlanParser {
  public:
@@ -134,27 +66,26 @@ class PlanParser {
 
   Plan parse() {
     plan_.graph = std::make_shared<Graph>();
-    std::string_view line;
     bool header = false;
-    while (next(line)) {
-      LineReader in(line, number_);
-      const std::string_view kind = in.word();
-      if (!header && kind != "plan") in.fail("'plan' first");
+    while (std::optional<Line> in = next()) {
+      const std::string_view kind = in->word("plan, buffer, phase or launch");
+      if (!header && kind != "plan") in->fail("expected 'plan' first");
       header = true;
       if (kind == "plan") {
-        plan_.name = in.text();
-        plan_.arena_bytes = in.field("arena=");
-        if (in.word() != "precision") in.fail("'precision'");
-        plan_.precision = PrecisionPolicy::parse(in.text());
+        plan_.name = in->quoted();
+        keyword(*in, "arena");
+        plan_.arena_bytes = amount(*in);
+        keyword(*in, "precision");
+        plan_.precision = PrecisionPolicy::parse(in->quoted());
       } else if (kind == "buffer") {
-        parse_buffer(in);
+        parse_buffer(*in);
       } else if (kind == "phase") {
-        plan_.phases.push_back({in.rate(), {}});
+        plan_.phases.push_back({rate(*in), {}});
       } else if (kind == "launch") {
-        if (plan_.phases.empty()) in.fail("a phase before the first launch");
-        parse_launch(in);
+        if (plan_.phases.empty()) in->fail("expected a phase before the first launch");
+        parse_launch(*in);
       } else {
-        in.fail("plan, buffer, phase or launch");
+        in->fail("expected plan, buffer, phase or launch");
       }
     }
     TENON_CHECK(Usage, header, "plan") << "no text";
@@ -165,78 +96,59 @@ class PlanParser {
   }
 
  private:
-  bool next(std::string_view& line) {
-    while (at_ < text_.size()) {
-      const size_t end = std::min(text_.find('\n', at_), text_.size());
-      line = text_.substr(at_, end - at_);
-      at_ = end + 1;
-      ++number_;
-      if (line.find_first_not_of(' ') != std::string_view::npos) return true;
-    }
-    return false;
-  }
+  std::optional<Line> next() { return next_line(text_, number_, "plan"); }
 
-  void parse_buffer(LineReader& in) {
+  void parse_buffer(Line& in) {
+    constexpr std::string_view kPlaces[] = {"offset", "outside", "stored"};
     Buffer b;
-    b.name = in.text();
-    b.dtype = parse_dtype(in.word());
-    b.shape = in.shape();
-    const std::string_view role = in.word();
-    const auto it = std::find(std::begin(kRoles), std::end(kRoles), role);
-    if (it == std::end(kRoles)) in.fail("temporary, input, output or state");
-    b.role = static_cast<BufferRole>(it - std::begin(kRoles));
-    b.rate = in.rate();
-    if (b.role != BufferRole::State || !in.done()) {
-      const std::string_view place = in.word();
-      b.outside = place == "outside";
-      b.stored = place == "stored";
-      if (b.in_arena()) b.offset = in.field(place, "offset=");
+    b.name = in.quoted();
+    b.dtype = parse_dtype(in.word("an element type"));
+    b.shape = in.dims();
+    b.role = static_cast<BufferRole>(in.one_of(kRoles));
+    b.rate = rate(in);
+    if (b.role != BufferRole::State || !in.at_end()) {
+      const size_t place = in.one_of(kPlaces);
+      b.outside = place == 1;
+      b.stored = place == 2;
+      if (place == 0) b.offset = amount(in);
     }
     b.bytes = bytes_of(b.shape, b.dtype);
     plan_.buffers.push_back(std::move(b));
   }
 
-  KeptApart parse_apart(LineReader& in) {
-    KeptApart k;
-    const auto it = std::find(std::begin(kApartNames), std::end(kApartNames), in.word());
-    if (it == std::end(kApartNames)) in.fail("refused, fused or anchor");
-    k.kind = static_cast<Apart>(it - std::begin(kApartNames));
-    k.what = in.text();
-    k.why = in.text();
-    while (!in.done()) k.into.push_back({in.text(), in.text()});
+  KeptApart parse_apart(Line& in) {
+    const auto kind = static_cast<Apart>(in.one_of(kApartNames));
+    KeptApart k{in.quoted(), in.quoted(), kind};
+    while (!in.at_end()) k.into.push_back({in.quoted(), in.quoted()});
     return k;
   }
 
-  void parse_launch(LineReader& head) {
+  void parse_launch(Line& head) {
     Launch l;
-    l.skeleton = head.word();
-    l.name = head.text();
+    l.skeleton = head.word("a skeleton");
+    l.name = head.quoted();
     std::string body;
-    std::vector<Expr> values;
-    std::string_view line;
     for (;;) {
-      if (!next(line)) head.fail("'end' of this launch");
-      LineReader in(line, number_);
-      const std::string_view kind = in.word();
+      std::optional<Line> in = next();
+      if (!in) head.fail("expected 'end' of this launch");
+      const std::string_view kind = in->peek() == '%' ? "" : in->word("a part of a launch");
       if (kind == "end") break;
       if (kind == "into") {
-        values = tenon::parse(*plan_.graph, body);
-        for (const Expr& v : values) l.outputs.push_back({in.text(), v});
-        if (!in.done()) in.fail("as many buffers as the body returns");
+        for (const Expr& v : tenon::parse(*plan_.graph, body)) l.outputs.push_back({in->quoted(), v});
+        in->expect_end();
       } else if (kind == "stored") {
-        const std::string buffer = in.text();
-        const auto it = std::ranges::find(l.outputs, buffer, &Output::buffer);
-        if (it == l.outputs.end()) in.fail("a buffer of the 'into' line");
-        it->why = in.text();
+        const auto it = std::ranges::find(l.outputs, in->quoted(), &Output::buffer);
+        if (it == l.outputs.end()) in->fail("expected a buffer of the 'into' line");
+        it->why = in->quoted();
       } else if (kind == "settled") {
-        while (!in.done()) l.settled.push_back(in.text());
+        while (!in->at_end()) l.settled.push_back(in->quoted());
       } else if (kind == "apart") {
-        l.apart.push_back(parse_apart(in));
+        l.apart.push_back(parse_apart(*in));
       } else {
-        body += std::string(line) + "\n";
+        body.append(in->text()).append("\n");
       }
     }
-    if (l.outputs.empty()) head.fail("a launch with an 'into' line");
+    if (l.outputs.empty()) head.fail("expected a launch with an 'into' line");
     form(l, head);
     plan_.phases.back().launches.push_back(std::move(l));
   }
@@ -253,7 +165,7 @@ class PlanParser {
           << " of weights alone" << (said[i].stored ? "" : ", but is not stored like the others");
   }
 
-  static void form(Launch& l, const LineReader& head) {
+  static void form(Launch& l, const Line& head) {
     std::optional<std::string> reason;
     try {
       reason = form_launch(l);
@@ -263,12 +175,11 @@ class PlanParser {
     } catch (const Error& e) {  // an unknown skeleton, two anchors
       reason = e.what();
     }
-    if (reason) head.fail("a launch that its skeleton runs (" + *reason + ")");
+    if (reason) head.fail("expected a launch that its skeleton runs (", *reason, ")");
   }
 
-  std::string_view text_;
-  size_t at_ = 0;
-  int number_ = 0;
+  std::string_view text_;  // what is not read yet
+  size_t number_ = 0;      // of the line
   Plan plan_;
 };
 

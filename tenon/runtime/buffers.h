@@ -25,15 +25,9 @@ class Buffers {
   int64_t bytes() const;
 
  private:
-  struct State {
-    DType dtype;
-    Shape shape;
-    int64_t bytes;
-    std::shared_ptr<void> memory;
-  };
   std::shared_ptr<Backend> backend_;
   mutable std::mutex mutex_;
-  std::map<std::string, State> states_;
+  std::map<std::string, std::pair<Buffer, std::shared_ptr<void>>> states_;  // by name: what it is, and its memory
 };
 
 }  // namespace tenon

@@ -1,4 +1,5 @@
 // The machine code of long rows: the next one is brought to shared memory while one is computed, and nothing spills.
+#include "tenon/expr/precision.h"
 #include "tests/cuda/launch_code.h"
 
 namespace tenon::launches {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tenon/expr/precision.h"
 #include "tests/expr/samples.h"
 #include "tests/support/close.h"
 
@@ -170,16 +171,12 @@ TEST(Oracle, Sinks) {
   const Values v = {{"x", {1, 2, -4, 0, 0, 0}}};
   Oracle oracle = testing::oracle_of(v);
   EXPECT_THAT(oracle.eval(store("y", x * 2.0)), ElementsAre(2, 4, -8, 0, 0, 0));
-  EXPECT_THAT(oracle.eval(store_permuted("y", x, {1, 0})), ElementsAre(1, 0, 2, 0, -4, 0));
-  const std::vector<Oracle::Output> out =
-      oracle.eval_sinks(std::array{partition("a,b", x, {1, 2}), row_quantize("q", "scale", x)});
-  ASSERT_EQ(out.size(), 4u);
-  EXPECT_EQ(out[1].name, "b");
-  EXPECT_EQ(out[1].shape, (Shape{2, 2}));
-  EXPECT_THAT(out[1].values, ElementsAre(2, -4, 0, 0));
-  EXPECT_EQ(out[2].dtype, DType::E4M3);
-  EXPECT_THAT(out[2].values, ElementsAre(112, 224, -448, 0, 0, 0));
-  EXPECT_THAT(out[3].values, ElementsAre(4 / 448.0, 1e-12 / 448));
+  EXPECT_THAT(oracle.eval(store("y", permute(x, {1, 0}))), ElementsAre(1, 0, 2, 0, -4, 0));
+  EXPECT_THAT(oracle.eval(store("b", slice(x, 1, 1, 3))), ElementsAre(2, -4, 0, 0));
+  const QuantizedRows rows = quantize_rows(x);
+  EXPECT_EQ(result_of(store("q", rows.q)).value.dtype(), DType::E4M3);
+  EXPECT_THAT(oracle.eval(store("q", rows.q)), ElementsAre(112, 224, -448, 0, 0, 0));
+  EXPECT_THAT(oracle.eval(store("scale", rows.scale)), ElementsAre(4 / 448.0, 1e-12 / 448));
 }
 
 TEST(Oracle, AsksForALeafOnceAndDropsLargeTemporaries) {
@@ -220,9 +217,6 @@ TEST(Oracle, ErrorsNameTheLeaf) {
     Oracle({{"x", HostTensor::zeros(DType::F32, {3})}}).eval(x);
   });
   expect_usage_error("[oracle] leaf 'x' expects [2], got 1 values", [&] { eval(x, {{"x", {1}}}); });
-  expect_usage_error("[oracle] the sink partition writes 2 tensors: use eval_sinks", [&] {
-    eval(partition("a,b", x, {1, 1}), {{"x", {1, 2}}});
-  });
   expect_usage_error("[oracle] an empty expression has no value", [&] { eval({}, {}); });
 }
 

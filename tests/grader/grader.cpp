@@ -1,4 +1,5 @@
 #include "tests/grader/grader.h"
+#include "tenon/expr/precision.h"
 
 #include <algorithm>
 #include <array>

@@ -2,6 +2,13 @@
 # again for it, in front of the library's.
 set(_tree ${PROJECT_BINARY_DIR}/new_node)
 file(GLOB _nodes CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tenon/expr/nodes/*.h)
+file(GLOB _copies ${_tree}/tenon/expr/nodes/*.h)
+foreach(_copy ${_copies})  # of nodes that are gone
+  get_filename_component(_name ${_copy} NAME)
+  if(NOT EXISTS ${PROJECT_SOURCE_DIR}/tenon/expr/nodes/${_name})
+    file(REMOVE ${_copy})
+  endif()
+endforeach()
 foreach(_node ${_nodes} ${CMAKE_CURRENT_LIST_DIR}/softplus.h)
   get_filename_component(_name ${_node} NAME)
   configure_file(${_node} ${_tree}/tenon/expr/nodes/${_name} COPYONLY)

@@ -1,6 +1,6 @@
 // softplus: a smooth rectifier.
 #pragma once
-#include "tenon/expr/nodes/sigmoid.h"
+#include "tenon/expr/nodes/activations.h"
 
 namespace tenon::nodes {
 
@@ -11,14 +11,9 @@ struct Softplus : Pointwise<1> {
   HD static V eval(V x) {  // e^x alone is infinite for large x
     return hd::max(x, hd::splat<V>(0)) + hd::log(hd::splat<V>(1) + hd::exp(-hd::abs(x)));
   }
-  template <class E>
-  static std::array<E, 1> vjp(E g, E x) {
-    return {g * sigmoid(x)};
-  }
+  static auto vjp(auto g, auto x) { return std::array{g * sigmoid(x)}; }
 };
 
 }  // namespace tenon::nodes
 
-NODE(Softplus)
-
-POINTWISE_FACTORY(Softplus, softplus)
+NODE(Softplus, softplus)

@@ -5,6 +5,7 @@
 #include "tenon/core/error.h"
 #include "tenon/explain/plan_diff.h"
 #include "tenon/expr/ops.h"
+#include "tenon/expr/precision.h"
 #include "tenon/kernels/form.h"
 #include "tenon/models/registry.h"
 #include "tenon/plan/one_launch.h"
@@ -241,7 +242,8 @@ TEST(Planner, RowsAndQuantisation) {
   Graph g;
   const Expr x = input(g, "x", DType::BF16, {6, 64});
   const Expr n = x * rsqrt(mean(x * x) + 1e-6);
-  const Plan p = one_launch("rows", {row_quantize("q", "s", n)});
+  const QuantizedRows rows = quantize_rows(n);
+  const Plan p = one_launch("rows", {store("q", rows.q), store("s", rows.scale)});
   EXPECT_EQ(p.counts().total, 1);
   EXPECT_EQ(p.buffer("q").dtype, DType::E4M3);
   EXPECT_EQ(p.buffer("s").shape, (Shape{6, 1}));
@@ -414,7 +416,7 @@ TEST(PlanText, ErrorsNameTheLine) {
     parse_plan("plan \"p\" arena=0 precision \"operands\"\nbuffer \"x\" f32 [2,2] sideways step offset=0\n");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("plan line 2"));
+    EXPECT_THAT(e.what(), HasSubstr("[plan] line 2"));
   }
   const std::string text =
       "plan \"p\" arena=0 precision \"operands\"\nphase step\nlaunch SKELETON \"l\"\n"
@@ -430,7 +432,7 @@ TEST(PlanText, ErrorsNameTheLine) {
       FAIL() << skeleton;
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::Usage);
-      EXPECT_THAT(e.what(), ::testing::AllOf(HasSubstr("plan line "), HasSubstr(why)));
+      EXPECT_THAT(e.what(), ::testing::AllOf(HasSubstr("[plan] line "), HasSubstr(why)));
     }
   }
 }

@@ -1,4 +1,5 @@
 // The gemm skeleton.
+#include "tenon/expr/precision.h"
 #include "tests/skeletons/harness.h"
 
 namespace tenon::launches {
@@ -125,7 +126,7 @@ TEST_F(Gemm, WeightsOfEveryKind) {
   expect(launch("gemm", {{"y", linear(x, e4) * reshape(scale, {40})}}), {DType::F32, DType::F32, 72, 4});
 }
 
-// Rows of both operands are e4m3 with a scale each, as row_quantize leaves them: the scales meet the products' sum.
+// Rows of both operands are e4m3 with a scale each, as quantize_rows leaves them: the scales meet the products' sum.
 class GemmE4m3 : public LaunchTest {
  protected:
   Expr scales(const std::string& name, const Shape& shape, bool constant) {

@@ -16,13 +16,12 @@ constexpr int64_t kPrime = 7919;
 
 class PrimeMap : public PlainSkeleton {
  public:
-  std::string_view name() const override { return "prime_map"; }
+  PrimeMap() : PlainSkeleton("prime_map", -1) {}
   std::optional<std::string> legal(const Form& form) const override {
     if (form.domain.numel() != kPrime) return "it is for " + std::to_string(kPrime) + " elements";
     if (reduces_rows(form)) return "a reduction needs its whole row resident";
     return std::nullopt;
   }
-  int preference() const override { return -1; }
 };
 const RegisterSkeleton<PrimeMap> kPrimeMap;
 

@@ -6,11 +6,7 @@ namespace tenon::nodes {
 /// One axis moved on by some places, what leaves it at the end coming in at the front. ints = axis, places.
 struct Roll : View {
   static constexpr auto name = "roll";
-  static constexpr int kArity = 1;
-  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape, DType& dtype) {
-    shape = in[0].shape();
-    dtype = in[0].dtype();
-  }
+  static void infer(std::span<const Expr>, const Attrs&, Shape&) {}
   static void map(const Node& n, IndexAlgebra& a, Indices c) {
     Index& i = c[static_cast<size_t>(n.attrs.ints[0])];
     const int64_t places = n.attrs.ints[1], rest = n.shape[static_cast<int>(n.attrs.ints[0])] - places;
@@ -19,20 +15,13 @@ struct Roll : View {
       a.read(0, c);
     });
   }
-  static bool invertible(const Node&) { return true; }
   static Expr inverse(const Node& n, const Expr& y);
-  static std::vector<Expr> vjp(const Expr& node, const Expr& g) { return {inverse(*node.get(), g)}; }
 };
 
 /// The last axis with a zero behind every element.
 struct Spread : View {
   static constexpr auto name = "spread";
-  static constexpr int kArity = 1;
-  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape, DType& dtype) {
-    shape = in[0].shape();
-    shape[-1] *= 2;
-    dtype = in[0].dtype();
-  }
+  static void infer(std::span<const Expr>, const Attrs&, Shape& shape) { shape[-1] *= 2; }
   static void map(const Node& n, IndexAlgebra& a, Indices c) {
     Index& i = c[static_cast<size_t>(n.shape.rank() - 1)];
     const auto [element, place] = a.halved(i);
@@ -48,12 +37,8 @@ struct Spread : View {
 namespace tenon::launches {
 namespace {
 
-Expr roll(const Expr& x, int64_t axis, int64_t places) {
-  Attrs a;
-  a.ints = {axis, places};
-  return x.graph().make(node_type<nodes::Roll>(), std::array{x}, a);
-}
-Expr spread(const Expr& x) { return x.graph().make(node_type<nodes::Spread>(), std::array{x}); }
+Expr roll(const Expr& x, int64_t axis, int64_t places) { return make_node<nodes::Roll>({x}, {.ints = {axis, places}}); }
+Expr spread(const Expr& x) { return make_node<nodes::Spread>({x}); }
 
 using NewView = LaunchTest;
 

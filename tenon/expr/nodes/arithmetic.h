@@ -1,4 +1,4 @@
-// The four operations and negation; the operators of Expr stand for them.
+// The four operations and negation, for which the operators of Expr stand, and what is made of them.
 #pragma once
 #include "tenon/expr/node_type.h"
 
@@ -7,81 +7,71 @@ namespace tenon::nodes {
 /// a + b
 struct Add : Pointwise<2> {
   static constexpr auto name = "add";
-  template <class V>
-  HD static V eval(V a, V b) {
-    return a + b;
-  }
-  template <class E>
-  static std::array<E, 2> vjp(E g, E, E) {
-    return {g, g};
-  }
+  HD static auto eval(auto a, auto b) { return a + b; }
+  static auto vjp(auto g, auto, auto) { return std::array{g, g}; }
 };
 
 /// a - b
 struct Sub : Pointwise<2> {
   static constexpr auto name = "sub";
-  template <class V>
-  HD static V eval(V a, V b) {
-    return a - b;
-  }
-  template <class E>
-  static std::array<E, 2> vjp(E g, E, E) {
-    return {g, -g};
-  }
+  HD static auto eval(auto a, auto b) { return a - b; }
+  static auto vjp(auto g, auto, auto) { return std::array{g, -g}; }
 };
 
 /// a * b
 struct Mul : Pointwise<2> {
   static constexpr auto name = "mul";
-  template <class V>
-  HD static V eval(V a, V b) {
-    return a * b;
-  }
-  template <class E>
-  static std::array<E, 2> vjp(E g, E a, E b) {
-    return {g * b, g * a};
-  }
+  HD static auto eval(auto a, auto b) { return a * b; }
+  static auto vjp(auto g, auto a, auto b) { return std::array{g * b, g * a}; }
 };
 
 /// a / b
 struct Div : Pointwise<2> {
   static constexpr auto name = "div";
-  template <class V>
-  HD static V eval(V a, V b) {
-    return a / b;
-  }
-  template <class E>
-  static std::array<E, 2> vjp(E g, E a, E b) {
-    return {g / b, -(g / b * (a / b))};
-  }
+  HD static auto eval(auto a, auto b) { return a / b; }
+  static auto vjp(auto g, auto a, auto b) { return std::array{g / b, -(g / b * (a / b))}; }
 };
 
 /// -x
 struct Neg : Pointwise<1> {
   static constexpr auto name = "neg";
-  template <class V>
-  HD static V eval(V x) {
-    return -x;
-  }
-  template <class E>
-  static std::array<E, 1> vjp(E g, E) {
-    return {-g};
-  }
+  HD static auto eval(auto x) { return -x; }
+  static auto vjp(auto g, auto) { return std::array{-g}; }
+};
+
+/// a * b + c, rounded once. Where a * b and c nearly cancel, the rounding of a product by itself would be most of what
+/// is left.
+struct Fma : Pointwise<3> {
+  static constexpr auto name = "fma";
+  HD static auto eval(auto a, auto b, auto c) { return hd::fma(a, b, c); }
+  static auto vjp(auto g, auto a, auto b, auto) { return std::array{g * b, g * a, g}; }
+};
+
+/// a + t (b - a)
+struct Lerp : Pointwise<3> {
+  static constexpr auto name = "lerp";
+  HD static auto eval(auto a, auto b, auto t) { return a + t * (b - a); }
+  static auto vjp(auto g, auto a, auto b, auto t) { return std::array{g * (1.0 - t), g * t, g * (b - a)}; }
+};
+
+/// a - trunc(a / b) b, exactly, as std::fmod: of a's sign, and NaN where b is 0 or a infinite. The quotient counts as
+/// constant in the gradient.
+struct Fmod : Pointwise<2> {
+  static constexpr auto name = "fmod";
+  HD static auto eval(auto a, auto b) { return hd::fmod(a, b); }
+  static auto vjp(auto g, auto a, auto b) { return std::array{g, -(g * (a - fmod(a, b)) / b)}; }
 };
 
 }  // namespace tenon::nodes
 
-NODE(Add)
-NODE(Sub)
-NODE(Mul)
-NODE(Div)
-NODE(Neg)
-
-POINTWISE_FACTORY(Add, add)
-POINTWISE_FACTORY(Sub, sub)
-POINTWISE_FACTORY(Mul, mul)
-POINTWISE_FACTORY(Div, div)
-POINTWISE_FACTORY(Neg, neg)
+NODE(Add, add)
+NODE(Sub, sub)
+NODE(Mul, mul)
+NODE(Div, div)
+NODE(Neg, neg)
+NODE(Fma, fma)
+NODE(Lerp, lerp)
+NODE(Fmod, fmod)
 
 #ifndef TENON_DEVICE  // bodies only
 namespace tenon {

@@ -1,5 +1,8 @@
-// Scaled dot-product attention: softmax(scale * q k^T + causal mask) v, head by head.
+// Scaled dot-product attention, softmax(scale * q k^T + causal mask) v, head by head, with what its softmax divides by
+// as a second result and its gradients as anchors.
 #pragma once
+#include <functional>
+
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/reference.h"
 
@@ -12,7 +15,7 @@ namespace tenon::nodes {
 struct Attention : Anchor {
   static constexpr auto name = "attention";
   static constexpr int kArity = -1, kFactors = 3;
-  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
     TENON_CHECK(Usage, in.size() == 3 || in.size() == 4, "attention") << "needs q, k, v and perhaps keys";
     const Shape &q = in[0].shape(), &k = in[1].shape(), &v = in[2].shape();
     const bool good = q.rank() == 4 && k.rank() == 4 && v.rank() == 4 && q[0] == k[0] && k[0] == v[0] && k[1] == v[1] &&
@@ -27,39 +30,18 @@ struct Attention : Anchor {
     TENON_CHECK(Usage, counted, "attention") << "keys must be i32, one number or one for each batch entry, got "
                                              << name_of(in[3].dtype()) << in[3].shape().str();
     shape = {q[0], q[1], q[2], v[3]};
-    dtype = DType::F32;
   }
-  static void reference(const Node& n, std::span<const double* const> in, double* out) {
-    const Shape &q = n.in[0].shape(), &k = n.in[1].shape(), &v = n.in[2].shape();
-    const int64_t keys = k[2], depth = q[3], width = v[3], group = q[1] / k[1];
-    const bool causal = n.attrs.ints[0] != 0;
-    // A few rows of scores at a time. Under a causal mask one, so that no unseen value is multiplied, not even by 0.
-    const int64_t block = causal ? 1 : 64;
-    std::vector<double> p(static_cast<size_t>(block * keys)), vt(static_cast<size_t>(width * keys));
-    for (int64_t head = 0; head < q[0] * q[1]; ++head) {
-      const int64_t kv = head / q[1] * k[1] + head % q[1] / group, there = keys_of(n, in, head / q[1]);
-      for (int64_t i = 0; i < keys * width; ++i)
-        vt[static_cast<size_t>(i % width * keys + i / width)] = in[2][kv * keys * width + i];
-      for (int64_t i = 0; i < q[2]; i += block) {
-        const int64_t rows = std::min(block, q[2] - i), seen = causal ? i + there - q[2] + 1 : there;
-        if (seen <= 0) {
-          std::fill_n(out + (head * q[2] + i) * width, rows * width, NAN);
-          continue;
-        }
-        multiply_transposed({in[0] + (head * q[2] + i) * depth, rows, depth, depth},
-                            {in[1] + kv * keys * depth, seen, depth, depth}, p.data(), keys);
-        for (int64_t r = 0; r < rows; ++r) softmax({p.data() + r * keys, static_cast<size_t>(seen)}, n.attrs.nums[0]);
-        multiply_transposed({p.data(), rows, seen, keys}, {vt.data(), width, seen, keys},
-                            out + (head * q[2] + i) * width, width);
-      }
-    }
-  }
-  /// The keys that batch entry `b` has: of a node with k as operand 1, and their number as operand `counted`, if it is
-  /// there.
-  static int64_t keys_of(const Node& n, std::span<const double* const> in, int64_t b, size_t counted = 3) {
+  static void reference(const Node& n, std::span<const double* const> in, double* out);
+  /// Calls use(row, rows, kv, seen, scores) for blocks of queries, rows [row, row + rows) of q with heads counted
+  /// through the batch: their products with the first `seen` keys of key head `kv`, which are all that they see;
+  /// [rows][Sk].
+  using Scores = std::function<void(int64_t row, int64_t rows, int64_t kv, int64_t seen, double* scores)>;
+  static void scores(const Node& n, std::span<const double* const> in, const Scores& use);
+  /// The keys that batch entry `b` has.
+  static int64_t keys_of(const Node& n, std::span<const double* const> in, int64_t b) {
     const int64_t all = n.in[1].shape()[2];
-    if (n.in.size() == counted) return all;
-    const double keys = in[counted][n.in[counted].shape().rank() ? b : 0];
+    if (n.in.size() == 3) return all;
+    const double keys = in[3][n.in[3].shape().rank() ? b : 0];
     TENON_CHECK(Numeric, keys >= 0 && keys <= static_cast<double>(all), "attention")
         << keys << " keys, expected 0.." << all;
     return static_cast<int64_t>(keys);
@@ -76,9 +58,68 @@ struct Attention : Anchor {
   }
 };
 
+/// Operands and attributes of Attention. f32 [B, H, Sq, 1]: log of the sum of e^(scale q k^T) over the keys that a
+/// query sees; -inf where it sees none.
+struct AttentionLse : Anchor {
+  static constexpr auto name = "attention_lse";
+  static constexpr std::string_view companion_of = "attention";
+  static constexpr int kArity = -1, kFactors = 3;
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
+    Attention::infer(in, attrs, shape);
+    shape[3] = 1;
+  }
+  static void reference(const Node& n, std::span<const double* const> in, double* out) {
+    Attention::scores(n, in, [&](int64_t row, int64_t rows, int64_t, int64_t seen, const double* scores) {
+      for (int64_t r = 0; r < rows; ++r)
+        out[row + r] = log_of_sum({scores + r * n.in[1].shape()[2], static_cast<size_t>(seen)}, n.attrs.nums[0]);
+    });
+  }
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
+  static double log_of_sum(std::span<const double> s, double scale) {
+    double top = -INFINITY, total = 0;
+    for (const double x : s) top = std::max(top, x * scale);
+    for (const double x : s) total += std::exp(x * scale - top);
+    return s.empty() ? -INFINITY : top + std::log(total);
+  }
+};
+
+/// Operands: q, k, v as in Attention; g [B, H, Sq, Dv], the gradient of its result; lse [B, H, Sq, 1], its
+/// AttentionLse; delta [B, H, Sq, 1], the sum of g * result over a row; and perhaps `keys`. Attributes of Attention.
+struct AttentionGradient : Anchor {
+  static constexpr int kArity = -1, kFactors = 4;
+  static constexpr size_t kOperands = 6;  ///< without `keys`
+  static void check(std::span<const Expr> in, const Attrs& attrs);
+  /// The gradients of the anchor as the products that it stands for.
+  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
+};
+
+/// f32 [B, H, Sq, D]: of q, scale ds k.
+struct AttentionQueryGradient : AttentionGradient {
+  static constexpr auto name = "attention_query_gradient";
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
+    check(in, attrs);
+    shape = in[0].shape();
+  }
+  static Expr apart(const Expr& node);
+};
+
+/// f32 [B, Hkv, Sk, D + Dv]: of k, scale ds^T q, and beside it of v, p^T g; summed over the heads that share keys.
+struct AttentionKeyGradient : AttentionGradient {
+  static constexpr auto name = "attention_key_gradient";
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
+    check(in, attrs);
+    shape = in[1].shape();
+    shape[3] += in[2].shape()[3];
+  }
+  static Expr apart(const Expr& node);
+};
+
 }  // namespace tenon::nodes
 
 NODE(Attention)
+NODE(AttentionLse)
+NODE(AttentionQueryGradient)
+NODE(AttentionKeyGradient)
 
 namespace tenon {
 
@@ -86,12 +127,22 @@ namespace tenon {
 /// are, i32, known when it runs; causal counts from their end.
 inline Expr attention(const Expr& q, const Expr& k, const Expr& v, double scale, bool causal = false,
                       const Expr& keys = {}) {
-  Attrs a;
-  a.ints = {causal ? 1 : 0};
-  a.nums = {scale};
   std::vector<Expr> in{q, k, v};
   if (keys) in.push_back(keys);
-  return q.graph().make(node_type<nodes::Attention>(), in, a);
+  return make_node<nodes::Attention>(in, {.ints = {causal}, .nums = {scale}});
 }
+
+/// The log-sum-exp beside the result `y` of attention.
+inline Expr attention_lse(const Expr& y) {
+  TENON_CHECK(Usage, y.is<nodes::Attention>(), "attention_lse") << "belongs to attention, got " << y->name();
+  return make_node<nodes::AttentionLse>(y->in, y->attrs);
+}
+
+/// Attention's gradients, of queries or of keys and values.
+inline bool is_attention_gradient(const Expr& e) {
+  return e.is<nodes::AttentionQueryGradient>() || e.is<nodes::AttentionKeyGradient>();
+}
+/// Attention or one of its gradients: heads of q, k and v are multiplied.
+inline bool multiplies_heads(const Expr& e) { return e.is<nodes::Attention>() || is_attention_gradient(e); }
 
 }  // namespace tenon

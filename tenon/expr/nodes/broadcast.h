@@ -6,13 +6,11 @@ namespace tenon::nodes {
 
 struct Broadcast : View {
   static constexpr auto name = "broadcast";
-  static constexpr int kArity = 1;
-  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
     TENON_CHECK(Usage, attrs.has_dims, "broadcast") << "needs a shape";
     TENON_CHECK(Usage, broadcast_shapes(in[0].shape(), attrs.dims) == attrs.dims, "broadcast")
         << "cannot repeat " << in[0].shape().str() << " to " << attrs.dims.str();
     shape = attrs.dims;
-    dtype = in[0].dtype();
   }
   static void map(const Node& n, IndexAlgebra& a, Indices c) {
     const Shape& from = n.in[0].shape();
@@ -34,10 +32,7 @@ namespace tenon {
 /// x repeated to `shape` by NumPy's rules. x itself if it has that shape.
 inline Expr broadcast(const Expr& x, const Shape& shape) {
   if (x.shape() == shape) return x;
-  Attrs a;
-  a.has_dims = true;
-  a.dims = shape;
-  return x.graph().make(node_type<nodes::Broadcast>(), std::array{x}, a);
+  return make_node<nodes::Broadcast>({x}, {.has_dims = true, .dims = shape});
 }
 
 }  // namespace tenon

@@ -7,29 +7,20 @@ namespace tenon::nodes {
 /// x rounded to attrs.dtype (nearest even), and stored as that type where it is stored. Gradient: straight through.
 struct Cast : Pointwise<1> {
   static constexpr auto name = "cast";
-  template <class V>
-  HD static V eval(V x) {
-    return x;
-  }
+  HD static auto eval(auto x) { return x; }
   static double round(const Attrs& attrs, double x) { return round_to(attrs.dtype, x); }
-  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
     TENON_CHECK(Usage, attrs.has_dtype, "cast") << "needs an element type";
-    shape = in[0].shape();
-    dtype = attrs.dtype;
+    Pointwise::infer(in, attrs, shape);
   }
-  template <class E>
-  static std::array<E, 1> vjp(E g, E) {
-    return {g};
-  }
+  static DType dtype(std::span<const Expr>, const Attrs& attrs) { return attrs.dtype; }
+  static auto vjp(auto g, auto) { return std::array{g}; }
 };
 
 /// x rounded to the values of attrs.dtype but kept as f32.
 struct Round : Cast {
   static constexpr auto name = "round";
-  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
-    Cast::infer(in, attrs, shape, dtype);
-    dtype = DType::F32;
-  }
+  static DType dtype(std::span<const Expr>, const Attrs&) { return DType::F32; }
 };
 
 }  // namespace tenon::nodes
@@ -42,18 +33,10 @@ namespace tenon {
 /// x as element type t: a rounding point and a storage type. x itself if it has that type already.
 inline Expr cast(const Expr& x, DType t) {
   if (x.dtype() == t) return x;
-  Attrs a;
-  a.has_dtype = true;
-  a.dtype = t;
-  return x.graph().make(node_type<nodes::Cast>(), std::array{x}, a);
+  return make_node<nodes::Cast>({x}, {.has_dtype = true, .dtype = t});
 }
 
 /// x rounded to the values of t, still f32: a rounding point inside a chain.
-inline Expr round(const Expr& x, DType t) {
-  Attrs a;
-  a.has_dtype = true;
-  a.dtype = t;
-  return x.graph().make(node_type<nodes::Round>(), std::array{x}, a);
-}
+inline Expr round(const Expr& x, DType t) { return make_node<nodes::Round>({x}, {.has_dtype = true, .dtype = t}); }
 
 }  // namespace tenon

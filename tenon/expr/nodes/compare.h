@@ -12,10 +12,7 @@ struct Less : Pointwise<2> {
   HD static V eval(V a, V b) {
     return hd::select<V>(a < b, hd::splat<V>(1), hd::splat<V>(0));
   }
-  template <class E>
-  static std::array<E, 2> vjp(E g, E, E) {
-    return {g * 0.0, g * 0.0};
-  }
+  static auto vjp(auto g, auto, auto) { return std::array{g * 0.0, g * 0.0}; }
 };
 
 /// 1 where a == b, else 0
@@ -25,31 +22,20 @@ struct Equal : Pointwise<2> {
   HD static V eval(V a, V b) {
     return hd::select<V>(a == b, hd::splat<V>(1), hd::splat<V>(0));
   }
-  template <class E>
-  static std::array<E, 2> vjp(E g, E, E) {
-    return {g * 0.0, g * 0.0};
-  }
+  static auto vjp(auto g, auto, auto) { return std::array{g * 0.0, g * 0.0}; }
 };
 
 /// a where c is not 0, else b
 struct Where : Pointwise<3> {
   static constexpr auto name = "where";
-  template <class V>
-  HD static V eval(V c, V a, V b) {
-    return hd::select<V>(c != hd::splat<V>(0), a, b);
-  }
-  template <class E>
-  static std::array<E, 3> vjp(E g, E c, E, E) {
-    return {g * 0.0, where(c, g, g * 0.0), where(c, g * 0.0, g)};
+  HD static auto eval(auto c, auto a, auto b) { return hd::select(c != decltype(c){}, a, b); }
+  static auto vjp(auto g, auto c, auto, auto) {
+    return std::array{g * 0.0, where(c, g, g * 0.0), where(c, g * 0.0, g)};
   }
 };
 
 }  // namespace tenon::nodes
 
-NODE(Less)
-NODE(Equal)
-NODE(Where)
-
-POINTWISE_FACTORY(Less, less)
-POINTWISE_FACTORY(Equal, equal)
-POINTWISE_FACTORY(Where, where)
+NODE(Less, less)
+NODE(Equal, equal)
+NODE(Where, where)

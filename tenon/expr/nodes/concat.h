@@ -8,16 +8,14 @@ namespace tenon::nodes {
 struct Concat : View {
   static constexpr auto name = "concat";
   static constexpr int kArity = -1;
-  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
-    shape = in[0].shape();
-    dtype = in[0].dtype();
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
     TENON_CHECK(Usage, attrs.ints.size() == 1 && attrs.ints[0] >= 0 && attrs.ints[0] < shape.rank(), "concat")
         << "needs an axis inside " << shape.str();
     const int axis = static_cast<int>(attrs.ints[0]);
     for (size_t i = 1; i < in.size(); ++i) {
       Shape other = in[i].shape();
-      TENON_CHECK(Usage, other.rank() == shape.rank() && in[i].dtype() == dtype, "concat")
-          << name_of(dtype) << shape.str() << " and " << name_of(in[i].dtype()) << other.str();
+      TENON_CHECK(Usage, other.rank() == shape.rank() && in[i].dtype() == in[0].dtype(), "concat")
+          << name_of(in[0].dtype()) << shape.str() << " and " << name_of(in[i].dtype()) << other.str();
       const int64_t extent = other[axis];
       other[axis] = shape[axis];
       TENON_CHECK(Usage, other == shape, "concat")
@@ -48,9 +46,7 @@ namespace tenon {
 inline Expr concat(std::span<const Expr> in, int axis) {
   TENON_CHECK(Usage, !in.empty(), "concat") << "needs an operand";
   if (in.size() == 1) return in[0];
-  Attrs a;
-  a.ints = {axis < 0 ? axis + in[0].shape().rank() : axis};
-  return in[0].graph().make(node_type<nodes::Concat>(), in, a);
+  return make_node<nodes::Concat>(in, {.ints = {axis < 0 ? axis + in[0].shape().rank() : axis}});
 }
 inline Expr concat(std::initializer_list<Expr> in, int axis) {
   return concat(std::span<const Expr>(in.begin(), in.size()), axis);

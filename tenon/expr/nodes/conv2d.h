@@ -10,7 +10,7 @@ namespace tenon::nodes {
 struct Conv2d : Anchor {
   static constexpr auto name = "conv2d";
   static constexpr int kArity = 2;
-  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
     const Shape &x = in[0].shape(), &w = in[1].shape();
     TENON_CHECK(Usage, x.rank() == 4 && w.rank() == 4 && x[3] == w[1], "conv2d")
         << "x " << x.str() << " and w " << w.str() << " do not fit: expected x [N,H,W,C], w [O,C,kh,kw]";
@@ -21,7 +21,6 @@ struct Conv2d : Anchor {
     const int64_t h = x[1] + p[1] + p[3] - w[2], v = x[2] + p[2] + p[4] - w[3];
     TENON_CHECK(Usage, h >= 0 && v >= 0, "conv2d") << "image " << x.str() << " is smaller than the kernel " << w.str();
     shape = {x[0], h / p[0] + 1, v / p[0] + 1, w[0]};
-    dtype = DType::F32;
   }
   /// To the image: the convolution of g, spread to the stride, with the filters turned about and their channels
   /// exchanged. To the filters: one product for each of their taps.
@@ -59,9 +58,7 @@ namespace tenon {
 
 /// Convolution without bias: x [N,H,W,C], w [O,C,kh,kw]; pads = top, left, bottom, right.
 inline Expr conv2d(const Expr& x, const Expr& w, int64_t stride = 1, std::array<int64_t, 4> pads = {0, 0, 0, 0}) {
-  Attrs a;
-  a.ints = {stride, pads[0], pads[1], pads[2], pads[3]};
-  return x.graph().make(node_type<nodes::Conv2d>(), std::array{x, w}, a);
+  return make_node<nodes::Conv2d>({x, w}, {.ints = {stride, pads[0], pads[1], pads[2], pads[3]}});
 }
 
 }  // namespace tenon

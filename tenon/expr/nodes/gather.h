@@ -9,7 +9,7 @@ namespace tenon::nodes {
 struct Gather : View {
   static constexpr auto name = "gather";
   static constexpr int kArity = 2;
-  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape, DType& dtype) {
+  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape) {
     const Shape &x = in[0].shape(), &index = in[1].shape();
     TENON_CHECK(Usage, x.rank() >= 1, "gather") << "x needs an axis to choose from";
     TENON_CHECK(Usage, in[1].dtype() == DType::I32 || in[1].dtype() == DType::I64, "gather")
@@ -17,7 +17,6 @@ struct Gather : View {
     std::vector<int64_t> dims(index.begin(), index.end());
     dims.insert(dims.end(), x.begin() + 1, x.end());
     shape = Shape(dims);
-    dtype = in[0].dtype();
   }
   static void map(const Node& n, IndexAlgebra& a, Indices c) {
     const Shape& x = n.in[0].shape();
@@ -38,9 +37,7 @@ NODE(Gather)
 namespace tenon {
 
 /// Rows of x chosen by `index`: shape index.shape + x.shape[1:].
-inline Expr gather(const Expr& x, const Expr& index) {
-  return x.graph().make(node_type<nodes::Gather>(), std::array{x, index});
-}
+inline Expr gather(const Expr& x, const Expr& index) { return make_node<nodes::Gather>({x, index}); }
 
 /// What gather reads, added up: out[v, ..] = sum of rows[i.., ..] over i with index[i] = v, for v < count; rows has
 /// shape index.shape + the rest of out's. f32. The order of a sum depends on shapes only, so that equal runs give equal

@@ -5,11 +5,10 @@
 namespace tenon::nodes {
 
 struct MemoryLeaf : Leaf {
-  static void infer(std::span<const Expr>, const Attrs& attrs, Shape& shape, DType& dtype) {
+  static void infer(std::span<const Expr>, const Attrs& attrs, Shape& shape) {
     TENON_CHECK(Usage, attrs.has_dtype && attrs.has_dims && !attrs.text.empty(), "leaf")
         << "needs a name, an element type and a shape";
     shape = attrs.dims;
-    dtype = attrs.dtype;
   }
 };
 /// Supplied at each run; ints[0] is its Rate.
@@ -27,8 +26,8 @@ struct ScalarInput : MemoryLeaf {
 /// Outlives runs; ints[0] is its Rate, ints[1], if there is one, how many updates it has behind it (state.h).
 struct State : MemoryLeaf {
   static constexpr auto name = "state";
-  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
-    MemoryLeaf::infer(in, attrs, shape, dtype);
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
+    MemoryLeaf::infer(in, attrs, shape);
     TENON_CHECK(Usage, attrs.ints.size() < 2 || (attrs.ints.size() == 2 && attrs.ints[1] > 0), "state")
         << "has a rate and a number of updates from 1";
   }
@@ -36,20 +35,19 @@ struct State : MemoryLeaf {
 /// A literal: nums[0].
 struct Constant : Leaf {
   static constexpr auto name = "constant";
-  static void infer(std::span<const Expr>, const Attrs& attrs, Shape& shape, DType& dtype) {
+  static void infer(std::span<const Expr>, const Attrs& attrs, Shape& shape) {
     TENON_CHECK(Usage, attrs.nums.size() == 1, "constant") << "needs one number";
     shape = {};
-    dtype = DType::F32;
   }
 };
 /// 0, 1, .., n-1; dims = [n].
 struct Iota : Leaf {
   static constexpr auto name = "iota";
-  static void infer(std::span<const Expr>, const Attrs& attrs, Shape& shape, DType& dtype) {
+  static void infer(std::span<const Expr>, const Attrs& attrs, Shape& shape) {
     TENON_CHECK(Usage, attrs.has_dims && attrs.dims.rank() == 1, "iota") << "needs a shape of rank 1";
     shape = attrs.dims;
-    dtype = DType::I32;
   }
+  static DType dtype(std::span<const Expr>, const Attrs&) { return DType::I32; }
 };
 
 }  // namespace tenon::nodes

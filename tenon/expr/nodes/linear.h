@@ -14,7 +14,7 @@ struct Linear : Anchor {
   static constexpr auto name = "linear";
   static constexpr int kArity = 2;
   static bool batched(const Shape& x, const Shape& w) { return w.rank() > 2 && x.rank() == w.rank(); }
-  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape, DType& dtype) {
+  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape) {
     const Shape &x = in[0].shape(), &w = in[1].shape();
     bool good = x.rank() >= 1 && (w.rank() == 2 || batched(x, w)) && x[-1] == w[-1];
     for (int a = 0; good && a < w.rank() - 2; ++a) good = x[a] == w[a];
@@ -22,7 +22,6 @@ struct Linear : Anchor {
                                        << " do not fit: expected x [.., K], w [N, K]";
     shape = x;
     shape[-1] = w[-2];
-    dtype = DType::F32;
   }
   static void reference(const Node& n, std::span<const double* const> in, double* out) {
     const Shape &x = n.in[0].shape(), &w = n.in[1].shape();
@@ -48,9 +47,7 @@ NODE(Linear)
 namespace tenon {
 
 /// y = x w^T without bias: x [.., K], w [N, K] or one matrix per leading index.
-inline Expr linear(const Expr& x, const Expr& w) {
-  return x.graph().make(node_type<nodes::Linear>(), std::array{x, w});
-}
+inline Expr linear(const Expr& x, const Expr& w) { return make_node<nodes::Linear>({x, w}); }
 
 /// a [.., M, K] times b [.., K, N].
 inline Expr matmul(const Expr& a, const Expr& b) { return linear(a, transpose(b)); }

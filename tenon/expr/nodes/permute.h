@@ -1,13 +1,15 @@
-// Permutation of axes: out axis i is in axis ints[i].
+// Views that reorder: axes, the elements of one from its other end, and pairs of neighbours.
 #pragma once
+#include <numeric>
+
 #include "tenon/expr/node_type.h"
 
 namespace tenon::nodes {
 
+/// Out axis i is in axis ints[i].
 struct Permute : View {
   static constexpr auto name = "permute";
-  static constexpr int kArity = 1;
-  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
     const Shape& from = in[0].shape();
     std::vector<bool> seen(static_cast<size_t>(from.rank()));
     bool good = attrs.ints.size() == seen.size();
@@ -21,21 +23,51 @@ struct Permute : View {
     }
     TENON_CHECK(Usage, good, "permute") << "axes are not a permutation of the " << from.rank() << " axes of "
                                         << from.str();
-    dtype = in[0].dtype();
   }
   static void map(const Node& n, IndexAlgebra& a, Indices c) {
     Indices x{};
     for (size_t i = 0; i < n.attrs.ints.size(); ++i) x[static_cast<size_t>(n.attrs.ints[i])] = c[i];
     a.read(0, x);
   }
-  static bool invertible(const Node&) { return true; }
   static Expr inverse(const Node& n, const Expr& y);
-  static std::vector<Expr> vjp(const Expr& node, const Expr& g) { return {inverse(*node, g)}; }
+};
+
+/// One axis from its other end. ints = axis.
+struct Flip : View {
+  static constexpr auto name = "flip";
+  static void infer(std::span<const Expr>, const Attrs& attrs, Shape& shape) {
+    TENON_CHECK(Usage, attrs.ints.size() == 1 && attrs.ints[0] >= 0 && attrs.ints[0] < shape.rank(), "flip")
+        << "needs an axis inside " << shape.str();
+  }
+  static void map(const Node& n, IndexAlgebra& a, Indices c) {
+    Index& i = c[static_cast<size_t>(n.attrs.ints[0])];
+    i = a.reversed(i, n.shape[static_cast<int>(n.attrs.ints[0])]);
+    a.read(0, c);
+  }
+  static Expr inverse(const Node& n, const Expr& y) { return make_node<Flip>({y}, n.attrs); }
+};
+
+/// Elements 2i and 2i + 1 of the last axis change places, as interleaved rotary embeddings want them.
+struct PairSwap : View {
+  static constexpr auto name = "pair_swap";
+  static void infer(std::span<const Expr>, const Attrs&, Shape& shape) {
+    TENON_CHECK(Usage, shape.rank() >= 1 && shape[-1] % 2 == 0, "pair_swap")
+        << "needs pairs along the last axis, got " << shape.str();
+  }
+  static void map(const Node& n, IndexAlgebra& a, Indices c) {
+    Index& i = c[static_cast<size_t>(n.shape.rank() - 1)];
+    const auto [pair, place] = a.halved(i);
+    i = a.sum(a.times(pair, 2), a.reversed(place, 2));
+    a.read(0, c);
+  }
+  static Expr inverse(const Node&, const Expr& y) { return make_node<PairSwap>({y}); }
 };
 
 }  // namespace tenon::nodes
 
 NODE(Permute)
+NODE(Flip)
+NODE(PairSwap)
 
 namespace tenon {
 
@@ -44,18 +76,27 @@ inline Expr permute(const Expr& x, std::vector<int64_t> axes) {
   bool identity = static_cast<int>(axes.size()) == x.shape().rank();
   for (size_t i = 0; i < axes.size(); ++i) identity = identity && axes[i] == static_cast<int64_t>(i);
   if (identity) return x;
-  Attrs a;
-  a.ints = std::move(axes);
-  return x.graph().make(node_type<nodes::Permute>(), std::array{x}, a);
+  return make_node<nodes::Permute>({x}, {.ints = std::move(axes)});
 }
 
 /// x with its last two axes swapped.
 inline Expr transpose(const Expr& x) {
-  std::vector<int64_t> axes;
-  for (int i = 0; i < x.shape().rank(); ++i) axes.push_back(i);
+  std::vector<int64_t> axes(static_cast<size_t>(x.shape().rank()));
   TENON_CHECK(Usage, axes.size() >= 2, "transpose") << "needs two axes, got " << x.shape().str();
+  std::iota(axes.begin(), axes.end(), 0);
   std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
   return permute(x, std::move(axes));
+}
+
+/// f of x with `axis` brought last, and the axis back in its place.
+template <class F>
+Expr with_axis_last(const Expr& x, int axis, const F& f) {
+  std::vector<int64_t> last(static_cast<size_t>(x.shape().rank()));
+  std::iota(last.begin(), last.end(), 0);
+  std::vector<int64_t> back = last;
+  std::rotate(last.begin() + axis, last.begin() + axis + 1, last.end());
+  std::rotate(back.begin() + axis, back.end() - 1, back.end());
+  return permute(f(permute(x, std::move(last))), std::move(back));
 }
 
 inline Expr nodes::Permute::inverse(const Node& n, const Expr& y) {
@@ -63,5 +104,13 @@ inline Expr nodes::Permute::inverse(const Node& n, const Expr& y) {
   for (size_t i = 0; i < back.size(); ++i) back[static_cast<size_t>(n.attrs.ints[i])] = static_cast<int64_t>(i);
   return permute(y, std::move(back));
 }
+
+/// x with the elements of `axis` (negative: from the last) in opposite order.
+inline Expr flip(const Expr& x, int axis) {
+  return make_node<nodes::Flip>({x}, {.ints = {axis < 0 ? axis + x.shape().rank() : axis}});
+}
+
+/// x [.., 2n] with elements 2i and 2i + 1 of the last axis exchanged.
+inline Expr pair_swap(const Expr& x) { return make_node<nodes::PairSwap>({x}); }
 
 }  // namespace tenon

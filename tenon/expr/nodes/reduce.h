@@ -13,56 +13,35 @@ namespace tenon::nodes {
 struct Sum : Reduce {
   static constexpr auto name = "sum";
   static constexpr double init = 0;
-  template <class V>
-  HD static V step(V acc, V x) {
-    return acc + x;
-  }
-  template <class V>
-  HD static V of_moments(V n, V mean, V) {
-    return n * mean;
-  }
-  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
+  HD static auto step(auto acc, auto x) { return acc + x; }
+  HD static auto of_moments(auto n, auto mean, auto) { return n * mean; }
+  static auto vjp(const auto& node, const auto& g) { return std::vector{broadcast(g, node->in[0].shape())}; }
 };
 
 /// Arithmetic mean.
 struct Mean : Sum {
   static constexpr auto name = "mean";
-  template <class V>
-  HD static V finish(V acc, V n) {
-    return acc / n;
-  }
-  template <class V>
-  HD static V of_moments(V, V mean, V) {
-    return mean;
-  }
-  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
+  HD static auto finish(auto acc, auto n) { return acc / n; }
+  HD static auto of_moments(auto, auto mean, auto) { return mean; }
+  static auto vjp(const auto& node, const auto& g) { return Sum::vjp(node, g * (1.0 / count(*node))); }
 };
 
 /// Sum of squares.
 struct SumSquares : Sum {
   static constexpr auto name = "sumsq";
-  template <class V>
-  HD static V step(V acc, V x) {
-    return acc + x * x;
+  HD static auto step(auto acc, auto x) { return acc + x * x; }
+  HD static auto combine(auto a, auto b) { return a + b; }
+  HD static auto of_moments(auto n, auto mean, auto m2) { return m2 + n * mean * mean; }
+  static auto vjp(const auto& node, const auto& g) {
+    const auto& x = node->in[0];
+    return std::vector{broadcast(g, x.shape()) * x * 2.0};
   }
-  template <class V>
-  HD static V combine(V a, V b) {
-    return a + b;
-  }
-  template <class V>
-  HD static V of_moments(V n, V mean, V m2) {
-    return m2 + n * mean * mean;
-  }
-  static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
 
 /// Biased variance: mean square of the deviations from the mean. Of a row that is in two passes over it.
 struct Variance : Reduce {
   static constexpr auto name = "variance";
-  template <class V>
-  HD static V of_moments(V n, V, V m2) {
-    return m2 / n;
-  }
+  HD static auto of_moments(auto n, auto, auto m2) { return m2 / n; }
   static Expr over_rows(const Expr& x);
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
@@ -71,10 +50,7 @@ struct Variance : Reduce {
 struct ReduceMax : Reduce {
   static constexpr auto name = "reduce_max";
   static constexpr double init = -INFINITY;
-  template <class V>
-  HD static V step(V acc, V x) {
-    return hd::select<V>(acc < x, x, hd::select<V>(x != x, x, acc));
-  }
+  HD static auto step(auto acc, auto x) { return hd::select(acc < x, x, hd::select(x != x, x, acc)); }
   static std::vector<Expr> vjp(const Expr& node, const Expr& g);
 };
 
@@ -109,9 +85,7 @@ Expr broadcast(const Expr& y, const Shape& shape);
 /// A reduction of type T over the last axis or the inner axes.
 template <class T>
 Expr reduce(const Expr& x, ReduceOver over) {
-  Attrs a;
-  a.ints = {static_cast<int64_t>(over)};
-  return x.graph().make(node_type<T>(), std::array{x}, a);
+  return make_node<T>({x}, {.ints = {static_cast<int64_t>(over)}});
 }
 inline Expr sum(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::Sum>(x, over); }
 inline Expr mean(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::Mean>(x, over); }
@@ -120,16 +94,6 @@ inline Expr variance(const Expr& x, ReduceOver over = ReduceOver::Last) { return
 inline Expr reduce_max(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::ReduceMax>(x, over); }
 inline Expr absmax(const Expr& x, ReduceOver over = ReduceOver::Last) { return reduce<nodes::AbsMax>(x, over); }
 
-inline std::vector<Expr> nodes::Sum::vjp(const Expr& node, const Expr& g) {
-  return {broadcast(g, node->in[0].shape())};
-}
-inline std::vector<Expr> nodes::Mean::vjp(const Expr& node, const Expr& g) {
-  return {broadcast(g * (1.0 / count(node->in[0], node->attrs)), node->in[0].shape())};
-}
-inline std::vector<Expr> nodes::SumSquares::vjp(const Expr& node, const Expr& g) {
-  const Expr& x = node->in[0];
-  return {broadcast(g, x.shape()) * x * 2.0};
-}
 inline Expr nodes::Variance::over_rows(const Expr& x) {
   const Expr d = x - mean(x);
   return mean(d * d);
@@ -137,7 +101,7 @@ inline Expr nodes::Variance::over_rows(const Expr& x) {
 inline std::vector<Expr> nodes::Variance::vjp(const Expr& node, const Expr& g) {
   const Expr& x = node->in[0];
   const Expr centre = mean(x, static_cast<ReduceOver>(node->attrs.ints[0]));
-  return {broadcast(g * (2.0 / count(x, node->attrs)), x.shape()) * (x - centre)};
+  return {broadcast(g * (2.0 / count(*node)), x.shape()) * (x - centre)};
 }
 
 }  // namespace tenon

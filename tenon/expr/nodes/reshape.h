@@ -6,19 +6,15 @@ namespace tenon::nodes {
 
 struct Reshape : View {
   static constexpr auto name = "reshape";
-  static constexpr int kArity = 1;
-  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
+  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape) {
     TENON_CHECK(Usage, attrs.has_dims && attrs.dims.numel() == in[0].shape().numel(), "reshape")
         << "cannot view " << in[0].shape().str() << " as " << attrs.dims.str();
     shape = attrs.dims;
-    dtype = in[0].dtype();
   }
   static void map(const Node& n, IndexAlgebra& a, Indices c) {
     a.read(0, a.unravel(a.ravel(c, n.shape), n.in[0].shape()));
   }
-  static bool invertible(const Node&) { return true; }
   static Expr inverse(const Node& n, const Expr& y);
-  static std::vector<Expr> vjp(const Expr& node, const Expr& g) { return {inverse(*node, g)}; }
 };
 
 }  // namespace tenon::nodes
@@ -31,10 +27,7 @@ namespace tenon {
 inline Expr reshape(const Expr& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   if (x.is<nodes::Reshape>()) return reshape(x->in[0], shape);
-  Attrs a;
-  a.has_dims = true;
-  a.dims = shape;
-  return x.graph().make(node_type<nodes::Reshape>(), std::array{x}, a);
+  return make_node<nodes::Reshape>({x}, {.has_dims = true, .dims = shape});
 }
 
 inline Expr nodes::Reshape::inverse(const Node& n, const Expr& y) { return reshape(y, n.in[0].shape()); }

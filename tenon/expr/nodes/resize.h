@@ -10,15 +10,12 @@ namespace tenon::nodes {
 /// Row i of the result is row nearest_source(i, H, H') of the image.
 struct Resize : View {
   static constexpr auto name = "resize";
-  static constexpr int kArity = 1;
-  static void infer(std::span<const Expr> in, const Attrs& attrs, Shape& shape, DType& dtype) {
-    shape = in[0].shape();
+  static void infer(std::span<const Expr>, const Attrs& attrs, Shape& shape) {
     TENON_CHECK(Usage, shape.rank() == 4 && attrs.ints.size() == 2 && attrs.ints[0] > 0 && attrs.ints[1] > 0, "resize")
         << "needs [N,H,W,C] and a size, got " << shape.str();
     TENON_CHECK(Usage, shape[1] > 0 && shape[2] > 0, "resize") << shape.str() << " has no pixels to repeat";
     shape[1] = attrs.ints[0];
     shape[2] = attrs.ints[1];
-    dtype = in[0].dtype();
   }
   static void map(const Node& n, IndexAlgebra& a, Indices c) {
     for (int axis = 1; axis <= 2; ++axis) {
@@ -39,9 +36,7 @@ namespace tenon {
 
 /// Images x [N, H, W, C] resized to height x width by nearest neighbour.
 inline Expr resize_nearest(const Expr& x, int64_t height, int64_t width) {
-  Attrs a;
-  a.ints = {height, width};
-  return x.graph().make(node_type<nodes::Resize>(), std::array{x}, a);
+  return make_node<nodes::Resize>({x}, {.ints = {height, width}});
 }
 /// Images x [N, H, W, C] at twice the size, every pixel four times.
 inline Expr upsample2x(const Expr& x) { return resize_nearest(x, 2 * x.shape()[1], 2 * x.shape()[2]); }
@@ -55,9 +50,7 @@ inline std::vector<Expr> nodes::Resize::vjp(const Expr& node, const Expr& g) {
     const Expr i = iota(g.graph(), in);
     const Expr identity = equal(broadcast(reshape(i, {1, in, 1, 1}), {1, in, 1, in}), reshape(i, {1, 1, 1, in}));
     const Expr source_of = reshape(resize_nearest(identity, out, 1), {out, in});
-    const std::vector<int64_t> last = axis == 1 ? std::vector<int64_t>{0, 2, 3, 1} : std::vector<int64_t>{0, 1, 3, 2};
-    const std::vector<int64_t> back = axis == 1 ? std::vector<int64_t>{0, 3, 1, 2} : std::vector<int64_t>{0, 1, 3, 2};
-    dx = permute(linear(permute(dx, last), transpose(source_of)), back);
+    dx = with_axis_last(dx, axis, [&](const Expr& x) { return matmul(x, source_of); });
   }
   return {dx};
 }

@@ -1,4 +1,4 @@
-// Rounding to whole numbers; the gradient is 0.
+// Whole numbers near a number, and its sign: steps, whose gradient is 0.
 #pragma once
 #include "tenon/expr/node_type.h"
 #include "tenon/expr/nodes/arithmetic.h"
@@ -8,33 +8,31 @@ namespace tenon::nodes {
 /// largest whole number not above x
 struct Floor : Pointwise<1> {
   static constexpr auto name = "floor";
-  template <class V>
-  HD static V eval(V x) {
-    return hd::floor(x);
-  }
-  template <class E>
-  static std::array<E, 1> vjp(E g, E) {
-    return {g * 0.0};
-  }
+  HD static auto eval(auto x) { return hd::floor(x); }
+  static auto vjp(auto g, auto) { return std::array{g * 0.0}; }
 };
 
 /// smallest whole number not below x
 struct Ceil : Pointwise<1> {
   static constexpr auto name = "ceil";
+  HD static auto eval(auto x) { return hd::ceil(x); }
+  static auto vjp(auto g, auto) { return std::array{g * 0.0}; }
+};
+
+/// -1, 0 or 1; 0 at 0 and at -0; NaN at NaN; gradient 0
+struct Sign : Pointwise<1> {
+  static constexpr auto name = "sign";
   template <class V>
   HD static V eval(V x) {
-    return hd::ceil(x);
+    const V zero = hd::splat<V>(0);
+    // x + 0: NaN, or 0 where neither comparison holds, whatever the sign of the zero.
+    return hd::select<V>(x > zero, hd::splat<V>(1), hd::select<V>(x < zero, hd::splat<V>(-1), x + zero));
   }
-  template <class E>
-  static std::array<E, 1> vjp(E g, E) {
-    return {g * 0.0};
-  }
+  static auto vjp(auto g, auto) { return std::array{g * 0.0}; }
 };
 
 }  // namespace tenon::nodes
 
-NODE(Floor)
-NODE(Ceil)
-
-POINTWISE_FACTORY(Floor, floor)
-POINTWISE_FACTORY(Ceil, ceil)
+NODE(Floor, floor)
+NODE(Ceil, ceil)
+NODE(Sign, sign)

@@ -12,7 +12,7 @@ namespace tenon::nodes {
 struct Sample : Anchor {
   static constexpr auto name = "sample";
   static constexpr int kArity = 4, kFactors = 1;
-  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape, DType& dtype) {
+  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape) {
     const Shape& s = in[0].shape();
     constexpr int64_t kMostTokens = int64_t{1} << 24;  // numbers that f32 tells apart
     TENON_CHECK(Usage, s.rank() == 2 && s[1] > 0 && s[1] <= kMostTokens, "sample")
@@ -22,7 +22,6 @@ struct Sample : Anchor {
                 "sample")
         << "with scores " << s.str() << " go a rule f32 [R, 4], a seed i32 [R, 4] and a counter i32 [R]";
     shape = {s[0], 2};
-    dtype = DType::F32;
   }
   static void reference(const Node& n, std::span<const double* const> in, double* out) {
     const int64_t tokens = n.in[0].shape()[1];
@@ -51,7 +50,7 @@ namespace tenon {
 
 /// Tokens [R, 2] (nodes::Sample).
 inline Expr sample(const Expr& scores, const Expr& rule, const Expr& seed, const Expr& counter) {
-  return scores.graph().make(node_type<nodes::Sample>(), std::array{scores, rule, seed, counter});
+  return make_node<nodes::Sample>({scores, rule, seed, counter});
 }
 
 }  // namespace tenon

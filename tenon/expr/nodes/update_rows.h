@@ -12,17 +12,16 @@ namespace tenon::nodes {
 struct UpdateRows : Sink {
   static constexpr auto name = "update_rows";
   static constexpr int kArity = 3;
-  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape, DType& dtype) {
+  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape) {
     TENON_CHECK(Usage, state_of(in[0]), "update_rows")
         << "writes into a state or an update of one, got " << in[0]->name();
-    Attrs none;
-    Gather::infer(in.first(2), none, shape, dtype);
-    TENON_CHECK(Usage, in[2].shape() == shape && in[2].dtype() == dtype, "update_rows")
-        << "rows of '" << state_of(in[0])->attrs.text << "' are " << name_of(dtype) << shape.str() << ", got "
+    const DType dtype = in[0].dtype();
+    Shape rows = shape;
+    Gather::infer(in.first(2), {}, rows);
+    TENON_CHECK(Usage, in[2].shape() == rows && in[2].dtype() == dtype, "update_rows")
+        << "rows of '" << state_of(in[0])->attrs.text << "' are " << name_of(dtype) << rows.str() << ", got "
         << name_of(in[2].dtype()) << in[2].shape().str();
-    shape = in[0].shape();
   }
-  static std::vector<SinkOutput> expand(const Node& n) { return {{state_of(Expr(&n))->attrs.text, Expr(&n)}}; }
   static Expr place(std::span<const Expr> in) { return gather(in[0], in[1]); }
   static void reference(const Node& n, std::span<const double* const> in, double* out) {
     const int64_t all = n.shape.numel(), row = n.shape[0] ? all / n.shape[0] : 0;
@@ -45,7 +44,7 @@ namespace tenon {
 /// lies, once all that reads `state` has run; reading the result reads the state then. As a result of a plan it is
 /// named as the state is.
 inline Expr update_rows(const Expr& state, const Expr& index, const Expr& rows) {
-  return state.graph().make(node_type<nodes::UpdateRows>(), std::array{state, index, rows});
+  return make_node<nodes::UpdateRows>({state, index, rows});
 }
 
 }  // namespace tenon

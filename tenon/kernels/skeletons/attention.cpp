@@ -1,18 +1,13 @@
-// Streaming-softmax attention: q, k, v read through their holes, result rows leave through the epilogue.
-#include "tenon/expr/ops.h"
-#include "tenon/kernels/skeleton.h"
+// Streaming-softmax attention, and its gradients: a tile of scores at a time.
+#include "tenon/kernels/plain.h"
 
 namespace tenon {
 namespace {
 
-class Attention : public Skeleton {
+// q, k, v read through their holes, result rows leave through the epilogue.
+class Attention : public SkeletonOf<nodes::Attention> {
  public:
-  std::string_view name() const override { return "attention"; }
-  std::span<const std::string_view> holes() const override {
-    static constexpr std::string_view names[] = {"q", "k", "v", "keys"};
-    return names;
-  }
-  bool serves(const Expr& anchor) const override { return anchor && anchor.is<nodes::Attention>(); }
+  Attention() : SkeletonOf("attention", {"q", "k", "v", "keys"}) {}
   std::optional<std::string> legal(const Form& form) const override {
     if (form.lanes > 1) return "lanes of attention";
     const Shape& k = form.anchor->in[1].shape();
@@ -22,7 +17,18 @@ class Attention : public Skeleton {
   bool delivers(const NodeType& companion) const override { return &companion == &node_type<nodes::AttentionLse>(); }
 };
 
+// Of queries, or of keys and values side by side.
+class AttentionGradient : public SkeletonOf<nodes::AttentionQueryGradient, nodes::AttentionKeyGradient> {
+ public:
+  AttentionGradient() : SkeletonOf("attention_gradient", {"q", "k", "v", "g", "lse", "delta", "keys"}) {}
+  std::optional<std::string> legal(const Form& form) const override {
+    if (form.lanes > 1) return "lanes of attention's gradient";
+    return std::nullopt;
+  }
+};
+
 const RegisterSkeleton<Attention> kRegisteredAttention;
+const RegisterSkeleton<AttentionGradient> kRegisteredAttentionGradient;
 
 }  // namespace
 }  // namespace tenon

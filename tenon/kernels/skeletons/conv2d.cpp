@@ -1,18 +1,12 @@
 // Convolution on NHWC images: x (maths, concat and upsample on the way in; padding is applied behind it), w, epilogue.
-#include "tenon/expr/ops.h"
-#include "tenon/kernels/skeleton.h"
+#include "tenon/kernels/plain.h"
 
 namespace tenon {
 namespace {
 
-class Conv2d : public Skeleton {
+class Conv2d : public SkeletonOf<nodes::Conv2d> {
  public:
-  std::string_view name() const override { return "conv2d"; }
-  std::span<const std::string_view> holes() const override {
-    static constexpr std::string_view names[] = {"x", "w"};
-    return names;
-  }
-  bool serves(const Expr& anchor) const override { return anchor && anchor.is<nodes::Conv2d>(); }
+  Conv2d() : SkeletonOf("conv2d", {"x", "w"}) {}
   std::optional<std::string> legal(const Form& form) const override {
     const Shape& w = form.anchor->in[1].shape();
     const std::vector<int64_t>& p = form.anchor->attrs.ints;

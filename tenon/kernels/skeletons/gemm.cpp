@@ -1,19 +1,13 @@
 // Matrix product with filled holes: a (rows, may reduce whole rows of K), b (columns, packed once if constant),
 // epilogue.
-#include "tenon/expr/ops.h"
-#include "tenon/kernels/skeleton.h"
+#include "tenon/kernels/plain.h"
 
 namespace tenon {
 namespace {
 
-class Gemm : public Skeleton {
+class Gemm : public SkeletonOf<nodes::Linear> {
  public:
-  std::string_view name() const override { return "gemm"; }
-  std::span<const std::string_view> holes() const override {
-    static constexpr std::string_view names[] = {"a", "b"};
-    return names;
-  }
-  bool serves(const Expr& anchor) const override { return anchor && anchor.is<nodes::Linear>(); }
+  Gemm() : SkeletonOf("gemm", {"a", "b"}) {}
   std::optional<std::string> legal(const Form& form) const override {
     if (form.anchor->in[1].shape().rank() > 2 && form.lanes > 1) return "lanes of a batched product";
     return std::nullopt;

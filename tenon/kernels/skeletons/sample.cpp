@@ -1,18 +1,12 @@
 // Tokens drawn from rows of scores: rows in memory or computed, token and log-probability to the epilogue.
-#include "tenon/expr/ops.h"
-#include "tenon/kernels/skeleton.h"
+#include "tenon/kernels/plain.h"
 
 namespace tenon {
 namespace {
 
-class Sample : public Skeleton {
+class Sample : public SkeletonOf<nodes::Sample> {
  public:
-  std::string_view name() const override { return "sample"; }
-  std::span<const std::string_view> holes() const override {
-    static constexpr std::string_view names[] = {"scores", "rule", "seed", "counter"};
-    return names;
-  }
-  bool serves(const Expr& anchor) const override { return anchor && anchor.is<nodes::Sample>(); }
+  Sample() : SkeletonOf("sample", {"scores", "rule", "seed", "counter"}) {}
   std::optional<std::string> legal(const Form&) const override { return std::nullopt; }
 };
 

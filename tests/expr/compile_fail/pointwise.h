@@ -10,16 +10,10 @@ struct Cube : Pointwise<1> {
   static constexpr auto name = "cube";
 #endif
 #ifndef WITHOUT_EVAL
-  template <class V>
-  HD static V eval(V x) {
-    return x * x * x;
-  }
+  HD static auto eval(auto x) { return x * x * x; }
 #endif
 #ifndef WITHOUT_VJP
-  template <class E>
-  static std::array<E, 1> vjp(E g, E x) {
-    return {g * 3.0 * x * x};
-  }
+  static auto vjp(auto g, auto x) { return std::array{g * 3.0 * x * x}; }
 #endif
 };
 }  // namespace tenon::nodes

@@ -14,10 +14,7 @@ struct Total : Reduce {
   static constexpr double init = 0;
 #endif
 #ifndef WITHOUT_STEP
-  template <class V>
-  HD static V step(V acc, V x) {
-    return acc + x;
-  }
+  HD static auto step(auto acc, auto x) { return acc + x; }
 #endif
 #ifndef WITHOUT_VJP
   static std::vector<Expr> vjp(const Expr& node, const Expr& g) { return {broadcast(g, node->in[0].shape())}; }

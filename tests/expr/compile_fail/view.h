@@ -7,15 +7,11 @@
 
 namespace tenon::nodes {
 struct Same : View {
-  static constexpr int kArity = 1;
 #ifndef WITHOUT_NAME
   static constexpr auto name = "same";
 #endif
 #ifndef WITHOUT_INFER
-  static void infer(std::span<const Expr> in, const Attrs&, Shape& shape, DType& dtype) {
-    shape = in[0].shape();
-    dtype = in[0].dtype();
-  }
+  static void infer(std::span<const Expr>, const Attrs&, Shape&) {}
 #endif
 #ifndef WITHOUT_MAP
   static void map(const Node&, IndexAlgebra& a, Indices c) { a.read(0, c); }

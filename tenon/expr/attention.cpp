@@ -1,5 +1,5 @@
-// The gradient rules of attention: anchors of their own, their references, and the products that stand for them where a
-// device has no kernel that holds a tile of scores at a time.
+// Attention's reference and its gradient rules: anchors of their own, their references, and the products that stand for
+// them where a device has no kernel that holds a tile of scores at a time.
 #include <algorithm>
 
 #include "tenon/expr/ops.h"
@@ -63,6 +63,13 @@ class AttentionRows {
   Expr queries_, p_;
 };
 
+// Columns of [rows, columns] as rows.
+std::vector<double> transposed(const double* x, int64_t rows, int64_t columns) {
+  std::vector<double> out(static_cast<size_t>(rows * columns));
+  for (int64_t i = 0; i < rows * columns; ++i) out[static_cast<size_t>(i % columns * rows + i / columns)] = x[i];
+  return out;
+}
+
 Expr keys_of(const Node& gradient) {
   constexpr size_t kAt = nodes::AttentionGradient::kOperands;
   return gradient.in.size() > kAt ? gradient.in[kAt] : Expr();
@@ -79,6 +86,39 @@ struct Parts {
 };
 
 }  // namespace
+
+void nodes::Attention::scores(const Node& n, std::span<const double* const> in, const Scores& use) {
+  const Shape &q = n.in[0].shape(), &k = n.in[1].shape();
+  const int64_t keys = k[2], depth = q[3];
+  // A few rows at a time. Under a causal mask one, so that no unseen value is multiplied, not even by 0.
+  const int64_t block = n.attrs.ints[0] ? 1 : 64;
+  std::vector<double> p(static_cast<size_t>(block * keys));
+  for (int64_t head = 0; head < q[0] * q[1]; ++head) {
+    const int64_t kv = head / q[1] * k[1] + head % q[1] / (q[1] / k[1]), there = keys_of(n, in, head / q[1]);
+    for (int64_t i = 0; i < q[2]; i += block) {
+      const int64_t row = head * q[2] + i, rows = std::min(block, q[2] - i);
+      const int64_t seen = std::max<int64_t>(n.attrs.ints[0] ? i + there - q[2] + 1 : there, 0);
+      multiply_transposed({in[0] + row * depth, rows, depth, depth}, {in[1] + kv * keys * depth, seen, depth, depth},
+                          p.data(), keys);
+      use(row, rows, kv, seen, p.data());
+    }
+  }
+}
+
+void nodes::Attention::reference(const Node& n, std::span<const double* const> in, double* out) {
+  const int64_t keys = n.in[1].shape()[2], width = n.in[2].shape()[3];
+  std::vector<double> vt;
+  int64_t of = -1;  // the key head that vt is of
+  scores(n, in, [&](int64_t row, int64_t rows, int64_t kv, int64_t seen, double* p) {
+    if (seen == 0) {
+      std::fill_n(out + row * width, rows * width, NAN);
+      return;
+    }
+    if (std::exchange(of, kv) != kv) vt = transposed(in[2] + kv * keys * width, keys, width);
+    for (int64_t r = 0; r < rows; ++r) softmax({p + r * keys, static_cast<size_t>(seen)}, n.attrs.nums[0]);
+    multiply_transposed({p, rows, seen, keys}, {vt.data(), width, seen, keys}, out + row * width, width);
+  });
+}
 
 std::vector<Expr> nodes::Attention::vjp(const Expr& node, const Expr& g) {
   // The result as its readers have it, and gradients in the type of their values, like those of all maths (vjp.cpp):
@@ -110,10 +150,9 @@ void nodes::AttentionGradient::check(std::span<const Expr> in, const Attrs& attr
   TENON_CHECK(Usage, in.size() == kOperands || in.size() == kOperands + 1, "attention's gradient")
       << "needs q, k, v, g, lse, delta and perhaps keys";
   Shape result;
-  DType dtype;
   std::vector<Expr> of_attention(in.begin(), in.begin() + 3);
   of_attention.insert(of_attention.end(), in.begin() + kOperands, in.end());
-  Attention::infer(of_attention, attrs, result, dtype);
+  Attention::infer(of_attention, attrs, result);
   const Shape rows{result[0], result[1], result[2], 1};
   TENON_CHECK(Usage, in[3].shape() == result && in[4].shape() == rows && in[5].shape() == rows, "attention's gradient")
       << "g " << in[3].shape().str() << ", lse " << in[4].shape().str() << ", delta " << in[5].shape().str()
@@ -128,76 +167,10 @@ std::vector<Expr> nodes::AttentionGradient::vjp(const Expr& node, const Expr& g)
   const std::vector<Expr> floats(places.begin(), places.begin() + kOperands);
   std::vector<Expr> out = gradients(node->type->apart(graph.make(*node->type, places, node->attrs)), g, floats);
   Memo memo;
-  for (Expr& x : out)
-    x = rebuild(
-        graph, x,
-        [&](const Expr& e, std::span<const Expr>) {
-          const auto found = std::ranges::find(places, e);
-          return found == places.end() ? Expr() : node->in[static_cast<size_t>(found - places.begin())];
-        },
-        memo);
+  for (size_t i = 0; i < places.size(); ++i) memo.emplace(places[i].get(), node->in[i]);
+  for (Expr& x : out) x = rebuild(graph, x, memo);
   out.resize(node->in.size());
   return out;
-}
-
-void nodes::AttentionGradient::weights(const Node& n, std::span<const double* const> in, const Use& use) {
-  constexpr int64_t kBlock = 64;
-  const Shape &q = n.in[0].shape(), &k = n.in[1].shape();
-  const int64_t queries = q[2], keys = k[2], depth = q[3], width = n.in[2].shape()[3];
-  std::vector<double> p(static_cast<size_t>(kBlock * keys)), ds(p.size());
-  for (int64_t head = 0; head < q[0] * q[1]; ++head) {
-    const int64_t kv = head / q[1] * k[1] + head % q[1] / (q[1] / k[1]);
-    const int64_t there = Attention::keys_of(n, in, head / q[1], kOperands);
-    for (int64_t from = 0; from < queries; from += kBlock) {
-      const int64_t rows = std::min(kBlock, queries - from), first = head * queries + from;
-      multiply_transposed({in[0] + first * depth, rows, depth, depth}, {in[1] + kv * keys * depth, keys, depth, depth},
-                          p.data(), keys);
-      multiply_transposed({in[3] + first * width, rows, width, width}, {in[2] + kv * keys * width, keys, width, width},
-                          ds.data(), keys);
-      for (int64_t i = 0; i < rows * keys; ++i) {
-        const int64_t row = i / keys, seen = n.attrs.ints[0] ? from + row + there - queries + 1 : there;
-        double &weight = p[static_cast<size_t>(i)], &of_score = ds[static_cast<size_t>(i)];
-        weight = i % keys < seen ? std::exp(n.attrs.nums[0] * weight - in[4][first + row]) : 0;
-        of_score = i % keys < seen ? weight * (of_score - in[5][first + row]) * n.attrs.nums[0] : 0;
-      }
-      use(kv, first, rows, p.data(), ds.data());
-    }
-  }
-}
-
-namespace {
-
-// Columns of [rows, columns] as rows.
-std::vector<double> transposed(const double* x, int64_t rows, int64_t columns) {
-  std::vector<double> out(static_cast<size_t>(rows * columns));
-  for (int64_t i = 0; i < rows * columns; ++i) out[static_cast<size_t>(i % columns * rows + i / columns)] = x[i];
-  return out;
-}
-
-}  // namespace
-
-void nodes::AttentionQueryGradient::reference(const Node& n, std::span<const double* const> in, double* out) {
-  const int64_t depth = n.in[0].shape()[3], keys = n.in[1].shape()[2];
-  weights(n, in, [&](int64_t kv, int64_t first, int64_t rows, const double*, const double* ds) {
-    const std::vector<double> kt = transposed(in[1] + kv * keys * depth, keys, depth);
-    multiply_transposed({ds, rows, keys, keys}, {kt.data(), depth, keys, keys}, out + first * depth, depth);
-  });
-}
-
-void nodes::AttentionKeyGradient::reference(const Node& n, std::span<const double* const> in, double* out) {
-  const int64_t depth = n.in[0].shape()[3], width = n.in[2].shape()[3], keys = n.in[1].shape()[2];
-  const int64_t columns = depth + width;
-  std::fill_n(out, n.shape.numel(), 0.0);
-  std::vector<double> part(static_cast<size_t>(keys * columns));
-  weights(n, in, [&](int64_t kv, int64_t first, int64_t rows, const double* p, const double* ds) {
-    const auto product = [&](const double* left, const double* right, int64_t count, double* to) {
-      const std::vector<double> a = transposed(left, rows, keys), b = transposed(right + first * count, rows, count);
-      multiply_transposed({a.data(), keys, rows, rows}, {b.data(), count, rows, rows}, to, columns);
-    };
-    product(ds, in[0], depth, part.data());
-    product(p, in[3], width, part.data() + depth);
-    for (size_t i = 0; i < part.size(); ++i) out[static_cast<size_t>(kv * keys * columns) + i] += part[i];
-  });
 }
 
 Expr nodes::AttentionQueryGradient::apart(const Expr& node) {
