@@ -1,18 +1,12 @@
 // Matrix product to which a narrow one is added before the epilogue: a linear layer and its branch.
-#include "tenon/expr/ops.h"
-#include "tenon/kernels/skeleton.h"
+#include "tenon/kernels/plain.h"
 
 namespace tenon {
 namespace {
 
-class BranchedGemm : public Skeleton {
+class BranchedGemm : public SkeletonOf<nodes::BranchedLinear> {
  public:
-  std::string_view name() const override { return "branched_gemm"; }
-  std::span<const std::string_view> holes() const override {
-    static constexpr std::string_view names[] = {"a", "b", "branch a", "branch b", "factor 0", "factor 1"};
-    return names;
-  }
-  bool serves(const Expr& anchor) const override { return anchor && anchor.is<nodes::BranchedLinear>(); }
+  BranchedGemm() : SkeletonOf("branched_gemm", {"a", "b", "branch a", "branch b", "factor 0", "factor 1"}) {}
   std::optional<std::string> legal(const Form&) const override { return std::nullopt; }
 };
 
