@@ -203,7 +203,7 @@ int run_train(TrainFlags f, const Common& common) {
     o.most_tokens = std::min(o.most_tokens, std::max<int64_t>(model->config().positions / 2, 1));
   train::GrpoData data = data_of(f, *model, o);
   train::Grpo grpo(backend, model, std::move(data), o, f.output);
-  spdlog::info("{} parameters, {:.1f} MB with gradients and moments", grpo.parameter_count(),
+  spdlog::info("{} parameters, {:.1f} MB with moments", grpo.parameter_count(),
                static_cast<double>(grpo.parameter_bytes()) / 1e6);
   if (grpo.step() > 0) spdlog::info("goes on behind step {}", grpo.step());
   const int64_t first = grpo.step();

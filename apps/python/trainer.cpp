@@ -59,13 +59,15 @@ class Trainer {
     auto made = make_optimizer(optimizer, backend, options);
     parameters_ = std::make_unique<train::Parameters>(backend, source, shapes, made->moments().size(), ema > 0);
     updater_ = std::make_unique<train::Updater>(*parameters_, std::move(made), clip, ema);
+    arena_ = std::make_shared<Arena>(backend);
   }
 
   bool knows(const std::string& key) const { return gradients_.contains(key); }
   void plan(const std::string& key, const Value& loss, bool accumulates) {
     const nb::gil_scoped_release released;
-    gradients_[key] = std::make_unique<train::Gradients>(*parameters_, train::differentiate(loss.expr),
-                                                         train::GradientOptions{.accumulates = accumulates});
+    gradients_[key] =
+        std::make_unique<train::Gradients>(*parameters_, train::differentiate(loss.expr),
+                                           train::GradientOptions{.accumulates = accumulates, .arena = arena_});
   }
   double run(const std::string& key, const nb::dict& batch, bool first) {
     train::Gradients& gradients = *gradients_.at(key);
@@ -126,6 +128,7 @@ class Trainer {
   std::vector<std::vector<std::byte>> held_;  // what the store packs first
   std::unique_ptr<train::Parameters> parameters_;
   std::unique_ptr<train::Updater> updater_;
+  std::shared_ptr<Arena> arena_;                                        // of all gradients
   std::map<std::string, std::unique_ptr<train::Gradients>> gradients_;  // by the batch's names, types and shapes
 };
 

@@ -3,7 +3,7 @@
 //
 //   bench_train THREADS STEPS PROFILE ROWS TOKENS VOCABULARY WIDTH HIDDEN LAYERS HEADS KEY_HEADS
 //   bench_train THREADS STEPS PROFILE MODEL BATCH
-//   bench_train grpo STEPS DEVICE f32|bf16 MODEL PROMPTS GROUP PROMPT_TOKENS NEW_TOKENS EPOCHS BETA
+//   bench_train grpo STEPS DEVICE f32|bf16 MODEL PROMPTS GROUP PROMPT_TOKENS NEW_TOKENS EPOCHS BETA [MAX_MIB]
 //   bench_train lora STEPS PROFILE DEVICE f32|bf16|e4m3 MODEL SIDE RANK MAX_MIB
 //
 // grpo: whole steps of Dr. GRPO of a model, which may be one of random weights (random:qwen2.5-0.5b): PROMPTS of random
@@ -166,7 +166,7 @@ int policy(const char* path, const char* batch_file, int threads, int steps, boo
 }
 
 // Texts of random tokens that no token ends, and rewards by chance: what they are changes nothing of the time.
-int grpo(char** words) {
+int grpo(char** words, int64_t mebibytes) {
   const auto number = [&](int i) { return std::atoll(words[i]); };
   const int64_t steps = number(0), prompt_tokens = number(6);
   const std::shared_ptr<Backend> backend = make_backend(words[1], {});
@@ -176,6 +176,7 @@ int grpo(char** words) {
   train::GrpoOptions o;
   o.prompts = number(4), o.group = number(5), o.most_tokens = number(7), o.epochs = number(8);
   o.terms.beta = std::atof(words[9]);
+  o.arena_bytes = mebibytes << 20;
   o.precision = {type, type};
   train::TimeSpent now;
   train::PolicyLearner learner(backend, *model, o, now);
@@ -257,7 +258,8 @@ int lora(char** words) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 12 && std::strcmp(argv[1], "grpo") == 0) return grpo(argv + 2);
+  const bool is_grpo = argc > 1 && std::strcmp(argv[1], "grpo") == 0;
+  if (is_grpo && (argc == 12 || argc == 13)) return grpo(argv + 2, argc == 13 ? std::atoll(argv[12]) : 0);
   if (argc == 10 && std::strcmp(argv[1], "lora") == 0) return lora(argv + 2);
   if (argc != 12 && argc != 6) return std::fprintf(stderr, "expected what the first lines of the source say\n"), 2;
   const int steps = std::atoi(argv[2]);

@@ -95,7 +95,7 @@ LossOfRows of_rows(const Expr& hidden, const Expr& weight, const Targets& target
                    const Pieces& p) {
   const Expr logits = padded_logits(tenon::linear(hidden, weight), p);
   const Expr lse = materialize(log_sum_exp(logits, p));
-  const Expr nll = lse - chosen_logit(logits, targets, p);
+  const Expr nll = materialize(lse - chosen_logit(logits, targets, p));  // and the logits may go
   const TokenTerm term = terms(nll);
   const Expr hit = equal(iota(weight.graph(), p.padded()), targets.classes);
   const Expr d_logits = cast((exp(logits - lse) - hit) * term.slope, weight.dtype());

@@ -1,7 +1,8 @@
-// Where buffers live: with the weights, or at offsets by liveness, largest first, each at the lowest place free for its
-// whole life; and which of them are whole when a launch begins.
+// Where buffers live: with the weights, or at offsets by liveness, each at the lowest place free for its whole life, in
+// the best of some orders; and which of them are whole when a launch begins.
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -10,31 +11,26 @@
 namespace tenon {
 namespace {
 
-constexpr int64_t kAlignment = 64;
+int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 struct Life {
-  Buffer* buffer;
+  Buffer* buffer = nullptr;
   int first = std::numeric_limits<int>::max(), last = -1;
 };
 
 // Positions run through all phases. A value read by a later phase stays until the end, since that phase is repeated.
 std::vector<Life> lives_of(Plan& plan) {
-  std::vector<Life> lives;
-  std::map<std::string, size_t> index;
-  for (Buffer& b : plan.buffers) {
-    index[b.name] = lives.size();
-    lives.push_back({&b});
-  }
-  int end = 0;
+  std::map<std::string, Life> lives;
+  for (Buffer& b : plan.buffers) lives[b.name].buffer = &b;
+  int end = 0, at = 0;
   for (const Phase& p : plan.phases) end += static_cast<int>(p.launches.size());
-  int at = 0;
   for (const Phase& p : plan.phases)
     for (const Launch& l : p.launches) {
       const auto touch = [&](const std::string& name) {
-        const auto it = index.find(name);
-        TENON_CHECK(Internal, it != index.end(), plan.name)
+        const auto it = lives.find(name);
+        TENON_CHECK(Internal, it != lives.end(), plan.name)
             << "launch " << l.name << " uses unknown buffer '" << name << "'";
-        Life& life = lives[it->second];
+        Life& life = it->second;
         life.first = std::min(life.first, at);
         life.last = std::max(life.last, life.buffer->rate == p.rate ? at : end);
       };
@@ -43,29 +39,33 @@ std::vector<Life> lives_of(Plan& plan) {
       for (const Output& o : l.outputs) touch(o.buffer);
       ++at;
     }
-  for (Life& l : lives) {
+  std::vector<Life> out;
+  for (auto& [name, l] : lives) {
     if (l.buffer->role == BufferRole::Input) l.first = 0;
     if (l.buffer->role != BufferRole::Temporary || l.last < 0) l.last = end;
     l.first = std::min(l.first, l.last);
+    l.buffer->bytes = bytes_of(l.buffer->shape, l.buffer->dtype);
+    if (l.buffer->in_arena()) out.push_back(l);
   }
-  return lives;
+  return out;
 }
 
-// Whoever writes nothing may have no kernel, so that the launch before it is the one in front.
-void find_settled(Phase& phase) {
-  for (size_t i = 1; i < phase.launches.size(); ++i) {
-    Launch& l = phase.launches[i];
-    const Launch& before = phase.launches[i - 1];
-    const auto writes = [](const Launch& by, const std::string& name) {
-      return std::any_of(by.outputs.begin(), by.outputs.end(), [&](const Output& o) { return o.buffer == name; });
-    };
-    if (std::all_of(before.outputs.begin(), before.outputs.end(),
-                    [](const Output& o) { return o.value.shape().numel() == 0; }))
-      continue;
-    for (const Expr& e : operands_of(l))
-      if (!e.is<nodes::Param>() && !writes(l, e->attrs.text) && !writes(before, e->attrs.text))
-        l.settled.push_back(e->attrs.text);
+// Each at the lowest place that is free for its whole life. The bytes of all.
+int64_t place(const std::vector<Life>& lives) {
+  int64_t bytes = 0;
+  std::multimap<int64_t, const Life*> placed;
+  for (const Life& l : lives) {
+    int64_t offset = 0;
+    for (const auto& [begin, o] : placed) {
+      if (o->last < l.first || l.last < o->first) continue;
+      if (begin >= offset + l.buffer->bytes) break;
+      offset = std::max(offset, aligned(begin + o->buffer->bytes));
+    }
+    l.buffer->offset = offset;
+    bytes = std::max(bytes, aligned(offset + l.buffer->bytes));
+    placed.emplace(offset, &l);
   }
+  return bytes;
 }
 
 }  // namespace
@@ -91,33 +91,43 @@ void find_stored(Plan& plan) {
   }
 }
 
+// Whoever writes nothing may have no kernel, so that the launch before it is the one in front.
 void find_settled(Plan& plan) {
-  for (Phase& p : plan.phases) find_settled(p);
+  const auto writes = [](const Launch& by, const std::string& name) {
+    return std::ranges::find(by.outputs, name, &Output::buffer) != by.outputs.end();
+  };
+  for (Phase& phase : plan.phases)
+    for (size_t i = 1; i < phase.launches.size(); ++i) {
+      Launch& l = phase.launches[i];
+      const Launch& before = phase.launches[i - 1];
+      if (std::ranges::all_of(before.outputs, [](const Output& o) { return o.value.shape().numel() == 0; })) continue;
+      for (const Expr& e : operands_of(l))
+        if (!e.is<nodes::Param>() && !writes(l, e->attrs.text) && !writes(before, e->attrs.text))
+          l.settled.push_back(e->attrs.text);
+    }
 }
 
 void lay_out_memory(Plan& plan) {
   std::vector<Life> lives = lives_of(plan);
-  for (Life& l : lives) l.buffer->bytes = bytes_of(l.buffer->shape, l.buffer->dtype);
-  std::stable_sort(lives.begin(), lives.end(),
-                   [](const Life& a, const Life& b) { return a.buffer->bytes > b.buffer->bytes; });
-  plan.arena_bytes = 0;
-  std::vector<const Life*> placed;
-  for (const Life& l : lives) {
-    if (!l.buffer->in_arena()) continue;
-    int64_t offset = 0;
-    for (const Life* o : placed) {  // sorted by offset
-      if (o->last < l.first || l.last < o->first) continue;
-      if (o->buffer->offset >= offset + l.buffer->bytes) break;
-      const int64_t behind = o->buffer->offset + o->buffer->bytes;
-      offset = std::max(offset, (behind + kAlignment - 1) / kAlignment * kAlignment);
-    }
-    l.buffer->offset = offset;
-    plan.arena_bytes = std::max(plan.arena_bytes, offset + l.buffer->bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), &l,
-                                   [](const Life* a, const Life* b) { return a->buffer->offset < b->buffer->offset; }),
-                  &l);
+  std::ranges::stable_sort(lives, std::greater(), [](const Life& l) { return l.buffer->bytes; });
+  // Results lie side by side, those written last first: plans of equal results have them at equal places.
+  const auto is_result = [](const Life& l) { return l.buffer->role == BufferRole::Output; };
+  const auto rest = std::ranges::stable_partition(lives, is_result);
+  std::stable_sort(lives.begin(), rest.begin(), [](const Life& a, const Life& b) { return a.first > b.first; });
+  // Or, in front of the others, those that are there together when there is most of them, the longest lives first.
+  std::map<int, int64_t> there;
+  for (const Life& l : rest)
+    for (int i = l.first; i <= l.last; ++i) there[i] += l.buffer->bytes;
+  const int at = there.empty() ? 0 : std::ranges::max_element(there, {}, [](const auto& t) { return t.second; })->first;
+  std::vector<Life> best = lives;
+  plan.arena_bytes = place(lives);
+  const auto small = std::ranges::stable_partition(rest, [&](const Life& l) { return l.first <= at && at <= l.last; });
+  std::stable_sort(rest.begin(), small.begin(), [](const Life& a, const Life& b) { return a.last > b.last; });
+  for (const bool by_life : {false, true}) {
+    if (by_life) std::ranges::stable_sort(small, std::greater(), [](const Life& l) { return l.last - l.first; });
+    if (const int64_t bytes = place(lives); bytes < plan.arena_bytes) plan.arena_bytes = bytes, best = lives;
   }
-  plan.arena_bytes = (plan.arena_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  place(best);
 }
 
 }  // namespace tenon

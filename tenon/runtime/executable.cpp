@@ -325,6 +325,7 @@ std::vector<float> Executable::get(const std::string& name) const {
   return values;
 }
 
+void* Executable::address(const std::string& name) const { return state_->address.at(state_->find(name).name); }
 const Plan& Executable::plan() const { return state_->plan; }
 MemoryPlan Executable::allocated() const { return state_->allocated; }
 void Executable::time_launches(bool on) { state_->timing = on; }

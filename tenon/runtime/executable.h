@@ -69,6 +69,7 @@ class Executable {
   const std::shared_ptr<Stream>& stream() const;
   /// Copies an output (or any buffer) to f32 host values.
   std::vector<float> get(const std::string& name) const;
+  void* address(const std::string& name) const;  ///< of a buffer, until another one asks for more of a shared arena
 
   const Plan& plan() const;
   /// Bytes really allocated, to compare with plan_memory.

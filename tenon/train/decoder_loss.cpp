@@ -54,7 +54,7 @@ int64_t logit_bytes(const Backend& backend, int64_t arena_bytes) {
   constexpr int64_t kOfDevice = int64_t{5} << 28;
   const int64_t least = BatchShape().logit_bytes;
   if (!backend.records()) return least;
-  return arena_bytes > 0 ? std::clamp(arena_bytes / 8, least, kOfDevice) : kOfDevice;
+  return arena_bytes > 0 ? std::clamp(arena_bytes / 5, least, kOfDevice) : kOfDevice;
 }
 
 Differentiated decoder_cross_entropy(Graph& g, const DecoderConfig& c, const BatchShape& shape, nn::Precision p) {

@@ -25,7 +25,6 @@ Plan planned(const Differentiated& d, const Target& target, const GradientOption
   results.insert(results.end(), d.results.begin(), d.results.end());
   PlanOptions options;
   options.name = "training step";
-  options.outside = true;
   options.fold_scales = false;  // weights change with every step; and rollouts multiply the same numbers
   options.merge_siblings = o.merge_siblings;
   options.precision = o.precision;
@@ -54,25 +53,17 @@ Gradients::Gradients(Parameters& parameters, const Differentiated& d, const Grad
     : parameters_(parameters), accumulates_(options.accumulates), sum_(parameters.backend(), sum_of_gradients) {
   const std::shared_ptr<Backend>& backend = parameters.backend();
   Plan plan = planned(d, backend->target(), options);
-  std::map<std::string, void*> bound;
   for (const Parameter& p : parameters.all()) {
     const auto has = std::ranges::find(d.gradients, p.name, &Result::name);
     TENON_CHECK(Usage, has != d.gradients.end(), p.name) << "is a parameter that the loss does not depend on";
-    void*& at = bound[gradient_name(p.name)];
-    at = p.grad.get();
-    if (options.accumulates) at = parameters.fresh().at(p.name).get();
+    const DType type = plan.buffer(gradient_name(p.name)).dtype;
+    TENON_CHECK(Internal, type == DType::F32, p.name) << "has a gradient of " << name_of(type) << ", expected f32";
   }
-  for (const Buffer& b : plan.buffers) {
-    if (!b.outside) continue;
-    const bool gradient = b.name.starts_with("d.");
-    TENON_CHECK(Internal, !gradient || b.dtype == DType::F32, b.name)
-        << "is " << name_of(b.dtype) << ", where gradients are f32";
-    if (bound.contains(b.name)) continue;
-    TENON_CHECK(Usage, b.role == BufferRole::Input || !gradient, b.name) << "is no parameter's";
-    bound[b.name] = memory_.emplace_back(backend->allocate(std::max<int64_t>(b.bytes, 4))).get();
-  }
-  executable_ = std::make_unique<Executable>(std::move(plan), parameters.store(), bound, parameters.stream(), nullptr,
-                                             options.arena);
+  TENON_CHECK(Usage, d.gradients.size() == parameters.all().size(), "gradients")
+      << d.gradients.size() << " for " << parameters.all().size() << " parameters";
+  executable_ = std::make_unique<Executable>(std::move(plan), parameters.store(), std::map<std::string, void*>{},
+                                             parameters.stream(), nullptr, options.arena);
+  if (accumulates_) static_cast<void>(parameters.sums());
 }
 
 double Gradients::run(bool first) {
@@ -88,23 +79,25 @@ double Gradients::run(bool first) {
     executable_->run_all();
     throw Error(ErrorKind::Numeric, "loss", "it is " + std::to_string(loss));
   }
-  if (accumulates_) add_up(first);
+  std::vector<std::shared_ptr<void>> fresh;
+  for (const Parameter& p : parameters_.all())
+    fresh.emplace_back(std::shared_ptr<void>(), executable_->address(gradient_name(p.name)));
+  parameters_.set_gradients(accumulates_ ? parameters_.sums() : fresh);
+  if (accumulates_) add_up(fresh, first);
   return loss;
 }
 
-void Gradients::add_up(bool first) {
+void Gradients::add_up(const std::vector<std::shared_ptr<void>>& fresh, bool first) {
   const std::vector<Parameter>& all = parameters_.all();
   Stream& stream = *parameters_.stream();
   if (first) {
-    for (const Parameter& p : all)
-      parameters_.backend()->copy(stream, p.grad.get(), parameters_.fresh().at(p.name).get(), p.bytes());
+    for (size_t i = 0; i < all.size(); ++i)
+      parameters_.backend()->copy(stream, all[i].grad.get(), fresh[i].get(), all[i].bytes());
     return;
   }
   sum_.run(
       stream, all.size(), [&](size_t i) { return all[i].count(); },
-      [&](size_t i, const std::string& name) {
-        return name == "sum" ? all[i].grad.get() : parameters_.fresh().at(all[i].name).get();
-      },
+      [&](size_t i, const std::string& name) { return (name == "sum" ? all[i].grad : fresh[i]).get(); },
       [](const std::string&) { return 0.0; });
 }
 

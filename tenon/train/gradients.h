@@ -28,11 +28,11 @@ PrecisionPolicy training_precision(DType type);
 
 struct GradientOptions {
   PrecisionPolicy precision = {};  ///< of the forward pass and of the gradients
-  bool accumulates = false;  ///< runs behind the first of a step add to it; takes memory for another set of gradients
+  bool accumulates = false;        ///< runs behind the first of a step add to it; takes memory for the sums
   /// Layers that read the same rows become one product. Then an update packs what does not change again, with what
   /// does: the weights beside an adapter's A.
   bool merge_siblings = true;
-  std::shared_ptr<Arena> arena = {};  ///< as Executable's
+  std::shared_ptr<Arena> arena = {};  ///< as Executable's; gradients lie there too
   int64_t arena_bytes = 0;            ///< most of the plan's arena, kept by computing values a second time; 0: no limit
 };
 
@@ -47,8 +47,9 @@ class Gradients {
   /// f32 values, converted to the input's type.
   void set(const std::string& name, std::span<const float> values) { executable_->set(name, values); }
   void set_scalar(const std::string& name, double value) { executable_->set_scalar(name, value); }
-  /// Runs it; the gradients are the parameters' if it is the `first` run of a step, else they are added. Returns the
-  /// loss. Error(Numeric) names the launch that wrote the first number that is none, if the loss is not finite; then
+  /// Runs it; the gradients are the parameters' if it is the `first` run of a step, else they are added. Where runs are
+  /// not added up, gradients are among the plan's values: who has its arena next may write there. Returns the loss.
+  /// Error(Numeric) names the launch that wrote the first number that is none, if the loss is not finite; then
   /// gradients mean nothing, and parameters are as they were.
   double run(bool first = true);
   /// Of the last run.
@@ -60,10 +61,9 @@ class Gradients {
   std::vector<LaunchTime> times() const { return executable_->times(); }
 
  private:
-  void add_up(bool first);
+  void add_up(const std::vector<std::shared_ptr<void>>& fresh, bool first);
 
   Parameters& parameters_;
-  std::vector<std::shared_ptr<void>> memory_;  // of inputs and results
   bool accumulates_;
   std::unique_ptr<Executable> executable_;
   ListUpdate sum_;

@@ -15,7 +15,7 @@ namespace tenon::train {
 struct GrpoOptions {
   int64_t prompts = 2, group = 8, epochs = 2;
   int64_t micro_rows = 0;     ///< rows that the gradient is computed of at a time; 0: as the device likes
-  int64_t arena_bytes = 0;    ///< most of a gradient's values (GradientOptions); 0: no limit
+  int64_t arena_bytes = 0;    ///< most of an update's values (GradientOptions); 0: no limit
   int64_t most_tokens = 256;  ///< of a completion
   nn::PolicyLoss loss = nn::PolicyLoss::DrGrpo;
   nn::PolicyOptions terms{0.2, 0.2, 0, 0.04};

@@ -1,5 +1,8 @@
 #include "tenon/train/parameters.h"
 
+#include <utility>
+
+#include "tenon/backend/arena.h"
 #include "tenon/core/error.h"
 #include "tenon/core/stop.h"
 
@@ -12,27 +15,41 @@ Parameters::Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<c
       stream_(backend_->make_stream()),
       averaged_(averaged) {
   std::vector<float> values;
-  const int64_t each = static_cast<int64_t>(2 + moments + averaged) * 4, needed = parameter_count(shapes) * each;
+  const int64_t each = static_cast<int64_t>(1 + moments + averaged) * 4, needed = parameter_count(shapes) * each;
   TENON_CHECK(Memory, needed <= backend_->memory_available(), "training")
-      << "masters, gradients, moments and averages take " << needed << " bytes, and " << backend_->memory_available()
+      << "masters, moments and averages take " << needed << " bytes, and " << backend_->memory_available()
       << " are free";
-  for (const auto& [name, shape] : shapes) {
+  for (const auto& [name, shape] : shapes) all_.push_back({name, shape, nullptr, nullptr, {}, nullptr});
+  const auto take = [&](const auto& give) {
+    const std::vector<std::shared_ptr<void>> memory = allocate();
+    for (size_t i = 0; i < memory.size(); ++i) give(all_[i], memory[i]);
+  };
+  take([](Parameter& p, const std::shared_ptr<void>& at) { p.master = at; });
+  if (averaged_) take([](Parameter& p, const std::shared_ptr<void>& at) { p.average = at; });
+  for (size_t m = 0; m < moments; ++m) take([m](Parameter& p, const std::shared_ptr<void>& at) { p.moments[m] = at; });
+  for (const Parameter& p : all_) {
     check_stop("training");
-    Parameter p{name, shape, nullptr, nullptr, nullptr, {}};
-    p.master = backend_->allocate(p.bytes());
-    p.grad = backend_->allocate(p.bytes());
-    for (size_t m = 0; m < moments; ++m) p.moments[m] = backend_->allocate(p.bytes());
-    const HostView view = source->find(name);
-    TENON_CHECK(Model, view.shape.numel() == shape.numel() && is_float(view.dtype), name)
-        << "expected floats " << shape.str() << ", found " << name_of(view.dtype) << view.shape.str();
+    const HostView view = source->find(p.name);
+    TENON_CHECK(Model, view.shape.numel() == p.count() && is_float(view.dtype), p.name)
+        << "expected floats " << p.shape.str() << ", found " << name_of(view.dtype) << view.shape.str();
     values.resize(static_cast<size_t>(p.count()));
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = static_cast<float>(load_element(view.dtype, view.data, static_cast<int64_t>(i)));
     set(p.master, values);
-    if (averaged_) set(p.average = backend_->allocate(p.bytes()), values);
-    source->done(name);
-    all_.push_back(std::move(p));
+    if (averaged_) set(p.average, values);
+    source->done(p.name);
   }
+}
+
+// Of all in one piece: a device rounds every allocation up, to 2 MiB a matrix.
+std::vector<std::shared_ptr<void>> Parameters::allocate() const {
+  std::vector<int64_t> places;
+  int64_t bytes = 0;
+  for (const Parameter& p : all_) places.push_back(std::exchange(bytes, bytes + Arena::aligned(p.bytes())));
+  const std::shared_ptr<void> memory = backend_->allocate(bytes);
+  std::vector<std::shared_ptr<void>> out;
+  for (const int64_t at : places) out.emplace_back(memory, static_cast<std::byte*>(memory.get()) + at);
+  return out;
 }
 
 int64_t Parameters::count() const {
@@ -44,9 +61,8 @@ int64_t Parameters::count() const {
 int64_t Parameters::bytes() const {
   int64_t n = 0;
   for (const Parameter& p : all_)
-    for (const std::shared_ptr<void>& m : {p.master, p.grad, p.average, p.moments[0], p.moments[1]})
-      n += m ? p.bytes() : 0;
-  return n;
+    for (const std::shared_ptr<void>& m : {p.master, p.average, p.moments[0], p.moments[1]}) n += m ? p.bytes() : 0;
+  return n + (sums_.empty() ? 0 : 4 * count());
 }
 
 void Parameters::publish() { publish(&Parameter::master); }
@@ -63,10 +79,14 @@ void Parameters::publish(std::shared_ptr<void> Parameter::*which) {
   store_->update(tensors);
 }
 
-const std::map<std::string, std::shared_ptr<void>>& Parameters::fresh() {
-  if (fresh_.empty())
-    for (const Parameter& p : all_) fresh_[p.name] = backend_->allocate(p.bytes());
-  return fresh_;
+const std::vector<std::shared_ptr<void>>& Parameters::sums() {
+  if (sums_.empty()) sums_ = allocate();
+  return sums_;
+}
+
+void Parameters::set_gradients(const std::vector<std::shared_ptr<void>>& at) {
+  TENON_CHECK(Internal, at.size() == all_.size(), "gradients") << at.size() << " for " << all_.size() << " parameters";
+  for (size_t i = 0; i < at.size(); ++i) all_[i].grad = at[i];
 }
 
 std::vector<float> Parameters::values(const std::shared_ptr<void>& memory, int64_t count) const {

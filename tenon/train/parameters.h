@@ -1,8 +1,7 @@
-// What training changes: f32 masters of a model's weights, their gradients and an optimizer's moments, in a backend's
-// memory, and the weight store that networks read, which follows the masters.
+// What training changes: f32 masters of a model's weights and an optimizer's moments, in a backend's memory, where
+// their gradients are, and the weight store that networks read, which follows the masters.
 #pragma once
 #include <array>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,8 +16,9 @@ namespace tenon::train {
 struct Parameter {
   std::string name;
   Shape shape;
-  std::shared_ptr<void> master, grad, average;  ///< average: null where none is kept
+  std::shared_ptr<void> master, average;  ///< average: null where none is kept
   std::array<std::shared_ptr<void>, kMostMoments> moments;
+  std::shared_ptr<void> grad;  ///< null before there are any; see Parameters::set_gradients
 
   int64_t count() const { return shape.numel(); }
   int64_t bytes() const { return count() * 4; }
@@ -38,28 +38,33 @@ class Parameters {
   const std::vector<Parameter>& all() const { return all_; }
   int64_t count() const;
   bool averaged() const { return averaged_; }
-  /// Bytes of masters, gradients, moments and averages.
+  /// Bytes of masters, moments, averages and sums.
   int64_t bytes() const;
 
   /// The store has what the masters are from now on. Nobody may run meanwhile.
   void publish();
   /// The store has what the averages are, until publish().
   void publish_averages();
-  /// Memory for the gradients of one run of several, by parameter: taken when it is first asked for. Error(Memory).
-  const std::map<std::string, std::shared_ptr<void>>& fresh();
+  /// Memory for gradients that outlasts a run, such as the sum of several, in the order of all(): taken when it is
+  /// first asked for. Error(Memory).
+  const std::vector<std::shared_ptr<void>>& sums();
+  /// From now on a step's gradients are here, in the order of all(). Those of a single run lie among the values of its
+  /// plan: they are read before another plan has that memory.
+  void set_gradients(const std::vector<std::shared_ptr<void>>& at);
   /// f32 values to and from the host; `set` publishes nothing.
   std::vector<float> values(const std::shared_ptr<void>& memory, int64_t count) const;
   void set(const std::shared_ptr<void>& memory, std::span<const float> values);
 
  private:
   void publish(std::shared_ptr<void> Parameter::*which);
+  std::vector<std::shared_ptr<void>> allocate() const;
 
   std::shared_ptr<Backend> backend_;
   std::shared_ptr<WeightStore> store_;
   std::shared_ptr<Stream> stream_;
   bool averaged_;
   std::vector<Parameter> all_;  // in bytewise order of their names
-  std::map<std::string, std::shared_ptr<void>> fresh_;
+  std::vector<std::shared_ptr<void>> sums_;
 };
 
 }  // namespace tenon::train

@@ -16,7 +16,7 @@ namespace {
 // A device multiplies and adds about so often in the time that a byte takes from memory.
 constexpr double kFlopsPerByte = 200;
 // The estimate of a plan's memory is put right by plans.
-constexpr int kPlans = 6;
+constexpr int kPlans = 8;
 // Where the least memory is looked for, which is not at either end.
 constexpr size_t kParts = 16;
 
@@ -132,7 +132,7 @@ Lives lives_of(const std::vector<Expr>& order, const Nodes& stored, std::span<co
 class Rematerialiser {
  public:
   Rematerialiser(std::span<const Expr> roots, std::span<const Expr> forward)
-      : roots_(roots.begin(), roots.end()), forward_(all_below(forward)) {
+      : roots_(roots.begin(), roots.end()), forward_(all_below(forward)), ends_(nodes_of(forward)) {
     const std::vector<Expr> order = order_of_stages(roots_).values;
     for (const Expr& e : order)  // leaves with an anchor below `forward`; only gradients read it
       if (is_second_result(e) && std::ranges::all_of(e->in, [&](const Expr& x) { return forward_.contains(x.get()); }))
@@ -150,30 +150,77 @@ class Rematerialiser {
       if (std::ranges::find(forward, e) == forward.end() && std::ranges::find(roots_, e) == roots_.end() &&
           !is_second_result(e))  // it cannot be computed by itself
         candidates_.push_back(e);
+    for (const Expr& e : order)
+      if (e.is<nodes::Linear>() && !forward_.contains(e.get()))
+        for (const Expr& x : e->in) add_operand(x);
     sort_candidates(lives_of(order_of_stages(forward).values, kept, forward));
   }
 
-  // The results with the fewest candidates given up that bring the estimate of their memory below `bytes`, or with as
-  // many as help most.
-  std::vector<Expr> within(int64_t bytes) {
-    size_t few = 0, enough = 0, best = 0;
-    for (size_t part = 0; part <= kParts && !enough; ++part) {
+  // The fewest candidates to give up that bring the estimate of the results' memory below `bytes`, or as many as help
+  // most.
+  size_t enough(int64_t bytes) {
+    size_t few = 0, best = 0, many = candidates_.size() + 1;
+    for (size_t part = 0; part <= kParts && many > candidates_.size(); ++part) {
       const size_t n = candidates_.size() * part / kParts;
-      if (estimate(n) <= bytes)
-        enough = n;
-      else
-        few = n;
+      (estimate(n) <= bytes ? many : few) = n;
       if (estimate(n) < estimate(best)) best = n;
     }
-    if (!enough) return without(best);
-    while (few + 1 < enough) {
-      const size_t middle = (few + enough) / 2;
-      (estimate(middle) <= bytes ? enough : few) = middle;
+    if (many > candidates_.size()) return best;
+    while (few + 1 < many) {
+      const size_t middle = (few + many) / 2;
+      (estimate(middle) <= bytes ? many : few) = middle;
     }
-    return without(enough);
+    return many;
+  }
+  size_t part() const { return candidates_.size() / kParts + 1; }
+
+  // The results with every reader behind the forward pass reading what is kept through barriers, and second copies of
+  // the first `count` candidates made of that; what is no candidate, maths between products, is computed again in any
+  // case. What is not dropped has barriers too, or all that gradients make of the forward pass alone, such as an
+  // attention's weights, would be computed first of all.
+  std::vector<Expr> without(size_t count) const {
+    Graph& g = roots_[0].graph();
+    const Nodes dropped = nodes_of(std::span(candidates_).first(std::min(count, candidates_.size())));
+    Memo copies, memo;
+    for (const Expr& e : kept_)
+      if (!dropped.contains(e.get())) copies.emplace(e.get(), barrier(e, stage_));
+    for (const Expr& e : topological(roots_))
+      if (forward_.contains(e.get())) memo.emplace(e.get(), e);
+    const Replace again = [&](const Expr& e, std::span<const Expr> in) {
+      if (e->rate == Rate::Constant) return e;
+      return operands_.contains(e.get()) ? materialize(g.make(*e->type, in, e->attrs)) : Expr();
+    };
+    const Replace second = [&](const Expr& e, std::span<const Expr> in) {
+      std::vector<Expr> operands(in.begin(), in.end());
+      for (Expr& x : operands)
+        if (forward_.contains(x.get()) && !ends_.contains(x.get())) x = rebuild(g, x, again, copies);
+      return g.make(*e->type, operands, e->attrs);
+    };
+    std::vector<Expr> out;
+    for (const Expr& r : roots_) out.push_back(rebuild(g, r, second, memo));
+    // Gradients are not the last stage: then what is stored among them is when its turn comes.
+    Expr& least = *std::ranges::min_element(out, {}, [](const Expr& e) { return e.shape().numel(); });
+    least = barrier(least, stage_ + 1);
+    return out;
   }
 
  private:
+  // What a product of the gradients reads of the forward pass lies in memory before it, as it did in the forward pass:
+  // the other operand is read as it lies there only then.
+  void add_operand(Expr x) {
+    while (x->family() == Family::View && !forward_.contains(x.get())) x = x->in[0];
+    if (!forward_.contains(x.get())) return;
+    Expr base = x;
+    bool moves = false;
+    for (; base->family() == Family::View && base->in.size() == 1; base = base->in[0])
+      moves = moves || base.is<nodes::Permute>();
+    if (base->family() == Family::Leaf || base->rate == Rate::Constant) return;
+    if (moves)
+      operands_.insert(x.get());
+    else if (!is_kept_.contains(base.get()))
+      operands_.insert(base.get());
+  }
+
   // First those that live only where the forward pass holds much, the cheapest first; last the ends of blocks, which
   // all else can be computed from, of them every second before every fourth.
   void sort_candidates(const Lives& forward) {
@@ -221,35 +268,11 @@ class Rematerialiser {
     return total;
   }
 
-  // The results with every reader behind the forward pass reading what is kept through barriers, and second copies of
-  // the first `count` candidates made of that. What is not dropped has barriers too, or all that gradients make of the
-  // forward pass alone, such as an attention's weights, would be computed first of all.
-  std::vector<Expr> without(size_t count) const {
-    if (count == 0) return roots_;
-    Graph& g = roots_[0].graph();
-    const Nodes dropped = nodes_of(std::span(candidates_).first(count));
-    Memo copies, memo;
-    for (const Expr& e : kept_)
-      if (!dropped.contains(e.get())) copies.emplace(e.get(), barrier(e, stage_));
-    for (const Expr& e : topological(roots_))
-      if (forward_.contains(e.get())) memo.emplace(e.get(), e);
-    const Replace again = [&](const Expr& e, std::span<const Expr>) { return e->rate == Rate::Constant ? e : Expr(); };
-    const Replace second = [&](const Expr& e, std::span<const Expr> in) {
-      std::vector<Expr> operands(in.begin(), in.end());
-      for (Expr& x : operands)
-        if (forward_.contains(x.get())) x = rebuild(g, x, again, copies);
-      return g.make(*e->type, operands, e->attrs);
-    };
-    std::vector<Expr> out;
-    for (const Expr& r : roots_) out.push_back(rebuild(g, r, second, memo));
-    return out;
-  }
-
   std::vector<Expr> roots_;
-  Nodes forward_, is_kept_;              // kept_ as a set
-  std::vector<Expr> kept_, candidates_;  // in the order of the forward pass
-  std::map<size_t, int64_t> estimates_;  // bytes, by how many candidates are given up
-  int stage_ = 0;                        // of the gradients
+  Nodes forward_, ends_, operands_, is_kept_;  // kept_ as a set
+  std::vector<Expr> kept_, candidates_;        // in the order of the forward pass
+  std::map<size_t, int64_t> estimates_;        // bytes, by how many candidates are given up
+  int stage_ = 0;                              // of the gradients
 };
 
 }  // namespace
@@ -270,12 +293,14 @@ std::vector<Result> rematerialise(std::span<const Result> results, std::span<con
   both = in(trials, both);
   Rematerialiser program({both.begin(), both.begin() + std::ssize(out)}, {both.begin() + std::ssize(out), both.end()});
   double aim = static_cast<double>(bytes);
+  size_t given_up = 0;
   for (int i = 0; i < kPlans; ++i) {
-    const std::vector<Expr> values = in(results[0].value.graph(), program.within(static_cast<int64_t>(aim)));
+    const std::vector<Expr> values = in(results[0].value.graph(), program.without(given_up));
     for (size_t k = 0; k < out.size(); ++k) out[k].value = values[k];
     const int64_t arena = make_plan(out, options).arena_bytes;
     if (arena <= bytes) return out;
     least = std::min(least, arena);
+    given_up = std::max(program.enough(static_cast<int64_t>(aim)), given_up + program.part());
     aim *= 0.9 * static_cast<double>(bytes) / static_cast<double>(arena);
   }
   throw Error(ErrorKind::Memory, options.name,

@@ -61,12 +61,21 @@ Updater::Updater(Parameters& parameters, std::unique_ptr<Optimizer> optimizer, d
   const std::vector<Parameter>& all = parameters.all();
   sum_ = parameters.backend()->allocate(4);
   std::map<std::string, void*> bound{{"sum", sum_.get()}};
-  for (size_t i = 0; i < all.size(); ++i) bound[input_name(i)] = all[i].grad.get();
+  for (size_t i = 0; i < all.size(); ++i) bound[input_name(i)] = all[i].master.get();  // until there are gradients
   norm_ = std::make_unique<Executable>(norm_plan(all, parameters.backend()->target()), parameters.store(), bound,
                                        parameters.stream());
 }
 
 double Updater::norm() {
+  std::map<std::string, void*> moved;
+  const std::vector<Parameter>& all = parameters_.all();
+  read_.resize(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    TENON_CHECK(Usage, all[i].grad, all[i].name) << "has no gradient";
+    void* const now = all[i].grad.get();
+    if (now != read_[i]) moved[input_name(i)] = read_[i] = now;
+  }
+  if (!moved.empty()) norm_->bind(moved);  // what was recorded is lost by it
   norm_->run_all();
   return std::sqrt(static_cast<double>(norm_->get("sum")[0]));
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tenon/optim/list_update.h"
 #include "tenon/optim/optimizer.h"
@@ -46,6 +47,7 @@ class Updater {
   int64_t steps_ = 0;
   std::shared_ptr<void> sum_;
   std::unique_ptr<Executable> norm_;
+  std::vector<void*> read_;  // the gradients that it reads
 };
 
 }  // namespace tenon::train

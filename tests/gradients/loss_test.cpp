@@ -90,6 +90,16 @@ TEST(CrossEntropy, HoldsNoMoreThanAChunkOrTwo) {
   EXPECT_LE(plan.arena_bytes, 2 * chunk + 3 * gradient + 16384) << print_plan(plan);
 }
 
+// The same where log-probabilities alone are asked for, as of a reference model.
+TEST(TokenLoss, HoldsNoMoreThanAChunkOfLogitsForLogProbabilities) {
+  Graph g;
+  constexpr int64_t kRows = 64, kClasses = 5000, kWidth = 4, kChunk = 8;
+  const Expr x = input(g, "x", DType::F32, {kRows, kWidth}), head = param(g, "head", DType::F32, {kClasses, kWidth});
+  const auto terms = [](const Expr& nll, int64_t, int64_t) -> nn::TokenTerm { return {nll, nll}; };
+  const nn::TokenLoss l = nn::token_loss(x, head, input(g, "target", DType::I32, {kRows}), terms, kChunk);
+  EXPECT_LE(make_plan(std::array{Result{"nll", l.nll}}).arena_bytes, 2 * kChunk * kClasses * 4 + 16384);
+}
+
 // What is counted of a piece leaves with one launch, and the other that reduces logits looks up the targets' pieces.
 TEST(CrossEntropy, ReadsItsLogitsOnce) {
   Graph g;

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
 #include "tenon/expr/oracle.h"
 #include "tenon/expr/vjp.h"
+#include "tenon/nn/loss.h"
 #include "tenon/train/rematerialise.h"
 
 namespace tenon {
@@ -18,8 +21,8 @@ struct Chain {
   Graph g;
   std::vector<Result> results;
   Expr forward;
-  explicit Chain(int layers) {
-    Expr x = input(g, "x", DType::F32, {64, 32});
+  explicit Chain(int layers, int64_t rows = 64) {
+    Expr x = input(g, "x", DType::F32, {rows, 32});
     std::vector<Expr> weights;
     for (int i = 0; i < layers; ++i) {
       weights.push_back(param(g, "w" + std::to_string(i), DType::F32, {32, 32}));
@@ -65,6 +68,42 @@ TEST(Rematerialise, MeansTheSame) {
     EXPECT_EQ(oracle.eval(less[i].value), oracle.eval(chain.results[i].value)) << less[i].name;
   }
   EXPECT_TRUE(changed);
+}
+
+// What the loss reads of the end of the forward pass has stages of its own: its parts come one behind the other,
+// however much is computed again behind them.
+TEST(Rematerialise, ALossInPartsStaysInParts) {
+  constexpr int64_t kRows = 64, kWidth = 32, kClasses = 5000, kChunk = 8;
+  Graph g;
+  Expr x = input(g, "x", DType::F32, {kRows, kWidth});
+  std::vector<Expr> weights;
+  for (int i = 0; i < 16; ++i) {
+    weights.push_back(param(g, "w" + std::to_string(i), DType::F32, {kWidth, kWidth}));
+    x = silu(linear(x, weights.back()));
+  }
+  const nn::CrossEntropy l = nn::cross_entropy(x, param(g, "head", DType::F32, {kClasses, kWidth}),
+                                               input(g, "target", DType::I32, {kRows}), kChunk);
+  const std::vector<Expr> grads = gradients(x, l.d_hidden, weights);
+  std::vector<Result> results{{"loss", l.loss}, {"d_head", l.d_weight}};
+  for (size_t i = 0; i < grads.size(); ++i) results.push_back({"d" + std::to_string(i), grads[i]});
+  const int64_t budget = make_plan(results).arena_bytes - 4 * kRows * kWidth * 4;
+  const Plan less = make_plan(rematerialise(results, std::array{x}, budget));
+  EXPECT_LE(less.arena_bytes, budget);
+}
+
+// Results begin the arena side by side, at the same places whatever the number of rows that they were computed of.
+TEST(Arena, ResultsLieSideBySide) {
+  std::vector<std::map<int64_t, int64_t>> of;  // bytes by offset
+  for (const int64_t rows : {64, 96}) {
+    const Plan plan = make_plan(Chain(8, rows).results);
+    std::map<int64_t, int64_t>& results = of.emplace_back();
+    for (const Buffer& b : plan.buffers)
+      if (b.role == BufferRole::Output) results[b.offset] = b.bytes;
+    int64_t end = 0;
+    for (const auto& [offset, bytes] : results) EXPECT_EQ(std::exchange(end, offset + bytes), offset);
+    EXPECT_EQ(results.size(), 8U);
+  }
+  EXPECT_EQ(of[0], of[1]);
 }
 
 // Blocks of attention that all read one table, with a stream that each adds to: what they compute again stays within

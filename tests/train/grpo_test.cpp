@@ -198,6 +198,7 @@ TEST(Updater, Averages) {
   Parameters parameters(backend, source, {{"w", Shape{3}}}, 0, true);
   Updater updater(parameters, make_optimizer("sgd", backend, {0, -1, -1, 0}), 0, 0.35);
   const Parameter& w = parameters.all().at(0);
+  parameters.set_gradients(parameters.sums());
   std::vector<double> master(begin.begin(), begin.end()), average = master;
   for (int step = 1; step <= 6; ++step) {
     const std::vector<float> grad{1, 0.5F, -static_cast<float>(step)};

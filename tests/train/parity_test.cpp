@@ -103,6 +103,37 @@ TEST_P(TrainingParity, LessMemoryIsTheSamePath) {
 INSTANTIATE_TEST_SUITE_P(Models, TrainingParity, testing::Range(size_t{0}, size_t{3}),
                          [](const auto& each) { return recorded().at("models").at(each.param).at("name"); });
 
+// Gradients take no memory beside the arena, and lie at the same places in it whatever the batch: they need not be
+// found anew for each.
+TEST(TrainingMemory, GradientsLieInTheArena) {
+  const auto model = std::make_shared<Model>(recorded().at("models").at(0));
+  const std::shared_ptr<Backend> backend = make_backend("cpu");
+  Parameters parameters(backend, model, model->shapes, 2);
+  EXPECT_EQ(parameters.bytes(), 3 * 4 * parameters.count());
+  const auto arena = std::make_shared<Arena>(backend);
+  const std::vector<int32_t> ids{1, 2, 3, 4, 5, 6, 7, 8};
+  std::vector<std::unique_ptr<Gradients>> made;
+  for (const int64_t rows : {1, 2}) {
+    Graph g;
+    made.push_back(std::make_unique<Gradients>(
+        parameters, decoder_cross_entropy(g, model->config, {.rows = rows, .tokens = 4}, nn::kF32),
+        GradientOptions{.arena = arena}));
+  }
+  std::vector<std::vector<void*>> places;
+  for (size_t i = 0; i < made.size(); ++i) {
+    for (const char* name : {"tokens", "target"})
+      made[i]->set(name, {DType::I32, {static_cast<int64_t>(i) + 1, 4}, ids.data()});
+    made[i]->run();
+    places.emplace_back();
+    for (const Parameter& p : parameters.all()) {
+      places.back().push_back(p.grad.get());
+      const auto* const at = static_cast<const std::byte*>(p.grad.get());
+      EXPECT_TRUE(at >= arena->memory() && at + p.bytes() <= arena->memory() + arena->bytes()) << p.name;
+    }
+  }
+  EXPECT_EQ(places[0], places[1]);
+}
+
 // A weight that is no number: the loss says so, names a launch, and nothing is written.
 TEST(TrainingFaults, NonFiniteLossAndGradients) {
   const auto model = std::make_shared<Model>(recorded().at("models").at(0));
@@ -122,6 +153,7 @@ TEST(TrainingFaults, NonFiniteLossAndGradients) {
   Updater updater(parameters, make_optimizer("adamw", backend), 1);
   std::vector<float> bad(static_cast<size_t>(parameters.all()[1].count()), 1);
   bad[2] = INFINITY;
+  parameters.set_gradients(parameters.sums());
   for (const Parameter& p : parameters.all())
     parameters.set(p.grad, std::vector<float>(static_cast<size_t>(p.count())));
   parameters.set(parameters.all()[1].grad, bad);
