@@ -144,6 +144,16 @@ class FormBuilder {
     if (last) throw Refused{std::string(last->name()) + why, last};
   }
 
+  // Statistics of what reduces rows: either that is in memory, or what it reduces is and the rest is computed again,
+  // whichever moves fewer bytes.
+  static void check_statistic(const Expr& core) {
+    const std::string why = " in front of statistics over the inner axes";
+    const int64_t read = bytes_read(std::array{core}, [](const Expr& e) { return is_memory_leaf(e); });
+    if (reduces_rows(core) && 2 * bytes_of(core.shape(), core.dtype()) <= read)
+      throw Refused{std::string(core->name()) + why, core};
+    check_reduces_nothing(core, why);
+  }
+
   void set_statistic(FormOutput& out, const Shape& s) {
     out.statistic_shape = {s[0], s.numel() / std::max<int64_t>(s[0] * s[-1], 1), s[-1]};
     out.place = input(g_, out.buffer, DType::F32, {s[0], s[-1]});
@@ -296,7 +306,7 @@ class FormBuilder {
         out.statistic = statistic->type;
         core = statistic->in[0];
         set_statistic(out, core.shape());
-        check_reduces_nothing(core, " in front of statistics over the inner axes");
+        check_statistic(core);
       } else {
         if (reduces_rows(core))
           for (; core->family() == Family::View && core->type->invertible(*core); core = core->in[0])

@@ -1,5 +1,7 @@
 // Two linear layers that are added up become one product, where one of them is narrow: what it adds never lies in
 // memory.
+#include <algorithm>
+
 #include "tenon/expr/ops.h"
 #include "tenon/expr/precision.h"
 #include "tenon/plan/rewrite.h"
@@ -58,13 +60,17 @@ std::vector<Expr> join_branches(Graph& g, std::span<const Expr> roots, const Tar
     if (depth(wide) < depth(narrow)) std::swap(wide, narrow);
     constexpr size_t kFactors = 2;
     const bool fits = narrow.factors.empty() && wide.factors.size() <= kFactors &&
-                      wide.layer.shape() == narrow.layer.shape() && wide.layer->in[1].shape().rank() == 2 &&
-                      narrow.layer->in[1].shape().rank() == 2 &&
+                      wide.layer.shape() == narrow.layer.shape() && wide.layer->rate == narrow.layer->rate &&
+                      wide.layer->in[1].shape().rank() == 2 && narrow.layer->in[1].shape().rank() == 2 &&
                       narrow.layer->in[0].dtype() == narrow.layer->in[1].dtype();
     if (!fits) return {};
     const Expr sum = joined(wide, narrow);
     if (!target.runs(sum)) return {};
-    return wide.rounding ? cast(sum, *wide.rounding) : sum;
+    if (!wide.rounding) return sum;
+    const Expr rounded = cast(sum, *wide.rounding);
+    const auto takes_any = [](const Expr& u) { return u->family() == Family::Pointwise; };
+    const bool narrower = !users.is_root(e) && std::ranges::all_of(users.of(e), takes_any);
+    return narrower ? rounded : cast(rounded, DType::F32);
   };
   std::vector<Expr> out;
   for (const Expr& r : roots) out.push_back(copy(r));

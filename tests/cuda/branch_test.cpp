@@ -94,12 +94,15 @@ class BranchPlan : public testing::Test {
  protected:
   static constexpr int64_t kRows = 96, kColumns = 384, kWidth = 320;
 
-  std::vector<std::string> skeletons_of(const Expr& root, const std::string& precision = "bf16") {
+  static Plan plan_of(const Expr& root, const std::string& precision = "bf16") {
     const std::shared_ptr<Backend> backend = cuda::make_cuda_backend(std::make_shared<cuda::test::Emulator>());
     PlanOptions o;
     o.target = backend->target();
     o.precision = PrecisionPolicy::parse(precision);
-    const Plan plan = make_plan(std::array{Result{"y", root}}, o);
+    return make_plan(std::array{Result{"y", root}}, o);
+  }
+  static std::vector<std::string> skeletons_of(const Expr& root, const std::string& precision = "bf16") {
+    const Plan plan = plan_of(root, precision);
     std::vector<std::string> out;
     for (const Launch& l : plan.phase(Rate::Step)->launches) out.push_back(l.skeleton);
     return out;
@@ -125,6 +128,15 @@ TEST_F(BranchPlan, RowsAreStoredForBoth) {
               testing::ElementsAre("rows", "gemm", "branched_gemm"));
 }
 
+// Whatever reads the sum: it is f32, though it was rounded.
+TEST_F(BranchPlan, KeepsItsType) {
+  const Expr u = input(g, "u", DType::BF16, {kRows, 16}), v = param(g, "v", DType::BF16, {kColumns, 16}),
+             sum = y + linear(u, v);
+  EXPECT_THAT(skeletons_of(concat({sum, input(g, "f32", DType::F32, {kRows, 8})}, 1)),
+              testing::Contains("branched_gemm"));
+  EXPECT_EQ(plan_of(sum).phase(Rate::Step)->launches.back().outputs.front().value.dtype(), DType::F32);
+}
+
 // A sum of three, a layer that others read too, and too few rows stay as they are.
 TEST_F(BranchPlan, StandsAloneElsewhere) {
   const Expr u = input(g, "u", DType::BF16, {kRows, 16}), v = param(g, "v", DType::BF16, {kColumns, 16});
@@ -133,6 +145,9 @@ TEST_F(BranchPlan, StandsAloneElsewhere) {
   const Expr few = slice(u, 0, 0, 8);
   EXPECT_THAT(skeletons_of(linear(slice(x, 0, 0, 8), w) + linear(few, v)),
               testing::Not(testing::Contains("branched_gemm")));
+  const Expr wide = input(g, "wide", DType::BF16, {kRows, kWidth}),
+             both = param(g, "wide.w", DType::BF16, {kColumns, kWidth});
+  EXPECT_THAT(skeletons_of(y + linear(wide, both)), testing::Not(testing::Contains("branched_gemm")));
   const Expr changing = input(g, "changing", DType::BF16, {kColumns, 16});
   EXPECT_THAT(skeletons_of(y + linear(u, changing)), testing::Not(testing::Contains("branched_gemm")));
 }

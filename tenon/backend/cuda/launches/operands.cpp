@@ -80,9 +80,10 @@ bool in_place_beside(const Form& form, size_t hole, DType unit) {
   return rows_in_memory(h, t) && rows_in_boxes(h, t);
 }
 
-// Lanes share a tile whatever their number. One tile for most multiprocessors: K is not cut into parts.
+// Lanes share a tile whatever their number. One tile for most multiprocessors: K is not cut into parts. Stages of a
+// branch wait for each other, so that it has to be narrow.
 bool takes_branch(const Expr& anchor, const DeviceFacts& facts) {
-  constexpr int64_t kTile = 128 * 128, kLaneColumns = 32 * kMaxFormLanes;
+  constexpr int64_t kTile = 128 * 128, kLaneColumns = 32 * kMaxFormLanes, kNarrow = 4;
   const std::optional<DType> t = arithmetic_of(anchor);
   const Expr &x = anchor->in[0], &w = anchor->in[1], &u = anchor->in[2], &v = anchor->in[3];
   const bool typed = t && *t != DType::F32 && size_of(*t) <= 2 && x.dtype() == *t && w.dtype() == *t &&
@@ -90,8 +91,9 @@ bool takes_branch(const Expr& anchor, const DeviceFacts& facts) {
   const auto weight = [](const Expr& e) { return !is_memory_leaf(e) || e.is<nodes::Param>(); };
   return typed && facts.arch == "sm_90a" && core_allowed("wgmma") &&
          std::ranges::all_of(topological(std::array{v}), weight) && x.shape()[-1] % run_of(*t) == 0 &&
-         u.shape()[-1] % run_of(u.dtype()) == 0 && u.shape()[-1] > 0 && w.shape()[0] % kLaneColumns == 0 &&
-         x.shape().rows() > SkinnyTileShape::kMostRows && 2 * anchor.shape().numel() >= kTile * facts.multiprocessors;
+         u.shape()[-1] % run_of(u.dtype()) == 0 && u.shape()[-1] > 0 && kNarrow * u.shape()[-1] <= x.shape()[-1] &&
+         w.shape()[0] % kLaneColumns == 0 && x.shape().rows() > SkinnyTileShape::kMostRows &&
+         2 * anchor.shape().numel() >= kTile * facts.multiprocessors;
 }
 
 bool takes_gradient(const Expr& anchor, const DeviceFacts& facts) {
