@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "tenon/backend/cuda/cuda_backend.h"
+#include "tenon/backend/cuda/driver/driver_device.h"
 #include "tenon/expr/precision.h"
 #include "tenon/nn/low_rank.h"
 #include "tenon/plan/plan.h"
@@ -37,9 +38,11 @@ class Branch : public LaunchCodeTest {
 
   // On two multiprocessors each block has several tiles.
   void expect_on_hopper(const Layer& l, const Expr& value) {
+    expect_on(std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{.multiprocessors = 2}), l, value);
+  }
+  void expect_on(const std::shared_ptr<cuda::Device>& device, const Layer& l, const Expr& value) {
     const Launch launched = launch("branched_gemm", {{"y", value}});
     std::string steps;
-    const auto device = std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{.multiprocessors = 2});
     const Tensors got = run_on(device, launched, tensors, &steps);
     EXPECT_THAT(steps, HasSubstr("WgmmaTile<"));
     const Rounding rounding{value.dtype(), DType::F32, l.k + l.rank, 8, l.type == DType::E4M3 ? kLostOfE4m3 : 0};
@@ -87,6 +90,24 @@ TEST_F(Branch, StandsBesideWeightsInColumns) {
   const Layer l;
   expect_on_hopper(l, branched(l, transpose(weight("w", l.type, {l.k, l.columns}))));
   expect_on_hopper(l, branched(l, transpose(input(g, "changing", l.type, {l.k, l.columns}))));
+}
+
+// At the width of Z-Image, where there is such a GPU.
+TEST_F(Branch, OfAWideLayerOnAGpu) {
+  std::shared_ptr<cuda::Device> gpu;
+  try {
+    gpu = std::make_shared<cuda::DriverDevice>();
+  } catch (const Error& e) {
+    GTEST_SKIP() << e.what();
+  }
+  if (gpu->facts().arch != "sm_90a") GTEST_SKIP() << "needs sm_90a";
+  for (const Layer& l : {Layer{DType::BF16, 1056, 3840, 3840, 32}, {DType::E4M3, 1056, 3840, 3840, 96, true}}) {
+    tensors.clear();
+    expect_on(gpu, l, branched(l, weights_of(l)));
+  }
+  tensors.clear();
+  const Layer l{DType::BF16, 1056, 3840, 3840, 48};
+  expect_on(gpu, l, branched(l, transpose(weight("w", l.type, {l.k, l.columns}))));
 }
 
 // What the planner makes of a layer and its branch: skeletons in order.
