@@ -74,12 +74,12 @@ bool Expr::is() const {
 
 /// The node of struct T over these operands, in their graph.
 template <class T>
-Expr make_node(std::span<const Expr> in, Attrs attrs = {}) {
-  return in[0].graph().make(node_type<T>(), in, std::move(attrs));
+Expr make_node(std::span<const Expr> in, const Attrs& attrs = {}) {
+  return in[0].graph().make(node_type<T>(), in, attrs);
 }
 template <class T>
-Expr make_node(std::initializer_list<Expr> in, Attrs attrs = {}) {
-  return make_node<T>(std::span(in.begin(), in.size()), std::move(attrs));
+Expr make_node(std::initializer_list<Expr> in, const Attrs& attrs = {}) {
+  return make_node<T>(std::span(in.begin(), in.size()), attrs);
 }
 
 /// Sums `g` over the axes along which `shape` was broadcast to g's shape (the vjp of broadcasting).

@@ -51,10 +51,13 @@ def body_of(node):
     for header in sorted((ROOT / "tenon/expr/nodes").glob("*.h")):
         text = header.read_text()
         struct = re.search(
-            r'static constexpr auto name = "%s";.*?HD static V eval\(([^)]*)\) \{\n(.*?)\n  \}' % node, text, re.S
+            r'static constexpr auto name = "%s";.*?HD static (?:V|auto) eval\(([^)]*)\) \{(?: (\S[^\n]*;) \}|\n(.*?)\n  \})' % node,
+            text,
+            re.S,
         )
         if struct:
-            return [a.split()[-1] for a in struct.group(1).split(",")], struct.group(2)
+            operands, line, lines = struct.groups()
+            return [a.split()[-1] for a in operands.split(",")], "    " + line if line else lines
     raise SystemExit(f"no node {node} in tenon/expr/nodes")
 
 
