@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <span>
 
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -112,19 +113,22 @@ void lay_out_memory(Plan& plan) {
   std::ranges::stable_sort(lives, std::greater(), [](const Life& l) { return l.buffer->bytes; });
   // Results lie side by side, those written last first: plans of equal results have them at equal places.
   const auto is_result = [](const Life& l) { return l.buffer->role == BufferRole::Output; };
-  const auto rest = std::ranges::stable_partition(lives, is_result);
-  std::stable_sort(lives.begin(), rest.begin(), [](const Life& a, const Life& b) { return a.first > b.first; });
+  const auto rest = std::stable_partition(lives.begin(), lives.end(), is_result);
+  std::stable_sort(lives.begin(), rest, [](const Life& a, const Life& b) { return a.first > b.first; });
   // Or, in front of the others, those that are there together when there is most of them, the longest lives first.
   std::map<int, int64_t> there;
-  for (const Life& l : rest)
+  for (const Life& l : std::span(rest, lives.end()))
     for (int i = l.first; i <= l.last; ++i) there[i] += l.buffer->bytes;
   const int at = there.empty() ? 0 : std::ranges::max_element(there, {}, [](const auto& t) { return t.second; })->first;
   std::vector<Life> best = lives;
   plan.arena_bytes = place(lives);
-  const auto small = std::ranges::stable_partition(rest, [&](const Life& l) { return l.first <= at && at <= l.last; });
-  std::stable_sort(rest.begin(), small.begin(), [](const Life& a, const Life& b) { return a.last > b.last; });
+  const auto small =
+      std::stable_partition(rest, lives.end(), [&](const Life& l) { return l.first <= at && at <= l.last; });
+  std::stable_sort(rest, small, [](const Life& a, const Life& b) { return a.last > b.last; });
   for (const bool by_life : {false, true}) {
-    if (by_life) std::ranges::stable_sort(small, std::greater(), [](const Life& l) { return l.last - l.first; });
+    if (by_life)
+      std::stable_sort(small, lives.end(),
+                       [](const Life& a, const Life& b) { return a.last - a.first > b.last - b.first; });
     if (const int64_t bytes = place(lives); bytes < plan.arena_bytes) plan.arena_bytes = bytes, best = lives;
   }
   place(best);
