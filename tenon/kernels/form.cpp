@@ -147,10 +147,10 @@ class FormBuilder {
   // Statistics of what reduces rows: either that is in memory, or what it reduces is and the rest is computed again,
   // whichever moves fewer bytes.
   static void check_statistic(const Expr& core) {
+    if (!reduces_rows(core)) return;
     const std::string why = " in front of statistics over the inner axes";
     const int64_t read = bytes_read(std::array{core}, [](const Expr& e) { return is_memory_leaf(e); });
-    if (reduces_rows(core) && 2 * bytes_of(core.shape(), core.dtype()) <= read)
-      throw Refused{std::string(core->name()) + why, core};
+    if (2 * bytes_of(core.shape(), core.dtype()) <= read) throw Refused{std::string(core->name()) + why, core};
     check_reduces_nothing(core, why);
   }
 

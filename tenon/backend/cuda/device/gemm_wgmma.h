@@ -12,10 +12,10 @@
 // lane then and shares nothing in a cluster, and kN is a multiple of 64.
 //
 // A narrow product may be added to the results, behind what they are multiplied by, before the epilogue:
-//   struct Branch { using A = .., B = ..;                       // as above, of 16-bit elements; B lies in runs
-//     DEV static int columns(const Params& p);                  // of its K
-//     static constexpr bool kScales = true; using Scaled = ..; };  // compute(p, row, col, acc): `counted` is the
-//     product
+//   struct Branch { using A = .., B = ..;      // as above, of 16-bit elements; B lies in runs
+//     DEV static int columns(const Params& p);  // of its K
+//     static constexpr bool kScales = true;
+//     using Scaled = ..; };                     // its compute(p, row, col, acc).counted is what acc becomes
 #pragma once
 #include "tenon/backend/cuda/device/wgmma_tile.h"
 

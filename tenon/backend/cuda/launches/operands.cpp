@@ -88,12 +88,10 @@ bool takes_branch(const Expr& anchor, const DeviceFacts& facts) {
   const Expr &x = anchor->in[0], &w = anchor->in[1], &u = anchor->in[2], &v = anchor->in[3];
   const bool typed = t && *t != DType::F32 && size_of(*t) <= 2 && x.dtype() == *t && w.dtype() == *t &&
                      (u.dtype() == DType::BF16 || u.dtype() == DType::F16);
-  const auto weight = [](const Expr& e) { return !is_memory_leaf(e) || e.is<nodes::Param>(); };
-  return typed && facts.arch == "sm_90a" && core_allowed("wgmma") &&
-         std::ranges::all_of(topological(std::array{v}), weight) && x.shape()[-1] % run_of(*t) == 0 &&
-         u.shape()[-1] % run_of(u.dtype()) == 0 && u.shape()[-1] > 0 && kNarrow * u.shape()[-1] <= x.shape()[-1] &&
-         w.shape()[0] % kLaneColumns == 0 && x.shape().rows() > SkinnyTileShape::kMostRows &&
-         2 * anchor.shape().numel() >= kTile * facts.multiprocessors;
+  return typed && facts.arch == "sm_90a" && core_allowed("wgmma") && of_weights_only(v) &&
+         x.shape()[-1] % run_of(*t) == 0 && u.shape()[-1] % run_of(u.dtype()) == 0 && u.shape()[-1] > 0 &&
+         kNarrow * u.shape()[-1] <= x.shape()[-1] && w.shape()[0] % kLaneColumns == 0 &&
+         x.shape().rows() > SkinnyTileShape::kMostRows && 2 * anchor.shape().numel() >= kTile * facts.multiprocessors;
 }
 
 bool takes_gradient(const Expr& anchor, const DeviceFacts& facts) {

@@ -103,13 +103,17 @@ class WgmmaCore : public ProductCore {
     return tile.cluster == 1 || ((p.lanes == 1 || p.lanes == tile.cluster) && p.boxed_tiles_m(tile.m) >= tile.cluster);
   }
 
+  // A box of so many rows of an operand that has `rows` of them.
+  static ProductKernel::MakeRowsBox rows_of(int bytes, int64_t rows, int box_rows) {
+    return [=](void* address, int64_t columns, int64_t stride) {
+      return rows_box(address, bytes, rows, columns, stride * bytes, box_rows);
+    };
+  }
+
   static std::string branch_of(const ProductKernel& kernel, const WgmmaTileShape& tile, Params& params,
                                std::string& headers) {
     const auto box = [](const Expr& operand, int box_rows) {
-      const int bytes = static_cast<int>(size_of(operand.dtype()));
-      return [=, rows = operand.shape().rows()](void* address, int64_t columns, int64_t stride) {
-        return rows_box(address, bytes, rows, columns, stride * bytes, box_rows);
-      };
+      return rows_of(static_cast<int>(size_of(operand.dtype())), operand.shape().rows(), box_rows);
     };
     const ProductKernel::Branch& b = *kernel.branch();
     return kernel.branch_source(params, headers, box(b.a, tile.m), box(b.b, tile.rows_of_b(kernel.product().lanes)));
@@ -120,11 +124,6 @@ class WgmmaCore : public ProductCore {
   };
   static Boxes boxes(const ProductKernel& kernel, const WgmmaTileShape& tile, const device::GemmSizes&) {
     const int bytes = kernel.element_bytes();
-    const auto box = [bytes](int64_t rows, int box_rows) {
-      return [=](void* address, int64_t columns, int64_t stride) {
-        return rows_box(address, bytes, rows, columns, stride * bytes, box_rows);
-      };
-    };
     // Rows of the tensor in memory, and of a box: in columns they are K, and runs are then what has to be put in order.
     const int64_t k = kernel.product().k, rows_b = kernel.b_in_columns() ? k : kernel.b().shape().rows();
     const auto box_in_order = [=](void* address, int64_t columns, int64_t stride) {
@@ -132,8 +131,8 @@ class WgmmaCore : public ProductCore {
     };
     const int box_b = kernel.b_in_columns() ? kColumnsBlock : tile.rows_of_b(kernel.product().lanes);
     return {
-        kernel.a_in_columns() ? box(k, kColumnsBlock) : box(kernel.a().shape().rows(), tile.m),
-        kernel.b_in_runs() != kernel.b_in_columns() ? ProductKernel::MakeRowsBox(box(rows_b, box_b)) : box_in_order};
+        kernel.a_in_columns() ? rows_of(bytes, k, kColumnsBlock) : rows_of(bytes, kernel.a().shape().rows(), tile.m),
+        kernel.b_in_runs() != kernel.b_in_columns() ? rows_of(bytes, rows_b, box_b) : box_in_order};
   }
   static Boxes boxes(const ProductKernel& kernel, const WgmmaTileShape& tile, const device::ConvSizes& sizes) {
     const int bytes = kernel.element_bytes();
