@@ -312,23 +312,18 @@ DEV void grouped_pieces(const Params& p, const AttentionSizes& s, const GroupedP
       values.template make<typename Fresh::Value>(p, s, at, piece, key, in_piece, row);
     }
   };
-  NO_UNROLL for (; first < end; first += Tile::kStep) {
-    if constexpr (Fresh::kGiven) fresh.for_each(p, at, piece, first, make);
-    float scores[Tile::kFragments][4];
-    grouped_scores<Tile>(s, at, first, keys, queries, scores);
-    piece = pieces.places[1];  // of two
-    keys.load(p, at, piece, first + Tile::kStep, end);
-    sums.weigh(scores);
-    sums.add(T{}, scores, values);
-    values.load(p, at, piece, first + Tile::kStep, end);
-  }
-  // Rows that nobody sees are stored too.
-  if constexpr (Fresh::kGiven) {
-    UNROLL for (int i = 0; i < Tile::kTurns; ++i) {
-      const int key = at.first_key() + i * Tile::kStep;
-      piece = pieces.places[i];
-      if (key >= s.keys) fresh.for_each(p, at, piece, key, make);
+  NO_UNROLL for (int turn = 0; turn < Tile::kTurns; ++turn) {
+    if constexpr (Fresh::kGiven) fresh.for_each(p, at, piece, first, make);  // rows that nobody sees are stored too
+    piece = pieces.places[1];                                                // of two
+    if (first < end) {
+      float scores[Tile::kFragments][4];
+      grouped_scores<Tile>(s, at, first, keys, queries, scores);
+      keys.load(p, at, piece, first + Tile::kStep, end);
+      sums.weigh(scores);
+      sums.add(T{}, scores, values);
+      values.load(p, at, piece, first + Tile::kStep, end);
     }
+    first += Tile::kStep;
   }
 }
 

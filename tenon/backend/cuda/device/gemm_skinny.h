@@ -82,11 +82,12 @@ struct ReducesBeside {
 };
 
 /// Shared memory: each warp has pieces of B on their way in its part, [slot][tile][lane], and in the end its sums
-/// there, or where blocks walk beside it, [tile][half][column][row]; behind all of them what each reduced, [warp][row].
+/// there, or where blocks walk beside it, [tile][half][column][row], the last four columns 8 floats further, so that 8
+/// rows of pairs of columns meet no bank twice; behind all of them what each reduced, [warp][row].
 template <class Tile, int kLanes>
 struct SkinnyShared {
   static constexpr int kTiles = kLanes * Tile::kGroups;
-  static constexpr int kRing = Tile::kSlots * kTiles * 512, kSums = kTiles * Tile::kHalves * 256;
+  static constexpr int kRing = Tile::kSlots * kTiles * 512, kSums = kTiles * Tile::kHalves * 288;
   static constexpr int kSumsAt = Tile::kWalks ? kRing : 0;
   static constexpr int kWarpBytes = kRing > kSumsAt + kSums ? kRing : kSumsAt + kSums;
   static constexpr int kBytes = Tile::kWarps * kWarpBytes;
@@ -96,15 +97,17 @@ struct SkinnyShared {
                                        ((slot * kTiles + tile) * 32 + lane()) * 16);
   }
   DEV static float* sums(int warp, int tile, int half) {
-    return reinterpret_cast<float*>(shared_memory() + warp * kWarpBytes + kSumsAt) + (tile * Tile::kHalves + half) * 64;
+    return reinterpret_cast<float*>(shared_memory() + warp * kWarpBytes + kSumsAt) + (tile * Tile::kHalves + half) * 72;
   }
+  DEV static int place(int row, int column) { return column * 8 + column / 4 * 8 + row % 8; }
   DEV static float* reduced(int warp) {
     return reinterpret_cast<float*>(shared_memory() + kBytes) + warp * Tile::kRows;
   }
   /// One result, added up in the order of the warps.
   DEV static float total(int tile, int row, int column) {
-    float sum = sums(0, tile, row / 8)[column * 8 + row % 8];
-    UNROLL for (int w = 1; w < Tile::kWarps; ++w) sum += sums(w, tile, row / 8)[column * 8 + row % 8];
+    const int at = place(row, column);
+    float sum = sums(0, tile, row / 8)[at];
+    UNROLL for (int w = 1; w < Tile::kWarps; ++w) sum += sums(w, tile, row / 8)[at];
     return sum;
   }
 };
@@ -157,19 +160,24 @@ struct SkinnyReduction<Tile, Shared, ReducesBeside<Part, T>> {
   }
 };
 
-/// The epilogue of two columns of a row, of those that thread after thread of the block has.
+/// The epilogue of two columns of a row, of those that thread after thread of the block has: rows side by side where
+/// there are many, so that their sums lie in different banks.
 template <class Tile, class B, class Epilogue, class Reduction>
 struct SkinnyResults {
   using Shared = SkinnyShared<Tile, Epilogue::kLanes>;
   static constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kCalls = 2 / kRun;
   static_assert(kRun <= 2);
-  static constexpr bool kLoadsApart = requires { typename Epilogue::Loads; };
+  static constexpr bool kLoadsApart = requires { typename Epilogue::Loads; }, kSideBySide = Tile::kRows > 8;
 
+  DEV static int items(int rows) { return (kSideBySide ? Tile::kRows : rows) * Tile::kGroups * 4; }
   int group, row, pair, column, columns;
   typename LoadsOf<Epilogue>::Type loads[kCalls];
 
   DEV SkinnyResults(int item, int first, int columns)
-      : group(item / 4 % Tile::kGroups), row(item / 4 / Tile::kGroups), pair(item % 4), columns(columns) {
+      : group(kSideBySide ? item / 4 / Tile::kRows : item / 4 % Tile::kGroups),
+        row(kSideBySide ? item / 4 % Tile::kRows : item / 4 / Tile::kGroups),
+        pair(item % 4),
+        columns(columns) {
     const int stored = first + 8 * group + 2 * pair;
     column = B::kInRuns ? stored / 32 * 32 + column_in_runs(stored % 32) : stored;
   }
@@ -184,7 +192,7 @@ struct SkinnyResults {
   DEV void store(const Params& p) const {
     UNROLL for (int c = 0; c < kCalls; ++c) {
       const int at = column + c * kRun;
-      if (at >= columns) continue;
+      if (row >= p.sizes.m || at >= columns) continue;
       Frag<float, kRun> acc[kLanes + Reduction::kGiven];
       UNROLL for (int l = 0; l < kLanes; ++l) UNROLL for (int e = 0; e < kRun; ++e) acc[l].v[e] =
           Shared::total(l * Tile::kGroups + group, row, 2 * pair + c * kRun + e);
@@ -219,7 +227,7 @@ struct SkinnyProduct {
   /// Leaves them in shared memory.
   template <class Shared>
   DEV void leave() {
-    const int at = lane() / 4 * 8 + lane() % 4 * 2;
+    const int at = Shared::place(lane() % 4 * 2, lane() / 4);
     UNROLL for (int t = 0; t < kTiles; ++t) UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
       Frag<float, 2> x;
       UNROLL for (int e = 0; e < 2; ++e) {
@@ -348,7 +356,7 @@ DEV void skinny_tile(const Params& p, SkinnyWeights<Tile, B, Epilogue::kLanes>& 
   product.template leave<Shared>();
   reduction.leave();
   sync_block();
-  const int items = p.sizes.m * Tile::kGroups * 4;
+  const int items = results.items(p.sizes.m);
   if (thread_index() < items) results.store(p);
   for (int i = thread_index() + Tile::kThreads; i < items; i += Tile::kThreads) {
     SkinnyResults<Tile, B, Epilogue, Reduction> more(i, first, columns);

@@ -81,6 +81,7 @@ DEV T shuffle_up(T value, int delta) {
 /// One bit a lane.
 DEV uint32_t ballot(bool predicate) { return __ballot_sync(~0u, predicate); }
 DEV int count_bits(uint32_t bits) { return __popc(bits); }
+DEV int count_leading_zeros(uint32_t bits) { return __clz(bits); }
 
 // ---- Atomics on global or shared memory, and fences.
 DEV uint32_t atomic_add(uint32_t* p, uint32_t value) { return atomicAdd(p, value); }

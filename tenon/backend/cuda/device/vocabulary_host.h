@@ -181,6 +181,7 @@ DEV T shuffle_up(T value, int delta) {
   return host::shuffle_from(value, lane() >= delta ? lane() - delta : lane());
 }
 DEV int count_bits(uint32_t bits) { return __builtin_popcount(bits); }
+DEV int count_leading_zeros(uint32_t bits) { return bits ? __builtin_clz(bits) : 32; }
 DEV uint32_t ballot(bool predicate) {
   host::BallotArguments arguments{predicate, 0};
   host::machine->together(1, "ballot", host::ballot_together, &arguments);
