@@ -167,7 +167,8 @@ struct SkinnyResults {
   using Shared = SkinnyShared<Tile, Epilogue::kLanes>;
   static constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kCalls = 2 / kRun;
   static_assert(kRun <= 2);
-  static constexpr bool kLoadsApart = requires { typename Epilogue::Loads; }, kSideBySide = Tile::kRows > 8;
+  static constexpr bool kLoadsApart = requires { typename Epilogue::Loads; }
+  , kSideBySide = Tile::kRows > 8;
 
   DEV static int items(int rows) { return (kSideBySide ? Tile::kRows : rows) * Tile::kGroups * 4; }
   int group, row, pair, column, columns;

@@ -15,11 +15,6 @@ DEV uint32_t order_of(float score) {
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-/// The score of an order.
-DEV float score_of(uint32_t order) {
-  return bits_to_float(order & 0x80000000u ? order & 0x7fffffffu : ~order);
-}
-
 /// What the threads of a row find together, in an order that is always the same: those of kBlocks blocks.
 template <int kBlocks>
 struct SampleTeam {
@@ -88,24 +83,13 @@ struct SampleRow {
   DEV float score(int token) const { return Scores::eval(p, row, token).v[0] / temperature; }
   DEV double weight(float s) const { return order_of(s) < least ? 0.0 : static_cast<double>(expf(s - top)); }
 
-  /// f(token, score) of every `step`th token from `from` to `to`, whose scores are on their way side by side.
-  template <class F>
-  DEV void scores(int from, int to, int step, const F& f) const {
-    constexpr int kAtOnce = 20;
-    NO_UNROLL for (int first = from; first < to; first += step * kAtOnce) {
-      float s[kAtOnce];
-      UNROLL for (int i = 0; i < kAtOnce; ++i) s[i] = first + i * step < to ? score(first + i * step) : 0.0f;
-      UNROLL for (int i = 0; i < kAtOnce; ++i) if (first + i * step < to) f(first + i * step, s[i]);
-    }
-  }
-
   /// f(score) of all that are kept, or of the row.
   template <class F>
   DEV void each(const F& f) const {
     if (keeps >= 0) {
       for (int i = lane(); i < keeps; i += 32) f(kept[i]);
     } else {
-      scores(Team::thread_of_row(), tokens(), Team::kThreads, [&](int, float s) { f(s); });
+      UNROLL_8 for (int t = Team::thread_of_row(); t < tokens(); t += Team::kThreads) f(score(t));
     }
   }
 
@@ -144,8 +128,8 @@ struct SampleRow {
   }
 };
 
-/// Of a row's warps, by the sums of their parts, the one in whose part sums from the first on pass `target`: the last that
-/// has any, where rounding left the whole below the target. Every lane adds some warps', so that all know it soon.
+/// Of a row's warps, by the sums of their parts, the one in whose part sums from the first on pass `target`: the last
+/// that has any, where rounding left the whole below the target. Every lane adds some warps', so that all know it soon.
 struct SamplePart {
   int warp;
   double before;  ///< the sum of the parts in front
@@ -201,7 +185,7 @@ DEV SamplePlace sample_place(const Row& row, double share) {
     const int part = (end - begin + Team::kWarps - 1) / Team::kWarps, from = begin + Team::warp_of_row() * part,
               to = from + part < end ? from + part : end;
     double sum = 0;
-    row.scores(from + lane(), to, 32, [&](int, float s) { sum += row.weight(s); });
+    UNROLL_8 for (int t = from + lane(); t < to; t += 32) sum += row.weight(row.score(t));
     const double* sums = row.team.of_warps(Team::of_lanes(sum, [](double a, double b) { return a + b; }));
     const SampleParts<Team::kWarps> parts(sums);
     if (first) {
@@ -273,37 +257,30 @@ DEV void sample(const Params& p) {
   const float lowest = bits_to_float(0xff800000u);
   float top = lowest;
   int best = row.tokens();
-  float rules[4];  // read beside the scores
-  uint32_t seeds[4];
-  UNROLL for (int i = 0; i < 4; ++i) rules[i] = Rule::eval(p, row_number, i).v[0];
-  UNROLL for (int i = 0; i < 4; ++i) seeds[i] =
-      static_cast<uint32_t>(static_cast<int32_t>(Seed::eval(p, row_number, i).v[0])) & 0xffffu;
-  const uint64_t counter = static_cast<uint64_t>(Counter::eval(p, 0, row_number).v[0]);
-  row.scores(Team::thread_of_row(), row.tokens(), Team::kThreads, [&](int t, float s) {
+  UNROLL_8 for (int t = Team::thread_of_row(); t < row.tokens(); t += Team::kThreads) {
+    const float s = row.score(t);
     if (s > top) best = t;
     top = max_or_nan(top, s);
-  });
-  const float own = top;  // of this thread
-  // The highest, and the first of those: NaN is above all.
-  const uint32_t above = top == top ? order_of(top) : ~0u;
-  const uint64_t highest = team.of_threads(static_cast<uint64_t>(above) << 32 | ~static_cast<uint32_t>(best),
-                                           [](uint64_t a, uint64_t b) { return a > b ? a : b; });
-  top = score_of(static_cast<uint32_t>(highest >> 32));
-  best = static_cast<int>(~static_cast<uint32_t>(highest));
-  const bool draws = rules[0] > 0;
+  }
+  const float own = top;
+  top = team.of_threads(top, [](float a, float b) { return max_or_nan(a, b); });
+  best = team.of_threads(own == top ? best : row.tokens(), [](int a, int b) { return a < b ? a : b; });
+  const auto rule = [&](int i) { return Rule::eval(p, row_number, i).v[0]; };
+  const bool draws = rule(0) > 0;
   double share = 0;
   row.top = top;
   if (draws) {
-    row.temperature = rules[0];
+    row.temperature = rule(0);
     row.top = top / row.temperature;
-    sample_least(row, own, rules[1], rules[2]);
-    if (rules[3] > 0) {
-      const uint32_t likely = order_of(row.top + logf(rules[3]));
+    sample_least(row, own, rule(1), rule(2));
+    if (rule(3) > 0) {
+      const uint32_t likely = order_of(row.top + logf(rule(3)));
       if (likely > row.least) row.least = likely;
     }
     uint64_t seed = 0;
-    for (int i = 3; i >= 0; --i) seed = seed << 16 | seeds[i];
-    share = philox_uniform(seed, counter);
+    for (int i = 3; i >= 0; --i)
+      seed = seed << 16 | (static_cast<uint32_t>(static_cast<int32_t>(Seed::eval(p, row_number, i).v[0])) & 0xffffu);
+    share = philox_uniform(seed, static_cast<uint64_t>(Counter::eval(p, 0, row_number).v[0]));
   }
   const bool known = top > lowest && top < bits_to_float(0x7f800000u);  // NaN is neither
   const SamplePlace place = known ? sample_place(row, share) : SamplePlace{0, 0};
