@@ -137,7 +137,8 @@ struct LoraTraining::State {
 LoraTraining::LoraTraining(std::shared_ptr<Backend> backend, std::unique_ptr<TrainableDenoiser> model,
                            const std::vector<CaptionedPicture>& pictures, const std::vector<CaptionedPicture>& held,
                            LoraOptions options, const fs::path& output, const fs::path& cache) {
-  check_lora(options, *model);  // what is wrong is said before a folder is made
+  check_learns(*backend);  // what is wrong is said before a folder is made
+  check_lora(options, *model);
   if (options.width == 0) options.width = model->default_side();
   if (options.height == 0) options.height = options.width;
   const DenoiserTraining training = model->training(options.shift);

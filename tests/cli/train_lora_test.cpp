@@ -195,7 +195,8 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(2, with("pictures", {"--rank", "99999"}), {"rank", "65536"});
   expect_error(2, with("pictures", {"--lora-alpha", "0"}), {"lora alpha"});
   expect_error(2, with("pictures", {"--targets", "q_proj"}), {"q_proj", "to_q"});
-  expect_error(2, with("pictures", {"--resolution", "100"}), {"100", "104"});
+  expect_error(2, with("pictures", {"--resolution", "100"}), {"[--resolution]", "100", "104"});
+  expect_error(2, with("pictures", {"--validation-prompt", "star"}), {"[--validation-prompt]", "--sample-every"});
   // Before a picture of what the model knows is drawn.
   expect_error(2, with("pictures", {"--targets", "q_proj", "--class-prompt", "star"}), {"q_proj", "to_q"});
   expect_error(2, with("pictures", {"--weighting-scheme", "mode", "--class-prompt", "star"}), {"flow matching"});
