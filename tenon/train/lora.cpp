@@ -205,7 +205,8 @@ void LoraTraining::State::prepare() {
 void LoraTraining::State::resume() {
   const ordered_json mine = options_json(o, model->name(), adapter, pictures);
   const std::optional<Resumed> r = read_newest(
-      folder, mine, "is of a run with other options or pictures; choose another folder, or those of trainer.json",
+      folder, mine,
+      "is of a run with other options, pictures or files of the model; choose another folder, or those of trainer.json",
       content.file, *parameters, updater->optimizer());
   if (r) {
     step = r->step;

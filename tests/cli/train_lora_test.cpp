@@ -126,7 +126,8 @@ TEST_F(CliTrainLora, SigtermLeavesACheckpointOfThatStep) {
   // A changed picture is another run.
   fs::remove(folder() / "pictures/1.png");
   fs::remove(folder() / "pictures/1.txt");
-  expect_error(2, arguments("run", {"--steps", "4000"}), {"checkpoint-" + step, "other options or pictures"});
+  expect_error(2, arguments("run", {"--steps", "4000"}),
+               {"checkpoint-" + step, "other options, pictures or files of the model", "(pictures: "});
 }
 
 // What is learnt over another LoRA begins where that one left off, and has nothing of it.
