@@ -25,6 +25,10 @@ if readelf -d "$prefix"/bin/tenon "$prefix"/lib*/libtenon.so | grep -E 'NEEDED.*
 
 # The block of docs/tour.md that begins with a comment that names the file.
 block() { awk -v name="$1" '/^```/ { inside = 0 } inside { print } $0 ~ "^(//|#) " name "$" { inside = 1 }' docs/tour.md; }
+# What the tour quotes is what the tree has.
+quoted() { awk '/^```/ { inside = 0 } /^Expr residual_block/ { inside = 1 } inside { print }' "$1"; }
+residual="$(quoted docs/tour.md)"
+[[ -n "$residual" && "$(<tenon/nn/diffusion.cpp)" == *"$residual"* ]] || fail "docs/tour.md quotes another residual_block"
 mkdir "$work/tour"
 for file in sharpen.cpp CMakeLists.txt; do
   block "$file" >"$work/tour/$file"

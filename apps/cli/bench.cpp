@@ -123,7 +123,10 @@ ordered_json bench_part(const ModelParts& model, const std::string& part, const 
   const Rate rate = plan.phases.back().rate;
   ordered_json out{{"name", model.name() + " " + part + " " + model.describe(part, request)}};
   spdlog::info("{}: {} launches", out["name"].get<std::string>(), plan.phases.back().launches.size());
-  if (!flags.peers.empty()) peer_python(flags.peer_python);  // it would be a pity to find out in the end
+  if (!flags.peers.empty()) {  // it would be a pity to find out in the end
+    static_cast<void>(model.peer_arguments(part, request));
+    peer_python(flags.peer_python);
+  }
   const Measured fused = measure(model, part, plan, backend, flags);
   out.update({{"median_ms", fused.median()},
               {"min_ms", fused.ms.front()},
@@ -202,7 +205,7 @@ void print_text(const ordered_json& b) {
 }
 
 int run(const BenchFlags& flags, const Common& common) {
-  const auto backend = flags.part.backend(common);
+  const auto backend = flags.part.computing_backend(common);
   const auto model = open_parts(flags.part.spec);
   ordered_json all = ordered_json::array();
   for (const std::string& part : model->parts_named(flags.part.part)) {

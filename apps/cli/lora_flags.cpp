@@ -30,7 +30,9 @@ LoraUse parse_use(const std::string& text, const fs::path& folder) {
   const size_t colon = text.rfind(':');
   std::optional<fs::path> file = find_file(text, folder);
   const auto there = [&](const std::string& name) {
-    TENON_CHECK(Model, file.has_value(), name) << "there is no such file, nor " << lora_file(folder, name).string();
+    const fs::path other = lora_file(folder, name);
+    TENON_CHECK(Model, file.has_value(), name)
+        << "there is no such file" << (other == fs::path(name) ? "" : ", nor " + other.string());
     return *file;
   };
   if (file || colon == text.npos || colon == 0) return {.file = there(text)};

@@ -106,6 +106,13 @@ std::shared_ptr<Backend> PartFlags::backend(const Common& common) const {
   return common.backend(is_batch_invariant(deterministic));
 }
 
+std::shared_ptr<Backend> PartFlags::computing_backend(const Common& common) const {
+  std::shared_ptr<Backend> out = backend(common);
+  TENON_CHECK(Usage, out->computes(), "--device")
+      << out->name() << " computes nothing that takes time or could be checked";
+  return out;
+}
+
 NetworkOptions PartFlags::networks(const Backend& backend, const ModelParts& model) const {
   const NetworkType asked = type.empty() ? backend.types().front() : NetworkType::parse(type);
   check_type(backend, asked.stored, "--type");

@@ -21,6 +21,8 @@ struct PartFlags {
   void declare(CLI::App& app, const std::string& default_part);
   /// The backend that these and the common flags ask for. Error(Device) if there is none of that name.
   std::shared_ptr<Backend> backend(const Common& common) const;
+  /// The same, to run plans on. Error(Usage) for one that computes nothing, so that nothing can be timed or checked.
+  std::shared_ptr<Backend> computing_backend(const Common& common) const;
   /// Arithmetic that the flags or the backend ask for. Error(Usage) for a type that cannot be computed in, and for an
   /// exception of it that names nothing of the model.
   NetworkOptions networks(const Backend& backend, const ModelParts& model) const;

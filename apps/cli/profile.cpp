@@ -125,8 +125,7 @@ ordered_json trace_json(const std::vector<Profile>& profiles) {
 int run(const ProfileFlags& flags, const Common& common) {
   const Overwrite overwrite = flags.overwrite ? Overwrite::Yes : Overwrite::No;
   if (!flags.trace.empty()) check_output(flags.trace, overwrite, kOverwriteHint);
-  const auto backend = flags.part.backend(common);
-  TENON_CHECK(Usage, backend->computes(), "--device") << backend->name() << " computes nothing that takes time";
+  const auto backend = flags.part.computing_backend(common);
   const auto model = open_parts(flags.part.spec);
   std::vector<Profile> profiles;
   Roofline peak;

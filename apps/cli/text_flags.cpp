@@ -45,17 +45,17 @@ void TextFlags::declare(CLI::App& app) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
       ->capture_default_str();
   app.add_option("--temperature", temperature, "0 takes the likeliest token (default: the model's)")
-      ->check(number_in(0, kMostNumber, "a number, 0 or more"));
+      ->check(number_in(0, kMostNumber, "a number from 0 to 1e6"));
   app.add_option("--top-k", top_k, "draw from the k likeliest tokens; 0: all (default: the model's)")
       ->transform(whole_number())
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 24));
   app.add_option("--top-p", top_p, "draw from the likeliest tokens that reach this probability (default: the model's)")
-      ->check(number_in(1e-9, 1, "a number above 0, up to 1"));
+      ->check(number_in(1e-9, 1, "a number from 1e-9 to 1"));
   app.add_option("--min-p", min_p, "drop tokens below this share of the largest probability (default: the model's)")
       ->check(number_in(0, 1, "a number from 0 to 1"));
   app.add_option("--repetition-penalty", repetition_penalty,
                  "divides scores of tokens that occurred; 1: none (default: the model's)")
-      ->check(number_in(1e-6, kMostNumber, "a number above 0"));
+      ->check(number_in(1e-6, kMostNumber, "a number from 1e-6 to 1e6"));
   several(app.add_option("--stop", stop, "end in front of this text; may be given several times"));
   app.add_option("-s,--seed", seed, "-1 draws one")->transform(whole_number())->capture_default_str();
   app.add_option("--context", context, "tokens of prompt and text together, at most (default: the model's positions)")

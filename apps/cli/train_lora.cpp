@@ -149,6 +149,7 @@ DType lora_type(const LoraTrainFlags& f, const Backend& backend) {
 
 train::LoraOptions lora_options(const LoraTrainFlags& f, const Common& common, const Backend& backend) {
   train::LoraOptions o = f.o;
+  train::check_learns(backend);
   o.type = lora_type(f, backend);
   o.width = o.height = f.resolution;
   o.adapter = f.adapter;
@@ -164,6 +165,9 @@ train::LoraOptions lora_options(const LoraTrainFlags& f, const Common& common, c
   o.samples.steps = static_cast<int>(f.sample_steps);
   TENON_CHECK(Usage, o.samples.every == 0 || !o.samples.prompts.empty(), "--sample-every")
       << "needs a --validation-prompt to draw";
+  TENON_CHECK(Usage, o.samples.every > 0 || f.given("--sample-every") || !f.given("--validation-prompt"),
+              "--validation-prompt")
+      << "is drawn by no step: needs --sample-every STEPS";
   o.samples.open = [=, device = common.device_name(), threads = common.backend_options().threads, type = o.type] {
     PipelineOptions p{.device = device, .threads = threads, .type = type};
     p.keep_networks = true;
@@ -246,6 +250,13 @@ std::vector<train::CaptionedPicture> known_pictures(const LoraTrainFlags& f, con
   return pictures;
 }
 
+// The same of height and width would be said of flags that there are not.
+void check_resolution(int64_t side, int64_t unit) {
+  TENON_CHECK(Usage, side % unit == 0, "--resolution")
+      << side << " is not a multiple of " << unit << "; the nearest is "
+      << std::max((side + unit / 2) / unit * unit, unit);
+}
+
 int run_train_lora(LoraTrainFlags f, const Common& common) {
   TENON_CHECK(Usage, !f.no_cache || f.cache.empty(), "--no-cache")
       << "keeps nothing: it takes no --cache-dir beside it";
@@ -262,6 +273,7 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
   if (model->training(o.shift).distilled && f.adapter.empty())
     spdlog::warn("{} is distilled to few steps: what is trained on it as it is may unlearn that (--adapter)",
                  model->name());
+  check_resolution(f.resolution, model->size_unit());
   train::check_lora(o, *model);  // before pictures are drawn
   for (train::CaptionedPicture& p : known_pictures(f, o)) pictures.push_back(std::move(p));
   const std::filesystem::path cache = f.no_cache        ? ""

@@ -50,7 +50,7 @@ int run(const VerifyFlags& flags, const Common& common) {
   TENON_CHECK(Usage, !flags.fixtures_given() || std::filesystem::exists(flags.fixtures / "parity.json", ignored),
               "--fixtures")
       << "there is no " << (flags.fixtures / "parity.json").string();
-  const auto backend = flags.part.backend(common);
+  const auto backend = flags.part.computing_backend(common);
   const auto model = open_parts(flags.part.spec);
   Tally tally;
   const OnCase done = [&](const GateCase& c) { tally.add(c, common); };

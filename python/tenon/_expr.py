@@ -275,7 +275,10 @@ def _truncated(a: Any, b: Any) -> tuple[Expr, Expr]:
 def _remainder(a: Any, b: Any) -> Expr:
     """a - floor(a / b) b, of b's sign, as Python and NumPy have it; exact."""
     rest, signs_differ = _truncated(a, b)
-    return _apply("where", (signs_differ, rest + b, rest), dtype=rest.dtype)
+    square = rest * rest  # +0 where the rest is 0: what is added to it has that sign, and the gradient of the rest
+    zero = _apply("where", (_lift(b, rest._graph, "mod") < 0, -(square - rest), square + rest))
+    some = _apply("where", (signs_differ, rest + b, rest))
+    return _apply("where", (rest == 0.0, zero, some), dtype=rest.dtype)
 
 
 def _floor_quotient(a: Any, b: Any) -> Expr:

@@ -83,6 +83,8 @@ class Trainer:
             _checks.whole(lr_warmup_steps, "lr_warmup_steps", 0),
             _checks.whole(total_steps, "total_steps", 0),
         )
+        if lr_scheduler in ("linear", "cosine") and not total_steps:
+            raise UsageError(f"total_steps: expected at least 1 for lr_scheduler {lr_scheduler!r}, got 0", "total_steps")
         self._rate(1)  # says now what is out of its range
         self._options = json.dumps([optimizer, given, small, *rest, self._schedule])
         self._core = _core.Trainer(

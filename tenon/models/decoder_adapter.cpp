@@ -20,7 +20,8 @@ WeightShapes adapter_weights(const DecoderConfig& c) {
   const nn::LowRank& a = c.adapter;
   TENON_CHECK(Usage, a.rank >= 1 && a.rank <= kMostAdapterRank, "lora")
       << "rank " << a.rank << ": expected 1 to " << kMostAdapterRank;
-  TENON_CHECK(Usage, std::isfinite(a.scale) && a.scale != 0, "lora") << "alpha / rank is " << a.scale;
+  TENON_CHECK(Usage, std::isfinite(a.scale) && a.scale != 0, "lora")
+      << "alpha / rank is " << a.scale << ": expected a finite number that is not 0";
   TENON_CHECK(Usage, !a.targets.empty(), "lora") << "no layers are named";
   for (const std::string& t : a.targets) {
     TENON_CHECK(Usage, std::ranges::find(adapter_layers(), t) != adapter_layers().end(), "lora")

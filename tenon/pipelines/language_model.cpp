@@ -12,6 +12,7 @@
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/models/config_reader.h"
+#include "tenon/models/decoder_adapter.h"
 #include "tenon/models/registry.h"
 #include "tenon/pipelines/component_weights.h"
 #include "tenon/pipelines/model_files.h"
@@ -206,8 +207,10 @@ void LanguageModel::open_gguf(const fs::path& file) {
 }
 
 void LanguageModel::open_folder(const fs::path& folder) {
-  TENON_CHECK(Model, folder_exists(folder) && file_exists(folder / kLanguageConfig), folder.string())
-      << "is no language model: expected a .gguf file, or a folder with config.json and model.safetensors";
+  if (!folder_exists(folder) || !file_exists(folder / kLanguageConfig))
+    throw Error(ErrorKind::Model, folder.string(),
+                "is no language model: expected a .gguf file, or a folder with config.json and model.safetensors",
+                file_exists(folder / kAdapterConfig) ? "it is an adapter: give it by --lora, and its model by -m" : "");
   const std::string where = (folder / kLanguageConfig).string();
   const json config = read_json(folder / kLanguageConfig);
   config_ = read_decoder_config(config, where);

@@ -66,7 +66,7 @@ void LoraSet::check_side(const std::string& file, const std::string& tensor, con
   for (const LoraTerm& t : terms) rank += t.matrix->rank;
   TENON_CHECK(Usage, rank <= side_rank_, file)
       << "needs a rank of " << rank << " at '" << tensor << "' with the LoRAs in front of it; side branches have "
-      << side_rank_ << " (--lora-rank)";
+      << side_rank_ << " (--lora-rank; in Python lora_rank)";
 }
 
 std::map<std::string, std::set<std::string>> LoraSet::apply(std::vector<LoraUse>& uses) {
@@ -108,9 +108,12 @@ std::unique_ptr<WeightSource> LoraSet::over(const std::string& component, std::u
   return lora_source(component, std::move(base), terms_, side_rank_);
 }
 
+constexpr const char* kSuffix = ".safetensors";
+
 fs::path lora_file(const fs::path& folder, const std::string& name) {
   fs::path file = folder / name;
-  if (!file_exists(file) || folder_exists(file)) file += ".safetensors";
+  const bool whole = file.extension() == kSuffix || (file_exists(file) && !folder_exists(file));
+  if (!whole) file += kSuffix;
   return file;
 }
 
@@ -118,7 +121,8 @@ void take_prompt_loras(ImageRequest& request, const fs::path& folder) {
   for (const PromptLora& lora : take_loras(request.prompt, "prompt")) {
     const fs::path file = lora_file(folder, lora.name);
     TENON_CHECK(Model, file_exists(file), "<lora:" + lora.name + ">")
-        << "there is no " << (folder / lora.name).string() << ", nor " << file.string();
+        << "there is no " << (folder / lora.name).string()
+        << (file == folder / lora.name ? "" : ", nor " + file.string());
     const bool known =
         std::ranges::any_of(request.loras, [&](const LoraUse& use) { return place_of(use.file) == place_of(file); });
     TENON_CHECK(Usage, !known, "<lora:" + lora.name + ">") << "the LoRA is named twice";

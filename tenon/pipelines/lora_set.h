@@ -53,7 +53,8 @@ class LoraSet {
   std::shared_ptr<LoraTerms> terms_;  // what the sources apply
 };
 
-/// Where `folder` has the LoRA `name`: under that name or, if there is no such file, with ".safetensors" behind it.
+/// Where `folder` has the LoRA `name`: under that name or, if there is no such file, with ".safetensors" behind it,
+/// which a name that ends so does not get again.
 std::filesystem::path lora_file(const std::filesystem::path& folder, const std::string& name);
 /// Moves the prompt's <lora:FILE:WEIGHT> to the request's LoRAs: files that lora_file finds in `folder`. Error(Model)
 /// says where a file was looked for; Error(Usage) for one that the request has already.

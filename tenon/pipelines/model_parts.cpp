@@ -25,6 +25,18 @@ std::vector<NamedNetwork> ModelParts::networks() const {
   return out;
 }
 
+void check_request(const PartRequest& request, const Requestable& known, const std::string& model) {
+  const PartRequest none;
+  const auto check = [&](const char* flag, bool given, bool taken) {
+    TENON_CHECK(Usage, taken || !given, flag) << "means nothing to " << model;
+  };
+  check("--width", request.width != none.width, known.size);
+  check("--height", request.height != none.height, known.size);
+  check("--steps", request.steps != none.steps, known.steps);
+  check("--cfg-scale", request.cfg_scale != none.cfg_scale, known.steps);
+  check("--context", request.context != none.context, known.context);
+}
+
 std::shared_ptr<const ModelParts> open_parts(const std::string& spec) { return open_as<ModelParts>(spec); }
 
 }  // namespace tenon

@@ -50,6 +50,13 @@ class ModelParts {
   std::vector<std::string> parts_named(const std::string& part) const;
 };
 
+/// What a model knows what to do with, of a PartRequest.
+struct Requestable {
+  bool size = false, steps = false, context = false;  ///< steps: guidance too
+};
+/// Error(Usage), by the flag's name, if something else is given.
+void check_request(const PartRequest& request, const Requestable& known, const std::string& model);
+
 /// The model that `spec` names, by its family.
 std::shared_ptr<const ModelParts> open_parts(const std::string& spec);
 

@@ -12,6 +12,7 @@
 
 #include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/json.h"
 #include "tenon/io/safetensors.h"
@@ -235,6 +236,23 @@ void read_checkpoint(const fs::path& folder, const ParameterFile& file, Paramete
   parameters.publish();
 }
 
+// "seed: 42 there, 43 here", of the first option that differs; nothing where a side has no names for them.
+std::string first_difference(const nlohmann::json& there, const nlohmann::json& here) {
+  constexpr size_t kMost = 60;
+  if (!there.is_object() || !here.is_object()) return "";
+  nlohmann::json both = here;
+  both.update(there);
+  for (const auto& item : both.items()) {
+    const std::string& name = item.key();
+    const auto text = [&](const nlohmann::json& run) {
+      return run.contains(name) ? shown(run.at(name).dump(), kMost) : "none";
+    };
+    if (there.value(name, nlohmann::json()) != here.value(name, nlohmann::json()))
+      return shown(name, kMost) + ": " + text(there) + " there, " + text(here) + " here";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::ordered_json& options,
@@ -244,9 +262,9 @@ std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::orde
   if (steps.empty()) return std::nullopt;
   const fs::path from = folder.checkpoint(steps.back());
   Resumed r = read_run(from, steps.back());
-  TENON_CHECK(Usage, r.run.is_object() && r.run.value("options", nlohmann::json()) == nlohmann::json(options),
-              from.string())
-      << otherwise;
+  const nlohmann::json here = options;
+  const nlohmann::json there = r.run.is_object() ? r.run.value("options", nlohmann::json()) : nlohmann::json();
+  if (there != here) throw Error(ErrorKind::Usage, from.string(), otherwise, first_difference(there, here));
   read_checkpoint(from, file, parameters, optimizer);
   return r;
 }

@@ -88,8 +88,8 @@ struct Resumed {
   nlohmann::json run;
 };
 /// Masters, moments and averages of the newest checkpoint, to the bit, and what it says; nothing if there is none.
-/// Publishes. Error(Usage) with the text `otherwise` if its run has other "options"; Error(Model) for a checkpoint that
-/// is not complete or of other parameters.
+/// Publishes. Error(Usage) with the text `otherwise`, and the first that differs, if its run has other "options";
+/// Error(Model) for a checkpoint that is not complete or of other parameters.
 std::optional<Resumed> read_newest(const RunFolder& folder, const nlohmann::ordered_json& options,
                                    const char* otherwise, const ParameterFile& file, Parameters& parameters,
                                    const Optimizer& optimizer);

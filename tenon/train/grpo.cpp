@@ -160,6 +160,7 @@ void check_grpo(const GrpoOptions& o) {
 Grpo::Grpo(std::shared_ptr<Backend> backend, std::shared_ptr<const LanguageModel> model, GrpoData data,
            GrpoOptions options, const fs::path& output) {
   check_grpo(options);
+  check_learns(*backend);
   static_cast<void>(model->tokenizer());  // says what is missing before a folder is made, and so does the adapter
   if (options.adapter.rank > 0) {
     DecoderConfig config = model->config();

@@ -137,7 +137,8 @@ struct LoraTraining::State {
 LoraTraining::LoraTraining(std::shared_ptr<Backend> backend, std::unique_ptr<TrainableDenoiser> model,
                            const std::vector<CaptionedPicture>& pictures, const std::vector<CaptionedPicture>& held,
                            LoraOptions options, const fs::path& output, const fs::path& cache) {
-  check_lora(options, *model);  // what is wrong is said before a folder is made
+  check_learns(*backend);  // what is wrong is said before a folder is made
+  check_lora(options, *model);
   if (options.width == 0) options.width = model->default_side();
   if (options.height == 0) options.height = options.width;
   const DenoiserTraining training = model->training(options.shift);
@@ -204,7 +205,8 @@ void LoraTraining::State::prepare() {
 void LoraTraining::State::resume() {
   const ordered_json mine = options_json(o, model->name(), adapter, pictures);
   const std::optional<Resumed> r = read_newest(
-      folder, mine, "is of a run with other options or pictures; choose another folder, or those of trainer.json",
+      folder, mine,
+      "is of a run with other options, pictures or files of the model; choose another folder, or those of trainer.json",
       content.file, *parameters, updater->optimizer());
   if (r) {
     step = r->step;

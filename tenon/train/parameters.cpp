@@ -8,12 +8,17 @@
 
 namespace tenon::train {
 
+void check_learns(const Backend& backend) {
+  TENON_CHECK(Usage, backend.computes(), "device") << backend.name() << " computes nothing, so nothing can be learnt";
+}
+
 Parameters::Parameters(std::shared_ptr<Backend> backend, const std::shared_ptr<const WeightSource>& source,
                        const WeightShapes& shapes, size_t moments, bool averaged)
     : backend_(std::move(backend)),
       store_(std::make_shared<WeightStore>(backend_, source)),
       stream_(backend_->make_stream()),
       averaged_(averaged) {
+  check_learns(*backend_);
   std::vector<float> values;
   const int64_t each = static_cast<int64_t>(1 + moments + averaged) * 4, needed = parameter_count(shapes) * each;
   TENON_CHECK(Memory, needed <= backend_->memory_available(), "training")

@@ -24,6 +24,9 @@ struct Parameter {
   int64_t bytes() const { return count() * 4; }
 };
 
+/// Error(Usage) for a backend that computes nothing.
+void check_learns(const Backend& backend);
+
 class Parameters {
  public:
   /// Masters of the tensors `shapes`, from `source`, whose values may be of any type of float. Networks read them by

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
 #include "tenon/expr/ops.h"
 #include "tenon/plan/stages.h"
 
@@ -305,7 +306,8 @@ std::vector<Result> rematerialise(std::span<const Result> results, std::span<con
   }
   throw Error(ErrorKind::Memory, options.name,
               "needs an arena of " + std::to_string(least) + " bytes even where values are computed again, more than " +
-                  std::to_string(bytes));
+                  std::to_string(bytes),
+              "--max-memory: " + mebibytes(least) + " or more");
 }
 
 }  // namespace tenon

@@ -162,7 +162,8 @@ TEST_F(CliText, ACacheOfLimitedSize) {
   const json j = json::parse(one.out);
   EXPECT_LE(j["usage"]["prompt_tokens"].get<int>() + j["usage"]["completion_tokens"].get<int>(), 128);
   EXPECT_NE(one.err.find("at most 6 pages of 128 tokens; 128 of one text"), std::string::npos) << one.err;
-  expect_error(4, limited(5, {"one"}), {"cache limit", "text of 128 tokens", std::to_string(6 * page), "6 pages"});
+  expect_error(4, limited(5, {"one"}),
+               {"cache limit", "text of 128 tokens", std::to_string(6 * page), "6 pages", "a prompt fills"});
   expect_error(4, limited(6, {"one", "--context", "129"}), {"cache limit", "text of 129 tokens", "7 pages"});
   for (const char* bad : {"much", "auto", "", "0", "-1GB"})
     expect_error(2, with({"complete", "one", "--cache-limit", bad}), {"--cache-limit"});
@@ -190,6 +191,7 @@ TEST_F(CliText, WhatCannotBeWritten) {
                                     {"--seed", "-2"}})
     expect_error(2, with({"complete", "a", flag, value}), {flag});
   expect_error(2, with({"complete", "a", "--temperature", "0", "--top-k", "5"}), {"top-k", "temperature 0"});
+  expect_error(2, with({"complete", "a", "--temperature", "1e30"}), {"1e30", "a number from 0 to 1e6"});
   expect_error(3, {"complete", "a", "-m", "random:qwen2.5-0.5b"}, {"tokenizer"});
   expect_error(3, {"complete", "a", "-m", "nowhere"}, {"nowhere"});
   expect_error(3, {"complete", "a", "-m", model()}, {"language model"});

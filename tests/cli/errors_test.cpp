@@ -37,6 +37,9 @@ TEST_F(CliErrors, UsageIsTwo) {
   expect_error(3, {"generate", "a <lora:b:1>", "-m", model()}, {"<lora:b>", "b.safetensors"});
   expect_error(3, {"generate", "a", "--lora", "b:0.5", "--lora-dir", "loras", "-m", model()},
                {"[b]", "no such file", "loras/b.safetensors"});
+  const Finished whole = tenon({"generate", "a", "--lora", "b.safetensors", "-m", model()});
+  EXPECT_NE(whole.err.find("[b.safetensors] there is no such file\n"), std::string::npos) << whole.err;
+  expect_error(3, {"generate", "a <lora:b.safetensors:1>", "-m", model()}, {"there is no b.safetensors\n"});
   expect_error(2, {"generate", "a", "--lora", "b:1e39", "-m", model()}, {"[b]", "1e+39"});
   expect_error(2, {"generate", "a circle", "--steps", "many"}, {"many"});
   expect_error(2, {"generate", "-m", model()}, {"prompt"});
@@ -287,6 +290,25 @@ TEST_F(CliErrors, NoGpu) {
 
 TEST_F(CliErrors, DeviceThatComputesNothing) {
   expect_error(2, {"generate", "a circle", "-m", model(), "--device", "null"}, {"null", "cannot draw"});
+  for (const char* verb : {"bench", "profile", "verify"})
+    expect_error(2, {verb, "-m", "random:tiny", "--device", "null"}, {"--device", "null computes nothing"});
+  expect_error(2, {"explain", "-m", "random:tiny", "--time", "--device", "null"}, {"null computes nothing"});
+  expect_error(2, {"train", "grpo", "--device", "null", "-o", "grpo"}, {"[device]", "nothing can be learnt"});
+  expect_error(2, {"train", "lora", "--device", "null", "-o", "lora"}, {"[device]", "nothing can be learnt"});
+  for (const char* run : {"grpo", "lora"}) EXPECT_FALSE(std::filesystem::exists(folder() / run)) << run;
+}
+
+// Flags of the verbs that look at networks that mean nothing to the model at hand, and what is said before work is
+// done.
+TEST_F(CliErrors, FlagsOfOtherModels) {
+  expect_error(2, {"explain", "-m", "sums", "-W", "64"}, {"[--width]", "means nothing to sums"});
+  expect_error(2, {"explain", "-m", "sums", "--steps", "4"}, {"[--steps]", "means nothing to sums"});
+  expect_error(2, {"explain", "-m", "random:tiny", "--context", "64"}, {"[--context]", "random:tiny"});
+  expect_error(2, {"explain", "-m", "random:vit-s14", "--cfg-scale", "4"}, {"[--cfg-scale]", "random:vit-s14"});
+  const Finished peer = tenon({"bench", "-m", "random:tiny", "--peer", "torch", "--peer-python", "sh"});
+  EXPECT_EQ(peer.code, 2) << peer.err;
+  EXPECT_NE(peer.err.find("use -m random:sd15"), std::string::npos) << peer.err;
+  EXPECT_EQ(peer.err.find("anchors"), std::string::npos) << peer.err;
 }
 
 // NaN is a number to what reads numbers, and less than none.

@@ -126,7 +126,8 @@ TEST_F(CliTrainLora, SigtermLeavesACheckpointOfThatStep) {
   // A changed picture is another run.
   fs::remove(folder() / "pictures/1.png");
   fs::remove(folder() / "pictures/1.txt");
-  expect_error(2, arguments("run", {"--steps", "4000"}), {"checkpoint-" + step, "other options or pictures"});
+  expect_error(2, arguments("run", {"--steps", "4000"}),
+               {"checkpoint-" + step, "other options, pictures or files of the model", "(pictures: "});
 }
 
 // What is learnt over another LoRA begins where that one left off, and has nothing of it.
@@ -195,7 +196,8 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(2, with("pictures", {"--rank", "99999"}), {"rank", "65536"});
   expect_error(2, with("pictures", {"--lora-alpha", "0"}), {"lora alpha"});
   expect_error(2, with("pictures", {"--targets", "q_proj"}), {"q_proj", "to_q"});
-  expect_error(2, with("pictures", {"--resolution", "100"}), {"100", "104"});
+  expect_error(2, with("pictures", {"--resolution", "100"}), {"[--resolution]", "100", "104"});
+  expect_error(2, with("pictures", {"--validation-prompt", "star"}), {"[--validation-prompt]", "--sample-every"});
   // Before a picture of what the model knows is drawn.
   expect_error(2, with("pictures", {"--targets", "q_proj", "--class-prompt", "star"}), {"q_proj", "to_q"});
   expect_error(2, with("pictures", {"--weighting-scheme", "mode", "--class-prompt", "star"}), {"flow matching"});

@@ -222,6 +222,7 @@ TEST_F(CliTrain, ErrorsNameTheThing) {
   expect_error(2, arguments("run", {"--ema", "1"}), {"ema"});
   expect_error(2, arguments("run", {"--lora-alpha", "8"}), {"--lora-alpha", "needs --lora"});
   expect_error(2, arguments("run", {"--lora", "2", "--lora-targets", "lm_head"}), {"lm_head", "q_proj"});
+  expect_error(2, arguments("run", {"--lora", "2", "--lora-alpha", "0"}), {"alpha / rank is 0", "that is not 0"});
   expect_error(3, {"complete", "a", "-m", small().string(), "--lora", small().string()}, {"adapter_config.json"});
   expect_error(2, arguments("run", {"--clip-low", "1.5"}), {"clip low"});
   expect_error(2, arguments("run", {"--clip-high", "-1"}), {"clip high"});
@@ -314,7 +315,8 @@ TEST_F(CliTrain, AnAdapter) {
   EXPECT_EQ(config["target_modules"], json::parse(R"(["q_proj", "down_proj"])"));
   EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-2/adapter_model.safetensors"));
   EXPECT_TRUE(fs::exists(folder() / "run/checkpoint-2/ema.safetensors"));
-  expect_error(2, arguments("run", {"--steps", "3"}), {"run/checkpoint-2", "other options"});
+  expect_error(2, arguments("run", {"--steps", "3"}), {"run/checkpoint-2", "other options", "adapter: [3,4.0,"});
+  expect_error(3, {"complete", "a", "-m", "run"}, {"[run] is no language model", "it is an adapter", "--lora"});
   EXPECT_EQ(tenon({"complete", "a", "-m", small().string(), "--lora", "run", "--max-tokens", "3", "-q"}).code, 0);
 }
 

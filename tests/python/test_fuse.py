@@ -386,12 +386,13 @@ def test_remainders_and_floor_quotients_are_those_of_numpy(rng):
         assert_close(found[good], want[good], 0)
 
 
-def test_floor_quotients_of_special_values_are_those_of_numpy():
+@pytest.mark.parametrize("f", [lambda a, b: a // b, lambda a, b: a % b])
+def test_quotients_and_remainders_of_special_values_are_those_of_numpy(f):
     values = np.array([0.0, -0.0, 1.0, -1.0, 5.5, -5.5, np.inf, -np.inf, np.nan], np.float32)
     a, b = (m.ravel() for m in np.meshgrid(values, values))
     with np.errstate(all="ignore"):
-        want = a // b
-    got = tenon.fuse(lambda a, b: a // b)(a, b)
+        want = f(a, b)
+    got = tenon.fuse(f)(a, b)
     np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(np.signbit(got[want == 0]), np.signbit(want[want == 0]))
 

@@ -154,6 +154,8 @@ def test_what_a_trainer_refuses(rng):
         new(network, weights(rng), optimizer="adam")
     with pytest.raises(tenon.UsageError, match="ema"):
         new(network, weights(rng), ema=1.5)
+    with pytest.raises(tenon.UsageError, match="total_steps: expected at least 1 for lr_scheduler 'linear'"):
+        new(network, weights(rng), lr_scheduler="linear")
     for options in ({"eps": -1}, {"eps": float("nan")}, {"betas": (-0.5, 0.9)}, {"betas": (0.9,)}, {"betas": 0.9}):
         with pytest.raises(tenon.UsageError, match=next(iter(options))):
             new(network, weights(rng), **options)

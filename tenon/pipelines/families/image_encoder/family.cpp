@@ -20,6 +20,7 @@ class EncoderParts : public ModelParts {
     return std::to_string(width(r)) + "x" + std::to_string(height(r)) + " batch " + std::to_string(r.batch);
   }
   Plan plan(const std::string&, const PartRequest& r, const NetworkOptions& options) const override {
+    check_request(r, {.size = true}, name());
     return plan_image_encoder(encoder_->config(), r.batch, height(r), width(r), options);
   }
   WeightShapes shapes(const std::string&) const override { return encoder_->shapes(); }

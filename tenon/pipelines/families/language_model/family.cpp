@@ -26,6 +26,7 @@ class DecoderParts : public ModelParts {
            std::to_string(s.capacity) + ", batch " + std::to_string(s.batch);
   }
   Plan plan(const std::string& part, const PartRequest& r, const NetworkOptions& options) const override {
+    check_request(r, {.context = true}, name());
     const DecoderShape s = shape(part, r);
     if (part == "decode" || part == "prefill") return plan_decoder(model_->config(), s, options);
     const bool rollout = part == "rollout";

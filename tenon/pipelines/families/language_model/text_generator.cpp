@@ -19,7 +19,8 @@ void limit_cache(TextSetup& setup, int64_t bytes, bool asked) {
   setup.cache_pages = bytes / page;
   TENON_CHECK(Memory, setup.cache_pages >= least, "cache limit")
       << bytes << " bytes of keys and values are not enough for a text of " << context << " tokens, which needs "
-      << least * page << " (" << least << " pages of " << kCachePage << " tokens)";
+      << least * page << " (" << least << " pages of " << kCachePage
+      << " tokens: its own, as many as one run of a prompt fills, and " << kOwnPages << " that no text has)";
   const int64_t room = (setup.cache_pages - kOwnPages) * kCachePage - kChunks.back();
   setup.context = std::min(setup.context, room);
   spdlog::info("a cache of at most {} pages of {} tokens; {} of one text", setup.cache_pages, kCachePage,

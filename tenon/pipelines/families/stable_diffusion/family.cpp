@@ -32,6 +32,7 @@ class DiffusionParts : public ModelParts {
     return size + "batch " + std::to_string(networks_batch(part, s));
   }
   Plan plan(const std::string& part, const PartRequest& request, const NetworkOptions& options) const override {
+    check_request(request, {.size = true, .steps = true}, name());
     const GenerationShape s = shape(request);
     if (part == "text") return plan_text(*model_, networks_batch(part, s), options);
     if (part == "unet") return plan_unet(*model_, s, options);

@@ -35,6 +35,7 @@ class ZImageParts : public ModelParts {
     return what + ", batch " + std::to_string(part == "text" || part == "transformer" ? s.sequences() : s.batch);
   }
   Plan plan(const std::string& part, const PartRequest& request, const NetworkOptions& options) const override {
+    check_request(request, {.size = true, .steps = true}, name());
     const Sizes s = sizes(request);
     if (part == "text") return plan_text(*model_, s.sequences(), kPartTextTokens, options);
     if (part == "vae-decode") return plan_vae_decode(*model_, s.batch, s.height, s.width, options);
