@@ -103,23 +103,19 @@ std::string prompt_with_loras(const ImageRequest& r, size_t image) {
 
 }  // namespace
 
-ModelText model_text(const ImageGenerator& model) {
-  ModelText out{model.name(), {}};
-  const std::vector<fs::path> files = model.files();
-  if (files.empty()) return out;
+std::string hash_of_files(std::span<const fs::path> files) {
+  if (files.empty()) return {};
   HashCache cache;
-  if (files.size() == 1) {
-    out.sha256 = cache.of(files.front());
-    return out;
-  }
+  if (files.size() == 1) return cache.of(files.front());
   std::string list;
   for (const fs::path& file : files) {
     check_stop();
     list += cache.of(file) + "\n";
   }
-  out.sha256 = sha256_hex(std::as_bytes(std::span(list)));
-  return out;
+  return sha256_hex(std::as_bytes(std::span(list)));
 }
+
+ModelText model_text(const ImageGenerator& model) { return {model.name(), hash_of_files(model.files())}; }
 
 ordered_json picture_json(const ImageResult& result, size_t i) {
   const ImageRequest& r = result.request;

@@ -1,7 +1,9 @@
 // What a picture says about itself: the text chunks of its PNG file. Equal requests give equal texts: nothing in them
 // depends on when, how fast or on how many threads it was drawn.
 #pragma once
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 
 #include "tenon/pipelines/image_generator.h"
@@ -20,8 +22,10 @@ struct MadeBy {
   std::string commit;   ///< may be empty
 };
 
-/// Hashes the model's files. Hashes of large files are kept in the cache folder by path, size and time.
-/// Asks check_stop().
+/// SHA-256 of a file, or of the list of several files' hashes; empty for none. Hashes of large files are kept in the
+/// cache folder by path, size and time. Asks check_stop().
+std::string hash_of_files(std::span<const std::filesystem::path> files);
+/// Hashes the model's files so.
 ModelText model_text(const ImageGenerator& model);
 
 /// Settings, seed, noise levels and pixel hash of image i.

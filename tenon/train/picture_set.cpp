@@ -12,6 +12,7 @@
 #include "tenon/core/utf8.h"
 #include "tenon/io/image_resize.h"
 #include "tenon/io/safetensors.h"
+#include "tenon/pipelines/picture_text.h"
 
 namespace tenon::train {
 namespace fs = std::filesystem;
@@ -61,16 +62,9 @@ Image fitted_to(const CaptionedPicture& picture, PictureSize size) {
 
 std::string hash_of(const std::string& text) { return sha256_hex(std::as_bytes(std::span(text))); }
 
-// What tells one model from another without reading gigabytes: its files' places, sizes and times.
+// What tells one model from another, wherever its files are.
 std::string identity_of(const TrainableDenoiser& model, DType type) {
-  std::string out = model.name() + "\n" + std::string(name_of(type));
-  for (const fs::path& file : model.files()) {
-    std::error_code error;
-    const auto size = fs::file_size(file, error);
-    const auto time = fs::last_write_time(file, error);
-    out += "\n" + file.string() + " " + std::to_string(size) + " " + std::to_string(time.time_since_epoch().count());
-  }
-  return out;
+  return model.name() + "\n" + std::string(name_of(type)) + "\n" + hash_of_files(model.files());
 }
 
 // Tensors by keys, a file each; a file that is not whole, or holds what is no number, counts as absent.

@@ -121,8 +121,18 @@ TEST_F(CliTrainLora, SigtermLeavesACheckpointOfThatStep) {
   process.signal(SIGTERM);
   const Finished f = process.finish();
   EXPECT_EQ(f.code, 143) << f.err;
-  const std::string step = std::to_string(metrics("run").back().at("step").get<int>());
+  std::string step = std::to_string(metrics("run").back().at("step").get<int>());
   EXPECT_TRUE(fs::exists(folder() / "run" / ("checkpoint-" + step) / "optimizer.safetensors"));
+  // The same model elsewhere is the same, and goes on.
+  fs::create_directory(folder() / "elsewhere");
+  fs::copy(TENON_SOURCE_DIR "/assets/default-model", folder() / "elsewhere/default-model", fs::copy_options::recursive);
+  Process more(arguments("run", {"-m", "elsewhere/default-model", "--steps", "4000", "--checkpoint-every", "0"}),
+               folder());
+  EXPECT_TRUE(more.wait_for_log("step " + std::to_string(std::stoi(step) + 1) + "/", 60));
+  more.signal(SIGTERM);
+  const Finished gone_on = more.finish();
+  EXPECT_EQ(gone_on.code, 143) << gone_on.err;
+  step = std::to_string(metrics("run").back().at("step").get<int>());
   // A changed picture is another run.
   fs::remove(folder() / "pictures/1.png");
   fs::remove(folder() / "pictures/1.txt");
