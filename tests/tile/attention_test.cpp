@@ -64,7 +64,7 @@ std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int thr
       std::memcpy(dst + r * ld, from + r * stride, static_cast<size_t>(s.d) * sizeof(float));
   };
   const auto q_rows = [&](int64_t b, int64_t h, int64_t row0, int64_t rows, float* dst, int64_t ld, int) {
-    copy(p.q_at(b, h, row0), s.heads * s.d, rows, dst, ld);
+    copy(p.q_at(b, h, row0), s.sq == 1 ? s.d : s.heads * s.d, rows, dst, ld);
   };
   const auto k_rows = [&](int64_t b, int64_t h, int64_t row0, int64_t rows, float* dst, int64_t ld, int) {
     copy(p.k_at(b, h, row0), s.kv_heads * s.d, rows, dst, ld);
@@ -75,7 +75,7 @@ std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int thr
   std::vector<float> out(p.expected.size(), -777.0f);
   const auto store = [&](int64_t b, int64_t h, int64_t row0, int64_t rows, float* o, int64_t ld, int) {
     for (int64_t r = 0; r < rows; ++r)
-      std::memcpy(out.data() + ((b * s.sq + row0 + r) * s.heads + h) * s.d, o + r * ld,
+      std::memcpy(out.data() + ((b * s.sq + row0) * s.heads + h + (s.sq == 1 ? r : r * s.heads)) * s.d, o + r * ld,
                   static_cast<size_t>(s.d) * sizeof(float));
   };
   const int64_t q_ld = s.heads * s.d, kv_ld = s.kv_heads * s.d;
