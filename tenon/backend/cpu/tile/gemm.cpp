@@ -45,14 +45,14 @@ class Gemm {
         schedule_(shape_, args.m, args.batch, pool.threads()),
         work_(shape_, schedule_, pool.threads(), args.a.rows_at_once, scratch),
         in_place_(in_place(ops, args)),
-        a_stride_(in_place_ ? args.a.ld * size_of(args.a.type) : kLine) {
+        a_stride_(in_place_ ? args.a.ld * size_of(args.a.type) : kLine),
+        streams_(schedule_.single_row && shape_.bytes_of != DType::E4M3 && shape_.bytes() > l2_bytes() / 4) {
     for (int64_t t = 0; t < shape_.terms(); ++t) work_.a_off[t] = t * (in_place_ ? 1 : schedule_.plane) * kLine;
   }
 
   void run() {
     if (schedule_.together) {
-      for (int64_t entry = 0; entry < args_.batch; ++entry)
-        schedule_.single_row ? run_row(entry) : run_together(entry);
+      for (int64_t entry = 0; entry < args_.batch; ++entry) schedule_.single_row ? run_row(entry) : run_together(entry);
       return;
     }
     pool_.parallel_for(args_.batch * schedule_.bands, [&](int64_t task, int thread) {
@@ -77,7 +77,7 @@ class Gemm {
                      static_cast<int>(std::min<int64_t>(kMaxTileRows, rows - at))};
     };
     const auto* b = static_cast<const std::byte*>(args_.b.data) + entry * args_.b_batch_stride;
-    use(Product{ops_, shape_, b, a, work_.a_off, a_stride_, tile, args_.out});
+    use(Product{ops_, shape_, b, a, work_.a_off, a_stride_, tile, args_.out, streams_});
   }
 
   void run_band(int64_t entry, int64_t band, int thread) const {
@@ -133,6 +133,7 @@ class Gemm {
   GemmWorkspace work_;
   bool in_place_;
   int64_t a_stride_;
+  bool streams_;
 };
 
 }  // namespace

@@ -53,6 +53,7 @@ class Product {
   int64_t a_stride;      ///< bytes between rows
   RowTileFn tile;
   TileFn out;
+  bool streams = false;  ///< as TileArgs
 
   /// Computes tiles [tile0, tile1) of column group `group` and hands them to `out`. `sums`: sum_floats(shape) floats.
   void run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int thread) const {
