@@ -135,18 +135,32 @@ class OneQuery {
   }
   int64_t first_head(int64_t slot) const { return slot % z_.s.kv_heads * z_.rows; }
 
+  // Asks for columns [col, col + cols) of up to kChunk rows from `key` on, before `end`, while others are at work: rows
+  // of a head lie among those of others, which no hardware prefetcher follows.
+  static void fetch(const HeadSource& source, int64_t b, int64_t h, int64_t key, int64_t end, int64_t col,
+                    int64_t cols) {
+    if (!source.data || key >= end) return;
+    const HeadRows rows = head_rows(source, b, h, key, 0, 0, nullptr, 0);
+    const int64_t count = std::min(kChunk - key % kChunk, end - key), bytes = cols * size_of(rows.type);
+    for (int64_t r = 0; r < count; ++r)
+      for (int64_t at = 0; at < bytes; at += kLine)
+        __builtin_prefetch(static_cast<const std::byte*>(rows.at(r, col)) + at);
+  }
+
   // Scores of keys [begin, end), and hidden ones behind the last key to the end of a term.
   void scores(int64_t slot, int64_t begin, int64_t end, int thread) const {
     const AttentionShape& s = z_.s;
     const int64_t b = slot / s.kv_heads, h = first_head(slot);
     const Own own = work_.own(z_, thread);
     const Rows out = work_.rows(z_, slot, thread);
+    fetch(args_.k, b, slot % s.kv_heads, begin, end, 0, s.d);
     HeadRows q = head_rows(args_.q, b, h, 0, z_.rows, s.d, own.staging, thread);
     if (args_.q.data) q.ld = args_.q.head_stride;
     ops_.pack_rows({q.data, q.type, q.ld, z_.rows, s.d, own.q, s.type, kLine, z_.lines * kLine});
     const int64_t stride = z_.d_terms * kBlock;
     for (int64_t key = begin; key < end; key += kChunk) {
       const int64_t count = std::min(kChunk, end - key);
+      fetch(args_.k, b, slot % s.kv_heads, key + count, end, 0, s.d);
       const HeadRows k = head_rows(args_.k, b, slot % s.kv_heads, key, count, s.d, own.staging, thread);
       for (int64_t i = 0; i < count; i += kPanel)
         ops_.pack_panel({k.at(i), k.type, k.ld, s.d, static_cast<int>(std::min<int64_t>(kPanel, count - i)),
@@ -168,6 +182,7 @@ class OneQuery {
     const int panels = static_cast<int>(panels_end - panel), rows = static_cast<int>(z_.rows);
     const Own own = work_.own(z_, thread);
     const Rows out = work_.rows(z_, slot, thread);
+    fetch(args_.v, b, slot % s.kv_heads, 0, keys, col, cols);
     const float to_log2 = s.scale * std::numbers::log2e_v<float>;
     for (int64_t block = 0; block < keys; block += z_.keys) {
       const int64_t end = std::min(keys, block + z_.keys);
@@ -176,6 +191,7 @@ class OneQuery {
                     static_cast<int>(cols), block == 0});
       for (int64_t key = block, count = 0; key < end; key += count) {
         count = std::min(kChunk - key % kChunk, end - key);
+        fetch(args_.v, b, slot % s.kv_heads, key + count, keys, col, cols);
         add_values(own, b, slot % s.kv_heads, key, count, col, cols, (key - block) / term_elements(s.type), out.o + col,
                    panels, key > 0, thread);
       }
