@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <vector>
 
 namespace {
 namespace fs = std::filesystem;
@@ -54,6 +55,33 @@ TEST(HostMemory, WhatIsPromisedIsNotAvailable) {
   EXPECT_LE(host_memory_promised(), before + kNear);
   memory.reset();
   EXPECT_LE(host_memory_promised(), before + kNear / 4);
+}
+
+// Small blocks lie side by side, so that they share huge pages; each is zero, on a page, and gives its memory back.
+TEST(HostMemory, BlocksShareChunks) {
+  constexpr int64_t kSize = int64_t{3} << 19, kPage = 4096;  // 1.5 MiB
+  HostBlocks blocks;
+  const int64_t before = host_memory_promised();
+  std::vector<std::shared_ptr<void>> held;
+  int neighbours = 0;
+  for (int i = 0; i < 100; ++i) {
+    held.push_back(blocks.allocate(kSize - i));
+    auto* const begin = static_cast<std::byte*>(held.back().get());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(begin) % kPage, 0u);
+    EXPECT_EQ(begin[0], std::byte{0});
+    EXPECT_EQ(begin[kSize - i - 1], std::byte{0});
+    if (i > 0) neighbours += begin == static_cast<std::byte*>(held[held.size() - 2].get()) + kSize;
+  }
+  EXPECT_GE(neighbours, 90);
+  EXPECT_GE(host_memory_promised(), before + 50 * kSize);
+  for (const auto& block : held) std::memset(block.get(), 1, kSize);
+  EXPECT_LE(host_memory_promised(), before + 10 * kSize);
+  const std::shared_ptr<void> last = held.back();
+  held.clear();
+  EXPECT_LE(host_memory_promised(), before + 10 * kSize);
+  EXPECT_EQ(static_cast<std::byte*>(last.get())[7], std::byte{1});
+  held.push_back(blocks.allocate(int64_t{20} << 20));  // a block of its own
+  EXPECT_EQ(static_cast<std::byte*>(held[0].get())[0], std::byte{0});
 }
 
 TEST_F(ControlGroups, NoneMeansNoLimit) {

@@ -79,16 +79,43 @@ TEST(ThreadPool, NestedCallsRunInPlace) {
   EXPECT_FALSE(moved);
 }
 
+TEST(ThreadPool, ASingleTaskIsTheCallers) {
+  ThreadPool pool(3);
+  const auto caller = std::this_thread::get_id();
+  for (int round = 0; round < 100; ++round) {
+    pool.parallel_for(1, [&](int64_t, int thread) {
+      EXPECT_EQ(thread, 0);
+      EXPECT_EQ(std::this_thread::get_id(), caller);
+      int inside = 0;
+      pool.parallel_for(3, [&](int64_t, int) { ++inside; });
+      EXPECT_EQ(inside, 3);
+    });
+    EXPECT_THROW(pool.parallel_for(1, [](int64_t, int) { throw std::runtime_error("the task"); }), std::runtime_error);
+    std::atomic<int> after{0};
+    pool.parallel_for(10, [&](int64_t, int) { ++after; });
+    EXPECT_EQ(after.load(), 10);
+  }
+}
+
 TEST(ThreadPool, SeveralCallers) {
   ThreadPool pool(2);
   std::atomic<int64_t> sum{0};
+  int single = 0;
   std::vector<std::thread> callers;
   for (int i = 0; i < 3; ++i)
     callers.emplace_back([&] {
-      for (int round = 0; round < 100; ++round) pool.parallel_for(10, [&](int64_t task, int) { sum += task; });
+      for (int round = 0; round < 100; ++round) {
+        pool.parallel_for(10, [&](int64_t task, int) { sum += task; });
+        pool.parallel_for(1, [&](int64_t, int) {  // nobody else's meanwhile
+          const int before = single;
+          std::this_thread::yield();
+          single = before + 1;
+        });
+      }
     });
   for (std::thread& t : callers) t.join();
   EXPECT_EQ(sum.load(), 3 * 100 * 45);
+  EXPECT_EQ(single, 3 * 100);
 }
 
 #ifndef TENON_SANITIZED

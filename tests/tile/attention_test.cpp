@@ -64,7 +64,7 @@ std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int thr
       std::memcpy(dst + r * ld, from + r * stride, static_cast<size_t>(s.d) * sizeof(float));
   };
   const auto q_rows = [&](int64_t b, int64_t h, int64_t row0, int64_t rows, float* dst, int64_t ld, int) {
-    copy(p.q_at(b, h, row0), s.heads * s.d, rows, dst, ld);
+    copy(p.q_at(b, h, row0), s.sq == 1 ? s.d : s.heads * s.d, rows, dst, ld);
   };
   const auto k_rows = [&](int64_t b, int64_t h, int64_t row0, int64_t rows, float* dst, int64_t ld, int) {
     copy(p.k_at(b, h, row0), s.kv_heads * s.d, rows, dst, ld);
@@ -75,7 +75,7 @@ std::vector<float> run(const Problem& p, const TileOps& ops, DType type, int thr
   std::vector<float> out(p.expected.size(), -777.0f);
   const auto store = [&](int64_t b, int64_t h, int64_t row0, int64_t rows, float* o, int64_t ld, int) {
     for (int64_t r = 0; r < rows; ++r)
-      std::memcpy(out.data() + ((b * s.sq + row0 + r) * s.heads + h) * s.d, o + r * ld,
+      std::memcpy(out.data() + ((b * s.sq + row0) * s.heads + h + (s.sq == 1 ? r : r * s.heads)) * s.d, o + r * ld,
                   static_cast<size_t>(s.d) * sizeof(float));
   };
   const int64_t q_ld = s.heads * s.d, kv_ld = s.kv_heads * s.d;
@@ -134,24 +134,42 @@ TEST(Attention, WideHeads) {
   check_everywhere(shape(1, 1, 140, 300, 512), {DType::F64});
 }
 
-// A row of causal attention over the first keys of a cache has the bits that it has among all rows of a text.
+// A row of causal attention over the first keys of a cache has the bits that it has among all rows of a text, whoever
+// shares its keys and values and however many threads share the work.
 TEST(Attention, RowsOfACacheAreThoseOfATextBitForBit) {
-  AttentionShape s = shape(1, 2, 600, 600, 40);
-  s.causal = true;
-  const Problem p(s);
-  for (const TileOps* ops : all_ops())
-    for (DType type : kPackedTypes) {
-      const auto whole = run(p, *ops, type, 2, DType::F32);
-      for (const int64_t at : {0, 31, 255, 256, 257, 320, 511, 599}) {
-        Problem one = p;  // query `at` alone, over a cache with room for more keys
-        one.s.sq = 1;
-        one.q.assign(p.q_at(0, 0, at), p.q_at(0, 0, at) + s.heads * s.d);
-        one.expected.resize(one.q.size());
-        const auto row = run(one, *ops, type, 1, DType::F32, at + 1);
-        EXPECT_EQ(0, std::memcmp(row.data(), whole.data() + at * s.heads * s.d, row.size() * sizeof(float)))
-            << ops->name << " " << name_of(type) << " row " << at;
+  for (const int64_t kv_heads : {4, 2, 1}) {
+    AttentionShape s = shape(1, 4, 600, 600, 40);
+    s.kv_heads = kv_heads;
+    s.causal = true;
+    const Problem p(s);
+    for (const TileOps* ops : all_ops())
+      for (DType type : kPackedTypes) {
+        const auto whole = run(p, *ops, type, 2, DType::F32);
+        for (const int64_t at : {0, 31, 63, 255, 256, 257, 320, 511, 599}) {
+          Problem one = p;  // query `at` alone, over a cache with room for more keys
+          one.s.sq = 1;
+          one.q.assign(p.q_at(0, 0, at), p.q_at(0, 0, at) + s.heads * s.d);
+          one.expected.resize(one.q.size());
+          for (const int threads : {1, 2, 3})
+            for (const DType source : {DType::F32, DType::BF16, DType::F64}) {  // operands are numbers of bf16
+              const auto row = run(one, *ops, type, threads, source, at + 1);
+              EXPECT_EQ(0, std::memcmp(row.data(), whole.data() + at * s.heads * s.d, row.size() * sizeof(float)))
+                  << ops->name << " " << name_of(type) << " row " << at << ", " << kv_heads << " kv heads";
+            }
+        }
       }
-    }
+  }
+}
+
+// Queries of several texts, each with keys of its own; a text without keys comes out as NaN.
+TEST(Attention, OneQueryATextWithGroupedHeads) {
+  AttentionShape s = shape(3, 6, 1, 300, 64);
+  s.kv_heads = 2;
+  check_everywhere(s, {DType::F64, DType::F32, DType::BF16});
+  const Problem p(shape(1, 6, 1, 300, 64));
+  for (const TileOps* ops : all_ops())
+    for (int threads : {1, 2})
+      for (float x : run(p, *ops, DType::BF16, threads, DType::BF16, 0)) EXPECT_TRUE(std::isnan(x)) << ops->name;
 }
 
 // One block of keys a little longer than most, and blocks of equal size.

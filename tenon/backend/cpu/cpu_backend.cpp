@@ -41,7 +41,7 @@ class CpuBackend : public Backend {
     return {.reads = [](const Form& form, size_t hole) { return !looked_up_across(form.holes[hole]); },
             .i8_blocks = true};
   }
-  std::shared_ptr<void> allocate(int64_t bytes) override { return allocate_host(bytes); }
+  std::shared_ptr<void> allocate(int64_t bytes) override { return blocks_.allocate(bytes); }
   std::unique_ptr<Kernel> make_kernel(const Launch& launch) override {
     TENON_CHECK(Usage, !launch.form || launch.form->updates.empty(), launch.name)
         << "writes a state that it reads, which takes two launches on this backend: its plan is for another";
@@ -60,6 +60,7 @@ class CpuBackend : public Backend {
 
  private:
   std::shared_ptr<Engine> engine_;
+  HostBlocks blocks_;
 };
 
 std::unique_ptr<Backend> make(const BackendOptions& options) { return std::make_unique<CpuBackend>(options); }

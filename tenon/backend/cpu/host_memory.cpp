@@ -16,6 +16,7 @@ namespace tenon::cpu {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr int64_t kChunk = 32 << 20;
 constexpr int64_t kPage = 4096, kHugePage = 2 << 20;
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
@@ -84,14 +85,16 @@ int64_t control_group_available(const fs::path& groups, const fs::path& own) {
   return least;
 }
 
-std::shared_ptr<void> allocate_host(int64_t bytes) {
-  const int64_t size = round_up(std::max<int64_t>(bytes, 1), kPage);
+namespace {
+
+// Memory from the system that is not counted as promised; from 2 MiB on it starts on a huge page.
+std::shared_ptr<void> map_host(int64_t size) {
   // A huge page more, so that the block can start on one; what is before and behind goes back.
   const int64_t slack = size >= kHugePage ? kHugePage : 0;
   void* map =
       mmap(nullptr, static_cast<size_t>(size + slack), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (map == MAP_FAILED) {
-    throw Error(ErrorKind::Memory, "memory", "the system refused " + std::to_string(bytes) + " bytes");
+    throw Error(ErrorKind::Memory, "memory", "the system refused " + std::to_string(size) + " bytes");
   }
   std::byte* begin = static_cast<std::byte*>(map);
   if (slack) {
@@ -101,11 +104,36 @@ std::shared_ptr<void> allocate_host(int64_t bytes) {
     begin = aligned;
     madvise(begin, static_cast<size_t>(size), MADV_HUGEPAGE);  // a wish: failing is harmless
   }
+  return {begin, [size](void* p) { munmap(p, static_cast<size_t>(size)); }};
+}
+
+int64_t whole_pages(int64_t bytes) { return round_up(std::max<int64_t>(bytes, 1), kPage); }
+
+}  // namespace
+
+std::shared_ptr<void> allocate_host(int64_t bytes) {
+  const int64_t size = whole_pages(bytes);
+  std::shared_ptr<void> map = map_host(size);
   reserved += size;
-  return std::shared_ptr<void>(begin, [size](void* p) {
-    munmap(p, static_cast<size_t>(size));
-    reserved -= size;
-  });
+  void* const begin = map.get();
+  return {begin, [map = std::move(map), size](void*) { reserved -= size; }};
+}
+
+std::shared_ptr<void> HostBlocks::allocate(int64_t bytes) {
+  const int64_t size = whole_pages(bytes);
+  if (size >= kChunk / 4) return allocate_host(bytes);
+  const std::lock_guard lock(mutex_);
+  if (!chunk_ || used_ + size > kChunk) {
+    chunk_ = map_host(kChunk);
+    used_ = 0;
+  }
+  std::byte* const begin = static_cast<std::byte*>(chunk_.get()) + used_;
+  used_ += size;
+  reserved += size;
+  return {begin, [chunk = chunk_, size](void* p) {  // what others keep the chunk for need not hold these pages
+            madvise(p, static_cast<size_t>(size), MADV_DONTNEED);
+            reserved -= size;
+          }};
 }
 
 int64_t host_memory_promised() {

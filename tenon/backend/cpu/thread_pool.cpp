@@ -91,6 +91,19 @@ struct ThreadPool::State {
     }
   }
 
+  // A single task is the caller's: nobody is woken for it.
+  void run_one(TaskFn task_fn) {
+    std::lock_guard lock(submit);
+    current_thread = 0;
+    try {
+      task_fn(0, 0);
+    } catch (...) {
+      current_thread = -1;
+      throw;
+    }
+    current_thread = -1;
+  }
+
   void run(int64_t count, TaskFn task_fn) {
     std::lock_guard lock(submit);
     fn = task_fn;
@@ -134,7 +147,7 @@ void ThreadPool::parallel_for(int64_t tasks, TaskFn fn) {
     for (int64_t task = 0; task < tasks; ++task) fn(task, current_thread);
     return;
   }
-  state_->run(tasks, fn);
+  tasks == 1 ? state_->run_one(fn) : state_->run(tasks, fn);
 }
 
 int available_processors() {

@@ -25,7 +25,8 @@ class ThreadPool {
   int threads() const;
   /// Runs fn(task, thread) once for every task in [0, tasks) and returns when all are done; tasks start in order. The
   /// first exception is rethrown here, after the tasks under way have ended; tasks not begun are dropped. A call from
-  /// inside a task runs its tasks at once on the same thread. Idle workers spin for about 50 us, then sleep.
+  /// inside a task runs its tasks at once on the same thread; a single task wakes nobody. Idle workers spin for about
+  /// 50 us, then sleep.
   void parallel_for(int64_t tasks, TaskFn fn);
 
  private:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "tenon/backend/cpu/tile/attention_parts.h"
 #include "tenon/backend/cpu/tile/product.h"
 #include "tenon/core/error.h"
 
@@ -14,16 +15,6 @@ constexpr int64_t kKeyBlock = 256;         // keys of a block of scores, about
 constexpr int64_t kQueryRows = kHeadRows;  // query rows of a block: with 256 keys the fastest of 32..96 x 128..256
 constexpr int64_t kPackRows = kHeadRows;   // rows of k and v packed by one task
 constexpr int64_t kGroupBytes = 16 << 20;  // packed k and v that stand in memory at once
-
-// Keys of a block. Of causal attention as many whatever the length: a row then has the same bits with keys behind it as
-// without, and over a cache as over a whole text. Else blocks of equal size in whole terms, up to a quarter longer than
-// kKeyBlock. With 257 keys a block of 256 and one of a single key would rescale every sum for that key.
-int64_t keys_at_once(int64_t sk, bool causal) {
-  const int64_t blocks = std::max<int64_t>(1, sk / kKeyBlock), step = term_elements(DType::BF16);
-  if (causal) return std::min(kKeyBlock, round_up(sk, step));
-  const int64_t keys = round_up(div_up(sk, blocks), step);
-  return keys <= kKeyBlock * 5 / 4 ? keys : round_up(div_up(sk, blocks + 1), step);
-}
 
 // Sizes of the packed operands and of the blocks. K is the B operand of the scores (columns: keys, K dimension: d); V
 // of the output (columns: d, K dimension: keys).
@@ -97,14 +88,6 @@ class AttentionWorkspace {
   int64_t each_;
 };
 
-// Rows of q, k or v as memory, computed into `staging` if need be.
-struct HeadRows {
-  const void* data;
-  DType type;
-  int64_t ld;
-  const void* at(int64_t row) const { return static_cast<const std::byte*>(data) + row * ld * size_of(type); }
-};
-
 // Where row `row` of (b, h) begins behind the rows' first.
 int64_t row_start(const HeadSource& source, int64_t b, int64_t h, int64_t row) {
   const HeadPages& p = source.pages;
@@ -114,17 +97,6 @@ int64_t row_start(const HeadSource& source, int64_t b, int64_t h, int64_t row) {
   TENON_CHECK(Numeric, number >= 0 && number < p.count, "attention")
       << "page " << number << ", expected 0.." << p.count - 1;
   return number * p.page_stride + row % p.rows * source.ld;
-}
-
-HeadRows head_rows(const HeadSource& source, int64_t b, int64_t h, int64_t row0, int64_t rows, int64_t d,
-                   float* staging, int thread) {
-  if (source.data) {
-    const int64_t first = b * source.batch_stride + h * source.head_stride + row_start(source, b, h, row0);
-    return {static_cast<const std::byte*>(source.data) + first * size_of(source.type), source.type, source.ld};
-  }
-  const int64_t ld = round_up(d, 16);
-  source.rows(b, h, row0, rows, staging, ld, thread);
-  return {staging, DType::F32, ld};
 }
 
 class Attention {
@@ -190,10 +162,8 @@ class Attention {
     std::fill_n(own.o, blind * plan_.o_ld(), 0.0f);
     std::fill_n(own.row_sum, blind, 0.0f);
     if (args_.lse)
-      for (int r = 0; r < rows; ++r) {
-        const float sum = own.row_sum[r], top = sum == 0 ? 0 : own.row_max[r];
-        args_.lse[(b * s.heads + h) * s.sq + row0 + r] = (top + std::log2(sum)) * std::numbers::ln2_v<float>;
-      }
+      for (int r = 0; r < rows; ++r)
+        args_.lse[(b * s.heads + h) * s.sq + row0 + r] = log_sum_exp(own.row_max[r], own.row_sum[r]);
     ops_.softmax_end(own.o, plan_.o_ld(), rows, static_cast<int>(s.d), own.row_sum);
     args_.out(b, h, row0, rows, own.o, plan_.o_ld(), thread);
   }
@@ -232,7 +202,33 @@ class Attention {
 
 }  // namespace
 
+// Keys of a block. Of causal attention as many whatever the length: a row then has the same bits with keys behind it as
+// without, and over a cache as over a whole text. Else blocks of equal size in whole terms, up to a quarter longer than
+// kKeyBlock. With 257 keys a block of 256 and one of a single key would rescale every sum for that key.
+int64_t keys_at_once(int64_t sk, bool causal) {
+  const int64_t blocks = std::max<int64_t>(1, sk / kKeyBlock), step = term_elements(DType::BF16);
+  if (causal) return std::min(kKeyBlock, round_up(sk, step));
+  const int64_t keys = round_up(div_up(sk, blocks), step);
+  return keys <= kKeyBlock * 5 / 4 ? keys : round_up(div_up(sk, blocks + 1), step);
+}
+
+HeadRows head_rows(const HeadSource& source, int64_t b, int64_t h, int64_t row0, int64_t rows, int64_t d,
+                   float* staging, int thread) {
+  if (source.data) {
+    const int64_t first = b * source.batch_stride + h * source.head_stride + row_start(source, b, h, row0);
+    return {static_cast<const std::byte*>(source.data) + first * size_of(source.type), source.type, source.ld};
+  }
+  const int64_t ld = round_up(d, 16);
+  source.rows(b, h, row0, rows, staging, ld, thread);
+  return {staging, DType::F32, ld};
+}
+
+float log_sum_exp(float row_max, float row_sum) {
+  return ((row_sum == 0 ? 0 : row_max) + std::log2(row_sum)) * std::numbers::ln2_v<float>;
+}
+
 int64_t attention_scratch_bytes(const AttentionShape& shape, int threads) {
+  if (has_one_query(shape)) return one_query_scratch_bytes(shape, threads);
   return AttentionWorkspace(Plan(shape), threads, nullptr).bytes;
 }
 
@@ -243,6 +239,7 @@ void attention(ThreadPool& pool, const TileOps& ops, const AttentionArgs& args, 
   TENON_CHECK(Internal, s.scale > 0 && s.d > 0 && s.sk > 0, "attention")
       << "expected scale, d and sk > 0, got " << s.scale << ", " << s.d << ", " << s.sk;
   if (s.batch <= 0 || s.sq <= 0) return;
+  if (has_one_query(s)) return one_query_attention(pool, ops, args, scratch);
   Attention(pool, ops, args, scratch).run();
 }
 

@@ -7,10 +7,12 @@
 
 namespace tenon::cpu {
 
-/// Prologue: f32 rows [row0, row0 + rows) of batch entry b, head h, all of D, to dst (as RowsFn).
+/// Prologue: f32 rows [row0, row0 + rows) of batch entry b, head h, all of D, to dst (as RowsFn). Where sq is 1, rows
+/// of q behind a head's are those of the next heads.
 using HeadRowsFn =
     FunctionRef<void(int64_t b, int64_t h, int64_t row0, int64_t rows, float* dst, int64_t ld, int thread)>;
-/// Epilogue: f32 rows [row0, row0 + rows) of batch entry b, query head h: o[rows][D] (may be overwritten).
+/// Epilogue: f32 rows [row0, row0 + rows) of batch entry b, query head h: o[rows][D] (may be overwritten);
+/// where sq is 1, of the next heads too.
 using HeadOutFn = FunctionRef<void(int64_t b, int64_t h, int64_t row0, int64_t rows, float* o, int64_t ld, int thread)>;
 
 /// Rows that are asked for at a time: up to so many, from a multiple of it on.

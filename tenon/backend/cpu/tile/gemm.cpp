@@ -18,7 +18,7 @@ bool in_place(const TileOps& ops, const GemmArgs& args) {
 
 struct GemmWorkspace {
   int64_t* a_off;
-  std::byte* packed;  // of all rows, or of a band per thread
+  std::byte* packed;  // of all rows, or of a band or the single row per thread
   float *staging, *sums;
   int64_t packed_bytes, staging_each, sums_each, bytes;
 
@@ -28,7 +28,7 @@ struct GemmWorkspace {
     staging_each = staging_floats(b.k, rows_at_once);
     sums_each = sum_floats(b);
     a_off = cursor.take<int64_t>(b.terms());
-    packed = cursor.take<std::byte>(packed_bytes * (s.together ? 1 : threads));
+    packed = cursor.take<std::byte>(packed_bytes * (s.together && !s.single_row ? 1 : threads));
     staging = cursor.take<float>(staging_each * threads);
     sums = cursor.take<float>(sums_each * threads);
     bytes = cursor.used();
@@ -45,13 +45,14 @@ class Gemm {
         schedule_(shape_, args.m, args.batch, pool.threads()),
         work_(shape_, schedule_, pool.threads(), args.a.rows_at_once, scratch),
         in_place_(in_place(ops, args)),
-        a_stride_(in_place_ ? args.a.ld * size_of(args.a.type) : kLine) {
+        a_stride_(in_place_ ? args.a.ld * size_of(args.a.type) : kLine),
+        streams_(schedule_.single_row && shape_.bytes_of != DType::E4M3 && shape_.bytes() > l2_bytes() / 4) {
     for (int64_t t = 0; t < shape_.terms(); ++t) work_.a_off[t] = t * (in_place_ ? 1 : schedule_.plane) * kLine;
   }
 
   void run() {
     if (schedule_.together) {
-      for (int64_t entry = 0; entry < args_.batch; ++entry) run_together(entry);
+      for (int64_t entry = 0; entry < args_.batch; ++entry) schedule_.single_row ? run_row(entry) : run_together(entry);
       return;
     }
     pool_.parallel_for(args_.batch * schedule_.bands, [&](int64_t task, int thread) {
@@ -76,7 +77,7 @@ class Gemm {
                      static_cast<int>(std::min<int64_t>(kMaxTileRows, rows - at))};
     };
     const auto* b = static_cast<const std::byte*>(args_.b.data) + entry * args_.b_batch_stride;
-    use(Product{ops_, shape_, b, a, work_.a_off, a_stride_, tile, args_.out});
+    use(Product{ops_, shape_, b, a, work_.a_off, a_stride_, tile, args_.out, streams_});
   }
 
   void run_band(int64_t entry, int64_t band, int thread) const {
@@ -87,6 +88,21 @@ class Gemm {
     with_product(entry, row0, rows, packed, [&](const Product& product) {
       for (int64_t group = 0; group < column_groups(shape_); ++group)
         product.run(group, 0, div_up(rows, kMaxTileRows), work_.sums + thread * work_.sums_each, thread);
+    });
+  }
+
+  void run_row(int64_t entry) const {
+    const int64_t panels = shape_.panels(), parts = std::min<int64_t>(pool_.threads(), panels);
+    pool_.parallel_for(parts, [&](int64_t task, int thread) {
+      std::byte* packed = work_.packed + thread * work_.packed_bytes;
+      const TileScope scope(ops_);
+      pack(entry, 0, 1, packed, thread);
+      with_product(entry, 0, 1, packed, [&](const Product& product) {
+        const int64_t end = (task + 1) * panels / parts;
+        for (int64_t panel = task * panels / parts; panel < end; panel += kGroupPanels)
+          product.run_panels(panel, std::min<int64_t>(kGroupPanels, end - panel), 0, 1,
+                             work_.sums + thread * work_.sums_each, thread);
+      });
     });
   }
 
@@ -117,6 +133,7 @@ class Gemm {
   GemmWorkspace work_;
   bool in_place_;
   int64_t a_stride_;
+  bool streams_;
 };
 
 }  // namespace

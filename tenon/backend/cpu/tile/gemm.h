@@ -13,7 +13,7 @@ inline constexpr int kMaxTileCols = 64;  ///< columns of a lane of an epilogue t
 
 /// Prologue: writes f32 rows [row0, row0 + rows) of A, all of K, to dst (`ld` elements between rows; dst is 64-byte
 /// aligned and ld a multiple of 16). Called from any thread of the pool, `thread` says which. Each row is asked for
-/// once.
+/// once; the row of a product that has a single one, by each thread.
 using RowsFn = FunctionRef<void(int64_t row0, int64_t rows, float* dst, int64_t ld, int thread)>;
 
 /// A tile of the result: rows [row0, row0 + rows), columns [col0, col0 + cols) of each lane. acc[lane] points to f32

@@ -13,6 +13,7 @@ constexpr int64_t kEntriesOfThread = 4;  // then shares differ by a quarter at m
 GemmSchedule::GemmSchedule(const PackedShape& b, int64_t rows, int64_t batch, int threads) : m(rows) {
   const int64_t row_bytes = b.terms() * kLine, cached = l2_bytes() / 2;
   const bool many = batch >= kEntriesOfThread * threads;
+  single_row = !many && m == 1;
   // What is widened from bytes then serves several tiles of rows, where a band of a long K is one.
   together = !many && (b.bytes_of || m * row_bytes <= cached || m < int64_t{2} * kMaxTileRows * threads);
   // An eighth more than half the second level: B is read once a band, so a band less is worth it.

@@ -12,9 +12,11 @@ inline constexpr int64_t kRowBlock = 32;
 
 /// The schedule of one batch entry. Bands: a thread packs some rows, multiplies them with all of B, takes the next
 /// band. Together: all rows are packed first, then the threads split the columns, so B is read from memory once. Where
-/// there are entries enough for every thread, each is taken by one: nobody waits for anybody between them.
+/// there are entries enough for every thread, each is taken by one: nobody waits for anybody between them. A single row
+/// is packed by every thread for itself: nobody waits for it either, and the columns are shared out by panels.
 struct GemmSchedule {
   bool together;
+  bool single_row;
   int64_t m;
   int64_t bands;  ///< a multiple of the threads (together: 1; among many entries: any)
   int64_t plane;  ///< lines of one term in packed A: of the longest band, not a multiple of 32

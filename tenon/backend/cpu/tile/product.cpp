@@ -31,15 +31,14 @@ int64_t row_parts(int64_t groups, int64_t tiles, int threads) {
   return threads == 1 ? 1 : std::clamp<int64_t>(wanted, 1, tiles);
 }
 
-void Product::run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int thread) const {
+void Product::run_panels(int64_t panel0, int64_t count, int64_t tile0, int64_t tile1, float* sums, int thread) const {
   const int64_t terms = shape.terms();
   const bool in_passing = shape.bytes_of == DType::I8 && tile1 - tile0 == 1 && tile(tile0).rows <= kWidenedInPassing;
   const bool widens = shape.bytes_of && !in_passing;
-  const int64_t chunk = in_passing ? terms : chunk_terms(ops, shape);
+  const int64_t chunk = in_passing || streams ? terms : chunk_terms(ops, shape);
   // With K in one chunk nothing is gained by more tiles at once than the first-level cache holds, but less widening.
   const int64_t at_once = chunk == terms && !widens ? 1 : kTilesAtOnce;
-  const int64_t panel0 = group * kGroupPanels;
-  const int panels = static_cast<int>(std::min<int64_t>(kGroupPanels, shape.panels() - panel0));
+  const int panels = static_cast<int>(count);
   for (int64_t first = tile0; first < tile1; first += at_once) {
     const int64_t end = std::min(tile1, first + at_once);
     for (int64_t term = 0; term < terms; term += chunk) {
@@ -76,6 +75,7 @@ void Product::multiply(int64_t first, int64_t end, int64_t term, int64_t term_en
   args.terms = term_end - term;
   args.panels = panels;
   args.accumulate = term > 0;
+  args.streams = streams;
   args.last = term_end == shape.terms() ? last_steps(shape.k, shape.type) : 16;
   for (int lane = 0; lane < shape.lanes; ++lane) {
     const int64_t at = lane * shape.panels() + panel0;

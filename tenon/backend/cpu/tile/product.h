@@ -1,6 +1,7 @@
 // The loop that gemm and conv2d share: packed lines x packed panels -> epilogue tiles. Also where scratch memory is cut
 // up.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "tenon/backend/cpu/tile/gemm.h"
@@ -52,9 +53,15 @@ class Product {
   int64_t a_stride;      ///< bytes between rows
   RowTileFn tile;
   TileFn out;
+  bool streams = false;  ///< as TileArgs
 
   /// Computes tiles [tile0, tile1) of column group `group` and hands them to `out`. `sums`: sum_floats(shape) floats.
-  void run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int thread) const;
+  void run(int64_t group, int64_t tile0, int64_t tile1, float* sums, int thread) const {
+    const int64_t panel0 = group * kGroupPanels;
+    run_panels(panel0, std::min<int64_t>(kGroupPanels, shape.panels() - panel0), tile0, tile1, sums, thread);
+  }
+  /// The same of up to kGroupPanels panels from any panel on.
+  void run_panels(int64_t panel0, int64_t panels, int64_t tile0, int64_t tile1, float* sums, int thread) const;
 
  private:
   // The terms of a group's panels in bf16, lane by lane and panel by panel.

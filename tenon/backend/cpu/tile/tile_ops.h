@@ -57,6 +57,9 @@ struct TileArgs {
   int m, panels;    ///< both >= 1
   bool accumulate;  ///< add to C; otherwise C is overwritten
   int last = 16;    ///< steps of the last term that hold data (bf16: k-pairs, f32: k); the rest are zeros in A and B
+  /// Of a single row whose columns come from memory: panels are read one after the other, as they lie, because the
+  /// hardware follows one stream best. Side by side, for which there are registers, is faster from the caches alone.
+  bool streams = false;
 };
 
 /// Packs rows into lines: line j of row r goes to dst + r * row_stride + j * term_stride, j < div_up(k, term_elements).

@@ -7,9 +7,6 @@
 namespace tenon::cpu {
 namespace {
 
-/// How far in front of a row's products columns are fetched; with more rows they come from the cache.
-constexpr int64_t kColumnsAhead = 1024;
-
 /// f32 operands: one multiply-add.
 struct DotF32 {
   static constexpr int64_t kStepBytes = 64;  ///< of B, per panel
@@ -65,7 +62,6 @@ void block(const TileArgs& t, const char* a, const char* b, float* c) {
     typename Dot::B bv[kPanels];
 #pragma GCC unroll 4
     for (int n = 0; n < kPanels; ++n) {
-      if constexpr (kRows == 1) __builtin_prefetch(bt + n * b_stride + kColumnsAhead);
       bv[n] = Dot::load_b(bt + n * b_stride);
     }
 #pragma GCC unroll 12
@@ -131,9 +127,9 @@ void panel_group(const TileArgs& t, int panel) {
 
 template <class Blocks>
 void all_panels(const TileArgs& t) {
-  if constexpr (Blocks::rows(4) == 0) {
+  if (Blocks::rows(4) == 0 || t.streams) {
     for (int p = 0; p < t.panels; ++p) panel_group<Blocks, 1>(t, p);
-  } else {
+  } else if constexpr (Blocks::rows(4) != 0) {
     for (int p = 0; p < t.panels;) {
       const int rest = t.panels - p;
       if (rest == 4 || rest >= 6) {

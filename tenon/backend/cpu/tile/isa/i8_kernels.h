@@ -49,7 +49,6 @@ void i8_block(const TileArgs& t, const char* a, const char* b, float* c) {
       typename Dot::B bv[kPanels];
 #pragma GCC unroll 4
       for (int n = 0; n < kPanels; ++n) {
-        if constexpr (kRows == 1) __builtin_prefetch(bt + n * b_stride + kColumnsAhead);
         bv[n] = Dot::load_b(bt + n * b_stride);
       }
 #pragma GCC unroll 6
@@ -90,6 +89,8 @@ template <class Dot>
 void i8_tiles(const TileArgs& t) {
   int p = 0;
   if constexpr (Dot::rows(4) > 0) {
+    if (t.streams)
+      for (; p < t.panels; ++p) panel_group<I8Blocks<Dot>, 1>(t, p);
     if (t.m <= Dot::rows(4))
       for (; p + 4 <= t.panels; p += 4) panel_group<I8Blocks<Dot>, 4>(t, p);
     for (; p + 2 <= t.panels; p += 2) panel_group<I8Blocks<Dot>, 2>(t, p);

@@ -102,14 +102,26 @@ struct PackPanel {
   void run() const {
     t.dst_type == DType::BF16 ? to<kFrom, DType::BF16>() : to<kFrom, DType::F32>();
   }
+  // Whole terms of 16 rows in the packed type are turned where they lie.
+  template <DType kType>
+  int64_t turn() const {
+    if (t.cols != kPanel) return 0;
+    const char* src = static_cast<const char*>(t.src);
+    const int64_t ld = t.ld * kBytes<kType>, bytes = t.k_size * kBytes<kType> / kLine * kLine;
+    for (int64_t at = 0; at < bytes; at += kLine) transpose16(src + at, ld, static_cast<char*>(t.dst) + at * kPanel);
+    return bytes / kBytes<kType>;
+  }
   // Four terms at a time, so that each visit to a row reads whole cache lines of it.
   template <DType kFrom, DType kTo>
   void to() const {
     constexpr int64_t kElements = kTo == DType::BF16 ? 32 : 16;
     constexpr int64_t kGroup = 4;
+    int64_t k = 0;
+    if constexpr (kFrom == kTo) k = turn<kTo>();
+    if (k == t.k_size) return;
     alignas(64) char lines[kGroup][kBlock] = {};
-    char* dst = static_cast<char*>(t.dst);
-    for (int64_t k = 0; k < t.k_size; k += kGroup * kElements) {
+    char* dst = static_cast<char*>(t.dst) + k / kElements * kBlock;
+    for (; k < t.k_size; k += kGroup * kElements) {
       const int64_t rest = t.k_size - k,
                     terms = rest >= kGroup * kElements ? kGroup : (rest + kElements - 1) / kElements;
       for (int c = 0; c < t.cols; ++c) {
@@ -117,7 +129,7 @@ struct PackPanel {
         for (int64_t j = 0; j < terms; ++j)
           line<kFrom, kTo>(src + j * kElements * kBytes<kFrom>, rest - j * kElements, lines[j] + c * kLine);
       }
-      for (int64_t j = 0; j < terms; ++j, dst += kBlock) transpose16(lines[j], dst);
+      for (int64_t j = 0; j < terms; ++j, dst += kBlock) transpose16(lines[j], kLine, dst);
     }
   }
 };
@@ -142,7 +154,12 @@ struct PackColumns {
       char* dst = static_cast<char*>(t.dst) + s * kLine;
       for (int64_t n = 0; n < t.cols; n += 16, dst += t.panel_stride) {
         const V x = row16<kFrom>(s * kStep, n);
-        v_store(dst, kTo == DType::BF16 ? v_pairs(x, row16<kFrom>(s * 2 + 1, n)) : x);
+        if constexpr (kTo != DType::BF16) {
+          v_store(dst, x);
+        } else {
+          const V odd = row16<kFrom>(s * 2 + 1, n);
+          v_store(dst, kFrom == DType::BF16 ? v_exact_pairs(x, odd) : v_pairs(x, odd));
+        }
       }
     }
   }

@@ -193,11 +193,11 @@ inline V v_exp2(V x) {
   return {exp2_half<kCoarse>(x.l), exp2_half<kCoarse>(x.h)};
 }
 
-/// 8 x 8 words of 32 bits between lines of 64 bytes.
-inline void transpose8(const char* src, char* dst) {
+/// 8 x 8 words of 32 bits, to lines of 64 bytes.
+inline void transpose8(const char* src, int64_t ld, char* dst) {
   __m256 r[8], s[8];
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(reinterpret_cast<const float*>(src + 64 * i));
+  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(reinterpret_cast<const float*>(src + ld * i));
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     s[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
@@ -216,12 +216,12 @@ inline void transpose8(const char* src, char* dst) {
     _mm256_storeu_ps(reinterpret_cast<float*>(dst + 64 * (4 + j)), _mm256_permute2f128_ps(r[j], r[4 + j], 0x31));
   }
 }
-/// dst[j][i] = src[i][j] for 16 x 16 words of 32 bits; lines of 64 bytes.
-inline void transpose16(const char* src, char* dst) {
-  transpose8(src, dst);
-  transpose8(src + 32, dst + 8 * 64);
-  transpose8(src + 8 * 64, dst + 32);
-  transpose8(src + 8 * 64 + 32, dst + 8 * 64 + 32);
+/// dst[j][i] = src[i][j] for 16 x 16 words of 32 bits: lines of 64 bytes, those of src `ld` bytes apart.
+inline void transpose16(const char* src, int64_t ld, char* dst) {
+  transpose8(src, ld, dst);
+  transpose8(src + 32, ld, dst + 8 * 64);
+  transpose8(src + 8 * ld, ld, dst + 32);
+  transpose8(src + 8 * ld + 32, ld, dst + 8 * 64 + 32);
 }
 
 }  // namespace

@@ -139,11 +139,11 @@ inline V v_exp2(V x) {
   return _mm512_scalef_ps(v_fma(p, f, v_set1(1.0f)), n);
 }
 
-/// dst[j][i] = src[i][j] for 16 x 16 words of 32 bits; lines of 64 bytes.
-inline void transpose16(const char* src, char* dst) {
+/// dst[j][i] = src[i][j] for 16 x 16 words of 32 bits: lines of 64 bytes, those of src `ld` bytes apart.
+inline void transpose16(const char* src, int64_t ld, char* dst) {
   __m512i r[16], s[16];
 #pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(src + 64 * i);
+  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(src + ld * i);
 #pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) {
     s[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
