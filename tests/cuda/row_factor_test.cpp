@@ -60,5 +60,12 @@ TEST_F(RowFactors, WithLanesAndMaths) {
   }
 }
 
+// Blocks go from tile to tile, the next one's weights on their way in fewer places than a tile has pieces, and the last
+// tile is not whole. Rows with weights of their own are computed in front.
+TEST_F(RowFactors, BlocksThatWalk) {
+  const Expr x = rows(16, 896), scaled = rms(x) * weight("norm", DType::F32, {896});
+  for (const Expr& a : {rms(x), scaled}) expect(product(rounded(a), 2600), {kType, kType, 896, 4});
+}
+
 }  // namespace
 }  // namespace tenon::launches

@@ -240,33 +240,50 @@ struct SkinnyProduct {
   }
 };
 
-/// The block's part of B on its way to a warp: pieces i of kPiece columns, the warp's kPiece * kWarps apart.
+/// The block's part of B on its way to a warp: pieces i of kPiece columns, the warp's kPiece * kWarps apart. Where
+/// blocks walk, the next tile's come behind a tile's, so that copies never stop.
 template <class Tile, class B, int kLanes>
 struct SkinnyWeights {
   using Shared = SkinnyShared<Tile, kLanes>;
   static constexpr int kTiles = Shared::kTiles, kHeld = Tile::kHeld, kSlots = Tile::kSlots;
 
-  typename B::Row rows[kTiles];
+  typename B::Row rows[kTiles];  ///< of the tile of columns from `first` on, which is being brought
   SkinnyPiece held[kHeld > 0 ? kHeld : 1][kTiles];
-  int k, slot = 0;
+  int k, slot = 0, first, columns;
+  int pieces, next = 0;  ///< where blocks walk: of a tile, for every warp; the one to be brought
 
   DEV static int column(int piece) { return (piece * Tile::kWarps + warp()) * Tile::kPiece + lane() % 4 * 8; }
   template <class Params>
-  DEV SkinnyWeights(const Params& p, int first, int columns) : k(p.sizes.k) {
-    begin(p, first, columns);
+  DEV SkinnyWeights(const Params& p, int first, int columns)
+      : k(p.sizes.k),
+        first(first),
+        columns(columns),
+        pieces((p.sizes.k + Tile::kPiece * Tile::kWarps * kLeast - 1) / (Tile::kPiece * Tile::kWarps * kLeast) *
+               kLeast) {
+    find_rows(p);
+    UNROLL for (int i = 0; i < kHeld; ++i) UNROLL for (int t = 0; t < kTiles; ++t) held[i][t].template load<B>(
+        rows[t], column(i), column(i) < k);
+    UNROLL for (int i = 0; i < kSlots; ++i) fetch_next(p, i, kHeld + i);
   }
-  /// The first pieces of the tile of columns from `first` on; no other copy of the thread is under way.
   template <class Params>
-  DEV void begin(const Params& p, int first, int columns) {
-    slot = 0;
+  DEV void find_rows(const Params& p) {
     UNROLL for (int t = 0; t < kTiles; ++t) {
       const int row = first + t % Tile::kGroups * 8 + lane() / 4;
       const bool inside = row < (B::kInRuns && kLanes == 1 ? (columns + 31) / 32 * 32 : columns);  // whole runs
       rows[t] = B::row(p, t / Tile::kGroups * columns + (inside ? row : columns - 1));
     }
-    UNROLL for (int i = 0; i < kHeld; ++i) UNROLL for (int t = 0; t < kTiles; ++t) held[i][t].template load<B>(
-        rows[t], column(i), column(i) < k);
-    UNROLL for (int i = 0; i < kSlots; ++i) fetch(i, kHeld + i);
+  }
+  /// Piece `piece`, or where blocks walk the next one, and then its tile's if that has no other.
+  template <class Params>
+  DEV void fetch_next(const Params& p, int to, int piece) {
+    fetch(to, Tile::kWalks ? next : piece);
+    if (!Tile::kWalks || ++next < pieces) return;
+    next = 0;
+    first += grid_x() * Tile::kColumns;
+    if (first < (columns + 31) / 32 * 32)
+      find_rows(p);
+    else
+      k = 0;  // there is no other tile
   }
   DEV void fetch(int to, int piece) {
     const int at = column(piece);
@@ -279,7 +296,7 @@ struct SkinnyWeights {
   static constexpr int kMost = kTiles > 4 || (kTiles > 2 && Tile::kHalves > 1) ? 1
                                : kTiles > 2                                    ? 2
                                                                                : 4,
-                       kTaken = kSlots < kMost ? kSlots : kMost;
+                       kTaken = kSlots < kMost ? kSlots : kMost, kLeast = kTaken > 0 ? kTaken : 1;
   template <int kCount>
   DEV void take(SkinnyPiece (&right)[kCount][kTiles]) const {
     cp_async_wait<kSlots - kCount>();
@@ -288,9 +305,10 @@ struct SkinnyWeights {
       UNROLL for (int w = 0; w < 4; ++w) right[i][t].words[w] = words.v[w];
     }
   }
-  DEV void refill(int piece) {
+  template <class Params>
+  DEV void refill(const Params& p, int piece) {
     UNROLL for (int i = 0; i < kTaken; ++i) {
-      fetch(slot, piece + i + kSlots);
+      fetch_next(p, slot, piece + i + kSlots);
       slot = slot + 1 == kSlots ? 0 : slot + 1;
     }
   }
@@ -307,7 +325,8 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
   constexpr int kTurns = kMostTurns < kOnWay ? kMostTurns : kOnWay;
   constexpr int kNext = kTaken * kTurns, kFirst = kHeld + (kShared ? 0 : kNext);
   const GemmSizes& g = p.sizes;
-  const int member = lane() / 4, pieces = (g.k - warp() * Tile::kPiece + kStep - 1) / kStep;
+  const int member = lane() / 4,
+            pieces = Tile::kWalks ? weights.pieces : (g.k - warp() * Tile::kPiece + kStep - 1) / kStep;
   typename A::Row rows[kHalves];
   UNROLL for (int h = 0; h < kHalves; ++h) rows[h] = A::row(p, 8 * h + member < g.m ? 8 * h + member : 0);
   const auto load = [&](SkinnyPiece(&left)[kHalves], int piece) {
@@ -325,7 +344,7 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
       SkinnyPiece right[kTaken][Weights::kTiles];
       weights.take(right);
       UNROLL for (int i = 0; i < kTaken; ++i) add(right[i], left[i], piece + i);
-      weights.refill(piece);
+      weights.refill(p, piece);
     }
   };
   SkinnyPiece left[kFirst > kNext ? kFirst : kNext][kHalves];
@@ -340,7 +359,7 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
   }
 }
 
-/// One tile; where blocks walk, the next one's weights are on their way at the end.
+/// One tile.
 template <class Tile, class A, bool kShared, class Params, class B, class Epilogue, class Reduction>
 DEV void skinny_tile(const Params& p, SkinnyWeights<Tile, B, Epilogue::kLanes>& weights,
                      const SkinnyResults<Tile, B, Epilogue, Reduction>& results, int first, int columns) {
@@ -348,10 +367,8 @@ DEV void skinny_tile(const Params& p, SkinnyWeights<Tile, B, Epilogue::kLanes>& 
   SkinnyProduct<Tile, Shared::kTiles> product;
   SkinnyReduction<Tile, Shared, Reduction> reduction;
   skinny_sums<Tile, A, kShared>(p, weights, product, reduction);
-  cp_async_wait<0>();
-  if constexpr (Tile::kWalks) {
-    weights.begin(p, first + grid_x() * Tile::kColumns, columns);
-  } else {
+  if constexpr (!Tile::kWalks) {
+    cp_async_wait<0>();
     sync_warp();  // nobody's copies come to lie over sums
   }
   product.template leave<Shared>();
