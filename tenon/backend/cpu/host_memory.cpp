@@ -16,7 +16,7 @@ namespace tenon::cpu {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t kChunk = 32 << 20;
+constexpr int64_t kHostChunk = 32 << 20;
 constexpr int64_t kPage = 4096, kHugePage = 2 << 20;
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
@@ -121,10 +121,10 @@ std::shared_ptr<void> allocate_host(int64_t bytes) {
 
 std::shared_ptr<void> HostBlocks::allocate(int64_t bytes) {
   const int64_t size = whole_pages(bytes);
-  if (size >= kChunk / 4) return allocate_host(bytes);
+  if (size >= kHostChunk / 4) return allocate_host(bytes);
   const std::lock_guard lock(mutex_);
-  if (!chunk_ || used_ + size > kChunk) {
-    chunk_ = map_host(kChunk);
+  if (!chunk_ || used_ + size > kHostChunk) {
+    chunk_ = map_host(kHostChunk);
     used_ = 0;
   }
   std::byte* const begin = static_cast<std::byte*>(chunk_.get()) + used_;
