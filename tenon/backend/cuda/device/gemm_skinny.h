@@ -87,7 +87,8 @@ struct ReducesBeside {
 template <class Tile, int kLanes>
 struct SkinnyShared {
   static constexpr int kTiles = kLanes * Tile::kGroups;
-  static constexpr int kRing = Tile::kSlots * kTiles * 512, kSums = kTiles * Tile::kHalves * 288;
+  static constexpr int kTileSums = 72;  ///< floats of 8 rows
+  static constexpr int kRing = Tile::kSlots * kTiles * 512, kSums = kTiles * Tile::kHalves * kTileSums * 4;
   static constexpr int kSumsAt = Tile::kWalks ? kRing : 0;
   static constexpr int kWarpBytes = kRing > kSumsAt + kSums ? kRing : kSumsAt + kSums;
   static constexpr int kBytes = Tile::kWarps * kWarpBytes;
@@ -97,7 +98,8 @@ struct SkinnyShared {
                                        ((slot * kTiles + tile) * 32 + lane()) * 16);
   }
   DEV static float* sums(int warp, int tile, int half) {
-    return reinterpret_cast<float*>(shared_memory() + warp * kWarpBytes + kSumsAt) + (tile * Tile::kHalves + half) * 72;
+    return reinterpret_cast<float*>(shared_memory() + warp * kWarpBytes + kSumsAt) +
+           (tile * Tile::kHalves + half) * kTileSums;
   }
   DEV static int place(int row, int column) { return column * 8 + column / 4 * 8 + row % 8; }
   DEV static float* reduced(int warp) {
@@ -167,9 +169,10 @@ struct SkinnyResults {
   using Shared = SkinnyShared<Tile, Epilogue::kLanes>;
   static constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kCalls = 2 / kRun;
   static_assert(kRun <= 2);
-  static constexpr bool kLoadsApart = requires { typename Epilogue::Loads; }
-  , kSideBySide = Tile::kRows > 8;
+  static constexpr bool kLoadsApart = requires { typename Epilogue::Loads; };
+  static constexpr bool kSideBySide = Tile::kRows > 8;
 
+  /// How many such items a block has.
   DEV static int items(int rows) { return (kSideBySide ? Tile::kRows : rows) * Tile::kGroups * 4; }
   int group, row, pair, column, columns;
   typename LoadsOf<Epilogue>::Type loads[kCalls];

@@ -35,7 +35,7 @@ struct SkinnyTileShape {
     return std::min(pieces(k) - held(m, lanes, k), most);
   }
   int shared_bytes(int m, int lanes, int k) const {
-    const int ring = slots(m, lanes, k) * 512, sums = rows(m) / 8 * 288;
+    const int ring = slots(m, lanes, k) * 512, sums = rows(m) / 8 * 72 * 4;
     return warps * groups * lanes * (walkers ? ring + sums : std::max(ring, sums));
   }
   /// The type in kernels' text.
