@@ -91,28 +91,17 @@ struct ThreadPool::State {
     }
   }
 
-  // A single task is the caller's: nobody is woken for it.
-  void run_one(TaskFn task_fn) {
-    std::lock_guard lock(submit);
-    current_thread = 0;
-    try {
-      task_fn(0, 0);
-    } catch (...) {
-      current_thread = -1;
-      throw;
-    }
-    current_thread = -1;
-  }
-
   void run(int64_t count, TaskFn task_fn) {
     std::lock_guard lock(submit);
     fn = task_fn;
     tasks = count;
     next.store(0);
     error = nullptr;
-    gate.store(kOpen, std::memory_order_release);
-    epoch.fetch_add(1, std::memory_order_acq_rel);
-    epoch.notify_all();
+    if (count > 1) {  // a single task is the caller's: nobody is woken for it
+      gate.store(kOpen, std::memory_order_release);
+      epoch.fetch_add(1, std::memory_order_acq_rel);
+      epoch.notify_all();
+    }
     take_tasks(0);
     uint32_t inside = gate.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
     while (inside != 0) {
@@ -147,7 +136,7 @@ void ThreadPool::parallel_for(int64_t tasks, TaskFn fn) {
     for (int64_t task = 0; task < tasks; ++task) fn(task, current_thread);
     return;
   }
-  tasks == 1 ? state_->run_one(fn) : state_->run(tasks, fn);
+  state_->run(tasks, fn);
 }
 
 int available_processors() {

@@ -128,6 +128,20 @@ struct SampleRow {
   }
 };
 
+/// x of this lane and of those in front of it.
+DEV double sum_up_to_lane(double x) {
+  for (int apart = 1; apart < 32; apart <<= 1) {
+    const double other = shuffle_up(x, apart);
+    if (lane() >= apart) x += other;
+  }
+  return x;
+}
+/// The last lane of `any` up to the first of `passed`, or of all where none has passed; below 0 if there is none.
+DEV int last_lane(uint32_t any, uint32_t passed) {
+  const uint32_t front = passed ? (passed & (0u - passed)) * 2 - 1 : ~0u;
+  return 31 - count_leading_zeros(any & front);
+}
+
 /// Of a row's warps, by the sums of their parts, the one in whose part sums from the first on pass `target`: the last
 /// that has any, where rounding left the whole below the target. Every lane adds some warps', so that all know it soon.
 struct SamplePart {
@@ -143,10 +157,7 @@ struct SampleParts {
   DEV explicit SampleParts(const double* sums) {
     double sum = 0;
     UNROLL for (int i = 0; i < kEach; ++i) sum += own[i] = sums[lane() * kEach + i];
-    for (int apart = 1; apart < 32; apart <<= 1) {
-      const double other = shuffle_up(sum, apart);
-      if (lane() >= apart) sum += other;
-    }
+    sum = sum_up_to_lane(sum);
     whole = shuffle(sum, 31);
     const double others = shuffle_up(sum, 1);
     if (lane() > 0) before = others;
@@ -161,11 +172,9 @@ struct SampleParts {
       below += own[i];
       passed = below > target;
     }
-    const uint32_t who = ballot(passed), any = ballot(last.warp >= 0);
-    const uint32_t front = who ? (who & (0u - who)) * 2 - 1 : ~0u;  // up to the first that passed
-    const int from = any & front ? 31 - count_leading_zeros(any & front) : 0;
-    last = {shuffle(last.warp, from), shuffle(last.before, from)};
-    return last.warp < 0 ? SamplePart{0, 0} : last;
+    const int from = last_lane(ballot(last.warp >= 0), ballot(passed));
+    if (from < 0) return {0, 0};
+    return {shuffle(last.warp, from), shuffle(last.before, from)};
   }
 };
 
@@ -200,14 +209,9 @@ DEV SamplePlace sample_place(const Row& row, double share) {
   }
   const int t = begin + lane();
   const double own = t < end ? row.weight(row.score(t)) : 0.0;
-  double sum = own;
-  for (int apart = 1; apart < 32; apart <<= 1) {
-    const double other = shuffle_up(sum, apart);
-    if (lane() >= apart) sum += other;
-  }
-  const uint32_t passed = ballot(own > 0 && sum > target), any = ballot(own > 0);
-  const uint32_t last = passed ? passed & (0u - passed) : any;
-  if (last) out.token = begin + 31 - count_leading_zeros(last);
+  const double sum = sum_up_to_lane(own);
+  const int last = last_lane(ballot(own > 0), ballot(own > 0 && sum > target));
+  if (last >= 0) out.token = begin + last;
   return out;
 }
 
