@@ -168,6 +168,9 @@ struct BackendOptions {
   /// What is computed of a sample (of the first axis) is the same to the bit in every batch. Costs time on a GPU; on
   /// the CPU it is so anyway.
   bool batch_invariant = false;
+  /// A token's products and attention over a cache add up in bf16 in the order that whole texts' do: equal bits, which
+  /// training needs of its rollouts. Costs time on a GPU; on the CPU it is so anyway.
+  bool one_order = false;
 };
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendOptions&)>;
 /// Something that a backend needs of the machine, for `tenon env`.

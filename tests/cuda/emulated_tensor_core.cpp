@@ -49,12 +49,16 @@ void widen(Element type, const void* from, int n, float* to) {
 }
 
 void add_products(Element type, const float* a, const float* b, int depth, int n, float* sums) {
+  constexpr int kMost = 256;
   if (type != Element::E4M3) {
+    // A tensor core adds all 16 products to the sum at once: their order does not count.
+    double all[kMost];
+    std::copy_n(sums, n, all);
     for (int k = 0; k < depth; ++k)
-      for (int col = 0; col < n; ++col) sums[col] += a[k] * b[k * n + col];
+      for (int col = 0; col < n; ++col) all[col] += double{a[k]} * double{b[k * n + col]};
+    for (int col = 0; col < n; ++col) sums[col] = static_cast<float>(all[col]);
     return;
   }
-  constexpr int kMost = 256;
   float largest[kMost], steps[kMost], total[kMost];
   for (int col = 0; col < n; ++col) largest[col] = std::max(std::abs(sums[col]), 0x1p-60f);
   for (int k = 0; k < depth; ++k)

@@ -324,6 +324,7 @@ Emulator::Emulator(EmulatorOptions options)
   facts_ = {"this machine's processor", options_.arch,    options_.multiprocessors,
             hopper ? 232448 : 101376,   int64_t{4} << 30, options_.argument_bytes};
   if (options_.batch_invariant) facts_.chosen_samples = kChosenSamples;
+  facts_.one_order = options_.one_order;
 }
 Emulator::~Emulator() = default;
 

@@ -30,6 +30,7 @@ struct EmulatorOptions {
   /// for: finds what was overwritten too soon.
   bool early_copies = false;
   bool batch_invariant = false;
+  bool one_order = false;
 
   static std::vector<std::string> default_includes();
 };

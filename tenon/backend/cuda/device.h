@@ -90,6 +90,7 @@ struct DeviceFacts {
   /// Samples (of the first axis) that cores, tiles and orders of sums are chosen for, however many a launch has: so a
   /// sample's results are the same in every batch. 0: for those that it has.
   int chosen_samples = 0;
+  bool one_order = false;  ///< BackendOptions::one_order
 
   bool batch_invariant() const { return chosen_samples > 0; }
   /// What a launch of `samples` is chosen for.

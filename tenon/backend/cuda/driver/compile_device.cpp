@@ -102,6 +102,7 @@ CompileDevice::CompileDevice(const std::string& arch, const CompileOptions& opti
       compiler_(arch, options.kernel_folder, options.search, std::numeric_limits<int>::max(), options.threads),
       cudnn_(options.cudnn ? std::make_unique<CudnnCheck>(options.search, facts_) : nullptr) {
   if (options.batch_invariant) facts_.chosen_samples = kChosenSamples;
+  facts_.one_order = options.one_order;
 }
 
 CompileDevice::~CompileDevice() = default;

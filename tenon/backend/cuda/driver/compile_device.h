@@ -22,6 +22,7 @@ struct CompileOptions {
   std::filesystem::path kernel_folder = KernelCache::default_folder();
   int threads = 0;  ///< 0: all processors
   bool batch_invariant = false;
+  bool one_order = false;
   bool cudnn = false;  ///< also see whether cuDNN has plans for what launches could ask of it
 };
 

@@ -167,6 +167,7 @@ DriverDevice::DriverDevice(const DriverOptions& options)
   if (context_->api().version() >= kLargeArguments && major * 1000 + minor * 10 >= kLargeArguments)
     facts_.argument_bytes = kMostArgumentBytes;
   if (options.batch_invariant) facts_.chosen_samples = kChosenSamples;
+  facts_.one_order = options.one_order;
 }
 
 int64_t DriverDevice::memory_available() const {

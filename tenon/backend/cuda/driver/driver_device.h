@@ -20,6 +20,7 @@ struct DriverOptions {
   std::filesystem::path kernel_folder = KernelCache::default_folder();
   int compile_threads = 0;  ///< 0: all processors
   bool batch_invariant = false;
+  bool one_order = false;
 };
 
 /// Kernels, memory and recordings may outlive the device; they keep the GPU's context open. What is recorded must not

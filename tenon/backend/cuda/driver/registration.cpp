@@ -90,12 +90,14 @@ std::unique_ptr<Backend> make(const BackendOptions& options) {
     DriverOptions driver;
     driver.ordinal = options.ordinal;
     driver.batch_invariant = options.batch_invariant;
+    driver.one_order = options.one_order;
     return make_cuda_backend(std::make_shared<DriverDevice>(driver));
   }
   CompileOptions compile;
   compile.threads = options.threads;
   compile.cudnn = options.plan_libraries;
   compile.batch_invariant = options.batch_invariant;
+  compile.one_order = options.one_order;
   const auto device = std::make_shared<CompileDevice>(options.compile_for, compile);
   return make_cuda_backend(
       device, [device] { return compiled(*device); }, [device] { return planned(*device); });
