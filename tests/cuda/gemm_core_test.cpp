@@ -149,7 +149,8 @@ struct SkinnyVariant {
 };
 
 std::vector<float> run_skinny(const SkinnyVariant& v, const Problem& problem) {
-  const device::GemmSizes& sizes = problem.sizes;
+  device::GemmSizes sizes = problem.sizes;
+  sizes.range = sum_range(sizes.k);
   const std::string t = element_name(v.type);
   const std::string text =
       "#include \"tenon/backend/cuda/device/gemm_skinny.h\"\nusing namespace tenon::device;\n"
@@ -178,20 +179,20 @@ void check(const SkinnyVariant& v, device::GemmSizes sizes) {
 }
 
 TEST(GemmSkinny, EveryTile) {
-  for (const int warps : {4, 8, 16})
+  for (const int warps : {8, 16})
     for (const int groups : {1, 2, 4})
       for (const bool in_runs : {false, true})
         check(SkinnyVariant{.tile = {groups, warps}, .in_runs = in_runs}, {.m = 5, .n = 104, .k = 600});
 }
 TEST(GemmSkinny, BlocksThatWalk) {
-  for (const int warps : {4, 8})
+  for (const int warps : {8, 16})
     for (const int m : {3, 16})
       for (const auto& [n, k] : {std::pair{104, 600}, {1000, 200}, {64, 40}})
         check(SkinnyVariant{.tile = {4, warps, 3}, .in_runs = m == 3}, {.m = m, .n = n, .k = k});
-  check(SkinnyVariant{.tile = {2, 4, 2}, .lanes = 2, .in_runs = true}, {.m = 9, .n = 192, .k = 400});
+  check(SkinnyVariant{.tile = {2, 8, 2}, .lanes = 2, .in_runs = true}, {.m = 9, .n = 192, .k = 400});
 }
 TEST(GemmSkinny, RowsAndTails) {
-  for (int m = 1; m <= 16; ++m) check(SkinnyVariant{.tile = {1, 4}, .in_runs = m % 2 == 0}, {.m = m, .n = 72, .k = 72});
+  for (int m = 1; m <= 16; ++m) check(SkinnyVariant{.tile = {1, 8}, .in_runs = m % 2 == 0}, {.m = m, .n = 72, .k = 72});
   for (const auto& [n, k] : {std::pair{1, 8}, {2, 24}, {33, 32}, {31, 4872}, {8, 136}})
     check(SkinnyVariant{.tile = {2, 8}, .run = n % 2 ? 1 : 2, .in_runs = n != 33}, {.m = 3, .n = n, .k = k});
 }
@@ -212,7 +213,7 @@ TEST(GemmSkinny, RowsDoNotDependOnTheBatch) {
   for (size_t i = 0; i < alone.size(); ++i) EXPECT_EQ(all[i], alone[i]) << i;
 }
 TEST(GemmSkinny, FaultsFail) {
-  const SkinnyVariant v{.tile = {1, 4}};
+  const SkinnyVariant v{.tile = {1, 8}};
   const Problem problem{v.type, 1, {.m = 7, .n = 40, .k = 72}};
   expect_faults_fail(run_skinny(v, problem), [&](const std::vector<float>& out) { problem.compare(out); });
 }
@@ -233,9 +234,9 @@ struct HopperVariant {
   bool in_runs = false;   ///< B in memory, its rows padded to blocks of 32
 };
 
-void check(const HopperVariant& v, device::GemmSizes sizes) {
-  const Problem problem{v.type, v.lanes, sizes};
-  SCOPED_TRACE(v.tile.type() + " " + problem.name());
+std::vector<float> run_hopper(const HopperVariant& v, const Problem& problem) {
+  device::GemmSizes sizes = problem.sizes;
+  sizes.range = sum_range(sizes.k);
   const auto bytes = static_cast<int>(size_of(v.type));
   const std::string t = element_name(v.type);
   const std::string text =
@@ -274,8 +275,13 @@ void check(const HopperVariant& v, device::GemmSizes sizes) {
   params.b = problem.memory.encode(
       v.in_runs ? rows_box(b.get(), bytes, blocks * 32, sizes.k, row_bytes, v.tile.rows_of_b(v.lanes))
                 : runs_box(b.get(), bytes, problem.weights, sizes.k, row_bytes));
-  problem.compare(
-      run_core("gemm", text, gemm_launch(v.tile, sizes, v.lanes, 3), params, problem.rows * problem.columns));
+  return run_core("gemm", text, gemm_launch(v.tile, sizes, v.lanes, 3), params, problem.rows * problem.columns);
+}
+
+void check(const HopperVariant& v, device::GemmSizes sizes) {
+  const Problem problem{v.type, v.lanes, sizes};
+  SCOPED_TRACE(v.tile.type() + " " + problem.name());
+  problem.compare(run_hopper(v, problem));
 }
 
 TEST(GemmHopper, EveryTile) {
@@ -323,6 +329,27 @@ TEST(GemmHopper, LanesRunsAndElements) {
 TEST(GemmHopper, LongSumsOfE4m3) {
   for (const WgmmaTileShape& tile : {WgmmaTileShape{64, 64, 4}, {128, 256, 4}, {256, 128, 4}})
     check(HopperVariant{tile, DType::E4M3}, {.m = 70, .n = 40, .k = 10240});
+}
+// In one order: a row has the same bits from the core for a few rows, whatever its tile, and from the one for many.
+// Down to one range, ranges that end early, one and two of them at the end.
+TEST(GemmHopper, RangesAddUpAsOfAFewRows) {
+  for (const auto& [n, k] : {std::pair{64, 64}, {64, 40}, {72, 200}, {64, 896}, {40, 1096}, {32, 4864}}) {
+    const device::GemmSizes sizes{.m = 16, .n = n, .k = k};
+    const Problem problem{DType::BF16, 1, sizes};
+    SCOPED_TRACE(problem.name());
+    const std::vector<float> few = run_skinny({.tile = {2, 8}, .in_runs = true}, problem);
+    problem.compare(few);
+    for (const SkinnyTileShape& tile : {SkinnyTileShape{1, 16}, {1, 16, 3}, {2, 8, 2}})
+      EXPECT_EQ(run_skinny({.tile = tile, .in_runs = true}, problem), few) << tile.type(16, 1, k);
+    for (WgmmaTileShape tile : {WgmmaTileShape{64, 64, 4}, {128, 128, 3}, {128, 64, 3, 1, 2}}) {
+      EXPECT_TRUE(tile.adds_ranges());
+      tile.in_ranges = true;
+      EXPECT_EQ(run_hopper({.tile = tile, .in_runs = true}, problem), few) << tile.type();
+    }
+    if (k > 896) {
+      EXPECT_NE(run_hopper({.tile = {64, 64, 4}, .in_runs = true}, problem), few);
+    }
+  }
 }
 TEST(GemmHopper, JoinedOperand) {
   check(HopperVariant{{64, 64, 4}, DType::BF16, 1, 8, 128}, {.m = 70, .n = 72, .k = 200});

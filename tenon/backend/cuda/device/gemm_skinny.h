@@ -1,12 +1,13 @@
 // The matrix product of a few rows with mma: as long as it takes to read operand B once. The warps of a block share
-// K; each has its pieces of B on their way, in registers and behind those in shared memory, before the kernel in front
-// has ended, and their sums meet in shared memory in the order of the warps. How K is shared does not depend on the
-// number of rows, so that a row's result is the same alone and among others.
+// K, a range or two side by side each (GemmSizes::range); each has its pieces of B on their way, in registers and
+// behind those in shared memory, before the kernel in front has ended, and their sums meet in shared memory in the
+// order of the warps. How K is shared depends on K alone: a row's result is the same alone and among others, and
+// wherever else sums are added in this order (gemm_wgmma.h).
 //
-//   B [8 rows a group][32 of K] --16 bytes a lane--> half of the 16-row operand of two mma, whose K is permuted; A,
-//   likewise, is their operand of 8 columns
+//   B [8 rows a group][32 of K] --8 bytes a lane and mma--> half of the 16-row operand of two mma of 16 columns each,
+//   in whatever order, which does not count; A, likewise, is their operand of 8 columns
 //
-// Each lane brings its own 16 bytes into its own place of shared memory, so that nobody waits for anybody. A may be
+// A may be
 // computed in front of the product, a row a warp, into shared memory behind that; where only a factor of each row is to
 // be computed from A, it is reduced beside the product, by the lanes that have it anyway, and the factor comes behind
 // the sums. What the epilogue reads is on its way while the product is computed. The kernel behind may start before
@@ -25,27 +26,35 @@ namespace tenon::device {
 template <int kRows_, int kGroups_, int kWarps_, int kHeld_, int kSlots_, bool kWalks_ = false>
 struct SkinnyTile {
   static constexpr int kRows = kRows_, kHalves = kRows / 8, kGroups = kGroups_, kWarps = kWarps_;
+  static constexpr int kRanges = 16 / kWarps;  ///< of a warp
   static constexpr bool kWalks = kWalks_;
   static constexpr int kHeld = kHeld_, kSlots = kSlots_;
   static constexpr int kThreads = 32 * kWarps, kColumns = 8 * kGroups;
   static constexpr int kPiece = 32;  ///< of K
   static_assert(kRows == 8 || kRows == 16, "one or two fragments");
+  static_assert(kWarps == 8 || kWarps == 16, "ranges, or pairs of them");
 };
 
-/// Fragments of 32 of K: the words of columns 8q .. 8q + 7 in lanes 4r + q, of row r.
+/// Fragments of 32 of K: in lanes 4r + q, of row r, the words of columns 4q .. 4q + 3 of each 16.
 struct SkinnyPiece {
+  static constexpr int kColumns = 4, kNext = 16;  ///< in a lane; from some to the next
   uint32_t words[4];
 
-  /// kNear: the operand lies in shared memory, or is read again and may stay in the first-level cache.
+  DEV static int column() { return lane() % 4 * kColumns; }
+  /// The lane's columns of the piece from `piece` on, zeros from `end` on. kNear: the operand lies in shared memory, or
+  /// is read again and may stay in the first-level cache.
   template <class Operand, bool kNear = false>
-  DEV void load(const typename Operand::Row& row, int column, bool present) {
-    UNROLL for (int i = 0; i < 4; ++i) words[i] = 0;
-    if (!present) return;
-    if constexpr (kNear) {
-      const auto x = device::load<uint32_t, 4>(reinterpret_cast<const uint32_t*>(Operand::at(row, column)));
-      UNROLL for (int i = 0; i < 4; ++i) words[i] = x.v[i];
-    } else {
-      copy_past_l1<16>(words, Operand::at(row, column));
+  DEV void load(const typename Operand::Row& row, int piece, int end) {
+    UNROLL for (int h = 0; h < 2; ++h) {
+      const int at = piece + column() + h * kNext;
+      words[2 * h] = words[2 * h + 1] = 0;
+      if (at >= end) continue;
+      if constexpr (kNear) {
+        const auto x = device::load<uint32_t, 2>(reinterpret_cast<const uint32_t*>(Operand::at(row, at)));
+        words[2 * h] = x.v[0], words[2 * h + 1] = x.v[1];
+      } else {
+        copy_past_l1<8>(words + 2 * h, Operand::at(row, at));
+      }
     }
   }
 };
@@ -81,9 +90,10 @@ struct ReducesBeside {
   using T = T_;
 };
 
-/// Shared memory: each warp has pieces of B on their way in its part, [slot][tile][lane], and in the end its sums
-/// there, or where blocks walk beside it, [tile][half][column][row], the last four columns 8 floats further, so that 8
-/// rows of pairs of columns meet no bank twice; behind all of them what each reduced, [warp][row].
+/// Shared memory: each warp has pieces of B on their way in its part, [slot][tile][row][16 bytes], of which every other
+/// pair of rows has its halves exchanged, so that lanes meet no bank twice, and in the end its sums there, or where
+/// blocks walk beside it, [tile][half][column][row], the last four columns 8 floats further, so that 8 rows of pairs of
+/// columns meet no bank twice; behind all of them what each reduced, [warp][row].
 template <class Tile, int kLanes>
 struct SkinnyShared {
   static constexpr int kTiles = kLanes * Tile::kGroups;
@@ -93,9 +103,10 @@ struct SkinnyShared {
   static constexpr int kWarpBytes = kRing > kSumsAt + kSums ? kRing : kSumsAt + kSums;
   static constexpr int kBytes = Tile::kWarps * kWarpBytes;
 
-  DEV static uint32_t* slot(int slot, int tile) {
-    return reinterpret_cast<uint32_t*>(shared_memory() + warp() * kWarpBytes +
-                                       ((slot * kTiles + tile) * 32 + lane()) * 16);
+  /// The lane's row of a piece, columns from `column` on.
+  DEV static uint32_t* slot(int slot, int tile, int column) {
+    return reinterpret_cast<uint32_t*>(shared_memory() + warp() * kWarpBytes + (slot * kTiles + tile) * 512 +
+                                       lane() / 4 * 64 + ((column ^ lane() / 8 % 2 * 16) * 2));
   }
   DEV static float* sums(int warp, int tile, int half) {
     return reinterpret_cast<float*>(shared_memory() + warp * kWarpBytes + kSumsAt) +
@@ -105,11 +116,15 @@ struct SkinnyShared {
   DEV static float* reduced(int warp) {
     return reinterpret_cast<float*>(shared_memory() + kBytes) + warp * Tile::kRows;
   }
-  /// One result, added up in the order of the warps.
+  /// One result, added up in the order of the ranges, two at a time.
   DEV static float total(int tile, int row, int column) {
     const int at = place(row, column);
-    float sum = sums(0, tile, row / 8)[at];
-    UNROLL for (int w = 1; w < Tile::kWarps; ++w) sum += sums(w, tile, row / 8)[at];
+    float sum = 0;
+    UNROLL for (int w = 0; w < Tile::kWarps; w += 2 / Tile::kRanges) {
+      float two = sums(w, tile, row / 8)[at];
+      if constexpr (Tile::kRanges == 1) two += sums(w + 1, tile, row / 8)[at];
+      sum = w > 0 ? sum + two : two;
+    }
     return sum;
   }
 };
@@ -135,16 +150,18 @@ template <class Tile, class Shared, class Part, class T>
 struct SkinnyReduction<Tile, Shared, ReducesBeside<Part, T>> {
   float sums[Tile::kHalves];
   DEV SkinnyReduction() { UNROLL for (float& x : sums) x = static_cast<float>(T::init); }
-  /// Columns of half `half`'s row in this lane, from `column` on.
+  /// Columns of half `half`'s row in this lane, of the piece from `first` on.
   template <class Element>
-  DEV void add(const auto& p, int half, int column, const SkinnyPiece& piece, Element) {
+  DEV void add(const auto& p, int half, int first, const SkinnyPiece& piece, Element) {
+    static_assert(Part::kRun <= SkinnyPiece::kColumns);
     const int row = 8 * half + lane() / 4;
-    if (row >= p.sizes.m || column >= p.sizes.k) return;
     const auto x = to_floats(reinterpret_cast<const Frag<Element, 8>&>(piece.words));
     UNROLL for (int c = 0; c < 8; c += Part::kRun) {
+      const int column = first + SkinnyPiece::column() + c / 4 * SkinnyPiece::kNext + c % 4;
+      if (row >= p.sizes.m || column >= p.sizes.k) continue;
       Frag<float, Part::kRun> part[1];
       UNROLL for (int i = 0; i < Part::kRun; ++i) part[0].v[i] = x.v[c + i];
-      const auto values = Part::compute(p, row, column + c, part).counted;
+      const auto values = Part::compute(p, row, column, part).counted;
       UNROLL for (int i = 0; i < Part::kRun; ++i) sums[half] = step<T>(sums[half], values.v[i]);
     }
   }
@@ -210,12 +227,18 @@ struct SkinnyResults {
   }
 };
 
-/// The sums of a warp: pairs of groups are the 16 rows of an operand. Where there is one pair, its products take turns
-/// in two places, so that half of them wait for each other.
+/// The sums of a warp's range, and of the one before: pairs of groups are the 16 rows of an operand.
 template <class Tile, int kTiles>
 struct SkinnyProduct {
-  static constexpr int kPairs = (kTiles + 1) / 2, kChains = kPairs == 1 ? 2 : 1;
-  float sums[kChains][kPairs][Tile::kHalves][4] = {};
+  static constexpr int kPairs = (kTiles + 1) / 2;
+  float sums[Tile::kRanges][kPairs][Tile::kHalves][4] = {};
+
+  /// The second range begins.
+  DEV void next_range() {
+    UNROLL for (int i = 0; i < kPairs; ++i) UNROLL for (int h = 0; h < Tile::kHalves; ++h)
+        UNROLL for (int e = 0; e < 4; ++e) sums[Tile::kRanges - 1][i][h][e] = sums[0][i][h][e],
+                                                                sums[0][i][h][e] = 0;
+  }
 
   template <class T>
   DEV void add(T, const SkinnyPiece (&right)[kTiles], const SkinnyPiece (&left)[Tile::kHalves]) {
@@ -224,7 +247,7 @@ struct SkinnyProduct {
       if (2 * i + 1 < kTiles) w[1] = right[2 * i + 1].words[s], w[3] = right[2 * i + 1].words[s + 1];
       UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
         const uint32_t x[2] = {left[h].words[s], left[h].words[s + 1]};
-        mma(T{}, sums[s / 2 % kChains][i][h], w, x);
+        mma(T{}, sums[0][i][h], w, x);
       }
     }
   }
@@ -236,15 +259,15 @@ struct SkinnyProduct {
       Frag<float, 2> x;
       UNROLL for (int e = 0; e < 2; ++e) {
         x.v[e] = sums[0][t / 2][h][t % 2 * 2 + e];
-        if constexpr (kChains == 2) x.v[e] += sums[1][t / 2][h][t % 2 * 2 + e];
+        if constexpr (Tile::kRanges == 2) x.v[e] = sums[1][t / 2][h][t % 2 * 2 + e] + x.v[e];
       }
       device::store(Shared::sums(warp(), t, h) + at, x);
     }
   }
 };
 
-/// The block's part of B on its way to a warp: pieces i of kPiece columns, the warp's kPiece * kWarps apart. Where
-/// blocks walk, the next tile's come behind a tile's, so that copies never stop.
+/// The block's part of B on its way to a warp: pieces i of kPiece columns of its ranges. Where blocks walk, the next
+/// tile's come behind a tile's, so that copies never stop.
 template <class Tile, class B, int kLanes>
 struct SkinnyWeights {
   using Shared = SkinnyShared<Tile, kLanes>;
@@ -252,20 +275,25 @@ struct SkinnyWeights {
 
   typename B::Row rows[kTiles];  ///< of the tile of columns from `first` on, which is being brought
   SkinnyPiece held[kHeld > 0 ? kHeld : 1][kTiles];
-  int k, slot = 0, first, columns;
-  int pieces, next = 0;  ///< where blocks walk: of a tile, for every warp; the one to be brought
+  int begin, end;  ///< of the warp's ranges
+  int slot = 0, first, columns;
+  int pieces, next = 0;  ///< of a tile, where blocks walk the same for every warp; there, the one to be brought
 
-  DEV static int column(int piece) { return (piece * Tile::kWarps + warp()) * Tile::kPiece + lane() % 4 * 8; }
+  DEV int column(int piece) const { return begin + piece * Tile::kPiece; }
   template <class Params>
   DEV SkinnyWeights(const Params& p, int first, int columns)
-      : k(p.sizes.k),
+      : begin(warp() * Tile::kRanges * p.sizes.range),
+        end(begin + Tile::kRanges * p.sizes.range),
         first(first),
-        columns(columns),
-        pieces((p.sizes.k + Tile::kPiece * Tile::kWarps * kLeast - 1) / (Tile::kPiece * Tile::kWarps * kLeast) *
-               kLeast) {
+        columns(columns) {
+    constexpr int kSpan = Tile::kPiece * (Tile::kWalks ? kLeast : 1);
+    const int last = p.sizes.k < end ? p.sizes.k : end;
+    pieces = Tile::kWalks ? (end - begin + kSpan - 1) / kSpan * (kSpan / Tile::kPiece)
+                          : (last - begin + kSpan - 1) / kSpan;  // below one where the warp has no columns
+    end = last;
     find_rows(p);
     UNROLL for (int i = 0; i < kHeld; ++i) UNROLL for (int t = 0; t < kTiles; ++t) held[i][t].template load<B>(
-        rows[t], column(i), column(i) < k);
+        rows[t], column(i), end);
     UNROLL for (int i = 0; i < kSlots; ++i) fetch_next(p, i, kHeld + i);
   }
   template <class Params>
@@ -286,12 +314,12 @@ struct SkinnyWeights {
     if (first < (columns + 31) / 32 * 32)
       find_rows(p);
     else
-      k = 0;  // there is no other tile
+      end = 0;  // there is no other tile
   }
   DEV void fetch(int to, int piece) {
-    const int at = column(piece);
+    const int in_piece = lane() % 4 * 8, at = column(piece) + in_piece;
     UNROLL for (int t = 0; t < kTiles; ++t)
-        cp_async16(shared_address(Shared::slot(to, t)), B::at(rows[t], at < k ? at : 0), at < k ? 16 : 0);
+        cp_async16(shared_address(Shared::slot(to, t, in_piece)), B::at(rows[t], at < end ? at : 0), at < end ? 16 : 0);
     cp_async_commit();
   }
   /// The next kTaken pieces in shared memory; where there are fewer, the others are zeros. refill, once they are used,
@@ -303,13 +331,16 @@ struct SkinnyWeights {
   template <int kCount>
   DEV void take(SkinnyPiece (&right)[kCount][kTiles]) const {
     cp_async_wait<kSlots - kCount>();
-    UNROLL for (int i = 0; i < kCount; ++i) UNROLL for (int t = 0; t < kTiles; ++t) {
-      const auto words = device::load<uint32_t, 4>(Shared::slot((slot + i) % kSlots, t));
-      UNROLL for (int w = 0; w < 4; ++w) right[i][t].words[w] = words.v[w];
+    sync_warp();  // other lanes' copies are there
+    UNROLL for (int i = 0; i < kCount; ++i) UNROLL for (int t = 0; t < kTiles; ++t) UNROLL for (int h = 0; h < 2; ++h) {
+      const int column = SkinnyPiece::column() + h * SkinnyPiece::kNext;
+      const auto words = device::load<uint32_t, 2>(Shared::slot((slot + i) % kSlots, t, column));
+      right[i][t].words[2 * h] = words.v[0], right[i][t].words[2 * h + 1] = words.v[1];
     }
   }
   template <class Params>
   DEV void refill(const Params& p, int piece) {
+    sync_warp();  // others have read what is there
     UNROLL for (int i = 0; i < kTaken; ++i) {
       fetch_next(p, slot, piece + i + kSlots);
       slot = slot + 1 == kSlots ? 0 : slot + 1;
@@ -322,24 +353,24 @@ template <class Tile, class A, bool kShared, class Weights, class Reduction, cla
 DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weights::kTiles>& product,
                      Reduction& reduction) {
   using T = typename A::T;
-  constexpr int kHalves = Tile::kHalves, kStep = Tile::kWarps * Tile::kPiece, kHeld = Tile::kHeld;
+  constexpr int kHalves = Tile::kHalves, kHeld = Tile::kHeld;
   constexpr int kTaken = Weights::kTaken, kOnWay = kTaken == 0 ? 1 : (Tile::kSlots + kTaken - 1) / kTaken;
   constexpr int kMostTurns = kShared || kTaken == 0 ? 1 : 8 / kHalves / kTaken;
   constexpr int kTurns = kMostTurns < kOnWay ? kMostTurns : kOnWay;
   constexpr int kNext = kTaken * kTurns, kFirst = kHeld + (kShared ? 0 : kNext);
   const GemmSizes& g = p.sizes;
-  const int member = lane() / 4,
-            pieces = Tile::kWalks ? weights.pieces : (g.k - warp() * Tile::kPiece + kStep - 1) / kStep;
+  const int member = lane() / 4, pieces = weights.pieces, next_range = g.range / Tile::kPiece;
+  const int begin = weights.begin, end = begin + Tile::kRanges * g.range < g.k ? begin + Tile::kRanges * g.range : g.k;
   typename A::Row rows[kHalves];
   UNROLL for (int h = 0; h < kHalves; ++h) rows[h] = A::row(p, 8 * h + member < g.m ? 8 * h + member : 0);
   const auto load = [&](SkinnyPiece(&left)[kHalves], int piece) {
-    const int k = Weights::column(piece);
     UNROLL for (int h = 0; h < kHalves; ++h) left[h].template load<A, kShared || Tile::kWalks>(
-        rows[h], k, 8 * h + member < g.m && k < g.k);
+        rows[h], weights.column(piece), 8 * h + member < g.m ? end : 0);
   };
   const auto add = [&](const SkinnyPiece(&right)[Weights::kTiles], const SkinnyPiece(&left)[kHalves], int piece) {
+    if (Tile::kRanges > 1 && piece == next_range) product.next_range();
     product.add(T{}, right, left);
-    UNROLL for (int h = 0; h < kHalves; ++h) reduction.add(p, h, Weights::column(piece), left[h], T{});
+    UNROLL for (int h = 0; h < kHalves; ++h) reduction.add(p, h, weights.column(piece), left[h], T{});
   };
   const auto add_taken = [&](const SkinnyPiece(*left)[kHalves], int piece) {
     if constexpr (kTaken > 0) {

@@ -45,6 +45,7 @@ struct GemmProblem {
   DEV StepRange steps(const WgmmaItem& item) const {
     return {(p.sizes.k + kColumns - 1) / kColumns, item.parts, item.part};
   }
+  DEV int range() const { return p.sizes.range / kColumns; }  ///< in stages
   DEV static int stage_bytes() { return Tile::kStageBytes; }
   DEV int batch(const WgmmaItem& item) const { return item.tile / (tiles_m * tiles_n); }
   DEV int columns() const { return p.sizes.n / Epilogue::kLanes; }

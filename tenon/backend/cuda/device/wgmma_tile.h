@@ -12,9 +12,10 @@ namespace tenon::device {
 
 /// kM_ (64, 128 or 256) x kN_ (a multiple of 32 up to 256) results, 128 bytes of K a stage. kResident_: blocks that
 /// share a multiprocessor. kCluster_: blocks side by side along m (1 or 2) that share operand B: each copies a part to
-/// all.
-template <int kM_, int kN_, int kStages_, int kResident_ = 1, int kCluster_ = 1>
+/// all. kInRanges_: sums are added in the order of GemmSizes::range.
+template <int kM_, int kN_, int kStages_, int kResident_ = 1, int kCluster_ = 1, bool kInRanges_ = false>
 struct WgmmaTile {
+  static constexpr bool kInRanges = kInRanges_;
   static constexpr int kM = kM_, kN = kN_, kStages = kStages_, kResident = kResident_, kRowBytes = 128;
   static constexpr int kCluster = kCluster_;
   /// Warpgroups that multiply: 64 rows each, or twice 64.
@@ -33,8 +34,8 @@ struct WgmmaTile {
   static_assert(kM % 64 == 0 && kN % 32 == 0 && kN <= 256 && kParts * kN <= 256);
 };
 
-DEV void wgmma(BF16, auto& d, uint64_t a, uint64_t b) { wgmma_bf16(d, a, b, true); }
-DEV void wgmma(F16, auto& d, uint64_t a, uint64_t b) { wgmma_f16(d, a, b, true); }
+DEV void wgmma(BF16, auto& d, uint64_t a, uint64_t b, bool adds = true) { wgmma_bf16(d, a, b, adds); }
+DEV void wgmma(F16, auto& d, uint64_t a, uint64_t b, bool adds = true) { wgmma_f16(d, a, b, adds); }
 
 /// Where columns of an operand come from: an operand's `source(p, column)`. Joined operands have several maps.
 struct TmaSource {
@@ -283,6 +284,45 @@ requires(!kAddsStages<T>) DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Til
   if (steps > 0) leave_stage<Tile>(last_empty);
 }
 
+/// The sums of `steps` stages in ranges of so many, in the order of GemmSizes::range: two ranges' are on their way
+/// together.
+template <class Tile, class T>
+DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps, int range) {
+  static_assert(Tile::kParts == 1 && !kAddsStages<T>);
+  constexpr int kFragments = Tile::kN / 8;
+  const uint32_t rows = rows_of_group<Tile>();
+  float apart[2][kFragments][4];
+  sums = {};
+  NO_UNROLL for (int first = 0; first < steps; first += 2 * range) {
+    uint32_t last_empty = 0;  // of the stage whose products may still run
+    const auto multiply = [&](float(&to)[kFragments][4], int from) {
+      NO_UNROLL for (int step = from; step < from + range && step < steps; ++step) {
+        mbarrier_wait(ring.full(), ring.phase);
+        const uint64_t a = wgmma_rows(ring.a() + rows), b = wgmma_rows(ring.b());
+        wgmma_fence();
+        UNROLL for (int k = 0; k < Tile::kRowBytes / 32; ++k)
+            wgmma(T{}, to, a + 2 * k, b + 2 * k, step > from || k > 0);
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (step > first) leave_stage<Tile>(last_empty);
+        last_empty = ring.empty();
+        ring.advance();
+      }
+    };
+    multiply(apart[0], first);
+    const bool two = first + range < steps;
+    if (two) multiply(apart[1], first + range);
+    wgmma_wait<0>();
+    wgmma_settle(apart[0]);
+    wgmma_settle(apart[1]);
+    leave_stage<Tile>(last_empty);
+    UNROLL for (int j = 0; j < kFragments; ++j) UNROLL for (int e = 0; e < 4; ++e) {
+      const float next = two ? apart[0][j][e] + apart[1][j][e] : apart[0][j][e];
+      sums.v[0][j][e] = first > 0 ? sums.v[0][j][e] + next : next;
+    }
+  }
+}
+
 /// Multiplies results in runs by what stands beside them. `columns`: of a lane; rows below zero lie outside.
 template <class Tile, class Scaled, int kLanes, class Params, class RowOf>
 DEV void scale_runs(const Params& p, MmaSums<Tile>& sums, int first_row, RowOf row_of, int column, int columns) {
@@ -348,7 +388,9 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
   uint32_t* came = reinterpret_cast<uint32_t*>(shared + Tile::kBarriersAt + 16 * Tile::kStages);
   for (int index = first_item<Tile>(); index < problem.items(); index += item_step<Tile>()) {
     const auto item = problem.item(index);
-    if constexpr (kAddsStages<T>)
+    if constexpr (Tile::kInRanges)
+      wgmma_in_ranges<Tile, T>(sums, ring, problem.steps(item).count, problem.range());
+    else if constexpr (kAddsStages<T>)
       wgmma_loop<Tile, T>(sums, ring, problem.steps(item).count);
     else
       wgmma_loop<Tile, T, Problem::kColumnsA, Problem::kColumnsB>(sums, ring, problem.steps(item).count);

@@ -16,6 +16,14 @@ struct CoreLaunch {
   int64_t counters = 0;  ///< of 4 bytes, zero before the first launch
 };
 
+/// GemmSizes::range of a product: K in at most so many ranges of whole 64s, which a product of a few rows deals to its
+/// warps.
+inline constexpr int kSumRanges = 16;
+inline int sum_range(int k) {
+  const int blocks = (k + 63) / 64;
+  return (blocks + kSumRanges - 1) / kSumRanges * 64;
+}
+
 /// An operand of gemm_wgmma: `rows` (all batches) of `columns` elements, `row_bytes` apart; boxes of `box_rows`: the
 /// tile's m for A, its rows_of_b for B that lies in runs.
 inline TensorBox rows_box(const void* address, int element_bytes, int64_t rows, int64_t columns, int64_t row_bytes,

@@ -26,6 +26,7 @@ class GemmKernel : public ProductKernel {
     else
       a_ = few_rows && computes_rows(form_, unit_, facts) ? front_operand(0) : padded_operand(0);
     sizes_.k = checked_int(a_.shape()[-1]);
+    sizes_.range = sum_range(sizes_.k);
     if (b_in_columns_)
       read_beside(b_ = form_.holes[1]);
     else if (weights)
@@ -36,15 +37,18 @@ class GemmKernel : public ProductKernel {
       b_ = weight_operand({w[0], div_up(sizes_.k, run) * run},
                           [&](const Expr& leaf) { return slice(leaf, -1, 0, w[1]); });
     if (form_.anchor.is<nodes::BranchedLinear>()) set_branch();
+    const bool in_ranges =
+        facts.one_order && size_of(unit_) == 2 && !batched && !branch() && !a_in_columns_ && !b_in_columns_;
     if (tensor_cores() && !branch() && !computes_rows_in_front() && !a_in_columns_ && !b_in_columns_ &&
-        !facts.batch_invariant())
+        !facts.batch_invariant() && !in_ranges)
       route_ = MatmulRoute::of(form_, a_, batched ? b_ : in_order(), sizes_.batch);
     // What core and tile are chosen for: of a matrix alone each row counts as a sample. f32 has one core.
     const int64_t there = std::max<int64_t>(x[0], 1),
                   samples = tensor_cores() ? this->device().facts().samples_to_choose_for(there) : there,
                   m = batched || x.rank() < 2 ? sizes_.m : (x.rank() > 2 ? sizes_.m / there : 1) * samples,
                   batch = batched ? sizes_.batch / there * samples : sizes_.batch;
-    ProductShape product{.m = m, .n = sizes_.n, .k = sizes_.k, .batch = batch, .few_rows = few_rows};
+    ProductShape product{
+        .m = m, .n = sizes_.n, .k = sizes_.k, .batch = batch, .few_rows = few_rows, .in_ranges = in_ranges};
     product.key = "gemm " + by_x({checked_int(m), sizes_.n, sizes_.k}) + " batch " + std::to_string(batch);
     if (tensor_cores() && !computes_rows_in_front() && (a_in_columns_ || rows_in_boxes(a_, unit_)) &&
         (b_in_columns_ || rows_in_boxes(b_, unit_)) && (in_runs_ || b_in_columns_ || sizes_.n % (8 * lanes()) == 0))

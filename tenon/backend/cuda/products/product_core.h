@@ -36,6 +36,7 @@ struct ProductShape {
   bool b_in_columns = false;  ///< B is [K][rows] in memory
   bool few_rows = false;      ///< few enough, of a type and an operand B that suit: takes_few_rows (operands.h)
   bool branches = false;      ///< a narrow product is added before the epilogue
+  bool in_ranges = false;     ///< sums are wanted in the order of GemmSizes::range, where a core for many rows has it
   int64_t front = 0;          ///< bytes that rows computed in front of it take of a core's shared memory
   std::string key = {};       ///< equal for products that take equal time on equal cores: "gemm 8192x320x320 lanes 1"
 

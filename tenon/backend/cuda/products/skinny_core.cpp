@@ -93,7 +93,7 @@ class SkinnyLaunch {
 void add_reduction(const RowFactor& f, DType unit, Params& params, KernelParts& text) {
   const Expr x = input(f.rows.graph(), acc_name(0), DType::F32, f.rows.shape());
   const ProgramOutput part{reduced_part(f, x), {}, unit};
-  ProgramSource program(std::array{part}, {f.rows.shape(), f.rows.shape().rank() - 1}, params, 8);
+  ProgramSource program(std::array{part}, {f.rows.shape(), f.rows.shape().rank() - 1}, params, 4);
   text.functors += program.functor("Part", 1);
   const NodeBody& body = node_body(f.reduction->type);
   text.headers += program.includes() + "#include \"" + body.header + "\"\n";
@@ -104,9 +104,8 @@ class SkinnyCore : public ProductCore {
  public:
   std::string_view name() const override { return "skinny"; }
 
-  // A few rows take as long as their weights' way, whatever the tile, and less than with any other core. How K is split
-  // and in how many sums it is added (SkinnyProduct::kChains) must not depend on the rows: these choose among the
-  // others.
+  // A few rows take as long as their weights' way, whatever the tile, and less than with any other core. Sums are in
+  // one order whatever the tile (GemmSizes::range).
   std::vector<TileChoice> choices(const ProductShape& p, const DeviceFacts& facts) const override {
     std::vector<TileChoice> out;
     if (!p.few_rows) return out;
@@ -116,7 +115,7 @@ class SkinnyCore : public ProductCore {
       const int64_t bytes = tile.shared_bytes(SkinnyTileShape::kMostRows, p.lanes, static_cast<int>(p.k)) + p.front;
       return tile.groups * p.lanes <= (rows > 8 ? 6 : 4) && bytes <= facts.shared_bytes;
     };
-    for (const int warps : {4, 8, 16})
+    for (const int warps : {8, 16})
       for (const int groups : {1, 2, 4}) {
         SkinnyTileShape tile{groups, warps};
         if (groups * p.lanes > 4 || !fits(tile)) continue;

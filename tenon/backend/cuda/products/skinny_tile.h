@@ -25,7 +25,7 @@ struct SkinnyTileShape {
   static int warps_there(int m) { return m > 8 ? 16 : 24; }
   int threads() const { return 32 * warps; }
   /// Pieces of 32 of K that a warp has; of those on their way, what is held in registers, and the rest.
-  int pieces(int k) const { return ((k + 31) / 32 + warps - 1) / warps; }
+  int pieces(int k) const { return sum_range(k) / 32 * (kSumRanges / warps); }
   int held(int m, int lanes, int k) const {
     if (groups * lanes > 4 || walkers) return 0;  // sums take the registers, or the next tile's
     return std::clamp(pieces(k), 1, std::clamp(kHeldFragments / (groups * lanes), 1, 80 / rows(m)));

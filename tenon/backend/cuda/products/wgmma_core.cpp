@@ -25,14 +25,15 @@ class WgmmaCore : public ProductCore {
   std::vector<TileChoice> choices(const ProductShape& p, const DeviceFacts& facts) const override {
     std::vector<TileChoice> out;
     if (!p.boxed_tiles_m || facts.arch != "sm_90a") return out;
-    for (const auto& [tile, rate] : kWgmmaTiles) {
+    for (auto [tile, rate] : kWgmmaTiles) {
       if (!takes(tile, p, facts)) continue;
+      tile.in_ranges = p.in_ranges;
       const int64_t tiles = div_up(p.boxed_tiles_m(tile.m), tile.cluster) * tile.cluster *
                             div_up(p.n / p.lanes, tile.n / p.lanes) * p.batch;
       const int64_t steps = div_up(p.k * p.element_bytes, 128);
       const int places = facts.multiprocessors * tile.resident;
       for_splits(steps, tiles, places, [&, &tile = tile, &rate = rate](int splits) {
-        if (splits > 1 && p.branches) return;  // which would add it more than once
+        if (splits > 1 && (p.branches || p.in_ranges)) return;  // a branch would be added more than once
         const double time =
             time_of(tiles * splits, int64_t{tile.m} * tile.n, div_up(steps, splits), 128, rate, splits, places);
         out.push_back({.tile = tile, .splits = splits, .time = time});
@@ -100,6 +101,7 @@ class WgmmaCore : public ProductCore {
     // Blocks that share a multiprocessor have 128 registers a thread: too few for wide sums and counts, or factors.
     if ((p.counts || p.branches) && tile.resident > 1 && tile.n >= 128) return false;
     if (p.branches && tile.m == 64 && tile.n == 256) return false;
+    if (p.in_ranges && !tile.adds_ranges()) return false;
     return tile.cluster == 1 || ((p.lanes == 1 || p.lanes == tile.cluster) && p.boxed_tiles_m(tile.m) >= tile.cluster);
   }
 

@@ -12,6 +12,7 @@ namespace tenon::cuda {
 /// device::WgmmaTile as a value.
 struct WgmmaTileShape {
   int m = 128, n = 128, stages = 4, resident = 1, cluster = 1;
+  bool in_ranges = false;  ///< sums are added in the order of GemmSizes::range
 
   bool operator==(const WgmmaTileShape&) const = default;
   int groups() const { return m > 128 ? 2 : m / 64; }
@@ -27,13 +28,15 @@ struct WgmmaTileShape {
     const int registers = m / 64 / groups() * n / 2 + apart_columns() / 2;
     return apart_columns() % 32 == 0 && registers <= (resident > 1 ? 64 : 192);
   }
+  /// True if sums of two ranges fit them.
+  bool adds_ranges() const { return m <= 128 && n <= 128 && resident == 1; }
   int shared_bytes() const { return stages * (m + n) * 128 + 4 * groups() * (2 * n + 4) * 4 + 16 * stages + 16; }
   /// Columns of K in a stage.
   int columns(int element_bytes) const { return 128 / element_bytes; }
   std::string type() const {
     std::string text = "WgmmaTile<" + std::to_string(m);
     for (int x : {n, stages, resident, cluster}) text += ", " + std::to_string(x);
-    return text + ">";
+    return text + (in_ranges ? ", true>" : ">");
   }
 };
 
