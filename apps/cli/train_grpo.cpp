@@ -195,7 +195,9 @@ void take_embedded(TrainFlags& f) {
 
 int run_train(TrainFlags f, const Common& common) {
   take_embedded(f);
-  const std::shared_ptr<Backend> backend = common.backend();
+  BackendOptions with = common.backend_options();
+  with.one_order = true;  // a rollout's probabilities are those that training sees
+  const std::shared_ptr<Backend> backend = make_backend(common.device_name(), with);
   train::GrpoOptions o = options_of(f, *backend);
   train::check_grpo(o);
   const auto model = LanguageModel::open(f.model);

@@ -169,7 +169,7 @@ int policy(const char* path, const char* batch_file, int threads, int steps, boo
 int grpo(char** words, int64_t mebibytes) {
   const auto number = [&](int i) { return std::atoll(words[i]); };
   const int64_t steps = number(0), prompt_tokens = number(6);
-  const std::shared_ptr<Backend> backend = make_backend(words[1], {});
+  const std::shared_ptr<Backend> backend = make_backend(words[1], {.one_order = true});
   const int64_t free = backend->memory_available();
   const DType type = parse_dtype(words[2]);
   const auto model = LanguageModel::open(words[3]);

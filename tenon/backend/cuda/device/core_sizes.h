@@ -28,11 +28,14 @@ struct CountSumsSizes {
   float* rows;
 };
 
+/// Most ranges of K (GemmSizes).
+inline constexpr int kSumRanges = 16;
+
 /// y[b, m, n] = sum over k of A[b, m, k] B[b, n, k]. Row b * m + i of A, b * n + j of B.
 struct GemmSizes {
   int m = 0, n = 0, k = 0, batch = 1;
-  /// Columns of K whose products are added up by themselves, in their order; two neighbours' sums are added, and these
-  /// in their order. For gemm_skinny, and gemm_wgmma where it adds as that does.
+  /// Columns of K whose products are added up by themselves, in their order; sums of two ranges kSumRanges / 2 apart
+  /// are added, and these in their order. For gemm_skinny, and gemm_wgmma where it adds as that does.
   int range = 0;
   SplitK split = {};
   CountSizes count = {};

@@ -4,8 +4,8 @@
 // order of the warps. How K is shared depends on K alone: a row's result is the same alone and among others, and
 // wherever else sums are added in this order (gemm_wgmma.h).
 //
-//   B [8 rows a group][32 of K] --8 bytes a lane and mma--> half of the 16-row operand of two mma of 16 columns each,
-//   in whatever order, which does not count; A, likewise, is their operand of 8 columns
+//   B [8 rows a group][32 of K] --8 bytes a lane and mma--> half of the 16-row operand of two mma of 16 columns each;
+//   A, likewise, is their operand of 8 columns
 //
 // A may be
 // computed in front of the product, a row a warp, into shared memory behind that; where only a factor of each row is to
@@ -26,7 +26,7 @@ namespace tenon::device {
 template <int kRows_, int kGroups_, int kWarps_, int kHeld_, int kSlots_, bool kWalks_ = false>
 struct SkinnyTile {
   static constexpr int kRows = kRows_, kHalves = kRows / 8, kGroups = kGroups_, kWarps = kWarps_;
-  static constexpr int kRanges = 16 / kWarps;  ///< of a warp
+  static constexpr int kRanges = kSumRanges / kWarps;  ///< of a warp
   static constexpr bool kWalks = kWalks_;
   static constexpr int kHeld = kHeld_, kSlots = kSlots_;
   static constexpr int kThreads = 32 * kWarps, kColumns = 8 * kGroups;
@@ -35,18 +35,17 @@ struct SkinnyTile {
   static_assert(kWarps == 8 || kWarps == 16, "ranges, or pairs of them");
 };
 
-/// Fragments of 32 of K: in lanes 4r + q, of row r, the words of columns 4q .. 4q + 3 of each 16.
+/// Fragments of 32 of K: in lanes 4r + q, of row r, the words of four columns of the first 16, and of the others. Which
+/// four does not count, if both operands have them: those that an exchange of two lanes leaves (SkinnyChunk).
 struct SkinnyPiece {
-  static constexpr int kColumns = 4, kNext = 16;  ///< in a lane; from some to the next
   uint32_t words[4];
 
-  DEV static int column() { return lane() % 4 * kColumns; }
-  /// The lane's columns of the piece from `piece` on, zeros from `end` on. kNear: the operand lies in shared memory, or
-  /// is read again and may stay in the first-level cache.
+  DEV static int column() { return lane() % 2 * 8 + lane() / 2 % 2 * 4; }
+  /// From two places, zeros from `end` on. kNear: the operand lies in shared memory.
   template <class Operand, bool kNear = false>
   DEV void load(const typename Operand::Row& row, int piece, int end) {
     UNROLL for (int h = 0; h < 2; ++h) {
-      const int at = piece + column() + h * kNext;
+      const int at = piece + 16 * h + column();
       words[2 * h] = words[2 * h + 1] = 0;
       if (at >= end) continue;
       if constexpr (kNear) {
@@ -57,6 +56,46 @@ struct SkinnyPiece {
       }
     }
   }
+};
+/// The same as columns 8q .. 8q + 7, which come from one place: half as many reads, each of which reaches as many
+/// lines.
+struct SkinnyChunk {
+  uint32_t words[4];
+
+  /// kNear: the operand is read again and may stay in the first-level cache.
+  template <class Operand, bool kNear = false>
+  DEV void load(const typename Operand::Row& row, int piece, int end) {
+    const int at = piece + lane() % 4 * 8;
+    UNROLL for (int i = 0; i < 4; ++i) words[i] = 0;
+    if (at >= end) return;
+    if constexpr (kNear) {
+      const auto x = device::load<uint32_t, 4>(reinterpret_cast<const uint32_t*>(Operand::at(row, at)));
+      UNROLL for (int i = 0; i < 4; ++i) words[i] = x.v[i];
+    } else {
+      copy_past_l1<16>(words, Operand::at(row, at));
+    }
+  }
+  /// Lanes 4r + q and 4r + q + 2 exchange halves.
+  DEV SkinnyPiece piece() const {
+    const bool first = lane() % 4 < 2;
+    SkinnyPiece out;
+    UNROLL for (int i = 0; i < 2; ++i) {
+      const uint32_t other = shuffle_xor(first ? words[2 + i] : words[i], 2);
+      out.words[i] = first ? words[i] : other;
+      out.words[2 + i] = first ? other : words[2 + i];
+    }
+    return out;
+  }
+};
+
+/// What operand A comes in: shared memory has no lines.
+template <bool kShared>
+struct SkinnyLeft {
+  using Type = SkinnyChunk;
+};
+template <>
+struct SkinnyLeft<true> {
+  using Type = SkinnyPiece;
 };
 
 /// Operand A lies in memory.
@@ -91,7 +130,7 @@ struct ReducesBeside {
 };
 
 /// Shared memory: each warp has pieces of B on their way in its part, [slot][tile][row][16 bytes], of which every other
-/// pair of rows has its halves exchanged, so that lanes meet no bank twice, and in the end its sums there, or where
+/// two rows have their halves exchanged, so that lanes meet no bank twice, and in the end its sums there, or where
 /// blocks walk beside it, [tile][half][column][row], the last four columns 8 floats further, so that 8 rows of pairs of
 /// columns meet no bank twice; behind all of them what each reduced, [warp][row].
 template <class Tile, int kLanes>
@@ -99,14 +138,14 @@ struct SkinnyShared {
   static constexpr int kTiles = kLanes * Tile::kGroups;
   static constexpr int kTileSums = 72;  ///< floats of 8 rows
   static constexpr int kRing = Tile::kSlots * kTiles * 512, kSums = kTiles * Tile::kHalves * kTileSums * 4;
-  static constexpr int kSumsAt = Tile::kWalks ? kRing : 0;
+  static constexpr int kSumsAt = Tile::kWalks || Tile::kRanges > 1 ? kRing : 0;
   static constexpr int kWarpBytes = kRing > kSumsAt + kSums ? kRing : kSumsAt + kSums;
   static constexpr int kBytes = Tile::kWarps * kWarpBytes;
 
-  /// The lane's row of a piece, columns from `column` on.
+  /// The lane's row of a piece, from `column` on.
   DEV static uint32_t* slot(int slot, int tile, int column) {
     return reinterpret_cast<uint32_t*>(shared_memory() + warp() * kWarpBytes + (slot * kTiles + tile) * 512 +
-                                       lane() / 4 * 64 + ((column ^ lane() / 8 % 2 * 16) * 2));
+                                       lane() / 4 * 64 + (column ^ lane() / 8 % 2 * 16) * 2);
   }
   DEV static float* sums(int warp, int tile, int half) {
     return reinterpret_cast<float*>(shared_memory() + warp * kWarpBytes + kSumsAt) +
@@ -120,10 +159,10 @@ struct SkinnyShared {
   DEV static float total(int tile, int row, int column) {
     const int at = place(row, column);
     float sum = 0;
-    UNROLL for (int w = 0; w < Tile::kWarps; w += 2 / Tile::kRanges) {
+    UNROLL for (int w = 0; w < kSumRanges / 2; ++w) {
       float two = sums(w, tile, row / 8)[at];
-      if constexpr (Tile::kRanges == 1) two += sums(w + 1, tile, row / 8)[at];
-      sum = w > 0 ? sum + two : two;
+      if constexpr (Tile::kRanges == 1) two += sums(w + kSumRanges / 2, tile, row / 8)[at];
+      sum += two;
     }
     return sum;
   }
@@ -143,7 +182,7 @@ struct LoadsOf<Epilogue> {
 /// A lane's part of a reduction beside the product, and the whole of it.
 template <class Tile, class Shared, class Reduction>
 struct SkinnyReduction {
-  DEV void add(const auto&, int, int, const SkinnyPiece&, auto) {}
+  DEV void add(const auto&, int, int, const auto&, auto) {}
   DEV void leave() const {}
 };
 template <class Tile, class Shared, class Part, class T>
@@ -152,16 +191,14 @@ struct SkinnyReduction<Tile, Shared, ReducesBeside<Part, T>> {
   DEV SkinnyReduction() { UNROLL for (float& x : sums) x = static_cast<float>(T::init); }
   /// Columns of half `half`'s row in this lane, of the piece from `first` on.
   template <class Element>
-  DEV void add(const auto& p, int half, int first, const SkinnyPiece& piece, Element) {
-    static_assert(Part::kRun <= SkinnyPiece::kColumns);
-    const int row = 8 * half + lane() / 4;
+  DEV void add(const auto& p, int half, int first, const SkinnyChunk& piece, Element) {
+    const int row = 8 * half + lane() / 4, column = first + lane() % 4 * 8;
+    if (row >= p.sizes.m || column >= p.sizes.k) return;
     const auto x = to_floats(reinterpret_cast<const Frag<Element, 8>&>(piece.words));
     UNROLL for (int c = 0; c < 8; c += Part::kRun) {
-      const int column = first + SkinnyPiece::column() + c / 4 * SkinnyPiece::kNext + c % 4;
-      if (row >= p.sizes.m || column >= p.sizes.k) continue;
       Frag<float, Part::kRun> part[1];
       UNROLL for (int i = 0; i < Part::kRun; ++i) part[0].v[i] = x.v[c + i];
-      const auto values = Part::compute(p, row, column, part).counted;
+      const auto values = Part::compute(p, row, column + c, part).counted;
       UNROLL for (int i = 0; i < Part::kRun; ++i) sums[half] = step<T>(sums[half], values.v[i]);
     }
   }
@@ -227,18 +264,12 @@ struct SkinnyResults {
   }
 };
 
-/// The sums of a warp's range, and of the one before: pairs of groups are the 16 rows of an operand.
+/// The sums of a warp's range: pairs of groups are the 16 rows of an operand.
 template <class Tile, int kTiles>
 struct SkinnyProduct {
   static constexpr int kPairs = (kTiles + 1) / 2;
-  float sums[Tile::kRanges][kPairs][Tile::kHalves][4] = {};
-
-  /// The second range begins.
-  DEV void next_range() {
-    UNROLL for (int i = 0; i < kPairs; ++i) UNROLL for (int h = 0; h < Tile::kHalves; ++h)
-        UNROLL for (int e = 0; e < 4; ++e) sums[Tile::kRanges - 1][i][h][e] = sums[0][i][h][e],
-                                                                sums[0][i][h][e] = 0;
-  }
+  float sums[kPairs][Tile::kHalves][4] = {};
+  bool second = false;  ///< the first range's lie in shared memory
 
   template <class T>
   DEV void add(T, const SkinnyPiece (&right)[kTiles], const SkinnyPiece (&left)[Tile::kHalves]) {
@@ -247,21 +278,20 @@ struct SkinnyProduct {
       if (2 * i + 1 < kTiles) w[1] = right[2 * i + 1].words[s], w[3] = right[2 * i + 1].words[s + 1];
       UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
         const uint32_t x[2] = {left[h].words[s], left[h].words[s + 1]};
-        mma(T{}, sums[0][i][h], w, x);
+        mma(T{}, sums[i][h], w, x);
       }
     }
   }
-  /// Leaves them in shared memory.
+  /// Leaves them in shared memory, added to those of the range before.
   template <class Shared>
   DEV void leave() {
     const int at = Shared::place(lane() % 4 * 2, lane() / 4);
     UNROLL for (int t = 0; t < kTiles; ++t) UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
-      Frag<float, 2> x;
-      UNROLL for (int e = 0; e < 2; ++e) {
-        x.v[e] = sums[0][t / 2][h][t % 2 * 2 + e];
-        if constexpr (Tile::kRanges == 2) x.v[e] = sums[1][t / 2][h][t % 2 * 2 + e] + x.v[e];
-      }
-      device::store(Shared::sums(warp(), t, h) + at, x);
+      float* const to = Shared::sums(warp(), t, h) + at;
+      Frag<float, 2> x = {};
+      if (Tile::kRanges > 1 && second) x = device::load<float, 2>(to);
+      UNROLL for (int e = 0; e < 2; ++e) x.v[e] += sums[t / 2][h][t % 2 * 2 + e];
+      device::store(to, x);
     }
   }
 };
@@ -274,28 +304,34 @@ struct SkinnyWeights {
   static constexpr int kTiles = Shared::kTiles, kHeld = Tile::kHeld, kSlots = Tile::kSlots;
 
   typename B::Row rows[kTiles];  ///< of the tile of columns from `first` on, which is being brought
-  SkinnyPiece held[kHeld > 0 ? kHeld : 1][kTiles];
-  int begin, end;  ///< of the warp's ranges
+  SkinnyChunk held[kHeld > 0 ? kHeld : 1][kTiles];
+  int range, begin, end;  ///< the length of ranges; where the warp's first one begins; the end of K
   int slot = 0, first, columns;
   int pieces, next = 0;  ///< of a tile, where blocks walk the same for every warp; there, the one to be brought
 
-  DEV int column(int piece) const { return begin + piece * Tile::kPiece; }
+  /// Where a piece of the warp's range begins, or of its second one; `end` or more behind the last.
+  DEV int column(int piece) const {
+    const int at = piece * Tile::kPiece, ranges = at < range ? 0 : at < Tile::kRanges * range ? 1 : kSumRanges;
+    return begin + at + ranges * (kSumRanges / 2 - 1) * range;
+  }
   template <class Params>
   DEV SkinnyWeights(const Params& p, int first, int columns)
-      : begin(warp() * Tile::kRanges * p.sizes.range),
-        end(begin + Tile::kRanges * p.sizes.range),
-        first(first),
-        columns(columns) {
-    constexpr int kSpan = Tile::kPiece * (Tile::kWalks ? kLeast : 1);
-    const int last = p.sizes.k < end ? p.sizes.k : end;
-    pieces = Tile::kWalks ? (end - begin + kSpan - 1) / kSpan * (kSpan / Tile::kPiece)
-                          : (last - begin + kSpan - 1) / kSpan;  // below one where the warp has no columns
-    end = last;
+      : range(p.sizes.range), begin(warp() * p.sizes.range), end(p.sizes.k), first(first), columns(columns) {
+    constexpr int kStep = Tile::kPiece * kLeast;
+    const int most = Tile::kRanges * range, second = begin + kSumRanges / 2 * range;
+    // Where blocks do not walk below one if the warp has no columns.
+    if constexpr (Tile::kWalks)
+      pieces = (most + kStep - 1) / kStep * kLeast;
+    else if (Tile::kRanges > 1 && second < end)
+      pieces = (range + least(end - second, range) + Tile::kPiece - 1) / Tile::kPiece;
+    else
+      pieces = (least(end - begin, range) + Tile::kPiece - 1) / Tile::kPiece;
     find_rows(p);
     UNROLL for (int i = 0; i < kHeld; ++i) UNROLL for (int t = 0; t < kTiles; ++t) held[i][t].template load<B>(
         rows[t], column(i), end);
     UNROLL for (int i = 0; i < kSlots; ++i) fetch_next(p, i, kHeld + i);
   }
+  DEV static int least(int a, int b) { return a < b ? a : b; }
   template <class Params>
   DEV void find_rows(const Params& p) {
     UNROLL for (int t = 0; t < kTiles; ++t) {
@@ -324,17 +360,17 @@ struct SkinnyWeights {
   }
   /// The next kTaken pieces in shared memory; where there are fewer, the others are zeros. refill, once they are used,
   /// brings others there.
-  static constexpr int kMost = kTiles > 4 || (kTiles > 2 && Tile::kHalves > 1) ? 1
-                               : kTiles > 2                                    ? 2
-                                                                               : 4,
+  static constexpr int kMost = kTiles > 4 || (kTiles > 2 && Tile::kHalves + Tile::kRanges > 2) ? 1
+                               : kTiles > 2                                                    ? 2
+                                                                                               : 4,
                        kTaken = kSlots < kMost ? kSlots : kMost, kLeast = kTaken > 0 ? kTaken : 1;
   template <int kCount>
   DEV void take(SkinnyPiece (&right)[kCount][kTiles]) const {
     cp_async_wait<kSlots - kCount>();
     sync_warp();  // other lanes' copies are there
     UNROLL for (int i = 0; i < kCount; ++i) UNROLL for (int t = 0; t < kTiles; ++t) UNROLL for (int h = 0; h < 2; ++h) {
-      const int column = SkinnyPiece::column() + h * SkinnyPiece::kNext;
-      const auto words = device::load<uint32_t, 2>(Shared::slot((slot + i) % kSlots, t, column));
+      const auto words =
+          device::load<uint32_t, 2>(Shared::slot((slot + i) % kSlots, t, 16 * h + SkinnyPiece::column()));
       right[i][t].words[2 * h] = words.v[0], right[i][t].words[2 * h + 1] = words.v[1];
     }
   }
@@ -353,26 +389,36 @@ template <class Tile, class A, bool kShared, class Weights, class Reduction, cla
 DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weights::kTiles>& product,
                      Reduction& reduction) {
   using T = typename A::T;
+  using Left = typename SkinnyLeft<kShared>::Type;
   constexpr int kHalves = Tile::kHalves, kHeld = Tile::kHeld;
   constexpr int kTaken = Weights::kTaken, kOnWay = kTaken == 0 ? 1 : (Tile::kSlots + kTaken - 1) / kTaken;
   constexpr int kMostTurns = kShared || kTaken == 0 ? 1 : 8 / kHalves / kTaken;
   constexpr int kTurns = kMostTurns < kOnWay ? kMostTurns : kOnWay;
   constexpr int kNext = kTaken * kTurns, kFirst = kHeld + (kShared ? 0 : kNext);
   const GemmSizes& g = p.sizes;
-  const int member = lane() / 4, pieces = weights.pieces, next_range = g.range / Tile::kPiece;
-  const int begin = weights.begin, end = begin + Tile::kRanges * g.range < g.k ? begin + Tile::kRanges * g.range : g.k;
+  const int member = lane() / 4, pieces = weights.pieces, second = g.range / Tile::kPiece;
   typename A::Row rows[kHalves];
   UNROLL for (int h = 0; h < kHalves; ++h) rows[h] = A::row(p, 8 * h + member < g.m ? 8 * h + member : 0);
-  const auto load = [&](SkinnyPiece(&left)[kHalves], int piece) {
+  const auto load = [&](Left(&left)[kHalves], int piece) {
     UNROLL for (int h = 0; h < kHalves; ++h) left[h].template load<A, kShared || Tile::kWalks>(
-        rows[h], weights.column(piece), 8 * h + member < g.m ? end : 0);
+        rows[h], weights.column(piece), 8 * h + member < g.m ? g.k : 0);
   };
-  const auto add = [&](const SkinnyPiece(&right)[Weights::kTiles], const SkinnyPiece(&left)[kHalves], int piece) {
-    if (Tile::kRanges > 1 && piece == next_range) product.next_range();
-    product.add(T{}, right, left);
+  const auto add = [&](const SkinnyPiece(&right)[Weights::kTiles], const Left(&left)[kHalves], int piece) {
+    if (Tile::kRanges > 1 && piece == second) {
+      product.template leave<typename Weights::Shared>();
+      product = {.second = true};
+    }
+    SkinnyPiece pieces[kHalves];
+    UNROLL for (int h = 0; h < kHalves; ++h) {
+      if constexpr (kShared)
+        pieces[h] = left[h];
+      else
+        pieces[h] = left[h].piece();
+    }
+    product.add(T{}, right, pieces);
     UNROLL for (int h = 0; h < kHalves; ++h) reduction.add(p, h, weights.column(piece), left[h], T{});
   };
-  const auto add_taken = [&](const SkinnyPiece(*left)[kHalves], int piece) {
+  const auto add_taken = [&](const Left(*left)[kHalves], int piece) {
     if constexpr (kTaken > 0) {
       if (piece >= pieces) return;
       SkinnyPiece right[kTaken][Weights::kTiles];
@@ -381,9 +427,14 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
       weights.refill(p, piece);
     }
   };
-  SkinnyPiece left[kFirst > kNext ? kFirst : kNext][kHalves];
+  Left left[kFirst > kNext ? kFirst : kNext][kHalves];
   UNROLL for (int i = 0; i < kFirst; ++i) load(left[i], i);
-  UNROLL for (int i = 0; i < kHeld; ++i) if (i < pieces) add(weights.held[i], left[i], i);
+  UNROLL for (int i = 0; i < kHeld; ++i) {
+    if (i >= pieces) continue;
+    SkinnyPiece right[Weights::kTiles];
+    UNROLL for (int t = 0; t < Weights::kTiles; ++t) right[t] = weights.held[i][t].piece();
+    add(right, left[i], i);
+  }
   UNROLL for (int i = 0; i < (kShared ? 0 : kTurns); ++i) add_taken(left + kHeld + i * kTaken, kHeld + i * kTaken);
   if constexpr (kTaken > 0) {
     NO_UNROLL for (int first = kFirst; first < pieces; first += kNext) {

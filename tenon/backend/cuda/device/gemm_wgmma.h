@@ -46,6 +46,24 @@ struct GemmProblem {
     return {(p.sizes.k + kColumns - 1) / kColumns, item.parts, item.part};
   }
   DEV int range() const { return p.sizes.range / kColumns; }  ///< in stages
+  /// The first column of step `n`. In ranges, those whose sums are added come one behind the other.
+  DEV int column_of(int n) const {
+    if constexpr (Tile::kInRanges) {
+      const int half = kSumRanges / 2 * range(), steps = (p.sizes.k + kColumns - 1) / kColumns;
+      const int second = steps > half ? steps - half : 0;  // stages of the second half, and of those whole ranges
+      const int whole = second / range() * range(), behind = n - 2 * whole;
+      if (behind < 0) {
+        const int pair = n / (2 * range()), inside = n - pair * 2 * range();
+        return (pair * range() + (inside < range() ? inside : half - range() + inside)) * kColumns;
+      }
+      if (behind >= range()) {
+        const int rest = second - whole;
+        return (behind < range() + rest ? half + whole + behind - range() : whole + behind - rest) * kColumns;
+      }
+      return (whole + behind) * kColumns;
+    }
+    return n * kColumns;
+  }
   DEV static int stage_bytes() { return Tile::kStageBytes; }
   DEV int batch(const WgmmaItem& item) const { return item.tile / (tiles_m * tiles_n); }
   DEV int columns() const { return p.sizes.n / Epilogue::kLanes; }
@@ -56,13 +74,13 @@ struct GemmProblem {
   }
   DEV RowSamples samples(const WgmmaItem& item) const { return {p.sizes.count.inner, item.m, Tile::kM, p.sizes.m}; }
   DEV void load_a(const WgmmaItem& item, int step, uint32_t a, uint32_t full) const {
-    if constexpr (kColumnsA) return load_columns<A, false>(p, a, Tile::kM, item.m * Tile::kM, step * kColumns, full);
-    const TmaSource from = A::source(p, step * kColumns);
+    if constexpr (kColumnsA) return load_columns<A, false>(p, a, Tile::kM, item.m * Tile::kM, column_of(step), full);
+    const TmaSource from = A::source(p, column_of(step));
     tma_load(a, from.map, full, from.column, batch(item) * p.sizes.m + item.m * Tile::kM);
   }
   DEV void load_b(const WgmmaItem& item, int step, uint32_t b, uint32_t full) const {
-    if constexpr (kColumnsB) return load_columns<B, B::kInRuns>(p, b, Tile::kN, column(item), step * kColumns, full);
-    const TmaSource from = B::source(p, step * kColumns);
+    if constexpr (kColumnsB) return load_columns<B, B::kInRuns>(p, b, Tile::kN, column(item), column_of(step), full);
+    const TmaSource from = B::source(p, column_of(step));
     load_rows_of_b<Tile, Epilogue::kLanes, B::kInRuns>(
         b, batch(item) * p.sizes.n + column(item), columns(),
         [&](uint32_t dst, int row) { load_box_of_b<Tile, B::kInRuns>(dst, from.map, full, row, from.column); });

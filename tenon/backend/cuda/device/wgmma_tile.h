@@ -284,41 +284,63 @@ requires(!kAddsStages<T>) DEV void wgmma_loop(MmaSums<Tile>& sums, StageRing<Til
   if (steps > 0) leave_stage<Tile>(last_empty);
 }
 
+/// Two warpgroups start the products of a stage one after the other, so that one adds while the other's run.
+template <class Tile>
+struct StageTurns {
+  static constexpr bool kTaken = Tile::kGroups == 2;
+  int group = (warp_uniform() - 4) / 4;
+  DEV explicit StageTurns(bool wanted) {
+    if (wanted && kTaken && group == 1) arrive_named(2, 256);
+  }
+  DEV void wait() const {
+    if constexpr (kTaken) sync_named(2 + group, 256);
+  }
+  /// Not after the last turn: nobody waits.
+  DEV void pass(bool last) const {
+    if (kTaken && !(last && group == 1)) arrive_named(3 - group, 256);
+  }
+};
+
 /// The sums of `steps` stages in ranges of so many, in the order of GemmSizes::range: two ranges' are on their way
 /// together.
 template <class Tile, class T>
-DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, int steps, int range) {
+DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, const StageTurns<Tile>& turns, int steps,
+                         int range, bool last) {
   static_assert(Tile::kParts == 1 && !kAddsStages<T>);
   constexpr int kFragments = Tile::kN / 8;
   const uint32_t rows = rows_of_group<Tile>();
   float apart[2][kFragments][4];
   sums = {};
-  NO_UNROLL for (int first = 0; first < steps; first += 2 * range) {
+  const int half = kSumRanges / 2 * range;
+  int done = 0;  // stages
+  NO_UNROLL for (int first = 0; first < steps && first < half; first += range) {
     uint32_t last_empty = 0;  // of the stage whose products may still run
+    const int before = done;
     const auto multiply = [&](float(&to)[kFragments][4], int from) {
-      NO_UNROLL for (int step = from; step < from + range && step < steps; ++step) {
+      NO_UNROLL for (int step = from; step < from + range && step < steps; ++step, ++done) {
         mbarrier_wait(ring.full(), ring.phase);
         const uint64_t a = wgmma_rows(ring.a() + rows), b = wgmma_rows(ring.b());
+        turns.wait();
         wgmma_fence();
         UNROLL for (int k = 0; k < Tile::kRowBytes / 32; ++k)
             wgmma(T{}, to, a + 2 * k, b + 2 * k, step > from || k > 0);
         wgmma_commit();
+        turns.pass(last && done + 1 == steps);
         wgmma_wait<1>();
-        if (step > first) leave_stage<Tile>(last_empty);
+        if (done > before) leave_stage<Tile>(last_empty);
         last_empty = ring.empty();
         ring.advance();
       }
     };
     multiply(apart[0], first);
-    const bool two = first + range < steps;
-    if (two) multiply(apart[1], first + range);
+    const bool two = first + half < steps;
+    if (two) multiply(apart[1], first + half);
     wgmma_wait<0>();
     wgmma_settle(apart[0]);
     wgmma_settle(apart[1]);
     leave_stage<Tile>(last_empty);
     UNROLL for (int j = 0; j < kFragments; ++j) UNROLL for (int e = 0; e < 4; ++e) {
-      const float next = two ? apart[0][j][e] + apart[1][j][e] : apart[0][j][e];
-      sums.v[0][j][e] = first > 0 ? sums.v[0][j][e] + next : next;
+      sums.v[0][j][e] += two ? apart[0][j][e] + apart[1][j][e] : apart[0][j][e];
     }
   }
 }
@@ -386,10 +408,12 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
   const WarpPlace place{w / 4 * (64 * Tile::kParts) + w % 4 * 16, 0,
                         reinterpret_cast<float*>(shared + Tile::kSlabsAt + w * Tile::kSlabBytes)};
   uint32_t* came = reinterpret_cast<uint32_t*>(shared + Tile::kBarriersAt + 16 * Tile::kStages);
+  const StageTurns<Tile> turns(Tile::kInRanges);
   for (int index = first_item<Tile>(); index < problem.items(); index += item_step<Tile>()) {
     const auto item = problem.item(index);
     if constexpr (Tile::kInRanges)
-      wgmma_in_ranges<Tile, T>(sums, ring, problem.steps(item).count, problem.range());
+      wgmma_in_ranges<Tile, T>(sums, ring, turns, problem.steps(item).count, problem.range(),
+                               index + item_step<Tile>() >= problem.items());
     else if constexpr (kAddsStages<T>)
       wgmma_loop<Tile, T>(sums, ring, problem.steps(item).count);
     else

@@ -16,12 +16,10 @@ struct CoreLaunch {
   int64_t counters = 0;  ///< of 4 bytes, zero before the first launch
 };
 
-/// GemmSizes::range of a product: K in at most so many ranges of whole 64s, which a product of a few rows deals to its
-/// warps.
-inline constexpr int kSumRanges = 16;
+/// GemmSizes::range of a product: whole 64s.
 inline int sum_range(int k) {
-  const int blocks = (k + 63) / 64;
-  return (blocks + kSumRanges - 1) / kSumRanges * 64;
+  const int blocks = (k + 63) / 64, ranges = device::kSumRanges;
+  return (blocks + ranges - 1) / ranges * 64;
 }
 
 /// An operand of gemm_wgmma: `rows` (all batches) of `columns` elements, `row_bytes` apart; boxes of `box_rows`: the

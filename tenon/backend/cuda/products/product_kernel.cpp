@@ -12,7 +12,7 @@ void ProductKernel::choose(ProductShape product) {
   product_ = std::move(product);
   product_.lanes = lanes();
   product_.element_bytes = size_of(unit_);
-  if (front_) product_.front = product_.k * size_of(unit_) * SkinnyTileShape::kMostRows;
+  if (front_) product_.front = front_->rows.shape()[-1] * size_of(unit_) * SkinnyTileShape::kMostRows;
   product_.branches = branch_.has_value();
   product_.in_memory = product_.in_memory && !computes_rows_in_front() && !a_in_columns_ && !b_in_columns_;
   product_.b_in_columns = b_in_columns_;
@@ -64,7 +64,11 @@ Expr ProductKernel::front_operand(size_t i) {
     read_beside(factor_->rows);
     return factor_->rows;
   }
-  front_ = {without_rounding(hole, unit_), input(*form_.graph, "hole." + std::to_string(i), unit_, hole.shape())};
+  Shape rows = hole.shape();
+  const int64_t columns = rows[-1];
+  rows[-1] += kFrontPadding;
+  const Expr there = input(*form_.graph, "hole." + std::to_string(i), unit_, rows);
+  front_ = {without_rounding(hole, unit_), slice(there, -1, 0, columns), there};
   read_beside(hole);
   return front_->leaf;
 }

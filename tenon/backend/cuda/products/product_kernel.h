@@ -63,9 +63,10 @@ class ProductKernel : public AnchorKernel {
   TunedCall tile_call(const TileChoice& choice, KernelParts text, const std::string& tile, int resident,
                       const Params& params, const std::string& arguments = {}) const;
 
-  /// Rows that a core computes in front of the product: operand A is then `leaf`, in shared memory.
+  /// Rows that a core computes in front of the product: operand A is then `leaf`, in shared memory, where `rows` lie so
+  /// far apart that 8 bytes of each of four meet no bank twice.
   struct Front {
-    Expr value, leaf;
+    Expr value, leaf, rows;
   };
   const std::optional<Front>& front() const { return front_; }
   /// Of operand A, whose rows lie in memory: the factors that come behind the product.
@@ -133,6 +134,7 @@ class ProductKernel : public AnchorKernel {
   std::optional<MatmulRoute> route_;  ///< before choose()
 
  private:
+  static constexpr int64_t kFrontPadding = 16;  // elements of 16 bits
   void make_calls() final;
   int own_calls() const final;
   int kernels_beside() const final;

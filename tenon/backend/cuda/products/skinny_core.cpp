@@ -62,7 +62,7 @@ class SkinnyLaunch {
   }
   // Shared memory of what is computed in front, or of what each warp has of the rows' reductions.
   int64_t front_bytes(const SkinnyTileShape& tile) const {
-    if (const auto& front = kernel_.front()) return front->leaf.shape().numel() * kernel_.element_bytes();
+    if (const auto& front = kernel_.front()) return front->rows.shape().numel() * kernel_.element_bytes();
     return kernel_.factor() ? int64_t{4} * tile.warps * SkinnyTileShape::rows(sizes_.m) : 0;
   }
   SkinnyTileShape tile_for(SkinnyTileShape tile) const {
@@ -93,7 +93,7 @@ class SkinnyLaunch {
 void add_reduction(const RowFactor& f, DType unit, Params& params, KernelParts& text) {
   const Expr x = input(f.rows.graph(), acc_name(0), DType::F32, f.rows.shape());
   const ProgramOutput part{reduced_part(f, x), {}, unit};
-  ProgramSource program(std::array{part}, {f.rows.shape(), f.rows.shape().rank() - 1}, params, 4);
+  ProgramSource program(std::array{part}, {f.rows.shape(), f.rows.shape().rank() - 1}, params, 8);
   text.functors += program.functor("Part", 1);
   const NodeBody& body = node_body(f.reduction->type);
   text.headers += program.includes() + "#include \"" + body.header + "\"\n";
@@ -148,7 +148,7 @@ class SkinnyCore : public ProductCore {
     std::string arguments;
     if (const auto& front = kernel.front()) {
       params.reserve_shared(made.shared_bytes());
-      params.keep_shared(front->leaf);
+      params.keep_shared(front->rows);
       const ProgramOutput rows{front->value, front->leaf, kernel.unit()};
       const Shape& shape = front->leaf.shape();
       ProgramSource program(std::array{rows}, {shape, shape.rank() - 1}, params, 8);

@@ -25,9 +25,9 @@ struct SkinnyTileShape {
   static int warps_there(int m) { return m > 8 ? 16 : 24; }
   int threads() const { return 32 * warps; }
   /// Pieces of 32 of K that a warp has; of those on their way, what is held in registers, and the rest.
-  int pieces(int k) const { return sum_range(k) / 32 * (kSumRanges / warps); }
+  int pieces(int k) const { return sum_range(k) / 32 * (device::kSumRanges / warps); }
   int held(int m, int lanes, int k) const {
-    if (groups * lanes > 4 || walkers) return 0;  // sums take the registers, or the next tile's
+    if (groups * lanes >= 4 || walkers) return 0;  // sums take the registers, or the next tile's
     return std::clamp(pieces(k), 1, std::clamp(kHeldFragments / (groups * lanes), 1, 80 / rows(m)));
   }
   int slots(int m, int lanes, int k) const {
@@ -36,7 +36,7 @@ struct SkinnyTileShape {
   }
   int shared_bytes(int m, int lanes, int k) const {
     const int ring = slots(m, lanes, k) * 512, sums = rows(m) / 8 * 72 * 4;
-    return warps * groups * lanes * (walkers ? ring + sums : std::max(ring, sums));
+    return warps * groups * lanes * (walkers || warps < device::kSumRanges ? ring + sums : std::max(ring, sums));
   }
   /// The type in kernels' text.
   std::string type(int m, int lanes, int k) const {
