@@ -27,7 +27,7 @@ std::string grouped_operand(const std::string& name, const std::string& pointer,
          pointer + R"( + static_cast<int64_t>(p.tokens_first ? (b * tokens + s) * heads + h : r) * p.sizes.depth};
   }
   DEV static const T* at(const Row& row, int col) { return row.at + col; }
-  DEV static Frag<float, 8> eval(const Params& p, int r, int col) { return to_floats(load<T, 8>(at(row(p, r), col))); }
+  DEV static Frag<float, 4> eval(const Params& p, int r, int col) { return to_floats(load<T, 4>(at(row(p, r), col))); }
 };
 )";
 }

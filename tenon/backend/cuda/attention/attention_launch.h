@@ -342,17 +342,17 @@ struct AttentionGroupedShape {
   int depth = 64, rows = 8, blocks = 1;
   bool cluster = false;
 
-  static constexpr int kMostRows = 16, kMostBlocks = 8, kWarps = 4, kKeys = 16;  ///< keys: of a piece
-  int run_keys() const { return 2 * kWarps * blocks * kKeys; }
+  static constexpr int kMostRows = 16, kMostBlocks = 8, kChunk = 128, kThreads = 256;  ///< chunk: keys of a block
+  int run_keys() const { return kChunk * blocks; }
   bool meets_in_memory() const { return blocks > 1 && !cluster; }
   int shared_bytes() const {
     const int units = rows * depth / 32, owned = (units + blocks - 1) / blocks;
-    const int found = meets_in_memory() ? 0 : blocks * (owned * 32 + 2 * rows);
-    return 4 * (kWarps * rows * (depth + 4 + 2) + found + 4);
+    const int found = meets_in_memory() ? 0 : blocks * (owned * 32 + 5 * rows);
+    return 4 * (kChunk * depth / 2 + rows * ((kChunk + 8) / 2 + 8 + 4 * 8 + 1) + found + 4);
   }
   std::string type() const {
     std::string text = "GroupedTile<" + std::to_string(depth);
-    for (int x : {rows, kWarps, blocks}) text += ", " + std::to_string(x);
+    for (int x : {rows, blocks}) text += ", " + std::to_string(x);
     return text + (cluster ? ", true>" : ", false>");
   }
 };
@@ -363,9 +363,9 @@ inline AttentionGroupedShape pick_attention_grouped(int64_t rows, int64_t depth)
   if (!takes || rows < 1 || rows > AttentionGroupedShape::kMostRows) return {.depth = 0};
   return {.depth = static_cast<int>(depth), .rows = rows > 8 ? 16 : 8};
 }
-/// The tile over `capacity` keys: as many blocks a run as have a piece of it; those beyond would have nothing.
+/// The tile over `capacity` keys: as many blocks a run as have a chunk of it; those beyond would have nothing.
 inline AttentionGroupedShape over_keys(AttentionGroupedShape tile, int capacity, bool clusters) {
-  while (tile.blocks < tile.kMostBlocks && tile.blocks * tile.kKeys < capacity) tile.blocks *= 2;
+  while (tile.blocks < tile.kMostBlocks && tile.blocks * tile.kChunk < capacity) tile.blocks *= 2;
   tile.cluster = clusters && tile.blocks > 1;
   return tile;
 }
@@ -377,14 +377,14 @@ inline CoreLaunch attention_launch(const AttentionGroupedShape& tile, const devi
   launch.shape = {.grid_x = static_cast<unsigned>(runs * tile.blocks),
                   .grid_y = static_cast<unsigned>(s.kv_heads),
                   .grid_z = static_cast<unsigned>(s.batch),
-                  .threads = 32 * AttentionGroupedShape::kWarps,
+                  .threads = AttentionGroupedShape::kThreads,
                   .shared_bytes = static_cast<unsigned>(tile.shared_bytes()),
                   .cluster = static_cast<unsigned>(tile.cluster ? tile.blocks : 1),
                   .starts_next = true};
   const int64_t heads = int64_t{s.kv_heads} * s.batch;
   launch.counters = heads * (runs + tile.blocks + 1);
-  if (tile.meets_in_memory()) launch.workspace_bytes = heads * runs * tile.blocks * tile.rows * (tile.depth + 2) * 4;
-  if (runs > 1) launch.workspace_bytes += heads * runs * 3 * tile.rows * tile.depth * 4;
+  if (tile.meets_in_memory()) launch.workspace_bytes = heads * runs * tile.blocks * tile.rows * (tile.depth + 5) * 4;
+  if (runs > 1) launch.workspace_bytes += heads * runs * 6 * tile.rows * tile.depth * 4;
   return launch;
 }
 

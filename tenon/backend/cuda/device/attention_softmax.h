@@ -104,6 +104,14 @@ DEV float highest_of_row(float next) {
   return max_number(next, shuffle_xor(next, 2));
 }
 
+/// Weights in one order of all kernels: 2^(score * scale - top), whose exponent is rounded to a multiple of 2^-16, so
+/// that relative to another top, a whole number, all bits but the exponent stay. shift_in_order: of a top.
+constexpr float kInOrderShift = 192.0f;  // sums of -64 and more to it are in [128, 256)
+DEV float shift_in_order(float top) { return kInOrderShift - (top == bits_to_float(0xff800000u) ? 0.0f : top); }
+DEV float weight_in_order(float score, float scale, float shift) {
+  return exp2_approximate(fused_multiply_add(score, scale, shift) - kInOrderShift);
+}
+
 /// Turns these scores into weights 2^(score * scale + shift); returns `sum` and theirs.
 template <class Tile>
 DEV float weigh_scores(AttentionScores<Tile>& s, int i, int half, float scale, float shift, float sum) {
