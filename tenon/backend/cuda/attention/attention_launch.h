@@ -85,6 +85,7 @@ inline CoreLaunch attention_launch(const AttentionTileShape& tile, const device:
 struct AttentionWgmmaShape {
   int depth = 64, value_columns = 64, groups = 2, keys = 128, stages = 2, blocks = 1, polynomial = 0;
   bool turns = false;
+  int order = 0;
 
   int queries() const { return 64 * groups; }
   int threads() const { return 128 * groups + 128; }
@@ -92,12 +93,13 @@ struct AttentionWgmmaShape {
     const int column_blocks = (depth + 63) / 64, n = value_columns;
     const int slab = 16 * ((n % 80 == 0 ? 80 : n % 64 == 0 ? 64 : n) + 8) * 4;
     const int group = std::max(column_blocks * 64 * 128, (4 * slab + 1023) / 1024 * 1024);
-    return stages * 2 * column_blocks * keys * 128 + groups * group + 32 * stages + 16;
+    const int runs = order > 1 ? groups * 64 * value_columns * 4 : 0;
+    return stages * 2 * column_blocks * keys * 128 + groups * group + runs + 32 * stages + 16;
   }
   std::string type() const {
     std::string text = "AttentionWgmmaTile<" + std::to_string(depth);
     for (int x : {value_columns, groups, keys, stages, blocks, polynomial}) text += ", " + std::to_string(x);
-    return text + (turns ? ", true>" : ", false>");
+    return text + (turns ? ", true" : ", false") + (order ? ", " + std::to_string(order) : "") + ">";
   }
 };
 
@@ -108,6 +110,10 @@ inline int wgmma_value_columns(int depth) {
   return 0;
 }
 
+/// Whether a token's attention over a cache takes heads of `depth` columns: those that add up in one order where that
+/// is wanted.
+inline bool grouped_depth(int64_t depth) { return depth >= 16 && depth <= 128 && (depth & (depth - 1)) == 0; }
+
 /// The wgmma tile for a problem, depth 0 if there is none. The rules are what was fastest on an H200:
 ///  - keys: the widest tile that leaves registers and pads no more than another, or little;
 ///  - a few tiles of keys: little is there to overlap within a block, so blocks of one warpgroup, and as many a
@@ -115,6 +121,7 @@ inline int wgmma_value_columns(int depth) {
 ///  - many: one block of three warpgroups if there is work for them and heads are not deep, else of two, taking turns:
 ///    one's softmax runs beside the others' products. Two with deep heads take none;
 ///  - three stages of keys and values where they fit.
+/// In one order tiles divide chunks of 128 keys, and a second set of sums takes registers.
 /// `page`: of keys in pages, a multiple of 64 that a tile divides; 0: they lie side by side.
 inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s, const DeviceFacts& facts,
                                                 int64_t page = 0) {
@@ -128,8 +135,10 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
   tile.groups = few_keys || halves <= facts.multiprocessors                                ? 1
                 : tile.value_columns <= 128 && halves > int64_t{3} * facts.multiprocessors ? 3
                                                                                            : 2;
+  tile.order = !facts.one_order || !grouped_depth(s.depth) ? 0 : s.keys <= 1024 ? 1 : 2;
   // Scores, weights and sums of a thread, and 40 registers for the rest.
-  const auto registers = [&](int keys) { return (3 * keys + 2 * tile.value_columns) / 4 + 40; };
+  const auto registers = [&](int keys) { return (3 * keys + (tile.order ? 4 : 2) * tile.value_columns) / 4 + 40; };
+  if (tile.order && tile.groups == 3 && registers(64) > 168) tile.groups = 2;
   const auto room = [&](int keys) {
     AttentionWgmmaShape with = tile;
     with.keys = keys, with.stages = s.keys <= keys ? 1 : 2;
@@ -137,7 +146,9 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
   };
   tile.keys = 64;
   for (const int keys : {80, 96, 128})
-    if (padded(keys) <= padded(tile.keys) + s.keys / 16 && page % keys == 0 && room(keys)) tile.keys = keys;
+    if (padded(keys) <= padded(tile.keys) + s.keys / 16 && page % keys == 0 && room(keys) &&
+        (!tile.order || 128 % keys == 0))
+      tile.keys = keys;
   const int key_tiles = padded(tile.keys) / tile.keys;
   tile.stages = std::clamp(key_tiles, 1, 3);
   while (tile.stages > 2 && tile.shared_bytes() > facts.shared_bytes) --tile.stages;
@@ -359,8 +370,7 @@ struct AttentionGroupedShape {
 
 /// Its tile for `rows` queries that share a head of keys, of any head and place; depth 0 where there is none.
 inline AttentionGroupedShape pick_attention_grouped(int64_t rows, int64_t depth) {
-  const bool takes = depth >= 16 && depth <= 128 && (depth & (depth - 1)) == 0;
-  if (!takes || rows < 1 || rows > AttentionGroupedShape::kMostRows) return {.depth = 0};
+  if (!grouped_depth(depth) || rows < 1 || rows > AttentionGroupedShape::kMostRows) return {.depth = 0};
   return {.depth = static_cast<int>(depth), .rows = rows > 8 ? 16 : 8};
 }
 /// The tile over `capacity` keys: as many blocks a run as have a chunk of it; those beyond would have nothing.

@@ -112,14 +112,32 @@ DEV float weight_in_order(float score, float scale, float shift) {
   return exp2_approximate(fused_multiply_add(score, scale, shift) - kInOrderShift);
 }
 
-/// Turns these scores into weights 2^(score * scale + shift); returns `sum` and theirs.
+/// Tile::kOrder of a tile whose sums grow in one order (OrderedSums), else 0.
 template <class Tile>
-DEV float weigh_scores(AttentionScores<Tile>& s, int i, int half, float scale, float shift, float sum) {
+DEV constexpr int order_of() {
+  if constexpr (requires { Tile::kOrder; })
+    return Tile::kOrder;
+  else
+    return 0;
+}
+
+/// Turns these scores into weights relative to `origin`, 2^(score * scale - origin); returns `sum` and theirs.
+template <class Tile>
+DEV float weigh_scores(AttentionScores<Tile>& s, int i, int half, float scale, float origin, float sum) {
+  if constexpr (order_of<Tile>() > 0) {
+    UNROLL for (int j = 0; j < s.kColumns; j += 2) {
+      float piece = 0;
+      UNROLL for (int k = j; k < j + 2; ++k) UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e) piece +=
+          s.v[i][k][e] = weight_in_order(s.v[i][k][e], scale, kInOrderShift - origin);
+      sum += piece;
+    }
+    return sum;
+  }
   UNROLL for (int j = 0; j < s.kColumns; ++j) UNROLL for (int e = 0; e < 2; ++e) {
     constexpr int kPart = Tile::kPolynomial;
     const int index = 2 * j + e;
     float& weight = s.v[i][j][2 * half + e];
-    weight = fused_multiply_add(weight, scale, shift);
+    weight = fused_multiply_add(weight, scale, -origin);
     weight = (index + 1) * kPart / 8 > index * kPart / 8 ? exp2_polynomial(weight) : exp2_approximate(weight);
     sum += weight;
   }
@@ -137,7 +155,7 @@ DEV void weigh_row(AttentionScores<Tile>& s, int i, int half, float scale, float
   const float origin = next == s.minus_infinity() ? 0.0f : next;
   keep = exp2_approximate(top - origin);
   top = next;
-  total = weigh_scores(s, i, half, scale, -origin, total * keep);
+  total = weigh_scores(s, i, half, scale, origin, total * keep);
 }
 
 /// Divides sums of weighted values by the sums of weights, of which each lane has a part.
@@ -178,12 +196,15 @@ struct StreamingSoftmax {
         weigh_row(s, i, half, scale, top[i][half], keep[i][half], total[i][half]);
   }
 
-  DEV void rescale(MmaSums<Tile>& sums) const {
+  DEV void rescale(auto&... sums) const {
     bool moved = false;  // tops that stay are the rule
     UNROLL for (int i = 0; i < kRows; ++i) moved = moved || keep[i][0] != 1.0f || keep[i][1] != 1.0f;
     if (ballot(moved) == 0) return;
-    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < sums.kColumns; ++j)
-        UNROLL for (int e = 0; e < 4; ++e) sums.v[i][j][e] *= keep[i][e / 2];
+    const auto one = [&](MmaSums<Tile>& x) {
+      UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < x.kColumns; ++j)
+          UNROLL for (int e = 0; e < 4; ++e) x.v[i][j][e] *= keep[i][e / 2];
+    };
+    (one(sums), ...);
   }
 
   /// Zero, but known only when all weights so far are.
@@ -195,6 +216,80 @@ struct StreamingSoftmax {
 
   DEV void divide(MmaSums<Tile>& sums) const { divide_sums(sums, total); }
 };
+
+/// Sums in one order, that of attention_grouped.h, whatever the tiles: of weights by pieces of 16 keys, and of weights
+/// times values step by step, those of a chunk of 128 keys from zero; chunks are added to the sums of a run of 1024
+/// keys, runs to those of all. A Tile has kOrder, 2 if there may be several runs, whose sums lie in shared memory: few
+/// texts have them.
+template <class Tile, int kOrder = order_of<Tile>()>
+struct OrderedSums {
+  static constexpr int kRows = Tile::kWarpM / 16, kChunkTiles = 128 / Tile::kKeys, kRunTiles = 1024 / Tile::kKeys;
+  MmaSums<Tile> run = {};
+  float run_total[kRows][2] = {}, all_total[kRows][2] = {};
+  float runs_top[kRows][2];  ///< of the sums of runs
+  float* runs;               ///< this thread's first, others Tile::kSumThreads floats apart
+
+  /// Whether tile `tile` begins a chunk.
+  DEV static bool begins(int tile) { return kChunkTiles == 1 || tile % kChunkTiles == 0; }
+
+  /// In front of the weights of tile `tile`.
+  DEV void end_totals(StreamingSoftmax<Tile>& softmax, int tile) {
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
+      if (begins(tile)) run_total[i][half] += softmax.total[i][half], softmax.total[i][half] = 0;
+      if (kOrder > 1 && tile % kRunTiles == 0) all_total[i][half] += run_total[i][half], run_total[i][half] = 0;
+    }
+  }
+  /// Behind them.
+  DEV void rescale_totals(const StreamingSoftmax<Tile>& softmax) {
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
+      run_total[i][half] *= softmax.keep[i][half];
+      if (kOrder > 1) all_total[i][half] *= softmax.keep[i][half];
+    }
+  }
+  DEV void add(const MmaSums<Tile>& chunk) {
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < run.kColumns; ++j)
+        UNROLL for (int e = 0; e < 4; ++e) run.v[i][j][e] += chunk.v[i][j][e];
+  }
+  /// When the products of the tile in front of `tile` are done, and its weights known. Where a chunk ends `chunk` is
+  /// free then.
+  DEV void end_sums(MmaSums<Tile>& chunk, const StreamingSoftmax<Tile>& softmax, int tile) {
+    if (begins(tile)) add(chunk);
+    if constexpr (kChunkTiles == 1)
+      softmax.rescale(run);
+    else
+      softmax.rescale(run, chunk);
+    if (kOrder < 2 || tile % kRunTiles != 0) return;
+    join_runs(softmax, tile > kRunTiles);
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) runs_top[i][half] =
+        softmax.top[i][half];
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < run.kColumns; ++j)
+        UNROLL for (int e = 0; e < 4; ++e) {
+      runs[((i * run.kColumns + j) * 4 + e) * Tile::kSumThreads] = run.v[i][j][e];
+      run.v[i][j][e] = 0;
+    }
+  }
+  /// Of `tiles` tiles: all sums of weighted values to `sums`, those of weights to the softmax.
+  DEV void finish(MmaSums<Tile>& sums, StreamingSoftmax<Tile>& softmax, int tiles) {
+    add(sums);
+    join_runs(softmax, tiles > kRunTiles);
+    sums = run;
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) softmax.total[i][half] =
+        all_total[i][half] + (run_total[i][half] + softmax.total[i][half]);
+  }
+
+ private:
+  /// The runs before, where there are some, and this one, relative to the softmax's top.
+  DEV void join_runs(const StreamingSoftmax<Tile>& softmax, bool some) {
+    if (kOrder < 2 || !some) return;
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
+      const float share = softmax.kept(runs_top[i][half], softmax.top[i][half]);
+      UNROLL for (int j = 0; j < run.kColumns; ++j) UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e)
+          run.v[i][j][e] += share * runs[((i * run.kColumns + j) * 4 + e) * Tile::kSumThreads];
+    }
+  }
+};
+template <class Tile>
+struct OrderedSums<Tile, 0> {};
 
 /// Gives a warp's logarithms of sums to Lse, each by one of the four lanes that hold a row.
 template <class Tile, class Lse, class Params>
