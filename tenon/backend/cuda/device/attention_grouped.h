@@ -125,17 +125,6 @@ DEV void evaluate(const Params& p, int row, int column, uint32_t (&words)[kCount
     }
   }
 }
-/// The same of row `fresh` of the launch's own, which is stored in the cache as well.
-template <class Operand, class Program, int kCount, class Params>
-DEV void make_fresh(const Params& p, const AttentionSizes& s, const typename Operand::Row& row, int fresh, int column,
-                    uint32_t (&words)[kCount / 2]) {
-  using T = typename Operand::T;
-  evaluate<T, Program, kCount>(p, fresh * s.kv_heads + block_y(), column, words);
-  Frag<uint32_t, kCount / 2> x;
-  UNROLL for (int i = 0; i < kCount / 2; ++i) x.v[i] = words[i];
-  device::store(reinterpret_cast<uint32_t*>(const_cast<T*>(Operand::at(row, column))), x);
-}
-
 /// A lane's columns of each 16 that one product adds: 4 (lane % 4) on, of queries and keys alike.
 DEV int column_of_group(int group) { return 16 * group + lane() % 4 * 4; }
 
@@ -153,20 +142,6 @@ struct GroupedKeys {
         words[j][g][0] = words[j][g][1] = 0;
         if (piece.holds(number(j))) copy_past_l1<8>(words[j][g], K::at(row, column_of_group(g)));
       }
-    }
-  }
-  /// Key `key` is row `fresh` of the launch's own.
-  template <class Program, class Params>
-  DEV void make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, const GroupedPiece& piece,
-                int key, int fresh) {
-    const int in_piece = key - piece.first;
-    if (in_piece % 8 != lane() / 4) return;
-    const auto row = grouped_row<K>(p, at, piece.place + in_piece, key);
-    UNROLL for (int g = 0; g < Tile::kGroups; ++g) {
-      uint32_t made[2];
-      make_fresh<K, Program, 4>(p, s, row, fresh, column_of_group(g), made);
-      UNROLL for (int j = 0; j < Tile::kFragments; ++j) UNROLL for (int w = 0; w < 2; ++w) words[j][g][w] =
-          j == in_piece / 8 ? made[w] : words[j][g][w];
     }
   }
 };
@@ -189,21 +164,44 @@ struct GroupedValues {
     }
     cp_async_commit();
   }
-  template <class Program, class Params>
-  DEV static void make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at,
-                       const GroupedPiece& piece, int key, int fresh) {
-    if (lane() >= kChunks) return;
-    const int in_piece = key - piece.first;
-    uint32_t made[4];
-    make_fresh<V, Program, 8>(p, s, grouped_row<V>(p, at, piece.place + in_piece, key), fresh, 8 * lane(), made);
-    device::store(reinterpret_cast<uint32_t*>(shared_memory() + Rows::at(warp() * Tile::kKeys + in_piece, lane())),
-                  Frag<uint32_t, 4>{{made[0], made[1], made[2], made[3]}});
-  }
   /// Of keys 32 * pair on, the right operands of two steps for columns 8 * tile on.
   DEV static void load(uint32_t (&words)[4], int pair, int tile) {
     ldmatrix_x4_trans(words, shared_address(shared_memory()) + Rows::at(32 * pair + lane(), tile));
   }
 };
+
+/// Key `key`, of the warp's piece, is row `fresh` of the launch's own: to the cache, and to fragments and shared
+/// memory. All lanes compute, so that nothing branches between what is read for the key and for the value.
+template <class Tile, class K, class V, class Fresh, class Params>
+DEV void grouped_make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, const GroupedPiece& piece,
+                      int key, int fresh, GroupedKeys<Tile, K>& keys) {
+  using T = typename K::T;
+  const int in_piece = key - piece.first, from = fresh * s.kv_heads + block_y();
+  const auto to_cache = [](const T* to, const auto& x) {
+    device::store(reinterpret_cast<uint32_t*>(const_cast<T*>(to)), x);
+  };
+  uint32_t made[Tile::kGroups][2];
+  Frag<uint32_t, 4> value;
+  const int chunk = lane() % (Tile::kDepth / 8);
+  UNROLL for (int g = 0; g < Tile::kGroups; ++g)
+      evaluate<T, typename Fresh::Key, 4>(p, from, column_of_group(g), made[g]);
+  evaluate<T, typename Fresh::Value, 8>(p, from, 8 * chunk, value.v);
+  const auto key_row = grouped_row<K>(p, at, piece.place + in_piece, key);
+  const auto value_row = grouped_row<V>(p, at, piece.place + in_piece, key);
+  if (in_piece % 8 == lane() / 4) {
+    UNROLL for (int g = 0; g < Tile::kGroups; ++g) {
+      to_cache(K::at(key_row, column_of_group(g)), Frag<uint32_t, 2>{{made[g][0], made[g][1]}});
+      UNROLL for (int j = 0; j < Tile::kFragments; ++j) UNROLL for (int w = 0; w < 2; ++w) keys.words[j][g][w] =
+          j == in_piece / 8 ? made[g][w] : keys.words[j][g][w];
+    }
+  }
+  if (lane() < Tile::kDepth / 8) {
+    to_cache(V::at(value_row, 8 * chunk), value);
+    device::store(reinterpret_cast<uint32_t*>(shared_memory() +
+                                              GroupedValues<Tile, V>::Rows::at(warp() * Tile::kKeys + in_piece, chunk)),
+                  value);
+  }
+}
 
 /// All rows' queries as fragments: [16 columns][half][words].
 template <class Tile, class T, class Q>
@@ -356,10 +354,8 @@ DEV void attention_grouped(const Params& p) {
   // Rows that nobody sees are stored too.
   if constexpr (Fresh::kGiven) {
     if (piece.fresh)
-      fresh.for_each(p, at, piece.place, piece.first, [&](int row, int key) {
-        keys.template make<typename Fresh::Key>(p, s, at, piece, key, row);
-        GroupedValues<Tile, V>::template make<typename Fresh::Value>(p, s, at, piece, key, row);
-      });
+      fresh.for_each(p, at, piece.place, piece.first,
+                     [&](int row, int key) { grouped_make<Tile, K, V, Fresh>(p, s, at, piece, key, row, keys); });
   }
   if (at.run >= at.runs) return;
   if (has_keys) {
