@@ -89,6 +89,11 @@ TEST(AttentionGrouped, ATokenOfQwen) {
   check({.batch = 2, .heads = 14, .kv_heads = 2, .queries = 1, .keys = 1024, .depth = 64});
 }
 
+std::string storing_what_it_gets(std::string text) {
+  const std::string added = "y.v[i] += row + 0.5f * (col + i);";
+  return text.erase(text.find(added), added.size());
+}
+
 // A text's rows, every `step`th and the last, as queries of one token over its keys: an entry of the batch each.
 struct TokenParams {
   device::AttentionSizes sizes;
@@ -123,12 +128,20 @@ struct InText {
 };
 struct K : InText { DEV static Row row(const Params& p, int r) { return row_of(p, p.k, r); } };
 struct V : InText { DEV static Row row(const Params& p, int r) { return row_of(p, p.v, r); } };
+struct Whole : InText {
+  DEV static Row row(const Params& p, int r) {
+    return {p.q + (r % p.sizes.queries * p.sizes.heads + r / p.sizes.queries) * p.sizes.depth};
+  }
+};
 )";
 
-std::string storing_what_it_gets(std::string text) {
-  const std::string added = "y.v[i] += row + 0.5f * (col + i);";
-  return text.erase(text.find(added), added.size());
+std::string token_kernel(const std::string& header, DType type, const std::string& tile, const std::string& body) {
+  return "#include \"tenon/backend/cuda/device/" + header +
+         ".h\"\nusing namespace tenon::device;\nusing Element = " + element_name(type) + ";\n" + kTokens +
+         storing_what_it_gets(epilogue(1, 8, "p.sizes.depth")) + "using Tile = " + tile +
+         ";\nKERNEL(Tile::kThreads, 1, Params, p) { " + body + "(p); }\n";
 }
+
 std::vector<float> results(Device& device, const KernelSource& source, const LaunchShape& shape, int64_t floats,
                            const std::function<std::vector<std::byte>(float*)>& params) {
   const auto stream = device.make_stream();
@@ -164,18 +177,22 @@ void check_tokens_against_text(device::AttentionSizes s, DType type = DType::BF1
   const AttentionGroupedShape tile = over_keys(pick_attention_grouped(s.heads / s.kv_heads, s.depth), s.keys, true);
   const CoreLaunch launch = attention_launch(tile, one);
   const Meeting meeting(device, launch, one.split);
-  const std::string grouped =
-      "#include \"tenon/backend/cuda/device/attention_grouped.h\"\nusing namespace tenon::device;\nusing Element = " +
-      element_name(type) + ";\n" + kTokens + storing_what_it_gets(epilogue(1, 8, "p.sizes.depth")) +
-      "using Tile = " + tile.type() +
-      ";\nKERNEL(Tile::kThreads, Tile::kResident, Params, p) { attention_grouped<Tile, Q, K, V, Epilogue, Keys>(p); "
-      "}\n";
+  const auto run = [&](const std::string& source, const LaunchShape& shape, const device::AttentionSizes& sizes) {
+    const int64_t floats = int64_t{sizes.batch} * s.heads * sizes.queries * d;
+    return results(device, {"attention", source}, shape, floats, [&](float* y) {
+      const TokenParams params{sizes, q.memory.get(), k.memory.get(), v.memory.get(), y, step};
+      const auto bytes = std::as_bytes(std::span(&params, 1));
+      return std::vector<std::byte>(bytes.begin(), bytes.end());
+    });
+  };
   const std::vector<float> tokens =
-      results(device, {"attention", grouped}, launch.shape, int64_t{one.batch} * s.heads * d, [&](float* y) {
-        const TokenParams params{one, q.memory.get(), k.memory.get(), v.memory.get(), y, step};
-        const auto bytes = std::as_bytes(std::span(&params, 1));
-        return std::vector<std::byte>(bytes.begin(), bytes.end());
-      });
+      run(token_kernel("attention_grouped", type, tile.type(), "attention_grouped<Tile, Q, K, V, Epilogue, Keys>"),
+          launch.shape, one);
+  const AttentionTileShape stands_in = pick_attention_tile(s.depth, 101376, attention_order(s, facts));
+  const std::vector<float> by_mma =
+      run(token_kernel("attention_mma", type, stands_in.type(), "attention_mma<Tile, Whole, K, V, Epilogue>"),
+          attention_launch(stands_in, s).shape, s);
+  EXPECT_EQ(std::memcmp(by_mma.data(), text.data(), text.size() * 4), 0) << stands_in.type();
   int64_t different = 0;
   std::string first;
   for (int b = 0; b < one.batch; ++b)

@@ -9,39 +9,49 @@
 
 namespace tenon::cuda {
 
+/// Whether a token's attention over a cache takes heads of `depth` columns.
+inline bool grouped_depth(int64_t depth) { return depth >= 16 && depth <= 128 && (depth & (depth - 1)) == 0; }
+/// A tile's kOrder: such heads add up in one order where that is wanted.
+inline int attention_order(const device::AttentionSizes& s, const DeviceFacts& facts) {
+  return !facts.one_order || !grouped_depth(s.depth) ? 0 : s.keys <= 1024 ? 1 : 2;
+}
+
 /// device::AttentionTile as a value. Elements have 2 bytes.
 struct AttentionTileShape {
-  int depth = 64, value_columns = 64, queries = 128, keys = 64, warps = 4, stages = 3;
+  int depth = 64, value_columns = 64, queries = 128, keys = 64, warps = 4, stages = 3, order = 0;
 
   static constexpr int kMostShallow = 160;  ///< deeper heads stream keys and values in blocks of 64 columns
   bool deep() const { return depth > kMostShallow; }
   int threads() const { return 32 * warps; }
   /// Whether the queries stay in registers.
   bool queries_stay() const {
-    return !deep() && queries / warps / 16 * (depth / 4 + value_columns / 2 + keys / 2) <= 170;
+    return !deep() && queries / warps / 16 * (depth / 4 + (order ? 2 : 1) * value_columns / 2 + keys / 2) <= 170;
   }
   int shared_bytes() const {
     const int stage = deep() ? keys * 64 * 2 : keys * (depth + value_columns) * 2;
     const int with_queries = (queries_stay() ? stages - 1 : stages) * stage + queries * depth * 2;
     const int slabs = warps * 16 * ((value_columns % 64 == 0 ? 64 : value_columns) + 8) * 4;
-    return std::max({stages * stage, with_queries, slabs});
+    return std::max({stages * stage, with_queries, slabs}) + (order > 1 ? queries * value_columns * 4 : 0);
   }
   /// The type in kernels' text.
   std::string type() const {
     std::string text = "AttentionTile<" + std::to_string(depth);
     for (int x : {value_columns, queries, keys, warps, stages}) text += ", " + std::to_string(x);
-    return text + ">";
+    return text + (order ? ", " + std::to_string(order) : "") + ">";
   }
 };
 
 /// Tiles for heads of `depth` (a multiple of 8) on a device whose blocks have up to `shared_limit` bytes of shared
 /// memory, the likeliest first; none where there is no room for the queries. Two blocks of four warps, or one of eight,
 /// share a multiprocessor. Warps of 32 queries read shared memory half as often: they suit devices whose tensor cores
-/// are fast beside it, which have more of it.
-inline std::vector<AttentionTileShape> attention_tiles(int depth, int shared_limit) {
+/// are fast beside it, which have more of it; with an `order` they have no registers for them.
+inline std::vector<AttentionTileShape> attention_tiles(int depth, int shared_limit, int order = 0) {
   std::vector<AttentionTileShape> tiles;
   const auto add = [&](AttentionTileShape tile) {
+    if (order > 0 && tile.queries > 16 * tile.warps) return;
+    tile.order = order;
     while (tile.shared_bytes() > shared_limit && tile.stages > 2) --tile.stages;
+    if (order > 0 && tile.shared_bytes() > shared_limit) tile.keys = 32;
     if (tile.shared_bytes() <= shared_limit) tiles.push_back(tile);
   };
   if (depth > AttentionTileShape::kMostShallow) {
@@ -63,8 +73,8 @@ inline std::vector<AttentionTileShape> attention_tiles(int depth, int shared_lim
 }
 
 /// The likeliest of them; a tile of depth 0 where there is none.
-inline AttentionTileShape pick_attention_tile(int depth, int shared_limit) {
-  const auto tiles = attention_tiles(depth, shared_limit);
+inline AttentionTileShape pick_attention_tile(int depth, int shared_limit, int order = 0) {
+  const auto tiles = attention_tiles(depth, shared_limit, order);
   return tiles.empty() ? AttentionTileShape{.depth = 0} : tiles.front();
 }
 
@@ -110,10 +120,6 @@ inline int wgmma_value_columns(int depth) {
   return 0;
 }
 
-/// Whether a token's attention over a cache takes heads of `depth` columns: those that add up in one order where that
-/// is wanted.
-inline bool grouped_depth(int64_t depth) { return depth >= 16 && depth <= 128 && (depth & (depth - 1)) == 0; }
-
 /// The wgmma tile for a problem, depth 0 if there is none. The rules are what was fastest on an H200:
 ///  - keys: the widest tile that leaves registers and pads no more than another, or little;
 ///  - a few tiles of keys: little is there to overlap within a block, so blocks of one warpgroup, and as many a
@@ -135,7 +141,7 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
   tile.groups = few_keys || halves <= facts.multiprocessors                                ? 1
                 : tile.value_columns <= 128 && halves > int64_t{3} * facts.multiprocessors ? 3
                                                                                            : 2;
-  tile.order = !facts.one_order || !grouped_depth(s.depth) ? 0 : s.keys <= 1024 ? 1 : 2;
+  tile.order = attention_order(s, facts);
   // Scores, weights and sums of a thread, and 40 registers for the rest.
   const auto registers = [&](int keys) { return (3 * keys + (tile.order ? 4 : 2) * tile.value_columns) / 4 + 40; };
   if (tile.order && tile.groups == 3 && registers(64) > 168) tile.groups = 2;

@@ -345,11 +345,9 @@ DEV void attention_grouped(const Params& p) {
   const typename GroupedMeeting<Tile>::Type meeting(s, at, shared);
   const bool has_keys = at.block < at.blocks;
   GroupedKeys<Tile, K> keys;
-  GroupedQueries<Tile, T, Q> queries;
   if (has_keys) {
     keys.load(p, at, piece);
     GroupedValues<Tile, V>::copy(p, at, piece);
-    if (piece.first < s.keys) queries.load(p, at);
   }
   // Rows that nobody sees are stored too.
   if constexpr (Fresh::kGiven) {
@@ -360,7 +358,11 @@ DEV void attention_grouped(const Params& p) {
   if (at.run >= at.runs) return;
   if (has_keys) {
     GroupedScores<Tile> scores(shared);
-    if (piece.first < s.keys) scores.multiply(s, at, piece.first, keys, queries);
+    if (piece.first < s.keys) {
+      GroupedQueries<Tile, T, Q> queries;
+      queries.load(p, at);
+      scores.multiply(s, at, piece.first, keys, queries);
+    }
     scores.leave_highest();
     sync_block();
     scores.weigh(T{}, s.scale * 1.4426950408889634f);
