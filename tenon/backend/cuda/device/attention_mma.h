@@ -48,9 +48,7 @@ DEV void attend(const Params& p, const AttentionSizes& s, const AttentionPlace<T
   auto advance = [](uint32_t& stage) {
     stage = stage == Tile::kPipelineBytes - Tile::kStageBytes ? 0 : stage + Tile::kStageBytes;
   };
-  constexpr bool kOrdered = Tile::kOrder > 0;
   OrderedSums<Tile> ordered;
-  if constexpr (kOrdered) ordered.runs = reinterpret_cast<float*>(shared_memory() + Tile::kRunsAt) + thread_index();
   NO_UNROLL for (int tile = 0; tile < at.key_tiles; ++tile) {
     cp_async_wait<Tile::kStages - 2>();
     sync_block();  // this tile is complete, and all are done with the stage that is written next
@@ -60,22 +58,15 @@ DEV void attend(const Params& p, const AttentionSizes& s, const AttentionPlace<T
     scores.clear();
     scores.template add<T>(q, shared + read);
     if ((tile + 1) * Tile::kKeys > at.seen_by_first) scores.mask(s, at.query, tile * Tile::kKeys);
-    if constexpr (kOrdered) {
-      if (tile > 0) ordered.end_totals(softmax, tile);
-      softmax.weigh(scores);
-      ordered.rescale_totals(softmax);
-      if (tile > 0) ordered.end_sums(sums, softmax, tile);
-      if (ordered.begins(tile)) sums = {};
-    } else {
-      softmax.weigh(scores);
-      softmax.rescale(sums);
-    }
+    ordered.weigh(scores, softmax, tile);
+    if (Tile::kOrder == 0 || tile > 0) ordered.rescale(sums, softmax, tile);
+    if (ordered.begins(tile)) sums = {};
     MmaWeights<Tile> weights;
     weights.round(T{}, scores);
     weights.template multiply<T, kValueChunks>(sums, 0, shared + read + Tile::kKeyBytes);
     advance(read);
   }
-  if constexpr (kOrdered) ordered.finish(sums, softmax, at.key_tiles);
+  ordered.finish(sums, softmax, at.key_tiles);
 }
 
 /// The blocks of 64 columns of k and v in the order in which a deep head takes them: a tile's keys, then its values.

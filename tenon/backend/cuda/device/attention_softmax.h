@@ -229,18 +229,17 @@ struct OrderedSums {
   float runs_top[kRows][2];  ///< of the sums of runs
   float* runs;               ///< this thread's first, others Tile::kSumThreads floats apart
 
-  /// Whether tile `tile` begins a chunk.
+  DEV OrderedSums() : runs(reinterpret_cast<float*>(shared_memory() + Tile::kRunsAt) + thread_index()) {}
+  /// Whether tile `tile` begins a chunk: its product is the first.
   DEV static bool begins(int tile) { return kChunkTiles == 1 || tile % kChunkTiles == 0; }
 
-  /// In front of the weights of tile `tile`.
-  DEV void end_totals(StreamingSoftmax<Tile>& softmax, int tile) {
+  /// softmax.weigh(scores), of tile `tile`.
+  DEV void weigh(AttentionScores<Tile>& scores, StreamingSoftmax<Tile>& softmax, int tile) {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
       if (begins(tile)) run_total[i][half] += softmax.total[i][half], softmax.total[i][half] = 0;
       if (kOrder > 1 && tile % kRunTiles == 0) all_total[i][half] += run_total[i][half], run_total[i][half] = 0;
     }
-  }
-  /// Behind them.
-  DEV void rescale_totals(const StreamingSoftmax<Tile>& softmax) {
+    softmax.weigh(scores);
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
       run_total[i][half] *= softmax.keep[i][half];
       if (kOrder > 1) all_total[i][half] *= softmax.keep[i][half];
@@ -250,9 +249,9 @@ struct OrderedSums {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < run.kColumns; ++j)
         UNROLL for (int e = 0; e < 4; ++e) run.v[i][j][e] += chunk.v[i][j][e];
   }
-  /// When the products of the tile in front of `tile` are done, and its weights known. Where a chunk ends `chunk` is
-  /// free then.
-  DEV void end_sums(MmaSums<Tile>& chunk, const StreamingSoftmax<Tile>& softmax, int tile) {
+  /// softmax.rescale(chunk), behind the product of the tile in front of `tile`. Where a chunk ends `chunk` is free
+  /// then.
+  DEV void rescale(MmaSums<Tile>& chunk, const StreamingSoftmax<Tile>& softmax, int tile) {
     if (begins(tile)) add(chunk);
     if constexpr (kChunkTiles == 1)
       softmax.rescale(run);
@@ -289,7 +288,12 @@ struct OrderedSums {
   }
 };
 template <class Tile>
-struct OrderedSums<Tile, 0> {};
+struct OrderedSums<Tile, 0> {
+  DEV static bool begins(int) { return false; }
+  DEV void weigh(AttentionScores<Tile>& scores, StreamingSoftmax<Tile>& softmax, int) { softmax.weigh(scores); }
+  DEV void rescale(MmaSums<Tile>& sums, const StreamingSoftmax<Tile>& softmax, int) { softmax.rescale(sums); }
+  DEV void finish(MmaSums<Tile>&, StreamingSoftmax<Tile>&, int) {}
+};
 
 /// Gives a warp's logarithms of sums to Lse, each by one of the four lanes that hold a row.
 template <class Tile, class Lse, class Params>

@@ -248,9 +248,7 @@ struct WarpgroupTurns {
 template <class Tile, class T, class Keys>
 DEV void attention_consume(const AttentionSizes& s, const GroupsPlace<Tile>& at, MmaSums<Tile>& sums,
                            StreamingSoftmax<Tile>& softmax) {
-  constexpr bool kOrdered = Tile::kOrder > 0;
   OrderedSums<Tile> ordered;
-  if constexpr (kOrdered) ordered.runs = reinterpret_cast<float*>(shared_memory() + Tile::kRunsAt) + thread_index();
   const int group = warp_uniform() / 4;
   AttentionStage<Tile> keys, values;
   mbarrier_wait(keys.queries_full(), 0);
@@ -272,7 +270,7 @@ DEV void attention_consume(const AttentionSizes& s, const GroupsPlace<Tile>& at,
     leave(keys.keys_empty());
     keys.advance();
     hide(scores, 0);
-    softmax.weigh(scores);
+    ordered.weigh(scores, softmax, 0);
     weights.round(T{}, scores);
     if (at.key_tiles > 1) mbarrier_wait(keys.keys_full(), keys.phase);
   }
@@ -282,39 +280,30 @@ DEV void attention_consume(const AttentionSizes& s, const GroupsPlace<Tile>& at,
     turns.wait();
     wgmma_fence();
     queries.template multiply<T>(scores, keys.keys());
-    bool first = false;
-    if constexpr (kOrdered) first = ordered.begins(tile - 1);
-    add_values<Tile, T>(sums, weights, values.values(), first);
+    add_values<Tile, T>(sums, weights, values.values(), ordered.begins(tile - 1));
     turns.pass(tile + 1 == at.key_tiles);
     wgmma_wait<1>();
     wgmma_settle(scores.v[0]);
     leave(keys.keys_empty());
     keys.advance();
     hide(scores, tile);
-    if constexpr (kOrdered) ordered.end_totals(softmax, tile);
-    softmax.weigh(scores);
-    if constexpr (kOrdered) ordered.rescale_totals(softmax);
+    ordered.weigh(scores, softmax, tile);
     // The parity waits for all weights: or the assembler would move the wait for the products in front of them.
     if (tile + 1 < at.key_tiles) mbarrier_wait(keys.keys_full(), keys.phase ^ softmax.negative());
     wgmma_wait<0>();
     wgmma_settle(sums.v[0]);
     leave(values.values_empty());
     values.advance();
-    if constexpr (kOrdered)
-      ordered.end_sums(sums, softmax, tile);
-    else
-      softmax.rescale(sums);
+    ordered.rescale(sums, softmax, tile);
     weights.round(T{}, scores);
   }
   mbarrier_wait(values.values_full(), values.phase);
   if constexpr (Keys::kGiven) clear_values<Tile>(values.values(), s.keys - (at.key_tiles - 1) * Tile::kKeys, group);
   wgmma_fence();
-  bool first = false;
-  if constexpr (kOrdered) first = ordered.begins(at.key_tiles - 1);
-  add_values<Tile, T>(sums, weights, values.values(), first);
+  add_values<Tile, T>(sums, weights, values.values(), ordered.begins(at.key_tiles - 1));
   wgmma_wait<0>();
   wgmma_settle(sums.v[0]);
-  if constexpr (kOrdered) ordered.finish(sums, softmax, at.key_tiles);
+  ordered.finish(sums, softmax, at.key_tiles);
 }
 
 template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse, class Params>
