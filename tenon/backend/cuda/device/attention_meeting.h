@@ -14,8 +14,9 @@ struct GroupedTile {
   static constexpr bool kMeetsInMemory = kBlocks > 1 && !kCluster_;
   static constexpr int kKeys = 16, kFragments = kKeys / 8, kWarps = 8, kThreads = 32 * kWarps;  ///< keys: of a warp
   static constexpr int kChunk = kWarps * kKeys, kRunKeys = kBlocks * kChunk;  ///< keys of a block, of a run
-  static constexpr int kResident = kDepth > 64 || kRows > 8 ? 2 : 3;          ///< blocks that registers are kept for
-  static constexpr int kGroups = kDepth / 16;                                 ///< of 16 columns
+  static constexpr int kResident =
+      kDepth > 64 || kRows > 8 || kMeetsInMemory ? 2 : 3;            ///< blocks that registers are kept for
+  static constexpr int kGroups = kDepth / 16;                        ///< of 16 columns
   static constexpr int kUnit = 32, kUnits = kRows * kDepth / kUnit;  ///< of the result: a block has every kBlocks-th
   static constexpr int kOwned = (kUnits + kBlocks - 1) / kBlocks, kUnitsOfRow = kDepth > kUnit ? kDepth / kUnit : 1;
   static constexpr int kClasses = 4;  ///< lanes that a row's sum of weights is shared by
