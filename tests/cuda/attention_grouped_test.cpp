@@ -221,6 +221,12 @@ TEST(AttentionInOneOrder, OtherDepths) {
   check_tokens_against_text({.heads = 4, .kv_heads = 2, .keys = 300, .depth = 32}, DType::BF16, 3);
   check_tokens_against_text({.heads = 2, .kv_heads = 1, .keys = 140, .depth = 16}, DType::BF16, 3);
 }
+// Its small weights are rounded to fewer bits, relative to whatever top.
+TEST(AttentionInOneOrder, F16) {
+  check_tokens_against_text({.heads = 4, .kv_heads = 2, .keys = 300, .depth = 64}, DType::F16, 3);
+  check_tokens_against_text({.heads = 4, .kv_heads = 2, .keys = 300, .depth = 64, .scale = 0.5f}, DType::F16, 3);
+  check_tokens_against_text({.heads = 2, .kv_heads = 1, .keys = 1100, .depth = 128}, DType::F16, 41);
+}
 TEST(AttentionInOneOrder, SharpScores) {
   check_tokens_against_text({.heads = 4, .kv_heads = 2, .keys = 300, .depth = 64, .scale = 2}, DType::BF16, 3);
   check_tokens_against_text({.heads = 2, .kv_heads = 1, .keys = 1100, .depth = 64, .scale = 2}, DType::BF16, 41);

@@ -260,7 +260,7 @@ struct GroupedScores {
       float top = no_score();
       UNROLL for (int w = 0; w < Tile::kWarps; ++w) top =
           max_number(top, shared[Tile::kHighestAt + w * Tile::kRows + row]);
-      top = round_up(top * scale);
+      top = round_up(top * scale) - lowered_in_order(T{});
       if (warp() == 0 && lane() % 4 == 0) shared[Tile::kTopsAt + row] = top;
       const float shift = shift_in_order(top);
       float sum = 0;

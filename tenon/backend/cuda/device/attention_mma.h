@@ -58,7 +58,7 @@ DEV void attend(const Params& p, const AttentionSizes& s, const AttentionPlace<T
     scores.clear();
     scores.template add<T>(q, shared + read);
     if ((tile + 1) * Tile::kKeys > at.seen_by_first) scores.mask(s, at.query, tile * Tile::kKeys);
-    ordered.weigh(scores, softmax, tile);
+    ordered.weigh(T{}, scores, softmax, tile);
     if (Tile::kOrder == 0 || tile > 0) ordered.rescale(sums, softmax, tile);
     if (ordered.begins(tile)) sums = {};
     MmaWeights<Tile> weights;

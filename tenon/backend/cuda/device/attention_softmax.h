@@ -112,6 +112,11 @@ DEV float weight_in_order(float score, float scale, float shift) {
   return exp2_approximate(fused_multiply_add(score, scale, shift) - kInOrderShift);
 }
 
+/// How far below the highest score a top in one order is: weights of F16 are up to 2^14, or small ones would be rounded
+/// to fewer bits, and to others relative to another top.
+DEV float lowered_in_order(BF16) { return 0; }
+DEV float lowered_in_order(F16) { return 14; }
+
 /// Tile::kOrder of a tile whose sums grow in one order (OrderedSums), else 0.
 template <class Tile>
 DEV constexpr int order_of() {
@@ -147,11 +152,13 @@ DEV float weigh_scores(AttentionScores<Tile>& s, int i, int half, float scale, f
 /// One row of the softmax of the keys so far: turns these scores into weights relative to the new top, and adds this
 /// lane's to `total`. `top` is the highest score as an exponent of 2, rounded up to a whole number: weights relative to
 /// another top differ by a power of two then, and round to the same numbers whatever tile or kernel computes them.
-/// `keep`: what the new top leaves of the sums before. A row that has seen nothing yet keeps zeros.
+/// `lowered`: how far below it lies yet. `keep`: what the new top leaves of the sums before. A row that has seen
+/// nothing yet keeps zeros.
 template <class Tile>
-DEV void weigh_row(AttentionScores<Tile>& s, int i, int half, float scale, float& top, float& keep, float& total) {
+DEV void weigh_row(AttentionScores<Tile>& s, int i, int half, float scale, float& top, float& keep, float& total,
+                   float lowered = 0) {
   const float highest = highest_of_row(highest_score(s, i, half, s.minus_infinity()));
-  const float next = max_number(top, round_up(highest * scale));
+  const float next = max_number(top, round_up(highest * scale) - lowered);
   const float origin = next == s.minus_infinity() ? 0.0f : next;
   keep = exp2_approximate(top - origin);
   top = next;
@@ -191,9 +198,9 @@ struct StreamingSoftmax {
   }
 
   /// Turns scores into weights relative to the new tops; `rescale` brings what was summed before to them.
-  DEV void weigh(AttentionScores<Tile>& s) {
+  DEV void weigh(AttentionScores<Tile>& s, float lowered = 0) {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half)
-        weigh_row(s, i, half, scale, top[i][half], keep[i][half], total[i][half]);
+        weigh_row(s, i, half, scale, top[i][half], keep[i][half], total[i][half], lowered);
   }
 
   DEV void rescale(auto&... sums) const {
@@ -234,12 +241,13 @@ struct OrderedSums {
   DEV static bool begins(int tile) { return kChunkTiles == 1 || tile % kChunkTiles == 0; }
 
   /// softmax.weigh(scores), of tile `tile`.
-  DEV void weigh(AttentionScores<Tile>& scores, StreamingSoftmax<Tile>& softmax, int tile) {
+  template <class T>
+  DEV void weigh(T, AttentionScores<Tile>& scores, StreamingSoftmax<Tile>& softmax, int tile) {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
       if (begins(tile)) run_total[i][half] += softmax.total[i][half], softmax.total[i][half] = 0;
       if (kOrder > 1 && tile % kRunTiles == 0) all_total[i][half] += run_total[i][half], run_total[i][half] = 0;
     }
-    softmax.weigh(scores);
+    softmax.weigh(scores, lowered_in_order(T{}));
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
       run_total[i][half] *= softmax.keep[i][half];
       if (kOrder > 1) all_total[i][half] *= softmax.keep[i][half];
@@ -290,7 +298,7 @@ struct OrderedSums {
 template <class Tile>
 struct OrderedSums<Tile, 0> {
   DEV static bool begins(int) { return false; }
-  DEV void weigh(AttentionScores<Tile>& scores, StreamingSoftmax<Tile>& softmax, int) { softmax.weigh(scores); }
+  DEV void weigh(auto, AttentionScores<Tile>& scores, StreamingSoftmax<Tile>& softmax, int) { softmax.weigh(scores); }
   DEV void rescale(MmaSums<Tile>& sums, const StreamingSoftmax<Tile>& softmax, int) { softmax.rescale(sums); }
   DEV void finish(MmaSums<Tile>&, StreamingSoftmax<Tile>&, int) {}
 };

@@ -270,7 +270,7 @@ DEV void attention_consume(const AttentionSizes& s, const GroupsPlace<Tile>& at,
     leave(keys.keys_empty());
     keys.advance();
     hide(scores, 0);
-    ordered.weigh(scores, softmax, 0);
+    ordered.weigh(T{}, scores, softmax, 0);
     weights.round(T{}, scores);
     if (at.key_tiles > 1) mbarrier_wait(keys.keys_full(), keys.phase);
   }
@@ -287,7 +287,7 @@ DEV void attention_consume(const AttentionSizes& s, const GroupsPlace<Tile>& at,
     leave(keys.keys_empty());
     keys.advance();
     hide(scores, tile);
-    ordered.weigh(scores, softmax, tile);
+    ordered.weigh(T{}, scores, softmax, tile);
     // The parity waits for all weights: or the assembler would move the wait for the products in front of them.
     if (tile + 1 < at.key_tiles) mbarrier_wait(keys.keys_full(), keys.phase ^ softmax.negative());
     wgmma_wait<0>();
