@@ -1,9 +1,6 @@
 // attention_grouped on the emulator beside sums in double: rows of a group, blocks that meet in a cluster and in memory
-// with the same bits, runs of keys, masks.
-#include <gmock/gmock.h>
-
-#include "tenon/backend/cuda/attention/attention_launch.h"
-#include "tests/cuda/attention_problem.h"
+// with the same bits, runs of keys, masks; row by row the bits of whole texts.
+#include "tests/cuda/attention_boxes.h"
 
 namespace tenon::cuda::test {
 namespace {
@@ -17,8 +14,8 @@ struct GroupedParams {
 
 std::string grouped_operand(const std::string& name, const std::string& pointer, const std::string& heads,
                             const std::string& tokens) {
-  return "struct " + name +
-         " {\n  using T = Element;\n  static constexpr int kRun = 8;\n  struct Row { const T* at; };\n"
+  return "struct " + name + " {\n  using T = Element;\n  static constexpr int kRun = " + (name == "Q" ? "4" : "8") +
+         ";\n  struct Row { const T* at; };\n"
          "  DEV static Row row(const Params& p, int r) {\n    const int heads = p.sizes." +
          heads + ", tokens = p.sizes." + tokens + R"(;
     if (r < 0 || r >= p.sizes.batch * heads * tokens) trap();
@@ -27,7 +24,7 @@ std::string grouped_operand(const std::string& name, const std::string& pointer,
          pointer + R"( + static_cast<int64_t>(p.tokens_first ? (b * tokens + s) * heads + h : r) * p.sizes.depth};
   }
   DEV static const T* at(const Row& row, int col) { return row.at + col; }
-  DEV static Frag<float, 8> eval(const Params& p, int r, int col) { return to_floats(load<T, 8>(at(row(p, r), col))); }
+  DEV static Frag<float, 4> eval(const Params& p, int r, int col) { return to_floats(load<T, 4>(at(row(p, r), col))); }
 };
 )";
 }
@@ -90,6 +87,149 @@ TEST(AttentionGrouped, SeveralRuns) {
 }
 TEST(AttentionGrouped, ATokenOfQwen) {
   check({.batch = 2, .heads = 14, .kv_heads = 2, .queries = 1, .keys = 1024, .depth = 64});
+}
+
+std::string storing_what_it_gets(std::string text) {
+  const std::string added = "y.v[i] += row + 0.5f * (col + i);";
+  return text.erase(text.find(added), added.size());
+}
+
+// A text's rows, every `step`th and the last, as queries of one token over its keys: an entry of the batch each.
+struct TokenParams {
+  device::AttentionSizes sizes;
+  const void *q, *k, *v;
+  float* y;
+  int step;
+};
+
+constexpr const char* kTokens = R"(
+struct Params { AttentionSizes sizes; const Element *q, *k, *v; float* y; int step; };
+struct Keys {
+  static constexpr bool kGiven = true;
+  DEV static int count(const Params& p, int b) {
+    return 1 + b * p.step < p.sizes.keys ? 1 + b * p.step : p.sizes.keys;
+  }
+};
+struct Q {
+  static constexpr int kRun = 4;
+  DEV static Frag<float, 4> eval(const Params& p, int r, int col) {
+    const int token = Keys::count(p, r / p.sizes.heads) - 1;
+    return to_floats(load<Element, 4>(p.q + (token * p.sizes.heads + r % p.sizes.heads) * p.sizes.depth + col));
+  }
+};
+struct InText {
+  using T = Element;
+  static constexpr int kRun = 8;
+  struct Row { const T* at; };
+  DEV static Row row_of(const Params& p, const T* x, int r) {
+    return {x + (r % p.sizes.keys * p.sizes.kv_heads + r / p.sizes.keys % p.sizes.kv_heads) * p.sizes.depth};
+  }
+  DEV static const T* at(const Row& row, int col) { return row.at + col; }
+};
+struct K : InText { DEV static Row row(const Params& p, int r) { return row_of(p, p.k, r); } };
+struct V : InText { DEV static Row row(const Params& p, int r) { return row_of(p, p.v, r); } };
+struct Whole : InText {
+  DEV static Row row(const Params& p, int r) {
+    return {p.q + (r % p.sizes.queries * p.sizes.heads + r / p.sizes.queries) * p.sizes.depth};
+  }
+};
+)";
+
+std::string token_kernel(const std::string& header, DType type, const std::string& tile, const std::string& body) {
+  return "#include \"tenon/backend/cuda/device/" + header +
+         ".h\"\nusing namespace tenon::device;\nusing Element = " + element_name(type) + ";\n" + kTokens +
+         storing_what_it_gets(epilogue(1, 8, "p.sizes.depth")) + "using Tile = " + tile +
+         ";\nKERNEL(Tile::kThreads, 1, Params, p) { " + body + "(p); }\n";
+}
+
+std::vector<float> results(Device& device, const KernelSource& source, const LaunchShape& shape, int64_t floats,
+                           const std::function<std::vector<std::byte>(float*)>& params) {
+  const auto stream = device.make_stream();
+  const auto y = poisoned(device, floats * 4);
+  device.load(source)->launch(*stream, shape, params(static_cast<float*>(y.get())));
+  std::vector<float> out(static_cast<size_t>(floats));
+  device.copy_out(*stream, out.data(), y.get(), floats * 4);
+  return out;
+}
+
+// `s`: of the text, causal.
+void check_tokens_against_text(device::AttentionSizes s, DType type = DType::BF16, int step = 1) {
+  SCOPED_TRACE(std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " " + std::to_string(s.keys) + " x " +
+               std::to_string(s.depth));
+  s.queries = s.keys, s.causal = 1;
+  if (s.scale == 1) s.scale = 1.3f / std::sqrt(static_cast<float>(s.depth));
+  Emulator device;
+  const int64_t d = s.depth;
+  const RandomTensor q(device, type, s.heads * s.keys * d, 1), k(device, type, s.kv_heads * s.keys * d, 2),
+      v(device, type, s.kv_heads * s.keys * d, 3);
+  DeviceFacts facts = hopper();
+  facts.one_order = true;
+  const AttentionWgmmaShape whole = pick_attention_wgmma(s, facts);
+  const BoxKernel kernel = kernel_of(whole);
+  const std::vector<float> text =
+      results(device, {"attention", storing_what_it_gets(kernel.text(type, 8))},
+              attention_launch(whole, s, facts.multiprocessors).shape, s.heads * s.keys * d, [&](float* y) {
+                return bytes_of(box_params(device, {s, q.memory, k.memory, v.memory, true}, kernel.box_keys, y));
+              });
+
+  device::AttentionSizes one = s;
+  one.queries = 1, one.causal = 0, one.batch = (s.keys - 2) / step + 2;
+  const AttentionGroupedShape tile = over_keys(pick_attention_grouped(s.heads / s.kv_heads, s.depth), s.keys, true);
+  const CoreLaunch launch = attention_launch(tile, one);
+  const Meeting meeting(device, launch, one.split);
+  const auto run = [&](const std::string& source, const LaunchShape& shape, const device::AttentionSizes& sizes) {
+    const int64_t floats = int64_t{sizes.batch} * s.heads * sizes.queries * d;
+    return results(device, {"attention", source}, shape, floats, [&](float* y) {
+      const TokenParams params{sizes, q.memory.get(), k.memory.get(), v.memory.get(), y, step};
+      const auto bytes = std::as_bytes(std::span(&params, 1));
+      return std::vector<std::byte>(bytes.begin(), bytes.end());
+    });
+  };
+  const std::vector<float> tokens =
+      run(token_kernel("attention_grouped", type, tile.type(), "attention_grouped<Tile, Q, K, V, Epilogue, Keys>"),
+          launch.shape, one);
+  const AttentionTileShape stands_in = pick_attention_tile(s.depth, 101376, attention_order(s, facts));
+  const std::vector<float> by_mma =
+      run(token_kernel("attention_mma", type, stands_in.type(), "attention_mma<Tile, Whole, K, V, Epilogue>"),
+          attention_launch(stands_in, s).shape, s);
+  EXPECT_EQ(std::memcmp(by_mma.data(), text.data(), text.size() * 4), 0) << stands_in.type();
+  int64_t different = 0;
+  std::string first;
+  for (int b = 0; b < one.batch; ++b)
+    for (int h = 0; h < s.heads; ++h) {
+      const int token = std::min(b * step, s.keys - 1);
+      const float *mine = tokens.data() + (int64_t{b} * s.heads + h) * d,
+                  *wanted = text.data() + (int64_t{h} * s.keys + token) * d;
+      for (int64_t i = 0; i < d; ++i)
+        if (std::memcmp(mine + i, wanted + i, 4) != 0 && different++ == 0)
+          first = "the first at token " + std::to_string(token) + ", head " + std::to_string(h) + ", column " +
+                  std::to_string(i) + ": " + std::to_string(mine[i]) + " and " + std::to_string(wanted[i]);
+    }
+  EXPECT_EQ(different, 0) << whole.type() << ", " << tile.type() << ", " << first;
+}
+
+TEST(AttentionInOneOrder, TokensHaveTheBitsOfTexts) {
+  for (const int keys : {1, 17, 128, 129, 300})
+    check_tokens_against_text({.heads = 4, .kv_heads = 2, .keys = keys, .depth = 64});
+  check_tokens_against_text({.heads = 14, .kv_heads = 2, .keys = 150, .depth = 64}, DType::BF16, 7);
+  check_tokens_against_text({.heads = 2, .kv_heads = 1, .keys = 1100, .depth = 64}, DType::BF16, 23);
+  check_tokens_against_text({.heads = 1, .kv_heads = 1, .keys = 2300, .depth = 16}, DType::BF16, 190);
+}
+TEST(AttentionInOneOrder, OtherDepths) {
+  check_tokens_against_text({.heads = 4, .kv_heads = 2, .keys = 300, .depth = 128}, DType::BF16, 3);
+  check_tokens_against_text({.heads = 1, .kv_heads = 1, .keys = 2300, .depth = 128}, DType::BF16, 190);
+  check_tokens_against_text({.heads = 4, .kv_heads = 2, .keys = 300, .depth = 32}, DType::BF16, 3);
+  check_tokens_against_text({.heads = 2, .kv_heads = 1, .keys = 140, .depth = 16}, DType::BF16, 3);
+}
+// Its small weights are rounded to fewer bits, relative to whatever top.
+TEST(AttentionInOneOrder, F16) {
+  check_tokens_against_text({.heads = 4, .kv_heads = 2, .keys = 300, .depth = 64}, DType::F16, 3);
+  check_tokens_against_text({.heads = 4, .kv_heads = 2, .keys = 300, .depth = 64, .scale = 0.5f}, DType::F16, 3);
+  check_tokens_against_text({.heads = 2, .kv_heads = 1, .keys = 1100, .depth = 128}, DType::F16, 41);
+}
+TEST(AttentionInOneOrder, SharpScores) {
+  check_tokens_against_text({.heads = 4, .kv_heads = 2, .keys = 300, .depth = 64, .scale = 2}, DType::BF16, 3);
+  check_tokens_against_text({.heads = 2, .kv_heads = 1, .keys = 1100, .depth = 64, .scale = 2}, DType::BF16, 41);
 }
 
 }  // namespace

@@ -47,6 +47,17 @@ TEST(AttentionWgmma, OtherTiles) {
   check({{128, 128, 2, 176, 2}, DType::BF16}, {.queries = 100, .keys = 400, .depth = 128});
 }
 
+// Sums of chunks, of a run and of several.
+TEST(AttentionWgmma, InOneOrder) {
+  for (const int keys : {64, 128}) {
+    check({{64, 64, 1, keys, 2, 1, 0, false, 1}, DType::BF16}, {.queries = 100, .keys = 700, .depth = 64});
+    check({{64, 64, 2, keys, 2, 1, 0, true, 2}}, {.queries = 130, .keys = 2500, .depth = 64});
+  }
+  check({{64, 64, 1, 64, 2, 1, 0, false, 2}, DType::BF16}, {.queries = 30, .keys = 1100, .depth = 64, .scale = 9});
+  check({{128, 128, 2, 64, 2, 1, 0, false, 1}, DType::BF16}, {.queries = 200, .keys = 330, .depth = 128, .causal = 1});
+  check({{128, 128, 2, 64, 2, 1, 0, false, 2}}, {.queries = 70, .keys = 1100, .depth = 128, .causal = 1});
+}
+
 TEST(AttentionWgmma, TailsOfQueriesAndKeys) {
   for (int queries : {1, 63, 129})
     for (int keys : {1, 77, 129, 257})
@@ -140,6 +151,14 @@ TEST(AttentionWgmma, MachineCode) {
       ASSERT_GT(tile.depth, 0);
       expect_machine_code(kernel_of(tile));
     }
+  DeviceFacts in_order = hopper();
+  in_order.one_order = true;
+  for (int depth : {16, 64, 128})
+    for (int keys : {77, 512, 1024, 4096})
+      for (int heads : {2, 14})
+        expect_machine_code(kernel_of(pick_attention_wgmma(
+            {.batch = 4, .heads = heads, .kv_heads = 2, .queries = keys, .keys = keys, .depth = depth, .causal = 1},
+            in_order)));
 }
 
 }  // namespace

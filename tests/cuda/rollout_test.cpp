@@ -13,7 +13,7 @@ namespace tenon::train {
 namespace {
 
 const RegisterBackend kEmulated("emulated-rollout", [](const BackendOptions&) {
-  static const auto device = std::make_shared<cuda::test::Emulator>();
+  static const auto device = std::make_shared<cuda::test::Emulator>(cuda::test::EmulatorOptions{.one_order = true});
   return cuda::make_cuda_backend(device);
 });
 

@@ -9,39 +9,49 @@
 
 namespace tenon::cuda {
 
+/// Whether a token's attention over a cache takes heads of `depth` columns.
+inline bool grouped_depth(int64_t depth) { return depth >= 16 && depth <= 128 && (depth & (depth - 1)) == 0; }
+/// A tile's kOrder: such heads add up in one order where that is wanted.
+inline int attention_order(const device::AttentionSizes& s, const DeviceFacts& facts) {
+  return !facts.one_order || !grouped_depth(s.depth) ? 0 : s.keys <= 1024 ? 1 : 2;
+}
+
 /// device::AttentionTile as a value. Elements have 2 bytes.
 struct AttentionTileShape {
-  int depth = 64, value_columns = 64, queries = 128, keys = 64, warps = 4, stages = 3;
+  int depth = 64, value_columns = 64, queries = 128, keys = 64, warps = 4, stages = 3, order = 0;
 
   static constexpr int kMostShallow = 160;  ///< deeper heads stream keys and values in blocks of 64 columns
   bool deep() const { return depth > kMostShallow; }
   int threads() const { return 32 * warps; }
   /// Whether the queries stay in registers.
   bool queries_stay() const {
-    return !deep() && queries / warps / 16 * (depth / 4 + value_columns / 2 + keys / 2) <= 170;
+    return !deep() && queries / warps / 16 * (depth / 4 + (order ? 2 : 1) * value_columns / 2 + keys / 2) <= 170;
   }
   int shared_bytes() const {
     const int stage = deep() ? keys * 64 * 2 : keys * (depth + value_columns) * 2;
     const int with_queries = (queries_stay() ? stages - 1 : stages) * stage + queries * depth * 2;
     const int slabs = warps * 16 * ((value_columns % 64 == 0 ? 64 : value_columns) + 8) * 4;
-    return std::max({stages * stage, with_queries, slabs});
+    return std::max({stages * stage, with_queries, slabs}) + (order > 1 ? queries * value_columns * 4 : 0);
   }
   /// The type in kernels' text.
   std::string type() const {
     std::string text = "AttentionTile<" + std::to_string(depth);
     for (int x : {value_columns, queries, keys, warps, stages}) text += ", " + std::to_string(x);
-    return text + ">";
+    return text + (order ? ", " + std::to_string(order) : "") + ">";
   }
 };
 
 /// Tiles for heads of `depth` (a multiple of 8) on a device whose blocks have up to `shared_limit` bytes of shared
 /// memory, the likeliest first; none where there is no room for the queries. Two blocks of four warps, or one of eight,
 /// share a multiprocessor. Warps of 32 queries read shared memory half as often: they suit devices whose tensor cores
-/// are fast beside it, which have more of it.
-inline std::vector<AttentionTileShape> attention_tiles(int depth, int shared_limit) {
+/// are fast beside it, which have more of it; with an `order` they have no registers for them.
+inline std::vector<AttentionTileShape> attention_tiles(int depth, int shared_limit, int order = 0) {
   std::vector<AttentionTileShape> tiles;
   const auto add = [&](AttentionTileShape tile) {
+    if (order > 0 && tile.queries > 16 * tile.warps) return;
+    tile.order = order;
     while (tile.shared_bytes() > shared_limit && tile.stages > 2) --tile.stages;
+    if (order > 0 && tile.shared_bytes() > shared_limit) tile.keys = 32;
     if (tile.shared_bytes() <= shared_limit) tiles.push_back(tile);
   };
   if (depth > AttentionTileShape::kMostShallow) {
@@ -63,8 +73,8 @@ inline std::vector<AttentionTileShape> attention_tiles(int depth, int shared_lim
 }
 
 /// The likeliest of them; a tile of depth 0 where there is none.
-inline AttentionTileShape pick_attention_tile(int depth, int shared_limit) {
-  const auto tiles = attention_tiles(depth, shared_limit);
+inline AttentionTileShape pick_attention_tile(int depth, int shared_limit, int order = 0) {
+  const auto tiles = attention_tiles(depth, shared_limit, order);
   return tiles.empty() ? AttentionTileShape{.depth = 0} : tiles.front();
 }
 
@@ -85,6 +95,7 @@ inline CoreLaunch attention_launch(const AttentionTileShape& tile, const device:
 struct AttentionWgmmaShape {
   int depth = 64, value_columns = 64, groups = 2, keys = 128, stages = 2, blocks = 1, polynomial = 0;
   bool turns = false;
+  int order = 0;
 
   int queries() const { return 64 * groups; }
   int threads() const { return 128 * groups + 128; }
@@ -92,12 +103,13 @@ struct AttentionWgmmaShape {
     const int column_blocks = (depth + 63) / 64, n = value_columns;
     const int slab = 16 * ((n % 80 == 0 ? 80 : n % 64 == 0 ? 64 : n) + 8) * 4;
     const int group = std::max(column_blocks * 64 * 128, (4 * slab + 1023) / 1024 * 1024);
-    return stages * 2 * column_blocks * keys * 128 + groups * group + 32 * stages + 16;
+    const int runs = order > 1 ? groups * 64 * value_columns * 4 : 0;
+    return stages * 2 * column_blocks * keys * 128 + groups * group + runs + 32 * stages + 16;
   }
   std::string type() const {
     std::string text = "AttentionWgmmaTile<" + std::to_string(depth);
     for (int x : {value_columns, groups, keys, stages, blocks, polynomial}) text += ", " + std::to_string(x);
-    return text + (turns ? ", true>" : ", false>");
+    return text + (turns ? ", true" : ", false") + (order ? ", " + std::to_string(order) : "") + ">";
   }
 };
 
@@ -115,6 +127,7 @@ inline int wgmma_value_columns(int depth) {
 ///  - many: one block of three warpgroups if there is work for them and heads are not deep, else of two, taking turns:
 ///    one's softmax runs beside the others' products. Two with deep heads take none;
 ///  - three stages of keys and values where they fit.
+/// In one order tiles divide chunks of 128 keys, and a second set of sums takes registers.
 /// `page`: of keys in pages, a multiple of 64 that a tile divides; 0: they lie side by side.
 inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s, const DeviceFacts& facts,
                                                 int64_t page = 0) {
@@ -128,8 +141,10 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
   tile.groups = few_keys || halves <= facts.multiprocessors                                ? 1
                 : tile.value_columns <= 128 && halves > int64_t{3} * facts.multiprocessors ? 3
                                                                                            : 2;
+  tile.order = attention_order(s, facts);
   // Scores, weights and sums of a thread, and 40 registers for the rest.
-  const auto registers = [&](int keys) { return (3 * keys + 2 * tile.value_columns) / 4 + 40; };
+  const auto registers = [&](int keys) { return (3 * keys + (tile.order ? 4 : 2) * tile.value_columns) / 4 + 40; };
+  if (tile.order && tile.groups == 3 && registers(64) > 168) tile.groups = 2;
   const auto room = [&](int keys) {
     AttentionWgmmaShape with = tile;
     with.keys = keys, with.stages = s.keys <= keys ? 1 : 2;
@@ -137,7 +152,9 @@ inline AttentionWgmmaShape pick_attention_wgmma(const device::AttentionSizes& s,
   };
   tile.keys = 64;
   for (const int keys : {80, 96, 128})
-    if (padded(keys) <= padded(tile.keys) + s.keys / 16 && page % keys == 0 && room(keys)) tile.keys = keys;
+    if (padded(keys) <= padded(tile.keys) + s.keys / 16 && page % keys == 0 && room(keys) &&
+        (!tile.order || 128 % keys == 0))
+      tile.keys = keys;
   const int key_tiles = padded(tile.keys) / tile.keys;
   tile.stages = std::clamp(key_tiles, 1, 3);
   while (tile.stages > 2 && tile.shared_bytes() > facts.shared_bytes) --tile.stages;
@@ -342,30 +359,29 @@ struct AttentionGroupedShape {
   int depth = 64, rows = 8, blocks = 1;
   bool cluster = false;
 
-  static constexpr int kMostRows = 16, kMostBlocks = 8, kWarps = 4, kKeys = 16;  ///< keys: of a piece
-  int run_keys() const { return 2 * kWarps * blocks * kKeys; }
+  static constexpr int kMostRows = 16, kMostBlocks = 8, kChunk = 128, kThreads = 256;  ///< chunk: keys of a block
+  int run_keys() const { return kChunk * blocks; }
   bool meets_in_memory() const { return blocks > 1 && !cluster; }
   int shared_bytes() const {
     const int units = rows * depth / 32, owned = (units + blocks - 1) / blocks;
-    const int found = meets_in_memory() ? 0 : blocks * (owned * 32 + 2 * rows);
-    return 4 * (kWarps * rows * (depth + 4 + 2) + found + 4);
+    const int found = meets_in_memory() ? 0 : blocks * (owned * 32 + 5 * rows);
+    return 4 * (kChunk * depth / 2 + rows * ((kChunk + 8) / 2 + 8 + 4 * 8 + 1) + found + 4);
   }
   std::string type() const {
     std::string text = "GroupedTile<" + std::to_string(depth);
-    for (int x : {rows, kWarps, blocks}) text += ", " + std::to_string(x);
+    for (int x : {rows, blocks}) text += ", " + std::to_string(x);
     return text + (cluster ? ", true>" : ", false>");
   }
 };
 
 /// Its tile for `rows` queries that share a head of keys, of any head and place; depth 0 where there is none.
 inline AttentionGroupedShape pick_attention_grouped(int64_t rows, int64_t depth) {
-  const bool takes = depth >= 16 && depth <= 128 && (depth & (depth - 1)) == 0;
-  if (!takes || rows < 1 || rows > AttentionGroupedShape::kMostRows) return {.depth = 0};
+  if (!grouped_depth(depth) || rows < 1 || rows > AttentionGroupedShape::kMostRows) return {.depth = 0};
   return {.depth = static_cast<int>(depth), .rows = rows > 8 ? 16 : 8};
 }
-/// The tile over `capacity` keys: as many blocks a run as have a piece of it; those beyond would have nothing.
+/// The tile over `capacity` keys: as many blocks a run as have a chunk of it; those beyond would have nothing.
 inline AttentionGroupedShape over_keys(AttentionGroupedShape tile, int capacity, bool clusters) {
-  while (tile.blocks < tile.kMostBlocks && tile.blocks * tile.kKeys < capacity) tile.blocks *= 2;
+  while (tile.blocks < tile.kMostBlocks && tile.blocks * tile.kChunk < capacity) tile.blocks *= 2;
   tile.cluster = clusters && tile.blocks > 1;
   return tile;
 }
@@ -377,14 +393,14 @@ inline CoreLaunch attention_launch(const AttentionGroupedShape& tile, const devi
   launch.shape = {.grid_x = static_cast<unsigned>(runs * tile.blocks),
                   .grid_y = static_cast<unsigned>(s.kv_heads),
                   .grid_z = static_cast<unsigned>(s.batch),
-                  .threads = 32 * AttentionGroupedShape::kWarps,
+                  .threads = AttentionGroupedShape::kThreads,
                   .shared_bytes = static_cast<unsigned>(tile.shared_bytes()),
                   .cluster = static_cast<unsigned>(tile.cluster ? tile.blocks : 1),
                   .starts_next = true};
   const int64_t heads = int64_t{s.kv_heads} * s.batch;
   launch.counters = heads * (runs + tile.blocks + 1);
-  if (tile.meets_in_memory()) launch.workspace_bytes = heads * runs * tile.blocks * tile.rows * (tile.depth + 2) * 4;
-  if (runs > 1) launch.workspace_bytes += heads * runs * 3 * tile.rows * tile.depth * 4;
+  if (tile.meets_in_memory()) launch.workspace_bytes = heads * runs * tile.blocks * tile.rows * (tile.depth + 5) * 4;
+  if (runs > 1) launch.workspace_bytes += heads * runs * 6 * tile.rows * tile.depth * 4;
   return launch;
 }
 

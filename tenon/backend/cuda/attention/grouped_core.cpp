@@ -21,7 +21,7 @@ std::string fresh_source(const Form& form, Params& params, std::string& headers)
   const FormOutput &keys = update_of(form, 1), &values = update_of(form, 2);
   const Expr& index = keys.place->in[1];
   const std::string count = params.integer("fresh", index.shape().numel());
-  return functor("FreshKey", keys.value, keys.value.shape().rank() - 1, 8) +
+  return functor("FreshKey", keys.value, keys.value.shape().rank() - 1, 4) +
          functor("FreshValue", values.value, values.value.shape().rank() - 1, 8) + functor("FreshPlace", index, 0, 1) +
          "struct Fresh {\n  static constexpr bool kGiven = true;\n  using Key = FreshKey;\n  using Value = "
          "FreshValue;\n  DEV static int count(const Params& p) { return " +
@@ -47,7 +47,7 @@ class GroupedCore : public AttentionCore {
     Params params = kernel.begin(choice);
     const Expr& queries = kernel.form().holes[0];
     const ProgramOutput computed{queries, {}, DType::F32};
-    ProgramSource program(std::array{computed}, {queries.shape(), 3}, params, 8);
+    ProgramSource program(std::array{computed}, {queries.shape(), 3}, params, 4);
     text.functors = program.functor("Q");
     text.headers += program.includes();
     for (size_t i = 1; i < 3; ++i) text.functors += kernel.rows_source(i, params, text.headers);

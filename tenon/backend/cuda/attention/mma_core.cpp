@@ -12,7 +12,8 @@ class AttentionMmaCore : public AttentionCore {
 
   std::optional<AttentionChoice> take(const AttentionKernel& kernel) const override {
     if (!kernel.tensor_cores()) return std::nullopt;
-    const AttentionTileShape tile = pick_attention_tile(kernel.sizes().depth, kernel.device().facts().shared_bytes);
+    const AttentionTileShape tile = pick_attention_tile(kernel.sizes().depth, kernel.device().facts().shared_bytes,
+                                                        attention_order(kernel.sizes(), kernel.device().facts()));
     return AttentionChoice{.tile = tile.type(), .launch = attention_launch(tile, kernel.sizes())};
   }
   TunedCall call(AttentionKernel& kernel, const AttentionChoice& choice) const override {

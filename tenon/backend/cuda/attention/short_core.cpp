@@ -11,7 +11,7 @@ class ShortCore : public AttentionCore {
   int preference() const override { return 1; }
 
   std::optional<AttentionChoice> take(const AttentionKernel& kernel) const override {
-    if (!kernel.has_boxes() || !kernel.plain()) return std::nullopt;
+    if (!kernel.has_boxes() || !kernel.plain() || kernel.device().facts().one_order) return std::nullopt;
     const AttentionShortShape tile = pick_attention_short(kernel.sizes_to_choose_for(), kernel.device().facts());
     if (tile.depth == 0) return std::nullopt;
     return AttentionChoice{.tile = tile.type(),

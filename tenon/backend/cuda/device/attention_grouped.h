@@ -1,30 +1,32 @@
 // Attention of a few queries for each head of keys: a token's, or a few, over a cache. All rows that share keys, a
-// group's heads with their queries, are one fragment. Keys are cut into runs, and runs into pieces, dealt to the blocks
-// of a run and their warps in turn, in an order that does not depend on how many there are. A warp takes its pieces one
-// after the other, the next one's keys and values on their way, and keeps all in registers:
+// group's heads with their queries, are one fragment. A warp has a piece of 16 keys, a block a chunk of 128 of them,
+// and the blocks of a run, of up to 1024 keys, are a cluster, or meet in memory:
 //
-//   scores = q k^T with mma, fragments straight from memory --> weights, relative to the highest score so far
-//   values times weights with mma: scores lie as its left operand; a lane's 8 columns of four keys become pairs of keys
-//   sums of warps --shared--> of the block --> other blocks' shared memory (a cluster), each of which ends some
-//   columns, or where there are no clusters the workspace: the last block of a run joins them runs, where there are
-//   several --the workspace--> the last block of a head, or of those that end the same columns
+//   a warp, its 16 keys: values --cp.async--> shared     scores = q k^T with mma, fragments straight from memory
+//     highest scores of all warps --shared--> the chunk's tops --> weights, rounded to T --shared-->
+//   a warp, some columns: weights times values of the chunk with mma, step after step of 16 keys
+//   sums of chunks --> other blocks' shared memory (a cluster), each of which ends some columns, or where there are no
+//   clusters the workspace: the last block of a run joins them     runs, where there are several --the workspace-->
+//   the last block of a head, or of those that end the same columns
 //
-// Each part counts relative to the highest top, in an order that the parts' numbers fix.
+// Sums grow in one order, that of attention_wgmma.h's kOrder: steps of 16 columns and of 16 keys one after the other,
+// chunks in the order of a run's, runs in theirs; weights are exponentials that do not depend on the top but by a power
+// of two (weight_in_order). So a row's result is the same alone and among others, for any capacity of the cache, and to
+// the bit that of whole texts.
 //
-// Keys and values may lie in pages (InPages) of whole pieces: where a warp's pieces are is looked up beside the number
-// of keys, both pieces at once, so that nothing waits for it.
+// Keys and values may lie in pages (InPages) of whole pieces: where a warp's piece is is looked up beside the number of
+// keys, so that nothing waits for it.
 //
 // Rows of the cache that the launch itself makes (Fresh) are computed by the warp in whose piece they come to lie, by
 // the lanes that want them, which store them too: nobody else reads them in this launch.
 //
-// A row's result is the same alone and among others, and for any capacity of the cache. grid.x = Tile::kBlocks for each
-// run of the capacity, of which those without keys leave at once, grid.y = heads of keys, grid.z = batch;
-// Tile::kThreads, Tile::kSharedBytes. Params has a member `sizes`; Q computes its values, Q::eval(p, row, column), K
-// and V are operands with kRun = 8. The kernel behind may start before this one has waited (LaunchShape::starts_next).
+// grid.x = Tile::kBlocks for each run of the capacity, of which those without keys leave at once, grid.y = heads of
+// keys, grid.z = batch; Tile::kThreads, Tile::kSharedBytes. Params has a member `sizes`; Q computes its values,
+// Q::eval(p, row, column), up to 4 a call, K and V are operands with kRun = 8. The kernel behind may start before this
+// one has waited (LaunchShape::starts_next).
 #pragma once
 #include "tenon/backend/cuda/device/attention_meeting.h"
-#include "tenon/backend/cuda/device/attention_softmax.h"
-#include "tenon/backend/cuda/device/gemm_skinny.h"
+#include "tenon/backend/cuda/device/attention_tile.h"
 
 namespace tenon::device {
 
@@ -45,37 +47,18 @@ DEV void grouped_prefetch(const Params& p) {
   uint32_t before;
   copy_past_l1<4>(&before, GroupedCounters<Tile>(s.split, at).keys);
   const int keys = static_cast<int>(before) < s.keys ? static_cast<int>(before) : s.keys;
-  UNROLL for (int i = 0; i < Tile::kTurns; ++i) {
-    const int key = at.first_key() + i * Tile::kStep + lane() % Tile::kKeys;
-    if (key >= keys) return;
-    int place = 0;
-    if constexpr (InPages<K>) place = K::place_early(p, block_z(), key);
-    // Half of the lanes fetch keys, the others values.
-    UNROLL for (int c = 0; c < Tile::kDepth; c += 64) {
-      if (lane() < Tile::kKeys)
-        prefetch_l2(K::at(grouped_row<K>(p, at, place, key), c));
-      else
-        prefetch_l2(V::at(grouped_row<V>(p, at, place, key), c));
-    }
+  const int key = at.first_key() + lane() % Tile::kKeys;
+  if (key >= keys) return;
+  int place = 0;
+  if constexpr (InPages<K>) place = K::place_early(p, block_z(), key);
+  // Half of the lanes fetch keys, the others values.
+  UNROLL for (int c = 0; c < Tile::kDepth; c += 64) {
+    if (lane() < Tile::kKeys)
+      prefetch_l2(K::at(grouped_row<K>(p, at, place, key), c));
+    else
+      prefetch_l2(V::at(grouped_row<V>(p, at, place, key), c));
   }
 }
-
-/// Where the warp's pieces begin in the first axis of the cache; below 0 where a page has no place. `all`: the sizes
-/// with all keys.
-template <class Tile>
-struct GroupedPieces {
-  int places[Tile::kTurns];
-
-  template <class K, class Params>
-  DEV void find(const Params& p, const AttentionSizes& all) {
-    const GroupedPlace<Tile> at(all);
-    UNROLL for (int i = 0; i < Tile::kTurns; ++i) {
-      const int key = at.first_key() + i * Tile::kStep;
-      places[i] = block_z() * at.capacity + key;
-      if constexpr (InPages<K>) places[i] = key < at.capacity ? K::place(p, block_z(), key) : -1;
-    }
-  }
-};
 
 /// The launch writes no rows of its own.
 struct NoFresh {
@@ -105,228 +88,6 @@ struct FreshRows {
   }
 };
 
-/// 8 columns of a row that Program computes, rounded to T.
-template <class T, class Program, class Params>
-DEV void evaluate(const Params& p, int row, int column, uint32_t (&words)[4]) {
-  UNROLL for (int i = 0; i < 4; ++i) words[i] = 0;
-  UNROLL for (int c = 0; c < 8; c += Program::kRun) {
-    const auto x = Program::eval(p, row, column + c);
-    UNROLL for (int e = 0; e < Program::kRun; ++e) {
-      const uint32_t bits = from_float<T>(x.v[e]).bits;
-      words[(c + e) / 2] |= bits << ((c + e) % 2 * 16);
-    }
-  }
-}
-/// The same of row `fresh` of the launch's own, which is stored in the cache as well.
-template <class Operand, class Program, class Params>
-DEV void make_fresh(const Params& p, const AttentionSizes& s, const typename Operand::Row& row, int fresh, int column,
-                    uint32_t (&words)[4]) {
-  using T = typename Operand::T;
-  evaluate<T, Program>(p, fresh * s.kv_heads + block_y(), column, words);
-  device::store(reinterpret_cast<uint32_t*>(const_cast<T*>(Operand::at(row, column))),
-                Frag<uint32_t, 4>{{words[0], words[1], words[2], words[3]}});
-}
-
-/// Fragments of a piece of keys, 8 at a time.
-template <class Tile, class K>
-struct GroupedKeys {
-  SkinnyPiece pieces[Tile::kFragments][Tile::kPieces];
-
-  DEV static int number(int j) { return 8 * j + lane() / 4; }  // in the piece
-  DEV static int column(int i) { return 32 * i + lane() % 4 * 8; }
-  template <class Params>
-  DEV void load(const Params& p, const GroupedPlace<Tile>& at, int piece, int first, int end) {
-    UNROLL for (int j = 0; j < Tile::kFragments; ++j) {
-      const int key = first + number(j);
-      const auto row = grouped_row<K>(p, at, piece + number(j), key < end ? key : 0);
-      UNROLL for (int i = 0; i < Tile::kPieces; ++i) pieces[j][i].template load<K>(
-          row, column(i), key < end && column(i) < Tile::kDepth);
-    }
-  }
-  /// Key `key`, number `in_piece` of the piece at `piece`, is row `fresh` of the launch's own.
-  template <class Program, class Params>
-  DEV void make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, int piece, int key,
-                int in_piece, int fresh) {
-    if (in_piece % 8 != lane() / 4) return;
-    UNROLL for (int i = 0; i < Tile::kPieces; ++i) {
-      if (column(i) >= Tile::kDepth) continue;
-      uint32_t words[4];
-      make_fresh<K, Program>(p, s, grouped_row<K>(p, at, piece + in_piece, key), fresh, column(i), words);
-      UNROLL for (int j = 0; j < Tile::kFragments; ++j) UNROLL for (int w = 0; w < 4; ++w) pieces[j][i].words[w] =
-          j == in_piece / 8 ? words[w] : pieces[j][i].words[w];
-    }
-  }
-};
-
-/// A warp's queries as fragments: [piece][half][words].
-template <class Tile, class T, class Q>
-struct GroupedQueries {
-  uint32_t words[Tile::kPieces][2][4] = {};
-
-  template <class Params>
-  DEV void load(const Params& p, const GroupedPlace<Tile>& at) {
-    UNROLL for (int i = 0; i < Tile::kPieces; ++i) UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
-      const int row = 8 * h + lane() / 4, column = 32 * i + lane() % 4 * 8;
-      if (row < at.rows && column < Tile::kDepth) evaluate<T, Q>(p, at.q_row + row, column, words[i][h]);
-    }
-  }
-};
-
-/// Scores of a piece of keys from `first` on as exponents of 2: [8 keys][fragment]; what a row does not see is minus
-/// infinity.
-template <class Tile, class K, class Queries>
-DEV void grouped_scores(const AttentionSizes& s, const GroupedPlace<Tile>& at, int first,
-                        const GroupedKeys<Tile, K>& keys, const Queries& queries,
-                        float (&scores)[Tile::kFragments][4]) {
-  const int member = lane() / 4, quad = lane() % 4;
-  UNROLL for (int j = 0; j < Tile::kFragments; ++j) {
-    UNROLL for (int e = 0; e < 4; ++e) scores[j][e] = 0;
-    UNROLL for (int i = 0; i < Tile::kPieces; ++i) UNROLL for (int w = 0; w < 4; w += 2) {
-      const auto& q = queries.words[i];
-      const uint32_t left[4] = {q[0][w], q[1][w], q[0][w + 1], q[1][w + 1]};
-      const uint32_t right[2] = {keys.pieces[j][i].words[w], keys.pieces[j][i].words[w + 1]};
-      mma(typename K::T{}, scores[j], left, right);
-    }
-    UNROLL for (int e = 0; e < 4; ++e) {
-      const int row = member + 8 * (e / 2), key = first + 8 * j + 2 * quad + e % 2;
-      const bool seen = row < at.rows && key < at.sees(s, row) && key < s.keys;
-      scores[j][e] = seen ? scores[j][e] * (s.scale * 1.4426950408889634f) : no_score();
-    }
-  }
-}
-
-/// A piece of values as pairs of keys are the right operand: a lane has columns 8 (lane / 4) on of each part of keys
-/// 2 (lane % 4) and the next, and of those 8 behind, of each 16.
-template <class Tile, class V>
-struct GroupedValues {
-  SkinnyPiece v[Tile::kSteps][4][Tile::kParts];
-
-  DEV static int number(int step, int i) { return 16 * step + 2 * (lane() % 4) + i % 2 + i / 2 * 8; }
-  DEV static int column(int part) { return 64 * part + lane() / 4 * 8; }
-  template <class Params>
-  DEV void load(const Params& p, const GroupedPlace<Tile>& at, int piece, int first, int end) {
-    UNROLL for (int step = 0; step < Tile::kSteps; ++step) UNROLL for (int i = 0; i < 4; ++i) {
-      const int key = first + number(step, i);
-      const auto row = grouped_row<V>(p, at, piece + number(step, i), key < end ? key : 0);
-      UNROLL for (int part = 0; part < Tile::kParts; ++part) v[step][i][part].template load<V>(
-          row, column(part), key < end && column(part) < Tile::kDepth);
-    }
-  }
-  template <class Program, class Params>
-  DEV void make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, int piece, int key,
-                int in_piece, int fresh) {
-    if (in_piece / 2 % 4 != lane() % 4) return;
-    UNROLL for (int part = 0; part < Tile::kParts; ++part) {
-      if (column(part) >= Tile::kDepth) continue;
-      uint32_t words[4];
-      make_fresh<V, Program>(p, s, grouped_row<V>(p, at, piece + in_piece, key), fresh, column(part), words);
-      UNROLL for (int step = 0; step < Tile::kSteps; ++step) UNROLL for (int i = 0; i < 4; ++i)
-          UNROLL for (int w = 0; w < 4; ++w) v[step][i][part]
-              .words[w] = number(step, i) == in_piece ? words[w] : v[step][i][part].words[w];
-    }
-  }
-};
-
-/// The rows so far: the highest score as an exponent of 2, this lane's part of the sum of weights, and sums of weighted
-/// values, of which a lane has columns 16 (lane % 4) on of each part of row lane / 4 and of that row + 8: [part][column
-/// in 8][fragment].
-template <class Tile>
-struct GroupedSums {
-  float top[Tile::kHalves], total[Tile::kHalves] = {};
-  float v[Tile::kParts][8][4] = {};
-
-  DEV GroupedSums() { UNROLL for (int h = 0; h < Tile::kHalves; ++h) top[h] = no_score(); }
-  /// Turns scores into weights relative to the new tops.
-  DEV void weigh(float (&scores)[Tile::kFragments][4]) {
-    UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
-      float next = top[h];
-      UNROLL for (int j = 0; j < Tile::kFragments; ++j) next =
-          max_number(next, max_number(scores[j][2 * h], scores[j][2 * h + 1]));
-      next = round_up(highest_of_row(next));  // as weigh_row, so that weights round to the same numbers
-      const float origin = next == no_score() ? 0.0f : next, keep = exp2_approximate(top[h] - origin);
-      top[h] = next;
-      total[h] *= keep;
-      UNROLL for (int part = 0; part < Tile::kParts; ++part) UNROLL for (int c = 0; c < 8; ++c)
-          UNROLL for (int e = 2 * h; e < 2 * h + 2; ++e) v[part][c][e] *= keep;
-      UNROLL for (int j = 0; j < Tile::kFragments; ++j) UNROLL for (int e = 2 * h; e < 2 * h + 2; ++e) {
-        scores[j][e] = exp2_approximate(scores[j][e] - origin);
-        total[h] += scores[j][e];
-      }
-    }
-  }
-  template <class T, class Values>
-  DEV void add(T, const float (&weights)[Tile::kFragments][4], const Values& values) {
-    UNROLL for (int step = 0; step < Tile::kSteps; ++step) {
-      uint32_t left[4] = {};
-      UNROLL for (int e = 0; e < 4; ++e) if (e % 2 < Tile::kHalves) {
-        const float(&from)[4] = weights[2 * step + e / 2];
-        left[e] = pack(T{}, from[e % 2 * 2], from[e % 2 * 2 + 1]);
-      }
-      UNROLL for (int part = 0; part < Tile::kParts; ++part) UNROLL for (int c = 0; c < 8; ++c) {
-        uint32_t right[2];
-        UNROLL for (int i = 0; i < 2; ++i) {
-          const uint32_t even = values.v[step][2 * i][part].words[c / 2],
-                         odd = values.v[step][2 * i + 1][part].words[c / 2];
-          right[i] = c % 2 ? even >> 16 | (odd & 0xffff0000u) : (even & 0xffffu) | odd << 16;
-        }
-        mma(T{}, v[part][c], left, right);
-      }
-    }
-  }
-  /// Leaves all in the block's shared memory.
-  DEV void leave(float* shared) {
-    UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
-      const int row = warp() * Tile::kRows + 8 * h + lane() / 4;
-      total[h] += shuffle_xor(total[h], 1);
-      total[h] += shuffle_xor(total[h], 2);
-      if (lane() % 4 == 0) shared[Tile::kTopsAt + row] = top[h], shared[Tile::kTotalsAt + row] = total[h];
-      UNROLL for (int part = 0; part < Tile::kParts; ++part) UNROLL for (int e = 0; e < 2; ++e) {
-        const int column = 64 * part + lane() % 4 * 16 + 8 * e;
-        if (column >= Tile::kDepth) continue;
-        UNROLL for (int c = 0; c < 8; c += 4)
-            device::store(shared + Tile::kSumsAt + row * Tile::kLine + column + c,
-                          Frag<float, 4>{{v[part][c][2 * h + e], v[part][c + 1][2 * h + e], v[part][c + 2][2 * h + e],
-                                          v[part][c + 3][2 * h + e]}});
-      }
-    }
-  }
-};
-
-/// A warp's pieces of keys. `fresh`: FreshRows, if Fresh has some.
-template <class Tile, class Q, class K, class V, class Fresh, class Params, class Rows>
-DEV void grouped_pieces(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at,
-                        const GroupedPieces<Tile>& pieces, const Rows& fresh, GroupedSums<Tile>& sums) {
-  using T = typename K::T;
-  int first = at.first_key(), piece = pieces.places[0];
-  const int end = s.keys < (at.run + 1) * Tile::kRunKeys ? s.keys : (at.run + 1) * Tile::kRunKeys;
-  GroupedKeys<Tile, K> keys;
-  keys.load(p, at, piece, first, end);
-  GroupedValues<Tile, V> values;
-  values.load(p, at, piece, first, end);
-  GroupedQueries<Tile, T, Q> queries;
-  queries.load(p, at);
-  const auto make = [&](int row, int key) {
-    if constexpr (Fresh::kGiven) {
-      const int in_piece = key % Tile::kKeys;
-      keys.template make<typename Fresh::Key>(p, s, at, piece, key, in_piece, row);
-      values.template make<typename Fresh::Value>(p, s, at, piece, key, in_piece, row);
-    }
-  };
-  NO_UNROLL for (int turn = 0; turn < Tile::kTurns; ++turn) {
-    if constexpr (Fresh::kGiven) fresh.for_each(p, at, piece, first, make);  // rows that nobody sees are stored too
-    piece = pieces.places[1];                                                // of two
-    if (first < end) {
-      float scores[Tile::kFragments][4];
-      grouped_scores<Tile>(s, at, first, keys, queries, scores);
-      keys.load(p, at, piece, first + Tile::kStep, end);
-      sums.weigh(scores);
-      sums.add(T{}, scores, values);
-      values.load(p, at, piece, first + Tile::kStep, end);
-    }
-    first += Tile::kStep;
-  }
-}
-
 struct NoRows {
   template <class Params>
   DEV explicit NoRows(const Params&) {}
@@ -340,31 +101,275 @@ struct FreshRowsOf<Tile, Fresh, false> {
   using Type = NoRows;
 };
 
+/// A warp's keys: from `first` on, those that there are before `end`; where the first lies in the first axis of the
+/// cache, below 0 where its page has no place; bits of those that are the launch's own.
+struct GroupedPiece {
+  int first, end, place;
+  uint32_t fresh = 0;
+
+  /// Whether key `number` lies in memory.
+  DEV bool holds(int number) const { return first + number < end && !(fresh >> number & 1); }
+  DEV int key(int number) const { return first + number < end ? first + number : 0; }
+};
+
+/// kCount columns of a row that Program computes, rounded to T.
+template <class T, class Program, int kCount, class Params>
+DEV void evaluate(const Params& p, int row, int column, uint32_t (&words)[kCount / 2]) {
+  static_assert(kCount % Program::kRun == 0);
+  UNROLL for (int i = 0; i < kCount / 2; ++i) words[i] = 0;
+  UNROLL for (int c = 0; c < kCount; c += Program::kRun) {
+    const auto x = Program::eval(p, row, column + c);
+    UNROLL for (int e = 0; e < Program::kRun; ++e) {
+      const uint32_t bits = from_float<T>(x.v[e]).bits;
+      words[(c + e) / 2] |= bits << ((c + e) % 2 * 16);
+    }
+  }
+}
+/// A lane's columns of each 16 that one product adds: 4 (lane % 4) on, of queries and keys alike.
+DEV int column_of_group(int group) { return 16 * group + lane() % 4 * 4; }
+
+/// Fragments of a piece of keys, 8 at a time: [8 keys][16 columns][words].
+template <class Tile, class K>
+struct GroupedKeys {
+  uint32_t words[Tile::kFragments][Tile::kGroups][2];
+
+  DEV static int number(int j) { return 8 * j + lane() / 4; }  // in the piece
+  template <class Params>
+  DEV void load(const Params& p, const GroupedPlace<Tile>& at, const GroupedPiece& piece) {
+    UNROLL for (int j = 0; j < Tile::kFragments; ++j) {
+      const auto row = grouped_row<K>(p, at, piece.place + number(j), piece.key(number(j)));
+      UNROLL for (int g = 0; g < Tile::kGroups; ++g) {
+        words[j][g][0] = words[j][g][1] = 0;
+        if (piece.holds(number(j))) copy_past_l1<8>(words[j][g], K::at(row, column_of_group(g)));
+      }
+    }
+  }
+};
+
+/// A chunk of values in shared memory, [key][column], a warp's piece of which it brings itself.
+template <class Tile, class V>
+struct GroupedValues {
+  using Rows = SwizzledRows<Tile::kDepth / 8>;
+  static constexpr int kChunks = Tile::kDepth / 8;  // of 8 columns
+
+  /// Zeros where there are no keys.
+  template <class Params>
+  DEV static void copy(const Params& p, const GroupedPlace<Tile>& at, const GroupedPiece& piece) {
+    UNROLL for (int i = 0; i < Tile::kKeys * kChunks; i += 32) {
+      const int number = (i + lane()) / kChunks, chunk = (i + lane()) % kChunks;
+      const auto row = grouped_row<V>(p, at, piece.place + number, piece.key(number));
+      if (!(piece.fresh >> number & 1))
+        cp_async16(shared_address(shared_memory()) + Rows::at(warp() * Tile::kKeys + number, chunk),
+                   V::at(row, 8 * chunk), piece.holds(number) ? 16 : 0);
+    }
+    cp_async_commit();
+  }
+  /// Of keys 32 * pair on, the right operands of two steps for columns 8 * tile on.
+  DEV static void load(uint32_t (&words)[4], int pair, int tile) {
+    ldmatrix_x4_trans(words, shared_address(shared_memory()) + Rows::at(32 * pair + lane(), tile));
+  }
+};
+
+/// Key `key`, of the warp's piece, is row `fresh` of the launch's own: to the cache, and to fragments and shared
+/// memory. All lanes compute, so that nothing branches between what is read for the key and for the value.
+template <class Tile, class K, class V, class Fresh, class Params>
+DEV void grouped_make(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, const GroupedPiece& piece,
+                      int key, int fresh, GroupedKeys<Tile, K>& keys) {
+  using T = typename K::T;
+  const int in_piece = key - piece.first, from = fresh * s.kv_heads + block_y();
+  const auto to_cache = [](const T* to, const auto& x) {
+    device::store(reinterpret_cast<uint32_t*>(const_cast<T*>(to)), x);
+  };
+  uint32_t made[Tile::kGroups][2];
+  Frag<uint32_t, 4> value;
+  const int chunk = lane() % (Tile::kDepth / 8);
+  UNROLL for (int g = 0; g < Tile::kGroups; ++g)
+      evaluate<T, typename Fresh::Key, 4>(p, from, column_of_group(g), made[g]);
+  evaluate<T, typename Fresh::Value, 8>(p, from, 8 * chunk, value.v);
+  const auto key_row = grouped_row<K>(p, at, piece.place + in_piece, key);
+  const auto value_row = grouped_row<V>(p, at, piece.place + in_piece, key);
+  if (in_piece % 8 == lane() / 4) {
+    UNROLL for (int g = 0; g < Tile::kGroups; ++g) {
+      to_cache(K::at(key_row, column_of_group(g)), Frag<uint32_t, 2>{{made[g][0], made[g][1]}});
+      UNROLL for (int j = 0; j < Tile::kFragments; ++j) UNROLL for (int w = 0; w < 2; ++w) keys.words[j][g][w] =
+          j == in_piece / 8 ? made[g][w] : keys.words[j][g][w];
+    }
+  }
+  if (lane() < Tile::kDepth / 8) {
+    to_cache(V::at(value_row, 8 * chunk), value);
+    device::store(reinterpret_cast<uint32_t*>(shared_memory() +
+                                              GroupedValues<Tile, V>::Rows::at(warp() * Tile::kKeys + in_piece, chunk)),
+                  value);
+  }
+}
+
+/// All rows' queries as fragments: [16 columns][half][words].
+template <class Tile, class T, class Q>
+struct GroupedQueries {
+  uint32_t words[Tile::kGroups][2][2] = {};
+
+  template <class Params>
+  DEV void load(const Params& p, const GroupedPlace<Tile>& at) {
+    UNROLL for (int g = 0; g < Tile::kGroups; ++g) UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
+      const int row = 8 * h + lane() / 4;
+      if (row < at.rows) evaluate<T, Q, 4>(p, at.q_row + row, column_of_group(g), words[g][h]);
+    }
+  }
+};
+
+/// A warp's scores, then weights: [8 keys][fragment]. What a row does not see is minus infinity.
+template <class Tile>
+struct GroupedScores {
+  float v[Tile::kFragments][4];
+  float* shared;
+
+  DEV explicit GroupedScores(float* shared) : shared(shared) {
+    UNROLL for (int j = 0; j < Tile::kFragments; ++j) UNROLL for (int e = 0; e < 4; ++e) v[j][e] = no_score();
+  }
+  template <class K, class Queries>
+  DEV void multiply(const AttentionSizes& s, const GroupedPlace<Tile>& at, int first, const GroupedKeys<Tile, K>& keys,
+                    const Queries& queries) {
+    UNROLL for (int j = 0; j < Tile::kFragments; ++j) {
+      UNROLL for (int e = 0; e < 4; ++e) v[j][e] = 0;
+      UNROLL for (int g = 0; g < Tile::kGroups; ++g) {
+        const auto& q = queries.words[g];
+        const uint32_t left[4] = {q[0][0], q[1][0], q[0][1], q[1][1]};
+        mma(typename K::T{}, v[j], left, keys.words[j][g]);
+      }
+      UNROLL for (int e = 0; e < 4; ++e) {
+        const int row = lane() / 4 + 8 * (e / 2), key = first + 8 * j + 2 * (lane() % 4) + e % 2;
+        if (row >= at.rows || key >= at.sees(s, row) || key >= s.keys) v[j][e] = no_score();
+      }
+    }
+  }
+  /// Leaves the highest of each row for the block's other warps.
+  DEV void leave_highest() const {
+    UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
+      float highest = no_score();
+      UNROLL for (int j = 0; j < Tile::kFragments; ++j) highest =
+          max_number(highest, max_number(v[j][2 * h], v[j][2 * h + 1]));
+      highest = highest_of_row(highest);
+      if (lane() % 4 == 0) shared[Tile::kHighestAt + warp() * Tile::kRows + 8 * h + lane() / 4] = highest;
+    }
+  }
+  /// Turns them into weights relative to the chunk's tops, and leaves them, rounded, and their sums of each lane.
+  template <class T>
+  DEV void weigh(T, float scale) {
+    UNROLL for (int h = 0; h < Tile::kHalves; ++h) {
+      const int row = 8 * h + lane() / 4;
+      float top = no_score();
+      UNROLL for (int w = 0; w < Tile::kWarps; ++w) top =
+          max_number(top, shared[Tile::kHighestAt + w * Tile::kRows + row]);
+      top = round_up(top * scale) - lowered_in_order(T{});
+      if (warp() == 0 && lane() % 4 == 0) shared[Tile::kTopsAt + row] = top;
+      const float shift = shift_in_order(top);
+      float sum = 0;
+      UNROLL for (int j = 0; j < Tile::kFragments; ++j) {
+        UNROLL for (int e = 2 * h; e < 2 * h + 2; ++e) sum += v[j][e] = weight_in_order(v[j][e], scale, shift);
+        reinterpret_cast<uint32_t*>(
+            shared)[Tile::kWeightsAt + row * Tile::kLine + warp() * (Tile::kKeys / 2) + 4 * j + lane() % 4] =
+            pack(T{}, v[j][2 * h], v[j][2 * h + 1]);
+      }
+      shared[Tile::kPiecesAt + (warp() * Tile::kRows + row) * Tile::kClasses + lane() % 4] = sum;
+    }
+  }
+};
+
+/// The chunk's sums of weights, and weights times its values, to where the run's blocks meet. `pieces`: that have keys.
+template <class Tile, class V, class Meeting>
+DEV void grouped_values(const GroupedPlace<Tile>& at, const Meeting& meeting, const float* shared, int pieces) {
+  using T = typename V::T;
+  constexpr int kTiles = Tile::kDepth / 8, kPasses = (kTiles + Tile::kWarps - 1) / Tile::kWarps;
+  const uint32_t weights = shared_address(shared + Tile::kWeightsAt);
+  if (warp() < kTiles) {
+    float sums[kPasses][4] = {};
+    UNROLL for (int pair = 0; pair < Tile::kWarps / 2; ++pair) if (2 * pair < pieces) {
+      uint32_t left[2][4] = {};
+      if constexpr (Tile::kHalves == 2) {
+        UNROLL for (int i = 0; i < 2; ++i)
+            ldmatrix_x4(left[i], weights + lane() % 16 * (4 * Tile::kLine) + (4 * pair + 2 * i + lane() / 16) * 16);
+      } else {
+        uint32_t four[4];
+        ldmatrix_x4(four, weights + lane() % 8 * (4 * Tile::kLine) + (4 * pair + lane() / 8) * 16);
+        UNROLL for (int i = 0; i < 4; ++i) left[i / 2][i % 2 * 2] = four[i];
+      }
+      UNROLL for (int pass = 0; pass < kPasses; ++pass) {
+        uint32_t right[4];
+        GroupedValues<Tile, V>::load(right, pair, warp() + pass * Tile::kWarps);
+        UNROLL for (int i = 0; i < 2; ++i) {
+          const uint32_t of_step[2] = {right[2 * i], right[2 * i + 1]};
+          mma(T{}, sums[pass], left[i], of_step);
+        }
+      }
+    }
+    UNROLL for (int pass = 0; pass < kPasses; ++pass) UNROLL for (int e = 0; e < 2 * Tile::kHalves; ++e) {
+      const int row = lane() / 4 + 8 * (e / 2);
+      if (row < at.rows) meeting.put(row, 8 * (warp() + pass * Tile::kWarps) + lane() % 4 * 2 + e % 2, sums[pass][e]);
+    }
+  }
+  const int number = thread_index() % Tile::kClasses, unit = thread_index() / Tile::kClasses % Tile::kUnitsOfRow,
+            row = thread_index() / Tile::kClasses / Tile::kUnitsOfRow;
+  if (row >= at.rows) return;
+  float total = 0;
+  UNROLL for (int w = 0; w < Tile::kWarps; ++w) if (w < pieces) total +=
+      shared[Tile::kPiecesAt + (w * Tile::kRows + row) * Tile::kClasses + number];
+  meeting.put_total(row, unit, number, total);
+  if (number == 0) meeting.put_top(row, unit, shared[Tile::kTopsAt + row]);
+}
+
 template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse,
           class Fresh = NoFresh, class Params>
 DEV void attention_grouped(const Params& p) {
   static_assert(K::kRun == 8 && V::kRun == 8 && Epilogue::kLanes == 1);
-  static_assert(Tile::kTurns == 2 && InPages<K> == InPages<V>);
+  static_assert(Tile::kRows * Tile::kUnitsOfRow * Tile::kClasses <= Tile::kThreads && InPages<K> == InPages<V>);
   if constexpr (InPages<K>) static_assert(K::kPage % Tile::kKeys == 0);
+  using T = typename K::T;
   float* shared = reinterpret_cast<float*>(shared_memory());
   griddep_launch();
   grouped_prefetch<Tile, K, V>(p);
   if constexpr (Tile::kBlocks > 1 && !Tile::kMeetsInMemory) sync_cluster();  // all blocks are there to be written to
   griddep_wait();
   const typename FreshRowsOf<Tile, Fresh>::Type fresh(p);
-  GroupedPieces<Tile> pieces;
-  pieces.template find<K>(p, p.sizes);
+  GroupedPiece piece;
+  {
+    const GroupedPlace<Tile> all(p.sizes);
+    piece.first = all.first_key(), piece.place = block_z() * all.capacity + piece.first;
+    if constexpr (InPages<K>) piece.place = piece.first < all.capacity ? K::place(p, block_z(), piece.first) : -1;
+  }
   const AttentionSizes s = sizes_of_entry<Keys>(p, block_z());
   const GroupedPlace<Tile> at(s);
   if (block_x() == 0 && thread_index() == 0) *GroupedCounters<Tile>(s.split, at).keys = s.keys;
-  GroupedSums<Tile> sums;
-  grouped_pieces<Tile, Q, K, V, Fresh>(p, s, at, pieces, fresh, sums);
-  if (at.run >= at.runs) return;
-  sums.leave(shared);
-  sync_block();
+  piece.end = s.keys;
+  if constexpr (Fresh::kGiven)
+    fresh.for_each(p, at, piece.place, piece.first, [&](int, int key) { piece.fresh |= 1u << (key - piece.first); });
   const typename GroupedMeeting<Tile>::Type meeting(s, at, shared);
-  for (int i = thread_index(); i < at.rows * Tile::kDepth; i += Tile::kThreads)
-    meeting.put(i, grouped_part<Tile>(shared, i / Tile::kDepth, i % Tile::kDepth));
+  const bool has_keys = at.block < at.blocks;
+  GroupedKeys<Tile, K> keys;
+  if (has_keys) {
+    keys.load(p, at, piece);
+    GroupedValues<Tile, V>::copy(p, at, piece);
+  }
+  // Rows that nobody sees are stored too.
+  if constexpr (Fresh::kGiven) {
+    if (piece.fresh)
+      fresh.for_each(p, at, piece.place, piece.first,
+                     [&](int row, int key) { grouped_make<Tile, K, V, Fresh>(p, s, at, piece, key, row, keys); });
+  }
+  if (at.run >= at.runs) return;
+  if (has_keys) {
+    GroupedScores<Tile> scores(shared);
+    if (piece.first < s.keys) {
+      GroupedQueries<Tile, T, Q> queries;
+      queries.load(p, at);
+      scores.multiply(s, at, piece.first, keys, queries);
+    }
+    scores.leave_highest();
+    sync_block();
+    scores.weigh(T{}, s.scale * 1.4426950408889634f);
+    cp_async_wait<0>();
+    sync_block();
+    grouped_values<Tile, V>(at, meeting, shared, (s.keys - block_x() * Tile::kChunk + Tile::kKeys - 1) / Tile::kKeys);
+  }
   if (meeting.meet()) grouped_end<Tile, Epilogue, Lse>(p, s, at, meeting, shared);
 }
 

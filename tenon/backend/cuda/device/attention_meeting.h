@@ -1,5 +1,5 @@
-// Where attention_grouped.h's parts meet: what a block, a run and a head of keys are, and how warps, blocks and runs
-// are joined, each relative to the highest top, in an order that their numbers fix.
+// Where attention_grouped.h's parts meet: what a block, a run and a head of keys are, and how the chunks of blocks are
+// joined to runs, and runs to the result, each relative to the highest top, in the order of their keys.
 #pragma once
 #include "tenon/backend/cuda/device/attention_keys.h"
 #include "tenon/backend/cuda/device/elements.h"
@@ -7,34 +7,32 @@
 namespace tenon::device {
 
 /// Heads of kDepth_ columns (a power of two, 16 to 128), up to kRows_ (8 or 16) rows a head of keys, whose kBlocks_
-/// blocks of kWarps_ warps are one cluster, or meet in memory.
-template <int kDepth_, int kRows_, int kWarps_, int kBlocks_, bool kCluster_>
+/// blocks of a chunk of keys each are one cluster, or meet in memory.
+template <int kDepth_, int kRows_, int kBlocks_, bool kCluster_>
 struct GroupedTile {
-  static constexpr int kDepth = kDepth_, kRows = kRows_, kHalves = kRows / 8;
-  static constexpr int kWarps = kWarps_, kThreads = 32 * kWarps, kBlocks = kBlocks_;
+  static constexpr int kDepth = kDepth_, kRows = kRows_, kHalves = kRows / 8, kBlocks = kBlocks_;
   static constexpr bool kMeetsInMemory = kBlocks > 1 && !kCluster_;
+  static constexpr int kKeys = 16, kFragments = kKeys / 8, kWarps = 8, kThreads = 32 * kWarps;  ///< keys: of a warp
+  static constexpr int kChunk = kWarps * kKeys, kRunKeys = kBlocks * kChunk;  ///< keys of a block, of a run
   static constexpr int kResident =
-      kDepth > 64 ? 1 : 512 / kThreads;  ///< blocks that a multiprocessor has registers for
-  static constexpr int kKeys = 16, kFragments = kKeys / 8, kSteps = kKeys / 16;  ///< of a piece
-  static constexpr int kTurns = 2;                                               ///< pieces that a warp has of a run
-  static constexpr int kStep = kWarps * kBlocks * kKeys, kRunKeys = kTurns * kStep;  ///< keys of all warps, of a run
-  static constexpr int kPieces = (kDepth + 31) / 32;                                 ///< of 32 columns of a key
-  static constexpr int kParts = (kDepth + 63) / 64;                                  ///< of 64 columns of a value
+      kDepth > 64 || kRows > 8 || kMeetsInMemory ? 2 : 3;            ///< blocks that registers are kept for
+  static constexpr int kGroups = kDepth / 16;                        ///< of 16 columns
   static constexpr int kUnit = 32, kUnits = kRows * kDepth / kUnit;  ///< of the result: a block has every kBlocks-th
-  static constexpr int kOwned = (kUnits + kBlocks - 1) / kBlocks;
-  // Shared memory, in floats: sums by warp, lines apart so that rows meet no bank; tops and totals by warp; of each
-  // block of a cluster what it found for this one, its tops and totals; a word.
-  static constexpr int kLine = kDepth + 4;
-  static constexpr int kSumsAt = 0, kTopsAt = kWarps * kRows * kLine, kTotalsAt = kTopsAt + kWarps * kRows;
-  static constexpr int kFoundAt = kTotalsAt + kWarps * kRows;
+  static constexpr int kOwned = (kUnits + kBlocks - 1) / kBlocks, kUnitsOfRow = kDepth > kUnit ? kDepth / kUnit : 1;
+  static constexpr int kClasses = 4;  ///< lanes that a row's sum of weights is shared by
+  // Shared memory, in words: the chunk's values; weights, lines apart so that rows meet no bank; highest scores and
+  // sums of weights by warp; tops; of each block of a cluster what it found for this one, its tops and totals; a word.
+  static constexpr int kWeightsAt = kChunk * kDepth / 2, kLine = (kChunk + 8) / 2;
+  static constexpr int kHighestAt = kWeightsAt + kRows * kLine, kPiecesAt = kHighestAt + kWarps * kRows;
+  static constexpr int kTopsAt = kPiecesAt + kWarps * kRows * kClasses, kFoundAt = kTopsAt + kRows;
   static constexpr int kTopsFoundAt = kFoundAt + (kMeetsInMemory ? 0 : kBlocks * kOwned * kUnit);
   static constexpr int kTotalsFoundAt = kTopsFoundAt + (kMeetsInMemory ? 0 : kBlocks * kRows);
-  static constexpr int kCameAt = kTotalsFoundAt + (kMeetsInMemory ? 0 : kBlocks * kRows);
+  static constexpr int kCameAt = kTotalsFoundAt + (kMeetsInMemory ? 0 : kBlocks * kRows * kClasses);
   static constexpr int kSharedBytes = 4 * (kCameAt + 4);
   /// What a block leaves in the workspace: sums, tops, totals.
-  static constexpr int kLeft = kRows * (kDepth + 2);
-  /// What a run leaves of each call of the epilogue: sums, top, total; at most so many floats.
-  static constexpr int kRunLeft = 3 * kRows * kDepth;
+  static constexpr int kLeft = kRows * (kDepth + 1 + kClasses);
+  /// What a run leaves of each call of the epilogue: sums, top, totals; at most so many floats.
+  static constexpr int kRunLeft = (2 + kClasses) * kRows * kDepth;
   static_assert(kDepth >= 16 && kDepth <= 128 && (kDepth & (kDepth - 1)) == 0 && kBlocks <= 16);
 };
 
@@ -47,6 +45,7 @@ struct GroupedPlace {
   int capacity;
   int head;              ///< of keys, over the batch
   int block, run, runs;  ///< in its run; runs: those that have keys, or one
+  int blocks;            ///< of the run: those that have keys
 
   DEV explicit GroupedPlace(const AttentionSizes& s)
       : rows(s.heads / s.kv_heads * s.queries),
@@ -56,13 +55,16 @@ struct GroupedPlace {
         head(block_z() * s.kv_heads + block_y()),
         block(block_x() % Tile::kBlocks),
         run(block_x() / Tile::kBlocks),
-        runs(s.keys > Tile::kRunKeys ? (s.keys + Tile::kRunKeys - 1) / Tile::kRunKeys : 1) {}
+        runs(s.keys > Tile::kRunKeys ? (s.keys + Tile::kRunKeys - 1) / Tile::kRunKeys : 1),
+        blocks(s.keys - run * Tile::kRunKeys >= Tile::kRunKeys
+                   ? Tile::kBlocks
+                   : (s.keys - run * Tile::kRunKeys + Tile::kChunk - 1) / Tile::kChunk) {}
   /// Keys that row r sees.
   DEV static int sees(const AttentionSizes& s, int r) {
     return s.causal ? r % s.queries + 1 + s.keys - s.queries : s.keys;
   }
-  /// The first key of the warp's first piece; the next piece is Tile::kStep behind it.
-  DEV int first_key() const { return run * Tile::kRunKeys + (warp() * Tile::kBlocks + block) * Tile::kKeys; }
+  /// The first key of the warp's piece.
+  DEV int first_key() const { return block_x() * Tile::kChunk + warp() * Tile::kKeys; }
 };
 
 /// Counters: blocks that have come, of each run where they meet in memory; runs that have come, of each head and block
@@ -78,35 +80,15 @@ struct GroupedCounters {
   }
 };
 
-/// A row's part of the result: sums relative to `top`, a power of two, and the sum of weights.
+/// A row's part of the result: sums relative to `top`, a power of two, and sums of weights of every fourth pair of
+/// keys.
 template <int kRun>
 struct GroupedPart {
-  float top, total;
-  float sums[kRun];
+  float top = no_score(), totals[4] = {}, sums[kRun] = {};
+
+  DEV float share_of(float other) const { return exp2_approximate(other - (top == no_score() ? 0.0f : top)); }
+  DEV float total() const { return (totals[0] + totals[1]) + (totals[2] + totals[3]); }
 };
-/// kCount parts of a row together, in their order: top(i), total(i), and add(i, share, sums) that adds its sums.
-template <int kCount, int kRun, class Top, class Total, class Add>
-DEV GroupedPart<kRun> grouped_joined(const Top& top, const Total& total, const Add& add) {
-  GroupedPart<kRun> all = {no_score(), 0.0f, {}};
-  UNROLL for (int i = 0; i < kCount; ++i) all.top = max_number(all.top, top(i));
-  const float origin = all.top == no_score() ? 0.0f : all.top;
-  UNROLL for (int i = 0; i < kCount; ++i) {
-    const float share = exp2_approximate(top(i) - origin);
-    all.total += share * total(i);
-    add(i, share, all.sums);
-  }
-  return all;
-}
-/// Of this block, from its warps'.
-template <class Tile>
-DEV GroupedPart<1> grouped_part(const float* shared, int row, int column) {
-  const auto of = [&](int w) { return w * Tile::kRows + row; };
-  return grouped_joined<Tile::kWarps, 1>([&](int w) { return shared[Tile::kTopsAt + of(w)]; },
-                                         [&](int w) { return shared[Tile::kTotalsAt + of(w)]; },
-                                         [&](int w, float share, float(&sums)[1]) {
-                                           sums[0] += share * shared[Tile::kSumsAt + of(w) * Tile::kLine + column];
-                                         });
-}
 
 /// Where the parts of a head's blocks meet: in the shared memory of a cluster's blocks (or of one block), each of which
 /// gets the units that it ends, [block][unit][column], and all tops and totals, [block][row].
@@ -125,16 +107,22 @@ struct GroupedCluster {
     return shared + Tile::kFoundAt + (block * kOwned + unit / kBlocks) * Tile::kUnit;
   }
   DEV float top(int block, int row) const { return shared[Tile::kTopsFoundAt + block * Tile::kRows + row]; }
-  DEV float total(int block, int row) const { return shared[Tile::kTotalsFoundAt + block * Tile::kRows + row]; }
-  /// Value `i` of the rows to the block that ends it, and a row's top and total to all, one block a value.
-  DEV void put(int i, const GroupedPart<1>& part) const {
-    const int unit = i / Tile::kUnit;
-    give(sums(block, unit) + i % Tile::kUnit, part.sums[0], unit % kBlocks);
-    const int told = i % Tile::kDepth, to = block * Tile::kRows + i / Tile::kDepth;
-    if (told >= kBlocks) return;
-    give(shared + Tile::kTopsFoundAt + to, part.top, told);
-    give(shared + Tile::kTotalsFoundAt + to, part.total, told);
+  DEV const float* totals(int block, int row) const {
+    return shared + Tile::kTotalsFoundAt + (block * Tile::kRows + row) * Tile::kClasses;
   }
+  /// A sum of the rows to the block that ends it.
+  DEV void put(int row, int column, float sum) const {
+    const int i = row * Tile::kDepth + column, unit = i / Tile::kUnit;
+    give(sums(block, unit) + i % Tile::kUnit, sum, unit % kBlocks);
+  }
+  /// A row's top or one of its totals to the block that ends unit `unit` of the row.
+  DEV void put_top(int row, int unit, float top) const {
+    give(shared + Tile::kTopsFoundAt + block * Tile::kRows + row, top, ends(row, unit));
+  }
+  DEV void put_total(int row, int unit, int number, float total) const {
+    give(totals(block, row) + number, total, ends(row, unit));
+  }
+  DEV static int ends(int row, int unit) { return (row * Tile::kDepth / Tile::kUnit + unit) % kBlocks; }
   DEV static void give(const float* to, float value, int block) {
     if constexpr (kBlocks > 1)
       store_at(shared_address(to), value, block);
@@ -181,15 +169,15 @@ struct GroupedMemory {
   static constexpr int kNext = 1;
   DEV const float* sums(int block, int unit) const { return left + block * Tile::kLeft + unit * Tile::kUnit; }
   DEV float top(int block, int row) const { return left[block * Tile::kLeft + Tile::kRows * Tile::kDepth + row]; }
-  DEV float total(int block, int row) const {
-    return left[block * Tile::kLeft + Tile::kRows * (Tile::kDepth + 1) + row];
+  DEV const float* totals(int block, int row) const {
+    return left + block * Tile::kLeft + Tile::kRows * (Tile::kDepth + 1) + row * Tile::kClasses;
   }
-  DEV void put(int i, const GroupedPart<1>& part) const {
-    float* to = left + block * Tile::kLeft;
-    to[i] = part.sums[0];
-    if (i % Tile::kDepth) return;
-    to[Tile::kRows * Tile::kDepth + i / Tile::kDepth] = part.top;
-    to[Tile::kRows * (Tile::kDepth + 1) + i / Tile::kDepth] = part.total;
+  DEV void put(int row, int column, float sum) const { left[block * Tile::kLeft + row * Tile::kDepth + column] = sum; }
+  DEV void put_top(int row, int unit, float top) const {
+    if (unit == 0) left[block * Tile::kLeft + Tile::kRows * Tile::kDepth + row] = top;
+  }
+  DEV void put_total(int row, int unit, int number, float total) const {
+    if (unit == 0) const_cast<float*>(totals(block, row))[number] = total;
   }
   DEV bool meet() const { return grouped_last<Tile>(counter, Tile::kBlocks, shared); }
 };
@@ -205,12 +193,12 @@ struct GroupedMeeting<Tile, true> {
 /// Divides, and gives some columns of a row to the epilogue.
 template <class Epilogue, class Lse, class Params>
 DEV void grouped_store(const Params& p, int row, int column, const GroupedPart<Epilogue::kRun>& part) {
+  const float total = part.total();
   if constexpr (Lse::kWanted)
     if (column == 0)
-      Lse::store(p, row,
-                 (part.total == 0.0f ? part.top : part.top + log2_approximate(part.total)) * 0.6931471805599453f);
+      Lse::store(p, row, (total == 0.0f ? part.top : part.top + log2_approximate(total)) * 0.6931471805599453f);
   Frag<float, Epilogue::kRun> acc[1];
-  const float share = reciprocal_approximate(part.total);
+  const float share = reciprocal_approximate(total);
   UNROLL for (int c = 0; c < Epilogue::kRun; ++c) acc[0].v[c] = part.sums[c] * share;
   Epilogue::store(p, row, column, Epilogue::compute(p, row, column, acc));
 }
@@ -230,14 +218,14 @@ struct GroupedCalls {
 };
 
 /// The run's part of what the block ends: to the epilogue, or where there are several runs to the workspace, where the
-/// last block joins them, a warp each call.
+/// last block joins them, a warp each call: lanes bring runs, which are added one after the other.
 template <class Tile, class Epilogue, class Lse, class Params, class Meeting>
 DEV void grouped_end(const Params& p, const AttentionSizes& s, const GroupedPlace<Tile>& at, const Meeting& meeting,
                      float* shared) {
-  constexpr int kRun = Epilogue::kRun, kRecord = kRun + 2;
+  constexpr int kRun = Epilogue::kRun, kClasses = Tile::kClasses, kRecord = kRun + 1 + kClasses;
   const GroupedCalls<Tile, Meeting, kRun> calls(at, meeting);
   const int all_runs = grid_x() / Tile::kBlocks;
-  // Behind what blocks leave: [head][run][call of the rows][sums, top, total].
+  // Behind what blocks leave: [head][run][call of the rows][sums, top, totals].
   float* const left =
       s.split.workspace +
       (Tile::kMeetsInMemory ? static_cast<int64_t>(grid_y()) * grid_z() * all_runs * Tile::kBlocks * Tile::kLeft : 0) +
@@ -248,37 +236,43 @@ DEV void grouped_end(const Params& p, const AttentionSizes& s, const GroupedPlac
   for (int i = thread_index(); i < calls.calls; i += Tile::kThreads) {
     const int row = calls.index(i) / Tile::kDepth, unit = calls.unit(i), inside = calls.inside(i);
     if (row >= at.rows) continue;
-    const GroupedPart<kRun> part = grouped_joined<Tile::kBlocks, kRun>(
-        [&](int b) { return meeting.top(b, row); }, [&](int b) { return meeting.total(b, row); },
-        [&](int b, float share, float(&sums)[kRun]) {
-          const auto x = device::load<float, kRun>(meeting.sums(b, unit) + inside);
-          UNROLL for (int c = 0; c < kRun; ++c) sums[c] += share * x.v[c];
-        });
+    GroupedPart<kRun> part;
+    UNROLL for (int b = 0; b < Tile::kBlocks; ++b) if (b < at.blocks) part.top =
+        max_number(part.top, meeting.top(b, row));
+    UNROLL for (int b = 0; b < Tile::kBlocks; ++b) if (b < at.blocks) {
+      const float share = part.share_of(meeting.top(b, row));
+      const auto x = device::load<float, kRun>(meeting.sums(b, unit) + inside);
+      const auto totals = device::load<float, kClasses>(meeting.totals(b, row));
+      UNROLL for (int c = 0; c < kRun; ++c) part.sums[c] += share * x.v[c];
+      UNROLL for (int c = 0; c < kClasses; ++c) part.totals[c] += share * totals.v[c];
+    }
     if (at.runs == 1) {
       grouped_store<Epilogue, Lse>(p, at.q_row + row, calls.index(i) % Tile::kDepth, part);
       continue;
     }
     float* const to = record(at.run, i);
     UNROLL for (int c = 0; c < kRun; ++c) to[c] = part.sums[c];
-    to[kRun] = part.top, to[kRun + 1] = part.total;
+    to[kRun] = part.top;
+    UNROLL for (int c = 0; c < kClasses; ++c) to[kRun + 1 + c] = part.totals[c];
   }
   if (at.runs == 1 || !grouped_last<Tile>(GroupedCounters<Tile>(s.split, at).of_heads, at.runs, shared)) return;
   NO_UNROLL for (int i = warp(); i < calls.calls; i += Tile::kWarps) {
     const int row = calls.index(i) / Tile::kDepth;
     if (row >= at.rows) continue;
-    GroupedPart<kRun> all = {no_score(), 0.0f, {}};
+    GroupedPart<kRun> all;
     NO_UNROLL for (int run = lane(); run < at.runs; run += 32) all.top = max_number(all.top, record(run, i)[kRun]);
     UNROLL for (int mask = 16; mask > 0; mask /= 2) all.top = max_number(all.top, shuffle_xor(all.top, mask));
-    const float origin = all.top == no_score() ? 0.0f : all.top;
-    NO_UNROLL for (int run = lane(); run < at.runs; run += 32) {
-      const float* const from = record(run, i);
-      const float share = exp2_approximate(from[kRun] - origin);
-      all.total += share * from[kRun + 1];
-      UNROLL for (int c = 0; c < kRun; ++c) all.sums[c] += share * from[c];
-    }
-    UNROLL for (int mask = 16; mask > 0; mask /= 2) {
-      all.total += shuffle_xor(all.total, mask);
-      UNROLL for (int c = 0; c < kRun; ++c) all.sums[c] += shuffle_xor(all.sums[c], mask);
+    NO_UNROLL for (int first = 0; first < at.runs; first += 32) {
+      float mine[kRecord] = {};
+      if (first + lane() < at.runs) {
+        const float* const from = record(first + lane(), i);
+        const float share = all.share_of(from[kRun]);
+        UNROLL for (int c = 0; c < kRecord; ++c) mine[c] = share * from[c];
+      }
+      NO_UNROLL for (int run = 0; run < 32 && first + run < at.runs; ++run) {
+        UNROLL for (int c = 0; c < kRun; ++c) all.sums[c] += shuffle(mine[c], run);
+        UNROLL for (int c = 0; c < kClasses; ++c) all.totals[c] += shuffle(mine[kRun + 1 + c], run);
+      }
     }
     if (lane() == 0) grouped_store<Epilogue, Lse>(p, at.q_row + row, calls.index(i) % Tile::kDepth, all);
   }

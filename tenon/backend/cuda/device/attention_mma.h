@@ -48,6 +48,7 @@ DEV void attend(const Params& p, const AttentionSizes& s, const AttentionPlace<T
   auto advance = [](uint32_t& stage) {
     stage = stage == Tile::kPipelineBytes - Tile::kStageBytes ? 0 : stage + Tile::kStageBytes;
   };
+  OrderedSums<Tile> ordered;
   NO_UNROLL for (int tile = 0; tile < at.key_tiles; ++tile) {
     cp_async_wait<Tile::kStages - 2>();
     sync_block();  // this tile is complete, and all are done with the stage that is written next
@@ -57,13 +58,15 @@ DEV void attend(const Params& p, const AttentionSizes& s, const AttentionPlace<T
     scores.clear();
     scores.template add<T>(q, shared + read);
     if ((tile + 1) * Tile::kKeys > at.seen_by_first) scores.mask(s, at.query, tile * Tile::kKeys);
-    softmax.weigh(scores);
-    softmax.rescale(sums);
+    ordered.weigh(T{}, scores, softmax, tile);
+    if (Tile::kOrder == 0 || tile > 0) ordered.rescale(sums, softmax, tile);
+    if (ordered.begins(tile)) sums = {};
     MmaWeights<Tile> weights;
     weights.round(T{}, scores);
     weights.template multiply<T, kValueChunks>(sums, 0, shared + read + Tile::kKeyBytes);
     advance(read);
   }
+  ordered.finish(sums, softmax, at.key_tiles);
 }
 
 /// The blocks of 64 columns of k and v in the order in which a deep head takes them: a tile's keys, then its values.

@@ -104,14 +104,45 @@ DEV float highest_of_row(float next) {
   return max_number(next, shuffle_xor(next, 2));
 }
 
-/// Turns these scores into weights 2^(score * scale + shift); returns `sum` and theirs.
+/// Weights in one order of all kernels: 2^(score * scale - top), whose exponent is rounded to a multiple of 2^-16, so
+/// that relative to another top, a whole number, all bits but the exponent stay. shift_in_order: of a top.
+constexpr float kInOrderShift = 192.0f;  // sums of -64 and more to it are in [128, 256)
+DEV float shift_in_order(float top) { return kInOrderShift - (top == bits_to_float(0xff800000u) ? 0.0f : top); }
+DEV float weight_in_order(float score, float scale, float shift) {
+  return exp2_approximate(fused_multiply_add(score, scale, shift) - kInOrderShift);
+}
+
+/// How far below the highest score a top in one order is: weights of F16 are up to 2^14, or small ones would be rounded
+/// to fewer bits, and to others relative to another top.
+DEV float lowered_in_order(BF16) { return 0; }
+DEV float lowered_in_order(F16) { return 14; }
+
+/// Tile::kOrder of a tile whose sums grow in one order (OrderedSums), else 0.
 template <class Tile>
-DEV float weigh_scores(AttentionScores<Tile>& s, int i, int half, float scale, float shift, float sum) {
+DEV constexpr int order_of() {
+  if constexpr (requires { Tile::kOrder; })
+    return Tile::kOrder;
+  else
+    return 0;
+}
+
+/// Turns these scores into weights relative to `origin`, 2^(score * scale - origin); returns `sum` and theirs.
+template <class Tile>
+DEV float weigh_scores(AttentionScores<Tile>& s, int i, int half, float scale, float origin, float sum) {
+  if constexpr (order_of<Tile>() > 0) {
+    UNROLL for (int j = 0; j < s.kColumns; j += 2) {
+      float piece = 0;
+      UNROLL for (int k = j; k < j + 2; ++k) UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e) piece +=
+          s.v[i][k][e] = weight_in_order(s.v[i][k][e], scale, kInOrderShift - origin);
+      sum += piece;
+    }
+    return sum;
+  }
   UNROLL for (int j = 0; j < s.kColumns; ++j) UNROLL for (int e = 0; e < 2; ++e) {
     constexpr int kPart = Tile::kPolynomial;
     const int index = 2 * j + e;
     float& weight = s.v[i][j][2 * half + e];
-    weight = fused_multiply_add(weight, scale, shift);
+    weight = fused_multiply_add(weight, scale, -origin);
     weight = (index + 1) * kPart / 8 > index * kPart / 8 ? exp2_polynomial(weight) : exp2_approximate(weight);
     sum += weight;
   }
@@ -121,15 +152,17 @@ DEV float weigh_scores(AttentionScores<Tile>& s, int i, int half, float scale, f
 /// One row of the softmax of the keys so far: turns these scores into weights relative to the new top, and adds this
 /// lane's to `total`. `top` is the highest score as an exponent of 2, rounded up to a whole number: weights relative to
 /// another top differ by a power of two then, and round to the same numbers whatever tile or kernel computes them.
-/// `keep`: what the new top leaves of the sums before. A row that has seen nothing yet keeps zeros.
+/// `lowered`: how far below it lies yet. `keep`: what the new top leaves of the sums before. A row that has seen
+/// nothing yet keeps zeros.
 template <class Tile>
-DEV void weigh_row(AttentionScores<Tile>& s, int i, int half, float scale, float& top, float& keep, float& total) {
+DEV void weigh_row(AttentionScores<Tile>& s, int i, int half, float scale, float& top, float& keep, float& total,
+                   float lowered = 0) {
   const float highest = highest_of_row(highest_score(s, i, half, s.minus_infinity()));
-  const float next = max_number(top, round_up(highest * scale));
+  const float next = max_number(top, round_up(highest * scale) - lowered);
   const float origin = next == s.minus_infinity() ? 0.0f : next;
   keep = exp2_approximate(top - origin);
   top = next;
-  total = weigh_scores(s, i, half, scale, -origin, total * keep);
+  total = weigh_scores(s, i, half, scale, origin, total * keep);
 }
 
 /// Divides sums of weighted values by the sums of weights, of which each lane has a part.
@@ -165,17 +198,20 @@ struct StreamingSoftmax {
   }
 
   /// Turns scores into weights relative to the new tops; `rescale` brings what was summed before to them.
-  DEV void weigh(AttentionScores<Tile>& s) {
+  DEV void weigh(AttentionScores<Tile>& s, float lowered = 0) {
     UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half)
-        weigh_row(s, i, half, scale, top[i][half], keep[i][half], total[i][half]);
+        weigh_row(s, i, half, scale, top[i][half], keep[i][half], total[i][half], lowered);
   }
 
-  DEV void rescale(MmaSums<Tile>& sums) const {
+  DEV void rescale(auto&... sums) const {
     bool moved = false;  // tops that stay are the rule
     UNROLL for (int i = 0; i < kRows; ++i) moved = moved || keep[i][0] != 1.0f || keep[i][1] != 1.0f;
     if (ballot(moved) == 0) return;
-    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < sums.kColumns; ++j)
-        UNROLL for (int e = 0; e < 4; ++e) sums.v[i][j][e] *= keep[i][e / 2];
+    const auto one = [&](MmaSums<Tile>& x) {
+      UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < x.kColumns; ++j)
+          UNROLL for (int e = 0; e < 4; ++e) x.v[i][j][e] *= keep[i][e / 2];
+    };
+    (one(sums), ...);
   }
 
   /// Zero, but known only when all weights so far are.
@@ -186,6 +222,85 @@ struct StreamingSoftmax {
   }
 
   DEV void divide(MmaSums<Tile>& sums) const { divide_sums(sums, total); }
+};
+
+/// Sums in one order, that of attention_grouped.h, whatever the tiles: of weights by pieces of 16 keys, and of weights
+/// times values step by step, those of a chunk of 128 keys from zero; chunks are added to the sums of a run of 1024
+/// keys, runs to those of all. A Tile has kOrder, 2 if there may be several runs, whose sums lie in shared memory: few
+/// texts have them.
+template <class Tile, int kOrder = order_of<Tile>()>
+struct OrderedSums {
+  static constexpr int kRows = Tile::kWarpM / 16, kChunkTiles = 128 / Tile::kKeys, kRunTiles = 1024 / Tile::kKeys;
+  MmaSums<Tile> run = {};
+  float run_total[kRows][2] = {}, all_total[kRows][2] = {};
+  float runs_top[kRows][2];  ///< of the sums of runs
+  float* runs;               ///< this thread's first, others Tile::kSumThreads floats apart
+
+  DEV OrderedSums() : runs(reinterpret_cast<float*>(shared_memory() + Tile::kRunsAt) + thread_index()) {}
+  /// Whether tile `tile` begins a chunk: its product is the first.
+  DEV static bool begins(int tile) { return kChunkTiles == 1 || tile % kChunkTiles == 0; }
+
+  /// softmax.weigh(scores), of tile `tile`.
+  template <class T>
+  DEV void weigh(T, AttentionScores<Tile>& scores, StreamingSoftmax<Tile>& softmax, int tile) {
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
+      if (begins(tile)) run_total[i][half] += softmax.total[i][half], softmax.total[i][half] = 0;
+      if (kOrder > 1 && tile % kRunTiles == 0) all_total[i][half] += run_total[i][half], run_total[i][half] = 0;
+    }
+    softmax.weigh(scores, lowered_in_order(T{}));
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
+      run_total[i][half] *= softmax.keep[i][half];
+      if (kOrder > 1) all_total[i][half] *= softmax.keep[i][half];
+    }
+  }
+  DEV void add(const MmaSums<Tile>& chunk) {
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < run.kColumns; ++j)
+        UNROLL for (int e = 0; e < 4; ++e) run.v[i][j][e] += chunk.v[i][j][e];
+  }
+  /// softmax.rescale(chunk), behind the product of the tile in front of `tile`. Where a chunk ends `chunk` is free
+  /// then.
+  DEV void rescale(MmaSums<Tile>& chunk, const StreamingSoftmax<Tile>& softmax, int tile) {
+    if (begins(tile)) add(chunk);
+    if constexpr (kChunkTiles == 1)
+      softmax.rescale(run);
+    else
+      softmax.rescale(run, chunk);
+    if (kOrder < 2 || tile % kRunTiles != 0) return;
+    join_runs(softmax, tile > kRunTiles);
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) runs_top[i][half] =
+        softmax.top[i][half];
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int j = 0; j < run.kColumns; ++j)
+        UNROLL for (int e = 0; e < 4; ++e) {
+      runs[((i * run.kColumns + j) * 4 + e) * Tile::kSumThreads] = run.v[i][j][e];
+      run.v[i][j][e] = 0;
+    }
+  }
+  /// Of `tiles` tiles: all sums of weighted values to `sums`, those of weights to the softmax.
+  DEV void finish(MmaSums<Tile>& sums, StreamingSoftmax<Tile>& softmax, int tiles) {
+    add(sums);
+    join_runs(softmax, tiles > kRunTiles);
+    sums = run;
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) softmax.total[i][half] =
+        all_total[i][half] + (run_total[i][half] + softmax.total[i][half]);
+  }
+
+ private:
+  /// The runs before, where there are some, and this one, relative to the softmax's top.
+  DEV void join_runs(const StreamingSoftmax<Tile>& softmax, bool some) {
+    if (kOrder < 2 || !some) return;
+    UNROLL for (int i = 0; i < kRows; ++i) UNROLL for (int half = 0; half < 2; ++half) {
+      const float share = softmax.kept(runs_top[i][half], softmax.top[i][half]);
+      UNROLL for (int j = 0; j < run.kColumns; ++j) UNROLL for (int e = 2 * half; e < 2 * half + 2; ++e)
+          run.v[i][j][e] += share * runs[((i * run.kColumns + j) * 4 + e) * Tile::kSumThreads];
+    }
+  }
+};
+template <class Tile>
+struct OrderedSums<Tile, 0> {
+  DEV static bool begins(int) { return false; }
+  DEV void weigh(auto, AttentionScores<Tile>& scores, StreamingSoftmax<Tile>& softmax, int) { softmax.weigh(scores); }
+  DEV void rescale(MmaSums<Tile>& sums, const StreamingSoftmax<Tile>& softmax, int) { softmax.rescale(sums); }
+  DEV void finish(MmaSums<Tile>&, StreamingSoftmax<Tile>&, int) {}
 };
 
 /// Gives a warp's logarithms of sums to Lse, each by one of the four lanes that hold a row.

@@ -8,10 +8,11 @@ namespace tenon::device {
 
 /// kQueries_ x kKeys_ scores at a time, kWarps_ warps with kQueries_ / kWarps_ queries each. kDepth_: the depth rounded
 /// up to 16 (deep heads: 64). kValueColumns_: columns of the result a block, all of them unless the head is deep.
-template <int kDepth_, int kValueColumns_, int kQueries_, int kKeys_, int kWarps_, int kStages_>
+/// kOrder_: as in attention_wgmma.h, for heads that are not deep.
+template <int kDepth_, int kValueColumns_, int kQueries_, int kKeys_, int kWarps_, int kStages_, int kOrder_ = 0>
 struct AttentionTile {
   static constexpr int kDepth = kDepth_, kValueColumns = kValueColumns_, kQueries = kQueries_, kKeys = kKeys_;
-  static constexpr int kPolynomial = 0;
+  static constexpr int kPolynomial = 0, kOrder = kOrder_, kSumThreads = 32 * kWarps_;
   static constexpr int kWarps = kWarps_, kStages = kStages_, kThreads = 32 * kWarps;
   // What MmaSums and mma_store want to know: a warp has all columns of its rows.
   static constexpr int kWarpM = kQueries / kWarps, kWarpN = kValueColumns;
@@ -21,16 +22,19 @@ struct AttentionTile {
   static constexpr int kMostShallow = 160, kBlock = 64;  ///< kBlock: columns of a deep head's block
   static constexpr bool kDeep = kDepth > kMostShallow;
   /// Whether the queries' fragments stay in registers, beside scores and sums.
-  static constexpr bool kStay = !kDeep && kWarpM / 16 * (kDepth / 4 + kValueColumns / 2 + kKeys / 2) <= 170;
+  static constexpr bool kStay =
+      !kDeep && kWarpM / 16 * (kDepth / 4 + (kOrder ? 2 : 1) * kValueColumns / 2 + kKeys / 2) <= 170;
   static constexpr int kQueryBytes = kQueries * kDepth * 2, kKeyBytes = kKeys * kDepth * 2;
   static constexpr int kStageBytes = kDeep ? kKeys * kBlock * 2 : kKeyBytes + kKeys * kValueColumns * 2;
   /// Queries that stay in registers came through the stage that is filled last.
   static constexpr int kQueryAt = kStay ? (kStages - 1) * kStageBytes : kStages * kStageBytes;
   static constexpr int kPipelineBytes = kStages * kStageBytes, kSlabsBytes = kWarps * kSlabBytes;
   static constexpr int kWithQueries = kQueryAt + kQueryBytes > kPipelineBytes ? kQueryAt + kQueryBytes : kPipelineBytes;
-  static constexpr int kSharedBytes = kWithQueries > kSlabsBytes ? kWithQueries : kSlabsBytes;
+  static constexpr int kRunsAt = kWithQueries > kSlabsBytes ? kWithQueries : kSlabsBytes;
+  static constexpr int kSharedBytes = kRunsAt + (kOrder > 1 ? kQueries * kValueColumns * 4 : 0);
   static_assert(kWarpM == 16 || kWarpM == 32, "a lane holds one row of its warp's queries while they are copied");
   static_assert(kDepth % (kDeep ? kBlock : 16) == 0 && kValueColumns % (kDeep ? kBlock : 8) == 0);
+  static_assert(kOrder == 0 || (!kDeep && 128 % kKeys == 0));
   static_assert(kKeys % 16 == 0 && kKeys % kWarps == 0 && kKeys / kWarps <= 32 && kStages >= 2);
 };
 

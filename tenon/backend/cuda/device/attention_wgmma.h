@@ -6,6 +6,9 @@
 //     scores of tile i --wgmma--> registers --softmax--> weights, rounded to T    while the tensor cores still do
 //     sums += weights * values of tile i - 1, weights from registers             --slabs--> the epilogue
 //
+// A tile with kOrder adds up in the order of attention_grouped.h (OrderedSums): equal bits for a text's rows and a
+// token's over a cache.
+//
 // Four barriers a stage: keys and values come, and are done with, apart. Under kTurns warpgroups start their products
 // one after the other, so that one's softmax runs beside another's products.
 //
@@ -27,12 +30,13 @@ namespace tenon::device {
 
 /// 64 * kGroups_ queries x kKeys_ keys at a time. kDepth_: the depth rounded up to 16; kValueColumns_: to what there
 /// are products for (vocabulary_held.h). kStages_: 1 only for keys that fit one tile. kBlocks_: blocks that share a
-/// multiprocessor.
+/// multiprocessor. kOrder_: 0, or in one order up to 1024 keys (1) or any number (2).
 template <int kDepth_, int kValueColumns_, int kGroups_, int kKeys_, int kStages_, int kBlocks_, int kPolynomial_,
-          bool kTurns_>
+          bool kTurns_, int kOrder_ = 0>
 struct AttentionWgmmaTile {
   static constexpr int kDepth = kDepth_, kValueColumns = kValueColumns_, kGroups = kGroups_, kKeys = kKeys_;
   static constexpr int kStages = kStages_, kBlocks = kBlocks_, kPolynomial = kPolynomial_;
+  static constexpr int kOrder = kOrder_, kSumThreads = 128 * kGroups_;
   static constexpr bool kTurns = kTurns_ && kGroups > 1;
   static constexpr int kQueries = 64 * kGroups, kSumWarps = 4 * kGroups, kThreads = 32 * kSumWarps + 128;
   /// Registers of a thread at first, then of those who compute; those who copy leave them all but 24 to 32.
@@ -52,11 +56,13 @@ struct AttentionWgmmaTile {
   /// A warpgroup's queries, and later its slabs.
   static constexpr int kQueryBytes = kColumnBlocks * kQueryBlock;
   static constexpr int kGroupBytes = kQueryBytes > 4 * kSlabBytes ? kQueryBytes : (4 * kSlabBytes + 1023) / 1024 * 1024;
-  static constexpr int kGroupsAt = kStages * kStageBytes, kBarriersAt = kGroupsAt + kGroups * kGroupBytes;
+  static constexpr int kGroupsAt = kStages * kStageBytes, kRunsAt = kGroupsAt + kGroups * kGroupBytes;
+  static constexpr int kBarriersAt = kRunsAt + (kOrder > 1 ? kSumThreads * kValueColumns / 2 * 4 : 0);
   static constexpr int kSharedBytes = kBarriersAt + 32 * kStages + 16;
   /// Whether the queries' fragments stay in registers, beside scores, weights and sums.
-  static constexpr bool kHeld = (3 * kKeys + 2 * kValueColumns + kDepth) / 4 + 32 <= kRegisters;
+  static constexpr bool kHeld = (3 * kKeys + (kOrder ? 4 : 2) * kValueColumns + kDepth) / 4 + 32 <= kRegisters;
   static_assert(kDepth % 16 == 0 && kKeys % 16 == 0 && kValueColumns <= 64 * kColumnBlocks && kGroups <= 4);
+  static_assert(kOrder == 0 || (128 % kKeys == 0 && kPolynomial == 0));
 };
 
 /// Which part a block has. The 64s of a head's queries are dealt to its tiles as evenly as may be; tiles with more of
@@ -242,6 +248,7 @@ struct WarpgroupTurns {
 template <class Tile, class T, class Keys>
 DEV void attention_consume(const AttentionSizes& s, const GroupsPlace<Tile>& at, MmaSums<Tile>& sums,
                            StreamingSoftmax<Tile>& softmax) {
+  OrderedSums<Tile> ordered;
   const int group = warp_uniform() / 4;
   AttentionStage<Tile> keys, values;
   mbarrier_wait(keys.queries_full(), 0);
@@ -263,7 +270,7 @@ DEV void attention_consume(const AttentionSizes& s, const GroupsPlace<Tile>& at,
     leave(keys.keys_empty());
     keys.advance();
     hide(scores, 0);
-    softmax.weigh(scores);
+    ordered.weigh(T{}, scores, softmax, 0);
     weights.round(T{}, scores);
     if (at.key_tiles > 1) mbarrier_wait(keys.keys_full(), keys.phase);
   }
@@ -273,29 +280,30 @@ DEV void attention_consume(const AttentionSizes& s, const GroupsPlace<Tile>& at,
     turns.wait();
     wgmma_fence();
     queries.template multiply<T>(scores, keys.keys());
-    add_values<Tile, T>(sums, weights, values.values());
+    add_values<Tile, T>(sums, weights, values.values(), ordered.begins(tile - 1));
     turns.pass(tile + 1 == at.key_tiles);
     wgmma_wait<1>();
     wgmma_settle(scores.v[0]);
     leave(keys.keys_empty());
     keys.advance();
     hide(scores, tile);
-    softmax.weigh(scores);
+    ordered.weigh(T{}, scores, softmax, tile);
     // The parity waits for all weights: or the assembler would move the wait for the products in front of them.
     if (tile + 1 < at.key_tiles) mbarrier_wait(keys.keys_full(), keys.phase ^ softmax.negative());
     wgmma_wait<0>();
     wgmma_settle(sums.v[0]);
     leave(values.values_empty());
     values.advance();
-    softmax.rescale(sums);
+    ordered.rescale(sums, softmax, tile);
     weights.round(T{}, scores);
   }
   mbarrier_wait(values.values_full(), values.phase);
   if constexpr (Keys::kGiven) clear_values<Tile>(values.values(), s.keys - (at.key_tiles - 1) * Tile::kKeys, group);
   wgmma_fence();
-  add_values<Tile, T>(sums, weights, values.values());
+  add_values<Tile, T>(sums, weights, values.values(), ordered.begins(at.key_tiles - 1));
   wgmma_wait<0>();
   wgmma_settle(sums.v[0]);
+  ordered.finish(sums, softmax, at.key_tiles);
 }
 
 template <class Tile, class Q, class K, class V, class Epilogue, class Keys = AllKeys, class Lse = NoLse, class Params>
