@@ -17,8 +17,8 @@
 // Keys and values may lie in pages (InPages) of whole pieces: where a warp's piece is is looked up beside the number of
 // keys, so that nothing waits for it.
 //
-// Rows of the cache that the launch itself makes (Fresh) are computed by the warp in whose piece they come to lie, by
-// the lanes that want them, which store them too: nobody else reads them in this launch.
+// Rows of the cache that the launch itself makes (Fresh) are computed by the warp in whose piece they come to lie,
+// which stores them too: nobody else reads them in this launch.
 //
 // grid.x = Tile::kBlocks for each run of the capacity, of which those without keys leave at once, grid.y = heads of
 // keys, grid.z = batch; Tile::kThreads, Tile::kSharedBytes. Params has a member `sizes`; Q computes its values,
