@@ -29,8 +29,9 @@ constexpr int64_t kMostRows = int64_t{1} << 40;     // of a step, which no memor
 constexpr int64_t kEvaluationRows = 16;             // evaluated together
 constexpr int64_t kMostCounted = int64_t{1} << 53;  // of what a run adds up
 
-ordered_json options_json(const GrpoOptions& o, const LanguageModel& model, const ordered_json& data) {
-  ordered_json out = recipe_json(o);
+ordered_json options_json(const GrpoOptions& o, const Backend& backend, const LanguageModel& model,
+                          const ordered_json& data) {
+  ordered_json out = recipe_json(o, backend);
   out.update({{"model", model.fingerprint()},
               {"data", data},
               {"prompts", o.prompts},
@@ -38,7 +39,6 @@ ordered_json options_json(const GrpoOptions& o, const LanguageModel& model, cons
               {"epochs", o.epochs},
               {"micro_rows", o.micro_rows},
               {"most_tokens", o.most_tokens},
-              {"arena_bytes", o.arena_bytes},
               {"loss", static_cast<int>(o.loss)},
               {"terms", {o.terms.clip_low, o.terms.clip_high, o.terms.delta, o.terms.beta}},
               {"scale", static_cast<int>(o.scale)},
@@ -192,7 +192,7 @@ void Grpo::State::prepare_content() {
 
 void Grpo::State::resume() {
   const std::optional<Resumed> r =
-      read_newest(folder, options_json(o, *model, data.about),
+      read_newest(folder, options_json(o, *backend, *model, data.about),
                   "is of a run with other options; choose another folder, or the options of trainer.json", content.file,
                   learner.parameters(), learner.updater().optimizer());
   if (r) {
@@ -211,7 +211,7 @@ void Grpo::State::resume() {
 void Grpo::State::checkpoint() {
   time.begin("checkpoints");
   content.step = step;
-  content.run = {{"options", options_json(o, *model, data.about)},
+  content.run = {{"options", options_json(o, *backend, *model, data.about)},
                  {"updates", learner.updater().steps()},
                  {"problems", problems},
                  {"best", best},

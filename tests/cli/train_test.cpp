@@ -89,6 +89,19 @@ TEST_F(CliTrain, TheEmbeddedModelLearns) {
   EXPECT_GT(after, before + 0.1);
 }
 
+// What does not fit is computed twice, to the bit: a run may go on in less memory.
+TEST_F(CliTrain, LessMemoryIsTheSameRun) {
+  const auto run = [&](const char* output, const char* steps, const char* memory) {
+    const Finished f = tenon({"train", "grpo", "--device", "cpu", "--eval-every", "0", "--lr-scheduler", "constant",
+                              "-q", "-o", output, "--steps", steps, "--max-memory", memory});
+    ASSERT_EQ(f.code, 0) << f.err;
+  };
+  run("alone", "2", "0");
+  run("run", "1", "0");
+  run("run", "2", "14");
+  EXPECT_EQ(bytes(folder() / "run/model.safetensors"), bytes(folder() / "alone/model.safetensors"));
+}
+
 TEST_F(CliTrain, SigtermLeavesACheckpointOfThatStep) {
   const std::vector<std::string> recipe{"--steps", "4000", "--checkpoint-every", "0", "--eval-every", "0"};
   Process process(arguments("run", recipe), folder());
