@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "apps/cli/parts.h"
+#include "apps/cli/text_flags.h"
 #include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
@@ -274,6 +275,9 @@ train::StepPlans plan_steps(const LoraTrainFlags& f, const train::LoraOptions& o
 int run_train_lora(LoraTrainFlags f, const Common& common) {
   TENON_CHECK(Usage, !f.no_cache || f.cache.empty(), "--no-cache")
       << "keeps nothing: it takes no --cache-dir beside it";
+  check_utf8("--caption", f.caption);
+  for (const std::string& text : f.known) check_utf8("--class-prompt", text);
+  for (const std::string& text : f.o.samples.prompts) check_utf8("--validation-prompt", text);
   const bool own = takes_ovals(f);
   if (own) take_ovals(f);
   TENON_CHECK(Usage, own || !f.pictures.empty(), "train lora") << "no pictures given: --instance-data-dir FOLDER";
@@ -290,10 +294,11 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
   check_resolution(f.resolution, model->size_unit());
   train::check_lora(o, *model);  // before pictures are drawn
   train::StepPlans plans = plan_steps(f, o, *model, *backend, pictures, held);
-  for (train::CaptionedPicture& p : known_pictures(f, o)) pictures.push_back(std::move(p));
   const std::filesystem::path cache = f.no_cache        ? ""
                                       : f.cache.empty() ? std::filesystem::path(f.output) / "cache"
                                                         : std::filesystem::path(f.cache);
+  if (!f.cache.empty()) train::make_cache(cache);
+  for (train::CaptionedPicture& p : known_pictures(f, o)) pictures.push_back(std::move(p));
   train::LoraTraining training(backend, std::move(model), pictures, held, o, f.output, cache, std::move(plans));
   spdlog::info("{} of {}, {} encoded now; {}, {}; a step takes {:.0f} MB", counted(std::ssize(pictures), "picture"),
                counted(training.sizes(), "size"), training.encoded(), counted(training.layers(), "layer"),

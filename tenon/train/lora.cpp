@@ -85,6 +85,8 @@ void check_lora(const LoraOptions& o, const TrainableDenoiser& model) {
   check_timesteps(o.timesteps, model.training(o.shift).target);
   static_cast<void>(target_weights(model.shapes(), o.targets));
   static_cast<void>(training_precision(model, o.type, {}));
+  std::string ignored;
+  static_cast<void>(base_weights(model, o.adapter, ignored));
 }
 
 namespace {

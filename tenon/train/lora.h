@@ -62,7 +62,7 @@ struct LoraOptions {
 };
 /// Error(Usage) that names what is out of its range.
 void check_lora(const LoraOptions& o);
-/// The same, and what this model cannot do: sizes, noise levels, targets, types.
+/// The same, and what this model cannot do: sizes, noise levels, targets, types, an adapter. Error(Model): it is none.
 void check_lora(const LoraOptions& o, const TrainableDenoiser& model);
 
 /// Of a step on pictures of each size.

@@ -229,6 +229,11 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(2, with("pictures", {"--weighting-scheme", "mode", "--class-prompt", "star"}), {"flow matching"});
   expect_error(2, with("pictures", {"--weight-decay", "-1", "--class-prompt", "star"}), {"weight_decay"});
   expect_error(2, with("pictures", {"--max-grad-norm", "-1", "--class-prompt", "star"}), {"clip"});
+  expect_error(3, with("pictures", {"--adapter", "odd/a.png", "--class-prompt", "star"}), {"odd/a.png"});
+  expect_error(2, with("pictures", {"--cache-dir", "odd/a.png", "--class-prompt", "star"}),
+               {"[odd/a.png]", "a folder"});
+  for (const char* flag : {"--caption", "--class-prompt", "--validation-prompt"})
+    expect_error(2, with("pictures", {flag, "a\xff", "--sample-every", "1"}), {flag, "is not UTF-8: byte 1"});
   expect_error(2, with("pictures", {"-s", "-1"}), {"--seed", "at least 0"});
   expect_error(2, with("pictures", {"--gradient-accumulation-steps", "1099511627776"}), {"1048576 pictures"});
   expect_error(2, with("pictures", {"--train-batch-size", "1099511627776"}), {"1048576 pictures"});
