@@ -145,8 +145,8 @@ int run(EmbedFlags f, const Common& common) {
   for (const std::string& path : f.images) images.push_back(read_image(path));
   const std::unique_ptr<ImageEmbedder> model = open_as<ImageEmbedder>(f.model, f.options);
   const ImagePreprocessing& seen = model->preprocessing();
-  spdlog::info("{}: {} pictures, {} preprocessing, {}x{}, {}, {}", model->name(), images.size(), seen.kind, seen.crop,
-               seen.crop, model->type().text(), model->backend().describe());
+  spdlog::info("{}: {}, {} preprocessing, {}x{}, {}, {}", model->name(), counted(std::ssize(images), "picture"),
+               seen.kind, seen.crop, seen.crop, model->type().text(), model->backend().describe());
   const std::vector<Embedding> all = (*model)(images);
   check_stop();
   write_outputs(f, *model, all, pictures);

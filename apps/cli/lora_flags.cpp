@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <limits>
 #include <optional>
 
 #include "tenon/core/error.h"
@@ -42,8 +40,7 @@ LoraUse parse_use(const std::string& text, const fs::path& folder) {
   TENON_CHECK(Usage, error == std::errc() && end == number.data() + number.size(), "--lora")
       << "expected FILE or FILE:WEIGHT, got '" << shown(text) << "'";
   const std::string name = text.substr(0, colon);
-  TENON_CHECK(Usage, std::abs(weight) <= std::numeric_limits<float>::max(), name)  // said before a file is looked for
-      << "a LoRA's weight must be a finite number of f32, got " << weight;
+  check_lora_weight(name, weight);  // before a file is looked for
   file = find_file(name, folder);
   return {.file = there(name), .weight = weight};
 }
@@ -92,10 +89,10 @@ void LoraFlags::load(ImageGenerator& model, ImageRequest& request) const {
     const LoraReport report = model.load_lora(use);
     spdlog::info("{}: {}, weight {}", escaped(use.file.native()), report.str(), use.weight);
     if (!report.redundant.empty())
-      spdlog::info("{}: {} tensors say again what others say: {}", escaped(use.file.native()), report.redundant.size(),
-                   first_names(report.redundant));
+      spdlog::info("{}: {} that others repeat: {}", escaped(use.file.native()),
+                   counted(std::ssize(report.redundant), "tensor"), first_names(report.redundant));
     if (!report.unmatched.empty())
-      spdlog::warn("{}: {} tensors left out: {}", escaped(use.file.native()), report.unmatched.size(),
+      spdlog::warn("{}: {} left out: {}", escaped(use.file.native()), counted(std::ssize(report.unmatched), "tensor"),
                    first_names(report.unmatched));
   }
 }

@@ -142,6 +142,8 @@ std::vector<Problem> problems_of(const std::string& file, const LanguageModel& m
 train::GrpoData data_of(const TrainFlags& f, const LanguageModel& model, train::GrpoOptions& o) {
   TENON_CHECK(Usage, f.data.empty() != f.dataset.empty(), "data")
       << (f.data.empty() ? "missing: --data FILE.jsonl or --dataset sums" : "given twice: --data and --dataset");
+  TENON_CHECK(Usage, f.evaluation.empty() || f.dataset.empty(), "--eval-data")
+      << "--dataset holds problems of its own out; it goes with --data";
   if (!f.dataset.empty()) {
     const auto problems = [seed = o.seed](SumsSplit split) -> train::ProblemAt {
       return [=](int64_t k) { return sums_problem(seed, k, split); };

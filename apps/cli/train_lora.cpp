@@ -5,9 +5,11 @@
 #include <cstdio>
 
 #include "apps/cli/parts.h"
+#include "apps/cli/text_flags.h"
 #include "tenon/core/atomic_file.h"
 #include "tenon/core/error.h"
 #include "tenon/core/log.h"
+#include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/models/lora.h"
 #include "tenon/pipelines/image_generator.h"
@@ -232,7 +234,8 @@ std::vector<train::CaptionedPicture> known_pictures(const LoraTrainFlags& f, con
                                 text = folder / (std::to_string(i) + ".txt");
     if (!file_exists(picture) || !file_exists(text) || read_file(text) != f.known[i]) {
       if (!generator) {
-        spdlog::info("draws {} pictures of what it knows into {}", f.known.size() - i, folder.string());
+        spdlog::info("draws {} of what it knows into {}",
+                     counted(std::ssize(f.known) - std::ssize(pictures), "picture"), folder.string());
         generator = o.samples.open();
       }
       ImageRequest r;
@@ -257,9 +260,24 @@ void check_resolution(int64_t side, int64_t unit) {
       << std::max((side + unit / 2) / unit * unit, unit);
 }
 
+// With the pictures that are not drawn yet.
+train::StepPlans plan_steps(const LoraTrainFlags& f, const train::LoraOptions& o, const TrainableDenoiser& model,
+                            const Backend& backend, const std::vector<train::CaptionedPicture>& pictures,
+                            const std::vector<train::CaptionedPicture>& held) {
+  const int64_t side = o.width ? o.width : model.default_side();
+  std::vector<train::CaptionedPicture> all;
+  for (const train::CaptionedPicture& p : pictures)
+    all.push_back({"", {p.image.width, p.image.height, 3, {}}, "", p.caption});
+  for (const std::string& prompt : f.known) all.push_back({"", {side, side, 3, {}}, "", prompt});
+  return train::plan_steps(o, model, backend, all, held);
+}
+
 int run_train_lora(LoraTrainFlags f, const Common& common) {
   TENON_CHECK(Usage, !f.no_cache || f.cache.empty(), "--no-cache")
       << "keeps nothing: it takes no --cache-dir beside it";
+  check_utf8("--caption", f.caption);
+  for (const std::string& text : f.known) check_utf8("--class-prompt", text);
+  for (const std::string& text : f.o.samples.prompts) check_utf8("--validation-prompt", text);
   const bool own = takes_ovals(f);
   if (own) take_ovals(f);
   TENON_CHECK(Usage, own || !f.pictures.empty(), "train lora") << "no pictures given: --instance-data-dir FOLDER";
@@ -275,14 +293,16 @@ int run_train_lora(LoraTrainFlags f, const Common& common) {
                  model->name());
   check_resolution(f.resolution, model->size_unit());
   train::check_lora(o, *model);  // before pictures are drawn
-  for (train::CaptionedPicture& p : known_pictures(f, o)) pictures.push_back(std::move(p));
+  train::StepPlans plans = plan_steps(f, o, *model, *backend, pictures, held);
   const std::filesystem::path cache = f.no_cache        ? ""
                                       : f.cache.empty() ? std::filesystem::path(f.output) / "cache"
                                                         : std::filesystem::path(f.cache);
-  train::LoraTraining training(backend, std::move(model), pictures, held, o, f.output, cache);
-  spdlog::info("{} pictures of {} sizes, {} encoded now; {} layers, {} parameters; a step takes {:.0f} MB",
-               pictures.size(), training.sizes(), training.encoded(), training.layers(), training.parameter_count(),
-               static_cast<double>(training.arena_bytes()) / 1e6);
+  if (!f.cache.empty()) train::make_cache(cache);
+  for (train::CaptionedPicture& p : known_pictures(f, o)) pictures.push_back(std::move(p));
+  train::LoraTraining training(backend, std::move(model), pictures, held, o, f.output, cache, std::move(plans));
+  spdlog::info("{} of {}, {} encoded now; {}, {}; a step takes {:.0f} MB", counted(std::ssize(pictures), "picture"),
+               counted(training.sizes(), "size"), training.encoded(), counted(training.layers(), "layer"),
+               counted(training.parameter_count(), "parameter"), static_cast<double>(training.arena_bytes()) / 1e6);
   if (training.step() > 0) spdlog::info("goes on behind step {}", training.step());
   return run_training(common, {training.step(), o.schedule.steps, f.output, lora_step_text}, training);
 }

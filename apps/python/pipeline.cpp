@@ -6,6 +6,7 @@
 #include "apps/python/interrupt.h"
 #include "tenon/core/error.h"
 #include "tenon/io/random.h"
+#include "tenon/pipelines/lora_set.h"
 #include "tenon/pipelines/model_files.h"
 #include "tenon/pipelines/offload_size.h"
 #include "tenon/pipelines/picture_text.h"
@@ -181,6 +182,7 @@ void bind_pipeline(nb::module_& m) {
       .def_prop_ro("name", [](const ImagePipeline& p) { return p.model().name(); })
       .def_prop_ro("device", &ImagePipeline::device);
   m.def("draw_seed", &draw_seed);
+  m.def("check_lora_weight", &check_lora_weight, nb::arg("where"), nb::arg("weight"));
   m.def("default_model_folder", [] { return default_model_folder().string(); });
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import os
 import warnings
@@ -131,8 +130,7 @@ def _lora_file(path: Any, weight_name: str | None) -> str:
 
 def _lora_weight(weight: Any) -> float:
     value = real(weight, "weight")
-    if not math.isfinite(value):
-        raise UsageError(f"weight: expected a finite number, got {weight!r}", "weight")
+    _core.check_lora_weight("weight", value)
     return value
 
 
@@ -203,8 +201,9 @@ class Pipeline:
         partial: bool = False,
     ) -> str:
         """Reads a LoRA, a .safetensors file or a folder with `weight_name` in it, and makes it active beside those that
-        are. Returns what of it is of use, in words. Raises ModelError for a file that is no LoRA of this model;
-        `partial` leaves tensors out that have no place in it, with a warning, instead. Python's names are diffusers'."""
+        are. Returns what of it is of use, in words. Raises ModelError for a file that is no LoRA of this model, UsageError for one
+        that has no place beside the layers (`lora_apply`), such as of a rank above `lora_rank`; `partial` leaves tensors out
+        that have no place in the model, with a warning, instead. Python's names are diffusers'."""
         name = adapter_name if adapter_name is not None else f"default_{len(self._adapters)}"
         if not isinstance(name, str):
             raise TypeError(f"adapter_name: expected a string, got {type(name).__name__}")
@@ -213,7 +212,8 @@ class Pipeline:
         adapter = _Adapter(_lora_file(path, weight_name), _lora_weight(weight), bool(partial))
         report, left_out = self._core.load_lora(adapter.file, adapter.partial)
         if left_out:
-            warnings.warn(f"{adapter.file}: {len(left_out)} tensors left out, such as {left_out[0]}", stacklevel=2)
+            many = "1 tensor" if len(left_out) == 1 else f"{len(left_out)} tensors"
+            warnings.warn(f"{adapter.file}: {many} left out, such as {left_out[0]}", stacklevel=2)
         self._adapters[name] = adapter
         return str(report)
 

@@ -86,7 +86,9 @@ class Trainer:
         if lr_scheduler in ("linear", "cosine") and not total_steps:
             raise UsageError(f"total_steps: expected at least 1 for lr_scheduler {lr_scheduler!r}, got 0", "total_steps")
         self._rate(1)  # says now what is out of its range
-        self._options = json.dumps([optimizer, given, small, *rest, self._schedule])
+        names = ("weight_decay", "max_grad_norm", "ema", "lr", "lr_scheduler", "lr_warmup_steps", "total_steps")
+        options = {"optimizer": optimizer, "betas": given, "eps": small, **dict(zip(names, (*rest, *self._schedule)))}
+        self._options = json.dumps(options)
         self._core = _core.Trainer(
             device, self._given, optimizer, *(given or (-1.0, -1.0)), -1.0 if small is None else small, *rest
         )
@@ -146,7 +148,7 @@ class Trainer:
 
     def resume(self, folder: str | os.PathLike[str]) -> tuple[int, Any] | None:
         """Goes on from the folder's newest checkpoint, to the bit: returns (steps, state), or None where there is none, and then nothing
-        has changed. UsageError for one of another optimizer, schedule or average; ModelError for one of other parameters."""
+        has changed. UsageError names an option that differs; ModelError for one of other parameters."""
         state = self._core.resume(os.fspath(folder), self._options)
         return None if state is None else (self.steps, json.loads(state))
 

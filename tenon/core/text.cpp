@@ -68,6 +68,10 @@ std::string number_text(double value) {
   return text;
 }
 
+std::string counted(int64_t number, const std::string& thing) {
+  return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
+}
+
 std::string joined(std::span<const std::string> words, std::string_view separator) {
   std::string out;
   for (size_t i = 0; i < words.size(); ++i) out.append(i ? separator : "").append(words[i]);

@@ -14,6 +14,9 @@ std::string number_text(double value);
 /// Rounded up: "12 MiB".
 std::string mebibytes(int64_t bytes);
 
+/// "1 picture", "2 pictures".
+std::string counted(int64_t number, const std::string& thing);
+
 /// "a, b, c".
 std::string joined(std::span<const std::string> words, std::string_view separator = ", ");
 

@@ -10,10 +10,17 @@ constexpr int kSum = 1, kProduct = 2, kSign = 3, kAtom = 4;  // precedences
 constexpr size_t kLongList = 6, kShownOfLong = 2;            // a concatenation of more is cut short
 constexpr size_t kInlineLength = 28;                         // a value used twice gets a name beyond this
 
-// What a reader does not want to see: views that only change how extents are counted.
+bool moves_elements(const Expr& e) {
+  return e.is<nodes::Reshape>() || e.is<nodes::Broadcast>() || e.is<nodes::Permute>() || e.is<nodes::Flip>() ||
+         e.is<nodes::PairSwap>() || e.is<nodes::Slice>();
+}
+
+// What a reader does not want to see: views that only change how extents are counted, and those of a number.
 Expr skip_silent(Expr e) {
   while (e.is<nodes::Reshape>() || e.is<nodes::Broadcast>()) e = e->in[0];
-  return e;
+  Expr below = e;
+  while (moves_elements(below)) below = below->in[0];
+  return below.is<nodes::Constant>() ? below : e;
 }
 
 std::string list(const std::vector<int64_t>& values, const char* separator) {

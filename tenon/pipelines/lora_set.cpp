@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "tenon/core/error.h"
+#include "tenon/core/text.h"
 #include "tenon/io/files.h"
 #include "tenon/io/prompt_loras.h"
 
@@ -23,6 +23,12 @@ fs::path place_of(const fs::path& file) {
 }
 
 }  // namespace
+
+void check_lora_weight(const std::string& where, double weight) {
+  TENON_CHECK(Usage, std::abs(weight) <= kMostLoraWeight, where)
+      << "a LoRA's weight must be a number from " << -kMostLoraWeight << " to " << kMostLoraWeight << ", got "
+      << number_text(weight);
+}
 
 LoraSet::LoraSet(std::function<LoraNames()> names, const PipelineOptions& options)
     : make_names_(std::move(names)),
@@ -46,6 +52,8 @@ nn::SideBranches LoraSet::branches() {
 LoraReport LoraSet::load(const LoraUse& use) {
   const LoraRest rest = use.partial ? LoraRest::LeftOut : LoraRest::Refused;
   Loaded read{read_lora(use.file, names(), rest), rest, sha256_file(use.file)};
+  LoraTerms alone;
+  if (use.weight != 0) add_terms(read.lora, use.weight, alone);
   return (loaded_[use.file] = std::move(read)).lora.report;
 }
 
@@ -65,26 +73,29 @@ void LoraSet::check_side(const std::string& file, const std::string& tensor, con
   int64_t rank = 0;
   for (const LoraTerm& t : terms) rank += t.matrix->rank;
   TENON_CHECK(Usage, rank <= side_rank_, file)
-      << "needs a rank of " << rank << " at '" << tensor << "' with the LoRAs in front of it; side branches have "
+      << "needs a rank of " << rank << " at '" << tensor << "'"
+      << (rank > terms.back().matrix->rank ? " with the LoRAs in front of it" : "") << "; side branches have "
       << side_rank_ << " (--lora-rank; in Python lora_rank)";
+}
+
+void LoraSet::add_terms(const Lora& lora, double weight, LoraTerms& to) {
+  for (const auto& [component, tensors] : lora.changes)
+    for (const auto& [tensor, change] : tensors) {
+      std::vector<LoraTerm>& terms = to[component][tensor];
+      terms.push_back({change.matrix, change.target.first_row, weight});
+      if (side_rank_) check_side(lora.file, tensor, terms);
+    }
 }
 
 std::map<std::string, std::set<std::string>> LoraSet::apply(std::vector<LoraUse>& uses) {
   LoraTerms now;
   std::set<fs::path> seen;
   for (LoraUse& use : uses) {
-    TENON_CHECK(Usage, std::abs(use.weight) <= std::numeric_limits<float>::max(), use.file.string())
-        << "a LoRA's weight must be a finite number of f32, got " << use.weight;
+    check_lora_weight(use.file.string(), use.weight);
     TENON_CHECK(Usage, seen.insert(place_of(use.file)).second, use.file.string()) << "the LoRA is named twice";
     const Loaded& l = loaded(use);
     use.sha256 = l.sha256;
-    if (use.weight == 0) continue;
-    for (const auto& [component, tensors] : l.lora.changes)
-      for (const auto& [tensor, change] : tensors) {
-        std::vector<LoraTerm>& terms = now[component][tensor];
-        terms.push_back({change.matrix, change.target.first_row, use.weight});
-        if (side_rank_) check_side(l.lora.file, tensor, terms);
-      }
+    if (use.weight != 0) add_terms(l.lora, use.weight, now);
   }
   std::map<std::string, std::set<std::string>> changed;
   const auto compare = [&](const LoraTerms& these, const LoraTerms& those) {
@@ -119,6 +130,7 @@ fs::path lora_file(const fs::path& folder, const std::string& name) {
 
 void take_prompt_loras(ImageRequest& request, const fs::path& folder) {
   for (const PromptLora& lora : take_loras(request.prompt, "prompt")) {
+    check_lora_weight("<lora:" + lora.name + ">", lora.weight);
     const fs::path file = lora_file(folder, lora.name);
     TENON_CHECK(Model, file_exists(file), "<lora:" + lora.name + ">")
         << "there is no " << (folder / lora.name).string()

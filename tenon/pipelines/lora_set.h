@@ -14,6 +14,11 @@
 
 namespace tenon {
 
+/// The largest weight of a LoRA, of either sign: far beyond what is of use, and short of what no type of weights bears.
+inline constexpr double kMostLoraWeight = 1e4;
+/// Error(Usage) at `where` for a weight beyond it, or one that is no number.
+void check_lora_weight(const std::string& where, double weight);
+
 class LoraSet {
  public:
   /// `names` is asked for when it is needed. `options` says how LoRAs are applied; Error(Usage) for a rank that is
@@ -22,11 +27,12 @@ class LoraSet {
 
   /// What networks need beside their layers; nothing where LoRAs are merged.
   nn::SideBranches branches();
-  /// Reads the file, also if it was read before. Error(Model) as read_lora.
+  /// Reads the file, also if it was read before. Error(Model) as read_lora; Error(Usage) for one that has no place at
+  /// the side even alone, unless its weight is 0.
   LoraReport load(const LoraUse& use);
   /// From now on weights are those with these LoRAs, a weight of 0 being none; what is not read yet is. Gives the
   /// tensors that are others than before, by component, and fills in the files' hashes. Error(Usage) for a file that is
-  /// named twice, a weight that is no number, and what has no place at the side: ranks that are too large, filters of
+  /// named twice, a weight that is none, and what has no place at the side: ranks that are too large, filters of
   /// several pixels, Kronecker products.
   std::map<std::string, std::set<std::string>> apply(std::vector<LoraUse>& uses);
   /// Forgets files that no later call uses; weights stay as they are.
@@ -43,6 +49,7 @@ class LoraSet {
   };
   const LoraNames& names();
   const Loaded& loaded(const LoraUse& use);
+  void add_terms(const Lora& lora, double weight, LoraTerms& to);
   void check_side(const std::string& file, const std::string& tensor, const std::vector<LoraTerm>& terms);
 
   std::function<LoraNames()> make_names_;

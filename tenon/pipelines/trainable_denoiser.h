@@ -82,6 +82,8 @@ class TrainableDenoiser {
   virtual std::vector<float> encode_picture(const Image& picture) = 0;
   /// Features of a text; what is too long for the model is cut off.
   virtual TextFeatures encode_text(const std::string& text) = 0;
+  /// [rows, width] of them, without encoding it.
+  virtual Shape text_shape(const std::string& text) const = 0;
   /// Frees what encoding needs.
   virtual void release_encoders() = 0;
   /// Rows that the network is given for texts of which the longest has `rows`.

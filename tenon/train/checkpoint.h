@@ -72,14 +72,19 @@ void write_model(const std::filesystem::path& folder, const Parameters& paramete
 
 /// What every run records of how it learns, of its options: a run that goes on must have the same.
 template <class Options>
-nlohmann::ordered_json recipe_json(const Options& o) {
+nlohmann::ordered_json recipe_json(const Options& o, const Backend& backend) {
   const auto& [beta1, beta2, eps, weight_decay] = o.optimizer_options;
-  return {{"optimizer", o.optimizer},
-          {"optimizer_options", {beta1, beta2, eps, weight_decay}},
-          {"schedule", {o.schedule.peak, static_cast<int>(o.schedule.decay), o.schedule.warm_up, o.schedule.least}},
-          {"clip", o.clip},
-          {"ema", o.ema},
-          {"seed", o.seed}};
+  nlohmann::ordered_json out = {
+      {"optimizer", o.optimizer},
+      {"optimizer_options", {beta1, beta2, eps, weight_decay}},
+      {"schedule", {o.schedule.peak, static_cast<int>(o.schedule.decay), o.schedule.warm_up, o.schedule.least}},
+      {"clip", o.clip},
+      {"ema", o.ema},
+      {"seed", o.seed}};
+  // What is computed twice has the same bits on a processor. A compiler of fused kernels may round elsewhere, and
+  // logits come in other parts there.
+  if (backend.records() && o.arena_bytes > 0) out["max_memory_bytes"] = o.arena_bytes;
+  return out;
 }
 
 /// What a checkpoint says of its run.

@@ -19,20 +19,6 @@ Launch sum_of_gradients(Graph& g) {
   return {"sum of gradients", "map", {{"sum", list_vector(g, "sum") + list_vector(g, "fresh")}}, {}};
 }
 
-Plan planned(const Differentiated& d, const Target& target, const GradientOptions& o) {
-  std::vector<Result> results{{kLoss, d.loss}};
-  for (const Result& r : d.gradients) results.push_back({gradient_name(r.name), r.value});
-  results.insert(results.end(), d.results.begin(), d.results.end());
-  PlanOptions options;
-  options.name = "training step";
-  options.fold_scales = false;  // weights change with every step; and rollouts multiply the same numbers
-  options.merge_siblings = o.merge_siblings;
-  options.precision = o.precision;
-  options.target = target;
-  if (o.arena_bytes > 0) results = rematerialise(results, d.forward, o.arena_bytes, options);
-  return make_plan(results, options);
-}
-
 }  // namespace
 
 Differentiated differentiate(const Expr& loss) {
@@ -49,10 +35,25 @@ PrecisionPolicy training_precision(DType type) {
   return {type == DType::BF16 ? PrecisionPolicy::Rule::BF16 : PrecisionPolicy::Rule::Operands};
 }
 
-Gradients::Gradients(Parameters& parameters, const Differentiated& d, const GradientOptions& options)
+Plan plan_gradients(const Differentiated& d, const Target& target, const GradientOptions& o) {
+  std::vector<Result> results{{kLoss, d.loss}};
+  for (const Result& r : d.gradients) results.push_back({gradient_name(r.name), r.value});
+  results.insert(results.end(), d.results.begin(), d.results.end());
+  PlanOptions options;
+  options.name = "training step";
+  options.fold_scales = false;  // weights change with every step; and rollouts multiply the same numbers
+  options.merge_siblings = o.merge_siblings;
+  options.precision = o.precision;
+  options.target = target;
+  if (o.arena_bytes > 0) results = rematerialise(results, d.forward, o.arena_bytes, options);
+  return make_plan(results, options);
+}
+
+Gradients::Gradients(Parameters& parameters, const Differentiated& d, const GradientOptions& options,
+                     std::optional<Plan> made)
     : parameters_(parameters), accumulates_(options.accumulates), sum_(parameters.backend(), sum_of_gradients) {
   const std::shared_ptr<Backend>& backend = parameters.backend();
-  Plan plan = planned(d, backend->target(), options);
+  Plan plan = made ? std::move(*made) : plan_gradients(d, backend->target(), options);
   for (const Parameter& p : parameters.all()) {
     const auto has = std::ranges::find(d.gradients, p.name, &Result::name);
     TENON_CHECK(Usage, has != d.gradients.end(), p.name) << "is a parameter that the loss does not depend on";

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,11 +37,15 @@ struct GradientOptions {
   int64_t arena_bytes = 0;            ///< most of the plan's arena, kept by computing values a second time; 0: no limit
 };
 
+/// What Gradients run on a target. Error(Memory) where arena_bytes are too few, with what is needed.
+Plan plan_gradients(const Differentiated& d, const Target& target, const GradientOptions& options);
+
 /// A differentiated loss made ready over parameters, which outlive it. Memory is known and taken when it is made.
 class Gradients {
  public:
-  /// Error(Memory), with what it needs.
-  Gradients(Parameters& parameters, const Differentiated& d, const GradientOptions& options = {});
+  /// Error(Memory), with what it needs. `made`: what plan_gradients gave of the same, where that has been asked.
+  Gradients(Parameters& parameters, const Differentiated& d, const GradientOptions& options = {},
+            std::optional<Plan> made = {});
 
   /// Inputs and numbers of the loss, by name.
   void set(const std::string& name, const HostView& value) { executable_->set(name, value); }

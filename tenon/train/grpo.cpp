@@ -27,10 +27,12 @@ using nlohmann::ordered_json;
 
 constexpr int64_t kMostRows = int64_t{1} << 40;     // of a step, which no memory has room for
 constexpr int64_t kEvaluationRows = 16;             // evaluated together
+constexpr double kMostReward = 1e12;                // far from where a square is none in f32
 constexpr int64_t kMostCounted = int64_t{1} << 53;  // of what a run adds up
 
-ordered_json options_json(const GrpoOptions& o, const LanguageModel& model, const ordered_json& data) {
-  ordered_json out = recipe_json(o);
+ordered_json options_json(const GrpoOptions& o, const Backend& backend, const LanguageModel& model,
+                          const ordered_json& data) {
+  ordered_json out = recipe_json(o, backend);
   out.update({{"model", model.fingerprint()},
               {"data", data},
               {"prompts", o.prompts},
@@ -38,7 +40,6 @@ ordered_json options_json(const GrpoOptions& o, const LanguageModel& model, cons
               {"epochs", o.epochs},
               {"micro_rows", o.micro_rows},
               {"most_tokens", o.most_tokens},
-              {"arena_bytes", o.arena_bytes},
               {"loss", static_cast<int>(o.loss)},
               {"terms", {o.terms.clip_low, o.terms.clip_high, o.terms.delta, o.terms.beta}},
               {"scale", static_cast<int>(o.scale)},
@@ -66,6 +67,13 @@ bool has_room(const std::vector<int32_t>& ids, const LanguageModel& model, const
 std::string too_long(const std::vector<int32_t>& ids, const LanguageModel& model, const GrpoOptions& o) {
   return "has " + std::to_string(ids.size()) + " tokens; with " + std::to_string(o.most_tokens) +
          " for the answer the model's " + std::to_string(model.config().positions) + " positions are too few";
+}
+
+std::vector<int32_t> prompt_with_room(const Problem& problem, const LanguageModel& model, const GrpoOptions& o) {
+  std::vector<int32_t> ids = prompt_ids(model, o, problem.prompt);
+  TENON_CHECK(Usage, has_room(ids, model, o), "problem '" + problem.prompt.substr(0, 60) + "'")
+      << too_long(ids, model, o);
+  return ids;
 }
 
 // What a step's plans need at least, before a prompt is known: its completions' keys and values.
@@ -168,6 +176,7 @@ Grpo::Grpo(std::shared_ptr<Backend> backend, std::shared_ptr<const LanguageModel
     static_cast<void>(adapter_weights(config));
   }
   check_rows_fit(*backend, *model, options);
+  static_cast<void>(prompt_with_room(data.train(0), *model, options));
   state_ = std::make_unique<State>(std::move(backend), std::move(model), std::move(data), std::move(options), output);
   state_->prepare_content();
   state_->resume();
@@ -192,7 +201,7 @@ void Grpo::State::prepare_content() {
 
 void Grpo::State::resume() {
   const std::optional<Resumed> r =
-      read_newest(folder, options_json(o, *model, data.about),
+      read_newest(folder, options_json(o, *backend, *model, data.about),
                   "is of a run with other options; choose another folder, or the options of trainer.json", content.file,
                   learner.parameters(), learner.updater().optimizer());
   if (r) {
@@ -211,7 +220,7 @@ void Grpo::State::resume() {
 void Grpo::State::checkpoint() {
   time.begin("checkpoints");
   content.step = step;
-  content.run = {{"options", options_json(o, *model, data.about)},
+  content.run = {{"options", options_json(o, *backend, *model, data.about)},
                  {"updates", learner.updater().steps()},
                  {"problems", problems},
                  {"best", best},
@@ -220,10 +229,7 @@ void Grpo::State::checkpoint() {
 }
 
 std::vector<int32_t> Grpo::State::prompt_of(const Problem& problem) const {
-  std::vector<int32_t> ids = prompt_ids(*model, o, problem.prompt);
-  TENON_CHECK(Usage, has_room(ids, *model, o), "problem '" + problem.prompt.substr(0, 60) + "'")
-      << too_long(ids, *model, o);
-  return ids;
+  return prompt_with_room(problem, *model, o);
 }
 
 std::vector<Judgement> Grpo::State::judge(const std::vector<Problem>& of_rows, const std::vector<Completion>& made,
@@ -272,7 +278,12 @@ ordered_json Grpo::State::train_step() {
   const std::vector<Judgement> judged = judge(of_rows, made, &of_rewards);
   const double reward_seconds = seconds_since(judging);
   std::vector<double> rewards;
-  for (const Judgement& j : judged) rewards.push_back(j.reward);
+  for (const Judgement& j : judged) {
+    TENON_CHECK(Numeric, std::abs(j.reward) <= kMostReward, "reward")
+        << "of completion " << rewards.size() << ", with weights, is " << j.reward << ": expected " << -kMostReward
+        << " to " << kMostReward;
+    rewards.push_back(j.reward);
+  }
   PolicyBatch batch = learner.batch(prompts, made, advantages(rewards, o.group, o.scale));
   const auto updating = Clock::now();
   const double lr = o.schedule.rate(step + 1);

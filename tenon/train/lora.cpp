@@ -24,9 +24,9 @@ using nlohmann::ordered_json;
 constexpr int64_t kMostExamples = int64_t{1} << 20;       // of a step
 constexpr uint64_t kValidationSeed = 0x76616c6964617465;  // noise that no training step draws
 
-ordered_json options_json(const LoraOptions& o, const std::string& model, const std::string& adapter,
-                          const PictureSet& pictures) {
-  ordered_json out = recipe_json(o);
+ordered_json options_json(const LoraOptions& o, const Backend& backend, const std::string& model,
+                          const std::string& adapter, const PictureSet& pictures) {
+  ordered_json out = recipe_json(o, backend);
   out.update({{"model", as_utf8(model)},
               {"adapter", adapter},
               {"pictures", pictures.sha256},
@@ -85,6 +85,55 @@ void check_lora(const LoraOptions& o, const TrainableDenoiser& model) {
   check_timesteps(o.timesteps, model.training(o.shift).target);
   static_cast<void>(target_weights(model.shapes(), o.targets));
   static_cast<void>(training_precision(model, o.type, {}));
+  std::string ignored;
+  static_cast<void>(base_weights(model, o.adapter, ignored));
+}
+
+namespace {
+
+nn::SideBranches branches_of(const TrainableDenoiser& model, const LoraOptions& o) {
+  return {o.rank, std::make_shared<const std::set<std::string>>(target_weights(model.shapes(), o.targets)), o.scale()};
+}
+
+nn::Precision precision_of(const LoraOptions& o) { return {o.stored(), o.stored()}; }
+
+GradientOptions gradient_options(const LoraOptions& o, const PrecisionPolicy& policy) {
+  return {
+      .precision = policy, .accumulates = o.accumulation > 1, .merge_siblings = false, .arena_bytes = o.arena_bytes};
+}
+
+// Those that pictures are brought to.
+PictureSetOptions picture_options(const TrainableDenoiser& model, const LoraOptions& o) {
+  const int64_t width = o.width ? o.width : model.default_side();
+  const PictureSize side{width, o.height ? o.height : width};
+  return {o.aspect_buckets ? aspect_buckets(side, model.size_unit()) : std::vector{side}, o.flip};
+}
+
+}  // namespace
+
+StepPlans plan_steps(const LoraOptions& o, const TrainableDenoiser& model, const Backend& backend,
+                     const std::vector<CaptionedPicture>& pictures, const std::vector<CaptionedPicture>& held) {
+  DenoisingShape shape{.batch = o.batch, .latent = {}};
+  for (const auto* all : {&pictures, &held})
+    for (const CaptionedPicture& p : *all) {
+      const Shape text = model.text_shape(p.caption);
+      shape.text_rows = std::max(shape.text_rows, model.padded_rows(text[0]));
+      shape.text_width = text[1];
+    }
+  const std::vector<PictureSize> sizes = picture_options(model, o).sizes;
+  const nn::SideBranches branches = branches_of(model, o);
+  const GradientOptions options = gradient_options(o, training_precision(model, o.type, branches));
+  const nn::DenoisingTarget target = model.training(o.shift).target;
+  StepPlans out;
+  for (const CaptionedPicture& p : pictures) {
+    const PictureSize size = nearest_shape(sizes, {p.image.width, p.image.height});
+    if (out.contains(size)) continue;
+    Graph g;
+    shape.latent = model.latent_shape(size.height, size.width);
+    const Differentiated d = adapter_gradients(g, model, shape, target, branches, precision_of(o));
+    out.emplace(size, plan_gradients(d, backend.target(), options));
+  }
+  return out;
 }
 
 struct LoraTraining::State {
@@ -117,14 +166,13 @@ struct LoraTraining::State {
         folder(output),
         arena(std::make_shared<Arena>(backend)) {}
 
-  nn::Precision precision() const { return {o.stored(), o.stored()}; }
   PrecisionPolicy policy() const { return training_precision(*model, o.type, branches); }
   DenoisingShape shape(PictureSize size, int64_t batch) const {
     return {batch, model->latent_shape(size.height, size.width), text_rows, pictures.texts.front().width};
   }
   void encode(const std::vector<CaptionedPicture>& learnt, const std::vector<CaptionedPicture>& validated,
               const fs::path& cache);
-  void prepare();
+  void prepare(StepPlans plans);
   void resume();
   void checkpoint();
   ordered_json train_step();
@@ -136,7 +184,7 @@ struct LoraTraining::State {
 
 LoraTraining::LoraTraining(std::shared_ptr<Backend> backend, std::unique_ptr<TrainableDenoiser> model,
                            const std::vector<CaptionedPicture>& pictures, const std::vector<CaptionedPicture>& held,
-                           LoraOptions options, const fs::path& output, const fs::path& cache) {
+                           LoraOptions options, const fs::path& output, const fs::path& cache, StepPlans plans) {
   check_learns(*backend);  // what is wrong is said before a folder is made
   check_lora(options, *model);
   if (options.width == 0) options.width = model->default_side();
@@ -145,7 +193,7 @@ LoraTraining::LoraTraining(std::shared_ptr<Backend> backend, std::unique_ptr<Tra
   state_ = std::make_unique<State>(std::move(backend), std::move(model), std::move(options), output);
   state_->data = {state_->model.get(), &state_->pictures, training, state_->o.timesteps, state_->o.seed};
   state_->encode(pictures, held, cache);
-  state_->prepare();
+  state_->prepare(std::move(plans));
   state_->resume();
 }
 LoraTraining::~LoraTraining() = default;
@@ -166,9 +214,7 @@ int64_t LoraTraining::encoded() const { return state_->pictures.made + state_->h
 
 void LoraTraining::State::encode(const std::vector<CaptionedPicture>& learnt,
                                  const std::vector<CaptionedPicture>& validated, const fs::path& cache) {
-  const PictureSize side{o.width, o.height};
-  const PictureSetOptions sizes{o.aspect_buckets ? aspect_buckets(side, model->size_unit()) : std::vector{side},
-                                o.flip};
+  const PictureSetOptions sizes = picture_options(*model, o);
   for (const PictureSize& s : sizes.sizes) model->check_size(s.height, s.width);
   pictures = encode_pictures(*model, o.stored(), learnt, sizes, cache);
   if (!validated.empty()) held = encode_pictures(*model, o.stored(), validated, sizes, cache);
@@ -180,9 +226,9 @@ void LoraTraining::State::encode(const std::vector<CaptionedPicture>& learnt,
   order.emplace(pictures, o.batch, o.seed);
 }
 
-void LoraTraining::State::prepare() {
+void LoraTraining::State::prepare(StepPlans plans) {
   const WeightShapes shapes = model->shapes();
-  branches = {o.rank, std::make_shared<const std::set<std::string>>(target_weights(shapes, o.targets)), o.scale()};
+  branches = branches_of(*model, o);
   const WeightShapes leaves = branch_shapes(shapes, *branches.weights, o.rank);
   std::unique_ptr<Optimizer> optimizer = make_optimizer(o.optimizer, backend, o.optimizer_options);
   parameters = std::make_unique<Parameters>(backend, with_new_adapter(std::move(base), leaves, o.seed), leaves,
@@ -190,20 +236,20 @@ void LoraTraining::State::prepare() {
   updater = std::make_unique<Updater>(*parameters, std::move(optimizer), o.clip, o.ema);
   for (const PictureSize& size : order->sizes()) {
     Graph g;
+    GradientOptions options = gradient_options(o, policy());
+    options.arena = arena;
+    const auto made = plans.find(size);
     gradients.push_back(std::make_unique<Gradients>(
-        *parameters, adapter_gradients(g, *model, shape(size, o.batch), data.training.target, branches, precision()),
-        GradientOptions{.precision = policy(),
-                        .accumulates = o.accumulation > 1,
-                        .merge_siblings = false,
-                        .arena = arena,
-                        .arena_bytes = o.arena_bytes}));
+        *parameters,
+        adapter_gradients(g, *model, shape(size, o.batch), data.training.target, branches, precision_of(o)), options,
+        made == plans.end() ? std::nullopt : std::optional(std::move(made->second))));
   }
   content.file = {kLoraFile, "", model->component() + ".",
                   lora_metadata(model->component(), o.rank, o.scale() * static_cast<double>(o.rank), o.targets)};
 }
 
 void LoraTraining::State::resume() {
-  const ordered_json mine = options_json(o, model->name(), adapter, pictures);
+  const ordered_json mine = options_json(o, *backend, model->name(), adapter, pictures);
   const std::optional<Resumed> r = read_newest(
       folder, mine,
       "is of a run with other options, pictures or files of the model; choose another folder, or those of trainer.json",
@@ -254,7 +300,7 @@ Executable& LoraTraining::State::evaluation_of(PictureSize size) {
   options.merge_siblings = false;
   options.precision = policy();
   options.target = backend->target();
-  const Expr loss = denoising_loss(g, *model, shape(size, 1), data.training.target, branches, precision());
+  const Expr loss = denoising_loss(g, *model, shape(size, 1), data.training.target, branches, precision_of(o));
   out = std::make_unique<Executable>(make_plan(std::vector<Result>{{"loss", loss}}, options), parameters->store(),
                                      std::map<std::string, void*>{}, nullptr, nullptr, arena);
   return *out;

@@ -3,6 +3,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "tenon/optim/optimizer.h"
 #include "tenon/pipelines/image_generator.h"
+#include "tenon/plan/plan.h"
 #include "tenon/train/lora_layers.h"
 #include "tenon/train/picture_set.h"
 #include "tenon/train/schedule.h"
@@ -60,19 +62,28 @@ struct LoraOptions {
 };
 /// Error(Usage) that names what is out of its range.
 void check_lora(const LoraOptions& o);
-/// The same, and what this model cannot do: sizes, noise levels, targets, types.
+/// The same, and what this model cannot do: sizes, noise levels, targets, types, an adapter. Error(Model): it is none.
 void check_lora(const LoraOptions& o, const TrainableDenoiser& model);
+
+/// Of a step on pictures of each size.
+using StepPlans = std::map<PictureSize, Plan>;
+/// Plans a run's steps before anything is drawn, encoded or written: of `pictures` sizes and captions count, of `held`
+/// captions. Error(Memory) for what does not fit o.arena_bytes.
+StepPlans plan_steps(const LoraOptions& o, const TrainableDenoiser& model, const Backend& backend,
+                     const std::vector<CaptionedPicture>& pictures, const std::vector<CaptionedPicture>& held);
 
 /// One run over a folder. What is random is drawn from the seed and the example's number, so that a run that goes on
 /// from a checkpoint gives the bits of one that was never stopped.
 class LoraTraining {
  public:
   /// `held`: pictures that the validation loss is of; none: those that are learnt from. `cache`: as encode_pictures.
+  /// `plans`: as plan_steps gave them for the same; what is not there is planned.
   /// Goes on from the folder's last checkpoint if there is one. Error(Usage): bad options or pictures, another run has
   /// the folder, or a checkpoint of other options; Error(Model), Error(Memory).
   LoraTraining(std::shared_ptr<Backend> backend, std::unique_ptr<TrainableDenoiser> model,
                const std::vector<CaptionedPicture>& pictures, const std::vector<CaptionedPicture>& held,
-               LoraOptions options, const std::filesystem::path& output, const std::filesystem::path& cache);
+               LoraOptions options, const std::filesystem::path& output, const std::filesystem::path& cache,
+               StepPlans plans = {});
   ~LoraTraining();
   LoraTraining(const LoraTraining&) = delete;
   LoraTraining& operator=(const LoraTraining&) = delete;

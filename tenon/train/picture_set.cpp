@@ -70,13 +70,7 @@ std::string identity_of(const TrainableDenoiser& model, DType type) {
 // Tensors by keys, a file each; a file that is not whole, or holds what is no number, counts as absent.
 class EncodingCache {
  public:
-  explicit EncodingCache(fs::path folder) : folder_(std::move(folder)) {
-    if (folder_.empty()) return;
-    std::error_code error;
-    fs::create_directories(folder_, error);
-    TENON_CHECK(Usage, !error && fs::is_directory(folder_), folder_.string())
-        << "cannot be made a folder: " << (error ? error.message() : "it is a file");
-  }
+  explicit EncodingCache(fs::path folder) : folder_(std::move(folder)) { make_cache(folder_); }
 
   std::optional<TextFeatures> find(const std::string& key) const {
     if (folder_.empty() || !file_exists(place(key))) return {};
@@ -107,6 +101,14 @@ class EncodingCache {
 };
 
 }  // namespace
+
+void make_cache(const fs::path& folder) {
+  if (folder.empty()) return;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  TENON_CHECK(Usage, !error && fs::is_directory(folder), folder.string())
+      << "cannot be made a folder: " << (error ? error.message() : "it is a file");
+}
 
 std::vector<CaptionedPicture> read_pictures(const fs::path& folder, const std::optional<std::string>& caption) {
   std::error_code error;

@@ -47,6 +47,9 @@ struct PictureSet {
   std::string sha256;
 };
 
+/// Makes the folder of a cache; nothing of an empty path. Error(Usage): it cannot be.
+void make_cache(const std::filesystem::path& folder);
+
 /// Encodes pictures; what `cache` has of the same pictures, texts, size, type and model is read from there, what it
 /// lacks is kept there. An empty `cache` keeps nothing. Asks check_stop().
 PictureSet encode_pictures(TrainableDenoiser& model, DType type, const std::vector<CaptionedPicture>& pictures,

@@ -176,6 +176,7 @@ TEST_F(CliText, WhatCannotBeWritten) {
   expect_error(2, with({"complete", "a\xff"}), {"prompt", "not UTF-8", "byte 1"});
   expect_error(2, with({"complete", "a", "--context", "513"}), {"context", "513", "512 positions"});
   expect_error(2, with({"complete", "one two three four five six", "--context", "4"}), {"prompt", "context has 4"});
+  expect_error(2, {"complete", "a", "--context", "1"}, {"1 token leaves no room for a text: the context has 1"});
   const Finished slid =
       tenon(with({"complete", "one two three four five six", "--context", "4", "--slide", "--max-tokens", "9", "-q"}));
   EXPECT_EQ(slid.code, 0) << slid.err;

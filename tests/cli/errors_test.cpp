@@ -40,7 +40,11 @@ TEST_F(CliErrors, UsageIsTwo) {
   const Finished whole = tenon({"generate", "a", "--lora", "b.safetensors", "-m", model()});
   EXPECT_NE(whole.err.find("[b.safetensors] there is no such file\n"), std::string::npos) << whole.err;
   expect_error(3, {"generate", "a <lora:b.safetensors:1>", "-m", model()}, {"there is no b.safetensors\n"});
-  expect_error(2, {"generate", "a", "--lora", "b:1e39", "-m", model()}, {"[b]", "1e+39"});
+  for (const char* weight : {"1e39", "1e30", "-10001", "nan", "-inf"}) {
+    const std::string use = std::string("b:") + weight;
+    expect_error(2, {"generate", "a", "--lora", use, "-m", model()}, {"[b]", "a number from -10000 to 10000"});
+  }
+  expect_error(2, {"generate", "a <lora:b:1e30>", "-m", model()}, {"[<lora:b>]", "from -10000 to 10000, got 1e+30"});
   expect_error(2, {"generate", "a circle", "--steps", "many"}, {"many"});
   expect_error(2, {"generate", "-m", model()}, {"prompt"});
   expect_error(2, {"generate", "a circle", "-p", "a square", "-m", model()}, {"more than once"});

@@ -2,6 +2,7 @@
 // killed.
 #include <signal.h>
 
+#include <array>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -115,6 +116,21 @@ TEST_F(CliTrainLora, KilledAnywhereGoesOnToTheBit) {
   EXPECT_EQ(metrics("alone").size(), 12U + 4);
 }
 
+// Too little memory is said before a picture is drawn or encoded; what is enough gives the same bits, in a run that
+// goes on too.
+TEST_F(CliTrainLora, LessMemoryIsTheSameRun) {
+  const auto with = [&](const char* output, const char* steps, const char* memory) {
+    return arguments(output, {"-m", "z-image-shapes", "--steps", steps, "--max-memory", memory, "--class-prompt",
+                              "a red circle", "-q"});
+  };
+  expect_error(4, with("run", "1", "1"), {"training step", "--max-memory: ", "MiB or more"});
+  for (const auto& [output, steps, memory] : {std::array{"alone", "2", "0"}, {"run", "1", "0"}, {"run", "2", "2"}}) {
+    const Finished f = tenon(with(output, steps, memory));
+    ASSERT_EQ(f.code, 0) << f.err;
+  }
+  EXPECT_EQ(bytes("run/pytorch_lora_weights.safetensors"), bytes("alone/pytorch_lora_weights.safetensors"));
+}
+
 TEST_F(CliTrainLora, SigtermLeavesACheckpointOfThatStep) {
   Process process(arguments("run", {"--steps", "4000", "--checkpoint-every", "0"}), folder());
   ASSERT_TRUE(process.wait_for_log("step 2/", 60));
@@ -213,6 +229,11 @@ TEST_F(CliTrainLora, ErrorsNameTheThing) {
   expect_error(2, with("pictures", {"--weighting-scheme", "mode", "--class-prompt", "star"}), {"flow matching"});
   expect_error(2, with("pictures", {"--weight-decay", "-1", "--class-prompt", "star"}), {"weight_decay"});
   expect_error(2, with("pictures", {"--max-grad-norm", "-1", "--class-prompt", "star"}), {"clip"});
+  expect_error(3, with("pictures", {"--adapter", "odd/a.png", "--class-prompt", "star"}), {"odd/a.png"});
+  expect_error(2, with("pictures", {"--cache-dir", "odd/a.png", "--class-prompt", "star"}),
+               {"[odd/a.png]", "a folder"});
+  for (const char* flag : {"--caption", "--class-prompt", "--validation-prompt"})
+    expect_error(2, with("pictures", {flag, "a\xff", "--sample-every", "1"}), {flag, "is not UTF-8: byte 1"});
   expect_error(2, with("pictures", {"-s", "-1"}), {"--seed", "at least 0"});
   expect_error(2, with("pictures", {"--gradient-accumulation-steps", "1099511627776"}), {"1048576 pictures"});
   expect_error(2, with("pictures", {"--train-batch-size", "1099511627776"}), {"1048576 pictures"});
@@ -239,13 +260,13 @@ TEST_F(CliTrainLora, ClassPicturesAreOfThisRunAlone) {
   three.insert(three.end(), {"--class-prompt", "ring", "--class-prompt", "box"});
   const Finished first = tenon(arguments("run", three));
   ASSERT_EQ(first.code, 0) << first.err;
-  EXPECT_NE(first.err.find("6 pictures of 1 sizes"), std::string::npos) << first.err;
+  EXPECT_NE(first.err.find("6 pictures of 1 size, "), std::string::npos) << first.err;
   // A run that was ended before it had a checkpoint leaves pictures that the next one did not ask for.
   for (const char* name : {"run/checkpoint-0", "run/checkpoint-1"}) fs::remove_all(folder() / name);
   fs::remove(folder() / "run/class/2.txt");
   const Finished second = tenon(arguments("run", one));
   ASSERT_EQ(second.code, 0) << second.err;
-  EXPECT_NE(second.err.find("4 pictures of 1 sizes"), std::string::npos) << second.err;
+  EXPECT_NE(second.err.find("4 pictures of 1 size, "), std::string::npos) << second.err;
   // Another run's folder is not drawn into.
   Process running(arguments("busy", {"--steps", "4000"}), folder());
   ASSERT_TRUE(running.wait_for_log("step 1/", 60));

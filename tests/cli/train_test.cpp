@@ -31,7 +31,8 @@ class CliTrain : public CliTest {
   static std::vector<std::string> arguments(const std::string& output, std::vector<std::string> more = {}) {
     const auto given = [&](const char* flag) { return std::ranges::find(more, flag) != more.end(); };
     std::vector<std::string> out{"train", "grpo", "-m", small().string(), "-o", output, "--lr", "1e-3"};
-    out.insert(out.end(), {"--threads", "1", "--device", "cpu", "--max-tokens", "8", "--group", "4"});
+    out.insert(out.end(), {"--threads", "1", "--device", "cpu", "--group", "4"});
+    if (!given("--max-tokens")) out.insert(out.end(), {"--max-tokens", "8"});
     if (!given("--data")) out.insert(out.end(), {"--dataset", "sums"});
     if (!given("--reward")) out.insert(out.end(), {"--reward", "length"});
     out.insert(out.end(), more.begin(), more.end());
@@ -87,6 +88,19 @@ TEST_F(CliTrain, TheEmbeddedModelLearns) {
   EXPECT_GT(before, 0.4);
   EXPECT_LT(before, 0.8);
   EXPECT_GT(after, before + 0.1);
+}
+
+// What does not fit is computed twice, to the bit: a run may go on in less memory.
+TEST_F(CliTrain, LessMemoryIsTheSameRun) {
+  const auto run = [&](const char* output, const char* steps, const char* memory) {
+    const Finished f = tenon({"train", "grpo", "--device", "cpu", "--eval-every", "0", "--lr-scheduler", "constant",
+                              "-q", "-o", output, "--steps", steps, "--max-memory", memory});
+    ASSERT_EQ(f.code, 0) << f.err;
+  };
+  run("alone", "2", "0");
+  run("run", "1", "0");
+  run("run", "2", "14");
+  EXPECT_EQ(bytes(folder() / "run/model.safetensors"), bytes(folder() / "alone/model.safetensors"));
 }
 
 TEST_F(CliTrain, SigtermLeavesACheckpointOfThatStep) {
@@ -216,6 +230,9 @@ TEST_F(CliTrain, ErrorsNameTheThing) {
   EXPECT_FALSE(fs::exists(folder() / "run"));
   expect_error(2, arguments("run", {"--data", "none.jsonl"}), {"none.jsonl"});
   expect_error(2, arguments("run", {"--data", "good.jsonl", "--dataset", "sums"}), {"given twice"});
+  expect_error(2, arguments("run", {"--eval-data", "good.jsonl"}), {"[--eval-data]", "--dataset", "--data"});
+  expect_error(2, arguments("run", {"--max-tokens", "100000"}),
+               {"with 100000 for the answer", "positions are too few"});
   expect_error(2, arguments("run", {"--micro-rows", "3"}), {"micro rows", "divisor"});
   expect_error(2, arguments("run", {"--reward", "exakt"}), {"exakt", "exact"});
   expect_error(2, arguments("run", {"--loss", "ppo"}), {"ppo"});
@@ -264,6 +281,12 @@ TEST_F(CliTrain, RewardsInPythonThatFail) {
         {R"({"values": 5})", R"(answered {"values":5})"},
         {R"({"values": [{}, 1, 1, 1, 1, 1, 1, 1]})", "the reward of completion 0 is no number"}})
     fails(1, std::string("import os, time; os.write(4, b'") + line + "\\n'); time.sleep(9)", part);
+  // Finite, but for no f32.
+  script("return [1e30 * len(c) for c in completions]");
+  const Finished large = tenon(arguments("run", {"--reward", "judge.py", "--steps", "1", "--eval-every", "0", "-q"}));
+  EXPECT_EQ(large.code, 5) << large.err;
+  EXPECT_NE(large.err.find("[step 1] [reward] of completion 0, with weights, is "), std::string::npos) << large.err;
+  fs::remove_all(folder() / "run");
   std::ofstream(folder() / "broken.py") << "def reward(:\n";
   std::ofstream(folder() / "none.py") << "def score(): pass\n";
   expect_error(2, arguments("run", {"--reward", "broken.py"}), {"broken.py", "SyntaxError"});

@@ -262,7 +262,8 @@ TEST(TextBatches, WhatIsRefused) {
   const std::unique_ptr<TextBatch> batch = generator->batch(2);
   EXPECT_THAT(usage_of([&] { batch->submit(request({})); }), HasSubstr("no tokens"));
   EXPECT_THAT(usage_of([&] { batch->submit(request({-1})); }), HasSubstr("outside the model's vocabulary"));
-  EXPECT_THAT(usage_of([&] { batch->submit(request(std::vector<int32_t>(32, 1))); }), HasSubstr("context has 32"));
+  EXPECT_THAT(usage_of([&] { batch->submit(request(std::vector<int32_t>(32, 1))); }),
+              HasSubstr("32 tokens leave no room for a text: the context has 32"));
   EXPECT_THAT(usage_of([&] { batch->submit(request({1}, -1)); }), HasSubstr("max tokens"));
   EXPECT_THAT(usage_of([&] { batch->cancel(0); }), HasSubstr("no text 0"));
   EXPECT_FALSE(batch->busy());

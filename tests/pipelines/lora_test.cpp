@@ -185,7 +185,9 @@ TEST_F(LoraPictures, WrongOnes) {
   EXPECT_THAT(refused(*merged, {use("none")}), HasSubstr("none.safetensors"));
   EXPECT_THAT(refused(*merged, {use("kohya"), use("kohya", 2)}), HasSubstr("named twice"));
   EXPECT_THAT(refused(*merged, {use("kohya")}, "a <lora:kohya>"), HasSubstr("named twice"));
-  EXPECT_THAT(refused(*merged, {use("kohya", NAN)}), HasSubstr("finite"));
+  EXPECT_THAT(refused(*merged, {use("kohya", NAN)}), HasSubstr("a number from -10000"));
+  EXPECT_THAT(refused(*merged, {use("kohya", -1e30)}), HasSubstr("a number from -10000 to 10000, got -1e+30"));
+  EXPECT_THAT(refused(*merged, {}, "a <lora:kohya:1e30>"), HasSubstr("<lora:kohya>] a LoRA's weight must be"));
   EXPECT_THAT(refused(*merged, {}, "a <lora:../sd/x:1>"), HasSubstr("folder of LoRAs"));
   EXPECT_THAT(refused(*merged, {}, "a <lora:x:1>"), testing::StartsWith("3 "));
   EXPECT_THAT(refused(*merged, {}, "a <lora:kohya:much>"), HasSubstr("number as weight"));
@@ -193,6 +195,21 @@ TEST_F(LoraPictures, WrongOnes) {
   fs::copy_file(folder / "kohya.safetensors", folder / "again.safetensors", fs::copy_options::overwrite_existing);
   fs::copy_file(folder / "kohya.safetensors", folder / "third.safetensors", fs::copy_options::overwrite_existing);
   EXPECT_THAT(refused(*side, {use("kohya"), use("again"), use("third")}), HasSubstr("needs a rank of 12"));
+  // What has no place at all is said when it is read.
+  PipelineOptions narrow = options(LoraApply::Side);
+  narrow.lora_rank = 3;
+  const auto loads = [&](const PipelineOptions& o, const LoraUse& lora) {
+    try {
+      return sd(o)->load_lora(lora).str();
+    } catch (const Error& e) {
+      return std::to_string(e.exit_code()) + " " + e.what();
+    }
+  };
+  EXPECT_THAT(loads(narrow, use("kohya")),
+              testing::StartsWith("2 [" + use("kohya").file.string() + "] needs a rank of 4"));
+  EXPECT_THAT(loads(narrow, use("kohya")), HasSubstr("'; side branches have 3 (--lora-rank; in Python lora_rank)"));
+  EXPECT_THAT(loads(narrow, use("kohya", 0)), HasSubstr("rank 4"));
+  EXPECT_THAT(loads(options(LoraApply::Side), use("diffusers")), HasSubstr("no side branch"));
   // Nothing of what was refused stays.
   EXPECT_EQ(latents(*merged), latents(*sd(options(LoraApply::Merge))));
 }

@@ -99,5 +99,17 @@ TEST(SandwichNorms, TheReasonHasFigures) {
   EXPECT_THAT(explanation_text(explain(p, {}, 0)), testing::ContainsRegex("stored: t[0-9]+: [0-9.]+ MB moved with it"));
 }
 
+// A number is a number, from whichever side it is read.
+TEST(Explained, ViewsOfNumbersAreLeftOut) {
+  Graph g;
+  const Expr x = input(g, "x", DType::F32, {8, 16});
+  const Expr norm = x * rsqrt(mean(x * x) + 1e-5);
+  const std::string text =
+      explanation_text(explain(make_plan(std::vector<Result>{{"y", norm + flip(norm, 1)}}), {}, 0));
+  EXPECT_THAT(text, testing::HasSubstr("flip(x; 1)"));
+  EXPECT_THAT(text, testing::HasSubstr(" + 1e-05)"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("flip(1e-05")));
+}
+
 }  // namespace
 }  // namespace tenon::sandwich

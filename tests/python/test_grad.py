@@ -90,8 +90,13 @@ def test_a_trainer_goes_on_to_the_bit(rng, tmp_path):
     for got, want in ((second.parameters(), whole.parameters()), (second.averages(), whole.averages())):
         for name, value in want.items():
             assert np.array_equal(got[name], value), name
-    with pytest.raises(tenon.UsageError, match="checkpoint-4. is of a trainer with other options"):
-        new(weight_decay=0.1).resume(tmp_path)
+    for options, said in (
+        ({"weight_decay": 0.1}, r"weight_decay: 0\.0 there, 0\.1 here"),
+        ({"betas": (0.8, 0.9)}, r"betas: null there, \[0\.8,0\.9\] here"),
+        ({"lr_warmup_steps": 2}, "lr_warmup_steps: 0 there, 2 here"),
+    ):
+        with pytest.raises(tenon.UsageError, match=rf"checkpoint-4. is of a trainer with other options \({said}"):
+            new(**options).resume(tmp_path)
     with pytest.raises(tenon.ModelError):
         tenon.train.Trainer(
             lambda p, x: tenon.sum(p["b"] * x), {"b": np.ones(3)}, lr=1e-2, lr_scheduler="cosine", total_steps=9, ema=0.9

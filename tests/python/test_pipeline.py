@@ -418,7 +418,7 @@ def test_wrong_loras(tmp_path, pipe):
     write_lora(file, LORA_LAYER, 2, 0.1, ["lora_te2_x.alpha"])
     with pytest.raises(tenon.ModelError, match=r"1 of 3 tensors.*lora_te2_x.alpha"):
         pipe.load_lora_weights(file)
-    with pytest.warns(UserWarning, match="1 tensors left out"):
+    with pytest.warns(UserWarning, match="1 tensor left out"):
         pipe.load_lora_weights(file, "x", partial=True)
     with pytest.raises(tenon.UsageError, match="'x' is in use"):
         pipe.load_lora_weights(file, "x")
@@ -426,8 +426,15 @@ def test_wrong_loras(tmp_path, pipe):
         pipe.set_adapters("y")
     with pytest.raises(tenon.UsageError, match="expected 1, got 2"):
         pipe.set_adapters("x", [1, 2])
-    with pytest.raises(tenon.UsageError, match="finite"):
-        pipe.set_adapters("x", float("nan"))
+    for weight in (float("nan"), 1e30):
+        with pytest.raises(tenon.UsageError, match="a number from -10000 to 10000"):
+            pipe.set_adapters("x", weight)
     pipe.unload_lora_weights()
+    # Beside the layers it has no place, which is said before a picture is asked for; nothing of it stays.
+    write_lora(tmp_path / "wide.safetensors", LORA_LAYER, 9, 0.1)
+    side = tenon.Pipeline.from_pretrained(lora_apply="side", lora_rank=8)
+    with pytest.raises(tenon.UsageError, match=rf"wide\.safetensors. needs a rank of 9 at '{LORA_LAYER}.*side branches have 8"):
+        side.load_lora_weights(tmp_path / "wide.safetensors")
+    assert side.get_active_adapters() == []
     with pytest.raises(tenon.UsageError, match="lora_apply"):
         tenon.Pipeline.from_pretrained(lora_apply="beside")

@@ -14,6 +14,7 @@
 #include "tenon/train/decoder_loss.h"
 #include "tenon/train/policy_learner.h"
 #include "tests/language/language_fixtures.h"
+#include "tests/support/isa_backend.h"
 #include "tests/support/sanitized.h"
 
 namespace tenon::train {
@@ -334,6 +335,13 @@ TEST(Grpo, AnAdapterIsTrainedAndReadBack) {
   EXPECT_GT(std::abs(with.tokens[0].log_probability - without.tokens[0].log_probability), 1e-3);
 }
 
+// A device that compiles what is fused, by its word.
+class Recording : public IsaBackend {
+ public:
+  using IsaBackend::IsaBackend;
+  bool records() const override { return true; }
+};
+
 TEST(Grpo, RefusesWhatDoesNotFit) {
   const language_test::Folder folder;
   GrpoOptions o = quick_options();
@@ -354,6 +362,13 @@ TEST(Grpo, RefusesWhatDoesNotFit) {
   other = o;
   other.micro_rows = 3;
   refuses("micro rows", other);
+  // On a processor what is computed twice has the same bits; where they may be others the run has to keep its limit.
+  other = o;
+  other.arena_bytes = int64_t{1} << 24;
+  EXPECT_NO_THROW(Grpo(make_backend("cpu"), tiny_model(), sums(), other, folder.path()));
+  EXPECT_FALSE(recipe_json(other, *make_backend("cpu")).contains("max_memory_bytes"));
+  EXPECT_EQ(recipe_json(other, Recording(cpu::Isa::Avx2, 1)).at("max_memory_bytes"), other.arena_bytes);
+  EXPECT_FALSE(recipe_json(o, Recording(cpu::Isa::Avx2, 1)).contains("max_memory_bytes"));
   const RunFolder held(folder.path());
   refuses("another run", o);
 }

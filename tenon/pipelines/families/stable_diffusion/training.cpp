@@ -91,6 +91,9 @@ class StableDiffusionTraining : public TrainableDenoiser {
     e.run_all();
     return {e.get("hidden"), config.positions, config.hidden};
   }
+  Shape text_shape(const std::string&) const override {
+    return {model_->config().text.positions, model_->config().text.hidden};
+  }
   void release_encoders() override { kept_.release(); }
   int64_t padded_rows(int64_t rows) const override { return rows; }
 

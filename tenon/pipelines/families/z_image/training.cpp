@@ -91,6 +91,9 @@ class ZImageTraining : public TrainableDenoiser {
     hidden.resize(static_cast<size_t>(tokens * model_->text().width));
     return {std::move(hidden), tokens, model_->text().width};
   }
+  Shape text_shape(const std::string& text) const override {
+    return {std::min(std::ssize(model_->tokens(text)), kZImageTextTokens), model_->text().width};
+  }
   void release_encoders() override { kept_.release(); }
   int64_t padded_rows(int64_t rows) const override {
     return (rows + kZImageSequence - 1) / kZImageSequence * kZImageSequence;
