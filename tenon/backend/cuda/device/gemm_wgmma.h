@@ -23,6 +23,31 @@ namespace tenon::device {
 
 struct NoBranch {};
 
+/// The order in which stages of K are multiplied where sums are those of ranges (GemmSizes): a range's, those of the
+/// one that is added to it, and so on. Asked for every stage, by one thread: without divisions.
+struct RangeOrder {
+  int range, half, whole;  ///< stages: of a range; of the first half of ranges; of the second's, those of whole ranges
+  int rest;                ///< of the second half's last range
+  float two_ranges;        ///< a part of two ranges that a stage is
+
+  DEV RangeOrder(int range, int stages) : range(range), half(kSumRanges / 2 * range) {
+    const int second = stages > half ? stages - half : 0;
+    whole = range > 0 ? second / range * range : 0;
+    rest = second - whole;
+    two_ranges = 1 / static_cast<float>(2 * range);
+  }
+  /// The stage that comes in place `n`.
+  DEV int stage(int n) const {
+    const int behind = n - 2 * whole;
+    if (behind < 0) {
+      const int pair = static_cast<int>((static_cast<float>(n) + 0.5f) * two_ranges), inside = n - pair * 2 * range;
+      return pair * range + (inside < range ? inside : half - range + inside);
+    }
+    if (behind < range) return whole + behind;
+    return behind < range + rest ? half + whole + behind - range : whole + behind - rest;
+  }
+};
+
 template <class Tile, class A, class B, class Epilogue, class Branch_, class Params>
 struct GemmProblem {
   using Branch = Branch_;
@@ -32,10 +57,12 @@ struct GemmProblem {
   static_assert(!kColumnsB || (Tile::kN % 64 == 0 && Tile::kCluster == 1 && Epilogue::kLanes == 1));
   using Lanes = LaneColumns<Tile, Epilogue::kLanes>;
   const Params& p;
+  RangeOrder order;
   int tiles_m, tiles_n;
 
   DEV explicit GemmProblem(const Params& params)
       : p(params),
+        order(p.sizes.range / kColumns, (p.sizes.k + kColumns - 1) / kColumns),
         tiles_m(wgmma_tiles_m<Tile>((p.sizes.m + Tile::kM - 1) / Tile::kM)),
         tiles_n((columns() + Lanes::kTile - 1) / Lanes::kTile) {}
   DEV int items() const { return tiles_m / Tile::kCluster * tiles_n * p.sizes.batch * p.sizes.split.splits; }
@@ -45,23 +72,10 @@ struct GemmProblem {
   DEV StepRange steps(const WgmmaItem& item) const {
     return {(p.sizes.k + kColumns - 1) / kColumns, item.parts, item.part};
   }
-  DEV int range() const { return p.sizes.range / kColumns; }  ///< in stages
+  DEV int range() const { return order.range; }
   /// The first column of step `n`. In ranges, those whose sums are added come one behind the other.
   DEV int column_of(int n) const {
-    if constexpr (Tile::kInRanges) {
-      const int half = kSumRanges / 2 * range(), steps = (p.sizes.k + kColumns - 1) / kColumns;
-      const int second = steps > half ? steps - half : 0;  // stages of the second half, and of those whole ranges
-      const int whole = second / range() * range(), behind = n - 2 * whole;
-      if (behind < 0) {
-        const int pair = n / (2 * range()), inside = n - pair * 2 * range();
-        return (pair * range() + (inside < range() ? inside : half - range() + inside)) * kColumns;
-      }
-      if (behind >= range()) {
-        const int rest = second - whole;
-        return (behind < range() + rest ? half + whole + behind - range() : whole + behind - rest) * kColumns;
-      }
-      return (whole + behind) * kColumns;
-    }
+    if constexpr (Tile::kInRanges) return order.stage(n) * kColumns;
     return n * kColumns;
   }
   DEV static int stage_bytes() { return Tile::kStageBytes; }

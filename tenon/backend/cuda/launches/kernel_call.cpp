@@ -6,6 +6,7 @@
 
 #include "tenon/backend/cuda/codegen/lets_source.h"
 #include "tenon/backend/cuda/device/sizes.h"
+#include "tenon/backend/cuda/launches/operands.h"
 #include "tenon/backend/cuda/launches/transposed_call.h"
 #include "tenon/core/error.h"
 #include "tenon/expr/ops.h"
@@ -152,10 +153,16 @@ struct RowsWalk {
     Params unused;
     constants_source(outputs, unused, kWarpRowThreads);
     const ProgramSource going(outputs, matrix, unused, 8);
-    team = row_team(matrix.cols(), going.run(), going.held());
+    const auto team_of = [&](const ProgramSource& program) {
+      // In one order, as the core for a few rows computes them in front of a product: a warp.
+      if (facts.one_order && matrix.cols() > 256 && matrix.cols() <= kMostColumnsInFront)
+        return RowTeam{32, static_cast<int>(div_up(matrix.cols(), int64_t{32} * program.run()))};
+      return row_team(matrix.cols(), program.run(), program.held());
+    };
+    team = team_of(going);
     Params others;
     const ProgramSource staying(outputs, matrix, others, 8);
-    const RowTeam its = row_team(matrix.cols(), staying.run(), staying.held());
+    const RowTeam its = team_of(staying);
     const int64_t fragments = int64_t{its.block() ? its.threads : kWarpRowThreads} * its.fragments;
     const int64_t column_bytes = fragments * staying.run() * 4 * staying.columns(),
                   row_bytes = fragments * 16 * staying.tensors_ahead();

@@ -196,11 +196,11 @@ bool takes_few_rows(const Form& form, DType unit, const DeviceFacts& facts) {
 }
 
 bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts) {
-  constexpr int64_t kMostColumns = 4096, kMostBytes = 64 << 10;  // of a warp's registers and of shared memory
+  constexpr int64_t kMostBytes = 64 << 10;  // of shared memory
   const Expr& hole = form.holes[0];
   const int64_t columns = hole.shape()[-1];
   return takes_few_rows(form, unit, facts) && reduces_rows(hole) && columns % run_of(unit) == 0 &&
-         columns <= kMostColumns && hole.shape().numel() * size_of(unit) <= kMostBytes;
+         columns <= kMostColumnsInFront && hole.shape().numel() * size_of(unit) <= kMostBytes;
 }
 
 namespace {

@@ -45,6 +45,8 @@ const FormOutput& update_of(const Form& form, size_t hole);
 
 /// True if the core for products of a few rows takes the launch's.
 bool takes_few_rows(const Form& form, DType unit, const DeviceFacts& facts);
+/// Of a row that it computes in front of a product, in the registers of a warp.
+inline constexpr int64_t kMostColumnsInFront = 4096;
 /// True if it computes operand A in front of the product: rows that are reduced (a norm), in every block.
 bool computes_rows(const Form& form, DType unit, const DeviceFacts& facts);
 
