@@ -141,6 +141,27 @@ TEST(CoreCode, OperandsInColumns) {
     }
 }
 
+// Every tile that a product may be given whose sums are those of ranges, and no other core where there is this one.
+TEST(CoreCode, SumsInRanges) {
+  SKIP_WITHOUT_NVRTC();
+  ProductShape product{.m = 8192, .n = 8192, .k = 4096, .in_ranges = true};
+  product.boxed_tiles_m = [&](int rows) { return div_up(product.m, rows); };
+  const auto choices = tile_choices(product, {.name = "", .arch = "sm_90a", .shared_bytes = 232448});
+  EXPECT_GE(choices.size(), 5U);
+  for (const TileChoice& choice : choices) {
+    SCOPED_TRACE(choice.text());
+    ASSERT_EQ(choice.core->name(), "wgmma");
+    EXPECT_EQ(choice.splits, 1);
+    const auto& tile = choice.as<WgmmaTileShape>();
+    EXPECT_TRUE(tile.in_ranges);
+    check(wgmma_source(false, "BF16", tile, tile.resident), "sm_90a",
+          {.blocks = tile.resident,
+           .may_use_stack = tile.m * tile.n >= 128 * 128,  // two words of something else
+           .contains = {Opcode::Hgmma},
+           .lacks = {Opcode::Hmma}});
+  }
+}
+
 // Every tile that a product of e4m3 may be given, by the tensor cores' own instructions for it.
 TEST(CoreCode, E4m3IsNativeEverywhere) {
   SKIP_WITHOUT_NVRTC();

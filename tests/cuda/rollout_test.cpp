@@ -48,12 +48,17 @@ TEST(EmulatedRollout, TrainingSeesTheSameProbabilities) {
 // Rows that a launch of their own would give to fewer lanes than a product in front of which they are computed.
 TEST(EmulatedRollout, OddWidths) {
   DecoderConfig c;
-  c.width = 288, c.hidden = 200, c.heads = 9, c.key_heads = 3, c.head_width = 32;
+  c.width = 576, c.hidden = 200, c.heads = 9, c.key_heads = 3, c.head_width = 64;
+  compare(c);
+}
+TEST(EmulatedRollout, WideHeads) {
+  DecoderConfig c;
+  c.width = 64, c.hidden = 128, c.heads = 4, c.key_heads = 2, c.head_width = 128;
   compare(c);
 }
 TEST(EmulatedRollout, NormedHeads) {
   DecoderConfig c;
-  c.width = 64, c.hidden = 128, c.heads = 4, c.key_heads = 2, c.head_width = 64, c.head_norm = true;
+  c.width = 64, c.hidden = 128, c.heads = 4, c.key_heads = 2, c.head_width = 128, c.head_norm = true;
   compare(c);
 }
 

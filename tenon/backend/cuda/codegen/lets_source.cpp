@@ -47,6 +47,8 @@ struct LetTeam {
 LetTeam let_team(const Batch& batch, int64_t fragments, int pieces) {
   const bool one_value = std::all_of(batch.lets.begin(), batch.lets.end(),
                                      [&](const ProgramOutput& o) { return o.value.shape() != batch.domain; });
+  for (int lanes : {8, 16})  // as rows of their own are (kernel_call.cpp): heads' norms add up alike
+    if (one_value && lanes >= fragments) return {lanes, 1};
   for (int lanes : {8, 32})
     for (int each : {1, 2, 4})
       if ((lanes == 32 || one_value) && (each < 4 || lanes == 32 || pieces < 3) && int64_t{lanes} * each >= fragments)

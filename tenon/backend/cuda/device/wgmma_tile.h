@@ -295,9 +295,12 @@ struct StageTurns {
   DEV void wait() const {
     if constexpr (kTaken) sync_named(2 + group, 256);
   }
-  /// Not after the last turn: nobody waits.
-  DEV void pass(bool last) const {
-    if (kTaken && !(last && group == 1)) arrive_named(3 - group, 256);
+  DEV void pass() const {
+    if constexpr (kTaken) arrive_named(3 - group, 256);
+  }
+  /// Takes the turn that is left.
+  DEV void finish() const {
+    if (kTaken && group == 0) wait();
   }
 };
 
@@ -305,19 +308,17 @@ struct StageTurns {
 /// together.
 template <class Tile, class T>
 DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, const StageTurns<Tile>& turns, int steps,
-                         int range, bool last) {
+                         int range) {
   static_assert(Tile::kParts == 1 && !kAddsStages<T>);
   constexpr int kFragments = Tile::kN / 8;
   const uint32_t rows = rows_of_group<Tile>();
   float apart[2][kFragments][4];
   sums = {};
   const int half = kSumRanges / 2 * range;
-  int done = 0;  // stages
   NO_UNROLL for (int first = 0; first < steps && first < half; first += range) {
-    uint32_t last_empty = 0;  // of the stage whose products may still run
-    const int before = done;
+    uint32_t last_empty = 0;  // of the stage whose products may still run, if there is one
     const auto multiply = [&](float(&to)[kFragments][4], int from) {
-      NO_UNROLL for (int step = from; step < from + range && step < steps; ++step, ++done) {
+      NO_UNROLL for (int step = from; step < from + range && step < steps; ++step) {
         mbarrier_wait(ring.full(), ring.phase);
         const uint64_t a = wgmma_rows(ring.a() + rows), b = wgmma_rows(ring.b());
         turns.wait();
@@ -325,9 +326,9 @@ DEV void wgmma_in_ranges(MmaSums<Tile>& sums, StageRing<Tile>& ring, const Stage
         UNROLL for (int k = 0; k < Tile::kRowBytes / 32; ++k)
             wgmma(T{}, to, a + 2 * k, b + 2 * k, step > from || k > 0);
         wgmma_commit();
-        turns.pass(last && done + 1 == steps);
+        turns.pass();
         wgmma_wait<1>();
-        if (done > before) leave_stage<Tile>(last_empty);
+        if (last_empty) leave_stage<Tile>(last_empty);
         last_empty = ring.empty();
         ring.advance();
       }
@@ -412,8 +413,7 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
   for (int index = first_item<Tile>(); index < problem.items(); index += item_step<Tile>()) {
     const auto item = problem.item(index);
     if constexpr (Tile::kInRanges)
-      wgmma_in_ranges<Tile, T>(sums, ring, turns, problem.steps(item).count, problem.range(),
-                               index + item_step<Tile>() >= problem.items());
+      wgmma_in_ranges<Tile, T>(sums, ring, turns, problem.steps(item).count, problem.range());
     else if constexpr (kAddsStages<T>)
       wgmma_loop<Tile, T>(sums, ring, problem.steps(item).count);
     else
@@ -433,6 +433,7 @@ DEV void wgmma_consume(const Params& p, const Problem& problem) {
     mma_finish<Tile, Epilogue, SumCrew<Tile>>(p, sums, place, row_of, problem.column(item), problem.columns(),
                                               [&] { return problem.samples(item); });
   }
+  if constexpr (Tile::kInRanges) turns.finish();
 }
 
 /// The whole kernel. A Problem says which items there are, what to copy for a step of one, how many

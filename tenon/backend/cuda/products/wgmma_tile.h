@@ -29,7 +29,7 @@ struct WgmmaTileShape {
     return apart_columns() % 32 == 0 && registers <= (resident > 1 ? 64 : 192);
   }
   /// True if sums of two ranges fit them.
-  bool adds_ranges() const { return m <= 128 && n <= 128 && resident == 1; }
+  bool adds_ranges() const { return m <= 128 && n <= (cluster > 1 ? 64 : 128) && resident == 1; }
   int shared_bytes() const { return stages * (m + n) * 128 + 4 * groups() * (2 * n + 4) * 4 + 16 * stages + 16; }
   /// Columns of K in a stage.
   int columns(int element_bytes) const { return 128 / element_bytes; }
