@@ -32,7 +32,7 @@ struct SkinnyTile {
   static constexpr int kThreads = 32 * kWarps, kColumns = 8 * kGroups;
   static constexpr int kPiece = 32;  ///< of K
   static_assert(kRows == 8 || kRows == 16, "one or two fragments");
-  static_assert(kWarps == 8 || kWarps == 16, "ranges, or pairs of them");
+  static_assert(kWarps == 16 || (kWarps == 8 && kHeld == 0), "a range a warp, or two");
 };
 
 /// Fragments of 32 of K: in lanes 4r + q, of row r, the words of four columns of the first 16, and of the others. Which
@@ -361,7 +361,7 @@ struct SkinnyWeights {
   /// The next kTaken pieces in shared memory; where there are fewer, the others are zeros. refill, once they are used,
   /// brings others there.
   static constexpr int kMost = kTiles > 4 || (kTiles > 2 && Tile::kHalves + Tile::kRanges > 2) ? 1
-                               : kTiles > 2                                                    ? 2
+                               : kTiles > 2 || Tile::kRanges > 1                               ? 2
                                                                                                : 4,
                        kTaken = kSlots < kMost ? kSlots : kMost, kLeast = kTaken > 0 ? kTaken : 1;
   template <int kCount>
@@ -392,7 +392,7 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
   using Left = typename SkinnyLeft<kShared>::Type;
   constexpr int kHalves = Tile::kHalves, kHeld = Tile::kHeld;
   constexpr int kTaken = Weights::kTaken, kOnWay = kTaken == 0 ? 1 : (Tile::kSlots + kTaken - 1) / kTaken;
-  constexpr int kMostTurns = kShared || kTaken == 0 ? 1 : 8 / kHalves / kTaken;
+  constexpr int kMostTurns = kShared || kTaken == 0 ? 1 : (Tile::kRanges > 1 ? 4 : 8) / kHalves / kTaken;
   constexpr int kTurns = kMostTurns < kOnWay ? kMostTurns : kOnWay;
   constexpr int kNext = kTaken * kTurns, kFirst = kHeld + (kShared ? 0 : kNext);
   const GemmSizes& g = p.sizes;
@@ -404,10 +404,6 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
         rows[h], weights.column(piece), 8 * h + member < g.m ? g.k : 0);
   };
   const auto add = [&](const SkinnyPiece(&right)[Weights::kTiles], const Left(&left)[kHalves], int piece) {
-    if (Tile::kRanges > 1 && piece == second) {
-      product.template leave<typename Weights::Shared>();
-      product = {.second = true};
-    }
     SkinnyPiece pieces[kHalves];
     UNROLL for (int h = 0; h < kHalves; ++h) {
       if constexpr (kShared)
@@ -421,6 +417,10 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
   const auto add_taken = [&](const Left(*left)[kHalves], int piece) {
     if constexpr (kTaken > 0) {
       if (piece >= pieces) return;
+      if (Tile::kRanges > 1 && piece == second) {  // a multiple of two, as kTaken divides
+        product.template leave<typename Weights::Shared>();
+        product = {.second = true};
+      }
       SkinnyPiece right[kTaken][Weights::kTiles];
       weights.take(right);
       UNROLL for (int i = 0; i < kTaken; ++i) add(right[i], left[i], piece + i);

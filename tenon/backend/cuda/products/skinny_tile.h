@@ -27,7 +27,8 @@ struct SkinnyTileShape {
   /// Pieces of 32 of K that a warp has; of those on their way, what is held in registers, and the rest.
   int pieces(int k) const { return sum_range(k) / 32 * (device::kSumRanges / warps); }
   int held(int m, int lanes, int k) const {
-    if (groups * lanes >= 4 || walkers) return 0;  // sums take the registers, or the next tile's
+    if (warps < device::kSumRanges || groups * lanes > 4 || walkers)
+      return 0;  // sums take the registers, or the next tile's
     return std::clamp(pieces(k), 1, std::clamp(kHeldFragments / (groups * lanes), 1, 80 / rows(m)));
   }
   int slots(int m, int lanes, int k) const {
