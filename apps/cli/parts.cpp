@@ -103,7 +103,7 @@ bool fusion_is_off(bool flag) { return set_by(flag, Option::NoFusion); }
 bool folding_is_off(bool flag) { return set_by(flag, Option::NoFold); }
 
 std::shared_ptr<Backend> PartFlags::backend(const Common& common) const {
-  return common.backend(is_batch_invariant(deterministic));
+  return common.backend({.batch_invariant = is_batch_invariant(deterministic)});
 }
 
 std::shared_ptr<Backend> PartFlags::computing_backend(const Common& common) const {

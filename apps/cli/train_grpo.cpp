@@ -197,9 +197,7 @@ void take_embedded(TrainFlags& f) {
 
 int run_train(TrainFlags f, const Common& common) {
   take_embedded(f);
-  BackendOptions with = common.backend_options();
-  with.one_order = true;  // a rollout's probabilities are those that training sees
-  const std::shared_ptr<Backend> backend = make_backend(common.device_name(), with);
+  const std::shared_ptr<Backend> backend = common.backend({.one_order = true});  // a rollout sees training's bits
   train::GrpoOptions o = options_of(f, *backend);
   train::check_grpo(o);
   const auto model = LanguageModel::open(f.model);

@@ -90,9 +90,8 @@ std::string Common::device_name() const {
   return number >= 0 && number < static_cast<int>(names.size()) ? names[static_cast<size_t>(number)] : device;
 }
 
-std::shared_ptr<Backend> Common::backend(bool batch_invariant) const {
-  BackendOptions options = backend_options();
-  options.batch_invariant = batch_invariant;
+std::shared_ptr<Backend> Common::backend(BackendOptions options) const {
+  options.threads = backend_options().threads;
   return make_backend(device_name(), options);
 }
 

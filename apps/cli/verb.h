@@ -22,8 +22,9 @@ struct Common {
   std::string device = std::string(kAutomaticDevice);  ///< "auto", or name or number of a line of --list-devices
   mutable std::string automatic = {};                  ///< what "auto" came to; empty until it was asked
 
-  /// The backend that the flags ask for. Error(Device) if there is none of that name.
-  std::shared_ptr<Backend> backend(bool batch_invariant = false) const;
+  /// The backend that the flags ask for, with these options but their threads. Error(Device) if there is none of that
+  /// name.
+  std::shared_ptr<Backend> backend(BackendOptions options = {}) const;
   /// The device's name, also where it was given by number or is automatic. Says in the log, once, which GPU was taken.
   std::string device_name() const;
   BackendOptions backend_options() const;

@@ -41,21 +41,19 @@ struct SkinnyPiece {
   uint32_t words[4];
 
   DEV static int column() { return lane() % 2 * 8 + lane() / 2 % 2 * 4; }
-  /// From two places, zeros from `end` on. kNear: the operand lies in shared memory.
-  template <class Operand, bool kNear = false>
+  /// From two places of shared memory, zeros from `end` on.
+  template <class Operand, bool kNear>
   DEV void load(const typename Operand::Row& row, int piece, int end) {
+    static_assert(kNear);
     UNROLL for (int h = 0; h < 2; ++h) {
       const int at = piece + 16 * h + column();
       words[2 * h] = words[2 * h + 1] = 0;
       if (at >= end) continue;
-      if constexpr (kNear) {
-        const auto x = device::load<uint32_t, 2>(reinterpret_cast<const uint32_t*>(Operand::at(row, at)));
-        words[2 * h] = x.v[0], words[2 * h + 1] = x.v[1];
-      } else {
-        copy_past_l1<8>(words + 2 * h, Operand::at(row, at));
-      }
+      const auto x = device::load<uint32_t, 2>(reinterpret_cast<const uint32_t*>(Operand::at(row, at)));
+      words[2 * h] = x.v[0], words[2 * h + 1] = x.v[1];
     }
   }
+  DEV const SkinnyPiece& piece() const { return *this; }
 };
 /// The same as columns 8q .. 8q + 7, which come from one place: half as many reads, each of which reaches as many
 /// lines.
@@ -405,12 +403,7 @@ DEV void skinny_sums(const Params& p, Weights& weights, SkinnyProduct<Tile, Weig
   };
   const auto add = [&](const SkinnyPiece(&right)[Weights::kTiles], const Left(&left)[kHalves], int piece) {
     SkinnyPiece pieces[kHalves];
-    UNROLL for (int h = 0; h < kHalves; ++h) {
-      if constexpr (kShared)
-        pieces[h] = left[h];
-      else
-        pieces[h] = left[h].piece();
-    }
+    UNROLL for (int h = 0; h < kHalves; ++h) pieces[h] = left[h].piece();
     product.add(T{}, right, pieces);
     UNROLL for (int h = 0; h < kHalves; ++h) reduction.add(p, h, weights.column(piece), left[h], T{});
   };
