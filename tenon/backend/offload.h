@@ -52,8 +52,8 @@ struct StagingPlan {
 };
 
 /// Keeps as many weights on the device as fit. `reads`: by launch; `all`: bytes used if every weight is on the device.
-/// Weights that are read once are offloaded first, then weights spread over the whole network so that copies have time.
-/// The largest weights stay on the device, because places are sized for the largest offloaded weight.
+/// Weights of phases that run once are offloaded first, then weights spread over the whole network so that copies have
+/// time. The largest weights stay on the device, because places are sized for the largest offloaded weight.
 StagingPlan plan_staging(std::span<const WeightRead> reads, const Offload& offload, int64_t all);
 
 /// A network's places, and the copies into them.

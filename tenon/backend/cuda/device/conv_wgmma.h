@@ -8,8 +8,8 @@
 // the taps of an output row, even or odd, cover two input rows, and likewise for columns. conv_mma handles other
 // resizing views and strides.
 //
-// grid.x = min(multiprocessors, boxes * tiles of n * splits); WgmmaTile::kThreads, kSharedBytes; tensor maps as in
-// core_launch.h's pixels_box and taps_box; operands as in gemm_wgmma.h, where A's column is the channel.
+// grid.x = min(kResident * multiprocessors, boxes * tiles of n * splits); WgmmaTile::kThreads, kSharedBytes; tensor
+// maps as in core_launch.h's pixels_box and taps_box; operands as in gemm_wgmma.h, where A's column is the channel.
 #pragma once
 #include "tenon/backend/cuda/device/wgmma_tile.h"
 

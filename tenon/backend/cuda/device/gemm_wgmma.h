@@ -1,8 +1,9 @@
 // The matrix product with wgmma: GemmSizes, persistent blocks.
 //
-// grid.x = min(multiprocessors, tiles of m * tiles of n * batch * splits); WgmmaTile::kThreads, kSharedBytes. Operands
-// are dense tensors [batch * rows][columns] that TMA reads (device.h's TensorBox, swizzle 128): A in boxes of 128 bytes
-// x kM rows, B of 128 bytes x kN / max(kLanes, kCluster) rows if stored in runs, else x 32. An operand is
+// grid.x = min(kResident * multiprocessors, tiles of m * tiles of n * batch * splits); WgmmaTile::kThreads,
+// kSharedBytes. Operands are dense tensors [batch * rows][columns] that TMA reads (device.h's TensorBox, swizzle 128):
+// A in boxes of 128 bytes x kM rows, B of 128 bytes x kN / max(kLanes, kCluster) rows if stored in runs, else x 32. An
+// operand is
 //   struct A { using T = BF16; DEV static TmaSource source(const Params& p, int column) { return {p.a, column}; }
 //     static constexpr bool kConstant = false;   // true: valid before the preceding kernels have ended
 //     static constexpr bool kInRuns = false; };  // of B: mma_results.h
@@ -15,7 +16,7 @@
 //   struct Branch { using A = .., B = ..;      // as above, of 16-bit elements; B is in runs
 //     DEV static int columns(const Params& p);  // of its K
 //     static constexpr bool kScales = true;
-//     using Scaled = ..; };                     // compute(p, row, col, acc).counted of it replaces acc
+//     using Scaled = ..; };                     // its compute(p, row, col, acc).counted replaces acc
 #pragma once
 #include "tenon/backend/cuda/device/wgmma_tile.h"
 

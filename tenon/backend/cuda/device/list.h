@@ -56,7 +56,7 @@ DEV void list_map(const Params& q, const ListChunk& c) {
 }
 
 /// The same for programs that return their result: `found` becomes the largest `number` of an item with a nonzero
-/// element. Numbers fall along the list, so that is the first such item.
+/// element. Numbers decrease along the list, so that is the first such item.
 template <class Program, class Single, class Params>
 DEV void list_find(const Params& q, const ListChunk& c, uint32_t* found, uint32_t number) {
   constexpr int kRun = Program::kRun;

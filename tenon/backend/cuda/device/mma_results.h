@@ -170,7 +170,7 @@ template <class Tile, class Epilogue, class Params, class RowOf>
 DEV void store_slabs(const Params& p, const MmaSums<Tile>& sums, const WarpPlace& place, RowOf row_of, int column,
                      int columns) {
   constexpr int kLanes = Epilogue::kLanes, kRun = Epilogue::kRun, kSlabRow = Tile::kSlabColumns + 8;
-  constexpr int kLane = Tile::kSlabColumns / kLanes;  // of a lane in a slab
+  constexpr int kLane = Tile::kSlabColumns / kLanes;  // columns of a lane in a slab
   constexpr int kRuns = kLane / kRun, kFragments = kLane / 8, kItems = 16 * kRuns, kPasses = (kItems + 31) / 32;
   constexpr int kTogether = kPasses < 4 ? kPasses : 4;
   static_assert(kLane % 8 == 0 && kLane % kRun == 0, "a slab holds whole fragments of every lane");

@@ -36,7 +36,7 @@ struct MmaTile {
 
 DEV void mma(BF16, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { mma_bf16(d, a, b); }
 DEV void mma(F16, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { mma_f16(d, a, b); }
-/// The tensor core sums products of e4m3 in some 14 bits, so only 32 are summed in it, and those sums in f32.
+/// The tensor core sums products of e4m3 in some 14 bits, so only 32 are summed there; these sums are added in f32.
 DEV void mma(E4M3, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   float apart[4] = {};
   mma_e4m3(apart, a, b);

@@ -1,6 +1,6 @@
-// A map whose operands are contiguous along rows and whose result is contiguous along columns, like a matrix transpose.
-// Tiles pass through shared memory: adjacent lanes load vertically adjacent elements, in full cache lines, and store
-// horizontally adjacent ones, in lines of 128 bytes.
+// A map whose operands are column-major (contiguous from one row to the next) and whose result is row-major, like a
+// matrix transpose. Tiles pass through shared memory: adjacent lanes load vertically adjacent elements, in full cache
+// lines, and store horizontally adjacent ones, in lines of 128 bytes.
 #pragma once
 #include "tenon/backend/cuda/device/elements.h"
 #include "tenon/backend/cuda/device/sizes.h"

@@ -1,4 +1,4 @@
-// Tiles of a matrix product on sm_90's tensor cores: persistent, warp-specialized blocks that process a list of items.
+// Tiles of a matrix product on sm_90's tensor cores: persistent, warp-specialized blocks that process a list of items:
 //
 //   warpgroup 0, one thread: boxes of both operands --TMA, kStages deep--> shared [rows][128 bytes], swizzled
 //   the other warpgroups, 64 rows of the tile each: shared --wgmma--> registers, in runs --> the epilogue

@@ -111,8 +111,8 @@ void DriverFunction::start(DriverStream& on, const LaunchShape& shape, std::span
     attributes[count].cluster[1] = attributes[count].cluster[2] = 1;
     ++count;
   }
-  // After a copy on another stream, a launch starts only when all work before it is done: it may read the copied data
-  // early.
+  // After a copy on another stream, a launch must not start before all earlier work is done, since it may read the
+  // copied data before its own wait.
   const bool behind_copy = on.takes_wait(), whole = on.starts_behind(shape.starts_next) && shape.reads_early;
   if (shape.overlaps && !whole && !behind_copy && context_->facts().arch == "sm_90a") {
     attributes[count].id = LaunchAttribute::kOverlap;

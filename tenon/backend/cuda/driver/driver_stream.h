@@ -28,8 +28,8 @@ class DriverStream : public Stream {
   void wait(const Event& event) override;
   DriverStream& beside() override;
 
-  /// Work enqueued between begin and end is captured. Work on the side stream is captured too, from the recording's
-  /// first event on, and joined at the end. abandon discards what was captured.
+  /// Work enqueued between begin and end is captured. Work on the side stream is captured too, once that stream
+  /// has waited for an event of the recording. abandon discards what was captured.
   void begin_capture();
   GraphExecHandle end_capture();
   void abandon_capture() noexcept;

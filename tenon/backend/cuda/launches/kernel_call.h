@@ -66,7 +66,7 @@ class KernelCall {
 
 /// A kernel call that computes `outputs` over `domain`: the rows skeleton if a value reduces rows, else map. With map,
 /// every block first computes `lets`, which then need no memory. The values' graph must outlive the kernel call.
-/// `settled`: leaves that no kernel still running when this call starts may write.
+/// `settled`: leaves that no kernel writes which may still run once this call's predecessor has started.
 KernelCall plain_call(Device& device, const std::string& name, std::span<const ProgramOutput> outputs,
                       const Shape& domain, std::span<const ProgramOutput> lets = {}, const SettledLeaf& settled = {});
 /// True if each block of a map over `elements_of_map` elements should compute `lets`: they are small beside the map.

@@ -125,7 +125,7 @@ void LaunchKernel::reserve_in_core(Counted& c, const CountTiles& tiles) {
   c.rows_at = reserve_scratch(samples * tiles.slots * 4);
 }
 
-// Adds up the partial sums that the core's tiles stored.
+// Combines the partial moments that the core's tiles stored.
 void LaunchKernel::make_sums_call(const Counted& c) {
   if (c.sizes.slots < 2) return;
   Params params;

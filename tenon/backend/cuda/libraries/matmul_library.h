@@ -36,7 +36,7 @@ struct MatmulAlgorithm {
   std::string version;  ///< the library's: "13.1.0"
   std::array<uint64_t, 8> words = {};
   bool operator==(const MatmulAlgorithm&) const = default;
-  /// "13.1.0 42-1500000000-0-3": version, and words in hex up to the last that is not 0. Parses exactly that back.
+  /// "13.1.0 42-1500000000-0-3": version, and words in hex up to the last that is not 0. parse() accepts only that.
   std::string text() const;
   static std::optional<MatmulAlgorithm> parse(const std::string& text);
 };

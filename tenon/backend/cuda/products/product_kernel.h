@@ -74,8 +74,8 @@ class ProductKernel : public AnchorKernel {
   const std::optional<RowFactor>& factor() const { return factor_; }
   bool computes_rows_in_front() const { return front_ || factor_; }
 
-  /// A narrow product, times its factors, that is added to the result before the epilogue: operands with rows of K in
-  /// memory, B's in runs.
+  /// A narrow product that is added, before the epilogue, to the result scaled by the factors: operands with rows of K
+  /// in memory, B's in runs.
   struct Branch {
     Expr a, b;
     std::span<const Expr> factors;
@@ -105,7 +105,7 @@ class ProductKernel : public AnchorKernel {
   Expr column_operand(const Expr& weights);
   const Expr& in_order() const { return in_order_.leaf; }
   /// Hole `i`, which the skinny core computes: rows in memory whose factors are applied after the product, or else a
-  /// leaf in shared memory that the core fills before it.
+  /// leaf in shared memory that the core fills before the product.
   Expr front_operand(size_t i);
 
   /// Sets up holes 2 and 3 of a product with a branch, and its factors.
